@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker drives: a source and a sink of Ethernet frames.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pipeline/base/types.h"
+
+struct rte_mbuf;
+
+namespace uroce::drivers {
+
+/// What a port is, and its state as last seen.
+struct PortInfo {
+  Mac mac{};
+  uint32_t mtu_bytes = 0;  ///< Of the Ethernet payload: IP header and all behind it.
+  bool link_up = false;
+  uint64_t speed_bps = 0;
+  std::string driver;     ///< "wire", "net_af_packet", "fault(wire)" ...
+  std::string interface;  ///< Kernel interface behind it, or "".
+  int ifindex = 0;        ///< Of `interface`, or 0.
+};
+
+/// Counted drops of a port, cumulative.
+struct PortCounters {
+  uint64_t tx_discards = 0;  ///< Frames that the device would not take.
+  uint64_t rx_missed = 0;    ///< Frames that the device had no room for.
+};
+
+/// One port, driven by one worker thread. Frames are single-segment mbufs from the worker's pool;
+/// the one who holds an mbuf owns it.
+class Port {
+ public:
+  virtual ~Port() = default;
+  /// Up to `count` frames that arrived; the caller owns them.
+  virtual uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos now) = 0;
+  /// Takes the first n frames and returns n. The rest stays the caller's, which tries again at its
+  /// next turn; a port never refuses for ever (it drops and counts instead).
+  [[nodiscard]] virtual uint16_t TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos now) = 0;
+  /// Frames that TransmitBurst would take now.
+  virtual uint16_t TransmitRoom() const = 0;
+  /// An fd that becomes readable when frames arrive, or -1: a sleeping worker then wakes by timer,
+  /// unless `wakes_itself` says that frames come only from a worker that is awake.
+  virtual int wait_fd() const { return -1; }
+  virtual bool wakes_itself() const { return false; }
+  /// When ReceiveBurst or TransmitBurst must be called again though nothing arrived (delayed
+  /// frames of a fault port); kNever else.
+  virtual Nanos NextDeadline() const { return kNever; }
+  /// Link, MTU and MAC as they are now. Control thread.
+  virtual PortInfo Info() const = 0;
+  virtual PortCounters counters() const { return {}; }
+};
+
+}  // namespace uroce::drivers

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/capture.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "nic/resources/shared_memory.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint64_t kRingOffset = 4096;
+constexpr uint64_t kMinRingBytes = 64 << 10;
+constexpr uint32_t kMaxSnapBytes = 65535;
+
+absl::StatusOr<uint32_t> FindIndex(const Nic& nic, const uroce_capture& request) {
+  const std::string name(request.device, strnlen(request.device, sizeof(request.device)));
+  if (name.empty()) return UROCE_NONE;
+  for (const auto& device : nic.devices()) {
+    if (device->name() == name) return device->datapath().index();
+  }
+  return absl::NotFoundError(absl::StrCat("there is no device \"", name, "\""));
+}
+
+void AddInterfaces(const Nic& nic, Reply& reply) {
+  for (const auto& device : nic.devices()) {
+    uroce_capture_interface interface {};
+    std::snprintf(interface.name, sizeof(interface.name), "%s", device->name().c_str());
+    std::copy(device->info().mac.begin(), device->info().mac.end(), interface.mac);
+    interface.mtu = device->info().mtu_bytes;
+    reply.Add(interface);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_capture& request,
+                                                        Reply& reply) {
+  const absl::StatusOr<uint32_t> device_index = FindIndex(nic, request);
+  if (!device_index.ok()) return device_index.status();
+  const uint64_t limit = std::bit_floor(nic.config().limits.capture_bytes);
+  const uint64_t ring_bytes =
+      std::bit_floor(std::clamp(request.ring_bytes, kMinRingBytes, std::max(limit, kMinRingBytes)));
+  absl::StatusOr<Fd> file = MakeSharedFile("uroce-capture", kRingOffset + ring_bytes);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<Mapping> mapping = MapShared(file->get(), kRingOffset + ring_bytes);
+  if (!mapping.ok()) return mapping.status();
+  // The worker must not fault on its first way through the ring.
+  if (madvise(mapping->data(), mapping->length(), MADV_POPULATE_WRITE) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("capture: no memory for ", ring_bytes, " bytes"));
+  }
+  const uint32_t snap =
+      request.snap_length == 0 ? kMaxSnapBytes : std::min(request.snap_length, kMaxSnapBytes);
+  std::unique_ptr<Capture> capture(
+      new Capture(nic, *std::move(mapping), ring_bytes, snap, *device_index));
+  reply.Add(uroce_capture_reply{.map_bytes = kRingOffset + ring_bytes,
+                                .ring_offset = kRingOffset,
+                                .ring_bytes = ring_bytes,
+                                .interface_count = static_cast<uint32_t>(nic.devices().size()),
+                                .reserved = 0});
+  AddInterfaces(nic, reply);
+  reply.Give(*std::move(file));
+  return capture;
+}
+
+Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, uint32_t snap_bytes,
+                 uint32_t device_index)
+    : nic_(nic),
+      mapping_(std::move(mapping)),
+      tap_(reinterpret_cast<uroce_capture_page*>(mapping_.data()), mapping_.data() + kRingOffset,
+           ring_bytes, snap_bytes, device_index) {
+  nic_.worker().Run([this] { nic_.worker().AddTap(&tap_); });
+}
+
+Capture::~Capture() {
+  nic_.worker().Run([this] { nic_.worker().RemoveTap(&tap_); });
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// One live capture: memory shared with a tool, and the worker's tap into it.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "nic/control/message.h"
+#include "nic/resources/fd.h"
+#include "nic/resources/nic.h"
+#include "pipeline/datapath/capture_tap.h"
+
+namespace uroce::nic {
+
+/// Frames flow into it from Start until it is destroyed. Control thread.
+class Capture {
+ public:
+  /// Fills the reply: layout, interfaces, the memory's fd.
+  /// Errors: no such device, a ring of an impossible size.
+  static absl::StatusOr<std::unique_ptr<Capture>> Start(Nic& nic, const uroce_capture& request,
+                                                        Reply& reply);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+ private:
+  Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, uint32_t snap_bytes,
+          uint32_t device_index);
+
+  Nic& nic_;
+  Mapping mapping_;
+  datapath::CaptureTap tap_;
+};
+
+}  // namespace uroce::nic

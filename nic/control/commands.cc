@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of the control socket: from bytes to the program's resources and back.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "nic/control/dump.h"
+#include "nic/control/session.h"
+#include "nic/resources/shared_memory.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr Nanos kCopyPoll{1'000'000};
+constexpr uint64_t kPopulateBytes = 16 << 20;  // More would hold other programs up for long.
+
+/// The dispatcher has checked the size.
+template <typename T>
+T Read(std::span<const uint8_t> body) {
+  T value;
+  std::memcpy(&value, body.data(), sizeof(value));
+  return value;
+}
+
+uint32_t HandleIn(std::span<const uint8_t> body) { return Read<uroce_handle>(body).handle; }
+
+absl::Status AddHandle(const absl::StatusOr<uint32_t>& handle, Reply& reply) {
+  if (handle.ok()) reply.Add(uroce_handle{*handle, 0});
+  return handle.status();
+}
+
+template <typename T>
+absl::Status AddResult(const absl::StatusOr<T>& result, Reply& reply) {
+  if (result.ok()) reply.Add(*result);
+  return result.status();
+}
+
+}  // namespace
+
+const Session::Command* Session::FindCommand(uint32_t number) {
+  static constexpr Command kCommands[] = {
+      {UROCE_HELLO, sizeof(uroce_hello), false, &Session::Hello},
+      {UROCE_LIST_DEVICES, 0, true, &Session::ListDevices},
+      {UROCE_OPEN_CONTEXT, sizeof(uroce_open_context), true, &Session::OpenContext},
+      {UROCE_CLOSE_CONTEXT, sizeof(uroce_handle), true, &Session::CloseContext},
+      {UROCE_QUERY_PORT, sizeof(uroce_handle), true, &Session::QueryPort},
+      {UROCE_QUERY_GIDS, sizeof(uroce_handle), true, &Session::QueryGids},
+      {UROCE_ALLOC_PD, sizeof(uroce_handle), true, &Session::AllocPd},
+      {UROCE_DEALLOC_PD, sizeof(uroce_handle), true, &Session::DeallocPd},
+      {UROCE_CREATE_SEGMENT, sizeof(uroce_create_segment), true, &Session::CreateSegment},
+      {UROCE_DESTROY_SEGMENT, sizeof(uroce_handle), true, &Session::DestroySegment},
+      {UROCE_REG_MR, sizeof(uroce_reg_mr), true, &Session::RegMr},
+      {UROCE_DEREG_MR, sizeof(uroce_handle), true, &Session::DeregMr},
+      {UROCE_CREATE_CHANNEL, sizeof(uroce_handle), true, &Session::CreateChannel},
+      {UROCE_DESTROY_CHANNEL, sizeof(uroce_handle), true, &Session::DestroyChannel},
+      {UROCE_CREATE_CQ, sizeof(uroce_create_cq), true, &Session::CreateCq},
+      {UROCE_DESTROY_CQ, sizeof(uroce_handle), true, &Session::DestroyCq},
+      {UROCE_CREATE_QP, sizeof(uroce_create_qp), true, &Session::CreateQp},
+      {UROCE_MODIFY_QP, sizeof(uroce_modify_qp), true, &Session::ModifyQp},
+      {UROCE_QUERY_QP, sizeof(uroce_handle), true, &Session::QueryQp},
+      {UROCE_DESTROY_QP, sizeof(uroce_handle), true, &Session::DestroyQp},
+      {UROCE_CREATE_AH, sizeof(uroce_create_ah), true, &Session::CreateAh},
+      {UROCE_DESTROY_AH, sizeof(uroce_handle), true, &Session::DestroyAh},
+      {UROCE_DUMP, sizeof(uroce_dump), false, &Session::Dump},
+      {UROCE_CAPTURE, sizeof(uroce_capture), false, &Session::StartCapture},
+  };
+  const auto* found = std::find_if(std::begin(kCommands), std::end(kCommands),
+                                   [number](const Command& c) { return c.number == number; });
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+absl::Status Session::Hello(Body body, Reply& reply) {
+  const auto request = Read<uroce_hello>(body);
+  if (request.abi_version != UROCE_ABI_VERSION) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "liburoce.so speaks version ", request.abi_version, " of the protocol, uroced ",
+        UROCE_ABI_VERSION, "; use the same release of both"));
+  }
+  if (program_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
+  Nic& nic = context_.nic;
+  UserAccount& account = nic.user(peer_.uid);
+  if (account.sessions >= nic.config().limits.sessions_per_user) {
+    return absl::ResourceExhaustedError(absl::StrCat("user ", peer_.uid, " runs ", account.sessions,
+                                                     " programs, see --max-sessions-per-user"));
+  }
+  absl::StatusOr<std::unique_ptr<Program>> program = Program::Make(nic, id_, peer_.uid);
+  if (!program.ok()) return program.status();
+  Fd program_end;
+  absl::StatusOr<std::unique_ptr<MemorySocket>> socket =
+      MemorySocket::Make(context_.loop, context_.errands, (*program)->datapath(), program_end);
+  if (!socket.ok()) return socket.status();
+  program_ = *std::move(program);
+  memory_socket_ = *std::move(socket);
+  counted_ = true;
+  ++account.sessions;
+  const bool share = is_privileged() || nic.config().share_userfaultfd;
+  const bool has_userfaultfd = share && nic.userfaultfd() >= 0;
+  reply.Add(uroce_hello_reply{.abi_version = UROCE_ABI_VERSION,
+                              .worker_count = nic.config().workers,
+                              .device_count = static_cast<uint32_t>(nic.devices().size()),
+                              .has_userfaultfd = has_userfaultfd});
+  reply.Lend(program_->arena().fd());
+  reply.Lend(program_->wake_fd());
+  reply.Give(std::move(program_end));
+  if (has_userfaultfd) reply.Lend(nic.userfaultfd());
+  return absl::OkStatus();
+}
+
+absl::Status Session::ListDevices(Body, Reply& reply) {
+  for (const auto& device : context_.nic.devices()) {
+    reply.Add(device->DeviceInfo(context_.nic.config().limits));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::OpenContext(Body body, Reply& reply) {
+  Fd events;
+  const absl::Status status =
+      AddHandle(program_->OpenContext(Read<uroce_open_context>(body).device_index, events), reply);
+  if (status.ok()) reply.Give(std::move(events));
+  return status;
+}
+
+absl::Status Session::CloseContext(Body body, Reply&) {
+  absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> memory =
+      program_->CloseContext(HandleIn(body));
+  return memory.ok() ? Release(*std::move(memory)) : memory.status();
+}
+
+absl::Status Session::QueryPort(Body body, Reply& reply) {
+  const absl::StatusOr<Context*> found = program_->FindContext(HandleIn(body));
+  if (found.ok()) reply.Add((*found)->device->PortAttributes());
+  return found.status();
+}
+
+absl::Status Session::QueryGids(Body body, Reply& reply) {
+  const absl::StatusOr<Context*> found = program_->FindContext(HandleIn(body));
+  if (!found.ok()) return found.status();
+  const NicDevice& device = *(*found)->device;
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    uroce_gid_entry entry{};
+    entry.index = index;
+    if (const std::optional<Gid> gid = device.gids().At(index)) {
+      std::copy(gid->bytes.begin(), gid->bytes.end(), entry.gid);
+      entry.valid = 1;
+      entry.type = 2;  // IBV_GID_TYPE_ROCE_V2
+      entry.ifindex = static_cast<uint32_t>(device.info().ifindex);
+    }
+    reply.Add(entry);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::AllocPd(Body body, Reply& reply) {
+  return AddHandle(program_->AllocPd(HandleIn(body)), reply);
+}
+
+absl::Status Session::DeallocPd(Body body, Reply&) { return program_->DeallocPd(HandleIn(body)); }
+
+absl::Status Session::CreateSegment(Body body, Reply& reply) {
+  Fd file;
+  const absl::Status status =
+      AddHandle(program_->CreateSegment(Read<uroce_create_segment>(body), file), reply);
+  if (status.ok()) reply.Give(std::move(file));
+  return status;
+}
+
+absl::Status Session::DestroySegment(Body body, Reply&) {
+  return program_->DestroySegment(HandleIn(body));
+}
+
+absl::Status Session::RegMr(Body body, Reply& reply) {
+  const auto request = Read<uroce_reg_mr>(body);
+  const Body list = body.subspan(sizeof(request));
+  uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
+  if (request.segment_count > UROCE_MAX_MR_SEGMENTS ||
+      list.size() != request.segment_count * sizeof(uroce_mr_segment)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mr: ", request.segment_count, " segments in ", list.size(), " bytes"));
+  }
+  if (!list.empty()) std::memcpy(segments, list.data(), list.size());
+  absl::StatusOr<std::unique_ptr<MemoryObject>> memory = program_->PlanRegion(request, segments);
+  if (!memory.ok()) return memory.status();
+  if (MappedBytes(**memory) > kPopulateBytes) return PopulateLater(*std::move(memory));
+  if (absl::Status status = PopulateRegion(**memory); !status.ok()) return status;
+  return AddResult(program_->PublishRegion(*std::move(memory)), reply);
+}
+
+/// A region whose pages are being brought in.
+struct Session::Population {
+  std::unique_ptr<MemoryObject> memory;
+  absl::Status status;
+};
+
+absl::Status Session::PopulateLater(std::unique_ptr<MemoryObject> memory) {
+  auto population = std::make_shared<Population>();
+  population->memory = std::move(memory);
+  Hold();
+  populating_ = context_.errands.Start(
+      [population] { population->status = PopulateRegion(*population->memory); },
+      [this, population] {
+        Reply reply;
+        if (!population->status.ok()) return Finish(population->status, reply);
+        Finish(AddResult(program_->PublishRegion(std::move(population->memory)), reply), reply);
+      });
+  return absl::OkStatus();
+}
+
+absl::Status Session::DeregMr(Body body, Reply&) {
+  absl::StatusOr<std::unique_ptr<MemoryObject>> memory = program_->BeginDereg(HandleIn(body));
+  if (!memory.ok()) return memory.status();
+  std::vector<std::unique_ptr<MemoryObject>> all;
+  all.push_back(*std::move(memory));
+  return Release(std::move(all));
+}
+
+// The answer says that the memory is the program's alone again.
+absl::Status Session::Release(std::vector<std::unique_ptr<MemoryObject>> memory) {
+  if (program_->CopiesDone(memory)) return absl::OkStatus();
+  leaving_ = std::move(memory);
+  Hold();
+  copy_timer_ = context_.loop.After(kCopyPoll, [this] { AwaitCopies(); });
+  return absl::OkStatus();
+}
+
+// A copy that the program's own memory blocks holds the program back, and nobody else.
+void Session::AwaitCopies() {
+  if (!program_->CopiesDone(leaving_)) {
+    copy_timer_ = context_.loop.After(kCopyPoll, [this] { AwaitCopies(); });
+    return;
+  }
+  leaving_.clear();
+  Finish(absl::OkStatus(), Reply());
+}
+
+absl::Status Session::CreateChannel(Body body, Reply& reply) {
+  Fd records;
+  const absl::Status status = AddHandle(program_->CreateChannel(HandleIn(body), records), reply);
+  if (status.ok()) reply.Give(std::move(records));
+  return status;
+}
+
+absl::Status Session::DestroyChannel(Body body, Reply&) {
+  return program_->DestroyChannel(HandleIn(body));
+}
+
+absl::Status Session::CreateCq(Body body, Reply& reply) {
+  return AddResult(program_->CreateCq(Read<uroce_create_cq>(body)), reply);
+}
+
+absl::Status Session::DestroyCq(Body body, Reply& reply) {
+  return AddResult(program_->DestroyCq(HandleIn(body)), reply);
+}
+
+absl::Status Session::CreateQp(Body body, Reply& reply) {
+  return AddResult(program_->CreateQp(Read<uroce_create_qp>(body)), reply);
+}
+
+absl::Status Session::ModifyQp(Body body, Reply& reply) {
+  const absl::StatusOr<ModifyPlan> plan = program_->PlanModify(Read<uroce_modify_qp>(body));
+  if (!plan.ok()) return plan.status();
+  if (!plan->next_hop) return AddResult(program_->ApplyModify(*plan, std::nullopt), reply);
+  const ModifyPlan::Hop& hop = *plan->next_hop;
+  const std::optional<absl::StatusOr<Mac>> known =
+      context_.neighbours.Find(context_.nic, *hop.device, hop.destination);
+  if (known && !known->ok()) return known->status();
+  if (known) return AddResult(program_->ApplyModify(*plan, **known), reply);
+  Hold();
+  lookup_ = context_.neighbours.Resolve(
+      *hop.device, hop.destination,
+      [this, plan = *plan](const absl::StatusOr<Mac>& mac) { FinishModify(plan, mac); });
+  return absl::OkStatus();
+}
+
+void Session::FinishModify(const ModifyPlan& plan, const absl::StatusOr<Mac>& destination) {
+  Reply reply;
+  if (!destination.ok()) return Finish(destination.status(), reply);
+  Finish(AddResult(program_->ApplyModify(plan, *destination), reply), reply);
+}
+
+absl::Status Session::QueryQp(Body body, Reply& reply) {
+  return AddResult(program_->QueryQp(HandleIn(body)), reply);
+}
+
+absl::Status Session::DestroyQp(Body body, Reply& reply) {
+  return AddResult(program_->DestroyQp(HandleIn(body)), reply);
+}
+
+absl::Status Session::CreateAh(Body body, Reply& reply) {
+  return AddHandle(program_->CreateAh(Read<uroce_create_ah>(body)), reply);
+}
+
+absl::Status Session::DestroyAh(Body body, Reply&) { return program_->DestroyAh(HandleIn(body)); }
+
+absl::Status Session::Dump(Body body, Reply& reply) {
+  const absl::StatusOr<std::string> text =
+      DumpText(Read<uroce_dump>(body).what, context_.nic, context_.sessions(), *this);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Fd> file = MakeConstantFile("uroce-dump", text->data(), text->size());
+  if (!file.ok()) return file.status();
+  reply.Add(uroce_dump_reply{text->size()});
+  reply.Give(*std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status Session::StartCapture(Body body, Reply& reply) {
+  if (!is_privileged()) {
+    return absl::PermissionDeniedError(
+        "a capture sees all programs: only root and the daemon's "
+        "user may take one");
+  }
+  if (capture_ != nullptr) return absl::InvalidArgumentError("a capture is under way here");
+  absl::StatusOr<std::unique_ptr<Capture>> capture =
+      Capture::Start(context_.nic, Read<uroce_capture>(body), reply);
+  if (!capture.ok()) return capture.status();
+  capture_ = *std::move(capture);
+  return absl::OkStatus();
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/control_socket.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "nic/resources/shared_memory.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr int kBacklog = 128;
+
+absl::Status Complain(const std::string& path, absl::string_view what, int error) {
+  return absl::Status(absl::ErrnoToStatusCode(error),
+                      absl::StrCat("--socket: ", path, ": ", what, ": ", std::strerror(error)));
+}
+
+void MakeDirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash != std::string::npos && slash != 0) mkdir(path.substr(0, slash).c_str(), 0755);
+}
+
+// Whoever holds the lock serves the socket; a socket without one is a dead daemon's.
+absl::StatusOr<Fd> TakeLock(const std::string& path) {
+  const std::string lock_path = path + ".lock";
+  Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock) return Complain(lock_path, "cannot be opened", errno);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  return absl::AlreadyExistsError(
+      absl::StrCat("--socket: ", path,
+                   ": another uroced serves it; stop that one, or give this "
+                   "one a --socket of its own"));
+}
+
+absl::StatusOr<Fd> BindSocket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return Complain(path, "too long", ENAMETOOLONG);
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener) return SystemError("socket", errno);
+  unlink(path.c_str());
+  if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    return Complain(path, "cannot be bound", errno);
+  }
+  chmod(path.c_str(), 0666);  // Every user's programs may connect; limits are per user.
+  if (listen(listener.get(), kBacklog) != 0) return Complain(path, "cannot listen", errno);
+  return listener;
+}
+
+}  // namespace
+
+absl::StatusOr<ControlSocket> ControlSocket::Listen(const std::string& path) {
+  MakeDirectoryOf(path);
+  absl::StatusOr<Fd> lock = TakeLock(path);
+  if (!lock.ok()) return lock.status();
+  absl::StatusOr<Fd> listener = BindSocket(path);
+  if (!listener.ok()) return listener.status();
+  return ControlSocket(path, *std::move(lock), *std::move(listener));
+}
+
+ControlSocket::ControlSocket(std::string path, Fd lock, Fd listener)
+    : path_(std::move(path)), lock_(std::move(lock)), listener_(std::move(listener)) {}
+
+// The socket first: whoever finds the lock free may make a socket of its own.
+ControlSocket::~ControlSocket() {
+  if (!listener_) return;
+  unlink(path_.c_str());
+  unlink((path_ + ".lock").c_str());
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/dump.h"
+
+#include <infiniband/verbs.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "drivers/fault_port.h"
+#include "nic/control/session.h"
+#include "nic/net/address.h"
+#include "nic/net/port_attributes.h"
+#include "nic/resources/rc_counter_table.h"
+#include "pipeline/datapath/queue_pair.h"
+
+namespace uroce::nic {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using datapath::DeviceCounters;
+
+constexpr uint32_t kQueuePairsPerRun = 256;  // The worker waits meanwhile: some tens of us.
+
+std::string Hex(uint64_t value) { return absl::StrCat("0x", absl::Hex(value)); }
+
+Json DeviceJson(const NicDevice& device) {
+  const uroce_port_info port = device.PortAttributes();
+  const drivers::PortInfo& info = device.info();
+  Json json;
+  json["name"] = device.name();
+  json["driver"] = info.driver;
+  json["interface"] = info.interface;
+  json["link"] = info.link_up ? "up" : "down";
+  json["speed_gbps"] = static_cast<double>(info.speed_bps) / 1e9;
+  json["mtu"] = info.mtu_bytes;
+  json["active_mtu"] = MtuBytes(port.active_mtu);
+  json["mac"] = FormatMac(info.mac);
+  json["fault"] = device.config().fault;
+  json["addresses"] = Json::array();
+  for (const InterfaceAddress& address : device.gids().addresses()) {
+    json["addresses"].push_back(FormatInterfaceAddress(address));
+  }
+  json["gids"] = Json::array();
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    const std::optional<Gid> gid = device.gids().At(index);
+    if (!gid) continue;
+    json["gids"].push_back({{"index", index},
+                            {"gid", FormatGid(*gid)},
+                            {"address", FormatAddress(*gid)},
+                            {"type", "RoCE v2"}});
+  }
+  return json;
+}
+
+Json DevicesJson(const Nic& nic) {
+  Json list = Json::array();
+  for (const auto& device : nic.devices()) list.push_back(DeviceJson(*device));
+  return {{"devices", list}};
+}
+
+struct DeviceCounterRow {
+  const char* name;
+  std::atomic<uint64_t> DeviceCounters::*value;
+};
+constexpr DeviceCounterRow kDeviceCounters[] = {
+    {"port_rcv_packets", &DeviceCounters::port_rcv_packets},
+    {"port_rcv_bytes", &DeviceCounters::port_rcv_bytes},
+    {"port_xmit_packets", &DeviceCounters::port_xmit_packets},
+    {"port_xmit_bytes", &DeviceCounters::port_xmit_bytes},
+    {"rx_not_roce", &DeviceCounters::rx_not_roce},
+    {"rx_malformed", &DeviceCounters::rx_malformed},
+    {"rx_bad_opcode", &DeviceCounters::rx_bad_opcode},
+    {"rx_icrc_encapsulated", &DeviceCounters::rx_icrc_encapsulated},
+    {"rx_bad_pkey", &DeviceCounters::rx_bad_pkey},
+    {"rx_unknown_qpn", &DeviceCounters::rx_unknown_qpn},
+    {"rx_bad_address", &DeviceCounters::rx_bad_address},
+    {"rx_bad_state", &DeviceCounters::rx_bad_state},
+    {"rx_ghost", &DeviceCounters::rx_ghost},
+    {"rx_parked_full", &DeviceCounters::rx_parked_full},
+    {"rx_ecn_marked", &DeviceCounters::rx_ecn_marked},
+    {"rx_cnp_ignored", &DeviceCounters::rx_cnp_ignored},
+    {"no_buffer", &DeviceCounters::no_buffer},
+    {"sq_corrupt", &DeviceCounters::sq_corrupt},
+    {"rq_corrupt", &DeviceCounters::rq_corrupt},
+    {"cq_overflow", &DeviceCounters::cq_overflow},
+};
+static_assert(sizeof(kDeviceCounters) / sizeof(DeviceCounterRow) * sizeof(uint64_t) ==
+                  sizeof(DeviceCounters),
+              "every counter has a row");
+
+/// What one queue pair looked like in one moment of its worker.
+struct QueuePairView {
+  const Session* session;
+  const QueuePairObject* object;
+  transport::QpState state;
+  bool draining;
+  uint32_t next_send_psn;
+  uint32_t expected_psn;
+  datapath::Path path;
+  datapath::QueuePair::Traffic traffic;
+  transport::RcCounters counters;
+};
+
+void Look(QueuePairView& view) {
+  const datapath::QueuePair& queue_pair = view.object->queue_pair;
+  view.state = queue_pair.state();
+  view.draining = queue_pair.core().draining();
+  view.next_send_psn = queue_pair.core().next_send_psn().value();
+  view.expected_psn = queue_pair.core().expected_psn().value();
+  view.path = queue_pair.path();
+  view.traffic = queue_pair.traffic();
+  view.counters = queue_pair.counters();
+}
+
+std::vector<QueuePairView> LookAtAll(Nic& nic, const std::vector<const Session*>& sessions) {
+  std::vector<QueuePairView> views;
+  for (const Session* session : sessions) {
+    if (session->program() == nullptr) continue;
+    session->program()->queue_pairs().ForEach([&](uint32_t, const QueuePairObject& object) {
+      views.push_back({.session = session, .object = &object});
+    });
+  }
+  for (size_t begin = 0; begin < views.size(); begin += kQueuePairsPerRun) {
+    const size_t end = std::min(views.size(), begin + kQueuePairsPerRun);
+    nic.worker().Run([&] {
+      for (size_t i = begin; i < end; ++i) Look(views[i]);
+    });
+  }
+  return views;
+}
+
+Json FaultJson(const drivers::FaultCounters& counters) {
+  return {{"taken", counters.taken},           {"dropped", counters.dropped},
+          {"duplicated", counters.duplicated}, {"reordered", counters.reordered},
+          {"corrupted", counters.corrupted},   {"ce_marked", counters.ce_marked}};
+}
+
+// What the fault port did, counted by the worker.
+void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
+  if (device.fault_port() == nullptr) return;
+  drivers::FaultCounters receive, transmit;
+  nic.worker().Run([&] {
+    receive = device.fault_port()->receive_counters();
+    transmit = device.fault_port()->transmit_counters();
+  });
+  json["fault_receive"] = FaultJson(receive);
+  json["fault_transmit"] = FaultJson(transmit);
+}
+
+// Counters of connections that have ended count on in their device.
+Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
+  std::map<const NicDevice*, transport::RcCounters> sums;
+  std::map<const NicDevice*, uint64_t> counts;
+  for (const auto& device : nic.devices()) sums[device.get()] = device->ended_counters();
+  for (const QueuePairView& view : LookAtAll(nic, sessions)) {
+    const NicDevice* device = view.object->pd->context->device;
+    AddCounters(sums[device], view.counters);
+    ++counts[device];
+  }
+  Json list = Json::array();
+  for (const auto& device : nic.devices()) {
+    Json json;
+    for (const DeviceCounterRow& row : kDeviceCounters) {
+      json[row.name] = (device->datapath().counters.*row.value).load(std::memory_order_relaxed);
+    }
+    const drivers::PortCounters port = device->port().counters();
+    json["port_xmit_discards"] = port.tx_discards;
+    json["port_rcv_missed"] = port.rx_missed;
+    for (const RcCounterRow& row : kRcCounters) json[row.name] = sums[device.get()].*row.value;
+    json["queue_pairs"] = counts[device.get()];
+    list.push_back({{"name", device->name()}, {"counters", json}});
+    AddFaults(nic, *device, list.back());
+  }
+  return {{"devices", list}};
+}
+
+const char* StateName(transport::QpState state) {
+  static constexpr const char* kNames[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+Json QueuePairJson(const QueuePairView& view) {
+  const datapath::QueuePairConfig& config = view.object->queue_pair.config();
+  Json json;
+  json["device"] = config.device->name();
+  json["pid"] = view.session->peer().pid;
+  json["program"] = view.session->command_name();
+  json["qpn"] = config.qpn.value();
+  json["type"] = "RC";
+  json["state"] = StateName(view.state);
+  json["draining"] = view.draining;
+  json["remote_qpn"] = view.path.remote_qpn.value();
+  json["local"] = view.path.remote_qpn == Qpn() ? "" : FormatAddress(view.path.source);
+  json["remote"] = view.path.remote_qpn == Qpn() ? "" : FormatAddress(view.path.destination);
+  json["remote_mac"] = FormatMac(view.path.destination_mac);
+  json["udp_source_port"] = view.path.udp_source_port;
+  json["path_mtu"] = MtuBytes(view.object->attr.path_mtu);
+  json["send_psn"] = view.next_send_psn;
+  json["expected_psn"] = view.expected_psn;
+  json["sent_packets"] = view.traffic.sent_packets;
+  json["sent_bytes"] = view.traffic.sent_bytes;
+  json["received_packets"] = view.traffic.received_packets;
+  json["received_bytes"] = view.traffic.received_bytes;
+  Json counters = Json::object();  // Those that count something: most never do.
+  for (const RcCounterRow& row : kRcCounters) {
+    if (view.counters.*row.value != 0) counters[row.name] = view.counters.*row.value;
+  }
+  if (!counters.empty()) json["counters"] = counters;
+  return json;
+}
+
+std::string ModeOf(const datapath::MemoryRegion& region) {
+  bool mapped = false, copied = false;
+  for (const datapath::MrSegment& segment : region.segments) {
+    (segment.mode == datapath::MrMode::kMapped ? mapped : copied) = true;
+  }
+  if (mapped && copied) return "mixed";
+  return copied ? "copied" : "mapped";
+}
+
+std::string AccessText(uint32_t access) {
+  std::string text = "r";
+  if (access & IBV_ACCESS_LOCAL_WRITE) text += "w";
+  if (access & IBV_ACCESS_REMOTE_READ) text += " remote-read";
+  if (access & IBV_ACCESS_REMOTE_WRITE) text += " remote-write";
+  if (access & IBV_ACCESS_REMOTE_ATOMIC) text += " remote-atomic";
+  return text;
+}
+
+Json MemoryJson(const Session& session, const MemoryObject& memory) {
+  const datapath::MemoryRegion& region = memory.region;
+  Json json;
+  json["device"] = memory.pd->context->device->name();
+  json["pid"] = session.peer().pid;
+  json["program"] = session.command_name();
+  json["key"] = Hex(region.key);
+  json["address"] = Hex(memory.addr);
+  json["iova"] = Hex(region.iova);
+  json["length"] = region.length_bytes;
+  json["access"] = AccessText(region.access);
+  json["mode"] = ModeOf(region);
+  json["segments"] = Json::array();
+  for (const datapath::MrSegment& segment : region.segments) {
+    json["segments"].push_back(absl::StrCat(
+        segment.mode == datapath::MrMode::kMapped ? "mapped:" : "copied:", Hex(segment.app_addr),
+        "+", segment.length_bytes));
+  }
+  return json;
+}
+
+Json MemoryRegionsJson(const std::vector<const Session*>& sessions) {
+  Json list = Json::array();
+  for (const Session* session : sessions) {
+    if (session->program() == nullptr) continue;
+    session->program()->memory_regions().ForEach([&](uint32_t, const MemoryObject& memory) {
+      list.push_back(MemoryJson(*session, memory));
+    });
+  }
+  return {{"mrs", list}};
+}
+
+Json QueuePairsJson(Nic& nic, const std::vector<const Session*>& sessions) {
+  Json list = Json::array();
+  for (const QueuePairView& view : LookAtAll(nic, sessions)) list.push_back(QueuePairJson(view));
+  return {{"qps", list}};
+}
+
+std::vector<const Session*> Visible(const std::vector<const Session*>& sessions,
+                                    const Session& asker) {
+  std::vector<const Session*> visible;
+  for (const Session* session : sessions) {
+    if (asker.is_privileged() || session->peer().uid == asker.peer().uid) {
+      visible.push_back(session);
+    }
+  }
+  return visible;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic,
+                                     const std::vector<const Session*>& sessions,
+                                     const Session& asker) {
+  Json json;
+  switch (what) {
+    case UROCE_DUMP_DEVICES:
+      json = DevicesJson(nic);
+      break;
+    case UROCE_DUMP_STAT:
+      json = StatJson(nic, sessions);
+      break;
+    case UROCE_DUMP_QP:
+      json = QueuePairsJson(nic, Visible(sessions, asker));
+      break;
+    case UROCE_DUMP_MR:
+      json = MemoryRegionsJson(Visible(sessions, asker));
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("there is no dump ", what));
+  }
+  // A process may be named by any bytes: those that are no UTF-8 are replaced.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace uroce::nic

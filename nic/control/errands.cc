@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/errands.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "nic/resources/fd.h"
+
+namespace uroce::nic {
+
+struct Errands::Mailbox {
+  Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::mutex mutex;
+  std::vector<Id> finished;
+};
+
+Errands::Errands(EventLoop& loop)
+    : loop_(loop),
+      mailbox_(std::make_shared<Mailbox>()),
+      watch_(loop.Watch(mailbox_->event.get(), EPOLLIN, [this] { OnFinished(); })) {}
+
+Errands::~Errands() {
+  loop_.Forget(watch_);
+  for (auto& [id, errand] : errands_) static_cast<void>(errand.release());
+}
+
+Errands::Id Errands::Start(std::function<void()> work, std::function<void()> done) {
+  const Id id = next_id_++;
+  auto errand = std::make_unique<Errand>(Errand{std::move(work), std::move(done)});
+  std::thread([id, mailbox = mailbox_, run = errand.get()] {
+    run->work();
+    const std::lock_guard lock(mailbox->mutex);
+    mailbox->finished.push_back(id);
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(mailbox->event.get(), &one, sizeof(one));
+  }).detach();
+  errands_[id] = std::move(errand);
+  return id;
+}
+
+void Errands::Cancel(Id id) {
+  const auto it = errands_.find(id);
+  if (it != errands_.end()) it->second->done = nullptr;
+}
+
+void Errands::OnFinished() {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = read(mailbox_->event.get(), &count, sizeof(count));
+  std::vector<Id> finished;
+  {
+    const std::lock_guard lock(mailbox_->mutex);
+    finished.swap(mailbox_->finished);
+  }
+  for (const Id id : finished) {
+    const auto node = errands_.extract(id);
+    if (node.mapped()->done) node.mapped()->done();
+  }
+}
+
+}  // namespace uroce::nic

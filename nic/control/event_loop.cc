@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/event_loop.h"
+
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+
+namespace uroce::nic {
+namespace {
+
+constexpr int kEventsPerTurn = 64;
+
+Nanos Now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return Nanos(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+}
+
+}  // namespace
+
+EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) std::abort();  // No fd at start: nothing will work.
+}
+
+EventLoop::Id EventLoop::Watch(int fd, uint32_t events, std::function<void()> callback) {
+  const Id id = next_id_++;
+  epoll_event event{.events = events, .data = {.u64 = id}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  watched_[id] = {fd, std::make_shared<std::function<void()>>(std::move(callback))};
+  return id;
+}
+
+void EventLoop::SetEvents(Id id, uint32_t events) {
+  const auto it = watched_.find(id);
+  if (it == watched_.end()) return;
+  epoll_event event{.events = events, .data = {.u64 = id}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, it->second.fd, &event);
+}
+
+void EventLoop::Forget(Id id) {
+  const auto it = watched_.find(id);
+  if (it == watched_.end()) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, it->second.fd, nullptr);
+  watched_.erase(it);
+}
+
+EventLoop::Id EventLoop::After(Nanos delay, std::function<void()> callback) {
+  const Id id = next_id_++;
+  timers_.emplace(Now() + delay, Timer{id, std::move(callback)});
+  return id;
+}
+
+void EventLoop::Cancel(Id id) {
+  const auto it = std::find_if(timers_.begin(), timers_.end(),
+                               [id](const auto& entry) { return entry.second.id == id; });
+  if (it != timers_.end()) timers_.erase(it);
+}
+
+void EventLoop::Run() {
+  while (!stopped_) RunOnce(INT_MAX);
+}
+
+// An event of this turn may belong to what an earlier callback has forgotten: ids are looked up
+// one by one, and never used twice.
+void EventLoop::RunOnce(int timeout_ms) {
+  epoll_event events[kEventsPerTurn];
+  const int count = epoll_wait(epoll_.get(), events, kEventsPerTurn, TimeoutMs(timeout_ms));
+  for (int i = 0; i < count; ++i) {
+    const auto it = watched_.find(events[i].data.u64);
+    if (it == watched_.end()) continue;
+    const auto callback = it->second.callback;  // Survives its own Forget.
+    (*callback)();
+  }
+  FireTimers();
+}
+
+int EventLoop::TimeoutMs(int limit_ms) const {
+  if (timers_.empty()) return limit_ms == INT_MAX ? -1 : limit_ms;
+  const int64_t wait_ns = (timers_.begin()->first - Now()).count();
+  const int64_t wait_ms = wait_ns <= 0 ? 0 : wait_ns / 1'000'000 + 1;
+  return static_cast<int>(std::min<int64_t>(wait_ms, limit_ms));
+}
+
+void EventLoop::FireTimers() {
+  const Nanos now = Now();
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    const Timer timer = std::move(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+    timer.callback();
+  }
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control thread's loop: file descriptors and timers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "nic/resources/fd.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::nic {
+
+/// One thread. Callbacks may watch, forget and cancel anything, themselves included.
+class EventLoop {
+ public:
+  using Id = uint64_t;
+
+  EventLoop();
+
+  /// Calls `callback` whenever `fd` has one of the epoll `events`. The fd stays the caller's.
+  Id Watch(int fd, uint32_t events, std::function<void()> callback);
+  /// Changes the events of a watched fd; 0 pauses it.
+  void SetEvents(Id id, uint32_t events);
+  void Forget(Id id);
+
+  /// Calls `callback` once, after `delay`.
+  Id After(Nanos delay, std::function<void()> callback);
+  void Cancel(Id id);
+
+  /// Until Stop.
+  void Run();
+  void Stop() { stopped_ = true; }
+  /// One wait of at most `timeout_ms`, and what it brought.
+  void RunOnce(int timeout_ms);
+
+ private:
+  struct Watched {
+    int fd;
+    std::shared_ptr<std::function<void()>> callback;
+  };
+  struct Timer {
+    Id id;
+    std::function<void()> callback;
+  };
+
+  int TimeoutMs(int limit_ms) const;
+  void FireTimers();
+
+  Fd epoll_;
+  Id next_id_ = 1;
+  bool stopped_ = false;
+  absl::flat_hash_map<Id, Watched> watched_;
+  std::multimap<Nanos, Timer> timers_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/server.h"
+
+#include <infiniband/verbs.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace uroce::nic {
+Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
+    : loop_(loop),
+      nic_(nic),
+      neighbours_(loop),
+      errands_(loop),
+      context_{loop,
+               nic,
+               neighbours_,
+               errands_,
+               [this] {
+                 std::vector<const Session*> all;
+                 for (const auto& [id, session] : sessions_) all.push_back(session.get());
+                 return all;
+               },
+               [this](Session& session) { End(session); }},
+      socket_(std::move(socket)),
+      network_(OpenNetlinkWatch()) {
+  listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
+  if (network_) {
+    network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
+  }
+}
+
+Server::~Server() {
+  loop_.Forget(listener_watch_);
+  loop_.Forget(network_watch_);
+  sessions_.clear();
+}
+
+void Server::OnConnection() {
+  Fd socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) {
+    // Out of fds: the listener stays readable, and would keep the loop from all else.
+    if (errno == EMFILE || errno == ENFILE) {
+      spdlog::warn("a program cannot connect: {}", std::strerror(errno));
+      loop_.SetEvents(listener_watch_, 0);
+      loop_.After(Nanos(100'000'000), [this] { loop_.SetEvents(listener_watch_, EPOLLIN); });
+    }
+    return;
+  }
+  if (sessions_.size() >= nic_.config().limits.sessions) {
+    spdlog::warn("a program was turned away: {} are connected, see --max-sessions",
+                 sessions_.size());
+    return;
+  }
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length);
+  const uint32_t id = next_id_++;
+  sessions_[id] = std::make_unique<Session>(context_, id, std::move(socket),
+                                            Peer{credentials.pid, credentials.uid});
+}
+
+void Server::OnNetworkChange() {
+  DrainNetlinkWatch(network_.get());
+  for (const auto& device : nic_.devices()) {
+    const NicDevice::Change change = device->Refresh();
+    if (change.link) {
+      spdlog::info("{}: link {}", device->name(), device->info().link_up ? "up" : "down");
+    }
+    for (const auto& [id, session] : sessions_) {
+      if (session->program() == nullptr) continue;
+      const uint32_t link_event =
+          device->info().link_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
+      if (change.link) session->program()->RaisePortEvent(*device, link_event);
+      if (change.gids) session->program()->RaisePortEvent(*device, IBV_EVENT_GID_CHANGE);
+    }
+  }
+}
+
+// A session may ask for its end from its own callback: it is buried after that.
+void Server::End(Session& session) {
+  if (ended_.empty()) loop_.After(Nanos(0), [this] { Bury(); });
+  ended_.push_back(session.id());
+}
+
+void Server::Bury() {
+  const std::vector<uint32_t> ended = std::move(ended_);
+  ended_.clear();
+  for (const uint32_t id : ended) sessions_.erase(id);
+}
+
+}  // namespace uroce::nic

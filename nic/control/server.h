@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control socket and all sessions on it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "nic/control/control_socket.h"
+#include "nic/control/errands.h"
+#include "nic/control/event_loop.h"
+#include "nic/control/session.h"
+#include "nic/net/neighbours.h"
+#include "nic/resources/fd.h"
+#include "nic/resources/nic.h"
+
+namespace uroce::nic {
+
+/// Control thread: everything here happens in `loop`.
+class Server {
+ public:
+  Server(EventLoop& loop, Nic& nic, ControlSocket socket);
+  /// Ends all sessions and removes the socket.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  size_t session_count() const { return sessions_.size(); }
+
+ private:
+  void OnConnection();
+  void OnNetworkChange();
+  void End(Session& session);
+  void Bury();
+
+  EventLoop& loop_;
+  Nic& nic_;
+  Neighbours neighbours_;
+  Errands errands_;
+  ControlContext context_;
+  ControlSocket socket_;
+  Fd network_;
+  EventLoop::Id listener_watch_ = 0;
+  EventLoop::Id network_watch_ = 0;
+  uint32_t next_id_ = 1;
+  std::map<uint32_t, std::unique_ptr<Session>> sessions_;
+  std::vector<uint32_t> ended_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Life of a connection, and the way of a request through it.
+#include "nic/control/session.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr int kRequestsPerTurn = 16;
+constexpr size_t kMaxRequestBytes =
+    sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
+
+std::string CommandName(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+}  // namespace
+
+// The pidfd tells of a death that the socket hides: a forked child may hold it open. Where there is
+// none (another PID namespace), the socket alone tells.
+Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer)
+    : context_(context),
+      id_(id),
+      socket_(std::move(socket)),
+      peer_(peer),
+      command_name_(CommandName(peer.pid)),
+      pidfd_(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))) {
+  watch_ = context_.loop.Watch(socket_.get(), EPOLLIN, [this] { OnReadable(); });
+  if (pidfd_) death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End(); });
+}
+
+Session::~Session() {
+  context_.loop.Forget(watch_);
+  context_.loop.Forget(death_watch_);
+  context_.loop.Cancel(copy_timer_);
+  context_.errands.Cancel(populating_);
+  context_.neighbours.Cancel(lookup_);
+  if (counted_) --context_.nic.user(peer_.uid).sessions;
+  if (program_) {
+    spdlog::info("session {}: {} (pid {}) left", id_, command_name_, peer_.pid);
+  }
+}
+
+bool Session::is_privileged() const { return peer_.uid == 0 || peer_.uid == geteuid(); }
+
+// While an answer is held, a hangup is all that is reported.
+void Session::OnReadable() {
+  if (held_) return End();
+  for (int i = 0; i < kRequestsPerTurn && !held_; ++i) {
+    if (!ReadOne()) return;
+  }
+}
+
+// Fds that come along are dropped by the kernel: there is no room for control data here.
+bool Session::ReadOne() {
+  alignas(8) uint8_t buffer[kMaxRequestBytes];
+  const ssize_t got = recv(socket_.get(), buffer, sizeof(buffer), MSG_DONTWAIT | MSG_TRUNC);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0) {
+    End();
+    return false;
+  }
+  Reply reply;
+  const bool too_long = static_cast<size_t>(got) > sizeof(buffer);
+  const absl::Status status =
+      too_long ? absl::InvalidArgumentError(absl::StrCat("a request of ", got, " bytes"))
+               : Dispatch({buffer, static_cast<size_t>(got)}, reply);
+  if (held_) return false;
+  if (!status.ok()) spdlog::debug("session {}: {}", id_, std::string(status.message()));
+  if (SendReply(socket_.get(), status, reply)) return true;
+  End();
+  return false;
+}
+
+absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
+  uroce_request header;
+  if (datagram.size() < sizeof(header)) return absl::InvalidArgumentError("a short request");
+  std::memcpy(&header, datagram.data(), sizeof(header));
+  if (header.size != datagram.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a request of ", datagram.size(), " bytes that says ", header.size));
+  }
+  const Command* command = FindCommand(header.command);
+  if (command == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("there is no command ", header.command));
+  }
+  const Body body = datagram.subspan(sizeof(header));
+  const bool fits = header.command == UROCE_REG_MR ? body.size() >= command->body_bytes
+                                                   : body.size() == command->body_bytes;
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "command ", header.command, " has ", command->body_bytes, " bytes, not ", body.size()));
+  }
+  if (command->needs_program && program_ == nullptr) {
+    return absl::InvalidArgumentError("the first command is HELLO");
+  }
+  return (this->*command->handler)(body, reply);
+}
+
+void Session::Hold() {
+  held_ = true;
+  context_.loop.SetEvents(watch_, 0);  // Hangups are still reported.
+}
+
+void Session::Finish(const absl::Status& status, const Reply& reply) {
+  held_ = false;
+  context_.loop.SetEvents(watch_, EPOLLIN);
+  if (!SendReply(socket_.get(), status, reply)) End();
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection to the control socket: a program, or a tool.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "nic/control/capture.h"
+#include "nic/control/errands.h"
+#include "nic/control/event_loop.h"
+#include "nic/control/memory_socket.h"
+#include "nic/control/message.h"
+#include "nic/net/neighbours.h"
+#include "nic/resources/nic.h"
+#include "nic/resources/program.h"
+
+namespace uroce::nic {
+
+class Session;
+
+/// What a session needs of the daemon around it.
+struct ControlContext {
+  EventLoop& loop;
+  Nic& nic;
+  Neighbours& neighbours;
+  Errands& errands;
+  /// All sessions, for dumps.
+  std::function<std::vector<const Session*>()> sessions;
+  /// Ends a session, after the current callback.
+  std::function<void(Session&)> end;
+};
+
+/// Who is at the other end (SO_PEERCRED).
+struct Peer {
+  pid_t pid = 0;
+  uid_t uid = 0;
+};
+
+/// Control thread. Reads one request at a time and answers it before the next; an answer that has
+/// to wait for the network or for a helper thread is held, while other sessions go on.
+class Session {
+ public:
+  Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  uint32_t id() const { return id_; }
+  const Peer& peer() const { return peer_; }
+  /// Name of the process, for people.
+  const std::string& command_name() const { return command_name_; }
+  /// Null before HELLO.
+  Program* program() const { return program_.get(); }
+  /// Of root or of the daemon's own user.
+  bool is_privileged() const;
+
+ private:
+  using Body = std::span<const uint8_t>;
+  using Handler = absl::Status (Session::*)(Body, Reply&);
+  struct Command {
+    uint32_t number;
+    size_t body_bytes;  ///< Exactly, or at least for REG_MR.
+    bool needs_program;
+    Handler handler;
+  };
+  static const Command* FindCommand(uint32_t number);
+
+  void OnReadable();
+  /// False: the connection is over.
+  bool ReadOne();
+  absl::Status Dispatch(std::span<const uint8_t> datagram, Reply& reply);
+  /// The answer of the current command comes later, by Finish.
+  void Hold();
+  void Finish(const absl::Status& status, const Reply& reply);
+  void End() { context_.end(*this); }
+
+  // One per command; see commands.cc.
+  absl::Status Hello(Body body, Reply& reply);
+  absl::Status ListDevices(Body body, Reply& reply);
+  absl::Status OpenContext(Body body, Reply& reply);
+  absl::Status CloseContext(Body body, Reply& reply);
+  absl::Status QueryPort(Body body, Reply& reply);
+  absl::Status QueryGids(Body body, Reply& reply);
+  absl::Status AllocPd(Body body, Reply& reply);
+  absl::Status DeallocPd(Body body, Reply& reply);
+  absl::Status CreateSegment(Body body, Reply& reply);
+  absl::Status DestroySegment(Body body, Reply& reply);
+  absl::Status RegMr(Body body, Reply& reply);
+  absl::Status DeregMr(Body body, Reply& reply);
+  absl::Status CreateChannel(Body body, Reply& reply);
+  absl::Status DestroyChannel(Body body, Reply& reply);
+  absl::Status CreateCq(Body body, Reply& reply);
+  absl::Status DestroyCq(Body body, Reply& reply);
+  absl::Status CreateQp(Body body, Reply& reply);
+  absl::Status ModifyQp(Body body, Reply& reply);
+  absl::Status QueryQp(Body body, Reply& reply);
+  absl::Status DestroyQp(Body body, Reply& reply);
+  absl::Status CreateAh(Body body, Reply& reply);
+  absl::Status DestroyAh(Body body, Reply& reply);
+  absl::Status Dump(Body body, Reply& reply);
+  absl::Status StartCapture(Body body, Reply& reply);
+
+  struct Population;
+  absl::Status PopulateLater(std::unique_ptr<MemoryObject> memory);
+  void FinishModify(const ModifyPlan& plan, const absl::StatusOr<Mac>& destination);
+  absl::Status Release(std::vector<std::unique_ptr<MemoryObject>> memory);
+  void AwaitCopies();
+
+  ControlContext& context_;
+  uint32_t id_;
+  Fd socket_;
+  Peer peer_;
+  std::string command_name_;
+  Fd pidfd_;
+  EventLoop::Id watch_ = 0;
+  EventLoop::Id death_watch_ = 0;
+  bool held_ = false;
+  bool counted_ = false;  ///< In the user's account of sessions.
+  Neighbours::Id lookup_ = 0;
+  EventLoop::Id copy_timer_ = 0;
+  Errands::Id populating_ = 0;
+  /// Deregistered, and a copy may still be under way.
+  std::vector<std::unique_ptr<MemoryObject>> leaving_;
+  std::unique_ptr<Program> program_;
+  std::unique_ptr<MemorySocket> memory_socket_;
+  std::unique_ptr<Capture> capture_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/daemon.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+
+namespace uroce::nic {
+
+std::string DefaultSocketPath() {
+  const char* run = std::getenv("XDG_RUNTIME_DIR");
+  if (geteuid() == 0 || run == nullptr || *run == '\0') return UROCE_DEFAULT_SOCKET;
+  return absl::StrCat(run, "/uroce/uroced.sock");
+}
+
+// The socket comes first: a second daemon on it must not disturb the ports of the first.
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
+  absl::StatusOr<ControlSocket> socket = ControlSocket::Listen(config.socket_path);
+  if (!socket.ok()) return socket.status();
+  absl::StatusOr<Ports> ports = OpenPorts(config);
+  if (!ports.ok()) return ports.status();
+  return std::unique_ptr<Daemon>(new Daemon(config, *std::move(ports), *std::move(socket)));
+}
+
+Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)
+    : nic_(config, std::move(ports.devices), ports.pool), server_(loop_, nic_, std::move(socket)) {}
+
+void Daemon::Run() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  const Fd signal_fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  const EventLoop::Id watch = loop_.Watch(signal_fd.get(), EPOLLIN, [this] { loop_.Stop(); });
+  loop_.Run();
+  loop_.Forget(watch);
+  spdlog::info("stopping with {} programs connected", server_.session_count());
+}
+
+std::string Daemon::ReadyLine() const {
+  std::string line = absl::StrCat("uroced: ready, socket ", nic_.config().socket_path, ", devices");
+  for (const auto& device : nic_.devices()) {
+    absl::StrAppend(&line, &device == &nic_.devices().front() ? " " : ", ", device->name());
+    for (const InterfaceAddress& address : device->gids().addresses()) {
+      absl::StrAppend(&line, " ", FormatInterfaceAddress(address));
+    }
+  }
+  return line;
+}
+
+}  // namespace uroce::nic

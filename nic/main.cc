@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// uroced: start and stop.
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "nic/config_file.h"
+#include "nic/daemon.h"
+#include "nic/flags.h"
+
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+absl::StatusOr<std::vector<uroce::nic::Setting>> ReadConfigFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--config: ", path, " cannot be read: ", std::strerror(errno)));
+  }
+  return uroce::nic::ParseConfigFile(text.str(), path);
+}
+
+absl::StatusOr<uroce::nic::Config> ReadConfig(const uroce::nic::CommandLine& line) {
+  std::vector<uroce::nic::Setting> settings;
+  if (!line.config_file.empty()) {
+    auto from_file = ReadConfigFile(line.config_file);
+    if (!from_file.ok()) return from_file.status();
+    settings = *std::move(from_file);
+  }
+  settings.insert(settings.end(), line.settings.begin(), line.settings.end());
+  return uroce::nic::MakeConfig(settings, uroce::nic::DefaultSocketPath());
+}
+
+int Fail(const absl::Status& status, int exit_status) {
+  std::fprintf(stderr, "uroced: %s\n", std::string(status.message()).c_str());
+  return exit_status;
+}
+
+void StartLog(const std::string& level) {
+  auto logger = spdlog::stderr_logger_mt("uroced");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e uroced %l: %v");
+  logger->set_level(spdlog::level::from_str(level));
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// Threads inherit the mask: the signals reach the control thread's signalfd alone.
+void PrepareProcess() {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;  // Each program takes some ten fds.
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
+void TellReady(const uroce::nic::Daemon& daemon, int ready_fd) {
+  std::fprintf(stderr, "%s\n", daemon.ReadyLine().c_str());
+  if (ready_fd < 0) return;
+  [[maybe_unused]] const ssize_t written = write(ready_fd, "\n", 1);
+  close(ready_fd);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto line = uroce::nic::ParseCommandLine({argv + 1, argv + argc});
+  if (!line.ok()) return Fail(line.status(), kExitUsage);
+  if (line->help) return std::fputs(uroce::nic::HelpText().c_str(), stdout) < 0;
+  if (line->version) return std::puts("uroced " UROCE_VERSION) < 0;
+  const auto config = ReadConfig(*line);
+  if (!config.ok()) return Fail(config.status(), kExitUsage);
+  StartLog(config->log_level);
+  PrepareProcess();
+  const auto daemon = uroce::nic::Daemon::Start(*config);
+  if (!daemon.ok()) {
+    const bool usage =
+        absl::IsInvalidArgument(daemon.status()) || absl::IsNotFound(daemon.status());
+    return Fail(daemon.status(), usage ? kExitUsage : kExitFailure);
+  }
+  TellReady(**daemon, config->ready_fd);
+  (*daemon)->Run();
+  return 0;
+}

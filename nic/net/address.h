@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts of addresses: IP addresses with prefix, GIDs, MACs. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::nic {
+
+/// An IP address of a port and the on-link prefix around it. IPv4 as ::ffff:a.b.c.d.
+struct InterfaceAddress {
+  Gid gid;
+  uint8_t prefix_bits = 128;  ///< Counted in the 128 bits of the GID: 96 + n for IPv4.
+  friend bool operator==(const InterfaceAddress&, const InterfaceAddress&) = default;
+};
+
+/// "10.0.0.1/24" or "fd00::1/64"; without a prefix the address stands alone (/32, /128).
+/// Errors: not an address, not a unicast address, prefix out of range.
+absl::StatusOr<InterfaceAddress> ParseInterfaceAddress(absl::string_view text);
+
+/// IPv4 address as a GID. `address` is in host order.
+Gid Ipv4Gid(uint32_t address);
+/// fe80::/64 with the EUI-64 of `mac`: the default GID (protocol/verbs-semantics.md, section 1).
+Gid DefaultGid(const Mac& mac);
+/// The EUI-64 of `mac` as ibv_get_device_guid returns it: big endian in memory.
+uint64_t NodeGuid(const Mac& mac);
+
+bool IsLinkLocal(const Gid& gid);
+bool IsMulticast(const Gid& gid);
+/// Whether `gid` lies in the prefix of `address`.
+bool OnLink(const InterfaceAddress& address, const Gid& gid);
+/// Destination MAC of a multicast GID (protocol/verbs-semantics.md, section 4).
+Mac MulticastMac(const Gid& gid);
+
+/// "10.0.0.1" or "fe80::1".
+std::string FormatAddress(const Gid& gid);
+/// "10.0.0.1/24".
+std::string FormatInterfaceAddress(const InterfaceAddress& address);
+/// Eight groups of four hex digits, as sysfs shows a GID.
+std::string FormatGid(const Gid& gid);
+std::string FormatMac(const Mac& mac);
+
+}  // namespace uroce::nic

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the configuration to open ports.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "drivers/device_arguments.h"
+#include "drivers/dpdk_port.h"
+#include "drivers/eal.h"
+#include "drivers/fault_port.h"
+#include "drivers/wire_port.h"
+#include "nic/daemon.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint32_t kPoolFrames = 8192;
+constexpr uint32_t kSlackMib = 64;  // Rings and the drivers' own needs.
+
+absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--port: name=", device.name, ": ", status.message()));
+}
+
+struct Plan {
+  drivers::EalConfig eal;
+  uint32_t frame_bytes = drivers::kRoceFrameBytes;
+};
+
+// One pool serves all ports: frames pass from one port to another on the in-process wire.
+absl::StatusOr<Plan> MakePlan(const Config& config) {
+  Plan plan;
+  plan.eal.allow_hugepages = !config.no_huge;
+  for (const DeviceConfig& device : config.devices) {
+    if (device.wire >= 0) continue;
+    const auto arguments = drivers::ParseDeviceArguments(device.dev);
+    if (!arguments.ok()) return Complain(device, arguments.status());
+    plan.frame_bytes = std::max(plan.frame_bytes, drivers::RequiredFrameBytes(*arguments));
+    if (arguments->IsPci()) plan.eal.pci_devices.push_back(arguments->name);
+  }
+  const uint64_t pool_mib = drivers::PoolBytes(plan.frame_bytes, kPoolFrames) >> 20;
+  plan.eal.memory_mib = static_cast<uint32_t>(pool_mib) + kSlackMib;
+  return plan;
+}
+
+drivers::WireEndConfig WireEnd(const DeviceConfig& device, uint32_t index) {
+  drivers::WireEndConfig end;
+  end.mac = drivers::LocalMac(device.name, index);
+  if (device.mtu_bytes != 0) end.mtu_bytes = device.mtu_bytes;
+  return end;
+}
+
+// The two ends of a wire stand side by side in the configuration.
+absl::Status AddWire(const Config& config, uint32_t index,
+                     std::vector<std::unique_ptr<drivers::Port>>& ports) {
+  absl::StatusOr<drivers::Wire> wire = drivers::MakeWire(
+      WireEnd(config.devices[index], index), WireEnd(config.devices[index + 1], index + 1));
+  if (!wire.ok()) return wire.status();
+  ports.push_back(std::move(wire->first));
+  ports.push_back(std::move(wire->second));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(const Config& config,
+                                                                    rte_mempool* pool) {
+  std::vector<std::unique_ptr<drivers::Port>> ports;
+  while (ports.size() < config.devices.size()) {
+    const auto index = static_cast<uint32_t>(ports.size());
+    const DeviceConfig& device = config.devices[index];
+    if (device.wire >= 0) {
+      if (absl::Status status = AddWire(config, index, ports); !status.ok()) return status;
+      continue;
+    }
+    absl::StatusOr<std::unique_ptr<drivers::Port>> port = drivers::OpenDpdkPort(device.dev, pool);
+    if (!port.ok()) return Complain(device, port.status());
+    ports.push_back(*std::move(port));
+  }
+  return ports;
+}
+
+absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(const DeviceConfig& config, uint32_t index,
+                                                      std::unique_ptr<drivers::Port> port,
+                                                      rte_mempool* pool) {
+  if (config.fault.empty()) return std::make_unique<NicDevice>(config, index, std::move(port));
+  const absl::StatusOr<drivers::FaultConfig> faults = drivers::ParseFault(config.fault);
+  if (!faults.ok()) return faults.status();
+  auto faulty = std::make_unique<drivers::FaultPort>(std::move(port), *faults, pool);
+  const drivers::FaultPort* counters = faulty.get();
+  return std::make_unique<NicDevice>(config, index, std::move(faulty), counters);
+}
+
+}  // namespace
+
+absl::StatusOr<Ports> OpenPorts(const Config& config) {
+  const absl::StatusOr<Plan> plan = MakePlan(config);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status status = drivers::InitEal(plan->eal); !status.ok()) return status;
+  absl::StatusOr<rte_mempool*> pool = drivers::MakePool("uroce", plan->frame_bytes, kPoolFrames);
+  if (!pool.ok()) return pool.status();
+  auto ports = OpenAll(config, *pool);
+  if (!ports.ok()) return ports.status();
+  Ports result{.pool = *pool};
+  for (uint32_t index = 0; index < config.devices.size(); ++index) {
+    auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *pool);
+    if (!device.ok()) return device.status();
+    result.devices.push_back(*std::move(device));
+  }
+  return result;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of one program's queues and doorbells (layout: uroce_abi.h).
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "nic/resources/extents.h"
+#include "nic/resources/fd.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::nic {
+
+/// Sparse: a page costs memory once touched, and a freed range gives its pages back, so that a new
+/// queue starts as zeros. Control thread.
+class Arena {
+ public:
+  static absl::StatusOr<Arena> Make(uint32_t worker_count);
+
+  /// A zeroed range, page aligned. Errors: ResourceExhausted.
+  absl::StatusOr<uint64_t> Take(uint64_t length_bytes);
+  /// Gives it back; no worker may use it any more.
+  void Give(uint64_t offset, uint64_t length_bytes);
+
+  template <typename T>
+  T* At(uint64_t offset) const {
+    return reinterpret_cast<T*>(mapping_.data() + offset);
+  }
+  uroce_doorbells* doorbells(uint32_t worker) const {
+    return At<uroce_doorbells>(UROCE_DOORBELLS_OFFSET) + worker;
+  }
+  int fd() const { return fd_.get(); }
+
+ private:
+  Arena(Fd fd, Mapping mapping, uint64_t queues_offset);
+
+  Fd fd_;
+  Mapping mapping_;
+  Extents extents_;
+};
+
+}  // namespace uroce::nic

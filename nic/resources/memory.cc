@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory regions of a program and the segments under them.
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "nic/resources/program.h"
+#include "nic/resources/shared_memory.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kGrowthBytes = uint64_t{1} << 40;  // So that mremap may grow a swapped range.
+constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44;
+constexpr uint32_t kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+
+absl::Status Refuse(absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("mr: ", why));
+}
+
+bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
+
+absl::Status CheckAccess(uint32_t access) {
+  const uint32_t unknown = access & ~(kKnownAccess | IBV_ACCESS_OPTIONAL_RANGE);
+  if (unknown != 0) return Refuse(absl::StrCat("access flags 0x", absl::Hex(unknown)));
+  // protocol/verbs-semantics.md, section 5.
+  if ((access & kRemoteWriting) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
+    return Refuse("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Populate(uint8_t* start, uint64_t length) {
+  const auto address = reinterpret_cast<uintptr_t>(start);
+  const uintptr_t begin = address / kPageBytes * kPageBytes;
+  const uintptr_t end = (address + length + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("mr: no memory for ", length, " bytes (errno ", errno, ")"));
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> Program::CreateSegment(const uroce_create_segment& request, Fd& file) {
+  const uint64_t length = request.length;
+  if (length == 0 || length > kMaxSegmentBytes || request.addr % kPageBytes != 0 ||
+      length % kPageBytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("segment: 0x", absl::Hex(request.addr), "+",
+                                                   length, " is not a range of whole pages"));
+  }
+  if (absl::Status status = segments_.CheckRoom(); !status.ok()) return status;
+  UserAccount& account = nic_.user(uid_);
+  const uint64_t limit = nic_.config().limits.memory_per_user;
+  if (length > limit || account.memory_bytes > limit - length) {
+    return absl::ResourceExhaustedError(absl::StrCat("segment: user ", uid_, " holds ",
+                                                     account.memory_bytes, " bytes of ", limit,
+                                                     ", see --max-memory-per-user"));
+  }
+  absl::StatusOr<Fd> made = MakeSharedFile(UROCE_SEGMENT_NAME, length + kGrowthBytes);
+  if (!made.ok()) return made.status();
+  absl::StatusOr<Mapping> mapping = MapShared(made->get(), length);
+  if (!mapping.ok()) return mapping.status();
+  file = *std::move(made);
+  account.memory_bytes += length;
+  auto segment = std::make_shared<Segment>();
+  segment->mapping = *std::move(mapping);
+  segment->account = &account;
+  return segments_.Add(std::make_unique<std::shared_ptr<Segment>>(std::move(segment)));
+}
+
+// Regions over it go on; the mapping ends with the last of them.
+absl::Status Program::DestroySegment(uint32_t handle) {
+  if (absl::Status status = segments_.Find(handle).status(); !status.ok()) return status;
+  segments_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Program::CheckRegion(const uroce_reg_mr& request,
+                                  const uroce_mr_segment* segments) const {
+  if (absl::Status status = CheckAccess(request.access); !status.ok()) return status;
+  if (Wraps(request.addr, request.length) || Wraps(request.iova, request.length)) {
+    return Refuse("the range wraps");
+  }
+  const bool zero_based = (request.access & IBV_ACCESS_ZERO_BASED) != 0;
+  if (zero_based ? request.iova != 0 : (request.addr ^ request.iova) % kPageBytes != 0) {
+    return Refuse(absl::StrCat("iova 0x", absl::Hex(request.iova), " does not suit address 0x",
+                               absl::Hex(request.addr)));
+  }
+  uint64_t next = request.addr;
+  for (uint32_t i = 0; i < request.segment_count; ++i) {
+    const uroce_mr_segment& segment = segments[i];
+    if (segment.addr != next || segment.length == 0 ||
+        segment.length > request.addr + request.length - next) {
+      return Refuse(absl::StrCat("segment ", i, " does not continue the region"));
+    }
+    next += segment.length;
+  }
+  if (next != request.addr + request.length) return Refuse("the segments end before the region");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& request,
+                                                            const uroce_mr_segment& segment,
+                                                            MemoryObject& memory) const {
+  datapath::MrSegment result{.iova = request.iova + (segment.addr - request.addr),
+                             .length_bytes = segment.length,
+                             .app_addr = segment.addr};
+  if (segment.mode == UROCE_MR_COPIED) {
+    if (session_.copy_helper() == nullptr)
+      return Refuse("copied memory needs /proc/self/mem first");
+    result.mode = datapath::MrMode::kCopied;
+    return result;
+  }
+  if (segment.mode != UROCE_MR_MAPPED) {
+    return Refuse(absl::StrCat("there is no mode ", segment.mode));
+  }
+  const absl::StatusOr<std::shared_ptr<Segment>*> found = segments_.Find(segment.segment);
+  if (!found.ok()) return found.status();
+  const Mapping& mapping = (**found)->mapping;
+  if (segment.segment_offset > mapping.length() ||
+      segment.length > mapping.length() - segment.segment_offset) {
+    return Refuse("beyond the end of its segment");
+  }
+  // Atomics rely on it: an address aligned for the program is aligned for the daemon.
+  if ((segment.segment_offset ^ segment.addr) % kPageBytes != 0) {
+    return Refuse("the offset in the segment does not suit the address");
+  }
+  result.mode = datapath::MrMode::kMapped;
+  result.mapped = mapping.data() + segment.segment_offset;
+  memory.segments.push_back(**found);
+  memory.region.segment_handles.push_back(segment.segment);
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
+    const uroce_reg_mr& request, const uroce_mr_segment* segments) const {
+  const absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
+  if (!pd.ok()) return pd.status();
+  if (absl::Status status = CheckRegion(request, segments); !status.ok()) return status;
+  auto memory = std::make_unique<MemoryObject>();
+  memory->pd = *pd;
+  memory->addr = request.addr;
+  datapath::MemoryRegion& region = memory->region;
+  region.pd = (*pd)->number;
+  region.access = request.access;
+  region.iova = request.iova;
+  region.length_bytes = request.length;
+  for (uint32_t i = 0; i < request.segment_count; ++i) {
+    absl::StatusOr<datapath::MrSegment> segment = ResolveSegment(request, segments[i], *memory);
+    if (!segment.ok()) return segment.status();
+    region.segments.push_back(*segment);
+  }
+  return memory;
+}
+
+absl::StatusOr<uroce_reg_mr_reply> Program::PublishRegion(std::unique_ptr<MemoryObject> memory) {
+  if (absl::Status status = mrs_.CheckRoom(); !status.ok()) return status;
+  datapath::MemoryRegion& region = memory->region;
+  region.session = &session_;
+  region.key = nic_.key_numbers().Take(Nic::Now());
+  if (region.key == 0) return absl::ResourceExhaustedError("mr: no key is free");
+  if (!nic_.keys().Publish(&region)) {
+    nic_.key_numbers().Release(region.key, Nic::Now());
+    return absl::ResourceExhaustedError("mr: the daemon's table is full, see --max-total-mr");
+  }
+  ++memory->pd->users;
+  const uint32_t key = region.key;
+  return uroce_reg_mr_reply{*mrs_.Add(std::move(memory)), key, key, 0};
+}
+
+uint64_t MappedBytes(const MemoryObject& memory) {
+  uint64_t bytes = 0;
+  for (const datapath::MrSegment& segment : memory.region.segments) {
+    if (segment.mode == datapath::MrMode::kMapped) bytes += segment.length_bytes;
+  }
+  return bytes;
+}
+
+absl::Status PopulateRegion(const MemoryObject& memory) {
+  for (const datapath::MrSegment& segment : memory.region.segments) {
+    if (segment.mode != datapath::MrMode::kMapped) continue;
+    absl::Status status = Populate(segment.mapped, segment.length_bytes);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<MemoryObject>> Program::BeginDereg(uint32_t handle) {
+  absl::StatusOr<MemoryObject*> found = mrs_.Find(handle);
+  if (!found.ok()) return found.status();
+  std::unique_ptr<MemoryObject> memory = mrs_.Remove(handle);
+  nic_.keys().Unpublish(&memory->region);
+  nic_.worker().Run([] {});
+  // No copy that begins from here on can be into this region.
+  memory->copies_begun = session_.copies_begun();
+  --memory->pd->users;
+  nic_.key_numbers().Release(memory->region.key, Nic::Now());
+  return memory;
+}
+
+bool Program::CopiesDone(const MemoryObject& memory) const {
+  const auto& segments = memory.region.segments;
+  return std::none_of(
+             segments.begin(), segments.end(),
+             [](const auto& segment) { return segment.mode == datapath::MrMode::kCopied; }) ||
+         session_.CopiesDone(memory.copies_begun);
+}
+
+bool Program::CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const {
+  return std::all_of(memory.begin(), memory.end(),
+                     [this](const auto& object) { return CopiesDone(*object); });
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// ibv_modify_qp and ibv_query_qp of a program's queue pairs.
+#include <infiniband/verbs.h>
+
+#include "absl/strings/str_cat.h"
+#include "nic/net/address.h"
+#include "nic/net/port_attributes.h"
+#include "nic/resources/program.h"
+#include "pipeline/wire/encode.h"
+
+namespace uroce::nic {
+namespace {
+
+using transport::QpState;
+
+// The kernel replaces the program's hop limit by the route's, as protocol/verbs-semantics.md,
+// section 4, has it; 64 is what routes say by default.
+constexpr uint8_t kHopLimit = 64;
+constexpr uint32_t kFlowLabelMask = 0xfffff;
+
+transport::RcAttributes ToTransport(const uroce_qp_attr& attr) {
+  transport::RcAttributes result;
+  result.remote_write = (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
+  result.remote_read = (attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) != 0;
+  result.remote_atomic = (attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0;
+  if (attr.path_mtu != 0) result.path_mtu_bytes = MtuBytes(attr.path_mtu);
+  result.rq_psn = wire::Psn(attr.rq_psn);
+  result.sq_psn = wire::Psn(attr.sq_psn);
+  result.max_rd_atomic = attr.max_rd_atomic;
+  result.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+  result.min_rnr_timer = attr.min_rnr_timer;
+  result.timeout = attr.timeout;
+  result.retry_count = attr.retry_cnt;
+  result.rnr_retry = attr.rnr_retry;
+  result.notify_drained = attr.en_sqd_async_notify != 0;
+  return result;
+}
+
+datapath::Path MakePath(const ModifyPlan::Hop& hop, const Mac& destination, Qpn local,
+                        const uroce_qp_attr& attr) {
+  datapath::Path path;
+  path.source_mac = hop.device->info().mac;
+  path.destination_mac = destination;
+  path.source = hop.source;
+  path.destination = hop.destination;
+  path.traffic_class = attr.ah_attr.traffic_class;
+  path.hop_limit = kHopLimit;
+  path.flow_label = attr.ah_attr.flow_label & kFlowLabelMask;
+  path.remote_qpn = Qpn(attr.dest_qp_num);
+  path.udp_source_port = wire::UdpSourcePort(path.flow_label, local, path.remote_qpn);
+  return path;
+}
+
+// What a queue pair forgets on its way back to RESET: all but its sizes.
+void ForgetAttributes(uroce_qp_attr& attr) {
+  const uroce_qp_cap cap = attr.cap;
+  attr = {};
+  attr.cap = cap;
+}
+
+// Inside Worker::Run.
+QueuePairLive LookAt(const QueuePairObject& object) {
+  const transport::RcQueuePair& core = object.queue_pair.core();
+  return {object.queue_pair.state(), core.draining(), core.next_send_psn().value(),
+          core.expected_psn().value()};
+}
+
+absl::Status CheckModify(const uroce_qp_attr& wanted, const QueuePairObject& object,
+                         const QueuePairLive& live) {
+  const ModifyView view{live.state, live.draining,
+                        object.pd->context->device->PortAttributes().active_mtu};
+  const absl::Status status = CheckTransition(wanted, view);
+  return status.ok() ? CheckRanges(wanted, view) : status;
+}
+
+}  // namespace
+
+QueuePairLive Program::LiveState(const QueuePairObject& object) {
+  QueuePairLive live;
+  nic_.worker().Run([&] { live = LookAt(object); });
+  return live;
+}
+
+// Only where the network has to be asked is the transition checked ahead of ApplyModify: a refusal
+// should not take a second.
+absl::StatusOr<ModifyPlan> Program::PlanModify(const uroce_modify_qp& request) {
+  const absl::StatusOr<QueuePairObject*> found = qps_.Find(request.handle);
+  if (!found.ok()) return found.status();
+  if ((request.attr.attr_mask & IBV_QP_AV) == 0) return ModifyPlan{request, std::nullopt};
+  const absl::Status status = CheckModify(request.attr, **found, LiveState(**found));
+  return status.ok() ? PlanPath(request, **found) : status;
+}
+
+absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
+                                             const QueuePairObject& object) const {
+  const uroce_ah_attr& attr = request.attr.ah_attr;
+  const NicDevice* device = object.pd->context->device;
+  const std::optional<Gid> source = device->gids().At(attr.sgid_index);
+  if (!source) {
+    return absl::InvalidArgumentError(absl::StrCat("modify_qp: sgid_index ", attr.sgid_index,
+                                                   " of ", device->name(), " is empty"));
+  }
+  Gid destination;
+  std::copy(std::begin(attr.dgid), std::end(attr.dgid), destination.bytes.begin());
+  if (IsMulticast(destination) || destination == Gid{}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("modify_qp: dgid ", FormatAddress(destination), " is no unicast address"));
+  }
+  if (source->is_ipv4() != destination.is_ipv4()) {
+    return absl::InvalidArgumentError(absl::StrCat("modify_qp: sgid ", FormatAddress(*source),
+                                                   " and dgid ", FormatAddress(destination),
+                                                   " are of different families"));
+  }
+  return ModifyPlan{request, ModifyPlan::Hop{device, *source, destination}};
+}
+
+// The state is looked at and changed in one turn of the worker: the queue pair may fail at any
+// time.
+absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& plan,
+                                                           const std::optional<Mac>& destination) {
+  const absl::StatusOr<QueuePairObject*> found = qps_.Find(plan.request.handle);
+  if (!found.ok()) return found.status();
+  QueuePairObject& object = **found;
+  const uroce_qp_attr& wanted = plan.request.attr;
+  absl::Status status;
+  QpState next = QpState::kReset;
+  nic_.worker().Run([&] {
+    const QueuePairLive live = LookAt(object);
+    status = CheckModify(wanted, object, live);
+    if (!status.ok()) return;
+    next = NextState(wanted, live.state);
+    if (next == QpState::kReset) ForgetAttributes(object.attr);
+    Assign(wanted, object.attr);
+    std::optional<datapath::Path> path;
+    if (plan.next_hop && destination) {
+      path = MakePath(*plan.next_hop, *destination, object.queue_pair.qpn(), object.attr);
+    }
+    nic_.worker().Modify(&object.queue_pair, next, ToTransport(object.attr),
+                         path ? &*path : nullptr);
+  });
+  if (!status.ok()) return status;
+  return uroce_modify_qp_reply{.qp_state = static_cast<uint32_t>(next), .reserved = 0};
+}
+
+absl::StatusOr<uroce_qp_attr> Program::QueryQp(uint32_t handle) {
+  absl::StatusOr<QueuePairObject*> found = qps_.Find(handle);
+  if (!found.ok()) return found.status();
+  const QueuePairLive live = LiveState(**found);
+  uroce_qp_attr attr = (*found)->attr;
+  attr.attr_mask = 0;
+  attr.qp_state = static_cast<uint32_t>(live.state);
+  attr.cur_qp_state = attr.qp_state;
+  attr.sq_draining = live.draining ? 1 : 0;
+  if (live.state >= QpState::kRtr && live.state != QpState::kErr) attr.rq_psn = live.expected_psn;
+  if (live.state >= QpState::kRts && live.state != QpState::kErr) attr.sq_psn = live.next_send_psn;
+  return attr;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/resources/modify_rules.h"
+
+#include <infiniband/verbs.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace uroce::nic {
+namespace {
+
+using transport::QpState;
+
+struct Rule {
+  QpState from;
+  QpState to;
+  uint32_t required;
+  uint32_t optional;
+};
+
+constexpr uint32_t kInitMask = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+constexpr uint32_t kRtrRequired = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr uint32_t kRtrOptional = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
+constexpr uint32_t kRtsRequired =
+    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+constexpr uint32_t kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
+                                  IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE;
+constexpr uint32_t kSqdOptional =
+    IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+    IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
+    IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE;
+
+// RC rows. To RESET from anywhere and to ERR from anywhere but RESET: see FindRule.
+constexpr Rule kRules[] = {
+    {QpState::kReset, QpState::kInit, kInitMask, 0},
+    {QpState::kInit, QpState::kInit, 0, kInitMask},
+    {QpState::kInit, QpState::kRtr, kRtrRequired, kRtrOptional},
+    {QpState::kRtr, QpState::kRts, kRtsRequired, kRtsOptional},
+    {QpState::kRts, QpState::kRts, 0, kRtsOptional},
+    {QpState::kRts, QpState::kSqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {QpState::kSqd, QpState::kSqd, 0, kSqdOptional},
+    {QpState::kSqd, QpState::kRts, 0, kRtsOptional},
+};
+constexpr Rule kToReset{QpState::kReset, QpState::kReset, 0, 0};
+constexpr Rule kToError{QpState::kErr, QpState::kErr, 0, 0};
+
+const Rule* FindRule(QpState from, QpState to) {
+  if (to == QpState::kReset) return &kToReset;
+  if (to == QpState::kErr) return from == QpState::kReset ? nullptr : &kToError;
+  for (const Rule& rule : kRules) {
+    if (rule.from == from && rule.to == to) return &rule;
+  }
+  return nullptr;
+}
+
+absl::Status Refuse(absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("modify_qp: ", why));
+}
+
+bool MayClaim(QpState state) {
+  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd ||
+         state == QpState::kSqe;
+}
+
+absl::Status AtMost(const char* name, uint32_t value, uint32_t limit) {
+  if (value <= limit) return absl::OkStatus();
+  return Refuse(absl::StrCat(name, " ", value, " is above ", limit));
+}
+
+struct RangeRow {
+  uint32_t mask;
+  const char* name;
+  uint8_t uroce_qp_attr::*value;
+  uint8_t limit;
+};
+constexpr RangeRow kRanges[] = {
+    {IBV_QP_TIMEOUT, "timeout", &uroce_qp_attr::timeout, 31},
+    {IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", &uroce_qp_attr::min_rnr_timer, 31},
+    {IBV_QP_RETRY_CNT, "retry_cnt", &uroce_qp_attr::retry_cnt, 7},
+    {IBV_QP_RNR_RETRY, "rnr_retry", &uroce_qp_attr::rnr_retry, 7},
+    {IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", &uroce_qp_attr::max_rd_atomic, kMaxRdAtomic},
+    {IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", &uroce_qp_attr::max_dest_rd_atomic,
+     kMaxRdAtomic},
+};
+
+absl::Status CheckAddressVector(const uroce_ah_attr& attr) {
+  if (attr.is_global == 0) return Refuse("the address vector needs is_global on Ethernet");
+  if (attr.port_num != 1) return Refuse(absl::StrCat("ah_attr.port_num is ", attr.port_num));
+  return AtMost("ah_attr.sl", attr.sl, 15);
+}
+
+constexpr uint32_t kPsnMask = 0xffffff;  // PSNs are masked, not refused.
+
+}  // namespace
+
+QpState NextState(const uroce_qp_attr& attr, QpState state) {
+  return (attr.attr_mask & IBV_QP_STATE) != 0 ? static_cast<QpState>(attr.qp_state) : state;
+}
+
+absl::Status CheckTransition(const uroce_qp_attr& attr, const ModifyView& view) {
+  if ((attr.attr_mask & IBV_QP_STATE) != 0 && attr.qp_state > IBV_QPS_ERR) {
+    return Refuse(absl::StrCat("there is no state ", attr.qp_state));
+  }
+  if ((attr.attr_mask & IBV_QP_CUR_STATE) != 0) {
+    const auto claimed = static_cast<QpState>(attr.cur_qp_state);
+    if (attr.cur_qp_state > IBV_QPS_ERR || !MayClaim(claimed) || claimed != view.state) {
+      return Refuse(absl::StrCat("cur_qp_state ", attr.cur_qp_state, " is not its state ",
+                                 static_cast<int>(view.state)));
+    }
+  }
+  const QpState next = NextState(attr, view.state);
+  const Rule* rule = FindRule(view.state, next);
+  if (rule == nullptr) {
+    return Refuse(absl::StrCat("no transition from state ", static_cast<int>(view.state), " to ",
+                               static_cast<int>(next)));
+  }
+  const uint32_t missing = rule->required & ~attr.attr_mask;
+  const uint32_t excess = attr.attr_mask & ~(rule->required | rule->optional | IBV_QP_STATE);
+  if (missing != 0) return Refuse(absl::StrCat("mask lacks 0x", absl::Hex(missing)));
+  if (excess != 0) return Refuse(absl::StrCat("mask may not hold 0x", absl::Hex(excess)));
+  // Leaving SQD for RTS, or changing anything in it, waits for the drain.
+  if (view.state == QpState::kSqd && view.draining &&
+      (next == QpState::kSqd || next == QpState::kRts)) {
+    return Refuse("the send queue is still draining");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRanges(const uroce_qp_attr& attr, const ModifyView& view) {
+  const uint32_t mask = attr.attr_mask;
+  if ((mask & IBV_QP_ALT_PATH) != 0) return Refuse("there are no alternate paths on RoCE");
+  if ((mask & IBV_QP_PKEY_INDEX) != 0 && attr.pkey_index != 0) {
+    return Refuse(absl::StrCat("pkey_index ", attr.pkey_index, " is not 0"));
+  }
+  if ((mask & IBV_QP_PORT) != 0 && attr.port_num != 1) {
+    return Refuse(absl::StrCat("port_num ", attr.port_num, " is not 1"));
+  }
+  if ((mask & IBV_QP_PATH_MTU) != 0 &&
+      (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > view.active_mtu)) {
+    return Refuse(absl::StrCat("path_mtu ", attr.path_mtu, " is not in 1 to ", view.active_mtu,
+                               ", the port's active_mtu"));
+  }
+  if ((mask & IBV_QP_DEST_QPN) != 0 && attr.dest_qp_num > kPsnMask) {
+    return Refuse(absl::StrCat("dest_qp_num ", attr.dest_qp_num, " has more than 24 bits"));
+  }
+  for (const RangeRow& row : kRanges) {
+    if ((mask & row.mask) == 0) continue;
+    if (absl::Status status = AtMost(row.name, attr.*row.value, row.limit); !status.ok()) {
+      return status;
+    }
+  }
+  return (mask & IBV_QP_AV) != 0 ? CheckAddressVector(attr.ah_attr) : absl::OkStatus();
+}
+
+void Assign(const uroce_qp_attr& from, uroce_qp_attr& to) {
+  const uint32_t mask = from.attr_mask;
+  // It is asked for anew at each drain.
+  to.en_sqd_async_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) ? from.en_sqd_async_notify : 0;
+  if (mask & IBV_QP_ACCESS_FLAGS) to.qp_access_flags = from.qp_access_flags;
+  if (mask & IBV_QP_PKEY_INDEX) to.pkey_index = from.pkey_index;
+  if (mask & IBV_QP_PORT) to.port_num = from.port_num;
+  if (mask & IBV_QP_AV) to.ah_attr = from.ah_attr;
+  if (mask & IBV_QP_PATH_MTU) to.path_mtu = from.path_mtu;
+  if (mask & IBV_QP_TIMEOUT) to.timeout = from.timeout;
+  if (mask & IBV_QP_RETRY_CNT) to.retry_cnt = from.retry_cnt;
+  if (mask & IBV_QP_RNR_RETRY) to.rnr_retry = from.rnr_retry;
+  if (mask & IBV_QP_RQ_PSN) to.rq_psn = from.rq_psn & kPsnMask;
+  if (mask & IBV_QP_MAX_QP_RD_ATOMIC) to.max_rd_atomic = from.max_rd_atomic;
+  if (mask & IBV_QP_MIN_RNR_TIMER) to.min_rnr_timer = from.min_rnr_timer;
+  if (mask & IBV_QP_SQ_PSN) to.sq_psn = from.sq_psn & kPsnMask;
+  if (mask & IBV_QP_MAX_DEST_RD_ATOMIC) to.max_dest_rd_atomic = from.max_dest_rd_atomic;
+  if (mask & IBV_QP_PATH_MIG_STATE) to.path_mig_state = from.path_mig_state;
+  if (mask & IBV_QP_DEST_QPN) to.dest_qp_num = from.dest_qp_num;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/resources/nic.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace uroce::nic {
+
+Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, rte_mempool* pool)
+    : config_(config),
+      devices_(std::move(devices)),
+      keys_(config.limits.total_mrs),
+      userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
+      worker_({.pool = pool, .keys = &keys_}) {
+  // What fits the limit but not the machine would have the kernel kill a process, most likely us.
+  const uint64_t machine_bytes =
+      uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  uint64_t& limit = config_.limits.memory_per_user;
+  limit = std::min(limit, machine_bytes / 4 * 3);
+  worker_.Run([this] {
+    for (const auto& device : devices_) worker_.AddDevice(&device->datapath());
+  });
+  worker_.Start();
+}
+
+Nic::~Nic() { worker_.Stop(); }
+
+const NicDevice* Nic::FindOwner(const Gid& gid, const NicDevice& from) const {
+  for (const auto& device : devices_) {
+    if (!device->gids().Find(gid)) continue;
+    const bool same_wire = device->config().wire == from.config().wire;
+    if (device.get() == &from || same_wire) return device.get();
+  }
+  return nullptr;
+}
+
+Nanos Nic::Now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return Nanos(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all programs share: the NICs, the worker, the numbers that must be unique.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "nic/config.h"
+#include "nic/resources/fd.h"
+#include "nic/resources/nic_device.h"
+#include "nic/resources/number_pool.h"
+#include "nic/resources/user_account.h"
+#include "pipeline/datapath/key_table.h"
+#include "pipeline/datapath/worker.h"
+
+namespace uroce::nic {
+
+/// Control thread. The worker is stopped before the devices go.
+class Nic {
+ public:
+  /// Takes the devices to the worker and starts it. `pool` outlives this object.
+  Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, rte_mempool* pool);
+  ~Nic();
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+
+  const Config& config() const { return config_; }
+  const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
+  datapath::KeyTable& keys() { return keys_; }
+  datapath::Worker& worker() { return worker_; }
+  NumberPool& qpns() { return qpns_; }
+  NumberPool& key_numbers() { return key_numbers_; }
+  uint32_t NextPdNumber() { return next_pd_++; }
+  UserAccount& user(uint32_t uid) { return users_[uid]; }
+  /// /dev/userfaultfd, or -1.
+  int userfaultfd() const { return userfaultfd_.get(); }
+
+  /// The device that owns `gid` and reaches `from` without the world outside: itself, or another
+  /// end of the same in-process wire, or another port of this daemon on a kernel interface.
+  const NicDevice* FindOwner(const Gid& gid, const NicDevice& from) const;
+
+  static Nanos Now();
+
+ private:
+  Config config_;
+  std::vector<std::unique_ptr<NicDevice>> devices_;
+  datapath::KeyTable keys_;
+  NumberPool qpns_{24, 0};
+  NumberPool key_numbers_{32, 8};
+  uint32_t next_pd_ = 1;
+  std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
+  Fd userfaultfd_;
+  datapath::Worker worker_;
+};
+
+}  // namespace uroce::nic

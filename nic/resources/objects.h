@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects of one program. Each counts what still needs it; whoever made it may not unmake it
+// before those are gone. Control thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "nic/resources/event_pipe.h"
+#include "nic/resources/fd.h"
+#include "nic/resources/modify_rules.h"
+#include "nic/resources/nic_device.h"
+#include "nic/resources/user_account.h"
+#include "pipeline/datapath/completion_queue.h"
+#include "pipeline/datapath/memory_region.h"
+#include "pipeline/datapath/queue_pair.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::nic {
+
+struct Context {
+  NicDevice* device = nullptr;
+  EventPipe events;
+  uint32_t users = 0;
+};
+
+struct ProtectionDomain {
+  Context* context = nullptr;
+  uint32_t number = 0;  ///< Of the whole daemon: keys and queue pairs are compared by it.
+  uint32_t users = 0;
+};
+
+/// Memory that a page range of the program was swapped for. Regions share it, and the last one to
+/// go unmaps it.
+struct Segment {
+  Mapping mapping;
+  UserAccount* account = nullptr;
+  ~Segment() { account->memory_bytes -= mapping.length(); }
+};
+
+struct MemoryObject {
+  ProtectionDomain* pd = nullptr;
+  datapath::MemoryRegion region;
+  uint64_t addr = 0;
+  std::vector<std::shared_ptr<Segment>> segments;  ///< Those that region.segments point into.
+  /// Set by BeginDereg: Session::CopiesDone must confirm so many before the memory is free.
+  uint64_t copies_begun = 0;
+};
+
+struct Channel {
+  Context* context = nullptr;
+  EventPipe records;
+  uint32_t users = 0;
+};
+
+/// A range of the program's arena.
+struct ArenaRange {
+  uint64_t offset = 0;
+  uint64_t length_bytes = 0;
+};
+
+struct CompletionQueueObject {
+  Context* context = nullptr;
+  Channel* channel = nullptr;  ///< Or null.
+  ArenaRange range;
+  uint64_t user_handle = 0;
+  datapath::CompletionQueue queue;
+  uint32_t users = 0;
+};
+
+struct QueuePairObject {
+  ProtectionDomain* pd = nullptr;
+  CompletionQueueObject* send_cq = nullptr;
+  CompletionQueueObject* receive_cq = nullptr;
+  ArenaRange range;
+  uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
+  datapath::QueuePair queue_pair;
+};
+
+struct AddressHandle {
+  ProtectionDomain* pd = nullptr;
+  uroce_ah_attr attr{};
+};
+
+/// What only the worker knows of a queue pair.
+struct QueuePairLive {
+  transport::QpState state = transport::QpState::kReset;
+  bool draining = false;
+  uint32_t next_send_psn = 0;
+  uint32_t expected_psn = 0;
+};
+
+/// A modify that passed its checks. `next_hop` is set when the path changes.
+struct ModifyPlan {
+  uroce_modify_qp request{};
+  struct Hop {
+    const NicDevice* device = nullptr;
+    Gid source;
+    Gid destination;
+  };
+  std::optional<Hop> next_hop;
+};
+
+}  // namespace uroce::nic

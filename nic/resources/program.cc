@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Birth and death of a program's resources.
+#include "nic/resources/program.h"
+
+#include <sys/eventfd.h>
+
+#include <cerrno>
+
+#include "nic/resources/rc_counter_table.h"
+#include "nic/resources/shared_memory.h"
+
+namespace uroce::nic {
+
+absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid) {
+  absl::StatusOr<Arena> arena = Arena::Make(nic.config().workers);
+  if (!arena.ok()) return arena.status();
+  Fd wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_fd) return SystemError("eventfd", errno);
+  return std::unique_ptr<Program>(new Program(nic, id, uid, *std::move(arena), std::move(wake_fd)));
+}
+
+Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd)
+    : nic_(nic),
+      uid_(uid),
+      arena_(std::move(arena)),
+      wake_fd_(std::move(wake_fd)),
+      session_(id, arena_.doorbells(0), wake_fd_.get()),
+      contexts_("context", nic.config().limits.contexts),
+      pds_("pd", nic.config().limits.pds),
+      segments_("segment", nic.config().limits.segments),
+      mrs_("mr", nic.config().limits.mrs),
+      channels_("channel", nic.config().limits.channels),
+      cqs_("cq", nic.config().limits.cqs),
+      qps_("qp", nic.config().limits.qps),
+      ahs_("ah", nic.config().limits.ahs) {
+  nic_.worker().Run([this] { nic_.worker().AddSession(&session_); });
+}
+
+// One Run takes every queue away; it is the grace period of the regions as well.
+Program::~Program() {
+  mrs_.ForEach([this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(&memory.region); });
+  nic_.worker().Run([this] {
+    qps_.ForEach([this](uint32_t, QueuePairObject& object) {
+      nic_.worker().RemoveQueuePair(&object.queue_pair);
+    });
+    cqs_.ForEach([this](uint32_t, CompletionQueueObject& object) {
+      nic_.worker().RemoveCompletionQueue(&object.queue);
+    });
+    nic_.worker().RemoveSession(&session_);
+  });
+  qps_.ForEach([this](uint32_t, QueuePairObject& object) {
+    AddCounters(object.pd->context->device->ended_counters(), object.queue_pair.counters());
+    nic_.qpns().Release(object.queue_pair.qpn().value(), Nic::Now());
+  });
+  mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
+    nic_.key_numbers().Release(memory.region.key, Nic::Now());
+  });
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that one program made, and the rules by which it is made and unmade.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/resources/arena.h"
+#include "nic/resources/event_pipe.h"
+#include "nic/resources/handle_table.h"
+#include "nic/resources/nic.h"
+#include "nic/resources/objects.h"
+#include "nic/resources/queue_layout.h"
+#include "pipeline/datapath/session.h"
+
+namespace uroce::nic {
+
+/// Control thread. Handles are the program's word: each method checks them. Statuses map to the
+/// errno values that verbs return (control/reply.h). At the end everything goes: queue pairs first,
+/// then what they used, then the memory, after the worker has let go.
+class Program {
+ public:
+  static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  const Arena& arena() const { return arena_; }
+  int wake_fd() const { return wake_fd_.get(); }
+  uint32_t uid() const { return uid_; }
+  datapath::Session& datapath() { return session_; }
+
+  // ---- contexts, protection domains (objects.cc) ----
+  absl::StatusOr<uint32_t> OpenContext(uint32_t device_index, Fd& events);
+  /// Everything that was made in it goes too, as the kernel does it: programs count on that. The
+  /// regions are returned as by BeginDereg.
+  absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> CloseContext(uint32_t handle);
+  absl::StatusOr<Context*> FindContext(uint32_t handle) const { return contexts_.Find(handle); }
+  absl::StatusOr<uint32_t> AllocPd(uint32_t context);
+  absl::Status DeallocPd(uint32_t handle);
+  absl::StatusOr<uint32_t> CreateAh(const uroce_create_ah& request);
+  absl::Status DestroyAh(uint32_t handle);
+  /// Tells every context of `device` of a port event.
+  void RaisePortEvent(const NicDevice& device, uint32_t event_type);
+
+  // ---- memory (memory.cc) ----
+  absl::StatusOr<uint32_t> CreateSegment(const uroce_create_segment& request, Fd& file);
+  absl::Status DestroySegment(uint32_t handle);
+  /// Checks a region and finds its bytes.
+  absl::StatusOr<std::unique_ptr<MemoryObject>> PlanRegion(const uroce_reg_mr& request,
+                                                           const uroce_mr_segment* segments) const;
+  /// Makes it known to peers and workers; its pages are there (see PopulateRegion).
+  absl::StatusOr<uroce_reg_mr_reply> PublishRegion(std::unique_ptr<MemoryObject> memory);
+  /// Hides the region from peers and workers. The memory is the program's again once
+  /// CopiesDone has said so, and the object has gone.
+  absl::StatusOr<std::unique_ptr<MemoryObject>> BeginDereg(uint32_t handle);
+  /// False: a copy that began before is under way; ask again.
+  bool CopiesDone(const MemoryObject& memory) const;
+  bool CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const;
+
+  // ---- queues (queues.cc) ----
+  absl::StatusOr<uint32_t> CreateChannel(uint32_t context, Fd& records);
+  absl::Status DestroyChannel(uint32_t handle);
+  absl::StatusOr<uroce_create_cq_reply> CreateCq(const uroce_create_cq& request);
+  absl::StatusOr<uroce_destroy_cq_reply> DestroyCq(uint32_t handle);
+  absl::StatusOr<uroce_create_qp_reply> CreateQp(const uroce_create_qp& request);
+  absl::StatusOr<uroce_destroy_qp_reply> DestroyQp(uint32_t handle);
+
+  // ---- modify and query (modify.cc) ----
+  /// Checks all that can be checked, and says whose MAC the new path needs.
+  absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& request);
+  /// Applies it. `destination` is the MAC that the plan asked for.
+  absl::StatusOr<uroce_modify_qp_reply> ApplyModify(const ModifyPlan& plan,
+                                                    const std::optional<Mac>& destination);
+  absl::StatusOr<uroce_qp_attr> QueryQp(uint32_t handle);
+
+  // ---- for dumps ----
+  const HandleTable<MemoryObject>& memory_regions() const { return mrs_; }
+  const HandleTable<QueuePairObject>& queue_pairs() const { return qps_; }
+
+ private:
+  Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd);
+
+  absl::Status CheckRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments) const;
+  absl::StatusOr<datapath::MrSegment> ResolveSegment(const uroce_reg_mr& request,
+                                                     const uroce_mr_segment& segment,
+                                                     MemoryObject& memory) const;
+  uroce_create_qp_reply MakeQp(const uroce_create_qp& request, const QueuePairLayout& layout,
+                               uint64_t offset, Qpn qpn);
+  absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
+                                      const QueuePairObject& object) const;
+  QueuePairLive LiveState(const QueuePairObject& object);
+
+  Nic& nic_;
+  uint32_t uid_;
+  Arena arena_;
+  Fd wake_fd_;
+  datapath::Session session_;
+  HandleTable<Context> contexts_;
+  HandleTable<ProtectionDomain> pds_;
+  HandleTable<std::shared_ptr<Segment>> segments_;
+  HandleTable<MemoryObject> mrs_;
+  HandleTable<Channel> channels_;
+  HandleTable<CompletionQueueObject> cqs_;
+  HandleTable<QueuePairObject> qps_;
+  HandleTable<AddressHandle> ahs_;
+};
+
+/// Bytes of the region that the daemon maps.
+uint64_t MappedBytes(const MemoryObject& memory);
+/// Brings all pages of the region in: a worker must never fault. Any thread; takes about 0.1 to
+/// 0.5 ms per MB. Errors: ResourceExhausted.
+absl::Status PopulateRegion(const MemoryObject& memory);
+
+}  // namespace uroce::nic

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/resources/queue_layout.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace uroce::nic {
+namespace {
+
+absl::Status CheckCap(const char* name, uint32_t value, uint32_t limit) {
+  if (value <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("qp: ", name, " ", value, " is above ", limit));
+}
+
+uint32_t RoundUp(uint32_t value, uint32_t grain) { return (value + grain - 1) / grain * grain; }
+
+absl::Status CheckCaps(const uroce_qp_cap& wanted, const Limits& limits) {
+  const struct {
+    const char* name;
+    uint32_t value;
+    uint32_t limit;
+  } rows[] = {
+      {"max_send_wr", wanted.max_send_wr, limits.qp_wr},
+      {"max_recv_wr", wanted.max_recv_wr, limits.qp_wr},
+      {"max_send_sge", wanted.max_send_sge, UROCE_MAX_SGE},
+      {"max_recv_sge", wanted.max_recv_sge, UROCE_MAX_SGE},
+      {"max_inline_data", wanted.max_inline_data, UROCE_MAX_INLINE},
+  };
+  for (const auto& row : rows) {
+    if (absl::Status status = CheckCap(row.name, row.value, row.limit); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// A send slot fills whole cache lines and whatever is left in its last one is granted as inline
+// room; receive slots are powers of two, so that none straddles more lines than it must.
+absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, const Limits& limits) {
+  if (absl::Status status = CheckCaps(wanted, limits); !status.ok()) return status;
+  QueuePairLayout layout;
+  layout.granted = wanted;
+  if (wanted.max_send_wr != 0) {
+    const uint32_t sges = static_cast<uint32_t>(sizeof(uroce_sge)) * wanted.max_send_sge;
+    const auto header = static_cast<uint32_t>(sizeof(uroce_send_wqe));
+    layout.sq_depth = std::bit_ceil(wanted.max_send_wr);
+    layout.sq_slot_bytes = RoundUp(header + std::max(sges, wanted.max_inline_data), UROCE_LINE);
+    layout.granted.max_send_wr = layout.sq_depth;
+    if (wanted.max_inline_data != 0) {
+      layout.granted.max_inline_data = std::min(layout.sq_slot_bytes - header, UROCE_MAX_INLINE);
+    }
+  }
+  if (wanted.max_recv_wr != 0) {
+    const uint32_t sges = static_cast<uint32_t>(sizeof(uroce_sge)) * wanted.max_recv_sge;
+    layout.rq_depth = std::bit_ceil(wanted.max_recv_wr);
+    layout.rq_slot_bytes = std::bit_ceil(static_cast<uint32_t>(sizeof(uroce_recv_wqe)) + sges);
+    layout.granted.max_recv_wr = layout.rq_depth;
+  }
+  layout.sq_offset = sizeof(uroce_qp_page);
+  layout.rq_offset = layout.sq_offset + uint64_t{layout.sq_depth} * layout.sq_slot_bytes;
+  layout.length_bytes = layout.rq_offset + uint64_t{layout.rq_depth} * layout.rq_slot_bytes;
+  return layout;
+}
+
+absl::StatusOr<CompletionQueueLayout> LayOutCompletionQueue(uint32_t cqe, const Limits& limits) {
+  if (cqe == 0 || cqe > limits.cqe) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cq: cqe ", cqe, " is not in 1 to ", limits.cqe));
+  }
+  CompletionQueueLayout layout;
+  layout.depth = std::bit_ceil(cqe);
+  layout.entries_offset = sizeof(uroce_cq_page);
+  layout.length_bytes = layout.entries_offset + uint64_t{layout.depth} * sizeof(uroce_cqe);
+  return layout;
+}
+
+}  // namespace uroce::nic

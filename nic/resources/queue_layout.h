@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes of queues: from what a program asks for to what it gets and how that lies in the arena.
+// Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "nic/config.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::nic {
+
+/// One queue pair in the arena: page, then SQ slots, then RQ slots, as offsets from its start.
+struct QueuePairLayout {
+  uroce_qp_cap granted{};
+  uint32_t sq_depth = 0;  ///< Powers of two; 0 for a queue without entries.
+  uint32_t rq_depth = 0;
+  uint32_t sq_slot_bytes = 0;
+  uint32_t rq_slot_bytes = 0;
+  uint64_t sq_offset = 0;
+  uint64_t rq_offset = 0;
+  uint64_t length_bytes = 0;
+};
+/// Errors: InvalidArgument above a limit.
+absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, const Limits& limits);
+
+struct CompletionQueueLayout {
+  uint32_t depth = 0;  ///< A power of two.
+  uint64_t entries_offset = 0;
+  uint64_t length_bytes = 0;
+};
+absl::StatusOr<CompletionQueueLayout> LayOutCompletionQueue(uint32_t cqe, const Limits& limits);
+
+}  // namespace uroce::nic

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small value types of the whole pipeline: integers that could be swapped by mistake are different
+// types. Pure.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+
+namespace uroce {
+
+/// A point in time or a duration, in nanoseconds. The origin is the clock's own business: the pure
+/// core only compares and adds.
+class Nanos {
+ public:
+  constexpr Nanos() = default;
+  constexpr explicit Nanos(int64_t count) : count_(count) {}
+  constexpr int64_t count() const { return count_; }
+  constexpr Nanos operator+(Nanos other) const { return Nanos(count_ + other.count_); }
+  constexpr Nanos operator-(Nanos other) const { return Nanos(count_ - other.count_); }
+  constexpr Nanos operator*(int64_t factor) const { return Nanos(count_ * factor); }
+  friend constexpr auto operator<=>(Nanos, Nanos) = default;
+
+ private:
+  int64_t count_ = 0;
+};
+
+/// The deadline of something that has none.
+inline constexpr Nanos kNever{INT64_MAX};
+
+/// Queue pair number: 24 bits. 0 and 1 are reserved (SMI, GSI), 0xffffff is multicast.
+class Qpn {
+ public:
+  constexpr Qpn() = default;
+  constexpr explicit Qpn(uint32_t value) : value_(value & 0xffffff) {}
+  constexpr uint32_t value() const { return value_; }
+  friend constexpr auto operator<=>(Qpn, Qpn) = default;
+
+ private:
+  uint32_t value_ = 0;
+};
+
+/// Key of a memory region or window as the peer names it: 24 bits of index, 8 of variant.
+class Rkey {
+ public:
+  constexpr Rkey() = default;
+  constexpr explicit Rkey(uint32_t value) : value_(value) {}
+  constexpr uint32_t value() const { return value_; }
+  friend constexpr auto operator<=>(Rkey, Rkey) = default;
+
+ private:
+  uint32_t value_ = 0;
+};
+
+/// Key of a memory region as its owner names it in a scatter/gather entry.
+class Lkey {
+ public:
+  constexpr Lkey() = default;
+  constexpr explicit Lkey(uint32_t value) : value_(value) {}
+  constexpr uint32_t value() const { return value_; }
+  friend constexpr auto operator<=>(Lkey, Lkey) = default;
+
+ private:
+  uint32_t value_ = 0;
+};
+
+/// Ethernet address, in wire order.
+using Mac = std::array<uint8_t, 6>;
+
+/// RoCE address of a port: an IPv6 address, or an IPv4 address as ::ffff:a.b.c.d. In wire order.
+struct Gid {
+  std::array<uint8_t, 16> bytes{};
+  friend constexpr auto operator<=>(const Gid&, const Gid&) = default;
+  constexpr bool is_ipv4() const {
+    for (int i = 0; i < 10; ++i) {
+      if (bytes[i] != 0) return false;
+    }
+    return bytes[10] == 0xff && bytes[11] == 0xff;
+  }
+};
+
+}  // namespace uroce

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// CQEs, the arm word and the records that follow from them.
+#include "pipeline/datapath/completion_queue.h"
+
+#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/rings/arming.h"
+
+namespace uroce::datapath {
+namespace {
+
+// Values of ibv_wc_flags.
+constexpr uint8_t kWcWithImm = 2;
+constexpr uint8_t kWcWithInv = 8;
+
+uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qpn) {
+  uroce_cqe cqe{};
+  cqe.wr_id = completion.wr_id;
+  cqe.qp_handle = handle;
+  cqe.qp_num = qpn.value();
+  cqe.wqe_index = completion.slot;
+  cqe.byte_len = completion.length_bytes;
+  cqe.imm_or_rkey = completion.immediate_or_rkey;
+  cqe.status = static_cast<uint8_t>(completion.status);
+  cqe.opcode = static_cast<uint8_t>(completion.opcode);
+  if (completion.has_immediate) cqe.wc_flags |= kWcWithImm;
+  if (completion.has_invalidate) cqe.wc_flags |= kWcWithInv;
+  if (completion.is_receive) cqe.flags = UROCE_CQE_RECEIVE;
+  return cqe;
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(const CompletionQueueConfig& config)
+    : config_(config),
+      ring_({.page = config.page, .entries = config.entries, .depth = config.depth}) {}
+
+bool CompletionQueue::Publish(const transport::Completion& completion, uint32_t handle, Qpn qpn) {
+  if (overflowed_) return false;
+  if (ring_.Push(ToCqe(completion, handle, qpn)) != rings::PushResult::kOk) {
+    Overflow();
+    return false;
+  }
+  in_burst_ = true;
+  // A failed work request counts as solicited (IBTA vol. 1, 11.4.2.2).
+  if (completion.solicited || completion.status != transport::WcStatus::kSuccess) {
+    solicited_in_burst_ = true;
+  }
+  return true;
+}
+
+void CompletionQueue::FinishBurst() {
+  in_burst_ = false;
+  const bool due = rings::TakeArming(*config_.page, solicited_in_burst_);
+  solicited_in_burst_ = false;
+  if (!due || config_.channel_fd < 0) return;
+  ++pending_channel_;
+  RetryRecords();
+}
+
+void CompletionQueue::Overflow() {
+  overflowed_ = true;
+  rings::StoreRelease(config_.page->error.value, uint32_t{1});
+  pending_error_ = config_.async_fd >= 0;
+  RetryRecords();
+}
+
+void CompletionQueue::RetryRecords() {
+  while (pending_channel_ != 0 && WriteRecord(config_.channel_fd, config_.user_handle)) {
+    --pending_channel_;
+    ++channel_records_;
+  }
+  if (!pending_error_) return;
+  if (!WriteAsyncRecord(config_.async_fd, config_.user_handle, kEventCqError)) return;
+  pending_error_ = false;
+  ++async_records_;
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The helper's thread, and the two queues to and from it.
+#include "pipeline/datapath/copy_helper.h"
+
+#include <rte_mbuf.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "pipeline/rings/shared_word.h"
+
+namespace uroce::datapath {
+namespace {
+
+// platform.md's waiting policy, as the worker's: poll, yield, sleep.
+constexpr int kPollsBeforeYield = 16;
+constexpr std::chrono::microseconds kSpinBeforeSleep{20};
+constexpr std::chrono::seconds kStopLimit{1};
+
+bool ReadAll(int fd, const CopyPiece& piece, uint8_t* bytes) {
+  uint32_t done = 0;
+  while (done < piece.length_bytes) {
+    const ssize_t got = pread(fd, bytes + done, piece.length_bytes - done,
+                              static_cast<off_t>(piece.app_addr + done));
+    if (got <= 0) return false;  // 0: the process has ended.
+    done += static_cast<uint32_t>(got);
+  }
+  return true;
+}
+
+bool WriteAll(int fd, const CopyPiece& piece, const uint8_t* bytes) {
+  uint32_t done = 0;
+  while (done < piece.length_bytes) {
+    const ssize_t put = pwrite(fd, bytes + done, piece.length_bytes - done,
+                               static_cast<off_t>(piece.app_addr + done));
+    if (put <= 0) return false;
+    done += static_cast<uint32_t>(put);
+  }
+  return true;
+}
+
+bool ExecuteAtomic(int fd, CopyJob& job) {
+  const CopyPiece word{job.pieces[0].app_addr, sizeof(uint64_t)};
+  uint8_t bytes[sizeof(uint64_t)];
+  if (!ReadAll(fd, word, bytes)) return false;
+  memcpy(&job.original, bytes, sizeof(bytes));
+  uint64_t updated = job.original + job.swap_add;
+  if (job.kind == CopyJob::Kind::kCompareSwap) {
+    if (job.original != job.compare) return true;
+    updated = job.swap_add;
+  }
+  memcpy(bytes, &updated, sizeof(bytes));
+  return WriteAll(fd, word, bytes);
+}
+
+bool Execute(int fd, CopyJob& job) {
+  if (job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap) {
+    return ExecuteAtomic(fd, job);
+  }
+  uint8_t* bytes = job.bytes;
+  for (uint32_t i = 0; i < job.piece_count; ++i) {
+    const CopyPiece& piece = job.pieces[i];
+    const bool done =
+        job.kind == CopyJob::Kind::kRead ? ReadAll(fd, piece, bytes) : WriteAll(fd, piece, bytes);
+    if (!done) return false;
+    bytes += piece.length_bytes;
+  }
+  return true;
+}
+
+void Signal(int event_fd) {
+  const uint64_t one = 1;
+  // A full counter is readable already, which is all that a waiter needs.
+  [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof(one));
+}
+
+void DeleteAll(CopyJobQueue& jobs) {
+  while (CopyJob* job = jobs.Take()) delete job;
+}
+
+}  // namespace
+
+CopyJob::~CopyJob() {
+  if (frame != nullptr) rte_pktmbuf_free(frame);
+}
+
+void CopyJobQueue::Post(CopyJob* job) {
+  CopyJob* newest = newest_.load(std::memory_order_relaxed);
+  do {
+    job->next = newest;
+  } while (!newest_.compare_exchange_weak(newest, job, std::memory_order_release,
+                                          std::memory_order_relaxed));
+}
+
+CopyJob* CopyJobQueue::Take() {
+  if (taken_ == nullptr) {
+    CopyJob* newest = newest_.exchange(nullptr, std::memory_order_acquire);
+    while (newest != nullptr) {  // Newest first: turn it round.
+      CopyJob* const older = newest->next;
+      newest->next = taken_;
+      taken_ = newest;
+      newest = older;
+    }
+  }
+  CopyJob* const job = taken_;
+  if (job != nullptr) taken_ = job->next;
+  return job;
+}
+
+struct CopyHelper::Shared {
+  Shared(int memory, int wake)
+      : mem_fd(memory), worker_fd(dup(wake)), own_fd(eventfd(0, EFD_CLOEXEC)) {}
+  ~Shared() {
+    DeleteAll(to_helper);
+    DeleteAll(to_worker);
+    close(mem_fd);
+    close(worker_fd);
+    close(own_fd);
+  }
+
+  const int mem_fd;
+  const int worker_fd;
+  const int own_fd;
+  CopyJobQueue to_helper;
+  CopyJobQueue to_worker;
+  std::atomic<bool> stop{false};
+  std::atomic<bool> ended{false};
+  std::atomic<bool> helper_sleeps{false};
+  std::atomic<bool> worker_sleeps{false};
+  alignas(64) std::atomic<uint64_t> submitted{0};
+  alignas(64) std::atomic<uint64_t> finished{0};
+};
+
+CopyHelper::CopyHelper(int mem_fd, int wake_fd)
+    : shared_(std::make_shared<Shared>(mem_fd, wake_fd)) {
+  std::thread([shared = shared_] { Run(shared); }).detach();
+}
+
+CopyHelper::~CopyHelper() {
+  shared_->stop.store(true, std::memory_order_seq_cst);
+  Signal(shared_->own_fd);
+  const auto limit = std::chrono::steady_clock::now() + kStopLimit;
+  while (!shared_->ended.load(std::memory_order_acquire) &&
+         std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+void CopyHelper::Submit(CopyJob* job) {
+  ++in_flight_;
+  shared_->submitted.store(shared_->submitted.load(std::memory_order_relaxed) + 1,
+                           std::memory_order_release);
+  shared_->to_helper.Post(job);
+  rings::FullFence();
+  if (shared_->helper_sleeps.load(std::memory_order_relaxed)) Signal(shared_->own_fd);
+}
+
+CopyJob* CopyHelper::PollDone() {
+  CopyJob* const job = shared_->to_worker.Take();
+  if (job != nullptr) --in_flight_;
+  return job;
+}
+
+bool CopyHelper::AnnounceSleep() {
+  shared_->worker_sleeps.store(true, std::memory_order_relaxed);
+  rings::FullFence();
+  return shared_->to_worker.empty();
+}
+
+void CopyHelper::AnnounceAwake() { shared_->worker_sleeps.store(false, std::memory_order_relaxed); }
+
+uint64_t CopyHelper::submitted() const {
+  return shared_->submitted.load(std::memory_order_acquire);
+}
+
+bool CopyHelper::AreDone(uint64_t jobs) const {
+  return shared_->finished.load(std::memory_order_acquire) >= jobs;
+}
+
+void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
+  int empty_polls = 0;
+  auto idle_since = std::chrono::steady_clock::now();
+  while (!shared->stop.load(std::memory_order_acquire)) {
+    if (CopyJob* job = shared->to_helper.Take()) {
+      job->succeeded = Execute(shared->mem_fd, *job);
+      shared->to_worker.Post(job);
+      shared->finished.fetch_add(1, std::memory_order_release);
+      rings::FullFence();
+      if (shared->worker_sleeps.load(std::memory_order_relaxed)) Signal(shared->worker_fd);
+      empty_polls = 0;
+      continue;
+    }
+    if (++empty_polls < kPollsBeforeYield) continue;
+    if (empty_polls == kPollsBeforeYield) idle_since = std::chrono::steady_clock::now();
+    if (std::chrono::steady_clock::now() - idle_since < kSpinBeforeSleep) {
+      std::this_thread::yield();
+      continue;
+    }
+    shared->helper_sleeps.store(true, std::memory_order_relaxed);
+    rings::FullFence();
+    uint64_t signals = 0;
+    if (shared->to_helper.empty() && !shared->stop.load(std::memory_order_relaxed)) {
+      [[maybe_unused]] const ssize_t got = read(shared->own_fd, &signals, sizeof(signals));
+    }
+    shared->helper_sleeps.store(false, std::memory_order_relaxed);
+    empty_polls = 0;
+  }
+  shared->ended.store(true, std::memory_order_release);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread of one session that touches memory which only the program's own address space holds.
+// Such an access may block for as long as the program likes, so no worker ever makes it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "pipeline/base/types.h"
+
+struct rte_mbuf;
+
+namespace uroce::datapath {
+
+class QueuePair;
+
+/// Contiguous bytes of a program's address space.
+struct CopyPiece {
+  uint64_t app_addr = 0;
+  uint32_t length_bytes = 0;
+};
+
+/// One errand. Belongs to a queue pair; to the helper from Submit until PollDone returns it.
+struct CopyJob {
+  enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
+  static constexpr uint32_t kMaxPieces = 8;
+
+  Kind kind = Kind::kRead;
+  uint32_t piece_count = 0;
+  std::array<CopyPiece, kMaxPieces> pieces;
+  /// kRead, kWrite: the other side, as many bytes as all pieces have. In `frame`, or in the job.
+  uint8_t* bytes = nullptr;
+  uint64_t swap_add = 0;
+  uint64_t compare = 0;
+
+  bool succeeded = false;
+  uint64_t original = 0;  ///< kFetchAdd, kCompareSwap: what was there before.
+
+  uint64_t value = 0;          ///< Room for eight bytes to place.
+  rte_mbuf* frame = nullptr;   ///< Freed with the job if nobody waits for it any more.
+  QueuePair* owner = nullptr;  ///< The worker's; null once the queue pair has gone.
+  CopyJob* next = nullptr;
+
+  ~CopyJob();
+};
+
+/// FIFO between two threads without a bound of its own: it holds at most one job per queue pair.
+class CopyJobQueue {
+ public:
+  /// One thread.
+  void Post(CopyJob* job);
+  /// Another. The oldest job, or null.
+  CopyJob* Take();
+  /// The taking thread.
+  bool empty() const {
+    return taken_ == nullptr && newest_.load(std::memory_order_acquire) == nullptr;
+  }
+
+ private:
+  std::atomic<CopyJob*> newest_{nullptr};
+  CopyJob* taken_ = nullptr;  // In order, linked by `next`.
+};
+
+/// The helper of one session. Jobs are done in the order of Submit, so atomics on copied memory are
+/// atomic with respect to each other.
+class CopyHelper {
+ public:
+  /// `mem_fd` is the program's /proc/self/mem and becomes the helper's. `wake_fd` is an eventfd
+  /// that a sleeping worker waits on; a duplicate is kept.
+  CopyHelper(int mem_fd, int wake_fd);
+  /// Ends the thread. One that hangs in the program's memory is left behind with all it needs.
+  ~CopyHelper();
+  CopyHelper(const CopyHelper&) = delete;
+  CopyHelper& operator=(const CopyHelper&) = delete;
+
+  // ---- worker ----
+  void Submit(CopyJob* job);
+  /// A finished job, or null. One whose owner is null is the caller's to delete.
+  CopyJob* PollDone();
+  /// Jobs submitted and not yet returned by PollDone.
+  uint32_t in_flight() const { return in_flight_; }
+  /// Before the worker sleeps; false: a job is done, it must not. And after.
+  [[nodiscard]] bool AnnounceSleep();
+  void AnnounceAwake();
+
+  // ---- control ----
+  /// Jobs submitted so far; AreDone of that number tells when all of them are.
+  uint64_t submitted() const;
+  bool AreDone(uint64_t jobs) const;
+
+ private:
+  struct Shared;
+  static void Run(const std::shared_ptr<Shared>& shared);
+
+  std::shared_ptr<Shared> shared_;
+  uint32_t in_flight_ = 0;
+};
+
+}  // namespace uroce::datapath

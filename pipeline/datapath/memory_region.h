@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A registered region as workers see it: a list of segments, each with its way to the bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/base/types.h"
+
+namespace uroce::datapath {
+
+class Session;
+
+/// How the daemon reaches the bytes of a segment.
+enum class MrMode : uint8_t { kMapped = 1, kCopied = 2 };
+
+/// [iova, iova + length) of a region. Sorted by iova, without gaps.
+struct MrSegment {
+  uint64_t iova = 0;
+  uint64_t length_bytes = 0;
+  MrMode mode = MrMode::kMapped;
+  uint8_t* mapped = nullptr;  ///< kMapped: where `iova` lies in the daemon.
+  uint64_t app_addr = 0;      ///< Where `iova` lies in the application.
+};
+
+/// One memory region. Immutable once published in the KeyTable; unpublished, then freed after a
+/// grace period (Worker::Run on each worker).
+struct MemoryRegion {
+  uint32_t key = 0;     ///< lkey and rkey.
+  uint32_t pd = 0;      ///< Daemon-wide number of the protection domain.
+  uint32_t access = 0;  ///< IBV_ACCESS_* bits.
+  uint64_t iova = 0;
+  uint64_t length_bytes = 0;
+  Session* session = nullptr;
+  std::vector<MrSegment> segments;
+  std::vector<uint32_t> segment_handles;  ///< For nic: what the mapped segments were made from.
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over the pieces of a range.
+#include "pipeline/datapath/payload.h"
+
+#include <cstring>
+
+#include "pipeline/wire/icrc.h"
+
+namespace uroce::datapath {
+namespace {
+
+template <typename MoveBytes>
+MoveResult Move(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, MoveBytes&& move) {
+  Piece piece;
+  while (!walker.at_end()) {
+    if (!walker.Look(keys, piece)) return MoveResult::kDenied;
+    if (piece.mode == MrMode::kCopied) return MoveResult::kCopied;
+    move(piece.mapped, bytes, piece.length_bytes);
+    bytes += piece.length_bytes;
+    walker.Pass(piece);
+  }
+  return MoveResult::kDone;
+}
+
+uint64_t Updated(uint64_t original, bool compare_swap, uint64_t swap_add, uint64_t compare) {
+  if (!compare_swap) return original + swap_add;
+  return original == compare ? swap_add : original;
+}
+
+}  // namespace
+
+MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
+  return Move(keys, walker, bytes, [](uint8_t* mapped, const uint8_t* frame, uint32_t length) {
+    memcpy(mapped, frame, length);
+  });
+}
+
+MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
+  return Move(keys, walker, bytes, [](const uint8_t* mapped, uint8_t* frame, uint32_t length) {
+    memcpy(frame, mapped, length);
+  });
+}
+
+MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
+                         uint32_t& crc) {
+  return Move(keys, walker, bytes, [&](const uint8_t* mapped, uint8_t* frame, uint32_t length) {
+    crc = wire::CopyCrc32(crc, frame, mapped, length);
+  });
+}
+
+void TakeCopied(const KeyTable& keys, PieceWalker& walker, CopyJob& job) {
+  job.piece_count = 0;
+  Piece piece;
+  while (job.piece_count < CopyJob::kMaxPieces && !walker.at_end()) {
+    if (!walker.Look(keys, piece) || piece.mode != MrMode::kCopied) return;
+    job.pieces[job.piece_count++] = {.app_addr = piece.app_addr,
+                                     .length_bytes = piece.length_bytes};
+    walker.Pass(piece);
+  }
+}
+
+uint64_t ExecuteAtomic(uint8_t* mapped, bool compare_swap, uint64_t swap_add, uint64_t compare) {
+  if (reinterpret_cast<uintptr_t>(mapped) % sizeof(uint64_t) != 0) {
+    // The region's iova is off from its address. Atomic among packets, which is all that
+    // IBV_ATOMIC_HCA promises: this worker executes them one by one.
+    uint64_t original;
+    memcpy(&original, mapped, sizeof(original));
+    const uint64_t updated = Updated(original, compare_swap, swap_add, compare);
+    memcpy(mapped, &updated, sizeof(updated));
+    return original;
+  }
+  auto* word = reinterpret_cast<uint64_t*>(mapped);
+  if (!compare_swap) return __atomic_fetch_add(word, swap_add, __ATOMIC_SEQ_CST);
+  uint64_t expected = compare;
+  __atomic_compare_exchange_n(word, &expected, swap_add, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;  // What was there, whether or not it was exchanged.
+}
+
+}  // namespace uroce::datapath

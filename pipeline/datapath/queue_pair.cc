@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the program's rings to the transport, and the state word back.
+#include "pipeline/datapath/queue_pair.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "pipeline/datapath/parked_work.h"
+#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/work_check.h"
+#include "pipeline/rings/shared_word.h"
+
+namespace uroce::datapath {
+namespace {
+
+uint32_t HeldSends(const QueuePairConfig& config) {
+  return std::bit_ceil(std::clamp<uint32_t>(config.sq_depth, 1, QueuePair::kMaxHeldSends));
+}
+
+transport::RcConfig CoreConfig(const QueuePairConfig& config) {
+  transport::RcConfig core;
+  core.signal_all = config.signal_all;
+  core.max_send_works = HeldSends(config);
+  return core;
+}
+
+rings::WqeLimits SendLimits(const QueuePairConfig& config) {
+  return {.max_sge = std::min(config.max_send_sge, UROCE_MAX_SGE),
+          .max_inline_bytes = std::min(config.max_inline_bytes, UROCE_MAX_INLINE)};
+}
+
+uint32_t MaxReceiveSge(const QueuePairConfig& config) {
+  return std::min(config.max_receive_sge, UROCE_MAX_SGE);
+}
+
+}  // namespace
+
+QueuePair::QueuePair(const QueuePairConfig& config)
+    : config_(config),
+      core_(CoreConfig(config)),
+      sends_({.slots = config.sq, .depth = config.sq_depth, .slot_bytes = config.sq_slot_bytes},
+             &config.page->sq_produced),
+      receives_({.slots = config.rq, .depth = config.rq_depth, .slot_bytes = config.rq_slot_bytes},
+                &config.page->rq_produced),
+      send_lists_(HeldSends(config), SendLimits(config)),
+      receive_list_(MaxReceiveSge(config)),
+      parked_(std::make_unique<ParkedWork>()) {
+  links_.timer.queue_pair = this;
+  links_.flow.queue_pair = this;
+}
+
+QueuePair::~QueuePair() = default;
+
+transport::QpState QueuePair::state() const {
+  return parked_->modification ? parked_->modification->state : core_.state();
+}
+
+void QueuePair::set_path(const Path& path) {
+  path_ = path;
+  header_template_ = wire::HeaderTemplate({.source_mac = path.source_mac,
+                                           .destination_mac = path.destination_mac,
+                                           .vlan_tci = path.vlan_tci,
+                                           .source = path.source,
+                                           .destination = path.destination,
+                                           .traffic_class = path.traffic_class,
+                                           .hop_limit = path.hop_limit,
+                                           .flow_label = path.flow_label,
+                                           .udp_source_port = path.udp_source_port,
+                                           .dest_qpn = path.remote_qpn});
+}
+
+PullResult QueuePair::PullSends(uint32_t limit) {
+  if (links_.corrupt_send) return PullResult::kDrained;
+  rings::SendWqe wqe;
+  while (core_.post_room() != 0) {
+    switch (sends_.Look()) {
+      case rings::QueueState::kEmpty:
+        return PullResult::kDrained;
+      case rings::QueueState::kCorrupt:
+        return PullResult::kCorrupt;
+      case rings::QueueState::kReady:
+        break;
+    }
+    if (limit-- == 0) return PullResult::kMore;
+    const uint32_t slot = sends_.index();
+    const rings::WqeResult read = rings::ReadSendWqe(sends_.Slot(), SendLimits(config_), wqe);
+    sends_.Advance();
+    const transport::SendWork work = ToSendWork(wqe, read, slot);
+    if (work.malformed) {
+      send_lists_.StoreNothing(slot);
+    } else {
+      send_lists_.Store(slot, wqe);
+    }
+    if (core_.Post(work) != transport::PostResult::kPosted) return PullResult::kNoRoom;
+  }
+  return PullResult::kNoRoom;
+}
+
+PullResult QueuePair::PullReceive() {
+  if (links_.corrupt_receive) return PullResult::kDrained;
+  switch (receives_.Look()) {
+    case rings::QueueState::kEmpty:
+      return PullResult::kDrained;
+    case rings::QueueState::kCorrupt:
+      return PullResult::kCorrupt;
+    case rings::QueueState::kReady:
+      break;
+  }
+  rings::ReceiveWqe wqe;
+  const uint32_t slot = receives_.index();
+  const rings::WqeResult read =
+      rings::ReadReceiveWqe(receives_.Slot(), MaxReceiveSge(config_), wqe);
+  receives_.Advance();
+  const transport::ReceiveWork work = ToReceiveWork(wqe, read, slot);
+  receive_list_.Store(slot, {wqe.sges, work.malformed ? 0 : wqe.header.num_sge});
+  core_.PostReceive(work);
+  return PullResult::kMore;
+}
+
+PullResult QueuePair::FlushReceives(uint32_t limit) {
+  for (; limit != 0; --limit) {
+    const PullResult pulled = PullReceive();
+    if (pulled != PullResult::kMore) return pulled;
+  }
+  return PullResult::kMore;
+}
+
+void QueuePair::DiscardPosted() {
+  sends_.SkipAll();
+  receives_.SkipAll();
+  links_.corrupt_send = links_.corrupt_receive = false;
+}
+
+bool QueuePair::PublishState(transport::QpState state) {
+  if (state == published_state_) return false;
+  published_state_ = state;
+  rings::StoreRelease(config_.page->state.value, static_cast<uint32_t>(state));
+  rings::FullFence();
+  return true;
+}
+
+void QueuePair::RaiseEvent(uint32_t event_type) {
+  if (config_.async_fd < 0 || pending_event_count_ == kMaxPendingEvents) return;
+  pending_events_[pending_event_count_++] = event_type;
+  RetryRecords();
+}
+
+void QueuePair::RetryRecords() {
+  uint32_t written = 0;
+  while (written < pending_event_count_ &&
+         WriteAsyncRecord(config_.async_fd, config_.user_handle, pending_events_[written])) {
+    ++written;
+  }
+  std::shift_left(pending_events_.begin(), pending_events_.begin() + pending_event_count_, written);
+  pending_event_count_ -= written;
+  async_records_ += written;
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's side of one queue pair: the transport's state, the rings that feed it, and its place
+// in the worker's lists.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/deficit_round_robin.h"
+#include "pipeline/datapath/queue_pair_config.h"
+#include "pipeline/datapath/timer_wheel.h"
+#include "pipeline/datapath/work_lists.h"
+#include "pipeline/rings/work_queue.h"
+#include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/wire/encode.h"
+
+namespace uroce::datapath {
+
+struct ParkedWork;
+class DevicePort;
+struct SessionFlow;
+
+/// What a look into the program's rings found.
+enum class PullResult : uint8_t {
+  kDrained,  ///< Nothing waits.
+  kNoRoom,   ///< The transport holds all it can: pull again when it has completed some.
+  kMore,     ///< The bound was reached: pull again next turn.
+  kCorrupt,  ///< An impossible index.
+};
+
+/// One queue pair. Made and destroyed by nic; between AddQueuePair and RemoveQueuePair everything
+/// here belongs to the worker's thread, and nic looks inside only within Worker::Run.
+class QueuePair {
+ public:
+  /// Send work requests that the transport holds at once; the rest waits in the ring.
+  static constexpr uint32_t kMaxHeldSends = 128;
+
+  explicit QueuePair(const QueuePairConfig& config);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  // ---- queries ----
+  const QueuePairConfig& config() const { return config_; }
+  Qpn qpn() const { return config_.qpn; }
+  const Path& path() const { return path_; }
+  /// As last set by Worker::Modify, or as the transport changed it since.
+  transport::QpState state() const;
+  const transport::RcQueuePair& core() const { return core_; }
+  const transport::RcCounters& counters() const { return core_.counters(); }
+  /// Records written to the pipe of asynchronous events.
+  uint32_t async_records() const { return async_records_; }
+  /// Packets and bytes of this queue pair, both directions.
+  struct Traffic {
+    uint64_t sent_packets = 0;
+    uint64_t sent_bytes = 0;
+    uint64_t received_packets = 0;
+    uint64_t received_bytes = 0;
+  };
+  const Traffic& traffic() const { return traffic_; }
+
+  // ---- worker ----
+  transport::RcQueuePair& core() { return core_; }
+  Traffic& traffic() { return traffic_; }
+  const SendLists& send_lists() const { return send_lists_; }
+  const ReceiveList& receive_list() const { return receive_list_; }
+  const wire::HeaderTemplate& header_template() const { return header_template_; }
+  void set_path(const Path& path);
+
+  /// Hands up to `limit` posted sends to the transport.
+  PullResult PullSends(uint32_t limit);
+  /// Hands the next receive to the transport, if there is one.
+  PullResult PullReceive();
+  /// In the error state: hands up to `limit` receives to the transport, which flushes them.
+  PullResult FlushReceives(uint32_t limit);
+  /// Forgets what is posted: the queue pair goes to RESET.
+  void DiscardPosted();
+
+  /// Shows the transport's state in the page, followed by a full fence: a program that reads it
+  /// either sees ERR, or posted before the rings are looked at again. True: it changed.
+  bool PublishState(transport::QpState state);
+  /// Reports an asynchronous event, at once or by RetryRecords.
+  void RaiseEvent(uint32_t event_type);
+  bool has_pending_records() const { return pending_event_count_ != 0; }
+  void RetryRecords();
+
+  /// Its place in the worker's lists and tables. The worker's own.
+  struct Timer : TimerEntry {
+    QueuePair* queue_pair = nullptr;
+  };
+  struct ByteFlow : Flow {
+    QueuePair* queue_pair = nullptr;
+  };
+  struct Links {
+    Timer timer;
+    ByteFlow flow;
+    SessionFlow* session_flow = nullptr;
+    DevicePort* port = nullptr;
+    QueuePair* next_of_slot = nullptr;
+    bool to_self = false;       ///< The peer's address is our device's own.
+    bool touched = false;       ///< In the list of those to look after in this turn.
+    bool received = false;      ///< A packet came in this turn.
+    bool again = false;         ///< Rings hold more than one turn takes.
+    bool sends_wait = false;    ///< The send ring may hold more than the transport took.
+    bool records_wait = false;  ///< In the list of those with pending records.
+    bool corrupt_send = false;  ///< The ring is not looked at any more.
+    bool corrupt_receive = false;
+  };
+  Links& links() { return links_; }
+  static QueuePair& OfTimer(TimerEntry& entry) { return *static_cast<Timer&>(entry).queue_pair; }
+  static QueuePair& OfFlow(Flow& flow) { return *static_cast<ByteFlow&>(flow).queue_pair; }
+
+  /// What waits for the helper; see parked_work.h.
+  ParkedWork& parked() { return *parked_; }
+
+ private:
+  static constexpr uint32_t kMaxPendingEvents = 8;
+
+  Links links_;
+  QueuePairConfig config_;
+  Path path_;
+  wire::HeaderTemplate header_template_;
+  transport::RcQueuePair core_;
+  rings::WorkQueueConsumer sends_;
+  rings::WorkQueueConsumer receives_;
+  SendLists send_lists_;
+  ReceiveList receive_list_;
+  transport::QpState published_state_ = transport::QpState::kReset;
+  Traffic traffic_;
+  std::unique_ptr<ParkedWork> parked_;
+  std::array<uint32_t, kMaxPendingEvents> pending_events_{};
+  uint32_t pending_event_count_ = 0;
+  uint32_t async_records_ = 0;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nic says of a queue pair: at creation, and at each modify.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/transport/rc_queue_pair.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::datapath {
+
+class CompletionQueue;
+class Device;
+class Session;
+
+/// Fixed at creation. Addresses are the daemon's, in the session's arena.
+struct QueuePairConfig {
+  Session* session = nullptr;
+  Device* device = nullptr;
+  uint32_t handle = 0;  ///< Repeated in CQEs.
+  Qpn qpn;
+  uint32_t pd = 0;  ///< Daemon-wide number.
+  CompletionQueue* send_cq = nullptr;
+  CompletionQueue* receive_cq = nullptr;
+  uint64_t user_handle = 0;  ///< Element of asynchronous events.
+  int async_fd = -1;
+  bool signal_all = false;
+  uint32_t doorbell_slot = 0;
+  uroce_qp_page* page = nullptr;
+  uint8_t* sq = nullptr;
+  uint8_t* rq = nullptr;
+  uint32_t sq_depth = 0;  ///< Powers of two, 0 for none.
+  uint32_t rq_depth = 0;
+  uint32_t sq_slot_bytes = 0;
+  uint32_t rq_slot_bytes = 0;
+  uint32_t max_send_sge = 0;
+  uint32_t max_receive_sge = 0;
+  uint32_t max_inline_bytes = 0;
+};
+
+/// Where a connected queue pair sends to: taken from the address vector and the neighbour table.
+struct Path {
+  Mac source_mac{};
+  Mac destination_mac{};
+  Gid source;
+  Gid destination;
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 64;
+  uint32_t flow_label = 0;
+  uint16_t vlan_tci = 0;  ///< 0: no 802.1Q header.
+  uint16_t udp_source_port = 0xc000;
+  Qpn remote_qpn;
+};
+
+}  // namespace uroce::datapath

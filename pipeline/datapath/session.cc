@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Life of a session's helper.
+#include "pipeline/datapath/session.h"
+
+#include "pipeline/datapath/copy_helper.h"
+
+namespace uroce::datapath {
+
+Session::Session(uint32_t id, uroce_doorbells* doorbells, int wake_fd)
+    : id_(id), doorbells_(doorbells), wake_fd_(wake_fd) {}
+
+Session::~Session() = default;
+
+void Session::StartCopyHelper(int mem_fd) {
+  owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd_);
+  helper_.store(owned_helper_.get(), std::memory_order_release);
+}
+
+uint64_t Session::copies_begun() const {
+  const CopyHelper* helper = copy_helper();
+  return helper == nullptr ? 0 : helper->submitted();
+}
+
+bool Session::CopiesDone(uint64_t copies) const {
+  const CopyHelper* helper = copy_helper();
+  return helper == nullptr || helper->AreDone(copies);
+}
+
+}  // namespace uroce::datapath

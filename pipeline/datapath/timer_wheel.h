@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deadlines of a worker's queue pairs. Pure: time is a parameter.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+
+namespace uroce::datapath {
+
+/// Link of one timer. Embedded in its owner, which outlives its time in the wheel.
+struct TimerEntry {
+  TimerEntry* next = nullptr;
+  TimerEntry* previous = nullptr;
+  Nanos deadline = kNever;  ///< kNever: not filed.
+  uint16_t place = 0;       ///< Level and slot, the wheel's own.
+
+  bool filed() const { return deadline != kNever; }
+};
+
+/// Hierarchical timer wheel: slots of 8.2 us, each level 64 times coarser than the one below, so
+/// that every deadline has a place. An entry never expires before its deadline, and at most one
+/// slot after it when PopExpired is called in time.
+/// One thread. Filing and removing cost the same however many entries there are.
+class TimerWheel {
+ public:
+  explicit TimerWheel(Nanos now);
+
+  /// Files `entry`, or moves it when it is filed already. `deadline` is not kNever.
+  void File(TimerEntry& entry, Nanos deadline);
+  /// Takes `entry` out if it is filed.
+  void Remove(TimerEntry& entry);
+  /// One entry whose deadline has passed, no longer filed; null when there is none.
+  TimerEntry* PopExpired(Nanos now);
+  /// Not after the earliest deadline; kNever when nothing is filed.
+  Nanos NextDeadline() const;
+
+ private:
+  static constexpr int kTickShift = 13;
+  static constexpr int kLevelShift = 6;
+  static constexpr int kSlots = 1 << kLevelShift;
+  static constexpr int kLevels = 9;  // 54 bits of ticks: more than 63 bits of nanoseconds hold.
+  static constexpr uint16_t kDue = UINT16_MAX;
+
+  struct Slot {
+    int level;
+    uint64_t start_tick;
+  };
+
+  void Insert(TimerEntry& entry);
+  void Unlink(TimerEntry& entry);
+  bool FindEarliest(Slot& slot) const;
+  void Open(const Slot& slot);
+
+  uint64_t tick_;  // All slots before it are empty.
+  TimerEntry* due_ = nullptr;
+  std::array<uint64_t, kLevels> occupied_{};
+  std::array<std::array<TimerEntry*, kSlots>, kLevels> heads_{};
+};
+
+}  // namespace uroce::datapath

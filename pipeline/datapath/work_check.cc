@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a work request may be (protocol/transport.md, sections 8 and 12).
+#include "pipeline/datapath/work_check.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::WorkOpcode;
+
+bool IsAtomic(WorkOpcode opcode) {
+  return opcode == WorkOpcode::kCompareSwap || opcode == WorkOpcode::kFetchAdd;
+}
+
+bool IsSendOrWrite(WorkOpcode opcode) {
+  return opcode <= WorkOpcode::kSendWithImm || opcode == WorkOpcode::kSendWithInvalidate;
+}
+
+// Windows and fast-register regions are what the other two act on; no program can own one.
+bool IsSupported(WorkOpcode opcode) {
+  return IsSendOrWrite(opcode) || opcode == WorkOpcode::kRead || IsAtomic(opcode);
+}
+
+uint64_t Sum(const uroce_sge* list, uint32_t count) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < count; ++i) sum += list[i].length;
+  return sum;
+}
+
+bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
+  if (!IsSupported(opcode) || length > kMaxMessageBytes) return false;
+  if (wqe.is_inline()) return IsSendOrWrite(opcode);
+  // Whether an atomic's remote address is aligned is the responder's to judge: NAK 0x61.
+  return !IsAtomic(opcode) || length >= sizeof(uint64_t);
+}
+
+}  // namespace
+
+transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot) {
+  const uroce_send_wqe& header = wqe.header;
+  transport::SendWork work;
+  work.wr_id = header.wr_id;
+  work.slot = slot;
+  work.opcode = static_cast<WorkOpcode>(header.opcode);
+  work.signaled = (header.flags & UROCE_SEND_SIGNALED) != 0;
+  work.solicited = (header.flags & UROCE_SEND_SOLICITED) != 0;
+  work.fence = (header.flags & UROCE_SEND_FENCE) != 0;
+  if (!IsSupported(work.opcode)) work.opcode = WorkOpcode::kSend;  // One that has a name.
+  if (read != rings::WqeResult::kOk) {
+    work.malformed = true;
+    return work;
+  }
+  const uint64_t length = wqe.is_inline() ? header.inline_length : Sum(wqe.sges, header.num_sge);
+  work.malformed = !CanExecute(static_cast<WorkOpcode>(header.opcode), wqe, length);
+  if (work.malformed) return work;
+  work.length_bytes = IsAtomic(work.opcode) ? sizeof(uint64_t) : static_cast<uint32_t>(length);
+  work.immediate = header.imm_or_rkey;
+  work.invalidate_rkey = Rkey(header.imm_or_rkey);
+  work.rkey = Rkey(header.rkey);
+  work.remote_va = header.remote_addr;
+  work.compare_add = header.compare_add;
+  work.swap = header.swap;
+  return work;
+}
+
+transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeResult read,
+                                     uint32_t slot) {
+  transport::ReceiveWork work;
+  work.wr_id = wqe.header.wr_id;
+  work.slot = slot;
+  work.malformed = read != rings::WqeResult::kOk;
+  if (work.malformed) return work;
+  const uint64_t room = Sum(wqe.sges, wqe.header.num_sge);
+  // More room than any message needs is no error, only more than the field can say.
+  work.length_bytes = static_cast<uint32_t>(room < kMaxMessageBytes ? room : kMaxMessageBytes);
+  return work;
+}
+
+}  // namespace uroce::datapath

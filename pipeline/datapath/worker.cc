@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's thread, its turns, and the way in for control.
+#include "pipeline/datapath/worker.h"
+
+#include <pthread.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include "drivers/port.h"
+#include "pipeline/datapath/worker_impl.h"
+#include "pipeline/rings/shared_word.h"
+
+namespace uroce::datapath {
+namespace {
+
+void PinTo(int core) {
+  if (core < 0) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(core, &cores);
+  pthread_setaffinity_np(pthread_self(), sizeof(cores), &cores);
+}
+
+}  // namespace
+
+Worker::Impl::Impl(const WorkerConfig& worker_config)
+    : config(worker_config), keys(*worker_config.keys), idle(worker_config.spin_before_sleep) {
+  now = clock.Now();
+}
+
+Worker::Impl::~Impl() { rte_pktmbuf_free_bulk(stash.data(), stash_count); }
+
+void Worker::Impl::ThreadMain() {
+  pthread_setname_np(pthread_self(), "uroce-worker");
+  PinTo(config.core);
+  prctl(PR_SET_TIMERSLACK, 1);  // Sleeps end when they should, not 50 us later.
+  // A thread that DPDK knows has a cache of every mempool; without it each frame costs a ring
+  // access and comes back cold.
+  const bool registered = rte_thread_register() == 0;
+  while (!stop.load(std::memory_order_relaxed)) {
+    const bool busy = Turn(clock.Now());
+    switch (idle.AfterTurn(busy, now)) {
+      case IdleStep::kPoll:
+        break;
+      case IdleStep::kYield:
+        sched_yield();
+        break;
+      case IdleStep::kSleep:
+        Sleep();
+        break;
+    }
+  }
+  if (registered) rte_thread_unregister();
+}
+
+bool Worker::Impl::Turn(Nanos time) {
+  now = time;
+  bool busy = mailbox.HasRequest();
+  if (busy) mailbox.Serve();
+  busy |= FinishCopies();
+  busy |= Receive();
+  busy |= TakeDoorbells();
+  busy |= TakePostponed();
+  busy |= Expire();
+  // Programs see what is complete before the time that sending takes.
+  SettleAll();
+  FinishBursts();
+  if (Transmit()) {
+    busy = true;
+    SettleAll();
+    FinishBursts();
+  }
+  if (now >= retry_records_at) RetryRecords();
+  return busy;
+}
+
+Worker::Worker(const WorkerConfig& config) : impl_(std::make_unique<Impl>(config)) {}
+
+Worker::~Worker() { Stop(); }
+
+void Worker::Start() {
+  Impl& impl = *impl_;
+  if (impl.running.exchange(true)) return;
+  impl.stop.store(false);
+  impl.thread = std::thread([&impl] { impl.ThreadMain(); });
+}
+
+void Worker::Stop() {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.run_mutex);
+  if (!impl.running.load()) return;
+  impl.stop.store(true);
+  impl.sleeper.Wake();
+  impl.thread.join();
+  impl.running.store(false);
+}
+
+void Worker::Run(absl::FunctionRef<void()> work) {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.run_mutex);
+  if (!impl.running.load()) {
+    work();
+    return;
+  }
+  impl.mailbox.Post(work);
+  rings::FullFence();
+  if (impl.asleep.load(std::memory_order_relaxed)) impl.sleeper.Wake();
+  impl.mailbox.WaitDone();
+}
+
+bool Worker::RunOnce(Nanos now) { return impl_->Turn(now); }
+
+void Worker::AddDevice(Device* device) {
+  impl_->ports.push_back(std::make_unique<DevicePort>(device, &impl_->taps));
+  const int fd = device->port()->wait_fd();
+  if (fd >= 0) impl_->sleeper.WatchReadable(fd);
+}
+
+void Worker::AddSession(Session* session) { impl_->AddSession(session); }
+void Worker::RemoveSession(Session* session) { impl_->RemoveSession(session); }
+void Worker::AddQueuePair(QueuePair* queue_pair) { impl_->AddQueuePair(queue_pair); }
+void Worker::RemoveQueuePair(QueuePair* queue_pair) { impl_->RemoveQueuePair(queue_pair); }
+
+void Worker::RemoveCompletionQueue(CompletionQueue* completion_queue) {
+  std::erase(impl_->records_of_queues, completion_queue);
+}
+
+void Worker::Modify(QueuePair* queue_pair, transport::QpState state,
+                    const transport::RcAttributes& attributes, const Path* path) {
+  impl_->Modify(queue_pair, state, attributes, path);
+}
+
+void Worker::AddTap(CaptureTap* tap) { impl_->taps.list.push_back(tap); }
+void Worker::RemoveTap(CaptureTap* tap) { std::erase(impl_->taps.list, tap); }
+
+}  // namespace uroce::datapath

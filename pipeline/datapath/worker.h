@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// One worker: the thread that owns queue pairs and runs them to completion, burst by burst.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/completion_queue.h"
+#include "pipeline/datapath/key_table.h"
+#include "pipeline/datapath/queue_pair_config.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+
+namespace uroce::drivers {
+class Port;
+}
+
+namespace uroce::datapath {
+
+class CaptureTap;
+class CompletionQueue;
+class CopyHelper;
+class Device;
+class QueuePair;
+class Session;
+
+struct WorkerConfig {
+  int core = -1;  ///< CPU to pin to, or -1.
+  rte_mempool* pool = nullptr;
+  KeyTable* keys = nullptr;
+  Nanos spin_before_sleep{20'000};
+};
+
+/// Thread: its own, from Start to Stop. Everything else that nic wants of the objects a worker owns
+/// goes through Run.
+class Worker {
+ public:
+  explicit Worker(const WorkerConfig& config);
+  ~Worker();
+  void Start();
+  void Stop();
+
+  /// Runs `work` on the worker's thread between two bursts and returns when it is done. Also the
+  /// grace period: what was unpublished before is not in use by this worker afterwards. Before
+  /// Start and after Stop it runs on the caller's thread. Control thread.
+  void Run(absl::FunctionRef<void()> work);
+
+  /// One turn on the caller's thread, at the time that the caller says. For tests and benchmarks of
+  /// a worker that was not started. True: there was something to do.
+  bool RunOnce(Nanos now);
+
+  // ---- inside Run only ----
+  void AddDevice(Device* device);
+  void AddSession(Session* session);
+  void RemoveSession(Session* session);
+  void AddQueuePair(QueuePair* queue_pair);
+  /// Forgets it: no table, timer, list or helper refers to it afterwards.
+  void RemoveQueuePair(QueuePair* queue_pair);
+  /// Forgets a completion queue that no queue pair uses any more, before nic destroys it.
+  void RemoveCompletionQueue(CompletionQueue* completion_queue);
+  /// Takes the attributes and the state; `path` is null where the address vector did not change.
+  void Modify(QueuePair* queue_pair, transport::QpState state,
+              const transport::RcAttributes& attributes, const Path* path);
+  void AddTap(CaptureTap* tap);
+  void RemoveTap(CaptureTap* tap);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace uroce::datapath

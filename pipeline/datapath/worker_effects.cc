@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the transport asks of memory: done here where the memory is mapped, by the session's helper
+// where it is not. A queue pair with an errand at the helper is parked: its transport is not called
+// and its packets wait, all others go on.
+#include <rte_mbuf.h>
+
+#include <utility>
+
+#include "pipeline/datapath/worker_impl.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::Effect;
+using transport::EffectOutcome;
+using Kind = ParkedWork::Kind;
+
+// Packets behind one parked queue pair, and behind all: a peer whose packets are dropped resends
+// them, but frames that never come back would stop everybody.
+constexpr uint32_t kMaxWaiting = 256;
+constexpr uint32_t kMaxWaitingOfAll = 2048;
+// Errands whose end is handled in one turn.
+constexpr int kMaxFinished = kBurst;
+
+uint32_t RightFor(transport::Access access) {
+  switch (access) {
+    case transport::Access::kRemoteRead:
+      return kRemoteRead;
+    case transport::Access::kRemoteWrite:
+      return kRemoteWrite;
+    case transport::Access::kRemoteAtomic:
+      return kRemoteAtomic;
+  }
+  return UINT32_MAX;
+}
+
+bool IsRemote(Effect::Kind kind) {
+  return kind == Effect::Kind::kPlaceRemote || kind == Effect::Kind::kCheckRemote ||
+         kind == Effect::Kind::kAtomic;
+}
+
+EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
+  if (result == MoveResult::kDenied) {
+    return IsRemote(effect.kind) ? EffectOutcome::kRemoteAccess : EffectOutcome::kLocalProtection;
+  }
+  // Only fast-register regions and type 2 windows may be invalidated by a peer; there are none.
+  const bool invalidates = effect.invalidate || effect.kind == Effect::Kind::kInvalidate;
+  return invalidates ? EffectOutcome::kInvalidateFailed : EffectOutcome::kDone;
+}
+
+}  // namespace
+
+bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
+                               rte_mbuf* frame) {
+  ParkedWork& parked = qp.parked();
+  const uint32_t pd = qp.config().pd;
+  const transport::LocalRange& local = effect.local;
+  // The walker and its list live in the queue pair: they may have to outlast this turn.
+  parked.bytes = const_cast<uint8_t*>(packet.payload.data());  // Only read: Place.
+  switch (effect.kind) {
+    case Effect::Kind::kNone:
+      return true;
+    case Effect::Kind::kInvalidate:
+      FinishEffect(qp, effect, MoveResult::kDone);
+      return true;
+    case Effect::Kind::kPlaceReceive:
+      parked.walker = PieceWalker(qp.receive_list().List(local.slot), local.offset_bytes,
+                                  local.length_bytes, {pd, kLocalWrite});
+      break;
+    case Effect::Kind::kPlaceOriginal:
+      parked.job->value = effect.value;
+      parked.bytes = reinterpret_cast<uint8_t*>(&parked.job->value);
+      [[fallthrough]];
+    case Effect::Kind::kPlaceSend:
+      parked.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes,
+                                  local.length_bytes, {pd, kLocalWrite});
+      break;
+    case Effect::Kind::kAtomic:
+      return StartAtomic(qp, effect);
+    case Effect::Kind::kCheckRemote:
+    case Effect::Kind::kPlaceRemote: {
+      const transport::RemoteRange& remote = effect.remote;
+      const AccessRight right{pd, RightFor(effect.access)};
+      if (effect.check_length_bytes != 0 &&
+          CheckAccess(keys, remote.rkey.value(), remote.va, effect.check_length_bytes, right) ==
+              nullptr) {
+        FinishEffect(qp, effect, MoveResult::kDenied);
+        return true;
+      }
+      const bool places = effect.kind == Effect::Kind::kPlaceRemote;
+      parked.remote = {remote.va, remote.length_bytes, remote.rkey.value()};
+      parked.walker = PieceWalker({&parked.remote, 1}, 0, places ? remote.length_bytes : 0, right);
+      break;
+    }
+  }
+  const MoveResult result = Place(keys, parked.walker, parked.bytes);
+  if (result != MoveResult::kCopied) {
+    FinishEffect(qp, effect, result);
+    return true;
+  }
+  parked.kind = Kind::kEffect;
+  parked.effect = effect;
+  parked.job->frame = frame;
+  SubmitCopy(qp, CopyJob::Kind::kWrite);
+  return false;
+}
+
+bool Worker::Impl::StartAtomic(QueuePair& qp, const Effect& effect) {
+  const transport::RemoteRange& remote = effect.remote;
+  const MemoryRegion* region = CheckAccess(keys, remote.rkey.value(), remote.va, sizeof(uint64_t),
+                                           {qp.config().pd, RightFor(effect.access)});
+  if (region == nullptr) {
+    FinishEffect(qp, effect, MoveResult::kDenied);
+    return true;
+  }
+  const Piece piece = PieceAt(*region, remote.va, sizeof(uint64_t));
+  if (piece.length_bytes != sizeof(uint64_t)) {  // Across two segments: no way to be atomic.
+    FinishEffect(qp, effect, MoveResult::kDenied);
+    return true;
+  }
+  if (piece.mode == MrMode::kMapped) {
+    const uint64_t original =
+        ExecuteAtomic(piece.mapped, effect.compare_swap, effect.swap_add, effect.compare);
+    qp.core().OnEffectDone(EffectOutcome::kDone, original, now);
+    return true;
+  }
+  ParkedWork& parked = qp.parked();
+  parked.kind = Kind::kEffect;
+  parked.effect = effect;
+  CopyJob& job = *parked.job;
+  job.frame = nullptr;
+  job.pieces[0] = {.app_addr = piece.app_addr, .length_bytes = sizeof(uint64_t)};
+  job.piece_count = 1;
+  job.swap_add = effect.swap_add;
+  job.compare = effect.compare;
+  SubmitCopy(qp, effect.compare_swap ? CopyJob::Kind::kCompareSwap : CopyJob::Kind::kFetchAdd);
+  return true;  // Parked, but the frame is not needed any more.
+}
+
+void Worker::Impl::FinishEffect(QueuePair& qp, const Effect& effect, MoveResult result) {
+  qp.core().OnEffectDone(OutcomeOf(effect, result), 0, now);
+}
+
+void Worker::Impl::SubmitCopy(QueuePair& qp, CopyJob::Kind kind) {
+  ParkedWork& parked = qp.parked();
+  CopyJob* const job = parked.job.release();
+  parked.in_flight = job;
+  job->owner = &qp;
+  job->kind = kind;
+  if (kind == CopyJob::Kind::kRead || kind == CopyJob::Kind::kWrite) {
+    job->bytes = parked.bytes;
+    TakeCopied(keys, parked.walker, *job);
+    for (uint32_t i = 0; i < job->piece_count; ++i) parked.bytes += job->pieces[i].length_bytes;
+  }
+  StopSending(qp);
+  qp.config().session->copy_helper()->Submit(job);
+}
+
+bool Worker::Impl::FinishCopies() {
+  bool any = false;
+  for (const SessionState& state : sessions) {
+    CopyHelper* const helper = state.session->copy_helper();
+    if (helper == nullptr || helper->in_flight() == 0) continue;
+    for (int i = 0; i < kMaxFinished; ++i) {
+      for (const auto& port : ports) {
+        if (!port->HasReserve()) return true;
+      }
+      CopyJob* const job = helper->PollDone();
+      if (job == nullptr) break;
+      any = true;
+      if (job->owner == nullptr) {
+        delete job;
+        continue;
+      }
+      job->owner->parked().job.reset(job);
+      OnCopyDone(*job->owner);
+    }
+  }
+  return any;
+}
+
+void Worker::Impl::OnCopyDone(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  parked.in_flight = nullptr;
+  const CopyJob& job = *parked.job;
+  if (!job.succeeded) {
+    FinishParked(qp, MoveResult::kDenied);
+  } else if (parked.kind == Kind::kEffect && parked.effect.kind == Effect::Kind::kAtomic) {
+    FinishParked(qp, MoveResult::kDone);
+  } else {
+    ContinueCopy(qp);
+  }
+}
+
+void Worker::Impl::ContinueCopy(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  const bool gathers = parked.kind == Kind::kGather;
+  const MoveResult result = gathers ? Gather(keys, parked.walker, parked.bytes)
+                                    : Place(keys, parked.walker, parked.bytes);
+  if (result == MoveResult::kCopied) {
+    SubmitCopy(qp, gathers ? CopyJob::Kind::kRead : CopyJob::Kind::kWrite);
+    return;
+  }
+  FinishParked(qp, result);
+}
+
+void Worker::Impl::FinishParked(QueuePair& qp, MoveResult result) {
+  ParkedWork& parked = qp.parked();
+  rte_mbuf* const frame = std::exchange(parked.job->frame, nullptr);
+  const Kind kind = std::exchange(parked.kind, Kind::kNone);
+  if (kind == Kind::kEffect) {
+    const uint64_t original = parked.job->original;
+    qp.core().OnEffectDone(OutcomeOf(parked.effect, result), original, now);
+    if (frame != nullptr) rte_pktmbuf_free(frame);
+  } else if (result == MoveResult::kDone) {
+    FinishGather(qp, frame);
+  } else {
+    rte_pktmbuf_free(frame);
+    qp.core().OnGatherFailed(parked.packet, now);
+  }
+  Touch(qp);
+  if (parked.modification) {
+    const ParkedWork::Modification modification = *parked.modification;
+    parked.modification.reset();
+    ApplyModification(qp, modification.state, modification.attributes);
+  }
+  ReplayWaiting(qp);
+}
+
+bool Worker::Impl::KeepForLater(QueuePair& qp, rte_mbuf* frame) {
+  ParkedWork& parked = qp.parked();
+  if (parked.waiting == kMaxWaiting || frames_waiting == kMaxWaitingOfAll) {
+    Count(qp.links().port->counters().rx_parked_full);
+    return false;
+  }
+  ++parked.waiting;
+  ++frames_waiting;
+  frame->next = nullptr;
+  (parked.oldest == nullptr ? parked.oldest : parked.newest->next) = frame;
+  parked.newest = frame;
+  return true;
+}
+
+void Worker::Impl::ReplayWaiting(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  while (parked.oldest != nullptr && parked.kind == Kind::kNone) {
+    rte_mbuf* const frame = parked.oldest;
+    parked.oldest = frame->next;
+    frame->next = nullptr;
+    --parked.waiting;
+    --frames_waiting;
+    wire::Packet packet;
+    wire::FrameView view;
+    const std::span<const uint8_t> bytes{rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
+    // It was decoded and checked when it came; only the views have to be made anew.
+    const bool kept =
+        wire::Decode(bytes, packet, view) == wire::DecodeResult::kOk && Execute(qp, packet, frame);
+    if (!kept) rte_pktmbuf_free(frame);
+  }
+}
+
+void Worker::Impl::AbandonParked(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  if (parked.in_flight != nullptr) {
+    parked.in_flight->owner = nullptr;  // Whoever takes it next deletes it, and its frame.
+    parked.in_flight = nullptr;
+    parked.job = std::make_unique<CopyJob>();
+  }
+  parked.kind = Kind::kNone;
+  parked.modification.reset();
+  while (parked.oldest != nullptr) {
+    rte_mbuf* const frame = parked.oldest;
+    parked.oldest = frame->next;
+    frame->next = nullptr;
+    rte_pktmbuf_free(frame);
+    --frames_waiting;
+  }
+  parked.waiting = 0;
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside a worker: its objects and the steps of one turn. Included by worker*.cc alone.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "pipeline/datapath/clock.h"
+#include "pipeline/datapath/device_port.h"
+#include "pipeline/datapath/idle_policy.h"
+#include "pipeline/datapath/mailbox.h"
+#include "pipeline/datapath/parked_work.h"
+#include "pipeline/datapath/payload.h"
+#include "pipeline/datapath/qpn_table.h"
+#include "pipeline/datapath/queue_pair.h"
+#include "pipeline/datapath/session.h"
+#include "pipeline/datapath/sleeper.h"
+#include "pipeline/datapath/timer_wheel.h"
+#include "pipeline/datapath/worker.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// A turn: what came in (finished copies, frames, doorbells, timers) is given to the transport of
+/// its queue pair, which is then settled (completions, events, state), and what the transports have
+/// to send goes out, fair in bytes. Each step is bounded; what is left waits for the next turn.
+struct Worker::Impl {
+  explicit Impl(const WorkerConfig& worker_config);
+  ~Impl();
+
+  // ---- worker.cc: thread and turn ----
+  void ThreadMain();
+  bool Turn(Nanos time);
+  void RetryRecords();
+
+  // ---- worker_objects.cc: between turns ----
+  void AddSession(Session* session);
+  void RemoveSession(Session* session);
+  void AddQueuePair(QueuePair* qp);
+  void RemoveQueuePair(QueuePair* qp);
+  void Modify(QueuePair* qp, transport::QpState state, const transport::RcAttributes& attributes,
+              const Path* path);
+  void ApplyModification(QueuePair& qp, transport::QpState state,
+                         const transport::RcAttributes& attributes);
+
+  // ---- worker_receive.cc ----
+  bool Receive();
+  /// True: the frame was kept, for later.
+  bool OnFrame(DevicePort& port, rte_mbuf* frame);
+  /// The queue pair that the packet is for, all checks passed; null: dropped and counted.
+  QueuePair* Steer(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                   const rte_mbuf* frame);
+  bool Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame);
+
+  // ---- worker_effects.cc: the transport's wishes, and waiting for the helper ----
+  /// True: done. False: the queue pair is parked, and `frame` is the job's.
+  bool StartEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
+                   rte_mbuf* frame);
+  void FinishEffect(QueuePair& qp, const transport::Effect& effect, MoveResult result);
+  bool StartAtomic(QueuePair& qp, const transport::Effect& effect);
+  /// Parks `qp` until the helper has moved the copied pieces that come next.
+  void SubmitCopy(QueuePair& qp, CopyJob::Kind kind);
+  bool FinishCopies();
+  void OnCopyDone(QueuePair& qp);
+  void ContinueCopy(QueuePair& qp);
+  void FinishParked(QueuePair& qp, MoveResult result);
+  bool KeepForLater(QueuePair& qp, rte_mbuf* frame);
+  void ReplayWaiting(QueuePair& qp);
+  /// Forgets what is under way at the helper and all that waits behind it.
+  void AbandonParked(QueuePair& qp);
+
+  // ---- worker_transmit.cc ----
+  bool Transmit();
+  bool ServePort(DevicePort& port);
+  enum class Sent : uint8_t { kPacket, kNothing, kParked, kFailed, kNoFrame };
+  /// Sends the next packet of `qp`; `bytes` is its size.
+  Sent SendNext(QueuePair& qp, uint32_t& bytes);
+  Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
+  void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame, uint32_t crc);
+  void FinishGather(QueuePair& qp, rte_mbuf* frame);
+  rte_mbuf* TakeFrame(DevicePort& port);
+  void StopSending(QueuePair& qp);
+
+  // ---- worker_settle.cc ----
+  void Touch(QueuePair& qp);
+  bool TakeDoorbells();
+  bool TakePostponed();
+  bool Expire();
+  void SettleAll();
+  void Settle(QueuePair& qp);
+  void PullPosted(QueuePair& qp);
+  void PublishCompletions(QueuePair& qp);
+  void Publish(QueuePair& qp, const transport::Completion& completion);
+  void FailQueuePairsOf(const CompletionQueue& queue);
+  void Fail(QueuePair& qp);
+  void FailCorrupt(QueuePair& qp, std::atomic<uint64_t>& counter);
+  void FileTimer(QueuePair& qp);
+  void FinishBursts();
+  void WantRetry(QueuePair* qp, CompletionQueue* queue);
+
+  // ---- worker_sleep.cc ----
+  void Sleep();
+  bool AnnounceSleep();
+  void AnnounceAwake();
+  bool HasWork() const;
+  Nanos SleepLimit() const;
+
+  struct SessionState {
+    Session* session;
+    std::vector<QueuePair*> slots;  // First queue pair of each doorbell slot.
+  };
+
+  const WorkerConfig config;
+  const KeyTable& keys;
+  Clock clock;
+  Nanos now;
+  IdlePolicy idle;
+  Sleeper sleeper;
+  TimerWheel timers{Nanos(0)};
+  QpnTable queue_pairs;
+  Taps taps{&clock, {}};
+  std::vector<std::unique_ptr<DevicePort>> ports;
+  std::vector<SessionState> sessions;
+
+  // Lists of one turn, with room for every queue pair.
+  std::vector<QueuePair*> touched;
+  std::vector<QueuePair*> received;
+  std::vector<QueuePair*> postponed;  // Of the next turn.
+  std::vector<CompletionQueue*> bursts;
+  // Full pipes to try again.
+  std::vector<QueuePair*> records_of_queue_pairs;
+  std::vector<CompletionQueue*> records_of_queues;
+  Nanos retry_records_at = kNever;
+
+  std::array<rte_mbuf*, kBurst> stash{};  // Empty frames.
+  uint32_t stash_count = 0;
+  uint32_t frames_waiting = 0;  // Behind parked queue pairs, of all.
+  uint16_t identification = 0;
+
+  std::thread thread;
+  std::atomic<bool> running{false};
+  std::atomic<bool> stop{false};
+  std::atomic<bool> asleep{false};
+  std::mutex run_mutex;
+  Mailbox mailbox;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects that come, change and go, between two turns.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "drivers/port.h"
+#include "pipeline/datapath/worker_impl.h"
+
+namespace uroce::datapath {
+
+using transport::QpState;
+using Kind = ParkedWork::Kind;
+
+void Worker::Impl::AddSession(Session* session) {
+  sessions.push_back({.session = session, .slots = {}});
+  if (session->wake_fd() >= 0) sleeper.WatchEvents(session->wake_fd());
+}
+
+void Worker::Impl::RemoveSession(Session* session) {
+  std::erase_if(sessions, [&](const SessionState& state) { return state.session == session; });
+  if (session->wake_fd() >= 0) sleeper.Unwatch(session->wake_fd());
+  for (const auto& port : ports) port->ForgetSession(session);
+}
+
+void Worker::Impl::AddQueuePair(QueuePair* qp) {
+  QueuePair::Links& links = qp->links();
+  const QueuePairConfig& its = qp->config();
+  for (const auto& port : ports) {
+    if (&port->device() == its.device) links.port = port.get();
+  }
+  assert(links.port != nullptr);
+  links.session_flow = links.port->FlowOf(its.session);
+  for (SessionState& state : sessions) {
+    if (state.session != its.session) continue;
+    if (state.slots.size() <= its.doorbell_slot) state.slots.resize(its.doorbell_slot + 1);
+    links.next_of_slot = std::exchange(state.slots[its.doorbell_slot], qp);
+  }
+  queue_pairs.Insert(its.qpn, qp);
+  // The lists of a turn never allocate on the way of a packet.
+  const size_t most = queue_pairs.size() * 2;
+  if (touched.capacity() < queue_pairs.size()) {
+    for (auto* list : {&touched, &received, &postponed, &records_of_queue_pairs}) {
+      list->reserve(most);
+    }
+    bursts.reserve(most * 2);
+  }
+}
+
+void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
+  queue_pairs.Erase(qp->qpn());
+  timers.Remove(qp->links().timer);
+  StopSending(*qp);
+  AbandonParked(*qp);
+  for (auto* list : {&touched, &received, &postponed, &records_of_queue_pairs}) {
+    std::erase(*list, qp);
+  }
+  for (SessionState& state : sessions) {
+    if (state.session != qp->config().session) continue;
+    QueuePair** link = &state.slots[qp->config().doorbell_slot];
+    while (*link != nullptr && *link != qp) link = &(*link)->links().next_of_slot;
+    if (*link == qp) *link = qp->links().next_of_slot;
+  }
+}
+
+void Worker::Impl::Modify(QueuePair* qp, QpState state, const transport::RcAttributes& attributes,
+                          const Path* path) {
+  if (path != nullptr) {
+    qp->set_path(*path);
+    qp->links().to_self = path->destination_mac == qp->config().device->mac;
+  }
+  ParkedWork& parked = qp->parked();
+  if (parked.kind != Kind::kNone && state != QpState::kReset) {
+    parked.modification = {.state = state, .attributes = attributes};
+    qp->PublishState(state);
+    return;
+  }
+  if (state == QpState::kReset) {
+    const bool in_effect = parked.kind == Kind::kEffect;
+    AbandonParked(*qp);
+    // The transport wants every effect ended; what it makes of this one it forgets at once.
+    if (in_effect) qp->core().OnEffectDone(transport::EffectOutcome::kDone, 0, now);
+  }
+  ApplyModification(*qp, state, attributes);
+}
+
+void Worker::Impl::ApplyModification(QueuePair& qp, QpState state,
+                                     const transport::RcAttributes& attributes) {
+  qp.core().Modify(state, attributes);
+  if (state == QpState::kReset) {
+    qp.DiscardPosted();
+    StopSending(qp);
+  }
+  qp.PublishState(qp.core().state());
+  qp.links().sends_wait = true;
+  Touch(qp);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a frame to the transport of its queue pair, or to a counter.
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+
+#include <cstring>
+
+#include "pipeline/datapath/worker_impl.h"
+#include "pipeline/wire/icrc.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::PacketResult;
+using transport::QpState;
+
+// Frames ahead of the one at work whose headers are fetched.
+constexpr uint16_t kPrefetchDistance = 4;
+// What one packet may take of the transport's room for completions: its own, and a flushed one.
+constexpr uint32_t kReceiveRoomKept = 2;
+constexpr uint16_t kVlanIdMask = 0xfff;
+// The one P_Key of the table is 0xffff; the top bit is the kind of membership
+// (protocol/wire-format.md, section 6).
+constexpr uint16_t kPkeyMask = 0x7fff;
+
+std::span<const uint8_t> BytesOf(const rte_mbuf* frame) {
+  return {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
+}
+
+void Prefetch(const rte_mbuf* frame) {
+  const uint8_t* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
+  rte_prefetch0(bytes);
+  rte_prefetch0(bytes + 64);
+}
+
+void CountUndecoded(DeviceCounters& counters, wire::DecodeClass kind) {
+  switch (kind) {
+    case wire::DecodeClass::kOk:
+      return;
+    case wire::DecodeClass::kNotRoce:
+      Count(counters.rx_not_roce);
+      return;
+    case wire::DecodeClass::kMalformed:
+      Count(counters.rx_malformed);
+      return;
+    case wire::DecodeClass::kUnknownOpcode:
+      Count(counters.rx_bad_opcode);
+      return;
+  }
+}
+
+// The transport counts per queue pair; here is what it leaves to the device.
+void CountResult(DeviceCounters& counters, PacketResult result) {
+  switch (result) {
+    case PacketResult::kAccepted:
+    case PacketResult::kDuplicate:
+    case PacketResult::kOutOfSequence:
+    case PacketResult::kReceiverNotReady:
+    case PacketResult::kNak:
+      return;
+    case PacketResult::kGhost:
+      Count(counters.rx_ghost);
+      return;
+    case PacketResult::kBadState:
+      Count(counters.rx_bad_state);
+      return;
+    case PacketResult::kMalformed:
+      Count(counters.rx_malformed);
+      return;
+  }
+}
+
+bool TakesPackets(QpState state) {
+  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd;
+}
+
+bool IsSame(const Gid& a, const Gid& b) {
+  uint64_t halves[4];
+  memcpy(halves, a.bytes.data(), 16);
+  memcpy(halves + 2, b.bytes.data(), 16);
+  return ((halves[0] ^ halves[2]) | (halves[1] ^ halves[3])) == 0;
+}
+
+// Source and destination are those of the connection, and the tag is that of its path.
+bool IsFromPeer(const Path& path, const wire::Packet& packet, const wire::FrameView& view) {
+  return IsSame(packet.source, path.destination) && IsSame(packet.destination, path.source) &&
+         ((view.vlan_tci ^ path.vlan_tci) & kVlanIdMask) == 0;
+}
+
+}  // namespace
+
+bool Worker::Impl::Receive() {
+  bool any = false;
+  std::array<rte_mbuf*, 2 * kBurst> frames;
+  for (const auto& port : ports) {
+    const uint16_t count = port->Receive(frames.data(), now);
+    if (count == 0) continue;
+    any = true;
+    for (uint16_t i = 0; i < std::min(count, kPrefetchDistance); ++i) Prefetch(frames[i]);
+    uint16_t done = 0;  // Frames to free: kept ones are left out.
+    for (uint16_t i = 0; i < count; ++i) {
+      if (i + kPrefetchDistance < count) Prefetch(frames[i + kPrefetchDistance]);
+      rte_mbuf* const frame = frames[i];
+      if (!OnFrame(*port, frame)) frames[done++] = frame;
+    }
+    rte_pktmbuf_free_bulk(frames.data(), done);
+  }
+  return any;
+}
+
+bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
+  wire::Packet packet;
+  wire::FrameView view;
+  const wire::DecodeResult decoded = wire::Decode(BytesOf(frame), packet, view);
+  if (decoded != wire::DecodeResult::kOk) {
+    CountUndecoded(port.counters(), wire::ClassOf(decoded));
+    return false;
+  }
+  QueuePair* qp = Steer(port, packet, view, frame);
+  if (qp == nullptr) return false;
+  ++qp->traffic().received_packets;
+  qp->traffic().received_bytes += frame->data_len;
+  if (qp->parked().kind != ParkedWork::Kind::kNone) return KeepForLater(*qp, frame);
+  return Execute(*qp, packet, frame);
+}
+
+// Checks in the order of protocol/transport.md, 4.1, step 1; the ICRC last, because it costs most.
+QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
+                               const wire::FrameView& view, const rte_mbuf* frame) {
+  DeviceCounters& counters = port.counters();
+  const auto drop = [](std::atomic<uint64_t>& counter) -> QueuePair* {
+    Count(counter);
+    return nullptr;
+  };
+  if (view.destination != port.device().mac) return drop(counters.rx_not_roce);
+  if (packet.congestion_experienced) Count(counters.rx_ecn_marked);
+  if (packet.header.opcode == wire::Opcode::kCnp) return drop(counters.rx_cnp_ignored);
+  QueuePair* const qp = queue_pairs.Find(packet.header.dest_qpn);
+  if (qp == nullptr || qp->links().port != &port) return drop(counters.rx_unknown_qpn);
+  if (ServiceOf(packet.header.opcode) != wire::Service::kRc) return drop(counters.rx_bad_opcode);
+  if (!TakesPackets(qp->state())) return drop(counters.rx_bad_state);
+  if ((packet.header.pkey & kPkeyMask) != kPkeyMask) return drop(counters.rx_bad_pkey);
+  if (!IsFromPeer(qp->path(), packet, view)) return drop(counters.rx_bad_address);
+  if (!wire::IcrcIsRight(BytesOf(frame), view)) return drop(counters.rx_icrc_encapsulated);
+  return qp;
+}
+
+bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame) {
+  if (!qp.links().received) {
+    qp.links().received = true;
+    received.push_back(&qp);
+  }
+  Touch(qp);
+  // A burst may complete more receives than the transport keeps.
+  if (qp.core().receive_room() <= kReceiveRoomKept) PublishCompletions(qp);
+  if (qp.core().NeedsReceive(packet.header) && qp.PullReceive() == PullResult::kCorrupt) {
+    qp.links().corrupt_receive = true;
+    FailCorrupt(qp, qp.links().port->counters().rq_corrupt);
+    return false;
+  }
+  transport::Effect effect;
+  CountResult(qp.links().port->counters(), qp.core().OnPacket(packet, now, effect));
+  if (effect.kind == transport::Effect::Kind::kNone) return false;
+  return !StartEffect(qp, effect, packet, frame);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// From doorbells and timers to the transport, and from the transport to completions and events.
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/worker_impl.h"
+#include "pipeline/rings/doorbells.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::QpState;
+
+// Work requests taken of one queue per turn.
+constexpr uint32_t kPullBurst = 32;
+// Timers that fire in one turn.
+constexpr int kMaxExpiries = 64;
+// How often a full pipe is tried again.
+constexpr Nanos kRecordRetry{1'000'000};
+
+bool TakesSends(QpState state) { return state >= QpState::kRts; }
+
+}  // namespace
+
+void Worker::Impl::Touch(QueuePair& qp) {
+  if (qp.links().touched) return;
+  qp.links().touched = true;
+  touched.push_back(&qp);
+}
+
+bool Worker::Impl::TakeDoorbells() {
+  bool any = false;
+  for (const SessionState& session : sessions) {
+    any |= rings::Take(*session.session->doorbells(), [&](uint32_t slot) {
+             QueuePair* qp = slot < session.slots.size() ? session.slots[slot] : nullptr;
+             for (; qp != nullptr; qp = qp->links().next_of_slot) {
+               qp->links().sends_wait = true;
+               Touch(*qp);
+             }
+           }) != 0;
+  }
+  return any;
+}
+
+bool Worker::Impl::TakePostponed() {
+  for (QueuePair* qp : postponed) {
+    qp->links().again = false;
+    Touch(*qp);
+  }
+  const bool any = !postponed.empty();
+  postponed.clear();
+  return any;
+}
+
+bool Worker::Impl::Expire() {
+  int fired = 0;
+  for (; fired < kMaxExpiries; ++fired) {
+    TimerEntry* entry = timers.PopExpired(now);
+    if (entry == nullptr) break;
+    QueuePair& qp = QueuePair::OfTimer(*entry);
+    // A parked one is asked again when it is settled after the wait.
+    if (qp.parked().kind != ParkedWork::Kind::kNone) continue;
+    if (qp.core().NextDeadline() <= now) qp.core().OnDeadline(now);
+    Touch(qp);  // Files the timer anew.
+  }
+  return fired != 0;
+}
+
+void Worker::Impl::SettleAll() {
+  // By index: settling may touch others (a CQ that overflows fails all its queue pairs).
+  for (size_t i = 0; i < touched.size(); ++i) {
+    touched[i]->links().touched = false;
+    Settle(*touched[i]);
+  }
+  touched.clear();
+}
+
+void Worker::Impl::Settle(QueuePair& qp) {
+  if (qp.parked().kind != ParkedWork::Kind::kNone) {
+    PublishCompletions(qp);
+    return;
+  }
+  PublishCompletions(qp);  // Makes room for what is posted.
+  PullPosted(qp);
+  PublishCompletions(qp);
+  transport::QpEvent event;
+  while (qp.core().PollEvent(event)) qp.RaiseEvent(static_cast<uint32_t>(event));
+  if (qp.has_pending_records()) WantRetry(&qp, nullptr);
+  if (qp.PublishState(qp.core().state())) {
+    // Work posted before the program saw the new state rang no bell for it: look once more.
+    qp.links().sends_wait = true;
+    PullPosted(qp);
+    PublishCompletions(qp);
+  }
+  FileTimer(qp);
+  if (qp.core().HasPacket(now)) {
+    qp.links().session_flow->queue_pairs.Add(qp.links().flow);
+    qp.links().port->sessions().Add(*qp.links().session_flow);
+  } else {
+    StopSending(qp);
+  }
+}
+
+void Worker::Impl::PullPosted(QueuePair& qp) {
+  QueuePair::Links& links = qp.links();
+  const QpState state = qp.core().state();
+  bool more = false;
+  if (links.sends_wait && TakesSends(state)) {
+    switch (qp.PullSends(kPullBurst)) {
+      case PullResult::kDrained:
+        links.sends_wait = false;
+        break;
+      case PullResult::kNoRoom:
+        more = state == QpState::kErr;  // Flushed works leave at once, with no packet to say so.
+        break;
+      case PullResult::kMore:
+        more = true;
+        break;
+      case PullResult::kCorrupt:
+        links.corrupt_send = true;
+        FailCorrupt(qp, links.port->counters().sq_corrupt);
+        break;
+    }
+  }
+  if (qp.core().state() == QpState::kErr) {
+    const PullResult pulled = qp.FlushReceives(std::min(kPullBurst, qp.core().receive_room()));
+    more |= pulled == PullResult::kMore;
+    if (pulled == PullResult::kCorrupt) {
+      links.corrupt_receive = true;
+      Count(links.port->counters().rq_corrupt);
+    }
+  }
+  if (!more || links.again) return;
+  links.again = true;
+  postponed.push_back(&qp);
+}
+
+void Worker::Impl::PublishCompletions(QueuePair& qp) {
+  transport::Completion completion;
+  while (qp.core().PollCompletion(completion)) Publish(qp, completion);
+}
+
+void Worker::Impl::Publish(QueuePair& qp, const transport::Completion& completion) {
+  CompletionQueue* queue = completion.is_receive ? qp.config().receive_cq : qp.config().send_cq;
+  const bool first = !queue->in_burst();
+  const bool was_overflowed = queue->overflowed();
+  if (queue->Publish(completion, qp.config().handle, qp.qpn())) {
+    if (first) bursts.push_back(queue);
+    return;
+  }
+  if (queue->has_pending_records()) WantRetry(nullptr, queue);
+  if (was_overflowed) {
+    Fail(qp);
+    return;
+  }
+  Count(qp.links().port->counters().cq_overflow);
+  FailQueuePairsOf(*queue);
+}
+
+void Worker::Impl::FailQueuePairsOf(const CompletionQueue& queue) {
+  queue_pairs.ForEach([&](QueuePair& qp) {
+    if (qp.config().send_cq == &queue || qp.config().receive_cq == &queue) Fail(qp);
+  });
+}
+
+void Worker::Impl::Fail(QueuePair& qp) {
+  const QpState state = qp.state();
+  if (state == QpState::kErr || state == QpState::kReset) return;
+  Modify(&qp, QpState::kErr, qp.core().attributes(), nullptr);
+}
+
+void Worker::Impl::FailCorrupt(QueuePair& qp, std::atomic<uint64_t>& counter) {
+  Count(counter);
+  Fail(qp);
+  qp.RaiseEvent(kEventQpFatal);
+}
+
+void Worker::Impl::FileTimer(QueuePair& qp) {
+  const Nanos deadline = qp.core().NextDeadline();
+  TimerEntry& timer = qp.links().timer;
+  // A filed entry that has become too early stays where it is: it looks again when it fires.
+  if (deadline < timer.deadline) timers.File(timer, deadline);
+}
+
+void Worker::Impl::FinishBursts() {
+  for (CompletionQueue* queue : bursts) {
+    queue->FinishBurst();
+    if (queue->has_pending_records()) WantRetry(nullptr, queue);
+  }
+  bursts.clear();
+}
+
+void Worker::Impl::WantRetry(QueuePair* qp, CompletionQueue* queue) {
+  if (retry_records_at == kNever) retry_records_at = now + kRecordRetry;
+  if (qp != nullptr && !qp->links().records_wait) {
+    qp->links().records_wait = true;
+    records_of_queue_pairs.push_back(qp);
+  }
+  if (queue == nullptr) return;
+  for (const CompletionQueue* other : records_of_queues) {
+    if (other == queue) return;
+  }
+  records_of_queues.push_back(queue);
+}
+
+void Worker::Impl::RetryRecords() {
+  retry_records_at = kNever;
+  std::erase_if(records_of_queue_pairs, [](QueuePair* qp) {
+    qp->RetryRecords();
+    qp->links().records_wait = qp->has_pending_records();
+    return !qp->has_pending_records();
+  });
+  std::erase_if(records_of_queues, [](CompletionQueue* queue) {
+    queue->RetryRecords();
+    return !queue->has_pending_records();
+  });
+  if (!records_of_queue_pairs.empty() || !records_of_queues.empty()) {
+    retry_records_at = now + kRecordRetry;
+  }
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the transports to the ports: acknowledgements first, then bytes in fair turns.
+#include <rte_mbuf.h>
+
+#include "pipeline/datapath/worker_impl.h"
+#include "pipeline/wire/encode.h"
+#include "pipeline/wire/icrc.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::TxPacket;
+using Kind = ParkedWork::Kind;
+
+uint8_t* BytesOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
+
+}  // namespace
+
+bool Worker::Impl::Transmit() {
+  bool any = false;
+  // One packet each, which is the acknowledgement if one is due: a sender elsewhere waits for it.
+  for (QueuePair* qp : received) {
+    qp->links().received = false;
+    uint32_t bytes = 0;
+    if (qp->links().port->LookForRoom() == 0) continue;
+    const Sent sent = SendNext(*qp, bytes);
+    if (sent == Sent::kNothing || sent == Sent::kNoFrame) continue;
+    any = true;
+    Touch(*qp);
+    DeficitRoundRobin::Charge(qp->links().flow, bytes);
+    DeficitRoundRobin::Charge(*qp->links().session_flow, bytes);
+  }
+  received.clear();
+  for (const auto& port : ports) {
+    any |= ServePort(*port);
+    port->Flush(now);
+  }
+  return any;
+}
+
+bool Worker::Impl::ServePort(DevicePort& port) {
+  DeficitRoundRobin& schedule = port.sessions();
+  uint32_t room = port.LookForRoom();
+  bool any = false;
+  while (room != 0) {
+    auto* session = static_cast<SessionFlow*>(schedule.Current());
+    if (session == nullptr) break;
+    Flow* flow = session->queue_pairs.Current();
+    if (flow == nullptr) {
+      schedule.Remove(*session);
+      continue;
+    }
+    QueuePair& qp = QueuePair::OfFlow(*flow);
+    uint32_t bytes = 0;
+    const Sent sent = SendNext(qp, bytes);
+    if (sent == Sent::kNoFrame) break;
+    any = true;
+    Touch(qp);
+    if (sent == Sent::kNothing) StopSending(qp);
+    if (sent != Sent::kPacket) continue;
+    --room;
+    DeficitRoundRobin::Charge(*flow, bytes);
+    DeficitRoundRobin::Charge(*session, bytes);
+  }
+  return any;
+}
+
+void Worker::Impl::StopSending(QueuePair& qp) {
+  SessionFlow& session = *qp.links().session_flow;
+  session.queue_pairs.Remove(qp.links().flow);
+  if (session.queue_pairs.empty()) qp.links().port->sessions().Remove(session);
+}
+
+Worker::Impl::Sent Worker::Impl::SendNext(QueuePair& qp, uint32_t& bytes) {
+  if (qp.parked().kind != Kind::kNone) return Sent::kNothing;
+  // Before the packet: one that was polled must go out.
+  rte_mbuf* const frame = TakeFrame(*qp.links().port);
+  if (frame == nullptr) return Sent::kNoFrame;
+  TxPacket packet;
+  Sent sent = Sent::kNothing;
+  if (qp.core().PollPacket(now, packet)) sent = Build(qp, packet, frame);
+  if (sent == Sent::kNothing || sent == Sent::kFailed) stash[stash_count++] = frame;
+  if (sent == Sent::kPacket) bytes = frame->data_len;
+  return sent;
+}
+
+Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
+  uint8_t* const start = BytesOf(frame);
+  const uint32_t length = packet.payload_bytes();
+  const wire::EncodedHeaders headers =
+      wire::EncodeHeaders(qp.header_template(), packet.header, length, identification++, start);
+  uint8_t* const payload = start + headers.length_bytes;
+  frame->data_len = static_cast<uint16_t>(headers.length_bytes);
+  uint32_t crc = headers.crc_state;
+  if (length == 0) {
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
+  const transport::LocalRange& local = packet.local;
+  if (packet.source == TxPacket::Source::kSend && qp.send_lists().is_inline(local.slot)) {
+    const uint8_t* source = qp.send_lists().InlineBytes(local.slot).data() + local.offset_bytes;
+    crc = wire::CopyCrc32(crc, payload, source, length);
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
+  ParkedWork& parked = qp.parked();
+  if (packet.source == TxPacket::Source::kSend) {
+    parked.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes, length,
+                                {qp.config().pd, kLocalRead});
+  } else {
+    parked.remote = {packet.remote.va, length, packet.remote.rkey.value()};
+    parked.walker = PieceWalker({&parked.remote, 1}, 0, length, {qp.config().pd, kRemoteRead});
+  }
+  parked.bytes = payload;
+  switch (GatherWithCrc(keys, parked.walker, parked.bytes, crc)) {
+    case MoveResult::kDone:
+      FinishFrame(qp, packet, frame, crc);
+      return Sent::kPacket;
+    case MoveResult::kDenied:
+      qp.core().OnGatherFailed(packet, now);
+      return Sent::kFailed;
+    case MoveResult::kCopied:
+      break;
+  }
+  parked.kind = Kind::kGather;
+  parked.packet = packet;
+  parked.crc_before_payload = headers.crc_state;
+  parked.job->frame = frame;
+  SubmitCopy(qp, CopyJob::Kind::kRead);
+  return Sent::kParked;
+}
+
+void Worker::Impl::FinishGather(QueuePair& qp, rte_mbuf* frame) {
+  const ParkedWork& parked = qp.parked();
+  const std::span<const uint8_t> payload{BytesOf(frame) + frame->data_len,
+                                         parked.packet.payload_bytes()};
+  const uint32_t crc = wire::Crc32Update(parked.crc_before_payload, payload);
+  FinishFrame(qp, parked.packet, frame, crc);
+  DeficitRoundRobin::Charge(qp.links().flow, frame->data_len);
+  DeficitRoundRobin::Charge(*qp.links().session_flow, frame->data_len);
+}
+
+void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame,
+                               uint32_t crc) {
+  const uint32_t payload_bytes = packet.payload_bytes();
+  uint8_t* const trailer = BytesOf(frame) + frame->data_len + payload_bytes;
+  const size_t trailer_bytes = wire::WriteTrailer(trailer, payload_bytes, crc);
+  frame->data_len = static_cast<uint16_t>(frame->data_len + payload_bytes + trailer_bytes);
+  frame->pkt_len = frame->data_len;
+  ++qp.traffic().sent_packets;
+  qp.traffic().sent_bytes += frame->data_len;
+  qp.links().port->Queue(frame, qp.links().to_self, now);
+}
+
+rte_mbuf* Worker::Impl::TakeFrame(DevicePort& port) {
+  if (stash_count == 0) {
+    if (rte_pktmbuf_alloc_bulk(config.pool, stash.data(), kBurst) != 0) {
+      Count(port.counters().no_buffer);
+      return nullptr;
+    }
+    stash_count = kBurst;
+  }
+  return stash[--stash_count];
+}
+
+}  // namespace uroce::datapath

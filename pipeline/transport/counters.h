@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one reliable connection counts, under the names that RDMA users know
+// (protocol/verbs-semantics.md, section 11).
+#pragma once
+
+#include <cstdint>
+
+namespace uroce::transport {
+
+struct RcCounters {
+  // Requester.
+  uint64_t retransmitted_pkts = 0;
+  uint64_t packet_seq_err = 0;         ///< NAK 0x60 received.
+  uint64_t implied_nak_seq_err = 0;    ///< An ACK passed over a READ or atomic.
+  uint64_t local_ack_timeout_err = 0;  ///< The ACK timer expired.
+  uint64_t rnr_nak_retry_err = 0;      ///< RNR NAKs received that did not exhaust the retries.
+  uint64_t retry_exceeded_err = 0;
+  uint64_t retry_rnr_exceeded_err = 0;
+  uint64_t req_cqe_error = 0;
+  uint64_t req_cqe_flush_error = 0;
+  uint64_t req_remote_invalid_request = 0;
+  uint64_t req_remote_access_errors = 0;
+  // Responder.
+  uint64_t rx_write_requests = 0;
+  uint64_t rx_read_requests = 0;
+  uint64_t rx_atomic_requests = 0;
+  uint64_t duplicate_request = 0;
+  uint64_t out_of_sequence = 0;
+  uint64_t out_of_buffer = 0;  ///< No receive work: an RNR NAK was sent.
+  uint64_t resp_remote_access_errors = 0;
+  uint64_t resp_local_length_error = 0;
+  uint64_t resp_cqe_error = 0;
+  uint64_t resp_cqe_flush_error = 0;
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the transport core asks of memory, as values. The core resolves no key and touches no byte
+// of an application: the shell does, and reports back.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::transport {
+
+/// Bytes [offset, offset + length) of the data of one work request, in list order.
+struct LocalRange {
+  uint32_t slot = 0;  ///< SendWork::slot or ReceiveWork::slot.
+  uint32_t offset_bytes = 0;
+  uint32_t length_bytes = 0;
+};
+
+/// Bytes [va, va + length) under a key that the peer named.
+struct RemoteRange {
+  Rkey rkey;
+  uint64_t va = 0;
+  uint32_t length_bytes = 0;
+};
+
+/// The right that a remote range needs.
+enum class Access : uint8_t { kRemoteRead, kRemoteWrite, kRemoteAtomic };
+
+/// The one thing that an accepted packet does to memory. After it the shell calls
+/// RcQueuePair::OnEffectDone with the outcome; until then it calls nothing else of that queue pair
+/// (but PollCompletion and queries).
+struct Effect {
+  enum class Kind : uint8_t {
+    kNone,           ///< Nothing to do, and OnEffectDone is not called.
+    kPlaceReceive,   ///< Payload into `local` of receive work `local.slot`.
+    kPlaceSend,      ///< READ response payload into `local` of send work `local.slot`.
+    kPlaceRemote,    ///< Payload into `remote`; `check_length_bytes` from remote.va must be ours.
+    kCheckRemote,    ///< No bytes: only check `check_length_bytes` from remote.va for `access`.
+    kAtomic,         ///< Execute `atomic` on 8 bytes at remote.va; report the original value.
+    kPlaceOriginal,  ///< `value` as 8 bytes in host order into `local` of send work `local.slot`.
+    kInvalidate,     ///< No bytes: invalidate `invalidate_rkey` alone.
+  };
+  Kind kind = Kind::kNone;
+  Access access = Access::kRemoteWrite;
+  /// kPlaceReceive: after placing, also invalidate `invalidate_rkey` (SEND with invalidate).
+  bool invalidate = false;
+  bool compare_swap = false;  ///< kAtomic: compare and swap, else fetch and add.
+  LocalRange local;
+  RemoteRange remote;
+  uint32_t check_length_bytes = 0;  ///< >= remote.length_bytes; the whole message on a FIRST.
+  Rkey invalidate_rkey;
+  uint64_t swap_add = 0;
+  uint64_t compare = 0;
+  uint64_t value = 0;
+};
+
+/// How an effect ended.
+enum class EffectOutcome : uint8_t {
+  kDone,
+  kRemoteAccess,      ///< rkey unknown, other PD, right missing, out of range.
+  kLocalProtection,   ///< lkey unknown, right missing, out of range.
+  kInvalidateFailed,  ///< The key to invalidate is not one that may be.
+};
+
+/// One packet to send: headers, and where its payload lies.
+struct TxPacket {
+  enum class Source : uint8_t { kNone, kSend, kRemote };
+  /// pkey and dest_qpn are those of the queue pair; the shell's template holds the rest.
+  wire::TransportHeader header;
+  Source source = Source::kNone;
+  bool retransmission = false;
+  LocalRange local;    ///< kSend: of send work `local.slot`.
+  RemoteRange remote;  ///< kRemote: a READ response, needs Access::kRemoteRead.
+
+  uint32_t payload_bytes() const {
+    if (source == Source::kSend) return local.length_bytes;
+    return source == Source::kRemote ? remote.length_bytes : 0;
+  }
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous events that wait to be taken.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "pipeline/transport/rc_types.h"
+
+namespace uroce::transport {
+
+/// A set: each event of a queue pair matters once until somebody has taken it.
+class EventSet {
+ public:
+  void Raise(QpEvent event) { bits_ |= Bit(event); }
+  void Clear() { bits_ = 0; }
+  [[nodiscard]] bool Poll(QpEvent& event) {
+    if (bits_ == 0) return false;
+    event = static_cast<QpEvent>(std::countr_zero(bits_));
+    bits_ &= ~Bit(event);
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t Bit(QpEvent event) { return 1u << static_cast<uint8_t>(event); }
+  uint32_t bits_ = 0;
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a message falls into packets.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace uroce::transport {
+
+/// The longest message that the headers can name (transport.md, section 12).
+inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
+
+/// Payload bytes of a full packet: a power of two, 256 .. 4096 on the wire.
+class PathMtu {
+ public:
+  constexpr PathMtu() = default;
+  constexpr explicit PathMtu(uint32_t size_bytes)
+      : shift_(static_cast<uint8_t>(std::bit_width(size_bytes | 1) - 1)) {}
+  constexpr uint32_t bytes() const { return 1u << shift_; }
+
+  /// Splits a message. Shape: ceil(length_bytes / bytes()) packets, 1 for an empty message.
+  /// Range: length_bytes <= 2^31.
+  constexpr uint32_t PacketsOf(uint32_t length_bytes) const {
+    return length_bytes == 0 ? 1 : (length_bytes + bytes() - 1) >> shift_;
+  }
+  /// Where the payload of packet `index` of a message starts.
+  constexpr uint32_t OffsetOf(uint32_t index) const { return index << shift_; }
+  /// The payload of the next packet when `remaining_bytes` are left.
+  constexpr uint32_t Take(uint32_t remaining_bytes) const {
+    return remaining_bytes < bytes() ? remaining_bytes : bytes();
+  }
+
+ private:
+  uint8_t shift_ = 10;
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/transport/rc_queue_pair.h"
+
+namespace uroce::transport {
+namespace {
+
+/// States in which packets are taken (transport.md, section 1).
+bool Receives(QpState state) {
+  return state == QpState::kRts || state == QpState::kRtr || state == QpState::kSqd;
+}
+
+}  // namespace
+
+RcQueuePair::RcQueuePair(const RcConfig& config)
+    : requester_(config, counters_), responder_(config, counters_, events_) {}
+
+void RcQueuePair::Modify(QpState state, const RcAttributes& attributes) {
+  const QpState old = state_;
+  attributes_ = attributes;
+  requester_.Configure(attributes);
+  responder_.Configure(attributes);
+  if (state == QpState::kReset) return Reset();
+  if (state == QpState::kErr) return EnterError();
+  if (Receives(state) && !Receives(old)) responder_.Start(attributes.rq_psn);
+  state_ = state;
+  if (sending() && old != QpState::kRts && old != QpState::kSqd) {
+    requester_.Start(attributes.sq_psn);
+  }
+  requester_.SetHold(state == QpState::kSqd);
+  if (state != QpState::kSqd) drain_announced_ = false;
+  Settle();
+}
+
+void RcQueuePair::Reset() {
+  state_ = QpState::kReset;
+  requester_.Reset();
+  responder_.Reset();
+  events_.Clear();
+  established_ = drain_announced_ = own_turn_ = false;
+}
+
+void RcQueuePair::EnterError() {
+  state_ = QpState::kErr;
+  requester_.Flush();
+  responder_.Flush();
+}
+
+void RcQueuePair::Settle() {
+  const bool failed = requester_.failed() || responder_.failed();
+  if (failed && state_ != QpState::kErr) return EnterError();
+  if (state_ == QpState::kSqd && !drain_announced_ && !requester_.busy()) {
+    drain_announced_ = true;
+    if (attributes_.notify_drained) events_.Raise(QpEvent::kSqDrained);
+  }
+}
+
+bool RcQueuePair::NeedsReceive(const wire::TransportHeader& header) const {
+  return Receives(state_) && responder_.NeedsReceive(header);
+}
+
+PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect& effect) {
+  effect.kind = Effect::Kind::kNone;
+  if (!Receives(state_)) return PacketResult::kBadState;
+  if (wire::ServiceOf(packet.header.opcode) != wire::Service::kRc) return PacketResult::kMalformed;
+  if (state_ == QpState::kRtr && !established_) {
+    established_ = true;
+    events_.Raise(QpEvent::kCommEst);
+  }
+  effect_is_response_ = IsResponse(packet.header.opcode);
+  PacketResult result;
+  if (!effect_is_response_) {
+    result = responder_.OnRequest(packet, effect);
+  } else {
+    result = sending() ? requester_.OnResponse(packet, now, effect) : PacketResult::kGhost;
+  }
+  Settle();
+  return result;
+}
+
+void RcQueuePair::OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now) {
+  if (effect_is_response_) {
+    requester_.OnEffectDone(outcome, now);
+  } else {
+    responder_.OnEffectDone(outcome, original);
+  }
+  Settle();
+}
+
+bool RcQueuePair::PollPacket(Nanos now, TxPacket& packet) {
+  // A READ of gigabytes must not hold up what this side asks for: the two take turns.
+  const bool own_first = own_turn_ && responder_.streaming();
+  own_turn_ = false;
+  if (!own_first && responder_.HasPacket()) {
+    own_turn_ = true;
+    return responder_.PollPacket(packet);
+  }
+  if (sending()) {
+    const bool polled = requester_.PollPacket(now, packet);
+    Settle();
+    if (polled) return true;
+  }
+  return responder_.PollPacket(packet);
+}
+
+bool RcQueuePair::HasPacket(Nanos) const {
+  return responder_.HasPacket() || (sending() && requester_.HasPacket());
+}
+
+void RcQueuePair::OnGatherFailed(const TxPacket& packet, Nanos) {
+  if (packet.source == TxPacket::Source::kRemote) {
+    responder_.OnGatherFailed(packet);
+  } else if (sending()) {
+    requester_.OnGatherFailed(packet);
+  }
+  Settle();
+}
+
+bool RcQueuePair::PollCompletion(Completion& completion) {
+  return requester_.PollCompletion(completion) || responder_.PollCompletion(completion);
+}
+
+void RcQueuePair::OnDeadline(Nanos now) {
+  if (!sending()) return;
+  requester_.OnDeadline(now);
+  Settle();
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// One reliable connection: requester and responder behind the face that the shell drives.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/transport/counters.h"
+#include "pipeline/transport/effect.h"
+#include "pipeline/transport/event_set.h"
+#include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/requester.h"
+#include "pipeline/transport/responder.h"
+#include "pipeline/transport/work.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::transport {
+
+/// Reliable connection: the whole protocol state of one RC queue pair.
+/// Pure; one thread. `now` never goes back. No allocation after construction.
+///
+/// The shell's contract, per arriving packet (ICRC, addresses and P_Key already checked):
+///   if (NeedsReceive(header)) PostReceive(next RQ entry, if there is one);
+///   result = OnPacket(packet, now, effect);
+///   if (effect.kind != kNone) OnEffectDone(outcome, original, now);
+/// then, when the burst is over, PollPacket until it yields nothing, PollCompletion likewise, and
+/// NextDeadline once.
+class RcQueuePair {
+ public:
+  explicit RcQueuePair(const RcConfig& config);
+  RcQueuePair(const RcQueuePair&) = delete;
+  RcQueuePair& operator=(const RcQueuePair&) = delete;
+
+  // ---- state ----
+  QpState state() const { return state_; }
+  /// Takes `attributes` as they now are, then the new state. kReset forgets all work without
+  /// completions. kErr flushes: every work held, and all that is posted later, completes with
+  /// WR_FLUSH_ERR.
+  void Modify(QpState state, const RcAttributes& attributes);
+  const RcAttributes& attributes() const { return attributes_; }
+  /// SQD: work already begun is still under way.
+  bool draining() const { return state_ == QpState::kSqd && requester_.busy(); }
+
+  // ---- send queue ----
+  /// Room in Post's terms: how many works may be posted now.
+  uint32_t post_room() const { return requester_.room(); }
+  [[nodiscard]] PostResult Post(const SendWork& work) { return requester_.Post(work); }
+  /// The work that `slot` names, while it is held. For the shell's gather and its tests.
+  bool Holds(uint32_t slot) const { return requester_.Holds(slot); }
+
+  // ---- receive ----
+  /// Whether executing this packet takes a receive work that the core does not hold yet.
+  bool NeedsReceive(const wire::TransportHeader& header) const;
+  /// Hands one receive work to the core; in the error state it completes flushed at once.
+  void PostReceive(const ReceiveWork& work) { responder_.PostReceive(work); }
+  /// Room for receive completions, kMaxReceiveCompletions when all were polled. PostReceive in the
+  /// error state needs some.
+  uint32_t receive_room() const { return responder_.receive_room(); }
+  [[nodiscard]] PacketResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
+  /// Ends the effect that OnPacket returned. `original` is meaningful for kAtomic.
+  void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
+
+  // ---- send ----
+  /// Next packet: responses and acknowledgements first. False: nothing to send now.
+  [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  /// Whether PollPacket would yield; cheap.
+  bool HasPacket(Nanos now) const;
+  /// The payload of the packet that PollPacket just returned could not be read (key gone, range
+  /// wrong): a request fails its work with LOC_PROT_ERR, a response becomes NAK remote access.
+  void OnGatherFailed(const TxPacket& packet, Nanos now);
+
+  // ---- completions, events, time ----
+  [[nodiscard]] bool PollCompletion(Completion& completion);
+  [[nodiscard]] bool PollEvent(QpEvent& event) { return events_.Poll(event); }
+  /// When OnDeadline wants to be called; kNever while nothing is in flight. May move later
+  /// without notice; the caller asks again when the old deadline comes.
+  Nanos NextDeadline() const { return requester_.deadline(); }
+  void OnDeadline(Nanos now);
+  const RcCounters& counters() const { return counters_; }
+  /// PSN of the next request to send and the next one expected, for state dumps.
+  wire::Psn next_send_psn() const { return requester_.next_psn(); }
+  wire::Psn expected_psn() const { return responder_.expected_psn(); }
+
+ private:
+  bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }
+  void Reset();
+  void EnterError();
+  /// Takes notice of what a half has come to: failed, or drained.
+  void Settle();
+
+  RcCounters counters_;
+  EventSet events_;
+  RcAttributes attributes_;
+  QpState state_ = QpState::kReset;
+  bool established_ = false;      ///< COMM_EST was raised.
+  bool drain_announced_ = false;  ///< SQ_DRAINED was raised for this stay in SQD.
+  bool effect_is_response_ = false;
+  bool own_turn_ = false;  ///< A READ response left last: a request may go before the next one.
+  Requester requester_;
+  Responder responder_;
+};
+
+}  // namespace uroce::transport

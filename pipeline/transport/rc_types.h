@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configuration, attributes and results of a reliable connection: what its two halves and its
+// shell all speak of.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/wire/psn.h"
+
+namespace uroce::transport {
+
+/// Values are those of ibv_qp_state.
+enum class QpState : uint8_t {
+  kReset = 0,
+  kInit = 1,
+  kRtr = 2,
+  kRts = 3,
+  kSqd = 4,
+  kSqe = 5,
+  kErr = 6,
+};
+
+/// What is fixed at creation.
+struct RcConfig {
+  bool signal_all = false;
+  uint32_t max_send_works = 128;         ///< Works that Post may hold at once; a power of two.
+  uint8_t max_responder_resources = 16;  ///< Upper bound of max_dest_rd_atomic.
+  /// PSNs that may be outstanding before a further packet is sent. A READ counts with all of its
+  /// responses, but one is started whenever there is room for a single packet.
+  uint32_t max_in_flight_packets = 256;
+};
+
+/// What ibv_modify_qp can set of the transport. The shell has checked states, masks and ranges.
+struct RcAttributes {
+  bool remote_write = false;
+  bool remote_read = false;
+  bool remote_atomic = false;
+  uint32_t path_mtu_bytes = 1024;
+  wire::Psn rq_psn;
+  wire::Psn sq_psn;
+  uint8_t max_rd_atomic = 0;       ///< READs and atomics this side may have outstanding.
+  uint8_t max_dest_rd_atomic = 0;  ///< READs and atomics the peer may have outstanding.
+  uint8_t min_rnr_timer = 0;       ///< Code 0..31 sent in RNR NAKs.
+  uint8_t timeout = 0;             ///< Local ACK timeout code 0..31, 0 = none.
+  uint8_t retry_count = 0;         ///< 0..7.
+  uint8_t rnr_retry = 0;           ///< 0..7, 7 = for ever.
+  bool notify_drained = false;     ///< Raise SQ_DRAINED once when SQD has drained.
+};
+
+/// What became of an arriving packet. Everything but kAccepted is counted by the shell too.
+enum class PacketResult : uint8_t {
+  kAccepted,          ///< Executed, or an effect is under way.
+  kDuplicate,         ///< Seen before: answered again where the rules say so.
+  kOutOfSequence,     ///< A gap: NAK sent or already sent; dropped.
+  kReceiverNotReady,  ///< RNR NAK.
+  kNak,               ///< Refused with a fatal NAK (or by a failed check: error state).
+  kGhost,             ///< A response that nothing waits for.
+  kBadState,          ///< The queue pair takes no such packet in its state.
+  kMalformed,         ///< A response that cannot be right and is ignored.
+};
+
+enum class PostResult : uint8_t { kPosted, kQueueFull };
+
+/// Asynchronous events. Values are those of ibv_event_type.
+enum class QpEvent : uint8_t {
+  kQpFatal = 1,
+  kQpReqErr = 2,
+  kQpAccessErr = 3,
+  kCommEst = 4,
+  kSqDrained = 5,
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a responder makes of a request opcode.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/wire/opcode.h"
+
+namespace uroce::transport {
+
+/// A request opcode, taken apart.
+struct RequestShape {
+  enum class Kind : uint8_t { kUnknown, kSend, kWrite, kRead, kAtomic };
+  Kind kind = Kind::kUnknown;
+  bool first = false;  ///< Opens a message.
+  bool last = false;   ///< Ends a message.
+  bool immediate = false;
+  bool invalidate = false;
+
+  /// Whether executing it takes a receive work that the message does not hold already.
+  constexpr bool takes_receive() const {
+    return (kind == Kind::kSend && first) || (kind == Kind::kWrite && immediate);
+  }
+};
+
+/// Shape of `opcode`; kUnknown for what is no RC request.
+constexpr RequestShape ShapeOf(wire::Opcode opcode) {
+  using Kind = RequestShape::Kind;
+  using wire::Opcode;
+  switch (opcode) {
+    case Opcode::kSendFirst:
+      return {.kind = Kind::kSend, .first = true};
+    case Opcode::kSendMiddle:
+      return {.kind = Kind::kSend};
+    case Opcode::kSendLast:
+      return {.kind = Kind::kSend, .last = true};
+    case Opcode::kSendLastWithImm:
+      return {.kind = Kind::kSend, .last = true, .immediate = true};
+    case Opcode::kSendLastWithInvalidate:
+      return {.kind = Kind::kSend, .last = true, .invalidate = true};
+    case Opcode::kSendOnly:
+      return {.kind = Kind::kSend, .first = true, .last = true};
+    case Opcode::kSendOnlyWithImm:
+      return {.kind = Kind::kSend, .first = true, .last = true, .immediate = true};
+    case Opcode::kSendOnlyWithInvalidate:
+      return {.kind = Kind::kSend, .first = true, .last = true, .invalidate = true};
+    case Opcode::kWriteFirst:
+      return {.kind = Kind::kWrite, .first = true};
+    case Opcode::kWriteMiddle:
+      return {.kind = Kind::kWrite};
+    case Opcode::kWriteLast:
+      return {.kind = Kind::kWrite, .last = true};
+    case Opcode::kWriteLastWithImm:
+      return {.kind = Kind::kWrite, .last = true, .immediate = true};
+    case Opcode::kWriteOnly:
+      return {.kind = Kind::kWrite, .first = true, .last = true};
+    case Opcode::kWriteOnlyWithImm:
+      return {.kind = Kind::kWrite, .first = true, .last = true, .immediate = true};
+    case Opcode::kReadRequest:
+      return {.kind = Kind::kRead, .first = true, .last = true};
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd:
+      return {.kind = Kind::kAtomic, .first = true, .last = true};
+    default:
+      return {};
+  }
+}
+
+/// Whether `opcode` travels from responder to requester.
+constexpr bool IsResponse(wire::Opcode opcode) {
+  return opcode >= wire::Opcode::kReadResponseFirst && opcode <= wire::Opcode::kAtomicAcknowledge;
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requester, sending side: works in, request packets and completions out.
+#include "pipeline/transport/requester.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "pipeline/transport/request_opcode.h"
+#include "pipeline/transport/timer_codes.h"
+
+namespace uroce::transport {
+namespace {
+
+/// Every so many packets of a long message ask for an ACK, so that the window moves before the
+/// message ends.
+constexpr uint32_t kAckRequestInterval = 32;
+constexpr uint32_t kAtomicBytes = 8;
+
+bool IsWrite(WorkOpcode opcode) {
+  return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;
+}
+
+/// Memory windows and local invalidation are not offered by this device.
+bool IsSupported(WorkOpcode opcode) {
+  return opcode <= WorkOpcode::kFetchAdd || opcode == WorkOpcode::kSendWithInvalidate;
+}
+
+WcOpcode CompletionOpcode(WorkOpcode opcode) {
+  switch (opcode) {
+    case WorkOpcode::kWrite:
+    case WorkOpcode::kWriteWithImm:
+      return WcOpcode::kWrite;
+    case WorkOpcode::kSend:
+    case WorkOpcode::kSendWithImm:
+    case WorkOpcode::kSendWithInvalidate:
+      return WcOpcode::kSend;
+    case WorkOpcode::kRead:
+      return WcOpcode::kRead;
+    case WorkOpcode::kCompareSwap:
+      return WcOpcode::kCompareSwap;
+    case WorkOpcode::kFetchAdd:
+      return WcOpcode::kFetchAdd;
+    case WorkOpcode::kLocalInvalidate:
+      return WcOpcode::kLocalInvalidate;
+    case WorkOpcode::kBindWindow:
+      return WcOpcode::kBindWindow;
+  }
+  return WcOpcode::kSend;  // A value outside the enum came from a hostile ring.
+}
+
+}  // namespace
+
+Requester::Requester(const RcConfig& config, RcCounters& counters)
+    : counters_(counters),
+      ring_(config.max_send_works),
+      window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1)),
+      signal_all_(config.signal_all) {}
+
+void Requester::Configure(const RcAttributes& attributes) {
+  mtu_ = PathMtu(attributes.path_mtu_bytes);
+  max_rd_atomic_ = attributes.max_rd_atomic;
+  ack_timeout_ = AckTimeout(attributes.timeout);
+  retry_count_ = retries_left_ = attributes.retry_count;
+  rnr_retry_ = rnr_retries_left_ = attributes.rnr_retry;
+}
+
+void Requester::Start(wire::Psn first) { una_ = next_psn_ = high_psn_ = first; }
+
+void Requester::Reset() {
+  reported_ = done_ = next_ = begun_ = tail_ = 0;
+  una_ = next_psn_ = high_psn_ = wire::Psn();
+  reads_outstanding_ = 0;
+  deadline_ = kNever;
+  holding_ = waiting_rnr_ = resending_ = doomed_ = failed_ = flushing_ = false;
+  head_status_ = WcStatus::kWrFlushErr;
+}
+
+void Requester::Flush() {
+  flushing_ = true;
+  deadline_ = kNever;
+}
+
+PostResult Requester::Post(const SendWork& work) {
+  if (room() == 0) return PostResult::kQueueFull;
+  HeldWork& held = ring_.At(tail_++);
+  held.wr_id = work.wr_id;
+  held.remote_va = work.remote_va;
+  held.compare_add = work.compare_add;
+  held.swap = work.swap;
+  held.slot = work.slot;
+  held.length_bytes = work.length_bytes;
+  const bool invalidates = work.opcode == WorkOpcode::kSendWithInvalidate;
+  held.immediate_or_rkey = invalidates ? work.invalidate_rkey.value() : work.immediate;
+  held.rkey = work.rkey;
+  held.opcode = work.opcode;
+  held.signaled = work.signaled;
+  held.solicited = work.solicited && work.opcode != WorkOpcode::kWrite;
+  held.fence = work.fence;
+  held.executable = !work.malformed && IsSupported(work.opcode);
+  return PostResult::kPosted;
+}
+
+bool Requester::Holds(uint32_t slot) const {
+  // Slots are the free-running indices of the shell's queue: consecutive.
+  return tail_ != reported_ && slot - ring_.At(reported_).slot < tail_ - reported_;
+}
+
+Requester::Gate Requester::NextGate() const {
+  if (next_ == tail_ || waiting_rnr_ || flushing_) return Gate::kShut;
+  if (doomed_ && next_ == doomed_index_) return Gate::kShut;
+  if (InFlight() >= window_) return Gate::kShut;
+  return next_ != begun_ ? Gate::kOpen : StartGate(ring_.At(next_));
+}
+
+Requester::Gate Requester::StartGate(const HeldWork& work) const {
+  if (holding_) return Gate::kShut;
+  if (!work.executable || work.length_bytes > kMaxMessageBytes) return Gate::kDoomed;
+  if (work.fence && reads_outstanding_ != 0) return Gate::kShut;
+  if (!work.is_read_or_atomic()) return Gate::kOpen;
+  if (max_rd_atomic_ == 0) return Gate::kDoomed;
+  if (reads_outstanding_ >= max_rd_atomic_) return Gate::kShut;
+  const uint32_t packets = work.is_read() ? mtu_.PacketsOf(work.length_bytes) : 1;
+  return InFlight() + packets <= kMaxOutstandingPsns ? Gate::kOpen : Gate::kShut;
+}
+
+void Requester::Doom(uint32_t index, WcStatus status) {
+  // Completions come in posting order: what was sent before it may still succeed.
+  doomed_ = true;
+  doomed_index_ = index;
+  doomed_status_ = status;
+  if (done_ == index) Fail(status);
+}
+
+void Requester::Begin(HeldWork& work) {
+  work.first_psn = next_psn_;
+  work.packets = work.is_atomic() ? 1 : mtu_.PacketsOf(work.length_bytes);
+  if (work.is_read_or_atomic()) ++reads_outstanding_;
+  ++begun_;
+}
+
+bool Requester::PollPacket(Nanos now, TxPacket& packet) {
+  const Gate gate = NextGate();
+  if (gate == Gate::kShut) return false;
+  HeldWork& work = ring_.At(next_);
+  if (gate == Gate::kDoomed) {
+    const bool too_long = work.executable && work.length_bytes > kMaxMessageBytes;
+    Doom(next_, too_long ? WcStatus::kLocLenErr : WcStatus::kLocQpOpErr);
+    return false;
+  }
+  if (next_ == begun_) Begin(work);
+  packet.header.psn = next_psn_;
+  packet.retransmission = next_psn_ != high_psn_;
+  counters_.retransmitted_pkts += packet.retransmission;
+  const uint32_t sent = Distance(work.first_psn, next_psn_);
+  uint32_t packets;
+  if (work.is_read()) {
+    packets = FillRead(work, sent, packet);
+  } else {
+    packets = work.is_atomic() ? FillAtomic(work, packet) : FillMessage(work, sent, packet);
+  }
+  Advance(work, packets);
+  if (deadline_ == kNever) RestartTimer(now);
+  return true;
+}
+
+uint32_t Requester::FillMessage(const HeldWork& work, uint32_t sent, TxPacket& packet) const {
+  const uint32_t offset = mtu_.OffsetOf(sent);
+  const uint32_t remaining = work.length_bytes - offset;
+  const bool last = remaining <= mtu_.bytes();
+  const uint32_t size = mtu_.Take(remaining);
+  wire::TransportHeader& header = packet.header;
+  header.opcode = MessageOpcode(work.opcode, sent == 0, last);
+  header.solicited = last && work.solicited;
+  header.ack_request =
+      last || sent % kAckRequestInterval == kAckRequestInterval - 1 || InFlight() + 1 == window_;
+  header.immediate = work.immediate_or_rkey;
+  header.invalidate_rkey = Rkey(work.immediate_or_rkey);
+  if (sent == 0 && IsWrite(work.opcode)) {
+    header.reth = {.va = work.remote_va, .rkey = work.rkey, .length_bytes = work.length_bytes};
+  }
+  packet.source = size == 0 ? TxPacket::Source::kNone : TxPacket::Source::kSend;
+  packet.local = {.slot = work.slot, .offset_bytes = offset, .length_bytes = size};
+  return 1;
+}
+
+uint32_t Requester::FillRead(const HeldWork& work, uint32_t sent, TxPacket& packet) const {
+  // A resent READ asks for the rest from its first missing packet on (transport.md, section 3.4).
+  const uint32_t offset = mtu_.OffsetOf(sent);
+  wire::TransportHeader& header = packet.header;
+  header.opcode = wire::Opcode::kReadRequest;
+  header.solicited = false;
+  header.ack_request = true;
+  header.reth = {
+      .va = work.remote_va + offset, .rkey = work.rkey, .length_bytes = work.length_bytes - offset};
+  packet.source = TxPacket::Source::kNone;
+  return work.packets - sent;
+}
+
+uint32_t Requester::FillAtomic(const HeldWork& work, TxPacket& packet) const {
+  const bool swaps = work.opcode == WorkOpcode::kCompareSwap;
+  wire::TransportHeader& header = packet.header;
+  header.opcode = swaps ? wire::Opcode::kCompareSwap : wire::Opcode::kFetchAdd;
+  header.solicited = false;
+  header.ack_request = true;
+  header.atomic = {.va = work.remote_va,
+                   .rkey = work.rkey,
+                   .swap_add = swaps ? work.swap : work.compare_add,
+                   .compare = swaps ? work.compare_add : 0};
+  packet.source = TxPacket::Source::kNone;
+  return 1;
+}
+
+void Requester::Advance(const HeldWork& work, uint32_t packets) {
+  const bool is_new = next_psn_ == high_psn_;
+  next_psn_ = next_psn_ + packets;
+  if (is_new) high_psn_ = next_psn_;
+  if (next_psn_ == work.first_psn + work.packets) ++next_;
+}
+
+void Requester::OnGatherFailed(const TxPacket& packet) {
+  // The packet never left: take its PSN back, so that no acknowledgement of it is believed.
+  const bool ended_its_work = next_ == begun_ || next_psn_ == ring_.At(next_).first_psn;
+  const uint32_t index = ended_its_work ? next_ - 1 : next_;
+  if (!packet.retransmission) high_psn_ = packet.header.psn;
+  next_psn_ = packet.header.psn;
+  next_ = index;
+  Doom(index, WcStatus::kLocProtErr);
+}
+
+bool Requester::PollCompletion(Completion& completion) {
+  while (reported_ != done_ || (flushing_ && reported_ != tail_)) {
+    const bool success = reported_ != done_;
+    const HeldWork& work = ring_.At(reported_++);
+    if (success && !Reported(work)) continue;
+    completion = {.wr_id = work.wr_id,
+                  .slot = work.slot,
+                  .opcode = CompletionOpcode(work.opcode),
+                  .length_bytes = work.is_atomic() ? kAtomicBytes : work.length_bytes};
+    if (!success) {
+      done_ = begun_ = next_ = reported_;
+      completion.status = head_status_;
+      head_status_ = WcStatus::kWrFlushErr;
+      const bool flushed = completion.status == WcStatus::kWrFlushErr;
+      ++(flushed ? counters_.req_cqe_flush_error : counters_.req_cqe_error);
+    }
+    return true;
+  }
+  return false;
+}
+
+void Requester::RestartTimer(Nanos now) {
+  const bool idle = InFlight() == 0;
+  deadline_ = idle || ack_timeout_ == kNever ? kNever : now + ack_timeout_;
+}
+
+void Requester::OnDeadline(Nanos now) {
+  if (now < deadline_) return;
+  deadline_ = kNever;
+  if (waiting_rnr_) {
+    waiting_rnr_ = false;
+    return;
+  }
+  ++counters_.local_ack_timeout_err;
+  // A NAK that answers what is resent now is news, whatever came before.
+  resending_ = false;
+  Retry();
+  resending_ = false;
+}
+
+void Requester::Retry() {
+  // At una_ already: gone back and not sent yet, or waiting after an RNR NAK, right behind which
+  // some responders send a NAK 0x60 (golden/linux-rxe-5-rnr).
+  if (resending_ || next_psn_ == una_) return;
+  if (retries_left_ == 0) {
+    ++counters_.retry_exceeded_err;
+    return Fail(WcStatus::kRetryExcErr);
+  }
+  --retries_left_;
+  resending_ = true;
+  GoBack();
+}
+
+void Requester::GoBack() {
+  next_ = done_;
+  next_psn_ = una_;
+  deadline_ = kNever;
+}
+
+void Requester::Fail(WcStatus status) {
+  failed_ = true;
+  head_status_ = status;
+  deadline_ = kNever;
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requester half of a reliable connection: makes works into requests, and responses into
+// completions (transport.md, section 3).
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/transport/counters.h"
+#include "pipeline/transport/effect.h"
+#include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/psn_distance.h"
+#include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/send_ring.h"
+#include "pipeline/transport/work.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::transport {
+
+/// Pure, one thread, owned by an RcQueuePair, which knows the state and calls accordingly.
+///
+/// Works lie in a ring under free-running indices, divided by marks:
+///   reported_ <= done_ <= begun_ <= tail_
+/// [reported_, done_) is complete and waits for PollCompletion; [done_, begun_) has PSNs and is
+/// under way; [begun_, tail_) has not been looked at. `next_` in [done_, begun_] is the work whose
+/// packet `next_psn_` is sent next: going back to resend moves these two and nothing else.
+/// PSNs: una_ (oldest unacknowledged, in the work done_) .. next_psn_ .. high_psn_ (never sent).
+class Requester {
+ public:
+  Requester(const RcConfig& config, RcCounters& counters);
+
+  // ---- state ----
+  void Configure(const RcAttributes& attributes);
+  /// RTR to RTS: the first request carries `first`.
+  void Start(wire::Psn first);
+  /// SQD holds: works under way are finished, none is begun.
+  void SetHold(bool hold) { holding_ = hold; }
+  /// Forgets all works.
+  void Reset();
+  /// Error state: what is held, and all that comes, completes with WR_FLUSH_ERR; a work that
+  /// failed comes first with its own status.
+  void Flush();
+  /// The work at the head has failed, its status is set: the queue pair belongs into ERR.
+  bool failed() const { return failed_; }
+  /// Works are under way.
+  bool busy() const { return done_ != begun_; }
+
+  // ---- works ----
+  uint32_t room() const { return ring_.capacity() - (tail_ - reported_); }
+  [[nodiscard]] PostResult Post(const SendWork& work);
+  bool Holds(uint32_t slot) const;
+
+  // ---- events ----
+  /// Applies an ACK, NAK, READ response or atomic acknowledgement. It acknowledges SENDs and WRITEs
+  /// before its PSN too; a READ or atomic before it has lost its response and is resent.
+  [[nodiscard]] PacketResult OnResponse(const wire::Packet& packet, Nanos now, Effect& effect);
+  void OnEffectDone(EffectOutcome outcome, Nanos now);
+  void OnGatherFailed(const TxPacket& packet);
+  /// Ends an RNR wait, or resends, or fails the oldest work when its retries are spent.
+  void OnDeadline(Nanos now);
+
+  // ---- outputs ----
+  bool HasPacket() const { return NextGate() != Gate::kShut; }
+  [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  [[nodiscard]] bool PollCompletion(Completion& completion);
+  Nanos deadline() const { return deadline_; }
+  wire::Psn next_psn() const { return next_psn_; }
+
+ private:
+  /// Whether the next packet may leave.
+  enum class Gate : uint8_t {
+    kShut,
+    kOpen,
+    kDoomed,  ///< The next work cannot be executed; it fails when all before it is complete.
+  };
+
+  uint32_t InFlight() const { return Distance(una_, next_psn_); }
+  uint32_t Outstanding() const { return Distance(una_, high_psn_); }
+  Gate NextGate() const;
+  Gate StartGate(const HeldWork& work) const;
+  void Doom(uint32_t index, WcStatus status);
+  void Begin(HeldWork& work);
+  /// Fillers of the packet at next_psn_, the `sent`-th of its work. They return the PSNs it takes.
+  uint32_t FillMessage(const HeldWork& work, uint32_t sent, TxPacket& packet) const;
+  uint32_t FillRead(const HeldWork& work, uint32_t sent, TxPacket& packet) const;
+  uint32_t FillAtomic(const HeldWork& work, TxPacket& packet) const;
+  void Advance(const HeldWork& work, uint32_t packets);
+
+  PacketResult OnAcknowledge(const wire::TransportHeader& header, Nanos now);
+  PacketResult OnNak(const wire::TransportHeader& header, Nanos now);
+  PacketResult OnRnrNak(const wire::TransportHeader& header, Nanos now);
+  PacketResult OnReadResponse(const wire::Packet& packet, Nanos now, Effect& effect);
+  PacketResult OnAtomicAcknowledge(const wire::Packet& packet, Nanos now, Effect& effect);
+  /// Acknowledges all before `end`. False when a READ or atomic stands in the way: its response
+  /// was lost, and a resend from there has begun.
+  bool AcknowledgeBefore(wire::Psn end, Nanos now);
+  /// An implied NAK: the oldest READ or atomic is answered no more by itself.
+  void OnResponseLost();
+  void Retire(const HeldWork& work);
+  void OnProgress(Nanos now);
+  /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event.
+  void Retry();
+  void GoBack();
+  void RestartTimer(Nanos now);
+  void Fail(WcStatus status);
+  bool Reported(const HeldWork& work) const { return signal_all_ || work.signaled; }
+
+  RcCounters& counters_;
+  SendRing ring_;
+  uint32_t reported_ = 0;
+  uint32_t done_ = 0;
+  uint32_t next_ = 0;
+  uint32_t begun_ = 0;
+  uint32_t tail_ = 0;
+  wire::Psn una_;
+  wire::Psn next_psn_;
+  wire::Psn high_psn_;
+  PathMtu mtu_;
+  uint32_t window_;
+  uint32_t reads_outstanding_ = 0;  ///< READs and atomics under way.
+
+  Nanos deadline_ = kNever;
+  Nanos ack_timeout_ = kNever;
+  uint8_t max_rd_atomic_ = 0;
+  uint8_t retry_count_ = 0;
+  uint8_t retries_left_ = 0;
+  uint8_t rnr_retry_ = 0;
+  uint8_t rnr_retries_left_ = 0;
+  const bool signal_all_;
+  bool holding_ = false;
+  bool waiting_rnr_ = false;  ///< deadline_ is that of an RNR wait.
+  bool resending_ = false;    ///< Gone back for a NAK or a gap, and no progress since.
+  bool doomed_ = false;
+  bool failed_ = false;
+  bool flushing_ = false;
+  WcStatus doomed_status_ = WcStatus::kSuccess;
+  WcStatus head_status_ = WcStatus::kWrFlushErr;  ///< Of the work done_, once flushing.
+  uint32_t doomed_index_ = 0;
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requester, receiving side: what each response does (transport.md, section 3.2).
+#include "pipeline/transport/requester.h"
+#include "pipeline/transport/timer_codes.h"
+#include "pipeline/wire/aeth_syndrome.h"
+
+namespace uroce::transport {
+namespace {
+
+constexpr uint8_t kRnrRetryForEver = 7;
+
+/// How the payload of a READ response fits the rest of its READ. FIRST and MIDDLE mean the same: a
+/// replayed READ starts with FIRST at some peers and goes on with MIDDLE at others; likewise ONLY
+/// and LAST (transport.md, section 3.2).
+enum class ResponseFit : uint8_t { kFits, kWrongOpcode, kWrongLength };
+
+ResponseFit FitOf(wire::Opcode opcode, size_t size, uint32_t remaining, uint32_t mtu_bytes) {
+  const bool more =
+      opcode == wire::Opcode::kReadResponseFirst || opcode == wire::Opcode::kReadResponseMiddle;
+  if (more != (remaining > mtu_bytes)) return ResponseFit::kWrongOpcode;
+  return size == (more ? mtu_bytes : remaining) ? ResponseFit::kFits : ResponseFit::kWrongLength;
+}
+
+bool IsAck(const wire::Aeth& aeth) {
+  return (aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck;
+}
+
+}  // namespace
+
+PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
+  // Beyond the last packet sent, or before the oldest unacknowledged: nothing waits for it.
+  if (Distance(una_, packet.header.psn) >= Outstanding()) return PacketResult::kGhost;
+  switch (packet.header.opcode) {
+    case wire::Opcode::kAcknowledge:
+      return OnAcknowledge(packet.header, now);
+    case wire::Opcode::kAtomicAcknowledge:
+      return OnAtomicAcknowledge(packet, now, effect);
+    default:
+      return OnReadResponse(packet, now, effect);
+  }
+}
+
+PacketResult Requester::OnAcknowledge(const wire::TransportHeader& header, Nanos now) {
+  switch (header.aeth.syndrome & wire::kSyndromeKindMask) {
+    case wire::kSyndromeAck:
+      AcknowledgeBefore(header.psn + 1, now);
+      return PacketResult::kAccepted;
+    case wire::kSyndromeRnrNak:
+      return OnRnrNak(header, now);
+    case wire::kSyndromeNak:
+      return OnNak(header, now);
+    default:
+      return PacketResult::kMalformed;  // Reserved syndromes are ignored.
+  }
+}
+
+PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
+  const uint8_t syndrome = header.aeth.syndrome;
+  if (syndrome < wire::kNakSequence || syndrome > wire::kNakRemoteOperation)
+    return PacketResult::kMalformed;
+  if (syndrome == wire::kNakSequence) ++counters_.packet_seq_err;
+  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
+  switch (syndrome) {
+    case wire::kNakSequence:
+      Retry();
+      break;
+    case wire::kNakInvalidRequest:
+      ++counters_.req_remote_invalid_request;
+      Fail(WcStatus::kRemInvReqErr);
+      break;
+    case wire::kNakRemoteAccess:
+      ++counters_.req_remote_access_errors;
+      Fail(WcStatus::kRemAccessErr);
+      break;
+    default:
+      Fail(WcStatus::kRemOpErr);
+      break;
+  }
+  return PacketResult::kAccepted;
+}
+
+PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now) {
+  if (waiting_rnr_ && header.psn == una_) return PacketResult::kAccepted;
+  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
+  // Inside a READ there is nothing that could need a receive work.
+  if (header.psn != una_) return PacketResult::kMalformed;
+  if (rnr_retry_ != kRnrRetryForEver) {
+    if (rnr_retries_left_ == 0) {
+      ++counters_.retry_rnr_exceeded_err;
+      Fail(WcStatus::kRnrRetryExcErr);
+      return PacketResult::kAccepted;
+    }
+    --rnr_retries_left_;
+  }
+  ++counters_.rnr_nak_retry_err;
+  GoBack();
+  resending_ = false;
+  waiting_rnr_ = true;
+  deadline_ = now + RnrWait(header.aeth.syndrome & wire::kSyndromeValueMask);
+  return PacketResult::kAccepted;
+}
+
+bool Requester::AcknowledgeBefore(wire::Psn end, Nanos now) {
+  const wire::Psn before = una_;
+  const uint32_t acknowledged = Distance(before, end);
+  bool blocked = false;
+  while (done_ != begun_) {
+    const HeldWork& work = ring_.At(done_);
+    const wire::Psn work_end = work.first_psn + work.packets;
+    if (Distance(before, work_end) > acknowledged) {
+      // READs move on by their responses alone.
+      if (!work.is_read_or_atomic()) una_ = end;
+      break;
+    }
+    blocked = work.is_read_or_atomic();
+    if (blocked) break;
+    una_ = work_end;
+    Retire(work);
+  }
+  if (una_ != before) OnProgress(now);
+  if (blocked && !failed_) OnResponseLost();
+  return !blocked && !failed_;
+}
+
+void Requester::OnResponseLost() {
+  if (!resending_) ++counters_.implied_nak_seq_err;
+  Retry();
+}
+
+void Requester::Retire(const HeldWork& work) {
+  if (work.is_read_or_atomic()) --reads_outstanding_;
+  ++done_;
+}
+
+void Requester::OnProgress(Nanos now) {
+  retries_left_ = retry_count_;
+  rnr_retries_left_ = rnr_retry_;
+  resending_ = waiting_rnr_ = false;
+  // What was about to be resent has arrived after all.
+  if (InFlight() > Outstanding()) {
+    next_ = done_;
+    next_psn_ = una_;
+  }
+  RestartTimer(now);
+  if (doomed_ && done_ == doomed_index_) Fail(doomed_status_);
+}
+
+PacketResult Requester::OnReadResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
+  const wire::TransportHeader& header = packet.header;
+  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
+  const HeldWork& work = ring_.At(done_);
+  const bool has_aeth = header.opcode != wire::Opcode::kReadResponseMiddle;
+  if (!work.is_read() || (has_aeth && !IsAck(header.aeth))) {
+    Fail(WcStatus::kBadRespErr);
+    return PacketResult::kAccepted;
+  }
+  if (header.psn != una_) {
+    OnResponseLost();
+    return PacketResult::kOutOfSequence;
+  }
+  const uint32_t offset = mtu_.OffsetOf(Distance(work.first_psn, header.psn));
+  const size_t size = packet.payload.size();
+  const ResponseFit fit = FitOf(header.opcode, size, work.length_bytes - offset, mtu_.bytes());
+  if (fit != ResponseFit::kFits) {
+    Fail(fit == ResponseFit::kWrongLength ? WcStatus::kLocLenErr : WcStatus::kBadRespErr);
+    return PacketResult::kAccepted;
+  }
+  if (size == 0) {
+    OnEffectDone(EffectOutcome::kDone, now);
+    return PacketResult::kAccepted;
+  }
+  effect.kind = Effect::Kind::kPlaceSend;
+  effect.local = {
+      .slot = work.slot, .offset_bytes = offset, .length_bytes = static_cast<uint32_t>(size)};
+  return PacketResult::kAccepted;
+}
+
+PacketResult Requester::OnAtomicAcknowledge(const wire::Packet& packet, Nanos now, Effect& effect) {
+  const wire::TransportHeader& header = packet.header;
+  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
+  const HeldWork& work = ring_.At(done_);
+  if (!work.is_atomic() || !IsAck(header.aeth)) {
+    Fail(WcStatus::kBadRespErr);
+    return PacketResult::kAccepted;
+  }
+  effect.kind = Effect::Kind::kPlaceOriginal;
+  effect.local = {.slot = work.slot, .offset_bytes = 0, .length_bytes = 8};
+  effect.value = header.atomic_original;
+  return PacketResult::kAccepted;
+}
+
+void Requester::OnEffectDone(EffectOutcome outcome, Nanos now) {
+  if (outcome != EffectOutcome::kDone) return Fail(WcStatus::kLocProtErr);
+  const HeldWork& work = ring_.At(done_);
+  una_ = una_ + 1;
+  if (una_ == work.first_psn + work.packets) Retire(work);
+  OnProgress(now);
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// Responder, receiving side: checks in the order of transport.md, section 4.1, and execution.
+#include "pipeline/transport/responder.h"
+
+#include <cassert>
+
+#include "pipeline/transport/psn_distance.h"
+#include "pipeline/wire/aeth_syndrome.h"
+
+namespace uroce::transport {
+
+using Kind = RequestShape::Kind;
+
+Responder::Responder(const RcConfig& config, RcCounters& counters, EventSet& events)
+    : counters_(counters), events_(events), resources_(config.max_responder_resources) {}
+
+void Responder::Configure(const RcAttributes& attributes) {
+  mtu_ = PathMtu(attributes.path_mtu_bytes);
+  remote_write_ = attributes.remote_write;
+  remote_read_ = attributes.remote_read;
+  remote_atomic_ = attributes.remote_atomic;
+  min_rnr_timer_ = attributes.min_rnr_timer;
+  resources_.SetLimit(attributes.max_dest_rd_atomic);
+}
+
+void Responder::Start(wire::Psn expected) { epsn_ = expected; }
+
+void Responder::Reset() {
+  epsn_ = wire::Psn();
+  msn_ = 0;
+  message_ = Message::kNone;
+  has_receive_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
+  resources_.Clear();
+  completions_.Clear();
+}
+
+void Responder::Flush() {
+  flushing_ = true;
+  if (!failed_) {
+    resources_.DropReplies();
+    ack_due_ = nak_due_ = false;
+  }
+  if (has_receive_) CompleteReceive(WcStatus::kWrFlushErr, WcOpcode::kReceive, 0);
+}
+
+bool Responder::NeedsReceive(const wire::TransportHeader& header) const {
+  if (has_receive_ || header.psn != epsn_) return false;
+  return ShapeOf(header.opcode).takes_receive();
+}
+
+void Responder::PostReceive(const ReceiveWork& work) {
+  assert(!has_receive_);
+  receive_ = work;
+  has_receive_ = true;
+  if (flushing_) CompleteReceive(WcStatus::kWrFlushErr, WcOpcode::kReceive, 0);
+}
+
+PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
+  const wire::TransportHeader& header = packet.header;
+  const int32_t ahead = header.psn.Since(epsn_);
+  if (ahead > 0) return OnGap();
+  if (ahead < 0) return OnDuplicate(header, effect);
+  gap_reported_ = false;
+  step_.shape = ShapeOf(header.opcode);
+  step_.ack_request = header.ack_request;
+  step_.solicited = header.solicited;
+  if (!InSequence(step_.shape)) return RefuseInvalid();
+  switch (step_.shape.kind) {
+    case Kind::kSend:
+      return OnSend(packet, effect);
+    case Kind::kWrite:
+      return OnWrite(packet, effect);
+    case Kind::kRead:
+      return OnRead(packet, effect);
+    case Kind::kAtomic:
+      return OnAtomic(packet, effect);
+    case Kind::kUnknown:
+      break;
+  }
+  return RefuseInvalid();
+}
+
+bool Responder::InSequence(const RequestShape& shape) const {
+  if (shape.first) return message_ == Message::kNone;
+  return message_ == (shape.kind == Kind::kSend ? Message::kSend : Message::kWrite);
+}
+
+bool Responder::PayloadFits(const RequestShape& shape, size_t size) const {
+  if (!shape.last) return size == mtu_.bytes();
+  return size <= mtu_.bytes() && (shape.first || size != 0);
+}
+
+PacketResult Responder::OnGap() {
+  ++counters_.out_of_sequence;
+  // One NAK a gap, and none behind an RNR NAK (transport.md, section 4.1, 2).
+  if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
+  return PacketResult::kOutOfSequence;
+}
+
+PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect& effect) {
+  ++counters_.duplicate_request;
+  switch (ShapeOf(header.opcode).kind) {
+    case Kind::kSend:
+    case Kind::kWrite:
+      if (header.ack_request) {
+        ack_due_ = true;
+        gap_reported_ = false;
+      }
+      break;
+    case Kind::kRead:
+      return OnDuplicateRead(header, effect);
+    case Kind::kAtomic:
+      return OnDuplicateAtomic(header);
+    case Kind::kUnknown:
+      break;
+  }
+  return PacketResult::kDuplicate;
+}
+
+PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Effect& effect) {
+  // The request must name the tail of the original; anything else is dropped, never refused.
+  ResponderResource* resource = resources_.Find(header.psn);
+  if (resource == nullptr || resource->is_atomic) return PacketResult::kDuplicate;
+  const uint32_t offset = mtu_.OffsetOf(Distance(resource->first_psn, header.psn));
+  if (header.reth.va != resource->va + offset || header.reth.rkey != resource->rkey ||
+      header.reth.length_bytes != resource->length_bytes - offset) {
+    return PacketResult::kDuplicate;
+  }
+  step_.kind = Step::Kind::kReplay;
+  step_.replay = resource;
+  step_.replay_psn = header.psn;
+  if (header.reth.length_bytes == 0) {
+    OnEffectDone(EffectOutcome::kDone, 0);
+    return PacketResult::kDuplicate;
+  }
+  effect.kind = Effect::Kind::kCheckRemote;
+  effect.access = Access::kRemoteRead;
+  effect.remote = {
+      .rkey = resource->rkey, .va = header.reth.va, .length_bytes = header.reth.length_bytes};
+  effect.check_length_bytes = header.reth.length_bytes;
+  return PacketResult::kDuplicate;
+}
+
+PacketResult Responder::OnDuplicateAtomic(const wire::TransportHeader& header) {
+  // The stored result answers again; executing twice would be wrong.
+  ResponderResource* resource = resources_.Find(header.psn);
+  if (resource == nullptr || !resource->is_atomic) return PacketResult::kDuplicate;
+  resources_.Replay(*resource, header.psn);
+  gap_reported_ = false;
+  return PacketResult::kDuplicate;
+}
+
+PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
+  const RequestShape shape = step_.shape;
+  if (shape.first) {
+    if (!receive_ready()) return RefuseNotReady();
+    received_bytes_ = 0;
+    if (receive_.malformed) return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr);
+  }
+  const size_t size = packet.payload.size();
+  if (!PayloadFits(shape, size)) return RefuseInvalid();
+  if (size > receive_.length_bytes - received_bytes_) {
+    ++counters_.resp_local_length_error;
+    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kLocLenErr);
+  }
+  step_.kind = Step::Kind::kMessage;
+  step_.size_bytes = static_cast<uint32_t>(size);
+  step_.immediate_or_rkey =
+      shape.invalidate ? packet.header.invalidate_rkey.value() : packet.header.immediate;
+  if (size == 0 && !shape.invalidate) {
+    CommitMessage();
+    return PacketResult::kAccepted;
+  }
+  effect.kind = size == 0 ? Effect::Kind::kInvalidate : Effect::Kind::kPlaceReceive;
+  effect.local = {
+      .slot = receive_.slot, .offset_bytes = received_bytes_, .length_bytes = step_.size_bytes};
+  effect.invalidate = shape.invalidate;
+  effect.invalidate_rkey = packet.header.invalidate_rkey;
+  return PacketResult::kAccepted;
+}
+
+PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
+  const RequestShape shape = step_.shape;
+  const wire::TransportHeader& header = packet.header;
+  if (!remote_write_) return RefuseInvalid();
+  if (shape.first) {
+    ++counters_.rx_write_requests;
+    if (header.reth.length_bytes > kMaxMessageBytes) return RefuseInvalid();
+    write_va_ = header.reth.va;
+    write_rkey_ = header.reth.rkey;
+    write_total_bytes_ = write_remaining_bytes_ = header.reth.length_bytes;
+  }
+  const size_t size = packet.payload.size();
+  const bool total_fits =
+      shape.last ? size == write_remaining_bytes_ : size < write_remaining_bytes_;
+  if (!PayloadFits(shape, size) || !total_fits) return RefuseInvalid();
+  effect.access = Access::kRemoteWrite;
+  effect.remote = {
+      .rkey = write_rkey_, .va = write_va_, .length_bytes = static_cast<uint32_t>(size)};
+  effect.check_length_bytes = write_remaining_bytes_;
+  if (shape.immediate && !receive_ready()) {
+    // The key first, then the receive work, then the data (transport.md, section 4.1, 5).
+    if (size == 0) return RefuseNotReady();
+    step_.kind = Step::Kind::kRefuseNotReady;
+    effect.kind = Effect::Kind::kCheckRemote;
+    return PacketResult::kReceiverNotReady;
+  }
+  if (shape.immediate && receive_.malformed) {
+    return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr);
+  }
+  step_.kind = Step::Kind::kMessage;
+  step_.size_bytes = static_cast<uint32_t>(size);
+  step_.immediate_or_rkey = header.immediate;
+  // Keys of empty messages are not looked at (transport.md, section 5).
+  if (size == 0) {
+    CommitMessage();
+  } else {
+    effect.kind = Effect::Kind::kPlaceRemote;
+  }
+  return PacketResult::kAccepted;
+}
+
+PacketResult Responder::OnRead(const wire::Packet& packet, Effect& effect) {
+  const wire::Reth& reth = packet.header.reth;
+  ++counters_.rx_read_requests;
+  if (!remote_read_ || !resources_.HasRoom()) return RefuseInvalid();
+  if (!packet.payload.empty() || reth.length_bytes > kMaxMessageBytes) return RefuseInvalid();
+  step_.kind = Step::Kind::kRead;
+  step_.reth = reth;
+  if (reth.length_bytes == 0) {
+    CommitRead();
+    return PacketResult::kAccepted;
+  }
+  effect.kind = Effect::Kind::kCheckRemote;
+  effect.access = Access::kRemoteRead;
+  effect.remote = {.rkey = reth.rkey, .va = reth.va, .length_bytes = reth.length_bytes};
+  effect.check_length_bytes = reth.length_bytes;
+  return PacketResult::kAccepted;
+}
+
+PacketResult Responder::OnAtomic(const wire::Packet& packet, Effect& effect) {
+  const wire::AtomicEth& atomic = packet.header.atomic;
+  ++counters_.rx_atomic_requests;
+  if (!remote_atomic_ || !resources_.HasRoom()) return RefuseInvalid();
+  if (!packet.payload.empty() || atomic.va % 8 != 0) return RefuseInvalid();
+  step_.kind = Step::Kind::kAtomic;
+  effect.kind = Effect::Kind::kAtomic;
+  effect.access = Access::kRemoteAtomic;
+  effect.compare_swap = packet.header.opcode == wire::Opcode::kCompareSwap;
+  effect.remote = {.rkey = atomic.rkey, .va = atomic.va, .length_bytes = 8};
+  effect.check_length_bytes = 8;
+  effect.swap_add = atomic.swap_add;
+  effect.compare = atomic.compare;
+  return PacketResult::kAccepted;
+}
+
+void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
+  if (step_.kind == Step::Kind::kReplay) {
+    // A duplicate that fails its check is dropped, never refused (transport.md, section 4.3).
+    if (outcome != EffectOutcome::kDone) return;
+    gap_reported_ = false;
+    return resources_.Replay(*step_.replay, step_.replay_psn);
+  }
+  if (outcome != EffectOutcome::kDone) return RefuseEffect(outcome);
+  switch (step_.kind) {
+    case Step::Kind::kMessage:
+      return CommitMessage();
+    case Step::Kind::kRefuseNotReady:
+      RefuseNotReady();
+      return;
+    case Step::Kind::kRead:
+      return CommitRead();
+    case Step::Kind::kAtomic:
+      return CommitAtomic(original);
+    case Step::Kind::kReplay:
+      return;
+  }
+}
+
+void Responder::CommitMessage() {
+  epsn_ = epsn_ + 1;
+  ack_due_ |= step_.ack_request;
+  if (step_.shape.last) CountMessage();
+  if (step_.shape.kind == Kind::kSend) {
+    CommitSend();
+  } else {
+    CommitWrite();
+  }
+}
+
+void Responder::CommitSend() {
+  received_bytes_ += step_.size_bytes;
+  message_ = step_.shape.last ? Message::kNone : Message::kSend;
+  if (step_.shape.last) CompleteReceive(WcStatus::kSuccess, WcOpcode::kReceive, received_bytes_);
+}
+
+void Responder::CommitWrite() {
+  write_va_ += step_.size_bytes;
+  write_remaining_bytes_ -= step_.size_bytes;
+  message_ = step_.shape.last ? Message::kNone : Message::kWrite;
+  if (!step_.shape.immediate) return;
+  CompleteReceive(WcStatus::kSuccess, WcOpcode::kReceiveWriteWithImm, write_total_bytes_);
+}
+
+void Responder::CommitRead() {
+  ResponderResource resource;
+  resource.first_psn = epsn_;
+  resource.packets = mtu_.PacketsOf(step_.reth.length_bytes);
+  resource.length_bytes = step_.reth.length_bytes;
+  resource.va = step_.reth.va;
+  resource.rkey = step_.reth.rkey;
+  resources_.Add(resource);
+  epsn_ = epsn_ + resource.packets;
+  CountMessage();
+  ack_due_ = false;  // The response acknowledges all before it.
+}
+
+void Responder::CommitAtomic(uint64_t original) {
+  ResponderResource resource;
+  resource.first_psn = epsn_;
+  resource.original = original;
+  resource.is_atomic = true;
+  resources_.Add(resource);
+  epsn_ = epsn_ + 1;
+  CountMessage();
+  ack_due_ = false;
+}
+
+void Responder::CompleteReceive(WcStatus status, WcOpcode opcode, uint32_t length_bytes) {
+  const bool success = status == WcStatus::kSuccess;
+  Completion completion{.wr_id = receive_.wr_id,
+                        .slot = receive_.slot,
+                        .is_receive = true,
+                        .solicited = step_.solicited || !success,
+                        .status = status,
+                        .opcode = opcode,
+                        .length_bytes = length_bytes};
+  if (success) {
+    completion.has_immediate = step_.shape.immediate;
+    completion.has_invalidate = step_.shape.invalidate;
+    completion.immediate_or_rkey = step_.immediate_or_rkey;
+  } else {
+    const bool flushed = status == WcStatus::kWrFlushErr;
+    ++(flushed ? counters_.resp_cqe_flush_error : counters_.resp_cqe_error);
+  }
+  completions_.Push(completion);
+  has_receive_ = false;
+}
+
+PacketResult Responder::RefuseNotReady() {
+  ++counters_.out_of_buffer;
+  SetNak(epsn_, static_cast<uint8_t>(wire::kSyndromeRnrNak | min_rnr_timer_));
+  return PacketResult::kReceiverNotReady;
+}
+
+PacketResult Responder::Refuse(uint8_t syndrome) {
+  message_ = Message::kNone;
+  SetNak(epsn_, syndrome);
+  failed_ = true;
+  return PacketResult::kNak;
+}
+
+PacketResult Responder::RefuseReceive(uint8_t syndrome, WcStatus status) {
+  CompleteReceive(status, WcOpcode::kReceive, 0);
+  return Refuse(syndrome);
+}
+
+PacketResult Responder::RefuseInvalid() {
+  if (message_ == Message::kSend) {
+    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kRemInvReqErr);
+  }
+  // The event tells what no completion tells (transport.md, section 6).
+  events_.Raise(QpEvent::kQpReqErr);
+  return Refuse(wire::kNakInvalidRequest);
+}
+
+PacketResult Responder::RefuseAccess() {
+  ++counters_.resp_remote_access_errors;
+  events_.Raise(QpEvent::kQpAccessErr);
+  return Refuse(wire::kNakRemoteAccess);
+}
+
+void Responder::RefuseEffect(EffectOutcome outcome) {
+  switch (outcome) {
+    case EffectOutcome::kInvalidateFailed:
+      // No NAK: the requester sees success, the responder the error (transport.md, section 6).
+      epsn_ = epsn_ + 1;
+      ack_due_ |= step_.ack_request;
+      CompleteReceive(WcStatus::kRemInvReqErr, WcOpcode::kReceive, 0);
+      failed_ = true;
+      return;
+    case EffectOutcome::kLocalProtection:
+      RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocProtErr);
+      return;
+    case EffectOutcome::kRemoteAccess:
+    case EffectOutcome::kDone:
+      RefuseAccess();
+      return;
+  }
+}
+
+void Responder::SetNak(wire::Psn psn, uint8_t syndrome) {
+  nak_due_ = gap_reported_ = true;
+  nak_psn_ = psn;
+  nak_syndrome_ = syndrome;
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Responder half of a reliable connection: executes requests in PSN order and answers them
+// (transport.md, section 4).
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/transport/counters.h"
+#include "pipeline/transport/effect.h"
+#include "pipeline/transport/event_set.h"
+#include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/receive_completions.h"
+#include "pipeline/transport/request_shape.h"
+#include "pipeline/transport/responder_resources.h"
+#include "pipeline/transport/work.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::transport {
+
+/// Pure, one thread, owned by an RcQueuePair, which knows the state and calls accordingly.
+///
+/// A request is checked by OnRequest, executed by the effect it returns, and counted (ePSN, MSN,
+/// completion, acknowledgement) by OnEffectDone; without an effect at once.
+/// Answers leave in PSN order: replies to READs and atomics first, then one NAK or one ACK, which
+/// covers all that was executed (section 4.2).
+class Responder {
+ public:
+  Responder(const RcConfig& config, RcCounters& counters, EventSet& events);
+
+  // ---- state ----
+  void Configure(const RcAttributes& attributes);
+  /// INIT to RTR: the first request must carry `expected`.
+  void Start(wire::Psn expected);
+  void Reset();
+  /// Error state: the receive work held, and all that come, complete flushed. Answers are dropped,
+  /// but for those owed up to a request that the responder itself refused.
+  void Flush();
+  /// A request was refused for good: the queue pair belongs into ERR.
+  bool failed() const { return failed_; }
+
+  // ---- events ----
+  bool NeedsReceive(const wire::TransportHeader& header) const;
+  void PostReceive(const ReceiveWork& work);
+  uint32_t receive_room() const { return completions_.room(); }
+  [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, Effect& effect);
+  void OnEffectDone(EffectOutcome outcome, uint64_t original);
+  void OnGatherFailed(const TxPacket& packet);
+
+  // ---- outputs ----
+  bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_; }
+  /// A READ is being answered: more than one packet may follow each other.
+  bool streaming() const { return resources_.owes() && !resources_.Front().is_atomic; }
+  [[nodiscard]] bool PollPacket(TxPacket& packet);
+  [[nodiscard]] bool PollCompletion(Completion& completion) {
+    return completions_.Poll(completion);
+  }
+  wire::Psn expected_psn() const { return epsn_; }
+
+ private:
+  /// The message that earlier packets have opened.
+  enum class Message : uint8_t { kNone, kSend, kWrite };
+
+  /// The request whose effect is under way.
+  struct Step {
+    enum class Kind : uint8_t { kMessage, kRefuseNotReady, kRead, kAtomic, kReplay };
+    Kind kind = Kind::kMessage;
+    RequestShape shape;
+    bool ack_request = false;
+    bool solicited = false;
+    uint32_t size_bytes = 0;
+    uint32_t immediate_or_rkey = 0;
+    wire::Reth reth;                      // kRead
+    ResponderResource* replay = nullptr;  // kReplay
+    wire::Psn replay_psn;                 // kReplay
+  };
+
+  PacketResult OnGap();
+  PacketResult OnDuplicate(const wire::TransportHeader& header, Effect& effect);
+  PacketResult OnDuplicateRead(const wire::TransportHeader& header, Effect& effect);
+  PacketResult OnDuplicateAtomic(const wire::TransportHeader& header);
+  PacketResult OnSend(const wire::Packet& packet, Effect& effect);
+  PacketResult OnWrite(const wire::Packet& packet, Effect& effect);
+  PacketResult OnRead(const wire::Packet& packet, Effect& effect);
+  PacketResult OnAtomic(const wire::Packet& packet, Effect& effect);
+  bool InSequence(const RequestShape& shape) const;
+  bool PayloadFits(const RequestShape& shape, size_t size) const;
+  bool receive_ready() const { return has_receive_ && completions_.room() > 1; }
+
+  void CommitMessage();
+  void CommitSend();
+  void CommitWrite();
+  void CommitRead();
+  void CommitAtomic(uint64_t original);
+  void CountMessage() { msn_ = (msn_ + 1) & 0xffffff; }
+  void CompleteReceive(WcStatus status, WcOpcode opcode, uint32_t length_bytes);
+
+  PacketResult RefuseNotReady();
+  /// Fatal NAK; the connection ends.
+  PacketResult Refuse(uint8_t syndrome);
+  /// The same, with the receive work in use completed by `status`.
+  PacketResult RefuseReceive(uint8_t syndrome, WcStatus status);
+  PacketResult RefuseInvalid();
+  PacketResult RefuseAccess();
+  void RefuseEffect(EffectOutcome outcome);
+  void SetNak(wire::Psn psn, uint8_t syndrome);
+
+  void FillReply(TxPacket& packet);
+  void FillReadResponse(ResponderResource& resource, TxPacket& packet);
+  void FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const;
+
+  RcCounters& counters_;
+  EventSet& events_;
+  wire::Psn epsn_;
+  uint32_t msn_ = 0;
+  PathMtu mtu_;
+  bool remote_write_ = false;
+  bool remote_read_ = false;
+  bool remote_atomic_ = false;
+  uint8_t min_rnr_timer_ = 0;
+
+  Message message_ = Message::kNone;
+  bool has_receive_ = false;
+  bool failed_ = false;
+  bool flushing_ = false;
+  bool gap_reported_ = false;  ///< A NAK was sent for ePSN: say no more until it comes.
+  bool ack_due_ = false;
+  bool nak_due_ = false;
+  uint8_t nak_syndrome_ = 0;
+  wire::Psn nak_psn_;
+
+  ReceiveWork receive_;
+  uint32_t received_bytes_ = 0;  ///< Of the SEND in progress.
+  // The WRITE in progress.
+  uint64_t write_va_ = 0;
+  Rkey write_rkey_;
+  uint32_t write_total_bytes_ = 0;
+  uint32_t write_remaining_bytes_ = 0;
+
+  Step step_;
+  ResponderResources resources_;
+  ReceiveCompletions completions_;
+};
+
+}  // namespace uroce::transport

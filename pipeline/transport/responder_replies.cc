@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Responder, sending side: READ responses, atomic acknowledgements, ACKs and NAKs in PSN order.
+#include "pipeline/transport/psn_distance.h"
+#include "pipeline/transport/responder.h"
+#include "pipeline/wire/aeth_syndrome.h"
+
+namespace uroce::transport {
+namespace {
+
+/// Acknowledged, and no limit by credits: RNR NAKs hold a requester back (transport.md, section 2).
+constexpr uint8_t kAck = wire::kSyndromeAck | wire::kCreditsUnlimited;
+
+}  // namespace
+
+bool Responder::PollPacket(TxPacket& packet) {
+  // A sequence NAK may be older than replies to requests that came after the gap was filled.
+  const bool reply_first =
+      resources_.owes() && (!nak_due_ || resources_.Front().reply_psn.Since(nak_psn_) < 0);
+  if (reply_first) {
+    FillReply(packet);
+    return true;
+  }
+  if (nak_due_) {
+    nak_due_ = false;
+    // It acknowledges all before its PSN.
+    if (nak_psn_ == epsn_) ack_due_ = false;
+    FillAcknowledge(nak_psn_, nak_syndrome_, packet);
+    return true;
+  }
+  if (!ack_due_) return false;
+  ack_due_ = false;
+  FillAcknowledge(epsn_ - 1, kAck, packet);
+  return true;
+}
+
+void Responder::FillReply(TxPacket& packet) {
+  ResponderResource& resource = resources_.Front();
+  wire::TransportHeader& header = packet.header;
+  header.solicited = header.ack_request = false;
+  header.psn = resource.reply_psn;
+  header.aeth = {.syndrome = kAck, .msn = msn_};
+  packet.retransmission = resource.answered;
+  if (!resource.is_atomic) return FillReadResponse(resource, packet);
+  header.opcode = wire::Opcode::kAtomicAcknowledge;
+  header.atomic_original = resource.original;
+  packet.source = TxPacket::Source::kNone;
+  resources_.FinishFront();
+}
+
+void Responder::FillReadResponse(ResponderResource& resource, TxPacket& packet) {
+  using wire::Opcode;
+  const uint32_t offset = mtu_.OffsetOf(Distance(resource.first_psn, resource.reply_psn));
+  const uint32_t remaining = resource.length_bytes - offset;
+  const bool last = remaining <= mtu_.bytes();
+  if (resource.opens) {
+    packet.header.opcode = last ? Opcode::kReadResponseOnly : Opcode::kReadResponseFirst;
+  } else {
+    packet.header.opcode = last ? Opcode::kReadResponseLast : Opcode::kReadResponseMiddle;
+  }
+  packet.source = remaining == 0 ? TxPacket::Source::kNone : TxPacket::Source::kRemote;
+  packet.remote = {
+      .rkey = resource.rkey, .va = resource.va + offset, .length_bytes = mtu_.Take(remaining)};
+  resource.opens = false;
+  resource.reply_psn = resource.reply_psn + 1;
+  if (last) resources_.FinishFront();
+}
+
+void Responder::FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const {
+  wire::TransportHeader& header = packet.header;
+  header.opcode = wire::Opcode::kAcknowledge;
+  header.solicited = header.ack_request = false;
+  header.psn = psn;
+  header.aeth = {.syndrome = syndrome, .msn = msn_};
+  packet.source = TxPacket::Source::kNone;
+  packet.retransmission = false;
+}
+
+void Responder::OnGatherFailed(const TxPacket& packet) {
+  // Access was lost half way: say so at the PSN that is missing (transport.md, section 3.2). A
+  // reply given again is broken off in silence instead: a duplicate is never refused.
+  const bool under_way = resources_.owes() && resources_.Front().reply_psn == packet.header.psn + 1;
+  if (packet.retransmission) {
+    if (under_way) resources_.FinishFront();
+    return;
+  }
+  resources_.DropReplies();
+  ack_due_ = false;
+  RefuseAccess();
+  nak_psn_ = packet.header.psn;
+}
+
+}  // namespace uroce::transport

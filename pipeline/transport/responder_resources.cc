@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/transport/responder_resources.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+#include "pipeline/transport/psn_distance.h"
+
+namespace uroce::transport {
+
+ResponderResources::ResponderResources(uint32_t capacity)
+    : entries_(std::make_unique<ResponderResource[]>(std::bit_ceil(std::max(capacity, 1u)))),
+      mask_(std::bit_ceil(std::max(capacity, 1u)) - 1) {}
+
+void ResponderResources::SetLimit(uint32_t limit) { limit_ = std::min(limit, mask_ + 1); }
+
+bool ResponderResources::HasRoom() const {
+  if (limit_ == 0) return false;
+  return tail_ - oldest_ < limit_ || entries_[oldest_ & mask_].answered;
+}
+
+void ResponderResources::Add(const ResponderResource& resource) {
+  assert(HasRoom());
+  while (tail_ - oldest_ >= limit_) {
+    // A reply given again to a request that its requester no longer waits for.
+    if (At(oldest_).owed) {
+      At(oldest_).owed = false;
+      --owed_;
+    }
+    ++oldest_;
+  }
+  At(tail_) = resource;
+  At(tail_).reply_psn = resource.first_psn;
+  At(tail_).owed = At(tail_).opens = true;
+  At(tail_).answered = false;
+  ++tail_;
+  ++owed_;
+  SeekOwed();
+}
+
+ResponderResource* ResponderResources::Find(wire::Psn psn) {
+  for (uint32_t index = tail_; index != oldest_; --index) {
+    ResponderResource& entry = At(index - 1);
+    if (Distance(entry.first_psn, psn) < entry.packets) return &entry;
+  }
+  return nullptr;
+}
+
+void ResponderResources::Replay(ResponderResource& resource, wire::Psn psn) {
+  owed_ += !resource.owed;
+  resource.owed = resource.opens = true;
+  resource.reply_psn = psn;
+  SeekOwed();
+}
+
+void ResponderResources::FinishFront() {
+  Front().owed = false;
+  Front().answered = true;
+  --owed_;
+  if (owed_ != 0) SeekOwed();
+}
+
+void ResponderResources::DropReplies() {
+  for (uint32_t index = oldest_; index != tail_; ++index) At(index).owed = false;
+  owed_ = 0;
+}
+
+void ResponderResources::SeekOwed() {
+  cursor_ = oldest_;
+  while (!At(cursor_).owed) ++cursor_;
+}
+
+}  // namespace uroce::transport

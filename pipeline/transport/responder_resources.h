@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a responder remembers of READs and atomics: the replies it owes, and those it may have to
+// give again (transport.md, section 4.3).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "pipeline/base/types.h"
+#include "pipeline/transport/path_mtu.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::transport {
+
+/// One READ or atomic that was executed.
+struct ResponderResource {
+  wire::Psn first_psn;
+  uint32_t packets = 1;
+  wire::Psn reply_psn;        ///< Next response to send while `owed`.
+  uint32_t length_bytes = 0;  ///< READ.
+  uint64_t va = 0;            ///< READ.
+  uint64_t original = 0;      ///< Atomic: what memory held before.
+  Rkey rkey;
+  bool is_atomic = false;
+  bool owed = false;      ///< A reply is under way.
+  bool opens = false;     ///< The next response is the first of this reply.
+  bool answered = false;  ///< A reply went out whole at least once.
+};
+
+/// The newest READs and atomics, in PSN order. The newest overwrites the oldest; replies leave in
+/// PSN order, also those given again.
+class ResponderResources {
+ public:
+  explicit ResponderResources(uint32_t capacity);
+
+  void SetLimit(uint32_t limit);
+  void Clear() { oldest_ = cursor_ = tail_ = owed_ = 0; }
+  /// Whether another request may come: the oldest was answered, so its requester may be done.
+  bool HasRoom() const;
+  /// Takes a new request and owes its reply. Needs HasRoom().
+  void Add(const ResponderResource& resource);
+  /// The resource whose PSNs include `psn`, or null.
+  ResponderResource* Find(wire::Psn psn);
+  /// Owes `resource` a reply from `psn` on, again.
+  void Replay(ResponderResource& resource, wire::Psn psn);
+
+  bool owes() const { return owed_ != 0; }
+  /// The reply that leaves next. Needs owes().
+  ResponderResource& Front() { return At(cursor_); }
+  const ResponderResource& Front() const { return entries_[cursor_ & mask_]; }
+  /// Front's reply is complete, or is given up.
+  void FinishFront();
+  void DropReplies();
+
+ private:
+  ResponderResource& At(uint32_t index) { return entries_[index & mask_]; }
+  void SeekOwed();
+
+  std::unique_ptr<ResponderResource[]> entries_;
+  uint32_t mask_;
+  uint32_t limit_ = 0;
+  // Free-running indices: entries are [oldest_, tail_); cursor_ is the first that is owed, if any.
+  uint32_t oldest_ = 0;
+  uint32_t cursor_ = 0;
+  uint32_t tail_ = 0;
+  uint32_t owed_ = 0;
+};
+
+}  // namespace uroce::transport

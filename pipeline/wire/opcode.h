@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// BTH opcodes and, per opcode, which headers follow, what the packet is and where in its message
+// it stands (protocol/wire-format.md, section 5).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace uroce::wire {
+
+/// BTH opcode, all eight bits: three of transport, five of operation.
+enum class Opcode : uint8_t {
+  kSendFirst = 0x00,
+  kSendMiddle = 0x01,
+  kSendLast = 0x02,
+  kSendLastWithImm = 0x03,
+  kSendOnly = 0x04,
+  kSendOnlyWithImm = 0x05,
+  kWriteFirst = 0x06,
+  kWriteMiddle = 0x07,
+  kWriteLast = 0x08,
+  kWriteLastWithImm = 0x09,
+  kWriteOnly = 0x0a,
+  kWriteOnlyWithImm = 0x0b,
+  kReadRequest = 0x0c,
+  kReadResponseFirst = 0x0d,
+  kReadResponseMiddle = 0x0e,
+  kReadResponseLast = 0x0f,
+  kReadResponseOnly = 0x10,
+  kAcknowledge = 0x11,
+  kAtomicAcknowledge = 0x12,
+  kCompareSwap = 0x13,
+  kFetchAdd = 0x14,
+  kSendLastWithInvalidate = 0x16,
+  kSendOnlyWithInvalidate = 0x17,
+  kUdSendOnly = 0x64,
+  kUdSendOnlyWithImm = 0x65,
+  kCnp = 0x81,
+};
+
+/// Transport class: the top three bits of the opcode.
+enum class Service : uint8_t { kRc = 0, kUc = 1, kRd = 2, kUd = 3, kCnp = 4, kXrc = 5 };
+
+/// What one opcode means. Flags are bit sets so that a decoder tests many with one mask.
+struct OpcodeInfo {
+  enum Header : uint16_t {
+    kDeth = 1 << 0,
+    kXrceth = 1 << 1,
+    kReth = 1 << 2,
+    kAtomicEth = 1 << 3,
+    kAeth = 1 << 4,
+    kAtomicAckEth = 1 << 5,
+    kImmDt = 1 << 6,
+    kIeth = 1 << 7,
+  };
+  enum Trait : uint16_t {
+    kKnown = 1 << 0,
+    kRequest = 1 << 1,   ///< Consumes a PSN of the requester.
+    kResponse = 1 << 2,  ///< Travels from responder to requester.
+    kSend = 1 << 3,
+    kWrite = 1 << 4,
+    kRead = 1 << 5,    ///< READ request or response.
+    kAtomic = 1 << 6,  ///< Atomic request or acknowledgement.
+    kFirst = 1 << 7,   ///< Opens a message; ONLY packets have kFirst and kLast.
+    kLast = 1 << 8,    ///< Ends a message.
+    kPayload = 1 << 9,
+    kFullPayload = 1 << 10,  ///< Payload is exactly the path MTU (FIRST and MIDDLE).
+  };
+  uint16_t headers;
+  uint16_t traits;
+  /// Bytes of BTH and extended headers before the payload.
+  uint8_t header_bytes;
+
+  constexpr bool Has(Trait trait) const { return (traits & trait) != 0; }
+  constexpr bool Has(Header header) const { return (headers & header) != 0; }
+};
+
+/// One entry per value of the BTH opcode.
+extern const std::array<OpcodeInfo, 256> kOpcodeTable;
+
+/// The entry of `opcode`; without kKnown for values that no table names.
+inline const OpcodeInfo& InfoOf(Opcode opcode) {
+  return kOpcodeTable[static_cast<uint8_t>(opcode)];
+}
+
+/// Transport class of `opcode`.
+constexpr Service ServiceOf(Opcode opcode) {
+  return static_cast<Service>(static_cast<uint8_t>(opcode) >> 5);
+}
+
+}  // namespace uroce::wire

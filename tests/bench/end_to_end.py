@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Program-to-program figures: bandwidth against the kernel's TCP over a veth pair, in turn on the
+same machine; one-way latency; memory of idle queue pairs; processor time of an idle daemon."""
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+
+from lab import BUILD, WireLab  # noqa: E402
+from netns import Namespace, make_veth_pair  # noqa: E402
+from process import (  # noqa: E402
+    Process, cpu_seconds, is_listening, resident_kilobytes, run, wait_until)
+from programs import perftest  # noqa: E402
+
+BENCH = BUILD / "tests" / "bench"
+
+
+def iperf3_gbps(seconds):
+    """TCP by iperf3's defaults between two namespaces over a veth pair of MTU 9000."""
+    a, b = Namespace(), Namespace()
+    server = None
+    try:
+        make_veth_pair(a, b, 9000)
+        server = Process(a.command(["iperf3", "-s", "-1"]))
+        wait_until(lambda: is_listening(server.pid, 5201), "iperf3")
+        text = run(b.command(["iperf3", "-c", "10.0.0.1", "-t", seconds, "-J"]), seconds + 30)
+        return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e9
+    finally:
+        if server:
+            server.kill()
+        a.remove()
+        b.remove()
+
+
+def write_gbps(lab, size, seconds):
+    """ib_write_bw for some seconds; its average in Gb/s."""
+    rows = perftest(lab, "ib_write_bw", "-s", size, "-D", seconds, "--report_gbits",
+                    timeout_s=seconds + 60)
+    return rows[-1][3]
+
+
+def bandwidth(rounds, seconds):
+    print(f"bandwidth, Gb/s, {rounds} rounds in turn of {seconds} s each")
+    sizes = {"64 KB": 65536, "1 MB": 1048576}
+    ours = {name: [] for name in sizes}
+    theirs = []
+    for _ in range(rounds):
+        theirs.append(iperf3_gbps(seconds))
+        for name, size in sizes.items():
+            lab = WireLab()
+            try:
+                ours[name].append(write_gbps(lab, size, seconds))
+            finally:
+                lab.close()
+    rival = statistics.median(theirs)
+    print(f"  iperf3 over veth, MTU 9000    {rival:8.1f}   ({spread(theirs)})")
+    for name, values in ours.items():
+        mine = statistics.median(values)
+        print(f"  ib_write_bw {name:6} in-process {mine:7.1f}   ({spread(values)})"
+              f"   ratio {mine / rival:.2f}")
+
+
+def spread(values):
+    return " ".join(f"{value:.1f}" for value in values)
+
+
+def latency():
+    lab = WireLab()
+    try:
+        print("one-way latency of an 8 B WRITE, both ends in one program")
+        for line in lab.a.run(BENCH / "verbs_latency", "-x", lab.a.gid_index(), "-y",
+                              lab.b.gid_index(), timeout_s=120).splitlines():
+            print("  " + line)
+    finally:
+        lab.close()
+
+
+def idle_queue_pairs(count):
+    """Memory of connected queue pairs that do nothing: the daemon's and the program's share."""
+    lab = WireLab()
+    program = None
+    try:
+        daemon = lab.daemons[0].process.pid
+        lab.a.run("ibv_devinfo")  # First-time costs of the daemon are not a queue pair's.
+        program = lab.a.start(BENCH / "idle_qps", "-n", count, "-x", lab.a.gid_index(), "-y",
+                              lab.b.gid_index())
+        wait_until(lambda: "before" in program.output(), "the program")
+        before = resident_kilobytes(daemon), resident_kilobytes(program.pid)
+        os.kill(program.pid, 10)  # SIGUSR1: go on.
+        wait_until(lambda: "connected" in program.output() or not program.running(), "them", 120)
+        after = resident_kilobytes(daemon), resident_kilobytes(program.pid)
+        # Shared pages count in both processes, so the sum is an upper bound.
+        daemon_share, program_share = ((after[i] - before[i]) / count for i in (0, 1))
+        print(f"memory of {count} connected queue pairs, 128 + 128 WQEs of 1 SGE, KB each:"
+              f" daemon {daemon_share:.1f}, program {program_share:.1f} (shared pages in both)")
+        begin, used = time.monotonic(), cpu_seconds(daemon)
+        time.sleep(5)
+        share = (cpu_seconds(daemon) - used) / (time.monotonic() - begin)
+        print(f"daemon with {count} idle queue pairs: {share * 100:.2f} % of a core")
+    finally:
+        if program:
+            program.kill()
+        lab.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--only", choices=["bandwidth", "latency", "memory"])
+    options = parser.parse_args()
+    print(f"{platform.node()}: {os.cpu_count()} cores, Linux {platform.release()}")
+    if options.only in (None, "bandwidth"):
+        bandwidth(options.rounds, options.seconds)
+    if options.only in (None, "latency"):
+        latency()
+    if options.only in (None, "memory"):
+        idle_queue_pairs(1000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A wire for tests: two ports on one thread, and a say in what becomes of each frame.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <deque>
+#include <functional>
+
+#include "drivers/port.h"
+
+namespace uroce::datapath {
+
+class TestPort : public drivers::Port {
+ public:
+  ~TestPort() override {
+    for (rte_mbuf* frame : arrived) rte_pktmbuf_free(frame);
+  }
+  uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos) override {
+    uint16_t taken = 0;
+    for (; taken < count && !arrived.empty(); ++taken) {
+      frames[taken] = arrived.front();
+      arrived.pop_front();
+    }
+    return taken;
+  }
+  uint16_t TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos) override {
+    for (uint16_t i = 0; i < count; ++i) {
+      ++sent;
+      if (filter && !filter(frames[i])) {
+        rte_pktmbuf_free(frames[i]);
+      } else {
+        peer->arrived.push_back(frames[i]);
+      }
+    }
+    return count;
+  }
+  uint16_t TransmitRoom() const override { return room; }
+  bool wakes_itself() const override { return true; }
+  drivers::PortInfo Info() const override { return {}; }
+
+  TestPort* peer = nullptr;
+  std::deque<rte_mbuf*> arrived;
+  std::function<bool(rte_mbuf*)> filter;  ///< False: the frame is lost.
+  uint16_t room = 256;
+  uint64_t sent = 0;
+};
+
+}  // namespace uroce::datapath

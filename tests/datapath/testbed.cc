@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/datapath/testbed.h"
+
+#include <sys/eventfd.h>
+
+#include <random>
+
+#include "drivers/eal.h"
+#include "pipeline/datapath/copy_helper.h"
+
+namespace uroce::datapath {
+
+rte_mempool* TestPool() {
+  static rte_mempool* const pool = [] {
+    constexpr uint32_t kFrames = 8191;
+    const absl::Status started = drivers::InitEal({.memory_mib = 128, .allow_hugepages = false});
+    if (!started.ok()) abort();
+    return drivers::MakePool("frames", drivers::kRoceFrameBytes, kFrames).value();
+  }();
+  return pool;
+}
+
+std::vector<uint8_t> Pattern(size_t length, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<uint8_t> bytes(length);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_slot,
+                   const Limits& its_limits)
+    : session(its_session), slot(its_slot), limits(its_limits) {
+  const uint32_t sq_slot = rings::SendSlotBytes(limits.max_sge, limits.max_inline);
+  const uint32_t rq_slot = rings::ReceiveSlotBytes(limits.max_sge);
+  sq.resize(size_t{limits.sq_depth} * sq_slot);
+  rq.resize(size_t{limits.rq_depth} * rq_slot);
+  send_entries.resize(limits.cq_depth);
+  receive_entries.resize(limits.cq_depth);
+  EXPECT_EQ(pipe2(async, O_NONBLOCK), 0);
+  send_cq = std::make_unique<CompletionQueue>(CompletionQueueConfig{.page = send_page.get(),
+                                                                    .entries = send_entries.data(),
+                                                                    .depth = limits.cq_depth,
+                                                                    .user_handle = 1,
+                                                                    .async_fd = async[1]});
+  receive_cq =
+      std::make_unique<CompletionQueue>(CompletionQueueConfig{.page = receive_page.get(),
+                                                              .entries = receive_entries.data(),
+                                                              .depth = limits.cq_depth,
+                                                              .user_handle = 2,
+                                                              .async_fd = async[1]});
+  send_ring = rings::CqeConsumer(
+      {.page = send_page.get(), .entries = send_entries.data(), .depth = limits.cq_depth});
+  receive_ring = rings::CqeConsumer(
+      {.page = receive_page.get(), .entries = receive_entries.data(), .depth = limits.cq_depth});
+  sends = rings::WorkQueueProducer(
+      {.slots = sq.data(), .depth = limits.sq_depth, .slot_bytes = sq_slot}, &page->sq_produced);
+  receives = rings::WorkQueueProducer(
+      {.slots = rq.data(), .depth = limits.rq_depth, .slot_bytes = rq_slot}, &page->rq_produced);
+  QueuePairConfig config;
+  config.session = session;
+  config.device = device;
+  config.handle = qpn.value();
+  config.qpn = qpn;
+  config.pd = kTestPd;
+  config.send_cq = send_cq.get();
+  config.receive_cq = receive_cq.get();
+  config.user_handle = 3;
+  config.async_fd = async[1];
+  config.doorbell_slot = slot;
+  config.page = page.get();
+  config.sq = sq.data();
+  config.rq = rq.data();
+  config.sq_depth = limits.sq_depth;
+  config.rq_depth = limits.rq_depth;
+  config.sq_slot_bytes = sq_slot;
+  config.rq_slot_bytes = rq_slot;
+  config.max_send_sge = limits.max_sge;
+  config.max_receive_sge = limits.max_sge;
+  config.max_inline_bytes = limits.max_inline;
+  qp = std::make_unique<QueuePair>(config);
+}
+
+Endpoint::~Endpoint() {
+  qp.reset();
+  close(async[0]);
+  close(async[1]);
+}
+
+void Endpoint::PostSend(const Send& send) {
+  uroce_send_wqe header{};
+  header.wr_id = send.wr_id;
+  header.opcode = send.opcode;
+  header.flags = send.flags;
+  header.num_sge = static_cast<uint16_t>(send.list.size());
+  header.imm_or_rkey = send.imm_or_rkey;
+  header.remote_addr = send.remote_addr;
+  header.rkey = send.rkey;
+  header.compare_add = send.compare_add;
+  header.swap = send.swap;
+  if (!send.inline_data.empty()) {
+    header.flags |= UROCE_SEND_INLINE;
+    header.inline_length = static_cast<uint32_t>(send.inline_data.size());
+  }
+  uint8_t* tail = rings::WriteSendHeader(sends.Slot(sends.index()), header);
+  if (!send.inline_data.empty()) {
+    memcpy(tail, send.inline_data.data(), send.inline_data.size());
+  }
+  for (uint32_t i = 0; i < send.list.size(); ++i) {
+    rings::WriteSge(tail, i, send.list[i].addr, send.list[i].length, send.list[i].lkey);
+  }
+  sends.Advance();
+  if (!hold_bell) RingBell();
+}
+
+void Endpoint::PostReceive(uint64_t wr_id, const std::vector<uroce_sge>& list) {
+  uint8_t* tail = rings::WriteReceiveHeader(receives.Slot(receives.index()), wr_id,
+                                            static_cast<uint32_t>(list.size()));
+  for (uint32_t i = 0; i < list.size(); ++i) {
+    rings::WriteSge(tail, i, list[i].addr, list[i].length, list[i].lkey);
+  }
+  receives.Advance();
+  receives.Publish();
+  if (page->state.value == 6) RingBell();
+}
+
+void Endpoint::RingBell() {
+  sends.Publish();
+  if (!rings::Ring(*session->doorbells(), slot)) return;
+  const uint64_t one = 1;
+  EXPECT_EQ(write(session->wake_fd(), &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
+}
+
+bool Endpoint::Poll(rings::CqeConsumer& ring, uroce_cqe& cqe) {
+  const uroce_cqe* entry = ring.Peek();
+  if (entry == nullptr) return false;
+  cqe = *entry;
+  ring.Advance();
+  ring.Publish();
+  return true;
+}
+
+Testbed::Testbed() : Testbed({nullptr, nullptr}) {}
+
+Testbed::Testbed(const std::array<drivers::Port*, 2>& joined) : wake_fd(eventfd(0, EFD_NONBLOCK)) {
+  attributes.remote_write = attributes.remote_read = attributes.remote_atomic = true;
+  attributes.path_mtu_bytes = 1024;
+  attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 4;
+  attributes.min_rnr_timer = 1;
+  attributes.timeout = 10;  // 4.2 ms.
+  attributes.retry_count = 7;
+  attributes.rnr_retry = 7;
+  worker = std::make_unique<Worker>(WorkerConfig{.pool = TestPool(), .keys = &keys});
+  session = std::make_unique<Session>(1, doorbells.get(), wake_fd);
+  for (uint32_t i = 0; i < 2; ++i) {
+    ports[i].peer = &ports[1 - i];
+    drivers::Port* const port = joined[i] != nullptr ? joined[i] : &ports[i];
+    devices[i] = std::make_unique<Device>("test" + std::to_string(i), i, port);
+    devices[i]->mac = {2, 0, 0, 0, 0, static_cast<uint8_t>(i + 1)};
+    worker->AddDevice(devices[i].get());
+  }
+  worker->AddSession(session.get());
+}
+
+Testbed::~Testbed() {
+  worker->Stop();
+  for (const auto& endpoint : endpoints) worker->RemoveQueuePair(endpoint->qp.get());
+  worker->RemoveSession(session.get());
+  worker.reset();
+  endpoints.clear();
+  session.reset();
+  close(wake_fd);
+}
+
+Endpoint& Testbed::AddEndpoint(int device, const Endpoint::Limits& limits) {
+  const auto number = static_cast<uint32_t>(endpoints.size());
+  endpoints.push_back(std::make_unique<Endpoint>(session.get(), devices[device].get(),
+                                                 Qpn(0x100 + number), number, limits));
+  worker->Run([&] { worker->AddQueuePair(endpoints.back()->qp.get()); });
+  return *endpoints.back();
+}
+
+void Testbed::Connect(Endpoint& a, Endpoint& b) {
+  const auto connect = [&](Endpoint& from, Endpoint& to) {
+    const auto gid = [](const Device& device) {
+      Gid address;
+      address.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, device.mac[5]};
+      return address;
+    };
+    Path path;
+    path.source_mac = from.qp->config().device->mac;
+    path.destination_mac = to.qp->config().device->mac;
+    path.source = gid(*from.qp->config().device);
+    path.destination = gid(*to.qp->config().device);
+    path.remote_qpn = to.qp->qpn();
+    worker->Run([&] {
+      worker->Modify(from.qp.get(), transport::QpState::kInit, attributes, nullptr);
+      worker->Modify(from.qp.get(), transport::QpState::kRtr, attributes, &path);
+      worker->Modify(from.qp.get(), transport::QpState::kRts, attributes, nullptr);
+    });
+  };
+  connect(a, b);
+  connect(b, a);
+}
+
+void Testbed::Modify(Endpoint& endpoint, transport::QpState state) {
+  worker->Run([&] { worker->Modify(endpoint.qp.get(), state, attributes, nullptr); });
+}
+
+MemoryRegion& Testbed::Register(void* bytes, size_t length, uint32_t access, MrMode mode) {
+  auto region = std::make_unique<MemoryRegion>();
+  region->key = 0x1000 + static_cast<uint32_t>(regions.size()) * 0x100;
+  region->pd = kTestPd;
+  region->access = access;
+  region->iova = reinterpret_cast<uint64_t>(bytes);
+  region->length_bytes = length;
+  region->session = session.get();
+  region->segments = {{.iova = region->iova,
+                       .length_bytes = length,
+                       .mode = mode,
+                       .mapped = static_cast<uint8_t*>(bytes),
+                       .app_addr = region->iova}};
+  if (mode == MrMode::kCopied) region->segments[0].mapped = nullptr;
+  EXPECT_TRUE(keys.Publish(region.get()));
+  regions.push_back(std::move(region));
+  return *regions.back();
+}
+
+void Testbed::StartCopyHelper() {
+  session->StartCopyHelper(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+}
+
+bool Testbed::Copying() const {
+  const CopyHelper* helper = session->copy_helper();
+  return helper != nullptr && helper->in_flight() != 0;
+}
+
+bool Testbed::Turn(Nanos passed) {
+  // The helper is a thread in real time: the test's time stands still for it.
+  if (Copying()) {
+    sched_yield();
+  } else {
+    now = now + passed;
+  }
+  return worker->RunOnce(now);
+}
+
+void Testbed::Settle() {
+  int quiet = 0;
+  while (quiet < 3) {
+    quiet = Turn() || Copying() ? 0 : quiet + 1;
+  }
+}
+
+}  // namespace uroce::datapath

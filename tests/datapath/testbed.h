@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker driven turn by turn over two joined ports, and the program's ends of its queues.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipeline/datapath/access.h"
+#include "pipeline/datapath/completion_queue.h"
+#include "pipeline/datapath/device.h"
+#include "pipeline/datapath/key_table.h"
+#include "pipeline/datapath/queue_pair.h"
+#include "pipeline/datapath/session.h"
+#include "pipeline/datapath/worker.h"
+#include "pipeline/rings/doorbells.h"
+#include "pipeline/rings/wqe.h"
+#include "tests/datapath/test_port.h"
+
+namespace uroce::datapath {
+
+/// The pool of this process; starts DPDK when first called.
+rte_mempool* TestPool();
+
+inline constexpr uint32_t kTestPd = 1;
+inline constexpr uint32_t kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+
+/// A queue pair with its rings and queues, as a program holds them.
+struct Endpoint {
+  struct Limits {
+    uint32_t sq_depth = 64;
+    uint32_t rq_depth = 64;
+    uint32_t cq_depth = 256;
+    uint32_t max_sge = 4;
+    uint32_t max_inline = 64;
+  };
+  Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits);
+  ~Endpoint();
+
+  // What a program does.
+  struct Send {
+    uint8_t opcode = 2;
+    uint8_t flags = UROCE_SEND_SIGNALED;
+    uint64_t wr_id = 0;
+    std::vector<uroce_sge> list;
+    std::string inline_data;
+    uint64_t remote_addr = 0;
+    uint32_t rkey = 0;
+    uint32_t imm_or_rkey = 0;
+    uint64_t compare_add = 0;
+    uint64_t swap = 0;
+  };
+  void PostSend(const Send& send);
+  void PostReceive(uint64_t wr_id, const std::vector<uroce_sge>& list);
+  void RingBell();
+  bool PollSend(uroce_cqe& cqe) { return Poll(send_ring, cqe); }
+  bool PollReceive(uroce_cqe& cqe) { return Poll(receive_ring, cqe); }
+  static bool Poll(rings::CqeConsumer& ring, uroce_cqe& cqe);
+  uint32_t page_state() const { return page->state.value; }
+
+  Session* session;
+  uint32_t slot;
+  bool hold_bell = false;  ///< PostSend leaves publishing to a RingBell for many.
+  Limits limits;
+  std::unique_ptr<uroce_qp_page> page = std::make_unique<uroce_qp_page>();
+  std::vector<uint8_t> sq;
+  std::vector<uint8_t> rq;
+  std::unique_ptr<uroce_cq_page> send_page = std::make_unique<uroce_cq_page>();
+  std::unique_ptr<uroce_cq_page> receive_page = std::make_unique<uroce_cq_page>();
+  std::vector<uroce_cqe> send_entries;
+  std::vector<uroce_cqe> receive_entries;
+  rings::CqeConsumer send_ring;
+  rings::CqeConsumer receive_ring;
+  rings::WorkQueueProducer sends;
+  rings::WorkQueueProducer receives;
+  int async[2] = {-1, -1};
+  std::unique_ptr<CompletionQueue> send_cq;
+  std::unique_ptr<CompletionQueue> receive_cq;
+  std::unique_ptr<QueuePair> qp;
+};
+
+/// Two devices, one worker, one session. Time is what the test says.
+class Testbed {
+ public:
+  Testbed();
+  /// Over two ports that are joined elsewhere.
+  explicit Testbed(const std::array<drivers::Port*, 2>& joined);
+  ~Testbed();
+
+  Endpoint& AddEndpoint(int device, const Endpoint::Limits& limits);
+  Endpoint& AddEndpoint(int device) { return AddEndpoint(device, Endpoint::Limits{}); }
+  void Connect(Endpoint& a, Endpoint& b);
+  void Modify(Endpoint& endpoint, transport::QpState state);
+  /// A region over `bytes` of this process; copied ones are reached by /proc/self/mem.
+  MemoryRegion& Register(void* bytes, size_t length, uint32_t access, MrMode mode);
+  void StartCopyHelper();
+  /// Turns until nothing moves any more; a helper at work is waited for.
+  void Settle();
+  /// Turns with time passing, until `done` or 10 s of that time.
+  template <typename Done>
+  bool RunUntil(Done&& done) {
+    for (int i = 0; i < 1'000'000; ++i) {
+      if (done()) return true;
+      Turn(Nanos(10'000));
+    }
+    return false;
+  }
+  bool Turn(Nanos passed = Nanos(1000));
+  bool Copying() const;
+
+  static uroce_sge Sge(const MemoryRegion& region, uint64_t offset, uint32_t length) {
+    return {region.iova + offset, length, region.key};
+  }
+
+  transport::RcAttributes attributes;
+  std::array<TestPort, 2> ports;
+  std::array<std::unique_ptr<Device>, 2> devices;
+  KeyTable keys{64};
+  std::unique_ptr<uroce_doorbells> doorbells = std::make_unique<uroce_doorbells>();
+  int wake_fd;
+  std::unique_ptr<Session> session;
+  std::vector<std::unique_ptr<MemoryRegion>> regions;
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  std::unique_ptr<Worker> worker;
+  Nanos now{1'000'000'000};
+};
+
+/// Recognisable bytes.
+std::vector<uint8_t> Pattern(size_t length, uint32_t seed);
+
+}  // namespace uroce::datapath

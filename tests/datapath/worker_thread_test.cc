@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker on its own thread: control's requests, and sleeping without missing anything. Nothing
+// here depends on how long anything takes; a lost wake-up hangs the test.
+#include <gtest/gtest.h>
+#include <rte_lcore.h>
+
+#include <thread>
+
+#include "tests/datapath/testbed.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr uint8_t kWrite = 0;
+
+class WorkerThreadTest : public testing::TestWithParam<MrMode> {
+ protected:
+  static constexpr size_t kBytes = 64 * 1024;
+
+  WorkerThreadTest() {
+    if (GetParam() == MrMode::kCopied) bed_.StartCopyHelper();
+    bed_.Connect(a_, b_);
+  }
+  ~WorkerThreadTest() override { bed_.worker->Stop(); }
+
+  void WriteAndWait(uint64_t wr_id) {
+    a_.PostSend({.opcode = kWrite,
+                 .wr_id = wr_id,
+                 .list = {Testbed::Sge(from_, 0, 5000)},
+                 .remote_addr = to_.iova,
+                 .rkey = to_.key});
+    uroce_cqe cqe;
+    while (!a_.PollSend(cqe)) std::this_thread::yield();
+    EXPECT_EQ(cqe.wr_id, wr_id);
+    EXPECT_EQ(cqe.status, 0);
+  }
+  void WaitUntilAsleep() {
+    while (std::atomic_ref(bed_.doorbells->sleeping.value).load() == 0) std::this_thread::yield();
+  }
+
+  Testbed bed_;
+  Endpoint& a_ = bed_.AddEndpoint(0);
+  Endpoint& b_ = bed_.AddEndpoint(1);
+  std::vector<uint8_t> source_ = Pattern(kBytes, 1);
+  std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);
+  MemoryRegion& from_ = bed_.Register(source_.data(), kBytes, kAllAccess, GetParam());
+  MemoryRegion& to_ = bed_.Register(target_.data(), kBytes, kAllAccess, GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, WorkerThreadTest, testing::Values(MrMode::kMapped, MrMode::kCopied),
+                         [](const auto& mode) {
+                           return mode.param == MrMode::kMapped ? "Mapped" : "Copied";
+                         });
+
+TEST_P(WorkerThreadTest, RunIsDoneWhenItReturnsAsleepOrAwake) {
+  int runs = 0;
+  bed_.worker->Run([&] { ++runs; });
+  bed_.worker->Start();
+  const std::thread::id here = std::this_thread::get_id();
+  for (int i = 0; i < 1000; ++i) {
+    if (i % 100 == 0) WaitUntilAsleep();
+    bed_.worker->Run([&] {
+      ++runs;
+      EXPECT_NE(std::this_thread::get_id(), here);
+    });
+  }
+  bed_.worker->Stop();
+  bed_.worker->Run([&] { ++runs; });
+  EXPECT_EQ(runs, 1002);
+}
+
+TEST_P(WorkerThreadTest, TheThreadHasItsOwnCacheOfFrames) {
+  bed_.worker->Start();
+  bed_.worker->Run([] { EXPECT_NE(rte_lcore_id(), LCORE_ID_ANY); });
+}
+
+TEST_P(WorkerThreadTest, ADoorbellWakesASleepingWorker) {
+  bed_.worker->Start();
+  for (uint64_t i = 0; i < 50; ++i) {
+    WaitUntilAsleep();
+    WriteAndWait(i);
+  }
+  EXPECT_EQ(memcmp(target_.data(), source_.data(), 5000), 0);
+}
+
+TEST_P(WorkerThreadTest, BackToBackMessagesGetThrough) {
+  bed_.worker->Start();
+  for (uint64_t i = 0; i < 2000; ++i) WriteAndWait(i);
+}
+
+TEST_P(WorkerThreadTest, QueuePairsLeaveInTheMiddleOfTheirWork) {
+  bed_.worker->Start();
+  for (int round = 0; round < 20; ++round) {
+    Endpoint& c = bed_.AddEndpoint(0);
+    Endpoint& d = bed_.AddEndpoint(1);
+    bed_.Connect(c, d);
+    for (uint64_t i = 0; i < 32; ++i) {
+      c.PostSend({.opcode = kWrite,
+                  .wr_id = i,
+                  .list = {Testbed::Sge(from_, 0, 20'000)},
+                  .remote_addr = to_.iova,
+                  .rkey = to_.key});
+    }
+    bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(d.qp.get()); });
+    bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(c.qp.get()); });
+    bed_.endpoints.pop_back();
+    bed_.endpoints.pop_back();
+  }
+  WriteAndWait(1);
+  bed_.worker->Run([&] { bed_.keys.Unpublish(&to_); });
+  const uint64_t begun = bed_.session->copies_begun();
+  while (!bed_.session->CopiesDone(begun)) std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace uroce::datapath

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is on the wire, by judges that are not ours, and what `uroce capture` says of it."""
+import collections
+import os
+import signal
+import subprocess
+import unittest
+
+from lab import VethLab, WireLab
+from process import Process, run_status, wait_until
+from programs import data_check, perftest, pingpong, seed
+from roce import Packet, pcapng_blocks, read_capture
+
+
+def roce_packets(path):
+    return [packet for packet in map(Packet.parse, read_capture(path)) if packet]
+
+
+def start_capture(host, path, *arguments):
+    capture = Process(host.uroce("capture", "-w", path, *arguments))
+    wait_until(lambda: "capturing on" in capture.output() or not capture.running(),
+               "uroce capture to start")
+    return capture
+
+
+def stop_capture(capture):
+    """Ends it as Ctrl-C does; returns what it said."""
+    capture.signal(signal.SIGINT)
+    return capture.expect_success(10)
+
+
+def count_bytes(packets):
+    return collections.Counter(packet.roce_bytes() for packet in packets)
+
+
+def tshark(path, *arguments):
+    """What tshark prints of a capture. It takes any payload that it likes for RPC over RDMA; RoCE
+    itself is what counts here."""
+    return subprocess.run(["tshark", "-r", path, "--disable-protocol", "rpcordma", *arguments],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+                          check=True).stdout
+
+
+class VethCaptureTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = VethLab(9000)
+        cls.addClassCleanup(cls.lab.close)
+        cls.tcpdump_file = f"{cls.lab.directory}/tcpdump.pcap"
+        cls.uroce_file = f"{cls.lab.directory}/uroce.pcapng"
+        cls.record()
+
+    @classmethod
+    def record(cls):
+        tcpdump = Process(cls.lab.a.namespace.command(
+            ["tcpdump", "-i", "eth0", "-s", "0", "-B", "65536", "--immediate-mode", "-Z", "root",
+             "-w", cls.tcpdump_file, "udp", "port", "4791"]))
+        capture = start_capture(cls.lab.a, cls.uroce_file, "udp", "port", "4791")
+        try:
+            wait_until(lambda: "listening on" in tcpdump.output(), "tcpdump")
+            cls.traffic()
+            cls.summary = stop_capture(capture)
+            tcpdump.signal(signal.SIGINT)
+            tcpdump.expect_success(10)
+        finally:
+            capture.kill()
+            tcpdump.kill()
+
+    @classmethod
+    def traffic(cls):
+        for version in (4, 6):
+            pingpong(cls.lab, "-n", 20, version=version)
+            data_check(cls.lab, "--seed", seed(), "--ops", 200, "--max-bytes", 20000,
+                       version=version)
+        perftest(cls.lab, "ib_atomic_bw", "-n", 20)
+        perftest(cls.lab, "ib_read_bw", "-n", 5)
+
+    def test_every_icrc_on_the_wire_is_right(self):
+        packets = roce_packets(self.tcpdump_file)
+        self.assertGreater(len(packets), 500)
+        self.assertEqual([number for number, packet in enumerate(packets)
+                          if not packet.icrc_is_right()], [])
+        self.assertEqual({packet.version for packet in packets}, {4, 6})
+
+    def test_every_operation_was_on_the_wire(self):
+        opcodes = {packet.opcode for packet in roce_packets(self.tcpdump_file)}
+        # RC: sends, writes, read request and responses, acknowledges and atomics (IBTA 9.2.1).
+        self.assertLessEqual({0x00, 0x02, 0x04, 0x05, 0x06, 0x08, 0x0A, 0x0C, 0x10, 0x11, 0x12,
+                              0x13, 0x14}, opcodes)
+
+    def test_tshark_finds_rocev2_and_nothing_malformed(self):
+        for path in (self.tcpdump_file, self.uroce_file):
+            # A payload of two bytes and its pad may look like an EtherType to tshark, which then
+            # takes what follows for that protocol: that is a guess about random data.
+            guess = 'frame.protocols contains "infiniband:ethertype"'
+            self.assertEqual(tshark(path, "-Y", f"_ws.malformed && !({guess})"), "")
+            protocols = tshark(path, "-c", "200", "-T", "fields", "-e", "frame.protocols")
+            self.assertTrue(all("infiniband" in line for line in protocols.splitlines()))
+
+    def test_uroce_capture_holds_what_tcpdump_saw(self):
+        self.assertRegex(self.summary, r"\d+ packets captured, 0 lost")
+        ours = count_bytes(roce_packets(self.uroce_file))
+        theirs = count_bytes(roce_packets(self.tcpdump_file))
+        self.assertEqual(sum((ours - theirs).values()), 0, "only in uroce capture")
+        self.assertEqual(sum((theirs - ours).values()), 0, "only in tcpdump")
+
+    def test_directions_are_marked(self):
+        directions = tshark(self.uroce_file, "-T", "fields", "-e", "frame.packet_flags_direction",
+                            "-e", "ip.src", "-Y", "ip")
+        seen = {tuple(line.split("\t")) for line in directions.splitlines()}
+        self.assertEqual({(int(direction, 0), source) for direction, source in seen},
+                         {(2, "10.0.0.1"), (1, "10.0.0.2")})
+
+
+class CaptureCommandTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab()
+        cls.addClassCleanup(cls.lab.close)
+
+    def path(self):
+        return f"{self.lab.directory}/{self._testMethodName}.pcapng"
+
+    def test_count_ends_the_capture(self):
+        capture = start_capture(self.lab.a, self.path(), "-c", 10)
+        pingpong(self.lab, "-n", 100)
+        self.assertIn("10 packets captured", capture.expect_success(10))
+        self.assertEqual(len(list(read_capture(self.path()))), 10)
+
+    def test_device_flag_limits_to_one_nic(self):
+        capture = start_capture(self.lab.a, self.path(), "-d", "uroce1")
+        pingpong(self.lab, "-n", 10)
+        stop_capture(capture)
+        sources = tshark(self.path(), "-T", "fields", "-e", "frame.interface_name")
+        self.assertEqual(set(sources.split()), {"uroce1"})
+
+    def test_snap_length_cuts_frames_and_keeps_their_length(self):
+        capture = start_capture(self.lab.a, self.path(), "-s", 100)
+        pingpong(self.lab, "-n", 10, "-s", 4096)
+        stop_capture(capture)
+        lengths = tshark(self.path(), "-T", "fields", "-e", "frame.cap_len", "-e", "frame.len")
+        pairs = [tuple(map(int, line.split())) for line in lengths.splitlines()]
+        self.assertLessEqual(max(captured for captured, _ in pairs), 100)
+        self.assertGreater(max(length for _, length in pairs), 1000)
+
+    def test_filter_selects(self):
+        capture = start_capture(self.lab.a, self.path(), "src", "host", "10.0.0.2")
+        pingpong(self.lab, "-n", 10)
+        stop_capture(capture)
+        sources = tshark(self.path(), "-T", "fields", "-e", "ip.src")
+        self.assertEqual(set(sources.split()), {"10.0.0.2"})
+
+    def test_pipe_into_tshark_decodes_while_it_runs(self):
+        read_end, write_end = os.pipe()
+        capture = Process(self.lab.a.uroce("capture", "-w", "-"), stdout=write_end)
+        os.close(write_end)
+        decoder = subprocess.Popen(["tshark", "-r", "-", "-c", "20"], stdin=read_end,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        os.close(read_end)
+        try:
+            wait_until(lambda: "capturing on" in capture.output(), "uroce capture to start")
+            pingpong(self.lab, "-n", 200)
+            output, _ = decoder.communicate(timeout=30)
+            self.assertEqual(len(output.splitlines()), 20)
+            # Its reader has gone: that is an end, not an error.
+            self.assertIn("packets captured", capture.expect_success(10))
+        finally:
+            decoder.kill()
+            capture.kill()
+
+    def test_file_ends_with_statistics_of_each_interface(self):
+        capture = start_capture(self.lab.a, self.path())
+        pingpong(self.lab, "-n", 10)
+        stop_capture(capture)
+        with open(self.path(), "rb") as file:
+            kinds = [kind for kind, _ in pcapng_blocks(file.read())]
+        self.assertEqual(kinds[-2:], [5, 5])
+
+    def test_unknown_device_is_one_line_and_leaves_an_older_file_alone(self):
+        with open(self.path(), "w", encoding="ascii") as file:
+            file.write("precious")
+        status, output = run_status(self.lab.a.uroce("capture", "-w", self.path(), "-d", "none0"))
+        self.assertEqual(status, 2, output)
+        self.assertIn("none0", output)
+        with open(self.path(), encoding="ascii") as file:
+            self.assertEqual(file.read(), "precious")
+
+    def test_capture_of_a_flood_ends_and_counts_what_it_lost(self):
+        capture = start_capture(self.lab.a, "/dev/null")
+        perftest(self.lab, "ib_write_bw", "-n", 5000)
+        self.assertRegex(stop_capture(capture), r"\d+ packets captured, \d+ lost")
+
+    def test_stopped_capture_does_not_hold_traffic_up(self):
+        capture = start_capture(self.lab.a, "/dev/null")
+        capture.signal(signal.SIGSTOP)
+        pingpong(self.lab, "-n", 2000, "-s", 65536)
+        capture.signal(signal.SIGCONT)
+        stop_capture(capture)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad flags and values: one line that names what is wrong, exit status 2, nothing started."""
+import os
+import tempfile
+import unittest
+
+from lab import UROCE, UROCED
+from process import run, run_status
+
+UROCED_FLAGS = [
+    (["--bogus"], "--bogus"),
+    (["stray"], "stray"),
+    (["--workers", "many"], "many"),
+    (["--workers", "0"], "workers"),
+    (["--wire", "uroce0=10.0.0.1/24"], "wire"),
+    (["--wire", "uroce0=10.0.0.300/24,uroce1=10.0.0.2/24"], "10.0.0.300"),
+    (["--wire", "uroce0=10.0.0.1/99,uroce1=10.0.0.2/24"], "99"),
+    (["--wire", "uroce0=10.0.0.1/24,uroce0=10.0.0.2/24"], "uroce0"),
+    (["--port", "name=uroce0"], "dev"),
+    (["--port", "name=uroce0,dev=net_af_packet0;iface=nonesuch0"], "nonesuch0"),
+    (["--port", "name=uroce0,dev=net_af_packet0;iface=lo,colour=red"], "colour"),
+    (["--fault", "uroce0:drop=2"], "drop"),
+    (["--fault", "uroce0:explode=0.1"], "explode"),
+    (["--fault", "uroce9:drop=0.1"], "uroce9"),
+    (["--config", "/nonexistent/uroced.toml"], "/nonexistent/uroced.toml"),
+    (["--socket", "/nonexistent/directory/uroced.sock"], "/nonexistent/directory"),
+]
+
+UROCE_FLAGS = [
+    ([], "subcommand"),
+    (["bogus"], "bogus"),
+    (["stat", "--bogus"], "--bogus"),
+    (["stat", "--watch", "soon"], "soon"),
+    (["run"], "program"),
+    (["capture"], "--write"),
+    (["capture", "-w", "/dev/null", "-c", "-5"], "-5"),
+    (["capture", "-w", "/dev/null", "-s", "lots"], "lots"),
+    (["capture", "-w", "/dev/null", "udp", "and"], "udp and"),
+    (["--socket", "/nonexistent/uroced.sock", "stat"], "/nonexistent/uroced.sock"),
+    (["--socket", "/nonexistent/uroced.sock", "run", "--", "true"], "/nonexistent/uroced.sock"),
+    (["--socket", "/" + "x" * 200, "stat"], "longer"),
+]
+
+
+class FlagsTest(unittest.TestCase):
+    def check(self, command, hint):
+        with self.subTest(" ".join(map(str, command[1:]))):
+            status, output = run_status(command)
+            self.assertEqual(status, 2, output)
+            self.assertEqual(len(output.strip().splitlines()), 1, output)
+            self.assertIn(hint, output)
+
+    def test_uroced_names_the_flag_and_the_value(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for flags, hint in UROCED_FLAGS:
+                place = [] if "--socket" in flags else ["--socket", f"{directory}/socket"]
+                self.check([UROCED, "--no-huge", *place, *flags], hint)
+                self.assertEqual(os.listdir(directory), [])
+
+    def test_uroced_names_the_key_in_its_file(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for text, hint in (("workers = \"many\"\n", "workers"), ("colour = 1\n", "colour"),
+                               ("workers = [\n", "uroced.toml"),
+                               ("[[port]]\nname = \"x\"\n", "dev")):
+                path = f"{directory}/uroced.toml"
+                with open(path, "w", encoding="ascii") as file:
+                    file.write(text)
+                self.check([UROCED, "--socket", f"{directory}/socket", "--config", path], hint)
+
+    def test_uroce_names_the_flag_and_the_value(self):
+        for flags, hint in UROCE_FLAGS:
+            self.check([UROCE, *flags], hint)
+
+    def test_help_and_version_end_well(self):
+        for program in (UROCE, UROCED):
+            for flag in ("--help", "--version"):
+                self.assertTrue(run([program, flag]))
+        for command in ("run", "env", "devices", "stat", "qp", "mr", "capture"):
+            self.assertIn(command, run([UROCE, command, "--help"]))

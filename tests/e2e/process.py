@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs under test: started, watched and always ended, by their process id."""
+import ctypes
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent():
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Failed(AssertionError):
+    """A program did not do what it should; the text holds what it said."""
+
+
+class Process:
+    """A program whose output goes to a file, so that it never blocks on a full pipe."""
+
+    def __init__(self, command, env=None, stdout=None):
+        self.command = [str(word) for word in command]
+        self._output = tempfile.TemporaryFile()
+        self._popen = subprocess.Popen(
+            self.command, stdin=subprocess.DEVNULL, stdout=stdout or self._output,
+            stderr=self._output, env=env, preexec_fn=_die_with_parent)
+        self.pid = self._popen.pid
+
+    def output(self):
+        self._output.seek(0)
+        return self._output.read().decode(errors="replace")
+
+    def running(self):
+        return self._popen.poll() is None
+
+    def wait(self, timeout_s):
+        """The exit status; a program that takes longer is killed and has failed."""
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failed(f"still running after {timeout_s} s: {self.describe()}") from None
+
+    def expect_success(self, timeout_s):
+        status = self.wait(timeout_s)
+        if status:
+            raise Failed(f"exit status {status}: {self.describe()}")
+        return self.output()
+
+    def signal(self, number):
+        self._popen.send_signal(number)
+
+    def kill(self):
+        if self.running():
+            self._popen.kill()
+        self._popen.wait()
+
+    def stop(self, timeout_s=10):
+        """Asks politely; returns the exit status."""
+        if self.running():
+            self._popen.terminate()
+        return self.wait(timeout_s)
+
+    def describe(self):
+        return " ".join(self.command) + "\n" + tail(self.output())
+
+
+def tail(text, lines=40):
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def run(command, timeout_s=30, env=None):
+    """Runs a program that must succeed; returns its output."""
+    process = Process(command, env)
+    return process.expect_success(timeout_s)
+
+
+def run_status(command, timeout_s=30, env=None):
+    """Runs a program; returns (exit status, output)."""
+    process = Process(command, env)
+    return process.wait(timeout_s), process.output()
+
+
+def wait_until(condition, what, timeout_s=15.0):
+    """Polls until `condition` holds."""
+    deadline = time.monotonic() + timeout_s
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise Failed(f"waited {timeout_s} s in vain for {what}")
+        time.sleep(0.01)
+    return result
+
+
+def is_listening(pid, port):
+    """Whether somebody in the network namespace of `pid` listens on a TCP port."""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{table}", encoding="ascii") as lines:
+                for line in list(lines)[1:]:
+                    fields = line.split()
+                    if fields[3] == "0A" and int(fields[1].split(":")[1], 16) == port:
+                        return True
+        except OSError:
+            pass
+    return False
+
+
+def resident_kilobytes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+    return 0
+
+
+def cpu_seconds(pid):
+    """User and system time that a process has used."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

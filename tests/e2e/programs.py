@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that users bring: rdma-core's examples, perftest, and verbs_check."""
+import os
+import tempfile
+
+from lab import VERBS_CHECK, next_port
+from process import Failed
+
+
+def pingpong(lab, *flags, version=4, timeout_s=60):
+    """ibv_rc_pingpong between the hosts; returns both outputs."""
+    port = next_port()
+
+    def program(host):
+        return ["ibv_rc_pingpong", "-d", host.device, "-g", host.gid_index(version), "-p", port,
+                *flags]
+
+    outputs = lab.run_pair(program(lab.a), [*program(lab.b), lab.server_address], port, timeout_s)
+    for output in outputs:
+        if "invalid data" in output or "bytes in" not in output:
+            raise Failed(f"ibv_rc_pingpong {flags}: {output}")
+    return outputs
+
+
+def perftest(lab, tool, *flags, version=4, timeout_s=90):
+    """A perftest program between the hosts; returns the client's rows of numbers."""
+    port = next_port()
+
+    def program(host):
+        return [tool, "-d", host.device, "-x", host.gid_index(version), "-p", port, "-F", *flags]
+
+    _, output = lab.run_pair(program(lab.a), [*program(lab.b), lab.server_address], port,
+                             timeout_s)
+    rows = perftest_rows(output)
+    if not rows:
+        raise Failed(f"{tool} {flags} printed no numbers:\n{output}")
+    return rows
+
+
+def perftest_rows(output):
+    """Lines of numbers: bytes, iterations, and what the tool measures."""
+    rows = []
+    for line in output.splitlines():
+        words = line.split()
+        try:
+            row = [float(word) for word in words]
+        except ValueError:
+            continue
+        if len(row) >= 4:
+            rows.append(row)
+    return rows
+
+
+def data_check(lab, *flags, version=4, timeout_s=180):
+    """verbs_check with an end on each host, in two processes."""
+    with tempfile.TemporaryDirectory(prefix="uroce-e2e-") as exchange:
+        def program(host, role):
+            return [VERBS_CHECK, "--role", role, "--exchange", exchange,
+                    "--device-a", lab.a.device, "--device-b", lab.b.device,
+                    "--gid-a", lab.a.gid_index(version), "--gid-b", lab.b.gid_index(version),
+                    *flags]
+
+        ends = [lab.a.start(*program(lab.a, 0)), lab.b.start(*program(lab.b, 1))]
+        try:
+            for end in ends:
+                end.expect_success(timeout_s)
+        except Failed as error:
+            raise Failed(f"{error}\n-- the other end: {ends[0].output()}{ends[1].output()}") \
+                from None
+        finally:
+            for end in ends:
+                end.kill()
+
+
+def data_check_in_one_process(lab, *flags, timeout_s=180):
+    """verbs_check with both ends in one program: only where one daemon has both NICs."""
+    return lab.a.run(VERBS_CHECK, "--device-a", lab.a.device, "--device-b", lab.b.device,
+                     "--gid-a", lab.a.gid_index(), "--gid-b", lab.b.gid_index(), *flags,
+                     timeout_s=timeout_s)
+
+
+def seed():
+    """A new one for each run; it is printed by what fails. UROCE_E2E_SEED replays."""
+    return int(os.environ.get("UROCE_E2E_SEED", str(int.from_bytes(os.urandom(3), "little"))))

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Checks the data of a reliable connection, byte by byte, with nothing but libibverbs. */
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "errors.h"
+#include "traffic.h"
+
+static const char kUsage[] =
+    "usage: verbs_check [OPTION...]\n"
+    "  --device-a NAME --device-b NAME   devices of the two ends (uroce0, uroce1)\n"
+    "  --gid-a INDEX --gid-b INDEX       their GIDs (1)\n"
+    "  --role 0|1                        only this end; the other is another process\n"
+    "  --exchange DIRECTORY              where the ends meet, empty at the start\n"
+    "  --seed N --ops N --max-bytes N --mtu N\n"
+    "  --timeout N --retries N --rnr-retries N   as ibv_modify_qp takes them (14, 7, 7)\n"
+    "  --deadline SECONDS                give up when nothing completes for so long (60)\n"
+    "  --errors CASE|all                 requests that must fail, instead of data\n";
+
+struct end {
+  const struct vc_options* options;
+  int index;
+  uint64_t sent;
+};
+
+static void* run_end(void* argument) {
+  struct end* end = argument;
+  end->sent = vc_run_traffic(end->options, end->index);
+  return NULL;
+}
+
+static void run_both(const struct vc_options* options) {
+  struct end ends[2] = {{options, 0, 0}, {options, 1, 0}};
+  pthread_t other;
+  if (pthread_create(&other, NULL, run_end, &ends[1])) abort();
+  run_end(&ends[0]);
+  pthread_join(other, NULL);
+  printf("verbs_check: seed %lu: %lu + %lu work requests, all data right\n", options->seed,
+         ends[0].sent, ends[1].sent);
+}
+
+/* Takes away what the ends left for each other. */
+static void remove_exchange(const char* directory) {
+  static const char* const kNames[] = {"made", "connected", "finished"};
+  char path[512];
+  for (int i = 0; i < 6; ++i) {
+    snprintf(path, sizeof(path), "%s/%s.%d", directory, kNames[i / 2], i % 2);
+    unlink(path);
+  }
+  rmdir(directory);
+}
+
+static uint64_t number(const char* text, uint64_t max) {
+  char* end = NULL;
+  const uint64_t value = strtoull(text, &end, 0);
+  if (end == text || *end || value > max) {
+    fprintf(stderr, "verbs_check: bad value '%s'\n", text);
+    exit(2);
+  }
+  return value;
+}
+
+static void set_option(struct vc_options* options, const char** errors, int option,
+                       const char* value) {
+  switch (option) {
+    case 'a':
+    case 'b':
+      options->devices[option - 'a'] = value;
+      return;
+    case 'A':
+    case 'B':
+      options->gid_indices[option - 'A'] = (int)number(value, 255);
+      return;
+    case 'r':
+      options->role = (int)number(value, 1);
+      return;
+    case 'x':
+      options->exchange = value;
+      return;
+    case 's':
+      options->seed = number(value, UINT64_MAX);
+      return;
+    case 'o':
+      options->ops = number(value, UINT64_MAX);
+      return;
+    case 'm':
+      options->max_bytes = (uint32_t)number(value, 1u << 28);
+      return;
+    case 'M':
+      options->mtu_bytes = (uint32_t)number(value, 4096);
+      return;
+    case 't':
+      options->ack_timeout = (uint8_t)number(value, 31);
+      return;
+    case 'n':
+      options->retry_count = (uint8_t)number(value, 7);
+      return;
+    case 'N':
+      options->rnr_retry = (uint8_t)number(value, 7);
+      return;
+    case 'd':
+      options->deadline_s = (uint32_t)number(value, 3600);
+      return;
+    case 'e':
+      *errors = value;
+      return;
+    default:
+      fputs(kUsage, option == 'h' ? stdout : stderr);
+      exit(option == 'h' ? 0 : 2);
+  }
+}
+
+int main(int argc, char** argv) {
+  static const struct option kOptions[] = {
+      {"device-a", 1, 0, 'a'},
+      {"device-b", 1, 0, 'b'},
+      {"gid-a", 1, 0, 'A'},
+      {"gid-b", 1, 0, 'B'},
+      {"role", 1, 0, 'r'},
+      {"exchange", 1, 0, 'x'},
+      {"seed", 1, 0, 's'},
+      {"ops", 1, 0, 'o'},
+      {"max-bytes", 1, 0, 'm'},
+      {"mtu", 1, 0, 'M'},
+      {"timeout", 1, 0, 't'},
+      {"retries", 1, 0, 'n'},
+      {"rnr-retries", 1, 0, 'N'},
+      {"deadline", 1, 0, 'd'},
+      {"errors", 1, 0, 'e'},
+      {"help", 0, 0, 'h'},
+      {0, 0, 0, 0},
+  };
+  struct vc_options options = {.devices = {"uroce0", "uroce1"},
+                               .gid_indices = {1, 1},
+                               .role = -1,
+                               .seed = (uint64_t)time(NULL),
+                               .ops = 1000,
+                               .max_bytes = 300000,
+                               .ack_timeout = 14,
+                               .retry_count = 7,
+                               .rnr_retry = 7,
+                               .deadline_s = 60};
+  const char* errors = NULL;
+  for (int option; (option = getopt_long(argc, argv, "h", kOptions, NULL)) != -1;) {
+    set_option(&options, &errors, option, optarg);
+  }
+  if (errors) return vc_run_errors(&options, errors);
+  char own_directory[] = "/tmp/verbs_check-XXXXXX";
+  if (!options.exchange && !mkdtemp(own_directory)) {
+    perror("verbs_check: mkdtemp");
+    return 1;
+  }
+  const int own = !options.exchange;
+  if (own) options.exchange = own_directory;
+  if (options.role >= 0) {
+    const uint64_t sent = vc_run_traffic(&options, options.role);
+    printf("verbs_check: seed %lu: %lu work requests, all data right\n", options.seed, sent);
+  } else {
+    run_both(&options);
+  }
+  if (own) remove_exchange(own_directory);
+  return 0;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One end of the connection: device, memory, queue pair, and how the two ends find each other. */
+#ifndef VERBS_CHECK_SIDE_H_
+#define VERBS_CHECK_SIDE_H_
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "stream.h"
+
+struct vc_options {
+  const char* devices[2];
+  int gid_indices[2];
+  int role; /* 0 or 1: this end alone, the other is another process; -1: both, in two threads. */
+  const char* exchange; /* Directory where the ends leave what the other must know. */
+  uint64_t seed;
+  uint64_t ops; /* Work requests of each end, at least. */
+  uint32_t max_bytes;
+  uint32_t mtu_bytes; /* 0: the port's. */
+  uint8_t ack_timeout;
+  uint8_t retry_count;
+  uint8_t rnr_retry;
+  uint32_t deadline_s;
+};
+
+/* What an end tells the other. */
+struct vc_info {
+  uint32_t qpn;
+  uint32_t psn;
+  union ibv_gid gid;
+  uint64_t readable_addr;
+  uint64_t writable_addr;
+  uint64_t atomics_addr;
+  uint32_t readable_rkey;
+  uint32_t writable_rkey;
+  uint32_t atomics_rkey;
+  uint32_t max_inline;
+};
+
+/* A registered buffer. */
+struct vc_memory {
+  uint8_t* bytes;
+  uint64_t length;
+  struct ibv_mr* mr;
+};
+
+struct vc_side {
+  const struct vc_options* options;
+  int index; /* 0 or 1 */
+  struct ibv_context* context;
+  struct ibv_pd* pd;
+  struct ibv_cq* send_cq;
+  struct ibv_cq* recv_cq;
+  struct ibv_qp* qp;
+  enum ibv_mtu mtu;
+  uint64_t slot_bytes;
+  struct vc_memory source;   /* Never changes; read by sends and writes. */
+  struct vc_memory readable; /* Never changes; the peer's reads. */
+  struct vc_memory writable; /* VC_WINDOW slots for the peer's writes. */
+  struct vc_memory atomics;
+  struct vc_memory sink;  /* VC_WINDOW slots for results of reads and atomics. */
+  struct vc_memory inbox; /* Receives of two rounds. */
+  struct vc_info info;
+  struct vc_info peer;
+};
+
+/* Ends the program with a line that names the side. */
+void vc_die(const struct vc_side* side, const char* format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
+
+uint32_t vc_mtu_bytes(enum ibv_mtu mtu);
+/* Opens, registers and makes the queue pair; fills side->info. */
+void vc_side_open(struct vc_side* side, const struct vc_options* options, int index);
+void vc_side_to_init(struct vc_side* side);
+/* To RTR and RTS with side->peer. */
+void vc_side_connect(struct vc_side* side);
+/* Leaves side->info for the peer under `name`, and takes the peer's. */
+void vc_side_exchange(struct vc_side* side, const char* name);
+void vc_side_close(struct vc_side* side);
+
+#endif /* VERBS_CHECK_SIDE_H_ */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Buffers in every kind of memory that a program may register. */
+#ifndef MEMORY_LAYOUTS_H_
+#define MEMORY_LAYOUTS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of every buffer; a multiple of neither the page nor the word. */
+#define LAYOUT_BYTES 40013u
+
+enum layout_kind {
+  LAYOUT_HEAP,
+  LAYOUT_ARENA,      /* another thread's part of the heap */
+  LAYOUT_LARGE_HEAP, /* malloc's own mapping */
+  LAYOUT_PAGES,
+  LAYOUT_ODD_PAGES, /* starts and ends inside pages that others use */
+  LAYOUT_HUGE,
+  LAYOUT_BSS,
+  LAYOUT_DATA,
+  LAYOUT_STACK,
+  LAYOUT_THREAD_STACK,
+  LAYOUT_TLS,
+  LAYOUT_SHARED,
+  LAYOUT_FILE,
+  LAYOUT_MIXED, /* private, shared and file pages in turn */
+  LAYOUT_KINDS
+};
+
+const char* layout_name(enum layout_kind kind);
+
+/* The buffers of all kinds, filled with the same bytes in every run. Lives until the program ends.
+ */
+void layouts_make(uint8_t* buffers[LAYOUT_KINDS], uint8_t* main_stack);
+
+#endif /* MEMORY_LAYOUTS_H_ */

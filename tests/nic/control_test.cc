@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands against a running server with two NICs on an in-process wire: what programs may do, what
+// they may not, and that nobody else notices.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "nic/control/server.h"
+#include "nic/daemon.h"
+#include "tests/nic/control_client.h"
+
+namespace uroce::nic {
+namespace {
+
+using Json = nlohmann::json;
+
+/// DPDK starts once per process, and so does the daemon under test.
+class DaemonUnderTest : public testing::Environment {
+ public:
+  static DaemonUnderTest& Get() {
+    static auto* const daemon =
+        static_cast<DaemonUnderTest*>(testing::AddGlobalTestEnvironment(new DaemonUnderTest));
+    return *daemon;
+  }
+
+  void SetUp() override {
+    spdlog::set_level(spdlog::level::err);
+    char directory[] = "/tmp/uroce-nic-test-XXXXXX";
+    path_ = std::string(mkdtemp(directory)) + "/u.sock";
+    Config config = MakeConfig({}, path_).value();
+    config.no_huge = true;
+    config.limits.pds = 40;
+    auto ports = OpenPorts(config);
+    ASSERT_TRUE(ports.ok()) << ports.status();
+    auto socket = ControlSocket::Listen(path_);
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    nic_ = std::make_unique<Nic>(config, std::move(ports->devices), ports->pool);
+    server_ = std::make_unique<Server>(loop_, *nic_, *std::move(socket));
+    loop_.Watch(stop_.get(), EPOLLIN, [this] { loop_.Stop(); });
+    thread_ = std::thread([this] { loop_.Run(); });
+  }
+  void TearDown() override {
+    const uint64_t one = 1;
+    ASSERT_EQ(write(stop_.get(), &one, sizeof(one)), 8);
+    thread_.join();
+    server_.reset();
+    nic_.reset();
+    rmdir(path_.substr(0, path_.rfind('/')).c_str());
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  EventLoop loop_;
+  Fd stop_{eventfd(0, EFD_CLOEXEC)};
+  std::unique_ptr<Nic> nic_;
+  std::unique_ptr<Server> server_;
+  std::thread thread_;
+};
+
+const auto& environment = DaemonUnderTest::Get();  // Made before any test runs.
+
+const std::string& SocketPath() { return environment.path(); }
+
+/// A program with a context of one device, a PD and a CQ.
+struct Program1 {
+  explicit Program1(uint32_t device = 0) : client(SocketPath()) {
+    hello = client.Hello();
+    context = client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{device, 0}).handle();
+    pd = client.Handle(UROCE_ALLOC_PD, context).handle();
+    cq = MakeCq().handle();
+  }
+  Answer MakeCq(uint32_t cqe = 16, uint32_t channel = UROCE_NONE) {
+    return client.Call(UROCE_CREATE_CQ, uroce_create_cq{context, cqe, 0x1234, channel, 0});
+  }
+  Answer MakeQp(uroce_qp_cap cap = {16, 16, 1, 1, 0}, uint32_t type = IBV_QPT_RC) {
+    return client.Call(UROCE_CREATE_QP, uroce_create_qp{pd, type, cq, cq, 0x77, 0, cap});
+  }
+  Answer Register(const uroce_reg_mr& request, const std::vector<uroce_mr_segment>& segments) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(segments.data());
+    return client.Call(UROCE_REG_MR, request,
+                       {bytes, bytes + segments.size() * sizeof(uroce_mr_segment)});
+  }
+  Answer RegisterMapped(uint64_t addr, uint64_t length, uint32_t segment, uint32_t access = 7) {
+    return Register({pd, access, addr, length, addr, 1, 0},
+                    {{addr, length, UROCE_MR_MAPPED, segment, 0}});
+  }
+  Answer Modify(uint32_t qp, uroce_qp_attr attr) {
+    return client.Call(UROCE_MODIFY_QP, uroce_modify_qp{qp, attr});
+  }
+
+  ControlClient client;
+  Answer hello;
+  uint32_t context = 0, pd = 0, cq = 0;
+};
+
+Json Dump(uint32_t what) {
+  ControlClient tool(SocketPath());
+  const Answer answer = tool.Call(UROCE_DUMP, uroce_dump{what, 0});
+  EXPECT_EQ(answer.error, 0) << answer.text;
+  std::string text(answer.As<uroce_dump_reply>().length, '\0');
+  EXPECT_EQ(pread(answer.fds.at(0).get(), text.data(), text.size(), 0),
+            static_cast<ssize_t>(text.size()));
+  return Json::parse(text);
+}
+
+uroce_qp_attr ToInit() {
+  uroce_qp_attr attr{};
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  return attr;
+}
+
+uroce_qp_attr ToRtr(const Gid& dgid, uint8_t sgid_index) {
+  uroce_qp_attr attr{};
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.dest_qp_num = 77;
+  attr.rq_psn = 0xabcdef;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.port_num = 1;
+  attr.ah_attr.sgid_index = sgid_index;
+  std::copy(dgid.bytes.begin(), dgid.bytes.end(), attr.ah_attr.dgid);
+  return attr;
+}
+
+uroce_qp_attr ToRts() {
+  uroce_qp_attr attr{};
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                   IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = 14;
+  attr.sq_psn = 0x123;
+  return attr;
+}
+
+Gid GidOf(const char* text) { return ParseInterfaceAddress(text)->gid; }
+
+TEST(ControlTest, HelloHandsOverArenaWakeFdAndMemorySocket) {
+  Program1 program;
+  ASSERT_EQ(program.hello.error, 0) << program.hello.text;
+  const auto reply = program.hello.As<uroce_hello_reply>();
+  EXPECT_EQ(reply.abi_version, UROCE_ABI_VERSION);
+  EXPECT_EQ(reply.worker_count, 1u);
+  EXPECT_EQ(reply.device_count, 2u);
+  ASSERT_EQ(program.hello.fds.size(), 3u + reply.has_userfaultfd);
+  struct stat arena {};
+  fstat(program.hello.fds[0].get(), &arena);
+  EXPECT_EQ(static_cast<uint64_t>(arena.st_size), UROCE_ARENA_BYTES);
+  EXPECT_NE(ftruncate(program.hello.fds[0].get(), 0), 0) << "the arena is sealed";
+}
+
+TEST(ControlTest, AnotherAbiVersionIsToldSo) {
+  ControlClient client(SocketPath());
+  const Answer answer = client.Call(UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION + 1, 0});
+  EXPECT_EQ(answer.error, EINVAL);
+  EXPECT_NE(answer.text.find("release"), std::string::npos) << answer.text;
+}
+
+TEST(ControlTest, NothingWorksBeforeHelloAndHelloWorksOnce) {
+  ControlClient client(SocketPath());
+  EXPECT_EQ(client.Call(UROCE_LIST_DEVICES).error, EINVAL);
+  EXPECT_EQ(client.Handle(UROCE_ALLOC_PD, 0).error, EINVAL);
+  EXPECT_EQ(client.Hello().error, 0);
+  EXPECT_EQ(client.Hello().error, EINVAL);
+}
+
+TEST(ControlTest, DevicesPortsAndGidsAreListed) {
+  Program1 program(1);
+  const Answer devices = program.client.Call(UROCE_LIST_DEVICES);
+  ASSERT_EQ(devices.body.size(), 2 * sizeof(uroce_device_info));
+  EXPECT_STREQ(devices.As<uroce_device_info>(1).name, "uroce1");
+  EXPECT_GE(devices.As<uroce_device_info>(1).max_cqe, 200'000u);
+  const auto port = program.client.Handle(UROCE_QUERY_PORT, program.context).As<uroce_port_info>();
+  EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+  EXPECT_EQ(port.active_mtu, IBV_MTU_4096);
+  const Answer gids = program.client.Handle(UROCE_QUERY_GIDS, program.context);
+  ASSERT_EQ(gids.body.size(), UROCE_MAX_GIDS * sizeof(uroce_gid_entry));
+  const auto entry = gids.As<uroce_gid_entry>(1);
+  EXPECT_EQ(std::memcmp(entry.gid, GidOf("10.0.0.2").bytes.data(), 16), 0);
+  EXPECT_EQ(entry.type, 2u);
+  EXPECT_EQ(gids.As<uroce_gid_entry>(3).valid, 0u);
+}
+
+constexpr uint32_t kHandleCommands[] = {
+    UROCE_CLOSE_CONTEXT, UROCE_QUERY_PORT, UROCE_QUERY_GIDS,      UROCE_ALLOC_PD,
+    UROCE_DEALLOC_PD,    UROCE_DEREG_MR,   UROCE_DESTROY_SEGMENT, UROCE_CREATE_CHANNEL,
+    UROCE_DESTROY_CQ,    UROCE_QUERY_QP,   UROCE_DESTROY_CHANNEL, UROCE_DESTROY_QP,
+    UROCE_DESTROY_AH};
+
+TEST(ControlTest, UnknownHandlesAreRefusedByEveryCommand) {
+  Program1 program;
+  for (const uint32_t command : kHandleCommands) {
+    for (const uint32_t handle : {57u, 1u << 20, 0x7fffffffu, UROCE_NONE}) {
+      EXPECT_EQ(program.client.Handle(command, handle).error, EINVAL) << command << " " << handle;
+    }
+  }
+  EXPECT_EQ(program.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{2, 0}).error, ENOENT);
+  EXPECT_EQ(program.MakeQp().error, 0) << "the program's own things still work";
+}
+
+TEST(ControlTest, EveryCommandRefusesEveryOtherSize) {
+  Program1 program;
+  for (const uint32_t command :
+       {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 100, 101}) {
+    int accepted = 0;
+    for (size_t bytes = 0; bytes < 300; ++bytes) {
+      accepted += program.client.CallBytes(command, std::vector<uint8_t>(bytes, 0xff)).error == 0;
+    }
+    EXPECT_LE(accepted, command == UROCE_LIST_DEVICES ? 1 : 0) << command;
+  }
+}
+
+TEST(ControlTest, HeadersThatLieAreRefused) {
+  Program1 program;
+  EXPECT_EQ(program.client.Raw("abc", 3).error, EINVAL);
+  for (const uint32_t size : {0u, 7u, 9u, 16u, 0xffffffffu}) {
+    const uroce_request request{UROCE_LIST_DEVICES, size};
+    EXPECT_EQ(program.client.Raw(&request, sizeof(request)).error, EINVAL) << size;
+  }
+  const std::vector<uint8_t> huge(100'000, 1);
+  EXPECT_EQ(program.client.Raw(huge.data(), huge.size()).error, EINVAL);
+  for (const uint32_t command : {0u, 23u, 99u, 102u, 0xffffffffu}) {
+    EXPECT_EQ(program.client.Call(command).error, EOPNOTSUPP) << command;
+  }
+  EXPECT_EQ(program.client.Call(UROCE_LIST_DEVICES).error, 0);
+}
+
+// protocol/verbs-semantics.md, section 6: destroy order.
+TEST(ControlTest, WhatIsInUseIsBusy) {
+  Program1 program;
+  ControlClient& client = program.client;
+  const uint32_t channel = client.Handle(UROCE_CREATE_CHANNEL, program.context).handle();
+  const uint32_t cq = program.MakeCq(16, channel).handle();
+  EXPECT_EQ(client.Handle(UROCE_DESTROY_CHANNEL, channel).error, EBUSY);
+  const uint32_t qp =
+      client
+          .Call(UROCE_CREATE_QP,
+                uroce_create_qp{program.pd, IBV_QPT_RC, cq, program.cq, 1, 0, {1, 1, 1, 1, 0}})
+          .As<uroce_create_qp_reply>()
+          .handle;
+  EXPECT_EQ(client.Handle(UROCE_DESTROY_CQ, cq).error, EBUSY);
+  EXPECT_EQ(client.Handle(UROCE_DESTROY_CQ, program.cq).error, EBUSY);
+  EXPECT_EQ(client.Handle(UROCE_DEALLOC_PD, program.pd).error, EBUSY);
+  EXPECT_EQ(client.Handle(UROCE_DESTROY_QP, qp).error, 0);
+  EXPECT_EQ(client.Handle(UROCE_DESTROY_CQ, cq).error, 0);
+  EXPECT_EQ(client.Handle(UROCE_DESTROY_CHANNEL, channel).error, 0);
+  EXPECT_EQ(client.Handle(UROCE_DEALLOC_PD, program.pd).error, 0);
+  EXPECT_EQ(client.Handle(UROCE_DEALLOC_PD, program.pd).error, EINVAL) << "twice";
+}
+
+TEST(ControlTest, ClosingAContextTakesAllThatIsInIt) {
+  Program1 program;
+  const uint32_t qp = program.MakeQp().As<uroce_create_qp_reply>().handle;
+  EXPECT_EQ(program.client.Handle(UROCE_CLOSE_CONTEXT, program.context).error, 0);
+  EXPECT_EQ(program.client.Handle(UROCE_QUERY_QP, qp).error, EINVAL);
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_CQ, program.cq).error, EINVAL);
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, program.pd).error, EINVAL);
+}
+
+TEST(ControlTest, LimitsHold) {
+  Program1 program;
+  int made = 1;
+  while (program.client.Handle(UROCE_ALLOC_PD, program.context).error == 0) ++made;
+  EXPECT_EQ(made, 40);
+  EXPECT_EQ(program.client.Handle(UROCE_ALLOC_PD, program.context).error, ENOMEM);
+}
+
+TEST(ControlTest, QueuePairsAreGrantedAtLeastWhatWasAsked) {
+  Program1 program;
+  const auto qp = program.MakeQp({100, 50, 3, 2, 60}).As<uroce_create_qp_reply>();
+  EXPECT_EQ(qp.sq_depth, 128u);
+  EXPECT_EQ(qp.rq_depth, 64u);
+  EXPECT_EQ(qp.cap.max_send_wr, 128u);
+  EXPECT_GE(qp.cap.max_inline_data, 60u);
+  EXPECT_GT(qp.qp_num, 1u);
+  EXPECT_LT(qp.qp_num, 0xffffffu);
+  EXPECT_EQ(program.MakeQp({1, 1, UROCE_MAX_SGE + 1, 1, 0}).error, EINVAL);
+  EXPECT_EQ(program.MakeQp({1, 1, 1, 1, 0}, IBV_QPT_UD).error, EOPNOTSUPP);
+}
+
+// protocol/verbs-semantics.md, section 5.
+TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
+  Program1 program;
+  constexpr uint64_t kAddr = 0x10000;
+  const Answer made =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, 0x4000});
+  ASSERT_EQ(made.error, 0) << made.text;
+  const uint32_t segment = made.handle();
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4000, segment, IBV_ACCESS_REMOTE_WRITE).error, EINVAL);
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4000, segment, IBV_ACCESS_REMOTE_ATOMIC).error, EINVAL);
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4000, segment, 1u << 15).error, EINVAL);
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4001, segment).error, EINVAL) << "beyond the segment";
+  EXPECT_EQ(program.RegisterMapped(~0ull - 10, 100, segment).error, EINVAL) << "wraps";
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x1000, segment + 1).error, EINVAL) << "no such segment";
+  const uroce_reg_mr request{program.pd, 7, kAddr, 0x3000, kAddr, 2, 0};
+  const auto piece = [&](uint64_t addr, uint64_t length, uint64_t offset) {
+    return uroce_mr_segment{addr, length, UROCE_MR_MAPPED, segment, offset};
+  };
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 0), piece(kAddr + 0x2000, 0x1000, 0)}).error,
+      EINVAL)
+      << "a gap";
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 0), piece(kAddr + 0x1000, 0x1000, 0)}).error,
+      EINVAL)
+      << "too short";
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 0), piece(kAddr + 0x1000, ~0ull, 0)}).error,
+      EINVAL)
+      << "too long";
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 1), piece(kAddr + 0x1000, 0x2000, 0)}).error,
+      EINVAL)
+      << "bytes of a page in another place of it";
+  const Answer good =
+      program.Register(request, {piece(kAddr, 0x1000, 0x3000), piece(kAddr + 0x1000, 0x2000, 0)});
+  EXPECT_EQ(good.error, 0) << good.text;
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, good.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+TEST(ControlTest, KeysAreRandomAndAllDifferent) {
+  Program1 program;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000}).handle();
+  std::set<uint32_t> keys;
+  for (int i = 0; i < 200; ++i) {
+    const auto mr = program.RegisterMapped(0x10000, 0x1000, segment).As<uroce_reg_mr_reply>();
+    EXPECT_NE(mr.lkey, 0u);
+    EXPECT_EQ(mr.lkey, mr.rkey);
+    EXPECT_TRUE(keys.insert(mr.lkey >> 8).second);
+    if (i % 2 == 0) program.client.Handle(UROCE_DEREG_MR, mr.handle);
+  }
+}
+
+TEST(ControlTest, SegmentsAreSealedAndOfWholePages) {
+  Program1 program;
+  const Answer made =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000});
+  ASSERT_EQ(made.fds.size(), 1u);
+  EXPECT_NE(ftruncate(made.fds[0].get(), 0x1000), 0);
+  for (const auto& [addr, length] : std::vector<std::pair<uint64_t, uint64_t>>{
+           {0x10001, 0x1000}, {0x10000, 0xfff}, {0x10000, 0}, {0, ~0ull & ~0xfffull}}) {
+    EXPECT_NE(program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{addr, length}).error,
+              0);
+  }
+}
+
+int SendFd(int socket, uint32_t word, int fd) {
+  iovec part{&word, sizeof(word)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    *rights = {
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
+  sendmsg(socket, &message, 0);
+  int error = -1;
+  recv(socket, &error, sizeof(error), 0);
+  return error;
+}
+
+TEST(ControlTest, OnlyTheMemoryOfAProcessIsTakenAsSuch) {
+  Program1 program;
+  const int socket = program.hello.fds[2].get();
+  const uroce_reg_mr request{program.pd, 7, 0x5000, 64, 0x5000, 1, 0};
+  const std::vector<uroce_mr_segment> copied = {{0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0}};
+  EXPECT_EQ(program.Register(request, copied).error, EINVAL) << "no memory was passed yet";
+  const Fd null(open("/dev/null", O_RDWR)), file(memfd_create("mem", 0));
+  const Fd maps(open("/proc/self/maps", O_RDONLY)), readable(open("/proc/self/mem", O_RDONLY));
+  for (const Fd* wrong : {&null, &file, &maps, &readable}) {
+    EXPECT_EQ(SendFd(socket, UROCE_MEM_FD, wrong->get()), EINVAL);
+  }
+  EXPECT_EQ(SendFd(socket, UROCE_MEM_FD, -1), EINVAL);
+  const Fd memory(open("/proc/self/mem", O_RDWR));
+  EXPECT_EQ(SendFd(socket, 7, memory.get()), EINVAL) << "not the word for it";
+  EXPECT_EQ(SendFd(socket, UROCE_MEM_FD, memory.get()), 0);
+  const Answer made = program.Register(request, copied);
+  EXPECT_EQ(made.error, 0) << made.text;
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, made.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+TEST(ControlTest, AQueuePairIsConnectedAndAskedForItsState) {
+  Program1 program;
+  const uint32_t qp = program.MakeQp().As<uroce_create_qp_reply>().handle;
+  const auto modify = [&](const uroce_qp_attr& attr) { return program.Modify(qp, attr).error; };
+  EXPECT_EQ(modify(ToRts()), EINVAL) << "not from RESET";
+  EXPECT_EQ(modify(ToInit()), 0);
+  EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.2"), 9)), EINVAL) << "an empty slot of the GID table";
+  EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.2"), 2)), EINVAL) << "an IPv6 source to an IPv4 destination";
+  EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.77"), 1)), ETIMEDOUT) << "nobody there";
+  auto query = program.client.Handle(UROCE_QUERY_QP, qp).As<uroce_qp_attr>();
+  EXPECT_EQ(query.qp_state, IBV_QPS_INIT) << "what failed has changed nothing";
+  EXPECT_EQ(modify(ToRtr(GidOf("10.0.0.2"), 1)), 0);
+  EXPECT_EQ(modify(ToRts()), 0);
+  query = program.client.Handle(UROCE_QUERY_QP, qp).As<uroce_qp_attr>();
+  EXPECT_EQ(query.qp_state, IBV_QPS_RTS);
+  EXPECT_EQ(query.cur_qp_state, IBV_QPS_RTS);
+  EXPECT_EQ(query.dest_qp_num, 77u);
+  EXPECT_EQ(query.rq_psn, 0xabcdefu);
+  EXPECT_EQ(query.sq_psn, 0x123u);
+  EXPECT_EQ(query.timeout, 14);
+  EXPECT_EQ(query.cap.max_send_wr, 16u);
+  uroce_qp_attr reset{};
+  reset.attr_mask = IBV_QP_STATE;
+  EXPECT_EQ(modify(reset), 0);
+  query = program.client.Handle(UROCE_QUERY_QP, qp).As<uroce_qp_attr>();
+  EXPECT_EQ(query.qp_state, IBV_QPS_RESET);
+  EXPECT_EQ(query.dest_qp_num, 0u);
+  EXPECT_EQ(query.cap.max_send_wr, 16u);
+}
+
+TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {
+  Program1 program;
+  const auto qp = program.MakeQp().As<uroce_create_qp_reply>();
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000}).handle();
+  const auto mr = program.RegisterMapped(0x10000, 0x1000, segment).As<uroce_reg_mr_reply>();
+  const Json devices = Dump(UROCE_DUMP_DEVICES)["devices"];
+  EXPECT_EQ(devices.at(1)["name"], "uroce1");
+  EXPECT_EQ(devices.at(1)["gids"].at(1)["address"], "10.0.0.2");
+  EXPECT_TRUE(Dump(UROCE_DUMP_STAT)["devices"].at(0)["counters"].contains("port_rcv_packets"));
+  bool found = false;
+  const Json qps = Dump(UROCE_DUMP_QP)["qps"];
+  for (const Json& entry : qps) {
+    if (entry["qpn"] != qp.qp_num) continue;
+    found = true;
+    EXPECT_EQ(entry["state"], "RESET");
+    EXPECT_EQ(entry["pid"], getpid());
+  }
+  EXPECT_TRUE(found);
+  found = false;
+  const Json mrs = Dump(UROCE_DUMP_MR)["mrs"];
+  for (const Json& entry : mrs) {
+    if (std::stoul(entry["key"].get<std::string>(), nullptr, 16) != mr.lkey) continue;
+    found = true;
+    EXPECT_EQ(entry["mode"], "mapped");
+    EXPECT_EQ(entry["length"], 0x1000);
+  }
+  EXPECT_TRUE(found);
+  ControlClient tool(SocketPath());
+  EXPECT_EQ(tool.Call(UROCE_DUMP, uroce_dump{99, 0}).error, EINVAL);
+}
+
+TEST(ControlTest, ACaptureGetsARingAndTheInterfaces) {
+  ControlClient tool(SocketPath());
+  uroce_capture request{};
+  request.ring_bytes = 1 << 20;
+  const Answer answer = tool.Call(UROCE_CAPTURE, request);
+  ASSERT_EQ(answer.error, 0) << answer.text;
+  const auto reply = answer.As<uroce_capture_reply>();
+  EXPECT_EQ(reply.ring_bytes, 1u << 20);
+  EXPECT_EQ(reply.interface_count, 2u);
+  EXPECT_EQ(answer.body.size(), sizeof(reply) + 2 * sizeof(uroce_capture_interface));
+  struct stat file {};
+  fstat(answer.fds.at(0).get(), &file);
+  EXPECT_EQ(static_cast<uint64_t>(file.st_size), reply.map_bytes);
+  EXPECT_EQ(tool.Call(UROCE_CAPTURE, request).error, EINVAL) << "one at a time";
+  ControlClient other(SocketPath());
+  std::snprintf(request.device, sizeof(request.device), "nobody");
+  EXPECT_EQ(other.Call(UROCE_CAPTURE, request).error, ENOENT);
+}
+
+size_t QueuePairCount() { return Dump(UROCE_DUMP_QP)["qps"].size(); }
+
+TEST(ControlTest, WhatAProgramLeavesBehindGoesWithIt) {
+  const size_t before = QueuePairCount();
+  {
+    Program1 program;
+    for (int i = 0; i < 5; ++i) program.MakeQp();
+    EXPECT_EQ(QueuePairCount(), before + 5);
+  }
+  while (QueuePairCount() != before) sched_yield();  // Its socket's end is an event like others.
+}
+
+// A forked child holds the socket open: the parent's death is known by its pidfd.
+TEST(ControlTest, AProgramIsOverWhenItsProcessIsThoughItsSocketLives) {
+  const size_t before = QueuePairCount();
+  const Fd stay(eventfd(0, 0));
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    Program1 program;
+    program.MakeQp();
+    if (fork() == 0) {
+      uint64_t count;
+      [[maybe_unused]] const ssize_t got = read(stay.get(), &count, sizeof(count));
+      _exit(0);
+    }
+    [[maybe_unused]] const ssize_t told = write(ready[1], "x", 1);
+    pause();
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(QueuePairCount(), before + 1);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  while (QueuePairCount() != before) sched_yield();
+  const uint64_t one = 1;
+  EXPECT_EQ(write(stay.get(), &one, sizeof(one)), 8);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+// Random words in well-formed datagrams, from two programs, while a third goes about its business.
+TEST(ControlTest, GarbageHarmsNobody) {
+  Program1 bystander;
+  std::mt19937 engine(11);
+  const auto random = [&engine] { return static_cast<uint32_t>(engine()); };
+  for (int round = 0; round < 20; ++round) {
+    Program1 program(round % 2);
+    program.MakeQp();
+    for (int i = 0; i < 300; ++i) {
+      const uint32_t command = random() % 24;
+      std::vector<uint8_t> body;
+      for (uint32_t words = random() % 40; words != 0; --words) {
+        const uint32_t word = random() % 3 == 0 ? random() : random() % 4;
+        body.insert(body.end(), reinterpret_cast<const uint8_t*>(&word),
+                    reinterpret_cast<const uint8_t*>(&word) + 4);
+      }
+      ASSERT_FALSE(program.client.CallBytes(command, body).hung_up);
+    }
+  }
+  const Answer made = bystander.MakeQp();
+  EXPECT_EQ(made.error, 0) << made.text;
+  EXPECT_EQ(bystander.Modify(made.As<uroce_create_qp_reply>().handle, ToInit()).error, 0);
+}
+
+TEST(ControlTest, ALargeRegionIsBroughtInWithoutHoldingOthersUp) {
+  Program1 program;
+  constexpr uint64_t kLength = 64 << 20;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, kLength}).handle();
+  const auto mr = program.RegisterMapped(0x10000, kLength, segment).As<uroce_reg_mr_reply>();
+  EXPECT_NE(mr.lkey, 0u);
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, mr.handle).error, 0);
+}
+
+TEST(ControlSocketTest, ASecondDaemonIsTurnedAwayAndAStaleSocketReplaced) {
+  EXPECT_TRUE(absl::IsAlreadyExists(ControlSocket::Listen(SocketPath()).status()));
+  EXPECT_TRUE(ControlClient(SocketPath()).connected()) << "the first one goes on";
+  const std::string stale = SocketPath() + ".stale";
+  {
+    const Fd dead(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, stale.c_str(), stale.size() + 1);
+    ASSERT_EQ(bind(dead.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  EXPECT_FALSE(ControlClient(stale).connected());
+  {
+    const absl::StatusOr<ControlSocket> second = ControlSocket::Listen(stale);
+    EXPECT_TRUE(second.ok());
+    EXPECT_TRUE(ControlClient(stale).connected());
+  }
+  EXPECT_NE(access(stale.c_str(), F_OK), 0) << "its end removes it";
+}
+
+}  // namespace
+}  // namespace uroce::nic

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses, GID table and port attributes (protocol/verbs-semantics.md, sections 1, 2 and 4).
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <cstring>
+
+#include "nic/net/address.h"
+#include "nic/net/gid_table.h"
+#include "nic/net/port_attributes.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr Mac kMac{0x52, 0x54, 0x00, 0x00, 0x00, 0x01};
+
+InterfaceAddress Address(const char* text) { return ParseInterfaceAddress(text).value(); }
+
+TEST(AddressTest, DefaultGidIsLinkLocalEui64OfTheMac) {
+  EXPECT_EQ(FormatAddress(DefaultGid(kMac)), "fe80::5054:ff:fe00:1");
+}
+
+TEST(AddressTest, NodeGuidIsEui64InBigEndian) {
+  const uint8_t expected[8] = {0x50, 0x54, 0x00, 0xff, 0xfe, 0x00, 0x00, 0x01};
+  const uint64_t guid = NodeGuid(kMac);
+  EXPECT_EQ(std::memcmp(&guid, expected, 8), 0);
+}
+
+TEST(AddressTest, Ipv4IsMappedIntoTheGid) {
+  const Gid gid = Address("10.0.0.1/24").gid;
+  EXPECT_TRUE(gid.is_ipv4());
+  EXPECT_EQ(FormatGid(gid), "0000:0000:0000:0000:0000:ffff:0a00:0001");
+  EXPECT_EQ(FormatInterfaceAddress(Address("10.0.0.1/24")), "10.0.0.1/24");
+  EXPECT_EQ(FormatInterfaceAddress(Address("fd00::1/64")), "fd00::1/64");
+}
+
+TEST(AddressTest, OnLinkComparesThePrefixToTheBit) {
+  EXPECT_TRUE(OnLink(Address("10.0.0.1/24"), Address("10.0.0.200").gid));
+  EXPECT_FALSE(OnLink(Address("10.0.0.1/24"), Address("10.0.1.1").gid));
+  EXPECT_TRUE(OnLink(Address("10.0.0.1/23"), Address("10.0.1.1").gid));
+  EXPECT_FALSE(OnLink(Address("10.0.0.1/25"), Address("10.0.0.200").gid));
+  EXPECT_TRUE(OnLink(Address("fd00::1/64"), Address("fd00::ffff:1").gid));
+  EXPECT_FALSE(OnLink(Address("fd00::1/64"), Address("fd00:0:0:1::1").gid));
+  EXPECT_FALSE(OnLink(Address("10.0.0.1/24"), Address("fd00::1").gid));
+}
+
+TEST(AddressTest, MulticastMacOfBothFamilies) {
+  EXPECT_EQ(FormatMac(MulticastMac(Ipv4Gid(0xef812a03))), "01:00:5e:01:2a:03");
+  Gid group;
+  group.bytes = {0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0x78};
+  EXPECT_EQ(FormatMac(MulticastMac(group)), "33:33:12:34:56:78");
+}
+
+TEST(GidTableTest, DefaultGidIsAtIndexZeroAndAddressesFollow) {
+  GidTable table(kMac);
+  EXPECT_TRUE(table.Update({Address("10.0.0.1/24"), Address("fd00::1/64")}));
+  EXPECT_EQ(table.At(0), DefaultGid(kMac));
+  EXPECT_EQ(table.At(1), Address("10.0.0.1").gid);
+  EXPECT_EQ(table.At(2), Address("fd00::1").gid);
+  EXPECT_FALSE(table.At(3));
+  EXPECT_FALSE(table.At(GidTable::kLength));
+}
+
+TEST(GidTableTest, OtherIndicesStayWhenAnAddressGoes) {
+  GidTable table(kMac);
+  table.Update({Address("10.0.0.1/24"), Address("10.0.0.2/24"), Address("10.0.0.3/24")});
+  EXPECT_TRUE(table.Update({Address("10.0.0.3/24"), Address("10.0.0.1/24")}));
+  EXPECT_EQ(table.Find(Address("10.0.0.1").gid), 1u);
+  EXPECT_FALSE(table.At(2));
+  EXPECT_EQ(table.Find(Address("10.0.0.3").gid), 3u);
+  EXPECT_TRUE(
+      table.Update({Address("10.0.0.4/24"), Address("10.0.0.3/24"), Address("10.0.0.1/24")}));
+  EXPECT_EQ(table.Find(Address("10.0.0.4").gid), 2u) << "a freed slot is taken again";
+}
+
+TEST(GidTableTest, LinkLocalEqualToTheDefaultIsNotAddedTwice) {
+  GidTable table(kMac);
+  EXPECT_FALSE(table.Update({{DefaultGid(kMac), 64}}));
+  EXPECT_FALSE(table.At(1));
+}
+
+TEST(GidTableTest, TheSameAddressesChangeNothing) {
+  GidTable table(kMac);
+  EXPECT_TRUE(table.Update({Address("10.0.0.1/24")}));
+  EXPECT_FALSE(table.Update({Address("10.0.0.1/24")}));
+}
+
+TEST(GidTableTest, WhatDoesNotFitIsLeftOut) {
+  GidTable table(kMac);
+  std::vector<InterfaceAddress> many;
+  for (uint32_t i = 1; i <= 40; ++i) many.push_back({Ipv4Gid(0x0a000000 + i), 128});
+  table.Update(many);
+  EXPECT_EQ(table.At(GidTable::kLength - 1), many[GidTable::kLength - 2].gid);
+  EXPECT_FALSE(table.Find(many.back().gid));
+}
+
+// protocol/wire-format.md 1.2: 96 bytes are reserved for headers.
+TEST(PortAttributesTest, ActiveMtuLeavesNinetySixBytes) {
+  const struct {
+    uint32_t mtu_bytes, active;
+  } rows[] = {{9000, 5}, {4200, 5}, {4192, 5}, {4191, 4}, {2144, 4}, {2143, 3}, {1500, 3},
+              {1120, 3}, {1119, 2}, {608, 2},  {607, 1},  {352, 1},  {351, 0},  {0, 0}};
+  for (const auto& row : rows) EXPECT_EQ(ActiveMtu(row.mtu_bytes), row.active) << row.mtu_bytes;
+}
+
+TEST(PortAttributesTest, SpeedKeepsTheOrderOfMagnitude) {
+  EXPECT_EQ(LinkSpeedOf(1'000'000'000), (LinkSpeed{1, 1}));
+  EXPECT_EQ(LinkSpeedOf(10'000'000'000), (LinkSpeed{1, 8}));
+  EXPECT_EQ(LinkSpeedOf(25'000'000'000), (LinkSpeed{1, 32}));
+  EXPECT_EQ(LinkSpeedOf(40'000'000'000), (LinkSpeed{2, 8}));
+  EXPECT_EQ(LinkSpeedOf(100'000'000'000), (LinkSpeed{2, 32}));
+  EXPECT_EQ(LinkSpeedOf(400'000'000'000), (LinkSpeed{2, 128}));
+}
+
+TEST(PortAttributesTest, PortIsActiveWithLinkOnly) {
+  drivers::PortInfo info;
+  info.mtu_bytes = 1500;
+  info.link_up = true;
+  EXPECT_EQ(PortAttributes(info).state, IBV_PORT_ACTIVE);
+  EXPECT_EQ(PortAttributes(info).phys_state, 5u);
+  EXPECT_EQ(PortAttributes(info).active_mtu, IBV_MTU_1024);
+  EXPECT_EQ(PortAttributes(info).max_mtu, IBV_MTU_4096);
+  info.link_up = false;
+  EXPECT_EQ(PortAttributes(info).state, IBV_PORT_DOWN);
+  EXPECT_EQ(PortAttributes(info).phys_state, 3u);
+}
+
+}  // namespace
+}  // namespace uroce::nic

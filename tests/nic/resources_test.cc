@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handles, random numbers, the arena, queue sizes, event pipes.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "nic/resources/arena.h"
+#include "nic/resources/event_pipe.h"
+#include "nic/resources/extents.h"
+#include "nic/resources/handle_table.h"
+#include "nic/resources/number_pool.h"
+#include "nic/resources/queue_layout.h"
+#include "nic/resources/shared_memory.h"
+
+namespace uroce::nic {
+namespace {
+
+TEST(HandleTableTest, AStaleHandleFindsNothing) {
+  HandleTable<int> table("pd", 1000);
+  const uint32_t first = *table.Add(std::make_unique<int>(1));
+  table.Remove(first);
+  const uint32_t second = *table.Add(std::make_unique<int>(2));
+  EXPECT_NE(first, second);
+  EXPECT_FALSE(table.Find(first).ok());
+  EXPECT_EQ(**table.Find(second), 2);
+  EXPECT_FALSE(table.Find(0xffffffff).ok());
+}
+
+TEST(HandleTableTest, TheLimitHoldsAndHandlesStayBelowIt) {
+  HandleTable<int> table("pd", 3);
+  for (int round = 0; round < 10; ++round) {
+    std::set<uint32_t> handles;
+    for (int i = 0; i < 3; ++i) handles.insert(*table.Add(std::make_unique<int>(i)));
+    EXPECT_EQ(handles, (std::set<uint32_t>{0, 1, 2}));
+    EXPECT_TRUE(absl::IsResourceExhausted(table.Add(std::make_unique<int>(9)).status()));
+    for (const uint32_t handle : handles) table.Remove(handle);
+  }
+  EXPECT_EQ(table.count(), 0u);
+}
+
+uint32_t small_space = 0;
+uint32_t Counting() { return small_space++; }
+
+TEST(NumberPoolTest, ReservedNumbersAreNeverGivenOut) {
+  small_space = 0;
+  NumberPool pool(4, 0, Counting);
+  std::set<uint32_t> seen;
+  while (const uint32_t number = pool.Take(Nanos(0))) seen.insert(number);
+  EXPECT_EQ(seen, (std::set<uint32_t>{2, 3, 4, 5, 6, 7, 8, 9})) << "half of the 16, none reserved";
+}
+
+TEST(NumberPoolTest, AFreedNumberRestsForSixtySeconds) {
+  small_space = 2;
+  NumberPool pool(24, 0, Counting);
+  const uint32_t number = pool.Take(Nanos(0));
+  pool.Release(number, Nanos(1'000));
+  EXPECT_EQ(pool.held(), 0u);
+  small_space = number;
+  EXPECT_NE(pool.Take(Nanos(60'000'000'999)), number);
+  small_space = number;
+  EXPECT_EQ(pool.Take(Nanos(60'000'001'000)), number);
+}
+
+TEST(NumberPoolTest, KeysOfOneIndexAreOneWhateverTheirVariant) {
+  small_space = 0x12345600;
+  NumberPool keys(32, 8, Counting);
+  EXPECT_EQ(keys.Take(Nanos(0)), 0x12345600u);
+  EXPECT_EQ(keys.Take(Nanos(0)), 0x12345700u) << "the other 255 variants belong to the holder";
+}
+
+TEST(NumberPoolTest, SecureNumbersDoNotRepeat) {
+  NumberPool qpns(24, 0);
+  std::set<uint32_t> seen;
+  for (int i = 0; i < 20'000; ++i) {
+    const uint32_t qpn = qpns.Take(Nanos(0));
+    EXPECT_GT(qpn, 1u);
+    EXPECT_LT(qpn, 0xffffffu);
+    EXPECT_TRUE(seen.insert(qpn).second);
+  }
+}
+
+TEST(ExtentsTest, RandomTakesNeverOverlapAndAllComesBack) {
+  constexpr uint64_t kBegin = 8192, kEnd = kBegin + (1 << 20), kGrain = 4096;
+  Extents extents(kBegin, kEnd, kGrain);
+  std::mt19937 random(7);
+  std::vector<std::pair<uint64_t, uint64_t>> held;
+  for (int i = 0; i < 20'000; ++i) {
+    if (random() % 2 == 0) {
+      const uint64_t length = 1 + random() % 30'000;
+      const std::optional<uint64_t> offset = extents.Take(length);
+      if (!offset) continue;
+      EXPECT_GE(*offset, kBegin);
+      EXPECT_LE(*offset + length, kEnd);
+      EXPECT_EQ(*offset % kGrain, 0u);
+      for (const auto& [other, size] : held) {
+        EXPECT_TRUE(*offset + length <= other || other + size <= *offset);
+      }
+      held.emplace_back(*offset, length);
+    } else if (!held.empty()) {
+      std::swap(held[random() % held.size()], held.back());
+      extents.Give(held.back().first, held.back().second);
+      held.pop_back();
+    }
+  }
+  for (const auto& [offset, length] : held) extents.Give(offset, length);
+  EXPECT_EQ(extents.free_bytes(), kEnd - kBegin);
+  EXPECT_EQ(extents.Take(kEnd - kBegin), kBegin) << "one range again";
+  EXPECT_FALSE(extents.Take(1));
+  EXPECT_FALSE(extents.Take(0));
+}
+
+TEST(ArenaTest, AFreedRangeStartsAsZerosAgain) {
+  absl::StatusOr<Arena> arena = Arena::Make(1);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  const uint64_t first = *arena->Take(10'000);
+  std::fill_n(arena->At<uint8_t>(first), 10'000, 0xee);
+  arena->Give(first, 10'000);
+  const uint64_t second = *arena->Take(12'000);
+  EXPECT_EQ(second, first);
+  EXPECT_TRUE(std::all_of(arena->At<uint8_t>(second), arena->At<uint8_t>(second) + 12'000,
+                          [](uint8_t byte) { return byte == 0; }));
+}
+
+TEST(ArenaTest, QueuesLieBehindTheDoorbells) {
+  absl::StatusOr<Arena> arena = Arena::Make(3);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_GE(*arena->Take(1), UROCE_DOORBELLS_OFFSET + 3 * sizeof(uroce_doorbells));
+  EXPECT_EQ(arena->At<uroce_arena_header>(0)->worker_count, 3u);
+}
+
+TEST(ArenaTest, NobodyCanShrinkTheFile) {
+  absl::StatusOr<Arena> arena = Arena::Make(1);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_NE(ftruncate(arena->fd(), 4096), 0);
+  EXPECT_EQ(fcntl(arena->fd(), F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+TEST(ArenaTest, TooLargeARangeIsRefused) {
+  absl::StatusOr<Arena> arena = Arena::Make(1);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(arena->Take(UROCE_ARENA_BYTES).status()));
+}
+
+TEST(SharedMemoryTest, AConstantFileHoldsItsBytesForEver) {
+  absl::StatusOr<Fd> fd = MakeConstantFile("test", "hello", 5);
+  ASSERT_TRUE(fd.ok()) << fd.status();
+  char text[8] = {};
+  EXPECT_EQ(pread(fd->get(), text, sizeof(text), 0), 5);
+  EXPECT_STREQ(text, "hello");
+  EXPECT_LT(pwrite(fd->get(), "x", 1, 0), 0);
+}
+
+TEST(QueueLayoutTest, OneSgeAndNoInlineIsOneLineASlot) {
+  const auto layout = LayOutQueuePair({128, 128, 1, 1, 0}, Limits{});
+  ASSERT_TRUE(layout.ok());
+  EXPECT_EQ(layout->sq_slot_bytes, 64u);
+  EXPECT_EQ(layout->rq_slot_bytes, 32u);
+  EXPECT_LE(layout->length_bytes, 16u << 10);
+}
+
+TEST(QueueLayoutTest, GrantsAreNeverBelowWishesAndSlotsHoldThem) {
+  for (const uint32_t wr : {1u, 3u, 128u, 1000u, 32768u}) {
+    for (const uint32_t sge : {0u, 1u, 2u, 7u, 16u}) {
+      for (const uint32_t inline_bytes : {0u, 1u, 16u, 64u, 220u}) {
+        const auto layout = LayOutQueuePair({wr, wr, sge, sge, inline_bytes}, Limits{});
+        ASSERT_TRUE(layout.ok());
+        EXPECT_GE(layout->granted.max_send_wr, wr);
+        EXPECT_GE(layout->granted.max_recv_wr, wr);
+        EXPECT_EQ(layout->granted.max_send_wr, layout->sq_depth);
+        EXPECT_GE(layout->granted.max_inline_data, inline_bytes);
+        EXPECT_LE(layout->granted.max_inline_data, UROCE_MAX_INLINE);
+        EXPECT_GE(layout->sq_slot_bytes, 48 + std::max(16 * sge, layout->granted.max_inline_data));
+        EXPECT_GE(layout->rq_slot_bytes, 16 + 16 * sge);
+        EXPECT_EQ(layout->sq_offset % 64, 0u);
+        EXPECT_EQ(layout->rq_offset % 64, 0u);
+      }
+    }
+  }
+}
+
+TEST(QueueLayoutTest, EachCapAboveItsLimitIsRefused) {
+  const Limits limits;
+  EXPECT_FALSE(LayOutQueuePair({limits.qp_wr + 1, 1, 1, 1, 0}, limits).ok());
+  EXPECT_FALSE(LayOutQueuePair({1, limits.qp_wr + 1, 1, 1, 0}, limits).ok());
+  EXPECT_FALSE(LayOutQueuePair({1, 1, UROCE_MAX_SGE + 1, 1, 0}, limits).ok());
+  EXPECT_FALSE(LayOutQueuePair({1, 1, 1, UROCE_MAX_SGE + 1, 0}, limits).ok());
+  EXPECT_FALSE(LayOutQueuePair({1, 1, 1, 1, UROCE_MAX_INLINE + 1}, limits).ok());
+}
+
+TEST(QueueLayoutTest, CompletionQueueDepthIsAPowerOfTwoAtLeastAsLarge) {
+  EXPECT_EQ(LayOutCompletionQueue(1, Limits{})->depth, 1u);
+  EXPECT_EQ(LayOutCompletionQueue(200'000, Limits{})->depth, 262'144u);
+  EXPECT_FALSE(LayOutCompletionQueue(0, Limits{}).ok());
+  EXPECT_FALSE(LayOutCompletionQueue(Limits{}.cqe + 1, Limits{}).ok());
+}
+
+TEST(EventPipeTest, RemoveTakesOneElementsRecordsAndKeepsTheOthersInOrder) {
+  Fd reader;
+  absl::StatusOr<EventPipe> pipe = EventPipe::Make(8, reader);
+  ASSERT_TRUE(pipe.ok()) << pipe.status();
+  for (const uint64_t element : {1, 2, 1, 3, 1, 2}) {
+    ASSERT_EQ(write(pipe->write_fd(), &element, 8), 8);
+  }
+  EXPECT_EQ(pipe->Remove(1), 3u);
+  EXPECT_EQ(pipe->Remove(1), 0u);
+  for (const uint64_t expected : {2, 3, 2}) {
+    uint64_t element = 0;
+    ASSERT_EQ(read(reader.get(), &element, 8), 8);
+    EXPECT_EQ(element, expected);
+  }
+}
+
+TEST(EventPipeTest, TheProgramsFlagsAreItsOwn) {
+  Fd reader;
+  absl::StatusOr<EventPipe> pipe = EventPipe::Make(16, reader);
+  ASSERT_TRUE(pipe.ok()) << pipe.status();
+  EXPECT_EQ(fcntl(reader.get(), F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_NE(fcntl(pipe->write_fd(), F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_EQ(pipe->Remove(1), 0u) << "an empty pipe does not block the daemon";
+}
+
+TEST(EventPipeTest, AFullPipeRefusesRatherThanBlocks) {
+  Fd reader;
+  absl::StatusOr<EventPipe> pipe = EventPipe::Make(8, reader);
+  ASSERT_TRUE(pipe.ok()) << pipe.status();
+  const uint64_t element = 5;
+  uint32_t written = 0;
+  while (write(pipe->write_fd(), &element, 8) == 8) ++written;
+  EXPECT_GE(written, 4096u);
+  EXPECT_EQ(pipe->Remove(5), written);
+}
+
+}  // namespace
+}  // namespace uroce::nic

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meson builds and their unit tests: release, ASan with UBSan, TSan for the rings."""
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# The whole unit suite takes seconds; a test that needs minutes hangs.
+SANITIZER_TIMEOUT_FACTOR = "4"
+
+
+def run(command, **options):
+    """Runs a command without a terminal; returns (exit status, all output)."""
+    done = subprocess.run([str(word) for word in command], cwd=ROOT, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False, **options)
+    return done.returncode, done.stdout
+
+
+def configure(build, meson_options):
+    """Sets the build directory up, or keeps it. Returns an error text or None."""
+    directory = ROOT / build
+    if (directory / "build.ninja").exists():
+        return None
+    shutil.rmtree(directory, ignore_errors=True)
+    status, output = run(["meson", "setup", build, *meson_options])
+    return output if status else None
+
+
+def build_all(results, build, meson_options, targets=()):
+    error = configure(build, meson_options)
+    if error is None:
+        status, error = run(["ninja", "-C", build, *targets])
+        if status == 0:
+            return True
+    results.add_failure(f"build {build}", error)
+    return False
+
+
+def build_release(results, _options):
+    """False when the build failed."""
+    return build_all(results, "build", ["-Dbuildtype=release"])
+
+
+def run_unit(results, _options):
+    if build_all(results, "build", ["-Dbuildtype=release"]):
+        run_meson_tests(results, "build", [])
+
+
+# Without optimization the sanitizers' builds take a third of the time, and their tests little more.
+SANITIZED = ["-Dbuildtype=debug", "-Db_lundef=false"]
+
+
+def run_asan(results, _options):
+    run_sanitized(results, "build-asan", "address,undefined", [])
+
+
+def run_tsan(results, _options):
+    run_sanitized(results, "build-tsan", "thread", ["--suite", "rings"])
+
+
+def run_sanitized(results, build, sanitizers, arguments):
+    error = configure(build, [*SANITIZED, f"-Db_sanitize={sanitizers}"])
+    if error:
+        results.add_failure(f"build {build}", error)
+        return
+    # meson builds what the chosen tests need, and no more.
+    run_meson_tests(results, build, [*arguments, "-t", SANITIZER_TIMEOUT_FACTOR])
+
+
+def run_meson_tests(results, build, arguments):
+    """Runs `meson test` and counts GoogleTest cases; a test that is none counts as one."""
+    cases = ROOT / build / "meson-logs" / "cases"
+    shutil.rmtree(cases, ignore_errors=True)
+    log = ROOT / build / "meson-logs" / "testlog.json"
+    log.unlink(missing_ok=True)
+    environment = dict(os.environ, GTEST_OUTPUT=f"json:{cases}/",
+                       UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
+    _, output = run(["meson", "test", "-C", build, "--logbase", "testlog", *arguments],
+                    env=environment)
+    if not log.exists():
+        results.add_failure(f"meson test {build}", output)
+        return
+    with open(log, encoding="utf-8") as lines:
+        for line in lines:
+            count_test(results, build, json.loads(line), cases)
+
+
+def count_test(results, build, test, cases):
+    name = f"{build}: {test['name']}"
+    report = cases / (Path(test["command"][0]).name + ".json")
+    counted = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
+    text = test.get("stdout", "") + test.get("stderr", "")
+    if test["result"] == "SKIP":
+        results.add_skip(name, text.strip() or "the test says so")
+    elif test["result"] != "OK":
+        broken = counted["failures"] if counted else 0
+        results.add_failure(f"{name} ({test['result']})", text, max(1, broken))
+        if counted:
+            results.add_pass(counted["tests"] - broken)
+    elif counted is None:
+        results.add_pass()
+    else:
+        count_cases(results, name, counted)
+
+
+def count_cases(results, name, counted):
+    for suite in counted["testsuites"]:
+        for case in suite["testsuite"]:
+            if case.get("result") == "SKIPPED":
+                results.add_skip(f"{name} {suite['name']}.{case['name']}", "GTEST_SKIP")
+            elif case.get("status") == "RUN":
+                results.add_pass()

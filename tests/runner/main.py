@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the steps of tests/run and counts what they did."""
+import argparse
+import sys
+import time
+
+import builds
+import linters
+import suites
+from results import Results
+
+STEPS = {
+    "format": linters.check_format,
+    "build": builds.build_release,
+    "tree": suites.run_tree,
+    "unit": builds.run_unit,
+    "e2e": suites.run_e2e,
+    "asan": builds.run_asan,
+    "tsan": builds.run_tsan,
+    "tidy": linters.run_tidy,
+}
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="tests/run", description=__doc__)
+    parser.add_argument("steps", nargs="*", metavar="STEP",
+                        help="one of " + ", ".join(STEPS) + "; default: all")
+    parser.add_argument("-k", dest="pattern", default="",
+                        help="only end-to-end tests whose name holds this")
+    parser.add_argument("--long", action="store_true",
+                        help="end-to-end tests at full length, all message sizes")
+    options = parser.parse_args(arguments)
+    unknown = [step for step in options.steps if step not in STEPS]
+    if unknown:
+        parser.error(f"unknown step {unknown[0]}")
+    return options
+
+
+def main(arguments):
+    options = parse(arguments)
+    results = Results()
+    for name, step in STEPS.items():
+        if options.steps and name not in options.steps:
+            continue
+        print(f"== {name}", flush=True)
+        begin = time.monotonic()
+        blocked = step(results, options) is False
+        print(f"== {name}: {time.monotonic() - begin:.0f} s, so far {results}", flush=True)
+        if blocked:
+            break  # Nothing behind it could run.
+    results.print_details()
+    print(results)
+    return 1 if results.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests written in Python: of the tree, and end to end."""
+import os
+import sys
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class CountingResult(unittest.TestResult):
+    """Tells Results what happens, and a reader how long each test took."""
+
+    def __init__(self, results):
+        super().__init__()
+        self._results = results
+        self._begin = 0.0
+
+    def startTest(self, test):
+        super().startTest(test)
+        self._begin = time.monotonic()
+
+    def addSuccess(self, test):
+        self._results.add_pass()
+        print(f"   ok {test.id()} ({time.monotonic() - self._begin:.1f} s)", flush=True)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self._results.add_failure(test.id(), self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self._results.add_failure(test.id(), self.errors[-1][1])
+
+    def addSkip(self, test, reason):
+        self._results.add_skip(test.id(), reason)
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            super().addSubTest(test, subtest, err)
+            self._results.add_failure(subtest.id(), (self.failures + self.errors)[-1][1])
+
+
+def select(suite, pattern):
+    """The tests of `suite` whose name holds `pattern`, in suites of their classes."""
+    if isinstance(suite, unittest.TestCase):
+        return suite if pattern in suite.id() else None
+    chosen = [test for test in (select(member, pattern) for member in suite) if test]
+    return unittest.TestSuite(chosen) if chosen else None
+
+
+def run_directory(results, directory, pattern=""):
+    sys.path.insert(0, str(directory))
+    suite = unittest.TestLoader().discover(str(directory), "*_test.py", str(directory))
+    chosen = select(suite, pattern)
+    if chosen:
+        chosen.run(CountingResult(results))
+
+
+def run_tree(results, _options):
+    run_directory(results, ROOT / "tests" / "tree")
+
+
+def run_e2e(results, options):
+    if os.geteuid() != 0:
+        results.add_skip("e2e", "needs root: network namespaces and packet sockets")
+        return
+    if options.long:
+        os.environ["UROCE_E2E_LONG"] = "1"
+    run_directory(results, ROOT / "tests" / "e2e", options.pattern)

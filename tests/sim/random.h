@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random choices from a seed, the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+
+namespace uroce::sim {
+
+/// SplitMix64: the standard library's distributions differ between implementations.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t Next() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  /// In [0, bound).
+  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(Next() % bound); }
+  /// True `per_mille` times in a thousand.
+  bool Happens(uint32_t per_mille) { return Below(1000) < per_mille; }
+  template <typename T>
+  T OneOf(std::initializer_list<T> values) {
+    return *std::next(values.begin(), Below(static_cast<uint32_t>(values.size())));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace uroce::sim

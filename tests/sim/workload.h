@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A random list of works with what each must have done when all is over, in a sequential model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/transport/work.h"
+#include "tests/sim/random.h"
+#include "tests/sim/remote_memory.h"
+
+namespace uroce::sim {
+
+/// One work of a send queue, its local bytes, and the outcome that the model foretells.
+struct PlannedWork {
+  transport::SendWork work;
+  std::vector<uint8_t> local;     ///< Source; of READs and atomics the destination.
+  std::vector<uint8_t> expected;  ///< READs and atomics: `local` once complete.
+};
+
+/// What the peer's receive queue must see, in order.
+struct PlannedReceive {
+  std::vector<uint8_t> data;  ///< SENDs.
+  uint32_t length_bytes = 0;
+  transport::WorkOpcode opcode = transport::WorkOpcode::kSend;
+  bool solicited = false;
+  uint32_t immediate_or_rkey = 0;
+};
+
+struct Workload {
+  std::vector<PlannedWork> works;
+  std::vector<PlannedReceive> receives;
+  uint64_t counters[RemoteMemory::kCounters] = {};  ///< Of the target, at the end.
+};
+
+struct WorkloadConfig {
+  uint32_t works = 40;
+  uint32_t most_bytes = 20'000;
+  uint32_t path_mtu = 1024;
+  bool signal_all = false;
+};
+
+/// WRITEs take fresh bytes of `target`, so their order among each other and against READs of what
+/// was written before is all that contents depend on.
+Workload MakeWorkload(const WorkloadConfig& config, const RemoteMemory& target, Random& random);
+
+}  // namespace uroce::sim

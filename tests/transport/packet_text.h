@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packets from the text that wire::ToString prints, with what a script needs besides: va, rkey and,
+// for the RETH of a WRITE, total.
+#pragma once
+
+#include <string>
+
+#include "pipeline/wire/packet.h"
+
+namespace uroce::transport {
+
+/// "WRITE_FIRST psn=ffffff len=1024 total=1500 va=1000 rkey=2a ackreq". Numbers are decimal in
+/// len, total, msn, timer and credits, else hexadecimal. The payload is zeros. Ends the test
+/// program on text that it does not know.
+wire::Packet PacketOf(const std::string& text);
+
+}  // namespace uroce::transport

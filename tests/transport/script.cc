@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/transport/script.h"
+
+#include <gtest/gtest.h>
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "pipeline/wire/to_string.h"
+#include "tests/transport/packet_text.h"
+
+namespace uroce::transport {
+namespace {
+
+constexpr int kMostPackets = 4096;
+
+RcAttributes AttributesOf(const ScriptConfig& config) {
+  return {.remote_write = config.remote_access,
+          .remote_read = config.remote_access,
+          .remote_atomic = config.remote_access,
+          .path_mtu_bytes = config.path_mtu,
+          .rq_psn = wire::Psn(config.rq_psn),
+          .sq_psn = wire::Psn(config.sq_psn),
+          .max_rd_atomic = config.max_rd_atomic,
+          .max_dest_rd_atomic = config.max_dest_rd_atomic,
+          .min_rnr_timer = config.min_rnr_timer,
+          .timeout = config.timeout,
+          .retry_count = config.retry_count,
+          .rnr_retry = config.rnr_retry,
+          .notify_drained = config.notify_drained};
+}
+
+template <typename... Values>
+std::string Format(const char* format, Values... values) {
+  char buffer[160];
+  std::snprintf(buffer, sizeof buffer, format, values...);
+  return buffer;
+}
+
+std::string StatusName(WcStatus status) {
+  switch (status) {
+    case WcStatus::kSuccess:
+      return "SUCCESS";
+    case WcStatus::kLocLenErr:
+      return "LOC_LEN_ERR";
+    case WcStatus::kLocQpOpErr:
+      return "LOC_QP_OP_ERR";
+    case WcStatus::kLocProtErr:
+      return "LOC_PROT_ERR";
+    case WcStatus::kWrFlushErr:
+      return "WR_FLUSH_ERR";
+    case WcStatus::kMwBindErr:
+      return "MW_BIND_ERR";
+    case WcStatus::kBadRespErr:
+      return "BAD_RESP_ERR";
+    case WcStatus::kLocAccessErr:
+      return "LOC_ACCESS_ERR";
+    case WcStatus::kRemInvReqErr:
+      return "REM_INV_REQ_ERR";
+    case WcStatus::kRemAccessErr:
+      return "REM_ACCESS_ERR";
+    case WcStatus::kRemOpErr:
+      return "REM_OP_ERR";
+    case WcStatus::kRetryExcErr:
+      return "RETRY_EXC_ERR";
+    case WcStatus::kRnrRetryExcErr:
+      return "RNR_RETRY_EXC_ERR";
+    case WcStatus::kFatalErr:
+      return "FATAL_ERR";
+    case WcStatus::kGeneralErr:
+      return "GENERAL_ERR";
+  }
+  return "?";
+}
+
+std::string OpcodeText(WcOpcode opcode) {
+  switch (opcode) {
+    case WcOpcode::kSend:
+      return "SEND";
+    case WcOpcode::kWrite:
+      return "WRITE";
+    case WcOpcode::kRead:
+      return "READ";
+    case WcOpcode::kCompareSwap:
+      return "COMPARE_SWAP";
+    case WcOpcode::kFetchAdd:
+      return "FETCH_ADD";
+    case WcOpcode::kBindWindow:
+      return "BIND_WINDOW";
+    case WcOpcode::kLocalInvalidate:
+      return "LOCAL_INVALIDATE";
+    case WcOpcode::kReceive:
+      return "RECEIVE";
+    case WcOpcode::kReceiveWriteWithImm:
+      return "RECEIVE_WRITE";
+  }
+  return "?";
+}
+
+std::string TextOf(const Completion& completion) {
+  std::string text = Format("%u ", completion.slot) + OpcodeText(completion.opcode) + " " +
+                     StatusName(completion.status);
+  if (completion.status != WcStatus::kSuccess || !completion.is_receive) return text;
+  text += Format(" len=%u", completion.length_bytes);
+  const uint32_t immediate = __builtin_bswap32(completion.immediate_or_rkey);
+  if (completion.has_immediate) text += Format(" imm=%08x", immediate);
+  if (completion.has_invalidate) text += Format(" inv=%08x", completion.immediate_or_rkey);
+  if (completion.solicited) text += " se";
+  return text;
+}
+
+std::string TextOf(const Effect& effect) {
+  const LocalRange& local = effect.local;
+  const RemoteRange& remote = effect.remote;
+  const std::string local_text =
+      Format(" slot=%u at=%u len=%u", local.slot, local.offset_bytes, local.length_bytes);
+  const std::string remote_text =
+      Format(" rkey=%x va=%" PRIx64 " len=%u", remote.rkey.value(), remote.va, remote.length_bytes);
+  const std::string invalidate_text = Format(" inv=%08x", effect.invalidate_rkey.value());
+  switch (effect.kind) {
+    case Effect::Kind::kNone:
+      return "";
+    case Effect::Kind::kPlaceReceive:
+      return "place_receive" + local_text + (effect.invalidate ? invalidate_text : "");
+    case Effect::Kind::kPlaceSend:
+      return "place_send" + local_text;
+    case Effect::Kind::kPlaceRemote:
+      return "place_remote" + remote_text + Format(" check=%u", effect.check_length_bytes);
+    case Effect::Kind::kCheckRemote:
+      return "check_remote" + remote_text;
+    case Effect::Kind::kAtomic:
+      return (effect.compare_swap ? "compare_swap" : "fetch_add") + remote_text +
+             Format(" swap_add=%" PRIx64, effect.swap_add);
+    case Effect::Kind::kPlaceOriginal:
+      return "place_original" + local_text + Format(" value=%" PRIx64, effect.value);
+    case Effect::Kind::kInvalidate:
+      return "invalidate" + invalidate_text;
+  }
+  return "?";
+}
+
+}  // namespace
+
+Script::Script(const ScriptConfig& config)
+    : attributes_(AttributesOf(config)),
+      qp_({.signal_all = config.signal_all,
+           .max_send_works = config.max_send_works,
+           .max_in_flight_packets = config.max_in_flight_packets}) {
+  for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
+    if (state <= config.state) qp_.Modify(state, attributes_);
+  }
+}
+
+std::string Script::Where() const { return Format("at %" PRId64, now_.count()); }
+
+Script& Script::At(int64_t now_ns) {
+  EXPECT_GE(now_ns, now_.count()) << "time goes back in the script";
+  while (qp_.NextDeadline() <= Nanos(now_ns)) {
+    now_ = qp_.NextDeadline();
+    qp_.OnDeadline(now_);
+    if (qp_.NextDeadline() == now_) break;
+  }
+  now_ = Nanos(now_ns);
+  return *this;
+}
+
+Script& Script::Post(SendWork work) {
+  work.slot = next_send_slot_++;
+  work.wr_id = work.slot;
+  EXPECT_EQ(qp_.Post(work), PostResult::kPosted) << Where();
+  return *this;
+}
+
+Script& Script::PostReceive(uint32_t length_bytes, bool malformed) {
+  const uint32_t slot = next_receive_slot_++;
+  const ReceiveWork work{
+      .wr_id = slot, .slot = slot, .length_bytes = length_bytes, .malformed = malformed};
+  if (qp_.state() == QpState::kErr) {
+    qp_.PostReceive(work);
+  } else {
+    receives_.push_back(work);
+  }
+  return *this;
+}
+
+Script& Script::Receive(const std::string& text) {
+  const wire::Packet packet = PacketOf(text);
+  if (qp_.NeedsReceive(packet.header) && !receives_.empty()) {
+    qp_.PostReceive(receives_.front());
+    receives_.pop_front();
+  }
+  Effect effect;
+  result_ = qp_.OnPacket(packet, now_, effect);
+  effect_ = TextOf(effect);
+  if (effect.kind != Effect::Kind::kNone) Execute(effect);
+  return *this;
+}
+
+void Script::Execute(const Effect& effect) {
+  const uint64_t original = memory_;
+  if (effect.kind == Effect::Kind::kAtomic && outcome_ == EffectOutcome::kDone) {
+    if (!effect.compare_swap) memory_ += effect.swap_add;
+    if (effect.compare_swap && memory_ == effect.compare) memory_ = effect.swap_add;
+  }
+  const EffectOutcome outcome = outcome_;
+  outcome_ = EffectOutcome::kDone;
+  qp_.OnEffectDone(outcome, original, now_);
+}
+
+Script& Script::NextOutcome(EffectOutcome outcome) {
+  outcome_ = outcome;
+  return *this;
+}
+
+Script& Script::Memory(uint64_t value) {
+  memory_ = value;
+  return *this;
+}
+
+Script& Script::GatherFails() {
+  qp_.OnGatherFailed(sent_, now_);
+  return *this;
+}
+
+Script& Script::Modify(QpState state) {
+  qp_.Modify(state, attributes_);
+  return *this;
+}
+
+std::optional<std::string> Script::PollText() {
+  TxPacket packet;
+  if (!qp_.PollPacket(now_, packet)) return std::nullopt;
+  sent_ = packet;
+  return wire::ToString(packet.header, packet.payload_bytes());
+}
+
+Script& Script::Sends(const Texts& packets) {
+  Texts sent;
+  while (sent.size() < kMostPackets) {
+    const auto text = PollText();
+    if (!text) break;
+    sent.push_back(*text);
+  }
+  EXPECT_EQ(sent, packets) << Where();
+  EXPECT_FALSE(qp_.HasPacket(now_)) << Where();
+  return *this;
+}
+
+Script& Script::SendsNext(const std::string& packet) {
+  EXPECT_TRUE(qp_.HasPacket(now_)) << Where();
+  EXPECT_EQ(PollText().value_or("nothing"), packet) << Where();
+  return *this;
+}
+
+Script& Script::Completes(const Texts& completions) {
+  Texts polled;
+  Completion completion;
+  while (qp_.PollCompletion(completion)) polled.push_back(TextOf(completion));
+  while (qp_.state() == QpState::kErr && !receives_.empty()) {
+    qp_.PostReceive(receives_.front());
+    receives_.pop_front();
+    while (qp_.PollCompletion(completion)) polled.push_back(TextOf(completion));
+  }
+  EXPECT_EQ(polled, completions) << Where();
+  return *this;
+}
+
+Script& Script::Raises(const std::vector<QpEvent>& events) {
+  std::vector<QpEvent> raised;
+  QpEvent event;
+  while (qp_.PollEvent(event)) raised.push_back(event);
+  EXPECT_EQ(raised, events) << Where();
+  return *this;
+}
+
+Script& Script::Result(PacketResult result) {
+  EXPECT_EQ(result_, result) << Where();
+  return *this;
+}
+
+Script& Script::Does(const std::string& effect) {
+  EXPECT_EQ(effect_, effect) << Where();
+  return *this;
+}
+
+Script& Script::Deadline(Nanos deadline) {
+  EXPECT_EQ(qp_.NextDeadline().count(), deadline.count()) << Where();
+  return *this;
+}
+
+Script& Script::State(QpState state) {
+  EXPECT_EQ(qp_.state(), state) << Where();
+  return *this;
+}
+
+namespace {
+
+SendWork WorkOf(WorkOpcode opcode, uint32_t length_bytes) {
+  SendWork work;
+  work.opcode = opcode;
+  work.length_bytes = length_bytes;
+  work.rkey = Rkey(0x2a);
+  work.remote_va = 0x1000;
+  return work;
+}
+
+}  // namespace
+
+SendWork Send(uint32_t length_bytes) { return WorkOf(WorkOpcode::kSend, length_bytes); }
+
+SendWork SendImm(uint32_t length_bytes, uint32_t immediate) {
+  SendWork work = WorkOf(WorkOpcode::kSendWithImm, length_bytes);
+  work.immediate = __builtin_bswap32(immediate);
+  return work;
+}
+
+SendWork SendInvalidate(uint32_t length_bytes, uint32_t rkey) {
+  SendWork work = WorkOf(WorkOpcode::kSendWithInvalidate, length_bytes);
+  work.invalidate_rkey = Rkey(rkey);
+  return work;
+}
+
+SendWork Write(uint32_t length_bytes, uint64_t va) {
+  SendWork work = WorkOf(WorkOpcode::kWrite, length_bytes);
+  work.remote_va = va;
+  return work;
+}
+
+SendWork WriteImm(uint32_t length_bytes, uint32_t immediate) {
+  SendWork work = WorkOf(WorkOpcode::kWriteWithImm, length_bytes);
+  work.immediate = __builtin_bswap32(immediate);
+  return work;
+}
+
+SendWork Read(uint32_t length_bytes, uint64_t va) {
+  SendWork work = WorkOf(WorkOpcode::kRead, length_bytes);
+  work.remote_va = va;
+  return work;
+}
+
+SendWork FetchAdd(uint64_t add) {
+  SendWork work = WorkOf(WorkOpcode::kFetchAdd, 8);
+  work.compare_add = add;
+  return work;
+}
+
+SendWork CompareSwap(uint64_t compare, uint64_t swap) {
+  SendWork work = WorkOf(WorkOpcode::kCompareSwap, 8);
+  work.compare_add = compare;
+  work.swap = swap;
+  return work;
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the tree: who includes whom, headers that compile alone, tags, words that must not be."""
+import concurrent.futures
+import os
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ABI = "verbs-shim/abi"
+BASE, WIRE, TRANSPORT = "pipeline/base", "pipeline/wire", "pipeline/transport"
+RINGS, DATAPATH = "pipeline/rings", "pipeline/datapath"
+# Which rooms a room may include, besides itself. The longest prefix names a file's room.
+MAY_INCLUDE = {
+    BASE: [],
+    WIRE: [BASE],
+    TRANSPORT: [BASE, WIRE],
+    RINGS: [ABI],
+    DATAPATH: [BASE, WIRE, TRANSPORT, RINGS, "drivers", ABI],
+    "drivers": [BASE],
+    "nic": [BASE, WIRE, TRANSPORT, RINGS, DATAPATH, "drivers", ABI],
+    ABI: [],
+    "verbs-shim": [ABI, RINGS],
+    "tools": [BASE, WIRE, ABI],
+}
+PURE = [BASE, WIRE, TRANSPORT, RINGS]
+# Clocks, threads, locks, logs, files and DPDK: what a pure room cannot name.
+IMPURE_INCLUDE = re.compile(
+    r"<(rte_.*|thread|mutex|shared_mutex|condition_variable|future|chrono|iostream|fstream|ctime|"
+    r"time\.h|unistd\.h|pthread\.h|spdlog/.*|absl/.*)>")
+IMPURE_WORD = re.compile(
+    r"\b(malloc|calloc|realloc|printf|fprintf|clock_gettime|std::mutex|std::thread|usleep|sleep)\b")
+BANNED = {
+    "unbounded string functions": re.compile(r"\b(strcpy|strcat|v?sprintf|gets|strtok)\s*\("),
+    "weak random numbers": re.compile(r"\bs?rand\s*\(|std::rand\b"),
+    "using namespace std": re.compile(r"^\s*using namespace std\b"),
+    "unfinished work": re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"),
+    "a path of some machine": re.compile(r"/work/|/home/|/root/"),
+}
+COMMENT = re.compile(r"//.*|/\*.*?\*/")
+
+
+def tracked(*suffixes):
+    output = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sorted(name for name in output.splitlines()
+                  if name.endswith(suffixes) and (ROOT / name).exists())
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def room_of(name):
+    rooms = [room for room in MAY_INCLUDE if name.startswith(room + "/")]
+    return max(rooms, key=len) if rooms else None
+
+
+def is_pure(name):
+    return any(name.startswith(room + "/") for room in PURE)
+
+
+class TreeTest(unittest.TestCase):
+    def assert_nothing(self, found):
+        self.assertFalse(found, "\n" + "\n".join(found))
+
+    def test_rooms_include_only_what_lies_below_them(self):
+        found = []
+        for name in tracked(".h", ".cc", ".c"):
+            room = room_of(name)
+            if room is None:
+                continue
+            for included in re.findall(r'^\s*#\s*include "([^"]+)"', read(name), re.M):
+                target = room_of(included) or room_of(os.path.join(os.path.dirname(name), included))
+                if target and target != room and target not in MAY_INCLUDE[room]:
+                    found.append(f"{name} includes {included}")
+                if included.startswith("tests/"):
+                    found.append(f"{name} includes {included}")
+        self.assert_nothing(found)
+
+    def test_pure_rooms_know_no_clock_thread_log_or_driver(self):
+        found = []
+        for name in filter(is_pure, tracked(".h", ".cc")):
+            for number, line in enumerate(read(name).splitlines(), 1):
+                code = COMMENT.sub("", line)
+                if IMPURE_INCLUDE.search(code) or IMPURE_WORD.search(code):
+                    found.append(f"{name}:{number}: {line.strip()}")
+        self.assert_nothing(found)
+
+    def test_nothing_banned_is_used(self):
+        found = []
+        for name in tracked(".h", ".cc", ".c", ".py", ".build", ".md"):
+            if name == "tests/tree/tree_test.py":
+                continue
+            for number, line in enumerate(read(name).splitlines(), 1):
+                for reason, pattern in BANNED.items():
+                    if pattern.search(line):
+                        found.append(f"{name}:{number}: {reason}: {line.strip()}")
+        self.assert_nothing(found)
+
+    def test_sources_open_with_licence_and_purpose(self):
+        found = []
+        for name in tracked(".h", ".cc", ".c", ".py", ".build"):
+            head = read(name).splitlines()[:3]
+            if not any("SPDX-License-Identifier: Apache-2.0" in line for line in head):
+                found.append(f"{name}: no SPDX tag")
+        for name in tracked(".h"):
+            second = (read(name).splitlines() + ["", ""])[1]
+            if not re.match(r"(//| \*) \S", second):
+                found.append(f"{name}: its second line does not say what it is for")
+        self.assert_nothing(found)
+
+    def test_headers_guard_themselves(self):
+        self.assert_nothing([name for name in tracked(".h")
+                             if "#pragma once" not in read(name) and "#ifndef" not in read(name)])
+
+    def test_headers_open_no_namespace_to_their_includers(self):
+        self.assert_nothing([name for name in tracked(".h")
+                             if re.search(r"^using namespace\b", read(name), re.M)])
+
+    def test_code_fits_one_hundred_columns(self):
+        self.assert_nothing([f"{name}:{number}" for name in tracked(".h", ".cc", ".c", ".py")
+                             for number, line in enumerate(read(name).splitlines(), 1)
+                             if len(line) > 100])
+
+    def test_every_room_says_what_it_holds(self):
+        rooms = {os.path.dirname(name) for name in tracked(".cc", ".h", ".c")
+                 if not name.startswith("tests/")}
+        tops = {room for room in MAY_INCLUDE
+                if any((inner + "/").startswith(room + "/") for inner in rooms)}
+        self.assert_nothing([room for room in sorted(tops)
+                             if not (ROOT / room / "README.md").exists()])
+
+    def test_headers_compile_alone(self):
+        packages = ["libdpdk", "libpcap", "libibverbs"]
+        flags = subprocess.run(["pkg-config", "--cflags", *packages], capture_output=True,
+                               text=True, check=True).stdout.split()
+        flags = [re.sub("^-I", "-isystem", flag) for flag in flags]  # Only our own warnings.
+
+        def compile_alone(name):
+            text = f'#include "{name}"\n'
+            language = ["g++", "-std=c++20", "-xc++"]
+            if name.startswith(("verbs-shim/", "tests/e2e/")) and name not in CXX_HEADERS:
+                language = ["gcc", "-std=gnu11", "-xc"]
+            done = subprocess.run(
+                [*language, "-march=x86-64-v2", *flags, "-I.", "-fsyntax-only", "-Wall", "-Wextra",
+                 "-Wno-missing-field-initializers", '-DUROCE_VERSION="0"', "-"],
+                cwd=ROOT, input=text, capture_output=True, text=True, check=False)
+            return f"{name}:\n{done.stderr}" if done.returncode or done.stderr else None
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.assert_nothing([text for text in pool.map(compile_alone, tracked(".h")) if text])
+
+
+def looks_like_cxx(name):
+    return re.search(r"^\s*(namespace|template|class)\b|#include <c[a-z]+>", read(name), re.M)
+
+
+CXX_HEADERS = {name for name in tracked(".h") if looks_like_cxx(name)}
+
+if __name__ == "__main__":
+    unittest.main()

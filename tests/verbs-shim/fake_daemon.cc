@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/verbs-shim/fake_daemon.h"
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace uroce::shim_test {
+namespace {
+
+template <typename Body>
+void Append(std::vector<uint8_t>& bytes, const Body& body) {
+  const auto* first = reinterpret_cast<const uint8_t*>(&body);
+  bytes.insert(bytes.end(), first, first + sizeof(body));
+}
+
+void SendReply(int client, const std::vector<uint8_t>& bytes, const std::vector<int>& fds) {
+  iovec part = {const_cast<uint8_t*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
+  }
+  (void)sendmsg(client, &message, MSG_NOSIGNAL);
+}
+
+void CloseIfOpen(int& fd) {
+  if (fd >= 0) close(fd);
+  fd = -1;
+}
+
+}  // namespace
+
+FakeDaemon::FakeDaemon(std::vector<std::string> device_names)
+    : device_names_(std::move(device_names)) {
+  char directory[] = "/tmp/uroce-shim-test-XXXXXX";
+  directory_ = mkdtemp(directory);
+  socket_path_ = directory_ + "/socket";
+  arena_fd_ = memfd_create("fake-arena", MFD_CLOEXEC);
+  if (ftruncate(arena_fd_, UROCE_ARENA_BYTES) != 0) std::abort();
+  arena_ = static_cast<uint8_t*>(mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_NORESERVE, arena_fd_, 0));
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s", socket_path_.c_str());
+  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) std::abort();
+  if (listen(listener_, 4) != 0) std::abort();
+  thread_ = std::thread([this] { Serve(); });
+}
+
+FakeDaemon::~FakeDaemon() {
+  Stop();
+  munmap(arena_, UROCE_ARENA_BYTES);
+  close(arena_fd_);
+  unlink(socket_path_.c_str());
+  rmdir(directory_.c_str());
+}
+
+void FakeDaemon::Stop() {
+  if (!thread_.joinable()) return;
+  shutdown(listener_, SHUT_RDWR);
+  {
+    const std::lock_guard lock(mutex_);
+    if (client_ >= 0) shutdown(client_, SHUT_RDWR);
+  }
+  thread_.join();
+  CloseIfOpen(listener_);
+  CloseIfOpen(wake_fd_);
+  CloseIfOpen(async_fd_);
+  CloseIfOpen(channel_fd_);
+  CloseIfOpen(memory_socket_);
+}
+
+void FakeDaemon::Serve() {
+  for (;;) {
+    const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (client < 0) return;
+    {
+      const std::lock_guard lock(mutex_);
+      client_ = client;
+    }
+    ServeClient(client);
+    const std::lock_guard lock(mutex_);
+    client_ = -1;
+    close(client);
+  }
+}
+
+void FakeDaemon::ServeClient(int client) {
+  std::vector<uint8_t> buffer(1 << 16);
+  for (;;) {
+    const ssize_t received = recv(client, buffer.data(), buffer.size(), 0);
+    if (received < static_cast<ssize_t>(sizeof(uroce_request))) return;
+    uroce_request header;
+    memcpy(&header, buffer.data(), sizeof(header));
+    if (header.size != static_cast<uint32_t>(received)) return;
+    Answer(client, {header.command, {buffer.begin() + sizeof(header), buffer.begin() + received}});
+  }
+}
+
+void FakeDaemon::Answer(int client, const Received& request) {
+  std::vector<uint8_t> body;
+  std::vector<int> fds;
+  uroce_reply header = {};
+  {
+    const std::lock_guard lock(mutex_);
+    last_[request.command] = request;
+    const auto failure = failures_.find(request.command);
+    if (failure != failures_.end()) {
+      header.error = failure->second;
+      failures_.erase(failure);
+    } else {
+      header.error = Run(request, body, fds);
+    }
+  }
+  if (header.error != 0) body.clear();
+  header.size = static_cast<uint32_t>(sizeof(header) + body.size());
+  std::vector<uint8_t> message;
+  Append(message, header);
+  message.insert(message.end(), body.begin(), body.end());
+  SendReply(client, message, fds);
+  const int keep = fds.empty() || request.command != UROCE_HELLO ? -1 : arena_fd_;
+  for (const int fd : fds) {
+    if (fd != keep && fd != wake_fd_) close(fd);
+  }
+}
+
+int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::vector<int>& fds) {
+  const auto handle = request.As<uroce_handle>().handle;
+  switch (request.command) {
+    case UROCE_HELLO:
+      return Hello(reply, fds);
+    case UROCE_LIST_DEVICES:
+      for (const std::string& name : device_names_) {
+        uroce_device_info info = {.node_guid = 0x0100000000005254,
+                                  .max_mr_size = ~uint64_t{0},
+                                  .max_qp = 1024,
+                                  .max_qp_wr = 4096,
+                                  .max_sge = 16,
+                                  .max_inline = 220,
+                                  .max_cq = 1024,
+                                  .max_cqe = 1 << 20,
+                                  .max_mr = 1024,
+                                  .max_pd = 1024,
+                                  .max_ah = 1024,
+                                  .max_qp_rd_atom = 16,
+                                  .max_msg_size = 1u << 30,
+                                  .gid_table_length = 8,
+                                  .local_ca_ack_delay = 15};
+        snprintf(info.name, sizeof(info.name), "%s", name.c_str());
+        snprintf(info.firmware, sizeof(info.firmware), "1.2.3");
+        Append(reply, info);
+      }
+      return 0;
+    case UROCE_OPEN_CONTEXT:
+      return MakePipe(async_fd_, reply, fds);
+    case UROCE_CREATE_CHANNEL:
+      return MakePipe(channel_fd_, reply, fds);
+    case UROCE_QUERY_PORT:
+      Append(reply, uroce_port_info{IBV_PORT_ACTIVE, 5, IBV_MTU_4096, IBV_MTU_1024, 2, 32, 8, 0});
+      return 0;
+    case UROCE_QUERY_GIDS:
+      for (uint32_t i = 0; i < 8; ++i) {
+        uroce_gid_entry entry = {.index = i, .valid = i == 1, .type = IBV_GID_TYPE_ROCE_V2};
+        if (i == 1) memcpy(entry.gid, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\x01", 16);
+        Append(reply, entry);
+      }
+      return 0;
+    case UROCE_ALLOC_PD:
+    case UROCE_CREATE_AH:
+      Append(reply, uroce_handle{next_handle_++, 0});
+      return 0;
+    case UROCE_CREATE_CQ:
+      return CreateCq(request.As<uroce_create_cq>(), reply);
+    case UROCE_DESTROY_CQ:
+      Append(reply, uroce_destroy_cq_reply{cqs_[handle].comp_events_reported,
+                                           cqs_[handle].async_events_reported});
+      return 0;
+    case UROCE_CREATE_QP:
+      return CreateQp(request.As<uroce_create_qp>(), reply);
+    case UROCE_MODIFY_QP:
+      return ModifyQp(request.As<uroce_modify_qp>(), reply);
+    case UROCE_QUERY_QP:
+      Append(reply, qps_[handle].attributes);
+      return 0;
+    case UROCE_DESTROY_QP:
+      Append(reply, uroce_destroy_qp_reply{qps_[handle].async_events_reported, 0});
+      return 0;
+    default:
+      return 0;
+  }
+}
+
+int FakeDaemon::Hello(std::vector<uint8_t>& reply, std::vector<int>& fds) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return errno;
+  CloseIfOpen(memory_socket_);
+  memory_socket_ = pair[0];
+  fds = {arena_fd_, wake_fd_, pair[1]};
+  Append(reply,
+         uroce_hello_reply{UROCE_ABI_VERSION, 1, static_cast<uint32_t>(device_names_.size()), 0});
+  return 0;
+}
+
+int FakeDaemon::MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno;
+  CloseIfOpen(write_end);
+  write_end = ends[1];
+  fds = {ends[0]};
+  Append(reply, uroce_handle{next_handle_++, 0});
+  return 0;
+}
+
+int FakeDaemon::CreateCq(const uroce_create_cq& request, std::vector<uint8_t>& reply) {
+  const uint32_t handle = next_handle_++;
+  const uint32_t depth = std::bit_ceil(request.cqe);
+  const uroce_create_cq_reply made = {handle, depth, Allocate(sizeof(uroce_cq_page)),
+                                      Allocate(depth * sizeof(uroce_cqe))};
+  FakeCq& cq = cqs_[handle];
+  cq.request = request;
+  cq.page = reinterpret_cast<uroce_cq_page*>(arena_ + made.page_offset);
+  cq.ring =
+      rings::CqeProducer({cq.page, reinterpret_cast<uroce_cqe*>(arena_ + made.cqe_offset), depth});
+  Append(reply, made);
+  return 0;
+}
+
+int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& reply) {
+  FakeQp& qp = qps_[next_handle_];
+  qp.request = request;
+  uroce_create_qp_reply& made = qp.reply;
+  made.handle = next_handle_++;
+  made.qp_num = 0x1000 + made.handle;
+  made.cap = request.cap;
+  made.doorbell_slot = made.handle;
+  made.sq_depth = std::bit_ceil(request.cap.max_send_wr);
+  made.rq_depth = std::bit_ceil(request.cap.max_recv_wr);
+  made.sq_slot_bytes = rings::SendSlotBytes(request.cap.max_send_sge, request.cap.max_inline_data);
+  made.rq_slot_bytes = rings::ReceiveSlotBytes(request.cap.max_recv_sge);
+  made.page_offset = Allocate(sizeof(uroce_qp_page));
+  made.sq_offset = Allocate(uint64_t{made.sq_depth} * made.sq_slot_bytes);
+  made.rq_offset = Allocate(uint64_t{made.rq_depth} * made.rq_slot_bytes);
+  qp.page = reinterpret_cast<uroce_qp_page*>(arena_ + made.page_offset);
+  qp.send = rings::WorkQueueConsumer({arena_ + made.sq_offset, made.sq_depth, made.sq_slot_bytes},
+                                     &qp.page->sq_produced);
+  qp.receive = rings::WorkQueueConsumer(
+      {arena_ + made.rq_offset, made.rq_depth, made.rq_slot_bytes}, &qp.page->rq_produced);
+  Append(reply, made);
+  return 0;
+}
+
+int FakeDaemon::ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply) {
+  FakeQp& qp = qps_[request.handle];
+  qp.attributes = request.attr;
+  rings::StoreRelease(qp.page->state.value, request.attr.qp_state);
+  Append(reply, uroce_modify_qp_reply{request.attr.qp_state, 0});
+  return 0;
+}
+
+uint64_t FakeDaemon::Allocate(uint64_t size_bytes) {
+  const uint64_t offset = arena_used_;
+  arena_used_ += (size_bytes + 4095) / 4096 * 4096;
+  return offset;
+}
+
+void FakeDaemon::FailNext(uint32_t command, int error) {
+  const std::lock_guard lock(mutex_);
+  failures_[command] = error;
+}
+
+Received FakeDaemon::Last(uint32_t command) {
+  const std::lock_guard lock(mutex_);
+  return last_[command];
+}
+
+FakeCq& FakeDaemon::cq(uint32_t handle) {
+  const std::lock_guard lock(mutex_);
+  return cqs_.at(handle);
+}
+
+FakeQp& FakeDaemon::qp(uint32_t handle) {
+  const std::lock_guard lock(mutex_);
+  return qps_.at(handle);
+}
+
+uroce_doorbells& FakeDaemon::doorbells() {
+  return *reinterpret_cast<uroce_doorbells*>(arena_ + UROCE_DOORBELLS_OFFSET);
+}
+
+}  // namespace uroce::shim_test

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A daemon inside the test: answers the control protocol on a thread of its own; what a worker
+// would do on the rings, the test does itself.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pipeline/rings/cqe_ring.h"
+#include "pipeline/rings/work_queue.h"
+#include "pipeline/rings/wqe.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::shim_test {
+
+/// A command that came in, whole.
+struct Received {
+  uint32_t command = 0;
+  std::vector<uint8_t> body;
+  template <typename Body>
+  Body As() const {
+    Body value = {};
+    const size_t bytes = std::min(sizeof(value), body.size());
+    if (bytes > 0) __builtin_memcpy(&value, body.data(), bytes);
+    return value;
+  }
+};
+
+struct FakeCq {
+  uroce_create_cq request = {};
+  uroce_cq_page* page = nullptr;
+  rings::CqeProducer ring;
+  uint32_t comp_events_reported = 0;
+  uint32_t async_events_reported = 0;
+};
+
+struct FakeQp {
+  uroce_create_qp request = {};
+  uroce_create_qp_reply reply = {};
+  uroce_qp_page* page = nullptr;
+  rings::WorkQueueConsumer send;
+  rings::WorkQueueConsumer receive;
+  uint32_t async_events_reported = 0;
+  uroce_qp_attr attributes = {};
+};
+
+/// Listens on a socket of its own from construction to Stop; one client at a time.
+class FakeDaemon {
+ public:
+  explicit FakeDaemon(std::vector<std::string> device_names = {"fake0", "fake1"});
+  ~FakeDaemon();
+  /// Ends as a killed daemon would: every socket and pipe closes. The arena stays mapped here.
+  void Stop();
+
+  const std::string& socket_path() const { return socket_path_; }
+
+  /// The next reply to `command` is this errno and nothing is done.
+  void FailNext(uint32_t command, int error);
+  /// The last command of this kind.
+  Received Last(uint32_t command);
+
+  FakeCq& cq(uint32_t handle);
+  FakeQp& qp(uint32_t handle);
+  uroce_doorbells& doorbells();
+  int wake_fd() const { return wake_fd_; }
+  /// Write ends of the pipes of the newest context and channel.
+  int async_fd() const { return async_fd_; }
+  int channel_fd() const { return channel_fd_; }
+
+ private:
+  void Serve();
+  void ServeClient(int client);
+  void Answer(int client, const Received& request);
+  int Run(const Received& request, std::vector<uint8_t>& reply, std::vector<int>& fds);
+  int Hello(std::vector<uint8_t>& reply, std::vector<int>& fds);
+  int CreateCq(const uroce_create_cq& request, std::vector<uint8_t>& reply);
+  int CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& reply);
+  int MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds);
+  int ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply);
+  uint64_t Allocate(uint64_t size_bytes);
+
+  std::vector<std::string> device_names_;
+  std::string directory_;
+  std::string socket_path_;
+  int arena_fd_ = -1;
+  uint8_t* arena_ = nullptr;
+  uint64_t arena_used_ = 1 << 20;
+  int listener_ = -1;
+  int client_ = -1;
+  int wake_fd_ = -1;
+  int async_fd_ = -1;
+  int channel_fd_ = -1;
+  int memory_socket_ = -1;
+  uint32_t next_handle_ = 1;
+  std::mutex mutex_;
+  std::map<uint32_t, int> failures_;
+  std::map<uint32_t, Received> last_;
+  std::map<uint32_t, FakeCq> cqs_;
+  std::map<uint32_t, FakeQp> qps_;
+  std::thread thread_;
+};
+
+}  // namespace uroce::shim_test

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// liburoce.so as the dynamic linker sees it: libc alone, public verbs with libibverbs' own nodes.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::string RunCommand(const std::string& command) {
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string output;
+  std::array<char, 4096> buffer;
+  while (size_t count = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    output.append(buffer.data(), count);
+  }
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return output;
+}
+
+/// The last field of every dynamic symbol that is defined, or not.
+std::vector<std::string> Symbols(const std::string& library, bool defined) {
+  std::istringstream lines(RunCommand("readelf --dyn-syms -W " + library));
+  std::vector<std::string> symbols;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string number, value, size, type, bind, visibility, index, name;
+    fields >> number >> value >> size >> type >> bind >> visibility >> index >> name;
+    if (name.empty() || number.back() != ':' || (index != "UND") != defined) continue;
+    if (bind == "WEAK" && !defined) continue;
+    if (type != "OBJECT" || !defined) symbols.push_back(name);
+  }
+  return symbols;
+}
+
+const std::string kReal = "/lib/x86_64-linux-gnu/libibverbs.so.1";
+
+TEST(LibraryTest, NeedsNothingButLibc) {
+  EXPECT_EQ(RunCommand("readelf -dW " UROCE_LIBRARY " | grep -c NEEDED"), "1\n");
+  EXPECT_NE(RunCommand("readelf -dW " UROCE_LIBRARY " | grep NEEDED").find("[libc.so.6]"),
+            std::string::npos);
+}
+
+TEST(LibraryTest, EveryUndefinedSymbolIsLibcs) {
+  for (const std::string& symbol : Symbols(UROCE_LIBRARY, false)) {
+    EXPECT_NE(symbol.find("@GLIBC_2."), std::string::npos) << symbol;
+  }
+}
+
+TEST(LibraryTest, ExportsCarryTheNodesOfTheInstalledLibrary) {
+  const std::vector<std::string> real = Symbols(kReal, true);
+  const std::set<std::string> known(real.begin(), real.end());
+  const std::vector<std::string> exported = Symbols(UROCE_LIBRARY, true);
+  EXPECT_GT(exported.size(), 50u);
+  for (const std::string& symbol : exported) {
+    if (symbol == "ibv_query_gid_type") continue;  // Private to rdma-core: without a node.
+    EXPECT_TRUE(known.contains(symbol)) << symbol;
+  }
+}
+
+// A call of the real library on an object of ours would read its private structures in front of it.
+TEST(LibraryTest, EveryPublicVerbOnAnObjectIsOurs) {
+  const std::set<std::string> without_object_of_ours = {
+      "ibv_copy_ah_attr_from_kern", "ibv_copy_path_rec_from_kern", "ibv_copy_path_rec_to_kern",
+      "ibv_copy_qp_attr_from_kern", "ibv_dofork_range", "ibv_dontfork_range", "ibv_event_type_str",
+      "ibv_fork_init", "ibv_get_sysfs_path", "ibv_import_device", "ibv_is_fork_initialized",
+      "ibv_node_type_str", "ibv_port_state_str", "ibv_rate_to_mbps", "ibv_rate_to_mult",
+      "ibv_wc_status_str", "mbps_to_ibv_rate", "mult_to_ibv_rate",
+      // Reaches the device by verbs that are ours.
+      "ibv_resolve_eth_l2_from_gid"};
+  const std::vector<std::string> ours = Symbols(UROCE_LIBRARY, true);
+  const std::set<std::string> exported(ours.begin(), ours.end());
+  for (const std::string& symbol : Symbols(kReal, true)) {
+    const size_t at = symbol.find("@@IBVERBS_1");
+    if (at == std::string::npos || without_object_of_ours.contains(symbol.substr(0, at))) continue;
+    EXPECT_TRUE(exported.contains(symbol)) << symbol;
+  }
+}
+
+TEST(LibraryTest, ThreadLocalsWouldBeInitialExec) {
+  EXPECT_EQ(RunCommand("readelf -rW " UROCE_LIBRARY " | grep -c -e DTPMOD -e TLSDESC || true"),
+            "0\n");
+}
+
+}  // namespace

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Segments as sealed memfds, regions as lists of parts.
+#include "tests/verbs-shim/memory/fake_daemon.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <list>
+
+namespace uroce::memory {
+namespace {
+
+constexpr uint64_t kSparseBytes = 1ull << 40;
+
+FakeDaemon& Of(void* session) { return *static_cast<FakeDaemon*>(session); }
+
+}  // namespace
+
+FakeDaemon& FakeDaemon::Make() {
+  static std::list<FakeDaemon> daemons;
+  return daemons.emplace_back();
+}
+
+Daemon FakeDaemon::calls() {
+  return {.session = this,
+          .userfaultfd_device = userfaultfd_device,
+          .create_segment =
+              [](void* session, const uroce_create_segment& request, SegmentGrant& grant) {
+                return Of(session).CreateSegment(request, grant);
+              },
+          .destroy_segment = [](void* session,
+                                uint32_t handle) { return Of(session).DestroySegment(handle); },
+          .register_region =
+              [](void* session, const uroce_reg_mr& request, const uroce_mr_segment* segments,
+                 uroce_reg_mr_reply& reply) {
+                return Of(session).RegisterRegion(request, segments, reply);
+              },
+          .deregister_region =
+              [](void* session, uint32_t handle) {
+                return Of(session).regions_.erase(handle) == 1 ? 0 : EINVAL;
+              },
+          .send_memory_fd =
+              [](void* session, int fd) {
+                Of(session).memory_fd_ = dup(fd);
+                return 0;
+              }};
+}
+
+int FakeDaemon::Register(const void* address, uint64_t length, MemoryRegistration& registration,
+                         uint32_t access) {
+  const auto addr = reinterpret_cast<uint64_t>(address);
+  return RegisterMemory(calls(),
+                        {.pd = 1, .access = access, .addr = addr, .length = length, .iova = addr},
+                        registration);
+}
+
+int FakeDaemon::CreateSegment(const uroce_create_segment& request, SegmentGrant& grant) {
+  if (segment_error != 0) return segment_error;
+  EXPECT_EQ(request.addr % 4096, 0u);
+  EXPECT_EQ(request.length % 4096, 0u);
+  grant.memfd = memfd_create(UROCE_SEGMENT_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  EXPECT_EQ(ftruncate(grant.memfd, kSparseBytes), 0);
+  EXPECT_EQ(fcntl(grant.memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  void* view = mmap(nullptr, request.length, PROT_READ | PROT_WRITE, MAP_SHARED, grant.memfd, 0);
+  EXPECT_NE(view, MAP_FAILED);
+  grant.handle = next_segment_++;
+  segments_[grant.handle] = {static_cast<uint8_t*>(view), request.length};
+  return 0;
+}
+
+int FakeDaemon::DestroySegment(uint32_t handle) {
+  const auto found = segments_.find(handle);
+  EXPECT_NE(found, segments_.end()) << "segment " << handle << " destroyed twice";
+  if (found == segments_.end()) return EINVAL;
+  munmap(found->second.view, found->second.length);
+  segments_.erase(found);
+  return 0;
+}
+
+int FakeDaemon::RegisterRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments,
+                               uroce_reg_mr_reply& reply) {
+  if (region_error != 0) return region_error;
+  EXPECT_LE(request.segment_count, UROCE_MAX_MR_SEGMENTS);
+  uint64_t at = request.addr;
+  for (uint32_t i = 0; i < request.segment_count; ++i) {
+    EXPECT_EQ(segments[i].addr, at) << "part " << i << " leaves a gap";
+    at += segments[i].length;
+    if (segments[i].mode != UROCE_MR_MAPPED) continue;
+    EXPECT_TRUE(segments_.contains(segments[i].segment));
+    EXPECT_LE(segments[i].segment_offset + segments[i].length,
+              segments_[segments[i].segment].length);
+  }
+  EXPECT_EQ(at, request.addr + request.length);
+  regions_[next_region_] = {request, {segments, segments + request.segment_count}};
+  reply = {.handle = next_region_, .lkey = next_region_ << 8, .rkey = next_region_ << 8 | 1};
+  ++next_region_;
+  return 0;
+}
+
+template <typename Step>
+void FakeDaemon::ForEachPart(const MemoryRegistration& registration, uint64_t address,
+                             uint64_t length, Step step) {
+  for (const uroce_mr_segment& part : region(registration).segments) {
+    const uint64_t start = std::max(address, part.addr);
+    const uint64_t end = std::min(address + length, part.addr + part.length);
+    if (start >= end) continue;
+    uint8_t* view = part.mode == UROCE_MR_MAPPED
+                        ? segments_.at(part.segment).view + part.segment_offset - part.addr + start
+                        : nullptr;
+    step(start - address, end - start, view, start);
+  }
+}
+
+std::string FakeDaemon::Read(const MemoryRegistration& registration, const void* address,
+                             uint64_t length) {
+  std::string bytes(length, '\0');
+  const auto step = [&](uint64_t at, uint64_t count, const uint8_t* view, uint64_t start) {
+    if (view != nullptr) {
+      std::copy_n(view, count, bytes.begin() + at);
+    } else {
+      EXPECT_EQ(pread(memory_fd_, &bytes[at], count, start), static_cast<ssize_t>(count));
+    }
+  };
+  ForEachPart(registration, reinterpret_cast<uint64_t>(address), length, step);
+  return bytes;
+}
+
+void FakeDaemon::Write(const MemoryRegistration& registration, void* address,
+                       const std::string& bytes) {
+  const auto step = [&](uint64_t at, uint64_t count, uint8_t* view, uint64_t start) {
+    if (view != nullptr) {
+      std::copy_n(bytes.begin() + at, count, view);
+    } else {
+      EXPECT_EQ(pwrite(memory_fd_, &bytes[at], count, start), static_cast<ssize_t>(count));
+    }
+  };
+  ForEachPart(registration, reinterpret_cast<uint64_t>(address), bytes.size(), step);
+}
+
+std::string FakeDaemon::Shape(const MemoryRegistration& registration) const {
+  std::string shape;
+  for (const uroce_mr_segment& part : region(registration).segments) {
+    if (!shape.empty()) shape += ' ';
+    shape += (part.mode == UROCE_MR_MAPPED ? 'm' : 'c') + std::to_string(part.length);
+  }
+  return shape;
+}
+
+std::string PageKind(const void* address) {
+  const auto addr = reinterpret_cast<uint64_t>(address);
+  MappedArray<Vma> mappings;
+  EXPECT_EQ(ReadMaps({addr, addr + 1}, mappings), 0);
+  std::string kind = "none";
+  if (!mappings.empty()) {
+    kind = mappings[0].kind == VmaKind::kSegment ? "segment"
+           : mappings[0].shared                  ? "shared"
+                                                 : "private";
+  }
+  mappings.Release();
+  return kind;
+}
+
+}  // namespace uroce::memory

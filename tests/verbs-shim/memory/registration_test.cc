@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registration as a whole: what is mapped, what is copied, what happens on errors and repetition.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "tests/verbs-shim/memory/fake_daemon.h"
+
+namespace uroce::memory {
+namespace {
+
+constexpr uint32_t kLocalWrite = 1, kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;
+
+class RegistrationTest : public testing::Test {
+ protected:
+  void SetUp() override { SetPolicy(MrPolicy::kAutomatic); }
+
+  /// Anonymous pages with guards on both sides, so that they are one mapping by themselves.
+  uint8_t* MapPages(size_t pages, int protection = PROT_READ | PROT_WRITE) {
+    auto* area = static_cast<uint8_t*>(
+        mmap(nullptr, (pages + 2) * kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(mprotect(area + kPageBytes, pages * kPageBytes, protection), 0);
+    return area + kPageBytes;
+  }
+
+  /// Memory in the brk heap that starts and ends inside pages.
+  uint8_t* GrowHeap(size_t bytes) {
+    auto* block = static_cast<uint8_t*>(sbrk(static_cast<intptr_t>(bytes + 3 * kPageBytes)));
+    return block + kPageBytes + 16 - reinterpret_cast<uint64_t>(block) % kPageBytes;
+  }
+
+  FakeDaemon& daemon_ = FakeDaemon::Make();
+  MemoryRegistration mr_ = {};
+};
+
+TEST_F(RegistrationTest, WholeAnonymousPagesAreMapped) {
+  uint8_t* pages = MapPages(4);
+  memset(pages, 'a', 4 * kPageBytes);
+  ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "m16384");
+  EXPECT_EQ(PageKind(pages), "segment");
+  EXPECT_EQ(daemon_.Read(mr_, pages, 4 * kPageBytes), std::string(4 * kPageBytes, 'a'));
+  pages[5000] = 'b';
+  EXPECT_EQ(daemon_.Read(mr_, pages + 5000, 1), "b");
+  daemon_.Write(mr_, pages + 9000, "hello");
+  EXPECT_EQ(memcmp(pages + 9000, "hello", 5), 0);
+}
+
+TEST_F(RegistrationTest, UntouchedPagesReadAsZero) {
+  uint8_t* pages = MapPages(600);
+  ASSERT_EQ(daemon_.Register(pages, 600 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Read(mr_, pages, 600 * kPageBytes), std::string(600 * kPageBytes, '\0'));
+  EXPECT_EQ(pages[599 * kPageBytes], 0);
+}
+
+TEST_F(RegistrationTest, HugePagesKeepTheirContents) {
+  constexpr size_t kHuge = 2 << 20;
+  auto* area = static_cast<uint8_t*>(
+      mmap(nullptr, 4 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  madvise(area, 4 * kHuge, MADV_HUGEPAGE);
+  for (size_t i = 0; i < 4 * kHuge; ++i) area[i] = static_cast<uint8_t>(i * 31 >> 7);
+  std::string before(reinterpret_cast<char*>(area), 4 * kHuge);
+  // From the middle of one huge page into the middle of another.
+  ASSERT_EQ(daemon_.Register(area + kHuge / 2, 2 * kHuge, mr_), 0);
+  EXPECT_EQ(daemon_.Read(mr_, area + kHuge / 2, 2 * kHuge), before.substr(kHuge / 2, 2 * kHuge));
+  EXPECT_EQ(memcmp(area, before.data(), before.size()), 0);
+}
+
+TEST_F(RegistrationTest, HeapPagesCoveredInPartStayPrivate) {
+  uint8_t* block = GrowHeap(40000);
+  memset(block, 'h', 40000);
+  ASSERT_EQ(daemon_.Register(block + 8, 30000, mr_), 0);
+  EXPECT_EQ(PageKind(block), "private");
+  EXPECT_EQ(PageKind(block + 8192), "segment");
+  EXPECT_EQ(PageKind(block + 8 + 30000 - 1), "private");
+  EXPECT_EQ(daemon_.Shape(mr_)[0], 'c');
+  EXPECT_EQ(daemon_.Read(mr_, block + 8, 30000), std::string(30000, 'h'));
+  daemon_.Write(mr_, block + 8, std::string(30000, 'w'));
+  EXPECT_EQ(std::string(reinterpret_cast<char*>(block) + 8, 30000), std::string(30000, 'w'));
+  EXPECT_EQ(block[7], 'h');
+  EXPECT_EQ(block[30008], 'h');
+}
+
+#ifndef __SANITIZE_ADDRESS__  // Its malloc has no arenas.
+TEST_F(RegistrationTest, PartsOfAnArenaHeapPageAreCopied) {
+  std::thread([this] {
+    auto* block = static_cast<uint8_t*>(malloc(40000));  // Another thread's arena.
+    memset(block, 'h', 40000);
+    ASSERT_EQ(daemon_.Register(block, 40000, mr_), 0);
+    EXPECT_EQ(PageKind(block), "private");
+    EXPECT_EQ(PageKind(block + 8192), "segment");
+    ASSERT_EQ(daemon_.Deregister(mr_), 0);
+    free(block);
+  }).join();
+}
+#endif
+
+TEST_F(RegistrationTest, StacksAreCopied) {
+  alignas(4096) uint8_t buffer[3 * 4096] = {1, 2, 3};
+  ASSERT_EQ(daemon_.Register(buffer, sizeof(buffer), mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c12288");
+  daemon_.Write(mr_, buffer + 4096, "stack");
+  EXPECT_EQ(memcmp(buffer + 4096, "stack", 5), 0);
+}
+
+TEST_F(RegistrationTest, StacksOfOtherThreadsAreCopied) {
+  std::thread([this] {
+    alignas(4096) uint8_t buffer[3 * 4096] = {1, 2, 3};
+    std::thread([&] { ASSERT_EQ(daemon_.Register(buffer, sizeof(buffer), mr_), 0); }).join();
+    EXPECT_EQ(daemon_.Shape(mr_), "c12288");
+  }).join();
+}
+
+alignas(4096) thread_local uint8_t thread_buffer[2 * 4096];
+
+TEST_F(RegistrationTest, ThreadLocalStorageIsCopied) {
+  ASSERT_EQ(daemon_.Register(thread_buffer, sizeof(thread_buffer), mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  std::thread([this] {
+    ASSERT_EQ(daemon_.Register(thread_buffer, sizeof(thread_buffer), mr_), 0);
+    EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  }).join();
+}
+
+alignas(4096) uint8_t data_buffer[2 * 4096] = {1};
+alignas(4096) uint8_t bss_buffer[64 * 4096];
+alignas(4096) const uint8_t constant_buffer[2 * 4096] = {1};
+
+TEST_F(RegistrationTest, DataIsCopiedBssIsMapped) {
+  ASSERT_EQ(daemon_.Register(data_buffer, sizeof(data_buffer), mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  daemon_.Write(mr_, data_buffer, "data");
+  EXPECT_EQ(memcmp(data_buffer, "data", 4), 0);
+  ASSERT_EQ(daemon_.Register(bss_buffer + 4096, 32 * 4096, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "m131072");
+}
+
+TEST_F(RegistrationTest, SharedMemoryIsCopiedAndStaysItself) {
+  void* shared = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_EQ(daemon_.Register(shared, 8192, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  EXPECT_EQ(PageKind(shared), "shared");
+}
+
+// The kernel pins with write permission if any flag needs it (ib_umem_get).
+TEST_F(RegistrationTest, ReadOnlyMemoryAllowsReadingOnly) {
+  auto* constant = const_cast<uint8_t*>(constant_buffer);
+  EXPECT_EQ(daemon_.Register(constant, 8192, mr_, kLocalWrite), EFAULT);
+  ASSERT_EQ(daemon_.Register(constant, 8192, mr_, kRemoteRead), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  EXPECT_EQ(daemon_.Read(mr_, constant, 1), "\x01");
+}
+
+TEST_F(RegistrationTest, MissingMemoryIsRefused) {
+  uint8_t* pages = MapPages(3);
+  EXPECT_EQ(daemon_.Register(pages - kPageBytes, 2 * kPageBytes, mr_), EFAULT);
+  EXPECT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), EFAULT);
+  munmap(pages + kPageBytes, kPageBytes);
+  EXPECT_EQ(daemon_.Register(pages, 3 * kPageBytes, mr_), EFAULT);
+  EXPECT_EQ(daemon_.segments_made(), 0u);
+  EXPECT_EQ(PageKind(pages), "private");
+}
+
+TEST_F(RegistrationTest, ArgumentsAreCheckedFirst) {
+  uint8_t* pages = MapPages(2);
+  EXPECT_EQ(daemon_.Register(pages, 0, mr_), EINVAL);
+  EXPECT_EQ(daemon_.Register(pages, UINT64_MAX, mr_), EINVAL);
+  EXPECT_EQ(daemon_.Register(reinterpret_cast<void*>(UINT64_MAX - 100), 50, mr_), EINVAL);
+  EXPECT_EQ(daemon_.Register(pages, 8192, mr_, kRemoteWrite), EINVAL);
+  EXPECT_EQ(daemon_.Register(pages, 8192, mr_, kRemoteAtomic | kRemoteRead), EINVAL);
+  EXPECT_EQ(daemon_.Register(pages, 8192, mr_, 1 << 12), EINVAL);
+  EXPECT_EQ(daemon_.Register(pages, 8192, mr_, 64), EOPNOTSUPP);
+  EXPECT_EQ(daemon_.Register(pages, 8192, mr_, kLocalWrite | 1 << 25), 0);
+  EXPECT_EQ(daemon_.region(mr_).request.access, kLocalWrite);
+}
+
+TEST_F(RegistrationTest, IovaMustLieAtTheSamePlaceInItsPage) {
+  uint8_t* pages = MapPages(2);
+  MemoryRequest request{.pd = 1,
+                        .access = kLocalWrite,
+                        .addr = reinterpret_cast<uint64_t>(pages) + 100,
+                        .length = 4096,
+                        .iova = 0x7000};
+  EXPECT_EQ(RegisterMemory(daemon_.calls(), request, mr_), EINVAL);
+  request.iova = 0x7000 + 100;
+  ASSERT_EQ(RegisterMemory(daemon_.calls(), request, mr_), 0);
+  EXPECT_EQ(daemon_.region(mr_).request.iova, 0x7064u);
+  request.access |= 32;  // ZERO_BASED
+  ASSERT_EQ(RegisterMemory(daemon_.calls(), request, mr_), 0);
+  EXPECT_EQ(daemon_.region(mr_).request.iova, 0u);
+}
+
+TEST_F(RegistrationTest, SegmentsAreSharedByRepeatedNestedAndOverlappingRegions) {
+  uint8_t* pages = MapPages(16);
+  MemoryRegistration whole = {}, again = {}, nested = {}, overlapping = {};
+  ASSERT_EQ(daemon_.Register(pages, 8 * kPageBytes, whole), 0);
+  ASSERT_EQ(daemon_.Register(pages, 8 * kPageBytes, again), 0);
+  ASSERT_EQ(daemon_.Register(pages + 5000, 100, nested), 0);
+  EXPECT_EQ(daemon_.segment_count(), 1u);
+  EXPECT_EQ(daemon_.region(nested).segments[0].segment_offset, 5000u);
+  ASSERT_EQ(daemon_.Register(pages + 4 * kPageBytes, 8 * kPageBytes, overlapping), 0);
+  EXPECT_EQ(daemon_.segment_count(), 2u);
+  EXPECT_EQ(daemon_.Shape(overlapping), "m16384 m16384");
+  daemon_.Write(overlapping, pages + 6 * kPageBytes, "over");
+  EXPECT_EQ(daemon_.Read(whole, pages + 6 * kPageBytes, 4), "over");
+  EXPECT_EQ(daemon_.Deregister(whole), 0);
+  EXPECT_EQ(daemon_.Deregister(again), 0);
+  EXPECT_EQ(daemon_.Deregister(nested), 0);
+  EXPECT_EQ(daemon_.segment_count(), 2u);
+  EXPECT_EQ(daemon_.Read(overlapping, pages + 6 * kPageBytes, 4), "over");
+  EXPECT_EQ(daemon_.Deregister(overlapping), 0);
+  EXPECT_EQ(daemon_.segment_count(), 0u);
+}
+
+TEST_F(RegistrationTest, PagesOfADeadSegmentAreSwappedAgain) {
+  uint8_t* pages = MapPages(4);
+  memset(pages, '1', 4 * kPageBytes);
+  ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+  ASSERT_EQ(daemon_.Deregister(mr_), 0);
+  pages[0] = '2';
+  ASSERT_EQ(daemon_.Register(pages, 2 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "m8192");
+  EXPECT_EQ(daemon_.segments_made(), 2u);
+  EXPECT_EQ(daemon_.Read(mr_, pages, 3), "211");
+  pages[1] = '3';
+  EXPECT_EQ(daemon_.Read(mr_, pages, 3), "231");
+  EXPECT_EQ(pages[3 * kPageBytes], '1');
+}
+
+TEST_F(RegistrationTest, NewMemoryAtAnOldAddressIsSwappedAfresh) {
+  uint8_t* pages = MapPages(4);
+  MemoryRegistration old = {};
+  ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, old), 0);
+  munmap(pages, 4 * kPageBytes);
+  mmap(pages, 4 * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+       0);
+  pages[0] = 'n';
+  ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.segment_count(), 2u);
+  EXPECT_EQ(daemon_.Read(mr_, pages, 1), "n");
+  EXPECT_EQ(daemon_.Read(old, pages, 1), std::string(1, '\0'));
+}
+
+TEST_F(RegistrationTest, MovedAndGrownPagesAreFound) {
+  uint8_t* pages = MapPages(2);
+  MemoryRegistration small = {};
+  memset(pages, 'g', 2 * kPageBytes);
+  ASSERT_EQ(daemon_.Register(pages, 2 * kPageBytes, small), 0);
+  auto* grown =
+      static_cast<uint8_t*>(mremap(pages, 2 * kPageBytes, 6 * kPageBytes, MREMAP_MAYMOVE));
+  ASSERT_NE(grown, MAP_FAILED);
+  grown[5 * kPageBytes] = 'x';
+  ASSERT_EQ(daemon_.Register(grown, 6 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "m8192 m16384");
+  EXPECT_EQ(daemon_.segment_count(), 2u);
+  EXPECT_EQ(daemon_.Read(mr_, grown + 5 * kPageBytes, 1), "x");
+  grown[1] = 'y';
+  EXPECT_EQ(daemon_.Read(small, pages, 2), "gy");
+}
+
+TEST_F(RegistrationTest, ForcedCopyMapsNothing) {
+  SetPolicy(MrPolicy::kCopied);
+  uint8_t* pages = MapPages(4);
+  ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c16384");
+  EXPECT_EQ(PageKind(pages), "private");
+}
+
+TEST_F(RegistrationTest, ForcedMappingTakesPartsOfHeapPages) {
+  SetPolicy(MrPolicy::kMapped);
+  uint8_t* block = GrowHeap(40000);
+  ASSERT_EQ(daemon_.Register(block, 40000, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "m40000");
+}
+
+TEST_F(RegistrationTest, CopiesWhenTheDaemonHasNoSegment) {
+  daemon_.segment_error = ENOMEM;
+  uint8_t* pages = MapPages(4);
+  ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c16384");
+  EXPECT_TRUE(daemon_.has_memory_fd());
+}
+
+TEST_F(RegistrationTest, ARefusedRegionLeavesNoSegment) {
+  daemon_.region_error = ENOMEM;
+  uint8_t* pages = MapPages(4);
+  pages[0] = 'k';
+  EXPECT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), ENOMEM);
+  EXPECT_EQ(daemon_.segment_count(), 0u);
+  EXPECT_EQ(pages[0], 'k');
+  daemon_.region_error = 0;
+  EXPECT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Read(mr_, pages, 1), "k");
+}
+
+TEST_F(RegistrationTest, MoreThanTheMostPartsAreCopiedAsOne) {
+  uint8_t* pages = MapPages(200);
+  for (int i = 0; i < 200; i += 2) {
+    mmap(pages + i * kPageBytes, kPageBytes, PROT_READ | PROT_WRITE,
+         MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  }
+  ASSERT_EQ(daemon_.Register(pages, 200 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c819200");
+  ASSERT_EQ(daemon_.Register(pages, 64 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.region(mr_).segments.size(), 64u);
+}
+
+TEST_F(RegistrationTest, ProtectionIsKept) {
+  uint8_t* pages = MapPages(2, PROT_READ | PROT_WRITE | PROT_EXEC);
+  pages[0] = 0xc3;  // ret
+  ASSERT_EQ(daemon_.Register(pages, 2 * kPageBytes, mr_), 0);
+  EXPECT_EQ(PageKind(pages), "segment");
+  reinterpret_cast<void (*)()>(pages)();
+}
+
+TEST_F(RegistrationTest, FreeAndReallocUnderALiveRegionAreHarmless) {
+  for (size_t bytes : {size_t{100000}, size_t{5000000}}) {
+    auto* block = static_cast<char*>(malloc(bytes));
+    memset(block, 'r', bytes);
+    ASSERT_EQ(daemon_.Register(block, bytes, mr_), 0);
+    block = static_cast<char*>(realloc(block, 3 * bytes));
+    EXPECT_EQ(std::string(block, bytes), std::string(bytes, 'r'));
+    free(block);
+    for (int i = 0; i < 200; ++i) free(memset(malloc(bytes / 50), i, bytes / 50));
+    void* zeroed = calloc(1, bytes);
+    EXPECT_EQ(std::string(static_cast<char*>(zeroed), bytes), std::string(bytes, '\0'));
+    free(zeroed);
+    ASSERT_EQ(daemon_.Deregister(mr_), 0);
+  }
+}
+
+TEST_F(RegistrationTest, SegmentsOfAnotherSessionAreNotReused) {
+  uint8_t* pages = MapPages(4);
+  ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+  FakeDaemon& other = FakeDaemon::Make();
+  MemoryRegistration second = {};
+  ASSERT_EQ(other.Register(pages, 4 * kPageBytes, second), 0);
+  EXPECT_EQ(other.segment_count(), 1u);
+  pages[0] = 'o';
+  EXPECT_EQ(other.Read(second, pages, 1), "o");
+}
+
+}  // namespace
+}  // namespace uroce::memory

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// No write gets lost while pages are swapped under the threads that write to them.
+#include "verbs-shim/memory/swap.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::memory {
+namespace {
+
+constexpr int kWriters = 3;
+constexpr uint64_t kPages = 64;
+constexpr uint64_t kBytes = kPages * kPageBytes;
+
+struct Way {
+  const char* name;
+  bool kernel_mode;
+  bool protects_absent;
+};
+
+/// Anonymous pages and the swaps of them.
+class SwapTest : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    support_ = ProbeFaultSupport(-1);
+    if (support_.origin == FaultSupport::Origin::kNone) GTEST_SKIP() << "no userfaultfd here";
+    if (GetParam().kernel_mode && !support_.kernel_mode) GTEST_SKIP() << "user-mode faults only";
+    if (GetParam().protects_absent && !support_.protects_absent) GTEST_SKIP() << "old kernel";
+    support_.kernel_mode = GetParam().kernel_mode;
+    support_.protects_absent = GetParam().protects_absent;
+    pages_ = static_cast<uint64_t*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+  void TearDown() override { munmap(pages_, kBytes); }
+
+  /// Swaps all pages for those of a new memfd.
+  void Swap() {
+    const int memfd = memfd_create(UROCE_SEGMENT_NAME, MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(memfd, kBytes), 0);
+    const auto start = reinterpret_cast<uint64_t>(pages_);
+    const SwapRequest request{
+        .pages = {start, start + kBytes}, .protection = PROT_READ | PROT_WRITE, .memfd = memfd};
+    ASSERT_EQ(SwapPages(support_, request), 0);
+    close(memfd);
+  }
+
+  void MakePrivateAgain() {
+    ASSERT_EQ(mmap(pages_, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                   -1, 0),
+              pages_);
+  }
+
+  volatile uint64_t& Word(uint64_t page, int index) {
+    return pages_[page * (kPageBytes / sizeof(uint64_t)) + static_cast<uint64_t>(index)];
+  }
+
+  FaultSupport support_;
+  uint64_t* pages_ = nullptr;
+};
+
+// Each writer owns a word of every page, and all share one that they add to atomically.
+TEST_P(SwapTest, KeepsEveryIncrementOfConcurrentWriters) {
+  std::atomic<bool> stop = false;
+  std::atomic<int> running = 0;
+  std::vector<std::vector<uint64_t>> counts(kWriters, std::vector<uint64_t>(kPages));
+  std::vector<std::thread> writers;
+  for (int w = 0; w < kWriters; ++w) {
+    writers.emplace_back([&, w] {
+      ++running;
+      for (uint64_t turn = 0; !stop; ++turn) {
+        const uint64_t page = turn * 7 % kPages;
+        Word(page, w) = Word(page, w) + 1;
+        std::atomic_ref(pages_[page * 512 + kWriters]).fetch_add(1);
+        ++counts[static_cast<size_t>(w)][page];
+      }
+    });
+  }
+  while (running < kWriters) std::this_thread::yield();
+  for (int round = 0; round < 400; ++round) Swap();
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
+  for (uint64_t page = 0; page < kPages; ++page) {
+    uint64_t sum = 0;
+    for (int w = 0; w < kWriters; ++w) {
+      ASSERT_EQ(Word(page, w), counts[static_cast<size_t>(w)][page]) << "page " << page;
+      sum += counts[static_cast<size_t>(w)][page];
+    }
+    ASSERT_EQ(Word(page, kWriters), sum) << "page " << page;
+  }
+}
+
+// The first write to a page that was never touched is the one that gets lost most easily.
+TEST_P(SwapTest, KeepsFirstWritesToUntouchedPages) {
+  for (int round = 0; round < 400; ++round) {
+    std::atomic<bool> is_running = false;
+    std::thread writer([&] {
+      is_running = true;
+      for (uint64_t page = 0; page < kPages; ++page) Word(page, 0) = page + 1;
+    });
+    while (!is_running) std::this_thread::yield();
+    Swap();
+    writer.join();
+    for (uint64_t page = 0; page < kPages; ++page) {
+      ASSERT_EQ(Word(page, 0), page + 1) << "round " << round;
+    }
+    MakePrivateAgain();
+  }
+}
+
+// System calls that write into the pages wait in kernel mode; otherwise they may get EFAULT, and
+// what they report as done is done.
+TEST_P(SwapTest, KeepsWritesOfSystemCalls) {
+  std::atomic<bool> stop = false;
+  std::atomic<uint64_t> reads = 0;
+  uint64_t faults = 0, wrong = 0;
+  const int source = memfd_create("source", 0);
+  const std::string pattern(kBytes, 'p');
+  ASSERT_EQ(write(source, pattern.data(), kBytes), static_cast<ssize_t>(kBytes));
+  std::thread reader([&] {
+    auto* bytes = reinterpret_cast<char*>(pages_);
+    while (!stop) {
+      memset(bytes, 0, kBytes);
+      const ssize_t got = pread(source, bytes, kBytes, 0);
+      if (got != static_cast<ssize_t>(kBytes)) ++faults;
+      if (got > 0 && memcmp(bytes, pattern.data(), static_cast<size_t>(got)) != 0) ++wrong;
+      ++reads;
+    }
+  });
+  while (reads == 0) std::this_thread::yield();
+  for (int round = 0; round < 400; ++round) Swap();
+  stop = true;
+  reader.join();
+  close(source);
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_TRUE(!GetParam().kernel_mode || faults == 0) << faults;
+}
+
+TEST_P(SwapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
+  const int file = memfd_create("file", 0);
+  ASSERT_EQ(ftruncate(file, kBytes), 0);
+  auto* mapped =
+      static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0));
+  memcpy(mapped, "kept", sizeof("kept"));
+  const auto start = reinterpret_cast<uint64_t>(mapped);
+  EXPECT_NE(SwapPages(support_, {{start, start + kBytes}, PROT_READ | PROT_WRITE, -1}), 0);
+  EXPECT_STREQ(mapped, "kept");
+  const auto anonymous = reinterpret_cast<uint64_t>(pages_);
+  Word(3, 0) = 7;
+  EXPECT_EQ(SwapPages(support_, {{anonymous, anonymous + kBytes}, PROT_READ | PROT_WRITE, -1}),
+            EBADF);
+  EXPECT_EQ(Word(3, 0), 7u);
+  Word(3, 0) = 8;  // Not write-protected any more.
+  munmap(mapped, kBytes);
+  close(file);
+}
+
+TEST_P(SwapTest, TheSignalMaskIsPutBack) {
+  sigset_t before, after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  Swap();
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(memcmp(&before, &after, sizeof(uint64_t)), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, SwapTest,
+                         testing::Values(Way{"KernelMode", true, true},
+                                         Way{"KernelModeBeforeLinux64", true, false},
+                                         Way{"UserMode", false, true},
+                                         Way{"UserModeBeforeLinux64", false, false}),
+                         [](const auto& way) { return way.param.name; });
+
+}  // namespace
+}  // namespace uroce::memory

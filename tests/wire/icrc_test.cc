@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ICRC against packets that other implementations made (protocol/wire-format.md, 7.3).
+#include "pipeline/wire/icrc.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/wire/decode.h"
+
+namespace uroce::wire {
+namespace {
+
+struct Vector {
+  const char* name;
+  const char* hex;  ///< From the first IP byte to the ICRC.
+};
+
+constexpr Vector kVectors[] = {
+    {"CnpOfConnectX4",
+     "45c2003c718c4000401191610a0011010a001201000012b7002800008100ffff40000118000000000000000000000"
+     "000"
+     "000000000000000082fd002a"},
+    {"UcSendOnlyOfScapy",
+     "45010040047840004011b4d5c0a80007c0a80007c00012b7002caca22460ffff000000d300cf17104630818be2893"
+     "5d9"
+     "0e9a95505401be885e50000078f353f3"},
+    {"Acknowledge",
+     "45000030ebcb400040113aef0a0000020a000001d02c12b7001c00001100ffff0000001200ca82851f000001148ae"
+     "229"},
+    {"AcknowledgeIpv6",
+     "60000000001c1140fd000000000000000000000000000002fd000000000000000000000000000001d9be12b7001c0"
+     "000"
+     "1100ffff0000001100dd07471f00000179b160b5"},
+    {"AcknowledgeIpv6TrafficClass",
+     "66800000001c1140fd000000000000000000000000000001fd000000000000000000000000000002f9c912b7001c0"
+     "000"
+     "1100ffff0000001300a4231e1f000002e643c78a"},
+    {"SendOnlyIpv6",
+     "6000000000281140fd000000000000000000000000000001fd000000000000000000000000000002d9be12b700280"
+     "000"
+     "0400ffff0000001180dd07470000556f937d2530000005d500000025acc1fc69"},
+    {"SendOnlyWithImmediateAndPad",
+     "4500003835e640004011f0cc0a0000010a000002c14412b7002400000530ffff0000001280000100a1b2c3d4aaaaa"
+     "aaa"
+     "aa00000037637039"},
+    {"CompareSwap",
+     "45000048362040004011f0820a0000010a000002c1b912b7003400001300ffff00000015800001000000562e0f1dd"
+     "000"
+     "0000060611121314151617180102030405060708ef43d735"},
+    {"AtomicAcknowledge",
+     "45000038386040004011ee520a0000020a000001c1b912b7002400001200ffff00000015000001001f00000100000"
+     "000"
+     "0000000064e0131f"},
+    {"ReadRequest",
+     "4500003c360540004011f0a90a0000010a000002c19012b7002800000c00ffff00000014800001000000562e0f1dc"
+     "000"
+     "00000564000008016a3175c8"},
+    {"ReadResponseLastWithPad",
+     "45000034385e40004011ee580a0000020a000001c19012b7002000000f30ffff00000014000001021f00000155000"
+     "000"
+     "e441c34a"},
+    {"RnrNak",
+     "45000030387f40004011ee3b0a0000020a000001c2a412b7001c00001100ffff0000001a000001002c00000026050"
+     "2a1"},
+    {"NakRemoteAccess",
+     "4500003038d540004011ede50a0000020a000001c34912b7001c00001100ffff0000001d00000100620000006b6dc"
+     "00d"},
+    {"SendOnlyWithInvalidate",
+     "45000040383b40004011ee6f0a0000010a000002c73912b7002c00001700ffff0000002b8000010108000127aaaaa"
+     "aaa"
+     "aaaaaaaaaaaaaaaaaaaaaaaa54f63447"},
+};
+
+/// The vector behind an Ethernet header.
+std::vector<uint8_t> FrameOf(const Vector& vector) {
+  std::vector<uint8_t> frame(12, 0x02);
+  const std::string_view hex = vector.hex;
+  const bool ipv6 = hex[0] == '6';
+  frame.push_back(ipv6 ? 0x86 : 0x08);
+  frame.push_back(ipv6 ? 0xdd : 0x00);
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    frame.push_back(static_cast<uint8_t>(std::stoul(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  return frame;
+}
+
+bool IsRight(const std::vector<uint8_t>& frame) {
+  Packet packet;
+  FrameView view;
+  EXPECT_EQ(Decode(frame, packet, view), DecodeResult::kOk);
+  return IcrcIsRight(frame, view);
+}
+
+class IcrcVectorTest : public testing::TestWithParam<Vector> {};
+
+TEST_P(IcrcVectorTest, IsRight) { EXPECT_TRUE(IsRight(FrameOf(GetParam()))); }
+
+TEST_P(IcrcVectorTest, AnyFlippedBitOfTransportPayloadOrIcrcMakesItWrong) {
+  std::vector<uint8_t> frame = FrameOf(GetParam());
+  Packet packet;
+  FrameView view;
+  ASSERT_EQ(Decode(frame, packet, view), DecodeResult::kOk);
+  for (size_t at = view.bth_offset; at < frame.size(); ++at) {
+    const bool masked = at == view.bth_offset + 4u;
+    for (int bit = 0; bit < 8; ++bit) {
+      frame[at] ^= static_cast<uint8_t>(1 << bit);
+      EXPECT_EQ(IcrcIsRight(frame, view), masked) << at << ":" << bit;
+      frame[at] ^= static_cast<uint8_t>(1 << bit);
+    }
+  }
+}
+
+TEST_P(IcrcVectorTest, FieldsThatRoutersChangeAreNotCovered) {
+  std::vector<uint8_t> frame = FrameOf(GetParam());
+  Packet packet;
+  FrameView view;
+  ASSERT_EQ(Decode(frame, packet, view), DecodeResult::kOk);
+  uint8_t* const ip = frame.data() + view.ip_offset;
+  if (view.is_ipv6) {
+    ip[0] = 0x6f;
+    ip[1] = ip[2] = ip[3] = 0xa5;
+    ip[7] = 1;
+  } else {
+    ip[1] = ip[8] = ip[10] = ip[11] = 0xa5;
+  }
+  ip[view.bth_offset - view.ip_offset - 1] = 0x77;
+  EXPECT_TRUE(IcrcIsRight(frame, view));
+  ip[view.is_ipv6 ? 6 : 9] ^= 1;
+  EXPECT_FALSE(IcrcIsRight(frame, view));
+}
+
+INSTANTIATE_TEST_SUITE_P(Vectors, IcrcVectorTest, testing::ValuesIn(kVectors),
+                         [](const auto& vector) { return std::string(vector.param.name); });
+
+TEST(IcrcTest, SeedIsTheStateAfterTheBytesThatStandForTheLrh) {
+  const std::vector<uint8_t> ones(8, 0xff);
+  EXPECT_EQ(Crc32Update(0xffffffff, ones), kIcrcSeed);
+}
+
+TEST(IcrcTest, IsStoredLeastSignificantByteFirst) {
+  std::array<uint8_t, 4> bytes{};
+  StoreIcrc(bytes.data(), ~0x2a00fd82u);
+  EXPECT_EQ(bytes, (std::array<uint8_t, 4>{0x82, 0xfd, 0x00, 0x2a}));
+}
+
+TEST(IcrcTest, EthernetPaddingIsNotCovered) {
+  std::vector<uint8_t> frame = FrameOf(kVectors[2]);
+  frame.insert(frame.end(), 6, 0x5a);
+  EXPECT_TRUE(IsRight(frame));
+}
+
+}  // namespace
+}  // namespace uroce::wire

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The opcode table against the rules of protocol/wire-format.md, section 5.
+#include "pipeline/wire/opcode.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace uroce::wire {
+namespace {
+
+using I = OpcodeInfo;
+
+OpcodeInfo At(int value) { return InfoOf(static_cast<Opcode>(value)); }
+
+std::set<int> Known() {
+  std::set<int> known;
+  for (int value = 0; value < 256; ++value) {
+    if (At(value).Has(I::kKnown)) known.insert(value);
+  }
+  return known;
+}
+
+TEST(OpcodeTest, KnowsTheOpcodesOfTheTablesAndNoOthers) {
+  std::set<int> expected = {0x64, 0x65, 0x81};
+  for (int code = 0; code <= 0x17; ++code) {
+    if (code == 0x15) continue;
+    expected.insert(code);
+    expected.insert(0xa0 + code);
+    if (code <= 0x0b) expected.insert(0x20 + code);
+  }
+  EXPECT_EQ(Known(), expected);
+}
+
+TEST(OpcodeTest, HeaderBytesAreThoseOfBthAndTheExtendedHeaders) {
+  EXPECT_EQ(InfoOf(Opcode::kSendOnly).header_bytes, 12);
+  EXPECT_EQ(InfoOf(Opcode::kSendOnlyWithImm).header_bytes, 16);
+  EXPECT_EQ(InfoOf(Opcode::kWriteOnly).header_bytes, 28);
+  EXPECT_EQ(InfoOf(Opcode::kWriteOnlyWithImm).header_bytes, 32);
+  EXPECT_EQ(InfoOf(Opcode::kReadRequest).header_bytes, 28);
+  EXPECT_EQ(InfoOf(Opcode::kReadResponseFirst).header_bytes, 16);
+  EXPECT_EQ(InfoOf(Opcode::kReadResponseMiddle).header_bytes, 12);
+  EXPECT_EQ(InfoOf(Opcode::kAcknowledge).header_bytes, 16);
+  EXPECT_EQ(InfoOf(Opcode::kAtomicAcknowledge).header_bytes, 24);
+  EXPECT_EQ(InfoOf(Opcode::kCompareSwap).header_bytes, 40);
+  EXPECT_EQ(InfoOf(Opcode::kSendOnlyWithInvalidate).header_bytes, 16);
+  EXPECT_EQ(InfoOf(Opcode::kUdSendOnlyWithImm).header_bytes, 24);
+  EXPECT_EQ(InfoOf(Opcode::kCnp).header_bytes, 12);
+}
+
+TEST(OpcodeTest, XrcRequestsNameTheirSrqAndXrcResponsesDoNot) {
+  for (int code = 0; code <= 0x17; ++code) {
+    const OpcodeInfo rc = At(code);
+    const OpcodeInfo xrc = At(0xa0 + code);
+    const bool request = rc.Has(I::kRequest);
+    EXPECT_EQ(xrc.Has(I::kXrceth), request) << code;
+    EXPECT_EQ(xrc.header_bytes, rc.header_bytes + (request ? 4 : 0)) << code;
+    EXPECT_EQ(xrc.traits, rc.traits) << code;
+  }
+}
+
+TEST(OpcodeTest, EveryKnownPacketButTheCnpIsEitherRequestOrResponse) {
+  for (int value : Known()) {
+    if (value == 0x81) continue;
+    EXPECT_NE(At(value).Has(I::kRequest), At(value).Has(I::kResponse)) << value;
+  }
+}
+
+TEST(OpcodeTest, FirstAndMiddlePacketsFillThePathMtu) {
+  for (int value : Known()) {
+    const OpcodeInfo info = At(value);
+    const bool unfinished = info.Has(I::kPayload) && !info.Has(I::kLast) && value != 0x81;
+    EXPECT_EQ(info.Has(I::kFullPayload), unfinished) << value;
+  }
+}
+
+TEST(OpcodeTest, OnlyTheRowsOfTheTableCarryPayload) {
+  const std::set<int> without = {0x0c, 0x11, 0x12, 0x13, 0x14};
+  for (int code = 0; code <= 0x17; ++code) {
+    if (code == 0x15) continue;
+    EXPECT_EQ(At(code).Has(I::kPayload), !without.contains(code)) << code;
+  }
+}
+
+TEST(OpcodeTest, ServiceIsTheTopThreeBits) {
+  EXPECT_EQ(ServiceOf(Opcode::kAcknowledge), Service::kRc);
+  EXPECT_EQ(ServiceOf(Opcode::kUdSendOnly), Service::kUd);
+  EXPECT_EQ(ServiceOf(Opcode::kCnp), Service::kCnp);
+  EXPECT_EQ(ServiceOf(static_cast<Opcode>(0xa4)), Service::kXrc);
+}
+
+}  // namespace
+}  // namespace uroce::wire

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tool's end of the daemon's control socket: one connection, one request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/unique_fd.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::tools {
+
+/// The socket to talk to: `flag`, else $UROCE_SOCKET, else the daemon's default place: the one of a
+/// daemon without root ($XDG_RUNTIME_DIR) when only that one exists.
+std::string ResolveSocketPath(const std::string& flag);
+
+/// Connects to the daemon. Errors: kUnavailable, with one line that says how to start it.
+absl::StatusOr<UniqueFd> ConnectToDaemon(const std::string& socket_path);
+
+/// Asks for one of the daemon's state dumps and returns its JSON text.
+absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what);
+
+/// A capture under way. It lasts until `socket` closes.
+struct CaptureSession {
+  UniqueFd socket;
+  UniqueFd memory;  ///< Sealed memfd of `reply.map_bytes`.
+  uroce_capture_reply reply{};
+  std::vector<uroce_capture_interface> interfaces;
+};
+
+/// Starts a capture; the reply is checked, so that the ring lies inside the memfd.
+absl::StatusOr<CaptureSession> StartCapture(const std::string& socket_path,
+                                            const uroce_capture& request);
+
+}  // namespace uroce::tools

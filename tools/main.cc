@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `uroce` command: parses flags and calls the sub-command.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/capture_command.h"
+#include "tools/control_client.h"
+#include "tools/launch.h"
+#include "tools/render.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr int kExitFailed = 1;  // It ran and ended badly.
+constexpr int kExitUsage = 2;   // It could not start: flags, values, no daemon.
+
+/// Flags of all sub-commands; each uses its own.
+struct Flags {
+  std::string socket;
+  bool json = false;
+  RenderOptions render;
+  double watch_s = 0;
+  CaptureOptions capture;
+  std::vector<std::string> filter_words;
+  std::vector<std::string> program;  ///< Of `run`.
+};
+
+int Report(const absl::Status& status) {
+  if (status.ok()) return 0;
+  fprintf(stderr, "uroce: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kDataLoss ? kExitFailed : kExitUsage;
+}
+
+int Print(const absl::StatusOr<std::string>& text) {
+  if (!text.ok()) return Report(text.status());
+  fputs(text->c_str(), stdout);
+  return fflush(stdout) == 0 ? 0 : kExitFailed;
+}
+
+int PrintDump(const Flags& flags, uroce_dump_what what) {
+  const absl::StatusOr<std::string> json = FetchDump(ResolveSocketPath(flags.socket), what);
+  if (!json.ok()) return Report(json.status());
+  return Print(flags.json ? RenderJson(*json) : RenderDump(what, *json, flags.render));
+}
+
+int WatchStat(const Flags& flags) {
+  int result = PrintDump(flags, UROCE_DUMP_STAT);
+  while (result == 0 && flags.watch_s > 0) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
+    fputs(flags.json ? "" : "\n", stdout);
+    result = PrintDump(flags, UROCE_DUMP_STAT);
+  }
+  return result;
+}
+
+int PrintEnvironment(const Flags& flags) {
+  const auto environment = MakeLaunchEnvironment(ResolveSocketPath(flags.socket));
+  if (!environment.ok()) return Report(environment.status());
+  return Print(ToShellExports(*environment));
+}
+
+/// Where the first word that is neither a flag nor --socket's value stands, from `start` on.
+size_t SkipFlags(const std::vector<std::string>& arguments, size_t start) {
+  size_t i = start;
+  while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
+    i += arguments[i] == "--socket" ? 2 : 1;
+  }
+  return std::min(i, arguments.size());
+}
+
+/// Cuts the program of `uroce run` and its arguments off: they are not ours to parse.
+std::vector<std::string> TakeProgram(std::vector<std::string>& arguments) {
+  const size_t command = SkipFlags(arguments, 0);
+  if (command == arguments.size() || arguments[command] != "run") return {};
+  const size_t first = SkipFlags(arguments, command + 1);
+  std::vector<std::string> program(arguments.begin() + static_cast<ptrdiff_t>(first),
+                                   arguments.end());
+  arguments.resize(first);
+  if (!program.empty() && program.front() == "--") program.erase(program.begin());
+  return program;
+}
+
+int RunProgram(const Flags& flags, const std::vector<std::string>& command) {
+  if (command.empty()) {
+    return Report(absl::InvalidArgumentError("run: no program, try: uroce run -- ibv_devinfo"));
+  }
+  const std::string socket_path = ResolveSocketPath(flags.socket);
+  const auto environment = MakeLaunchEnvironment(socket_path);
+  if (!environment.ok()) return Report(environment.status());
+  // Without a daemon the program would only say that it finds no device.
+  if (const auto probe = ConnectToDaemon(socket_path); !probe.ok()) return Report(probe.status());
+  return Report(Exec(*environment, command));
+}
+
+/// Before the sub-command or behind it: people try both.
+void AddSocketFlag(CLI::App& app, Flags& flags) {
+  app.add_option("--socket", flags.socket, "Control socket of the daemon (or UROCE_SOCKET)");
+}
+
+CLI::App* AddListing(CLI::App& app, Flags& flags, int& result, const char* name,
+                     const char* description, uroce_dump_what what) {
+  CLI::App* command = app.add_subcommand(name, description);
+  AddSocketFlag(*command, flags);
+  command->add_flag("--json", flags.json, "Print the daemon's JSON");
+  command->add_option("-d,--device", flags.render.device, "Only this device")->excludes("--json");
+  command->callback([&flags, &result, what] {
+    result = what == UROCE_DUMP_STAT ? WatchStat(flags) : PrintDump(flags, what);
+  });
+  return command;
+}
+
+void AddCapture(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* command =
+      app.add_subcommand("capture", "Write frames, both directions, to a pcapng file, live");
+  AddSocketFlag(*command, flags);
+  command->add_option("-w,--write", flags.capture.file, "File to write; - is stdout")->required();
+  command->add_option("-d,--device", flags.capture.device, "Only this device");
+  command
+      ->add_option("-s,--snap-length", flags.capture.snap_length_bytes,
+                   "Bytes kept of each frame (default: all)")
+      ->check(CLI::Range(1, 65536));
+  command->add_option("-c,--count", flags.capture.max_frames, "End after so many frames")
+      ->check(CLI::PositiveNumber);
+  command->add_option("FILTER", flags.filter_words,
+                      "libpcap expression (pcap-filter(7)), e.g. udp port 4791 and host 10.0.0.1");
+  command->callback([&flags, &result] {
+    for (const std::string& word : flags.filter_words) flags.capture.filter += word + " ";
+    if (!flags.capture.filter.empty()) flags.capture.filter.pop_back();
+    result = Report(RunCapture(ResolveSocketPath(flags.socket), flags.capture));
+  });
+}
+
+void AddLaunchers(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* run = app.add_subcommand(
+      "run", "Run a verbs program on the daemon's devices: uroce run -- PROGRAM [ARGUMENT...]");
+  AddSocketFlag(*run, flags);
+  run->footer("Example: uroce run -- ibv_rc_pingpong -d uroce0 -g 1");
+  run->callback([&flags, &result] { result = RunProgram(flags, flags.program); });
+  CLI::App* env =
+      app.add_subcommand("env", "Print the same environment for a shell: eval \"$(uroce env)\"");
+  AddSocketFlag(*env, flags);
+  env->callback([&flags, &result] { result = PrintEnvironment(flags); });
+}
+
+void AddListings(CLI::App& app, Flags& flags, int& result) {
+  AddListing(app, flags, result, "devices", "Devices with their ports and GIDs",
+             UROCE_DUMP_DEVICES);
+  CLI::App* stat =
+      AddListing(app, flags, result, "stat", "Counters of the devices", UROCE_DUMP_STAT);
+  stat->add_flag("-a,--all", flags.render.all, "Counters that are zero, too");
+  stat->add_option("--watch", flags.watch_s, "Print again every so many seconds")
+      ->check(CLI::Range(0.1, 3600.0));
+  AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);
+  AddListing(app, flags, result, "mr", "Memory regions", UROCE_DUMP_MR);
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  int result = 0;
+  CLI::App app("uroce: run programs on a software RoCEv2 NIC and look at it", "uroce");
+  app.set_version_flag("--version", "uroce " UROCE_VERSION);
+  AddSocketFlag(app, flags);
+  AddLaunchers(app, flags, result);
+  AddListings(app, flags, result);
+  AddCapture(app, flags, result);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  flags.program = TakeProgram(arguments);
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.
+  try {
+    app.parse(arguments);
+    if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fprintf(stderr, "uroce: %s (see uroce --help)\n", error.what());
+    return kExitUsage;
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace uroce::tools
+
+int main(int argc, char** argv) { return uroce::tools::Main(argc, argv); }

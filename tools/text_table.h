@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Columns of text, as wide as their widest cell.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace uroce::tools {
+
+/// Rows under a header. Cells that hold a number are aligned to the right.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> header);
+  /// A short row is filled with empty cells.
+  void AddRow(std::vector<std::string> cells);
+  /// One line a row, without blanks at their ends.
+  std::string ToString() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace uroce::tools

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What liburoce.so and uroced share: the layout of the arena (doorbells, queues) and the commands
+ * on the control socket. Plain C, freestanding, little endian, x86-64. Every field that the other
+ * side writes is hostile: read once, check the copy, use the copy.
+ *
+ * One process has one session with a daemon: one control socket, one arena, one set of doorbells.
+ */
+#ifndef UROCE_ABI_H_
+#define UROCE_ABI_H_
+
+#include <stdint.h>
+
+#define UROCE_ABI_VERSION 1u
+#define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
+
+#define UROCE_MAX_DEVICES 64u
+#define UROCE_MAX_WORKERS 64u
+#define UROCE_MAX_SGE 16u
+#define UROCE_MAX_INLINE 220u
+#define UROCE_MAX_GIDS 32u
+#define UROCE_MAX_MR_SEGMENTS 64u
+#define UROCE_NONE 0xffffffffu
+
+/* ---- arena ----------------------------------------------------------------------------------
+ * One sparse memfd of UROCE_ARENA_BYTES, made and sealed by the daemon, mapped whole by both sides.
+ * Offsets in replies are from its start. Pages cost memory only once touched.
+ */
+#define UROCE_ARENA_BYTES (4ull << 30)
+#define UROCE_LINE 64u
+
+struct uroce_line64 {
+  uint64_t value;
+  uint64_t pad[7];
+};
+
+struct uroce_line32 {
+  uint32_t value;
+  uint32_t pad[15];
+};
+
+#define UROCE_DOORBELL_WORDS 64u
+#define UROCE_DOORBELL_SLOTS (UROCE_DOORBELL_WORDS * 64u)
+
+/* Doorbells of one (session, worker). A queue pair's slot is given at its creation; queue pairs
+ * may share one. To ring: set bit (slot % 64) of words[slot / 64] by an atomic or, set bit
+ * (slot / 64) of summary if clear, then, if sleeping is not 0, write 1 to the worker's eventfd. */
+struct uroce_doorbells {
+  struct uroce_line64 summary;
+  struct uroce_line32 sleeping; /* Written by the daemon. */
+  struct uroce_line64 words[UROCE_DOORBELL_WORDS];
+};
+
+struct uroce_arena_header {
+  uint32_t abi_version;
+  uint32_t worker_count;
+  uint32_t pad[14];
+};
+
+#define UROCE_DOORBELLS_OFFSET 4096u /* uroce_doorbells[worker_count] */
+
+/* ---- queue pair -----------------------------------------------------------------------------
+ * uroce_qp_page, then the SQ slots, then the RQ slots, at offsets given at creation. Indices are
+ * free running (wrap at 2^32); slot = index & (depth - 1); depths are powers of two.
+ * A slot is reused only after a CQE of its work request, or of a later one of the same queue, was
+ * polled; the shim keeps that account. */
+struct uroce_qp_page {
+  struct uroce_line32 sq_produced; /* shim */
+  struct uroce_line32 rq_produced; /* shim */
+  struct uroce_line32 state;       /* daemon: enum ibv_qp_state, live. The shim rings after a
+                                      post_recv when this reads ERR, so that the RQ is flushed. */
+};
+
+struct uroce_sge {
+  uint64_t addr;
+  uint32_t length;
+  uint32_t lkey;
+};
+
+/* Send work request: 48 bytes, then num_sge uroce_sge, or inline_length bytes with flag INLINE. */
+#define UROCE_SEND_FENCE 1u
+#define UROCE_SEND_SIGNALED 2u
+#define UROCE_SEND_SOLICITED 4u
+#define UROCE_SEND_INLINE 8u
+struct uroce_send_wqe {
+  uint64_t wr_id;
+  uint8_t opcode; /* enum ibv_wr_opcode */
+  uint8_t flags;  /* UROCE_SEND_*, the values of enum ibv_send_flags */
+  uint16_t num_sge;
+  uint32_t imm_or_rkey; /* imm_data bytes unchanged, or invalidate_rkey */
+  uint64_t remote_addr;
+  uint32_t rkey;
+  uint32_t inline_length;
+  uint64_t compare_add;
+  uint64_t swap;
+};
+
+/* Receive work request: 16 bytes, then num_sge uroce_sge. */
+struct uroce_recv_wqe {
+  uint64_t wr_id;
+  uint32_t num_sge;
+  uint32_t reserved;
+};
+
+/* ---- completion queue -----------------------------------------------------------------------
+ * uroce_cq_page, then depth CQEs. A CQE at index i is valid when its generation, written last,
+ * equals i / depth + 1 (both mod 2^32; memory starts as zero). */
+#define UROCE_CQ_DISARMED 0u
+#define UROCE_CQ_ARMED_SOLICITED 1u
+#define UROCE_CQ_ARMED_NEXT 2u
+struct uroce_cq_page {
+  struct uroce_line32 consumed; /* shim: CQEs polled, free running */
+  struct uroce_line32 arm;      /* shim sets, the daemon clears by compare and swap */
+  struct uroce_line32 error;    /* daemon: not 0 once the CQ overflowed */
+};
+
+#define UROCE_CQE_RECEIVE 1u /* flags: of the receive queue */
+struct uroce_cqe {
+  uint64_t wr_id;
+  uint32_t qp_handle; /* UROCE_NONE: its queue pair is gone, skip. */
+  uint32_t qp_num;
+  uint32_t wqe_index; /* Free-running index of the work request in its queue. */
+  uint32_t byte_len;
+  uint32_t imm_or_rkey;
+  uint32_t src_qp;
+  uint8_t status;   /* enum ibv_wc_status */
+  uint8_t opcode;   /* enum ibv_wc_opcode */
+  uint8_t wc_flags; /* enum ibv_wc_flags */
+  uint8_t flags;    /* UROCE_CQE_* */
+  uint32_t vendor_err;
+  uint8_t sl;
+  uint8_t reserved[19];
+  uint32_t generation;
+};
+
+/* ---- records on pipes ------------------------------------------------------------------------
+ * A completion channel's pipe carries the user_handle of the CQ (8 bytes); a context's pipe of
+ * asynchronous events carries uroce_async_record. */
+struct uroce_async_record {
+  uint64_t element;    /* user_handle of the CQ or QP, or the port number. */
+  uint32_t event_type; /* enum ibv_event_type */
+  uint32_t reserved;
+};
+
+/* ---- commands ---------------------------------------------------------------------------------
+ * Control socket: AF_UNIX, SOCK_SEQPACKET. A request is uroce_request followed by the command's
+ * own structure, in one datagram; the reply is uroce_reply followed by its own, in one datagram,
+ * with the fds that the comment names as SCM_RIGHTS. One request is under way at a time.
+ * The first request is UROCE_HELLO, or UROCE_DUMP / UROCE_CAPTURE from a tool.
+ */
+enum uroce_command {
+  UROCE_HELLO = 1,
+  UROCE_LIST_DEVICES,
+  UROCE_OPEN_CONTEXT,
+  UROCE_CLOSE_CONTEXT,
+  UROCE_QUERY_PORT,
+  UROCE_QUERY_GIDS,
+  UROCE_ALLOC_PD,
+  UROCE_DEALLOC_PD,
+  UROCE_CREATE_SEGMENT,
+  UROCE_DESTROY_SEGMENT,
+  UROCE_REG_MR,
+  UROCE_DEREG_MR,
+  UROCE_CREATE_CHANNEL,
+  UROCE_DESTROY_CHANNEL,
+  UROCE_CREATE_CQ,
+  UROCE_DESTROY_CQ,
+  UROCE_CREATE_QP,
+  UROCE_MODIFY_QP,
+  UROCE_QUERY_QP,
+  UROCE_DESTROY_QP,
+  UROCE_CREATE_AH,
+  UROCE_DESTROY_AH,
+  UROCE_DUMP = 100,
+  UROCE_CAPTURE = 101,
+};
+
+struct uroce_request {
+  uint32_t command; /* enum uroce_command */
+  uint32_t size;    /* of the whole datagram */
+};
+
+struct uroce_reply {
+  int32_t error;  /* 0, or a positive errno; then nothing follows */
+  uint32_t size;  /* of the whole datagram */
+  char text[120]; /* Why, for UROCE_LOG; "" when error is 0. */
+};
+
+/* HELLO. fds: arena, eventfd of each worker (worker_count), socket for UROCE_MEM_FD below, and,
+ * when has_userfaultfd, /dev/userfaultfd. */
+struct uroce_hello {
+  uint32_t abi_version;
+  uint32_t reserved;
+};
+struct uroce_hello_reply {
+  uint32_t abi_version;
+  uint32_t worker_count;
+  uint32_t device_count;
+  uint32_t has_userfaultfd;
+};
+
+/* On the second socket, also SOCK_SEQPACKET: the program's own /proc/self/mem, needed before the
+ * first REG_MR with a copied segment. One datagram of 4 bytes (UROCE_MEM_FD) with one fd; the
+ * answer is a 4-byte errno, 0 when taken. */
+#define UROCE_MEM_FD 1u
+
+struct uroce_device_info {
+  char name[64];
+  uint64_t node_guid; /* big endian, as ibv_get_device_guid returns it */
+  uint64_t max_mr_size;
+  uint32_t max_qp;
+  uint32_t max_qp_wr;
+  uint32_t max_sge;
+  uint32_t max_inline;
+  uint32_t max_cq;
+  uint32_t max_cqe;
+  uint32_t max_mr;
+  uint32_t max_pd;
+  uint32_t max_ah;
+  uint32_t max_qp_rd_atom;
+  uint32_t max_msg_size;
+  uint32_t gid_table_length;
+  uint32_t local_ca_ack_delay;
+  char firmware[32]; /* version of the daemon */
+};
+
+/* LIST_DEVICES: reply is uroce_device_info[device_count]. */
+
+/* OPEN_CONTEXT. fds: read end of the pipe of asynchronous events. */
+struct uroce_open_context {
+  uint32_t device_index;
+  uint32_t reserved;
+};
+/* Reply of every command that makes an object without more to say. */
+struct uroce_handle {
+  uint32_t handle;
+  uint32_t reserved;
+};
+/* CLOSE_CONTEXT, DEALLOC_PD, DESTROY_SEGMENT, DEREG_MR, DESTROY_CHANNEL, DESTROY_AH, QUERY_PORT
+ * (a context), QUERY_GIDS (a context), ALLOC_PD (a context): request is uroce_handle. */
+
+struct uroce_port_info {
+  uint32_t state;      /* enum ibv_port_state */
+  uint32_t phys_state; /* 5 LinkUp, 3 Disabled */
+  uint32_t max_mtu;    /* enum ibv_mtu */
+  uint32_t active_mtu;
+  uint32_t active_width;
+  uint32_t active_speed;
+  uint32_t gid_table_length;
+  uint32_t bad_pkey_counter;
+};
+
+struct uroce_gid_entry {
+  uint8_t gid[16];
+  uint32_t index;
+  uint32_t valid;
+  uint32_t type; /* enum ibv_gid_type */
+  uint32_t ifindex;
+};
+/* QUERY_GIDS: reply is uroce_gid_entry[gid_table_length], empty slots with valid 0. */
+
+/* CREATE_SEGMENT: memory to swap a page range for. fds: the sealed memfd, of which bytes
+ * [0, length) are the segment's; its size is larger, so that mremap may grow the range. The shim
+ * knows its segments in /proc/self/maps by the memfd's name. */
+#define UROCE_SEGMENT_NAME "uroce-segment"
+struct uroce_create_segment {
+  uint64_t addr; /* where the shim will map it, page aligned */
+  uint64_t length;
+};
+
+/* REG_MR: the region [va, va + length) as a list of segments in rising addresses without gaps. */
+enum uroce_mr_mode { UROCE_MR_MAPPED = 1, UROCE_MR_COPIED = 2 };
+struct uroce_mr_segment {
+  uint64_t addr;           /* in the application */
+  uint64_t length;         /* bytes of the MR in this segment */
+  uint32_t mode;           /* enum uroce_mr_mode */
+  uint32_t segment;        /* mapped: handle of CREATE_SEGMENT; else UROCE_NONE */
+  uint64_t segment_offset; /* mapped: where addr lies in the segment */
+};
+struct uroce_reg_mr {
+  uint32_t pd;
+  uint32_t access; /* enum ibv_access_flags */
+  uint64_t addr;
+  uint64_t length;
+  uint64_t iova; /* what SGEs and peers call addr; 0 with ZERO_BASED */
+  uint32_t segment_count;
+  uint32_t reserved;
+  /* uroce_mr_segment[segment_count] */
+};
+struct uroce_reg_mr_reply {
+  uint32_t handle;
+  uint32_t lkey;
+  uint32_t rkey;
+  uint32_t reserved;
+};
+
+/* CREATE_CHANNEL (request: a context). fds: read end of the pipe. Reply: uroce_handle. */
+
+struct uroce_create_cq {
+  uint32_t context;
+  uint32_t cqe;
+  uint64_t user_handle; /* struct ibv_cq * */
+  uint32_t channel;     /* UROCE_NONE: no channel */
+  uint32_t comp_vector;
+};
+struct uroce_create_cq_reply {
+  uint32_t handle;
+  uint32_t depth;       /* a power of two, >= cqe */
+  uint64_t page_offset; /* uroce_cq_page; the CQEs follow at cqe_offset */
+  uint64_t cqe_offset;
+};
+/* DESTROY_CQ: request uroce_handle. Unread records of the CQ are taken off its pipes first. */
+struct uroce_destroy_cq_reply {
+  uint32_t comp_events_reported;
+  uint32_t async_events_reported;
+};
+
+struct uroce_qp_cap {
+  uint32_t max_send_wr;
+  uint32_t max_recv_wr;
+  uint32_t max_send_sge;
+  uint32_t max_recv_sge;
+  uint32_t max_inline_data;
+};
+
+struct uroce_create_qp {
+  uint32_t pd;
+  uint32_t qp_type; /* enum ibv_qp_type; IBV_QPT_RC (2) */
+  uint32_t send_cq;
+  uint32_t recv_cq;
+  uint64_t user_handle; /* struct ibv_qp * */
+  uint32_t sq_sig_all;
+  struct uroce_qp_cap cap;
+};
+struct uroce_create_qp_reply {
+  uint32_t handle;
+  uint32_t qp_num;
+  struct uroce_qp_cap cap; /* as granted */
+  uint32_t worker;
+  uint32_t doorbell_slot;
+  uint32_t sq_depth; /* powers of two */
+  uint32_t rq_depth;
+  uint32_t sq_slot_bytes;
+  uint32_t rq_slot_bytes;
+  uint32_t reserved;
+  uint64_t page_offset;
+  uint64_t sq_offset;
+  uint64_t rq_offset;
+};
+
+struct uroce_ah_attr {
+  uint8_t dgid[16];
+  uint32_t flow_label;
+  uint8_t sgid_index;
+  uint8_t hop_limit;
+  uint8_t traffic_class;
+  uint8_t is_global;
+  uint8_t sl;
+  uint8_t port_num;
+  uint8_t reserved[2];
+};
+
+/* Fields of struct ibv_qp_attr in fixed widths; attr_mask has the IBV_QP_* bits. */
+struct uroce_qp_attr {
+  uint32_t attr_mask;
+  uint32_t qp_state;
+  uint32_t cur_qp_state;
+  uint32_t path_mtu; /* enum ibv_mtu */
+  uint32_t qkey;
+  uint32_t rq_psn;
+  uint32_t sq_psn;
+  uint32_t dest_qp_num;
+  uint32_t qp_access_flags;
+  struct uroce_qp_cap cap;
+  struct uroce_ah_attr ah_attr;
+  uint16_t pkey_index;
+  uint8_t en_sqd_async_notify;
+  uint8_t sq_draining;
+  uint8_t max_rd_atomic;
+  uint8_t max_dest_rd_atomic;
+  uint8_t min_rnr_timer;
+  uint8_t port_num;
+  uint8_t timeout;
+  uint8_t retry_cnt;
+  uint8_t rnr_retry;
+  uint8_t path_mig_state;
+  uint32_t rate_limit;
+};
+struct uroce_modify_qp {
+  uint32_t handle;
+  struct uroce_qp_attr attr;
+};
+struct uroce_modify_qp_reply {
+  uint32_t qp_state;
+  uint32_t reserved;
+};
+/* QUERY_QP: request uroce_handle, reply uroce_qp_attr. */
+/* DESTROY_QP: request uroce_handle. After the reply no CQE of the QP appears. */
+struct uroce_destroy_qp_reply {
+  uint32_t async_events_reported;
+  uint32_t reserved;
+};
+
+struct uroce_create_ah {
+  uint32_t pd;
+  struct uroce_ah_attr attr;
+};
+
+/* DUMP, from a tool: fds of the reply: a sealed memfd that holds JSON. */
+enum uroce_dump_what {
+  UROCE_DUMP_DEVICES = 1,
+  UROCE_DUMP_STAT,
+  UROCE_DUMP_QP,
+  UROCE_DUMP_MR,
+};
+struct uroce_dump {
+  uint32_t what;
+  uint32_t reserved;
+};
+struct uroce_dump_reply {
+  uint64_t length;
+};
+
+/* CAPTURE, from a tool of root's or of the daemon's user: fds of the reply: a memfd, mapped whole,
+ * that holds uroce_capture_page and ring_bytes of records behind it (at ring_offset). The capture
+ * ends when the socket closes. */
+struct uroce_capture {
+  char device[64]; /* "" for all */
+  uint32_t snap_length;
+  uint32_t reserved;
+  uint64_t ring_bytes; /* wanted; a power of two */
+};
+struct uroce_capture_reply {
+  uint64_t map_bytes;
+  uint64_t ring_offset;
+  uint64_t ring_bytes;      /* granted, a power of two */
+  uint32_t interface_count; /* uroce_capture_interface[interface_count] follow */
+  uint32_t reserved;
+};
+struct uroce_capture_interface {
+  char name[64];
+  uint8_t mac[6];
+  uint16_t reserved;
+  uint32_t mtu;
+};
+struct uroce_capture_page {
+  struct uroce_line64 produced; /* daemon: bytes, free running */
+  struct uroce_line64 consumed; /* tool: bytes, free running */
+  struct uroce_line64 lost;     /* daemon: packets that found no room */
+};
+/* A record starts at a multiple of 8 and is contiguous: one with length UROCE_NONE fills the rest
+ * of the ring up to its end. captured_length bytes of frame follow; size counts all of it and is a
+ * multiple of 8. */
+#define UROCE_CAPTURE_INBOUND 1u
+#define UROCE_CAPTURE_OUTBOUND 2u
+struct uroce_capture_record {
+  uint32_t size;            /* of the record, header and pad included */
+  uint32_t captured_length; /* UROCE_NONE: filler */
+  uint32_t wire_length;
+  uint16_t interface_index;
+  uint16_t direction;
+  uint64_t time_ns; /* since 1970 */
+};
+
+#endif /* UROCE_ABI_H_ */

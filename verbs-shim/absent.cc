@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbs that our devices do not have. Programs reach them through tables or exported symbols; each
+// says EOPNOTSUPP, as rdma-core does for a device without it. No slot stays empty.
+#include "verbs-shim/objects.h"
+#include "verbs-shim/real_library.h"
+#include "verbs-shim/verbs_ops.h"
+
+namespace uroce::shim {
+namespace {
+
+UROCE_REAL(ibv_create_srq, "IBVERBS_1.1");
+UROCE_REAL(ibv_modify_srq, "IBVERBS_1.1");
+UROCE_REAL(ibv_query_srq, "IBVERBS_1.1");
+UROCE_REAL(ibv_destroy_srq, "IBVERBS_1.1");
+UROCE_REAL(ibv_attach_mcast, "IBVERBS_1.1");
+UROCE_REAL(ibv_detach_mcast, "IBVERBS_1.1");
+UROCE_REAL(ibv_query_ece, "IBVERBS_1.10");
+UROCE_REAL(ibv_set_ece, "IBVERBS_1.10");
+UROCE_REAL(ibv_import_dm, "IBVERBS_1.13");
+UROCE_REAL(ibv_unimport_dm, "IBVERBS_1.13");
+
+/// A function of any signature that refuses: by errno and null, or by the errno itself.
+template <typename Function>
+struct Refusal;
+template <typename Object, typename... Arguments>
+struct Refusal<Object* (*)(Arguments...)> {
+  static Object* Call(Arguments...) { return FailWith(EOPNOTSUPP); }
+};
+template <typename... Arguments>
+struct Refusal<int (*)(Arguments...)> {
+  static int Call(Arguments...) { return EOPNOTSUPP; }
+};
+template <typename... Arguments>
+struct Refusal<void (*)(Arguments...)> {
+  static void Call(Arguments...) {}
+};
+
+template <typename... Functions>
+void Refuse(Functions&... slots) {
+  ((slots = &Refusal<Functions>::Call), ...);
+}
+
+int RefusePostSrq(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  *bad_wr = wr;
+  return EOPNOTSUPP;
+}
+
+int RefusePostSrqOps(ibv_srq*, ibv_ops_wr* wr, ibv_ops_wr** bad_wr) {
+  *bad_wr = wr;
+  return EOPNOTSUPP;
+}
+
+void FillCompatOps(ibv_context_ops& ops) {
+  Refuse(ops._compat_query_device, ops._compat_query_port, ops._compat_alloc_pd,
+         ops._compat_dealloc_pd, ops._compat_reg_mr, ops._compat_rereg_mr, ops._compat_dereg_mr,
+         ops._compat_create_cq, ops._compat_cq_event, ops._compat_resize_cq, ops._compat_destroy_cq,
+         ops._compat_create_srq, ops._compat_modify_srq, ops._compat_query_srq,
+         ops._compat_destroy_srq, ops._compat_create_qp, ops._compat_query_qp,
+         ops._compat_modify_qp, ops._compat_destroy_qp, ops._compat_create_ah,
+         ops._compat_destroy_ah, ops._compat_attach_mcast, ops._compat_detach_mcast,
+         ops._compat_async_event);
+}
+
+}  // namespace
+
+void FillAbsentOps(verbs_context& context) {
+  Refuse(context.advise_mr, context.alloc_null_mr, context.read_counters,
+         context.attach_counters_point_flow, context.create_counters, context.destroy_counters,
+         context.reg_dm_mr, context.alloc_dm, context.free_dm, context.modify_flow_action_esp,
+         context.destroy_flow_action, context.create_flow_action_esp, context.modify_qp_rate_limit,
+         context.alloc_parent_domain, context.dealloc_td, context.alloc_td, context.modify_cq,
+         context.destroy_rwq_ind_table, context.create_rwq_ind_table, context.destroy_wq,
+         context.modify_wq, context.create_wq, context.query_rt_values, context.ibv_destroy_flow,
+         context.ABI_placeholder2, context.ibv_create_flow, context.ABI_placeholder1,
+         context.open_qp, context.get_srq_num, context.create_srq_ex, context.open_xrcd,
+         context.close_xrcd);
+  context.post_srq_ops = &RefusePostSrqOps;
+  ibv_context_ops& ops = context.context.ops;
+  FillCompatOps(ops);
+  Refuse(ops.alloc_mw, ops.bind_mw, ops.dealloc_mw);
+  ops.post_srq_recv = &RefusePostSrq;
+}
+
+}  // namespace uroce::shim
+
+using namespace uroce::shim;
+
+extern "C" {
+
+UROCE_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
+  if (IsOurs(pd->context)) return FailWith(EOPNOTSUPP);
+  return real_ibv_create_srq.CallOr(nullptr, pd, attributes);
+}
+
+UROCE_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask) {
+  return IsOurs(srq->context) ? EOPNOTSUPP
+                              : real_ibv_modify_srq.CallOr(ENOSYS, srq, attributes, mask);
+}
+
+UROCE_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attributes) {
+  return IsOurs(srq->context) ? EOPNOTSUPP : real_ibv_query_srq.CallOr(ENOSYS, srq, attributes);
+}
+
+UROCE_EXPORT int ibv_destroy_srq(ibv_srq* srq) {
+  return IsOurs(srq->context) ? EOPNOTSUPP : real_ibv_destroy_srq.CallOr(ENOSYS, srq);
+}
+
+UROCE_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_attach_mcast.CallOr(ENOSYS, qp, gid, lid);
+}
+
+UROCE_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_detach_mcast.CallOr(ENOSYS, qp, gid, lid);
+}
+
+UROCE_EXPORT int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
+  return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_query_ece.CallOr(ENOSYS, qp, ece);
+}
+
+UROCE_EXPORT int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
+  return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_set_ece.CallOr(ENOSYS, qp, ece);
+}
+
+UROCE_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
+  if (IsOurs(context)) return FailWith(EOPNOTSUPP);
+  return real_ibv_import_dm.CallOr(nullptr, context, handle);
+}
+
+UROCE_EXPORT void ibv_unimport_dm(ibv_dm* dm) {
+  if (!IsOurs(dm->context)) real_ibv_unimport_dm.Call(dm);
+}
+
+}  // extern "C"

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes of queue pairs and address handles, between verbs and the ABI of the daemon.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::shim {
+
+uroce_qp_cap ToAbi(const ibv_qp_cap& cap);
+ibv_qp_cap FromAbi(const uroce_qp_cap& cap);
+
+uroce_ah_attr ToAbi(const ibv_ah_attr& attr);
+ibv_ah_attr FromAbi(const uroce_ah_attr& attr);
+
+/// Takes what `mask` names; programs leave the rest uninitialized.
+uroce_qp_attr ToAbi(const ibv_qp_attr& attr, int mask);
+/// All that the daemon tells; fields that it does not know are 0.
+ibv_qp_attr FromAbi(const uroce_qp_attr& attr);
+
+}  // namespace uroce::shim

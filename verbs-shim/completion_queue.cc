@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making and ending completion channels and queues.
+#include <unistd.h>
+
+#include "verbs-shim/objects.h"
+#include "verbs-shim/real_library.h"
+#include "verbs-shim/verbs_ops.h"
+
+namespace uroce::shim {
+
+void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,
+                            const uint32_t* completed, uint32_t reported) {
+  const MutexLock lock(mutex);
+  while (*completed != reported) pthread_cond_wait(&condition, &mutex);
+}
+
+namespace {
+
+UROCE_REAL(ibv_create_comp_channel, "IBVERBS_1.0");
+UROCE_REAL(ibv_destroy_comp_channel, "IBVERBS_1.0");
+UROCE_REAL(ibv_create_cq, "IBVERBS_1.1");
+UROCE_REAL(ibv_destroy_cq, "IBVERBS_1.1");
+UROCE_REAL(ibv_resize_cq, "IBVERBS_1.1");
+
+ibv_comp_channel* CreateChannel(Context& context) {
+  auto* channel = Make<Channel>();
+  if (channel == nullptr) return FailWith(ENOMEM);
+  uint32_t fd_count = 1;
+  int error = MakeHandle(*context.session, UROCE_CREATE_CHANNEL, uroce_handle{context.handle, 0},
+                         &channel->handle, &channel->verbs.fd, &fd_count);
+  if (error == 0 && fd_count != 1) error = EIO;
+  if (error != 0) {
+    Free(channel);
+    return FailWith(error);
+  }
+  channel->verbs.context = &context.verbs.context;
+  return &channel->verbs;
+}
+
+int DestroyChannel(Channel& channel) {
+  ibv_context* context = channel.verbs.context;
+  const MutexLock lock(context->mutex);
+  if (channel.verbs.refcnt != 0) return EBUSY;
+  const int error = EndObject(*Ours(context)->session, UROCE_DESTROY_CHANNEL, channel.handle);
+  if (error != 0) return error;
+  close(channel.verbs.fd);
+  Free(&channel);
+  return 0;
+}
+
+void FillCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted,
+            const uroce_create_cq_reply& made) {
+  Session& session = *context.session;
+  cq.session = &session;
+  cq.page = reinterpret_cast<uroce_cq_page*>(session.arena() + made.page_offset);
+  auto* entries = reinterpret_cast<uroce_cqe*>(session.arena() + made.cqe_offset);
+  cq.ring = rings::CqeConsumer({cq.page, entries, made.depth});
+  ibv_cq_ex& verbs = cq.verbs;
+  verbs.context = &context.verbs.context;
+  verbs.channel = wanted.channel;
+  verbs.cq_context = wanted.cq_context;
+  verbs.handle = made.handle;
+  verbs.cqe = static_cast<int>(made.depth);
+  FillCqEx(verbs);
+}
+
+/// Also tells whether a reply can be believed enough to touch what it points to.
+bool IsInArena(uint64_t offset, uint64_t size_bytes) {
+  return offset <= UROCE_ARENA_BYTES && size_bytes <= UROCE_ARENA_BYTES - offset;
+}
+
+int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted) {
+  const uroce_create_cq request = {
+      context.handle, wanted.cqe, reinterpret_cast<uint64_t>(&cq),
+      wanted.channel != nullptr ? Ours(wanted.channel)->handle : UROCE_NONE, wanted.comp_vector};
+  uroce_create_cq_reply reply;
+  const int error = Call(*context.session, UROCE_CREATE_CQ, request, &reply);
+  if (error != 0) return error;
+  if (!IsInArena(reply.page_offset, sizeof(uroce_cq_page)) ||
+      !IsInArena(reply.cqe_offset, uint64_t{reply.depth} * sizeof(uroce_cqe)) || reply.depth == 0 ||
+      (reply.depth & (reply.depth - 1)) != 0) {
+    return EIO;
+  }
+  FillCq(cq, context, wanted, reply);
+  return 0;
+}
+
+CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
+  if (wanted.cqe == 0 || wanted.cqe > context.device->info.max_cqe ||
+      wanted.comp_vector >= static_cast<uint32_t>(context.verbs.context.num_comp_vectors)) {
+    return FailWith(EINVAL);
+  }
+  auto* cq = Make<CompletionQueue>();
+  if (cq == nullptr) return FailWith(ENOMEM);
+  cq->verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
+  cq->verbs.cond = PTHREAD_COND_INITIALIZER;
+  // The channel's lock also keeps it from going away while the daemon ties the CQ to it.
+  const MutexLock lock(context.verbs.context.mutex);
+  const int error = MakeCq(*cq, context, wanted);
+  if (error != 0) {
+    Free(cq);
+    return FailWith(error);
+  }
+  if (wanted.channel != nullptr) ++wanted.channel->refcnt;
+  return cq;
+}
+
+int DestroyCq(CompletionQueue& cq) {
+  uroce_destroy_cq_reply reply;
+  const int error = EndObject(*cq.session, UROCE_DESTROY_CQ, cq.verbs.handle, &reply);
+  if (error != 0) return error;
+  // A daemon that is gone cannot tell what was read: then nothing is waited for.
+  if (cq.session->is_live()) {
+    WaitForAcknowledgement(cq.verbs.mutex, cq.verbs.cond, &cq.verbs.comp_events_completed,
+                           reply.comp_events_reported);
+    WaitForAcknowledgement(cq.verbs.mutex, cq.verbs.cond, &cq.verbs.async_events_completed,
+                           reply.async_events_reported);
+  }
+  if (cq.verbs.channel != nullptr) {
+    const MutexLock lock(cq.verbs.context->mutex);
+    --cq.verbs.channel->refcnt;
+  }
+  Free(&cq);
+  return 0;
+}
+
+}  // namespace
+
+ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
+  constexpr uint64_t kServedFlags =
+      IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |
+      IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS;
+  if ((attributes->wc_flags & ~kServedFlags) != 0) return FailWith(EOPNOTSUPP);
+  if ((attributes->comp_mask & ~static_cast<uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) {
+    return FailWith(EOPNOTSUPP);
+  }
+  const bool has_flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
+  // SINGLE_THREADED only allows less locking; overruns are never ignored.
+  if (has_flags && (attributes->flags & ~uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0) {
+    return FailWith(EOPNOTSUPP);
+  }
+  CompletionQueue* cq = CreateCq(*Ours(context), *attributes);
+  return cq == nullptr ? nullptr : &cq->verbs;
+}
+
+}  // namespace uroce::shim
+
+using namespace uroce::shim;
+
+extern "C" {
+
+UROCE_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  return IsOurs(context) ? CreateChannel(*Ours(context))
+                         : real_ibv_create_comp_channel.CallOr(nullptr, context);
+}
+
+UROCE_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  return IsOurs(channel->context) ? DestroyChannel(*Ours(channel))
+                                  : real_ibv_destroy_comp_channel.CallOr(ENOSYS, channel);
+}
+
+UROCE_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
+                                   ibv_comp_channel* channel, int comp_vector) {
+  if (!IsOurs(context)) {
+    return real_ibv_create_cq.CallOr(nullptr, context, cqe, cq_context, channel, comp_vector);
+  }
+  if (cqe < 1 || comp_vector < 0) return FailWith(EINVAL);
+  ibv_cq_init_attr_ex wanted = {};
+  wanted.cqe = static_cast<uint32_t>(cqe);
+  wanted.cq_context = cq_context;
+  wanted.channel = channel;
+  wanted.comp_vector = static_cast<uint32_t>(comp_vector);
+  CompletionQueue* cq = CreateCq(*Ours(context), wanted);
+  return cq == nullptr ? nullptr : VerbsOf(cq);
+}
+
+UROCE_EXPORT int ibv_destroy_cq(ibv_cq* cq) {
+  return IsOurs(cq->context) ? DestroyCq(*Ours(cq)) : real_ibv_destroy_cq.CallOr(ENOSYS, cq);
+}
+
+UROCE_EXPORT int ibv_resize_cq(ibv_cq* cq, int cqe) {
+  return IsOurs(cq->context) ? EOPNOTSUPP : real_ibv_resize_cq.CallOr(ENOSYS, cq, cqe);
+}
+
+}  // extern "C"

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device list: ours in front, then what the real library finds.
+#include <stdio.h>
+#include <string.h>
+
+#include "verbs-shim/objects.h"
+#include "verbs-shim/real_library.h"
+
+namespace uroce::shim {
+
+constinit Device g_devices[UROCE_MAX_DEVICES] = {};
+
+namespace {
+
+UROCE_REAL(ibv_get_device_list, "IBVERBS_1.1");
+UROCE_REAL(ibv_free_device_list, "IBVERBS_1.1");
+UROCE_REAL(ibv_get_device_name, "IBVERBS_1.1");
+UROCE_REAL(ibv_get_device_guid, "IBVERBS_1.1");
+UROCE_REAL(ibv_get_device_index, "IBVERBS_1.9");
+
+pthread_mutex_t g_devices_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/// What lies in front of a list that we return.
+struct ListHeader {
+  uint64_t magic;
+  ibv_device** real;
+};
+constexpr uint64_t kListMagic = 0x7473696c6563726f;
+
+struct DeviceListReply {
+  uroce_reply header;
+  uroce_device_info devices[UROCE_MAX_DEVICES];
+};
+
+/// The slot that has this name, or a fresh one; null when all are used.
+Device* SlotOf(const char* name) {
+  for (Device& device : g_devices) {
+    if (device.is_used && strcmp(device.verbs.name, name) == 0) return &device;
+  }
+  for (Device& device : g_devices) {
+    if (!device.is_used) return &device;
+  }
+  return nullptr;
+}
+
+void Describe(Device& device, const uroce_device_info& info, uint32_t index) {
+  device.info = info;
+  device.index = index;
+  if (device.is_used) return;  // Programs may read it at this moment; a name is for ever.
+  ibv_device& verbs = device.verbs;
+  verbs.node_type = IBV_NODE_CA;
+  verbs.transport_type = IBV_TRANSPORT_IB;
+  memcpy(verbs.name, info.name, sizeof(verbs.name));
+  snprintf(verbs.dev_name, sizeof(verbs.dev_name), "%s", info.name);
+  snprintf(verbs.dev_path, sizeof(verbs.dev_path), "/sys/class/infiniband_verbs/%s", info.name);
+  snprintf(verbs.ibdev_path, sizeof(verbs.ibdev_path), "/sys/class/infiniband/%s", info.name);
+  device.is_used = true;
+}
+
+/// Fills `found` with the daemon's devices. Returns how many; none without a daemon.
+uint32_t ListOurs(Device** found) {
+  Session* session = Session::Get();
+  if (session == nullptr) return 0;
+  uroce_request request = {UROCE_LIST_DEVICES, 0};
+  auto* reply = Make<DeviceListReply>();
+  if (reply == nullptr) return 0;
+  uint32_t count = 0;
+  if (session->Command(&request, sizeof(request), reply, sizeof(*reply)) == 0) {
+    const auto reported = static_cast<uint32_t>((reply->header.size - sizeof(uroce_reply)) /
+                                                sizeof(uroce_device_info));
+    const MutexLock lock(g_devices_mutex);
+    for (uint32_t i = 0; i < reported; ++i) {
+      uroce_device_info& info = reply->devices[i];
+      info.name[sizeof(info.name) - 1] = '\0';
+      info.firmware[sizeof(info.firmware) - 1] = '\0';
+      Device* device = SlotOf(info.name);
+      if (device == nullptr) break;
+      Describe(*device, info, i);
+      found[count++] = device;
+    }
+  }
+  Free(reply);
+  return count;
+}
+
+ibv_device** List(int* count) {
+  Device* ours[UROCE_MAX_DEVICES];
+  const uint32_t our_count = ListOurs(ours);
+  int real_count = 0;
+  // No kernel RDMA, or no real library at all, is an empty list.
+  ibv_device** real = real_ibv_get_device_list.CallOr(nullptr, &real_count);
+  if (real == nullptr) real_count = 0;
+
+  const size_t total = our_count + static_cast<size_t>(real_count);
+  constexpr size_t kPointerBytes = sizeof(void*);
+  auto* header =
+      static_cast<ListHeader*>(calloc(1, sizeof(ListHeader) + (total + 1) * kPointerBytes));
+  if (header == nullptr) {
+    if (real != nullptr) real_ibv_free_device_list.Call(real);
+    return FailWith(ENOMEM);
+  }
+  header->magic = kListMagic;
+  header->real = real;
+  auto** list = reinterpret_cast<ibv_device**>(header + 1);
+  for (uint32_t i = 0; i < our_count; ++i) list[i] = &ours[i]->verbs;
+  for (int i = 0; i < real_count; ++i) list[our_count + static_cast<uint32_t>(i)] = real[i];
+  if (count != nullptr) *count = static_cast<int>(total);
+  return list;
+}
+
+void FreeList(ibv_device** list) {
+  if (list == nullptr) return;
+  ListHeader* header = reinterpret_cast<ListHeader*>(list) - 1;
+  if (header->magic != kListMagic) {  // Made by the real library behind our back.
+    real_ibv_free_device_list.Call(list);
+    return;
+  }
+  if (header->real != nullptr) real_ibv_free_device_list.Call(header->real);
+  header->magic = 0;
+  free(header);
+}
+
+}  // namespace
+}  // namespace uroce::shim
+
+using namespace uroce::shim;
+
+extern "C" {
+
+UROCE_EXPORT ibv_device** ibv_get_device_list(int* count) {
+  if (count != nullptr) *count = 0;
+  const int saved = errno;
+  ibv_device** list = List(count);
+  if (list != nullptr) errno = saved;
+  return list;
+}
+
+UROCE_EXPORT void ibv_free_device_list(ibv_device** list) { FreeList(list); }
+
+UROCE_EXPORT const char* ibv_get_device_name(ibv_device* device) {
+  return IsOurs(device) ? device->name : real_ibv_get_device_name.CallOr(nullptr, device);
+}
+
+UROCE_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
+  return IsOurs(device) ? Ours(device)->info.node_guid : real_ibv_get_device_guid.CallOr(0, device);
+}
+
+// The kernel's number of an RDMA device: ours have none.
+UROCE_EXPORT int ibv_get_device_index(ibv_device* device) {
+  return IsOurs(device) ? -1 : real_ibv_get_device_index.CallOr(-1, device);
+}
+
+}  // extern "C"

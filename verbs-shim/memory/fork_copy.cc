@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies segments' pages before a fork and moves the copies into place in the child.
+#include "verbs-shim/memory/fork_copy.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "verbs-shim/memory/system_call.h"
+
+namespace uroce::memory {
+namespace {
+
+int ProtectionOf(const Vma& vma) {
+  return (vma.readable ? PROT_READ : 0) | (vma.writable ? PROT_WRITE : 0) |
+         (vma.executable ? PROT_EXEC : 0);
+}
+
+/// Not memcpy: a program under a sanitizer has one of its own, which minds freed memory on the way.
+void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+}
+
+}  // namespace
+
+void ForkCopy::Take(MappedArray<Vma>& mappings) {
+  pieces_.Clear();
+  mappings.Clear();
+  if (ReadMaps({0, UINT64_MAX}, mappings) != 0) return;
+  for (const Vma& vma : mappings) {
+    if (vma.kind == VmaKind::kSegment) (void)pieces_.Append(CopyOf(vma));
+  }
+}
+
+ForkCopy::Piece ForkCopy::CopyOf(const Vma& vma) {
+  Piece piece{.address = vma.start,
+              .length = vma.end - vma.start,
+              .copy = 0,
+              .protection = ProtectionOf(vma)};
+  if (!vma.readable) return piece;
+  const int64_t copy = SystemCall(SYS_mmap, 0, piece.length, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (IsError(copy)) return piece;
+  piece.copy = static_cast<uint64_t>(copy);
+  // 0.16 ms/MB in place of 1, nearly all of which is page faults.
+  SystemCall(SYS_madvise, copy, piece.length, MADV_HUGEPAGE);
+  CopyBytes(piece.copy, piece.address, piece.length);
+  return piece;
+}
+
+void ForkCopy::Discard() {
+  for (const Piece& piece : pieces_) {
+    if (piece.copy != 0) SystemCall(SYS_munmap, piece.copy, piece.length);
+  }
+  pieces_.Clear();
+}
+
+void ForkCopy::Install() {
+  for (const Piece& piece : pieces_) {
+    const bool is_moved =
+        piece.copy != 0 && !IsError(SystemCall(SYS_mremap, piece.copy, piece.length, piece.length,
+                                               MREMAP_MAYMOVE | MREMAP_FIXED, piece.address));
+    if (is_moved && piece.protection != (PROT_READ | PROT_WRITE)) {
+      SystemCall(SYS_mprotect, piece.address, piece.length, piece.protection);
+    }
+    if (is_moved) continue;
+    SystemCall(SYS_mmap, piece.address, piece.length, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  }
+  pieces_.Clear();
+}
+
+}  // namespace uroce::memory

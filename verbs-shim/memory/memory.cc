@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registration: look at the memory, decide, swap what is to be mapped, tell the daemon.
+#include "verbs-shim/memory/memory.h"
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "verbs-shim/memory/registry.h"
+#include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/threads.h"
+
+namespace uroce::memory {
+namespace {
+
+constexpr uint32_t kWriteAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+constexpr uint32_t kKnownAccess =
+    kWriteAccess | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+// Flags that Debian 12's headers lack.
+constexpr uint32_t kFlushAccess = 1 << 8 | 1 << 9;  // IBV_ACCESS_FLUSH_GLOBAL, _PERSISTENT
+constexpr uint32_t kUnsupportedAccess = IBV_ACCESS_ON_DEMAND | kFlushAccess;
+constexpr uint32_t kOptionalAccess = IBV_ACCESS_OPTIONAL_RANGE;
+
+int CheckAccess(uint32_t access) {
+  const uint32_t needs_local_write = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  if ((access & kUnsupportedAccess) != 0) return EOPNOTSUPP;
+  if ((access & ~(kKnownAccess | kOptionalAccess)) != 0) return EINVAL;
+  if ((access & needs_local_write) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  return 0;
+}
+
+int CheckRequest(const MemoryRequest& request) {
+  const uint64_t end = request.addr + request.length;
+  if (request.length == 0 || end < request.addr || PageUp(end) < end) return EINVAL;
+  const bool is_zero_based = (request.access & IBV_ACCESS_ZERO_BASED) != 0;
+  if (!is_zero_based) {
+    if (request.iova % kPageBytes != request.addr % kPageBytes) return EINVAL;
+    if (request.iova + request.length < request.iova) return EINVAL;
+  }
+  return CheckAccess(request.access);
+}
+
+MrPolicy PolicyOfEnvironment() {
+  const char* value = getenv("UROCE_MR");
+  if (value != nullptr && strcmp(value, "mapped") == 0) return MrPolicy::kMapped;
+  if (value != nullptr && strcmp(value, "copied") == 0) return MrPolicy::kCopied;
+  return MrPolicy::kAutomatic;
+}
+
+/// Reads the mappings and threads, and splits the region.
+int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
+               uint64_t tls_bytes) {
+  const AddressRange region{request.addr, request.addr + request.length};
+  PlanRequest plan{.region = region,
+                   .needs_write = (request.access & kWriteAccess) != 0,
+                   .policy = registry.policy,
+                   .whole_partial_pages = registry.support.kernel_mode,
+                   .max_parts = UROCE_MAX_MR_SEGMENTS};
+  registry.ClearFacts();
+  int error = FindMaps(region, PlanWindow(region), registry.mappings);
+  if (error != 0) return error;
+  // Without knowledge of the threads any memory might be a stack.
+  if (ListThreads(registry.threads) != 0) plan.policy = MrPolicy::kCopied;
+  if (registry.threads.size() == 1) plan.whole_partial_pages = true;
+  const ThreadFacts threads{
+      .mappings = registry.mappings.span(),
+      .threads = registry.threads.span(),
+      .static_tls_bytes = tls_bytes,
+      .stack_pointer = reinterpret_cast<uint64_t>(__builtin_frame_address(0))};
+  if (!FindUntouchable(threads, registry.untouchable)) return ENOMEM;
+  if (!registry.untouchable.Append(SwapStack())) return ENOMEM;
+  if (!registry.segments.ListLive(daemon.session, registry.live)) return ENOMEM;
+  const PlanFacts facts{.mappings = registry.mappings.span(),
+                        .untouchable = registry.untouchable.span(),
+                        .live = registry.live.span()};
+  return Plan(plan, facts, registry.parts);
+}
+
+uint64_t InodeOf(int fd) {
+  struct stat status = {};
+  return SystemCall(SYS_fstat, fd, &status) == 0 ? status.st_ino : 0;
+}
+
+/// Puts `grant`'s memfd in place of the pages of `part` and enters it into the table. kNone:
+/// nothing has changed.
+uint32_t SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
+                 const SegmentGrant& grant) {
+  const uint64_t inode = InodeOf(grant.memfd);
+  if (inode == 0) return SegmentTable::kNone;
+  const SegmentExtent extent{.inode = inode, .length = part.pages.end - part.pages.start};
+  const uint32_t index = registry.segments.Add(daemon.session, extent, grant.handle);
+  if (index == SegmentTable::kNone) return SegmentTable::kNone;
+  const SwapRequest swap{.pages = part.pages, .protection = part.protection, .memfd = grant.memfd};
+  if (SwapPages(registry.support, swap) == 0) return index;
+  registry.segments.Remove(index);
+  return SegmentTable::kNone;
+}
+
+/// Makes a part that is to be swapped a live one, or a copied one where that is not possible: the
+/// kernel refuses (no userfaultfd, vm.max_map_count reached) or the daemon has no memory for it.
+void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
+              MemoryRegistration& registration) {
+  const uroce_create_segment create{.addr = part.pages.start,
+                                    .length = part.pages.end - part.pages.start};
+  SegmentGrant grant;
+  const bool is_possible = registry.support.origin != FaultSupport::Origin::kNone;
+  const int error = is_possible ? daemon.create_segment(daemon.session, create, grant) : ENOSYS;
+  if (error != 0) return MakeCopied(part);
+  const uint32_t index = SwapFor(registry, daemon, part, grant);
+  if (index == SegmentTable::kNone) {
+    (void)daemon.destroy_segment(daemon.session, grant.handle);
+    MakeCopied(part);
+  } else {
+    registration.references[registration.reference_count++] = index;
+    part.kind = PartKind::kLive;
+    part.inode = registry.segments.inode(index);
+    part.file_offset = part.addr - part.pages.start;
+  }
+  SystemCall(SYS_close, grant.memfd);
+}
+
+/// Takes references to the segments that the plan found, then swaps the rest. In this order: a part
+/// behind a live segment's end must not make an end of it.
+void MakePartsReachable(Registry& registry, const Daemon& daemon,
+                        MemoryRegistration& registration) {
+  for (const RegionPart& part : registry.parts) {
+    if (part.kind != PartKind::kLive) continue;
+    const uint32_t index = registry.segments.Find(daemon.session, part.inode);
+    registry.segments.AddReference(index);
+    registration.references[registration.reference_count++] = index;
+  }
+  for (RegionPart& part : registry.parts) {
+    if (part.kind == PartKind::kSwap) SwapPart(registry, daemon, part, registration);
+  }
+  JoinParts(registry.parts);
+}
+
+/// The daemon reaches copied parts by this program's /proc/self/mem: it gets it once.
+int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
+  if (registry.memory_fd_session == daemon.session) return 0;
+  const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC);
+  if (fd < 0) return static_cast<int>(-fd);
+  const int error = daemon.send_memory_fd(daemon.session, static_cast<int>(fd));
+  SystemCall(SYS_close, fd);
+  if (error == 0) registry.memory_fd_session = daemon.session;
+  return error;
+}
+
+bool HasCopiedPart(const Registry& registry) {
+  for (const RegionPart& part : registry.parts) {
+    if (part.kind == PartKind::kCopied) return true;
+  }
+  return false;
+}
+
+uroce_mr_segment SegmentOf(const Registry& registry, const Daemon& daemon, const RegionPart& part) {
+  uroce_mr_segment segment = {};
+  segment.addr = part.addr;
+  segment.length = part.length;
+  segment.mode = UROCE_MR_COPIED;
+  segment.segment = UROCE_NONE;
+  if (part.kind == PartKind::kLive) {
+    segment.mode = UROCE_MR_MAPPED;
+    segment.segment = registry.segments.handle(registry.segments.Find(daemon.session, part.inode));
+    segment.segment_offset = part.file_offset;
+  }
+  return segment;
+}
+
+int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
+               MemoryRegistration& registration) {
+  const int error = HasCopiedPart(registry) ? EnsureMemoryFd(registry, daemon) : 0;
+  if (error != 0) return error;
+  uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
+  uint32_t count = 0;
+  for (const RegionPart& part : registry.parts) {
+    segments[count++] = SegmentOf(registry, daemon, part);
+  }
+  const uroce_reg_mr region{
+      .pd = request.pd,
+      .access = request.access & kKnownAccess,
+      .addr = request.addr,
+      .length = request.length,
+      .iova = (request.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : request.iova,
+      .segment_count = count,
+      .reserved = 0};
+  uroce_reg_mr_reply reply;
+  const int refused = daemon.register_region(daemon.session, region, segments, reply);
+  if (refused != 0) return refused;
+  registration.handle = reply.handle;
+  registration.lkey = reply.lkey;
+  registration.rkey = reply.rkey;
+  return 0;
+}
+
+void DropReferences(Registry& registry, const Daemon& daemon, MemoryRegistration& registration) {
+  for (uint32_t i = 0; i < registration.reference_count; ++i) {
+    registry.segments.DropReference(daemon, registration.references[i]);
+  }
+  registration.reference_count = 0;
+}
+
+}  // namespace
+
+int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
+                   MemoryRegistration& registration) {
+  const int invalid = CheckRequest(request);
+  if (invalid != 0) return invalid;
+  // Before the lock: this takes one of the dynamic loader's.
+  const uint64_t tls_bytes = StaticTlsBytes();
+  const RegistryLock registry;
+  registry->Prepare(daemon, PolicyOfEnvironment);
+  registration.reference_count = 0;
+  registration.epoch = registry->epoch;
+  int error = PlanRegion(*registry, daemon, request, tls_bytes);
+  if (error != 0) return error;
+  MakePartsReachable(*registry, daemon, registration);
+  error = TellDaemon(*registry, daemon, request, registration);
+  if (error != 0) DropReferences(*registry, daemon, registration);
+  return error;
+}
+
+int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration) {
+  const RegistryLock registry;
+  const int error = daemon.deregister_region(daemon.session, registration.handle);
+  if (error != 0 && error != EIO) return error;
+  if (registration.epoch == registry->epoch) DropReferences(*registry, daemon, registration);
+  return error;
+}
+
+void SetPolicy(MrPolicy policy) {
+  const RegistryLock registry;
+  registry->policy = policy;
+  registry->has_policy = true;
+}
+
+}  // namespace uroce::memory

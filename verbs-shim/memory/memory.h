@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registration of memory: makes a range of the application's memory reachable for the daemon.
+#pragma once
+
+#include <cstdint>
+
+#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/memory/daemon.h"
+#include "verbs-shim/memory/plan.h"
+
+namespace uroce::memory {
+
+/// What ibv_reg_mr and its kin ask for.
+struct MemoryRequest {
+  uint32_t pd;      // the daemon's handle
+  uint32_t access;  // enum ibv_access_flags
+  uint64_t addr;
+  uint64_t length;
+  uint64_t iova;  // what scatter/gather entries and peers call addr; ignored with ZERO_BASED
+};
+
+/// A registered region. The caller keeps it until DeregisterMemory().
+struct MemoryRegistration {
+  uint32_t handle;
+  uint32_t lkey;
+  uint32_t rkey;
+  uint32_t epoch;  // a fork child's registry knows nothing of its parent's
+  uint32_t reference_count;
+  uint32_t references[UROCE_MAX_MR_SEGMENTS];  // into the table of segments
+};
+
+/// Registers a range. Any thread; registrations wait for each other. Returns 0 or an errno:
+/// EINVAL (length 0, a range that wraps, unknown flags, remote writes or atomics without local
+/// write, an iova at another place in its page), EOPNOTSUPP (on-demand paging, flush), EFAULT
+/// (memory that is missing or does not allow the access), ENOMEM, or the daemon's. On an error
+/// nothing is left behind. Rules of the arguments: rdma-core's ibv_reg_mr(3), and the checks of the
+/// kernel's ib_umem_get.
+[[nodiscard]] int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
+                                 MemoryRegistration& registration);
+
+/// Ends a registration. After it returns 0, or EIO because the daemon is gone, the daemon does not
+/// touch the memory any more. On any other error the registration stays. The pages stay what they
+/// are, the application's; they are swapped again if registered again.
+int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration);
+
+/// Overrides UROCE_MR, which is otherwise read at the first registration.
+void SetPolicy(MrPolicy policy);
+
+}  // namespace uroce::memory

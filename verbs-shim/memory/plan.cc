@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules that split a memory region into mapped and copied parts.
+#include "verbs-shim/memory/plan.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+
+namespace uroce::memory {
+namespace {
+
+// glibc places the heaps of its arenas at multiples of this: HEAP_MAX_SIZE, two times the largest
+// mmap threshold.
+constexpr uint64_t kArenaHeapBytes = 64 << 20;
+constexpr uint64_t ArenaHeapDown(uint64_t address) { return address & ~(kArenaHeapBytes - 1); }
+
+constexpr uint64_t Min(uint64_t left, uint64_t right) { return left < right ? left : right; }
+constexpr uint64_t Max(uint64_t left, uint64_t right) { return left > right ? left : right; }
+
+RegionPart CopiedPart(uint64_t start, uint64_t end) {
+  return {.addr = start,
+          .length = end - start,
+          .kind = PartKind::kCopied,
+          .protection = 0,
+          .pages = {0, 0},
+          .inode = 0,
+          .file_offset = 0};
+}
+
+int ProtectionOf(const Vma& vma) {
+  return (vma.readable ? PROT_READ : 0) | (vma.writable ? PROT_WRITE : 0) |
+         (vma.executable ? PROT_EXEC : 0);
+}
+
+bool IsPrivateAnonymous(const Vma& vma) {
+  return !vma.shared && (vma.kind == VmaKind::kAnonymous || vma.kind == VmaKind::kHeap);
+}
+
+bool IsReserve(const Vma& vma) {
+  return !vma.readable && !vma.writable && vma.kind == VmaKind::kAnonymous;
+}
+
+bool AllowsAccess(const Vma& vma, bool needs_write) {
+  return vma.kind != VmaKind::kSpecial && vma.readable && (vma.writable || !needs_write);
+}
+
+/// Extends `last` by `next`, if one part can describe both.
+bool Join(RegionPart& last, const RegionPart& next) {
+  if (last.kind != next.kind || last.addr + last.length != next.addr) return false;
+  if (last.kind == PartKind::kSwap) {
+    if (last.protection != next.protection || last.pages.end != next.pages.start) return false;
+    last.pages.end = next.pages.end;
+  }
+  if (last.kind == PartKind::kLive) {
+    if (last.inode != next.inode || last.file_offset + last.length != next.file_offset)
+      return false;
+  }
+  last.length += next.length;
+  return true;
+}
+
+/// One run over the mappings of a region.
+class Planner {
+ public:
+  Planner(const PlanRequest& request, const PlanFacts& facts, MappedArray<RegionPart>& parts)
+      : request_(request), facts_(facts), parts_(parts) {}
+
+  int Run() {
+    uint64_t covered_to = request_.region.start;
+    for (const Vma& vma : facts_.mappings) {
+      if (!vma.range().Meets(request_.region)) continue;
+      if (vma.start > covered_to || !AllowsAccess(vma, request_.needs_write)) return EFAULT;
+      covered_to = Min(vma.end, request_.region.end);
+      AddMapping(vma, {Max(vma.start, request_.region.start), covered_to});
+    }
+    if (covered_to < request_.region.end) return EFAULT;
+    return out_of_memory_ ? ENOMEM : 0;
+  }
+
+ private:
+  void AddMapping(const Vma& vma, AddressRange piece) {
+    const bool may_map = request_.policy != MrPolicy::kCopied && vma.writable;
+    if (may_map && vma.kind == VmaKind::kSegment) {
+      AddSegment(vma, piece);
+    } else if (may_map && IsPrivateAnonymous(vma)) {
+      AddAroundUntouchable(vma, piece);
+    } else {
+      AddCopied(piece.start, piece.end);
+    }
+  }
+
+  /// The memfd of a live segment is reused as far as the daemon maps it. Behind that (after
+  /// mremap), and when the daemon has let go of the segment, the pages are like private ones.
+  void AddSegment(const Vma& vma, AddressRange piece) {
+    const uint64_t file_offset = vma.file_offset + (piece.start - vma.start);
+    const uint64_t live_bytes = LiveLength(vma.inode);
+    uint64_t live_end = piece.start;
+    if (file_offset < live_bytes) {
+      live_end += Min(piece.end - piece.start, live_bytes - file_offset);
+      AddLive(vma.inode, file_offset, {piece.start, live_end});
+    }
+    if (live_end < piece.end) AddAroundUntouchable(vma, {live_end, piece.end});
+  }
+
+  void AddAroundUntouchable(const Vma& vma, AddressRange piece) {
+    while (piece.start < piece.end) {
+      const AddressRange hole = FirstUntouchable(piece);
+      if (piece.start < hole.start) AddPages(vma, {piece.start, hole.start});
+      if (hole.start < hole.end) AddCopied(hole.start, hole.end);
+      piece.start = hole.end;
+    }
+  }
+
+  /// The lowest untouchable part of `piece`; an empty range at its end when there is none.
+  AddressRange FirstUntouchable(AddressRange piece) const {
+    AddressRange first{piece.end, piece.end};
+    for (const AddressRange& range : facts_.untouchable) {
+      if (!range.Meets(piece) || Max(range.start, piece.start) >= first.start) continue;
+      first = {Max(range.start, piece.start), Min(range.end, piece.end)};
+    }
+    return first;
+  }
+
+  void AddPages(const Vma& vma, AddressRange piece) {
+    const uint64_t first = PageDown(piece.start);
+    const uint64_t last = PageUp(piece.end) - kPageBytes;
+    AddressRange pages{first, last + kPageBytes};
+    if (piece.start != pages.start && !MaySwapPartialPage(vma, first)) pages.start += kPageBytes;
+    if (piece.end != pages.end && !MaySwapPartialPage(vma, last)) pages.end -= kPageBytes;
+    if (pages.start >= pages.end) return AddCopied(piece.start, piece.end);
+
+    if (piece.start < pages.start) AddCopied(piece.start, pages.start);
+    AddSwap(ProtectionOf(vma), pages, {Max(piece.start, pages.start), Min(piece.end, pages.end)});
+    if (pages.end < piece.end) AddCopied(pages.end, piece.end);
+  }
+
+  bool MaySwapPartialPage(const Vma& vma, uint64_t page) const {
+    if (request_.policy == MrPolicy::kMapped) return true;
+    return request_.whole_partial_pages && vma.kind != VmaKind::kHeap && !MayLieInArena(page);
+  }
+
+  /// A glibc arena's heap starts at a multiple of its greatest size with the part in use, and ends
+  /// there with address space held back, if not all is in use.
+  bool MayLieInArena(uint64_t page) const {
+    const AddressRange heap{ArenaHeapDown(page), ArenaHeapDown(page) + kArenaHeapBytes};
+    uint64_t used_to = heap.start;
+    for (const Vma& vma : facts_.mappings) {
+      if (vma.end <= used_to) continue;
+      if (vma.start > used_to) return false;
+      if (IsReserve(vma)) return page < used_to && vma.end >= heap.end;
+      if (vma.kind != VmaKind::kSegment && !IsPrivateAnonymous(vma)) return false;
+      used_to = vma.end;
+      if (used_to >= heap.end) return true;
+    }
+    return false;
+  }
+
+  uint64_t LiveLength(uint64_t inode) const {
+    for (const SegmentExtent& segment : facts_.live) {
+      if (segment.inode == inode) return segment.length;
+    }
+    return 0;
+  }
+
+  void AddCopied(uint64_t start, uint64_t end) { Append(CopiedPart(start, end)); }
+
+  void AddSwap(int protection, AddressRange pages, AddressRange bytes) {
+    RegionPart part = CopiedPart(bytes.start, bytes.end);
+    part.kind = PartKind::kSwap;
+    part.protection = protection;
+    part.pages = pages;
+    Append(part);
+  }
+
+  void AddLive(uint64_t inode, uint64_t file_offset, AddressRange bytes) {
+    RegionPart part = CopiedPart(bytes.start, bytes.end);
+    part.kind = PartKind::kLive;
+    part.inode = inode;
+    part.file_offset = file_offset;
+    Append(part);
+  }
+
+  void Append(const RegionPart& part) {
+    if (!parts_.empty() && Join(parts_.back(), part)) return;
+    if (!parts_.Append(part)) out_of_memory_ = true;
+  }
+
+  const PlanRequest& request_;
+  const PlanFacts& facts_;
+  MappedArray<RegionPart>& parts_;
+  bool out_of_memory_ = false;
+};
+
+}  // namespace
+
+AddressRange PlanWindow(AddressRange region) {
+  if (region.start % kPageBytes == 0 && region.end % kPageBytes == 0) return region;
+  return {ArenaHeapDown(region.start), ArenaHeapDown(region.end) + kArenaHeapBytes};
+}
+
+int Plan(const PlanRequest& request, const PlanFacts& facts, MappedArray<RegionPart>& parts) {
+  parts.Clear();
+  const int error = Planner(request, facts, parts).Run();
+  if (error != 0 || parts.size() <= request.max_parts) return error;
+  parts.Clear();
+  return parts.Append(CopiedPart(request.region.start, request.region.end)) ? 0 : ENOMEM;
+}
+
+void MakeCopied(RegionPart& part) { part = CopiedPart(part.addr, part.addr + part.length); }
+
+void JoinParts(MappedArray<RegionPart>& parts) {
+  size_t kept = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (kept > 0 && Join(parts[kept - 1], parts[i])) continue;
+    parts[kept++] = parts[i];
+  }
+  parts.Truncate(kept);
+}
+
+}  // namespace uroce::memory

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides how each part of a memory region reaches the daemon. Pure: it looks at values only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "verbs-shim/memory/mapped_array.h"
+#include "verbs-shim/memory/maps.h"
+
+namespace uroce::memory {
+
+/// What UROCE_MR asks for.
+enum class MrPolicy : uint8_t { kAutomatic, kMapped, kCopied };
+
+/// How one part of a region reaches the daemon.
+enum class PartKind : uint8_t {
+  kCopied,  // through /proc/self/mem
+  kSwap,    // private pages, to be replaced by a new segment
+  kLive,    // pages that already are a segment the daemon maps
+};
+
+struct RegionPart {
+  uint64_t addr;    // in the application
+  uint64_t length;  // bytes of the region in this part
+  PartKind kind;
+  int protection;        // kSwap: PROT_* of the pages
+  AddressRange pages;    // kSwap: what is replaced; holds [addr, addr + length)
+  uint64_t inode;        // kLive: of the segment's memfd
+  uint64_t file_offset;  // kLive: where addr lies in the memfd
+};
+
+/// A segment that the daemon maps: bytes [0, length) of a memfd.
+struct SegmentExtent {
+  uint64_t inode;
+  uint64_t length;
+};
+
+struct PlanRequest {
+  AddressRange region;
+  bool needs_write;  // some access flag lets the daemon write
+  MrPolicy policy;
+  bool whole_partial_pages;  // pages that the region covers partly may be swapped whole: strangers
+                             // who write to the rest wait, and get no EFAULT
+  uint32_t max_parts;
+};
+
+/// What the decision looks at. `mappings` are those of PlanWindow(), in rising addresses;
+/// `untouchable` are stacks and thread control blocks, page aligned.
+struct PlanFacts {
+  std::span<const Vma> mappings;
+  std::span<const AddressRange> untouchable;
+  std::span<const SegmentExtent> live;
+};
+
+/// The mappings that Plan() needs to see for `region`: those of the region, and, if it covers pages
+/// partly, as far as an arena of glibc may reach. Behind a gap they do not matter.
+AddressRange PlanWindow(AddressRange region);
+
+/// Splits `request.region` into parts, in rising addresses and without gaps.
+/// Errors: EFAULT where memory is missing or does not allow the access, ENOMEM.
+///
+/// Never swapped: stacks and thread-local storage (a fork on a swapped stack runs parent and child
+/// on one stack), memory that is not private, anonymous and writable, and pages covered only in
+/// part that lie in the brk heap or in a glibc arena: there glibc's own fork writes, in the child,
+/// before any handler runs. In doubt a part is copied.
+[[nodiscard]] int Plan(const PlanRequest& request, const PlanFacts& facts,
+                       MappedArray<RegionPart>& parts);
+
+/// Makes `part` a copied one, whatever it was.
+void MakeCopied(RegionPart& part);
+
+/// Joins neighbours that one part can describe.
+void JoinParts(MappedArray<RegionPart>& parts);
+
+}  // namespace uroce::memory

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// References of memory regions to segments.
+#include "verbs-shim/memory/segment_table.h"
+
+namespace uroce::memory {
+
+uint32_t SegmentTable::Add(const void* session, SegmentExtent extent, uint32_t handle) {
+  const Entry entry{
+      .session = session, .extent = extent, .handle = handle, .references = 1, .next_free = kNone};
+  const uint32_t index = first_free_;
+  if (index != kNone) {
+    first_free_ = entries_[index].next_free;
+    entries_[index] = entry;
+    return index;
+  }
+  if (!entries_.Append(entry)) return kNone;
+  return static_cast<uint32_t>(entries_.size() - 1);
+}
+
+uint32_t SegmentTable::Find(const void* session, uint64_t inode) const {
+  for (const Entry& entry : entries_) {
+    if (entry.references == 0 || entry.session != session) continue;
+    if (entry.extent.inode == inode) return static_cast<uint32_t>(&entry - entries_.begin());
+  }
+  return kNone;
+}
+
+void SegmentTable::DropReference(const Daemon& daemon, uint32_t index) {
+  Entry& entry = entries_[index];
+  if (--entry.references > 0) return;
+  // An error means that the session has ended, and its segments with it.
+  (void)daemon.destroy_segment(daemon.session, entry.handle);
+  Remove(index);
+}
+
+void SegmentTable::Remove(uint32_t index) {
+  entries_[index].references = 0;
+  entries_[index].next_free = first_free_;
+  first_free_ = index;
+}
+
+bool SegmentTable::ListLive(const void* session, MappedArray<SegmentExtent>& extents) const {
+  for (const Entry& entry : entries_) {
+    if (entry.references == 0 || entry.session != session) continue;
+    if (!extents.Append(entry.extent)) return false;
+  }
+  return true;
+}
+
+}  // namespace uroce::memory

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of memory registration over a session's sockets.
+#include "verbs-shim/memory/session_daemon.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace uroce::memory {
+namespace {
+
+using shim::Session;
+
+Session& SessionOf(void* session) { return *static_cast<Session*>(session); }
+
+int CreateSegment(void* session, const uroce_create_segment& request, SegmentGrant& grant) {
+  uroce_handle reply;
+  uint32_t fd_count = 1;
+  const int error = shim::Call(SessionOf(session), UROCE_CREATE_SEGMENT, request, &reply,
+                               &grant.memfd, &fd_count);
+  if (error != 0) return error;
+  grant.handle = reply.handle;
+  return fd_count == 1 ? 0 : EPROTO;
+}
+
+int DestroySegment(void* session, uint32_t handle) {
+  return shim::Call(SessionOf(session), UROCE_DESTROY_SEGMENT, uroce_handle{handle, 0});
+}
+
+int RegisterRegion(void* session, const uroce_reg_mr& region, const uroce_mr_segment* segments,
+                   uroce_reg_mr_reply& reply) {
+  struct Message {
+    shim::RequestOf<uroce_reg_mr> fixed;
+    uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
+  };
+  static_assert(offsetof(Message, segments) == sizeof(uroce_request) + sizeof(uroce_reg_mr));
+  Message message;
+  const size_t bytes =
+      offsetof(Message, segments) + region.segment_count * sizeof(uroce_mr_segment);
+  message.fixed.header.command = UROCE_REG_MR;
+  message.fixed.body = region;
+  memcpy(message.segments, segments, region.segment_count * sizeof(uroce_mr_segment));
+  shim::ReplyOf<uroce_reg_mr_reply> answer;
+  const int error = SessionOf(session).Command(&message, bytes, &answer, sizeof(answer));
+  if (error == 0) reply = answer.body;
+  return error;
+}
+
+int DeregisterRegion(void* session, uint32_t handle) {
+  return shim::Call(SessionOf(session), UROCE_DEREG_MR, uroce_handle{handle, 0});
+}
+
+bool SendFd(int socket, int fd) {
+  uint32_t what = UROCE_MEM_FD;
+  iovec part = {&what, sizeof(what)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  ssize_t sent;
+  do {
+    sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof(what));
+}
+
+/// The session's own thread answers there, not the one that answers commands.
+int SendMemoryFd(void* session, int fd) {
+  const shim::ErrnoKeeper keeper;
+  const int socket = SessionOf(session).memory_socket();
+  if (!SessionOf(session).is_live() || !SendFd(socket, fd)) return EIO;
+  int32_t answer;
+  ssize_t received;
+  do {
+    received = recv(socket, &answer, sizeof(answer), 0);
+  } while (received < 0 && errno == EINTR);
+  return received == static_cast<ssize_t>(sizeof(answer)) ? answer : EIO;
+}
+
+}  // namespace
+
+Daemon DaemonOf(Session& session) {
+  return {.session = &session,
+          .userfaultfd_device = session.userfaultfd_device(),
+          .create_segment = CreateSegment,
+          .destroy_segment = DestroySegment,
+          .register_region = RegisterRegion,
+          .deregister_region = DeregisterRegion,
+          .send_memory_fd = SendMemoryFd};
+}
+
+}  // namespace uroce::memory

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the stacks and thread control blocks of this process, which are never swapped.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "verbs-shim/memory/mapped_array.h"
+#include "verbs-shim/memory/maps.h"
+
+namespace uroce::memory {
+
+/// A thread, as the kernel knows it.
+struct ThreadRecord {
+  uint64_t control_block;  // an address in glibc's thread control block; 0 when it has none
+  bool is_main;
+};
+
+/// Lists all threads. glibc tells the kernel where each thread keeps its list of robust mutexes,
+/// and that is in the control block. 0 or an errno; then nothing is known about any thread.
+[[nodiscard]] int ListThreads(MappedArray<ThreadRecord>& threads);
+
+/// Bytes of thread-local storage right below each thread's control block, or a little more.
+/// Takes the dynamic loader's lock.
+uint64_t StaticTlsBytes();
+
+/// What FindUntouchable() looks at.
+struct ThreadFacts {
+  std::span<const Vma> mappings;
+  std::span<const ThreadRecord> threads;
+  uint64_t static_tls_bytes;
+  uint64_t stack_pointer;  // of the caller, who may run on a coroutine's stack
+};
+
+/// Appends, page aligned, the parts of `facts.mappings` that are stacks or control blocks. Pure.
+/// A thread's stack lies below its control block, in the same mapping: where that mapping starts,
+/// and not only where the stack does, because the stack's size is not known. False: no memory.
+[[nodiscard]] bool FindUntouchable(const ThreadFacts& facts, MappedArray<AddressRange>& ranges);
+
+}  // namespace uroce::memory

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs objects of ours: each starts with the public structure that programs see.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pipeline/rings/cqe_ring.h"
+#include "pipeline/rings/work_queue.h"
+#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/session.h"
+#include "verbs-shim/spin_lock.h"
+
+namespace uroce::shim {
+
+/// One NIC of the daemon. Never freed or moved: programs and librdmacm compare the pointers of two
+/// lists.
+struct Device {
+  ibv_device verbs;
+  uroce_device_info info;
+  uint32_t index;  ///< In the daemon's list.
+  bool is_used;
+};
+
+extern constinit Device g_devices[UROCE_MAX_DEVICES];
+
+/// An opened device.
+struct Context {
+  Session* session;
+  Device* device;
+  uint32_t handle;
+  uint32_t fatal_reported;  ///< The one DEVICE_FATAL after the daemon's end was delivered.
+  verbs_context verbs;      ///< Last: programs hold &verbs.context and look in front of it.
+};
+
+struct ProtectionDomain {
+  ibv_pd verbs;
+};
+
+struct AddressHandle {
+  ibv_ah verbs;
+};
+
+struct Channel {
+  ibv_comp_channel verbs;
+  uint32_t handle;
+};
+
+struct QueuePair;
+
+struct alignas(UROCE_LINE) CompletionQueue {
+  /// Also an ibv_cq: both start alike.
+  ibv_cq_ex verbs;
+  Session* session;
+  uroce_cq_page* page;
+
+  /// Guards all below, and each queue pair's `retired`.
+  SpinLock lock;
+  uint32_t empty_polls;
+  rings::CqeConsumer ring;
+  QueuePair* last_queue_pair;  ///< Of the last CQE: the next one is mostly of the same.
+  uroce_cqe current;           ///< Between start_poll and end_poll.
+};
+
+/// Send or receive queue of a queue pair.
+struct alignas(UROCE_LINE) WorkQueue {
+  SpinLock lock;  ///< Guards `ring`.
+  uint32_t max_requests;
+  uint32_t max_sge;
+  uint32_t retired;  ///< Index behind the newest request known to be complete. Written by pollers.
+  rings::WorkQueueProducer ring;
+
+  uint32_t waiting() const { return ring.index() - rings::LoadAcquire(retired); }
+};
+
+/// A list that ibv_wr_* calls build, from wr_start to wr_complete.
+struct Build {
+  uint32_t first;  ///< Index of its first request.
+  int error;       ///< The first one.
+  bool is_open;    ///< `request` is described, but not in the ring yet.
+  ibv_send_wr request;
+  ibv_sge sges[UROCE_MAX_SGE];
+};
+
+struct alignas(UROCE_LINE) QueuePair {
+  ibv_qp_ex verbs;  ///< Starts with the ibv_qp.
+  Session* session;
+  uroce_qp_page* page;
+  uroce_doorbells* doorbells;
+  uint32_t doorbell_slot;
+  int wake_fd;
+  uint32_t max_inline_bytes;
+  bool signal_all;
+  bool has_extended;  ///< ibv_qp_ex was asked for.
+  ibv_qp_cap cap;
+  WorkQueue send;
+  WorkQueue receive;
+  QueuePair* next;  ///< In the session's table.
+
+  Build build;  ///< Under send.lock.
+};
+
+// ---- from the public structure to ours, and whether it is ours ----
+
+inline bool IsOurs(const ibv_device* device) {
+  const auto address = reinterpret_cast<uintptr_t>(device);
+  return address >= reinterpret_cast<uintptr_t>(&g_devices[0]) &&
+         address < reinterpret_cast<uintptr_t>(&g_devices[UROCE_MAX_DEVICES]);
+}
+inline bool IsOurs(const ibv_context* context) { return IsOurs(context->device); }
+
+inline Device* Ours(ibv_device* device) { return reinterpret_cast<Device*>(device); }
+inline Context* Ours(ibv_context* context) {
+  constexpr size_t kOffset = offsetof(Context, verbs) + offsetof(verbs_context, context);
+  return reinterpret_cast<Context*>(reinterpret_cast<uint8_t*>(context) - kOffset);
+}
+inline Channel* Ours(ibv_comp_channel* channel) { return reinterpret_cast<Channel*>(channel); }
+inline CompletionQueue* Ours(ibv_cq* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
+inline CompletionQueue* Ours(ibv_cq_ex* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
+inline QueuePair* Ours(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
+inline QueuePair* Ours(ibv_qp_ex* qp) { return reinterpret_cast<QueuePair*>(qp); }
+
+inline ibv_qp* VerbsOf(QueuePair* queue_pair) { return &queue_pair->verbs.qp_base; }
+inline ibv_cq* VerbsOf(CompletionQueue* cq) { return reinterpret_cast<ibv_cq*>(&cq->verbs); }
+
+}  // namespace uroce::shim

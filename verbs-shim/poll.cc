@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Polling completion queues: no system call while completions come.
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/rings/arming.h"
+#include "verbs-shim/objects.h"
+#include "verbs-shim/verbs_ops.h"
+
+namespace uroce::shim {
+namespace {
+
+/// A program that spins on an empty queue keeps the worker it waits for from the core: time slices
+/// of 4-11 ms where two must share one.
+constexpr uint32_t kEmptyPollsBeforeYield = 16;
+/// How often a poll that stays empty asks whether the daemon lives.
+constexpr uint32_t kYieldsPerCheck = 64;
+constexpr uint32_t kPollsPerCheckWithoutYield = 4096;
+
+bool YieldIsWanted() {
+  static int wanted = -1;  // Read once; a race of two threads finds the same.
+  int value = __atomic_load_n(&wanted, __ATOMIC_RELAXED);
+  if (value < 0) {
+    const char* text = getenv("UROCE_YIELD");
+    value = text != nullptr && strcmp(text, "0") == 0 ? 0 : 1;
+    __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
+  }
+  return value != 0;
+}
+
+QueuePair* FindQueuePair(CompletionQueue& cq, uint32_t handle) {
+  QueuePair* last = cq.last_queue_pair;
+  if (last != nullptr && last->verbs.qp_base.handle == handle) return last;
+  QueuePair* found = cq.session->queue_pairs().Find(handle);
+  cq.last_queue_pair = found;
+  return found;
+}
+
+/// The slots up to `index` are free again: a completion retires the unsignaled ones before it.
+void Retire(WorkQueue& queue, uint32_t index) {
+  const uint32_t retired = rings::LoadRelaxed(queue.retired);
+  const uint32_t advance = index + 1 - retired;
+  if (advance <= queue.ring.layout().depth) rings::StoreRelease(queue.retired, index + 1);
+}
+
+/// Copies the entry and does its account. False: its queue pair is gone.
+bool Account(CompletionQueue& cq, const uroce_cqe& entry) {
+  cq.current = entry;
+  if (cq.current.qp_handle == UROCE_NONE) return false;
+  QueuePair* queue_pair = FindQueuePair(cq, cq.current.qp_handle);
+  if (queue_pair == nullptr) return false;
+  const bool is_receive = (cq.current.flags & UROCE_CQE_RECEIVE) != 0;
+  Retire(is_receive ? queue_pair->receive : queue_pair->send, cq.current.wqe_index);
+  return true;
+}
+
+/// The next request of `queue` that will never be done, as a completion.
+bool FlushOne(CompletionQueue& cq, QueuePair& queue_pair, WorkQueue& queue, bool is_receive) {
+  if (queue.waiting() == 0) return false;
+  const uint32_t index = rings::LoadRelaxed(queue.retired);
+  cq.current = {};
+  memcpy(&cq.current.wr_id, queue.ring.Slot(index), sizeof(cq.current.wr_id));
+  cq.current.status = IBV_WC_WR_FLUSH_ERR;
+  cq.current.opcode = is_receive ? IBV_WC_RECV : IBV_WC_SEND;
+  cq.current.qp_num = queue_pair.verbs.qp_base.qp_num;
+  rings::StoreRelease(queue.retired, index + 1);
+  return true;
+}
+
+/// Stands in for a daemon that is gone: what was posted completes as flushed, in order per queue.
+bool FlushNext(CompletionQueue& cq) {
+  bool found = false;
+  cq.session->queue_pairs().ForEach([&](QueuePair* queue_pair) {
+    const ibv_qp& verbs = queue_pair->verbs.qp_base;
+    if (!found && verbs.send_cq == VerbsOf(&cq)) {
+      found = FlushOne(cq, *queue_pair, queue_pair->send, false);
+    }
+    if (!found && verbs.recv_cq == VerbsOf(&cq)) {
+      found = FlushOne(cq, *queue_pair, queue_pair->receive, true);
+    }
+  });
+  return found;
+}
+
+void Describe(const uroce_cqe& cqe, ibv_wc& wc) {
+  wc.wr_id = cqe.wr_id;
+  wc.status = static_cast<ibv_wc_status>(cqe.status);
+  wc.opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
+  wc.vendor_err = cqe.vendor_err;
+  wc.byte_len = cqe.byte_len;
+  wc.imm_data = cqe.imm_or_rkey;  // Or invalidated_rkey, the same bytes.
+  wc.qp_num = cqe.qp_num;
+  wc.src_qp = cqe.src_qp;
+  wc.wc_flags = cqe.wc_flags;
+  wc.pkey_index = 0;
+  wc.slid = 0;
+  wc.sl = cqe.sl;
+  wc.dlid_path_bits = 0;
+}
+
+}  // namespace
+
+bool TakeCompletion(CompletionQueue& cq) {
+  while (const uroce_cqe* entry = cq.ring.Peek()) {
+    const bool is_wanted = Account(cq, *entry);
+    cq.ring.Advance();
+    if (is_wanted) return true;
+  }
+  return cq.session->is_live() ? false : FlushNext(cq);
+}
+
+void FinishPoll(CompletionQueue& cq) { cq.ring.Publish(); }
+
+int OnEmptyPoll(CompletionQueue& cq, uint32_t empty_polls) {
+  if (empty_polls < kEmptyPollsBeforeYield) return 0;
+  const ErrnoKeeper keeper;
+  const bool yields = YieldIsWanted();
+  if (yields) sched_yield();
+  const uint32_t period = yields ? kYieldsPerCheck : kPollsPerCheckWithoutYield;
+  if (empty_polls % period == 0) (void)cq.session->CheckAlive();
+  // An overflowed queue has lost completions that its program would wait for.
+  return rings::LoadRelaxed(cq.page->error.value) != 0 ? -1 : 0;
+}
+
+int PollCq(ibv_cq* base, int count, ibv_wc* wcs) {
+  CompletionQueue& cq = *Ours(base);
+  if (cq.session->state() == SessionState::kForked) return -1;
+  int taken = 0;
+  uint32_t empty_polls = 0;
+  {
+    const SpinGuard guard(cq.lock);
+    while (taken < count && TakeCompletion(cq)) Describe(cq.current, wcs[taken++]);
+    if (taken == 0) {
+      empty_polls = ++cq.empty_polls;
+    } else {
+      cq.empty_polls = 0;
+    }
+    FinishPoll(cq);
+  }
+  return taken != 0 ? taken : OnEmptyPoll(cq, empty_polls);
+}
+
+int RequestNotify(ibv_cq* base, int solicited_only) {
+  CompletionQueue& cq = *Ours(base);
+  if (cq.session->state() == SessionState::kForked) return EIO;
+  rings::Arm(*cq.page, solicited_only != 0);
+  return 0;
+}
+
+void ForgetCompletions(QueuePair& queue_pair) {
+  ibv_cq* const queues[] = {queue_pair.verbs.qp_base.send_cq, queue_pair.verbs.qp_base.recv_cq};
+  const uint32_t handle = queue_pair.verbs.qp_base.handle;
+  for (ibv_cq* base : queues) {
+    CompletionQueue& cq = *Ours(base);
+    const SpinGuard guard(cq.lock);
+    cq.ring.ForEachWaiting([handle](uroce_cqe& cqe) {
+      if (cqe.qp_handle == handle) cqe.qp_handle = UROCE_NONE;
+    });
+    if (cq.last_queue_pair == &queue_pair) cq.last_queue_pair = nullptr;
+  }
+}
+
+}  // namespace uroce::shim

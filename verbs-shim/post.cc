@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Posting work requests: checked here, written into the ring, published once a list.
+// Which request is legal: protocol/transport.md, 1 and 12; verbs-semantics.md, 6.
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/rings/doorbells.h"
+#include "pipeline/rings/wqe.h"
+#include "verbs-shim/objects.h"
+#include "verbs-shim/verbs_ops.h"
+
+namespace uroce::shim {
+namespace {
+
+static_assert(sizeof(ibv_sge) == sizeof(uroce_sge));
+static_assert(offsetof(ibv_sge, length) == offsetof(uroce_sge, length));
+static_assert(offsetof(ibv_sge, lkey) == offsetof(uroce_sge, lkey));
+static_assert(IBV_SEND_FENCE == UROCE_SEND_FENCE);
+static_assert(IBV_SEND_SIGNALED == UROCE_SEND_SIGNALED);
+static_assert(IBV_SEND_SOLICITED == UROCE_SEND_SOLICITED);
+static_assert(IBV_SEND_INLINE == UROCE_SEND_INLINE);
+
+constexpr uint32_t Bit(ibv_wr_opcode opcode) { return 1u << opcode; }
+
+constexpr uint32_t kAtomics = Bit(IBV_WR_ATOMIC_CMP_AND_SWP) | Bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+constexpr uint32_t kWrites = Bit(IBV_WR_RDMA_WRITE) | Bit(IBV_WR_RDMA_WRITE_WITH_IMM);
+constexpr uint32_t kSends =
+    Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | Bit(IBV_WR_SEND_WITH_INV);
+constexpr uint32_t kOfReliableConnection = kSends | kWrites | kAtomics | Bit(IBV_WR_RDMA_READ);
+constexpr uint32_t kMayBeInline = kSends | kWrites;
+constexpr unsigned kKnownFlags =
+    IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+constexpr uint64_t kAtomicBytes = 8;
+
+uint64_t TotalBytes(const ibv_send_wr& wr) {
+  uint64_t total = 0;
+  for (int i = 0; i < wr.num_sge; ++i) total += wr.sg_list[i].length;
+  return total;
+}
+
+void Wake(int fd) {
+  const ErrnoKeeper keeper;
+  const uint64_t one = 1;
+  const ssize_t ignored = write(fd, &one, sizeof(one));  // It fails only when already readable.
+  (void)ignored;
+}
+
+void RingDoorbell(const QueuePair& queue_pair) {
+  if (rings::Ring(*queue_pair.doorbells, queue_pair.doorbell_slot)) Wake(queue_pair.wake_fd);
+}
+
+int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
+  if (static_cast<unsigned>(wr.opcode) > 31) return EINVAL;
+  const uint32_t bit = Bit(wr.opcode);
+  if ((kOfReliableConnection & bit) == 0) return EINVAL;
+  if (queue_pair.send.waiting() >= queue_pair.send.max_requests) return ENOMEM;
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
+    if ((kMayBeInline & bit) == 0 || wr.num_sge < 0) return EINVAL;
+    return TotalBytes(wr) > queue_pair.max_inline_bytes ? EINVAL : 0;
+  }
+  if (static_cast<unsigned>(wr.num_sge) > queue_pair.send.max_sge) return EINVAL;
+  // Whether the remote address is aligned is the responder's to judge, as hardware has it.
+  return (kAtomics & bit) != 0 && TotalBytes(wr) < kAtomicBytes ? EINVAL : 0;
+}
+
+uroce_send_wqe HeaderOf(const ibv_send_wr& wr) {
+  uroce_send_wqe header;
+  header.wr_id = wr.wr_id;
+  header.opcode = static_cast<uint8_t>(wr.opcode);
+  header.flags = static_cast<uint8_t>(wr.send_flags & kKnownFlags);
+  header.num_sge = static_cast<uint16_t>(wr.num_sge);
+  header.imm_or_rkey = wr.imm_data;  // Or invalidate_rkey, the same bytes.
+  header.inline_length = 0;
+  // remote_addr lies at the same place in both.
+  header.remote_addr = wr.wr.rdma.remote_addr;
+  if ((kAtomics & Bit(wr.opcode)) != 0) {
+    header.rkey = wr.wr.atomic.rkey;
+    header.compare_add = wr.wr.atomic.compare_add;
+    header.swap = wr.wr.atomic.swap;
+  } else {
+    header.rkey = wr.wr.rdma.rkey;
+    header.compare_add = 0;
+    header.swap = 0;
+  }
+  return header;
+}
+
+/// Copies the bytes themselves: their buffers are the program's again when post returns.
+void WriteInline(uint8_t* slot, uroce_send_wqe& header, const ibv_send_wr& wr) {
+  uint8_t* place = slot + sizeof(header);
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& sge = wr.sg_list[i];
+    memcpy(place, reinterpret_cast<const void*>(sge.addr), sge.length);
+    place += sge.length;
+  }
+  header.num_sge = 0;
+  header.inline_length = static_cast<uint32_t>(place - slot - sizeof(header));
+  rings::WriteSendHeader(slot, header);
+}
+
+int WriteReceive(WorkQueue& queue, const ibv_recv_wr& wr) {
+  if (queue.waiting() >= queue.max_requests) return ENOMEM;
+  if (static_cast<unsigned>(wr.num_sge) > queue.max_sge) return EINVAL;
+  const auto num_sge = static_cast<uint32_t>(wr.num_sge);
+  uint8_t* place =
+      rings::WriteReceiveHeader(queue.ring.Slot(queue.ring.index()), wr.wr_id, num_sge);
+  memcpy(place, wr.sg_list, num_sge * sizeof(ibv_sge));
+  queue.ring.Advance();
+  return 0;
+}
+
+/// A worker does not look at receive queues of its own accord when the queue pair is in error: it
+/// is told, so that what is posted then is flushed too.
+void RingIfInError(const QueuePair& queue_pair) {
+  // Against the worker, which stores the state, fences and reads the index.
+  rings::FullFence();
+  if (rings::LoadRelaxed(queue_pair.page->state.value) == IBV_QPS_ERR) RingDoorbell(queue_pair);
+}
+
+}  // namespace
+
+int CheckSendable(const QueuePair& queue_pair) {
+  if (queue_pair.session->state() == SessionState::kForked) return EIO;
+  // RESET, INIT and RTR send nothing.
+  return queue_pair.verbs.qp_base.state < IBV_QPS_RTS ? EINVAL : 0;
+}
+
+int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr) {
+  const int error = CheckSend(queue_pair, wr);
+  if (error != 0) return error;
+  rings::WorkQueueProducer& ring = queue_pair.send.ring;
+  uint8_t* slot = ring.Slot(ring.index());
+  uroce_send_wqe header = HeaderOf(wr);
+  if ((header.flags & UROCE_SEND_INLINE) != 0) {
+    WriteInline(slot, header, wr);
+  } else {
+    uint8_t* place = rings::WriteSendHeader(slot, header);
+    memcpy(place, wr.sg_list, header.num_sge * sizeof(ibv_sge));
+  }
+  ring.Advance();
+  return 0;
+}
+
+void PublishSends(QueuePair& queue_pair, uint32_t first) {
+  if (queue_pair.send.ring.index() == first) return;
+  queue_pair.send.ring.Publish();
+  RingDoorbell(queue_pair);
+}
+
+int PostSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  QueuePair& queue_pair = *Ours(base);
+  int error = CheckSendable(queue_pair);
+  if (error != 0) {
+    *bad_wr = wr;
+    return error;
+  }
+  const SpinGuard guard(queue_pair.send.lock);
+  const uint32_t first = queue_pair.send.ring.index();
+  for (; wr != nullptr; wr = wr->next) {
+    error = WriteSend(queue_pair, *wr);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    break;
+  }
+  PublishSends(queue_pair, first);
+  return error;
+}
+
+int PostReceive(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  QueuePair& queue_pair = *Ours(base);
+  const bool is_forked = queue_pair.session->state() == SessionState::kForked;
+  int error = is_forked ? EIO : base->state == IBV_QPS_RESET ? EINVAL : 0;
+  if (error != 0) {
+    *bad_wr = wr;
+    return error;
+  }
+  const SpinGuard guard(queue_pair.receive.lock);
+  const uint32_t first = queue_pair.receive.ring.index();
+  for (; wr != nullptr; wr = wr->next) {
+    error = WriteReceive(queue_pair.receive, *wr);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    break;
+  }
+  if (queue_pair.receive.ring.index() == first) return error;
+  queue_pair.receive.ring.Publish();
+  RingIfInError(queue_pair);
+  return error;
+}
+
+}  // namespace uroce::shim

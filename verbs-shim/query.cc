@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device and its port say of themselves. Values: protocol/verbs-semantics.md, 2 and 3.
+#include <string.h>
+
+#include "verbs-shim/objects.h"
+#include "verbs-shim/real_library.h"
+#include "verbs-shim/verbs_ops.h"
+
+#undef ibv_query_port
+
+namespace uroce::shim {
+namespace {
+
+UROCE_REAL(ibv_query_device, "IBVERBS_1.1");
+UROCE_REAL(ibv_query_port, "IBVERBS_1.1");
+UROCE_REAL(ibv_query_pkey, "IBVERBS_1.1");
+UROCE_REAL(ibv_get_pkey_index, "IBVERBS_1.5");
+
+constexpr uint16_t kDefaultPkey = 0xffff;
+/// Bytes of ibv_port_attr that the exported symbol fills: programs built against old headers have
+/// no more. The newer ones come in by the op, with their length.
+constexpr size_t kOldPortAttrBytes = offsetof(ibv_port_attr, flags);
+
+void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
+  memset(&attr, 0, sizeof(attr));
+  static_assert(sizeof(attr.fw_ver) >= sizeof(info.firmware));
+  memcpy(attr.fw_ver, info.firmware, sizeof(info.firmware));
+  attr.node_guid = info.node_guid;
+  attr.sys_image_guid = info.node_guid;
+  attr.max_mr_size = info.max_mr_size;
+  attr.page_size_cap = 0xfffff000;
+  attr.vendor_id = 0xffffff;  // No OUI of our own.
+  attr.max_qp = static_cast<int>(info.max_qp);
+  attr.max_qp_wr = static_cast<int>(info.max_qp_wr);
+  attr.device_cap_flags =
+      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.max_sge = static_cast<int>(info.max_sge);
+  attr.max_sge_rd = static_cast<int>(info.max_sge);
+  attr.max_cq = static_cast<int>(info.max_cq);
+  attr.max_cqe = static_cast<int>(info.max_cqe);
+  attr.max_mr = static_cast<int>(info.max_mr);
+  attr.max_pd = static_cast<int>(info.max_pd);
+  attr.max_qp_rd_atom = static_cast<int>(info.max_qp_rd_atom);
+  attr.max_qp_init_rd_atom = static_cast<int>(info.max_qp_rd_atom);
+  attr.max_res_rd_atom = static_cast<int>(info.max_qp_rd_atom * info.max_qp);
+  attr.atomic_cap = IBV_ATOMIC_HCA;
+  attr.max_ah = static_cast<int>(info.max_ah);
+  attr.max_pkeys = 1;
+  attr.local_ca_ack_delay = static_cast<uint8_t>(info.local_ca_ack_delay);
+  attr.phys_port_cnt = 1;
+}
+
+int DescribePort(Context& context, uint8_t port, ibv_port_attr& attr) {
+  memset(&attr, 0, sizeof(attr));
+  if (port != 1) return EINVAL;
+  uroce_port_info info;
+  const int error =
+      Call(*context.session, UROCE_QUERY_PORT, uroce_handle{context.handle, 0}, &info);
+  if (error != 0) return error;
+  attr.state = static_cast<ibv_port_state>(info.state);
+  attr.max_mtu = static_cast<ibv_mtu>(info.max_mtu);
+  attr.active_mtu = static_cast<ibv_mtu>(info.active_mtu);
+  attr.gid_tbl_len = static_cast<int>(info.gid_table_length);
+  attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  attr.max_msg_sz = context.device->info.max_msg_size;
+  attr.bad_pkey_cntr = info.bad_pkey_counter;
+  attr.pkey_tbl_len = 1;
+  attr.max_vl_num = 1;
+  attr.active_width = static_cast<uint8_t>(info.active_width);
+  attr.active_speed = static_cast<uint8_t>(info.active_speed);
+  attr.phys_state = static_cast<uint8_t>(info.phys_state);
+  attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+  attr.flags = IBV_QPF_GRH_REQUIRED;
+  return 0;
+}
+
+int CheckPkeyPlace(uint8_t port, int index) { return port == 1 && index == 0 ? 0 : EINVAL; }
+
+}  // namespace
+
+int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attributes, size_t length) {
+  ibv_port_attr attr;
+  const int error = DescribePort(*Ours(context), port, attr);
+  if (error != 0) return error;
+  memset(attributes, 0, length);
+  memcpy(attributes, &attr, length < sizeof(attr) ? length : sizeof(attr));
+  return 0;
+}
+
+int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
+                  ibv_device_attr_ex* attributes, size_t length) {
+  if (input != nullptr && input->comp_mask != 0) return EINVAL;
+  if (length < sizeof(attributes->orig_attr)) return EINVAL;
+  memset(attributes, 0, length);
+  DescribeDevice(Ours(context)->device->info, attributes->orig_attr);
+  if (length >= offsetof(ibv_device_attr_ex, phys_port_cnt_ex) + sizeof(uint32_t)) {
+    attributes->phys_port_cnt_ex = 1;
+  }
+  return 0;
+}
+
+}  // namespace uroce::shim
+
+using namespace uroce::shim;
+
+extern "C" {
+
+UROCE_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
+  if (!IsOurs(context)) return real_ibv_query_device.CallOr(ENOSYS, context, attributes);
+  if (!Ours(context)->session->is_live()) return EIO;
+  DescribeDevice(Ours(context)->device->info, *attributes);
+  return 0;
+}
+
+UROCE_EXPORT int ibv_query_port(ibv_context* context, uint8_t port,
+                                _compat_ibv_port_attr* attributes) {
+  if (!IsOurs(context)) return real_ibv_query_port.CallOr(ENOSYS, context, port, attributes);
+  return QueryPort(context, port, reinterpret_cast<ibv_port_attr*>(attributes), kOldPortAttrBytes);
+}
+
+UROCE_EXPORT int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
+  if (!IsOurs(context)) return real_ibv_query_pkey.CallOr(-1, context, port, index, pkey);
+  const int error = CheckPkeyPlace(port, index);
+  if (error != 0) {
+    errno = error;
+    return -1;
+  }
+  *pkey = kDefaultPkey;
+  return 0;
+}
+
+UROCE_EXPORT int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 pkey) {
+  if (!IsOurs(context)) return real_ibv_get_pkey_index.CallOr(-1, context, port, pkey);
+  if (port == 1 && pkey == kDefaultPkey) return 0;
+  errno = EINVAL;
+  return -1;
+}
+
+}  // extern "C"

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making, changing and ending queue pairs. Which change is legal is the daemon's to say.
+#include <string.h>
+
+#include <initializer_list>
+
+#include "verbs-shim/attributes.h"
+#include "verbs-shim/objects.h"
+#include "verbs-shim/real_library.h"
+#include "verbs-shim/verbs_ops.h"
+
+namespace uroce::shim {
+namespace {
+
+UROCE_REAL(ibv_create_qp, "IBVERBS_1.1");
+UROCE_REAL(ibv_modify_qp, "IBVERBS_1.1");
+UROCE_REAL(ibv_query_qp, "IBVERBS_1.1");
+UROCE_REAL(ibv_destroy_qp, "IBVERBS_1.1");
+UROCE_REAL(ibv_qp_to_qp_ex, "IBVERBS_1.6");
+UROCE_REAL(ibv_query_qp_data_in_order, "IBVERBS_1.14");
+
+/// What both ways to make a queue pair ask for.
+struct Wish {
+  ibv_pd* pd;
+  void* qp_context;
+  ibv_cq* send_cq;
+  ibv_cq* recv_cq;
+  ibv_qp_type type;
+  bool signal_all;
+  bool wants_extended;
+  ibv_qp_cap* cap;  ///< Becomes what was granted.
+};
+
+bool IsInArena(uint64_t offset, uint64_t size_bytes) {
+  return offset <= UROCE_ARENA_BYTES && size_bytes <= UROCE_ARENA_BYTES - offset;
+}
+
+bool IsDepth(uint32_t depth) { return (depth & (depth - 1)) == 0; }
+
+/// Whether a reply can be believed enough to touch what it points to.
+bool IsSane(const Session& session, const uroce_create_qp_reply& made) {
+  return made.worker < session.worker_count() && made.doorbell_slot < UROCE_DOORBELL_SLOTS &&
+         IsDepth(made.sq_depth) && IsDepth(made.rq_depth) &&
+         made.cap.max_send_sge <= UROCE_MAX_SGE && made.cap.max_recv_sge <= UROCE_MAX_SGE &&
+         made.cap.max_inline_data <= UROCE_MAX_INLINE && made.cap.max_send_wr <= made.sq_depth &&
+         made.cap.max_recv_wr <= made.rq_depth &&
+         IsInArena(made.page_offset, sizeof(uroce_qp_page)) &&
+         IsInArena(made.sq_offset, uint64_t{made.sq_depth} * made.sq_slot_bytes) &&
+         IsInArena(made.rq_offset, uint64_t{made.rq_depth} * made.rq_slot_bytes);
+}
+
+void FillWorkQueue(WorkQueue& queue, const rings::WorkQueueLayout& layout, uroce_line32* produced,
+                   uint32_t max_requests, uint32_t max_sge) {
+  queue.ring = rings::WorkQueueProducer(layout, produced);
+  queue.retired = queue.ring.index();
+  queue.max_requests = max_requests;
+  queue.max_sge = max_sge;
+}
+
+void FillRings(QueuePair& queue_pair, const uroce_create_qp_reply& made) {
+  Session& session = *queue_pair.session;
+  uint8_t* arena = session.arena();
+  queue_pair.page = reinterpret_cast<uroce_qp_page*>(arena + made.page_offset);
+  queue_pair.doorbells = session.doorbells(made.worker);
+  queue_pair.doorbell_slot = made.doorbell_slot;
+  queue_pair.wake_fd = session.wake_fd(made.worker);
+  queue_pair.max_inline_bytes = made.cap.max_inline_data;
+  FillWorkQueue(queue_pair.send, {arena + made.sq_offset, made.sq_depth, made.sq_slot_bytes},
+                &queue_pair.page->sq_produced, made.cap.max_send_wr, made.cap.max_send_sge);
+  FillWorkQueue(queue_pair.receive, {arena + made.rq_offset, made.rq_depth, made.rq_slot_bytes},
+                &queue_pair.page->rq_produced, made.cap.max_recv_wr, made.cap.max_recv_sge);
+}
+
+void FillVerbs(QueuePair& queue_pair, const Wish& wish, const uroce_create_qp_reply& made) {
+  ibv_qp& verbs = queue_pair.verbs.qp_base;
+  verbs.context = wish.pd->context;
+  verbs.qp_context = wish.qp_context;
+  verbs.pd = wish.pd;
+  verbs.send_cq = wish.send_cq;
+  verbs.recv_cq = wish.recv_cq;
+  verbs.handle = made.handle;
+  verbs.qp_num = made.qp_num;
+  verbs.state = IBV_QPS_RESET;
+  verbs.qp_type = wish.type;
+  verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
+  verbs.cond = PTHREAD_COND_INITIALIZER;
+  FillQpEx(queue_pair.verbs);
+}
+
+int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
+  Session& session = *Ours(wish.pd->context)->session;
+  uroce_create_qp request = {};
+  request.pd = wish.pd->handle;
+  request.qp_type = wish.type;
+  request.send_cq = wish.send_cq->handle;
+  request.recv_cq = wish.recv_cq->handle;
+  request.user_handle = reinterpret_cast<uint64_t>(&queue_pair);
+  request.sq_sig_all = wish.signal_all ? 1 : 0;
+  request.cap = ToAbi(*wish.cap);
+  uroce_create_qp_reply made;
+  const MutexLock lock(session.queue_pair_mutex());
+  int error = Call(session, UROCE_CREATE_QP, request, &made);
+  if (error != 0) return error;
+  queue_pair.session = &session;
+  queue_pair.signal_all = wish.signal_all;
+  queue_pair.has_extended = wish.wants_extended;
+  error = EIO;
+  if (IsSane(session, made)) {
+    FillRings(queue_pair, made);
+    FillVerbs(queue_pair, wish, made);
+    error = session.queue_pairs().Add(made.handle, &queue_pair) ? 0 : ENOMEM;
+  }
+  if (error != 0) {
+    uroce_destroy_qp_reply ended;
+    (void)EndObject(session, UROCE_DESTROY_QP, made.handle, &ended);
+    return error;
+  }
+  queue_pair.cap = FromAbi(made.cap);
+  *wish.cap = queue_pair.cap;
+  return 0;
+}
+
+ibv_qp* Create(const Wish& wish) {
+  if (wish.send_cq == nullptr || wish.recv_cq == nullptr) return FailWith(EINVAL);
+  auto* queue_pair = Make<QueuePair>();
+  if (queue_pair == nullptr) return FailWith(ENOMEM);
+  const int error = MakeQueuePair(*queue_pair, wish);
+  if (error == 0) return VerbsOf(queue_pair);
+  Free(queue_pair);
+  return FailWith(error);
+}
+
+/// RESET drops what is posted: the worker skips to our index and no completion comes any more.
+void OnReset(QueuePair& queue_pair) {
+  ForgetCompletions(queue_pair);
+  for (WorkQueue* queue : {&queue_pair.send, &queue_pair.receive}) {
+    const SpinGuard guard(queue->lock);
+    rings::StoreRelease(queue->retired, queue->ring.index());
+  }
+}
+
+int Modify(QueuePair& queue_pair, const ibv_qp_attr& attr, int mask) {
+  const uroce_modify_qp request = {queue_pair.verbs.qp_base.handle, ToAbi(attr, mask)};
+  uroce_modify_qp_reply reply;
+  const int error = Call(*queue_pair.session, UROCE_MODIFY_QP, request, &reply);
+  if (error != 0) return error;
+  if ((mask & IBV_QP_STATE) == 0) return 0;
+  if (attr.qp_state == IBV_QPS_RESET) OnReset(queue_pair);
+  queue_pair.verbs.qp_base.state = static_cast<ibv_qp_state>(reply.qp_state);
+  return 0;
+}
+
+int Query(QueuePair& queue_pair, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
+  uroce_qp_attr reply;
+  ibv_qp& verbs = queue_pair.verbs.qp_base;
+  const int error =
+      Call(*queue_pair.session, UROCE_QUERY_QP, uroce_handle{verbs.handle, 0}, &reply);
+  if (error != 0) return error;
+  *attr = FromAbi(reply);
+  attr->cap = queue_pair.cap;
+  verbs.state = attr->qp_state;
+  *init = {};
+  init->qp_context = verbs.qp_context;
+  init->send_cq = verbs.send_cq;
+  init->recv_cq = verbs.recv_cq;
+  init->cap = queue_pair.cap;
+  init->qp_type = verbs.qp_type;
+  init->sq_sig_all = queue_pair.signal_all ? 1 : 0;
+  return 0;
+}
+
+/// Ends it at the daemon and in our tables; afterwards only its owner knows it.
+int Withdraw(QueuePair& queue_pair, uroce_destroy_qp_reply* reply) {
+  Session& session = *queue_pair.session;
+  const uint32_t handle = queue_pair.verbs.qp_base.handle;
+  const MutexLock lock(session.queue_pair_mutex());
+  const int error = EndObject(session, UROCE_DESTROY_QP, handle, reply);
+  if (error != 0) return error;
+  session.queue_pairs().Remove(handle, &queue_pair);
+  ForgetCompletions(queue_pair);
+  return 0;
+}
+
+int Destroy(QueuePair& queue_pair) {
+  ibv_qp& verbs = queue_pair.verbs.qp_base;
+  Session& session = *queue_pair.session;
+  uroce_destroy_qp_reply reply;
+  const int error = Withdraw(queue_pair, &reply);
+  if (error != 0) return error;
+  // A daemon that is gone cannot tell what was read: then nothing is waited for.
+  if (session.is_live()) {
+    WaitForAcknowledgement(verbs.mutex, verbs.cond, &verbs.events_completed,
+                           reply.async_events_reported);
+  }
+  Free(&queue_pair);
+  return 0;
+}
+
+}  // namespace
+
+ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attributes) {
+  constexpr uint32_t kServed =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  const uint32_t mask = attributes->comp_mask;
+  if ((mask & ~kServed) != 0) return FailWith(EOPNOTSUPP);
+  if ((mask & IBV_QP_INIT_ATTR_PD) == 0) return FailWith(EINVAL);
+  if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0) {
+    return FailWith(EOPNOTSUPP);
+  }
+  const bool wants_extended = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  constexpr uint64_t kServedOps =
+      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+  if (wants_extended && (attributes->send_ops_flags & ~kServedOps) != 0) {
+    return FailWith(EOPNOTSUPP);
+  }
+  if (attributes->srq != nullptr) return FailWith(EOPNOTSUPP);
+  return Create({attributes->pd, attributes->qp_context, attributes->send_cq, attributes->recv_cq,
+                 attributes->qp_type, attributes->sq_sig_all != 0, wants_extended,
+                 &attributes->cap});
+}
+
+}  // namespace uroce::shim
+
+using namespace uroce::shim;
+
+extern "C" {
+
+UROCE_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
+  if (!IsOurs(pd->context)) return real_ibv_create_qp.CallOr(nullptr, pd, attributes);
+  if (attributes->srq != nullptr) return FailWith(EOPNOTSUPP);
+  return Create({pd, attributes->qp_context, attributes->send_cq, attributes->recv_cq,
+                 attributes->qp_type, attributes->sq_sig_all != 0, false, &attributes->cap});
+}
+
+UROCE_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  return IsOurs(qp->context) ? Modify(*Ours(qp), *attr, mask)
+                             : real_ibv_modify_qp.CallOr(ENOSYS, qp, attr, mask);
+}
+
+UROCE_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
+  return IsOurs(qp->context) ? Query(*Ours(qp), attr, init)
+                             : real_ibv_query_qp.CallOr(ENOSYS, qp, attr, mask, init);
+}
+
+UROCE_EXPORT int ibv_destroy_qp(ibv_qp* qp) {
+  return IsOurs(qp->context) ? Destroy(*Ours(qp)) : real_ibv_destroy_qp.CallOr(ENOSYS, qp);
+}
+
+UROCE_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  if (!IsOurs(qp->context)) return real_ibv_qp_to_qp_ex.CallOr(nullptr, qp);
+  return Ours(qp)->has_extended ? &Ours(qp)->verbs : nullptr;
+}
+
+// No promise: data may be placed out of order where both ends agree on it.
+UROCE_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {
+  if (IsOurs(qp->context)) return 0;
+  return real_ibv_query_qp_data_in_order.CallOr(0, qp, opcode, flags);
+}
+
+}  // extern "C"

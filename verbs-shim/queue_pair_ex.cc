@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// ibv_qp_ex: a list of requests built call by call, posted whole by wr_complete or not at all. The
+// send queue's lock is held from wr_start on. Rules: ibv_wr_post(3).
+#include "verbs-shim/objects.h"
+#include "verbs-shim/verbs_ops.h"
+
+namespace uroce::shim {
+namespace {
+
+/// Writes the request described so far, if any, to the ring; it stays unpublished.
+void FinishRequest(QueuePair& queue_pair) {
+  Build& build = queue_pair.build;
+  if (!build.is_open) return;
+  build.is_open = false;
+  if (build.error == 0) build.error = WriteSend(queue_pair, build.request);
+}
+
+ibv_send_wr& OpenRequest(ibv_qp_ex* base, ibv_wr_opcode opcode) {
+  QueuePair& queue_pair = *Ours(base);
+  FinishRequest(queue_pair);
+  Build& build = queue_pair.build;
+  build.is_open = true;
+  build.request = {};
+  build.request.wr_id = base->wr_id;
+  build.request.send_flags = base->wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);
+  build.request.opcode = opcode;
+  build.request.sg_list = build.sges;
+  return build.request;
+}
+
+void OpenRdma(ibv_qp_ex* base, ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
+              __be32 immediate) {
+  ibv_send_wr& request = OpenRequest(base, opcode);
+  request.imm_data = immediate;
+  request.wr.rdma.remote_addr = remote_addr;
+  request.wr.rdma.rkey = rkey;
+}
+
+void OpenAtomic(ibv_qp_ex* base, ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
+                uint64_t compare_add, uint64_t swap) {
+  ibv_send_wr& request = OpenRequest(base, opcode);
+  request.wr.atomic = {remote_addr, compare_add, swap, rkey};
+}
+
+void CompareSwap(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
+                 uint64_t swap) {
+  OpenAtomic(qp, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr, compare, swap);
+}
+void FetchAdd(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uint64_t add) {
+  OpenAtomic(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
+}
+void Read(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr) {
+  OpenRdma(qp, IBV_WR_RDMA_READ, rkey, remote_addr, 0);
+}
+void Write(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr) {
+  OpenRdma(qp, IBV_WR_RDMA_WRITE, rkey, remote_addr, 0);
+}
+void WriteImmediate(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, __be32 immediate) {
+  OpenRdma(qp, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, remote_addr, immediate);
+}
+void Send(ibv_qp_ex* qp) { OpenRequest(qp, IBV_WR_SEND); }
+void SendImmediate(ibv_qp_ex* qp, __be32 immediate) {
+  OpenRequest(qp, IBV_WR_SEND_WITH_IMM).imm_data = immediate;
+}
+void SendInvalidate(ibv_qp_ex* qp, uint32_t rkey) {
+  OpenRequest(qp, IBV_WR_SEND_WITH_INV).invalidate_rkey = rkey;
+}
+
+void Refuse(ibv_qp_ex* qp, int error) {
+  Build& build = Ours(qp)->build;
+  if (build.error == 0) build.error = error;
+}
+void RefuseBind(ibv_qp_ex* qp, ibv_mw*, uint32_t, const ibv_mw_bind_info*) {
+  Refuse(qp, EOPNOTSUPP);
+}
+void RefuseInvalidate(ibv_qp_ex* qp, uint32_t) { Refuse(qp, EOPNOTSUPP); }
+void RefuseTso(ibv_qp_ex* qp, void*, uint16_t, uint16_t) { Refuse(qp, EOPNOTSUPP); }
+void RefuseUdAddress(ibv_qp_ex* qp, ibv_ah*, uint32_t, uint32_t) { Refuse(qp, EOPNOTSUPP); }
+void RefuseXrc(ibv_qp_ex* qp, uint32_t) { Refuse(qp, EOPNOTSUPP); }
+void RefuseAtomicWrite(ibv_qp_ex* qp, uint32_t, uint64_t, const void*) { Refuse(qp, EOPNOTSUPP); }
+
+void SetSges(ibv_qp_ex* qp, size_t count, const ibv_sge* sges) {
+  Build& build = Ours(qp)->build;
+  if (count > UROCE_MAX_SGE) return Refuse(qp, EINVAL);
+  for (size_t i = 0; i < count; ++i) build.sges[i] = sges[i];
+  build.request.num_sge = static_cast<int>(count);
+}
+void SetSge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
+  const ibv_sge sge = {addr, length, lkey};
+  SetSges(qp, 1, &sge);
+}
+
+/// The bytes are the program's again after this call: the request goes into the ring at once.
+void SetInlineList(ibv_qp_ex* qp, size_t count, const ibv_data_buf* buffers) {
+  Build& build = Ours(qp)->build;
+  if (count > UROCE_MAX_SGE) return Refuse(qp, EINVAL);
+  for (size_t i = 0; i < count; ++i) {
+    if (buffers[i].length > UROCE_MAX_INLINE) return Refuse(qp, EINVAL);
+    build.sges[i] = {reinterpret_cast<uint64_t>(buffers[i].addr),
+                     static_cast<uint32_t>(buffers[i].length), 0};
+  }
+  build.request.num_sge = static_cast<int>(count);
+  build.request.send_flags |= IBV_SEND_INLINE;
+  FinishRequest(*Ours(qp));
+}
+void SetInline(ibv_qp_ex* qp, void* addr, size_t length) {
+  const ibv_data_buf buffer = {addr, length};
+  SetInlineList(qp, 1, &buffer);
+}
+
+void Start(ibv_qp_ex* qp) {
+  QueuePair& queue_pair = *Ours(qp);
+  queue_pair.send.lock.Lock();
+  queue_pair.build.first = queue_pair.send.ring.index();
+  queue_pair.build.error = CheckSendable(queue_pair);
+  queue_pair.build.is_open = false;
+}
+
+void Abort(ibv_qp_ex* qp) {
+  QueuePair& queue_pair = *Ours(qp);
+  queue_pair.build.is_open = false;
+  queue_pair.send.ring.Rewind(queue_pair.build.first);
+  queue_pair.send.lock.Unlock();
+}
+
+int Complete(ibv_qp_ex* qp) {
+  QueuePair& queue_pair = *Ours(qp);
+  FinishRequest(queue_pair);
+  const int error = queue_pair.build.error;
+  if (error != 0) {
+    Abort(qp);
+    return error;
+  }
+  PublishSends(queue_pair, queue_pair.build.first);
+  queue_pair.send.lock.Unlock();
+  return 0;
+}
+
+}  // namespace
+
+void FillQpEx(ibv_qp_ex& qp) {
+  qp.wr_atomic_cmp_swp = &CompareSwap;
+  qp.wr_atomic_fetch_add = &FetchAdd;
+  qp.wr_bind_mw = &RefuseBind;
+  qp.wr_local_inv = &RefuseInvalidate;
+  qp.wr_rdma_read = &Read;
+  qp.wr_rdma_write = &Write;
+  qp.wr_rdma_write_imm = &WriteImmediate;
+  qp.wr_send = &Send;
+  qp.wr_send_imm = &SendImmediate;
+  qp.wr_send_inv = &SendInvalidate;
+  qp.wr_send_tso = &RefuseTso;
+  qp.wr_set_ud_addr = &RefuseUdAddress;
+  qp.wr_set_xrc_srqn = &RefuseXrc;
+  qp.wr_set_inline_data = &SetInline;
+  qp.wr_set_inline_data_list = &SetInlineList;
+  qp.wr_set_sge = &SetSge;
+  qp.wr_set_sge_list = &SetSges;
+  qp.wr_start = &Start;
+  qp.wr_complete = &Complete;
+  qp.wr_abort = &Abort;
+  qp.wr_atomic_write = &RefuseAtomicWrite;
+}
+
+}  // namespace uroce::shim

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The installed libibverbs beneath ours: objects that are not ours go there.
+#pragma once
+
+#include <errno.h>
+
+#include "verbs-shim/support.h"
+
+/// Put before the definition of what programs may see.
+#define UROCE_EXPORT __attribute__((visibility("default")))
+
+namespace uroce::shim {
+
+/// Address of `name` in the real library, or null. Never our own definition: the library's handle
+/// is searched, then what comes after us in search order.
+void* FindReal(const char* name, const char* version);
+
+/// One function of the real library, looked up at its first call.
+template <typename Signature>
+class RealFunction {
+ public:
+  constexpr RealFunction(const char* name, const char* version) : name_(name), version_(version) {}
+
+  /// Calls it; without a real library returns `otherwise` and sets errno to ENOSYS.
+  template <typename Otherwise, typename... Arguments>
+  auto CallOr(Otherwise otherwise, Arguments... arguments) {
+    Signature* function = Get();
+    using Result = decltype(function(arguments...));
+    if (function != nullptr) return function(arguments...);
+    errno = ENOSYS;
+    return static_cast<Result>(otherwise);
+  }
+  /// As CallOr, for those that return nothing.
+  template <typename... Arguments>
+  void Call(Arguments... arguments) {
+    Signature* function = Get();
+    if (function != nullptr) function(arguments...);
+  }
+
+ private:
+  Signature* Get() {
+    void* found = __atomic_load_n(&found_, __ATOMIC_ACQUIRE);
+    if (found == nullptr) {
+      found = FindReal(name_, version_);
+      __atomic_store_n(&found_, found, __ATOMIC_RELEASE);
+    }
+    return reinterpret_cast<Signature*>(found);
+  }
+
+  const char* name_;
+  const char* version_;
+  void* found_ = nullptr;
+};
+
+}  // namespace uroce::shim
+
+/// Defines `real_<name>`, the real library's verb of that name.
+#define UROCE_REAL(name, version) constinit RealFunction<decltype(name)> real_##name(#name, version)

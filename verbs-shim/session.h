@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process's connection to the daemon: control socket, arena, doorbells.
+#pragma once
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pipeline/rings/shared_word.h"
+#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/queue_pair_table.h"
+#include "verbs-shim/support.h"
+
+namespace uroce::shim {
+
+/// Where a session stands. It only ever leaves kLive.
+enum class SessionState : uint32_t {
+  kLive,
+  kDaemonGone,  ///< Commands give EIO; what was posted is flushed by this side.
+  kForked       ///< This is a child: the arena is not mapped, every object is dead.
+};
+
+/// One per process and life of the daemon; made by the first ibv_get_device_list, never freed,
+/// since objects refer to it. Any thread.
+class Session {
+ public:
+  /// The process's session, connecting if there is none or its daemon is gone. Null: no daemon.
+  static Session* Get();
+  /// The process's session if there is a live one, without connecting.
+  static Session* Current();
+
+  /// Sends `request`, which starts with uroce_request (filled in here but for `command`), and waits
+  /// for the reply, which starts with uroce_reply. Returns 0 or a positive errno: the daemon's, or
+  /// EIO when it is gone. `fds`, with room for `*fd_count`, takes the fds that came along, all
+  /// close-on-exec; those that find no room are closed. On an error no fd is left open.
+  int Command(void* request, size_t request_bytes, void* reply, size_t reply_bytes,
+              int* fds = nullptr, uint32_t* fd_count = nullptr);
+
+  SessionState state() const { return static_cast<SessionState>(rings::LoadRelaxed(state_)); }
+  bool is_live() const { return state() == SessionState::kLive; }
+  /// Looks, without waiting, whether the daemon still holds its end of the socket. One system call.
+  bool CheckAlive();
+
+  uint8_t* arena() const { return arena_; }
+  uint32_t device_count() const { return device_count_; }
+  uroce_doorbells* doorbells(uint32_t worker) const;
+  int wake_fd(uint32_t worker) const { return wake_fds_[worker]; }
+  uint32_t worker_count() const { return worker_count_; }
+  QueuePairTable& queue_pairs() { return queue_pairs_; }
+  /// Held while a queue pair comes or goes: the daemon may give its handle out again at once, and
+  /// until then nobody may take the one for the other.
+  pthread_mutex_t& queue_pair_mutex() { return queue_pair_mutex_; }
+  /// Socket for UROCE_MEM_FD.
+  int memory_socket() const { return memory_socket_; }
+  /// /dev/userfaultfd as the daemon passed it, or -1.
+  int userfaultfd_device() const { return userfaultfd_device_; }
+
+ private:
+  Session() = default;
+  template <typename T>
+  friend T* Make();
+  static Session* Connect();
+  static void InChild();
+  bool SayHello();
+  bool TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint32_t fd_count);
+  bool MapArena(int arena_fd);
+  int Exchange(const void* request, size_t request_bytes, void* reply, size_t reply_bytes, int* fds,
+               uint32_t* fd_count);
+  void MarkGone();
+
+  pthread_mutex_t command_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  uint32_t state_ = static_cast<uint32_t>(SessionState::kLive);
+  int control_fd_ = -1;
+  int memory_socket_ = -1;
+  int userfaultfd_device_ = -1;
+  uint32_t worker_count_ = 0;
+  uint32_t device_count_ = 0;
+  uint8_t* arena_ = nullptr;
+  int wake_fds_[UROCE_MAX_WORKERS] = {};
+  Session* older_ = nullptr;
+  QueuePairTable queue_pairs_;
+  pthread_mutex_t queue_pair_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+};
+
+/// A request of a command whose own structure is `Body`, laid out as it goes out.
+template <typename Body>
+struct RequestOf {
+  uroce_request header;
+  Body body;
+};
+template <typename Body>
+struct ReplyOf {
+  uroce_reply header;
+  Body body;
+};
+struct Nothing {};
+
+/// Runs a command with fixed structures both ways. Returns 0 or a positive errno; `reply` is set
+/// only on 0.
+template <typename Request, typename Reply>
+int Call(Session& session, uroce_command command, const Request& request, Reply* reply,
+         int* fds = nullptr, uint32_t* fd_count = nullptr) {
+  static_assert(offsetof(RequestOf<Request>, body) == sizeof(uroce_request));
+  static_assert(offsetof(ReplyOf<Reply>, body) == sizeof(uroce_reply));
+  RequestOf<Request> message = {};
+  message.header.command = command;
+  message.body = request;
+  ReplyOf<Reply> answer;
+  const int error =
+      session.Command(&message, sizeof(message), &answer, sizeof(answer), fds, fd_count);
+  if (error == 0) *reply = answer.body;
+  return error;
+}
+
+/// As Call, for commands that reply with nothing but an error.
+template <typename Request>
+int Call(Session& session, uroce_command command, const Request& request) {
+  RequestOf<Request> message = {};
+  message.header.command = command;
+  message.body = request;
+  uroce_reply answer;
+  return session.Command(&message, sizeof(message), &answer, sizeof(answer));
+}
+
+}  // namespace uroce::shim

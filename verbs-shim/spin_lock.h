@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lock of one queue: verbs are thread safe per object, and post and poll may not block.
+#pragma once
+
+#include <sched.h>
+#include <stdint.h>
+#include <sys/single_threaded.h>
+
+namespace uroce::shim {
+
+/// Held for some tens of nanoseconds. Free of locked instructions while the process has one thread.
+/// A waiter yields soon: the holder may have lost its core.
+class SpinLock {
+ public:
+  void Lock() {
+    // Threads cannot come into being between Lock and Unlock: nothing in between makes one.
+    if (__libc_single_threaded) {
+      __atomic_store_n(&held_, 1, __ATOMIC_RELAXED);
+      return;
+    }
+    while (__atomic_exchange_n(&held_, 1, __ATOMIC_ACQUIRE) != 0) WaitUntilFree();
+  }
+  void Unlock() { __atomic_store_n(&held_, 0, __ATOMIC_RELEASE); }
+
+ private:
+  void WaitUntilFree() {
+    constexpr int kSpinsBeforeYield = 32;
+    for (int spins = 0; __atomic_load_n(&held_, __ATOMIC_RELAXED) != 0; ++spins) {
+      if (spins < kSpinsBeforeYield) {
+        __builtin_ia32_pause();
+      } else {
+        sched_yield();
+      }
+    }
+  }
+
+  uint32_t held_ = 0;
+};
+
+/// Holds a SpinLock for a scope.
+class SpinGuard {
+ public:
+  explicit SpinGuard(SpinLock& lock) : lock_(lock) { lock_.Lock(); }
+  ~SpinGuard() { lock_.Unlock(); }
+  SpinGuard(const SpinGuard&) = delete;
+  SpinGuard& operator=(const SpinGuard&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
+
+}  // namespace uroce::shim

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs-shim/support.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+namespace uroce::shim {
+namespace {
+
+bool IsLogging() {
+  const char* value = getenv("UROCE_LOG");
+  return value != nullptr && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+}  // namespace
+
+ErrnoKeeper::ErrnoKeeper() : saved_(errno) {}
+ErrnoKeeper::~ErrnoKeeper() { errno = saved_; }
+
+void Log(const char* format, ...) {
+  if (!IsLogging()) return;
+  const ErrnoKeeper keeper;
+  char line[512];
+  size_t length = static_cast<size_t>(snprintf(line, sizeof(line), "uroce[%d]: ", getpid()));
+  va_list arguments;
+  va_start(arguments, format);
+  const int written = vsnprintf(line + length, sizeof(line) - length - 1, format, arguments);
+  va_end(arguments);
+  if (written < 0) return;
+  length += static_cast<size_t>(written);
+  if (length > sizeof(line) - 2) length = sizeof(line) - 2;
+  line[length++] = '\n';
+  // One write: lines of several threads do not mix. A closed stderr is no matter of ours.
+  const ssize_t ignored = write(STDERR_FILENO, line, length);
+  (void)ignored;
+}
+
+}  // namespace uroce::shim

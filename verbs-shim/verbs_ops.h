@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs reach through the tables in ibv_context, and helpers between the verbs' files.
+#pragma once
+
+#include "verbs-shim/objects.h"
+
+namespace uroce::shim {
+
+// ---- ibv_context.ops ----
+int PollCq(ibv_cq* cq, int count, ibv_wc* wcs);
+int RequestNotify(ibv_cq* cq, int solicited_only);
+int PostSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+int PostReceive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+// ---- verbs_context ----
+int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attributes, size_t length);
+int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
+                  ibv_device_attr_ex* attributes, size_t length);
+ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes);
+ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+
+/// Fills every slot of both tables: those of verbs that we do not have, with their refusal.
+void FillOps(verbs_context& context);
+/// The slots of what we do not have.
+void FillAbsentOps(verbs_context& context);
+
+// ---- between files ----
+
+/// Gives `cq` the functions of ibv_cq_ex.
+void FillCqEx(ibv_cq_ex& cq);
+/// Gives `queue_pair` the functions of ibv_qp_ex.
+void FillQpEx(ibv_qp_ex& queue_pair);
+
+/// Takes the next completion of `cq` into cq.current, also in place of a daemon that is gone. The
+/// caller holds cq.lock. Returns false when there is none.
+bool TakeCompletion(CompletionQueue& cq);
+/// Gives polled entries back to the worker. The caller holds cq.lock.
+void FinishPoll(CompletionQueue& cq);
+/// Counts a poll that found nothing, and yields when there were many. Returns 0, or -1 when nothing
+/// will ever come. Not under the lock.
+int OnEmptyPoll(CompletionQueue& cq, uint32_t empty_polls);
+/// Drops the completions of `queue_pair` that wait on its CQs; afterwards no poller refers to it.
+void ForgetCompletions(QueuePair& queue_pair);
+
+/// What post_send may say of one request: 0 or the errno. Writes it to the next slot.
+int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr);
+/// Publishes what was written since `first` and rings. The caller holds send.lock.
+void PublishSends(QueuePair& queue_pair, uint32_t first);
+/// 0, or why nothing can be posted to the send queue now.
+int CheckSendable(const QueuePair& queue_pair);
+
+/// Fills `entries`, of UROCE_MAX_GIDS, with the GID table; `*count` is its length. Returns an
+/// errno.
+int ReadGids(Context& context, uroce_gid_entry* entries, uint32_t* count);
+
+/// Waits until `*completed` reaches `reported`: events that were read must be acknowledged before
+/// their object goes.
+void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,
+                            const uint32_t* completed, uint32_t reported);
+
+/// Runs a command that ends an object. An object whose daemon is gone ends here without it.
+template <typename Reply>
+int EndObject(Session& session, uroce_command command, uint32_t handle, Reply* reply) {
+  const uroce_handle request = {handle, 0};
+  *reply = {};
+  const int error = Call(session, command, request, reply);
+  return session.state() == SessionState::kDaemonGone ? 0 : error;
+}
+inline int EndObject(Session& session, uroce_command command, uint32_t handle) {
+  const uroce_handle request = {handle, 0};
+  const int error = Call(session, command, request);
+  return session.state() == SessionState::kDaemonGone ? 0 : error;
+}
+
+/// Makes an object that the daemon knows by a handle and nothing else.
+template <typename Request>
+int MakeHandle(Session& session, uroce_command command, const Request& request, uint32_t* handle,
+               int* fds = nullptr, uint32_t* fd_count = nullptr) {
+  uroce_handle reply;
+  const int error = Call(session, command, request, &reply, fds, fd_count);
+  if (error == 0) *handle = reply.handle;
+  return error;
+}
+
+}  // namespace uroce::shim
