@@ -18,6 +18,7 @@ struct Errands::Mailbox {
   Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex;
   std::vector<Id> finished;
+  bool abandoned = false;  ///< Nobody will look at `finished`: an errand ends by itself.
 };
 
 Errands::Errands(EventLoop& loop)
@@ -27,7 +28,10 @@ Errands::Errands(EventLoop& loop)
 
 Errands::~Errands() {
   loop_.Forget(watch_);
-  for (auto& [id, errand] : errands_) static_cast<void>(errand.release());
+  const std::lock_guard lock(mailbox_->mutex);
+  mailbox_->abandoned = true;
+  for (const Id id : mailbox_->finished) errands_.erase(id);
+  for (auto& [id, errand] : errands_) static_cast<void>(errand.release());  // Its thread's now.
 }
 
 Errands::Id Errands::Start(std::function<void()> work, std::function<void()> done) {
@@ -35,7 +39,12 @@ Errands::Id Errands::Start(std::function<void()> work, std::function<void()> don
   auto errand = std::make_unique<Errand>(Errand{std::move(work), std::move(done)});
   std::thread([id, mailbox = mailbox_, run = errand.get()] {
     run->work();
-    const std::lock_guard lock(mailbox->mutex);
+    std::unique_lock lock(mailbox->mutex);
+    if (mailbox->abandoned) {
+      lock.unlock();
+      delete run;
+      return;
+    }
     mailbox->finished.push_back(id);
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(mailbox->event.get(), &one, sizeof(one));

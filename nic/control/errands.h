@@ -17,7 +17,7 @@ class Errands {
   using Id = uint64_t;
 
   explicit Errands(EventLoop& loop);
-  /// Errands under way are left alone with all they hold.
+  /// Errands under way go on, and are destroyed with all they hold on their own threads.
   ~Errands();
   Errands(const Errands&) = delete;
   Errands& operator=(const Errands&) = delete;

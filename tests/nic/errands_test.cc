@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errands: what they hold ends with them, whoever is left.
+#include "nic/control/errands.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <thread>
+
+namespace uroce::nic {
+namespace {
+
+/// Waits up to ten seconds for `condition`.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  for (int i = 0; i < 10000 && !condition(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return condition();
+}
+
+TEST(Errands, WorkIsDoneElsewhereAndItsOutcomeIsToldHere) {
+  EventLoop loop;
+  Errands errands(loop);
+  std::thread::id worked_on, told_on;
+  errands.Start([&] { worked_on = std::this_thread::get_id(); },
+                [&] {
+                  told_on = std::this_thread::get_id();
+                  loop.Stop();
+                });
+  loop.Run();
+  EXPECT_EQ(told_on, std::this_thread::get_id());
+  EXPECT_NE(worked_on, told_on);
+}
+
+TEST(Errands, ACancelledOneTellsNothing) {
+  EventLoop loop;
+  Errands errands(loop);
+  bool told = false;
+  const auto cancelled = errands.Start([] {}, [&] { told = true; });
+  errands.Cancel(cancelled);
+  errands.Start([] {}, [&] { loop.Stop(); });
+  loop.Run();
+  EXPECT_FALSE(told);
+}
+
+TEST(Errands, OneUnderWayAtTheEndFreesWhatItHoldsWhenItFinishes) {
+  EventLoop loop;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  std::promise<void> go;
+  {
+    Errands errands(loop);
+    errands.Start([held, wait = go.get_future().share()] { wait.wait(); }, [held] {});
+    held.reset();
+  }
+  EXPECT_FALSE(watch.expired());
+  go.set_value();
+  EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
+}
+
+TEST(Errands, OneWhoseOutcomeNobodyTookFreesWhatItHoldsAtTheEnd) {
+  EventLoop loop;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  {
+    Errands errands(loop);
+    std::atomic<bool> worked = false;
+    errands.Start([held, &worked] { worked = true; }, [held] {});
+    held.reset();
+    ASSERT_TRUE(Eventually([&] { return worked.load(); }));
+  }
+  EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
+}
+
+}  // namespace
+}  // namespace uroce::nic
