@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
 
 struct rte_mbuf;
@@ -44,12 +45,20 @@ class Port {
   /// unless `wakes_itself` says that frames come only from a worker that is awake.
   virtual int wait_fd() const { return -1; }
   virtual bool wakes_itself() const { return false; }
+  /// Just before a worker sleeps on `wait_fd`: asks for the wake-up. False: frames are there, no
+  /// time to sleep. `AfterSleep` follows each call. Worker.
+  virtual bool BeforeSleep() { return true; }
+  virtual void AfterSleep() {}
   /// When ReceiveBurst or TransmitBurst must be called again though nothing arrived (delayed
   /// frames of a fault port); kNever else.
   virtual Nanos NextDeadline() const { return kNever; }
   /// Link, MTU and MAC as they are now. Control thread.
   virtual PortInfo Info() const = 0;
   virtual PortCounters counters() const { return {}; }
+  /// Looks after the device a few times per second: a peer that is gone or back, a link that went.
+  /// `while_idle` runs its argument while no worker is inside this port. Control thread.
+  using WhileIdle = absl::FunctionRef<void(absl::FunctionRef<void()>)>;
+  virtual void Maintain(WhileIdle while_idle) { static_cast<void>(while_idle); }
 };
 
 }  // namespace uroce::drivers

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "nic/net/address.h"
+#include "nic/net/route.h"
 
 namespace uroce::nic {
 
@@ -21,8 +22,10 @@ struct DeviceConfig {
   std::string dev;  ///< DPDK device argument; "" for an end of an in-process wire.
   int wire = -1;    ///< Which in-process wire, or -1. Exactly two devices name each.
   std::vector<InterfaceAddress> addresses;
-  uint32_t mtu_bytes = 0;  ///< 0: the port's own.
-  std::string fault;       ///< Text of drivers::ParseFault; "" for none.
+  std::vector<Route> routes;  ///< For a port without a kernel interface.
+  std::string exception;      ///< Name of a TAP for all traffic but RoCE, or "".
+  uint32_t mtu_bytes = 0;     ///< 0: the port's own.
+  std::string fault;          ///< Text of drivers::ParseFault; "" for none.
 };
 
 /// What one program, one user and the daemon may hold.

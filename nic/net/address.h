@@ -15,6 +15,7 @@ namespace uroce::nic {
 struct InterfaceAddress {
   Gid gid;
   uint8_t prefix_bits = 128;  ///< Counted in the 128 bits of the GID: 96 + n for IPv4.
+  uint16_t vlan_id = 0;       ///< 802.1Q, 1 to 4094; 0: untagged.
   friend bool operator==(const InterfaceAddress&, const InterfaceAddress&) = default;
 };
 
