@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "drivers/fault_config.h"
+#include "nic/port_network.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::nic {
@@ -164,39 +165,29 @@ absl::Status CheckName(const Setting& setting, const Config& config, const std::
   return absl::OkStatus();
 }
 
-// Addresses are joined by '+': ',' separates the fields around them.
-absl::Status SetAddresses(const Setting& setting, const std::string& text, DeviceConfig& device) {
-  for (absl::string_view part : absl::StrSplit(text, '+', absl::SkipWhitespace())) {
-    absl::StatusOr<InterfaceAddress> address = ParseInterfaceAddress(part);
-    if (!address.ok()) return Complain(setting, address.status().message());
-    device.addresses.push_back(*address);
-  }
-  if (device.addresses.size() > UROCE_MAX_GIDS - 1) {
-    return Complain(setting, absl::StrCat("more than ", UROCE_MAX_GIDS - 1, " addresses"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetMtu(const Setting& setting, const std::string& text, DeviceConfig& device) {
-  if (absl::SimpleAtoi(text, &device.mtu_bytes) && device.mtu_bytes >= kMinMtu &&
-      device.mtu_bytes <= kMaxMtu) {
-    return absl::OkStatus();
-  }
-  return Complain(
-      setting, absl::StrCat("mtu \"", text, "\" is not a number from ", kMinMtu, " to ", kMaxMtu));
-}
-
-absl::Status SetFault(const Setting& setting, const std::string& text, DeviceConfig& device) {
-  const absl::StatusOr<drivers::FaultConfig> fault = drivers::ParseFault(text);
-  if (!fault.ok()) return Complain(setting, fault.status().message());
-  device.fault = text;
-  return absl::OkStatus();
-}
-
 // ';' stands for ',' inside a field.
 std::string WithCommas(std::string text) {
   std::replace(text.begin(), text.end(), ';', ',');
   return text;
+}
+
+absl::Status SetDev(const std::string& text, DeviceConfig& device) {
+  device.dev = WithCommas(text);
+  return absl::OkStatus();
+}
+
+absl::Status SetMtu(const std::string& text, DeviceConfig& device) {
+  if (absl::SimpleAtoi(text, &device.mtu_bytes) && device.mtu_bytes >= kMinMtu &&
+      device.mtu_bytes <= kMaxMtu) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("mtu \"", text, "\" is not a number from ", kMinMtu, " to ", kMaxMtu));
+}
+
+absl::Status SetFault(const std::string& text, DeviceConfig& device) {
+  device.fault = WithCommas(text);
+  return drivers::ParseFault(device.fault).status();
 }
 
 absl::Status CheckKeysDiffer(const Setting& setting) {
@@ -209,31 +200,47 @@ absl::Status CheckKeysDiffer(const Setting& setting) {
   return absl::OkStatus();
 }
 
+/// How the fields of a port but its name are read. Complaints lack the origin.
+struct Field {
+  const char* key;
+  absl::Status (*set)(const std::string& text, DeviceConfig& device);
+};
+constexpr Field kFields[] = {
+    {"dev", SetDev},      {"ip", AddAddresses},        {"gateway", AddGateways},
+    {"route", AddRoutes}, {"exception", SetException}, {"mtu", SetMtu},
+    {"fault", SetFault},
+};
+
+absl::Status ApplyField(const Setting& setting, const Config& config, const std::string& key,
+                        const std::string& value, DeviceConfig& device) {
+  if (key == "name") {
+    device.name = value;
+    return CheckName(setting, config, value);
+  }
+  std::string known = "name";
+  for (const Field& field : kFields) {
+    absl::StrAppend(&known, ", ", field.key);
+    if (key != field.key) continue;
+    const absl::Status status = field.set(value, device);
+    return status.ok() ? status : Complain(setting, status.message());
+  }
+  return Complain(setting, absl::StrCat("unknown key \"", key, "\"; the keys are ", known));
+}
+
 absl::Status ApplyPort(const Setting& setting, Config& config) {
   if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
   DeviceConfig device;
   for (const auto& [key, value] : setting.fields) {
-    absl::Status status;
-    if (key == "name") {
-      status = CheckName(setting, config, value);
-      device.name = value;
-    } else if (key == "dev") {
-      device.dev = WithCommas(value);
-    } else if (key == "ip") {
-      status = SetAddresses(setting, value, device);
-    } else if (key == "mtu") {
-      status = SetMtu(setting, value, device);
-    } else if (key == "fault") {
-      status = SetFault(setting, WithCommas(value), device);
-    } else {
-      status = Complain(setting, absl::StrCat("unknown key \"", key,
-                                              "\"; the keys are name, dev, ip, mtu and fault"));
+    if (absl::Status status = ApplyField(setting, config, key, value, device); !status.ok()) {
+      return status;
     }
-    if (!status.ok()) return status;
   }
   if (device.name.empty()) return Complain(setting, "name=... is missing, such as name=uroce0");
   if (device.dev.empty()) {
     return Complain(setting, "dev=... is missing, such as dev=net_af_packet0;iface=eth0");
+  }
+  if (absl::Status status = CheckNetwork(device); !status.ok()) {
+    return Complain(setting, absl::StrCat("name=", device.name, ": ", status.message()));
   }
   config.devices.push_back(std::move(device));
   return absl::OkStatus();
@@ -251,7 +258,9 @@ absl::Status ApplyWire(const Setting& setting, Config& config) {
     DeviceConfig device;
     device.name = name;
     device.wire = wire;
-    if (absl::Status status = SetAddresses(setting, addresses, device); !status.ok()) return status;
+    if (absl::Status status = AddAddresses(addresses, device); !status.ok()) {
+      return Complain(setting, status.message());
+    }
     config.devices.push_back(std::move(device));
   }
   return absl::OkStatus();
@@ -265,7 +274,8 @@ absl::Status ApplyFault(const Setting& setting, Config& config) {
     return Complain(setting, absl::StrCat("there is no device \"", parts.first,
                                           "\"; write it as uroce0:drop=0.01"));
   }
-  return SetFault(setting, WithCommas(parts.second), *device);
+  const absl::Status status = SetFault(parts.second, *device);
+  return status.ok() ? status : Complain(setting, status.message());
 }
 
 absl::Status Apply(const Setting& setting, Config& config) {
@@ -298,6 +308,7 @@ absl::Status CheckAddressesDiffer(const Config& config) {
 absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value) {
   Setting setting{std::move(origin), std::move(key), value, {}};
   for (absl::string_view part : absl::StrSplit(value, ',', absl::SkipWhitespace())) {
+    part = absl::StripAsciiWhitespace(part);
     std::pair<std::string, std::string> field = absl::StrSplit(part, absl::MaxSplits('=', 1));
     if (!absl::StrContains(part, '=')) {
       return Complain(setting, absl::StrCat("\"", part, "\" is not of the form key=value"));

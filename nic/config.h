@@ -66,7 +66,8 @@ struct Setting {
   std::vector<std::pair<std::string, std::string>> fields;
 };
 
-/// Splits "name=uroce0,ip=..." at ',' and each part at its first '='.
+/// Splits "name=uroce0,ip=..." at ',', where blanks and line breaks may stand, and each part at its
+/// first '='.
 absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value);
 
 /// Settings in order: a later one replaces an earlier one, port and wire add up, fault names a

@@ -114,7 +114,10 @@ std::string HelpText() {
       "NICs (each flag may be repeated):\n";
   AppendFlag(text, "--wire A=IP,B=IP", "two NICs on a wire of their own; several IPs: IP+IP");
   AppendFlag(text, "--port KEY=VALUE,...", "one NIC on a DPDK port; ';' stands for ',' in a value");
-  AppendFlag(text, "", "name=NAME  dev=DPDK-DEVICE  ip=IP+IP  mtu=BYTES  fault=FAULTS");
+  AppendFlag(text, "", "name=NAME  dev=DPDK-DEVICE  mtu=BYTES  fault=FAULTS");
+  AppendFlag(text, "", "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100");
+  AppendFlag(text, "", "without a kernel interface also gateway=IP+IP, exception=TAP and");
+  AppendFlag(text, "", "route=10.9.0.0/16 via 192.0.2.7+...");
   AppendFlag(text, "--fault NAME:KEY=VALUE,...", "faults on any NIC, such as uroce0:drop=0.01");
   text += "\nDaemon:\n";
   AppendFlag(text, "--config FILE", "settings in TOML under the same names; flags win");

@@ -5,24 +5,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 
 namespace uroce::nic {
 namespace {
 
 constexpr uint8_t kIpv4Bits = 96;
-
-bool ParseAddress(const std::string& text, Gid& gid) {
-  in_addr v4{};
-  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
-    gid = Ipv4Gid(ntohl(v4.s_addr));
-    return true;
-  }
-  return inet_pton(AF_INET6, text.c_str(), gid.bytes.data()) == 1;
-}
+constexpr uint16_t kMaxVlanId = 4094;  // IEEE 802.1Q: 4095 is reserved.
 
 bool IsUnspecifiedOrLoopback(const Gid& gid) {
   if (gid.is_ipv4()) return gid.bytes[12] == 0 || gid.bytes[12] == 127;
@@ -39,27 +33,53 @@ void Eui64(const Mac& mac, uint8_t* out) {
 
 }  // namespace
 
-absl::StatusOr<InterfaceAddress> ParseInterfaceAddress(absl::string_view text) {
+absl::StatusOr<IpPrefix> ParseIpPrefix(absl::string_view text) {
   const size_t slash = text.find('/');
-  InterfaceAddress address;
-  if (!ParseAddress(std::string(text.substr(0, slash)), address.gid)) {
+  const std::string address(text.substr(0, slash));
+  IpPrefix prefix;
+  in_addr v4{};
+  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
+    prefix.gid = Ipv4Gid(ntohl(v4.s_addr));
+  } else if (inet_pton(AF_INET6, address.c_str(), prefix.gid.bytes.data()) != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", text, "\" is not an address such as 10.0.0.1/24 or fd00::1/64"));
   }
-  if (IsMulticast(address.gid) || IsUnspecifiedOrLoopback(address.gid)) {
+  if (slash == absl::string_view::npos) return prefix;
+  const uint8_t base = prefix.gid.is_ipv4() ? kIpv4Bits : 0;
+  uint32_t bits = 0;
+  if (!absl::SimpleAtoi(text.substr(slash + 1), &bits) || bits > 128u - base) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\": the prefix length must be at most ", 128 - base));
+  }
+  prefix.bits = static_cast<uint8_t>(base + bits);
+  return prefix;
+}
+
+absl::StatusOr<InterfaceAddress> ParseInterfaceAddress(absl::string_view text) {
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
+  const absl::StatusOr<IpPrefix> prefix = ParseIpPrefix(words.empty() ? text : words.front());
+  if (!prefix.ok()) return prefix.status();
+  InterfaceAddress address{prefix->gid, prefix->bits};
+  if (!IsUnicast(address.gid)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", text, "\" is not a unicast address that a port can own"));
   }
-  if (slash == absl::string_view::npos) return address;
-  const uint8_t base = address.gid.is_ipv4() ? kIpv4Bits : 0;
-  uint32_t bits = 0;
-  if (!absl::SimpleAtoi(text.substr(slash + 1), &bits) || bits == 0 || bits > 128u - base) {
+  if (address.prefix_bits == (address.gid.is_ipv4() ? kIpv4Bits : 0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\": the prefix length must be 1 to ", 128 - base));
+        absl::StrCat("\"", text, "\": the prefix length must be at least 1"));
   }
-  address.prefix_bits = static_cast<uint8_t>(base + bits);
+  if (words.size() == 1) return address;
+  uint32_t vlan_id = 0;
+  if (words.size() != 3 || words[1] != "vlan" || !absl::SimpleAtoi(words[2], &vlan_id) ||
+      vlan_id == 0 || vlan_id > kMaxVlanId) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", text, "\": behind the address comes vlan 1 to ", kMaxVlanId, ", or nothing"));
+  }
+  address.vlan_id = static_cast<uint16_t>(vlan_id);
   return address;
 }
+
+bool IsUnicast(const Gid& gid) { return !IsMulticast(gid) && !IsUnspecifiedOrLoopback(gid); }
 
 Gid Ipv4Gid(uint32_t address) {
   Gid gid;
@@ -116,7 +136,9 @@ std::string FormatAddress(const Gid& gid) {
 
 std::string FormatInterfaceAddress(const InterfaceAddress& address) {
   const int base = address.gid.is_ipv4() ? kIpv4Bits : 0;
-  return absl::StrCat(FormatAddress(address.gid), "/", address.prefix_bits - base);
+  std::string text = absl::StrCat(FormatAddress(address.gid), "/", address.prefix_bits - base);
+  if (address.vlan_id != 0) absl::StrAppend(&text, " vlan ", address.vlan_id);
+  return text;
 }
 
 std::string FormatGid(const Gid& gid) {

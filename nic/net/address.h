@@ -19,9 +19,21 @@ struct InterfaceAddress {
   friend bool operator==(const InterfaceAddress&, const InterfaceAddress&) = default;
 };
 
-/// "10.0.0.1/24" or "fd00::1/64"; without a prefix the address stands alone (/32, /128).
-/// Errors: not an address, not a unicast address, prefix out of range.
+/// "10.0.0.1/24", "fd00::1/64" or "10.0.0.1/24 vlan 100"; without a prefix the address stands alone
+/// (/32, /128).
+/// Errors: not an address, not a unicast address, prefix or VLAN out of range.
 absl::StatusOr<InterfaceAddress> ParseInterfaceAddress(absl::string_view text);
+
+/// An address of any kind, and how many of its bits count: 96 + n for IPv4.
+struct IpPrefix {
+  Gid gid;
+  uint8_t bits = 128;
+};
+/// "10.0.0.0/16" or "::/0"; without a prefix length all bits count.
+/// Errors: not an address, prefix length out of range.
+absl::StatusOr<IpPrefix> ParseIpPrefix(absl::string_view text);
+/// An address that a port can own: neither multicast nor loopback nor unspecified.
+bool IsUnicast(const Gid& gid);
 
 /// IPv4 address as a GID. `address` is in host order.
 Gid Ipv4Gid(uint32_t address);
@@ -39,7 +51,7 @@ Mac MulticastMac(const Gid& gid);
 
 /// "10.0.0.1" or "fe80::1".
 std::string FormatAddress(const Gid& gid);
-/// "10.0.0.1/24".
+/// "10.0.0.1/24" or "10.0.0.1/24 vlan 100".
 std::string FormatInterfaceAddress(const InterfaceAddress& address);
 /// Eight groups of four hex digits, as sysfs shows a GID.
 std::string FormatGid(const Gid& gid);

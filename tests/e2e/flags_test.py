@@ -19,6 +19,7 @@ UROCED_FLAGS = [
     (["--port", "name=uroce0"], "dev"),
     (["--port", "name=uroce0,dev=net_af_packet0;iface=nonesuch0"], "nonesuch0"),
     (["--port", "name=uroce0,dev=net_af_packet0;iface=lo,colour=red"], "colour"),
+    (["--port", "name=uroce0,dev=net_af_packet0;iface=lo,gateway=192.0.2.1"], "kernel's routes"),
     (["--fault", "uroce0:drop=2"], "drop"),
     (["--fault", "uroce0:explode=0.1"], "explode"),
     (["--fault", "uroce9:drop=0.1"], "uroce9"),

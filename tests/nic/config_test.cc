@@ -56,6 +56,41 @@ TEST(ConfigTest, PortFieldsUseSemicolonsForCommas) {
   EXPECT_EQ(device.fault, "drop=0.01,seed=3");
 }
 
+Route RouteOf(const char* text) { return ParseRoute(text).value(); }
+
+TEST(ConfigTest, PortTakesVlansRoutesAndAnExceptionInterface) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port",
+                 "name=a,dev=net_null0,\n  gateway=192.0.2.254+2001:db8::ff, exception=tap0,"
+                 "route=10.9.0.0/16 via 192.0.2.7+2001:db8:9::/48 via fe80::7,"
+                 "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  const DeviceConfig& device = config->devices[0];
+  EXPECT_EQ(device.addresses, (std::vector{Address("192.0.2.1/24"), Address("2001:db8::1/64"),
+                                           Address("10.5.0.1/24 vlan 100")}));
+  EXPECT_EQ(device.addresses[2].vlan_id, 100);
+  EXPECT_EQ(
+      device.routes,
+      (std::vector{RouteOf("0.0.0.0/0 via 192.0.2.254"), RouteOf("::/0 via 2001:db8::ff"),
+                   RouteOf("10.9.0.0/16 via 192.0.2.7"), RouteOf("2001:db8:9::/48 via fe80::7")}));
+  EXPECT_EQ(device.exception, "tap0");
+}
+
+TEST(ConfigTest, WireTakesVlans) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--wire=a=10.0.0.1/24+10.5.0.1/24 vlan 4094,b=10.5.0.2/24 vlan 1"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices[0].addresses[0].vlan_id, 0);
+  EXPECT_EQ(config->devices[0].addresses[1].vlan_id, 4094);
+  EXPECT_EQ(config->devices[1].addresses[0].vlan_id, 1);
+}
+
+TEST(ConfigTest, AddressesOfAKernelInterfaceMayBeGivenToo) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port=name=a,dev=net_af_packet0;iface=eth0,ip=10.0.0.1/24 vlan 5"});
+  ASSERT_TRUE(config.ok()) << config.status();
+}
+
 TEST(ConfigTest, PortsAndWiresAddUpInTheirOrder) {
   const absl::StatusOr<Config> config =
       FromFlags({"--wire=a=10.0.0.1/24,b=10.0.0.2/24", "--port=name=c,dev=net_null0",
@@ -100,6 +135,13 @@ dev = "net_af_packet0,iface=veth0"
 ip = ["192.0.2.1/24", "fd00::1/64"]
 mtu = 4200
 fault = "drop=0.01,seed=3"
+[[port]]
+name = "p1"
+dev = "net_null0"
+ip = ["192.0.2.8/24", "10.5.0.1/24 vlan 100"]
+gateway = "192.0.2.254"
+route = ["10.9.0.0/16 via 192.0.2.7", "10.8.0.0/16 via 10.5.0.7"]
+exception = "tap0"
 [[wire]]
 w1 = "10.0.0.1/24"
 w0 = ["10.0.0.2/24"]
@@ -108,6 +150,8 @@ w0 = ["10.0.0.2/24"]
       {"--socket=/tmp/u.sock", "--log-level=warning", "--no-huge", "--max-mr=17",
        "--port=name=p0,dev=net_af_packet0;iface=veth0,ip=192.0.2.1/24+fd00::1/64,mtu=4200,"
        "fault=drop=0.01;seed=3",
+       "--port=name=p1,dev=net_null0,ip=192.0.2.8/24+10.5.0.1/24 vlan 100,gateway=192.0.2.254,"
+       "route=10.9.0.0/16 via 192.0.2.7+10.8.0.0/16 via 10.5.0.7,exception=tap0",
        "--wire=w1=10.0.0.1/24,w0=10.0.0.2/24"});
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE(flags.ok()) << flags.status();
@@ -121,6 +165,8 @@ w0 = ["10.0.0.2/24"]
     EXPECT_EQ(file->devices[i].dev, flags->devices[i].dev);
     EXPECT_EQ(file->devices[i].wire, flags->devices[i].wire);
     EXPECT_EQ(file->devices[i].addresses, flags->devices[i].addresses);
+    EXPECT_EQ(file->devices[i].routes, flags->devices[i].routes);
+    EXPECT_EQ(file->devices[i].exception, flags->devices[i].exception);
     EXPECT_EQ(file->devices[i].mtu_bytes, flags->devices[i].mtu_bytes);
     EXPECT_EQ(file->devices[i].fault, flags->devices[i].fault);
   }
@@ -179,6 +225,39 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/33"}, {"/33", "32"}},
         BadFlags{{"--port=name=a,dev=net_null0,ip=224.0.0.1/24"}, {"224.0.0.1", "unicast"}},
         BadFlags{{"--port=name=a,dev=net_null0,ip=fd00::1/129"}, {"/129", "128"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/0"}, {"/0", "1"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 vlan 0"}, {"vlan 0", "4094"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 vlan 4095"}, {"4095", "4094"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 vlan"}, {"vlan", "4094"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 lan 5"}, {"lan 5", "vlan"}},
+        BadFlags{{"--wire=a=10.0.0.1 vlan 9999,b="}, {"--wire", "9999"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.1.1"},
+                 {"--port", "name=a", "gateway", "10.0.1.1", "prefix"}},
+        BadFlags{{"--port=name=a,dev=net_null0,gateway=10.0.1.1"}, {"gateway", "10.0.1.1"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.0.1"},
+                 {"10.0.0.1", "own address"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.0.2/24"},
+                 {"10.0.0.2/24", "gateway"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=router"},
+                 {"router", "gateway"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.0.2+10.0.0.3"},
+                 {"10.0.0.2", "10.0.0.3", "same"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=10.9.0.0/16"},
+                 {"10.9.0.0/16", "via"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=10.9.0.1/16 via 10.0.0.2"},
+                 {"10.9.0.1/16", "bits"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=10.9.0.0/33 via 10.0.0.2"},
+                 {"/33", "32"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=fd00::/16 via 10.0.0.2"},
+                 {"fd00::/16", "family"}},
+        BadFlags{{"--port=name=a,dev=net_af_packet0;iface=eth0,gateway=10.0.0.2"},
+                 {"gateway", "eth0", "kernel's routes"}},
+        BadFlags{{"--port=name=a,dev=net_af_packet0;iface=eth0,exception=tap0"},
+                 {"exception", "eth0", "kernel"}},
+        BadFlags{{"--port=name=a,dev=net_null0,exception=a/b"}, {"exception", "a/b"}},
+        BadFlags{{"--port=name=a,dev=net_null0,exception=sixteen-letters-"},
+                 {"exception", "sixteen-letters-", "15"}},
+        BadFlags{{"--port=name=a,dev=net_null0,exception=tap%d"}, {"exception", "tap%d"}},
         BadFlags{{"--port=name=a,dev=net_null0", "--port=name=a,dev=net_null1"}, {"a", "twice"}},
         BadFlags{{"--wire=a=10.0.0.1"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,c=10.0.0.3"}, {"--wire", "two ends"}},

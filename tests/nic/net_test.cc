@@ -8,6 +8,7 @@
 #include "nic/net/address.h"
 #include "nic/net/gid_table.h"
 #include "nic/net/port_attributes.h"
+#include "nic/net/route.h"
 
 namespace uroce::nic {
 namespace {
@@ -32,6 +33,31 @@ TEST(AddressTest, Ipv4IsMappedIntoTheGid) {
   EXPECT_EQ(FormatGid(gid), "0000:0000:0000:0000:0000:ffff:0a00:0001");
   EXPECT_EQ(FormatInterfaceAddress(Address("10.0.0.1/24")), "10.0.0.1/24");
   EXPECT_EQ(FormatInterfaceAddress(Address("fd00::1/64")), "fd00::1/64");
+}
+
+TEST(AddressTest, VlanStandsBehindTheAddress) {
+  EXPECT_EQ(Address("10.0.0.1/24").vlan_id, 0);
+  EXPECT_EQ(Address("10.0.0.1/24 vlan 100").vlan_id, 100);
+  EXPECT_EQ(Address("  fd00::1   vlan  4094 ").vlan_id, 4094);
+  EXPECT_EQ(FormatInterfaceAddress(Address("10.0.0.1/24 vlan 100")), "10.0.0.1/24 vlan 100");
+}
+
+TEST(RouteTest, PrefixAndGatewayAreOfOneFamily) {
+  const Route route = ParseRoute("10.9.0.0/16 via 192.0.2.7").value();
+  EXPECT_EQ(FormatAddress(route.prefix), "10.9.0.0");
+  EXPECT_EQ(route.prefix_bits, 112);
+  EXPECT_EQ(FormatAddress(route.gateway), "192.0.2.7");
+  EXPECT_EQ(ParseRoute("2001:db8::/32 via fe80::1")->prefix_bits, 32);
+  EXPECT_FALSE(ParseRoute("2001:db8::/32 via 192.0.2.7").ok());
+}
+
+TEST(RouteTest, GatewayIsTheDefaultRouteOfItsFamily) {
+  EXPECT_EQ(FormatRoute(*ParseGateway("192.0.2.254")), "0.0.0.0/0 via 192.0.2.254");
+  EXPECT_EQ(ParseGateway("192.0.2.254")->prefix_bits, 96);
+  EXPECT_EQ(FormatRoute(*ParseGateway("fe80::1")), "::/0 via fe80::1");
+  EXPECT_EQ(ParseGateway("fe80::1")->prefix_bits, 0);
+  EXPECT_FALSE(ParseGateway("224.0.0.1").ok());
+  EXPECT_FALSE(ParseGateway("::").ok());
 }
 
 TEST(AddressTest, OnLinkComparesThePrefixToTheBit) {
