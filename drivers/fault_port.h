@@ -25,9 +25,13 @@ class FaultPort final : public Port {
   uint16_t TransmitRoom() const override;
   int wait_fd() const override { return port_->wait_fd(); }
   bool wakes_itself() const override { return port_->wakes_itself(); }
+  bool BeforeSleep() override { return port_->BeforeSleep(); }
+  void AfterSleep() override { port_->AfterSleep(); }
   Nanos NextDeadline() const override;
   PortInfo Info() const override;
   PortCounters counters() const override { return port_->counters(); }
+  void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }
+  int maintain_fd() const override { return port_->maintain_fd(); }
 
   /// Worker's thread, or when no worker runs.
   const FaultCounters& receive_counters() const { return receive_.counters(); }

@@ -55,10 +55,13 @@ class Port {
   /// Link, MTU and MAC as they are now. Control thread.
   virtual PortInfo Info() const = 0;
   virtual PortCounters counters() const { return {}; }
-  /// Looks after the device a few times per second: a peer that is gone or back, a link that went.
-  /// `while_idle` runs its argument while no worker is inside this port. Control thread.
+  /// Looks after the device, a few times per second and when `maintain_fd` is readable: a peer that
+  /// is gone or back, a link that went. `while_idle` runs its argument while no worker is inside
+  /// this port. Never waits for others. Control thread.
   using WhileIdle = absl::FunctionRef<void(absl::FunctionRef<void()>)>;
   virtual void Maintain(WhileIdle while_idle) { static_cast<void>(while_idle); }
+  /// An fd that is readable while Maintain has something to do at once, or -1.
+  virtual int maintain_fd() const { return -1; }
 };
 
 }  // namespace uroce::drivers

@@ -10,6 +10,13 @@
 #include <cstring>
 
 namespace uroce::nic {
+namespace {
+
+// How soon a port notices what no fd tells it.
+constexpr Nanos kMaintenanceInterval{250'000'000};
+
+}  // namespace
+
 Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     : loop_(loop),
       nic_(nic),
@@ -31,11 +38,18 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
   if (network_) {
     network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
   }
+  for (const auto& device : nic_.devices()) {
+    const int fd = device->port().maintain_fd();
+    if (fd >= 0) port_watches_.push_back(loop_.Watch(fd, EPOLLIN, [this] { MaintainPorts(); }));
+  }
+  ScheduleMaintenance();
 }
 
 Server::~Server() {
   loop_.Forget(listener_watch_);
   loop_.Forget(network_watch_);
+  for (const EventLoop::Id watch : port_watches_) loop_.Forget(watch);
+  loop_.Cancel(maintenance_);
   sessions_.clear();
 }
 
@@ -65,18 +79,35 @@ void Server::OnConnection() {
 
 void Server::OnNetworkChange() {
   DrainNetlinkWatch(network_.get());
+  for (const auto& device : nic_.devices()) Refresh(*device);
+}
+
+void Server::ScheduleMaintenance() {
+  maintenance_ = loop_.After(kMaintenanceInterval, [this] {
+    ScheduleMaintenance();
+    MaintainPorts();
+  });
+}
+
+void Server::MaintainPorts() {
+  const auto while_idle = [this](absl::FunctionRef<void()> work) { nic_.worker().Run(work); };
   for (const auto& device : nic_.devices()) {
-    const NicDevice::Change change = device->Refresh();
-    if (change.link) {
-      spdlog::info("{}: link {}", device->name(), device->info().link_up ? "up" : "down");
-    }
-    for (const auto& [id, session] : sessions_) {
-      if (session->program() == nullptr) continue;
-      const uint32_t link_event =
-          device->info().link_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
-      if (change.link) session->program()->RaisePortEvent(*device, link_event);
-      if (change.gids) session->program()->RaisePortEvent(*device, IBV_EVENT_GID_CHANGE);
-    }
+    device->port().Maintain(while_idle);
+    // Of kernel interfaces netlink tells, and asking costs more.
+    if (device->info().interface.empty()) Refresh(*device);
+  }
+}
+
+void Server::Refresh(NicDevice& device) {
+  const NicDevice::Change change = device.Refresh();
+  if (change.link) {
+    spdlog::info("{}: link {}", device.name(), device.info().link_up ? "up" : "down");
+  }
+  const uint32_t link_event = device.info().link_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
+  for (const auto& [id, session] : sessions_) {
+    if (session->program() == nullptr) continue;
+    if (change.link) session->program()->RaisePortEvent(device, link_event);
+    if (change.gids) session->program()->RaisePortEvent(device, IBV_EVENT_GID_CHANGE);
   }
 }
 

@@ -31,6 +31,10 @@ class Server {
  private:
   void OnConnection();
   void OnNetworkChange();
+  /// Has every port look after its device; what changed is told to programs.
+  void MaintainPorts();
+  void ScheduleMaintenance();
+  void Refresh(NicDevice& device);
   void End(Session& session);
   void Bury();
 
@@ -43,6 +47,8 @@ class Server {
   Fd network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;
+  std::vector<EventLoop::Id> port_watches_;
+  EventLoop::Id maintenance_ = 0;
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::unique_ptr<Session>> sessions_;
   std::vector<uint32_t> ended_;

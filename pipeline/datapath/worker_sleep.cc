@@ -22,11 +22,13 @@ bool Worker::Impl::AnnounceSleep() {
     CopyHelper* const helper = state.session->copy_helper();
     if (helper != nullptr) quiet &= helper->AnnounceSleep();
   }
+  for (const auto& port : ports) quiet &= port->device().port()->BeforeSleep();
   return quiet;
 }
 
 void Worker::Impl::AnnounceAwake() {
   asleep.store(false, std::memory_order_relaxed);
+  for (const auto& port : ports) port->device().port()->AfterSleep();
   for (const SessionState& state : sessions) {
     rings::AnnounceAwake(*state.session->doorbells());
     CopyHelper* const helper = state.session->copy_helper();

@@ -3,7 +3,9 @@
 // here depends on how long anything takes; a lost wake-up hangs the test.
 #include <gtest/gtest.h>
 #include <rte_lcore.h>
+#include <sys/eventfd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "tests/datapath/testbed.h"
@@ -86,6 +88,48 @@ TEST_P(WorkerThreadTest, ADoorbellWakesASleepingWorker) {
 TEST_P(WorkerThreadTest, BackToBackMessagesGetThrough) {
   bed_.worker->Start();
   for (uint64_t i = 0; i < 2000; ++i) WriteAndWait(i);
+}
+
+/// A port that brings nothing and counts what it is asked.
+class QuietPort : public TestPort {
+ public:
+  int wait_fd() const override { return fd; }
+  bool BeforeSleep() override { return ++before > refusals; }
+  void AfterSleep() override { after = before.load(); }
+
+  int fd = -1;
+  int refusals = 0;  ///< How many times frames are said to be there.
+  std::atomic<int> before{0};
+  std::atomic<int> after{0};
+};
+
+TEST(WorkerSleepTest, APortWithFramesKeepsTheWorkerAwake) {
+  TestPool();
+  QuietPort ports[2];
+  ports[0].refusals = 3;
+  Testbed bed({&ports[0], &ports[1]});
+  bed.worker->Start();
+  // Nothing wakes these ports: a worker that sleeps too early is not seen again.
+  while (ports[0].before < 4) std::this_thread::yield();
+  EXPECT_GE(ports[0].after, 3);
+  bed.worker->Stop();
+  EXPECT_EQ(ports[0].after, ports[0].before) << "AfterSleep follows each BeforeSleep";
+  EXPECT_EQ(ports[1].after, ports[1].before);
+}
+
+TEST(WorkerSleepTest, APortsFdEndsTheSleepThatItWasAskedFor) {
+  TestPool();
+  QuietPort ports[2];
+  ports[1].fd = eventfd(0, EFD_NONBLOCK);
+  Testbed bed({&ports[0], &ports[1]});
+  bed.worker->Start();
+  while (ports[1].before == 0) std::this_thread::yield();
+  const int before = ports[1].before;
+  const uint64_t one = 1;
+  ASSERT_EQ(write(ports[1].fd, &one, sizeof(one)), 8);
+  while (ports[1].after < before) std::this_thread::yield();
+  bed.worker->Stop();
+  close(ports[1].fd);
 }
 
 TEST_P(WorkerThreadTest, QueuePairsLeaveInTheMiddleOfTheirWork) {
