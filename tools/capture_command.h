@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce capture`: frames of the daemon's devices into a pcapng file, live.
+// `uroce capture`: frames of the daemon's devices into pcapng files, live.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+#include "tools/capture_limits.h"
+#include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::tools {
 
@@ -14,11 +16,15 @@ struct CaptureOptions {
   std::string device;              ///< "" for all.
   std::string filter;              ///< libpcap expression, "" for all frames.
   uint32_t snap_length_bytes = 0;  ///< 0: whole frames.
-  uint64_t max_frames = 0;         ///< 0: until interrupted.
+  uint32_t directions = UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND;
+  CaptureLimits file_limits;  ///< When a ring of files goes on to its next file; none: no ring.
+  CaptureLimits limits;       ///< When the capture ends; none: when interrupted.
 };
 
-/// Captures until interrupted, until `max_frames` were written, until the reader of a pipe goes, or
-/// until the daemon goes (an error). Says on stderr what it captured and lost.
+/// Captures until SIGINT, SIGTERM or SIGHUP, until a limit is reached, until the reader of a pipe
+/// goes, or until the daemon goes (an error). Says on stderr what it captured and lost.
+/// Errors: kInvalidArgument for options that do not fit together; kDataLoss when the capture began
+/// and ended badly, a full disk for one: what was written until then is well formed.
 absl::Status RunCapture(const std::string& socket_path, const CaptureOptions& options);
 
 }  // namespace uroce::tools

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +29,9 @@ struct Flags {
   RenderOptions render;
   double watch_s = 0;
   CaptureOptions capture;
+  uint64_t capture_count = 0;
+  std::vector<std::string> ring_limits;
+  std::vector<std::string> stop_limits;
   std::vector<std::string> filter_words;
   std::vector<std::string> program;  ///< Of `run`.
 };
@@ -116,9 +120,27 @@ CLI::App* AddListing(CLI::App& app, Flags& flags, int& result, const char* name,
   return command;
 }
 
+int Capture(Flags& flags) {
+  CaptureOptions& options = flags.capture;
+  for (const std::string& word : flags.filter_words) options.filter += word + " ";
+  if (!options.filter.empty()) options.filter.pop_back();
+  options.limits.packets = flags.capture_count;
+  for (const std::string& text : flags.ring_limits) {
+    if (absl::Status status = AddLimit("-b", text, options.file_limits); !status.ok()) {
+      return Report(status);
+    }
+  }
+  for (const std::string& text : flags.stop_limits) {
+    if (absl::Status status = AddLimit("-a", text, options.limits); !status.ok()) {
+      return Report(status);
+    }
+  }
+  return Report(RunCapture(ResolveSocketPath(flags.socket), options));
+}
+
 void AddCapture(CLI::App& app, Flags& flags, int& result) {
   CLI::App* command =
-      app.add_subcommand("capture", "Write frames, both directions, to a pcapng file, live");
+      app.add_subcommand("capture", "Write frames, both directions, to pcapng files, live");
   AddSocketFlag(*command, flags);
   command->add_option("-w,--write", flags.capture.file, "File to write; - is stdout")->required();
   command->add_option("-d,--device", flags.capture.device, "Only this device");
@@ -126,15 +148,26 @@ void AddCapture(CLI::App& app, Flags& flags, int& result) {
       ->add_option("-s,--snap-length", flags.capture.snap_length_bytes,
                    "Bytes kept of each frame (default: all)")
       ->check(CLI::Range(1, 65536));
-  command->add_option("-c,--count", flags.capture.max_frames, "End after so many frames")
+  command->add_option("-Q,--direction", flags.capture.directions, "in, out or inout (default)")
+      ->transform(CLI::Transformer(std::map<std::string, uint32_t>{
+          {"in", UROCE_CAPTURE_INBOUND},
+          {"out", UROCE_CAPTURE_OUTBOUND},
+          {"inout", UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND}}))
+      ->check(CLI::Range(1, 3).description("in, out or inout"));
+  command->add_option("-c,--count", flags.capture_count, "End after so many frames")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("-a,--autostop", flags.stop_limits,
+                   "End after duration:SECONDS, packets:N, filesize:KB or files:N")
+      ->allow_extra_args(false);
+  command
+      ->add_option("-b,--ring-buffer", flags.ring_limits,
+                   "Go on to a new file after filesize:KB, duration:SECONDS or packets:N; keep "
+                   "the newest files:N (may be given several times)")
+      ->allow_extra_args(false);
   command->add_option("FILTER", flags.filter_words,
                       "libpcap expression (pcap-filter(7)), e.g. udp port 4791 and host 10.0.0.1");
-  command->callback([&flags, &result] {
-    for (const std::string& word : flags.filter_words) flags.capture.filter += word + " ";
-    if (!flags.capture.filter.empty()) flags.capture.filter.pop_back();
-    result = Report(RunCapture(ResolveSocketPath(flags.socket), flags.capture));
-  });
+  command->callback([&flags, &result] { result = Capture(flags); });
 }
 
 void AddLaunchers(CLI::App& app, Flags& flags, int& result) {

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is on the wire, by judges that are not ours, and what `uroce capture` says of it."""
 import collections
+import glob
 import os
+import re
 import signal
+import struct
 import subprocess
 import unittest
 
@@ -39,6 +42,23 @@ def tshark(path, *arguments):
     return subprocess.run(["tshark", "-r", path, "--disable-protocol", "rpcordma", *arguments],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
                           check=True).stdout
+
+
+def statistics_of(path):
+    """(received, lost) of each interface, from a file's last blocks."""
+    with open(path, "rb") as file:
+        blocks = list(pcapng_blocks(file.read()))
+    found = []
+    for kind, body in blocks:
+        if kind != 5:
+            continue
+        options, place = {}, 12
+        while place + 4 <= len(body):
+            code, length = struct.unpack_from("<HH", body, place)
+            options[code] = body[place + 4:place + 4 + length]
+            place += 4 + (length + 3) // 4 * 4
+        found.append(tuple(int.from_bytes(options[code], "little") for code in (4, 5)))
+    return found
 
 
 class VethCaptureTest(unittest.TestCase):
@@ -167,6 +187,87 @@ class CaptureCommandTest(unittest.TestCase):
         finally:
             decoder.kill()
             capture.kill()
+
+    def ring_files(self):
+        """The files of this test's ring, the oldest first."""
+        return sorted(glob.glob(f"{self.lab.directory}/{self._testMethodName}_*.pcapng"))
+
+    def test_ring_of_files_keeps_the_newest_packets_in_files_that_each_stand_alone(self):
+        capture = start_capture(self.lab.a, self.path(), "-d", "uroce0", "-b", "packets:40",
+                                "-b", "files:3")
+        pingpong(self.lab, "-n", 200)
+        summary = stop_capture(capture)
+        captured, files = map(int, re.search(r"(\d+) packets captured in (\d+) files",
+                                             summary).groups())
+        self.assertEqual(files, -(-captured // 40), summary)
+        kept = self.ring_files()
+        self.assertEqual([int(name.split("_")[-2]) for name in kept],
+                         [files - 2, files - 1, files])
+        lengths = [len(list(read_capture(name))) for name in kept]
+        self.assertEqual(lengths, [40, 40, captured - 40 * (files - 1)])
+        for name in kept:
+            self.assertIn("RRoCE", tshark(name))
+            self.assertEqual(statistics_of(name)[0][0], len(list(read_capture(name))))
+
+    def test_ring_of_files_by_size_ends_after_a_number_of_files(self):
+        capture = start_capture(self.lab.a, self.path(), "-b", "filesize:20", "-a", "files:4")
+        pingpong(self.lab, "-n", 400, "-s", 512)
+        self.assertIn("in 4 files", capture.expect_success(10))
+        sizes = [os.path.getsize(name) for name in self.ring_files()]
+        self.assertEqual(len(sizes), 4)
+        # A file is full by the packet that makes it 20 kB; its statistics come behind that.
+        self.assertTrue(all(20000 <= size < 22500 for size in sizes), sizes)
+
+    def test_duration_ends_a_capture_without_packets(self):
+        capture = start_capture(self.lab.a, self.path(), "-a", "duration:0.2")
+        self.assertIn("0 packets captured, 0 lost", capture.expect_success(10))
+
+    def test_direction_flag_selects(self):
+        for word, number in (("in", 1), ("out", 2)):
+            with self.subTest(word):
+                capture = start_capture(self.lab.a, self.path(), "-Q", word)
+                pingpong(self.lab, "-n", 10)
+                stop_capture(capture)
+                flags = tshark(self.path(), "-T", "fields", "-e", "frame.packet_flags_direction")
+                self.assertEqual({int(flag, 0) for flag in flags.split()}, {number})
+
+    def test_captures_side_by_side_have_their_own_filters_and_lengths(self):
+        whole, cut = f"{self.path()}.1", f"{self.path()}.2"
+        captures = [start_capture(self.lab.a, whole, "-d", "uroce0"),
+                    start_capture(self.lab.a, cut, "-s", 60, "-d", "uroce1", "src", "10.0.0.1")]
+        pingpong(self.lab, "-n", 10, "-s", 256)
+        for capture in captures:
+            stop_capture(capture)
+        self.assertEqual(set(tshark(whole, "-T", "fields", "-e", "frame.interface_name").split()),
+                         {"uroce0"})
+        self.assertGreater(max(map(len, read_capture(whole))), 256)
+        self.assertEqual(set(tshark(cut, "-T", "fields", "-e", "ip.src").split()), {"10.0.0.1"})
+        self.assertEqual(max(map(len, read_capture(cut))), 60)
+
+    def test_each_signal_that_ends_a_program_ends_a_capture_well(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number):
+                capture = start_capture(self.lab.a, self.path())
+                pingpong(self.lab, "-n", 10)
+                capture.signal(number)
+                self.assertIn("packets captured", capture.expect_success(10))
+                self.assertEqual(len(statistics_of(self.path())), 2)
+
+    def test_full_disk_ends_the_capture_with_one_line_and_the_reason(self):
+        capture = start_capture(self.lab.a, "/dev/full")
+        self.assertEqual(capture.wait(10), 1)
+        self.assertIn("write /dev/full: No space left on device", capture.output())
+
+    def test_end_of_the_daemon_leaves_a_whole_file(self):
+        lab = WireLab()
+        try:
+            capture = start_capture(lab.a, self.path())
+            pingpong(lab, "-n", 10)
+        finally:
+            lab.close()
+        self.assertEqual(capture.wait(10), 1)
+        self.assertIn("the daemon ended", capture.output())
+        self.assertEqual(len(statistics_of(self.path())), 2)
 
     def test_file_ends_with_statistics_of_each_interface(self):
         capture = start_capture(self.lab.a, self.path())

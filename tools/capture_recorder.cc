@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/capture_recorder.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr size_t kWriteBytes = 256 << 10;  // Written out when more than this waits.
+// The daemon wakes nobody for a capture, so the ring is looked at this often. 64 MiB hold 5 ms of
+// 100 Gb/s.
+constexpr int kPollIntervalMs = 5;
+constexpr uint64_t kProgressIntervalNs = 1'000'000'000;
+
+uint64_t ClockNs(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+CaptureRecorder::CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureOutput output,
+                                 const CaptureOptions& options, const CaptureSession& session)
+    : ring_(ring),
+      filter_(std::move(filter)),
+      output_(std::move(output)),
+      options_(options),
+      session_(session),
+      received_(session.interfaces.size()),
+      // What reads a pipe often prints to the same terminal.
+      shows_progress_(options.file != "-" && isatty(STDERR_FILENO) != 0) {}
+
+absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
+  stopping_ = &stopping;
+  now_ns_ = ClockNs(CLOCK_MONOTONIC);
+  total_.duration_ns = now_ns_;
+  next_progress_ns_ = now_ns_ + kProgressIntervalNs;
+  BeginFile();
+  absl::Status status;
+  while (status.ok() && !finished_) {
+    if (stopping != 0) finished_ = true;  // What is in the ring by now is still written.
+    status = Turn();
+    if (status.ok() && !finished_) status = Wait();
+  }
+  ClearProgress();
+  // When the daemon went, the file still ends as it should; after a failed write it cannot.
+  if (!status.ok() && !absl::IsUnavailable(status)) return status;
+  const absl::Status ended = EndFile();
+  return status.ok() ? ended : absl::DataLossError(status.message());
+}
+
+absl::Status CaptureRecorder::Turn() {
+  now_ns_ = ClockNs(CLOCK_MONOTONIC);
+  absl::Status status = DrainRing();
+  if (status.ok()) status = Flush();
+  if (IsReached(options_.limits, TotalAmount())) finished_ = true;
+  if (IsLastFile() && FileIsFull()) finished_ = true;
+  if (shows_progress_ && now_ns_ >= next_progress_ns_) ShowProgress();
+  return status;
+}
+
+/// Takes a ring's worth at most, so that a flood holds up neither a signal nor the clock.
+absl::Status CaptureRecorder::DrainRing() {
+  CapturedFrame frame;
+  for (uint64_t taken_bytes = 0; taken_bytes < session_.reply.ring_bytes;
+       taken_bytes += sizeof(uroce_capture_record) + frame.bytes.size()) {
+    const CaptureTakeResult result = ring_.Take(frame);
+    if (result == CaptureTakeResult::kEmpty) return absl::OkStatus();
+    if (result == CaptureTakeResult::kCorrupt) {
+      return absl::DataLossError("the daemon wrote a bad record");
+    }
+    if (!IsWanted(frame)) continue;
+    if (absl::Status status = Record(frame); !status.ok() || finished_) return status;
+  }
+  return absl::OkStatus();
+}
+
+bool CaptureRecorder::IsWanted(const CapturedFrame& frame) const {
+  return (frame.direction & options_.directions) != 0 &&
+         filter_.Matches(frame.bytes, frame.wire_length_bytes);
+}
+
+absl::Status CaptureRecorder::Record(const CapturedFrame& frame) {
+  if (FileIsFull()) {
+    finished_ = IsLastFile();
+    if (finished_) return absl::OkStatus();
+    if (absl::Status status = NextFile(); !status.ok() || finished_) return status;
+  }
+  writer_.AddFrame(frame);
+  ++received_[frame.interface_index];
+  ++waiting_packets_;
+  if (IsReached(options_.limits, TotalAmount())) {
+    finished_ = true;
+    return absl::OkStatus();
+  }
+  return writer_.bytes().size() < kWriteBytes ? absl::OkStatus() : Flush();
+}
+
+bool CaptureRecorder::FileIsFull() const {
+  const CaptureAmount amount = FileAmount();
+  return amount.packets != 0 && IsReached(options_.file_limits, amount);
+}
+
+bool CaptureRecorder::IsLastFile() const {
+  return options_.limits.files != 0 && output_.file_count() >= options_.limits.files;
+}
+
+CaptureAmount CaptureRecorder::FileAmount() const {
+  return {.bytes = file_.bytes + writer_.bytes().size(),
+          .packets = file_.packets + waiting_packets_,
+          .duration_ns = now_ns_ - file_.duration_ns};
+}
+
+CaptureAmount CaptureRecorder::TotalAmount() const {
+  return {.bytes = total_.bytes + writer_.bytes().size(),
+          .packets = total_.packets + waiting_packets_,
+          .duration_ns = now_ns_ - total_.duration_ns};
+}
+
+void CaptureRecorder::BeginFile() {
+  file_ = {.duration_ns = now_ns_};
+  received_.assign(received_.size(), 0);
+  writer_.AddSection("uroce " UROCE_VERSION);
+  for (const uroce_capture_interface& interface : session_.interfaces) {
+    writer_.AddInterface(interface, options_.snap_length_bytes);
+  }
+}
+
+/// Losses are counted for the capture as a whole; they are booked on its first interface.
+absl::Status CaptureRecorder::EndFile() {
+  const uint64_t lost = lost_packets();
+  for (uint32_t i = 0; i < received_.size(); ++i) {
+    writer_.AddStatistics(i, ClockNs(CLOCK_REALTIME), received_[i],
+                          i == 0 ? lost - lost_before_file_ : 0);
+  }
+  lost_before_file_ = lost;
+  return Flush();
+}
+
+absl::Status CaptureRecorder::NextFile() {
+  absl::Status status = EndFile();
+  if (!status.ok() || finished_) return status;
+  status = output_.Next();
+  if (!status.ok()) return absl::DataLossError(status.message());
+  ClearProgress();
+  fprintf(stderr, "uroce capture: writing %s\n", output_.name().c_str());
+  BeginFile();
+  return absl::OkStatus();
+}
+
+absl::Status CaptureRecorder::Flush() {
+  const WriteResult result = output_.Write(writer_.bytes(), *stopping_);
+  const int reason = errno;
+  const uint64_t bytes = writer_.bytes().size();
+  const uint64_t packets = std::exchange(waiting_packets_, 0);
+  writer_.Clear();
+  if (result == WriteResult::kFailed) {
+    return absl::DataLossError(absl::StrCat("write ", output_.name(), ": ", strerror(reason), "; ",
+                                            packets, " packets more were taken and not written"));
+  }
+  if (result != WriteResult::kOk) {
+    finished_ = true;
+    return absl::OkStatus();
+  }
+  for (CaptureAmount* amount : {&file_, &total_}) {
+    amount->bytes += bytes;
+    amount->packets += packets;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CaptureRecorder::Wait() {
+  pollfd fds[2] = {{session_.socket.get(), POLLIN, 0}, {output_.fd(), 0, 0}};
+  if (poll(fds, 2, kPollIntervalMs) <= 0) return absl::OkStatus();
+  // A pipe whose reader has gone reports POLLERR, also while no frame comes.
+  if (fds[1].revents & (POLLERR | POLLHUP)) finished_ = true;
+  if (fds[0].revents) return absl::UnavailableError("the daemon ended");
+  return absl::OkStatus();
+}
+
+void CaptureRecorder::ShowProgress() {
+  next_progress_ns_ = now_ns_ + kProgressIntervalNs;
+  fprintf(stderr, "\r%llu packets, %llu lost ", static_cast<unsigned long long>(total_.packets),
+          static_cast<unsigned long long>(lost_packets()));
+}
+
+void CaptureRecorder::ClearProgress() {
+  if (shows_progress_) fputs("\r\033[K", stderr);
+}
+
+}  // namespace uroce::tools

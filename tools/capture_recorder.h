@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// One capture from the shared ring, through the filter, into its files.
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/capture_command.h"
+#include "tools/capture_output.h"
+#include "tools/capture_ring.h"
+#include "tools/control_client.h"
+#include "tools/packet_filter.h"
+#include "tools/pcapng_writer.h"
+
+namespace uroce::tools {
+
+/// Runs on the tool's one thread. Every file begins with its interfaces and ends with their
+/// statistics, so that each can be read alone.
+class CaptureRecorder {
+ public:
+  /// `options` and `session` outlive the recorder.
+  CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureOutput output,
+                  const CaptureOptions& options, const CaptureSession& session);
+
+  /// Returns when `stopping` is set, a limit is reached or a pipe's reader has gone.
+  /// Errors: kDataLoss when the daemon goes or a file cannot be written.
+  absl::Status Run(const volatile sig_atomic_t& stopping);
+
+  /// Packets that are in the files.
+  uint64_t written_packets() const { return total_.packets; }
+  uint64_t lost_packets() const { return ring_.lost_frames(); }
+  const CaptureOutput& output() const { return output_; }
+
+ private:
+  absl::Status Turn();
+  absl::Status DrainRing();
+  absl::Status Record(const CapturedFrame& frame);
+  bool IsWanted(const CapturedFrame& frame) const;
+  /// A full file ends when a packet comes that does not belong into it any more, so a ring holds no
+  /// empty files: a quiet hour does not push the packets before it out.
+  bool FileIsFull() const;
+  bool IsLastFile() const;
+  CaptureAmount FileAmount() const;
+  CaptureAmount TotalAmount() const;
+  void BeginFile();
+  absl::Status EndFile();
+  absl::Status NextFile();
+  absl::Status Flush();
+  absl::Status Wait();
+  void ShowProgress();
+  void ClearProgress();
+
+  CaptureRing ring_;
+  PacketFilter filter_;
+  CaptureOutput output_;
+  const CaptureOptions& options_;
+  const CaptureSession& session_;
+  const volatile sig_atomic_t* stopping_ = nullptr;
+  PcapngWriter writer_;
+  std::vector<uint64_t> received_;  // Packets of this file, by interface.
+  CaptureAmount file_;              // What is written of this file; duration_ns is its start.
+  CaptureAmount total_;             // The same of the capture.
+  uint64_t waiting_packets_ = 0;    // In `writer_`, not yet in the file.
+  uint64_t lost_before_file_ = 0;
+  uint64_t now_ns_ = 0;
+  uint64_t next_progress_ns_ = 0;
+  bool shows_progress_;
+  bool finished_ = false;
+};
+
+}  // namespace uroce::tools
