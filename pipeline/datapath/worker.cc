@@ -132,6 +132,9 @@ void Worker::Modify(QueuePair* queue_pair, transport::QpState state,
   impl_->Modify(queue_pair, state, attributes, path);
 }
 
+void Worker::RewritePaths(PathRewriter rewrite) { impl_->RewritePaths(rewrite); }
+void Worker::ChangeMac(Device* device, const Mac& mac) { impl_->ChangeMac(device, mac); }
+
 void Worker::AddTap(CaptureTap* tap) { impl_->taps.list.push_back(tap); }
 void Worker::RemoveTap(CaptureTap* tap) { std::erase(impl_->taps.list, tap); }
 

@@ -65,6 +65,14 @@ class Worker {
   /// Takes the attributes and the state; `path` is null where the address vector did not change.
   void Modify(QueuePair* queue_pair, transport::QpState state,
               const transport::RcAttributes& attributes, const Path* path);
+  /// Shows every queue pair with an address vector to `rewrite`, which says whether it changed the
+  /// path: packets made from then on take the new one. MACs and the tag may change; what the ICRC
+  /// covers may not, since packets whose payload is being gathered keep the headers they have.
+  using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
+  void RewritePaths(PathRewriter rewrite);
+  /// From now on frames to `mac` are the device's, and its queue pairs send from there. Paths to
+  /// the old MAC lead to the new one.
+  void ChangeMac(Device* device, const Mac& mac);
   void AddTap(CaptureTap* tap);
   void RemoveTap(CaptureTap* tap);
 

@@ -45,6 +45,9 @@ struct Worker::Impl {
   void RemoveQueuePair(QueuePair* qp);
   void Modify(QueuePair* qp, transport::QpState state, const transport::RcAttributes& attributes,
               const Path* path);
+  void SetPath(QueuePair& qp, const Path& path);
+  void RewritePaths(PathRewriter rewrite);
+  void ChangeMac(Device* device, const Mac& mac);
   void ApplyModification(QueuePair& qp, transport::QpState state,
                          const transport::RcAttributes& attributes);
 

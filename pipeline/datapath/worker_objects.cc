@@ -65,10 +65,7 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
 
 void Worker::Impl::Modify(QueuePair* qp, QpState state, const transport::RcAttributes& attributes,
                           const Path* path) {
-  if (path != nullptr) {
-    qp->set_path(*path);
-    qp->links().to_self = path->destination_mac == qp->config().device->mac;
-  }
+  if (path != nullptr) SetPath(*qp, *path);
   ParkedWork& parked = qp->parked();
   if (parked.kind != Kind::kNone && state != QpState::kReset) {
     parked.modification = {.state = state, .attributes = attributes};
@@ -82,6 +79,31 @@ void Worker::Impl::Modify(QueuePair* qp, QpState state, const transport::RcAttri
     if (in_effect) qp->core().OnEffectDone(transport::EffectOutcome::kDone, 0, now);
   }
   ApplyModification(*qp, state, attributes);
+}
+
+void Worker::Impl::SetPath(QueuePair& qp, const Path& path) {
+  qp.set_path(path);
+  qp.links().to_self = path.destination_mac == qp.config().device->mac;
+}
+
+// A queue pair without an address vector has no peer, and no path that could change.
+void Worker::Impl::RewritePaths(PathRewriter rewrite) {
+  queue_pairs.ForEach([&](QueuePair& qp) {
+    if (qp.path().destination == Gid{}) return;
+    Path path = qp.path();
+    if (rewrite(qp, path)) SetPath(qp, path);
+  });
+}
+
+void Worker::Impl::ChangeMac(Device* device, const Mac& mac) {
+  const Mac old = std::exchange(device->mac, mac);
+  RewritePaths([&](const QueuePair& qp, Path& path) {
+    const bool from_here = qp.config().device == device;
+    const bool to_here = path.destination_mac == old;
+    if (from_here) path.source_mac = mac;
+    if (to_here) path.destination_mac = mac;
+    return from_here || to_here;
+  });
 }
 
 void Worker::Impl::ApplyModification(QueuePair& qp, QpState state,
