@@ -23,10 +23,13 @@ void Responder::Configure(const RcAttributes& attributes) {
   resources_.SetLimit(attributes.max_dest_rd_atomic);
 }
 
-void Responder::Start(wire::Psn expected) { epsn_ = expected; }
+void Responder::Start(wire::Psn expected) {
+  epsn_ = expected;
+  ack_psn_ = expected - 1;
+}
 
 void Responder::Reset() {
-  epsn_ = wire::Psn();
+  epsn_ = ack_psn_ = wire::Psn();
   msn_ = 0;
   message_ = Message::kNone;
   has_receive_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
@@ -102,7 +105,7 @@ PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect&
   switch (ShapeOf(header.opcode).kind) {
     case Kind::kSend:
     case Kind::kWrite:
-      if (header.ack_request) {
+      if (header.ack_request && WasMessagePacket(header.psn)) {
         ack_due_ = true;
         gap_reported_ = false;
       }
@@ -115,6 +118,10 @@ PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect&
       break;
   }
   return PacketResult::kDuplicate;
+}
+
+bool Responder::WasMessagePacket(wire::Psn psn) const {
+  return ack_psn_.Since(psn) >= 0 && ack_psn_.Since(epsn_) < 0;
 }
 
 PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Effect& effect) {
@@ -277,9 +284,14 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
   }
 }
 
-void Responder::CommitMessage() {
+void Responder::CommitPacket() {
+  ack_psn_ = epsn_;
   epsn_ = epsn_ + 1;
   ack_due_ |= step_.ack_request;
+}
+
+void Responder::CommitMessage() {
+  CommitPacket();
   if (step_.shape.last) CountMessage();
   if (step_.shape.kind == Kind::kSend) {
     CommitSend();
@@ -384,8 +396,7 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
   switch (outcome) {
     case EffectOutcome::kInvalidateFailed:
       // No NAK: the requester sees success, the responder the error (transport.md, section 6).
-      epsn_ = epsn_ + 1;
-      ack_due_ |= step_.ack_request;
+      CommitPacket();
       CompleteReceive(WcStatus::kRemInvReqErr, WcOpcode::kReceive, 0);
       failed_ = true;
       return;

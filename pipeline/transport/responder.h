@@ -24,7 +24,7 @@ namespace uroce::transport {
 /// A request is checked by OnRequest, executed by the effect it returns, and counted (ePSN, MSN,
 /// completion, acknowledgement) by OnEffectDone; without an effect at once.
 /// Answers leave in PSN order: replies to READs and atomics first, then one NAK or one ACK, which
-/// covers all that was executed (section 4.2).
+/// covers all SENDs and WRITEs that were executed (section 4.2).
 class Responder {
  public:
   Responder(const RcConfig& config, RcCounters& counters, EventSet& events);
@@ -78,6 +78,8 @@ class Responder {
 
   PacketResult OnGap();
   PacketResult OnDuplicate(const wire::TransportHeader& header, Effect& effect);
+  /// Whether a SEND or WRITE packet may have had this PSN, which is before ePSN.
+  bool WasMessagePacket(wire::Psn psn) const;
   PacketResult OnDuplicateRead(const wire::TransportHeader& header, Effect& effect);
   PacketResult OnDuplicateAtomic(const wire::TransportHeader& header);
   PacketResult OnSend(const wire::Packet& packet, Effect& effect);
@@ -88,6 +90,7 @@ class Responder {
   bool PayloadFits(const RequestShape& shape, size_t size) const;
   bool receive_ready() const { return has_receive_ && completions_.room() > 1; }
 
+  void CommitPacket();
   void CommitMessage();
   void CommitSend();
   void CommitWrite();
@@ -113,6 +116,7 @@ class Responder {
   RcCounters& counters_;
   EventSet& events_;
   wire::Psn epsn_;
+  wire::Psn ack_psn_;  ///< Newest packet of a SEND or WRITE that was executed.
   uint32_t msn_ = 0;
   PathMtu mtu_;
   bool remote_write_ = false;

@@ -29,7 +29,9 @@ bool Responder::PollPacket(TxPacket& packet) {
   }
   if (!ack_due_) return false;
   ack_due_ = false;
-  FillAcknowledge(epsn_ - 1, kAck, packet);
+  // Never the PSN of a READ or atomic, which a duplicate behind it would bring about: rxe 6.1 takes
+  // an ACK with that PSN for the response and completes the request without its data.
+  FillAcknowledge(ack_psn_, kAck, packet);
   return true;
 }
 

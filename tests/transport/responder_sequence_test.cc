@@ -68,6 +68,29 @@ TEST(ResponderSequence, DuplicateSendsAndWritesAreAcknowledgedNotExecuted) {
   s.Receive("SEND_ONLY psn=000200 len=8").Quiet();
 }
 
+// An ACK with the PSN of a READ or atomic would be taken for its response: rxe 6.1 completes the
+// request without data. So a duplicate before it is acknowledged up to the newest SEND or WRITE.
+TEST(ResponderSequence, AnAckNeverCarriesThePsnOfAReadOrAtomic) {
+  Script s;
+  s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq").Sends({"ACK psn=000200 msn=1"});
+  s.Receive("FETCH_ADD psn=000201 va=1000 rkey=2a add=1 ackreq");
+  s.Sends({"ATOMIC_ACK psn=000201 msn=2 original=0"});
+  s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq").Sends({"ACK psn=000200 msn=2"});
+  s.Receive("READ_REQUEST psn=000202 len=2000 va=1000 rkey=2a ackreq");
+  s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq");
+  s.Sends({"READ_RESPONSE_FIRST psn=000202 len=1024 msn=3",
+           "READ_RESPONSE_LAST psn=000203 len=976 msn=3", "ACK psn=000200 msn=3"});
+}
+
+// A "duplicate" SEND or WRITE behind all that were executed never was one.
+TEST(ResponderSequence, AWriteWithThePsnOfAnExecutedReadIsDropped) {
+  Script s;
+  s.Receive("READ_REQUEST psn=000200 len=8 va=1000 rkey=2a ackreq");
+  s.Sends({"READ_RESPONSE_ONLY psn=000200 len=8 msn=1"});
+  s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq");
+  s.Result(PacketResult::kDuplicate).Quiet();
+}
+
 // golden/linux-rxe-4-loss, case 6: in the middle of a message the newest packet is acknowledged.
 TEST(ResponderSequence, ADuplicateInsideAMessageAcknowledgesTheNewestPacket) {
   Script s;
