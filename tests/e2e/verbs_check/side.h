@@ -21,6 +21,7 @@ struct vc_options {
   uint8_t retry_count;
   uint8_t rnr_retry;
   uint32_t deadline_s;
+  int unfenced; /* For peers that cannot repeat a fenced request. */
 };
 
 /* What an end tells the other. */

@@ -120,7 +120,7 @@ void vc_stream_next(struct vc_stream* stream, struct vc_op* op) {
   memset(op, 0, sizeof(*op));
   op->kind = (enum vc_kind)below(&stream->state, VC_KINDS);
   op->signaled = below(&stream->state, 2) != 0;
-  op->fence = below(&stream->state, 8) == 0;
+  op->fence = below(&stream->state, 8) == 0 && !stream->limits.unfenced;
   op->solicited = below(&stream->state, 8) == 0;
   op->imm = (uint32_t)vc_random(&stream->state);
   if (op->kind == VC_CAS || op->kind == VC_FAA) {

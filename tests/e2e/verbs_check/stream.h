@@ -48,6 +48,7 @@ struct vc_stream_limits {
   uint32_t max_bytes;
   uint32_t max_inline;
   uint32_t mtu_bytes;
+  int unfenced; /* No request waits for earlier READs and atomics. */
 };
 
 struct vc_stream {

@@ -387,7 +387,7 @@ static void start(struct traffic* traffic, const struct vc_options* options, int
   struct vc_side* side = &traffic->side;
   vc_side_open(side, options, index);
   const struct vc_stream_limits limits = {options->max_bytes, side->info.max_inline,
-                                          vc_mtu_bytes(side->mtu)};
+                                          vc_mtu_bytes(side->mtu), options->unfenced};
   vc_stream_start(&traffic->own_stream, options->seed, index, &limits);
   vc_stream_start(&traffic->peer_stream, options->seed, 1 - index, &limits);
   traffic->receive_state = options->seed + (uint64_t)index;
