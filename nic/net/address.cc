@@ -79,7 +79,11 @@ absl::StatusOr<InterfaceAddress> ParseInterfaceAddress(absl::string_view text) {
   return address;
 }
 
-bool IsUnicast(const Gid& gid) { return !IsMulticast(gid) && !IsUnspecifiedOrLoopback(gid); }
+bool IsUnicast(const Gid& gid) {
+  // From 224 on: groups, reserved addresses, and 255.255.255.255.
+  if (gid.is_ipv4() && gid.bytes[12] >= 224) return false;
+  return !IsMulticast(gid) && !IsUnspecifiedOrLoopback(gid);
+}
 
 Gid Ipv4Gid(uint32_t address) {
   Gid gid;

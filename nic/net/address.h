@@ -32,7 +32,7 @@ struct IpPrefix {
 /// "10.0.0.0/16" or "::/0"; without a prefix length all bits count.
 /// Errors: not an address, prefix length out of range.
 absl::StatusOr<IpPrefix> ParseIpPrefix(absl::string_view text);
-/// An address that a port can own: neither multicast nor loopback nor unspecified.
+/// An address that a port can own: not multicast, broadcast, reserved, loopback or unspecified.
 bool IsUnicast(const Gid& gid);
 
 /// IPv4 address as a GID. `address` is in host order.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/net/host/address_claim.h"
+
+namespace uroce::nic {
+
+void AddressClaim::OnLinkDown() {
+  if (state_ == State::kTentative) state_ = State::kUsable;
+  probing_ = false;
+  deadline_ = kNever;
+}
+
+void AddressClaim::OnLinkUp(Nanos now) {
+  probing_ = true;
+  probes_left_ = kProbes;
+  deadline_ = now;
+}
+
+AddressClaim::Reaction AddressClaim::OnConflict(Nanos now) {
+  const bool was_lost = state_ == State::kConflict;
+  if (probing_) {
+    state_ = State::kConflict;
+    probing_ = false;
+    deadline_ = now + kRetry;
+    return was_lost ? Reaction::kNone : Reaction::kLost;
+  }
+  // Addresses of a port are given on purpose: they are kept, and a fight over one is not fed.
+  if (was_lost || now - defended_at_ < kDefendInterval) return Reaction::kNone;
+  defended_at_ = now;
+  return Reaction::kDefend;
+}
+
+AddressClaim::Step AddressClaim::OnDeadline(Nanos now) {
+  if (now < deadline_) return Step::kNone;
+  deadline_ = kNever;
+  if (probing_) return Probe(now);
+  if (state_ == State::kUsable) return Step::kAnnounce;
+  OnLinkUp(now);
+  return Probe(now);
+}
+
+AddressClaim::Step AddressClaim::Probe(Nanos now) {
+  if (probes_left_ != 0) {
+    --probes_left_;
+    deadline_ = now + (probes_left_ == 0 ? kWaitBeforeUse : kProbeInterval);
+    return Step::kProbe;
+  }
+  probing_ = false;
+  state_ = State::kUsable;
+  deadline_ = now + kAnnounceInterval;
+  return Step::kUse;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/net/host/frame.h"
+
+#include <algorithm>
+
+#include "nic/net/address.h"
+#include "nic/net/host/checksum.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint16_t kVlanIdMask = 0xfff;
+constexpr uint16_t kDoNotFragment = 0x4000;
+constexpr uint16_t kMoreFragmentsOrOffset = 0x3fff;
+constexpr uint8_t kVersionAndLength = 0x45;
+constexpr uint8_t kTtl = 64;
+constexpr uint32_t kIpv6Version = 6u << 28;
+constexpr uint8_t kIpProtocolFragment = 44;
+
+Gid MappedGid(const std::array<uint8_t, 4>& address) {
+  Gid gid = Ipv4Gid(0);
+  std::copy(address.begin(), address.end(), gid.bytes.begin() + 12);
+  return gid;
+}
+
+std::array<uint8_t, 4> Ipv4Bytes(const Gid& gid) {
+  return {gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
+}
+
+// MLD queries come with a router alert in front (RFC 3810, 5).
+FrameResult SkipHopByHop(IpView& view) {
+  if (view.protocol != kIpProtocolHopByHop) return FrameResult::kTaken;
+  if (view.payload.size() < sizeof(RouterAlertLayout)) return FrameResult::kTruncated;
+  const auto header = Load<RouterAlertLayout>(view.payload);
+  const size_t bytes = (size_t{header.length} + 1) * 8;
+  if (bytes > view.payload.size()) return FrameResult::kTruncated;
+  view.protocol = header.next_header;
+  view.payload = view.payload.subspan(bytes);
+  return FrameResult::kTaken;
+}
+
+}  // namespace
+
+FrameResult ParseEthernet(Bytes frame, EthernetView& view) {
+  if (frame.size() < sizeof(wire::EthernetHeader)) return FrameResult::kTruncated;
+  const auto header = Load<wire::EthernetHeader>(frame);
+  view.destination = header.destination;
+  view.source = header.source;
+  view.vlan_id = 0;
+  view.ether_type = header.ether_type.value();
+  view.payload = frame.subspan(sizeof(header));
+  if (view.ether_type != wire::kEtherTypeVlan) return FrameResult::kTaken;
+  if (view.payload.size() < sizeof(wire::VlanTag)) return FrameResult::kTruncated;
+  const auto tag = Load<wire::VlanTag>(view.payload);
+  view.vlan_id = tag.tci.value() & kVlanIdMask;
+  view.ether_type = tag.ether_type.value();
+  view.payload = view.payload.subspan(sizeof(tag));
+  return FrameResult::kTaken;
+}
+
+FrameResult ParseIpv4(Bytes packet, IpView& view) {
+  if (packet.size() < sizeof(wire::Ipv4Header)) return FrameResult::kTruncated;
+  const auto header = Load<wire::Ipv4Header>(packet);
+  // Packets with options are rare, and none that the host has to answer needs them.
+  if (header.version_ihl != kVersionAndLength) return FrameResult::kBadHeader;
+  if (InternetChecksum(packet.first(sizeof(header))) != 0) return FrameResult::kBadChecksum;
+  const size_t length = header.total_length.value();
+  if (length < sizeof(header) || length > packet.size()) return FrameResult::kTruncated;
+  if ((header.fragment.value() & kMoreFragmentsOrOffset) != 0) return FrameResult::kFragment;
+  view.source = MappedGid(header.source);
+  view.destination = MappedGid(header.destination);
+  view.protocol = header.protocol;
+  view.hop_limit = header.ttl;
+  view.payload = packet.first(length).subspan(sizeof(header));
+  return FrameResult::kTaken;
+}
+
+FrameResult ParseIpv6(Bytes packet, IpView& view) {
+  if (packet.size() < sizeof(wire::Ipv6Header)) return FrameResult::kTruncated;
+  const auto header = Load<wire::Ipv6Header>(packet);
+  if (header.version_class_flow.value() >> 28 != 6) return FrameResult::kBadHeader;
+  const size_t length = header.payload_length.value();
+  if (sizeof(header) + length > packet.size()) return FrameResult::kTruncated;
+  view.source.bytes = header.source;
+  view.destination.bytes = header.destination;
+  // ::ffff:a.b.c.d would pass for IPv4 from here on.
+  if (view.source.is_ipv4() || view.destination.is_ipv4()) return FrameResult::kBadAddress;
+  view.protocol = header.next_header;
+  view.hop_limit = header.hop_limit;
+  view.payload = packet.subspan(sizeof(header), length);
+  if (view.protocol == kIpProtocolFragment) return FrameResult::kFragment;
+  return SkipHopByHop(view);
+}
+
+FrameWriter::FrameWriter(const Link& link, uint16_t ether_type) {
+  frame_.reserve(128);
+  const bool tagged = link.vlan_id != 0;
+  Add(wire::EthernetHeader{link.destination, link.source,
+                           Be<2>(tagged ? wire::kEtherTypeVlan : ether_type)});
+  if (tagged) Add(wire::VlanTag{Be<2>(link.vlan_id), Be<2>(ether_type)});
+}
+
+void FrameWriter::AddIpv4(const Gid& source, const Gid& destination, uint8_t protocol,
+                          size_t payload_bytes) {
+  wire::Ipv4Header header{};
+  header.version_ihl = kVersionAndLength;
+  header.total_length = Be<2>(static_cast<uint16_t>(sizeof(header) + payload_bytes));
+  header.fragment = Be<2>(kDoNotFragment);
+  header.ttl = kTtl;
+  header.protocol = protocol;
+  header.source = Ipv4Bytes(source);
+  header.destination = Ipv4Bytes(destination);
+  header.checksum =
+      Be<2>(InternetChecksum({reinterpret_cast<const uint8_t*>(&header), sizeof(header)}));
+  Add(header);
+}
+
+void FrameWriter::AddIpv6(const Gid& source, const Gid& destination, uint8_t protocol,
+                          uint8_t hop_limit, size_t payload_bytes) {
+  wire::Ipv6Header header{};
+  header.version_class_flow = Be<4>(kIpv6Version);
+  header.payload_length = Be<2>(static_cast<uint16_t>(payload_bytes));
+  header.next_header = protocol;
+  header.hop_limit = hop_limit;
+  header.source = source.bytes;
+  header.destination = destination.bytes;
+  Add(header);
+}
+
+void FrameWriter::AddIcmpv6(const Gid& source, const Gid& destination, Bytes message) {
+  const size_t start = frame_.size();
+  AddBytes(message);
+  auto header = Load<IcmpLayout>(frame_, start);
+  header.checksum = Be<2>(0);
+  std::memcpy(frame_.data() + start, &header, sizeof(header));
+  header.checksum = Be<2>(Icmpv6Checksum(source, destination, Bytes(frame_).subspan(start)));
+  std::memcpy(frame_.data() + start, &header, sizeof(header));
+}
+
+Frame FrameWriter::Finish() {
+  if (frame_.size() < wire::kMinFrameBytes) frame_.resize(wire::kMinFrameBytes);
+  return std::move(frame_);
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ethernet and IP around what a host speaks: taken apart with every check, and put together. Pure.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "nic/net/host/headers.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::nic {
+
+using Bytes = std::span<const uint8_t>;
+/// A whole frame, from the destination MAC on, without FCS; at least 60 bytes where we made it.
+using Frame = std::vector<uint8_t>;
+
+/// What became of a frame that the host was given. Each is counted.
+enum class FrameResult : uint8_t {
+  kTaken,
+  kNotForUs,   ///< Another MAC, address, VLAN or protocol; our own frame come back.
+  kTruncated,  ///< Shorter than its headers or lengths say, or a wrong length.
+  kBadHeader,  ///< Version, hop limit, ICMP code, hardware type, option of length 0.
+  kBadChecksum,
+  kFragment,    ///< Nothing that is for the host is ever large: fragments are not put together.
+  kBadAddress,  ///< No unicast MAC or address where there must be one.
+};
+inline constexpr int kFrameResultCount = static_cast<int>(FrameResult::kBadAddress) + 1;
+
+/// An Ethernet frame taken apart. A priority tag (VLAN 0) counts as none.
+struct EthernetView {
+  Mac destination{};
+  Mac source{};
+  uint16_t vlan_id = 0;
+  uint16_t ether_type = 0;
+  Bytes payload;  ///< May end in padding.
+};
+[[nodiscard]] FrameResult ParseEthernet(Bytes frame, EthernetView& view);
+
+/// An IP packet taken apart; of extension headers only hop-by-hop options are passed over.
+struct IpView {
+  Gid source;
+  Gid destination;
+  uint8_t protocol = 0;
+  uint8_t hop_limit = 0;
+  Bytes payload;  ///< Exactly what the IP length says.
+};
+[[nodiscard]] FrameResult ParseIpv4(Bytes packet, IpView& view);
+[[nodiscard]] FrameResult ParseIpv6(Bytes packet, IpView& view);
+
+/// The layout at `offset` of `bytes`, copied. The caller has checked that it lies within.
+template <typename Layout>
+Layout Load(Bytes bytes, size_t offset = 0) {
+  Layout layout;
+  std::memcpy(&layout, bytes.data() + offset, sizeof(layout));
+  return layout;
+}
+
+inline bool IsUnicast(const Mac& mac) { return (mac[0] & 1) == 0 && mac != Mac{}; }
+
+/// From where to where, in Ethernet.
+struct Link {
+  Mac source{};
+  Mac destination{};
+  uint16_t vlan_id = 0;  ///< 0: untagged.
+};
+
+/// Writes a frame from the front to the back.
+class FrameWriter {
+ public:
+  FrameWriter(const Link& link, uint16_t ether_type);
+
+  template <typename Layout>
+  void Add(const Layout& layout) {
+    AddBytes({reinterpret_cast<const uint8_t*>(&layout), sizeof(layout)});
+  }
+  void AddBytes(Bytes bytes) { frame_.insert(frame_.end(), bytes.begin(), bytes.end()); }
+  /// IP headers around `payload_bytes` that follow. The IPv4 one says "do not fragment".
+  void AddIpv4(const Gid& source, const Gid& destination, uint8_t protocol, size_t payload_bytes);
+  void AddIpv6(const Gid& source, const Gid& destination, uint8_t protocol, uint8_t hop_limit,
+               size_t payload_bytes);
+  /// An ICMPv6 message, whose checksum it fills in.
+  void AddIcmpv6(const Gid& source, const Gid& destination, Bytes message);
+  /// The frame, padded to the least that Ethernet sends.
+  Frame Finish();
+
+ private:
+  Frame frame_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Headers of what a host speaks beside RoCE, as they lie on the wire: ARP (RFC 826), ICMP (RFC
+// 792), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5). Ethernet and IP are
+// wire/layout.h's. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/wire/be.h"
+#include "pipeline/wire/layout.h"
+
+namespace uroce::nic {
+
+using wire::Be;
+
+inline constexpr uint16_t kEtherTypeArp = 0x0806;
+inline constexpr uint8_t kIpProtocolHopByHop = 0;
+inline constexpr uint8_t kIpProtocolIcmp = 1;
+inline constexpr uint8_t kIpProtocolIcmpv6 = 58;
+
+inline constexpr uint8_t kIcmpEchoReply = 0;
+inline constexpr uint8_t kIcmpEchoRequest = 8;
+inline constexpr uint8_t kIcmpv6EchoRequest = 128;
+inline constexpr uint8_t kIcmpv6EchoReply = 129;
+inline constexpr uint8_t kIcmpv6ListenerQuery = 130;
+inline constexpr uint8_t kIcmpv6RouterSolicitation = 133;
+inline constexpr uint8_t kIcmpv6RouterAdvertisement = 134;
+inline constexpr uint8_t kIcmpv6NeighbourSolicitation = 135;
+inline constexpr uint8_t kIcmpv6NeighbourAdvertisement = 136;
+inline constexpr uint8_t kIcmpv6Redirect = 137;
+inline constexpr uint8_t kIcmpv6ListenerReport = 143;
+
+/// Neighbour discovery has this hop limit in both directions: no router let it through.
+inline constexpr uint8_t kNdpHopLimit = 255;
+
+inline constexpr Mac kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+/// ff02::1 and ff02::16 (all MLDv2 routers).
+inline constexpr Gid kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x01}};
+inline constexpr Gid kAllMldRouters{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16}};
+
+struct ArpLayout {
+  Be<2> hardware_type;  // 1: Ethernet.
+  Be<2> protocol_type;  // 0x0800
+  uint8_t hardware_bytes;
+  uint8_t protocol_bytes;
+  Be<2> operation;  // 1 request, 2 reply
+  Mac sender_mac;
+  std::array<uint8_t, 4> sender;
+  Mac target_mac;
+  std::array<uint8_t, 4> target;
+};
+
+/// What every ICMP and ICMPv6 message begins with.
+struct IcmpLayout {
+  uint8_t type;
+  uint8_t code;
+  Be<2> checksum;
+};
+
+/// Neighbour solicitation and advertisement up to their options.
+struct NeighbourLayout {
+  IcmpLayout icmp;
+  Be<4> flags;  // Of an advertisement: 31 router, 30 solicited, 29 override.
+  std::array<uint8_t, 16> target;
+};
+
+/// The options that carry a MAC: types 1 (source) and 2 (target).
+struct MacOptionLayout {
+  uint8_t type;
+  uint8_t length;  // In units of 8 bytes.
+  Mac mac;
+};
+
+struct ListenerReportLayout {
+  IcmpLayout icmp;
+  Be<2> reserved;
+  Be<2> record_count;
+};
+
+/// One group of a report, without sources.
+struct ListenerRecordLayout {
+  uint8_t type;  // 4: to EXCLUDE{}, that is: joined.
+  uint8_t auxiliary_words;
+  Be<2> source_count;
+  std::array<uint8_t, 16> group;
+};
+
+/// Hop-by-hop header with a router alert (RFC 2711) and two bytes of padding.
+struct RouterAlertLayout {
+  uint8_t next_header;
+  uint8_t length;
+  std::array<uint8_t, 6> options;
+};
+
+static_assert(wire::kIsWireLayout<ArpLayout, 28>);
+static_assert(wire::kIsWireLayout<IcmpLayout, 4>);
+static_assert(wire::kIsWireLayout<NeighbourLayout, 24>);
+static_assert(wire::kIsWireLayout<MacOptionLayout, 8>);
+static_assert(wire::kIsWireLayout<ListenerReportLayout, 8>);
+static_assert(wire::kIsWireLayout<ListenerRecordLayout, 20>);
+static_assert(wire::kIsWireLayout<RouterAlertLayout, 8>);
+
+}  // namespace uroce::nic

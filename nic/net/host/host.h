@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// A port as a host on its Ethernet: it answers for its addresses and finds its neighbours. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nic/net/address.h"
+#include "nic/net/host/address_claim.h"
+#include "nic/net/host/arp.h"
+#include "nic/net/host/frame.h"
+#include "nic/net/host/ndp.h"
+#include "nic/net/host/neighbour_cache.h"
+#include "nic/net/next_hop.h"
+#include "nic/net/route.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::nic {
+
+struct HostConfig {
+  Mac mac{};
+  std::vector<InterfaceAddress> addresses;
+  std::vector<Route> routes;
+};
+
+/// What the host found out.
+struct HostEvent {
+  enum class Kind : uint8_t {
+    kAddressUsable,     ///< `who` is an address of ours that nobody else has.
+    kAddressLost,       ///< `who` was to be ours, but `mac` has it.
+    kAddressContested,  ///< `mac` says that `who` is his; it was defended.
+    kNeighbour,         ///< `who` is at `mac` from now on.
+    kNeighbourSilent,   ///< Nobody answers for `who`.
+  };
+  Kind kind = Kind::kAddressUsable;
+  NextHop who;
+  Mac mac{};
+};
+
+/// ARP with conflict detection, neighbour discovery, echo, memberships of the groups that these
+/// need, and routes. Router advertisements and redirects are ignored: addresses and routes are
+/// given. One thread. `now` never goes back. After any call, poll frames and events until there is
+/// none, and ask NextDeadline again.
+class Host {
+ public:
+  /// Its addresses are `config`'s and the link-local one of its MAC (which is GID 0). None is in
+  /// use before the first OnLink.
+  explicit Host(const HostConfig& config);
+
+  // ---- events in ----
+  void OnLink(bool up, Nanos now);
+  FrameResult OnFrame(Bytes frame, Nanos now);
+  void OnDeadline(Nanos now);
+  Nanos NextDeadline() const;
+
+  // ---- outputs ----
+  std::optional<Frame> PollFrame();
+  std::optional<HostEvent> PollEvent();
+
+  // ---- the way to a destination ----
+  absl::StatusOr<NextHop> Route(const Gid& source, const Gid& destination) const;
+  /// As NeighbourCache says it.
+  NeighbourCache::Answer Find(const NextHop& hop, Nanos now, Mac& mac);
+  NeighbourCache::Use Hold(const NextHop& hop) { return neighbours_.Hold(hop); }
+
+  // ---- queries ----
+  /// Those of the configured addresses that may be used, in their order.
+  std::vector<InterfaceAddress> UsableAddresses() const;
+  /// Whether it is still being found out for some address whether it may be used.
+  bool has_tentative_address() const;
+  /// Frames by what became of them.
+  const std::array<uint64_t, kFrameResultCount>& frame_counts() const { return frame_counts_; }
+
+ private:
+  FrameResult Dispatch(Bytes frame, Nanos now);
+  FrameResult OnArp(const EthernetView& ethernet, Nanos now);
+  FrameResult OnIpv4(const EthernetView& ethernet);
+  FrameResult OnIpv6(const EthernetView& ethernet, Nanos now);
+  FrameResult OnSolicitation(const EthernetView& ethernet, const IpView& ip, Nanos now);
+  FrameResult OnAdvertisement(const EthernetView& ethernet, const IpView& ip, Nanos now);
+  FrameResult OnEcho(const EthernetView& ethernet, const IpView& ip);
+
+  AddressClaim* FindClaim(uint16_t vlan_id, const Gid& address);
+  bool IsUsable(uint16_t vlan_id, const Gid& address);
+  void OnConflict(AddressClaim& claim, const Mac& other, Nanos now);
+  void RunClaim(AddressClaim& claim, Nanos now);
+  void SendProbe(const InterfaceAddress& address);
+  void Announce(const InterfaceAddress& address);
+  void AnswerArp(const ArpPacket& request, uint16_t vlan_id);
+  void AnswerSolicitation(const NeighbourSolicitation& solicitation, const EthernetView& ethernet);
+  void Ask(const NeighbourCache::Question& question);
+  /// The usable address on a VLAN that shares most with `peer`, of the same family.
+  std::optional<Gid> SourceFor(uint16_t vlan_id, const Gid& peer) const;
+  void ReportMemberships();
+  void ReportMemberships(uint16_t vlan_id);
+  void DrainNeighbours();
+
+  const Mac mac_;
+  const std::vector<nic::Route> routes_;
+  std::vector<AddressClaim> claims_;   ///< The link-local one of the MAC is the first.
+  std::vector<InterfaceAddress> own_;  ///< The addresses of `claims_`.
+  NeighbourCache neighbours_;
+  bool link_up_ = false;
+  Nanos report_at_ = kNever;
+  std::deque<Frame> frames_;
+  std::deque<HostEvent> events_;
+  std::array<uint64_t, kFrameResultCount> frame_counts_{};
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// What arrives at the host.
+#include <algorithm>
+
+#include "nic/net/host/checksum.h"
+#include "nic/net/host/echo.h"
+#include "nic/net/host/host.h"
+#include "nic/net/host/mld.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr size_t kEchoHeaderBytes = 8;
+// Answers of many hosts to one query are spread (RFC 3810, 6.2); one host has one answer to all
+// queries of this time.
+constexpr Nanos kReportDelay{100'000'000};
+
+FrameResult CheckIcmpv6(const IpView& ip) {
+  if (ip.protocol != kIpProtocolIcmpv6) return FrameResult::kNotForUs;
+  if (ip.payload.size() < sizeof(IcmpLayout)) return FrameResult::kTruncated;
+  const bool right = Icmpv6Checksum(ip.source, ip.destination, ip.payload) == 0;
+  return right ? FrameResult::kTaken : FrameResult::kBadChecksum;
+}
+
+}  // namespace
+
+FrameResult Host::OnFrame(Bytes frame, Nanos now) {
+  const FrameResult result = Dispatch(frame, now);
+  ++frame_counts_[static_cast<size_t>(result)];
+  DrainNeighbours();
+  return result;
+}
+
+FrameResult Host::Dispatch(Bytes frame, Nanos now) {
+  EthernetView ethernet;
+  const FrameResult result = ParseEthernet(frame, ethernet);
+  if (result != FrameResult::kTaken) return result;
+  const bool to_group = (ethernet.destination[0] & 1) != 0;
+  if (!to_group && ethernet.destination != mac_) return FrameResult::kNotForUs;
+  if (ethernet.source == mac_) return FrameResult::kNotForUs;  // Our own, come back.
+  if (!IsUnicast(ethernet.source)) return FrameResult::kBadAddress;
+  switch (ethernet.ether_type) {
+    case kEtherTypeArp:
+      return OnArp(ethernet, now);
+    case wire::kEtherTypeIpv4:
+      return OnIpv4(ethernet);
+    case wire::kEtherTypeIpv6:
+      return OnIpv6(ethernet, now);
+    default:
+      return FrameResult::kNotForUs;
+  }
+}
+
+FrameResult Host::OnArp(const EthernetView& ethernet, Nanos now) {
+  ArpPacket packet;
+  const FrameResult result = ParseArp(ethernet.payload, packet);
+  if (result != FrameResult::kTaken) return result;
+  if (packet.sender_mac == mac_) return FrameResult::kNotForUs;
+  const uint16_t vlan_id = ethernet.vlan_id;
+  if (AddressClaim* taken = FindClaim(vlan_id, packet.sender)) {
+    OnConflict(*taken, packet.sender_mac, now);
+    return FrameResult::kTaken;
+  }
+  AddressClaim* const target = FindClaim(vlan_id, packet.target);
+  const bool to_us = target != nullptr && ethernet.destination == mac_;
+  if (IsArpProbe(packet)) {
+    // Who probes for an address that we probe for would have it next (RFC 5227, 2.1.1).
+    if (target != nullptr && target->probing()) OnConflict(*target, packet.sender_mac, now);
+  } else {
+    neighbours_.OnWord({packet.sender, vlan_id},
+                       {.mac = packet.sender_mac, .solicited = !packet.is_request && to_us}, now);
+  }
+  if (target == nullptr) return FrameResult::kNotForUs;
+  if (packet.is_request && IsUsable(vlan_id, packet.target)) AnswerArp(packet, vlan_id);
+  return FrameResult::kTaken;
+}
+
+void Host::AnswerArp(const ArpPacket& request, uint16_t vlan_id) {
+  const ArpPacket answer{.is_request = false,
+                         .sender_mac = mac_,
+                         .sender = request.target,
+                         .target_mac = request.sender_mac,
+                         .target = request.sender};
+  frames_.push_back(MakeArp(answer, {mac_, request.sender_mac, vlan_id}));
+}
+
+FrameResult Host::OnIpv4(const EthernetView& ethernet) {
+  IpView ip;
+  const FrameResult result = ParseIpv4(ethernet.payload, ip);
+  if (result != FrameResult::kTaken) return result;
+  if (ip.protocol != kIpProtocolIcmp) return FrameResult::kNotForUs;
+  if (!IsUsable(ethernet.vlan_id, ip.destination)) return FrameResult::kNotForUs;
+  if (ip.payload.size() < kEchoHeaderBytes) return FrameResult::kTruncated;
+  if (InternetChecksum(ip.payload) != 0) return FrameResult::kBadChecksum;
+  if (ip.payload[0] != kIcmpEchoRequest) return FrameResult::kNotForUs;
+  return OnEcho(ethernet, ip);
+}
+
+FrameResult Host::OnIpv6(const EthernetView& ethernet, Nanos now) {
+  IpView ip;
+  FrameResult result = ParseIpv6(ethernet.payload, ip);
+  if (result == FrameResult::kTaken) result = CheckIcmpv6(ip);
+  if (result != FrameResult::kTaken) return result;
+  switch (ip.payload[0]) {
+    case kIcmpv6NeighbourSolicitation:
+      return OnSolicitation(ethernet, ip, now);
+    case kIcmpv6NeighbourAdvertisement:
+      return OnAdvertisement(ethernet, ip, now);
+    case kIcmpv6EchoRequest:
+      if (!IsUsable(ethernet.vlan_id, ip.destination)) return FrameResult::kNotForUs;
+      return OnEcho(ethernet, ip);
+    case kIcmpv6ListenerQuery:
+      result = CheckListenerQuery(ip);
+      if (result == FrameResult::kTaken) report_at_ = std::min(report_at_, now + kReportDelay);
+      return result;
+    default:  // Advertisements of routers and redirects among them.
+      return FrameResult::kNotForUs;
+  }
+}
+
+// An answer to a packet that everybody got would make us part of a flood (RFC 1122, 3.2.2.6).
+FrameResult Host::OnEcho(const EthernetView& ethernet, const IpView& ip) {
+  if (ip.payload.size() < kEchoHeaderBytes) return FrameResult::kTruncated;
+  if (ip.payload[1] != 0) return FrameResult::kBadHeader;
+  if (!IsUnicast(ip.source) || ethernet.destination != mac_) return FrameResult::kBadAddress;
+  frames_.push_back(MakeEchoReply(ethernet, ip, mac_));
+  return FrameResult::kTaken;
+}
+
+FrameResult Host::OnSolicitation(const EthernetView& ethernet, const IpView& ip, Nanos now) {
+  NeighbourSolicitation solicitation;
+  const FrameResult result = ParseSolicitation(ip, solicitation);
+  if (result != FrameResult::kTaken) return result;
+  if (solicitation.source_mac == mac_) return FrameResult::kNotForUs;
+  AddressClaim* const claim = FindClaim(ethernet.vlan_id, solicitation.target);
+  if (claim == nullptr) return FrameResult::kNotForUs;
+  if (solicitation.source == Gid{}) {
+    // RFC 4862, 5.4.3: two that look for the same address at the same time both leave it.
+    if (claim->probing()) OnConflict(*claim, ethernet.source, now);
+  } else if (solicitation.source_mac) {
+    neighbours_.OnWord({solicitation.source, ethernet.vlan_id}, {.mac = solicitation.source_mac},
+                       now);
+  }
+  if (claim->state() == AddressClaim::State::kUsable) AnswerSolicitation(solicitation, ethernet);
+  return FrameResult::kTaken;
+}
+
+// RFC 4861, 7.2.4.
+void Host::AnswerSolicitation(const NeighbourSolicitation& solicitation,
+                              const EthernetView& ethernet) {
+  const bool to_all = solicitation.source == Gid{};
+  const NeighbourAdvertisement answer{.source = solicitation.target,
+                                      .destination = to_all ? kAllNodes : solicitation.source,
+                                      .target = solicitation.target,
+                                      .solicited = !to_all,
+                                      .overrides = true,
+                                      .target_mac = mac_};
+  const Mac to =
+      to_all ? MulticastMac(kAllNodes) : solicitation.source_mac.value_or(ethernet.source);
+  frames_.push_back(MakeAdvertisement(answer, {mac_, to, ethernet.vlan_id}));
+}
+
+FrameResult Host::OnAdvertisement(const EthernetView& ethernet, const IpView& ip, Nanos now) {
+  NeighbourAdvertisement advertisement;
+  const FrameResult result = ParseAdvertisement(ip, advertisement);
+  if (result != FrameResult::kTaken) return result;
+  if (AddressClaim* taken = FindClaim(ethernet.vlan_id, advertisement.target)) {
+    OnConflict(*taken, advertisement.target_mac.value_or(ethernet.source), now);
+    return FrameResult::kTaken;
+  }
+  if (advertisement.target_mac == mac_) return FrameResult::kBadAddress;
+  neighbours_.OnWord({advertisement.target, ethernet.vlan_id},
+                     {.mac = advertisement.target_mac,
+                      .solicited = advertisement.solicited,
+                      .overrides = advertisement.overrides},
+                     now);
+  return FrameResult::kTaken;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who has which MAC on the links of one host: a cache that asks, believes for a while, and asks
+// again (RFC 4861, 7.3; for IPv4 in the same way, as RFC 1122, 2.3.2.1 wants it). Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "nic/net/next_hop.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::nic {
+
+/// An entry is there because somebody of this host asked for it, never because of what arrived: a
+/// flood of strangers' ARP finds no room to fill. Expired entries go, unless they are in use: those
+/// are asked for again, and keep their last MAC while nobody answers.
+class NeighbourCache {
+ public:
+  static constexpr size_t kMaxEntries = 1024;
+  static constexpr uint32_t kQuestions = 3;  ///< MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT.
+  /// Between two questions. RFC 4861 says 1 s; programs wait 1.5 s for all three.
+  static constexpr Nanos kRetransmit{400'000'000};
+  static constexpr Nanos kReachable{30'000'000'000};
+  /// Until a silent neighbour that is in use is asked for again.
+  static constexpr Nanos kFailedPause{3'000'000'000};
+
+  enum class State : uint8_t {
+    kIncomplete,  ///< Asked for; no answer yet.
+    kReachable,   ///< Has answered, not long ago.
+    kStale,       ///< A MAC that is believed until somebody needs it.
+    kProbe,       ///< Its MAC is used, and it has been asked whether it still has it.
+    kFailed,      ///< Does not answer.
+  };
+  /// Holds an entry in the cache for as long as it lives.
+  using Use = std::shared_ptr<const NextHop>;
+
+  // ---- the host's own questions ----
+  enum class Answer : uint8_t { kKnown, kAsked, kFull };
+  /// The MAC of a neighbour, or the start of a search that ends in a Change. kFull: every entry is
+  /// in use or being asked for.
+  Answer Find(const NextHop& hop, Nanos now, Mac& mac);
+  /// Null when there is no such entry.
+  Use Hold(const NextHop& hop);
+  std::optional<State> StateOf(const NextHop& hop) const;
+  size_t size() const { return entries_.size(); }
+
+  // ---- what arrives ----
+  /// A neighbour said that it has `mac`. `solicited`: it answered us, so it is there and hears us.
+  /// `overrides`: even if we thought otherwise (RFC 4861, 7.2.5). `mac` absent: as it was.
+  struct Word {
+    std::optional<Mac> mac;
+    bool solicited = false;
+    bool overrides = true;
+  };
+  void OnWord(const NextHop& hop, const Word& word, Nanos now);
+  /// The link was away: neighbours that are in use are asked again.
+  void OnLinkUp(Nanos now);
+  void OnDeadline(Nanos now);
+  Nanos NextDeadline() const { return deadline_; }
+
+  // ---- outputs ----
+  /// A question to send: to `mac`, or to everybody.
+  struct Question {
+    NextHop hop;
+    std::optional<Mac> mac;
+  };
+  std::optional<Question> PollQuestion();
+  /// A MAC that is new or changed, or, without one, that nobody answers any more.
+  struct Change {
+    NextHop hop;
+    std::optional<Mac> mac;
+  };
+  std::optional<Change> PollChange();
+
+ private:
+  struct Entry {
+    State state = State::kIncomplete;
+    std::optional<Mac> mac;
+    uint32_t questions = 0;  ///< Sent in this state.
+    Nanos deadline = kNever;
+    std::weak_ptr<const NextHop> use;
+    bool in_use() const { return !use.expired(); }
+    bool has_believed_mac() const {
+      return state == State::kReachable || state == State::kStale || state == State::kProbe;
+    }
+  };
+  using Entries = std::map<NextHop, Entry>;
+
+  bool MakeRoom();
+  void Ask(const NextHop& hop, Entry& entry, State state, Nanos now);
+  void Settle(const NextHop& hop, Entry& entry, State state, Nanos now);
+  /// False: the entry has to go.
+  bool Expire(const NextHop& hop, Entry& entry, Nanos now);
+  bool GiveUp(const NextHop& hop, Entry& entry, Nanos now);
+  void SetDeadline(Entry& entry, Nanos deadline);
+
+  Entries entries_;
+  Nanos deadline_ = kNever;  ///< Not later than any of the entries'.
+  std::deque<Question> questions_;
+  std::deque<Change> changes_;
+};
+
+}  // namespace uroce::nic
