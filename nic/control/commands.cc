@@ -140,11 +140,11 @@ absl::Status Session::QueryGids(Body body, Reply& reply) {
   for (uint32_t index = 0; index < GidTable::kLength; ++index) {
     uroce_gid_entry entry{};
     entry.index = index;
-    if (const std::optional<Gid> gid = device.gids().At(index)) {
-      std::copy(gid->bytes.begin(), gid->bytes.end(), entry.gid);
+    if (const std::optional<GidEntry> gid = device.gids().At(index)) {
+      std::copy(gid->gid.bytes.begin(), gid->gid.bytes.end(), entry.gid);
       entry.valid = 1;
       entry.type = 2;  // IBV_GID_TYPE_ROCE_V2
-      entry.ifindex = static_cast<uint32_t>(device.info().ifindex);
+      entry.ifindex = static_cast<uint32_t>(device.InterfaceOf(gid->vlan_id));
     }
     reply.Add(entry);
   }
@@ -259,15 +259,13 @@ absl::Status Session::CreateQp(Body body, Reply& reply) {
 absl::Status Session::ModifyQp(Body body, Reply& reply) {
   const absl::StatusOr<ModifyPlan> plan = program_->PlanModify(Read<uroce_modify_qp>(body));
   if (!plan.ok()) return plan.status();
-  if (!plan->next_hop) return AddResult(program_->ApplyModify(*plan, std::nullopt), reply);
-  const ModifyPlan::Hop& hop = *plan->next_hop;
-  const std::optional<absl::StatusOr<Mac>> known =
-      context_.neighbours.Find(context_.nic, *hop.device, hop.destination);
+  if (!plan->path) return AddResult(program_->ApplyModify(*plan, std::nullopt, nullptr), reply);
+  const std::optional<absl::StatusOr<Mac>> known = context_.neighbours.Find(*plan->path);
   if (known && !known->ok()) return known->status();
-  if (known) return AddResult(program_->ApplyModify(*plan, **known), reply);
+  if (known) return AddResult(program_->ApplyModify(*plan, **known, nullptr), reply);
   Hold();
   lookup_ = context_.neighbours.Resolve(
-      *hop.device, hop.destination,
+      *plan->path,
       [this, plan = *plan](const absl::StatusOr<Mac>& mac) { FinishModify(plan, mac); });
   return absl::OkStatus();
 }
@@ -275,7 +273,8 @@ absl::Status Session::ModifyQp(Body body, Reply& reply) {
 void Session::FinishModify(const ModifyPlan& plan, const absl::StatusOr<Mac>& destination) {
   Reply reply;
   if (!destination.ok()) return Finish(destination.status(), reply);
-  Finish(AddResult(program_->ApplyModify(plan, *destination), reply), reply);
+  FollowedPaths::Holder followed = context_.neighbours.Follow(*plan.path, *destination);
+  Finish(AddResult(program_->ApplyModify(plan, *destination, std::move(followed)), reply), reply);
 }
 
 absl::Status Session::QueryQp(Body body, Reply& reply) {

@@ -43,12 +43,13 @@ Json DeviceJson(const NicDevice& device) {
   }
   json["gids"] = Json::array();
   for (uint32_t index = 0; index < GidTable::kLength; ++index) {
-    const std::optional<Gid> gid = device.gids().At(index);
+    const std::optional<GidEntry> gid = device.gids().At(index);
     if (!gid) continue;
     json["gids"].push_back({{"index", index},
-                            {"gid", FormatGid(*gid)},
-                            {"address", FormatAddress(*gid)},
-                            {"type", "RoCE v2"}});
+                            {"gid", FormatGid(gid->gid)},
+                            {"address", FormatAddress(gid->gid)},
+                            {"type", "RoCE v2"},
+                            {"vlan", gid->vlan_id}});
   }
   return json;
 }

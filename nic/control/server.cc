@@ -9,18 +9,22 @@
 #include <cerrno>
 #include <cstring>
 
+#include "nic/net/address.h"
+
 namespace uroce::nic {
 namespace {
 
 // How soon a port notices what no fd tells it.
 constexpr Nanos kMaintenanceInterval{250'000'000};
+// How long news of links and addresses are gathered before they are looked at.
+constexpr Nanos kSettleTime{20'000'000};
 
 }  // namespace
 
 Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     : loop_(loop),
       nic_(nic),
-      neighbours_(loop),
+      neighbours_(loop, nic),
       errands_(loop),
       context_{loop,
                nic,
@@ -50,6 +54,7 @@ Server::~Server() {
   loop_.Forget(network_watch_);
   for (const EventLoop::Id watch : port_watches_) loop_.Forget(watch);
   loop_.Cancel(maintenance_);
+  loop_.Cancel(settling_);
   sessions_.clear();
 }
 
@@ -77,9 +82,16 @@ void Server::OnConnection() {
                                             Peer{credentials.pid, credentials.uid});
 }
 
+// Neighbours are followed at once. Links and addresses may come by the thousand: one look at all of
+// them follows a storm every kSettleTime, and leaves the thread free in between.
 void Server::OnNetworkChange() {
-  DrainNetlinkWatch(network_.get());
-  for (const auto& device : nic_.devices()) Refresh(*device);
+  const NetlinkNews news = ReadNetlinkWatch(network_.get());
+  neighbours_.OnNews(news);
+  if (!news.links || settling_ != 0) return;
+  settling_ = loop_.After(kSettleTime, [this] {
+    settling_ = 0;
+    for (const auto& device : nic_.devices()) Refresh(*device);
+  });
 }
 
 void Server::ScheduleMaintenance() {
@@ -99,11 +111,15 @@ void Server::MaintainPorts() {
 }
 
 void Server::Refresh(NicDevice& device) {
-  const NicDevice::Change change = device.Refresh();
-  if (change.link) {
-    spdlog::info("{}: link {}", device.name(), device.info().link_up ? "up" : "down");
+  const NicDevice::Change change = nic_.Refresh(device);
+  const drivers::PortInfo& info = device.info();
+  if (change.link) spdlog::info("{}: link {}", device.name(), info.link_up ? "up" : "down");
+  if (change.mac) spdlog::info("{}: MAC {}", device.name(), FormatMac(info.mac));
+  if (change.interface) {
+    spdlog::warn("{}: interface {} {}", device.name(), info.interface,
+                 info.ifindex == 0 ? "is gone" : "is there again");
   }
-  const uint32_t link_event = device.info().link_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
+  const uint32_t link_event = info.link_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
   for (const auto& [id, session] : sessions_) {
     if (session->program() == nullptr) continue;
     if (change.link) session->program()->RaisePortEvent(device, link_event);

@@ -49,6 +49,7 @@ class Server {
   EventLoop::Id network_watch_ = 0;
   std::vector<EventLoop::Id> port_watches_;
   EventLoop::Id maintenance_ = 0;
+  EventLoop::Id settling_ = 0;
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::unique_ptr<Session>> sessions_;
   std::vector<uint32_t> ended_;

@@ -49,6 +49,13 @@ bool OnLink(const InterfaceAddress& address, const Gid& gid);
 /// Destination MAC of a multicast GID (protocol/verbs-semantics.md, section 4).
 Mac MulticastMac(const Gid& gid);
 
+/// The parts of an 802.1Q tag. `priority` is the SL of a path, of which three bits are carried
+/// (protocol/wire-format.md, section 1).
+constexpr uint16_t VlanIdOf(uint16_t tci) { return tci & 0xfff; }
+constexpr uint16_t VlanTci(uint16_t vlan_id, uint8_t priority) {
+  return static_cast<uint16_t>((priority & 7) << 13 | vlan_id);
+}
+
 /// "10.0.0.1" or "fe80::1".
 std::string FormatAddress(const Gid& gid);
 /// "10.0.0.1/24" or "10.0.0.1/24 vlan 100".

@@ -4,33 +4,44 @@
 #include <algorithm>
 
 namespace uroce::nic {
+namespace {
 
-GidTable::GidTable(const Mac& mac) { slots_[0] = DefaultGid(mac); }
+GidEntry EntryOf(const InterfaceAddress& address) { return {address.gid, address.vlan_id}; }
 
-bool GidTable::Update(const std::vector<InterfaceAddress>& addresses) {
-  bool changed = Keep(addresses);
-  for (const InterfaceAddress& address : addresses) changed |= Insert(address.gid);
+}  // namespace
+
+GidTable::GidTable(const Mac& mac) { slots_[0] = GidEntry{DefaultGid(mac), 0}; }
+
+bool GidTable::Update(const Mac& mac, const std::vector<InterfaceAddress>& addresses) {
+  const GidEntry default_entry{DefaultGid(mac), 0};
+  bool changed = slots_[0] != default_entry;
+  slots_[0] = default_entry;
+  changed |= Keep(addresses);
+  for (const InterfaceAddress& address : addresses) changed |= Insert(EntryOf(address));
   addresses_ = addresses;
   return changed;
 }
 
-std::optional<Gid> GidTable::At(uint32_t index) const {
+std::optional<GidEntry> GidTable::At(uint32_t index) const {
   return index < kLength ? slots_[index] : std::nullopt;
 }
 
-std::optional<uint32_t> GidTable::Find(const Gid& gid) const {
+std::optional<uint32_t> GidTable::Find(const GidEntry& entry) const {
   for (uint32_t i = 0; i < kLength; ++i) {
-    if (slots_[i] == gid) return i;
+    if (slots_[i] == entry) return i;
   }
   return std::nullopt;
 }
 
+// Index 0 is the default GID's for ever; an address equal to it is there once.
 bool GidTable::Keep(const std::vector<InterfaceAddress>& addresses) {
   bool changed = false;
-  for (uint32_t i = 1; i < kLength; ++i) {  // Index 0 stays for ever.
+  for (uint32_t i = 1; i < kLength; ++i) {
     if (!slots_[i]) continue;
-    const bool wanted = std::any_of(addresses.begin(), addresses.end(),
-                                    [&](const auto& address) { return address.gid == *slots_[i]; });
+    const bool wanted = slots_[i] != slots_[0] &&
+                        std::any_of(addresses.begin(), addresses.end(), [&](const auto& address) {
+                          return EntryOf(address) == *slots_[i];
+                        });
     if (wanted) continue;
     slots_[i].reset();
     changed = true;
@@ -39,11 +50,11 @@ bool GidTable::Keep(const std::vector<InterfaceAddress>& addresses) {
 }
 
 // A link-local address equal to the default GID is there already, and not added twice.
-bool GidTable::Insert(const Gid& gid) {
-  if (Find(gid)) return false;
+bool GidTable::Insert(const GidEntry& entry) {
+  if (Find(entry)) return false;
   const auto slot = std::find(slots_.begin(), slots_.end(), std::nullopt);
   if (slot == slots_.end()) return false;
-  *slot = gid;
+  *slot = entry;
   return true;
 }
 

@@ -12,28 +12,37 @@
 
 namespace uroce::nic {
 
+/// One GID. The same address in two VLANs makes two of them.
+struct GidEntry {
+  Gid gid;
+  uint16_t vlan_id = 0;  ///< 0: untagged.
+  friend bool operator==(const GidEntry&, const GidEntry&) = default;
+};
+
 /// Slots with stable indices: a GID keeps its index for as long as it is there, and a freed slot
-/// is taken by the next newcomer (protocol/verbs-semantics.md, section 1).
+/// is taken by the next newcomer (protocol/verbs-semantics.md, section 1). Queue pairs whose source
+/// GID goes keep their path, as with the kernel's RoCE: the index is looked at when they are
+/// connected.
 class GidTable {
  public:
   static constexpr uint32_t kLength = UROCE_MAX_GIDS;
 
   /// Index 0: fe80::/64 with the EUI-64 of `mac`.
   explicit GidTable(const Mac& mac);
-  /// Makes the table hold the default GID and `addresses`. What does not fit is left out. True:
-  /// something changed.
-  bool Update(const std::vector<InterfaceAddress>& addresses);
+  /// Makes the table hold the default GID of `mac` and `addresses`. What does not fit is left out.
+  /// True: something changed.
+  bool Update(const Mac& mac, const std::vector<InterfaceAddress>& addresses);
 
   /// The GID at `index`, unless the slot is empty or does not exist.
-  std::optional<Gid> At(uint32_t index) const;
-  std::optional<uint32_t> Find(const Gid& gid) const;
+  std::optional<GidEntry> At(uint32_t index) const;
+  std::optional<uint32_t> Find(const GidEntry& entry) const;
   const std::vector<InterfaceAddress>& addresses() const { return addresses_; }
 
  private:
   bool Keep(const std::vector<InterfaceAddress>& addresses);
-  bool Insert(const Gid& gid);
+  bool Insert(const GidEntry& entry);
 
-  std::array<std::optional<Gid>, kLength> slots_;
+  std::array<std::optional<GidEntry>, kLength> slots_;
   std::vector<InterfaceAddress> addresses_;
 };
 

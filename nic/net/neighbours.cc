@@ -8,6 +8,11 @@ namespace uroce::nic {
 namespace {
 
 constexpr Nanos kPoll{5'000'000};
+// Routes change in storms. One look at all paths follows them, this long after the first.
+constexpr Nanos kSettleTime{50'000'000};
+// A neighbour that does not answer is asked again after this time, while queue pairs send to it.
+constexpr Nanos kAskAgain{2'000'000'000};
+constexpr size_t kChecksPerTurn = 32;  // Each takes some 20 us.
 
 // fe80:: with the EUI-64 of a MAC: the address says who has it.
 std::optional<Mac> MacInside(const Gid& gid) {
@@ -16,31 +21,41 @@ std::optional<Mac> MacInside(const Gid& gid) {
   return Mac{static_cast<uint8_t>(b[8] ^ 0x02), b[9], b[10], b[13], b[14], b[15]};
 }
 
+int InterfaceOf(const PathKey& path) { return path.device->InterfaceOf(path.vlan_id); }
+
+std::string Place(const PathKey& path) {
+  const std::string& name = path.device->name();
+  return path.vlan_id == 0 ? name : absl::StrCat("VLAN ", path.vlan_id, " of ", name);
+}
+
 }  // namespace
 
-std::optional<absl::StatusOr<Mac>> Neighbours::Find(const Nic& nic, const NicDevice& device,
-                                                    const Gid& destination) {
-  if (const NicDevice* owner = nic.FindOwner(destination, device)) return owner->info().mac;
-  if (device.config().wire >= 0) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("nobody on the wire of ", device.name(), " has ", FormatAddress(destination)));
+std::optional<absl::StatusOr<Mac>> Neighbours::Find(const PathKey& path) {
+  const NicDevice& device = *path.device;
+  if (const NicDevice* owner = nic_.FindOwner({path.destination, path.vlan_id}, device)) {
+    return owner->info().mac;
   }
-  if (device.info().ifindex != 0) return std::nullopt;
-  if (const std::optional<Mac> mac = MacInside(destination)) return *mac;
+  if (device.config().wire >= 0) {
+    return absl::DeadlineExceededError(absl::StrCat("nobody on the wire of ", Place(path), " has ",
+                                                    FormatAddress(path.destination)));
+  }
+  if (InterfaceOf(path) != 0) return std::nullopt;
+  if (!device.info().interface.empty()) {
+    return absl::UnavailableError(absl::StrCat(Place(path), " has no kernel interface now to find ",
+                                               FormatAddress(path.destination), " by"));
+  }
+  if (const std::optional<Mac> mac = MacInside(path.destination)) return *mac;
   return absl::UnavailableError(absl::StrCat(device.name(), " has no kernel interface to find ",
-                                             FormatAddress(destination),
+                                             FormatAddress(path.destination),
                                              " by; use link-local GIDs there"));
 }
 
-Neighbours::Id Neighbours::Resolve(const NicDevice& device, const Gid& destination,
-                                   Callback callback) {
+Neighbours::Id Neighbours::Resolve(const PathKey& path, Callback callback) {
   const Id id = next_id_++;
-  lookups_[id] = {device.info().ifindex,
-                  destination,
-                  {},
-                  Nic::Now() + kPatience,
-                  std::move(callback),
-                  loop_.After(Nanos(0), [this, id] { Continue(id); })};
+  lookups_[id] = {
+      path, {}, Nic::Now() + kPatience, std::move(callback), loop_.After(Nanos(0), [this, id] {
+        Continue(id);
+      })};
   return id;
 }
 
@@ -51,20 +66,22 @@ void Neighbours::Cancel(Id id) {
   lookups_.erase(it);
 }
 
+// The interface may go at any time: its number is asked for anew.
 void Neighbours::Continue(Id id) {
   Lookup& lookup = lookups_.at(id);
+  const int ifindex = InterfaceOf(lookup.path);
   const bool first = lookup.next_hop == Gid{};
   if (first) {
-    const absl::StatusOr<Gid> next_hop = netlink_.NextHop(lookup.ifindex, lookup.destination);
+    const absl::StatusOr<Gid> next_hop = NextHop(lookup.path);
     if (!next_hop.ok()) return Finish(id, next_hop.status());
     lookup.next_hop = *next_hop;
   }
-  if (const auto mac = netlink_.Neighbour(lookup.ifindex, lookup.next_hop)) return Finish(id, *mac);
+  if (const auto mac = netlink_.Neighbour(ifindex, lookup.next_hop)) return Finish(id, *mac);
   if (Nic::Now() >= lookup.deadline) {
     return Finish(id, absl::DeadlineExceededError(absl::StrCat(FormatAddress(lookup.next_hop),
                                                                " does not answer on the network")));
   }
-  if (first) netlink_.Probe(lookup.ifindex, lookup.next_hop);
+  if (first) netlink_.Probe(ifindex, lookup.next_hop);
   lookup.timer = loop_.After(kPoll, [this, id] { Continue(id); });
 }
 
@@ -72,6 +89,79 @@ void Neighbours::Finish(Id id, const absl::StatusOr<Mac>& mac) {
   const Callback callback = std::move(lookups_.at(id).callback);
   lookups_.erase(id);
   callback(mac);
+}
+
+// Routers do not forward what is link-local at either end (RFC 4291, 2.5.6).
+absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
+  const absl::StatusOr<Gid> hop = netlink_.NextHop(InterfaceOf(path), path.destination);
+  if (!hop.ok() || *hop == path.destination) return hop;
+  if (!IsLinkLocal(path.source) && !IsLinkLocal(path.destination)) return hop;
+  return absl::UnavailableError(
+      absl::StrCat("from ", FormatAddress(path.source), " to ", FormatAddress(path.destination),
+                   " is a router, which link-local addresses do not pass"));
+}
+
+// Using the neighbour is what keeps the kernel asking whether it is still there.
+FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
+  const int ifindex = InterfaceOf(path);
+  if (ifindex == 0 || nic_.FindOwner({path.destination, path.vlan_id}, *path.device) != nullptr) {
+    return nullptr;
+  }
+  const absl::StatusOr<Gid> hop = NextHop(path);
+  if (!hop.ok()) return nullptr;
+  nic_.MovePaths(paths_.OnNeighbour(path.device, path.vlan_id, *hop, mac));
+  netlink_.Probe(ifindex, *hop);
+  return paths_.Follow({path, *hop, mac});
+}
+
+void Neighbours::OnNews(const NetlinkNews& news) {
+  for (const NeighbourNews& neighbour : news.neighbours) OnNeighbour(neighbour);
+  if (news.routes || news.links) CheckAfter(kSettleTime);
+}
+
+void Neighbours::OnNeighbour(const NeighbourNews& news) {
+  bool in_use = false;
+  std::vector<FollowedPath> moved;
+  for (const FollowedPaths::Holder& path : paths_.Held()) {
+    if (path->next_hop != news.address || InterfaceOf(path->key) != news.ifindex) continue;
+    in_use = true;
+    if (!news.mac || path->mac == *news.mac) continue;
+    path->mac = *news.mac;
+    moved.push_back(*path);
+  }
+  nic_.MovePaths(moved);
+  if (!in_use || !news.needs_probe) return;
+  if (news.mac) return netlink_.Probe(news.ifindex, news.address);
+  CheckAfter(news.deleted ? kSettleTime : kAskAgain);
+}
+
+void Neighbours::CheckAfter(Nanos delay) {
+  const Nanos at = Nic::Now() + delay;
+  if (at >= check_at_) return;
+  loop_.Cancel(check_timer_);
+  check_at_ = at;
+  check_timer_ = loop_.After(delay, [this] { CheckSome(); });
+}
+
+void Neighbours::CheckSome() {
+  if (to_check_.empty()) to_check_ = paths_.Held();
+  for (size_t i = 0; i < kChecksPerTurn && !to_check_.empty(); ++i) {
+    Check(*to_check_.back());
+    to_check_.pop_back();
+  }
+  check_at_ = kNever;
+  if (!to_check_.empty()) CheckAfter(Nanos(0));
+}
+
+// A path whose route or neighbour is gone stays as it is: retransmission decides for how long.
+void Neighbours::Check(FollowedPath& path) {
+  const int ifindex = InterfaceOf(path.key);
+  const absl::StatusOr<Gid> hop = ifindex == 0 ? absl::UnavailableError("") : NextHop(path.key);
+  if (!hop.ok()) return;
+  path.next_hop = *hop;
+  const std::optional<Mac> mac = netlink_.Neighbour(ifindex, *hop);
+  if (!mac) return netlink_.Probe(ifindex, *hop);
+  nic_.MovePaths(paths_.OnNeighbour(path.key.device, path.key.vlan_id, *hop, *mac));
 }
 
 }  // namespace uroce::nic

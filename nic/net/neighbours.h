@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MAC of the next hop of a path.
+// The MAC of the next hop of a path: found once, and followed for as long as it is in use.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "nic/control/event_loop.h"
+#include "nic/net/followed_paths.h"
 #include "nic/net/netlink.h"
 #include "nic/resources/nic.h"
 
 namespace uroce::nic {
 
 /// Within the daemon and on its in-process wires, devices know each other; beside a kernel
-/// interface, the kernel's routes and neighbours decide. Control thread.
+/// interface, the kernel's routes and neighbours decide, for each packet as if the kernel sent it:
+/// when they change, the paths of live queue pairs change. Control thread.
 class Neighbours {
  public:
   using Id = uint64_t;
@@ -24,21 +27,25 @@ class Neighbours {
   /// after just that time, so half a second more lets its answer in.
   static constexpr Nanos kPatience{1'500'000'000};
 
-  explicit Neighbours(EventLoop& loop) : loop_(loop) {}
+  Neighbours(EventLoop& loop, Nic& nic) : loop_(loop), nic_(nic) {}
 
   /// The answer, where it takes no waiting; nothing where the kernel has to be asked.
   /// Errors: DeadlineExceeded when nobody can have it, Unavailable without a way there.
-  std::optional<absl::StatusOr<Mac>> Find(const Nic& nic, const NicDevice& device,
-                                          const Gid& destination);
+  std::optional<absl::StatusOr<Mac>> Find(const PathKey& path);
   /// Asks the kernel, for as long as kPatience. The callback comes once, unless cancelled, and
   /// never from within this call.
-  Id Resolve(const NicDevice& device, const Gid& destination, Callback callback);
+  Id Resolve(const PathKey& path, Callback callback);
   void Cancel(Id id);
+
+  /// Keeps the queue pairs of `path`, whose next hop was just resolved, on their way for as long as
+  /// the result is held. Null where the kernel has no say.
+  FollowedPaths::Holder Follow(const PathKey& path, const Mac& mac);
+  /// What netlink told.
+  void OnNews(const NetlinkNews& news);
 
  private:
   struct Lookup {
-    int ifindex;
-    Gid destination;
+    PathKey path;
     Gid next_hop;
     Nanos deadline;
     Callback callback;
@@ -47,11 +54,22 @@ class Neighbours {
 
   void Continue(Id id);
   void Finish(Id id, const absl::StatusOr<Mac>& mac);
+  absl::StatusOr<Gid> NextHop(const PathKey& path);
+  void OnNeighbour(const NeighbourNews& news);
+  /// Looks at the routes and neighbours of all followed paths again, some per turn.
+  void CheckAfter(Nanos delay);
+  void CheckSome();
+  void Check(FollowedPath& path);
 
   EventLoop& loop_;
+  Nic& nic_;
   Netlink netlink_;
   Id next_id_ = 1;
   std::map<Id, Lookup> lookups_;
+  FollowedPaths paths_;
+  std::vector<FollowedPaths::Holder> to_check_;
+  EventLoop::Id check_timer_ = 0;
+  Nanos check_at_ = kNever;
 };
 
 }  // namespace uroce::nic

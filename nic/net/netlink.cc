@@ -2,6 +2,8 @@
 #include "nic/net/netlink.h"
 
 #include <arpa/inet.h>
+#include <linux/if_addr.h>
+#include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -19,61 +21,65 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint16_t kDiscardPort = 9;
-constexpr uint16_t kKnownStates =
-    NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE;
+// The kernel makes a listing in datagrams of up to this size.
+constexpr size_t kListBytes = 32768;
+constexpr int kDatagramsPerLook = 32;
 
 uint8_t FamilyOf(const Gid& gid) { return gid.is_ipv4() ? AF_INET : AF_INET6; }
-const uint8_t* AddressBytes(const Gid& gid) { return gid.bytes.data() + (gid.is_ipv4() ? 12 : 0); }
-uint16_t AddressLength(const Gid& gid) { return gid.is_ipv4() ? 4 : 16; }
+
+ndmsg NeighbourHeader(int ifindex, const Gid& address) {
+  ndmsg header{};
+  header.ndm_family = FamilyOf(address);
+  header.ndm_ifindex = ifindex;
+  return header;
+}
+
+/// An empty datagram to the neighbour's discard port has the kernel look for it.
+void SendToDiscard(int ifindex, const Gid& address) {
+  const Fd probe(socket(FamilyOf(address), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  char interface[IF_NAMESIZE] = "";
+  if_indextoname(static_cast<uint32_t>(ifindex), interface);
+  setsockopt(probe.get(), SOL_SOCKET, SO_BINDTODEVICE, interface, sizeof(interface));
+  sockaddr_storage to{};
+  socklen_t length = sizeof(sockaddr_in);
+  if (address.is_ipv4()) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(to);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(kDiscardPort);
+    std::memcpy(&v4.sin_addr, AddressBytes(address).data(), 4);
+  } else {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(to);
+    length = sizeof(v6);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(kDiscardPort);
+    v6.sin6_scope_id = static_cast<uint32_t>(ifindex);
+    std::memcpy(&v6.sin6_addr, address.bytes.data(), 16);
+  }
+  sendto(probe.get(), nullptr, 0, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&to), length);
+}
+
+void AddNews(const NetlinkMessage& message, NetlinkNews& news) {
+  switch (message.header.nlmsg_type) {
+    case RTM_NEWNEIGH:
+    case RTM_DELNEIGH:
+      if (const auto neighbour = ReadNeighbour(message)) news.neighbours.push_back(*neighbour);
+      return;
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE:
+      news.routes = true;
+      return;
+    default:
+      news.links = true;
+  }
+}
 
 }  // namespace
-
-/// One message under construction.
-struct Netlink::Request {
-  alignas(8) uint8_t bytes[256] = {};
-
-  Request(uint16_t type, uint16_t flags, const void* header, size_t header_bytes) {
-    message()->nlmsg_type = type;
-    message()->nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags);
-    message()->nlmsg_len = static_cast<uint32_t>(NLMSG_LENGTH(header_bytes));
-    std::memcpy(bytes + NLMSG_HDRLEN, header, header_bytes);
-  }
-  nlmsghdr* message() { return reinterpret_cast<nlmsghdr*>(bytes); }
-  void Add(uint16_t type, const void* value, uint16_t length) {
-    auto* attribute = reinterpret_cast<rtattr*>(bytes + NLMSG_ALIGN(message()->nlmsg_len));
-    attribute->rta_type = type;
-    attribute->rta_len = static_cast<uint16_t>(RTA_LENGTH(length));
-    std::memcpy(RTA_DATA(attribute), value, length);
-    message()->nlmsg_len =
-        static_cast<uint32_t>(NLMSG_ALIGN(message()->nlmsg_len) + RTA_ALIGN(attribute->rta_len));
-  }
-  void Add(uint16_t type, const Gid& gid) { Add(type, AddressBytes(gid), AddressLength(gid)); }
-};
 
 /// The kernel's word, or its errno.
 struct Netlink::Answer {
   alignas(8) uint8_t bytes[4096];
-  size_t length = 0;
+  NetlinkMessage message;
   int error = 0;
-
-  const nlmsghdr* message() const { return reinterpret_cast<const nlmsghdr*>(bytes); }
-  template <typename T>
-  const T& header() const {
-    return *reinterpret_cast<const T*>(bytes + NLMSG_HDRLEN);
-  }
-  /// The value of the attribute of this type and length behind a header of `header_bytes`.
-  const uint8_t* Find(uint16_t type, size_t header_bytes, size_t value_bytes) const {
-    size_t at = NLMSG_HDRLEN + NLMSG_ALIGN(header_bytes);
-    while (at + sizeof(rtattr) <= length) {
-      const auto* attribute = reinterpret_cast<const rtattr*>(bytes + at);
-      if (attribute->rta_len < sizeof(rtattr) || at + attribute->rta_len > length) return nullptr;
-      if (attribute->rta_type == type && attribute->rta_len == RTA_LENGTH(value_bytes)) {
-        return bytes + at + RTA_LENGTH(0);
-      }
-      at += RTA_ALIGN(attribute->rta_len);
-    }
-    return nullptr;
-  }
 };
 
 Netlink::Netlink() : socket_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {
@@ -82,30 +88,50 @@ Netlink::Netlink() : socket_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK
   setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 }
 
-bool Netlink::Ask(Request& request, Answer& answer) {
-  request.message()->nlmsg_seq = ++sequence_;
-  if (send(socket_.get(), request.bytes, request.message()->nlmsg_len, 0) < 0) {
+bool Netlink::Ask(NetlinkRequest& request, Answer& answer) {
+  const Bytes question = request.Finish(++sequence_);
+  if (send(socket_.get(), question.data(), question.size(), 0) < 0) {
     answer.error = errno;
     return false;
   }
   do {  // Answers to earlier questions that came too late are passed over.
     const ssize_t got = recv(socket_.get(), answer.bytes, sizeof(answer.bytes), 0);
-    if (got < static_cast<ssize_t>(sizeof(nlmsghdr))) {
+    Bytes datagram(answer.bytes, got < 0 ? 0 : static_cast<size_t>(got));
+    const std::optional<NetlinkMessage> message = TakeMessage(datagram);
+    if (!message) {
       answer.error = got < 0 ? errno : EIO;
       return false;
     }
-    answer.length = std::min(static_cast<size_t>(got), size_t{answer.message()->nlmsg_len});
-  } while (answer.message()->nlmsg_seq != sequence_);
-  if (answer.message()->nlmsg_type != NLMSG_ERROR) return true;
-  answer.error = -answer.header<nlmsgerr>().error;
+    answer.message = *message;
+  } while (answer.message.header.nlmsg_seq != sequence_);
+  if (answer.message.header.nlmsg_type != NLMSG_ERROR) return true;
+  const auto error = answer.message.Fixed<nlmsgerr>();
+  answer.error = error ? -error->error : EIO;
   return answer.error == 0;
+}
+
+void Netlink::List(NetlinkRequest& request, absl::FunctionRef<void(const NetlinkMessage&)> take) {
+  const Bytes question = request.Finish(++sequence_);
+  if (send(socket_.get(), question.data(), question.size(), 0) < 0) return;
+  std::vector<uint8_t> buffer(kListBytes);
+  for (;;) {
+    const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (got <= 0) return;
+    Bytes datagram(buffer.data(), static_cast<size_t>(got));
+    while (const std::optional<NetlinkMessage> message = TakeMessage(datagram)) {
+      if (message->header.nlmsg_seq != sequence_) continue;
+      if (message->header.nlmsg_type == NLMSG_DONE) return;
+      if (message->header.nlmsg_type == NLMSG_ERROR) return;
+      take(*message);
+    }
+  }
 }
 
 absl::StatusOr<Gid> Netlink::NextHop(int ifindex, const Gid& destination) {
   rtmsg header{};
   header.rtm_family = FamilyOf(destination);
-  header.rtm_dst_len = static_cast<uint8_t>(8 * AddressLength(destination));
-  Request request(RTM_GETROUTE, 0, &header, sizeof(header));
+  header.rtm_dst_len = static_cast<uint8_t>(8 * AddressBytes(destination).size());
+  NetlinkRequest request(RTM_GETROUTE, 0, header);
   request.Add(RTA_DST, destination);
   request.Add(RTA_OIF, &ifindex, sizeof(ifindex));
   Answer answer;
@@ -113,76 +139,88 @@ absl::StatusOr<Gid> Netlink::NextHop(int ifindex, const Gid& destination) {
     return absl::UnavailableError(absl::StrCat("no route to ", FormatAddress(destination), ": ",
                                                std::strerror(answer.error)));
   }
-  if (answer.header<rtmsg>().rtm_type != RTN_UNICAST) {
+  const auto route = answer.message.Fixed<rtmsg>();
+  if (!route || route->rtm_type != RTN_UNICAST) {
     return absl::UnavailableError(
         absl::StrCat("the route to ", FormatAddress(destination), " is not one to a neighbour"));
   }
-  const uint8_t* gateway = answer.Find(RTA_GATEWAY, sizeof(rtmsg), AddressLength(destination));
-  if (gateway == nullptr) return destination;
-  Gid hop = destination;  // Keeps the family.
-  std::memcpy(hop.bytes.data() + (hop.is_ipv4() ? 12 : 0), gateway, AddressLength(hop));
-  return hop;
+  const NetlinkAttributes attributes = answer.message.Attributes<rtmsg>();
+  std::optional<Bytes> gateway = attributes.Find(RTA_GATEWAY);
+  if (!gateway) gateway = attributes.Find(RTA_VIA);
+  if (!gateway) return destination;
+  // RTA_VIA begins with the family of the address: IPv4 may go by an IPv6 router (RFC 5549).
+  const size_t begin = gateway->size() % 4 == 0 ? 0 : sizeof(uint16_t);
+  return GidOf(gateway->subspan(begin)).value_or(destination);
 }
 
 std::optional<Mac> Netlink::Neighbour(int ifindex, const Gid& address) {
-  ndmsg header{};
-  header.ndm_family = FamilyOf(address);
-  header.ndm_ifindex = ifindex;
-  Request request(RTM_GETNEIGH, 0, &header, sizeof(header));
+  NetlinkRequest request(RTM_GETNEIGH, 0, NeighbourHeader(ifindex, address));
   request.Add(NDA_DST, address);
   Answer answer;
   if (!Ask(request, answer)) return std::nullopt;
-  if ((answer.header<ndmsg>().ndm_state & kKnownStates) == 0) return std::nullopt;
-  const uint8_t* bytes = answer.Find(NDA_LLADDR, sizeof(ndmsg), sizeof(Mac));
-  if (bytes == nullptr) return std::nullopt;
-  Mac mac;
-  std::memcpy(mac.data(), bytes, mac.size());
-  return mac;
+  const std::optional<NeighbourNews> news = ReadNeighbour(answer.message);
+  return news ? news->mac : std::nullopt;
 }
 
 void Netlink::Probe(int ifindex, const Gid& address) {
-  ndmsg header{};
-  header.ndm_family = FamilyOf(address);
-  header.ndm_ifindex = ifindex;
+  ndmsg header = NeighbourHeader(ifindex, address);
   header.ndm_state = NUD_NONE;
   header.ndm_flags = NTF_USE;
-  Request request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_ACK, &header, sizeof(header));
+  NetlinkRequest request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_ACK, header);
   request.Add(NDA_DST, address);
   Answer answer;
-  if (Ask(request, answer)) return;
-  const Fd probe(socket(FamilyOf(address), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  char interface[IF_NAMESIZE] = "";
-  if_indextoname(static_cast<uint32_t>(ifindex), interface);
-  setsockopt(probe.get(), SOL_SOCKET, SO_BINDTODEVICE, interface, sizeof(interface));
-  if (address.is_ipv4()) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(kDiscardPort);
-    std::memcpy(&to.sin_addr, AddressBytes(address), 4);
-    sendto(probe.get(), nullptr, 0, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&to), sizeof(to));
-  } else {
-    sockaddr_in6 to{};
-    to.sin6_family = AF_INET6;
-    to.sin6_port = htons(kDiscardPort);
-    to.sin6_scope_id = static_cast<uint32_t>(ifindex);
-    std::memcpy(&to.sin6_addr, AddressBytes(address), 16);
-    sendto(probe.get(), nullptr, 0, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&to), sizeof(to));
-  }
+  if (!Ask(request, answer)) SendToDiscard(ifindex, address);
+}
+
+// The kernel leaves out other kinds where it knows the filter; elsewhere ReadVlan does.
+std::vector<VlanInterface> Netlink::VlansAbove(int ifindex) {
+  NetlinkRequest request(RTM_GETLINK, NLM_F_DUMP, ifinfomsg{});
+  const uint32_t without_statistics = RTEXT_FILTER_SKIP_STATS;
+  request.Add(IFLA_EXT_MASK, &without_statistics, sizeof(without_statistics));
+  request.Open(IFLA_LINKINFO);
+  request.Add(IFLA_INFO_KIND, "vlan", sizeof("vlan"));
+  request.Close();
+  std::vector<VlanInterface> vlans;
+  List(request, [&](const NetlinkMessage& message) {
+    std::optional<VlanInterface> vlan = ReadVlan(message);
+    if (vlan && vlan->lower_ifindex == ifindex) vlans.push_back(*std::move(vlan));
+  });
+  return vlans;
+}
+
+std::vector<LinkAddress> Netlink::Addresses() {
+  std::vector<LinkAddress> addresses;
+  NetlinkRequest request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{});
+  List(request, [&](const NetlinkMessage& message) {
+    if (const auto address = ReadAddress(message)) addresses.push_back(*address);
+  });
+  return addresses;
 }
 
 Fd OpenNetlinkWatch() {
   Fd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
   sockaddr_nl groups{};
   groups.nl_family = AF_NETLINK;
-  groups.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+  groups.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_NEIGH |
+                     RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
   if (!fd || bind(fd.get(), reinterpret_cast<sockaddr*>(&groups), sizeof(groups)) != 0) return Fd();
   return fd;
 }
 
-void DrainNetlinkWatch(int fd) {
-  uint8_t bytes[8192];
-  while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0 || errno == ENOBUFS) {
+// ENOBUFS: there were more news than the socket holds.
+NetlinkNews ReadNetlinkWatch(int fd) {
+  NetlinkNews news;
+  std::vector<uint8_t> buffer(kListBytes);
+  for (int i = 0; i < kDatagramsPerLook; ++i) {
+    const ssize_t got = recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == ENOBUFS) news.links = news.routes = true;
+    if (got <= 0 && errno != ENOBUFS) break;
+    Bytes datagram(buffer.data(), got < 0 ? 0 : static_cast<size_t>(got));
+    while (const std::optional<NetlinkMessage> message = TakeMessage(datagram)) {
+      AddNews(*message, news);
+    }
   }
+  return news;
 }
 
 }  // namespace uroce::nic

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel knows of routes and neighbours in the daemon's network namespace.
+// What the kernel knows of links, addresses, routes and neighbours in the daemon's network
+// namespace.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "nic/net/netlink_message.h"
 #include "nic/resources/fd.h"
 #include "pipeline/base/types.h"
 
@@ -24,20 +28,35 @@ class Netlink {
   /// Has the kernel look for the neighbour: by request, or with less privilege by a datagram to
   /// its discard port.
   void Probe(int ifindex, const Gid& address);
+  /// The 802.1Q interfaces above `ifindex`.
+  std::vector<VlanInterface> VlansAbove(int ifindex);
+  /// All addresses of all interfaces, IPv4 first.
+  std::vector<LinkAddress> Addresses();
 
  private:
-  struct Request;
   struct Answer;
 
-  bool Ask(Request& request, Answer& answer);
+  bool Ask(NetlinkRequest& request, Answer& answer);
+  /// Shows each message of a listing to `take`. A listing that the kernel says changed while it was
+  /// made is taken as it is: a change comes as news too.
+  void List(NetlinkRequest& request, absl::FunctionRef<void(const NetlinkMessage&)> take);
 
   Fd socket_;
   uint32_t sequence_ = 0;
 };
 
-/// A socket that becomes readable when links or addresses change. Empty: the kernel has none.
+/// A socket that becomes readable when links, addresses, routes or neighbours change. Empty: the
+/// kernel has none.
 Fd OpenNetlinkWatch();
-/// Reads all that it holds.
-void DrainNetlinkWatch(int fd);
+
+/// What changed since the last look.
+struct NetlinkNews {
+  bool links = false;   ///< Or addresses.
+  bool routes = false;  ///< Or anything else may have changed: news were lost.
+  std::vector<NeighbourNews> neighbours;
+};
+/// Takes what a watch holds, but not more than a turn of the control thread should take: the rest
+/// keeps it readable.
+NetlinkNews ReadNetlinkWatch(int fd);
 
 }  // namespace uroce::nic

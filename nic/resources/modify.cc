@@ -36,13 +36,14 @@ transport::RcAttributes ToTransport(const uroce_qp_attr& attr) {
   return result;
 }
 
-datapath::Path MakePath(const ModifyPlan::Hop& hop, const Mac& destination, Qpn local,
+datapath::Path MakePath(const PathKey& key, const Mac& destination, Qpn local,
                         const uroce_qp_attr& attr) {
   datapath::Path path;
-  path.source_mac = hop.device->info().mac;
+  path.source_mac = key.device->info().mac;
   path.destination_mac = destination;
-  path.source = hop.source;
-  path.destination = hop.destination;
+  path.source = key.source;
+  path.destination = key.destination;
+  if (key.vlan_id != 0) path.vlan_tci = VlanTci(key.vlan_id, attr.ah_attr.sl);
   path.traffic_class = attr.ah_attr.traffic_class;
   path.hop_limit = kHopLimit;
   path.flow_label = attr.ah_attr.flow_label & kFlowLabelMask;
@@ -95,7 +96,7 @@ absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
                                              const QueuePairObject& object) const {
   const uroce_ah_attr& attr = request.attr.ah_attr;
   const NicDevice* device = object.pd->context->device;
-  const std::optional<Gid> source = device->gids().At(attr.sgid_index);
+  const std::optional<GidEntry> source = device->gids().At(attr.sgid_index);
   if (!source) {
     return absl::InvalidArgumentError(absl::StrCat("modify_qp: sgid_index ", attr.sgid_index,
                                                    " of ", device->name(), " is empty"));
@@ -106,18 +107,19 @@ absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
     return absl::InvalidArgumentError(
         absl::StrCat("modify_qp: dgid ", FormatAddress(destination), " is no unicast address"));
   }
-  if (source->is_ipv4() != destination.is_ipv4()) {
-    return absl::InvalidArgumentError(absl::StrCat("modify_qp: sgid ", FormatAddress(*source),
+  if (source->gid.is_ipv4() != destination.is_ipv4()) {
+    return absl::InvalidArgumentError(absl::StrCat("modify_qp: sgid ", FormatAddress(source->gid),
                                                    " and dgid ", FormatAddress(destination),
                                                    " are of different families"));
   }
-  return ModifyPlan{request, ModifyPlan::Hop{device, *source, destination}};
+  return ModifyPlan{request, PathKey{device, source->vlan_id, source->gid, destination}};
 }
 
 // The state is looked at and changed in one turn of the worker: the queue pair may fail at any
 // time.
 absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& plan,
-                                                           const std::optional<Mac>& destination) {
+                                                           const std::optional<Mac>& destination,
+                                                           FollowedPaths::Holder followed) {
   const absl::StatusOr<QueuePairObject*> found = qps_.Find(plan.request.handle);
   if (!found.ok()) return found.status();
   QueuePairObject& object = **found;
@@ -132,13 +134,14 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
     if (next == QpState::kReset) ForgetAttributes(object.attr);
     Assign(wanted, object.attr);
     std::optional<datapath::Path> path;
-    if (plan.next_hop && destination) {
-      path = MakePath(*plan.next_hop, *destination, object.queue_pair.qpn(), object.attr);
+    if (plan.path && destination) {
+      path = MakePath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
     }
     nic_.worker().Modify(&object.queue_pair, next, ToTransport(object.attr),
                          path ? &*path : nullptr);
   });
   if (!status.ok()) return status;
+  if (plan.path || next == QpState::kReset) object.followed = std::move(followed);
   return uroce_modify_qp_reply{.qp_state = static_cast<uint32_t>(next), .reserved = 0};
 }
 

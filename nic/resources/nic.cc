@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
+
+#include "pipeline/datapath/queue_pair.h"
 
 namespace uroce::nic {
 
@@ -28,13 +31,40 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, 
 
 Nic::~Nic() { worker_.Stop(); }
 
-const NicDevice* Nic::FindOwner(const Gid& gid, const NicDevice& from) const {
+const NicDevice* Nic::FindOwner(const GidEntry& entry, const NicDevice& from) const {
   for (const auto& device : devices_) {
-    if (!device->gids().Find(gid)) continue;
+    if (!device->gids().Find(entry)) continue;
     const bool same_wire = device->config().wire == from.config().wire;
     if (device.get() == &from || same_wire) return device.get();
   }
   return nullptr;
+}
+
+NicDevice::Change Nic::Refresh(NicDevice& device) {
+  const NicDevice::Change change = device.Refresh();
+  if (change.mac) {
+    worker_.Run([&] { worker_.ChangeMac(&device.datapath(), device.info().mac); });
+  }
+  return change;
+}
+
+void Nic::MovePaths(std::span<const FollowedPath> paths) {
+  if (paths.empty()) return;
+  using Key = std::tuple<const datapath::Device*, uint16_t, Gid, Gid>;
+  std::map<Key, Mac> macs;
+  for (const FollowedPath& path : paths) {
+    const PathKey& key = path.key;
+    macs[{&key.device->datapath(), key.vlan_id, key.source, key.destination}] = path.mac;
+  }
+  worker_.Run([&] {
+    worker_.RewritePaths([&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
+      const auto moved = macs.find(
+          {queue_pair.config().device, VlanIdOf(path.vlan_tci), path.source, path.destination});
+      if (moved == macs.end()) return false;
+      path.destination_mac = moved->second;
+      return true;
+    });
+  });
 }
 
 Nanos Nic::Now() {

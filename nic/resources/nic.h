@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "nic/config.h"
+#include "nic/net/followed_paths.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/number_pool.h"
@@ -37,9 +39,14 @@ class Nic {
   /// /dev/userfaultfd, or -1.
   int userfaultfd() const { return userfaultfd_.get(); }
 
-  /// The device that owns `gid` and reaches `from` without the world outside: itself, or another
-  /// end of the same in-process wire, or another port of this daemon on a kernel interface.
-  const NicDevice* FindOwner(const Gid& gid, const NicDevice& from) const;
+  /// The device that owns `entry` and reaches `from` without the world outside: itself, or another
+  /// end of the same in-process wire, or another port of this daemon on a kernel interface. Both
+  /// are in one VLAN.
+  const NicDevice* FindOwner(const GidEntry& entry, const NicDevice& from) const;
+  /// Has live queue pairs on these paths send to the MACs that are given there.
+  void MovePaths(std::span<const FollowedPath> paths);
+  /// Looks at the device's port and interface again; the worker follows.
+  NicDevice::Change Refresh(NicDevice& device);
 
   static Nanos Now();
 

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
-#include "nic/net/interface_addresses.h"
+#include "absl/strings/str_cat.h"
 #include "nic/net/port_attributes.h"
 #include "nic/resources/modify_rules.h"
 
@@ -22,18 +23,38 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
       port_(std::move(port)),
       fault_port_(fault),
       info_(ReadInfo()),
+      node_guid_(NodeGuid(info_.mac)),
       gids_(info_.mac),
       datapath_(config.name, index, port_.get()) {
   datapath_.mac = info_.mac;
-  gids_.Update(ReadAddresses());
+  RefreshNetwork();
+  gids_.Update(info_.mac, Addresses());
 }
 
 NicDevice::Change NicDevice::Refresh() {
-  const bool was_up = info_.link_up;
-  const Mac mac = info_.mac;
-  info_ = ReadInfo();
-  info_.mac = mac;  // Frames for another MAC would not be ours: it holds until the next start.
-  return {.gids = gids_.Update(ReadAddresses()), .link = info_.link_up != was_up};
+  drivers::PortInfo info = ReadInfo();
+  // An interface that is gone has no MAC and MTU: programs keep those they know.
+  if (!info.interface.empty() && info.ifindex == 0) {
+    info.mac = info_.mac;
+    info.mtu_bytes = info_.mtu_bytes;
+  }
+  const drivers::PortInfo before = std::exchange(info_, std::move(info));
+  RefreshNetwork();
+  return {.gids = gids_.Update(info_.mac, Addresses()),
+          .link = info_.link_up != before.link_up,
+          .mac = info_.mac != before.mac,
+          .interface = info_.ifindex != before.ifindex};
+}
+
+absl::Status NicDevice::CheckVlans() const {
+  for (const InterfaceAddress& address : config_.addresses) {
+    if (info_.interface.empty() || InterfaceOf(address.vlan_id) != 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ip \"", FormatInterfaceAddress(address), "\": ", info_.interface,
+                     " has no such VLAN; add it by: ip link add link ", info_.interface, " name ",
+                     info_.interface, ".", address.vlan_id, " type vlan id ", address.vlan_id));
+  }
+  return absl::OkStatus();
 }
 
 uroce_port_info NicDevice::PortAttributes() const { return nic::PortAttributes(info_); }
@@ -42,7 +63,7 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   uroce_device_info info{};
   std::snprintf(info.name, sizeof(info.name), "%s", config_.name.c_str());
   std::snprintf(info.firmware, sizeof(info.firmware), "%s", UROCE_VERSION);
-  info.node_guid = NodeGuid(info_.mac);
+  info.node_guid = node_guid_;
   info.max_mr_size = UINT64_MAX;
   info.max_qp = limits.qps;
   info.max_qp_wr = limits.qp_wr;
@@ -66,9 +87,13 @@ drivers::PortInfo NicDevice::ReadInfo() const {
   return info;
 }
 
-std::vector<InterfaceAddress> NicDevice::ReadAddresses() const {
-  if (!config_.addresses.empty() || info_.interface.empty()) return config_.addresses;
-  return InterfaceAddresses(info_.interface);
+void NicDevice::RefreshNetwork() {
+  if (!info_.interface.empty()) network_.Refresh(info_.ifindex, info_.mac);
+}
+
+const std::vector<InterfaceAddress>& NicDevice::Addresses() const {
+  const bool given = !config_.addresses.empty() || info_.interface.empty();
+  return given ? config_.addresses : network_.addresses();
 }
 
 }  // namespace uroce::nic

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "drivers/port.h"
 #include "nic/config.h"
 #include "nic/net/gid_table.h"
+#include "nic/net/kernel_network.h"
 #include "pipeline/datapath/device.h"
 #include "pipeline/transport/counters.h"
 #include "verbs-shim/abi/uroce_abi.h"
@@ -28,17 +30,24 @@ class NicDevice {
   NicDevice(const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
             const drivers::FaultPort* fault = nullptr);
 
-  /// Looks at the port and its interface again.
+  /// Looks at the port and its interface again. Nic::Refresh tells the worker what it must know.
   struct Change {
     bool gids = false;
     bool link = false;
+    bool mac = false;
+    bool interface = false;  ///< It went, or another one has its name now.
   };
   Change Refresh();
+  /// Whether every VLAN of the given addresses has an interface, where the kernel is asked for
+  /// neighbours. Errors: one line with the command that adds it.
+  absl::Status CheckVlans() const;
 
   const std::string& name() const { return config_.name; }
   const DeviceConfig& config() const { return config_; }
   const drivers::PortInfo& info() const { return info_; }
   const GidTable& gids() const { return gids_; }
+  /// The kernel interface whose routes and neighbours are those of this VLAN; 0: there is none.
+  int InterfaceOf(uint16_t vlan_id) const { return network_.InterfaceOf(vlan_id); }
   uroce_port_info PortAttributes() const;
   uroce_device_info DeviceInfo(const Limits& limits) const;
   drivers::Port& port() const { return *port_; }
@@ -51,12 +60,15 @@ class NicDevice {
 
  private:
   drivers::PortInfo ReadInfo() const;
-  std::vector<InterfaceAddress> ReadAddresses() const;
+  void RefreshNetwork();
+  const std::vector<InterfaceAddress>& Addresses() const;
 
   DeviceConfig config_;
   std::unique_ptr<drivers::Port> port_;
   const drivers::FaultPort* fault_port_;
   drivers::PortInfo info_;
+  uint64_t node_guid_;  ///< That of the first MAC: it names the device for as long as it is there.
+  KernelNetwork network_;
   GidTable gids_;
   transport::RcCounters ended_counters_;
   datapath::Device datapath_;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "nic/net/followed_paths.h"
 #include "nic/resources/event_pipe.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/modify_rules.h"
@@ -76,6 +77,7 @@ struct QueuePairObject {
   CompletionQueueObject* receive_cq = nullptr;
   ArenaRange range;
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
+  FollowedPaths::Holder followed;
   datapath::QueuePair queue_pair;
 };
 
@@ -92,15 +94,10 @@ struct QueuePairLive {
   uint32_t expected_psn = 0;
 };
 
-/// A modify that passed its checks. `next_hop` is set when the path changes.
+/// A modify that passed its checks. `path` is set when the path changes.
 struct ModifyPlan {
   uroce_modify_qp request{};
-  struct Hop {
-    const NicDevice* device = nullptr;
-    Gid source;
-    Gid destination;
-  };
-  std::optional<Hop> next_hop;
+  std::optional<PathKey> path;
 };
 
 }  // namespace uroce::nic

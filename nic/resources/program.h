@@ -71,11 +71,13 @@ class Program {
   absl::StatusOr<uroce_destroy_qp_reply> DestroyQp(uint32_t handle);
 
   // ---- modify and query (modify.cc) ----
-  /// Checks all that can be checked, and says whose MAC the new path needs.
+  /// Checks all that can be checked, and says which path needs the MAC of its next hop.
   absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& request);
-  /// Applies it. `destination` is the MAC that the plan asked for.
+  /// Applies it. `destination` is the MAC that the plan asked for, and `followed` what keeps it
+  /// right from then on, if anything does.
   absl::StatusOr<uroce_modify_qp_reply> ApplyModify(const ModifyPlan& plan,
-                                                    const std::optional<Mac>& destination);
+                                                    const std::optional<Mac>& destination,
+                                                    FollowedPaths::Holder followed);
   absl::StatusOr<uroce_qp_attr> QueryQp(uint32_t handle);
 
   // ---- for dumps ----

@@ -154,8 +154,13 @@ uroce_create_qp_reply Program::MakeQp(const uroce_create_qp& request, const Queu
                                          .max_send_sge = layout.granted.max_send_sge,
                                          .max_receive_sge = layout.granted.max_recv_sge,
                                          .max_inline_bytes = layout.granted.max_inline_data};
-  std::unique_ptr<QueuePairObject> object(new QueuePairObject{
-      pd, send_cq, receive_cq, {offset, layout.length_bytes}, {}, datapath::QueuePair(config)});
+  std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd,
+                                                              send_cq,
+                                                              receive_cq,
+                                                              {offset, layout.length_bytes},
+                                                              {},
+                                                              nullptr,
+                                                              datapath::QueuePair(config)});
   object->attr.cap = layout.granted;
   ++pd->users;
   ++send_cq->users;

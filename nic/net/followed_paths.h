@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The paths of live queue pairs, and who stands next on each: what must be told to workers when a
+// neighbour gets another MAC, or a route another gateway. Pure.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "pipeline/base/types.h"
+
+namespace uroce::nic {
+
+class NicDevice;
+
+/// From an address of a port to a destination.
+struct PathKey {
+  const NicDevice* device = nullptr;
+  uint16_t vlan_id = 0;  ///< 0: untagged.
+  Gid source;
+  Gid destination;
+  friend auto operator<=>(const PathKey&, const PathKey&) = default;
+};
+
+/// One path and its next hop: the destination itself, or a router.
+struct FollowedPath {
+  PathKey key;
+  Gid next_hop;
+  Mac mac{};
+};
+
+/// Control thread. A path is followed for as long as somebody holds what Follow returned.
+class FollowedPaths {
+ public:
+  using Holder = std::shared_ptr<FollowedPath>;
+
+  /// Queue pairs with the same key share a path, which takes the newest next hop.
+  Holder Follow(const FollowedPath& path);
+  /// All that are held. What is not is forgotten meanwhile.
+  std::vector<Holder> Held();
+  /// `mac` has `next_hop` on this VLAN of this device from now on: the paths that this changes.
+  std::vector<FollowedPath> OnNeighbour(const NicDevice* device, uint16_t vlan_id,
+                                        const Gid& next_hop, const Mac& mac);
+
+ private:
+  static constexpr size_t kFewPaths = 64;
+
+  std::map<PathKey, std::weak_ptr<FollowedPath>> paths_;
+  size_t forget_at_ = kFewPaths;  ///< Number of paths at which it is worth to look for dead ones.
+};
+
+}  // namespace uroce::nic
