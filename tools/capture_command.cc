@@ -115,14 +115,14 @@ absl::Status RunCapture(const std::string& socket_path, const CaptureOptions& op
   const Mapping mapping(session->memory.get(), session->reply.map_bytes);
   if (!mapping.valid()) return absl::ErrnoToStatus(errno, "cannot map the capture's memory");
   CatchSignals();
-  Announce(*session, options.device);
+  if (!options.quiet) Announce(*session, options.device);
   CaptureRecorder recorder(
       CaptureRing(reinterpret_cast<uroce_capture_page*>(mapping.data()),
                   mapping.data() + session->reply.ring_offset, session->reply.ring_bytes,
                   static_cast<uint32_t>(session->interfaces.size())),
       *std::move(filter), *std::move(output), options, *session);
   const absl::Status status = recorder.Run(g_interrupted);
-  Summarize(recorder);
+  if (!options.quiet || recorder.lost_packets() != 0) Summarize(recorder);
   return status;
 }
 

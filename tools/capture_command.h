@@ -19,6 +19,7 @@ struct CaptureOptions {
   uint32_t directions = UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND;
   CaptureLimits file_limits;  ///< When a ring of files goes on to its next file; none: no ring.
   CaptureLimits limits;       ///< When the capture ends; none: when interrupted.
+  bool quiet = false;         ///< Say on stderr only what was lost.
 };
 
 /// Captures until SIGINT, SIGTERM or SIGHUP, until a limit is reached, until the reader of a pipe

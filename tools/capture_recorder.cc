@@ -38,7 +38,7 @@ CaptureRecorder::CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureO
       session_(session),
       received_(session.interfaces.size()),
       // What reads a pipe often prints to the same terminal.
-      shows_progress_(options.file != "-" && isatty(STDERR_FILENO) != 0) {}
+      shows_progress_(!options.quiet && options.file != "-" && isatty(STDERR_FILENO) != 0) {}
 
 absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
   stopping_ = &stopping;

@@ -20,13 +20,19 @@ std::string Quote(const std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<std::string> FindLibrary() {
+std::string OwnPath() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "uroce" : self.string();
+}
+
+absl::StatusOr<std::string> FindLibrary() {
+  std::error_code error;
+  const auto directory = std::filesystem::path(OwnPath()).parent_path();
   std::vector<std::filesystem::path> places;
-  if (!error) {
-    places.push_back(self.parent_path() / "../verbs-shim/liburoce.so");
-    places.push_back(self.parent_path() / "liburoce.so");
+  if (!directory.empty()) {
+    places.push_back(directory / "../verbs-shim/liburoce.so");
+    places.push_back(directory / "liburoce.so");
   }
   places.emplace_back(UROCE_LIBDIR "/liburoce.so");
   for (const auto& place : places) {

@@ -16,6 +16,9 @@ struct LaunchEnvironment {
   std::string socket;   ///< UROCE_SOCKET
 };
 
+/// Path of this program, to be used in commands.
+std::string OwnPath();
+
 /// Where liburoce.so is: beside this binary in a build tree, else where it is installed.
 absl::StatusOr<std::string> FindLibrary();
 

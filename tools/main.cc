@@ -5,14 +5,16 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "tools/capture_command.h"
+#include "tools/capture_flags.h"
 #include "tools/control_client.h"
+#include "tools/doctor/doctor.h"
+#include "tools/extcap_folders.h"
 #include "tools/launch.h"
 #include "tools/render.h"
 
@@ -34,6 +36,8 @@ struct Flags {
   std::vector<std::string> stop_limits;
   std::vector<std::string> filter_words;
   std::vector<std::string> program;  ///< Of `run`.
+  bool install = false;              ///< Of `extcap`.
+  bool remove = false;
 };
 
 int Report(const absl::Status& status) {
@@ -62,6 +66,28 @@ int WatchStat(const Flags& flags) {
     result = PrintDump(flags, UROCE_DUMP_STAT);
   }
   return result;
+}
+
+int Doctor(const Flags& flags) {
+  const Findings findings = Examine(ResolveSocketPath(flags.socket));
+  const int printed = Print(flags.json ? FindingsToJson(findings) : RenderFindings(findings));
+  if (printed != 0) return printed;
+  return CountOf(findings, Level::kProblem) == 0 ? 0 : kExitFailed;
+}
+
+int InstallExtcapLink() {
+  const absl::StatusOr<ExtcapLink> link = InstallExtcap();
+  if (!link.ok()) return Report(link.status());
+  if (!link->hint.empty()) fprintf(stderr, "%s\n", link->hint.c_str());
+  return Print(link->path + "\n");
+}
+
+int Extcap(const Flags& flags) {
+  if (flags.install) return InstallExtcapLink();
+  const absl::StatusOr<std::string> place = flags.remove ? RemoveExtcap() : InstalledExtcap();
+  if (!place.ok()) return Report(place.status());
+  if (!place->empty()) return Print(*place + "\n");
+  return Report(absl::DataLossError("extcap: Wireshark does not find uroce-extcap, see --install"));
 }
 
 int PrintEnvironment(const Flags& flags) {
@@ -144,16 +170,7 @@ void AddCapture(CLI::App& app, Flags& flags, int& result) {
   AddSocketFlag(*command, flags);
   command->add_option("-w,--write", flags.capture.file, "File to write; - is stdout")->required();
   command->add_option("-d,--device", flags.capture.device, "Only this device");
-  command
-      ->add_option("-s,--snap-length", flags.capture.snap_length_bytes,
-                   "Bytes kept of each frame (default: all)")
-      ->check(CLI::Range(1, 65536));
-  command->add_option("-Q,--direction", flags.capture.directions, "in, out or inout (default)")
-      ->transform(CLI::Transformer(std::map<std::string, uint32_t>{
-          {"in", UROCE_CAPTURE_INBOUND},
-          {"out", UROCE_CAPTURE_OUTBOUND},
-          {"inout", UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND}}))
-      ->check(CLI::Range(1, 3).description("in, out or inout"));
+  AddCaptureFlags(*command, flags.capture);
   command->add_option("-c,--count", flags.capture_count, "End after so many frames")
       ->check(CLI::PositiveNumber);
   command
@@ -182,6 +199,24 @@ void AddLaunchers(CLI::App& app, Flags& flags, int& result) {
   env->callback([&flags, &result] { result = PrintEnvironment(flags); });
 }
 
+void AddDoctor(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "What is missing on this machine, and the commands that mend it");
+  AddSocketFlag(*doctor, flags);
+  doctor->add_flag("--json", flags.json, "Print JSON");
+  doctor->footer("Exit status: 0 without a problem, 1 with one.");
+  doctor->callback([&flags, &result] { result = Doctor(flags); });
+}
+
+void AddExtcap(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* extcap = app.add_subcommand(
+      "extcap", "Say where Wireshark finds the program that lists uroce's devices");
+  CLI::Option* install =
+      extcap->add_flag("--install", flags.install, "Link it into Wireshark's folder");
+  extcap->add_flag("--remove", flags.remove, "Remove that link")->excludes(install);
+  extcap->callback([&flags, &result] { result = Extcap(flags); });
+}
+
 void AddListings(CLI::App& app, Flags& flags, int& result) {
   AddListing(app, flags, result, "devices", "Devices with their ports and GIDs",
              UROCE_DUMP_DEVICES);
@@ -203,6 +238,8 @@ int Main(int argc, char** argv) {
   AddLaunchers(app, flags, result);
   AddListings(app, flags, result);
   AddCapture(app, flags, result);
+  AddExtcap(app, flags, result);
+  AddDoctor(app, flags, result);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   flags.program = TakeProgram(arguments);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.

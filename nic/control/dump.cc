@@ -57,7 +57,8 @@ Json DeviceJson(const NicDevice& device) {
 Json DevicesJson(const Nic& nic) {
   Json list = Json::array();
   for (const auto& device : nic.devices()) list.push_back(DeviceJson(*device));
-  return {{"devices", list}};
+  return {{"devices", list},
+          {"daemon", {{"version", UROCE_VERSION}, {"abi_version", UROCE_ABI_VERSION}}}};
 }
 
 struct DeviceCounterRow {

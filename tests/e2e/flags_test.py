@@ -42,6 +42,7 @@ UROCE_FLAGS = [
     (["capture", "-w", "-", "-b", "packets:3"], "-w -"),
     (["capture", "-w", "/dev/null", "-a", "sheep:3"], "-a sheep:3"),
     (["capture", "-w", "/dev/null", "-Q", "up"], "up"),
+    (["extcap", "--install", "--remove"], "--install"),
     (["--socket", "/nonexistent/uroced.sock", "stat"], "/nonexistent/uroced.sock"),
     (["--socket", "/nonexistent/uroced.sock", "run", "--", "true"], "/nonexistent/uroced.sock"),
     (["--socket", "/" + "x" * 200, "stat"], "longer"),
@@ -81,5 +82,6 @@ class FlagsTest(unittest.TestCase):
         for program in (UROCE, UROCED):
             for flag in ("--help", "--version"):
                 self.assertTrue(run([program, flag]))
-        for command in ("run", "env", "devices", "stat", "qp", "mr", "capture"):
+        for command in ("run", "env", "devices", "stat", "qp", "mr", "capture", "extcap",
+                        "doctor"):
             self.assertIn(command, run([UROCE, command, "--help"]))

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uroce doctor`: it finds what is broken, and its command mends it."""
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+import unittest
+
+from lab import UROCE, VethLab, WireLab
+from process import Process, run_status, wait_until
+
+
+def examine(namespace, socket):
+    """(exit status, findings) of uroce doctor."""
+    status, output = run_status(namespace.command([UROCE, "doctor", "--json", "--socket", socket]))
+    return status, json.loads(output)["findings"]
+
+
+def find(findings, level, text):
+    return [finding for finding in findings
+            if finding["level"] == level and text in finding["text"]]
+
+
+class DoctorOnWireTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab()
+        cls.addClassCleanup(cls.lab.close)
+
+    def test_running_daemon_and_its_devices_are_no_problem(self):
+        status, findings = examine(self.lab.a.namespace, self.lab.a.daemon.socket)
+        self.assertEqual((status, find(findings, "problem", "")), (0, []))
+        for text in ("release", "uroce0: MTU", "uroce1: MTU"):
+            self.assertTrue(find(findings, "ok", text), text)
+
+    def test_table_says_the_same_as_json(self):
+        command = self.lab.a.uroce("doctor")
+        status, table = run_status(command)
+        self.assertEqual(status, 0, table)
+        self.assertRegex(table, r"(?m)^ok +daemon +release")
+        self.assertRegex(table, r"(?m)^0 problems, \d+ notes?$")
+
+    def test_missing_daemon_is_a_problem_with_the_command_that_starts_it(self):
+        status, findings = examine(self.lab.a.namespace, f"{self.lab.directory}/none.sock")
+        self.assertEqual(status, 1)
+        (finding,) = find(findings, "problem", "does not exist")
+        self.assertRegex(finding["fix"], r"^sudo \S*uroced --socket \S+/none.sock &$")
+
+    def test_socket_of_a_killed_daemon_is_told_apart(self):
+        lab = WireLab()
+        try:
+            daemon = lab.daemons.pop()
+            daemon.process.signal(signal.SIGKILL)
+            daemon.process.wait(10)
+            status, findings = examine(lab.a.namespace, daemon.socket)
+            self.assertEqual(status, 1)
+            self.assertTrue(find(findings, "problem", "left behind by one that died"))
+        finally:
+            lab.close()
+
+    def test_user_without_rights_hears_what_works_without(self):
+        with tempfile.TemporaryDirectory(prefix="uroce-e2e-") as place:
+            os.chmod(place, 0o755)  # The build may lie where only root can go.
+            shutil.copy(UROCE, place)
+            status, output = run_status(self.lab.a.namespace.command(
+                ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"{place}/uroce",
+                 "doctor", "--socket", self.lab.a.daemon.socket]))
+        self.assertEqual(status, 1, output)  # The lab's directory is root's own.
+        self.assertIn("this user may not connect", output)
+        self.assertIn("no CAP_NET_RAW, CAP_NET_ADMIN", output)
+
+
+class DoctorOnVethTest(unittest.TestCase):
+    def setUp(self):
+        self.lab = VethLab(1500)
+        self.addCleanup(self.lab.close)
+        self.namespace = self.lab.a.namespace
+
+    def examine(self):
+        return examine(self.namespace, self.lab.a.daemon.socket)
+
+    def mend(self, finding):
+        """Runs a finding's command as root does."""
+        words = re.sub(r"^sudo ", "", finding["fix"]).split()
+        self.namespace.run(words)
+
+    def test_mtu_and_link_are_mended_by_the_commands(self):
+        status, findings = self.examine()
+        self.assertEqual(status, 0)
+        (small,) = find(findings, "note", "uroce0: MTU 1500, RoCE packets of 1024 bytes")
+        self.mend(small)
+        wait_until(lambda: find(self.examine()[1], "ok", "RoCE packets of 4096"), "the new MTU")
+        self.namespace.ip("link", "set", "eth0", "down")
+        wait_until(lambda: self.examine()[0] == 1, "the link's end")
+        (down,) = find(self.examine()[1], "problem", "the link of eth0 is down")
+        self.mend(down)
+        wait_until(lambda: self.examine()[0] == 0, "the link")
+
+    def test_stranger_on_the_roce_port_is_named(self):
+        self.assertTrue(find(self.examine()[1], "ok", "held by uroced"))
+        script = ("import socket,time\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                  "s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEPORT,1)\n"
+                  "s.bind(('127.0.0.1',4791))\nprint('bound',flush=True)\ntime.sleep(600)\n")
+        stranger = Process(self.namespace.command(["python3", "-c", script]))
+        try:
+            wait_until(lambda: "bound" in stranger.output(), "the stranger")
+            (finding,) = find(self.examine()[1], "problem", "which sees RoCE packets")
+            self.assertEqual(finding["fix"], f"sudo kill {stranger.pid}")
+        finally:
+            stranger.kill()

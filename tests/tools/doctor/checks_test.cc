@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the checks say of facts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+
+#include <cerrno>
+
+#include "tools/doctor/daemon.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/hugepages.h"
+#include "tools/doctor/interfaces.h"
+#include "tools/doctor/kernel.h"
+#include "tools/doctor/limits.h"
+#include "tools/doctor/nics.h"
+#include "tools/doctor/permissions.h"
+#include "tools/doctor/programs.h"
+#include "tools/doctor/roce_port.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::tools {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+
+auto Says(Level level, const std::string& text, const std::string& fix) {
+  return AllOf(Field(&Finding::level, level), Field(&Finding::text, HasSubstr(text)),
+               Field(&Finding::fix, HasSubstr(fix)));
+}
+auto IsOk() { return AllOf(Field(&Finding::level, Level::kOk), Field(&Finding::fix, "")); }
+
+DaemonFacts GoodDaemon() {
+  return {.socket = "/run/uroce/uroced.sock",
+          .pid = 7,
+          .version = UROCE_VERSION,
+          .abi_version = UROCE_ABI_VERSION,
+          .devices = {{.name = "uroce0",
+                       .interface = "eth0",
+                       .link_up = true,
+                       .mtu_bytes = 9000,
+                       .active_mtu = 4096,
+                       .addresses = 1}}};
+}
+
+TEST(DoctorDaemonTest, DaemonThatServesIsOk) {
+  EXPECT_THAT(CheckDaemon(GoodDaemon(), "uroced"), Each(IsOk()));
+}
+
+TEST(DoctorDaemonTest, EachWayToMissTheDaemonHasItsOwnWords) {
+  DaemonFacts facts{.socket = "/x/s"};
+  facts.connect_errno = ENOENT;
+  EXPECT_THAT(
+      CheckDaemon(facts, "bin/uroced"),
+      ElementsAre(Says(Level::kProblem, "/x/s does not exist", "sudo bin/uroced --socket /x/s")));
+  facts.connect_errno = ECONNREFUSED;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              ElementsAre(Says(Level::kProblem, "left behind", "sudo uroced --socket /x/s")));
+  facts.connect_errno = EACCES;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              ElementsAre(Says(Level::kProblem, "may not connect", "sudo chmod 0666 /x/s")));
+}
+
+TEST(DoctorDaemonTest, OtherProtocolIsAProblemAndOtherReleaseANote) {
+  DaemonFacts facts = GoodDaemon();
+  facts.abi_version = UROCE_ABI_VERSION + 1;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              Contains(Says(Level::kProblem, "protocol", "sudo kill 7 && sudo uroced")));
+  facts = GoodDaemon();
+  facts.version = "0.0.9";
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kNote, "0.0.9", "sudo kill 7")));
+}
+
+TEST(DoctorDaemonTest, DevicesThatCannotCarryTrafficAreProblems) {
+  DaemonFacts facts = GoodDaemon();
+  facts.devices[0].link_up = false;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              Contains(Says(Level::kProblem, "is down", "sudo ip link set dev eth0 up")));
+  facts = GoodDaemon();
+  facts.devices[0].active_mtu = 0;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kProblem, "too small", "mtu")));
+  facts = GoodDaemon();
+  facts.devices[0].addresses = 0;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              Contains(Says(Level::kProblem, "no IP address", "sudo ip addr add")));
+}
+
+TEST(DoctorDaemonTest, SmallPathMtuNamesTheMtuThatCarriesTheLargest) {
+  DaemonFacts facts = GoodDaemon();
+  facts.devices[0].mtu_bytes = 1500;
+  facts.devices[0].active_mtu = 1024;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kNote, "packets of 1024",
+                                                          "sudo ip link set dev eth0 mtu 4200")));
+}
+
+TEST(DoctorDaemonTest, DumpIsReadAndAnotherKindRefused) {
+  DaemonFacts facts;
+  EXPECT_TRUE(ParseDevices(R"({"devices": [{"name": "a", "link": "up", "mtu": 1500,
+                               "active_mtu": 1024, "addresses": ["10.0.0.1/24"]}, 5],
+                               "daemon": {"version": "1.2", "abi_version": 3}})",
+                           facts));
+  ASSERT_EQ(facts.devices.size(), 1u);
+  EXPECT_TRUE(facts.devices[0].link_up);
+  EXPECT_EQ(facts.devices[0].active_mtu, 1024u);
+  EXPECT_EQ(facts.devices[0].addresses, 1u);
+  EXPECT_EQ(facts.version, "1.2");
+  EXPECT_EQ(facts.abi_version, 3u);
+  for (const char* text : {"", "[]", R"({"devices": 5})"}) {
+    EXPECT_FALSE(ParseDevices(text, facts)) << text;
+  }
+}
+
+TEST(DoctorHugepagesTest, NoneOrFewAreANote) {
+  EXPECT_THAT(CheckHugepages({}, false),
+              ElementsAre(Says(Level::kNote, "none", "sudo sysctl -w vm.nr_hugepages=")));
+  EXPECT_THAT(CheckHugepages({{2 << 20, 512, 10}}, false),
+              ElementsAre(Says(Level::kNote, "20 MiB free", "sudo sysctl")));
+}
+
+TEST(DoctorHugepagesTest, PagesThatARunningDaemonTookAreOk) {
+  EXPECT_THAT(CheckHugepages({{2 << 20, 512, 10}}, true), ElementsAre(IsOk()));
+}
+
+TEST(DoctorPermissionsTest, RootHasAllAndOthersHearWhatTheyLack) {
+  const uint64_t network = 1ull << CAP_NET_RAW | 1ull << CAP_NET_ADMIN;
+  EXPECT_THAT(
+      CheckPermissions({.capabilities = network, .userfaultfd = {true, true}, .tun = {true, true}}),
+      Each(IsOk()));
+  const Findings findings = CheckPermissions({.capabilities = 1ull << CAP_NET_RAW,
+                                              .userfaultfd = {true, false},
+                                              .tun = {false, false},
+                                              .userfaultfd_errno = 0});
+  EXPECT_THAT(findings, ElementsAre(Says(Level::kNote, "no CAP_NET_ADMIN:", "sudo uroced"),
+                                    Says(Level::kNote, "/dev/net/tun is missing", "modprobe tun"),
+                                    Says(Level::kNote, "/dev/userfaultfd", "sysctl")));
+}
+
+TEST(DoctorPermissionsTest, RefusedSystemCallMeansCopies) {
+  EXPECT_THAT(CheckPermissions({.userfaultfd_errno = EPERM}),
+              Contains(Says(Level::kNote, "copied", "seccomp")));
+}
+
+TEST(DoctorLimitsTest, FourFifthsOfALimitAreAProblem) {
+  const ProcessFacts process{
+      .pid = 5, .name = "app", .maps = 79, .open_files = 79, .max_files = 100};
+  EXPECT_THAT(CheckLimits({.max_map_count = 100, .processes = {process}}), ElementsAre(IsOk()));
+  ProcessFacts full = process;
+  full.maps = full.open_files = 80;
+  EXPECT_THAT(CheckLimits({.max_map_count = 100, .processes = {full}}),
+              ElementsAre(Says(Level::kProblem, "app (pid 5) has 80 of 100 mappings",
+                               "sudo sysctl -w vm.max_map_count="),
+                          Says(Level::kProblem, "files open", "sudo prlimit --pid 5 --nofile=")));
+}
+
+TEST(DoctorLimitsTest, UnknownOrUnlimitedIsNoProblem) {
+  EXPECT_THAT(
+      CheckLimits(
+          {.processes = {{.pid = 5, .maps = 1000000, .open_files = 1000000, .max_files = ~0ull}}}),
+      ElementsAre(IsOk()));
+}
+
+TEST(DoctorLimitsTest, MemlockMattersToVfioOnly) {
+  EXPECT_THAT(CheckLimits({.memlock_bytes = 65536}), ElementsAre(IsOk()));
+  EXPECT_THAT(CheckLimits({.memlock_bytes = 65536, .vfio_in_use = true}),
+              ElementsAre(Says(Level::kProblem, "memlock is 64 KiB", "ulimit -l unlimited")));
+}
+
+TEST(DoctorNicsTest, NicWithoutDriverHearsHowToBindIt) {
+  EXPECT_THAT(
+      CheckNics(
+          {.nics = {{.address = "0000:01:00.0", .iommu_group = "3"}}, .has_vfio_driver = true}),
+      ElementsAre(Says(Level::kNote, "no driver", "dpdk-devbind.py -b vfio-pci 0000:01:00.0")));
+}
+
+TEST(DoctorNicsTest, KernelsNicCanMoveOnlyWithVfioAndIommu) {
+  const PciNic isolated{.address = "1", .driver = "ixgbe", .interfaces = {"e"}, .iommu_group = "3"};
+  EXPECT_THAT(CheckNics({.nics = {isolated}, .has_vfio_driver = true}),
+              ElementsAre(Says(Level::kOk, "vfio-pci can have it", "")));
+  EXPECT_THAT(CheckNics({.nics = {isolated}}),
+              Contains(Says(Level::kNote, "not loaded", "sudo modprobe vfio-pci")));
+  const PciNic bare{.address = "1", .driver = "ixgbe", .interfaces = {"e"}};
+  EXPECT_THAT(CheckNics({.nics = {bare}, .has_vfio_driver = true}),
+              Contains(Says(Level::kNote, "no IOMMU", "enable_unsafe_noiommu_mode")));
+}
+
+TEST(DoctorNicsTest, BoundNicThatMayNotBeOpenedIsAProblem) {
+  PciNic nic{.address = "0000:01:00.0", .driver = "vfio-pci", .iommu_group = "3"};
+  EXPECT_THAT(CheckNics({.nics = {nic}}),
+              ElementsAre(Says(Level::kProblem, "may not be opened", "/dev/vfio/3")));
+  nic.vfio_usable = true;
+  EXPECT_THAT(CheckNics({.nics = {nic}}), ElementsAre(IsOk()));
+}
+
+TEST(DoctorInterfacesTest, PathMtuLeavesRoomForAllHeaders) {
+  EXPECT_EQ(RoceMtu(9000), 4096u);
+  EXPECT_EQ(RoceMtu(4192), 4096u);
+  EXPECT_EQ(RoceMtu(4191), 2048u);
+  EXPECT_EQ(RoceMtu(1500), 1024u);
+  EXPECT_EQ(RoceMtu(352), 256u);
+  EXPECT_EQ(RoceMtu(351), 0u);
+}
+
+TEST(DoctorInterfacesTest, InterfaceTooSmallForRoceHearsTheCommand) {
+  EXPECT_THAT(CheckInterfaces({{"eth0", 300, true}, {"eth1", 300, false}}),
+              ElementsAre(Says(Level::kNote, "too small", "sudo ip link set dev eth0 mtu 4200")));
+}
+
+TEST(DoctorKernelTest, OldKernelsAndProcessorsAreTold) {
+  const KernelFacts good{.major = 6,
+                         .minor = 1,
+                         .cpus = 2,
+                         .cpu_flags = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
+                         .crc_kernel = "pclmul128"};
+  EXPECT_THAT(CheckKernel(good), Each(IsOk()));
+  KernelFacts facts = good;
+  facts.major = 5, facts.minor = 13;
+  EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kProblem, "5.13", "apt-get")));
+  facts.minor = 15;
+  EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kNote, "5.15", "apt-get")));
+  facts = good;
+  facts.cpu_flags = "cx16 lahf_lm sse4_1 sse4_2 ssse3";
+  EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kProblem, "lacks popcnt", "-cpu host")));
+}
+
+TEST(DoctorRocePortTest, OnlyADaemonOfOursMayHoldThePort) {
+  EXPECT_THAT(CheckRocePort({}), ElementsAre(IsOk()));
+  EXPECT_THAT(CheckRocePort({.holders = {{3, "uroced"}}}), ElementsAre(IsOk()));
+  EXPECT_THAT(CheckRocePort({.holders = {{3, "thing"}}}),
+              ElementsAre(Says(Level::kProblem, "thing (pid 3)", "sudo kill 3")));
+  EXPECT_THAT(CheckRocePort({.holders = {{}}, .rxe_loaded = true, .rdma_devices = {"rxe_eth0"}}),
+              ElementsAre(Says(Level::kProblem, "rdma_rxe", "sudo rdma link delete rxe_eth0")));
+  EXPECT_THAT(CheckRocePort({.holders = {{}}}), ElementsAre(IsOk()));
+}
+
+TEST(DoctorProgramsTest, MissingPackagesAndLibrariesAreNamed) {
+  const ProgramFacts good{.found = {"ibv_devinfo", "ib_write_bw", "tshark"},
+                          .library = "/lib/liburoce.so",
+                          .has_libibverbs = true,
+                          .extcap_installed = true,
+                          .uroce = "/bin/uroce"};
+  EXPECT_THAT(CheckPrograms(good), ElementsAre(IsOk()));
+  ProgramFacts facts = good;
+  facts.extcap_installed = false;
+  EXPECT_THAT(CheckPrograms(facts),
+              ElementsAre(Says(Level::kNote, "Wireshark", "sudo /bin/uroce extcap --install")));
+  facts = {.found = {"ibv_devinfo", "tshark"}, .extcap_installed = true};
+  EXPECT_THAT(CheckPrograms(facts),
+              ElementsAre(Says(Level::kProblem, "liburoce.so", "ninja"),
+                          Says(Level::kProblem, "libibverbs.so.1", "apt-get install libibverbs1"),
+                          Says(Level::kNote, "ib_write_bw", "apt-get install perftest")));
+}
+
+TEST(DoctorTest, FindingsAreLinesWithTheirCommandBelow) {
+  const Findings findings = {{Level::kOk, "kernel", "Linux 6.1", ""},
+                             {Level::kProblem, "daemon", "none runs", "sudo uroced &"}};
+  EXPECT_EQ(RenderFindings(findings),
+            "ok       kernel        Linux 6.1\n"
+            "problem  daemon        none runs\n"
+            "                         sudo uroced &\n"
+            "1 problem, 0 notes\n");
+  EXPECT_THAT(FindingsToJson(findings), HasSubstr("\"problems\": 1"));
+  EXPECT_THAT(FindingsToJson(findings), HasSubstr("\"fix\": \"sudo uroced &\""));
+}
+
+}  // namespace
+}  // namespace uroce::tools

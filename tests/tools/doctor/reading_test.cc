@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the checks read from a machine's files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/doctor/fixture_tree.h"
+#include "tools/doctor/hugepages.h"
+#include "tools/doctor/interfaces.h"
+#include "tools/doctor/kernel.h"
+#include "tools/doctor/limits.h"
+#include "tools/doctor/nics.h"
+#include "tools/doctor/permissions.h"
+#include "tools/doctor/roce_port.h"
+
+namespace uroce::tools {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(DoctorReadingTest, EmptyMachineIsReadWithoutFacts) {
+  const FixtureTree tree;
+  EXPECT_THAT(ReadHugepages(tree.machine()), IsEmpty());
+  EXPECT_THAT(ReadInterfaces(tree.machine()), IsEmpty());
+  EXPECT_THAT(ReadNics(tree.machine()).nics, IsEmpty());
+  EXPECT_THAT(ReadRocePort(tree.machine()).holders, IsEmpty());
+  EXPECT_EQ(ReadKernel(tree.machine()).major, 0);
+  EXPECT_EQ(ReadPermissions(tree.machine()).capabilities, 0u);
+  EXPECT_FALSE(ReadLimits(tree.machine(), {1}).max_map_count.has_value());
+}
+
+TEST(DoctorReadingTest, HugepagesOfEachSize) {
+  FixtureTree tree;
+  const std::string place = "/sys/kernel/mm/hugepages/hugepages-";
+  tree.Write(place + "2048kB/nr_hugepages", "512\n");
+  tree.Write(place + "2048kB/free_hugepages", "100\n");
+  tree.Write(place + "1048576kB/nr_hugepages", "2\n");
+  const auto pools = ReadHugepages(tree.machine());
+  ASSERT_EQ(pools.size(), 2u);
+  EXPECT_EQ(pools[0].page_bytes, 1u << 30);
+  EXPECT_EQ(pools[0].total, 2u);
+  EXPECT_EQ(pools[1].total, 512u);
+  EXPECT_EQ(pools[1].free, 100u);
+}
+
+TEST(DoctorReadingTest, InterfacesAreEthernetOnly) {
+  FixtureTree tree;
+  tree.Write("/sys/class/net/eth0/type", "1\n");
+  tree.Write("/sys/class/net/eth0/mtu", "9000\n");
+  tree.Write("/sys/class/net/eth0/operstate", "up\n");
+  tree.Write("/sys/class/net/lo/type", "772\n");
+  const auto interfaces = ReadInterfaces(tree.machine());
+  ASSERT_EQ(interfaces.size(), 1u);
+  EXPECT_EQ(interfaces[0].name, "eth0");
+  EXPECT_EQ(interfaces[0].mtu_bytes, 9000u);
+  EXPECT_TRUE(interfaces[0].up);
+}
+
+TEST(DoctorReadingTest, NicsHaveDriverInterfacesAndIommuGroup) {
+  FixtureTree tree;
+  const std::string place = "/sys/bus/pci/devices/0000:";
+  tree.Write(place + "3b:00.0/class", "0x020000\n");
+  tree.Link(place + "3b:00.0/driver", "../../../bus/pci/drivers/ixgbe");
+  tree.Link(place + "3b:00.0/iommu_group", "../../../kernel/iommu_groups/17");
+  tree.Write(place + "3b:00.0/net/eth1/mtu", "1500\n");
+  tree.Write(place + "3c:00.0/class", "0x020000\n");
+  tree.Link(place + "3c:00.0/driver", "../../../bus/pci/drivers/virtio-pci");
+  tree.Write(place + "3c:00.0/virtio2/net/eth2/mtu", "1500\n");
+  tree.Write(place + "00:02.0/class", "0x030000\n");  // A display.
+  const NicFacts facts = ReadNics(tree.machine());
+  ASSERT_EQ(facts.nics.size(), 2u);
+  EXPECT_EQ(facts.nics[0].address, "0000:3b:00.0");
+  EXPECT_EQ(facts.nics[0].driver, "ixgbe");
+  EXPECT_EQ(facts.nics[0].iommu_group, "17");
+  EXPECT_THAT(facts.nics[0].interfaces, ElementsAre("eth1"));
+  EXPECT_THAT(facts.nics[1].interfaces, ElementsAre("eth2"));
+  EXPECT_EQ(facts.nics[1].iommu_group, "");
+  EXPECT_FALSE(facts.has_vfio_driver);
+}
+
+TEST(DoctorReadingTest, LimitsOfEachProcess) {
+  FixtureTree tree;
+  tree.Write("/proc/sys/vm/max_map_count", "65530\n");
+  const std::string limits =
+      "Limit                     Soft Limit           Hard Limit           Units     \n"
+      "Max open files            1024                 524288               files     \n"
+      "Max locked memory         unlimited            unlimited            bytes     \n";
+  tree.Write("/proc/self/limits", limits);
+  tree.Write("/proc/7/limits", limits);
+  tree.Write("/proc/7/comm", "uroced\n");
+  tree.Write("/proc/7/maps", "a\nb\nc\n");
+  tree.Write("/proc/7/fd/0", "");
+  tree.Write("/proc/7/fd/1", "");
+  const LimitFacts facts = ReadLimits(tree.machine(), {7});
+  EXPECT_EQ(facts.max_map_count, 65530u);
+  EXPECT_EQ(facts.memlock_bytes, ~0ull);
+  ASSERT_EQ(facts.processes.size(), 1u);
+  EXPECT_EQ(facts.processes[0].name, "uroced");
+  EXPECT_EQ(facts.processes[0].maps, 3u);
+  EXPECT_EQ(facts.processes[0].open_files, 2u);
+  EXPECT_EQ(facts.processes[0].max_files, 1024u);
+}
+
+TEST(DoctorReadingTest, HolderOfTheRocePortIsFoundByItsSocket) {
+  FixtureTree tree;
+  const std::string header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when\n";
+  tree.Write("/proc/net/udp",
+             header +
+                 "  1: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0"
+                 "        0 4242 2 0 0\n"
+                 "  2: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0"
+                 "        0 5353 2 0 0\n");
+  tree.Write("/proc/net/udp6", header);
+  tree.Write("/proc/9/comm", "other\n");
+  tree.Link("/proc/9/fd/3", "socket:[5353]");
+  tree.Write("/proc/8/comm", "uroced\n");
+  tree.Link("/proc/8/fd/3", "socket:[4242]");
+  const RocePortFacts facts = ReadRocePort(tree.machine());
+  ASSERT_EQ(facts.holders.size(), 1u);
+  EXPECT_EQ(facts.holders[0].pid, 8);
+  EXPECT_EQ(facts.holders[0].name, "uroced");
+}
+
+TEST(DoctorReadingTest, SocketOfNoProcessIsTheKernels) {
+  FixtureTree tree;
+  tree.Write("/proc/net/udp6",
+             "head\n 1: 0:12B7 0:0000 07 00000000:00000000 00:00000000 00000000 0 0 77 2 0 0\n");
+  tree.Write("/sys/module/rdma_rxe/refcnt", "1\n");
+  tree.Write("/sys/class/infiniband/rxe_eth0/node_type", "1: CA\n");
+  const RocePortFacts facts = ReadRocePort(tree.machine());
+  ASSERT_EQ(facts.holders.size(), 1u);
+  EXPECT_EQ(facts.holders[0].pid, 0);
+  EXPECT_TRUE(facts.rxe_loaded);
+  EXPECT_THAT(facts.rdma_devices, ElementsAre("rxe_eth0"));
+}
+
+TEST(DoctorReadingTest, KernelVersionAndProcessors) {
+  FixtureTree tree;
+  tree.Write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
+  tree.Write("/proc/cpuinfo",
+             "processor\t: 0\nflags\t\t: fpu sse4_2 popcnt\n\nprocessor\t: 1\nflags\t\t: fpu\n");
+  const KernelFacts facts = ReadKernel(tree.machine());
+  EXPECT_EQ(facts.major, 6);
+  EXPECT_EQ(facts.minor, 1);
+  EXPECT_EQ(facts.cpus, 2);
+  EXPECT_EQ(facts.cpu_flags, "fpu sse4_2 popcnt");
+}
+
+TEST(DoctorReadingTest, CapabilitiesAreTheEffectiveOnes) {
+  FixtureTree tree;
+  tree.Write("/proc/self/status", "Name:\turoce\nCapPrm:\tffff\nCapEff:\t0000000000003000\n");
+  tree.Write("/dev/net/tun", "");
+  const PermissionFacts facts = ReadPermissions(tree.machine());
+  EXPECT_EQ(facts.capabilities, 0x3000u);
+  EXPECT_TRUE(facts.tun.exists);
+  EXPECT_FALSE(facts.userfaultfd.exists);
+}
+
+TEST(DoctorReadingTest, FieldIsFoundByItsWholeName) {
+  EXPECT_EQ(FieldOf("CapEffX:\t1\nCapEff:\t2\n", "CapEff"), "2");
+  EXPECT_EQ(FieldOf("CapEff", "CapEff"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace uroce::tools

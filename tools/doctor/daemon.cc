@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/doctor/daemon.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "tools/control_client.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint32_t kLargestPathMtu = 4096;
+
+/// errno of a connect, and who listens there.
+void Connect(DaemonFacts& facts) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  facts.connect_errno = ENAMETOOLONG;
+  if (facts.socket.size() >= sizeof(address.sun_path)) return;
+  memcpy(address.sun_path, facts.socket.data(), facts.socket.size());
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    facts.connect_errno = errno;
+    return;
+  }
+  facts.connect_errno = 0;
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0) {
+    facts.pid = credentials.pid;
+  }
+}
+
+std::vector<pid_t> PidsOf(const std::string& json) {
+  std::set<pid_t> pids;
+  const Json dump = Json::parse(json, nullptr, false);
+  if (!dump.is_object()) return {};
+  for (const auto& [name, list] : dump.items()) {
+    for (const Json& object : list) {
+      if (object.is_object() && object.contains("pid") && object["pid"].is_number_integer()) {
+        pids.insert(object["pid"].get<pid_t>());
+      }
+    }
+  }
+  return {pids.begin(), pids.end()};
+}
+
+template <typename Value>
+Value Member(const Json& object, const char* name, Value fallback) {
+  const auto found = object.find(name);
+  if (found == object.end()) return fallback;
+  if constexpr (std::is_same_v<Value, std::string>) {
+    return found->is_string() ? found->get<Value>() : fallback;
+  } else {
+    return found->is_number() ? found->get<Value>() : fallback;
+  }
+}
+
+DaemonDevice DeviceOf(const Json& json) {
+  DaemonDevice device;
+  device.name = Member(json, "name", std::string());
+  device.interface = Member(json, "interface", std::string());
+  device.link_up = Member(json, "link", std::string()) == "up";
+  device.mtu_bytes = Member(json, "mtu", uint32_t{0});
+  device.active_mtu = Member(json, "active_mtu", uint32_t{0});
+  const auto addresses = json.find("addresses");
+  if (addresses != json.end() && addresses->is_array()) device.addresses = addresses->size();
+  return device;
+}
+
+Finding Unreachable(const DaemonFacts& facts, const std::string& uroced) {
+  const std::string& path = facts.socket;
+  const std::string place = path == UROCE_DEFAULT_SOCKET ? "" : absl::StrCat(" --socket ", path);
+  const std::string start = absl::StrCat("sudo ", uroced, place, " &");
+  switch (facts.connect_errno) {
+    case ENOENT:
+      return {Level::kProblem, "daemon", absl::StrCat("none runs: ", path, " does not exist"),
+              start};
+    case ECONNREFUSED:
+      return {Level::kProblem, "daemon",
+              absl::StrCat("none runs: ", path, " was left behind by one that died"), start};
+    case EACCES:
+    case EPERM:
+      return {Level::kProblem, "daemon", absl::StrCat(path, ": this user may not connect"),
+              absl::StrCat("sudo chmod 0666 ", path, " && sudo chmod 0755 ",
+                           path.substr(0, path.rfind('/')))};
+    case EPROTOTYPE:
+      return {Level::kProblem, "daemon", absl::StrCat(path, " is not a socket of uroced"),
+              absl::StrCat("export UROCE_SOCKET=", UROCE_DEFAULT_SOCKET)};
+    default:
+      return {Level::kProblem, "daemon", absl::StrCat(path, ": ", strerror(facts.connect_errno)),
+              start};
+  }
+}
+
+Finding CheckVersion(const DaemonFacts& facts, const std::string& uroced) {
+  const std::string restart =
+      facts.pid == 0 ? absl::StrCat("sudo ", uroced, " &")
+                     : absl::StrCat("sudo kill ", facts.pid, " && sudo ", uroced, " &");
+  if (!facts.dump_error.empty()) {
+    return {Level::kProblem, "daemon", "it does not say what it has: " + facts.dump_error, restart};
+  }
+  if (facts.abi_version != UROCE_ABI_VERSION || facts.version != UROCE_VERSION) {
+    const bool fits = facts.abi_version == UROCE_ABI_VERSION;
+    return {fits ? Level::kNote : Level::kProblem, "daemon",
+            absl::StrCat("it is release ", facts.version.empty() ? "unknown" : facts.version,
+                         ", protocol ", facts.abi_version, "; this is ", UROCE_VERSION,
+                         ", protocol ", UROCE_ABI_VERSION),
+            restart};
+  }
+  return {Level::kOk, "daemon",
+          absl::StrCat("release ", facts.version, " at ", facts.socket, " (pid ", facts.pid, ")"),
+          ""};
+}
+
+Finding CheckDevice(const DaemonDevice& device) {
+  const std::string interface = device.interface.empty() ? "the port" : device.interface;
+  const std::string set_mtu =
+      device.interface.empty() ? absl::StrCat("uroced --port name=", device.name, ",mtu=4200,...")
+                               : absl::StrCat("sudo ip link set dev ", interface, " mtu 4200");
+  if (!device.link_up) {
+    return {
+        Level::kProblem, "devices",
+        absl::StrCat(device.name, ": the link of ", interface, " is down"),
+        device.interface.empty() ? "" : absl::StrCat("sudo ip link set dev ", interface, " up")};
+  }
+  if (device.active_mtu == 0) {
+    return {Level::kProblem, "devices",
+            absl::StrCat(device.name, ": MTU ", device.mtu_bytes, " is too small for RoCE"),
+            set_mtu};
+  }
+  if (device.addresses == 0) {
+    return {Level::kProblem, "devices",
+            absl::StrCat(device.name, ": has no IP address, hence no GID that programs can use"),
+            device.interface.empty()
+                ? absl::StrCat("uroced --port name=", device.name, ",ip=192.0.2.1/24,...")
+                : absl::StrCat("sudo ip addr add 192.0.2.1/24 dev ", interface)};
+  }
+  const std::string text = absl::StrCat(device.name, ": MTU ", device.mtu_bytes,
+                                        ", RoCE packets of ", device.active_mtu, " bytes");
+  if (device.active_mtu < kLargestPathMtu) {
+    return {Level::kNote, "devices", text + "; an MTU of 4200 gives 4096", set_mtu};
+  }
+  return {Level::kOk, "devices", text, ""};
+}
+
+}  // namespace
+
+bool ParseDevices(const std::string& json, DaemonFacts& facts) {
+  const Json dump = Json::parse(json, nullptr, false);
+  if (!dump.is_object() || !dump.contains("devices") || !dump["devices"].is_array()) return false;
+  for (const Json& device : dump["devices"]) {
+    if (device.is_object()) facts.devices.push_back(DeviceOf(device));
+  }
+  const auto daemon = dump.find("daemon");
+  if (daemon == dump.end() || !daemon->is_object()) return true;
+  facts.version = Member(*daemon, "version", std::string());
+  facts.abi_version = Member(*daemon, "abi_version", uint32_t{0});
+  return true;
+}
+
+DaemonFacts ReadDaemon(const std::string& socket_path) {
+  DaemonFacts facts{.socket = socket_path};
+  Connect(facts);
+  if (facts.connect_errno != 0) return facts;
+  const absl::StatusOr<std::string> devices = FetchDump(socket_path, UROCE_DUMP_DEVICES);
+  if (!devices.ok()) {
+    facts.dump_error = std::string(devices.status().message());
+  } else if (!ParseDevices(*devices, facts)) {
+    facts.dump_error = "its dump is of another kind";
+  }
+  const absl::StatusOr<std::string> regions = FetchDump(socket_path, UROCE_DUMP_MR);
+  if (regions.ok()) facts.program_pids = PidsOf(*regions);
+  return facts;
+}
+
+Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced) {
+  if (facts.connect_errno != 0) return {Unreachable(facts, uroced)};
+  Findings findings = {CheckVersion(facts, uroced)};
+  for (const DaemonDevice& device : facts.devices) findings.push_back(CheckDevice(device));
+  return findings;
+}
+
+}  // namespace uroce::tools

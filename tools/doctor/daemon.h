@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon as a program would meet it: its socket, its version, its devices.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/doctor/finding.h"
+
+namespace uroce::tools {
+
+struct DaemonDevice {
+  std::string name;
+  std::string interface;  ///< The kernel's, or "".
+  bool link_up = false;
+  uint32_t mtu_bytes = 0;
+  uint32_t active_mtu = 0;  ///< RoCE path MTU; 0: the interface's is too small.
+  size_t addresses = 0;
+};
+
+struct DaemonFacts {
+  std::string socket;        ///< Its path.
+  int connect_errno = 0;     ///< 0: somebody answers.
+  std::string dump_error;    ///< Why the dump of devices failed; "" when it came.
+  pid_t pid = 0;             ///< Of who listens.
+  std::string version;       ///< "" when it says none.
+  uint32_t abi_version = 0;  ///< Of the protocol of programs; 0 when it says none.
+  std::vector<DaemonDevice> devices;
+  std::vector<pid_t> program_pids;  ///< Programs with memory regions.
+};
+
+/// Connects, and asks for devices and memory regions.
+DaemonFacts ReadDaemon(const std::string& socket_path);
+
+/// Fills what a dump of devices says. False: it is no such dump.
+bool ParseDevices(const std::string& json, DaemonFacts& facts);
+
+/// `uroced` is the command that starts a daemon.
+Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced);
+
+}  // namespace uroce::tools

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// `uroce doctor`: what is missing on this machine, and the command that mends it.
+#pragma once
+
+#include <string>
+
+#include "tools/doctor/finding.h"
+
+namespace uroce::tools {
+
+/// Runs all checks on this machine, with the daemon of `socket_path`.
+Findings Examine(const std::string& socket_path);
+
+/// One line a finding, its command below it, and a last line that counts.
+std::string RenderFindings(const Findings& findings);
+/// {"findings": [{"level", "check", "text", "fix"}], "problems": n, "notes": n}
+std::string FindingsToJson(const Findings& findings);
+
+/// How many findings are of `level`.
+size_t CountOf(const Findings& findings, Level level);
+
+}  // namespace uroce::tools

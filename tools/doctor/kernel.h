@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel's version and the CPU, against what uroce is built on.
+#pragma once
+
+#include <string>
+
+#include "tools/doctor/finding.h"
+#include "tools/doctor/machine.h"
+
+namespace uroce::tools {
+
+struct KernelFacts {
+  int major = 0;
+  int minor = 0;
+  int cpus = 0;
+  std::string cpu_flags;   ///< As /proc/cpuinfo lists them.
+  std::string crc_kernel;  ///< Which variant of the ICRC this machine runs.
+};
+
+KernelFacts ReadKernel(const Machine& machine);
+Findings CheckKernel(const KernelFacts& facts);
+
+}  // namespace uroce::tools

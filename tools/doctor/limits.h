@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits that a running daemon and its programs come close to.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/doctor/finding.h"
+#include "tools/doctor/machine.h"
+
+namespace uroce::tools {
+
+/// A process that registered memory, or the daemon.
+struct ProcessFacts {
+  pid_t pid = 0;
+  std::string name;
+  std::optional<uint64_t> maps;        ///< Mappings; absent when they may not be counted.
+  std::optional<uint64_t> open_files;  ///< Descriptors.
+  std::optional<uint64_t> max_files;   ///< RLIMIT_NOFILE; ~0 is unlimited.
+};
+
+struct LimitFacts {
+  std::optional<uint64_t> max_map_count;
+  std::optional<uint64_t> memlock_bytes;  ///< RLIMIT_MEMLOCK of this user; ~0 is unlimited.
+  bool vfio_in_use = false;               ///< A NIC is bound to vfio-pci: its memory is locked.
+  std::vector<ProcessFacts> processes;
+};
+
+/// `pids` are those of the daemon and of programs with memory regions.
+LimitFacts ReadLimits(const Machine& machine, const std::vector<pid_t>& pids);
+Findings CheckLimits(const LimitFacts& facts);
+
+}  // namespace uroce::tools

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/doctor/roce_port.h"
+
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr char kPortSuffix[] = ":12B7";  // 4791 as /proc/net/udp writes it.
+constexpr size_t kLocalAddress = 1;      // Words of a line there.
+constexpr size_t kInode = 9;
+
+/// Inodes of the sockets that are bound to the port.
+std::set<std::string> SocketsOfPort(const Machine& machine) {
+  std::set<std::string> inodes;
+  for (const char* table : {"/proc/net/udp", "/proc/net/udp6"}) {
+    const std::string text = machine.Read(table).value_or("");
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+      const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
+      if (words.size() <= kInode || !absl::EndsWith(words[kLocalAddress], kPortSuffix)) continue;
+      inodes.insert(words[kInode]);
+    }
+  }
+  return inodes;
+}
+
+/// Takes out of `inodes` what a process holds; whether it holds any.
+bool TakeSocketsOf(const Machine& machine, const std::string& pid, std::set<std::string>& inodes) {
+  const std::string place = absl::StrCat("/proc/", pid, "/fd");
+  size_t taken = 0;
+  for (const std::string& fd : machine.List(place)) {
+    const auto target = machine.ReadLink(absl::StrCat(place, "/", fd));
+    if (!target || !absl::StartsWith(*target, "socket:[")) continue;
+    taken += inodes.erase(target->substr(8, target->size() - 9));
+  }
+  return taken != 0;
+}
+
+Finding CheckHolder(const RocePortHolder& holder, const RocePortFacts& facts) {
+  if (holder.name == "uroced") {
+    return {Level::kOk, "udp 4791", absl::StrCat("held by uroced (pid ", holder.pid, ")"), ""};
+  }
+  if (holder.pid != 0) {
+    return {Level::kProblem, "udp 4791",
+            absl::StrCat("held by ", holder.name, " (pid ", holder.pid,
+                         "), which sees RoCE packets of this namespace too"),
+            absl::StrCat("sudo kill ", holder.pid)};
+  }
+  if (!facts.rxe_loaded && !facts.all_processes_seen) {
+    return {Level::kOk, "udp 4791", "held by another user's process; root sees whose", ""};
+  }
+  const std::string device = facts.rdma_devices.empty() ? "rxe0" : facts.rdma_devices.front();
+  return {Level::kProblem, "udp 4791",
+          "held by the kernel (rdma_rxe): it answers the packets of a port on the same interface",
+          "sudo rdma link delete " + device};
+}
+
+}  // namespace
+
+RocePortFacts ReadRocePort(const Machine& machine) {
+  RocePortFacts facts;
+  std::set<std::string> inodes = SocketsOfPort(machine);
+  for (const std::string& pid_text :
+       inodes.empty() ? std::vector<std::string>() : machine.List("/proc")) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(pid_text, &pid) || !TakeSocketsOf(machine, pid_text, inodes)) continue;
+    const std::string name = machine.Read(absl::StrCat("/proc/", pid, "/comm")).value_or("?");
+    facts.holders.push_back({pid, std::string(absl::StripAsciiWhitespace(name))});
+  }
+  if (!inodes.empty()) facts.holders.push_back({});
+  facts.all_processes_seen = !machine.List("/proc/1/fd").empty();
+  facts.rxe_loaded = machine.Exists("/sys/module/rdma_rxe");
+  facts.rdma_devices = machine.List("/sys/class/infiniband");
+  return facts;
+}
+
+Findings CheckRocePort(const RocePortFacts& facts) {
+  if (facts.holders.empty()) return {{Level::kOk, "udp 4791", "free", ""}};
+  Findings findings;
+  for (const RocePortHolder& holder : facts.holders) {
+    findings.push_back(CheckHolder(holder, facts));
+  }
+  return findings;
+}
+
+}  // namespace uroce::tools
