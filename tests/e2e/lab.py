@@ -96,6 +96,10 @@ class Host:
                 return flatten(device)
         raise Failed(f"no counters of {self.device}")
 
+    def forget_gids(self):
+        """Has gid_index look again: addresses changed."""
+        self._gids = None
+
     def gid_index(self, version=4):
         """Index of the RoCE v2 GID of this host's address, from ibv_devinfo."""
         if self._gids is None:
@@ -152,6 +156,10 @@ class Lab:
         daemon = Daemon(namespace, f"{self.directory}/{len(self.daemons)}", arguments)
         self.daemons.append(daemon)
         return daemon
+
+    def forget_gids(self):
+        for host in (self.a, self.b):
+            host.forget_gids()
 
     def tear_down(self):
         """Ends all, whatever its state. May be called again."""

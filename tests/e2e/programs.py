@@ -51,25 +51,43 @@ def perftest_rows(output):
     return rows
 
 
-def data_check(lab, *flags, version=4, timeout_s=180):
-    """verbs_check with an end on each host, in two processes."""
-    with tempfile.TemporaryDirectory(prefix="uroce-e2e-") as exchange:
+class DataCheck:
+    """verbs_check with an end on each host, in two processes, under way until `finish`."""
+
+    def __init__(self, lab, *flags, version=4):
+        self._exchange = tempfile.TemporaryDirectory(prefix="uroce-e2e-")
+
         def program(host, role):
-            return [VERBS_CHECK, "--role", role, "--exchange", exchange,
+            return [VERBS_CHECK, "--role", role, "--exchange", self._exchange.name,
                     "--device-a", lab.a.device, "--device-b", lab.b.device,
                     "--gid-a", lab.a.gid_index(version), "--gid-b", lab.b.gid_index(version),
                     *flags]
 
-        ends = [lab.a.start(*program(lab.a, 0)), lab.b.start(*program(lab.b, 1))]
+        self._ends = [lab.a.start(*program(lab.a, 0)), lab.b.start(*program(lab.b, 1))]
+
+    def running(self):
+        return all(end.running() for end in self._ends)
+
+    def finish(self, timeout_s=180):
+        """Waits for both ends, which must find all data right."""
         try:
-            for end in ends:
+            for end in self._ends:
                 end.expect_success(timeout_s)
         except Failed as error:
-            raise Failed(f"{error}\n-- the other end: {ends[0].output()}{ends[1].output()}") \
-                from None
+            raise Failed(f"{error}\n-- the other end: "
+                         f"{self._ends[0].output()}{self._ends[1].output()}") from None
         finally:
-            for end in ends:
-                end.kill()
+            self.kill()
+
+    def kill(self):
+        for end in self._ends:
+            end.kill()
+        self._exchange.cleanup()
+
+
+def data_check(lab, *flags, version=4, timeout_s=180):
+    """verbs_check with an end on each host, in two processes."""
+    DataCheck(lab, *flags, version=version).finish(timeout_s)
 
 
 def data_check_in_one_process(lab, *flags, timeout_s=180):
