@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// DPDK device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0".
+// DPDK device arguments as users write them: "net_af_packet0;iface=veth0", "0000:3b:00.0". Pure.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "drivers/driver_rules.h"
+#include "pipeline/base/types.h"
 
 namespace uroce::drivers {
 
@@ -17,9 +20,15 @@ struct DeviceArguments {
   std::string name;    ///< "net_af_packet0", "0000:3b:00.0".
   std::string driver;  ///< "net_af_packet"; "" for a PCI address.
   std::vector<std::pair<std::string, std::string>> values;  ///< In the user's order.
+  std::optional<Mac> mac;  ///< The port's own address, for drivers without a kernel interface.
 
   const std::string* Find(absl::string_view key) const;
-  /// The kernel interface that the driver attaches to, or "".
+  /// The value of `key`, or "".
+  std::string Value(absl::string_view key) const;
+  /// Gives `key` a value where it has none.
+  void AddDefault(absl::string_view key, absl::string_view value);
+  const DriverRules& rules() const { return RulesOf(driver); }
+  /// The kernel interface that the port shares with the kernel, or "".
   std::string Interface() const;
   bool IsPci() const { return driver.empty(); }
   /// As DPDK takes it, with commas.
@@ -27,10 +36,12 @@ struct DeviceArguments {
 };
 
 /// Parses `text`, parts separated by ';' or ',', and adds what the driver needs to carry RoCE
-/// frames where the user does not say otherwise.
+/// frames where the user does not say otherwise. `mac` is a key of every port without a kernel
+/// interface. Errors name the device, the key, the value and what would be right.
 absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text);
 
-/// Bytes of a frame that the mbufs of this port must hold (see MakePool).
-uint32_t RequiredFrameBytes(const DeviceArguments& arguments);
+/// Bytes of a frame that the mbufs of this port must hold (see MakePool); `mtu_bytes` as the user
+/// asked for, or 0.
+uint32_t RequiredFrameBytes(const DeviceArguments& arguments, uint32_t mtu_bytes);
 
 }  // namespace uroce::drivers

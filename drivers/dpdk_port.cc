@@ -1,93 +1,227 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "drivers/dpdk_port.h"
 
-#include <rte_dev.h>
-#include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "drivers/device_arguments.h"
+#include "drivers/device_checks.h"
+#include "drivers/device_events.h"
 #include "drivers/kernel_interface.h"
 #include "drivers/kernel_mute.h"
 #include "drivers/packet_socket.h"
+#include "drivers/peer_loss.h"
+#include "drivers/receive_wake.h"
+#include "drivers/stable_mac.h"
 
 namespace uroce::drivers {
 namespace {
 
-constexpr uint16_t kDescriptors = 1024;
 constexpr uint16_t kTransmitRoomFrames = 256;
-/// How long a device may refuse a frame before the frame is dropped: some drivers refuse for ever
-/// what they cannot send.
+constexpr uint16_t kEarlyFrames = 32;
+/// How long a device may refuse frames before they are dropped: some drivers refuse for ever what
+/// they cannot send, and so does a device whose peer is gone.
 constexpr Nanos kRefusalLimit{10'000'000};
 constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
+constexpr uint32_t kStandardMtu = 1500;
+
+/// A counter that one thread writes and another reads.
+void Count(std::atomic<uint64_t>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
 
 class DpdkPort final : public Port {
  public:
-  DpdkPort(DeviceArguments arguments, uint16_t port_id, std::optional<KernelMute> mute)
-      : arguments_(std::move(arguments)), port_id_(port_id), mute_(std::move(mute)) {
-    wait_fd_ = FindWaitFd();
-  }
-  ~DpdkPort() override {
-    rte_eth_dev_stop(port_id_);
-    rte_eth_dev_close(port_id_);
-  }
+  DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_mempool* pool,
+           const DpdkDevice& device, std::optional<KernelMute> mute);
+  ~DpdkPort() override { Detach(); }
 
-  uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos) override {
-    return rte_eth_rx_burst(port_id_, 0, frames, count);
-  }
+  uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom() const override { return kTransmitRoomFrames; }
-  int wait_fd() const override { return wait_fd_; }
+  int wait_fd() const override { return wakes_ ? wake_.fd() : -1; }
+  bool wakes_itself() const override { return !receives_; }
+  bool BeforeSleep() override;
+  void AfterSleep() override;
   PortInfo Info() const override;
   PortCounters counters() const override;
+  void Maintain(WhileIdle while_idle) override;
+  int maintain_fd() const override { return events_.fd(); }
 
  private:
+  void Attach(const DpdkDevice& device);
+  void Detach();
+  void Reconnect(WhileIdle while_idle);
+  bool AddWakes();
+  uint16_t Poll(rte_mbuf** frames, uint16_t count);
+  uint16_t DropDamaged(rte_mbuf** frames, uint16_t count);
+  void SwitchInterrupts(bool on);
   PortInfo DeviceInfo() const;
-  int FindWaitFd() const;
+  uint32_t Mtu(uint32_t mtu_of_interface) const;
+  PortCounters DeviceCounters() const;
 
   const DeviceArguments arguments_;
-  const uint16_t port_id_;
+  const DeviceOptions options_;
+  rte_mempool* const pool_;
   const std::optional<KernelMute> mute_;
-  int wait_fd_ = -1;  ///< The driver's own; only waited on.
+  const bool receives_;  ///< Frames come from this device at all.
+  DpdkDevice device_;    ///< Changed while no worker is inside; 0 queues while there is none.
+  ReceiveWake wake_;
+  DeviceEvents events_;
+  PeerLoss loss_;
+  bool wakes_ = false;
+  uint16_t next_queue_ = 0;
+  std::array<rte_mbuf*, kEarlyFrames> early_{};  ///< Came between the last look and the sleep.
+  uint16_t early_count_ = 0;
   Nanos refused_since_ = kNever;
-  uint64_t dropped_ = 0;  ///< Written by the worker alone; control may read an old value.
+  std::atomic<uint64_t> tx_dropped_{0};
+  std::atomic<uint64_t> rx_damaged_{0};
+  PortCounters closed_;  ///< Of devices that this port has closed.
 };
+
+/// A file in is all that arrives; without one nothing ever does.
+bool Receives(const DeviceArguments& arguments) {
+  if (arguments.driver != "net_pcap") return true;
+  return !arguments.Interface().empty() || arguments.Find("rx_pcap") != nullptr;
+}
+
+DpdkPort::DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_mempool* pool,
+                   const DpdkDevice& device, std::optional<KernelMute> mute)
+    : arguments_(std::move(arguments)),
+      options_(options),
+      pool_(pool),
+      mute_(std::move(mute)),
+      receives_(Receives(arguments_)) {
+  Attach(device);
+}
+
+void DpdkPort::Attach(const DpdkDevice& device) {
+  device_ = device;
+  events_.Listen(device.port_id);
+  wakes_ = AddWakes() && wake_.Add(events_.fd());
+}
+
+void DpdkPort::Detach() {
+  if (device_.queues == 0) return;
+  rte_pktmbuf_free_bulk(early_.data(), std::exchange(early_count_, 0));
+  const PortCounters last = DeviceCounters();
+  closed_.tx_discards += last.tx_discards;
+  closed_.rx_missed += last.rx_missed;
+  events_.Forget();
+  wake_.RemoveAll();
+  CloseDevice(device_);
+  device_ = {.queues = 0};
+}
+
+/// False: no fd tells of frames.
+bool DpdkPort::AddWakes() {
+  std::vector<int> fds;
+  if (device_.has_interrupts) {
+    for (uint16_t queue = 0; queue < device_.queues; ++queue) {
+      fds.push_back(rte_eth_dev_rx_intr_ctl_q_get_fd(device_.port_id, queue));
+    }
+  } else if (arguments_.rules().wake_up == WakeUp::kPacketSocket &&
+             !arguments_.Interface().empty()) {
+    fds = PacketSocketsOn(Info().ifindex);
+  }
+  const auto add = [this](int fd) { return wake_.Add(fd); };
+  return !fds.empty() && std::ranges::all_of(fds, add);
+}
+
+/// All queues in turn, each first at its time.
+uint16_t DpdkPort::Poll(rte_mbuf** frames, uint16_t count) {
+  uint16_t got = 0;
+  for (uint16_t i = 0; i < device_.queues && got < count; ++i) {
+    next_queue_ = next_queue_ + 1u < device_.queues ? next_queue_ + 1u : 0;
+    got += rte_eth_rx_burst(device_.port_id, next_queue_, frames + got, count - got);
+  }
+  return device_.checks_ip_header ? DropDamaged(frames, got) : got;
+}
+
+uint16_t DpdkPort::DropDamaged(rte_mbuf** frames, uint16_t count) {
+  uint16_t kept = 0;
+  for (uint16_t i = 0; i < count; ++i) {
+    const uint64_t verdict = frames[i]->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
+    if (verdict != RTE_MBUF_F_RX_IP_CKSUM_BAD) {
+      frames[kept++] = frames[i];
+      continue;
+    }
+    rte_pktmbuf_free(frames[i]);
+    Count(rx_damaged_);
+  }
+  return kept;
+}
+
+uint16_t DpdkPort::ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos) {
+  if (early_count_ == 0) return Poll(frames, count);
+  const uint16_t early = std::min(count, early_count_);
+  std::copy_n(early_.begin(), early, frames);
+  std::copy(early_.begin() + early, early_.begin() + early_count_, early_.begin());
+  early_count_ -= early;
+  return early;
+}
 
 uint16_t DpdkPort::TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos now) {
   if (count == 0) return 0;
-  const uint16_t taken = rte_eth_tx_burst(port_id_, 0, frames, count);
+  const uint16_t taken =
+      device_.queues == 0 ? 0 : rte_eth_tx_burst(device_.port_id, 0, frames, count);
   if (taken > 0) {
     refused_since_ = kNever;
     return taken;
   }
   if (refused_since_ == kNever) refused_since_ = now;
   if (now - refused_since_ < kRefusalLimit) return 0;
-  refused_since_ = kNever;
   rte_pktmbuf_free(frames[0]);
-  __atomic_store_n(&dropped_, dropped_ + 1, __ATOMIC_RELAXED);
+  Count(tx_dropped_);
   return 1;
+}
+
+void DpdkPort::SwitchInterrupts(bool on) {
+  events_.Enter();
+  for (uint16_t queue = 0; queue < device_.queues; ++queue) {
+    if (on) {
+      rte_eth_dev_rx_intr_enable(device_.port_id, queue);
+    } else {
+      rte_eth_dev_rx_intr_disable(device_.port_id, queue);
+    }
+  }
+  events_.Leave();
+}
+
+// A frame that came before the interrupt was on makes none: look once more.
+bool DpdkPort::BeforeSleep() {
+  if (!device_.has_interrupts) return true;
+  SwitchInterrupts(true);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  early_count_ += Poll(early_.data() + early_count_, kEarlyFrames - early_count_);
+  return early_count_ == 0;
+}
+
+void DpdkPort::AfterSleep() {
+  if (!wakes_) return;
+  if (device_.has_interrupts) SwitchInterrupts(false);
+  wake_.Drain();
 }
 
 PortInfo DpdkPort::DeviceInfo() const {
   PortInfo info;
   rte_ether_addr mac{};
-  if (rte_eth_macaddr_get(port_id_, &mac) == 0) {
+  if (arguments_.rules().made_up_mac || arguments_.mac.has_value()) {
+    info.mac = arguments_.mac.has_value() ? *arguments_.mac : StableMac(arguments_);
+  } else if (rte_eth_macaddr_get(device_.port_id, &mac) == 0) {
     std::copy(std::begin(mac.addr_bytes), std::end(mac.addr_bytes), info.mac.begin());
   }
-  uint16_t mtu = 0;
-  if (rte_eth_dev_get_mtu(port_id_, &mtu) == 0) info.mtu_bytes = mtu;
   rte_eth_link link{};
-  if (rte_eth_link_get_nowait(port_id_, &link) == 0) {
+  const bool is_there = device_.queues != 0 && !loss_.noticed();
+  if (is_there && rte_eth_link_get_nowait(device_.port_id, &link) == 0) {
     info.link_up = link.link_status == RTE_ETH_LINK_UP;
     const bool known = link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
     info.speed_bps = known ? uint64_t{link.link_speed} * 1'000'000 : 0;
@@ -95,121 +229,93 @@ PortInfo DpdkPort::DeviceInfo() const {
   return info;
 }
 
-/// The socket of the one queue; with more of them, or none, workers wake by timer.
-int DpdkPort::FindWaitFd() const {
-  if (arguments_.driver != "net_af_packet") return -1;
-  const std::vector<int> sockets = PacketSocketsOn(Info().ifindex);
-  return sockets.size() == 1 ? sockets.front() : -1;
+/// The Ethernet payload that the port carries.
+uint32_t DpdkPort::Mtu(uint32_t mtu_of_interface) const {
+  const DriverRules& rules = arguments_.rules();
+  uint32_t mtu = mtu_of_interface != 0 ? mtu_of_interface : kStandardMtu;
+  uint16_t device_mtu = 0;
+  if (rules.sets_mtu && rte_eth_dev_get_mtu(device_.port_id, &device_mtu) == 0) {
+    mtu = device_mtu;
+  } else if (options_.mtu_bytes != 0) {
+    mtu = mtu_of_interface != 0 ? std::min(mtu, options_.mtu_bytes) : options_.mtu_bytes;
+  }
+  const uint32_t limit = MtuLimit(arguments_);
+  return limit != 0 ? std::min(mtu, limit) : mtu;
 }
 
 PortInfo DpdkPort::Info() const {
   PortInfo info = DeviceInfo();
   info.driver = arguments_.IsPci() ? "pci" : arguments_.driver;
   info.interface = arguments_.Interface();
+  uint32_t mtu_of_interface = 0;
   if (!info.interface.empty()) {
     const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(info.interface);
     info.link_up = kernel.ok() && kernel->link_up;
     if (kernel.ok()) {
       info.mac = kernel->mac;
-      info.mtu_bytes = kernel->mtu_bytes;
+      mtu_of_interface = kernel->mtu_bytes;
       info.speed_bps = kernel->speed_bps;
       info.ifindex = kernel->ifindex;
     }
   }
+  info.mtu_bytes = Mtu(mtu_of_interface);
   if (info.speed_bps == 0) info.speed_bps = kUnknownSpeedBps;
   return info;
 }
 
-PortCounters DpdkPort::counters() const {
+PortCounters DpdkPort::DeviceCounters() const {
   PortCounters counters;
   rte_eth_stats stats{};
-  if (rte_eth_stats_get(port_id_, &stats) == 0) {
-    counters.tx_discards = stats.oerrors;
+  if (device_.queues != 0 && rte_eth_stats_get(device_.port_id, &stats) == 0) {
+    counters.tx_discards = arguments_.rules().counts_refusals ? 0 : stats.oerrors;
     counters.rx_missed = stats.imissed + stats.rx_nombuf;
   }
-  counters.tx_discards += __atomic_load_n(&dropped_, __ATOMIC_RELAXED);
   return counters;
 }
 
-/// Checks ahead what the driver would only report in its own log.
-absl::Status CheckKernelInterface(const DeviceArguments& arguments) {
-  const std::string interface = arguments.Interface();
-  if (interface.empty() || arguments.driver == "net_tap") return absl::OkStatus();
-  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface);
-  if (!kernel.ok()) {
-    return absl::Status(
-        kernel.status().code(),
-        absl::StrCat("dev \"", arguments.name, "\": iface=", kernel.status().message()));
-  }
-  const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-  if (fd >= 0) {
-    close(fd);
-    return absl::OkStatus();
-  }
-  if (errno != EPERM && errno != EACCES) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("dev \"", arguments.name, "\": iface=", interface,
-                                                  " needs the capability CAP_NET_RAW"));
+PortCounters DpdkPort::counters() const {
+  PortCounters counters = DeviceCounters();
+  counters.tx_discards += closed_.tx_discards + tx_dropped_.load(std::memory_order_relaxed);
+  counters.rx_missed += closed_.rx_missed;
+  counters.rx_damaged = rx_damaged_.load(std::memory_order_relaxed);
+  return counters;
 }
 
-absl::Status DeviceError(const DeviceArguments& arguments, absl::string_view step, int error) {
-  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(), "\": ", step, ": ",
-                                          rte_strerror(error < 0 ? -error : error)));
+/// net_virtio_user never connects again by itself.
+void DpdkPort::Maintain(WhileIdle while_idle) {
+  events_.Take();
+  if (arguments_.driver != "net_virtio_user") return;
+  if (!loss_.noticed() && !DeviceInfo().link_up) loss_.Notice();
+  if (loss_.is_settled()) Reconnect(while_idle);
 }
 
-/// One queue each way. MTU 0 leaves the device's own limit alone: memif, af_packet and tap
-/// advertise 1518 bytes, refuse more, and yet carry it.
-absl::Status StartDevice(const DeviceArguments& arguments, uint16_t port_id, rte_mempool* pool) {
-  const int socket = rte_eth_dev_socket_id(port_id);
-  const auto numa = static_cast<unsigned>(socket < 0 ? SOCKET_ID_ANY : socket);
-  const rte_eth_conf conf{};
-  int error = rte_eth_dev_configure(port_id, 1, 1, &conf);
-  if (error != 0) return DeviceError(arguments, "configure", error);
-  uint16_t rx_descriptors = kDescriptors;
-  uint16_t tx_descriptors = kDescriptors;
-  error = rte_eth_dev_adjust_nb_rx_tx_desc(port_id, &rx_descriptors, &tx_descriptors);
-  if (error != 0) return DeviceError(arguments, "descriptors", error);
-  error = rte_eth_rx_queue_setup(port_id, 0, rx_descriptors, numa, nullptr, pool);
-  if (error != 0) return DeviceError(arguments, "receive queue", error);
-  error = rte_eth_tx_queue_setup(port_id, 0, tx_descriptors, numa, nullptr);
-  if (error != 0) return DeviceError(arguments, "transmit queue", error);
-  error = rte_eth_dev_start(port_id);
-  if (error != 0) return DeviceError(arguments, "start", error);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<uint16_t> AttachDevice(const DeviceArguments& arguments) {
-  uint16_t port_id = 0;
-  // PCI devices named to InitEal are there already.
-  if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) {
-    if (arguments.IsPci()) return port_id;
-    return absl::AlreadyExistsError(absl::StrCat("dev \"", arguments.name, "\": used twice"));
-  }
-  const int error = rte_dev_probe(arguments.ToDpdk().c_str());
-  if (error != 0) return DeviceError(arguments, "DPDK cannot open it", error);
-  if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) return port_id;
-  return DeviceError(arguments, "not an Ethernet device", ENODEV);
+/// The other side must listen, or each attempt would take a while.
+void DpdkPort::Reconnect(WhileIdle while_idle) {
+  if (!CheckDevice(arguments_, options_).ok()) return;
+  while_idle([this] { Detach(); });
+  const absl::StatusOr<DpdkDevice> device = OpenDevice(arguments_, options_, pool_);
+  if (!device.ok()) return;
+  loss_.Forget();
+  while_idle([&] { Attach(*device); });
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Port>> OpenDpdkPort(const std::string& device, rte_mempool* pool) {
+absl::StatusOr<std::unique_ptr<Port>> OpenDpdkPort(const std::string& device,
+                                                   const DeviceOptions& options,
+                                                   rte_mempool* pool) {
   absl::StatusOr<DeviceArguments> arguments = ParseDeviceArguments(device);
   if (!arguments.ok()) return arguments.status();
-  if (absl::Status status = CheckKernelInterface(*arguments); !status.ok()) return status;
-  const absl::StatusOr<uint16_t> port_id = AttachDevice(*arguments);
-  if (!port_id.ok()) return port_id.status();
-  absl::Status status = StartDevice(*arguments, *port_id, pool);
+  if (absl::Status status = CheckDevice(*arguments, options); !status.ok()) return status;
   std::optional<KernelMute> mute;
-  if (status.ok() && !arguments->Interface().empty()) {
-    absl::StatusOr<KernelMute> opened = KernelMute::Open(arguments->Interface());
-    status = opened.status();
-    if (opened.ok()) mute.emplace(*std::move(opened));
+  if (const std::string interface = arguments->Interface(); !interface.empty()) {
+    absl::StatusOr<KernelMute> opened = KernelMute::Open(interface);
+    if (!opened.ok()) return opened.status();
+    mute.emplace(*std::move(opened));
   }
-  if (status.ok()) {
-    return std::make_unique<DpdkPort>(*std::move(arguments), *port_id, std::move(mute));
-  }
-  rte_eth_dev_close(*port_id);
-  return status;
+  const absl::StatusOr<DpdkDevice> opened = OpenDevice(*arguments, options, pool);
+  if (!opened.ok()) return opened.status();
+  return std::make_unique<DpdkPort>(*std::move(arguments), options, pool, *opened, std::move(mute));
 }
 
 }  // namespace uroce::drivers

@@ -58,7 +58,8 @@ std::vector<std::string> EalArguments(const EalConfig& config, int core) {
                                         absl::StrCat("--file-prefix=uroce", getpid())};
   // DPDK 22.11 refuses --in-memory together with --no-huge; both leave no file behind.
   if (uses_hugepages) {
-    arguments.push_back("--in-memory");
+    // net_virtio_user passes its memory on by fds, and only a few at a time.
+    arguments.insert(arguments.end(), {"--in-memory", "--single-file-segments"});
   } else {
     arguments.insert(arguments.end(), {"--no-huge", "--no-shconf"});
   }

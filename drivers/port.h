@@ -27,6 +27,7 @@ struct PortInfo {
 struct PortCounters {
   uint64_t tx_discards = 0;  ///< Frames that the device would not take.
   uint64_t rx_missed = 0;    ///< Frames that the device had no room for.
+  uint64_t rx_damaged = 0;   ///< Frames whose IPv4 header the device found wrong.
 };
 
 /// One port, driven by one worker thread. Frames are single-segment mbufs from the worker's pool;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
 constexpr uint32_t kMaxMtu = 9600;
+constexpr uint32_t kMaxQueues = 16;
 constexpr size_t kMaxNameLength = 15;  // Of a device: short enough for every tool's column.
 
 using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
@@ -185,6 +186,14 @@ absl::Status SetMtu(const std::string& text, DeviceConfig& device) {
       absl::StrCat("mtu \"", text, "\" is not a number from ", kMinMtu, " to ", kMaxMtu));
 }
 
+absl::Status SetQueues(const std::string& text, DeviceConfig& device) {
+  if (absl::SimpleAtoi(text, &device.queues) && device.queues >= 1 && device.queues <= kMaxQueues) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("queues \"", text, "\" is not a number from 1 to ", kMaxQueues));
+}
+
 absl::Status SetFault(const std::string& text, DeviceConfig& device) {
   device.fault = WithCommas(text);
   return drivers::ParseFault(device.fault).status();
@@ -206,9 +215,9 @@ struct Field {
   absl::Status (*set)(const std::string& text, DeviceConfig& device);
 };
 constexpr Field kFields[] = {
-    {"dev", SetDev},      {"ip", AddAddresses},        {"gateway", AddGateways},
-    {"route", AddRoutes}, {"exception", SetException}, {"mtu", SetMtu},
-    {"fault", SetFault},
+    {"dev", SetDev},       {"ip", AddAddresses},        {"gateway", AddGateways},
+    {"route", AddRoutes},  {"exception", SetException}, {"mtu", SetMtu},
+    {"queues", SetQueues}, {"fault", SetFault},
 };
 
 absl::Status ApplyField(const Setting& setting, const Config& config, const std::string& key,

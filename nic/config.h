@@ -25,6 +25,7 @@ struct DeviceConfig {
   std::vector<Route> routes;  ///< For a port without a kernel interface.
   std::string exception;      ///< Name of a TAP for all traffic but RoCE, or "".
   uint32_t mtu_bytes = 0;     ///< 0: the port's own.
+  uint32_t queues = 1;        ///< Receive queues of the device.
   std::string fault;          ///< Text of drivers::ParseFault; "" for none.
 };
 

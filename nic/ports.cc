@@ -14,7 +14,8 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint32_t kPoolFrames = 8192;
-constexpr uint32_t kSlackMib = 64;  // Rings and the drivers' own needs.
+constexpr uint32_t kQueueFrames = 1024;  // What each further receive queue keeps for itself.
+constexpr uint32_t kSlackMib = 64;       // Rings and the drivers' own needs.
 
 absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
   return absl::InvalidArgumentError(
@@ -24,7 +25,12 @@ absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
 struct Plan {
   drivers::EalConfig eal;
   uint32_t frame_bytes = drivers::kRoceFrameBytes;
+  uint32_t frames = kPoolFrames;
 };
+
+drivers::DeviceOptions OptionsOf(const DeviceConfig& device) {
+  return {.mtu_bytes = device.mtu_bytes, .queues = static_cast<uint16_t>(device.queues)};
+}
 
 // One pool serves all ports: frames pass from one port to another on the in-process wire.
 absl::StatusOr<Plan> MakePlan(const Config& config) {
@@ -34,10 +40,12 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
     if (device.wire >= 0) continue;
     const auto arguments = drivers::ParseDeviceArguments(device.dev);
     if (!arguments.ok()) return Complain(device, arguments.status());
-    plan.frame_bytes = std::max(plan.frame_bytes, drivers::RequiredFrameBytes(*arguments));
+    plan.frame_bytes =
+        std::max(plan.frame_bytes, drivers::RequiredFrameBytes(*arguments, device.mtu_bytes));
+    plan.frames += (device.queues - 1) * kQueueFrames;
     if (arguments->IsPci()) plan.eal.pci_devices.push_back(arguments->name);
   }
-  const uint64_t pool_mib = drivers::PoolBytes(plan.frame_bytes, kPoolFrames) >> 20;
+  const uint64_t pool_mib = drivers::PoolBytes(plan.frame_bytes, plan.frames) >> 20;
   plan.eal.memory_mib = static_cast<uint32_t>(pool_mib) + kSlackMib;
   return plan;
 }
@@ -70,7 +78,8 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(const Config
       if (absl::Status status = AddWire(config, index, ports); !status.ok()) return status;
       continue;
     }
-    absl::StatusOr<std::unique_ptr<drivers::Port>> port = drivers::OpenDpdkPort(device.dev, pool);
+    absl::StatusOr<std::unique_ptr<drivers::Port>> port =
+        drivers::OpenDpdkPort(device.dev, OptionsOf(device), pool);
     if (!port.ok()) return Complain(device, port.status());
     ports.push_back(*std::move(port));
   }
@@ -94,7 +103,7 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   const absl::StatusOr<Plan> plan = MakePlan(config);
   if (!plan.ok()) return plan.status();
   if (absl::Status status = drivers::InitEal(plan->eal); !status.ok()) return status;
-  absl::StatusOr<rte_mempool*> pool = drivers::MakePool("uroce", plan->frame_bytes, kPoolFrames);
+  absl::StatusOr<rte_mempool*> pool = drivers::MakePool("uroce", plan->frame_bytes, plan->frames);
   if (!pool.ok()) return pool.status();
   auto ports = OpenAll(config, *pool);
   if (!ports.ok()) return ports.status();

@@ -169,6 +169,7 @@ Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
     const drivers::PortCounters port = device->port().counters();
     json["port_xmit_discards"] = port.tx_discards;
     json["port_rcv_missed"] = port.rx_missed;
+    json["port_rcv_damaged"] = port.rx_damaged;
     for (const RcCounterRow& row : kRcCounters) json[row.name] = sums[device.get()].*row.value;
     json["queue_pairs"] = counts[device.get()];
     list.push_back({{"name", device->name()}, {"counters", json}});

@@ -83,7 +83,7 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
 
 drivers::PortInfo NicDevice::ReadInfo() const {
   drivers::PortInfo info = port_->Info();
-  if (config_.mtu_bytes != 0) info.mtu_bytes = config_.mtu_bytes;
+  if (config_.mtu_bytes != 0) info.mtu_bytes = std::min(info.mtu_bytes, config_.mtu_bytes);
   return info;
 }
 

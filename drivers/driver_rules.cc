@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/driver_rules.h"
+
+namespace uroce::drivers {
+namespace {
+
+// af_packet. Frames of path MTU 4096 do not fit 4096 bytes, and the size must divide the block.
+// More slots than bursts: the kernel fills the ring also while the worker does not run. Past the
+// queueing discipline a frame that finds the NIC busy is lost, and tcpdump never sees it.
+//
+// af_xdp. Without copy mode, or with a busy budget of 0 in zero-copy mode, the driver waits up to a
+// second inside a receive burst; with a budget it makes a system call at every empty one. An XDP
+// frame lies in one page with 256 bytes of headroom, an mbuf and its own headroom before it. The
+// kernel refuses XDP on an interface whose MTU does not fit its page: 3506 on a veth pair.
+//
+// tap. The driver refuses longer frames whatever the interface's MTU is.
+//
+// vhost. Only without TSO does every frame fit a buffer.
+std::vector<DriverRules> MakeTable() {
+  std::vector<DriverRules> table;
+  table.push_back({.driver = "", .wake_up = WakeUp::kInterrupt, .sets_mtu = true});
+  table.push_back({.driver = "net_af_packet",
+                   .keys = {"iface", "qpairs", "blocksz", "framesz", "framecnt", "qdisc_bypass"},
+                   .required = {"iface"},
+                   .defaults = {{"framesz", "8192"},
+                                {"blocksz", "65536"},
+                                {"framecnt", "2048"},
+                                {"qpairs", "1"},
+                                {"qdisc_bypass", "0"}},
+                   .queues_key = "qpairs",
+                   .shared_interface_keys = {"iface"},
+                   .wake_up = WakeUp::kPacketSocket});
+  table.push_back({.driver = "net_af_xdp",
+                   .keys = {"iface", "start_queue", "queue_count", "shared_umem", "xdp_prog",
+                            "busy_budget", "force_copy"},
+                   .required = {"iface"},
+                   .defaults = {{"force_copy", "1"}, {"busy_budget", "0"}},
+                   .queues_key = "queue_count",
+                   .shared_interface_keys = {"iface"},
+                   .wake_up = WakeUp::kXdpSocket,
+                   .mtu_limit = 3506,
+                   .pairs_queues = true,
+                   .counts_refusals = true});
+  table.push_back({.driver = "net_tap",
+                   .keys = {"iface", "remote", "persist"},
+                   .defaults = {{"iface", "uroce-tap"}},
+                   .wake_up = WakeUp::kTapQueue,
+                   .mtu_limit = 1500,
+                   .made_up_mac = true,
+                   .pairs_queues = true,
+                   .counts_refusals = true});
+  table.push_back({.driver = "net_pcap",
+                   .keys = {"rx_pcap", "tx_pcap", "rx_iface", "rx_iface_in", "tx_iface", "iface",
+                            "phy_mac", "infinite_rx"},
+                   .required = {"iface", "rx_pcap", "tx_pcap", "rx_iface", "rx_iface_in"},
+                   .shared_interface_keys = {"iface", "rx_iface", "rx_iface_in"},
+                   .wake_up = WakeUp::kPacketSocket,
+                   .made_up_mac = true});
+  table.push_back({.driver = "net_vhost",
+                   .keys = {"iface", "queues", "client", "iommu-support", "postcopy-support", "tso",
+                            "linear-buffer", "ext-buffer", "legacy-ol-flags"},
+                   .required = {"iface"},
+                   .queues_key = "queues",
+                   .wake_up = WakeUp::kInterrupt,
+                   .made_up_mac = true});
+  table.push_back({.driver = "net_virtio_user",
+                   .keys = {"path", "queues", "cq", "queue_size", "iface", "mrg_rxbuf", "in_order",
+                            "packed_vq", "speed", "vectorized"},
+                   .required = {"path"},
+                   .defaults = {{"queue_size", "1024"}},
+                   .queues_key = "queues",
+                   .wake_up = WakeUp::kInterrupt,
+                   .made_up_mac = true,
+                   .sets_mtu = true});
+  return table;
+}
+
+}  // namespace
+
+const DriverRules& RulesOf(absl::string_view driver) {
+  static const auto* const table = new std::vector<DriverRules>(MakeTable());
+  static const auto* const unknown = new DriverRules;
+  for (const DriverRules& rules : *table) {
+    if (rules.driver == driver) return rules;
+  }
+  return *unknown;
+}
+
+}  // namespace uroce::drivers
