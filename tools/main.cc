@@ -16,6 +16,7 @@
 #include "tools/doctor/doctor.h"
 #include "tools/extcap_folders.h"
 #include "tools/launch.h"
+#include "tools/rates.h"
 #include "tools/render.h"
 
 namespace uroce::tools {
@@ -58,14 +59,28 @@ int PrintDump(const Flags& flags, uroce_dump_what what) {
   return Print(flags.json ? RenderJson(*json) : RenderDump(what, *json, flags.render));
 }
 
+/// The counters once; with --watch, then what they did in each interval. JSON has no rates: its
+/// reader has the numbers.
 int WatchStat(const Flags& flags) {
-  int result = PrintDump(flags, UROCE_DUMP_STAT);
-  while (result == 0 && flags.watch_s > 0) {
+  using Clock = std::chrono::steady_clock;
+  const std::string socket_path = ResolveSocketPath(flags.socket);
+  std::string before;
+  Clock::time_point then;
+  while (true) {
+    const absl::StatusOr<std::string> json = FetchDump(socket_path, UROCE_DUMP_STAT);
+    if (!json.ok()) return Report(json.status());
+    const Clock::time_point now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - then).count();
+    const int result = flags.json ? Print(RenderJson(*json))
+                       : before.empty()
+                           ? Print(RenderDump(UROCE_DUMP_STAT, *json, flags.render))
+                           : Print(RenderRates(before, *json, seconds, flags.render.device));
+    if (result != 0 || flags.watch_s == 0) return result;
+    before = *json;
+    then = now;
     std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
     fputs(flags.json ? "" : "\n", stdout);
-    result = PrintDump(flags, UROCE_DUMP_STAT);
   }
-  return result;
 }
 
 int Doctor(const Flags& flags) {
@@ -223,7 +238,7 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
   CLI::App* stat =
       AddListing(app, flags, result, "stat", "Counters of the devices", UROCE_DUMP_STAT);
   stat->add_flag("-a,--all", flags.render.all, "Counters that are zero, too");
-  stat->add_option("--watch", flags.watch_s, "Print again every so many seconds")
+  stat->add_option("--watch", flags.watch_s, "Every so many seconds, print changes and rates")
       ->check(CLI::Range(0.1, 3600.0));
   AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);
   AddListing(app, flags, result, "mr", "Memory regions", UROCE_DUMP_MR);

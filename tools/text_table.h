@@ -13,6 +13,8 @@ class TextTable {
   explicit TextTable(std::vector<std::string> header);
   /// A short row is filled with empty cells.
   void AddRow(std::vector<std::string> cells);
+  /// Whether there is no row but the header.
+  bool empty() const { return rows_.size() == 1; }
   /// One line a row, without blanks at their ends.
   std::string ToString() const;
 

@@ -32,7 +32,7 @@ Json DeviceJson(const NicDevice& device) {
   json["driver"] = info.driver;
   json["interface"] = info.interface;
   json["link"] = info.link_up ? "up" : "down";
-  json["speed_gbps"] = static_cast<double>(info.speed_bps) / 1e9;
+  json["speed_bps"] = info.speed_bps;
   json["mtu"] = info.mtu_bytes;
   json["active_mtu"] = MtuBytes(port.active_mtu);
   json["mac"] = FormatMac(info.mac);
@@ -41,6 +41,8 @@ Json DeviceJson(const NicDevice& device) {
   for (const InterfaceAddress& address : device.gids().addresses()) {
     json["addresses"].push_back(FormatInterfaceAddress(address));
   }
+  json["routes"] = Json::array();
+  for (const Route& route : device.config().routes) json["routes"].push_back(FormatRoute(route));
   json["gids"] = Json::array();
   for (uint32_t index = 0; index < GidTable::kLength; ++index) {
     const std::optional<GidEntry> gid = device.gids().At(index);
@@ -49,7 +51,8 @@ Json DeviceJson(const NicDevice& device) {
                             {"gid", FormatGid(gid->gid)},
                             {"address", FormatAddress(gid->gid)},
                             {"type", "RoCE v2"},
-                            {"vlan", gid->vlan_id}});
+                            {"vlan", gid->vlan_id},
+                            {"ifindex", device.InterfaceOf(gid->vlan_id)}});
   }
   return json;
 }

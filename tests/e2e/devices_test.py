@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rdma-core's tools and ours say about the devices."""
+import re
 import unittest
 
 from lab import WireLab
-from process import run, run_status
+from process import Process, run, run_status, wait_until
+from programs import pingpong
 
 
 class DevicesTest(unittest.TestCase):
@@ -33,6 +35,26 @@ class DevicesTest(unittest.TestCase):
         for text in ("uroce0", "uroce1", "10.0.0.1", "10.0.0.2"):
             self.assertIn(text, table)
         self.assertIn("uroce0", str(self.lab.a.dump("devices")))
+
+    def test_json_of_a_device_holds_its_port_and_its_network(self):
+        device = self.lab.a.dump("devices")["devices"][0]
+        self.assertEqual((device["name"], device["driver"], device["link"], device["mtu"],
+                          device["active_mtu"], device["routes"]),
+                         ("uroce0", "wire", "up", 9000, 4096, []))
+        self.assertGreater(device["speed_bps"], 1e9)
+        self.assertIn("10.0.0.1/24", device["addresses"])
+        (gid,) = [gid for gid in device["gids"] if gid["address"] == "10.0.0.1"]
+        self.assertEqual((gid["type"], gid["vlan"], gid["ifindex"]), ("RoCE v2", 0, 0))
+
+    def test_watched_counters_are_shown_by_change_and_rate(self):
+        watch = Process(self.lab.a.uroce("stat", "--watch", "0.2", "-d", "uroce0"))
+        try:
+            wait_until(lambda: "nothing counted" in watch.output(), "the first interval")
+            pingpong(self.lab, "-n", 100)
+            wait_until(lambda: re.search(r"(?m)^uroce0 +port_rcv_packets +\d+ +\S+ k?/s$",
+                                         watch.output()), "a rate")
+        finally:
+            watch.kill()
 
     def test_listings_have_json_and_tables_without_any_object(self):
         for what in ("devices", "stat", "qp", "mr"):

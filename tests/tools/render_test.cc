@@ -31,6 +31,14 @@ TEST(RenderTest, DevicesListTheirGidsBelow) {
   EXPECT_THAT(text, HasSubstr("uroce0 gids\nindex  gid\n    0  ::1\n"));
 }
 
+TEST(RenderTest, SpeedIsInWordsAndEmptyColumnsAreLeftOut) {
+  EXPECT_EQ(Render(UROCE_DUMP_DEVICES,
+                   R"({"devices": [{"name": "a", "fault": "", "speed_bps": 25000000000,
+                                    "addresses": ["10.0.0.1/24", "fd00::1/64"], "routes": []}]})"),
+            "name  speed    addresses\n"
+            "a     25 Gb/s  10.0.0.1/24,fd00::1/64\n");
+}
+
 TEST(RenderTest, ZeroCountersAreHiddenUnlessAsked) {
   const std::string json =
       R"([{"name": "a", "counters": {"rx": 5, "bad": 0}},
