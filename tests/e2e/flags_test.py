@@ -20,6 +20,8 @@ UROCED_FLAGS = [
     (["--port", "name=uroce0,dev=net_af_packet0;iface=nonesuch0"], "nonesuch0"),
     (["--port", "name=uroce0,dev=net_af_packet0;iface=lo,colour=red"], "colour"),
     (["--port", "name=uroce0,dev=net_af_packet0;iface=lo,gateway=192.0.2.1"], "kernel's routes"),
+    (["--port", "name=uroce0,dev=net_af_packet0;iface=lo,ip=10.0.0.1/24 vlan 5"],
+     "ip link add link lo name lo.5 type vlan id 5"),
     (["--fault", "uroce0:drop=2"], "drop"),
     (["--fault", "uroce0:explode=0.1"], "explode"),
     (["--fault", "uroce9:drop=0.1"], "uroce9"),
