@@ -60,6 +60,8 @@ class DpdkPort final : public Port {
   void Attach(const DpdkDevice& device);
   void Detach();
   void Reconnect(WhileIdle while_idle);
+  bool HasOtherInterface() const;
+  void FollowInterface(WhileIdle while_idle);
   bool AddWakes();
   uint16_t Poll(rte_mbuf** frames, uint16_t count);
   uint16_t DropDamaged(rte_mbuf** frames, uint16_t count);
@@ -71,12 +73,13 @@ class DpdkPort final : public Port {
   const DeviceArguments arguments_;
   const DeviceOptions options_;
   rte_mempool* const pool_;
-  const std::optional<KernelMute> mute_;
+  std::optional<KernelMute> mute_;
   const bool receives_;  ///< Frames come from this device at all.
   DpdkDevice device_;    ///< Changed while no worker is inside; 0 queues while there is none.
   ReceiveWake wake_;
   DeviceEvents events_;
   PeerLoss loss_;
+  int ifindex_ = 0;  ///< Of the kernel interface that the device was opened on.
   bool wakes_ = false;
   uint16_t next_queue_ = 0;
   std::array<rte_mbuf*, kEarlyFrames> early_{};  ///< Came between the last look and the sleep.
@@ -105,6 +108,7 @@ DpdkPort::DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_
 
 void DpdkPort::Attach(const DpdkDevice& device) {
   device_ = device;
+  ifindex_ = Info().ifindex;
   events_.Listen(device.port_id);
   wakes_ = AddWakes() && wake_.Add(events_.fd());
 }
@@ -281,9 +285,11 @@ PortCounters DpdkPort::counters() const {
   return counters;
 }
 
-/// net_virtio_user never connects again by itself.
+/// net_virtio_user never connects again by itself, and a packet socket stays with an interface that
+/// was deleted.
 void DpdkPort::Maintain(WhileIdle while_idle) {
   events_.Take();
+  if (HasOtherInterface()) return FollowInterface(while_idle);
   if (arguments_.driver != "net_virtio_user") return;
   if (!loss_.noticed() && !DeviceInfo().link_up) loss_.Notice();
   if (loss_.is_settled()) Reconnect(while_idle);
@@ -296,6 +302,26 @@ void DpdkPort::Reconnect(WhileIdle while_idle) {
   const absl::StatusOr<DpdkDevice> device = OpenDevice(arguments_, options_, pool_);
   if (!device.ok()) return;
   loss_.Forget();
+  while_idle([&] { Attach(*device); });
+}
+
+/// Another interface has the name of the one that the device was opened on.
+bool DpdkPort::HasOtherInterface() const {
+  const std::string interface = arguments_.Interface();
+  if (interface.empty()) return false;
+  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface);
+  return kernel.ok() && kernel->ifindex != ifindex_;
+}
+
+/// What does not work yet is tried again at the next call.
+void DpdkPort::FollowInterface(WhileIdle while_idle) {
+  while_idle([this] { Detach(); });
+  mute_.reset();
+  absl::StatusOr<KernelMute> mute = KernelMute::Open(arguments_.Interface());
+  if (!mute.ok()) return;
+  const absl::StatusOr<DpdkDevice> device = OpenDevice(arguments_, options_, pool_);
+  if (!device.ok()) return;
+  mute_.emplace(*std::move(mute));
   while_idle([&] { Attach(*device); });
 }
 

@@ -5,7 +5,7 @@ import tempfile
 import unittest
 
 from lab import VethLab, find_list
-from netns import has_usable_addresses
+from netns import has_usable_addresses, make_veth_pair
 from port_watch import PortWatch
 from process import wait_until
 from programs import DataCheck, pingpong, seed
@@ -101,6 +101,19 @@ class FollowTest(unittest.TestCase):
             wait_until(lambda: {qp["remote_mac"] for qp in find_list(self.a.dump("qp"))} ==
                        {"02:00:00:00:77:02"}, "paths to the new MAC")
         pingpong(self.lab, "-c")
+
+    def test_transfer_outlives_the_interface_and_goes_on_over_the_next_of_that_name(self):
+        before = self.watch.gids
+        with self.transfer():
+            self.ip("link", "del", "eth0")  # With its other end.
+            wait_until(lambda: self.watch.state == "down", "a port without an interface")
+            wait_until(lambda: len(self.watch.gids) == 1, "GID 0 alone")
+            make_veth_pair(self.a.namespace, self.lab.b.namespace, 9000)
+            wait_until(lambda: self.watch.state == "active", "a port with an interface")
+            self.watch.wait_for("10.0.0.1")
+        self.assertNotEqual(self.watch.gids[1][1], before[1][1], "another ifindex")
+        self.lab.forget_gids()
+        pingpong(self.lab, "-c", version=6)
 
     def test_transfer_waits_while_the_link_is_down(self):
         with self.transfer():

@@ -8,6 +8,9 @@ import tempfile
 import time
 
 _PR_SET_PDEATHSIG = 1
+# Deadlines are for a loaded machine; one that is slower by nature, as an emulated one, says by how
+# much.
+PATIENCE = float(os.environ.get("UROCE_E2E_PATIENCE", "1"))
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -40,7 +43,7 @@ class Process:
     def wait(self, timeout_s):
         """The exit status; a program that takes longer is killed and has failed."""
         try:
-            return self._popen.wait(timeout_s)
+            return self._popen.wait(timeout_s * PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise Failed(f"still running after {timeout_s} s: {self.describe()}") from None
@@ -87,6 +90,7 @@ def run_status(command, timeout_s=30, env=None):
 
 def wait_until(condition, what, timeout_s=15.0):
     """Polls until `condition` holds."""
+    timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while not (result := condition()):
         if time.monotonic() > deadline:
