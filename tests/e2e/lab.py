@@ -86,6 +86,14 @@ class Host:
     def run(self, *program, timeout_s=60):
         return run(self.verbs(*program), timeout_s)
 
+    def is_listening(self, program, port):
+        """Whether `program`, which `start` returned, or another listens on a TCP port here."""
+        return is_listening(program.pid, port)
+
+    def seen(self, path):
+        """A path as programs on this host know it."""
+        return path
+
     def dump(self, what):
         return json.loads(run(self.uroce(what, "--json")))
 
@@ -132,6 +140,7 @@ class Lab:
     """Two hosts, `a` and `b`. Ends with `close`, which fails when a daemon had died."""
 
     mtu = 0
+    exchange_root = None  # Where both hosts see files; None: anywhere.
 
     def __init__(self):
         remove_stale()
@@ -182,7 +191,7 @@ class Lab:
         server = self.a.start(*server_program)
         client = None
         try:
-            wait_until(lambda: not server.running() or is_listening(server.pid, port),
+            wait_until(lambda: not server.running() or self.a.is_listening(server, port),
                        f"a listener on {port}: {' '.join(server.command)}")
             client = self.b.start(*client_program)
             try:

@@ -55,10 +55,11 @@ class DataCheck:
     """verbs_check with an end on each host, in two processes, under way until `finish`."""
 
     def __init__(self, lab, *flags, version=4):
-        self._exchange = tempfile.TemporaryDirectory(prefix="uroce-e2e-")
+        self._exchange = tempfile.TemporaryDirectory(prefix="uroce-e2e-", dir=lab.exchange_root)
 
         def program(host, role):
-            return [VERBS_CHECK, "--role", role, "--exchange", self._exchange.name,
+            return [host.seen(VERBS_CHECK), "--role", role,
+                    "--exchange", host.seen(self._exchange.name),
                     "--device-a", lab.a.device, "--device-b", lab.b.device,
                     "--gid-a", lab.a.gid_index(version), "--gid-b", lab.b.gid_index(version),
                     *flags]
@@ -69,10 +70,9 @@ class DataCheck:
         return all(end.running() for end in self._ends)
 
     def finish(self, timeout_s=180):
-        """Waits for both ends, which must find all data right."""
+        """Waits for both ends, which must find all data right; returns their outputs."""
         try:
-            for end in self._ends:
-                end.expect_success(timeout_s)
+            return [end.expect_success(timeout_s) for end in self._ends]
         except Failed as error:
             raise Failed(f"{error}\n-- the other end: "
                          f"{self._ends[0].output()}{self._ends[1].output()}") from None
@@ -86,8 +86,8 @@ class DataCheck:
 
 
 def data_check(lab, *flags, version=4, timeout_s=180):
-    """verbs_check with an end on each host, in two processes."""
-    DataCheck(lab, *flags, version=version).finish(timeout_s)
+    """verbs_check with an end on each host, in two processes; returns their outputs."""
+    return DataCheck(lab, *flags, version=version).finish(timeout_s)
 
 
 def data_check_in_one_process(lab, *flags, timeout_s=180):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checks the data of a reliable connection, byte by byte, with nothing but libibverbs. */
+#include <dirent.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,39 +22,59 @@ static const char kUsage[] =
     "  --timeout N --retries N --rnr-retries N   as ibv_modify_qp takes them (14, 7, 7)\n"
     "  --deadline SECONDS                give up when nothing completes for so long (60)\n"
     "  --unfenced                        no request waits for READs and atomics before it\n"
-    "  --errors CASE|all                 requests that must fail, instead of data\n";
+    "  --errors CASE|all                 requests that must fail, instead of data\n"
+    "  --rxe 0|1                         this end runs on Linux's rdma_rxe\n";
 
 struct end {
   const struct vc_options* options;
   int index;
-  uint64_t sent;
+  struct vc_tally sent;
 };
 
 static void* run_end(void* argument) {
   struct end* end = argument;
-  end->sent = vc_run_traffic(end->options, end->index);
+  vc_run_traffic(end->options, end->index, &end->sent);
   return NULL;
 }
 
+static void report(const struct end* end) {
+  printf("verbs_check: seed %lu: all data right after", end->options->seed);
+  for (int kind = 0; kind < VC_KINDS; ++kind) {
+    printf(" %s=%lu", vc_kind_name((enum vc_kind)kind), end->sent.of[kind]);
+  }
+  printf("\n");
+}
+
 static void run_both(const struct vc_options* options) {
-  struct end ends[2] = {{options, 0, 0}, {options, 1, 0}};
+  struct end ends[2] = {{options, 0, {{0}}}, {options, 1, {{0}}}};
   pthread_t other;
   if (pthread_create(&other, NULL, run_end, &ends[1])) abort();
   run_end(&ends[0]);
   pthread_join(other, NULL);
-  printf("verbs_check: seed %lu: %lu + %lu work requests, all data right\n", options->seed,
-         ends[0].sent, ends[1].sent);
+  report(&ends[0]);
+  report(&ends[1]);
 }
 
 /* Takes away what the ends left for each other. */
 static void remove_exchange(const char* directory) {
-  static const char* const kNames[] = {"made", "connected", "finished"};
-  char path[512];
-  for (int i = 0; i < 6; ++i) {
-    snprintf(path, sizeof(path), "%s/%s.%d", directory, kNames[i / 2], i % 2);
-    unlink(path);
+  DIR* files = opendir(directory);
+  if (files) {
+    for (struct dirent* file; (file = readdir(files));) unlinkat(dirfd(files), file->d_name, 0);
+    closedir(files);
   }
   rmdir(directory);
+}
+
+static int run(const struct vc_options* options, const char* errors) {
+  if (errors) return vc_run_errors(options, errors);
+  if (options->role < 0) {
+    run_both(options);
+  } else {
+    struct end end = {options, options->role, {{0}}};
+    run_end(&end);
+    report(&end);
+  }
+  return 0;
 }
 
 static uint64_t number(const char* text, uint64_t max) {
@@ -107,6 +128,9 @@ static void set_option(struct vc_options* options, const char** errors, int opti
     case 'd':
       options->deadline_s = (uint32_t)number(value, 3600);
       return;
+    case 'R':
+      options->rxe_end = (int)number(value, 1);
+      return;
     case 'u':
       options->unfenced = 1;
       return;
@@ -121,16 +145,30 @@ static void set_option(struct vc_options* options, const char** errors, int opti
 
 int main(int argc, char** argv) {
   static const struct option kOptions[] = {
-      {"device-a", 1, 0, 'a'},    {"device-b", 1, 0, 'b'}, {"gid-a", 1, 0, 'A'},
-      {"gid-b", 1, 0, 'B'},       {"role", 1, 0, 'r'},     {"exchange", 1, 0, 'x'},
-      {"seed", 1, 0, 's'},        {"ops", 1, 0, 'o'},      {"max-bytes", 1, 0, 'm'},
-      {"mtu", 1, 0, 'M'},         {"timeout", 1, 0, 't'},  {"retries", 1, 0, 'n'},
-      {"rnr-retries", 1, 0, 'N'}, {"deadline", 1, 0, 'd'}, {"unfenced", 0, 0, 'u'},
-      {"errors", 1, 0, 'e'},      {"help", 0, 0, 'h'},     {0, 0, 0, 0},
+      {"device-a", 1, 0, 'a'},
+      {"device-b", 1, 0, 'b'},
+      {"gid-a", 1, 0, 'A'},
+      {"gid-b", 1, 0, 'B'},
+      {"role", 1, 0, 'r'},
+      {"exchange", 1, 0, 'x'},
+      {"seed", 1, 0, 's'},
+      {"ops", 1, 0, 'o'},
+      {"max-bytes", 1, 0, 'm'},
+      {"mtu", 1, 0, 'M'},
+      {"timeout", 1, 0, 't'},
+      {"retries", 1, 0, 'n'},
+      {"rnr-retries", 1, 0, 'N'},
+      {"deadline", 1, 0, 'd'},
+      {"unfenced", 0, 0, 'u'},
+      {"errors", 1, 0, 'e'},
+      {"rxe", 1, 0, 'R'},
+      {"help", 0, 0, 'h'},
+      {0, 0, 0, 0},
   };
   struct vc_options options = {.devices = {"uroce0", "uroce1"},
                                .gid_indices = {1, 1},
                                .role = -1,
+                               .rxe_end = -1,
                                .seed = (uint64_t)time(NULL),
                                .ops = 1000,
                                .max_bytes = 300000,
@@ -142,7 +180,6 @@ int main(int argc, char** argv) {
   for (int option; (option = getopt_long(argc, argv, "h", kOptions, NULL)) != -1;) {
     set_option(&options, &errors, option, optarg);
   }
-  if (errors) return vc_run_errors(&options, errors);
   char own_directory[] = "/tmp/verbs_check-XXXXXX";
   if (!options.exchange && !mkdtemp(own_directory)) {
     perror("verbs_check: mkdtemp");
@@ -150,12 +187,7 @@ int main(int argc, char** argv) {
   }
   const int own = !options.exchange;
   if (own) options.exchange = own_directory;
-  if (options.role >= 0) {
-    const uint64_t sent = vc_run_traffic(&options, options.role);
-    printf("verbs_check: seed %lu: %lu work requests, all data right\n", options.seed, sent);
-  } else {
-    run_both(&options);
-  }
+  const int status = run(&options, errors);
   if (own) remove_exchange(own_directory);
-  return 0;
+  return status;
 }

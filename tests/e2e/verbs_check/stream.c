@@ -141,3 +141,9 @@ void vc_stream_next(struct vc_stream* stream, struct vc_op* op) {
 int vc_takes_receive(const struct vc_op* op) {
   return op->kind == VC_SEND || op->kind == VC_SEND_IMM || op->kind == VC_WRITE_IMM;
 }
+
+const char* vc_kind_name(enum vc_kind kind) {
+  static const char* const kNames[VC_KINDS] = {"send", "send-imm",     "write",    "write-imm",
+                                               "read", "compare-swap", "fetch-add"};
+  return kNames[kind];
+}

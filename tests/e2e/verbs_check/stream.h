@@ -27,6 +27,11 @@ struct vc_piece {
   uint32_t length;
 };
 
+/* The work requests of one end, by kind. */
+struct vc_tally {
+  uint64_t of[VC_KINDS];
+};
+
 /* One work request. Offsets are into the areas of side.h. */
 struct vc_op {
   enum vc_kind kind;
@@ -75,5 +80,6 @@ void vc_stream_next(struct vc_stream* stream, struct vc_op* op);
 uint32_t vc_scatter(uint64_t* state, uint32_t length, struct vc_piece* pieces);
 /* Whether the request takes a receive of the peer. */
 int vc_takes_receive(const struct vc_op* op);
+const char* vc_kind_name(enum vc_kind kind);
 
 #endif /* VERBS_CHECK_STREAM_H_ */

@@ -412,20 +412,18 @@ static void finish(struct traffic* traffic) {
   free(traffic->shadow);
 }
 
-uint64_t vc_run_traffic(const struct vc_options* options, int index) {
+void vc_run_traffic(const struct vc_options* options, int index, struct vc_tally* sent) {
   struct traffic* traffic = calloc(1, sizeof(*traffic));
   if (!traffic) abort();
   start(traffic, options, index);
   /* Both ends count one stream, so that they stop after the same round. */
-  uint64_t sent = 0;
   uint64_t counted = 0;
   while (counted < options->ops) {
     run_round(traffic);
-    sent += traffic->own.count;
+    for (uint32_t i = 0; i < traffic->own.count; ++i) ++sent->of[traffic->own.ops[i].kind];
     counted += index == 0 ? traffic->own.count : traffic->peer.count;
     ++traffic->round_number;
   }
   finish(traffic);
   free(traffic);
-  return sent;
 }

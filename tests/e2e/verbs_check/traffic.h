@@ -5,7 +5,7 @@
 
 #include "side.h"
 
-/* Runs one end to its last round. Returns the number of work requests that it sent. */
-uint64_t vc_run_traffic(const struct vc_options* options, int index);
+/* Runs one end to its last round, and counts the work requests that it sent. */
+void vc_run_traffic(const struct vc_options* options, int index, struct vc_tally* sent);
 
 #endif /* VERBS_CHECK_TRAFFIC_H_ */

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shortest part of tests/interop, where a Soft-RoCE guest was built."""
+import sys
+import unittest
+
+from lab import ROOT
+from programs import data_check, pingpong, seed
+
+sys.path.append(str(ROOT / "tests" / "interop"))
+from rxe_lab import BridgeLab
+
+
+class SoftRoceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = BridgeLab(9000)
+        cls.addClassCleanup(cls.lab.close)
+
+    def test_pingpong_with_either_side_as_server(self):
+        for server in self.lab.both_ways():
+            with self.subTest(server=server):
+                pingpong(self.lab, "-c", "-n", 200)
+
+    def test_data_byte_for_byte(self):
+        data_check(self.lab, "--seed", seed(), "--ops", 500, "--unfenced")

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""uroced and a Soft-RoCE guest in one network: `rxe` and `uroce` are the hosts, `a` the one that
+serves and `b` its client."""
+import os
+import unittest
+
+from guest import SCRIPTS, Guest, missing
+from lab import Host, Lab
+from netns import has_usable_addresses
+from process import Process, run, wait_until
+
+RXE_ADDRESS, RXE_ADDRESS6 = "10.0.0.1", "fd00::1"
+UROCE_ADDRESS, UROCE_ADDRESS6 = "10.0.0.2", "fd00::2"
+# perftest sets the remote device's limit of READs in flight on the own queue pair, which works
+# between devices of one limit only: rxe has 128. As many as uroce's are asked for instead.
+READS_IN_FLIGHT = 16
+
+
+class RxeLab(Lab):
+    """What the ways to attach a guest have in common."""
+
+    def __init__(self, mtu, *arguments):
+        self.mtu = mtu
+        self.arguments = arguments
+        self.rxe = None
+        if reason := missing():
+            raise unittest.SkipTest(reason)
+        super().__init__()
+
+    def _finish(self, host_namespace, daemon, *attachment):
+        self.rxe = Guest(self.directory, RXE_ADDRESS, RXE_ADDRESS6, "--mtu", self.mtu, *attachment)
+        self.uroce = Host(host_namespace, daemon, "uroce0", UROCE_ADDRESS, UROCE_ADDRESS6)
+        self.exchange_root = self.rxe.share
+        self.a, self.b = self.rxe, self.uroce
+
+    @property
+    def server_address(self):
+        return self.a.address
+
+    def both_ways(self):
+        """Yields which side serves, and has it so meanwhile."""
+        for self.a, self.b in ((self.rxe, self.uroce), (self.uroce, self.rxe)):
+            yield self.a.device
+
+    def tear_down(self):
+        if self.rxe:
+            self.rxe.stop()
+            self.rxe = None
+        super().tear_down()
+
+
+class BridgeLab(RxeLab):
+    """The guest's tap and a veth pair on a bridge; uroced works on the other end of the pair, in a
+    namespace that stands for its machine."""
+
+    def _build(self):
+        self.bridge, host = self._add_namespace(), self._add_namespace()
+        self._make_bridge(host)
+        daemon = self._add_daemon(host, "--port", "name=uroce0,dev=net_af_packet0;iface=eth0",
+                                  *self.arguments)
+        self._finish(host, daemon, "--netns", self.bridge.name, "--tap", "guest0")
+
+    def _make_bridge(self, host):
+        bridge = self.bridge
+        bridge.ip("link", "add", "br0", "mtu", self.mtu, "type", "bridge", "mcast_snooping", 0)
+        bridge.run(["ip", "tuntap", "add", "guest0", "mode", "tap"])
+        host.ip("link", "add", "eth0", "mtu", self.mtu, "type", "veth", "peer", "name", "host0",
+                "netns", bridge.name)
+        for port in ("guest0", "host0"):
+            bridge.ip("link", "set", port, "mtu", self.mtu, "master", "br0", "up")
+        bridge.ip("link", "set", "br0", "up")
+        host.ip("addr", "add", f"{UROCE_ADDRESS}/24", "dev", "eth0")
+        host.ip("addr", "add", f"{UROCE_ADDRESS6}/64", "dev", "eth0")
+        host.ip("link", "set", "eth0", "up")
+        wait_until(lambda: has_usable_addresses(host), "a link-local address")
+
+
+class BridgeCapture:
+    """Everything that crosses the bridge while the `with` block runs, in a file of its own."""
+
+    def __init__(self, lab):
+        self._lab = lab
+        self.path = f"{lab.directory}/bridge.pcap"
+        self._process = None
+
+    def __enter__(self):
+        if os.path.exists(self.path):
+            os.remove(self.path)
+        self._process = Process(self._lab.bridge.command(
+            ["tcpdump", "-i", "br0", "-s", 0, "-B", 65536, "-U", "-Z", "root", "-w", self.path]))
+        wait_until(lambda: "listening on" in self._process.output(), "tcpdump")
+        return self
+
+    def __exit__(self, *_):
+        self._process.stop()
+
+    def check_icrcs(self):
+        """Fails when the lab's own program finds a wrong ICRC or IPv4 checksum, or no packet."""
+        return run([SCRIPTS / "icrc_check.py", self.path], 120)
