@@ -13,6 +13,9 @@ namespace {
 // frame lies in one page with 256 bytes of headroom, an mbuf and its own headroom before it. The
 // kernel refuses XDP on an interface whose MTU does not fit its page: 3506 on a veth pair.
 //
+// memif. Spoken by memif_port, not by the driver. Buffers of a power of two would crowd into few
+// sets of the caches; these hold frames of MTU 9000.
+//
 // tap. The driver refuses longer frames whatever the interface's MTU is.
 //
 // vhost. Only without TSO does every frame fit a buffer.
@@ -41,6 +44,12 @@ std::vector<DriverRules> MakeTable() {
                    .mtu_limit = 3506,
                    .pairs_queues = true,
                    .counts_refusals = true});
+  table.push_back(
+      {.driver = "net_memif",
+       .keys = {"role", "socket", "id", "bsize", "rsize", "secret", "zero-copy", "socket-abstract"},
+       .required = {"role"},
+       .defaults = {{"socket", ""}, {"bsize", "9216"}, {"rsize", "10"}, {"id", "0"}},
+       .made_up_mac = true});
   table.push_back({.driver = "net_tap",
                    .keys = {"iface", "remote", "persist"},
                    .defaults = {{"iface", "uroce-tap"}},

@@ -17,6 +17,7 @@ struct PortInfo {
   Mac mac{};
   uint32_t mtu_bytes = 0;  ///< Of the Ethernet payload: IP header and all behind it.
   bool link_up = false;
+  std::string why_down;  ///< Where the port knows why the link is not up, or "".
   uint64_t speed_bps = 0;
   std::string driver;     ///< "wire", "net_af_packet", "fault(wire)" ...
   std::string interface;  ///< Kernel interface behind it, or "".

@@ -8,7 +8,7 @@
 namespace uroce::drivers {
 
 /// A locally administered unicast address that is the same at each start, and another one for
-/// another device, socket or interface, network namespace or machine.
+/// another device, socket, end of it or interface, network namespace or machine.
 Mac StableMac(const DeviceArguments& arguments);
 
 }  // namespace uroce::drivers

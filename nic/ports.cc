@@ -7,6 +7,7 @@
 #include "drivers/dpdk_port.h"
 #include "drivers/eal.h"
 #include "drivers/fault_port.h"
+#include "drivers/memif_port.h"
 #include "drivers/wire_port.h"
 #include "nic/daemon.h"
 
@@ -40,6 +41,10 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
     if (device.wire >= 0) continue;
     const auto arguments = drivers::ParseDeviceArguments(device.dev);
     if (!arguments.ok()) return Complain(device, arguments.status());
+    if (arguments->driver == drivers::kMemifDriver) {
+      const auto memif = drivers::ParseMemifConfig(*arguments);
+      if (!memif.ok()) return Complain(device, memif.status());
+    }
     plan.frame_bytes =
         std::max(plan.frame_bytes, drivers::RequiredFrameBytes(*arguments, device.mtu_bytes));
     plan.frames += (device.queues - 1) * kQueueFrames;
@@ -68,6 +73,14 @@ absl::Status AddWire(const Config& config, uint32_t index,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& device,
+                                                        rte_mempool* pool) {
+  const auto arguments = drivers::ParseDeviceArguments(device.dev);
+  if (!arguments.ok()) return arguments.status();
+  if (arguments->driver == drivers::kMemifDriver) return drivers::OpenMemifPort(*arguments, pool);
+  return drivers::OpenDpdkPort(device.dev, OptionsOf(device), pool);
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(const Config& config,
                                                                     rte_mempool* pool) {
   std::vector<std::unique_ptr<drivers::Port>> ports;
@@ -78,8 +91,7 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(const Config
       if (absl::Status status = AddWire(config, index, ports); !status.ok()) return status;
       continue;
     }
-    absl::StatusOr<std::unique_ptr<drivers::Port>> port =
-        drivers::OpenDpdkPort(device.dev, OptionsOf(device), pool);
+    absl::StatusOr<std::unique_ptr<drivers::Port>> port = OpenPort(device, pool);
     if (!port.ok()) return Complain(device, port.status());
     ports.push_back(*std::move(port));
   }

@@ -44,9 +44,11 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
   }
   for (const auto& device : nic_.devices()) {
     const int fd = device->port().maintain_fd();
-    if (fd >= 0) port_watches_.push_back(loop_.Watch(fd, EPOLLIN, [this] { MaintainPorts(); }));
+    if (fd < 0) continue;
+    port_watches_.push_back(
+        loop_.Watch(fd, EPOLLIN, [this, &its = *device] { MaintainPort(its); }));
   }
-  ScheduleMaintenance();
+  MaintainPorts();
 }
 
 Server::~Server() {
@@ -94,26 +96,24 @@ void Server::OnNetworkChange() {
   });
 }
 
-void Server::ScheduleMaintenance() {
-  maintenance_ = loop_.After(kMaintenanceInterval, [this] {
-    ScheduleMaintenance();
-    MaintainPorts();
-  });
+void Server::MaintainPorts() {
+  for (const auto& device : nic_.devices()) MaintainPort(*device);
+  maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });
 }
 
-void Server::MaintainPorts() {
-  const auto while_idle = [this](absl::FunctionRef<void()> work) { nic_.worker().Run(work); };
-  for (const auto& device : nic_.devices()) {
-    device->port().Maintain(while_idle);
-    // Of kernel interfaces netlink tells, and asking costs more.
-    if (device->info().interface.empty()) Refresh(*device);
-  }
+void Server::MaintainPort(NicDevice& device) {
+  device.port().Maintain([this](absl::FunctionRef<void()> work) { nic_.worker().Run(work); });
+  // Of kernel interfaces netlink tells, and asking costs more.
+  if (device.info().interface.empty()) Refresh(device);
 }
 
 void Server::Refresh(NicDevice& device) {
   const NicDevice::Change change = nic_.Refresh(device);
   const drivers::PortInfo& info = device.info();
-  if (change.link) spdlog::info("{}: link {}", device.name(), info.link_up ? "up" : "down");
+  if (change.link || change.why_down) {
+    spdlog::info("{}: link {}{}{}", device.name(), info.link_up ? "up" : "down",
+                 info.why_down.empty() ? "" : ": ", info.why_down);
+  }
   if (change.mac) spdlog::info("{}: MAC {}", device.name(), FormatMac(info.mac));
   if (change.interface) {
     spdlog::warn("{}: interface {} {}", device.name(), info.interface,

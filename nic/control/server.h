@@ -31,9 +31,9 @@ class Server {
  private:
   void OnConnection();
   void OnNetworkChange();
-  /// Has every port look after its device; what changed is told to programs.
+  /// Has every port look after its device, now and then; what changed is told to programs.
   void MaintainPorts();
-  void ScheduleMaintenance();
+  void MaintainPort(NicDevice& device);
   void Refresh(NicDevice& device);
   void End(Session& session);
   void Bury();

@@ -42,6 +42,7 @@ NicDevice::Change NicDevice::Refresh() {
   RefreshNetwork();
   return {.gids = gids_.Update(info_.mac, Addresses()),
           .link = info_.link_up != before.link_up,
+          .why_down = !info_.link_up && info_.why_down != before.why_down,
           .mac = info_.mac != before.mac,
           .interface = info_.ifindex != before.ifindex};
 }

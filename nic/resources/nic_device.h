@@ -34,6 +34,7 @@ class NicDevice {
   struct Change {
     bool gids = false;
     bool link = false;
+    bool why_down = false;  ///< Down, for a reason that is new.
     bool mac = false;
     bool interface = false;  ///< It went, or another one has its name now.
   };

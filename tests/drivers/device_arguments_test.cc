@@ -37,14 +37,20 @@ TEST(DeviceArgumentsTest, WhatTheUserSaysIsKept) {
 }
 
 TEST(DeviceArgumentsTest, OtherDriversAndPciAddressesPassThrough) {
-  const auto memif = ParseDeviceArguments("net_memif0;role=server;socket=/run/x.sock");
-  ASSERT_TRUE(memif.ok());
-  EXPECT_EQ(memif->ToDpdk(), "net_memif0,role=server,socket=/run/x.sock");
-  EXPECT_EQ(memif->Interface(), "");
-  EXPECT_GE(RequiredFrameBytes(*memif, 0), 4200u);
+  const auto unknown = ParseDeviceArguments("net_null0;size=64;copy=1");
+  ASSERT_TRUE(unknown.ok());
+  EXPECT_EQ(unknown->ToDpdk(), "net_null0,size=64,copy=1");
+  EXPECT_EQ(unknown->Interface(), "");
+  EXPECT_GE(RequiredFrameBytes(*unknown, 0), 4200u);
   const auto pci = ParseDeviceArguments("0000:3b:00.0");
   ASSERT_TRUE(pci.ok());
   EXPECT_TRUE(pci->IsPci());
+}
+
+TEST(DeviceArgumentsTest, MbufsHoldWhatTheBuffersOfAMemifHold) {
+  const std::string end = "net_memif0;role=server;socket=/run/x.sock";
+  EXPECT_EQ(RequiredFrameBytes(*ParseDeviceArguments(end), 0), 9216u);
+  EXPECT_EQ(RequiredFrameBytes(*ParseDeviceArguments(end + ";bsize=10000"), 0), 10000u);
 }
 
 TEST(DeviceArgumentsTest, NonsenseIsOneClearError) {
