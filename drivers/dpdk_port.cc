@@ -17,6 +17,7 @@
 #include "drivers/device_events.h"
 #include "drivers/kernel_interface.h"
 #include "drivers/kernel_mute.h"
+#include "drivers/packet_drops.h"
 #include "drivers/packet_socket.h"
 #include "drivers/peer_loss.h"
 #include "drivers/receive_wake.h"
@@ -87,7 +88,8 @@ class DpdkPort final : public Port {
   Nanos refused_since_ = kNever;
   std::atomic<uint64_t> tx_dropped_{0};
   std::atomic<uint64_t> rx_damaged_{0};
-  PortCounters closed_;  ///< Of devices that this port has closed.
+  PortCounters closed_;               ///< Of devices that this port has closed.
+  mutable PacketDrops packet_drops_;  ///< Asking the kernel is all that changes it.
 };
 
 /// A file in is all that arrives; without one nothing ever does.
@@ -119,6 +121,8 @@ void DpdkPort::Detach() {
   const PortCounters last = DeviceCounters();
   closed_.tx_discards += last.tx_discards;
   closed_.rx_missed += last.rx_missed;
+  packet_drops_.Count();
+  packet_drops_.Watch({});
   events_.Forget();
   wake_.RemoveAll();
   CloseDevice(device_);
@@ -135,6 +139,7 @@ bool DpdkPort::AddWakes() {
   } else if (arguments_.rules().wake_up == WakeUp::kPacketSocket &&
              !arguments_.Interface().empty()) {
     fds = PacketSocketsOn(Info().ifindex);
+    if (arguments_.driver == "net_af_packet") packet_drops_.Watch(fds);
   }
   const auto add = [this](int fd) { return wake_.Add(fd); };
   return !fds.empty() && std::ranges::all_of(fds, add);
@@ -280,7 +285,7 @@ PortCounters DpdkPort::DeviceCounters() const {
 PortCounters DpdkPort::counters() const {
   PortCounters counters = DeviceCounters();
   counters.tx_discards += closed_.tx_discards + tx_dropped_.load(std::memory_order_relaxed);
-  counters.rx_missed += closed_.rx_missed;
+  counters.rx_missed += closed_.rx_missed + packet_drops_.Count();
   counters.rx_damaged = rx_damaged_.load(std::memory_order_relaxed);
   return counters;
 }
@@ -289,6 +294,7 @@ PortCounters DpdkPort::counters() const {
 /// was deleted.
 void DpdkPort::Maintain(WhileIdle while_idle) {
   events_.Take();
+  packet_drops_.Count();
   if (HasOtherInterface()) return FollowInterface(while_idle);
   if (arguments_.driver != "net_virtio_user") return;
   if (!loss_.noticed() && !DeviceInfo().link_up) loss_.Notice();

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sends bad frames out of an interface for a while, as fast as it can or as it is told.
+ *
+ *   flood INTERFACE DESTINATION_MAC SOURCE_V4 DESTINATION_V4 SOURCE_V6 DESTINATION_V6 SECONDS SEED
+ *         [FRAMES_PER_SECOND]
+ *
+ * Prints {"sent": N, "ipv4_fragments": N, "refused": N, "seconds": S} at the end; the second number
+ * is part of the first. The frames are made before and sent in turn. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "frames.h"
+
+#define FRAMES 2048 /* Different ones. */
+#define BURST 64
+
+struct flood {
+  int socket;
+  size_t room;
+  struct flood_ends ends;
+  uint8_t* bytes;
+  struct iovec parts[FRAMES];
+  struct mmsghdr messages[FRAMES];
+  uint8_t is_fragment[FRAMES];
+  uint64_t sent, ipv4_fragments, refused;
+};
+
+static void die(const char* what) {
+  fprintf(stderr, "flood: %s: %s\n", what, strerror(errno));
+  exit(1);
+}
+
+static double now_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* A packet socket that sends past the queueing discipline, and what it must know of the interface.
+ */
+static void open_interface(struct flood* flood, const char* name) {
+  struct ifreq request = {0};
+  const int on = 1;
+  flood->socket = socket(AF_PACKET, SOCK_RAW, 0);
+  if (flood->socket < 0) die("packet socket");
+  snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+  if (ioctl(flood->socket, SIOCGIFHWADDR, &request) != 0) die(name);
+  memcpy(flood->ends.source_mac, request.ifr_hwaddr.sa_data, 6);
+  if (ioctl(flood->socket, SIOCGIFMTU, &request) != 0) die(name);
+  flood->room = (size_t)request.ifr_mtu + ETH_HLEN;
+  if (flood->room > FLOOD_MAX_FRAME) flood->room = FLOOD_MAX_FRAME;
+  const struct sockaddr_ll address = {.sll_family = AF_PACKET,
+                                      .sll_ifindex = (int)if_nametoindex(name)};
+  if (bind(flood->socket, (const struct sockaddr*)&address, sizeof(address)) != 0) die(name);
+  setsockopt(flood->socket, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof(on));
+}
+
+static void read_ends(struct flood_ends* ends, char** words) {
+  unsigned mac[6];
+  const int found =
+      sscanf(words[0], "%x:%x:%x:%x:%x:%x", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]);
+  for (int i = 0; i < 6; ++i) ends->destination_mac[i] = (uint8_t)mac[i];
+  errno = EINVAL;
+  if (found != 6 || inet_pton(AF_INET, words[1], ends->source_v4) != 1 ||
+      inet_pton(AF_INET, words[2], ends->destination_v4) != 1 ||
+      inet_pton(AF_INET6, words[3], ends->source_v6) != 1 ||
+      inet_pton(AF_INET6, words[4], ends->destination_v6) != 1) {
+    die("addresses");
+  }
+}
+
+static void make_frames(struct flood* flood, uint64_t seed) {
+  struct flood_random random = {seed * 2 + 1};
+  flood->bytes = malloc((size_t)FRAMES * FLOOD_MAX_FRAME);
+  if (flood->bytes == NULL) die("frames");
+  for (int i = 0; i < FRAMES; ++i) {
+    uint8_t* frame = flood->bytes + (size_t)i * FLOOD_MAX_FRAME;
+    flood->parts[i].iov_base = frame;
+    flood->parts[i].iov_len =
+        flood_make(&random, (enum flood_kind)(i % FLOOD_KINDS), &flood->ends, frame, flood->room);
+    flood->is_fragment[i] = flood->parts[i].iov_len > 34 && flood_is_ipv4_fragment(frame) ? 1 : 0;
+    flood->messages[i].msg_hdr.msg_iov = &flood->parts[i];
+    flood->messages[i].msg_hdr.msg_iovlen = 1;
+  }
+}
+
+/* The kernel refuses a frame when the other end's queue is full; that one is not sent again. */
+static void send_burst(struct flood* flood, size_t* place) {
+  const size_t left = FRAMES - *place;
+  const unsigned count = (unsigned)(left < BURST ? left : BURST);
+  const int sent = sendmmsg(flood->socket, flood->messages + *place, count, 0);
+  if (sent > 0) {
+    flood->sent += (uint64_t)sent;
+    for (int i = 0; i < sent; ++i) flood->ipv4_fragments += flood->is_fragment[*place + (size_t)i];
+    *place += (size_t)sent;
+  } else if (errno == ENOBUFS || errno == EAGAIN) {
+    ++flood->refused;
+    ++*place;
+  } else if (errno != EINTR) {
+    die("send");
+  }
+  *place %= FRAMES;
+}
+
+static double run(struct flood* flood, double seconds, double rate) {
+  const double begin = now_s();
+  size_t place = 0;
+  double passed = 0;
+  while ((passed = now_s() - begin) < seconds) {
+    const double due = rate > 0 ? rate * passed : 1e300;
+    if ((double)(flood->sent + flood->refused) >= due) continue;
+    send_burst(flood, &place);
+  }
+  return passed;
+}
+
+int main(int argc, char** argv) {
+  static struct flood flood;
+  if (argc != 9 && argc != 10) {
+    fprintf(stderr, "flood: 8 or 9 arguments wanted, %d found\n", argc - 1);
+    return 2;
+  }
+  open_interface(&flood, argv[1]);
+  read_ends(&flood.ends, argv + 2);
+  make_frames(&flood, strtoull(argv[8], NULL, 10));
+  const double passed = run(&flood, atof(argv[7]), argc == 10 ? atof(argv[9]) : 0);
+  printf("{\"sent\": %llu, \"ipv4_fragments\": %llu, \"refused\": %llu, \"seconds\": %.3f}\n",
+         (unsigned long long)flood.sent, (unsigned long long)flood.ipv4_fragments,
+         (unsigned long long)flood.refused, passed);
+  free(flood.bytes);
+  return 0;
+}

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flood of frames that no honest peer sends, while programs work: all counted, none disturbed."""
+import json
+import unittest
+
+from lab import BUILD, LONG, VethLab
+from process import Failed, Process, resident_kilobytes, wait_until
+from programs import data_check, seed
+
+FLOOD = BUILD / "tests" / "e2e" / "flood"
+SECONDS = 60 if LONG else 5
+# As fast as it can for the long run. The short one leaves a machine that does other things too
+# enough for the programs.
+FRAMES_PER_SECOND = [] if LONG else [100_000]
+# What the device may count a received frame as besides the packets of connections.
+DROPS = ("rx_not_roce", "rx_malformed", "rx_bad_opcode", "rx_icrc_encapsulated", "rx_bad_pkey",
+         "rx_unknown_qpn", "rx_bad_address", "rx_bad_state", "rx_ghost", "rx_cnp_ignored")
+
+
+def mac_of(namespace):
+    return namespace.ip("-o", "link", "show", "eth0").split("link/ether ")[1].split()[0]
+
+
+def sent_by(namespace):
+    """Frames out of eth0 that the other end of the veth pair has taken."""
+    (link,) = json.loads(namespace.ip("-j", "-s", "link", "show", "eth0"))
+    return link["stats64"]["tx"]["packets"]
+
+
+class FloodTest(unittest.TestCase):
+    def setUp(self):
+        self.lab = VethLab(9000)
+        self.addCleanup(self.lab.close)
+
+    def counters(self):
+        """Those of `a`, and what the two kernels say of the frames between them."""
+        counters = {name.removeprefix("counters."): value
+                    for name, value in self.lab.a.counters().items() if isinstance(value, int)}
+        counters["sent_by_a"] = sent_by(self.lab.a.namespace)
+        counters["sent_by_b"] = sent_by(self.lab.b.namespace)
+        return counters
+
+    def start_flood(self):
+        return Process(self.lab.b.namespace.command(
+            [FLOOD, "eth0", mac_of(self.lab.a.namespace), "10.0.0.2", "10.0.0.1", "fd00::2",
+             "fd00::1", SECONDS, seed(), *FRAMES_PER_SECOND]))
+
+    def test_flood_beside_checked_data_is_counted_to_the_last_frame(self):
+        data_check(self.lab, "--seed", seed(), "--ops", 200)
+        before = self.counters()
+        memory = resident_kilobytes(self.lab.a.daemon.process.pid)
+        flood, checks = self.start_flood(), 0
+        try:
+            while flood.running() or checks == 0:
+                data_check(self.lab, "--seed", seed(), "--ops", 300, "--max-bytes", 20000)
+                checks += 1
+            result = json.loads(flood.expect_success(30))
+        finally:
+            flood.kill()
+        # The sockets of net_af_packet have the kernel reassemble IPv4: it keeps these fragments.
+        kept = result["ipv4_fragments"]
+        risen = self.settled(before, kept)
+        if LONG:
+            print(f"   {result['sent'] / result['seconds'] / 1e6:.2f} M/s sent, "
+                  f"{risen['port_rcv_missed']} missed by the port, {checks} checks beside it")
+        self.assertGreater(result["sent"], 10000)
+        # Every frame that was received and is no packet of a connection has a counter that says why.
+        bad = sum(risen[name] for name in DROPS)
+        self.assertGreaterEqual(bad + risen["port_rcv_missed"], result["sent"] - kept)
+        self.assertLessEqual(bad, result["sent"] - kept + 1000)  # Neighbours', late acknowledges.
+        for name in ("rx_not_roce", "rx_malformed", "rx_bad_opcode", "rx_unknown_qpn"):
+            self.assertGreater(risen[name], 100, risen)
+        self.assertLess(resident_kilobytes(self.lab.a.daemon.process.pid), memory + 65536)
+        self.assertLess(len(self.lab.a.daemon.process.output().splitlines()), 100)
+
+    def settled(self, before, kept_by_kernel):
+        """By how much counters rose, once every frame is received or missed: those of `b`, and those
+        that the kernel of `a` sends itself, which its packet sockets see too."""
+        risen = {}
+
+        def complete():
+            risen.update({name: value - before.get(name, 0)
+                          for name, value in self.counters().items()})
+            own = risen["sent_by_a"] - risen["port_xmit_packets"]
+            return (risen["port_rcv_packets"] + risen["port_rcv_missed"] ==
+                    risen["sent_by_b"] - kept_by_kernel + own)
+
+        try:
+            wait_until(complete, "an account of every frame")
+        except Failed as error:
+            raise Failed(f"{error}: {risen}, {kept_by_kernel} fragments") from None
+        return risen
