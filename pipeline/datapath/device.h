@@ -15,6 +15,8 @@ class Port;
 
 namespace uroce::datapath {
 
+class HostLink;
+
 /// Per-device counters. Written by one worker with relaxed stores, read by control at any time.
 struct DeviceCounters {
   std::atomic<uint64_t> port_rcv_packets{0};
@@ -48,6 +50,8 @@ class Device {
   uint32_t index() const { return index_; }  ///< Also the capture interface index.
   drivers::Port* port() const { return port_; }
   Mac mac{};  ///< Frames for other unicast addresses are not ours.
+  /// Where frames go that are not RoCE, or null. Set before a worker has the device.
+  HostLink* host_link = nullptr;
   DeviceCounters counters;
 
  private:

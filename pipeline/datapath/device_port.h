@@ -11,6 +11,7 @@
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/device.h"
+#include "pipeline/datapath/host_link.h"
 
 struct rte_mbuf;
 
@@ -69,7 +70,13 @@ class DevicePort {
   void Queue(rte_mbuf* frame, bool to_self, Nanos now);
   void Flush(Nanos now);
   /// Frames or flows that wait: no time to sleep.
-  bool has_work() const { return pending_count_ != 0 || own_count_ != 0 || !sessions_.empty(); }
+  bool has_work() const {
+    return pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames();
+  }
+  /// Whether the device's own stack, where it has one, wants to send.
+  bool host_has_frames() const {
+    return device_.host_link != nullptr && !device_.host_link->outbound().empty();
+  }
 
  private:
   static constexpr uint32_t kPending = 2 * kBurst;

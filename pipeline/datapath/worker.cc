@@ -105,9 +105,13 @@ void Worker::Run(absl::FunctionRef<void()> work) {
     return;
   }
   impl.mailbox.Post(work);
-  rings::FullFence();
-  if (impl.asleep.load(std::memory_order_relaxed)) impl.sleeper.Wake();
+  Wake();
   impl.mailbox.WaitDone();
+}
+
+void Worker::Wake() {
+  rings::FullFence();
+  if (impl_->asleep.load(std::memory_order_relaxed)) impl_->sleeper.Wake();
 }
 
 bool Worker::RunOnce(Nanos now) { return impl_->Turn(now); }

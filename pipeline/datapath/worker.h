@@ -49,6 +49,10 @@ class Worker {
   /// Start and after Stop it runs on the caller's thread. Control thread.
   void Run(absl::FunctionRef<void()> work);
 
+  /// Ends the worker's sleep, where it sleeps: after something was put where it looks each turn.
+  /// Any thread, between Start and Stop.
+  void Wake();
+
   /// One turn on the caller's thread, at the time that the caller says. For tests and benchmarks of
   /// a worker that was not started. True: there was something to do.
   bool RunOnce(Nanos now);

@@ -80,6 +80,8 @@ struct Worker::Impl {
   // ---- worker_transmit.cc ----
   bool Transmit();
   bool ServePort(DevicePort& port);
+  /// Sends what the device's own stack has queued.
+  bool ServeHost(DevicePort& port);
   enum class Sent : uint8_t { kPacket, kNothing, kParked, kFailed, kNoFrame };
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);

@@ -104,6 +104,7 @@ bool Worker::Impl::Receive() {
       if (!OnFrame(*port, frame)) frames[done++] = frame;
     }
     rte_pktmbuf_free_bulk(frames.data(), done);
+    if (port->device().host_link != nullptr) port->device().host_link->Flush();
   }
   return any;
 }
@@ -113,6 +114,8 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
   wire::FrameView view;
   const wire::DecodeResult decoded = wire::Decode(BytesOf(frame), packet, view);
   if (decoded != wire::DecodeResult::kOk) {
+    HostLink* const host = port.device().host_link;
+    if (host != nullptr && host->Offer(decoded, BytesOf(frame), port.device().mac)) return false;
     CountUndecoded(port.counters(), wire::ClassOf(decoded));
     return false;
   }

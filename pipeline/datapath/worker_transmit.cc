@@ -2,6 +2,9 @@
 // From the transports to the ports: acknowledgements first, then bytes in fair turns.
 #include <rte_mbuf.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
@@ -32,6 +35,7 @@ bool Worker::Impl::Transmit() {
   }
   received.clear();
   for (const auto& port : ports) {
+    if (port->host_has_frames()) any |= ServeHost(*port);
     any |= ServePort(*port);
     port->Flush(now);
   }
@@ -61,6 +65,31 @@ bool Worker::Impl::ServePort(DevicePort& port) {
     --room;
     DeficitRoundRobin::Charge(*flow, bytes);
     DeficitRoundRobin::Charge(*session, bytes);
+  }
+  return any;
+}
+
+bool Worker::Impl::ServeHost(DevicePort& port) {
+  HostLink& host = *port.device().host_link;
+  uint32_t room = std::min(port.LookForRoom(), HostLink::kFramesPerTurn);
+  bool any = false;
+  for (; room != 0; --room) {
+    const std::span<const uint8_t> bytes = host.outbound().Front();
+    if (bytes.empty()) break;
+    rte_mbuf* const frame = TakeFrame(port);
+    if (frame == nullptr) break;
+    any = true;
+    if (bytes.size() <= rte_pktmbuf_tailroom(frame)) {
+      std::memcpy(BytesOf(frame), bytes.data(), bytes.size());
+      frame->data_len = static_cast<uint16_t>(bytes.size());
+      frame->pkt_len = frame->data_len;
+      port.Queue(frame, false, now);
+      Count(host.counters().sent);
+    } else {
+      stash[stash_count++] = frame;
+      Count(host.counters().too_long);
+    }
+    host.outbound().Pop();
   }
   return any;
 }

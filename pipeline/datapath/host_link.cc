@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/host_link.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "pipeline/rings/shared_word.h"
+#include "pipeline/wire/layout.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr uint16_t kEtherTypeArp = 0x0806;
+constexpr uint8_t kProtocolHopByHop = 0;
+constexpr uint8_t kProtocolIcmp = 1;
+constexpr uint8_t kProtocolIcmpv6 = 58;
+
+void Count(std::atomic<uint64_t>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+bool IsTo(std::span<const uint8_t> frame, const Mac& mac) {
+  if (frame.size() < sizeof(wire::EthernetHeader)) return false;
+  return (frame[0] & 1) != 0 || std::equal(mac.begin(), mac.end(), frame.begin());
+}
+
+// What decoding stopped at for another reason than that it is not RoCE: a fragment or a packet with
+// options may be anybody's.
+bool MayBeOthers(wire::DecodeResult result) {
+  return wire::ClassOf(result) == wire::DecodeClass::kNotRoce ||
+         result == wire::DecodeResult::kIpOptions || result == wire::DecodeResult::kFragment;
+}
+
+}  // namespace
+
+HostLink::HostLink(Takes takes, uint32_t depth_frames)
+    : takes_(takes),
+      inbound_(depth_frames, kSlotBytes),
+      outbound_(depth_frames, kSlotBytes),
+      wait_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+HostLink::~HostLink() { close(wait_fd_); }
+
+bool HostLink::Offer(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) {
+  if (!IsWanted(result, frame, mac)) return false;
+  const bool put = inbound_.Put(frame) == PutResult::kPut;
+  Count(put ? counters_.received : counters_.rx_discards);
+  offered_ |= put;
+  return true;
+}
+
+bool HostLink::IsWanted(wire::DecodeResult result, std::span<const uint8_t> frame,
+                        const Mac& mac) const {
+  if (!MayBeOthers(result) || !IsTo(frame, mac)) return false;
+  return takes_ == Takes::kEverything || IsHostProtocol(frame);
+}
+
+void HostLink::Flush() {
+  if (!offered_) return;
+  offered_ = false;
+  rings::FullFence();
+  if (!asleep_.load(std::memory_order_relaxed)) return;
+  asleep_.store(false, std::memory_order_relaxed);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wait_fd_, &one, sizeof(one));
+}
+
+void HostLink::ClearWake() {
+  uint64_t events = 0;
+  [[maybe_unused]] const ssize_t got = read(wait_fd_, &events, sizeof(events));
+}
+
+bool HostLink::PrepareSleep() {
+  asleep_.store(true, std::memory_order_relaxed);
+  rings::FullFence();
+  return inbound_.empty();
+}
+
+bool HostLink::Send(std::span<const uint8_t> frame) {
+  if (outbound_.Put(frame) == PutResult::kPut) return true;
+  Count(counters_.tx_discards);
+  return false;
+}
+
+bool IsHostProtocol(std::span<const uint8_t> frame) {
+  size_t at = sizeof(wire::EthernetHeader);
+  if (frame.size() < at) return false;
+  uint16_t ether_type = static_cast<uint16_t>(frame[at - 2] << 8 | frame[at - 1]);
+  if (ether_type == wire::kEtherTypeVlan) {
+    at += sizeof(wire::VlanTag);
+    if (frame.size() < at) return false;
+    ether_type = static_cast<uint16_t>(frame[at - 2] << 8 | frame[at - 1]);
+  }
+  if (ether_type == kEtherTypeArp) return true;
+  if (ether_type == wire::kEtherTypeIpv4) {
+    at += offsetof(wire::Ipv4Header, protocol);
+    return at < frame.size() && frame[at] == kProtocolIcmp;
+  }
+  if (ether_type != wire::kEtherTypeIpv6) return false;
+  at += offsetof(wire::Ipv6Header, next_header);
+  if (at >= frame.size()) return false;
+  return frame[at] == kProtocolIcmpv6 || frame[at] == kProtocolHopByHop;
+}
+
+}  // namespace uroce::datapath
