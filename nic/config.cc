@@ -215,9 +215,9 @@ struct Field {
   absl::Status (*set)(const std::string& text, DeviceConfig& device);
 };
 constexpr Field kFields[] = {
-    {"dev", SetDev},       {"ip", AddAddresses},        {"gateway", AddGateways},
-    {"route", AddRoutes},  {"exception", SetException}, {"mtu", SetMtu},
-    {"queues", SetQueues}, {"fault", SetFault},
+    {"dev", SetDev},      {"ip", AddAddresses},        {"gateway", AddGateways},
+    {"route", AddRoutes}, {"exception", SetException}, {"host", SetHost},
+    {"mtu", SetMtu},      {"queues", SetQueues},       {"fault", SetFault},
 };
 
 absl::Status ApplyField(const Setting& setting, const Config& config, const std::string& key,

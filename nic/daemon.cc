@@ -13,6 +13,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace uroce::nic {
+namespace {
+
+constexpr Nanos kSettleTime{1'000'000'000};
+constexpr int kSettleTurnMs = 50;
+
+}  // namespace
 
 std::string DefaultSocketPath() {
   const char* run = std::getenv("XDG_RUNTIME_DIR");
@@ -26,7 +32,15 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   if (!socket.ok()) return socket.status();
   absl::StatusOr<Ports> ports = OpenPorts(config);
   if (!ports.ok()) return ports.status();
-  return std::unique_ptr<Daemon>(new Daemon(config, *std::move(ports), *std::move(socket)));
+  std::unique_ptr<Daemon> daemon(new Daemon(config, *std::move(ports), *std::move(socket)));
+  daemon->Settle();
+  return daemon;
+}
+
+// Whoever waits for the daemon to be ready wants to use its addresses.
+void Daemon::Settle() {
+  const Nanos deadline = Nic::Now() + kSettleTime;
+  while (server_.is_settling() && Nic::Now() < deadline) loop_.RunOnce(kSettleTurnMs);
 }
 
 Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)

@@ -35,6 +35,8 @@ class Daemon {
   std::string ReadyLine() const;
 
  private:
+  void Settle();
+
   Daemon(const Config& config, Ports ports, ControlSocket socket);
 
   EventLoop loop_;

@@ -91,6 +91,13 @@ absl::Status AddRoutes(const std::string& text, DeviceConfig& device) {
   return absl::OkStatus();
 }
 
+absl::Status SetHost(const std::string& text, DeviceConfig& device) {
+  device.own_host = text == "uroce";
+  if (device.own_host || text == "kernel") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("host \"", text, "\" is neither kernel nor uroce"));
+}
+
 // '%' would have the kernel choose a number.
 absl::Status SetException(const std::string& text, DeviceConfig& device) {
   const bool allowed = std::all_of(text.begin(), text.end(), [](char c) {
@@ -107,9 +114,10 @@ absl::Status SetException(const std::string& text, DeviceConfig& device) {
 
 absl::Status CheckNetwork(const DeviceConfig& device) {
   const std::string interface = KernelInterfaceOf(device);
-  if (!interface.empty() && !device.routes.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("gateway and route are not for a port on ",
-                                                   interface, ": it uses the kernel's routes"));
+  if (!interface.empty() && !device.routes.empty() && !device.own_host) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gateway and route are not for a port on ", interface,
+                     ": it uses the kernel's routes, unless host=uroce is given"));
   }
   if (!interface.empty() && !device.exception.empty()) {
     return absl::InvalidArgumentError(

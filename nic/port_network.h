@@ -14,6 +14,8 @@ namespace uroce::nic {
 absl::Status AddAddresses(const std::string& text, DeviceConfig& device);
 absl::Status AddGateways(const std::string& text, DeviceConfig& device);
 absl::Status AddRoutes(const std::string& text, DeviceConfig& device);
+/// Who answers for the port's addresses on a kernel interface: "kernel" or "uroce".
+absl::Status SetHost(const std::string& text, DeviceConfig& device);
 /// One name that the kernel takes for an interface.
 absl::Status SetException(const std::string& text, DeviceConfig& device);
 

@@ -153,6 +153,19 @@ void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
   json["fault_transmit"] = FaultJson(transmit);
 }
 
+// Frames that are not RoCE, on a port with a stack of its own for them.
+void AddHostCounters(const NicDevice& device, Json& json) {
+  const datapath::HostLink* link = device.datapath().host_link;
+  if (link == nullptr) return;
+  const datapath::HostLinkCounters& counters = link->counters();
+  json["host_rcv_packets"] = counters.received.load(std::memory_order_relaxed);
+  json["host_rcv_discards"] = counters.rx_discards.load(std::memory_order_relaxed);
+  json["host_rcv_refused"] = counters.rx_refused.load(std::memory_order_relaxed);
+  json["host_xmit_packets"] = counters.sent.load(std::memory_order_relaxed);
+  json["host_xmit_discards"] = counters.tx_discards.load(std::memory_order_relaxed) +
+                               counters.too_long.load(std::memory_order_relaxed);
+}
+
 // Counters of connections that have ended count on in their device.
 Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
   std::map<const NicDevice*, transport::RcCounters> sums;
@@ -173,6 +186,7 @@ Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
     json["port_xmit_discards"] = port.tx_discards;
     json["port_rcv_missed"] = port.rx_missed;
     json["port_rcv_damaged"] = port.rx_damaged;
+    AddHostCounters(*device, json);
     for (const RcCounterRow& row : kRcCounters) json[row.name] = sums[device.get()].*row.value;
     json["queue_pairs"] = counts[device.get()];
     list.push_back({{"name", device->name()}, {"counters", json}});

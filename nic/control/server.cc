@@ -49,6 +49,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
         loop_.Watch(fd, EPOLLIN, [this, &its = *device] { MaintainPort(its); }));
   }
   MaintainPorts();
+  neighbours_.StartHosts([this](NicDevice& device) { Refresh(device); });
 }
 
 Server::~Server() {
@@ -114,6 +115,7 @@ void Server::Refresh(NicDevice& device) {
     spdlog::info("{}: link {}{}{}", device.name(), info.link_up ? "up" : "down",
                  info.why_down.empty() ? "" : ": ", info.why_down);
   }
+  if (change.link) neighbours_.OnLink(device);
   if (change.mac) spdlog::info("{}: MAC {}", device.name(), FormatMac(info.mac));
   if (change.interface) {
     spdlog::warn("{}: interface {} {}", device.name(), info.interface,

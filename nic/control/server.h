@@ -27,6 +27,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   size_t session_count() const { return sessions_.size(); }
+  /// Whether it is still being found out if the ports' own addresses may be used.
+  bool is_settling() const { return neighbours_.has_tentative_address(); }
 
  private:
   void OnConnection();

@@ -29,6 +29,7 @@ struct FollowedPath {
   PathKey key;
   Gid next_hop;
   Mac mac{};
+  std::shared_ptr<const void> use;  ///< Keeps the next hop in the cache of the port's own host.
 };
 
 /// Control thread. A path is followed for as long as somebody holds what Follow returned.

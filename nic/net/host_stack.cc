@@ -12,7 +12,7 @@
 namespace uroce::nic {
 
 HostStack::HostStack(EventLoop& loop, datapath::Worker& worker, datapath::HostLink& link,
-                     std::string name, const HostConfig& config, bool link_up, Listener listener)
+                     std::string name, const HostConfig& config, Listener listener)
     : loop_(loop),
       worker_(worker),
       link_(link),
@@ -20,7 +20,6 @@ HostStack::HostStack(EventLoop& loop, datapath::Worker& worker, datapath::HostLi
       listener_(std::move(listener)),
       host_(config) {
   watch_ = loop_.Watch(link_.wait_fd(), EPOLLIN, [this] { OnFrames(); });
-  OnLink(link_up);
 }
 
 HostStack::~HostStack() {
@@ -52,13 +51,19 @@ void HostStack::OnFrames() {
   for (; taken < kFramesPerTurn; ++taken) {
     const Bytes frame = link_.inbound().Front();
     if (frame.empty()) break;
-    host_.OnFrame(frame, now);
+    Count(host_.OnFrame(frame, now));
     link_.inbound().Pop();
   }
   Pump();
   if (taken < kFramesPerTurn && link_.PrepareSleep()) return;
   loop_.Cancel(pause_);
   pause_ = loop_.After(kPause, [this] { OnFrames(); });
+}
+
+void HostStack::Count(FrameResult result) {
+  if (result == FrameResult::kTaken || result == FrameResult::kNotForUs) return;
+  std::atomic<uint64_t>& refused = link_.counters().rx_refused;
+  refused.store(refused.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void HostStack::Pump() {

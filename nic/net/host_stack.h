@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,14 +25,14 @@ class HostStack {
     std::function<void(const NextHop&, const std::optional<Mac>&)> on_neighbour;
   };
 
-  /// `link` and `worker` outlive it; `name` is the device's, for the log. The port's link is taken
-  /// for what `link_up` says until OnLink.
+  /// `link` and `worker` outlive it; `name` is the device's, for the log.
   HostStack(EventLoop& loop, datapath::Worker& worker, datapath::HostLink& link, std::string name,
-            const HostConfig& config, bool link_up, Listener listener);
+            const HostConfig& config, Listener listener);
   ~HostStack();
   HostStack(const HostStack&) = delete;
   HostStack& operator=(const HostStack&) = delete;
 
+  /// Says how the port's link is, from the first time on.
   void OnLink(bool up);
   /// As Host has them.
   absl::StatusOr<NextHop> Route(const Gid& source, const Gid& destination) const;
@@ -44,6 +45,7 @@ class HostStack {
   static constexpr Nanos kPause{1'000'000};  ///< Between turns that leave frames behind.
 
   void OnFrames();
+  void Count(FrameResult result);
   /// Passes on what the host has to say, and waits for its next deadline.
   void Pump();
   void Tell(const HostEvent& event);

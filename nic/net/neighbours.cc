@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/net/neighbours.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "nic/net/address.h"
 
@@ -14,13 +17,6 @@ constexpr Nanos kSettleTime{50'000'000};
 constexpr Nanos kAskAgain{2'000'000'000};
 constexpr size_t kChecksPerTurn = 32;  // Each takes some 20 us.
 
-// fe80:: with the EUI-64 of a MAC: the address says who has it.
-std::optional<Mac> MacInside(const Gid& gid) {
-  const auto& b = gid.bytes;
-  if (!IsLinkLocal(gid) || b[11] != 0xff || b[12] != 0xfe) return std::nullopt;
-  return Mac{static_cast<uint8_t>(b[8] ^ 0x02), b[9], b[10], b[13], b[14], b[15]};
-}
-
 int InterfaceOf(const PathKey& path) { return path.device->InterfaceOf(path.vlan_id); }
 
 std::string Place(const PathKey& path) {
@@ -29,6 +25,38 @@ std::string Place(const PathKey& path) {
 }
 
 }  // namespace
+
+void Neighbours::StartHosts(std::function<void(NicDevice&)> on_addresses) {
+  for (const auto& owned : nic_.devices()) {
+    NicDevice* const device = owned.get();
+    if (!device->is_host()) continue;
+    HostStack::Listener listener;
+    listener.on_addresses = [this, device, on_addresses] {
+      device->SetUsableAddresses(hosts_.at(device)->host().UsableAddresses());
+      on_addresses(*device);
+    };
+    listener.on_neighbour = [this, device](const class NextHop& hop,
+                                           const std::optional<Mac>& mac) {
+      if (!mac) return;  // Retransmission decides how long the paths of its queue pairs live.
+      nic_.MovePaths(paths_.OnNeighbour(device, hop.vlan_id, hop.address, *mac));
+    };
+    const HostConfig config{device->info().mac, device->config().addresses,
+                            device->config().routes};
+    hosts_[device] = std::make_unique<HostStack>(loop_, nic_.worker(), *device->host_link(),
+                                                 device->name(), config, std::move(listener));
+    hosts_[device]->OnLink(device->info().link_up);
+  }
+}
+
+bool Neighbours::has_tentative_address() const {
+  return std::ranges::any_of(
+      hosts_, [](const auto& entry) { return entry.second->host().has_tentative_address(); });
+}
+
+void Neighbours::OnLink(const NicDevice& device) {
+  const auto it = hosts_.find(&device);
+  if (it != hosts_.end()) it->second->OnLink(device.info().link_up);
+}
 
 std::optional<absl::StatusOr<Mac>> Neighbours::Find(const PathKey& path) {
   const NicDevice& device = *path.device;
@@ -39,15 +67,9 @@ std::optional<absl::StatusOr<Mac>> Neighbours::Find(const PathKey& path) {
     return absl::DeadlineExceededError(absl::StrCat("nobody on the wire of ", Place(path), " has ",
                                                     FormatAddress(path.destination)));
   }
-  if (InterfaceOf(path) != 0) return std::nullopt;
-  if (!device.info().interface.empty()) {
-    return absl::UnavailableError(absl::StrCat(Place(path), " has no kernel interface now to find ",
-                                               FormatAddress(path.destination), " by"));
-  }
-  if (const std::optional<Mac> mac = MacInside(path.destination)) return *mac;
-  return absl::UnavailableError(absl::StrCat(device.name(), " has no kernel interface to find ",
-                                             FormatAddress(path.destination),
-                                             " by; use link-local GIDs there"));
+  if (CanAsk(path)) return std::nullopt;
+  return absl::UnavailableError(absl::StrCat(Place(path), " has no kernel interface now to find ",
+                                             FormatAddress(path.destination), " by"));
 }
 
 Neighbours::Id Neighbours::Resolve(const PathKey& path, Callback callback) {
@@ -66,22 +88,20 @@ void Neighbours::Cancel(Id id) {
   lookups_.erase(it);
 }
 
-// The interface may go at any time: its number is asked for anew.
 void Neighbours::Continue(Id id) {
   Lookup& lookup = lookups_.at(id);
-  const int ifindex = InterfaceOf(lookup.path);
   const bool first = lookup.next_hop == Gid{};
   if (first) {
     const absl::StatusOr<Gid> next_hop = NextHop(lookup.path);
     if (!next_hop.ok()) return Finish(id, next_hop.status());
     lookup.next_hop = *next_hop;
   }
-  if (const auto mac = netlink_.Neighbour(ifindex, lookup.next_hop)) return Finish(id, *mac);
+  if (const auto mac = Neighbour(lookup.path, lookup.next_hop)) return Finish(id, *mac);
   if (Nic::Now() >= lookup.deadline) {
     return Finish(id, absl::DeadlineExceededError(absl::StrCat(FormatAddress(lookup.next_hop),
                                                                " does not answer on the network")));
   }
-  if (first) netlink_.Probe(ifindex, lookup.next_hop);
+  if (first) Probe(lookup.path, lookup.next_hop);
   lookup.timer = loop_.After(kPoll, [this, id] { Continue(id); });
 }
 
@@ -91,8 +111,36 @@ void Neighbours::Finish(Id id, const absl::StatusOr<Mac>& mac) {
   callback(mac);
 }
 
+HostStack* Neighbours::HostOf(const PathKey& path) const {
+  const auto it = hosts_.find(path.device);
+  return it == hosts_.end() ? nullptr : it->second.get();
+}
+
+// The interface may go at any time: its number is asked for anew, here and below.
+bool Neighbours::CanAsk(const PathKey& path) const {
+  return HostOf(path) != nullptr || InterfaceOf(path) != 0;
+}
+
+std::optional<Mac> Neighbours::Neighbour(const PathKey& path, const Gid& hop) {
+  HostStack* const host = HostOf(path);
+  if (host == nullptr) return netlink_.Neighbour(InterfaceOf(path), hop);
+  Mac mac{};
+  const auto answer = host->Find({hop, path.vlan_id}, mac);
+  return answer == NeighbourCache::Answer::kKnown ? std::optional(mac) : std::nullopt;
+}
+
+// A host that was asked for a neighbour looks for it until it has an answer.
+void Neighbours::Probe(const PathKey& path, const Gid& hop) {
+  if (HostOf(path) == nullptr) netlink_.Probe(InterfaceOf(path), hop);
+}
+
 // Routers do not forward what is link-local at either end (RFC 4291, 2.5.6).
 absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
+  if (const HostStack* host = HostOf(path)) {
+    const absl::StatusOr<class NextHop> hop = host->Route(path.source, path.destination);
+    if (!hop.ok()) return hop.status();
+    return hop->address;
+  }
   const absl::StatusOr<Gid> hop = netlink_.NextHop(InterfaceOf(path), path.destination);
   if (!hop.ok() || *hop == path.destination) return hop;
   if (!IsLinkLocal(path.source) && !IsLinkLocal(path.destination)) return hop;
@@ -103,15 +151,16 @@ absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
 
 // Using the neighbour is what keeps the kernel asking whether it is still there.
 FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
-  const int ifindex = InterfaceOf(path);
-  if (ifindex == 0 || nic_.FindOwner({path.destination, path.vlan_id}, *path.device) != nullptr) {
+  if (!CanAsk(path) || nic_.FindOwner({path.destination, path.vlan_id}, *path.device) != nullptr) {
     return nullptr;
   }
   const absl::StatusOr<Gid> hop = NextHop(path);
   if (!hop.ok()) return nullptr;
   nic_.MovePaths(paths_.OnNeighbour(path.device, path.vlan_id, *hop, mac));
-  netlink_.Probe(ifindex, *hop);
-  return paths_.Follow({path, *hop, mac});
+  Probe(path, *hop);
+  HostStack* const host = HostOf(path);
+  const NeighbourCache::Use use = host == nullptr ? nullptr : host->Hold({*hop, path.vlan_id});
+  return paths_.Follow({path, *hop, mac, use});
 }
 
 void Neighbours::OnNews(const NetlinkNews& news) {
@@ -155,12 +204,11 @@ void Neighbours::CheckSome() {
 
 // A path whose route or neighbour is gone stays as it is: retransmission decides for how long.
 void Neighbours::Check(FollowedPath& path) {
-  const int ifindex = InterfaceOf(path.key);
-  const absl::StatusOr<Gid> hop = ifindex == 0 ? absl::UnavailableError("") : NextHop(path.key);
+  const absl::StatusOr<Gid> hop = CanAsk(path.key) ? NextHop(path.key) : absl::UnavailableError("");
   if (!hop.ok()) return;
   path.next_hop = *hop;
-  const std::optional<Mac> mac = netlink_.Neighbour(ifindex, *hop);
-  if (!mac) return netlink_.Probe(ifindex, *hop);
+  const std::optional<Mac> mac = Neighbour(path.key, *hop);
+  if (!mac) return Probe(path.key, *hop);
   nic_.MovePaths(paths_.OnNeighbour(path.key.device, path.key.vlan_id, *hop, *mac));
 }
 

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "nic/control/event_loop.h"
 #include "nic/net/followed_paths.h"
+#include "nic/net/host_stack.h"
 #include "nic/net/netlink.h"
 #include "nic/resources/nic.h"
 
@@ -18,7 +20,8 @@ namespace uroce::nic {
 
 /// Within the daemon and on its in-process wires, devices know each other; beside a kernel
 /// interface, the kernel's routes and neighbours decide, for each packet as if the kernel sent it:
-/// when they change, the paths of live queue pairs change. Control thread.
+/// when they change, the paths of live queue pairs change. A port that is a host of its own asks
+/// and answers by its HostStack, which is run from here. Control thread.
 class Neighbours {
  public:
   using Id = uint64_t;
@@ -28,6 +31,13 @@ class Neighbours {
   static constexpr Nanos kPatience{1'500'000'000};
 
   Neighbours(EventLoop& loop, Nic& nic) : loop_(loop), nic_(nic) {}
+  /// Makes hosts of the ports that are their own. `on_addresses` is told when the usable addresses
+  /// of a device have changed.
+  void StartHosts(std::function<void(NicDevice&)> on_addresses);
+  /// Whether some address is still being probed for, and the link of its port is up.
+  bool has_tentative_address() const;
+  /// The link of a port came or went.
+  void OnLink(const NicDevice& device);
 
   /// The answer, where it takes no waiting; nothing where the kernel has to be asked.
   /// Errors: DeadlineExceeded when nobody can have it, Unavailable without a way there.
@@ -54,7 +64,12 @@ class Neighbours {
 
   void Continue(Id id);
   void Finish(Id id, const absl::StatusOr<Mac>& mac);
+  HostStack* HostOf(const PathKey& path) const;
+  // Answers of the kernel, or of the port's own host.
+  bool CanAsk(const PathKey& path) const;
   absl::StatusOr<Gid> NextHop(const PathKey& path);
+  std::optional<Mac> Neighbour(const PathKey& path, const Gid& hop);
+  void Probe(const PathKey& path, const Gid& hop);
   void OnNeighbour(const NeighbourNews& news);
   /// Looks at the routes and neighbours of all followed paths again, some per turn.
   void CheckAfter(Nanos delay);
@@ -64,6 +79,7 @@ class Neighbours {
   EventLoop& loop_;
   Nic& nic_;
   Netlink netlink_;
+  std::map<const NicDevice*, std::unique_ptr<HostStack>> hosts_;
   Id next_id_ = 1;
   std::map<Id, Lookup> lookups_;
   FollowedPaths paths_;

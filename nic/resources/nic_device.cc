@@ -13,7 +13,8 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint32_t kMaxMessageBytes = 1u << 31;  // IBTA vol. 1, 9.7.1.5: the limit of a message.
-constexpr uint32_t kAckDelayCode = 15;           // 134 ms: what a loaded host may take to answer.
+constexpr uint32_t kHostDepthFrames = 128;
+constexpr uint32_t kAckDelayCode = 15;  // 134 ms: what a loaded host may take to answer.
 
 }  // namespace
 
@@ -27,6 +28,11 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
       gids_(info_.mac),
       datapath_(config.name, index, port_.get()) {
   datapath_.mac = info_.mac;
+  if (WantsHost()) {
+    host_link_ = std::make_unique<datapath::HostLink>(datapath::HostLink::Takes::kHostProtocols,
+                                                      kHostDepthFrames);
+    datapath_.host_link = host_link_.get();
+  }
   RefreshNetwork();
   gids_.Update(info_.mac, Addresses());
 }
@@ -49,11 +55,25 @@ NicDevice::Change NicDevice::Refresh() {
 
 absl::Status NicDevice::CheckVlans() const {
   for (const InterfaceAddress& address : config_.addresses) {
-    if (info_.interface.empty() || InterfaceOf(address.vlan_id) != 0) continue;
+    if (is_host() || info_.interface.empty() || InterfaceOf(address.vlan_id) != 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("ip \"", FormatInterfaceAddress(address), "\": ", info_.interface,
                      " has no such VLAN; add it by: ip link add link ", info_.interface, " name ",
                      info_.interface, ".", address.vlan_id, " type vlan id ", address.vlan_id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NicDevice::CheckHost() const {
+  if (!is_host() || info_.interface.empty()) return absl::OkStatus();
+  KernelNetwork kernel;
+  kernel.Refresh(info_.ifindex, info_.mac);
+  for (const InterfaceAddress& address : kernel.addresses()) {
+    if (IsLinkLocal(address.gid)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "host=uroce: the kernel has the address ", FormatInterfaceAddress(address), " on ",
+        info_.interface, " and would answer too; take it away by: ip addr flush dev ",
+        info_.interface, " scope global"));
   }
   return absl::OkStatus();
 }
@@ -88,11 +108,16 @@ drivers::PortInfo NicDevice::ReadInfo() const {
   return info;
 }
 
+bool NicDevice::WantsHost() const {
+  return config_.wire < 0 && (info_.interface.empty() || config_.own_host);
+}
+
 void NicDevice::RefreshNetwork() {
-  if (!info_.interface.empty()) network_.Refresh(info_.ifindex, info_.mac);
+  if (!is_host() && !info_.interface.empty()) network_.Refresh(info_.ifindex, info_.mac);
 }
 
 const std::vector<InterfaceAddress>& NicDevice::Addresses() const {
+  if (is_host()) return usable_addresses_;
   const bool given = !config_.addresses.empty() || info_.interface.empty();
   return given ? config_.addresses : network_.addresses();
 }

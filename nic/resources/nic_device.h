@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "nic/net/gid_table.h"
 #include "nic/net/kernel_network.h"
 #include "pipeline/datapath/device.h"
+#include "pipeline/datapath/host_link.h"
 #include "pipeline/transport/counters.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
@@ -23,7 +25,8 @@ class FaultPort;
 namespace uroce::nic {
 
 /// Addresses come from the settings, and where there are none and a kernel interface stands behind
-/// the port, from that interface. Control thread, but for `datapath`.
+/// the port, from that interface. Of a port that is a host of its own, they are used as far as
+/// nobody else has them. Control thread, but for `datapath`.
 class NicDevice {
  public:
   /// `fault` is the port itself where it is one, or null.
@@ -42,6 +45,9 @@ class NicDevice {
   /// Whether every VLAN of the given addresses has an interface, where the kernel is asked for
   /// neighbours. Errors: one line with the command that adds it.
   absl::Status CheckVlans() const;
+  /// Whether the kernel leaves the port's addresses to us. Errors: one line with the command that
+  /// has it do so.
+  absl::Status CheckHost() const;
 
   const std::string& name() const { return config_.name; }
   const DeviceConfig& config() const { return config_; }
@@ -49,6 +55,15 @@ class NicDevice {
   const GidTable& gids() const { return gids_; }
   /// The kernel interface whose routes and neighbours are those of this VLAN; 0: there is none.
   int InterfaceOf(uint16_t vlan_id) const { return network_.InterfaceOf(vlan_id); }
+  /// Whether the daemon itself is the port's host on its Ethernet: where there is no kernel
+  /// interface, or where the settings say so.
+  bool is_host() const { return host_link_ != nullptr; }
+  /// The host's frames; null unless is_host.
+  datapath::HostLink* host_link() const { return host_link_.get(); }
+  /// Those of the given addresses that may be used; effective with the next Refresh.
+  void SetUsableAddresses(std::vector<InterfaceAddress> addresses) {
+    usable_addresses_ = std::move(addresses);
+  }
   uroce_port_info PortAttributes() const;
   uroce_device_info DeviceInfo(const Limits& limits) const;
   drivers::Port& port() const { return *port_; }
@@ -61,6 +76,7 @@ class NicDevice {
 
  private:
   drivers::PortInfo ReadInfo() const;
+  bool WantsHost() const;
   void RefreshNetwork();
   const std::vector<InterfaceAddress>& Addresses() const;
 
@@ -70,6 +86,8 @@ class NicDevice {
   drivers::PortInfo info_;
   uint64_t node_guid_;  ///< That of the first MAC: it names the device for as long as it is there.
   KernelNetwork network_;
+  std::unique_ptr<datapath::HostLink> host_link_;
+  std::vector<InterfaceAddress> usable_addresses_;  ///< Of a host.
   GidTable gids_;
   transport::RcCounters ended_counters_;
   datapath::Device datapath_;

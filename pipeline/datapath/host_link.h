@@ -19,6 +19,7 @@ struct HostLinkCounters {
   std::atomic<uint64_t> sent{0};         ///< Frames of the stack that went to the port. Worker.
   std::atomic<uint64_t> too_long{0};     ///< Lost: longer than an mbuf. Worker.
   std::atomic<uint64_t> tx_discards{0};  ///< The worker was behind. Stack.
+  std::atomic<uint64_t> rx_refused{0};   ///< Malformed, as the stack found. Stack.
 };
 
 /// Two rings, one worker, and one thread of the stack. A stack that does not keep up, or that
