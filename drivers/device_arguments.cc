@@ -118,10 +118,15 @@ void DeviceArguments::AddDefault(absl::string_view key, absl::string_view value)
 }
 
 std::string DeviceArguments::Interface() const {
-  for (const absl::string_view key : rules().shared_interface_keys) {
+  for (const absl::string_view key : rules().interface_keys) {
     if (Find(key) != nullptr) return *Find(key);
   }
   return "";
+}
+
+bool DeviceArguments::IsShared() const {
+  const absl::string_view key = rules().takes_interface_without;
+  return !Interface().empty() && (key.empty() || Find(key) != nullptr);
 }
 
 std::string DeviceArguments::ToDpdk() const {

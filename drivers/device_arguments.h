@@ -28,8 +28,11 @@ struct DeviceArguments {
   /// Gives `key` a value where it has none.
   void AddDefault(absl::string_view key, absl::string_view value);
   const DriverRules& rules() const { return RulesOf(driver); }
-  /// The kernel interface that the port shares with the kernel, or "".
+  /// The kernel interface that the port sends and receives on, or "".
   std::string Interface() const;
+  /// Whether the kernel goes on using that interface: its addresses, neighbours and routes are then
+  /// the port's too.
+  bool IsShared() const;
   bool IsPci() const { return driver.empty(); }
   /// As DPDK takes it, with commas.
   std::string ToDpdk() const;
@@ -39,6 +42,9 @@ struct DeviceArguments {
 /// frames where the user does not say otherwise. `mac` is a key of every port without a kernel
 /// interface. Errors name the device, the key, the value and what would be right.
 absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text);
+
+/// Frames of a pool that is one port's alone (DriverRules::own_pool_frame_bytes).
+inline constexpr uint32_t kOwnPoolFrames = 8192;
 
 /// Bytes of a frame that the mbufs of this port must hold (see MakePool); `mtu_bytes` as the user
 /// asked for, or 0.

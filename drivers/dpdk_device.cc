@@ -11,6 +11,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "drivers/device_fds.h"
+#include "drivers/pci_device.h"
 
 namespace uroce::drivers {
 namespace {
@@ -31,6 +33,7 @@ class Attempt {
   absl::Status Refusal(absl::string_view why) const;
   rte_eth_conf Configuration(bool interrupts) const;
   absl::Status SetUpQueues(rte_mempool* pool);
+  absl::Status SetMac();
   uint16_t transmit_queues() const {
     return arguments_.rules().pairs_queues ? options_.queues : uint16_t{1};
   }
@@ -101,11 +104,21 @@ absl::Status Attempt::SetUpQueues(rte_mempool* pool) {
   return absl::OkStatus();
 }
 
+/// A NIC takes frames for its own address alone; virtual devices take all.
+absl::Status Attempt::SetMac() {
+  if (!arguments_.IsPci() || !arguments_.mac.has_value()) return absl::OkStatus();
+  rte_ether_addr mac{};
+  std::memcpy(mac.addr_bytes, arguments_.mac->data(), sizeof(mac.addr_bytes));
+  const int error = rte_eth_dev_default_mac_addr_set(port_id_, &mac);
+  return error == 0 ? absl::OkStatus() : Error("mac", error);
+}
+
 absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
   const rte_eth_conf conf = Configuration(interrupts);
   int error = rte_eth_dev_configure(port_id_, options_.queues, transmit_queues(), &conf);
   if (error != 0) return Error("configure", error);
   if (absl::Status status = SetUpQueues(pool); !status.ok()) return status;
+  if (absl::Status status = SetMac(); !status.ok()) return status;
   error = rte_eth_dev_start(port_id_);
   if (error != 0) return Error("start", error);
   return DpdkDevice{
@@ -125,12 +138,17 @@ bool InterruptsWork(const DpdkDevice& device) {
   return true;
 }
 
+bool WantsInterrupts(const DeviceArguments& arguments) {
+  if (arguments.rules().wake_up != WakeUp::kInterrupt) return false;
+  return !arguments.IsPci() || HasQueueInterrupts(ReadPciDevice(arguments.name));
+}
+
 absl::StatusOr<DpdkDevice> StartDevice(const DeviceArguments& arguments,
                                        const DeviceOptions& options, uint16_t port_id,
                                        rte_mempool* pool) {
   Attempt attempt(arguments, options, port_id);
   if (absl::Status status = attempt.Check(); !status.ok()) return status;
-  if (arguments.rules().wake_up == WakeUp::kInterrupt) {
+  if (WantsInterrupts(arguments)) {
     absl::StatusOr<DpdkDevice> device = attempt.Start(true, pool);
     if (device.ok() && InterruptsWork(*device)) return device;
     // A legacy interrupt, or a bus without any: the worker then wakes by timer.
@@ -171,10 +189,16 @@ absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
   DeviceArguments complete = arguments;
   const absl::string_view queues_key = arguments.rules().queues_key;
   if (!queues_key.empty()) complete.AddDefault(queues_key, absl::StrCat(options.queues));
+  const WakeUp wake_up = arguments.rules().wake_up;
+  const std::vector<int> fds_before = FdsOf(wake_up);
   const absl::StatusOr<uint16_t> port_id = Attach(complete);
   if (!port_id.ok()) return port_id.status();
   absl::StatusOr<DpdkDevice> device = StartDevice(complete, options, *port_id, pool);
-  if (!device.ok()) CloseDevice({.port_id = *port_id});
+  if (device.ok()) {
+    device->fds = FdsSince(wake_up, fds_before);
+  } else {
+    CloseDevice({.port_id = *port_id});
+  }
   return device;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "drivers/device_arguments.h"
@@ -22,6 +23,7 @@ struct DpdkDevice {
   uint16_t port_id = 0;
   uint16_t queues = 1;
   bool has_interrupts = false;    ///< rte_eth_dev_rx_intr_enable works on all queues.
+  std::vector<int> fds;           ///< The driver's own; each is readable while frames wait.
   bool checks_ip_header = false;  ///< Marks frames whose IPv4 header checksum is wrong.
 };
 

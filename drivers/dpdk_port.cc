@@ -12,13 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "drivers/device_arguments.h"
 #include "drivers/device_checks.h"
 #include "drivers/device_events.h"
+#include "drivers/eal.h"
 #include "drivers/kernel_interface.h"
 #include "drivers/kernel_mute.h"
 #include "drivers/packet_drops.h"
-#include "drivers/packet_socket.h"
 #include "drivers/peer_loss.h"
 #include "drivers/receive_wake.h"
 #include "drivers/stable_mac.h"
@@ -131,15 +132,10 @@ void DpdkPort::Detach() {
 
 /// False: no fd tells of frames.
 bool DpdkPort::AddWakes() {
-  std::vector<int> fds;
-  if (device_.has_interrupts) {
-    for (uint16_t queue = 0; queue < device_.queues; ++queue) {
-      fds.push_back(rte_eth_dev_rx_intr_ctl_q_get_fd(device_.port_id, queue));
-    }
-  } else if (arguments_.rules().wake_up == WakeUp::kPacketSocket &&
-             !arguments_.Interface().empty()) {
-    fds = PacketSocketsOn(Info().ifindex);
-    if (arguments_.driver == "net_af_packet") packet_drops_.Watch(fds);
+  std::vector<int> fds = device_.fds;
+  if (arguments_.driver == "net_af_packet") packet_drops_.Watch(fds);
+  for (uint16_t queue = 0; device_.has_interrupts && queue < device_.queues; ++queue) {
+    fds.push_back(rte_eth_dev_rx_intr_ctl_q_get_fd(device_.port_id, queue));
   }
   const auto add = [this](int fd) { return wake_.Add(fd); };
   return !fds.empty() && std::ranges::all_of(fds, add);
@@ -225,7 +221,7 @@ PortInfo DpdkPort::DeviceInfo() const {
   rte_ether_addr mac{};
   if (arguments_.rules().made_up_mac || arguments_.mac.has_value()) {
     info.mac = arguments_.mac.has_value() ? *arguments_.mac : StableMac(arguments_);
-  } else if (rte_eth_macaddr_get(device_.port_id, &mac) == 0) {
+  } else if (device_.queues != 0 && rte_eth_macaddr_get(device_.port_id, &mac) == 0) {
     std::copy(std::begin(mac.addr_bytes), std::end(mac.addr_bytes), info.mac.begin());
   }
   rte_eth_link link{};
@@ -243,7 +239,8 @@ uint32_t DpdkPort::Mtu(uint32_t mtu_of_interface) const {
   const DriverRules& rules = arguments_.rules();
   uint32_t mtu = mtu_of_interface != 0 ? mtu_of_interface : kStandardMtu;
   uint16_t device_mtu = 0;
-  if (rules.sets_mtu && rte_eth_dev_get_mtu(device_.port_id, &device_mtu) == 0) {
+  const bool asks = rules.sets_mtu && device_.queues != 0;
+  if (asks && rte_eth_dev_get_mtu(device_.port_id, &device_mtu) == 0) {
     mtu = device_mtu;
   } else if (options_.mtu_bytes != 0) {
     mtu = mtu_of_interface != 0 ? std::min(mtu, options_.mtu_bytes) : options_.mtu_bytes;
@@ -255,16 +252,17 @@ uint32_t DpdkPort::Mtu(uint32_t mtu_of_interface) const {
 PortInfo DpdkPort::Info() const {
   PortInfo info = DeviceInfo();
   info.driver = arguments_.IsPci() ? "pci" : arguments_.driver;
-  info.interface = arguments_.Interface();
+  const std::string interface = arguments_.Interface();
+  if (arguments_.IsShared()) info.interface = interface;
   uint32_t mtu_of_interface = 0;
-  if (!info.interface.empty()) {
-    const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(info.interface);
+  if (!interface.empty()) {
+    const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface);
     info.link_up = kernel.ok() && kernel->link_up;
     if (kernel.ok()) {
       info.mac = kernel->mac;
       mtu_of_interface = kernel->mtu_bytes;
       info.speed_bps = kernel->speed_bps;
-      info.ifindex = kernel->ifindex;
+      if (arguments_.IsShared()) info.ifindex = kernel->ifindex;
     }
   }
   info.mtu_bytes = Mtu(mtu_of_interface);
@@ -340,10 +338,15 @@ absl::StatusOr<std::unique_ptr<Port>> OpenDpdkPort(const std::string& device,
   if (!arguments.ok()) return arguments.status();
   if (absl::Status status = CheckDevice(*arguments, options); !status.ok()) return status;
   std::optional<KernelMute> mute;
-  if (const std::string interface = arguments->Interface(); !interface.empty()) {
-    absl::StatusOr<KernelMute> opened = KernelMute::Open(interface);
+  if (arguments->IsShared()) {
+    absl::StatusOr<KernelMute> opened = KernelMute::Open(arguments->Interface());
     if (!opened.ok()) return opened.status();
     mute.emplace(*std::move(opened));
+  }
+  if (const uint32_t bytes = arguments->rules().own_pool_frame_bytes; bytes != 0) {
+    const auto own = MakePool(absl::StrCat("uroce_", arguments->name), bytes, kOwnPoolFrames);
+    if (!own.ok()) return own.status();
+    pool = *own;
   }
   const absl::StatusOr<DpdkDevice> opened = OpenDevice(*arguments, options, pool);
   if (!opened.ok()) return opened.status();

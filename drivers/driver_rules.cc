@@ -4,14 +4,17 @@
 namespace uroce::drivers {
 namespace {
 
+constexpr uint32_t kXdpFrameBytes = 63 * 64 - 64 - 128 - 128;
+
 // af_packet. Frames of path MTU 4096 do not fit 4096 bytes, and the size must divide the block.
 // More slots than bursts: the kernel fills the ring also while the worker does not run. Past the
 // queueing discipline a frame that finds the NIC busy is lost, and tcpdump never sees it.
 //
 // af_xdp. Without copy mode, or with a busy budget of 0 in zero-copy mode, the driver waits up to a
 // second inside a receive burst; with a budget it makes a system call at every empty one. An XDP
-// frame lies in one page with 256 bytes of headroom, an mbuf and its own headroom before it. The
-// kernel refuses XDP on an interface whose MTU does not fit its page: 3506 on a veth pair.
+// frame lies in one page, behind the mempool's header, an mbuf, its headroom and 256 bytes of XDP's
+// own; 63 cache lines in all, because the pool would make 65 of 64. Its own XDP program takes all
+// that arrives; a program of the user's may leave the kernel what is not RoCE.
 //
 // memif. Spoken by memif_port, not by the driver. Buffers of a power of two would crowd into few
 // sets of the caches; these hold frames of MTU 9000.
@@ -31,7 +34,7 @@ std::vector<DriverRules> MakeTable() {
                                 {"qpairs", "1"},
                                 {"qdisc_bypass", "0"}},
                    .queues_key = "qpairs",
-                   .shared_interface_keys = {"iface"},
+                   .interface_keys = {"iface"},
                    .wake_up = WakeUp::kPacketSocket});
   table.push_back({.driver = "net_af_xdp",
                    .keys = {"iface", "start_queue", "queue_count", "shared_umem", "xdp_prog",
@@ -39,9 +42,11 @@ std::vector<DriverRules> MakeTable() {
                    .required = {"iface"},
                    .defaults = {{"force_copy", "1"}, {"busy_budget", "0"}},
                    .queues_key = "queue_count",
-                   .shared_interface_keys = {"iface"},
+                   .interface_keys = {"iface"},
+                   .takes_interface_without = "xdp_prog",
                    .wake_up = WakeUp::kXdpSocket,
-                   .mtu_limit = 3506,
+                   .own_pool_frame_bytes = kXdpFrameBytes,
+                   .mtu_limit = kXdpFrameBytes - 256 - 22,
                    .pairs_queues = true,
                    .counts_refusals = true});
   table.push_back(
@@ -62,7 +67,7 @@ std::vector<DriverRules> MakeTable() {
                    .keys = {"rx_pcap", "tx_pcap", "rx_iface", "rx_iface_in", "tx_iface", "iface",
                             "phy_mac", "infinite_rx"},
                    .required = {"iface", "rx_pcap", "tx_pcap", "rx_iface", "rx_iface_in"},
-                   .shared_interface_keys = {"iface", "rx_iface", "rx_iface_in"},
+                   .interface_keys = {"iface", "rx_iface", "rx_iface_in"},
                    .wake_up = WakeUp::kPacketSocket,
                    .made_up_mac = true});
   table.push_back({.driver = "net_vhost",

@@ -30,10 +30,15 @@ struct DriverRules {
   std::vector<std::pair<absl::string_view, absl::string_view>> defaults;
   /// The key that takes the number of queues, or "".
   absl::string_view queues_key;
-  /// Keys that name a kernel interface which the port shares with the kernel: MAC, MTU, link and
-  /// addresses are the interface's.
-  std::vector<absl::string_view> shared_interface_keys;
+  /// Keys that name a kernel interface which the port sends and receives on: MAC, MTU and link are
+  /// the interface's.
+  std::vector<absl::string_view> interface_keys;
+  /// The kernel does not see what arrives there, unless this key is given.
+  absl::string_view takes_interface_without;
   WakeUp wake_up = WakeUp::kTimer;
+  /// Room for a frame in mbufs of a pool that is this port's alone, because its driver shares the
+  /// memory with the kernel; 0: the pool of all ports.
+  uint32_t own_pool_frame_bytes = 0;
   /// The Ethernet payload that fits its frames; 0: what a frame of the pool holds.
   uint32_t mtu_limit = 0;
   /// The device has no address of its own: the port makes up one, always the same.

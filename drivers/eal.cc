@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "drivers/eal.h"
 
+#include <dlfcn.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
@@ -8,14 +9,13 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 
 namespace uroce::drivers {
 namespace {
-
-bool uses_hugepages = false;
 
 /// DPDK pins its caller to a core. The daemon places its own threads.
 class AffinityKeeper {
@@ -50,14 +50,26 @@ uint64_t FreeHugepageMib() {
   return mib;
 }
 
-std::vector<std::string> EalArguments(const EalConfig& config, int core) {
+/// Takes a library's output away, where the library is loaded.
+void Quieten(const char* library, const char* setter) {
+  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return;
+  using Print = int (*)(int level, const char* format, va_list arguments);
+  using Setter = Print (*)(Print);
+  if (const auto set = reinterpret_cast<Setter>(dlsym(handle, setter)); set != nullptr) {
+    set(nullptr);
+  }
+  dlclose(handle);
+}
+
+std::vector<std::string> EalArguments(const EalConfig& config, int core, bool hugepages) {
   std::vector<std::string> arguments = {"uroced", absl::StrCat("--lcores=0@", core), "-m",
                                         absl::StrCat(config.memory_mib), "--no-telemetry",
                                         // What fails is said once, by our own status.
                                         "--log-level=*:critical",
                                         absl::StrCat("--file-prefix=uroce", getpid())};
   // DPDK 22.11 refuses --in-memory together with --no-huge; both leave no file behind.
-  if (uses_hugepages) {
+  if (hugepages) {
     // net_virtio_user passes its memory on by fds, and only a few at a time.
     arguments.insert(arguments.end(), {"--in-memory", "--single-file-segments"});
   } else {
@@ -74,20 +86,25 @@ std::vector<std::string> EalArguments(const EalConfig& config, int core) {
 
 absl::Status InitEal(const EalConfig& config) {
   const AffinityKeeper affinity;
-  uses_hugepages = config.allow_hugepages && FreeHugepageMib() >= config.memory_mib;
-  std::vector<std::string> arguments = EalArguments(config, affinity.AllowedCore());
+  std::vector<std::string> arguments =
+      EalArguments(config, affinity.AllowedCore(), EnoughHugepages(config));
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   if (rte_eal_init(static_cast<int>(argv.size()), argv.data()) >= 0) {
     // DPDK makes a directory for files that it was told not to write.
     rmdir(rte_eal_get_runtime_dir());
+    // Those behind net_af_xdp talk on stderr; what fails is said once, by our own status.
+    Quieten("libbpf.so.1", "libbpf_set_print");
+    Quieten("libxdp.so.1", "libxdp_set_print");
     return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("dpdk: start with ", config.memory_mib,
                                           " MiB failed: ", rte_strerror(rte_errno)));
 }
 
-bool EalUsesHugepages() { return uses_hugepages; }
+bool EnoughHugepages(const EalConfig& config) {
+  return config.allow_hugepages && FreeHugepageMib() >= config.memory_mib;
+}
 
 absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes,
                                       uint32_t count) {

@@ -26,8 +26,8 @@ struct EalConfig {
 /// Control thread, before any pool or DPDK port is made.
 absl::Status InitEal(const EalConfig& config);
 
-/// Whether InitEal took hugepages.
-bool EalUsesHugepages();
+/// Whether InitEal would take hugepages now.
+bool EnoughHugepages(const EalConfig& config);
 
 /// Bytes of a frame that a pool for ports without wishes of their own holds: Ethernet with a tag,
 /// IPv6 and the largest RoCE packet of path MTU 4096, rounded up.

@@ -8,6 +8,7 @@
 #include "drivers/eal.h"
 #include "drivers/fault_port.h"
 #include "drivers/memif_port.h"
+#include "drivers/pci_device.h"
 #include "drivers/wire_port.h"
 #include "nic/daemon.h"
 
@@ -27,6 +28,7 @@ struct Plan {
   drivers::EalConfig eal;
   uint32_t frame_bytes = drivers::kRoceFrameBytes;
   uint32_t frames = kPoolFrames;
+  uint64_t own_pool_bytes = 0;
 };
 
 drivers::DeviceOptions OptionsOf(const DeviceConfig& device) {
@@ -48,9 +50,14 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
     plan.frame_bytes =
         std::max(plan.frame_bytes, drivers::RequiredFrameBytes(*arguments, device.mtu_bytes));
     plan.frames += (device.queues - 1) * kQueueFrames;
+    const uint32_t own_frame_bytes = arguments->rules().own_pool_frame_bytes;
+    if (own_frame_bytes != 0) {
+      plan.own_pool_bytes += drivers::PoolBytes(own_frame_bytes, drivers::kOwnPoolFrames);
+    }
     if (arguments->IsPci()) plan.eal.pci_devices.push_back(arguments->name);
   }
-  const uint64_t pool_mib = drivers::PoolBytes(plan.frame_bytes, plan.frames) >> 20;
+  const uint64_t pool_mib =
+      (drivers::PoolBytes(plan.frame_bytes, plan.frames) + plan.own_pool_bytes) >> 20;
   plan.eal.memory_mib = static_cast<uint32_t>(pool_mib) + kSlackMib;
   return plan;
 }
@@ -109,11 +116,25 @@ absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(const DeviceConfig& config
   return std::make_unique<NicDevice>(config, index, std::move(faulty), counters);
 }
 
+// Before DPDK starts, which fails as a whole for what one of them lacks.
+absl::Status CheckPciDevices(const Config& config, const drivers::EalConfig& eal) {
+  for (const DeviceConfig& device : config.devices) {
+    if (device.wire >= 0) continue;
+    const auto arguments = drivers::ParseDeviceArguments(device.dev);
+    if (!arguments.ok() || !arguments->IsPci()) continue;
+    const absl::Status status = drivers::CheckPciDevice(
+        arguments->name, drivers::ReadPciDevice(arguments->name), drivers::EnoughHugepages(eal));
+    if (!status.ok()) return Complain(device, status);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Ports> OpenPorts(const Config& config) {
   const absl::StatusOr<Plan> plan = MakePlan(config);
   if (!plan.ok()) return plan.status();
+  if (absl::Status status = CheckPciDevices(config, plan->eal); !status.ok()) return status;
   if (absl::Status status = drivers::InitEal(plan->eal); !status.ok()) return status;
   absl::StatusOr<rte_mempool*> pool = drivers::MakePool("uroce", plan->frame_bytes, plan->frames);
   if (!pool.ok()) return pool.status();

@@ -116,7 +116,7 @@ TEST(DriverRulesTest, WhatIsFilledInIsKnownToTheDriver) {
     };
     for (const auto& [key, value] : rules.defaults) EXPECT_TRUE(known(key)) << driver << key;
     for (const auto key : rules.required) EXPECT_TRUE(known(key)) << driver << key;
-    for (const auto key : rules.shared_interface_keys) EXPECT_TRUE(known(key)) << driver << key;
+    for (const auto key : rules.interface_keys) EXPECT_TRUE(known(key)) << driver << key;
     EXPECT_TRUE(rules.queues_key.empty() || known(rules.queues_key)) << driver;
   }
 }
