@@ -69,6 +69,24 @@ TEST_F(CaptureOutputTest, NewFileIsItsOwnersOnly) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
+TEST_F(CaptureOutputTest, NewFileOfSudoIsItsCallers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  setenv("SUDO_UID", "1234", 1);
+  setenv("SUDO_GID", "4321", 1);
+  std::ofstream(Path("old")) << "root's";
+  ASSERT_TRUE(CaptureOutput::Open(Path("new"), false, 0).ok());
+  ASSERT_TRUE(CaptureOutput::Open(Path("old"), false, 0).ok());
+  unsetenv("SUDO_UID");
+  unsetenv("SUDO_GID");
+  struct stat info {};
+  ASSERT_EQ(stat(Path("new").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 1234u);
+  EXPECT_EQ(info.st_gid, 4321u);
+  // What a link of the caller's leads to stays with whom it belongs to.
+  ASSERT_EQ(stat(Path("old").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 0u);
+}
+
 TEST_F(CaptureOutputTest, OldFileIsWrittenAnewWithTheRightsItHad) {
   std::ofstream(Path("file")) << "what was there before";
   chmod(Path("file").c_str(), 0640);

@@ -32,6 +32,11 @@ std::string FindUroced() {
   return error ? "uroced" : built.string();
 }
 
+bool IsBesideKernel(const DaemonFacts& daemon) {
+  return std::any_of(daemon.devices.begin(), daemon.devices.end(),
+                     [](const DaemonDevice& device) { return !device.interface.empty(); });
+}
+
 void Append(Findings& all, Findings more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
@@ -66,7 +71,7 @@ Findings Examine(const std::string& socket_path) {
   Append(findings, CheckHugepages(ReadHugepages(machine), daemon.connect_errno == 0));
   Append(findings, CheckNics(ReadNics(machine)));
   Append(findings, CheckInterfaces(ReadInterfaces(machine)));
-  Append(findings, CheckRocePort(ReadRocePort(machine)));
+  Append(findings, CheckRocePort(ReadRocePort(machine), IsBesideKernel(daemon)));
   Append(findings, CheckPrograms(ReadPrograms()));
   return findings;
 }

@@ -42,12 +42,12 @@ bool TakeSocketsOf(const Machine& machine, const std::string& pid, std::set<std:
   return taken != 0;
 }
 
-Finding CheckHolder(const RocePortHolder& holder, const RocePortFacts& facts) {
+Finding CheckHolder(const RocePortHolder& holder, const RocePortFacts& facts, Level level) {
   if (holder.name == "uroced") {
     return {Level::kOk, "udp 4791", absl::StrCat("held by uroced (pid ", holder.pid, ")"), ""};
   }
   if (holder.pid != 0) {
-    return {Level::kProblem, "udp 4791",
+    return {level, "udp 4791",
             absl::StrCat("held by ", holder.name, " (pid ", holder.pid,
                          "), which sees RoCE packets of this namespace too"),
             absl::StrCat("sudo kill ", holder.pid)};
@@ -56,7 +56,7 @@ Finding CheckHolder(const RocePortHolder& holder, const RocePortFacts& facts) {
     return {Level::kOk, "udp 4791", "held by another user's process; root sees whose", ""};
   }
   const std::string device = facts.rdma_devices.empty() ? "rxe0" : facts.rdma_devices.front();
-  return {Level::kProblem, "udp 4791",
+  return {level, "udp 4791",
           "held by the kernel (rdma_rxe): it answers the packets of a port on the same interface",
           "sudo rdma link delete " + device};
 }
@@ -80,11 +80,11 @@ RocePortFacts ReadRocePort(const Machine& machine) {
   return facts;
 }
 
-Findings CheckRocePort(const RocePortFacts& facts) {
+Findings CheckRocePort(const RocePortFacts& facts, bool beside_kernel) {
   if (facts.holders.empty()) return {{Level::kOk, "udp 4791", "free", ""}};
   Findings findings;
   for (const RocePortHolder& holder : facts.holders) {
-    findings.push_back(CheckHolder(holder, facts));
+    findings.push_back(CheckHolder(holder, facts, beside_kernel ? Level::kProblem : Level::kNote));
   }
   return findings;
 }

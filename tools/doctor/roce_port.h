@@ -27,6 +27,8 @@ struct RocePortFacts {
 
 /// From /proc/net/udp, /proc/net/udp6 and the descriptors of all processes.
 RocePortFacts ReadRocePort(const Machine& machine);
-Findings CheckRocePort(const RocePortFacts& facts);
+/// `beside_kernel`: the daemon has a port on a kernel interface, so that both get its packets.
+/// Others on the port are a problem then, and a note else.
+Findings CheckRocePort(const RocePortFacts& facts, bool beside_kernel);
 
 }  // namespace uroce::tools

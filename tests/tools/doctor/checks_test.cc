@@ -226,14 +226,20 @@ TEST(DoctorKernelTest, OldKernelsAndProcessorsAreTold) {
   EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kProblem, "lacks popcnt", "-cpu host")));
 }
 
-TEST(DoctorRocePortTest, OnlyADaemonOfOursMayHoldThePort) {
-  EXPECT_THAT(CheckRocePort({}), ElementsAre(IsOk()));
-  EXPECT_THAT(CheckRocePort({.holders = {{3, "uroced"}}}), ElementsAre(IsOk()));
-  EXPECT_THAT(CheckRocePort({.holders = {{3, "thing"}}}),
+TEST(DoctorRocePortTest, OnlyADaemonOfOursMayHoldThePortBesideAKernelInterface) {
+  EXPECT_THAT(CheckRocePort({}, true), ElementsAre(IsOk()));
+  EXPECT_THAT(CheckRocePort({.holders = {{3, "uroced"}}}, true), ElementsAre(IsOk()));
+  EXPECT_THAT(CheckRocePort({.holders = {{3, "thing"}}}, true),
               ElementsAre(Says(Level::kProblem, "thing (pid 3)", "sudo kill 3")));
-  EXPECT_THAT(CheckRocePort({.holders = {{}}, .rxe_loaded = true, .rdma_devices = {"rxe_eth0"}}),
+  const RocePortFacts rxe{.holders = {{}}, .rxe_loaded = true, .rdma_devices = {"rxe_eth0"}};
+  EXPECT_THAT(CheckRocePort(rxe, true),
               ElementsAre(Says(Level::kProblem, "rdma_rxe", "sudo rdma link delete rxe_eth0")));
-  EXPECT_THAT(CheckRocePort({.holders = {{}}}), ElementsAre(IsOk()));
+  EXPECT_THAT(CheckRocePort({.holders = {{}}}, true), ElementsAre(IsOk()));
+}
+
+TEST(DoctorRocePortTest, OthersOnThePortAreANoteWhereNoInterfaceIsShared) {
+  EXPECT_THAT(CheckRocePort({.holders = {{3, "thing"}}}, false),
+              ElementsAre(Says(Level::kNote, "thing (pid 3)", "sudo kill 3")));
 }
 
 TEST(DoctorProgramsTest, MissingPackagesAndLibrariesAreNamed) {
