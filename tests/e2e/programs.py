@@ -55,6 +55,7 @@ class DataCheck:
     """verbs_check with an end on each host, in two processes, under way until `finish`."""
 
     def __init__(self, lab, *flags, version=4):
+        self._lab = lab
         self._exchange = tempfile.TemporaryDirectory(prefix="uroce-e2e-", dir=lab.exchange_root)
 
         def program(host, role):
@@ -68,6 +69,10 @@ class DataCheck:
 
     def running(self):
         return all(end.running() for end in self._ends)
+
+    def wait_for_end_on(self, host, timeout_s=60):
+        """Waits until the program of this host has ended; returns its exit status."""
+        return self._ends[0 if host is self._lab.a else 1].wait(timeout_s)
 
     def finish(self, timeout_s=180):
         """Waits for both ends, which must find all data right; returns their outputs."""
