@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two daemons on the ends of a memif, either of which can be killed and started again. Their IPv6
-addresses are the link-local ones."""
+"""Two daemons on the ends of a memif, either of which can be killed and started again."""
 from lab import Daemon, Host, Lab, find_list
 from process import wait_until
 
@@ -29,10 +28,8 @@ class MemifLab(Lab):
 
     def _add_host(self, role):
         daemon = self._add_daemon(self.namespace, "--port", self.port(role), *self.arguments)
-        host = Host(self.namespace, daemon, "uroce0", f"10.0.0.{ADDRESSES[role]}", None)
-        # It names the peer's MAC, so that nobody need be asked for it.
-        host.address6 = find_list(host.dump("devices"))[0]["gids"][0]["address"]
-        return host
+        number = ADDRESSES[role]
+        return Host(self.namespace, daemon, "uroce0", f"10.0.0.{number}", f"fd00::{number}")
 
     def kill(self, host):
         """As a crash does: nothing is cleaned up."""
