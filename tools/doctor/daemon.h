@@ -14,6 +14,7 @@ namespace uroce::tools {
 
 struct DaemonDevice {
   std::string name;
+  std::string driver;     ///< DPDK's name, "pci" or "wire".
   std::string interface;  ///< The kernel's, or "".
   bool link_up = false;
   uint32_t mtu_bytes = 0;

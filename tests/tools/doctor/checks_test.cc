@@ -97,6 +97,16 @@ TEST(DoctorDaemonTest, SmallPathMtuNamesTheMtuThatCarriesTheLargest) {
                                                           "sudo ip link set dev eth0 mtu 4200")));
 }
 
+TEST(DoctorDaemonTest, NoDriverIsToldToCarryMoreThanItCan) {
+  DaemonFacts facts = GoodDaemon();
+  facts.devices[0].driver = "net_tap";
+  facts.devices[0].mtu_bytes = 1500;
+  facts.devices[0].active_mtu = 1024;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Each(IsOk()));
+  facts.devices[0].driver = "net_af_xdp";
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kNote, "gives 2048", "mtu 2152")));
+}
+
 TEST(DoctorDaemonTest, DumpIsReadAndAnotherKindRefused) {
   DaemonFacts facts;
   EXPECT_TRUE(ParseDevices(R"({"devices": [{"name": "a", "link": "up", "mtu": 1500,
