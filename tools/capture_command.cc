@@ -20,7 +20,6 @@ namespace uroce::tools {
 namespace {
 
 constexpr uint32_t kWholeFrameBytes = 65536;
-constexpr uint64_t kRingBytes = 64ull << 20;
 
 volatile sig_atomic_t g_interrupted = 0;
 
@@ -79,7 +78,8 @@ absl::StatusOr<CaptureSession> Start(const std::string& socket_path,
   memcpy(request.device, options.device.data(), options.device.size());
   request.snap_length =
       options.snap_length_bytes == 0 ? kWholeFrameBytes : options.snap_length_bytes;
-  request.ring_bytes = kRingBytes;
+  request.ring_bytes = options.ring_bytes;
+  request.only = options.only;
   return StartCapture(socket_path, request);
 }
 
@@ -92,7 +92,13 @@ void Announce(const CaptureSession& session, const std::string& device) {
   fprintf(stderr, "uroce capture: capturing on %s, end with Ctrl-C\n", names.c_str());
 }
 
-void Summarize(const CaptureRecorder& recorder) {
+void Summarize(const CaptureRecorder& recorder, const CaptureSession& session) {
+  for (uint32_t i = 0; i < session.interfaces.size(); ++i) {
+    const CaptureRecorder::InterfaceTotals totals = recorder.TotalsOf(i);
+    if (totals.seen.sum() + totals.lost.sum() == 0) continue;
+    fprintf(stderr, "uroce capture: %s: %s\n", session.interfaces[i].name,
+            CaptureSummary(totals).c_str());
+  }
   const uint64_t files = recorder.output().file_count();
   const std::string in_files = files > 1 ? absl::StrCat(" in ", files, " files") : "";
   fprintf(stderr, "uroce capture: %llu packets captured%s, %llu lost\n",
@@ -122,7 +128,7 @@ absl::Status RunCapture(const std::string& socket_path, const CaptureOptions& op
                   static_cast<uint32_t>(session->interfaces.size())),
       *std::move(filter), *std::move(output), options, *session);
   const absl::Status status = recorder.Run(g_interrupted);
-  if (!options.quiet || recorder.lost_packets() != 0) Summarize(recorder);
+  if (!options.quiet || recorder.lost_packets() != 0) Summarize(recorder, *session);
   return status;
 }
 

@@ -16,6 +16,8 @@ struct CaptureOptions {
   std::string device;              ///< "" for all.
   std::string filter;              ///< libpcap expression, "" for all frames.
   uint32_t snap_length_bytes = 0;  ///< 0: whole frames.
+  uint32_t only = 0;               ///< UROCE_CAPTURE_DROPPED and others; 0: all frames.
+  uint64_t ring_bytes = 64 << 20;  ///< Between the daemon and this tool.
   uint32_t directions = UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND;
   CaptureLimits file_limits;  ///< When a ring of files goes on to its next file; none: no ring.
   CaptureLimits limits;       ///< When the capture ends; none: when interrupted.

@@ -5,9 +5,11 @@
 #include <limits.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +25,7 @@ namespace {
 constexpr mode_t kOwnerOnly = 0600;   // A capture holds what programs say to each other.
 constexpr int kStuckReaderMs = 2000;  // How long the end of a capture waits for a pipe's reader.
 constexpr size_t kNoBlocking = PIPE_BUF;  // A pipe that polls as writable takes as much.
+constexpr size_t kPartsOfACall = 256;     // Linux takes up to 1024.
 
 /// Gives a file that sudo made to the user who called it.
 void GiveToCaller(int fd) {
@@ -52,6 +55,15 @@ UniqueFd Create(const std::string& path) {
 bool IsWritable(int fd) {
   pollfd poller{fd, POLLOUT, 0};
   return poll(&poller, 1, kStuckReaderMs) > 0;
+}
+
+/// Takes `written` bytes off the front, and parts that are empty.
+void Skip(std::span<std::span<const uint8_t>>& parts, size_t written) {
+  while (!parts.empty() && written >= parts.front().size()) {
+    written -= parts.front().size();
+    parts = parts.subspan(1);
+  }
+  if (!parts.empty()) parts.front() = parts.front().subspan(written);
 }
 
 }  // namespace
@@ -107,18 +119,16 @@ void CaptureOutput::RemoveOldest() {
   ring_names_.pop_front();
 }
 
-WriteResult CaptureOutput::Write(std::span<const uint8_t> blocks,
+WriteResult CaptureOutput::Write(std::span<std::span<const uint8_t>> parts,
                                  const volatile sig_atomic_t& stopping) {
   const off_t begin = lseek(fd_.get(), 0, SEEK_CUR);  // -1 for a pipe.
-  while (!blocks.empty()) {
-    size_t length = blocks.size();
-    if (stopping != 0) {
-      if (!IsWritable(fd_.get())) return WriteResult::kStuck;
-      length = std::min(length, kNoBlocking);
-    }
-    const ssize_t written = write(fd_.get(), blocks.data(), length);
+  while (!parts.empty()) {
+    if (stopping != 0 && !IsWritable(fd_.get())) return WriteResult::kStuck;
+    const std::span<const uint8_t> first =
+        parts.front().first(std::min(parts.front().size(), kNoBlocking));
+    const ssize_t written = stopping != 0 ? WriteSome({&first, 1}) : WriteSome(parts);
     if (written >= 0) {
-      blocks = blocks.subspan(static_cast<size_t>(written));
+      Skip(parts, static_cast<size_t>(written));
     } else if (errno == EPIPE) {
       return WriteResult::kReaderGone;
     } else if (errno != EINTR) {
@@ -129,6 +139,15 @@ WriteResult CaptureOutput::Write(std::span<const uint8_t> blocks,
     }
   }
   return WriteResult::kOk;
+}
+
+ssize_t CaptureOutput::WriteSome(std::span<const std::span<const uint8_t>> parts) const {
+  std::array<iovec, kPartsOfACall> pieces;
+  const size_t count = std::min(parts.size(), pieces.size());
+  for (size_t i = 0; i < count; ++i) {
+    pieces[i] = {const_cast<uint8_t*>(parts[i].data()), parts[i].size()};  // Only read.
+  }
+  return writev(fd_.get(), pieces.data(), static_cast<int>(count));
 }
 
 }  // namespace uroce::tools

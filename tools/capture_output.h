@@ -36,8 +36,10 @@ class CaptureOutput {
   static absl::StatusOr<CaptureOutput> Open(const std::string& path, bool is_ring,
                                             uint64_t kept_files);
 
-  /// `stopping` is set by a signal handler when the capture is to end.
-  WriteResult Write(std::span<const uint8_t> blocks, const volatile sig_atomic_t& stopping);
+  /// Writes whole blocks, which lie in `parts`. `stopping` is set by a signal handler when the
+  /// capture is to end.
+  WriteResult Write(std::span<std::span<const uint8_t>> parts,
+                    const volatile sig_atomic_t& stopping);
   /// Ends this file of the ring and begins the next one.
   absl::Status Next();
 
@@ -50,6 +52,8 @@ class CaptureOutput {
   CaptureOutput(std::string path, bool is_ring, uint64_t kept_files)
       : path_(std::move(path)), is_ring_(is_ring), kept_files_(kept_files) {}
   absl::Status OpenFile();
+  /// As write(2), of as many parts as fit one call.
+  ssize_t WriteSome(std::span<const std::span<const uint8_t>> parts) const;
   void RemoveOldest();
 
   std::string path_;

@@ -2,6 +2,8 @@
 #include "tools/capture_recorder.h"
 
 #include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +18,8 @@ namespace uroce::tools {
 namespace {
 
 constexpr size_t kWriteBytes = 256 << 10;  // Written out when more than this waits.
+constexpr uint64_t kHeldBytes = 1 << 20;   // Of the ring, given back at the latest then.
+constexpr int kEndMs = 2000;               // A daemon that is well answers at once.
 // The daemon wakes nobody for a capture, so the ring is looked at this often. 64 MiB hold 5 ms of
 // 100 Gb/s.
 constexpr int kPollIntervalMs = 5;
@@ -27,7 +31,30 @@ uint64_t ClockNs(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+using Amounts = CaptureRecorder::Amounts;
+using InterfaceTotals = CaptureRecorder::InterfaceTotals;
+
+Amounts Difference(const Amounts& now, const Amounts& before) {
+  return {.sent = now.sent - before.sent, .received = now.received - before.received};
+}
+
+InterfaceTotals Difference(const InterfaceTotals& now, const InterfaceTotals& before) {
+  return {.seen = Difference(now.seen, before.seen),
+          .captured = Difference(now.captured, before.captured),
+          .lost = Difference(now.lost, before.lost)};
+}
+
+void Count(const capture::CapturedFrame& frame, Amounts& amounts) {
+  ++(frame.direction == UROCE_CAPTURE_INBOUND ? amounts.received : amounts.sent);
+}
+
 }  // namespace
+
+std::string CaptureSummary(const CaptureRecorder::InterfaceTotals& totals) {
+  return absl::StrCat("sent ", totals.captured.sent, " captured, ", totals.lost.sent,
+                      " lost; received ", totals.captured.received, " captured, ",
+                      totals.lost.received, " lost");
+}
 
 CaptureRecorder::CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureOutput output,
                                  const CaptureOptions& options, const CaptureSession& session)
@@ -36,7 +63,8 @@ CaptureRecorder::CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureO
       output_(std::move(output)),
       options_(options),
       session_(session),
-      received_(session.interfaces.size()),
+      totals_(session.interfaces.size()),
+      at_file_(session.interfaces.size()),
       // What reads a pipe often prints to the same terminal.
       shows_progress_(!options.quiet && options.file != "-" && isatty(STDERR_FILENO) != 0) {}
 
@@ -48,7 +76,10 @@ absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
   BeginFile();
   absl::Status status;
   while (status.ok() && !finished_) {
-    if (stopping != 0) finished_ = true;  // What is in the ring by now is still written.
+    if (stopping != 0) {
+      finished_ = true;  // What is in the ring by now is still written.
+      EndCapture();
+    }
     status = Turn();
     if (status.ok() && !finished_) status = Wait();
   }
@@ -71,7 +102,7 @@ absl::Status CaptureRecorder::Turn() {
 
 /// Takes a ring's worth at most, so that a flood holds up neither a signal nor the clock.
 absl::Status CaptureRecorder::DrainRing() {
-  CapturedFrame frame;
+  capture::CapturedFrame frame;
   for (uint64_t taken_bytes = 0; taken_bytes < session_.reply.ring_bytes;
        taken_bytes += sizeof(uroce_capture_record) + frame.bytes.size()) {
     const CaptureTakeResult result = ring_.Take(frame);
@@ -79,31 +110,36 @@ absl::Status CaptureRecorder::DrainRing() {
     if (result == CaptureTakeResult::kCorrupt) {
       return absl::DataLossError("the daemon wrote a bad record");
     }
-    if (!IsWanted(frame)) continue;
-    if (absl::Status status = Record(frame); !status.ok() || finished_) return status;
+    absl::Status status;
+    if (IsWanted(frame)) {
+      status = Record(frame);
+    } else {
+      Count(frame, totals_[frame.interface_index].seen);
+    }
+    if (!status.ok() || finished_) return status;
+    if (batch_.bytes() >= kWriteBytes || ring_.held_bytes() >= kHeldBytes) status = Flush();
+    if (!status.ok() || finished_) return status;
   }
   return absl::OkStatus();
 }
 
-bool CaptureRecorder::IsWanted(const CapturedFrame& frame) const {
+bool CaptureRecorder::IsWanted(const capture::CapturedFrame& frame) const {
   return (frame.direction & options_.directions) != 0 &&
          filter_.Matches(frame.bytes, frame.wire_length_bytes);
 }
 
-absl::Status CaptureRecorder::Record(const CapturedFrame& frame) {
+absl::Status CaptureRecorder::Record(const capture::CapturedFrame& frame) {
   if (FileIsFull()) {
     finished_ = IsLastFile();
     if (finished_) return absl::OkStatus();
     if (absl::Status status = NextFile(); !status.ok() || finished_) return status;
   }
-  writer_.AddFrame(frame);
-  ++received_[frame.interface_index];
+  batch_.AddFrame(frame);
+  Count(frame, totals_[frame.interface_index].seen);
+  Count(frame, totals_[frame.interface_index].captured);
   ++waiting_packets_;
-  if (IsReached(options_.limits, TotalAmount())) {
-    finished_ = true;
-    return absl::OkStatus();
-  }
-  return writer_.bytes().size() < kWriteBytes ? absl::OkStatus() : Flush();
+  if (IsReached(options_.limits, TotalAmount())) finished_ = true;
+  return absl::OkStatus();
 }
 
 bool CaptureRecorder::FileIsFull() const {
@@ -116,34 +152,35 @@ bool CaptureRecorder::IsLastFile() const {
 }
 
 CaptureAmount CaptureRecorder::FileAmount() const {
-  return {.bytes = file_.bytes + writer_.bytes().size(),
+  return {.bytes = file_.bytes + batch_.bytes(),
           .packets = file_.packets + waiting_packets_,
           .duration_ns = now_ns_ - file_.duration_ns};
 }
 
 CaptureAmount CaptureRecorder::TotalAmount() const {
-  return {.bytes = total_.bytes + writer_.bytes().size(),
+  return {.bytes = total_.bytes + batch_.bytes(),
           .packets = total_.packets + waiting_packets_,
           .duration_ns = now_ns_ - total_.duration_ns};
 }
 
 void CaptureRecorder::BeginFile() {
   file_ = {.duration_ns = now_ns_};
-  received_.assign(received_.size(), 0);
-  writer_.AddSection("uroce " UROCE_VERSION);
+  for (uint32_t i = 0; i < totals_.size(); ++i) at_file_[i] = TotalsOf(i);
+  batch_.writer().AddSection("uroce " UROCE_VERSION);
   for (const uroce_capture_interface& interface : session_.interfaces) {
-    writer_.AddInterface(interface, options_.snap_length_bytes);
+    batch_.writer().AddInterface(interface, options_.snap_length_bytes);
   }
 }
 
-/// Losses are counted for the capture as a whole; they are booked on its first interface.
 absl::Status CaptureRecorder::EndFile() {
-  const uint64_t lost = lost_packets();
-  for (uint32_t i = 0; i < received_.size(); ++i) {
-    writer_.AddStatistics(i, ClockNs(CLOCK_REALTIME), received_[i],
-                          i == 0 ? lost - lost_before_file_ : 0);
+  for (uint32_t i = 0; i < totals_.size(); ++i) {
+    const InterfaceTotals in_file = Difference(TotalsOf(i), at_file_[i]);
+    batch_.writer().AddStatistics(i, ClockNs(CLOCK_REALTIME),
+                                  {.received_frames = in_file.seen.sum() + in_file.lost.sum(),
+                                   .matching_frames = in_file.captured.sum(),
+                                   .lost_frames = in_file.lost.sum(),
+                                   .comment = CaptureSummary(in_file)});
   }
-  lost_before_file_ = lost;
   return Flush();
 }
 
@@ -159,11 +196,15 @@ absl::Status CaptureRecorder::NextFile() {
 }
 
 absl::Status CaptureRecorder::Flush() {
-  const WriteResult result = output_.Write(writer_.bytes(), *stopping_);
+  std::vector<std::span<const uint8_t>> parts = batch_.Parts();
+  const WriteResult result = output_.Write(parts, *stopping_);
   const int reason = errno;
-  const uint64_t bytes = writer_.bytes().size();
+  const uint64_t bytes = batch_.bytes();
   const uint64_t packets = std::exchange(waiting_packets_, 0);
-  writer_.Clear();
+  batch_.Clear();
+  ring_.Release();
+  // A program that polls on this processor goes first: it yields too when it finds nothing.
+  sched_yield();
   if (result == WriteResult::kFailed) {
     return absl::DataLossError(absl::StrCat("write ", output_.name(), ": ", strerror(reason), "; ",
                                             packets, " packets more were taken and not written"));
@@ -177,6 +218,26 @@ absl::Status CaptureRecorder::Flush() {
     amount->packets += packets;
   }
   return absl::OkStatus();
+}
+
+void CaptureRecorder::EndCapture() {
+  shutdown(session_.socket.get(), SHUT_WR);
+  pollfd closed{session_.socket.get(), POLLIN, 0};
+  while (poll(&closed, 1, kEndMs) < 0 && errno == EINTR) {
+  }
+}
+
+CaptureRecorder::InterfaceTotals CaptureRecorder::TotalsOf(uint32_t interface_index) const {
+  InterfaceTotals totals = totals_[interface_index];
+  const uroce_capture_lost lost = ring_.lost_frames(interface_index);
+  totals.lost = {.sent = lost.outbound, .received = lost.inbound};
+  return totals;
+}
+
+uint64_t CaptureRecorder::lost_packets() const {
+  uint64_t lost = 0;
+  for (uint32_t i = 0; i < totals_.size(); ++i) lost += TotalsOf(i).lost.sum();
+  return lost;
 }
 
 absl::Status CaptureRecorder::Wait() {

@@ -4,15 +4,16 @@
 
 #include <csignal>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/capture_batch.h"
 #include "tools/capture_command.h"
 #include "tools/capture_output.h"
 #include "tools/capture_ring.h"
 #include "tools/control_client.h"
 #include "tools/packet_filter.h"
-#include "tools/pcapng_writer.h"
 
 namespace uroce::tools {
 
@@ -30,14 +31,28 @@ class CaptureRecorder {
 
   /// Packets that are in the files.
   uint64_t written_packets() const { return total_.packets; }
-  uint64_t lost_packets() const { return ring_.lost_frames(); }
+  /// Packets that the daemon found no room for.
+  uint64_t lost_packets() const;
+  /// What there was of one interface, by direction. Packets that no filter of this tool let pass
+  /// are `seen` alone.
+  struct Amounts {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    uint64_t sum() const { return sent + received; }
+  };
+  struct InterfaceTotals {
+    Amounts seen;
+    Amounts captured;
+    Amounts lost;
+  };
+  InterfaceTotals TotalsOf(uint32_t interface_index) const;
   const CaptureOutput& output() const { return output_; }
 
  private:
   absl::Status Turn();
   absl::Status DrainRing();
-  absl::Status Record(const CapturedFrame& frame);
-  bool IsWanted(const CapturedFrame& frame) const;
+  absl::Status Record(const capture::CapturedFrame& frame);
+  bool IsWanted(const capture::CapturedFrame& frame) const;
   /// A full file ends when a packet comes that does not belong into it any more, so a ring holds no
   /// empty files: a quiet hour does not push the packets before it out.
   bool FileIsFull() const;
@@ -48,6 +63,8 @@ class CaptureRecorder {
   absl::Status EndFile();
   absl::Status NextFile();
   absl::Status Flush();
+  /// Has the daemon end the capture: what is in the ring and counted as lost then is all.
+  void EndCapture();
   absl::Status Wait();
   void ShowProgress();
   void ClearProgress();
@@ -58,16 +75,19 @@ class CaptureRecorder {
   const CaptureOptions& options_;
   const CaptureSession& session_;
   const volatile sig_atomic_t* stopping_ = nullptr;
-  PcapngWriter writer_;
-  std::vector<uint64_t> received_;  // Packets of this file, by interface.
-  CaptureAmount file_;              // What is written of this file; duration_ns is its start.
-  CaptureAmount total_;             // The same of the capture.
-  uint64_t waiting_packets_ = 0;    // In `writer_`, not yet in the file.
-  uint64_t lost_before_file_ = 0;
+  CaptureBatch batch_;
+  std::vector<InterfaceTotals> totals_;   // Of the capture, without those lost.
+  std::vector<InterfaceTotals> at_file_;  // What TotalsOf said when this file began.
+  CaptureAmount file_;                    // What is written of this file; duration_ns is its start.
+  CaptureAmount total_;                   // The same of the capture.
+  uint64_t waiting_packets_ = 0;          // In `batch_`, not yet in the file.
   uint64_t now_ns_ = 0;
   uint64_t next_progress_ns_ = 0;
   bool shows_progress_;
   bool finished_ = false;
 };
+
+/// "sent 1200 captured, 3 lost; received 600 captured, 0 lost".
+std::string CaptureSummary(const CaptureRecorder::InterfaceTotals& totals);
 
 }  // namespace uroce::tools

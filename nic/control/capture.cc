@@ -15,6 +15,7 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint64_t kRingOffset = 4096;
+static_assert(sizeof(uroce_capture_page) <= kRingOffset);
 constexpr uint64_t kMinRingBytes = 64 << 10;
 constexpr uint32_t kMaxSnapBytes = 65535;
 
@@ -55,10 +56,12 @@ absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_ca
     return absl::ResourceExhaustedError(
         absl::StrCat("capture: no memory for ", ring_bytes, " bytes"));
   }
-  const uint32_t snap =
-      request.snap_length == 0 ? kMaxSnapBytes : std::min(request.snap_length, kMaxSnapBytes);
-  std::unique_ptr<Capture> capture(
-      new Capture(nic, *std::move(mapping), ring_bytes, snap, *device_index));
+  const datapath::TapConfig config{.snap_bytes = request.snap_length == 0
+                                                     ? kMaxSnapBytes
+                                                     : std::min(request.snap_length, kMaxSnapBytes),
+                                   .device_index = *device_index,
+                                   .only = request.only};
+  std::unique_ptr<Capture> capture(new Capture(nic, *std::move(mapping), ring_bytes, config));
   reply.Add(uroce_capture_reply{.map_bytes = kRingOffset + ring_bytes,
                                 .ring_offset = kRingOffset,
                                 .ring_bytes = ring_bytes,
@@ -69,12 +72,11 @@ absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_ca
   return capture;
 }
 
-Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, uint32_t snap_bytes,
-                 uint32_t device_index)
+Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath::TapConfig& config)
     : nic_(nic),
       mapping_(std::move(mapping)),
       tap_(reinterpret_cast<uroce_capture_page*>(mapping_.data()), mapping_.data() + kRingOffset,
-           ring_bytes, snap_bytes, device_index) {
+           ring_bytes, config) {
   nic_.worker().Run([this] { nic_.worker().AddTap(&tap_); });
 }
 

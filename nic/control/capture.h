@@ -24,8 +24,7 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
 
  private:
-  Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, uint32_t snap_bytes,
-          uint32_t device_index);
+  Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath::TapConfig& config);
 
   Nic& nic_;
   Mapping mapping_;

@@ -12,12 +12,17 @@
 
 namespace uroce::datapath {
 
-void Taps::Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame, Nanos now) {
+void Taps::Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame, Nanos now,
+               const uroce_capture_note& note) {
   const Nanos time = clock->Wall(now);
   for (CaptureTap* tap : list) {
     tap->Add(device_index, direction, rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len,
-             time);
+             time, note);
   }
+}
+
+void Taps::Publish() {
+  for (CaptureTap* tap : list) tap->Publish();
 }
 
 DevicePort::DevicePort(Device* device, Taps* taps)
@@ -55,11 +60,6 @@ uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
   for (uint16_t i = 0; i < count; ++i) bytes += frames[i]->data_len;
   Count(counters().port_rcv_packets, count);
   Count(counters().port_rcv_bytes, bytes);
-  if (!taps_.list.empty()) {
-    for (uint16_t i = 0; i < count; ++i) {
-      taps_.Add(device_.index(), UROCE_CAPTURE_INBOUND, frames[i], now);
-    }
-  }
   return count;
 }
 
@@ -69,10 +69,12 @@ uint32_t DevicePort::LookForRoom() const {
   return room > pending_count_ ? room - pending_count_ : 0;
 }
 
-void DevicePort::Queue(rte_mbuf* frame, bool to_self, Nanos now) {
+void DevicePort::Queue(rte_mbuf* frame, bool to_self, Nanos now, const uroce_capture_note& note) {
   Count(counters().port_xmit_packets);
   Count(counters().port_xmit_bytes, frame->data_len);
-  if (!taps_.list.empty()) taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, now);
+  if (!taps_.list.empty()) {
+    taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, now, note);
+  }
   if (to_self) {
     own_[(own_head_ + own_count_++) % kOwnRing] = frame;
   } else {

@@ -12,6 +12,7 @@
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/device.h"
 #include "pipeline/datapath/host_link.h"
+#include "verbs-shim/abi/uroce_abi.h"
 
 struct rte_mbuf;
 
@@ -39,7 +40,10 @@ struct SessionFlow : Flow {
 struct Taps {
   Clock* clock;
   std::vector<CaptureTap*> list;
-  void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame, Nanos now);
+  void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame, Nanos now,
+           const uroce_capture_note& note);
+  /// At the end of a turn: what was added becomes visible.
+  void Publish();
 };
 
 /// Queues between a port and its worker. One thread.
@@ -57,6 +61,7 @@ class DevicePort {
   void ForgetSession(const Session* session);
 
   /// Up to 2 * kBurst frames: those from the port, and those that the device sent to itself.
+  /// Captures see them when it is known what became of them: see Worker::Impl::Record.
   uint16_t Receive(rte_mbuf** frames, Nanos now);
 
   /// Frames that may be queued in this turn.
@@ -67,7 +72,8 @@ class DevicePort {
     return pending_count_ <= kBurst && own_count_ <= kOwnRing - 2 * kBurst;
   }
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
-  void Queue(rte_mbuf* frame, bool to_self, Nanos now);
+  /// `note` is what captures say of it.
+  void Queue(rte_mbuf* frame, bool to_self, Nanos now, const uroce_capture_note& note = {});
   void Flush(Nanos now);
   /// Frames or flows that wait: no time to sleep.
   bool has_work() const {

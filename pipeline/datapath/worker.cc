@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 
 #include "drivers/port.h"
+#include "pipeline/datapath/capture_tap.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/rings/shared_word.h"
 
@@ -73,6 +74,7 @@ bool Worker::Impl::Turn(Nanos time) {
     FinishBursts();
   }
   if (now >= retry_records_at) RetryRecords();
+  taps.Publish();
   return busy;
 }
 
@@ -140,6 +142,9 @@ void Worker::RewritePaths(PathRewriter rewrite) { impl_->RewritePaths(rewrite); 
 void Worker::ChangeMac(Device* device, const Mac& mac) { impl_->ChangeMac(device, mac); }
 
 void Worker::AddTap(CaptureTap* tap) { impl_->taps.list.push_back(tap); }
-void Worker::RemoveTap(CaptureTap* tap) { std::erase(impl_->taps.list, tap); }
+void Worker::RemoveTap(CaptureTap* tap) {
+  tap->Publish();
+  std::erase(impl_->taps.list, tap);
+}
 
 }  // namespace uroce::datapath

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "pipeline/datapath/notes.h"
 #include "pipeline/datapath/worker_impl.h"
 
 namespace uroce::datapath {
@@ -231,6 +232,7 @@ bool Worker::Impl::KeepForLater(QueuePair& qp, rte_mbuf* frame) {
   ParkedWork& parked = qp.parked();
   if (parked.waiting == kMaxWaiting || frames_waiting == kMaxWaitingOfAll) {
     Count(qp.links().port->counters().rx_parked_full);
+    RecordAbandoned(qp, UROCE_REASON_PARKED_FULL, frame);
     return false;
   }
   ++parked.waiting;
@@ -253,8 +255,9 @@ void Worker::Impl::ReplayWaiting(QueuePair& qp) {
     wire::FrameView view;
     const std::span<const uint8_t> bytes{rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
     // It was decoded and checked when it came; only the views have to be made anew.
-    const bool kept =
-        wire::Decode(bytes, packet, view) == wire::DecodeResult::kOk && Execute(qp, packet, frame);
+    const bool decoded = wire::Decode(bytes, packet, view) == wire::DecodeResult::kOk;
+    note = NoteOf(packet);
+    const bool kept = decoded && Execute(qp, packet, frame);
     if (!kept) rte_pktmbuf_free(frame);
   }
 }
@@ -272,6 +275,7 @@ void Worker::Impl::AbandonParked(QueuePair& qp) {
     rte_mbuf* const frame = parked.oldest;
     parked.oldest = frame->next;
     frame->next = nullptr;
+    RecordAbandoned(qp, UROCE_REASON_ABANDONED, frame);
     rte_pktmbuf_free(frame);
     --frames_waiting;
   }

@@ -60,6 +60,16 @@ struct Worker::Impl {
                    const rte_mbuf* frame);
   bool Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame);
 
+  // ---- worker_record.cc: what captures are told ----
+  /// Gives a received frame to the captures, with `note`.
+  void Record(DevicePort& port, const rte_mbuf* frame);
+  /// The same for a packet that the transport has had; `note` is completed by the result.
+  /// `had_failed`: the queue pair was in error before.
+  void RecordResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
+                    bool had_failed, const rte_mbuf* frame);
+  /// The same for a frame that waited behind `qp`, and is dropped for `reason`.
+  void RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame);
+
   // ---- worker_effects.cc: the transport's wishes, and waiting for the helper ----
   /// True: done. False: the queue pair is parked, and `frame` is the job's.
   bool StartEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
@@ -146,6 +156,7 @@ struct Worker::Impl {
   uint32_t stash_count = 0;
   uint32_t frames_waiting = 0;  // Behind parked queue pairs, of all.
   uint16_t identification = 0;
+  uroce_capture_note note{};  // Of the frame at work.
 
   std::thread thread;
   std::atomic<bool> running{false};

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "pipeline/datapath/notes.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/icrc.h"
 
@@ -115,12 +116,20 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
   const wire::DecodeResult decoded = wire::Decode(BytesOf(frame), packet, view);
   if (decoded != wire::DecodeResult::kOk) {
     HostLink* const host = port.device().host_link;
-    if (host != nullptr && host->Offer(decoded, BytesOf(frame), port.device().mac)) return false;
-    CountUndecoded(port.counters(), wire::ClassOf(decoded));
+    note = {};
+    if (host == nullptr || !host->Offer(decoded, BytesOf(frame), port.device().mac)) {
+      CountUndecoded(port.counters(), wire::ClassOf(decoded));
+      note = NoteOf(decoded);
+    }
+    Record(port, frame);
     return false;
   }
+  note = NoteOf(packet);
   QueuePair* qp = Steer(port, packet, view, frame);
-  if (qp == nullptr) return false;
+  if (qp == nullptr) {
+    Record(port, frame);
+    return false;
+  }
   ++qp->traffic().received_packets;
   qp->traffic().received_bytes += frame->data_len;
   if (qp->parked().kind != ParkedWork::Kind::kNone) return KeepForLater(*qp, frame);
@@ -131,20 +140,39 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
 QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
                                const wire::FrameView& view, const rte_mbuf* frame) {
   DeviceCounters& counters = port.counters();
-  const auto drop = [](std::atomic<uint64_t>& counter) -> QueuePair* {
+  const auto drop = [this](std::atomic<uint64_t>& counter, uint8_t reason,
+                           uint8_t detail = 0) -> QueuePair* {
     Count(counter);
+    note.reason = reason;
+    note.detail = detail;
     return nullptr;
   };
-  if (view.destination != port.device().mac) return drop(counters.rx_not_roce);
+  if (view.destination != port.device().mac) {
+    return drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
+  }
   if (packet.congestion_experienced) Count(counters.rx_ecn_marked);
-  if (packet.header.opcode == wire::Opcode::kCnp) return drop(counters.rx_cnp_ignored);
+  if (packet.header.opcode == wire::Opcode::kCnp) {
+    return drop(counters.rx_cnp_ignored, UROCE_REASON_CNP_IGNORED);
+  }
   QueuePair* const qp = queue_pairs.Find(packet.header.dest_qpn);
-  if (qp == nullptr || qp->links().port != &port) return drop(counters.rx_unknown_qpn);
-  if (ServiceOf(packet.header.opcode) != wire::Service::kRc) return drop(counters.rx_bad_opcode);
-  if (!TakesPackets(qp->state())) return drop(counters.rx_bad_state);
-  if ((packet.header.pkey & kPkeyMask) != kPkeyMask) return drop(counters.rx_bad_pkey);
-  if (!IsFromPeer(qp->path(), packet, view)) return drop(counters.rx_bad_address);
-  if (!wire::IcrcIsRight(BytesOf(frame), view)) return drop(counters.rx_icrc_encapsulated);
+  if (qp == nullptr || qp->links().port != &port) {
+    return drop(counters.rx_unknown_qpn, UROCE_REASON_UNKNOWN_QPN);
+  }
+  if (ServiceOf(packet.header.opcode) != wire::Service::kRc) {
+    return drop(counters.rx_bad_opcode, UROCE_REASON_BAD_OPCODE);
+  }
+  if (!TakesPackets(qp->state())) {
+    return drop(counters.rx_bad_state, UROCE_REASON_BAD_STATE, static_cast<uint8_t>(qp->state()));
+  }
+  if ((packet.header.pkey & kPkeyMask) != kPkeyMask) {
+    return drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
+  }
+  if (!IsFromPeer(qp->path(), packet, view)) {
+    return drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
+  }
+  if (!wire::IcrcIsRight(BytesOf(frame), view)) {
+    return drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
+  }
   return qp;
 }
 
@@ -159,12 +187,17 @@ bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* 
   if (qp.core().NeedsReceive(packet.header) && qp.PullReceive() == PullResult::kCorrupt) {
     qp.links().corrupt_receive = true;
     FailCorrupt(qp, qp.links().port->counters().rq_corrupt);
+    RecordResult(qp, packet, PacketResult::kBadState, true, frame);
     return false;
   }
+  const bool had_failed = qp.core().state() == QpState::kErr;
   transport::Effect effect;
-  CountResult(qp.links().port->counters(), qp.core().OnPacket(packet, now, effect));
-  if (effect.kind == transport::Effect::Kind::kNone) return false;
-  return !StartEffect(qp, effect, packet, frame);
+  const PacketResult result = qp.core().OnPacket(packet, now, effect);
+  CountResult(qp.links().port->counters(), result);
+  const bool kept =
+      effect.kind != transport::Effect::Kind::kNone && !StartEffect(qp, effect, packet, frame);
+  RecordResult(qp, packet, result, had_failed, frame);
+  return kept;
 }
 
 }  // namespace uroce::datapath

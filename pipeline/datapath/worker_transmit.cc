@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pipeline/datapath/notes.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
@@ -178,7 +179,9 @@ void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* 
   frame->pkt_len = frame->data_len;
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
-  qp.links().port->Queue(frame, qp.links().to_self, now);
+  uroce_capture_note sent{};
+  if (!taps.list.empty()) sent = NoteOf(packet, qp.qpn());
+  qp.links().port->Queue(frame, qp.links().to_self, now, sent);
 }
 
 rte_mbuf* Worker::Impl::TakeFrame(DevicePort& port) {

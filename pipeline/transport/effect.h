@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/transport/report.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
@@ -70,6 +71,7 @@ struct TxPacket {
   wire::TransportHeader header;
   Source source = Source::kNone;
   bool retransmission = false;
+  Resend resend;       ///< Of a request that is a retransmission.
   LocalRange local;    ///< kSend: of send work `local.slot`.
   RemoteRange remote;  ///< kRemote: a READ response, needs Access::kRemoteRead.
 

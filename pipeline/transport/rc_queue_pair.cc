@@ -86,6 +86,11 @@ void RcQueuePair::OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos n
   Settle();
 }
 
+Failure RcQueuePair::failure() const {
+  if (requester_.failed()) return requester_.failure();
+  return responder_.failed() ? responder_.failure() : Failure{};
+}
+
 bool RcQueuePair::PollPacket(Nanos now, TxPacket& packet) {
   // A READ of gigabytes must not hold up what this side asks for: the two take turns.
   const bool own_first = own_turn_ && responder_.streaming();

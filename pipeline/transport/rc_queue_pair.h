@@ -9,6 +9,7 @@
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
 #include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/report.h"
 #include "pipeline/transport/requester.h"
 #include "pipeline/transport/responder.h"
 #include "pipeline/transport/work.h"
@@ -59,6 +60,11 @@ class RcQueuePair {
   [[nodiscard]] PacketResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
   /// Ends the effect that OnPacket returned. `original` is meaningful for kAtomic.
   void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
+
+  /// Of the last request, if OnPacket did not execute it: what a capture says of it.
+  const RequestReport& request_report() const { return responder_.report(); }
+  /// How this connection came to its end by itself; Side::kNone while it has not.
+  Failure failure() const;
 
   // ---- send ----
   /// Next packet: responses and acknowledgements first. False: nothing to send now.

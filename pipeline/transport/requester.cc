@@ -150,7 +150,10 @@ bool Requester::PollPacket(Nanos now, TxPacket& packet) {
   if (next_ == begun_) Begin(work);
   packet.header.psn = next_psn_;
   packet.retransmission = next_psn_ != high_psn_;
-  counters_.retransmitted_pkts += packet.retransmission;
+  if (packet.retransmission) {
+    ++counters_.retransmitted_pkts;
+    packet.resend = resend_;
+  }
   const uint32_t sent = Distance(work.first_psn, next_psn_);
   uint32_t packets;
   if (work.is_read()) {
@@ -263,11 +266,11 @@ void Requester::OnDeadline(Nanos now) {
   ++counters_.local_ack_timeout_err;
   // A NAK that answers what is resent now is news, whatever came before.
   resending_ = false;
-  Retry();
+  Retry(ResendCause::kAckTimeout);
   resending_ = false;
 }
 
-void Requester::Retry() {
+void Requester::Retry(ResendCause cause) {
   // At una_ already: gone back and not sent yet, or waiting after an RNR NAK, right behind which
   // some responders send a NAK 0x60 (golden/linux-rxe-5-rnr).
   if (resending_ || next_psn_ == una_) return;
@@ -277,17 +280,22 @@ void Requester::Retry() {
   }
   --retries_left_;
   resending_ = true;
-  GoBack();
+  GoBack({.cause = cause,
+          .number = static_cast<uint8_t>(retry_count_ - retries_left_),
+          .limit = retry_count_});
 }
 
-void Requester::GoBack() {
+void Requester::GoBack(const Resend& resend) {
+  resend_ = resend;
   next_ = done_;
   next_psn_ = una_;
   deadline_ = kNever;
 }
 
-void Requester::Fail(WcStatus status) {
+void Requester::Fail(WcStatus status, uint8_t syndrome) {
   failed_ = true;
+  failure_ = {
+      .side = Failure::Side::kRequester, .status = status, .syndrome = syndrome, .psn = una_};
   head_status_ = status;
   deadline_ = kNever;
 }

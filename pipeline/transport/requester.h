@@ -11,6 +11,7 @@
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/psn_distance.h"
 #include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/report.h"
 #include "pipeline/transport/send_ring.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
@@ -42,6 +43,8 @@ class Requester {
   void Flush();
   /// The work at the head has failed, its status is set: the queue pair belongs into ERR.
   bool failed() const { return failed_; }
+  /// How; meaningful once failed.
+  const Failure& failure() const { return failure_; }
   /// Works are under way.
   bool busy() const { return done_ != begun_; }
 
@@ -99,10 +102,11 @@ class Requester {
   void Retire(const HeldWork& work);
   void OnProgress(Nanos now);
   /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event.
-  void Retry();
-  void GoBack();
+  void Retry(ResendCause cause);
+  void GoBack(const Resend& resend);
   void RestartTimer(Nanos now);
-  void Fail(WcStatus status);
+  /// `syndrome` is that of the NAK that says so, if one does.
+  void Fail(WcStatus status, uint8_t syndrome = 0);
   bool Reported(const HeldWork& work) const { return signal_all_ || work.signaled; }
 
   RcCounters& counters_;
@@ -136,6 +140,8 @@ class Requester {
   WcStatus doomed_status_ = WcStatus::kSuccess;
   WcStatus head_status_ = WcStatus::kWrFlushErr;  ///< Of the work done_, once flushing.
   uint32_t doomed_index_ = 0;
+  Resend resend_;
+  Failure failure_;
 };
 
 }  // namespace uroce::transport

@@ -62,18 +62,18 @@ PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
   if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
   switch (syndrome) {
     case wire::kNakSequence:
-      Retry();
+      Retry(ResendCause::kSequenceNak);
       break;
     case wire::kNakInvalidRequest:
       ++counters_.req_remote_invalid_request;
-      Fail(WcStatus::kRemInvReqErr);
+      Fail(WcStatus::kRemInvReqErr, syndrome);
       break;
     case wire::kNakRemoteAccess:
       ++counters_.req_remote_access_errors;
-      Fail(WcStatus::kRemAccessErr);
+      Fail(WcStatus::kRemAccessErr, syndrome);
       break;
     default:
-      Fail(WcStatus::kRemOpErr);
+      Fail(WcStatus::kRemOpErr, syndrome);
       break;
   }
   return PacketResult::kAccepted;
@@ -84,16 +84,19 @@ PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now)
   if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
   // Inside a READ there is nothing that could need a receive work.
   if (header.psn != una_) return PacketResult::kMalformed;
-  if (rnr_retry_ != kRnrRetryForEver) {
+  const bool for_ever = rnr_retry_ == kRnrRetryForEver;
+  if (!for_ever) {
     if (rnr_retries_left_ == 0) {
       ++counters_.retry_rnr_exceeded_err;
-      Fail(WcStatus::kRnrRetryExcErr);
+      Fail(WcStatus::kRnrRetryExcErr, header.aeth.syndrome);
       return PacketResult::kAccepted;
     }
     --rnr_retries_left_;
   }
   ++counters_.rnr_nak_retry_err;
-  GoBack();
+  GoBack({.cause = ResendCause::kRnrNak,
+          .number = static_cast<uint8_t>(rnr_retry_ - rnr_retries_left_),
+          .limit = for_ever ? Resend::kForEver : rnr_retry_});
   resending_ = false;
   waiting_rnr_ = true;
   deadline_ = now + RnrWait(header.aeth.syndrome & wire::kSyndromeValueMask);
@@ -124,7 +127,7 @@ bool Requester::AcknowledgeBefore(wire::Psn end, Nanos now) {
 
 void Requester::OnResponseLost() {
   if (!resending_) ++counters_.implied_nak_seq_err;
-  Retry();
+  Retry(ResendCause::kImpliedNak);
 }
 
 void Requester::Retire(const HeldWork& work) {

@@ -67,7 +67,7 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   step_.shape = ShapeOf(header.opcode);
   step_.ack_request = header.ack_request;
   step_.solicited = header.solicited;
-  if (!InSequence(step_.shape)) return RefuseInvalid();
+  if (!InSequence(step_.shape)) return RefuseInvalid(Refusal::kOrder);
   switch (step_.shape.kind) {
     case Kind::kSend:
       return OnSend(packet, effect);
@@ -80,7 +80,7 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
     case Kind::kUnknown:
       break;
   }
-  return RefuseInvalid();
+  return RefuseInvalid(Refusal::kOrder);
 }
 
 bool Responder::InSequence(const RequestShape& shape) const {
@@ -95,6 +95,7 @@ bool Responder::PayloadFits(const RequestShape& shape, size_t size) const {
 
 PacketResult Responder::OnGap() {
   ++counters_.out_of_sequence;
+  report_ = {.answered = !gap_reported_, .syndrome = wire::kNakSequence};
   // One NAK a gap, and none behind an RNR NAK (transport.md, section 4.1, 2).
   if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
   return PacketResult::kOutOfSequence;
@@ -102,11 +103,12 @@ PacketResult Responder::OnGap() {
 
 PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect& effect) {
   ++counters_.duplicate_request;
+  report_ = {};
   switch (ShapeOf(header.opcode).kind) {
     case Kind::kSend:
     case Kind::kWrite:
       if (header.ack_request && WasMessagePacket(header.psn)) {
-        ack_due_ = true;
+        report_.answered = ack_due_ = true;
         gap_reported_ = false;
       }
       break;
@@ -153,6 +155,7 @@ PacketResult Responder::OnDuplicateAtomic(const wire::TransportHeader& header) {
   ResponderResource* resource = resources_.Find(header.psn);
   if (resource == nullptr || !resource->is_atomic) return PacketResult::kDuplicate;
   resources_.Replay(*resource, header.psn);
+  report_.answered = true;
   gap_reported_ = false;
   return PacketResult::kDuplicate;
 }
@@ -162,13 +165,16 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
   if (shape.first) {
     if (!receive_ready()) return RefuseNotReady();
     received_bytes_ = 0;
-    if (receive_.malformed) return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr);
+    if (receive_.malformed) {
+      return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr,
+                           Refusal::kReceiveEntry);
+    }
   }
   const size_t size = packet.payload.size();
-  if (!PayloadFits(shape, size)) return RefuseInvalid();
+  if (!PayloadFits(shape, size)) return RefuseInvalid(Refusal::kPayloadLength);
   if (size > receive_.length_bytes - received_bytes_) {
     ++counters_.resp_local_length_error;
-    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kLocLenErr);
+    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kLocLenErr, Refusal::kReceiveLength);
   }
   step_.kind = Step::Kind::kMessage;
   step_.size_bytes = static_cast<uint32_t>(size);
@@ -189,10 +195,10 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
   const RequestShape shape = step_.shape;
   const wire::TransportHeader& header = packet.header;
-  if (!remote_write_) return RefuseInvalid();
+  if (!remote_write_) return RefuseInvalid(Refusal::kRight);
   if (shape.first) {
     ++counters_.rx_write_requests;
-    if (header.reth.length_bytes > kMaxMessageBytes) return RefuseInvalid();
+    if (header.reth.length_bytes > kMaxMessageBytes) return RefuseInvalid(Refusal::kMessageLength);
     write_va_ = header.reth.va;
     write_rkey_ = header.reth.rkey;
     write_total_bytes_ = write_remaining_bytes_ = header.reth.length_bytes;
@@ -200,7 +206,7 @@ PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
   const size_t size = packet.payload.size();
   const bool total_fits =
       shape.last ? size == write_remaining_bytes_ : size < write_remaining_bytes_;
-  if (!PayloadFits(shape, size) || !total_fits) return RefuseInvalid();
+  if (!PayloadFits(shape, size) || !total_fits) return RefuseInvalid(Refusal::kPayloadLength);
   effect.access = Access::kRemoteWrite;
   effect.remote = {
       .rkey = write_rkey_, .va = write_va_, .length_bytes = static_cast<uint32_t>(size)};
@@ -213,7 +219,7 @@ PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
     return PacketResult::kReceiverNotReady;
   }
   if (shape.immediate && receive_.malformed) {
-    return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr);
+    return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr, Refusal::kReceiveEntry);
   }
   step_.kind = Step::Kind::kMessage;
   step_.size_bytes = static_cast<uint32_t>(size);
@@ -230,8 +236,10 @@ PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnRead(const wire::Packet& packet, Effect& effect) {
   const wire::Reth& reth = packet.header.reth;
   ++counters_.rx_read_requests;
-  if (!remote_read_ || !resources_.HasRoom()) return RefuseInvalid();
-  if (!packet.payload.empty() || reth.length_bytes > kMaxMessageBytes) return RefuseInvalid();
+  if (!remote_read_) return RefuseInvalid(Refusal::kRight);
+  if (!resources_.HasRoom()) return RefuseInvalid(Refusal::kResources);
+  if (!packet.payload.empty()) return RefuseInvalid(Refusal::kPayloadLength);
+  if (reth.length_bytes > kMaxMessageBytes) return RefuseInvalid(Refusal::kMessageLength);
   step_.kind = Step::Kind::kRead;
   step_.reth = reth;
   if (reth.length_bytes == 0) {
@@ -248,8 +256,10 @@ PacketResult Responder::OnRead(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnAtomic(const wire::Packet& packet, Effect& effect) {
   const wire::AtomicEth& atomic = packet.header.atomic;
   ++counters_.rx_atomic_requests;
-  if (!remote_atomic_ || !resources_.HasRoom()) return RefuseInvalid();
-  if (!packet.payload.empty() || atomic.va % 8 != 0) return RefuseInvalid();
+  if (!remote_atomic_) return RefuseInvalid(Refusal::kRight);
+  if (!resources_.HasRoom()) return RefuseInvalid(Refusal::kResources);
+  if (!packet.payload.empty()) return RefuseInvalid(Refusal::kPayloadLength);
+  if (atomic.va % 8 != 0) return RefuseInvalid(Refusal::kAlignment);
   step_.kind = Step::Kind::kAtomic;
   effect.kind = Effect::Kind::kAtomic;
   effect.access = Access::kRemoteAtomic;
@@ -266,6 +276,7 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     // A duplicate that fails its check is dropped, never refused (transport.md, section 4.3).
     if (outcome != EffectOutcome::kDone) return;
     gap_reported_ = false;
+    report_.answered = true;
     return resources_.Replay(*step_.replay, step_.replay_psn);
   }
   if (outcome != EffectOutcome::kDone) return RefuseEffect(outcome);
@@ -361,35 +372,49 @@ void Responder::CompleteReceive(WcStatus status, WcOpcode opcode, uint32_t lengt
 
 PacketResult Responder::RefuseNotReady() {
   ++counters_.out_of_buffer;
-  SetNak(epsn_, static_cast<uint8_t>(wire::kSyndromeRnrNak | min_rnr_timer_));
+  const auto syndrome = static_cast<uint8_t>(wire::kSyndromeRnrNak | min_rnr_timer_);
+  report_ = {.answered = true, .syndrome = syndrome};
+  SetNak(epsn_, syndrome);
   return PacketResult::kReceiverNotReady;
 }
 
-PacketResult Responder::Refuse(uint8_t syndrome) {
+PacketResult Responder::Refuse(uint8_t syndrome, Refusal refusal) {
   message_ = Message::kNone;
   SetNak(epsn_, syndrome);
-  failed_ = true;
+  Fail(WcStatus::kSuccess, syndrome, refusal);
   return PacketResult::kNak;
 }
 
-PacketResult Responder::RefuseReceive(uint8_t syndrome, WcStatus status) {
+PacketResult Responder::RefuseReceive(uint8_t syndrome, WcStatus status, Refusal refusal) {
   CompleteReceive(status, WcOpcode::kReceive, 0);
-  return Refuse(syndrome);
+  const PacketResult result = Refuse(syndrome, refusal);
+  failure_.status = status;
+  return result;
 }
 
-PacketResult Responder::RefuseInvalid() {
+PacketResult Responder::RefuseInvalid(Refusal refusal) {
   if (message_ == Message::kSend) {
-    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kRemInvReqErr);
+    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kRemInvReqErr, refusal);
   }
   // The event tells what no completion tells (transport.md, section 6).
   events_.Raise(QpEvent::kQpReqErr);
-  return Refuse(wire::kNakInvalidRequest);
+  return Refuse(wire::kNakInvalidRequest, refusal);
 }
 
 PacketResult Responder::RefuseAccess() {
   ++counters_.resp_remote_access_errors;
   events_.Raise(QpEvent::kQpAccessErr);
-  return Refuse(wire::kNakRemoteAccess);
+  return Refuse(wire::kNakRemoteAccess, Refusal::kRemoteKey);
+}
+
+void Responder::Fail(WcStatus status, uint8_t syndrome, Refusal refusal) {
+  failed_ = true;
+  report_ = {.syndrome = syndrome, .refusal = refusal};
+  failure_ = {.side = Failure::Side::kResponder,
+              .status = status,
+              .syndrome = syndrome,
+              .refusal = refusal,
+              .psn = epsn_};
 }
 
 void Responder::RefuseEffect(EffectOutcome outcome) {
@@ -398,10 +423,10 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
       // No NAK: the requester sees success, the responder the error (transport.md, section 6).
       CommitPacket();
       CompleteReceive(WcStatus::kRemInvReqErr, WcOpcode::kReceive, 0);
-      failed_ = true;
+      Fail(WcStatus::kRemInvReqErr, 0, Refusal::kInvalidate);
       return;
     case EffectOutcome::kLocalProtection:
-      RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocProtErr);
+      RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocProtErr, Refusal::kLocalKey);
       return;
     case EffectOutcome::kRemoteAccess:
     case EffectOutcome::kDone:

@@ -12,6 +12,7 @@
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/rc_types.h"
 #include "pipeline/transport/receive_completions.h"
+#include "pipeline/transport/report.h"
 #include "pipeline/transport/request_shape.h"
 #include "pipeline/transport/responder_resources.h"
 #include "pipeline/transport/work.h"
@@ -39,6 +40,10 @@ class Responder {
   void Flush();
   /// A request was refused for good: the queue pair belongs into ERR.
   bool failed() const { return failed_; }
+  /// How; meaningful once failed.
+  const Failure& failure() const { return failure_; }
+  /// Of the last request, if it was not executed.
+  const RequestReport& report() const { return report_; }
 
   // ---- events ----
   bool NeedsReceive(const wire::TransportHeader& header) const;
@@ -101,11 +106,13 @@ class Responder {
 
   PacketResult RefuseNotReady();
   /// Fatal NAK; the connection ends.
-  PacketResult Refuse(uint8_t syndrome);
+  PacketResult Refuse(uint8_t syndrome, Refusal refusal);
   /// The same, with the receive work in use completed by `status`.
-  PacketResult RefuseReceive(uint8_t syndrome, WcStatus status);
-  PacketResult RefuseInvalid();
+  PacketResult RefuseReceive(uint8_t syndrome, WcStatus status, Refusal refusal);
+  PacketResult RefuseInvalid(Refusal refusal);
   PacketResult RefuseAccess();
+  /// The connection ends.
+  void Fail(WcStatus status, uint8_t syndrome, Refusal refusal);
   void RefuseEffect(EffectOutcome outcome);
   void SetNak(wire::Psn psn, uint8_t syndrome);
 
@@ -142,6 +149,8 @@ class Responder {
   uint32_t write_total_bytes_ = 0;
   uint32_t write_remaining_bytes_ = 0;
 
+  RequestReport report_;
+  Failure failure_;
   Step step_;
   ResponderResources resources_;
   ReceiveCompletions completions_;

@@ -88,7 +88,7 @@ void Responder::OnGatherFailed(const TxPacket& packet) {
   resources_.DropReplies();
   ack_due_ = false;
   RefuseAccess();
-  nak_psn_ = packet.header.psn;
+  failure_.psn = nak_psn_ = packet.header.psn;
 }
 
 }  // namespace uroce::transport

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -10,16 +11,18 @@
 namespace uroce::datapath {
 namespace {
 
-constexpr uint64_t kRingBytes = 1024;
+constexpr uint64_t kRingBytes = 2048;
+constexpr uroce_capture_note kNoNote{};
 
 class CaptureTapTest : public testing::Test {
  protected:
   /// What a tool does: the next record, fillers skipped; false when there is none.
-  bool Read(uroce_capture_record& record, std::vector<uint8_t>& frame) {
+  bool Read(CaptureTap& tap, uroce_capture_record& record, std::vector<uint8_t>& frame) {
+    tap.Publish();
     while (page_.consumed.value != page_.produced.value) {
       const uint64_t offset = page_.consumed.value % kRingBytes;
       memcpy(&record, ring_.data() + offset, std::min(sizeof(record), kRingBytes - offset));
-      EXPECT_EQ(record.size % 8, 0u);
+      EXPECT_EQ(record.size % 64, 0u);
       EXPECT_LE(offset + record.size, kRingBytes) << "a record is contiguous";
       page_.consumed.value += record.size;
       if (record.captured_length == UROCE_NONE) continue;
@@ -31,62 +34,100 @@ class CaptureTapTest : public testing::Test {
   }
 
   uroce_capture_page page_{};
-  std::vector<uint8_t> ring_ = std::vector<uint8_t>(kRingBytes);
+  alignas(64) std::array<uint8_t, kRingBytes> ring_{};
 };
 
 TEST_F(CaptureTapTest, FramesComeOutAsTheyWentIn) {
-  CaptureTap tap(&page_, ring_.data(), kRingBytes, 256, UROCE_NONE);
+  CaptureTap tap(&page_, ring_.data(), kRingBytes, {.snap_bytes = 256});
   std::mt19937 random(1);
   for (int i = 0; i < 1000; ++i) {
     std::vector<uint8_t> sent(1 + random() % 300);
     for (uint8_t& byte : sent) byte = static_cast<uint8_t>(random());
-    tap.Add(3, UROCE_CAPTURE_OUTBOUND, sent.data(), static_cast<uint32_t>(sent.size()), Nanos(i));
+    const uroce_capture_note note{.reason = UROCE_REASON_RETRANSMITTED,
+                                  .psn = static_cast<uint32_t>(i)};
+    tap.Add(3, UROCE_CAPTURE_OUTBOUND, sent.data(), static_cast<uint32_t>(sent.size()), Nanos(i),
+            note);
     uroce_capture_record record;
     std::vector<uint8_t> got;
-    ASSERT_TRUE(Read(record, got));
+    ASSERT_TRUE(Read(tap, record, got));
     EXPECT_EQ(record.wire_length, sent.size());
     EXPECT_EQ(record.interface_index, 3);
     EXPECT_EQ(record.direction, UROCE_CAPTURE_OUTBOUND);
     EXPECT_EQ(record.time_ns, static_cast<uint64_t>(i));
+    EXPECT_EQ(memcmp(&record.note, &note, sizeof(note)), 0);
     sent.resize(std::min<size_t>(sent.size(), 256));
     EXPECT_EQ(got, sent);
   }
-  EXPECT_EQ(page_.lost.value, 0u);
+  EXPECT_EQ(page_.lost[3].outbound, 0u);
 }
 
 TEST_F(CaptureTapTest, FullRingCountsLostAndKeepsWhatItHas) {
-  CaptureTap tap(&page_, ring_.data(), kRingBytes, 256, UROCE_NONE);
+  CaptureTap tap(&page_, ring_.data(), kRingBytes, {.snap_bytes = 256});
   const std::vector<uint8_t> frame(100, 0xab);
-  for (int i = 0; i < 20; ++i) tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 100, Nanos(i));
-  EXPECT_EQ(page_.lost.value, 12u) << "8 records of 128 bytes fill the ring";
+  for (int i = 0; i < 20; ++i) {
+    tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 100, Nanos(i), kNoNote);
+  }
+  EXPECT_EQ(page_.lost[0].inbound, 10u) << "10 records of 192 bytes fit the ring";
+  EXPECT_EQ(page_.lost[0].outbound, 0u);
   uroce_capture_record record;
   std::vector<uint8_t> got;
-  for (uint64_t i = 0; i < 8; ++i) {
-    ASSERT_TRUE(Read(record, got));
+  for (uint64_t i = 0; i < 10; ++i) {
+    ASSERT_TRUE(Read(tap, record, got));
     EXPECT_EQ(record.time_ns, i);
   }
-  EXPECT_FALSE(Read(record, got));
+  EXPECT_FALSE(Read(tap, record, got));
 }
 
 TEST_F(CaptureTapTest, ImpossibleConsumedIndexOnlyLosesPackets) {
-  CaptureTap tap(&page_, ring_.data(), kRingBytes, 256, UROCE_NONE);
   const std::vector<uint8_t> frame(100, 0xcd);
-  for (const uint64_t nonsense : {uint64_t{1}, uint64_t{1} << 32, uint64_t{1} << 63}) {
-    page_.consumed.value = nonsense;
+  for (const uint64_t nonsense : {uint64_t{kRingBytes}, uint64_t{1} << 32, uint64_t{1} << 63}) {
+    CaptureTap tap(&page_, ring_.data(), kRingBytes, {});
+    for (int i = 0; i < 10; ++i) {
+      tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 100, Nanos(0), kNoNote);
+    }
+    tap.Publish();
     const uint64_t produced = page_.produced.value;
-    tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 100, Nanos(0));
+    page_.consumed.value = nonsense;
+    tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 100, Nanos(0), kNoNote);
+    tap.Publish();
     EXPECT_EQ(page_.produced.value, produced);
+    EXPECT_EQ(page_.lost[0].inbound, 1u);
+    page_ = {};
   }
-  EXPECT_EQ(page_.lost.value, 3u);
 }
 
 TEST_F(CaptureTapTest, OtherDevicesAreLeftOut) {
-  CaptureTap tap(&page_, ring_.data(), kRingBytes, 256, 1);
+  CaptureTap tap(&page_, ring_.data(), kRingBytes, {.device_index = 1});
   const std::vector<uint8_t> frame(60);
-  tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0));
+  tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
+  tap.Publish();
   EXPECT_EQ(page_.produced.value, 0u);
-  tap.Add(1, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0));
+  tap.Add(1, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
+  tap.Publish();
   EXPECT_NE(page_.produced.value, 0u);
+}
+
+TEST_F(CaptureTapTest, OnlyFramesOfTheKindsAskedForAreTaken) {
+  CaptureTap tap(&page_, ring_.data(), kRingBytes,
+                 {.only = UROCE_CAPTURE_DROPPED | UROCE_CAPTURE_MARKED});
+  const std::vector<uint8_t> frame(60);
+  const auto add = [&](const uroce_capture_note& note) {
+    tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), note);
+    tap.Publish();
+    return page_.produced.value;
+  };
+  EXPECT_EQ(add(kNoNote), 0u);
+  EXPECT_EQ(add({.reason = UROCE_REASON_RETRANSMITTED}), 0u);
+  EXPECT_EQ(add({.reason = UROCE_REASON_BAD_ICRC}), 128u);
+  EXPECT_EQ(add({.flags = UROCE_NOTE_MARKED}), 256u);
+  EXPECT_EQ(page_.lost[0].inbound, 0u) << "what nobody wants is not lost";
+}
+
+TEST_F(CaptureTapTest, NothingIsSeenBeforePublish) {
+  CaptureTap tap(&page_, ring_.data(), kRingBytes, {});
+  const std::vector<uint8_t> frame(60);
+  tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
+  EXPECT_EQ(page_.produced.value, 0u);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import unittest
 
+from capture import start_capture, stop_capture, tshark
 from lab import VethLab, WireLab
 from process import Process, run_status, wait_until
 from programs import data_check, perftest, pingpong, seed
@@ -19,29 +20,8 @@ def roce_packets(path):
     return [packet for packet in map(Packet.parse, read_capture(path)) if packet]
 
 
-def start_capture(host, path, *arguments):
-    capture = Process(host.uroce("capture", "-w", path, *arguments))
-    wait_until(lambda: "capturing on" in capture.output() or not capture.running(),
-               "uroce capture to start")
-    return capture
-
-
-def stop_capture(capture):
-    """Ends it as Ctrl-C does; returns what it said."""
-    capture.signal(signal.SIGINT)
-    return capture.expect_success(10)
-
-
 def count_bytes(packets):
     return collections.Counter(packet.roce_bytes() for packet in packets)
-
-
-def tshark(path, *arguments):
-    """What tshark prints of a capture. It takes any payload that it likes for RPC over RDMA; RoCE
-    itself is what counts here."""
-    return subprocess.run(["tshark", "-r", path, "--disable-protocol", "rpcordma", *arguments],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-                          check=True).stdout
 
 
 def statistics_of(path):

@@ -44,7 +44,8 @@ class CaptureOutputTest : public testing::Test {
   }
   static WriteResult Write(CaptureOutput& output, const std::string& text,
                            const sig_atomic_t& stopping = kRunning) {
-    return output.Write({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, stopping);
+    std::span<const uint8_t> part{reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+    return output.Write({&part, 1}, stopping);
   }
 
   std::string directory_;

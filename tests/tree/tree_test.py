@@ -11,21 +11,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 ABI = "verbs-shim/abi"
 BASE, WIRE, TRANSPORT = "pipeline/base", "pipeline/wire", "pipeline/transport"
-RINGS, DATAPATH = "pipeline/rings", "pipeline/datapath"
+RINGS, DATAPATH, CAPTURE = "pipeline/rings", "pipeline/datapath", "pipeline/capture"
 # Which rooms a room may include, besides itself. The longest prefix names a file's room.
 MAY_INCLUDE = {
     BASE: [],
     WIRE: [BASE],
     TRANSPORT: [BASE, WIRE],
     RINGS: [ABI],
-    DATAPATH: [BASE, WIRE, TRANSPORT, RINGS, "drivers", ABI],
+    CAPTURE: [BASE, WIRE, ABI],
+    DATAPATH: [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, "drivers", ABI],
     "drivers": [BASE],
-    "nic": [BASE, WIRE, TRANSPORT, RINGS, DATAPATH, "drivers", ABI],
+    "nic": [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, DATAPATH, "drivers", ABI],
     ABI: [],
     "verbs-shim": [ABI, RINGS],
-    "tools": [BASE, WIRE, ABI],
+    "tools": [BASE, WIRE, CAPTURE, ABI],
 }
-PURE = [BASE, WIRE, TRANSPORT, RINGS]
+PURE = [BASE, WIRE, TRANSPORT, RINGS, CAPTURE]
 # Clocks, threads, locks, logs, files and DPDK: what a pure room cannot name.
 IMPURE_INCLUDE = re.compile(
     r"<(rte_.*|thread|mutex|shared_mutex|condition_variable|future|chrono|iostream|fstream|ctime|"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/pcapng_writer.h"
+#include "pipeline/capture/pcapng_writer.h"
 
 #include <cstring>
 
-namespace uroce::tools {
+#include "pipeline/capture/note_text.h"
+
+namespace uroce::capture {
 namespace {
 
 // Block types, option codes and link types of draft-ietf-opsawg-pcapng.
@@ -14,6 +16,7 @@ constexpr uint32_t kEnhancedPacketBlock = 6;
 constexpr uint32_t kByteOrderMagic = 0x1a2b3c4d;
 constexpr uint16_t kLinkTypeEthernet = 1;
 constexpr uint16_t kOptionEnd = 0;
+constexpr uint16_t kOptionComment = 1;
 constexpr uint16_t kOptionShbUserApplication = 4;
 constexpr uint16_t kOptionIfName = 2;
 constexpr uint16_t kOptionIfMacAddress = 6;
@@ -22,6 +25,7 @@ constexpr uint16_t kOptionEpbFlags = 2;
 constexpr uint16_t kOptionIsbEndTime = 3;
 constexpr uint16_t kOptionIsbReceived = 4;
 constexpr uint16_t kOptionIsbDropped = 5;
+constexpr uint16_t kOptionIsbFilterAccepted = 6;
 constexpr uint8_t kNanoseconds = 9;  // Time stamps count units of 10^-9 s.
 
 std::span<const uint8_t> AsBytes(const auto& value) {
@@ -36,14 +40,58 @@ struct TimeStamp {
   uint32_t lower;
 };
 
+/// What lies before the bytes of a frame.
+struct PacketHead {
+  uint32_t type;
+  uint32_t block_bytes;
+  uint32_t interface_index;
+  TimeStamp time;
+  uint32_t captured_bytes;
+  uint32_t wire_bytes;
+};
+static_assert(sizeof(PacketHead) == 28);
+
+/// What lies behind the frame, its pad and its comment.
+struct PacketEnd {
+  uint16_t flags_code;
+  uint16_t flags_bytes;
+  uint32_t flags;
+  uint32_t end_of_options;
+  uint32_t block_bytes;
+};
+static_assert(sizeof(PacketEnd) == 16);
+
+constexpr size_t Padded(size_t bytes) { return (bytes + 3) & ~size_t{3}; }
+
+constexpr size_t kOptionHeadBytes = 4;
+// An option's length is 16 bits.
+constexpr size_t kMaxCommentBytes = 4096;
+
+size_t OptionBytes(size_t value_bytes) {
+  return value_bytes == 0 ? 0 : kOptionHeadBytes + Padded(value_bytes);
+}
+
+uint32_t PacketBlockBytes(const CapturedFrame& frame, size_t comment_bytes) {
+  return static_cast<uint32_t>(sizeof(PacketHead) + Padded(frame.bytes.size()) +
+                               OptionBytes(comment_bytes) + sizeof(PacketEnd));
+}
+
+std::string Comment(const CapturedFrame& frame, std::string_view more) {
+  std::string comment = NoteText(frame.note);
+  if (!more.empty()) comment.append(comment.empty() ? "" : "; ").append(more);
+  if (comment.size() > kMaxCommentBytes) comment.resize(kMaxCommentBytes);
+  return comment;
+}
+
 }  // namespace
 
-void PcapngWriter::AddSection(std::string_view application) {
+void PcapngWriter::AddSection(std::string_view application, std::string_view comment) {
   const size_t start = BeginBlock(kSectionHeaderBlock);
   Put(kByteOrderMagic);
   Put(uint16_t{1});   // Major version.
   Put(uint16_t{0});   // Minor version.
   Put(~uint64_t{0});  // Length of the section: not known, it is written live.
+  PutComment(comment);
   PutOption(kOptionShbUserApplication, application);
   PutOption(kOptionEnd, std::string_view());
   EndBlock(start);
@@ -63,30 +111,58 @@ void PcapngWriter::AddInterface(const uroce_capture_interface& interface,
   EndBlock(start);
 }
 
-void PcapngWriter::AddFrame(const CapturedFrame& frame) {
-  const size_t start = BeginBlock(kEnhancedPacketBlock);
-  Put(frame.interface_index);
-  Put(TimeStamp(frame.time_ns));
-  Put(static_cast<uint32_t>(frame.bytes.size()));
-  Put(frame.wire_length_bytes);
-  PutPadded(frame.bytes);
+void PcapngWriter::AddFrame(const CapturedFrame& frame, std::string_view comment) {
+  const std::string text = Comment(frame, comment);
+  PutFrameHead(frame, text.size());
+  buffer_.insert(buffer_.end(), frame.bytes.begin(), frame.bytes.end());
+  PutFrameTail(frame, text);
+}
+
+void PcapngWriter::AddFrameHead(const CapturedFrame& frame) {
+  PutFrameHead(frame, Comment(frame, {}).size());
+}
+
+void PcapngWriter::AddFrameTail(const CapturedFrame& frame) {
+  PutFrameTail(frame, Comment(frame, {}));
+}
+
+void PcapngWriter::PutFrameHead(const CapturedFrame& frame, size_t comment_bytes) {
+  Put(PacketHead{.type = kEnhancedPacketBlock,
+                 .block_bytes = PacketBlockBytes(frame, comment_bytes),
+                 .interface_index = frame.interface_index,
+                 .time = TimeStamp(frame.time_ns),
+                 .captured_bytes = static_cast<uint32_t>(frame.bytes.size()),
+                 .wire_bytes = frame.wire_length_bytes});
+}
+
+void PcapngWriter::PutFrameTail(const CapturedFrame& frame, std::string_view comment) {
+  Pad(frame.bytes.size());
+  PutComment(comment);
   // Bits 1:0 of the flags: 1 inbound, 2 outbound; the ABI's values are the same.
   static_assert(UROCE_CAPTURE_INBOUND == 1 && UROCE_CAPTURE_OUTBOUND == 2);
-  PutOption(kOptionEpbFlags, AsBytes(frame.direction));
+  Put(PacketEnd{.flags_code = kOptionEpbFlags,
+                .flags_bytes = sizeof(uint32_t),
+                .flags = frame.direction,
+                .end_of_options = kOptionEnd,
+                .block_bytes = PacketBlockBytes(frame, comment.size())});
+}
+
+void PcapngWriter::AddStatistics(uint32_t interface_index, uint64_t time_ns,
+                                 const InterfaceStatistics& statistics) {
+  const size_t start = BeginBlock(kInterfaceStatisticsBlock);
+  Put(interface_index);
+  Put(TimeStamp(time_ns));
+  PutComment(statistics.comment);
+  PutOption(kOptionIsbEndTime, AsBytes(TimeStamp(time_ns)));
+  PutOption(kOptionIsbReceived, AsBytes(statistics.received_frames));
+  PutOption(kOptionIsbDropped, AsBytes(statistics.lost_frames));
+  PutOption(kOptionIsbFilterAccepted, AsBytes(statistics.matching_frames));
   PutOption(kOptionEnd, std::string_view());
   EndBlock(start);
 }
 
-void PcapngWriter::AddStatistics(uint32_t interface_index, uint64_t time_ns,
-                                 uint64_t received_frames, uint64_t lost_frames) {
-  const size_t start = BeginBlock(kInterfaceStatisticsBlock);
-  Put(interface_index);
-  Put(TimeStamp(time_ns));
-  PutOption(kOptionIsbEndTime, AsBytes(TimeStamp(time_ns)));
-  PutOption(kOptionIsbReceived, AsBytes(received_frames));
-  PutOption(kOptionIsbDropped, AsBytes(lost_frames));
-  PutOption(kOptionEnd, std::string_view());
-  EndBlock(start);
+void PcapngWriter::PutComment(std::string_view comment) {
+  if (!comment.empty()) PutOption(kOptionComment, comment.substr(0, kMaxCommentBytes));
 }
 
 size_t PcapngWriter::BeginBlock(uint32_t type) {
@@ -114,7 +190,11 @@ void PcapngWriter::PutOption(uint16_t code, std::string_view value) {
 
 void PcapngWriter::PutPadded(std::span<const uint8_t> value) {
   buffer_.insert(buffer_.end(), value.begin(), value.end());
-  buffer_.resize((buffer_.size() + 3) & ~size_t{3});
+  Pad(value.size());
+}
+
+void PcapngWriter::Pad(size_t length_bytes) {
+  buffer_.resize(buffer_.size() + Padded(length_bytes) - length_bytes);
 }
 
 template <typename Value>
@@ -123,4 +203,4 @@ void PcapngWriter::Put(Value value) {
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
 }
 
-}  // namespace uroce::tools
+}  // namespace uroce::capture

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// One captured frame.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::capture {
+
+/// One frame as it was seen at a device. `bytes` points into memory of whoever captured it, and may
+/// be less than was on the wire.
+struct CapturedFrame {
+  uint64_t time_ns = 0;  ///< Since 1970.
+  uint32_t interface_index = 0;
+  uint32_t direction = 0;  ///< UROCE_CAPTURE_INBOUND or _OUTBOUND.
+  uint32_t wire_length_bytes = 0;
+  uroce_capture_note note{};
+  std::span<const uint8_t> bytes;
+};
+
+}  // namespace uroce::capture

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/notes.h"
+
+#include "pipeline/transport/request_shape.h"
+#include "pipeline/wire/aeth_syndrome.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::PacketResult;
+using transport::Refusal;
+using transport::Resend;
+using transport::ResendCause;
+
+// The codes of the ABI are the transport's own.
+static_assert(static_cast<int>(Refusal::kInvalidate) == UROCE_REFUSAL_INVALIDATE);
+static_assert(static_cast<int>(Refusal::kRemoteKey) == UROCE_REFUSAL_REMOTE_KEY);
+static_assert(static_cast<int>(ResendCause::kImpliedNak) == UROCE_RESEND_IMPLIED_NAK);
+static_assert(Resend::kForEver == UROCE_NO_LIMIT);
+
+uint8_t ReasonOf(wire::DecodeClass kind) {
+  switch (kind) {
+    case wire::DecodeClass::kOk:
+      return UROCE_REASON_NONE;
+    case wire::DecodeClass::kNotRoce:
+      return UROCE_REASON_NOT_ROCE;
+    case wire::DecodeClass::kMalformed:
+      return UROCE_REASON_MALFORMED;
+    case wire::DecodeClass::kUnknownOpcode:
+      return UROCE_REASON_BAD_OPCODE;
+  }
+  return UROCE_REASON_NONE;
+}
+
+uint8_t ReasonOf(PacketResult result) {
+  switch (result) {
+    case PacketResult::kAccepted:
+      return UROCE_REASON_NONE;
+    case PacketResult::kDuplicate:
+      return UROCE_REASON_DUPLICATE;
+    case PacketResult::kOutOfSequence:
+      return UROCE_REASON_OUT_OF_SEQUENCE;
+    case PacketResult::kReceiverNotReady:
+      return UROCE_REASON_NOT_READY;
+    case PacketResult::kNak:
+      return UROCE_REASON_REFUSED;
+    case PacketResult::kGhost:
+      return UROCE_REASON_GHOST;
+    case PacketResult::kBadState:
+      return UROCE_REASON_BAD_STATE;
+    case PacketResult::kMalformed:
+      return UROCE_REASON_MALFORMED;
+  }
+  return UROCE_REASON_NONE;
+}
+
+}  // namespace
+
+uroce_capture_note NoteOf(wire::DecodeResult result) {
+  uroce_capture_note note{};
+  note.reason = ReasonOf(wire::ClassOf(result));
+  note.detail = static_cast<uint8_t>(result);
+  return note;
+}
+
+uroce_capture_note NoteOf(const wire::Packet& packet) {
+  uroce_capture_note note{};
+  note.flags = packet.congestion_experienced ? UROCE_NOTE_MARKED : 0;
+  note.qpn = packet.header.dest_qpn.value();
+  note.psn = packet.header.psn.value();
+  return note;
+}
+
+uroce_capture_note NoteOf(const transport::TxPacket& packet, Qpn local) {
+  uroce_capture_note note{};
+  note.qpn = local.value();
+  note.psn = packet.header.psn.value();
+  if (!packet.retransmission) return note;
+  if (transport::IsResponse(packet.header.opcode)) {
+    note.reason = UROCE_REASON_ANSWERED_AGAIN;
+    return note;
+  }
+  note.reason = UROCE_REASON_RETRANSMITTED;
+  note.detail = static_cast<uint8_t>(packet.resend.cause);
+  note.number = packet.resend.number;
+  note.limit = packet.resend.limit;
+  return note;
+}
+
+void AddResult(const transport::RcQueuePair& core, bool is_response, PacketResult result,
+               uroce_capture_note& note) {
+  note.reason = ReasonOf(result);
+  switch (result) {
+    case PacketResult::kAccepted:
+    case PacketResult::kGhost:
+    case PacketResult::kMalformed:
+      return;
+    case PacketResult::kBadState:
+      note.detail = static_cast<uint8_t>(core.state());
+      return;
+    case PacketResult::kDuplicate:
+    case PacketResult::kOutOfSequence:
+      if (is_response) {
+        note.reason = UROCE_REASON_RESPONSE_GAP;
+        return;
+      }
+      note.detail = core.request_report().answered ? 1 : 0;
+      note.expected_psn = core.expected_psn().value();
+      return;
+    case PacketResult::kReceiverNotReady:
+      note.number = core.request_report().syndrome & wire::kSyndromeValueMask;
+      return;
+    case PacketResult::kNak:
+      note.number = core.request_report().syndrome;
+      note.detail = static_cast<uint8_t>(core.request_report().refusal);
+      return;
+  }
+}
+
+void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& note) {
+  const transport::Failure failure = core.failure();
+  note.flags |= UROCE_NOTE_FAILED;
+  note.status = static_cast<uint8_t>(failure.status);
+  // Accepted, and then its effect was refused: a key, or a range.
+  if (failure.side != transport::Failure::Side::kResponder) return;
+  note.reason = UROCE_REASON_REFUSED;
+  note.number = failure.syndrome;
+  note.detail = static_cast<uint8_t>(failure.refusal);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what the transport says of packets to the notes that captures carry. Values alone.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::datapath {
+
+/// Of a frame that is no packet.
+uroce_capture_note NoteOf(wire::DecodeResult result);
+/// Of a packet that has just arrived: who it is for, and its congestion mark.
+uroce_capture_note NoteOf(const wire::Packet& packet);
+/// Of a packet that `local` sends.
+uroce_capture_note NoteOf(const transport::TxPacket& packet, Qpn local);
+/// Completes the note of a request, or response, that `core` has just had and made `result` of.
+void AddResult(const transport::RcQueuePair& core, bool is_response, transport::PacketResult result,
+               uroce_capture_note& note);
+/// The packet was the end of the connection.
+void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& note);
+
+}  // namespace uroce::datapath
