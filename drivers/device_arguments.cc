@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kStandardMtu = 1500;
 constexpr uint32_t kEthernetBytes = 14 + 2 * 4;  // With two VLAN tags.
+constexpr uint32_t kVirtioHeaderBytes = 12;      // Before the frame, in the same mbuf.
 /// What a NIC's buffers are multiples of: the e1000 family knows powers of two only, and spreads a
 /// frame over several mbufs when the largest one may not fit.
 constexpr uint32_t kPciFrameBytes = 8192;
@@ -159,7 +160,7 @@ absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text) {
 }
 
 uint32_t RequiredFrameBytes(const DeviceArguments& arguments, uint32_t mtu_bytes) {
-  uint32_t frame_bytes = std::max(kRoceFrameBytes, mtu_bytes + kEthernetBytes);
+  uint32_t frame_bytes = std::max(kRoceFrameBytes, mtu_bytes + kEthernetBytes + kVirtioHeaderBytes);
   if (arguments.IsPci() && mtu_bytes > kStandardMtu) {
     frame_bytes = std::max(frame_bytes, kPciFrameBytes);
   }

@@ -168,7 +168,7 @@ bool Claim(uint16_t port_id) {
   return rte_eth_dev_owner_set(port_id, &owner) == 0;
 }
 
-absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments) {
+absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOptions& options) {
   uint16_t port_id = 0;
   // PCI devices named to InitEal are there already.
   if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) {
@@ -178,8 +178,10 @@ absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments) {
   const int error = rte_dev_probe(arguments.ToDpdk().c_str());
   if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) return port_id;
   const int reason = error == 0 ? ENODEV : std::abs(error);
-  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(),
-                                          "\": DPDK cannot open it: ", std::strerror(reason)));
+  const std::string guess =
+      options.queues > 1 ? absl::StrCat("; queues=", options.queues, " may be too many") : "";
+  return absl::InternalError(absl::StrCat(
+      "dev \"", arguments.ToDpdk(), "\": DPDK cannot open it: ", std::strerror(reason), guess));
 }
 
 }  // namespace
@@ -191,7 +193,7 @@ absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
   if (!queues_key.empty()) complete.AddDefault(queues_key, absl::StrCat(options.queues));
   const WakeUp wake_up = arguments.rules().wake_up;
   const std::vector<int> fds_before = FdsOf(wake_up);
-  const absl::StatusOr<uint16_t> port_id = Attach(complete);
+  const absl::StatusOr<uint16_t> port_id = Attach(complete, options);
   if (!port_id.ok()) return port_id.status();
   absl::StatusOr<DpdkDevice> device = StartDevice(complete, options, *port_id, pool);
   if (device.ok()) {

@@ -111,7 +111,8 @@ DpdkPort::DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_
 
 void DpdkPort::Attach(const DpdkDevice& device) {
   device_ = device;
-  ifindex_ = Info().ifindex;
+  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(arguments_.Interface());
+  ifindex_ = kernel.ok() ? kernel->ifindex : 0;
   events_.Listen(device.port_id);
   wakes_ = AddWakes() && wake_.Add(events_.fd());
 }
@@ -312,7 +313,8 @@ void DpdkPort::Reconnect(WhileIdle while_idle) {
 /// Another interface has the name of the one that the device was opened on.
 bool DpdkPort::HasOtherInterface() const {
   const std::string interface = arguments_.Interface();
-  if (interface.empty()) return false;
+  // A device that is closed keeps what frames of a pool of its own it had.
+  if (interface.empty() || arguments_.rules().own_pool_frame_bytes != 0) return false;
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface);
   return kernel.ok() && kernel->ifindex != ifindex_;
 }

@@ -12,6 +12,7 @@ namespace uroce::drivers {
 /// As sysfs shows it. Control thread.
 struct PciDevice {
   bool exists = false;
+  uint32_t vendor = 0;
   uint32_t class_code = 0;    ///< 0x020000: an Ethernet controller.
   std::string kernel_driver;  ///< "vfio-pci", "e1000e"; "" for none.
   std::string interface;      ///< The kernel's network interface on it, or "".
@@ -23,7 +24,7 @@ PciDevice ReadPciDevice(const std::string& address, const std::string& sysfs = "
 
 /// Whether DPDK drives the device beside its kernel driver, which stays bound.
 bool IsBifurcated(const PciDevice& device);
-/// Whether its kernel driver passes on one interrupt per queue.
+/// Whether a worker can sleep on interrupts of its receive queues.
 bool HasQueueInterrupts(const PciDevice& device);
 
 /// Whether DPDK can drive it, given pages that stay where they are (hugepages). Errors are one line

@@ -53,10 +53,13 @@ TEST(PciDeviceTest, WhatIsWrongIsNamedWithTheCommandThatMendsIt) {
   ExpectError(bare, "needs an IOMMU");
 }
 
-TEST(PciDeviceTest, OnlyUioHasNoInterruptPerQueue) {
+TEST(PciDeviceTest, UioAndVirtioHaveNoInterruptsToSleepOn) {
   EXPECT_TRUE(HasQueueInterrupts(Nic("vfio-pci")));
   EXPECT_TRUE(HasQueueInterrupts(Nic("mlx5_core")));
   EXPECT_FALSE(HasQueueInterrupts(Nic("uio_pci_generic")));
+  PciDevice virtio = Nic("vfio-pci");
+  virtio.vendor = 0x1af4;
+  EXPECT_FALSE(HasQueueInterrupts(virtio));
 }
 
 TEST(PciDeviceTest, SysfsIsReadAsTheKernelWritesIt) {
@@ -66,11 +69,13 @@ TEST(PciDeviceTest, SysfsIsReadAsTheKernelWritesIt) {
   const fs::path place = sysfs / "bus/pci/devices" / kAddress;
   fs::create_directories(place / "net/eth1");
   std::ofstream(place / "class") << "0x020000\n";
+  std::ofstream(place / "vendor") << "0x8086\n";
   fs::create_symlink("../../../bus/pci/drivers/e1000e", place / "driver");
   fs::create_symlink("../../../kernel/iommu_groups/12", place / "iommu_group");
   const PciDevice device = ReadPciDevice(kAddress, sysfs);
   fs::remove_all(sysfs);
   EXPECT_TRUE(device.exists);
+  EXPECT_EQ(device.vendor, 0x8086u);
   EXPECT_EQ(device.class_code, 0x020000u);
   EXPECT_EQ(device.kernel_driver, "e1000e");
   EXPECT_EQ(device.interface, "eth1");

@@ -225,8 +225,9 @@ class WireLab(Lab):
 class VethLab(Lab):
     """Two daemons on the ends of a veth pair."""
 
-    def __init__(self, mtu, *arguments):
+    def __init__(self, mtu, *arguments, device="net_af_packet0;iface=eth0"):
         self.mtu = mtu
+        self.device = device
         self.arguments = arguments
         super().__init__()
 
@@ -236,7 +237,7 @@ class VethLab(Lab):
         hosts = []
         for number, namespace in enumerate(spaces, 1):
             daemon = self._add_daemon(
-                namespace, "--port", "name=uroce0,dev=net_af_packet0;iface=eth0", *self.arguments)
+                namespace, "--port", f"name=uroce0,dev={self.device}", *self.arguments)
             hosts.append(Host(namespace, daemon, "uroce0", f"10.0.0.{number}", f"fd00::{number}"))
         self.a, self.b = hosts
         self.server_address = "10.0.0.1"
