@@ -41,6 +41,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   if (network_) {
     network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
+    RefreshAfter(Nanos(0));  // Something may have changed since the devices were made.
   }
   for (const auto& device : nic_.devices()) {
     const int fd = device->port().maintain_fd();
@@ -90,8 +91,11 @@ void Server::OnConnection() {
 void Server::OnNetworkChange() {
   const NetlinkNews news = ReadNetlinkWatch(network_.get());
   neighbours_.OnNews(news);
-  if (!news.links || settling_ != 0) return;
-  settling_ = loop_.After(kSettleTime, [this] {
+  if (news.links && settling_ == 0) RefreshAfter(kSettleTime);
+}
+
+void Server::RefreshAfter(Nanos delay) {
+  settling_ = loop_.After(delay, [this] {
     settling_ = 0;
     for (const auto& device : nic_.devices()) Refresh(*device);
   });

@@ -33,6 +33,7 @@ class Server {
  private:
   void OnConnection();
   void OnNetworkChange();
+  void RefreshAfter(Nanos delay);
   /// Has every port look after its device, now and then; what changed is told to programs.
   void MaintainPorts();
   void MaintainPort(NicDevice& device);

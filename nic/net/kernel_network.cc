@@ -23,7 +23,10 @@ int KernelNetwork::InterfaceOf(uint16_t vlan_id) const {
 }
 
 void KernelNetwork::RefreshVlans(const Mac& mac) {
-  vlans_ = ifindex_ == 0 ? std::vector<VlanInterface>() : netlink_.VlansAbove(ifindex_);
+  std::optional<std::vector<VlanInterface>> listed = std::vector<VlanInterface>();
+  if (ifindex_ != 0) listed = netlink_.VlansAbove(ifindex_);
+  if (!listed) return;  // What was known holds until the next news.
+  vlans_ = *std::move(listed);
   const auto ours = std::stable_partition(vlans_.begin(), vlans_.end(),
                                           [&](const auto& vlan) { return vlan.mac == mac; });
   const std::vector<VlanInterface> foreign(ours, vlans_.end());
@@ -55,9 +58,11 @@ void KernelNetwork::Mute(const VlanInterface& vlan) {
 // GID indices follow this order where slots are free: the interface's own addresses have those that
 // they would have without VLANs.
 void KernelNetwork::RefreshAddresses() {
+  std::optional<std::vector<LinkAddress>> listed = std::vector<LinkAddress>();
+  if (ifindex_ != 0) listed = netlink_.Addresses();
+  if (!listed) return;
   addresses_.clear();
-  if (ifindex_ == 0) return;
-  for (const LinkAddress& address : netlink_.Addresses()) {
+  for (const LinkAddress& address : *listed) {
     const auto vlan = std::find_if(vlans_.begin(), vlans_.end(), [&](const VlanInterface& one) {
       return one.ifindex == address.ifindex;
     });

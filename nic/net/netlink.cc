@@ -24,6 +24,7 @@ constexpr uint16_t kDiscardPort = 9;
 // The kernel makes a listing in datagrams of up to this size.
 constexpr size_t kListBytes = 32768;
 constexpr int kDatagramsPerLook = 32;
+constexpr int kListAttempts = 3;
 
 uint8_t FamilyOf(const Gid& gid) { return gid.is_ipv4() ? AF_INET : AF_INET6; }
 
@@ -110,21 +111,36 @@ bool Netlink::Ask(NetlinkRequest& request, Answer& answer) {
   return answer.error == 0;
 }
 
-void Netlink::List(NetlinkRequest& request, absl::FunctionRef<void(const NetlinkMessage&)> take) {
+bool Netlink::List(NetlinkRequest& request, absl::FunctionRef<void(const NetlinkMessage&)> take) {
   const Bytes question = request.Finish(++sequence_);
-  if (send(socket_.get(), question.data(), question.size(), 0) < 0) return;
+  if (send(socket_.get(), question.data(), question.size(), 0) < 0) return false;
   std::vector<uint8_t> buffer(kListBytes);
+  bool is_consistent = true;
   for (;;) {
     const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
-    if (got <= 0) return;
+    if (got <= 0) return false;
     Bytes datagram(buffer.data(), static_cast<size_t>(got));
     while (const std::optional<NetlinkMessage> message = TakeMessage(datagram)) {
       if (message->header.nlmsg_seq != sequence_) continue;
-      if (message->header.nlmsg_type == NLMSG_DONE) return;
-      if (message->header.nlmsg_type == NLMSG_ERROR) return;
+      if ((message->header.nlmsg_flags & NLM_F_DUMP_INTR) != 0) is_consistent = false;
+      if (message->header.nlmsg_type == NLMSG_DONE) return is_consistent;
+      if (message->header.nlmsg_type == NLMSG_ERROR) return false;
       take(*message);
     }
   }
+}
+
+template <typename Item>
+std::optional<std::vector<Item>> Netlink::ListOf(
+    NetlinkRequest& request, std::optional<Item> (*read)(const NetlinkMessage&)) {
+  for (int attempt = 0; attempt < kListAttempts; ++attempt) {
+    std::vector<Item> items;
+    const bool is_whole = List(request, [&](const NetlinkMessage& message) {
+      if (std::optional<Item> item = read(message)) items.push_back(*std::move(item));
+    });
+    if (is_whole) return items;
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<Gid> Netlink::NextHop(int ifindex, const Gid& destination) {
@@ -173,28 +189,23 @@ void Netlink::Probe(int ifindex, const Gid& address) {
 }
 
 // The kernel leaves out other kinds where it knows the filter; elsewhere ReadVlan does.
-std::vector<VlanInterface> Netlink::VlansAbove(int ifindex) {
+std::optional<std::vector<VlanInterface>> Netlink::VlansAbove(int ifindex) {
   NetlinkRequest request(RTM_GETLINK, NLM_F_DUMP, ifinfomsg{});
   const uint32_t without_statistics = RTEXT_FILTER_SKIP_STATS;
   request.Add(IFLA_EXT_MASK, &without_statistics, sizeof(without_statistics));
   request.Open(IFLA_LINKINFO);
   request.Add(IFLA_INFO_KIND, "vlan", sizeof("vlan"));
   request.Close();
-  std::vector<VlanInterface> vlans;
-  List(request, [&](const NetlinkMessage& message) {
-    std::optional<VlanInterface> vlan = ReadVlan(message);
-    if (vlan && vlan->lower_ifindex == ifindex) vlans.push_back(*std::move(vlan));
-  });
+  std::optional<std::vector<VlanInterface>> vlans = ListOf(request, ReadVlan);
+  if (vlans) {
+    std::erase_if(*vlans, [&](const auto& vlan) { return vlan.lower_ifindex != ifindex; });
+  }
   return vlans;
 }
 
-std::vector<LinkAddress> Netlink::Addresses() {
-  std::vector<LinkAddress> addresses;
+std::optional<std::vector<LinkAddress>> Netlink::Addresses() {
   NetlinkRequest request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{});
-  List(request, [&](const NetlinkMessage& message) {
-    if (const auto address = ReadAddress(message)) addresses.push_back(*address);
-  });
-  return addresses;
+  return ListOf(request, ReadAddress);
 }
 
 Fd OpenNetlinkWatch() {

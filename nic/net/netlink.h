@@ -28,18 +28,23 @@ class Netlink {
   /// Has the kernel look for the neighbour: by request, or with less privilege by a datagram to
   /// its discard port.
   void Probe(int ifindex, const Gid& address);
-  /// The 802.1Q interfaces above `ifindex`.
-  std::vector<VlanInterface> VlansAbove(int ifindex);
-  /// All addresses of all interfaces, IPv4 first.
-  std::vector<LinkAddress> Addresses();
+  /// The 802.1Q interfaces above `ifindex`. Nothing: the kernel gave no whole list; what changed
+  /// meanwhile comes as news.
+  std::optional<std::vector<VlanInterface>> VlansAbove(int ifindex);
+  /// All addresses of all interfaces, IPv4 first. Nothing: as above.
+  std::optional<std::vector<LinkAddress>> Addresses();
 
  private:
   struct Answer;
 
   bool Ask(NetlinkRequest& request, Answer& answer);
-  /// Shows each message of a listing to `take`. A listing that the kernel says changed while it was
-  /// made is taken as it is: a change comes as news too.
-  void List(NetlinkRequest& request, absl::FunctionRef<void(const NetlinkMessage&)> take);
+  /// Shows each message of a list to `take`. False: it is not whole, or what it lists changed while
+  /// it was made, so that something may be missing.
+  bool List(NetlinkRequest& request, absl::FunctionRef<void(const NetlinkMessage&)> take);
+  /// A list of what `read` makes of its messages, in a few attempts.
+  template <typename Item>
+  std::optional<std::vector<Item>> ListOf(NetlinkRequest& request,
+                                          std::optional<Item> (*read)(const NetlinkMessage&));
 
   Fd socket_;
   uint32_t sequence_ = 0;

@@ -4,12 +4,13 @@ import struct
 import tempfile
 import unittest
 
-from lab import Host, Lab, VethLab, find_list
+from lab import Daemon, Host, Lab, VethLab, find_list
 from netns import Namespace, make_veth_pair
 from port_watch import PortWatch
 from process import Failed, Process, wait_until
 from programs import DataCheck, data_check, pingpong, seed
 from roce import Packet, read_capture
+from router_lab import RouterLab
 
 VLAN = 100
 ETHERTYPE_VLAN = 0x8100
@@ -57,12 +58,25 @@ class KernelVlanLab(Lab):
         self.server_address = "10.0.0.1"
 
 
-def add_vlan(namespace, number):
-    namespace.ip("link", "add", "link", "eth0", "name", "eth0.100", "type", "vlan", "id", VLAN)
-    namespace.ip("addr", "add", f"10.5.0.{number}/24", "dev", "eth0.100")
-    namespace.ip("addr", "add", f"fd05::{number}/64", "dev", "eth0.100")
-    namespace.ip("link", "set", "eth0.100", "up")
-    wait_until(lambda: "scope link" in namespace.ip("-6", "addr", "show", "eth0.100"),
+class VlanRouterLab(RouterLab):
+    """The network of the first host is a VLAN."""
+
+    def _build(self):
+        super()._build()
+        add_vlan(self.router, 254, "eth1")
+        add_vlan(self.a.namespace, 1)
+        self.a.namespace.ip("route", "add", "10.2.0.0/24", "via", "10.5.0.254")
+        self.a.namespace.ip("route", "add", "fd00:2::/64", "via", "fd05::254")
+        self.a.address, self.a.address6 = "10.5.0.1", "fd05::1"
+
+
+def add_vlan(namespace, number, interface="eth0"):
+    name = f"{interface}.100"
+    namespace.ip("link", "add", "link", interface, "name", name, "type", "vlan", "id", VLAN)
+    namespace.ip("addr", "add", f"10.5.0.{number}/24", "dev", name)
+    namespace.ip("addr", "add", f"fd05::{number}/64", "dev", name)
+    namespace.ip("link", "set", name, "up")
+    wait_until(lambda: "scope link" in namespace.ip("-6", "addr", "show", name),
                "a link-local address of the VLAN")
 
 
@@ -168,7 +182,40 @@ class KernelVlanTest(VlanTransfers, unittest.TestCase):
         self.lab.forget_gids()
         pingpong(self.lab, "-c", "-n", 20)
 
+    def test_given_address_of_a_vlan_uses_its_interface(self):
+        namespace = self.lab.a.namespace
+        with tempfile.TemporaryDirectory(prefix="uroce-e2e-") as directory:
+            daemon = Daemon(namespace, directory, [
+                "--port", "name=given,dev=net_af_packet1;iface=eth0,ip=10.5.0.9/24 vlan 100"])
+            try:
+                host = Host(namespace, daemon, "given", "10.5.0.9", None)
+                watch = PortWatch(host)
+                ifindex = watch.gids[watch.wait_for("10.5.0.9")][1]
+                watch.close()
+            finally:
+                daemon.stop()
+        self.assertEqual(ifindex, int(namespace.ip("link", "show", "eth0.100").split(":")[0]))
+
     def test_kernel_answers_no_roce_packet_of_a_vlan(self):
         frames = captured(self.lab.a, lambda: pingpong(self.lab, "-c", "-n", 20))
         self.assertFalse([frame for frame in frames if frame[16:18] == b"\x08\x00" and
                           frame[18 + 9] == 1], "ICMP messages")
+
+
+@unittest.skipUnless(kernel_has_vlans(), "this kernel has no 802.1Q interfaces")
+class VlanRouterTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = VlanRouterLab(9000)
+        cls.addClassCleanup(cls.lab.close)
+
+    def test_data_byte_for_byte_out_of_a_vlan_by_a_router(self):
+        for version in (4, 6):
+            with self.subTest(version):
+                data_check(self.lab, "--seed", seed(), "--ops", 300, version=version)
+
+    def test_only_the_side_of_the_vlan_is_tagged(self):
+        for host, expected in ((self.lab.a, (0, VLAN)), (self.lab.b, None)):
+            frames = captured(host, lambda: pingpong(self.lab, "-c", "-n", 20))
+            tags = {tag(frame) for frame in frames if Packet.parse(frame)}
+            self.assertEqual(tags, {expected})
