@@ -76,11 +76,10 @@ absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
   BeginFile();
   absl::Status status;
   while (status.ok() && !finished_) {
-    if (stopping != 0) {
-      finished_ = true;  // What is in the ring by now is still written.
-      EndCapture();
-    }
+    const bool is_last = stopping != 0;
+    if (is_last) EndCapture();  // What is in the ring by now is still written.
     status = Turn();
+    finished_ |= is_last;
     if (status.ok() && !finished_) status = Wait();
   }
   ClearProgress();
