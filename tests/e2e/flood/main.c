@@ -78,6 +78,12 @@ static void read_ends(struct flood_ends* ends, char** words) {
   }
 }
 
+/* All kinds in turn, but long frames, which cost as much as three others, only now and then. */
+static enum flood_kind kind_of(int frame) {
+  const enum flood_kind kind = (enum flood_kind)(frame % FLOOD_KINDS);
+  return kind == FLOOD_OVERSIZE && frame / FLOOD_KINDS % 4 != 0 ? FLOOD_RANDOM : kind;
+}
+
 static void make_frames(struct flood* flood, uint64_t seed) {
   struct flood_random random = {seed * 2 + 1};
   flood->bytes = malloc((size_t)FRAMES * FLOOD_MAX_FRAME);
@@ -85,8 +91,7 @@ static void make_frames(struct flood* flood, uint64_t seed) {
   for (int i = 0; i < FRAMES; ++i) {
     uint8_t* frame = flood->bytes + (size_t)i * FLOOD_MAX_FRAME;
     flood->parts[i].iov_base = frame;
-    flood->parts[i].iov_len =
-        flood_make(&random, (enum flood_kind)(i % FLOOD_KINDS), &flood->ends, frame, flood->room);
+    flood->parts[i].iov_len = flood_make(&random, kind_of(i), &flood->ends, frame, flood->room);
     flood->is_fragment[i] = flood->parts[i].iov_len > 34 && flood_is_ipv4_fragment(frame) ? 1 : 0;
     flood->messages[i].msg_hdr.msg_iov = &flood->parts[i];
     flood->messages[i].msg_hdr.msg_iovlen = 1;
