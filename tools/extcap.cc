@@ -63,7 +63,12 @@ std::string DescribeOptions() {
          "value {arg=1}{value=inout}{display=received and sent}{default=true}\n"
          "value {arg=1}{value=in}{display=received}\n"
          "value {arg=1}{value=out}{display=sent}\n"
-         "arg {number=2}{call=--socket}{display=Control socket}{type=string}"
+         "arg {number=2}{call=--only}{display=Only packets that were}{type=multicheck}"
+         "{tooltip=None marked: all packets}\n"
+         "value {arg=2}{value=dropped}{display=dropped}\n"
+         "value {arg=2}{value=retransmitted}{display=retransmitted}\n"
+         "value {arg=2}{value=marked}{display=marked (congestion)}\n"
+         "arg {number=3}{call=--socket}{display=Control socket}{type=string}"
          "{placeholder=" UROCE_DEFAULT_SOCKET
          "}{tooltip=Of a uroced that is not at its usual "
          "place}\n";

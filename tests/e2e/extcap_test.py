@@ -5,8 +5,9 @@ import re
 import unittest
 
 from lab import BUILD, UROCE, WireLab
-from process import Process, run, run_status
+from process import Process, run, run_status, wait_until
 from programs import pingpong
+from roce import read_capture
 
 EXTCAP = BUILD / "tools" / "uroce-extcap"
 
@@ -65,6 +66,24 @@ class ExtcapTest(unittest.TestCase):
         self.assertEqual(len(rows), 10, output)
         self.assertLessEqual(max(int(row[0]) for row in rows), 80)
         self.assertEqual({int(row[2], 0) for row in rows}, {2})
+
+    def test_options_are_those_that_a_capture_takes(self):
+        options = run([EXTCAP, "--extcap-config", "--extcap-interface", "uroce0"])
+        flags = set(re.findall(r"\{call=(--[a-z-]+)\}", options))
+        self.assertEqual(flags, {"--snap-length", "--direction", "--only", "--socket"})
+        kinds = ",".join(re.findall(r"value \{arg=2\}\{value=(\w+)\}", options))
+        path = f"{self.lab.directory}/only.pcapng"
+        capture = Process(self.in_folder(EXTCAP, "--capture", "--extcap-interface", "uroce0",
+                                         "--fifo", path, "--only", kinds))
+        try:
+            wait_until(lambda: os.path.exists(path) and os.path.getsize(path), "the capture")
+            pingpong(self.lab, "-n", 10)
+            self.assertEqual(capture.stop(), 0, capture.output())
+        finally:
+            capture.kill()
+        # Nothing was dropped, sent again or marked.
+        self.assertEqual(list(read_capture(path)), [])
+        self.assertEqual(capture.output(), "")
 
     def test_without_a_daemon_nothing_is_listed_and_nothing_fails(self):
         socket = f"{self.lab.directory}/none.sock"
