@@ -76,8 +76,9 @@ class DpdkPort final : public Port {
   const DeviceOptions options_;
   rte_mempool* const pool_;
   std::optional<KernelMute> mute_;
-  const bool receives_;  ///< Frames come from this device at all.
-  DpdkDevice device_;    ///< Changed while no worker is inside; 0 queues while there is none.
+  const std::optional<Mac> given_mac_;  ///< Unlike those of NICs and interfaces, it stays.
+  const bool receives_;                 ///< Frames come from this device at all.
+  DpdkDevice device_;  ///< Changed while no worker is inside; 0 queues while there is none.
   ReceiveWake wake_;
   DeviceEvents events_;
   PeerLoss loss_;
@@ -99,12 +100,18 @@ bool Receives(const DeviceArguments& arguments) {
   return !arguments.Interface().empty() || arguments.Find("rx_pcap") != nullptr;
 }
 
+std::optional<Mac> GivenMac(const DeviceArguments& arguments) {
+  if (arguments.mac.has_value() || !arguments.rules().made_up_mac) return arguments.mac;
+  return StableMac(arguments);
+}
+
 DpdkPort::DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_mempool* pool,
                    const DpdkDevice& device, std::optional<KernelMute> mute)
     : arguments_(std::move(arguments)),
       options_(options),
       pool_(pool),
       mute_(std::move(mute)),
+      given_mac_(GivenMac(arguments_)),
       receives_(Receives(arguments_)) {
   Attach(device);
 }
@@ -220,8 +227,8 @@ void DpdkPort::AfterSleep() {
 PortInfo DpdkPort::DeviceInfo() const {
   PortInfo info;
   rte_ether_addr mac{};
-  if (arguments_.rules().made_up_mac || arguments_.mac.has_value()) {
-    info.mac = arguments_.mac.has_value() ? *arguments_.mac : StableMac(arguments_);
+  if (given_mac_.has_value()) {
+    info.mac = *given_mac_;
   } else if (device_.queues != 0 && rte_eth_macaddr_get(device_.port_id, &mac) == 0) {
     std::copy(std::begin(mac.addr_bytes), std::end(mac.addr_bytes), info.mac.begin());
   }
