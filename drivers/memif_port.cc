@@ -21,8 +21,9 @@ namespace {
 
 // There is no wire whose speed could be told; a memory bus carries about this.
 constexpr uint64_t kSpeedBps = 100'000'000'000;
-/// How long a peer may leave the ring full before frames are dropped instead of held back.
-constexpr Nanos kRefusalLimit{10'000'000};
+/// How long a peer may leave the ring full before frames are dropped instead of held back: one that
+/// shares its core with many others is back by then.
+constexpr Nanos kRefusalLimit{1'000'000'000};
 /// A sender without a fence may miss that we asked for a wake-up; its store has long arrived then.
 constexpr Nanos kLookAgain{50'000};
 constexpr uint16_t kBurst = 32;

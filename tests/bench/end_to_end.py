@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
 from lab import BUILD, WireLab  # noqa: E402
+from memif_lab import MemifLab  # noqa: E402
 from netns import Namespace, make_veth_pair  # noqa: E402
 from process import (  # noqa: E402
     Process, cpu_seconds, is_listening, resident_kilobytes, run, wait_until)
@@ -48,22 +49,23 @@ def write_gbps(lab, size, seconds):
 
 def bandwidth(rounds, seconds):
     print(f"bandwidth, Gb/s, {rounds} rounds in turn of {seconds} s each")
-    sizes = {"64 KB": 65536, "1 MB": 1048576}
-    ours = {name: [] for name in sizes}
+    cases = {"64 KB in-process": (WireLab, 65536), "1 MB in-process": (WireLab, 1048576),
+             "64 KB two daemons, memif": (MemifLab, 65536)}
+    ours = {name: [] for name in cases}
     theirs = []
     for _ in range(rounds):
         theirs.append(iperf3_gbps(seconds))
-        for name, size in sizes.items():
-            lab = WireLab()
+        for name, (make_lab, size) in cases.items():
+            lab = make_lab()
             try:
                 ours[name].append(write_gbps(lab, size, seconds))
             finally:
                 lab.close()
     rival = statistics.median(theirs)
-    print(f"  iperf3 over veth, MTU 9000    {rival:8.1f}   ({spread(theirs)})")
+    print(f"  {'iperf3 over veth, MTU 9000':38}{rival:8.1f}   ({spread(theirs)})")
     for name, values in ours.items():
         mine = statistics.median(values)
-        print(f"  ib_write_bw {name:6} in-process {mine:7.1f}   ({spread(values)})"
+        print(f"  {'ib_write_bw ' + name:38}{mine:8.1f}   ({spread(values)})"
               f"   ratio {mine / rival:.2f}")
 
 

@@ -145,10 +145,10 @@ TEST_F(MemifPortTest, APeerThatTakesNothingForLongCostsCountedFramesOnly) {
   Connect();
   while (client_->TransmitRoom() != 0) Send(*client_, {Frame(next_number_)});
   Receive(*client_);
-  now_ = now_ + Nanos(9'000'000);
+  now_ = now_ + Nanos(900'000'000);
   Receive(*client_);
   EXPECT_EQ(client_->TransmitRoom(), 0);
-  now_ = now_ + Nanos(2'000'000);
+  now_ = now_ + Nanos(200'000'000);
   Receive(*client_);
   EXPECT_GT(client_->TransmitRoom(), 0);
   EXPECT_EQ(Send(*client_, {Frame(1), Frame(2)}), 2);
