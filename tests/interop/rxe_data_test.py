@@ -43,6 +43,14 @@ class Data:
     def test_the_smallest_path_mtu(self):
         check(self.lab, "--seed", self.seed, "--ops", self.ops, "--mtu", 256, "--max-bytes", 60000)
 
+    def test_receivers_that_are_not_ready(self):
+        before = self.lab.uroce.counters()
+        check(self.lab, "--seed", self.seed, "--ops", self.ops // 10, "--late-receives",
+              "--max-bytes", 60000)
+        after = self.lab.uroce.counters()
+        for counter in ("counters.out_of_buffer", "counters.rnr_nak_retry_err"):
+            self.assertGreater(after[counter], before[counter], after)
+
 
 class Bridge9000DataTest(Data, unittest.TestCase):
     @staticmethod
@@ -63,6 +71,7 @@ class Faults(Data):
     test_ten_thousand_operations_of_each_kind = None
     test_over_ipv6 = None
     test_the_smallest_path_mtu = None
+    test_receivers_that_are_not_ready = None
     ops = 2500
 
     @classmethod

@@ -22,6 +22,7 @@ static const char kUsage[] =
     "  --timeout N --retries N --rnr-retries N   as ibv_modify_qp takes them (14, 7, 7)\n"
     "  --deadline SECONDS                give up when nothing completes for so long (60)\n"
     "  --unfenced                        no request waits for READs and atomics before it\n"
+    "  --late-receives                   messages find no receive at first\n"
     "  --errors CASE|all                 requests that must fail, instead of data\n"
     "  --rxe 0|1                         this end runs on Linux's rdma_rxe\n";
 
@@ -131,6 +132,9 @@ static void set_option(struct vc_options* options, const char** errors, int opti
     case 'R':
       options->rxe_end = (int)number(value, 1);
       return;
+    case 'l':
+      options->late_receives = 1;
+      return;
     case 'u':
       options->unfenced = 1;
       return;
@@ -145,25 +149,16 @@ static void set_option(struct vc_options* options, const char** errors, int opti
 
 int main(int argc, char** argv) {
   static const struct option kOptions[] = {
-      {"device-a", 1, 0, 'a'},
-      {"device-b", 1, 0, 'b'},
-      {"gid-a", 1, 0, 'A'},
-      {"gid-b", 1, 0, 'B'},
-      {"role", 1, 0, 'r'},
-      {"exchange", 1, 0, 'x'},
-      {"seed", 1, 0, 's'},
-      {"ops", 1, 0, 'o'},
-      {"max-bytes", 1, 0, 'm'},
-      {"mtu", 1, 0, 'M'},
-      {"timeout", 1, 0, 't'},
-      {"retries", 1, 0, 'n'},
-      {"rnr-retries", 1, 0, 'N'},
-      {"deadline", 1, 0, 'd'},
-      {"unfenced", 0, 0, 'u'},
-      {"errors", 1, 0, 'e'},
-      {"rxe", 1, 0, 'R'},
-      {"help", 0, 0, 'h'},
-      {0, 0, 0, 0},
+      {"device-a", 1, 0, 'a'},    {"device-b", 1, 0, 'b'},
+      {"gid-a", 1, 0, 'A'},       {"gid-b", 1, 0, 'B'},
+      {"role", 1, 0, 'r'},        {"exchange", 1, 0, 'x'},
+      {"seed", 1, 0, 's'},        {"ops", 1, 0, 'o'},
+      {"max-bytes", 1, 0, 'm'},   {"mtu", 1, 0, 'M'},
+      {"timeout", 1, 0, 't'},     {"retries", 1, 0, 'n'},
+      {"rnr-retries", 1, 0, 'N'}, {"deadline", 1, 0, 'd'},
+      {"unfenced", 0, 0, 'u'},    {"errors", 1, 0, 'e'},
+      {"rxe", 1, 0, 'R'},         {"late-receives", 0, 0, 'l'},
+      {"help", 0, 0, 'h'},        {0, 0, 0, 0},
   };
   struct vc_options options = {.devices = {"uroce0", "uroce1"},
                                .gid_indices = {1, 1},

@@ -5,7 +5,8 @@
  *   2. post the receives of the next round, then this round's requests, then "done";
  *   3. wait for all completions and for the peer's "done";
  *   4. check the memory that the peer wrote, what was read, and what was received.
- * "go" finds its receive since that was posted before the peer's "done" of the round before. */
+ * "go" finds its receive since that was posted before the peer's "done" of the round before. With
+ * late receives each waits for its own: they are posted when the peer has sent. */
 #include "traffic.h"
 
 #include <arpa/inet.h>
@@ -80,14 +81,30 @@ static void post_receive(struct traffic* traffic) {
   if (ibv_post_recv(side->qp, &request, &bad)) vc_die(side, "ibv_post_recv failed");
 }
 
-static void post_receives_of_next_round(struct traffic* traffic) {
+/* What the peer sends in its next round, and what our atomics hold before it. */
+static void draw_next_round_of_peer(struct traffic* traffic) {
   memcpy(traffic->atomics, traffic->peer_stream.atomics, sizeof(traffic->atomics));
   draw_round(&traffic->peer_stream, &traffic->peer_next);
-  uint32_t needed = 2; /* "go" and "done" */
-  for (uint32_t i = 0; i < traffic->peer_next.count; ++i) {
-    needed += vc_takes_receive(&traffic->peer_next.ops[i]) ? 1 : 0;
-  }
+}
+
+static void post_receives_of(struct traffic* traffic, const struct round* peer) {
+  uint32_t needed = 1; /* "done" */
+  for (uint32_t i = 0; i < peer->count; ++i) needed += vc_takes_receive(&peer->ops[i]) ? 1 : 0;
   while (needed-- > 0) post_receive(traffic);
+}
+
+/* Receives of the next round, "go" included; those that are to be late come only within it. */
+static void post_receives_in_time(struct traffic* traffic) {
+  if (traffic->side.options->late_receives) return;
+  post_receive(traffic);
+  post_receives_of(traffic, &traffic->peer_next);
+}
+
+/* Whether receives are late; then they are so by the time that the peer needs to have sent. */
+static int is_late(const struct traffic* traffic) {
+  if (!traffic->side.options->late_receives) return 0;
+  nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+  return 1;
 }
 
 static enum ibv_wr_opcode opcode_of(enum vc_kind kind) {
@@ -303,6 +320,7 @@ static void expect_send(struct traffic* traffic, uint64_t wr_id) {
 
 static void begin_round(struct traffic* traffic) {
   post_message(traffic, WR_GO, IMM_GO + traffic->round_number);
+  if (is_late(traffic)) post_receive(traffic);
   wait_for(traffic, 1, 1);
   expect_send(traffic, WR_GO);
   on_receive(traffic, NULL, IMM_GO + traffic->round_number);
@@ -357,12 +375,14 @@ static void run_round(struct traffic* traffic) {
   begin_round(traffic);
   traffic->peer = traffic->peer_next;
   draw_round(&traffic->own_stream, &traffic->own);
-  post_receives_of_next_round(traffic);
+  draw_next_round_of_peer(traffic);
+  post_receives_in_time(traffic);
   for (uint32_t i = 0; i < traffic->own.count; ++i) {
     post_op(traffic, &traffic->own.ops[i], i);
     send_count += traffic->own.ops[i].signaled ? 1 : 0;
   }
   post_message(traffic, WR_DONE, IMM_DONE + traffic->round_number);
+  if (is_late(traffic)) post_receives_of(traffic, &traffic->peer);
   for (uint32_t i = 0; i < traffic->peer.count; ++i) {
     receive_count += vc_takes_receive(&traffic->peer.ops[i]) ? 1 : 0;
   }
@@ -395,7 +415,8 @@ static void start(struct traffic* traffic, const struct vc_options* options, int
   traffic->peer_readable = filled(traffic, 2ull * options->max_bytes, 1 - index, VC_READABLE);
   traffic->shadow = filled(traffic, side->writable.length, index, VC_WRITABLE);
   vc_side_to_init(side);
-  post_receives_of_next_round(traffic);
+  draw_next_round_of_peer(traffic);
+  post_receives_in_time(traffic);
   vc_side_exchange(side, "made");
   vc_side_connect(side);
   vc_side_exchange(side, "connected");
