@@ -4,7 +4,7 @@ import re
 import unittest
 
 from programs import data_check, seed
-from rxe_lab import BridgeCapture, BridgeLab
+from rxe_lab import BridgeCapture, BridgeLab, VhostLab
 
 KINDS = {"send", "send-imm", "write", "write-imm", "read", "compare-swap", "fetch-add"}
 OF_EACH_KIND = 10000
@@ -13,11 +13,16 @@ OPS = OF_EACH_KIND * len(KINDS) * 105 // 100
 # rxe 6.1 repeats a fenced request only when no READ or atomic is in flight, and counts the request
 # itself and those behind it: after any loss it waits for ever.
 UNFENCED = "--unfenced"
+# Seven retries of 4.096 us * 2^16 outlast what the guest waits for a CPU of a busy host.
+PATIENT = 16
+# rxe notices a lost READ response by this timer alone.
+BRISK = 15
 
 
 def check(lab, *flags, version=4):
     """verbs_check between the sides. Returns, for each, how many requests of a kind it sent."""
-    outputs = data_check(lab, UNFENCED, "--deadline", 30, *flags, version=version, timeout_s=300)
+    outputs = data_check(lab, UNFENCED, "--timeout", PATIENT, "--deadline", 30, *flags,
+                         version=version, timeout_s=300)
     return [{kind: int(count) for kind, count in re.findall(r" ([a-z-]+)=(\d+)", output)}
             for output in outputs]
 
@@ -64,9 +69,20 @@ class Bridge1500DataTest(Data, unittest.TestCase):
         return BridgeLab(1500)
 
 
+class Vhost9000DataTest(Data, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return VhostLab(9000)
+
+
+class Vhost1500DataTest(Data, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return VhostLab(1500)
+
+
 class Faults(Data):
-    """The same with losses in both directions, made by uroced's port. The guest's ACK timer, in
-    ticks of 10 ms, makes it slow: 4.096 us * 2^12 is the shortest that it tells from less."""
+    """The same with losses in both directions, made by uroced's port."""
 
     test_ten_thousand_operations_of_each_kind = None
     test_over_ipv6 = None
@@ -79,7 +95,7 @@ class Faults(Data):
         return BridgeLab(9000, "--fault", f"uroce0:{cls.faults},seed={cls.seed}")
 
     def test_data_and_icrcs(self):
-        flags = ("--ops", self.ops, "--max-bytes", 60000, "--timeout", 12)
+        flags = ("--ops", self.ops, "--max-bytes", 60000, "--timeout", BRISK)
         for number, version in enumerate((4, 6)):
             with self.subTest(ip=version), BridgeCapture(self.lab) as capture:
                 check(self.lab, "--seed", self.seed + number, *flags, version=version)
@@ -87,7 +103,7 @@ class Faults(Data):
 
     def test_data_in_small_packets(self):
         check(self.lab, "--seed", self.seed, "--ops", self.ops // 2, "--mtu", 256, "--max-bytes",
-              20000, "--timeout", 12)
+              20000, "--timeout", BRISK)
 
 
 class DropTest(Faults, unittest.TestCase):

@@ -28,8 +28,9 @@ class RxeLab(Lab):
         super().__init__()
 
     def _finish(self, host_namespace, daemon, *attachment):
-        self.rxe = Guest(self.directory, RXE_ADDRESS, RXE_ADDRESS6, "--mtu", self.mtu, *attachment)
         self.uroce = Host(host_namespace, daemon, "uroce0", UROCE_ADDRESS, UROCE_ADDRESS6)
+        self.uroce.dump("devices")  # Answered when the port is open: the guest looks for it once.
+        self.rxe = Guest(self.directory, RXE_ADDRESS, RXE_ADDRESS6, "--mtu", self.mtu, *attachment)
         self.exchange_root = self.rxe.share
         self.a, self.b = self.rxe, self.uroce
 
@@ -73,6 +74,18 @@ class BridgeLab(RxeLab):
         host.ip("addr", "add", f"{UROCE_ADDRESS6}/64", "dev", "eth0")
         host.ip("link", "set", "eth0", "up")
         wait_until(lambda: has_usable_addresses(host), "a link-local address")
+
+
+class VhostLab(RxeLab):
+    """The guest's NIC is uroced's port: frames go through shared memory, no kernel but the guest's
+    sees them, and uroced itself answers for its addresses."""
+
+    def _build(self):
+        host, socket = self._add_namespace(), f"{self.directory}/vhost.sock"
+        daemon = self._add_daemon(
+            host, "--port", f"name=uroce0,dev=net_vhost0;iface={socket},mtu={self.mtu},"
+            f"ip={UROCE_ADDRESS}/24+{UROCE_ADDRESS6}/64", *self.arguments)
+        self._finish(host, daemon, "--vhost-user", socket)
 
 
 class BridgeCapture:
