@@ -144,7 +144,8 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   for (uint32_t index = 0; index < config.devices.size(); ++index) {
     auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *pool);
     if (!device.ok()) return device.status();
-    for (const absl::Status& status : {(*device)->CheckVlans(), (*device)->CheckHost()}) {
+    for (const absl::Status& status :
+         {(*device)->OpenException(), (*device)->CheckVlans(), (*device)->CheckHost()}) {
       if (!status.ok()) return Complain(config.devices[index], status);
     }
     result.devices.push_back(*std::move(device));

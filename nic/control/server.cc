@@ -108,8 +108,8 @@ void Server::MaintainPorts() {
 
 void Server::MaintainPort(NicDevice& device) {
   device.port().Maintain([this](absl::FunctionRef<void()> work) { nic_.worker().Run(work); });
-  // Of kernel interfaces netlink tells, and asking costs more.
-  if (device.info().interface.empty()) Refresh(device);
+  // Of kernel interfaces netlink tells, and asking costs more. A TAP does not know the port's link.
+  if (device.info().interface.empty() || device.tap() >= 0) Refresh(device);
 }
 
 void Server::Refresh(NicDevice& device) {

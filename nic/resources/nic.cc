@@ -27,9 +27,17 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, 
     for (const auto& device : devices_) worker_.AddDevice(&device->datapath());
   });
   worker_.Start();
+  for (const auto& device : devices_) {
+    if (device->tap() < 0) continue;
+    exception_paths_.push_back(std::make_unique<ExceptionPath>(
+        device->config().exception, device->tap(), *device->host_link(), worker_));
+  }
 }
 
-Nic::~Nic() { worker_.Stop(); }
+Nic::~Nic() {
+  exception_paths_.clear();  // They wake the worker.
+  worker_.Stop();
+}
 
 const NicDevice* Nic::FindOwner(const GidEntry& entry, const NicDevice& from) const {
   for (const auto& device : devices_) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nic/config.h"
+#include "nic/net/exception_path.h"
 #include "nic/net/followed_paths.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/nic_device.h"
@@ -60,6 +61,7 @@ class Nic {
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
   Fd userfaultfd_;
   datapath::Worker worker_;
+  std::vector<std::unique_ptr<ExceptionPath>> exception_paths_;
 };
 
 }  // namespace uroce::nic

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/resources/nic_device.h"
 
+#include <net/if.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "nic/net/port_attributes.h"
+#include "nic/net/tap_interface.h"
 #include "nic/resources/modify_rules.h"
 
 namespace uroce::nic {
@@ -14,7 +17,8 @@ namespace {
 
 constexpr uint32_t kMaxMessageBytes = 1u << 31;  // IBTA vol. 1, 9.7.1.5: the limit of a message.
 constexpr uint32_t kHostDepthFrames = 128;
-constexpr uint32_t kAckDelayCode = 15;  // 134 ms: what a loaded host may take to answer.
+constexpr uint32_t kExceptionDepthFrames = 512;  // As the queue of a TAP.
+constexpr uint32_t kAckDelayCode = 15;           // 134 ms: what a loaded host may take to answer.
 
 }  // namespace
 
@@ -28,11 +32,9 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
       gids_(info_.mac),
       datapath_(config.name, index, port_.get()) {
   datapath_.mac = info_.mac;
-  if (WantsHost()) {
-    host_link_ = std::make_unique<datapath::HostLink>(datapath::HostLink::Takes::kHostProtocols,
-                                                      kHostDepthFrames);
-    datapath_.host_link = host_link_.get();
-  }
+  is_host_ = config_.wire < 0 && config_.exception.empty() &&
+             (info_.interface.empty() || config_.own_host);
+  if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
   RefreshNetwork();
   gids_.Update(info_.mac, Addresses());
 }
@@ -61,6 +63,16 @@ absl::Status NicDevice::CheckVlans() const {
                      " has no such VLAN; add it by: ip link add link ", info_.interface, " name ",
                      info_.interface, ".", address.vlan_id, " type vlan id ", address.vlan_id));
   }
+  return absl::OkStatus();
+}
+
+absl::Status NicDevice::OpenException() {
+  if (config_.exception.empty()) return absl::OkStatus();
+  absl::StatusOr<Fd> tap = OpenTap(config_.exception, info_.mac, info_.mtu_bytes);
+  if (!tap.ok()) return tap.status();
+  tap_ = *std::move(tap);
+  MakeHostLink(datapath::HostLink::Takes::kEverything, kExceptionDepthFrames);
+  Refresh();
   return absl::OkStatus();
 }
 
@@ -105,11 +117,16 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
 drivers::PortInfo NicDevice::ReadInfo() const {
   drivers::PortInfo info = port_->Info();
   if (config_.mtu_bytes != 0) info.mtu_bytes = std::min(info.mtu_bytes, config_.mtu_bytes);
+  if (tap_) {
+    info.interface = config_.exception;
+    info.ifindex = static_cast<int>(if_nametoindex(config_.exception.c_str()));
+  }
   return info;
 }
 
-bool NicDevice::WantsHost() const {
-  return config_.wire < 0 && (info_.interface.empty() || config_.own_host);
+void NicDevice::MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_frames) {
+  host_link_ = std::make_unique<datapath::HostLink>(takes, depth_frames);
+  datapath_.host_link = host_link_.get();
 }
 
 void NicDevice::RefreshNetwork() {

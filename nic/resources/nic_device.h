@@ -13,6 +13,7 @@
 #include "nic/config.h"
 #include "nic/net/gid_table.h"
 #include "nic/net/kernel_network.h"
+#include "nic/resources/fd.h"
 #include "pipeline/datapath/device.h"
 #include "pipeline/datapath/host_link.h"
 #include "pipeline/transport/counters.h"
@@ -57,9 +58,14 @@ class NicDevice {
   int InterfaceOf(uint16_t vlan_id) const { return network_.InterfaceOf(vlan_id); }
   /// Whether the daemon itself is the port's host on its Ethernet: where there is no kernel
   /// interface, or where the settings say so.
-  bool is_host() const { return host_link_ != nullptr; }
-  /// The host's frames; null unless is_host.
+  bool is_host() const { return is_host_; }
+  /// Frames that are not RoCE; null where only the kernel sees them.
   datapath::HostLink* host_link() const { return host_link_.get(); }
+  /// The TAP of the exception path, or -1.
+  int tap() const { return tap_.get(); }
+  /// Opens the exception path's TAP, where there is to be one; from then on it is the port's kernel
+  /// interface. Before a worker has the device. Errors: one line that names it.
+  absl::Status OpenException();
   /// Those of the given addresses that may be used; effective with the next Refresh.
   void SetUsableAddresses(std::vector<InterfaceAddress> addresses) {
     usable_addresses_ = std::move(addresses);
@@ -76,17 +82,19 @@ class NicDevice {
 
  private:
   drivers::PortInfo ReadInfo() const;
-  bool WantsHost() const;
+  void MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_frames);
   void RefreshNetwork();
   const std::vector<InterfaceAddress>& Addresses() const;
 
   DeviceConfig config_;
   std::unique_ptr<drivers::Port> port_;
   const drivers::FaultPort* fault_port_;
+  Fd tap_;  ///< Of the exception path.
   drivers::PortInfo info_;
   uint64_t node_guid_;  ///< That of the first MAC: it names the device for as long as it is there.
   KernelNetwork network_;
   std::unique_ptr<datapath::HostLink> host_link_;
+  bool is_host_ = false;
   std::vector<InterfaceAddress> usable_addresses_;  ///< Of a host.
   GidTable gids_;
   transport::RcCounters ended_counters_;
