@@ -21,6 +21,14 @@ class RouterLab(Lab):
         self.server_address = "10.1.0.2"
 
     def _add_host(self, number):
+        namespace = self._add_network(number)
+        daemon = self._add_daemon(namespace, "--port", self._port(number))
+        return Host(namespace, daemon, "uroce0", f"10.{number}.0.2", f"fd00:{number}::2")
+
+    def _port(self, _number):
+        return "name=uroce0,dev=net_af_packet0;iface=eth0"
+
+    def _add_network(self, number):
         namespace = self._add_namespace()
         namespace.ip("link", "add", "eth0", "mtu", self.mtu, "type", "veth", "peer", "name",
                      f"eth{number}", "mtu", self.mtu, "netns", self.router.name)
@@ -31,6 +39,4 @@ class RouterLab(Lab):
         namespace.ip("route", "add", "default", "via", f"10.{number}.0.1")
         namespace.ip("route", "add", "default", "via", f"fd00:{number}::1")
         wait_until(lambda: has_usable_addresses(namespace), "a link-local address")
-        daemon = self._add_daemon(namespace, "--port",
-                                  "name=uroce0,dev=net_af_packet0;iface=eth0")
-        return Host(namespace, daemon, "uroce0", f"10.{number}.0.2", f"fd00:{number}::2")
+        return namespace
