@@ -117,7 +117,8 @@ std::string HelpText() {
   AppendFlag(text, "", "name=NAME  dev=DPDK-DEVICE  mtu=BYTES  fault=FAULTS");
   AppendFlag(text, "", "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100");
   AppendFlag(text, "", "without a kernel interface also gateway=IP+IP, exception=TAP and");
-  AppendFlag(text, "", "route=10.9.0.0/16 via 192.0.2.7+...");
+  AppendFlag(text, "", "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and");
+  AppendFlag(text, "", "with host=uroce also on a kernel interface that has no addresses");
   AppendFlag(text, "--fault NAME:KEY=VALUE,...", "faults on any NIC, such as uroce0:drop=0.01");
   text += "\nDaemon:\n";
   AppendFlag(text, "--config FILE", "settings in TOML under the same names; flags win");

@@ -124,6 +124,10 @@ absl::Status CheckNetwork(const DeviceConfig& device) {
         absl::StrCat("exception is not for a port on ", interface,
                      ": the kernel goes on using that interface itself"));
   }
+  if (device.own_host && !device.exception.empty()) {
+    return absl::InvalidArgumentError(
+        "host=uroce and exception exclude each other: with a TAP the kernel is the host");
+  }
   for (const Route& route : device.routes) {
     if (absl::Status status = CheckGateway(device, route); !status.ok()) return status;
   }

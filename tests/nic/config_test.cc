@@ -187,6 +187,14 @@ TEST(ConfigTest, HelpNamesEverySetting) {
   }
 }
 
+TEST(ConfigTest, APortThatIsItsOwnHostOnAKernelInterfaceHasRoutes) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--port=name=a,dev=net_af_packet0;iface=eth0,host=uroce,ip=10.0.0.1/24,gateway=10.0.0.2"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->devices[0].own_host);
+  EXPECT_EQ(config->devices[0].routes.size(), 1u);
+}
+
 struct BadFlags {
   std::vector<std::string> arguments;
   std::vector<std::string> words;  ///< What the one line must name.
@@ -254,6 +262,10 @@ INSTANTIATE_TEST_SUITE_P(
                  {"gateway", "eth0", "kernel's routes"}},
         BadFlags{{"--port=name=a,dev=net_af_packet0;iface=eth0,exception=tap0"},
                  {"exception", "eth0", "kernel"}},
+        BadFlags{{"--port=name=a,dev=net_af_packet0;iface=eth0,host=me"},
+                 {"host", "me", "kernel", "uroce"}},
+        BadFlags{{"--port=name=a,dev=net_null0,host=uroce,exception=tap0"},
+                 {"host=uroce", "exception"}},
         BadFlags{{"--port=name=a,dev=net_null0,exception=a/b"}, {"exception", "a/b"}},
         BadFlags{{"--port=name=a,dev=net_null0,exception=sixteen-letters-"},
                  {"exception", "sixteen-letters-", "15"}},
