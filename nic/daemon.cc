@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
 void Daemon::Settle() {
   const Nanos deadline = Nic::Now() + kSettleTime;
   while (server_.is_settling() && Nic::Now() < deadline) loop_.RunOnce(kSettleTurnMs);
+  server_.Serve();
 }
 
 Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)

@@ -51,7 +51,11 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
   }
   MaintainPorts();
   neighbours_.StartHosts([this](NicDevice& device) { Refresh(device); });
+  // Programs look at the GIDs once, when they start.
+  if (is_settling()) loop_.SetEvents(listener_watch_, 0);
 }
+
+void Server::Serve() { loop_.SetEvents(listener_watch_, EPOLLIN); }
 
 Server::~Server() {
   loop_.Forget(listener_watch_);

@@ -29,6 +29,8 @@ class Server {
   size_t session_count() const { return sessions_.size(); }
   /// Whether it is still being found out if the ports' own addresses may be used.
   bool is_settling() const { return neighbours_.has_tentative_address(); }
+  /// Takes connections, also while that is so; else they wait for it.
+  void Serve();
 
  private:
   void OnConnection();
