@@ -55,6 +55,9 @@ struct Config {
   uint32_t workers = 1;
   std::string log_level = "info";
   bool no_huge = false;
+  std::string flight_recorder;   ///< Directory for the flights of failed queue pairs, or "".
+  uint32_t flight_packets = 64;  ///< Kept of each queue pair.
+  uint32_t flight_files = 100;   ///< Kept in the directory.
   bool share_userfaultfd = false;
   int ready_fd = -1;
   Limits limits;

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 
@@ -28,6 +30,11 @@ std::string DefaultSocketPath() {
 
 // The socket comes first: a second daemon on it must not disturb the ports of the first.
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
+  const std::string& flights = config.flight_recorder;
+  if (!flights.empty() && access((flights + "/.").c_str(), W_OK | X_OK) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--flight-recorder: ", flights, " is no directory to write to: ", std::strerror(errno)));
+  }
   absl::StatusOr<ControlSocket> socket = ControlSocket::Listen(config.socket_path);
   if (!socket.ok()) return socket.status();
   absl::StatusOr<Ports> ports = OpenPorts(config);
@@ -41,7 +48,6 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
 void Daemon::Settle() {
   const Nanos deadline = Nic::Now() + kSettleTime;
   while (server_.is_settling() && Nic::Now() < deadline) loop_.RunOnce(kSettleTurnMs);
-  server_.Serve();
 }
 
 Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)

@@ -145,6 +145,19 @@ absl::Status ReadInterfaces(const std::vector<uint8_t>& body, CaptureSession& se
   return absl::OkStatus();
 }
 
+/// Asks for what the daemon answers by a file in memory.
+absl::StatusOr<std::string> FetchFile(const std::string& socket_path, uint32_t command,
+                                      const void* request, size_t request_bytes) {
+  absl::StatusOr<UniqueFd> socket = ConnectToDaemon(socket_path);
+  if (!socket.ok()) return socket.status();
+  absl::StatusOr<Reply> reply =
+      Ask(socket->get(), command, request, request_bytes, sizeof(uroce_dump_reply));
+  if (!reply.ok()) return reply.status();
+  uroce_dump_reply file;
+  memcpy(&file, reply->body.data(), sizeof(file));
+  return ReadWhole(reply->fds[0].get(), file.length);
+}
+
 }  // namespace
 
 std::string ResolveSocketPath(const std::string& flag) {
@@ -177,15 +190,13 @@ absl::StatusOr<UniqueFd> ConnectToDaemon(const std::string& socket_path) {
 }
 
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what) {
-  absl::StatusOr<UniqueFd> socket = ConnectToDaemon(socket_path);
-  if (!socket.ok()) return socket.status();
   const uroce_dump request{static_cast<uint32_t>(what), 0};
-  absl::StatusOr<Reply> reply =
-      Ask(socket->get(), UROCE_DUMP, &request, sizeof(request), sizeof(uroce_dump_reply));
-  if (!reply.ok()) return reply.status();
-  uroce_dump_reply dump;
-  memcpy(&dump, reply->body.data(), sizeof(dump));
-  return ReadWhole(reply->fds[0].get(), dump.length);
+  return FetchFile(socket_path, UROCE_DUMP, &request, sizeof(request));
+}
+
+absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn) {
+  const uroce_flight request{qpn, 0};
+  return FetchFile(socket_path, UROCE_FLIGHT, &request, sizeof(request));
 }
 
 absl::StatusOr<CaptureSession> StartCapture(const std::string& socket_path,

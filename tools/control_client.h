@@ -23,6 +23,9 @@ absl::StatusOr<UniqueFd> ConnectToDaemon(const std::string& socket_path);
 /// Asks for one of the daemon's state dumps and returns its JSON text.
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what);
 
+/// Asks for the newest packets of a queue pair, as the bytes of a pcapng file.
+absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn);
+
 /// A capture under way. It lasts until `socket` closes.
 struct CaptureSession {
   UniqueFd socket;

@@ -2,9 +2,13 @@
 // The `uroce` command: parses flags and calls the sub-command.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +16,7 @@
 #include "absl/status/status.h"
 #include "tools/capture_command.h"
 #include "tools/capture_flags.h"
+#include "tools/capture_output.h"
 #include "tools/control_client.h"
 #include "tools/doctor/doctor.h"
 #include "tools/extcap_folders.h"
@@ -33,6 +38,7 @@ struct Flags {
   double watch_s = 0;
   CaptureOptions capture;
   uint64_t capture_count = 0;
+  uint32_t flight_qpn = 0;
   std::vector<std::string> ring_limits;
   std::vector<std::string> stop_limits;
   std::vector<std::string> filter_words;
@@ -179,6 +185,29 @@ int Capture(Flags& flags) {
   return Report(RunCapture(ResolveSocketPath(flags.socket), options));
 }
 
+int Flight(const Flags& flags) {
+  const absl::StatusOr<std::string> bytes =
+      FetchFlight(ResolveSocketPath(flags.socket), flags.flight_qpn);
+  if (!bytes.ok()) return Report(bytes.status());
+  absl::StatusOr<CaptureOutput> output = CaptureOutput::Open(flags.capture.file, false, 0);
+  if (!output.ok()) return Report(output.status());
+  const volatile sig_atomic_t stopping = 0;
+  std::span<const uint8_t> part{reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()};
+  if (output->Write({&part, 1}, stopping) != WriteResult::kFailed) return 0;
+  return Report(absl::DataLossError("write " + output->name() + ": " + strerror(errno)));
+}
+
+void AddFlight(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* command = app.add_subcommand(
+      "flight", "Write the newest packets of a queue pair (uroced --flight-recorder)");
+  AddSocketFlag(*command, flags);
+  command->add_option("QPN", flags.flight_qpn, "Its number, as `uroce qp` shows it")
+      ->required()
+      ->check(CLI::Range(1, 0xffffff));
+  command->add_option("-w,--write", flags.capture.file, "File to write; - is stdout")->required();
+  command->callback([&flags, &result] { result = Flight(flags); });
+}
+
 void AddCapture(CLI::App& app, Flags& flags, int& result) {
   CLI::App* command =
       app.add_subcommand("capture", "Write frames, both directions, to pcapng files, live");
@@ -253,6 +282,7 @@ int Main(int argc, char** argv) {
   AddLaunchers(app, flags, result);
   AddListings(app, flags, result);
   AddCapture(app, flags, result);
+  AddFlight(app, flags, result);
   AddExtcap(app, flags, result);
   AddDoctor(app, flags, result);
   std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -28,17 +28,15 @@ absl::StatusOr<uint32_t> FindIndex(const Nic& nic, const uroce_capture& request)
   return absl::NotFoundError(absl::StrCat("there is no device \"", name, "\""));
 }
 
-void AddInterfaces(const Nic& nic, Reply& reply) {
-  for (const auto& device : nic.devices()) {
-    uroce_capture_interface interface {};
-    std::snprintf(interface.name, sizeof(interface.name), "%s", device->name().c_str());
-    std::copy(device->info().mac.begin(), device->info().mac.end(), interface.mac);
-    interface.mtu = device->info().mtu_bytes;
-    reply.Add(interface);
-  }
-}
-
 }  // namespace
+
+uroce_capture_interface CaptureInterface(const NicDevice& device) {
+  uroce_capture_interface interface {};
+  std::snprintf(interface.name, sizeof(interface.name), "%s", device.name().c_str());
+  std::copy(device.info().mac.begin(), device.info().mac.end(), interface.mac);
+  interface.mtu = device.info().mtu_bytes;
+  return interface;
+}
 
 absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_capture& request,
                                                         Reply& reply) {
@@ -67,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_ca
                                 .ring_bytes = ring_bytes,
                                 .interface_count = static_cast<uint32_t>(nic.devices().size()),
                                 .reserved = 0});
-  AddInterfaces(nic, reply);
+  for (const auto& device : nic.devices()) reply.Add(CaptureInterface(*device));
   reply.Give(*std::move(file));
   return capture;
 }

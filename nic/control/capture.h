@@ -12,6 +12,9 @@
 
 namespace uroce::nic {
 
+/// A device as capture files name it.
+uroce_capture_interface CaptureInterface(const NicDevice& device);
+
 /// Frames flow into it from Start until it is destroyed. Control thread.
 class Capture {
  public:

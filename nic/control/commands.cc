@@ -63,6 +63,7 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_DESTROY_AH, sizeof(uroce_handle), true, &Session::DestroyAh},
       {UROCE_DUMP, sizeof(uroce_dump), false, &Session::Dump},
       {UROCE_CAPTURE, sizeof(uroce_capture), false, &Session::StartCapture},
+      {UROCE_FLIGHT, sizeof(uroce_flight), false, &Session::Flight},
   };
   const auto* found = std::find_if(std::begin(kCommands), std::end(kCommands),
                                    [number](const Command& c) { return c.number == number; });
@@ -292,8 +293,8 @@ absl::Status Session::CreateAh(Body body, Reply& reply) {
 absl::Status Session::DestroyAh(Body body, Reply&) { return program_->DestroyAh(HandleIn(body)); }
 
 absl::Status Session::Dump(Body body, Reply& reply) {
-  const absl::StatusOr<std::string> text =
-      DumpText(Read<uroce_dump>(body).what, context_.nic, context_.sessions(), *this);
+  const absl::StatusOr<std::string> text = DumpText(Read<uroce_dump>(body).what, context_.nic,
+                                                    context_.flights, context_.sessions(), *this);
   if (!text.ok()) return text.status();
   absl::StatusOr<Fd> file = MakeConstantFile("uroce-dump", text->data(), text->size());
   if (!file.ok()) return file.status();
@@ -313,6 +314,17 @@ absl::Status Session::StartCapture(Body body, Reply& reply) {
       Capture::Start(context_.nic, Read<uroce_capture>(body), reply);
   if (!capture.ok()) return capture.status();
   capture_ = *std::move(capture);
+  return absl::OkStatus();
+}
+
+absl::Status Session::Flight(Body body, Reply& reply) {
+  const absl::StatusOr<std::string> file =
+      LiveFlight(Qpn(Read<uroce_flight>(body).qpn), context_.nic, context_.sessions(), *this);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<Fd> memory = MakeConstantFile("uroce-flight", file->data(), file->size());
+  if (!memory.ok()) return memory.status();
+  reply.Add(uroce_dump_reply{file->size()});
+  reply.Give(*std::move(memory));
   return absl::OkStatus();
 }
 

@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "drivers/fault_port.h"
+#include "nic/control/flight_file.h"
+#include "nic/control/flight_recorder.h"
 #include "nic/control/session.h"
 #include "nic/net/address.h"
 #include "nic/net/port_attributes.h"
@@ -280,9 +282,14 @@ Json MemoryRegionsJson(const std::vector<const Session*>& sessions) {
   return {{"mrs", list}};
 }
 
-Json QueuePairsJson(Nic& nic, const std::vector<const Session*>& sessions) {
+Json QueuePairsJson(Nic& nic, const FlightRecorder& flights,
+                    const std::vector<const Session*>& sessions) {
   Json list = Json::array();
-  for (const QueuePairView& view : LookAtAll(nic, sessions)) list.push_back(QueuePairJson(view));
+  for (const QueuePairView& view : LookAtAll(nic, sessions)) {
+    list.push_back(QueuePairJson(view));
+    const std::string flight = flights.FileOf(view.object->queue_pair.qpn());
+    if (!flight.empty()) list.back()["flight"] = flight;
+  }
   return {{"qps", list}};
 }
 
@@ -299,7 +306,7 @@ std::vector<const Session*> Visible(const std::vector<const Session*>& sessions,
 
 }  // namespace
 
-absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic,
+absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecorder& flights,
                                      const std::vector<const Session*>& sessions,
                                      const Session& asker) {
   Json json;
@@ -309,9 +316,11 @@ absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic,
       break;
     case UROCE_DUMP_STAT:
       json = StatJson(nic, sessions);
+      json["flights"] = {{"written", flights.counts().written},
+                         {"missed", flights.counts().missed}};
       break;
     case UROCE_DUMP_QP:
-      json = QueuePairsJson(nic, Visible(sessions, asker));
+      json = QueuePairsJson(nic, flights, Visible(sessions, asker));
       break;
     case UROCE_DUMP_MR:
       json = MemoryRegionsJson(Visible(sessions, asker));
@@ -321,6 +330,30 @@ absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic,
   }
   // A process may be named by any bytes: those that are no UTF-8 are replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<std::string> LiveFlight(Qpn qpn, Nic& nic,
+                                       const std::vector<const Session*>& sessions,
+                                       const Session& asker) {
+  if (nic.config().flight_recorder.empty()) {
+    return absl::FailedPreconditionError("the daemon runs without --flight-recorder");
+  }
+  std::vector<datapath::FlightPacket> packets;
+  const QueuePairObject* object = nullptr;
+  for (const Session* session : Visible(sessions, asker)) {
+    if (session->program() == nullptr) continue;
+    session->program()->queue_pairs().ForEach([&](uint32_t, const QueuePairObject& each) {
+      if (each.queue_pair.qpn() == qpn) object = &each;
+    });
+  }
+  if (object == nullptr) {
+    return absl::NotFoundError(absl::StrCat("there is no queue pair ", qpn.value()));
+  }
+  nic.worker().Run([&] {
+    const datapath::FlightRing* const flight = object->queue_pair.flight();
+    if (flight != nullptr) packets = flight->InOrder();
+  });
+  return FlightFile(packets, CaptureInterface(*object->pd->context->device), "");
 }
 
 }  // namespace uroce::nic

@@ -26,10 +26,12 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       nic_(nic),
       neighbours_(loop, nic),
       errands_(loop),
+      flights_(loop, errands_, nic),
       context_{loop,
                nic,
                neighbours_,
                errands_,
+               flights_,
                [this] {
                  std::vector<const Session*> all;
                  for (const auto& [id, session] : sessions_) all.push_back(session.get());
@@ -51,11 +53,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
   }
   MaintainPorts();
   neighbours_.StartHosts([this](NicDevice& device) { Refresh(device); });
-  // Programs look at the GIDs once, when they start.
-  if (is_settling()) loop_.SetEvents(listener_watch_, 0);
 }
-
-void Server::Serve() { loop_.SetEvents(listener_watch_, EPOLLIN); }
 
 Server::~Server() {
   loop_.Forget(listener_watch_);

@@ -10,6 +10,7 @@
 #include "nic/control/control_socket.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
+#include "nic/control/flight_recorder.h"
 #include "nic/control/session.h"
 #include "nic/net/neighbours.h"
 #include "nic/resources/fd.h"
@@ -29,8 +30,6 @@ class Server {
   size_t session_count() const { return sessions_.size(); }
   /// Whether it is still being found out if the ports' own addresses may be used.
   bool is_settling() const { return neighbours_.has_tentative_address(); }
-  /// Takes connections, also while that is so; else they wait for it.
-  void Serve();
 
  private:
   void OnConnection();
@@ -47,6 +46,7 @@ class Server {
   Nic& nic_;
   Neighbours neighbours_;
   Errands errands_;
+  FlightRecorder flights_;
   ControlContext context_;
   ControlSocket socket_;
   Fd network_;

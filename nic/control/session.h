@@ -15,6 +15,7 @@
 #include "nic/control/capture.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
+#include "nic/control/flight_recorder.h"
 #include "nic/control/memory_socket.h"
 #include "nic/control/message.h"
 #include "nic/net/neighbours.h"
@@ -31,6 +32,7 @@ struct ControlContext {
   Nic& nic;
   Neighbours& neighbours;
   Errands& errands;
+  const FlightRecorder& flights;
   /// All sessions, for dumps.
   std::function<std::vector<const Session*>()> sessions;
   /// Ends a session, after the current callback.
@@ -106,6 +108,7 @@ class Session {
   absl::Status DestroyAh(Body body, Reply& reply);
   absl::Status Dump(Body body, Reply& reply);
   absl::Status StartCapture(Body body, Reply& reply);
+  absl::Status Flight(Body body, Reply& reply);
 
   struct Population;
   absl::Status PopulateLater(std::unique_ptr<MemoryObject> memory);

@@ -126,12 +126,18 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
   const uroce_qp_attr& wanted = plan.request.attr;
   absl::Status status;
   QpState next = QpState::kReset;
+  std::unique_ptr<datapath::FlightRing> flight;
+  const Config& config = nic_.config();
+  if (!config.flight_recorder.empty() && (wanted.attr_mask & IBV_QP_RQ_PSN) != 0) {
+    flight = std::make_unique<datapath::FlightRing>(config.flight_packets);
+  }
   nic_.worker().Run([&] {
     const QueuePairLive live = LookAt(object);
     status = CheckModify(wanted, object, live);
     if (!status.ok()) return;
     next = NextState(wanted, live.state);
     if (next == QpState::kReset) ForgetAttributes(object.attr);
+    if (next == QpState::kRtr && flight) object.queue_pair.set_flight(std::move(flight));
     Assign(wanted, object.attr);
     std::optional<datapath::Path> path;
     if (plan.path && destination) {

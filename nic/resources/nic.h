@@ -12,6 +12,7 @@
 #include "nic/net/exception_path.h"
 #include "nic/net/followed_paths.h"
 #include "nic/resources/fd.h"
+#include "nic/resources/flight_inbox.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/number_pool.h"
 #include "nic/resources/user_account.h"
@@ -33,6 +34,7 @@ class Nic {
   const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
   datapath::KeyTable& keys() { return keys_; }
   datapath::Worker& worker() { return worker_; }
+  FlightInbox& flights() { return flights_; }
   NumberPool& qpns() { return qpns_; }
   NumberPool& key_numbers() { return key_numbers_; }
   uint32_t NextPdNumber() { return next_pd_++; }
@@ -60,6 +62,7 @@ class Nic {
   uint32_t next_pd_ = 1;
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
   Fd userfaultfd_;
+  FlightInbox flights_;
   datapath::Worker worker_;
   std::vector<std::unique_ptr<ExceptionPath>> exception_paths_;
 };

@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/deficit_round_robin.h"
+#include "pipeline/datapath/flight_ring.h"
 #include "pipeline/datapath/queue_pair_config.h"
 #include "pipeline/datapath/timer_wheel.h"
 #include "pipeline/datapath/work_lists.h"
@@ -70,6 +72,10 @@ class QueuePair {
   const ReceiveList& receive_list() const { return receive_list_; }
   const wire::HeaderTemplate& header_template() const { return header_template_; }
   void set_path(const Path& path);
+  /// The flight recorder's memory, or null.
+  FlightRing* flight() const { return flight_.get(); }
+  void set_flight(std::unique_ptr<FlightRing> flight) { flight_ = std::move(flight); }
+  std::unique_ptr<FlightRing> TakeFlight() { return std::move(flight_); }
 
   /// Hands up to `limit` posted sends to the transport.
   PullResult PullSends(uint32_t limit);
@@ -107,6 +113,7 @@ class QueuePair {
     bool again = false;         ///< Rings hold more than one turn takes.
     bool sends_wait = false;    ///< The send ring may hold more than the transport took.
     bool records_wait = false;  ///< In the list of those with pending records.
+    FlightEnd flight_end = FlightEnd::kTransport;
     bool corrupt_send = false;  ///< The ring is not looked at any more.
     bool corrupt_receive = false;
   };
@@ -132,6 +139,7 @@ class QueuePair {
   transport::QpState published_state_ = transport::QpState::kReset;
   Traffic traffic_;
   std::unique_ptr<ParkedWork> parked_;
+  std::unique_ptr<FlightRing> flight_;
   std::array<uint32_t, kMaxPendingEvents> pending_events_{};
   uint32_t pending_event_count_ = 0;
   uint32_t async_records_ = 0;

@@ -75,6 +75,7 @@ bool Worker::Impl::Turn(Nanos time) {
   }
   if (now >= retry_records_at) RetryRecords();
   taps.Publish();
+  if (!ended_flights.empty()) HandOverFlights();
   return busy;
 }
 

@@ -25,6 +25,7 @@ class CaptureTap;
 class CompletionQueue;
 class CopyHelper;
 class Device;
+class FlightSink;
 class QueuePair;
 class Session;
 
@@ -32,6 +33,7 @@ struct WorkerConfig {
   int core = -1;  ///< CPU to pin to, or -1.
   rte_mempool* pool = nullptr;
   KeyTable* keys = nullptr;
+  FlightSink* flights = nullptr;  ///< Null: queue pairs have no flight recorder.
   Nanos spin_before_sleep{20'000};
 };
 

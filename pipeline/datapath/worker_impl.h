@@ -69,6 +69,15 @@ struct Worker::Impl {
                     bool had_failed, const rte_mbuf* frame);
   /// The same for a frame that waited behind `qp`, and is dropped for `reason`.
   void RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame);
+  bool IsRecorded(const QueuePair& qp) const {
+    return !taps.list.empty() || qp.flight() != nullptr;
+  }
+  void AddToFlight(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
+                   const uroce_capture_note& its_note);
+  /// `qp` went to error by itself: its flight is handed over when it has sent what it owes.
+  void EndFlight(QueuePair& qp);
+  void HandOverFlights();
+  void HandOver(QueuePair& qp);
 
   // ---- worker_effects.cc: the transport's wishes, and waiting for the helper ----
   /// True: done. False: the queue pair is parked, and `frame` is the job's.
@@ -156,6 +165,7 @@ struct Worker::Impl {
   uint32_t stash_count = 0;
   uint32_t frames_waiting = 0;  // Behind parked queue pairs, of all.
   uint16_t identification = 0;
+  std::vector<QueuePair*> ended_flights;
   uroce_capture_note note{};  // Of the frame at work.
 
   std::thread thread;

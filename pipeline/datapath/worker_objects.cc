@@ -52,6 +52,7 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   timers.Remove(qp->links().timer);
   StopSending(*qp);
   AbandonParked(*qp);
+  if (std::erase(ended_flights, qp) != 0) HandOver(*qp);
   for (auto* list : {&touched, &received, &postponed, &records_of_queue_pairs}) {
     std::erase(*list, qp);
   }

@@ -2,6 +2,8 @@
 // What captures are told of frames, once it is known what became of them.
 #include <rte_mbuf.h>
 
+#include <algorithm>
+
 #include "pipeline/datapath/notes.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/transport/request_shape.h"
@@ -18,9 +20,10 @@ void Worker::Impl::Record(DevicePort& port, const rte_mbuf* frame) {
 void Worker::Impl::RecordResult(QueuePair& qp, const wire::Packet& packet,
                                 transport::PacketResult result, bool had_failed,
                                 const rte_mbuf* frame) {
-  if (taps.list.empty()) return;
+  if (!IsRecorded(qp)) return;
   AddResult(qp.core(), transport::IsResponse(packet.header.opcode), result, note);
   if (!had_failed && qp.core().state() == QpState::kErr) AddFailure(qp.core(), note);
+  AddToFlight(qp, UROCE_CAPTURE_INBOUND, frame, note);
   Record(*qp.links().port, frame);
 }
 
@@ -30,6 +33,37 @@ void Worker::Impl::RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf
   note.reason = reason;
   note.qpn = qp.qpn().value();
   Record(*qp.links().port, frame);
+}
+
+void Worker::Impl::AddToFlight(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
+                               const uroce_capture_note& its_note) {
+  if (qp.flight() == nullptr) return;
+  qp.flight()->Add(direction, {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len},
+                   clock.Wall(now), its_note);
+}
+
+void Worker::Impl::EndFlight(QueuePair& qp) {
+  if (qp.flight() == nullptr || config.flights == nullptr) return;
+  if (std::ranges::find(ended_flights, &qp) == ended_flights.end()) ended_flights.push_back(&qp);
+}
+
+void Worker::Impl::HandOverFlights() {
+  std::erase_if(ended_flights, [this](QueuePair* qp) {
+    // The NAK that tells the peer belongs to the flight.
+    if (qp->core().state() == QpState::kErr && qp->core().HasPacket(now)) return false;
+    HandOver(*qp);
+    return true;
+  });
+}
+
+void Worker::Impl::HandOver(QueuePair& qp) {
+  config.flights->Take({.qpn = qp.qpn(),
+                        .remote_qpn = qp.path().remote_qpn,
+                        .device_index = qp.config().device->index(),
+                        .time = clock.Wall(now),
+                        .end = qp.links().flight_end,
+                        .failure = qp.core().failure(),
+                        .ring = qp.TakeFlight()});
 }
 
 }  // namespace uroce::datapath

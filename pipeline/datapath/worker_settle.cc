@@ -89,6 +89,7 @@ void Worker::Impl::Settle(QueuePair& qp) {
   while (qp.core().PollEvent(event)) qp.RaiseEvent(static_cast<uint32_t>(event));
   if (qp.has_pending_records()) WantRetry(&qp, nullptr);
   if (qp.PublishState(qp.core().state())) {
+    if (qp.core().state() == QpState::kErr) EndFlight(qp);
     // Work posted before the program saw the new state rang no bell for it: look once more.
     qp.links().sends_wait = true;
     PullPosted(qp);
@@ -168,6 +169,11 @@ void Worker::Impl::FailQueuePairsOf(const CompletionQueue& queue) {
 void Worker::Impl::Fail(QueuePair& qp) {
   const QpState state = qp.state();
   if (state == QpState::kErr || state == QpState::kReset) return;
+  const QueuePair::Links& links = qp.links();
+  qp.links().flight_end = links.corrupt_send      ? FlightEnd::kSendQueue
+                          : links.corrupt_receive ? FlightEnd::kReceiveQueue
+                                                  : FlightEnd::kCompletionQueue;
+  EndFlight(qp);
   Modify(&qp, QpState::kErr, qp.core().attributes(), nullptr);
 }
 

@@ -180,7 +180,10 @@ void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* 
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
   uroce_capture_note sent{};
-  if (!taps.list.empty()) sent = NoteOf(packet, qp.qpn());
+  if (IsRecorded(qp)) {
+    sent = NoteOf(packet, qp.qpn());
+    AddToFlight(qp, UROCE_CAPTURE_OUTBOUND, frame, sent);
+  }
   qp.links().port->Queue(frame, qp.links().to_self, now, sent);
 }
 

@@ -28,6 +28,10 @@ class Loop {
     a_->hold_bell = true;
   }
 
+  void RecordFlights() {
+    for (Endpoint* end : {a_, b_}) end->qp->set_flight(std::make_unique<FlightRing>(64));
+  }
+
   /// Keeps `depth` messages of `length` bytes posted until `count` are complete.
   void Move(uint8_t opcode, uint32_t length, uint32_t depth, uint64_t count) {
     const MemoryRegion& local = opcode == kRead ? *to_ : *from_;
@@ -81,6 +85,18 @@ void BM_Read(benchmark::State& state) { Messages(state, kRead); }
 BENCHMARK(BM_Write)->Args({8, 1})->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK(BM_Write)->Args({4096, 32})->Args({65536, 16})->Args({1 << 20, 4});
 BENCHMARK(BM_Read)->Args({64, 32})->Args({65536, 16})->Args({1 << 20, 4});
+
+/// With the flight recorder on both ends: against BM_Write of the same arguments.
+void BM_WriteRecorded(benchmark::State& state) {
+  const auto length = static_cast<uint32_t>(state.range(0));
+  const auto depth = static_cast<uint32_t>(state.range(1));
+  Loop loop(std::max<size_t>(length, 4096));
+  loop.RecordFlights();
+  for ([[maybe_unused]] auto iteration : state) loop.Move(kWrite, length, depth, depth * 8);
+  state.counters["msg/s"] = benchmark::Counter(static_cast<double>(state.iterations()) * depth * 8,
+                                               benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_WriteRecorded)->Args({64, 32})->Args({65536, 16});
 
 /// A turn that finds nothing: what polling costs.
 void BM_EmptyTurn(benchmark::State& state) {
