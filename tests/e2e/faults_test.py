@@ -3,7 +3,7 @@
 import unittest
 
 from lab import LONG, VethLab, WireLab
-from programs import data_check, perftest, pingpong, seed
+from programs import data_check, perftest, pingpong_with_losses, seed
 
 FAULTS = "drop=0.01,duplicate=0.01,reorder=0.02"
 DATA_OPS = 20000 if LONG else 1500
@@ -26,8 +26,8 @@ class Faults:
                    "--max-bytes", 30000, timeout_s=400)
 
     def test_pingpong_with_validation(self):
-        pingpong(self.lab, "-c", "-n", ITERATIONS, timeout_s=120)
-        pingpong(self.lab, "-c", "-s", 262144, "-n", 50, timeout_s=120)
+        pingpong_with_losses(self.lab, "-c", "-n", ITERATIONS, timeout_s=120)
+        pingpong_with_losses(self.lab, "-c", "-s", 262144, "-n", 50, timeout_s=120)
 
     def test_perftest_completes(self):
         for tool in ("ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw"):
@@ -35,7 +35,7 @@ class Faults:
                 perftest(self.lab, tool, "-n", ITERATIONS, timeout_s=180)
 
     def test_faults_happened_and_were_repaired(self):
-        pingpong(self.lab, "-n", 1000, timeout_s=120)
+        pingpong_with_losses(self.lab, "-n", 1000, timeout_s=120)
         counters = self.lab.a.counters()
         resent = {name: value for name, value in counters.items()
                   if ("timeout" in name or "seq" in name or "duplicate" in name

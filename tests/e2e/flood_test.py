@@ -64,7 +64,7 @@ class FloodTest(unittest.TestCase):
             print(f"   {result['sent'] / result['seconds'] / 1e6:.2f} M/s sent, "
                   f"{risen['port_rcv_missed']} missed by the port, {checks} checks beside it")
         self.assertGreater(result["sent"], 10000)
-        # Every frame that was received and is no packet of a connection has a counter that says why.
+        # Every frame received that is no packet of a connection has a counter that says why.
         bad = sum(risen[name] for name in DROPS)
         self.assertGreaterEqual(bad + risen["port_rcv_missed"], result["sent"] - kept)
         self.assertLessEqual(bad, result["sent"] - kept + 1000)  # Neighbours', late acknowledges.
@@ -74,8 +74,8 @@ class FloodTest(unittest.TestCase):
         self.assertLess(len(self.lab.a.daemon.process.output().splitlines()), 100)
 
     def settled(self, before, kept_by_kernel):
-        """By how much counters rose, once every frame is received or missed: those of `b`, and those
-        that the kernel of `a` sends itself, which its packet sockets see too."""
+        """By how much counters rose, once every frame is received or missed: those of `b`, and
+        those that the kernel of `a` sends itself, which its packet sockets see too."""
         risen = {}
 
         def complete():

@@ -198,7 +198,8 @@ class Lab:
                 client_output = client.expect_success(timeout_s)
                 return server.expect_success(timeout_s), client_output
             except Failed as error:
-                raise Failed(f"{error}\n-- the server: {server.describe()}") from None
+                raise Failed(f"{error}\n-- the client: {client.describe()}"
+                             f"\n-- the server: {server.describe()}") from None
         finally:
             server.kill()
             if client:

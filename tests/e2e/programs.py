@@ -22,6 +22,20 @@ def pingpong(lab, *flags, version=4, timeout_s=60):
     return outputs
 
 
+def pingpong_with_losses(lab, *flags, timeout_s=60):
+    """The same over a network that loses packets. The two ends do not say goodbye to each other:
+    when the ACK of the very last message is lost, the end that has all it wants has left, and the
+    other one's retries end in vain. Then, and only then, it is run again."""
+    for _ in range(5):
+        try:
+            return pingpong(lab, *flags, timeout_s=timeout_s)
+        except Failed as error:
+            one_end_is_done = str(error).count(" iters in ") == 1
+            if not one_end_is_done or "retry counter exceeded" not in str(error):
+                raise
+    raise Failed(f"ibv_rc_pingpong {flags}: five times its last message was not acknowledged")
+
+
 def perftest(lab, tool, *flags, version=4, timeout_s=90):
     """A perftest program between the hosts; returns the client's rows of numbers."""
     port = next_port()

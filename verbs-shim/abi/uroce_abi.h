@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 1u
+#define UROCE_ABI_VERSION 2u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 
 #define UROCE_MAX_DEVICES 64u
