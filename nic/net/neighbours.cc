@@ -26,7 +26,7 @@ std::string Place(const PathKey& path) {
 
 }  // namespace
 
-void Neighbours::StartHosts(std::function<void(NicDevice&)> on_addresses) {
+void Neighbours::StartHosts(const std::function<void(NicDevice&)>& on_addresses) {
   for (const auto& owned : nic_.devices()) {
     NicDevice* const device = owned.get();
     if (!device->is_host()) continue;

@@ -33,7 +33,7 @@ class Neighbours {
   Neighbours(EventLoop& loop, Nic& nic) : loop_(loop), nic_(nic) {}
   /// Makes hosts of the ports that are their own. `on_addresses` is told when the usable addresses
   /// of a device have changed.
-  void StartHosts(std::function<void(NicDevice&)> on_addresses);
+  void StartHosts(const std::function<void(NicDevice&)>& on_addresses);
   /// Whether some address is still being probed for, and the link of its port is up.
   bool has_tentative_address() const;
   /// The link of a port came or went.
