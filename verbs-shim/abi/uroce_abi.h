@@ -460,8 +460,8 @@ struct uroce_capture_lost {
   uint64_t outbound;
 };
 struct uroce_capture_page {
-  struct uroce_line64 produced; /* daemon: bytes, free running */
-  struct uroce_line64 consumed; /* tool: bytes, free running */
+  struct uroce_line64 produced;                      /* daemon: bytes, free running */
+  struct uroce_line64 consumed;                      /* tool: bytes, free running */
   struct uroce_capture_lost lost[UROCE_MAX_DEVICES]; /* daemon */
 };
 
@@ -469,17 +469,17 @@ struct uroce_capture_page {
 enum uroce_capture_reason {
   UROCE_REASON_NONE = 0, /* taken, or sent for the first time */
   /* Received and dropped before the transport, as the counters of the device have it. */
-  UROCE_REASON_NOT_ROCE,     /* detail: wire::DecodeResult; 0: of another MAC */
-  UROCE_REASON_MALFORMED,    /* detail: wire::DecodeResult; 0: a response that cannot be right */
-  UROCE_REASON_BAD_OPCODE,   /* unknown, or not of the queue pair's service */
+  UROCE_REASON_NOT_ROCE,   /* detail: wire::DecodeResult; 0: of another MAC */
+  UROCE_REASON_MALFORMED,  /* detail: wire::DecodeResult; 0: a response that cannot be right */
+  UROCE_REASON_BAD_OPCODE, /* unknown, or not of the queue pair's service */
   UROCE_REASON_BAD_ICRC,
   UROCE_REASON_BAD_PKEY,
   UROCE_REASON_UNKNOWN_QPN,
-  UROCE_REASON_BAD_ADDRESS,  /* not from the peer of the queue pair */
-  UROCE_REASON_BAD_STATE,    /* detail: enum ibv_qp_state */
+  UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair */
+  UROCE_REASON_BAD_STATE,   /* detail: enum ibv_qp_state */
   UROCE_REASON_CNP_IGNORED,
-  UROCE_REASON_PARKED_FULL,  /* no room behind a queue pair that waits for the program's memory */
-  UROCE_REASON_ABANDONED,    /* the queue pair was reset or destroyed while the frame waited */
+  UROCE_REASON_PARKED_FULL, /* no room behind a queue pair that waits for the program's memory */
+  UROCE_REASON_ABANDONED,   /* the queue pair was reset or destroyed while the frame waited */
   /* Received, and not executed by the transport. */
   UROCE_REASON_GHOST,           /* a response that nothing waits for */
   UROCE_REASON_RESPONSE_GAP,    /* of a READ: a response before it was lost */
