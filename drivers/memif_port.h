@@ -18,7 +18,7 @@ namespace uroce::drivers {
 ///
 /// Spoken here and not by DPDK's driver of that name, whose interrupt thread unmaps the rings under
 /// a worker that is inside them when the peer dies, and which believes whatever the peer writes
-/// there. Any memif 2.0 peer will do, DPDK's driver and VPP among them.
+/// there. DPDK's driver will do as the other end.
 absl::StatusOr<std::unique_ptr<Port>> OpenMemifPort(const DeviceArguments& arguments,
                                                     rte_mempool* pool);
 
