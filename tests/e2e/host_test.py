@@ -13,6 +13,13 @@ TAKEN = "10.1.0.77"
 class OwnHostLab(RouterLab):
     """The port of `a` has addresses that its kernel knows nothing of; one is the router's."""
 
+    def _build(self):
+        super()._build()
+        # A link that comes up after the daemon has its addresses probed for only then.
+        usable = {f"{self.a.address}/24", f"{self.a.address6}/64"}
+        wait_until(lambda: usable <= set(find_list(self.a.dump("devices"))[0]["addresses"]),
+                   "addresses that nobody else has")
+
     def _port(self, number):
         if number != 1:
             return super()._port(number)
