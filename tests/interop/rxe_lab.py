@@ -7,7 +7,7 @@ import unittest
 from guest import SCRIPTS, Guest, missing
 from lab import Host, Lab
 from netns import has_usable_addresses
-from process import Process, run, wait_until
+from process import Process, run, run_status, wait_until
 
 RXE_ADDRESS, RXE_ADDRESS6 = "10.0.0.1", "fd00::1"
 UROCE_ADDRESS, UROCE_ADDRESS6 = "10.0.0.2", "fd00::2"
@@ -86,6 +86,27 @@ class VhostLab(RxeLab):
             host, "--port", f"name=uroce0,dev=net_vhost0;iface={socket},mtu={self.mtu},"
             f"ip={UROCE_ADDRESS}/24+{UROCE_ADDRESS6}/64", *self.arguments)
         self._finish(host, daemon, "--vhost-user", socket)
+
+
+class VhostTapLab(RxeLab):
+    """The same with the exception path: the kernel beside uroced answers for the addresses, on a
+    TAP, and programs of both sides meet by TCP through it."""
+
+    def _build(self):
+        host, socket = self._add_namespace(), f"{self.directory}/vhost.sock"
+        daemon = self._add_daemon(
+            host, "--port", f"name=uroce0,dev=net_vhost0;iface={socket},mtu={self.mtu},"
+            "exception=tap0", *self.arguments)
+        wait_until(lambda: "tap0" in host.ip("link"), "the TAP")
+        for address in (f"{UROCE_ADDRESS}/24", f"{UROCE_ADDRESS6}/64"):
+            host.ip("addr", "add", address, "dev", "tap0")
+        self._finish(host, daemon, "--vhost-user", socket)
+        wait_until(self._is_reachable, "the guest's way to the TAP")
+
+    def _is_reachable(self):
+        return all(run_status(self.uroce.namespace.command(
+            ["ping", "-c", 1, "-w", 2, address]))[0] == 0 for address in
+                   (RXE_ADDRESS, RXE_ADDRESS6))
 
 
 class BridgeCapture:

@@ -3,7 +3,7 @@
 import unittest
 
 from programs import perftest, pingpong
-from rxe_lab import READS_IN_FLIGHT, BridgeLab
+from rxe_lab import READS_IN_FLIGHT, BridgeLab, VhostTapLab
 
 ITERATIONS = 1000
 OF_READS = ("-o", READS_IN_FLIGHT)
@@ -60,3 +60,19 @@ class Bridge1500ProgramsTest(Programs, unittest.TestCase):
     @staticmethod
     def make_lab():
         return BridgeLab(1500)
+
+
+class Vhost9000ProgramsTest(Programs, unittest.TestCase):
+    largest_mtu = 4096
+
+    @staticmethod
+    def make_lab():
+        return VhostTapLab(9000)
+
+
+class Vhost1500ProgramsTest(Programs, unittest.TestCase):
+    largest_mtu = 1024
+
+    @staticmethod
+    def make_lab():
+        return VhostTapLab(1500)
