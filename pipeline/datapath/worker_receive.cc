@@ -148,6 +148,7 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
     return nullptr;
   };
   if (view.destination != port.device().mac) {
+    note = {};  // Its queue pair and its mark are another device's.
     return drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
   }
   if (packet.congestion_experienced) Count(counters.rx_ecn_marked);
