@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the steps of tests/run and counts what they did."""
 import argparse
+import os
 import sys
 import time
 
@@ -38,6 +39,7 @@ def parse(arguments):
 
 def main(arguments):
     options = parse(arguments)
+    os.environ.setdefault("CCACHE_NOHASHDIR", "1")  # What one clone has built others need not.
     results = Results()
     for name, step in STEPS.items():
         if options.steps and name not in options.steps:
