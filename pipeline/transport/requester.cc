@@ -15,6 +15,10 @@ namespace {
 /// message ends.
 constexpr uint32_t kAckRequestInterval = 32;
 constexpr uint32_t kAtomicBytes = 8;
+/// Each timeout in a row doubles the next one, up to 4 times the attribute, which is as late as a
+/// requester may expire (transport.md, section 3.3). A peer that takes longer for what is in flight
+/// than the attribute says would else get it again and again, each time with more to do.
+constexpr uint8_t kMaxBackoff = 2;
 
 bool IsWrite(WorkOpcode opcode) {
   return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;
@@ -71,6 +75,7 @@ void Requester::Reset() {
   una_ = next_psn_ = high_psn_ = wire::Psn();
   reads_outstanding_ = 0;
   deadline_ = kNever;
+  backoff_ = 0;
   holding_ = waiting_rnr_ = resending_ = doomed_ = failed_ = flushing_ = false;
   head_status_ = WcStatus::kWrFlushErr;
 }
@@ -253,7 +258,7 @@ bool Requester::PollCompletion(Completion& completion) {
 
 void Requester::RestartTimer(Nanos now) {
   const bool idle = InFlight() == 0;
-  deadline_ = idle || ack_timeout_ == kNever ? kNever : now + ack_timeout_;
+  deadline_ = idle || ack_timeout_ == kNever ? kNever : now + ack_timeout_ * (1 << backoff_);
 }
 
 void Requester::OnDeadline(Nanos now) {
@@ -264,6 +269,7 @@ void Requester::OnDeadline(Nanos now) {
     return;
   }
   ++counters_.local_ack_timeout_err;
+  backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
   // A NAK that answers what is resent now is news, whatever came before.
   resending_ = false;
   Retry(ResendCause::kAckTimeout);

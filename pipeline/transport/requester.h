@@ -104,6 +104,7 @@ class Requester {
   /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event.
   void Retry(ResendCause cause);
   void GoBack(const Resend& resend);
+  /// From `now`, longer after each timeout in a row: see kMaxBackoff.
   void RestartTimer(Nanos now);
   /// `syndrome` is that of the NAK that says so, if one does.
   void Fail(WcStatus status, uint8_t syndrome = 0);
@@ -126,6 +127,7 @@ class Requester {
   Nanos deadline_ = kNever;
   Nanos ack_timeout_ = kNever;
   uint8_t max_rd_atomic_ = 0;
+  uint8_t backoff_ = 0;  ///< Timeouts since the last progress, up to kMaxBackoff.
   uint8_t retry_count_ = 0;
   uint8_t retries_left_ = 0;
   uint8_t rnr_retry_ = 0;

@@ -138,6 +138,7 @@ void Requester::Retire(const HeldWork& work) {
 void Requester::OnProgress(Nanos now) {
   retries_left_ = retry_count_;
   rnr_retries_left_ = rnr_retry_;
+  backoff_ = 0;
   resending_ = waiting_rnr_ = false;
   // What was about to be resent has arrived after all.
   if (InFlight() > Outstanding()) {

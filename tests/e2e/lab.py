@@ -192,7 +192,7 @@ class Lab:
         client = None
         try:
             wait_until(lambda: not server.running() or self.a.is_listening(server, port),
-                       f"a listener on {port}: {' '.join(server.command)}")
+                       f"a listener on {port}: {' '.join(server.command)}", timeout_s=60)
             client = self.b.start(*client_program)
             try:
                 client_output = client.expect_success(timeout_s)

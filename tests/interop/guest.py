@@ -14,6 +14,10 @@ CACHE = Path(os.environ.get("UROCE_RXE_CACHE", "/var/cache/rxe-lab"))
 BOOT_LIMIT_S = 60
 # What a test that was killed leaves behind ends itself then.
 LIFE_LIMIT_S = 1800
+# User Mode Linux misses an interrupt that comes while it is about to sleep, and then sleeps until
+# its next timer, seconds later: by then all retries are spent. A program that wakes up this often
+# makes the pause shorter than an ACK timeout.
+PULSE_S = 0.02
 
 
 def missing():
@@ -64,6 +68,8 @@ class Guest(Host):
         run([SCRIPTS / "run-guest.sh", "--cache", CACHE, "--dir", self.directory,
              "--ip", f"{address}/24", "--ip6", f"{address6}/64", "--timeout", LIFE_LIMIT_S,
              *arguments], BOOT_LIMIT_S)
+        run([SCRIPTS / "guest-exec.sh", "-b", self.directory,
+             f"mkfifo /tmp/pulse; while :; do read -t {PULSE_S} <>/tmp/pulse; done"])
 
     def shell(self, text):
         """A shell command in the guest, as a command here."""

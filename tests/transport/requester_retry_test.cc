@@ -59,11 +59,43 @@ TEST(RequesterRetry, RetryCountTwoMeansThreeTransmissions) {
   Script s({.retry_count = 2});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Nothing();
-  s.At(2 * kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Nothing();
-  s.At(3 * kTimeout).Quiet().Completes({"0 SEND RETRY_EXC_ERR"}).State(QpState::kErr);
+  s.At(3 * kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Nothing();
+  s.At(7 * kTimeout).Quiet().Completes({"0 SEND RETRY_EXC_ERR"}).State(QpState::kErr);
   s.Deadline(kNever);
   EXPECT_EQ(s.counters().retry_exceeded_err, 1u);
   EXPECT_EQ(s.counters().local_ack_timeout_err, 3u);
+}
+
+// Section 3.3: between T and 4 T. What a slow peer has not finished yet is not sent again as often.
+TEST(RequesterRetry, TimeoutsInARowDoubleUpToFourTimes) {
+  Script s;
+  s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(kTimeout));
+  int64_t now = 0;
+  for (const int times : {1, 2, 4, 4, 4, 4, 4}) {
+    now += times * kTimeout;
+    s.At(now - 1).Quiet().At(now).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  }
+  s.Deadline(Nanos(now + 4 * kTimeout)).State(QpState::kRts);
+}
+
+// Progress shows that the peer keeps up again.
+TEST(RequesterRetry, ProgressEndsTheBackOff) {
+  Script s;
+  s.At(0).Post(Send(8)).Post(Send(8));
+  s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
+  s.At(kTimeout);
+  s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
+  s.Deadline(Nanos(3 * kTimeout));
+  s.At(kTimeout + 10).Receive("ACK psn=000100 msn=1").Deadline(Nanos(2 * kTimeout + 10));
+}
+
+// A queue pair that is used again starts anew.
+TEST(RequesterRetry, ResetEndsTheBackOff) {
+  Script s;
+  s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.Modify(QpState::kReset).Modify(QpState::kInit).Modify(QpState::kRtr).Modify(QpState::kRts);
+  s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(2 * kTimeout));
 }
 
 // Section 3.3: progress refills the counter. 7 is just seven.
@@ -75,14 +107,16 @@ TEST(RequesterRetry, ProgressRefillsTheRetries) {
   s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
   s.Receive("ACK psn=000100 msn=0");
   s.At(2 * kTimeout).Sends({"WRITE_LAST psn=000101 len=256 ackreq"});
-  s.At(3 * kTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
+  s.At(4 * kTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
 }
 
 TEST(RequesterRetry, RetryCountSevenIsFinite) {
   Script s({.retry_count = 7});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
-  for (int i = 1; i <= 7; ++i) s.At(i * kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
-  s.At(8 * kTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
+  for (const int at : {1, 3, 7, 11, 15, 19, 23}) {
+    s.At(at * kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  }
+  s.At(27 * kTimeout - 1).Nothing().At(27 * kTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
 }
 
 // Row "NAK 0x60": ACK everything before P, go back to P. Section 3.4: MIDDLE and LAST again, with
