@@ -64,6 +64,18 @@ enum class EffectOutcome : uint8_t {
   kInvalidateFailed,  ///< The key to invalidate is not one that may be.
 };
 
+/// What a work does on this side alone. The shell finds the particulars by the work's slot and
+/// ends it with OnLocalDone, at once or later.
+struct LocalEffect {
+  enum class Kind : uint8_t {
+    kInvalidate,  ///< Invalidate `rkey`, a window or fast-register region of this side.
+    kBind,        ///< Bind a memory window.
+  };
+  Kind kind = Kind::kInvalidate;
+  uint32_t slot = 0;
+  Rkey rkey;
+};
+
 /// One packet to send: headers, and where its payload lies.
 struct TxPacket {
   enum class Source : uint8_t { kNone, kSend, kRemote };

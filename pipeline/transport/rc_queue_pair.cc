@@ -12,7 +12,11 @@ bool Receives(QpState state) {
 }  // namespace
 
 RcQueuePair::RcQueuePair(const RcConfig& config)
-    : requester_(config, counters_), responder_(config, counters_, events_) {}
+    : shared_receive_(config.shared_receive),
+      service_(config.service),
+      role_(config.role),
+      requester_(config, counters_),
+      responder_(config, counters_, events_) {}
 
 void RcQueuePair::Modify(QpState state, const RcAttributes& attributes) {
   const QpState old = state_;
@@ -36,10 +40,11 @@ void RcQueuePair::Reset() {
   requester_.Reset();
   responder_.Reset();
   events_.Clear();
-  established_ = drain_announced_ = own_turn_ = false;
+  established_ = drain_announced_ = own_turn_ = last_wqe_due_ = false;
 }
 
 void RcQueuePair::EnterError() {
+  if (state_ != QpState::kErr) last_wqe_due_ = shared_receive_;
   state_ = QpState::kErr;
   requester_.Flush();
   responder_.Flush();
@@ -61,7 +66,10 @@ bool RcQueuePair::NeedsReceive(const wire::TransportHeader& header) const {
 PacketResult RcQueuePair::OnPacket(const wire::Packet& packet, Nanos now, Effect& effect) {
   effect.kind = Effect::Kind::kNone;
   if (!Receives(state_)) return PacketResult::kBadState;
-  if (wire::ServiceOf(packet.header.opcode) != wire::Service::kRc) return PacketResult::kMalformed;
+  if (wire::ServiceOf(packet.header.opcode) != service_) return PacketResult::kMalformed;
+  if (!IsResponse(packet.header.opcode) && role_ == RcRole::kInitiator) {
+    return PacketResult::kMalformed;
+  }
   if (state_ == QpState::kRtr && !established_) {
     established_ = true;
     events_.Raise(QpEvent::kCommEst);
@@ -92,6 +100,14 @@ Failure RcQueuePair::failure() const {
 }
 
 bool RcQueuePair::PollPacket(Nanos now, TxPacket& packet) {
+  if (!PollHalves(now, packet)) return false;
+  if (service_ != wire::Service::kRc) {
+    packet.header.opcode = wire::OpcodeOf(service_, packet.header.opcode);
+  }
+  return true;
+}
+
+bool RcQueuePair::PollHalves(Nanos now, TxPacket& packet) {
   // A READ of gigabytes must not hold up what this side asks for: the two take turns.
   const bool own_first = own_turn_ && responder_.streaming();
   own_turn_ = false;
@@ -122,6 +138,24 @@ void RcQueuePair::OnGatherFailed(const TxPacket& packet, Nanos) {
 
 bool RcQueuePair::PollCompletion(Completion& completion) {
   return requester_.PollCompletion(completion) || responder_.PollCompletion(completion);
+}
+
+bool RcQueuePair::PollLocal(LocalEffect& effect) {
+  return sending() && requester_.PollLocal(effect);
+}
+
+void RcQueuePair::OnLocalDone(EffectOutcome outcome) {
+  requester_.OnLocalDone(outcome);
+  Settle();
+}
+
+bool RcQueuePair::PollEvent(QpEvent& event) {
+  // After the last completion of a receive, not before it (transport.md, section 6.1).
+  if (last_wqe_due_ && receive_room() == kMaxReceiveCompletions) {
+    last_wqe_due_ = false;
+    events_.Raise(QpEvent::kLastWqeReached);
+  }
+  return events_.Poll(event);
 }
 
 void RcQueuePair::OnDeadline(Nanos now) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reliable connection: requester and responder behind the face that the shell drives.
+// One reliable connection, extended (XRC) or not: requester and responder behind the face that the
+// shell drives.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,10 @@ namespace uroce::transport {
 ///   if (NeedsReceive(header)) PostReceive(next RQ entry, if there is one);
 ///   result = OnPacket(packet, now, effect);
 ///   if (effect.kind != kNone) OnEffectDone(outcome, original, now);
-/// then, when the burst is over, PollPacket until it yields nothing, PollCompletion likewise, and
-/// NextDeadline once.
+/// then, when the burst is over, PollLocal and PollPacket until they yield nothing, PollCompletion
+/// likewise, then PollEvent, and NextDeadline once.
+/// With a shared receive queue PostReceive takes from that, of XRC from the one that the header
+/// names; where that is none of the target's domain, DenyReceive.
 class RcQueuePair {
  public:
   explicit RcQueuePair(const RcConfig& config);
@@ -48,12 +51,24 @@ class RcQueuePair {
   [[nodiscard]] PostResult Post(const SendWork& work) { return requester_.Post(work); }
   /// The work that `slot` names, while it is held. For the shell's gather and its tests.
   bool Holds(uint32_t slot) const { return requester_.Holds(slot); }
+  /// A window to bind, or a key of this side to invalidate, now that its turn has come. Later works
+  /// wait until OnLocalDone; packets and completions go on.
+  [[nodiscard]] bool PollLocal(LocalEffect& effect);
+  /// kDone, or else the work fails: MW_BIND_ERR, LOC_QP_OP_ERR.
+  void OnLocalDone(EffectOutcome outcome);
 
   // ---- receive ----
   /// Whether executing this packet takes a receive work that the core does not hold yet.
   bool NeedsReceive(const wire::TransportHeader& header) const;
   /// Hands one receive work to the core; in the error state it completes flushed at once.
   void PostReceive(const ReceiveWork& work) { responder_.PostReceive(work); }
+  /// XRC: the packet that asked for a receive work names an SRQ out of its reach.
+  void DenyReceive() { responder_.DenyReceive(); }
+  /// How many receive works wait besides the one handed over: sent to the peer as credits. Without
+  /// a call, and with a shared receive queue, none are sent.
+  void OfferCredits(uint32_t receives) {
+    if (!shared_receive_) responder_.OfferCredits(receives);
+  }
   /// Room for receive completions, kMaxReceiveCompletions when all were polled. PostReceive in the
   /// error state needs some.
   uint32_t receive_room() const { return responder_.receive_room(); }
@@ -77,7 +92,7 @@ class RcQueuePair {
 
   // ---- completions, events, time ----
   [[nodiscard]] bool PollCompletion(Completion& completion);
-  [[nodiscard]] bool PollEvent(QpEvent& event) { return events_.Poll(event); }
+  [[nodiscard]] bool PollEvent(QpEvent& event);
   /// When OnDeadline wants to be called; kNever while nothing is in flight. May move later
   /// without notice; the caller asks again when the old deadline comes.
   Nanos NextDeadline() const { return requester_.deadline(); }
@@ -89,6 +104,8 @@ class RcQueuePair {
 
  private:
   bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }
+  /// The next packet of either half, with the opcodes of a reliable connection.
+  bool PollHalves(Nanos now, TxPacket& packet);
   void Reset();
   void EnterError();
   /// Takes notice of what a half has come to: failed, or drained.
@@ -101,7 +118,11 @@ class RcQueuePair {
   bool established_ = false;      ///< COMM_EST was raised.
   bool drain_announced_ = false;  ///< SQ_DRAINED was raised for this stay in SQD.
   bool effect_is_response_ = false;
-  bool own_turn_ = false;  ///< A READ response left last: a request may go before the next one.
+  const bool shared_receive_;
+  const wire::Service service_;
+  const RcRole role_;
+  bool last_wqe_due_ = false;  ///< LAST_WQE_REACHED waits for the last receive completion.
+  bool own_turn_ = false;      ///< A READ response left last: a request may go before the next one.
   Requester requester_;
   Responder responder_;
 };

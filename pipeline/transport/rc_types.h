@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/wire/opcode.h"
 #include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
@@ -21,14 +22,22 @@ enum class QpState : uint8_t {
   kErr = 6,
 };
 
+/// Which halves of a connection there are. XRC has one at each end.
+enum class RcRole : uint8_t { kBoth, kInitiator, kTarget };
+
 /// What is fixed at creation.
 struct RcConfig {
   bool signal_all = false;
   uint32_t max_send_works = 128;         ///< Works that Post may hold at once; a power of two.
   uint8_t max_responder_resources = 16;  ///< Upper bound of max_dest_rd_atomic.
-  /// PSNs that may be outstanding before a further packet is sent. A READ counts with all of its
-  /// responses, but one is started whenever there is room for a single packet.
+  /// Request packets that may be outstanding before a further one is sent. A READ is one of them:
+  /// how much answers it is bounded by max_rd_atomic.
   uint32_t max_in_flight_packets = 256;
+  /// Receive works come from a shared receive queue.
+  bool shared_receive = false;
+  /// kXrc: an end of an extended reliable connection.
+  wire::Service service = wire::Service::kRc;
+  RcRole role = RcRole::kBoth;
 };
 
 /// What ibv_modify_qp can set of the transport. The shell has checked states, masks and ranges.
@@ -69,6 +78,7 @@ enum class QpEvent : uint8_t {
   kQpAccessErr = 3,
   kCommEst = 4,
   kSqDrained = 5,
+  kLastWqeReached = 16,
 };
 
 }  // namespace uroce::transport

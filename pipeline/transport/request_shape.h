@@ -23,11 +23,11 @@ struct RequestShape {
   }
 };
 
-/// Shape of `opcode`; kUnknown for what is no RC request.
+/// Shape of `opcode`, whichever service it is of; kUnknown for what is no request.
 constexpr RequestShape ShapeOf(wire::Opcode opcode) {
   using Kind = RequestShape::Kind;
   using wire::Opcode;
-  switch (opcode) {
+  switch (wire::OperationOf(opcode)) {
     case Opcode::kSendFirst:
       return {.kind = Kind::kSend, .first = true};
     case Opcode::kSendMiddle:
@@ -68,7 +68,9 @@ constexpr RequestShape ShapeOf(wire::Opcode opcode) {
 
 /// Whether `opcode` travels from responder to requester.
 constexpr bool IsResponse(wire::Opcode opcode) {
-  return opcode >= wire::Opcode::kReadResponseFirst && opcode <= wire::Opcode::kAtomicAcknowledge;
+  const wire::Opcode operation = wire::OperationOf(opcode);
+  return operation >= wire::Opcode::kReadResponseFirst &&
+         operation <= wire::Opcode::kAtomicAcknowledge;
 }
 
 }  // namespace uroce::transport

@@ -24,9 +24,10 @@ bool IsWrite(WorkOpcode opcode) {
   return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;
 }
 
-/// Memory windows and local invalidation are not offered by this device.
-bool IsSupported(WorkOpcode opcode) {
-  return opcode <= WorkOpcode::kFetchAdd || opcode == WorkOpcode::kSendWithInvalidate;
+bool IsSupported(WorkOpcode opcode) { return opcode <= WorkOpcode::kSendWithInvalidate; }
+
+WcStatus LocalFailure(WorkOpcode opcode) {
+  return opcode == WorkOpcode::kBindWindow ? WcStatus::kMwBindErr : WcStatus::kLocQpOpErr;
 }
 
 WcOpcode CompletionOpcode(WorkOpcode opcode) {
@@ -73,15 +74,18 @@ void Requester::Start(wire::Psn first) { una_ = next_psn_ = high_psn_ = first; }
 void Requester::Reset() {
   reported_ = done_ = next_ = begun_ = tail_ = 0;
   una_ = next_psn_ = high_psn_ = wire::Psn();
-  reads_outstanding_ = 0;
+  reads_outstanding_ = response_psns_ = 0;
+  credits_ = {};
   deadline_ = kNever;
   backoff_ = 0;
   holding_ = waiting_rnr_ = resending_ = doomed_ = failed_ = flushing_ = false;
+  executing_local_ = probing_ = false;
   head_status_ = WcStatus::kWrFlushErr;
 }
 
 void Requester::Flush() {
   flushing_ = true;
+  executing_local_ = false;
   deadline_ = kNever;
 }
 
@@ -94,7 +98,8 @@ PostResult Requester::Post(const SendWork& work) {
   held.swap = work.swap;
   held.slot = work.slot;
   held.length_bytes = work.length_bytes;
-  const bool invalidates = work.opcode == WorkOpcode::kSendWithInvalidate;
+  const bool invalidates =
+      work.opcode == WorkOpcode::kSendWithInvalidate || work.opcode == WorkOpcode::kLocalInvalidate;
   held.immediate_or_rkey = invalidates ? work.invalidate_rkey.value() : work.immediate;
   held.rkey = work.rkey;
   held.opcode = work.opcode;
@@ -102,6 +107,7 @@ PostResult Requester::Post(const SendWork& work) {
   held.solicited = work.solicited && work.opcode != WorkOpcode::kWrite;
   held.fence = work.fence;
   held.executable = !work.malformed && IsSupported(work.opcode);
+  held.xrc_srqn = work.xrc_srqn;
   return PostResult::kPosted;
 }
 
@@ -113,14 +119,23 @@ bool Requester::Holds(uint32_t slot) const {
 Requester::Gate Requester::NextGate() const {
   if (next_ == tail_ || waiting_rnr_ || flushing_) return Gate::kShut;
   if (doomed_ && next_ == doomed_index_) return Gate::kShut;
-  if (InFlight() >= window_) return Gate::kShut;
-  return next_ != begun_ ? Gate::kOpen : StartGate(ring_.At(next_));
+  if (RequestsInFlight() >= window_ || InFlight() >= kMaxOutstandingPsns) return Gate::kShut;
+  const HeldWork& work = ring_.At(next_);
+  if (next_ == begun_) return StartGate(work);
+  return AwaitsProbe(work) ? Gate::kShut : Gate::kOpen;
 }
 
 Requester::Gate Requester::StartGate(const HeldWork& work) const {
-  if (holding_) return Gate::kShut;
+  if (holding_ || executing_local_) return Gate::kShut;
   if (!work.executable || work.length_bytes > kMaxMessageBytes) return Gate::kDoomed;
   if (work.fence && reads_outstanding_ != 0) return Gate::kShut;
+  if (work.is_local()) {
+    // An invalidation waits for all before it: they may use the key (transport.md, section 4.4).
+    const bool waits = work.opcode == WorkOpcode::kLocalInvalidate && done_ != begun_;
+    return waits ? Gate::kShut : Gate::kLocal;
+  }
+  // One message may go to where the credits do not reach: its answer tells of new ones.
+  if (work.takes_receive() && probing_ && !credits_.Covers()) return Gate::kShut;
   if (!work.is_read_or_atomic()) return Gate::kOpen;
   if (max_rd_atomic_ == 0) return Gate::kDoomed;
   if (reads_outstanding_ >= max_rd_atomic_) return Gate::kShut;
@@ -140,12 +155,40 @@ void Requester::Begin(HeldWork& work) {
   work.first_psn = next_psn_;
   work.packets = work.is_atomic() ? 1 : mtu_.PacketsOf(work.length_bytes);
   if (work.is_read_or_atomic()) ++reads_outstanding_;
+  if (work.takes_receive() && !credits_.Covers()) {
+    probing_ = true;
+    probe_psn_ = work.first_psn;
+  }
+  credits_.OnMessageBegun();
+  ++begun_;
+}
+
+bool Requester::PollLocal(LocalEffect& effect) {
+  if (NextGate() != Gate::kLocal) return false;
+  const HeldWork& work = ring_.At(begun_);
+  const bool binds = work.opcode == WorkOpcode::kBindWindow;
+  effect.kind = binds ? LocalEffect::Kind::kBind : LocalEffect::Kind::kInvalidate;
+  effect.slot = work.slot;
+  effect.rkey = Rkey(work.immediate_or_rkey);
+  executing_local_ = true;
+  return true;
+}
+
+void Requester::OnLocalDone(EffectOutcome outcome) {
+  if (!executing_local_) return;  // The queue pair has failed or was reset meanwhile.
+  executing_local_ = false;
+  HeldWork& work = ring_.At(begun_);
+  if (outcome != EffectOutcome::kDone) return Doom(begun_, LocalFailure(work.opcode));
+  work.first_psn = high_psn_;
+  work.packets = 0;
+  next_ += next_ == begun_;
+  done_ += done_ == begun_;
   ++begun_;
 }
 
 bool Requester::PollPacket(Nanos now, TxPacket& packet) {
   const Gate gate = NextGate();
-  if (gate == Gate::kShut) return false;
+  if (gate == Gate::kShut || gate == Gate::kLocal) return false;
   HeldWork& work = ring_.At(next_);
   if (gate == Gate::kDoomed) {
     const bool too_long = work.executable && work.length_bytes > kMaxMessageBytes;
@@ -154,6 +197,7 @@ bool Requester::PollPacket(Nanos now, TxPacket& packet) {
   }
   if (next_ == begun_) Begin(work);
   packet.header.psn = next_psn_;
+  packet.header.xrc_srqn = work.xrc_srqn;
   packet.retransmission = next_psn_ != high_psn_;
   if (packet.retransmission) {
     ++counters_.retransmitted_pkts;
@@ -179,8 +223,10 @@ uint32_t Requester::FillMessage(const HeldWork& work, uint32_t sent, TxPacket& p
   wire::TransportHeader& header = packet.header;
   header.opcode = MessageOpcode(work.opcode, sent == 0, last);
   header.solicited = last && work.solicited;
+  const bool window_ends = RequestsInFlight() + 1 == window_;
+  const bool probes = probing_ && next_psn_ == probe_psn_;
   header.ack_request =
-      last || sent % kAckRequestInterval == kAckRequestInterval - 1 || InFlight() + 1 == window_;
+      last || sent % kAckRequestInterval == kAckRequestInterval - 1 || window_ends || probes;
   header.immediate = work.immediate_or_rkey;
   header.invalidate_rkey = Rkey(work.immediate_or_rkey);
   if (sent == 0 && IsWrite(work.opcode)) {
@@ -222,13 +268,18 @@ void Requester::Advance(const HeldWork& work, uint32_t packets) {
   const bool is_new = next_psn_ == high_psn_;
   next_psn_ = next_psn_ + packets;
   if (is_new) high_psn_ = next_psn_;
-  if (next_psn_ == work.first_psn + work.packets) ++next_;
+  response_psns_ += packets - 1;
+  if (next_psn_ != work.first_psn + work.packets) return;
+  do {
+    ++next_;
+  } while (next_ != begun_ && ring_.At(next_).is_local());
 }
 
 void Requester::OnGatherFailed(const TxPacket& packet) {
   // The packet never left: take its PSN back, so that no acknowledgement of it is believed.
   const bool ended_its_work = next_ == begun_ || next_psn_ == ring_.At(next_).first_psn;
-  const uint32_t index = ended_its_work ? next_ - 1 : next_;
+  uint32_t index = ended_its_work ? next_ - 1 : next_;
+  while (ring_.At(index).is_local()) --index;
   if (!packet.retransmission) high_psn_ = packet.header.psn;
   next_psn_ = packet.header.psn;
   next_ = index;
@@ -295,6 +346,7 @@ void Requester::GoBack(const Resend& resend) {
   resend_ = resend;
   next_ = done_;
   next_psn_ = una_;
+  response_psns_ = 0;
   deadline_ = kNever;
 }
 

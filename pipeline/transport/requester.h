@@ -7,6 +7,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/counters.h"
+#include "pipeline/transport/credits.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/psn_distance.h"
@@ -26,6 +27,8 @@ namespace uroce::transport {
 /// under way; [begun_, tail_) has not been looked at. `next_` in [done_, begun_] is the work whose
 /// packet `next_psn_` is sent next: going back to resend moves these two and nothing else.
 /// PSNs: una_ (oldest unacknowledged, in the work done_) .. next_psn_ .. high_psn_ (never sent).
+/// A local work (window, invalidation) lies between them without a PSN: it is begun once it is
+/// done, and ends with what is before it.
 class Requester {
  public:
   Requester(const RcConfig& config, RcCounters& counters);
@@ -46,12 +49,15 @@ class Requester {
   /// How; meaningful once failed.
   const Failure& failure() const { return failure_; }
   /// Works are under way.
-  bool busy() const { return done_ != begun_; }
+  bool busy() const { return done_ != begun_ || executing_local_; }
 
   // ---- works ----
   uint32_t room() const { return ring_.capacity() - (tail_ - reported_); }
   [[nodiscard]] PostResult Post(const SendWork& work);
   bool Holds(uint32_t slot) const;
+  /// The next work is a local one, and it is its turn: nothing later begins before OnLocalDone.
+  [[nodiscard]] bool PollLocal(LocalEffect& effect);
+  void OnLocalDone(EffectOutcome outcome);
 
   // ---- events ----
   /// Applies an ACK, NAK, READ response or atomic acknowledgement. It acknowledges SENDs and WRITEs
@@ -63,7 +69,10 @@ class Requester {
   void OnDeadline(Nanos now);
 
   // ---- outputs ----
-  bool HasPacket() const { return NextGate() != Gate::kShut; }
+  bool HasPacket() const {
+    const Gate gate = NextGate();
+    return gate == Gate::kOpen || gate == Gate::kDoomed;
+  }
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
   [[nodiscard]] bool PollCompletion(Completion& completion);
   Nanos deadline() const { return deadline_; }
@@ -74,13 +83,20 @@ class Requester {
   enum class Gate : uint8_t {
     kShut,
     kOpen,
+    kLocal,   ///< PollLocal's turn.
     kDoomed,  ///< The next work cannot be executed; it fails when all before it is complete.
   };
 
   uint32_t InFlight() const { return Distance(una_, next_psn_); }
   uint32_t Outstanding() const { return Distance(una_, high_psn_); }
+  /// What the window bounds: a READ is one packet of ours, however many answer it.
+  uint32_t RequestsInFlight() const { return InFlight() - response_psns_; }
   Gate NextGate() const;
   Gate StartGate(const HeldWork& work) const;
+  /// Its first packet has left without credit, and the rest waits for the answer.
+  bool AwaitsProbe(const HeldWork& work) const {
+    return probing_ && work.first_psn == probe_psn_ && next_psn_ != probe_psn_;
+  }
   void Doom(uint32_t index, WcStatus status);
   void Begin(HeldWork& work);
   /// Fillers of the packet at next_psn_, the `sent`-th of its work. They return the PSNs it takes.
@@ -89,6 +105,7 @@ class Requester {
   uint32_t FillAtomic(const HeldWork& work, TxPacket& packet) const;
   void Advance(const HeldWork& work, uint32_t packets);
 
+  void TakeCredits(const wire::TransportHeader& header);
   PacketResult OnAcknowledge(const wire::TransportHeader& header, Nanos now);
   PacketResult OnNak(const wire::TransportHeader& header, Nanos now);
   PacketResult OnRnrNak(const wire::TransportHeader& header, Nanos now);
@@ -111,7 +128,7 @@ class Requester {
   bool Reported(const HeldWork& work) const { return signal_all_ || work.signaled; }
 
   RcCounters& counters_;
-  SendRing ring_;
+  SendRing<HeldWork> ring_;
   uint32_t reported_ = 0;
   uint32_t done_ = 0;
   uint32_t next_ = 0;
@@ -123,6 +140,10 @@ class Requester {
   PathMtu mtu_;
   uint32_t window_;
   uint32_t reads_outstanding_ = 0;  ///< READs and atomics under way.
+  /// PSNs in flight that are those of READ responses, but for one of each READ.
+  uint32_t response_psns_ = 0;
+  SendCredits credits_;
+  wire::Psn probe_psn_;
 
   Nanos deadline_ = kNever;
   Nanos ack_timeout_ = kNever;
@@ -135,7 +156,9 @@ class Requester {
   const bool signal_all_;
   bool holding_ = false;
   bool waiting_rnr_ = false;  ///< deadline_ is that of an RNR wait.
-  bool resending_ = false;    ///< Gone back for a NAK or a gap, and no progress since.
+  bool executing_local_ = false;
+  bool probing_ = false;    ///< A message beyond the credits was begun at probe_psn_.
+  bool resending_ = false;  ///< Gone back for a NAK or a gap, and no progress since.
   bool doomed_ = false;
   bool failed_ = false;
   bool flushing_ = false;

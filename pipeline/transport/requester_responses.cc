@@ -15,8 +15,9 @@ constexpr uint8_t kRnrRetryForEver = 7;
 enum class ResponseFit : uint8_t { kFits, kWrongOpcode, kWrongLength };
 
 ResponseFit FitOf(wire::Opcode opcode, size_t size, uint32_t remaining, uint32_t mtu_bytes) {
-  const bool more =
-      opcode == wire::Opcode::kReadResponseFirst || opcode == wire::Opcode::kReadResponseMiddle;
+  const wire::Opcode operation = wire::OperationOf(opcode);
+  const bool more = operation == wire::Opcode::kReadResponseFirst ||
+                    operation == wire::Opcode::kReadResponseMiddle;
   if (more != (remaining > mtu_bytes)) return ResponseFit::kWrongOpcode;
   return size == (more ? mtu_bytes : remaining) ? ResponseFit::kFits : ResponseFit::kWrongLength;
 }
@@ -28,9 +29,10 @@ bool IsAck(const wire::Aeth& aeth) {
 }  // namespace
 
 PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
+  TakeCredits(packet.header);
   // Beyond the last packet sent, or before the oldest unacknowledged: nothing waits for it.
   if (Distance(una_, packet.header.psn) >= Outstanding()) return PacketResult::kGhost;
-  switch (packet.header.opcode) {
+  switch (wire::OperationOf(packet.header.opcode)) {
     case wire::Opcode::kAcknowledge:
       return OnAcknowledge(packet.header, now);
     case wire::Opcode::kAtomicAcknowledge:
@@ -38,6 +40,15 @@ PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect
     default:
       return OnReadResponse(packet, now, effect);
   }
+}
+
+void Requester::TakeCredits(const wire::TransportHeader& header) {
+  const bool has_aeth = wire::OperationOf(header.opcode) != wire::Opcode::kReadResponseMiddle;
+  if (!has_aeth || !IsAck(header.aeth)) return;
+  // Also of an acknowledgement of the past, but of none that cannot be (section 3.2).
+  const int32_t ahead = header.psn.Since(una_);
+  if (ahead >= 0 && static_cast<uint32_t>(ahead) >= Outstanding()) return;
+  credits_.OnAck(header.aeth.msn, header.aeth.syndrome & wire::kSyndromeValueMask);
 }
 
 PacketResult Requester::OnAcknowledge(const wire::TransportHeader& header, Nanos now) {
@@ -132,7 +143,9 @@ void Requester::OnResponseLost() {
 
 void Requester::Retire(const HeldWork& work) {
   if (work.is_read_or_atomic()) --reads_outstanding_;
-  ++done_;
+  do {
+    ++done_;
+  } while (done_ != begun_ && ring_.At(done_).is_local());
 }
 
 void Requester::OnProgress(Nanos now) {
@@ -140,10 +153,12 @@ void Requester::OnProgress(Nanos now) {
   rnr_retries_left_ = rnr_retry_;
   backoff_ = 0;
   resending_ = waiting_rnr_ = false;
+  if (probing_ && una_.Since(probe_psn_) > 0) probing_ = false;
   // What was about to be resent has arrived after all.
   if (InFlight() > Outstanding()) {
     next_ = done_;
     next_psn_ = una_;
+    response_psns_ = 0;
   }
   RestartTimer(now);
   if (doomed_ && done_ == doomed_index_) Fail(doomed_status_);
@@ -153,7 +168,7 @@ PacketResult Requester::OnReadResponse(const wire::Packet& packet, Nanos now, Ef
   const wire::TransportHeader& header = packet.header;
   if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
   const HeldWork& work = ring_.At(done_);
-  const bool has_aeth = header.opcode != wire::Opcode::kReadResponseMiddle;
+  const bool has_aeth = wire::OperationOf(header.opcode) != wire::Opcode::kReadResponseMiddle;
   if (!work.is_read() || (has_aeth && !IsAck(header.aeth))) {
     Fail(WcStatus::kBadRespErr);
     return PacketResult::kAccepted;
@@ -197,7 +212,11 @@ void Requester::OnEffectDone(EffectOutcome outcome, Nanos now) {
   if (outcome != EffectOutcome::kDone) return Fail(WcStatus::kLocProtErr);
   const HeldWork& work = ring_.At(done_);
   una_ = una_ + 1;
-  if (una_ == work.first_psn + work.packets) Retire(work);
+  if (una_ == work.first_psn + work.packets) {
+    Retire(work);
+  } else if (response_psns_ != 0) {
+    --response_psns_;
+  }
   OnProgress(now);
 }
 

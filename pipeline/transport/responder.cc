@@ -3,6 +3,7 @@
 #include "pipeline/transport/responder.h"
 
 #include <cassert>
+#include <utility>
 
 #include "pipeline/transport/psn_distance.h"
 #include "pipeline/wire/aeth_syndrome.h"
@@ -12,7 +13,10 @@ namespace uroce::transport {
 using Kind = RequestShape::Kind;
 
 Responder::Responder(const RcConfig& config, RcCounters& counters, EventSet& events)
-    : counters_(counters), events_(events), resources_(config.max_responder_resources) {}
+    : counters_(counters),
+      events_(events),
+      xrc_(config.service == wire::Service::kXrc),
+      resources_(config.max_responder_resources) {}
 
 void Responder::Configure(const RcAttributes& attributes) {
   mtu_ = PathMtu(attributes.path_mtu_bytes);
@@ -31,8 +35,8 @@ void Responder::Start(wire::Psn expected) {
 void Responder::Reset() {
   epsn_ = ack_psn_ = wire::Psn();
   msn_ = 0;
-  message_ = Message::kNone;
-  has_receive_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
+  message_.Clear();
+  receive_denied_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
   resources_.Clear();
   completions_.Clear();
 }
@@ -43,19 +47,18 @@ void Responder::Flush() {
     resources_.DropReplies();
     ack_due_ = nak_due_ = false;
   }
-  if (has_receive_) CompleteReceive(WcStatus::kWrFlushErr, WcOpcode::kReceive, 0);
+  if (message_.has_receive()) FailReceive(WcStatus::kWrFlushErr);
 }
 
 bool Responder::NeedsReceive(const wire::TransportHeader& header) const {
-  if (has_receive_ || header.psn != epsn_) return false;
-  return ShapeOf(header.opcode).takes_receive();
+  if (message_.has_receive() || header.psn != epsn_) return false;
+  const RequestShape shape = ShapeOf(header.opcode);
+  return shape.takes_receive() && message_.Continues(shape);
 }
 
 void Responder::PostReceive(const ReceiveWork& work) {
-  assert(!has_receive_);
-  receive_ = work;
-  has_receive_ = true;
-  if (flushing_) CompleteReceive(WcStatus::kWrFlushErr, WcOpcode::kReceive, 0);
+  message_.PostReceive(work);
+  if (flushing_) FailReceive(WcStatus::kWrFlushErr);
 }
 
 PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
@@ -64,11 +67,12 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   if (ahead > 0) return OnGap();
   if (ahead < 0) return OnDuplicate(header, effect);
   gap_reported_ = false;
-  step_.shape = ShapeOf(header.opcode);
   step_.ack_request = header.ack_request;
-  step_.solicited = header.solicited;
-  if (!InSequence(step_.shape)) return RefuseInvalid(Refusal::kOrder);
-  switch (step_.shape.kind) {
+  const RequestShape shape = ShapeOf(header.opcode);
+  if (!message_.Continues(shape)) return RefuseInvalid(Refusal::kOrder);
+  const bool denied = std::exchange(receive_denied_, false);
+  if (denied || (xrc_ && !message_.NamesSameSrq(header))) return RefuseInvalid(Refusal::kOrder);
+  switch (shape.kind) {
     case Kind::kSend:
       return OnSend(packet, effect);
     case Kind::kWrite:
@@ -81,16 +85,6 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
       break;
   }
   return RefuseInvalid(Refusal::kOrder);
-}
-
-bool Responder::InSequence(const RequestShape& shape) const {
-  if (shape.first) return message_ == Message::kNone;
-  return message_ == (shape.kind == Kind::kSend ? Message::kSend : Message::kWrite);
-}
-
-bool Responder::PayloadFits(const RequestShape& shape, size_t size) const {
-  if (!shape.last) return size == mtu_.bytes();
-  return size <= mtu_.bytes() && (shape.first || size != 0);
 }
 
 PacketResult Responder::OnGap() {
@@ -161,75 +155,48 @@ PacketResult Responder::OnDuplicateAtomic(const wire::TransportHeader& header) {
 }
 
 PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
-  const RequestShape shape = step_.shape;
-  if (shape.first) {
-    if (!receive_ready()) return RefuseNotReady();
-    received_bytes_ = 0;
-    if (receive_.malformed) {
-      return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr,
-                           Refusal::kReceiveEntry);
-    }
+  const RequestShape shape = ShapeOf(packet.header.opcode);
+  if (shape.first && !receive_ready()) return RefuseNotReady();
+  message_.Take(packet, shape);
+  if (message_.receive().malformed) {
+    return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr, Refusal::kReceiveEntry);
   }
-  const size_t size = packet.payload.size();
-  if (!PayloadFits(shape, size)) return RefuseInvalid(Refusal::kPayloadLength);
-  if (size > receive_.length_bytes - received_bytes_) {
-    ++counters_.resp_local_length_error;
-    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kLocLenErr, Refusal::kReceiveLength);
-  }
-  step_.kind = Step::Kind::kMessage;
-  step_.size_bytes = static_cast<uint32_t>(size);
-  step_.immediate_or_rkey =
-      shape.invalidate ? packet.header.invalidate_rkey.value() : packet.header.immediate;
-  if (size == 0 && !shape.invalidate) {
-    CommitMessage();
-    return PacketResult::kAccepted;
-  }
-  effect.kind = size == 0 ? Effect::Kind::kInvalidate : Effect::Kind::kPlaceReceive;
-  effect.local = {
-      .slot = receive_.slot, .offset_bytes = received_bytes_, .length_bytes = step_.size_bytes};
-  effect.invalidate = shape.invalidate;
-  effect.invalidate_rkey = packet.header.invalidate_rkey;
-  return PacketResult::kAccepted;
+  return ExecutePacket(effect);
 }
 
 PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
-  const RequestShape shape = step_.shape;
-  const wire::TransportHeader& header = packet.header;
+  const RequestShape shape = ShapeOf(packet.header.opcode);
   if (!remote_write_) return RefuseInvalid(Refusal::kRight);
-  if (shape.first) {
-    ++counters_.rx_write_requests;
-    if (header.reth.length_bytes > kMaxMessageBytes) return RefuseInvalid(Refusal::kMessageLength);
-    write_va_ = header.reth.va;
-    write_rkey_ = header.reth.rkey;
-    write_total_bytes_ = write_remaining_bytes_ = header.reth.length_bytes;
-  }
-  const size_t size = packet.payload.size();
-  const bool total_fits =
-      shape.last ? size == write_remaining_bytes_ : size < write_remaining_bytes_;
-  if (!PayloadFits(shape, size) || !total_fits) return RefuseInvalid(Refusal::kPayloadLength);
-  effect.access = Access::kRemoteWrite;
-  effect.remote = {
-      .rkey = write_rkey_, .va = write_va_, .length_bytes = static_cast<uint32_t>(size)};
-  effect.check_length_bytes = write_remaining_bytes_;
-  if (shape.immediate && !receive_ready()) {
-    // The key first, then the receive work, then the data (transport.md, section 4.1, 5).
-    if (size == 0) return RefuseNotReady();
-    step_.kind = Step::Kind::kRefuseNotReady;
-    effect.kind = Effect::Kind::kCheckRemote;
-    return PacketResult::kReceiverNotReady;
-  }
-  if (shape.immediate && receive_.malformed) {
+  counters_.rx_write_requests += shape.first;
+  message_.Take(packet, shape);
+  if (!shape.immediate) return ExecutePacket(effect);
+  if (!receive_ready()) return OnWriteWithoutReceive(packet, effect);
+  if (message_.receive().malformed) {
     return RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocQpOpErr, Refusal::kReceiveEntry);
   }
-  step_.kind = Step::Kind::kMessage;
-  step_.size_bytes = static_cast<uint32_t>(size);
-  step_.immediate_or_rkey = header.immediate;
-  // Keys of empty messages are not looked at (transport.md, section 5).
-  if (size == 0) {
-    CommitMessage();
-  } else {
-    effect.kind = Effect::Kind::kPlaceRemote;
+  return ExecutePacket(effect);
+}
+
+PacketResult Responder::OnWriteWithoutReceive(const wire::Packet& packet, Effect& effect) {
+  const Refusal refusal = message_.Check(mtu_);
+  if (refusal != Refusal::kNone) return RefuseInvalid(refusal);
+  // The key first, then the receive work, then the data (transport.md, section 4.1, 5).
+  if (packet.payload.empty()) return RefuseNotReady();
+  step_.kind = Step::Kind::kRefuseNotReady;
+  message_.CheckKey(effect);
+  return PacketResult::kReceiverNotReady;
+}
+
+PacketResult Responder::ExecutePacket(Effect& effect) {
+  const Refusal refusal = message_.Check(mtu_);
+  if (refusal == Refusal::kReceiveLength) {
+    ++counters_.resp_local_length_error;
+    return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kLocLenErr, refusal);
   }
+  if (refusal != Refusal::kNone) return RefuseInvalid(refusal);
+  step_.kind = Step::Kind::kMessage;
+  message_.Place(effect);
+  if (effect.kind == Effect::Kind::kNone) CommitMessage();
   return PacketResult::kAccepted;
 }
 
@@ -303,26 +270,9 @@ void Responder::CommitPacket() {
 
 void Responder::CommitMessage() {
   CommitPacket();
-  if (step_.shape.last) CountMessage();
-  if (step_.shape.kind == Kind::kSend) {
-    CommitSend();
-  } else {
-    CommitWrite();
-  }
-}
-
-void Responder::CommitSend() {
-  received_bytes_ += step_.size_bytes;
-  message_ = step_.shape.last ? Message::kNone : Message::kSend;
-  if (step_.shape.last) CompleteReceive(WcStatus::kSuccess, WcOpcode::kReceive, received_bytes_);
-}
-
-void Responder::CommitWrite() {
-  write_va_ += step_.size_bytes;
-  write_remaining_bytes_ -= step_.size_bytes;
-  message_ = step_.shape.last ? Message::kNone : Message::kWrite;
-  if (!step_.shape.immediate) return;
-  CompleteReceive(WcStatus::kSuccess, WcOpcode::kReceiveWriteWithImm, write_total_bytes_);
+  if (message_.shape().last) CountMessage();
+  message_.Commit();
+  if (message_.completes()) completions_.Push(message_.Complete());
 }
 
 void Responder::CommitRead() {
@@ -349,25 +299,10 @@ void Responder::CommitAtomic(uint64_t original) {
   ack_due_ = false;
 }
 
-void Responder::CompleteReceive(WcStatus status, WcOpcode opcode, uint32_t length_bytes) {
-  const bool success = status == WcStatus::kSuccess;
-  Completion completion{.wr_id = receive_.wr_id,
-                        .slot = receive_.slot,
-                        .is_receive = true,
-                        .solicited = step_.solicited || !success,
-                        .status = status,
-                        .opcode = opcode,
-                        .length_bytes = length_bytes};
-  if (success) {
-    completion.has_immediate = step_.shape.immediate;
-    completion.has_invalidate = step_.shape.invalidate;
-    completion.immediate_or_rkey = step_.immediate_or_rkey;
-  } else {
-    const bool flushed = status == WcStatus::kWrFlushErr;
-    ++(flushed ? counters_.resp_cqe_flush_error : counters_.resp_cqe_error);
-  }
-  completions_.Push(completion);
-  has_receive_ = false;
+void Responder::FailReceive(WcStatus status) {
+  const bool flushed = status == WcStatus::kWrFlushErr;
+  ++(flushed ? counters_.resp_cqe_flush_error : counters_.resp_cqe_error);
+  completions_.Push(message_.End(status, WcOpcode::kReceive, 0));
 }
 
 PacketResult Responder::RefuseNotReady() {
@@ -375,25 +310,26 @@ PacketResult Responder::RefuseNotReady() {
   const auto syndrome = static_cast<uint8_t>(wire::kSyndromeRnrNak | min_rnr_timer_);
   report_ = {.answered = true, .syndrome = syndrome};
   SetNak(epsn_, syndrome);
+  message_.PutBack();
   return PacketResult::kReceiverNotReady;
 }
 
 PacketResult Responder::Refuse(uint8_t syndrome, Refusal refusal) {
-  message_ = Message::kNone;
+  message_.Abandon();
   SetNak(epsn_, syndrome);
   Fail(WcStatus::kSuccess, syndrome, refusal);
   return PacketResult::kNak;
 }
 
 PacketResult Responder::RefuseReceive(uint8_t syndrome, WcStatus status, Refusal refusal) {
-  CompleteReceive(status, WcOpcode::kReceive, 0);
+  FailReceive(status);
   const PacketResult result = Refuse(syndrome, refusal);
   failure_.status = status;
   return result;
 }
 
 PacketResult Responder::RefuseInvalid(Refusal refusal) {
-  if (message_ == Message::kSend) {
+  if (message_.in_send()) {
     return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kRemInvReqErr, refusal);
   }
   // The event tells what no completion tells (transport.md, section 6).
@@ -422,7 +358,7 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
     case EffectOutcome::kInvalidateFailed:
       // No NAK: the requester sees success, the responder the error (transport.md, section 6).
       CommitPacket();
-      CompleteReceive(WcStatus::kRemInvReqErr, WcOpcode::kReceive, 0);
+      FailReceive(WcStatus::kRemInvReqErr);
       Fail(WcStatus::kRemInvReqErr, 0, Refusal::kInvalidate);
       return;
     case EffectOutcome::kLocalProtection:

@@ -9,6 +9,7 @@
 #include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
+#include "pipeline/transport/inbound_message.h"
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/rc_types.h"
 #include "pipeline/transport/receive_completions.h"
@@ -19,6 +20,9 @@
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
+
+/// Sends no credits: the requester finds out by RNR NAKs.
+inline constexpr uint32_t kNoCredits = UINT32_MAX;
 
 /// Pure, one thread, owned by an RcQueuePair, which knows the state and calls accordingly.
 ///
@@ -49,6 +53,10 @@ class Responder {
   bool NeedsReceive(const wire::TransportHeader& header) const;
   void PostReceive(const ReceiveWork& work);
   uint32_t receive_room() const { return completions_.room(); }
+  /// The SRQ that the next packet names is not within its reach: the packet is refused.
+  void DenyReceive() { receive_denied_ = true; }
+  /// What acknowledgements say of receive works; kNoCredits: nothing.
+  void OfferCredits(uint32_t receives) { offered_receives_ = receives; }
   [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, Effect& effect);
   void OnEffectDone(EffectOutcome outcome, uint64_t original);
   void OnGatherFailed(const TxPacket& packet);
@@ -64,18 +72,11 @@ class Responder {
   wire::Psn expected_psn() const { return epsn_; }
 
  private:
-  /// The message that earlier packets have opened.
-  enum class Message : uint8_t { kNone, kSend, kWrite };
-
   /// The request whose effect is under way.
   struct Step {
     enum class Kind : uint8_t { kMessage, kRefuseNotReady, kRead, kAtomic, kReplay };
     Kind kind = Kind::kMessage;
-    RequestShape shape;
     bool ack_request = false;
-    bool solicited = false;
-    uint32_t size_bytes = 0;
-    uint32_t immediate_or_rkey = 0;
     wire::Reth reth;                      // kRead
     ResponderResource* replay = nullptr;  // kReplay
     wire::Psn replay_psn;                 // kReplay
@@ -89,20 +90,18 @@ class Responder {
   PacketResult OnDuplicateAtomic(const wire::TransportHeader& header);
   PacketResult OnSend(const wire::Packet& packet, Effect& effect);
   PacketResult OnWrite(const wire::Packet& packet, Effect& effect);
+  PacketResult OnWriteWithoutReceive(const wire::Packet& packet, Effect& effect);
+  PacketResult ExecutePacket(Effect& effect);
   PacketResult OnRead(const wire::Packet& packet, Effect& effect);
   PacketResult OnAtomic(const wire::Packet& packet, Effect& effect);
-  bool InSequence(const RequestShape& shape) const;
-  bool PayloadFits(const RequestShape& shape, size_t size) const;
-  bool receive_ready() const { return has_receive_ && completions_.room() > 1; }
+  bool receive_ready() const { return message_.has_receive() && completions_.room() > 1; }
 
   void CommitPacket();
   void CommitMessage();
-  void CommitSend();
-  void CommitWrite();
   void CommitRead();
   void CommitAtomic(uint64_t original);
   void CountMessage() { msn_ = (msn_ + 1) & 0xffffff; }
-  void CompleteReceive(WcStatus status, WcOpcode opcode, uint32_t length_bytes);
+  void FailReceive(WcStatus status);
 
   PacketResult RefuseNotReady();
   /// Fatal NAK; the connection ends.
@@ -119,9 +118,11 @@ class Responder {
   void FillReply(TxPacket& packet);
   void FillReadResponse(ResponderResource& resource, TxPacket& packet);
   void FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const;
+  uint8_t AckSyndrome() const;
 
   RcCounters& counters_;
   EventSet& events_;
+  const bool xrc_;
   wire::Psn epsn_;
   wire::Psn ack_psn_;  ///< Newest packet of a SEND or WRITE that was executed.
   uint32_t msn_ = 0;
@@ -131,8 +132,7 @@ class Responder {
   bool remote_atomic_ = false;
   uint8_t min_rnr_timer_ = 0;
 
-  Message message_ = Message::kNone;
-  bool has_receive_ = false;
+  bool receive_denied_ = false;
   bool failed_ = false;
   bool flushing_ = false;
   bool gap_reported_ = false;  ///< A NAK was sent for ePSN: say no more until it comes.
@@ -141,14 +141,8 @@ class Responder {
   uint8_t nak_syndrome_ = 0;
   wire::Psn nak_psn_;
 
-  ReceiveWork receive_;
-  uint32_t received_bytes_ = 0;  ///< Of the SEND in progress.
-  // The WRITE in progress.
-  uint64_t write_va_ = 0;
-  Rkey write_rkey_;
-  uint32_t write_total_bytes_ = 0;
-  uint32_t write_remaining_bytes_ = 0;
-
+  uint32_t offered_receives_ = kNoCredits;
+  InboundMessage message_;
   RequestReport report_;
   Failure failure_;
   Step step_;

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Responder, sending side: READ responses, atomic acknowledgements, ACKs and NAKs in PSN order.
+#include "pipeline/transport/credits.h"
 #include "pipeline/transport/psn_distance.h"
 #include "pipeline/transport/responder.h"
 #include "pipeline/wire/aeth_syndrome.h"
 
 namespace uroce::transport {
-namespace {
-
-/// Acknowledged, and no limit by credits: RNR NAKs hold a requester back (transport.md, section 2).
-constexpr uint8_t kAck = wire::kSyndromeAck | wire::kCreditsUnlimited;
-
-}  // namespace
 
 bool Responder::PollPacket(TxPacket& packet) {
   // A sequence NAK may be older than replies to requests that came after the gap was filled.
@@ -31,8 +26,15 @@ bool Responder::PollPacket(TxPacket& packet) {
   ack_due_ = false;
   // Never the PSN of a READ or atomic, which a duplicate behind it would bring about: rxe 6.1 takes
   // an ACK with that PSN for the response and completes the request without its data.
-  FillAcknowledge(ack_psn_, kAck, packet);
+  FillAcknowledge(ack_psn_, AckSyndrome(), packet);
   return true;
+}
+
+uint8_t Responder::AckSyndrome() const {
+  if (offered_receives_ == kNoCredits) return wire::kSyndromeAck | wire::kCreditsUnlimited;
+  // The receive work at hand counts: its message is not in the MSN yet (transport.md, section 2).
+  const uint32_t at_hand = message_.has_receive() ? 1 : 0;
+  return wire::kSyndromeAck | CreditCode(offered_receives_ + at_hand);
 }
 
 void Responder::FillReply(TxPacket& packet) {
@@ -40,7 +42,7 @@ void Responder::FillReply(TxPacket& packet) {
   wire::TransportHeader& header = packet.header;
   header.solicited = header.ack_request = false;
   header.psn = resource.reply_psn;
-  header.aeth = {.syndrome = kAck, .msn = msn_};
+  header.aeth = {.syndrome = AckSyndrome(), .msn = msn_};
   packet.retransmission = resource.answered;
   if (!resource.is_atomic) return FillReadResponse(resource, packet);
   header.opcode = wire::Opcode::kAtomicAcknowledge;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The works a requester holds, from Post until their completion was polled.
+// The works a send queue holds, from Post until their completion was polled.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,11 @@ struct alignas(64) HeldWork {
   wire::Psn first_psn;  ///< Of its first packet; meaningful once begun.
   uint32_t packets;     ///< PSNs that it takes; meaningful once begun.
   WorkOpcode opcode;
-  bool signaled;
-  bool solicited;
-  bool fence;
-  bool executable;  ///< Well formed, and of an opcode that a reliable connection sends.
+  bool signaled : 1;
+  bool solicited : 1;
+  bool fence : 1;
+  bool executable : 1;  ///< Well formed, and of an opcode that a reliable connection sends.
+  uint32_t xrc_srqn;    ///< XRC: the SRQ at the target.
 
   bool is_read() const { return opcode == WorkOpcode::kRead; }
   bool is_atomic() const {
@@ -35,22 +36,32 @@ struct alignas(64) HeldWork {
   }
   /// Whether the responder keeps a resource for it, and only its own response completes it.
   bool is_read_or_atomic() const { return is_read() || is_atomic(); }
+  /// Whether it is done on this side alone, without a packet.
+  bool is_local() const {
+    return opcode == WorkOpcode::kLocalInvalidate || opcode == WorkOpcode::kBindWindow;
+  }
+  /// Whether the responder needs a receive work for it.
+  bool takes_receive() const {
+    return opcode == WorkOpcode::kSend || opcode == WorkOpcode::kSendWithImm ||
+           opcode == WorkOpcode::kSendWithInvalidate || opcode == WorkOpcode::kWriteWithImm;
+  }
 };
 static_assert(sizeof(HeldWork) == 64);
 
-/// Storage of held works under free-running indices, which wrap at 2^32.
+/// Storage of works under free-running indices, which wrap at 2^32.
+template <typename Work>
 class SendRing {
  public:
   /// `capacity` is a power of two.
   explicit SendRing(uint32_t capacity)
-      : works_(std::make_unique_for_overwrite<HeldWork[]>(capacity)), mask_(capacity - 1) {}
+      : works_(std::make_unique_for_overwrite<Work[]>(capacity)), mask_(capacity - 1) {}
 
   uint32_t capacity() const { return mask_ + 1; }
-  HeldWork& At(uint32_t index) { return works_[index & mask_]; }
-  const HeldWork& At(uint32_t index) const { return works_[index & mask_]; }
+  Work& At(uint32_t index) { return works_[index & mask_]; }
+  const Work& At(uint32_t index) const { return works_[index & mask_]; }
 
  private:
-  std::unique_ptr<HeldWork[]> works_;
+  std::unique_ptr<Work[]> works_;
   uint32_t mask_;
 };
 

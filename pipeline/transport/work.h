@@ -34,20 +34,22 @@ struct SendWork {
   bool fence = false;
   uint32_t length_bytes = 0;  ///< Sum of the list, <= 2^31. 8 for atomics.
   uint32_t immediate = 0;     ///< Bytes of ImmDt unchanged.
-  Rkey invalidate_rkey;
+  Rkey invalidate_rkey;       ///< SEND with invalidate: the peer's key. Local invalidate: ours.
   Rkey rkey;
   uint64_t remote_va = 0;
   uint64_t compare_add = 0;
   uint64_t swap = 0;
+  uint32_t xrc_srqn = 0;  ///< XRC: the SRQ at the target, 24 bits.
   /// Found while copying: the entry cannot be executed and completes with LOC_QP_OP_ERR.
   bool malformed = false;
 };
 
-/// One entry of a receive queue.
+/// One entry of a receive queue, the queue pair's own or a shared one.
 struct ReceiveWork {
   uint64_t wr_id = 0;
-  uint32_t slot = 0;          ///< Free-running index in the RQ.
+  uint32_t slot = 0;          ///< Free-running index in its queue.
   uint32_t length_bytes = 0;  ///< Room: sum of the list.
+  uint32_t queue = 0;         ///< Which shared queue it is from, in the shell's own terms.
   bool malformed = false;
 };
 
@@ -93,6 +95,7 @@ struct Completion {
   bool has_invalidate = false;
   WcStatus status = WcStatus::kSuccess;
   WcOpcode opcode = WcOpcode::kSend;
+  uint32_t queue = 0;  ///< Of a receive: ReceiveWork::queue.
   uint32_t length_bytes = 0;
   uint32_t immediate_or_rkey = 0;  ///< Immediate bytes unchanged, or the invalidated rkey.
 };

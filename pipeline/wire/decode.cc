@@ -187,20 +187,20 @@ void DecodeExtendedHeaders(Bytes frame, uint32_t offset, const OpcodeInfo& info,
   }
 }
 
-/// Length rules that need no path MTU. Source: protocol/wire-format.md, section 5 and 7.
+/// What leaves no payload to speak of. Whether a payload fits its place in a message is for the
+/// transport to judge, and to answer (transport.md, section 4.1, 6).
 DecodeResult CheckBody(const OpcodeInfo& info, uint32_t body_bytes, uint32_t pad_bytes) {
-  if (!info.Has(OpcodeInfo::kPayload) && body_bytes != 0) return DecodeResult::kBadPayloadLength;
-  if (body_bytes % 4 != 0) return DecodeResult::kBadPad;
-  if (pad_bytes > body_bytes) return DecodeResult::kBadPad;
-  if (info.Has(OpcodeInfo::kFullPayload)) {
-    if (pad_bytes != 0) return DecodeResult::kBadPad;
-    if (body_bytes == 0) return DecodeResult::kBadPayloadLength;
-  }
-  // A LAST that ends a longer message carries at least one byte.
-  const bool ends = info.Has(OpcodeInfo::kLast);
-  const bool continues = !info.Has(OpcodeInfo::kFirst);
-  if (ends && continues && body_bytes == pad_bytes) return DecodeResult::kBadPayloadLength;
+  if (body_bytes % 4 != 0 || pad_bytes > body_bytes) return DecodeResult::kBadPad;
+  // Nothing answers a response, so one with bytes too many ends here.
+  const bool bare_response = info.Has(OpcodeInfo::kResponse) && !info.Has(OpcodeInfo::kPayload);
+  if (bare_response && body_bytes != 0) return DecodeResult::kBadPayloadLength;
   return DecodeResult::kOk;
+}
+
+/// Reserved operations of a reliable service reach their queue pair, which refuses them with a NAK;
+/// all other opcodes of no table are nobody's (wire-format.md, section 5).
+bool IsAnswerable(Opcode opcode) {
+  return ServiceOf(opcode) == Service::kRc || ServiceOf(opcode) == Service::kXrc;
 }
 
 void DecodeBth(const BthLayout& bth, TransportHeader& header) {
@@ -216,7 +216,9 @@ DecodeResult DecodeTransport(Bytes frame, const FrameView& view, Packet& packet)
   const auto& bth = View<BthLayout>(frame, view.bth_offset);
   if ((bth.flags & 0x0f) != 0) return DecodeResult::kBadBthVersion;
   const OpcodeInfo& info = InfoOf(Opcode{bth.opcode});
-  if (!info.Has(OpcodeInfo::kKnown)) return DecodeResult::kUnknownOpcode;
+  if (!info.Has(OpcodeInfo::kKnown) && !IsAnswerable(Opcode{bth.opcode})) {
+    return DecodeResult::kUnknownOpcode;
+  }
   const uint32_t body_offset = view.bth_offset + uint32_t{info.header_bytes};
   if (body_offset > view.icrc_offset) return DecodeResult::kBadPayloadLength;
   const uint32_t body_bytes = view.icrc_offset - body_offset;

@@ -27,9 +27,9 @@ enum class DecodeResult : uint8_t {
   kBadIpChecksum,     ///< IPv4 header checksum: traffic class and TTL have no other guard.
   kBadUdpLength,      ///< Not what the IP header leaves for it, or too short for BTH and ICRC.
   kBadBthVersion,     ///< TVer is not 0.
-  kBadPad,            ///< Pad on a packet that has none, or a body not a multiple of four bytes.
-  kBadPayloadLength,  ///< Headers or payload do not fit the opcode.
-  kUnknownOpcode,     ///< In no table.
+  kBadPad,            ///< More pad than body, or a body not a multiple of four bytes.
+  kBadPayloadLength,  ///< Cut inside its headers, or an acknowledgement with a payload.
+  kUnknownOpcode,     ///< In no table, and of no reliable service, which would answer it.
 };
 inline constexpr int kDecodeResultCount = static_cast<int>(DecodeResult::kUnknownOpcode) + 1;
 

@@ -83,6 +83,16 @@ inline const OpcodeInfo& InfoOf(Opcode opcode) {
   return kOpcodeTable[static_cast<uint8_t>(opcode)];
 }
 
+/// The opcode of reliable connections for the operation of `opcode`.
+constexpr Opcode OperationOf(Opcode opcode) {
+  return static_cast<Opcode>(static_cast<uint8_t>(opcode) & 0x1f);
+}
+
+/// `operation`, an opcode of reliable connections, as `service` writes it.
+constexpr Opcode OpcodeOf(Service service, Opcode operation) {
+  return static_cast<Opcode>(static_cast<uint8_t>(service) << 5 | static_cast<uint8_t>(operation));
+}
+
 /// Transport class of `opcode`.
 constexpr Service ServiceOf(Opcode opcode) {
   return static_cast<Service>(static_cast<uint8_t>(opcode) >> 5);

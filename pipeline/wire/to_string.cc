@@ -126,6 +126,7 @@ std::string ToString(const TransportHeader& header, uint32_t payload_bytes) {
   const bool read_request = info.Has(OpcodeInfo::kRead) && info.Has(OpcodeInfo::kRequest);
   if (read_request) payload_bytes = header.reth.length_bytes;
   if (read_request || info.Has(OpcodeInfo::kPayload)) Append(text, " len=%" PRIu32, payload_bytes);
+  if (info.Has(OpcodeInfo::kXrceth)) Append(text, " srq=%06" PRIx32, header.xrc_srqn);
   if (info.Has(OpcodeInfo::kAtomicEth)) AppendAtomic(text, header);
   if (info.Has(OpcodeInfo::kAeth)) AppendAeth(text, header.aeth);
   if (info.Has(OpcodeInfo::kAtomicAckEth)) {

@@ -68,7 +68,7 @@ class BadInputTest(unittest.TestCase):
                             for n in range(16)], "qp")
 
     def test_unknown_opcode(self):
-        self.check_counted([self.frame(roce.bth(0x1F, 0x100, n) + b"x" * 64) for n in range(20)],
+        self.check_counted([self.frame(roce.bth(0xDF, 0x100, n) + b"x" * 64) for n in range(20)],
                            "opcode")
 
     def test_header_version(self):

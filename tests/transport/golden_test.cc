@@ -16,7 +16,8 @@ ScriptConfig At(uint32_t psn) {
   return {.sq_psn = psn, .rq_psn = psn, .timeout = 14, .retry_count = 6};
 }
 
-// Case 1: a lost MIDDLE; the responder goes on with MIDDLE where the tail was asked for.
+// [3.2.read.retried 3.2.read.gap] Case 1: a lost MIDDLE; the responder goes on with MIDDLE where
+// the tail was asked for.
 TEST(GoldenRequester, ReadGoesOnWithMiddleAfterALostMiddle) {
   Script s(At(0x1100));
   s.At(0).Post(Read(5000, 0x8000)).Sends({"READ_REQUEST psn=001100 len=5000 ackreq"});
@@ -33,7 +34,8 @@ TEST(GoldenRequester, ReadGoesOnWithMiddleAfterALostMiddle) {
   s.Completes({"0 READ SUCCESS"});
 }
 
-// Case 2: a lost LAST is asked for after the timeout, and LAST answers alone.
+// [3.2.read.retried 3.4.read] Case 2: a lost LAST is asked for after the timeout, and LAST answers
+// alone.
 TEST(GoldenRequester, ReadEndsWithLastAfterALostLast) {
   Script s(At(0x1200));
   s.At(0).Post(Read(5000, 0x8000)).Sends({"READ_REQUEST psn=001200 len=5000 ackreq"});
@@ -46,7 +48,7 @@ TEST(GoldenRequester, ReadEndsWithLastAfterALostLast) {
   s.Receive("READ_RESPONSE_LAST psn=001204 len=904 msn=1").Completes({"0 READ SUCCESS"});
 }
 
-// Case 4: a replay that starts with FIRST is as good.
+// [3.2.read.retried] Case 4: a replay that starts with FIRST is as good.
 TEST(GoldenRequester, ReadGoesOnWithFirst) {
   Script s(At(0x1400));
   s.At(0).Post(Read(5000, 0x8000)).Sends({"READ_REQUEST psn=001400 len=5000 ackreq"});
@@ -58,7 +60,7 @@ TEST(GoldenRequester, ReadGoesOnWithFirst) {
   s.Receive("READ_RESPONSE_LAST psn=001404 len=904 msn=1").Completes({"0 READ SUCCESS"});
 }
 
-// Case 5: NAK 0x60 in the middle of a WRITE.
+// [3.2.nak.sequence 3.4.message] Case 5: NAK 0x60 in the middle of a WRITE.
 TEST(GoldenRequester, WriteGoesBackToALostMiddle) {
   Script s(At(0x1500));
   s.Post(Write(5000, 0x9000));
@@ -71,7 +73,8 @@ TEST(GoldenRequester, WriteGoesBackToALostMiddle) {
   s.Receive("ACK psn=001504 msn=1").Completes({"0 WRITE SUCCESS"});
 }
 
-// Case 6: duplicates are answered by ACKs inside the message before the last one.
+// [3.2.ack 3.2.timeout] Case 6: duplicates are answered by ACKs inside the message before the last
+// one.
 TEST(GoldenRequester, AcksInsideTheMessageAreNoCompletion) {
   Script s(At(0x1600));
   s.At(0).Post(Write(5000, 0xa000));
@@ -83,7 +86,7 @@ TEST(GoldenRequester, AcksInsideTheMessageAreNoCompletion) {
   s.Receive("ACK psn=001604 msn=1").Completes({"0 WRITE SUCCESS"});
 }
 
-// Case 8: the ACK is lost.
+// [3.2.timeout] Case 8: the ACK is lost.
 TEST(GoldenRequester, SendIsRepeatedWhenItsAckIsLost) {
   Script s(At(0x1800));
   s.At(0).Post(Send(64)).Sends({"SEND_ONLY psn=001800 len=64 ackreq"});
@@ -91,7 +94,7 @@ TEST(GoldenRequester, SendIsRepeatedWhenItsAckIsLost) {
   s.Receive("ACK psn=001800 msn=1").Completes({"0 SEND SUCCESS"});
 }
 
-// Case 13: two NAKs, each with progress, and ACKs behind.
+// [3.2.nak.sequence 3.3.progress] Case 13: two NAKs, each with progress, and ACKs behind.
 TEST(GoldenRequester, TwoGapsInOneMessage) {
   Script s(At(0x1d00));
   s.Post(Write(5000));
@@ -108,7 +111,7 @@ TEST(GoldenRequester, TwoGapsInOneMessage) {
   s.Receive("ACK psn=001d04 msn=1").Completes({"0 WRITE SUCCESS"});
 }
 
-// Case 14: one ACK stands for those that were lost.
+// [3.2.ack] Case 14: one ACK stands for those that were lost.
 TEST(GoldenRequester, OneAckCompletesThreeSends) {
   Script s(At(0x1e00));
   s.Post(Send(64)).Post(Send(64)).Post(Send(64));
@@ -118,7 +121,7 @@ TEST(GoldenRequester, OneAckCompletesThreeSends) {
   s.Completes({"0 SEND SUCCESS", "1 SEND SUCCESS", "2 SEND SUCCESS"});
 }
 
-// Case 16: the ACK of the WRITE passes over the READ whose response was lost.
+// [3.2.implied] Case 16: the ACK of the WRITE passes over the READ whose response was lost.
 TEST(GoldenRequester, AnAckPastALostReadResponse) {
   Script s(At(0x2000));
   s.Post(Read(64, 0x2000)).Post(Write(64, 0x2000));
@@ -129,7 +132,7 @@ TEST(GoldenRequester, AnAckPastALostReadResponse) {
   s.Completes({"0 READ SUCCESS", "1 WRITE SUCCESS"});
 }
 
-// Case 24: an ACK beyond the last PSN sent completes nothing.
+// [3.2.future] Case 24: an ACK beyond the last PSN sent completes nothing.
 TEST(GoldenRequester, AFutureAckIsIgnored) {
   Script s(At(0x2800));
   s.At(0).Post(Send(64)).Sends({"SEND_ONLY psn=002800 len=64 ackreq"});
@@ -137,7 +140,7 @@ TEST(GoldenRequester, AFutureAckIsIgnored) {
   s.At(kTimeout).Sends({"SEND_ONLY psn=002800 len=64 ackreq"});
 }
 
-// Case 25: the replayed MIDDLE is lost as well.
+// [3.2.read.gap] Case 25: the replayed MIDDLE is lost as well.
 TEST(GoldenRequester, AMiddleLostTwice) {
   Script s(At(0x2900));
   s.At(0).Post(Read(5000, 0x2000)).Sends({"READ_REQUEST psn=002900 len=5000 ackreq"});
@@ -154,7 +157,7 @@ TEST(GoldenRequester, AMiddleLostTwice) {
   s.Receive("READ_RESPONSE_LAST psn=002904 len=904 msn=1").Completes({"0 READ SUCCESS"});
 }
 
-// linux-rxe-5-rnr: NAK 0x60 right behind an RNR NAK.
+// [3.2.rnr.wait] linux-rxe-5-rnr: NAK 0x60 right behind an RNR NAK.
 TEST(GoldenRequester, ASequenceNakBehindAnRnrNakIsIgnored) {
   Script s(At(0x100000));
   s.At(0).Post(Send(3000));
@@ -166,7 +169,8 @@ TEST(GoldenRequester, ASequenceNakBehindAnRnrNakIsIgnored) {
   s.Receive("ACK psn=100002 msn=2").Completes({"0 SEND SUCCESS"});
 }
 
-// Case 6, the responder's end: what was lost is executed, the rest acknowledged again.
+// [4.3.message] Case 6, the responder's end: what was lost is executed, the rest acknowledged
+// again.
 TEST(GoldenResponder, WriteRepeatedFromItsFirstPacket) {
   Script s(At(0x1600));
   s.Receive("WRITE_FIRST psn=001600 len=1024 total=5000 va=a000 rkey=2a");
@@ -182,7 +186,7 @@ TEST(GoldenResponder, WriteRepeatedFromItsFirstPacket) {
   s.Sends({"ACK psn=001604 msn=1"});
 }
 
-// Case 7: the first packet is lost.
+// [4.1.2.gap] Case 7: the first packet is lost.
 TEST(GoldenResponder, SendWhoseFirstPacketIsLost) {
   Script s(At(0x1700));
   s.PostReceive(5000)
@@ -196,7 +200,8 @@ TEST(GoldenResponder, SendWhoseFirstPacketIsLost) {
   s.Completes({"0 RECEIVE SUCCESS len=5000"});
 }
 
-// Case 16, the responder's end: the replay carries the MSN of now, the ACK comes again.
+// [4.3.read 4.3.message] Case 16, the responder's end: the replay carries the MSN of now, the ACK
+// comes again.
 TEST(GoldenResponder, ReadAndWriteRepeated) {
   Script s(At(0x2000));
   s.Receive("READ_REQUEST psn=002000 len=64 va=2000 rkey=2a ackreq");
@@ -207,7 +212,7 @@ TEST(GoldenResponder, ReadAndWriteRepeated) {
   s.Sends({"READ_RESPONSE_ONLY psn=002000 len=64 msn=2", "ACK psn=002001 msn=2"});
 }
 
-// Cases 19, 20, 21: duplicates made by the wire.
+// [4.3.message 4.3.atomic] Cases 19, 20, 21: duplicates made by the wire.
 TEST(GoldenResponder, DuplicatesMadeByTheWire) {
   Script s(At(0x2300));
   s.PostReceive().Receive("SEND_ONLY psn=002300 len=64 ackreq").Sends({"ACK psn=002300 msn=1"});

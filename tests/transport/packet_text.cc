@@ -44,7 +44,7 @@ void SetOpcode(const std::string& text, const std::string& name, wire::Transport
     header.aeth.syndrome = *syndrome;
     return;
   }
-  for (int value = 0; value < 0x20; ++value) {
+  for (int value = 0; value < 0x100; ++value) {
     header.opcode = static_cast<wire::Opcode>(value);
     if (wire::OpcodeName(header.opcode) == name) return;
   }
@@ -80,6 +80,12 @@ void SetField(const std::string& text, const std::string& word, wire::TransportH
     header.immediate = __builtin_bswap32(static_cast<uint32_t>(hex()));
   } else if (name == "inv") {
     header.invalidate_rkey = Rkey(static_cast<uint32_t>(hex()));
+  } else if (name == "srq") {
+    header.xrc_srqn = static_cast<uint32_t>(hex());
+  } else if (name == "qkey") {
+    header.deth.qkey = static_cast<uint32_t>(hex());
+  } else if (name == "source") {
+    header.deth.source_qpn = Qpn(static_cast<uint32_t>(hex()));
   } else if (name == "compare") {
     header.atomic.compare = hex();
   } else if (name == "swap" || name == "add") {
@@ -97,16 +103,19 @@ void SetField(const std::string& text, const std::string& word, wire::TransportH
 
 }  // namespace
 
-wire::Packet PacketOf(const std::string& text) {
+wire::Packet PacketOf(const std::string& text, wire::Service service) {
   std::istringstream words(text);
   std::string word;
   words >> word;
   wire::Packet packet;
   packet.header.aeth.syndrome = wire::kCreditsUnlimited;
   SetOpcode(text, word, packet.header);
+  if (wire::ServiceOf(packet.header.opcode) == wire::Service::kRc) {
+    packet.header.opcode = wire::OpcodeOf(service, packet.header.opcode);
+  }
   uint32_t length = 0;
   while (words >> word) SetField(text, word, packet.header, length);
-  if (packet.header.opcode == wire::Opcode::kReadRequest) length = 0;
+  if (wire::OperationOf(packet.header.opcode) == wire::Opcode::kReadRequest) length = 0;
   packet.payload = std::span(kZeros).first(std::min<size_t>(length, kZeros.size()));
   return packet;
 }

@@ -8,7 +8,7 @@
 namespace uroce::transport {
 namespace {
 
-// Section 1, table: RESET, INIT and ERR drop packets.
+// [1.drop] RESET, INIT and ERR drop packets.
 TEST(QueuePair, DropsPacketsOutsideOfRtrToSqd) {
   for (const QpState state : {QpState::kReset, QpState::kInit}) {
     Script s({.state = state});
@@ -20,7 +20,7 @@ TEST(QueuePair, DropsPacketsOutsideOfRtrToSqd) {
   s.Result(PacketResult::kBadState).Quiet();
 }
 
-// Section 1, table: in RTR requests are processed, nothing of one's own is sent.
+// [1.rtr] In RTR requests are processed, nothing of one's own is sent.
 TEST(QueuePair, RtrServesRequestsOnly) {
   Script s({.state = QpState::kRtr});
   s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq").Sends({"ACK psn=000200 msn=1"});
@@ -28,7 +28,7 @@ TEST(QueuePair, RtrServesRequestsOnly) {
   s.Modify(QpState::kRts).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
 }
 
-// Section 6.1, end: the first packet in RTR raises COMM_EST, once.
+// [6.1.established] The first packet in RTR raises COMM_EST, once.
 TEST(QueuePair, TheFirstPacketInRtrRaisesCommEst) {
   Script s({.state = QpState::kRtr});
   s.Raises({}).Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq");
@@ -38,7 +38,7 @@ TEST(QueuePair, TheFirstPacketInRtrRaisesCommEst) {
   rts.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq").Raises({});
 }
 
-// Section 1, SQD: works begun are finished, none is begun, the receive side is active.
+// [1.sqd 1.sqd.drained] Works begun are finished, none is begun, the receive side is active.
 TEST(QueuePair, SqdFinishesWhatIsBegunAndHoldsTheRest) {
   Script s;
   s.Post(Write(2000)).Post(Send(8)).SendsNext("WRITE_FIRST psn=000100 len=1024");
@@ -54,7 +54,7 @@ TEST(QueuePair, SqdFinishesWhatIsBegunAndHoldsTheRest) {
   s.Raises({});
 }
 
-// Section 1, SQD: with nothing begun it is drained at once; once for each stay.
+// [1.sqd.drained] With nothing begun it is drained at once; once for each stay.
 TEST(QueuePair, AnIdleSendQueueIsDrainedAtOnce) {
   Script s;
   s.Post(Send(8)).Modify(QpState::kSqd).Raises({QpEvent::kSqDrained}).Quiet();
@@ -63,21 +63,21 @@ TEST(QueuePair, AnIdleSendQueueIsDrainedAtOnce) {
   s.Receive("ACK psn=000100 msn=1").Modify(QpState::kSqd).Raises({QpEvent::kSqDrained});
 }
 
-// Section 1, SQD: the event is for those who asked for it.
+// [1.sqd.drained] The event is for those who asked for it.
 TEST(QueuePair, DrainingRaisesNothingUnasked) {
   Script s({.notify_drained = false});
   s.Modify(QpState::kSqd).Raises({});
   EXPECT_FALSE(s.qp().draining());
 }
 
-// Section 1, SQD: works begun are retried too.
+// [1.sqd] Works begun are retried too.
 TEST(QueuePair, SqdResendsWhatIsLost) {
   Script s;
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Modify(QpState::kSqd);
   s.At(67'108'864).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
 }
 
-// Section 1: RTS to RTS and SQD to RTS keep the PSNs.
+// [1.modify] RTS to RTS and SQD to RTS keep the PSNs.
 TEST(QueuePair, ModifyingAttributesKeepsThePsns) {
   Script s;
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Modify(QpState::kRts);
@@ -87,7 +87,8 @@ TEST(QueuePair, ModifyingAttributesKeepsThePsns) {
   s.Sends({"SEND_ONLY psn=000101 len=8 ackreq"});
 }
 
-// Section 6.1: each queue flushes in posting order, unsignaled works too; later works at once.
+// [6.1.flush 6.1.late] Each queue flushes in posting order, unsignaled works too; later works at
+// once.
 TEST(QueuePair, ErrFlushesBothQueues) {
   Script s({.signal_all = false});
   SendWork signaled = Send(8);
@@ -104,21 +105,21 @@ TEST(QueuePair, ErrFlushesBothQueues) {
   EXPECT_EQ(s.counters().resp_cqe_flush_error, 3u);
 }
 
-// Section 6.1, end: the receive work of a message that has not ended flushes as well.
+// [6.1.partly] The receive work of a message that has not ended flushes as well.
 TEST(QueuePair, APartlyReceivedMessageFlushes) {
   Script s;
   s.PostReceive().Receive("SEND_FIRST psn=000200 len=1024").Modify(QpState::kErr).Quiet();
   s.Completes({"0 RECEIVE WR_FLUSH_ERR"});
 }
 
-// A queue pair put into ERR says nothing more, whatever it still owed.
+// [1.drop] A queue pair put into ERR says nothing more, whatever it still owed.
 TEST(QueuePair, ErrDropsAnswersThatAreOwed) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=4000 va=1000 rkey=2a ackreq");
   s.Receive("WRITE_ONLY psn=000204 len=8 va=1000 rkey=2a ackreq").Modify(QpState::kErr).Quiet();
 }
 
-// Section 1: any to RESET drops works without completions and clears PSN, MSN and resources.
+// [1.reset] Any to RESET drops works without completions and clears PSN, MSN and resources.
 TEST(QueuePair, ResetForgetsEverything) {
   Script s({.state = QpState::kRtr});
   s.PostReceive().Receive("SEND_FIRST psn=000200 len=1024").Modify(QpState::kRts);
@@ -133,6 +134,7 @@ TEST(QueuePair, ResetForgetsEverything) {
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
 }
 
+// [1.reset]
 TEST(QueuePair, ResetLeavesTheErrorStateBehind) {
   Script s;
   s.Post(Send(8)).Modify(QpState::kErr).Completes({"0 SEND WR_FLUSH_ERR"});
@@ -142,7 +144,7 @@ TEST(QueuePair, ResetLeavesTheErrorStateBehind) {
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
 }
 
-// A failing requester takes the receive side along, and the other way round.
+// [6.1.flush] A failing requester takes the receive side along, and the other way round.
 TEST(QueuePair, AnErrorOfOneHalfFlushesTheOther) {
   Script s;
   s.PostReceive().Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -171,7 +173,7 @@ TEST(QueuePair, AcknowledgementsComeFirst) {
   s.Sends({"ACK psn=000200 msn=1", "SEND_ONLY psn=000100 len=8 ackreq"});
 }
 
-// Other services have no business here.
+// [4.1.1] Other services have no business here.
 TEST(QueuePair, IgnoresPacketsOfOtherServices) {
   Script s;
   for (const int opcode : {0x24, 0x64, 0x81, 0xa4}) {

@@ -7,7 +7,7 @@
 namespace uroce::transport {
 namespace {
 
-// Row "ACK(P)": completes, in order, all works whose last PSN is not beyond P.
+// [3.2.ack 2.psn.wrap] Completes, in order, all works whose last PSN is not beyond P.
 TEST(RequesterResponse, AnAckIsCumulative) {
   Script s({.sq_psn = 0xfffffe});
   s.Post(Send(8)).Post(Write(2000)).Post(Send(8));
@@ -17,7 +17,7 @@ TEST(RequesterResponse, AnAckIsCumulative) {
   s.Receive("ACK psn=000001 msn=3").Completes({"1 WRITE SUCCESS", "2 SEND SUCCESS"});
 }
 
-// Row "PSN beyond the last PSN sent": ignored, also by NAKs. golden/linux-rxe-4-loss, case 24.
+// [3.2.future] Ignored, also by NAKs. golden/linux-rxe-4-loss, case 24.
 TEST(RequesterResponse, IgnoresAResponseBeyondTheLastPsnSent) {
   Script s;
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -30,7 +30,7 @@ TEST(RequesterResponse, IgnoresAResponseBeyondTheLastPsnSent) {
   s.State(QpState::kRts).Receive("ACK psn=000100 msn=1").Completes({"0 SEND SUCCESS"});
 }
 
-// Row "PSN before oldest unacked": ignored, fatal NAKs too.
+// [3.2.past] Ignored, fatal NAKs too.
 TEST(RequesterResponse, IgnoresAResponseOfThePast) {
   Script s;
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -44,7 +44,7 @@ TEST(RequesterResponse, IgnoresAResponseOfThePast) {
   s.State(QpState::kRts);
 }
 
-// Row "reserved syndromes": ignored. 0x64 concerns another service.
+// [3.2.reserved] Ignored. 0x64 concerns another service.
 TEST(RequesterResponse, IgnoresReservedSyndromes) {
   Script s;
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -56,7 +56,7 @@ TEST(RequesterResponse, IgnoresReservedSyndromes) {
   s.State(QpState::kRts);
 }
 
-// Section 2: credits may be ignored, MSN too.
+// [2.msn.ignored] What the MSN says completes nothing and holds nothing back.
 TEST(RequesterResponse, AcceptsAcksWithCreditsAndAnyMsn) {
   Script s;
   s.Post(Send(8)).Post(Send(8));
@@ -64,7 +64,7 @@ TEST(RequesterResponse, AcceptsAcksWithCreditsAndAnyMsn) {
   s.Receive("ACK psn=000101 msn=77 credits=0").Completes({"0 SEND SUCCESS", "1 SEND SUCCESS"});
 }
 
-// Row "ACK(P) passing over an incomplete READ or atomic": resend from it, complete nothing later.
+// [3.2.implied] Resend from it, complete nothing later.
 TEST(RequesterResponse, AnAckPastAReadIsAnImpliedNak) {
   Script s;
   s.Post(Send(8)).Post(Read(8)).Post(Send(8));
@@ -81,6 +81,7 @@ TEST(RequesterResponse, AnAckPastAReadIsAnImpliedNak) {
   s.Completes({"1 READ SUCCESS", "2 SEND SUCCESS"});
 }
 
+// [3.2.implied]
 TEST(RequesterResponse, AnAckPastAnAtomicIsAnImpliedNak) {
   Script s;
   s.Post(FetchAdd(1)).Post(Send(8));
@@ -89,7 +90,7 @@ TEST(RequesterResponse, AnAckPastAnAtomicIsAnImpliedNak) {
   s.Sends({"FETCH_ADD psn=000100 add=1 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
 }
 
-// Section 3.3: an implied NAK counts as a retry.
+// [3.2.implied 3.3.retries] An implied NAK counts as a retry.
 TEST(RequesterResponse, ImpliedNaksExhaustTheRetries) {
   Script s({.retry_count = 0});
   s.Post(Read(8)).Post(Send(8));
@@ -98,7 +99,7 @@ TEST(RequesterResponse, ImpliedNaksExhaustTheRetries) {
   s.Completes({"0 READ RETRY_EXC_ERR", "1 SEND WR_FLUSH_ERR"});
 }
 
-// Row "NAK 0x61 / 0x62 / 0x63": success before it, its status, then the flush (section 6.1).
+// [3.2.nak.fatal 6.1.first] Success before it, its status, then the flush (section 6.1).
 TEST(RequesterResponse, AFatalNakFailsTheWorkThatHoldsItsPsn) {
   const std::pair<const char*, const char*> kCases[] = {{"NAK_INVALID_REQUEST", "REM_INV_REQ_ERR"},
                                                         {"NAK_REMOTE_ACCESS", "REM_ACCESS_ERR"},
@@ -118,6 +119,7 @@ TEST(RequesterResponse, AFatalNakFailsTheWorkThatHoldsItsPsn) {
   }
 }
 
+// [3.2.nak.fatal]
 TEST(RequesterResponse, CountsFatalNaks) {
   Script access, invalid;
   access.Post(Write(8)).Sends({"WRITE_ONLY psn=000100 len=8 ackreq"});
@@ -128,7 +130,7 @@ TEST(RequesterResponse, CountsFatalNaks) {
   EXPECT_EQ(invalid.counters().req_remote_invalid_request, 1u);
 }
 
-// Row "READ resp": it acknowledges SENDs and WRITEs before it. golden/linux-rxe-4-loss, case 15.
+// [3.2.read] It acknowledges SENDs and WRITEs before it. golden/linux-rxe-4-loss, case 15.
 TEST(RequesterResponse, AReadResponseAcknowledgesWhatIsBefore) {
   Script s;
   s.Post(Write(64)).Post(Read(64));
@@ -137,7 +139,7 @@ TEST(RequesterResponse, AReadResponseAcknowledgesWhatIsBefore) {
   s.Completes({"0 WRITE SUCCESS", "1 READ SUCCESS"}).Deadline(kNever);
 }
 
-// Row "READ resp FIRST/MIDDLE/LAST/ONLY": payload goes to (PSN - first) * PMTU.
+// [3.2.read 2.psn.wrap] Payload goes to (PSN - first) * PMTU.
 TEST(RequesterResponse, PlacesReadResponsesInOrder) {
   Script s({.sq_psn = 0xffffff});
   s.Post(Read(2500)).Sends({"READ_REQUEST psn=ffffff len=2500 ackreq"});
@@ -148,7 +150,7 @@ TEST(RequesterResponse, PlacesReadResponsesInOrder) {
   s.Does("place_send slot=0 at=2048 len=452").Completes({"0 READ SUCCESS"});
 }
 
-// Row "READ resp, PSN > expected": drop, ask again for the tail from the first missing PSN (3.4).
+// [3.2.read.gap 3.4.read] Drop, ask again for the tail from the first missing PSN (3.4).
 TEST(RequesterResponse, AGapInReadResponsesAsksForTheTailOnce) {
   Script s;
   s.Post(Read(5000, 0x8000)).Sends({"READ_REQUEST psn=000100 len=5000 ackreq"});
@@ -162,7 +164,7 @@ TEST(RequesterResponse, AGapInReadResponsesAsksForTheTailOnce) {
   s.Does("place_send slot=0 at=1024 len=1024");
 }
 
-// Row "READ resp": a later READ's response shows that the earlier one's was lost.
+// [3.2.implied] A later READ's response shows that the earlier one's was lost.
 TEST(RequesterResponse, AResponseOfALaterReadIsAnImpliedNak) {
   Script s;
   s.Post(Read(8)).Post(Read(8));
@@ -171,7 +173,7 @@ TEST(RequesterResponse, AResponseOfALaterReadIsAnImpliedNak) {
   s.Sends({"READ_REQUEST psn=000100 len=8 ackreq", "READ_REQUEST psn=000101 len=8 ackreq"});
 }
 
-// A duplicate response changes nothing.
+// [3.2.past] A duplicate response changes nothing.
 TEST(RequesterResponse, IgnoresAReadResponseSeenBefore) {
   Script s;
   s.Post(Read(2000)).Sends({"READ_REQUEST psn=000100 len=2000 ackreq"});
@@ -179,7 +181,7 @@ TEST(RequesterResponse, IgnoresAReadResponseSeenBefore) {
   s.Receive("READ_RESPONSE_FIRST psn=000100 len=1024 msn=1").Result(PacketResult::kGhost).Does("");
 }
 
-// Row "wrong length, opcode not matching": LOC_LEN_ERR for the length, else BAD_RESP_ERR.
+// [3.2.bad-response 3.2.read.layout 6.bad-response] LOC_LEN_ERR for the length, else BAD_RESP_ERR.
 TEST(RequesterResponse, AReadResponseThatDoesNotFitFailsTheWork) {
   const std::pair<const char*, const char*> kCases[] = {
       {"READ_RESPONSE_ONLY psn=000100 len=1024 msn=1", "BAD_RESP_ERR"},  // More is missing.
@@ -196,6 +198,7 @@ TEST(RequesterResponse, AReadResponseThatDoesNotFitFailsTheWork) {
   }
 }
 
+// [3.2.bad-response 3.2.read.layout]
 TEST(RequesterResponse, AShortOrLongLastReadResponseFailsTheWork) {
   const std::pair<const char*, const char*> kCases[] = {
       {"READ_RESPONSE_LAST psn=000101 len=975 msn=1", "LOC_LEN_ERR"},
@@ -209,7 +212,7 @@ TEST(RequesterResponse, AShortOrLongLastReadResponseFailsTheWork) {
   }
 }
 
-// The same row: data for a work that asked for none.
+// [3.2.bad-response] Data for a work that asked for none.
 TEST(RequesterResponse, AReadResponseToASendFailsTheWork) {
   Script s;
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -217,7 +220,7 @@ TEST(RequesterResponse, AReadResponseToASendFailsTheWork) {
   s.Completes({"0 SEND BAD_RESP_ERR"});
 }
 
-// Row "ATOMIC ACK": stores the eight bytes in host order, completes.
+// [3.2.atomic] Stores the eight bytes in host order, completes.
 TEST(RequesterResponse, AnAtomicAckPlacesTheOriginal) {
   Script s;
   s.Post(Send(8)).Post(FetchAdd(1));
@@ -227,6 +230,7 @@ TEST(RequesterResponse, AnAtomicAckPlacesTheOriginal) {
   s.Completes({"0 SEND SUCCESS", "1 FETCH_ADD SUCCESS"});
 }
 
+// [3.2.bad-response]
 TEST(RequesterResponse, ANonAckSyndromeInAnAtomicAckFailsTheWork) {
   Script s;
   s.Post(CompareSwap(1, 2)).Sends({"COMPARE_SWAP psn=000100 compare=1 swap=2 ackreq"});
@@ -234,7 +238,7 @@ TEST(RequesterResponse, ANonAckSyndromeInAnAtomicAckFailsTheWork) {
   s.Completes({"0 COMPARE_SWAP BAD_RESP_ERR"});
 }
 
-// Row "local scatter of READ/atomic data fails": LOC_PROT_ERR, nothing is sent to the peer.
+// [3.2.scatter 6.scatter] LOC_PROT_ERR, nothing is sent to the peer.
 TEST(RequesterResponse, AScatterErrorFailsTheWorkAndSendsNothing) {
   Script s;
   s.Post(Read(2000)).Post(Send(8));
@@ -249,7 +253,7 @@ TEST(RequesterResponse, AScatterErrorFailsTheWorkAndSendsNothing) {
   atomic.Completes({"0 FETCH_ADD LOC_PROT_ERR"}).Quiet();
 }
 
-// Section 3.2, end: a fatal NAK may come in place of a missing MIDDLE or LAST.
+// [3.2.nak.in-read] A fatal NAK may come in place of a missing MIDDLE or LAST.
 TEST(RequesterResponse, ANakInTheMiddleOfAReadFailsIt) {
   Script s;
   s.Post(Read(3000)).Sends({"READ_REQUEST psn=000100 len=3000 ackreq"});

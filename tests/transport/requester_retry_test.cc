@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kTimeout = 67'108'864;  // Code 14.
 
-// IBTA vol. 1, 9.7.6.1.3: 4.096 us * 2^code; across the PSN wrap.
+// [3.2.timeout 3.3.timeout 2.psn.wrap] IBTA vol. 1, 9.7.6.1.3: 4.096 us * 2^code; across the PSN
+// wrap.
 TEST(RequesterRetry, TimeoutResendsFromOldestUnacked) {
   Script s({.sq_psn = 0xffffff});
   s.At(0).Post(Write(1500));
@@ -22,7 +23,7 @@ TEST(RequesterRetry, TimeoutResendsFromOldestUnacked) {
   s.At(5'010 + kTimeout).Receive("ACK psn=000000 msn=1").Completes({"0 WRITE SUCCESS"});
 }
 
-// Section 3.1, 6: the timer starts with the first packet, restarts on progress, stops at the end.
+// [3.1.6] The timer starts with the first packet, restarts on progress, stops at the end.
 TEST(RequesterRetry, TheTimerRunsOnlyWhileSomethingIsOutstanding) {
   Script s;
   s.At(0).Deadline(kNever).Post(Send(8)).Deadline(kNever);
@@ -33,7 +34,7 @@ TEST(RequesterRetry, TheTimerRunsOnlyWhileSomethingIsOutstanding) {
   s.At(40).Receive("ACK psn=000101 msn=2").Deadline(kNever);
 }
 
-// A READ that is being answered makes progress with each response.
+// [3.1.6] A READ that is being answered makes progress with each response.
 TEST(RequesterRetry, EachReadResponseRestartsTheTimer) {
   Script s;
   s.At(0).Post(Read(3000)).Sends({"READ_REQUEST psn=000100 len=3000 ackreq"});
@@ -41,12 +42,13 @@ TEST(RequesterRetry, EachReadResponseRestartsTheTimer) {
   s.Deadline(Nanos(100 + kTimeout));
 }
 
-// Section 3.3: code 0 means no timer.
+// [3.3.timeout] Code 0 means no timer.
 TEST(RequesterRetry, TimeoutCodeZeroMeansNever) {
   Script s({.timeout = 0});
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(kNever);
 }
 
+// [3.3.timeout]
 TEST(RequesterRetry, TimeoutCodesDouble) {
   EXPECT_EQ(AckTimeout(1), Nanos(8'192));
   EXPECT_EQ(AckTimeout(8), Nanos(1'048'576));
@@ -54,7 +56,8 @@ TEST(RequesterRetry, TimeoutCodesDouble) {
   EXPECT_EQ(AckTimeout(31), Nanos(int64_t{4096} << 31));
 }
 
-// Section 3.3: retry_cnt=2 gives three transmissions, then RETRY_EXC_ERR.
+// [3.2.timeout.end 3.3.retries 6.peer-dead] retry_cnt=2 gives three transmissions, then
+// RETRY_EXC_ERR.
 TEST(RequesterRetry, RetryCountTwoMeansThreeTransmissions) {
   Script s({.retry_count = 2});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -66,7 +69,8 @@ TEST(RequesterRetry, RetryCountTwoMeansThreeTransmissions) {
   EXPECT_EQ(s.counters().local_ack_timeout_err, 3u);
 }
 
-// Section 3.3: between T and 4 T. What a slow peer has not finished yet is not sent again as often.
+// [3.3.back-off] Between T and 4 T. What a slow peer has not finished yet is not sent again as
+// often.
 TEST(RequesterRetry, TimeoutsInARowDoubleUpToFourTimes) {
   Script s;
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(kTimeout));
@@ -78,7 +82,7 @@ TEST(RequesterRetry, TimeoutsInARowDoubleUpToFourTimes) {
   s.Deadline(Nanos(now + 4 * kTimeout)).State(QpState::kRts);
 }
 
-// Progress shows that the peer keeps up again.
+// [3.3.back-off] Progress shows that the peer keeps up again.
 TEST(RequesterRetry, ProgressEndsTheBackOff) {
   Script s;
   s.At(0).Post(Send(8)).Post(Send(8));
@@ -89,7 +93,7 @@ TEST(RequesterRetry, ProgressEndsTheBackOff) {
   s.At(kTimeout + 10).Receive("ACK psn=000100 msn=1").Deadline(Nanos(2 * kTimeout + 10));
 }
 
-// A queue pair that is used again starts anew.
+// [3.3.back-off] A queue pair that is used again starts anew.
 TEST(RequesterRetry, ResetEndsTheBackOff) {
   Script s;
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -98,7 +102,7 @@ TEST(RequesterRetry, ResetEndsTheBackOff) {
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"}).Deadline(Nanos(2 * kTimeout));
 }
 
-// Section 3.3: progress refills the counter. 7 is just seven.
+// [3.3.progress] Progress refills the counter. 7 is just seven.
 TEST(RequesterRetry, ProgressRefillsTheRetries) {
   Script s({.path_mtu = 256, .retry_count = 1});
   s.At(0).Post(Write(512));
@@ -110,6 +114,7 @@ TEST(RequesterRetry, ProgressRefillsTheRetries) {
   s.At(4 * kTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
 }
 
+// [3.3.retries]
 TEST(RequesterRetry, RetryCountSevenIsFinite) {
   Script s({.retry_count = 7});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -119,8 +124,8 @@ TEST(RequesterRetry, RetryCountSevenIsFinite) {
   s.At(27 * kTimeout - 1).Nothing().At(27 * kTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
 }
 
-// Row "NAK 0x60": ACK everything before P, go back to P. Section 3.4: MIDDLE and LAST again, with
-// no RETH; later works follow.
+// [3.2.nak.sequence 3.4.message] ACK everything before P, go back to P. Section 3.4: MIDDLE and
+// LAST again, with no RETH; later works follow.
 TEST(RequesterRetry, ASequenceNakGoesBackToItsPsn) {
   Script s({.path_mtu = 256});
   s.Post(Send(8)).Post(Write(700)).Post(Send(8));
@@ -134,7 +139,7 @@ TEST(RequesterRetry, ASequenceNakGoesBackToItsPsn) {
   s.Receive("ACK psn=000104 msn=3").Completes({"1 WRITE SUCCESS", "2 SEND SUCCESS"});
 }
 
-// The same row: one restart an event.
+// [3.2.nak.once] One restart an event.
 TEST(RequesterRetry, ASecondNakOfTheSamePsnIsIgnoredWhileResending) {
   Script s({.retry_count = 1});
   s.Post(Send(8)).Post(Send(8));
@@ -145,7 +150,7 @@ TEST(RequesterRetry, ASecondNakOfTheSamePsnIsIgnoredWhileResending) {
   s.Sends({"SEND_ONLY psn=000101 len=8 ackreq"}).State(QpState::kRts);
 }
 
-// Section 3.3: a NAK beyond the oldest unacknowledged PSN is progress, so a lossy wire alone
+// [3.3.progress] A NAK beyond the oldest unacknowledged PSN is progress, so a lossy wire alone
 // exhausts nothing.
 TEST(RequesterRetry, NaksThatMoveOnNeverExhaustTheRetries) {
   Script s({.path_mtu = 256, .retry_count = 1});
@@ -162,13 +167,14 @@ TEST(RequesterRetry, NaksThatMoveOnNeverExhaustTheRetries) {
   EXPECT_EQ(s.counters().packet_seq_err, 8u);
 }
 
+// [3.3.retries]
 TEST(RequesterRetry, ASequenceNakWithoutRetriesFails) {
   Script s({.retry_count = 0});
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   s.Receive("NAK_SEQ psn=000100 msn=0").Completes({"0 SEND RETRY_EXC_ERR"});
 }
 
-// Section 3.4: atomics go out again unchanged, READs ask for what is missing.
+// [3.4.read 3.4.later] Atomics go out again unchanged, READs ask for what is missing.
 TEST(RequesterRetry, TimeoutInAReadAsksForTheTailAndRepeatsWhatFollows) {
   Script s;
   s.At(0).Post(Read(3000, 0x4000)).Post(CompareSwap(1, 2)).Post(Read(8));
@@ -183,7 +189,7 @@ TEST(RequesterRetry, TimeoutInAReadAsksForTheTailAndRepeatsWhatFollows) {
       {"COMPARE_SWAP psn=000103 compare=1 swap=2 ackreq", "READ_REQUEST psn=000104 len=8 ackreq"});
 }
 
-// What was about to be resent and is acknowledged meanwhile is not sent again.
+// [3.2.ack] What was about to be resent and is acknowledged meanwhile is not sent again.
 TEST(RequesterRetry, AnAckThatOvertakesTheResendSkipsIt) {
   Script s;
   s.At(0).Post(Send(8)).Post(Send(8)).Post(Send(8));
@@ -194,7 +200,8 @@ TEST(RequesterRetry, AnAckThatOvertakesTheResendSkipsIt) {
   s.Completes({"0 SEND SUCCESS", "1 SEND SUCCESS"});
 }
 
-// Row "RNR NAK": wait at least the timer of the code, resend from P; retry_cnt is not touched.
+// [3.2.rnr 3.3.rnr-quiet] Wait at least the timer of the code, resend from P; retry_cnt is not
+// touched.
 TEST(RequesterRetry, AnRnrNakWaitsAndResends) {
   Script s({.retry_count = 0});
   s.At(0).Post(Write(8)).Post(Send(8));
@@ -208,7 +215,8 @@ TEST(RequesterRetry, AnRnrNakWaitsAndResends) {
   EXPECT_EQ(s.counters().local_ack_timeout_err, 0u);
 }
 
-// Section 3.3: rnr_retry=2 gives three transmissions, then RNR_RETRY_EXC_ERR.
+// [3.2.rnr.end 3.3.rnr-retries 6.rnr] rnr_retry=2 gives three transmissions, then
+// RNR_RETRY_EXC_ERR.
 TEST(RequesterRetry, RnrRetryTwoMeansThreeTransmissions) {
   Script s({.rnr_retry = 2});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -222,7 +230,7 @@ TEST(RequesterRetry, RnrRetryTwoMeansThreeTransmissions) {
   EXPECT_EQ(s.counters().rnr_nak_retry_err, 2u);
 }
 
-// Section 3.3: 7 is for ever.
+// [3.3.rnr-retries] 7 is for ever.
 TEST(RequesterRetry, RnrRetrySevenNeverEnds) {
   Script s({.rnr_retry = 7});
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -233,7 +241,7 @@ TEST(RequesterRetry, RnrRetrySevenNeverEnds) {
   s.State(QpState::kRts);
 }
 
-// Row "RNR NAK or NAK 0x60 for the same PSN while the RNR wait runs": no resend, no counting.
+// [3.2.rnr.wait] No resend, no counting.
 // golden/linux-rxe-5-rnr.
 TEST(RequesterRetry, NaksOfTheSamePsnDuringTheRnrWaitAreIgnored) {
   Script s({.retry_count = 0, .rnr_retry = 1});
@@ -248,7 +256,7 @@ TEST(RequesterRetry, NaksOfTheSamePsnDuringTheRnrWaitAreIgnored) {
            "SEND_LAST psn=000102 len=952 ackreq"});
 }
 
-// Row "ACK(P)": resets both retry counters.
+// [3.3.progress] Resets both retry counters.
 TEST(RequesterRetry, ProgressRefillsTheRnrRetries) {
   Script s({.rnr_retry = 1});
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -259,7 +267,7 @@ TEST(RequesterRetry, ProgressRefillsTheRnrRetries) {
   s.Sends({"SEND_ONLY psn=000101 len=8 ackreq"});
 }
 
-// An ACK that covers the refused packet ends the wait: there is nothing left to wait for.
+// [3.2.ack] An ACK that covers the refused packet ends the wait: there is nothing left to wait for.
 TEST(RequesterRetry, AnAckOfTheRefusedPacketEndsTheRnrWait) {
   Script s;
   s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
@@ -268,7 +276,7 @@ TEST(RequesterRetry, AnAckOfTheRefusedPacketEndsTheRnrWait) {
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000101 len=8 ackreq"});
 }
 
-// Section 3.3, table of RNR timer codes.
+// [3.3.rnr-codes] The table of RNR timer codes.
 TEST(RequesterRetry, RnrTimerCodes) {
   EXPECT_EQ(RnrWait(0), Nanos(655'360'000));
   EXPECT_EQ(RnrWait(1), Nanos(10'000));
@@ -277,7 +285,7 @@ TEST(RequesterRetry, RnrTimerCodes) {
   EXPECT_EQ(RnrWait(31), Nanos(491'520'000));
 }
 
-// A timeout may be answered by a NAK of the same PSN, which then is news.
+// [3.2.nak.once] A timeout may be answered by a NAK of the same PSN, which then is news.
 TEST(RequesterRetry, ANakAfterATimeoutGoesBackAgain) {
   Script s({.retry_count = 3});
   s.At(0).Post(Send(8)).Post(Send(8));

@@ -7,7 +7,7 @@
 namespace uroce::transport {
 namespace {
 
-// Section 3.1, 1 and 5; section 2: PSNs wrap at 2^24.
+// [3.1.1 3.1.5 2.psn.wrap] PSNs wrap at 2^24.
 TEST(RequesterSend, SegmentsAWriteAcrossThePsnWrap) {
   Script s({.sq_psn = 0xffffff});
   s.At(0).Post(Write(2500));
@@ -23,7 +23,7 @@ TEST(RequesterSend, SegmentsAWriteAcrossThePsnWrap) {
   s.At(5'000).Receive("ACK psn=000001 msn=1").Completes({"0 WRITE SUCCESS"});
 }
 
-// Section 3.1, 1: a message of exactly one path MTU is ONLY, of exactly two has no MIDDLE.
+// [3.1.1] A message of exactly one path MTU is ONLY, of exactly two has no MIDDLE.
 TEST(RequesterSend, SegmentsAtMultiplesOfThePathMtu) {
   Script s;
   s.Post(Send(1024)).Sends({"SEND_ONLY psn=000100 len=1024 ackreq"});
@@ -31,7 +31,8 @@ TEST(RequesterSend, SegmentsAtMultiplesOfThePathMtu) {
   s.Sends({"SEND_FIRST psn=000101 len=1024", "SEND_LAST psn=000102 len=1024 ackreq"});
 }
 
-// wire-format.md, section 5: immediate data and the key to invalidate ride on the last packet.
+// [3.1.1] wire-format.md, section 5: immediate data and the key to invalidate ride on the last
+// packet.
 TEST(RequesterSend, PutsImmediateAndKeyOnTheLastPacket) {
   Script s({.path_mtu = 256});
   s.Post(SendImm(300, 0xa1b2c3d4)).Post(SendInvalidate(300, 0x08000127));
@@ -48,7 +49,7 @@ TEST(RequesterSend, PutsImmediateAndKeyOnTheLastPacket) {
            "WRITE_ONLY_WITH_IMM psn=000108 len=1 imm=00000007 ackreq"});
 }
 
-// Section 5: a message without bytes is one ONLY packet and takes one PSN.
+// [5.empty] A message without bytes is one ONLY packet and takes one PSN.
 TEST(RequesterSend, SendsEmptyMessagesAsOnePacket) {
   Script s;
   s.Post(Send(0)).Post(Write(0)).Post(Read(0)).Post(WriteImm(0, 1)).Post(Send(1));
@@ -60,14 +61,14 @@ TEST(RequesterSend, SendsEmptyMessagesAsOnePacket) {
   s.Completes({"0 SEND SUCCESS", "1 WRITE SUCCESS", "2 READ SUCCESS"});
 }
 
-// Section 2: a READ takes a PSN for each response, and the next request follows them.
+// [2.psn.read] A READ takes a PSN for each response, and the next request follows them.
 TEST(RequesterSend, AReadTakesThePsnsOfItsResponses) {
   Script s({.sq_psn = 0xfffffe});
   s.Post(Read(5000)).Post(Write(64));
   s.Sends({"READ_REQUEST psn=fffffe len=5000 ackreq", "WRITE_ONLY psn=000003 len=64 ackreq"});
 }
 
-// Section 3.1, 2; wire-format.md, section 3: compare is sent as 0 by a fetch and add.
+// [3.1.2] Compare is sent as 0 by a fetch and add.
 TEST(RequesterSend, SendsAtomics) {
   Script s;
   s.Post(CompareSwap(5, 7)).Post(FetchAdd(9));
@@ -78,7 +79,7 @@ TEST(RequesterSend, SendsAtomics) {
   EXPECT_EQ(s.sent().header.atomic.rkey, Rkey(0x2a));
 }
 
-// Section 3.1, 5: about every 32nd packet of a long message asks for an ACK.
+// [3.1.5] About every 32nd packet of a long message asks for an ACK.
 TEST(RequesterSend, AsksForAnAckEvery32Packets) {
   Script s({.path_mtu = 256});
   s.Post(Write(70 * 256));
@@ -93,7 +94,7 @@ TEST(RequesterSend, AsksForAnAckEvery32Packets) {
   s.Sends(expected);
 }
 
-// Section 3.1, 5: the window is bounded, and its last packet asks for the ACK that opens it.
+// [3.1.5.window] The window is bounded, and its last packet asks for the ACK that opens it.
 TEST(RequesterSend, StopsAtTheWindowAndAsksForAnAckThere) {
   Script s({.path_mtu = 256, .max_in_flight_packets = 3});
   s.Post(Write(5 * 256));
@@ -103,7 +104,7 @@ TEST(RequesterSend, StopsAtTheWindowAndAsksForAnAckThere) {
   s.Receive("ACK psn=000103 msn=0").Sends({"WRITE_LAST psn=000104 len=256 ackreq"});
 }
 
-// Section 3.1, 3: later works wait too, order is kept.
+// [3.1.3] Later works wait too, order is kept.
 TEST(RequesterSend, StallsAtMaxRdAtomic) {
   Script s({.max_rd_atomic = 2});
   s.Post(Read(8)).Post(FetchAdd(1)).Post(Read(8)).Post(Send(8));
@@ -112,7 +113,7 @@ TEST(RequesterSend, StallsAtMaxRdAtomic) {
   s.Sends({"READ_REQUEST psn=000102 len=8 ackreq", "SEND_ONLY psn=000103 len=8 ackreq"});
 }
 
-// Section 3.1, 3: with none allowed a READ fails locally, after all before it.
+// [3.1.3] With none allowed a READ fails locally, after all before it.
 TEST(RequesterSend, AReadFailsWhereNoneIsAllowed) {
   Script s({.max_rd_atomic = 0});
   s.Post(Send(8)).Post(Read(8)).Post(Send(8));
@@ -121,7 +122,7 @@ TEST(RequesterSend, AReadFailsWhereNoneIsAllowed) {
   s.Completes({"0 SEND SUCCESS", "1 READ LOC_QP_OP_ERR", "2 SEND WR_FLUSH_ERR"});
 }
 
-// Section 3.1, 4: a fenced work waits for READs and atomics, not for WRITEs.
+// [3.1.4] A fenced work waits for READs and atomics, not for WRITEs.
 TEST(RequesterSend, AFencedWorkWaitsForReadsAndAtomics) {
   Script s;
   SendWork fenced = Send(8);
@@ -134,7 +135,7 @@ TEST(RequesterSend, AFencedWorkWaitsForReadsAndAtomics) {
   s.Sends({"SEND_ONLY psn=000103 len=8 ackreq"});
 }
 
-// Section 3.1, 5: SE on the last packet, only of SENDs and of WRITEs with immediate.
+// [3.1.5.solicited] SE on the last packet, only of SENDs and of WRITEs with immediate.
 TEST(RequesterSend, SetsSolicitedOnLastPacketsThatMakeACompletion) {
   Script s;
   for (SendWork work : {Send(1025), Write(8), WriteImm(8, 1), Read(8)}) {
@@ -147,7 +148,7 @@ TEST(RequesterSend, SetsSolicitedOnLastPacketsThatMakeACompletion) {
            "READ_REQUEST psn=000104 len=8 ackreq"});
 }
 
-// Section 3.1, 7: the work whose bytes cannot be read fails; what was sent before it may succeed.
+// [3.1.7 6.gather] The work whose bytes cannot be read fails; what was sent before it may succeed.
 TEST(RequesterSend, AGatherErrorFailsItsWorkAfterThoseBefore) {
   Script s;
   s.Post(Send(8)).Post(Send(2000)).Post(Send(8));
@@ -159,7 +160,7 @@ TEST(RequesterSend, AGatherErrorFailsItsWorkAfterThoseBefore) {
   EXPECT_EQ(s.counters().req_cqe_flush_error, 1u);
 }
 
-// The packet never left, so an acknowledgement of it is one beyond the last PSN sent.
+// [3.1.7] The packet never left, so an acknowledgement of it is one beyond the last PSN sent.
 TEST(RequesterSend, AGatherErrorTakesThePsnBack) {
   Script s;
   s.Post(Send(8)).Post(Send(8));
@@ -169,17 +170,17 @@ TEST(RequesterSend, AGatherErrorTakesThePsnBack) {
   EXPECT_EQ(s.qp().next_send_psn(), wire::Psn(0x101));
 }
 
-// With nothing under way before it the work fails at once.
+// [3.1.7] With nothing under way before it the work fails at once.
 TEST(RequesterSend, AGatherErrorOfTheOldestWorkFailsAtOnce) {
   Script s;
   s.Post(Write(2000)).SendsNext("WRITE_FIRST psn=000100 len=1024").GatherFails();
   s.State(QpState::kErr).Quiet().Completes({"0 WRITE LOC_PROT_ERR"}).Deadline(kNever);
 }
 
-// Section 6, "bad WQE"; windows and local invalidation are not offered.
+// [6.bad-work] Reserved opcodes, and what the shell could not read.
 TEST(RequesterSend, WorksThatCannotBeExecutedCompleteWithLocQpOpErr) {
-  for (const WorkOpcode opcode : {WorkOpcode::kLocalInvalidate, WorkOpcode::kBindWindow,
-                                  static_cast<WorkOpcode>(14), WorkOpcode::kSend}) {
+  for (const WorkOpcode opcode :
+       {static_cast<WorkOpcode>(10), static_cast<WorkOpcode>(14), WorkOpcode::kSend}) {
     Script s;
     SendWork work = Send(0);
     work.opcode = opcode;
@@ -196,13 +197,34 @@ TEST(RequesterSend, WorksThatCannotBeExecutedCompleteWithLocQpOpErr) {
   }
 }
 
-// Section 3.1, 7: more than 2^31 bytes is LOC_LEN_ERR.
+// [3.1.7.length] More than 2^31 bytes is LOC_LEN_ERR.
 TEST(RequesterSend, AMessageTooLongCompletesWithLocLenErr) {
   Script s;
   s.Post(Write((1u << 31) + 1)).Quiet().Completes({"0 WRITE LOC_LEN_ERR"}).State(QpState::kErr);
 }
 
-// Section 2: never more than 2^23 PSNs outstanding. One READ can take them all.
+// [3.1.5.window] How much answers a READ is max_rd_atomic's business: it shuts nobody out.
+TEST(RequesterSend, ALongReadIsOnePacketOfTheWindow) {
+  Script s({.path_mtu = 256, .max_in_flight_packets = 3});
+  s.Post(Read(1 << 20)).Post(Write(600)).Post(Send(8));
+  s.Sends({"READ_REQUEST psn=000100 len=1048576 ackreq", "WRITE_FIRST psn=001100 len=256",
+           "WRITE_MIDDLE psn=001101 len=256 ackreq"});
+  s.Receive("READ_RESPONSE_FIRST psn=000100 len=256 msn=1").Quiet();
+}
+
+// [3.1.5.window] It leaves the window with its last response, and comes back with a resend.
+TEST(RequesterSend, AReadTakesItsPlaceInTheWindowUntilItIsComplete) {
+  Script s({.path_mtu = 256, .max_in_flight_packets = 2});
+  s.At(0).Post(Read(512)).Post(Read(512)).Post(Send(8));
+  s.Sends({"READ_REQUEST psn=000100 len=512 ackreq", "READ_REQUEST psn=000102 len=512 ackreq"});
+  s.Receive("READ_RESPONSE_FIRST psn=000100 len=256 msn=2").Quiet();
+  s.At(67'108'864);
+  s.Sends({"READ_REQUEST psn=000101 len=256 ackreq", "READ_REQUEST psn=000102 len=512 ackreq"});
+  s.Receive("READ_RESPONSE_ONLY psn=000101 len=256 msn=2");
+  s.Sends({"SEND_ONLY psn=000104 len=8 ackreq"});
+}
+
+// [2.psn.limit] Never more than 2^23 PSNs outstanding. One READ can take them all.
 TEST(RequesterSend, NeverHasMoreThanHalfOfThePsnsOutstanding) {
   Script s({.path_mtu = 256});
   s.Post(Send(8)).Post(Read(1u << 31)).Post(Send(8));
@@ -212,7 +234,7 @@ TEST(RequesterSend, NeverHasMoreThanHalfOfThePsnsOutstanding) {
   s.Receive("READ_RESPONSE_FIRST psn=000101 len=256 msn=2").Does("place_send slot=1 at=0 len=256");
 }
 
-// Section 12: without sq_sig_all only signaled works make completions.
+// [12.signaled] Without sq_sig_all only signaled works make completions.
 TEST(RequesterSend, UnsignaledWorksCompleteSilently) {
   Script s({.signal_all = false, .max_send_works = 2});
   SendWork signaled = Send(8);

@@ -13,7 +13,7 @@ void ExpectInvalid(Script& s, const std::string& packet, const std::string& nak)
   s.Sends({nak}).Raises({QpEvent::kQpReqErr});
 }
 
-// Section 4.1, 3: MIDDLE and LAST outside a message.
+// [4.1.3 6.invalid] MIDDLE and LAST outside a message.
 TEST(ResponderError, AMiddleWithoutAFirstIsInvalid) {
   for (const char* opcode : {"SEND_MIDDLE", "SEND_LAST", "WRITE_MIDDLE", "WRITE_LAST"}) {
     Script s;
@@ -22,7 +22,7 @@ TEST(ResponderError, AMiddleWithoutAFirstIsInvalid) {
   }
 }
 
-// Section 4.1, 3: inside a WRITE only WRITE MIDDLE and LAST.
+// [4.1.3] Inside a WRITE only WRITE MIDDLE and LAST.
 TEST(ResponderError, AnythingButItsRestInsideAWriteIsInvalid) {
   for (const char* packet :
        {"SEND_MIDDLE psn=000201 len=1024", "WRITE_FIRST psn=000201 len=1024 total=2000",
@@ -36,7 +36,7 @@ TEST(ResponderError, AnythingButItsRestInsideAWriteIsInvalid) {
   }
 }
 
-// Section 6: inside a SEND its receive work completes in error, so no event is raised.
+// [4.1.3 6.invalid] Inside a SEND its receive work completes in error, so no event is raised.
 TEST(ResponderError, AWrongOpcodeInsideASendFailsItsReceiveWork) {
   Script s;
   s.PostReceive().PostReceive();
@@ -47,7 +47,7 @@ TEST(ResponderError, AWrongOpcodeInsideASendFailsItsReceiveWork) {
   EXPECT_EQ(s.counters().resp_cqe_flush_error, 1u);
 }
 
-// Section 4.1, 3: reserved opcode.
+// [4.1.3.reserved] Reserved opcode.
 TEST(ResponderError, AReservedOpcodeIsInvalid) {
   Script s;
   wire::Packet packet;
@@ -58,7 +58,7 @@ TEST(ResponderError, AReservedOpcodeIsInvalid) {
   s.Sends({"NAK_INVALID_REQUEST psn=000200 msn=0"});
 }
 
-// Section 4.1, 4: QP access flags; also for messages without bytes.
+// [4.1.4] QP access flags; also for messages without bytes.
 TEST(ResponderError, AMissingQpAccessFlagIsInvalid) {
   for (const char* packet :
        {"WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a", "WRITE_ONLY psn=000200 len=0",
@@ -69,7 +69,7 @@ TEST(ResponderError, AMissingQpAccessFlagIsInvalid) {
   }
 }
 
-// Section 4.1, 5: no responder resources at all.
+// [4.1.5.resources] No responder resources at all.
 TEST(ResponderError, AReadWithoutResponderResourcesIsInvalid) {
   for (const char* packet :
        {"READ_REQUEST psn=000200 len=8 va=1000 rkey=2a", "FETCH_ADD psn=000200 va=8 add=1"}) {
@@ -78,7 +78,7 @@ TEST(ResponderError, AReadWithoutResponderResourcesIsInvalid) {
   }
 }
 
-// Section 4.1, 5: more requests outstanding than slots; an answered slot is taken again.
+// [4.1.5.resources 4.1.nak] More requests outstanding than slots; an answered slot is taken again.
 TEST(ResponderError, MoreReadsThanResourcesAreInvalidUntilAnswered) {
   Script s({.max_dest_rd_atomic = 1});
   s.Receive("READ_REQUEST psn=000200 len=8 va=1000 rkey=2a ackreq");
@@ -89,7 +89,7 @@ TEST(ResponderError, MoreReadsThanResourcesAreInvalidUntilAnswered) {
   s.Sends({"READ_RESPONSE_ONLY psn=000201 len=8 msn=2", "NAK_INVALID_REQUEST psn=000202 msn=2"});
 }
 
-// Section 4.1, 6, and wire-format.md, section 5.
+// [4.1.6] wire-format.md, section 5.
 TEST(ResponderError, PayloadsThatDoNotFitTheirPlaceAreInvalid) {
   for (const char* packet :
        {"WRITE_FIRST psn=000200 len=1023 total=2000", "WRITE_FIRST psn=000200 len=1025 total=2000",
@@ -101,6 +101,7 @@ TEST(ResponderError, PayloadsThatDoNotFitTheirPlaceAreInvalid) {
   }
 }
 
+// [4.1.6.total]
 TEST(ResponderError, AWriteThatEndsEarlyOrLateIsInvalid) {
   for (const char* packet : {"WRITE_LAST psn=000201 len=975", "WRITE_LAST psn=000201 len=977",
                              "WRITE_LAST psn=000201 len=0", "WRITE_MIDDLE psn=000201 len=1024"}) {
@@ -110,10 +111,12 @@ TEST(ResponderError, AWriteThatEndsEarlyOrLateIsInvalid) {
   }
 }
 
+// [4.1.6 6.invalid]
 TEST(ResponderError, SendPayloadsThatDoNotFitTheirPlaceAreInvalid) {
   Script first;
-  first.PostReceive();
-  ExpectInvalid(first, "SEND_FIRST psn=000200 len=1000", "NAK_INVALID_REQUEST psn=000200 msn=0");
+  first.PostReceive().Receive("SEND_FIRST psn=000200 len=1000").Result(PacketResult::kNak);
+  first.Sends({"NAK_INVALID_REQUEST psn=000200 msn=0"}).Raises({});
+  first.Completes({"0 RECEIVE REM_INV_REQ_ERR"});
   Script last;
   last.PostReceive()
       .Receive("SEND_FIRST psn=000200 len=1024")
@@ -121,7 +124,7 @@ TEST(ResponderError, SendPayloadsThatDoNotFitTheirPlaceAreInvalid) {
   last.Result(PacketResult::kNak).Completes({"0 RECEIVE REM_INV_REQ_ERR"});
 }
 
-// Section 4.1, 6: RETH.length above 2^31.
+// [4.1.6.limit] RETH.length above 2^31.
 TEST(ResponderError, ALengthAbove2To31IsInvalid) {
   for (const char* packet : {"WRITE_FIRST psn=000200 len=1024 total=2147483649",
                              "READ_REQUEST psn=000200 len=2147483649"}) {
@@ -130,7 +133,7 @@ TEST(ResponderError, ALengthAbove2To31IsInvalid) {
   }
 }
 
-// Section 6: SEND longer than the receive work.
+// [4.1.6.receive 6.receive-short] SEND longer than the receive work.
 TEST(ResponderError, ASendLongerThanItsReceiveWorkIsInvalid) {
   Script only;
   only.PostReceive(7).Receive("SEND_ONLY psn=000200 len=8 ackreq").Does("");
@@ -143,7 +146,7 @@ TEST(ResponderError, ASendLongerThanItsReceiveWorkIsInvalid) {
   last.Sends({"NAK_INVALID_REQUEST psn=000201 msn=0"}).Completes({"0 RECEIVE LOC_LEN_ERR"});
 }
 
-// Section 6: bad lkey or no right in the receive work.
+// [6.receive-key] Bad lkey or no right in the receive work.
 TEST(ResponderError, AReceiveThatCannotBePlacedIsARemoteOperationError) {
   Script s;
   s.PostReceive().PostReceive().NextOutcome(EffectOutcome::kLocalProtection);
@@ -152,7 +155,7 @@ TEST(ResponderError, AReceiveThatCannotBePlacedIsARemoteOperationError) {
   s.Completes({"0 RECEIVE LOC_PROT_ERR", "1 RECEIVE WR_FLUSH_ERR"});
 }
 
-// Section 6: malformed receive work.
+// [6.receive-malformed] Malformed receive work.
 TEST(ResponderError, AMalformedReceiveWorkIsARemoteOperationError) {
   for (const char* packet : {"SEND_ONLY psn=000200 len=8 ackreq",
                              "WRITE_ONLY_WITH_IMM psn=000200 len=8 imm=00000001 ackreq"}) {
@@ -162,7 +165,7 @@ TEST(ResponderError, AMalformedReceiveWorkIsARemoteOperationError) {
   }
 }
 
-// Section 6: R_Key invalid, bounds, permission.
+// [4.1.7 6.access] R_Key invalid, bounds, permission.
 TEST(ResponderError, AWrongKeyIsARemoteAccessError) {
   for (const char* packet : {"WRITE_ONLY psn=000200 len=8 va=1000 rkey=bad ackreq",
                              "WRITE_FIRST psn=000200 len=1024 total=2000 va=1000 rkey=bad",
@@ -176,14 +179,14 @@ TEST(ResponderError, AWrongKeyIsARemoteAccessError) {
   }
 }
 
-// Section 4.1, 7: atomics need eight-byte alignment.
+// [4.1.7.alignment] Atomics need eight-byte alignment.
 TEST(ResponderError, AMisalignedAtomicIsInvalid) {
   Script s;
   ExpectInvalid(s, "FETCH_ADD psn=000200 va=1004 rkey=2a add=1",
                 "NAK_INVALID_REQUEST psn=000200 msn=0");
 }
 
-// Section 4.1, end: after a fatal NAK everything later is dropped; owed responses still leave.
+// [4.1.nak] After a fatal NAK everything later is dropped; owed responses still leave.
 TEST(ResponderError, AfterAFatalNakNothingElseIsTaken) {
   Script s;
   s.PostReceive();
@@ -197,7 +200,7 @@ TEST(ResponderError, AfterAFatalNakNothingElseIsTaken) {
            "READ_RESPONSE_LAST psn=000201 len=976 msn=1", "NAK_REMOTE_ACCESS psn=000202 msn=1"});
 }
 
-// Section 3.2, end: access lost half way through a READ.
+// [3.2.nak.in-read] Access lost half way through a READ.
 TEST(ResponderError, AResponseThatCannotBeReadBecomesANak) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=3000 va=1000 rkey=2a ackreq");
@@ -207,7 +210,7 @@ TEST(ResponderError, AResponseThatCannotBeReadBecomesANak) {
   s.Sends({"NAK_REMOTE_ACCESS psn=000201 msn=2"}).Raises({QpEvent::kQpAccessErr});
 }
 
-// The same for the last packet of a READ.
+// [3.2.nak.in-read] The same for the last packet of a READ.
 TEST(ResponderError, AnOnlyResponseThatCannotBeReadBecomesANak) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=8 va=1000 rkey=2a ackreq");

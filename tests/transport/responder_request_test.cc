@@ -8,7 +8,7 @@
 namespace uroce::transport {
 namespace {
 
-// Section 4.1, 8: payload goes into one receive work, which completes with the last packet.
+// [4.1.8] Payload goes into one receive work, which completes with the last packet.
 TEST(ResponderRequest, PlacesASendIntoOneReceiveWork) {
   Script s({.rq_psn = 0xffffff});
   s.PostReceive(4096);
@@ -19,6 +19,7 @@ TEST(ResponderRequest, PlacesASendIntoOneReceiveWork) {
   s.Completes({"0 RECEIVE SUCCESS len=2058 se"}).Sends({"ACK psn=000001 msn=1"});
 }
 
+// [4.1.8]
 TEST(ResponderRequest, DeliversImmediateData) {
   Script s;
   s.PostReceive().PostReceive();
@@ -30,7 +31,7 @@ TEST(ResponderRequest, DeliversImmediateData) {
   s.Sends({"ACK psn=000201 msn=2"});
 }
 
-// Section 5: SEND 0 consumes a receive work; empty WRITEs and READs name no memory.
+// [5.empty 4.1.7.empty] SEND 0 consumes a receive work; empty WRITEs and READs name no memory.
 TEST(ResponderRequest, EmptyMessagesSkipKeyChecks) {
   Script s;
   s.PostReceive().PostReceive();
@@ -42,7 +43,7 @@ TEST(ResponderRequest, EmptyMessagesSkipKeyChecks) {
   s.Sends({"READ_RESPONSE_ONLY psn=000203 len=0 msn=4"});
 }
 
-// Section 4.1, 7: the key covers the whole message with its first packet.
+// [4.1.7] The key covers the whole message with its first packet.
 TEST(ResponderRequest, ChecksTheKeyOfAWriteForTheWholeMessage) {
   Script s;
   s.Receive("WRITE_FIRST psn=000200 len=1024 total=2500 va=8000 rkey=2a");
@@ -55,7 +56,7 @@ TEST(ResponderRequest, ChecksTheKeyOfAWriteForTheWholeMessage) {
   EXPECT_EQ(s.counters().rx_write_requests, 1u);
 }
 
-// Section 12: the length of a WRITE with immediate is that of the whole message.
+// [12.length] The length of a WRITE with immediate is that of the whole message.
 TEST(ResponderRequest, AWriteWithImmediateReportsTheWholeLength) {
   Script s;
   s.PostReceive();
@@ -64,7 +65,7 @@ TEST(ResponderRequest, AWriteWithImmediateReportsTheWholeLength) {
   s.Completes({"0 RECEIVE_WRITE SUCCESS len=1500 imm=00000005"});
 }
 
-// Section 4.2: an ACK is due only when asked for; one answers many.
+// [4.2.merged 2.ack] An ACK is due only when asked for; one answers many.
 TEST(ResponderRequest, OneAckAnswersManyRequests) {
   Script s;
   s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a").Quiet();
@@ -74,7 +75,7 @@ TEST(ResponderRequest, OneAckAnswersManyRequests) {
   s.Sends({"ACK psn=000203 msn=3"});
 }
 
-// Section 2: the MSN has 24 bits and counts messages.
+// [2.msn] The MSN has 24 bits and counts messages.
 TEST(ResponderRequest, CountsMessagesNotPackets) {
   Script s({.path_mtu = 256});
   s.Receive("WRITE_FIRST psn=000200 len=256 total=300 va=0 rkey=2a ackreq");
@@ -84,7 +85,7 @@ TEST(ResponderRequest, CountsMessagesNotPackets) {
   s.Sends({"ATOMIC_ACK psn=000202 msn=2 original=0"});
 }
 
-// Section 4.2: responses leave in PSN order, an ACK behind the last packet of an earlier READ.
+// [4.2.order] Responses leave in PSN order, an ACK behind the last packet of an earlier READ.
 TEST(ResponderRequest, AnAckWaitsForTheResponsesOfEarlierReads) {
   Script s;
   s.PostReceive();
@@ -100,7 +101,7 @@ TEST(ResponderRequest, AnAckWaitsForTheResponsesOfEarlierReads) {
   s.Sends({"ACK psn=000203 msn=3"});
 }
 
-// Section 4.2: a response is sent even if AckReq is 0, and acknowledges all before it.
+// [4.2.reply] A response is sent even if AckReq is 0, and acknowledges all before it.
 TEST(ResponderRequest, AReadIsAnsweredWithoutAckReq) {
   Script s;
   s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq");
@@ -108,7 +109,8 @@ TEST(ResponderRequest, AReadIsAnsweredWithoutAckReq) {
   s.Sends({"READ_RESPONSE_ONLY psn=000201 len=8 msn=2"});
 }
 
-// wire-format.md, section 5: FIRST, MIDDLEs, LAST; a READ of n packets takes n PSNs.
+// [2.psn.read 2.psn.wrap] wire-format.md, section 5: FIRST, MIDDLEs, LAST; a READ of n packets
+// takes n PSNs.
 TEST(ResponderRequest, SegmentsAReadAcrossThePsnWrap) {
   Script s({.rq_psn = 0xfffffe, .path_mtu = 256});
   s.Receive("READ_REQUEST psn=fffffe len=1000 va=1000 rkey=2a ackreq");
@@ -119,7 +121,7 @@ TEST(ResponderRequest, SegmentsAReadAcrossThePsnWrap) {
   EXPECT_EQ(s.counters().rx_read_requests, 1u);
 }
 
-// Section 4.1, 8; section 2: executed once, answered with what memory held before.
+// [4.1.8] Executed once, answered with what memory held before.
 TEST(ResponderRequest, ExecutesAtomics) {
   Script s;
   s.Memory(5);
@@ -131,7 +133,7 @@ TEST(ResponderRequest, ExecutesAtomics) {
   EXPECT_EQ(s.counters().rx_atomic_requests, 2u);
 }
 
-// Section 4.4: data first, then the key; the completion names it.
+// [4.4.send] Data first, then the key; the completion names it.
 TEST(ResponderRequest, InvalidatesWithTheLastPacket) {
   Script s({.path_mtu = 256});
   s.PostReceive().PostReceive();
@@ -144,7 +146,7 @@ TEST(ResponderRequest, InvalidatesWithTheLastPacket) {
   s.Sends({"ACK psn=000202 msn=2"});
 }
 
-// Section 4.4 and 6: the requester sees success, the responder the error; no NAK.
+// [4.4.send.fails 6.invalidate] The requester sees success, the responder the error; no NAK.
 TEST(ResponderRequest, AFailedInvalidateIsAcknowledgedAndEndsTheResponder) {
   Script s;
   s.PostReceive().PostReceive().NextOutcome(EffectOutcome::kInvalidateFailed);
@@ -153,7 +155,7 @@ TEST(ResponderRequest, AFailedInvalidateIsAcknowledgedAndEndsTheResponder) {
   s.Completes({"0 RECEIVE REM_INV_REQ_ERR", "1 RECEIVE WR_FLUSH_ERR"});
 }
 
-// Section 4.1, 5: RNR NAK with the timer code; the queue pair stays, the message comes again.
+// [4.1.5.receive 6.rnr] RNR NAK with the timer code; the queue pair stays, the message comes again.
 TEST(ResponderRequest, NoReceiveWorkIsAnRnrNak) {
   Script s;
   s.Receive("SEND_FIRST psn=000200 len=1024").Result(PacketResult::kReceiverNotReady).Does("");
@@ -164,7 +166,7 @@ TEST(ResponderRequest, NoReceiveWorkIsAnRnrNak) {
   s.Sends({"ACK psn=000201 msn=1"});
 }
 
-// Section 4.1, 2: packets behind the refused one are dropped without a NAK 0x60.
+// [4.1.2.rnr] Packets behind the refused one are dropped without a NAK 0x60.
 TEST(ResponderRequest, PacketsBehindAnRnrNakAreDroppedSilently) {
   Script s;
   s.Receive("SEND_FIRST psn=000200 len=1024").Receive("SEND_MIDDLE psn=000201 len=1024");
@@ -173,14 +175,14 @@ TEST(ResponderRequest, PacketsBehindAnRnrNakAreDroppedSilently) {
   s.Receive("SEND_ONLY psn=000203 len=9 ackreq").Quiet();
 }
 
-// An RNR NAK acknowledges all before its PSN.
+// [2.ack] An RNR NAK acknowledges all before its PSN.
 TEST(ResponderRequest, AnRnrNakCarriesTheAckOfWhatIsBefore) {
   Script s;
   s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq");
   s.Receive("SEND_ONLY psn=000201 len=8 ackreq").Sends({"RNR_NAK psn=000201 msn=1 timer=12"});
 }
 
-// Section 4.1, 5: for WRITEs with immediate the key first, then the receive work, then the data.
+// [4.1.5.immediate] For WRITEs with immediate the key first, then the receive work, then the data.
 TEST(ResponderRequest, AWriteWithImmediateChecksTheKeyBeforeTheReceiveWork) {
   Script s;
   s.Receive("WRITE_ONLY_WITH_IMM psn=000200 len=8 va=1000 rkey=2a imm=00000001 ackreq");
@@ -191,6 +193,7 @@ TEST(ResponderRequest, AWriteWithImmediateChecksTheKeyBeforeTheReceiveWork) {
   s.Sends({"NAK_REMOTE_ACCESS psn=000200 msn=0"}).State(QpState::kErr);
 }
 
+// [4.1.5.immediate]
 TEST(ResponderRequest, AWriteLastWithImmediateWaitsForAReceiveWork) {
   Script s;
   s.Receive("WRITE_FIRST psn=000200 len=1024 total=1025 va=1000 rkey=2a");
@@ -201,6 +204,7 @@ TEST(ResponderRequest, AWriteLastWithImmediateWaitsForAReceiveWork) {
   s.Completes({"0 RECEIVE_WRITE SUCCESS len=1025 imm=00000001"}).Sends({"ACK psn=000201 msn=1"});
 }
 
+// [4.1.5.immediate 5.empty]
 TEST(ResponderRequest, AnEmptyWriteWithImmediateNeedsAReceiveWorkToo) {
   Script s;
   s.Receive("WRITE_ONLY_WITH_IMM psn=000200 len=0 imm=00000001 ackreq").Does("");
@@ -218,7 +222,8 @@ TEST(ResponderRequest, AsksForAReceiveWorkOnlyWhenOneIsTaken) {
   };
   EXPECT_TRUE(needs(wire::Opcode::kSendFirst, 0x200));
   EXPECT_TRUE(needs(wire::Opcode::kSendOnlyWithInvalidate, 0x200));
-  EXPECT_TRUE(needs(wire::Opcode::kWriteLastWithImm, 0x200));
+  EXPECT_TRUE(needs(wire::Opcode::kWriteOnlyWithImm, 0x200));
+  EXPECT_FALSE(needs(wire::Opcode::kWriteLastWithImm, 0x200));
   EXPECT_FALSE(needs(wire::Opcode::kSendMiddle, 0x200));
   EXPECT_FALSE(needs(wire::Opcode::kWriteOnly, 0x200));
   EXPECT_FALSE(needs(wire::Opcode::kReadRequest, 0x200));

@@ -7,7 +7,7 @@
 namespace uroce::transport {
 namespace {
 
-// Section 4.1, 2: one NAK a gap, with the PSN that is missing.
+// [4.1.2.gap 2.psn.classes] One NAK a gap, with the PSN that is missing.
 TEST(ResponderSequence, AGapIsReportedOnce) {
   Script s({.rq_psn = 0xffffff});
   s.Receive("WRITE_ONLY psn=000000 len=8 va=1000 rkey=2a ackreq");
@@ -18,7 +18,7 @@ TEST(ResponderSequence, AGapIsReportedOnce) {
   EXPECT_EQ(s.counters().out_of_sequence, 2u);
 }
 
-// The same: a second gap gives a second NAK. golden/linux-rxe-4-loss, case 13.
+// [4.1.2.again] A second gap gives a second NAK. golden/linux-rxe-4-loss, case 13.
 TEST(ResponderSequence, ASecondGapIsReportedAgain) {
   Script s;
   s.Receive("WRITE_ONLY psn=000201 len=8 va=1000 rkey=2a").Sends({"NAK_SEQ psn=000200 msn=0"});
@@ -26,7 +26,7 @@ TEST(ResponderSequence, ASecondGapIsReportedAgain) {
   s.Receive("WRITE_ONLY psn=000202 len=8 va=1000 rkey=2a").Sends({"NAK_SEQ psn=000201 msn=1"});
 }
 
-// The same: answering a valid duplicate makes the responder speak again.
+// [4.1.2.again] Answering a valid duplicate makes the responder speak again.
 TEST(ResponderSequence, AnAnsweredDuplicateReopensTheGapReport) {
   Script s;
   s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq").Sends({"ACK psn=000200 msn=1"});
@@ -35,7 +35,7 @@ TEST(ResponderSequence, AnAnsweredDuplicateReopensTheGapReport) {
   s.Receive("WRITE_ONLY psn=000202 len=8 va=1000 rkey=2a").Sends({"NAK_SEQ psn=000201 msn=1"});
 }
 
-// A NAK that is older than the next reply leaves before it.
+// [4.1.nak] A NAK that is older than the next reply leaves before it.
 TEST(ResponderSequence, ASequenceNakKeepsItsPlaceAmongReplies) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=8 va=1000 rkey=2a ackreq");
@@ -45,7 +45,7 @@ TEST(ResponderSequence, ASequenceNakKeepsItsPlaceAmongReplies) {
            "READ_RESPONSE_ONLY psn=000201 len=8 msn=2"});
 }
 
-// Section 2: half of the space ahead is a gap, half behind is the past.
+// [2.psn.classes] Half of the space ahead is a gap, half behind is the past.
 TEST(ResponderSequence, TellsFarAheadFromFarBehind) {
   Script s({.rq_psn = 0});
   s.Receive("WRITE_ONLY psn=7fffff len=8 va=1000 rkey=2a ackreq");
@@ -54,7 +54,7 @@ TEST(ResponderSequence, TellsFarAheadFromFarBehind) {
   s.Does("");
 }
 
-// Section 4.3: duplicates of SENDs and WRITEs are not executed; one ACK with the newest PSN.
+// [4.3.message] Duplicates of SENDs and WRITEs are not executed; one ACK with the newest PSN.
 TEST(ResponderSequence, DuplicateSendsAndWritesAreAcknowledgedNotExecuted) {
   Script s;
   s.PostReceive().PostReceive();
@@ -68,8 +68,9 @@ TEST(ResponderSequence, DuplicateSendsAndWritesAreAcknowledgedNotExecuted) {
   s.Receive("SEND_ONLY psn=000200 len=8").Quiet();
 }
 
-// An ACK with the PSN of a READ or atomic would be taken for its response: rxe 6.1 completes the
-// request without data. So a duplicate before it is acknowledged up to the newest SEND or WRITE.
+// [4.3.message] An ACK with the PSN of a READ or atomic would be taken for its response: rxe 6.1
+// completes the request without data. So a duplicate before it is acknowledged up to the newest
+// SEND or WRITE.
 TEST(ResponderSequence, AnAckNeverCarriesThePsnOfAReadOrAtomic) {
   Script s;
   s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq").Sends({"ACK psn=000200 msn=1"});
@@ -82,7 +83,7 @@ TEST(ResponderSequence, AnAckNeverCarriesThePsnOfAReadOrAtomic) {
            "READ_RESPONSE_LAST psn=000203 len=976 msn=3", "ACK psn=000200 msn=3"});
 }
 
-// A "duplicate" SEND or WRITE behind all that were executed never was one.
+// [4.3.silent] A "duplicate" SEND or WRITE behind all that were executed never was one.
 TEST(ResponderSequence, AWriteWithThePsnOfAnExecutedReadIsDropped) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=8 va=1000 rkey=2a ackreq");
@@ -91,7 +92,8 @@ TEST(ResponderSequence, AWriteWithThePsnOfAnExecutedReadIsDropped) {
   s.Result(PacketResult::kDuplicate).Quiet();
 }
 
-// golden/linux-rxe-4-loss, case 6: in the middle of a message the newest packet is acknowledged.
+// [4.3.message] Golden/linux-rxe-4-loss, case 6: in the middle of a message the newest packet is
+// acknowledged.
 TEST(ResponderSequence, ADuplicateInsideAMessageAcknowledgesTheNewestPacket) {
   Script s;
   s.Receive("WRITE_FIRST psn=000200 len=1024 total=3000 va=1000 rkey=2a");
@@ -103,7 +105,7 @@ TEST(ResponderSequence, ADuplicateInsideAMessageAcknowledgesTheNewestPacket) {
   s.Sends({"ACK psn=000202 msn=1"});
 }
 
-// Section 4.3: a duplicate READ is answered again, its key checked again.
+// [4.3.read] A duplicate READ is answered again, its key checked again.
 TEST(ResponderSequence, ADuplicateReadIsAnsweredAgain) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=2000 va=1000 rkey=2a ackreq");
@@ -116,7 +118,7 @@ TEST(ResponderSequence, ADuplicateReadIsAnsweredAgain) {
   EXPECT_TRUE(s.sent().retransmission);
 }
 
-// Section 4.3: a tail starts with FIRST or ONLY.
+// [4.3.read.tail] A tail starts with FIRST or ONLY.
 TEST(ResponderSequence, APartialReadReplayStartsWithFirstOrOnly) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=3000 va=1000 rkey=2a ackreq");
@@ -135,7 +137,7 @@ TEST(ResponderSequence, APartialReadReplayStartsWithFirstOrOnly) {
   s.SendsNext("READ_RESPONSE_FIRST psn=000200 len=1024 msn=1");
 }
 
-// Section 4.3: what is no tail of the original is dropped silently.
+// [4.3.silent] What is no tail of the original is dropped silently.
 TEST(ResponderSequence, ADuplicateReadThatIsNoTailIsDropped) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=3000 va=1000 rkey=2a ackreq");
@@ -152,7 +154,7 @@ TEST(ResponderSequence, ADuplicateReadThatIsNoTailIsDropped) {
   s.State(QpState::kRts);
 }
 
-// Section 4.3: the key is checked now; a duplicate is never refused.
+// [4.3.read 4.3.silent] The key is checked now; a duplicate is never refused.
 TEST(ResponderSequence, ADuplicateReadWhoseKeyIsGoneIsDropped) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=8 va=1000 rkey=2a ackreq");
@@ -162,6 +164,7 @@ TEST(ResponderSequence, ADuplicateReadWhoseKeyIsGoneIsDropped) {
   s.State(QpState::kRts).Raises({});
 }
 
+// [4.3.silent]
 TEST(ResponderSequence, AReplayThatCannotBeReadIsBrokenOffInSilence) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=3000 va=1000 rkey=2a ackreq");
@@ -173,7 +176,7 @@ TEST(ResponderSequence, AReplayThatCannotBeReadIsBrokenOffInSilence) {
   s.State(QpState::kRts);
 }
 
-// Section 4.3: atomics are never executed twice; the stored value answers.
+// [4.3.atomic] Atomics are never executed twice; the stored value answers.
 TEST(ResponderSequence, ADuplicateAtomicRepeatsTheStoredValue) {
   Script s;
   s.Memory(10);
@@ -185,7 +188,7 @@ TEST(ResponderSequence, ADuplicateAtomicRepeatsTheStoredValue) {
   s.Sends({"ATOMIC_ACK psn=000200 msn=2 original=a"});
 }
 
-// Section 4.3: not found, dropped.
+// [4.3.atomic] Not found, dropped.
 TEST(ResponderSequence, AnAtomicThatIsNoLongerStoredIsDropped) {
   Script s({.max_dest_rd_atomic = 1});
   s.Receive("FETCH_ADD psn=000200 va=1000 rkey=2a add=5 ackreq");
@@ -196,7 +199,7 @@ TEST(ResponderSequence, AnAtomicThatIsNoLongerStoredIsDropped) {
   s.Receive("READ_REQUEST psn=000201 len=8 va=1000 rkey=2a ackreq").Does("").Quiet();
 }
 
-// Section 4.3: a replayed READ comes first again, newer replies follow in PSN order, the ACK last.
+// [4.3.restart] A replayed READ comes first again, newer replies follow in PSN order, the ACK last.
 TEST(ResponderSequence, AReplayedReadRestartsTheOrderOfReplies) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=2000 va=1000 rkey=2a ackreq");
@@ -210,7 +213,7 @@ TEST(ResponderSequence, AReplayedReadRestartsTheOrderOfReplies) {
            "READ_RESPONSE_ONLY psn=000202 len=8 msn=3", "ACK psn=000203 msn=3"});
 }
 
-// A READ under way that is asked for again starts over where it is asked.
+// [4.3.restart] A READ under way that is asked for again starts over where it is asked.
 TEST(ResponderSequence, AReadUnderWayStartsOverWhenAskedAgain) {
   Script s;
   s.Receive("READ_REQUEST psn=000200 len=4000 va=1000 rkey=2a ackreq");
@@ -223,7 +226,7 @@ TEST(ResponderSequence, AReadUnderWayStartsOverWhenAskedAgain) {
            "READ_RESPONSE_LAST psn=000203 len=928 msn=1"});
 }
 
-// A late duplicate of an answered READ does not keep its slot from a new request.
+// [4.3.store] A late duplicate of an answered READ does not keep its slot from a new request.
 TEST(ResponderSequence, AReplayGivesWayToANewRequest) {
   Script s({.max_dest_rd_atomic = 1});
   s.Receive("READ_REQUEST psn=000200 len=8 va=1000 rkey=2a ackreq");

@@ -142,10 +142,15 @@ std::string TextOf(const Effect& effect) {
 }  // namespace
 
 Script::Script(const ScriptConfig& config)
-    : attributes_(AttributesOf(config)),
+    : service_(config.service),
+      shared_receive_(config.shared_receive),
+      attributes_(AttributesOf(config)),
       qp_({.signal_all = config.signal_all,
            .max_send_works = config.max_send_works,
-           .max_in_flight_packets = config.max_in_flight_packets}) {
+           .max_in_flight_packets = config.max_in_flight_packets,
+           .shared_receive = config.shared_receive,
+           .service = config.service,
+           .role = config.role}) {
   for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
     if (state <= config.state) qp_.Modify(state, attributes_);
   }
@@ -175,7 +180,7 @@ Script& Script::PostReceive(uint32_t length_bytes, bool malformed) {
   const uint32_t slot = next_receive_slot_++;
   const ReceiveWork work{
       .wr_id = slot, .slot = slot, .length_bytes = length_bytes, .malformed = malformed};
-  if (qp_.state() == QpState::kErr) {
+  if (qp_.state() == QpState::kErr && !shared_receive_) {
     qp_.PostReceive(work);
   } else {
     receives_.push_back(work);
@@ -184,16 +189,22 @@ Script& Script::PostReceive(uint32_t length_bytes, bool malformed) {
 }
 
 Script& Script::Receive(const std::string& text) {
-  const wire::Packet packet = PacketOf(text);
-  if (qp_.NeedsReceive(packet.header) && !receives_.empty()) {
-    qp_.PostReceive(receives_.front());
-    receives_.pop_front();
-  }
+  const wire::Packet packet = PacketOf(text, service_);
+  if (qp_.NeedsReceive(packet.header)) FeedReceive();
   Effect effect;
   result_ = qp_.OnPacket(packet, now_, effect);
   effect_ = TextOf(effect);
   if (effect.kind != Effect::Kind::kNone) Execute(effect);
   return *this;
+}
+
+void Script::FeedReceive() {
+  if (deny_) {
+    qp_.DenyReceive();
+  } else if (!receives_.empty()) {
+    qp_.PostReceive(receives_.front());
+    receives_.pop_front();
+  }
 }
 
 void Script::Execute(const Effect& effect) {
@@ -227,6 +238,33 @@ Script& Script::Modify(QpState state) {
   return *this;
 }
 
+Script& Script::DenyReceive() {
+  deny_ = true;
+  return *this;
+}
+
+Script& Script::Offers(uint32_t receives) {
+  qp_.OfferCredits(receives);
+  return *this;
+}
+
+Script& Script::Local(const std::string& effect) {
+  LocalEffect local;
+  std::string text;
+  if (qp_.PollLocal(local)) {
+    const bool binds = local.kind == LocalEffect::Kind::kBind;
+    text = binds ? Format("bind %u", local.slot)
+                 : Format("invalidate %u %x", local.slot, local.rkey.value());
+  }
+  EXPECT_EQ(text, effect) << Where();
+  return *this;
+}
+
+Script& Script::LocalEnds(EffectOutcome outcome) {
+  qp_.OnLocalDone(outcome);
+  return *this;
+}
+
 std::optional<std::string> Script::PollText() {
   TxPacket packet;
   if (!qp_.PollPacket(now_, packet)) return std::nullopt;
@@ -256,7 +294,7 @@ Script& Script::Completes(const Texts& completions) {
   Texts polled;
   Completion completion;
   while (qp_.PollCompletion(completion)) polled.push_back(TextOf(completion));
-  while (qp_.state() == QpState::kErr && !receives_.empty()) {
+  while (qp_.state() == QpState::kErr && !receives_.empty() && !shared_receive_) {
     qp_.PostReceive(receives_.front());
     receives_.pop_front();
     while (qp_.PollCompletion(completion)) polled.push_back(TextOf(completion));
@@ -348,6 +386,14 @@ SendWork CompareSwap(uint64_t compare, uint64_t swap) {
   SendWork work = WorkOf(WorkOpcode::kCompareSwap, 8);
   work.compare_add = compare;
   work.swap = swap;
+  return work;
+}
+
+SendWork Bind() { return WorkOf(WorkOpcode::kBindWindow, 0); }
+
+SendWork LocalInvalidate(uint32_t rkey) {
+  SendWork work = WorkOf(WorkOpcode::kLocalInvalidate, 0);
+  work.invalidate_rkey = Rkey(rkey);
   return work;
 }
 

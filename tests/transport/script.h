@@ -30,6 +30,9 @@ struct ScriptConfig {
   uint32_t max_send_works = 128;
   uint32_t max_in_flight_packets = 256;
   QpState state = QpState::kRts;
+  bool shared_receive = false;
+  wire::Service service = wire::Service::kRc;
+  RcRole role = RcRole::kBoth;
 };
 
 /// Runs the shell's contract on one queue pair. Times are nanoseconds. Every expectation covers all
@@ -51,6 +54,14 @@ class Script {
   /// The payload of the packet sent last could not be read.
   Script& GatherFails();
   Script& Modify(QpState state);
+  /// The next receive work that a packet asks for is out of its reach.
+  Script& DenyReceive();
+  /// How many receive works the shell tells of.
+  Script& Offers(uint32_t receives);
+  /// It is the turn of this local work: "bind 0", "invalidate 0 2a"; "" for none. It goes on until
+  /// LocalEnds.
+  Script& Local(const std::string& effect);
+  Script& LocalEnds(EffectOutcome outcome = EffectOutcome::kDone);
 
   /// All packets that can leave now.
   Script& Sends(const Texts& packets);
@@ -73,15 +84,19 @@ class Script {
 
  private:
   std::string Where() const;
+  void FeedReceive();
   void Execute(const Effect& effect);
   std::optional<std::string> PollText();
 
+  wire::Service service_;
+  bool shared_receive_;
   RcAttributes attributes_;
   RcQueuePair qp_;
   Nanos now_;
   uint32_t next_send_slot_ = 0;
   uint32_t next_receive_slot_ = 0;
   std::deque<ReceiveWork> receives_;
+  bool deny_ = false;
   EffectOutcome outcome_ = EffectOutcome::kDone;
   uint64_t memory_ = 0;
   TxPacket sent_;
@@ -98,5 +113,7 @@ SendWork WriteImm(uint32_t length_bytes, uint32_t immediate);
 SendWork Read(uint32_t length_bytes, uint64_t va = 0x1000);
 SendWork FetchAdd(uint64_t add);
 SendWork CompareSwap(uint64_t compare, uint64_t swap);
+SendWork Bind();
+SendWork LocalInvalidate(uint32_t rkey);
 
 }  // namespace uroce::transport

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -91,85 +92,102 @@ constexpr auto kNothing = [](Frame&) {};
 
 INSTANTIATE_TEST_SUITE_P(
     Rules, DecodeRefusalTest,
-    testing::Values(
-        Refusal{"Empty", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f.clear(); }},
-        Refusal{"Arp", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[13] = 6; }},
-        Refusal{"RoceV1", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[12] = 0x89, f[13] = 0x15; }},
-        Refusal{"CutTag", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[12] = 0x81, f.resize(16); }},
-        Refusal{"DoubleTag", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
-                [](Frame& f) {
-                  const Frame tags = {0x81, 0, 0, 1, 0x81, 0, 0, 2};
-                  f.insert(f.begin() + 12, tags.begin(), tags.end());
-                }},
-        Refusal{"Tcp", DecodeResult::kNotUdp, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[23] = 6, FixChecksum(f); }},
-        Refusal{"Ipv6Extension", DecodeResult::kNotUdp, Opcode::kSendOnly, 4, true,
-                [](Frame& f) { f[20] = 0; }},
-        Refusal{"OtherPort", DecodeResult::kNotRocePort, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[37] = 0xb8; }},
-        Refusal{"Ipv4WithVersion6", DecodeResult::kBadIpVersion, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[14] = 0x65; }},
-        Refusal{"Ipv6WithVersion4", DecodeResult::kBadIpVersion, Opcode::kSendOnly, 4, true,
-                [](Frame& f) { f[14] = 0x45; }},
-        Refusal{"Options", DecodeResult::kIpOptions, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[14] = 0x46, FixChecksum(f); }},
-        Refusal{"ShortIhl", DecodeResult::kIpOptions, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[14] = 0x44, FixChecksum(f); }},
-        Refusal{"FirstFragment", DecodeResult::kFragment, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[20] = 0x20, FixChecksum(f); }},
-        Refusal{"LaterFragment", DecodeResult::kFragment, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[21] = 1, FixChecksum(f); }},
-        Refusal{"Ipv6PosingAsIpv4", DecodeResult::kMappedAddress, Opcode::kSendOnly, 4, true,
-                [](Frame& f) {
-                  const Frame mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
-                  std::copy(mapped.begin(), mapped.end(), f.begin() + 22);
-                }},
-        Refusal{"IpChecksum", DecodeResult::kBadIpChecksum, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[15] ^= 3; }},
-        Refusal{"FrameShorterThanIp", DecodeResult::kTruncated, Opcode::kSendOnly, 64, false,
-                [](Frame& f) { f.pop_back(); }},
-        Refusal{"FrameShorterThanIpv6", DecodeResult::kTruncated, Opcode::kSendOnly, 64, true,
-                [](Frame& f) { f.pop_back(); }},
-        Refusal{"UdpLongerThanIp", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 64, false,
-                [](Frame& f) { f[39] = static_cast<uint8_t>(f[39] + 4); }},
-        Refusal{"UdpShorterThanIp", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 64, false,
-                [](Frame& f) { f[39] = static_cast<uint8_t>(f[39] - 4); }},
-        Refusal{"UdpUnlikeIpv6", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 64, true,
-                [](Frame& f) { f[19] = static_cast<uint8_t>(f[19] - 4); }},
-        Refusal{"NoRoomForIcrc", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { Resize(f, 14 + 20 + 8 + 12 + 3); }},
-        Refusal{"HeaderVersion", DecodeResult::kBadBthVersion, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[43] |= 1; }},
-        Refusal{"NoRoomForReth", DecodeResult::kBadPayloadLength, Opcode::kSendOnly, 8, false,
-                [](Frame& f) { f[42] = 0x0a; }},
-        Refusal{"AckWithPayload", DecodeResult::kBadPayloadLength, Opcode::kAcknowledge, 4, false,
-                kNothing},
-        Refusal{"ReadRequestWithPayload", DecodeResult::kBadPayloadLength, Opcode::kReadRequest, 4,
-                false, kNothing},
-        Refusal{"EmptyLast", DecodeResult::kBadPayloadLength, Opcode::kSendLast, 0, false,
-                kNothing},
-        Refusal{"EmptyFirst", DecodeResult::kBadPayloadLength, Opcode::kWriteFirst, 0, false,
-                kNothing},
-        Refusal{"LastOfPadAlone", DecodeResult::kBadPayloadLength, Opcode::kSendLast, 1, false,
-                [](Frame& f) { Resize(f, f.size() - 4), f[43] = 0; }},
-        Refusal{"PadOnFirst", DecodeResult::kBadPad, Opcode::kSendFirst, 255, false, kNothing},
-        Refusal{"PadOnMiddle", DecodeResult::kBadPad, Opcode::kReadResponseMiddle, 253, false,
-                kNothing},
-        Refusal{"PadLongerThanBody", DecodeResult::kBadPad, Opcode::kSendOnly, 0, false,
-                [](Frame& f) { f[43] |= 0x10; }},
-        Refusal{"BodyNotWholeWords", DecodeResult::kBadPad, Opcode::kSendOnly, 8, false,
-                [](Frame& f) { Resize(f, f.size() - 1); }},
-        Refusal{"ReservedRcOpcode", DecodeResult::kUnknownOpcode, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[42] = 0x15; }},
-        Refusal{"ReliableDatagram", DecodeResult::kUnknownOpcode, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[42] = 0x44; }},
-        Refusal{"VendorOpcode", DecodeResult::kUnknownOpcode, Opcode::kSendOnly, 4, false,
-                [](Frame& f) { f[42] = 0xff; }}),
+    testing::Values(Refusal{"Empty", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f.clear(); }},
+                    Refusal{"Arp", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[13] = 6; }},
+                    Refusal{"RoceV1", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[12] = 0x89, f[13] = 0x15; }},
+                    Refusal{"CutTag", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[12] = 0x81, f.resize(16); }},
+                    Refusal{"DoubleTag", DecodeResult::kNotIp, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) {
+                              const Frame tags = {0x81, 0, 0, 1, 0x81, 0, 0, 2};
+                              f.insert(f.begin() + 12, tags.begin(), tags.end());
+                            }},
+                    Refusal{"Tcp", DecodeResult::kNotUdp, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[23] = 6, FixChecksum(f); }},
+                    Refusal{"Ipv6Extension", DecodeResult::kNotUdp, Opcode::kSendOnly, 4, true,
+                            [](Frame& f) { f[20] = 0; }},
+                    Refusal{"OtherPort", DecodeResult::kNotRocePort, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[37] = 0xb8; }},
+                    Refusal{"Ipv4WithVersion6", DecodeResult::kBadIpVersion, Opcode::kSendOnly, 4,
+                            false, [](Frame& f) { f[14] = 0x65; }},
+                    Refusal{"Ipv6WithVersion4", DecodeResult::kBadIpVersion, Opcode::kSendOnly, 4,
+                            true, [](Frame& f) { f[14] = 0x45; }},
+                    Refusal{"Options", DecodeResult::kIpOptions, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[14] = 0x46, FixChecksum(f); }},
+                    Refusal{"ShortIhl", DecodeResult::kIpOptions, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[14] = 0x44, FixChecksum(f); }},
+                    Refusal{"FirstFragment", DecodeResult::kFragment, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[20] = 0x20, FixChecksum(f); }},
+                    Refusal{"LaterFragment", DecodeResult::kFragment, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[21] = 1, FixChecksum(f); }},
+                    Refusal{"Ipv6PosingAsIpv4", DecodeResult::kMappedAddress, Opcode::kSendOnly, 4,
+                            true,
+                            [](Frame& f) {
+                              const Frame mapped = {0, 0, 0,    0,    0,  0, 0, 0,
+                                                    0, 0, 0xff, 0xff, 10, 0, 0, 1};
+                              std::copy(mapped.begin(), mapped.end(), f.begin() + 22);
+                            }},
+                    Refusal{"IpChecksum", DecodeResult::kBadIpChecksum, Opcode::kSendOnly, 4, false,
+                            [](Frame& f) { f[15] ^= 3; }},
+                    Refusal{"FrameShorterThanIp", DecodeResult::kTruncated, Opcode::kSendOnly, 64,
+                            false, [](Frame& f) { f.pop_back(); }},
+                    Refusal{"FrameShorterThanIpv6", DecodeResult::kTruncated, Opcode::kSendOnly, 64,
+                            true, [](Frame& f) { f.pop_back(); }},
+                    Refusal{"UdpLongerThanIp", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 64,
+                            false, [](Frame& f) { f[39] = static_cast<uint8_t>(f[39] + 4); }},
+                    Refusal{"UdpShorterThanIp", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 64,
+                            false, [](Frame& f) { f[39] = static_cast<uint8_t>(f[39] - 4); }},
+                    Refusal{"UdpUnlikeIpv6", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 64,
+                            true, [](Frame& f) { f[19] = static_cast<uint8_t>(f[19] - 4); }},
+                    Refusal{"NoRoomForIcrc", DecodeResult::kBadUdpLength, Opcode::kSendOnly, 4,
+                            false, [](Frame& f) { Resize(f, 14 + 20 + 8 + 12 + 3); }},
+                    Refusal{"HeaderVersion", DecodeResult::kBadBthVersion, Opcode::kSendOnly, 4,
+                            false, [](Frame& f) { f[43] |= 1; }},
+                    Refusal{"NoRoomForReth", DecodeResult::kBadPayloadLength, Opcode::kSendOnly, 8,
+                            false, [](Frame& f) { f[42] = 0x0a; }},
+                    Refusal{"AckWithPayload", DecodeResult::kBadPayloadLength, Opcode::kAcknowledge,
+                            4, false, kNothing},
+                    Refusal{"PadLongerThanBody", DecodeResult::kBadPad, Opcode::kSendOnly, 0, false,
+                            [](Frame& f) { f[43] |= 0x10; }},
+                    Refusal{"BodyNotWholeWords", DecodeResult::kBadPad, Opcode::kSendOnly, 8, false,
+                            [](Frame& f) { Resize(f, f.size() - 1); }},
+                    Refusal{"ReservedUcOpcode", DecodeResult::kUnknownOpcode, Opcode::kSendOnly, 4,
+                            false, [](Frame& f) { f[42] = 0x2c; }},
+                    Refusal{"ReliableDatagram", DecodeResult::kUnknownOpcode, Opcode::kSendOnly, 4,
+                            false, [](Frame& f) { f[42] = 0x44; }},
+                    Refusal{"VendorOpcode", DecodeResult::kUnknownOpcode, Opcode::kSendOnly, 4,
+                            false, [](Frame& f) { f[42] = 0xff; }}),
     [](const auto& refusal) { return std::string(refusal.param.name); });
+
+// [4.1.6.decode] The responder answers these with a NAK, so they must reach it.
+TEST(DecodeTest, LengthsThatOnlyMisfitTheirMessageAreLeftToTheTransport) {
+  const std::pair<Opcode, size_t> kCases[] = {
+      {Opcode::kSendLast, 0},    {Opcode::kWriteFirst, 0},           {Opcode::kSendFirst, 255},
+      {Opcode::kReadRequest, 4}, {Opcode::kReadResponseMiddle, 253}, {Opcode::kFetchAdd, 8}};
+  for (const auto& [opcode, payload_bytes] : kCases) {
+    const Frame frame = Make(opcode, payload_bytes);
+    Packet packet;
+    FrameView view;
+    EXPECT_EQ(Decode(frame, packet, view), DecodeResult::kOk);
+    EXPECT_EQ(packet.payload.size(), payload_bytes);
+  }
+}
+
+// [4.1.3.decode] wire-format.md, section 5: a NAK is due for them.
+TEST(DecodeTest, ReservedOpcodesOfReliableServicesAreLeftToTheTransport) {
+  for (const uint8_t opcode : std::array<uint8_t, 4>{0x15, 0x18, 0x1f, 0xb5}) {
+    Frame frame = Make(Opcode::kSendOnly, 4);
+    frame[42] = opcode;
+    Packet packet;
+    FrameView view;
+    EXPECT_EQ(Decode(frame, packet, view), DecodeResult::kOk);
+    EXPECT_EQ(packet.header.opcode, static_cast<Opcode>(opcode));
+    EXPECT_EQ(packet.payload.size(), 4u);
+  }
+}
 
 TEST(DecodeTest, AFrameCutAnywhereIsRefusedAndNeverReadBehind) {
   for (const bool ipv6 : {false, true}) {
