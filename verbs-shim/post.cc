@@ -38,15 +38,10 @@ uint64_t TotalBytes(const ibv_send_wr& wr) {
   return total;
 }
 
-void Wake(int fd) {
-  const ErrnoKeeper keeper;
-  const uint64_t one = 1;
-  const ssize_t ignored = write(fd, &one, sizeof(one));  // It fails only when already readable.
-  (void)ignored;
-}
-
 void RingDoorbell(const QueuePair& queue_pair) {
-  if (rings::Ring(*queue_pair.doorbells, queue_pair.doorbell_slot)) Wake(queue_pair.wake_fd);
+  if (rings::Ring(*queue_pair.doorbells, queue_pair.doorbell_slot)) {
+    queue_pair.session->Wake(queue_pair.wake_fd);
+  }
 }
 
 int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {

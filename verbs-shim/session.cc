@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -54,6 +55,12 @@ bool SendAll(int fd, const void* data, size_t size_bytes) {
     sent = send(fd, data, size_bytes, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   return sent == static_cast<ssize_t>(size_bytes);
+}
+
+/// Inode of a socket; 0: the fd is none. No other socket has it while this one lives.
+uint64_t InodeOfSocket(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
 }
 
 /// Receives one datagram and its fds, at most kMaxFds. Returns its bytes; 0 or less: no peer.
@@ -122,6 +129,7 @@ Session* Session::Connect() {
     return nullptr;
   }
   session->control_fd_ = fd;
+  session->control_inode_ = InodeOfSocket(fd);
   if (session->SayHello()) return session;
   close(fd);
   Free(session);
@@ -209,7 +217,7 @@ int Session::Exchange(const void* request, size_t request_bytes, void* reply, si
   const MutexLock lock(command_mutex_);
   if (!is_live()) return EIO;
   ssize_t received = 0;
-  if (SendAll(control_fd_, request, request_bytes)) {
+  if (HoldsSocket() && SendAll(control_fd_, request, request_bytes)) {
     received = ReceiveWithFds(control_fd_, reply, reply_bytes, fds, fd_count);
   }
   if (received < static_cast<ssize_t>(sizeof(uroce_reply))) {
@@ -230,11 +238,22 @@ bool Session::CheckAlive() {
   if (!is_live()) return false;
   const ErrnoKeeper keeper;
   pollfd control = {control_fd_, POLLRDHUP, 0};
-  if (poll(&control, 1, 0) > 0 && (control.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0) {
-    MarkGone();
-  }
+  const bool hung_up =
+      poll(&control, 1, 0) > 0 && (control.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+  if (hung_up || !HoldsSocket()) MarkGone();
   return is_live();
 }
+
+void Session::Wake(int wake_fd) {
+  const ErrnoKeeper keeper;
+  if (!is_live()) return;
+  if (!HoldsSocket()) return MarkGone();
+  const uint64_t one = 1;
+  const ssize_t ignored = write(wake_fd, &one, sizeof(one));  // Fails only when readable already.
+  (void)ignored;
+}
+
+bool Session::HoldsSocket() const { return InodeOfSocket(control_fd_) == control_inode_; }
 
 void Session::MarkGone() {
   uint32_t expected = static_cast<uint32_t>(SessionState::kLive);
@@ -251,6 +270,7 @@ void Session::InChild() {
   // The daemon learns of the parent's end by these sockets: the child must not keep them open.
   for (Session* session = g_session; session != nullptr; session = session->older_) {
     rings::StoreRelaxed(session->state_, static_cast<uint32_t>(SessionState::kForked));
+    if (!session->HoldsSocket()) continue;  // The parent had closed them all.
     close(session->control_fd_);
     close(session->memory_socket_);
     CloseAll(session->wake_fds_, session->worker_count_);

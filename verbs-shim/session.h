@@ -38,8 +38,12 @@ class Session {
 
   SessionState state() const { return static_cast<SessionState>(rings::LoadRelaxed(state_)); }
   bool is_live() const { return state() == SessionState::kLive; }
-  /// Looks, without waiting, whether the daemon still holds its end of the socket. One system call.
+  /// Looks, without waiting, whether the daemon still holds its end of the socket. Two system
+  /// calls.
   bool CheckAlive();
+  /// Ends the sleep of a worker. A program may have closed all fds that it does not know, and have
+  /// others under their numbers: those are left alone, and the session is over.
+  void Wake(int wake_fd);
 
   uint8_t* arena() const { return arena_; }
   uint32_t device_count() const { return device_count_; }
@@ -67,10 +71,13 @@ class Session {
   int Exchange(const void* request, size_t request_bytes, void* reply, size_t reply_bytes, int* fds,
                uint32_t* fd_count);
   void MarkGone();
+  /// Whether the control socket is still under its number; async-signal-safe.
+  bool HoldsSocket() const;
 
   pthread_mutex_t command_mutex_ = PTHREAD_MUTEX_INITIALIZER;
   uint32_t state_ = static_cast<uint32_t>(SessionState::kLive);
   int control_fd_ = -1;
+  uint64_t control_inode_ = 0;
   int memory_socket_ = -1;
   int userfaultfd_device_ = -1;
   uint32_t worker_count_ = 0;

@@ -36,9 +36,10 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd)
   nic_.worker().Run([this] { nic_.worker().AddSession(&session_); });
 }
 
-// One Run takes every queue away; it is the grace period of the regions as well.
+// Queue pairs first: to its peers a program that ended is silent, and their retries run out. Keys
+// that go before would have it refuse what they ask. The second Run is the grace period of the
+// regions.
 Program::~Program() {
-  mrs_.ForEach([this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(&memory.region); });
   nic_.worker().Run([this] {
     qps_.ForEach([this](uint32_t, QueuePairObject& object) {
       nic_.worker().RemoveQueuePair(&object.queue_pair);
@@ -48,6 +49,8 @@ Program::~Program() {
     });
     nic_.worker().RemoveSession(&session_);
   });
+  mrs_.ForEach([this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(&memory.region); });
+  nic_.worker().Run([] {});
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {
     AddCounters(object.pd->context->device->ended_counters(), object.queue_pair.counters());
     nic_.qpns().Release(object.queue_pair.qpn().value(), Nic::Now());

@@ -19,55 +19,60 @@ constexpr int kPollsBeforeYield = 16;
 constexpr std::chrono::microseconds kSpinBeforeSleep{20};
 constexpr std::chrono::seconds kStopLimit{1};
 
-bool ReadAll(int fd, const CopyPiece& piece, uint8_t* bytes) {
+enum class Outcome : uint8_t { kDone, kRefused, kProcessEnded };
+
+Outcome OutcomeOf(ssize_t moved) { return moved == 0 ? Outcome::kProcessEnded : Outcome::kRefused; }
+
+Outcome ReadAll(int fd, const CopyPiece& piece, uint8_t* bytes) {
   uint32_t done = 0;
   while (done < piece.length_bytes) {
     const ssize_t got = pread(fd, bytes + done, piece.length_bytes - done,
                               static_cast<off_t>(piece.app_addr + done));
-    if (got <= 0) return false;  // 0: the process has ended.
+    if (got <= 0) return OutcomeOf(got);
     done += static_cast<uint32_t>(got);
   }
-  return true;
+  return Outcome::kDone;
 }
 
-bool WriteAll(int fd, const CopyPiece& piece, const uint8_t* bytes) {
+Outcome WriteAll(int fd, const CopyPiece& piece, const uint8_t* bytes) {
   uint32_t done = 0;
   while (done < piece.length_bytes) {
     const ssize_t put = pwrite(fd, bytes + done, piece.length_bytes - done,
                                static_cast<off_t>(piece.app_addr + done));
-    if (put <= 0) return false;
+    if (put <= 0) return OutcomeOf(put);
     done += static_cast<uint32_t>(put);
   }
-  return true;
+  return Outcome::kDone;
 }
 
-bool ExecuteAtomic(int fd, CopyJob& job) {
+Outcome ExecuteAtomic(int fd, CopyJob& job) {
   const CopyPiece word{job.pieces[0].app_addr, sizeof(uint64_t)};
   uint8_t bytes[sizeof(uint64_t)];
-  if (!ReadAll(fd, word, bytes)) return false;
+  const Outcome read = ReadAll(fd, word, bytes);
+  if (read != Outcome::kDone) return read;
   memcpy(&job.original, bytes, sizeof(bytes));
   uint64_t updated = job.original + job.swap_add;
   if (job.kind == CopyJob::Kind::kCompareSwap) {
-    if (job.original != job.compare) return true;
+    if (job.original != job.compare) return Outcome::kDone;
     updated = job.swap_add;
   }
   memcpy(bytes, &updated, sizeof(bytes));
   return WriteAll(fd, word, bytes);
 }
 
-bool Execute(int fd, CopyJob& job) {
+Outcome Execute(int fd, CopyJob& job) {
   if (job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap) {
     return ExecuteAtomic(fd, job);
   }
   uint8_t* bytes = job.bytes;
   for (uint32_t i = 0; i < job.piece_count; ++i) {
     const CopyPiece& piece = job.pieces[i];
-    const bool done =
+    const Outcome outcome =
         job.kind == CopyJob::Kind::kRead ? ReadAll(fd, piece, bytes) : WriteAll(fd, piece, bytes);
-    if (!done) return false;
+    if (outcome != Outcome::kDone) return outcome;
     bytes += piece.length_bytes;
   }
-  return true;
+  return Outcome::kDone;
 }
 
 void Signal(int event_fd) {
@@ -115,6 +120,7 @@ struct CopyHelper::Shared {
   ~Shared() {
     DeleteAll(to_helper);
     DeleteAll(to_worker);
+    DeleteAll(orphaned);
     close(mem_fd);
     close(worker_fd);
     close(own_fd);
@@ -125,6 +131,7 @@ struct CopyHelper::Shared {
   const int own_fd;
   CopyJobQueue to_helper;
   CopyJobQueue to_worker;
+  CopyJobQueue orphaned;  // The helper's: their process has ended.
   std::atomic<bool> stop{false};
   std::atomic<bool> ended{false};
   std::atomic<bool> helper_sleeps{false};
@@ -184,8 +191,12 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
   auto idle_since = std::chrono::steady_clock::now();
   while (!shared->stop.load(std::memory_order_acquire)) {
     if (CopyJob* job = shared->to_helper.Take()) {
-      job->succeeded = Execute(shared->mem_fd, *job);
-      shared->to_worker.Post(job);
+      const Outcome outcome = Execute(shared->mem_fd, *job);
+      job->succeeded = outcome == Outcome::kDone;
+      // A process loses its memory before its sockets. Until its session ends its queue pairs wait:
+      // to their peers it is silent from now on, not one that refuses what they ask.
+      CopyJobQueue& next = outcome == Outcome::kProcessEnded ? shared->orphaned : shared->to_worker;
+      next.Post(job);
       shared->finished.fetch_add(1, std::memory_order_release);
       rings::FullFence();
       if (shared->worker_sleeps.load(std::memory_order_relaxed)) Signal(shared->worker_fd);

@@ -76,7 +76,7 @@ bool SendFd(int socket, int fd) {
 int SendMemoryFd(void* session, int fd) {
   const shim::ErrnoKeeper keeper;
   const int socket = SessionOf(session).memory_socket();
-  if (!SessionOf(session).is_live() || !SendFd(socket, fd)) return EIO;
+  if (!SessionOf(session).CheckAlive() || !SendFd(socket, fd)) return EIO;
   int32_t answer;
   ssize_t received;
   do {

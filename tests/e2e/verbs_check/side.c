@@ -72,7 +72,11 @@ static void make_memory(struct vc_side* side) {
 }
 
 static void make_queue_pair(struct vc_side* side) {
-  side->send_cq = ibv_create_cq(side->context, RECEIVES + VC_WINDOW + 8, NULL, NULL, 0);
+  if (side->options->with_channel) {
+    side->channel = ibv_create_comp_channel(side->context);
+    if (!side->channel) vc_die(side, "ibv_create_comp_channel: %s", strerror(errno));
+  }
+  side->send_cq = ibv_create_cq(side->context, RECEIVES + VC_WINDOW + 8, NULL, side->channel, 0);
   /* One completion queue for both, or two: the seed decides. */
   side->recv_cq = side->options->seed % 2
                       ? side->send_cq
@@ -221,6 +225,9 @@ void vc_side_close(struct vc_side* side) {
     vc_die(side, "ibv_destroy_cq of receives failed");
   }
   if (ibv_destroy_cq(side->send_cq)) vc_die(side, "ibv_destroy_cq failed");
+  if (side->channel && ibv_destroy_comp_channel(side->channel)) {
+    vc_die(side, "ibv_destroy_comp_channel failed");
+  }
   struct vc_memory* memories[] = {&side->source,  &side->readable, &side->writable,
                                   &side->atomics, &side->sink,     &side->inbox};
   for (size_t i = 0; i < sizeof(memories) / sizeof(memories[0]); ++i) {

@@ -24,6 +24,7 @@ struct vc_options {
   int rxe_end; /* 0 or 1: this end runs on rdma_rxe, which has statuses of its own; -1: none. */
   int late_receives; /* Post receives after what they are for was sent: receiver not ready. */
   int unfenced;      /* For peers that cannot repeat a fenced request. */
+  int with_channel;  /* Completions can be waited for. */
 };
 
 /* What an end tells the other. */
@@ -52,6 +53,7 @@ struct vc_side {
   int index; /* 0 or 1 */
   struct ibv_context* context;
   struct ibv_pd* pd;
+  struct ibv_comp_channel* channel; /* Of the send_cq, or none. */
   struct ibv_cq* send_cq;
   struct ibv_cq* recv_cq;
   struct ibv_qp* qp;

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Queues and pipes that their program does not read. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/e2e/misuse/cases.h"
+#include "tests/e2e/misuse/stuck_file.h"
+
+#define PIPE_BYTES 4096
+#define RECORDS (PIPE_BYTES / 8) /* Of a completion channel. */
+
+static void expect_event(struct mu_pair* pair, enum ibv_event_type wanted) {
+  struct pollfd readable = {pair->a.context->async_fd, POLLIN, 0};
+  struct ibv_async_event event;
+  if (poll(&readable, 1, (int)pair->options.deadline_s * 1000) != 1 ||
+      ibv_get_async_event(pair->a.context, &event)) {
+    vc_die(&pair->a, "no event: %s", ibv_event_type_str(wanted));
+  }
+  if (event.event_type != wanted) {
+    vc_die(&pair->a, "event: %s", ibv_event_type_str(event.event_type));
+  }
+  ibv_ack_async_event(&event);
+}
+
+/* Gives `side` another queue pair, with `cq` for its sends. */
+static void replace_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
+  struct ibv_qp_init_attr attributes = {.send_cq = cq,
+                                        .recv_cq = side->recv_cq,
+                                        .qp_type = IBV_QPT_RC,
+                                        .cap = {.max_send_wr = 32, .max_send_sge = 1}};
+  if (ibv_destroy_qp(side->qp)) vc_die(side, "ibv_destroy_qp failed");
+  side->qp = cq ? ibv_create_qp(side->pd, &attributes) : NULL;
+  if (!side->qp) vc_die(side, "ibv_create_qp: %s", strerror(errno));
+  side->info.qpn = side->qp->qp_num;
+}
+
+/* Its queue pairs go to error, and the program is told; nobody else is concerned. */
+static void never_polls(struct mu_pair* pair) {
+  struct ibv_cq* cq = ibv_create_cq(pair->a.context, 4, NULL, NULL, 0);
+  replace_queue_pair(&pair->a, cq);
+  replace_queue_pair(&pair->b, pair->b.send_cq);
+  mu_bring_up(pair);
+  for (int i = 0; i <= cq->cqe; ++i) mu_post_write(pair);
+  expect_event(pair, IBV_EVENT_CQ_ERR);
+  struct ibv_qp_attr attributes;
+  struct ibv_qp_init_attr init;
+  if (ibv_query_qp(pair->a.qp, &attributes, IBV_QP_STATE, &init) ||
+      attributes.qp_state != IBV_QPS_ERR) {
+    vc_die(&pair->a, "the queue pair is in state %d", (int)attributes.qp_state);
+  }
+}
+
+/* Makes the channel's pipe small and fills it, and makes one event more. An arming before the event
+ * of the one before is there may become one with it: each is awaited. */
+static void fill_pipe(struct mu_pair* pair) {
+  const int fd = pair->a.channel->fd;
+  if (fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES) < 0) vc_die(&pair->a, "F_SETPIPE_SZ");
+  const time_t deadline = time(NULL) + pair->options.deadline_s;
+  for (int i = 0; i <= RECORDS; ++i) {
+    if (ibv_req_notify_cq(pair->a.send_cq, 0)) vc_die(&pair->a, "ibv_req_notify_cq failed");
+    mu_post_write(pair);
+    mu_await_completion(pair);
+    int bytes = 0;
+    while (i < RECORDS && !ioctl(fd, FIONREAD, &bytes) && bytes <= 8 * i) {
+      if (time(NULL) > deadline) vc_die(&pair->a, "%d bytes of %d events", bytes, i + 1);
+      sched_yield();
+    }
+  }
+}
+
+/* More events than the pipe holds: the last one comes when there is room. */
+static void never_reads_events(struct mu_pair* pair) {
+  struct ibv_comp_channel* channel = pair->a.channel;
+  fill_pipe(pair);
+  for (int i = 0; i <= RECORDS; ++i) {
+    struct pollfd readable = {channel->fd, POLLIN, 0};
+    struct ibv_cq* cq = NULL;
+    void* context = NULL;
+    if (poll(&readable, 1, (int)pair->options.deadline_s * 1000) != 1 ||
+        ibv_get_cq_event(channel, &cq, &context) || cq != pair->a.send_cq) {
+      vc_die(&pair->a, "event %d of %d did not come", i, RECORDS + 1);
+    }
+  }
+  ibv_ack_cq_events(pair->a.send_cq, RECORDS + 1);
+}
+
+static void ready(void) {
+  printf("ready\n");
+  fflush(stdout);
+}
+
+/* Who made the events may die with them. */
+static void dies_with_full_pipes(struct mu_pair* pair) {
+  fill_pipe(pair);
+  ready();
+  pause();
+}
+
+/* With UROCE_MR=copied: a copy of its memory never ends while it lives. */
+static void blocks_who_reads_its_memory(struct mu_pair* pair) {
+  const int file = sf_open();
+  if (file < 0) vc_die(&pair->a, "no FUSE: %s", strerror(errno));
+  void* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+  close(file);
+  struct ibv_mr* mr = page == MAP_FAILED ? NULL : ibv_reg_mr(pair->a.pd, page, 4096, 0);
+  if (!mr) vc_die(&pair->a, "no memory: %s", strerror(errno));
+  struct ibv_sge sge = {(uintptr_t)page, 4096, mr->lkey};
+  struct ibv_send_wr request = {
+      .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+  request.wr.rdma.remote_addr = pair->a.peer.writable_addr;
+  request.wr.rdma.rkey = pair->a.peer.writable_rkey;
+  struct ibv_send_wr* bad = NULL;
+  if (ibv_post_send(pair->a.qp, &request, &bad)) vc_die(&pair->a, "ibv_post_send failed");
+  const time_t deadline = time(NULL) + pair->options.deadline_s;
+  while (sf_waiters() == 0) {
+    if (time(NULL) > deadline) vc_die(&pair->a, "nobody reads the memory");
+    sched_yield();
+  }
+  ready();
+  ibv_dereg_mr(mr); /* Waits for the copy. */
+  vc_die(&pair->a, "memory was given back though it is being read");
+}
+
+const struct mu_case mu_queue_cases[] = {
+    {"never-polls", never_polls},
+    {"never-reads-events", never_reads_events},
+    {"dies-with-full-pipes", dies_with_full_pipes},
+    {"blocks-who-reads-its-memory", blocks_who_reads_its_memory},
+    {NULL, NULL},
+};
