@@ -11,7 +11,7 @@ static const char kUsage[] =
     "  --device-a NAME --device-b NAME   devices of the two ends (uroce0, uroce1)\n"
     "  --gid-a INDEX --gid-b INDEX       their GIDs (1)\n"
     "  --seed N --max-bytes N            (1, 65536)\n"
-    "  --timeout N --retries N           as ibv_modify_qp takes them (16, 7)\n"
+    "  --timeout N --retries N           as ibv_modify_qp takes them (14, 7)\n"
     "  --deadline SECONDS                give up when nothing completes for so long (60)\n"
     "  --sleep                           wait in ibv_get_cq_event\n"
     "  --churn                           make and unmake objects beside the traffic\n"
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
                                         .rxe_end = -1,
                                         .seed = 3,
                                         .max_bytes = 65536,
-                                        .ack_timeout = 16,
+                                        .ack_timeout = 14,
                                         .retry_count = 7,
                                         .rnr_retry = 7,
                                         .deadline_s = 60}};

@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
                                      .rxe_end = -1,
                                      .seed = 1,
                                      .max_bytes = 4096,
-                                     .ack_timeout = 16,
+                                     .ack_timeout = 14,
                                      .retry_count = 7,
                                      .rnr_retry = 7,
                                      .deadline_s = 30,
