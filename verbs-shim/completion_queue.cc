@@ -2,6 +2,7 @@
 // Making and ending completion channels and queues.
 #include <unistd.h>
 
+#include "verbs-shim/completion_rings.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
@@ -53,20 +54,14 @@ void FillCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wa
   Session& session = *context.session;
   cq.session = &session;
   cq.page = reinterpret_cast<uroce_cq_page*>(session.arena() + made.page_offset);
-  auto* entries = reinterpret_cast<uroce_cqe*>(session.arena() + made.cqe_offset);
-  cq.ring = rings::CqeConsumer({cq.page, entries, made.depth});
+  cq.rings = rings::CqeRings(cq.ring_memory);
   ibv_cq_ex& verbs = cq.verbs;
   verbs.context = &context.verbs.context;
   verbs.channel = wanted.channel;
   verbs.cq_context = wanted.cq_context;
   verbs.handle = made.handle;
-  verbs.cqe = static_cast<int>(made.depth);
+  verbs.cqe = static_cast<int>(made.cqe);
   FillCqEx(verbs);
-}
-
-/// Also tells whether a reply can be believed enough to touch what it points to.
-bool IsInArena(uint64_t offset, uint64_t size_bytes) {
-  return offset <= UROCE_ARENA_BYTES && size_bytes <= UROCE_ARENA_BYTES - offset;
 }
 
 int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted) {
@@ -76,13 +71,24 @@ int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wan
   uroce_create_cq_reply reply;
   const int error = Call(*context.session, UROCE_CREATE_CQ, request, &reply);
   if (error != 0) return error;
-  if (!IsInArena(reply.page_offset, sizeof(uroce_cq_page)) ||
-      !IsInArena(reply.cqe_offset, uint64_t{reply.depth} * sizeof(uroce_cqe)) || reply.depth == 0 ||
-      (reply.depth & (reply.depth - 1)) != 0) {
-    return EIO;
-  }
+  if (!IsInArena(reply.page_offset, sizeof(uroce_cq_page))) return EIO;
   FillCq(cq, context, wanted, reply);
   return 0;
+}
+
+CompletionQueue* AllocateCq(const Session& session) {
+  auto* cq = Make<CompletionQueue>();
+  if (cq == nullptr) return nullptr;
+  cq->ring_memory = static_cast<rings::WorkerCqeRing*>(
+      calloc(session.worker_count(), sizeof(rings::WorkerCqeRing)));
+  if (cq->ring_memory != nullptr) return cq;
+  Free(cq);
+  return nullptr;
+}
+
+void FreeCq(CompletionQueue* cq) {
+  free(cq->ring_memory);
+  Free(cq);
 }
 
 CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
@@ -90,7 +96,7 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
       wanted.comp_vector >= static_cast<uint32_t>(context.verbs.context.num_comp_vectors)) {
     return FailWith(EINVAL);
   }
-  auto* cq = Make<CompletionQueue>();
+  CompletionQueue* cq = AllocateCq(*context.session);
   if (cq == nullptr) return FailWith(ENOMEM);
   cq->verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
   cq->verbs.cond = PTHREAD_COND_INITIALIZER;
@@ -98,7 +104,7 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
   const MutexLock lock(context.verbs.context.mutex);
   const int error = MakeCq(*cq, context, wanted);
   if (error != 0) {
-    Free(cq);
+    FreeCq(cq);
     return FailWith(error);
   }
   if (wanted.channel != nullptr) ++wanted.channel->refcnt;
@@ -120,7 +126,7 @@ int DestroyCq(CompletionQueue& cq) {
     const MutexLock lock(cq.verbs.context->mutex);
     --cq.verbs.channel->refcnt;
   }
-  Free(&cq);
+  FreeCq(&cq);
   return 0;
 }
 
@@ -179,7 +185,8 @@ UROCE_EXPORT int ibv_destroy_cq(ibv_cq* cq) {
 }
 
 UROCE_EXPORT int ibv_resize_cq(ibv_cq* cq, int cqe) {
-  return IsOurs(cq->context) ? EOPNOTSUPP : real_ibv_resize_cq.CallOr(ENOSYS, cq, cqe);
+  return IsOurs(cq->context) ? ResizeCq(*Ours(cq), cqe)
+                             : real_ibv_resize_cq.CallOr(ENOSYS, cq, cqe);
 }
 
 }  // extern "C"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pipeline/rings/cqe_ring.h"
+#include "pipeline/rings/cqe_rings.h"
 #include "pipeline/rings/work_queue.h"
 #include "verbs-shim/abi/uroce_abi.h"
 #include "verbs-shim/session.h"
@@ -54,11 +54,12 @@ struct alignas(UROCE_LINE) CompletionQueue {
   ibv_cq_ex verbs;
   Session* session;
   uroce_cq_page* page;
+  rings::WorkerCqeRing* ring_memory;  ///< What `rings` lives in: one for each worker.
 
   /// Guards all below, and each queue pair's `retired`.
   SpinLock lock;
   uint32_t empty_polls;
-  rings::CqeConsumer ring;
+  rings::CqeRings rings;
   QueuePair* last_queue_pair;  ///< Of the last CQE: the next one is mostly of the same.
   uroce_cqe current;           ///< Between start_poll and end_poll.
 };

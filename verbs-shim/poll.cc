@@ -102,15 +102,15 @@ void Describe(const uroce_cqe& cqe, ibv_wc& wc) {
 }  // namespace
 
 bool TakeCompletion(CompletionQueue& cq) {
-  while (const uroce_cqe* entry = cq.ring.Peek()) {
+  while (const uroce_cqe* entry = cq.rings.Peek()) {
     const bool is_wanted = Account(cq, *entry);
-    cq.ring.Advance();
+    cq.rings.Advance();
     if (is_wanted) return true;
   }
   return cq.session->is_live() ? false : FlushNext(cq);
 }
 
-void FinishPoll(CompletionQueue& cq) { cq.ring.Publish(); }
+void FinishPoll(CompletionQueue& cq) { cq.rings.Publish(); }
 
 int OnEmptyPoll(CompletionQueue& cq, uint32_t empty_polls) {
   if (empty_polls < kEmptyPollsBeforeYield) return 0;
@@ -154,7 +154,7 @@ void ForgetCompletions(QueuePair& queue_pair) {
   for (ibv_cq* base : queues) {
     CompletionQueue& cq = *Ours(base);
     const SpinGuard guard(cq.lock);
-    cq.ring.ForEachWaiting([handle](uroce_cqe& cqe) {
+    cq.rings.ForEachWaiting([handle](uroce_cqe& cqe) {
       if (cqe.qp_handle == handle) cqe.qp_handle = UROCE_NONE;
     });
     if (cq.last_queue_pair == &queue_pair) cq.last_queue_pair = nullptr;

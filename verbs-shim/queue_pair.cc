@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "verbs-shim/attributes.h"
+#include "verbs-shim/completion_rings.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
@@ -31,10 +32,6 @@ struct Wish {
   ibv_qp_cap* cap;  ///< Becomes what was granted.
 };
 
-bool IsInArena(uint64_t offset, uint64_t size_bytes) {
-  return offset <= UROCE_ARENA_BYTES && size_bytes <= UROCE_ARENA_BYTES - offset;
-}
-
 bool IsDepth(uint32_t depth) { return (depth & (depth - 1)) == 0; }
 
 /// Whether a reply can be believed enough to touch what it points to.
@@ -46,7 +43,8 @@ bool IsSane(const Session& session, const uroce_create_qp_reply& made) {
          made.cap.max_recv_wr <= made.rq_depth &&
          IsInArena(made.page_offset, sizeof(uroce_qp_page)) &&
          IsInArena(made.sq_offset, uint64_t{made.sq_depth} * made.sq_slot_bytes) &&
-         IsInArena(made.rq_offset, uint64_t{made.rq_depth} * made.rq_slot_bytes);
+         IsInArena(made.rq_offset, uint64_t{made.rq_depth} * made.rq_slot_bytes) &&
+         IsSane(session, made.send_ring) && IsSane(session, made.receive_ring);
 }
 
 void FillWorkQueue(WorkQueue& queue, const rings::WorkQueueLayout& layout, uroce_line32* produced,
@@ -108,6 +106,8 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   if (IsSane(session, made)) {
     FillRings(queue_pair, made);
     FillVerbs(queue_pair, wish, made);
+    AddRing(*Ours(wish.send_cq), made.send_ring);
+    AddRing(*Ours(wish.recv_cq), made.receive_ring);
     error = session.queue_pairs().Add(made.handle, &queue_pair) ? 0 : ENOMEM;
   }
   if (error != 0) {

@@ -54,6 +54,7 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_CREATE_CHANNEL, sizeof(uroce_handle), true, &Session::CreateChannel},
       {UROCE_DESTROY_CHANNEL, sizeof(uroce_handle), true, &Session::DestroyChannel},
       {UROCE_CREATE_CQ, sizeof(uroce_create_cq), true, &Session::CreateCq},
+      {UROCE_RESIZE_CQ, sizeof(uroce_resize_cq), true, &Session::ResizeCq},
       {UROCE_DESTROY_CQ, sizeof(uroce_handle), true, &Session::DestroyCq},
       {UROCE_CREATE_QP, sizeof(uroce_create_qp), true, &Session::CreateQp},
       {UROCE_MODIFY_QP, sizeof(uroce_modify_qp), true, &Session::ModifyQp},
@@ -247,6 +248,15 @@ absl::Status Session::DestroyChannel(Body body, Reply&) {
 
 absl::Status Session::CreateCq(Body body, Reply& reply) {
   return AddResult(program_->CreateCq(Read<uroce_create_cq>(body)), reply);
+}
+
+absl::Status Session::ResizeCq(Body body, Reply& reply) {
+  const absl::StatusOr<ResizedQueue> resized = program_->ResizeCq(Read<uroce_resize_cq>(body));
+  if (!resized.ok()) return resized.status();
+  reply.Add(uroce_resize_cq_reply{.cqe = resized->cqe,
+                                  .ring_count = static_cast<uint32_t>(resized->rings.size())});
+  for (const uroce_cq_ring& ring : resized->rings) reply.Add(ring);
+  return absl::OkStatus();
 }
 
 absl::Status Session::DestroyCq(Body body, Reply& reply) {

@@ -51,6 +51,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     port_watches_.push_back(
         loop_.Watch(fd, EPOLLIN, [this, &its = *device] { MaintainPort(its); }));
   }
+  overflow_watch_ = loop_.Watch(nic_.overflows().fd(), EPOLLIN, [this] { nic_.FailOverflowed(); });
   MaintainPorts();
   neighbours_.StartHosts([this](NicDevice& device) { Refresh(device); });
 }
@@ -58,6 +59,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
 Server::~Server() {
   loop_.Forget(listener_watch_);
   loop_.Forget(network_watch_);
+  loop_.Forget(overflow_watch_);
   for (const EventLoop::Id watch : port_watches_) loop_.Forget(watch);
   loop_.Cancel(maintenance_);
   loop_.Cancel(settling_);

@@ -52,6 +52,7 @@ class Server {
   Fd network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;
+  EventLoop::Id overflow_watch_ = 0;
   std::vector<EventLoop::Id> port_watches_;
   EventLoop::Id maintenance_ = 0;
   EventLoop::Id settling_ = 0;

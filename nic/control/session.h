@@ -99,6 +99,7 @@ class Session {
   absl::Status CreateChannel(Body body, Reply& reply);
   absl::Status DestroyChannel(Body body, Reply& reply);
   absl::Status CreateCq(Body body, Reply& reply);
+  absl::Status ResizeCq(Body body, Reply& reply);
   absl::Status DestroyCq(Body body, Reply& reply);
   absl::Status CreateQp(Body body, Reply& reply);
   absl::Status ModifyQp(Body body, Reply& reply);

@@ -17,7 +17,7 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, 
       devices_(std::move(devices)),
       keys_(config.limits.total_mrs),
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
-      worker_({.pool = pool, .keys = &keys_, .flights = &flights_}) {
+      worker_({.pool = pool, .keys = &keys_, .flights = &flights_, .overflows = &overflows_}) {
   // What fits the limit but not the machine would have the kernel kill a process, most likely us.
   const uint64_t machine_bytes =
       uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
@@ -73,6 +73,14 @@ void Nic::MovePaths(std::span<const FollowedPath> paths) {
       return true;
     });
   });
+}
+
+void Nic::FailOverflowed() {
+  for (const datapath::CompletionQueue* queue : overflows_.TakeAll()) {
+    queue->ForEachRing([this](datapath::CompletionRing& ring) {
+      worker_.Run([&] { worker_.FailQueuePairsOf(&ring); });
+    });
+  }
 }
 
 Nanos Nic::Now() {

@@ -15,6 +15,7 @@
 #include "nic/resources/flight_inbox.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/number_pool.h"
+#include "nic/resources/overflow_inbox.h"
 #include "nic/resources/user_account.h"
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/worker.h"
@@ -35,6 +36,7 @@ class Nic {
   datapath::KeyTable& keys() { return keys_; }
   datapath::Worker& worker() { return worker_; }
   FlightInbox& flights() { return flights_; }
+  OverflowInbox& overflows() { return overflows_; }
   NumberPool& qpns() { return qpns_; }
   NumberPool& key_numbers() { return key_numbers_; }
   uint32_t NextPdNumber() { return next_pd_++; }
@@ -48,6 +50,8 @@ class Nic {
   const NicDevice* FindOwner(const GidEntry& entry, const NicDevice& from) const;
   /// Has live queue pairs on these paths send to the MACs that are given there.
   void MovePaths(std::span<const FollowedPath> paths);
+  /// Puts all queue pairs of the completion queues in `overflows` in error, on whatever worker.
+  void FailOverflowed();
   /// Looks at the device's port and interface again; the worker follows.
   NicDevice::Change Refresh(NicDevice& device);
 
@@ -63,6 +67,7 @@ class Nic {
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
   Fd userfaultfd_;
   FlightInbox flights_;
+  OverflowInbox overflows_;
   datapath::Worker worker_;
   std::vector<std::unique_ptr<ExceptionPath>> exception_paths_;
 };

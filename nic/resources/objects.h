@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -65,8 +66,10 @@ struct ArenaRange {
 struct CompletionQueueObject {
   Context* context = nullptr;
   Channel* channel = nullptr;  ///< Or null.
-  ArenaRange range;
+  ArenaRange page;
   uint64_t user_handle = 0;
+  uint32_t depth = 0;                    ///< Of each ring. A power of two.
+  std::map<uint32_t, ArenaRange> rings;  ///< By worker.
   datapath::CompletionQueue queue;
   uint32_t users = 0;
 };

@@ -45,12 +45,15 @@ Program::~Program() {
       nic_.worker().RemoveQueuePair(&object.queue_pair);
     });
     cqs_.ForEach([this](uint32_t, CompletionQueueObject& object) {
-      nic_.worker().RemoveCompletionQueue(&object.queue);
+      object.queue.ForEachRing(
+          [this](datapath::CompletionRing& ring) { nic_.worker().RemoveCompletionRing(&ring); });
     });
     nic_.worker().RemoveSession(&session_);
   });
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(&memory.region); });
   nic_.worker().Run([] {});
+  cqs_.ForEach(
+      [this](uint32_t, CompletionQueueObject& object) { nic_.overflows().Forget(object.queue); });
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {
     AddCounters(object.pd->context->device->ended_counters(), object.queue_pair.counters());
     nic_.qpns().Release(object.queue_pair.qpn().value(), Nic::Now());

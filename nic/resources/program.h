@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,6 +19,12 @@
 #include "pipeline/datapath/session.h"
 
 namespace uroce::nic {
+
+/// Where the rings of a completion queue are after a resize.
+struct ResizedQueue {
+  uint32_t cqe = 0;
+  std::vector<uroce_cq_ring> rings;
+};
 
 /// Control thread. Handles are the program's word: each method checks them. Statuses map to the
 /// errno values that verbs return (control/reply.h). At the end everything goes: queue pairs first,
@@ -62,11 +69,16 @@ class Program {
   bool CopiesDone(const MemoryObject& memory) const;
   bool CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const;
 
-  // ---- queues (queues.cc) ----
+  // ---- channels and completion queues (completion_queues.cc) ----
   absl::StatusOr<uint32_t> CreateChannel(uint32_t context, Fd& records);
   absl::Status DestroyChannel(uint32_t handle);
   absl::StatusOr<uroce_create_cq_reply> CreateCq(const uroce_create_cq& request);
+  /// While the program polls none of the queue's rings, and makes or ends no queue pair.
+  /// Errors: InvalidArgument when more CQEs wait than are asked for.
+  absl::StatusOr<ResizedQueue> ResizeCq(const uroce_resize_cq& request);
   absl::StatusOr<uroce_destroy_cq_reply> DestroyCq(uint32_t handle);
+
+  // ---- queue pairs (queues.cc) ----
   absl::StatusOr<uroce_create_qp_reply> CreateQp(const uroce_create_qp& request);
   absl::StatusOr<uroce_destroy_qp_reply> DestroyQp(uint32_t handle);
 
@@ -91,8 +103,16 @@ class Program {
   absl::StatusOr<datapath::MrSegment> ResolveSegment(const uroce_reg_mr& request,
                                                      const uroce_mr_segment& segment,
                                                      MemoryObject& memory) const;
-  uroce_create_qp_reply MakeQp(const uroce_create_qp& request, const QueuePairLayout& layout,
-                               uint64_t offset, Qpn qpn);
+  absl::StatusOr<ArenaRange> TakeRing(uint32_t depth);
+  /// For every ring of `cq` a fresh one. On an error none is taken.
+  absl::Status TakeRings(const CompletionQueueObject& cq, uint32_t depth,
+                         std::map<uint32_t, ArenaRange>& taken);
+  void GiveRings(const std::map<uint32_t, ArenaRange>& rings);
+  /// The queue's ring on `worker`, made if there is none. Errors: ResourceExhausted.
+  absl::StatusOr<datapath::CompletionRing*> RingOn(uint32_t worker, CompletionQueueObject& cq);
+  static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
+  absl::StatusOr<uroce_create_qp_reply> MakeQp(const uroce_create_qp& request,
+                                               const QueuePairLayout& layout, uint64_t offset);
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
   QueuePairLive LiveState(const QueuePairObject& object);

@@ -65,15 +65,15 @@ absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, cons
   return layout;
 }
 
-absl::StatusOr<CompletionQueueLayout> LayOutCompletionQueue(uint32_t cqe, const Limits& limits) {
-  if (cqe == 0 || cqe > limits.cqe) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cq: cqe ", cqe, " is not in 1 to ", limits.cqe));
-  }
-  CompletionQueueLayout layout;
-  layout.depth = std::bit_ceil(cqe);
-  layout.entries_offset = sizeof(uroce_cq_page);
-  layout.length_bytes = layout.entries_offset + uint64_t{layout.depth} * sizeof(uroce_cqe);
+absl::StatusOr<uint32_t> CompletionQueueDepth(uint32_t cqe, const Limits& limits) {
+  if (cqe != 0 && cqe <= limits.cqe) return std::bit_ceil(cqe);
+  return absl::InvalidArgumentError(absl::StrCat("cq: cqe ", cqe, " is not in 1 to ", limits.cqe));
+}
+
+CompletionRingLayout LayOutCompletionRing(uint32_t depth) {
+  CompletionRingLayout layout;
+  layout.entries_offset = sizeof(uroce_cq_ring_page);
+  layout.length_bytes = layout.entries_offset + uint64_t{depth} * sizeof(uroce_cqe);
   return layout;
 }
 

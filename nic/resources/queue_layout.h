@@ -25,11 +25,15 @@ struct QueuePairLayout {
 /// Errors: InvalidArgument above a limit.
 absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, const Limits& limits);
 
-struct CompletionQueueLayout {
-  uint32_t depth = 0;  ///< A power of two.
+/// Depth of a completion queue's rings: a power of two, at least `cqe`.
+/// Errors: InvalidArgument for 0 or above the limit.
+absl::StatusOr<uint32_t> CompletionQueueDepth(uint32_t cqe, const Limits& limits);
+
+/// One ring of a completion queue: its page, then the entries.
+struct CompletionRingLayout {
   uint64_t entries_offset = 0;
   uint64_t length_bytes = 0;
 };
-absl::StatusOr<CompletionQueueLayout> LayOutCompletionQueue(uint32_t cqe, const Limits& limits);
+CompletionRingLayout LayOutCompletionRing(uint32_t depth);
 
 }  // namespace uroce::nic

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion channels, completion queues and queue pairs of a program.
+// Queue pairs of a program.
 #include <infiniband/verbs.h>
 
 #include "absl/strings/str_cat.h"
@@ -8,96 +8,6 @@
 #include "nic/resources/rc_counter_table.h"
 
 namespace uroce::nic {
-namespace {
-
-absl::Status Busy(const char* kind, uint32_t users) {
-  return absl::FailedPreconditionError(absl::StrCat(kind, ": ", users, " objects still use it"));
-}
-
-}  // namespace
-
-absl::StatusOr<uint32_t> Program::CreateChannel(uint32_t context_handle, Fd& records) {
-  absl::StatusOr<Context*> context = contexts_.Find(context_handle);
-  if (!context.ok()) return context.status();
-  if (absl::Status status = channels_.CheckRoom(); !status.ok()) return status;
-  absl::StatusOr<EventPipe> pipe = EventPipe::Make(sizeof(uint64_t), records);
-  if (!pipe.ok()) return pipe.status();
-  ++(*context)->users;
-  return channels_.Add(std::make_unique<Channel>(Channel{*context, *std::move(pipe)}));
-}
-
-absl::Status Program::DestroyChannel(uint32_t handle) {
-  absl::StatusOr<Channel*> channel = channels_.Find(handle);
-  if (!channel.ok()) return channel.status();
-  if ((*channel)->users != 0) return Busy("channel", (*channel)->users);
-  --(*channel)->context->users;
-  channels_.Remove(handle);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<uroce_create_cq_reply> Program::CreateCq(const uroce_create_cq& request) {
-  absl::StatusOr<Context*> context = contexts_.Find(request.context);
-  if (!context.ok()) return context.status();
-  Channel* channel = nullptr;
-  if (request.channel != UROCE_NONE) {
-    absl::StatusOr<Channel*> found = channels_.Find(request.channel);
-    if (!found.ok()) return found.status();
-    channel = *found;
-  }
-  absl::StatusOr<CompletionQueueLayout> layout =
-      LayOutCompletionQueue(request.cqe, nic_.config().limits);
-  if (!layout.ok()) return layout.status();
-  if (absl::Status status = cqs_.CheckRoom(); !status.ok()) return status;
-  absl::StatusOr<uint64_t> offset = arena_.Take(layout->length_bytes);
-  if (!offset.ok()) return offset.status();
-  const datapath::CompletionQueueConfig config{
-      .page = arena_.At<uroce_cq_page>(*offset),
-      .entries = arena_.At<uroce_cqe>(*offset + layout->entries_offset),
-      .depth = layout->depth,
-      .user_handle = request.user_handle,
-      .channel_fd = channel == nullptr ? -1 : channel->records.write_fd(),
-      .async_fd = (*context)->events.write_fd()};
-  std::unique_ptr<CompletionQueueObject> object(
-      new CompletionQueueObject{*context,
-                                channel,
-                                {*offset, layout->length_bytes},
-                                request.user_handle,
-                                datapath::CompletionQueue(config)});
-  ++(*context)->users;
-  if (channel != nullptr) ++channel->users;
-  return uroce_create_cq_reply{.handle = *cqs_.Add(std::move(object)),
-                               .depth = layout->depth,
-                               .page_offset = *offset,
-                               .cqe_offset = *offset + layout->entries_offset};
-}
-
-// Records are counted and taken off the pipes where the worker writes them, so that none is missed
-// and none is moved behind a later one.
-absl::StatusOr<uroce_destroy_cq_reply> Program::DestroyCq(uint32_t handle) {
-  absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
-  if (!found.ok()) return found.status();
-  CompletionQueueObject& cq = **found;
-  if (cq.users != 0) return Busy("cq", cq.users);
-  uroce_destroy_cq_reply reply{};
-  nic_.worker().Run([&] {
-    nic_.worker().RemoveCompletionQueue(&cq.queue);
-    reply.comp_events_reported = cq.queue.channel_records();
-    reply.async_events_reported = cq.queue.async_records();
-    if (cq.channel != nullptr && reply.comp_events_reported != 0) {
-      reply.comp_events_reported -= cq.channel->records.Remove(cq.user_handle);
-    }
-    if (reply.async_events_reported != 0) {
-      reply.async_events_reported -= cq.context->events.Remove(cq.user_handle);
-    }
-  });
-  if (cq.channel != nullptr) --cq.channel->users;
-  --cq.context->users;
-  const ArenaRange range = cq.range;
-  cqs_.Remove(handle);
-  arena_.Give(range.offset, range.length_bytes);
-  return reply;
-}
-
 absl::StatusOr<uroce_create_qp_reply> Program::CreateQp(const uroce_create_qp& request) {
   absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
   if (!pd.ok()) return pd.status();
@@ -118,19 +28,24 @@ absl::StatusOr<uroce_create_qp_reply> Program::CreateQp(const uroce_create_qp& r
   if (absl::Status status = qps_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<uint64_t> offset = arena_.Take(layout->length_bytes);
   if (!offset.ok()) return offset.status();
-  const uint32_t qpn = nic_.qpns().Take(Nic::Now());
-  if (qpn == 0) {
-    arena_.Give(*offset, layout->length_bytes);
-    return absl::ResourceExhaustedError("qp: no QPN is free");
-  }
-  return MakeQp(request, *layout, *offset, Qpn(qpn));
+  absl::StatusOr<uroce_create_qp_reply> made = MakeQp(request, *layout, *offset);
+  if (!made.ok()) arena_.Give(*offset, layout->length_bytes);
+  return made;
 }
 
-uroce_create_qp_reply Program::MakeQp(const uroce_create_qp& request, const QueuePairLayout& layout,
-                                      uint64_t offset, Qpn qpn) {
+absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& request,
+                                                      const QueuePairLayout& layout,
+                                                      uint64_t offset) {
   ProtectionDomain* pd = *pds_.Find(request.pd);
   CompletionQueueObject* send_cq = *cqs_.Find(request.send_cq);
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
+  constexpr uint32_t kWorker = 0;
+  const absl::StatusOr<datapath::CompletionRing*> send_ring = RingOn(kWorker, *send_cq);
+  if (!send_ring.ok()) return send_ring.status();
+  const absl::StatusOr<datapath::CompletionRing*> receive_ring = RingOn(kWorker, *receive_cq);
+  if (!receive_ring.ok()) return receive_ring.status();
+  const Qpn qpn(nic_.qpns().Take(Nic::Now()));
+  if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   const uint32_t handle = qps_.NextHandle();
   const uint32_t doorbell_slot = handle % UROCE_DOORBELL_SLOTS;
   const datapath::QueuePairConfig config{.session = &session_,
@@ -138,8 +53,8 @@ uroce_create_qp_reply Program::MakeQp(const uroce_create_qp& request, const Queu
                                          .handle = handle,
                                          .qpn = qpn,
                                          .pd = pd->number,
-                                         .send_cq = &send_cq->queue,
-                                         .receive_cq = &receive_cq->queue,
+                                         .send_ring = *send_ring,
+                                         .receive_ring = *receive_ring,
                                          .user_handle = request.user_handle,
                                          .async_fd = pd->context->events.write_fd(),
                                          .signal_all = request.sq_sig_all != 0,
@@ -167,19 +82,21 @@ uroce_create_qp_reply Program::MakeQp(const uroce_create_qp& request, const Queu
   ++receive_cq->users;
   nic_.worker().Run([&] { nic_.worker().AddQueuePair(&object->queue_pair); });
   static_cast<void>(qps_.Add(std::move(object)));
-  return {.handle = handle,
-          .qp_num = qpn.value(),
-          .cap = layout.granted,
-          .worker = 0,
-          .doorbell_slot = doorbell_slot,
-          .sq_depth = layout.sq_depth,
-          .rq_depth = layout.rq_depth,
-          .sq_slot_bytes = layout.sq_slot_bytes,
-          .rq_slot_bytes = layout.rq_slot_bytes,
-          .reserved = 0,
-          .page_offset = offset,
-          .sq_offset = offset + layout.sq_offset,
-          .rq_offset = offset + layout.rq_offset};
+  return uroce_create_qp_reply{.handle = handle,
+                               .qp_num = qpn.value(),
+                               .cap = layout.granted,
+                               .worker = kWorker,
+                               .doorbell_slot = doorbell_slot,
+                               .sq_depth = layout.sq_depth,
+                               .rq_depth = layout.rq_depth,
+                               .sq_slot_bytes = layout.sq_slot_bytes,
+                               .rq_slot_bytes = layout.rq_slot_bytes,
+                               .reserved = 0,
+                               .page_offset = offset,
+                               .sq_offset = offset + layout.sq_offset,
+                               .rq_offset = offset + layout.rq_offset,
+                               .send_ring = DescribeRing(kWorker, *send_cq),
+                               .receive_ring = DescribeRing(kWorker, *receive_cq)};
 }
 
 absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's end of a completion queue.
+// A completion queue: what its workers share, and a ring for each of them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
-#include "pipeline/base/types.h"
-#include "pipeline/rings/cqe_ring.h"
-#include "pipeline/transport/work.h"
+#include "pipeline/datapath/completion_ring.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::datapath {
@@ -14,53 +15,56 @@ namespace uroce::datapath {
 /// What nic knows of a CQ when it makes one. Addresses are the daemon's, in the arena.
 struct CompletionQueueConfig {
   uroce_cq_page* page = nullptr;
-  uroce_cqe* entries = nullptr;
-  uint32_t depth = 0;        ///< Power of two.
   uint64_t user_handle = 0;  ///< Record written on the channel.
   int channel_fd = -1;       ///< Write end, non-blocking; -1: none. Owned by nic.
   int async_fd = -1;         ///< Write end of the context's pipe. Owned by nic.
 };
 
-/// One completion queue. Owned by nic; used by the worker whose queue pairs complete on it, so nic
-/// looks inside only within Worker::Run.
-///
-/// A full pipe leaves its record pending: the worker calls RetryRecords until none is left. The
-/// daemon ignores SIGPIPE.
+/// Owned by nic, which alone makes and looks up rings; a worker knows its own by its queue pairs.
 class CompletionQueue {
  public:
-  explicit CompletionQueue(const CompletionQueueConfig& config);
+  explicit CompletionQueue(const CompletionQueueConfig& config) : config_(config) {}
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  // ---- worker ----
-  /// Writes one CQE. False: the queue has overflowed, now or before; it is marked in error, an
-  /// IBV_EVENT_CQ_ERR is reported once, and the caller puts the CQ's queue pairs in error.
-  [[nodiscard]] bool Publish(const transport::Completion& completion, uint32_t handle, Qpn qpn);
-  /// Ends a burst of Publish calls: one fence, then the arm word, then a record if one is due.
-  void FinishBurst();
-  /// Whether Publish was called since FinishBurst.
-  bool in_burst() const { return in_burst_; }
-  bool has_pending_records() const { return pending_channel_ != 0 || pending_error_; }
-  void RetryRecords();
+  // ---- control ----
+  /// The ring of `worker`, or null.
+  CompletionRing* ring(uint32_t worker) const {
+    return worker < rings_.size() ? rings_[worker].get() : nullptr;
+  }
+  /// Makes the ring of `worker`, which has none.
+  CompletionRing& AddRing(uint32_t worker, const rings::CqeRingLayout& layout) {
+    if (rings_.size() <= worker) rings_.resize(worker + 1);
+    rings_[worker] = std::make_unique<CompletionRing>(this, worker, layout);
+    return *rings_[worker];
+  }
+  /// Calls `visit(CompletionRing&)` for each ring, in rising workers.
+  template <typename Visit>
+  void ForEachRing(Visit&& visit) const {
+    for (const auto& ring : rings_) {
+      if (ring != nullptr) visit(*ring);
+    }
+  }
 
-  // ---- queries ----
-  bool overflowed() const { return overflowed_; }
-  /// Records written so far: what the program must have acknowledged at destruction.
-  uint32_t channel_records() const { return channel_records_; }
-  uint32_t async_records() const { return async_records_; }
+  // ---- any worker that has a ring ----
+  const CompletionQueueConfig& config() const { return config_; }
+  /// One of the rings was full: nothing is published on any of them any more.
+  bool overflowed() const { return overflowed_.load(std::memory_order_relaxed); }
+  /// True: it was not marked before.
+  bool MarkOverflowed() { return !overflowed_.exchange(true, std::memory_order_relaxed); }
 
  private:
-  void Overflow();
+  const CompletionQueueConfig config_;
+  std::vector<std::unique_ptr<CompletionRing>> rings_;  // By worker; null where none is needed.
+  std::atomic<bool> overflowed_{false};
+};
 
-  CompletionQueueConfig config_;
-  rings::CqeProducer ring_;
-  bool in_burst_ = false;
-  bool solicited_in_burst_ = false;
-  bool overflowed_ = false;
-  bool pending_error_ = false;
-  uint32_t pending_channel_ = 0;
-  uint32_t channel_records_ = 0;
-  uint32_t async_records_ = 0;
+/// Learns of completion queues in error, on the thread of the worker that found one: their queue
+/// pairs on other workers have to go to error too. Must not block.
+class OverflowSink {
+ public:
+  virtual ~OverflowSink() = default;
+  virtual void OnOverflow(CompletionQueue& queue) = 0;
 };
 
 }  // namespace uroce::datapath

@@ -10,7 +10,7 @@
 
 namespace uroce::datapath {
 
-class CompletionQueue;
+class CompletionRing;
 class Device;
 class Session;
 
@@ -20,9 +20,9 @@ struct QueuePairConfig {
   Device* device = nullptr;
   uint32_t handle = 0;  ///< Repeated in CQEs.
   Qpn qpn;
-  uint32_t pd = 0;  ///< Daemon-wide number.
-  CompletionQueue* send_cq = nullptr;
-  CompletionQueue* receive_cq = nullptr;
+  uint32_t pd = 0;                      ///< Daemon-wide number.
+  CompletionRing* send_ring = nullptr;  ///< Both of the worker that owns the queue pair.
+  CompletionRing* receive_ring = nullptr;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   int async_fd = -1;
   bool signal_all = false;

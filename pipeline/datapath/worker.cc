@@ -130,9 +130,10 @@ void Worker::RemoveSession(Session* session) { impl_->RemoveSession(session); }
 void Worker::AddQueuePair(QueuePair* queue_pair) { impl_->AddQueuePair(queue_pair); }
 void Worker::RemoveQueuePair(QueuePair* queue_pair) { impl_->RemoveQueuePair(queue_pair); }
 
-void Worker::RemoveCompletionQueue(CompletionQueue* completion_queue) {
-  std::erase(impl_->records_of_queues, completion_queue);
+void Worker::RemoveCompletionRing(CompletionRing* ring) {
+  std::erase(impl_->records_of_rings, ring);
 }
+void Worker::FailQueuePairsOf(CompletionRing* ring) { impl_->FailQueuePairsOf(*ring); }
 
 void Worker::Modify(QueuePair* queue_pair, transport::QpState state,
                     const transport::RcAttributes& attributes, const Path* path) {

@@ -8,7 +8,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
-#include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/queue_pair_config.h"
 
@@ -22,10 +21,11 @@ class Port;
 namespace uroce::datapath {
 
 class CaptureTap;
-class CompletionQueue;
+class CompletionRing;
 class CopyHelper;
 class Device;
 class FlightSink;
+class OverflowSink;
 class QueuePair;
 class Session;
 
@@ -33,7 +33,8 @@ struct WorkerConfig {
   int core = -1;  ///< CPU to pin to, or -1.
   rte_mempool* pool = nullptr;
   KeyTable* keys = nullptr;
-  FlightSink* flights = nullptr;  ///< Null: queue pairs have no flight recorder.
+  FlightSink* flights = nullptr;      ///< Null: queue pairs have no flight recorder.
+  OverflowSink* overflows = nullptr;  ///< Null: there is no other worker.
   Nanos spin_before_sleep{20'000};
 };
 
@@ -66,8 +67,11 @@ class Worker {
   void AddQueuePair(QueuePair* queue_pair);
   /// Forgets it: no table, timer, list or helper refers to it afterwards.
   void RemoveQueuePair(QueuePair* queue_pair);
-  /// Forgets a completion queue that no queue pair uses any more, before nic destroys it.
-  void RemoveCompletionQueue(CompletionQueue* completion_queue);
+  /// Forgets a ring of this worker that no queue pair uses any more, before nic destroys it.
+  void RemoveCompletionRing(CompletionRing* ring);
+  /// Puts the queue pairs that complete on `ring` in error, after another worker's ring of the same
+  /// completion queue has overflowed.
+  void FailQueuePairsOf(CompletionRing* ring);
   /// Takes the attributes and the state; `path` is null where the address vector did not change.
   void Modify(QueuePair* queue_pair, transport::QpState state,
               const transport::RcAttributes& attributes, const Path* path);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pipeline/datapath/clock.h"
+#include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/device_port.h"
 #include "pipeline/datapath/idle_policy.h"
 #include "pipeline/datapath/mailbox.h"
@@ -120,12 +121,12 @@ struct Worker::Impl {
   void PullPosted(QueuePair& qp);
   void PublishCompletions(QueuePair& qp);
   void Publish(QueuePair& qp, const transport::Completion& completion);
-  void FailQueuePairsOf(const CompletionQueue& queue);
+  void FailQueuePairsOf(CompletionRing& ring);
   void Fail(QueuePair& qp);
   void FailCorrupt(QueuePair& qp, std::atomic<uint64_t>& counter);
   void FileTimer(QueuePair& qp);
   void FinishBursts();
-  void WantRetry(QueuePair* qp, CompletionQueue* queue);
+  void WantRetry(QueuePair* qp, CompletionRing* ring);
 
   // ---- worker_sleep.cc ----
   void Sleep();
@@ -155,10 +156,10 @@ struct Worker::Impl {
   std::vector<QueuePair*> touched;
   std::vector<QueuePair*> received;
   std::vector<QueuePair*> postponed;  // Of the next turn.
-  std::vector<CompletionQueue*> bursts;
+  std::vector<CompletionRing*> bursts;
   // Full pipes to try again.
   std::vector<QueuePair*> records_of_queue_pairs;
-  std::vector<CompletionQueue*> records_of_queues;
+  std::vector<CompletionRing*> records_of_rings;
   Nanos retry_records_at = kNever;
 
   std::array<rte_mbuf*, kBurst> stash{};  // Empty frames.

@@ -37,6 +37,8 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
     links.next_of_slot = std::exchange(state.slots[its.doorbell_slot], qp);
   }
   queue_pairs.Insert(its.qpn, qp);
+  its.send_ring->users().push_back(qp);
+  if (its.receive_ring != its.send_ring) its.receive_ring->users().push_back(qp);
   // The lists of a turn never allocate on the way of a packet.
   const size_t most = queue_pairs.size() * 2;
   if (touched.capacity() < queue_pairs.size()) {
@@ -49,6 +51,9 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
 
 void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   queue_pairs.Erase(qp->qpn());
+  for (CompletionRing* ring : {qp->config().send_ring, qp->config().receive_ring}) {
+    std::erase(ring->users(), qp);
+  }
   timers.Remove(qp->links().timer);
   StopSending(*qp);
   AbandonParked(*qp);

@@ -144,26 +144,26 @@ void Worker::Impl::PublishCompletions(QueuePair& qp) {
 }
 
 void Worker::Impl::Publish(QueuePair& qp, const transport::Completion& completion) {
-  CompletionQueue* queue = completion.is_receive ? qp.config().receive_cq : qp.config().send_cq;
-  const bool first = !queue->in_burst();
-  const bool was_overflowed = queue->overflowed();
-  if (queue->Publish(completion, qp.config().handle, qp.qpn())) {
-    if (first) bursts.push_back(queue);
-    return;
+  CompletionRing* ring = completion.is_receive ? qp.config().receive_ring : qp.config().send_ring;
+  const bool first = !ring->in_burst();
+  switch (ring->Publish(completion, qp.config().handle, qp.qpn())) {
+    case PublishResult::kOk:
+      if (first) bursts.push_back(ring);
+      return;
+    case PublishResult::kInError:
+      Fail(qp);
+      return;
+    case PublishResult::kOverflow:
+      Count(qp.links().port->counters().cq_overflow);
+      if (ring->has_pending_records()) WantRetry(nullptr, ring);
+      FailQueuePairsOf(*ring);
+      if (config.overflows != nullptr) config.overflows->OnOverflow(ring->queue());
+      return;
   }
-  if (queue->has_pending_records()) WantRetry(nullptr, queue);
-  if (was_overflowed) {
-    Fail(qp);
-    return;
-  }
-  Count(qp.links().port->counters().cq_overflow);
-  FailQueuePairsOf(*queue);
 }
 
-void Worker::Impl::FailQueuePairsOf(const CompletionQueue& queue) {
-  queue_pairs.ForEach([&](QueuePair& qp) {
-    if (qp.config().send_cq == &queue || qp.config().receive_cq == &queue) Fail(qp);
-  });
+void Worker::Impl::FailQueuePairsOf(CompletionRing& ring) {
+  for (QueuePair* qp : ring.users()) Fail(*qp);
 }
 
 void Worker::Impl::Fail(QueuePair& qp) {
@@ -191,24 +191,24 @@ void Worker::Impl::FileTimer(QueuePair& qp) {
 }
 
 void Worker::Impl::FinishBursts() {
-  for (CompletionQueue* queue : bursts) {
-    queue->FinishBurst();
-    if (queue->has_pending_records()) WantRetry(nullptr, queue);
+  for (CompletionRing* ring : bursts) {
+    ring->FinishBurst();
+    if (ring->has_pending_records()) WantRetry(nullptr, ring);
   }
   bursts.clear();
 }
 
-void Worker::Impl::WantRetry(QueuePair* qp, CompletionQueue* queue) {
+void Worker::Impl::WantRetry(QueuePair* qp, CompletionRing* ring) {
   if (retry_records_at == kNever) retry_records_at = now + kRecordRetry;
   if (qp != nullptr && !qp->links().records_wait) {
     qp->links().records_wait = true;
     records_of_queue_pairs.push_back(qp);
   }
-  if (queue == nullptr) return;
-  for (const CompletionQueue* other : records_of_queues) {
-    if (other == queue) return;
+  if (ring == nullptr) return;
+  for (const CompletionRing* other : records_of_rings) {
+    if (other == ring) return;
   }
-  records_of_queues.push_back(queue);
+  records_of_rings.push_back(ring);
 }
 
 void Worker::Impl::RetryRecords() {
@@ -218,11 +218,11 @@ void Worker::Impl::RetryRecords() {
     qp->links().records_wait = qp->has_pending_records();
     return !qp->has_pending_records();
   });
-  std::erase_if(records_of_queues, [](CompletionQueue* queue) {
-    queue->RetryRecords();
-    return !queue->has_pending_records();
+  std::erase_if(records_of_rings, [](CompletionRing* ring) {
+    ring->RetryRecords();
+    return !ring->has_pending_records();
   });
-  if (!records_of_queue_pairs.empty() || !records_of_queues.empty()) {
+  if (!records_of_queue_pairs.empty() || !records_of_rings.empty()) {
     retry_records_at = now + kRecordRetry;
   }
 }

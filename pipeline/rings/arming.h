@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arm word of a completion queue: one record on the channel for each arming, whoever is first.
+// The arm word of a completion queue: one record on the channel for each arming, by whichever of
+// its workers is first.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +25,14 @@ inline void Arm(uroce_cq_page& page, bool solicited_only) {
 }
 
 /// Whether a record is due for the CQEs just published; if so the arming is used up. `solicited`:
-/// one of them is solicited or has failed. Call it once per queue and burst, after the last Push.
-/// Worker.
+/// one of them is solicited or has failed. Call it once per ring and burst, after the last Push.
+/// Any worker that has a ring of the queue.
 [[nodiscard]] inline bool TakeArming(uroce_cq_page& page, bool solicited) {
   FullFence();
   uint32_t armed = LoadRelaxed(page.arm.value);
-  // The program may raise SOLICITED to NEXT in between, never the other way: two looks are enough.
+  // The word may change in between: the program raises SOLICITED to NEXT, or another worker takes
+  // the arming and the program arms anew. Two looks are enough: whoever arms after the first look
+  // polls after that, and finds the CQEs.
   for (int look = 0; look < 2; ++look) {
     const bool due =
         armed == UROCE_CQ_ARMED_NEXT || (armed == UROCE_CQ_ARMED_SOLICITED && solicited);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of a completion queue's ring. An entry carries the lap in which it was written, so
-// that the program needs no index of the worker, and the worker reads the program's only when the
-// ring looks full.
+// The two ends of a completion queue's ring on one worker. An entry carries the lap in which it was
+// written, so that the program needs no index of the worker, and the worker reads the program's
+// only when the ring looks full.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ static_assert(offsetof(uroce_cqe, generation) == UROCE_LINE - sizeof(uint32_t));
 
 /// Where a ring lies. `depth` is a power of two.
 struct CqeRingLayout {
-  uroce_cq_page* page = nullptr;
+  uroce_cq_ring_page* page = nullptr;
   uroce_cqe* entries = nullptr;
   uint32_t depth = 1;
 };
@@ -39,9 +39,14 @@ enum class PushResult : uint8_t {
 class CqeProducer {
  public:
   CqeProducer() = default;
-  explicit CqeProducer(const CqeRingLayout& layout) : layout_(layout) {}
+  /// A ring whose first `produced` entries are written by CopyWaiting.
+  explicit CqeProducer(const CqeRingLayout& layout, uint32_t produced = 0)
+      : layout_(layout), produced_(produced) {}
 
+  const CqeRingLayout& layout() const { return layout_; }
   uint32_t produced() const { return produced_; }
+  /// Entries that the program has not polled. More than depth: its index is impossible.
+  uint32_t waiting() const { return produced_ - LoadAcquire(layout_.page->consumed.value); }
 
   /// Publishes `cqe`, whose generation is set here; visible at once. All that it reports is in
   /// memory before.
@@ -70,6 +75,17 @@ class CqeProducer {
   uint32_t produced_ = 0;
   uint32_t consumed_ = 0;
 };
+
+/// Copies the `waiting` entries in front of index `produced` of one ring to the beginning of
+/// another, which is fresh. Nobody polls meanwhile. Range: waiting <= both depths.
+inline void CopyWaiting(const CqeRingLayout& from, uint32_t produced, uint32_t waiting,
+                        const CqeRingLayout& to) {
+  for (uint32_t i = 0; i < waiting; ++i) {
+    const uroce_cqe& old = from.entries[(produced - waiting + i) & (from.depth - 1)];
+    memcpy(&to.entries[i], &old, offsetof(uroce_cqe, generation));
+    StoreRelease(to.entries[i].generation, Generation(i, to.depth));
+  }
+}
 
 /// The program's end. Callers take turns (the queue's lock).
 class CqeConsumer {

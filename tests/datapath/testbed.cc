@@ -37,21 +37,15 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   send_entries.resize(limits.cq_depth);
   receive_entries.resize(limits.cq_depth);
   EXPECT_EQ(pipe2(async, O_NONBLOCK), 0);
-  send_cq = std::make_unique<CompletionQueue>(CompletionQueueConfig{.page = send_page.get(),
-                                                                    .entries = send_entries.data(),
-                                                                    .depth = limits.cq_depth,
-                                                                    .user_handle = 1,
-                                                                    .async_fd = async[1]});
-  receive_cq =
-      std::make_unique<CompletionQueue>(CompletionQueueConfig{.page = receive_page.get(),
-                                                              .entries = receive_entries.data(),
-                                                              .depth = limits.cq_depth,
-                                                              .user_handle = 2,
-                                                              .async_fd = async[1]});
-  send_ring = rings::CqeConsumer(
-      {.page = send_page.get(), .entries = send_entries.data(), .depth = limits.cq_depth});
-  receive_ring = rings::CqeConsumer(
-      {.page = receive_page.get(), .entries = receive_entries.data(), .depth = limits.cq_depth});
+  const rings::CqeRingLayout send_layout{send_consumed.get(), send_entries.data(), limits.cq_depth};
+  const rings::CqeRingLayout receive_layout{receive_consumed.get(), receive_entries.data(),
+                                            limits.cq_depth};
+  send_cq = std::make_unique<CompletionQueue>(
+      CompletionQueueConfig{.page = send_page.get(), .user_handle = 1, .async_fd = async[1]});
+  receive_cq = std::make_unique<CompletionQueue>(
+      CompletionQueueConfig{.page = receive_page.get(), .user_handle = 2, .async_fd = async[1]});
+  send_ring = rings::CqeConsumer(send_layout);
+  receive_ring = rings::CqeConsumer(receive_layout);
   sends = rings::WorkQueueProducer(
       {.slots = sq.data(), .depth = limits.sq_depth, .slot_bytes = sq_slot}, &page->sq_produced);
   receives = rings::WorkQueueProducer(
@@ -62,8 +56,8 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   config.handle = qpn.value();
   config.qpn = qpn;
   config.pd = kTestPd;
-  config.send_cq = send_cq.get();
-  config.receive_cq = receive_cq.get();
+  config.send_ring = &send_cq->AddRing(0, send_layout);
+  config.receive_ring = &receive_cq->AddRing(0, receive_layout);
   config.user_handle = 3;
   config.async_fd = async[1];
   config.doorbell_slot = slot;

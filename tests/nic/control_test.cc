@@ -18,6 +18,7 @@
 
 #include "nic/control/server.h"
 #include "nic/daemon.h"
+#include "pipeline/rings/shared_word.h"
 #include "tests/nic/control_client.h"
 
 namespace uroce::nic {
@@ -234,7 +235,7 @@ TEST(ControlTest, HeadersThatLieAreRefused) {
   }
   const std::vector<uint8_t> huge(100'000, 1);
   EXPECT_EQ(program.client.Raw(huge.data(), huge.size()).error, EINVAL);
-  for (const uint32_t command : {0u, 23u, 99u, 103u, 0xffffffffu}) {
+  for (const uint32_t command : {0u, 24u, 99u, 103u, 0xffffffffu}) {
     EXPECT_EQ(program.client.Call(command).error, EOPNOTSUPP) << command;
   }
   EXPECT_EQ(program.client.Call(UROCE_LIST_DEVICES).error, 0);
@@ -291,6 +292,67 @@ TEST(ControlTest, QueuePairsAreGrantedAtLeastWhatWasAsked) {
   EXPECT_LT(qp.qp_num, 0xffffffu);
   EXPECT_EQ(program.MakeQp({1, 1, UROCE_MAX_SGE + 1, 1, 0}).error, EINVAL);
   EXPECT_EQ(program.MakeQp({1, 1, 1, 1, 0}, IBV_QPT_UD).error, EOPNOTSUPP);
+}
+
+/// The arena as a program sees it.
+class MappedArena {
+ public:
+  explicit MappedArena(const Fd& fd)
+      : mapping_(mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE, fd.get(), 0),
+                 UROCE_ARENA_BYTES) {}
+  template <typename T>
+  T* At(uint64_t offset) const {
+    return reinterpret_cast<T*>(mapping_.data() + offset);
+  }
+
+ private:
+  Mapping mapping_;
+};
+
+/// Makes `count` completions: receives that are flushed.
+void Flush(Program1& program, const MappedArena& arena, uint32_t count) {
+  const auto qp = program.MakeQp({1, 16, 1, 1, 0}).As<uroce_create_qp_reply>();
+  ASSERT_EQ(program.Modify(qp.handle, ToInit()).error, 0);
+  for (uint32_t i = 0; i < count; ++i) {
+    *arena.At<uroce_recv_wqe>(qp.rq_offset + uint64_t{i} * qp.rq_slot_bytes) = {.wr_id = i};
+  }
+  rings::StoreRelease(arena.At<uroce_qp_page>(qp.page_offset)->rq_produced.value, count);
+  uroce_qp_attr error{};
+  error.attr_mask = IBV_QP_STATE;
+  error.qp_state = IBV_QPS_ERR;
+  ASSERT_EQ(program.Modify(qp.handle, error).error, 0);
+  const uroce_cqe& last = arena.At<uroce_cqe>(qp.receive_ring.cqe_offset)[count - 1];
+  while (rings::LoadAcquire(last.generation) == 0) std::this_thread::yield();
+}
+
+// ibv_resize_cq(3); protocol/verbs-semantics.md, section 6.
+TEST(ControlTest, AResizedQueueKeepsWhatWaits) {
+  Program1 program;
+  const MappedArena arena(program.hello.fds[0]);
+  Flush(program, arena, 5);
+  const auto resize = [&](uint32_t cqe) {
+    return program.client.Call(UROCE_RESIZE_CQ, uroce_resize_cq{program.cq, cqe});
+  };
+  EXPECT_EQ(resize(4).error, EINVAL) << "five wait";
+  EXPECT_EQ(resize(0).error, EINVAL);
+  EXPECT_EQ(resize(UINT32_MAX).error, EINVAL);
+  const Answer resized = resize(33);
+  const auto reply = resized.As<uroce_resize_cq_reply>();
+  EXPECT_EQ(reply.cqe, 64u);
+  ASSERT_EQ(reply.ring_count, 1u);
+  uroce_cq_ring ring;
+  std::memcpy(&ring, resized.body.data() + sizeof(reply), sizeof(ring));
+  EXPECT_EQ(ring.depth, 64u);
+  for (uint32_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(arena.At<uroce_cqe>(ring.cqe_offset)[i].wr_id, i);
+    EXPECT_EQ(arena.At<uroce_cqe>(ring.cqe_offset)[i].generation, 1u);
+  }
+  EXPECT_EQ(arena.At<uroce_cqe>(ring.cqe_offset)[5].generation, 0u);
+  arena.At<uroce_cq_ring_page>(ring.page_offset)->consumed.value = 6;
+  EXPECT_EQ(resize(64).error, EINVAL) << "more polled than there were";
+  arena.At<uroce_cq_ring_page>(ring.page_offset)->consumed.value = 5;
+  EXPECT_EQ(resize(1).error, 0);
 }
 
 // protocol/verbs-semantics.md, section 5.

@@ -191,10 +191,10 @@ TEST(QueueLayoutTest, EachCapAboveItsLimitIsRefused) {
 }
 
 TEST(QueueLayoutTest, CompletionQueueDepthIsAPowerOfTwoAtLeastAsLarge) {
-  EXPECT_EQ(LayOutCompletionQueue(1, Limits{})->depth, 1u);
-  EXPECT_EQ(LayOutCompletionQueue(200'000, Limits{})->depth, 262'144u);
-  EXPECT_FALSE(LayOutCompletionQueue(0, Limits{}).ok());
-  EXPECT_FALSE(LayOutCompletionQueue(Limits{}.cqe + 1, Limits{}).ok());
+  EXPECT_EQ(CompletionQueueDepth(1, Limits{}).value(), 1u);
+  EXPECT_EQ(CompletionQueueDepth(200'000, Limits{}).value(), 262'144u);
+  EXPECT_FALSE(CompletionQueueDepth(0, Limits{}).ok());
+  EXPECT_FALSE(CompletionQueueDepth(Limits{}.cqe + 1, Limits{}).ok());
 }
 
 TEST(EventPipeTest, RemoveTakesOneElementsRecordsAndKeepsTheOthersInOrder) {

@@ -48,7 +48,8 @@ TEST_F(ArmingTest, UnknownValuesMakeNoRecord) {
 TEST_F(ArmingTest, ACompletionIsPolledAfterArmingOrMakesARecord) {
   constexpr uint64_t kRounds = 5'000;
   uroce_cqe entries[4] = {};
-  const CqeRingLayout layout{&page_, entries, 4};
+  uroce_cq_ring_page ring_page{};
+  const CqeRingLayout layout{&ring_page, entries, 4};
   uint32_t records = 0;
   uint64_t polled = 0;
   std::thread worker([&] {

@@ -23,7 +23,7 @@ class CqeRingTest : public testing::Test {
     return wr_id;
   }
 
-  uroce_cq_page page_{};
+  uroce_cq_ring_page page_{};
   std::vector<uroce_cqe> entries_ = std::vector<uroce_cqe>(kDepth);
   CqeRingLayout layout_{&page_, entries_.data(), kDepth};
   CqeProducer producer_{layout_};

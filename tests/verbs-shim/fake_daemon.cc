@@ -192,6 +192,8 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
       return 0;
     case UROCE_CREATE_CQ:
       return CreateCq(request.As<uroce_create_cq>(), reply);
+    case UROCE_RESIZE_CQ:
+      return ResizeCq(request.As<uroce_resize_cq>(), reply);
     case UROCE_DESTROY_CQ:
       Append(reply, uroce_destroy_cq_reply{cqs_[handle].comp_events_reported,
                                            cqs_[handle].async_events_reported});
@@ -216,9 +218,11 @@ int FakeDaemon::Hello(std::vector<uint8_t>& reply, std::vector<int>& fds) {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return errno;
   CloseIfOpen(memory_socket_);
   memory_socket_ = pair[0];
-  fds = {arena_fd_, wake_fd_, pair[1]};
-  Append(reply,
-         uroce_hello_reply{UROCE_ABI_VERSION, 1, static_cast<uint32_t>(device_names_.size()), 0});
+  fds = {arena_fd_};
+  fds.insert(fds.end(), worker_count_, wake_fd_);
+  fds.push_back(pair[1]);
+  Append(reply, uroce_hello_reply{UROCE_ABI_VERSION, worker_count_,
+                                  static_cast<uint32_t>(device_names_.size()), 0});
   return 0;
 }
 
@@ -234,15 +238,46 @@ int FakeDaemon::MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vecto
 
 int FakeDaemon::CreateCq(const uroce_create_cq& request, std::vector<uint8_t>& reply) {
   const uint32_t handle = next_handle_++;
-  const uint32_t depth = std::bit_ceil(request.cqe);
-  const uroce_create_cq_reply made = {handle, depth, Allocate(sizeof(uroce_cq_page)),
-                                      Allocate(depth * sizeof(uroce_cqe))};
+  const uroce_create_cq_reply made = {handle, std::bit_ceil(request.cqe),
+                                      Allocate(sizeof(uroce_cq_page))};
   FakeCq& cq = cqs_[handle];
   cq.request = request;
   cq.page = reinterpret_cast<uroce_cq_page*>(arena_ + made.page_offset);
-  cq.ring =
-      rings::CqeProducer({cq.page, reinterpret_cast<uroce_cqe*>(arena_ + made.cqe_offset), depth});
+  cq.depth = made.cqe;
   Append(reply, made);
+  return 0;
+}
+
+FakeRing FakeDaemon::MakeRing(uint32_t worker, uint32_t depth) {
+  FakeRing ring;
+  ring.place = {worker, depth, Allocate(sizeof(uroce_cq_ring_page)),
+                Allocate(depth * sizeof(uroce_cqe))};
+  ring.page = reinterpret_cast<uroce_cq_ring_page*>(arena_ + ring.place.page_offset);
+  ring.producer = rings::CqeProducer(
+      {ring.page, reinterpret_cast<uroce_cqe*>(arena_ + ring.place.cqe_offset), depth});
+  return ring;
+}
+
+uroce_cq_ring FakeDaemon::RingOf(uint32_t handle) {
+  FakeCq& cq = cqs_[handle];
+  if (!cq.rings.contains(worker_)) cq.rings[worker_] = MakeRing(worker_, cq.depth);
+  return cq.rings[worker_].place;
+}
+
+int FakeDaemon::ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& reply) {
+  FakeCq& cq = cqs_[request.handle];
+  uint32_t waiting = 0;
+  for (auto& [worker, ring] : cq.rings) waiting += ring.producer.waiting();
+  if (waiting > request.cqe) return EINVAL;
+  cq.depth = std::bit_ceil(request.cqe);
+  Append(reply, uroce_resize_cq_reply{cq.depth, static_cast<uint32_t>(cq.rings.size())});
+  for (auto& [worker, ring] : cq.rings) {
+    const rings::CqeProducer old = ring.producer;
+    ring = MakeRing(worker, cq.depth);
+    rings::CopyWaiting(old.layout(), old.produced(), old.waiting(), ring.producer.layout());
+    ring.producer = rings::CqeProducer(ring.producer.layout(), old.waiting());
+    Append(reply, ring.place);
+  }
   return 0;
 }
 
@@ -253,7 +288,10 @@ int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& r
   made.handle = next_handle_++;
   made.qp_num = 0x1000 + made.handle;
   made.cap = request.cap;
+  made.worker = worker_;
   made.doorbell_slot = made.handle;
+  made.send_ring = RingOf(request.send_cq);
+  made.receive_ring = RingOf(request.recv_cq);
   made.sq_depth = std::bit_ceil(request.cap.max_send_wr);
   made.rq_depth = std::bit_ceil(request.cap.max_recv_wr);
   made.sq_slot_bytes = rings::SendSlotBytes(request.cap.max_send_sge, request.cap.max_inline_data);

@@ -30,10 +30,18 @@ struct Received {
   }
 };
 
+struct FakeRing {
+  uroce_cq_ring place = {};
+  uroce_cq_ring_page* page = nullptr;
+  rings::CqeProducer producer;
+};
+
 struct FakeCq {
   uroce_create_cq request = {};
   uroce_cq_page* page = nullptr;
-  rings::CqeProducer ring;
+  uint32_t depth = 0;
+  std::map<uint32_t, FakeRing> rings;  // By worker; made with the first queue pair there.
+  rings::CqeProducer& ring(uint32_t worker = 0) { return rings.at(worker).producer; }
   uint32_t comp_events_reported = 0;
   uint32_t async_events_reported = 0;
 };
@@ -63,6 +71,10 @@ class FakeDaemon {
   /// The last command of this kind.
   Received Last(uint32_t command);
 
+  /// Workers of the next HELLO, and the worker of the next queue pairs.
+  void set_worker_count(uint32_t count) { worker_count_ = count; }
+  void set_worker(uint32_t worker) { worker_ = worker; }
+
   FakeCq& cq(uint32_t handle);
   FakeQp& qp(uint32_t handle);
   uroce_doorbells& doorbells();
@@ -78,6 +90,9 @@ class FakeDaemon {
   int Run(const Received& request, std::vector<uint8_t>& reply, std::vector<int>& fds);
   int Hello(std::vector<uint8_t>& reply, std::vector<int>& fds);
   int CreateCq(const uroce_create_cq& request, std::vector<uint8_t>& reply);
+  int ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& reply);
+  FakeRing MakeRing(uint32_t worker, uint32_t depth);
+  uroce_cq_ring RingOf(uint32_t cq);
   int CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& reply);
   int MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds);
   int ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply);
@@ -96,6 +111,8 @@ class FakeDaemon {
   int channel_fd_ = -1;
   int memory_socket_ = -1;
   uint32_t next_handle_ = 1;
+  uint32_t worker_count_ = 1;
+  uint32_t worker_ = 0;
   std::mutex mutex_;
   std::map<uint32_t, int> failures_;
   std::map<uint32_t, Received> last_;

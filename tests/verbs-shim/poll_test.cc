@@ -55,7 +55,7 @@ TEST_F(PollTest, CompletionsComeInOrderUpToTheCount) {
   EXPECT_EQ(wcs[1].wr_id, 2u);
   ASSERT_EQ(ibv_poll_cq(cq_, 4, wcs), 1);
   EXPECT_EQ(wcs[0].wr_id, 3u);
-  EXPECT_EQ(fake_cq().page->consumed.value, 3u);
+  EXPECT_EQ(fake_cq().rings.at(0).page->consumed.value, 3u);
 }
 
 TEST_F(PollTest, EveryFieldOfACompletionArrives) {
@@ -73,7 +73,7 @@ TEST_F(PollTest, EveryFieldOfACompletionArrives) {
                    .flags = UROCE_CQE_RECEIVE,
                    .vendor_err = 3,
                    .sl = 10};
-  ASSERT_EQ(fake_cq().ring.Push(cqe), rings::PushResult::kOk);
+  ASSERT_EQ(fake_cq().ring().Push(cqe), rings::PushResult::kOk);
   ibv_wc wc;
   ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
   EXPECT_EQ(wc.wr_id, 5u);
@@ -139,6 +139,8 @@ TEST_F(PollTest, AnExtendedQueueIsReadFieldByField) {
   ASSERT_NE(extended, nullptr);
   ibv_poll_cq_attr attr = {};
   EXPECT_EQ(ibv_start_poll(extended, &attr), ENOENT);
+  ibv_qp* other = CreateQp(ibv_cq_ex_to_cq(extended));
+  ASSERT_NE(other, nullptr);
   FakeCq& fake = daemon_->cq(extended->handle);
   for (uint32_t i = 0; i < 2; ++i) {
     ASSERT_EQ(Post(Write(i, nullptr)), 0);
@@ -148,7 +150,7 @@ TEST_F(PollTest, AnExtendedQueueIsReadFieldByField) {
                            .wqe_index = i,
                            .byte_len = i + 7,
                            .opcode = IBV_WC_RDMA_WRITE};
-    ASSERT_EQ(fake.ring.Push(cqe), rings::PushResult::kOk);
+    ASSERT_EQ(fake.ring().Push(cqe), rings::PushResult::kOk);
   }
   ASSERT_EQ(ibv_start_poll(extended, &attr), 0);
   EXPECT_EQ(extended->wr_id, 40u);
@@ -159,7 +161,8 @@ TEST_F(PollTest, AnExtendedQueueIsReadFieldByField) {
   EXPECT_EQ(ibv_wc_read_qp_num(extended), qp_->qp_num);
   EXPECT_EQ(ibv_next_poll(extended), ENOENT);
   ibv_end_poll(extended);
-  EXPECT_EQ(fake.page->consumed.value, 2u);
+  EXPECT_EQ(fake.rings.at(0).page->consumed.value, 2u);
+  EXPECT_EQ(ibv_destroy_qp(other), 0);
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(extended)), 0);
   wanted.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   EXPECT_EQ(ibv_create_cq_ex(context_, &wanted), nullptr);

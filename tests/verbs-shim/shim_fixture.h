@@ -18,8 +18,11 @@ class ShimTest : public testing::Test {
   static constexpr uint32_t kSendDepth = 6;  // No power of two: the limit is what was granted.
   static constexpr uint32_t kReceiveDepth = 4;
 
+  explicit ShimTest(uint32_t workers = 1) : daemon_(std::make_unique<FakeDaemon>()) {
+    daemon_->set_worker_count(workers);
+  }
+
   void SetUp() override {
-    daemon_ = std::make_unique<FakeDaemon>();
     setenv("UROCE_SOCKET", daemon_->socket_path().c_str(), 1);
     ibv_device** list = ibv_get_device_list(nullptr);
     ASSERT_NE(list, nullptr);
@@ -47,9 +50,10 @@ class ShimTest : public testing::Test {
     EXPECT_EQ(ibv_close_device(context_), 0);
   }
 
-  ibv_qp* CreateQp(bool signal_all = false) {
+  ibv_qp* CreateQp(bool signal_all = false) { return CreateQp(cq_, signal_all); }
+  ibv_qp* CreateQp(ibv_cq* cq, bool signal_all = false) {
     ibv_qp_init_attr init = {};
-    init.send_cq = init.recv_cq = cq_;
+    init.send_cq = init.recv_cq = cq;
     init.qp_type = IBV_QPT_RC;
     init.sq_sig_all = signal_all;
     init.cap = {kSendDepth, kReceiveDepth, 2, 2, 64};
@@ -108,7 +112,7 @@ class ShimTest : public testing::Test {
     cqe.status = static_cast<uint8_t>(status);
     cqe.opcode = flags == UROCE_CQE_RECEIVE ? IBV_WC_RECV : IBV_WC_RDMA_WRITE;
     cqe.flags = flags;
-    ASSERT_EQ(fake_cq().ring.Push(cqe), rings::PushResult::kOk);
+    ASSERT_EQ(fake_cq().ring().Push(cqe), rings::PushResult::kOk);
   }
   std::vector<uint64_t> PollAll() {
     std::vector<uint64_t> ids;

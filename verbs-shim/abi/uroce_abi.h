@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 2u
+#define UROCE_ABI_VERSION 3u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 
 #define UROCE_MAX_DEVICES 64u
@@ -102,15 +102,25 @@ struct uroce_recv_wqe {
 };
 
 /* ---- completion queue -----------------------------------------------------------------------
- * uroce_cq_page, then depth CQEs. A CQE at index i is valid when its generation, written last,
- * equals i / depth + 1 (both mod 2^32; memory starts as zero). */
+ * One uroce_cq_page, and for each worker with queue pairs that use the CQ a ring of its own:
+ * uroce_cq_ring_page and depth CQEs, where depth is that of the CQ, so that no legal program can
+ * overflow one. Replies name the rings (uroce_cq_ring). A CQE at index i of a ring is valid when
+ * its generation, written last, equals i / depth + 1 (both mod 2^32; memory starts as zero). */
 #define UROCE_CQ_DISARMED 0u
 #define UROCE_CQ_ARMED_SOLICITED 1u
 #define UROCE_CQ_ARMED_NEXT 2u
 struct uroce_cq_page {
+  struct uroce_line32 arm;   /* shim sets, the daemon clears by compare and swap */
+  struct uroce_line32 error; /* daemon: not 0 once a ring of the CQ overflowed */
+};
+struct uroce_cq_ring_page {
   struct uroce_line32 consumed; /* shim: CQEs polled, free running */
-  struct uroce_line32 arm;      /* shim sets, the daemon clears by compare and swap */
-  struct uroce_line32 error;    /* daemon: not 0 once the CQ overflowed */
+};
+struct uroce_cq_ring {
+  uint32_t worker;
+  uint32_t depth;       /* a power of two */
+  uint64_t page_offset; /* uroce_cq_ring_page */
+  uint64_t cqe_offset;  /* uroce_cqe[depth] */
 };
 
 #define UROCE_CQE_RECEIVE 1u /* flags: of the receive queue */
@@ -163,6 +173,7 @@ enum uroce_command {
   UROCE_CREATE_CHANNEL,
   UROCE_DESTROY_CHANNEL,
   UROCE_CREATE_CQ,
+  UROCE_RESIZE_CQ,
   UROCE_DESTROY_CQ,
   UROCE_CREATE_QP,
   UROCE_MODIFY_QP,
@@ -305,9 +316,19 @@ struct uroce_create_cq {
 };
 struct uroce_create_cq_reply {
   uint32_t handle;
-  uint32_t depth;       /* a power of two, >= cqe */
-  uint64_t page_offset; /* uroce_cq_page; the CQEs follow at cqe_offset */
-  uint64_t cqe_offset;
+  uint32_t cqe;         /* granted: at least what was asked for */
+  uint64_t page_offset; /* uroce_cq_page */
+};
+/* RESIZE_CQ: while nobody polls, and no queue pair that uses the CQ comes or goes. What waits in
+ * the rings is moved to new ones, where it comes first and consumed is 0. EINVAL, and nothing has
+ * changed, when more waits than `cqe`. */
+struct uroce_resize_cq {
+  uint32_t handle;
+  uint32_t cqe;
+};
+struct uroce_resize_cq_reply {
+  uint32_t cqe;        /* granted */
+  uint32_t ring_count; /* as many as before; uroce_cq_ring[ring_count] follow */
 };
 /* DESTROY_CQ: request uroce_handle. Unread records of the CQ are taken off its pipes first. */
 struct uroce_destroy_cq_reply {
@@ -346,6 +367,8 @@ struct uroce_create_qp_reply {
   uint64_t page_offset;
   uint64_t sq_offset;
   uint64_t rq_offset;
+  struct uroce_cq_ring send_ring; /* of the CQs on `worker`; the shim may know them already */
+  struct uroce_cq_ring receive_ring;
 };
 
 struct uroce_ah_attr {

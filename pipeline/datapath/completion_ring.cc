@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CQEs, the arm word and the records that follow from them.
-#include "pipeline/datapath/completion_queue.h"
+#include "pipeline/datapath/completion_ring.h"
 
+#include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/record_pipe.h"
 #include "pipeline/rings/arming.h"
 
@@ -30,49 +31,51 @@ uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qp
 
 }  // namespace
 
-CompletionQueue::CompletionQueue(const CompletionQueueConfig& config)
-    : config_(config),
-      ring_({.page = config.page, .entries = config.entries, .depth = config.depth}) {}
-
-bool CompletionQueue::Publish(const transport::Completion& completion, uint32_t handle, Qpn qpn) {
-  if (overflowed_) return false;
-  if (ring_.Push(ToCqe(completion, handle, qpn)) != rings::PushResult::kOk) {
-    Overflow();
-    return false;
-  }
+PublishResult CompletionRing::Publish(const transport::Completion& completion, uint32_t handle,
+                                      Qpn qpn) {
+  if (queue_.overflowed()) return PublishResult::kInError;
+  if (ring_.Push(ToCqe(completion, handle, qpn)) != rings::PushResult::kOk) return Overflow();
   in_burst_ = true;
   // A failed work request counts as solicited (IBTA vol. 1, 11.4.2.2).
   if (completion.solicited || completion.status != transport::WcStatus::kSuccess) {
     solicited_in_burst_ = true;
   }
-  return true;
+  return PublishResult::kOk;
 }
 
-void CompletionQueue::FinishBurst() {
+void CompletionRing::FinishBurst() {
   in_burst_ = false;
-  const bool due = rings::TakeArming(*config_.page, solicited_in_burst_);
+  const bool due = rings::TakeArming(*queue_.config().page, solicited_in_burst_);
   solicited_in_burst_ = false;
-  if (!due || config_.channel_fd < 0) return;
+  if (!due || queue_.config().channel_fd < 0) return;
   ++pending_channel_;
   RetryRecords();
 }
 
-void CompletionQueue::Overflow() {
-  overflowed_ = true;
-  rings::StoreRelease(config_.page->error.value, uint32_t{1});
-  pending_error_ = config_.async_fd >= 0;
+PublishResult CompletionRing::Overflow() {
+  if (!queue_.MarkOverflowed()) return PublishResult::kInError;
+  rings::StoreRelease(queue_.config().page->error.value, uint32_t{1});
+  pending_error_ = queue_.config().async_fd >= 0;
   RetryRecords();
+  return PublishResult::kOverflow;
 }
 
-void CompletionQueue::RetryRecords() {
-  while (pending_channel_ != 0 && WriteRecord(config_.channel_fd, config_.user_handle)) {
+void CompletionRing::RetryRecords() {
+  const CompletionQueueConfig& queue = queue_.config();
+  while (pending_channel_ != 0 && WriteRecord(queue.channel_fd, queue.user_handle)) {
     --pending_channel_;
     ++channel_records_;
   }
   if (!pending_error_) return;
-  if (!WriteAsyncRecord(config_.async_fd, config_.user_handle, kEventCqError)) return;
+  if (!WriteAsyncRecord(queue.async_fd, queue.user_handle, kEventCqError)) return;
   pending_error_ = false;
   ++async_records_;
+}
+
+CompletionRing::Moved CompletionRing::MoveTo(const rings::CqeRingLayout& layout, uint32_t waiting) {
+  const Moved moved{.from = ring_.layout(), .produced = ring_.produced(), .waiting = waiting};
+  ring_ = rings::CqeProducer(layout, waiting);
+  return moved;
 }
 
 }  // namespace uroce::datapath

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Completion channels and completion queues of a program. A queue has a ring on every worker with
+// queue pairs that use it, made with the first of these.
+#include "absl/strings/str_cat.h"
+#include "nic/resources/program.h"
+#include "nic/resources/queue_layout.h"
+
+namespace uroce::nic {
+namespace {
+
+using datapath::CompletionRing;
+
+absl::Status Busy(const char* kind, uint32_t users) {
+  return absl::FailedPreconditionError(absl::StrCat(kind, ": ", users, " objects still use it"));
+}
+
+rings::CqeRingLayout LayoutAt(const Arena& arena, const ArenaRange& range, uint32_t depth) {
+  return {.page = arena.At<uroce_cq_ring_page>(range.offset),
+          .entries = arena.At<uroce_cqe>(range.offset + LayOutCompletionRing(depth).entries_offset),
+          .depth = depth};
+}
+
+/// Moves every ring of `queue` to its place in `layouts`, while no worker runs. Nothing moves and
+/// the result is empty when more than `limit` CQEs wait, or an index of the program is impossible.
+std::vector<CompletionRing::Moved> MoveRings(
+    const datapath::CompletionQueue& queue, const std::map<uint32_t, rings::CqeRingLayout>& layouts,
+    uint32_t limit) {
+  uint64_t total = 0;
+  std::map<uint32_t, uint32_t> waiting;  // The program's word: read once.
+  queue.ForEachRing([&](const CompletionRing& ring) {
+    const uint32_t count = ring.waiting();
+    waiting[ring.worker()] = count;
+    total += count > ring.layout().depth ? uint64_t{limit} + 1 : count;
+  });
+  std::vector<CompletionRing::Moved> moved;
+  if (total > limit) return moved;
+  queue.ForEachRing([&](CompletionRing& ring) {
+    moved.push_back(ring.MoveTo(layouts.at(ring.worker()), waiting[ring.worker()]));
+  });
+  return moved;
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> Program::CreateChannel(uint32_t context_handle, Fd& records) {
+  absl::StatusOr<Context*> context = contexts_.Find(context_handle);
+  if (!context.ok()) return context.status();
+  if (absl::Status status = channels_.CheckRoom(); !status.ok()) return status;
+  absl::StatusOr<EventPipe> pipe = EventPipe::Make(sizeof(uint64_t), records);
+  if (!pipe.ok()) return pipe.status();
+  ++(*context)->users;
+  return channels_.Add(std::make_unique<Channel>(Channel{*context, *std::move(pipe)}));
+}
+
+absl::Status Program::DestroyChannel(uint32_t handle) {
+  absl::StatusOr<Channel*> channel = channels_.Find(handle);
+  if (!channel.ok()) return channel.status();
+  if ((*channel)->users != 0) return Busy("channel", (*channel)->users);
+  --(*channel)->context->users;
+  channels_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uroce_create_cq_reply> Program::CreateCq(const uroce_create_cq& request) {
+  absl::StatusOr<Context*> context = contexts_.Find(request.context);
+  if (!context.ok()) return context.status();
+  Channel* channel = nullptr;
+  if (request.channel != UROCE_NONE) {
+    absl::StatusOr<Channel*> found = channels_.Find(request.channel);
+    if (!found.ok()) return found.status();
+    channel = *found;
+  }
+  const absl::StatusOr<uint32_t> depth = CompletionQueueDepth(request.cqe, nic_.config().limits);
+  if (!depth.ok()) return depth.status();
+  if (absl::Status status = cqs_.CheckRoom(); !status.ok()) return status;
+  const absl::StatusOr<uint64_t> offset = arena_.Take(sizeof(uroce_cq_page));
+  if (!offset.ok()) return offset.status();
+  const datapath::CompletionQueueConfig config{
+      .page = arena_.At<uroce_cq_page>(*offset),
+      .user_handle = request.user_handle,
+      .channel_fd = channel == nullptr ? -1 : channel->records.write_fd(),
+      .async_fd = (*context)->events.write_fd()};
+  std::unique_ptr<CompletionQueueObject> object(
+      new CompletionQueueObject{*context,
+                                channel,
+                                {*offset, sizeof(uroce_cq_page)},
+                                request.user_handle,
+                                *depth,
+                                {},
+                                datapath::CompletionQueue(config)});
+  ++(*context)->users;
+  if (channel != nullptr) ++channel->users;
+  return uroce_create_cq_reply{
+      .handle = *cqs_.Add(std::move(object)), .cqe = *depth, .page_offset = *offset};
+}
+
+absl::StatusOr<ArenaRange> Program::TakeRing(uint32_t depth) {
+  const uint64_t length_bytes = LayOutCompletionRing(depth).length_bytes;
+  const absl::StatusOr<uint64_t> offset = arena_.Take(length_bytes);
+  if (!offset.ok()) return offset.status();
+  return ArenaRange{*offset, length_bytes};
+}
+
+absl::StatusOr<CompletionRing*> Program::RingOn(uint32_t worker, CompletionQueueObject& cq) {
+  if (CompletionRing* ring = cq.queue.ring(worker)) return ring;
+  const absl::StatusOr<ArenaRange> range = TakeRing(cq.depth);
+  if (!range.ok()) return range.status();
+  cq.rings[worker] = *range;
+  return &cq.queue.AddRing(worker, LayoutAt(arena_, *range, cq.depth));
+}
+
+uroce_cq_ring Program::DescribeRing(uint32_t worker, const CompletionQueueObject& cq) {
+  const uint64_t offset = cq.rings.at(worker).offset;
+  return {.worker = worker,
+          .depth = cq.depth,
+          .page_offset = offset,
+          .cqe_offset = offset + LayOutCompletionRing(cq.depth).entries_offset};
+}
+
+absl::StatusOr<ResizedQueue> Program::ResizeCq(const uroce_resize_cq& request) {
+  const absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(request.handle);
+  if (!found.ok()) return found.status();
+  CompletionQueueObject& cq = **found;
+  const absl::StatusOr<uint32_t> depth = CompletionQueueDepth(request.cqe, nic_.config().limits);
+  if (!depth.ok()) return depth.status();
+  std::map<uint32_t, ArenaRange> fresh;
+  if (absl::Status status = TakeRings(cq, *depth, fresh); !status.ok()) return status;
+  std::map<uint32_t, rings::CqeRingLayout> layouts;
+  for (const auto& [worker, range] : fresh) layouts[worker] = LayoutAt(arena_, range, *depth);
+
+  std::vector<CompletionRing::Moved> moved;
+  nic_.worker().Run([&] { moved = MoveRings(cq.queue, layouts, request.cqe); });
+  if (moved.size() != fresh.size()) {
+    GiveRings(fresh);
+    return absl::InvalidArgumentError(
+        absl::StrCat("cq: more than ", request.cqe, " completions have not been polled"));
+  }
+  // The program waits for the answer, and the workers write behind these.
+  auto to = layouts.begin();
+  for (const CompletionRing::Moved& ring : moved) {
+    rings::CopyWaiting(ring.from, ring.produced, ring.waiting, (to++)->second);
+  }
+  std::swap(cq.rings, fresh);
+  GiveRings(fresh);
+  cq.depth = *depth;
+  ResizedQueue resized{.cqe = *depth, .rings = {}};
+  for (const auto& [worker, range] : cq.rings) resized.rings.push_back(DescribeRing(worker, cq));
+  return resized;
+}
+
+absl::Status Program::TakeRings(const CompletionQueueObject& cq, uint32_t depth,
+                                std::map<uint32_t, ArenaRange>& taken) {
+  for (const auto& [worker, old] : cq.rings) {
+    const absl::StatusOr<ArenaRange> range = TakeRing(depth);
+    if (!range.ok()) {
+      GiveRings(taken);
+      return range.status();
+    }
+    taken[worker] = *range;
+  }
+  return absl::OkStatus();
+}
+
+void Program::GiveRings(const std::map<uint32_t, ArenaRange>& rings) {
+  for (const auto& [worker, range] : rings) arena_.Give(range.offset, range.length_bytes);
+}
+
+// Records are counted and taken off the pipes where the worker writes them, so that none is missed
+// and none is moved behind a later one.
+absl::StatusOr<uroce_destroy_cq_reply> Program::DestroyCq(uint32_t handle) {
+  absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
+  if (!found.ok()) return found.status();
+  CompletionQueueObject& cq = **found;
+  if (cq.users != 0) return Busy("cq", cq.users);
+  uroce_destroy_cq_reply reply{};
+  nic_.worker().Run([&] {
+    cq.queue.ForEachRing([&](CompletionRing& ring) {
+      nic_.worker().RemoveCompletionRing(&ring);
+      reply.comp_events_reported += ring.channel_records();
+      reply.async_events_reported += ring.async_records();
+    });
+    if (cq.channel != nullptr && reply.comp_events_reported != 0) {
+      reply.comp_events_reported -= cq.channel->records.Remove(cq.user_handle);
+    }
+    if (reply.async_events_reported != 0) {
+      reply.async_events_reported -= cq.context->events.Remove(cq.user_handle);
+    }
+  });
+  nic_.overflows().Forget(cq.queue);
+  if (cq.channel != nullptr) --cq.channel->users;
+  --cq.context->users;
+  const std::unique_ptr<CompletionQueueObject> gone = cqs_.Remove(handle);
+  GiveRings(gone->rings);
+  arena_.Give(gone->page.offset, gone->page.length_bytes);
+  return reply;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// One worker's end of a completion queue.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/base/types.h"
+#include "pipeline/rings/cqe_ring.h"
+#include "pipeline/transport/work.h"
+
+namespace uroce::datapath {
+
+class CompletionQueue;
+class QueuePair;
+
+/// What became of a completion.
+enum class PublishResult : uint8_t {
+  kOk,
+  kOverflow,  ///< There is no room: the queue is in error from now on.
+  kInError    ///< It was before, by this worker or another.
+};
+
+/// The ring that the queue pairs of one worker complete on, and that worker's records on the
+/// channel. Owned by its CompletionQueue; used by its worker, so nic looks inside only while that
+/// stands still (Worker::Run).
+///
+/// A full pipe leaves its record pending: the worker calls RetryRecords until none is left. The
+/// daemon ignores SIGPIPE.
+class CompletionRing {
+ public:
+  CompletionRing(CompletionQueue* queue, uint32_t worker, const rings::CqeRingLayout& layout)
+      : queue_(*queue), worker_(worker), ring_(layout) {}
+  CompletionRing(const CompletionRing&) = delete;
+  CompletionRing& operator=(const CompletionRing&) = delete;
+
+  uint32_t worker() const { return worker_; }
+  CompletionQueue& queue() const { return queue_; }
+
+  // ---- worker ----
+  /// Writes one CQE. By kOverflow the queue is marked and an IBV_EVENT_CQ_ERR reported, once for
+  /// all its rings; the caller sees to it that the queue pairs of the CQ go to error.
+  [[nodiscard]] PublishResult Publish(const transport::Completion& completion, uint32_t handle,
+                                      Qpn qpn);
+  /// Ends a burst of Publish calls: one fence, then the arm word, then a record if one is due.
+  void FinishBurst();
+  /// Whether Publish was called since FinishBurst.
+  bool in_burst() const { return in_burst_; }
+  bool has_pending_records() const { return pending_channel_ != 0 || pending_error_; }
+  void RetryRecords();
+  /// The worker's queue pairs that complete here. Each is there once.
+  std::vector<QueuePair*>& users() { return users_; }
+
+  // ---- while the worker stands still ----
+  /// CQEs that the program has not polled; more than the depth: its index is impossible.
+  uint32_t waiting() const { return ring_.waiting(); }
+  const rings::CqeRingLayout& layout() const { return ring_.layout(); }
+  /// Where the ring was, and how far it was written.
+  struct Moved {
+    rings::CqeRingLayout from;
+    uint32_t produced = 0;
+    uint32_t waiting = 0;
+  };
+  /// Goes on in a fresh ring, behind `waiting` CQEs that the caller puts there by
+  /// rings::CopyWaiting.
+  Moved MoveTo(const rings::CqeRingLayout& layout, uint32_t waiting);
+
+  /// Records written so far: what the program must have acknowledged at destruction.
+  uint32_t channel_records() const { return channel_records_; }
+  uint32_t async_records() const { return async_records_; }
+
+ private:
+  PublishResult Overflow();
+
+  CompletionQueue& queue_;
+  uint32_t worker_;
+  rings::CqeProducer ring_;
+  std::vector<QueuePair*> users_;
+  bool in_burst_ = false;
+  bool solicited_in_burst_ = false;
+  bool pending_error_ = false;
+  uint32_t pending_channel_ = 0;
+  uint32_t channel_records_ = 0;
+  uint32_t async_records_ = 0;
+};
+
+}  // namespace uroce::datapath

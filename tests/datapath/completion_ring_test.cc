@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/completion_ring.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <vector>
+
+#include "pipeline/datapath/completion_queue.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr uint32_t kDepth = 4;
+constexpr uint64_t kUserHandle = 0xc0ffee;
+
+class CompletionRingTest : public testing::Test {
+ protected:
+  ~CompletionRingTest() override {
+    for (const int fd : {channel_[0], channel_[1], async_[0], async_[1]}) close(fd);
+  }
+  void OpenPipes() {
+    EXPECT_EQ(pipe2(channel_, O_NONBLOCK), 0);
+    EXPECT_EQ(pipe2(async_, O_NONBLOCK), 0);
+  }
+  CompletionQueueConfig Config() {
+    return {.page = &page_,
+            .user_handle = kUserHandle,
+            .channel_fd = channel_[1],
+            .async_fd = async_[1]};
+  }
+  /// The program's memory of one worker's ring.
+  struct Memory {
+    uroce_cq_ring_page page{};
+    std::array<uroce_cqe, kDepth> entries{};
+    rings::CqeRingLayout layout() { return {&page, entries.data(), kDepth}; }
+  };
+  static PublishResult Publish(CompletionRing& ring) { return ring.Publish({}, 0, Qpn(2)); }
+  bool ReadChannel() {
+    uint64_t record = 0;
+    const bool got = read(channel_[0], &record, sizeof(record)) == sizeof(record);
+    EXPECT_EQ(record, got ? kUserHandle : 0);
+    return got;
+  }
+  void FillChannel() {
+    const uint64_t other = 1;
+    while (write(channel_[1], &other, sizeof(other)) > 0) {
+    }
+  }
+
+  uroce_cq_page page_{};
+  std::array<Memory, 2> memory_;
+  int channel_[2];
+  int async_[2];
+  CompletionQueue queue_{(OpenPipes(), Config())};
+  CompletionRing& ring_ = queue_.AddRing(0, memory_[0].layout());
+};
+
+TEST_F(CompletionRingTest, EntryHoldsTheCompletion) {
+  transport::Completion completion;
+  completion.wr_id = 77;
+  completion.slot = 5;
+  completion.is_receive = true;
+  completion.has_immediate = true;
+  completion.immediate_or_rkey = 0x04030201;
+  completion.opcode = transport::WcOpcode::kReceiveWriteWithImm;
+  completion.length_bytes = 1000;
+  ASSERT_EQ(ring_.Publish(completion, 9, Qpn(0x123)), PublishResult::kOk);
+  const uroce_cqe& cqe = memory_[0].entries[0];
+  EXPECT_EQ(cqe.generation, 1u);
+  EXPECT_EQ(cqe.wr_id, 77u);
+  EXPECT_EQ(cqe.qp_handle, 9u);
+  EXPECT_EQ(cqe.qp_num, 0x123u);
+  EXPECT_EQ(cqe.wqe_index, 5u);
+  EXPECT_EQ(cqe.byte_len, 1000u);
+  EXPECT_EQ(cqe.imm_or_rkey, 0x04030201u);
+  EXPECT_EQ(cqe.opcode, 129);
+  EXPECT_EQ(cqe.wc_flags, 2) << "IBV_WC_WITH_IMM";
+  EXPECT_EQ(cqe.flags, UROCE_CQE_RECEIVE);
+}
+
+TEST_F(CompletionRingTest, OneRecordPerArming) {
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_FALSE(ReadChannel()) << "not armed";
+  page_.arm.value = UROCE_CQ_ARMED_NEXT;
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_TRUE(ReadChannel());
+  EXPECT_EQ(page_.arm.value, UROCE_CQ_DISARMED);
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_FALSE(ReadChannel());
+  EXPECT_EQ(ring_.channel_records(), 1u);
+}
+
+TEST_F(CompletionRingTest, SolicitedArmingWaitsForSolicitedOrFailed) {
+  page_.arm.value = UROCE_CQ_ARMED_SOLICITED;
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_FALSE(ReadChannel());
+  transport::Completion failed;
+  failed.status = transport::WcStatus::kWrFlushErr;
+  ASSERT_EQ(ring_.Publish(failed, 0, Qpn(2)), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_TRUE(ReadChannel());
+  page_.arm.value = UROCE_CQ_ARMED_SOLICITED;
+  transport::Completion solicited;
+  solicited.solicited = true;
+  ASSERT_EQ(ring_.Publish(solicited, 0, Qpn(2)), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_TRUE(ReadChannel());
+}
+
+TEST_F(CompletionRingTest, FullPipeLeavesTheRecordPending) {
+  FillChannel();
+  page_.arm.value = UROCE_CQ_ARMED_NEXT;
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_TRUE(ring_.has_pending_records());
+  EXPECT_EQ(ring_.channel_records(), 0u);
+  std::array<uint8_t, 1 << 16> drain;
+  ASSERT_GT(read(channel_[0], drain.data(), drain.size()), 0);
+  ring_.RetryRecords();
+  EXPECT_FALSE(ring_.has_pending_records());
+  EXPECT_TRUE(ReadChannel());
+}
+
+TEST_F(CompletionRingTest, OverflowIsReportedOnceAndForGood) {
+  for (uint32_t i = 0; i < kDepth; ++i) ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  EXPECT_EQ(page_.error.value, 0u);
+  EXPECT_EQ(Publish(ring_), PublishResult::kOverflow);
+  EXPECT_NE(page_.error.value, 0u);
+  memory_[0].page.consumed.value = kDepth;
+  EXPECT_EQ(Publish(ring_), PublishResult::kInError)
+      << "room now does not bring back what was lost";
+  uroce_async_record record;
+  ASSERT_EQ(read(async_[0], &record, sizeof(record)), static_cast<ssize_t>(sizeof(record)));
+  EXPECT_EQ(record.element, kUserHandle);
+  EXPECT_EQ(record.event_type, 0u) << "IBV_EVENT_CQ_ERR";
+  EXPECT_LT(read(async_[0], &record, sizeof(record)), 0);
+  EXPECT_EQ(ring_.async_records(), 1u);
+}
+
+TEST_F(CompletionRingTest, ImpossibleConsumedIndexIsAnOverflow) {
+  for (uint32_t i = 0; i < kDepth; ++i) ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  memory_[0].page.consumed.value = kDepth + 1;
+  EXPECT_EQ(Publish(ring_), PublishResult::kOverflow);
+  EXPECT_TRUE(queue_.overflowed());
+}
+
+// Two workers publish in the same moment: whoever takes the arming writes the one record.
+TEST_F(CompletionRingTest, OneRecordPerArmingOverAllRings) {
+  CompletionRing& other = queue_.AddRing(1, memory_[1].layout());
+  page_.arm.value = UROCE_CQ_ARMED_NEXT;
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ASSERT_EQ(Publish(other), PublishResult::kOk);
+  other.FinishBurst();
+  ring_.FinishBurst();
+  EXPECT_TRUE(ReadChannel());
+  EXPECT_FALSE(ReadChannel());
+  EXPECT_EQ(other.channel_records(), 1u);
+  EXPECT_EQ(ring_.channel_records(), 0u);
+}
+
+TEST_F(CompletionRingTest, OneFullRingPutsTheWholeQueueInError) {
+  CompletionRing& other = queue_.AddRing(1, memory_[1].layout());
+  for (uint32_t i = 0; i < kDepth; ++i) ASSERT_EQ(Publish(other), PublishResult::kOk);
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk) << "each ring has the full depth";
+  EXPECT_EQ(Publish(other), PublishResult::kOverflow);
+  EXPECT_EQ(Publish(ring_), PublishResult::kInError) << "though there is room";
+  EXPECT_EQ(other.async_records(), 1u);
+  EXPECT_EQ(ring_.async_records(), 0u) << "one event for the queue";
+}
+
+TEST_F(CompletionRingTest, AMovedRingGoesOnBehindWhatWaits) {
+  for (uint32_t i = 0; i < 3; ++i) {
+    transport::Completion completion;
+    completion.wr_id = i;
+    ASSERT_EQ(ring_.Publish(completion, 0, Qpn(2)), PublishResult::kOk);
+  }
+  memory_[0].page.consumed.value = 1;
+  EXPECT_EQ(ring_.waiting(), 2u);
+  const auto moved = ring_.MoveTo(memory_[1].layout(), ring_.waiting());
+  transport::Completion completion;
+  completion.wr_id = 3;
+  ASSERT_EQ(ring_.Publish(completion, 0, Qpn(2)), PublishResult::kOk);
+  rings::CopyWaiting(moved.from, moved.produced, moved.waiting, memory_[1].layout());
+  rings::CqeConsumer consumer(memory_[1].layout());
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_NE(consumer.Peek(), nullptr);
+    EXPECT_EQ(consumer.Peek()->wr_id, i);
+    consumer.Advance();
+  }
+  EXPECT_EQ(consumer.Peek(), nullptr);
+}
+
+}  // namespace
+}  // namespace uroce::datapath

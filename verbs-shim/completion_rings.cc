@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs-shim/completion_rings.h"
+
+namespace uroce::shim {
+namespace {
+
+struct ResizeReply {
+  uroce_reply header;
+  uroce_resize_cq_reply body;
+  uroce_cq_ring rings[UROCE_MAX_WORKERS];
+};
+static_assert(offsetof(ResizeReply, rings) == sizeof(uroce_reply) + sizeof(uroce_resize_cq_reply));
+
+rings::CqeRingLayout LayoutOf(const Session& session, const uroce_cq_ring& ring) {
+  uint8_t* arena = session.arena();
+  return {reinterpret_cast<uroce_cq_ring_page*>(arena + ring.page_offset),
+          reinterpret_cast<uroce_cqe*>(arena + ring.cqe_offset), ring.depth};
+}
+
+bool IsSane(const Session& session, const ResizeReply& reply) {
+  if (reply.body.ring_count > session.worker_count()) return false;
+  for (uint32_t i = 0; i < reply.body.ring_count; ++i) {
+    if (!IsSane(session, reply.rings[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IsSane(const Session& session, const uroce_cq_ring& ring) {
+  return ring.worker < session.worker_count() && ring.depth != 0 &&
+         (ring.depth & (ring.depth - 1)) == 0 &&
+         IsInArena(ring.page_offset, sizeof(uroce_cq_ring_page)) &&
+         IsInArena(ring.cqe_offset, uint64_t{ring.depth} * sizeof(uroce_cqe));
+}
+
+void AddRing(CompletionQueue& cq, const uroce_cq_ring& ring) {
+  const SpinGuard guard(cq.lock);
+  if (!cq.rings.Has(ring.worker)) cq.rings.Install(ring.worker, LayoutOf(*cq.session, ring));
+}
+
+// The daemon moves what waits while nobody polls: pollers wait for its answer. A queue pair that is
+// being made may bring a ring of the old size, so none is made meanwhile.
+int ResizeCq(CompletionQueue& cq, int cqe) {
+  Session& session = *cq.session;
+  if (!session.is_live()) return EIO;
+  if (cqe < 1 || static_cast<uint32_t>(cqe) > Ours(cq.verbs.context)->device->info.max_cqe) {
+    return EINVAL;
+  }
+  RequestOf<uroce_resize_cq> request = {{UROCE_RESIZE_CQ, 0},
+                                        {cq.verbs.handle, static_cast<uint32_t>(cqe)}};
+  ResizeReply reply;
+  const MutexLock lock(session.queue_pair_mutex());
+  const SpinGuard guard(cq.lock);
+  const int error = session.Command(&request, sizeof(request), &reply, sizeof(reply));
+  if (error != 0) return error;
+  if (!IsSane(session, reply)) return EIO;
+  for (uint32_t i = 0; i < reply.body.ring_count; ++i) {
+    cq.rings.Install(reply.rings[i].worker, LayoutOf(session, reply.rings[i]));
+  }
+  cq.verbs.cqe = static_cast<int>(reply.body.cqe);
+  return 0;
+}
+
+}  // namespace uroce::shim
