@@ -46,6 +46,9 @@ struct Effect {
   Access access = Access::kRemoteWrite;
   /// kPlaceReceive: after placing, also invalidate `invalidate_rkey` (SEND with invalidate).
   bool invalidate = false;
+  /// kPlaceReceive of a datagram: bytes [0, 40) of the receive work get the area that
+  /// wire::GrhArea makes, also if there is no payload.
+  bool grh_area = false;
   bool compare_swap = false;  ///< kAtomic: compare and swap, else fetch and add.
   LocalRange local;
   RemoteRange remote;
@@ -79,11 +82,12 @@ struct LocalEffect {
 /// One packet to send: headers, and where its payload lies.
 struct TxPacket {
   enum class Source : uint8_t { kNone, kSend, kRemote };
-  /// pkey and dest_qpn are those of the queue pair; the shell's template holds the rest.
+  /// pkey and, of connections, dest_qpn are the shell's template's.
   wire::TransportHeader header;
   Source source = Source::kNone;
   bool retransmission = false;
   Resend resend;       ///< Of a request that is a retransmission.
+  uint32_t path = 0;   ///< Datagrams: SendWork::path; header.dest_qpn is the datagram's own.
   LocalRange local;    ///< kSend: of send work `local.slot`.
   RemoteRange remote;  ///< kRemote: a READ response, needs Access::kRemoteRead.
 

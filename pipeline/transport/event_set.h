@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/queue_pair_types.h"
 
 namespace uroce::transport {
 

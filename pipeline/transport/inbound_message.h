@@ -141,6 +141,7 @@ inline void InboundMessage::Place(Effect& effect) const {
   effect.local = {
       .slot = receive_.slot, .offset_bytes = received_bytes_, .length_bytes = size_bytes_};
   effect.invalidate = shape_.invalidate;
+  effect.grh_area = false;
   effect.invalidate_rkey = Rkey(immediate_or_rkey_);
 }
 

@@ -5,22 +5,11 @@
 
 #include <cstdint>
 
-#include "pipeline/base/types.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/opcode.h"
 #include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
-
-/// Values are those of ibv_qp_state.
-enum class QpState : uint8_t {
-  kReset = 0,
-  kInit = 1,
-  kRtr = 2,
-  kRts = 3,
-  kSqd = 4,
-  kSqe = 5,
-  kErr = 6,
-};
 
 /// Which halves of a connection there are. XRC has one at each end.
 enum class RcRole : uint8_t { kBoth, kInitiator, kTarget };
@@ -67,18 +56,6 @@ enum class PacketResult : uint8_t {
   kGhost,             ///< A response that nothing waits for.
   kBadState,          ///< The queue pair takes no such packet in its state.
   kMalformed,         ///< A response that cannot be right and is ignored.
-};
-
-enum class PostResult : uint8_t { kPosted, kQueueFull };
-
-/// Asynchronous events. Values are those of ibv_event_type.
-enum class QpEvent : uint8_t {
-  kQpFatal = 1,
-  kQpReqErr = 2,
-  kQpAccessErr = 3,
-  kCommEst = 4,
-  kSqDrained = 5,
-  kLastWqeReached = 16,
 };
 
 }  // namespace uroce::transport

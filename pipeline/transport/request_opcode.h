@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which BTH opcode a packet of a SEND or WRITE carries by its place in the message.
+// What send works are called: by the BTH opcode of each packet, and in their completion.
 #pragma once
 
 #include "pipeline/transport/work.h"
@@ -7,12 +7,39 @@
 
 namespace uroce::transport {
 
+constexpr bool IsWrite(WorkOpcode opcode) {
+  return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;
+}
+
+/// What the completion of a send work says it was.
+constexpr WcOpcode CompletionOpcode(WorkOpcode opcode) {
+  switch (opcode) {
+    case WorkOpcode::kWrite:
+    case WorkOpcode::kWriteWithImm:
+      return WcOpcode::kWrite;
+    case WorkOpcode::kSend:
+    case WorkOpcode::kSendWithImm:
+    case WorkOpcode::kSendWithInvalidate:
+      return WcOpcode::kSend;
+    case WorkOpcode::kRead:
+      return WcOpcode::kRead;
+    case WorkOpcode::kCompareSwap:
+      return WcOpcode::kCompareSwap;
+    case WorkOpcode::kFetchAdd:
+      return WcOpcode::kFetchAdd;
+    case WorkOpcode::kLocalInvalidate:
+      return WcOpcode::kLocalInvalidate;
+    case WorkOpcode::kBindWindow:
+      return WcOpcode::kBindWindow;
+  }
+  return WcOpcode::kSend;  // A value outside the enum came from a hostile ring.
+}
+
 /// Opcode of a packet that opens and/or ends the message of a work (wire-format.md, section 5).
 constexpr wire::Opcode MessageOpcode(WorkOpcode work, bool first, bool last) {
   using wire::Opcode;
-  const bool write = work == WorkOpcode::kWrite || work == WorkOpcode::kWriteWithImm;
   if (!last) {
-    if (write) return first ? Opcode::kWriteFirst : Opcode::kWriteMiddle;
+    if (IsWrite(work)) return first ? Opcode::kWriteFirst : Opcode::kWriteMiddle;
     return first ? Opcode::kSendFirst : Opcode::kSendMiddle;
   }
   switch (work) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "pipeline/transport/message_packet.h"
 #include "pipeline/transport/request_opcode.h"
 #include "pipeline/transport/timer_codes.h"
 
@@ -20,37 +21,10 @@ constexpr uint32_t kAtomicBytes = 8;
 /// than the attribute says would else get it again and again, each time with more to do.
 constexpr uint8_t kMaxBackoff = 2;
 
-bool IsWrite(WorkOpcode opcode) {
-  return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;
-}
-
 bool IsSupported(WorkOpcode opcode) { return opcode <= WorkOpcode::kSendWithInvalidate; }
 
 WcStatus LocalFailure(WorkOpcode opcode) {
   return opcode == WorkOpcode::kBindWindow ? WcStatus::kMwBindErr : WcStatus::kLocQpOpErr;
-}
-
-WcOpcode CompletionOpcode(WorkOpcode opcode) {
-  switch (opcode) {
-    case WorkOpcode::kWrite:
-    case WorkOpcode::kWriteWithImm:
-      return WcOpcode::kWrite;
-    case WorkOpcode::kSend:
-    case WorkOpcode::kSendWithImm:
-    case WorkOpcode::kSendWithInvalidate:
-      return WcOpcode::kSend;
-    case WorkOpcode::kRead:
-      return WcOpcode::kRead;
-    case WorkOpcode::kCompareSwap:
-      return WcOpcode::kCompareSwap;
-    case WorkOpcode::kFetchAdd:
-      return WcOpcode::kFetchAdd;
-    case WorkOpcode::kLocalInvalidate:
-      return WcOpcode::kLocalInvalidate;
-    case WorkOpcode::kBindWindow:
-      return WcOpcode::kBindWindow;
-  }
-  return WcOpcode::kSend;  // A value outside the enum came from a hostile ring.
 }
 
 }  // namespace
@@ -104,7 +78,7 @@ PostResult Requester::Post(const SendWork& work) {
   held.rkey = work.rkey;
   held.opcode = work.opcode;
   held.signaled = work.signaled;
-  held.solicited = work.solicited && work.opcode != WorkOpcode::kWrite;
+  held.solicited = work.solicited;
   held.fence = work.fence;
   held.executable = !work.malformed && IsSupported(work.opcode);
   held.xrc_srqn = work.xrc_srqn;
@@ -216,24 +190,14 @@ bool Requester::PollPacket(Nanos now, TxPacket& packet) {
 }
 
 uint32_t Requester::FillMessage(const HeldWork& work, uint32_t sent, TxPacket& packet) const {
-  const uint32_t offset = mtu_.OffsetOf(sent);
-  const uint32_t remaining = work.length_bytes - offset;
-  const bool last = remaining <= mtu_.bytes();
-  const uint32_t size = mtu_.Take(remaining);
+  const bool last = FillMessagePacket(work, mtu_, sent, packet);
   wire::TransportHeader& header = packet.header;
-  header.opcode = MessageOpcode(work.opcode, sent == 0, last);
-  header.solicited = last && work.solicited;
   const bool window_ends = RequestsInFlight() + 1 == window_;
   const bool probes = probing_ && next_psn_ == probe_psn_;
   header.ack_request =
       last || sent % kAckRequestInterval == kAckRequestInterval - 1 || window_ends || probes;
   header.immediate = work.immediate_or_rkey;
   header.invalidate_rkey = Rkey(work.immediate_or_rkey);
-  if (sent == 0 && IsWrite(work.opcode)) {
-    header.reth = {.va = work.remote_va, .rkey = work.rkey, .length_bytes = work.length_bytes};
-  }
-  packet.source = size == 0 ? TxPacket::Source::kNone : TxPacket::Source::kSend;
-  packet.local = {.slot = work.slot, .offset_bytes = offset, .length_bytes = size};
   return 1;
 }
 

@@ -40,6 +40,10 @@ struct SendWork {
   uint64_t compare_add = 0;
   uint64_t swap = 0;
   uint32_t xrc_srqn = 0;  ///< XRC: the SRQ at the target, 24 bits.
+  // Datagrams: the address handle, in the shell's own terms, and the far end.
+  uint32_t path = 0;
+  Qpn remote_qpn;
+  uint32_t remote_qkey = 0;
   /// Found while copying: the entry cannot be executed and completes with LOC_QP_OP_ERR.
   bool malformed = false;
 };
@@ -98,6 +102,10 @@ struct Completion {
   uint32_t queue = 0;  ///< Of a receive: ReceiveWork::queue.
   uint32_t length_bytes = 0;
   uint32_t immediate_or_rkey = 0;  ///< Immediate bytes unchanged, or the invalidated rkey.
+  // Datagrams received: where from, and what stands in front of the payload.
+  Qpn source_qpn;
+  bool has_grh = false;
+  bool is_ipv6 = false;
 };
 
 }  // namespace uroce::transport

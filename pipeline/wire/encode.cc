@@ -197,6 +197,10 @@ EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& 
   PatchIp(path, udp_bytes, identification, ip);
   Put(bth - sizeof(UdpHeader) + offsetof(UdpHeader, length),
       Be<2>(static_cast<uint16_t>(udp_bytes)));
+  // Datagrams of one path go to many queue pairs.
+  if (info.Has(OpcodeInfo::kDeth)) {
+    Put(bth + offsetof(BthLayout, dest_qpn), Be<3>(header.dest_qpn.value()));
+  }
   uint8_t* const end = PutExtendedHeaders(PatchBth(bth, header, pad_bytes), info, header);
   const auto icrc_bytes = static_cast<size_t>(end - ip);
   return {.length_bytes = static_cast<size_t>(end - out),

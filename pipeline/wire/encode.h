@@ -63,8 +63,8 @@ struct EncodedHeaders {
 
 /// Writes the headers of a packet with `payload_bytes` of payload to `out`, which has room for
 /// kMaxHeaderBytes; bytes beyond the headers may be overwritten within that room. P_Key and
-/// destination QPN are the template's, not the header's. Next come the payload (CopyCrc32 from
-/// `crc_state`), then WriteTrailer. `identification`: IPv4 only.
+/// destination QPN are the template's, not the header's, but for datagrams the QPN is. Next come
+/// the payload (CopyCrc32 from `crc_state`), then WriteTrailer. `identification`: IPv4 only.
 EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& header,
                              uint32_t payload_bytes, uint16_t identification, uint8_t* out);
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// How SENDs and WRITEs of connections, reliable or not, fall into packets.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/transport/effect.h"
+#include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/request_opcode.h"
+#include "pipeline/transport/work.h"
+
+namespace uroce::transport {
+
+/// Fills in packet `index` of the message of `work`, a SEND or WRITE, but for PSN, AckReq and what
+/// rides on the last packet; opcodes are those of reliable connections. True: it is the last.
+/// Source: transport.md, section 3.1, 1 and 5.
+template <typename Work>
+bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& packet) {
+  const uint32_t offset = mtu.OffsetOf(index);
+  const uint32_t remaining = work.length_bytes - offset;
+  const bool last = remaining <= mtu.bytes();
+  const uint32_t size = mtu.Take(remaining);
+  wire::TransportHeader& header = packet.header;
+  header.opcode = MessageOpcode(work.opcode, index == 0, last);
+  header.solicited = last && work.solicited && work.opcode != WorkOpcode::kWrite;
+  if (index == 0 && IsWrite(work.opcode)) {
+    header.reth = {.va = work.remote_va, .rkey = work.rkey, .length_bytes = work.length_bytes};
+  }
+  packet.source = size == 0 ? TxPacket::Source::kNone : TxPacket::Source::kSend;
+  packet.local = {.slot = work.slot, .offset_bytes = offset, .length_bytes = size};
+  return last;
+}
+
+}  // namespace uroce::transport
