@@ -17,9 +17,11 @@
 namespace uroce::tools {
 namespace {
 
-constexpr size_t kWriteBytes = 256 << 10;  // Written out when more than this waits.
-constexpr uint64_t kHeldBytes = 1 << 20;   // Of the ring, given back at the latest then.
-constexpr int kEndMs = 2000;               // A daemon that is well answers at once.
+// Written out when more than this waits: it stays in the cache until then, and no program that
+// polls on this processor waits for longer than it takes to fill.
+constexpr size_t kWriteBytes = 64 << 10;
+constexpr uint64_t kHeldBytes = 1 << 20;  // Of the ring, given back at the latest then.
+constexpr int kEndMs = 2000;              // A daemon that is well answers at once.
 // The daemon wakes nobody for a capture, so the ring is looked at this often. 64 MiB hold 5 ms of
 // 100 Gb/s.
 constexpr int kPollIntervalMs = 5;
@@ -66,6 +68,8 @@ CaptureRecorder::CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureO
       totals_(session.interfaces.size()),
       at_file_(session.interfaces.size()),
       // What reads a pipe often prints to the same terminal.
+      is_bounded_(BoundsOneFile(options.limits)),
+      has_bounded_files_(BoundsOneFile(options.file_limits)),
       shows_progress_(!options.quiet && options.file != "-" && isatty(STDERR_FILENO) != 0) {}
 
 absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
@@ -93,7 +97,7 @@ absl::Status CaptureRecorder::Turn() {
   now_ns_ = ClockNs(CLOCK_MONOTONIC);
   absl::Status status = DrainRing();
   if (status.ok()) status = Flush();
-  if (IsReached(options_.limits, TotalAmount())) finished_ = true;
+  if (IsEnough()) finished_ = true;
   if (IsLastFile() && FileIsFull()) finished_ = true;
   if (shows_progress_ && now_ns_ >= next_progress_ns_) ShowProgress();
   return status;
@@ -137,11 +141,16 @@ absl::Status CaptureRecorder::Record(const capture::CapturedFrame& frame) {
   Count(frame, totals_[frame.interface_index].seen);
   Count(frame, totals_[frame.interface_index].captured);
   ++waiting_packets_;
-  if (IsReached(options_.limits, TotalAmount())) finished_ = true;
+  if (IsEnough()) finished_ = true;
   return absl::OkStatus();
 }
 
+bool CaptureRecorder::IsEnough() const {
+  return is_bounded_ && IsReached(options_.limits, TotalAmount());
+}
+
 bool CaptureRecorder::FileIsFull() const {
+  if (!has_bounded_files_) return false;
   const CaptureAmount amount = FileAmount();
   return amount.packets != 0 && IsReached(options_.file_limits, amount);
 }

@@ -57,6 +57,8 @@ class CaptureRecorder {
   /// empty files: a quiet hour does not push the packets before it out.
   bool FileIsFull() const;
   bool IsLastFile() const;
+  /// A limit of the whole capture is reached.
+  bool IsEnough() const;
   CaptureAmount FileAmount() const;
   CaptureAmount TotalAmount() const;
   void BeginFile();
@@ -83,6 +85,8 @@ class CaptureRecorder {
   uint64_t waiting_packets_ = 0;          // In `batch_`, not yet in the file.
   uint64_t now_ns_ = 0;
   uint64_t next_progress_ns_ = 0;
+  const bool is_bounded_;  // By more than a number of files.
+  const bool has_bounded_files_;
   bool shows_progress_;
   bool finished_ = false;
 };

@@ -76,7 +76,28 @@ uint32_t PacketBlockBytes(const CapturedFrame& frame, size_t comment_bytes) {
                                OptionBytes(comment_bytes) + sizeof(PacketEnd));
 }
 
+PacketHead HeadOf(const CapturedFrame& frame, size_t comment_bytes) {
+  return {.type = kEnhancedPacketBlock,
+          .block_bytes = PacketBlockBytes(frame, comment_bytes),
+          .interface_index = frame.interface_index,
+          .time = TimeStamp(frame.time_ns),
+          .captured_bytes = static_cast<uint32_t>(frame.bytes.size()),
+          .wire_bytes = frame.wire_length_bytes};
+}
+
+PacketEnd EndOf(const CapturedFrame& frame, size_t comment_bytes) {
+  // Bits 1:0 of the flags: 1 inbound, 2 outbound; the ABI's values are the same.
+  static_assert(UROCE_CAPTURE_INBOUND == 1 && UROCE_CAPTURE_OUTBOUND == 2);
+  return {.flags_code = kOptionEpbFlags,
+          .flags_bytes = sizeof(uint32_t),
+          .flags = frame.direction,
+          .end_of_options = kOptionEnd,
+          .block_bytes = PacketBlockBytes(frame, comment_bytes)};
+}
+
 std::string Comment(const CapturedFrame& frame, std::string_view more) {
+  const bool says_nothing = frame.note.reason == UROCE_REASON_NONE && frame.note.flags == 0;
+  if (says_nothing && more.empty()) return {};
   std::string comment = NoteText(frame.note);
   if (!more.empty()) comment.append(comment.empty() ? "" : "; ").append(more);
   if (comment.size() > kMaxCommentBytes) comment.resize(kMaxCommentBytes);
@@ -113,9 +134,22 @@ void PcapngWriter::AddInterface(const uroce_capture_interface& interface,
 
 void PcapngWriter::AddFrame(const CapturedFrame& frame, std::string_view comment) {
   const std::string text = Comment(frame, comment);
+  if (text.empty()) return PutPlainFrame(frame);
   PutFrameHead(frame, text.size());
   buffer_.insert(buffer_.end(), frame.bytes.begin(), frame.bytes.end());
   PutFrameTail(frame, text);
+}
+
+/// Most frames of a capture: one step for all of the block.
+void PcapngWriter::PutPlainFrame(const CapturedFrame& frame) {
+  const PacketHead head = HeadOf(frame, 0);
+  const PacketEnd end = EndOf(frame, 0);
+  const size_t start = buffer_.size();
+  buffer_.resize(start + head.block_bytes);
+  uint8_t* const block = buffer_.data() + start;
+  memcpy(block, &head, sizeof(head));
+  memcpy(block + sizeof(head), frame.bytes.data(), frame.bytes.size());
+  memcpy(block + head.block_bytes - sizeof(end), &end, sizeof(end));
 }
 
 void PcapngWriter::AddFrameHead(const CapturedFrame& frame) {
@@ -127,24 +161,13 @@ void PcapngWriter::AddFrameTail(const CapturedFrame& frame) {
 }
 
 void PcapngWriter::PutFrameHead(const CapturedFrame& frame, size_t comment_bytes) {
-  Put(PacketHead{.type = kEnhancedPacketBlock,
-                 .block_bytes = PacketBlockBytes(frame, comment_bytes),
-                 .interface_index = frame.interface_index,
-                 .time = TimeStamp(frame.time_ns),
-                 .captured_bytes = static_cast<uint32_t>(frame.bytes.size()),
-                 .wire_bytes = frame.wire_length_bytes});
+  Put(HeadOf(frame, comment_bytes));
 }
 
 void PcapngWriter::PutFrameTail(const CapturedFrame& frame, std::string_view comment) {
   Pad(frame.bytes.size());
   PutComment(comment);
-  // Bits 1:0 of the flags: 1 inbound, 2 outbound; the ABI's values are the same.
-  static_assert(UROCE_CAPTURE_INBOUND == 1 && UROCE_CAPTURE_OUTBOUND == 2);
-  Put(PacketEnd{.flags_code = kOptionEpbFlags,
-                .flags_bytes = sizeof(uint32_t),
-                .flags = frame.direction,
-                .end_of_options = kOptionEnd,
-                .block_bytes = PacketBlockBytes(frame, comment.size())});
+  Put(EndOf(frame, comment.size()));
 }
 
 void PcapngWriter::AddStatistics(uint32_t interface_index, uint64_t time_ns,

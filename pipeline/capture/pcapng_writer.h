@@ -44,6 +44,7 @@ class PcapngWriter {
   void Clear() { buffer_.clear(); }
 
  private:
+  void PutPlainFrame(const CapturedFrame& frame);
   void PutFrameHead(const CapturedFrame& frame, size_t comment_bytes);
   void PutFrameTail(const CapturedFrame& frame, std::string_view comment);
   size_t BeginBlock(uint32_t type);

@@ -2,26 +2,16 @@
 // Bursts between a worker and a port.
 #include "pipeline/datapath/device_port.h"
 
-#include <rte_mbuf.h>
-
 #include <algorithm>
 
 #include "drivers/port.h"
-#include "pipeline/datapath/capture_tap.h"
 #include "pipeline/datapath/clock.h"
 
 namespace uroce::datapath {
 
-void Taps::Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame, Nanos now,
-               const uroce_capture_note& note) {
-  const Nanos time = clock->Wall(now);
-  for (CaptureTap* tap : list) {
-    tap->Add(device_index, direction, rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len,
-             time, note);
-  }
-}
-
-void Taps::Publish() {
+void Taps::BeginTurn(Clock& clock, Nanos now) {
+  if (list.empty()) return;
+  time = clock.Wall(now);
   for (CaptureTap* tap : list) tap->Publish();
 }
 
@@ -69,11 +59,11 @@ uint32_t DevicePort::LookForRoom() const {
   return room > pending_count_ ? room - pending_count_ : 0;
 }
 
-void DevicePort::Queue(rte_mbuf* frame, bool to_self, Nanos now, const uroce_capture_note& note) {
+void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note) {
   Count(counters().port_xmit_packets);
   Count(counters().port_xmit_bytes, frame->data_len);
   if (!taps_.list.empty()) {
-    taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, now, note);
+    taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, note);
   }
   if (to_self) {
     own_[(own_head_ + own_count_++) % kOwnRing] = frame;

@@ -2,6 +2,8 @@
 // A device in the hands of its worker: frames in, frames out, and who sends next.
 #pragma once
 
+#include <rte_mbuf.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -9,16 +11,14 @@
 #include <vector>
 
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/capture_tap.h"
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/device.h"
 #include "pipeline/datapath/host_link.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
-struct rte_mbuf;
-
 namespace uroce::datapath {
 
-class CaptureTap;
 class Clock;
 class Session;
 
@@ -38,12 +38,18 @@ struct SessionFlow : Flow {
 
 /// Captures of a worker; empty nearly always.
 struct Taps {
-  Clock* clock;
   std::vector<CaptureTap*> list;
-  void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame, Nanos now,
-           const uroce_capture_note& note);
-  /// At the end of a turn: what was added becomes visible.
-  void Publish();
+  Nanos time;  ///< Of this turn, since 1970; kept while there are captures.
+
+  void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame,
+           const uroce_capture_note& note) {
+    for (CaptureTap* tap : list) {
+      tap->Add(device_index, direction, rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len,
+               time, note);
+    }
+  }
+  /// What was added in the turn before becomes visible: it has reached the memory meanwhile.
+  void BeginTurn(Clock& clock, Nanos now);
 };
 
 /// Queues between a port and its worker. One thread.
@@ -73,7 +79,7 @@ class DevicePort {
   }
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
   /// `note` is what captures say of it.
-  void Queue(rte_mbuf* frame, bool to_self, Nanos now, const uroce_capture_note& note = {});
+  void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
   void Flush(Nanos now);
   /// Frames or flows that wait: no time to sleep.
   bool has_work() const {

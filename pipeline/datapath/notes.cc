@@ -71,20 +71,15 @@ uroce_capture_note NoteOf(const wire::Packet& packet) {
   return note;
 }
 
-uroce_capture_note NoteOf(const transport::TxPacket& packet, Qpn local) {
-  uroce_capture_note note{};
-  note.qpn = local.value();
-  note.psn = packet.header.psn.value();
-  if (!packet.retransmission) return note;
+void AddResend(const transport::TxPacket& packet, uroce_capture_note& note) {
   if (transport::IsResponse(packet.header.opcode)) {
     note.reason = UROCE_REASON_ANSWERED_AGAIN;
-    return note;
+    return;
   }
   note.reason = UROCE_REASON_RETRANSMITTED;
   note.detail = static_cast<uint8_t>(packet.resend.cause);
   note.number = packet.resend.number;
   note.limit = packet.resend.limit;
-  return note;
 }
 
 void AddResult(const transport::RcQueuePair& core, bool is_response, PacketResult result,

@@ -60,6 +60,7 @@ bool Worker::Impl::Turn(Nanos time) {
   now = time;
   bool busy = mailbox.HasRequest();
   if (busy) mailbox.Serve();
+  taps.BeginTurn(clock, now);
   busy |= FinishCopies();
   busy |= Receive();
   busy |= TakeDoorbells();
@@ -74,7 +75,6 @@ bool Worker::Impl::Turn(Nanos time) {
     FinishBursts();
   }
   if (now >= retry_records_at) RetryRecords();
-  taps.Publish();
   if (!ended_flights.empty()) HandOverFlights();
   return busy;
 }

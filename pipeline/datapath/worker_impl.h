@@ -148,7 +148,7 @@ struct Worker::Impl {
   Sleeper sleeper;
   TimerWheel timers{Nanos(0)};
   QpnTable queue_pairs;
-  Taps taps{&clock, {}};
+  Taps taps;
   std::vector<std::unique_ptr<DevicePort>> ports;
   std::vector<SessionState> sessions;
 

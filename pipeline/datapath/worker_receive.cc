@@ -188,7 +188,7 @@ bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* 
   if (qp.core().NeedsReceive(packet.header) && qp.PullReceive() == PullResult::kCorrupt) {
     qp.links().corrupt_receive = true;
     FailCorrupt(qp, qp.links().port->counters().rq_corrupt);
-    RecordResult(qp, packet, PacketResult::kBadState, true, frame);
+    if (IsRecorded(qp)) RecordResult(qp, packet, PacketResult::kBadState, true, frame);
     return false;
   }
   const bool had_failed = qp.core().state() == QpState::kErr;
@@ -197,7 +197,7 @@ bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* 
   CountResult(qp.links().port->counters(), result);
   const bool kept =
       effect.kind != transport::Effect::Kind::kNone && !StartEffect(qp, effect, packet, frame);
-  RecordResult(qp, packet, result, had_failed, frame);
+  if (IsRecorded(qp)) RecordResult(qp, packet, result, had_failed, frame);
   return kept;
 }
 

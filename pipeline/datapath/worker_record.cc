@@ -14,16 +14,17 @@ using transport::QpState;
 
 void Worker::Impl::Record(DevicePort& port, const rte_mbuf* frame) {
   if (taps.list.empty()) return;
-  taps.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, now, note);
+  taps.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, note);
 }
 
 void Worker::Impl::RecordResult(QueuePair& qp, const wire::Packet& packet,
                                 transport::PacketResult result, bool had_failed,
                                 const rte_mbuf* frame) {
-  if (!IsRecorded(qp)) return;
-  AddResult(qp.core(), transport::IsResponse(packet.header.opcode), result, note);
+  if (result != transport::PacketResult::kAccepted) {
+    AddResult(qp.core(), transport::IsResponse(packet.header.opcode), result, note);
+  }
   if (!had_failed && qp.core().state() == QpState::kErr) AddFailure(qp.core(), note);
-  AddToFlight(qp, UROCE_CAPTURE_INBOUND, frame, note);
+  if (qp.flight() != nullptr) AddToFlight(qp, UROCE_CAPTURE_INBOUND, frame, note);
   Record(*qp.links().port, frame);
 }
 
@@ -37,7 +38,6 @@ void Worker::Impl::RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf
 
 void Worker::Impl::AddToFlight(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
                                const uroce_capture_note& its_note) {
-  if (qp.flight() == nullptr) return;
   qp.flight()->Add(direction, {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len},
                    clock.Wall(now), its_note);
 }

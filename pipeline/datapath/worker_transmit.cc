@@ -84,7 +84,7 @@ bool Worker::Impl::ServeHost(DevicePort& port) {
       std::memcpy(BytesOf(frame), bytes.data(), bytes.size());
       frame->data_len = static_cast<uint16_t>(bytes.size());
       frame->pkt_len = frame->data_len;
-      port.Queue(frame, false, now);
+      port.Queue(frame, false);
       Count(host.counters().sent);
     } else {
       stash[stash_count++] = frame;
@@ -179,12 +179,9 @@ void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* 
   frame->pkt_len = frame->data_len;
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
-  uroce_capture_note sent{};
-  if (IsRecorded(qp)) {
-    sent = NoteOf(packet, qp.qpn());
-    AddToFlight(qp, UROCE_CAPTURE_OUTBOUND, frame, sent);
-  }
-  qp.links().port->Queue(frame, qp.links().to_self, now, sent);
+  const uroce_capture_note sent = IsRecorded(qp) ? NoteOf(packet, qp.qpn()) : uroce_capture_note{};
+  if (qp.flight() != nullptr) AddToFlight(qp, UROCE_CAPTURE_OUTBOUND, frame, sent);
+  qp.links().port->Queue(frame, qp.links().to_self, sent);
 }
 
 rte_mbuf* Worker::Impl::TakeFrame(DevicePort& port) {

@@ -6,73 +6,15 @@
 
 #include <vector>
 
-#include "drivers/wire_port.h"
-#include "tests/datapath/testbed.h"
+#include "tests/bench/wire_loop.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kRead = 4;
-
-class Loop {
- public:
-  explicit Loop(size_t buffer_bytes) : source_(Pattern(buffer_bytes, 1)), target_(buffer_bytes) {
-    bed_.attributes.path_mtu_bytes = 4096;
-    bed_.attributes.timeout = 18;
-    a_ = &bed_.AddEndpoint(0, {.sq_depth = 128, .cq_depth = 256, .max_sge = 1, .max_inline = 0});
-    b_ = &bed_.AddEndpoint(1);
-    bed_.Connect(*a_, *b_);
-    from_ = &bed_.Register(source_.data(), source_.size(), kAllAccess, MrMode::kMapped);
-    to_ = &bed_.Register(target_.data(), target_.size(), kAllAccess, MrMode::kMapped);
-    a_->hold_bell = true;
-  }
-
-  void RecordFlights() {
-    for (Endpoint* end : {a_, b_}) end->qp->set_flight(std::make_unique<FlightRing>(64));
-  }
-
-  /// Keeps `depth` messages of `length` bytes posted until `count` are complete.
-  void Move(uint8_t opcode, uint32_t length, uint32_t depth, uint64_t count) {
-    const MemoryRegion& local = opcode == kRead ? *to_ : *from_;
-    const MemoryRegion& remote = opcode == kRead ? *from_ : *to_;
-    const Endpoint::Send send{.opcode = opcode,
-                              .list = {Testbed::Sge(local, 0, length)},
-                              .remote_addr = remote.iova,
-                              .rkey = remote.key};
-    uint64_t posted = 0;
-    uint64_t completed = 0;
-    while (completed < count) {
-      const uint64_t before = posted;
-      while (posted < count && posted - completed < depth) {
-        a_->PostSend(send);
-        ++posted;
-      }
-      if (posted != before) a_->RingBell();
-      bed_.Turn();
-      uroce_cqe cqe;
-      while (a_->PollSend(cqe)) {
-        if (cqe.status != 0) abort();
-        ++completed;
-      }
-    }
-  }
-
- private:
-  drivers::Wire wire_ = (TestPool(), drivers::MakeWire({}, {}).value());
-  Testbed bed_{{wire_.first.get(), wire_.second.get()}};
-  std::vector<uint8_t> source_;
-  std::vector<uint8_t> target_;
-  Endpoint* a_;
-  Endpoint* b_;
-  MemoryRegion* from_;
-  MemoryRegion* to_;
-};
-
 void Messages(benchmark::State& state, uint8_t opcode) {
   const auto length = static_cast<uint32_t>(state.range(0));
   const auto depth = static_cast<uint32_t>(state.range(1));
-  Loop loop(std::max<size_t>(length, 4096));
+  WireLoop loop(std::max<size_t>(length, 4096));
   for ([[maybe_unused]] auto iteration : state) loop.Move(opcode, length, depth, depth * 8);
   const double messages = static_cast<double>(state.iterations()) * depth * 8;
   state.counters["msg/s"] = benchmark::Counter(messages, benchmark::Counter::kIsRate);
@@ -80,8 +22,8 @@ void Messages(benchmark::State& state, uint8_t opcode) {
       benchmark::Counter(messages * length * 8 / 1e9, benchmark::Counter::kIsRate);
 }
 
-void BM_Write(benchmark::State& state) { Messages(state, kWrite); }
-void BM_Read(benchmark::State& state) { Messages(state, kRead); }
+void BM_Write(benchmark::State& state) { Messages(state, WireLoop::kWrite); }
+void BM_Read(benchmark::State& state) { Messages(state, WireLoop::kRead); }
 BENCHMARK(BM_Write)->Args({8, 1})->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK(BM_Write)->Args({4096, 32})->Args({65536, 16})->Args({1 << 20, 4});
 BENCHMARK(BM_Read)->Args({64, 32})->Args({65536, 16})->Args({1 << 20, 4});
@@ -90,9 +32,10 @@ BENCHMARK(BM_Read)->Args({64, 32})->Args({65536, 16})->Args({1 << 20, 4});
 void BM_WriteRecorded(benchmark::State& state) {
   const auto length = static_cast<uint32_t>(state.range(0));
   const auto depth = static_cast<uint32_t>(state.range(1));
-  Loop loop(std::max<size_t>(length, 4096));
+  WireLoop loop(std::max<size_t>(length, 4096));
   loop.RecordFlights();
-  for ([[maybe_unused]] auto iteration : state) loop.Move(kWrite, length, depth, depth * 8);
+  for ([[maybe_unused]] auto iteration : state)
+    loop.Move(WireLoop::kWrite, length, depth, depth * 8);
   state.counters["msg/s"] = benchmark::Counter(static_cast<double>(state.iterations()) * depth * 8,
                                                benchmark::Counter::kIsRate);
 }
