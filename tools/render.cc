@@ -66,6 +66,24 @@ std::string RenderDevices(const std::vector<Json>& devices) {
   return text;
 }
 
+Json MemberOf(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? Json() : *found;
+}
+
+/// Each region, and below them the parts of those that the daemon does not map as a whole.
+std::string RenderRegions(const std::vector<Json>& regions) {
+  std::string text = RenderObjects(regions);
+  for (const Json& region : regions) {
+    const Json parts = MemberOf(region, "segments");
+    const std::string mode = CellText(MemberOf(region, "mode"));
+    if (!IsListOfObjects(parts) || (mode != "mixed" && mode != "copied")) continue;
+    absl::StrAppend(&text, "\nkey ", CellText(MemberOf(region, "key")), "\n",
+                    RenderObjects(std::vector<Json>(parts.begin(), parts.end())));
+  }
+  return text;
+}
+
 bool IsZero(const Json& value) { return value.is_number() && value == 0; }
 
 /// One counter a line, one device a column.
@@ -108,8 +126,9 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
     case UROCE_DUMP_STAT:
       return RenderCounters(objects, options.all);
     case UROCE_DUMP_QP:
-    case UROCE_DUMP_MR:
       return objects.empty() ? std::string("none\n") : RenderObjects(objects);
+    case UROCE_DUMP_MR:
+      return objects.empty() ? std::string("none\n") : RenderRegions(objects);
   }
   return absl::InternalError("unknown dump");
 }

@@ -54,7 +54,7 @@ class Session {
   /// Held while a queue pair comes or goes: the daemon may give its handle out again at once, and
   /// until then nobody may take the one for the other.
   pthread_mutex_t& queue_pair_mutex() { return queue_pair_mutex_; }
-  /// Socket for UROCE_MEM_FD.
+  /// Socket for uroce_lend.
   int memory_socket() const { return memory_socket_; }
   /// /dev/userfaultfd as the daemon passed it, or -1.
   int userfaultfd_device() const { return userfaultfd_device_; }

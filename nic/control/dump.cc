@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/dump.h"
 
-#include <infiniband/verbs.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +8,7 @@
 #include "drivers/fault_port.h"
 #include "nic/control/flight_file.h"
 #include "nic/control/flight_recorder.h"
+#include "nic/control/memory_dump.h"
 #include "nic/control/session.h"
 #include "nic/net/address.h"
 #include "nic/net/port_attributes.h"
@@ -23,8 +22,6 @@ using Json = nlohmann::ordered_json;
 using datapath::DeviceCounters;
 
 constexpr uint32_t kQueuePairsPerRun = 256;  // The worker waits meanwhile: some tens of us.
-
-std::string Hex(uint64_t value) { return absl::StrCat("0x", absl::Hex(value)); }
 
 Json DeviceJson(const NicDevice& device) {
   const uroce_port_info port = device.PortAttributes();
@@ -230,56 +227,6 @@ Json QueuePairJson(const QueuePairView& view) {
   }
   if (!counters.empty()) json["counters"] = counters;
   return json;
-}
-
-std::string ModeOf(const datapath::MemoryRegion& region) {
-  bool mapped = false, copied = false;
-  for (const datapath::MrSegment& segment : region.segments) {
-    (segment.mode == datapath::MrMode::kMapped ? mapped : copied) = true;
-  }
-  if (mapped && copied) return "mixed";
-  return copied ? "copied" : "mapped";
-}
-
-std::string AccessText(uint32_t access) {
-  std::string text = "r";
-  if (access & IBV_ACCESS_LOCAL_WRITE) text += "w";
-  if (access & IBV_ACCESS_REMOTE_READ) text += " remote-read";
-  if (access & IBV_ACCESS_REMOTE_WRITE) text += " remote-write";
-  if (access & IBV_ACCESS_REMOTE_ATOMIC) text += " remote-atomic";
-  return text;
-}
-
-Json MemoryJson(const Session& session, const MemoryObject& memory) {
-  const datapath::MemoryRegion& region = memory.region;
-  Json json;
-  json["device"] = memory.pd->context->device->name();
-  json["pid"] = session.peer().pid;
-  json["program"] = session.command_name();
-  json["key"] = Hex(region.key);
-  json["address"] = Hex(memory.addr);
-  json["iova"] = Hex(region.iova);
-  json["length"] = region.length_bytes;
-  json["access"] = AccessText(region.access);
-  json["mode"] = ModeOf(region);
-  json["segments"] = Json::array();
-  for (const datapath::MrSegment& segment : region.segments) {
-    json["segments"].push_back(absl::StrCat(
-        segment.mode == datapath::MrMode::kMapped ? "mapped:" : "copied:", Hex(segment.app_addr),
-        "+", segment.length_bytes));
-  }
-  return json;
-}
-
-Json MemoryRegionsJson(const std::vector<const Session*>& sessions) {
-  Json list = Json::array();
-  for (const Session* session : sessions) {
-    if (session->program() == nullptr) continue;
-    session->program()->memory_regions().ForEach([&](uint32_t, const MemoryObject& memory) {
-      list.push_back(MemoryJson(*session, memory));
-    });
-  }
-  return {{"mrs", list}};
 }
 
 Json QueuePairsJson(Nic& nic, const FlightRecorder& flights,

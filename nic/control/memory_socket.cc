@@ -2,43 +2,20 @@
 #include "nic/control/memory_socket.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/vfs.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "nic/control/message.h"
 #include "nic/resources/shared_memory.h"
 
 namespace uroce::nic {
 namespace {
 
-constexpr uint32_t kMaxMessages = 8;  // A program needs one.
 constexpr size_t kMaxFds = 4;
-
-// "/proc/PID/mem", or "/PID/mem" where proc is mounted out of the daemon's sight.
-bool IsMemoryPath(absl::string_view path) {
-  absl::ConsumePrefix(&path, "/proc");
-  return absl::ConsumePrefix(&path, "/") && absl::ConsumeSuffix(&path, "/mem") && !path.empty() &&
-         std::all_of(path.begin(), path.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// A path may be forged by a mount of the program's own making, the file system type may not.
-bool IsMemoryFile(int fd) {
-  char path[64] = {};
-  const std::string link = absl::StrCat("/proc/self/fd/", fd);
-  const ssize_t length = readlink(link.c_str(), path, sizeof(path) - 1);
-  if (length <= 0 || !IsMemoryPath({path, static_cast<size_t>(length)})) return false;
-  if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) return false;
-  struct statfs file_system {};
-  return fstatfs(fd, &file_system) == 0 && file_system.f_type == PROC_SUPER_MAGIC;
-}
 
 std::vector<Fd> TakeFds(msghdr& message) {
   std::vector<Fd> fds;
@@ -55,10 +32,9 @@ std::vector<Fd> TakeFds(msghdr& message) {
   return fds;
 }
 
-// Receives one message. The fd, if it is what it should be; its errno, if not.
-int ReceiveMemoryFile(int socket, Fd& file) {
-  uint32_t word = 0;
-  iovec part{&word, sizeof(word)};
+/// Receives one message, with at most one fd. 0, EINVAL, or EPIPE: the program hung up.
+int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
+  iovec part{&request, sizeof(request)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
   msghdr message{};
   message.msg_iov = &part;
@@ -68,9 +44,9 @@ int ReceiveMemoryFile(int socket, Fd& file) {
   const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got <= 0) return EPIPE;
   std::vector<Fd> fds = TakeFds(message);
-  if (got != sizeof(word) || word != UROCE_MEM_FD || fds.size() != 1) return EINVAL;
-  if (!IsMemoryFile(fds[0].get())) return EINVAL;
-  file = std::move(fds[0]);
+  const bool is_cut = (message.msg_flags & MSG_TRUNC) != 0;
+  if (got != sizeof(request) || is_cut || fds.size() > 1) return EINVAL;
+  if (fds.size() == 1) file = std::move(fds[0]);
   return 0;
 }
 
@@ -79,23 +55,47 @@ int ReceiveMemoryFile(int socket, Fd& file) {
 /// What the thread finds out.
 struct MemorySocket::Inspection {
   Fd socket;
-  Fd file;
+  Lender lender;
+  uroce_lend request{};
+  Fd file;  ///< LEND_MEMORY
+  LentFile lent;
   int error = 0;
+
+  void Run() {
+    error = ReceiveLend(socket.get(), request, file);
+    if (error == 0) error = Inspect();
+    if (error != 0 || request.what == UROCE_LEND_FILE) file.Reset();  // Here, not elsewhere.
+  }
+
+ private:
+  int Inspect() {
+    if (request.what == UROCE_LEND_MEMORY) return file && IsMemoryFile(file.get()) ? 0 : EINVAL;
+    if (request.what != UROCE_LEND_FILE) return EINVAL;
+    const int opened = file ? 0 : OpenMappedFile(lender, request, file);
+    return opened == 0 ? MapLentFile(request, file, lent) : opened;
+  }
 };
 
 absl::StatusOr<std::unique_ptr<MemorySocket>> MemorySocket::Make(EventLoop& loop, Errands& errands,
-                                                                 datapath::Session& session,
+                                                                 Program& program,
+                                                                 const Lender& lender,
                                                                  Fd& program_end) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return SystemError("socketpair", errno);
   }
   program_end.Reset(ends[1]);
-  return std::unique_ptr<MemorySocket>(new MemorySocket(loop, errands, session, Fd(ends[0])));
+  return std::unique_ptr<MemorySocket>(
+      new MemorySocket(loop, errands, program, lender, Fd(ends[0])));
 }
 
-MemorySocket::MemorySocket(EventLoop& loop, Errands& errands, datapath::Session& session, Fd socket)
-    : loop_(loop), errands_(errands), session_(session), socket_(std::move(socket)) {
+MemorySocket::MemorySocket(EventLoop& loop, Errands& errands, Program& program,
+                           const Lender& lender, Fd socket)
+    : loop_(loop),
+      errands_(errands),
+      program_(program),
+      lender_(lender),
+      socket_(std::move(socket)) {
   Watch();
 }
 
@@ -111,23 +111,36 @@ void MemorySocket::Watch() {
 // Not watched until this message is done with; for good when the program hung up.
 void MemorySocket::OnMessage() {
   loop_.Forget(watch_);
-  if (++messages_ > kMaxMessages) return;
   auto inspection = std::make_shared<Inspection>();
   inspection->socket.Reset(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
-  errand_ = errands_.Start(
-      [inspection] {
-        inspection->error = ReceiveMemoryFile(inspection->socket.get(), inspection->file);
-      },
-      [this, inspection] { OnInspected(*inspection); });
+  inspection->lender = lender_;
+  errand_ = errands_.Start([inspection] { inspection->Run(); },
+                           [this, inspection] { OnInspected(*inspection); });
 }
 
 void MemorySocket::OnInspected(Inspection& inspection) {
   if (inspection.error == EPIPE) return;
-  const auto error = static_cast<uint32_t>(inspection.error);
-  const bool first = session_.copy_helper() == nullptr;
-  if (error == 0 && first) session_.StartCopyHelper(inspection.file.Release());
-  if (send(socket_.get(), &error, sizeof(error), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+  uroce_lend_reply reply{};
+  reply.error = inspection.error;
+  if (reply.error == 0) Take(inspection, reply);
+  if (send(socket_.get(), &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
   Watch();
+}
+
+void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
+  if (inspection.request.what == UROCE_LEND_MEMORY) {
+    datapath::Session& session = program_.datapath();
+    const bool first = session.copy_helper() == nullptr;
+    if (first) session.StartCopyHelper(inspection.file.Release());
+    return;
+  }
+  LentFile& lent = inspection.lent;
+  reply.offset = lent.offset;
+  reply.length = lent.mapping.length();
+  const absl::StatusOr<uint32_t> segment =
+      program_.AddSharedSegment(std::move(lent.mapping), lent.writable);
+  reply.error = ErrnoOf(segment.status());
+  if (segment.ok()) reply.segment = *segment;
 }
 
 }  // namespace uroce::nic

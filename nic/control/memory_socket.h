@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second socket of a program: the way of its /proc/self/mem to the daemon.
+// The second socket of a program: the way of its memory's files to the daemon.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,20 @@
 #include "absl/status/statusor.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
+#include "nic/control/lent_file.h"
 #include "nic/resources/fd.h"
-#include "pipeline/datapath/session.h"
+#include "nic/resources/program.h"
 
 namespace uroce::nic {
 
 /// A stranger's fd may block whoever looks at it or closes it. So each message is received, and its
-/// fd checked, on a thread of its own that nobody waits for; the control thread only learns the
-/// outcome. Control thread.
+/// fd checked and mapped, on a thread of its own that nobody waits for; the control thread only
+/// learns the outcome. Control thread.
 class MemorySocket {
  public:
   /// `program_end` is for the program.
   static absl::StatusOr<std::unique_ptr<MemorySocket>> Make(EventLoop& loop, Errands& errands,
-                                                            datapath::Session& session,
+                                                            Program& program, const Lender& lender,
                                                             Fd& program_end);
   ~MemorySocket();
   MemorySocket(const MemorySocket&) = delete;
@@ -29,18 +30,21 @@ class MemorySocket {
  private:
   struct Inspection;
 
-  MemorySocket(EventLoop& loop, Errands& errands, datapath::Session& session, Fd socket);
+  MemorySocket(EventLoop& loop, Errands& errands, Program& program, const Lender& lender,
+               Fd socket);
   void Watch();
   void OnMessage();
   void OnInspected(Inspection& inspection);
+  /// Takes what was lent; fills in `reply`.
+  void Take(Inspection& inspection, uroce_lend_reply& reply);
 
   EventLoop& loop_;
   Errands& errands_;
-  datapath::Session& session_;
+  Program& program_;
+  const Lender lender_;
   Fd socket_;
   EventLoop::Id watch_ = 0;
   Errands::Id errand_ = 0;
-  uint32_t messages_ = 0;
 };
 
 }  // namespace uroce::nic

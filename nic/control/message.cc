@@ -42,6 +42,8 @@ int ErrnoOf(const absl::Status& status) {
       return ETIMEDOUT;
     case absl::StatusCode::kUnavailable:
       return EHOSTUNREACH;
+    case absl::StatusCode::kOutOfRange:
+      return EFAULT;
     case absl::StatusCode::kInternal:
       return EIO;
     default:

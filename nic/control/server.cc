@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "nic/net/address.h"
+#include "nic/resources/mapping_guard.h"
 
 namespace uroce::nic {
 namespace {
@@ -41,6 +42,8 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       socket_(std::move(socket)),
       network_(OpenNetlinkWatch()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
+  guard_watch_ =
+      loop_.Watch(MappingGuard::Get().event_fd(), EPOLLIN, [this] { OnStruckMappings(); });
   if (network_) {
     network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
     RefreshAfter(Nanos(0));  // Something may have changed since the devices were made.
@@ -60,6 +63,7 @@ Server::~Server() {
   loop_.Forget(listener_watch_);
   loop_.Forget(network_watch_);
   loop_.Forget(overflow_watch_);
+  loop_.Forget(guard_watch_);
   for (const EventLoop::Id watch : port_watches_) loop_.Forget(watch);
   loop_.Cancel(maintenance_);
   loop_.Cancel(settling_);
@@ -86,8 +90,8 @@ void Server::OnConnection() {
   socklen_t length = sizeof(credentials);
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length);
   const uint32_t id = next_id_++;
-  sessions_[id] = std::make_unique<Session>(context_, id, std::move(socket),
-                                            Peer{credentials.pid, credentials.uid});
+  sessions_[id] = std::make_unique<Session>(
+      context_, id, std::move(socket), Peer{credentials.pid, credentials.uid, credentials.gid});
 }
 
 // Neighbours are followed at once. Links and addresses may come by the thousand: one look at all of
@@ -134,6 +138,17 @@ void Server::Refresh(NicDevice& device) {
     if (session->program() == nullptr) continue;
     if (change.link) session->program()->RaisePortEvent(device, link_event);
     if (change.gids) session->program()->RaisePortEvent(device, IBV_EVENT_GID_CHANGE);
+  }
+}
+
+void Server::OnStruckMappings() {
+  for (const uint32_t id : MappingGuard::Get().TakeStruck()) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) continue;
+    Session& session = *found->second;
+    spdlog::warn("session {}: {} (pid {}) took registered memory away from its file, and is ended",
+                 id, session.command_name(), session.peer().pid);
+    End(session);
   }
 }
 

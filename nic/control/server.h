@@ -39,6 +39,8 @@ class Server {
   void MaintainPorts();
   void MaintainPort(NicDevice& device);
   void Refresh(NicDevice& device);
+  /// Ends the sessions whose programs took memory away under the daemon.
+  void OnStruckMappings();
   void End(Session& session);
   void Bury();
 
@@ -53,6 +55,7 @@ class Server {
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;
   EventLoop::Id overflow_watch_ = 0;
+  EventLoop::Id guard_watch_ = 0;
   std::vector<EventLoop::Id> port_watches_;
   EventLoop::Id maintenance_ = 0;
   EventLoop::Id settling_ = 0;

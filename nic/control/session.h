@@ -43,6 +43,7 @@ struct ControlContext {
 struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
+  gid_t gid = 0;
 };
 
 /// Control thread. Reads one request at a time and answers it before the next; an answer that has

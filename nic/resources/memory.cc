@@ -17,6 +17,7 @@ constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kGrowthBytes = uint64_t{1} << 40;  // So that mremap may grow a swapped range.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44;
 constexpr uint32_t kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr uint32_t kWriting = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting;
 constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                                   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
@@ -37,18 +38,53 @@ absl::Status CheckAccess(uint32_t access) {
   return absl::OkStatus();
 }
 
+/// Pages of a shared mapping are writable once they are there at all, if it is: reading brings them
+/// in with less work than writing.
 absl::Status Populate(uint8_t* start, uint64_t length) {
   const auto address = reinterpret_cast<uintptr_t>(start);
   const uintptr_t begin = address / kPageBytes * kPageBytes;
   const uintptr_t end = (address + length + kPageBytes - 1) / kPageBytes * kPageBytes;
-  if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) == 0) {
+  if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) == 0) {
     return absl::OkStatus();
   }
+  if (errno == EFAULT) return absl::OutOfRangeError("mr: pages behind the end of their file");
   return absl::ResourceExhaustedError(
       absl::StrCat("mr: no memory for ", length, " bytes (errno ", errno, ")"));
 }
 
+/// What no region writes to is mapped for reading alone.
+absl::Status AllowWriting(Segment& segment) {
+  if (segment.is_writable) return absl::OkStatus();
+  const GuardedMapping& mapping = segment.mapping;
+  if (!segment.may_write ||
+      mprotect(mapping.data(), mapping.length(), PROT_READ | PROT_WRITE) != 0) {
+    return Refuse("the segment is for reading");
+  }
+  segment.is_writable = true;
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status Program::CheckMemory(uint64_t length) const {
+  const UserAccount& account = nic_.user(uid_);
+  const uint64_t limit = nic_.config().limits.memory_per_user;
+  if (length <= limit && account.memory_bytes <= limit - length) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("segment: user ", uid_, " holds ",
+                                                   account.memory_bytes, " bytes of ", limit,
+                                                   ", see --max-memory-per-user"));
+}
+
+absl::StatusOr<uint32_t> Program::AddSegment(Mapping mapping, std::shared_ptr<Segment> segment) {
+  if (absl::Status status = segments_.CheckRoom(); !status.ok()) return status;
+  if (absl::Status status = CheckMemory(mapping.length()); !status.ok()) return status;
+  absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(std::move(mapping), session_.id());
+  if (!guarded.ok()) return guarded.status();
+  segment->mapping = *std::move(guarded);
+  segment->account = &nic_.user(uid_);
+  segment->account->memory_bytes += segment->mapping.length();
+  return segments_.Add(std::make_unique<std::shared_ptr<Segment>>(std::move(segment)));
+}
 
 absl::StatusOr<uint32_t> Program::CreateSegment(const uroce_create_segment& request, Fd& file) {
   const uint64_t length = request.length;
@@ -57,24 +93,21 @@ absl::StatusOr<uint32_t> Program::CreateSegment(const uroce_create_segment& requ
     return absl::InvalidArgumentError(absl::StrCat("segment: 0x", absl::Hex(request.addr), "+",
                                                    length, " is not a range of whole pages"));
   }
-  if (absl::Status status = segments_.CheckRoom(); !status.ok()) return status;
-  UserAccount& account = nic_.user(uid_);
-  const uint64_t limit = nic_.config().limits.memory_per_user;
-  if (length > limit || account.memory_bytes > limit - length) {
-    return absl::ResourceExhaustedError(absl::StrCat("segment: user ", uid_, " holds ",
-                                                     account.memory_bytes, " bytes of ", limit,
-                                                     ", see --max-memory-per-user"));
-  }
+  if (absl::Status status = CheckMemory(length); !status.ok()) return status;
   absl::StatusOr<Fd> made = MakeSharedFile(UROCE_SEGMENT_NAME, length + kGrowthBytes);
   if (!made.ok()) return made.status();
-  absl::StatusOr<Mapping> mapping = MapShared(made->get(), length);
+  absl::StatusOr<Mapping> mapping = MapShared(made->get(), length, /*writable=*/false);
   if (!mapping.ok()) return mapping.status();
-  file = *std::move(made);
-  account.memory_bytes += length;
+  absl::StatusOr<uint32_t> handle = AddSegment(*std::move(mapping), std::make_shared<Segment>());
+  if (handle.ok()) file = *std::move(made);
+  return handle;
+}
+
+absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writable) {
   auto segment = std::make_shared<Segment>();
-  segment->mapping = *std::move(mapping);
-  segment->account = &account;
-  return segments_.Add(std::make_unique<std::shared_ptr<Segment>>(std::move(segment)));
+  segment->is_own_file = true;
+  segment->may_write = segment->is_writable = writable;
+  return AddSegment(std::move(mapping), std::move(segment));
 }
 
 // Regions over it go on; the mapping ends with the last of them.
@@ -118,14 +151,18 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
     if (session_.copy_helper() == nullptr)
       return Refuse("copied memory needs /proc/self/mem first");
     result.mode = datapath::MrMode::kCopied;
+    result.reason = static_cast<uint8_t>(segment.reason);
     return result;
   }
-  if (segment.mode != UROCE_MR_MAPPED) {
+  if (segment.mode != UROCE_MR_MAPPED && segment.mode != UROCE_MR_SHARED) {
     return Refuse(absl::StrCat("there is no mode ", segment.mode));
   }
   const absl::StatusOr<std::shared_ptr<Segment>*> found = segments_.Find(segment.segment);
   if (!found.ok()) return found.status();
-  const Mapping& mapping = (**found)->mapping;
+  if ((request.access & kWriting) != 0) {
+    if (absl::Status status = AllowWriting(***found); !status.ok()) return status;
+  }
+  const GuardedMapping& mapping = (**found)->mapping;
   if (segment.segment_offset > mapping.length() ||
       segment.length > mapping.length() - segment.segment_offset) {
     return Refuse("beyond the end of its segment");
@@ -136,6 +173,7 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
   }
   result.mode = datapath::MrMode::kMapped;
   result.mapped = mapping.data() + segment.segment_offset;
+  result.is_own_file = (**found)->is_own_file;
   memory.segments.push_back(**found);
   memory.region.segment_handles.push_back(segment.segment);
   return result;

@@ -12,6 +12,7 @@
 #include "nic/net/followed_paths.h"
 #include "nic/resources/event_pipe.h"
 #include "nic/resources/fd.h"
+#include "nic/resources/mapping_guard.h"
 #include "nic/resources/modify_rules.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/user_account.h"
@@ -34,12 +35,17 @@ struct ProtectionDomain {
   uint32_t users = 0;
 };
 
-/// Memory that a page range of the program was swapped for. Regions share it, and the last one to
-/// go unmaps it.
+/// Memory that the program maps too: what a page range of it was swapped for, or part of a file of
+/// its own. Regions share it, and the last one to go unmaps it.
 struct Segment {
-  Mapping mapping;
+  GuardedMapping mapping;
   UserAccount* account = nullptr;
-  ~Segment() { account->memory_bytes -= mapping.length(); }
+  bool is_own_file = false;  ///< The program's, which it can shrink.
+  bool may_write = true;     ///< The file allows it.
+  bool is_writable = false;  ///< Mapped so: once a region needs it.
+  ~Segment() {
+    if (account != nullptr) account->memory_bytes -= mapping.length();
+  }
 };
 
 struct MemoryObject {

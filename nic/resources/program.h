@@ -56,6 +56,8 @@ class Program {
 
   // ---- memory (memory.cc) ----
   absl::StatusOr<uint32_t> CreateSegment(const uroce_create_segment& request, Fd& file);
+  /// Makes a segment of a mapping of the program's own file. Returns its handle.
+  absl::StatusOr<uint32_t> AddSharedSegment(Mapping mapping, bool writable);
   absl::Status DestroySegment(uint32_t handle);
   /// Checks a region and finds its bytes.
   absl::StatusOr<std::unique_ptr<MemoryObject>> PlanRegion(const uroce_reg_mr& request,
@@ -99,6 +101,8 @@ class Program {
  private:
   Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd);
 
+  absl::Status CheckMemory(uint64_t length) const;
+  absl::StatusOr<uint32_t> AddSegment(Mapping mapping, std::shared_ptr<Segment> segment);
   absl::Status CheckRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments) const;
   absl::StatusOr<datapath::MrSegment> ResolveSegment(const uroce_reg_mr& request,
                                                      const uroce_mr_segment& segment,

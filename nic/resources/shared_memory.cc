@@ -35,8 +35,9 @@ absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length) {
   return fd;
 }
 
-absl::StatusOr<Mapping> MapShared(int fd, uint64_t length) {
-  void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable) {
+  const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+  void* data = mmap(nullptr, length, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (data == MAP_FAILED) return SystemError("mmap", errno);
   return Mapping(data, length);
 }

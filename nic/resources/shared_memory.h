@@ -12,8 +12,8 @@ namespace uroce::nic {
 
 /// A sparse memfd of `length` bytes, sealed against any change of its size.
 absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length);
-/// Maps the first `length` bytes for reading and writing. No page is touched.
-absl::StatusOr<Mapping> MapShared(int fd, uint64_t length);
+/// Maps the first `length` bytes for reading and writing, or for reading alone. No page is touched.
+absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable = true);
 /// A memfd with these bytes, sealed against every change.
 absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t length);
 

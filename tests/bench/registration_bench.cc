@@ -29,7 +29,8 @@ Daemon MakeDaemon() {
           .register_region = [](void*, const uroce_reg_mr&, const uroce_mr_segment*,
                                 uroce_reg_mr_reply&) { return 0; },
           .deregister_region = [](void*, uint32_t) { return 0; },
-          .send_memory_fd = [](void*, int) { return 0; }};
+          .send_memory_fd = [](void*, int) { return 0; },
+          .share_file = [](void*, const SharedFile&, SharedGrant&) { return EOPNOTSUPP; }};
 }
 
 char* MapPages(size_t bytes, bool touch) {

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Transfers between buffers in every kind of memory, while other threads write beside them. Checks
  * every byte against a model, and prints a digest that must be the same in every mode of UROCE_MR.
- * Usage: equal_results [DEVICE [DEVICE]], under `uroce run`. Exit status 0 when all is right. */
+ * Usage: equal_results [DEVICE DEVICE [hold]], under `uroce run`. Exit status 0 when all is right.
+ * With `hold` it registers all, prints "ADDRESS KIND" for each, then "held", and waits to be ended
+ * by a signal. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "connection.h"
 #include "layouts.h"
@@ -20,6 +23,8 @@
 #define TRANSFER_BYTES (LAYOUT_BYTES - 8 * WRITERS * WRITER_WORDS - 16)
 
 static uint8_t* buffers[LAYOUT_KINDS];
+static int kinds[LAYOUT_KINDS]; /* those that there are, RODATA last */
+static int kind_count;
 static uint8_t models[LAYOUT_KINDS][LAYOUT_BYTES];
 static struct ibv_mr* regions[2][LAYOUT_KINDS];
 static struct end ends[2];
@@ -42,6 +47,8 @@ struct writer {
 static struct writer writers[WRITERS];
 static atomic_int stop;
 
+static int is_writable(int kind) { return buffers[kind] != NULL && kind != LAYOUT_RODATA; }
+
 static volatile uint64_t* writer_word(int kind, int writer, int word) {
   const uintptr_t end = ((uintptr_t)buffers[kind] + LAYOUT_BYTES) & ~(uintptr_t)7;
   return (volatile uint64_t*)end - 1 - word * WRITERS - writer;
@@ -51,6 +58,7 @@ static void* write_beside(void* argument) {
   struct writer* self = argument;
   while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
     for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
+      if (!is_writable(kind)) continue;
       for (int word = 0; word < WRITER_WORDS; ++word) {
         *writer_word(kind, self->index, word) += 1;
         ++self->counts[kind][word];
@@ -66,6 +74,7 @@ static void start_writers(void) {
   for (int i = 0; i < WRITERS; ++i) {
     writers[i].index = i;
     for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
+      if (!is_writable(kind)) continue;
       for (int word = 0; word < WRITER_WORDS; ++word) {
         writers[i].counts[kind][word] = *writer_word(kind, i, word);
       }
@@ -80,6 +89,7 @@ static int stop_writers(void) {
   for (int i = 0; i < WRITERS; ++i) pthread_join(writers[i].thread, NULL);
   for (int i = 0; i < WRITERS; ++i) {
     for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
+      if (!is_writable(kind)) continue;
       for (int word = 0; word < WRITER_WORDS; ++word) {
         if (*writer_word(kind, i, word) == writers[i].counts[kind][word]) continue;
         fprintf(stderr, "%s: a write of this program was lost\n", layout_name(kind));
@@ -92,21 +102,26 @@ static int stop_writers(void) {
 
 /* ---- regions ---- */
 
+static int access_of(int kind) {
+  if (kind == LAYOUT_RODATA) return IBV_ACCESS_REMOTE_READ;
+  return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+         IBV_ACCESS_REMOTE_ATOMIC;
+}
+
 static void register_all(void) {
-  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                     IBV_ACCESS_REMOTE_ATOMIC;
-  for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
+  for (int k = 0; k < kind_count; ++k) {
+    const int kind = kinds[k];
     for (int i = 0; i < 2; ++i) {
-      regions[i][kind] = ibv_reg_mr(ends[i].pd, buffers[kind], LAYOUT_BYTES, access);
-      if (regions[i][kind] == NULL) fail(layout_name(kind));
+      regions[i][kind] = ibv_reg_mr(ends[i].pd, buffers[kind], LAYOUT_BYTES, access_of(kind));
+      if (regions[i][kind] == NULL) fail(layout_name((enum layout_kind)kind));
     }
   }
 }
 
 static void deregister_all(void) {
-  for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
+  for (int k = 0; k < kind_count; ++k) {
     for (int i = 0; i < 2; ++i) {
-      if (ibv_dereg_mr(regions[i][kind]) != 0) fail("ibv_dereg_mr");
+      if (ibv_dereg_mr(regions[i][kinds[k]]) != 0) fail("ibv_dereg_mr");
     }
   }
 }
@@ -122,24 +137,52 @@ struct operation {
   uint32_t remote_at;
   uint32_t length;
   uint64_t add;
+  uint64_t compare;
 };
 
+static int is_atomic(const struct operation* op) {
+  return op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+}
+
+/* Two different kinds; the one that is written to is writable. */
+static void choose_kinds(struct operation* op) {
+  const int into = (int)next_random((uint64_t)kind_count - 1);
+  const int other = (into + 1 + (int)next_random((uint64_t)kind_count - 1)) % kind_count;
+  const int into_local = op->opcode == IBV_WR_RDMA_READ;
+  op->local = kinds[into_local ? into : other];
+  op->remote = kinds[into_local ? other : into];
+  if (is_atomic(op) && op->local == LAYOUT_RODATA) op->local = op->remote;
+}
+
+static void choose_atomic(struct operation* op) {
+  const uintptr_t aligned = ((uintptr_t)buffers[op->remote] + op->remote_at + 7) & ~(uintptr_t)7;
+  op->remote_at = (uint32_t)(aligned - (uintptr_t)buffers[op->remote]);
+  op->add = next_random(1u << 30);
+  op->compare = 0;
+  if (next_random(2) != 0) memcpy(&op->compare, models[op->remote] + op->remote_at, 8);
+}
+
 static struct operation choose_operation(void) {
-  static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
-                                               IBV_WR_ATOMIC_FETCH_AND_ADD};
-  struct operation op = {.opcode = opcodes[next_random(3)],
-                         .end = (int)next_random(2),
-                         .local = (int)next_random(LAYOUT_KINDS)};
-  op.remote = (op.local + 1 + (int)next_random(LAYOUT_KINDS - 1)) % LAYOUT_KINDS;
-  op.length = op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : (uint32_t)next_random(9000);
+  static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND,
+                                               IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                               IBV_WR_ATOMIC_CMP_AND_SWP};
+  struct operation op = {.opcode = opcodes[next_random(5)], .end = (int)next_random(2)};
+  choose_kinds(&op);
+  op.length = is_atomic(&op) ? 8 : (uint32_t)next_random(9000);
   op.local_at = (uint32_t)next_random(TRANSFER_BYTES - op.length);
   op.remote_at = (uint32_t)next_random(TRANSFER_BYTES - op.length - 8);
-  if (op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-    const uintptr_t aligned = ((uintptr_t)buffers[op.remote] + op.remote_at + 7) & ~(uintptr_t)7;
-    op.remote_at = (uint32_t)(aligned - (uintptr_t)buffers[op.remote]);
-    op.add = next_random(1u << 30);
-  }
+  if (is_atomic(&op)) choose_atomic(&op);
   return op;
+}
+
+static void post_receive(const struct operation* op) {
+  const int end = 1 - op->end;
+  struct ibv_sge sge = {.addr = (uintptr_t)buffers[op->remote] + op->remote_at,
+                        .length = op->length,
+                        .lkey = regions[end][op->remote]->lkey};
+  struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1};
+  struct ibv_recv_wr* bad;
+  if (ibv_post_recv(ends[end].qp, &wr, &bad) != 0) fail("ibv_post_recv");
 }
 
 static void post(const struct operation* op) {
@@ -150,11 +193,13 @@ static void post(const struct operation* op) {
       .sg_list = &sge, .num_sge = 1, .opcode = op->opcode, .send_flags = IBV_SEND_SIGNALED};
   const uint64_t remote_addr = (uintptr_t)buffers[op->remote] + op->remote_at;
   const uint32_t rkey = regions[1 - op->end][op->remote]->rkey;
-  if (op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (is_atomic(op)) {
     wr.wr.atomic.remote_addr = remote_addr;
     wr.wr.atomic.rkey = rkey;
-    wr.wr.atomic.compare_add = op->add;
-  } else {
+    const int adds = op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    wr.wr.atomic.compare_add = adds ? op->add : op->compare;
+    wr.wr.atomic.swap = op->add;
+  } else if (op->opcode != IBV_WR_SEND) {
     wr.wr.rdma.remote_addr = remote_addr;
     wr.wr.rdma.rkey = rkey;
   }
@@ -162,11 +207,11 @@ static void post(const struct operation* op) {
   if (ibv_post_send(ends[op->end].qp, &wr, &bad) != 0) fail("ibv_post_send");
 }
 
-static void complete(const struct operation* op) {
+static void complete(const struct operation* op, int end) {
   struct ibv_wc wc;
   int count;
   do {
-    count = ibv_poll_cq(ends[op->end].cq, 1, &wc);
+    count = ibv_poll_cq(ends[end].cq, 1, &wc);
   } while (count == 0);
   if (count == 1 && wc.status == IBV_WC_SUCCESS) return;
   fprintf(stderr, "%s to %s: %s\n", layout_name((enum layout_kind)op->local),
@@ -177,20 +222,24 @@ static void complete(const struct operation* op) {
 static void apply_to_models(const struct operation* op) {
   uint8_t* local = models[op->local] + op->local_at;
   uint8_t* remote = models[op->remote] + op->remote_at;
-  if (op->opcode == IBV_WR_RDMA_WRITE) memcpy(remote, local, op->length);
+  if (op->opcode == IBV_WR_RDMA_WRITE || op->opcode == IBV_WR_SEND) {
+    memcpy(remote, local, op->length);
+  }
   if (op->opcode == IBV_WR_RDMA_READ) memcpy(local, remote, op->length);
-  if (op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (is_atomic(op)) {
     uint64_t value;
     memcpy(&value, remote, sizeof(value));
+    uint64_t updated = value + op->add;
+    if (op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) updated = value == op->compare ? op->add : value;
+    memcpy(remote, &updated, sizeof(updated));
     memcpy(local, &value, sizeof(value));
-    value += op->add;
-    memcpy(remote, &value, sizeof(value));
   }
 }
 
 static int compare_with_models(void) {
   int wrong = 0;
-  for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
+  for (int k = 0; k < kind_count; ++k) {
+    const int kind = kinds[k];
     if (memcmp(buffers[kind], models[kind], TRANSFER_BYTES) == 0) continue;
     fprintf(stderr, "%s: wrong contents\n", layout_name((enum layout_kind)kind));
     ++wrong;
@@ -200,8 +249,9 @@ static int compare_with_models(void) {
 
 static uint64_t digest(void) {
   uint64_t sum = 14695981039346656037ull;
-  for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
-    for (size_t i = 0; i < TRANSFER_BYTES; ++i) sum = (sum ^ buffers[kind][i]) * 1099511628211ull;
+  for (int k = 0; k < kind_count; ++k) {
+    const uint8_t* buffer = buffers[kinds[k]];
+    for (size_t i = 0; i < TRANSFER_BYTES; ++i) sum = (sum ^ buffer[i]) * 1099511628211ull;
   }
   return sum;
 }
@@ -211,12 +261,32 @@ static int run_round(void) {
   register_all();
   for (int i = 0; i < OPERATIONS; ++i) {
     const struct operation op = choose_operation();
+    if (op.opcode == IBV_WR_SEND) post_receive(&op);
     post(&op);
-    complete(&op);
+    complete(&op, op.end);
+    if (op.opcode == IBV_WR_SEND) complete(&op, 1 - op.end);
     apply_to_models(&op);
   }
   deregister_all();
   return stop_writers() + compare_with_models();
+}
+
+static void list_kinds(void) {
+  for (int kind = 0; kind < LAYOUT_KINDS; ++kind) {
+    if (is_writable(kind)) kinds[kind_count++] = kind;
+  }
+  kinds[kind_count++] = LAYOUT_RODATA;
+  for (int k = 0; k < kind_count; ++k) memcpy(models[kinds[k]], buffers[kinds[k]], LAYOUT_BYTES);
+}
+
+static void hold(void) {
+  register_all();
+  for (int k = 0; k < kind_count; ++k) {
+    printf("%p %s\n", (void*)buffers[kinds[k]], layout_name((enum layout_kind)kinds[k]));
+  }
+  printf("held\n");
+  fflush(stdout);
+  for (;;) pause();
 }
 
 int main(int argc, char** argv) {
@@ -224,7 +294,8 @@ int main(int argc, char** argv) {
   const char* const names[2] = {argc > 1 ? argv[1] : "uroce0", argc > 2 ? argv[2] : "uroce1"};
   connect_ends(ends, names);
   layouts_make(buffers, stack_area + 33);
-  for (int kind = 0; kind < LAYOUT_KINDS; ++kind) memcpy(models[kind], buffers[kind], LAYOUT_BYTES);
+  list_kinds();
+  if (argc > 3) hold();
   int wrong = 0;
   for (int round = 0; round < ROUNDS; ++round) wrong += run_round();
   printf("digest %016llx\n", (unsigned long long)digest());

@@ -95,7 +95,7 @@ struct Program1 {
   }
   Answer RegisterMapped(uint64_t addr, uint64_t length, uint32_t segment, uint32_t access = 7) {
     return Register({pd, access, addr, length, addr, 1, 0},
-                    {{addr, length, UROCE_MR_MAPPED, segment, 0}});
+                    {{addr, length, UROCE_MR_MAPPED, segment, 0, 0, 0}});
   }
   Answer Modify(uint32_t qp, uroce_qp_attr attr) {
     return client.Call(UROCE_MODIFY_QP, uroce_modify_qp{qp, attr});
@@ -371,7 +371,7 @@ TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
   EXPECT_EQ(program.RegisterMapped(kAddr, 0x1000, segment + 1).error, EINVAL) << "no such segment";
   const uroce_reg_mr request{program.pd, 7, kAddr, 0x3000, kAddr, 2, 0};
   const auto piece = [&](uint64_t addr, uint64_t length, uint64_t offset) {
-    return uroce_mr_segment{addr, length, UROCE_MR_MAPPED, segment, offset};
+    return uroce_mr_segment{addr, length, UROCE_MR_MAPPED, segment, offset, 0, 0};
   };
   EXPECT_EQ(
       program.Register(request, {piece(kAddr, 0x1000, 0), piece(kAddr + 0x2000, 0x1000, 0)}).error,
@@ -423,8 +423,10 @@ TEST(ControlTest, SegmentsAreSealedAndOfWholePages) {
   }
 }
 
-int SendFd(int socket, uint32_t word, int fd) {
-  iovec part{&word, sizeof(word)};
+/// Says something on a program's second socket, with an fd or without one (-1).
+uroce_lend_reply Lend(int socket, const uroce_lend& request, int fd,
+                      size_t bytes = sizeof(uroce_lend)) {
+  iovec part{const_cast<uroce_lend*>(&request), bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part;
@@ -438,29 +440,157 @@ int SendFd(int socket, uint32_t word, int fd) {
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
   sendmsg(socket, &message, 0);
-  int error = -1;
-  recv(socket, &error, sizeof(error), 0);
-  return error;
+  uroce_lend_reply reply{.error = -1, .segment = 0, .offset = 0, .length = 0};
+  recv(socket, &reply, sizeof(reply), 0);
+  return reply;
+}
+
+uroce_lend LendMemory() {
+  return {.what = UROCE_LEND_MEMORY,
+          .writable = 0,
+          .vma_start = 0,
+          .vma_end = 0,
+          .offset = 0,
+          .length = 0};
+}
+
+uroce_lend LendFile(uint64_t offset, uint64_t length, bool writable = true) {
+  return {.what = UROCE_LEND_FILE,
+          .writable = writable,
+          .vma_start = 0,
+          .vma_end = 0,
+          .offset = offset,
+          .length = length};
 }
 
 TEST(ControlTest, OnlyTheMemoryOfAProcessIsTakenAsSuch) {
   Program1 program;
   const int socket = program.hello.fds[2].get();
   const uroce_reg_mr request{program.pd, 7, 0x5000, 64, 0x5000, 1, 0};
-  const std::vector<uroce_mr_segment> copied = {{0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0}};
+  const std::vector<uroce_mr_segment> copied = {
+      {0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
   EXPECT_EQ(program.Register(request, copied).error, EINVAL) << "no memory was passed yet";
   const Fd null(open("/dev/null", O_RDWR)), file(memfd_create("mem", 0));
   const Fd maps(open("/proc/self/maps", O_RDONLY)), readable(open("/proc/self/mem", O_RDONLY));
-  for (const Fd* wrong : {&null, &file, &maps, &readable}) {
-    EXPECT_EQ(SendFd(socket, UROCE_MEM_FD, wrong->get()), EINVAL);
+  const Fd path(open("/proc/self/mem", O_PATH));
+  for (const Fd* wrong : {&null, &file, &maps, &readable, &path}) {
+    EXPECT_EQ(Lend(socket, LendMemory(), wrong->get()).error, EINVAL);
   }
-  EXPECT_EQ(SendFd(socket, UROCE_MEM_FD, -1), EINVAL);
+  EXPECT_EQ(Lend(socket, LendMemory(), -1).error, EINVAL);
   const Fd memory(open("/proc/self/mem", O_RDWR));
-  EXPECT_EQ(SendFd(socket, 7, memory.get()), EINVAL) << "not the word for it";
-  EXPECT_EQ(SendFd(socket, UROCE_MEM_FD, memory.get()), 0);
+  uroce_lend unknown = LendMemory();
+  unknown.what = 7;
+  EXPECT_EQ(Lend(socket, unknown, memory.get()).error, EINVAL);
+  EXPECT_EQ(Lend(socket, LendMemory(), memory.get(), sizeof(uroce_lend) - 1).error, EINVAL);
+  EXPECT_EQ(Lend(socket, LendMemory(), memory.get()).error, 0);
   const Answer made = program.Register(request, copied);
   EXPECT_EQ(made.error, 0) << made.text;
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, made.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+/// A memfd of four pages.
+struct OwnFile {
+  OwnFile() : fd(memfd_create("own", MFD_ALLOW_SEALING)) { ftruncate(fd.get(), kBytes); }
+  static constexpr uint64_t kBytes = 0x4000;
+  Fd fd;
+};
+
+TEST(ControlTest, AFileInMemoryIsMappedAsFarAsItReaches) {
+  Program1 program;
+  const int socket = program.hello.fds[2].get();
+  const OwnFile own;
+  const uroce_lend_reply lent = Lend(socket, LendFile(0x1004, 0x1000), own.fd.get());
+  ASSERT_EQ(lent.error, 0);
+  EXPECT_EQ(lent.offset, 0x1000u);
+  EXPECT_EQ(lent.length, 0x2000u);
+  const uroce_reg_mr request{program.pd, 7, 0x5004, 0x1000, 0x5004, 1, 0};
+  const Answer made =
+      program.Register(request, {{0x5004, 0x1000, UROCE_MR_SHARED, lent.segment, 4, 0, 0}});
+  EXPECT_EQ(made.error, 0) << made.text;
+  EXPECT_EQ(Lend(socket, LendFile(0x3000, 0x1001), own.fd.get()).error, EINVAL) << "past its end";
+  EXPECT_EQ(Lend(socket, LendFile(0, 0), own.fd.get()).error, EINVAL);
+  EXPECT_EQ(Lend(socket, LendFile(0, ~0ull), own.fd.get()).error, EINVAL);
+  EXPECT_EQ(Lend(socket, LendFile(~0ull - 10, 100), own.fd.get()).error, EINVAL);
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, lent.segment).error, 0);
+}
+
+TEST(ControlTest, OnlyFilesInMemoryAreMapped) {
+  Program1 program;
+  const int socket = program.hello.fds[2].get();
+  const OwnFile own;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Fd reader(ends[0]), writer(ends[1]), device(open("/dev/zero", O_RDWR));
+  const Fd event(eventfd(0, 0)), proc(open("/proc/self/maps", O_RDONLY));
+  const Fd directory(open("/dev/shm", O_RDONLY)), other(open("/proc/self/exe", O_RDONLY));
+  const std::string link = "/proc/self/fd/" + std::to_string(own.fd.get());
+  const Fd path(open(link.c_str(), O_PATH));
+  for (const Fd* wrong : {&reader, &device, &event, &proc, &directory, &other, &path}) {
+    EXPECT_EQ(Lend(socket, LendFile(0, 0x1000, false), wrong->get()).error, EINVAL);
+  }
+  EXPECT_EQ(program.MakeQp().error, 0) << "the program goes on";
+}
+
+TEST(ControlTest, AFileForReadingIsNotWrittenTo) {
+  Program1 program;
+  const int socket = program.hello.fds[2].get();
+  const OwnFile own;
+  const Fd readable(open(("/proc/self/fd/" + std::to_string(own.fd.get())).c_str(), O_RDONLY));
+  EXPECT_EQ(Lend(socket, LendFile(0, 0x1000), readable.get()).error, EINVAL);
+  const uroce_lend_reply lent = Lend(socket, LendFile(0, 0x1000, false), readable.get());
+  ASSERT_EQ(lent.error, 0);
+  const std::vector<uroce_mr_segment> shared = {
+      {0x5000, 0x1000, UROCE_MR_SHARED, lent.segment, 0, 0, 0}};
+  uroce_reg_mr request{program.pd, IBV_ACCESS_LOCAL_WRITE, 0x5000, 0x1000, 0x5000, 1, 0};
+  EXPECT_EQ(program.Register(request, shared).error, EINVAL);
+  request.access = IBV_ACCESS_REMOTE_READ;
+  EXPECT_EQ(program.Register(request, shared).error, 0);
+}
+
+TEST(ControlTest, PagesThatTheFileHasNoMoreAreRefused) {
+  Program1 program;
+  const int socket = program.hello.fds[2].get();
+  const OwnFile own;
+  const uroce_lend_reply lent = Lend(socket, LendFile(0, OwnFile::kBytes), own.fd.get());
+  ASSERT_EQ(lent.error, 0);
+  ASSERT_EQ(ftruncate(own.fd.get(), 0x1000), 0);
+  const uroce_reg_mr request{program.pd, 7, 0x5000, 0x4000, 0x5000, 1, 0};
+  EXPECT_EQ(
+      program.Register(request, {{0x5000, 0x4000, UROCE_MR_SHARED, lent.segment, 0, 0, 0}}).error,
+      EFAULT);
+}
+
+// The daemon runs as the same user here: what it lends is its privilege, if it has any.
+TEST(ControlTest, TheDaemonLooksBehindSharedMappingsOnly) {
+  Program1 program;
+  const int socket = program.hello.fds[2].get();
+  const OwnFile own;
+  const auto map = [&own](int protection, int flags) {
+    void* at = mmap(nullptr, OwnFile::kBytes, protection, flags, own.fd.get(), 0);
+    uroce_lend request = LendFile(0, OwnFile::kBytes);
+    request.vma_start = reinterpret_cast<uint64_t>(at);
+    request.vma_end = request.vma_start + OwnFile::kBytes;
+    return request;
+  };
+  const uroce_lend shared = map(PROT_READ | PROT_WRITE, MAP_SHARED);
+  const int error = Lend(socket, shared, -1).error;
+  if (geteuid() == 0) {
+    EXPECT_EQ(error, 0);
+  } else {
+    EXPECT_NE(error, 0);
+  }
+  uroce_lend readable = map(PROT_READ, MAP_SHARED);
+  EXPECT_NE(Lend(socket, readable, -1).error, 0) << "the mapping is for reading";
+  readable.writable = 0;
+  EXPECT_EQ(Lend(socket, readable, -1).error == 0, geteuid() == 0);
+  EXPECT_NE(Lend(socket, map(PROT_READ | PROT_WRITE, MAP_PRIVATE), -1).error, 0);
+  EXPECT_NE(Lend(socket, LendFile(0, 0x1000), -1).error, 0) << "no such mapping";
+  uroce_lend part = shared;
+  part.vma_start += 0x1000;
+  EXPECT_NE(Lend(socket, part, -1).error, 0) << "no mapping starts there";
+  for (const uroce_lend& each : {shared, readable}) {
+    munmap(reinterpret_cast<void*>(each.vma_start), OwnFile::kBytes);
+  }
 }
 
 TEST(ControlTest, AQueuePairIsConnectedAndAskedForItsState) {

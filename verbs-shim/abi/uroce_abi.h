@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 3u
+#define UROCE_ABI_VERSION 4u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 
 #define UROCE_MAX_DEVICES 64u
@@ -197,7 +197,7 @@ struct uroce_reply {
   char text[120]; /* Why, for UROCE_LOG; "" when error is 0. */
 };
 
-/* HELLO. fds: arena, eventfd of each worker (worker_count), socket for UROCE_MEM_FD below, and,
+/* HELLO. fds: arena, eventfd of each worker (worker_count), socket for uroce_lend below, and,
  * when has_userfaultfd, /dev/userfaultfd. */
 struct uroce_hello {
   uint32_t abi_version;
@@ -210,10 +210,29 @@ struct uroce_hello_reply {
   uint32_t has_userfaultfd;
 };
 
-/* On the second socket, also SOCK_SEQPACKET: the program's own /proc/self/mem, needed before the
- * first REG_MR with a copied segment. One datagram of 4 bytes (UROCE_MEM_FD) with one fd; the
- * answer is a 4-byte errno, 0 when taken. */
-#define UROCE_MEM_FD 1u
+/* On the second socket, also SOCK_SEQPACKET: what the program lends the daemon of its memory. One
+ * request with at most one fd, one reply; one request is under way at a time. */
+enum uroce_lend_what {
+  UROCE_LEND_MEMORY = 1, /* The program's own /proc/self/mem, open for reading and writing: needed
+                            before the first REG_MR with a copied segment. */
+  UROCE_LEND_FILE,       /* A file on tmpfs or hugetlbfs that the program has mapped shared. Without
+                            an fd the daemon looks for it behind the mapping [vma_start, vma_end) of
+                            the process that connected, with the rights of its user. */
+};
+struct uroce_lend {
+  uint32_t what;     /* enum uroce_lend_what */
+  uint32_t writable; /* LEND_FILE: not 0 to write to it too */
+  uint64_t vma_start;
+  uint64_t vma_end;
+  uint64_t offset; /* LEND_FILE: the bytes of the file to map */
+  uint64_t length;
+};
+struct uroce_lend_reply {
+  int32_t error;
+  uint32_t segment; /* LEND_FILE: for uroce_mr_segment and DESTROY_SEGMENT */
+  uint64_t offset;  /* LEND_FILE: what the daemon maps, rounded out to pages of the file system */
+  uint64_t length;
+};
 
 struct uroce_device_info {
   char name[64];
@@ -280,13 +299,34 @@ struct uroce_create_segment {
 };
 
 /* REG_MR: the region [va, va + length) as a list of segments in rising addresses without gaps. */
-enum uroce_mr_mode { UROCE_MR_MAPPED = 1, UROCE_MR_COPIED = 2 };
+enum uroce_mr_mode { UROCE_MR_MAPPED = 1, UROCE_MR_COPIED = 2, UROCE_MR_SHARED = 3 };
+/* Why a segment is copied, for people. */
+enum uroce_mr_reason {
+  UROCE_WHY_NONE = 0,       /* it is not */
+  UROCE_WHY_STACK,          /* a stack or thread-local storage */
+  UROCE_WHY_HEAP_PAGE,      /* a page covered in part, in the brk heap or in an arena of malloc's */
+  UROCE_WHY_PARTIAL_PAGE,   /* a page covered in part, and the kernel may write to the rest */
+  UROCE_WHY_FILE_MAPPING,   /* a private mapping of a file, hugetlb's too */
+  UROCE_WHY_READ_ONLY,      /* private memory that is not writable */
+  UROCE_WHY_FILE_SYSTEM,    /* a shared file, not on tmpfs or hugetlbfs */
+  UROCE_WHY_NOT_REACHABLE,  /* a shared file that neither side may open */
+  UROCE_WHY_NO_USERFAULTFD, /* the kernel gives the program none */
+  UROCE_WHY_REFUSED,        /* the kernel would not protect or replace the pages */
+  UROCE_WHY_MANY_MAPPINGS,  /* the program is close to vm.max_map_count */
+  UROCE_WHY_DAEMON_LIMIT,   /* the daemon had no segment to give */
+  UROCE_WHY_MANY_PARTS,     /* more parts than a region may have */
+  UROCE_WHY_UNKNOWN_THREADS, /* where the stacks lie is not known */
+  UROCE_WHY_POLICY,          /* UROCE_MR=copied */
+};
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */
   uint64_t length;         /* bytes of the MR in this segment */
   uint32_t mode;           /* enum uroce_mr_mode */
-  uint32_t segment;        /* mapped: handle of CREATE_SEGMENT; else UROCE_NONE */
-  uint64_t segment_offset; /* mapped: where addr lies in the segment */
+  uint32_t segment;        /* mapped, shared: handle of CREATE_SEGMENT or uroce_lend; else
+                              UROCE_NONE */
+  uint64_t segment_offset; /* mapped, shared: where addr lies in the segment */
+  uint32_t reason;         /* enum uroce_mr_reason */
+  uint32_t reserved;
 };
 struct uroce_reg_mr {
   uint32_t pd;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/memory/maps.h"
 
 namespace uroce::memory {
 
@@ -13,6 +14,21 @@ namespace uroce::memory {
 struct SegmentGrant {
   uint32_t handle;
   int memfd;
+};
+
+/// Bytes of a file that the program has mapped shared.
+struct SharedFile {
+  AddressRange vma;  // where it is mapped
+  bool writable;     // a region writes to it
+  int fd;            // or -1: the daemon looks for it
+  uint64_t offset;
+  uint64_t length;
+};
+/// What the daemon made of it: a segment of these bytes of the file.
+struct SharedGrant {
+  uint32_t handle;
+  uint64_t offset;
+  uint64_t length;
 };
 
 /// Each function returns 0 or a positive errno. They are called under the lock of the
@@ -28,6 +44,8 @@ struct Daemon {
   int (*deregister_region)(void* session, uint32_t handle);
   /// Passes this program's /proc/self/mem; `fd` stays the caller's.
   int (*send_memory_fd)(void* session, int fd);
+  /// Lends a file; `file.fd` stays the caller's.
+  int (*share_file)(void* session, const SharedFile& file, SharedGrant& grant);
 };
 
 }  // namespace uroce::memory

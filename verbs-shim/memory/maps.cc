@@ -132,7 +132,8 @@ class MapsReader {
 
 VmaKind KindOf(const Vma& vma, std::string_view name) {
   if (vma.shared && Equal(name, kSegmentPath)) return VmaKind::kSegment;
-  if (vma.inode != 0 || vma.shared) return VmaKind::kFile;
+  if (vma.shared) return VmaKind::kShared;
+  if (vma.inode != 0) return VmaKind::kFile;
   if (name.empty() || StartsWith(name, "[anon:")) return VmaKind::kAnonymous;
   if (Equal(name, "[heap]")) return VmaKind::kHeap;
   if (StartsWith(name, "[stack")) return VmaKind::kStack;
@@ -142,11 +143,13 @@ VmaKind KindOf(const Vma& vma, std::string_view name) {
 
 bool ParseMapsLine(std::string_view line, Vma& vma) {
   LineParser parser(line);
-  uint64_t device;
+  uint64_t device_major, device_minor;
   if (!parser.TakeNumber(16, '-', vma.start) || !parser.TakeNumber(16, ' ', vma.end)) return false;
   if (!parser.TakePermissions(vma)) return false;
   if (!parser.TakeNumber(16, ' ', vma.file_offset)) return false;
-  if (!parser.TakeNumber(16, ':', device) || !parser.TakeNumber(16, ' ', device)) return false;
+  if (!parser.TakeNumber(16, ':', device_major)) return false;
+  if (!parser.TakeNumber(16, ' ', device_minor)) return false;
+  vma.device = MakeDevice(device_major, device_minor);
   if (!parser.TakeNumber(10, '\0', vma.inode)) return false;
   vma.kind = KindOf(vma, parser.TakeName());
   return vma.start < vma.end;

@@ -26,15 +26,22 @@ enum class VmaKind : uint8_t {
   kHeap,       // grown by brk
   kStack,      // of the main thread
   kSegment,    // a memfd that this library put there
-  kFile,       // any other file, memfd, shared memory or private hugetlb mapping
+  kShared,     // a shared mapping of any other file, memfd or shared memory
+  kFile,       // a private mapping of a file, private hugetlb pages
   kSpecial,    // vvar, vsyscall: the kernel's own, unreadable to others
 };
+
+/// A device number, whatever its form was.
+constexpr uint64_t MakeDevice(uint64_t major_number, uint64_t minor_number) {
+  return major_number << 32 | minor_number;
+}
 
 /// One line of /proc/self/maps.
 struct Vma {
   uint64_t start;
   uint64_t end;
   uint64_t file_offset;
+  uint64_t device;  // of its file, as MakeDevice() has it
   uint64_t inode;
   bool readable;
   bool writable;

@@ -4,13 +4,13 @@
 
 #include <fcntl.h>
 #include <infiniband/verbs.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
+#include "verbs-shim/memory/backing_file.h"
 #include "verbs-shim/memory/registry.h"
 #include "verbs-shim/memory/swap.h"
 #include "verbs-shim/memory/threads.h"
@@ -60,13 +60,14 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   PlanRequest plan{.region = region,
                    .needs_write = (request.access & kWriteAccess) != 0,
                    .policy = registry.policy,
+                   .knows_threads = true,
                    .whole_partial_pages = registry.support.kernel_mode,
                    .max_parts = UROCE_MAX_MR_SEGMENTS};
   registry.ClearFacts();
   int error = FindMaps(region, PlanWindow(region), registry.mappings);
   if (error != 0) return error;
   // Without knowledge of the threads any memory might be a stack.
-  if (ListThreads(registry.threads) != 0) plan.policy = MrPolicy::kCopied;
+  plan.knows_threads = ListThreads(registry.threads) == 0;
   if (registry.threads.size() == 1) plan.whole_partial_pages = true;
   const ThreadFacts threads{
       .mappings = registry.mappings.span(),
@@ -82,61 +83,104 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   return Plan(plan, facts, registry.parts);
 }
 
-uint64_t InodeOf(int fd) {
-  struct stat status = {};
-  return SystemCall(SYS_fstat, fd, &status) == 0 ? status.st_ino : 0;
-}
-
-/// Puts `grant`'s memfd in place of the pages of `part` and enters it into the table. kNone:
+/// Puts `grant`'s memfd in place of the pages of `part` and enters it into the table. An errno:
 /// nothing has changed.
-uint32_t SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
-                 const SegmentGrant& grant) {
-  const uint64_t inode = InodeOf(grant.memfd);
-  if (inode == 0) return SegmentTable::kNone;
-  const SegmentExtent extent{.inode = inode, .length = part.pages.end - part.pages.start};
-  const uint32_t index = registry.segments.Add(daemon.session, extent, grant.handle);
-  if (index == SegmentTable::kNone) return SegmentTable::kNone;
+int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
+            const SegmentGrant& grant, uint32_t& index) {
+  SegmentExtent extent{.device = 0,
+                       .inode = 0,
+                       .offset = 0,
+                       .length = part.pages.end - part.pages.start,
+                       .writable = true};
+  if (!IdentityOf(grant.memfd, extent.device, extent.inode)) return EBADF;
+  index = registry.segments.Add(daemon.session, extent, UROCE_MR_MAPPED, grant.handle);
+  if (index == SegmentTable::kNone) return ENOMEM;
   const SwapRequest swap{.pages = part.pages, .protection = part.protection, .memfd = grant.memfd};
-  if (SwapPages(registry.support, swap) == 0) return index;
-  registry.segments.Remove(index);
-  return SegmentTable::kNone;
+  const int error = SwapPages(registry.support, swap);
+  if (error != 0) registry.segments.Remove(index);
+  return error;
 }
 
 /// Makes a part that is to be swapped a live one, or a copied one where that is not possible: the
 /// kernel refuses (no userfaultfd, vm.max_map_count reached) or the daemon has no memory for it.
 void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
               MemoryRegistration& registration) {
+  if (registry.support.origin == FaultSupport::Origin::kNone) {
+    return MakeCopied(part, UROCE_WHY_NO_USERFAULTFD);
+  }
   const uroce_create_segment create{.addr = part.pages.start,
                                     .length = part.pages.end - part.pages.start};
   SegmentGrant grant;
-  const bool is_possible = registry.support.origin != FaultSupport::Origin::kNone;
-  const int error = is_possible ? daemon.create_segment(daemon.session, create, grant) : ENOSYS;
-  if (error != 0) return MakeCopied(part);
-  const uint32_t index = SwapFor(registry, daemon, part, grant);
-  if (index == SegmentTable::kNone) {
+  if (daemon.create_segment(daemon.session, create, grant) != 0) {
+    return MakeCopied(part, UROCE_WHY_DAEMON_LIMIT);
+  }
+  uint32_t index;
+  const int error = SwapFor(registry, daemon, part, grant, index);
+  if (error != 0) {
     (void)daemon.destroy_segment(daemon.session, grant.handle);
-    MakeCopied(part);
+    MakeCopied(part, error == ENOMEM ? UROCE_WHY_MANY_MAPPINGS : UROCE_WHY_REFUSED);
   } else {
     registration.references[registration.reference_count++] = index;
-    part.kind = PartKind::kLive;
-    part.inode = registry.segments.inode(index);
-    part.file_offset = part.addr - part.pages.start;
+    MakeLive(part, index, part.addr - part.pages.start);
   }
   SystemCall(SYS_close, grant.memfd);
 }
 
-/// Takes references to the segments that the plan found, then swaps the rest. In this order: a part
-/// behind a live segment's end must not make an end of it.
-void MakePartsReachable(Registry& registry, const Daemon& daemon,
+/// Lends the file of a shared part, and enters it into the table. On an error it stays copied.
+uroce_mr_reason LendFile(Registry& registry, const Daemon& daemon, const RegionPart& part,
+                         const SharedFile& file, uint32_t& index) {
+  SharedGrant grant;
+  const int error = daemon.share_file(daemon.session, file, grant);
+  if (error != 0) return error == ENOMEM ? UROCE_WHY_DAEMON_LIMIT : UROCE_WHY_NOT_REACHABLE;
+  const SegmentExtent extent{.device = part.vma->device,
+                             .inode = part.vma->inode,
+                             .offset = grant.offset,
+                             .length = grant.length,
+                             .writable = file.writable};
+  const bool is_right = extent.Holds(part.file_offset, part.length);
+  index = is_right ? registry.segments.Add(daemon.session, extent, UROCE_MR_SHARED, grant.handle)
+                   : SegmentTable::kNone;
+  if (index != SegmentTable::kNone) return UROCE_WHY_NONE;
+  (void)daemon.destroy_segment(daemon.session, grant.handle);
+  return UROCE_WHY_REFUSED;
+}
+
+/// Makes a part of a shared file a live one, or a copied one where neither side can open the file.
+void SharePart(Registry& registry, const Daemon& daemon, bool writable, RegionPart& part,
+               MemoryRegistration& registration) {
+  const BackingFile backing = OpenBackingFile(*part.vma, writable);
+  if (backing.kind == BackingFile::Kind::kOther) return MakeCopied(part, UROCE_WHY_FILE_SYSTEM);
+  const uint64_t offset = PageDown(part.file_offset);
+  const SharedFile file{.vma = part.vma->range(),
+                        .writable = writable,
+                        .fd = backing.fd,
+                        .offset = offset,
+                        .length = PageUp(part.file_offset + part.length) - offset};
+  uint32_t index;
+  const uroce_mr_reason reason = LendFile(registry, daemon, part, file, index);
+  if (reason == UROCE_WHY_NONE) {
+    registration.references[registration.reference_count++] = index;
+    MakeLive(part, index, part.file_offset);
+  } else {
+    MakeCopied(part, reason);
+  }
+  if (backing.fd >= 0) SystemCall(SYS_close, backing.fd);
+}
+
+/// Takes references to the segments that the plan found, then makes the others. In this order: a
+/// part behind a live segment's end must not make an end of it.
+void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_write,
                         MemoryRegistration& registration) {
   for (const RegionPart& part : registry.parts) {
     if (part.kind != PartKind::kLive) continue;
-    const uint32_t index = registry.segments.Find(daemon.session, part.inode);
-    registry.segments.AddReference(index);
-    registration.references[registration.reference_count++] = index;
+    registry.segments.AddReference(part.segment);
+    registration.references[registration.reference_count++] = part.segment;
   }
   for (RegionPart& part : registry.parts) {
     if (part.kind == PartKind::kSwap) SwapPart(registry, daemon, part, registration);
+    if (part.kind == PartKind::kShare) {
+      SharePart(registry, daemon, needs_write, part, registration);
+    }
   }
   JoinParts(registry.parts);
 }
@@ -159,16 +203,17 @@ bool HasCopiedPart(const Registry& registry) {
   return false;
 }
 
-uroce_mr_segment SegmentOf(const Registry& registry, const Daemon& daemon, const RegionPart& part) {
+uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
   uroce_mr_segment segment = {};
   segment.addr = part.addr;
   segment.length = part.length;
   segment.mode = UROCE_MR_COPIED;
   segment.segment = UROCE_NONE;
+  segment.reason = part.reason;
   if (part.kind == PartKind::kLive) {
-    segment.mode = UROCE_MR_MAPPED;
-    segment.segment = registry.segments.handle(registry.segments.Find(daemon.session, part.inode));
-    segment.segment_offset = part.file_offset;
+    segment.mode = registry.segments.mode(part.segment);
+    segment.segment = registry.segments.handle(part.segment);
+    segment.segment_offset = part.file_offset - registry.segments.file_offset(part.segment);
   }
   return segment;
 }
@@ -180,7 +225,7 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
   uint32_t count = 0;
   for (const RegionPart& part : registry.parts) {
-    segments[count++] = SegmentOf(registry, daemon, part);
+    segments[count++] = SegmentOf(registry, part);
   }
   const uroce_reg_mr region{
       .pd = request.pd,
@@ -220,7 +265,8 @@ int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
   registration.epoch = registry->epoch;
   int error = PlanRegion(*registry, daemon, request, tls_bytes);
   if (error != 0) return error;
-  MakePartsReachable(*registry, daemon, registration);
+  const bool needs_write = (request.access & kWriteAccess) != 0;
+  MakePartsReachable(*registry, daemon, needs_write, registration);
   error = TellDaemon(*registry, daemon, request, registration);
   if (error != 0) DropReferences(*registry, daemon, registration);
   return error;

@@ -17,13 +17,15 @@ constexpr uint64_t ArenaHeapDown(uint64_t address) { return address & ~(kArenaHe
 constexpr uint64_t Min(uint64_t left, uint64_t right) { return left < right ? left : right; }
 constexpr uint64_t Max(uint64_t left, uint64_t right) { return left > right ? left : right; }
 
-RegionPart CopiedPart(uint64_t start, uint64_t end) {
+RegionPart CopiedPart(uint64_t start, uint64_t end, uroce_mr_reason reason) {
   return {.addr = start,
           .length = end - start,
           .kind = PartKind::kCopied,
+          .reason = reason,
           .protection = 0,
           .pages = {0, 0},
-          .inode = 0,
+          .vma = nullptr,
+          .segment = 0,
           .file_offset = 0};
 }
 
@@ -47,13 +49,15 @@ bool AllowsAccess(const Vma& vma, bool needs_write) {
 /// Extends `last` by `next`, if one part can describe both.
 bool Join(RegionPart& last, const RegionPart& next) {
   if (last.kind != next.kind || last.addr + last.length != next.addr) return false;
+  if (last.kind == PartKind::kCopied && last.reason != next.reason) return false;
+  if (last.kind == PartKind::kShare) return false;
   if (last.kind == PartKind::kSwap) {
     if (last.protection != next.protection || last.pages.end != next.pages.start) return false;
     last.pages.end = next.pages.end;
   }
   if (last.kind == PartKind::kLive) {
-    if (last.inode != next.inode || last.file_offset + last.length != next.file_offset)
-      return false;
+    if (last.segment != next.segment) return false;
+    if (last.file_offset + last.length != next.file_offset) return false;
   }
   last.length += next.length;
   return true;
@@ -79,34 +83,73 @@ class Planner {
 
  private:
   void AddMapping(const Vma& vma, AddressRange piece) {
-    const bool may_map = request_.policy != MrPolicy::kCopied && vma.writable;
-    if (may_map && vma.kind == VmaKind::kSegment) {
+    const uroce_mr_reason reason = WhyCopied(vma);
+    if (reason != UROCE_WHY_NONE) {
+      AddCopied(piece.start, piece.end, reason);
+    } else if (vma.kind == VmaKind::kShared) {
+      AddShared(vma, piece);
+    } else if (vma.kind == VmaKind::kSegment) {
       AddSegment(vma, piece);
-    } else if (may_map && IsPrivateAnonymous(vma)) {
-      AddAroundUntouchable(vma, piece);
     } else {
-      AddCopied(piece.start, piece.end);
+      AddAroundUntouchable(vma, piece);
     }
+  }
+
+  /// Why a mapping cannot be reached better, as far as the mapping alone tells.
+  uroce_mr_reason WhyCopied(const Vma& vma) const {
+    if (request_.policy == MrPolicy::kCopied) return UROCE_WHY_POLICY;
+    if (vma.kind == VmaKind::kShared) return UROCE_WHY_NONE;
+    if (vma.kind == VmaKind::kStack) return UROCE_WHY_STACK;
+    if (vma.kind == VmaKind::kFile) return UROCE_WHY_FILE_MAPPING;
+    if (!vma.writable) return UROCE_WHY_READ_ONLY;
+    if (!request_.knows_threads) return UROCE_WHY_UNKNOWN_THREADS;
+    return UROCE_WHY_NONE;
+  }
+
+  /// One live segment has all of the piece, or a new one will.
+  void AddShared(const Vma& vma, AddressRange piece) {
+    const uint64_t file_offset = vma.file_offset + (piece.start - vma.start);
+    RegionPart part = CopiedPart(piece.start, piece.end, UROCE_WHY_NONE);
+    part.kind = PartKind::kShare;
+    part.vma = &vma;
+    part.file_offset = file_offset;
+    const LiveSegment* live = FindLive(vma, file_offset, part.length, request_.needs_write);
+    if (live != nullptr) MakeLive(part, live->index, file_offset);
+    Append(part);
   }
 
   /// The memfd of a live segment is reused as far as the daemon maps it. Behind that (after
   /// mremap), and when the daemon has let go of the segment, the pages are like private ones.
   void AddSegment(const Vma& vma, AddressRange piece) {
     const uint64_t file_offset = vma.file_offset + (piece.start - vma.start);
-    const uint64_t live_bytes = LiveLength(vma.inode);
+    const LiveSegment* live = FindLive(vma, file_offset, 1, false);
     uint64_t live_end = piece.start;
-    if (file_offset < live_bytes) {
-      live_end += Min(piece.end - piece.start, live_bytes - file_offset);
-      AddLive(vma.inode, file_offset, {piece.start, live_end});
+    if (live != nullptr) {
+      const uint64_t live_bytes = live->extent.offset + live->extent.length - file_offset;
+      live_end += Min(piece.end - piece.start, live_bytes);
+      RegionPart part = CopiedPart(piece.start, live_end, UROCE_WHY_NONE);
+      MakeLive(part, live->index, file_offset);
+      Append(part);
     }
     if (live_end < piece.end) AddAroundUntouchable(vma, {live_end, piece.end});
+  }
+
+  const LiveSegment* FindLive(const Vma& vma, uint64_t file_offset, uint64_t length,
+                              bool needs_write) const {
+    for (const LiveSegment& live : facts_.live) {
+      const SegmentExtent& extent = live.extent;
+      if (extent.inode != vma.inode || extent.device != vma.device) continue;
+      if (needs_write && !extent.writable) continue;
+      if (extent.Holds(file_offset, length)) return &live;
+    }
+    return nullptr;
   }
 
   void AddAroundUntouchable(const Vma& vma, AddressRange piece) {
     while (piece.start < piece.end) {
       const AddressRange hole = FirstUntouchable(piece);
       if (piece.start < hole.start) AddPages(vma, {piece.start, hole.start});
-      if (hole.start < hole.end) AddCopied(hole.start, hole.end);
+      if (hole.start < hole.end) AddCopied(hole.start, hole.end, UROCE_WHY_STACK);
       piece.start = hole.end;
     }
   }
@@ -125,18 +168,24 @@ class Planner {
     const uint64_t first = PageDown(piece.start);
     const uint64_t last = PageUp(piece.end) - kPageBytes;
     AddressRange pages{first, last + kPageBytes};
-    if (piece.start != pages.start && !MaySwapPartialPage(vma, first)) pages.start += kPageBytes;
-    if (piece.end != pages.end && !MaySwapPartialPage(vma, last)) pages.end -= kPageBytes;
-    if (pages.start >= pages.end) return AddCopied(piece.start, piece.end);
-
-    if (piece.start < pages.start) AddCopied(piece.start, pages.start);
+    const uroce_mr_reason why_first = WhyNotWhole(vma, first);
+    const uroce_mr_reason why_last = WhyNotWhole(vma, last);
+    if (piece.start != pages.start && why_first != UROCE_WHY_NONE) pages.start += kPageBytes;
+    if (piece.end != pages.end && why_last != UROCE_WHY_NONE) pages.end -= kPageBytes;
+    if (pages.start >= pages.end) {
+      const bool is_first = piece.start != first && why_first != UROCE_WHY_NONE;
+      return AddCopied(piece.start, piece.end, is_first ? why_first : why_last);
+    }
+    if (piece.start < pages.start) AddCopied(piece.start, pages.start, why_first);
     AddSwap(ProtectionOf(vma), pages, {Max(piece.start, pages.start), Min(piece.end, pages.end)});
-    if (pages.end < piece.end) AddCopied(pages.end, piece.end);
+    if (pages.end < piece.end) AddCopied(pages.end, piece.end, why_last);
   }
 
-  bool MaySwapPartialPage(const Vma& vma, uint64_t page) const {
-    if (request_.policy == MrPolicy::kMapped) return true;
-    return request_.whole_partial_pages && vma.kind != VmaKind::kHeap && !MayLieInArena(page);
+  /// Why a page that the region covers in part may not be swapped; kNone if it may.
+  uroce_mr_reason WhyNotWhole(const Vma& vma, uint64_t page) const {
+    if (request_.policy == MrPolicy::kMapped) return UROCE_WHY_NONE;
+    if (vma.kind == VmaKind::kHeap || MayLieInArena(page)) return UROCE_WHY_HEAP_PAGE;
+    return request_.whole_partial_pages ? UROCE_WHY_NONE : UROCE_WHY_PARTIAL_PAGE;
   }
 
   /// A glibc arena's heap starts at a multiple of its greatest size with the part in use, and ends
@@ -155,28 +204,15 @@ class Planner {
     return false;
   }
 
-  uint64_t LiveLength(uint64_t inode) const {
-    for (const SegmentExtent& segment : facts_.live) {
-      if (segment.inode == inode) return segment.length;
-    }
-    return 0;
+  void AddCopied(uint64_t start, uint64_t end, uroce_mr_reason reason) {
+    Append(CopiedPart(start, end, reason));
   }
 
-  void AddCopied(uint64_t start, uint64_t end) { Append(CopiedPart(start, end)); }
-
   void AddSwap(int protection, AddressRange pages, AddressRange bytes) {
-    RegionPart part = CopiedPart(bytes.start, bytes.end);
+    RegionPart part = CopiedPart(bytes.start, bytes.end, UROCE_WHY_NONE);
     part.kind = PartKind::kSwap;
     part.protection = protection;
     part.pages = pages;
-    Append(part);
-  }
-
-  void AddLive(uint64_t inode, uint64_t file_offset, AddressRange bytes) {
-    RegionPart part = CopiedPart(bytes.start, bytes.end);
-    part.kind = PartKind::kLive;
-    part.inode = inode;
-    part.file_offset = file_offset;
     Append(part);
   }
 
@@ -203,10 +239,19 @@ int Plan(const PlanRequest& request, const PlanFacts& facts, MappedArray<RegionP
   const int error = Planner(request, facts, parts).Run();
   if (error != 0 || parts.size() <= request.max_parts) return error;
   parts.Clear();
-  return parts.Append(CopiedPart(request.region.start, request.region.end)) ? 0 : ENOMEM;
+  const RegionPart all = CopiedPart(request.region.start, request.region.end, UROCE_WHY_MANY_PARTS);
+  return parts.Append(all) ? 0 : ENOMEM;
 }
 
-void MakeCopied(RegionPart& part) { part = CopiedPart(part.addr, part.addr + part.length); }
+void MakeCopied(RegionPart& part, uroce_mr_reason reason) {
+  part = CopiedPart(part.addr, part.addr + part.length, reason);
+}
+
+void MakeLive(RegionPart& part, uint32_t index, uint64_t file_offset) {
+  part.kind = PartKind::kLive;
+  part.segment = index;
+  part.file_offset = file_offset;
+}
 
 void JoinParts(MappedArray<RegionPart>& parts) {
   size_t kept = 0;

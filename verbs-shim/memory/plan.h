@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "verbs-shim/abi/uroce_abi.h"
 #include "verbs-shim/memory/mapped_array.h"
 #include "verbs-shim/memory/maps.h"
 
@@ -17,6 +18,7 @@ enum class MrPolicy : uint8_t { kAutomatic, kMapped, kCopied };
 enum class PartKind : uint8_t {
   kCopied,  // through /proc/self/mem
   kSwap,    // private pages, to be replaced by a new segment
+  kShare,   // pages of a shared file, to be lent to the daemon
   kLive,    // pages that already are a segment the daemon maps
 };
 
@@ -24,22 +26,36 @@ struct RegionPart {
   uint64_t addr;    // in the application
   uint64_t length;  // bytes of the region in this part
   PartKind kind;
-  int protection;        // kSwap: PROT_* of the pages
-  AddressRange pages;    // kSwap: what is replaced; holds [addr, addr + length)
-  uint64_t inode;        // kLive: of the segment's memfd
-  uint64_t file_offset;  // kLive: where addr lies in the memfd
+  uroce_mr_reason reason;  // kCopied: why
+  int protection;          // kSwap: PROT_* of the pages
+  AddressRange pages;      // kSwap: what is replaced; holds [addr, addr + length)
+  const Vma* vma;          // kShare: the mapping
+  uint32_t segment;        // kLive: its index in the table of segments
+  uint64_t file_offset;    // kShare, kLive: where addr lies in the file
 };
 
-/// A segment that the daemon maps: bytes [0, length) of a memfd.
+/// A segment that the daemon maps: bytes [offset, offset + length) of a file.
 struct SegmentExtent {
+  uint64_t device;
   uint64_t inode;
+  uint64_t offset;
   uint64_t length;
+  bool writable;
+
+  constexpr bool Holds(uint64_t from, uint64_t bytes) const {
+    return from >= offset && from - offset <= length && bytes <= length - (from - offset);
+  }
+};
+struct LiveSegment {
+  SegmentExtent extent;
+  uint32_t index;  // in the table of segments
 };
 
 struct PlanRequest {
   AddressRange region;
   bool needs_write;  // some access flag lets the daemon write
   MrPolicy policy;
+  bool knows_threads;        // stacks are known; else nothing private is swapped
   bool whole_partial_pages;  // pages that the region covers partly may be swapped whole: strangers
                              // who write to the rest wait, and get no EFAULT
   uint32_t max_parts;
@@ -50,7 +66,7 @@ struct PlanRequest {
 struct PlanFacts {
   std::span<const Vma> mappings;
   std::span<const AddressRange> untouchable;
-  std::span<const SegmentExtent> live;
+  std::span<const LiveSegment> live;
 };
 
 /// The mappings that Plan() needs to see for `region`: those of the region, and, if it covers pages
@@ -63,12 +79,14 @@ AddressRange PlanWindow(AddressRange region);
 /// Never swapped: stacks and thread-local storage (a fork on a swapped stack runs parent and child
 /// on one stack), memory that is not private, anonymous and writable, and pages covered only in
 /// part that lie in the brk heap or in a glibc arena: there glibc's own fork writes, in the child,
-/// before any handler runs. In doubt a part is copied.
+/// before any handler runs. In doubt a part is copied. Shared memory is lent as it is.
 [[nodiscard]] int Plan(const PlanRequest& request, const PlanFacts& facts,
                        MappedArray<RegionPart>& parts);
 
 /// Makes `part` a copied one, whatever it was.
-void MakeCopied(RegionPart& part);
+void MakeCopied(RegionPart& part, uroce_mr_reason reason);
+/// Makes `part` one of the live segment `index`.
+void MakeLive(RegionPart& part, uint32_t index, uint64_t file_offset);
 
 /// Joins neighbours that one part can describe.
 void JoinParts(MappedArray<RegionPart>& parts);

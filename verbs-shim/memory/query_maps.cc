@@ -50,6 +50,7 @@ int64_t Query(int64_t fd, uint64_t address, Vma& vma) {
   vma = {.start = query.vma_start,
          .end = query.vma_end,
          .file_offset = query.vma_offset,
+         .device = MakeDevice(query.dev_major, query.dev_minor),
          .inode = query.inode,
          .readable = (query.vma_flags & kReadable) != 0,
          .writable = (query.vma_flags & kWritable) != 0,

@@ -55,8 +55,16 @@ void Registry::ClearFacts() {
   parts.Clear();
 }
 
-RegistryLock::RegistryLock() { pthread_mutex_lock(&mutex); }
-RegistryLock::~RegistryLock() { pthread_mutex_unlock(&mutex); }
+RegistryLock::RegistryLock() {
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
+  pthread_mutex_lock(&mutex);
+}
+
+RegistryLock::~RegistryLock() {
+  pthread_mutex_unlock(&mutex);
+  pthread_setcancelstate(cancel_state_, nullptr);
+}
+
 Registry* RegistryLock::operator->() const { return &registry; }
 Registry& RegistryLock::operator*() const { return registry; }
 

@@ -28,7 +28,7 @@ struct Registry {
   MappedArray<Vma> mappings;
   MappedArray<ThreadRecord> threads;
   MappedArray<AddressRange> untouchable;
-  MappedArray<SegmentExtent> live;
+  MappedArray<LiveSegment> live;
   MappedArray<RegionPart> parts;
 
   /// Makes ready what does not change between registrations of one session.
@@ -37,7 +37,7 @@ struct Registry {
   void ClearFacts();
 };
 
-/// Holds the registry for a scope.
+/// Holds the registry for a scope, in which the thread cannot be cancelled: it would not let go.
 class RegistryLock {
  public:
   RegistryLock();
@@ -46,6 +46,9 @@ class RegistryLock {
   RegistryLock& operator=(const RegistryLock&) = delete;
   Registry* operator->() const;
   Registry& operator*() const;
+
+ private:
+  int cancel_state_;
 };
 
 }  // namespace uroce::memory

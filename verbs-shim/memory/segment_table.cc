@@ -4,9 +4,14 @@
 
 namespace uroce::memory {
 
-uint32_t SegmentTable::Add(const void* session, SegmentExtent extent, uint32_t handle) {
-  const Entry entry{
-      .session = session, .extent = extent, .handle = handle, .references = 1, .next_free = kNone};
+uint32_t SegmentTable::Add(const void* session, const SegmentExtent& extent, uroce_mr_mode mode,
+                           uint32_t handle) {
+  const Entry entry{.session = session,
+                    .extent = extent,
+                    .mode = mode,
+                    .handle = handle,
+                    .references = 1,
+                    .next_free = kNone};
   const uint32_t index = first_free_;
   if (index != kNone) {
     first_free_ = entries_[index].next_free;
@@ -15,14 +20,6 @@ uint32_t SegmentTable::Add(const void* session, SegmentExtent extent, uint32_t h
   }
   if (!entries_.Append(entry)) return kNone;
   return static_cast<uint32_t>(entries_.size() - 1);
-}
-
-uint32_t SegmentTable::Find(const void* session, uint64_t inode) const {
-  for (const Entry& entry : entries_) {
-    if (entry.references == 0 || entry.session != session) continue;
-    if (entry.extent.inode == inode) return static_cast<uint32_t>(&entry - entries_.begin());
-  }
-  return kNone;
 }
 
 void SegmentTable::DropReference(const Daemon& daemon, uint32_t index) {
@@ -39,10 +36,11 @@ void SegmentTable::Remove(uint32_t index) {
   first_free_ = index;
 }
 
-bool SegmentTable::ListLive(const void* session, MappedArray<SegmentExtent>& extents) const {
+bool SegmentTable::ListLive(const void* session, MappedArray<LiveSegment>& live) const {
   for (const Entry& entry : entries_) {
     if (entry.references == 0 || entry.session != session) continue;
-    if (!extents.Append(entry.extent)) return false;
+    const auto index = static_cast<uint32_t>(&entry - entries_.begin());
+    if (!live.Append({entry.extent, index})) return false;
   }
   return true;
 }

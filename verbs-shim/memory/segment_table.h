@@ -11,17 +11,15 @@
 namespace uroce::memory {
 
 /// One per process, of static storage. Used under the lock of the registrations.
-/// A segment is known by the inode of its memfd, which /proc/self/maps shows wherever the program
-/// may have moved its pages; where they were at first does not matter.
+/// A segment is known by device and inode of its file, which /proc/self/maps shows wherever the
+/// program may have moved its pages; where they were at first does not matter.
 class SegmentTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
   /// Adds a segment with one reference. kNone: no memory.
-  uint32_t Add(const void* session, SegmentExtent extent, uint32_t handle);
-
-  /// The live segment of that session and inode, or kNone.
-  uint32_t Find(const void* session, uint64_t inode) const;
+  uint32_t Add(const void* session, const SegmentExtent& extent, uroce_mr_mode mode,
+               uint32_t handle);
 
   void AddReference(uint32_t index) { entries_[index].references += 1; }
   /// Drops a reference; the last one tells the daemon to let go of the memory.
@@ -31,10 +29,12 @@ class SegmentTable {
   void Remove(uint32_t index);
 
   uint32_t handle(uint32_t index) const { return entries_[index].handle; }
-  uint64_t inode(uint32_t index) const { return entries_[index].extent.inode; }
+  uroce_mr_mode mode(uint32_t index) const { return entries_[index].mode; }
+  /// Where the segment starts in its file.
+  uint64_t file_offset(uint32_t index) const { return entries_[index].extent.offset; }
 
-  /// Appends the extents of all live segments of a session. False: no memory.
-  [[nodiscard]] bool ListLive(const void* session, MappedArray<SegmentExtent>& extents) const;
+  /// Appends all live segments of a session. False: no memory.
+  [[nodiscard]] bool ListLive(const void* session, MappedArray<LiveSegment>& live) const;
 
   /// True once any page of this process may be a segment's, used or not.
   bool ever_used() const { return !entries_.empty(); }
@@ -49,6 +49,7 @@ class SegmentTable {
   struct Entry {
     const void* session;
     SegmentExtent extent;
+    uroce_mr_mode mode;
     uint32_t handle;
     uint32_t references;  // 0: the entry is free
     uint32_t next_free;

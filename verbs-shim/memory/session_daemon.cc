@@ -51,38 +51,60 @@ int DeregisterRegion(void* session, uint32_t handle) {
   return shim::Call(SessionOf(session), UROCE_DEREG_MR, uroce_handle{handle, 0});
 }
 
-bool SendFd(int socket, int fd) {
-  uint32_t what = UROCE_MEM_FD;
-  iovec part = {&what, sizeof(what)};
+/// Sends a request with an fd, or without one (-1).
+bool SendLend(int socket, uroce_lend request, int fd) {
+  iovec part = {&request, sizeof(request)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
   ssize_t sent;
   do {
     sent = sendmsg(socket, &message, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(sizeof(what));
+  return sent == static_cast<ssize_t>(sizeof(request));
 }
 
-/// The session's own thread answers there, not the one that answers commands.
-int SendMemoryFd(void* session, int fd) {
+/// The session's own thread answers, not the one that answers commands.
+int Lend(void* session, const uroce_lend& request, int fd, uroce_lend_reply& reply) {
   const shim::ErrnoKeeper keeper;
   const int socket = SessionOf(session).memory_socket();
-  if (!SessionOf(session).CheckAlive() || !SendFd(socket, fd)) return EIO;
-  int32_t answer;
+  if (!SessionOf(session).CheckAlive() || !SendLend(socket, request, fd)) return EIO;
   ssize_t received;
   do {
-    received = recv(socket, &answer, sizeof(answer), 0);
+    received = recv(socket, &reply, sizeof(reply), 0);
   } while (received < 0 && errno == EINTR);
-  return received == static_cast<ssize_t>(sizeof(answer)) ? answer : EIO;
+  return received == static_cast<ssize_t>(sizeof(reply)) ? reply.error : EIO;
+}
+
+int SendMemoryFd(void* session, int fd) {
+  uroce_lend request = {};
+  request.what = UROCE_LEND_MEMORY;
+  uroce_lend_reply reply;
+  return Lend(session, request, fd, reply);
+}
+
+int ShareFile(void* session, const SharedFile& file, SharedGrant& grant) {
+  const uroce_lend request = {.what = UROCE_LEND_FILE,
+                              .writable = file.writable ? 1u : 0u,
+                              .vma_start = file.vma.start,
+                              .vma_end = file.vma.end,
+                              .offset = file.offset,
+                              .length = file.length};
+  uroce_lend_reply reply;
+  const int error = Lend(session, request, file.fd, reply);
+  if (error != 0) return error;
+  grant = {.handle = reply.segment, .offset = reply.offset, .length = reply.length};
+  return 0;
 }
 
 }  // namespace
@@ -94,7 +116,8 @@ Daemon DaemonOf(Session& session) {
           .destroy_segment = DestroySegment,
           .register_region = RegisterRegion,
           .deregister_region = DeregisterRegion,
-          .send_memory_fd = SendMemoryFd};
+          .send_memory_fd = SendMemoryFd,
+          .share_file = ShareFile};
 }
 
 }  // namespace uroce::memory

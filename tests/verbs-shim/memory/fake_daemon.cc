@@ -46,7 +46,9 @@ Daemon FakeDaemon::calls() {
               [](void* session, int fd) {
                 Of(session).memory_fd_ = dup(fd);
                 return 0;
-              }};
+              },
+          .share_file = [](void* session, const SharedFile& file,
+                           SharedGrant& grant) { return Of(session).ShareFile(file, grant); }};
 }
 
 int FakeDaemon::Register(const void* address, uint64_t length, MemoryRegistration& registration,
@@ -71,6 +73,19 @@ int FakeDaemon::CreateSegment(const uroce_create_segment& request, SegmentGrant&
   return 0;
 }
 
+int FakeDaemon::ShareFile(const SharedFile& file, SharedGrant& grant) {
+  if (share_error != 0) return share_error;
+  if (file.fd < 0) return EACCES;
+  const int protection = PROT_READ | (file.writable ? PROT_WRITE : 0);
+  void* view =
+      mmap(nullptr, file.length, protection, MAP_SHARED, file.fd, static_cast<off_t>(file.offset));
+  if (view == MAP_FAILED) return errno;
+  ++files_lent_;
+  grant = {.handle = next_segment_++, .offset = file.offset, .length = file.length};
+  segments_[grant.handle] = {static_cast<uint8_t*>(view), file.length};
+  return 0;
+}
+
 int FakeDaemon::DestroySegment(uint32_t handle) {
   const auto found = segments_.find(handle);
   EXPECT_NE(found, segments_.end()) << "segment " << handle << " destroyed twice";
@@ -88,7 +103,8 @@ int FakeDaemon::RegisterRegion(const uroce_reg_mr& request, const uroce_mr_segme
   for (uint32_t i = 0; i < request.segment_count; ++i) {
     EXPECT_EQ(segments[i].addr, at) << "part " << i << " leaves a gap";
     at += segments[i].length;
-    if (segments[i].mode != UROCE_MR_MAPPED) continue;
+    if (segments[i].mode == UROCE_MR_COPIED) continue;
+    EXPECT_EQ(segments[i].reason, static_cast<uint32_t>(UROCE_WHY_NONE));
     EXPECT_TRUE(segments_.contains(segments[i].segment));
     EXPECT_LE(segments[i].segment_offset + segments[i].length,
               segments_[segments[i].segment].length);
@@ -107,7 +123,7 @@ void FakeDaemon::ForEachPart(const MemoryRegistration& registration, uint64_t ad
     const uint64_t start = std::max(address, part.addr);
     const uint64_t end = std::min(address + length, part.addr + part.length);
     if (start >= end) continue;
-    uint8_t* view = part.mode == UROCE_MR_MAPPED
+    uint8_t* view = part.mode != UROCE_MR_COPIED
                         ? segments_.at(part.segment).view + part.segment_offset - part.addr + start
                         : nullptr;
     step(start - address, end - start, view, start);
@@ -144,7 +160,7 @@ std::string FakeDaemon::Shape(const MemoryRegistration& registration) const {
   std::string shape;
   for (const uroce_mr_segment& part : region(registration).segments) {
     if (!shape.empty()) shape += ' ';
-    shape += (part.mode == UROCE_MR_MAPPED ? 'm' : 'c') + std::to_string(part.length);
+    shape += " mcs"[part.mode] + std::to_string(part.length);
   }
   return shape;
 }

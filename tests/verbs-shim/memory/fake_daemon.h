@@ -45,12 +45,14 @@ class FakeDaemon {
   std::string Read(const MemoryRegistration& registration, const void* address, uint64_t length);
   void Write(const MemoryRegistration& registration, void* address, const std::string& bytes);
 
-  /// The region's parts as letters and lengths: "m4096 c16" is 4096 bytes mapped, then 16 copied.
+  /// The region's parts as letters and lengths: "m4096 c16" is 4096 bytes mapped, then 16 copied;
+  /// "s" is shared.
   std::string Shape(const MemoryRegistration& registration) const;
 
   const Region& region(const MemoryRegistration& registration) const {
     return regions_.at(registration.handle);
   }
+  size_t files_lent() const { return files_lent_; }
   size_t segment_count() const { return segments_.size(); }
   size_t segments_made() const { return next_segment_ - 1; }
   size_t region_count() const { return regions_.size(); }
@@ -59,9 +61,11 @@ class FakeDaemon {
   int userfaultfd_device = -1;
   int segment_error = 0;  // what CREATE_SEGMENT answers
   int region_error = 0;   // what REG_MR answers
+  int share_error = 0;    // what a lent file is answered with
 
  private:
   int CreateSegment(const uroce_create_segment& request, SegmentGrant& grant);
+  int ShareFile(const SharedFile& file, SharedGrant& grant);
   int DestroySegment(uint32_t handle);
   int RegisterRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments,
                      uroce_reg_mr_reply& reply);
@@ -73,6 +77,7 @@ class FakeDaemon {
   std::map<uint32_t, Region> regions_;
   uint32_t next_segment_ = 1;
   uint32_t next_region_ = 1;
+  size_t files_lent_ = 0;
   int memory_fd_ = -1;
 };
 

@@ -21,6 +21,7 @@ TEST(MapsTest, TakesEveryField) {
   EXPECT_EQ(vma.start, 0x7f2e17cb5000u);
   EXPECT_EQ(vma.end, 0x7f2e17cdb000u);
   EXPECT_EQ(vma.file_offset, 0x26000u);
+  EXPECT_EQ(vma.device, MakeDevice(0xfe, 0));
   EXPECT_EQ(vma.inode, 332835u);
   EXPECT_TRUE(vma.readable);
   EXPECT_FALSE(vma.writable);
@@ -37,8 +38,8 @@ TEST(MapsTest, KnowsMemoryByItsName) {
   EXPECT_EQ(KindOf("1000-2000 r--p 00000000 00:00 0      [vvar]"), VmaKind::kSpecial);
   EXPECT_EQ(KindOf("1000-2000 r--p 00000000 00:00 0      [vvar_vclock]"), VmaKind::kSpecial);
   EXPECT_EQ(KindOf("1000-2000 r-xp 00000000 00:00 0      [vdso]"), VmaKind::kFile);
-  EXPECT_EQ(KindOf("1000-2000 rw-s 00000000 00:01 5      /dev/zero (deleted)"), VmaKind::kFile);
-  EXPECT_EQ(KindOf("1000-2000 rw-s 00000000 00:00 0      [anon_shmem:x]"), VmaKind::kFile);
+  EXPECT_EQ(KindOf("1000-2000 rw-s 00000000 00:01 5      /dev/zero (deleted)"), VmaKind::kShared);
+  EXPECT_EQ(KindOf("1000-2000 rw-s 00000000 00:00 0      [anon_shmem:x]"), VmaKind::kShared);
   EXPECT_EQ(KindOf("1000-2000 rw-p 00000000 00:0f 7      /anon_hugepage (deleted)"),
             VmaKind::kFile);
 }
@@ -49,8 +50,8 @@ TEST(MapsTest, ASegmentIsASharedMappingOfItsName) {
   EXPECT_EQ(KindOf("1000-2000 rw-p 00001000 00:01 12     /memfd:uroce-segment (deleted)"),
             VmaKind::kFile);
   EXPECT_EQ(KindOf("1000-2000 rw-s 00001000 00:01 12     /memfd:uroce-segments (deleted)"),
-            VmaKind::kFile);
-  EXPECT_EQ(KindOf("1000-2000 rw-s 00001000 00:01 12     /memfd:uroce-segment"), VmaKind::kFile);
+            VmaKind::kShared);
+  EXPECT_EQ(KindOf("1000-2000 rw-s 00001000 00:01 12     /memfd:uroce-segment"), VmaKind::kShared);
 }
 
 TEST(MapsTest, AnythingElseIsNoLine) {
@@ -95,6 +96,7 @@ TEST(MapsTest, AskingAndReadingAgree) {
   for (size_t i = 0; i < read.size(); ++i) {
     EXPECT_EQ(asked[i].start, read[i].start);
     EXPECT_EQ(asked[i].file_offset, read[i].file_offset);
+    EXPECT_EQ(asked[i].device, read[i].device);
     EXPECT_EQ(asked[i].inode, read[i].inode);
     EXPECT_EQ(asked[i].kind, read[i].kind);
     EXPECT_EQ(asked[i].shared, read[i].shared);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parts of a region are mapped and which copied, for made-up layouts of memory.
+// Which parts of a region are mapped, shared and copied, and why, for made-up layouts of memory.
 #include "verbs-shim/memory/plan.h"
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ class PlanTest : public testing::Test {
     Map(start, end, "rw-s", rest.str());
   }
 
-  /// "c@1010+f0 s@2000+1000[2000-3000] l@3000+10#7:40": copied, swap with its pages, live with
-  /// inode and offset. Or "errno N".
+  /// "c@1010+f0 s@2000+1000[2000-3000] f@3000+1000:0 l@4000+10#7:40": copied, swap with its pages,
+  /// shared with the offset in its file, live with index and offset. Or "errno N".
   std::string PlanOf(uint64_t start, uint64_t end) {
     request_.region = {start, end};
     MappedArray<RegionPart> parts;
@@ -41,25 +41,50 @@ class PlanTest : public testing::Test {
     if (error != 0) text << "errno " << error;
     for (const RegionPart& part : parts) {
       if (error != 0) break;
-      text << (&part == parts.begin() ? "" : " ") << std::hex << "csl"[static_cast<int>(part.kind)]
+      text << (&part == parts.begin() ? "" : " ") << std::hex << "csfl"[static_cast<int>(part.kind)]
            << '@' << part.addr << '+' << part.length;
       if (part.kind == PartKind::kSwap) {
         text << '[' << part.pages.start << '-' << part.pages.end << ']';
       }
-      if (part.kind == PartKind::kLive) text << '#' << part.inode << ':' << part.file_offset;
+      if (part.kind == PartKind::kShare) text << ':' << part.file_offset;
+      if (part.kind == PartKind::kLive) text << '#' << part.segment << ':' << part.file_offset;
     }
     parts.Release();
     return text.str();
   }
 
+  /// Why each part is copied that is.
+  std::vector<uroce_mr_reason> ReasonsOf(uint64_t start, uint64_t end) {
+    request_.region = {start, end};
+    MappedArray<RegionPart> parts;
+    std::vector<uroce_mr_reason> reasons;
+    EXPECT_EQ(Plan(request_, {mappings_, untouchable_, live_}, parts), 0);
+    for (const RegionPart& part : parts) {
+      if (part.kind == PartKind::kCopied) reasons.push_back(part.reason);
+    }
+    parts.Release();
+    return reasons;
+  }
+
+  /// The daemon maps [0, length) of memfd `inode`, under `index`.
+  void AddLiveSegment(uint32_t index, uint64_t inode, uint64_t length, bool writable = true) {
+    live_.push_back({{.device = MakeDevice(0, 1),
+                      .inode = inode,
+                      .offset = 0,
+                      .length = length,
+                      .writable = writable},
+                     index});
+  }
+
   PlanRequest request_{.region = {0, 0},
                        .needs_write = true,
                        .policy = MrPolicy::kAutomatic,
+                       .knows_threads = true,
                        .whole_partial_pages = true,
                        .max_parts = 64};
   std::vector<Vma> mappings_;
   std::vector<AddressRange> untouchable_;
-  std::vector<SegmentExtent> live_;
+  std::vector<LiveSegment> live_;
 };
 
 const std::string kFault = "errno " + std::to_string(EFAULT);
@@ -135,12 +160,69 @@ TEST_F(PlanTest, TheMainStackIsCopied) {
   EXPECT_EQ(PlanOf(0x12000, 0x14000), "c@12000+2000");
 }
 
-TEST_F(PlanTest, FilesAndSharedMemoryAreCopied) {
+TEST_F(PlanTest, PrivateMappingsOfFilesAreCopied) {
   Map(0x10000, 0x11000, "rw-p", "00000000 fe:00 77    /usr/bin/program");
-  Map(0x11000, 0x12000, "rw-s", "00000000 00:01 78    /dev/shm/x");
-  Map(0x12000, 0x13000, "rw-p", "00000000 00:0f 79    /anon_hugepage (deleted)");
+  Map(0x11000, 0x12000, "rw-p", "00000000 00:0f 79    /anon_hugepage (deleted)");
+  Map(0x12000, 0x13000, "rw-p");
+  EXPECT_EQ(PlanOf(0x10010, 0x12ff0), "c@10010+1ff0 s@12000+ff0[12000-13000]");
+}
+
+TEST_F(PlanTest, SharedMemoryIsLentAsItIs) {
+  Map(0x10000, 0x12000, "rw-s", "00003000 00:01 78    /dev/shm/x");
+  Map(0x12000, 0x13000, "r--s", "00000000 00:01 79    /dev/shm/y");
+  EXPECT_EQ(PlanOf(0x10010, 0x12000), "f@10010+1ff0:3010");
+  EXPECT_EQ(PlanOf(0x11010, 0x13000), kFault);
+  request_.needs_write = false;
+  EXPECT_EQ(PlanOf(0x11010, 0x12010), "f@11010+ff0:4010 f@12000+10:0");
+}
+
+TEST_F(PlanTest, NeighbouringSharedMappingsAreLentOneByOne) {
+  Map(0x10000, 0x11000, "rw-s", "00000000 00:01 78    /dev/shm/x");
+  Map(0x11000, 0x12000, "rwxs", "00001000 00:01 78    /dev/shm/x");
+  EXPECT_EQ(PlanOf(0x10000, 0x12000), "f@10000+1000:0 f@11000+1000:1000");
+}
+
+TEST_F(PlanTest, ASharedFileThatTheDaemonMapsIsNotLentAgain) {
+  Map(0x10000, 0x14000, "rw-s", "00001000 00:01 78    /dev/shm/x");
+  AddLiveSegment(4, 79, 0x100000);
+  AddLiveSegment(5, 78, 0x3000);
+  EXPECT_EQ(PlanOf(0x10000, 0x12000), "l@10000+2000#5:1000");
+  EXPECT_EQ(PlanOf(0x10000, 0x13000), "f@10000+3000:1000") << "not all of it is mapped";
+}
+
+TEST_F(PlanTest, AFileOfTheSameNumberOnAnotherDeviceIsAnother) {
+  Map(0x10000, 0x14000, "rw-s", "00000000 00:21 78    /mnt/x");
+  AddLiveSegment(5, 78, 0x3000);
+  EXPECT_EQ(PlanOf(0x10000, 0x12000), "f@10000+2000:0");
+}
+
+TEST_F(PlanTest, ASharedFileThatIsMappedForReadingIsLentAgainForWriting) {
+  Map(0x10000, 0x14000, "rw-s", "00000000 00:01 78    /dev/shm/x");
+  AddLiveSegment(5, 78, 0x4000, /*writable=*/false);
+  EXPECT_EQ(PlanOf(0x10000, 0x12000), "f@10000+2000:0");
+  request_.needs_write = false;
+  EXPECT_EQ(PlanOf(0x10000, 0x12000), "l@10000+2000#5:0");
+}
+
+TEST_F(PlanTest, EveryCopiedPartSaysWhy) {
+  Map(0x10000, 0x11000, "rw-p", "00000000 fe:00 77    /usr/bin/program");
+  Map(0x11000, 0x13000, "rw-p", "00000000 00:00 0     [heap]");
   Map(0x13000, 0x14000, "rw-p");
-  EXPECT_EQ(PlanOf(0x10010, 0x13ff0), "c@10010+2ff0 s@13000+ff0[13000-14000]");
+  Map(0x14000, 0x15000, "r--p");
+  Map(0x15000, 0x16000, "rw-p", "00000000 00:00 0     [stack]");
+  untouchable_ = {{0x13000, 0x14000}};
+  request_.needs_write = false;
+  using Reasons = std::vector<uroce_mr_reason>;
+  EXPECT_EQ(ReasonsOf(0x10000, 0x16000), Reasons({UROCE_WHY_FILE_MAPPING, UROCE_WHY_STACK,
+                                                  UROCE_WHY_READ_ONLY, UROCE_WHY_STACK}));
+  EXPECT_EQ(ReasonsOf(0x11010, 0x12010), Reasons({UROCE_WHY_HEAP_PAGE}));
+  untouchable_.clear();
+  request_.whole_partial_pages = false;
+  EXPECT_EQ(ReasonsOf(0x13010, 0x13020), Reasons({UROCE_WHY_PARTIAL_PAGE}));
+  request_.knows_threads = false;
+  EXPECT_EQ(ReasonsOf(0x13000, 0x14000), Reasons({UROCE_WHY_UNKNOWN_THREADS}));
+  request_.policy = MrPolicy::kCopied;
+  EXPECT_EQ(ReasonsOf(0x10000, 0x16000), Reasons({UROCE_WHY_POLICY}));
 }
 
 TEST_F(PlanTest, ReadOnlyMemoryIsCopiedForReadersOnly) {
@@ -170,17 +252,17 @@ TEST_F(PlanTest, TheKernelsOwnPagesFault) {
 
 TEST_F(PlanTest, LiveSegmentsAreReusedAtAnyByte) {
   MapSegment(0x10000, 0x18000, 0x2000, 7);
-  live_ = {{7, 0x20000}};
-  EXPECT_EQ(PlanOf(0x11010, 0x11018), "l@11010+8#7:3010");
+  AddLiveSegment(3, 7, 0x20000);
+  EXPECT_EQ(PlanOf(0x11010, 0x11018), "l@11010+8#3:3010");
 }
 
 TEST_F(PlanTest, NeighboursOfALiveSegmentAreSwappedBesideIt) {
   Map(0x10000, 0x12000, "rw-p");
   MapSegment(0x12000, 0x14000, 0, 7);
   Map(0x14000, 0x16000, "rw-p");
-  live_ = {{7, 0x2000}};
+  AddLiveSegment(3, 7, 0x2000);
   EXPECT_EQ(PlanOf(0x11000, 0x15000),
-            "s@11000+1000[11000-12000] l@12000+2000#7:0 s@14000+1000[14000-15000]");
+            "s@11000+1000[11000-12000] l@12000+2000#3:0 s@14000+1000[14000-15000]");
 }
 
 TEST_F(PlanTest, SegmentsWithoutARegionAreSwappedAgain) {
@@ -190,8 +272,8 @@ TEST_F(PlanTest, SegmentsWithoutARegionAreSwappedAgain) {
 
 TEST_F(PlanTest, PagesBehindALiveSegmentsEndAreSwappedAgain) {
   MapSegment(0x10000, 0x18000, 0, 7);
-  live_ = {{7, 0x3000}};
-  EXPECT_EQ(PlanOf(0x12000, 0x15000), "l@12000+1000#7:2000 s@13000+2000[13000-15000]");
+  AddLiveSegment(3, 7, 0x3000);
+  EXPECT_EQ(PlanOf(0x12000, 0x15000), "l@12000+1000#3:2000 s@13000+2000[13000-15000]");
 }
 
 TEST_F(PlanTest, NeighbouringMappingsOfOneProtectionMakeOneSwap) {
@@ -205,7 +287,7 @@ TEST_F(PlanTest, ForcedCopyCopiesAll) {
   request_.policy = MrPolicy::kCopied;
   Map(0x10000, 0x12000, "rw-p");
   MapSegment(0x12000, 0x14000, 0, 7);
-  live_ = {{7, 0x2000}};
+  AddLiveSegment(3, 7, 0x2000);
   EXPECT_EQ(PlanOf(0x10000, 0x14000), "c@10000+4000");
 }
 
@@ -216,7 +298,7 @@ TEST_F(PlanTest, TooManyPartsBecomeOneCopy) {
   Map(0x12000, 0x13000, "rw-p");
   Map(0x13000, 0x14000, "rw-s", "00000000 00:01 78    /dev/shm/x");
   EXPECT_EQ(PlanOf(0x10000, 0x13000),
-            "s@10000+1000[10000-11000] c@11000+1000 s@12000+1000[12000-13000]");
+            "s@10000+1000[10000-11000] f@11000+1000:0 s@12000+1000[12000-13000]");
   EXPECT_EQ(PlanOf(0x10000, 0x14000), "c@10000+4000");
 }
 

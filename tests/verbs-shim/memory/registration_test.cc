@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registration as a whole: what is mapped, what is copied, what happens on errors and repetition.
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -140,11 +142,78 @@ TEST_F(RegistrationTest, DataIsCopiedBssIsMapped) {
   EXPECT_EQ(daemon_.Shape(mr_), "m131072");
 }
 
-TEST_F(RegistrationTest, SharedMemoryIsCopiedAndStaysItself) {
-  void* shared = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_EQ(daemon_.Register(shared, 8192, mr_), 0);
+/// A memfd of two pages and a shared mapping of it.
+struct SharedPages {
+  explicit SharedPages(int protection = PROT_READ | PROT_WRITE) : fd(memfd_create("own", 0)) {
+    EXPECT_EQ(ftruncate(fd, 2 * kPageBytes), 0);
+    address = static_cast<char*>(mmap(nullptr, 2 * kPageBytes, protection, MAP_SHARED, fd, 0));
+  }
+  ~SharedPages() {
+    munmap(address, 2 * kPageBytes);
+    if (fd >= 0) close(fd);
+  }
+  SharedPages(const SharedPages&) = delete;
+  SharedPages& operator=(const SharedPages&) = delete;
+
+  int fd;
+  char* address;
+};
+
+TEST_F(RegistrationTest, SharedMemoryIsLentAndStaysItself) {
+  SharedPages pages;
+  ASSERT_EQ(daemon_.Register(pages.address + 16, 8000, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "s8000");
+  EXPECT_EQ(PageKind(pages.address), "shared");
+  pages.address[5000] = 'b';
+  EXPECT_EQ(daemon_.Read(mr_, pages.address + 5000, 1), "b");
+  daemon_.Write(mr_, pages.address + 4090, "hello");
+  EXPECT_EQ(memcmp(pages.address + 4090, "hello", 5), 0);
+  MemoryRegistration again = {};
+  ASSERT_EQ(daemon_.Register(pages.address, 8192, again), 0);
+  EXPECT_EQ(daemon_.files_lent(), 1u);
+  EXPECT_EQ(daemon_.Deregister(mr_), 0);
+  EXPECT_EQ(daemon_.segment_count(), 1u);
+  EXPECT_EQ(daemon_.Deregister(again), 0);
+  EXPECT_EQ(daemon_.segment_count(), 0u);
+}
+
+TEST_F(RegistrationTest, SharedMemoryThatIsReadIsLentForReading) {
+  SharedPages pages(PROT_READ);
+  EXPECT_EQ(daemon_.Register(pages.address, 8192, mr_, kLocalWrite), EFAULT);
+  ASSERT_EQ(daemon_.Register(pages.address, 8192, mr_, kRemoteRead), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "s8192");
+  ASSERT_EQ(mprotect(pages.address, 8192, PROT_READ | PROT_WRITE), 0);
+  MemoryRegistration writable = {};
+  ASSERT_EQ(daemon_.Register(pages.address, 8192, writable, kLocalWrite), 0);
+  EXPECT_EQ(daemon_.files_lent(), 2u) << "the first mapping is for reading";
+  daemon_.Write(writable, pages.address, "w");
+  EXPECT_EQ(daemon_.Read(mr_, pages.address, 1), "w");
+}
+
+TEST_F(RegistrationTest, SharedMemoryIsCopiedWhereTheDaemonCannotTakeIt) {
+  SharedPages pages;
+  daemon_.share_error = EINVAL;
+  ASSERT_EQ(daemon_.Register(pages.address, 8192, mr_), 0);
   EXPECT_EQ(daemon_.Shape(mr_), "c8192");
-  EXPECT_EQ(PageKind(shared), "shared");
+  EXPECT_EQ(daemon_.region(mr_).segments[0].reason, UROCE_WHY_NOT_REACHABLE);
+  daemon_.Write(mr_, pages.address, "copied");
+  EXPECT_EQ(memcmp(pages.address, "copied", 6), 0);
+}
+
+TEST_F(RegistrationTest, SharedFilesOnDisksAreCopied) {
+  char path[] = "/var/tmp/uroce-registration-XXXXXX";
+  const int fd = mkstemp(path);
+  unlink(path);
+  ASSERT_EQ(ftruncate(fd, 8192), 0);
+  struct statfs file_system = {};
+  ASSERT_EQ(fstatfs(fd, &file_system), 0);
+  if (file_system.f_type == TMPFS_MAGIC) GTEST_SKIP() << "/var/tmp is in memory here";
+  void* pages = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_EQ(daemon_.Register(pages, 8192, mr_), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  EXPECT_EQ(daemon_.region(mr_).segments[0].reason, UROCE_WHY_FILE_SYSTEM);
+  munmap(pages, 8192);
+  close(fd);
 }
 
 // The kernel pins with write permission if any flag needs it (ib_umem_get).
@@ -306,6 +375,7 @@ TEST_F(RegistrationTest, MoreThanTheMostPartsAreCopiedAsOne) {
   }
   ASSERT_EQ(daemon_.Register(pages, 200 * kPageBytes, mr_), 0);
   EXPECT_EQ(daemon_.Shape(mr_), "c819200");
+  EXPECT_EQ(daemon_.region(mr_).segments[0].reason, UROCE_WHY_MANY_PARTS);
   ASSERT_EQ(daemon_.Register(pages, 64 * kPageBytes, mr_), 0);
   EXPECT_EQ(daemon_.region(mr_).segments.size(), 64u);
 }

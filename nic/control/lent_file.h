@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that a program lends the daemon: its own memory, and files that it has mapped shared. They
+// are strangers' fds: whoever looks at one may block, so all here runs on threads that nobody waits
+// for.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "nic/resources/fd.h"
+#include "verbs-shim/abi/uroce_abi.h"
+
+namespace uroce::nic {
+
+/// The process that connected, and whose rights it has.
+struct Lender {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+/// Part of a file, mapped.
+struct LentFile {
+  Mapping mapping;
+  uint64_t offset = 0;
+  bool writable = false;
+};
+
+/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing.
+bool IsMemoryFile(int fd);
+
+/// Maps what `request` asks for, of `file`. Returns 0 or an errno: EINVAL (not a file on tmpfs or
+/// hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
+[[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
+
+/// Opens the file behind the lender's mapping that `request` names: the daemon lends its privilege
+/// to look there (CAP_CHECKPOINT_RESTORE), nothing else. From then on the calling thread has only
+/// the rights of the lender's user besides, so that neither a PID that is given out anew nor a
+/// program that has become another user's is looked into. Returns 0 or an errno; EACCES when the
+/// mapping is not shared, or does not allow the access now.
+[[nodiscard]] int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file);
+
+}  // namespace uroce::nic
