@@ -42,8 +42,15 @@ struct Limits {
   uint32_t cqs = 16384;
   uint32_t qps = 16384;
   uint32_t ahs = 32767;
-  uint32_t cqe = 1u << 22;                 ///< Of one CQ.
-  uint32_t qp_wr = 1u << 15;               ///< Of one queue of a QP.
+  uint32_t cqe = 1u << 22;         ///< Of one CQ.
+  uint32_t qp_wr = 1u << 15;       ///< Of one queue of a QP.
+  uint32_t pipes_per_user = 8192;  ///< From here on of all programs of one user.
+  uint32_t segments_per_user = 16384;
+  uint32_t mrs_per_user = 1u << 17;
+  uint32_t cqs_per_user = 1u << 15;
+  uint32_t qps_per_user = 1u << 15;
+  uint64_t queue_bytes_per_user = 16ull << 30;
+  uint32_t captures = 16;                  ///< At a time.
   uint32_t total_mrs = 1u << 18;           ///< Of the daemon.
   uint64_t memory_per_user = 64ull << 30;  ///< Bytes of registered memory that the daemon maps.
   uint64_t capture_bytes = 256ull << 20;   ///< Ring of one capture.

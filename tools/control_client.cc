@@ -34,7 +34,8 @@ absl::Status SendRequest(int socket, uint32_t command, const void* body, size_t 
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+  // Who is turned away was told why before it asks, and cannot ask.
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0 && errno != EPIPE) {
     return absl::ErrnoToStatus(errno, "the daemon took no request");
   }
   return absl::OkStatus();
@@ -78,7 +79,10 @@ absl::StatusOr<Reply> ReceiveReply(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  ssize_t received = 0;
+  do {
+    received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == ECONNRESET);  // Told once; the last words come then.
   if (received < 0) return absl::ErrnoToStatus(errno, "no reply of the daemon");
   Reply reply;
   reply.fds = TakeFds(message);

@@ -75,8 +75,9 @@ ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t
   message.msg_controllen = sizeof(control);
   ssize_t received;
   do {
+    // A peer that left a request unread behind is told first, and once; its last words come then.
     received = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-  } while (received < 0 && errno == EINTR);
+  } while (received < 0 && (errno == EINTR || errno == ECONNRESET));
   if (received < 0) return received;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -217,7 +218,8 @@ int Session::Exchange(const void* request, size_t request_bytes, void* reply, si
   const MutexLock lock(command_mutex_);
   if (!is_live()) return EIO;
   ssize_t received = 0;
-  if (HoldsSocket() && SendAll(control_fd_, request, request_bytes)) {
+  // Who is turned away was told why before it asked, and cannot ask.
+  if (HoldsSocket() && (SendAll(control_fd_, request, request_bytes) || errno == EPIPE)) {
     received = ReceiveWithFds(control_fd_, reply, reply_bytes, fds, fd_count);
   }
   if (received < static_cast<ssize_t>(sizeof(uroce_reply))) {

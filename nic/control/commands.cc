@@ -11,7 +11,8 @@
 namespace uroce::nic {
 namespace {
 
-constexpr Nanos kCopyPoll{1'000'000};
+constexpr Nanos kFirstCopyPoll{1'000'000};
+constexpr Nanos kLastCopyPoll{64'000'000};     // A copy that takes so long may take for ever.
 constexpr uint64_t kPopulateBytes = 16 << 20;  // More would hold other programs up for long.
 
 /// The dispatcher has checked the size.
@@ -80,11 +81,6 @@ absl::Status Session::Hello(Body body, Reply& reply) {
   }
   if (program_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
   Nic& nic = context_.nic;
-  UserAccount& account = nic.user(peer_.uid);
-  if (account.sessions >= nic.config().limits.sessions_per_user) {
-    return absl::ResourceExhaustedError(absl::StrCat("user ", peer_.uid, " runs ", account.sessions,
-                                                     " programs, see --max-sessions-per-user"));
-  }
   absl::StatusOr<std::unique_ptr<Program>> program = Program::Make(nic, id_, peer_.uid);
   if (!program.ok()) return program.status();
   Fd program_end;
@@ -93,8 +89,6 @@ absl::Status Session::Hello(Body body, Reply& reply) {
   if (!socket.ok()) return socket.status();
   program_ = *std::move(program);
   memory_socket_ = *std::move(socket);
-  counted_ = true;
-  ++account.sessions;
   const bool share = is_privileged() || nic.config().share_userfaultfd;
   const bool has_userfaultfd = share && nic.userfaultfd() >= 0;
   reply.Add(uroce_hello_reply{.abi_version = UROCE_ABI_VERSION,
@@ -221,14 +215,16 @@ absl::Status Session::Release(std::vector<std::unique_ptr<MemoryObject>> memory)
   if (program_->CopiesDone(memory)) return absl::OkStatus();
   leaving_ = std::move(memory);
   Hold();
-  copy_timer_ = context_.loop.After(kCopyPoll, [this] { AwaitCopies(); });
+  copy_wait_ = kFirstCopyPoll;
+  copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitCopies(); });
   return absl::OkStatus();
 }
 
 // A copy that the program's own memory blocks holds the program back, and nobody else.
 void Session::AwaitCopies() {
   if (!program_->CopiesDone(leaving_)) {
-    copy_timer_ = context_.loop.After(kCopyPoll, [this] { AwaitCopies(); });
+    copy_wait_ = std::min(copy_wait_ * 2, kLastCopyPoll);
+    copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitCopies(); });
     return;
   }
   leaving_.clear();
@@ -320,10 +316,16 @@ absl::Status Session::StartCapture(Body body, Reply& reply) {
         "user may take one");
   }
   if (capture_ != nullptr) return absl::InvalidArgumentError("a capture is under way here");
+  const uint32_t limit = context_.nic.config().limits.captures;
+  if (context_.captures >= limit) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("capture: all ", limit, " are under way, see --max-captures"));
+  }
   absl::StatusOr<std::unique_ptr<Capture>> capture =
       Capture::Start(context_.nic, Read<uroce_capture>(body), reply);
   if (!capture.ok()) return capture.status();
   capture_ = *std::move(capture);
+  ++context_.captures;
   return absl::OkStatus();
 }
 

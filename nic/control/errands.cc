@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,6 +14,11 @@
 #include "nic/resources/fd.h"
 
 namespace uroce::nic {
+namespace {
+
+constexpr Nanos kRetryInterval{20'000'000};
+
+}  // namespace
 
 struct Errands::Mailbox {
   Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -28,6 +34,8 @@ Errands::Errands(EventLoop& loop)
 
 Errands::~Errands() {
   loop_.Forget(watch_);
+  loop_.Cancel(retry_);
+  for (const Id id : waiting_) errands_.erase(id);
   const std::lock_guard lock(mailbox_->mutex);
   mailbox_->abandoned = true;
   for (const Id id : mailbox_->finished) errands_.erase(id);
@@ -36,21 +44,41 @@ Errands::~Errands() {
 
 Errands::Id Errands::Start(std::function<void()> work, std::function<void()> done) {
   const Id id = next_id_++;
-  auto errand = std::make_unique<Errand>(Errand{std::move(work), std::move(done)});
-  std::thread([id, mailbox = mailbox_, run = errand.get()] {
-    run->work();
+  auto& errand = errands_[id];
+  errand = std::make_unique<Errand>(Errand{std::move(work), std::move(done)});
+  if (Launch(id, errand.get())) return id;
+  waiting_.push_back(id);
+  if (waiting_.size() == 1) retry_ = loop_.After(kRetryInterval, [this] { LaunchWaiting(); });
+  return id;
+}
+
+bool Errands::Launch(Id id, Errand* errand) {
+  const auto run = [id, mailbox = mailbox_, errand] {
+    errand->work();
     std::unique_lock lock(mailbox->mutex);
     if (mailbox->abandoned) {
       lock.unlock();
-      delete run;
+      delete errand;
       return;
     }
     mailbox->finished.push_back(id);
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(mailbox->event.get(), &one, sizeof(one));
-  }).detach();
-  errands_[id] = std::move(errand);
-  return id;
+  };
+  try {
+    std::thread(run).detach();
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
+void Errands::LaunchWaiting() {
+  while (!waiting_.empty() && Launch(waiting_.front(), errands_[waiting_.front()].get())) {
+    waiting_.pop_front();
+  }
+  if (waiting_.empty()) return;
+  retry_ = loop_.After(kRetryInterval, [this] { LaunchWaiting(); });
 }
 
 void Errands::Cancel(Id id) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,7 +23,8 @@ class Errands {
   Errands(const Errands&) = delete;
   Errands& operator=(const Errands&) = delete;
 
-  /// Runs `work` on a thread, then `done` on this one. Both are destroyed on this one.
+  /// Runs `work` on a thread, then `done` on this one. Both are destroyed on this one. Where the
+  /// system refuses another thread, the errand waits for one.
   Id Start(std::function<void()> work, std::function<void()> done);
   /// `done` will not be called. The work goes on.
   void Cancel(Id id);
@@ -35,12 +37,17 @@ class Errands {
   };
 
   void OnFinished();
+  /// False: there is no thread for it.
+  bool Launch(Id id, Errand* errand);
+  void LaunchWaiting();
 
   EventLoop& loop_;
   std::shared_ptr<Mailbox> mailbox_;  ///< Threads that outlive this object still post to it.
   EventLoop::Id watch_;
   Id next_id_ = 1;
   std::map<Id, std::unique_ptr<Errand>> errands_;
+  std::deque<Id> waiting_;
+  EventLoop::Id retry_ = 0;
 };
 
 }  // namespace uroce::nic

@@ -28,6 +28,8 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       neighbours_(loop, nic),
       errands_(loop),
       flights_(loop, errands_, nic),
+      admission_({.total = nic.config().limits.sessions,
+                  .per_user = nic.config().limits.sessions_per_user}),
       context_{loop,
                nic,
                neighbours_,
@@ -81,17 +83,22 @@ void Server::OnConnection() {
     }
     return;
   }
-  if (sessions_.size() >= nic_.config().limits.sessions) {
-    spdlog::warn("a program was turned away: {} are connected, see --max-sessions",
-                 sessions_.size());
-    return;
-  }
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length);
+  const Peer peer{credentials.pid, credentials.uid, credentials.gid};
+  absl::StatusOr<Admission::Place> place = admission_.Admit(peer.uid, peer.is_privileged());
+  if (!place.ok()) return TurnAway(socket.get(), place.status());
   const uint32_t id = next_id_++;
-  sessions_[id] = std::make_unique<Session>(
-      context_, id, std::move(socket), Peer{credentials.pid, credentials.uid, credentials.gid});
+  sessions_[id] =
+      std::make_unique<Session>(context_, id, std::move(socket), peer, *std::move(place));
+}
+
+// The answer to its first command, whatever that will be.
+void Server::TurnAway(int socket, const absl::Status& status) {
+  static_cast<void>(SendReply(socket, status, Reply()));
+  if (!turned_away_.MayLog(Nic::Now())) return;
+  spdlog::warn("a program was turned away: {}", std::string(status.message()));
 }
 
 // Neighbours are followed at once. Links and addresses may come by the thousand: one look at all of

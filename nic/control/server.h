@@ -7,10 +7,12 @@
 #include <memory>
 #include <vector>
 
+#include "nic/control/admission.h"
 #include "nic/control/control_socket.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
 #include "nic/control/flight_recorder.h"
+#include "nic/control/log_limit.h"
 #include "nic/control/session.h"
 #include "nic/net/neighbours.h"
 #include "nic/resources/fd.h"
@@ -33,6 +35,8 @@ class Server {
 
  private:
   void OnConnection();
+  /// Says why, to the program and in the log.
+  void TurnAway(int socket, const absl::Status& status);
   void OnNetworkChange();
   void RefreshAfter(Nanos delay);
   /// Has every port look after its device, now and then; what changed is told to programs.
@@ -49,6 +53,8 @@ class Server {
   Neighbours neighbours_;
   Errands errands_;
   FlightRecorder flights_;
+  Admission admission_;
+  LogLimit turned_away_{Nanos(1'000'000'000)};
   ControlContext context_;
   ControlSocket socket_;
   Fd network_;

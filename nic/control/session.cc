@@ -16,7 +16,10 @@
 namespace uroce::nic {
 namespace {
 
+// Whoever floods with commands gets so many in a turn of the loop, and no more time than this
+// unless one takes longer.
 constexpr int kRequestsPerTurn = 16;
+constexpr Nanos kTurnTime{1'000'000};
 constexpr size_t kMaxRequestBytes =
     sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
 
@@ -31,8 +34,10 @@ std::string CommandName(pid_t pid) {
 
 // The pidfd tells of a death that the socket hides: a forked child may hold it open. Where there is
 // none (another PID namespace), the socket alone tells.
-Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer)
+Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
+                 Admission::Place place)
     : context_(context),
+      place_(std::move(place)),
       id_(id),
       socket_(std::move(socket)),
       peer_(peer),
@@ -48,19 +53,20 @@ Session::~Session() {
   context_.loop.Cancel(copy_timer_);
   context_.errands.Cancel(populating_);
   context_.neighbours.Cancel(lookup_);
-  if (counted_) --context_.nic.user(peer_.uid).sessions;
+  if (capture_ != nullptr) --context_.captures;
   if (program_) {
     spdlog::info("session {}: {} (pid {}) left", id_, command_name_, peer_.pid);
   }
 }
 
-bool Session::is_privileged() const { return peer_.uid == 0 || peer_.uid == geteuid(); }
+bool Peer::is_privileged() const { return uid == 0 || uid == geteuid(); }
 
 // While an answer is held, a hangup is all that is reported.
 void Session::OnReadable() {
   if (held_) return End();
+  const Nanos deadline = Nic::Now() + kTurnTime;
   for (int i = 0; i < kRequestsPerTurn && !held_; ++i) {
-    if (!ReadOne()) return;
+    if (!ReadOne() || Nic::Now() >= deadline) return;
   }
 }
 

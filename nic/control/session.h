@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "nic/control/admission.h"
 #include "nic/control/capture.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
@@ -37,6 +38,7 @@ struct ControlContext {
   std::function<std::vector<const Session*>()> sessions;
   /// Ends a session, after the current callback.
   std::function<void(Session&)> end;
+  uint32_t captures = 0;
 };
 
 /// Who is at the other end (SO_PEERCRED).
@@ -44,13 +46,16 @@ struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
+  /// Of root or of the daemon's own user.
+  bool is_privileged() const;
 };
 
 /// Control thread. Reads one request at a time and answers it before the next; an answer that has
 /// to wait for the network or for a helper thread is held, while other sessions go on.
 class Session {
  public:
-  Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer);
+  Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
+          Admission::Place place);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -61,8 +66,7 @@ class Session {
   const std::string& command_name() const { return command_name_; }
   /// Null before HELLO.
   Program* program() const { return program_.get(); }
-  /// Of root or of the daemon's own user.
-  bool is_privileged() const;
+  bool is_privileged() const { return peer_.is_privileged(); }
 
  private:
   using Body = std::span<const uint8_t>;
@@ -119,6 +123,7 @@ class Session {
   void AwaitCopies();
 
   ControlContext& context_;
+  Admission::Place place_;
   uint32_t id_;
   Fd socket_;
   Peer peer_;
@@ -127,9 +132,9 @@ class Session {
   EventLoop::Id watch_ = 0;
   EventLoop::Id death_watch_ = 0;
   bool held_ = false;
-  bool counted_ = false;  ///< In the user's account of sessions.
   Neighbours::Id lookup_ = 0;
   EventLoop::Id copy_timer_ = 0;
+  Nanos copy_wait_{0};
   Errands::Id populating_ = 0;
   /// Deregistered, and a copy may still be under way.
   std::vector<std::unique_ptr<MemoryObject>> leaving_;

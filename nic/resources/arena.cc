@@ -14,28 +14,34 @@ constexpr uint64_t kPageBytes = 4096;
 
 }  // namespace
 
-absl::StatusOr<Arena> Arena::Make(uint32_t worker_count) {
+absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user) {
   absl::StatusOr<Fd> fd = MakeSharedFile("uroce-arena", UROCE_ARENA_BYTES);
   if (!fd.ok()) return fd.status();
   absl::StatusOr<Mapping> mapping = MapShared(fd->get(), UROCE_ARENA_BYTES);
   if (!mapping.ok()) return mapping.status();
   const uint64_t doorbells_end = UROCE_DOORBELLS_OFFSET + worker_count * sizeof(uroce_doorbells);
   Arena arena(*std::move(fd), *std::move(mapping),
-              (doorbells_end + kPageBytes - 1) / kPageBytes * kPageBytes);
+              (doorbells_end + kPageBytes - 1) / kPageBytes * kPageBytes, of_user);
   auto* header = arena.At<uroce_arena_header>(0);
   header->abi_version = UROCE_ABI_VERSION;
   header->worker_count = worker_count;
   return arena;
 }
 
-Arena::Arena(Fd fd, Mapping mapping, uint64_t queues_offset)
+Arena::Arena(Fd fd, Mapping mapping, uint64_t queues_offset, Quota* of_user)
     : fd_(std::move(fd)),
       mapping_(std::move(mapping)),
-      extents_(queues_offset, UROCE_ARENA_BYTES, kPageBytes) {}
+      extents_(queues_offset, UROCE_ARENA_BYTES, kPageBytes),
+      share_(of_user) {}
 
 absl::StatusOr<uint64_t> Arena::Take(uint64_t length_bytes) {
+  const uint64_t rounded = extents_.RoundUp(length_bytes);
+  if (absl::Status status = share_.Check("queue", rounded); !status.ok()) return status;
   const std::optional<uint64_t> offset = extents_.Take(length_bytes);
-  if (offset) return *offset;
+  if (offset) {
+    share_.Take(rounded);
+    return *offset;
+  }
   return absl::ResourceExhaustedError(absl::StrCat("arena: no room for a queue of ", length_bytes,
                                                    " bytes, ", extents_.free_bytes(), " are free"));
 }
@@ -44,6 +50,7 @@ void Arena::Give(uint64_t offset, uint64_t length_bytes) {
   fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(extents_.RoundUp(length_bytes)));
   extents_.Give(offset, length_bytes);
+  share_.Give(extents_.RoundUp(length_bytes));
 }
 
 }  // namespace uroce::nic

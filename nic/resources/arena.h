@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "nic/resources/extents.h"
 #include "nic/resources/fd.h"
+#include "nic/resources/user_account.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::nic {
@@ -15,7 +16,8 @@ namespace uroce::nic {
 /// queue starts as zeros. Control thread.
 class Arena {
  public:
-  static absl::StatusOr<Arena> Make(uint32_t worker_count);
+  /// What is taken counts against `of_user`, which outlives the arena.
+  static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr);
 
   /// A zeroed range, page aligned. Errors: ResourceExhausted.
   absl::StatusOr<uint64_t> Take(uint64_t length_bytes);
@@ -32,11 +34,12 @@ class Arena {
   int fd() const { return fd_.get(); }
 
  private:
-  Arena(Fd fd, Mapping mapping, uint64_t queues_offset);
+  Arena(Fd fd, Mapping mapping, uint64_t queues_offset, Quota* of_user);
 
   Fd fd_;
   Mapping mapping_;
   Extents extents_;
+  QuotaShare share_;
 };
 
 }  // namespace uroce::nic

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -12,12 +13,6 @@
 #include "nic/resources/shared_memory.h"
 
 namespace uroce::nic {
-namespace {
-
-constexpr size_t kMaxRecords = 16384;  // More than a pipe of default size holds.
-
-}  // namespace
-
 absl::StatusOr<EventPipe> EventPipe::Make(uint32_t record_bytes, Fd& read_end) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return SystemError("pipe2", errno);
@@ -34,23 +29,24 @@ absl::StatusOr<EventPipe> EventPipe::Make(uint32_t record_bytes, Fd& read_end) {
 EventPipe::EventPipe(uint32_t record_bytes, Fd read, Fd write)
     : record_bytes_(record_bytes), read_(std::move(read)), write_(std::move(write)) {}
 
+// One read takes all that a pipe holds: a worker waits for this. A record that the program has read
+// the beginning of means nothing any more.
 uint32_t EventPipe::Remove(uint64_t element) {
-  std::vector<uint8_t> kept;
-  std::vector<uint8_t> record(record_bytes_);
+  std::vector<uint8_t> records(std::max(fcntl(read_.get(), F_GETPIPE_SZ), 0));
+  const ssize_t got = read(read_.get(), records.data(), records.size());
   uint32_t removed = 0;
-  for (size_t i = 0; i < kMaxRecords; ++i) {
-    if (read(read_.get(), record.data(), record.size()) != static_cast<ssize_t>(record.size())) {
-      break;  // Empty, or the program read part of a record: the rest of that means nothing.
-    }
-    if (std::memcmp(record.data(), &element, sizeof(element)) == 0) {
+  size_t kept = 0;
+  for (ssize_t at = 0; at + record_bytes_ <= got; at += record_bytes_) {
+    if (std::memcmp(records.data() + at, &element, sizeof(element)) == 0) {
       ++removed;
     } else {
-      kept.insert(kept.end(), record.begin(), record.end());
+      std::memmove(records.data() + kept, records.data() + at, record_bytes_);
+      kept += record_bytes_;
     }
   }
-  for (size_t at = 0; at < kept.size(); at += record_bytes_) {
-    if (write(write_.get(), kept.data() + at, record_bytes_) < 0) break;  // There was room for all.
-  }
+  // There was room for all of them.
+  [[maybe_unused]] const ssize_t written =
+      kept == 0 ? 0 : write(write_.get(), records.data(), kept);
   return removed;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "nic/resources/user_account.h"
 
 namespace uroce::nic {
 
@@ -19,8 +20,10 @@ namespace uroce::nic {
 template <typename T>
 class HandleTable {
  public:
-  /// `kind` names the objects in messages; at most `limit` of them exist.
-  HandleTable(const char* kind, uint32_t limit) : kind_(kind), limit_(limit) {}
+  /// `kind` names the objects in messages; at most `limit` of them exist, and as many of the user's
+  /// other programs as `of_user` allows.
+  HandleTable(const char* kind, uint32_t limit, Quota* of_user = nullptr)
+      : kind_(kind), limit_(limit), share_(of_user) {}
 
   /// Errors: ResourceExhausted.
   absl::StatusOr<uint32_t> Add(std::unique_ptr<T> object) {
@@ -28,11 +31,12 @@ class HandleTable {
     const uint32_t handle = TakeSlot();
     slots_[handle] = std::move(object);
     ++count_;
+    share_.Take(1);
     return handle;
   }
 
   absl::Status CheckRoom() const {
-    if (count_ < limit_) return absl::OkStatus();
+    if (count_ < limit_) return share_.Check(kind_, 1);
     return absl::ResourceExhaustedError(absl::StrCat(kind_, ": all ", limit_, " are in use"));
   }
 
@@ -52,6 +56,7 @@ class HandleTable {
   /// Gives the object back to the caller; the handle must exist.
   std::unique_ptr<T> Remove(uint32_t handle) {
     --count_;
+    share_.Give(1);
     free_.push_back(handle);
     return std::move(slots_[handle]);
   }
@@ -99,6 +104,7 @@ class HandleTable {
   const char* kind_;
   uint32_t limit_;
   uint32_t count_ = 0;
+  QuotaShare share_;
   std::vector<std::unique_ptr<T>> slots_;
   std::deque<uint32_t> free_;
 };

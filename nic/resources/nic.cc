@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "pipeline/datapath/copy_helper.h"
 #include "pipeline/datapath/queue_pair.h"
 
 namespace uroce::nic {
@@ -37,6 +38,7 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, 
 Nic::~Nic() {
   exception_paths_.clear();  // They wake the worker.
   worker_.Stop();
+  datapath::CopyHelper::AwaitAll();
 }
 
 const NicDevice* Nic::FindOwner(const GidEntry& entry, const NicDevice& from) const {

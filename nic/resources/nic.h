@@ -40,7 +40,9 @@ class Nic {
   NumberPool& qpns() { return qpns_; }
   NumberPool& key_numbers() { return key_numbers_; }
   uint32_t NextPdNumber() { return next_pd_++; }
-  UserAccount& user(uint32_t uid) { return users_[uid]; }
+  UserAccount& user(uint32_t uid) {
+    return users_.try_emplace(uid, uid, config_.limits).first->second;
+  }
   /// /dev/userfaultfd, or -1.
   int userfaultfd() const { return userfaultfd_.get(); }
 

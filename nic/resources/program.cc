@@ -12,7 +12,7 @@
 namespace uroce::nic {
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid) {
-  absl::StatusOr<Arena> arena = Arena::Make(nic.config().workers);
+  absl::StatusOr<Arena> arena = Arena::Make(nic.config().workers, &nic.user(uid).queue_bytes);
   if (!arena.ok()) return arena.status();
   Fd wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_fd) return SystemError("eventfd", errno);
@@ -25,13 +25,13 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd)
       arena_(std::move(arena)),
       wake_fd_(std::move(wake_fd)),
       session_(id, arena_.doorbells(0), wake_fd_.get()),
-      contexts_("context", nic.config().limits.contexts),
+      contexts_("context", nic.config().limits.contexts, &nic.user(uid).pipes),
       pds_("pd", nic.config().limits.pds),
-      segments_("segment", nic.config().limits.segments),
-      mrs_("mr", nic.config().limits.mrs),
-      channels_("channel", nic.config().limits.channels),
-      cqs_("cq", nic.config().limits.cqs),
-      qps_("qp", nic.config().limits.qps),
+      segments_("segment", nic.config().limits.segments, &nic.user(uid).segments),
+      mrs_("mr", nic.config().limits.mrs, &nic.user(uid).mrs),
+      channels_("channel", nic.config().limits.channels, &nic.user(uid).pipes),
+      cqs_("cq", nic.config().limits.cqs, &nic.user(uid).cqs),
+      qps_("qp", nic.config().limits.qps, &nic.user(uid).qps),
       ahs_("ah", nic.config().limits.ahs) {
   nic_.worker().Run([this] { nic_.worker().AddSession(&session_); });
 }

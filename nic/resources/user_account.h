@@ -3,12 +3,69 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nic/config.h"
 
 namespace uroce::nic {
 
+/// How much of one thing the programs of a user may hold together, and do. Control thread.
+struct Quota {
+  uint32_t uid = 0;
+  uint64_t limit = 0;
+  const char* flag = "";  ///< The setting that says the limit, for messages.
+  uint64_t used = 0;
+};
+
+/// One program's share of a quota, given back at the end. Without a quota there is no limit.
+class QuotaShare {
+ public:
+  explicit QuotaShare(Quota* quota = nullptr) : quota_(quota) {}
+  QuotaShare(QuotaShare&& other) noexcept
+      : quota_(std::exchange(other.quota_, nullptr)), held_(std::exchange(other.held_, 0)) {}
+  QuotaShare& operator=(QuotaShare&&) = delete;
+  ~QuotaShare() { Give(held_); }
+
+  /// Whether there is room for `more` of what messages call `kind`. Errors: ResourceExhausted.
+  absl::Status Check(const char* kind, uint64_t more) const {
+    if (quota_ == nullptr || more <= quota_->limit - quota_->used) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(kind, ": user ", quota_->uid, " holds ",
+                                                     quota_->used, " of ", quota_->limit, ", see ",
+                                                     quota_->flag));
+  }
+  /// After Check.
+  void Take(uint64_t amount) {
+    held_ += amount;
+    if (quota_ != nullptr) quota_->used += amount;
+  }
+  void Give(uint64_t amount) {
+    held_ -= amount;
+    if (quota_ != nullptr) quota_->used -= amount;
+  }
+
+ private:
+  Quota* quota_;
+  uint64_t held_ = 0;
+};
+
 /// Counted against the limits per user. Control thread.
 struct UserAccount {
-  uint32_t sessions = 0;
+  UserAccount(uint32_t uid, const Limits& limits)
+      : pipes{uid, limits.pipes_per_user, "--max-pipes-per-user"},
+        segments{uid, limits.segments_per_user, "--max-segments-per-user"},
+        mrs{uid, limits.mrs_per_user, "--max-mr-per-user"},
+        cqs{uid, limits.cqs_per_user, "--max-cq-per-user"},
+        qps{uid, limits.qps_per_user, "--max-qp-per-user"},
+        queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
+
+  Quota pipes;  ///< Of contexts and completion channels; three fds each.
+  Quota segments;
+  Quota mrs;
+  Quota cqs;
+  Quota qps;
+  Quota queue_bytes;  ///< In arenas.
   uint64_t memory_bytes = 0;
 };
 

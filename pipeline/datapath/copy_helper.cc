@@ -19,6 +19,8 @@ constexpr int kPollsBeforeYield = 16;
 constexpr std::chrono::microseconds kSpinBeforeSleep{20};
 constexpr std::chrono::seconds kStopLimit{1};
 
+std::atomic<uint32_t> live_helpers{0};  // Until the last who uses one has let go.
+
 enum class Outcome : uint8_t { kDone, kRefused, kProcessEnded };
 
 Outcome OutcomeOf(ssize_t moved) { return moved == 0 ? Outcome::kProcessEnded : Outcome::kRefused; }
@@ -116,7 +118,9 @@ CopyJob* CopyJobQueue::Take() {
 
 struct CopyHelper::Shared {
   Shared(int memory, int wake)
-      : mem_fd(memory), worker_fd(dup(wake)), own_fd(eventfd(0, EFD_CLOEXEC)) {}
+      : mem_fd(memory), worker_fd(dup(wake)), own_fd(eventfd(0, EFD_CLOEXEC)) {
+    live_helpers.fetch_add(1, std::memory_order_relaxed);
+  }
   ~Shared() {
     DeleteAll(to_helper);
     DeleteAll(to_worker);
@@ -124,6 +128,7 @@ struct CopyHelper::Shared {
     close(mem_fd);
     close(worker_fd);
     close(own_fd);
+    live_helpers.fetch_sub(1, std::memory_order_release);
   }
 
   const int mem_fd;
@@ -133,7 +138,6 @@ struct CopyHelper::Shared {
   CopyJobQueue to_worker;
   CopyJobQueue orphaned;  // The helper's: their process has ended.
   std::atomic<bool> stop{false};
-  std::atomic<bool> ended{false};
   std::atomic<bool> helper_sleeps{false};
   std::atomic<bool> worker_sleeps{false};
   alignas(64) std::atomic<uint64_t> submitted{0};
@@ -148,8 +152,11 @@ CopyHelper::CopyHelper(int mem_fd, int wake_fd)
 CopyHelper::~CopyHelper() {
   shared_->stop.store(true, std::memory_order_seq_cst);
   Signal(shared_->own_fd);
+}
+
+void CopyHelper::AwaitAll() {
   const auto limit = std::chrono::steady_clock::now() + kStopLimit;
-  while (!shared_->ended.load(std::memory_order_acquire) &&
+  while (live_helpers.load(std::memory_order_acquire) != 0 &&
          std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -218,7 +225,6 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
     shared->helper_sleeps.store(false, std::memory_order_relaxed);
     empty_polls = 0;
   }
-  shared->ended.store(true, std::memory_order_release);
 }
 
 }  // namespace uroce::datapath

@@ -70,8 +70,11 @@ class CopyHelper {
   /// `mem_fd` is the program's /proc/self/mem and becomes the helper's. `wake_fd` is an eventfd
   /// that a sleeping worker waits on; a duplicate is kept.
   CopyHelper(int mem_fd, int wake_fd);
-  /// Ends the thread. One that hangs in the program's memory is left behind with all it needs.
+  /// Tells the thread to end and leaves it behind with all it needs: it may hang in the program's
+  /// memory. AwaitAll waits for those that do not.
   ~CopyHelper();
+  /// Waits, up to a second, until no thread of a destroyed helper is left: before the frames go.
+  static void AwaitAll();
   CopyHelper(const CopyHelper&) = delete;
   CopyHelper& operator=(const CopyHelper&) = delete;
 

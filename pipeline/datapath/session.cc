@@ -2,6 +2,8 @@
 // Life of a session's helper.
 #include "pipeline/datapath/session.h"
 
+#include <system_error>
+
 #include "pipeline/datapath/copy_helper.h"
 
 namespace uroce::datapath {
@@ -12,7 +14,11 @@ Session::Session(uint32_t id, uroce_doorbells* doorbells, int wake_fd)
 Session::~Session() = default;
 
 void Session::StartCopyHelper(int mem_fd) {
-  owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd_);
+  try {
+    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd_);
+  } catch (const std::system_error&) {
+    return;
+  }
   helper_.store(owned_helper_.get(), std::memory_order_release);
 }
 

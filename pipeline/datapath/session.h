@@ -28,7 +28,8 @@ class Session {
   int wake_fd() const { return wake_fd_; }
 
   /// Makes the helper thread for copied memory over the program's /proc/self/mem. Control thread,
-  /// before the first copied region is published. The helper takes ownership of `mem_fd`.
+  /// before the first copied region is published. The helper takes ownership of `mem_fd`. There is
+  /// none afterwards where the system refuses the thread.
   void StartCopyHelper(int mem_fd);
   /// Null before StartCopyHelper. Any thread.
   CopyHelper* copy_helper() const { return helper_.load(std::memory_order_acquire); }

@@ -162,6 +162,7 @@ Testbed::~Testbed() {
   worker.reset();
   endpoints.clear();
   session.reset();
+  CopyHelper::AwaitAll();  // It writes to what a test registered.
   close(wake_fd);
 }
 
