@@ -54,6 +54,7 @@ int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
 
 /// What the thread finds out.
 struct MemorySocket::Inspection {
+  Admission::Place place;
   Fd socket;
   Lender lender;
   uroce_lend request{};
@@ -79,6 +80,7 @@ struct MemorySocket::Inspection {
 absl::StatusOr<std::unique_ptr<MemorySocket>> MemorySocket::Make(EventLoop& loop, Errands& errands,
                                                                  Program& program,
                                                                  const Lender& lender,
+                                                                 Admission::Place place,
                                                                  Fd& program_end) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -86,15 +88,16 @@ absl::StatusOr<std::unique_ptr<MemorySocket>> MemorySocket::Make(EventLoop& loop
   }
   program_end.Reset(ends[1]);
   return std::unique_ptr<MemorySocket>(
-      new MemorySocket(loop, errands, program, lender, Fd(ends[0])));
+      new MemorySocket(loop, errands, program, lender, std::move(place), Fd(ends[0])));
 }
 
 MemorySocket::MemorySocket(EventLoop& loop, Errands& errands, Program& program,
-                           const Lender& lender, Fd socket)
+                           const Lender& lender, Admission::Place place, Fd socket)
     : loop_(loop),
       errands_(errands),
       program_(program),
       lender_(lender),
+      place_(std::move(place)),
       socket_(std::move(socket)) {
   Watch();
 }
@@ -112,6 +115,7 @@ void MemorySocket::Watch() {
 void MemorySocket::OnMessage() {
   loop_.Forget(watch_);
   auto inspection = std::make_shared<Inspection>();
+  inspection->place = place_;
   inspection->socket.Reset(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
   inspection->lender = lender_;
   errand_ = errands_.Start([inspection] { inspection->Run(); },
@@ -131,7 +135,7 @@ void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
   if (inspection.request.what == UROCE_LEND_MEMORY) {
     datapath::Session& session = program_.datapath();
     const bool first = session.copy_helper() == nullptr;
-    if (first) session.StartCopyHelper(inspection.file.Release());
+    if (first) session.StartCopyHelper(inspection.file.Release(), place_);
     return;
   }
   LentFile& lent = inspection.lent;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "nic/control/admission.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
 #include "nic/control/lent_file.h"
@@ -19,9 +20,10 @@ namespace uroce::nic {
 /// learns the outcome. Control thread.
 class MemorySocket {
  public:
-  /// `program_end` is for the program.
+  /// `program_end` is for the program. Threads that hang in what it lent keep its place.
   static absl::StatusOr<std::unique_ptr<MemorySocket>> Make(EventLoop& loop, Errands& errands,
                                                             Program& program, const Lender& lender,
+                                                            Admission::Place place,
                                                             Fd& program_end);
   ~MemorySocket();
   MemorySocket(const MemorySocket&) = delete;
@@ -31,7 +33,7 @@ class MemorySocket {
   struct Inspection;
 
   MemorySocket(EventLoop& loop, Errands& errands, Program& program, const Lender& lender,
-               Fd socket);
+               Admission::Place place, Fd socket);
   void Watch();
   void OnMessage();
   void OnInspected(Inspection& inspection);
@@ -42,6 +44,7 @@ class MemorySocket {
   Errands& errands_;
   Program& program_;
   const Lender lender_;
+  const Admission::Place place_;
   Fd socket_;
   EventLoop::Id watch_ = 0;
   Errands::Id errand_ = 0;

@@ -117,8 +117,11 @@ CopyJob* CopyJobQueue::Take() {
 }
 
 struct CopyHelper::Shared {
-  Shared(int memory, int wake)
-      : mem_fd(memory), worker_fd(dup(wake)), own_fd(eventfd(0, EFD_CLOEXEC)) {
+  Shared(int memory, int wake, std::shared_ptr<void> its_place)
+      : place(std::move(its_place)),
+        mem_fd(memory),
+        worker_fd(dup(wake)),
+        own_fd(eventfd(0, EFD_CLOEXEC)) {
     live_helpers.fetch_add(1, std::memory_order_relaxed);
   }
   ~Shared() {
@@ -131,6 +134,7 @@ struct CopyHelper::Shared {
     live_helpers.fetch_sub(1, std::memory_order_release);
   }
 
+  const std::shared_ptr<void> place;
   const int mem_fd;
   const int worker_fd;
   const int own_fd;
@@ -144,8 +148,8 @@ struct CopyHelper::Shared {
   alignas(64) std::atomic<uint64_t> finished{0};
 };
 
-CopyHelper::CopyHelper(int mem_fd, int wake_fd)
-    : shared_(std::make_shared<Shared>(mem_fd, wake_fd)) {
+CopyHelper::CopyHelper(int mem_fd, int wake_fd, std::shared_ptr<void> place)
+    : shared_(std::make_shared<Shared>(mem_fd, wake_fd, std::move(place))) {
   std::thread([shared = shared_] { Run(shared); }).detach();
 }
 

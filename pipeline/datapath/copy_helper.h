@@ -68,8 +68,9 @@ class CopyJobQueue {
 class CopyHelper {
  public:
   /// `mem_fd` is the program's /proc/self/mem and becomes the helper's. `wake_fd` is an eventfd
-  /// that a sleeping worker waits on; a duplicate is kept.
-  CopyHelper(int mem_fd, int wake_fd);
+  /// that a sleeping worker waits on; a duplicate is kept. `place` is held while the thread lives.
+  /// Throws std::system_error where the system refuses the thread.
+  CopyHelper(int mem_fd, int wake_fd, std::shared_ptr<void> place);
   /// Tells the thread to end and leaves it behind with all it needs: it may hang in the program's
   /// memory. AwaitAll waits for those that do not.
   ~CopyHelper();

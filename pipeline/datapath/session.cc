@@ -3,6 +3,7 @@
 #include "pipeline/datapath/session.h"
 
 #include <system_error>
+#include <utility>
 
 #include "pipeline/datapath/copy_helper.h"
 
@@ -13,9 +14,9 @@ Session::Session(uint32_t id, uroce_doorbells* doorbells, int wake_fd)
 
 Session::~Session() = default;
 
-void Session::StartCopyHelper(int mem_fd) {
+void Session::StartCopyHelper(int mem_fd, std::shared_ptr<void> place) {
   try {
-    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd_);
+    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd_, std::move(place));
   } catch (const std::system_error&) {
     return;
   }

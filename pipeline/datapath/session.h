@@ -30,7 +30,8 @@ class Session {
   /// Makes the helper thread for copied memory over the program's /proc/self/mem. Control thread,
   /// before the first copied region is published. The helper takes ownership of `mem_fd`. There is
   /// none afterwards where the system refuses the thread.
-  void StartCopyHelper(int mem_fd);
+  /// `place` is held for as long as the thread lives, which may be longer than this object does.
+  void StartCopyHelper(int mem_fd, std::shared_ptr<void> place = nullptr);
   /// Null before StartCopyHelper. Any thread.
   CopyHelper* copy_helper() const { return helper_.load(std::memory_order_acquire); }
 

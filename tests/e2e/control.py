@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program as the daemon sees it: it says what it likes on the control socket. By itself, run
+under whatever user: `control.py SOCKET KIND COUNT` makes so many objects, says how far it came,
+and holds them until it is killed."""
+import array
+import json
+import re
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+_HEADER = (Path(__file__).resolve().parents[2] / "verbs-shim" / "abi" / "uroce_abi.h").read_text(
+    encoding="ascii")
+NONE = 0xFFFFFFFF
+
+
+def _commands():
+    """The numbers of enum uroce_command, which count up from a given one."""
+    body = re.search(r"enum uroce_command \{(.*?)\}", _HEADER, re.S).group(1)
+    numbers, next_number = {}, 0
+    for name, value in re.findall(r"UROCE_(\w+)(?: = (\d+))?", body):
+        next_number = int(value) if value else next_number
+        numbers[name] = next_number
+        next_number += 1
+    return numbers
+
+
+COMMANDS = _commands()
+ABI_VERSION = int(re.search(r"UROCE_ABI_VERSION (\d+)", _HEADER).group(1))
+
+
+class Refused(Exception):
+    """The daemon's errno and its reason."""
+
+    def __init__(self, number, text):
+        super().__init__(f"{number}: {text}")
+        self.number = number
+        self.text = text
+
+
+class Client:
+    """One connection. Fds that come along are closed at once."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect(path)
+
+    def call(self, command, layout="", *values):
+        """Runs a command; returns the body of the reply."""
+        body = struct.pack("<" + layout, *values)
+        header = struct.pack("<II", COMMANDS[command], 8 + len(body))
+        try:
+            self.socket.send(header + body)
+        except BrokenPipeError:
+            pass  # Turned away: why was said before.
+        try:
+            reply, rights, *_ = self.socket.recvmsg(65536, 4096)
+        except ConnectionResetError:
+            reply, rights, *_ = self.socket.recvmsg(65536, 4096)
+        for _, _, data in rights:
+            fds = array.array("i")
+            fds.frombytes(data)
+            for fd in fds:
+                socket.close(fd)
+        if not reply:
+            raise Refused(0, "hung up")
+        error, _, text = struct.unpack("<iI120s", reply[:128])
+        if error:
+            raise Refused(error, text.rstrip(b"\0").decode())
+        return reply[128:]
+
+    def handle_of(self, command, layout, *values):
+        return struct.unpack("<I", self.call(command, layout, *values)[:4])[0]
+
+
+class Maker:
+    """Makes objects of one kind over and over."""
+
+    def __init__(self, path):
+        self.path = path
+        self.clients = []
+        self.kinds = {"session": self.session, "context": self.context, "pd": self.pd,
+                      "cq": self.cq, "qp": self.qp, "channel": self.channel,
+                      "segment": self.segment, "capture": self.capture}
+
+    def session(self):
+        self.clients.append(Client(self.path))
+        self.clients[-1].call("HELLO", "II", ABI_VERSION, 0)
+
+    def prepare(self):
+        self.session()
+        self.client = self.clients[-1]
+        self.in_context = self.context()
+        self.in_pd = self.pd()
+
+    def context(self):
+        return self.client.handle_of("OPEN_CONTEXT", "II", 0, 0)
+
+    def pd(self):
+        return self.client.handle_of("ALLOC_PD", "II", self.in_context, 0)
+
+    def channel(self):
+        return self.client.handle_of("CREATE_CHANNEL", "II", self.in_context, 0)
+
+    def cq(self, entries=64):
+        return self.client.handle_of("CREATE_CQ", "IIQII", self.in_context, entries, 1, NONE, 0)
+
+    def qp(self):
+        if not hasattr(self, "in_cq"):
+            self.in_cq = self.cq()
+        return self.client.handle_of("CREATE_QP", "IIIIQI5I", self.in_pd, 2, self.in_cq, self.in_cq,
+                                     1, 0, 16, 16, 1, 1, 0)
+
+    def segment(self):
+        return self.client.handle_of("CREATE_SEGMENT", "QQ", 0x10000, 1 << 20)
+
+    def capture(self):
+        self.clients.append(Client(self.path))
+        self.clients[-1].call("CAPTURE", "64sIIQ", b"", 0, 0, 65536)
+
+
+def main(path, kind, count):
+    maker = Maker(path)
+    made, reason = 0, None
+    try:
+        if kind not in ("session", "capture"):
+            maker.prepare()
+        while made < count:
+            maker.kinds[kind]()
+            made += 1
+    except Refused as refused:
+        reason = [refused.number, refused.text]
+    print(json.dumps({"made": made, "refused": reason}), flush=True)
+    while True:
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

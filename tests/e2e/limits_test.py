@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits per program and per user: one clear error, room again after a death, and other users are
+not concerned."""
+import errno
+import json
+import os
+import sys
+import unittest
+from pathlib import Path
+
+from endure import MortalLab, holdings, wait_until_back
+from lab import UROCE
+from process import Process, run_status, wait_until
+from programs import pingpong
+
+CONTROL = Path(__file__).resolve().parent / "control.py"
+FIRST_UID = 61000
+NOBODY = 65534
+LIMITS = ["--max-sessions", "40", "--max-sessions-per-user", "6", "--max-contexts", "5",
+          "--max-pd", "12", "--max-channels", "7", "--max-pipes-per-user", "16", "--max-cq", "11",
+          "--max-cq-per-user", "15", "--max-qp", "20", "--max-qp-per-user", "30",
+          "--max-segments", "9", "--max-segments-per-user", "12", "--max-captures", "3"]
+
+
+class LimitsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = MortalLab(*LIMITS)
+        cls.addClassCleanup(cls.lab.tear_down)
+        os.chmod(cls.lab.directory, 0o711)  # Other users' programs connect too.
+        pingpong(cls.lab)
+        cls.before = holdings(cls.lab.daemons[0].process.pid)
+
+    def hold(self, kind, count, uid=FIRST_UID):
+        """A program of `uid` that makes up to `count` objects and keeps them."""
+        program = Process(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups",
+                           sys.executable, CONTROL, self.lab.daemons[0].socket, kind, count])
+        self.addCleanup(program.kill)
+        wait_until(lambda: program.output().endswith("\n") or not program.running(), "a report")
+        self.assertTrue(program.running(), program.output())
+        return program, json.loads(program.output())
+
+    def check_made(self, kind, wanted, flag, uid=FIRST_UID):
+        program, report = self.hold(kind, 100, uid)
+        self.assertEqual(report["made"], wanted, report)
+        number, text = report["refused"]
+        self.assertEqual(number, errno.ENOMEM)
+        self.assertIn(flag, text)
+        return program
+
+    def test_a_program_is_told_which_of_its_limits_it_has_met(self):
+        # prepare() has made a context and a pd.
+        for kind, wanted, flag in (("context", 4, "context: all 5"), ("pd", 11, "pd: all 12"),
+                                   ("channel", 7, "channel: all 7"), ("cq", 11, "cq: all 11"),
+                                   ("qp", 20, "qp: all 20"), ("segment", 9, "segment: all 9")):
+            with self.subTest(kind):
+                self.check_made(kind, wanted, flag).kill()
+        wait_until_back(self.lab, self.before)
+
+    def test_limits_of_a_user_count_over_programs_and_end_with_them(self):
+        for kind, first, second, flag in (
+                ("channel", 7, 7, "all 7"), ("cq", 11, 4, "--max-cq-per-user"),
+                ("qp", 20, 10, "--max-qp-per-user"), ("segment", 9, 3, "--max-segments-per-user")):
+            with self.subTest(kind):
+                one, _ = self.hold(kind, 100)
+                two = self.check_made(kind, second, flag)
+                other, report = self.hold(kind, first, FIRST_UID + 1)
+                self.assertEqual(report["made"], first, "another user is not concerned")
+                for program in (one, two, other):
+                    program.kill()
+                wait_until_back(self.lab, self.before)
+                self.check_made(kind, first, "all").kill()
+
+    def test_sixteen_users_share_the_daemon_fairly(self):
+        programs = []
+        for uid in (*range(FIRST_UID, FIRST_UID + 5), NOBODY):
+            programs.append(self.check_made("session", 6, "--max-sessions-per-user", uid))
+        programs.append(self.check_made("session", 4, "--max-sessions", FIRST_UID + 6))
+        for uid in range(FIRST_UID + 7, FIRST_UID + 16):
+            programs.append(self.check_made("session", 0, "--max-sessions", uid))
+        self.assertEqual(len(self.lab.a.dump("devices")["devices"]), 2, "root looks all the same")
+        _, said = run_status(["setpriv", f"--reuid={NOBODY}", "--clear-groups", UROCE, "--socket",
+                              self.lab.daemons[0].socket, "run", "--", "env", "UROCE_LOG=1",
+                              "ibv_devices"])
+        self.assertIn("user 65534 has 6 programs connected, see --max-sessions-per-user", said)
+        for program in programs:
+            program.kill()
+        wait_until_back(self.lab, self.before)
+        pingpong(self.lab)
+
+    def test_captures_are_roots_and_so_many(self):
+        program, report = self.hold("capture", 1)
+        self.assertEqual(report["refused"][0], errno.EPERM)
+        program.kill()
+        self.check_made("capture", 3, "--max-captures", uid=0).kill()
+        wait_until_back(self.lab, self.before)
+        self.check_made("capture", 3, "--max-captures", uid=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.lab.close()  # Fails when the daemon has crashed.
