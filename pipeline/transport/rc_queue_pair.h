@@ -54,6 +54,8 @@ class RcQueuePair {
   /// A window to bind, or a key of this side to invalidate, now that its turn has come. Later works
   /// wait until OnLocalDone; packets and completions go on.
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
+  /// Whether PollLocal would yield. Packets that leave, and OnLocalDone, can bring its turn.
+  bool HasLocal() const { return sending() && requester_.HasLocal(); }
   /// kDone, or else the work fails: MW_BIND_ERR, LOC_QP_OP_ERR.
   void OnLocalDone(EffectOutcome outcome);
 

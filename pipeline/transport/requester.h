@@ -56,6 +56,7 @@ class Requester {
   [[nodiscard]] PostResult Post(const SendWork& work);
   bool Holds(uint32_t slot) const;
   /// The next work is a local one, and it is its turn: nothing later begins before OnLocalDone.
+  bool HasLocal() const { return NextGate() == Gate::kLocal; }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
   void OnLocalDone(EffectOutcome outcome);
 

@@ -230,7 +230,7 @@ PacketResult Responder::OnAtomic(const wire::Packet& packet, Effect& effect) {
   step_.kind = Step::Kind::kAtomic;
   effect.kind = Effect::Kind::kAtomic;
   effect.access = Access::kRemoteAtomic;
-  effect.compare_swap = packet.header.opcode == wire::Opcode::kCompareSwap;
+  effect.compare_swap = wire::OperationOf(packet.header.opcode) == wire::Opcode::kCompareSwap;
   effect.remote = {.rkey = atomic.rkey, .va = atomic.va, .length_bytes = 8};
   effect.check_length_bytes = 8;
   effect.swap_add = atomic.swap_add;

@@ -35,6 +35,7 @@ class UnreliableQueuePair {
   // ---- send queue ----
   uint32_t post_room() const { return sends_.room(); }
   bool Holds(uint32_t slot) const { return sends_.Holds(slot); }
+  bool HasLocal() const { return sending() && sends_.HasLocal(); }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
   void OnLocalDone(EffectOutcome outcome);
   bool HasPacket(Nanos) const { return sending() && sends_.HasPacket(); }

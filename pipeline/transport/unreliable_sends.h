@@ -58,6 +58,7 @@ class UnreliableSends {
   void OnSent(bool last);
   /// The work under way ends with `status`.
   void Fail(WcStatus status);
+  bool HasLocal() const { return TurnOf() == Turn::kLocal; }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
   void OnLocalDone(EffectOutcome outcome);
 

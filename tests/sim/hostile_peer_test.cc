@@ -31,7 +31,12 @@ constexpr std::array<uint8_t, 5000> kPayload{};
 class HostileRun {
  public:
   explicit HostileRun(uint64_t seed)
-      : random_(seed), qp_({.signal_all = true, .max_send_works = kSendWorks}) {
+      : random_(seed),
+        xrc_(random_.Happens(100)),
+        qp_({.signal_all = true,
+             .max_send_works = kSendWorks,
+             .shared_receive = random_.Happens(200),
+             .service = xrc_ ? wire::Service::kXrc : wire::Service::kRc}) {
     attributes_.remote_write = !random_.Happens(50);
     attributes_.remote_read = !random_.Happens(50);
     attributes_.remote_atomic = !random_.Happens(50);
@@ -78,6 +83,7 @@ class HostileRun {
   void Reconnect() {
     End();
     qp_.Modify(QpState::kReset, attributes_);
+    local_under_way_ = false;
     sends_posted_ = sends_completed_ = receives_posted_ = receives_completed_ = 0;
     Connect();
     ++connections_;
@@ -87,6 +93,8 @@ class HostileRun {
     now_ = now_ + Nanos(random_.Below(20'000));
     if (qp_.NextDeadline() <= now_) qp_.OnDeadline(now_);
     if (random_.Happens(300)) Post();
+    if (random_.Happens(300)) qp_.OfferCredits(random_.Below(40));
+    DoLocalWorks();
     for (uint32_t i = random_.Below(8); i > 0; --i) ReceivePacket();
     SendPackets();
     PollCompletions();
@@ -95,6 +103,19 @@ class HostileRun {
       qp_.Modify(QpState::kSqd, attributes_);
     }
     if (qp_.state() == QpState::kSqd && !qp_.draining()) qp_.Modify(QpState::kRts, attributes_);
+  }
+
+  void DoLocalWorks() {
+    transport::LocalEffect local;
+    if (!local_under_way_ && qp_.PollLocal(local)) {
+      local_under_way_ = true;
+      if (!qp_.Holds(local.slot)) Fault("a local work that is not held");
+    } else if (qp_.HasLocal()) {
+      Fault("two local works at a time");
+    }
+    if (!local_under_way_ || random_.Happens(300)) return;
+    local_under_way_ = false;
+    qp_.OnLocalDone(random_.Happens(20) ? EffectOutcome::kLocalProtection : EffectOutcome::kDone);
   }
 
   void Post() {
@@ -122,6 +143,8 @@ class HostileRun {
     header.aeth.syndrome = random_.OneOf<uint8_t>({wire::kCreditsUnlimited, wire::kCreditsUnlimited,
                                                    wire::kNakSequence, wire::kSyndromeRnrNak | 1,
                                                    static_cast<uint8_t>(random_.Next())});
+    header.aeth.msn = static_cast<uint32_t>(random_.Next()) & 0xffffff;
+    header.xrc_srqn = random_.Below(2);
     const uint32_t mtu = attributes_.path_mtu_bytes;
     const uint32_t size =
         random_.OneOf<uint32_t>({0, 0, 1, 64, mtu, mtu, mtu, mtu - 1, mtu + 1, 5000});
@@ -150,7 +173,7 @@ class HostileRun {
     } else if (header.opcode == Opcode::kAcknowledge) {
       header.psn = qp_.next_send_psn() - 1 - random_.Below(4);
       header.aeth.syndrome =
-          random_.OneOf<uint8_t>({wire::kCreditsUnlimited, wire::kCreditsUnlimited,
+          random_.OneOf<uint8_t>({wire::kCreditsUnlimited, static_cast<uint8_t>(random_.Below(31)),
                                   wire::kNakSequence, wire::kSyndromeRnrNak | 1});
     } else if (header.opcode != Opcode::kFetchAdd) {
       packet.payload = std::span(kPayload).first(size);
@@ -159,8 +182,14 @@ class HostileRun {
   }
 
   void ReceivePacket() {
-    const wire::Packet packet = random_.Happens(970) ? PolitePacket() : RandomPacket();
-    if (qp_.NeedsReceive(packet.header) && random_.Happens(800)) {
+    wire::Packet packet = random_.Happens(970) ? PolitePacket() : RandomPacket();
+    if (xrc_ && wire::ServiceOf(packet.header.opcode) == wire::Service::kRc) {
+      packet.header.opcode = wire::OpcodeOf(wire::Service::kXrc, packet.header.opcode);
+    }
+    const bool needs = qp_.NeedsReceive(packet.header);
+    if (needs && xrc_ && random_.Happens(5)) {
+      qp_.DenyReceive();
+    } else if (needs && random_.Happens(800)) {
       const uint32_t room = random_.Happens(10) ? 7 : 10'000;
       qp_.PostReceive(
           {.slot = receives_posted_++, .length_bytes = room, .malformed = random_.Happens(5)});
@@ -227,6 +256,7 @@ class HostileRun {
   }
 
   Random random_;
+  bool xrc_;
   transport::RcAttributes attributes_;
   RcQueuePair qp_;
   Nanos now_;
@@ -235,6 +265,7 @@ class HostileRun {
   uint32_t receives_posted_ = 0;
   uint32_t receives_completed_ = 0;
   uint64_t connections_ = 1;
+  bool local_under_way_ = false;
   std::string fault_;
 };
 

@@ -10,6 +10,8 @@ namespace {
 using transport::SendWork;
 using transport::WorkOpcode;
 
+constexpr uint32_t kLongerThanAnyReceive = 30'000;
+
 class Planner {
  public:
   Planner(const WorkloadConfig& config, const RemoteMemory& target, Random& random)
@@ -19,19 +21,26 @@ class Planner {
   }
 
   Workload Plan() {
-    for (uint32_t i = 0; i < config_.works; ++i) Add(i);
+    const uint32_t illegal_at = config_.illegal ? random_.Below(config_.works) : config_.works;
+    for (uint32_t i = 0; i < config_.works; ++i) {
+      Add(i, i == illegal_at);
+      // The peer has executed the READ, and would execute what is behind it.
+      if (workload_.works.back().scatter_fails) break;
+    }
+    workload_.memory = std::move(model_);
     return std::move(workload_);
   }
 
  private:
-  void Add(uint32_t index) {
+  void Add(uint32_t index, bool illegal) {
     PlannedWork planned;
     SendWork& work = planned.work;
     work.wr_id = work.slot = index;
     work.opcode =
         random_.OneOf({WorkOpcode::kWrite, WorkOpcode::kWriteWithImm, WorkOpcode::kSend,
                        WorkOpcode::kSendWithImm, WorkOpcode::kSendWithInvalidate, WorkOpcode::kRead,
-                       WorkOpcode::kRead, WorkOpcode::kCompareSwap, WorkOpcode::kFetchAdd});
+                       WorkOpcode::kRead, WorkOpcode::kCompareSwap, WorkOpcode::kFetchAdd,
+                       WorkOpcode::kBindWindow, WorkOpcode::kLocalInvalidate});
     work.signaled = random_.Happens(700) || index + 1 == config_.works;
     work.solicited = random_.Happens(300);
     work.fence = random_.Happens(100);
@@ -39,7 +48,16 @@ class Planner {
     work.invalidate_rkey = Rkey(static_cast<uint32_t>(random_.Next()));
     work.rkey = target_.rkey();
     work.length_bytes = Length();
+    if (illegal) {
+      PlanIllegal(planned);
+      workload_.works.push_back(std::move(planned));
+      return;
+    }
     switch (work.opcode) {
+      case WorkOpcode::kBindWindow:
+      case WorkOpcode::kLocalInvalidate:
+        work.length_bytes = 0;
+        break;
       case WorkOpcode::kRead:
         PlanRead(planned);
         break;
@@ -68,7 +86,7 @@ class Planner {
     const bool is_write =
         work.opcode == WorkOpcode::kWrite || work.opcode == WorkOpcode::kWriteWithImm;
     if (is_write) PlanWrite(planned);
-    if (work.opcode == WorkOpcode::kWrite) return;
+    if (work.opcode == WorkOpcode::kWrite || workload_.has_illegal) return;
     PlannedReceive receive;
     if (!is_write) receive.data = planned.local;
     receive.length_bytes = work.length_bytes;
@@ -89,7 +107,9 @@ class Planner {
       planned.local.clear();
     }
     work.remote_va = RemoteMemory::kDataBase + write_mark_;
-    std::copy(planned.local.begin(), planned.local.end(), model_.begin() + write_mark_);
+    if (!workload_.has_illegal) {
+      std::copy(planned.local.begin(), planned.local.end(), model_.begin() + write_mark_);
+    }
     write_mark_ += work.length_bytes;
     // An empty WRITE names no memory: neither address nor key need be right.
     if (work.length_bytes == 0) {
@@ -115,7 +135,8 @@ class Planner {
   void PlanAtomic(PlannedWork& planned) {
     SendWork& work = planned.work;
     const uint32_t index = random_.Below(RemoteMemory::kCounters);
-    uint64_t& counter = workload_.counters[index];
+    uint64_t ignored = 0;  // Behind an illegal work nothing is executed.
+    uint64_t& counter = workload_.has_illegal ? ignored : workload_.counters[index];
     work.remote_va = RemoteMemory::kBase + index * 8;
     work.length_bytes = 8;
     planned.local.resize(8);
@@ -130,6 +151,66 @@ class Planner {
       work.swap = random_.Next();
       if (hits) counter = work.swap;
     }
+  }
+
+  /// Something that must fail, and how.
+  void PlanIllegal(PlannedWork& planned) {
+    using transport::WcStatus;
+    SendWork& work = planned.work;
+    workload_.has_illegal = true;
+    work.signaled = work.fence = false;
+    work.length_bytes = 1 + random_.Below(config_.most_bytes);
+    work.remote_va = RemoteMemory::kDataBase;
+    planned.failure = WcStatus::kRemAccessErr;
+    switch (random_.Below(10)) {
+      case 0:
+        work.opcode = WorkOpcode::kWrite;
+        work.rkey = Rkey(target_.rkey().value() + 1);
+        break;
+      case 1:  // One byte behind the end.
+        work.opcode = WorkOpcode::kWrite;
+        work.remote_va += target_.data_bytes() - work.length_bytes + 1;
+        break;
+      case 2:
+        work.opcode = WorkOpcode::kRead;
+        work.remote_va = RemoteMemory::kBase - 1;
+        break;
+      case 3:
+        work.opcode = WorkOpcode::kFetchAdd;
+        work.length_bytes = 8;
+        work.remote_va = RemoteMemory::kBase + 4;
+        planned.failure = WcStatus::kRemInvReqErr;
+        break;
+      case 4:
+        work.opcode = WorkOpcode::kSend;
+        work.length_bytes = kLongerThanAnyReceive;
+        planned.failure = WcStatus::kRemInvReqErr;
+        break;
+      case 5:
+        work.opcode = WorkOpcode::kSend;
+        planned.gather_fails = true;
+        planned.failure = WcStatus::kLocProtErr;
+        break;
+      case 6:
+        work.opcode = WorkOpcode::kRead;
+        planned.scatter_fails = true;
+        planned.failure = WcStatus::kLocProtErr;
+        break;
+      case 7:
+        work.malformed = true;
+        work.opcode = WorkOpcode::kSend;
+        planned.failure = WcStatus::kLocQpOpErr;
+        break;
+      case 8:
+        work.opcode = WorkOpcode::kBindWindow;
+        planned.failure = WcStatus::kMwBindErr;
+        break;
+      default:
+        work.opcode = WorkOpcode::kLocalInvalidate;
+        planned.failure = WcStatus::kLocQpOpErr;
+        break;
+    }
+    planned.local.resize(work.length_bytes);
   }
 
   const WorkloadConfig& config_;

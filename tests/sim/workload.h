@@ -16,6 +16,10 @@ struct PlannedWork {
   transport::SendWork work;
   std::vector<uint8_t> local;     ///< Source; of READs and atomics the destination.
   std::vector<uint8_t> expected;  ///< READs and atomics: `local` once complete.
+  /// Of an illegal work: with which status it fails. All works behind it flush.
+  transport::WcStatus failure = transport::WcStatus::kSuccess;
+  bool gather_fails = false;   ///< Its bytes cannot be read.
+  bool scatter_fails = false;  ///< Its bytes cannot be written.
 };
 
 /// What the peer's receive queue must see, in order.
@@ -31,13 +35,15 @@ struct Workload {
   std::vector<PlannedWork> works;
   std::vector<PlannedReceive> receives;
   uint64_t counters[RemoteMemory::kCounters] = {};  ///< Of the target, at the end.
+  std::vector<uint8_t> memory;                      ///< The rest of the target, at the end.
+  bool has_illegal = false;
 };
 
 struct WorkloadConfig {
   uint32_t works = 40;
   uint32_t most_bytes = 20'000;
   uint32_t path_mtu = 1024;
-  bool signal_all = false;
+  bool illegal = false;  ///< One work is.
 };
 
 /// WRITEs take fresh bytes of `target`, so their order among each other and against READs of what

@@ -155,6 +155,16 @@ TEST(ResponderError, AReceiveThatCannotBePlacedIsARemoteOperationError) {
   s.Completes({"0 RECEIVE LOC_PROT_ERR", "1 RECEIVE WR_FLUSH_ERR"});
 }
 
+// [12.solicited] Whoever waits for solicited completions learns of errors too.
+TEST(ResponderError, AReceiveCompletionInErrorIsSolicited) {
+  Script s;
+  s.PostReceive(7).Receive("SEND_ONLY psn=000200 len=8 ackreq");
+  Completion completion;
+  ASSERT_TRUE(s.qp().PollCompletion(completion));
+  EXPECT_EQ(completion.status, WcStatus::kLocLenErr);
+  EXPECT_TRUE(completion.solicited);
+}
+
 // [6.receive-malformed] Malformed receive work.
 TEST(ResponderError, AMalformedReceiveWorkIsARemoteOperationError) {
   for (const char* packet : {"SEND_ONLY psn=000200 len=8 ackreq",

@@ -8,7 +8,7 @@
 namespace uroce::transport {
 namespace {
 
-// [4.1.8] Payload goes into one receive work, which completes with the last packet.
+// [4.1.8 12.solicited] Payload goes into one receive work, which completes with the last packet.
 TEST(ResponderRequest, PlacesASendIntoOneReceiveWork) {
   Script s({.rq_psn = 0xffffff});
   s.PostReceive(4096);

@@ -94,6 +94,15 @@ TEST(Xrc, ATargetAnswersWithOpcodesOfItsService) {
            "NAK_INVALID_REQUEST psn=000203 msn=2"});
 }
 
+// [11.xrc 4.1.8]
+TEST(Xrc, ATargetTellsItsAtomicsApart) {
+  Script s(kTarget);
+  s.Memory(5).Receive("XRC_COMPARE_SWAP psn=000200 va=1000 rkey=2a compare=5 swap=9 ackreq");
+  s.Does("compare_swap rkey=2a va=1000 len=8 swap_add=9");
+  s.Receive("XRC_FETCH_ADD psn=000201 va=1000 rkey=2a add=2 ackreq");
+  s.Does("fetch_add rkey=2a va=1000 len=8 swap_add=2");
+}
+
 // [11.xrc.srq] Only where a receive work is needed.
 TEST(Xrc, AnSrqOutOfReachIsAnInvalidRequest) {
   Script s(kTarget);

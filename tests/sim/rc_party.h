@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// One end of a simulated reliable connection, extended or not: a shell around a queue pair whose
+// memory is byte arrays. Every work must be executed exactly once and in order, or fail as
+// foretold.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "pipeline/transport/rc_queue_pair.h"
+#include "tests/sim/party.h"
+#include "tests/sim/random.h"
+#include "tests/sim/receive_pool.h"
+#include "tests/sim/remote_memory.h"
+#include "tests/sim/workload.h"
+
+namespace uroce::sim {
+
+struct RcPartyConfig {
+  transport::RcConfig core;
+  bool offers_credits = false;
+  bool may_fail = false;  ///< A plan has an illegal work, or a host will die.
+};
+
+class RcParty : public Party {
+ public:
+  RcParty(uint32_t host, const RcPartyConfig& config, RemoteMemory& memory, ReceivePool& pool,
+          const Path& path, uint64_t seed);
+
+  void Connect(const transport::RcAttributes& attributes);
+  void SetPeer(const Workload* own, const RcParty* peer, const Workload* peers);
+
+  void OnFrame(const ReceivedFrame& frame, Nanos now) override;
+  Nanos Turn(Nanos now) override;
+  bool finished() const override;
+  void Judge() override;
+  std::string Describe() const override;
+  const transport::RcCounters& counters() const { return qp_.counters(); }
+
+ private:
+  bool ended() const { return ended_ || dead(); }
+  /// It came to its end by its illegal work, not by the peer's silence.
+  bool foretold_end() const { return foretold_end_; }
+  void PostWorks();
+  void DoLocalWorks();
+  void PauseSending();
+  transport::EffectOutcome Execute(const transport::Effect& effect, const wire::Packet& packet,
+                                   uint64_t& original);
+  transport::EffectOutcome PlaceLocal(const transport::Effect& effect, const wire::Packet& packet);
+  transport::EffectOutcome ExecuteRemote(const transport::Effect& effect,
+                                         const wire::Packet& packet, uint64_t& original);
+  void SendPackets(Nanos now);
+  /// False: its bytes cannot be read.
+  bool SendPacket(const transport::TxPacket& packet, Nanos now);
+  void PollCompletions();
+  void OnSendCompletion(const transport::Completion& completion);
+  void OnSendError(const transport::Completion& completion);
+  void OnReceiveCompletion(const transport::Completion& completion);
+  void OnReceiveError(const transport::Completion& completion);
+  void JudgeResult(uint32_t index);
+  bool TakeInvalidated(uint32_t rkey);
+
+  RcPartyConfig config_;
+  transport::RcQueuePair qp_;
+  RemoteMemory& memory_;  ///< Ours, that the peer reaches.
+  ReceivePool& pool_;
+  Path path_;
+  Random random_;
+  transport::RcAttributes attributes_;
+  const RcParty* peer_ = nullptr;
+
+  const Workload* plan_ = nullptr;
+  std::vector<std::vector<uint8_t>> local_;  ///< Local bytes of each of our works.
+  uint32_t posted_ = 0;
+  uint32_t next_completion_ = 0;  ///< Lowest slot that has no completion yet.
+  bool ended_ = false;            ///< A work of ours has completed in error.
+  bool foretold_end_ = false;
+  bool local_under_way_ = false;
+  uint32_t local_slot_ = 0;
+
+  const Workload* peers_plan_ = nullptr;
+  uint32_t received_ = 0;
+  bool receive_ended_ = false;
+  std::deque<uint32_t> invalidated_;
+};
+
+}  // namespace uroce::sim

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A receive queue of a simulated program, its own or shared by several queue pairs of a host, whose
+// buffers come late on purpose.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "pipeline/base/types.h"
+#include "pipeline/transport/work.h"
+#include "tests/sim/random.h"
+
+namespace uroce::sim {
+
+class ReceivePool {
+ public:
+  static constexpr uint32_t kBytes = 24'000;
+  static constexpr uint32_t kMostWaiting = 64;
+
+  /// `most_pause_ns`: between refills; 0: there is always one more.
+  ReceivePool(uint32_t most_pause_ns, uint64_t seed) : pause_(most_pause_ns), random_(seed) {}
+
+  /// Posts some, when it is time.
+  void Refill(Nanos now) {
+    if (pause_ == 0 || now < next_) return;
+    for (uint32_t i = 1 + random_.Below(8); i != 0 && waiting() < kMostWaiting; --i) Post();
+    next_ = now + Nanos(1 + random_.Below(pause_));
+  }
+  Nanos next_refill() const { return pause_ == 0 ? kNever : next_; }
+  std::optional<transport::ReceiveWork> Take() {
+    if (pause_ == 0 && posted_.empty()) Post();
+    if (posted_.empty()) return std::nullopt;
+    const transport::ReceiveWork work = posted_.front();
+    posted_.pop_front();
+    return work;
+  }
+  uint32_t waiting() const { return static_cast<uint32_t>(posted_.size()); }
+  std::vector<uint8_t>& Buffer(uint32_t slot) { return buffers_[slot]; }
+
+ private:
+  void Post() {
+    const auto slot = static_cast<uint32_t>(buffers_.size());
+    buffers_.emplace_back(kBytes);
+    posted_.push_back({.wr_id = slot, .slot = slot, .length_bytes = kBytes, .queue = 7});
+  }
+
+  uint32_t pause_;
+  Random random_;
+  Nanos next_{0};
+  std::deque<transport::ReceiveWork> posted_;
+  std::vector<std::vector<uint8_t>> buffers_;
+};
+
+}  // namespace uroce::sim

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/simulation.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "pipeline/wire/icrc.h"
+
+namespace uroce::sim {
+namespace {
+
+constexpr Nanos kLongestRun{60'000'000'000};
+constexpr uint32_t kDataBytes = 300'000;
+constexpr uint32_t kMostConnections = 8;
+/// Parts of a run draw from seeds of their own, so that leaving one out changes no other.
+enum Draw : uint64_t { kConditions = 1, kNetwork, kDatagrams, kConnections = 100 };
+
+Random DrawFor(uint64_t seed, uint64_t part) { return Random(Random(seed * 1000 + part).Next()); }
+
+}  // namespace
+
+std::string SimulationOptions::ToString() const {
+  std::string text = "seed=" + std::to_string(seed);
+  if (connections != UINT32_MAX) text += ",connections=" + std::to_string(connections);
+  if (works != UINT32_MAX) text += ",works=" + std::to_string(works);
+  if (without != 0) text += ",without=" + std::to_string(without);
+  return text;
+}
+
+SimulationOptions SimulationOptions::FromString(const std::string& text) {
+  SimulationOptions options;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const size_t equals = std::min(text.find('=', begin), end);
+    const std::string name = text.substr(begin, equals - begin);
+    const char* const digits = text.c_str() + std::min(equals + 1, end);
+    const uint64_t value = std::strtoull(digits, nullptr, 0);
+    if (name == "seed") {
+      options.seed = value;
+    } else if (name == "connections") {
+      options.connections = static_cast<uint32_t>(value);
+    } else if (name == "works") {
+      options.works = static_cast<uint32_t>(value);
+    } else if (name == "without") {
+      options.without = static_cast<uint32_t>(value);
+    } else {
+      std::fprintf(stderr,
+                   "simulation: '%s' in '%s' is none of seed, connections, works, without\n",
+                   name.c_str(), text.c_str());
+      std::exit(2);
+    }
+    begin = end + 1;
+  }
+  return options;
+}
+
+Simulation::Conditions::Conditions(const SimulationOptions& options, Random random)
+    : faults{.drop = random.OneOf<uint32_t>({0, 0, 5, 20, 50}),
+             .duplicate = random.OneOf<uint32_t>({0, 0, 10, 50}),
+             .delay = random.OneOf<uint32_t>({0, 0, 20, 100}),
+             .corrupt = random.OneOf<uint32_t>({0, 0, 5}),
+             .pause = random.OneOf<uint32_t>({0, 0, 1})},
+      hosts(2 + random.Below(4)),
+      ipv6(random.Happens(500)),
+      death(random.Happens(100)),
+      dying_host(random.Below(hosts)),
+      time_of_death(random.Below(3'000'000)) {
+  const auto leave_out = [&](uint32_t part, uint32_t& chance) {
+    if ((options.without & part) != 0) chance = 0;
+  };
+  leave_out(SimulationOptions::kDrop, faults.drop);
+  leave_out(SimulationOptions::kDuplicate, faults.duplicate);
+  leave_out(SimulationOptions::kDelay, faults.delay);
+  leave_out(SimulationOptions::kCorrupt, faults.corrupt);
+  leave_out(SimulationOptions::kPause, faults.pause);
+  if ((options.without & SimulationOptions::kDeath) != 0) death = false;
+}
+
+Simulation::Simulation(const SimulationOptions& options)
+    : options_(options),
+      conditions_(options, DrawFor(options.seed, kConditions)),
+      network_(conditions_.faults, conditions_.hosts, DrawFor(options.seed, kNetwork).Next()) {
+  Random random = DrawFor(options.seed, kDatagrams);
+  for (uint32_t host = 0; host < conditions_.hosts; ++host) {
+    shared_pools_.push_back(std::make_unique<ReceivePool>(300'000, random.Next()));
+  }
+  const uint32_t count = 1 + random.Below(kMostConnections);
+  const bool datagrams = random.Happens(400);
+  for (uint32_t i = 0; i < std::min(count, options.connections); ++i) AddConnection(i);
+  if (datagrams && options.connections > count) AddDatagrams(random);
+}
+
+void Simulation::AddConnection(uint32_t index) {
+  Random random = DrawFor(options_.seed, kConnections + index);
+  next_qpn_ = 0x100 + index * 0x10;
+  const uint32_t a = random.Below(conditions_.hosts);
+  const uint32_t b = (a + 1 + random.Below(conditions_.hosts - 1)) % conditions_.hosts;
+  const uint32_t kind = random.Below(10);
+  if (kind < 6) return AddRc(a, b, false, random);
+  if (kind < 7) return AddRc(a, b, true, random);
+  AddUc(a, b, random);
+}
+
+uint32_t Simulation::Works(Random& random) const {
+  return std::min(1 + random.Below(80), options_.works);
+}
+
+RemoteMemory& Simulation::AddMemory(uint32_t bytes, Random& random) {
+  const Rkey rkey(static_cast<uint32_t>(random.Next()));
+  memories_.push_back(std::make_unique<RemoteMemory>(bytes, rkey, random));
+  return *memories_.back();
+}
+
+ReceivePool& Simulation::AddPool(Random& random) {
+  const uint32_t pause = random.OneOf<uint32_t>({0, 400'000, 400'000});
+  pools_.push_back(std::make_unique<ReceivePool>(pause, random.Next()));
+  return *pools_.back();
+}
+
+template <typename Kind>
+Kind& Simulation::Add(Qpn qpn, std::unique_ptr<Kind> party) {
+  Kind& result = *party;
+  index_of_[qpn] = parties_.size();
+  parties_.push_back(std::move(party));
+  next_turns_.push_back(Nanos(0));
+  return result;
+}
+
+void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
+  // Often so near to the end of the PSN space that it wraps.
+  const wire::Psn psn_a(
+      random.OneOf<uint32_t>({0xffffff, 0xffffe0, 0x7ffff0, random.Below(1 << 24)}));
+  const wire::Psn psn_b(random.OneOf<uint32_t>({0xffffff, 0xffff80, random.Below(1 << 24)}));
+  const uint32_t path_mtu = random.OneOf<uint32_t>({256, 256, 512, 1024, 4096});
+  const bool illegal = random.Happens(250) && (options_.without & SimulationOptions::kIllegal) == 0;
+  transport::RcAttributes attributes{.remote_write = true,
+                                     .remote_read = true,
+                                     .remote_atomic = true,
+                                     .path_mtu_bytes = path_mtu,
+                                     .rq_psn = psn_b,
+                                     .sq_psn = psn_a,
+                                     .max_rd_atomic = random.OneOf<uint8_t>({1, 2, 5, 16}),
+                                     .max_dest_rd_atomic = 16,
+                                     .min_rnr_timer = random.OneOf<uint8_t>({1, 6, 12}),
+                                     .timeout = 8,
+                                     .retry_count = 7,
+                                     .rnr_retry = 7};
+  // Just as many as the peer sends, or room to spare.
+  if (random.Happens(700)) attributes.max_dest_rd_atomic = attributes.max_rd_atomic;
+  RcPartyConfig config;
+  config.core.signal_all = random.Happens(300);
+  config.core.max_send_works = random.OneOf<uint32_t>({4, 16, 128});
+  config.core.max_in_flight_packets = random.OneOf<uint32_t>({1, 2, 9, 64, 256});
+  config.may_fail = illegal || conditions_.death;
+  config.offers_credits = random.Happens(500);
+  const bool shared = xrc || random.Happens(250);
+  config.core.shared_receive = shared;
+  const Qpn qpn_a = NextQpn();
+  const Qpn qpn_b = NextQpn();
+  RemoteMemory& memory_a = AddMemory(kDataBytes, random);
+  RemoteMemory& memory_b = AddMemory(kDataBytes, random);
+  ReceivePool& pool_a = shared ? *shared_pools_[a] : AddPool(random);
+  ReceivePool& pool_b = shared ? *shared_pools_[b] : AddPool(random);
+  if (xrc) {
+    config.core.service = wire::Service::kXrc;
+    config.core.role = transport::RcRole::kInitiator;
+  }
+  const bool ipv6 = conditions_.ipv6;
+  RcParty& party_a =
+      Add(qpn_a, std::make_unique<RcParty>(a, config, memory_a, pool_a,
+                                           Path(network_, a, b, qpn_b, ipv6), random.Next()));
+  if (xrc) config.core.role = transport::RcRole::kTarget;
+  RcParty& party_b =
+      Add(qpn_b, std::make_unique<RcParty>(b, config, memory_b, pool_b,
+                                           Path(network_, b, a, qpn_a, ipv6), random.Next()));
+  party_a.Connect(attributes);
+  std::swap(attributes.rq_psn, attributes.sq_psn);
+  party_b.Connect(attributes);
+  const bool one_way = xrc || random.Happens(300);
+  const auto plan = [&](const RemoteMemory& target, uint32_t works, bool fails) -> Workload* {
+    const WorkloadConfig workload{.works = works, .path_mtu = path_mtu, .illegal = fails};
+    workloads_.push_back(std::make_unique<Workload>(MakeWorkload(workload, target, random)));
+    return workloads_.back().get();
+  };
+  Workload* const plan_a = plan(memory_b, Works(random), illegal);
+  Workload* const plan_b = plan(memory_a, one_way ? 0 : Works(random), false);
+  party_a.SetPeer(plan_a, &party_b, plan_b);
+  party_b.SetPeer(plan_b, &party_a, plan_a);
+  reliable_.push_back(&party_a);
+  reliable_.push_back(&party_b);
+}
+
+void Simulation::AddUc(uint32_t a, uint32_t b, Random& random) {
+  transport::UnreliableAttributes attributes{
+      .remote_write = true,
+      .path_mtu_bytes = random.OneOf<uint32_t>({256, 1024, 4096}),
+      .rq_psn = wire::Psn(random.OneOf<uint32_t>({0xffffff, random.Below(1 << 24)})),
+      .sq_psn = wire::Psn(random.OneOf<uint32_t>({0xffffe0, random.Below(1 << 24)}))};
+  const transport::UnreliableConfig config{.signal_all = random.Happens(300),
+                                           .max_send_works = random.OneOf<uint32_t>({4, 128})};
+  const Qpn qpn_a = NextQpn();
+  const Qpn qpn_b = NextQpn();
+  const bool ipv6 = conditions_.ipv6;
+  const uint32_t works_a = Works(random);
+  const uint32_t works_b = Works(random);
+  const uint32_t most_bytes = std::max(works_a, works_b) * (3 * attributes.path_mtu_bytes + 9);
+  RemoteMemory& memory_a = AddMemory(most_bytes, random);
+  RemoteMemory& memory_b = AddMemory(most_bytes, random);
+  UcParty& party_a =
+      Add(qpn_a, std::make_unique<UcParty>(a, config, attributes, memory_a, AddPool(random),
+                                           Path(network_, a, b, qpn_b, ipv6), conditions_.faults,
+                                           random.Next()));
+  std::swap(attributes.rq_psn, attributes.sq_psn);
+  UcParty& party_b =
+      Add(qpn_b, std::make_unique<UcParty>(b, config, attributes, memory_b, AddPool(random),
+                                           Path(network_, b, a, qpn_a, ipv6), conditions_.faults,
+                                           random.Next()));
+  party_a.Plan(works_a, party_b);
+  party_b.Plan(works_b, party_a);
+}
+
+void Simulation::AddDatagrams(Random& random) {
+  next_qpn_ = 0x10000;
+  const uint32_t mtu = random.OneOf<uint32_t>({256, 1024, 4096});
+  std::vector<UdParty*> parties;
+  for (uint32_t i = 2 + random.Below(3); i != 0; --i) {
+    const Qpn qpn = NextQpn();
+    const transport::UnreliableAttributes attributes{
+        .path_mtu_bytes = mtu, .sq_psn = wire::Psn(0xffffff), .qkey = UdParty::kQkey};
+    const transport::UnreliableConfig config{
+        .signal_all = random.Happens(300), .max_send_works = 16, .qpn = qpn};
+    parties.push_back(
+        &Add(qpn, std::make_unique<UdParty>(random.Below(conditions_.hosts), qpn, config,
+                                            attributes, AddPool(random), conditions_.ipv6,
+                                            conditions_.faults, random.Next())));
+  }
+  for (UdParty* party : parties) party->Plan(Works(random), network_, parties);
+}
+
+std::string Simulation::Run() {
+  Nanos now;
+  while (!finished() || network_.NextArrival() != kNever) {
+    if (now > kLongestRun) return "hang: " + Describe();
+    if (conditions_.death && now >= conditions_.time_of_death) Kill(now);
+    Arrival arrival;
+    while (network_.Take(now, arrival)) Deliver(arrival, now);
+    Nanos next = network_.NextArrival();
+    for (size_t i = 0; i < parties_.size(); ++i) {
+      Party& party = *parties_[i];
+      if (party.dead()) continue;
+      if (next_turns_[i] <= now) next_turns_[i] = party.Turn(now);
+      if (!party.fault().empty()) return FirstFault();
+      next = std::min({next, next_turns_[i], network_.NextArrival()});
+    }
+    if (next == kNever && finished()) break;
+    if (next == kNever) return "nothing will ever happen: " + Describe();
+    now = std::max(next, now + Nanos(1));
+  }
+  for (const auto& party : parties_) party->Judge();
+  return FirstFault();
+}
+
+void Simulation::Deliver(const Arrival& arrival, Nanos now) {
+  wire::Packet packet;
+  wire::FrameView view;
+  const auto decoded = wire::Decode(arrival.bytes, packet, view);
+  if (decoded != wire::DecodeResult::kOk || !wire::IcrcIsRight(arrival.bytes, view)) return;
+  const auto found = index_of_.find(packet.header.dest_qpn);
+  if (found == index_of_.end()) return;
+  Party& party = *parties_[found->second];
+  if (party.host() != arrival.host || party.dead()) return;
+  party.OnFrame({arrival.bytes, packet, view}, now);
+  next_turns_[found->second] = now;
+}
+
+void Simulation::Kill(Nanos) {
+  for (const auto& party : parties_) {
+    if (party->host() == conditions_.dying_host) party->Die();
+  }
+}
+
+bool Simulation::finished() const {
+  return std::ranges::all_of(parties_,
+                             [](const auto& party) { return party->dead() || party->finished(); });
+}
+
+std::string Simulation::FirstFault() const {
+  for (size_t i = 0; i < parties_.size(); ++i) {
+    const Party& party = *parties_[i];
+    if (!party.fault().empty()) {
+      return "party " + std::to_string(i) + ": " + party.fault() + "; " + party.Describe();
+    }
+  }
+  return "";
+}
+
+std::string Simulation::Describe() const {
+  std::string text;
+  for (size_t i = 0; i < parties_.size(); ++i) {
+    if (parties_[i]->dead() || parties_[i]->finished()) continue;
+    text += "party " + std::to_string(i) + " " + parties_[i]->Describe() + "; ";
+  }
+  return text;
+}
+
+uint64_t Simulation::retransmitted() const {
+  uint64_t sum = 0;
+  for (const RcParty* party : reliable_) sum += party->counters().retransmitted_pkts;
+  return sum;
+}
+
+namespace {
+
+std::string Outcome(const SimulationOptions& options) { return Simulation(options).Run(); }
+
+/// The smallest value below `field`'s that still fails, by halving.
+void Shrink(SimulationOptions& options, uint32_t SimulationOptions::*field, uint32_t from) {
+  for (uint32_t value = from; value != 0; value /= 2) {
+    SimulationOptions less = options;
+    less.*field = value;
+    if (Outcome(less).empty()) return;
+    options = less;
+  }
+}
+
+}  // namespace
+
+std::string RunAndMinimize(const SimulationOptions& options, uint64_t& packets,
+                           uint64_t& retransmitted) {
+  Simulation simulation(options);
+  const std::string outcome = simulation.Run();
+  packets += simulation.packets();
+  retransmitted += simulation.retransmitted();
+  if (outcome.empty()) return "";
+  SimulationOptions least = options;
+  Shrink(least, &SimulationOptions::connections, kMostConnections);
+  Shrink(least, &SimulationOptions::works, 64);
+  for (uint32_t part = 1; part < SimulationOptions::kAllParts; part <<= 1) {
+    SimulationOptions less = least;
+    less.without |= part;
+    if (!Outcome(less).empty()) least = less;
+  }
+  return outcome + "\nthe least that fails: UROCE_SIM=" + least.ToString() + "\n" + Outcome(least);
+}
+
+}  // namespace uroce::sim

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole run: hosts, queue pairs of all kinds between them, a faulty network, programs and judges,
+// in virtual time, from a seed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/network.h"
+#include "tests/sim/party.h"
+#include "tests/sim/random.h"
+#include "tests/sim/rc_party.h"
+#include "tests/sim/receive_pool.h"
+#include "tests/sim/remote_memory.h"
+#include "tests/sim/uc_party.h"
+#include "tests/sim/ud_party.h"
+#include "tests/sim/workload.h"
+
+namespace uroce::sim {
+
+/// What is left out of a run, to find the least that still fails. What stays is the same run: each
+/// part draws from a seed of its own.
+struct SimulationOptions {
+  uint64_t seed = 1;
+  uint32_t connections = UINT32_MAX;  ///< At most so many.
+  uint32_t works = UINT32_MAX;        ///< Of each program, at most so many.
+  uint32_t without = 0;               ///< Bits of `Part`.
+
+  enum Part : uint32_t {
+    kDrop = 1 << 0,
+    kDuplicate = 1 << 1,
+    kDelay = 1 << 2,
+    kCorrupt = 1 << 3,
+    kPause = 1 << 4,
+    kDeath = 1 << 5,
+    kIllegal = 1 << 6,
+    kAllParts = (1 << 7) - 1,
+  };
+  /// "seed=7,connections=1,works=3,without=5", and back. Unknown words end the program.
+  std::string ToString() const;
+  static SimulationOptions FromString(const std::string& text);
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const SimulationOptions& options);
+
+  /// Empty when all went well.
+  std::string Run();
+  uint64_t packets() const { return network_.taken(); }
+  uint64_t retransmitted() const;
+
+ private:
+  struct Conditions {
+    Conditions(const SimulationOptions& options, Random random);
+    NetworkFaults faults;
+    uint32_t hosts;
+    bool ipv6;
+    bool death;
+    uint32_t dying_host;
+    Nanos time_of_death;
+  };
+
+  void AddConnection(uint32_t index);
+  void AddRc(uint32_t a, uint32_t b, bool xrc, Random& random);
+  void AddUc(uint32_t a, uint32_t b, Random& random);
+  void AddDatagrams(Random& random);
+  uint32_t Works(Random& random) const;
+  RemoteMemory& AddMemory(uint32_t bytes, Random& random);
+  ReceivePool& AddPool(Random& random);
+  /// Registers a party under `qpn`.
+  template <typename Kind>
+  Kind& Add(Qpn qpn, std::unique_ptr<Kind> party);
+  Qpn NextQpn() { return Qpn(next_qpn_++); }
+
+  void Deliver(const Arrival& arrival, Nanos now);
+  void Kill(Nanos now);
+  bool finished() const;
+  std::string FirstFault() const;
+  std::string Describe() const;
+
+  SimulationOptions options_;
+  Conditions conditions_;
+  Network network_;
+  std::vector<std::unique_ptr<RemoteMemory>> memories_;
+  std::vector<std::unique_ptr<ReceivePool>> pools_;
+  std::vector<std::unique_ptr<ReceivePool>> shared_pools_;  ///< One a host.
+  std::vector<std::unique_ptr<Workload>> workloads_;
+  std::vector<std::unique_ptr<Party>> parties_;
+  std::vector<Nanos> next_turns_;  ///< Of each party.
+  std::map<Qpn, size_t> index_of_;
+  std::vector<const RcParty*> reliable_;
+  uint32_t next_qpn_ = 0x100;
+};
+
+/// Runs `options`; when that fails, finds the least that fails too. Empty, or what is wrong and the
+/// options to see it again.
+std::string RunAndMinimize(const SimulationOptions& options, uint64_t& packets,
+                           uint64_t& retransmitted);
+
+}  // namespace uroce::sim

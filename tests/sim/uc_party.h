@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// One end of a simulated unreliable connection.
+#pragma once
+
+#include "pipeline/transport/uc_queue_pair.h"
+#include "tests/sim/remote_memory.h"
+#include "tests/sim/unreliable_party.h"
+
+namespace uroce::sim {
+
+class UcParty : public UnreliableParty<transport::UcQueuePair> {
+ public:
+  UcParty(uint32_t host, const transport::UnreliableConfig& config,
+          const transport::UnreliableAttributes& attributes, RemoteMemory& memory,
+          ReceivePool& pool, const Path& path, const NetworkFaults& faults, uint64_t seed);
+
+  /// Plans `count` messages to `peer`, WRITEs into disjoint ranges of its memory.
+  void Plan(uint32_t count, UcParty& peer);
+
+  void OnFrame(const ReceivedFrame& frame, Nanos now) override;
+  void Judge() override;
+
+ protected:
+  Path& PathOf(const transport::TxPacket&) override { return path_; }
+  void OnReceived(const transport::Completion& completion) override;
+
+ private:
+  Message PlanMessage(uint32_t index);
+  bool Holds(const Message& message, uint64_t va) const;
+
+  RemoteMemory& memory_;  ///< Ours, that the peer reaches.
+  std::vector<uint8_t> initial_;
+  Path path_;
+  NetworkFaults faults_;
+  UcParty* peer_ = nullptr;
+  uint64_t next_va_ = RemoteMemory::kDataBase;
+  uint32_t next_index_ = 0;  ///< The least that may come next.
+};
+
+}  // namespace uroce::sim
