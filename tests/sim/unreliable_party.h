@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/transport/effect.h"
 #include "pipeline/transport/unreliable_types.h"
 #include "pipeline/transport/work.h"
 #include "tests/sim/party.h"
