@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
+#include <span>
 
 namespace uroce::sim {
 
@@ -22,6 +24,13 @@ class Random {
   uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(Next() % bound); }
   /// True `per_mille` times in a thousand.
   bool Happens(uint32_t per_mille) { return Below(1000) < per_mille; }
+  void Fill(std::span<uint8_t> bytes) {
+    for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
+      const uint64_t word = Next();
+      std::memcpy(bytes.data(), &word, 8);
+    }
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(Next());
+  }
   template <typename T>
   T OneOf(std::initializer_list<T> values) {
     return *std::next(values.begin(), Below(static_cast<uint32_t>(values.size())));

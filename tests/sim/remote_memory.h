@@ -22,9 +22,7 @@ class RemoteMemory {
 
   RemoteMemory(uint32_t data_bytes, Rkey rkey, Random& random)
       : rkey_(rkey), bytes_(kCounters * 8 + data_bytes), written_(bytes_.size()) {
-    for (size_t i = kCounters * 8; i < bytes_.size(); ++i) {
-      bytes_[i] = static_cast<uint8_t>(random.Next());
-    }
+    random.Fill(std::span(bytes_).subspan(kCounters * 8));
   }
 
   Rkey rkey() const { return rkey_; }

@@ -103,7 +103,8 @@ void UdParty::Judge() {
     const UdParty& target = *parties_[message.work.path];
     const bool comes = message.sent && message.work.remote_qkey != kQkey + 1;
     const bool waits = target.pool_.next_refill() == kNever;
-    if (message.received != 0 && !message.sent) Fault("a datagram that had failed was received");
+    const bool failed = !message.sent && !dead();
+    if (message.received != 0 && failed) Fault("a datagram that had failed was received");
     if (comes && waits && !faults_.loses() && !dead() && !target.dead() && message.received == 0) {
       Fault("a datagram was lost without a reason");
     }

@@ -82,7 +82,7 @@ class Planner {
   void PlanMessage(PlannedWork& planned) {
     SendWork& work = planned.work;
     planned.local.resize(work.length_bytes);
-    for (uint8_t& byte : planned.local) byte = static_cast<uint8_t>(random_.Next());
+    random_.Fill(planned.local);
     const bool is_write =
         work.opcode == WorkOpcode::kWrite || work.opcode == WorkOpcode::kWriteWithImm;
     if (is_write) PlanWrite(planned);
