@@ -12,8 +12,8 @@ namespace uroce::nic {
 namespace {
 
 constexpr Nanos kFirstCopyPoll{1'000'000};
-constexpr Nanos kLastCopyPoll{64'000'000};     // A copy that takes so long may take for ever.
-constexpr uint64_t kPopulateBytes = 16 << 20;  // More would hold other programs up for long.
+constexpr Nanos kLastCopyPoll{64'000'000};    // A copy that takes so long may take for ever.
+constexpr uint64_t kPopulateBytes = 2 << 20;  // More would hold other programs up for 1 ms.
 
 /// The dispatcher has checked the size.
 template <typename T>
@@ -180,7 +180,36 @@ absl::Status Session::RegMr(Body body, Reply& reply) {
   if (!memory.ok()) return memory.status();
   if (MappedBytes(**memory) > kPopulateBytes) return PopulateLater(*std::move(memory));
   if (absl::Status status = PopulateRegion(**memory); !status.ok()) return status;
+  if (MustAwaitCopies(**memory)) {
+    Hold();
+    PublishLater(*std::move(memory));
+    return absl::OkStatus();
+  }
   return AddResult(program_->PublishRegion(*std::move(memory)), reply);
+}
+
+// Copies that are under way into memory that `memory` maps must not mix with what it lets happen.
+bool Session::MustAwaitCopies(MemoryObject& memory) {
+  if (!program_->MapFollowers(memory)) return false;
+  memory.copies_begun = program_->copies_begun();
+  return !program_->CopiesDone(memory.copies_begun);
+}
+
+void Session::PublishLater(std::unique_ptr<MemoryObject> memory) {
+  arriving_ = std::move(memory);
+  copy_wait_ = kFirstCopyPoll;
+  copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitOlderCopies(); });
+}
+
+void Session::AwaitOlderCopies() {
+  if (!program_->CopiesDone(arriving_->copies_begun)) {
+    copy_wait_ = std::min(copy_wait_ * 2, kLastCopyPoll);
+    copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitOlderCopies(); });
+    return;
+  }
+  Reply reply;
+  const absl::Status status = AddResult(program_->PublishRegion(std::move(arriving_)), reply);
+  Finish(status, reply);
 }
 
 /// A region whose pages are being brought in.
@@ -198,6 +227,9 @@ absl::Status Session::PopulateLater(std::unique_ptr<MemoryObject> memory) {
       [this, population] {
         Reply reply;
         if (!population->status.ok()) return Finish(population->status, reply);
+        if (MustAwaitCopies(*population->memory)) {
+          return PublishLater(std::move(population->memory));
+        }
         Finish(AddResult(program_->PublishRegion(std::move(population->memory)), reply), reply);
       });
   return absl::OkStatus();

@@ -118,6 +118,9 @@ class Session {
 
   struct Population;
   absl::Status PopulateLater(std::unique_ptr<MemoryObject> memory);
+  bool MustAwaitCopies(MemoryObject& memory);
+  void PublishLater(std::unique_ptr<MemoryObject> memory);
+  void AwaitOlderCopies();
   void FinishModify(const ModifyPlan& plan, const absl::StatusOr<Mac>& destination);
   absl::Status Release(std::vector<std::unique_ptr<MemoryObject>> memory);
   void AwaitCopies();
@@ -136,6 +139,8 @@ class Session {
   EventLoop::Id copy_timer_ = 0;
   Nanos copy_wait_{0};
   Errands::Id populating_ = 0;
+  /// To be published when copies into the same memory have ended.
+  std::unique_ptr<MemoryObject> arriving_;
   /// Deregistered, and a copy may still be under way.
   std::vector<std::unique_ptr<MemoryObject>> leaving_;
   std::unique_ptr<Program> program_;

@@ -52,18 +52,6 @@ absl::Status Populate(uint8_t* start, uint64_t length) {
       absl::StrCat("mr: no memory for ", length, " bytes (errno ", errno, ")"));
 }
 
-/// What no region writes to is mapped for reading alone.
-absl::Status AllowWriting(Segment& segment) {
-  if (segment.is_writable) return absl::OkStatus();
-  const GuardedMapping& mapping = segment.mapping;
-  if (!segment.may_write ||
-      mprotect(mapping.data(), mapping.length(), PROT_READ | PROT_WRITE) != 0) {
-    return Refuse("the segment is for reading");
-  }
-  segment.is_writable = true;
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status Program::CheckMemory(uint64_t length) const {
@@ -152,6 +140,7 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
       return Refuse("copied memory needs /proc/self/mem first");
     result.mode = datapath::MrMode::kCopied;
     result.reason = static_cast<uint8_t>(segment.reason);
+    result.follows_address = true;
     return result;
   }
   if (segment.mode != UROCE_MR_MAPPED && segment.mode != UROCE_MR_SHARED) {
@@ -159,9 +148,7 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
   }
   const absl::StatusOr<std::shared_ptr<Segment>*> found = segments_.Find(segment.segment);
   if (!found.ok()) return found.status();
-  if ((request.access & kWriting) != 0) {
-    if (absl::Status status = AllowWriting(***found); !status.ok()) return status;
-  }
+  if (absl::Status status = AllowAccess(***found, request.access); !status.ok()) return status;
   const GuardedMapping& mapping = (**found)->mapping;
   if (segment.segment_offset > mapping.length() ||
       segment.length > mapping.length() - segment.segment_offset) {
@@ -212,7 +199,23 @@ absl::StatusOr<uroce_reg_mr_reply> Program::PublishRegion(std::unique_ptr<Memory
   }
   ++memory->pd->users;
   const uint32_t key = region.key;
+  const auto& parts = region.segments;
+  if (std::any_of(parts.begin(), parts.end(), [](const auto& p) { return p.follows_address; })) {
+    followers_.insert(memory.get());
+  }
   return uroce_reg_mr_reply{*mrs_.Add(std::move(memory)), key, key, 0};
+}
+
+// What no region writes to is mapped for reading alone.
+absl::Status AllowAccess(Segment& segment, uint32_t access) {
+  if (segment.is_writable || (access & kWriting) == 0) return absl::OkStatus();
+  const GuardedMapping& mapping = segment.mapping;
+  if (!segment.may_write ||
+      mprotect(mapping.data(), mapping.length(), PROT_READ | PROT_WRITE) != 0) {
+    return Refuse("the segment is for reading");
+  }
+  segment.is_writable = true;
+  return absl::OkStatus();
 }
 
 uint64_t MappedBytes(const MemoryObject& memory) {
@@ -236,8 +239,9 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::BeginDereg(uint32_t handl
   absl::StatusOr<MemoryObject*> found = mrs_.Find(handle);
   if (!found.ok()) return found.status();
   std::unique_ptr<MemoryObject> memory = mrs_.Remove(handle);
+  followers_.erase(memory.get());
   nic_.keys().Unpublish(&memory->region);
-  nic_.worker().Run([] {});
+  AwaitGrace();
   // No copy that begins from here on can be into this region.
   memory->copies_begun = session_.copies_begun();
   --memory->pd->users;

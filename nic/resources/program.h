@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -62,6 +63,12 @@ class Program {
   /// Checks a region and finds its bytes.
   absl::StatusOr<std::unique_ptr<MemoryObject>> PlanRegion(const uroce_reg_mr& request,
                                                            const uroce_mr_segment* segments) const;
+  /// Has older regions reach what they copy by the mappings of `memory`, where it has them. True:
+  /// some do, and copies up to copies_begun() may still be under way; publish it when they are
+  /// done.
+  bool MapFollowers(const MemoryObject& memory);
+  uint64_t copies_begun() const { return session_.copies_begun(); }
+  bool CopiesDone(uint64_t copies) const { return session_.CopiesDone(copies); }
   /// Makes it known to peers and workers; its pages are there (see PopulateRegion).
   absl::StatusOr<uroce_reg_mr_reply> PublishRegion(std::unique_ptr<MemoryObject> memory);
   /// Hides the region from peers and workers. The memory is the program's again once
@@ -102,6 +109,12 @@ class Program {
   Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd);
 
   absl::Status CheckMemory(uint64_t length) const;
+  /// Afterwards no worker uses what was unpublished or replaced before.
+  void AwaitGrace() {
+    nic_.worker().Run([] {});
+  }
+  void Replace(MemoryObject& follower, std::vector<datapath::MrSegment> parts,
+               const MemoryObject& memory);
   absl::StatusOr<uint32_t> AddSegment(Mapping mapping, std::shared_ptr<Segment> segment);
   absl::Status CheckRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments) const;
   absl::StatusOr<datapath::MrSegment> ResolveSegment(const uroce_reg_mr& request,
@@ -130,12 +143,15 @@ class Program {
   HandleTable<ProtectionDomain> pds_;
   HandleTable<std::shared_ptr<Segment>> segments_;
   HandleTable<MemoryObject> mrs_;
+  std::set<MemoryObject*> followers_;  ///< Those with parts that follow addresses.
   HandleTable<Channel> channels_;
   HandleTable<CompletionQueueObject> cqs_;
   HandleTable<QueuePairObject> qps_;
   HandleTable<AddressHandle> ahs_;
 };
 
+/// Has a segment mapped so that a region with these rights may use it. Errors: InvalidArgument.
+absl::Status AllowAccess(Segment& segment, uint32_t access);
 /// Bytes of the region that the daemon maps.
 uint64_t MappedBytes(const MemoryObject& memory);
 /// Brings all pages of the region in: a worker must never fault. Any thread; takes about 0.1 to

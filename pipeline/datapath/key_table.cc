@@ -26,12 +26,23 @@ bool KeyTable::Publish(const MemoryRegion* region) {
   return true;
 }
 
-void KeyTable::Unpublish(const MemoryRegion* region) {
+uint64_t KeyTable::SlotOf(const MemoryRegion* region) const {
   uint64_t at = Home(region->key);
   for (uint64_t i = 0; slots_[at].load(std::memory_order_relaxed) != region; ++i) {
-    if (i > mask_) return;
+    if (i > mask_) return mask_ + 1;
     at = (at + 1) & mask_;
   }
+  return at;
+}
+
+void KeyTable::Replace(const MemoryRegion* old, const MemoryRegion* region) {
+  const uint64_t at = SlotOf(old);
+  if (at <= mask_) slots_[at].store(region, std::memory_order_release);
+}
+
+void KeyTable::Unpublish(const MemoryRegion* region) {
+  uint64_t at = SlotOf(region);
+  if (at > mask_) return;
   slots_[at].store(&kRemoved, std::memory_order_release);
   --count_;
   // A removed slot in front of an empty one ends no probe early, so it may become empty itself:

@@ -28,6 +28,9 @@ class KeyTable {
   /// Makes `region` visible under region->key. False: the key is taken, or the table is full.
   /// Control thread.
   [[nodiscard]] bool Publish(const MemoryRegion* region);
+  /// Puts `region` in the place of `old`, which is published under the same key. Free `old` only
+  /// after every worker has passed a turn. Control thread.
+  void Replace(const MemoryRegion* old, const MemoryRegion* region);
   /// Hides it. Free it only after every worker has passed a turn. Control thread.
   void Unpublish(const MemoryRegion* region);
 
@@ -35,6 +38,8 @@ class KeyTable {
   /// Stands where a region was, so that probes of other keys pass over it.
   static const MemoryRegion kRemoved;
 
+  /// The slot that holds `region`; `mask_ + 1` when none does.
+  uint64_t SlotOf(const MemoryRegion* region) const;
   /// First slot to probe. Keys carry a variant in their low byte, so all bits are mixed.
   uint64_t Home(uint32_t key) const { return (key * 0x9e3779b97f4a7c15u >> 32) & mask_; }
 

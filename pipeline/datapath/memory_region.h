@@ -21,8 +21,10 @@ struct MrSegment {
   MrMode mode = MrMode::kMapped;
   uint8_t* mapped = nullptr;  ///< kMapped: where `iova` lies in the daemon.
   uint64_t app_addr = 0;      ///< Where `iova` lies in the application.
-  bool is_own_file = false;   ///< kMapped, for nic: a file of the program's own.
-  uint8_t reason = 0;         ///< kCopied, for nic: why (enum uroce_mr_reason).
+  // The rest is for nic.
+  bool is_own_file = false;      ///< kMapped: a file of the program's own.
+  bool follows_address = false;  ///< Is, or was, copied: it is what the program has at app_addr.
+  uint8_t reason = 0;            ///< kCopied: why (enum uroce_mr_reason).
 };
 
 /// One memory region. Immutable once published in the KeyTable; unpublished, then freed after a

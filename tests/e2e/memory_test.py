@@ -3,10 +3,11 @@
 same results however the daemon reaches the bytes; it says how, and why not better; and it survives
 what programs do to their memory meanwhile."""
 import os
+import sys
 import unittest
 
-from lab import BUILD, UROCE, WireLab
-from process import Process, run, wait_until
+from lab import BUILD, LONG, UROCE, WireLab
+from process import Process, run, run_status, wait_until
 
 PROGRAMS = BUILD / "tests" / "memory"
 EQUAL_RESULTS = PROGRAMS / "equal_results"
@@ -21,18 +22,41 @@ SHARED_EVERYWHERE = ("memfd", "posix shm")
 # Without an open file or a path: by the link in /proc, which takes a privilege.
 SHARED_BY_LINK = ("shared", "memfd closed", "sysv shm", "hugetlb shared")
 MAPPED = ("pages", "huge")
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
+HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
 
-class MemoryTest(unittest.TestCase):
+def reserve_huge_pages(count):
+    """Has at least so many pages of 2 MB reserved; returns what to call to give them back."""
+    with open(HUGE_PAGES, encoding="ascii") as file:
+        before = int(file.read())
+
+    def reserve(pages):
+        with open(HUGE_PAGES, "w", encoding="ascii") as file:
+            file.write(str(pages))
+
+    reserve(before + count)
+    return lambda: reserve(before)
+
+
+class MemoryCase(unittest.TestCase):
+    """Tests with a lab of their own, made with `daemon_flags`."""
+
+    daemon_flags = ()
+
     @classmethod
     def setUpClass(cls):
-        cls.lab = WireLab()
+        cls.lab = WireLab(*cls.daemon_flags)
         cls.addClassCleanup(cls.lab.close)
+        # Programs of every user are to find the socket.
+        os.chmod(cls.lab.directory, 0o711)
+        os.chmod(os.path.dirname(cls.lab.a.daemon.socket), 0o711)
 
-    def _command(self, *settings, program=EQUAL_RESULTS, arguments=()):
+    def _command(self, *settings, program=EQUAL_RESULTS, arguments=(), prefix=()):
         host = self.lab.a
         return host.namespace.command([
-            "env", f"UROCE_SOCKET={host.daemon.socket}", f"LAYOUTS_SHM={SHM}", *settings,
+            *prefix, "env", f"UROCE_SOCKET={host.daemon.socket}", f"LAYOUTS_SHM={SHM}", *settings,
             UROCE, "run", "--", program, "uroce0", "uroce1", *arguments])
 
     def _remove_shm(self):
@@ -41,14 +65,20 @@ class MemoryTest(unittest.TestCase):
         except FileNotFoundError:
             pass
 
-    def _results(self, *settings):
+    def _results(self, *settings, prefix=()):
         self.addCleanup(self._remove_shm)
-        return run(self._command(*settings), timeout_s=180)
+        return run(self._command(*settings, prefix=prefix), timeout_s=180)
 
-    def _ways(self, *settings):
+    def _need(self, prefix):
+        """Skips where programs cannot run so: a build directory of root's, a kernel that forbids."""
+        status, output = run_status([*prefix, "test", "-x", EQUAL_RESULTS])
+        if status:
+            self.skipTest(f"{' '.join(prefix)} cannot run {EQUAL_RESULTS}: {output}")
+
+    def _ways(self, *settings, prefix=()):
         """How the daemon reaches each kind of memory."""
         self.addCleanup(self._remove_shm)
-        holder = Process(self._command(*settings, arguments=["hold"]))
+        holder = Process(self._command(*settings, arguments=["hold"], prefix=prefix))
         self.addCleanup(holder.kill)
         wait_until(lambda: not holder.running() or "held" in holder.output(), "registrations", 60)
         self.assertTrue(holder.running(), holder.describe())
@@ -72,6 +102,16 @@ class MemoryTest(unittest.TestCase):
         for kind in kinds:
             if kind in ways:  # Huge pages may be absent.
                 self.assertEqual(ways[kind], [expected], kind)
+
+
+class MemoryTest(MemoryCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        try:
+            cls.addClassCleanup(reserve_huge_pages(4))
+        except OSError as error:
+            print(f"memory_test: hugetlb memory is not tested: {error}", file=sys.stderr)
 
     def test_mapped_and_copied_regions_give_equal_results(self):
         automatic = self._results()
@@ -100,3 +140,43 @@ class MemoryTest(unittest.TestCase):
             with self.subTest(what):
                 run(self._command(program=PROGRAMS / "shrinking_file", arguments=[what]))
         self.assertTrue(self._results().strip())  # The daemon serves others as before.
+
+    def test_programs_change_their_memory_while_it_is_registered(self):
+        for mode in ("automatic", "mapped", "copied"):
+            with self.subTest(mode):
+                run(self._command(f"UROCE_MR={mode}", program=PROGRAMS / "changing_memory"))
+
+    def test_forks_among_transfers(self):
+        for mode in ("automatic", "copied"):
+            with self.subTest(mode):
+                run(self._command(f"UROCE_MR={mode}", program=PROGRAMS / "forking",
+                                  arguments=["100" if LONG else "3"]), timeout_s=120)
+
+    def test_without_privilege_all_is_reached_as_well_as_the_daemon_lends(self):
+        for prefix in (NOBODY, USER_NAMESPACE):
+            with self.subTest(prefix[0]):
+                self._need(prefix)
+                ways = self._ways(prefix=prefix)
+                self._assert_ways(ways, SHARED_EVERYWHERE + SHARED_BY_LINK, "shared")
+                for kind in (*MAPPED, "odd pages", "bss", "large heap"):
+                    self.assertIn("mapped", ways[kind], kind)
+
+    def test_pages_that_others_write_to_are_copied_without_a_kernel_mode_userfaultfd(self):
+        self._need(NOBODY)
+        ways = self._ways(prefix=NOBODY)
+        for kind in ("pages", "odd pages"):  # Both end inside a page.
+            self.assertEqual(ways[kind], ["copied: partial page", "mapped"], kind)
+
+    def test_results_are_equal_without_privilege(self):
+        self._need(NOBODY)
+        self.assertEqual(self._results(prefix=NOBODY), self._results())
+
+
+class SharedUserfaultfdTest(MemoryCase):
+    daemon_flags = ("--share-userfaultfd",)
+
+    def test_a_userfaultfd_of_the_daemons_maps_what_others_write_to(self):
+        self._need(NOBODY)
+        if not os.path.exists("/dev/userfaultfd"):
+            self.skipTest("no /dev/userfaultfd here")
+        self.assertEqual(self._ways(prefix=NOBODY)["odd pages"], ["mapped"])

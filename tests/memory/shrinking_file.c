@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "connection.h"
+#include "request.h"
 
 #define BYTES (8u << 20)
 #define MESSAGE_BYTES (256u << 10)
@@ -21,32 +21,19 @@
 static struct end ends[2];
 static struct ibv_mr* regions[2];
 
-static void post(int from_file, uint32_t at) {
-  struct ibv_sge sge = {
-      .addr = (uintptr_t)regions[0]->addr + at, .length = MESSAGE_BYTES, .lkey = regions[0]->lkey};
-  struct ibv_send_wr wr = {
-      .sg_list = &sge,
-      .num_sge = 1,
-      .opcode = from_file ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-      .send_flags = IBV_SEND_SIGNALED,
-      .wr.rdma = {.remote_addr = (uintptr_t)regions[1]->addr + at, .rkey = regions[1]->rkey}};
-  struct ibv_send_wr* bad;
-  if (ibv_post_send(ends[0].qp, &wr, &bad) != 0) fail("ibv_post_send");
-}
-
-/* Returns the status of the next completion. */
-static enum ibv_wc_status complete(void) {
-  struct ibv_wc wc;
-  int count;
-  do {
-    count = ibv_poll_cq(ends[0].cq, 1, &wc);
-  } while (count == 0);
-  return count == 1 ? wc.status : IBV_WC_GENERAL_ERR;
+static void start(int from_file, uint32_t at) {
+  const struct request request = {.opcode = from_file ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+                                  .local = regions[0],
+                                  .remote = regions[1],
+                                  .local_at = at,
+                                  .remote_at = at,
+                                  .length = MESSAGE_BYTES};
+  post(&ends[0], &request);
 }
 
 static enum ibv_wc_status transfer(uint32_t number) {
-  post(number % 2, number * 4096 % (BYTES - MESSAGE_BYTES));
-  return complete();
+  start(number % 2, number * 4096 % (BYTES - MESSAGE_BYTES));
+  return complete(&ends[0]);
 }
 
 static void take_away(int fd, int truncates) {
@@ -58,9 +45,9 @@ static int run(int fd, int truncates) {
   for (uint32_t i = 0; i < BEFORE; ++i) {
     if (transfer(i) != IBV_WC_SUCCESS) return 1;
   }
-  post(1, 0); /* Under way while the memory goes. */
+  start(1, 0); /* Under way while the memory goes. */
   take_away(fd, truncates);
-  int failed = complete() != IBV_WC_SUCCESS;
+  int failed = complete(&ends[0]) != IBV_WC_SUCCESS;
   for (uint32_t i = 0; i < (truncates ? AFTER : BEFORE) && !failed; ++i) {
     failed = transfer(i) != IBV_WC_SUCCESS;
   }
@@ -75,9 +62,7 @@ int main(int argc, char** argv) {
   uint8_t* file = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   uint8_t* other = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (file == MAP_FAILED || other == MAP_FAILED) fail("mmap");
-  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  regions[0] = ibv_reg_mr(ends[0].pd, file, BYTES, access);
-  regions[1] = ibv_reg_mr(ends[1].pd, other, BYTES, access);
-  if (regions[0] == NULL || regions[1] == NULL) fail("ibv_reg_mr");
+  regions[0] = register_all_rights(&ends[0], file, BYTES);
+  regions[1] = register_all_rights(&ends[1], other, BYTES);
   return run(fd, strcmp(argv[3], "truncate") == 0);
 }

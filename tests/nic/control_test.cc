@@ -593,6 +593,44 @@ TEST(ControlTest, TheDaemonLooksBehindSharedMappingsOnly) {
   }
 }
 
+/// The mode of a region, and how many parts it has.
+std::pair<std::string, size_t> ModeOf(uint32_t lkey) {
+  const Json regions = Dump(UROCE_DUMP_MR)["mrs"];
+  for (const Json& region : regions) {
+    if (std::stoul(region["key"].get<std::string>(), nullptr, 16) != lkey) continue;
+    return {region["mode"], region["segments"].size()};
+  }
+  return {"none", 0};
+}
+
+// Atomics through both must exclude each other.
+TEST(ControlTest, WhatALaterRegionMapsAnOlderOneCopiesNoMore) {
+  Program1 program;
+  const int socket = program.hello.fds[2].get();
+  const Fd memory(open("/proc/self/mem", O_RDWR));
+  ASSERT_EQ(Lend(socket, LendMemory(), memory.get()).error, 0);
+  const uroce_reg_mr request{program.pd, 7, 0x5f00, 0x1200, 0x5f00, 1, 0};
+  const auto older =
+      program
+          .Register(request,
+                    {{0x5f00, 0x1200, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_HEAP_PAGE, 0}})
+          .As<uroce_reg_mr_reply>();
+  using Mode = std::pair<std::string, size_t>;
+  EXPECT_EQ(ModeOf(older.lkey), Mode("copied", 1));
+  for (int round = 0; round < 3; ++round) {
+    const uint32_t segment =
+        program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x6000, 0x1000}).handle();
+    const Answer newer = program.RegisterMapped(0x6000, 0x1000, segment, round == 0 ? 0 : 7);
+    ASSERT_EQ(newer.error, 0) << newer.text;
+    EXPECT_EQ(ModeOf(older.lkey), Mode("mixed", 3));
+    EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, newer.As<uroce_reg_mr_reply>().handle).error,
+              0);
+    EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
+  }
+  EXPECT_EQ(ModeOf(older.lkey), Mode("mixed", 3));
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, older.handle).error, 0);
+}
+
 TEST(ControlTest, AQueuePairIsConnectedAndAskedForItsState) {
   Program1 program;
   const uint32_t qp = program.MakeQp().As<uroce_create_qp_reply>().handle;

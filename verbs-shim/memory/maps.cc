@@ -155,6 +155,15 @@ bool ParseMapsLine(std::string_view line, Vma& vma) {
   return vma.start < vma.end;
 }
 
+int CountMaps(uint64_t& count) {
+  MapsReader reader;
+  std::string_view line;
+  for (count = 0;; ++count) {
+    const int taken = reader.TakeLine(line);
+    if (taken <= 0) return -taken;
+  }
+}
+
 int ReadMaps(AddressRange window, MappedArray<Vma>& vmas) {
   MapsReader reader;
   std::string_view line;

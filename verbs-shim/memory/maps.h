@@ -64,6 +64,8 @@ VmaKind KindOf(const Vma& vma, std::string_view name);
 /// All mappings that meet `window`. Reads the text: 20 us in a small program, for all mappings up
 /// to the window's end.
 [[nodiscard]] int ReadMaps(AddressRange window, MappedArray<Vma>& vmas);
+/// Counts all mappings of the process.
+[[nodiscard]] int CountMaps(uint64_t& count);
 /// Asks for each mapping of `region`, and of `window` around it as far as they join it without a
 /// gap: below 1 us each, and the others cost nothing. Linux 6.11.
 [[nodiscard]] int QueryMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas);

@@ -108,6 +108,7 @@ void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
   if (registry.support.origin == FaultSupport::Origin::kNone) {
     return MakeCopied(part, UROCE_WHY_NO_USERFAULTFD);
   }
+  if (!registry.map_budget.Take()) return MakeCopied(part, UROCE_WHY_MANY_MAPPINGS);
   const uroce_create_segment create{.addr = part.pages.start,
                                     .length = part.pages.end - part.pages.start};
   SegmentGrant grant;

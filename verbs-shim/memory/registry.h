@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "verbs-shim/memory/daemon.h"
+#include "verbs-shim/memory/map_budget.h"
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/plan.h"
 #include "verbs-shim/memory/segment_table.h"
@@ -21,6 +22,7 @@ struct Registry {
   bool has_policy = false;
   MrPolicy policy = MrPolicy::kAutomatic;
   FaultSupport support;
+  MapBudget map_budget;
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // which has this program's /proc/self/mem
 

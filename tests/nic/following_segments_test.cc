@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copied parts of older regions are reached by the mapping of a newer one.
+#include "nic/resources/following_segments.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+namespace uroce::nic {
+namespace {
+
+using datapath::MrMode;
+using datapath::MrSegment;
+
+uint8_t view[0x10000];
+
+MrSegment Copied(uint64_t addr, uint64_t length) {
+  return {.iova = addr + 0x100000,
+          .length_bytes = length,
+          .mode = MrMode::kCopied,
+          .app_addr = addr,
+          .follows_address = true,
+          .reason = 1};
+}
+
+MrSegment Mapped(uint64_t addr, uint64_t length, uint8_t* bytes = view) {
+  return {.iova = addr + 0x100000,
+          .length_bytes = length,
+          .mode = MrMode::kMapped,
+          .mapped = bytes,
+          .app_addr = addr};
+}
+
+/// "c1000+800 m1800+10:20": address and length of copied parts, and for mapped ones the offset of
+/// their bytes in `view`. The iova is always 0x100000 further.
+std::string TextOf(const std::vector<MrSegment>& segments) {
+  std::ostringstream text;
+  for (const MrSegment& segment : segments) {
+    EXPECT_EQ(segment.iova, segment.app_addr + 0x100000);
+    const bool is_mapped = segment.mode == MrMode::kMapped;
+    text << (text.str().empty() ? "" : " ") << std::hex << (is_mapped ? 'm' : 'c')
+         << segment.app_addr << '+' << segment.length_bytes;
+    if (is_mapped) text << ':' << segment.mapped - view;
+  }
+  return text.str();
+}
+
+TEST(FollowingSegmentsTest, ThePartThatIsMappedElsewhereIsMappedHere) {
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1000, 0x3000)}, Mapped(0x2000, 0x1000))),
+            "c1000+1000 m2000+1000:0 c3000+1000");
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1010, 0x20)}, Mapped(0x1000, 0x1000))), "m1010+20:10");
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1010, 0x2000)}, Mapped(0x1000, 0x1000))),
+            "m1010+ff0:10 c2000+1010");
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1000, 0x800), Mapped(0x1800, 8), Copied(0x1808, 8)},
+                                Mapped(0x1000, 0x2000))),
+            "m1000+800:0 m1800+8:0 m1808+8:808");
+}
+
+TEST(FollowingSegmentsTest, WhatWasMappedSoIsMappedAnewWhenThePagesAreReplacedAgain) {
+  const auto once = MapFollowing({Copied(0x1000, 0x3000)}, Mapped(0x1000, 0x3000));
+  EXPECT_EQ(TextOf(MapFollowing(once, Mapped(0x2000, 0x1000, view + 0x8000))),
+            "m1000+1000:0 m2000+1000:8000 m3000+1000:2000");
+}
+
+TEST(FollowingSegmentsTest, MappedPartsAndOtherAddressesStay) {
+  EXPECT_FALSE(AnyFollows({Mapped(0x1000, 0x1000)}, Mapped(0x1000, 0x1000)));
+  EXPECT_FALSE(AnyFollows({Copied(0x1000, 0x1000)}, Mapped(0x2000, 0x1000)));
+  EXPECT_FALSE(AnyFollows({Copied(0x2000, 0x1000)}, Mapped(0x1000, 0x1000)));
+  EXPECT_TRUE(AnyFollows({Copied(0x2fff, 1)}, Mapped(0x2000, 0x1000)));
+  EXPECT_EQ(TextOf(MapFollowing({Mapped(0x1000, 0x1000)}, Mapped(0x1000, 0x1000, view + 8))),
+            "m1000+1000:0");
+}
+
+TEST(FollowingSegmentsTest, TheReasonGoesWithTheCopy) {
+  const auto segments = MapFollowing({Copied(0x1000, 0x2000)}, Mapped(0x1000, 0x1000));
+  EXPECT_EQ(segments.at(0).reason, 0);
+  EXPECT_EQ(segments.at(1).reason, 1);
+}
+
+}  // namespace
+}  // namespace uroce::nic
