@@ -70,7 +70,7 @@ class MemoryCase(unittest.TestCase):
         return run(self._command(*settings, prefix=prefix), timeout_s=180)
 
     def _need(self, prefix):
-        """Skips where programs cannot run so: a build directory of root's, a kernel that forbids."""
+        """Skips where programs cannot run so: the build is root's, or the kernel forbids it."""
         status, output = run_status([*prefix, "test", "-x", EQUAL_RESULTS])
         if status:
             self.skipTest(f"{' '.join(prefix)} cannot run {EQUAL_RESULTS}: {output}")
