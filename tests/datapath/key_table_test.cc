@@ -45,6 +45,22 @@ TEST(KeyTableTest, UnpublishOfAStrangerChangesNothing) {
   EXPECT_EQ(table.Find(1), &present);
 }
 
+TEST(KeyTableTest, ARegionIsReplacedUnderItsKey) {
+  KeyTable table(2);
+  MemoryRegion old{.key = 1};
+  MemoryRegion other{.key = 2};
+  MemoryRegion next{.key = 1};
+  ASSERT_TRUE(table.Publish(&old));
+  ASSERT_TRUE(table.Publish(&other));
+  table.Replace(&old, &next);
+  EXPECT_EQ(table.Find(1), &next);
+  EXPECT_EQ(table.Find(2), &other);
+  table.Replace(&old, &other);
+  EXPECT_EQ(table.Find(1), &next) << "what is not published replaces nothing";
+  table.Unpublish(&next);
+  EXPECT_EQ(table.Find(1), nullptr);
+}
+
 TEST(KeyTableTest, KeepsItsKeysThroughChurn) {
   constexpr uint32_t kCapacity = 64;
   KeyTable table(kCapacity);
