@@ -242,10 +242,12 @@ void RcParty::OnSendError(const Completion& completion) {
     return Fault("send error out of order");
   }
   const WcStatus foretold = plan_->works[completion.slot].failure;
-  const bool peer_gone = config_.may_fail && completion.status == WcStatus::kRetryExcErr;
   const bool flushed = completion.status == WcStatus::kWrFlushErr;
-  const bool first_fits = peer_gone || (flushed && config_.may_fail) ||
-                          (foretold != WcStatus::kSuccess && completion.status == foretold);
+  const bool foretold_now = foretold != WcStatus::kSuccess && completion.status == foretold;
+  // Its own requests have failed the peer's end; or it is silent: it died, or its NAK was lost.
+  const bool by_peer = flushed && (config_.may_die || peers_plan_->has_illegal);
+  const bool silence = completion.status == WcStatus::kRetryExcErr && config_.may_fail;
+  const bool first_fits = foretold_now || by_peer || silence;
   if (ended_ ? !flushed : !first_fits) {
     return Fault(Number("send completion", completion.slot) +
                  Number(" in error, status", static_cast<uint32_t>(completion.status)));

@@ -22,6 +22,7 @@ struct RcPartyConfig {
   transport::RcConfig core;
   bool offers_credits = false;
   bool may_fail = false;  ///< A plan has an illegal work, or a host will die.
+  bool may_die = false;   ///< A host will.
 };
 
 class RcParty : public Party {

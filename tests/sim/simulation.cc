@@ -156,6 +156,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   config.core.max_send_works = random.OneOf<uint32_t>({4, 16, 128});
   config.core.max_in_flight_packets = random.OneOf<uint32_t>({1, 2, 9, 64, 256});
   config.may_fail = illegal || conditions_.death;
+  config.may_die = conditions_.death;
   config.offers_credits = random.Happens(500);
   const bool shared = xrc || random.Happens(250);
   config.core.shared_receive = shared;
