@@ -17,7 +17,7 @@ constexpr uint64_t kMostPackets = 300'000;
 constexpr uint32_t kDataBytes = 300'000;
 constexpr uint32_t kMostConnections = 8;
 /// Parts of a run draw from seeds of their own, so that leaving one out changes no other.
-enum Draw : uint64_t { kConditions = 1, kNetwork, kDatagrams, kConnections = 100 };
+enum Draw : uint64_t { kConditions = 1, kNetwork, kRest, kConnections = 100 };
 
 Random DrawFor(uint64_t seed, uint64_t part) { return Random(Random(seed * 1000 + part).Next()); }
 
@@ -25,8 +25,8 @@ Random DrawFor(uint64_t seed, uint64_t part) { return Random(Random(seed * 1000 
 
 std::string SimulationOptions::ToString() const {
   std::string text = "seed=" + std::to_string(seed);
-  if (connections != UINT32_MAX) text += ",connections=" + std::to_string(connections);
-  if (works != UINT32_MAX) text += ",works=" + std::to_string(works);
+  if (connection != kAll) text += ",connection=" + std::to_string(connection);
+  if (works != kAll) text += ",works=" + std::to_string(works);
   if (without != 0) text += ",without=" + std::to_string(without);
   return text;
 }
@@ -41,15 +41,14 @@ SimulationOptions SimulationOptions::FromString(const std::string& text) {
     const uint64_t value = std::strtoull(digits, nullptr, 0);
     if (name == "seed") {
       options.seed = value;
-    } else if (name == "connections") {
-      options.connections = static_cast<uint32_t>(value);
+    } else if (name == "connection") {
+      options.connection = static_cast<uint32_t>(value);
     } else if (name == "works") {
       options.works = static_cast<uint32_t>(value);
     } else if (name == "without") {
       options.without = static_cast<uint32_t>(value);
     } else {
-      std::fprintf(stderr,
-                   "simulation: '%s' in '%s' is none of seed, connections, works, without\n",
+      std::fprintf(stderr, "simulation: '%s' in '%s' is none of seed, connection, works, without\n",
                    name.c_str(), text.c_str());
       std::exit(2);
     }
@@ -84,14 +83,19 @@ Simulation::Simulation(const SimulationOptions& options)
     : options_(options),
       conditions_(options, DrawFor(options.seed, kConditions)),
       network_(conditions_.faults, conditions_.hosts, DrawFor(options.seed, kNetwork).Next()) {
-  Random random = DrawFor(options.seed, kDatagrams);
+  Random random = DrawFor(options.seed, kRest);
   for (uint32_t host = 0; host < conditions_.hosts; ++host) {
     shared_pools_.push_back(std::make_unique<ReceivePool>(300'000, random.Next()));
   }
   const uint32_t count = 1 + random.Below(kMostConnections);
   const bool datagrams = random.Happens(400);
-  for (uint32_t i = 0; i < std::min(count, options.connections); ++i) AddConnection(i);
-  if (datagrams && options.connections > count) AddDatagrams(random);
+  const auto stays = [&](uint32_t index) {
+    return options.connection == SimulationOptions::kAll || options.connection == index;
+  };
+  for (uint32_t i = 0; i < count; ++i) {
+    if (stays(i)) AddConnection(i);
+  }
+  if (datagrams && stays(SimulationOptions::kDatagrams)) AddDatagrams(random);
 }
 
 void Simulation::AddConnection(uint32_t index) {
@@ -318,13 +322,28 @@ namespace {
 
 std::string Outcome(const SimulationOptions& options) { return Simulation(options).Run(); }
 
-/// The smallest value below `field`'s that still fails, by halving.
-void Shrink(SimulationOptions& options, uint32_t SimulationOptions::*field, uint32_t from) {
-  for (uint32_t value = from; value != 0; value /= 2) {
-    SimulationOptions less = options;
-    less.*field = value;
-    if (Outcome(less).empty()) return;
-    options = less;
+/// `less` in place of `options`, if it fails too.
+bool Keep(SimulationOptions& options, const SimulationOptions& less) {
+  if (Outcome(less).empty()) return false;
+  options = less;
+  return true;
+}
+
+void Minimize(SimulationOptions& options) {
+  SimulationOptions less = options;
+  for (less.connection = 0; less.connection <= SimulationOptions::kDatagrams; ++less.connection) {
+    if (less.connection == kMostConnections) less.connection = SimulationOptions::kDatagrams;
+    if (Keep(options, less)) break;
+  }
+  for (uint32_t works = 64; works != 0; works /= 2) {
+    less = options;
+    less.works = works;
+    if (!Keep(options, less)) break;
+  }
+  for (uint32_t part = 1; part < SimulationOptions::kAllParts; part <<= 1) {
+    less = options;
+    less.without |= part;
+    Keep(options, less);
   }
 }
 
@@ -338,13 +357,7 @@ std::string RunAndMinimize(const SimulationOptions& options, uint64_t& packets,
   retransmitted += simulation.retransmitted();
   if (outcome.empty()) return "";
   SimulationOptions least = options;
-  Shrink(least, &SimulationOptions::connections, kMostConnections);
-  Shrink(least, &SimulationOptions::works, 64);
-  for (uint32_t part = 1; part < SimulationOptions::kAllParts; part <<= 1) {
-    SimulationOptions less = least;
-    less.without |= part;
-    if (!Outcome(less).empty()) least = less;
-  }
+  if (options.connection == SimulationOptions::kAll) Minimize(least);
   return outcome + "\nthe least that fails: UROCE_SIM=" + least.ToString() + "\n" + Outcome(least);
 }
 

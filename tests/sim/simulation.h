@@ -24,10 +24,13 @@ namespace uroce::sim {
 /// What is left out of a run, to find the least that still fails. What stays is the same run: each
 /// part draws from a seed of its own.
 struct SimulationOptions {
+  static constexpr uint32_t kAll = UINT32_MAX;
+  static constexpr uint32_t kDatagrams = 99;
+
   uint64_t seed = 1;
-  uint32_t connections = UINT32_MAX;  ///< At most so many.
-  uint32_t works = UINT32_MAX;        ///< Of each program, at most so many.
-  uint32_t without = 0;               ///< Bits of `Part`.
+  uint32_t connection = kAll;  ///< The one that stays; kDatagrams for these alone.
+  uint32_t works = kAll;       ///< Of each program, at most so many.
+  uint32_t without = 0;        ///< Bits of `Part`.
 
   enum Part : uint32_t {
     kDrop = 1 << 0,
@@ -39,7 +42,7 @@ struct SimulationOptions {
     kIllegal = 1 << 6,
     kAllParts = (1 << 7) - 1,
   };
-  /// "seed=7,connections=1,works=3,without=5", and back. Unknown words end the program.
+  /// "seed=7,connection=1,works=3,without=5", and back. Unknown words end the program.
   std::string ToString() const;
   static SimulationOptions FromString(const std::string& text);
 };

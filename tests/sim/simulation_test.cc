@@ -58,8 +58,8 @@ TEST(Simulation, TheSameSeedReplaysTheSameRun) {
 }
 
 TEST(Simulation, OptionsAreReadAsTheyAreWritten) {
-  const SimulationOptions options{.seed = 7, .connections = 2, .works = 3, .without = 5};
-  EXPECT_EQ(options.ToString(), "seed=7,connections=2,works=3,without=5");
+  const SimulationOptions options{.seed = 7, .connection = 2, .works = 3, .without = 5};
+  EXPECT_EQ(options.ToString(), "seed=7,connection=2,works=3,without=5");
   EXPECT_EQ(SimulationOptions::FromString(options.ToString()).ToString(), options.ToString());
 }
 
