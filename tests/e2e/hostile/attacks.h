@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program can do to what it shares with the daemon.
+#pragma once
+
+#include "tests/e2e/hostile/program.h"
+
+namespace uroce::hostile {
+
+/// Queues, doorbells, arm words: something is written, rightly or wrongly.
+void AttackMemory(Program& program, Random& random);
+/// A command, more or less well formed. False: the daemon has hung up.
+bool AttackCommands(Program& program, Random& random);
+/// Fds where none belong, or of a kind that does not; sizes, holes, pipes. `stuck_fd`: whoever
+/// reads or closes it waits; or -1.
+bool AttackFiles(Program& program, Random& random, int stuck_fd);
+/// A connection that does not get as far as a program.
+void AttackHello(const std::string& socket_path, Random& random);
+
+}  // namespace uroce::hostile

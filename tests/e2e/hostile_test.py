@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that attack the daemon through all that they share with it, beside one that does not: it
+goes on with its data right, the attackers lose their own queues, and nothing is left behind."""
+import os
+import unittest
+
+from endure import MortalLab, Pair, holdings, wait_until_back
+from lab import BUILD, LONG
+from process import Process
+from programs import pingpong, seed
+
+HOSTILE = BUILD / "tests" / "e2e" / "hostile"
+SECONDS = int(os.environ.get("UROCE_E2E_SECONDS", "600" if LONG else "8"))
+
+
+class HostileTest(unittest.TestCase):
+    def setUp(self):
+        self.lab = MortalLab()
+        self.addCleanup(self.lab.tear_down)
+
+    def test_an_honest_pair_beside_hostile_programs(self):
+        pingpong(self.lab)
+        before = holdings(self.lab.daemons[0].process.pid)
+        pair = Pair(self.lab, "--churn")
+        self.addCleanup(pair.kill)
+        number = seed()
+        with self.subTest(seed=number):
+            hostile = Process([HOSTILE, self.lab.daemons[0].socket, number, SECONDS])
+            self.addCleanup(hostile.kill)
+            while hostile.running():
+                pair.wait_for_progress()
+            hostile.expect_success(10)
+            pair.wait_for_progress()
+            counters = self.lab.a.counters()
+            for name in ("sq_corrupt", "rq_corrupt", "req_cqe_error"):
+                self.assertGreater(counters[f"counters.{name}"], 0, name)
+            pair.stop()
+            wait_until_back(self.lab, before)
+            pingpong(self.lab, "-c")
+            self.lab.close()
