@@ -56,7 +56,7 @@ int DeviceEvents::OnEvent(uint16_t port_id, rte_eth_event_type type, void* self,
   auto& events = *static_cast<DeviceEvents*>(self);
   if (type == RTE_ETH_EVENT_INTR_LSC && !LinkIsUp(port_id)) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    while (events.inside_.load(std::memory_order_acquire)) rte_pause();
+    while (events.inside_.load(std::memory_order_acquire) != 0) rte_pause();
   }
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(events.event_fd_, &one, sizeof(one));

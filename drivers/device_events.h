@@ -10,7 +10,7 @@
 namespace uroce::drivers {
 
 /// Events of one device, from whatever thread its driver has, as an fd; and a gate that keeps such
-/// a thread from taking a device away while the worker is switching its interrupts: net_vhost frees
+/// a thread from taking a device away while a worker is switching its interrupts: net_vhost frees
 /// a peer's rings when it dies, and only waits for bursts.
 class DeviceEvents {
  public:
@@ -27,9 +27,9 @@ class DeviceEvents {
   int fd() const { return event_fd_; }
   void Take();
 
-  /// Worker: what stands between them happens before the device goes, or finds it gone.
-  void Enter() { inside_.store(true, std::memory_order_seq_cst); }
-  void Leave() { inside_.store(false, std::memory_order_release); }
+  /// Workers: what stands between them happens before the device goes, or finds it gone.
+  void Enter() { inside_.fetch_add(1, std::memory_order_seq_cst); }
+  void Leave() { inside_.fetch_sub(1, std::memory_order_release); }
 
  private:
   static int OnEvent(uint16_t port_id, rte_eth_event_type type, void* self, void* result);
@@ -37,7 +37,7 @@ class DeviceEvents {
   static constexpr uint16_t kNone = UINT16_MAX;
   const int event_fd_;
   uint16_t port_id_ = kNone;
-  std::atomic<bool> inside_{false};
+  std::atomic<uint32_t> inside_{0};
 };
 
 }  // namespace uroce::drivers

@@ -35,7 +35,8 @@ class Attempt {
   absl::Status SetUpQueues(rte_mempool* pool);
   absl::Status SetMac();
   uint16_t transmit_queues() const {
-    return arguments_.rules().pairs_queues ? options_.queues : uint16_t{1};
+    const uint16_t driven = std::min(options_.queues, options_.workers);
+    return arguments_.rules().pairs_queues ? options_.queues : driven;
   }
 
   const DeviceArguments& arguments_;

@@ -16,6 +16,7 @@ namespace uroce::drivers {
 struct DeviceOptions {
   uint32_t mtu_bytes = 0;  ///< Ethernet payload; 0: the device's own.
   uint16_t queues = 1;     ///< Receive queues, with RSS where the device has it.
+  uint16_t workers = 1;    ///< Threads that drive it: each has a transmit queue, up to `queues`.
 };
 
 /// A started device.
@@ -27,7 +28,7 @@ struct DpdkDevice {
   bool checks_ip_header = false;  ///< Marks frames whose IPv4 header checksum is wrong.
 };
 
-/// Probes, configures and starts the device: receive queues as asked, transmit queue 0, frames in
+/// Probes, configures and starts the device: receive and transmit queues as asked, frames in
 /// single mbufs of `pool`. Where receive interrupts do not start, without them. After InitEal and
 /// CheckDevice. Errors are one line that names the device and the option.
 absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,

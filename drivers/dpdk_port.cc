@@ -40,19 +40,35 @@ void Count(std::atomic<uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
+/// What one worker drives: one transmit queue of the device, and of its receive queues the one of
+/// the same number and every n-th after it, where n workers share the device.
+struct alignas(64) DpdkQueue {
+  ReceiveWake wake;
+  bool wakes = false;
+  uint16_t next = 0;                            ///< The receive queue that was looked into last.
+  std::array<rte_mbuf*, kEarlyFrames> early{};  ///< Came between the last look and the sleep.
+  uint16_t early_count = 0;
+  Nanos refused_since = kNever;
+  std::atomic<uint64_t> tx_dropped{0};
+  std::atomic<uint64_t> rx_damaged{0};
+};
+
 class DpdkPort final : public Port {
  public:
   DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_mempool* pool,
            const DpdkDevice& device, std::optional<KernelMute> mute);
   ~DpdkPort() override { Detach(); }
 
-  uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
-  uint16_t TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
-  uint16_t TransmitRoom() const override { return kTransmitRoomFrames; }
-  int wait_fd() const override { return wakes_ ? wake_.fd() : -1; }
+  uint16_t queues() const override { return static_cast<uint16_t>(queues_.size()); }
+  uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitRoom(uint16_t) const override { return kTransmitRoomFrames; }
+  int wait_fd(uint16_t queue) const override {
+    return queues_[queue].wakes ? queues_[queue].wake.fd() : -1;
+  }
   bool wakes_itself() const override { return !receives_; }
-  bool BeforeSleep() override;
-  void AfterSleep() override;
+  bool BeforeSleep(uint16_t queue) override;
+  void AfterSleep(uint16_t queue) override;
   PortInfo Info() const override;
   PortCounters counters() const override;
   void Maintain(WhileIdle while_idle) override;
@@ -64,10 +80,10 @@ class DpdkPort final : public Port {
   void Reconnect(WhileIdle while_idle);
   bool HasOtherInterface() const;
   void FollowInterface(WhileIdle while_idle);
-  bool AddWakes();
-  uint16_t Poll(rte_mbuf** frames, uint16_t count);
-  uint16_t DropDamaged(rte_mbuf** frames, uint16_t count);
-  void SwitchInterrupts(bool on);
+  bool AddWakes(uint16_t index);
+  uint16_t Poll(uint16_t index, rte_mbuf** frames, uint16_t count);
+  static uint16_t DropDamaged(DpdkQueue& queue, rte_mbuf** frames, uint16_t count);
+  void SwitchInterrupts(uint16_t index, bool on);
   PortInfo DeviceInfo() const;
   uint32_t Mtu(uint32_t mtu_of_interface) const;
   PortCounters DeviceCounters() const;
@@ -79,17 +95,10 @@ class DpdkPort final : public Port {
   const std::optional<Mac> given_mac_;  ///< Unlike those of NICs and interfaces, it stays.
   const bool receives_;                 ///< Frames come from this device at all.
   DpdkDevice device_;  ///< Changed while no worker is inside; 0 queues while there is none.
-  ReceiveWake wake_;
+  std::vector<DpdkQueue> queues_;
   DeviceEvents events_;
   PeerLoss loss_;
-  int ifindex_ = 0;  ///< Of the kernel interface that the device was opened on.
-  bool wakes_ = false;
-  uint16_t next_queue_ = 0;
-  std::array<rte_mbuf*, kEarlyFrames> early_{};  ///< Came between the last look and the sleep.
-  uint16_t early_count_ = 0;
-  Nanos refused_since_ = kNever;
-  std::atomic<uint64_t> tx_dropped_{0};
-  std::atomic<uint64_t> rx_damaged_{0};
+  int ifindex_ = 0;                   ///< Of the kernel interface that the device was opened on.
   PortCounters closed_;               ///< Of devices that this port has closed.
   mutable PacketDrops packet_drops_;  ///< Asking the kernel is all that changes it.
 };
@@ -112,7 +121,8 @@ DpdkPort::DpdkPort(DeviceArguments arguments, const DeviceOptions& options, rte_
       pool_(pool),
       mute_(std::move(mute)),
       given_mac_(GivenMac(arguments_)),
-      receives_(Receives(arguments_)) {
+      receives_(Receives(arguments_)),
+      queues_(std::min(options.queues, options.workers)) {
   Attach(device);
 }
 
@@ -121,45 +131,55 @@ void DpdkPort::Attach(const DpdkDevice& device) {
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(arguments_.Interface());
   ifindex_ = kernel.ok() ? kernel->ifindex : 0;
   events_.Listen(device.port_id);
-  wakes_ = AddWakes() && wake_.Add(events_.fd());
+  if (arguments_.driver == "net_af_packet") packet_drops_.Watch(device_.fds);
+  for (uint16_t index = 0; index < queues(); ++index) {
+    queues_[index].next = index;
+    queues_[index].wakes = AddWakes(index) && queues_[index].wake.Add(events_.fd());
+  }
 }
 
 void DpdkPort::Detach() {
   if (device_.queues == 0) return;
-  rte_pktmbuf_free_bulk(early_.data(), std::exchange(early_count_, 0));
+  for (DpdkQueue& queue : queues_) {
+    rte_pktmbuf_free_bulk(queue.early.data(), std::exchange(queue.early_count, 0));
+    queue.wake.RemoveAll();
+  }
   const PortCounters last = DeviceCounters();
   closed_.tx_discards += last.tx_discards;
   closed_.rx_missed += last.rx_missed;
   packet_drops_.Count();
   packet_drops_.Watch({});
   events_.Forget();
-  wake_.RemoveAll();
   CloseDevice(device_);
   device_ = {.queues = 0};
 }
 
-/// False: no fd tells of frames.
-bool DpdkPort::AddWakes() {
-  std::vector<int> fds = device_.fds;
-  if (arguments_.driver == "net_af_packet") packet_drops_.Watch(fds);
-  for (uint16_t queue = 0; device_.has_interrupts && queue < device_.queues; ++queue) {
-    fds.push_back(rte_eth_dev_rx_intr_ctl_q_get_fd(device_.port_id, queue));
+/// False: no fd tells of frames. A driver's own fds are one per queue, in their order, or for all.
+bool DpdkPort::AddWakes(uint16_t index) {
+  std::vector<int> fds;
+  const bool one_each = device_.fds.size() == device_.queues;
+  for (size_t i = 0; i < device_.fds.size(); ++i) {
+    if (!one_each || i % queues() == index) fds.push_back(device_.fds[i]);
   }
-  const auto add = [this](int fd) { return wake_.Add(fd); };
+  for (uint16_t i = index; device_.has_interrupts && i < device_.queues; i += queues()) {
+    fds.push_back(rte_eth_dev_rx_intr_ctl_q_get_fd(device_.port_id, i));
+  }
+  const auto add = [&](int fd) { return queues_[index].wake.Add(fd); };
   return !fds.empty() && std::ranges::all_of(fds, add);
 }
 
-/// All queues in turn, each first at its time.
-uint16_t DpdkPort::Poll(rte_mbuf** frames, uint16_t count) {
+/// All receive queues in turn, each first at its time.
+uint16_t DpdkPort::Poll(uint16_t index, rte_mbuf** frames, uint16_t count) {
+  DpdkQueue& queue = queues_[index];
   uint16_t got = 0;
-  for (uint16_t i = 0; i < device_.queues && got < count; ++i) {
-    next_queue_ = next_queue_ + 1u < device_.queues ? next_queue_ + 1u : 0;
-    got += rte_eth_rx_burst(device_.port_id, next_queue_, frames + got, count - got);
+  for (uint16_t i = index; i < device_.queues && got < count; i += queues()) {
+    queue.next = queue.next + queues() < device_.queues ? queue.next + queues() : index;
+    got += rte_eth_rx_burst(device_.port_id, queue.next, frames + got, count - got);
   }
-  return device_.checks_ip_header ? DropDamaged(frames, got) : got;
+  return device_.checks_ip_header ? DropDamaged(queue, frames, got) : got;
 }
 
-uint16_t DpdkPort::DropDamaged(rte_mbuf** frames, uint16_t count) {
+uint16_t DpdkPort::DropDamaged(DpdkQueue& queue, rte_mbuf** frames, uint16_t count) {
   uint16_t kept = 0;
   for (uint16_t i = 0; i < count; ++i) {
     const uint64_t verdict = frames[i]->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
@@ -168,60 +188,65 @@ uint16_t DpdkPort::DropDamaged(rte_mbuf** frames, uint16_t count) {
       continue;
     }
     rte_pktmbuf_free(frames[i]);
-    Count(rx_damaged_);
+    Count(queue.rx_damaged);
   }
   return kept;
 }
 
-uint16_t DpdkPort::ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos) {
-  if (early_count_ == 0) return Poll(frames, count);
-  const uint16_t early = std::min(count, early_count_);
-  std::copy_n(early_.begin(), early, frames);
-  std::copy(early_.begin() + early, early_.begin() + early_count_, early_.begin());
-  early_count_ -= early;
+uint16_t DpdkPort::ReceiveBurst(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos) {
+  DpdkQueue& queue = queues_[index];
+  if (queue.early_count == 0) return Poll(index, frames, count);
+  const uint16_t early = std::min(count, queue.early_count);
+  std::copy_n(queue.early.begin(), early, frames);
+  std::copy(queue.early.begin() + early, queue.early.begin() + queue.early_count,
+            queue.early.begin());
+  queue.early_count -= early;
   return early;
 }
 
-uint16_t DpdkPort::TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos now) {
+uint16_t DpdkPort::TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos now) {
   if (count == 0) return 0;
+  DpdkQueue& queue = queues_[index];
   const uint16_t taken =
-      device_.queues == 0 ? 0 : rte_eth_tx_burst(device_.port_id, 0, frames, count);
+      device_.queues == 0 ? 0 : rte_eth_tx_burst(device_.port_id, index, frames, count);
   if (taken > 0) {
-    refused_since_ = kNever;
+    queue.refused_since = kNever;
     return taken;
   }
-  if (refused_since_ == kNever) refused_since_ = now;
-  if (now - refused_since_ < kRefusalLimit) return 0;
+  if (queue.refused_since == kNever) queue.refused_since = now;
+  if (now - queue.refused_since < kRefusalLimit) return 0;
   rte_pktmbuf_free(frames[0]);
-  Count(tx_dropped_);
+  Count(queue.tx_dropped);
   return 1;
 }
 
-void DpdkPort::SwitchInterrupts(bool on) {
+void DpdkPort::SwitchInterrupts(uint16_t index, bool on) {
   events_.Enter();
-  for (uint16_t queue = 0; queue < device_.queues; ++queue) {
+  for (uint16_t i = index; i < device_.queues; i += queues()) {
     if (on) {
-      rte_eth_dev_rx_intr_enable(device_.port_id, queue);
+      rte_eth_dev_rx_intr_enable(device_.port_id, i);
     } else {
-      rte_eth_dev_rx_intr_disable(device_.port_id, queue);
+      rte_eth_dev_rx_intr_disable(device_.port_id, i);
     }
   }
   events_.Leave();
 }
 
 // A frame that came before the interrupt was on makes none: look once more.
-bool DpdkPort::BeforeSleep() {
+bool DpdkPort::BeforeSleep(uint16_t index) {
   if (!device_.has_interrupts) return true;
-  SwitchInterrupts(true);
+  DpdkQueue& queue = queues_[index];
+  SwitchInterrupts(index, true);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  early_count_ += Poll(early_.data() + early_count_, kEarlyFrames - early_count_);
-  return early_count_ == 0;
+  queue.early_count +=
+      Poll(index, queue.early.data() + queue.early_count, kEarlyFrames - queue.early_count);
+  return queue.early_count == 0;
 }
 
-void DpdkPort::AfterSleep() {
-  if (!wakes_) return;
-  if (device_.has_interrupts) SwitchInterrupts(false);
-  wake_.Drain();
+void DpdkPort::AfterSleep(uint16_t index) {
+  if (!queues_[index].wakes) return;
+  if (device_.has_interrupts) SwitchInterrupts(index, false);
+  queues_[index].wake.Drain();
 }
 
 PortInfo DpdkPort::DeviceInfo() const {
@@ -290,9 +315,12 @@ PortCounters DpdkPort::DeviceCounters() const {
 
 PortCounters DpdkPort::counters() const {
   PortCounters counters = DeviceCounters();
-  counters.tx_discards += closed_.tx_discards + tx_dropped_.load(std::memory_order_relaxed);
+  counters.tx_discards += closed_.tx_discards;
   counters.rx_missed += closed_.rx_missed + packet_drops_.Count();
-  counters.rx_damaged = rx_damaged_.load(std::memory_order_relaxed);
+  for (const DpdkQueue& queue : queues_) {
+    counters.tx_discards += queue.tx_dropped.load(std::memory_order_relaxed);
+    counters.rx_damaged += queue.rx_damaged.load(std::memory_order_relaxed);
+  }
   return counters;
 }
 

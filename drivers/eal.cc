@@ -106,8 +106,8 @@ bool EnoughHugepages(const EalConfig& config) {
   return config.allow_hugepages && FreeHugepageMib() >= config.memory_mib;
 }
 
-absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes,
-                                      uint32_t count) {
+absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes, uint32_t count,
+                                      int numa_node) {
   constexpr unsigned kCacheFrames = 256;
   const uint32_t room = frame_bytes + RTE_PKTMBUF_HEADROOM;
   if (room > UINT16_MAX) {
@@ -116,10 +116,11 @@ absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_by
                                                    UINT16_MAX - RTE_PKTMBUF_HEADROOM));
   }
   const unsigned cache = count >= 4 * kCacheFrames ? kCacheFrames : 0;
-  rte_mempool* const pool =
-      rte_pktmbuf_pool_create(name.c_str(), count, cache, 0, static_cast<uint16_t>(room),
-                              static_cast<int>(rte_socket_id()));
-  if (pool != nullptr) return pool;
+  for (const int node : {numa_node, SOCKET_ID_ANY}) {
+    rte_mempool* const pool =
+        rte_pktmbuf_pool_create(name.c_str(), count, cache, 0, static_cast<uint16_t>(room), node);
+    if (pool != nullptr) return pool;
+  }
   return absl::ResourceExhaustedError(absl::StrCat("pool ", name, ": no memory for ", count,
                                                    " frames of ", frame_bytes,
                                                    " bytes: ", rte_strerror(rte_errno)));

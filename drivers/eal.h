@@ -34,9 +34,10 @@ bool EnoughHugepages(const EalConfig& config);
 inline constexpr uint32_t kRoceFrameBytes = 4352;
 
 /// A pool of `count` single-segment mbufs, each with room for `frame_bytes` behind the headroom.
-/// Threads that allocate fast register with rte_thread_register to get a cache of their own.
-absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes,
-                                      uint32_t count);
+/// Threads that allocate fast register with rte_thread_register to get a cache of their own. Its
+/// memory is that of `numa_node` where DPDK has memory there; -1: any.
+absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes, uint32_t count,
+                                      int numa_node = -1);
 
 /// Bytes of memory that such a pool takes, to choose EalConfig::memory_mib.
 uint64_t PoolBytes(uint32_t frame_bytes, uint32_t count);

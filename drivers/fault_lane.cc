@@ -19,6 +19,16 @@ constexpr Nanos kHoldLimit{200'000};
 
 }  // namespace
 
+FaultCounters& FaultCounters::operator+=(const FaultCounters& other) {
+  taken += other.taken;
+  dropped += other.dropped;
+  duplicated += other.duplicated;
+  reordered += other.reordered;
+  corrupted += other.corrupted;
+  ce_marked += other.ce_marked;
+  return *this;
+}
+
 FaultLane::FaultLane(const FaultConfig& config, uint64_t seed, rte_mempool* copies)
     : config_(config), copies_(copies), random_(seed) {
   held_.reserve(kHeldFrames);

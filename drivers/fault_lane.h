@@ -23,6 +23,7 @@ struct FaultCounters {
   uint64_t reordered = 0;
   uint64_t corrupted = 0;
   uint64_t ce_marked = 0;
+  FaultCounters& operator+=(const FaultCounters& other);
 };
 
 /// Owns the frames it holds; none is lost except by a drop. One thread. `now` never goes back.

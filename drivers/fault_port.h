@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "drivers/fault_config.h"
 #include "drivers/fault_lane.h"
@@ -12,7 +13,8 @@ struct rte_mempool;
 
 namespace uroce::drivers {
 
-/// A port with faults in one or both directions. Frames that wait in it are sent on by
+/// A port with faults in one or both directions, each queue with its own: on a port of one queue
+/// the same seed and frames give the same faults. Frames that wait in it are sent on by
 /// ReceiveBurst too, so a worker that polls needs to do nothing else; one that would sleep asks
 /// NextDeadline.
 class FaultPort final : public Port {
@@ -20,30 +22,36 @@ class FaultPort final : public Port {
   /// Duplicates are copied into mbufs of `copies`, which outlives this port.
   FaultPort(std::unique_ptr<Port> port, const FaultConfig& config, rte_mempool* copies);
 
-  uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
-  uint16_t TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
-  uint16_t TransmitRoom() const override;
-  int wait_fd() const override { return port_->wait_fd(); }
+  uint16_t queues() const override { return port_->queues(); }
+  uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitRoom(uint16_t queue) const override;
+  int wait_fd(uint16_t queue) const override { return port_->wait_fd(queue); }
   bool wakes_itself() const override { return port_->wakes_itself(); }
-  bool BeforeSleep() override { return port_->BeforeSleep(); }
-  void AfterSleep() override { port_->AfterSleep(); }
-  Nanos NextDeadline() const override;
+  bool BeforeSleep(uint16_t queue) override { return port_->BeforeSleep(queue); }
+  void AfterSleep(uint16_t queue) override { port_->AfterSleep(queue); }
+  Nanos NextDeadline(uint16_t queue) const override;
   PortInfo Info() const override;
   PortCounters counters() const override { return port_->counters(); }
   void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }
   int maintain_fd() const override { return port_->maintain_fd(); }
 
-  /// Worker's thread, or when no worker runs.
-  const FaultCounters& receive_counters() const { return receive_.counters(); }
-  const FaultCounters& transmit_counters() const { return transmit_.counters(); }
+  /// Of all queues. While no worker is inside.
+  FaultCounters receive_counters() const;
+  FaultCounters transmit_counters() const;
 
  private:
-  void SendOn(Nanos now);
-  void TakeIn(Nanos now);
+  /// Both directions of one queue.
+  struct alignas(64) Lanes {
+    FaultLane receive;
+    FaultLane transmit;
+  };
+
+  void SendOn(uint16_t queue, Nanos now);
+  void TakeIn(uint16_t queue, Nanos now);
 
   const std::unique_ptr<Port> port_;
-  FaultLane receive_;
-  FaultLane transmit_;
+  std::vector<std::unique_ptr<Lanes>> lanes_;
 };
 
 }  // namespace uroce::drivers

@@ -53,13 +53,13 @@ class MemifPort final : public Port {
   MemifPort(MemifConfig config, Fd listener, rte_mempool* pool);
   ~MemifPort() override;
 
-  uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
-  uint16_t TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos now) override;
-  uint16_t TransmitRoom() const override;
-  int wait_fd() const override { return wait_.fd(); }
-  bool BeforeSleep() override;
-  void AfterSleep() override;
-  Nanos NextDeadline() const override { return look_again_at_; }
+  uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitRoom(uint16_t queue) const override;
+  int wait_fd(uint16_t) const override { return wait_.fd(); }
+  bool BeforeSleep(uint16_t queue) override;
+  void AfterSleep(uint16_t queue) override;
+  Nanos NextDeadline(uint16_t) const override { return look_again_at_; }
 
   PortInfo Info() const override;
   PortCounters counters() const override;
@@ -109,7 +109,7 @@ MemifPort::~MemifPort() {
 
 // ---- worker ----
 
-uint16_t MemifPort::ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos now) {
+uint16_t MemifPort::ReceiveBurst(uint16_t, rte_mbuf** frames, uint16_t count, Nanos now) {
   now_ = now;
   look_again_at_ = kNever;
   if (active_ == nullptr) return 0;
@@ -134,13 +134,13 @@ void MemifPort::WatchRoom(Nanos now) {
   is_stuck_ = now - refused_since_ > kRefusalLimit;
 }
 
-uint16_t MemifPort::TransmitRoom() const {
+uint16_t MemifPort::TransmitRoom(uint16_t) const {
   if (active_ == nullptr) return kBurst;
   const uint16_t room = active_->sender().Room(kBurst);
   return is_stuck_ ? kBurst : room;
 }
 
-uint16_t MemifPort::TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos) {
+uint16_t MemifPort::TransmitBurst(uint16_t, rte_mbuf** frames, uint16_t count, Nanos) {
   const uint16_t sent = active_ == nullptr ? 0 : active_->sender().Send(frames, count);
   if (active_ != nullptr && !is_stuck_) return sent;
   rte_pktmbuf_free_bulk(frames + sent, count - sent);
@@ -148,7 +148,7 @@ uint16_t MemifPort::TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos) {
   return count;
 }
 
-bool MemifPort::BeforeSleep() {
+bool MemifPort::BeforeSleep(uint16_t) {
   if (active_ == nullptr) return true;
   MemifReceiver& receiver = active_->receiver();
   const bool is_new = !receiver.is_wake_asked();
@@ -156,7 +156,7 @@ bool MemifPort::BeforeSleep() {
   return receiver.AskForWake();
 }
 
-void MemifPort::AfterSleep() {
+void MemifPort::AfterSleep(uint16_t) {
   if (active_ == nullptr) return;
   uint64_t wakes = 0;
   [[maybe_unused]] const ssize_t size = read(active_->event_fd(), &wakes, sizeof(wakes));

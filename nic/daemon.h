@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon put together: ports, NICs, worker, control socket.
+// The daemon put together: ports, NICs, workers, control socket.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ std::string DefaultSocketPath();
 /// Starts DPDK and opens the ports of the configuration. Once per process.
 /// Errors: one line that names the device.
 struct Ports {
-  rte_mempool* pool = nullptr;
+  std::vector<datapath::WorkerSeat> seats;  ///< Of the workers.
   std::vector<std::unique_ptr<NicDevice>> devices;
 };
 absl::StatusOr<Ports> OpenPorts(const Config& config);

@@ -11,6 +11,7 @@
 #include "drivers/pci_device.h"
 #include "drivers/wire_port.h"
 #include "nic/daemon.h"
+#include "nic/worker_cores.h"
 
 namespace uroce::nic {
 namespace {
@@ -27,15 +28,17 @@ absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
 struct Plan {
   drivers::EalConfig eal;
   uint32_t frame_bytes = drivers::kRoceFrameBytes;
-  uint32_t frames = kPoolFrames;
+  uint32_t frames = kPoolFrames;  // Of each worker.
   uint64_t own_pool_bytes = 0;
 };
 
-drivers::DeviceOptions OptionsOf(const DeviceConfig& device) {
-  return {.mtu_bytes = device.mtu_bytes, .queues = static_cast<uint16_t>(device.queues)};
+drivers::DeviceOptions OptionsOf(const DeviceConfig& device, uint32_t workers) {
+  return {.mtu_bytes = device.mtu_bytes,
+          .queues = static_cast<uint16_t>(device.queues),
+          .workers = static_cast<uint16_t>(workers)};
 }
 
-// One pool serves all ports: frames pass from one port to another on the in-process wire.
+// The pool of a worker serves all ports: frames pass from one to another on the in-process wire.
 absl::StatusOr<Plan> MakePlan(const Config& config) {
   Plan plan;
   plan.eal.allow_hugepages = !config.no_huge;
@@ -57,7 +60,8 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
     if (arguments->IsPci()) plan.eal.pci_devices.push_back(arguments->name);
   }
   const uint64_t pool_mib =
-      (drivers::PoolBytes(plan.frame_bytes, plan.frames) + plan.own_pool_bytes) >> 20;
+      (drivers::PoolBytes(plan.frame_bytes, plan.frames) * config.workers + plan.own_pool_bytes) >>
+      20;
   plan.eal.memory_mib = static_cast<uint32_t>(pool_mib) + kSlackMib;
   return plan;
 }
@@ -73,7 +77,8 @@ drivers::WireEndConfig WireEnd(const DeviceConfig& device, uint32_t index) {
 absl::Status AddWire(const Config& config, uint32_t index,
                      std::vector<std::unique_ptr<drivers::Port>>& ports) {
   absl::StatusOr<drivers::Wire> wire = drivers::MakeWire(
-      WireEnd(config.devices[index], index), WireEnd(config.devices[index + 1], index + 1));
+      WireEnd(config.devices[index], index), WireEnd(config.devices[index + 1], index + 1),
+      {.queues = static_cast<uint16_t>(config.workers)});
   if (!wire.ok()) return wire.status();
   ports.push_back(std::move(wire->first));
   ports.push_back(std::move(wire->second));
@@ -81,15 +86,15 @@ absl::Status AddWire(const Config& config, uint32_t index,
 }
 
 absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& device,
-                                                        rte_mempool* pool) {
+                                                        uint32_t workers, rte_mempool* pool) {
   const auto arguments = drivers::ParseDeviceArguments(device.dev);
   if (!arguments.ok()) return arguments.status();
   if (arguments->driver == drivers::kMemifDriver) return drivers::OpenMemifPort(*arguments, pool);
-  return drivers::OpenDpdkPort(device.dev, OptionsOf(device), pool);
+  return drivers::OpenDpdkPort(device.dev, OptionsOf(device, workers), pool);
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(const Config& config,
-                                                                    rte_mempool* pool) {
+absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
+    const Config& config, const std::vector<datapath::WorkerSeat>& seats) {
   std::vector<std::unique_ptr<drivers::Port>> ports;
   while (ports.size() < config.devices.size()) {
     const auto index = static_cast<uint32_t>(ports.size());
@@ -98,22 +103,40 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(const Config
       if (absl::Status status = AddWire(config, index, ports); !status.ok()) return status;
       continue;
     }
-    absl::StatusOr<std::unique_ptr<drivers::Port>> port = OpenPort(device, pool);
+    rte_mempool* const pool = seats[index % seats.size()].pool;  // Of whom drives its first queue.
+    absl::StatusOr<std::unique_ptr<drivers::Port>> port = OpenPort(device, config.workers, pool);
     if (!port.ok()) return Complain(device, port.status());
     ports.push_back(*std::move(port));
   }
   return ports;
 }
 
-absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(const DeviceConfig& config, uint32_t index,
-                                                      std::unique_ptr<drivers::Port> port,
-                                                      rte_mempool* pool) {
-  if (config.fault.empty()) return std::make_unique<NicDevice>(config, index, std::move(port));
+absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(
+    const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
+    const std::vector<datapath::WorkerSeat>& seats) {
+  const auto workers = static_cast<uint32_t>(seats.size());
+  if (config.fault.empty()) {
+    return std::make_unique<NicDevice>(config, index, std::move(port), workers);
+  }
   const absl::StatusOr<drivers::FaultConfig> faults = drivers::ParseFault(config.fault);
   if (!faults.ok()) return faults.status();
-  auto faulty = std::make_unique<drivers::FaultPort>(std::move(port), *faults, pool);
+  auto faulty =
+      std::make_unique<drivers::FaultPort>(std::move(port), *faults, seats[index % workers].pool);
   const drivers::FaultPort* counters = faulty.get();
-  return std::make_unique<NicDevice>(config, index, std::move(faulty), counters);
+  return std::make_unique<NicDevice>(config, index, std::move(faulty), workers, counters);
+}
+
+absl::StatusOr<std::vector<datapath::WorkerSeat>> MakeSeats(const Config& config,
+                                                            const Plan& plan) {
+  std::vector<datapath::WorkerSeat> seats;
+  for (const int core : WorkerCores(config.workers, AllowedCores())) {
+    const absl::StatusOr<rte_mempool*> pool =
+        drivers::MakePool(absl::StrCat("uroce_worker", seats.size()), plan.frame_bytes, plan.frames,
+                          NumaNodeOf(core));
+    if (!pool.ok()) return pool.status();
+    seats.push_back({.core = core, .pool = *pool});
+  }
+  return seats;
 }
 
 // Before DPDK starts, which fails as a whole for what one of them lacks.
@@ -136,13 +159,13 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckPciDevices(config, plan->eal); !status.ok()) return status;
   if (absl::Status status = drivers::InitEal(plan->eal); !status.ok()) return status;
-  absl::StatusOr<rte_mempool*> pool = drivers::MakePool("uroce", plan->frame_bytes, plan->frames);
-  if (!pool.ok()) return pool.status();
-  auto ports = OpenAll(config, *pool);
+  absl::StatusOr<std::vector<datapath::WorkerSeat>> seats = MakeSeats(config, *plan);
+  if (!seats.ok()) return seats.status();
+  auto ports = OpenAll(config, *seats);
   if (!ports.ok()) return ports.status();
-  Ports result{.pool = *pool};
+  Ports result{.seats = *seats};
   for (uint32_t index = 0; index < config.devices.size(); ++index) {
-    auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *pool);
+    auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *seats);
     if (!device.ok()) return device.status();
     for (const absl::Status& status :
          {(*device)->OpenException(), (*device)->CheckVlans(), (*device)->CheckHost()}) {

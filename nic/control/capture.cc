@@ -40,6 +40,9 @@ uroce_capture_interface CaptureInterface(const NicDevice& device) {
 
 absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_capture& request,
                                                         Reply& reply) {
+  if (nic.workers().count() != 1) {
+    return absl::UnimplementedError("capture: a daemon with several workers has none yet");
+  }
   const absl::StatusOr<uint32_t> device_index = FindIndex(nic, request);
   if (!device_index.ok()) return device_index.status();
   const uint64_t limit = std::bit_floor(nic.config().limits.capture_bytes);
@@ -75,11 +78,11 @@ Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath:
       mapping_(std::move(mapping)),
       tap_(reinterpret_cast<uroce_capture_page*>(mapping_.data()), mapping_.data() + kRingOffset,
            ring_bytes, config) {
-  nic_.worker().Run([this] { nic_.worker().AddTap(&tap_); });
+  nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddTap(&tap_); });
 }
 
 Capture::~Capture() {
-  nic_.worker().Run([this] { nic_.worker().RemoveTap(&tap_); });
+  nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.RemoveTap(&tap_); });
 }
 
 }  // namespace uroce::nic

@@ -93,11 +93,11 @@ absl::Status Session::Hello(Body body, Reply& reply) {
   const bool share = is_privileged() || nic.config().share_userfaultfd;
   const bool has_userfaultfd = share && nic.userfaultfd() >= 0;
   reply.Add(uroce_hello_reply{.abi_version = UROCE_ABI_VERSION,
-                              .worker_count = nic.config().workers,
+                              .worker_count = nic.workers().count(),
                               .device_count = static_cast<uint32_t>(nic.devices().size()),
                               .has_userfaultfd = has_userfaultfd});
   reply.Lend(program_->arena().fd());
-  reply.Lend(program_->wake_fd());
+  for (const Fd& wake_fd : program_->wake_fds()) reply.Lend(wake_fd.get());
   reply.Give(std::move(program_end));
   if (has_userfaultfd) reply.Lend(nic.userfaultfd());
   return absl::OkStatus();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/dump.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "drivers/fault_port.h"
@@ -81,6 +83,7 @@ constexpr DeviceCounterRow kDeviceCounters[] = {
     {"rx_bad_address", &DeviceCounters::rx_bad_address},
     {"rx_bad_state", &DeviceCounters::rx_bad_state},
     {"rx_ghost", &DeviceCounters::rx_ghost},
+    {"rx_handover_full", &DeviceCounters::rx_handover_full},
     {"rx_parked_full", &DeviceCounters::rx_parked_full},
     {"rx_ecn_marked", &DeviceCounters::rx_ecn_marked},
     {"rx_cnp_ignored", &DeviceCounters::rx_cnp_ignored},
@@ -117,6 +120,16 @@ void Look(QueuePairView& view) {
   view.counters = queue_pair.counters();
 }
 
+void LookAtAllOf(datapath::Worker& worker, std::span<QueuePairView* const> views) {
+  while (!views.empty()) {
+    const auto some = views.first(std::min<size_t>(views.size(), kQueuePairsPerRun));
+    worker.Run([&] {
+      for (QueuePairView* view : some) Look(*view);
+    });
+    views = views.subspan(some.size());
+  }
+}
+
 std::vector<QueuePairView> LookAtAll(Nic& nic, const std::vector<const Session*>& sessions) {
   std::vector<QueuePairView> views;
   for (const Session* session : sessions) {
@@ -125,11 +138,12 @@ std::vector<QueuePairView> LookAtAll(Nic& nic, const std::vector<const Session*>
       views.push_back({.session = session, .object = &object});
     });
   }
-  for (size_t begin = 0; begin < views.size(); begin += kQueuePairsPerRun) {
-    const size_t end = std::min(views.size(), begin + kQueuePairsPerRun);
-    nic.worker().Run([&] {
-      for (size_t i = begin; i < end; ++i) Look(views[i]);
-    });
+  std::vector<std::vector<QueuePairView*>> of_worker(nic.workers().count());
+  for (QueuePairView& view : views) {
+    of_worker[nic.OwnerOf(view.object->queue_pair).index()].push_back(&view);
+  }
+  for (uint32_t index = 0; index < of_worker.size(); ++index) {
+    LookAtAllOf(nic.workers().at(index), of_worker[index]);
   }
   return views;
 }
@@ -140,11 +154,11 @@ Json FaultJson(const drivers::FaultCounters& counters) {
           {"corrupted", counters.corrupted},   {"ce_marked", counters.ce_marked}};
 }
 
-// What the fault port did, counted by the worker.
+// What the fault port did, counted by the workers.
 void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
   if (device.fault_port() == nullptr) return;
   drivers::FaultCounters receive, transmit;
-  nic.worker().Run([&] {
+  nic.workers().RunTogether([&] {
     receive = device.fault_port()->receive_counters();
     transmit = device.fault_port()->transmit_counters();
   });
@@ -179,7 +193,7 @@ Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
   for (const auto& device : nic.devices()) {
     Json json;
     for (const DeviceCounterRow& row : kDeviceCounters) {
-      json[row.name] = (device->datapath().counters.*row.value).load(std::memory_order_relaxed);
+      json[row.name] = device->datapath().Sum(row.value);
     }
     const drivers::PortCounters port = device->port().counters();
     json["port_xmit_discards"] = port.tx_discards;
@@ -296,7 +310,7 @@ absl::StatusOr<std::string> LiveFlight(Qpn qpn, Nic& nic,
   if (object == nullptr) {
     return absl::NotFoundError(absl::StrCat("there is no queue pair ", qpn.value()));
   }
-  nic.worker().Run([&] {
+  nic.OwnerOf(object->queue_pair).Run([&] {
     const datapath::FlightRing* const flight = object->queue_pair.flight();
     if (flight != nullptr) packets = flight->InOrder();
   });

@@ -122,7 +122,8 @@ void Server::MaintainPorts() {
 }
 
 void Server::MaintainPort(NicDevice& device) {
-  device.port().Maintain([this](absl::FunctionRef<void()> work) { nic_.worker().Run(work); });
+  device.port().Maintain(
+      [this](absl::FunctionRef<void()> work) { nic_.workers().RunTogether(work); });
   // Of kernel interfaces netlink tells, and asking costs more. A TAP does not know the port's link.
   if (device.info().interface.empty() || device.tap() >= 0) Refresh(device);
 }

@@ -129,7 +129,7 @@ absl::StatusOr<ResizedQueue> Program::ResizeCq(const uroce_resize_cq& request) {
   for (const auto& [worker, range] : fresh) layouts[worker] = LayoutAt(arena_, range, *depth);
 
   std::vector<CompletionRing::Moved> moved;
-  nic_.worker().Run([&] { moved = MoveRings(cq.queue, layouts, request.cqe); });
+  nic_.workers().RunTogether([&] { moved = MoveRings(cq.queue, layouts, request.cqe); });
   if (moved.size() != fresh.size()) {
     GiveRings(fresh);
     return absl::InvalidArgumentError(
@@ -165,7 +165,7 @@ void Program::GiveRings(const std::map<uint32_t, ArenaRange>& rings) {
   for (const auto& [worker, range] : rings) arena_.Give(range.offset, range.length_bytes);
 }
 
-// Records are counted and taken off the pipes where the worker writes them, so that none is missed
+// Records are counted and taken off the pipes while no worker writes there, so that none is missed
 // and none is moved behind a later one.
 absl::StatusOr<uroce_destroy_cq_reply> Program::DestroyCq(uint32_t handle) {
   absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
@@ -173,9 +173,9 @@ absl::StatusOr<uroce_destroy_cq_reply> Program::DestroyCq(uint32_t handle) {
   CompletionQueueObject& cq = **found;
   if (cq.users != 0) return Busy("cq", cq.users);
   uroce_destroy_cq_reply reply{};
-  nic_.worker().Run([&] {
+  nic_.workers().RunTogether([&] {
     cq.queue.ForEachRing([&](CompletionRing& ring) {
-      nic_.worker().RemoveCompletionRing(&ring);
+      nic_.workers().at(ring.worker()).RemoveCompletionRing(&ring);
       reply.comp_events_reported += ring.channel_records();
       reply.async_events_reported += ring.async_records();
     });

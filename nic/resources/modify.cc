@@ -78,7 +78,7 @@ absl::Status CheckModify(const uroce_qp_attr& wanted, const QueuePairObject& obj
 
 QueuePairLive Program::LiveState(const QueuePairObject& object) {
   QueuePairLive live;
-  nic_.worker().Run([&] { live = LookAt(object); });
+  nic_.OwnerOf(object.queue_pair).Run([&] { live = LookAt(object); });
   return live;
 }
 
@@ -115,7 +115,7 @@ absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
   return ModifyPlan{request, PathKey{device, source->vlan_id, source->gid, destination}};
 }
 
-// The state is looked at and changed in one turn of the worker: the queue pair may fail at any
+// The state is looked at and changed in one turn of its worker: the queue pair may fail at any
 // time.
 absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& plan,
                                                            const std::optional<Mac>& destination,
@@ -131,7 +131,8 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
   if (!config.flight_recorder.empty() && (wanted.attr_mask & IBV_QP_RQ_PSN) != 0) {
     flight = std::make_unique<datapath::FlightRing>(config.flight_packets);
   }
-  nic_.worker().Run([&] {
+  datapath::Worker& worker = nic_.OwnerOf(object.queue_pair);
+  worker.Run([&] {
     const QueuePairLive live = LookAt(object);
     status = CheckModify(wanted, object, live);
     if (!status.ok()) return;
@@ -143,8 +144,7 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
     if (plan.path && destination) {
       path = MakePath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
     }
-    nic_.worker().Modify(&object.queue_pair, next, ToTransport(object.attr),
-                         path ? &*path : nullptr);
+    worker.Modify(&object.queue_pair, next, ToTransport(object.attr), path ? &*path : nullptr);
   });
   if (!status.ok()) return status;
   if (plan.path || next == QpState::kReset) object.followed = std::move(followed);

@@ -13,32 +13,59 @@
 
 namespace uroce::nic {
 
-Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, rte_mempool* pool)
+Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
+         std::span<const datapath::WorkerSeat> seats)
     : config_(config),
       devices_(std::move(devices)),
       keys_(config.limits.total_mrs),
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
-      worker_({.pool = pool, .keys = &keys_, .flights = &flights_, .overflows = &overflows_}) {
+      queue_pair_counts_(seats.size()),
+      workers_({.keys = &keys_, .flights = &flights_, .overflows = &overflows_}, seats) {
   // What fits the limit but not the machine would have the kernel kill a process, most likely us.
   const uint64_t machine_bytes =
       uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
   uint64_t& limit = config_.limits.memory_per_user;
   limit = std::min(limit, machine_bytes / 4 * 3);
-  worker_.Run([this] {
-    for (const auto& device : devices_) worker_.AddDevice(&device->datapath());
-  });
-  worker_.Start();
+  for (const auto& device : devices_) workers_.AddDevice(&device->datapath());
+  workers_.Start();
   for (const auto& device : devices_) {
     if (device->tap() < 0) continue;
     exception_paths_.push_back(std::make_unique<ExceptionPath>(
-        device->config().exception, device->tap(), *device->host_link(), worker_));
+        device->config().exception, device->tap(), *device->host_link(), HostWorkerOf(*device)));
   }
 }
 
 Nic::~Nic() {
-  exception_paths_.clear();  // They wake the worker.
-  worker_.Stop();
+  exception_paths_.clear();  // They wake a worker.
+  workers_.Stop();
   datapath::CopyHelper::AwaitAll();
+}
+
+datapath::Worker& Nic::OwnerOf(const datapath::QueuePair& queue_pair) {
+  return workers_.OwnerOf(queue_pair.qpn());
+}
+
+datapath::Worker& Nic::HostWorkerOf(const NicDevice& device) {
+  return workers_.at(device.datapath().host_worker());
+}
+
+uint32_t Nic::PlaceQueuePair(std::optional<uint32_t> bound) const {
+  if (bound) return *bound;
+  const auto fewest = std::ranges::min_element(queue_pair_counts_);
+  return static_cast<uint32_t>(fewest - queue_pair_counts_.begin());
+}
+
+uint32_t Nic::TakeQpn(uint32_t worker) {
+  const uint32_t count = workers_.count();
+  const uint32_t qpn =
+      qpns_.Take(Now(), {.first = FirstQpnOf(worker, count), .end = FirstQpnOf(worker + 1, count)});
+  if (qpn != 0) ++queue_pair_counts_[worker];
+  return qpn;
+}
+
+void Nic::ReleaseQpn(Qpn qpn) {
+  --queue_pair_counts_[uroce::OwnerOf(qpn, workers_.count())];
+  qpns_.Release(qpn.value(), Now());
 }
 
 const NicDevice* Nic::FindOwner(const GidEntry& entry, const NicDevice& from) const {
@@ -52,9 +79,7 @@ const NicDevice* Nic::FindOwner(const GidEntry& entry, const NicDevice& from) co
 
 NicDevice::Change Nic::Refresh(NicDevice& device) {
   const NicDevice::Change change = device.Refresh();
-  if (change.mac) {
-    worker_.Run([&] { worker_.ChangeMac(&device.datapath(), device.info().mac); });
-  }
+  if (change.mac) workers_.ChangeMac(device.datapath(), device.info().mac);
   return change;
 }
 
@@ -66,8 +91,8 @@ void Nic::MovePaths(std::span<const FollowedPath> paths) {
     const PathKey& key = path.key;
     macs[{&key.device->datapath(), key.vlan_id, key.source, key.destination}] = path.mac;
   }
-  worker_.Run([&] {
-    worker_.RewritePaths([&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
+  workers_.RunOnEach([&](datapath::Worker& worker) {
+    worker.RewritePaths([&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
       const auto moved = macs.find(
           {queue_pair.config().device, VlanIdOf(path.vlan_tci), path.source, path.destination});
       if (moved == macs.end()) return false;
@@ -80,7 +105,8 @@ void Nic::MovePaths(std::span<const FollowedPath> paths) {
 void Nic::FailOverflowed() {
   for (const datapath::CompletionQueue* queue : overflows_.TakeAll()) {
     queue->ForEachRing([this](datapath::CompletionRing& ring) {
-      worker_.Run([&] { worker_.FailQueuePairsOf(&ring); });
+      datapath::Worker& worker = workers_.at(ring.worker());
+      worker.Run([&] { worker.FailQueuePairsOf(&ring); });
     });
   }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all programs share: the NICs, the worker, the numbers that must be unique.
+// What all programs share: the NICs, the workers, the numbers that must be unique.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,15 +19,16 @@
 #include "nic/resources/overflow_inbox.h"
 #include "nic/resources/user_account.h"
 #include "pipeline/datapath/key_table.h"
-#include "pipeline/datapath/worker.h"
+#include "pipeline/datapath/workers.h"
 
 namespace uroce::nic {
 
-/// Control thread. The worker is stopped before the devices go.
+/// Control thread. The workers are stopped before the devices go.
 class Nic {
  public:
-  /// Takes the devices to the worker and starts it. `pool` outlives this object.
-  Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices, rte_mempool* pool);
+  /// Takes the devices to the workers, one per seat, and starts them. Pools outlive this object.
+  Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
+      std::span<const datapath::WorkerSeat> seats);
   ~Nic();
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
@@ -34,10 +36,20 @@ class Nic {
   const Config& config() const { return config_; }
   const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
   datapath::KeyTable& keys() { return keys_; }
-  datapath::Worker& worker() { return worker_; }
+  datapath::Workers& workers() { return workers_; }
+  /// The worker that owns a queue pair.
+  datapath::Worker& OwnerOf(const datapath::QueuePair& queue_pair);
+  /// The worker that frames which are not RoCE pass through, of a device with a host link.
+  datapath::Worker& HostWorkerOf(const NicDevice& device);
   FlightInbox& flights() { return flights_; }
   OverflowInbox& overflows() { return overflows_; }
-  NumberPool& qpns() { return qpns_; }
+  /// The worker of a new queue pair: the one that something it uses is bound to, or the one where
+  /// fewest live.
+  uint32_t PlaceQueuePair(std::optional<uint32_t> bound) const;
+  /// A number for a queue pair of `worker`, or 0. It lives there from now on.
+  uint32_t TakeQpn(uint32_t worker);
+  /// The queue pair has left its worker.
+  void ReleaseQpn(Qpn qpn);
   NumberPool& key_numbers() { return key_numbers_; }
   uint32_t NextPdNumber() { return next_pd_++; }
   UserAccount& user(uint32_t uid) {
@@ -54,7 +66,7 @@ class Nic {
   void MovePaths(std::span<const FollowedPath> paths);
   /// Puts all queue pairs of the completion queues in `overflows` in error, on whatever worker.
   void FailOverflowed();
-  /// Looks at the device's port and interface again; the worker follows.
+  /// Looks at the device's port and interface again; the workers follow.
   NicDevice::Change Refresh(NicDevice& device);
 
   static Nanos Now();
@@ -70,7 +82,8 @@ class Nic {
   Fd userfaultfd_;
   FlightInbox flights_;
   OverflowInbox overflows_;
-  datapath::Worker worker_;
+  std::vector<uint32_t> queue_pair_counts_;  ///< Of each worker.
+  datapath::Workers workers_;
   std::vector<std::unique_ptr<ExceptionPath>> exception_paths_;
 };
 

@@ -23,14 +23,15 @@ constexpr uint32_t kAckDelayCode = 15;           // 134 ms: what a loaded host m
 }  // namespace
 
 NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
-                     std::unique_ptr<drivers::Port> port, const drivers::FaultPort* fault)
+                     std::unique_ptr<drivers::Port> port, uint32_t workers,
+                     const drivers::FaultPort* fault)
     : config_(config),
       port_(std::move(port)),
       fault_port_(fault),
       info_(ReadInfo()),
       node_guid_(NodeGuid(info_.mac)),
       gids_(info_.mac),
-      datapath_(config.name, index, port_.get()) {
+      datapath_(config.name, index, port_.get(), workers) {
   datapath_.mac = info_.mac;
   is_host_ = config_.wire < 0 && config_.exception.empty() &&
              (info_.interface.empty() || config_.own_host);

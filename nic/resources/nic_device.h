@@ -30,11 +30,11 @@ namespace uroce::nic {
 /// nobody else has them. Control thread, but for `datapath`.
 class NicDevice {
  public:
-  /// `fault` is the port itself where it is one, or null.
+  /// For so many workers. `fault` is the port itself where it is one, or null.
   NicDevice(const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
-            const drivers::FaultPort* fault = nullptr);
+            uint32_t workers, const drivers::FaultPort* fault = nullptr);
 
-  /// Looks at the port and its interface again. Nic::Refresh tells the worker what it must know.
+  /// Looks at the port and its interface again. Nic::Refresh tells the workers what they must know.
   struct Change {
     bool gids = false;
     bool link = false;

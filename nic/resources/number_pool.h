@@ -23,8 +23,16 @@ class NumberPool {
 
   NumberPool(uint32_t bits, uint32_t group_bits, Random random = SecureRandom);
 
+  /// Where a number is to lie: `first` <= number < `end`.
+  struct Range {
+    uint64_t first = 0;
+    uint64_t end = 0;
+  };
+
   /// A number that nobody holds. Shape: 1 < value < 2^bits - 1. 0: half of all are taken.
-  uint32_t Take(Nanos now);
+  uint32_t Take(Nanos now) { return Take(now, {0, uint64_t{mask_} + 1}); }
+  /// The same, within `range`. 0: half of all are taken, or nearly all of the range.
+  uint32_t Take(Nanos now, const Range& range);
   /// Ends the hold; the number rests before it is given out again.
   void Release(uint32_t number, Nanos now);
   size_t held() const { return taken_.size() - resting_.size(); }

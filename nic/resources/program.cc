@@ -11,20 +11,37 @@
 
 namespace uroce::nic {
 
-absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid) {
-  absl::StatusOr<Arena> arena = Arena::Make(nic.config().workers, &nic.user(uid).queue_bytes);
-  if (!arena.ok()) return arena.status();
-  Fd wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd) return SystemError("eventfd", errno);
-  return std::unique_ptr<Program>(new Program(nic, id, uid, *std::move(arena), std::move(wake_fd)));
+namespace {
+
+std::vector<datapath::SessionLink> Links(const Arena& arena, const std::vector<Fd>& wake_fds) {
+  std::vector<datapath::SessionLink> links;
+  for (uint32_t worker = 0; worker < wake_fds.size(); ++worker) {
+    links.push_back({.doorbells = arena.doorbells(worker), .wake_fd = wake_fds[worker].get()});
+  }
+  return links;
 }
 
-Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd)
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid) {
+  const uint32_t workers = nic.workers().count();
+  absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes);
+  if (!arena.ok()) return arena.status();
+  std::vector<Fd> wake_fds;
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    wake_fds.emplace_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake_fds.back()) return SystemError("eventfd", errno);
+  }
+  return std::unique_ptr<Program>(
+      new Program(nic, id, uid, *std::move(arena), std::move(wake_fds)));
+}
+
+Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds)
     : nic_(nic),
       uid_(uid),
       arena_(std::move(arena)),
-      wake_fd_(std::move(wake_fd)),
-      session_(id, arena_.doorbells(0), wake_fd_.get()),
+      wake_fds_(std::move(wake_fds)),
+      session_(id, Links(arena_, wake_fds_)),
       contexts_("context", nic.config().limits.contexts, &nic.user(uid).pipes),
       pds_("pd", nic.config().limits.pds),
       segments_("segment", nic.config().limits.segments, &nic.user(uid).segments),
@@ -33,30 +50,29 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd)
       cqs_("cq", nic.config().limits.cqs, &nic.user(uid).cqs),
       qps_("qp", nic.config().limits.qps, &nic.user(uid).qps),
       ahs_("ah", nic.config().limits.ahs) {
-  nic_.worker().Run([this] { nic_.worker().AddSession(&session_); });
+  nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });
 }
 
 // Queue pairs first: to its peers a program that ended is silent, and their retries run out. Keys
-// that go before would have it refuse what they ask. The second Run is the grace period of the
-// regions.
+// that go before would have it refuse what they ask.
 Program::~Program() {
-  nic_.worker().Run([this] {
-    qps_.ForEach([this](uint32_t, QueuePairObject& object) {
-      nic_.worker().RemoveQueuePair(&object.queue_pair);
+  nic_.workers().RunOnEach([this](datapath::Worker& worker) {
+    qps_.ForEach([&](uint32_t, QueuePairObject& object) {
+      if (&nic_.OwnerOf(object.queue_pair) == &worker) worker.RemoveQueuePair(&object.queue_pair);
     });
-    cqs_.ForEach([this](uint32_t, CompletionQueueObject& object) {
-      object.queue.ForEachRing(
-          [this](datapath::CompletionRing& ring) { nic_.worker().RemoveCompletionRing(&ring); });
+    cqs_.ForEach([&](uint32_t, CompletionQueueObject& object) {
+      datapath::CompletionRing* const ring = object.queue.ring(worker.index());
+      if (ring != nullptr) worker.RemoveCompletionRing(ring);
     });
-    nic_.worker().RemoveSession(&session_);
+    worker.RemoveSession(&session_);
   });
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(&memory.region); });
-  nic_.worker().Run([] {});
+  nic_.workers().AwaitGrace();
   cqs_.ForEach(
       [this](uint32_t, CompletionQueueObject& object) { nic_.overflows().Forget(object.queue); });
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {
     AddCounters(object.pd->context->device->ended_counters(), object.queue_pair.counters());
-    nic_.qpns().Release(object.queue_pair.qpn().value(), Nic::Now());
+    nic_.ReleaseQpn(object.queue_pair.qpn());
   });
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
     nic_.key_numbers().Release(memory.region.key, Nic::Now());

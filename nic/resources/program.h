@@ -29,7 +29,7 @@ struct ResizedQueue {
 
 /// Control thread. Handles are the program's word: each method checks them. Statuses map to the
 /// errno values that verbs return (control/reply.h). At the end everything goes: queue pairs first,
-/// then what they used, then the memory, after the worker has let go.
+/// then what they used, then the memory, after the workers have let go.
 class Program {
  public:
   static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid);
@@ -38,7 +38,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   const Arena& arena() const { return arena_; }
-  int wake_fd() const { return wake_fd_.get(); }
+  /// The eventfd of each worker.
+  const std::vector<Fd>& wake_fds() const { return wake_fds_; }
   uint32_t uid() const { return uid_; }
   datapath::Session& datapath() { return session_; }
 
@@ -106,13 +107,11 @@ class Program {
   const HandleTable<QueuePairObject>& queue_pairs() const { return qps_; }
 
  private:
-  Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, Fd wake_fd);
+  Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds);
 
   absl::Status CheckMemory(uint64_t length) const;
   /// Afterwards no worker uses what was unpublished or replaced before.
-  void AwaitGrace() {
-    nic_.worker().Run([] {});
-  }
+  void AwaitGrace() { nic_.workers().AwaitGrace(); }
   void Replace(MemoryObject& follower, std::vector<datapath::MrSegment> parts,
                const MemoryObject& memory);
   absl::StatusOr<uint32_t> AddSegment(Mapping mapping, std::shared_ptr<Segment> segment);
@@ -137,8 +136,9 @@ class Program {
   Nic& nic_;
   uint32_t uid_;
   Arena arena_;
-  Fd wake_fd_;
+  std::vector<Fd> wake_fds_;
   datapath::Session session_;
+  std::optional<uint32_t> worker_;  ///< Of all its queue pairs: its CQs have one producer.
   HandleTable<Context> contexts_;
   HandleTable<ProtectionDomain> pds_;
   HandleTable<std::shared_ptr<Segment>> segments_;

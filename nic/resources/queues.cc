@@ -39,12 +39,15 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   ProtectionDomain* pd = *pds_.Find(request.pd);
   CompletionQueueObject* send_cq = *cqs_.Find(request.send_cq);
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
-  constexpr uint32_t kWorker = 0;
-  const absl::StatusOr<datapath::CompletionRing*> send_ring = RingOn(kWorker, *send_cq);
+  // Memory that is copied has one helper per program, which serves one worker.
+  if (!worker_) worker_ = nic_.PlaceQueuePair(std::nullopt);
+  datapath::Worker& worker = nic_.workers().at(nic_.PlaceQueuePair(worker_));
+  const uint32_t index = worker.index();
+  const absl::StatusOr<datapath::CompletionRing*> send_ring = RingOn(index, *send_cq);
   if (!send_ring.ok()) return send_ring.status();
-  const absl::StatusOr<datapath::CompletionRing*> receive_ring = RingOn(kWorker, *receive_cq);
+  const absl::StatusOr<datapath::CompletionRing*> receive_ring = RingOn(index, *receive_cq);
   if (!receive_ring.ok()) return receive_ring.status();
-  const Qpn qpn(nic_.qpns().Take(Nic::Now()));
+  const Qpn qpn(nic_.TakeQpn(index));
   if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   const uint32_t handle = qps_.NextHandle();
   const uint32_t doorbell_slot = handle % UROCE_DOORBELL_SLOTS;
@@ -80,12 +83,12 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   ++pd->users;
   ++send_cq->users;
   ++receive_cq->users;
-  nic_.worker().Run([&] { nic_.worker().AddQueuePair(&object->queue_pair); });
+  worker.Run([&] { worker.AddQueuePair(&object->queue_pair); });
   static_cast<void>(qps_.Add(std::move(object)));
   return uroce_create_qp_reply{.handle = handle,
                                .qp_num = qpn.value(),
                                .cap = layout.granted,
-                               .worker = kWorker,
+                               .worker = index,
                                .doorbell_slot = doorbell_slot,
                                .sq_depth = layout.sq_depth,
                                .rq_depth = layout.rq_depth,
@@ -95,8 +98,8 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
                                .page_offset = offset,
                                .sq_offset = offset + layout.sq_offset,
                                .rq_offset = offset + layout.rq_offset,
-                               .send_ring = DescribeRing(kWorker, *send_cq),
-                               .receive_ring = DescribeRing(kWorker, *receive_cq)};
+                               .send_ring = DescribeRing(index, *send_cq),
+                               .receive_ring = DescribeRing(index, *receive_cq)};
 }
 
 absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
@@ -105,15 +108,17 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
   QueuePairObject& qp = **found;
   const datapath::QueuePairConfig& config = qp.queue_pair.config();
   uroce_destroy_qp_reply reply{};
-  nic_.worker().Run([&] {
-    nic_.worker().RemoveQueuePair(&qp.queue_pair);
-    reply.async_events_reported = qp.queue_pair.async_records();
-    if (reply.async_events_reported != 0) {
+  datapath::Worker& worker = nic_.OwnerOf(qp.queue_pair);
+  worker.Run([&] { worker.RemoveQueuePair(&qp.queue_pair); });
+  reply.async_events_reported = qp.queue_pair.async_records();
+  if (reply.async_events_reported != 0) {
+    // Queue pairs of other workers raise events on the same pipe.
+    nic_.workers().RunTogether([&] {
       reply.async_events_reported -= qp.pd->context->events.Remove(config.user_handle);
-    }
-  });
+    });
+  }
   AddCounters(qp.pd->context->device->ended_counters(), qp.queue_pair.counters());
-  nic_.qpns().Release(config.qpn.value(), Nic::Now());
+  nic_.ReleaseQpn(config.qpn);
   --qp.pd->users;
   --qp.send_cq->users;
   --qp.receive_cq->users;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One NIC as its worker sees it: a port, the addresses it answers to, its counters.
+// One NIC as the workers see it: a port and who drives its queues, the address it answers to, its
+// counters.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "drivers/frame_queue.h"
 #include "pipeline/base/types.h"
 
 namespace uroce::drivers {
@@ -17,7 +21,8 @@ namespace uroce::datapath {
 
 class HostLink;
 
-/// Per-device counters. Written by one worker with relaxed stores, read by control at any time.
+/// Counters of one device and worker, who writes them with relaxed stores; control reads them at
+/// any time.
 struct DeviceCounters {
   std::atomic<uint64_t> port_rcv_packets{0};
   std::atomic<uint64_t> port_rcv_bytes{0};
@@ -31,8 +36,9 @@ struct DeviceCounters {
   std::atomic<uint64_t> rx_unknown_qpn{0};
   std::atomic<uint64_t> rx_bad_address{0};  ///< Not from the QP's peer.
   std::atomic<uint64_t> rx_bad_state{0};
-  std::atomic<uint64_t> rx_ghost{0};        ///< Responses that nothing waits for.
-  std::atomic<uint64_t> rx_parked_full{0};  ///< No room behind a QP that waits for the helper.
+  std::atomic<uint64_t> rx_ghost{0};          ///< Responses that nothing waits for.
+  std::atomic<uint64_t> rx_handover_full{0};  ///< The worker they were for was behind.
+  std::atomic<uint64_t> rx_parked_full{0};    ///< No room behind a QP that waits for the helper.
   std::atomic<uint64_t> rx_ecn_marked{0};
   std::atomic<uint64_t> rx_cnp_ignored{0};
   std::atomic<uint64_t> no_buffer{0};   ///< The mbuf pool was empty.
@@ -44,20 +50,49 @@ struct DeviceCounters {
 /// Owned by nic; outlives the workers' use of it.
 class Device {
  public:
-  Device(std::string name, uint32_t index, drivers::Port* port)
-      : name_(std::move(name)), index_(index), port_(port) {}
+  /// `workers` >= port->queues().
+  Device(std::string name, uint32_t index, drivers::Port* port, uint32_t workers = 1);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
   const std::string& name() const { return name_; }
   uint32_t index() const { return index_; }  ///< Also the capture interface index.
   drivers::Port* port() const { return port_; }
-  Mac mac{};  ///< Frames for other unicast addresses are not ours.
+
+  /// The port's queue that `worker` drives, if it drives one.
+  std::optional<uint16_t> QueueOf(uint32_t worker) const;
+  /// Who drives the queue that `worker` sends by: itself, or the one that sends for it.
+  uint32_t DriverOf(uint32_t worker) const;
+  /// The worker that frames which are not RoCE go to, and come from.
+  uint32_t host_worker() const { return DriverOfQueue(0); }
+  /// Frames of a worker without a queue, on their way to its driver; null for the others.
+  drivers::FrameQueue* relay(uint32_t worker) const { return relays_[worker].get(); }
+
+  DeviceCounters& counters(uint32_t worker) { return counters_[worker].its; }
+  /// Of all workers.
+  uint64_t Sum(std::atomic<uint64_t> DeviceCounters::*counter) const;
+  uint64_t Of(uint32_t worker, std::atomic<uint64_t> DeviceCounters::*counter) const {
+    return (counters_[worker].its.*counter).load(std::memory_order_relaxed);
+  }
+
+  /// Frames for other unicast addresses are not ours. Changed while all workers stand still.
+  Mac mac{};
   /// Where frames go that are not RoCE, or null. Set before a worker has the device.
   HostLink* host_link = nullptr;
-  DeviceCounters counters;
 
  private:
+  struct alignas(64) CounterBlock {
+    DeviceCounters its;
+  };
+  uint32_t DriverOfQueue(uint32_t queue) const;
+
   std::string name_;
   uint32_t index_;
   drivers::Port* port_;
+  uint32_t workers_;
+  uint32_t queues_;
+  std::vector<std::unique_ptr<drivers::FrameQueue>> relays_;
+  std::vector<CounterBlock> counters_;
 };
 
 }  // namespace uroce::datapath

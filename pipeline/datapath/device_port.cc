@@ -3,8 +3,9 @@
 #include "pipeline/datapath/device_port.h"
 
 #include <algorithm>
+#include <ranges>
 
-#include "drivers/port.h"
+#include "drivers/frame_destination.h"
 #include "pipeline/datapath/clock.h"
 
 namespace uroce::datapath {
@@ -15,8 +16,21 @@ void Taps::BeginTurn(Clock& clock, Nanos now) {
   for (CaptureTap* tap : list) tap->Publish();
 }
 
-DevicePort::DevicePort(Device* device, Taps* taps)
-    : device_(*device), port_(*device->port()), taps_(*taps) {}
+DevicePort::DevicePort(Device* device, uint16_t position, Handover* handover, Taps* taps)
+    : device_(*device),
+      port_(*device->port()),
+      position_(position),
+      handover_(*handover),
+      taps_(*taps),
+      counters_(device->counters(handover->index())),
+      queue_(device->QueueOf(handover->index())),
+      driver_(device->DriverOf(handover->index())),
+      serves_host_(device->host_worker() == handover->index()) {
+  for (uint32_t worker = 0; worker < handover->workers(); ++worker) {
+    if (worker == handover->index() || device->DriverOf(worker) != handover->index()) continue;
+    relays_.push_back(device->relay(worker));
+  }
+}
 
 DevicePort::~DevicePort() {
   rte_pktmbuf_free_bulk(pending_.data(), pending_count_);
@@ -41,27 +55,65 @@ void DevicePort::ForgetSession(const Session* session) {
 }
 
 uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
-  uint16_t count = port_.ReceiveBurst(frames, kBurst, now);
-  for (uint32_t i = std::min(own_count_, kBurst); i != 0; --i, --own_count_) {
-    frames[count++] = own_[own_head_++ % kOwnRing];
-  }
-  if (count == 0) return 0;
+  uint16_t count = queue_ ? port_.ReceiveBurst(*queue_, frames, kBurst, now) : 0;
   uint64_t bytes = 0;
   for (uint16_t i = 0; i < count; ++i) bytes += frames[i]->data_len;
-  Count(counters().port_rcv_packets, count);
-  Count(counters().port_rcv_bytes, bytes);
+  if (count != 0) {
+    Count(counters_.port_rcv_packets, count);
+    Count(counters_.port_rcv_bytes, bytes);
+  }
+  if (own_count_ != 0) count += ReceiveOwn(frames + count);
   return count;
+}
+
+uint16_t DevicePort::ReceiveOwn(rte_mbuf** frames) {
+  uint16_t count = 0;
+  for (uint32_t i = std::min(own_count_, kBurst); i != 0; --i) {
+    rte_mbuf* const frame = own_[own_head_ % kOwnRing];
+    const uint64_t bytes = frame->data_len;
+    const uint32_t owner = handover_.OwnerOf(drivers::DestinationOf(*frame));
+    if (owner == handover_.index()) {
+      frames[count++] = frame;
+    } else if (!handover_.Give(owner, position_, frame)) {
+      break;
+    }
+    Count(counters_.port_rcv_packets);
+    Count(counters_.port_rcv_bytes, bytes);
+    ++own_head_;
+    --own_count_;
+  }
+  return count;
+}
+
+uint32_t DevicePort::TransmitRoom() const {
+  return queue_ ? port_.TransmitRoom(*queue_) : device_.relay(handover_.index())->Room(kBurst);
 }
 
 uint32_t DevicePort::LookForRoom() const {
   if (own_count_ > kOwnRing - 3 * kBurst) return 0;
-  const uint32_t room = std::min<uint32_t>(port_.TransmitRoom(), kBurst);
+  const uint32_t room = std::min<uint32_t>(TransmitRoom(), kBurst);
   return room > pending_count_ ? room - pending_count_ : 0;
 }
 
+bool DevicePort::TakeRelayed(uint32_t most) {
+  const uint32_t before = pending_count_;
+  for (drivers::FrameQueue* relay : relays_) {
+    const auto limit = static_cast<uint16_t>(std::min(most, LookForRoom()));
+    if (limit == 0) break;
+    pending_count_ += relay->Take(pending_.data() + pending_count_, limit);
+  }
+  return pending_count_ != before;
+}
+
+bool DevicePort::has_work() const {
+  if (pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames())
+    return true;
+  return std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
+}
+
 void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note) {
-  Count(counters().port_xmit_packets);
-  Count(counters().port_xmit_bytes, frame->data_len);
+  Count(counters_.port_xmit_packets);
+  Count(counters_.port_xmit_bytes, frame->data_len);
   if (!taps_.list.empty()) {
     taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, note);
   }
@@ -74,8 +126,14 @@ void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& 
 
 void DevicePort::Flush(Nanos now) {
   if (pending_count_ == 0) return;
-  const uint16_t taken =
-      port_.TransmitBurst(pending_.data(), static_cast<uint16_t>(pending_count_), now);
+  const auto count = static_cast<uint16_t>(pending_count_);
+  uint16_t taken = 0;
+  if (queue_) {
+    taken = port_.TransmitBurst(*queue_, pending_.data(), count, now);
+  } else {
+    taken = device_.relay(handover_.index())->Put(pending_.data(), count);
+    if (taken != 0) handover_.WantWake(driver_);
+  }
   std::copy(pending_.begin() + taken, pending_.begin() + pending_count_, pending_.begin());
   pending_count_ -= taken;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device in the hands of its worker: frames in, frames out, and who sends next.
+// A device in the hands of one worker: frames in, frames out, and who sends next.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -8,12 +8,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "drivers/port.h"
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/capture_tap.h"
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/device.h"
+#include "pipeline/datapath/handover.h"
 #include "pipeline/datapath/host_link.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
@@ -52,22 +55,26 @@ struct Taps {
   void BeginTurn(Clock& clock, Nanos now);
 };
 
-/// Queues between a port and its worker. One thread.
+/// Between a device and one of its workers: by a queue of the port, or, where the worker has none,
+/// by the worker that sends for it, while others hand over what it receives. One thread.
 class DevicePort {
  public:
-  DevicePort(Device* device, Taps* taps);
+  /// `position` is the device's in the list of all workers.
+  DevicePort(Device* device, uint16_t position, Handover* handover, Taps* taps);
   ~DevicePort();
   DevicePort(const DevicePort&) = delete;
   DevicePort& operator=(const DevicePort&) = delete;
 
   Device& device() const { return device_; }
-  DeviceCounters& counters() const { return device_.counters; }
+  uint16_t position() const { return position_; }
+  DeviceCounters& counters() const { return counters_; }
   DeficitRoundRobin& sessions() { return sessions_; }
   SessionFlow* FlowOf(const Session* session);
   void ForgetSession(const Session* session);
 
-  /// Up to 2 * kBurst frames: those from the port, and those that the device sent to itself.
-  /// Captures see them when it is known what became of them: see Worker::Impl::Record.
+  /// Up to 2 * kBurst frames: those from the port, and those that the device sent to itself, as far
+  /// as they are for this worker. Others of these go to their owner; one that is behind holds them
+  /// back. Captures see frames when it is known what became of them: see Worker::Impl::Record.
   uint16_t Receive(rte_mbuf** frames, Nanos now);
 
   /// Frames that may be queued in this turn.
@@ -78,25 +85,47 @@ class DevicePort {
     return pending_count_ <= kBurst && own_count_ <= kOwnRing - 2 * kBurst;
   }
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
-  /// `note` is what captures say of it.
+  /// `note` is what captures say of it. The frame says whom it is for (frame_destination.h).
   void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
+  /// Takes up to `most` frames of each worker that this one sends for, and all together up to the
+  /// room that there is. True: there was one.
+  bool TakeRelayed(uint32_t most);
+  bool has_relays() const { return !relays_.empty(); }
   void Flush(Nanos now);
   /// Frames or flows that wait: no time to sleep.
-  bool has_work() const {
-    return pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames();
-  }
-  /// Whether the device's own stack, where it has one, wants to send.
+  bool has_work() const;
+  /// Whether the device's own stack, where it has one and this worker serves it, wants to send.
   bool host_has_frames() const {
-    return device_.host_link != nullptr && !device_.host_link->outbound().empty();
+    return serves_host_ && device_.host_link != nullptr && !device_.host_link->outbound().empty();
   }
+
+  // ---- sleeping; see drivers::Port ----
+  int wait_fd() const { return queue_ ? port_.wait_fd(*queue_) : -1; }
+  /// Frames may come of which nothing tells a worker that sleeps.
+  bool needs_polling() const { return queue_ && wait_fd() < 0 && !port_.wakes_itself(); }
+  bool BeforeSleep() { return !queue_ || port_.BeforeSleep(*queue_); }
+  void AfterSleep() {
+    if (queue_) port_.AfterSleep(*queue_);
+  }
+  Nanos NextDeadline() const { return queue_ ? port_.NextDeadline(*queue_) : kNever; }
 
  private:
   static constexpr uint32_t kPending = 2 * kBurst;
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
+  uint16_t ReceiveOwn(rte_mbuf** frames);
+  uint32_t TransmitRoom() const;
+
   Device& device_;
   drivers::Port& port_;
+  const uint16_t position_;
+  Handover& handover_;
   Taps& taps_;
+  DeviceCounters& counters_;
+  const std::optional<uint16_t> queue_;
+  const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
+  const bool serves_host_;
+  std::vector<drivers::FrameQueue*> relays_;  ///< Of workers that this one sends for.
   DeficitRoundRobin sessions_;
   std::vector<std::unique_ptr<SessionFlow>> flows_;
   std::array<rte_mbuf*, kPending> pending_{};

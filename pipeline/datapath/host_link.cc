@@ -44,15 +44,15 @@ HostLink::HostLink(Takes takes, uint32_t depth_frames)
 HostLink::~HostLink() { close(wait_fd_); }
 
 bool HostLink::Offer(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) {
-  if (!IsWanted(result, frame, mac)) return false;
+  if (!Wants(result, frame, mac)) return false;
   const bool put = inbound_.Put(frame) == PutResult::kPut;
   Count(put ? counters_.received : counters_.rx_discards);
   offered_ |= put;
   return true;
 }
 
-bool HostLink::IsWanted(wire::DecodeResult result, std::span<const uint8_t> frame,
-                        const Mac& mac) const {
+bool HostLink::Wants(wire::DecodeResult result, std::span<const uint8_t> frame,
+                     const Mac& mac) const {
   if (!MayBeOthers(result) || !IsTo(frame, mac)) return false;
   return takes_ == Takes::kEverything || IsHostProtocol(frame);
 }

@@ -40,9 +40,12 @@ class HostLink {
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
 
-  // ---- worker ----
-  /// A frame that was decoded as `result`, not kOk. True: it is the stack's affair, which has got
-  /// a copy unless it is behind.
+  /// Whether a frame that was decoded as `result`, not kOk, is the stack's affair. Any worker.
+  bool Wants(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) const;
+
+  // ---- the one worker that serves it ----
+  /// A frame that was decoded as `result`, not kOk. True: the stack wants it, and has got a copy
+  /// unless it is behind.
   bool Offer(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac);
   /// At the end of a burst: wakes a stack that sleeps, if there was a frame for it.
   void Flush();
@@ -65,8 +68,6 @@ class HostLink {
   const HostLinkCounters& counters() const { return counters_; }
 
  private:
-  bool IsWanted(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) const;
-
   const Takes takes_;
   FrameRing inbound_;
   FrameRing outbound_;

@@ -9,14 +9,13 @@
 
 namespace uroce::datapath {
 
-Session::Session(uint32_t id, uroce_doorbells* doorbells, int wake_fd)
-    : id_(id), doorbells_(doorbells), wake_fd_(wake_fd) {}
+Session::Session(uint32_t id, std::vector<SessionLink> links) : id_(id), links_(std::move(links)) {}
 
 Session::~Session() = default;
 
 void Session::StartCopyHelper(int mem_fd, std::shared_ptr<void> place) {
   try {
-    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd_, std::move(place));
+    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd(0), std::move(place));
   } catch (const std::system_error&) {
     return;
   }

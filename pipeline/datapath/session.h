@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program as its worker sees it: doorbells, and what of its memory only a helper may touch.
+// One program as the workers see it: doorbells, and what of its memory only a helper may touch.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "pipeline/base/types.h"
 #include "verbs-shim/abi/uroce_abi.h"
@@ -13,19 +14,24 @@ namespace uroce::datapath {
 
 class CopyHelper;
 
-/// Made by nic, used by the worker between AddSession and RemoveSession.
+/// What one program shares with one worker. Both outlive the session.
+struct SessionLink {
+  uroce_doorbells* doorbells = nullptr;  ///< In the arena.
+  int wake_fd = -1;  ///< The eventfd that the program writes when it finds `sleeping` set.
+};
+
+/// Made by nic, used by the workers between AddSession and RemoveSession.
 class Session {
  public:
-  /// `doorbells` lie in the arena; `wake_fd` is the eventfd that the program writes when it finds
-  /// `sleeping` set. Both outlive this object.
-  Session(uint32_t id, uroce_doorbells* doorbells, int wake_fd);
+  /// One link per worker.
+  Session(uint32_t id, std::vector<SessionLink> links);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   uint32_t id() const { return id_; }
-  uroce_doorbells* doorbells() const { return doorbells_; }
-  int wake_fd() const { return wake_fd_; }
+  uroce_doorbells* doorbells(uint32_t worker) const { return links_[worker].doorbells; }
+  int wake_fd(uint32_t worker) const { return links_[worker].wake_fd; }
 
   /// Makes the helper thread for copied memory over the program's /proc/self/mem. Control thread,
   /// before the first copied region is published. The helper takes ownership of `mem_fd`. There is
@@ -44,8 +50,7 @@ class Session {
 
  private:
   uint32_t id_;
-  uroce_doorbells* doorbells_;
-  int wake_fd_;
+  std::vector<SessionLink> links_;
   std::unique_ptr<CopyHelper> owned_helper_;
   std::atomic<CopyHelper*> helper_{nullptr};
 };

@@ -10,6 +10,7 @@
 
 #include "drivers/port.h"
 #include "pipeline/datapath/capture_tap.h"
+#include "pipeline/datapath/grace_periods.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/rings/shared_word.h"
 
@@ -27,7 +28,10 @@ void PinTo(int core) {
 }  // namespace
 
 Worker::Impl::Impl(const WorkerConfig& worker_config)
-    : config(worker_config), keys(*worker_config.keys), idle(worker_config.spin_before_sleep) {
+    : config(worker_config),
+      keys(*worker_config.keys),
+      idle(worker_config.spin_before_sleep),
+      handover(worker_config.handover, worker_config.index) {
   now = clock.Now();
 }
 
@@ -40,6 +44,7 @@ void Worker::Impl::ThreadMain() {
   // A thread that DPDK knows has a cache of every mempool; without it each frame costs a ring
   // access and comes back cold.
   const bool registered = rte_thread_register() == 0;
+  if (config.grace != nullptr) config.grace->Enter(config.index);
   while (!stop.load(std::memory_order_relaxed)) {
     const bool busy = Turn(clock.Now());
     switch (idle.AfterTurn(busy, now)) {
@@ -53,11 +58,12 @@ void Worker::Impl::ThreadMain() {
         break;
     }
   }
+  if (config.grace != nullptr) config.grace->Leave(config.index);
   if (registered) rte_thread_unregister();
 }
 
 bool Worker::Impl::Turn(Nanos time) {
-  now = time;
+  Account(time);
   bool busy = mailbox.HasRequest();
   if (busy) mailbox.Serve();
   taps.BeginTurn(clock, now);
@@ -76,7 +82,15 @@ bool Worker::Impl::Turn(Nanos time) {
   }
   if (now >= retry_records_at) RetryRecords();
   if (!ended_flights.empty()) HandOverFlights();
+  if (config.grace != nullptr) config.grace->Pass(config.index);
+  was_busy = busy;
   return busy;
+}
+
+void Worker::Impl::Account(Nanos time) {
+  Count(own_counters.turns);
+  if (was_busy) Count(own_counters.busy_ns, static_cast<uint64_t>((time - now).count()));
+  now = time;
 }
 
 Worker::Worker(const WorkerConfig& config) : impl_(std::make_unique<Impl>(config)) {}
@@ -112,6 +126,27 @@ void Worker::Run(absl::FunctionRef<void()> work) {
   impl.mailbox.WaitDone();
 }
 
+void Worker::Hold() {
+  Impl& impl = *impl_;
+  impl.run_mutex.lock();
+  if (!impl.running.load()) return;
+  impl.mailbox.Post(impl.stand_still_request);
+  Wake();
+}
+
+void Worker::AwaitHold() {
+  if (impl_->running.load()) impl_->stand_still.held.acquire();
+}
+
+void Worker::Release() {
+  Impl& impl = *impl_;
+  if (impl.running.load()) {
+    impl.stand_still.released.release();
+    impl.mailbox.WaitDone();
+  }
+  impl.run_mutex.unlock();
+}
+
 void Worker::Wake() {
   rings::FullFence();
   if (impl_->asleep.load(std::memory_order_relaxed)) impl_->sleeper.Wake();
@@ -119,9 +154,14 @@ void Worker::Wake() {
 
 bool Worker::RunOnce(Nanos now) { return impl_->Turn(now); }
 
+uint32_t Worker::index() const { return impl_->config.index; }
+const WorkerCounters& Worker::counters() const { return impl_->own_counters; }
+
 void Worker::AddDevice(Device* device) {
-  impl_->ports.push_back(std::make_unique<DevicePort>(device, &impl_->taps));
-  const int fd = device->port()->wait_fd();
+  const auto position = static_cast<uint16_t>(impl_->ports.size());
+  impl_->ports.push_back(
+      std::make_unique<DevicePort>(device, position, &impl_->handover, &impl_->taps));
+  const int fd = impl_->ports.back()->wait_fd();
   if (fd >= 0) impl_->sleeper.WatchReadable(fd);
 }
 
@@ -141,7 +181,7 @@ void Worker::Modify(QueuePair* queue_pair, transport::QpState state,
 }
 
 void Worker::RewritePaths(PathRewriter rewrite) { impl_->RewritePaths(rewrite); }
-void Worker::ChangeMac(Device* device, const Mac& mac) { impl_->ChangeMac(device, mac); }
+void Worker::FollowMac(const Device& device, const Mac& old) { impl_->FollowMac(device, old); }
 
 void Worker::AddTap(CaptureTap* tap) { impl_->taps.list.push_back(tap); }
 void Worker::RemoveTap(CaptureTap* tap) {

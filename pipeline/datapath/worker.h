@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker: the thread that owns queue pairs and runs them to completion, burst by burst.
+// One worker: a thread that owns queue pairs and runs them to completion, burst by burst.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -25,17 +26,31 @@ class CompletionRing;
 class CopyHelper;
 class Device;
 class FlightSink;
+class GracePeriods;
+class HandoverQueues;
 class OverflowSink;
 class QueuePair;
 class Session;
 
 struct WorkerConfig {
-  int core = -1;  ///< CPU to pin to, or -1.
+  uint32_t index = 0;  ///< Among the workers of the daemon: it owns queue pairs by OwnerOf.
+  int core = -1;       ///< CPU to pin to, or -1.
   rte_mempool* pool = nullptr;
   KeyTable* keys = nullptr;
   FlightSink* flights = nullptr;      ///< Null: queue pairs have no flight recorder.
   OverflowSink* overflows = nullptr;  ///< Null: there is no other worker.
   Nanos spin_before_sleep{20'000};
+  // What the workers of a daemon share; null for a worker that is alone.
+  HandoverQueues* handover = nullptr;
+  GracePeriods* grace = nullptr;
+};
+
+/// Written by the worker with relaxed stores, read by control at any time.
+struct WorkerCounters {
+  std::atomic<uint64_t> turns{0};
+  std::atomic<uint64_t> busy_ns{0};      ///< In turns that found something to do.
+  std::atomic<uint64_t> handed_over{0};  ///< Received frames that went to the worker they are for.
+  std::atomic<uint64_t> taken_over{0};   ///< Frames that other workers received for this one.
 };
 
 /// Thread: its own, from Start to Stop. Everything else that nic wants of the objects a worker owns
@@ -47,10 +62,14 @@ class Worker {
   void Start();
   void Stop();
 
-  /// Runs `work` on the worker's thread between two bursts and returns when it is done. Also the
-  /// grace period: what was unpublished before is not in use by this worker afterwards. Before
+  /// Runs `work` on the worker's thread between two bursts and returns when it is done. Before
   /// Start and after Stop it runs on the caller's thread. Control thread.
   void Run(absl::FunctionRef<void()> work);
+  /// Has the worker stand still between two bursts until Release. AwaitHold returns when it does:
+  /// what it owns is the caller's then. Control thread.
+  void Hold();
+  void AwaitHold();
+  void Release();
 
   /// Ends the worker's sleep, where it sleeps: after something was put where it looks each turn.
   /// Any thread, between Start and Stop.
@@ -60,7 +79,11 @@ class Worker {
   /// a worker that was not started. True: there was something to do.
   bool RunOnce(Nanos now);
 
-  // ---- inside Run only ----
+  uint32_t index() const;
+  const WorkerCounters& counters() const;
+
+  // ---- inside Run, or between AwaitHold and Release ----
+  /// In the same order on each worker.
   void AddDevice(Device* device);
   void AddSession(Session* session);
   void RemoveSession(Session* session);
@@ -80,9 +103,9 @@ class Worker {
   /// covers may not, since packets whose payload is being gathered keep the headers they have.
   using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
   void RewritePaths(PathRewriter rewrite);
-  /// From now on frames to `mac` are the device's, and its queue pairs send from there. Paths to
-  /// the old MAC lead to the new one.
-  void ChangeMac(Device* device, const Mac& mac);
+  /// The device's MAC is another than `old` now: its queue pairs send from there, and paths to the
+  /// old MAC lead to the new one.
+  void FollowMac(const Device& device, const Mac& old);
   void AddTap(CaptureTap* tap);
   void RemoveTap(CaptureTap* tap);
 

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
 #include "pipeline/datapath/clock.h"
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/device_port.h"
+#include "pipeline/datapath/handover.h"
 #include "pipeline/datapath/idle_policy.h"
 #include "pipeline/datapath/mailbox.h"
 #include "pipeline/datapath/parked_work.h"
@@ -37,6 +39,8 @@ struct Worker::Impl {
   // ---- worker.cc: thread and turn ----
   void ThreadMain();
   bool Turn(Nanos time);
+  /// Begins a turn: what the last one was is counted now that its end is known.
+  void Account(Nanos time);
   void RetryRecords();
 
   // ---- worker_objects.cc: between turns ----
@@ -48,12 +52,15 @@ struct Worker::Impl {
               const Path* path);
   void SetPath(QueuePair& qp, const Path& path);
   void RewritePaths(PathRewriter rewrite);
-  void ChangeMac(Device* device, const Mac& mac);
+  void FollowMac(const Device& device, const Mac& old);
   void ApplyModification(QueuePair& qp, transport::QpState state,
                          const transport::RcAttributes& attributes);
 
   // ---- worker_receive.cc ----
   bool Receive();
+  bool TakeHandedOver();
+  /// Gives a frame to another worker. True: it has it; else it was dropped and counted.
+  bool HandOver(DevicePort& port, rte_mbuf* frame, uint32_t to);
   /// True: the frame was kept, for later.
   bool OnFrame(DevicePort& port, rte_mbuf* frame);
   /// The queue pair that the packet is for, all checks passed; null: dropped and counted.
@@ -99,7 +106,9 @@ struct Worker::Impl {
 
   // ---- worker_transmit.cc ----
   bool Transmit();
+  /// Sends what is queued for one port: its stack's, other workers' and its own queue pairs'.
   bool ServePort(DevicePort& port);
+  bool ServeQueuePairs(DevicePort& port);
   /// Sends what the device's own stack has queued.
   bool ServeHost(DevicePort& port);
   enum class Sent : uint8_t { kPacket, kNothing, kParked, kFailed, kNoFrame };
@@ -149,6 +158,7 @@ struct Worker::Impl {
   TimerWheel timers{Nanos(0)};
   QpnTable queue_pairs;
   Taps taps;
+  Handover handover;
   std::vector<std::unique_ptr<DevicePort>> ports;
   std::vector<SessionState> sessions;
 
@@ -169,12 +179,26 @@ struct Worker::Impl {
   std::vector<QueuePair*> ended_flights;
   uroce_capture_note note{};  // Of the frame at work.
 
+  WorkerCounters own_counters;
+  bool was_busy = false;
+
   std::thread thread;
   std::atomic<bool> running{false};
   std::atomic<bool> stop{false};
   std::atomic<bool> asleep{false};
   std::mutex run_mutex;
   Mailbox mailbox;
+  /// What Hold posts.
+  struct StandStill {
+    void operator()() const {
+      held.release();
+      released.acquire();
+    }
+    mutable std::binary_semaphore held{0};
+    mutable std::binary_semaphore released{0};
+  };
+  StandStill stand_still;
+  absl::FunctionRef<void()> stand_still_request = stand_still;
 };
 
 }  // namespace uroce::datapath

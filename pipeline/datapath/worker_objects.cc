@@ -14,12 +14,14 @@ using Kind = ParkedWork::Kind;
 
 void Worker::Impl::AddSession(Session* session) {
   sessions.push_back({.session = session, .slots = {}});
-  if (session->wake_fd() >= 0) sleeper.WatchEvents(session->wake_fd());
+  const int fd = session->wake_fd(config.index);
+  if (fd >= 0) sleeper.WatchEvents(fd);
 }
 
 void Worker::Impl::RemoveSession(Session* session) {
   std::erase_if(sessions, [&](const SessionState& state) { return state.session == session; });
-  if (session->wake_fd() >= 0) sleeper.Unwatch(session->wake_fd());
+  const int fd = session->wake_fd(config.index);
+  if (fd >= 0) sleeper.Unwatch(fd);
   for (const auto& port : ports) port->ForgetSession(session);
 }
 
@@ -101,13 +103,12 @@ void Worker::Impl::RewritePaths(PathRewriter rewrite) {
   });
 }
 
-void Worker::Impl::ChangeMac(Device* device, const Mac& mac) {
-  const Mac old = std::exchange(device->mac, mac);
+void Worker::Impl::FollowMac(const Device& device, const Mac& old) {
   RewritePaths([&](const QueuePair& qp, Path& path) {
-    const bool from_here = qp.config().device == device;
+    const bool from_here = qp.config().device == &device;
     const bool to_here = path.destination_mac == old;
-    if (from_here) path.source_mac = mac;
-    if (to_here) path.destination_mac = mac;
+    if (from_here) path.source_mac = device.mac;
+    if (to_here) path.destination_mac = device.mac;
     return from_here || to_here;
   });
 }

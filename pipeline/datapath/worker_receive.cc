@@ -107,7 +107,36 @@ bool Worker::Impl::Receive() {
     rte_pktmbuf_free_bulk(frames.data(), done);
     if (port->device().host_link != nullptr) port->device().host_link->Flush();
   }
+  if (handover.workers() != 1) any |= TakeHandedOver();
   return any;
+}
+
+bool Worker::Impl::TakeHandedOver() {
+  std::array<rte_mbuf*, 2 * kBurst> frames;
+  const uint16_t count = handover.Take(frames.data(), static_cast<uint16_t>(frames.size()));
+  Count(own_counters.taken_over, count);
+  uint16_t done = 0;
+  for (uint16_t i = 0; i < count; ++i) {
+    if (i + 1 < count) Prefetch(frames[i + 1]);
+    DevicePort& port = *ports[Handover::PositionOf(*frames[i])];
+    if (!OnFrame(port, frames[i])) frames[done++] = frames[i];
+    if (port.device().host_link != nullptr) port.device().host_link->Flush();
+  }
+  rte_pktmbuf_free_bulk(frames.data(), done);
+  // Those that came in here for others have gone in the meantime.
+  handover.WakeTakers();
+  return count != 0;
+}
+
+bool Worker::Impl::HandOver(DevicePort& port, rte_mbuf* frame, uint32_t to) {
+  if (handover.Give(to, port.position(), frame)) {
+    Count(own_counters.handed_over);
+    return true;
+  }
+  Count(port.counters().rx_handover_full);
+  note.reason = UROCE_REASON_HANDOVER_FULL;
+  Record(port, frame);
+  return false;
 }
 
 bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
@@ -117,6 +146,11 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
   if (decoded != wire::DecodeResult::kOk) {
     HostLink* const host = port.device().host_link;
     note = {};
+    const uint32_t server = port.device().host_worker();
+    if (host != nullptr && server != config.index &&
+        host->Wants(decoded, BytesOf(frame), port.device().mac)) {
+      return HandOver(port, frame, server);
+    }
     if (host == nullptr || !host->Offer(decoded, BytesOf(frame), port.device().mac)) {
       CountUndecoded(port.counters(), wire::ClassOf(decoded));
       note = NoteOf(decoded);
@@ -125,6 +159,10 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
     return false;
   }
   note = NoteOf(packet);
+  const uint32_t owner = handover.OwnerOf(packet.header.dest_qpn);
+  if (owner != config.index && view.destination == port.device().mac) {
+    return HandOver(port, frame, owner);
+  }
   QueuePair* qp = Steer(port, packet, view, frame);
   if (qp == nullptr) {
     Record(port, frame);

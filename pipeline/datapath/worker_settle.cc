@@ -33,7 +33,7 @@ void Worker::Impl::Touch(QueuePair& qp) {
 bool Worker::Impl::TakeDoorbells() {
   bool any = false;
   for (const SessionState& session : sessions) {
-    any |= rings::Take(*session.session->doorbells(), [&](uint32_t slot) {
+    any |= rings::Take(*session.session->doorbells(config.index), [&](uint32_t slot) {
              QueuePair* qp = slot < session.slots.size() ? session.slots[slot] : nullptr;
              for (; qp != nullptr; qp = qp->links().next_of_slot) {
                qp->links().sends_wait = true;

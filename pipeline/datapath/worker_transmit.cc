@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "drivers/frame_destination.h"
 #include "pipeline/datapath/notes.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/encode.h"
@@ -36,14 +37,26 @@ bool Worker::Impl::Transmit() {
   }
   received.clear();
   for (const auto& port : ports) {
-    if (port->host_has_frames()) any |= ServeHost(*port);
     any |= ServePort(*port);
     port->Flush(now);
   }
+  handover.WakeTakers();
   return any;
 }
 
+// Each worker that sends here has the same share, and who needs less leaves the rest to the others.
 bool Worker::Impl::ServePort(DevicePort& port) {
+  bool any = false;
+  if (port.host_has_frames()) any |= ServeHost(port);
+  if (port.has_relays()) {
+    any |= port.TakeRelayed(std::max(port.LookForRoom() / handover.workers(), 1u));
+  }
+  any |= ServeQueuePairs(port);
+  if (port.has_relays()) any |= port.TakeRelayed(kBurst);
+  return any;
+}
+
+bool Worker::Impl::ServeQueuePairs(DevicePort& port) {
   DeficitRoundRobin& schedule = port.sessions();
   uint32_t room = port.LookForRoom();
   bool any = false;
@@ -84,6 +97,7 @@ bool Worker::Impl::ServeHost(DevicePort& port) {
       std::memcpy(BytesOf(frame), bytes.data(), bytes.size());
       frame->data_len = static_cast<uint16_t>(bytes.size());
       frame->pkt_len = frame->data_len;
+      drivers::SetDestination(*frame, Qpn());
       port.Queue(frame, false);
       Count(host.counters().sent);
     } else {
@@ -177,6 +191,7 @@ void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* 
   const size_t trailer_bytes = wire::WriteTrailer(trailer, payload_bytes, crc);
   frame->data_len = static_cast<uint16_t>(frame->data_len + payload_bytes + trailer_bytes);
   frame->pkt_len = frame->data_len;
+  drivers::SetDestination(*frame, qp.path().remote_qpn);
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
   const uroce_capture_note sent = IsRecorded(qp) ? NoteOf(packet, qp.qpn()) : uroce_capture_note{};

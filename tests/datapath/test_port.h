@@ -16,7 +16,7 @@ class TestPort : public drivers::Port {
   ~TestPort() override {
     for (rte_mbuf* frame : arrived) rte_pktmbuf_free(frame);
   }
-  uint16_t ReceiveBurst(rte_mbuf** frames, uint16_t count, Nanos) override {
+  uint16_t ReceiveBurst(uint16_t, rte_mbuf** frames, uint16_t count, Nanos) override {
     uint16_t taken = 0;
     for (; taken < count && !arrived.empty(); ++taken) {
       frames[taken] = arrived.front();
@@ -24,7 +24,7 @@ class TestPort : public drivers::Port {
     }
     return taken;
   }
-  uint16_t TransmitBurst(rte_mbuf** frames, uint16_t count, Nanos) override {
+  uint16_t TransmitBurst(uint16_t, rte_mbuf** frames, uint16_t count, Nanos) override {
     for (uint16_t i = 0; i < count; ++i) {
       ++sent;
       if (filter && !filter(frames[i])) {
@@ -35,7 +35,7 @@ class TestPort : public drivers::Port {
     }
     return count;
   }
-  uint16_t TransmitRoom() const override { return room; }
+  uint16_t TransmitRoom(uint16_t) const override { return room; }
   bool wakes_itself() const override { return true; }
   drivers::PortInfo Info() const override { return {}; }
 

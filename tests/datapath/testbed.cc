@@ -119,9 +119,9 @@ void Endpoint::PostReceive(uint64_t wr_id, const std::vector<uroce_sge>& list) {
 
 void Endpoint::RingBell() {
   sends.Publish();
-  if (!rings::Ring(*session->doorbells(), slot)) return;
+  if (!rings::Ring(*session->doorbells(worker), slot)) return;
   const uint64_t one = 1;
-  EXPECT_EQ(write(session->wake_fd(), &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
+  EXPECT_EQ(write(session->wake_fd(worker), &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
 }
 
 bool Endpoint::Poll(rings::CqeConsumer& ring, uroce_cqe& cqe) {
@@ -135,7 +135,8 @@ bool Endpoint::Poll(rings::CqeConsumer& ring, uroce_cqe& cqe) {
 
 Testbed::Testbed() : Testbed({nullptr, nullptr}) {}
 
-Testbed::Testbed(const std::array<drivers::Port*, 2>& joined) : wake_fd(eventfd(0, EFD_NONBLOCK)) {
+Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count)
+    : doorbells(std::make_unique<uroce_doorbells[]>(worker_count)) {
   attributes.remote_write = attributes.remote_read = attributes.remote_atomic = true;
   attributes.path_mtu_bytes = 1024;
   attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 4;
@@ -143,35 +144,48 @@ Testbed::Testbed(const std::array<drivers::Port*, 2>& joined) : wake_fd(eventfd(
   attributes.timeout = 10;  // 4.2 ms.
   attributes.retry_count = 7;
   attributes.rnr_retry = 7;
-  worker = std::make_unique<Worker>(WorkerConfig{.pool = TestPool(), .keys = &keys});
-  session = std::make_unique<Session>(1, doorbells.get(), wake_fd);
+  const std::vector<WorkerSeat> seats(worker_count, {.pool = TestPool()});
+  workers = std::make_unique<Workers>(WorkerConfig{.keys = &keys}, seats);
+  worker = &workers->at(0);
+  std::vector<SessionLink> links;
+  for (uint32_t i = 0; i < worker_count; ++i) {
+    wake_fds.push_back(eventfd(0, EFD_NONBLOCK));
+    links.push_back({.doorbells = &doorbells[i], .wake_fd = wake_fds[i]});
+  }
+  session = std::make_unique<Session>(1, links);
   for (uint32_t i = 0; i < 2; ++i) {
     ports[i].peer = &ports[1 - i];
     drivers::Port* const port = joined[i] != nullptr ? joined[i] : &ports[i];
-    devices[i] = std::make_unique<Device>("test" + std::to_string(i), i, port);
+    devices[i] = std::make_unique<Device>("test" + std::to_string(i), i, port, worker_count);
     devices[i]->mac = {2, 0, 0, 0, 0, static_cast<uint8_t>(i + 1)};
-    worker->AddDevice(devices[i].get());
+    workers->AddDevice(devices[i].get());
   }
-  worker->AddSession(session.get());
+  workers->RunOnEach([&](Worker& each) { each.AddSession(session.get()); });
 }
 
 Testbed::~Testbed() {
-  worker->Stop();
-  for (const auto& endpoint : endpoints) worker->RemoveQueuePair(endpoint->qp.get());
-  worker->RemoveSession(session.get());
-  worker.reset();
+  workers->Stop();
+  for (const auto& endpoint : endpoints) {
+    workers->at(endpoint->worker).RemoveQueuePair(endpoint->qp.get());
+  }
+  workers->RunOnEach([&](Worker& each) { each.RemoveSession(session.get()); });
+  workers.reset();
   endpoints.clear();
   session.reset();
   CopyHelper::AwaitAll();  // It writes to what a test registered.
-  close(wake_fd);
+  for (const int fd : wake_fds) close(fd);
 }
 
-Endpoint& Testbed::AddEndpoint(int device, const Endpoint::Limits& limits) {
+Endpoint& Testbed::AddEndpoint(int device, const Endpoint::Limits& limits, uint32_t on_worker) {
   const auto number = static_cast<uint32_t>(endpoints.size());
-  endpoints.push_back(std::make_unique<Endpoint>(session.get(), devices[device].get(),
-                                                 Qpn(0x100 + number), number, limits));
-  worker->Run([&] { worker->AddQueuePair(endpoints.back()->qp.get()); });
-  return *endpoints.back();
+  const Qpn qpn(FirstQpnOf(on_worker, workers->count()) + 0x100 + number);
+  endpoints.push_back(
+      std::make_unique<Endpoint>(session.get(), devices[device].get(), qpn, number, limits));
+  Endpoint& endpoint = *endpoints.back();
+  endpoint.worker = on_worker;
+  Worker& owner = workers->at(on_worker);
+  owner.Run([&] { owner.AddQueuePair(endpoint.qp.get()); });
+  return endpoint;
 }
 
 void Testbed::Connect(Endpoint& a, Endpoint& b) {
@@ -187,10 +201,11 @@ void Testbed::Connect(Endpoint& a, Endpoint& b) {
     path.source = gid(*from.qp->config().device);
     path.destination = gid(*to.qp->config().device);
     path.remote_qpn = to.qp->qpn();
-    worker->Run([&] {
-      worker->Modify(from.qp.get(), transport::QpState::kInit, attributes, nullptr);
-      worker->Modify(from.qp.get(), transport::QpState::kRtr, attributes, &path);
-      worker->Modify(from.qp.get(), transport::QpState::kRts, attributes, nullptr);
+    Worker& owner = workers->at(from.worker);
+    owner.Run([&] {
+      owner.Modify(from.qp.get(), transport::QpState::kInit, attributes, nullptr);
+      owner.Modify(from.qp.get(), transport::QpState::kRtr, attributes, &path);
+      owner.Modify(from.qp.get(), transport::QpState::kRts, attributes, nullptr);
     });
   };
   connect(a, b);
@@ -198,7 +213,8 @@ void Testbed::Connect(Endpoint& a, Endpoint& b) {
 }
 
 void Testbed::Modify(Endpoint& endpoint, transport::QpState state) {
-  worker->Run([&] { worker->Modify(endpoint.qp.get(), state, attributes, nullptr); });
+  Worker& owner = workers->at(endpoint.worker);
+  owner.Run([&] { owner.Modify(endpoint.qp.get(), state, attributes, nullptr); });
 }
 
 MemoryRegion& Testbed::Register(void* bytes, size_t length, uint32_t access, MrMode mode) {
@@ -236,7 +252,9 @@ bool Testbed::Turn(Nanos passed) {
   } else {
     now = now + passed;
   }
-  return worker->RunOnce(now);
+  bool any = false;
+  for (uint32_t i = 0; i < workers->count(); ++i) any |= workers->at(i).RunOnce(now);
+  return any;
 }
 
 void Testbed::Settle() {

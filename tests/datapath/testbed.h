@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker driven turn by turn over two joined ports, and the program's ends of its queues.
+// Workers driven turn by turn over two joined ports, and the program's ends of their queues.
 #pragma once
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/queue_pair.h"
 #include "pipeline/datapath/session.h"
-#include "pipeline/datapath/worker.h"
+#include "pipeline/datapath/workers.h"
 #include "pipeline/rings/doorbells.h"
 #include "pipeline/rings/wqe.h"
 #include "tests/datapath/test_port.h"
@@ -66,6 +66,7 @@ struct Endpoint {
 
   Session* session;
   uint32_t slot;
+  uint32_t worker = 0;     ///< That owns it.
   bool hold_bell = false;  ///< PostSend leaves publishing to a RingBell for many.
   Limits limits;
   std::unique_ptr<uroce_qp_page> page = std::make_unique<uroce_qp_page>();
@@ -87,22 +88,22 @@ struct Endpoint {
   std::unique_ptr<QueuePair> qp;
 };
 
-/// Two devices, one worker, one session. Time is what the test says.
+/// Two devices, one session, one worker or several. Time is what the test says.
 class Testbed {
  public:
   Testbed();
-  /// Over two ports that are joined elsewhere.
-  explicit Testbed(const std::array<drivers::Port*, 2>& joined);
+  /// Over two ports that are joined elsewhere; null: over TestPorts.
+  explicit Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count = 1);
   ~Testbed();
 
-  Endpoint& AddEndpoint(int device, const Endpoint::Limits& limits);
+  Endpoint& AddEndpoint(int device, const Endpoint::Limits& limits, uint32_t on_worker = 0);
   Endpoint& AddEndpoint(int device) { return AddEndpoint(device, Endpoint::Limits{}); }
   void Connect(Endpoint& a, Endpoint& b);
   void Modify(Endpoint& endpoint, transport::QpState state);
   /// A region over `bytes` of this process; copied ones are reached by /proc/self/mem.
   MemoryRegion& Register(void* bytes, size_t length, uint32_t access, MrMode mode);
   void StartCopyHelper();
-  /// Turns until nothing moves any more; a helper at work is waited for.
+  /// Turns of all workers until nothing moves any more; a helper at work is waited for.
   void Settle();
   /// Turns with time passing, until `done` or 10 s of that time.
   template <typename Done>
@@ -124,12 +125,13 @@ class Testbed {
   std::array<TestPort, 2> ports;
   std::array<std::unique_ptr<Device>, 2> devices;
   KeyTable keys{64};
-  std::unique_ptr<uroce_doorbells> doorbells = std::make_unique<uroce_doorbells>();
-  int wake_fd;
+  std::unique_ptr<uroce_doorbells[]> doorbells;  ///< Of each worker, like the next.
+  std::vector<int> wake_fds;
   std::unique_ptr<Session> session;
   std::vector<std::unique_ptr<MemoryRegion>> regions;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
-  std::unique_ptr<Worker> worker;
+  std::unique_ptr<Workers> workers;
+  Worker* worker;  ///< The first.
   Nanos now{1'000'000'000};
 };
 

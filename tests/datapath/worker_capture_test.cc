@@ -126,7 +126,7 @@ TEST_F(WorkerCaptureTest, EachFrameOfTheCountersIsCapturedOnceAlsoWithLoss) {
     ++seen[{record.interface_index, record.direction}];
   }
   for (uint16_t i = 0; i < 2; ++i) {
-    const DeviceCounters& counters = bed_.devices[i]->counters;
+    const DeviceCounters& counters = bed_.devices[i]->counters(0);
     EXPECT_EQ((seen[{i, UROCE_CAPTURE_INBOUND}]), counters.port_rcv_packets.load());
     EXPECT_EQ((seen[{i, UROCE_CAPTURE_OUTBOUND}]), counters.port_xmit_packets.load());
   }

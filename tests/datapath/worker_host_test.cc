@@ -93,7 +93,7 @@ class WorkerHostTest : public testing::Test {
     bed_.ports[0].arrived.push_back(frame);
   }
   uint64_t Handed() const { return link_->counters().received.load(); }
-  uint64_t NotRoce() { return bed_.devices[0]->counters.rx_not_roce.load(); }
+  uint64_t NotRoce() { return bed_.devices[0]->counters(0).rx_not_roce.load(); }
 
   Testbed bed_;
   std::unique_ptr<HostLink> link_;
@@ -142,7 +142,7 @@ TEST_F(WorkerHostTest, MalformedRoceIsNobodyElses) {
   Arrive(roce);
   bed_.Settle();
   EXPECT_EQ(Handed(), 0u);
-  EXPECT_EQ(bed_.devices[0]->counters.rx_malformed.load(), 1u);
+  EXPECT_EQ(bed_.devices[0]->counters(0).rx_malformed.load(), 1u);
 }
 
 TEST_F(WorkerHostTest, AStackThatIsBehindLosesFramesAndTheyAreCounted) {
@@ -184,7 +184,7 @@ TEST_F(WorkerHostTest, FramesOfTheStackGoOutUnchanged) {
   bed_.Settle();
   EXPECT_EQ(sent, frame);
   EXPECT_EQ(link_->counters().sent.load(), 1u);
-  EXPECT_EQ(bed_.devices[0]->counters.port_xmit_packets.load(), 1u);
+  EXPECT_EQ(bed_.devices[0]->counters(0).port_xmit_packets.load(), 1u);
 }
 
 TEST_F(WorkerHostTest, AStackThatSendsTooFastLosesFramesAndTheyAreCounted) {

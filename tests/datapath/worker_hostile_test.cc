@@ -39,7 +39,7 @@ class WorkerHostileTest : public testing::Test {
   bool TakeEvent(Endpoint& endpoint, uroce_async_record& record) {
     return read(endpoint.async[0], &record, sizeof(record)) == sizeof(record);
   }
-  DeviceCounters& counters(int device) { return bed_.devices[device]->counters; }
+  DeviceCounters& counters(int device) { return bed_.devices[device]->counters(0); }
 
   Testbed bed_;
   Endpoint& a_ = bed_.AddEndpoint(0);
@@ -52,7 +52,7 @@ class WorkerHostileTest : public testing::Test {
 
 TEST_F(WorkerHostileTest, ImpossibleSendIndexPutsTheQueuePairInError) {
   a_.page->sq_produced.value = 65;  // Of 64.
-  EXPECT_FALSE(rings::Ring(*bed_.doorbells, a_.slot));
+  EXPECT_FALSE(rings::Ring(bed_.doorbells[0], a_.slot));
   bed_.Settle();
   EXPECT_EQ(a_.page_state(), kError);
   EXPECT_EQ(counters(0).sq_corrupt.load(), 1u);
@@ -68,7 +68,7 @@ TEST_F(WorkerHostileTest, SendIndexThatGoesBackIsImpossibleToo) {
   a_.PostSend(SmallWrite(1));
   bed_.Settle();
   a_.page->sq_produced.value = 0;
-  EXPECT_FALSE(rings::Ring(*bed_.doorbells, a_.slot));
+  EXPECT_FALSE(rings::Ring(bed_.doorbells[0], a_.slot));
   bed_.Settle();
   EXPECT_EQ(a_.page_state(), kError);
 }
@@ -84,9 +84,9 @@ TEST_F(WorkerHostileTest, ImpossibleReceiveIndexPutsTheQueuePairInError) {
 
 TEST_F(WorkerHostileTest, AllDoorbellsOfSlotsWithoutQueuePairs) {
   for (uint32_t word = 0; word < UROCE_DOORBELL_WORDS; ++word) {
-    bed_.doorbells->words[word].value = UINT64_MAX;
+    bed_.doorbells[0].words[word].value = UINT64_MAX;
   }
-  bed_.doorbells->summary.value = UINT64_MAX;
+  bed_.doorbells[0].summary.value = UINT64_MAX;
   bed_.Settle();
   ExpectOthersUndisturbed();
 }
@@ -109,7 +109,7 @@ TEST_F(WorkerHostileTest, RandomBytesInTheSendRingNeverReachMemoryTheyMayNot) {
       memcpy(slot, &header, sizeof(header));
     }
     c.page->sq_produced.value = 8;
-    EXPECT_FALSE(rings::Ring(*bed_.doorbells, c.slot));
+    EXPECT_FALSE(rings::Ring(bed_.doorbells[0], c.slot));
     bed_.Settle();
     uroce_cqe cqe;
     int completions = 0;

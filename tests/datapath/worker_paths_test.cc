@@ -63,7 +63,7 @@ TEST_F(WorkerPathsTest, NewMacOfADeviceHoldsAtBothEndsInTheMiddleOfATransfer) {
   Mac sent_to{}, sent_from{};
   bed_.ports[1].filter = [&](rte_mbuf* frame) { return sent_to = Address(frame, 0), true; };
   bed_.ports[0].filter = [&](rte_mbuf* frame) { return sent_from = Address(frame, 6), true; };
-  bed_.worker->Run([&] { bed_.worker->ChangeMac(bed_.devices[0].get(), kOther); });
+  bed_.workers->ChangeMac(*bed_.devices[0], kOther);
   ExpectAllArrives();
   EXPECT_EQ(bed_.devices[0]->mac, kOther);
   EXPECT_EQ(sent_from, kOther);
@@ -76,7 +76,7 @@ TEST_F(WorkerPathsTest, QueuePairWaitsOutAWrongMacAndGoesOnWithTheRightOne) {
   SetDestination(a_, kOther);
   for (int i = 0; i < 50; ++i) bed_.Turn();
   EXPECT_EQ(a_.send_ring.Peek(), nullptr);
-  EXPECT_GT(bed_.devices[1]->counters.rx_not_roce.load(), 0u);
+  EXPECT_GT(bed_.devices[1]->counters(0).rx_not_roce.load(), 0u);
   SetDestination(a_, right);
   ExpectAllArrives();
 }
@@ -85,7 +85,7 @@ TEST_F(WorkerPathsTest, PathToTheOwnMacStaysInTheDevice) {
   Endpoint& c = bed_.AddEndpoint(0);
   Endpoint& d = bed_.AddEndpoint(0);
   bed_.Connect(c, d);
-  bed_.worker->Run([&] { bed_.worker->ChangeMac(bed_.devices[0].get(), kOther); });
+  bed_.workers->ChangeMac(*bed_.devices[0], kOther);
   c.PostSend({.opcode = kWrite,
               .wr_id = 2,
               .list = {Testbed::Sge(from_, 0, 100)},

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <thread>
 
+#include "drivers/wire_port.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
@@ -37,7 +38,7 @@ class WorkerThreadTest : public testing::TestWithParam<MrMode> {
     EXPECT_EQ(cqe.status, 0);
   }
   void WaitUntilAsleep() {
-    while (std::atomic_ref(bed_.doorbells->sleeping.value).load() == 0) std::this_thread::yield();
+    while (std::atomic_ref(bed_.doorbells[0].sleeping.value).load() == 0) std::this_thread::yield();
   }
 
   Testbed bed_;
@@ -93,9 +94,9 @@ TEST_P(WorkerThreadTest, BackToBackMessagesGetThrough) {
 /// A port that brings nothing and counts what it is asked.
 class QuietPort : public TestPort {
  public:
-  int wait_fd() const override { return fd; }
-  bool BeforeSleep() override { return ++before > refusals; }
-  void AfterSleep() override { after = before.load(); }
+  int wait_fd(uint16_t) const override { return fd; }
+  bool BeforeSleep(uint16_t) override { return ++before > refusals; }
+  void AfterSleep(uint16_t) override { after = before.load(); }
 
   int fd = -1;
   int refusals = 0;  ///< How many times frames are said to be there.
@@ -130,6 +131,115 @@ TEST(WorkerSleepTest, APortsFdEndsTheSleepThatItWasAskedFor) {
   while (ports[1].after < before) std::this_thread::yield();
   bed.worker->Stop();
   close(ports[1].fd);
+}
+
+/// Threads of two workers over a wire.
+class WorkerThreadsTest : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 64 * 1024;
+
+  ~WorkerThreadsTest() override { bed_.workers->Stop(); }
+  bool IsAsleep(uint32_t worker) {
+    return std::atomic_ref(bed_.doorbells[worker].sleeping.value).load() != 0;
+  }
+  void Write(Endpoint& end, uint32_t length, uint64_t wr_id) {
+    end.PostSend({.opcode = kWrite,
+                  .wr_id = wr_id,
+                  .list = {Testbed::Sge(from_, 0, length)},
+                  .remote_addr = to_.iova,
+                  .rkey = to_.key});
+  }
+  static void Await(Endpoint& end, uint64_t wr_id) {
+    uroce_cqe cqe;
+    while (!end.PollSend(cqe)) std::this_thread::yield();
+    EXPECT_EQ(cqe.wr_id, wr_id);
+    EXPECT_EQ(cqe.status, 0);
+  }
+
+  drivers::Wire wire_ = (TestPool(), drivers::MakeWire({}, {}, {.queues = 2}).value());
+  Testbed bed_{{wire_.first.get(), wire_.second.get()}, 2};
+  std::vector<uint8_t> source_ = Pattern(kBytes, 1);
+  std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);
+  MemoryRegion& from_ = bed_.Register(source_.data(), kBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& to_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kMapped);
+};
+
+TEST_F(WorkerThreadsTest, AFrameWakesTheWorkerItIsFor) {
+  Endpoint& a = bed_.AddEndpoint(0, {}, 0);
+  Endpoint& b = bed_.AddEndpoint(1, {}, 1);
+  bed_.attributes.timeout = 0;  // A lost wake-up hangs: nothing is sent again.
+  bed_.Connect(a, b);
+  bed_.workers->Start();
+  for (uint64_t i = 0; i < 200; ++i) {
+    if (i % 4 == 0) {
+      while (!IsAsleep(0) || !IsAsleep(1)) std::this_thread::yield();
+    }
+    Write(a, 5000, i);
+    Await(a, i);
+  }
+  EXPECT_EQ(memcmp(target_.data(), source_.data(), 5000), 0);
+}
+
+TEST_F(WorkerThreadsTest, QueuePairsOfBothCarryDataBothWays) {
+  std::vector<Endpoint*> ends;
+  bed_.attributes.timeout = 20;
+  for (const auto& [from, to] : {std::pair{0u, 0u}, {0u, 1u}, {1u, 0u}, {1u, 1u}}) {
+    ends.push_back(&bed_.AddEndpoint(0, {}, from));
+    ends.push_back(&bed_.AddEndpoint(1, {}, to));
+    bed_.Connect(*ends[ends.size() - 2], *ends.back());
+  }
+  bed_.workers->Start();
+  for (uint64_t round = 0; round < 20; ++round) {
+    for (Endpoint* end : ends) Write(*end, 40'000, round);
+    for (Endpoint* end : ends) Await(*end, round);
+  }
+  EXPECT_EQ(memcmp(target_.data(), source_.data(), 40'000), 0);
+}
+
+TEST_F(WorkerThreadsTest, TogetherMeansThatNoWorkerTurns) {
+  bed_.workers->Start();
+  const auto turns = [&](uint32_t worker) -> uint64_t {
+    return bed_.workers->at(worker).counters().turns;
+  };
+  for (int i = 0; i < 100; ++i) {
+    bed_.workers->RunTogether([&] {
+      const uint64_t first = turns(0), second = turns(1);
+      std::this_thread::yield();
+      EXPECT_EQ(turns(0), first);
+      EXPECT_EQ(turns(1), second);
+    });
+  }
+  int runs = 0;
+  bed_.workers->RunOnEach([&](Worker&) { ++runs; });
+  EXPECT_EQ(runs, 2) << "and all go on";
+}
+
+TEST_F(WorkerThreadsTest, AGracePeriodWakesNoSleeper) {
+  bed_.workers->Start();
+  while (!IsAsleep(0) || !IsAsleep(1)) std::this_thread::yield();
+  // The flag is set before the worker sleeps: the first wait may meet its last look around.
+  bed_.workers->AwaitGrace();
+  const uint64_t turns = bed_.workers->at(0).counters().turns;
+  for (int i = 0; i < 1000; ++i) bed_.workers->AwaitGrace();
+  EXPECT_EQ(bed_.workers->at(0).counters().turns, turns);
+}
+
+TEST_F(WorkerThreadsTest, AGracePeriodEndsAfterTheTurnThatWasUnderWay) {
+  bed_.workers->Start();
+  std::atomic<bool> inside{false}, leave{false}, left{false};
+  std::thread control([&] {
+    bed_.workers->at(1).Run([&] {
+      inside = true;
+      while (!leave) std::this_thread::yield();
+      left = true;
+    });
+  });
+  while (!inside) std::this_thread::yield();
+  std::thread helper([&] { leave = true; });
+  bed_.workers->AwaitGrace();
+  EXPECT_TRUE(left);
+  control.join();
+  helper.join();
 }
 
 TEST_P(WorkerThreadTest, QueuePairsLeaveInTheMiddleOfTheirWork) {

@@ -56,7 +56,7 @@ TEST_F(WorkerTurnsTest, QueuePairsShareBytesNotPackets) {
 
 TEST_F(WorkerTurnsTest, ManyQueuePairsOfOneSessionDoNotStarveAnother) {
   auto doorbells = std::make_unique<uroce_doorbells>();
-  Session other(2, doorbells.get(), -1);
+  Session other(2, {{.doorbells = doorbells.get()}});
   bed_.worker->Run([&] { bed_.worker->AddSession(&other); });
   std::vector<Endpoint*> crowd;
   for (int i = 0; i < 10; ++i) crowd.push_back(Pair().first);
@@ -123,7 +123,7 @@ TEST_F(WorkerTurnsTest, AFullEventPipeIsTriedAgain) {
   while (write(a->async[1], &other, sizeof(other)) > 0) {
   }
   a->page->sq_produced.value = 1000;
-  EXPECT_FALSE(rings::Ring(*bed_.doorbells, a->slot));
+  EXPECT_FALSE(rings::Ring(bed_.doorbells[0], a->slot));
   bed_.Settle();
   EXPECT_EQ(a->qp->async_records(), 0u);
   std::vector<uint8_t> drain(1 << 20);

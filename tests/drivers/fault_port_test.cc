@@ -30,7 +30,7 @@ class FaultPortTest : public FramePoolTest {
   void Make(const std::string& fault, uint32_t depth_frames = 512) {
     const auto config = ParseFault(fault);
     ASSERT_TRUE(config.ok()) << config.status();
-    auto wire = MakeWire({}, {}, depth_frames);
+    auto wire = MakeWire({}, {}, {.depth_frames = depth_frames});
     ASSERT_TRUE(wire.ok()) << wire.status();
     sender_ = std::make_unique<FaultPort>(std::move(wire->first), *config, pool());
     receiver_ = std::move(wire->second);
@@ -42,11 +42,11 @@ class FaultPortTest : public FramePoolTest {
     Nanos now{0};
     for (uint32_t i = 0; i < count; ++i, now = now + step) {
       rte_mbuf* frame = Frame(i);
-      EXPECT_EQ(sender_->TransmitBurst(&frame, 1, now), 1);
+      EXPECT_EQ(sender_->TransmitBurst(0, &frame, 1, now), 1);
       Collect(now, arrived);
     }
-    for (; sender_->NextDeadline() != kNever; now = std::max(now, sender_->NextDeadline())) {
-      EXPECT_EQ(sender_->ReceiveBurst(nullptr, 0, now), 0);
+    for (; sender_->NextDeadline(0) != kNever; now = std::max(now, sender_->NextDeadline(0))) {
+      EXPECT_EQ(sender_->ReceiveBurst(0, nullptr, 0, now), 0);
       Collect(now, arrived);
     }
     return arrived;
@@ -54,7 +54,7 @@ class FaultPortTest : public FramePoolTest {
 
   void Collect(Nanos now, std::vector<uint32_t>& arrived) {
     rte_mbuf* frames[64];
-    const uint16_t count = receiver_->ReceiveBurst(frames, 64, now);
+    const uint16_t count = receiver_->ReceiveBurst(0, frames, 64, now);
     for (uint16_t i = 0; i < count; ++i) {
       arrived.push_back(NumberOf(frames[i]));
       rte_pktmbuf_free(frames[i]);
@@ -63,7 +63,7 @@ class FaultPortTest : public FramePoolTest {
 
   FaultPort& sender() { return *sender_; }
   Port& receiver() { return *receiver_; }
-  const FaultCounters& counters() { return sender_->transmit_counters(); }
+  FaultCounters counters() { return sender_->transmit_counters(); }
 
  private:
   std::unique_ptr<FaultPort> sender_;
@@ -119,31 +119,31 @@ TEST_F(FaultPortTest, ReorderedFramesArriveOnceAndBehindAtMostEightLaterOnes) {
 TEST_F(FaultPortTest, AHeldFrameLeavesByItsDeadlineThoughNothingPasses) {
   Make("seed=1,reorder=1");
   rte_mbuf* frame = Frame(1);
-  ASSERT_EQ(sender().TransmitBurst(&frame, 1, Nanos(1000)), 1);
+  ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(1000)), 1);
   std::vector<uint32_t> arrived;
   Collect(Nanos(1000), arrived);
   EXPECT_TRUE(arrived.empty());
-  const Nanos deadline = sender().NextDeadline();
+  const Nanos deadline = sender().NextDeadline(0);
   ASSERT_NE(deadline, kNever);
-  EXPECT_EQ(sender().TransmitBurst(nullptr, 0, deadline - Nanos(1)), 0);
+  EXPECT_EQ(sender().TransmitBurst(0, nullptr, 0, deadline - Nanos(1)), 0);
   Collect(deadline, arrived);
   EXPECT_TRUE(arrived.empty());
-  EXPECT_EQ(sender().TransmitBurst(nullptr, 0, deadline), 0);
+  EXPECT_EQ(sender().TransmitBurst(0, nullptr, 0, deadline), 0);
   Collect(deadline, arrived);
   EXPECT_EQ(arrived.size(), 1u);
-  EXPECT_EQ(sender().NextDeadline(), kNever);
+  EXPECT_EQ(sender().NextDeadline(0), kNever);
 }
 
 TEST_F(FaultPortTest, DelayHoldsEveryFrameForExactlyThatTime) {
   Make("delay=10us");
   rte_mbuf* frame = Frame(1);
-  ASSERT_EQ(sender().TransmitBurst(&frame, 1, Nanos(500)), 1);
-  EXPECT_EQ(sender().NextDeadline(), Nanos(10'500));
+  ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(500)), 1);
+  EXPECT_EQ(sender().NextDeadline(0), Nanos(10'500));
   std::vector<uint32_t> arrived;
-  sender().ReceiveBurst(nullptr, 0, Nanos(10'499));
+  sender().ReceiveBurst(0, nullptr, 0, Nanos(10'499));
   Collect(Nanos(10'499), arrived);
   EXPECT_TRUE(arrived.empty());
-  sender().ReceiveBurst(nullptr, 0, Nanos(10'500));
+  sender().ReceiveBurst(0, nullptr, 0, Nanos(10'500));
   Collect(Nanos(10'500), arrived);
   EXPECT_EQ(arrived.size(), 1u);
 }
@@ -152,8 +152,8 @@ TEST_F(FaultPortTest, CorruptionChangesExactlyOneByte) {
   Make("corrupt=1");
   for (uint32_t i = 0; i < 200; ++i) {
     rte_mbuf* frame = Frame(0x5a5a5a5a);
-    ASSERT_EQ(sender().TransmitBurst(&frame, 1, Nanos(0)), 1);
-    ASSERT_EQ(receiver().ReceiveBurst(&frame, 1, Nanos(0)), 1);
+    ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
+    ASSERT_EQ(receiver().ReceiveBurst(0, &frame, 1, Nanos(0)), 1);
     const auto* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
     EXPECT_EQ(std::count(bytes, bytes + frame->data_len, 0x5a), frame->data_len - 1);
     rte_pktmbuf_free(frame);
@@ -171,8 +171,8 @@ TEST_F(FaultPortTest, CongestionMarkKeepsTheIpv4ChecksumRight) {
   ip->version_ihl = 0x45;
   ip->type_of_service = 0x68;
   ip->hdr_checksum = rte_ipv4_cksum(ip);
-  ASSERT_EQ(sender().TransmitBurst(&frame, 1, Nanos(0)), 1);
-  ASSERT_EQ(receiver().ReceiveBurst(&frame, 1, Nanos(0)), 1);
+  ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
+  ASSERT_EQ(receiver().ReceiveBurst(0, &frame, 1, Nanos(0)), 1);
   EXPECT_EQ(ip->type_of_service, 0x6b);
   const uint16_t checksum = ip->hdr_checksum;
   ip->hdr_checksum = 0;
@@ -188,8 +188,8 @@ TEST_F(FaultPortTest, CongestionMarkReachesIpv6BehindATagAndSparesOtherFrames) {
   std::memset(bytes, 0, frame->data_len);
   const uint8_t types[] = {0x81, 0x00, 0x00, 0x05, 0x86, 0xdd, 0x60};
   std::memcpy(bytes + 12, types, sizeof types);
-  ASSERT_EQ(sender().TransmitBurst(&frame, 1, Nanos(0)), 1);
-  ASSERT_EQ(receiver().ReceiveBurst(&frame, 1, Nanos(0)), 1);
+  ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
+  ASSERT_EQ(receiver().ReceiveBurst(0, &frame, 1, Nanos(0)), 1);
   EXPECT_EQ(bytes[18], 0x60);
   EXPECT_EQ(bytes[19], 0x30);
   rte_pktmbuf_free(frame);
@@ -221,8 +221,8 @@ TEST_F(FaultPortTest, DirectionLimitsFaultsToIt) {
   Make("drop=1,dir=rx");
   EXPECT_EQ(Pass(kCount).size(), kCount);
   rte_mbuf* frame = Frame(1);
-  ASSERT_EQ(receiver().TransmitBurst(&frame, 1, Nanos(0)), 1);
-  EXPECT_EQ(sender().ReceiveBurst(&frame, 1, Nanos(0)), 0);
+  ASSERT_EQ(receiver().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
+  EXPECT_EQ(sender().ReceiveBurst(0, &frame, 1, Nanos(0)), 0);
   EXPECT_EQ(sender().receive_counters().dropped, 1u);
 }
 
@@ -230,15 +230,15 @@ TEST_F(FaultPortTest, AFullWireHoldsTheSenderBackAndLosesNothing) {
   Make("duplicate=0.5,reorder=0.2", 8);
   std::vector<rte_mbuf*> frames;
   for (uint32_t i = 0; i < 900; ++i) frames.push_back(Frame(i));
-  uint16_t sent = sender().TransmitBurst(frames.data(), 900, Nanos(0));
+  uint16_t sent = sender().TransmitBurst(0, frames.data(), 900, Nanos(0));
   EXPECT_LT(sent, 900);
-  EXPECT_LT(sender().TransmitRoom(), 16);
-  EXPECT_LE(sender().NextDeadline(), Nanos(0));  // Something waits: do not sleep.
+  EXPECT_LT(sender().TransmitRoom(0), 16);
+  EXPECT_LE(sender().NextDeadline(0), Nanos(0));  // Something waits: do not sleep.
   std::vector<uint32_t> arrived;
-  for (int64_t now = 0; sent < 900 || sender().NextDeadline() != kNever; now += 1000) {
+  for (int64_t now = 0; sent < 900 || sender().NextDeadline(0) != kNever; now += 1000) {
     const auto left = static_cast<uint16_t>(900 - sent);
     sent = static_cast<uint16_t>(sent +
-                                 sender().TransmitBurst(frames.data() + sent, left, Nanos(now)));
+                                 sender().TransmitBurst(0, frames.data() + sent, left, Nanos(now)));
     Collect(Nanos(now), arrived);
   }
   Collect(Nanos(0), arrived);
@@ -248,7 +248,7 @@ TEST_F(FaultPortTest, AFullWireHoldsTheSenderBackAndLosesNothing) {
 TEST_F(FaultPortTest, FramesStillHeldAreFreedWithIt) {
   Make("delay=1s");
   rte_mbuf* frame = Frame(1);
-  ASSERT_EQ(sender().TransmitBurst(&frame, 1, Nanos(0)), 1);
+  ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
 }
 
 }  // namespace

@@ -80,14 +80,14 @@ class MemifPortTest : public FramePoolTest {
   }
   uint16_t Send(Port& port, std::vector<rte_mbuf*> frames) {
     const auto count = static_cast<uint16_t>(frames.size());
-    const uint16_t sent = port.TransmitBurst(frames.data(), count, now_);
+    const uint16_t sent = port.TransmitBurst(0, frames.data(), count, now_);
     for (size_t i = sent; i < frames.size(); ++i) rte_pktmbuf_free(frames[i]);
     return sent;
   }
   /// Lengths of what arrives, in order; its contents are checked.
   std::vector<uint32_t> Receive(Port& port, uint16_t most = 64) {
     rte_mbuf* frames[64];
-    const uint16_t count = port.ReceiveBurst(frames, most, now_);
+    const uint16_t count = port.ReceiveBurst(0, frames, most, now_);
     std::vector<uint32_t> lengths;
     for (uint16_t i = 0; i < count; ++i) {
       EXPECT_EQ(NumberOf(frames[i]), next_number_++);
@@ -130,12 +130,12 @@ TEST_F(MemifPortTest, AFullRingHoldsTheSenderBackAndLosesNothing) {
     Port& to = from == client_.get() ? *server_ : *client_;
     next_number_ = 0;
     uint16_t sent = 0;
-    while (from->TransmitRoom() != 0)
+    while (from->TransmitRoom(0) != 0)
       sent = static_cast<uint16_t>(sent + Send(*from, {Frame(sent)}));
     EXPECT_EQ(sent, 32);
     EXPECT_EQ(Send(*from, {Frame(99)}), 0);
     EXPECT_EQ(Receive(to, 10).size(), 10u);
-    EXPECT_EQ(from->TransmitRoom(), 10);
+    EXPECT_EQ(from->TransmitRoom(0), 10);
     EXPECT_EQ(Receive(to).size(), 22u);
     EXPECT_EQ(from->counters().tx_discards, 0u);
   }
@@ -143,14 +143,14 @@ TEST_F(MemifPortTest, AFullRingHoldsTheSenderBackAndLosesNothing) {
 
 TEST_F(MemifPortTest, APeerThatTakesNothingForLongCostsCountedFramesOnly) {
   Connect();
-  while (client_->TransmitRoom() != 0) Send(*client_, {Frame(next_number_)});
+  while (client_->TransmitRoom(0) != 0) Send(*client_, {Frame(next_number_)});
   Receive(*client_);
   now_ = now_ + Nanos(900'000'000);
   Receive(*client_);
-  EXPECT_EQ(client_->TransmitRoom(), 0);
+  EXPECT_EQ(client_->TransmitRoom(0), 0);
   now_ = now_ + Nanos(200'000'000);
   Receive(*client_);
-  EXPECT_GT(client_->TransmitRoom(), 0);
+  EXPECT_GT(client_->TransmitRoom(0), 0);
   EXPECT_EQ(Send(*client_, {Frame(1), Frame(2)}), 2);
   EXPECT_EQ(client_->counters().tx_discards, 2u);
 }
@@ -160,10 +160,10 @@ TEST_F(MemifPortTest, WithoutAPeerTheLinkIsDownAndFramesAreDroppedAndCounted) {
   Maintain();
   EXPECT_FALSE(client_->Info().link_up);
   EXPECT_EQ(client_->Info().why_down, "no server yet");
-  EXPECT_GT(client_->TransmitRoom(), 0);
+  EXPECT_GT(client_->TransmitRoom(0), 0);
   EXPECT_EQ(Send(*client_, {Frame(0), Frame(1)}), 2);
   EXPECT_EQ(client_->counters().tx_discards, 2u);
-  EXPECT_TRUE(client_->BeforeSleep());
+  EXPECT_TRUE(client_->BeforeSleep(0));
 }
 
 TEST_F(MemifPortTest, EitherEndMayGoAndComeBack) {
@@ -193,21 +193,21 @@ TEST_F(MemifPortTest, ASleeperIsWokenByTheFirstFrameAndByNoOther) {
     Port& other = sleeper == server_.get() ? *client_ : *server_;
     next_number_ = 0;
     Receive(*sleeper);
-    EXPECT_TRUE(sleeper->BeforeSleep());
-    EXPECT_NE(sleeper->NextDeadline(), kNever) << "a sender without a fence may have missed it";
-    EXPECT_FALSE(IsReadable(sleeper->wait_fd()));
-    sleeper->AfterSleep();
+    EXPECT_TRUE(sleeper->BeforeSleep(0));
+    EXPECT_NE(sleeper->NextDeadline(0), kNever) << "a sender without a fence may have missed it";
+    EXPECT_FALSE(IsReadable(sleeper->wait_fd(0)));
+    sleeper->AfterSleep(0);
     Receive(*sleeper);
-    EXPECT_TRUE(sleeper->BeforeSleep());
-    EXPECT_EQ(sleeper->NextDeadline(), kNever) << "no need to look twice";
+    EXPECT_TRUE(sleeper->BeforeSleep(0));
+    EXPECT_EQ(sleeper->NextDeadline(0), kNever) << "no need to look twice";
     Send(other, {Frame(0)});
-    EXPECT_TRUE(IsReadable(sleeper->wait_fd()));
-    sleeper->AfterSleep();
+    EXPECT_TRUE(IsReadable(sleeper->wait_fd(0)));
+    sleeper->AfterSleep(0);
     EXPECT_EQ(Receive(*sleeper).size(), 1u);
     Send(other, {Frame(1)});
-    EXPECT_FALSE(IsReadable(sleeper->wait_fd())) << "one that is awake needs no system call";
-    EXPECT_FALSE(sleeper->BeforeSleep()) << "a frame is there";
-    sleeper->AfterSleep();
+    EXPECT_FALSE(IsReadable(sleeper->wait_fd(0))) << "one that is awake needs no system call";
+    EXPECT_FALSE(sleeper->BeforeSleep(0)) << "a frame is there";
+    sleeper->AfterSleep(0);
     EXPECT_EQ(Receive(*sleeper).size(), 1u);
   }
 }
@@ -220,7 +220,7 @@ TEST_F(MemifPortTest, AFrameLongerThanAnMbufIsDroppedAndCounted) {
   rte_mbuf* frame = rte_pktmbuf_alloc(*big);
   frame->data_len = 2049;
   frame->pkt_len = 2049;
-  EXPECT_EQ(client_->TransmitBurst(&frame, 1, now_), 1);
+  EXPECT_EQ(client_->TransmitBurst(0, &frame, 1, now_), 1);
   Send(*client_, {Frame(0)});
   EXPECT_THAT(Receive(*server_), testing::ElementsAre(64));
   EXPECT_EQ(server_->counters().rx_missed, 1u);

@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--bogus=1"}, {"--bogus", "--help"}}, BadFlags{{"--work=1"}, {"--work"}},
         BadFlags{{"uroce0"}, {"uroce0"}}, BadFlags{{"--"}, {"--"}}, BadFlags{{"-h"}, {"-h"}},
         BadFlags{{"--socket"}, {"--socket", "value"}}, BadFlags{{"--socket="}, {"--socket"}},
-        BadFlags{{"--help=1"}, {"--help"}}, BadFlags{{"--workers=2"}, {"--workers", "2", "1"}},
+        BadFlags{{"--help=1"}, {"--help"}}, BadFlags{{"--workers=65"}, {"--workers", "65", "64"}},
         BadFlags{{"--workers=x"}, {"--workers", "x"}}, BadFlags{{"--no-huge=maybe"}, {"maybe"}},
         BadFlags{{"--log-level=loud"}, {"loud", "debug"}},
         BadFlags{{"--max-qp=0"}, {"--max-qp", "0", "1"}},
@@ -298,7 +298,7 @@ TEST_P(BadFileTest, IsOneLineThatNamesFileAndKey) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadFileTest,
     testing::Values(BadFile{"socket = \n", {":1"}}, BadFile{"\n\nx y z\n", {":3"}},
-                    BadFile{"bogus = 1", {"bogus"}}, BadFile{"workers = 2", {"workers", "2"}},
+                    BadFile{"bogus = 1", {"bogus"}}, BadFile{"workers = 65", {"workers", "65"}},
                     BadFile{"workers = 1.5", {"workers"}}, BadFile{"max_qp = 5", {"[limits]"}},
                     BadFile{"[limits]\nsocket = \"x\"", {"limits.socket"}},
                     BadFile{"limits = 3", {"[limits]"}}, BadFile{"port = 3", {"[[port]]"}},

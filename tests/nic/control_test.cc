@@ -47,7 +47,7 @@ class DaemonUnderTest : public testing::Environment {
     ASSERT_TRUE(ports.ok()) << ports.status();
     auto socket = ControlSocket::Listen(path_);
     ASSERT_TRUE(socket.ok()) << socket.status();
-    nic_ = std::make_unique<Nic>(config, std::move(ports->devices), ports->pool);
+    nic_ = std::make_unique<Nic>(config, std::move(ports->devices), ports->seats);
     server_ = std::make_unique<Server>(loop_, *nic_, *std::move(socket));
     loop_.Watch(stop_.get(), EPOLLIN, [this] { loop_.Stop(); });
     thread_ = std::thread([this] { loop_.Run(); });

@@ -14,6 +14,8 @@
 #include "nic/resources/number_pool.h"
 #include "nic/resources/queue_layout.h"
 #include "nic/resources/shared_memory.h"
+#include "nic/worker_cores.h"
+#include "pipeline/base/steering.h"
 
 namespace uroce::nic {
 namespace {
@@ -69,6 +71,42 @@ TEST(NumberPoolTest, KeysOfOneIndexAreOneWhateverTheirVariant) {
   NumberPool keys(32, 8, Counting);
   EXPECT_EQ(keys.Take(Nanos(0)), 0x12345600u);
   EXPECT_EQ(keys.Take(Nanos(0)), 0x12345700u) << "the other 255 variants belong to the holder";
+}
+
+TEST(NumberPoolTest, ANumberLiesInTheRangeAskedForAndAFullRangeHasNone) {
+  small_space = 0;
+  NumberPool pool(8, 0, Counting);
+  std::set<uint32_t> seen;
+  while (const uint32_t number = pool.Take(Nanos(0), {.first = 64, .end = 128})) {
+    EXPECT_GE(number, 64u);
+    EXPECT_LT(number, 128u);
+    seen.insert(number);
+  }
+  EXPECT_EQ(seen.size(), 64u);
+  EXPECT_NE(pool.Take(Nanos(0), {.first = 0, .end = 64}), 0u);
+}
+
+TEST(SteeringTest, EachWorkerOwnsOneRangeAndAllNumbersHaveAnOwner) {
+  for (const uint32_t workers : {1u, 2u, 3u, 7u, 64u}) {
+    EXPECT_EQ(FirstQpnOf(0, workers), 0u);
+    EXPECT_EQ(FirstQpnOf(workers, workers), 1u << 24);
+    for (uint32_t worker = 0; worker < workers; ++worker) {
+      EXPECT_EQ(OwnerOf(Qpn(FirstQpnOf(worker, workers)), workers), worker);
+      EXPECT_EQ(OwnerOf(Qpn(FirstQpnOf(worker + 1, workers) - 1), workers), worker);
+    }
+  }
+}
+
+TEST(WorkerCoresTest, SeveralHaveACoreEachWhereOneIsLeftForPrograms) {
+  EXPECT_EQ(WorkerCores(1, {0, 1, 2}), (std::vector<int>{-1}));
+  EXPECT_EQ(WorkerCores(2, {4, 6, 7}), (std::vector<int>{4, 6}));
+  EXPECT_EQ(WorkerCores(3, {4, 6, 7}), (std::vector<int>{-1, -1, -1}));
+  EXPECT_EQ(WorkerCores(2, {}), (std::vector<int>{-1, -1}));
+}
+
+TEST(WorkerCoresTest, ACoreHasANodeWhereTheKernelSaysSo) {
+  EXPECT_EQ(NumaNodeOf(-1), -1);
+  EXPECT_GE(NumaNodeOf(AllowedCores().front()), -1);
 }
 
 TEST(NumberPoolTest, SecureNumbersDoNotRepeat) {

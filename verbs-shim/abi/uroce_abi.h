@@ -543,6 +543,7 @@ enum uroce_capture_reason {
   UROCE_REASON_CNP_IGNORED,
   UROCE_REASON_PARKED_FULL, /* no room behind a queue pair that waits for the program's memory */
   UROCE_REASON_ABANDONED,   /* the queue pair was reset or destroyed while the frame waited */
+  UROCE_REASON_HANDOVER_FULL, /* no room on the way to the worker of the queue pair */
   /* Received, and not executed by the transport. */
   UROCE_REASON_GHOST,           /* a response that nothing waits for */
   UROCE_REASON_RESPONSE_GAP,    /* of a READ: a response before it was lost */

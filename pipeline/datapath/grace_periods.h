@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// When no worker uses any more what was unpublished: without a word to the workers, and without
+// waking those that sleep.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+struct rte_rcu_qsbr;
+
+namespace uroce::datapath {
+
+/// Of all workers that share tables. A worker holds nothing from a table beyond the turn in which
+/// it looked there, says so once per turn, and is no reader while it sleeps.
+class GracePeriods {
+ public:
+  explicit GracePeriods(uint32_t workers);
+
+  // ---- worker `index` ----
+  /// From here on it reads; until Leave.
+  void Enter(uint32_t index);
+  /// It holds nothing now.
+  void Pass(uint32_t index);
+  void Leave(uint32_t index);
+
+  // ---- control ----
+  /// Returns when every worker that was inside has passed or left since the call. Takes as long as
+  /// the longest turn.
+  void Wait();
+
+ private:
+  struct Free {
+    void operator()(rte_rcu_qsbr* state) const;
+  };
+  std::unique_ptr<rte_rcu_qsbr, Free> state_;
+};
+
+}  // namespace uroce::datapath
