@@ -51,7 +51,8 @@ void Daemon::Settle() {
 }
 
 Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)
-    : nic_(config, std::move(ports.devices), ports.seats), server_(loop_, nic_, std::move(socket)) {}
+    : nic_(config, std::move(ports.devices), ports.seats),
+      server_(loop_, nic_, std::move(socket)) {}
 
 void Daemon::Run() {
   sigset_t signals;

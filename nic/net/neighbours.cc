@@ -42,8 +42,9 @@ void Neighbours::StartHosts(const std::function<void(NicDevice&)>& on_addresses)
     };
     const HostConfig config{device->info().mac, device->config().addresses,
                             device->config().routes};
-    hosts_[device] = std::make_unique<HostStack>(loop_, nic_.HostWorkerOf(*device), *device->host_link(),
-                                                 device->name(), config, std::move(listener));
+    hosts_[device] =
+        std::make_unique<HostStack>(loop_, nic_.HostWorkerOf(*device), *device->host_link(),
+                                    device->name(), config, std::move(listener));
     hosts_[device]->OnLink(device->info().link_up);
   }
 }

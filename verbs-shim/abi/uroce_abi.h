@@ -541,8 +541,8 @@ enum uroce_capture_reason {
   UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair */
   UROCE_REASON_BAD_STATE,   /* detail: enum ibv_qp_state */
   UROCE_REASON_CNP_IGNORED,
-  UROCE_REASON_PARKED_FULL, /* no room behind a queue pair that waits for the program's memory */
-  UROCE_REASON_ABANDONED,   /* the queue pair was reset or destroyed while the frame waited */
+  UROCE_REASON_PARKED_FULL,   /* no room behind a queue pair that waits for the program's memory */
+  UROCE_REASON_ABANDONED,     /* the queue pair was reset or destroyed while the frame waited */
   UROCE_REASON_HANDOVER_FULL, /* no room on the way to the worker of the queue pair */
   /* Received, and not executed by the transport. */
   UROCE_REASON_GHOST,           /* a response that nothing waits for */
