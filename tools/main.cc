@@ -267,6 +267,7 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
   CLI::App* stat =
       AddListing(app, flags, result, "stat", "Counters of the devices", UROCE_DUMP_STAT);
   stat->add_flag("-a,--all", flags.render.all, "Counters that are zero, too");
+  stat->add_flag("--workers", flags.render.workers, "What each worker does");
   stat->add_option("--watch", flags.watch_s, "Every so many seconds, print changes and rates")
       ->check(CLI::Range(0.1, 3600.0));
   AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);

@@ -84,6 +84,12 @@ std::string RenderRegions(const std::vector<Json>& regions) {
   return text;
 }
 
+/// One worker a line.
+std::string RenderWorkers(const Json& dump) {
+  const Json workers = MemberOf(dump, "workers");
+  return RenderObjects(std::vector<Json>(workers.begin(), workers.end()));
+}
+
 bool IsZero(const Json& value) { return value.is_number() && value == 0; }
 
 /// One counter a line, one device a column.
@@ -124,6 +130,7 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
     case UROCE_DUMP_DEVICES:
       return RenderDevices(objects);
     case UROCE_DUMP_STAT:
+      if (options.workers) return RenderWorkers(*dump);
       return RenderCounters(objects, options.all);
     case UROCE_DUMP_QP:
       return objects.empty() ? std::string("none\n") : RenderObjects(objects);

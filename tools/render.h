@@ -12,7 +12,8 @@ namespace uroce::tools {
 /// How a dump is shown.
 struct RenderOptions {
   bool all = false;    ///< Also counters that are zero.
-  std::string device;  ///< Only what belongs to this device; "" for all.
+  bool workers = false;  ///< Of UROCE_DUMP_STAT: what each worker does, not each device.
+  std::string device;    ///< Only what belongs to this device; "" for all.
 };
 
 /// A table of `json`. Columns that this version does not know are shown behind those it does, and

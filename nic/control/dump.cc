@@ -12,6 +12,7 @@
 #include "nic/control/flight_recorder.h"
 #include "nic/control/memory_dump.h"
 #include "nic/control/session.h"
+#include "nic/control/worker_dump.h"
 #include "nic/net/address.h"
 #include "nic/net/port_attributes.h"
 #include "nic/resources/rc_counter_table.h"
@@ -205,7 +206,7 @@ Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
     list.push_back({{"name", device->name()}, {"counters", json}});
     AddFaults(nic, *device, list.back());
   }
-  return {{"devices", list}};
+  return {{"devices", list}, {"workers", WorkersJson(nic)}};
 }
 
 const char* StateName(transport::QpState state) {

@@ -37,6 +37,9 @@ class Nic {
   const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
   datapath::KeyTable& keys() { return keys_; }
   datapath::Workers& workers() { return workers_; }
+  const datapath::Workers& workers() const { return workers_; }
+  /// Queue pairs that live on the worker.
+  uint32_t queue_pair_count(uint32_t worker) const { return queue_pair_counts_[worker]; }
   /// The worker that owns a queue pair.
   datapath::Worker& OwnerOf(const datapath::QueuePair& queue_pair);
   /// The worker that frames which are not RoCE pass through, of a device with a host link.
