@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The helper's thread, and the two queues to and from it.
+// The helper's thread, the queue to it and those back to the workers.
 #include "pipeline/datapath/copy_helper.h"
 
+#include <fcntl.h>
 #include <rte_mbuf.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "pipeline/rings/shared_word.h"
 
@@ -116,40 +118,53 @@ CopyJob* CopyJobQueue::Take() {
   return job;
 }
 
+// One queue to the helper, whoever submits: all jobs have one order. The workers meet there in one
+// locked instruction, which is nothing beside the system call of a job.
 struct CopyHelper::Shared {
-  Shared(int memory, int wake, std::shared_ptr<void> its_place)
+  /// One worker's.
+  struct alignas(64) Lane {
+    int wake_fd = -1;
+    uint32_t in_flight = 0;  // The worker's own.
+    std::atomic<bool> sleeps{false};
+    CopyJobQueue done;
+  };
+
+  Shared(int memory, std::span<const int> wake_fds, std::shared_ptr<void> its_place)
       : place(std::move(its_place)),
         mem_fd(memory),
-        worker_fd(dup(wake)),
-        own_fd(eventfd(0, EFD_CLOEXEC)) {
+        own_fd(eventfd(0, EFD_CLOEXEC)),
+        lanes(wake_fds.size()) {
+    for (size_t i = 0; i < wake_fds.size(); ++i) {
+      lanes[i].wake_fd = fcntl(wake_fds[i], F_DUPFD_CLOEXEC, 0);
+    }
     live_helpers.fetch_add(1, std::memory_order_relaxed);
   }
   ~Shared() {
     DeleteAll(to_helper);
-    DeleteAll(to_worker);
     DeleteAll(orphaned);
+    for (Lane& lane : lanes) {
+      DeleteAll(lane.done);
+      close(lane.wake_fd);
+    }
     close(mem_fd);
-    close(worker_fd);
     close(own_fd);
     live_helpers.fetch_sub(1, std::memory_order_release);
   }
 
   const std::shared_ptr<void> place;
   const int mem_fd;
-  const int worker_fd;
   const int own_fd;
   CopyJobQueue to_helper;
-  CopyJobQueue to_worker;
   CopyJobQueue orphaned;  // The helper's: their process has ended.
+  std::vector<Lane> lanes;
   std::atomic<bool> stop{false};
   std::atomic<bool> helper_sleeps{false};
-  std::atomic<bool> worker_sleeps{false};
   alignas(64) std::atomic<uint64_t> submitted{0};
   alignas(64) std::atomic<uint64_t> finished{0};
 };
 
-CopyHelper::CopyHelper(int mem_fd, int wake_fd, std::shared_ptr<void> place)
-    : shared_(std::make_shared<Shared>(mem_fd, wake_fd, std::move(place))) {
+CopyHelper::CopyHelper(int mem_fd, std::span<const int> wake_fds, std::shared_ptr<void> place)
+    : shared_(std::make_shared<Shared>(mem_fd, wake_fds, std::move(place))) {
   std::thread([shared = shared_] { Run(shared); }).detach();
 }
 
@@ -166,28 +181,34 @@ void CopyHelper::AwaitAll() {
   }
 }
 
-void CopyHelper::Submit(CopyJob* job) {
-  ++in_flight_;
-  shared_->submitted.store(shared_->submitted.load(std::memory_order_relaxed) + 1,
-                           std::memory_order_release);
+void CopyHelper::Submit(uint32_t worker, CopyJob* job) {
+  job->worker = worker;
+  ++shared_->lanes[worker].in_flight;
+  shared_->submitted.fetch_add(1, std::memory_order_release);
   shared_->to_helper.Post(job);
   rings::FullFence();
   if (shared_->helper_sleeps.load(std::memory_order_relaxed)) Signal(shared_->own_fd);
 }
 
-CopyJob* CopyHelper::PollDone() {
-  CopyJob* const job = shared_->to_worker.Take();
-  if (job != nullptr) --in_flight_;
+CopyJob* CopyHelper::PollDone(uint32_t worker) {
+  Shared::Lane& lane = shared_->lanes[worker];
+  CopyJob* const job = lane.done.Take();
+  if (job != nullptr) --lane.in_flight;
   return job;
 }
 
-bool CopyHelper::AnnounceSleep() {
-  shared_->worker_sleeps.store(true, std::memory_order_relaxed);
+uint32_t CopyHelper::in_flight(uint32_t worker) const { return shared_->lanes[worker].in_flight; }
+
+bool CopyHelper::AnnounceSleep(uint32_t worker) {
+  Shared::Lane& lane = shared_->lanes[worker];
+  lane.sleeps.store(true, std::memory_order_relaxed);
   rings::FullFence();
-  return shared_->to_worker.empty();
+  return lane.done.empty();
 }
 
-void CopyHelper::AnnounceAwake() { shared_->worker_sleeps.store(false, std::memory_order_relaxed); }
+void CopyHelper::AnnounceAwake(uint32_t worker) {
+  shared_->lanes[worker].sleeps.store(false, std::memory_order_relaxed);
+}
 
 uint64_t CopyHelper::submitted() const {
   return shared_->submitted.load(std::memory_order_acquire);
@@ -202,15 +223,16 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
   auto idle_since = std::chrono::steady_clock::now();
   while (!shared->stop.load(std::memory_order_acquire)) {
     if (CopyJob* job = shared->to_helper.Take()) {
+      Shared::Lane& lane = shared->lanes[job->worker];
       const Outcome outcome = Execute(shared->mem_fd, *job);
       job->succeeded = outcome == Outcome::kDone;
       // A process loses its memory before its sockets. Until its session ends its queue pairs wait:
       // to their peers it is silent from now on, not one that refuses what they ask.
-      CopyJobQueue& next = outcome == Outcome::kProcessEnded ? shared->orphaned : shared->to_worker;
+      CopyJobQueue& next = outcome == Outcome::kProcessEnded ? shared->orphaned : lane.done;
       next.Post(job);
       shared->finished.fetch_add(1, std::memory_order_release);
       rings::FullFence();
-      if (shared->worker_sleeps.load(std::memory_order_relaxed)) Signal(shared->worker_fd);
+      if (lane.sleeps.load(std::memory_order_relaxed)) Signal(lane.wake_fd);
       empty_polls = 0;
       continue;
     }

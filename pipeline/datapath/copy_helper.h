@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "pipeline/base/types.h"
 
@@ -22,7 +23,8 @@ struct CopyPiece {
   uint32_t length_bytes = 0;
 };
 
-/// One errand. Belongs to a queue pair; to the helper from Submit until PollDone returns it.
+/// One errand. Belongs to a queue pair, and so to one worker; to the helper from Submit until
+/// PollDone returns it.
 struct CopyJob {
   enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
   static constexpr uint32_t kMaxPieces = 8;
@@ -41,17 +43,18 @@ struct CopyJob {
   uint64_t value = 0;          ///< Room for eight bytes to place.
   rte_mbuf* frame = nullptr;   ///< Freed with the job if nobody waits for it any more.
   QueuePair* owner = nullptr;  ///< The worker's; null once the queue pair has gone.
+  uint32_t worker = 0;         ///< Whose it is; set by Submit.
   CopyJob* next = nullptr;
 
   ~CopyJob();
 };
 
-/// FIFO between two threads without a bound of its own: it holds at most one job per queue pair.
+/// FIFO without a bound of its own: it holds at most one job per queue pair.
 class CopyJobQueue {
  public:
-  /// One thread.
+  /// Any thread.
   void Post(CopyJob* job);
-  /// Another. The oldest job, or null.
+  /// One thread. The oldest job, or null.
   CopyJob* Take();
   /// The taking thread.
   bool empty() const {
@@ -63,14 +66,14 @@ class CopyJobQueue {
   CopyJob* taken_ = nullptr;  // In order, linked by `next`.
 };
 
-/// The helper of one session. Jobs are done in the order of Submit, so atomics on copied memory are
-/// atomic with respect to each other.
+/// The helper of one session, for all workers. It does one job after the other, in the order of
+/// Submit, so atomics on copied memory are atomic with respect to each other.
 class CopyHelper {
  public:
-  /// `mem_fd` is the program's /proc/self/mem and becomes the helper's. `wake_fd` is an eventfd
-  /// that a sleeping worker waits on; a duplicate is kept. `place` is held while the thread lives.
-  /// Throws std::system_error where the system refuses the thread.
-  CopyHelper(int mem_fd, int wake_fd, std::shared_ptr<void> place);
+  /// `mem_fd` is the program's /proc/self/mem and becomes the helper's. `wake_fds` has for each
+  /// worker an eventfd that it waits on asleep; duplicates are kept. `place` is held while the
+  /// thread lives. Throws std::system_error where the system refuses the thread.
+  CopyHelper(int mem_fd, std::span<const int> wake_fds, std::shared_ptr<void> place);
   /// Tells the thread to end and leaves it behind with all it needs: it may hang in the program's
   /// memory. AwaitAll waits for those that do not.
   ~CopyHelper();
@@ -79,18 +82,19 @@ class CopyHelper {
   CopyHelper(const CopyHelper&) = delete;
   CopyHelper& operator=(const CopyHelper&) = delete;
 
-  // ---- worker ----
-  void Submit(CopyJob* job);
-  /// A finished job, or null. One whose owner is null is the caller's to delete.
-  CopyJob* PollDone();
-  /// Jobs submitted and not yet returned by PollDone.
-  uint32_t in_flight() const { return in_flight_; }
+  // ---- each worker, for itself ----
+  void Submit(uint32_t worker, CopyJob* job);
+  /// A finished job of this worker, or null. One whose owner is null is the caller's to delete.
+  CopyJob* PollDone(uint32_t worker);
+  /// Jobs of this worker that PollDone has not returned.
+  uint32_t in_flight(uint32_t worker) const;
   /// Before the worker sleeps; false: a job is done, it must not. And after.
-  [[nodiscard]] bool AnnounceSleep();
-  void AnnounceAwake();
+  [[nodiscard]] bool AnnounceSleep(uint32_t worker);
+  void AnnounceAwake(uint32_t worker);
 
   // ---- control ----
-  /// Jobs submitted so far; AreDone of that number tells when all of them are.
+  /// Jobs submitted so far; AreDone of that number tells when all of them are. Exact for those that
+  /// were submitted before a grace period.
   uint64_t submitted() const;
   bool AreDone(uint64_t jobs) const;
 
@@ -99,7 +103,6 @@ class CopyHelper {
   static void Run(const std::shared_ptr<Shared>& shared);
 
   std::shared_ptr<Shared> shared_;
-  uint32_t in_flight_ = 0;
 };
 
 }  // namespace uroce::datapath

@@ -14,8 +14,10 @@ Session::Session(uint32_t id, std::vector<SessionLink> links) : id_(id), links_(
 Session::~Session() = default;
 
 void Session::StartCopyHelper(int mem_fd, std::shared_ptr<void> place) {
+  std::vector<int> wake_fds;
+  for (const SessionLink& link : links_) wake_fds.push_back(link.wake_fd);
   try {
-    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fd(0), std::move(place));
+    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fds, std::move(place));
   } catch (const std::system_error&) {
     return;
   }

@@ -154,19 +154,19 @@ void Worker::Impl::SubmitCopy(QueuePair& qp, CopyJob::Kind kind) {
     for (uint32_t i = 0; i < job->piece_count; ++i) parked.bytes += job->pieces[i].length_bytes;
   }
   StopSending(qp);
-  qp.config().session->copy_helper()->Submit(job);
+  qp.config().session->copy_helper()->Submit(config.index, job);
 }
 
 bool Worker::Impl::FinishCopies() {
   bool any = false;
   for (const SessionState& state : sessions) {
     CopyHelper* const helper = state.session->copy_helper();
-    if (helper == nullptr || helper->in_flight() == 0) continue;
+    if (helper == nullptr || helper->in_flight(config.index) == 0) continue;
     for (int i = 0; i < kMaxFinished; ++i) {
       for (const auto& port : ports) {
         if (!port->HasReserve()) return true;
       }
-      CopyJob* const job = helper->PollDone();
+      CopyJob* const job = helper->PollDone(config.index);
       if (job == nullptr) break;
       any = true;
       if (job->owner == nullptr) {

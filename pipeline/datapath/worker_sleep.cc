@@ -28,7 +28,7 @@ bool Worker::Impl::AnnounceSleep() {
   for (const SessionState& state : sessions) {
     quiet &= rings::AnnounceSleep(*state.session->doorbells(config.index));
     CopyHelper* const helper = state.session->copy_helper();
-    if (helper != nullptr) quiet &= helper->AnnounceSleep();
+    if (helper != nullptr) quiet &= helper->AnnounceSleep(config.index);
   }
   for (const auto& port : ports) quiet &= port->BeforeSleep();
   return quiet;
@@ -40,7 +40,7 @@ void Worker::Impl::AnnounceAwake() {
   for (const SessionState& state : sessions) {
     rings::AnnounceAwake(*state.session->doorbells(config.index));
     CopyHelper* const helper = state.session->copy_helper();
-    if (helper != nullptr) helper->AnnounceAwake();
+    if (helper != nullptr) helper->AnnounceAwake(config.index);
   }
 }
 

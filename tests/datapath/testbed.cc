@@ -242,7 +242,7 @@ void Testbed::StartCopyHelper() {
 
 bool Testbed::Copying() const {
   const CopyHelper* helper = session->copy_helper();
-  return helper != nullptr && helper->in_flight() != 0;
+  return helper != nullptr && helper->in_flight(0) != 0;
 }
 
 bool Testbed::Turn(Nanos passed) {

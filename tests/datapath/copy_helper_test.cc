@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The helper of copied memory between several workers.
+#include "pipeline/datapath/copy_helper.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+
+namespace uroce::datapath {
+namespace {
+
+class CopyHelperTest : public testing::Test {
+ protected:
+  ~CopyHelperTest() override {
+    for (const int fd : wake_fds_) close(fd);
+  }
+  static std::unique_ptr<CopyJob> Job(CopyJob::Kind kind, void* address, uint32_t length) {
+    auto job = std::make_unique<CopyJob>();
+    job->kind = kind;
+    job->piece_count = 1;
+    job->pieces[0] = {reinterpret_cast<uint64_t>(address), length};
+    return job;
+  }
+  std::unique_ptr<CopyJob> Await(uint32_t worker) {
+    for (;;) {
+      if (CopyJob* job = helper_.PollDone(worker)) return std::unique_ptr<CopyJob>(job);
+      std::this_thread::yield();
+    }
+  }
+
+  std::array<int, 2> wake_fds_{eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
+  CopyHelper helper_{open("/proc/self/mem", O_RDWR | O_CLOEXEC), wake_fds_};
+};
+
+TEST_F(CopyHelperTest, AJobComesBackToTheWorkerThatSubmittedIt) {
+  uint64_t word = 7;
+  uint64_t copy = 0;
+  auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->bytes = reinterpret_cast<uint8_t*>(&copy);
+  helper_.Submit(1, job.release());
+  EXPECT_EQ(helper_.in_flight(1), 1u);
+  EXPECT_EQ(helper_.in_flight(0), 0u);
+  EXPECT_TRUE(Await(1)->succeeded);
+  EXPECT_EQ(helper_.PollDone(0), nullptr);
+  EXPECT_EQ(copy, 7u);
+}
+
+TEST_F(CopyHelperTest, AtomicsOfAllWorkersExcludeEachOther) {
+  constexpr uint64_t kRounds = 500;
+  uint64_t word = 0;
+  const auto add = [&](uint32_t worker) {
+    uint64_t last = 0;
+    for (uint64_t i = 0; i < kRounds; ++i) {
+      auto job = Job(CopyJob::Kind::kFetchAdd, &word, sizeof(word));
+      job->swap_add = 1;
+      helper_.Submit(worker, job.release());
+      const std::unique_ptr<CopyJob> done = Await(worker);
+      ASSERT_TRUE(done->succeeded);
+      if (i != 0) {
+        ASSERT_GT(done->original, last);
+      }
+      last = done->original;
+    }
+  };
+  std::thread first(add, 0);
+  std::thread second(add, 1);
+  first.join();
+  second.join();
+  uint64_t sum = 0;
+  auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->bytes = reinterpret_cast<uint8_t*>(&sum);
+  helper_.Submit(0, job.release());
+  EXPECT_TRUE(Await(0)->succeeded);
+  EXPECT_EQ(sum, 2 * kRounds);
+  EXPECT_EQ(helper_.submitted(), 2 * kRounds + 1);
+  EXPECT_TRUE(helper_.AreDone(2 * kRounds + 1));
+}
+
+TEST_F(CopyHelperTest, AWorkerThatSleepsIsWokenAndTheOthersAreNot) {
+  ASSERT_TRUE(helper_.AnnounceSleep(1));
+  uint64_t word = 0;
+  auto job = Job(CopyJob::Kind::kWrite, &word, sizeof(word));
+  uint64_t value = 9;
+  job->bytes = reinterpret_cast<uint8_t*>(&value);
+  helper_.Submit(1, job.release());
+  uint64_t signals = 0;
+  while (read(wake_fds_[1], &signals, sizeof(signals)) < 0) std::this_thread::yield();
+  EXPECT_LT(read(wake_fds_[0], &signals, sizeof(signals)), 0);
+  helper_.AnnounceAwake(1);
+  Await(1).reset();
+}
+
+TEST_F(CopyHelperTest, MemoryThatIsNotThereFailsTheJob) {
+  auto job = Job(CopyJob::Kind::kRead, nullptr, 8);
+  uint64_t value = 0;
+  job->bytes = reinterpret_cast<uint8_t*>(&value);
+  helper_.Submit(0, job.release());
+  EXPECT_FALSE(Await(0)->succeeded);
+}
+
+}  // namespace
+}  // namespace uroce::datapath
