@@ -23,9 +23,10 @@ uint8_t* BytesOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
 
 bool Worker::Impl::Transmit() {
   bool any = false;
-  // One packet each, which is the acknowledgement if one is due: a sender elsewhere waits for it.
+  // Acknowledgements first: a sender elsewhere waits for them. All else waits for its turn.
   for (QueuePair* qp : received) {
     qp->links().received = false;
+    if (!qp->core().HasAcknowledgement()) continue;
     uint32_t bytes = 0;
     if (qp->links().port->LookForRoom() == 0) continue;
     const Sent sent = SendNext(*qp, bytes);

@@ -127,6 +127,10 @@ bool RcQueuePair::HasPacket(Nanos) const {
   return responder_.HasPacket() || (sending() && requester_.HasPacket());
 }
 
+bool RcQueuePair::HasAcknowledgement() const {
+  return responder_.HasPacket() && !responder_.streaming();
+}
+
 void RcQueuePair::OnGatherFailed(const TxPacket& packet, Nanos) {
   if (packet.source == TxPacket::Source::kRemote) {
     responder_.OnGatherFailed(packet);

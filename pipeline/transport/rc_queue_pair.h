@@ -88,6 +88,9 @@ class RcQueuePair {
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
   /// Whether PollPacket would yield; cheap.
   bool HasPacket(Nanos now) const;
+  /// Whether PollPacket would yield an acknowledgement, for packets or of an atomic: peers wait for
+  /// these, and they weigh nothing.
+  bool HasAcknowledgement() const;
   /// The payload of the packet that PollPacket just returned could not be read (key gone, range
   /// wrong): a request fails its work with LOC_PROT_ERR, a response becomes NAK remote access.
   void OnGatherFailed(const TxPacket& packet, Nanos now);

@@ -36,7 +36,9 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   rq.resize(size_t{limits.rq_depth} * rq_slot);
   send_entries.resize(limits.cq_depth);
   receive_entries.resize(limits.cq_depth);
-  EXPECT_EQ(pipe2(async, O_NONBLOCK), 0);
+  if (limits.has_events) {
+    EXPECT_EQ(pipe2(async, O_NONBLOCK), 0);
+  }
   const rings::CqeRingLayout send_layout{send_consumed.get(), send_entries.data(), limits.cq_depth};
   const rings::CqeRingLayout receive_layout{receive_consumed.get(), receive_entries.data(),
                                             limits.cq_depth};
@@ -56,7 +58,8 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   config.handle = qpn.value();
   config.qpn = qpn;
   config.pd = kTestPd;
-  config.send_ring = &send_cq->AddRing(0, send_layout);
+  config.send_ring =
+      limits.send_ring != nullptr ? limits.send_ring : &send_cq->AddRing(0, send_layout);
   config.receive_ring = &receive_cq->AddRing(0, receive_layout);
   config.user_handle = 3;
   config.async_fd = async[1];
@@ -76,6 +79,7 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
 
 Endpoint::~Endpoint() {
   qp.reset();
+  if (!limits.has_events) return;
   close(async[0]);
   close(async[1]);
 }
@@ -165,22 +169,42 @@ Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_co
 
 Testbed::~Testbed() {
   workers->Stop();
-  for (const auto& endpoint : endpoints) {
-    workers->at(endpoint->worker).RemoveQueuePair(endpoint->qp.get());
-  }
-  workers->RunOnEach([&](Worker& each) { each.RemoveSession(session.get()); });
+  RemoveEndpoints();
+  workers->RunOnEach([&](Worker& each) {
+    for (const auto& other : other_sessions) each.RemoveSession(other.get());
+    each.RemoveSession(session.get());
+  });
   workers.reset();
-  endpoints.clear();
   session.reset();
   CopyHelper::AwaitAll();  // It writes to what a test registered.
   for (const int fd : wake_fds) close(fd);
 }
 
+void Testbed::RemoveEndpoints() {
+  for (const auto& endpoint : endpoints) {
+    workers->at(endpoint->worker).RemoveQueuePair(endpoint->qp.get());
+  }
+  endpoints.clear();
+}
+
+Session& Testbed::AddSession() {
+  other_doorbells.push_back(std::make_unique<uroce_doorbells[]>(workers->count()));
+  std::vector<SessionLink> links;
+  for (uint32_t i = 0; i < workers->count(); ++i) {
+    links.push_back({.doorbells = &other_doorbells.back()[i]});
+  }
+  const auto id = static_cast<uint32_t>(other_sessions.size() + 2);
+  other_sessions.push_back(std::make_unique<Session>(id, std::move(links)));
+  workers->RunOnEach([&](Worker& each) { each.AddSession(other_sessions.back().get()); });
+  return *other_sessions.back();
+}
+
 Endpoint& Testbed::AddEndpoint(int device, const Endpoint::Limits& limits, uint32_t on_worker) {
   const auto number = static_cast<uint32_t>(endpoints.size());
   const Qpn qpn(FirstQpnOf(on_worker, workers->count()) + 0x100 + number);
-  endpoints.push_back(
-      std::make_unique<Endpoint>(session.get(), devices[device].get(), qpn, number, limits));
+  Session* const owning = limits.session != nullptr ? limits.session : session.get();
+  endpoints.push_back(std::make_unique<Endpoint>(owning, devices[device].get(), qpn,
+                                                 number % UROCE_DOORBELL_SLOTS, limits));
   Endpoint& endpoint = *endpoints.back();
   endpoint.worker = on_worker;
   Worker& owner = workers->at(on_worker);

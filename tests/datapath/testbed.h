@@ -39,6 +39,9 @@ struct Endpoint {
     uint32_t cq_depth = 256;
     uint32_t max_sge = 4;
     uint32_t max_inline = 64;
+    bool has_events = true;               ///< A pipe of asynchronous events.
+    Session* session = nullptr;           ///< Whose it is; null: the testbed's own.
+    CompletionRing* send_ring = nullptr;  ///< To complete sends on, in place of one of its own.
   };
   Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits);
   ~Endpoint();
@@ -98,6 +101,10 @@ class Testbed {
 
   Endpoint& AddEndpoint(int device, const Endpoint::Limits& limits, uint32_t on_worker = 0);
   Endpoint& AddEndpoint(int device) { return AddEndpoint(device, Endpoint::Limits{}); }
+  /// Takes them off the worker: before memory goes that they use and the testbed does not own.
+  void RemoveEndpoints();
+  /// Another program.
+  Session& AddSession();
   void Connect(Endpoint& a, Endpoint& b);
   void Modify(Endpoint& endpoint, transport::QpState state);
   /// A region over `bytes` of this process; copied ones are reached by /proc/self/mem.
@@ -128,6 +135,8 @@ class Testbed {
   std::unique_ptr<uroce_doorbells[]> doorbells;  ///< Of each worker, like the next.
   std::vector<int> wake_fds;
   std::unique_ptr<Session> session;
+  std::vector<std::unique_ptr<uroce_doorbells[]>> other_doorbells;
+  std::vector<std::unique_ptr<Session>> other_sessions;
   std::vector<std::unique_ptr<MemoryRegion>> regions;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::unique_ptr<Workers> workers;
