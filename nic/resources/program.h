@@ -138,7 +138,6 @@ class Program {
   Arena arena_;
   std::vector<Fd> wake_fds_;
   datapath::Session session_;
-  std::optional<uint32_t> worker_;  ///< Of all its queue pairs: its CQs have one producer.
   HandleTable<Context> contexts_;
   HandleTable<ProtectionDomain> pds_;
   HandleTable<std::shared_ptr<Segment>> segments_;

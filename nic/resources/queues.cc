@@ -39,9 +39,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   ProtectionDomain* pd = *pds_.Find(request.pd);
   CompletionQueueObject* send_cq = *cqs_.Find(request.send_cq);
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
-  // Memory that is copied has one helper per program, which serves one worker.
-  if (!worker_) worker_ = nic_.PlaceQueuePair(std::nullopt);
-  datapath::Worker& worker = nic_.workers().at(nic_.PlaceQueuePair(worker_));
+  datapath::Worker& worker = nic_.workers().at(nic_.PlaceQueuePair(std::nullopt));
   const uint32_t index = worker.index();
   const absl::StatusOr<datapath::CompletionRing*> send_ring = RingOn(index, *send_cq);
   if (!send_ring.ok()) return send_ring.status();
