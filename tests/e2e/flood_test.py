@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A flood of frames that no honest peer sends, while programs work: all counted, none disturbed."""
 import json
+import time
 import unittest
 
-from lab import BUILD, LONG, VethLab
-from process import Failed, Process, resident_kilobytes, wait_until
-from programs import data_check, seed
+from lab import BUILD, LONG, Host, VethLab, WireLab
+from process import Failed, Process, resident_kilobytes, run, wait_until
+from programs import data_check, data_check_in_one_process, seed
 
 FLOOD = BUILD / "tests" / "e2e" / "flood"
 SECONDS = 60 if LONG else 5
@@ -91,3 +92,49 @@ class FloodTest(unittest.TestCase):
         except Failed as error:
             raise Failed(f"{error}: {risen}, {kept_by_kernel} fragments") from None
         return risen
+
+
+class FileFloodLab(WireLab):
+    """The wire, and beside it a port on which the frames of a file arrive again and again, as fast
+    as the one worker takes them."""
+
+    MAC = "02:00:00:00:00:99"
+
+    def _build(self):
+        frames = f"{self.directory}/flood.pcap"
+        run([FLOOD, frames, self.MAC, "10.0.9.2", "10.0.9.1", "fd09::2", "fd09::1", seed()])
+        self.arguments = ("--port", "name=flood0,mtu=9000,dev=net_pcap0;"
+                          f"rx_pcap={frames};infinite_rx=1;mac={self.MAC}")
+        super()._build()
+        self.flooded = Host(self.a.namespace, self.a.daemon, "flood0", None, None)
+
+
+class FileFloodTest(unittest.TestCase):
+    """No sender that takes its share of the machine: what the daemon itself can bear."""
+
+    def setUp(self):
+        self.lab = FileFloodLab()
+        self.addCleanup(self.lab.close)
+
+    def rejected(self):
+        """Frames received, and those that a counter says where they went, or why not."""
+        counters = {name.removeprefix("counters."): value
+                    for name, value in self.lab.flooded.counters().items()}
+        to_host = ("host_rcv_packets", "host_rcv_discards")
+        return counters["port_rcv_packets"], sum(counters[name] for name in (*DROPS, *to_host))
+
+    def test_every_frame_of_a_flood_beside_checked_data_is_counted(self):
+        data_check_in_one_process(self.lab, "--seed", seed(), "--ops", 300)
+        memory = resident_kilobytes(self.lab.a.daemon.process.pid)
+        (before, _), begin, checks = self.rejected(), time.monotonic(), 0
+        while time.monotonic() - begin < SECONDS or checks == 0:
+            data_check_in_one_process(self.lab, "--seed", seed(), "--ops", 300)
+            checks += 1
+        received, dropped = self.rejected()
+        rate = (received - before) / (time.monotonic() - begin)
+        if LONG:
+            print(f"   {rate / 1e6:.2f} M/s received, {checks} checks beside it")
+        self.assertGreater(rate, 10000)
+        # The flood goes on while its counters are read one after the other.
+        self.assertAlmostEqual(received, dropped, delta=rate / 10)
+        self.assertLess(resident_kilobytes(self.lab.a.daemon.process.pid), memory + 65536)

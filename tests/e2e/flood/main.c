@@ -3,6 +3,9 @@
  *
  *   flood INTERFACE DESTINATION_MAC SOURCE_V4 DESTINATION_V4 SOURCE_V6 DESTINATION_V6 SECONDS SEED
  *         [FRAMES_PER_SECOND]
+ *   flood FILE DESTINATION_MAC SOURCE_V4 DESTINATION_V4 SOURCE_V6 DESTINATION_V6 SEED
+ *
+ * The second form writes each frame once, as a pcap file.
  *
  * Prints {"sent": N, "ipv4_fragments": N, "refused": N, "seconds": S} at the end; the second number
  * is part of the first. The frames are made before and sent in turn. */
@@ -128,10 +131,36 @@ static double run(struct flood* flood, double seconds, double rate) {
   return passed;
 }
 
+/* Headers of a pcap file and of each frame in it; microseconds, Ethernet. */
+static void write_file(const struct flood* flood, const char* path) {
+  const uint32_t head[6] = {0xa1b2c3d4, 4u << 16 | 2, 0, 0, 65535, 1};
+  FILE* const file = fopen(path, "wb");
+  if (file == NULL) die(path);
+  fwrite(head, sizeof(head), 1, file);
+  for (int i = 0; i < FRAMES; ++i) {
+    const struct iovec* part = &flood->parts[i];
+    const uint32_t length = (uint32_t)part->iov_len;
+    const uint32_t record[4] = {0, (uint32_t)i, length, length};
+    fwrite(record, sizeof(record), 1, file);
+    fwrite(part->iov_base, length, 1, file);
+  }
+  if (ferror(file) || fclose(file) != 0) die(path);
+}
+
+static int make_file(char** argv) {
+  static struct flood flood = {.room = FLOOD_MAX_FRAME, .ends.source_mac = {2, 0, 0, 0, 0, 0x66}};
+  read_ends(&flood.ends, argv + 2);
+  make_frames(&flood, strtoull(argv[7], NULL, 10));
+  write_file(&flood, argv[1]);
+  free(flood.bytes);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   static struct flood flood;
+  if (argc == 8) return make_file(argv);
   if (argc != 9 && argc != 10) {
-    fprintf(stderr, "flood: 8 or 9 arguments wanted, %d found\n", argc - 1);
+    fprintf(stderr, "flood: 7 to 9 arguments wanted, %d found\n", argc - 1);
     return 2;
   }
   open_interface(&flood, argv[1]);
