@@ -3,7 +3,8 @@
 import unittest
 
 from lab import LONG, UROCED
-from memif_lab import MemifLab, link_of
+from memif_lab import SERVER, MemifLab
+from port_lab import port_of
 from port_watch import PortWatch
 from process import run_status, wait_until
 from programs import DataCheck, data_check, perftest, pingpong, seed
@@ -47,11 +48,11 @@ class MemifTransfersTest(unittest.TestCase):
     def test_a_second_server_on_the_socket_is_refused_in_one_line(self):
         status, output = run_status(self.lab.namespace.command(
             [UROCED, "--socket", f"{self.lab.directory}/second.sock", "--no-huge", "--port",
-             self.lab.port("server")]))
+             self.lab.port(SERVER)]))
         self.assertEqual(status, 2)
         self.assertEqual(len(output.strip().splitlines()), 1, output)
         self.assertIn("memif.sock: somebody listens there already", output)
-        self.assertEqual(link_of(self.lab.b), "up")
+        self.assertEqual(port_of(self.lab.b)["link"], "up")
 
 
 class MemifSmallRingTest(unittest.TestCase):
@@ -78,7 +79,7 @@ class MemifRestartTest(unittest.TestCase):
         self.lab.kill(victim)
         wait_until(lambda: watch.state == "down", "a port that is down")
         self.assertEqual(watch.events("port error"), 1)
-        self.assertEqual(link_of(survivor), "down")
+        self.assertEqual(port_of(survivor)["link"], "down")
         self.assertNotEqual(check.wait_for_end_on(survivor), 0)
         check.kill()
         self.lab.restart(victim)

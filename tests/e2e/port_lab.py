@@ -7,7 +7,8 @@ from process import wait_until
 
 class PortLab(Lab):
     """`devices` are the two devices; DIR in them is a directory of this lab. `prepare` makes what
-    they stand on, `connect` what joins them once they are there; both are given the namespace."""
+    they stand on, `connect` what joins them once they are there; both are given the namespace.
+    `mtu` None leaves the device its own."""
 
     def __init__(self, devices, mtu=1500, prepare=None, connect=None, arguments=()):
         self.devices = devices
@@ -30,8 +31,8 @@ class PortLab(Lab):
 
     def port(self, number):
         device = self.devices[number - 1].replace("DIR", self.directory)
-        return (f"name=uroce0,dev={device},mtu={self.port_mtu},"
-                f"ip=10.0.0.{number}/24+fd00::{number}/64")
+        mtu = "" if self.port_mtu is None else f",mtu={self.port_mtu}"
+        return f"name=uroce0,dev={device}{mtu},ip=10.0.0.{number}/24+fd00::{number}/64"
 
     def _add_host(self, number):
         daemon = self._add_daemon(self.namespace, "--port", self.port(number), *self.arguments)

@@ -3,16 +3,16 @@
 import unittest
 
 from programs import data_check, pingpong
-from rxe_lab import BridgeLab
+from rxe_lab import BridgeLab, VhostTapLab
 
 REFUSED = ["bad-rkey", "read-bad-rkey", "write-past-the-end", "write-before-the-start",
            "write-to-readable", "read-of-writable", "atomic-without-access"]
 
 
-class RxeErrorsTest(unittest.TestCase):
+class Errors:
     @classmethod
     def setUpClass(cls):
-        cls.lab = BridgeLab(9000)
+        cls.lab = cls.lab_class(9000)
         cls.addClassCleanup(cls.lab.close)
 
     def check(self, case, *flags):
@@ -49,3 +49,11 @@ class RxeErrorsTest(unittest.TestCase):
         self.lab.a, self.lab.b = self.lab.uroce, self.lab.rxe
         data_check(self.lab, "--errors", "unaligned-atomic", "--rxe", 1, "--deadline", 20,
                    "--max-bytes", 4096)
+
+
+class BridgeErrorsTest(Errors, unittest.TestCase):
+    lab_class = BridgeLab
+
+
+class VhostErrorsTest(Errors, unittest.TestCase):
+    lab_class = VhostTapLab

@@ -13,9 +13,11 @@ LATENCY = {"ib_send_lat": (), "ib_write_lat": (), "ib_read_lat": OF_READS,
 
 
 class Programs:
+    """`lab_class`, the MTU of its network, and the largest path MTU that this carries."""
+
     @classmethod
     def setUpClass(cls):
-        cls.lab = cls.make_lab()
+        cls.lab = cls.lab_class(cls.mtu)
         cls.addClassCleanup(cls.lab.close)
 
     def in_all_ways(self, run, *arguments):
@@ -47,32 +49,16 @@ class Programs:
 
 
 class Bridge9000ProgramsTest(Programs, unittest.TestCase):
-    largest_mtu = 4096
-
-    @staticmethod
-    def make_lab():
-        return BridgeLab(9000)
+    lab_class, mtu, largest_mtu = BridgeLab, 9000, 4096
 
 
 class Bridge1500ProgramsTest(Programs, unittest.TestCase):
-    largest_mtu = 1024
-
-    @staticmethod
-    def make_lab():
-        return BridgeLab(1500)
+    lab_class, mtu, largest_mtu = BridgeLab, 1500, 1024
 
 
 class Vhost9000ProgramsTest(Programs, unittest.TestCase):
-    largest_mtu = 4096
-
-    @staticmethod
-    def make_lab():
-        return VhostTapLab(9000)
+    lab_class, mtu, largest_mtu = VhostTapLab, 9000, 4096
 
 
 class Vhost1500ProgramsTest(Programs, unittest.TestCase):
-    largest_mtu = 1024
-
-    @staticmethod
-    def make_lab():
-        return VhostTapLab(1500)
+    lab_class, mtu, largest_mtu = VhostTapLab, 1500, 1024
