@@ -8,11 +8,12 @@
 #include <cstdio>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tools/capture_output.h"
 #include "tools/capture_recorder.h"
-#include "tools/capture_ring.h"
+#include "tools/capture_rings.h"
 #include "tools/control_client.h"
 #include "tools/packet_filter.h"
 
@@ -83,6 +84,17 @@ absl::StatusOr<CaptureSession> Start(const std::string& socket_path,
   return StartCapture(socket_path, request);
 }
 
+CaptureRings RingsOf(uint8_t* memory, const CaptureSession& session) {
+  const uroce_capture_reply& reply = session.reply;
+  std::vector<CaptureRing> rings;
+  for (uint32_t i = 0; i < reply.ring_count; ++i) {
+    uint8_t* const part = memory + reply.map_bytes / reply.ring_count * i;
+    rings.emplace_back(reinterpret_cast<uroce_capture_page*>(part), part + reply.ring_offset,
+                       reply.ring_bytes, static_cast<uint32_t>(session.interfaces.size()));
+  }
+  return CaptureRings(rings);
+}
+
 void Announce(const CaptureSession& session, const std::string& device) {
   std::string names = device;
   for (const uroce_capture_interface& interface : session.interfaces) {
@@ -122,11 +134,8 @@ absl::Status RunCapture(const std::string& socket_path, const CaptureOptions& op
   if (!mapping.valid()) return absl::ErrnoToStatus(errno, "cannot map the capture's memory");
   CatchSignals();
   if (!options.quiet) Announce(*session, options.device);
-  CaptureRecorder recorder(
-      CaptureRing(reinterpret_cast<uroce_capture_page*>(mapping.data()),
-                  mapping.data() + session->reply.ring_offset, session->reply.ring_bytes,
-                  static_cast<uint32_t>(session->interfaces.size())),
-      *std::move(filter), *std::move(output), options, *session);
+  CaptureRecorder recorder(RingsOf(mapping.data(), *session), *std::move(filter),
+                           *std::move(output), options, *session);
   const absl::Status status = recorder.Run(g_interrupted);
   if (!options.quiet || recorder.lost_packets() != 0) Summarize(recorder, *session);
   return status;

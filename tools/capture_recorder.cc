@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kWriteBytes = 64 << 10;
 constexpr uint64_t kHeldBytes = 1 << 20;  // Of the ring, given back at the latest then.
 constexpr int kEndMs = 2000;              // A daemon that is well answers at once.
-// The daemon wakes nobody for a capture, so the ring is looked at this often. 64 MiB hold 5 ms of
+// The daemon wakes nobody for a capture, so the rings are looked at this often. 64 MiB hold 5 ms of
 // 100 Gb/s.
 constexpr int kPollIntervalMs = 5;
 constexpr uint64_t kProgressIntervalNs = 1'000'000'000;
@@ -58,9 +58,9 @@ std::string CaptureSummary(const CaptureRecorder::InterfaceTotals& totals) {
                       totals.lost.received, " lost");
 }
 
-CaptureRecorder::CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureOutput output,
+CaptureRecorder::CaptureRecorder(CaptureRings rings, PacketFilter filter, CaptureOutput output,
                                  const CaptureOptions& options, const CaptureSession& session)
-    : ring_(ring),
+    : rings_(std::move(rings)),
       filter_(std::move(filter)),
       output_(std::move(output)),
       options_(options),
@@ -81,21 +81,33 @@ absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
   absl::Status status;
   while (status.ok() && !finished_) {
     const bool is_last = stopping != 0;
-    if (is_last) EndCapture();  // What is in the ring by now is still written.
+    if (is_last) {
+      EndCapture();
+      rings_.LookAtRest();  // What is in the rings by now is still written.
+    } else {
+      rings_.LookAgain(ClockNs(CLOCK_REALTIME));
+    }
     status = Turn();
     finished_ |= is_last;
     if (status.ok() && !finished_) status = Wait();
   }
   ClearProgress();
-  // When the daemon went, the file still ends as it should; after a failed write it cannot.
-  if (!status.ok() && !absl::IsUnavailable(status)) return status;
-  const absl::Status ended = EndFile();
-  return status.ok() ? ended : absl::DataLossError(status.message());
+  if (absl::IsUnavailable(status)) return EndWithout(status);
+  return status.ok() ? EndFile()
+                     : status;  // After a failed write the file cannot end as it should.
+}
+
+/// The daemon went: what it left is written, and the file ends as it should.
+absl::Status CaptureRecorder::EndWithout(const absl::Status& daemon) {
+  rings_.LookAtRest();
+  absl::Status status = Turn();
+  if (status.ok()) status = EndFile();
+  return status.ok() ? absl::DataLossError(daemon.message()) : status;
 }
 
 absl::Status CaptureRecorder::Turn() {
   now_ns_ = ClockNs(CLOCK_MONOTONIC);
-  absl::Status status = DrainRing();
+  absl::Status status = DrainRings();
   if (status.ok()) status = Flush();
   if (IsEnough()) finished_ = true;
   if (IsLastFile() && FileIsFull()) finished_ = true;
@@ -103,12 +115,12 @@ absl::Status CaptureRecorder::Turn() {
   return status;
 }
 
-/// Takes a ring's worth at most, so that a flood holds up neither a signal nor the clock.
-absl::Status CaptureRecorder::DrainRing() {
+/// Takes a memory's worth at most, so that a flood holds up neither a signal nor the clock.
+absl::Status CaptureRecorder::DrainRings() {
   capture::CapturedFrame frame;
-  for (uint64_t taken_bytes = 0; taken_bytes < session_.reply.ring_bytes;
+  for (uint64_t taken_bytes = 0; taken_bytes < session_.reply.map_bytes;
        taken_bytes += sizeof(uroce_capture_record) + frame.bytes.size()) {
-    const CaptureTakeResult result = ring_.Take(frame);
+    const CaptureTakeResult result = rings_.Take(frame);
     if (result == CaptureTakeResult::kEmpty) return absl::OkStatus();
     if (result == CaptureTakeResult::kCorrupt) {
       return absl::DataLossError("the daemon wrote a bad record");
@@ -120,7 +132,7 @@ absl::Status CaptureRecorder::DrainRing() {
       Count(frame, totals_[frame.interface_index].seen);
     }
     if (!status.ok() || finished_) return status;
-    if (batch_.bytes() >= kWriteBytes || ring_.held_bytes() >= kHeldBytes) status = Flush();
+    if (batch_.bytes() >= kWriteBytes || rings_.held_bytes() >= kHeldBytes) status = Flush();
     if (!status.ok() || finished_) return status;
   }
   return absl::OkStatus();
@@ -210,7 +222,7 @@ absl::Status CaptureRecorder::Flush() {
   const uint64_t bytes = batch_.bytes();
   const uint64_t packets = std::exchange(waiting_packets_, 0);
   batch_.Clear();
-  ring_.Release();
+  rings_.Release();
   // A program that polls on this processor goes first: it yields too when it finds nothing.
   sched_yield();
   if (result == WriteResult::kFailed) {
@@ -237,7 +249,7 @@ void CaptureRecorder::EndCapture() {
 
 CaptureRecorder::InterfaceTotals CaptureRecorder::TotalsOf(uint32_t interface_index) const {
   InterfaceTotals totals = totals_[interface_index];
-  const uroce_capture_lost lost = ring_.lost_frames(interface_index);
+  const uroce_capture_lost lost = rings_.lost_frames(interface_index);
   totals.lost = {.sent = lost.outbound, .received = lost.inbound};
   return totals;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One capture from the shared ring, through the filter, into its files.
+// One capture from the shared rings, through the filter, into its files.
 #pragma once
 
 #include <csignal>
@@ -11,7 +11,7 @@
 #include "tools/capture_batch.h"
 #include "tools/capture_command.h"
 #include "tools/capture_output.h"
-#include "tools/capture_ring.h"
+#include "tools/capture_rings.h"
 #include "tools/control_client.h"
 #include "tools/packet_filter.h"
 
@@ -22,7 +22,7 @@ namespace uroce::tools {
 class CaptureRecorder {
  public:
   /// `options` and `session` outlive the recorder.
-  CaptureRecorder(CaptureRing ring, PacketFilter filter, CaptureOutput output,
+  CaptureRecorder(CaptureRings rings, PacketFilter filter, CaptureOutput output,
                   const CaptureOptions& options, const CaptureSession& session);
 
   /// Returns when `stopping` is set, a limit is reached or a pipe's reader has gone.
@@ -50,7 +50,7 @@ class CaptureRecorder {
 
  private:
   absl::Status Turn();
-  absl::Status DrainRing();
+  absl::Status DrainRings();
   absl::Status Record(const capture::CapturedFrame& frame);
   bool IsWanted(const capture::CapturedFrame& frame) const;
   /// A full file ends when a packet comes that does not belong into it any more, so a ring holds no
@@ -65,13 +65,14 @@ class CaptureRecorder {
   absl::Status EndFile();
   absl::Status NextFile();
   absl::Status Flush();
-  /// Has the daemon end the capture: what is in the ring and counted as lost then is all.
+  /// Has the daemon end the capture: what is in the rings and counted as lost then is all.
   void EndCapture();
+  absl::Status EndWithout(const absl::Status& daemon);
   absl::Status Wait();
   void ShowProgress();
   void ClearProgress();
 
-  CaptureRing ring_;
+  CaptureRings rings_;
   PacketFilter filter_;
   CaptureOutput output_;
   const CaptureOptions& options_;

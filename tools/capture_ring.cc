@@ -27,6 +27,12 @@ CaptureRing::CaptureRing(uroce_capture_page* page, const uint8_t* ring, uint64_t
     : page_(page), ring_(ring), ring_bytes_(ring_bytes), interface_count_(interface_count) {}
 
 CaptureTakeResult CaptureRing::Take(capture::CapturedFrame& frame) {
+  const CaptureTakeResult result = Look(frame);
+  if (result == CaptureTakeResult::kOk) Pass();
+  return result;
+}
+
+CaptureTakeResult CaptureRing::Look(capture::CapturedFrame& frame) {
   const uint64_t produced = std::atomic_ref(page_->produced.value).load(std::memory_order_acquire);
   if (produced - released_ > ring_bytes_) return CaptureTakeResult::kCorrupt;
   while (true) {
@@ -50,7 +56,7 @@ CaptureTakeResult CaptureRing::Take(capture::CapturedFrame& frame) {
     frame.wire_length_bytes = header.wire_length;
     frame.note = header.note;
     frame.bytes = {ring_ + offset + kHeaderBytes, header.captured_length};
-    taken_ += header.size;
+    looked_bytes_ = header.size;
     return CaptureTakeResult::kOk;
   }
 }
@@ -59,6 +65,10 @@ void CaptureRing::Release() {
   if (released_ == taken_) return;
   released_ = taken_;
   std::atomic_ref(page_->consumed.value).store(released_, std::memory_order_release);
+}
+
+uint64_t CaptureRing::reached_ns() const {
+  return std::atomic_ref(page_->reached.value).load(std::memory_order_acquire);
 }
 
 uroce_capture_lost CaptureRing::lost_frames(uint32_t interface_index) const {

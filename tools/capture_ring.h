@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reading end of a capture's byte ring in memory shared with the daemon.
+// The reading end of one worker's byte ring of a capture, in memory shared with the daemon.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,17 @@ class CaptureRing {
               uint32_t interface_count);
 
   CaptureTakeResult Take(capture::CapturedFrame& frame);
+  /// The next frame, which stays the next one until Pass.
+  CaptureTakeResult Look(capture::CapturedFrame& frame);
+  /// Takes the frame of the last Look, which was kOk.
+  void Pass() { taken_ += looked_bytes_; }
   /// Gives the room of all frames taken so far back to the daemon.
   void Release();
   /// Bytes taken and not released.
   uint64_t held_bytes() const { return taken_ - released_; }
+  /// Nothing from before this time, since 1970, comes any more but what can be taken after the
+  /// call.
+  uint64_t reached_ns() const;
   /// Frames of an interface that the daemon found no room for, so far.
   uroce_capture_lost lost_frames(uint32_t interface_index) const;
 
@@ -38,6 +45,7 @@ class CaptureRing {
   uint32_t interface_count_;
   uint64_t taken_ = 0;
   uint64_t released_ = 0;
+  uint64_t looked_bytes_ = 0;
 };
 
 }  // namespace uroce::tools

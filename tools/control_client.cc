@@ -117,7 +117,7 @@ absl::StatusOr<std::string> ReadWhole(int fd, uint64_t length_bytes) {
   return text;
 }
 
-/// The memory will be mapped: it must not shrink under us, and the ring must lie inside it.
+/// The memory will be mapped: it must not shrink under us, and each ring must lie inside its part.
 absl::Status CheckCaptureMemory(int fd, const uroce_capture_reply& reply) {
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
@@ -125,10 +125,13 @@ absl::Status CheckCaptureMemory(int fd, const uroce_capture_reply& reply) {
   }
   struct stat info {};
   if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, "the capture's memory");
+  if (reply.ring_count == 0) return absl::DataLossError("the capture has no ring");
+  const uint64_t part_bytes = reply.map_bytes / reply.ring_count;
   const bool fits = reply.map_bytes <= static_cast<uint64_t>(info.st_size) &&
+                    part_bytes % UROCE_CAPTURE_ALIGNMENT == 0 &&
                     reply.ring_offset >= sizeof(uroce_capture_page) &&
-                    reply.ring_offset <= reply.map_bytes &&
-                    reply.ring_bytes <= reply.map_bytes - reply.ring_offset;
+                    reply.ring_offset <= part_bytes &&
+                    reply.ring_bytes <= part_bytes - reply.ring_offset;
   const bool ring_is_sane = reply.ring_bytes >= 4096 &&
                             (reply.ring_bytes & (reply.ring_bytes - 1)) == 0 &&
                             reply.ring_offset % 8 == 0;

@@ -34,7 +34,7 @@ struct CaptureSession {
   std::vector<uroce_capture_interface> interfaces;
 };
 
-/// Starts a capture; the reply is checked, so that the ring lies inside the memfd.
+/// Starts a capture; the reply is checked, so that the rings lie inside the memfd.
 absl::StatusOr<CaptureSession> StartCapture(const std::string& socket_path,
                                             const uroce_capture& request);
 

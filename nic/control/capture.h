@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One live capture: memory shared with a tool, and the worker's tap into it.
+// One live capture: memory shared with a tool, and each worker's tap into its part of it.
 #pragma once
 
+#include <deque>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -31,7 +32,7 @@ class Capture {
 
   Nic& nic_;
   Mapping mapping_;
-  datapath::CaptureTap tap_;
+  std::deque<datapath::CaptureTap> taps_;  ///< By the index of their worker.
 };
 
 }  // namespace uroce::nic

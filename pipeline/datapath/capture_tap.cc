@@ -14,11 +14,14 @@ CaptureTap::CaptureTap(uroce_capture_page* page, uint8_t* ring, uint64_t ring_by
                        const TapConfig& config)
     : page_(page), ring_(ring), ring_bytes_(ring_bytes), config_(config) {}
 
-void CaptureTap::Publish() {
-  if (published_ == produced_) return;
-  published_ = produced_;
-  _mm_sfence();  // Streaming stores are not ordered by a release.
-  std::atomic_ref(page_->produced.value).store(produced_, std::memory_order_release);
+void CaptureTap::Publish(Nanos reached) {
+  if (published_ != produced_) {
+    published_ = produced_;
+    _mm_sfence();  // Streaming stores are not ordered by a release.
+    std::atomic_ref(page_->produced.value).store(produced_, std::memory_order_release);
+  }
+  std::atomic_ref(page_->reached.value)
+      .store(static_cast<uint64_t>(reached.count()), std::memory_order_release);
 }
 
 void CaptureTap::CountLost(uint32_t device_index, uint16_t direction) {

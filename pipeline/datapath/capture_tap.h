@@ -19,9 +19,9 @@ struct TapConfig {
   uint32_t only = 0;                   ///< UROCE_CAPTURE_DROPPED and others; 0 for all frames.
 };
 
-/// One capture. The worker writes; the tool's `consumed` is checked on every use: an impossible
-/// value only loses packets. Layout: uroce_abi.h. Written past the cache, and published a turn
-/// later: see Publish.
+/// One worker's part of a capture. The worker writes; the tool's `consumed` is checked on every
+/// use: an impossible value only loses packets. Layout: uroce_abi.h. Written past the cache, and
+/// published a turn later: see Publish.
 class CaptureTap {
  public:
   /// `ring` is aligned to 64 bytes and has `ring_bytes`, a power of two. `page` starts as zeros.
@@ -30,9 +30,9 @@ class CaptureTap {
   /// `direction` is UROCE_CAPTURE_*; `time` since 1970. `device_index` < UROCE_MAX_DEVICES.
   void Add(uint32_t device_index, uint16_t direction, const uint8_t* frame, uint32_t length_bytes,
            Nanos time, const uroce_capture_note& note);
-  /// Shows the tool what was added. Waits until the lines are in memory: best called when they had
-  /// time to get there.
-  void Publish();
+  /// Shows the tool what was added, and that nothing from before `reached` comes any more. Waits
+  /// until the lines are in memory: best called when they had time to get there.
+  void Publish(Nanos reached);
 
  private:
   /// Looks how far the tool is, and passes over the ring's end where a record of `size` bytes would

@@ -13,7 +13,7 @@ namespace uroce::datapath {
 void Taps::BeginTurn(Clock& clock, Nanos now) {
   if (list.empty()) return;
   time = clock.Wall(now);
-  for (CaptureTap* tap : list) tap->Publish();
+  for (CaptureTap* tap : list) tap->Publish(time);
 }
 
 DevicePort::DevicePort(Device* device, uint16_t position, Handover* handover, Taps* taps)

@@ -185,7 +185,7 @@ void Worker::FollowMac(const Device& device, const Mac& old) { impl_->FollowMac(
 
 void Worker::AddTap(CaptureTap* tap) { impl_->taps.list.push_back(tap); }
 void Worker::RemoveTap(CaptureTap* tap) {
-  tap->Publish();
+  tap->Publish(kNever);
   std::erase(impl_->taps.list, tap);
 }
 

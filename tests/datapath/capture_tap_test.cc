@@ -18,7 +18,7 @@ class CaptureTapTest : public testing::Test {
  protected:
   /// What a tool does: the next record, fillers skipped; false when there is none.
   bool Read(CaptureTap& tap, uroce_capture_record& record, std::vector<uint8_t>& frame) {
-    tap.Publish();
+    tap.Publish(Nanos(0));
     while (page_.consumed.value != page_.produced.value) {
       const uint64_t offset = page_.consumed.value % kRingBytes;
       memcpy(&record, ring_.data() + offset, std::min(sizeof(record), kRingBytes - offset));
@@ -85,11 +85,11 @@ TEST_F(CaptureTapTest, ImpossibleConsumedIndexOnlyLosesPackets) {
     for (int i = 0; i < 10; ++i) {
       tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 100, Nanos(0), kNoNote);
     }
-    tap.Publish();
+    tap.Publish(Nanos(0));
     const uint64_t produced = page_.produced.value;
     page_.consumed.value = nonsense;
     tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 100, Nanos(0), kNoNote);
-    tap.Publish();
+    tap.Publish(Nanos(0));
     EXPECT_EQ(page_.produced.value, produced);
     EXPECT_EQ(page_.lost[0].inbound, 1u);
     page_ = {};
@@ -100,10 +100,10 @@ TEST_F(CaptureTapTest, OtherDevicesAreLeftOut) {
   CaptureTap tap(&page_, ring_.data(), kRingBytes, {.device_index = 1});
   const std::vector<uint8_t> frame(60);
   tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
-  tap.Publish();
+  tap.Publish(Nanos(0));
   EXPECT_EQ(page_.produced.value, 0u);
   tap.Add(1, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
-  tap.Publish();
+  tap.Publish(Nanos(0));
   EXPECT_NE(page_.produced.value, 0u);
 }
 
@@ -113,7 +113,7 @@ TEST_F(CaptureTapTest, OnlyFramesOfTheKindsAskedForAreTaken) {
   const std::vector<uint8_t> frame(60);
   const auto add = [&](const uroce_capture_note& note) {
     tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), note);
-    tap.Publish();
+    tap.Publish(Nanos(0));
     return page_.produced.value;
   };
   EXPECT_EQ(add(kNoNote), 0u);
@@ -121,6 +121,19 @@ TEST_F(CaptureTapTest, OnlyFramesOfTheKindsAskedForAreTaken) {
   EXPECT_EQ(add({.reason = UROCE_REASON_BAD_ICRC}), 128u);
   EXPECT_EQ(add({.flags = UROCE_NOTE_MARKED}), 256u);
   EXPECT_EQ(page_.lost[0].inbound, 0u) << "what nobody wants is not lost";
+}
+
+// With several workers a tool takes frames up to what all have reached.
+TEST_F(CaptureTapTest, PublishSaysHowFarItIsAlsoWithoutFrames) {
+  CaptureTap tap(&page_, ring_.data(), kRingBytes, {});
+  tap.Publish(Nanos(7));
+  EXPECT_EQ(page_.reached.value, 7u);
+  EXPECT_EQ(page_.produced.value, 0u);
+  const uint8_t byte = 0;
+  tap.Add(0, UROCE_CAPTURE_INBOUND, &byte, 1, Nanos(7), kNoNote);
+  tap.Publish(Nanos(8));
+  EXPECT_EQ(page_.reached.value, 8u);
+  EXPECT_EQ(page_.produced.value, 128u);
 }
 
 TEST_F(CaptureTapTest, NothingIsSeenBeforePublish) {

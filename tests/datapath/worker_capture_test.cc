@@ -49,7 +49,7 @@ class WorkerCaptureTest : public testing::Test {
   /// All records so far.
   std::vector<uroce_capture_record> Records() {
     std::vector<uroce_capture_record> records;
-    tap_.Publish();
+    tap_.Publish(Nanos(0));
     for (uint64_t at = 0; at < page_.produced.value; at += records.back().size) {
       records.emplace_back();
       memcpy(&records.back(), ring() + at, sizeof(uroce_capture_record));

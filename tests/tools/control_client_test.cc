@@ -168,7 +168,7 @@ CaptureAnswer GoodCapture() {
                   .ring_offset = 4096,
                   .ring_bytes = 8192,
                   .interface_count = 1,
-                  .reserved = 0};
+                  .ring_count = 1};
   strncpy(answer.interface.name, "uroce0", sizeof(answer.interface.name) - 1);
   return answer;
 }
@@ -195,6 +195,19 @@ TEST(ControlClientTest, CaptureRingOutsideItsMemoryIsRefused) {
   CaptureAnswer answer = GoodCapture();
   answer.reply.ring_offset = 8192;
   EXPECT_FALSE(Capture(answer, SealedMemory(12288)).ok());
+}
+
+TEST(ControlClientTest, EachRingOfACaptureHasAPartOfTheMemory) {
+  CaptureAnswer answer = GoodCapture();
+  answer.reply.ring_count = 2;
+  answer.reply.map_bytes = 2 * 12288;
+  EXPECT_TRUE(Capture(answer, SealedMemory(2 * 12288)).ok());
+  answer.reply.map_bytes = 2 * 12288 - 128;
+  EXPECT_FALSE(Capture(answer, SealedMemory(2 * 12288)).ok()) << "the rings overlap";
+  answer.reply.map_bytes = 2 * 12288 + 2;
+  EXPECT_FALSE(Capture(answer, SealedMemory(3 * 12288)).ok()) << "a page would not be aligned";
+  answer.reply.ring_count = 0;
+  EXPECT_FALSE(Capture(answer, SealedMemory(3 * 12288)).ok());
 }
 
 TEST(ControlClientTest, CaptureRingOfOddSizeIsRefused) {

@@ -492,9 +492,10 @@ struct uroce_flight {
 };
 
 /* CAPTURE, from a tool of root's or of the daemon's user: fds of the reply: a memfd, mapped whole,
- * that holds uroce_capture_page and ring_bytes of records behind it (at ring_offset). The tool ends
- * it by shutting its side of the socket down; when the daemon has closed its own, no record and no
- * loss comes any more, and what is in the ring may still be read. */
+ * of ring_count equal parts, one for each worker: a uroce_capture_page, and ring_bytes of records
+ * at ring_offset of the part. In each the records are in order of time. The tool ends it by
+ * shutting its side of the socket down; when the daemon has closed its own, no record and no loss
+ * comes any more, and what is in the ring may still be read. */
 #define UROCE_CAPTURE_DROPPED 1u       /* bits of `only` */
 #define UROCE_CAPTURE_RETRANSMITTED 2u /* requests sent again, and responses given again */
 #define UROCE_CAPTURE_MARKED 4u        /* arrived with congestion experienced */
@@ -502,14 +503,14 @@ struct uroce_capture {
   char device[64]; /* "" for all */
   uint32_t snap_length;
   uint32_t only;       /* UROCE_CAPTURE_*: frames of these kinds alone; 0 for all frames */
-  uint64_t ring_bytes; /* wanted; a power of two */
+  uint64_t ring_bytes; /* of all rings, wanted; a power of two */
 };
 struct uroce_capture_reply {
   uint64_t map_bytes;
   uint64_t ring_offset;
-  uint64_t ring_bytes;      /* granted, a power of two */
+  uint64_t ring_bytes;      /* of each ring, granted, a power of two */
   uint32_t interface_count; /* uroce_capture_interface[interface_count] follow */
-  uint32_t reserved;
+  uint32_t ring_count;
 };
 struct uroce_capture_interface {
   char name[64];
@@ -525,6 +526,8 @@ struct uroce_capture_lost {
 struct uroce_capture_page {
   struct uroce_line64 produced;                      /* daemon: bytes, free running */
   struct uroce_line64 consumed;                      /* tool: bytes, free running */
+  struct uroce_line64 reached;                       /* daemon: records from before are published;
+                                                      * ns since 1970, still while it sleeps */
   struct uroce_capture_lost lost[UROCE_MAX_DEVICES]; /* daemon */
 };
 
