@@ -69,4 +69,9 @@ absl::StatusOr<Fd> OpenTap(const std::string& name, const Mac& mac, uint32_t mtu
   return tap;
 }
 
+void SetTapCarrier(const Fd& tap, bool has_carrier) {
+  int carrier = has_carrier ? 1 : 0;
+  static_cast<void>(ioctl(tap.get(), TUNSETCARRIER, &carrier));
+}
+
 }  // namespace uroce::nic

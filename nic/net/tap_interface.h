@@ -16,4 +16,7 @@ namespace uroce::nic {
 /// here goes with the fd. Errors: one line that names it.
 absl::StatusOr<Fd> OpenTap(const std::string& name, const Mac& mac, uint32_t mtu_bytes);
 
+/// Shows the kernel a cable at the TAP's other end, or none. Kernels before 5.0 always see one.
+void SetTapCarrier(const Fd& tap, bool has_carrier);
+
 }  // namespace uroce::nic

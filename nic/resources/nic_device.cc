@@ -48,6 +48,7 @@ NicDevice::Change NicDevice::Refresh() {
     info.mtu_bytes = info_.mtu_bytes;
   }
   const drivers::PortInfo before = std::exchange(info_, std::move(info));
+  if (tap_ && info_.link_up != before.link_up) SetTapCarrier(tap_, info_.link_up);
   RefreshNetwork();
   return {.gids = gids_.Update(info_.mac, Addresses()),
           .link = info_.link_up != before.link_up,
@@ -72,6 +73,7 @@ absl::Status NicDevice::OpenException() {
   absl::StatusOr<Fd> tap = OpenTap(config_.exception, info_.mac, info_.mtu_bytes);
   if (!tap.ok()) return tap.status();
   tap_ = *std::move(tap);
+  SetTapCarrier(tap_, info_.link_up);
   MakeHostLink(datapath::HostLink::Takes::kEverything, kExceptionDepthFrames);
   Refresh();
   return absl::OkStatus();

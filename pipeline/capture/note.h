@@ -10,14 +10,14 @@ namespace uroce::capture {
 
 /// Bits UROCE_CAPTURE_DROPPED, _RETRANSMITTED and _MARKED of a frame with this note. A duplicate
 /// that was answered again was not executed, and counts as dropped.
+/// A NAK that is sent is none of them; what it answers is.
 constexpr uint32_t KindsOf(const uroce_capture_note& note) {
-  uint32_t kinds = (note.flags & UROCE_NOTE_MARKED) != 0 ? UROCE_CAPTURE_MARKED : 0;
-  if (note.reason >= UROCE_REASON_RETRANSMITTED) {
-    kinds |= UROCE_CAPTURE_RETRANSMITTED;
-  } else if (note.reason != UROCE_REASON_NONE) {
-    kinds |= UROCE_CAPTURE_DROPPED;
-  }
-  return kinds;
+  const uint32_t kinds = (note.flags & UROCE_NOTE_MARKED) != 0 ? UROCE_CAPTURE_MARKED : 0;
+  const bool is_again =
+      note.reason == UROCE_REASON_RETRANSMITTED || note.reason == UROCE_REASON_ANSWERED_AGAIN;
+  if (is_again) return kinds | UROCE_CAPTURE_RETRANSMITTED;
+  const bool is_taken = note.reason == UROCE_REASON_NONE || note.reason == UROCE_REASON_NAK;
+  return is_taken ? kinds : kinds | UROCE_CAPTURE_DROPPED;
 }
 
 }  // namespace uroce::capture

@@ -97,6 +97,16 @@ std::string ResendText(const uroce_capture_note& note) {
   return text + " of " + Qp(note) + ": " + Lookup(kResendTexts, note.detail);
 }
 
+std::string NakText(const uroce_capture_note& note) {
+  if ((note.number & wire::kSyndromeKindMask) == wire::kSyndromeRnrNak) {
+    return "RNR NAK of " + Qp(note) + ": no receive is posted, timer code " +
+           std::to_string(note.number & wire::kSyndromeValueMask);
+  }
+  const std::string text = "NAK of " + Qp(note) + ": " + NakName(note.number);
+  return note.number == wire::kNakSequence ? text + ", psn " + Psn(note.psn) + " is expected"
+                                           : text;
+}
+
 std::string ReasonText(const uroce_capture_note& note) {
   switch (note.reason) {
     case UROCE_REASON_NONE:
@@ -144,6 +154,8 @@ std::string ReasonText(const uroce_capture_note& note) {
       return ResendText(note);
     case UROCE_REASON_ANSWERED_AGAIN:
       return "response given again by " + Qp(note) + ": duplicate request";
+    case UROCE_REASON_NAK:
+      return NakText(note);
     default:
       return "reason " + std::to_string(note.reason) + " of " + Qp(note);
   }

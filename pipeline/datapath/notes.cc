@@ -54,6 +54,11 @@ uint8_t ReasonOf(PacketResult result) {
   return UROCE_REASON_NONE;
 }
 
+bool IsNak(const wire::TransportHeader& header) {
+  return header.opcode == wire::Opcode::kAcknowledge &&
+         (header.aeth.syndrome & wire::kSyndromeKindMask) != wire::kSyndromeAck;
+}
+
 }  // namespace
 
 uroce_capture_note NoteOf(wire::DecodeResult result) {
@@ -71,7 +76,13 @@ uroce_capture_note NoteOf(const wire::Packet& packet) {
   return note;
 }
 
-void AddResend(const transport::TxPacket& packet, uroce_capture_note& note) {
+void AddReason(const transport::TxPacket& packet, uroce_capture_note& note) {
+  if (IsNak(packet.header)) {
+    note.reason = UROCE_REASON_NAK;
+    note.number = packet.header.aeth.syndrome;
+    return;
+  }
+  if (!packet.retransmission) return;
   if (transport::IsResponse(packet.header.opcode)) {
     note.reason = UROCE_REASON_ANSWERED_AGAIN;
     return;

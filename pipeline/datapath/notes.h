@@ -16,12 +16,13 @@ namespace uroce::datapath {
 uroce_capture_note NoteOf(wire::DecodeResult result);
 /// Of a packet that has just arrived: who it is for, and its congestion mark.
 uroce_capture_note NoteOf(const wire::Packet& packet);
-/// Why `packet` is sent again.
-void AddResend(const transport::TxPacket& packet, uroce_capture_note& note);
+/// Why `packet` is sent again, or that it is a NAK.
+void AddReason(const transport::TxPacket& packet, uroce_capture_note& note);
 /// Of a packet that `local` sends.
 inline uroce_capture_note NoteOf(const transport::TxPacket& packet, Qpn local) {
   uroce_capture_note note{.qpn = local.value(), .psn = packet.header.psn.value()};
-  if (packet.retransmission) AddResend(packet, note);
+  const bool is_plain = packet.header.opcode != wire::Opcode::kAcknowledge;
+  if (packet.retransmission || !is_plain) AddReason(packet, note);
   return note;
 }
 /// Completes the note of a request, or response, that `core` has just had and made `result` of.

@@ -52,6 +52,15 @@ TEST(NoteTextTest, ARefusalNamesItsNakAndTheEndOfTheQueuePair) {
             "sent; qp 0x000123 goes to error");
 }
 
+TEST(NoteTextTest, ANakThatIsSentNamesWhatItSays) {
+  uroce_capture_note note{.reason = UROCE_REASON_NAK, .number = 0x60, .qpn = 0x123, .psn = 1040};
+  EXPECT_EQ(NoteText(note), "NAK of qp 0x000123: sequence error, psn 1040 is expected");
+  note.number = 0x62;
+  EXPECT_EQ(NoteText(note), "NAK of qp 0x000123: remote access error");
+  note.number = 0x2c;
+  EXPECT_EQ(NoteText(note), "RNR NAK of qp 0x000123: no receive is posted, timer code 12");
+}
+
 TEST(NoteTextTest, MarksAndFailuresStandBesideTheReason) {
   EXPECT_EQ(NoteText({.flags = UROCE_NOTE_MARKED}), "arrived with congestion experienced");
   EXPECT_EQ(NoteText({.flags = UROCE_NOTE_FAILED, .status = 12, .qpn = 1}),
@@ -60,12 +69,12 @@ TEST(NoteTextTest, MarksAndFailuresStandBesideTheReason) {
 
 TEST(NoteTextTest, EveryReasonHasATextOfItsOwn) {
   std::set<std::string> texts;
-  for (int reason = 1; reason <= UROCE_REASON_ANSWERED_AGAIN; ++reason) {
+  for (int reason = 1; reason <= UROCE_REASON_NAK; ++reason) {
     const std::string text = NoteText({.reason = static_cast<uint8_t>(reason)});
     EXPECT_EQ(text.find("reason "), std::string::npos) << text;
     texts.insert(text);
   }
-  EXPECT_EQ(texts.size(), static_cast<size_t>(UROCE_REASON_ANSWERED_AGAIN));
+  EXPECT_EQ(texts.size(), static_cast<size_t>(UROCE_REASON_NAK));
 }
 
 TEST(NoteTextTest, UnknownCodesBecomeNumbers) {
@@ -84,6 +93,7 @@ TEST(NoteTest, KindsAreWhatTheFiltersAskFor) {
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_REFUSED}), UROCE_CAPTURE_DROPPED);
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_RETRANSMITTED}), UROCE_CAPTURE_RETRANSMITTED);
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_ANSWERED_AGAIN}), UROCE_CAPTURE_RETRANSMITTED);
+  EXPECT_EQ(KindsOf({.reason = UROCE_REASON_NAK}), 0u);
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_GHOST, .flags = UROCE_NOTE_MARKED}),
             UROCE_CAPTURE_DROPPED | UROCE_CAPTURE_MARKED);
 }

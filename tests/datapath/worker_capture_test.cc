@@ -144,6 +144,11 @@ TEST_F(WorkerCaptureTest, AGapIsToldWithTheExpectedPsnAndItsNak) {
   EXPECT_EQ(gaps[1].psn, 2u);
   EXPECT_EQ(gaps[1].detail, 0) << "one NAK a gap";
   EXPECT_EQ(gaps[0].qpn, b_.qp->qpn().value());
+  const auto naks = NotesOf(UROCE_REASON_NAK);
+  ASSERT_EQ(naks.size(), 1u);
+  EXPECT_EQ(naks[0].number, 0x60) << "sequence error";
+  EXPECT_EQ(naks[0].psn, 0u);
+  EXPECT_EQ(naks[0].qpn, b_.qp->qpn().value());
   const auto resent = NotesOf(UROCE_REASON_RETRANSMITTED);
   ASSERT_EQ(resent.size(), 3u);
   EXPECT_EQ(resent[0].detail, UROCE_RESEND_SEQUENCE_NAK);

@@ -64,3 +64,17 @@ class ExceptionTest(unittest.TestCase):
             if client:
                 client.kill()
         self.assertGreater(self.lab.a.counters()["counters.host_rcv_packets"], 1000)
+
+
+class TapCarrierTest(unittest.TestCase):
+    def test_the_kernel_sees_the_link_of_the_port(self):
+        lab = TapLab()
+        self.addCleanup(lab.close)
+
+        def flags():
+            return lab.a.namespace.ip("link", "show", "tap0").split(">")[0]
+
+        self.assertNotIn("NO-CARRIER", flags())
+        lab.b.daemon.process.kill()
+        lab.daemons.remove(lab.b.daemon)
+        wait_until(lambda: "NO-CARRIER" in flags(), "a TAP without a carrier")

@@ -557,6 +557,7 @@ enum uroce_capture_reason {
   /* Sent. */
   UROCE_REASON_RETRANSMITTED,  /* detail: enum uroce_resend_cause; number of limit */
   UROCE_REASON_ANSWERED_AGAIN, /* a response given again, to a duplicate request */
+  UROCE_REASON_NAK,            /* a NAK of any kind; number: its syndrome */
 };
 /* Why a responder refuses a request for good; the order is that of transport::Refusal. */
 enum uroce_refusal {
