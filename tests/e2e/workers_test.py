@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two workers: programs and their data on every kind of port, whichever worker owns their queue
+pairs and whichever drives the port."""
+import unittest
+
+from lab import LONG, VethLab, WireLab, find_list, next_port
+from memif_lab import MemifLab
+from process import wait_until
+from programs import data_check, data_check_in_one_process, perftest, pingpong, seed
+
+WORKERS = ("--workers", "2")
+ITERATIONS = 2000 if LONG else 100
+DATA_OPS = 20000 if LONG else 800
+FAULTS = "drop=0.01,duplicate=0.01,reorder=0.02"
+
+
+def workers_of(host):
+    return host.dump("stat")["workers"]
+
+
+def both_worked(host):
+    return all(worker["port_xmit_packets"] for worker in workers_of(host))
+
+
+class WireWorkersTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab(*WORKERS)
+        cls.addClassCleanup(cls.lab.close)
+
+    def test_pingpong_awake_and_sleeping(self):
+        pingpong(self.lab, "-c", "-n", ITERATIONS)
+        pingpong(self.lab, "-c", "-e", "-n", ITERATIONS)
+
+    def test_data_byte_for_byte(self):
+        data_check(self.lab, "--seed", seed(), "--ops", DATA_OPS)
+        data_check_in_one_process(self.lab, "--seed", seed(), "--ops", DATA_OPS)
+
+    def test_many_queue_pairs_work_on_both(self):
+        for count in (8, 64):
+            perftest(self.lab, "ib_write_bw", "-q", count, "-n", 20, "-s", 4096)
+        self.assertTrue(both_worked(self.lab.a), workers_of(self.lab.a))
+
+    def test_a_killed_program_leaves_nothing_on_either(self):
+        port = next_port()
+        server = self.lab.a.start("ib_write_bw", "-d", self.lab.a.device, "-q", 8, "-p", port,
+                                  "--run_infinitely")
+        client = None
+        try:
+            wait_until(lambda: self.lab.a.is_listening(server, port), "a listener")
+            client = self.lab.b.start("ib_write_bw", "-d", self.lab.b.device, "-q", 8, "-p", port,
+                                      "--run_infinitely", self.lab.server_address)
+            wait_until(lambda: sum(w["queue_pairs"] for w in workers_of(self.lab.a)) == 16,
+                       "16 queue pairs")
+        finally:
+            server.kill()
+            if client:
+                client.kill()
+        wait_until(lambda: not any(w["queue_pairs"] for w in workers_of(self.lab.a)),
+                   "no queue pair")
+        pingpong(self.lab, "-c", "-n", ITERATIONS)
+
+
+class WireWorkersWithFaultsTest(unittest.TestCase):
+    def test_data_byte_for_byte(self):
+        its_seed = seed()
+        print(f"   faults with seed {its_seed}", flush=True)
+        lab = WireLab(*WORKERS, "--fault", f"uroce0:{FAULTS},seed={its_seed}",
+                      "--fault", f"uroce1:{FAULTS},seed={its_seed + 1}")
+        self.addCleanup(lab.close)
+        data_check(lab, "--seed", its_seed, "--ops", DATA_OPS, timeout_s=200)
+
+
+class OneQueuePorts:
+    """Ports with one queue, which one worker drives for both."""
+
+    def test_data_and_many_queue_pairs(self):
+        lab = self.make_lab()
+        self.addCleanup(lab.close)
+        data_check(lab, "--seed", seed(), "--ops", DATA_OPS)
+        # Half of the queue pairs live on the worker that does not drive the port.
+        perftest(lab, "ib_write_bw", "-q", 8, "-n", ITERATIONS, "-s", 4096)
+        perftest(lab, "ib_send_bw", "-q", 2, "-n", ITERATIONS, "-s", 4096)
+        handed = sum(worker["handed_over"] for worker in workers_of(lab.a))
+        self.assertEqual(handed, sum(worker["taken_over"] for worker in workers_of(lab.a)))
+        full = sum(worker["rx_handover_full"] for worker in workers_of(lab.a))
+        device = find_list(lab.a.dump("stat"))[0]["counters"]
+        self.assertEqual(full, device["rx_handover_full"])
+        self.assertGreater(handed, 0)
+
+
+class VethWorkersTest(OneQueuePorts, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return VethLab(9000, *WORKERS)
+
+
+class MemifWorkersTest(OneQueuePorts, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return MemifLab(*WORKERS)
