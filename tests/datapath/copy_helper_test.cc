@@ -34,7 +34,7 @@ class CopyHelperTest : public testing::Test {
   }
 
   std::array<int, 2> wake_fds_{eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
-  CopyHelper helper_{open("/proc/self/mem", O_RDWR | O_CLOEXEC), wake_fds_};
+  CopyHelper helper_{open("/proc/self/mem", O_RDWR | O_CLOEXEC), wake_fds_, nullptr};
 };
 
 TEST_F(CopyHelperTest, AJobComesBackToTheWorkerThatSubmittedIt) {
