@@ -21,6 +21,8 @@ class QpnTable {
       if (slots_[at].queue_pair == nullptr || slots_[at].qpn == qpn) return slots_[at].queue_pair;
     }
   }
+  /// Fetches into the cache what Find will look at first.
+  void Prefetch(Qpn qpn) const { __builtin_prefetch(&slots_[qpn.value() & mask_]); }
   /// `qpn` is not in the table. May allocate: between bursts.
   void Insert(Qpn qpn, QueuePair* queue_pair);
   void Erase(Qpn qpn);

@@ -2,6 +2,8 @@
 // From the program's rings to the transport, and the state word back.
 #include "pipeline/datapath/queue_pair.h"
 
+#include <rte_prefetch.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -12,6 +14,11 @@
 
 namespace uroce::datapath {
 namespace {
+
+// Ends of the object that every packet and request touches.
+constexpr size_t kHotBytes = 1024;
+constexpr size_t kColdEndBytes = 4 * UROCE_LINE;
+static_assert(kHotBytes + kColdEndBytes <= sizeof(QueuePair));
 
 uint32_t HeldSends(const QueuePairConfig& config) {
   return std::bit_ceil(std::clamp<uint32_t>(config.sq_depth, 1, QueuePair::kMaxHeldSends));
@@ -53,6 +60,26 @@ QueuePair::~QueuePair() = default;
 
 transport::QpState QueuePair::state() const {
   return parked_->modification ? parked_->modification->state : core_.state();
+}
+
+void QueuePair::Prefetch() const {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(this);
+  // Of the transport's receive completions, which lie in the middle, only the counters.
+  for (size_t at = 0; at < kHotBytes; at += UROCE_LINE) rte_prefetch0(bytes + at);
+  for (size_t at = sizeof(*this) - kColdEndBytes; at < sizeof(*this); at += UROCE_LINE) {
+    rte_prefetch0(bytes + at);
+  }
+}
+
+void QueuePair::PrefetchPosted() const {
+  rte_prefetch0(config_.page);
+  rte_prefetch0(sends_.Slot());
+  PrefetchWork();
+}
+
+void QueuePair::PrefetchWork() const {
+  const auto* const parked = reinterpret_cast<const uint8_t*>(parked_.get());
+  for (size_t at = 0; at < sizeof(ParkedWork); at += UROCE_LINE) rte_prefetch0(parked + at);
 }
 
 void QueuePair::set_path(const Path& path) {

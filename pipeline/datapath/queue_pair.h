@@ -121,6 +121,14 @@ class QueuePair {
   static QueuePair& OfTimer(TimerEntry& entry) { return *static_cast<Timer&>(entry).queue_pair; }
   static QueuePair& OfFlow(Flow& flow) { return *static_cast<ByteFlow&>(flow).queue_pair; }
 
+  /// Fetches into the cache what a packet or a posted request will need, some time ahead: with
+  /// thousands of queue pairs each would wait for memory a dozen times, one after the other.
+  void Prefetch() const;
+  /// The same for what lies behind pointers, when Prefetch has had its time: for a packet, and for
+  /// posted requests.
+  void PrefetchWork() const;
+  void PrefetchPosted() const;
+
   /// What waits for the helper; see parked_work.h.
   ParkedWork& parked() { return *parked_; }
 

@@ -163,6 +163,7 @@ struct Worker::Impl {
   std::vector<SessionState> sessions;
 
   // Lists of one turn, with room for every queue pair.
+  std::vector<QueuePair*> rung;  // First of each doorbell slot.
   std::vector<QueuePair*> touched;
   std::vector<QueuePair*> received;
   std::vector<QueuePair*> postponed;  // Of the next turn.

@@ -44,7 +44,7 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
   // The lists of a turn never allocate on the way of a packet.
   const size_t most = queue_pairs.size() * 2;
   if (touched.capacity() < queue_pairs.size()) {
-    for (auto* list : {&touched, &received, &postponed, &records_of_queue_pairs}) {
+    for (auto* list : {&rung, &touched, &received, &postponed, &records_of_queue_pairs}) {
       list->reserve(most);
     }
     bursts.reserve(most * 2);

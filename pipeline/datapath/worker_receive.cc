@@ -15,8 +15,6 @@ namespace {
 using transport::PacketResult;
 using transport::QpState;
 
-// Frames ahead of the one at work whose headers are fetched.
-constexpr uint16_t kPrefetchDistance = 4;
 // What one packet may take of the transport's room for completions: its own, and a flushed one.
 constexpr uint32_t kReceiveRoomKept = 2;
 constexpr uint16_t kVlanIdMask = 0xfff;
@@ -33,6 +31,55 @@ void Prefetch(const rte_mbuf* frame) {
   rte_prefetch0(bytes);
   rte_prefetch0(bytes + 64);
 }
+
+/// Where the queue pair's number stands in a frame of the usual kind. A hint: nothing is checked.
+Qpn PeekQpn(const rte_mbuf* frame) {
+  constexpr uint32_t kIpv4Offset = 14 + 20 + 8 + 5;
+  constexpr uint32_t kIpv6Offset = 14 + 40 + 8 + 5;
+  const uint8_t* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
+  if (frame->data_len < kIpv6Offset + 4 + 3) return Qpn();
+  if (bytes[12] == 0x81) bytes += 4;  // 802.1Q.
+  bytes += bytes[12] == 0x08 ? kIpv4Offset : kIpv6Offset;
+  return Qpn(uint32_t{bytes[0]} << 16 | uint32_t{bytes[1]} << 8 | bytes[2]);
+}
+
+/// Fetches for the frames of a burst, some frames ahead, what each needs: its headers, its place in
+/// the table, its queue pair and what that points to. Each step needs the one before it.
+class LookAhead {
+ public:
+  static constexpr int kHeaders = 8;
+
+  LookAhead(const QpnTable& table, rte_mbuf* const* frames, int count)
+      : table_(table), frames_(frames), count_(count) {}
+
+  /// Before the frame at `at` is worked on, from -kHeaders on.
+  void Step(int at) {
+    if (Has(at + kHeaders)) Prefetch(frames_[at + kHeaders]);
+    if (Has(at + kNumbers)) {
+      numbers_[at + kNumbers] = PeekQpn(frames_[at + kNumbers]);
+      table_.Prefetch(numbers_[at + kNumbers]);
+    }
+    if (Has(at + kQueuePairs)) FindQueuePair(at + kQueuePairs);
+    if (Has(at + 1) && found_[at + 1] != nullptr) found_[at + 1]->PrefetchWork();
+  }
+
+ private:
+  static constexpr int kNumbers = 6;
+  static constexpr int kQueuePairs = 4;
+
+  bool Has(int at) const { return at >= 0 && at < count_; }
+  void FindQueuePair(int at) {
+    const bool is_known = at > 0 && numbers_[at] == numbers_[at - 1];
+    found_[at] = is_known ? nullptr : table_.Find(numbers_[at]);
+    if (found_[at] != nullptr) found_[at]->Prefetch();
+  }
+
+  const QpnTable& table_;
+  rte_mbuf* const* const frames_;
+  const int count_;
+  std::array<Qpn, 2 * kBurst> numbers_;
+  std::array<const QueuePair*, 2 * kBurst> found_;
+};
 
 void CountUndecoded(DeviceCounters& counters, wire::DecodeClass kind) {
   switch (kind) {
@@ -97,10 +144,11 @@ bool Worker::Impl::Receive() {
     const uint16_t count = port->Receive(frames.data(), now);
     if (count == 0) continue;
     any = true;
-    for (uint16_t i = 0; i < std::min(count, kPrefetchDistance); ++i) Prefetch(frames[i]);
+    LookAhead ahead(queue_pairs, frames.data(), count);
+    for (int at = -LookAhead::kHeaders; at < 0; ++at) ahead.Step(at);
     uint16_t done = 0;  // Frames to free: kept ones are left out.
     for (uint16_t i = 0; i < count; ++i) {
-      if (i + kPrefetchDistance < count) Prefetch(frames[i + kPrefetchDistance]);
+      ahead.Step(i);
       rte_mbuf* const frame = frames[i];
       if (!OnFrame(*port, frame)) frames[done++] = frame;
     }
@@ -115,9 +163,11 @@ bool Worker::Impl::TakeHandedOver() {
   std::array<rte_mbuf*, 2 * kBurst> frames;
   const uint16_t count = handover.Take(frames.data(), static_cast<uint16_t>(frames.size()));
   Count(own_counters.taken_over, count);
+  LookAhead ahead(queue_pairs, frames.data(), count);
+  for (int at = -LookAhead::kHeaders; at < 0; ++at) ahead.Step(at);
   uint16_t done = 0;
   for (uint16_t i = 0; i < count; ++i) {
-    if (i + 1 < count) Prefetch(frames[i + 1]);
+    ahead.Step(i);
     DevicePort& port = *ports[Handover::PositionOf(*frames[i])];
     if (!OnFrame(port, frames[i])) frames[done++] = frames[i];
     if (port.device().host_link != nullptr) port.device().host_link->Flush();

@@ -32,15 +32,22 @@ void Worker::Impl::Touch(QueuePair& qp) {
 
 bool Worker::Impl::TakeDoorbells() {
   bool any = false;
+  // Taken first and looked at afterwards: by then what they refer to is in the cache.
   for (const SessionState& session : sessions) {
     any |= rings::Take(*session.session->doorbells(config.index), [&](uint32_t slot) {
-             QueuePair* qp = slot < session.slots.size() ? session.slots[slot] : nullptr;
-             for (; qp != nullptr; qp = qp->links().next_of_slot) {
-               qp->links().sends_wait = true;
-               Touch(*qp);
-             }
+             QueuePair* const qp = slot < session.slots.size() ? session.slots[slot] : nullptr;
+             if (qp == nullptr) return;
+             qp->Prefetch();
+             rung.push_back(qp);
            }) != 0;
   }
+  for (QueuePair* first : rung) {
+    for (QueuePair* qp = first; qp != nullptr; qp = qp->links().next_of_slot) {
+      qp->links().sends_wait = true;
+      Touch(*qp);
+    }
+  }
+  rung.clear();
   return any;
 }
 
@@ -71,6 +78,7 @@ bool Worker::Impl::Expire() {
 void Worker::Impl::SettleAll() {
   // By index: settling may touch others (a CQ that overflows fails all its queue pairs).
   for (size_t i = 0; i < touched.size(); ++i) {
+    if (i + 1 < touched.size()) touched[i + 1]->PrefetchPosted();
     touched[i]->links().touched = false;
     Settle(*touched[i]);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the transports to the ports: acknowledgements first, then bytes in fair turns.
 #include <rte_mbuf.h>
+#include <rte_prefetch.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,6 +19,15 @@ using transport::TxPacket;
 using Kind = ParkedWork::Kind;
 
 uint8_t* BytesOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
+
+// Those whose turns come next: each step needs what the one before it fetched a turn ago.
+void PrefetchAfter(Flow& flow) {
+  Flow& next = *flow.next;
+  Flow& second = *next.next;
+  rte_prefetch0(second.next);
+  QueuePair::OfFlow(second).Prefetch();
+  QueuePair::OfFlow(next).PrefetchWork();
+}
 
 }  // namespace
 
@@ -60,6 +70,7 @@ bool Worker::Impl::ServePort(DevicePort& port) {
 bool Worker::Impl::ServeQueuePairs(DevicePort& port) {
   DeficitRoundRobin& schedule = port.sessions();
   uint32_t room = port.LookForRoom();
+  const Flow* last = nullptr;
   bool any = false;
   while (room != 0) {
     auto* session = static_cast<SessionFlow*>(schedule.Current());
@@ -70,6 +81,8 @@ bool Worker::Impl::ServeQueuePairs(DevicePort& port) {
       continue;
     }
     QueuePair& qp = QueuePair::OfFlow(*flow);
+    if (flow != last) PrefetchAfter(*flow);
+    last = flow;
     uint32_t bytes = 0;
     const Sent sent = SendNext(qp, bytes);
     if (sent == Sent::kNoFrame) break;

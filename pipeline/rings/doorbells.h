@@ -17,19 +17,22 @@ namespace uroce::rings {
 /// Range: slot < UROCE_DOORBELL_SLOTS.
 [[nodiscard]] inline bool Ring(uroce_doorbells& doorbells, uint32_t slot) {
   const uint32_t word = slot / 64;
-  const uint64_t word_bit = uint64_t{1} << word;
+  uint64_t& summary = doorbells.summary[word / 64];
+  const uint64_t word_bit = uint64_t{1} << (word % 64);
   // The locked or is a full fence: whoever finds the summary bit set below has its own bit in the
   // word before the worker, which clears the summary first, takes the word.
   __atomic_fetch_or(&doorbells.words[word].value, uint64_t{1} << (slot % 64), __ATOMIC_SEQ_CST);
-  if ((LoadRelaxed(doorbells.summary.value) & word_bit) == 0) {
-    __atomic_fetch_or(&doorbells.summary.value, word_bit, __ATOMIC_SEQ_CST);
+  if ((LoadRelaxed(summary) & word_bit) == 0) {
+    __atomic_fetch_or(&summary, word_bit, __ATOMIC_SEQ_CST);
   }
   return LoadRelaxed(doorbells.sleeping.value) != 0;
 }
 
-/// True when Take would find something. One load; worker.
+/// True when Take would find something. One cache line; worker.
 inline bool HasRung(const uroce_doorbells& doorbells) {
-  return LoadRelaxed(doorbells.summary.value) != 0;
+  uint64_t any = 0;
+  for (const uint64_t& summary : doorbells.summary) any |= LoadRelaxed(summary);
+  return any != 0;
 }
 
 /// Takes every doorbell and calls `on_slot(slot)` for each. Returns how many. Worker.
@@ -38,13 +41,16 @@ template <typename OnSlot>
 inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
   if (!HasRung(doorbells)) return 0;
   uint32_t taken = 0;
-  uint64_t summary = __atomic_exchange_n(&doorbells.summary.value, 0, __ATOMIC_SEQ_CST);
-  for (; summary != 0; summary &= summary - 1) {
-    const auto word = static_cast<uint32_t>(std::countr_zero(summary));
-    uint64_t bits = __atomic_exchange_n(&doorbells.words[word].value, 0, __ATOMIC_SEQ_CST);
-    for (; bits != 0; bits &= bits - 1) {
-      on_slot(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
-      ++taken;
+  for (uint32_t i = 0; i < UROCE_DOORBELL_SUMMARIES; ++i) {
+    if (LoadRelaxed(doorbells.summary[i]) == 0) continue;
+    uint64_t summary = __atomic_exchange_n(&doorbells.summary[i], 0, __ATOMIC_SEQ_CST);
+    for (; summary != 0; summary &= summary - 1) {
+      const uint32_t word = i * 64 + static_cast<uint32_t>(std::countr_zero(summary));
+      uint64_t bits = __atomic_exchange_n(&doorbells.words[word].value, 0, __ATOMIC_SEQ_CST);
+      for (; bits != 0; bits &= bits - 1) {
+        on_slot(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+        ++taken;
+      }
     }
   }
   return taken;

@@ -86,7 +86,7 @@ TEST_F(WorkerHostileTest, AllDoorbellsOfSlotsWithoutQueuePairs) {
   for (uint32_t word = 0; word < UROCE_DOORBELL_WORDS; ++word) {
     bed_.doorbells[0].words[word].value = UINT64_MAX;
   }
-  bed_.doorbells[0].summary.value = UINT64_MAX;
+  for (uint64_t& summary : bed_.doorbells[0].summary) summary = UINT64_MAX;
   bed_.Settle();
   ExpectOthersUndisturbed();
 }

@@ -37,7 +37,7 @@ TEST_F(DoorbellsTest, AllSlotsMayRingAtOnce) {
 }
 
 TEST_F(DoorbellsTest, SummaryBitsWithoutWordsAreHarmless) {
-  doorbells_->summary.value = ~uint64_t{0};
+  for (uint64_t& summary : doorbells_->summary) summary = ~uint64_t{0};
   EXPECT_TRUE(HasRung(*doorbells_));
   EXPECT_TRUE(TakeAll(*doorbells_).empty());
   EXPECT_FALSE(HasRung(*doorbells_));

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 4u
+#define UROCE_ABI_VERSION 5u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 
 #define UROCE_MAX_DEVICES 64u
@@ -38,14 +38,17 @@ struct uroce_line32 {
   uint32_t pad[15];
 };
 
-#define UROCE_DOORBELL_WORDS 64u
+#define UROCE_DOORBELL_WORDS 256u
 #define UROCE_DOORBELL_SLOTS (UROCE_DOORBELL_WORDS * 64u)
+#define UROCE_DOORBELL_SUMMARIES (UROCE_DOORBELL_WORDS / 64u)
 
 /* Doorbells of one (session, worker). A queue pair's slot is given at its creation; queue pairs
  * may share one. To ring: set bit (slot % 64) of words[slot / 64] by an atomic or, set bit
- * (slot / 64) of summary if clear, then, if sleeping is not 0, write 1 to the worker's eventfd. */
+ * (slot / 64 % 64) of summary[slot / 4096] if clear, then, if sleeping is not 0, write 1 to the
+ * worker's eventfd. */
 struct uroce_doorbells {
-  struct uroce_line64 summary;
+  uint64_t summary[UROCE_DOORBELL_SUMMARIES];
+  uint64_t pad[8 - UROCE_DOORBELL_SUMMARIES];
   struct uroce_line32 sleeping; /* Written by the daemon. */
   struct uroce_line64 words[UROCE_DOORBELL_WORDS];
 };

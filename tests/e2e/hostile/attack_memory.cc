@@ -98,7 +98,7 @@ void PostReceives(const Program& program, Random& random, const QueuePair& queue
 void RingAll(const Program& program) {
   uroce_doorbells& doorbells = *program.doorbells();
   for (uroce_line64& word : doorbells.words) rings::StoreRelaxed(word.value, ~uint64_t{0});
-  rings::StoreRelease(doorbells.summary.value, ~uint64_t{0});
+  for (uint64_t& summary : doorbells.summary) rings::StoreRelease(summary, ~uint64_t{0});
 }
 
 /// What the daemon writes, and what it only reads.
