@@ -11,7 +11,7 @@ namespace uroce::tools {
 
 /// How a dump is shown.
 struct RenderOptions {
-  bool all = false;    ///< Also counters that are zero.
+  bool all = false;      ///< Also counters that are zero.
   bool workers = false;  ///< Of UROCE_DUMP_STAT: what each worker does, not each device.
   std::string device;    ///< Only what belongs to this device; "" for all.
 };

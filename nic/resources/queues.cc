@@ -111,9 +111,8 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
   reply.async_events_reported = qp.queue_pair.async_records();
   if (reply.async_events_reported != 0) {
     // Queue pairs of other workers raise events on the same pipe.
-    nic_.workers().RunTogether([&] {
-      reply.async_events_reported -= qp.pd->context->events.Remove(config.user_handle);
-    });
+    nic_.workers().RunTogether(
+        [&] { reply.async_events_reported -= qp.pd->context->events.Remove(config.user_handle); });
   }
   AddCounters(qp.pd->context->device->ended_counters(), qp.queue_pair.counters());
   nic_.ReleaseQpn(config.qpn);
