@@ -42,8 +42,9 @@ int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (got <= 0) return EPIPE;
-  std::vector<Fd> fds = TakeFds(message);
+  if (got < 0) return EPIPE;
+  std::vector<Fd> fds = TakeFds(message);  // Also of an empty message: they are ours to close.
+  if (got == 0) return EPIPE;
   const bool is_cut = (message.msg_flags & MSG_TRUNC) != 0;
   if (got != sizeof(request) || is_cut || fds.size() > 1) return EINVAL;
   if (fds.size() == 1) file = std::move(fds[0]);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -425,8 +426,7 @@ TEST(ControlTest, SegmentsAreSealedAndOfWholePages) {
 }
 
 /// Says something on a program's second socket, with an fd or without one (-1).
-uroce_lend_reply Lend(int socket, const uroce_lend& request, int fd,
-                      size_t bytes = sizeof(uroce_lend)) {
+void SendLend(int socket, const uroce_lend& request, int fd, size_t bytes) {
   iovec part{const_cast<uroce_lend*>(&request), bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -441,6 +441,12 @@ uroce_lend_reply Lend(int socket, const uroce_lend& request, int fd,
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
   sendmsg(socket, &message, 0);
+}
+
+/// The same, and hears the answer.
+uroce_lend_reply Lend(int socket, const uroce_lend& request, int fd,
+                      size_t bytes = sizeof(uroce_lend)) {
+  SendLend(socket, request, fd, bytes);
   uroce_lend_reply reply{.error = -1, .segment = 0, .offset = 0, .length = 0};
   recv(socket, &reply, sizeof(reply), 0);
   return reply;
@@ -487,6 +493,18 @@ TEST(ControlTest, OnlyTheMemoryOfAProcessIsTakenAsSuch) {
   const Answer made = program.Register(request, copied);
   EXPECT_EQ(made.error, 0) << made.text;
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, made.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+TEST(ControlTest, AnFdThatComesWithNothingElseIsClosed) {
+  Program1 program;
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  SendLend(program.hello.fds[2].get(), LendMemory(), writer.get(), 0);
+  writer.Reset();
+  pollfd hung_up{.fd = reader.get(), .events = 0, .revents = 0};
+  EXPECT_EQ(poll(&hung_up, 1, 10'000), 1);
 }
 
 /// A memfd of four pages.
