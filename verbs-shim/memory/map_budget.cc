@@ -19,7 +19,7 @@ constexpr uint32_t kRefusals = 256;
 uint64_t ReadLimit() {
   const int64_t fd = SystemCall(SYS_open, "/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return kDefaultLimit;
-  char text[24];
+  char text[24] = {};
   const int64_t bytes = SystemCall(SYS_read, fd, text, sizeof(text));
   SystemCall(SYS_close, fd);
   uint64_t limit = 0;
