@@ -96,6 +96,7 @@ class WirePort final : public Port {
 
 /// All lanes in turn, each first at its time.
 uint16_t WirePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
+  if (queues_ == 1) return in_->Lane(0, 0).Take(frames, count);
   uint16_t from = first_lane_[queue].from;
   uint16_t got = 0;
   for (uint16_t i = 0; i < queues_ && got < count; ++i) {
@@ -128,6 +129,7 @@ uint16_t WirePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t cou
 
 /// That of the fullest lane: a frame may be for any of them.
 uint16_t WirePort::TransmitRoom(uint16_t queue) const {
+  if (queues_ == 1) return static_cast<uint16_t>(out_->Lane(0, 0).Room(kEnoughRoom));
   uint32_t room = UINT16_MAX;
   for (uint16_t to = 0; to < queues_; ++to) {
     room = std::min(room, out_->Lane(queue, to).Room(kEnoughRoom));

@@ -11,7 +11,6 @@
 namespace uroce::datapath {
 
 void Taps::BeginTurn(Clock& clock, Nanos now) {
-  if (list.empty()) return;
   time = clock.Wall(now);
   for (CaptureTap* tap : list) tap->Publish(time);
 }

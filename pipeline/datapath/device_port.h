@@ -51,7 +51,8 @@ struct Taps {
                time, note);
     }
   }
-  /// What was added in the turn before becomes visible: it has reached the memory meanwhile.
+  /// What was added in the turn before becomes visible: it has reached the memory meanwhile. Where
+  /// there are captures.
   void BeginTurn(Clock& clock, Nanos now);
 };
 

@@ -3,6 +3,7 @@
 // entries of a level belong to the same turn of the level above, ahead of the present slot.
 #include "pipeline/datapath/timer_wheel.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace uroce::datapath {
@@ -29,7 +30,9 @@ void TimerWheel::Insert(TimerEntry& entry) {
   entry.place = kDue;
   if (tick > tick_) {
     const int level = (63 - std::countl_zero(tick ^ tick_)) / kLevelShift;
-    const auto slot = static_cast<int>(tick >> (level * kLevelShift) & (kSlots - 1));
+    const int shift = level * kLevelShift;
+    const auto slot = static_cast<int>(tick >> shift & (kSlots - 1));
+    earliest_tick_ = std::min(earliest_tick_, tick >> shift << shift);
     occupied_[level] |= uint64_t{1} << slot;
     head = &heads_[level][slot];
     entry.place = static_cast<uint16_t>(level * kSlots + slot);
@@ -84,12 +87,14 @@ void TimerWheel::Open(const Slot& slot) {
 TimerEntry* TimerWheel::PopExpired(Nanos now) {
   const uint64_t now_tick = static_cast<uint64_t>(now.count()) >> kTickShift;
   while (due_ == nullptr) {
-    Slot slot;
-    if (!FindEarliest(slot) || slot.start_tick > now_tick) {
+    if (now_tick < earliest_tick_) {
       if (now_tick > tick_) tick_ = now_tick;
       return nullptr;
     }
-    Open(slot);
+    Slot slot;
+    const bool found = FindEarliest(slot);
+    earliest_tick_ = found ? slot.start_tick : UINT64_MAX;
+    if (found && slot.start_tick <= now_tick) Open(slot);
   }
   TimerEntry* const entry = due_;
   Remove(*entry);

@@ -53,7 +53,8 @@ class TimerWheel {
   bool FindEarliest(Slot& slot) const;
   void Open(const Slot& slot);
 
-  uint64_t tick_;  // All slots before it are empty.
+  uint64_t tick_;                        // All slots before it are empty.
+  uint64_t earliest_tick_ = UINT64_MAX;  // No slot starts before it; one may start later.
   TimerEntry* due_ = nullptr;
   std::array<uint64_t, kLevels> occupied_{};
   std::array<std::array<TimerEntry*, kSlots>, kLevels> heads_{};

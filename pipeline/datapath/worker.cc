@@ -66,7 +66,7 @@ bool Worker::Impl::Turn(Nanos time) {
   Account(time);
   bool busy = mailbox.HasRequest();
   if (busy) mailbox.Serve();
-  taps.BeginTurn(clock, now);
+  if (!taps.list.empty()) taps.BeginTurn(clock, now);
   busy |= FinishCopies();
   busy |= Receive();
   busy |= TakeDoorbells();

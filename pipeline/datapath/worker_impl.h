@@ -146,6 +146,7 @@ struct Worker::Impl {
 
   struct SessionState {
     Session* session;
+    uroce_doorbells* doorbells;
     std::vector<QueuePair*> slots;  // First queue pair of each doorbell slot.
   };
 

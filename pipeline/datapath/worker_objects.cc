@@ -13,7 +13,8 @@ using transport::QpState;
 using Kind = ParkedWork::Kind;
 
 void Worker::Impl::AddSession(Session* session) {
-  sessions.push_back({.session = session, .slots = {}});
+  sessions.push_back(
+      {.session = session, .doorbells = session->doorbells(config.index), .slots = {}});
   const int fd = session->wake_fd(config.index);
   if (fd >= 0) sleeper.WatchEvents(fd);
 }

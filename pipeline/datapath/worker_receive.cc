@@ -3,6 +3,7 @@
 #include <rte_mbuf.h>
 #include <rte_prefetch.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "pipeline/datapath/notes.h"
@@ -44,41 +45,53 @@ Qpn PeekQpn(const rte_mbuf* frame) {
 }
 
 /// Fetches for the frames of a burst, some frames ahead, what each needs: its headers, its place in
-/// the table, its queue pair and what that points to. Each step needs the one before it.
+/// the table, its queue pair and what that points to. Each step needs the one before it. Of a burst
+/// of one there is nothing to fetch ahead.
 class LookAhead {
  public:
-  static constexpr int kHeaders = 8;
+  LookAhead(const QpnTable& table, rte_mbuf* const* frames, uint32_t count)
+      : table_(table), frames_(frames), count_(count > 1 ? count : 0) {
+    if (count_ == 0) return;
+    for (uint32_t at = 0; at < std::min(count_, kHeaders); ++at) Prefetch(frames_[at]);
+    for (uint32_t at = 0; at < std::min(count_, kNumbers); ++at) FindNumber(at);
+    for (uint32_t at = 0; at < std::min(count_, kQueuePairs); ++at) FindQueuePair(at);
+  }
 
-  LookAhead(const QpnTable& table, rte_mbuf* const* frames, int count)
-      : table_(table), frames_(frames), count_(count) {}
-
-  /// Before the frame at `at` is worked on, from -kHeaders on.
-  void Step(int at) {
-    if (Has(at + kHeaders)) Prefetch(frames_[at + kHeaders]);
-    if (Has(at + kNumbers)) {
-      numbers_[at + kNumbers] = PeekQpn(frames_[at + kNumbers]);
-      table_.Prefetch(numbers_[at + kNumbers]);
-    }
-    if (Has(at + kQueuePairs)) FindQueuePair(at + kQueuePairs);
-    if (Has(at + 1) && found_[at + 1] != nullptr) found_[at + 1]->PrefetchWork();
+  /// Before the frame at `at` is worked on.
+  void Step(uint32_t at) {
+    if (at + kHeaders < count_) Prefetch(frames_[at + kHeaders]);
+    if (at + kNumbers < count_) FindNumber(at + kNumbers);
+    if (at + kQueuePairs < count_) FindQueuePair(at + kQueuePairs);
+    if (at + 1 >= count_) return;
+    const QueuePair* const next = found_[(at + 1) % kRing];
+    if (next != nullptr) next->PrefetchWork();
   }
 
  private:
-  static constexpr int kNumbers = 6;
-  static constexpr int kQueuePairs = 4;
+  static constexpr uint32_t kHeaders = 8;
+  static constexpr uint32_t kNumbers = 6;
+  static constexpr uint32_t kQueuePairs = 4;
+  static constexpr uint32_t kRing = 8;
 
-  bool Has(int at) const { return at >= 0 && at < count_; }
-  void FindQueuePair(int at) {
-    const bool is_known = at > 0 && numbers_[at] == numbers_[at - 1];
-    found_[at] = is_known ? nullptr : table_.Find(numbers_[at]);
-    if (found_[at] != nullptr) found_[at]->Prefetch();
+  void FindNumber(uint32_t at) {
+    const Qpn number = PeekQpn(frames_[at]);
+    numbers_[at % kRing] = number.value();
+    table_.Prefetch(number);
+  }
+  void FindQueuePair(uint32_t at) {
+    const uint32_t number = numbers_[at % kRing];
+    const bool is_known = at > 0 && number == numbers_[(at - 1) % kRing];
+    const QueuePair* const found = is_known ? nullptr : table_.Find(Qpn(number));
+    found_[at % kRing] = found;
+    if (found != nullptr) found->Prefetch();
   }
 
   const QpnTable& table_;
   rte_mbuf* const* const frames_;
-  const int count_;
-  std::array<Qpn, 2 * kBurst> numbers_;
-  std::array<const QueuePair*, 2 * kBurst> found_;
+  const uint32_t count_;
+  // Of the frames ahead; not cleared, since most bursts are short.
+  std::array<uint32_t, kRing> numbers_;
+  std::array<const QueuePair*, kRing> found_;
 };
 
 void CountUndecoded(DeviceCounters& counters, wire::DecodeClass kind) {
@@ -145,7 +158,6 @@ bool Worker::Impl::Receive() {
     if (count == 0) continue;
     any = true;
     LookAhead ahead(queue_pairs, frames.data(), count);
-    for (int at = -LookAhead::kHeaders; at < 0; ++at) ahead.Step(at);
     uint16_t done = 0;  // Frames to free: kept ones are left out.
     for (uint16_t i = 0; i < count; ++i) {
       ahead.Step(i);
@@ -164,7 +176,6 @@ bool Worker::Impl::TakeHandedOver() {
   const uint16_t count = handover.Take(frames.data(), static_cast<uint16_t>(frames.size()));
   Count(own_counters.taken_over, count);
   LookAhead ahead(queue_pairs, frames.data(), count);
-  for (int at = -LookAhead::kHeaders; at < 0; ++at) ahead.Step(at);
   uint16_t done = 0;
   for (uint16_t i = 0; i < count; ++i) {
     ahead.Step(i);

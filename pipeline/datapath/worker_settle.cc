@@ -17,6 +17,8 @@ using transport::QpState;
 constexpr uint32_t kPullBurst = 32;
 // Timers that fire in one turn.
 constexpr int kMaxExpiries = 64;
+// Queue pairs whose bell has rung that are fetched into the cache before it is their turn.
+constexpr size_t kFetchedAhead = 4;
 // How often a full pipe is tried again.
 constexpr Nanos kRecordRetry{1'000'000};
 
@@ -32,23 +34,25 @@ void Worker::Impl::Touch(QueuePair& qp) {
 
 bool Worker::Impl::TakeDoorbells() {
   bool any = false;
-  // Taken first and looked at afterwards: by then what they refer to is in the cache.
   for (const SessionState& session : sessions) {
-    any |= rings::Take(*session.session->doorbells(config.index), [&](uint32_t slot) {
+    if (!rings::HasRung(*session.doorbells)) continue;
+    any |= rings::Take(*session.doorbells, [&](uint32_t slot) {
              QueuePair* const qp = slot < session.slots.size() ? session.slots[slot] : nullptr;
-             if (qp == nullptr) return;
-             qp->Prefetch();
-             rung.push_back(qp);
+             if (qp != nullptr) rung.push_back(qp);
            }) != 0;
   }
-  for (QueuePair* first : rung) {
-    for (QueuePair* qp = first; qp != nullptr; qp = qp->links().next_of_slot) {
+  if (!any) return false;
+  // Taken first and looked at afterwards, so that those behind the first can be fetched meanwhile.
+  for (size_t i = 1; i < std::min(rung.size(), kFetchedAhead); ++i) rung[i]->Prefetch();
+  for (size_t i = 0; i < rung.size(); ++i) {
+    if (i + kFetchedAhead < rung.size()) rung[i + kFetchedAhead]->Prefetch();
+    for (QueuePair* qp = rung[i]; qp != nullptr; qp = qp->links().next_of_slot) {
       qp->links().sends_wait = true;
       Touch(*qp);
     }
   }
   rung.clear();
-  return any;
+  return true;
 }
 
 bool Worker::Impl::TakePostponed() {

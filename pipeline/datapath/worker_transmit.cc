@@ -23,6 +23,7 @@ uint8_t* BytesOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
 // Those whose turns come next: each step needs what the one before it fetched a turn ago.
 void PrefetchAfter(Flow& flow) {
   Flow& next = *flow.next;
+  if (&next == &flow) return;
   Flow& second = *next.next;
   rte_prefetch0(second.next);
   QueuePair::OfFlow(second).Prefetch();
@@ -62,7 +63,7 @@ bool Worker::Impl::ServePort(DevicePort& port) {
   if (port.has_relays()) {
     any |= port.TakeRelayed(std::max(port.LookForRoom() / handover.workers(), 1u));
   }
-  any |= ServeQueuePairs(port);
+  if (!port.sessions().empty()) any |= ServeQueuePairs(port);
   if (port.has_relays()) any |= port.TakeRelayed(kBurst);
   return any;
 }

@@ -140,10 +140,6 @@ void RcQueuePair::OnGatherFailed(const TxPacket& packet, Nanos) {
   Settle();
 }
 
-bool RcQueuePair::PollCompletion(Completion& completion) {
-  return requester_.PollCompletion(completion) || responder_.PollCompletion(completion);
-}
-
 bool RcQueuePair::PollLocal(LocalEffect& effect) {
   return sending() && requester_.PollLocal(effect);
 }

@@ -96,7 +96,11 @@ class RcQueuePair {
   void OnGatherFailed(const TxPacket& packet, Nanos now);
 
   // ---- completions, events, time ----
-  [[nodiscard]] bool PollCompletion(Completion& completion);
+  [[nodiscard]] bool PollCompletion(Completion& completion) {
+    // Asked several times a turn, mostly in vain.
+    const bool sent = requester_.MayComplete() && requester_.PollCompletion(completion);
+    return sent || responder_.PollCompletion(completion);
+  }
   [[nodiscard]] bool PollEvent(QpEvent& event);
   /// When OnDeadline wants to be called; kNever while nothing is in flight. May move later
   /// without notice; the caller asks again when the old deadline comes.

@@ -75,6 +75,8 @@ class Requester {
     return gate == Gate::kOpen || gate == Gate::kDoomed;
   }
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
+  /// False: PollCompletion yields nothing.
+  bool MayComplete() const { return reported_ != done_ || flushing_; }
   [[nodiscard]] bool PollCompletion(Completion& completion);
   Nanos deadline() const { return deadline_; }
   wire::Psn next_psn() const { return next_psn_; }
