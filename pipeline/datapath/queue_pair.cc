@@ -15,10 +15,9 @@
 namespace uroce::datapath {
 namespace {
 
-// Ends of the object that every packet and request touches.
-constexpr size_t kHotBytes = 1024;
-constexpr size_t kColdEndBytes = 4 * UROCE_LINE;
-static_assert(kHotBytes + kColdEndBytes <= sizeof(QueuePair));
+// The part of the object that packets and requests touch.
+constexpr size_t kHotBytes = 18 * UROCE_LINE;
+static_assert(kHotBytes <= sizeof(QueuePair));
 
 uint32_t HeldSends(const QueuePairConfig& config) {
   return std::bit_ceil(std::clamp<uint32_t>(config.sq_depth, 1, QueuePair::kMaxHeldSends));
@@ -43,15 +42,15 @@ uint32_t MaxReceiveSge(const QueuePairConfig& config) {
 }  // namespace
 
 QueuePair::QueuePair(const QueuePairConfig& config)
-    : config_(config),
-      core_(CoreConfig(config)),
-      sends_({.slots = config.sq, .depth = config.sq_depth, .slot_bytes = config.sq_slot_bytes},
+    : sends_({.slots = config.sq, .depth = config.sq_depth, .slot_bytes = config.sq_slot_bytes},
              &config.page->sq_produced),
       receives_({.slots = config.rq, .depth = config.rq_depth, .slot_bytes = config.rq_slot_bytes},
                 &config.page->rq_produced),
       send_lists_(HeldSends(config), SendLimits(config)),
       receive_list_(MaxReceiveSge(config)),
-      parked_(std::make_unique<ParkedWork>()) {
+      parked_(std::make_unique<ParkedWork>()),
+      config_(config),
+      core_(CoreConfig(config)) {
   links_.timer.queue_pair = this;
   links_.flow.queue_pair = this;
 }
@@ -64,11 +63,7 @@ transport::QpState QueuePair::state() const {
 
 void QueuePair::Prefetch() const {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(this);
-  // Of the transport's receive completions, which lie in the middle, only the counters.
   for (size_t at = 0; at < kHotBytes; at += UROCE_LINE) rte_prefetch0(bytes + at);
-  for (size_t at = sizeof(*this) - kColdEndBytes; at < sizeof(*this); at += UROCE_LINE) {
-    rte_prefetch0(bytes + at);
-  }
 }
 
 void QueuePair::PrefetchPosted() const {

@@ -36,7 +36,7 @@ enum class PullResult : uint8_t {
 
 /// One queue pair. Made and destroyed by nic; between AddQueuePair and RemoveQueuePair everything
 /// here belongs to the worker's thread, and nic looks inside only within Worker::Run.
-class QueuePair {
+class alignas(UROCE_LINE) QueuePair {
  public:
   /// Send work requests that the transport holds at once; the rest waits in the ring.
   static constexpr uint32_t kMaxHeldSends = 128;
@@ -135,21 +135,22 @@ class QueuePair {
  private:
   static constexpr uint32_t kMaxPendingEvents = 8;
 
+  // What every packet and request touches comes first: see Prefetch.
   Links links_;
-  QueuePairConfig config_;
-  Path path_;
-  wire::HeaderTemplate header_template_;
-  transport::RcQueuePair core_;
   rings::WorkQueueConsumer sends_;
   rings::WorkQueueConsumer receives_;
   SendLists send_lists_;
   ReceiveList receive_list_;
-  transport::QpState published_state_ = transport::QpState::kReset;
-  Traffic traffic_;
   std::unique_ptr<ParkedWork> parked_;
   std::unique_ptr<FlightRing> flight_;
-  std::array<uint32_t, kMaxPendingEvents> pending_events_{};
+  Traffic traffic_;
   uint32_t pending_event_count_ = 0;
+  transport::QpState published_state_ = transport::QpState::kReset;
+  QueuePairConfig config_;
+  Path path_;
+  wire::HeaderTemplate header_template_;
+  transport::RcQueuePair core_;  // Ends in completions of receives, which many never use.
+  std::array<uint32_t, kMaxPendingEvents> pending_events_{};
   uint32_t async_records_ = 0;
 };
 

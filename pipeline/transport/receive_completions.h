@@ -30,9 +30,10 @@ class ReceiveCompletions {
   void Clear() { head_ = tail_ = 0; }
 
  private:
-  std::array<Completion, kMaxReceiveCompletions> entries_;
+  // In front of the entries: with what a packet needs, when it makes no completion.
   uint32_t head_ = 0;
   uint32_t tail_ = 0;
+  std::array<Completion, kMaxReceiveCompletions> entries_;
 };
 
 }  // namespace uroce::transport
