@@ -74,6 +74,9 @@ class PieceWalker {
               const AccessRight& right)
       : list_(list), offset_(offset_bytes), left_(length_bytes), right_(right) {}
 
+  std::span<const uroce_sge> list() const { return list_; }
+  /// The list has moved; its entries are the same.
+  void set_list(std::span<const uroce_sge> list) { list_ = list; }
   bool at_end() const { return left_ == 0; }
   /// The piece at the present position, not at the end. False: the list, a key, a right or a range
   /// does not allow the access.

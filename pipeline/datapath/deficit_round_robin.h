@@ -19,8 +19,9 @@ struct Flow {
 /// by one packet and pays for it in the next round, so no packet's size need be known beforehand.
 class DeficitRoundRobin {
  public:
-  /// Four packets of the largest path MTU: short turns, yet bursts that keep a flow's state warm.
-  static constexpr int64_t kQuantumBytes = 16 * 1024;
+  /// `quantum_bytes` > 0: a short one lets others wait less, a long one takes a flow's state into
+  /// the cache less often.
+  explicit DeficitRoundRobin(int64_t quantum_bytes) : quantum_bytes_(quantum_bytes) {}
 
   bool empty() const { return head_ == nullptr; }
 
@@ -29,7 +30,7 @@ class DeficitRoundRobin {
     if (flow.queued) return;
     flow.queued = true;
     // A flow that comes back gains nothing by having been away, and loses no debt.
-    flow.deficit_bytes = std::min<int64_t>(flow.deficit_bytes, 0) + kQuantumBytes;
+    flow.deficit_bytes = std::min<int64_t>(flow.deficit_bytes, 0) + quantum_bytes_;
     Append(flow);
   }
 
@@ -44,7 +45,7 @@ class DeficitRoundRobin {
   Flow* Current() {
     while (head_ != nullptr && head_->deficit_bytes <= 0) {
       Flow& flow = *head_;
-      flow.deficit_bytes += kQuantumBytes;
+      flow.deficit_bytes += quantum_bytes_;
       if (flow.next == &flow) continue;  // Alone: no one to give way to.
       head_ = flow.next;
     }
@@ -53,10 +54,12 @@ class DeficitRoundRobin {
 
   /// Counts `bytes` as sent by `flow`, queued or not. The debt is bounded, so that Current ends.
   static void Charge(Flow& flow, uint32_t bytes) {
-    flow.deficit_bytes = std::max(flow.deficit_bytes - bytes, -kQuantumBytes);
+    flow.deficit_bytes = std::max(flow.deficit_bytes - bytes, -kMaxDebtBytes);
   }
 
  private:
+  static constexpr int64_t kMaxDebtBytes = 64 * 1024;
+
   void Append(Flow& flow) {
     if (head_ == nullptr) {
       head_ = flow.next = flow.previous = &flow;
@@ -79,6 +82,7 @@ class DeficitRoundRobin {
     flow.next = flow.previous = nullptr;
   }
 
+  const int64_t quantum_bytes_;
   Flow* head_ = nullptr;  // Of a ring.
 };
 

@@ -16,25 +16,30 @@ struct rte_mbuf;
 
 namespace uroce::datapath {
 
-/// While `kind` is not kNone the transport of the queue pair is not called.
+/// Bytes on their way between memory and a frame, and how far they have come.
+struct Transfer {
+  uroce_sge remote{};  ///< A remote range as a list of one entry, for `walker`.
+  PieceWalker walker;
+  uint8_t* bytes = nullptr;  ///< Where in the frame, or in the job, `walker` stands.
+
+  /// Goes on where `other` stands, which may end then.
+  void Continue(const Transfer& other) {
+    *this = other;
+    if (walker.list().data() == &other.remote) walker.set_list({&remote, 1});
+  }
+};
+
+/// Touched only while the queue pair is parked: until then it would be lines of cache for nothing.
 struct ParkedWork {
-  enum class Kind : uint8_t {
-    kNone,
-    kEffect,  ///< `effect` is being executed.
-    kGather,  ///< The payload of `packet` is being read into its frame.
-  };
   /// Attributes that came meanwhile, for when the wait is over.
   struct Modification {
     transport::QpState state;
     transport::RcAttributes attributes;
   };
 
-  Kind kind = Kind::kNone;
   transport::Effect effect;
   transport::TxPacket packet;
-  uroce_sge remote{};  ///< The remote range as a list of one entry, for `walker`.
-  PieceWalker walker;
-  uint8_t* bytes = nullptr;         ///< Where in the frame, or in the job, `walker` stands.
+  Transfer transfer;
   uint32_t crc_before_payload = 0;  ///< kGather.
   CopyJob* in_flight = nullptr;
   std::unique_ptr<CopyJob> job = std::make_unique<CopyJob>();

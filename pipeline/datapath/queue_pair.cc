@@ -58,7 +58,9 @@ QueuePair::QueuePair(const QueuePairConfig& config)
 QueuePair::~QueuePair() = default;
 
 transport::QpState QueuePair::state() const {
-  return parked_->modification ? parked_->modification->state : core_.state();
+  // Only a parked one has a modification waiting; what is parked lies elsewhere in memory.
+  if (is_parked() && parked_->modification) return parked_->modification->state;
+  return core_.state();
 }
 
 void QueuePair::Prefetch() const {
@@ -69,12 +71,13 @@ void QueuePair::Prefetch() const {
 void QueuePair::PrefetchPosted() const {
   rte_prefetch0(config_.page);
   rte_prefetch0(sends_.Slot());
-  PrefetchWork();
 }
 
-void QueuePair::PrefetchWork() const {
-  const auto* const parked = reinterpret_cast<const uint8_t*>(parked_.get());
-  for (size_t at = 0; at < sizeof(ParkedWork); at += UROCE_LINE) rte_prefetch0(parked + at);
+void QueuePair::PrefetchReceive() const { rte_prefetch0(receives_.Slot()); }
+
+void QueuePair::PrefetchSend() const {
+  core_.PrefetchNext();
+  send_lists_.Prefetch(sends_.index() - core_.unsent());
 }
 
 void QueuePair::set_path(const Path& path) {

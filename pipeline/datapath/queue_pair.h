@@ -34,6 +34,14 @@ enum class PullResult : uint8_t {
   kCorrupt,  ///< An impossible index.
 };
 
+/// Whether a queue pair waits for its session's helper, and with what. While it does, its transport
+/// is not called.
+enum class ParkedKind : uint8_t {
+  kNone,
+  kEffect,  ///< The transport's wish is being executed.
+  kGather,  ///< The payload of a packet is being read into its frame.
+};
+
 /// One queue pair. Made and destroyed by nic; between AddQueuePair and RemoveQueuePair everything
 /// here belongs to the worker's thread, and nic looks inside only within Worker::Run.
 class alignas(UROCE_LINE) QueuePair {
@@ -107,6 +115,7 @@ class alignas(UROCE_LINE) QueuePair {
     SessionFlow* session_flow = nullptr;
     DevicePort* port = nullptr;
     QueuePair* next_of_slot = nullptr;
+    ParkedKind parked = ParkedKind::kNone;
     bool to_self = false;       ///< The peer's address is our device's own.
     bool touched = false;       ///< In the list of those to look after in this turn.
     bool received = false;      ///< A packet came in this turn.
@@ -124,11 +133,13 @@ class alignas(UROCE_LINE) QueuePair {
   /// Fetches into the cache what a packet or a posted request will need, some time ahead: with
   /// thousands of queue pairs each would wait for memory a dozen times, one after the other.
   void Prefetch() const;
-  /// The same for what lies behind pointers, when Prefetch has had its time: for a packet, and for
-  /// posted requests.
-  void PrefetchWork() const;
+  /// The same for what lies behind pointers, when Prefetch has had its time: to receive, to send,
+  /// and to take posted requests.
+  void PrefetchReceive() const;
+  void PrefetchSend() const;
   void PrefetchPosted() const;
 
+  bool is_parked() const { return links_.parked != ParkedKind::kNone; }
   /// What waits for the helper; see parked_work.h.
   ParkedWork& parked() { return *parked_; }
 

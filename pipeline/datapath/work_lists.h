@@ -20,6 +20,10 @@ class SendLists {
 
   void Store(uint32_t slot, const rings::SendWqe& wqe);
   void StoreNothing(uint32_t slot) { entries_[slot & mask_] = {}; }
+  void Prefetch(uint32_t slot) const {
+    __builtin_prefetch(&entries_[slot & mask_]);
+    __builtin_prefetch(Place(slot));
+  }
   bool is_inline(uint32_t slot) const { return entries_[slot & mask_].inline_length != 0; }
   std::span<const uroce_sge> List(uint32_t slot) const;
   std::span<const uint8_t> InlineBytes(uint32_t slot) const;

@@ -14,7 +14,7 @@ namespace {
 
 using transport::Effect;
 using transport::EffectOutcome;
-using Kind = ParkedWork::Kind;
+using Kind = ParkedKind;
 
 // Packets behind one parked queue pair, and behind all: a peer whose packets are dropped resends
 // them, but frames that never come back would stop everybody.
@@ -53,11 +53,10 @@ EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
 
 bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
                                rte_mbuf* frame) {
-  ParkedWork& parked = qp.parked();
+  Transfer transfer;
   const uint32_t pd = qp.config().pd;
   const transport::LocalRange& local = effect.local;
-  // The walker and its list live in the queue pair: they may have to outlast this turn.
-  parked.bytes = const_cast<uint8_t*>(packet.payload.data());  // Only read: Place.
+  transfer.bytes = const_cast<uint8_t*>(packet.payload.data());  // Only read: Place.
   switch (effect.kind) {
     case Effect::Kind::kNone:
       return true;
@@ -65,16 +64,16 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
       FinishEffect(qp, effect, MoveResult::kDone);
       return true;
     case Effect::Kind::kPlaceReceive:
-      parked.walker = PieceWalker(qp.receive_list().List(local.slot), local.offset_bytes,
-                                  local.length_bytes, {pd, kLocalWrite});
+      transfer.walker = PieceWalker(qp.receive_list().List(local.slot), local.offset_bytes,
+                                    local.length_bytes, {pd, kLocalWrite});
       break;
     case Effect::Kind::kPlaceOriginal:
-      parked.job->value = effect.value;
-      parked.bytes = reinterpret_cast<uint8_t*>(&parked.job->value);
+      qp.parked().job->value = effect.value;  // May have to outlast this turn.
+      transfer.bytes = reinterpret_cast<uint8_t*>(&qp.parked().job->value);
       [[fallthrough]];
     case Effect::Kind::kPlaceSend:
-      parked.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes,
-                                  local.length_bytes, {pd, kLocalWrite});
+      transfer.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes,
+                                    local.length_bytes, {pd, kLocalWrite});
       break;
     case Effect::Kind::kAtomic:
       return StartAtomic(qp, effect);
@@ -89,17 +88,20 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
         return true;
       }
       const bool places = effect.kind == Effect::Kind::kPlaceRemote;
-      parked.remote = {remote.va, remote.length_bytes, remote.rkey.value()};
-      parked.walker = PieceWalker({&parked.remote, 1}, 0, places ? remote.length_bytes : 0, right);
+      transfer.remote = {remote.va, remote.length_bytes, remote.rkey.value()};
+      transfer.walker =
+          PieceWalker({&transfer.remote, 1}, 0, places ? remote.length_bytes : 0, right);
       break;
     }
   }
-  const MoveResult result = Place(keys, parked.walker, parked.bytes);
+  const MoveResult result = Place(keys, transfer.walker, transfer.bytes);
   if (result != MoveResult::kCopied) {
     FinishEffect(qp, effect, result);
     return true;
   }
-  parked.kind = Kind::kEffect;
+  qp.links().parked = Kind::kEffect;
+  ParkedWork& parked = qp.parked();
+  parked.transfer.Continue(transfer);
   parked.effect = effect;
   parked.job->frame = frame;
   SubmitCopy(qp, CopyJob::Kind::kWrite);
@@ -125,8 +127,8 @@ bool Worker::Impl::StartAtomic(QueuePair& qp, const Effect& effect) {
     qp.core().OnEffectDone(EffectOutcome::kDone, original, now);
     return true;
   }
+  qp.links().parked = Kind::kEffect;
   ParkedWork& parked = qp.parked();
-  parked.kind = Kind::kEffect;
   parked.effect = effect;
   CopyJob& job = *parked.job;
   job.frame = nullptr;
@@ -149,9 +151,10 @@ void Worker::Impl::SubmitCopy(QueuePair& qp, CopyJob::Kind kind) {
   job->owner = &qp;
   job->kind = kind;
   if (kind == CopyJob::Kind::kRead || kind == CopyJob::Kind::kWrite) {
-    job->bytes = parked.bytes;
-    TakeCopied(keys, parked.walker, *job);
-    for (uint32_t i = 0; i < job->piece_count; ++i) parked.bytes += job->pieces[i].length_bytes;
+    job->bytes = parked.transfer.bytes;
+    TakeCopied(keys, parked.transfer.walker, *job);
+    for (uint32_t i = 0; i < job->piece_count; ++i)
+      parked.transfer.bytes += job->pieces[i].length_bytes;
   }
   StopSending(qp);
   qp.config().session->copy_helper()->Submit(config.index, job);
@@ -186,7 +189,7 @@ void Worker::Impl::OnCopyDone(QueuePair& qp) {
   const CopyJob& job = *parked.job;
   if (!job.succeeded) {
     FinishParked(qp, MoveResult::kDenied);
-  } else if (parked.kind == Kind::kEffect && parked.effect.kind == Effect::Kind::kAtomic) {
+  } else if (qp.links().parked == Kind::kEffect && parked.effect.kind == Effect::Kind::kAtomic) {
     FinishParked(qp, MoveResult::kDone);
   } else {
     ContinueCopy(qp);
@@ -195,9 +198,10 @@ void Worker::Impl::OnCopyDone(QueuePair& qp) {
 
 void Worker::Impl::ContinueCopy(QueuePair& qp) {
   ParkedWork& parked = qp.parked();
-  const bool gathers = parked.kind == Kind::kGather;
-  const MoveResult result = gathers ? Gather(keys, parked.walker, parked.bytes)
-                                    : Place(keys, parked.walker, parked.bytes);
+  Transfer& transfer = parked.transfer;
+  const bool gathers = qp.links().parked == Kind::kGather;
+  const MoveResult result = gathers ? Gather(keys, transfer.walker, transfer.bytes)
+                                    : Place(keys, transfer.walker, transfer.bytes);
   if (result == MoveResult::kCopied) {
     SubmitCopy(qp, gathers ? CopyJob::Kind::kRead : CopyJob::Kind::kWrite);
     return;
@@ -208,7 +212,7 @@ void Worker::Impl::ContinueCopy(QueuePair& qp) {
 void Worker::Impl::FinishParked(QueuePair& qp, MoveResult result) {
   ParkedWork& parked = qp.parked();
   rte_mbuf* const frame = std::exchange(parked.job->frame, nullptr);
-  const Kind kind = std::exchange(parked.kind, Kind::kNone);
+  const Kind kind = std::exchange(qp.links().parked, Kind::kNone);
   if (kind == Kind::kEffect) {
     const uint64_t original = parked.job->original;
     qp.core().OnEffectDone(OutcomeOf(parked.effect, result), original, now);
@@ -245,7 +249,7 @@ bool Worker::Impl::KeepForLater(QueuePair& qp, rte_mbuf* frame) {
 
 void Worker::Impl::ReplayWaiting(QueuePair& qp) {
   ParkedWork& parked = qp.parked();
-  while (parked.oldest != nullptr && parked.kind == Kind::kNone) {
+  while (parked.oldest != nullptr && !qp.is_parked()) {
     rte_mbuf* const frame = parked.oldest;
     parked.oldest = frame->next;
     frame->next = nullptr;
@@ -269,7 +273,7 @@ void Worker::Impl::AbandonParked(QueuePair& qp) {
     parked.in_flight = nullptr;
     parked.job = std::make_unique<CopyJob>();
   }
-  parked.kind = Kind::kNone;
+  qp.links().parked = Kind::kNone;
   parked.modification.reset();
   while (parked.oldest != nullptr) {
     rte_mbuf* const frame = parked.oldest;

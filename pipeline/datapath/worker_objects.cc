@@ -10,7 +10,7 @@
 namespace uroce::datapath {
 
 using transport::QpState;
-using Kind = ParkedWork::Kind;
+using Kind = ParkedKind;
 
 void Worker::Impl::AddSession(Session* session) {
   sessions.push_back(
@@ -76,13 +76,13 @@ void Worker::Impl::Modify(QueuePair* qp, QpState state, const transport::RcAttri
                           const Path* path) {
   if (path != nullptr) SetPath(*qp, *path);
   ParkedWork& parked = qp->parked();
-  if (parked.kind != Kind::kNone && state != QpState::kReset) {
+  if (qp->is_parked() && state != QpState::kReset) {
     parked.modification = {.state = state, .attributes = attributes};
     qp->PublishState(state);
     return;
   }
   if (state == QpState::kReset) {
-    const bool in_effect = parked.kind == Kind::kEffect;
+    const bool in_effect = qp->links().parked == Kind::kEffect;
     AbandonParked(*qp);
     // The transport wants every effect ended; what it makes of this one it forgets at once.
     if (in_effect) qp->core().OnEffectDone(transport::EffectOutcome::kDone, 0, now);

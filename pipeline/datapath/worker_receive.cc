@@ -64,7 +64,7 @@ class LookAhead {
     if (at + kQueuePairs < count_) FindQueuePair(at + kQueuePairs);
     if (at + 1 >= count_) return;
     const QueuePair* const next = found_[(at + 1) % kRing];
-    if (next != nullptr) next->PrefetchWork();
+    if (next != nullptr) next->PrefetchReceive();
   }
 
  private:
@@ -231,7 +231,7 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
   }
   ++qp->traffic().received_packets;
   qp->traffic().received_bytes += frame->data_len;
-  if (qp->parked().kind != ParkedWork::Kind::kNone) return KeepForLater(*qp, frame);
+  if (qp->is_parked()) return KeepForLater(*qp, frame);
   return Execute(*qp, packet, frame);
 }
 

@@ -72,7 +72,7 @@ bool Worker::Impl::Expire() {
     if (entry == nullptr) break;
     QueuePair& qp = QueuePair::OfTimer(*entry);
     // A parked one is asked again when it is settled after the wait.
-    if (qp.parked().kind != ParkedWork::Kind::kNone) continue;
+    if (qp.is_parked()) continue;
     if (qp.core().NextDeadline() <= now) qp.core().OnDeadline(now);
     Touch(qp);  // Files the timer anew.
   }
@@ -90,7 +90,7 @@ void Worker::Impl::SettleAll() {
 }
 
 void Worker::Impl::Settle(QueuePair& qp) {
-  if (qp.parked().kind != ParkedWork::Kind::kNone) {
+  if (qp.is_parked()) {
     PublishCompletions(qp);
     return;
   }

@@ -16,7 +16,6 @@ namespace uroce::datapath {
 namespace {
 
 using transport::TxPacket;
-using Kind = ParkedWork::Kind;
 
 uint8_t* BytesOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
 
@@ -27,7 +26,7 @@ void PrefetchAfter(Flow& flow) {
   Flow& second = *next.next;
   rte_prefetch0(second.next);
   QueuePair::OfFlow(second).Prefetch();
-  QueuePair::OfFlow(next).PrefetchWork();
+  QueuePair::OfFlow(next).PrefetchSend();
 }
 
 }  // namespace
@@ -131,13 +130,16 @@ void Worker::Impl::StopSending(QueuePair& qp) {
 }
 
 Worker::Impl::Sent Worker::Impl::SendNext(QueuePair& qp, uint32_t& bytes) {
-  if (qp.parked().kind != Kind::kNone) return Sent::kNothing;
+  if (qp.is_parked()) return Sent::kNothing;
   // Before the packet: one that was polled must go out.
   rte_mbuf* const frame = TakeFrame(*qp.links().port);
   if (frame == nullptr) return Sent::kNoFrame;
   TxPacket packet;
   Sent sent = Sent::kNothing;
-  if (qp.core().PollPacket(now, packet)) sent = Build(qp, packet, frame);
+  if (qp.core().PollPacket(now, packet)) {
+    qp.PrefetchSend();  // For the packet after this one.
+    sent = Build(qp, packet, frame);
+  }
   if (sent == Sent::kNothing || sent == Sent::kFailed) stash[stash_count++] = frame;
   if (sent == Sent::kPacket) bytes = frame->data_len;
   return sent;
@@ -162,16 +164,16 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
     FinishFrame(qp, packet, frame, crc);
     return Sent::kPacket;
   }
-  ParkedWork& parked = qp.parked();
+  Transfer transfer;
   if (packet.source == TxPacket::Source::kSend) {
-    parked.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes, length,
-                                {qp.config().pd, kLocalRead});
+    transfer.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes, length,
+                                  {qp.config().pd, kLocalRead});
   } else {
-    parked.remote = {packet.remote.va, length, packet.remote.rkey.value()};
-    parked.walker = PieceWalker({&parked.remote, 1}, 0, length, {qp.config().pd, kRemoteRead});
+    transfer.remote = {packet.remote.va, length, packet.remote.rkey.value()};
+    transfer.walker = PieceWalker({&transfer.remote, 1}, 0, length, {qp.config().pd, kRemoteRead});
   }
-  parked.bytes = payload;
-  switch (GatherWithCrc(keys, parked.walker, parked.bytes, crc)) {
+  transfer.bytes = payload;
+  switch (GatherWithCrc(keys, transfer.walker, transfer.bytes, crc)) {
     case MoveResult::kDone:
       FinishFrame(qp, packet, frame, crc);
       return Sent::kPacket;
@@ -181,7 +183,9 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
     case MoveResult::kCopied:
       break;
   }
-  parked.kind = Kind::kGather;
+  qp.links().parked = ParkedKind::kGather;
+  ParkedWork& parked = qp.parked();
+  parked.transfer.Continue(transfer);
   parked.packet = packet;
   parked.crc_before_payload = headers.crc_state;
   parked.job->frame = frame;

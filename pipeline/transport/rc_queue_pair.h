@@ -51,6 +51,10 @@ class RcQueuePair {
   [[nodiscard]] PostResult Post(const SendWork& work) { return requester_.Post(work); }
   /// The work that `slot` names, while it is held. For the shell's gather and its tests.
   bool Holds(uint32_t slot) const { return requester_.Holds(slot); }
+  /// Works that have not wholly left, and the next of them fetched into the cache: for shells with
+  /// more queue pairs than the cache holds.
+  uint32_t unsent() const { return requester_.unsent(); }
+  void PrefetchNext() const { requester_.PrefetchNext(); }
   /// A window to bind, or a key of this side to invalidate, now that its turn has come. Later works
   /// wait until OnLocalDone; packets and completions go on.
   [[nodiscard]] bool PollLocal(LocalEffect& effect);

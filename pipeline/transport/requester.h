@@ -55,6 +55,10 @@ class Requester {
   uint32_t room() const { return ring_.capacity() - (tail_ - reported_); }
   [[nodiscard]] PostResult Post(const SendWork& work);
   bool Holds(uint32_t slot) const;
+  /// Works whose last packet has not left.
+  uint32_t unsent() const { return tail_ - next_; }
+  /// Fetches the next work into the cache, some time before PollPacket.
+  void PrefetchNext() const { __builtin_prefetch(&ring_.At(next_)); }
   /// The next work is a local one, and it is its turn: nothing later begins before OnLocalDone.
   bool HasLocal() const { return NextGate() == Gate::kLocal; }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);

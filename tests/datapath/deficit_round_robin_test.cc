@@ -8,6 +8,8 @@
 namespace uroce::datapath {
 namespace {
 
+constexpr int64_t kQuantumBytes = 16 * 1024;
+
 struct Sender : Flow {
   uint32_t packet_bytes = 0;
   int64_t sent_bytes = 0;
@@ -23,7 +25,7 @@ void Serve(DeficitRoundRobin& schedule, int packets) {
 }
 
 TEST(DeficitRoundRobinTest, SharesBytesWhateverThePacketSizes) {
-  DeficitRoundRobin schedule;
+  DeficitRoundRobin schedule(kQuantumBytes);
   std::array<Sender, 3> senders;
   senders[0].packet_bytes = 4200;
   senders[1].packet_bytes = 100;
@@ -36,8 +38,22 @@ TEST(DeficitRoundRobinTest, SharesBytesWhateverThePacketSizes) {
   }
 }
 
+TEST(DeficitRoundRobinTest, ATurnLastsForAQuantum) {
+  for (const int packets : {4, 16}) {
+    DeficitRoundRobin schedule(packets * 1000);
+    std::array<Sender, 2> senders;
+    for (Sender& sender : senders) {
+      sender.packet_bytes = 1000;
+      schedule.Add(sender);
+    }
+    Serve(schedule, packets);
+    EXPECT_EQ(senders[0].sent_bytes, packets * 1000);
+    EXPECT_EQ(schedule.Current(), &senders[1]);
+  }
+}
+
 TEST(DeficitRoundRobinTest, LeavingAndComingBackGainsNothing) {
-  DeficitRoundRobin schedule;
+  DeficitRoundRobin schedule(kQuantumBytes);
   Sender steady;
   Sender flapping;
   steady.packet_bytes = flapping.packet_bytes = 4000;
@@ -52,7 +68,7 @@ TEST(DeficitRoundRobinTest, LeavingAndComingBackGainsNothing) {
 }
 
 TEST(DeficitRoundRobinTest, ChargesWhileAwayAreABoundedDebt) {
-  DeficitRoundRobin schedule;
+  DeficitRoundRobin schedule(kQuantumBytes);
   Sender debtor;
   Sender other;
   debtor.packet_bytes = other.packet_bytes = 1000;
@@ -64,7 +80,7 @@ TEST(DeficitRoundRobinTest, ChargesWhileAwayAreABoundedDebt) {
 }
 
 TEST(DeficitRoundRobinTest, RemovedFlowIsNotServed) {
-  DeficitRoundRobin schedule;
+  DeficitRoundRobin schedule(kQuantumBytes);
   std::array<Sender, 3> senders;
   for (Sender& sender : senders) {
     sender.packet_bytes = 1000;
