@@ -49,6 +49,7 @@ struct Limits {
   uint32_t mrs_per_user = 1u << 17;
   uint32_t cqs_per_user = 1u << 15;
   uint32_t qps_per_user = 1u << 15;
+  uint32_t ahs_per_user = 1u << 17;
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                  ///< At a time.
   uint32_t total_mrs = 1u << 18;           ///< Of the daemon.

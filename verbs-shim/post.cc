@@ -27,6 +27,8 @@ constexpr uint32_t kWrites = Bit(IBV_WR_RDMA_WRITE) | Bit(IBV_WR_RDMA_WRITE_WITH
 constexpr uint32_t kSends =
     Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | Bit(IBV_WR_SEND_WITH_INV);
 constexpr uint32_t kOfReliableConnection = kSends | kWrites | kAtomics | Bit(IBV_WR_RDMA_READ);
+constexpr uint32_t kOfUnreliableConnection = Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | kWrites;
+constexpr uint32_t kOfDatagrams = Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM);
 constexpr uint32_t kMayBeInline = kSends | kWrites;
 constexpr unsigned kKnownFlags =
     IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
@@ -44,10 +46,16 @@ void RingDoorbell(const QueuePair& queue_pair) {
   }
 }
 
+uint32_t LegalOpcodes(ibv_qp_type type) {
+  if (type == IBV_QPT_UD) return kOfDatagrams;
+  return type == IBV_QPT_UC ? kOfUnreliableConnection : kOfReliableConnection;
+}
+
 int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
   if (static_cast<unsigned>(wr.opcode) > 31) return EINVAL;
   const uint32_t bit = Bit(wr.opcode);
-  if ((kOfReliableConnection & bit) == 0) return EINVAL;
+  const ibv_qp_type type = queue_pair.verbs.qp_base.qp_type;
+  if ((LegalOpcodes(type) & bit) == 0) return EINVAL;
   if (queue_pair.send.waiting() >= queue_pair.send.max_requests) return ENOMEM;
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
     if ((kMayBeInline & bit) == 0 || wr.num_sge < 0) return EINVAL;
@@ -58,24 +66,34 @@ int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
   return (kAtomics & bit) != 0 && TotalBytes(wr) < kAtomicBytes ? EINVAL : 0;
 }
 
-uroce_send_wqe HeaderOf(const ibv_send_wr& wr) {
+uroce_wqe_datagram AddressOf(const ibv_send_wr& wr) {
+  const ibv_ah* ah = wr.wr.ud.ah;
+  return {ah == nullptr ? UROCE_NONE : ah->handle, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey, 0};
+}
+
+uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
   uroce_send_wqe header;
   header.wr_id = wr.wr_id;
   header.opcode = static_cast<uint8_t>(wr.opcode);
   header.flags = static_cast<uint8_t>(wr.send_flags & kKnownFlags);
-  header.num_sge = static_cast<uint16_t>(wr.num_sge);
+  header.num_sge = static_cast<uint8_t>(wr.num_sge);
   header.imm_or_rkey = wr.imm_data;  // Or invalidate_rkey, the same bytes.
   header.inline_length = 0;
+  header.xrc_srqn = 0;
+  if (type == IBV_QPT_UD) {
+    header.remote_addr = 0;
+    header.rkey = 0;
+    header.datagram = AddressOf(wr);
+    return header;
+  }
   // remote_addr lies at the same place in both.
   header.remote_addr = wr.wr.rdma.remote_addr;
   if ((kAtomics & Bit(wr.opcode)) != 0) {
     header.rkey = wr.wr.atomic.rkey;
-    header.compare_add = wr.wr.atomic.compare_add;
-    header.swap = wr.wr.atomic.swap;
+    header.atomic = {wr.wr.atomic.compare_add, wr.wr.atomic.swap};
   } else {
     header.rkey = wr.wr.rdma.rkey;
-    header.compare_add = 0;
-    header.swap = 0;
+    header.atomic = {0, 0};
   }
   return header;
 }
@@ -89,7 +107,7 @@ void WriteInline(uint8_t* slot, uroce_send_wqe& header, const ibv_send_wr& wr) {
     place += sge.length;
   }
   header.num_sge = 0;
-  header.inline_length = static_cast<uint32_t>(place - slot - sizeof(header));
+  header.inline_length = static_cast<uint8_t>(place - slot - sizeof(header));
   rings::WriteSendHeader(slot, header);
 }
 
@@ -125,7 +143,7 @@ int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr) {
   if (error != 0) return error;
   rings::WorkQueueProducer& ring = queue_pair.send.ring;
   uint8_t* slot = ring.Slot(ring.index());
-  uroce_send_wqe header = HeaderOf(wr);
+  uroce_send_wqe header = HeaderOf(wr, queue_pair.verbs.qp_base.qp_type);
   if ((header.flags & UROCE_SEND_INLINE) != 0) {
     WriteInline(slot, header, wr);
   } else {
@@ -134,6 +152,13 @@ int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr) {
   }
   ring.Advance();
   return 0;
+}
+
+void SetAddress(QueuePair& queue_pair, const ibv_send_wr& wr) {
+  rings::WorkQueueProducer& ring = queue_pair.send.ring;
+  const uroce_wqe_datagram address = AddressOf(wr);
+  memcpy(ring.Slot(ring.index() - 1) + offsetof(uroce_send_wqe, datagram), &address,
+         sizeof(address));
 }
 
 void PublishSends(QueuePair& queue_pair, uint32_t first) {

@@ -120,6 +120,18 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   return 0;
 }
 
+/// Calls of ibv_qp_ex that a queue pair of this type has (enum ibv_qp_create_send_ops_flags).
+uint64_t ServedOps(ibv_qp_type type) {
+  constexpr uint64_t kDatagrams = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+  constexpr uint64_t kUnreliable =
+      kDatagrams | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  constexpr uint64_t kReliable = kUnreliable | IBV_QP_EX_WITH_RDMA_READ |
+                                 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+  if (type == IBV_QPT_UD) return kDatagrams;
+  return type == IBV_QPT_UC ? kUnreliable : kReliable;
+}
+
 ibv_qp* Create(const Wish& wish) {
   if (wish.send_cq == nullptr || wish.recv_cq == nullptr) return FailWith(EINVAL);
   auto* queue_pair = Make<QueuePair>();
@@ -208,11 +220,8 @@ ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attributes) {
     return FailWith(EOPNOTSUPP);
   }
   const bool wants_extended = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  constexpr uint64_t kServedOps =
-      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
-  if (wants_extended && (attributes->send_ops_flags & ~kServedOps) != 0) {
+  const uint64_t served_ops = ServedOps(attributes->qp_type);
+  if (wants_extended && (attributes->send_ops_flags & ~served_ops) != 0) {
     return FailWith(EOPNOTSUPP);
   }
   if (attributes->srq != nullptr) return FailWith(EOPNOTSUPP);

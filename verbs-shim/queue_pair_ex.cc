@@ -75,7 +75,6 @@ void RefuseBind(ibv_qp_ex* qp, ibv_mw*, uint32_t, const ibv_mw_bind_info*) {
 }
 void RefuseInvalidate(ibv_qp_ex* qp, uint32_t) { Refuse(qp, EOPNOTSUPP); }
 void RefuseTso(ibv_qp_ex* qp, void*, uint16_t, uint16_t) { Refuse(qp, EOPNOTSUPP); }
-void RefuseUdAddress(ibv_qp_ex* qp, ibv_ah*, uint32_t, uint32_t) { Refuse(qp, EOPNOTSUPP); }
 void RefuseXrc(ibv_qp_ex* qp, uint32_t) { Refuse(qp, EOPNOTSUPP); }
 void RefuseAtomicWrite(ibv_qp_ex* qp, uint32_t, uint64_t, const void*) { Refuse(qp, EOPNOTSUPP); }
 
@@ -88,6 +87,16 @@ void SetSges(ibv_qp_ex* qp, size_t count, const ibv_sge* sges) {
 void SetSge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
   const ibv_sge sge = {addr, length, lkey};
   SetSges(qp, 1, &sge);
+}
+
+/// Inline bytes go into the ring at once, and the address may come after them.
+void SetUdAddress(ibv_qp_ex* qp, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
+  QueuePair& queue_pair = *Ours(qp);
+  if (qp->qp_base.qp_type != IBV_QPT_UD) return Refuse(qp, EINVAL);
+  Build& build = queue_pair.build;
+  build.request.wr.ud = {ah, remote_qpn, remote_qkey};
+  const bool is_written = !build.is_open && queue_pair.send.ring.index() != build.first;
+  if (is_written && build.error == 0) SetAddress(queue_pair, build.request);
 }
 
 /// The bytes are the program's again after this call: the request goes into the ring at once.
@@ -150,7 +159,7 @@ void FillQpEx(ibv_qp_ex& qp) {
   qp.wr_send_imm = &SendImmediate;
   qp.wr_send_inv = &SendInvalidate;
   qp.wr_send_tso = &RefuseTso;
-  qp.wr_set_ud_addr = &RefuseUdAddress;
+  qp.wr_set_ud_addr = &SetUdAddress;
   qp.wr_set_xrc_srqn = &RefuseXrc;
   qp.wr_set_inline_data = &SetInline;
   qp.wr_set_inline_data_list = &SetInlineList;

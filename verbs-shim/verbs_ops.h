@@ -44,6 +44,8 @@ void ForgetCompletions(QueuePair& queue_pair);
 
 /// What post_send may say of one request: 0 or the errno. Writes it to the next slot.
 int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr);
+/// Gives the request that WriteSend wrote last, a datagram, the address in `wr`.
+void SetAddress(QueuePair& queue_pair, const ibv_send_wr& wr);
 /// Publishes what was written since `first` and rings. The caller holds send.lock.
 void PublishSends(QueuePair& queue_pair, uint32_t first);
 /// 0, or why nothing can be posted to the send queue now.

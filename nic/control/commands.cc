@@ -296,25 +296,31 @@ absl::Status Session::CreateQp(Body body, Reply& reply) {
   return AddResult(program_->CreateQp(Read<uroce_create_qp>(body)), reply);
 }
 
+absl::Status Session::WithNextHop(const PathKey& path, Answer answer, Reply& reply) {
+  if (IsMulticast(path.destination)) return answer(MulticastMac(path.destination), nullptr, reply);
+  const std::optional<absl::StatusOr<Mac>> known = context_.neighbours.Find(path);
+  if (known && !known->ok()) return known->status();
+  if (known) return answer(**known, nullptr, reply);
+  Hold();
+  lookup_ = context_.neighbours.Resolve(
+      path, [this, path, answer = std::move(answer)](const absl::StatusOr<Mac>& mac) {
+        Reply later;
+        if (!mac.ok()) return Finish(mac.status(), later);
+        const absl::Status status = answer(*mac, context_.neighbours.Follow(path, *mac), later);
+        Finish(status, later);
+      });
+  return absl::OkStatus();
+}
+
 absl::Status Session::ModifyQp(Body body, Reply& reply) {
   const absl::StatusOr<ModifyPlan> plan = program_->PlanModify(Read<uroce_modify_qp>(body));
   if (!plan.ok()) return plan.status();
   if (!plan->path) return AddResult(program_->ApplyModify(*plan, std::nullopt, nullptr), reply);
-  const std::optional<absl::StatusOr<Mac>> known = context_.neighbours.Find(*plan->path);
-  if (known && !known->ok()) return known->status();
-  if (known) return AddResult(program_->ApplyModify(*plan, **known, nullptr), reply);
-  Hold();
-  lookup_ = context_.neighbours.Resolve(
-      *plan->path,
-      [this, plan = *plan](const absl::StatusOr<Mac>& mac) { FinishModify(plan, mac); });
-  return absl::OkStatus();
-}
-
-void Session::FinishModify(const ModifyPlan& plan, const absl::StatusOr<Mac>& destination) {
-  Reply reply;
-  if (!destination.ok()) return Finish(destination.status(), reply);
-  FollowedPaths::Holder followed = context_.neighbours.Follow(*plan.path, *destination);
-  Finish(AddResult(program_->ApplyModify(plan, *destination, std::move(followed)), reply), reply);
+  const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
+                                           Reply& to) {
+    return AddResult(program_->ApplyModify(plan, mac, std::move(followed)), to);
+  };
+  return WithNextHop(*plan->path, answer, reply);
 }
 
 absl::Status Session::QueryQp(Body body, Reply& reply) {
@@ -326,7 +332,13 @@ absl::Status Session::DestroyQp(Body body, Reply& reply) {
 }
 
 absl::Status Session::CreateAh(Body body, Reply& reply) {
-  return AddHandle(program_->CreateAh(Read<uroce_create_ah>(body)), reply);
+  const absl::StatusOr<AddressPlan> plan = program_->PlanAh(Read<uroce_create_ah>(body));
+  if (!plan.ok()) return plan.status();
+  const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
+                                           Reply& to) {
+    return AddHandle(program_->CreateAh(plan, mac, std::move(followed)), to);
+  };
+  return WithNextHop(plan->path, answer, reply);
 }
 
 absl::Status Session::DestroyAh(Body body, Reply&) { return program_->DestroyAh(HandleIn(body)); }

@@ -15,7 +15,7 @@
 #include "nic/control/worker_dump.h"
 #include "nic/net/address.h"
 #include "nic/net/port_attributes.h"
-#include "nic/resources/rc_counter_table.h"
+#include "nic/resources/counter_table.h"
 #include "pipeline/datapath/queue_pair.h"
 
 namespace uroce::nic {
@@ -107,7 +107,7 @@ struct QueuePairView {
   uint32_t expected_psn;
   datapath::Path path;
   datapath::QueuePair::Traffic traffic;
-  transport::RcCounters counters;
+  datapath::Counters counters;
 };
 
 void Look(QueuePairView& view) {
@@ -182,7 +182,7 @@ void AddHostCounters(const NicDevice& device, Json& json) {
 
 // Counters of connections that have ended count on in their device.
 Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
-  std::map<const NicDevice*, transport::RcCounters> sums;
+  std::map<const NicDevice*, datapath::Counters> sums;
   std::map<const NicDevice*, uint64_t> counts;
   for (const auto& device : nic.devices()) sums[device.get()] = device->ended_counters();
   for (const QueuePairView& view : LookAtAll(nic, sessions)) {
@@ -201,7 +201,7 @@ Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
     json["port_rcv_missed"] = port.rx_missed;
     json["port_rcv_damaged"] = port.rx_damaged;
     AddHostCounters(*device, json);
-    for (const RcCounterRow& row : kRcCounters) json[row.name] = sums[device.get()].*row.value;
+    for (const CounterRow& row : kCounters) json[row.name] = sums[device.get()].*row.value;
     json["queue_pairs"] = counts[device.get()];
     list.push_back({{"name", device->name()}, {"counters", json}});
     AddFaults(nic, *device, list.back());
@@ -214,6 +214,11 @@ const char* StateName(transport::QpState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
+const char* TypeName(wire::Service service) {
+  if (service == wire::Service::kUd) return "UD";
+  return service == wire::Service::kUc ? "UC" : "RC";
+}
+
 Json QueuePairJson(const QueuePairView& view) {
   const datapath::QueuePairConfig& config = view.object->queue_pair.config();
   Json json;
@@ -221,7 +226,7 @@ Json QueuePairJson(const QueuePairView& view) {
   json["pid"] = view.session->peer().pid;
   json["program"] = view.session->command_name();
   json["qpn"] = config.qpn.value();
-  json["type"] = "RC";
+  json["type"] = TypeName(config.service);
   json["state"] = StateName(view.state);
   json["draining"] = view.draining;
   json["remote_qpn"] = view.path.remote_qpn.value();
@@ -237,7 +242,7 @@ Json QueuePairJson(const QueuePairView& view) {
   json["received_packets"] = view.traffic.received_packets;
   json["received_bytes"] = view.traffic.received_bytes;
   Json counters = Json::object();  // Those that count something: most never do.
-  for (const RcCounterRow& row : kRcCounters) {
+  for (const CounterRow& row : kCounters) {
     if (view.counters.*row.value != 0) counters[row.name] = view.counters.*row.value;
   }
   if (!counters.empty()) json["counters"] = counters;

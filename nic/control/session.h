@@ -121,7 +121,9 @@ class Session {
   bool MustAwaitCopies(MemoryObject& memory);
   void PublishLater(std::unique_ptr<MemoryObject> memory);
   void AwaitOlderCopies();
-  void FinishModify(const ModifyPlan& plan, const absl::StatusOr<Mac>& destination);
+  /// Has `answer` write the reply once the MAC of the next hop is known: at once, or later.
+  using Answer = std::function<absl::Status(const Mac&, FollowedPaths::Holder, Reply&)>;
+  absl::Status WithNextHop(const PathKey& path, Answer answer, Reply& reply);
   absl::Status Release(std::vector<std::unique_ptr<MemoryObject>> memory);
   void AwaitCopies();
 

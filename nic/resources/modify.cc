@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/net/address.h"
 #include "nic/net/port_attributes.h"
+#include "nic/resources/paths.h"
 #include "nic/resources/program.h"
 #include "pipeline/wire/encode.h"
 
@@ -13,17 +14,20 @@ namespace {
 
 using transport::QpState;
 
-// The kernel replaces the program's hop limit by the route's, as protocol/verbs-semantics.md,
-// section 4, has it; 64 is what routes say by default.
-constexpr uint8_t kHopLimit = 64;
-constexpr uint32_t kFlowLabelMask = 0xfffff;
+uint32_t ActiveMtuOf(const QueuePairObject& object) {
+  return object.pd->context->device->PortAttributes().active_mtu;
+}
 
-transport::RcAttributes ToTransport(const uroce_qp_attr& attr) {
-  transport::RcAttributes result;
+datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObject& object) {
+  datapath::Attributes result;
   result.remote_write = (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
   result.remote_read = (attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) != 0;
   result.remote_atomic = (attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0;
-  if (attr.path_mtu != 0) result.path_mtu_bytes = MtuBytes(attr.path_mtu);
+  // Datagrams have the port's.
+  const bool is_datagram = object.queue_pair.core().is_datagram();
+  const uint32_t mtu = is_datagram ? ActiveMtuOf(object) : attr.path_mtu;
+  if (mtu != 0) result.path_mtu_bytes = MtuBytes(mtu);
+  result.qkey = attr.qkey;
   result.rq_psn = wire::Psn(attr.rq_psn);
   result.sq_psn = wire::Psn(attr.sq_psn);
   result.max_rd_atomic = attr.max_rd_atomic;
@@ -36,17 +40,9 @@ transport::RcAttributes ToTransport(const uroce_qp_attr& attr) {
   return result;
 }
 
-datapath::Path MakePath(const PathKey& key, const Mac& destination, Qpn local,
-                        const uroce_qp_attr& attr) {
-  datapath::Path path;
-  path.source_mac = key.device->info().mac;
-  path.destination_mac = destination;
-  path.source = key.source;
-  path.destination = key.destination;
-  if (key.vlan_id != 0) path.vlan_tci = VlanTci(key.vlan_id, attr.ah_attr.sl);
-  path.traffic_class = attr.ah_attr.traffic_class;
-  path.hop_limit = kHopLimit;
-  path.flow_label = attr.ah_attr.flow_label & kFlowLabelMask;
+datapath::Path ConnectedPath(const PathKey& key, const Mac& destination, Qpn local,
+                             const uroce_qp_attr& attr) {
+  datapath::Path path = MakePath(key, destination, attr.ah_attr);
   path.remote_qpn = Qpn(attr.dest_qp_num);
   path.udp_source_port = wire::UdpSourcePort(path.flow_label, local, path.remote_qpn);
   return path;
@@ -61,15 +57,14 @@ void ForgetAttributes(uroce_qp_attr& attr) {
 
 // Inside Worker::Run.
 QueuePairLive LookAt(const QueuePairObject& object) {
-  const transport::RcQueuePair& core = object.queue_pair.core();
+  const datapath::QueuePairCore& core = object.queue_pair.core();
   return {object.queue_pair.state(), core.draining(), core.next_send_psn().value(),
           core.expected_psn().value()};
 }
 
 absl::Status CheckModify(const uroce_qp_attr& wanted, const QueuePairObject& object,
                          const QueuePairLive& live) {
-  const ModifyView view{live.state, live.draining,
-                        object.pd->context->device->PortAttributes().active_mtu};
+  const ModifyView view{live.state, live.draining, ActiveMtuOf(object), object.qp_type};
   const absl::Status status = CheckTransition(wanted, view);
   return status.ok() ? CheckRanges(wanted, view) : status;
 }
@@ -94,25 +89,14 @@ absl::StatusOr<ModifyPlan> Program::PlanModify(const uroce_modify_qp& request) {
 
 absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
                                              const QueuePairObject& object) const {
-  const uroce_ah_attr& attr = request.attr.ah_attr;
-  const NicDevice* device = object.pd->context->device;
-  const std::optional<GidEntry> source = device->gids().At(attr.sgid_index);
-  if (!source) {
-    return absl::InvalidArgumentError(absl::StrCat("modify_qp: sgid_index ", attr.sgid_index,
-                                                   " of ", device->name(), " is empty"));
+  const NicDevice& device = *object.pd->context->device;
+  const absl::StatusOr<PathKey> path = PathKeyOf("modify_qp", device, request.attr.ah_attr);
+  if (!path.ok()) return path.status();
+  if (IsMulticast(path->destination)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "modify_qp: dgid ", FormatAddress(path->destination), " is no unicast address"));
   }
-  Gid destination;
-  std::copy(std::begin(attr.dgid), std::end(attr.dgid), destination.bytes.begin());
-  if (IsMulticast(destination) || destination == Gid{}) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("modify_qp: dgid ", FormatAddress(destination), " is no unicast address"));
-  }
-  if (source->gid.is_ipv4() != destination.is_ipv4()) {
-    return absl::InvalidArgumentError(absl::StrCat("modify_qp: sgid ", FormatAddress(source->gid),
-                                                   " and dgid ", FormatAddress(destination),
-                                                   " are of different families"));
-  }
-  return ModifyPlan{request, PathKey{device, source->vlan_id, source->gid, destination}};
+  return ModifyPlan{request, *path};
 }
 
 // The state is looked at and changed in one turn of its worker: the queue pair may fail at any
@@ -142,9 +126,10 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
     Assign(wanted, object.attr);
     std::optional<datapath::Path> path;
     if (plan.path && destination) {
-      path = MakePath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
+      path = ConnectedPath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
     }
-    worker.Modify(&object.queue_pair, next, ToTransport(object.attr), path ? &*path : nullptr);
+    worker.Modify(&object.queue_pair, next, ToTransport(object.attr, object),
+                  path ? &*path : nullptr);
   });
   if (!status.ok()) return status;
   if (plan.path || next == QpState::kReset) object.followed = std::move(followed);

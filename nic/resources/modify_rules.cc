@@ -13,42 +13,69 @@ using transport::QpState;
 struct Rule {
   QpState from;
   QpState to;
+  uint32_t types;  ///< TypeBit of each that it holds for.
   uint32_t required;
   uint32_t optional;
 };
 
-constexpr uint32_t kInitMask = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-constexpr uint32_t kRtrRequired = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr uint32_t TypeBit(uint32_t qp_type) { return qp_type < 32 ? 1u << qp_type : 0; }
+
+constexpr uint32_t kRc = TypeBit(IBV_QPT_RC);
+constexpr uint32_t kUc = TypeBit(IBV_QPT_UC);
+constexpr uint32_t kUd = TypeBit(IBV_QPT_UD);
+constexpr uint32_t kAll = kRc | kUc | kUd;
+
+constexpr uint32_t kConnectedInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+constexpr uint32_t kDatagramInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+constexpr uint32_t kPeer = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 constexpr uint32_t kRtrOptional = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
 constexpr uint32_t kRtsRequired =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-constexpr uint32_t kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
-                                  IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE;
-constexpr uint32_t kSqdOptional =
-    IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-    IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
-    IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE;
+constexpr uint32_t kUcRtsOptional =
+    IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE;
+constexpr uint32_t kRcRtsOptional = kUcRtsOptional | IBV_QP_MIN_RNR_TIMER;
+constexpr uint32_t kUdRtsOptional = IBV_QP_CUR_STATE | IBV_QP_QKEY;
+constexpr uint32_t kUcSqdOptional =
+    IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE;
+constexpr uint32_t kRcSqdOptional = kUcSqdOptional | IBV_QP_PORT | IBV_QP_TIMEOUT |
+                                    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
+                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 
-// RC rows. To RESET from anywhere and to ERR from anywhere but RESET: see FindRule.
+// To RESET from anywhere and to ERR from anywhere but RESET: see FindRule.
 constexpr Rule kRules[] = {
-    {QpState::kReset, QpState::kInit, kInitMask, 0},
-    {QpState::kInit, QpState::kInit, 0, kInitMask},
-    {QpState::kInit, QpState::kRtr, kRtrRequired, kRtrOptional},
-    {QpState::kRtr, QpState::kRts, kRtsRequired, kRtsOptional},
-    {QpState::kRts, QpState::kRts, 0, kRtsOptional},
-    {QpState::kRts, QpState::kSqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {QpState::kSqd, QpState::kSqd, 0, kSqdOptional},
-    {QpState::kSqd, QpState::kRts, 0, kRtsOptional},
+    {QpState::kReset, QpState::kInit, kRc | kUc, kConnectedInit, 0},
+    {QpState::kReset, QpState::kInit, kUd, kDatagramInit, 0},
+    {QpState::kInit, QpState::kInit, kRc | kUc, 0, kConnectedInit},
+    {QpState::kInit, QpState::kInit, kUd, 0, kDatagramInit},
+    {QpState::kInit, QpState::kRtr, kRc, kPeer | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+     kRtrOptional},
+    {QpState::kInit, QpState::kRtr, kUc, kPeer, kRtrOptional},
+    {QpState::kInit, QpState::kRtr, kUd, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {QpState::kRtr, QpState::kRts, kRc, kRtsRequired, kRcRtsOptional},
+    {QpState::kRtr, QpState::kRts, kUc, IBV_QP_SQ_PSN, kUcRtsOptional},
+    {QpState::kRtr, QpState::kRts, kUd, IBV_QP_SQ_PSN, kUdRtsOptional},
+    {QpState::kRts, QpState::kRts, kRc, 0, kRcRtsOptional},
+    {QpState::kRts, QpState::kRts, kUc, 0, kUcRtsOptional},
+    {QpState::kRts, QpState::kRts, kUd, 0, kUdRtsOptional},
+    {QpState::kRts, QpState::kSqd, kAll, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {QpState::kSqd, QpState::kSqd, kRc, 0, kRcSqdOptional},
+    {QpState::kSqd, QpState::kSqd, kUc, 0, kUcSqdOptional},
+    {QpState::kSqd, QpState::kSqd, kUd, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {QpState::kSqd, QpState::kRts, kRc, 0, kRcRtsOptional},
+    {QpState::kSqd, QpState::kRts, kUc, 0, kUcRtsOptional},
+    {QpState::kSqd, QpState::kRts, kUd, 0, kUdRtsOptional},
+    {QpState::kSqe, QpState::kRts, kUc, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
+    {QpState::kSqe, QpState::kRts, kUd, 0, kUdRtsOptional},
 };
-constexpr Rule kToReset{QpState::kReset, QpState::kReset, 0, 0};
-constexpr Rule kToError{QpState::kErr, QpState::kErr, 0, 0};
+constexpr Rule kToReset{QpState::kReset, QpState::kReset, kAll, 0, 0};
+constexpr Rule kToError{QpState::kErr, QpState::kErr, kAll, 0, 0};
 
-const Rule* FindRule(QpState from, QpState to) {
+const Rule* FindRule(uint32_t qp_type, QpState from, QpState to) {
   if (to == QpState::kReset) return &kToReset;
   if (to == QpState::kErr) return from == QpState::kReset ? nullptr : &kToError;
   for (const Rule& rule : kRules) {
-    if (rule.from == from && rule.to == to) return &rule;
+    const bool is_of_type = (rule.types & TypeBit(qp_type)) != 0;
+    if (is_of_type && rule.from == from && rule.to == to) return &rule;
   }
   return nullptr;
 }
@@ -109,7 +136,7 @@ absl::Status CheckTransition(const uroce_qp_attr& attr, const ModifyView& view) 
     }
   }
   const QpState next = NextState(attr, view.state);
-  const Rule* rule = FindRule(view.state, next);
+  const Rule* rule = FindRule(view.qp_type, view.state, next);
   if (rule == nullptr) {
     return Refuse(absl::StrCat("no transition from state ", static_cast<int>(view.state), " to ",
                                static_cast<int>(next)));
@@ -164,6 +191,7 @@ void Assign(const uroce_qp_attr& from, uroce_qp_attr& to) {
   if (mask & IBV_QP_TIMEOUT) to.timeout = from.timeout;
   if (mask & IBV_QP_RETRY_CNT) to.retry_cnt = from.retry_cnt;
   if (mask & IBV_QP_RNR_RETRY) to.rnr_retry = from.rnr_retry;
+  if (mask & IBV_QP_QKEY) to.qkey = from.qkey;
   if (mask & IBV_QP_RQ_PSN) to.rq_psn = from.rq_psn & kPsnMask;
   if (mask & IBV_QP_MAX_QP_RD_ATOMIC) to.max_rd_atomic = from.max_rd_atomic;
   if (mask & IBV_QP_MIN_RNR_TIMER) to.min_rnr_timer = from.min_rnr_timer;

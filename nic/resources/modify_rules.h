@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ibv_modify_qp may do to a reliable connection: transitions, masks and ranges. Pure.
+// What ibv_modify_qp may do to a queue pair, by its type: transitions, masks and ranges. Pure.
 // Source: protocol/transport.md, section 1.
 #pragma once
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::nic {
@@ -19,6 +19,7 @@ struct ModifyView {
   transport::QpState state = transport::QpState::kReset;
   bool draining = false;    ///< SQD, and work begun before is still under way.
   uint32_t active_mtu = 0;  ///< enum ibv_mtu
+  uint32_t qp_type = 2;     ///< enum ibv_qp_type
 };
 
 /// The state that `attr` asks for: the present one without IBV_QP_STATE.

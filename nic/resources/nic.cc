@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "nic/resources/objects.h"
 #include "pipeline/datapath/copy_helper.h"
 #include "pipeline/datapath/queue_pair.h"
 
@@ -77,9 +78,35 @@ const NicDevice* Nic::FindOwner(const GidEntry& entry, const NicDevice& from) co
   return nullptr;
 }
 
+void Nic::ChangeMac(NicDevice& device) {
+  const Mac old = device.datapath().mac;
+  const Mac& mac = device.info().mac;
+  workers_.ChangeMac(device.datapath(), mac);
+  RewriteAddresses([&](const NicDevice& from, datapath::Path& path) {
+    const bool from_here = &from == &device;
+    const bool to_here = path.destination_mac == old;
+    if (from_here) path.source_mac = mac;
+    if (to_here) path.destination_mac = mac;
+    return from_here || to_here;
+  });
+}
+
+void Nic::RewriteAddresses(PathRewriter rewrite) {
+  std::vector<std::pair<AddressHandle*, datapath::Path>> changed;
+  for (AddressHandle* ah : address_handles_) {
+    datapath::Path path = ah->vector.path();
+    if (rewrite(*ah->pd->context->device, path)) changed.emplace_back(ah, path);
+  }
+  if (changed.empty()) return;
+  workers_.RunTogether([&] {
+    for (const auto& [ah, path] : changed) ah->vector.set_path(path);
+  });
+}
+
 NicDevice::Change Nic::Refresh(NicDevice& device) {
   const NicDevice::Change change = device.Refresh();
-  if (change.mac) workers_.ChangeMac(device.datapath(), device.info().mac);
+  if (change.mac) ChangeMac(device);
+  if (change.gids) workers_.RunTogether([&] { device.ShowAddresses(); });
   return change;
 }
 
@@ -91,14 +118,19 @@ void Nic::MovePaths(std::span<const FollowedPath> paths) {
     const PathKey& key = path.key;
     macs[{&key.device->datapath(), key.vlan_id, key.source, key.destination}] = path.mac;
   }
+  const auto move = [&](const datapath::Device* device, datapath::Path& path) {
+    const auto moved = macs.find({device, VlanIdOf(path.vlan_tci), path.source, path.destination});
+    if (moved == macs.end()) return false;
+    path.destination_mac = moved->second;
+    return true;
+  };
   workers_.RunOnEach([&](datapath::Worker& worker) {
     worker.RewritePaths([&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
-      const auto moved = macs.find(
-          {queue_pair.config().device, VlanIdOf(path.vlan_tci), path.source, path.destination});
-      if (moved == macs.end()) return false;
-      path.destination_mac = moved->second;
-      return true;
+      return move(queue_pair.config().device, path);
     });
+  });
+  RewriteAddresses([&](const NicDevice& device, datapath::Path& path) {
+    return move(&device.datapath(), path);
   });
 }
 

@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "nic/config.h"
 #include "nic/net/exception_path.h"
 #include "nic/net/followed_paths.h"
@@ -22,6 +24,8 @@
 #include "pipeline/datapath/workers.h"
 
 namespace uroce::nic {
+
+struct AddressHandle;
 
 /// Control thread. The workers are stopped before the devices go.
 class Nic {
@@ -53,6 +57,8 @@ class Nic {
   uint32_t TakeQpn(uint32_t worker);
   /// The queue pair has left its worker.
   void ReleaseQpn(Qpn qpn);
+  /// Those of all programs: their paths follow the network.
+  std::set<AddressHandle*>& address_handles() { return address_handles_; }
   NumberPool& key_numbers() { return key_numbers_; }
   uint32_t NextPdNumber() { return next_pd_++; }
   UserAccount& user(uint32_t uid) {
@@ -65,7 +71,7 @@ class Nic {
   /// end of the same in-process wire, or another port of this daemon on a kernel interface. Both
   /// are in one VLAN.
   const NicDevice* FindOwner(const GidEntry& entry, const NicDevice& from) const;
-  /// Has live queue pairs on these paths send to the MACs that are given there.
+  /// Has live queue pairs and address handles on these paths send to the MACs that are given there.
   void MovePaths(std::span<const FollowedPath> paths);
   /// Puts all queue pairs of the completion queues in `overflows` in error, on whatever worker.
   void FailOverflowed();
@@ -75,12 +81,18 @@ class Nic {
   static Nanos Now();
 
  private:
+  /// Shows each address handle's path to `rewrite`, which says whether it changed it.
+  using PathRewriter = absl::FunctionRef<bool(const NicDevice& device, datapath::Path& path)>;
+  void RewriteAddresses(PathRewriter rewrite);
+  void ChangeMac(NicDevice& device);
+
   Config config_;
   std::vector<std::unique_ptr<NicDevice>> devices_;
   datapath::KeyTable keys_;
   NumberPool qpns_{24, 0};
   NumberPool key_numbers_{32, 8};
   uint32_t next_pd_ = 1;
+  std::set<AddressHandle*> address_handles_;
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
   Fd userfaultfd_;
   FlightInbox flights_;

@@ -38,6 +38,15 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
   if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
   RefreshNetwork();
   gids_.Update(info_.mac, Addresses());
+  ShowAddresses();
+}
+
+void NicDevice::ShowAddresses() {
+  datapath_.addresses.clear();
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    const std::optional<GidEntry> entry = gids_.At(index);
+    if (entry) datapath_.addresses.push_back({entry->gid, entry->vlan_id});
+  }
 }
 
 NicDevice::Change NicDevice::Refresh() {
@@ -76,6 +85,7 @@ absl::Status NicDevice::OpenException() {
   SetTapCarrier(tap_, info_.link_up);
   MakeHostLink(datapath::HostLink::Takes::kEverything, kExceptionDepthFrames);
   Refresh();
+  ShowAddresses();
   return absl::OkStatus();
 }
 

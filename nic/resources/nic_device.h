@@ -16,7 +16,7 @@
 #include "nic/resources/fd.h"
 #include "pipeline/datapath/device.h"
 #include "pipeline/datapath/host_link.h"
-#include "pipeline/transport/counters.h"
+#include "pipeline/datapath/queue_pair_config.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::drivers {
@@ -74,9 +74,12 @@ class NicDevice {
   uroce_device_info DeviceInfo(const Limits& limits) const;
   drivers::Port& port() const { return *port_; }
   const drivers::FaultPort* fault_port() const { return fault_port_; }
-  /// What the connections that are gone had counted.
-  transport::RcCounters& ended_counters() { return ended_counters_; }
-  const transport::RcCounters& ended_counters() const { return ended_counters_; }
+  /// Has the workers know the addresses of the GID table. While all stand still, or before they
+  /// have the device.
+  void ShowAddresses();
+  /// What the queue pairs that are gone had counted.
+  datapath::Counters& ended_counters() { return ended_counters_; }
+  const datapath::Counters& ended_counters() const { return ended_counters_; }
   datapath::Device& datapath() { return datapath_; }
   const datapath::Device& datapath() const { return datapath_; }
 
@@ -97,7 +100,7 @@ class NicDevice {
   bool is_host_ = false;
   std::vector<InterfaceAddress> usable_addresses_;  ///< Of a host.
   GidTable gids_;
-  transport::RcCounters ended_counters_;
+  datapath::Counters ended_counters_;
   datapath::Device datapath_;
 };
 

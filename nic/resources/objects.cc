@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts, protection domains and address handles of a program.
-#include <infiniband/verbs.h>
+// Contexts and protection domains of a program.
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -62,31 +61,6 @@ absl::Status Program::DeallocPd(uint32_t handle) {
   if ((*pd)->users != 0) return Busy("pd", (*pd)->users);
   --(*pd)->context->users;
   pds_.Remove(handle);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<uint32_t> Program::CreateAh(const uroce_create_ah& request) {
-  absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
-  if (!pd.ok()) return pd.status();
-  const uroce_ah_attr& attr = request.attr;
-  if (attr.is_global == 0 || attr.port_num != 1) {
-    return absl::InvalidArgumentError("ah: needs is_global and port 1 on Ethernet");
-  }
-  if (!(*pd)->context->device->gids().At(attr.sgid_index)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ah: sgid_index ", attr.sgid_index, " is empty"));
-  }
-  absl::StatusOr<uint32_t> handle =
-      ahs_.Add(std::make_unique<AddressHandle>(AddressHandle{*pd, attr}));
-  if (handle.ok()) ++(*pd)->users;
-  return handle;
-}
-
-absl::Status Program::DestroyAh(uint32_t handle) {
-  absl::StatusOr<AddressHandle*> ah = ahs_.Find(handle);
-  if (!ah.ok()) return ah.status();
-  --(*ah)->pd->users;
-  ahs_.Remove(handle);
   return absl::OkStatus();
 }
 

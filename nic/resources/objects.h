@@ -16,6 +16,7 @@
 #include "nic/resources/modify_rules.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/user_account.h"
+#include "pipeline/datapath/address_table.h"
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/memory_region.h"
 #include "pipeline/datapath/queue_pair.h"
@@ -84,6 +85,7 @@ struct QueuePairObject {
   ProtectionDomain* pd = nullptr;
   CompletionQueueObject* send_cq = nullptr;
   CompletionQueueObject* receive_cq = nullptr;
+  uint32_t qp_type = 0;  ///< enum ibv_qp_type
   ArenaRange range;
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
   FollowedPaths::Holder followed;
@@ -92,7 +94,14 @@ struct QueuePairObject {
 
 struct AddressHandle {
   ProtectionDomain* pd = nullptr;
-  uroce_ah_attr attr{};
+  FollowedPaths::Holder followed;
+  datapath::AddressVector vector;
+};
+
+/// An address handle that passed its checks and waits for the MAC of its next hop.
+struct AddressPlan {
+  uroce_create_ah request{};
+  PathKey path;
 };
 
 /// What only the worker knows of a queue pair.

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "nic/resources/rc_counter_table.h"
+#include "nic/resources/counter_table.h"
 #include "nic/resources/shared_memory.h"
 
 namespace uroce::nic {
@@ -49,7 +49,7 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<F
       channels_("channel", nic.config().limits.channels, &nic.user(uid).pipes),
       cqs_("cq", nic.config().limits.cqs, &nic.user(uid).cqs),
       qps_("qp", nic.config().limits.qps, &nic.user(uid).qps),
-      ahs_("ah", nic.config().limits.ahs) {
+      ahs_("ah", nic.config().limits.ahs, &nic.user(uid).ahs) {
   nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });
 }
 
@@ -68,6 +68,7 @@ Program::~Program() {
   });
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(&memory.region); });
   nic_.workers().AwaitGrace();
+  ahs_.ForEach([this](uint32_t, AddressHandle& ah) { nic_.address_handles().erase(&ah); });
   cqs_.ForEach(
       [this](uint32_t, CompletionQueueObject& object) { nic_.overflows().Forget(object.queue); });
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {

@@ -51,10 +51,16 @@ class Program {
   absl::StatusOr<Context*> FindContext(uint32_t handle) const { return contexts_.Find(handle); }
   absl::StatusOr<uint32_t> AllocPd(uint32_t context);
   absl::Status DeallocPd(uint32_t handle);
-  absl::StatusOr<uint32_t> CreateAh(const uroce_create_ah& request);
-  absl::Status DestroyAh(uint32_t handle);
   /// Tells every context of `device` of a port event.
   void RaisePortEvent(const NicDevice& device, uint32_t event_type);
+
+  // ---- address handles (address_handles.cc) ----
+  /// Checks all that can be checked, and says which path needs the MAC of its next hop.
+  absl::StatusOr<AddressPlan> PlanAh(const uroce_create_ah& request) const;
+  /// `destination` is that MAC, and `followed` what keeps it right from then on, if anything does.
+  absl::StatusOr<uint32_t> CreateAh(const AddressPlan& plan, const Mac& destination,
+                                    FollowedPaths::Holder followed);
+  absl::Status DestroyAh(uint32_t handle);
 
   // ---- memory (memory.cc) ----
   absl::StatusOr<uint32_t> CreateSegment(const uroce_create_segment& request, Fd& file);

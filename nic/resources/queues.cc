@@ -3,11 +3,28 @@
 #include <infiniband/verbs.h>
 
 #include "absl/strings/str_cat.h"
+#include "nic/resources/counter_table.h"
 #include "nic/resources/program.h"
 #include "nic/resources/queue_layout.h"
-#include "nic/resources/rc_counter_table.h"
 
 namespace uroce::nic {
+namespace {
+
+std::optional<wire::Service> ServiceOfType(uint32_t qp_type) {
+  switch (qp_type) {
+    case IBV_QPT_RC:
+      return wire::Service::kRc;
+    case IBV_QPT_UC:
+      return wire::Service::kUc;
+    case IBV_QPT_UD:
+      return wire::Service::kUd;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<uroce_create_qp_reply> Program::CreateQp(const uroce_create_qp& request) {
   absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
   if (!pd.ok()) return pd.status();
@@ -19,9 +36,9 @@ absl::StatusOr<uroce_create_qp_reply> Program::CreateQp(const uroce_create_qp& r
   if ((*send_cq)->context != context || (*receive_cq)->context != context) {
     return absl::InvalidArgumentError("qp: its cq and its pd are of different contexts");
   }
-  if (request.qp_type != IBV_QPT_RC) {
+  if (!ServiceOfType(request.qp_type)) {
     return absl::UnimplementedError(
-        absl::StrCat("qp: type ", request.qp_type, "; only RC (2) is served"));
+        absl::StrCat("qp: type ", request.qp_type, "; RC (2), UC (3) and UD (4) are served"));
   }
   absl::StatusOr<QueuePairLayout> layout = LayOutQueuePair(request.cap, nic_.config().limits);
   if (!layout.ok()) return layout.status();
@@ -53,6 +70,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
                                          .device = &pd->context->device->datapath(),
                                          .handle = handle,
                                          .qpn = qpn,
+                                         .service = *ServiceOfType(request.qp_type),
                                          .pd = pd->number,
                                          .send_ring = *send_ring,
                                          .receive_ring = *receive_ring,
@@ -73,6 +91,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd,
                                                               send_cq,
                                                               receive_cq,
+                                                              request.qp_type,
                                                               {offset, layout.length_bytes},
                                                               {},
                                                               nullptr,

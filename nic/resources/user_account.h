@@ -58,6 +58,7 @@ struct UserAccount {
         mrs{uid, limits.mrs_per_user, "--max-mr-per-user"},
         cqs{uid, limits.cqs_per_user, "--max-cq-per-user"},
         qps{uid, limits.qps_per_user, "--max-qp-per-user"},
+        ahs{uid, limits.ahs_per_user, "--max-ah-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
 
   Quota pipes;  ///< Of contexts and completion channels; three fds each.
@@ -65,6 +66,7 @@ struct UserAccount {
   Quota mrs;
   Quota cqs;
   Quota qps;
+  Quota ahs;
   Quota queue_bytes;  ///< In arenas.
   uint64_t memory_bytes = 0;
 };

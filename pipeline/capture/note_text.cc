@@ -125,7 +125,7 @@ std::string ReasonText(const uroce_capture_note& note) {
     case UROCE_REASON_UNKNOWN_QPN:
       return "dropped: there is no " + Qp(note) + " here";
     case UROCE_REASON_BAD_ADDRESS:
-      return "dropped: not from the peer of " + Qp(note);
+      return "dropped: not from the peer of " + Qp(note) + ", or not to an address of this device";
     case UROCE_REASON_BAD_STATE:
       return "dropped: " + Qp(note) + " is in state " + Lookup(kStateNames, note.detail);
     case UROCE_REASON_CNP_IGNORED:
@@ -150,6 +150,18 @@ std::string ReasonText(const uroce_capture_note& note) {
     case UROCE_REASON_REFUSED:
       return "refused by " + Qp(note) + ": " + Lookup(kRefusalTexts, note.detail) + ", NAK " +
              NakName(note.number) + " sent";
+    case UROCE_REASON_MESSAGE_CUT:
+      return "dropped: before psn " + Psn(note.psn) + " a packet to " + Qp(note) + " was lost";
+    case UROCE_REASON_NO_RECEIVE:
+      return "dropped: no receive is posted to " + Qp(note);
+    case UROCE_REASON_TOO_LONG:
+      return "dropped: longer than what is posted to " + Qp(note);
+    case UROCE_REASON_MESSAGE_REFUSED:
+      return "dropped: a length or a right is wrong, for " + Qp(note);
+    case UROCE_REASON_BAD_QKEY:
+      return "dropped: the Q_Key is not that of " + Qp(note);
+    case UROCE_REASON_BAD_RECEIVE:
+      return "dropped: the receive that is posted to " + Qp(note) + " is malformed";
     case UROCE_REASON_RETRANSMITTED:
       return ResendText(note);
     case UROCE_REASON_ANSWERED_AGAIN:

@@ -10,8 +10,14 @@ namespace uroce::datapath {
 namespace {
 
 // Values of ibv_wc_flags.
+constexpr uint8_t kWcGrh = 1;
 constexpr uint8_t kWcWithImm = 2;
 constexpr uint8_t kWcWithInv = 8;
+
+// What IP header stands in front of a datagram, as mlx5 tells it: programs take the length of the
+// sender's address from it (protocol/verbs-semantics.md, section 7).
+constexpr uint8_t kSlOfIpv6 = 0x9;
+constexpr uint8_t kSlOfIpv4 = 0xa;
 
 uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qpn) {
   uroce_cqe cqe{};
@@ -26,6 +32,11 @@ uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qp
   if (completion.has_immediate) cqe.wc_flags |= kWcWithImm;
   if (completion.has_invalidate) cqe.wc_flags |= kWcWithInv;
   if (completion.is_receive) cqe.flags = UROCE_CQE_RECEIVE;
+  if (completion.has_grh) {
+    cqe.wc_flags |= kWcGrh;
+    cqe.src_qp = completion.source_qpn.value();
+    cqe.sl = completion.is_ipv6 ? kSlOfIpv6 : kSlOfIpv4;
+  }
   return cqe;
 }
 

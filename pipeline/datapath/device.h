@@ -77,6 +77,13 @@ class Device {
 
   /// Frames for other unicast addresses are not ours. Changed while all workers stand still.
   Mac mac{};
+  /// An address of the device, in one VLAN; 0: untagged.
+  struct Address {
+    Gid gid;
+    uint16_t vlan_id = 0;
+  };
+  /// Datagrams to other addresses are not ours. Changed like `mac`.
+  std::vector<Address> addresses;
   /// Where frames go that are not RoCE, or null. Set before a worker has the device.
   HostLink* host_link = nullptr;
 

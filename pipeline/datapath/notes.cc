@@ -54,6 +54,31 @@ uint8_t ReasonOf(PacketResult result) {
   return UROCE_REASON_NONE;
 }
 
+uint8_t ReasonOf(transport::ReceiveResult result) {
+  using transport::ReceiveResult;
+  switch (result) {
+    case ReceiveResult::kAccepted:
+      return UROCE_REASON_NONE;
+    case ReceiveResult::kBadState:
+      return UROCE_REASON_BAD_STATE;
+    case ReceiveResult::kMalformed:
+      return UROCE_REASON_BAD_OPCODE;
+    case ReceiveResult::kOutOfSequence:
+      return UROCE_REASON_MESSAGE_CUT;
+    case ReceiveResult::kNoReceive:
+      return UROCE_REASON_NO_RECEIVE;
+    case ReceiveResult::kTooLong:
+      return UROCE_REASON_TOO_LONG;
+    case ReceiveResult::kRefused:
+      return UROCE_REASON_MESSAGE_REFUSED;
+    case ReceiveResult::kBadQkey:
+      return UROCE_REASON_BAD_QKEY;
+    case ReceiveResult::kFailed:
+      return UROCE_REASON_BAD_RECEIVE;
+  }
+  return UROCE_REASON_NONE;
+}
+
 bool IsNak(const wire::TransportHeader& header) {
   return header.opcode == wire::Opcode::kAcknowledge &&
          (header.aeth.syndrome & wire::kSyndromeKindMask) != wire::kSyndromeAck;
@@ -121,6 +146,15 @@ void AddResult(const transport::RcQueuePair& core, bool is_response, PacketResul
       note.detail = static_cast<uint8_t>(core.request_report().refusal);
       return;
   }
+}
+
+void AddResult(const QueuePairCore& core, transport::ReceiveResult result,
+               uroce_capture_note& note) {
+  note.reason = ReasonOf(result);
+  if (result == transport::ReceiveResult::kBadState) {
+    note.detail = static_cast<uint8_t>(core.state());
+  }
+  note.expected_psn = core.expected_psn().value();
 }
 
 void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& note) {

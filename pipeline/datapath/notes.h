@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/queue_pair_core.h"
 #include "pipeline/transport/rc_queue_pair.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
@@ -27,6 +28,9 @@ inline uroce_capture_note NoteOf(const transport::TxPacket& packet, Qpn local) {
 }
 /// Completes the note of a request, or response, that `core` has just had and made `result` of.
 void AddResult(const transport::RcQueuePair& core, bool is_response, transport::PacketResult result,
+               uroce_capture_note& note);
+/// The same of a packet for a UC or UD queue pair.
+void AddResult(const QueuePairCore& core, transport::ReceiveResult result,
                uroce_capture_note& note);
 /// The packet was the end of the connection.
 void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& note);

@@ -8,8 +8,8 @@
 
 #include "pipeline/datapath/access.h"
 #include "pipeline/datapath/copy_helper.h"
+#include "pipeline/datapath/queue_pair_config.h"
 #include "pipeline/transport/effect.h"
-#include "pipeline/transport/rc_queue_pair.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 struct rte_mbuf;
@@ -34,7 +34,7 @@ struct ParkedWork {
   /// Attributes that came meanwhile, for when the wait is over.
   struct Modification {
     transport::QpState state;
-    transport::RcAttributes attributes;
+    Attributes attributes;
   };
 
   transport::Effect effect;

@@ -23,13 +23,6 @@ uint32_t HeldSends(const QueuePairConfig& config) {
   return std::bit_ceil(std::clamp<uint32_t>(config.sq_depth, 1, QueuePair::kMaxHeldSends));
 }
 
-transport::RcConfig CoreConfig(const QueuePairConfig& config) {
-  transport::RcConfig core;
-  core.signal_all = config.signal_all;
-  core.max_send_works = HeldSends(config);
-  return core;
-}
-
 rings::WqeLimits SendLimits(const QueuePairConfig& config) {
   return {.max_sge = std::min(config.max_send_sge, UROCE_MAX_SGE),
           .max_inline_bytes = std::min(config.max_inline_bytes, UROCE_MAX_INLINE)};
@@ -41,6 +34,19 @@ uint32_t MaxReceiveSge(const QueuePairConfig& config) {
 
 }  // namespace
 
+wire::HeaderTemplate MakeTemplate(const Path& path) {
+  return wire::HeaderTemplate({.source_mac = path.source_mac,
+                               .destination_mac = path.destination_mac,
+                               .vlan_tci = path.vlan_tci,
+                               .source = path.source,
+                               .destination = path.destination,
+                               .traffic_class = path.traffic_class,
+                               .hop_limit = path.hop_limit,
+                               .flow_label = path.flow_label,
+                               .udp_source_port = path.udp_source_port,
+                               .dest_qpn = path.remote_qpn});
+}
+
 QueuePair::QueuePair(const QueuePairConfig& config)
     : sends_({.slots = config.sq, .depth = config.sq_depth, .slot_bytes = config.sq_slot_bytes},
              &config.page->sq_produced),
@@ -50,7 +56,7 @@ QueuePair::QueuePair(const QueuePairConfig& config)
       receive_list_(MaxReceiveSge(config)),
       parked_(std::make_unique<ParkedWork>()),
       config_(config),
-      core_(CoreConfig(config)) {
+      core_(config, HeldSends(config)) {
   links_.timer.queue_pair = this;
   links_.flow.queue_pair = this;
 }
@@ -76,22 +82,14 @@ void QueuePair::PrefetchPosted() const {
 void QueuePair::PrefetchReceive() const { rte_prefetch0(receives_.Slot()); }
 
 void QueuePair::PrefetchSend() const {
-  core_.PrefetchNext();
-  send_lists_.Prefetch(sends_.index() - core_.unsent());
+  if (!core_.is_reliable()) return;
+  core_.reliable().PrefetchNext();
+  send_lists_.Prefetch(sends_.index() - core_.reliable().unsent());
 }
 
 void QueuePair::set_path(const Path& path) {
   path_ = path;
-  header_template_ = wire::HeaderTemplate({.source_mac = path.source_mac,
-                                           .destination_mac = path.destination_mac,
-                                           .vlan_tci = path.vlan_tci,
-                                           .source = path.source,
-                                           .destination = path.destination,
-                                           .traffic_class = path.traffic_class,
-                                           .hop_limit = path.hop_limit,
-                                           .flow_label = path.flow_label,
-                                           .udp_source_port = path.udp_source_port,
-                                           .dest_qpn = path.remote_qpn});
+  header_template_ = MakeTemplate(path);
 }
 
 PullResult QueuePair::PullSends(uint32_t limit) {
@@ -110,7 +108,7 @@ PullResult QueuePair::PullSends(uint32_t limit) {
     const uint32_t slot = sends_.index();
     const rings::WqeResult read = rings::ReadSendWqe(sends_.Slot(), SendLimits(config_), wqe);
     sends_.Advance();
-    const transport::SendWork work = ToSendWork(wqe, read, slot);
+    const transport::SendWork work = ToSendWork(wqe, read, slot, core_.service());
     if (work.malformed) {
       send_lists_.StoreNothing(slot);
     } else {

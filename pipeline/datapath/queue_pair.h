@@ -14,10 +14,10 @@
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/flight_ring.h"
 #include "pipeline/datapath/queue_pair_config.h"
+#include "pipeline/datapath/queue_pair_core.h"
 #include "pipeline/datapath/timer_wheel.h"
 #include "pipeline/datapath/work_lists.h"
 #include "pipeline/rings/work_queue.h"
-#include "pipeline/transport/rc_queue_pair.h"
 #include "pipeline/wire/encode.h"
 
 namespace uroce::datapath {
@@ -60,8 +60,8 @@ class alignas(UROCE_LINE) QueuePair {
   const Path& path() const { return path_; }
   /// As last set by Worker::Modify, or as the transport changed it since.
   transport::QpState state() const;
-  const transport::RcQueuePair& core() const { return core_; }
-  const transport::RcCounters& counters() const { return core_.counters(); }
+  const QueuePairCore& core() const { return core_; }
+  Counters counters() const { return core_.counters(); }
   /// Records written to the pipe of asynchronous events.
   uint32_t async_records() const { return async_records_; }
   /// Packets and bytes of this queue pair, both directions.
@@ -74,7 +74,7 @@ class alignas(UROCE_LINE) QueuePair {
   const Traffic& traffic() const { return traffic_; }
 
   // ---- worker ----
-  transport::RcQueuePair& core() { return core_; }
+  QueuePairCore& core() { return core_; }
   Traffic& traffic() { return traffic_; }
   const SendLists& send_lists() const { return send_lists_; }
   const ReceiveList& receive_list() const { return receive_list_; }
@@ -160,7 +160,7 @@ class alignas(UROCE_LINE) QueuePair {
   QueuePairConfig config_;
   Path path_;
   wire::HeaderTemplate header_template_;
-  transport::RcQueuePair core_;  // Ends in completions of receives, which many never use.
+  QueuePairCore core_;  // Ends in completions of receives, which many never use.
   std::array<uint32_t, kMaxPendingEvents> pending_events_{};
   uint32_t async_records_ = 0;
 };

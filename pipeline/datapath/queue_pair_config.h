@@ -5,7 +5,10 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/transport/counters.h"
+#include "pipeline/transport/rc_types.h"
+#include "pipeline/wire/encode.h"
+#include "pipeline/wire/opcode.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::datapath {
@@ -20,8 +23,9 @@ struct QueuePairConfig {
   Device* device = nullptr;
   uint32_t handle = 0;  ///< Repeated in CQEs.
   Qpn qpn;
-  uint32_t pd = 0;                      ///< Daemon-wide number.
-  CompletionRing* send_ring = nullptr;  ///< Both of the worker that owns the queue pair.
+  wire::Service service = wire::Service::kRc;  ///< kRc, kUc or kUd.
+  uint32_t pd = 0;                             ///< Daemon-wide number.
+  CompletionRing* send_ring = nullptr;         ///< Both of the worker that owns the queue pair.
   CompletionRing* receive_ring = nullptr;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   int async_fd = -1;
@@ -39,7 +43,18 @@ struct QueuePairConfig {
   uint32_t max_inline_bytes = 0;
 };
 
-/// Where a connected queue pair sends to: taken from the address vector and the neighbour table.
+/// What can be set of a queue pair, whatever its service.
+struct Attributes : transport::RcAttributes {
+  uint32_t qkey = 0;  ///< UD.
+};
+
+/// What a queue pair counts, whatever its service.
+struct Counters : transport::RcCounters {
+  uint64_t qkey_viol = 0;         ///< UD: datagrams dropped for their Q_Key.
+  uint64_t dropped_messages = 0;  ///< UC, UD: for another reason than a missing receive work.
+};
+
+/// Where packets go: taken from an address vector and the neighbour table.
 struct Path {
   Mac source_mac{};
   Mac destination_mac{};
@@ -50,7 +65,10 @@ struct Path {
   uint32_t flow_label = 0;
   uint16_t vlan_tci = 0;  ///< 0: no 802.1Q header.
   uint16_t udp_source_port = 0xc000;
-  Qpn remote_qpn;
+  Qpn remote_qpn;  ///< Of a connected queue pair.
 };
+
+/// The headers that packets on `path` have in common.
+wire::HeaderTemplate MakeTemplate(const Path& path);
 
 }  // namespace uroce::datapath

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Life of a session's helper.
+// Life of a session's helper and of its address handles.
 #include "pipeline/datapath/session.h"
 
 #include <system_error>
 #include <utility>
 
+#include "pipeline/datapath/address_table.h"
 #include "pipeline/datapath/copy_helper.h"
 
 namespace uroce::datapath {
@@ -22,6 +23,21 @@ void Session::StartCopyHelper(int mem_fd, std::shared_ptr<void> place) {
     return;
   }
   helper_.store(owned_helper_.get(), std::memory_order_release);
+}
+
+void Session::MakeAddressTable(uint32_t capacity) {
+  if (owned_addresses_ != nullptr) return;
+  owned_addresses_ = std::make_unique<AddressTable>(capacity);
+  addresses_.store(owned_addresses_.get(), std::memory_order_release);
+}
+
+void Session::SetAddress(uint32_t handle, const AddressVector* vector) {
+  owned_addresses_->Set(handle, vector);
+}
+
+const AddressVector* Session::FindAddress(uint32_t handle) const {
+  const AddressTable* const addresses = addresses_.load(std::memory_order_acquire);
+  return addresses == nullptr ? nullptr : addresses->Find(handle);
 }
 
 uint64_t Session::copies_begun() const {

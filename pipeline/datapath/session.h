@@ -12,6 +12,8 @@
 
 namespace uroce::datapath {
 
+class AddressTable;
+class AddressVector;
 class CopyHelper;
 
 /// What one program shares with one worker. Both outlive the session.
@@ -41,6 +43,13 @@ class Session {
   /// Null before StartCopyHelper. Any thread.
   CopyHelper* copy_helper() const { return helper_.load(std::memory_order_acquire); }
 
+  /// Makes room for the program's address handles, once. Control thread, before the first is set.
+  void MakeAddressTable(uint32_t capacity);
+  /// Shows workers an address handle, or none. Control thread, after MakeAddressTable.
+  void SetAddress(uint32_t handle, const AddressVector* vector);
+  /// What the program calls by `handle`, or null. Any worker, for this turn.
+  const AddressVector* FindAddress(uint32_t handle) const;
+
   /// Copies begun so far. Taken after the grace period of an unpublished copied region, it is the
   /// number that CopiesDone must confirm before the program may reuse the memory. Control thread.
   uint64_t copies_begun() const;
@@ -53,6 +62,8 @@ class Session {
   std::vector<SessionLink> links_;
   std::unique_ptr<CopyHelper> owned_helper_;
   std::atomic<CopyHelper*> helper_{nullptr};
+  std::unique_ptr<AddressTable> owned_addresses_;
+  std::atomic<AddressTable*> addresses_{nullptr};
 };
 
 }  // namespace uroce::datapath

@@ -35,7 +35,8 @@ bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
 
 }  // namespace
 
-transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot) {
+transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot,
+                               wire::Service service) {
   const uroce_send_wqe& header = wqe.header;
   transport::SendWork work;
   work.wr_id = header.wr_id;
@@ -55,10 +56,16 @@ transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read,
   work.length_bytes = IsAtomic(work.opcode) ? sizeof(uint64_t) : static_cast<uint32_t>(length);
   work.immediate = header.imm_or_rkey;
   work.invalidate_rkey = Rkey(header.imm_or_rkey);
+  if (service == wire::Service::kUd) {
+    work.path = header.datagram.ah;
+    work.remote_qpn = Qpn(header.datagram.remote_qpn);
+    work.remote_qkey = header.datagram.remote_qkey;
+    return work;
+  }
   work.rkey = Rkey(header.rkey);
   work.remote_va = header.remote_addr;
-  work.compare_add = header.compare_add;
-  work.swap = header.swap;
+  work.compare_add = header.atomic.compare_add;
+  work.swap = header.atomic.swap;
   return work;
 }
 

@@ -6,16 +6,19 @@
 
 #include "pipeline/rings/wqe.h"
 #include "pipeline/transport/work.h"
+#include "pipeline/wire/opcode.h"
 
 namespace uroce::datapath {
 
 /// A message has at most 2^31 bytes (IBTA vol. 1, 9.7.6).
 inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 31;
 
-/// Work that cannot be executed (lengths, list, opcode, a misaligned atomic) comes back `malformed`
-/// and completes with LOC_QP_OP_ERR: the shim refuses it at the post, so only a program that writes
-/// rings by itself gets there.
-transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot);
+/// Work that cannot be executed (lengths, list, opcode, an atomic without room) comes back
+/// `malformed` and completes with LOC_QP_OP_ERR: the shim refuses it at the post, so only a program
+/// that writes rings by itself gets there. Opcodes that `service` lacks are the transport's to
+/// refuse.
+transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot,
+                               wire::Service service);
 transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeResult read,
                                      uint32_t slot);
 

@@ -175,8 +175,8 @@ void Worker::RemoveCompletionRing(CompletionRing* ring) {
 }
 void Worker::FailQueuePairsOf(CompletionRing* ring) { impl_->FailQueuePairsOf(*ring); }
 
-void Worker::Modify(QueuePair* queue_pair, transport::QpState state,
-                    const transport::RcAttributes& attributes, const Path* path) {
+void Worker::Modify(QueuePair* queue_pair, transport::QpState state, const Attributes& attributes,
+                    const Path* path) {
   impl_->Modify(queue_pair, state, attributes, path);
 }
 

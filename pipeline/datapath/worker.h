@@ -96,8 +96,8 @@ class Worker {
   /// completion queue has overflowed.
   void FailQueuePairsOf(CompletionRing* ring);
   /// Takes the attributes and the state; `path` is null where the address vector did not change.
-  void Modify(QueuePair* queue_pair, transport::QpState state,
-              const transport::RcAttributes& attributes, const Path* path);
+  void Modify(QueuePair* queue_pair, transport::QpState state, const Attributes& attributes,
+              const Path* path);
   /// Shows every queue pair with an address vector to `rewrite`, which says whether it changed the
   /// path: packets made from then on take the new one. MACs and the tag may change; what the ICRC
   /// covers may not, since packets whose payload is being gathered keep the headers they have.

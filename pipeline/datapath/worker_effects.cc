@@ -64,6 +64,7 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
       FinishEffect(qp, effect, MoveResult::kDone);
       return true;
     case Effect::Kind::kPlaceReceive:
+      if (effect.grh_area) transfer.bytes -= transport::kGrhAreaBytes;
       transfer.walker = PieceWalker(qp.receive_list().List(local.slot), local.offset_bytes,
                                     local.length_bytes, {pd, kLocalWrite});
       break;
@@ -261,7 +262,7 @@ void Worker::Impl::ReplayWaiting(QueuePair& qp) {
     // It was decoded and checked when it came; only the views have to be made anew.
     const bool decoded = wire::Decode(bytes, packet, view) == wire::DecodeResult::kOk;
     note = NoteOf(packet);
-    const bool kept = decoded && Execute(qp, packet, frame);
+    const bool kept = decoded && Execute(qp, packet, view, frame);
     if (!kept) rte_pktmbuf_free(frame);
   }
 }

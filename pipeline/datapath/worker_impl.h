@@ -48,13 +48,12 @@ struct Worker::Impl {
   void RemoveSession(Session* session);
   void AddQueuePair(QueuePair* qp);
   void RemoveQueuePair(QueuePair* qp);
-  void Modify(QueuePair* qp, transport::QpState state, const transport::RcAttributes& attributes,
+  void Modify(QueuePair* qp, transport::QpState state, const Attributes& attributes,
               const Path* path);
   void SetPath(QueuePair& qp, const Path& path);
   void RewritePaths(PathRewriter rewrite);
   void FollowMac(const Device& device, const Mac& old);
-  void ApplyModification(QueuePair& qp, transport::QpState state,
-                         const transport::RcAttributes& attributes);
+  void ApplyModification(QueuePair& qp, transport::QpState state, const Attributes& attributes);
 
   // ---- worker_receive.cc ----
   bool Receive();
@@ -66,7 +65,21 @@ struct Worker::Impl {
   /// The queue pair that the packet is for, all checks passed; null: dropped and counted.
   QueuePair* Steer(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                    const rte_mbuf* frame);
-  bool Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame);
+  bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+               rte_mbuf* frame);
+
+  // ---- worker_unreliable.cc: UC and UD ----
+  bool ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+                         rte_mbuf* frame);
+  /// Whether a datagram went to an address of the device.
+  static bool IsForDevice(const DevicePort& port, const wire::Packet& packet,
+                          const wire::FrameView& view);
+  /// The headers of the path that a datagram takes; null: its address handle is not the queue
+  /// pair's to use.
+  static const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp,
+                                                        const transport::TxPacket& packet);
+  /// The bytes of a packet are in its frame. True: it is for this device itself.
+  static bool FinishUnreliable(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
 
   // ---- worker_record.cc: what captures are told ----
   /// Gives a received frame to the captures, with `note`.
@@ -75,6 +88,11 @@ struct Worker::Impl {
   /// `had_failed`: the queue pair was in error before.
   void RecordResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
                     bool had_failed, const rte_mbuf* frame);
+  void RecordUnreliable(QueuePair& qp, transport::ReceiveResult result, const rte_mbuf* frame);
+  /// The same for a packet that the transport was not shown.
+  void RecordBadState(QueuePair& qp, const rte_mbuf* frame);
+  /// The same, with `note` as it is.
+  void RecordWithFlight(QueuePair& qp, const rte_mbuf* frame);
   /// The same for a frame that waited behind `qp`, and is dropped for `reason`.
   void RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame);
   bool IsRecorded(const QueuePair& qp) const {

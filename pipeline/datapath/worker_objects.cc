@@ -72,7 +72,7 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   }
 }
 
-void Worker::Impl::Modify(QueuePair* qp, QpState state, const transport::RcAttributes& attributes,
+void Worker::Impl::Modify(QueuePair* qp, QpState state, const Attributes& attributes,
                           const Path* path) {
   if (path != nullptr) SetPath(*qp, *path);
   ParkedWork& parked = qp->parked();
@@ -114,8 +114,7 @@ void Worker::Impl::FollowMac(const Device& device, const Mac& old) {
   });
 }
 
-void Worker::Impl::ApplyModification(QueuePair& qp, QpState state,
-                                     const transport::RcAttributes& attributes) {
+void Worker::Impl::ApplyModification(QueuePair& qp, QpState state, const Attributes& attributes) {
   qp.core().Modify(state, attributes);
   if (state == QpState::kReset) {
     qp.DiscardPosted();

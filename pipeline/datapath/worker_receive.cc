@@ -131,9 +131,7 @@ void CountResult(DeviceCounters& counters, PacketResult result) {
   }
 }
 
-bool TakesPackets(QpState state) {
-  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd;
-}
+bool TakesPackets(QpState state) { return state >= QpState::kRtr && state <= QpState::kSqe; }
 
 bool IsSame(const Gid& a, const Gid& b) {
   uint64_t halves[4];
@@ -232,7 +230,7 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
   ++qp->traffic().received_packets;
   qp->traffic().received_bytes += frame->data_len;
   if (qp->is_parked()) return KeepForLater(*qp, frame);
-  return Execute(*qp, packet, frame);
+  return Execute(*qp, packet, view, frame);
 }
 
 // Checks in the order of protocol/transport.md, 4.1, step 1; the ICRC last, because it costs most.
@@ -258,7 +256,7 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
   if (qp == nullptr || qp->links().port != &port) {
     return drop(counters.rx_unknown_qpn, UROCE_REASON_UNKNOWN_QPN);
   }
-  if (ServiceOf(packet.header.opcode) != wire::Service::kRc) {
+  if (ServiceOf(packet.header.opcode) != qp->core().service()) {
     return drop(counters.rx_bad_opcode, UROCE_REASON_BAD_OPCODE);
   }
   if (!TakesPackets(qp->state())) {
@@ -267,7 +265,9 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
   if ((packet.header.pkey & kPkeyMask) != kPkeyMask) {
     return drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
   }
-  if (!IsFromPeer(qp->path(), packet, view)) {
+  const bool is_addressed = qp->core().is_datagram() ? IsForDevice(port, packet, view)
+                                                     : IsFromPeer(qp->path(), packet, view);
+  if (!is_addressed) {
     return drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
   }
   if (!wire::IcrcIsRight(BytesOf(frame), view)) {
@@ -276,7 +276,8 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
   return qp;
 }
 
-bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame) {
+bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+                           rte_mbuf* frame) {
   if (!qp.links().received) {
     qp.links().received = true;
     received.push_back(&qp);
@@ -287,12 +288,13 @@ bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, rte_mbuf* 
   if (qp.core().NeedsReceive(packet.header) && qp.PullReceive() == PullResult::kCorrupt) {
     qp.links().corrupt_receive = true;
     FailCorrupt(qp, qp.links().port->counters().rq_corrupt);
-    if (IsRecorded(qp)) RecordResult(qp, packet, PacketResult::kBadState, true, frame);
+    if (IsRecorded(qp)) RecordBadState(qp, frame);
     return false;
   }
+  if (!qp.core().is_reliable()) return ExecuteUnreliable(qp, packet, view, frame);
   const bool had_failed = qp.core().state() == QpState::kErr;
   transport::Effect effect;
-  const PacketResult result = qp.core().OnPacket(packet, now, effect);
+  const PacketResult result = qp.core().reliable().OnPacket(packet, now, effect);
   CountResult(qp.links().port->counters(), result);
   const bool kept =
       effect.kind != transport::Effect::Kind::kNone && !StartEffect(qp, effect, packet, frame);

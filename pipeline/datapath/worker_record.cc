@@ -21,9 +21,25 @@ void Worker::Impl::RecordResult(QueuePair& qp, const wire::Packet& packet,
                                 transport::PacketResult result, bool had_failed,
                                 const rte_mbuf* frame) {
   if (result != transport::PacketResult::kAccepted) {
-    AddResult(qp.core(), transport::IsResponse(packet.header.opcode), result, note);
+    AddResult(qp.core().reliable(), transport::IsResponse(packet.header.opcode), result, note);
   }
-  if (!had_failed && qp.core().state() == QpState::kErr) AddFailure(qp.core(), note);
+  if (!had_failed && qp.core().state() == QpState::kErr) AddFailure(qp.core().reliable(), note);
+  RecordWithFlight(qp, frame);
+}
+
+void Worker::Impl::RecordUnreliable(QueuePair& qp, transport::ReceiveResult result,
+                                    const rte_mbuf* frame) {
+  if (result != transport::ReceiveResult::kAccepted) AddResult(qp.core(), result, note);
+  RecordWithFlight(qp, frame);
+}
+
+void Worker::Impl::RecordBadState(QueuePair& qp, const rte_mbuf* frame) {
+  note.reason = UROCE_REASON_BAD_STATE;
+  note.detail = static_cast<uint8_t>(qp.core().state());
+  RecordWithFlight(qp, frame);
+}
+
+void Worker::Impl::RecordWithFlight(QueuePair& qp, const rte_mbuf* frame) {
   if (qp.flight() != nullptr) AddToFlight(qp, UROCE_CAPTURE_INBOUND, frame, note);
   Record(*qp.links().port, frame);
 }

@@ -126,7 +126,7 @@ void Worker::Impl::PullPosted(QueuePair& qp) {
         links.sends_wait = false;
         break;
       case PullResult::kNoRoom:
-        more = state == QpState::kErr;  // Flushed works leave at once, with no packet to say so.
+        more = state >= QpState::kSqe;  // Flushed works leave at once, with no packet to say so.
         break;
       case PullResult::kMore:
         more = true;

@@ -148,8 +148,14 @@ Worker::Impl::Sent Worker::Impl::SendNext(QueuePair& qp, uint32_t& bytes) {
 Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
   uint8_t* const start = BytesOf(frame);
   const uint32_t length = packet.payload_bytes();
+  const wire::HeaderTemplate* const path =
+      qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
+  if (path == nullptr) {
+    qp.core().OnGatherFailed(packet, now);
+    return Sent::kFailed;
+  }
   const wire::EncodedHeaders headers =
-      wire::EncodeHeaders(qp.header_template(), packet.header, length, identification++, start);
+      wire::EncodeHeaders(*path, packet.header, length, identification++, start);
   uint8_t* const payload = start + headers.length_bytes;
   frame->data_len = static_cast<uint16_t>(headers.length_bytes);
   uint32_t crc = headers.crc_state;
@@ -215,7 +221,9 @@ void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* 
   qp.traffic().sent_bytes += frame->data_len;
   const uroce_capture_note sent = IsRecorded(qp) ? NoteOf(packet, qp.qpn()) : uroce_capture_note{};
   if (qp.flight() != nullptr) AddToFlight(qp, UROCE_CAPTURE_OUTBOUND, frame, sent);
-  qp.links().port->Queue(frame, qp.links().to_self, sent);
+  bool to_self = qp.links().to_self;
+  if (!qp.core().is_reliable()) to_self = FinishUnreliable(qp, packet, frame);
+  qp.links().port->Queue(frame, to_self, sent);
 }
 
 rte_mbuf* Worker::Impl::TakeFrame(DevicePort& port) {

@@ -9,6 +9,18 @@
 #include "pipeline/datapath/copy_helper.h"
 
 namespace uroce::datapath {
+namespace {
+
+Path PathBetween(const Device& from, const Device& to) {
+  Path path;
+  path.source_mac = from.mac;
+  path.destination_mac = to.mac;
+  path.source = Testbed::AddressOf(from);
+  path.destination = Testbed::AddressOf(to);
+  return path;
+}
+
+}  // namespace
 
 rte_mempool* TestPool() {
   static rte_mempool* const pool = [] {
@@ -58,6 +70,7 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   config.handle = qpn.value();
   config.qpn = qpn;
   config.pd = kTestPd;
+  config.service = limits.service;
   config.send_ring =
       limits.send_ring != nullptr ? limits.send_ring : &send_cq->AddRing(0, send_layout);
   config.receive_ring = &receive_cq->AddRing(0, receive_layout);
@@ -89,15 +102,21 @@ void Endpoint::PostSend(const Send& send) {
   header.wr_id = send.wr_id;
   header.opcode = send.opcode;
   header.flags = send.flags;
-  header.num_sge = static_cast<uint16_t>(send.list.size());
+  header.num_sge = static_cast<uint8_t>(send.list.size());
   header.imm_or_rkey = send.imm_or_rkey;
   header.remote_addr = send.remote_addr;
   header.rkey = send.rkey;
-  header.compare_add = send.compare_add;
-  header.swap = send.swap;
+  if (qp->core().is_datagram()) {
+    header.datagram = {.ah = send.ah,
+                       .remote_qpn = send.remote_qpn,
+                       .remote_qkey = send.remote_qkey,
+                       .reserved = 0};
+  } else {
+    header.atomic = {.compare_add = send.compare_add, .swap = send.swap};
+  }
   if (!send.inline_data.empty()) {
     header.flags |= UROCE_SEND_INLINE;
-    header.inline_length = static_cast<uint32_t>(send.inline_data.size());
+    header.inline_length = static_cast<uint8_t>(send.inline_data.size());
   }
   uint8_t* tail = rings::WriteSendHeader(sends.Slot(sends.index()), header);
   if (!send.inline_data.empty()) {
@@ -162,6 +181,7 @@ Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_co
     drivers::Port* const port = joined[i] != nullptr ? joined[i] : &ports[i];
     devices[i] = std::make_unique<Device>("test" + std::to_string(i), i, port, worker_count);
     devices[i]->mac = {2, 0, 0, 0, 0, static_cast<uint8_t>(i + 1)};
+    devices[i]->addresses = {{AddressOf(*devices[i])}};
     workers->AddDevice(devices[i].get());
   }
   workers->RunOnEach([&](Worker& each) { each.AddSession(session.get()); });
@@ -212,18 +232,33 @@ Endpoint& Testbed::AddEndpoint(int device, const Endpoint::Limits& limits, uint3
   return endpoint;
 }
 
+Gid Testbed::AddressOf(const Device& device) {
+  Gid address;
+  address.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, device.mac[5]};
+  return address;
+}
+
+void Testbed::StartDatagrams(Endpoint& endpoint, uint32_t qkey) {
+  attributes.qkey = qkey;
+  for (const auto state :
+       {transport::QpState::kInit, transport::QpState::kRtr, transport::QpState::kRts}) {
+    Modify(endpoint, state);
+  }
+}
+
+uint32_t Testbed::AddAddress(const Endpoint& endpoint, int to_device, uint32_t pd) {
+  constexpr uint32_t kMost = 64;
+  const auto handle = static_cast<uint32_t>(addresses.size());
+  addresses.push_back(std::make_unique<AddressVector>(
+      pd, PathBetween(*endpoint.qp->config().device, *devices[to_device])));
+  endpoint.session->MakeAddressTable(kMost);
+  endpoint.session->SetAddress(handle, addresses.back().get());
+  return handle;
+}
+
 void Testbed::Connect(Endpoint& a, Endpoint& b) {
   const auto connect = [&](Endpoint& from, Endpoint& to) {
-    const auto gid = [](const Device& device) {
-      Gid address;
-      address.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, device.mac[5]};
-      return address;
-    };
-    Path path;
-    path.source_mac = from.qp->config().device->mac;
-    path.destination_mac = to.qp->config().device->mac;
-    path.source = gid(*from.qp->config().device);
-    path.destination = gid(*to.qp->config().device);
+    Path path = PathBetween(*from.qp->config().device, *to.qp->config().device);
     path.remote_qpn = to.qp->qpn();
     Worker& owner = workers->at(from.worker);
     owner.Run([&] {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pipeline/datapath/access.h"
+#include "pipeline/datapath/address_table.h"
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/device.h"
 #include "pipeline/datapath/key_table.h"
@@ -39,6 +40,7 @@ struct Endpoint {
     uint32_t cq_depth = 256;
     uint32_t max_sge = 4;
     uint32_t max_inline = 64;
+    wire::Service service = wire::Service::kRc;
     bool has_events = true;               ///< A pipe of asynchronous events.
     Session* session = nullptr;           ///< Whose it is; null: the testbed's own.
     CompletionRing* send_ring = nullptr;  ///< To complete sends on, in place of one of its own.
@@ -58,6 +60,9 @@ struct Endpoint {
     uint32_t imm_or_rkey = 0;
     uint64_t compare_add = 0;
     uint64_t swap = 0;
+    uint32_t ah = 0;  // From here on of datagrams.
+    uint32_t remote_qpn = 0;
+    uint32_t remote_qkey = 0;
   };
   void PostSend(const Send& send);
   void PostReceive(uint64_t wr_id, const std::vector<uroce_sge>& list);
@@ -106,6 +111,12 @@ class Testbed {
   /// Another program.
   Session& AddSession();
   void Connect(Endpoint& a, Endpoint& b);
+  /// Has a UD queue pair take and send datagrams.
+  void StartDatagrams(Endpoint& endpoint, uint32_t qkey);
+  /// An address handle of `endpoint`'s session, from its device to another.
+  uint32_t AddAddress(const Endpoint& endpoint, int to_device, uint32_t pd = kTestPd);
+  /// Address of a device, IPv4.
+  static Gid AddressOf(const Device& device);
   void Modify(Endpoint& endpoint, transport::QpState state);
   /// A region over `bytes` of this process; copied ones are reached by /proc/self/mem.
   MemoryRegion& Register(void* bytes, size_t length, uint32_t access, MrMode mode);
@@ -128,7 +139,7 @@ class Testbed {
     return {region.iova + offset, length, region.key};
   }
 
-  transport::RcAttributes attributes;
+  Attributes attributes;
   std::array<TestPort, 2> ports;
   std::array<std::unique_ptr<Device>, 2> devices;
   KeyTable keys{64};
@@ -137,6 +148,7 @@ class Testbed {
   std::unique_ptr<Session> session;
   std::vector<std::unique_ptr<uroce_doorbells[]>> other_doorbells;
   std::vector<std::unique_ptr<Session>> other_sessions;
+  std::vector<std::unique_ptr<AddressVector>> addresses;
   std::vector<std::unique_ptr<MemoryRegion>> regions;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::unique_ptr<Workers> workers;

@@ -104,7 +104,7 @@ TEST_F(WorkerHostileTest, RandomBytesInTheSendRingNeverReachMemoryTheyMayNot) {
       uroce_send_wqe header;
       memcpy(&header, slot, sizeof(header));
       header.opcode = static_cast<uint8_t>(random() % 12);
-      if (random() % 2 == 0) header.num_sge = static_cast<uint16_t>(random() % 5);
+      if (random() % 2 == 0) header.num_sge = static_cast<uint8_t>(random() % 5);
       if (random() % 2 == 0) header.rkey = from_.key;
       memcpy(slot, &header, sizeof(header));
     }

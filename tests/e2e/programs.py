@@ -7,18 +7,18 @@ from lab import VERBS_CHECK, next_port
 from process import Failed
 
 
-def pingpong(lab, *flags, version=4, timeout_s=60):
-    """ibv_rc_pingpong between the hosts; returns both outputs."""
+def pingpong(lab, *flags, version=4, timeout_s=60, service="rc"):
+    """ibv_rc_pingpong, or that of another service, between the hosts; returns both outputs."""
     port = next_port()
 
     def program(host):
-        return ["ibv_rc_pingpong", "-d", host.device, "-g", host.gid_index(version), "-p", port,
+        return [f"ibv_{service}_pingpong", "-d", host.device, "-g", host.gid_index(version), "-p", port,
                 *flags]
 
     outputs = lab.run_pair(program(lab.a), [*program(lab.b), lab.server_address], port, timeout_s)
     for output in outputs:
         if "invalid data" in output or "bytes in" not in output:
-            raise Failed(f"ibv_rc_pingpong {flags}: {output}")
+            raise Failed(f"ibv_{service}_pingpong {flags}: {output}")
     return outputs
 
 

@@ -293,7 +293,7 @@ TEST(ControlTest, QueuePairsAreGrantedAtLeastWhatWasAsked) {
   EXPECT_GT(qp.qp_num, 1u);
   EXPECT_LT(qp.qp_num, 0xffffffu);
   EXPECT_EQ(program.MakeQp({1, 1, UROCE_MAX_SGE + 1, 1, 0}).error, EINVAL);
-  EXPECT_EQ(program.MakeQp({1, 1, 1, 1, 0}, IBV_QPT_UD).error, EOPNOTSUPP);
+  EXPECT_EQ(program.MakeQp({1, 1, 1, 1, 0}, IBV_QPT_RAW_PACKET).error, EOPNOTSUPP);
 }
 
 /// The arena as a program sees it.
@@ -681,6 +681,47 @@ TEST(ControlTest, AQueuePairIsConnectedAndAskedForItsState) {
   EXPECT_EQ(query.qp_state, IBV_QPS_RESET);
   EXPECT_EQ(query.dest_qp_num, 0u);
   EXPECT_EQ(query.cap.max_send_wr, 16u);
+}
+
+uroce_ah_attr AddressVectorTo(const Gid& dgid, uint8_t sgid_index) {
+  return ToRtr(dgid, sgid_index).ah_attr;
+}
+
+TEST(ControlTest, AnAddressHandleNeedsAWayThere) {
+  Program1 program;
+  const auto create = [&](const uroce_ah_attr& attr) {
+    return program.client.Call(UROCE_CREATE_AH, uroce_create_ah{program.pd, attr});
+  };
+  EXPECT_EQ(create(AddressVectorTo(GidOf("10.0.0.2"), 9)).error, EINVAL) << "an empty slot";
+  EXPECT_EQ(create(AddressVectorTo(GidOf("10.0.0.2"), 2)).error, EINVAL) << "two families";
+  EXPECT_EQ(create(AddressVectorTo(Gid{}, 2)).error, EINVAL) << "no address";
+  EXPECT_EQ(create(AddressVectorTo(GidOf("10.0.0.77"), 1)).error, ETIMEDOUT) << "nobody there";
+  uroce_ah_attr local = AddressVectorTo(GidOf("10.0.0.2"), 1);
+  local.is_global = 0;
+  EXPECT_EQ(create(local).error, EINVAL);
+  const Answer made = create(AddressVectorTo(GidOf("10.0.0.2"), 1));
+  EXPECT_EQ(made.error, 0) << made.text;
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, program.pd).error, EBUSY);
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_AH, made.handle()).error, 0);
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_AH, made.handle()).error, EINVAL) << "twice";
+}
+
+TEST(ControlTest, QueuePairsOfEachService) {
+  Program1 program;
+  const uint32_t ud =
+      program.MakeQp({16, 16, 1, 1, 0}, IBV_QPT_UD).As<uroce_create_qp_reply>().handle;
+  uroce_qp_attr attr{};
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qkey = 0x11111111;
+  EXPECT_EQ(program.Modify(ud, attr).error, 0);
+  EXPECT_EQ(program.client.Handle(UROCE_QUERY_QP, ud).As<uroce_qp_attr>().qkey, 0x11111111u);
+  EXPECT_EQ(program.MakeQp({16, 16, 1, 1, 0}, IBV_QPT_UC).error, 0);
+  std::set<std::string> types;
+  const Json dump = Dump(UROCE_DUMP_QP);
+  for (const Json& qp : dump["qps"]) types.insert(qp["type"]);
+  EXPECT_EQ(types, (std::set<std::string>{"UC", "UD"}));
 }
 
 TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ibv_modify_qp on a reliable connection: every transition and every bit of the mask against the
+// ibv_modify_qp on each type of queue pair: every transition and every bit of the mask against the
 // table of protocol/transport.md, section 1.
 #include "nic/resources/modify_rules.h"
 
@@ -15,7 +15,8 @@ using transport::QpState;
 
 // The table in the words of the document, so that a slip in the code's own table shows.
 constexpr uint32_t kPk = IBV_QP_PKEY_INDEX, kPo = IBV_QP_PORT, kAf = IBV_QP_ACCESS_FLAGS;
-constexpr uint32_t kAv = IBV_QP_AV, kCs = IBV_QP_CUR_STATE, kAlt = IBV_QP_ALT_PATH;
+constexpr uint32_t kQk = IBV_QP_QKEY, kAv = IBV_QP_AV, kCs = IBV_QP_CUR_STATE,
+                   kAlt = IBV_QP_ALT_PATH;
 constexpr uint32_t kMig = IBV_QP_PATH_MIG_STATE, kRnrt = IBV_QP_MIN_RNR_TIMER;
 
 struct Row {
@@ -23,31 +24,64 @@ struct Row {
   uint32_t optional;
 };
 
-const std::map<std::pair<QpState, QpState>, Row>& Table() {
-  static const auto* const table = [] {
-    auto* t = new std::map<std::pair<QpState, QpState>, Row>;
-    (*t)[{QpState::kReset, QpState::kInit}] = {kPk | kPo | kAf, 0};
-    (*t)[{QpState::kInit, QpState::kInit}] = {0, kPk | kPo | kAf};
-    (*t)[{QpState::kInit, QpState::kRtr}] = {
-        kAv | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | kRnrt,
-        kAlt | kAf | kPk};
-    (*t)[{QpState::kRtr, QpState::kRts}] = {IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-                                            kCs | kAlt | kAf | kRnrt | kMig};
-    (*t)[{QpState::kRts, QpState::kRts}] = {0, kCs | kAf | kAlt | kMig | kRnrt};
-    (*t)[{QpState::kRts, QpState::kSqd}] = {0, IBV_QP_EN_SQD_ASYNC_NOTIFY};
-    (*t)[{QpState::kSqd, QpState::kSqd}] = {0, kPo | kAv | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                                   IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-                                                   IBV_QP_MAX_DEST_RD_ATOMIC | kAlt | kAf | kPk |
-                                                   kRnrt | kMig};
-    (*t)[{QpState::kSqd, QpState::kRts}] = {0, kCs | kAlt | kAf | kRnrt | kMig};
-    for (int from = 0; from <= 6; ++from) {
-      (*t)[{QpState(from), QpState::kReset}] = {0, 0};
-      if (from != 0) (*t)[{QpState(from), QpState::kErr}] = {0, 0};
-    }
-    return t;
-  }();
-  return *table;
+using TransitionTable = std::map<std::pair<QpState, QpState>, Row>;
+
+TransitionTable ReliableRows() {
+  TransitionTable t;
+  t[{QpState::kReset, QpState::kInit}] = {kPk | kPo | kAf, 0};
+  t[{QpState::kInit, QpState::kInit}] = {0, kPk | kPo | kAf};
+  t[{QpState::kInit, QpState::kRtr}] = {
+      kAv | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | kRnrt,
+      kAlt | kAf | kPk};
+  t[{QpState::kRtr, QpState::kRts}] = {IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+                                       kCs | kAlt | kAf | kRnrt | kMig};
+  t[{QpState::kRts, QpState::kRts}] = {0, kCs | kAf | kAlt | kMig | kRnrt};
+  t[{QpState::kSqd, QpState::kSqd}] = {
+      0, kPo | kAv | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+             IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | kAlt | kAf | kPk | kRnrt | kMig};
+  t[{QpState::kSqd, QpState::kRts}] = {0, kCs | kAlt | kAf | kRnrt | kMig};
+  return t;
+}
+
+TransitionTable UnreliableRows() {
+  TransitionTable t;
+  t[{QpState::kReset, QpState::kInit}] = {kPk | kPo | kAf, 0};
+  t[{QpState::kInit, QpState::kInit}] = {0, kPk | kPo | kAf};
+  t[{QpState::kInit, QpState::kRtr}] = {kAv | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+                                        kAlt | kAf | kPk};
+  t[{QpState::kRtr, QpState::kRts}] = {IBV_QP_SQ_PSN, kCs | kAlt | kAf | kMig};
+  t[{QpState::kRts, QpState::kRts}] = {0, kCs | kAf | kAlt | kMig};
+  t[{QpState::kSqd, QpState::kSqd}] = {0, kAv | kAlt | kAf | kPk | kMig};
+  t[{QpState::kSqd, QpState::kRts}] = {0, kCs | kAlt | kAf | kMig};
+  t[{QpState::kSqe, QpState::kRts}] = {0, kCs | kAf};
+  return t;
+}
+
+TransitionTable DatagramRows() {
+  TransitionTable t;
+  t[{QpState::kReset, QpState::kInit}] = {kPk | kPo | kQk, 0};
+  t[{QpState::kInit, QpState::kInit}] = {0, kPk | kPo | kQk};
+  t[{QpState::kInit, QpState::kRtr}] = {0, kPk | kQk};
+  t[{QpState::kRtr, QpState::kRts}] = {IBV_QP_SQ_PSN, kCs | kQk};
+  t[{QpState::kRts, QpState::kRts}] = {0, kCs | kQk};
+  t[{QpState::kSqd, QpState::kSqd}] = {0, kPk | kQk};
+  t[{QpState::kSqd, QpState::kRts}] = {0, kCs | kQk};
+  t[{QpState::kSqe, QpState::kRts}] = {0, kCs | kQk};
+  return t;
+}
+
+/// What all types have in common is added here.
+TransitionTable Table(uint32_t type) {
+  TransitionTable t = type == IBV_QPT_UD   ? DatagramRows()
+                      : type == IBV_QPT_UC ? UnreliableRows()
+                                           : ReliableRows();
+  t[{QpState::kRts, QpState::kSqd}] = {0, IBV_QP_EN_SQD_ASYNC_NOTIFY};
+  for (int from = 0; from <= 6; ++from) {
+    t[{QpState(from), QpState::kReset}] = {0, 0};
+    if (from != 0) t[{QpState(from), QpState::kErr}] = {0, 0};
+  }
+  return t;
 }
 
 // A claim of the present state is legal from RTR on, and otherwise as any other bit.
@@ -55,27 +89,36 @@ bool ClaimFails(uint32_t mask, QpState from) {
   return (mask & kCs) != 0 && (from < QpState::kRtr || from > QpState::kSqe);
 }
 
-bool Expected(QpState from, QpState to, uint32_t mask) {
-  const auto row = Table().find({from, to});
-  if (row == Table().end() || ClaimFails(mask, from)) return false;
-  const uint32_t allowed = row->second.required | row->second.optional | IBV_QP_STATE;
-  return (row->second.required & ~mask) == 0 && (mask & ~allowed) == 0;
-}
+/// Every type that is served has a table of its own.
+class TransitionTest : public testing::TestWithParam<uint32_t> {
+ protected:
+  bool Expected(QpState from, QpState to, uint32_t mask) const {
+    const auto row = table_.find({from, to});
+    if (row == table_.end() || ClaimFails(mask, from)) return false;
+    const uint32_t allowed = row->second.required | row->second.optional | IBV_QP_STATE;
+    return (row->second.required & ~mask) == 0 && (mask & ~allowed) == 0;
+  }
 
-bool Allowed(QpState from, QpState to, uint32_t mask) {
-  uroce_qp_attr attr{};
-  attr.attr_mask = mask;
-  attr.qp_state = static_cast<uint32_t>(to);
-  attr.cur_qp_state = static_cast<uint32_t>(from);
-  return CheckTransition(attr, {from, false, IBV_MTU_4096}).ok();
-}
+  static bool Allowed(QpState from, QpState to, uint32_t mask) {
+    uroce_qp_attr attr{};
+    attr.attr_mask = mask;
+    attr.qp_state = static_cast<uint32_t>(to);
+    attr.cur_qp_state = static_cast<uint32_t>(from);
+    return CheckTransition(attr, {from, false, IBV_MTU_4096, GetParam()}).ok();
+  }
 
-uint32_t RequiredMask(QpState from, QpState to) {
-  const auto row = Table().find({from, to});
-  return IBV_QP_STATE | (row == Table().end() ? 0 : row->second.required);
-}
+  uint32_t RequiredMask(QpState from, QpState to) const {
+    const auto row = table_.find({from, to});
+    return IBV_QP_STATE | (row == table_.end() ? 0 : row->second.required);
+  }
 
-TEST(ModifyRulesTest, EveryTransitionWithEverySingleBitAddedOrTakenAway) {
+  const TransitionTable table_ = Table(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, TransitionTest,
+                         testing::Values(IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD));
+
+TEST_P(TransitionTest, EveryTransitionWithEverySingleBitAddedOrTakenAway) {
   for (int from = 0; from <= 6; ++from) {
     for (int to = 0; to <= 6; ++to) {
       const QpState a = QpState(from), b = QpState(to);
@@ -90,8 +133,8 @@ TEST(ModifyRulesTest, EveryTransitionWithEverySingleBitAddedOrTakenAway) {
   }
 }
 
-TEST(ModifyRulesTest, EveryPairOfOptionalBits) {
-  for (const auto& [states, row] : Table()) {
+TEST_P(TransitionTest, EveryPairOfOptionalBits) {
+  for (const auto& [states, row] : table_) {
     for (int i = 1; i <= 25; ++i) {
       for (int j = 1; j <= 25; ++j) {
         const uint32_t mask = (IBV_QP_STATE | row.required) ^ (1u << i) ^ (1u << j);
@@ -100,6 +143,15 @@ TEST(ModifyRulesTest, EveryPairOfOptionalBits) {
             << int(states.first) << "->" << int(states.second) << " mask 0x" << std::hex << mask;
       }
     }
+  }
+}
+
+TEST(ModifyRulesTest, TypesThatAreNotServedHaveNoTransition) {
+  uroce_qp_attr attr{};
+  attr.attr_mask = IBV_QP_STATE | kPk | kPo | kAf;
+  attr.qp_state = IBV_QPS_INIT;
+  for (const uint32_t type : {0u, 8u, 32u, 0xffffffffu}) {
+    EXPECT_FALSE(CheckTransition(attr, {QpState::kReset, false, 5, type}).ok()) << type;
   }
 }
 

@@ -33,12 +33,12 @@ TEST_F(WqeTest, ASendRequestKeepsAllItsFields) {
                                  .opcode = 5,
                                  .flags = UROCE_SEND_SIGNALED | UROCE_SEND_FENCE,
                                  .num_sge = 2,
+                                 .inline_length = 0,
                                  .imm_or_rkey = 0xaabbccdd,
                                  .remote_addr = 0xdeadbeef00,
                                  .rkey = 77,
-                                 .inline_length = 0,
-                                 .compare_add = 3,
-                                 .swap = 4};
+                                 .xrc_srqn = 0x123456,
+                                 .atomic = {.compare_add = 3, .swap = 4}};
   uint8_t* tail = WriteSendHeader(slot_.data(), header);
   WriteSge(tail, 0, 0x1000, 10, 1);
   WriteSge(tail, 1, 0x2000, 20, 2);
@@ -60,7 +60,7 @@ TEST_F(WqeTest, InlineBytesTravelInTheSlot) {
 }
 
 TEST_F(WqeTest, MoreSgesThanTheQueuePairHasAreRefused) {
-  for (const uint16_t count : {uint16_t{3}, uint16_t{17}, uint16_t{0xffff}}) {
+  for (const uint8_t count : {uint8_t{3}, uint8_t{17}, uint8_t{0xff}}) {
     WriteSendHeader(slot_.data(), {.wr_id = 9, .num_sge = count});
     EXPECT_EQ(ReadSendWqe(slot_.data(), {2, 0}, send_), WqeResult::kTooManySges);
     EXPECT_EQ(send_.header.wr_id, 9u);
@@ -71,7 +71,7 @@ TEST_F(WqeTest, MoreSgesThanTheQueuePairHasAreRefused) {
 }
 
 TEST_F(WqeTest, MoreInlineThanTheQueuePairHasIsRefused) {
-  for (const uint32_t length : {65u, 4096u, 0xffffffffu}) {
+  for (const uint8_t length : {uint8_t{65}, uint8_t{UROCE_MAX_INLINE}, uint8_t{0xff}}) {
     WriteSendHeader(slot_.data(),
                     {.wr_id = 9, .flags = UROCE_SEND_INLINE, .inline_length = length});
     EXPECT_EQ(ReadSendWqe(slot_.data(), {2, 64}, send_), WqeResult::kInlineTooLong);

@@ -40,9 +40,29 @@ TEST_F(PostTest, AnAtomicArrivesWithItsOperands) {
   ASSERT_EQ(Post(wr), 0);
   const rings::SendWqe wqe = TakeSend();
   EXPECT_EQ(wqe.header.remote_addr, 0x2008u);
-  EXPECT_EQ(wqe.header.compare_add, 3u);
-  EXPECT_EQ(wqe.header.swap, 4u);
+  EXPECT_EQ(wqe.header.atomic.compare_add, 3u);
+  EXPECT_EQ(wqe.header.atomic.swap, 4u);
   EXPECT_EQ(wqe.header.rkey, 99u);
+}
+
+TEST_F(PostTest, ADatagramArrivesWithItsAddress) {
+  ASSERT_EQ(ibv_destroy_qp(qp_), 0);
+  qp_ = CreateQp(cq_, false, IBV_QPT_UD);
+  MoveTo(IBV_QPS_RTS);
+  ibv_ah_attr attr = {};
+  attr.is_global = 1;
+  ibv_ah* ah = ibv_create_ah(pd_, &attr);
+  ASSERT_NE(ah, nullptr);
+  ibv_send_wr wr = Write(1, nullptr);
+  EXPECT_EQ(Post(wr), EINVAL) << "no WRITE by datagrams";
+  wr.opcode = IBV_WR_SEND;
+  wr.wr.ud = {ah, 77, 0x1234};
+  ASSERT_EQ(Post(wr), 0);
+  const rings::SendWqe wqe = TakeSend();
+  EXPECT_EQ(wqe.header.datagram.ah, ah->handle);
+  EXPECT_EQ(wqe.header.datagram.remote_qpn, 77u);
+  EXPECT_EQ(wqe.header.datagram.remote_qkey, 0x1234u);
+  EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
 TEST_F(PostTest, AnAtomicNeedsRoomForItsResult) {

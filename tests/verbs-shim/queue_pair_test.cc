@@ -9,14 +9,15 @@ namespace {
 
 class QueuePairTest : public ShimTest {
  protected:
-  ibv_qp_ex* CreateExtended() {
+  ibv_qp_ex* CreateExtended(ibv_qp_type type = IBV_QPT_RC,
+                            uint64_t calls = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND) {
     ibv_qp_init_attr_ex init = {};
     init.send_cq = init.recv_cq = cq_;
-    init.qp_type = IBV_QPT_RC;
+    init.qp_type = type;
     init.cap = {kSendDepth, kReceiveDepth, 2, 2, 64};
     init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     init.pd = pd_;
-    init.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND;
+    init.send_ops_flags = calls;
     ibv_qp* made = ibv_create_qp_ex(context_, &init);
     if (made == nullptr) return nullptr;
     EXPECT_EQ(ibv_destroy_qp(qp_), 0);
@@ -114,6 +115,34 @@ TEST_F(QueuePairTest, AListOfWrCallsIsPostedWhole) {
   EXPECT_EQ(send.header.inline_length, 5u);
   EXPECT_EQ(memcmp(send.inline_data, text, 5), 0);
   EXPECT_FALSE(HasSend());
+}
+
+TEST_F(QueuePairTest, TheAddressOfADatagramMayComeBeforeItsBytesOrAfterThem) {
+  EXPECT_EQ(CreateExtended(IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_WRITE), nullptr);
+  ibv_qp_ex* extended = CreateExtended(IBV_QPT_UD, IBV_QP_EX_WITH_SEND);
+  ASSERT_NE(extended, nullptr);
+  ibv_ah_attr attr = {};
+  attr.is_global = 1;
+  ibv_ah* ah = ibv_create_ah(pd_, &attr);
+  char text[] = "bytes";
+  ibv_wr_start(extended);
+  ibv_wr_send(extended);
+  ibv_wr_set_ud_addr(extended, ah, 7, 70);
+  ibv_wr_set_inline_data(extended, text, 5);
+  ibv_wr_send(extended);
+  ibv_wr_set_inline_data(extended, text, 5);
+  ibv_wr_set_ud_addr(extended, ah, 8, 80);
+  ibv_wr_send(extended);
+  ibv_wr_set_ud_addr(extended, ah, 9, 90);
+  ibv_wr_set_sge(extended, 5, 0x4000, 32);
+  ASSERT_EQ(ibv_wr_complete(extended), 0);
+  for (const uint32_t qpn : {7u, 8u, 9u}) {
+    const rings::SendWqe wqe = TakeSend();
+    EXPECT_EQ(wqe.header.datagram.remote_qpn, qpn);
+    EXPECT_EQ(wqe.header.datagram.remote_qkey, 10 * qpn);
+    EXPECT_EQ(wqe.header.datagram.ah, ah->handle);
+  }
+  EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
 TEST_F(QueuePairTest, AFailedWrListPostsNothing) {

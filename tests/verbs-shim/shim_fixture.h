@@ -51,10 +51,10 @@ class ShimTest : public testing::Test {
   }
 
   ibv_qp* CreateQp(bool signal_all = false) { return CreateQp(cq_, signal_all); }
-  ibv_qp* CreateQp(ibv_cq* cq, bool signal_all = false) {
+  ibv_qp* CreateQp(ibv_cq* cq, bool signal_all = false, ibv_qp_type type = IBV_QPT_RC) {
     ibv_qp_init_attr init = {};
     init.send_cq = init.recv_cq = cq;
-    init.qp_type = IBV_QPT_RC;
+    init.qp_type = type;
     init.sq_sig_all = signal_all;
     init.cap = {kSendDepth, kReceiveDepth, 2, 2, 64};
     return ibv_create_qp(pd_, &init);

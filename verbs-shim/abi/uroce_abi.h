@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 5u
+#define UROCE_ABI_VERSION 6u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 
 #define UROCE_MAX_DEVICES 64u
@@ -84,17 +84,30 @@ struct uroce_sge {
 #define UROCE_SEND_SIGNALED 2u
 #define UROCE_SEND_SOLICITED 4u
 #define UROCE_SEND_INLINE 8u
+struct uroce_wqe_atomic {
+  uint64_t compare_add;
+  uint64_t swap;
+};
+struct uroce_wqe_datagram {
+  uint32_t ah; /* handle of CREATE_AH */
+  uint32_t remote_qpn;
+  uint32_t remote_qkey;
+  uint32_t reserved;
+};
 struct uroce_send_wqe {
   uint64_t wr_id;
   uint8_t opcode; /* enum ibv_wr_opcode */
   uint8_t flags;  /* UROCE_SEND_*, the values of enum ibv_send_flags */
-  uint16_t num_sge;
+  uint8_t num_sge;
+  uint8_t inline_length;
   uint32_t imm_or_rkey; /* imm_data bytes unchanged, or invalidate_rkey */
   uint64_t remote_addr;
   uint32_t rkey;
-  uint32_t inline_length;
-  uint64_t compare_add;
-  uint64_t swap;
+  uint32_t xrc_srqn; /* XRC: number of the SRQ at the target */
+  union {            /* by the type of the queue pair */
+    struct uroce_wqe_atomic atomic;
+    struct uroce_wqe_datagram datagram;
+  };
 };
 
 /* Receive work request: 16 bytes, then num_sge uroce_sge. */
@@ -134,13 +147,13 @@ struct uroce_cqe {
   uint32_t wqe_index; /* Free-running index of the work request in its queue. */
   uint32_t byte_len;
   uint32_t imm_or_rkey;
-  uint32_t src_qp;
+  uint32_t src_qp;  /* UD */
   uint8_t status;   /* enum ibv_wc_status */
   uint8_t opcode;   /* enum ibv_wc_opcode */
   uint8_t wc_flags; /* enum ibv_wc_flags */
   uint8_t flags;    /* UROCE_CQE_* */
   uint32_t vendor_err;
-  uint8_t sl;
+  uint8_t sl; /* UD: 0xa of IPv4, 0x9 of IPv6, as mlx5 has it */
   uint8_t reserved[19];
   uint32_t generation;
 };
@@ -389,7 +402,7 @@ struct uroce_qp_cap {
 
 struct uroce_create_qp {
   uint32_t pd;
-  uint32_t qp_type; /* enum ibv_qp_type; IBV_QPT_RC (2) */
+  uint32_t qp_type; /* enum ibv_qp_type: RC (2), UC (3) or UD (4) */
   uint32_t send_cq;
   uint32_t recv_cq;
   uint64_t user_handle; /* struct ibv_qp * */
@@ -467,6 +480,8 @@ struct uroce_destroy_qp_reply {
   uint32_t reserved;
 };
 
+/* CREATE_AH: reply is uroce_handle, which names the path in requests of UD queue pairs. The answer
+ * waits for the network to tell the next hop. */
 struct uroce_create_ah {
   uint32_t pd;
   struct uroce_ah_attr attr;
@@ -544,7 +559,7 @@ enum uroce_capture_reason {
   UROCE_REASON_BAD_ICRC,
   UROCE_REASON_BAD_PKEY,
   UROCE_REASON_UNKNOWN_QPN,
-  UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair */
+  UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair; UD: not to this device */
   UROCE_REASON_BAD_STATE,   /* detail: enum ibv_qp_state */
   UROCE_REASON_CNP_IGNORED,
   UROCE_REASON_PARKED_FULL,   /* no room behind a queue pair that waits for the program's memory */
@@ -557,6 +572,13 @@ enum uroce_capture_reason {
   UROCE_REASON_OUT_OF_SEQUENCE, /* expected_psn; detail: 1 NAK sent, 0 it was sent before */
   UROCE_REASON_NOT_READY,       /* no receive is posted: RNR NAK; number: its timer code */
   UROCE_REASON_REFUSED,         /* number: syndrome of the NAK; detail: enum uroce_refusal */
+  /* The same for UC and UD, where nothing is answered. */
+  UROCE_REASON_MESSAGE_CUT,     /* a packet before it was lost, and with it the message */
+  UROCE_REASON_NO_RECEIVE,      /* no receive is posted */
+  UROCE_REASON_TOO_LONG,        /* longer than the receive */
+  UROCE_REASON_MESSAGE_REFUSED, /* a length, a right or a key is wrong */
+  UROCE_REASON_BAD_QKEY,
+  UROCE_REASON_BAD_RECEIVE, /* the receive is malformed: the queue pair is in error */
   /* Sent. */
   UROCE_REASON_RETRANSMITTED,  /* detail: enum uroce_resend_cause; number of limit */
   UROCE_REASON_ANSWERED_AGAIN, /* a response given again, to a duplicate request */

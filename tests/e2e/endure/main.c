@@ -88,6 +88,7 @@ int main(int argc, char** argv) {
                                         .gid_indices = {1, 1},
                                         .role = -1,
                                         .rxe_end = -1,
+                                        .type = IBV_QPT_RC,
                                         .seed = 3,
                                         .max_bytes = 65536,
                                         .ack_timeout = 14,

@@ -57,11 +57,12 @@ void WriteSend(const Program& program, Random& random, uint8_t* slot, uint32_t s
   wqe.wr_id = random();
   wqe.opcode = static_cast<uint8_t>(Below(random, 8) == 0 ? random() : Below(random, 12));
   wqe.flags = static_cast<uint8_t>(Below(random, 4) == 0 ? random() : UROCE_SEND_SIGNALED);
-  wqe.num_sge = static_cast<uint16_t>(Below(random, 8) == 0 ? random() : Below(random, 5));
+  wqe.num_sge = static_cast<uint8_t>(Below(random, 8) == 0 ? random() : Below(random, 5));
   wqe.imm_or_rkey = AnyKey(program, random);
   wqe.remote_addr = AnyAddress(random);
   wqe.rkey = AnyKey(program, random);
-  wqe.inline_length = AnyWord(random);
+  wqe.inline_length = static_cast<uint8_t>(AnyWord(random));
+  wqe.atomic = {random(), random()};  // Or an address handle.
   std::memcpy(slot, &wqe, sizeof(wqe));
   for (uint32_t at = sizeof(wqe); at + sizeof(uroce_sge) <= slot_bytes; at += sizeof(uroce_sge)) {
     const uroce_sge sge{AnyAddress(random), AnyWord(random) * 100, AnyKey(program, random)};

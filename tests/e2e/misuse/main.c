@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
                                      .gid_indices = {atoi(argv[2]), atoi(argv[3])},
                                      .role = -1,
                                      .rxe_end = -1,
+                                     .type = IBV_QPT_RC,
                                      .seed = 1,
                                      .max_bytes = 4096,
                                      .ack_timeout = 14,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks the data of a reliable connection, byte by byte, with nothing but libibverbs. */
+ * Checks the data of connections and datagrams, byte by byte, with nothing but libibverbs. */
 #include <dirent.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -18,6 +18,7 @@ static const char kUsage[] =
     "  --gid-a INDEX --gid-b INDEX       their GIDs (1)\n"
     "  --role 0|1                        only this end; the other is another process\n"
     "  --exchange DIRECTORY              where the ends meet, empty at the start\n"
+    "  --service rc|uc|ud\n"
     "  --seed N --ops N --max-bytes N --mtu N\n"
     "  --timeout N --retries N --rnr-retries N   as ibv_modify_qp takes them (14, 7, 7)\n"
     "  --deadline SECONDS                give up when nothing completes for so long (60)\n"
@@ -88,6 +89,14 @@ static uint64_t number(const char* text, uint64_t max) {
   return value;
 }
 
+static enum ibv_qp_type service(const char* text) {
+  if (!strcmp(text, "rc")) return IBV_QPT_RC;
+  if (!strcmp(text, "uc")) return IBV_QPT_UC;
+  if (!strcmp(text, "ud")) return IBV_QPT_UD;
+  fprintf(stderr, "verbs_check: there is no service '%s'\n", text);
+  exit(2);
+}
+
 static void set_option(struct vc_options* options, const char** errors, int option,
                        const char* value) {
   switch (option) {
@@ -132,6 +141,9 @@ static void set_option(struct vc_options* options, const char** errors, int opti
     case 'R':
       options->rxe_end = (int)number(value, 1);
       return;
+    case 'S':
+      options->type = service(value);
+      return;
     case 'l':
       options->late_receives = 1;
       return;
@@ -149,21 +161,19 @@ static void set_option(struct vc_options* options, const char** errors, int opti
 
 int main(int argc, char** argv) {
   static const struct option kOptions[] = {
-      {"device-a", 1, 0, 'a'},    {"device-b", 1, 0, 'b'},
-      {"gid-a", 1, 0, 'A'},       {"gid-b", 1, 0, 'B'},
-      {"role", 1, 0, 'r'},        {"exchange", 1, 0, 'x'},
-      {"seed", 1, 0, 's'},        {"ops", 1, 0, 'o'},
-      {"max-bytes", 1, 0, 'm'},   {"mtu", 1, 0, 'M'},
-      {"timeout", 1, 0, 't'},     {"retries", 1, 0, 'n'},
-      {"rnr-retries", 1, 0, 'N'}, {"deadline", 1, 0, 'd'},
-      {"unfenced", 0, 0, 'u'},    {"errors", 1, 0, 'e'},
-      {"rxe", 1, 0, 'R'},         {"late-receives", 0, 0, 'l'},
-      {"help", 0, 0, 'h'},        {0, 0, 0, 0},
+      {"device-a", 1, 0, 'a'},    {"device-b", 1, 0, 'b'}, {"gid-a", 1, 0, 'A'},
+      {"gid-b", 1, 0, 'B'},       {"role", 1, 0, 'r'},     {"exchange", 1, 0, 'x'},
+      {"seed", 1, 0, 's'},        {"ops", 1, 0, 'o'},      {"max-bytes", 1, 0, 'm'},
+      {"mtu", 1, 0, 'M'},         {"timeout", 1, 0, 't'},  {"retries", 1, 0, 'n'},
+      {"rnr-retries", 1, 0, 'N'}, {"deadline", 1, 0, 'd'}, {"unfenced", 0, 0, 'u'},
+      {"errors", 1, 0, 'e'},      {"rxe", 1, 0, 'R'},      {"late-receives", 0, 0, 'l'},
+      {"help", 0, 0, 'h'},        {"service", 1, 0, 'S'},  {0, 0, 0, 0},
   };
   struct vc_options options = {.devices = {"uroce0", "uroce1"},
                                .gid_indices = {1, 1},
                                .role = -1,
                                .rxe_end = -1,
+                               .type = IBV_QPT_RC,
                                .seed = (uint64_t)time(NULL),
                                .ops = 1000,
                                .max_bytes = 300000,

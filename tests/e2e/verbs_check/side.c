@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "datagrams.h"
+
 #define RECEIVES (2 * (VC_WINDOW + 2))
 
 void vc_die(const struct vc_side* side, const char* format, ...) {
@@ -54,7 +56,7 @@ static void register_memory(struct vc_side* side, struct vc_memory* memory, uint
 static void make_memory(struct vc_side* side) {
   const struct vc_options* options = side->options;
   const uint64_t twice = 2ull * options->max_bytes;
-  side->slot_bytes = options->max_bytes + (VC_PIECES + 2) * VC_GAP;
+  side->slot_bytes = options->max_bytes + vc_area_bytes(side) + (VC_PIECES + 2) * VC_GAP;
   register_memory(side, &side->source, twice, 0);
   register_memory(side, &side->readable, twice, IBV_ACCESS_REMOTE_READ);
   register_memory(side, &side->writable, VC_WINDOW * side->slot_bytes,
@@ -85,7 +87,7 @@ static void make_queue_pair(struct vc_side* side) {
   struct ibv_qp_init_attr attributes = {
       .send_cq = side->send_cq,
       .recv_cq = side->recv_cq,
-      .qp_type = IBV_QPT_RC,
+      .qp_type = side->options->type,
       .cap = {.max_send_wr = VC_WINDOW + 4,
               .max_recv_wr = RECEIVES,
               .max_send_sge = VC_PIECES,
@@ -132,15 +134,32 @@ void vc_side_open(struct vc_side* side, const struct vc_options* options, int in
 }
 
 void vc_side_to_init(struct vc_side* side) {
+  const int is_datagram = side->options->type == IBV_QPT_UD;
   struct ibv_qp_attr attributes = {
       .qp_state = IBV_QPS_INIT,
       .port_num = 1,
+      .qkey = VC_QKEY,
       .qp_access_flags =
           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
   };
-  const int error = ibv_modify_qp(
-      side->qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  const int error = ibv_modify_qp(side->qp, &attributes,
+                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                      (is_datagram ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
   if (error) vc_die(side, "to INIT: %s", strerror(error));
+}
+
+/* What leads to RTR and RTS, by type. */
+static int rtr_mask(enum ibv_qp_type type) {
+  const int of_connections = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  if (type == IBV_QPT_UD) return IBV_QP_STATE;
+  if (type == IBV_QPT_UC) return IBV_QP_STATE | of_connections;
+  return IBV_QP_STATE | of_connections | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+}
+
+static int rts_mask(enum ibv_qp_type type) {
+  if (type != IBV_QPT_RC) return IBV_QP_STATE | IBV_QP_SQ_PSN;
+  return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+         IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
 static void to_rtr(struct vc_side* side) {
@@ -157,10 +176,7 @@ static void to_rtr(struct vc_side* side) {
                           .sgid_index = (uint8_t)side->options->gid_indices[side->index],
                           .hop_limit = 64}},
   };
-  const int error =
-      ibv_modify_qp(side->qp, &attributes,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  const int error = ibv_modify_qp(side->qp, &attributes, rtr_mask(side->options->type));
   if (error) vc_die(side, "to RTR: %s", strerror(error));
 }
 
@@ -174,10 +190,9 @@ void vc_side_connect(struct vc_side* side) {
       .sq_psn = side->info.psn,
       .max_rd_atomic = 16,
   };
-  const int error = ibv_modify_qp(side->qp, &attributes,
-                                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  const int error = ibv_modify_qp(side->qp, &attributes, rts_mask(side->options->type));
   if (error) vc_die(side, "to RTS: %s", strerror(error));
+  if (side->options->type == IBV_QPT_UD) vc_make_address(side);
 }
 
 /* A file appears whole: it is written under another name and renamed. */
@@ -221,6 +236,7 @@ static void release_memory(struct vc_side* side, struct vc_memory* memory) {
 
 void vc_side_close(struct vc_side* side) {
   if (ibv_destroy_qp(side->qp)) vc_die(side, "ibv_destroy_qp failed");
+  if (side->ah && ibv_destroy_ah(side->ah)) vc_die(side, "ibv_destroy_ah failed");
   if (side->recv_cq != side->send_cq && ibv_destroy_cq(side->recv_cq)) {
     vc_die(side, "ibv_destroy_cq of receives failed");
   }

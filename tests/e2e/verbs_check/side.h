@@ -22,9 +22,10 @@ struct vc_options {
   uint8_t rnr_retry;
   uint32_t deadline_s;
   int rxe_end; /* 0 or 1: this end runs on rdma_rxe, which has statuses of its own; -1: none. */
-  int late_receives; /* Post receives after what they are for was sent: receiver not ready. */
-  int unfenced;      /* For peers that cannot repeat a fenced request. */
-  int with_channel;  /* Completions can be waited for. */
+  int late_receives;     /* Post receives after what they are for was sent: receiver not ready. */
+  int unfenced;          /* For peers that cannot repeat a fenced request. */
+  int with_channel;      /* Completions can be waited for. */
+  enum ibv_qp_type type; /* IBV_QPT_RC, UC or UD. */
 };
 
 /* What an end tells the other. */
@@ -57,6 +58,7 @@ struct vc_side {
   struct ibv_cq* send_cq;
   struct ibv_cq* recv_cq;
   struct ibv_qp* qp;
+  struct ibv_ah* ah; /* Of the peer, for datagrams. */
   enum ibv_mtu mtu;
   uint64_t slot_bytes;
   struct vc_memory source;   /* Never changes; read by sends and writes. */

@@ -118,7 +118,7 @@ static void pick_atomic(struct vc_stream* stream, struct vc_op* op) {
 
 void vc_stream_next(struct vc_stream* stream, struct vc_op* op) {
   memset(op, 0, sizeof(*op));
-  op->kind = (enum vc_kind)below(&stream->state, VC_KINDS);
+  op->kind = (enum vc_kind)below(&stream->state, (uint64_t)stream->limits.kinds);
   op->signaled = below(&stream->state, 2) != 0;
   op->fence = below(&stream->state, 8) == 0 && !stream->limits.unfenced;
   op->solicited = below(&stream->state, 8) == 0;

@@ -54,6 +54,7 @@ struct vc_stream_limits {
   uint32_t max_inline;
   uint32_t mtu_bytes;
   int unfenced; /* No request waits for earlier READs and atomics. */
+  int kinds;    /* Of enum vc_kind, the first so many. */
 };
 
 struct vc_stream {

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "completions.h"
+#include "datagrams.h"
 
 #define UNTOUCHED 0xee
 #define IMM_GO 0x676f0000u
@@ -68,8 +69,8 @@ static void post_receive(struct traffic* traffic) {
   struct receive* receive = &traffic->receives[place];
   receive->slot = side->inbox.bytes + place * side->slot_bytes;
   memset(receive->slot, UNTOUCHED, side->slot_bytes);
-  receive->piece_count =
-      vc_scatter(&traffic->receive_state, side->options->max_bytes, receive->pieces);
+  receive->piece_count = vc_scatter(
+      &traffic->receive_state, side->options->max_bytes + vc_area_bytes(side), receive->pieces);
   struct ibv_sge sges[VC_PIECES];
   for (uint32_t i = 0; i < receive->piece_count; ++i) {
     sges[i] = (struct ibv_sge){(uintptr_t)receive->slot + receive->pieces[i].offset,
@@ -138,6 +139,8 @@ static void set_remote(const struct vc_side* side, const struct vc_op* op, uint3
     request->wr.atomic.rkey = peer->atomics_rkey;
     request->wr.atomic.compare_add = op->kind == VC_FAA ? op->swap_or_add : op->compare;
     request->wr.atomic.swap = op->swap_or_add;
+  } else if (side->options->type == IBV_QPT_UD) {
+    vc_address(side, request);
   } else if (op->kind == VC_READ) {
     request->wr.rdma.remote_addr = peer->readable_addr + op->remote_offset;
     request->wr.rdma.rkey = peer->readable_rkey;
@@ -179,6 +182,7 @@ static void post_message(struct traffic* traffic, uint64_t wr_id, uint32_t imm) 
                                 .opcode = IBV_WR_SEND_WITH_IMM,
                                 .send_flags = IBV_SEND_SIGNALED,
                                 .imm_data = htonl(imm)};
+  vc_address(&traffic->side, &request);
   struct ibv_send_wr* bad = NULL;
   const int error = ibv_post_send(traffic->side.qp, &request, &bad);
   if (error) vc_die(&traffic->side, "ibv_post_send of a message: %s", strerror(error));
@@ -218,11 +222,11 @@ static void check_scatter(const struct traffic* traffic, const char* what, const
   check_untouched(traffic, what, slot + end, traffic->side.slot_bytes - end);
 }
 
-/* What the peer gathered for a request; the caller frees it. */
-static uint8_t* gather(const struct traffic* traffic, const struct vc_op* op) {
-  uint8_t* message = malloc(op->length + 1ull);
+/* What the peer gathered for a request, behind `area_bytes` of room; the caller frees it. */
+static uint8_t* gather(const struct traffic* traffic, const struct vc_op* op, uint32_t area_bytes) {
+  uint8_t* message = malloc(area_bytes + op->length + 1ull);
   if (!message) vc_die(&traffic->side, "out of memory");
-  uint64_t place = 0;
+  uint64_t place = area_bytes;
   for (uint32_t i = 0; i < op->piece_count; ++i) {
     memcpy(message + place, traffic->peer_source + op->pieces[i].offset, op->pieces[i].length);
     place += op->pieces[i].length;
@@ -230,12 +234,23 @@ static uint8_t* gather(const struct traffic* traffic, const struct vc_op* op) {
   return message;
 }
 
+/* The first bytes that were scattered into a receive. */
+static void read_scattered(const struct receive* receive, uint8_t* bytes, uint32_t length) {
+  for (uint32_t i = 0; i < receive->piece_count && length; ++i) {
+    const struct vc_piece* piece = &receive->pieces[i];
+    const uint32_t part = piece->length < length ? piece->length : length;
+    memcpy(bytes, receive->slot + piece->offset, part);
+    bytes += part;
+    length -= part;
+  }
+}
+
 static void check_receive_completion(const struct traffic* traffic, const struct ibv_wc* wc,
                                      const struct vc_op* op) {
   const int with_imm = op->kind != VC_SEND;
   const enum ibv_wc_opcode opcode =
       op->kind == VC_WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
-  if (wc->opcode != opcode || wc->byte_len != op->length ||
+  if (wc->opcode != opcode || wc->byte_len != vc_area_bytes(&traffic->side) + op->length ||
       ((wc->wc_flags & IBV_WC_WITH_IMM) != 0) != with_imm ||
       (with_imm && ntohl(wc->imm_data) != op->imm) || wc->qp_num != traffic->side.qp->qp_num) {
     vc_die(&traffic->side,
@@ -249,7 +264,8 @@ static void check_receive_completion(const struct traffic* traffic, const struct
 /* The next receive is the peer's request `op`, or its message with `imm` when `op` is none. */
 static void on_receive(struct traffic* traffic, const struct vc_op* op, uint32_t imm) {
   const struct vc_side* side = &traffic->side;
-  const struct ibv_wc wc = vc_take(&traffic->receives_arrived);
+  struct ibv_wc wc = vc_take(&traffic->receives_arrived);
+  const uint32_t area_bytes = vc_area_bytes(side);
   const uint32_t place = traffic->receives_done++ % receive_slots();
   if (wc.status) vc_die(side, "a receive failed: %s", ibv_wc_status_str(wc.status));
   if (wc.wr_id != place) vc_die(side, "receive %lu completed, not %u", wc.wr_id, place);
@@ -257,8 +273,10 @@ static void on_receive(struct traffic* traffic, const struct vc_op* op, uint32_t
   if (!op) op = &message;
   check_receive_completion(traffic, &wc, op);
   const struct receive* receive = &traffic->receives[place];
-  uint8_t* bytes = gather(traffic, op);
-  const uint32_t length = op->kind == VC_WRITE_IMM ? 0 : op->length;
+  uint8_t* bytes = gather(traffic, op, area_bytes);
+  read_scattered(receive, bytes, area_bytes);
+  if (area_bytes) vc_check_datagram(side, &wc, bytes);
+  const uint32_t length = op->kind == VC_WRITE_IMM ? 0 : area_bytes + op->length;
   check_scatter(traffic, "a receive", receive->slot, receive->pieces, receive->piece_count, bytes,
                 length);
   free(bytes);
@@ -353,7 +371,7 @@ static void check_writes(struct traffic* traffic) {
   for (uint32_t i = 0; i < traffic->peer.count; ++i) {
     const struct vc_op* op = &traffic->peer.ops[i];
     if (op->kind != VC_WRITE && op->kind != VC_WRITE_IMM) continue;
-    uint8_t* bytes = gather(traffic, op);
+    uint8_t* bytes = gather(traffic, op, 0);
     memcpy(traffic->shadow + i * side->slot_bytes + op->remote_offset, bytes, op->length);
     free(bytes);
     check_equal(traffic, "a write", side->writable.bytes + i * side->slot_bytes,
@@ -403,11 +421,20 @@ static uint8_t* filled(const struct traffic* traffic, uint64_t length, int side,
   return bytes;
 }
 
+/* The kinds of requests that a service has come first among all. */
+static int kinds_of(enum ibv_qp_type type) {
+  if (type == IBV_QPT_UD) return VC_SEND_IMM + 1;
+  return type == IBV_QPT_UC ? VC_WRITE_IMM + 1 : VC_KINDS;
+}
+
 static void start(struct traffic* traffic, const struct vc_options* options, int index) {
   struct vc_side* side = &traffic->side;
   vc_side_open(side, options, index);
-  const struct vc_stream_limits limits = {options->max_bytes, side->info.max_inline,
-                                          vc_mtu_bytes(side->mtu), options->unfenced};
+  const int is_datagram = options->type == IBV_QPT_UD;
+  const uint32_t mtu_bytes = vc_mtu_bytes(side->mtu);
+  const struct vc_stream_limits limits = {
+      is_datagram && mtu_bytes < options->max_bytes ? mtu_bytes : options->max_bytes,
+      side->info.max_inline, mtu_bytes, options->unfenced, kinds_of(options->type)};
   vc_stream_start(&traffic->own_stream, options->seed, index, &limits);
   vc_stream_start(&traffic->peer_stream, options->seed, 1 - index, &limits);
   traffic->receive_state = options->seed + (uint64_t)index;

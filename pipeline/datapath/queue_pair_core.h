@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transport of one queue pair, of whatever service, behind one face.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/queue_pair_config.h"
+#include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/transport/uc_queue_pair.h"
+#include "pipeline/transport/ud_queue_pair.h"
+
+namespace uroce::datapath {
+
+/// One of the transport's queue pairs, made in place. Calls go on to it by a branch that foretells
+/// reliable connections; where the services differ, ask for the kind and use its own face. The
+/// contract with the caller is that of transport::RcQueuePair and transport::UcQueuePair.
+class QueuePairCore {
+ private:
+  enum class Kind : uint8_t { kReliable, kUnreliable, kDatagram };
+  static Kind KindOf(wire::Service service);
+
+  template <typename Self, typename Function>
+  static decltype(auto) Visit(Self& self, Function&& function) {
+    if (self.kind_ == Kind::kReliable) [[likely]] {
+      return std::forward<Function>(function)(self.reliable_);
+    }
+    if (self.kind_ == Kind::kDatagram) return std::forward<Function>(function)(self.datagram_);
+    return std::forward<Function>(function)(self.unreliable_);
+  }
+
+ public:
+  explicit QueuePairCore(const QueuePairConfig& config, uint32_t max_send_works);
+  ~QueuePairCore();
+  QueuePairCore(const QueuePairCore&) = delete;
+  QueuePairCore& operator=(const QueuePairCore&) = delete;
+
+  // ---- the kind ----
+  wire::Service service() const { return service_; }
+  /// A reliable connection: packets are answered.
+  bool is_reliable() const { return kind_ == Kind::kReliable; }
+  bool is_datagram() const { return kind_ == Kind::kDatagram; }
+  /// Range: is_reliable().
+  transport::RcQueuePair& reliable() { return reliable_; }
+  const transport::RcQueuePair& reliable() const { return reliable_; }
+
+  // ---- state ----
+  transport::QpState state() const {
+    return Visit(*this, [](const auto& core) { return core.state(); });
+  }
+  void Modify(transport::QpState state, const Attributes& attributes);
+  Attributes attributes() const;
+  bool draining() const {
+    return Visit(*this, [](const auto& core) { return core.draining(); });
+  }
+
+  // ---- send queue ----
+  uint32_t post_room() const {
+    return Visit(*this, [](const auto& core) { return core.post_room(); });
+  }
+  [[nodiscard]] transport::PostResult Post(const transport::SendWork& work) {
+    return Visit(*this, [&](auto& core) { return core.Post(work); });
+  }
+  bool HasPacket(Nanos now) const {
+    return Visit(*this, [&](const auto& core) { return core.HasPacket(now); });
+  }
+  bool HasAcknowledgement() const { return is_reliable() && reliable_.HasAcknowledgement(); }
+  [[nodiscard]] bool PollPacket(Nanos now, transport::TxPacket& packet) {
+    return Visit(*this, [&](auto& core) { return core.PollPacket(now, packet); });
+  }
+  /// The bytes of the packet polled last were read. Range: not is_reliable().
+  void OnSent(const transport::TxPacket& packet) {
+    if (is_datagram()) return datagram_.OnSent(packet);
+    unreliable_.OnSent(packet);
+  }
+  void OnGatherFailed(const transport::TxPacket& packet, Nanos now) {
+    Visit(*this, [&](auto& core) { core.OnGatherFailed(packet, now); });
+  }
+
+  // ---- receive ----
+  bool NeedsReceive(const wire::TransportHeader& header) const {
+    return Visit(*this, [&](const auto& core) { return core.NeedsReceive(header); });
+  }
+  void PostReceive(const transport::ReceiveWork& work) {
+    Visit(*this, [&](auto& core) { core.PostReceive(work); });
+  }
+  uint32_t receive_room() const {
+    return Visit(*this, [](const auto& core) { return core.receive_room(); });
+  }
+  /// Range: not is_reliable().
+  [[nodiscard]] transport::ReceiveResult OnUnreliablePacket(const wire::Packet& packet, Nanos now,
+                                                            transport::Effect& effect) {
+    if (is_datagram()) return datagram_.OnPacket(packet, now, effect);
+    return unreliable_.OnPacket(packet, now, effect);
+  }
+  void OnEffectDone(transport::EffectOutcome outcome, uint64_t original, Nanos now) {
+    Visit(*this, [&](auto& core) { core.OnEffectDone(outcome, original, now); });
+  }
+
+  // ---- completions, events, time ----
+  [[nodiscard]] bool PollCompletion(transport::Completion& completion) {
+    return Visit(*this, [&](auto& core) { return core.PollCompletion(completion); });
+  }
+  [[nodiscard]] bool PollEvent(transport::QpEvent& event) {
+    return Visit(*this, [&](auto& core) { return core.PollEvent(event); });
+  }
+  Nanos NextDeadline() const {
+    return Visit(*this, [](const auto& core) { return core.NextDeadline(); });
+  }
+  void OnDeadline(Nanos now) {
+    Visit(*this, [&](auto& core) { core.OnDeadline(now); });
+  }
+
+  // ---- for dumps ----
+  Counters counters() const;
+  /// How a connection came to its end by itself.
+  transport::Failure failure() const {
+    return is_reliable() ? reliable_.failure() : transport::Failure{};
+  }
+  wire::Psn next_send_psn() const {
+    return Visit(*this, [](const auto& core) { return core.next_send_psn(); });
+  }
+  /// Of datagrams none is expected.
+  wire::Psn expected_psn() const;
+
+ private:
+  const Kind kind_;
+  const wire::Service service_;
+  union {
+    transport::RcQueuePair reliable_;
+    transport::UcQueuePair unreliable_;
+    transport::UdQueuePair datagram_;
+  };
+};
+
+}  // namespace uroce::datapath
