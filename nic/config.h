@@ -46,6 +46,7 @@ struct Limits {
   uint32_t qp_wr = 1u << 15;       ///< Of one queue of a QP.
   uint32_t pipes_per_user = 8192;  ///< From here on of all programs of one user.
   uint32_t segments_per_user = 16384;
+  uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.
   uint32_t mrs_per_user = 1u << 17;
   uint32_t cqs_per_user = 1u << 15;
   uint32_t qps_per_user = 1u << 15;

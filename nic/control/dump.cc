@@ -10,6 +10,7 @@
 #include "drivers/fault_port.h"
 #include "nic/control/flight_file.h"
 #include "nic/control/flight_recorder.h"
+#include "nic/control/held_dump.h"
 #include "nic/control/memory_dump.h"
 #include "nic/control/session.h"
 #include "nic/control/worker_dump.h"
@@ -285,6 +286,7 @@ absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecord
       json = StatJson(nic, sessions);
       json["flights"] = {{"written", flights.counts().written},
                          {"missed", flights.counts().missed}};
+      json["held"] = HeldJson(nic);
       break;
     case UROCE_DUMP_QP:
       json = QueuePairsJson(nic, flights, Visible(sessions, asker));

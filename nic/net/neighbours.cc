@@ -35,7 +35,7 @@ void Neighbours::StartHosts(const std::function<void(NicDevice&)>& on_addresses)
       device->SetUsableAddresses(hosts_.at(device)->host().UsableAddresses());
       on_addresses(*device);
     };
-    listener.on_neighbour = [this, device](const class NextHop& hop,
+    listener.on_neighbour = [this, device](const struct NextHop& hop,
                                            const std::optional<Mac>& mac) {
       if (!mac) return;  // Retransmission decides how long the paths of its queue pairs live.
       nic_.MovePaths(paths_.OnNeighbour(device, hop.vlan_id, hop.address, *mac));
@@ -138,7 +138,7 @@ void Neighbours::Probe(const PathKey& path, const Gid& hop) {
 // Routers do not forward what is link-local at either end (RFC 4291, 2.5.6).
 absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
   if (const HostStack* host = HostOf(path)) {
-    const absl::StatusOr<class NextHop> hop = host->Route(path.source, path.destination);
+    const absl::StatusOr<struct NextHop> hop = host->Route(path.source, path.destination);
     if (!hop.ok()) return hop.status();
     return hop->address;
   }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "nic/resources/extents.h"
 #include "nic/resources/fd.h"
+#include "nic/resources/reaper.h"
 #include "nic/resources/user_account.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
@@ -16,8 +18,10 @@ namespace uroce::nic {
 /// queue starts as zeros. Control thread.
 class Arena {
  public:
-  /// What is taken counts against `of_user`, which outlives the arena.
-  static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr);
+  /// What is taken counts against `of_user`, which outlives the arena. Its memory ends with it, or
+  /// by `reaper`.
+  static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr,
+                                    std::shared_ptr<Reaper> reaper = nullptr);
 
   /// A zeroed range, page aligned. Errors: ResourceExhausted.
   absl::StatusOr<uint64_t> Take(uint64_t length_bytes);
@@ -26,18 +30,22 @@ class Arena {
 
   template <typename T>
   T* At(uint64_t offset) const {
-    return reinterpret_cast<T*>(mapping_.data() + offset);
+    return reinterpret_cast<T*>(storage_->mapping.data() + offset);
   }
   uroce_doorbells* doorbells(uint32_t worker) const {
     return At<uroce_doorbells>(UROCE_DOORBELLS_OFFSET) + worker;
   }
-  int fd() const { return fd_.get(); }
+  int fd() const { return storage_->fd.get(); }
 
  private:
-  Arena(Fd fd, Mapping mapping, uint64_t queues_offset, Quota* of_user);
+  struct Storage {
+    Fd fd;
+    Mapping mapping;
+  };
 
-  Fd fd_;
-  Mapping mapping_;
+  Arena(std::shared_ptr<Storage> storage, uint64_t queues_offset, Quota* of_user);
+
+  std::shared_ptr<Storage> storage_;
   Extents extents_;
   QuotaShare share_;
 };

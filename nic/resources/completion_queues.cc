@@ -40,6 +40,23 @@ std::vector<CompletionRing::Moved> MoveRings(
   return moved;
 }
 
+/// Takes what the program has not read of the queue's records off its pipes, and off the counts.
+void RemoveRecords(const CompletionQueueObject& cq, uroce_destroy_cq_reply& reply) {
+  if (cq.channel != nullptr && reply.comp_events_reported != 0) {
+    reply.comp_events_reported -= cq.channel->records.Remove(cq.user_handle);
+  }
+  if (reply.async_events_reported != 0) {
+    reply.async_events_reported -= cq.context->events.Remove(cq.user_handle);
+  }
+}
+
+/// Runs `work` while no worker runs. A worker that is alone does it itself, and need not wait for
+/// this thread to get a processor: programs resize as often as they like.
+void RunBetweenTurns(datapath::Workers& workers, absl::FunctionRef<void()> work) {
+  if (workers.count() == 1) return workers.at(0).Run(work);
+  workers.RunTogether(work);
+}
+
 }  // namespace
 
 absl::StatusOr<uint32_t> Program::CreateChannel(uint32_t context_handle, Fd& records) {
@@ -129,7 +146,7 @@ absl::StatusOr<ResizedQueue> Program::ResizeCq(const uroce_resize_cq& request) {
   for (const auto& [worker, range] : fresh) layouts[worker] = LayoutAt(arena_, range, *depth);
 
   std::vector<CompletionRing::Moved> moved;
-  nic_.workers().RunTogether([&] { moved = MoveRings(cq.queue, layouts, request.cqe); });
+  RunBetweenTurns(nic_.workers(), [&] { moved = MoveRings(cq.queue, layouts, request.cqe); });
   if (moved.size() != fresh.size()) {
     GiveRings(fresh);
     return absl::InvalidArgumentError(
@@ -165,27 +182,22 @@ void Program::GiveRings(const std::map<uint32_t, ArenaRange>& rings) {
   for (const auto& [worker, range] : rings) arena_.Give(range.offset, range.length_bytes);
 }
 
-// Records are counted and taken off the pipes while no worker writes there, so that none is missed
-// and none is moved behind a later one.
+// Records are taken off the pipes while no worker writes there, so that none is moved behind a
+// later one. Where there are none, each worker stands still by itself, and only if it has a ring.
 absl::StatusOr<uroce_destroy_cq_reply> Program::DestroyCq(uint32_t handle) {
   absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
   if (!found.ok()) return found.status();
   CompletionQueueObject& cq = **found;
   if (cq.users != 0) return Busy("cq", cq.users);
   uroce_destroy_cq_reply reply{};
-  nic_.workers().RunTogether([&] {
-    cq.queue.ForEachRing([&](CompletionRing& ring) {
-      nic_.workers().at(ring.worker()).RemoveCompletionRing(&ring);
-      reply.comp_events_reported += ring.channel_records();
-      reply.async_events_reported += ring.async_records();
-    });
-    if (cq.channel != nullptr && reply.comp_events_reported != 0) {
-      reply.comp_events_reported -= cq.channel->records.Remove(cq.user_handle);
-    }
-    if (reply.async_events_reported != 0) {
-      reply.async_events_reported -= cq.context->events.Remove(cq.user_handle);
-    }
+  cq.queue.ForEachRing([&](CompletionRing& ring) {
+    datapath::Worker& worker = nic_.workers().at(ring.worker());
+    worker.Run([&] { worker.RemoveCompletionRing(&ring); });
+    reply.comp_events_reported += ring.channel_records();
+    reply.async_events_reported += ring.async_records();
   });
+  const bool has_records = reply.comp_events_reported != 0 || reply.async_events_reported != 0;
+  if (has_records) RunBetweenTurns(nic_.workers(), [&] { RemoveRecords(cq, reply); });
   nic_.overflows().Forget(cq.queue);
   if (cq.channel != nullptr) --cq.channel->users;
   --cq.context->users;

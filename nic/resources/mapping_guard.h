@@ -30,6 +30,8 @@ class MappingGuard {
   /// The process's own: signal handlers are the process's. The first call installs the handler.
   static MappingGuard& Get();
 
+  uint32_t capacity() const { return capacity_; }
+
   /// Guards [start, start + length) for `owner`, who is named when it is struck. Whole pages of its
   /// file system. Nothing when the table is full.
   std::optional<uint32_t> Add(const void* start, size_t length, uint32_t owner);

@@ -16,6 +16,7 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kGrowthBytes = uint64_t{1} << 40;  // So that mremap may grow a swapped range.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44;
+constexpr uint64_t kUnmapBytes = 2 << 20;  // More takes longer than 0.1 ms.
 constexpr uint32_t kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr uint32_t kWriting = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting;
 constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -63,14 +64,30 @@ absl::Status Program::CheckMemory(uint64_t length) const {
                                                    ", see --max-memory-per-user"));
 }
 
+// It counts no more at once, and is unmapped by whoever has the time.
+std::shared_ptr<Segment> Program::MakeSegment() {
+  return {new Segment, [reaper = nic_.reaper()](Segment* last) {
+            std::unique_ptr<Segment> segment(last);
+            const uint64_t length = segment->mapping.length();
+            if (UserAccount* const account = segment->account) {
+              account->memory_bytes -= length;
+              --account->mappings.used;
+            }
+            if (length > kUnmapBytes) reaper->Take(std::move(segment));
+          }};
+}
+
 absl::StatusOr<uint32_t> Program::AddSegment(Mapping mapping, std::shared_ptr<Segment> segment) {
   if (absl::Status status = segments_.CheckRoom(); !status.ok()) return status;
   if (absl::Status status = CheckMemory(mapping.length()); !status.ok()) return status;
+  UserAccount& account = nic_.user(uid_);
+  if (absl::Status status = account.mappings.Check("segment", 1); !status.ok()) return status;
   absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(std::move(mapping), session_.id());
   if (!guarded.ok()) return guarded.status();
   segment->mapping = *std::move(guarded);
-  segment->account = &nic_.user(uid_);
-  segment->account->memory_bytes += segment->mapping.length();
+  segment->account = &account;
+  account.memory_bytes += segment->mapping.length();
+  ++account.mappings.used;
   return segments_.Add(std::make_unique<std::shared_ptr<Segment>>(std::move(segment)));
 }
 
@@ -86,13 +103,13 @@ absl::StatusOr<uint32_t> Program::CreateSegment(const uroce_create_segment& requ
   if (!made.ok()) return made.status();
   absl::StatusOr<Mapping> mapping = MapShared(made->get(), length, /*writable=*/false);
   if (!mapping.ok()) return mapping.status();
-  absl::StatusOr<uint32_t> handle = AddSegment(*std::move(mapping), std::make_shared<Segment>());
+  absl::StatusOr<uint32_t> handle = AddSegment(*std::move(mapping), MakeSegment());
   if (handle.ok()) file = *std::move(made);
   return handle;
 }
 
 absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writable) {
-  auto segment = std::make_shared<Segment>();
+  std::shared_ptr<Segment> segment = MakeSegment();
   segment->is_own_file = true;
   segment->may_write = segment->is_writable = writable;
   return AddSegment(std::move(mapping), std::move(segment));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "nic/resources/mapping_guard.h"
 #include "nic/resources/objects.h"
 #include "pipeline/datapath/copy_helper.h"
 #include "pipeline/datapath/queue_pair.h"
@@ -22,11 +23,15 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
       queue_pair_counts_(seats.size()),
       workers_({.keys = &keys_, .flights = &flights_, .overflows = &overflows_}, seats) {
+  for (const datapath::WorkerSeat& seat : seats) pools_.push_back(seat.pool);
   // What fits the limit but not the machine would have the kernel kill a process, most likely us.
   const uint64_t machine_bytes =
       uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
   uint64_t& limit = config_.limits.memory_per_user;
   limit = std::min(limit, machine_bytes / 4 * 3);
+  // Whatever one user does, others' memory can be mapped.
+  uint32_t& mappings = config_.limits.mappings_per_user;
+  mappings = std::min(mappings, std::max(MappingGuard::Get().capacity() / 2, 1u));
   for (const auto& device : devices_) workers_.AddDevice(&device->datapath());
   workers_.Start();
   for (const auto& device : devices_) {

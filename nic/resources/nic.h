@@ -19,6 +19,7 @@
 #include "nic/resources/nic_device.h"
 #include "nic/resources/number_pool.h"
 #include "nic/resources/overflow_inbox.h"
+#include "nic/resources/reaper.h"
 #include "nic/resources/user_account.h"
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/workers.h"
@@ -60,10 +61,16 @@ class Nic {
   /// Those of all programs: their paths follow the network.
   std::set<AddressHandle*>& address_handles() { return address_handles_; }
   NumberPool& key_numbers() { return key_numbers_; }
+  size_t qpns_held() const { return qpns_.held(); }
+  size_t keys_held() const { return key_numbers_.held(); }
+  /// Of frames, one for each worker; some may be the same.
+  const std::vector<rte_mempool*>& pools() const { return pools_; }
   uint32_t NextPdNumber() { return next_pd_++; }
   UserAccount& user(uint32_t uid) {
     return users_.try_emplace(uid, uid, config_.limits).first->second;
   }
+  /// Shared, for what may end after this object.
+  const std::shared_ptr<Reaper>& reaper() const { return reaper_; }
   /// /dev/userfaultfd, or -1.
   int userfaultfd() const { return userfaultfd_.get(); }
 
@@ -94,10 +101,12 @@ class Nic {
   uint32_t next_pd_ = 1;
   std::set<AddressHandle*> address_handles_;
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
+  std::shared_ptr<Reaper> reaper_ = std::make_shared<Reaper>();
   Fd userfaultfd_;
   FlightInbox flights_;
   OverflowInbox overflows_;
   std::vector<uint32_t> queue_pair_counts_;  ///< Of each worker.
+  std::vector<rte_mempool*> pools_;
   datapath::Workers workers_;
   std::vector<std::unique_ptr<ExceptionPath>> exception_paths_;
 };

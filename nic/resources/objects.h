@@ -40,13 +40,10 @@ struct ProtectionDomain {
 /// its own. Regions share it, and the last one to go unmaps it.
 struct Segment {
   GuardedMapping mapping;
-  UserAccount* account = nullptr;
-  bool is_own_file = false;  ///< The program's, which it can shrink.
-  bool may_write = true;     ///< The file allows it.
-  bool is_writable = false;  ///< Mapped so: once a region needs it.
-  ~Segment() {
-    if (account != nullptr) account->memory_bytes -= mapping.length();
-  }
+  UserAccount* account = nullptr;  ///< Counts it, while set.
+  bool is_own_file = false;        ///< The program's, which it can shrink.
+  bool may_write = true;           ///< The file allows it.
+  bool is_writable = false;        ///< Mapped so: once a region needs it.
 };
 
 struct MemoryObject {

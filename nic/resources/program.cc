@@ -13,6 +13,9 @@ namespace uroce::nic {
 
 namespace {
 
+// A worker stands still for some tens of us meanwhile.
+constexpr uint32_t kQueuePairsPerRun = 32;
+
 std::vector<datapath::SessionLink> Links(const Arena& arena, const std::vector<Fd>& wake_fds) {
   std::vector<datapath::SessionLink> links;
   for (uint32_t worker = 0; worker < wake_fds.size(); ++worker) {
@@ -25,7 +28,7 @@ std::vector<datapath::SessionLink> Links(const Arena& arena, const std::vector<F
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid) {
   const uint32_t workers = nic.workers().count();
-  absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes);
+  absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes, nic.reaper());
   if (!arena.ok()) return arena.status();
   std::vector<Fd> wake_fds;
   for (uint32_t worker = 0; worker < workers; ++worker) {
@@ -53,13 +56,29 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<F
   nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });
 }
 
+// Some at a time: other programs' packets go in between.
+void Program::RemoveQueuePairs(datapath::Worker& worker) {
+  std::vector<datapath::QueuePair*> its;
+  qps_.ForEach([&](uint32_t, QueuePairObject& object) {
+    if (&nic_.OwnerOf(object.queue_pair) == &worker) its.push_back(&object.queue_pair);
+  });
+  while (!its.empty()) {
+    worker.Run([&] {
+      for (uint32_t i = 0; i < kQueuePairsPerRun && !its.empty(); ++i) {
+        worker.RemoveQueuePair(its.back());  // The newest is found first.
+        its.pop_back();
+      }
+    });
+  }
+}
+
 // Queue pairs first: to its peers a program that ended is silent, and their retries run out. Keys
 // that go before would have it refuse what they ask.
 Program::~Program() {
+  for (uint32_t index = 0; index < nic_.workers().count(); ++index) {
+    RemoveQueuePairs(nic_.workers().at(index));
+  }
   nic_.workers().RunOnEach([this](datapath::Worker& worker) {
-    qps_.ForEach([&](uint32_t, QueuePairObject& object) {
-      if (&nic_.OwnerOf(object.queue_pair) == &worker) worker.RemoveQueuePair(&object.queue_pair);
-    });
     cqs_.ForEach([&](uint32_t, CompletionQueueObject& object) {
       datapath::CompletionRing* const ring = object.queue.ring(worker.index());
       if (ring != nullptr) worker.RemoveCompletionRing(ring);

@@ -115,7 +115,9 @@ class Program {
  private:
   Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds);
 
+  void RemoveQueuePairs(datapath::Worker& worker);
   absl::Status CheckMemory(uint64_t length) const;
+  std::shared_ptr<Segment> MakeSegment();
   /// Afterwards no worker uses what was unpublished or replaced before.
   void AwaitGrace() { nic_.workers().AwaitGrace(); }
   void Replace(MemoryObject& follower, std::vector<datapath::MrSegment> parts,

@@ -17,6 +17,13 @@ struct Quota {
   uint64_t limit = 0;
   const char* flag = "";  ///< The setting that says the limit, for messages.
   uint64_t used = 0;
+
+  /// Whether there is room for `more` of what messages call `kind`. Errors: ResourceExhausted.
+  absl::Status Check(const char* kind, uint64_t more) const {
+    if (more <= limit - used) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
+  }
 };
 
 /// One program's share of a quota, given back at the end. Without a quota there is no limit.
@@ -28,12 +35,9 @@ class QuotaShare {
   QuotaShare& operator=(QuotaShare&&) = delete;
   ~QuotaShare() { Give(held_); }
 
-  /// Whether there is room for `more` of what messages call `kind`. Errors: ResourceExhausted.
+  /// As Quota::Check.
   absl::Status Check(const char* kind, uint64_t more) const {
-    if (quota_ == nullptr || more <= quota_->limit - quota_->used) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(kind, ": user ", quota_->uid, " holds ",
-                                                     quota_->used, " of ", quota_->limit, ", see ",
-                                                     quota_->flag));
+    return quota_ == nullptr ? absl::OkStatus() : quota_->Check(kind, more);
   }
   /// After Check.
   void Take(uint64_t amount) {
@@ -55,6 +59,7 @@ struct UserAccount {
   UserAccount(uint32_t uid, const Limits& limits)
       : pipes{uid, limits.pipes_per_user, "--max-pipes-per-user"},
         segments{uid, limits.segments_per_user, "--max-segments-per-user"},
+        mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
         mrs{uid, limits.mrs_per_user, "--max-mr-per-user"},
         cqs{uid, limits.cqs_per_user, "--max-cq-per-user"},
         qps{uid, limits.qps_per_user, "--max-qp-per-user"},
@@ -63,6 +68,7 @@ struct UserAccount {
 
   Quota pipes;  ///< Of contexts and completion channels; three fds each.
   Quota segments;
+  Quota mappings;  ///< Segments, and those gone that regions still use.
   Quota mrs;
   Quota cqs;
   Quota qps;

@@ -11,6 +11,15 @@ namespace uroce::datapath {
 
 using transport::QpState;
 using Kind = ParkedKind;
+namespace {
+
+/// Takes `qp` out of those that complete on a ring: a program that ends takes its newest first.
+void ForgetNewest(std::vector<QueuePair*>& users, const QueuePair* qp) {
+  const auto found = std::find(users.rbegin(), users.rend(), qp);
+  if (found != users.rend()) users.erase(std::next(found).base());
+}
+
+}  // namespace
 
 void Worker::Impl::AddSession(Session* session) {
   sessions.push_back(
@@ -55,7 +64,7 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
 void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   queue_pairs.Erase(qp->qpn());
   for (CompletionRing* ring : {qp->config().send_ring, qp->config().receive_ring}) {
-    std::erase(ring->users(), qp);
+    ForgetNewest(ring->users(), qp);
   }
   timers.Remove(qp->links().timer);
   StopSending(*qp);

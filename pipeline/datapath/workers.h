@@ -43,6 +43,8 @@ class Workers {
   /// Returns when no worker uses any more what was unpublished before the call. A sleeping worker
   /// sleeps on.
   void AwaitGrace() { grace_.Wait(); }
+  /// For a worker that does not run and was turned by hand: it holds nothing any more.
+  void LeaveGrace(uint32_t index) { grace_.Leave(index); }
 
   /// Gives the device to all workers, before Start.
   void AddDevice(Device* device);

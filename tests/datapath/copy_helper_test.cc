@@ -4,11 +4,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <memory>
+#include <string>
 #include <thread>
 
 namespace uroce::datapath {
@@ -93,6 +96,38 @@ TEST_F(CopyHelperTest, AWorkerThatSleepsIsWokenAndTheOthersAreNot) {
   EXPECT_LT(read(wake_fds_[0], &signals, sizeof(signals)), 0);
   helper_.AnnounceAwake(1);
   Await(1).reset();
+}
+
+/// /proc/PID/mem of a process that has ended since.
+int MemoryOfNobody() {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const std::string path = "/proc/" + std::to_string(child) + "/mem";
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return fd;
+}
+
+TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHelper) {
+  auto place = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = place;
+  auto helper = std::make_unique<CopyHelper>(MemoryOfNobody(), wake_fds_, std::move(place));
+  ASSERT_TRUE(helper->AnnounceSleep(0));
+  uint64_t value = 0;
+  for (const auto kind : {CopyJob::Kind::kRead, CopyJob::Kind::kWrite, CopyJob::Kind::kFetchAdd}) {
+    auto job = Job(kind, &value, sizeof(value));
+    job->bytes = reinterpret_cast<uint8_t*>(&value);
+    helper->Submit(0, job.release());
+  }
+  while (!helper->AreDone(3)) std::this_thread::yield();
+  EXPECT_EQ(helper->PollDone(0), nullptr);
+  EXPECT_EQ(helper->in_flight(0), 3u) << "their queue pairs wait";
+  helper.reset();
+  while (!watch.expired()) std::this_thread::yield();  // Sanitizers see what is not freed.
 }
 
 TEST_F(CopyHelperTest, MemoryThatIsNotThereFailsTheJob) {

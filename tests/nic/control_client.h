@@ -58,20 +58,24 @@ class ControlClient {
     return CallBytes(command, all);
   }
   Answer CallBytes(uint32_t command, const std::vector<uint8_t>& body) {
+    Post(command, body);
+    return Receive();
+  }
+  /// Says it without waiting for an answer.
+  void Post(uint32_t command, const std::vector<uint8_t>& body) {
     std::vector<uint8_t> datagram(sizeof(uroce_request) + body.size());
     const uroce_request header{command, static_cast<uint32_t>(datagram.size())};
     std::memcpy(datagram.data(), &header, sizeof(header));
     if (!body.empty()) std::memcpy(datagram.data() + sizeof(header), body.data(), body.size());
-    return Raw(datagram.data(), datagram.size());
+    send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   Answer Call(uint32_t command) { return CallBytes(command, {}); }
   Answer Handle(uint32_t command, uint32_t handle) {
     return Call(command, uroce_handle{handle, 0});
   }
   Answer Hello() { return Call(UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0}); }
-
- private:
-  Answer Receive() {
+  /// The next answer. With MSG_DONTWAIT in `flags`: hung_up also where there is none yet.
+  Answer Receive(int flags = 0) {
     std::vector<uint8_t> datagram(64 << 10);
     iovec part{datagram.data(), datagram.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 80)];
@@ -80,7 +84,7 @@ class ControlClient {
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
-    const ssize_t got = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+    const ssize_t got = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | flags);
     Answer answer;
     uroce_reply header;
     if (got < static_cast<ssize_t>(sizeof(header))) {
@@ -102,6 +106,7 @@ class ControlClient {
     return answer;
   }
 
+ private:
   Fd socket_;
   bool connected_ = false;
 };

@@ -3,6 +3,7 @@
 #include "nic/control/errands.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -44,6 +45,60 @@ TEST(Errands, ACancelledOneTellsNothing) {
   errands.Start([] {}, [&] { loop.Stop(); });
   loop.Run();
   EXPECT_FALSE(told);
+}
+
+/// While it lives the system has no room for another thread's stack.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, size_t{1} << 47);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoMoreThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(Errands, WhereNoThreadIsToBeHadTheyWaitForOneInOrder) {
+  EventLoop loop;
+  Errands errands(loop);
+  int done = 0;
+  std::atomic<int> worked{0};
+  {
+    const NoMoreThreads none;
+    errands.Start([&] { ++worked; }, [&] { ++done; });
+    errands.Start([&] { ++worked; },
+                  [&] {
+                    if (++done == 2) loop.Stop();
+                  });
+    loop.RunOnce(50);  // It is tried again, in vain.
+    EXPECT_EQ(worked.load(), 0);
+  }
+  loop.Run();
+  EXPECT_EQ(worked.load(), 2);
+  EXPECT_EQ(done, 2);
+}
+
+TEST(Errands, OneThatWaitsForAThreadAtTheEndFreesWhatItHolds) {
+  EventLoop loop;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  {
+    Errands errands(loop);
+    const NoMoreThreads none;
+    errands.Start([held] {}, [held] {});
+    held.reset();
+    EXPECT_FALSE(watch.expired());
+  }
+  EXPECT_TRUE(watch.expired());
 }
 
 TEST(Errands, OneUnderWayAtTheEndFreesWhatItHoldsWhenItFinishes) {

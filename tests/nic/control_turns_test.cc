@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program may have of the control thread in one turn, and of the daemon for good.
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include "tests/nic/control_client.h"
+#include "tests/nic/hand_daemon.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint32_t kQueuePairs = 200;
+constexpr uint32_t kMappings = 4;
+
+class ControlTurnsTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { daemon_ = new HandDaemon({.mappings_per_user = kMappings}); }
+  static void TearDownTestSuite() { delete daemon_; }
+
+  ~ControlTurnsTest() override {
+    clients_.clear();
+    daemon_->TurnUntil([] { return daemon_->server().session_count() == 0; });
+  }
+
+  ControlClient& Connect() {
+    clients_.push_back(std::make_unique<ControlClient>(daemon_->socket_path()));
+    const size_t before = daemon_->server().session_count();
+    daemon_->TurnUntil([&] { return daemon_->server().session_count() > before; });
+    return *clients_.back();
+  }
+  ControlClient& ConnectProgram() {
+    ControlClient& client = Connect();
+    Call(client, UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0});
+    return client;
+  }
+  template <typename T>
+  static std::vector<uint8_t> Bytes(const T& value) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+    return {bytes, bytes + sizeof(value)};
+  }
+  template <typename T>
+  Answer Call(ControlClient& client, uint32_t command, const T& body) {
+    client.Post(command, Bytes(body));
+    Answer answer;
+    daemon_->TurnUntil([&] {
+      answer = client.Receive(MSG_DONTWAIT);
+      return !answer.hung_up;
+    });
+    return answer;
+  }
+  static uint32_t AnswersOf(ControlClient& client) {
+    uint32_t count = 0;
+    while (!client.Receive(MSG_DONTWAIT).hung_up) ++count;
+    return count;
+  }
+  /// A program with many queue pairs: to describe them takes long.
+  void MakeQueuePairs(uint32_t count) {
+    ControlClient& client = ConnectProgram();
+    const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
+    const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
+    const uint32_t cq =
+        Call(client, UROCE_CREATE_CQ, uroce_create_cq{context, 16, 1, UROCE_NONE, 0}).handle();
+    for (uint32_t i = 0; i < count; ++i) {
+      const Answer made = Call(client, UROCE_CREATE_QP,
+                               uroce_create_qp{pd, IBV_QPT_RC, cq, cq, 1, 0, {1, 1, 1, 1, 0}});
+      ASSERT_EQ(made.error, 0) << made.text;
+    }
+  }
+
+  static inline HandDaemon* daemon_;
+  std::vector<std::unique_ptr<ControlClient>> clients_;
+};
+
+TEST_F(ControlTurnsTest, AFloodOfCommandsGetsSixteenInATurn) {
+  ControlClient& flooder = ConnectProgram();
+  ControlClient& other = ConnectProgram();
+  for (int i = 0; i < 40; ++i) flooder.Post(UROCE_LIST_DEVICES, {});
+  other.Post(UROCE_LIST_DEVICES, {});
+  daemon_->Turn();
+  EXPECT_EQ(AnswersOf(other), 1u);
+  const uint32_t answered = AnswersOf(flooder);
+  EXPECT_GE(answered, 1u);
+  EXPECT_LE(answered, 16u);
+  uint32_t rest = 0;
+  daemon_->TurnUntil([&] { return (rest += AnswersOf(flooder)) == 40 - answered; });
+}
+
+TEST_F(ControlTurnsTest, CommandsThatTakeLongGetAMillisecondInATurn) {
+  MakeQueuePairs(kQueuePairs);
+  ControlClient& flooder = Connect();
+  ControlClient& other = ConnectProgram();
+  for (int i = 0; i < 16; ++i) flooder.Post(UROCE_DUMP, Bytes(uroce_dump{UROCE_DUMP_QP, 0}));
+  other.Post(UROCE_LIST_DEVICES, {});
+  daemon_->Turn();
+  EXPECT_EQ(AnswersOf(other), 1u);
+  const uint32_t answered = AnswersOf(flooder);
+  EXPECT_GE(answered, 1u);
+  EXPECT_LT(answered, 16u) << "sixteen of them take longer than a millisecond";
+  uint32_t rest = 0;
+  daemon_->TurnUntil([&] { return (rest += AnswersOf(flooder)) == 16 - answered; });
+}
+
+TEST_F(ControlTurnsTest, WhatAProgramHeldComesBackWhenItHasLeft) {
+  MakeQueuePairs(kQueuePairs);
+  EXPECT_EQ(daemon_->nic().qpns_held(), kQueuePairs);
+  clients_.clear();
+  daemon_->TurnUntil([] { return daemon_->server().session_count() == 0; });
+  EXPECT_EQ(daemon_->nic().qpns_held(), 0u);
+  EXPECT_EQ(daemon_->nic().queue_pair_count(0), 0u);
+}
+
+// A region keeps the mapping of a segment that its program has given back: without a count of its
+// own one user could take all that vm.max_map_count allows the daemon.
+TEST_F(ControlTurnsTest, MappingsOfAUserAreCountedThoughTheirSegmentsAreGone) {
+  constexpr uint64_t kAddr = 0x10000, kLength = 4 << 20;
+  ControlClient& client = ConnectProgram();
+  const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
+  const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
+  const auto make_segment = [&] {
+    return Call(client, UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kLength});
+  };
+  uint32_t region = 0;
+  for (uint32_t i = 0; i < kMappings; ++i) {
+    const uint32_t segment = make_segment().handle();
+    struct {
+      uroce_reg_mr request;
+      uroce_mr_segment segment;
+    } message{};
+    message.request = {pd, IBV_ACCESS_LOCAL_WRITE, kAddr, kLength, kAddr, 1, 0};
+    message.segment = {kAddr, kLength, UROCE_MR_MAPPED, segment, 0, 0, 0};
+    const Answer made = Call(client, UROCE_REG_MR, message);
+    ASSERT_EQ(made.error, 0) << made.text;
+    region = made.As<uroce_reg_mr_reply>().handle;
+    ASSERT_EQ(Call(client, UROCE_DESTROY_SEGMENT, uroce_handle{segment, 0}).error, 0);
+  }
+  const Answer refused = make_segment();
+  EXPECT_EQ(refused.error, ENOMEM);
+  EXPECT_NE(refused.text.find("--max-mappings-per-user"), std::string::npos) << refused.text;
+  EXPECT_EQ(daemon_->nic().keys_held(), kMappings);
+  ASSERT_EQ(Call(client, UROCE_DEREG_MR, uroce_handle{region, 0}).error, 0);
+  EXPECT_EQ(make_segment().error, 0);
+}
+
+}  // namespace
+}  // namespace uroce::nic

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A daemon whose control thread is the test: nothing happens there but in a turn.
+#pragma once
+
+#include <spdlog/spdlog.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "nic/control/server.h"
+#include "nic/daemon.h"
+
+namespace uroce::nic {
+
+/// Two NICs on a wire. One in a process: DPDK starts once. Its workers run, until StopWorkers.
+class HandDaemon {
+ public:
+  explicit HandDaemon(const Limits& limits) {
+    spdlog::set_level(spdlog::level::err);
+    char directory[] = "/tmp/uroce-nic-test-XXXXXX";
+    directory_ = mkdtemp(directory);
+    Config config = MakeConfig({}, directory_ + "/u.sock").value();
+    config.no_huge = true;
+    config.limits = limits;
+    Ports ports = OpenPorts(config).value();
+    nic_ = std::make_unique<Nic>(config, std::move(ports.devices), ports.seats);
+    server_ =
+        std::make_unique<Server>(loop_, *nic_, ControlSocket::Listen(config.socket_path).value());
+  }
+  ~HandDaemon() {
+    server_.reset();
+    nic_.reset();
+    rmdir(directory_.c_str());
+  }
+  HandDaemon(const HandDaemon&) = delete;
+  HandDaemon& operator=(const HandDaemon&) = delete;
+
+  const std::string& socket_path() const { return nic_->config().socket_path; }
+  Nic& nic() { return *nic_; }
+  Server& server() { return *server_; }
+  /// From now on workers work in TurnWorker alone, on this thread too.
+  void StopWorkers() { nic_->workers().Stop(); }
+  void TurnWorker(Nanos now) {
+    nic_->workers().at(0).RunOnce(now);
+    nic_->workers().LeaveGrace(0);
+  }
+  /// What is there for the control thread to do, once.
+  void Turn(int timeout_ms = 0) { loop_.RunOnce(timeout_ms); }
+  /// Turns until `done`.
+  template <typename Done>
+  void TurnUntil(Done&& done) {
+    while (!done()) Turn(10);
+  }
+
+ private:
+  std::string directory_;
+  EventLoop loop_;
+  std::unique_ptr<Nic> nic_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace uroce::nic
