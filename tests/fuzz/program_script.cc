@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/program_script.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "pipeline/rings/doorbells.h"
+
+namespace uroce::fuzz {
+namespace {
+
+constexpr uint64_t kReach = 1 << 20;  // Of the arena: where the first queues lie.
+constexpr uint64_t kSegmentReach = 64 << 10;
+constexpr uint8_t kMostWait = 24;  // 17 s.
+
+nic::Limits SmallLimits() {
+  return {.contexts = 4,
+          .pds = 8,
+          .segments = 8,
+          .mrs = 16,
+          .channels = 4,
+          .cqs = 8,
+          .qps = 8,
+          .ahs = 8,
+          .cqe = 1 << 12,
+          .qp_wr = 1 << 10,
+          .queue_bytes_per_user = 16 << 20,
+          .memory_per_user = 16 << 20,
+          .capture_bytes = 1 << 20};
+}
+
+nic::Fd FileOfKind(uint8_t kind) {
+  switch (kind % 6) {
+    case 0: {
+      nic::Fd file(memfd_create("fuzz", MFD_CLOEXEC));
+      static_cast<void>(ftruncate(file.get(), 1 << 20));
+      return file;
+    }
+    case 1:
+      return nic::Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+    case 2:
+      return nic::Fd(open("/dev/zero", O_RDWR | O_CLOEXEC));
+    case 3:
+      return nic::Fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+    case 4:
+      return nic::Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+/// The bytes of a script that are still to come.
+class ProgramScript::Reader {
+ public:
+  explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  bool AtEnd() const { return bytes_.empty(); }
+  /// 0 behind the end.
+  uint32_t Number(size_t width) {
+    uint32_t value = 0;
+    std::memcpy(&value, bytes_.data(), std::min(width, bytes_.size()));
+    bytes_ = bytes_.subspan(std::min(width, bytes_.size()));
+    return value;
+  }
+  std::vector<uint8_t> Bytes(size_t count) {
+    const auto taken = bytes_.first(std::min(count, bytes_.size()));
+    bytes_ = bytes_.subspan(taken.size());
+    return {taken.begin(), taken.end()};
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+ProgramScript::ProgramScript(nic::HandDaemon& daemon)
+    : daemon_(daemon), client_(daemon.socket_path()), now_(nic::Nic::Now()) {
+  daemon_.TurnUntil([this] { return daemon_.server().session_count() == 1; });
+}
+
+ProgramScript::~ProgramScript() {
+  shutdown(client_.socket_fd(), SHUT_RDWR);
+  daemon_.TurnUntil([this] { return daemon_.server().session_count() == 0; });
+  if (arena_ != nullptr) munmap(arena_, UROCE_ARENA_BYTES);
+}
+
+void ProgramScript::Run(std::span<const uint8_t> script) {
+  Reader reader(script);
+  while (!reader.AtEnd()) Do(static_cast<uint8_t>(reader.Number(1)), reader);
+}
+
+void ProgramScript::Do(uint8_t kind, Reader& reader) {
+  switch (kind) {
+    case kDatagram:
+      return SendDatagram(reader);
+    case kLend:
+      return Lend(reader);
+    case kMemory:
+      return WriteArena(reader);
+    case kRing:
+      return Ring(reader.Number(2) % UROCE_DOORBELL_SLOTS);
+    case kTurns:
+      for (uint32_t count = reader.Number(1); count != 0; --count) PassTime(Nanos(1000));
+      return;
+    case kWait:
+      return PassTime(Nanos(int64_t{1000} << reader.Number(1) % (kMostWait + 1)));
+    case kSegment:
+      return WriteSegment(reader);
+    default:
+      return Command(kind, reader);
+  }
+}
+
+void ProgramScript::SendDatagram(Reader& reader) {
+  const std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
+  send(client_.socket_fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  TakeAnswers(0);
+}
+
+void ProgramScript::WriteArena(Reader& reader) {
+  const uint32_t offset = reader.Number(3) % kReach;
+  std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
+  Fill(bytes);
+  if (arena_ != nullptr) std::copy(bytes.begin(), bytes.end(), arena_ + offset);
+}
+
+void ProgramScript::WriteSegment(Reader& reader) {
+  const size_t number = reader.Number(1);
+  const uint64_t offset = uint64_t{4} * reader.Number(2) % kSegmentReach;
+  std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
+  Fill(bytes);
+  if (number >= segments_.size()) return;
+  static_cast<void>(
+      pwrite(segments_[number].get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)));
+}
+
+void ProgramScript::Ring(uint32_t slot) {
+  if (arena_ == nullptr) return;
+  auto& doorbells = *reinterpret_cast<uroce_doorbells*>(arena_ + UROCE_DOORBELLS_OFFSET);
+  static_cast<void>(rings::Ring(doorbells, slot));
+}
+
+void ProgramScript::PassTime(Nanos time) {
+  now_ = now_ + time;
+  daemon_.TurnWorker(now_);
+}
+
+void ProgramScript::Command(uint32_t command, Reader& reader) {
+  std::vector<uint8_t> body = reader.Bytes(size_t{4} * reader.Number(1));
+  Fill(body);
+  client_.Post(command, body);
+  TakeAnswers(command);
+}
+
+// The daemon looks at what is lent on a thread: the script goes on when it has.
+void ProgramScript::Lend(Reader& reader) {
+  const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
+  std::vector<uint8_t> bytes = reader.Bytes(sizeof(uroce_lend));
+  if (!lend_socket_) return;
+  iovec part{bytes.data(), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (file) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = file.get();
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
+  if (sendmsg(lend_socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+  uroce_lend_reply reply;
+  for (int i = 0; i < 100; ++i) {
+    daemon_.Turn(1);
+    if (recv(lend_socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) >= 0) return;
+  }
+}
+
+void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {
+  for (size_t at = 0; at + 4 <= bytes.size(); at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof(word));
+    const std::vector<uint32_t>* known = nullptr;
+    if ((word & ~0xffu) == kKeyOf) known = &keys_;
+    if ((word & ~0xffu) == kQpnOf) known = &qpns_;
+    const uint32_t index = word & 0xff;
+    if (known == nullptr || index >= known->size()) continue;
+    std::memcpy(bytes.data() + at, known->data() + index, sizeof(word));
+  }
+}
+
+void ProgramScript::TakeAnswers(uint32_t command) {
+  daemon_.Turn();
+  for (;;) {
+    nic::Answer answer = client_.Receive(MSG_DONTWAIT);
+    if (answer.hung_up) return;
+    if (answer.error == 0) Learn(command, std::move(answer));
+  }
+}
+
+void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
+  switch (command) {
+    case UROCE_HELLO: {
+      if (arena_ != nullptr || answer.fds.size() < 3) return;
+      void* const memory = mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_NORESERVE, answer.fds[0].get(), 0);
+      if (memory != MAP_FAILED) arena_ = static_cast<uint8_t*>(memory);
+      lend_socket_ = std::move(answer.fds[2]);
+      return;
+    }
+    case UROCE_CREATE_SEGMENT:
+      if (!answer.fds.empty()) segments_.push_back(std::move(answer.fds[0]));
+      return;
+    case UROCE_REG_MR:
+      keys_.push_back(answer.As<uroce_reg_mr_reply>().lkey);
+      return;
+    case UROCE_CREATE_QP:
+      qpns_.push_back(answer.As<uroce_create_qp_reply>().qp_num);
+      return;
+    default:
+      return;
+  }
+}
+
+bool HoldsNothing(nic::HandDaemon& daemon) {
+  const nic::Nic& nic = daemon.nic();
+  return nic.qpns_held() == 0 && nic.keys_held() == 0 && nic.queue_pair_count(0) == 0;
+}
+
+nic::HandDaemon& TheDaemon() {
+  static nic::HandDaemon* const daemon = [] {
+    auto* made = new nic::HandDaemon(SmallLimits());
+    made->StopWorkers();
+    return made;
+  }();
+  return *daemon;
+}
+
+bool ScriptHolds(std::span<const uint8_t> script, bool made) {
+  {
+    ProgramScript program(TheDaemon());
+    if (made) {
+      static const std::vector<uint8_t> before = MadeProgram();
+      program.Run(before);
+    }
+    program.Run(script);
+  }
+  return HoldsNothing(TheDaemon());
+}
+
+}  // namespace uroce::fuzz

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as what a program does to the daemon: commands, files that it lends, the memory that
+// both share, doorbells, time, its end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/nic/control_client.h"
+#include "tests/nic/hand_daemon.h"
+
+namespace uroce::fuzz {
+
+/// What a record of a script begins with. A number below kDatagram is a command's: its length in
+/// words follows, then its body.
+enum Record : uint8_t {
+  kDatagram = 0x80,  ///< Length; bytes that go out as they are.
+  kLend,             ///< Kind of the file; a uroce_lend.
+  kMemory,           ///< Offset in the arena, 3 bytes; length; bytes to put there.
+  kRing,             ///< Doorbell slot, 2 bytes.
+  kTurns,            ///< How many turns of the worker, a microsecond each.
+  kWait,             ///< Exponent: 2^n us pass, then there is a turn.
+  kSegment,  ///< Number of the segment, offset in words, 2 bytes; length; bytes to put there.
+};
+
+/// Words that stand for numbers which nobody knows beforehand, in commands and in memory: the key
+/// and the number of the n-th region and queue pair that the script has made.
+inline constexpr uint32_t kKeyOf = 0x6b657900;
+inline constexpr uint32_t kQpnOf = 0x71706e00;
+
+/// One program at a daemon whose workers do not run by themselves.
+class ProgramScript {
+ public:
+  explicit ProgramScript(nic::HandDaemon& daemon);
+  /// The program is gone afterwards, and the daemon has seen that.
+  ~ProgramScript();
+  ProgramScript(const ProgramScript&) = delete;
+  ProgramScript& operator=(const ProgramScript&) = delete;
+
+  /// Does what `script` says. A record that ends early ends it.
+  void Run(std::span<const uint8_t> script);
+
+  nic::ControlClient& client() { return client_; }
+  uint8_t* arena() const { return arena_; }
+
+ private:
+  class Reader;
+  void Do(uint8_t kind, Reader& reader);
+  void Command(uint32_t command, Reader& reader);
+  void SendDatagram(Reader& reader);
+  void Lend(Reader& reader);
+  void WriteArena(Reader& reader);
+  void WriteSegment(Reader& reader);
+  void Ring(uint32_t slot);
+  void PassTime(Nanos time);
+  /// Puts what the script cannot know in place of the words that stand for it.
+  void Fill(std::vector<uint8_t>& bytes) const;
+  void Learn(uint32_t command, nic::Answer answer);
+  void TakeAnswers(uint32_t command);
+
+  nic::HandDaemon& daemon_;
+  nic::ControlClient client_;
+  Nanos now_;
+  uint8_t* arena_ = nullptr;
+  nic::Fd lend_socket_;
+  std::vector<uint32_t> keys_, qpns_;
+  std::vector<nic::Fd> segments_;
+};
+
+/// Whether the daemon holds nothing for programs.
+bool HoldsNothing(nic::HandDaemon& daemon);
+
+/// The daemon of this process.
+nic::HandDaemon& TheDaemon();
+
+/// A program that makes two connected queue pairs, and how programs go on from there: what a fuzzer
+/// begins with.
+std::vector<uint8_t> MadeProgram();
+std::vector<std::vector<uint8_t>> GoodScripts();
+/// Where the n-th queue pair of MadeProgram completes: offset in the arena of a uroce_cq_ring_page,
+/// and the entries behind it.
+uint32_t RingOfQueuePair(uint32_t qp);
+
+/// Runs `script`, behind MadeProgram if `made`. False: something is left of the program.
+bool ScriptHolds(std::span<const uint8_t> script, bool made);
+
+}  // namespace uroce::fuzz

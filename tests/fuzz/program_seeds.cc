@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs that behave say, as liburoce.so says it.
+#include <infiniband/verbs.h>
+
+#include <cstring>
+
+#include "tests/fuzz/program_script.h"
+
+namespace uroce::fuzz {
+namespace {
+
+constexpr uint64_t kAddr = 0x10000;
+constexpr uint64_t kBytes = 64 << 10;
+constexpr uint32_t kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+// Where the first program of a daemon with one worker finds its queues: the arena gives out whole
+// pages from its start.
+constexpr uint32_t kPage = 4096;
+constexpr uint32_t kQueues =
+    (UROCE_DOORBELLS_OFFSET + sizeof(uroce_doorbells) + kPage - 1) / kPage * kPage;
+constexpr uint32_t kCqPages = 2;
+constexpr uint32_t kSlotBytes = 128;
+constexpr uint32_t kDepth = 8;
+
+class Script {
+ public:
+  template <typename T>
+  Script& Call(uint32_t command, const T& body) {
+    static_assert(sizeof(T) % 4 == 0);
+    bytes_.push_back(static_cast<uint8_t>(command));
+    bytes_.push_back(sizeof(T) / 4);
+    return Add(&body, sizeof(T));
+  }
+  Script& Call(uint32_t command) {
+    bytes_.push_back(static_cast<uint8_t>(command));
+    bytes_.push_back(0);
+    return *this;
+  }
+  Script& Handle(uint32_t command, uint32_t handle) {
+    return Call(command, uroce_handle{handle, 0});
+  }
+  template <typename T>
+  Script& Memory(uint32_t offset, const T& value) {
+    bytes_.push_back(kMemory);
+    Add(&offset, 3);
+    bytes_.push_back(sizeof(T));
+    return Add(&value, sizeof(T));
+  }
+  Script& Short(Record kind, uint32_t value, size_t width) {
+    bytes_.push_back(kind);
+    return Add(&value, width);
+  }
+  Script& Then(const std::vector<uint8_t>& other) { return Add(other.data(), other.size()); }
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
+
+ private:
+  Script& Add(const void* data, size_t count) {
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    bytes_.insert(bytes_.end(), bytes, bytes + count);
+    return *this;
+  }
+  std::vector<uint8_t> bytes_;
+};
+
+void Connect(Script& script, uint32_t qp, uint8_t peer_host) {
+  uroce_modify_qp modify{};
+  modify.handle = qp;
+  uroce_qp_attr& attr = modify.attr;
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qp_access_flags = kAllAccess;
+  script.Call(UROCE_MODIFY_QP, modify);
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.dest_qp_num = kQpnOf + 1 - qp;
+  attr.max_dest_rd_atomic = 4;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.port_num = 1;
+  attr.ah_attr.sgid_index = 1;
+  const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, peer_host};
+  std::memcpy(attr.ah_attr.dgid, gid, sizeof(gid));
+  script.Call(UROCE_MODIFY_QP, modify);
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                   IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = 8;
+  attr.retry_cnt = attr.rnr_retry = 2;
+  attr.max_rd_atomic = 4;
+  script.Call(UROCE_MODIFY_QP, modify);
+}
+
+void Register(Script& script, uint32_t pd, uint32_t segment) {
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment segment;
+  } message{};
+  message.request = {pd, kAllAccess, kAddr, kBytes, kAddr, 1, 0};
+  message.segment = {kAddr, kBytes, UROCE_MR_MAPPED, segment, 0, 0, 0};
+  script.Call(UROCE_REG_MR, message);
+}
+
+// Each is followed by the ring of its completion queue, which is made with it.
+uint32_t PageOfQueuePair(uint32_t qp) { return kQueues + (kCqPages + 2 * qp) * kPage; }
+
+/// A send request of the n-th queue pair into its slot, and the bell.
+void PostSend(Script& script, uint32_t qp, uint32_t index, uroce_send_wqe wqe, uint32_t length) {
+  struct {
+    uroce_send_wqe wqe;
+    uroce_sge sge;
+  } slot{};
+  wqe.wr_id = index;
+  wqe.flags |= UROCE_SEND_SIGNALED;
+  wqe.num_sge = 1;
+  wqe.remote_addr = kAddr + 4096;
+  wqe.rkey = kKeyOf + 1 - qp;
+  slot.wqe = wqe;
+  slot.sge = {kAddr, length, kKeyOf + qp};
+  const uint32_t page = PageOfQueuePair(qp);
+  const auto offset = static_cast<uint32_t>(sizeof(uroce_qp_page)) + index % kDepth * kSlotBytes;
+  script.Memory(page + offset, slot);
+  script.Memory(page, index + 1);
+  script.Short(kRing, qp, 2);
+}
+
+void PostReceive(Script& script, uint32_t qp, uint32_t index) {
+  struct {
+    uroce_recv_wqe wqe;
+    uroce_sge sge;
+  } slot{{index, 1, 0}, {kAddr + 8192, 4096, kKeyOf + qp}};
+  const uint32_t page = PageOfQueuePair(qp);
+  const auto queue = static_cast<uint32_t>(sizeof(uroce_qp_page)) + kDepth * kSlotBytes;
+  script.Memory(page + queue + index % kDepth * 64, slot);
+  script.Memory(page + UROCE_LINE, index + 1);
+}
+
+std::vector<uint8_t> AllOperations() {
+  Script script;
+  PostReceive(script, 1, 0);
+  PostReceive(script, 1, 1);
+  uint32_t index = 0;
+  for (const uint8_t opcode : {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ,
+                               IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_WRITE_WITH_IMM}) {
+    const bool atomic = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    PostSend(script, 0, index++, {.opcode = opcode, .atomic = {.compare_add = 1}},
+             atomic ? 8 : 3000);
+    script.Short(kTurns, 4, 1);
+  }
+  return script.Short(kTurns, 20, 1).Short(kWait, 12, 1).Short(kTurns, 20, 1).bytes();
+}
+
+std::vector<uint8_t> ErrorsAndRetries() {
+  Script script;
+  PostSend(script, 0, 0, {.opcode = IBV_WR_SEND}, 64);  // Nobody waits for it.
+  for (int i = 0; i < 4; ++i) script.Short(kTurns, 4, 1).Short(kWait, 14, 1);
+  PostSend(script, 1, 0, {.opcode = IBV_WR_RDMA_WRITE}, 1 << 20);  // Beyond the region.
+  PostReceive(script, 1, 0);
+  return script.Short(kTurns, 20, 1).Handle(UROCE_QUERY_QP, 0).Handle(UROCE_QUERY_QP, 1).bytes();
+}
+
+std::vector<uint8_t> Commands() {
+  Script script;
+  uroce_create_ah ah{};
+  ah.attr.is_global = ah.attr.port_num = ah.attr.sgid_index = 1;
+  script.Call(UROCE_LIST_DEVICES).Handle(UROCE_QUERY_PORT, 0).Handle(UROCE_QUERY_GIDS, 0);
+  script.Call(UROCE_CREATE_AH, ah).Handle(UROCE_DESTROY_AH, 0).Handle(UROCE_CREATE_CHANNEL, 0);
+  script.Call(UROCE_CREATE_CQ, uroce_create_cq{0, 64, 7, 0, 0});
+  script.Call(UROCE_RESIZE_CQ, uroce_resize_cq{0, 100}).Handle(UROCE_DESTROY_CQ, 2);
+  for (uint32_t what = 1; what < 6; ++what) script.Call(UROCE_DUMP, uroce_dump{what, 0});
+  script.Call(UROCE_CAPTURE, uroce_capture{"", 128, 0, 1 << 16}).Short(kTurns, 4, 1);
+  script.Call(UROCE_FLIGHT, uroce_flight{kQpnOf, 0});
+  for (const uint32_t handle : {0u, 1u}) script.Handle(UROCE_DESTROY_QP, handle);
+  for (const uint32_t handle : {0u, 1u}) script.Handle(UROCE_DEREG_MR, handle);
+  script.Handle(UROCE_DESTROY_SEGMENT, 0).Handle(UROCE_DESTROY_CHANNEL, 0);
+  return script.Handle(UROCE_CLOSE_CONTEXT, 0).bytes();
+}
+
+std::vector<uint8_t> LentFiles() {
+  Script script;
+  for (uint32_t kind = 0; kind < 6; ++kind) {
+    const uroce_lend file{UROCE_LEND_FILE, 1, kAddr, kAddr + kBytes, 0, kBytes};
+    const uroce_lend memory{UROCE_LEND_MEMORY, 1, 0, 0, 0, 0};
+    for (const uroce_lend& lend : {file, memory}) {
+      script.Short(kLend, kind, 1);
+      std::vector<uint8_t> bytes(sizeof(lend));
+      std::memcpy(bytes.data(), &lend, sizeof(lend));
+      script.Then(bytes);
+    }
+  }
+  return script.bytes();
+}
+
+}  // namespace
+
+uint32_t RingOfQueuePair(uint32_t qp) { return PageOfQueuePair(qp) + kPage; }
+
+std::vector<uint8_t> MadeProgram() {
+  Script script;
+  script.Call(UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0});
+  for (uint32_t device = 0; device < 2; ++device) {
+    script.Call(UROCE_OPEN_CONTEXT, uroce_open_context{device, 0});
+    script.Handle(UROCE_ALLOC_PD, device);
+    script.Call(UROCE_CREATE_CQ, uroce_create_cq{device, 32, device, UROCE_NONE, 0});
+  }
+  for (uint32_t device = 0; device < 2; ++device) {
+    script.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kBytes});
+    Register(script, device, device);
+    script.Call(
+        UROCE_CREATE_QP,
+        uroce_create_qp{device, IBV_QPT_RC, device, device, 9, 0, {kDepth, kDepth, 2, 2, 64}});
+  }
+  Connect(script, 0, 2);
+  Connect(script, 1, 1);
+  return script.bytes();
+}
+
+std::vector<std::vector<uint8_t>> GoodScripts() {
+  return {AllOperations(), ErrorsAndRetries(), Commands(), LentFiles()};
+}
+
+}  // namespace uroce::fuzz
