@@ -10,6 +10,10 @@ from programs import data_check, pingpong, seed
 class TapLab(Lab):
     """Two daemons joined by memif, each with the kernel of its namespace on a TAP."""
 
+    def __init__(self, *arguments):
+        self.arguments = arguments
+        super().__init__()
+
     def _build(self):
         self.a, self.b = (self._add_host(number) for number in (1, 2))
         self.server_address = "10.0.0.1"
@@ -21,7 +25,7 @@ class TapLab(Lab):
         role = "server" if number == 1 else "client"
         daemon = self._add_daemon(
             namespace, "--port", f"name=uroce0,dev=net_memif0;role={role};"
-            f"socket={self.directory}/memif.sock,exception=tap0")
+            f"socket={self.directory}/memif.sock,exception=tap0", *self.arguments)
         wait_until(lambda: "tap0" in namespace.ip("link"), "the TAP")
         for address in (f"10.0.0.{number}/24", f"fd00::{number}/64"):
             namespace.ip("addr", "add", address, "dev", "tap0")
@@ -34,9 +38,11 @@ class TapLab(Lab):
 
 
 class ExceptionTest(unittest.TestCase):
+    arguments = ()
+
     @classmethod
     def setUpClass(cls):
-        cls.lab = TapLab()
+        cls.lab = TapLab(*cls.arguments)
         cls.addClassCleanup(cls.lab.close)
 
     def test_kernels_ping_each_other(self):

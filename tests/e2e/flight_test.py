@@ -15,13 +15,15 @@ FILES = 3
 
 
 class FlightTest(unittest.TestCase):
+    arguments = ()
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="uroce-flight-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
         cls.lab = WireLab("--flight-recorder", cls.folder, "--flight-packets", "16",
-                          "--flight-files", str(FILES))
+                          "--flight-files", str(FILES), *cls.arguments)
         cls.addClassCleanup(cls.lab.close)
 
     def setUp(self):

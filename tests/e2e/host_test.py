@@ -35,9 +35,11 @@ class OwnHostLab(RouterLab):
 
 
 class HostTest(unittest.TestCase):
+    arguments = ()
+
     @classmethod
     def setUpClass(cls):
-        cls.lab = OwnHostLab(9000)
+        cls.lab = OwnHostLab(9000, *cls.arguments)
         cls.addClassCleanup(cls.lab.close)
 
     def test_kernels_ping_it_from_its_network_and_from_behind_the_router(self):

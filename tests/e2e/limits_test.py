@@ -31,14 +31,21 @@ class LimitsTest(unittest.TestCase):
         pingpong(cls.lab)
         cls.before = holdings(cls.lab.daemons[0].process.pid)
 
-    def hold(self, kind, count, uid=FIRST_UID):
+    def start(self, kind, count, uid):
         """A program of `uid` that makes up to `count` objects and keeps them."""
         program = Process(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups",
                            sys.executable, CONTROL, self.lab.daemons[0].socket, kind, count])
         self.addCleanup(program.kill)
+        return program
+
+    def report_of(self, program):
         wait_until(lambda: program.output().endswith("\n") or not program.running(), "a report")
         self.assertTrue(program.running(), program.output())
-        return program, json.loads(program.output())
+        return json.loads(program.output())
+
+    def hold(self, kind, count, uid=FIRST_UID):
+        program = self.start(kind, count, uid)
+        return program, self.report_of(program)
 
     def check_made(self, kind, wanted, flag, uid=FIRST_UID):
         program, report = self.hold(kind, 100, uid)
@@ -87,6 +94,18 @@ class LimitsTest(unittest.TestCase):
             program.kill()
         wait_until_back(self.lab, self.before)
         pingpong(self.lab)
+
+    def test_sixteen_users_meet_their_limits_at_once(self):
+        kinds = (("qp", 20), ("cq", 11), ("segment", 9), ("channel", 7))
+        programs = [(self.start(kind, 100, FIRST_UID + user), made)
+                    for user, (kind, made) in enumerate(kinds * 4)]
+        for program, made in programs:
+            report = self.report_of(program)
+            self.assertEqual((report["made"], report["refused"][0]), (made, errno.ENOMEM), report)
+        pingpong(self.lab)
+        for program, _ in programs:
+            program.kill()
+        wait_until_back(self.lab, self.before)
 
     def test_captures_are_roots_and_so_many(self):
         program, report = self.hold("capture", 1)

@@ -66,14 +66,16 @@ def perftest_rows(output):
 
 
 class DataCheck:
-    """verbs_check with an end on each host, in two processes, under way until `finish`."""
+    """verbs_check with an end on each host, in two processes, under way until `finish`. `prefix`:
+    what starts them, as another user perhaps."""
 
-    def __init__(self, lab, *flags, version=4):
+    def __init__(self, lab, *flags, version=4, prefix=()):
         self._lab = lab
         self._exchange = tempfile.TemporaryDirectory(prefix="uroce-e2e-", dir=lab.exchange_root)
+        os.chmod(self._exchange.name, 0o777)
 
         def program(host, role):
-            return [host.seen(VERBS_CHECK), "--role", role,
+            return [*prefix, host.seen(VERBS_CHECK), "--role", role,
                     "--exchange", host.seen(self._exchange.name),
                     "--device-a", lab.a.device, "--device-b", lab.b.device,
                     "--gid-a", lab.a.gid_index(version), "--gid-b", lab.b.gid_index(version),

@@ -8,8 +8,9 @@ from process import wait_until
 class RouterLab(Lab):
     """Two daemons beside the kernel, with a third namespace that forwards between them."""
 
-    def __init__(self, mtu):
+    def __init__(self, mtu, *arguments):
         self.mtu = mtu
+        self.arguments = arguments
         super().__init__()
 
     def _build(self):
@@ -22,7 +23,7 @@ class RouterLab(Lab):
 
     def _add_host(self, number):
         namespace = self._add_network(number)
-        daemon = self._add_daemon(namespace, "--port", self._port(number))
+        daemon = self._add_daemon(namespace, "--port", self._port(number), *self.arguments)
         return Host(namespace, daemon, "uroce0", f"10.{number}.0.2", f"fd00:{number}::2")
 
     def _port(self, _number):

@@ -16,6 +16,8 @@
 
 #define PIPE_BYTES 4096
 #define RECORDS (PIPE_BYTES / 8) /* Of a completion channel. */
+#define RESETS 100
+#define WRITES 16 /* Under way when it happens. */
 
 static void expect_event(struct mu_pair* pair, enum ibv_event_type wanted) {
   struct pollfd readable = {pair->a.context->async_fd, POLLIN, 0};
@@ -30,16 +32,24 @@ static void expect_event(struct mu_pair* pair, enum ibv_event_type wanted) {
   ibv_ack_async_event(&event);
 }
 
-/* Gives `side` another queue pair, with `cq` for its sends. */
-static void replace_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
+static void destroy_queue_pair(struct vc_side* side) {
+  if (ibv_destroy_qp(side->qp)) vc_die(side, "ibv_destroy_qp failed");
+}
+
+/* With `cq` for its sends. */
+static void make_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
   struct ibv_qp_init_attr attributes = {.send_cq = cq,
                                         .recv_cq = side->recv_cq,
                                         .qp_type = IBV_QPT_RC,
                                         .cap = {.max_send_wr = 32, .max_send_sge = 1}};
-  if (ibv_destroy_qp(side->qp)) vc_die(side, "ibv_destroy_qp failed");
   side->qp = cq ? ibv_create_qp(side->pd, &attributes) : NULL;
   if (!side->qp) vc_die(side, "ibv_create_qp: %s", strerror(errno));
   side->info.qpn = side->qp->qp_num;
+}
+
+static void replace_queue_pair(struct vc_side* side, struct ibv_cq* cq) {
+  destroy_queue_pair(side);
+  make_queue_pair(side, cq);
 }
 
 /* Its queue pairs go to error, and the program is told; nobody else is concerned. */
@@ -92,6 +102,39 @@ static void never_reads_events(struct mu_pair* pair) {
   ibv_ack_cq_events(pair->a.send_cq, RECORDS + 1);
 }
 
+/* Resets b while packets for it are on their way, wherever they wait, and connects both anew with
+ * other PSNs: what was sent before must not count for the next life. */
+static void resets_while_its_peer_sends(struct mu_pair* pair) {
+  struct vc_side* sides[] = {&pair->b, &pair->a};
+  uint64_t random = pair->options.seed;
+  /* A third one first: with two workers and ports of one queue, both live beside the worker that
+   * receives for them. */
+  struct vc_side third = pair->a;
+  for (int i = 0; i < 2; ++i) destroy_queue_pair(sides[i]);
+  make_queue_pair(&third, third.send_cq);
+  make_queue_pair(&pair->a, pair->a.send_cq);
+  make_queue_pair(&pair->b, pair->b.send_cq);
+  mu_bring_up(pair);
+  for (int life = 0; life < RESETS; ++life) {
+    for (int i = 0; i < WRITES; ++i) mu_post_write(pair);
+    for (uint64_t i = vc_random(&random) % WRITES; i != 0; --i) (void)mu_await_completion(pair);
+    for (int i = 0; i < 2; ++i) {
+      struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RESET};
+      if (ibv_modify_qp(sides[i]->qp, &attributes, IBV_QP_STATE)) vc_die(sides[i], "to RESET");
+      sides[i]->info.psn = (uint32_t)vc_random(&random) & 0xffffff;
+    }
+    mu_bring_up(pair);
+    uint64_t* from = (uint64_t*)pair->a.source.bytes;
+    volatile uint64_t* to = (volatile uint64_t*)pair->b.writable.bytes;
+    *from = vc_random(&random);
+    mu_post_write(pair);
+    const struct ibv_wc wc = mu_await_completion(pair);
+    if (wc.status != IBV_WC_SUCCESS) vc_die(&pair->a, "%s", ibv_wc_status_str(wc.status));
+    if (*to != *from) vc_die(&pair->b, "life %d: what arrived is not what was sent", life);
+    if (ibv_poll_cq(pair->a.send_cq, 1, &(struct ibv_wc){0})) vc_die(&pair->a, "one too many");
+  }
+}
+
 static void ready(void) {
   printf("ready\n");
   fflush(stdout);
@@ -132,6 +175,7 @@ static void blocks_who_reads_its_memory(struct mu_pair* pair) {
 const struct mu_case mu_queue_cases[] = {
     {"never-polls", never_polls},
     {"never-reads-events", never_reads_events},
+    {"resets-while-its-peer-sends", resets_while_its_peer_sends},
     {"dies-with-full-pipes", dies_with_full_pipes},
     {"blocks-who-reads-its-memory", blocks_who_reads_its_memory},
     {NULL, NULL},
