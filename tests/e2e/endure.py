@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairs of programs that transfer, with every byte checked, until one of them dies; and what a
 daemon holds, to be compared before and after."""
+import math
 import os
 import shutil
 import signal
@@ -8,9 +9,12 @@ import struct
 import tempfile
 
 from lab import BUILD, Daemon, WireLab, find_list
-from process import Failed, resident_kilobytes, wait_until
+from netns import BareNamespace
+from process import PATIENCE, Failed, resident_kilobytes, wait_until
 
 ENDURE = BUILD / "tests" / "e2e" / "endure"
+# As ibv_modify_qp takes it: a power of two.
+ACK_TIMEOUT = 14 + max(0, math.ceil(math.log2(PATIENCE)))
 # What endure ends with (endure.h).
 TOLD, PEER_GONE, DEVICE_GONE = 0, 3, 4
 # One of each way to wait, to reach memory and to load the daemon with commands.
@@ -35,7 +39,8 @@ class Pair:
             return ["env", *variables, ENDURE, "--role", role, "--exchange", self.exchange,
                     "--device-a", lab.a.device, "--device-b", lab.b.device,
                     "--gid-a", lab.a.gid_index(), "--gid-b", lab.b.gid_index(),
-                    "--seed", seed, *flags]
+                    "--seed", seed, "--deadline", int(60 * PATIENCE), "--timeout", ACK_TIMEOUT,
+                    *flags]
 
         self.ends = [lab.a.start(*program(0)), lab.b.start(*program(1))]
 
@@ -81,7 +86,9 @@ class Pair:
 
 
 class MortalLab(WireLab):
-    """A daemon that can be killed and started again on its socket."""
+    """A daemon that can be killed and started again on its socket, and programs by the thousand."""
+
+    make_namespace = BareNamespace
 
     def kill_daemon(self, number=signal.SIGKILL):
         self.daemons[0].process.signal(number)

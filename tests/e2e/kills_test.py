@@ -12,13 +12,16 @@ from process import Failed
 from programs import pingpong, seed
 
 KILLS = 1000 if LONG else 30
+DAEMON_KILLS = 100 if LONG else 1
 
 
 class Kills:
-    """Five pairs; one program after the other is killed and its pair started anew."""
+    """Five pairs; one program after the other is killed and its pair started anew. `more_flags`:
+    for all of them."""
 
-    def __init__(self, lab, number):
+    def __init__(self, lab, number, more_flags=()):
         self.lab = lab
+        self.more_flags = more_flags
         self.random = random.Random(number)
         self.begun = 0
         self.bereaved = []  # Pairs of which one end was killed in mid-transfer: (pair, survivor).
@@ -27,7 +30,7 @@ class Kills:
     def start(self, kind):
         self.begun += 1
         flags, settings = KINDS[kind]
-        return Pair(self.lab, *flags, settings=settings, seed=self.begun)
+        return Pair(self.lab, *flags, *self.more_flags, settings=settings, seed=self.begun)
 
     def kill_one(self):
         kind = self.random.randrange(len(self.pairs))
@@ -105,15 +108,18 @@ class KillsTest(unittest.TestCase):
         self.lab.start_daemon_again()
         for pair in pairs:
             pair.expect_ends(DEVICE_GONE)
+            pair.kill()
         for pair in late:
             for end in pair.ends:
                 status = end.wait(60)  # 2: `uroce run` found no daemon.
                 if status not in (1, 2, PEER_GONE, DEVICE_GONE):
                     raise Failed(f"{status}: {end.describe()}")
+            pair.kill()
         pingpong(self.lab, "-c")
 
     def test_a_killed_daemon_leaves_device_fatal_and_flushed_work(self):
-        self.check_daemon_end(signal.SIGKILL)
+        for _ in range(DAEMON_KILLS):
+            self.check_daemon_end(signal.SIGKILL)
         self.lab.close()
 
     def test_a_daemon_that_is_told_to_end_leaves_the_same(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs under test: started, watched and always ended, by their process id."""
 import ctypes
+import glob
 import os
 import signal
 import subprocess
@@ -45,8 +46,10 @@ class Process:
         try:
             return self._popen.wait(timeout_s * PATIENCE)
         except subprocess.TimeoutExpired:
+            threads = where_threads_wait(self.pid)
             self.kill()
-            raise Failed(f"still running after {timeout_s} s: {self.describe()}") from None
+            raise Failed(
+                f"still running after {timeout_s} s: {self.describe()}\n{threads}") from None
 
     def expect_success(self, timeout_s):
         status = self.wait(timeout_s)
@@ -111,6 +114,22 @@ def is_listening(pid, port):
         except OSError:
             pass
     return False
+
+
+def where_threads_wait(pid):
+    """State and kernel stack of each thread: what a program that does not end waits for."""
+    text = []
+    for task in sorted(glob.glob(f"/proc/{pid}/task/*")):
+        parts = []
+        for name in ("stat", "stack"):
+            try:
+                with open(f"{task}/{name}", encoding="ascii", errors="replace") as file:
+                    parts.append(file.read().rstrip())
+            except OSError as error:
+                parts.append(str(error))
+        state = parts[0].rsplit(")", 1)[-1].split()[:1]
+        text.append(f"thread {os.path.basename(task)} {' '.join(state)}\n{parts[1]}")
+    return "\n".join(text)
 
 
 def resident_kilobytes(pid):

@@ -284,6 +284,10 @@ enum en_end en_run(const struct en_options* options) {
   start(&program, options);
   struct progress round = {0};
   enum ibv_wc_status status = IBV_WC_SUCCESS;
-  while (!g_told && run_round(&program, &round, &status)) *program.rounds = ++round.number;
+  const struct timespec pause = {.tv_nsec = options->pause_ms * 1000000l};
+  while (!g_told && run_round(&program, &round, &status)) {
+    *program.rounds = ++round.number;
+    if (options->pause_ms) nanosleep(&pause, NULL);
+  }
   return status == IBV_WC_SUCCESS ? EN_TOLD : drain(&program, status);
 }

@@ -24,6 +24,7 @@ struct en_options {
   int sleeps;        /* In ibv_get_cq_event, instead of polling. */
   int churns;        /* A thread makes and unmakes objects of every kind beside the traffic. */
   uint32_t idle_qps; /* Queue pairs that wait with two receives each. */
+  uint32_t pause_ms; /* Behind each round. */
 };
 
 /* What its threads share. */

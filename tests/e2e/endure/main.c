@@ -16,6 +16,7 @@ static const char kUsage[] =
     "  --sleep                           wait in ibv_get_cq_event\n"
     "  --churn                           make and unmake objects beside the traffic\n"
     "  --idle-qps N                      have so many more queue pairs\n"
+    "  --pause MILLISECONDS              rest behind each round (0)\n"
     "exit status: 0 ended by SIGTERM, 1 something was wrong, 3 the peer is gone, 4 the daemon is\n";
 
 static uint64_t number(const char* text, uint64_t max) {
@@ -67,6 +68,9 @@ static void set_option(struct en_options* options, int option, const char* value
     case 'i':
       options->idle_qps = (uint32_t)number(value, 16000);
       return;
+    case 'p':
+      options->pause_ms = (uint32_t)number(value, 999);
+      return;
     default:
       fputs(kUsage, option == 'h' ? stdout : stderr);
       exit(option == 'h' ? EN_TOLD : EN_USAGE);
@@ -75,14 +79,23 @@ static void set_option(struct en_options* options, int option, const char* value
 
 int main(int argc, char** argv) {
   static const struct option kOptions[] = {
-      {"device-a", 1, 0, 'a'}, {"device-b", 1, 0, 'b'},
-      {"gid-a", 1, 0, 'A'},    {"gid-b", 1, 0, 'B'},
-      {"role", 1, 0, 'r'},     {"exchange", 1, 0, 'x'},
-      {"seed", 1, 0, 's'},     {"max-bytes", 1, 0, 'm'},
-      {"timeout", 1, 0, 't'},  {"retries", 1, 0, 'n'},
-      {"deadline", 1, 0, 'd'}, {"sleep", 0, 0, 'S'},
-      {"churn", 0, 0, 'c'},    {"idle-qps", 1, 0, 'i'},
-      {"help", 0, 0, 'h'},     {0, 0, 0, 0},
+      {"device-a", 1, 0, 'a'},
+      {"device-b", 1, 0, 'b'},
+      {"gid-a", 1, 0, 'A'},
+      {"gid-b", 1, 0, 'B'},
+      {"role", 1, 0, 'r'},
+      {"exchange", 1, 0, 'x'},
+      {"seed", 1, 0, 's'},
+      {"max-bytes", 1, 0, 'm'},
+      {"timeout", 1, 0, 't'},
+      {"retries", 1, 0, 'n'},
+      {"deadline", 1, 0, 'd'},
+      {"sleep", 0, 0, 'S'},
+      {"churn", 0, 0, 'c'},
+      {"idle-qps", 1, 0, 'i'},
+      {"pause", 1, 0, 'p'},
+      {"help", 0, 0, 'h'},
+      {0, 0, 0, 0},
   };
   struct en_options options = {.side = {.devices = {"uroce0", "uroce1"},
                                         .gid_indices = {1, 1},
