@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// usage: flooder SOCKET KIND: one program that asks as much of the daemon as it can, until it is
+// killed. KIND: doorbells, commands, dumps, queues, registrations, sessions, deaths; or spin, which
+// asks nothing and takes a processor as the others do.
+#include <infiniband/verbs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "pipeline/rings/doorbells.h"
+#include "tests/e2e/hostile/program.h"
+
+namespace uroce::bench {
+namespace {
+
+using hostile::Program;
+
+constexpr uint64_t kRegionBytes = 64 << 20;
+constexpr uint64_t kAddr = 0x10000;
+constexpr int kDyingQueuePairs = 500;
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "flooder: %s\n", what);
+  std::exit(1);
+}
+
+[[noreturn]] void FloodDoorbells(Program& program) {
+  for (;;) {
+    uroce_doorbells& doorbells = *program.doorbells();
+    for (uroce_line64& word : doorbells.words) rings::StoreRelaxed(word.value, ~uint64_t{0});
+    for (uint64_t& summary : doorbells.summary) rings::StoreRelease(summary, ~uint64_t{0});
+    const uint64_t one = 1;
+    if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
+    Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
+  }
+}
+
+[[noreturn]] void FloodCommands(Program& program) {
+  for (;;) {
+    Require(program.client.Handle(UROCE_QUERY_PORT, program.contexts[0]).error == 0, "QUERY_PORT");
+  }
+}
+
+[[noreturn]] void FloodDumps(Program& program) {
+  for (;;) {
+    const uroce_dump stat{UROCE_DUMP_STAT, 0};
+    Require(program.client.Call(UROCE_DUMP, stat).error == 0, "DUMP");
+  }
+}
+
+void MakeQueues(Program& program) {
+  nic::ControlClient& client = program.client;
+  const uint32_t cq =
+      client.Call(UROCE_CREATE_CQ, uroce_create_cq{program.contexts[0], 16, 1, UROCE_NONE, 0})
+          .handle();
+  const uroce_create_qp request{program.pds[0], IBV_QPT_RC, cq, cq, 9, 0, {16, 16, 1, 1, 0}};
+  const nic::Answer qp = client.Call(UROCE_CREATE_QP, request);
+  Require(qp.error == 0, "CREATE_QP");
+  Require(client.Call(UROCE_RESIZE_CQ, uroce_resize_cq{cq, 32}).error == 0, "RESIZE_CQ");
+  Require(client.Handle(UROCE_DESTROY_QP, qp.handle()).error == 0, "DESTROY_QP");
+  Require(client.Handle(UROCE_DESTROY_CQ, cq).error == 0, "DESTROY_CQ");
+}
+
+void Register(Program& program) {
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kRegionBytes}).handle();
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment segment;
+  } message{};
+  message.request = {program.pds[0], IBV_ACCESS_LOCAL_WRITE, kAddr, kRegionBytes, kAddr, 1, 0};
+  message.segment = {kAddr, kRegionBytes, UROCE_MR_MAPPED, segment, 0, 0, 0};
+  const nic::Answer made = program.client.Call(UROCE_REG_MR, message);
+  Require(made.error == 0, "REG_MR");
+  Require(program.client.Handle(UROCE_DEREG_MR, made.handle()).error == 0, "DEREG_MR");
+  Require(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error == 0, "DESTROY_SEGMENT");
+}
+
+[[noreturn]] void FloodSessions(const std::string& socket_path) {
+  for (;;) {
+    nic::ControlClient client(socket_path);
+    Require(client.Hello().error == 0, "HELLO");
+  }
+}
+
+[[noreturn]] void FloodDeaths(const std::string& socket_path) {
+  for (;;) {
+    const pid_t child = fork();
+    if (child != 0) {
+      waitpid(child, nullptr, 0);
+      continue;
+    }
+    hostile::Random random(1);
+    Program program(socket_path, random);
+    Require(program.Make(), "a program");
+    for (int i = 0; i < kDyingQueuePairs; ++i) {
+      const uroce_create_qp request{
+          program.pds[0], IBV_QPT_RC, program.cqs[0], program.cqs[0], 9, 0, {16, 16, 1, 1, 0}};
+      Require(program.client.Call(UROCE_CREATE_QP, request).error == 0, "CREATE_QP");
+    }
+    _exit(0);
+  }
+}
+
+int Flood(const std::string& socket_path, const std::string& kind) {
+  if (kind == "spin") {
+    for (;;) __builtin_ia32_pause();
+  }
+  if (kind == "sessions") FloodSessions(socket_path);
+  if (kind == "deaths") FloodDeaths(socket_path);
+  hostile::Random random(1);
+  Program program(socket_path, random);
+  Require(program.Make(), "a program");
+  if (kind == "doorbells") FloodDoorbells(program);
+  if (kind == "commands") FloodCommands(program);
+  if (kind == "dumps") FloodDumps(program);
+  if (kind != "queues" && kind != "registrations") return 2;
+  for (;;) kind == "queues" ? MakeQueues(program) : Register(program);
+}
+
+}  // namespace
+}  // namespace uroce::bench
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fputs("usage: flooder SOCKET KIND\n", stderr);
+    return 2;
+  }
+  return uroce::bench::Flood(argv[1], argv[2]);
+}
