@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who has which address and port in rdma_cm's port spaces, and who listens there
+// (protocol/cm.md, section 3; the rules of conflict are those of Linux's rdma_cm). Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "nic/cm/types.h"
+
+namespace uroce::nic::cm {
+
+struct BindParameters {
+  wire::PortSpace space = wire::PortSpace::kTcp;
+  Gid address;        ///< ::, ::ffff:0.0.0.0 (wildcards) or one of the host's.
+  uint16_t port = 0;  ///< 0: one that nobody has.
+  bool reuse_address = false;
+  /// A wildcard of its own family alone. IPv4 addresses always are; IPv6 ones by IPV6_V6ONLY.
+  bool own_family_only = false;
+};
+
+/// The ports of all programs beside one daemon. One thread.
+class Bindings {
+ public:
+  struct PortRange {  ///< Of ports that are chosen; both ends count.
+    uint16_t first = 32768;
+    uint16_t last = 60999;
+  };
+  Bindings() = default;
+  explicit Bindings(PortRange range) : range_(range) {}
+
+  /// `random` says where the search for a free port begins. Sets `id` on kOk.
+  /// Errors: kAddressInUse, kAddressNotAvailable; kNoRoom: no port is free.
+  Result Bind(const BindParameters& parameters, uint32_t random, BindingId& id);
+  /// From now on requests find it. Addresses that were shared by `reuse_address` cannot both
+  /// listen. `backlog`: requests that may wait to be taken.
+  Result Listen(BindingId id, uint32_t backlog);
+  /// Its port may be had by another.
+  void Release(BindingId id);
+  uint16_t PortOf(BindingId id) const;
+
+  /// Whether anybody listens for the service, at whatever address.
+  bool HasListener(const wire::RdmaCmService& service) const;
+  /// Who listens for the service at `destination`; BindingId{}: nobody.
+  BindingId FindListener(const wire::RdmaCmService& service, const Gid& destination) const;
+  /// Takes a place in a listener's backlog. False: there is none.
+  bool TakePlace(BindingId id);
+  /// Gives it back. The listener may be gone.
+  void ReturnPlace(BindingId id);
+
+  size_t size() const { return bindings_.size(); }
+
+ private:
+  struct Binding {
+    BindParameters parameters;
+    bool listens = false;
+    uint32_t places = 0;
+  };
+  using Service = wire::RdmaCmService;
+
+  bool IsFree(const Service& service) const { return !by_service_.contains(service); }
+  /// 0: none is free.
+  uint16_t FreePort(wire::PortSpace space, uint32_t random) const;
+  /// Whether `wanted` can stand beside all others of its port. `but`: itself.
+  Result Check(const BindParameters& wanted, bool reuse_address, BindingId but) const;
+
+  PortRange range_;
+  std::map<BindingId, Binding> bindings_;
+  std::multimap<Service, BindingId> by_service_;
+  uint32_t last_id_ = 0;
+};
+
+bool IsWildcard(const Gid& address);
+
+}  // namespace uroce::nic::cm

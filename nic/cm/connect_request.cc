@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/cm/connect_request.h"
+
+#include <algorithm>
+
+#include "nic/cm/private_data.h"
+#include "nic/cm/timeouts.h"
+
+namespace uroce::nic::cm {
+namespace {
+
+constexpr uint16_t kPermissiveLid = 0xffff;
+constexpr uint8_t kExtendedXrc = 1;
+
+/// Without a router in between, paths say so: Linux does by hop limits up to 1.
+wire::CmPath MakePath(const ConnectParameters& parameters) {
+  const Route& route = parameters.route;
+  const bool routed = route.hop_limit > 1;
+  const uint16_t lid = routed ? kPermissiveLid : 0;
+  return {
+      .local_lid = lid,
+      .remote_lid = lid,
+      .local = route.local,
+      .remote = route.remote,
+      .flow_label = route.flow_label,
+      .traffic_class = route.traffic_class,
+      .hop_limit = route.hop_limit,
+      .sl = route.sl,
+      .subnet_local = !routed,
+      .local_ack_timeout = AckTimeout(parameters.local_ca_ack_delay, parameters.packet_life_time)};
+}
+
+/// Addresses and port, then the program's own bytes.
+template <size_t bytes>
+wire::CmBytes<bytes> MakePrivateData(const Route& route, uint16_t source_port,
+                                     std::span<const uint8_t> data) {
+  wire::CmBytes<bytes> field{};
+  wire::EncodeRdmaCmHeader(
+      {.source_port = source_port, .source = route.local, .destination = route.remote}, field);
+  std::ranges::copy(data, field.begin() + wire::kRdmaCmHeaderBytes);
+  return field;
+}
+
+}  // namespace
+
+wire::CmReq MakeReq(CommId id, const ConnectParameters& parameters) {
+  const QueuePairParameters& qp = parameters.qp;
+  return {.local_comm_id = id,
+          .service_id = wire::ServiceIdOf(parameters.service),
+          .local_ca_guid = qp.local_ca_guid,
+          .local_qpn = qp.qpn,
+          .responder_resources = qp.responder_resources,
+          .initiator_depth = qp.initiator_depth,
+          .remote_cm_response_timeout = parameters.cm_response_timeout,
+          .transport = parameters.xrc ? wire::CmTransport::kExtended : parameters.transport,
+          .end_to_end_flow_control = qp.end_to_end_flow_control,
+          .starting_psn = qp.starting_psn,
+          .local_cm_response_timeout = parameters.cm_response_timeout,
+          .retry_count = parameters.retry_count,
+          .path_mtu = parameters.path_mtu,
+          .rnr_retry_count = qp.rnr_retry_count,
+          .max_cm_retries = parameters.max_cm_retries,
+          .srq = qp.srq,
+          .extended_transport = parameters.xrc ? kExtendedXrc : uint8_t{0},
+          .primary = MakePath(parameters),
+          .private_data = MakePrivateData<92>(parameters.route, parameters.source_port,
+                                              parameters.private_data)};
+}
+
+wire::CmRep MakeRep(CommId id, CommId remote_id, const AcceptParameters& parameters) {
+  const QueuePairParameters& qp = parameters.qp;
+  return {.local_comm_id = id,
+          .remote_comm_id = remote_id,
+          .local_qpn = qp.qpn,
+          .starting_psn = qp.starting_psn,
+          .responder_resources = qp.responder_resources,
+          .initiator_depth = qp.initiator_depth,
+          .target_ack_delay = parameters.target_ack_delay,
+          .end_to_end_flow_control = qp.end_to_end_flow_control,
+          .rnr_retry_count = qp.rnr_retry_count,
+          .srq = qp.srq,
+          .local_ca_guid = qp.local_ca_guid,
+          .private_data = Padded<196>(parameters.private_data)};
+}
+
+wire::CmSidrReq MakeSidrReq(CommId id, const ResolveParameters& parameters) {
+  return {.request_id = id,
+          .service_id = wire::ServiceIdOf(parameters.service),
+          .private_data = MakePrivateData<216>(parameters.route, parameters.source_port,
+                                               parameters.private_data)};
+}
+
+}  // namespace uroce::nic::cm

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests as rdma_cm fills them in for RoCEv2 (protocol/cm.md, sections 2 and 3). Pure.
+#pragma once
+
+#include "nic/cm/types.h"
+
+namespace uroce::nic::cm {
+
+/// The REQ of a connection.   Range: private data of at most kConnectPrivateBytes.
+wire::CmReq MakeReq(CommId id, const ConnectParameters& parameters);
+/// The REP to a REQ.
+wire::CmRep MakeRep(CommId id, CommId remote_id, const AcceptParameters& parameters);
+/// The request for a service's queue pair.   Range: at most kResolvePrivateBytes.
+wire::CmSidrReq MakeSidrReq(CommId id, const ResolveParameters& parameters);
+
+}  // namespace uroce::nic::cm

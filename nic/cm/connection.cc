@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program asks for, and what time brings.
+#include "nic/cm/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nic/cm/connect_request.h"
+#include "nic/cm/private_data.h"
+#include "nic/cm/timeouts.h"
+
+namespace uroce::nic::cm {
+namespace {
+
+/// A DREQ opens an exchange of its own.
+constexpr uint64_t kDreqExchange = uint64_t{1} << 32;
+
+}  // namespace
+
+std::string_view StateName(State state) {
+  constexpr std::string_view kNames[] = {"IDLE",      "REQ_SENT",  "MRA_REQ_RCVD", "REP_RCVD",
+                                         "REQ_RCVD",  "REP_SENT",  "MRA_REP_RCVD", "ESTABLISHED",
+                                         "DREQ_SENT", "DREQ_RCVD", "TIMEWAIT"};
+  return kNames[static_cast<int>(state)];
+}
+
+Result Connection::Connect(const ConnectParameters& parameters, Nanos now) {
+  if (state_ != State::kIdle || service_id_ != 0) return Result::kWrongState;
+  if (parameters.private_data.size() > kConnectPrivateBytes) return Result::kTooLong;
+  wire::CmReq req = MakeReq(id_, parameters);
+  active_ = true;
+  route_ = parameters.route;
+  service_id_ = req.service_id;
+  local_qpn_ = req.local_qpn;
+  local_ca_guid_ = req.local_ca_guid;
+  max_cm_retries_ = parameters.max_cm_retries;
+  packet_life_time_ = parameters.packet_life_time;
+  timewait_code_ = req.primary.local_ack_timeout;
+  transaction_id_ = id_.value();
+  Enter(State::kReqSent);
+  const Nanos interval =
+      TimeOf(parameters.packet_life_time) * 2 + TimeOf(parameters.cm_response_timeout);
+  SendRepeatedly(std::move(req), transaction_id_, interval, now);
+  return Result::kOk;
+}
+
+Result Connection::Accept(const AcceptParameters& parameters, Nanos now) {
+  if (state_ != State::kReqReceived) return Result::kWrongState;
+  if (parameters.private_data.size() > 196) return Result::kTooLong;
+  local_qpn_ = parameters.qp.qpn;
+  local_ca_guid_ = parameters.qp.local_ca_guid;
+  Enter(State::kRepSent);
+  SendRepeatedly(MakeRep(id_, remote_id_, parameters), transaction_id_, interval_, now);
+  return Result::kOk;
+}
+
+Result Connection::Reject(wire::RejReason reason, std::span<const uint8_t> private_data) {
+  if (private_data.size() > 148) return Result::kTooLong;
+  if (state_ != State::kReqReceived && state_ != State::kRepReceived) return Result::kWrongState;
+  SendRej(active_ ? wire::CmAbout::kRep : wire::CmAbout::kReq, reason, private_data);
+  Enter(State::kIdle);
+  return Result::kOk;
+}
+
+Result Connection::Establish() {
+  if (state_ != State::kRepReceived) return Result::kWrongState;
+  Send(wire::CmRtu{.local_comm_id = id_, .remote_comm_id = remote_id_}, transaction_id_);
+  Enter(State::kEstablished);
+  return Result::kOk;
+}
+
+Result Connection::OnFirstPacket() {
+  if (!awaits_rtu()) return Result::kWrongState;
+  Enter(State::kEstablished);
+  Raise(EventKind::kEstablished);
+  return Result::kOk;
+}
+
+Result Connection::Disconnect(Nanos now) {
+  if (state_ == State::kEstablished) {
+    SendDreq(now);
+    return Result::kOk;
+  }
+  if (state_ != State::kDreqReceived) return Result::kWrongState;
+  Send(wire::CmDrep{.local_comm_id = id_, .remote_comm_id = remote_id_}, dreq_transaction_id_);
+  EnterTimewait(now);
+  return Result::kOk;
+}
+
+// Linux sends one DREQ when an id in use is destroyed, and keeps nothing. Here it is repeated until
+// the peer knows: a program that is killed says goodbye through a network that loses.
+void Connection::Destroy(Nanos now) {
+  owned_ = false;
+  switch (state_) {
+    case State::kIdle:
+    case State::kDreqSent:
+    case State::kTimewait:
+      return;
+    case State::kReqSent:
+    case State::kMraReqReceived:
+      SendGivingUp(wire::CmAbout::kReq);
+      break;
+    case State::kReqReceived:
+      SendRej(wire::CmAbout::kReq, wire::RejReason::kConsumerDefined);
+      break;
+    case State::kRepReceived:
+      SendRej(wire::CmAbout::kRep, wire::RejReason::kConsumerDefined);
+      break;
+    case State::kRepSent:
+    case State::kMraRepReceived:
+      SendRej(wire::CmAbout::kOther, wire::RejReason::kConsumerDefined);
+      break;
+    case State::kEstablished:
+    case State::kDreqReceived:
+      static_cast<void>(Disconnect(now));
+      return;
+  }
+  Enter(State::kIdle);
+}
+
+void Connection::OnDeviceGone() {
+  Enter(State::kIdle);
+  Raise(EventKind::kDeviceRemoved);
+}
+
+void Connection::OnStale(Nanos now) {
+  if (state_ == State::kEstablished) SendDreq(now);
+}
+
+void Connection::OnDeadline(Nanos now) {
+  if (now < deadline_) return;
+  if (state_ == State::kTimewait) {
+    Enter(State::kIdle);
+    return Raise(EventKind::kTimewaitExit);
+  }
+  if (transmissions_left_ == 0) return GiveUp(now);
+  --transmissions_left_;
+  ++outbox_->counters.retransmitted;
+  deadline_ = now + interval_;
+  outbox_->Send(route_, repeated_);
+}
+
+// The peer is told too, once, in case it hears us and we did not hear it: without that it would
+// keep a connection with nobody.
+void Connection::GiveUp(Nanos now) {
+  if (state_ == State::kDreqSent) {
+    EnterTimewait(now);
+    return Raise(EventKind::kDisconnected, {}, true);
+  }
+  SendGivingUp(active_ ? wire::CmAbout::kReq : wire::CmAbout::kRep);
+  Enter(State::kIdle);
+  Raise(EventKind::kUnreachable);
+}
+
+void Connection::Enter(State state) {
+  state_ = state;
+  mras_ = 0;
+  deadline_ = kNever;
+}
+
+void Connection::EnterTimewait(Nanos now) {
+  Enter(State::kTimewait);
+  deadline_ = now + BoundedTimeOf(timewait_code_, kMostTimewait);
+}
+
+void Connection::Send(wire::CmBody body, uint64_t transaction_id) {
+  outbox_->Send(route_, {.transaction_id = transaction_id, .body = std::move(body)});
+}
+
+void Connection::SendRepeatedly(wire::CmBody body, uint64_t transaction_id, Nanos interval,
+                                Nanos now) {
+  repeated_ = {.transaction_id = transaction_id, .body = std::move(body)};
+  interval_ = interval;
+  transmissions_left_ = max_cm_retries_;
+  deadline_ = now + interval_;
+  outbox_->Send(route_, repeated_);
+}
+
+void Connection::SendDreq(Nanos now) {
+  Enter(State::kDreqSent);
+  SendRepeatedly(
+      wire::CmDreq{.local_comm_id = id_, .remote_comm_id = remote_id_, .remote_qpn = remote_qpn_},
+      kDreqExchange | id_.value(), interval_, now);
+}
+
+void Connection::SendRej(wire::CmAbout about, wire::RejReason reason,
+                         std::span<const uint8_t> private_data) {
+  Send(wire::CmRej{.local_comm_id = id_,
+                   .remote_comm_id = remote_id_,
+                   .about = about,
+                   .reason = reason,
+                   .private_data = Padded<148>(private_data)},
+       transaction_id_);
+}
+
+// The peer may know us by our CA GUID and number alone: a REQ's sender has no number of the peer's
+// (IBTA vol. 1, 12.6.7.2, reason 4).
+void Connection::SendGivingUp(wire::CmAbout about) {
+  wire::CmRej rej{.local_comm_id = id_,
+                  .remote_comm_id = remote_id_,
+                  .about = about,
+                  .info_bytes = sizeof local_ca_guid_,
+                  .reason = wire::RejReason::kTimeout};
+  for (size_t i = 0; i < sizeof local_ca_guid_; ++i) {
+    rej.info[i] = static_cast<uint8_t>(local_ca_guid_ >> (8 * (sizeof local_ca_guid_ - 1 - i)));
+  }
+  Send(rej, transaction_id_);
+}
+
+void Connection::Raise(EventKind kind, const wire::CmMessage& message, bool timed_out) {
+  if (!owned_) return;
+  outbox_->Raise({.kind = kind,
+                  .id = id_,
+                  .listener = listener_,
+                  .timed_out = timed_out,
+                  .route = route_,
+                  .message = message});
+}
+
+}  // namespace uroce::nic::cm

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of programs, time, and the tables.
+#include "nic/cm/manager.h"
+
+#include <algorithm>
+
+namespace uroce::nic::cm {
+
+Manager::Manager(const Config& config, RandomSource random)
+    : config_(config),
+      random_(std::move(random)),
+      limit_(config.requests_per_second, config.request_burst),
+      bindings_(config.ports) {}
+
+Result Manager::Bind(const BindParameters& parameters, BindingId& id) {
+  return bindings_.Bind(parameters, random_(), id);
+}
+
+Result Manager::Listen(BindingId id, uint32_t backlog) { return bindings_.Listen(id, backlog); }
+
+Result Manager::Connect(const ConnectParameters& parameters, Nanos now, CommId& id) {
+  if (size() >= config_.max_ids) return Result::kNoRoom;
+  const CommId wanted = NewId();
+  auto& entry = connections_.try_emplace(wanted.value(), wanted, outbox_).first->second;
+  const Result result = entry.object.Connect(parameters, now);
+  if (result != Result::kOk) {
+    connections_.erase(wanted.value());
+    return result;
+  }
+  id = wanted;
+  return Settle(entry);
+}
+
+Result Manager::OnRequestTaken(CommId id) {
+  if (ConnectionEntry* const entry = Find(id)) {
+    ReturnPlace(*entry);
+    return Result::kOk;
+  }
+  ResolutionEntry* const entry = FindResolution(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  ReturnPlace(*entry);
+  return Result::kOk;
+}
+
+Result Manager::Accept(CommId id, const AcceptParameters& parameters, Nanos now) {
+  ConnectionEntry* const entry = Find(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  return Settle(*entry, entry->object.Accept(parameters, now));
+}
+
+Result Manager::Reject(CommId id, wire::RejReason reason, std::span<const uint8_t> private_data) {
+  ConnectionEntry* const entry = Find(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  return Settle(*entry, entry->object.Reject(reason, private_data));
+}
+
+Result Manager::Establish(CommId id) {
+  ConnectionEntry* const entry = Find(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  return Settle(*entry, entry->object.Establish());
+}
+
+Result Manager::OnFirstPacket(CommId id) {
+  ConnectionEntry* const entry = Find(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  return Settle(*entry, entry->object.OnFirstPacket());
+}
+
+Result Manager::Disconnect(CommId id, Nanos now) {
+  ConnectionEntry* const entry = Find(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  return Settle(*entry, entry->object.Disconnect(now));
+}
+
+Result Manager::Resolve(const ResolveParameters& parameters, Nanos now, CommId& id) {
+  if (size() >= config_.max_ids) return Result::kNoRoom;
+  const CommId wanted = NewId();
+  auto& entry = resolutions_.try_emplace(wanted.value(), wanted, outbox_).first->second;
+  const Result result = entry.object.Ask(parameters, now);
+  if (result != Result::kOk) {
+    resolutions_.erase(wanted.value());
+    return result;
+  }
+  id = wanted;
+  return Settle(entry);
+}
+
+Result Manager::Answer(CommId id, const ResolveAnswer& answer, Nanos now) {
+  ResolutionEntry* const entry = FindResolution(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  return Settle(*entry, entry->object.Answer(answer, now));
+}
+
+Result Manager::Destroy(CommId id, Nanos now) {
+  if (ConnectionEntry* const entry = Find(id)) {
+    ReturnPlace(*entry);
+    entry->object.Destroy(now);
+    return Settle(*entry);
+  }
+  ResolutionEntry* const entry = FindResolution(id);
+  if (entry == nullptr) return Result::kNoSuchId;
+  ReturnPlace(*entry);
+  entry->object.Destroy(now);
+  return Settle(*entry);
+}
+
+void Manager::OnDeviceGone(uint32_t device) {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    ConnectionEntry& entry = (it++)->second;  // Settle may free it.
+    if (entry.object.route().device != device) continue;
+    entry.object.OnDeviceGone();
+    Settle(entry);
+  }
+  for (auto it = resolutions_.begin(); it != resolutions_.end();) {
+    ResolutionEntry& entry = (it++)->second;
+    if (entry.object.route().device != device) continue;
+    entry.object.OnDeviceGone();
+    Settle(entry);
+  }
+}
+
+void Manager::OnDeadline(Nanos now) {
+  for (int i = 0; i < kDeadlinesAtOnce; ++i) {
+    const CommId id = deadlines_.FirstDue(now);
+    if (id == CommId()) return;
+    if (ConnectionEntry* const entry = Find(id)) {
+      entry->object.OnDeadline(now);
+      Settle(*entry);
+    } else if (ResolutionEntry* const resolution = FindResolution(id)) {
+      resolution->object.OnDeadline(now);
+      Settle(*resolution);
+    }
+  }
+}
+
+std::optional<Datagram> Manager::PollDatagram() {
+  if (outbox_.datagrams.empty()) return std::nullopt;
+  Datagram datagram = std::move(outbox_.datagrams.front());
+  outbox_.datagrams.pop_front();
+  return datagram;
+}
+
+std::optional<Event> Manager::PollEvent() {
+  if (outbox_.events.empty()) return std::nullopt;
+  Event event = std::move(outbox_.events.front());
+  outbox_.events.pop_front();
+  return event;
+}
+
+const Connection* Manager::FindConnection(CommId id) const {
+  const auto found = connections_.find(id.value());
+  return found == connections_.end() ? nullptr : &found->second.object;
+}
+
+Manager::ConnectionEntry* Manager::Find(CommId id) {
+  const auto found = connections_.find(id.value());
+  return found == connections_.end() ? nullptr : &found->second;
+}
+
+Manager::ResolutionEntry* Manager::FindResolution(CommId id) {
+  const auto found = resolutions_.find(id.value());
+  return found == resolutions_.end() ? nullptr : &found->second;
+}
+
+// Ends soon: of 2^32 numbers at most max_ids are taken.
+CommId Manager::NewId() {
+  CommId id;
+  do {
+    id = CommId(random_());
+  } while (id == CommId() || connections_.contains(id.value()) ||
+           resolutions_.contains(id.value()));
+  return id;
+}
+
+Result Manager::Settle(ConnectionEntry& entry, Result result) {
+  Connection& connection = entry.object;
+  deadlines_.Move(connection.id(), entry.deadline, connection.NextDeadline());
+  entry.deadline = connection.NextDeadline();
+  if (connection.state() != State::kIdle) {
+    EnterIndices(connection);
+    return result;
+  }
+  LeaveIndices(connection);
+  if (connection.finished()) {
+    ReturnPlace(entry);
+    connections_.erase(connection.id().value());
+  }
+  return result;
+}
+
+Result Manager::Settle(ResolutionEntry& entry, Result result) {
+  ServiceResolution& resolution = entry.object;
+  deadlines_.Move(resolution.id(), entry.deadline, resolution.NextDeadline());
+  entry.deadline = resolution.NextDeadline();
+  if (resolution.state() != ServiceResolution::State::kIdle) return result;
+  if (!resolution.asks()) {
+    const auto found =
+        by_request_.find({resolution.route().remote.bytes, resolution.request_id().value()});
+    if (found != by_request_.end() && found->second == resolution.id()) by_request_.erase(found);
+  }
+  if (resolution.finished()) {
+    ReturnPlace(entry);
+    resolutions_.erase(resolution.id().value());
+  }
+  return result;
+}
+
+void Manager::EnterIndices(Connection& connection) {
+  if (connection.remote_id() == CommId()) return;
+  const uint64_t guid = connection.remote_ca_guid();
+  by_remote_id_.try_emplace({guid, connection.remote_id().value()}, connection.id());
+  by_remote_qpn_.try_emplace({guid, connection.remote_qpn().value()}, connection.id());
+}
+
+void Manager::LeaveIndices(const Connection& connection) {
+  const auto leave = [&](auto& index, uint32_t number) {
+    const auto found = index.find({connection.remote_ca_guid(), number});
+    if (found != index.end() && found->second == connection.id()) index.erase(found);
+  };
+  leave(by_remote_id_, connection.remote_id().value());
+  leave(by_remote_qpn_, connection.remote_qpn().value());
+}
+
+template <typename Object>
+void Manager::ReturnPlace(Entry<Object>& entry) {
+  if (entry.place == BindingId{}) return;
+  bindings_.ReturnPlace(entry.place);
+  entry.place = BindingId{};
+}
+
+}  // namespace uroce::nic::cm

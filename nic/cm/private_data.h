@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Into the fixed fields of messages. Pure.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "pipeline/wire/cm_message.h"
+
+namespace uroce::nic::cm {
+
+/// `data` at the start of a field, zeros behind it.   Range: `data` fits.
+template <size_t bytes>
+wire::CmBytes<bytes> Padded(std::span<const uint8_t> data) {
+  wire::CmBytes<bytes> field{};
+  std::ranges::copy(data.first(std::min(bytes, data.size())), field.begin());
+  return field;
+}
+
+}  // namespace uroce::nic::cm

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The general service interface: the datagrams of queue pair 1, which carry management datagrams
+// (MADs) over RoCEv2 (protocol/cm.md, section 1).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pipeline/wire/packet.h"
+
+namespace uroce::wire {
+
+inline constexpr Qpn kGsiQpn{1};
+inline constexpr uint32_t kGsiQkey = 0x80010000;
+/// Every MAD is of this size. IBTA vol. 1, 13.4.2.
+inline constexpr size_t kMadBytes = 256;
+
+/// Why a packet to queue pair 1 is no GSI datagram, or kOk. Its source may be any queue pair: what
+/// is in the MAD decides.
+enum class GsiResult : uint8_t {
+  kOk,
+  kNotGsi,     ///< To another queue pair.
+  kBadOpcode,  ///< Not UD SEND_ONLY without immediate.
+  kBadQkey,    ///< Not the GSI's.
+  kBadLength,  ///< Not the size of a MAD.
+};
+inline constexpr int kGsiResultCount = static_cast<int>(GsiResult::kBadLength) + 1;
+
+/// Judges a decoded packet. P_Key and PSN say nothing here.
+[[nodiscard]] constexpr GsiResult CheckGsi(const TransportHeader& header, size_t payload_bytes) {
+  if (header.dest_qpn != kGsiQpn) return GsiResult::kNotGsi;
+  if (header.opcode != Opcode::kUdSendOnly) return GsiResult::kBadOpcode;
+  if (header.deth.qkey != kGsiQkey) return GsiResult::kBadQkey;
+  return payload_bytes == kMadBytes ? GsiResult::kOk : GsiResult::kBadLength;
+}
+
+/// The headers of a GSI datagram to another GSI. `psn` counts the datagrams of this one. AckReq is
+/// set as Linux's Soft-RoCE does; receivers ignore it.
+constexpr TransportHeader GsiHeader(Psn psn) {
+  TransportHeader header;
+  header.opcode = Opcode::kUdSendOnly;
+  header.ack_request = true;
+  header.dest_qpn = kGsiQpn;
+  header.psn = psn;
+  header.deth = {.qkey = kGsiQkey, .source_qpn = kGsiQpn};
+  return header;
+}
+
+}  // namespace uroce::wire

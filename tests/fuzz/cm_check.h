@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold of the MAD codec for any bytes whatever.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <variant>
+
+#include "pipeline/wire/cm_codec.h"
+#include "pipeline/wire/cm_to_string.h"
+#include "pipeline/wire/rdma_cm_header.h"
+
+namespace uroce::wire {
+
+/// Decodes `mad`, touches all that it yields, makes the MAD again and decodes that: they are equal.
+inline bool CmHolds(std::span<const uint8_t> mad) {
+  CmMessage message;
+  if (DecodeCm(mad, message) != CmDecodeResult::kOk) return true;
+  if (ToString(message).empty()) return false;
+  if (const auto* const req = std::get_if<CmReq>(&message.body)) {
+    RdmaCmHeader header;
+    static_cast<void>(DecodeRdmaCmHeader(req->private_data, header));
+    static_cast<void>(ServiceOf(req->service_id));
+  }
+  CmMessage again;
+  return DecodeCm(EncodeCm(message), again) == CmDecodeResult::kOk && again == message;
+}
+
+}  // namespace uroce::wire
