@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which test proves which rule: every rule of rules.txt has a test, and every test's rules exist.
+"""Which test proves which rule: every rule of the lists has a test, and every test's rules exist.
 
 usage: rules_test.py OUTPUT TEST_PROGRAM...   (writes the list to OUTPUT)"""
 import re
@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SOURCES = [*HERE.glob("*_test.cc"), *(HERE.parent / "wire").glob("*_test.cc")]
+TESTS = HERE.parent
+LISTS = [HERE / "rules.txt", TESTS / "nic/cm/rules.txt"]
+SOURCES = [source for room in ["transport", "wire", "golden", "nic/cm"]
+           for source in (TESTS / room).glob("*_test.cc")]
 TEST = re.compile(r"((?://.*\n)+)TEST(?:_F|_P)?\((\w+), (\w+)\)")
 IDS = re.compile(r"// \[([\w.\s-]+)\]")
 
 
 def read_rules():
     rules = {}
-    for line in (HERE / "rules.txt").read_text(encoding="utf-8").splitlines():
+    for line in "".join(path.read_text(encoding="utf-8") for path in LISTS).splitlines():
         if line and not line.startswith("#"):
             name, text = line.split(None, 1)
             if name in rules:
