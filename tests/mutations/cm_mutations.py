@@ -4,13 +4,15 @@
 MUTATIONS = [
     ("cm-rtu-not-repeated", "connection_messages.cc",
      "    if (state_ == State::kEstablished) {\n"
-     "      Send(wire::CmRtu{.local_comm_id = id_, .remote_comm_id = remote_id_}, transaction_id_);\n"
+     "      Send(wire::CmRtu{.local_comm_id = id_, .remote_comm_id = remote_id_}, "
+     "transaction_id_);\n"
      "    }\n", ""),
     ("cm-drep-not-repeated", "connection_messages.cc",
      "      ++outbox_->counters.duplicates;\n      return SendDrep(message);",
      "      ++outbox_->counters.duplicates;\n      return;"),
     ("cm-crossed-dreqs-wait", "connection_messages.cc",
-     "      SendDrep(message);\n      EnterTimewait(now);\n", "      Enter(State::kDreqReceived);\n"),
+     "      SendDrep(message);\n      EnterTimewait(now);\n",
+     "      Enter(State::kDreqReceived);\n"),
     ("cm-unknown-dreq-unanswered", "manager_messages.cc",
      "    return outbox_.Send(route, {.transaction_id = message.transaction_id,\n"
      "                                .body = wire::CmDrep{",
@@ -24,7 +26,7 @@ MUTATIONS = [
     ("cm-goodbye-is-told", "connection.cc", "  if (!owned_) return;\n", ""),
     ("cm-repeated-req-is-new", "manager_messages.cc",
      "  if (ConnectionEntry* const entry = FindBy(by_remote_id_, remote)) {",
-     "  if (ConnectionEntry* const entry = FindBy(by_remote_id_, {remote.first + 1, 0})) {"),
+     "  if (ConnectionEntry* const entry = FindBy(by_remote_id_, {0, 0})) {"),
     ("cm-indices-keep-the-dead", "manager.cc", "  LeaveIndices(connection);\n", ""),
     ("cm-deadline-outlives-its-id", "manager.cc",
      "  entry.deadline = connection.NextDeadline();\n", ""),
@@ -55,6 +57,7 @@ MUTATIONS = [
     ("cm-request-limit-is-not-one", "request_limit.h",
      "    next_ = std::max(next_, now) + interval_;\n", "    next_ = now + interval_;\n"),
     ("cm-wildcard-takes-both-families", "bindings.cc",
-     "  return !OwnFamilyOnly(parameters) || parameters.address.is_ipv4() == destination.is_ipv4();",
+     "  return !OwnFamilyOnly(parameters) || parameters.address.is_ipv4() == "
+     "destination.is_ipv4();",
      "  return true;"),
 ]
