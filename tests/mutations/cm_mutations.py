@@ -12,7 +12,7 @@ MUTATIONS = [
      "      ++outbox_->counters.duplicates;\n      return;"),
     ("cm-crossed-dreqs-wait", "connection_messages.cc",
      "      SendDrep(message);\n      EnterTimewait(now);\n",
-     "      Enter(State::kDreqReceived);\n"),
+     "      static_cast<void>(now);\n      Enter(State::kDreqReceived);\n"),
     ("cm-unknown-dreq-unanswered", "manager_messages.cc",
      "    return outbox_.Send(route, {.transaction_id = message.transaction_id,\n"
      "                                .body = wire::CmDrep{",

@@ -65,6 +65,7 @@ std::string End::ToString() const {
   if (was_rejected) text.append("=").append(std::to_string(reason));
   add(unreachable, "unreachable");
   add(disconnected, "disconnected");
+  add(timed_out, "timed out");
   add(timewait_over, "rested");
   add(destroyed, "destroyed");
   return text;
@@ -92,8 +93,8 @@ std::string Attempt::JudgeOutcome() const {
   const auto any = [&](auto test) { return std::ranges::any_of(passive, test); };
   if (!active.destroyed) return "the active program never ended";
   if (any([](const End& end) { return !end.destroyed; })) return "a passive program never ended";
-  if (active.unreachable) return "unreachable, and nobody died";
-  if (any([](const End& end) { return end.unreachable; })) return "unreachable, and nobody died";
+  const auto unheard = [](const End& end) { return end.unreachable || end.timed_out; };
+  if (unheard(active) || any(unheard)) return "unreachable, and nobody died";
   if (active.established) {
     if (!any([](const End& end) { return end.accepted && !end.was_rejected; })) {
       return "established at the active side alone";

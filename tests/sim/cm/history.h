@@ -29,6 +29,7 @@ struct End {
   bool was_rejected = false;
   bool unreachable = false;
   bool disconnected = false;
+  bool timed_out = false;  ///< And the peer had not answered.
   bool timewait_over = false;
   uint16_t reason = 0;  ///< Of `was_rejected`.
 

@@ -215,7 +215,7 @@ void Simulation::OnProgram(const Action& action) {
         Plan(now_ + Nanos(2'000), attempts_[action.attempt]->target, Do::kFirstPacket,
              manager.FindConnection(action.id)->remote_id());
       }
-      Plan(After(10'000), action.node, Do::kDisconnect, action.id);
+      Plan(After(Dawdles() ? 150'000 : 10'000), action.node, Do::kDisconnect, action.id);
       break;
     case Do::kFirstPacket:
       manager.OnFirstPacket(action.id);
@@ -348,9 +348,12 @@ void Simulation::OnEndEvent(uint32_t index, End& end, const Event& event) {
   }
   if (event.kind == EventKind::kEstablished) {
     ++summary_.established;
+    // Some wait for the other side to end it, which it does, unless it is dead.
+    if (!conditions_.death && random_.Happens(500)) return;
     return Plan(After(10'000), index, Do::kDisconnect, event.id);
   }
   if (event.kind == EventKind::kDisconnected) {
+    end.timed_out = event.timed_out;
     // The program answers, and some have no patience for the end of time wait.
     Plan(After(1'000), index, Do::kDisconnect, event.id);
     if (random_.Happens(300))
