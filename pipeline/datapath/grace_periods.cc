@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/grace_periods.h"
 
+#include <rte_pause.h>
 #include <rte_rcu_qsbr.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,8 +12,8 @@ namespace uroce::datapath {
 namespace {
 
 // A worker that has lost its core is not waited for by spinning, which could keep it from coming
-// back.
-constexpr int kYields = 100;
+// back; nor by yielding (baton.h).
+constexpr int kPolls = 100;
 constexpr useconds_t kPauseUs = 50;
 
 }  // namespace
@@ -38,8 +38,8 @@ void GracePeriods::Leave(uint32_t index) { rte_rcu_qsbr_thread_offline(state_.ge
 void GracePeriods::Wait() {
   const uint64_t token = rte_rcu_qsbr_start(state_.get());
   for (int tries = 0; rte_rcu_qsbr_check(state_.get(), token, false) == 0; ++tries) {
-    if (tries < kYields) {
-      sched_yield();
+    if (tries < kPolls) {
+      rte_pause();
     } else {
       usleep(kPauseUs);
     }

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <atomic>
-#include <semaphore>
 
 #include "absl/functional/function_ref.h"
+#include "pipeline/datapath/baton.h"
 
 namespace uroce::datapath {
 
@@ -14,7 +14,7 @@ class Mailbox {
  public:
   /// Control: posts `work`; the worker must be woken if it sleeps. Then WaitDone.
   void Post(absl::FunctionRef<void()>& work) { request_.store(&work, std::memory_order_seq_cst); }
-  void WaitDone() { done_.acquire(); }
+  void WaitDone() { done_.Acquire(); }
 
   /// Worker: one load a turn.
   bool HasRequest() const { return request_.load(std::memory_order_relaxed) != nullptr; }
@@ -22,12 +22,12 @@ class Mailbox {
     absl::FunctionRef<void()>* const work = request_.exchange(nullptr, std::memory_order_acquire);
     if (work == nullptr) return;
     (*work)();
-    done_.release();
+    done_.Release();
   }
 
  private:
   std::atomic<absl::FunctionRef<void()>*> request_{nullptr};
-  std::binary_semaphore done_{0};
+  Baton done_;
 };
 
 }  // namespace uroce::datapath

@@ -135,13 +135,13 @@ void Worker::Hold() {
 }
 
 void Worker::AwaitHold() {
-  if (impl_->running.load()) impl_->stand_still.held.acquire();
+  if (impl_->running.load()) impl_->stand_still.held.Acquire();
 }
 
 void Worker::Release() {
   Impl& impl = *impl_;
   if (impl.running.load()) {
-    impl.stand_still.released.release();
+    impl.stand_still.released.Release();
     impl.mailbox.WaitDone();
   }
   impl.run_mutex.unlock();

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <semaphore>
 #include <thread>
 #include <vector>
 
+#include "pipeline/datapath/baton.h"
 #include "pipeline/datapath/clock.h"
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/device_port.h"
@@ -211,11 +211,11 @@ struct Worker::Impl {
   /// What Hold posts.
   struct StandStill {
     void operator()() const {
-      held.release();
-      released.acquire();
+      held.Release();
+      released.Acquire();
     }
-    mutable std::binary_semaphore held{0};
-    mutable std::binary_semaphore released{0};
+    mutable Baton held;
+    mutable Baton released;
   };
   StandStill stand_still;
   absl::FunctionRef<void()> stand_still_request = stand_still;
