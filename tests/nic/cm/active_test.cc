@@ -162,7 +162,9 @@ TEST_F(ActiveTest, APeerCannotHoldUsForEverByMras) {
     Receive(Mra(id, CmAbout::kReq, 31));
   }
   EXPECT_EQ(Told(), Kinds{EventKind::kUnreachable});
-  EXPECT_EQ(Sent().back(), "REJ");
+  const Texts sent = Sent();
+  ASSERT_FALSE(sent.empty());
+  EXPECT_EQ(sent.back(), "REJ");
 }
 
 // [cm.active.rej]
