@@ -35,7 +35,9 @@ Result Connection::Connect(const ConnectParameters& parameters, Nanos now) {
   local_ca_guid_ = req.local_ca_guid;
   max_cm_retries_ = parameters.max_cm_retries;
   packet_life_time_ = parameters.packet_life_time;
-  timewait_code_ = req.primary.local_ack_timeout;
+  attributes_ = {.path_mtu = req.path_mtu,
+                 .timeout = req.primary.local_ack_timeout,
+                 .retry_count = req.retry_count};
   transaction_id_ = id_.value();
   Enter(State::kReqSent);
   const Nanos interval =
@@ -46,16 +48,18 @@ Result Connection::Connect(const ConnectParameters& parameters, Nanos now) {
 
 Result Connection::Accept(const AcceptParameters& parameters, Nanos now) {
   if (state_ != State::kReqReceived) return Result::kWrongState;
-  if (parameters.private_data.size() > 196) return Result::kTooLong;
+  if (parameters.private_data.size() > kAcceptPrivateBytes) return Result::kTooLong;
   local_qpn_ = parameters.qp.qpn;
   local_ca_guid_ = parameters.qp.local_ca_guid;
+  attributes_.max_rd_atomic = parameters.qp.initiator_depth;
+  attributes_.max_dest_rd_atomic = parameters.qp.responder_resources;
   Enter(State::kRepSent);
   SendRepeatedly(MakeRep(id_, remote_id_, parameters), transaction_id_, interval_, now);
   return Result::kOk;
 }
 
 Result Connection::Reject(wire::RejReason reason, std::span<const uint8_t> private_data) {
-  if (private_data.size() > 148) return Result::kTooLong;
+  if (private_data.size() > kRejectPrivateBytes) return Result::kTooLong;
   if (state_ != State::kReqReceived && state_ != State::kRepReceived) return Result::kWrongState;
   SendRej(active_ ? wire::CmAbout::kRep : wire::CmAbout::kReq, reason, private_data);
   Enter(State::kIdle);
@@ -160,7 +164,7 @@ void Connection::Enter(State state) {
 
 void Connection::EnterTimewait(Nanos now) {
   Enter(State::kTimewait);
-  deadline_ = now + BoundedTimeOf(timewait_code_, kMostTimewait);
+  deadline_ = now + BoundedTimeOf(attributes_.timeout, kMostTimewait);
 }
 
 void Connection::Send(wire::CmBody body, uint64_t transaction_id) {
@@ -179,7 +183,8 @@ void Connection::SendRepeatedly(wire::CmBody body, uint64_t transaction_id, Nano
 void Connection::SendDreq(Nanos now) {
   Enter(State::kDreqSent);
   SendRepeatedly(
-      wire::CmDreq{.local_comm_id = id_, .remote_comm_id = remote_id_, .remote_qpn = remote_qpn_},
+      wire::CmDreq{
+          .local_comm_id = id_, .remote_comm_id = remote_id_, .remote_qpn = attributes_.dest_qpn},
       kDreqExchange | id_.value(), interval_, now);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -84,8 +85,13 @@ class Connection {
   CommId remote_id() const { return remote_id_; }  ///< 0 before the REP.
   uint64_t remote_ca_guid() const { return remote_ca_guid_; }
   Qpn local_qpn() const { return local_qpn_; }
-  Qpn remote_qpn() const { return remote_qpn_; }
+  Qpn remote_qpn() const { return attributes_.dest_qpn; }
   uint64_t service_id() const { return service_id_; }
+  /// None before the peer's queue pair is known. Until Accept the READs and atomics of the passive
+  /// side are those that the REQ asks for.
+  std::optional<QueuePairAttributes> attributes() const {
+    return remote_id_ == CommId() ? std::nullopt : std::optional(attributes_);
+  }
   const Route& route() const { return route_; }
   State state() const { return state_; }
   bool active() const { return active_; }
@@ -120,12 +126,11 @@ class Connection {
   uint8_t transmissions_left_ = 0;
   uint8_t mras_ = 0;  ///< Received in this state.
   uint8_t packet_life_time_ = 0;
-  uint8_t timewait_code_ = 0;  ///< ACK timeout of the queue pair.
   CommId remote_id_;
   uint64_t local_ca_guid_ = 0;
   uint64_t remote_ca_guid_ = 0;
   Qpn local_qpn_;
-  Qpn remote_qpn_;
+  QueuePairAttributes attributes_;  ///< What is known of them yet.
   uint64_t service_id_ = 0;
   Route route_;
   BindingId listener_{};

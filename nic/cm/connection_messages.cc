@@ -19,9 +19,15 @@ void Connection::OnReq(const Route& route, BindingId listener, const wire::RdmaC
   service_id_ = req.service_id;
   remote_id_ = req.local_comm_id;
   remote_ca_guid_ = req.local_ca_guid;
-  remote_qpn_ = req.local_qpn;
   max_cm_retries_ = req.max_cm_retries;
-  timewait_code_ = req.primary.local_ack_timeout;
+  attributes_ = {.dest_qpn = req.local_qpn,
+                 .sq_psn = req.starting_psn,
+                 .path_mtu = req.path_mtu,
+                 .max_rd_atomic = req.responder_resources,
+                 .max_dest_rd_atomic = req.initiator_depth,
+                 .timeout = req.primary.local_ack_timeout,
+                 .retry_count = req.retry_count,
+                 .rnr_retry = req.rnr_retry_count};
   interval_ = BoundedTimeOf(req.local_cm_response_timeout, kMostResponseTimeout);
   transaction_id_ = message.transaction_id;
   Enter(State::kReqReceived);
@@ -58,8 +64,12 @@ void Connection::OnRep(const wire::CmMessage& message) {
   const auto& rep = std::get<wire::CmRep>(message.body);
   remote_id_ = rep.local_comm_id;
   remote_ca_guid_ = rep.local_ca_guid;
-  remote_qpn_ = rep.local_qpn;
-  timewait_code_ = AckTimeout(rep.target_ack_delay, packet_life_time_);
+  attributes_.dest_qpn = rep.local_qpn;
+  attributes_.sq_psn = rep.starting_psn;
+  attributes_.max_rd_atomic = rep.responder_resources;
+  attributes_.max_dest_rd_atomic = rep.initiator_depth;
+  attributes_.timeout = AckTimeout(rep.target_ack_delay, packet_life_time_);
+  attributes_.rnr_retry = rep.rnr_retry_count;
   Enter(State::kRepReceived);
   Raise(EventKind::kConnectReply, message);
 }
@@ -95,7 +105,7 @@ void Connection::OnMra(const wire::CmMra& mra, Nanos now) {
   state_ = active_ ? State::kMraReqReceived : State::kMraRepReceived;
   ++mras_;
   deadline_ = now + BoundedTimeOf(mra.service_timeout, kMostServiceTimeout) +
-              BoundedTimeOf(timewait_code_, kMostTimewait);
+              BoundedTimeOf(attributes_.timeout, kMostTimewait);
 }
 
 // In ESTABLISHED it is the peer that gave up waiting for our RTU, or that was destroyed meanwhile:

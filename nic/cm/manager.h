@@ -3,6 +3,7 @@
 // and calls come in with the time, datagrams and events go out as values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>

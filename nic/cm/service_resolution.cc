@@ -59,7 +59,7 @@ void ServiceResolution::OnRepeatedRequest() {
 
 Result ServiceResolution::Answer(const ResolveAnswer& answer, Nanos now) {
   if (state_ != State::kReqReceived) return Result::kWrongState;
-  if (answer.private_data.size() > 136) return Result::kTooLong;
+  if (answer.private_data.size() > kAnswerPrivateBytes) return Result::kTooLong;
   message_.body = wire::CmSidrRep{.request_id = request_id_,
                                   .status = answer.status,
                                   .qpn = answer.qpn,

@@ -69,6 +69,13 @@ struct Event {
   wire::CmMessage message;    ///< That brought it; of use where the kind says so.
 };
 
+/// Room for the program's private data in each message, in bytes.
+inline constexpr size_t kConnectPrivateBytes = 92 - wire::kRdmaCmHeaderBytes;
+inline constexpr size_t kAcceptPrivateBytes = 196;
+inline constexpr size_t kRejectPrivateBytes = 148;
+inline constexpr size_t kResolvePrivateBytes = 216 - wire::kRdmaCmHeaderBytes;
+inline constexpr size_t kAnswerPrivateBytes = 136;
+
 /// What a queue pair brings into its connection.
 struct QueuePairParameters {
   Qpn qpn;
@@ -94,13 +101,13 @@ struct ConnectParameters {
   uint8_t retry_count = 7;                  ///< 0 .. 7.
   uint8_t cm_response_timeout = 20;         ///< Code, for both sides.
   uint8_t max_cm_retries = 15;              ///< 0 .. 15; one transmission more.
-  std::span<const uint8_t> private_data{};  ///< Up to 56 bytes.
+  std::span<const uint8_t> private_data{};  ///< Up to kConnectPrivateBytes.
 };
 
 struct AcceptParameters {
   QueuePairParameters qp;
   uint8_t target_ack_delay = 15;            ///< Code, of the device.
-  std::span<const uint8_t> private_data{};  ///< Up to 196 bytes.
+  std::span<const uint8_t> private_data{};  ///< Up to kAcceptPrivateBytes.
 };
 
 struct ResolveParameters {
@@ -109,17 +116,29 @@ struct ResolveParameters {
   uint16_t source_port = 0;
   uint8_t cm_response_timeout = 20;
   uint8_t max_cm_retries = 15;
-  std::span<const uint8_t> private_data{};  ///< Up to 180 bytes.
+  std::span<const uint8_t> private_data{};  ///< Up to kResolvePrivateBytes.
 };
 
 struct ResolveAnswer {
   wire::SidrStatus status = wire::SidrStatus::kValid;
   Qpn qpn;
   uint32_t qkey = 0;
-  std::span<const uint8_t> private_data{};  ///< Up to 136 bytes.
+  std::span<const uint8_t> private_data{};  ///< Up to kAnswerPrivateBytes.
 };
 
-inline constexpr size_t kConnectPrivateBytes = 92 - wire::kRdmaCmHeaderBytes;
-inline constexpr size_t kResolvePrivateBytes = 216 - wire::kRdmaCmHeaderBytes;
+/// The attributes of a connected queue pair that both sides have agreed on, as ibv_modify_qp calls
+/// them. Its own PSN is the program's `starting_psn`; min_rnr_timer and access are the program's.
+/// Source: protocol/cm.md, section 5.
+struct QueuePairAttributes {
+  Qpn dest_qpn;
+  wire::Psn sq_psn;      ///< The peer's starting PSN.
+  uint8_t path_mtu = 0;  ///< Code, the REQ's: the passive side takes it as it is.
+  uint8_t max_rd_atomic = 0;
+  uint8_t max_dest_rd_atomic = 0;
+  uint8_t timeout = 0;  ///< Code.
+  uint8_t retry_count = 0;
+  uint8_t rnr_retry = 0;
+  friend bool operator==(const QueuePairAttributes&, const QueuePairAttributes&) = default;
+};
 
 }  // namespace uroce::nic::cm

@@ -94,6 +94,26 @@ TEST_F(ActiveTest, AReplyIsToldAndAnsweredByAnRtuWhenTheQueuePairIsReady) {
   EXPECT_EQ(manager_.Establish(id), Result::kWrongState);
 }
 
+// [cm.attributes.active]
+TEST_F(ActiveTest, TheReplyAndOurRequestDecideTheQueuePairsAttributes) {
+  const CommId id = Connect();
+  EXPECT_EQ(manager_.FindConnection(id)->attributes(), std::nullopt);
+  wire::CmRep rep = Rep(id);
+  rep.rnr_retry_count = 6;
+  rep.target_ack_delay = 20;
+  Receive(rep);
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectReply});
+  EXPECT_EQ(manager_.FindConnection(id)->attributes(),
+            (QueuePairAttributes{.dest_qpn = kPeerQpn,
+                                 .sq_psn = wire::Psn(0x2000),
+                                 .path_mtu = 3,
+                                 .max_rd_atomic = 3,
+                                 .max_dest_rd_atomic = 2,
+                                 .timeout = 21,
+                                 .retry_count = 7,
+                                 .rnr_retry = 6}));
+}
+
 // [cm.time.req cm.active.timeout]
 TEST_F(ActiveTest, ARequestIsSentSixteenTimesAndThenThePeerIsUnreachable) {
   const CommId id = Connect();

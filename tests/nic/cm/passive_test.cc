@@ -38,6 +38,25 @@ TEST_F(PassiveTest, AnAcceptedRequestIsRepliedTo) {
   EXPECT_EQ(manager_.Accept(id, Acceptance(), now_), Result::kWrongState);
 }
 
+// [cm.attributes.passive]
+TEST_F(PassiveTest, TheRequestAndOurAnswerDecideTheQueuePairsAttributes) {
+  const CommId id = Requested();
+  QueuePairAttributes expected{.dest_qpn = kPeerQpn,
+                               .sq_psn = wire::Psn(0x2000),
+                               .path_mtu = 3,
+                               .max_rd_atomic = 6,
+                               .max_dest_rd_atomic = 7,
+                               .timeout = 19,
+                               .retry_count = 7,
+                               .rnr_retry = 7};
+  EXPECT_EQ(manager_.FindConnection(id)->attributes(), expected);
+  EXPECT_EQ(manager_.Accept(id, Acceptance(), now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"REP"});
+  expected.max_rd_atomic = 5;
+  expected.max_dest_rd_atomic = 4;
+  EXPECT_EQ(manager_.FindConnection(id)->attributes(), expected);
+}
+
 // [cm.passive.path]
 TEST_F(PassiveTest, ThePathBackHasTheTrafficClassOfTheRequest) {
   Listen();
