@@ -21,6 +21,7 @@
 #include "tools/doctor/doctor.h"
 #include "tools/extcap_folders.h"
 #include "tools/launch.h"
+#include "tools/program_kind.h"
 #include "tools/rates.h"
 #include "tools/render.h"
 
@@ -145,6 +146,7 @@ int RunProgram(const Flags& flags, const std::vector<std::string>& command) {
   const std::string socket_path = ResolveSocketPath(flags.socket);
   const auto environment = MakeLaunchEnvironment(socket_path);
   if (!environment.ok()) return Report(environment.status());
+  if (absl::Status status = CheckTakesPreload(command.front()); !status.ok()) return Report(status);
   // Without a daemon the program would only say that it finds no device.
   if (const auto probe = ConnectToDaemon(socket_path); !probe.ok()) return Report(probe.status());
   return Report(Exec(*environment, command));
