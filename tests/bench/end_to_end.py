@@ -18,7 +18,7 @@ from memif_lab import MemifLab  # noqa: E402
 from netns import Namespace, make_veth_pair  # noqa: E402
 from process import (  # noqa: E402
     Process, cpu_seconds, is_listening, resident_kilobytes, run, wait_until)
-from programs import perftest  # noqa: E402
+from programs import perftest, pingpong  # noqa: E402
 
 BENCH = BUILD / "tests" / "bench"
 
@@ -84,6 +84,22 @@ def latency():
         lab.close()
 
 
+def calls():
+    """What verbs cost their caller, and a program from its start to its first completion."""
+    lab = WireLab()
+    try:
+        print("calls of verbs, medians")
+        for line in lab.a.run(BENCH / "verbs_calls", lab.a.gid_index(), lab.b.gid_index(),
+                              timeout_s=120).splitlines():
+            print("  " + line)
+        begin = time.monotonic()
+        pingpong(lab, "-n", 1)
+        took_s = time.monotonic() - begin
+        print(f"  both ends of ibv_rc_pingpong -n 1, by uroce run: {took_s:.2f} s")
+    finally:
+        lab.close()
+
+
 def idle_queue_pairs(count):
     """Memory of connected queue pairs that do nothing: the daemon's and the program's share."""
     lab = WireLab()
@@ -123,6 +139,7 @@ def main():
         bandwidth(options.rounds, options.seconds)
     if options.only in (None, "latency"):
         latency()
+        calls()
     if options.only in (None, "memory"):
         idle_queue_pairs(1000)
 
