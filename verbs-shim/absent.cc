@@ -16,8 +16,6 @@ UROCE_REAL(ibv_attach_mcast, "IBVERBS_1.1");
 UROCE_REAL(ibv_detach_mcast, "IBVERBS_1.1");
 UROCE_REAL(ibv_query_ece, "IBVERBS_1.10");
 UROCE_REAL(ibv_set_ece, "IBVERBS_1.10");
-UROCE_REAL(ibv_import_dm, "IBVERBS_1.13");
-UROCE_REAL(ibv_unimport_dm, "IBVERBS_1.13");
 
 /// A function of any signature that refuses: by errno and null, or by the errno itself.
 template <typename Function>
@@ -64,16 +62,14 @@ void FillCompatOps(ibv_context_ops& ops) {
 }  // namespace
 
 void FillAbsentOps(verbs_context& context) {
-  Refuse(context.advise_mr, context.alloc_null_mr, context.read_counters,
-         context.attach_counters_point_flow, context.create_counters, context.destroy_counters,
-         context.reg_dm_mr, context.alloc_dm, context.free_dm, context.modify_flow_action_esp,
+  Refuse(context.alloc_null_mr, context.read_counters, context.attach_counters_point_flow,
+         context.create_counters, context.destroy_counters, context.modify_flow_action_esp,
          context.destroy_flow_action, context.create_flow_action_esp, context.modify_qp_rate_limit,
-         context.alloc_parent_domain, context.dealloc_td, context.alloc_td, context.modify_cq,
-         context.destroy_rwq_ind_table, context.create_rwq_ind_table, context.destroy_wq,
-         context.modify_wq, context.create_wq, context.query_rt_values, context.ibv_destroy_flow,
-         context.ABI_placeholder2, context.ibv_create_flow, context.ABI_placeholder1,
-         context.open_qp, context.get_srq_num, context.create_srq_ex, context.open_xrcd,
-         context.close_xrcd);
+         context.modify_cq, context.destroy_rwq_ind_table, context.create_rwq_ind_table,
+         context.destroy_wq, context.modify_wq, context.create_wq, context.query_rt_values,
+         context.ibv_destroy_flow, context.ABI_placeholder2, context.ibv_create_flow,
+         context.ABI_placeholder1, context.open_qp, context.get_srq_num, context.create_srq_ex,
+         context.open_xrcd, context.close_xrcd);
   context.post_srq_ops = &RefusePostSrqOps;
   ibv_context_ops& ops = context.context.ops;
   FillCompatOps(ops);
@@ -119,15 +115,6 @@ UROCE_EXPORT int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
 
 UROCE_EXPORT int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
   return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_set_ece.CallOr(ENOSYS, qp, ece);
-}
-
-UROCE_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
-  if (IsOurs(context)) return FailWith(EOPNOTSUPP);
-  return real_ibv_import_dm.CallOr(nullptr, context, handle);
-}
-
-UROCE_EXPORT void ibv_unimport_dm(ibv_dm* dm) {
-  if (!IsOurs(dm->context)) real_ibv_unimport_dm.Call(dm);
 }
 
 }  // extern "C"

@@ -137,8 +137,13 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
       IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |
       IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS;
   if ((attributes->wc_flags & ~kServedFlags) != 0) return FailWith(EOPNOTSUPP);
-  if ((attributes->comp_mask & ~static_cast<uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) {
-    return FailWith(EOPNOTSUPP);
+  constexpr uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  if ((attributes->comp_mask & ~kKnown) != 0) return FailWith(EOPNOTSUPP);
+  // What a parent domain says of threads and allocators changes nothing here.
+  const bool has_domain = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0;
+  if (has_domain &&
+      (attributes->parent_domain == nullptr || attributes->parent_domain->context != context)) {
+    return FailWith(EINVAL);
   }
   const bool has_flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
   // SINGLE_THREADED only allows less locking; overruns are never ignored.

@@ -15,6 +15,13 @@ void FillOps(verbs_context& context) {
   context.query_device_ex = &QueryDeviceEx;
   context.create_cq_ex = &CreateCqEx;
   context.create_qp_ex = &CreateQpEx;
+  context.alloc_td = &AllocTd;
+  context.dealloc_td = &DeallocTd;
+  context.alloc_parent_domain = &AllocParentDomain;
+  context.advise_mr = &AdviseMr;
+  context.alloc_dm = &AllocDm;
+  context.free_dm = &FreeDm;
+  context.reg_dm_mr = &RegDmMr;
   ibv_context_ops& ops = context.context.ops;
   ops.poll_cq = &PollCq;
   ops.req_notify_cq = &RequestNotify;
@@ -25,6 +32,7 @@ void FillOps(verbs_context& context) {
 namespace {
 
 UROCE_REAL(ibv_open_device, "IBVERBS_1.1");
+UROCE_REAL(ibv_import_device, "IBVERBS_1.10");
 UROCE_REAL(ibv_close_device, "IBVERBS_1.1");
 
 int CountProcessors() {
@@ -32,13 +40,13 @@ int CountProcessors() {
   return count < 1 ? 1 : static_cast<int>(count);
 }
 
-void FillContext(Context& context, int async_fd) {
+void FillContext(Context& context, int async_fd, int cmd_fd) {
   verbs_context& verbs = context.verbs;
   verbs.sz = sizeof(verbs);
   FillOps(verbs);
   ibv_context& base = verbs.context;
   base.device = &context.device->verbs;
-  base.cmd_fd = -1;
+  base.cmd_fd = cmd_fd;
   base.async_fd = async_fd;
   base.num_comp_vectors = CountProcessors();
   base.mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -52,16 +60,50 @@ ibv_context* Open(Device& device) {
   if (context == nullptr) return FailWith(ENOMEM);
   context->session = session;
   context->device = &device;
-  int async_fd = -1;
-  uint32_t fd_count = 1;
+  int fds[2] = {-1, -1};  // Of asynchronous events, and of the context's name.
+  uint32_t fd_count = 2;
   int error = MakeHandle(*session, UROCE_OPEN_CONTEXT, uroce_open_context{device.index, 0},
-                         &context->handle, &async_fd, &fd_count);
-  if (error == 0 && fd_count != 1) error = EIO;
+                         &context->handle, fds, &fd_count);
+  if (error == 0 && fd_count != 2) error = EIO;
   if (error != 0) {
     Free(context);
     return FailWith(error);
   }
-  FillContext(*context, async_fd);
+  FillContext(*context, fds[0], fds[1]);
+  return &context->verbs.context;
+}
+
+/// Whether `fd` names a context of ours.
+bool ReadName(int fd, uroce_context_name& name) {
+  const ErrnoKeeper keeper;
+  return pread(fd, &name, sizeof(name), 0) == static_cast<ssize_t>(sizeof(name)) &&
+         name.magic == UROCE_CONTEXT_NAME_MAGIC;
+}
+
+/// Makes a context of another process's, or of this one's; `cmd_fd` becomes its.
+ibv_context* Import(const uroce_context_name& name, int cmd_fd) {
+  // Also connects, and learns of the devices.
+  ibv_device** list = ibv_get_device_list(nullptr);
+  Session* session = Session::Current();
+  if (list != nullptr) ibv_free_device_list(list);
+  if (session == nullptr) return FailWith(EIO);
+  auto* context = Make<Context>();
+  if (context == nullptr) return FailWith(ENOMEM);
+  uroce_import_context_reply made;
+  int async_fd = -1;
+  uint32_t fd_count = 1;
+  int error = Call(*session, UROCE_IMPORT_CONTEXT, name, &made, &async_fd, &fd_count);
+  if (error == 0 && fd_count != 1) error = EIO;
+  context->device = error == 0 ? FindDevice(made.device_index) : nullptr;
+  if (error == 0 && context->device == nullptr) error = EIO;
+  if (error != 0) {
+    if (async_fd >= 0) close(async_fd);
+    Free(context);
+    return FailWith(error);
+  }
+  context->session = session;
+  context->handle = made.handle;
+  FillContext(*context, async_fd, cmd_fd);
   return &context->verbs.context;
 }
 
@@ -73,6 +115,7 @@ int Close(Context& context) {
     return -1;
   }
   close(context.verbs.context.async_fd);
+  close(context.verbs.context.cmd_fd);
   pthread_mutex_destroy(&context.verbs.context.mutex);
   Free(&context);
   return 0;
@@ -87,6 +130,12 @@ extern "C" {
 
 UROCE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   return IsOurs(device) ? Open(*Ours(device)) : real_ibv_open_device.CallOr(nullptr, device);
+}
+
+UROCE_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
+  uroce_context_name name;
+  return ReadName(cmd_fd, name) ? Import(name, cmd_fd)
+                                : real_ibv_import_device.CallOr(nullptr, cmd_fd);
 }
 
 UROCE_EXPORT int ibv_close_device(ibv_context* context) {

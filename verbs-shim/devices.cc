@@ -121,6 +121,15 @@ void FreeList(ibv_device** list) {
 }
 
 }  // namespace
+
+Device* FindDevice(uint32_t index) {
+  const MutexLock lock(g_devices_mutex);
+  for (Device& device : g_devices) {
+    if (device.is_used && device.index == index) return &device;
+  }
+  return nullptr;
+}
+
 }  // namespace uroce::shim
 
 using namespace uroce::shim;

@@ -25,6 +25,12 @@ struct Device {
 
 extern constinit Device g_devices[UROCE_MAX_DEVICES];
 
+/// The device at this place of the daemon's last list, or null.
+Device* FindDevice(uint32_t index);
+
+/// The greatest device memory that one ibv_alloc_dm makes.
+inline constexpr uint64_t kMaxDeviceMemoryBytes = 256 << 10;
+
 /// An opened device.
 struct Context {
   Session* session;
@@ -34,8 +40,12 @@ struct Context {
   verbs_context verbs;      ///< Last: programs hold &verbs.context and look in front of it.
 };
 
+/// A protection domain, or a parent domain, which stands for one.
 struct ProtectionDomain {
   ibv_pd verbs;
+  uint32_t parents;                     ///< Parent domains of it. Under the context's mutex.
+  ProtectionDomain* protection_domain;  ///< Of a parent domain; else null.
+  ibv_td* td;                           ///< Of a parent domain, or null.
 };
 
 struct AddressHandle {
@@ -116,6 +126,7 @@ inline Context* Ours(ibv_context* context) {
   constexpr size_t kOffset = offsetof(Context, verbs) + offsetof(verbs_context, context);
   return reinterpret_cast<Context*>(reinterpret_cast<uint8_t*>(context) - kOffset);
 }
+inline ProtectionDomain* Ours(ibv_pd* pd) { return reinterpret_cast<ProtectionDomain*>(pd); }
 inline Channel* Ours(ibv_comp_channel* channel) { return reinterpret_cast<Channel*>(channel); }
 inline CompletionQueue* Ours(ibv_cq* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
 inline CompletionQueue* Ours(ibv_cq_ex* cq) { return reinterpret_cast<CompletionQueue*>(cq); }

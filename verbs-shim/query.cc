@@ -50,6 +50,20 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.phys_port_cnt = 1;
 }
 
+void DescribeExtensions(ibv_device_attr_ex& attr) {
+  attr.phys_port_cnt_ex = 1;
+  attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
+  attr.max_dm_size = kMaxDeviceMemoryBytes;
+  // Copied memory is looked at by each access, so it need not be there before.
+  attr.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  attr.odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+                                                 IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+                                                 IBV_ODP_SUPPORT_ATOMIC;
+  attr.odp_caps.per_transport_caps.uc_odp_caps =
+      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE;
+  attr.odp_caps.per_transport_caps.ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
+}
+
 int DescribePort(Context& context, uint8_t port, ibv_port_attr& attr) {
   memset(&attr, 0, sizeof(attr));
   if (port != 1) return EINVAL;
@@ -92,10 +106,10 @@ int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
   if (input != nullptr && input->comp_mask != 0) return EINVAL;
   if (length < sizeof(attributes->orig_attr)) return EINVAL;
   memset(attributes, 0, length);
-  DescribeDevice(Ours(context)->device->info, attributes->orig_attr);
-  if (length >= offsetof(ibv_device_attr_ex, phys_port_cnt_ex) + sizeof(uint32_t)) {
-    attributes->phys_port_cnt_ex = 1;
-  }
+  ibv_device_attr_ex attr = {};
+  DescribeDevice(Ours(context)->device->info, attr.orig_attr);
+  DescribeExtensions(attr);
+  memcpy(attributes, &attr, length < sizeof(attr) ? length : sizeof(attr));
   return 0;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protection domains and memory regions. Return codes: protocol/verbs-semantics.md, 5.
-#include "verbs-shim/memory/memory.h"
+// Memory regions. Return codes: protocol/verbs-semantics.md, 5; ibv_rereg_mr(3), ibv_advise_mr(3).
+#include <sys/mman.h>
+
 #include "verbs-shim/memory/session_daemon.h"
+#include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
@@ -12,85 +14,161 @@
 namespace uroce::shim {
 namespace {
 
-struct MemoryRegion {
-  ibv_mr verbs;
-  memory::MemoryRegistration registration;
-};
-
-MemoryRegion* Ours(ibv_mr* mr) { return reinterpret_cast<MemoryRegion*>(mr); }
-using shim::Ours;
-
-UROCE_REAL(ibv_alloc_pd, "IBVERBS_1.1");
-UROCE_REAL(ibv_dealloc_pd, "IBVERBS_1.1");
 UROCE_REAL(ibv_reg_mr, "IBVERBS_1.1");
 UROCE_REAL(ibv_reg_mr_iova, "IBVERBS_1.7");
 UROCE_REAL(ibv_reg_mr_iova2, "IBVERBS_1.8");
 UROCE_REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12");
 UROCE_REAL(ibv_rereg_mr, "IBVERBS_1.1");
 UROCE_REAL(ibv_dereg_mr, "IBVERBS_1.1");
-UROCE_REAL(ibv_import_pd, "IBVERBS_1.10");
-UROCE_REAL(ibv_unimport_pd, "IBVERBS_1.10");
-UROCE_REAL(ibv_import_mr, "IBVERBS_1.10");
-UROCE_REAL(ibv_unimport_mr, "IBVERBS_1.10");
 
-ibv_pd* AllocPd(Context& context) {
-  auto* pd = Make<ProtectionDomain>();
-  if (pd == nullptr) return FailWith(ENOMEM);
-  pd->verbs.context = &context.verbs.context;
-  const int error = MakeHandle(*context.session, UROCE_ALLOC_PD, uroce_handle{context.handle, 0},
-                               &pd->verbs.handle);
-  if (error == 0) return &pd->verbs;
-  Free(pd);
-  return FailWith(error);
+/// Regions with on-demand paging, for advice.
+pthread_mutex_t g_on_demand_mutex = PTHREAD_MUTEX_INITIALIZER;
+MemoryRegion* g_on_demand = nullptr;
+
+bool IsOnDemand(const MemoryRegion& mr) { return (mr.request.access & IBV_ACCESS_ON_DEMAND) != 0; }
+
+void Unlist(MemoryRegion& mr) {
+  const MutexLock lock(g_on_demand_mutex);
+  for (MemoryRegion** place = &g_on_demand; *place != nullptr; place = &(*place)->next_on_demand) {
+    if (*place != &mr) continue;
+    *place = mr.next_on_demand;
+    return;
+  }
 }
 
-int DeallocPd(ibv_pd* pd) {
-  const int error = EndObject(*Ours(pd->context)->session, UROCE_DEALLOC_PD, pd->handle);
-  if (error == 0) Free(pd);
-  return error;
+void ListIfOnDemand(MemoryRegion& mr) {
+  if (!IsOnDemand(mr)) return;
+  const MutexLock lock(g_on_demand_mutex);
+  mr.next_on_demand = g_on_demand;
+  g_on_demand = &mr;
+}
+
+memory::Daemon DaemonOf(const ibv_context* context) {
+  return memory::DaemonOf(*Ours(const_cast<ibv_context*>(context))->session);
 }
 
 ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+  return RegisterRegion(pd, addr,
+                        {.pd = pd->handle,
+                         .access = access,
+                         .addr = reinterpret_cast<uintptr_t>(addr),
+                         .length = length,
+                         .iova = iova});
+}
+
+int Deregister(MemoryRegion& mr) {
+  if (mr.is_imported) return EINVAL;
+  Session& session = *Ours(mr.verbs.context)->session;
+  const int error = memory::DeregisterMemory(memory::DaemonOf(session), mr.registration);
+  if (error != 0 && session.state() != SessionState::kDaemonGone) return error;
+  if (IsOnDemand(mr)) Unlist(mr);
+  if (mr.users_of_memory != nullptr) __atomic_fetch_sub(mr.users_of_memory, 1, __ATOMIC_RELEASE);
+  Free(&mr);
+  return 0;
+}
+
+/// What `mr` is to become; an errno.
+int PlanChange(const MemoryRegion& mr, int flags, const ibv_pd* pd, const void* addr, size_t length,
+               int access, memory::MemoryRequest& request) {
+  constexpr int kKnown =
+      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+  if (flags == 0 || (flags & ~kKnown) != 0 || mr.is_imported) return EINVAL;
+  request = mr.request;
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {
+    if (pd == nullptr || pd->context != mr.verbs.context) return EINVAL;
+    request.pd = pd->handle;
+  }
+  if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) request.access = static_cast<unsigned>(access);
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    if (mr.users_of_memory != nullptr) return EINVAL;  // The memory is the device's.
+    request.addr = request.iova = reinterpret_cast<uintptr_t>(addr);
+    request.length = length;
+  }
+  return 0;
+}
+
+/// 0 or an errno; then nothing has changed.
+int Reregister(MemoryRegion& mr, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
+  memory::MemoryRequest request;
+  int error = PlanChange(mr, flags, pd, addr, length, access, request);
+  if (error != 0) return error;
+  error = memory::ReregisterMemory(DaemonOf(mr.verbs.context), request, mr.registration);
+  if (error != 0) return error;
+  if (IsOnDemand(mr)) Unlist(mr);
+  mr.request = request;
+  ListIfOnDemand(mr);
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr.verbs.pd = pd;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    mr.verbs.addr = addr;
+    mr.verbs.length = length;
+  }
+  return 0;
+}
+
+/// Whether advice for a piece of an on-demand region of `pd` may be followed; an errno. `start` is
+/// where the piece lies.
+int CheckAdvice(const ibv_pd& pd, bool writes, const ibv_sge& sge, uint64_t* start) {
+  const MutexLock lock(g_on_demand_mutex);
+  const MemoryRegion* mr = g_on_demand;
+  while (mr != nullptr && mr->verbs.lkey != sge.lkey) mr = mr->next_on_demand;
+  if (mr == nullptr) return ENOENT;
+  const bool is_allowed = mr->request.pd == pd.handle && mr->verbs.context == pd.context &&
+                          (!writes || (mr->request.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if (!is_allowed) return EPERM;
+  const uint64_t offset = sge.addr - mr->request.iova;
+  const bool is_inside = offset <= mr->request.length && sge.length <= mr->request.length - offset;
+  *start = mr->request.addr + offset;
+  return is_inside ? 0 : EINVAL;
+}
+
+/// Brings pages in as an access would. False: there are none.
+bool Prefetch(uint64_t address, uint32_t length, bool writes) {
+  const ErrnoKeeper keeper;
+  const uint64_t start = memory::PageDown(address);
+  const uint64_t end = memory::PageUp(address + length);
+  const int advice = writes ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  return madvise(reinterpret_cast<void*>(start), end - start, advice) == 0;
+}
+
+}  // namespace
+
+ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& request) {
   auto* mr = Make<MemoryRegion>();
   if (mr == nullptr) return FailWith(ENOMEM);
-  const memory::MemoryRequest request = {.pd = pd->handle,
-                                         .access = access,
-                                         .addr = reinterpret_cast<uintptr_t>(addr),
-                                         .length = length,
-                                         .iova = iova};
-  const int error = memory::RegisterMemory(memory::DaemonOf(*Ours(pd->context)->session), request,
-                                           mr->registration);
+  mr->request = request;
+  const int error = memory::RegisterMemory(DaemonOf(pd->context), request, mr->registration);
   if (error != 0) {
     Free(mr);
     return FailWith(error);
   }
   const memory::MemoryRegistration& made = mr->registration;
-  mr->verbs = {pd->context, pd, addr, length, made.handle, made.lkey, made.rkey};
+  mr->verbs = {pd->context, pd, addr, request.length, made.handle, made.lkey, made.rkey};
+  ListIfOnDemand(*mr);
   return &mr->verbs;
 }
 
-int Deregister(MemoryRegion& mr) {
-  Session& session = *Ours(mr.verbs.context)->session;
-  const int error = memory::DeregisterMemory(memory::DaemonOf(session), mr.registration);
-  if (error != 0 && session.state() != SessionState::kDaemonGone) return error;
-  Free(&mr);
+int AdviseMr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges,
+             uint32_t num_sge) {
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || num_sge == 0) return EINVAL;
+  if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
+  const bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+  // Without FLUSH it is a hint, whose failure nobody is told.
+  const bool must_tell = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
+  for (uint32_t i = 0; i < num_sge; ++i) {
+    uint64_t start;
+    const int error = CheckAdvice(*pd, writes, sges[i], &start);
+    if (error != 0) return error;
+    if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) continue;
+    if (!Prefetch(start, sges[i].length, writes) && must_tell) return EFAULT;
+  }
   return 0;
 }
 
-}  // namespace
 }  // namespace uroce::shim
 
 using namespace uroce::shim;
 
 extern "C" {
-
-UROCE_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  return IsOurs(context) ? AllocPd(*Ours(context)) : real_ibv_alloc_pd.CallOr(nullptr, context);
-}
-
-UROCE_EXPORT int ibv_dealloc_pd(ibv_pd* pd) {
-  return IsOurs(pd->context) ? DeallocPd(pd) : real_ibv_dealloc_pd.CallOr(ENOSYS, pd);
-}
 
 UROCE_EXPORT ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
   if (!IsOurs(pd->context)) return real_ibv_reg_mr.CallOr(nullptr, pd, addr, length, access);
@@ -125,31 +203,14 @@ UROCE_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, siz
   if (!IsOurs(mr->context)) {
     return real_ibv_rereg_mr.CallOr(IBV_REREG_MR_ERR_INPUT, mr, flags, pd, addr, length, access);
   }
-  errno = EOPNOTSUPP;
+  const int error = Reregister(*Ours(mr), flags, pd, addr, length, access);
+  if (error == 0) return 0;
+  errno = error;
   return IBV_REREG_MR_ERR_INPUT;  // Nothing has changed.
 }
 
 UROCE_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
   return IsOurs(mr->context) ? Deregister(*Ours(mr)) : real_ibv_dereg_mr.CallOr(ENOSYS, mr);
-}
-
-// Objects of ours cannot be shared between processes by their handle.
-UROCE_EXPORT ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
-  if (IsOurs(context)) return FailWith(EOPNOTSUPP);
-  return real_ibv_import_pd.CallOr(nullptr, context, handle);
-}
-
-UROCE_EXPORT void ibv_unimport_pd(ibv_pd* pd) {
-  if (!IsOurs(pd->context)) real_ibv_unimport_pd.Call(pd);
-}
-
-UROCE_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t handle) {
-  if (IsOurs(pd->context)) return FailWith(EOPNOTSUPP);
-  return real_ibv_import_mr.CallOr(nullptr, pd, handle);
-}
-
-UROCE_EXPORT void ibv_unimport_mr(ibv_mr* mr) {
-  if (!IsOurs(mr->context)) real_ibv_unimport_mr.Call(mr);
 }
 
 }  // extern "C"

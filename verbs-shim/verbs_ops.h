@@ -18,6 +18,14 @@ int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attributes, size_t length);
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes);
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attributes);
+int DeallocTd(ibv_td* td);
+ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attributes);
+int AdviseMr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges,
+             uint32_t num_sge);
+ibv_dm* AllocDm(ibv_context* context, ibv_alloc_dm_attr* attributes);
+int FreeDm(ibv_dm* dm);
+ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t dm_offset, size_t length, unsigned int access);
 
 /// Fills every slot of both tables: those of verbs that we do not have, with their refusal.
 void FillOps(verbs_context& context);

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "nic/control/command_body.h"
 #include "nic/control/dump.h"
+#include "nic/control/gid_entries.h"
 #include "nic/control/session.h"
 #include "nic/resources/shared_memory.h"
 
@@ -15,27 +17,6 @@ constexpr Nanos kFirstCopyPoll{1'000'000};
 constexpr Nanos kLastCopyPoll{64'000'000};    // A copy that takes so long may take for ever.
 constexpr uint64_t kPopulateBytes = 2 << 20;  // More would hold other programs up for 1 ms.
 
-/// The dispatcher has checked the size.
-template <typename T>
-T Read(std::span<const uint8_t> body) {
-  T value;
-  std::memcpy(&value, body.data(), sizeof(value));
-  return value;
-}
-
-uint32_t HandleIn(std::span<const uint8_t> body) { return Read<uroce_handle>(body).handle; }
-
-absl::Status AddHandle(const absl::StatusOr<uint32_t>& handle, Reply& reply) {
-  if (handle.ok()) reply.Add(uroce_handle{*handle, 0});
-  return handle.status();
-}
-
-template <typename T>
-absl::Status AddResult(const absl::StatusOr<T>& result, Reply& reply) {
-  if (result.ok()) reply.Add(*result);
-  return result.status();
-}
-
 }  // namespace
 
 const Session::Command* Session::FindCommand(uint32_t number) {
@@ -44,14 +25,17 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_LIST_DEVICES, 0, true, &Session::ListDevices},
       {UROCE_OPEN_CONTEXT, sizeof(uroce_open_context), true, &Session::OpenContext},
       {UROCE_CLOSE_CONTEXT, sizeof(uroce_handle), true, &Session::CloseContext},
+      {UROCE_IMPORT_CONTEXT, sizeof(uroce_context_name), true, &Session::ImportContext},
       {UROCE_QUERY_PORT, sizeof(uroce_handle), true, &Session::QueryPort},
       {UROCE_QUERY_GIDS, sizeof(uroce_handle), true, &Session::QueryGids},
       {UROCE_ALLOC_PD, sizeof(uroce_handle), true, &Session::AllocPd},
       {UROCE_DEALLOC_PD, sizeof(uroce_handle), true, &Session::DeallocPd},
+      {UROCE_IMPORT_PD, sizeof(uroce_import), true, &Session::ImportPd},
       {UROCE_CREATE_SEGMENT, sizeof(uroce_create_segment), true, &Session::CreateSegment},
       {UROCE_DESTROY_SEGMENT, sizeof(uroce_handle), true, &Session::DestroySegment},
       {UROCE_REG_MR, sizeof(uroce_reg_mr), true, &Session::RegMr},
       {UROCE_DEREG_MR, sizeof(uroce_handle), true, &Session::DeregMr},
+      {UROCE_IMPORT_MR, sizeof(uroce_import), true, &Session::ImportMr},
       {UROCE_CREATE_CHANNEL, sizeof(uroce_handle), true, &Session::CreateChannel},
       {UROCE_DESTROY_CHANNEL, sizeof(uroce_handle), true, &Session::DestroyChannel},
       {UROCE_CREATE_CQ, sizeof(uroce_create_cq), true, &Session::CreateCq},
@@ -112,9 +96,11 @@ absl::Status Session::ListDevices(Body, Reply& reply) {
 
 absl::Status Session::OpenContext(Body body, Reply& reply) {
   Fd events;
-  const absl::Status status =
-      AddHandle(program_->OpenContext(Read<uroce_open_context>(body).device_index, events), reply);
+  Fd name;
+  const uint32_t device = Read<uroce_open_context>(body).device_index;
+  const absl::Status status = AddHandle(program_->OpenContext(device, events, name), reply);
   if (status.ok()) reply.Give(std::move(events));
+  if (status.ok()) reply.Give(std::move(name));
   return status;
 }
 
@@ -133,18 +119,7 @@ absl::Status Session::QueryPort(Body body, Reply& reply) {
 absl::Status Session::QueryGids(Body body, Reply& reply) {
   const absl::StatusOr<Context*> found = program_->FindContext(HandleIn(body));
   if (!found.ok()) return found.status();
-  const NicDevice& device = *(*found)->device;
-  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
-    uroce_gid_entry entry{};
-    entry.index = index;
-    if (const std::optional<GidEntry> gid = device.gids().At(index)) {
-      std::copy(gid->gid.bytes.begin(), gid->gid.bytes.end(), entry.gid);
-      entry.valid = 1;
-      entry.type = 2;  // IBV_GID_TYPE_ROCE_V2
-      entry.ifindex = static_cast<uint32_t>(device.InterfaceOf(gid->vlan_id));
-    }
-    reply.Add(entry);
-  }
+  for (const uroce_gid_entry& entry : GidEntries(*(*found)->device)) reply.Add(entry);
   return absl::OkStatus();
 }
 
@@ -188,9 +163,15 @@ absl::Status Session::RegMr(Body body, Reply& reply) {
   return AddResult(program_->PublishRegion(*std::move(memory)), reply);
 }
 
-// Copies that are under way into memory that `memory` maps must not mix with what it lets happen.
+// Copies that are under way into memory that `memory` maps must not mix with what it lets happen;
+// and none may be under way into memory that the region had before.
 bool Session::MustAwaitCopies(MemoryObject& memory) {
-  if (!program_->MapFollowers(memory)) return false;
+  bool must_wait = program_->MapFollowers(memory);
+  if (memory.replaces != UROCE_NONE) {
+    program_->HideReplaced(memory);
+    must_wait = true;
+  }
+  if (!must_wait) return false;
   memory.copies_begun = program_->copies_begun();
   return !program_->CopiesDone(memory.copies_begun);
 }

@@ -97,6 +97,8 @@ const char* ReasonText(uint32_t reason) {
       return "too many parts";
     case UROCE_WHY_UNKNOWN_THREADS:
       return "unknown threads";
+    case UROCE_WHY_ON_DEMAND:
+      return "registered with on-demand paging";
     case UROCE_WHY_POLICY:
       return "policy";
   }

@@ -42,6 +42,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
                },
                [this](Session& session) { End(session); }},
       socket_(std::move(socket)),
+      tree_(nic.config().socket_path),
       network_(OpenNetlinkWatch()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   guard_watch_ =
@@ -56,6 +57,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     port_watches_.push_back(
         loop_.Watch(fd, EPOLLIN, [this, &its = *device] { MaintainPort(its); }));
   }
+  for (const auto& device : nic_.devices()) tree_.Publish(nic_, *device);
   overflow_watch_ = loop_.Watch(nic_.overflows().fd(), EPOLLIN, [this] { nic_.FailOverflowed(); });
   MaintainPorts();
   neighbours_.StartHosts([this](NicDevice& device) { Refresh(device); });
@@ -130,6 +132,7 @@ void Server::MaintainPort(NicDevice& device) {
 
 void Server::Refresh(NicDevice& device) {
   const NicDevice::Change change = nic_.Refresh(device);
+  tree_.Publish(nic_, device);
   const drivers::PortInfo& info = device.info();
   if (change.link || change.why_down) {
     spdlog::info("{}: link {}{}{}", device.name(), info.link_up ? "up" : "down",

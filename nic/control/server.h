@@ -9,6 +9,7 @@
 
 #include "nic/control/admission.h"
 #include "nic/control/control_socket.h"
+#include "nic/control/device_tree.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
 #include "nic/control/flight_recorder.h"
@@ -57,6 +58,7 @@ class Server {
   LogLimit turned_away_{Nanos(1'000'000'000)};
   ControlContext context_;
   ControlSocket socket_;
+  DeviceTree tree_;  ///< Goes before the socket: behind that, another daemon may have one there.
   Fd network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;

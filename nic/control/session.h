@@ -93,14 +93,17 @@ class Session {
   absl::Status ListDevices(Body body, Reply& reply);
   absl::Status OpenContext(Body body, Reply& reply);
   absl::Status CloseContext(Body body, Reply& reply);
+  absl::Status ImportContext(Body body, Reply& reply);
   absl::Status QueryPort(Body body, Reply& reply);
   absl::Status QueryGids(Body body, Reply& reply);
   absl::Status AllocPd(Body body, Reply& reply);
   absl::Status DeallocPd(Body body, Reply& reply);
+  absl::Status ImportPd(Body body, Reply& reply);
   absl::Status CreateSegment(Body body, Reply& reply);
   absl::Status DestroySegment(Body body, Reply& reply);
   absl::Status RegMr(Body body, Reply& reply);
   absl::Status DeregMr(Body body, Reply& reply);
+  absl::Status ImportMr(Body body, Reply& reply);
   absl::Status CreateChannel(Body body, Reply& reply);
   absl::Status DestroyChannel(Body body, Reply& reply);
   absl::Status CreateCq(Body body, Reply& reply);
@@ -115,6 +118,8 @@ class Session {
   absl::Status Dump(Body body, Reply& reply);
   absl::Status StartCapture(Body body, Reply& reply);
   absl::Status Flight(Body body, Reply& reply);
+
+  absl::StatusOr<Program*> ProgramNumbered(uint32_t id) const;
 
   struct Population;
   absl::Status PopulateLater(std::unique_ptr<MemoryObject> memory);

@@ -61,6 +61,13 @@ class HandleTable {
     return std::move(slots_[handle]);
   }
 
+  /// Puts `object` in the place of the one that has this handle, which must exist, and gives that
+  /// back.
+  std::unique_ptr<T> Exchange(uint32_t handle, std::unique_ptr<T> object) {
+    std::swap(slots_[handle], object);
+    return object;
+  }
+
   uint32_t count() const { return count_; }
 
   /// Handles of the objects that `wanted` picks.

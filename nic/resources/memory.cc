@@ -21,10 +21,15 @@ constexpr uint32_t kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_
 constexpr uint32_t kWriting = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting;
 constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
+                                  IBV_ACCESS_ON_DEMAND;
 
 absl::Status Refuse(absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("mr: ", why));
+}
+
+absl::Status CannotShare() {
+  return absl::UnimplementedError("mr: copied memory cannot be shared with another program");
 }
 
 bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
@@ -157,7 +162,8 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
       return Refuse("copied memory needs /proc/self/mem first");
     result.mode = datapath::MrMode::kCopied;
     result.reason = static_cast<uint8_t>(segment.reason);
-    result.follows_address = true;
+    // What is there on demand may be other memory tomorrow: a mapping would not notice.
+    result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
     return result;
   }
   if (segment.mode != UROCE_MR_MAPPED && segment.mode != UROCE_MR_SHARED) {
@@ -188,8 +194,12 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   const absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
   if (!pd.ok()) return pd.status();
   if (absl::Status status = CheckRegion(request, segments); !status.ok()) return status;
+  if (request.replaces != UROCE_NONE) {
+    if (absl::Status found = mrs_.Find(request.replaces).status(); !found.ok()) return found;
+  }
   auto memory = std::make_unique<MemoryObject>();
   memory->pd = *pd;
+  memory->replaces = request.replaces;
   memory->addr = request.addr;
   datapath::MemoryRegion& region = memory->region;
   region.pd = (*pd)->number;
@@ -199,12 +209,14 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   for (uint32_t i = 0; i < request.segment_count; ++i) {
     absl::StatusOr<datapath::MrSegment> segment = ResolveSegment(request, segments[i], *memory);
     if (!segment.ok()) return segment.status();
+    if ((*pd)->is_shared && segment->mode == datapath::MrMode::kCopied) return CannotShare();
     region.segments.push_back(*segment);
   }
   return memory;
 }
 
 absl::StatusOr<uroce_reg_mr_reply> Program::PublishRegion(std::unique_ptr<MemoryObject> memory) {
+  if (memory->replaces != UROCE_NONE) return PublishReplacement(std::move(memory));
   if (absl::Status status = mrs_.CheckRoom(); !status.ok()) return status;
   datapath::MemoryRegion& region = memory->region;
   region.session = &session_;
@@ -216,11 +228,40 @@ absl::StatusOr<uroce_reg_mr_reply> Program::PublishRegion(std::unique_ptr<Memory
   }
   ++memory->pd->users;
   const uint32_t key = region.key;
-  const auto& parts = region.segments;
-  if (std::any_of(parts.begin(), parts.end(), [](const auto& p) { return p.follows_address; })) {
-    followers_.insert(memory.get());
-  }
+  NoteFollower(*memory);
   return uroce_reg_mr_reply{*mrs_.Add(std::move(memory)), key, key, 0};
+}
+
+uroce_reg_mr_reply Program::PublishReplacement(std::unique_ptr<MemoryObject> memory) {
+  const uint32_t handle = memory->replaces;
+  const datapath::MemoryRegion& stand_in = *(*mrs_.Find(handle))->stand_in;
+  const uint32_t key = stand_in.key;
+  memory->replaces = UROCE_NONE;
+  memory->region.session = &session_;
+  memory->region.key = key;
+  ++memory->pd->users;
+  NoteFollower(*memory);
+  nic_.keys().Replace(&stand_in, &memory->region);
+  AwaitGrace();
+  const std::unique_ptr<MemoryObject> former = mrs_.Exchange(handle, std::move(memory));
+  --former->pd->users;
+  return {handle, key, key, 0};
+}
+
+void Program::NoteFollower(MemoryObject& memory) {
+  const auto& parts = memory.region.segments;
+  if (std::any_of(parts.begin(), parts.end(), [](const auto& p) { return p.follows_address; })) {
+    followers_.insert(&memory);
+  }
+}
+
+void Program::HideReplaced(const MemoryObject& memory) {
+  MemoryObject& former = **mrs_.Find(memory.replaces);
+  followers_.erase(&former);
+  former.stand_in = std::make_unique<datapath::MemoryRegion>();
+  former.stand_in->key = former.region.key;
+  nic_.keys().Replace(&former.region, former.stand_in.get());
+  AwaitGrace();
 }
 
 // What no region writes to is mapped for reading alone.
@@ -257,7 +298,7 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::BeginDereg(uint32_t handl
   if (!found.ok()) return found.status();
   std::unique_ptr<MemoryObject> memory = mrs_.Remove(handle);
   followers_.erase(memory.get());
-  nic_.keys().Unpublish(&memory->region);
+  nic_.keys().Unpublish(memory->published());
   AwaitGrace();
   // No copy that begins from here on can be into this region.
   memory->copies_begun = session_.copies_begun();

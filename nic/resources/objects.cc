@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts and protection domains of a program.
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "nic/resources/program.h"
+#include "nic/resources/shared_memory.h"
 
 namespace uroce::nic {
 namespace {
@@ -13,17 +15,38 @@ absl::Status Busy(const char* kind, uint32_t users) {
       absl::StrCat(kind, ": ", users, " objects still belong to it"));
 }
 
+// Who can guess it has the context's memory.
+uroce_context_name DrawName() {
+  uroce_context_name name{.magic = UROCE_CONTEXT_NAME_MAGIC, .secret = {}};
+  size_t drawn = 0;
+  while (drawn < sizeof(name.secret)) {
+    const ssize_t got =
+        getrandom(reinterpret_cast<uint8_t*>(name.secret) + drawn, sizeof(name.secret) - drawn, 0);
+    if (got > 0) drawn += static_cast<size_t>(got);
+  }
+  return name;
+}
+
 }  // namespace
 
-absl::StatusOr<uint32_t> Program::OpenContext(uint32_t device_index, Fd& events) {
-  if (device_index >= nic_.devices().size()) {
-    return absl::NotFoundError(absl::StrCat("there is no device ", device_index));
-  }
+absl::StatusOr<uint32_t> Program::AddContext(NicDevice& device, const uroce_context_name& name,
+                                             std::optional<ForeignObject> origin, Fd& events) {
   if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<EventPipe> pipe = EventPipe::Make(sizeof(uroce_async_record), events);
   if (!pipe.ok()) return pipe.status();
-  return contexts_.Add(
-      std::make_unique<Context>(Context{nic_.devices()[device_index].get(), *std::move(pipe)}));
+  return contexts_.Add(std::make_unique<Context>(
+      Context{.device = &device, .events = *std::move(pipe), .name = name, .origin = origin}));
+}
+
+absl::StatusOr<uint32_t> Program::OpenContext(uint32_t device_index, Fd& events, Fd& name) {
+  if (device_index >= nic_.devices().size()) {
+    return absl::NotFoundError(absl::StrCat("there is no device ", device_index));
+  }
+  const uroce_context_name drawn = DrawName();
+  absl::StatusOr<Fd> file = MakeConstantFile("uroce-context", &drawn, sizeof(drawn));
+  if (!file.ok()) return file.status();
+  name = *std::move(file);
+  return AddContext(*nic_.devices()[device_index], drawn, std::nullopt, events);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext(uint32_t handle) {
@@ -49,8 +72,8 @@ absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext
 absl::StatusOr<uint32_t> Program::AllocPd(uint32_t context_handle) {
   absl::StatusOr<Context*> context = contexts_.Find(context_handle);
   if (!context.ok()) return context.status();
-  absl::StatusOr<uint32_t> handle =
-      pds_.Add(std::make_unique<ProtectionDomain>(ProtectionDomain{*context, nic_.NextPdNumber()}));
+  absl::StatusOr<uint32_t> handle = pds_.Add(std::make_unique<ProtectionDomain>(
+      ProtectionDomain{.context = *context, .number = nic_.NextPdNumber()}));
   if (handle.ok()) ++(*context)->users;
   return handle;
 }

@@ -24,16 +24,26 @@
 
 namespace uroce::nic {
 
+/// Another program's object, which may be gone.
+struct ForeignObject {
+  uint32_t program = 0;  ///< Its number; none is given out again.
+  uint32_t handle = 0;
+};
+
 struct Context {
   NicDevice* device = nullptr;
   EventPipe events;
   uint32_t users = 0;
+  uroce_context_name name{};            ///< Who knows it may import the context.
+  std::optional<ForeignObject> origin;  ///< Of an imported context.
 };
 
 struct ProtectionDomain {
   Context* context = nullptr;
   uint32_t number = 0;  ///< Of the whole daemon: keys and queue pairs are compared by it.
   uint32_t users = 0;
+  /// Another program has it too: its memory must be reached without the help of either.
+  bool is_shared = false;
 };
 
 /// Memory that the program maps too: what a page range of it was swapped for, or part of a file of
@@ -51,6 +61,10 @@ struct MemoryObject {
   datapath::MemoryRegion region;
   uint64_t addr = 0;
   std::vector<std::shared_ptr<Segment>> segments;  ///< Those that region.segments point into.
+  uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one is to become.
+  /// Grants nothing; keeps the key's place while `region` is being replaced.
+  std::unique_ptr<datapath::MemoryRegion> stand_in;
+  const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
   /// Set by BeginDereg: Session::CopiesDone must confirm so many before the memory is free.
   uint64_t copies_begun = 0;
 };

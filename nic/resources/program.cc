@@ -85,7 +85,8 @@ Program::~Program() {
     });
     worker.RemoveSession(&session_);
   });
-  mrs_.ForEach([this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(&memory.region); });
+  mrs_.ForEach(
+      [this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(memory.published()); });
   nic_.workers().AwaitGrace();
   ahs_.ForEach([this](uint32_t, AddressHandle& ah) { nic_.address_handles().erase(&ah); });
   cqs_.ForEach(

@@ -44,13 +44,29 @@ class Program {
   datapath::Session& datapath() { return session_; }
 
   // ---- contexts, protection domains (objects.cc) ----
-  absl::StatusOr<uint32_t> OpenContext(uint32_t device_index, Fd& events);
+  /// `name` is the file by which another program may import it.
+  absl::StatusOr<uint32_t> OpenContext(uint32_t device_index, Fd& events, Fd& name);
   /// Everything that was made in it goes too, as the kernel does it: programs count on that. The
   /// regions are returned as by BeginDereg.
   absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> CloseContext(uint32_t handle);
   absl::StatusOr<Context*> FindContext(uint32_t handle) const { return contexts_.Find(handle); }
   absl::StatusOr<uint32_t> AllocPd(uint32_t context);
   absl::Status DeallocPd(uint32_t handle);
+
+  // ---- what programs share (imports.cc) ----
+  /// The context of this name, if it is this program's.
+  std::optional<uint32_t> ContextNamed(const uroce_context_name& name) const;
+  /// A context for context `handle` of `maker`, which may be this program.
+  absl::StatusOr<uroce_import_context_reply> ImportContext(const Program& maker, uint32_t handle,
+                                                           Fd& events);
+  /// Who made what an imported context or protection domain stands for. Errors: InvalidArgument.
+  absl::StatusOr<uint32_t> MakerOfContext(uint32_t context) const;
+  absl::StatusOr<uint32_t> MakerOfPd(uint32_t pd) const;
+  /// `maker` is who MakerOf... says. Errors: InvalidArgument, Unimplemented (copied memory).
+  absl::StatusOr<uint32_t> ImportPd(Program& maker, const uroce_import& request);
+  absl::StatusOr<uroce_import_mr_reply> ImportMr(const Program& maker,
+                                                 const uroce_import& request) const;
+
   /// Tells every context of `device` of a port event.
   void RaisePortEvent(const NicDevice& device, uint32_t event_type);
 
@@ -74,9 +90,13 @@ class Program {
   /// some do, and copies up to copies_begun() may still be under way; publish it when they are
   /// done.
   bool MapFollowers(const MemoryObject& memory);
+  /// Hides the region that `memory` is to replace from peers and workers. Its copies up to
+  /// copies_begun() may still be under way; publish `memory` when they are done.
+  void HideReplaced(const MemoryObject& memory);
   uint64_t copies_begun() const { return session_.copies_begun(); }
   bool CopiesDone(uint64_t copies) const { return session_.CopiesDone(copies); }
-  /// Makes it known to peers and workers; its pages are there (see PopulateRegion).
+  /// Makes it known to peers and workers; its pages are there (see PopulateRegion). One that
+  /// replaces another takes its handle and key.
   absl::StatusOr<uroce_reg_mr_reply> PublishRegion(std::unique_ptr<MemoryObject> memory);
   /// Hides the region from peers and workers. The memory is the program's again once
   /// CopiesDone has said so, and the object has gone.
@@ -113,11 +133,16 @@ class Program {
   const HandleTable<QueuePairObject>& queue_pairs() const { return qps_; }
 
  private:
+  absl::StatusOr<uint32_t> AddContext(NicDevice& device, const uroce_context_name& name,
+                                      std::optional<ForeignObject> origin, Fd& events);
+  bool HasCopiedMemory(uint32_t pd_number) const;
   Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds);
 
   void RemoveQueuePairs(datapath::Worker& worker);
   absl::Status CheckMemory(uint64_t length) const;
   std::shared_ptr<Segment> MakeSegment();
+  uroce_reg_mr_reply PublishReplacement(std::unique_ptr<MemoryObject> memory);
+  void NoteFollower(MemoryObject& memory);
   /// Afterwards no worker uses what was unpublished or replaced before.
   void AwaitGrace() { nic_.workers().AwaitGrace(); }
   void Replace(MemoryObject& follower, std::vector<datapath::MrSegment> parts,

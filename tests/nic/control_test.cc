@@ -96,7 +96,7 @@ struct Program1 {
                        {bytes, bytes + segments.size() * sizeof(uroce_mr_segment)});
   }
   Answer RegisterMapped(uint64_t addr, uint64_t length, uint32_t segment, uint32_t access = 7) {
-    return Register({pd, access, addr, length, addr, 1, 0},
+    return Register({pd, access, addr, length, addr, 1, UROCE_NONE},
                     {{addr, length, UROCE_MR_MAPPED, segment, 0, 0, 0}});
   }
   Answer Modify(uint32_t qp, uroce_qp_attr attr) {
@@ -237,7 +237,7 @@ TEST(ControlTest, HeadersThatLieAreRefused) {
   }
   const std::vector<uint8_t> huge(100'000, 1);
   EXPECT_EQ(program.client.Raw(huge.data(), huge.size()).error, EINVAL);
-  for (const uint32_t command : {0u, 24u, 99u, 103u, 0xffffffffu}) {
+  for (const uint32_t command : {0u, 60u, 99u, 103u, 0xffffffffu}) {
     EXPECT_EQ(program.client.Call(command).error, EOPNOTSUPP) << command;
   }
   EXPECT_EQ(program.client.Call(UROCE_LIST_DEVICES).error, 0);
@@ -371,7 +371,7 @@ TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
   EXPECT_EQ(program.RegisterMapped(kAddr, 0x4001, segment).error, EINVAL) << "beyond the segment";
   EXPECT_EQ(program.RegisterMapped(~0ull - 10, 100, segment).error, EINVAL) << "wraps";
   EXPECT_EQ(program.RegisterMapped(kAddr, 0x1000, segment + 1).error, EINVAL) << "no such segment";
-  const uroce_reg_mr request{program.pd, 7, kAddr, 0x3000, kAddr, 2, 0};
+  const uroce_reg_mr request{program.pd, 7, kAddr, 0x3000, kAddr, 2, UROCE_NONE};
   const auto piece = [&](uint64_t addr, uint64_t length, uint64_t offset) {
     return uroce_mr_segment{addr, length, UROCE_MR_MAPPED, segment, offset, 0, 0};
   };
@@ -396,6 +396,74 @@ TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
   EXPECT_EQ(good.error, 0) << good.text;
   EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, good.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+TEST(ControlTest, ARegionThatIsReplacedKeepsItsHandleAndKey) {
+  Program1 program;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x2000}).handle();
+  const auto first = program.RegisterMapped(0x10000, 0x1000, segment).As<uroce_reg_mr_reply>();
+  const uint32_t other_pd = program.client.Handle(UROCE_ALLOC_PD, program.context).handle();
+  const uroce_reg_mr change{other_pd, 4, 0x11000, 0x1000, 0x11000, 1, first.handle};
+  const std::vector<uroce_mr_segment> part = {
+      {0x11000, 0x1000, UROCE_MR_MAPPED, segment, 0x1000, 0, 0}};
+  const Answer changed = program.Register(change, part);
+  ASSERT_EQ(changed.error, 0) << changed.text;
+  EXPECT_EQ(changed.As<uroce_reg_mr_reply>().handle, first.handle);
+  EXPECT_EQ(changed.As<uroce_reg_mr_reply>().rkey, first.rkey);
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, program.pd).error, 0) << "it has left this one";
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, other_pd).error, EBUSY);
+  uroce_reg_mr wrong = change;
+  wrong.access = IBV_ACCESS_REMOTE_WRITE;
+  EXPECT_EQ(program.Register(wrong, part).error, EINVAL);
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, first.handle).error, 0) << "still there";
+  EXPECT_EQ(program.Register(change, part).error, EINVAL) << "nothing to replace";
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, other_pd).error, 0);
+}
+
+/// The secret of a context, from the file that came with it.
+uroce_context_name NameOf(const Answer& opened) {
+  uroce_context_name name{};
+  EXPECT_EQ(opened.fds.size(), 2u);
+  EXPECT_EQ(pread(opened.fds.at(1).get(), &name, sizeof(name), 0),
+            static_cast<ssize_t>(sizeof(name)));
+  return name;
+}
+
+TEST(ControlTest, WhoHasAContextsNameSharesItsDomainsAndRegions) {
+  Program1 maker;
+  const Answer opened = maker.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{0, 0});
+  const uint32_t pd = maker.client.Handle(UROCE_ALLOC_PD, opened.handle()).handle();
+  const uint32_t segment =
+      maker.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000}).handle();
+  const auto mr = maker
+                      .Register({pd, 7, 0x10000, 0x1000, 0x10000, 1, UROCE_NONE},
+                                {{0x10000, 0x1000, UROCE_MR_MAPPED, segment, 0, 0, 0}})
+                      .As<uroce_reg_mr_reply>();
+
+  Program1 other;
+  uroce_context_name name = NameOf(opened);
+  const Answer context = other.client.Call(UROCE_IMPORT_CONTEXT, name);
+  ASSERT_EQ(context.error, 0) << context.text;
+  EXPECT_EQ(context.fds.size(), 1u) << "its own events";
+  const Answer shared = other.client.Call(UROCE_IMPORT_PD, uroce_import{context.handle(), pd});
+  ASSERT_EQ(shared.error, 0) << shared.text;
+  const Answer region =
+      other.client.Call(UROCE_IMPORT_MR, uroce_import{shared.handle(), mr.handle});
+  ASSERT_EQ(region.error, 0) << region.text;
+  EXPECT_EQ(region.As<uroce_import_mr_reply>().lkey, mr.lkey);
+  EXPECT_EQ(region.As<uroce_import_mr_reply>().length, 0x1000u);
+
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context.handle(), maker.pd}).error,
+            EINVAL)
+      << "of another context";
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{other.context, pd}).error, EINVAL)
+      << "of no imported context";
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_MR, uroce_import{other.pd, mr.handle}).error, EINVAL);
+  name.secret[1] ^= 1;
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_CONTEXT, name).error, EINVAL);
+  EXPECT_EQ(other.client.Handle(UROCE_DEALLOC_PD, shared.handle()).error, 0);
+  EXPECT_EQ(other.client.Handle(UROCE_CLOSE_CONTEXT, context.handle()).error, 0);
 }
 
 TEST(ControlTest, KeysAreRandomAndAllDifferent) {
@@ -473,7 +541,7 @@ uroce_lend LendFile(uint64_t offset, uint64_t length, bool writable = true) {
 TEST(ControlTest, OnlyTheMemoryOfAProcessIsTakenAsSuch) {
   Program1 program;
   const int socket = program.hello.fds[2].get();
-  const uroce_reg_mr request{program.pd, 7, 0x5000, 64, 0x5000, 1, 0};
+  const uroce_reg_mr request{program.pd, 7, 0x5000, 64, 0x5000, 1, UROCE_NONE};
   const std::vector<uroce_mr_segment> copied = {
       {0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
   EXPECT_EQ(program.Register(request, copied).error, EINVAL) << "no memory was passed yet";
@@ -522,7 +590,7 @@ TEST(ControlTest, AFileInMemoryIsMappedAsFarAsItReaches) {
   ASSERT_EQ(lent.error, 0);
   EXPECT_EQ(lent.offset, 0x1000u);
   EXPECT_EQ(lent.length, 0x2000u);
-  const uroce_reg_mr request{program.pd, 7, 0x5004, 0x1000, 0x5004, 1, 0};
+  const uroce_reg_mr request{program.pd, 7, 0x5004, 0x1000, 0x5004, 1, UROCE_NONE};
   const Answer made =
       program.Register(request, {{0x5004, 0x1000, UROCE_MR_SHARED, lent.segment, 4, 0, 0}});
   EXPECT_EQ(made.error, 0) << made.text;
@@ -560,7 +628,7 @@ TEST(ControlTest, AFileForReadingIsNotWrittenTo) {
   ASSERT_EQ(lent.error, 0);
   const std::vector<uroce_mr_segment> shared = {
       {0x5000, 0x1000, UROCE_MR_SHARED, lent.segment, 0, 0, 0}};
-  uroce_reg_mr request{program.pd, IBV_ACCESS_LOCAL_WRITE, 0x5000, 0x1000, 0x5000, 1, 0};
+  uroce_reg_mr request{program.pd, IBV_ACCESS_LOCAL_WRITE, 0x5000, 0x1000, 0x5000, 1, UROCE_NONE};
   EXPECT_EQ(program.Register(request, shared).error, EINVAL);
   request.access = IBV_ACCESS_REMOTE_READ;
   EXPECT_EQ(program.Register(request, shared).error, 0);
@@ -573,7 +641,7 @@ TEST(ControlTest, PagesThatTheFileHasNoMoreAreRefused) {
   const uroce_lend_reply lent = Lend(socket, LendFile(0, OwnFile::kBytes), own.fd.get());
   ASSERT_EQ(lent.error, 0);
   ASSERT_EQ(ftruncate(own.fd.get(), 0x1000), 0);
-  const uroce_reg_mr request{program.pd, 7, 0x5000, 0x4000, 0x5000, 1, 0};
+  const uroce_reg_mr request{program.pd, 7, 0x5000, 0x4000, 0x5000, 1, UROCE_NONE};
   EXPECT_EQ(
       program.Register(request, {{0x5000, 0x4000, UROCE_MR_SHARED, lent.segment, 0, 0, 0}}).error,
       EFAULT);
@@ -631,7 +699,7 @@ TEST(ControlTest, WhatALaterRegionMapsAnOlderOneCopiesNoMore) {
   const int socket = program.hello.fds[2].get();
   const Fd memory(open("/proc/self/mem", O_RDWR));
   ASSERT_EQ(Lend(socket, LendMemory(), memory.get()).error, 0);
-  const uroce_reg_mr request{program.pd, 7, 0x5f00, 0x1200, 0x5f00, 1, 0};
+  const uroce_reg_mr request{program.pd, 7, 0x5f00, 0x1200, 0x5f00, 1, UROCE_NONE};
   const auto older =
       program
           .Register(request,
@@ -849,6 +917,25 @@ TEST(ControlTest, ALargeRegionIsBroughtInWithoutHoldingOthersUp) {
   const auto mr = program.RegisterMapped(0x10000, kLength, segment).As<uroce_reg_mr_reply>();
   EXPECT_NE(mr.lkey, 0u);
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, mr.handle).error, 0);
+}
+
+TEST(ControlTest, CopiedMemoryIsNotSharedBetweenPrograms) {
+  Program1 maker;
+  const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(Lend(maker.hello.fds[2].get(), LendMemory(), memory.get()).error, 0);
+  const Answer opened = maker.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{0, 0});
+  const uint32_t pd = maker.client.Handle(UROCE_ALLOC_PD, opened.handle()).handle();
+  const uroce_reg_mr request{pd, 7, 0x5000, 64, 0x5000, 1, UROCE_NONE};
+  const std::vector<uroce_mr_segment> copied = {
+      {0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
+  const uint32_t mr = maker.Register(request, copied).handle();
+
+  Program1 other;
+  const uint32_t context = other.client.Call(UROCE_IMPORT_CONTEXT, NameOf(opened)).handle();
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context, pd}).error, EOPNOTSUPP);
+  ASSERT_EQ(maker.client.Handle(UROCE_DEREG_MR, mr).error, 0);
+  ASSERT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context, pd}).error, 0);
+  EXPECT_EQ(maker.Register(request, copied).error, EOPNOTSUPP);
 }
 
 TEST(ControlSocketTest, ASecondDaemonIsTurnedAwayAndAStaleSocketReplaced) {

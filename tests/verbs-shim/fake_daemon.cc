@@ -173,7 +173,9 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
       }
       return 0;
     case UROCE_OPEN_CONTEXT:
-      return MakePipe(async_fd_, reply, fds);
+      if (const int error = MakePipe(async_fd_, reply, fds); error != 0) return error;
+      fds.push_back(memfd_create("fake-context", MFD_CLOEXEC));
+      return 0;
     case UROCE_CREATE_CHANNEL:
       return MakePipe(channel_fd_, reply, fds);
     case UROCE_QUERY_PORT:

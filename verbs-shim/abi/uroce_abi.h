@@ -12,6 +12,8 @@
 
 #define UROCE_ABI_VERSION 6u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
+/* Behind the socket's path: a directory with the devices' files, as under /sys and /dev. */
+#define UROCE_TREE_SUFFIX ".d"
 
 #define UROCE_MAX_DEVICES 64u
 #define UROCE_MAX_WORKERS 64u
@@ -178,14 +180,17 @@ enum uroce_command {
   UROCE_LIST_DEVICES,
   UROCE_OPEN_CONTEXT,
   UROCE_CLOSE_CONTEXT,
+  UROCE_IMPORT_CONTEXT,
   UROCE_QUERY_PORT,
   UROCE_QUERY_GIDS,
   UROCE_ALLOC_PD,
   UROCE_DEALLOC_PD,
+  UROCE_IMPORT_PD,
   UROCE_CREATE_SEGMENT,
   UROCE_DESTROY_SEGMENT,
   UROCE_REG_MR,
   UROCE_DEREG_MR,
+  UROCE_IMPORT_MR,
   UROCE_CREATE_CHANNEL,
   UROCE_DESTROY_CHANNEL,
   UROCE_CREATE_CQ,
@@ -272,7 +277,8 @@ struct uroce_device_info {
 
 /* LIST_DEVICES: reply is uroce_device_info[device_count]. */
 
-/* OPEN_CONTEXT. fds: read end of the pipe of asynchronous events. */
+/* OPEN_CONTEXT. fds: read end of the pipe of asynchronous events; a sealed memfd that holds
+ * uroce_context_name. Whoever has that one may import the context: it is ibv_context.cmd_fd. */
 struct uroce_open_context {
   uint32_t device_index;
   uint32_t reserved;
@@ -281,6 +287,29 @@ struct uroce_open_context {
 struct uroce_handle {
   uint32_t handle;
   uint32_t reserved;
+};
+#define UROCE_CONTEXT_NAME_MAGIC 0x747865742d6f7275ull
+struct uroce_context_name {
+  uint64_t magic;
+  uint64_t secret[2]; /* 128 random bits */
+};
+/* IMPORT_CONTEXT: request uroce_context_name; a context of the same device whose protection domains
+ * and regions may be imported. fds: read end of its own pipe of asynchronous events. */
+struct uroce_import_context_reply {
+  uint32_t handle;
+  uint32_t device_index;
+};
+/* IMPORT_PD: `owner` is a context that was imported; reply uroce_handle, a protection domain that
+ * shares keys with the imported one. IMPORT_MR: `owner` is such a protection domain. Regions that
+ * are copied cannot be shared between programs: EOPNOTSUPP. */
+struct uroce_import {
+  uint32_t owner;
+  uint32_t handle; /* in the program that made it */
+};
+struct uroce_import_mr_reply {
+  uint64_t length;
+  uint32_t lkey;
+  uint32_t rkey;
 };
 /* CLOSE_CONTEXT, DEALLOC_PD, DESTROY_SEGMENT, DEREG_MR, DESTROY_CHANNEL, DESTROY_AH, QUERY_PORT
  * (a context), QUERY_GIDS (a context), ALLOC_PD (a context): request is uroce_handle. */
@@ -333,6 +362,7 @@ enum uroce_mr_reason {
   UROCE_WHY_MANY_PARTS,     /* more parts than a region may have */
   UROCE_WHY_UNKNOWN_THREADS, /* where the stacks lie is not known */
   UROCE_WHY_POLICY,          /* UROCE_MR=copied */
+  UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: it is what lies there at the moment */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */
@@ -351,7 +381,8 @@ struct uroce_reg_mr {
   uint64_t length;
   uint64_t iova; /* what SGEs and peers call addr; 0 with ZERO_BASED */
   uint32_t segment_count;
-  uint32_t reserved;
+  uint32_t replaces; /* UROCE_NONE, or the handle of a region that becomes this one: handle and
+                        key stay, and no access to the former memory is under way afterwards */
   /* uroce_mr_segment[segment_count] */
 };
 struct uroce_reg_mr_reply {

@@ -20,24 +20,28 @@ namespace {
 
 constexpr uint32_t kWriteAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                   IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
-constexpr uint32_t kKnownAccess =
-    kWriteAccess | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+constexpr uint32_t kKnownAccess = kWriteAccess | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED |
+                                  IBV_ACCESS_HUGETLB | IBV_ACCESS_ON_DEMAND;
 // Flags that Debian 12's headers lack.
 constexpr uint32_t kFlushAccess = 1 << 8 | 1 << 9;  // IBV_ACCESS_FLUSH_GLOBAL, _PERSISTENT
-constexpr uint32_t kUnsupportedAccess = IBV_ACCESS_ON_DEMAND | kFlushAccess;
 constexpr uint32_t kOptionalAccess = IBV_ACCESS_OPTIONAL_RANGE;
 
 int CheckAccess(uint32_t access) {
   const uint32_t needs_local_write = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-  if ((access & kUnsupportedAccess) != 0) return EOPNOTSUPP;
+  if ((access & kFlushAccess) != 0) return EOPNOTSUPP;
   if ((access & ~(kKnownAccess | kOptionalAccess)) != 0) return EINVAL;
   if ((access & needs_local_write) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
   return 0;
 }
 
+bool IsOnDemand(const MemoryRequest& request) {
+  return (request.access & IBV_ACCESS_ON_DEMAND) != 0;
+}
+
 int CheckRequest(const MemoryRequest& request) {
   const uint64_t end = request.addr + request.length;
-  if (request.length == 0 || end < request.addr || PageUp(end) < end) return EINVAL;
+  if ((request.length == 0 && !request.may_be_empty) || end < request.addr) return EINVAL;
+  if (!IsOnDemand(request) && PageUp(end) < end) return EINVAL;
   const bool is_zero_based = (request.access & IBV_ACCESS_ZERO_BASED) != 0;
   if (!is_zero_based) {
     if (request.iova % kPageBytes != request.addr % kPageBytes) return EINVAL;
@@ -53,9 +57,27 @@ MrPolicy PolicyOfEnvironment() {
   return MrPolicy::kAutomatic;
 }
 
+int PlanNothing(Registry& registry) {
+  registry.ClearFacts();
+  registry.parts.Clear();
+  return 0;
+}
+
+/// Memory that may come, go and change places has one way to it: at its address, by each access.
+int PlanOnDemand(Registry& registry, const MemoryRequest& request) {
+  (void)PlanNothing(registry);
+  RegionPart all = {};
+  all.addr = request.addr;
+  all.length = request.length;
+  MakeCopied(all, UROCE_WHY_ON_DEMAND);
+  return registry.parts.Append(all) ? 0 : ENOMEM;
+}
+
 /// Reads the mappings and threads, and splits the region.
 int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
                uint64_t tls_bytes) {
+  if (IsOnDemand(request)) return PlanOnDemand(registry, request);
+  if (request.length == 0) return PlanNothing(registry);
   const AddressRange region{request.addr, request.addr + request.length};
   PlanRequest plan{.region = region,
                    .needs_write = (request.access & kWriteAccess) != 0,
@@ -219,8 +241,9 @@ uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
   return segment;
 }
 
+/// `replaces` is the handle of the region to change, or UROCE_NONE.
 int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
-               MemoryRegistration& registration) {
+               uint32_t replaces, MemoryRegistration& registration) {
   const int error = HasCopiedPart(registry) ? EnsureMemoryFd(registry, daemon) : 0;
   if (error != 0) return error;
   uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
@@ -235,7 +258,7 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
       .length = request.length,
       .iova = (request.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : request.iova,
       .segment_count = count,
-      .reserved = 0};
+      .replaces = replaces};
   uroce_reg_mr_reply reply;
   const int refused = daemon.register_region(daemon.session, region, segments, reply);
   if (refused != 0) return refused;
@@ -252,6 +275,20 @@ void DropReferences(Registry& registry, const Daemon& daemon, MemoryRegistration
   registration.reference_count = 0;
 }
 
+int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
+             uint64_t tls_bytes, uint32_t replaces, MemoryRegistration& registration) {
+  registry.Prepare(daemon, PolicyOfEnvironment);
+  registration.reference_count = 0;
+  registration.epoch = registry.epoch;
+  int error = PlanRegion(registry, daemon, request, tls_bytes);
+  if (error != 0) return error;
+  const bool needs_write = (request.access & kWriteAccess) != 0;
+  MakePartsReachable(registry, daemon, needs_write, registration);
+  error = TellDaemon(registry, daemon, request, replaces, registration);
+  if (error != 0) DropReferences(registry, daemon, registration);
+  return error;
+}
+
 }  // namespace
 
 int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
@@ -261,16 +298,22 @@ int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
   // Before the lock: this takes one of the dynamic loader's.
   const uint64_t tls_bytes = StaticTlsBytes();
   const RegistryLock registry;
-  registry->Prepare(daemon, PolicyOfEnvironment);
-  registration.reference_count = 0;
-  registration.epoch = registry->epoch;
-  int error = PlanRegion(*registry, daemon, request, tls_bytes);
+  return Register(*registry, daemon, request, tls_bytes, UROCE_NONE, registration);
+}
+
+int ReregisterMemory(const Daemon& daemon, const MemoryRequest& request,
+                     MemoryRegistration& registration) {
+  const int invalid = CheckRequest(request);
+  if (invalid != 0) return invalid;
+  const uint64_t tls_bytes = StaticTlsBytes();
+  const RegistryLock registry;
+  if (registration.epoch != registry->epoch) return EIO;  // Of the parent of this fork child.
+  MemoryRegistration next = {};
+  const int error = Register(*registry, daemon, request, tls_bytes, registration.handle, next);
   if (error != 0) return error;
-  const bool needs_write = (request.access & kWriteAccess) != 0;
-  MakePartsReachable(*registry, daemon, needs_write, registration);
-  error = TellDaemon(*registry, daemon, request, registration);
-  if (error != 0) DropReferences(*registry, daemon, registration);
-  return error;
+  DropReferences(*registry, daemon, registration);
+  registration = next;
+  return 0;
 }
 
 int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration) {

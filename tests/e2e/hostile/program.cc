@@ -77,6 +77,7 @@ bool Program::MakeRegion(uint32_t device) {
   message.request.addr = message.request.iova = kAddr;
   message.request.length = kRegionBytes;
   message.request.segment_count = 1;
+  message.request.replaces = UROCE_NONE;
   message.segment.addr = kAddr;
   message.segment.length = kRegionBytes;
   message.segment.mode = UROCE_MR_MAPPED;

@@ -110,9 +110,11 @@ int FakeDaemon::RegisterRegion(const uroce_reg_mr& request, const uroce_mr_segme
               segments_[segments[i].segment].length);
   }
   EXPECT_EQ(at, request.addr + request.length);
-  regions_[next_region_] = {request, {segments, segments + request.segment_count}};
-  reply = {.handle = next_region_, .lkey = next_region_ << 8, .rkey = next_region_ << 8 | 1};
-  ++next_region_;
+  const bool is_new = request.replaces == UROCE_NONE;
+  EXPECT_TRUE(is_new || regions_.contains(request.replaces));
+  const uint32_t handle = is_new ? next_region_++ : request.replaces;
+  regions_[handle] = {request, {segments, segments + request.segment_count}};
+  reply = {.handle = handle, .lkey = handle << 8, .rkey = handle << 8 | 1};
   return 0;
 }
 

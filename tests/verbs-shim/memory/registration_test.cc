@@ -102,6 +102,42 @@ TEST_F(RegistrationTest, PartsOfAnArenaHeapPageAreCopied) {
 }
 #endif
 
+// verbs-semantics.md, 5: ON_DEMAND. What lies there is found by each access.
+TEST_F(RegistrationTest, OnDemandMemoryNeedNotBeThere) {
+  constexpr uint32_t kOnDemand = 64;
+  uint8_t* pages = MapPages(2, PROT_NONE);
+  ASSERT_EQ(daemon_.Register(pages, 2 * kPageBytes, mr_, 7), EFAULT);
+  ASSERT_EQ(daemon_.Register(pages, 2 * kPageBytes, mr_, 7 | kOnDemand), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "c8192");
+  ASSERT_EQ(mprotect(pages, 2 * kPageBytes, PROT_READ | PROT_WRITE), 0);
+  daemon_.Write(mr_, pages + 100, "came later");
+  EXPECT_EQ(memcmp(pages + 100, "came later", 10), 0);
+  EXPECT_EQ(PageKind(pages), "private");
+  MemoryRegistration whole = {};
+  EXPECT_EQ(daemon_.Register(nullptr, kWholeAddressSpace, whole, 7 | kOnDemand), 0);
+}
+
+TEST_F(RegistrationTest, AReregistrationKeepsHandleAndKeysAndLetsOldMemoryGo) {
+  uint8_t* first = MapPages(2);
+  uint8_t* second = MapPages(3);
+  ASSERT_EQ(daemon_.Register(first, 2 * kPageBytes, mr_), 0);
+  const MemoryRegistration before = mr_;
+  const auto address = reinterpret_cast<uint64_t>(second);
+  const MemoryRequest change = {
+      .pd = 1, .access = kLocalWrite, .addr = address, .length = 3 * kPageBytes, .iova = address};
+  ASSERT_EQ(ReregisterMemory(daemon_.calls(), change, mr_), 0);
+  EXPECT_EQ(mr_.handle, before.handle);
+  EXPECT_EQ(mr_.rkey, before.rkey);
+  EXPECT_EQ(daemon_.Shape(mr_), "m12288");
+  EXPECT_EQ(daemon_.segment_count(), 1u) << "that of the old memory is gone";
+  daemon_.region_error = EPERM;
+  EXPECT_EQ(ReregisterMemory(daemon_.calls(), change, mr_), EPERM);
+  daemon_.region_error = 0;
+  EXPECT_EQ(daemon_.Shape(mr_), "m12288") << "nothing has changed";
+  EXPECT_EQ(daemon_.Deregister(mr_), 0);
+  EXPECT_EQ(daemon_.segment_count(), 0u);
+}
+
 TEST_F(RegistrationTest, StacksAreCopied) {
   alignas(4096) uint8_t buffer[3 * 4096] = {1, 2, 3};
   ASSERT_EQ(daemon_.Register(buffer, sizeof(buffer), mr_), 0);
@@ -243,7 +279,7 @@ TEST_F(RegistrationTest, ArgumentsAreCheckedFirst) {
   EXPECT_EQ(daemon_.Register(pages, 8192, mr_, kRemoteWrite), EINVAL);
   EXPECT_EQ(daemon_.Register(pages, 8192, mr_, kRemoteAtomic | kRemoteRead), EINVAL);
   EXPECT_EQ(daemon_.Register(pages, 8192, mr_, 1 << 12), EINVAL);
-  EXPECT_EQ(daemon_.Register(pages, 8192, mr_, 64), EOPNOTSUPP);
+  EXPECT_EQ(daemon_.Register(pages, 8192, mr_, 1 << 8), EOPNOTSUPP) << "FLUSH_GLOBAL";
   EXPECT_EQ(daemon_.Register(pages, 8192, mr_, kLocalWrite | 1 << 25), 0);
   EXPECT_EQ(daemon_.region(mr_).request.access, kLocalWrite);
 }

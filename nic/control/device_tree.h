@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files about the devices, in the places of /sys and /dev, for programs that look there:
+// liburoce.so leads them here.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "nic/resources/nic.h"
+
+namespace uroce::nic {
+
+/// A directory beside the control socket, for as long as the object lives. What cannot be written
+/// is missed by programs that look for it, and by nobody else: it is said once. Control thread.
+class DeviceTree {
+ public:
+  /// At `<socket_path>` UROCE_TREE_SUFFIX.
+  explicit DeviceTree(const std::string& socket_path);
+  ~DeviceTree();
+  DeviceTree(const DeviceTree&) = delete;
+  DeviceTree& operator=(const DeviceTree&) = delete;
+
+  /// Writes what is not as it was.
+  void Publish(const Nic& nic, const NicDevice& device);
+
+ private:
+  using Files = std::map<std::string, std::string>;
+  void Remove();
+  void Write(const std::string& path, const std::string& text);
+  void AddNode(const std::string& name);
+
+  std::string root_;
+  bool has_failed_ = false;
+  std::map<std::string, Files> written_;  ///< By device.
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which paths of programs lead into the daemon's directory.
+#include "verbs-shim/redirected_path.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace uroce::shim {
+namespace {
+
+/// Where `path` leads, or "" for where it leads itself.
+std::string Redirected(const char* path, size_t room = 64) {
+  char place[64];
+  return RedirectPath(path, "/run/u.d", place, room) ? place : "";
+}
+
+TEST(RedirectedPathTest, FilesOfDevicesLeadBelowTheTree) {
+  EXPECT_EQ(Redirected("/sys/class/infiniband/uroce0/fw_ver"),
+            "/run/u.d/sys/class/infiniband/uroce0/fw_ver");
+  EXPECT_EQ(Redirected("/sys/class/infiniband"), "/run/u.d/sys/class/infiniband");
+  EXPECT_EQ(Redirected("/dev/infiniband/uroce0"), "/run/u.d/dev/infiniband/uroce0");
+}
+
+// libibverbs looks for the kernel's devices there, and must find no others.
+TEST(RedirectedPathTest, NamesThatOnlyBeginAlikeStayWhatTheyAre) {
+  EXPECT_EQ(Redirected("/sys/class/infiniband_verbs/uverbs0"), "");
+  EXPECT_EQ(Redirected("/sys/class/net/eth0"), "");
+  EXPECT_EQ(Redirected("/dev/infinibandits"), "");
+  EXPECT_EQ(Redirected(""), "");
+}
+
+TEST(RedirectedPathTest, WhatDoesNotFitIsLeftAlone) {
+  const char* path = "/dev/infiniband/uroce0";
+  const size_t length = Redirected(path).size();
+  EXPECT_EQ(Redirected(path, length), "");
+  EXPECT_NE(Redirected(path, length + 1), "");
+}
+
+}  // namespace
+}  // namespace uroce::shim

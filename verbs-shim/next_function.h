@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The definition of a function of libc that ours stands in front of.
+#pragma once
+
+#include <dlfcn.h>
+
+namespace uroce::shim {
+
+/// Looked up once. A hook may run before any constructor and in a signal handler: the first call
+/// comes from a constructor of ours, or looks it up itself.
+template <typename Signature>
+class NextFunction {
+ public:
+  constexpr explicit NextFunction(const char* name) : name_(name) {}
+
+  Signature* Get() {
+    void* found = __atomic_load_n(&found_, __ATOMIC_ACQUIRE);
+    if (found == nullptr) {
+      found = dlsym(RTLD_NEXT, name_);
+      __atomic_store_n(&found_, found, __ATOMIC_RELEASE);
+    }
+    return reinterpret_cast<Signature*>(found);
+  }
+
+ private:
+  const char* name_;
+  void* found_ = nullptr;
+};
+
+}  // namespace uroce::shim
