@@ -22,6 +22,7 @@ class WorkerThreadTest : public testing::TestWithParam<MrMode> {
 
   WorkerThreadTest() {
     if (GetParam() == MrMode::kCopied) bed_.StartCopyHelper();
+    bed_.attributes.timeout = 20;  // 4.3 s: a helper that has lost its core is no lost packet.
     bed_.Connect(a_, b_);
   }
   ~WorkerThreadTest() override { bed_.worker->Stop(); }
