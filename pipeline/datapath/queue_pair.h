@@ -25,6 +25,7 @@ namespace uroce::datapath {
 struct ParkedWork;
 class DevicePort;
 struct SessionFlow;
+struct WorkerSession;
 
 /// What a look into the program's rings found.
 enum class PullResult : uint8_t {
@@ -112,6 +113,7 @@ class alignas(UROCE_LINE) QueuePair {
   struct Links {
     Timer timer;
     ByteFlow flow;
+    WorkerSession* session = nullptr;
     SessionFlow* session_flow = nullptr;
     DevicePort* port = nullptr;
     QueuePair* next_of_slot = nullptr;

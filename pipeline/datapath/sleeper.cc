@@ -14,7 +14,6 @@
 namespace uroce::datapath {
 namespace {
 
-constexpr int kMaxEvents = 16;
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kNanosPerMilli = 1'000'000;
 // Nothing waits longer than this without looking again.
@@ -54,8 +53,8 @@ void Sleeper::Watch(int fd, uint32_t events) {
 
 void Sleeper::Unwatch(int fd) { epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr); }
 
-void Sleeper::Sleep(Nanos limit) {
-  if (limit <= Nanos(0)) return;
+std::span<const int> Sleeper::Sleep(Nanos limit) {
+  if (limit <= Nanos(0)) return {};
   const int64_t ns = std::min(limit, kLongestSleep).count();
   const timespec timeout{.tv_sec = ns / kNanosPerSecond, .tv_nsec = ns % kNanosPerSecond};
   epoll_event events[kMaxEvents];
@@ -65,9 +64,21 @@ void Sleeper::Sleep(Nanos limit) {
     count = epoll_wait(epoll_fd_, events, kMaxEvents,
                        static_cast<int>((ns + kNanosPerMilli - 1) / kNanosPerMilli));
   }
-  for (int i = 0; i < count; ++i) {
-    if ((events[i].events & EPOLLERR) != 0) ClearError(events[i].data.fd);
+  return Take({events, static_cast<size_t>(std::max(count, 0))});
+}
+
+std::span<const int> Sleeper::Look() {
+  epoll_event events[kMaxEvents];
+  const int count = epoll_wait(epoll_fd_, events, kMaxEvents, 0);
+  return Take({events, static_cast<size_t>(std::max(count, 0))});
+}
+
+std::span<const int> Sleeper::Take(std::span<const epoll_event> events) {
+  for (size_t i = 0; i < events.size(); ++i) {
+    ready_[i] = events[i].data.fd;
+    if ((events[i].events & EPOLLERR) != 0) ClearError(ready_[i]);
   }
+  return {ready_.data(), events.size()};
 }
 
 void Sleeper::Wake() {

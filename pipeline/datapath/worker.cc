@@ -31,7 +31,8 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
     : config(worker_config),
       keys(*worker_config.keys),
       idle(worker_config.spin_before_sleep),
-      handover(worker_config.handover, worker_config.index) {
+      handover(worker_config.handover, worker_config.index),
+      sessions(worker_config.index, worker_config.park_after) {
   now = clock.Now();
 }
 
@@ -82,6 +83,7 @@ bool Worker::Impl::Turn(Nanos time) {
   }
   if (now >= retry_records_at) RetryRecords();
   if (!ended_flights.empty()) HandOverFlights();
+  TendSessions();
   if (config.grace != nullptr) config.grace->Pass(config.index);
   was_busy = busy;
   return busy;

@@ -40,6 +40,7 @@ struct WorkerConfig {
   FlightSink* flights = nullptr;      ///< Null: queue pairs have no flight recorder.
   OverflowSink* overflows = nullptr;  ///< Null: there is no other worker.
   Nanos spin_before_sleep{20'000};
+  Nanos park_after{100'000};  ///< See SessionList; kNever: no program is parked.
   // What the workers of a daemon share; null for a worker that is alone.
   HandoverQueues* handover = nullptr;
   GracePeriods* grace = nullptr;

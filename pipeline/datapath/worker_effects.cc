@@ -163,10 +163,11 @@ void Worker::Impl::SubmitCopy(QueuePair& qp, CopyJob::Kind kind) {
 
 bool Worker::Impl::FinishCopies() {
   bool any = false;
-  for (const SessionState& state : sessions) {
-    CopyHelper* const helper = state.session->copy_helper();
+  // By index: who is touched may be polled again, and is added. A parked one has no copies.
+  for (size_t i = 0; i < sessions.polled().size(); ++i) {
+    CopyHelper* const helper = sessions.polled()[i]->session->copy_helper();
     if (helper == nullptr || helper->in_flight(config.index) == 0) continue;
-    for (int i = 0; i < kMaxFinished; ++i) {
+    for (int taken = 0; taken < kMaxFinished; ++taken) {
       for (const auto& port : ports) {
         if (!port->HasReserve()) return true;
       }

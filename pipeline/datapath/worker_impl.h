@@ -20,7 +20,7 @@
 #include "pipeline/datapath/payload.h"
 #include "pipeline/datapath/qpn_table.h"
 #include "pipeline/datapath/queue_pair.h"
-#include "pipeline/datapath/session.h"
+#include "pipeline/datapath/session_list.h"
 #include "pipeline/datapath/sleeper.h"
 #include "pipeline/datapath/timer_wheel.h"
 #include "pipeline/datapath/worker.h"
@@ -161,12 +161,9 @@ struct Worker::Impl {
   void AnnounceAwake();
   bool HasWork() const;
   Nanos SleepLimit() const;
-
-  struct SessionState {
-    Session* session;
-    uroce_doorbells* doorbells;
-    std::vector<QueuePair*> slots;  // First queue pair of each doorbell slot.
-  };
+  /// Parks programs that are still, and takes back those that have rung since.
+  void TendSessions();
+  void TakeBack(std::span<const int> written_fds);
 
   const WorkerConfig config;
   const KeyTable& keys;
@@ -179,7 +176,8 @@ struct Worker::Impl {
   Taps taps;
   Handover handover;
   std::vector<std::unique_ptr<DevicePort>> ports;
-  std::vector<SessionState> sessions;
+  SessionList sessions;
+  Nanos look_at{0};  // When to look next for parked programs that have come back.
 
   // Lists of one turn, with room for every queue pair.
   std::vector<QueuePair*> rung;  // First of each doorbell slot.

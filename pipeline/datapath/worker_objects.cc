@@ -22,14 +22,13 @@ void ForgetNewest(std::vector<QueuePair*>& users, const QueuePair* qp) {
 }  // namespace
 
 void Worker::Impl::AddSession(Session* session) {
-  sessions.push_back(
-      {.session = session, .doorbells = session->doorbells(config.index), .slots = {}});
+  sessions.Add(session, now);
   const int fd = session->wake_fd(config.index);
   if (fd >= 0) sleeper.WatchEvents(fd);
 }
 
 void Worker::Impl::RemoveSession(Session* session) {
-  std::erase_if(sessions, [&](const SessionState& state) { return state.session == session; });
+  sessions.Remove(session);
   const int fd = session->wake_fd(config.index);
   if (fd >= 0) sleeper.Unwatch(fd);
   for (const auto& port : ports) port->ForgetSession(session);
@@ -43,11 +42,11 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
   }
   assert(links.port != nullptr);
   links.session_flow = links.port->FlowOf(its.session);
-  for (SessionState& state : sessions) {
-    if (state.session != its.session) continue;
-    if (state.slots.size() <= its.doorbell_slot) state.slots.resize(its.doorbell_slot + 1);
-    links.next_of_slot = std::exchange(state.slots[its.doorbell_slot], qp);
-  }
+  links.session = sessions.Find(its.session);
+  assert(links.session != nullptr);
+  std::vector<QueuePair*>& slots = links.session->slots;
+  if (slots.size() <= its.doorbell_slot) slots.resize(its.doorbell_slot + 1);
+  links.next_of_slot = std::exchange(slots[its.doorbell_slot], qp);
   queue_pairs.Insert(its.qpn, qp);
   its.send_ring->users().push_back(qp);
   if (its.receive_ring != its.send_ring) its.receive_ring->users().push_back(qp);
@@ -73,12 +72,9 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   for (auto* list : {&touched, &received, &postponed, &records_of_queue_pairs}) {
     std::erase(*list, qp);
   }
-  for (SessionState& state : sessions) {
-    if (state.session != qp->config().session) continue;
-    QueuePair** link = &state.slots[qp->config().doorbell_slot];
-    while (*link != nullptr && *link != qp) link = &(*link)->links().next_of_slot;
-    if (*link == qp) *link = qp->links().next_of_slot;
-  }
+  QueuePair** link = &qp->links().session->slots[qp->config().doorbell_slot];
+  while (*link != nullptr && *link != qp) link = &(*link)->links().next_of_slot;
+  if (*link == qp) *link = qp->links().next_of_slot;
 }
 
 void Worker::Impl::Modify(QueuePair* qp, QpState state, const Attributes& attributes,

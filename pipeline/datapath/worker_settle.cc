@@ -30,14 +30,15 @@ void Worker::Impl::Touch(QueuePair& qp) {
   if (qp.links().touched) return;
   qp.links().touched = true;
   touched.push_back(&qp);
+  sessions.NoteWork(*qp.links().session, now);
 }
 
 bool Worker::Impl::TakeDoorbells() {
   bool any = false;
-  for (const SessionState& session : sessions) {
-    if (!rings::HasRung(*session.doorbells)) continue;
-    any |= rings::Take(*session.doorbells, [&](uint32_t slot) {
-             QueuePair* const qp = slot < session.slots.size() ? session.slots[slot] : nullptr;
+  for (const WorkerSession* session : sessions.polled()) {
+    if (!rings::HasRung(*session->doorbells)) continue;
+    any |= rings::Take(*session->doorbells, [&](uint32_t slot) {
+             QueuePair* const qp = slot < session->slots.size() ? session->slots[slot] : nullptr;
              if (qp != nullptr) rung.push_back(qp);
            }) != 0;
   }

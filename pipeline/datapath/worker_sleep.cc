@@ -13,8 +13,9 @@ namespace uroce::datapath {
 void Worker::Impl::Sleep() {
   if (AnnounceSleep()) {
     if (config.grace != nullptr) config.grace->Leave(config.index);
-    sleeper.Sleep(SleepLimit());
+    const std::span<const int> written = sleeper.Sleep(SleepLimit());
     if (config.grace != nullptr) config.grace->Enter(config.index);
+    TakeBack(written);
   } else {
     sched_yield();  // What it waits for may need this core: a full ring's other end.
   }
@@ -24,12 +25,8 @@ void Worker::Impl::Sleep() {
 bool Worker::Impl::AnnounceSleep() {
   asleep.store(true, std::memory_order_relaxed);
   rings::FullFence();
-  bool quiet = !mailbox.HasRequest() && !stop.load(std::memory_order_relaxed) && !HasWork();
-  for (const SessionState& state : sessions) {
-    quiet &= rings::AnnounceSleep(*state.session->doorbells(config.index));
-    CopyHelper* const helper = state.session->copy_helper();
-    if (helper != nullptr) quiet &= helper->AnnounceSleep(config.index);
-  }
+  bool quiet = sessions.AnnounceSleep();
+  quiet &= !mailbox.HasRequest() && !stop.load(std::memory_order_relaxed) && !HasWork();
   for (const auto& port : ports) quiet &= port->BeforeSleep();
   return quiet;
 }
@@ -37,11 +34,7 @@ bool Worker::Impl::AnnounceSleep() {
 void Worker::Impl::AnnounceAwake() {
   asleep.store(false, std::memory_order_relaxed);
   for (const auto& port : ports) port->AfterSleep();
-  for (const SessionState& state : sessions) {
-    rings::AnnounceAwake(*state.session->doorbells(config.index));
-    CopyHelper* const helper = state.session->copy_helper();
-    if (helper != nullptr) helper->AnnounceAwake(config.index);
-  }
+  sessions.AnnounceAwake();
 }
 
 bool Worker::Impl::HasWork() const {
@@ -57,6 +50,21 @@ Nanos Worker::Impl::SleepLimit() const {
     if (port->needs_polling()) wake_at = std::min(wake_at, time + idle.PollInterval(time));
   }
   return wake_at == kNever ? kNever : wake_at - time;
+}
+
+void Worker::Impl::TendSessions() {
+  sessions.ParkIdle(now);
+  if (now < look_at || !sessions.any_parked()) return;
+  const std::span<const int> written = sleeper.Look();
+  TakeBack(written);
+  // As many as a look takes: there may be more.
+  look_at = written.size() == Sleeper::kMaxEvents ? now : now + SessionList::kLookInterval;
+}
+
+void Worker::Impl::TakeBack(std::span<const int> written_fds) {
+  if (written_fds.empty()) return;
+  const Nanos time = clock.Now();  // A sleep ago it was another.
+  for (const int fd : written_fds) sessions.OnEvent(fd, time);
 }
 
 }  // namespace uroce::datapath

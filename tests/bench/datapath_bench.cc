@@ -49,6 +49,22 @@ void BM_EmptyTurn(benchmark::State& state) {
 }
 BENCHMARK(BM_EmptyTurn);
 
+/// The same beside programs that do nothing, each with two connected queue pairs: parked, or polled
+/// for ever. A turn takes some 40 ns of the worker's time, which says how often it looks around.
+void BM_TurnBesideIdlePrograms(benchmark::State& state) {
+  TestPool();
+  const bool parks = state.range(1) != 0;
+  Testbed bed({nullptr, nullptr}, 1, parks ? Nanos(100'000) : kNever);
+  bed.Turn();  // From here on the worker's time is the testbed's.
+  for (int64_t i = 0; i < state.range(0); ++i) {
+    const Endpoint::Limits limits{.has_events = false, .session = &bed.AddSession()};
+    bed.Connect(bed.AddEndpoint(0, limits), bed.AddEndpoint(1, limits));
+  }
+  for (int i = 0; i < 10; ++i) bed.Turn(Nanos(100'000));
+  for ([[maybe_unused]] auto iteration : state) bed.Turn(Nanos(40));
+}
+BENCHMARK(BM_TurnBesideIdlePrograms)->ArgsProduct({{0, 100, 1000}, {1}})->Args({1000, 0});
+
 /// Heap of the worker for one connected queue pair of 128 + 128 work requests of one SGE. Rings and
 /// pages in the arena come on top: 8 KB, 4 KB and what the allocator of the arena rounds up to.
 void BM_QueuePairMemory(benchmark::State& state) {

@@ -158,7 +158,8 @@ bool Endpoint::Poll(rings::CqeConsumer& ring, uroce_cqe& cqe) {
 
 Testbed::Testbed() : Testbed({nullptr, nullptr}) {}
 
-Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count)
+Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count,
+                 Nanos park_after)
     : doorbells(std::make_unique<uroce_doorbells[]>(worker_count)) {
   attributes.remote_write = attributes.remote_read = attributes.remote_atomic = true;
   attributes.path_mtu_bytes = 1024;
@@ -168,7 +169,7 @@ Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_co
   attributes.retry_count = 7;
   attributes.rnr_retry = 7;
   const std::vector<WorkerSeat> seats(worker_count, {.pool = TestPool()});
-  workers = std::make_unique<Workers>(WorkerConfig{.keys = &keys}, seats);
+  workers = std::make_unique<Workers>(WorkerConfig{.keys = &keys, .park_after = park_after}, seats);
   worker = &workers->at(0);
   std::vector<SessionLink> links;
   for (uint32_t i = 0; i < worker_count; ++i) {
@@ -211,7 +212,8 @@ Session& Testbed::AddSession() {
   other_doorbells.push_back(std::make_unique<uroce_doorbells[]>(workers->count()));
   std::vector<SessionLink> links;
   for (uint32_t i = 0; i < workers->count(); ++i) {
-    links.push_back({.doorbells = &other_doorbells.back()[i]});
+    wake_fds.push_back(eventfd(0, EFD_NONBLOCK));
+    links.push_back({.doorbells = &other_doorbells.back()[i], .wake_fd = wake_fds.back()});
   }
   const auto id = static_cast<uint32_t>(other_sessions.size() + 2);
   other_sessions.push_back(std::make_unique<Session>(id, std::move(links)));

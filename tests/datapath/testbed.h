@@ -100,8 +100,9 @@ struct Endpoint {
 class Testbed {
  public:
   Testbed();
-  /// Over two ports that are joined elsewhere; null: over TestPorts.
-  explicit Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count = 1);
+  /// Over two ports that are joined elsewhere; null: over TestPorts. `park_after`: see SessionList.
+  explicit Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count = 1,
+                   Nanos park_after = kNever);
   ~Testbed();
 
   Endpoint& AddEndpoint(int device, const Endpoint::Limits& limits, uint32_t on_worker = 0);

@@ -92,6 +92,41 @@ TEST_P(WorkerThreadTest, BackToBackMessagesGetThrough) {
   for (uint64_t i = 0; i < 2000; ++i) WriteAndWait(i);
 }
 
+// A lost wake-up hangs: nothing else brings the parked program back.
+TEST(WorkerParkingTest, AParkedProgramIsHeardWhileAnotherKeepsTheWorkerAwake) {
+  TestPool();
+  std::vector<uint8_t> bytes = Pattern(4096, 1);
+  Testbed bed({nullptr, nullptr}, 1, Nanos(1'000));
+  bed.attributes.timeout = 20;
+  const Endpoint::Limits of_other{.session = &bed.AddSession()};
+  Endpoint& busy = bed.AddEndpoint(0);
+  Endpoint& quiet = bed.AddEndpoint(0, of_other);
+  bed.Connect(busy, bed.AddEndpoint(1));
+  bed.Connect(quiet, bed.AddEndpoint(1, of_other));
+  MemoryRegion& region = bed.Register(bytes.data(), bytes.size(), kAllAccess, MrMode::kMapped);
+  const auto post = [&](Endpoint& end) {
+    end.PostSend({.opcode = kWrite,
+                  .list = {Testbed::Sge(region, 0, 64)},
+                  .remote_addr = region.iova + 64,
+                  .rkey = region.key});
+  };
+  uroce_cqe cqe;
+  const auto keep_busy = [&] {
+    post(busy);
+    while (!busy.PollSend(cqe)) std::this_thread::yield();
+  };
+  bed.worker->Start();
+  const std::atomic_ref<uint32_t> parked(quiet.session->doorbells(0)->sleeping.value);
+  for (int i = 0; i < 50; ++i) {
+    while (parked == 0) keep_busy();
+    post(quiet);
+    while (!quiet.PollSend(cqe)) keep_busy();
+    EXPECT_EQ(cqe.status, 0);
+  }
+  bed.worker->Stop();
+  bed.RemoveEndpoints();
+}
+
 /// A port that brings nothing and counts what it is asked.
 class QuietPort : public TestPort {
  public:
