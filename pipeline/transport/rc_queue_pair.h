@@ -114,6 +114,8 @@ class RcQueuePair {
   /// PSN of the next request to send and the next one expected, for state dumps.
   wire::Psn next_send_psn() const { return requester_.next_psn(); }
   wire::Psn expected_psn() const { return responder_.expected_psn(); }
+  /// The peer has shown that it repeats lost packets alone (selective_repeat.h).
+  bool selective() const { return requester_.selective(); }
 
  private:
   bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }

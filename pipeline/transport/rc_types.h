@@ -27,6 +27,8 @@ struct RcConfig {
   /// kXrc: an end of an extended reliable connection.
   wire::Service service = wire::Service::kRc;
   RcRole role = RcRole::kBoth;
+  /// Repeat lost packets alone where the peer knows how to (selective_repeat.h). Not of XRC.
+  bool selective_repeat = false;
 };
 
 /// What ibv_modify_qp can set of the transport. The shell has checked states, masks and ranges.

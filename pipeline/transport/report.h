@@ -29,7 +29,7 @@ enum class Refusal : uint8_t {
 /// Why a requester has gone back.
 enum class ResendCause : uint8_t {
   kNone,
-  kAckTimeout,
+  kAckTimeout,  ///< Also of a probe, which costs no retry (selective_repeat.h).
   kSequenceNak,
   kRnrNak,      ///< Its timer has run out.
   kImpliedNak,  ///< The response to a READ or atomic was passed over.

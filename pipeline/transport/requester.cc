@@ -33,7 +33,10 @@ Requester::Requester(const RcConfig& config, RcCounters& counters)
     : counters_(counters),
       ring_(config.max_send_works),
       window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1)),
-      signal_all_(config.signal_all) {}
+      signal_all_(config.signal_all),
+      lost_(config.selective_repeat && config.service == wire::Service::kRc
+                ? std::make_unique<SelectiveResend>()
+                : nullptr) {}
 
 void Requester::Configure(const RcAttributes& attributes) {
   mtu_ = PathMtu(attributes.path_mtu_bytes);
@@ -43,15 +46,22 @@ void Requester::Configure(const RcAttributes& attributes) {
   rnr_retry_ = rnr_retries_left_ = attributes.rnr_retry;
 }
 
-void Requester::Start(wire::Psn first) { una_ = next_psn_ = high_psn_ = first; }
+void Requester::Start(wire::Psn first) {
+  una_ = next_psn_ = high_psn_ = first;
+  mark_ = lost_ != nullptr ? kMarkRequest : 0;
+}
 
 void Requester::Reset() {
   reported_ = done_ = next_ = begun_ = tail_ = 0;
   una_ = next_psn_ = high_psn_ = wire::Psn();
   reads_outstanding_ = response_psns_ = 0;
   credits_ = {};
-  deadline_ = kNever;
-  backoff_ = 0;
+  StopTimers();
+  backoff_ = probe_backoff_ = 0;
+  mark_ = 0;
+  selective_ = has_lost_ = false;
+  round_began_ = kNever;
+  round_trip_ = Nanos();
   holding_ = waiting_rnr_ = resending_ = doomed_ = failed_ = flushing_ = false;
   executing_local_ = probing_ = false;
   head_status_ = WcStatus::kWrFlushErr;
@@ -60,7 +70,7 @@ void Requester::Reset() {
 void Requester::Flush() {
   flushing_ = true;
   executing_local_ = false;
-  deadline_ = kNever;
+  StopTimers();
 }
 
 PostResult Requester::Post(const SendWork& work) {
@@ -91,7 +101,9 @@ bool Requester::Holds(uint32_t slot) const {
 }
 
 Requester::Gate Requester::NextGate() const {
-  if (next_ == tail_ || waiting_rnr_ || flushing_) return Gate::kShut;
+  if (waiting_rnr_ || flushing_) return Gate::kShut;
+  if (has_lost_) return Gate::kOpen;
+  if (next_ == tail_) return Gate::kShut;
   if (doomed_ && next_ == doomed_index_) return Gate::kShut;
   if (RequestsInFlight() >= window_ || InFlight() >= kMaxOutstandingPsns) return Gate::kShut;
   const HeldWork& work = ring_.At(next_);
@@ -163,6 +175,12 @@ void Requester::OnLocalDone(EffectOutcome outcome) {
 bool Requester::PollPacket(Nanos now, TxPacket& packet) {
   const Gate gate = NextGate();
   if (gate == Gate::kShut || gate == Gate::kLocal) return false;
+  packet.header.mark = mark_;
+  if (mark_ != 0 && round_began_ == kNever) round_began_ = now;
+  if (has_lost_) {
+    PollResend(packet);
+    return true;
+  }
   HeldWork& work = ring_.At(next_);
   if (gate == Gate::kDoomed) {
     const bool too_long = work.executable && work.length_bytes > kMaxMessageBytes;
@@ -170,23 +188,28 @@ bool Requester::PollPacket(Nanos now, TxPacket& packet) {
     return false;
   }
   if (next_ == begun_) Begin(work);
-  packet.header.psn = next_psn_;
-  packet.header.xrc_srqn = work.xrc_srqn;
   packet.retransmission = next_psn_ != high_psn_;
   if (packet.retransmission) {
     ++counters_.retransmitted_pkts;
     packet.resend = resend_;
   }
-  const uint32_t sent = Distance(work.first_psn, next_psn_);
-  uint32_t packets;
-  if (work.is_read()) {
-    packets = FillRead(work, sent, packet);
-  } else {
-    packets = work.is_atomic() ? FillAtomic(work, packet) : FillMessage(work, sent, packet);
-  }
-  Advance(work, packets);
+  Advance(work, Fill(work, next_psn_, packet));
   if (deadline_ == kNever) RestartTimer(now);
   return true;
+}
+
+uint32_t Requester::Fill(const HeldWork& work, wire::Psn psn, TxPacket& packet) const {
+  packet.header.psn = psn;
+  packet.header.xrc_srqn = work.xrc_srqn;
+  const uint32_t sent = Distance(work.first_psn, psn);
+  if (work.is_read()) return FillRead(work, sent, packet);
+  return work.is_atomic() ? FillAtomic(work, packet) : FillMessage(work, sent, packet);
+}
+
+uint32_t Requester::IndexOf(wire::Psn psn) const {
+  uint32_t index = done_;
+  while (Distance(ring_.At(index).first_psn, psn) >= ring_.At(index).packets) ++index;
+  return index;
 }
 
 uint32_t Requester::FillMessage(const HeldWork& work, uint32_t sent, TxPacket& packet) const {
@@ -241,12 +264,11 @@ void Requester::Advance(const HeldWork& work, uint32_t packets) {
 
 void Requester::OnGatherFailed(const TxPacket& packet) {
   // The packet never left: take its PSN back, so that no acknowledgement of it is believed.
-  const bool ended_its_work = next_ == begun_ || next_psn_ == ring_.At(next_).first_psn;
-  uint32_t index = ended_its_work ? next_ - 1 : next_;
-  while (ring_.At(index).is_local()) --index;
+  const uint32_t index = IndexOf(packet.header.psn);
   if (!packet.retransmission) high_psn_ = packet.header.psn;
   next_psn_ = packet.header.psn;
   next_ = index;
+  ForgetLost();
   Doom(index, WcStatus::kLocProtErr);
 }
 
@@ -274,9 +296,13 @@ bool Requester::PollCompletion(Completion& completion) {
 void Requester::RestartTimer(Nanos now) {
   const bool idle = InFlight() == 0;
   deadline_ = idle || ack_timeout_ == kNever ? kNever : now + ack_timeout_ * (1 << backoff_);
+  if (selective_) StartProbeTimer(now);
 }
 
+void Requester::StopTimers() { deadline_ = probe_deadline_ = kNever; }
+
 void Requester::OnDeadline(Nanos now) {
+  if (now >= probe_deadline_) Probe(now);
   if (now < deadline_) return;
   deadline_ = kNever;
   if (waiting_rnr_) {
@@ -295,15 +321,26 @@ void Requester::Retry(ResendCause cause) {
   // At una_ already: gone back and not sent yet, or waiting after an RNR NAK, right behind which
   // some responders send a NAK 0x60 (golden/linux-rxe-5-rnr).
   if (resending_ || next_psn_ == una_) return;
+  if (!CountRetry(cause)) return;
+  resending_ = true;
+  GoBack(resend_);
+}
+
+bool Requester::CountRetry(ResendCause cause) {
   if (retries_left_ == 0) {
     ++counters_.retry_exceeded_err;
-    return Fail(WcStatus::kRetryExcErr);
+    Fail(WcStatus::kRetryExcErr);
+    return false;
   }
   --retries_left_;
-  resending_ = true;
-  GoBack({.cause = cause,
-          .number = static_cast<uint8_t>(retry_count_ - retries_left_),
-          .limit = retry_count_});
+  NoteResend(cause);
+  return true;
+}
+
+void Requester::NoteResend(ResendCause cause) {
+  resend_ = {.cause = cause,
+             .number = static_cast<uint8_t>(retry_count_ - retries_left_),
+             .limit = retry_count_};
 }
 
 void Requester::GoBack(const Resend& resend) {
@@ -311,7 +348,10 @@ void Requester::GoBack(const Resend& resend) {
   next_ = done_;
   next_psn_ = una_;
   response_psns_ = 0;
-  deadline_ = kNever;
+  StopTimers();
+  if (!selective_) return;
+  ForgetLost();
+  NextRound();
 }
 
 void Requester::Fail(WcStatus status, uint8_t syndrome) {
@@ -319,7 +359,7 @@ void Requester::Fail(WcStatus status, uint8_t syndrome) {
   failure_ = {
       .side = Failure::Side::kRequester, .status = status, .syndrome = syndrome, .psn = una_};
   head_status_ = status;
-  deadline_ = kNever;
+  StopTimers();
 }
 
 }  // namespace uroce::transport

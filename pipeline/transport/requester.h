@@ -3,7 +3,9 @@
 // completions (transport.md, section 3).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/counters.h"
@@ -13,6 +15,8 @@
 #include "pipeline/transport/psn_distance.h"
 #include "pipeline/transport/rc_types.h"
 #include "pipeline/transport/report.h"
+#include "pipeline/transport/selective_repeat.h"
+#include "pipeline/transport/selective_resend.h"
 #include "pipeline/transport/send_ring.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/packet.h"
@@ -82,8 +86,10 @@ class Requester {
   /// False: PollCompletion yields nothing.
   bool MayComplete() const { return reported_ != done_ || flushing_; }
   [[nodiscard]] bool PollCompletion(Completion& completion);
-  Nanos deadline() const { return deadline_; }
+  Nanos deadline() const { return std::min(deadline_, probe_deadline_); }
   wire::Psn next_psn() const { return next_psn_; }
+  /// The responder has shown that it knows selective repeat.
+  bool selective() const { return selective_; }
 
  private:
   /// Whether the next packet may leave.
@@ -111,10 +117,29 @@ class Requester {
   uint32_t FillRead(const HeldWork& work, uint32_t sent, TxPacket& packet) const;
   uint32_t FillAtomic(const HeldWork& work, TxPacket& packet) const;
   void Advance(const HeldWork& work, uint32_t packets);
+  /// Fills in the packet at `psn`, of `work`, but for what differs from send to resend. Returns the
+  /// PSNs it takes.
+  uint32_t Fill(const HeldWork& work, wire::Psn psn, TxPacket& packet) const;
+  /// The work under way that `psn` belongs to.
+  uint32_t IndexOf(wire::Psn psn) const;
+
+  // Selective repeat: requester_selective.cc.
+  void PollResend(TxPacket& packet);
+  /// Looks at the mark of a response that something waits for.
+  void TakeMark(uint8_t mark, Nanos now);
+  void NextRound();
+  void ForgetLost();
+  /// Resends what the responder says it misses.
+  void OnHole(const Hole& hole);
+  void StartProbeTimer(Nanos now);
+  /// Nothing came for long: the last packet again finds out what is missing.
+  void Probe(Nanos now);
+  bool MayProbe() const;
 
   void TakeCredits(const wire::TransportHeader& header);
   PacketResult OnAcknowledge(const wire::TransportHeader& header, Nanos now);
   PacketResult OnNak(const wire::TransportHeader& header, Nanos now);
+  void OnSequenceNak(const wire::TransportHeader& header);
   PacketResult OnRnrNak(const wire::TransportHeader& header, Nanos now);
   PacketResult OnReadResponse(const wire::Packet& packet, Nanos now, Effect& effect);
   PacketResult OnAtomicAcknowledge(const wire::Packet& packet, Nanos now, Effect& effect);
@@ -127,9 +152,13 @@ class Requester {
   void OnProgress(Nanos now);
   /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event.
   void Retry(ResendCause cause);
+  /// False: there was none left, and the work has failed.
+  bool CountRetry(ResendCause cause);
+  void NoteResend(ResendCause cause);
   void GoBack(const Resend& resend);
   /// From `now`, longer after each timeout in a row: see kMaxBackoff.
   void RestartTimer(Nanos now);
+  void StopTimers();
   /// `syndrome` is that of the NAK that says so, if one does.
   void Fail(WcStatus status, uint8_t syndrome = 0);
   bool Reported(const HeldWork& work) const { return signal_all_ || work.signaled; }
@@ -153,6 +182,7 @@ class Requester {
   wire::Psn probe_psn_;
 
   Nanos deadline_ = kNever;
+  Nanos probe_deadline_ = kNever;
   Nanos ack_timeout_ = kNever;
   uint8_t max_rd_atomic_ = 0;
   uint8_t backoff_ = 0;  ///< Timeouts since the last progress, up to kMaxBackoff.
@@ -161,6 +191,10 @@ class Requester {
   uint8_t rnr_retry_ = 0;
   uint8_t rnr_retries_left_ = 0;
   const bool signal_all_;
+  bool selective_ = false;
+  bool has_lost_ = false;      ///< lost_->any()
+  uint8_t mark_ = 0;           ///< Of requests: kMarkRequest and the round, or 0.
+  uint8_t probe_backoff_ = 0;  ///< Probes since the last response.
   bool holding_ = false;
   bool waiting_rnr_ = false;  ///< deadline_ is that of an RNR wait.
   bool executing_local_ = false;
@@ -174,6 +208,10 @@ class Requester {
   uint32_t doomed_index_ = 0;
   Resend resend_;
   Failure failure_;
+  // Selective repeat alone.
+  Nanos round_began_ = kNever;                   ///< kNever: with the next packet.
+  Nanos round_trip_;                             ///< Smoothed; 0: not measured yet.
+  const std::unique_ptr<SelectiveResend> lost_;  ///< Null: it is not offered.
 };
 
 }  // namespace uroce::transport

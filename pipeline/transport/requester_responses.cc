@@ -32,6 +32,7 @@ PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect
   TakeCredits(packet.header);
   // Beyond the last packet sent, or before the oldest unacknowledged: nothing waits for it.
   if (Distance(una_, packet.header.psn) >= Outstanding()) return PacketResult::kGhost;
+  if (mark_ != 0) TakeMark(packet.header.mark, now);
   switch (wire::OperationOf(packet.header.opcode)) {
     case wire::Opcode::kAcknowledge:
       return OnAcknowledge(packet.header, now);
@@ -73,7 +74,7 @@ PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
   if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
   switch (syndrome) {
     case wire::kNakSequence:
-      Retry(ResendCause::kSequenceNak);
+      OnSequenceNak(header);
       break;
     case wire::kNakInvalidRequest:
       ++counters_.req_remote_invalid_request;
@@ -88,6 +89,13 @@ PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
       break;
   }
   return PacketResult::kAccepted;
+}
+
+void Requester::OnSequenceNak(const wire::TransportHeader& header) {
+  if (!selective_ || !IsResponseMark(header.mark)) return Retry(ResendCause::kSequenceNak);
+  const Hole hole = Hole::From(header.aeth.msn);
+  if (hole.packets == 0) return Retry(ResendCause::kSequenceNak);
+  if (header.psn == una_ && !waiting_rnr_) OnHole(hole);
 }
 
 PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now) {
@@ -153,6 +161,10 @@ void Requester::OnProgress(Nanos now) {
   rnr_retries_left_ = rnr_retry_;
   backoff_ = 0;
   resending_ = waiting_rnr_ = false;
+  if (selective_) {
+    lost_->Forget(una_);
+    has_lost_ = lost_->any();
+  }
   if (probing_ && una_.Since(probe_psn_) > 0) probing_ = false;
   // What was about to be resent has arrived after all.
   if (InFlight() > Outstanding()) {

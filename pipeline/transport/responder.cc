@@ -16,7 +16,8 @@ Responder::Responder(const RcConfig& config, RcCounters& counters, EventSet& eve
     : counters_(counters),
       events_(events),
       xrc_(config.service == wire::Service::kXrc),
-      resources_(config.max_responder_resources) {}
+      resources_(config.max_responder_resources),
+      early_(config.selective_repeat && !xrc_ ? std::make_unique<EarlyWrites>() : nullptr) {}
 
 void Responder::Configure(const RcAttributes& attributes) {
   mtu_ = PathMtu(attributes.path_mtu_bytes);
@@ -30,6 +31,7 @@ void Responder::Configure(const RcAttributes& attributes) {
 void Responder::Start(wire::Psn expected) {
   epsn_ = expected;
   ack_psn_ = expected - 1;
+  ForgetEarly();
 }
 
 void Responder::Reset() {
@@ -39,10 +41,13 @@ void Responder::Reset() {
   receive_denied_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
   resources_.Clear();
   completions_.Clear();
+  mark_ = 0;
+  ForgetEarly();
 }
 
 void Responder::Flush() {
   flushing_ = true;
+  ForgetEarly();
   if (!failed_) {
     resources_.DropReplies();
     ack_due_ = nak_due_ = false;
@@ -64,7 +69,8 @@ void Responder::PostReceive(const ReceiveWork& work) {
 PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
   const int32_t ahead = header.psn.Since(epsn_);
-  if (ahead > 0) return OnGap();
+  if (early_ != nullptr) TakeMark(header.mark);
+  if (ahead > 0) return OnAhead(packet, effect);
   if (ahead < 0) return OnDuplicate(header, effect);
   gap_reported_ = false;
   step_.ack_request = header.ack_request;
@@ -85,6 +91,12 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
       break;
   }
   return RefuseInvalid(Refusal::kOrder);
+}
+
+PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
+  const bool within = Distance(epsn_, packet.header.psn) < PacketSet::kWindow;
+  // Behind an RNR NAK all is sent again anyway.
+  return mark_ != 0 && within && !gap_reported_ ? OnEarly(packet, effect) : OnGap();
 }
 
 PacketResult Responder::OnGap() {
@@ -246,6 +258,7 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     report_.answered = true;
     return resources_.Replay(*step_.replay, step_.replay_psn);
   }
+  if (step_.kind == Step::Kind::kEarly) return OnEarlyDone(outcome);
   if (outcome != EffectOutcome::kDone) return RefuseEffect(outcome);
   switch (step_.kind) {
     case Step::Kind::kMessage:
@@ -258,6 +271,7 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     case Step::Kind::kAtomic:
       return CommitAtomic(original);
     case Step::Kind::kReplay:
+    case Step::Kind::kEarly:
       return;
   }
 }
@@ -273,6 +287,7 @@ void Responder::CommitMessage() {
   if (message_.shape().last) CountMessage();
   message_.Commit();
   if (message_.completes()) completions_.Push(message_.Complete());
+  if (early_active_) CommitEarly();
 }
 
 void Responder::CommitRead() {
@@ -286,6 +301,7 @@ void Responder::CommitRead() {
   epsn_ = epsn_ + resource.packets;
   CountMessage();
   ack_due_ = false;  // The response acknowledges all before it.
+  if (early_active_) CommitEarly();
 }
 
 void Responder::CommitAtomic(uint64_t original) {
@@ -297,6 +313,7 @@ void Responder::CommitAtomic(uint64_t original) {
   epsn_ = epsn_ + 1;
   CountMessage();
   ack_due_ = false;
+  if (early_active_) CommitEarly();
 }
 
 void Responder::FailReceive(WcStatus status) {
@@ -345,6 +362,7 @@ PacketResult Responder::RefuseAccess() {
 
 void Responder::Fail(WcStatus status, uint8_t syndrome, Refusal refusal) {
   failed_ = true;
+  ForgetEarly();
   report_ = {.syndrome = syndrome, .refusal = refusal};
   failure_ = {.side = Failure::Side::kResponder,
               .status = status,
@@ -373,6 +391,7 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
 
 void Responder::SetNak(wire::Psn psn, uint8_t syndrome) {
   nak_due_ = gap_reported_ = true;
+  hole_due_ = false;
   nak_psn_ = psn;
   nak_syndrome_ = syndrome;
 }

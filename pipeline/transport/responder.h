@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/counters.h"
+#include "pipeline/transport/early_writes.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
 #include "pipeline/transport/inbound_message.h"
@@ -62,7 +64,7 @@ class Responder {
   void OnGatherFailed(const TxPacket& packet);
 
   // ---- outputs ----
-  bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_; }
+  bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_ || hole_due_; }
   /// A READ is being answered: more than one packet may follow each other.
   bool streaming() const { return resources_.owes() && !resources_.Front().is_atomic; }
   [[nodiscard]] bool PollPacket(TxPacket& packet);
@@ -74,15 +76,36 @@ class Responder {
  private:
   /// The request whose effect is under way.
   struct Step {
-    enum class Kind : uint8_t { kMessage, kRefuseNotReady, kRead, kAtomic, kReplay };
+    enum class Kind : uint8_t { kMessage, kRefuseNotReady, kRead, kAtomic, kReplay, kEarly };
     Kind kind = Kind::kMessage;
     bool ack_request = false;
-    wire::Reth reth;                      // kRead
+    wire::Reth reth;                      // kRead, kEarly
     ResponderResource* replay = nullptr;  // kReplay
     wire::Psn replay_psn;                 // kReplay
+    wire::Psn early_psn;                  // kEarly
+    bool early_first = false;             // kEarly
   };
 
+  PacketResult OnAhead(const wire::Packet& packet, Effect& effect);
   PacketResult OnGap();
+  /// A packet behind a gap, of a peer that repeats selectively.
+  PacketResult OnEarly(const wire::Packet& packet, Effect& effect);
+  /// Where it may be placed before its turn. False: nowhere.
+  bool FindEarlyPlace(const wire::Packet& packet, EarlyPlace& place) const;
+  bool FindPlaceInMessage(const wire::Packet& packet, EarlyPlace& place) const;
+  void OnEarlyDone(EffectOutcome outcome);
+  /// Counts what was placed early and whose turn has come now.
+  void CommitEarly();
+  /// False: it does not continue what came before it, and the connection ends.
+  bool CommitEarlyPacket();
+  /// Takes notice of what is to be said of holes.
+  void NoteEarly() {
+    early_active_ = early_->active();
+    hole_due_ = early_->HasNews() && !gap_reported_;
+  }
+  void ForgetEarly();
+  /// Notes how to mark responses: as the newest request asks for.
+  void TakeMark(uint8_t request_mark);
   PacketResult OnDuplicate(const wire::TransportHeader& header, Effect& effect);
   /// Whether a SEND or WRITE packet may have had this PSN, which is before ePSN.
   bool WasMessagePacket(wire::Psn psn) const;
@@ -118,6 +141,7 @@ class Responder {
   void FillReply(TxPacket& packet);
   void FillReadResponse(ResponderResource& resource, TxPacket& packet);
   void FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const;
+  void FillHole(const Hole& hole, TxPacket& packet);
   uint8_t AckSyndrome() const;
 
   RcCounters& counters_;
@@ -131,6 +155,7 @@ class Responder {
   bool remote_read_ = false;
   bool remote_atomic_ = false;
   uint8_t min_rnr_timer_ = 0;
+  uint8_t mark_ = 0;  ///< Of responses: answers that of the newest request.
 
   bool receive_denied_ = false;
   bool failed_ = false;
@@ -138,6 +163,8 @@ class Responder {
   bool gap_reported_ = false;  ///< A NAK was sent for ePSN: say no more until it comes.
   bool ack_due_ = false;
   bool nak_due_ = false;
+  bool early_active_ = false;  ///< early_->active()
+  bool hole_due_ = false;      ///< early_->HasNews()
   uint8_t nak_syndrome_ = 0;
   wire::Psn nak_psn_;
 
@@ -147,6 +174,7 @@ class Responder {
   Failure failure_;
   Step step_;
   ResponderResources resources_;
+  const std::unique_ptr<EarlyWrites> early_;  ///< Null: selective repeat is not offered.
   ReceiveCompletions completions_;
 };
 

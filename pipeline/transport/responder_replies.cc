@@ -22,6 +22,10 @@ bool Responder::PollPacket(TxPacket& packet) {
     FillAcknowledge(nak_psn_, nak_syndrome_, packet);
     return true;
   }
+  if (hole_due_ || (ack_due_ && early_active_ && !gap_reported_)) {
+    FillHole(hole_due_ ? early_->TakeNews() : early_->FirstHole(), packet);
+    return true;
+  }
   if (!ack_due_) return false;
   ack_due_ = false;
   // Never the PSN of a READ or atomic, which a duplicate behind it would bring about: rxe 6.1 takes
@@ -42,6 +46,7 @@ void Responder::FillReply(TxPacket& packet) {
   wire::TransportHeader& header = packet.header;
   header.solicited = header.ack_request = false;
   header.psn = resource.reply_psn;
+  header.mark = mark_;
   header.aeth = {.syndrome = AckSyndrome(), .msn = msn_};
   packet.retransmission = resource.answered;
   if (!resource.is_atomic) return FillReadResponse(resource, packet);
@@ -75,8 +80,16 @@ void Responder::FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packe
   header.solicited = header.ack_request = false;
   header.psn = psn;
   header.aeth = {.syndrome = syndrome, .msn = msn_};
+  header.mark = mark_;
   packet.source = TxPacket::Source::kNone;
   packet.retransmission = false;
+}
+
+void Responder::FillHole(const Hole& hole, TxPacket& packet) {
+  FillAcknowledge(epsn_, wire::kNakSequence, packet);
+  packet.header.aeth.msn = hole.Packed();
+  ack_due_ = false;  // It acknowledges all before ePSN.
+  NoteEarly();
 }
 
 void Responder::OnGatherFailed(const TxPacket& packet) {

@@ -36,6 +36,7 @@ bool UcQueuePair::PollPacket(Nanos, TxPacket& packet) {
   header.opcode = wire::OpcodeOf(wire::Service::kUc, header.opcode);
   header.psn = sends_.psn();
   header.ack_request = false;
+  header.mark = 0;
   header.immediate = work->immediate;
   packet.retransmission = false;
   sends_.OnPacket();

@@ -207,6 +207,7 @@ void DecodeBth(const BthLayout& bth, TransportHeader& header) {
   header.opcode = Opcode{bth.opcode};
   header.solicited = (bth.flags & 0x80) != 0;
   header.ack_request = (bth.ack_request & 0x80) != 0;
+  header.mark = bth.ack_request & 0x7f;
   header.pkey = bth.pkey.value();
   header.dest_qpn = Qpn(bth.dest_qpn.value());
   header.psn = Psn(bth.psn.value());

@@ -43,6 +43,9 @@ struct TransportHeader {
   Opcode opcode = Opcode::kAcknowledge;
   bool solicited = false;
   bool ack_request = false;
+  /// The 7 bits behind AckReq: 0 from other makes, which ignore them
+  /// (transport/selective_repeat.h).
+  uint8_t mark = 0;
   uint16_t pkey = 0xffff;
   Qpn dest_qpn;
   Psn psn;

@@ -136,6 +136,7 @@ std::string ToString(const TransportHeader& header, uint32_t payload_bytes) {
   if (info.Has(OpcodeInfo::kIeth)) Append(text, " inv=%08" PRIx32, header.invalidate_rkey.value());
   if (header.ack_request) text += " ackreq";
   if (header.solicited) text += " se";
+  if (header.mark != 0) Append(text, " mark=%02x", header.mark);
   return text;
 }
 

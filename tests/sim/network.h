@@ -4,8 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <queue>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,10 +28,18 @@ struct NetworkFaults {
   bool loses() const { return drop != 0 || corrupt != 0; }
 };
 
+/// Room for the longest frame. Used again and again: a run has a million of them.
+struct Frame {
+  static constexpr uint32_t kRoom = 4352;
+  uint32_t length_bytes = 0;
+  std::array<uint8_t, kRoom> room;
+  std::span<uint8_t> bytes() { return std::span(room).first(length_bytes); }
+};
+
 /// A frame that has arrived.
 struct Arrival {
   uint32_t host = 0;
-  std::vector<uint8_t> bytes;
+  std::unique_ptr<Frame> frame;
 };
 
 class Network {
@@ -40,27 +51,36 @@ class Network {
   Network(const NetworkFaults& faults, uint32_t hosts, uint64_t seed)
       : faults_(faults), hosts_(hosts), paused_until_(size_t{hosts} * hosts), random_(seed) {}
 
-  void Send(uint32_t from, uint32_t to, std::vector<uint8_t> bytes, Nanos now) {
-    if (random_.Happens(faults_.drop)) return;
+  /// A frame to fill and send.
+  std::unique_ptr<Frame> Take() {
+    if (idle_.empty()) return std::make_unique_for_overwrite<Frame>();
+    std::unique_ptr<Frame> frame = std::move(idle_.back());
+    idle_.pop_back();
+    return frame;
+  }
+  void GiveBack(std::unique_ptr<Frame> frame) { idle_.push_back(std::move(frame)); }
+
+  void Send(uint32_t from, uint32_t to, std::unique_ptr<Frame> frame, Nanos now) {
+    if (random_.Happens(faults_.drop)) return GiveBack(std::move(frame));
     Nanos& paused_until = paused_until_[size_t{from} * hosts_ + to];
     if (random_.Happens(faults_.pause)) {
       paused_until = std::max(paused_until, now + Nanos(random_.Below(kMostPause)));
     }
     const Nanos departure = std::max(now, paused_until);
-    if (random_.Happens(faults_.duplicate)) Deliver(to, bytes, departure);
+    if (random_.Happens(faults_.duplicate)) Deliver(to, CopyOf(*frame), departure);
     if (random_.Happens(faults_.corrupt)) {
-      bytes[random_.Below(static_cast<uint32_t>(bytes.size()))] ^=
+      frame->room[random_.Below(frame->length_bytes)] ^=
           static_cast<uint8_t>(1 << random_.Below(8));
     }
-    Deliver(to, std::move(bytes), departure);
+    Deliver(to, std::move(frame), departure);
   }
   Nanos NextArrival() const { return flights_.empty() ? kNever : flights_.top().arrival; }
   /// The next frame that has arrived by `now`; false: none.
-  bool Take(Nanos now, Arrival& arrival) {
+  bool TakeArrival(Nanos now, Arrival& arrival) {
     if (flights_.empty() || flights_.top().arrival > now) return false;
     // The heap's order does not depend on what is moved out of it.
     Flight& top = const_cast<Flight&>(flights_.top());
-    arrival = {.host = top.to, .bytes = std::move(top.bytes)};
+    arrival = {.host = top.to, .frame = std::move(top.frame)};
     flights_.pop();
     ++taken_;
     return true;
@@ -72,23 +92,31 @@ class Network {
     Nanos arrival;
     uint64_t order;
     uint32_t to;
-    std::vector<uint8_t> bytes;
+    std::unique_ptr<Frame> frame;
     bool operator<(const Flight& other) const {  // The queue's top is its greatest.
       if (arrival != other.arrival) return arrival > other.arrival;
       return order > other.order;
     }
   };
 
-  void Deliver(uint32_t to, std::vector<uint8_t> bytes, Nanos departure) {
+  std::unique_ptr<Frame> CopyOf(const Frame& frame) {
+    std::unique_ptr<Frame> copy = Take();
+    copy->length_bytes = frame.length_bytes;
+    std::copy_n(frame.room.begin(), frame.length_bytes, copy->room.begin());
+    return copy;
+  }
+
+  void Deliver(uint32_t to, std::unique_ptr<Frame> frame, Nanos departure) {
     Nanos arrival = departure + kLatency;
     if (random_.Happens(faults_.delay)) arrival = arrival + Nanos(random_.Below(kMostDelay));
-    flights_.push({arrival, order_++, to, std::move(bytes)});
+    flights_.push({arrival, order_++, to, std::move(frame)});
   }
 
   NetworkFaults faults_;
   uint32_t hosts_;
   std::vector<Nanos> paused_until_;  ///< Of each pair of hosts.
   Random random_;
+  std::vector<std::unique_ptr<Frame>> idle_;
   std::priority_queue<Flight> flights_;
   uint64_t order_ = 0;
   uint64_t taken_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/party.h"
 
-#include <vector>
+#include <utility>
 
 #include "pipeline/wire/icrc.h"
 
@@ -35,13 +35,13 @@ Path::Path(Network& network, uint32_t from, uint32_t to, Qpn qpn, bool ipv6)
 
 void Path::Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now) {
   const auto size = static_cast<uint32_t>(payload.size());
-  std::vector<uint8_t> frame(wire::kMaxHeaderBytes + size + wire::kMaxTrailerBytes);
+  std::unique_ptr<Frame> frame = network_.Take();
   const wire::EncodedHeaders headers =
-      wire::EncodeHeaders(template_, header, size, identification_++, frame.data());
-  uint8_t* const at = frame.data() + headers.length_bytes;
+      wire::EncodeHeaders(template_, header, size, identification_++, frame->room.data());
+  uint8_t* const at = frame->room.data() + headers.length_bytes;
   const uint32_t state = wire::CopyCrc32(headers.crc_state, at, payload.data(), size);
   const size_t trailer = wire::WriteTrailer(at + size, size, state);
-  frame.resize(headers.length_bytes + size + trailer);
+  frame->length_bytes = static_cast<uint32_t>(headers.length_bytes + size + trailer);
   network_.Send(from_, to_, std::move(frame), now);
 }
 

@@ -174,6 +174,11 @@ EffectOutcome RcParty::ExecuteRemote(const Effect& effect, const wire::Packet& p
   if (effect.kind == Effect::Kind::kPlaceRemote && !memory_.Write(remote.va, packet.payload)) {
     Fault("a WRITE was executed twice");
   }
+  const bool ends = transport::ShapeOf(packet.header.opcode).last;
+  if (effect.kind == Effect::Kind::kPlaceRemote && ends && !config_.may_fail &&
+      !memory_.IsWrittenUpTo(remote.va + remote.length_bytes)) {
+    Fault("the end of a WRITE before what is in front of it");
+  }
   if (effect.kind != Effect::Kind::kAtomic) return EffectOutcome::kDone;
   original = memory_.Load(remote.va);
   if (!effect.compare_swap) memory_.Store(remote.va, original + effect.swap_add);
@@ -286,6 +291,7 @@ void RcParty::OnReceiveCompletion(const Completion& completion) {
   if (invalidate && !TakeInvalidated(planned.immediate_or_rkey)) {
     return Fault(Number("key not invalidated by receive", received_));
   }
+  pool_.Release(completion.slot);
   ++received_;
 }
 
@@ -315,8 +321,12 @@ void RcParty::Judge() {
     }
   }
   const auto data = memory_.At(RemoteMemory::kDataBase, memory_.data_bytes());
-  if (!std::equal(data.begin(), data.end(), plan.memory.begin(), plan.memory.end())) {
-    Fault("memory is not what the peer's works make of it");
+  if (std::ranges::equal(data, plan.memory)) return;
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (data[i] == plan.memory[i]) continue;
+    if (plan.has_illegal && config_.core.selective_repeat && data[i] == plan.memory_with_flushed[i])
+      continue;
+    return Fault("memory is not what the peer's works make of it");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "pipeline/base/types.h"
@@ -35,23 +36,34 @@ class ReceivePool {
     if (posted_.empty()) return std::nullopt;
     const transport::ReceiveWork work = posted_.front();
     posted_.pop_front();
+    GiveBytes(buffers_[work.slot]);
     return work;
   }
   uint32_t waiting() const { return static_cast<uint32_t>(posted_.size()); }
   std::vector<uint8_t>& Buffer(uint32_t slot) { return buffers_[slot]; }
+  /// Its completion has been looked at.
+  void Release(uint32_t slot) { idle_.push_back(std::move(buffers_[slot])); }
 
  private:
   void Post() {
     const auto slot = static_cast<uint32_t>(buffers_.size());
-    buffers_.emplace_back(kBytes);
+    buffers_.emplace_back();
     posted_.push_back({.wr_id = slot, .slot = slot, .length_bytes = kBytes, .queue = 7});
+  }
+
+  /// A buffer has bytes while it is in use: those of another message, if there was one.
+  void GiveBytes(std::vector<uint8_t>& buffer) {
+    if (idle_.empty()) return buffer.resize(kBytes);
+    buffer = std::move(idle_.back());
+    idle_.pop_back();
   }
 
   uint32_t pause_;
   Random random_;
   Nanos next_{0};
   std::deque<transport::ReceiveWork> posted_;
-  std::vector<std::vector<uint8_t>> buffers_;
+  std::vector<std::vector<uint8_t>> buffers_;  ///< By slot.
+  std::vector<std::vector<uint8_t>> idle_;
 };
 
 }  // namespace uroce::sim

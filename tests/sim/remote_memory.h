@@ -2,6 +2,7 @@
 // Memory that a peer reaches under a key, and that knows what must never happen to it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -13,7 +14,8 @@
 namespace uroce::sim {
 
 /// Layout: counters for atomics, then bytes that are written once each or only read. Writing a byte
-/// twice is a fault: a request was executed twice.
+/// twice is a fault: a request was executed twice. Plans write from the start upwards, so what is
+/// written shows whether all before some place is there.
 class RemoteMemory {
  public:
   static constexpr uint32_t kCounters = 4;
@@ -22,7 +24,7 @@ class RemoteMemory {
 
   RemoteMemory(uint32_t data_bytes, Rkey rkey, Random& random)
       : rkey_(rkey), bytes_(kCounters * 8 + data_bytes), written_(bytes_.size()) {
-    random.Fill(std::span(bytes_).subspan(kCounters * 8));
+    Fill(random);
   }
 
   Rkey rkey() const { return rkey_; }
@@ -35,14 +37,19 @@ class RemoteMemory {
   }
   /// False when some byte had been written before.
   bool Write(uint64_t va, std::span<const uint8_t> data) {
-    bool once = true;
-    for (size_t i = 0; i < data.size(); ++i) {
-      const size_t at = va - kBase + i;
-      once = once && !written_[at];
-      written_[at] = true;
-      bytes_[at] = data[i];
-    }
+    if (data.empty()) return true;
+    uint8_t* const marks = &written_[va - kBase];
+    const bool once = std::memchr(marks, 1, data.size()) == nullptr;
+    std::memset(marks, 1, data.size());
+    std::memcpy(&bytes_[va - kBase], data.data(), data.size());
     return once;
+  }
+  /// Whether all data bytes up to `va` were written.
+  bool IsWrittenUpTo(uint64_t va) {
+    const auto* const gap = static_cast<const uint8_t*>(
+        std::memchr(&written_[complete_], 0, written_.size() - complete_));
+    complete_ = gap == nullptr ? written_.size() : static_cast<size_t>(gap - written_.data());
+    return va - kBase <= complete_;
   }
   uint64_t Load(uint64_t va) const {
     uint64_t value;
@@ -52,9 +59,26 @@ class RemoteMemory {
   void Store(uint64_t va, uint64_t value) { std::memcpy(&bytes_[va - kBase], &value, 8); }
 
  private:
+  /// Bytes of a block drawn once, from anywhere in it: to draw all of them takes longer than to
+  /// send them.
+  void Fill(Random& random) {
+    static const std::vector<uint8_t> kBlock = [] {
+      std::vector<uint8_t> block(1 << 20);
+      Random(1).Fill(block);
+      return block;
+    }();
+    for (size_t at = kCounters * 8; at < bytes_.size();) {
+      const size_t size = std::min<size_t>(bytes_.size() - at, 1 << 16);
+      const uint32_t from = random.Below(static_cast<uint32_t>(kBlock.size() - size));
+      std::memcpy(&bytes_[at], &kBlock[from], size);
+      at += size;
+    }
+  }
+
   Rkey rkey_;
   std::vector<uint8_t> bytes_;
-  std::vector<bool> written_;
+  std::vector<uint8_t> written_;  ///< 1 where it was.
+  size_t complete_ = kCounters * 8;
 };
 
 }  // namespace uroce::sim

@@ -135,6 +135,7 @@ class UnreliableParty : public Party {
     while (qp_.PollCompletion(completion)) {
       if (completion.is_receive) {
         OnReceived(completion);
+        pool_.Release(completion.slot);
       } else {
         OnSendCompletion(completion);
       }

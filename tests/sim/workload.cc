@@ -28,6 +28,7 @@ class Planner {
       if (workload_.works.back().scatter_fails) break;
     }
     workload_.memory = std::move(model_);
+    workload_.memory_with_flushed = std::move(model_with_flushed_);
     return std::move(workload_);
   }
 
@@ -107,9 +108,8 @@ class Planner {
       planned.local.clear();
     }
     work.remote_va = RemoteMemory::kDataBase + write_mark_;
-    if (!workload_.has_illegal) {
-      std::copy(planned.local.begin(), planned.local.end(), model_.begin() + write_mark_);
-    }
+    auto& model = workload_.has_illegal ? model_with_flushed_ : model_;
+    std::copy(planned.local.begin(), planned.local.end(), model.begin() + write_mark_);
     write_mark_ += work.length_bytes;
     // An empty WRITE names no memory: neither address nor key need be right.
     if (work.length_bytes == 0) {
@@ -158,6 +158,7 @@ class Planner {
     using transport::WcStatus;
     SendWork& work = planned.work;
     workload_.has_illegal = true;
+    model_with_flushed_ = model_;
     work.signaled = work.fence = false;
     work.length_bytes = 1 + random_.Below(config_.most_bytes);
     work.remote_va = RemoteMemory::kDataBase;
@@ -217,6 +218,7 @@ class Planner {
   Random& random_;
   const RemoteMemory& target_;
   std::vector<uint8_t> model_;
+  std::vector<uint8_t> model_with_flushed_;  ///< From an illegal work on.
   uint32_t write_mark_ = 0;
   Workload workload_;
 };

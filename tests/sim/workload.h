@@ -36,6 +36,9 @@ struct Workload {
   std::vector<PlannedReceive> receives;
   uint64_t counters[RemoteMemory::kCounters] = {};  ///< Of the target, at the end.
   std::vector<uint8_t> memory;                      ///< The rest of the target, at the end.
+  /// With an illegal work: the same with the WRITEs behind it, which flush. Selective repeat may
+  /// have placed some of their bytes.
+  std::vector<uint8_t> memory_with_flushed;
   bool has_illegal = false;
 };
 

@@ -94,6 +94,8 @@ void SetField(const std::string& text, const std::string& word, wire::TransportH
     header.atomic_original = hex();
   } else if (name == "ackreq") {
     header.ack_request = true;
+  } else if (name == "mark") {
+    header.mark = static_cast<uint8_t>(hex());
   } else if (name == "se") {
     header.solicited = true;
   } else {

@@ -41,7 +41,8 @@ Script::Script(const ScriptConfig& config)
            .max_in_flight_packets = config.max_in_flight_packets,
            .shared_receive = config.shared_receive,
            .service = config.service,
-           .role = config.role}) {
+           .role = config.role,
+           .selective_repeat = config.selective_repeat}) {
   for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
     if (state <= config.state) qp_.Modify(state, attributes_);
   }

@@ -33,6 +33,7 @@ struct ScriptConfig {
   bool shared_receive = false;
   wire::Service service = wire::Service::kRc;
   RcRole role = RcRole::kBoth;
+  bool selective_repeat = false;
 };
 
 /// Runs the shell's contract on one queue pair. Times are nanoseconds. Every expectation covers all

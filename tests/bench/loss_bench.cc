@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goodput over a network that loses packets: WRITEs of 1 MB at a simulated 100 Gb/s and 100 us of
+// round trip, by go-back-N and by selective repeat. Virtual time: the result is the same on every
+// machine. usage: loss_bench [timeout code, 14 if none is given]
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+
+#include "pipeline/transport/rc_queue_pair.h"
+#include "tests/sim/random.h"
+
+namespace uroce::transport {
+namespace {
+
+constexpr uint32_t kMtu = 4096;
+constexpr uint32_t kMessageBytes = 1 << 20;
+constexpr uint32_t kMessages = 1024;
+constexpr uint32_t kPostedAhead = 16;
+constexpr uint32_t kWindowPackets = 2048;
+constexpr Nanos kOneWay{50'000};
+/// Ethernet with preamble and gap, IPv4, UDP, BTH, ICRC.
+constexpr uint32_t kOverheadBytes = 38 + 20 + 8 + 12 + 4;
+constexpr uint32_t kPicosPerByte = 80;
+constexpr Nanos kLongest{60'000'000'000};
+
+/// One direction of the link: a packet at a time, first in, first out, some of them lost.
+class Direction {
+ public:
+  Direction(uint32_t lost_in_100000, uint64_t seed) : lost_(lost_in_100000), random_(seed) {}
+  Nanos free() const { return free_; }
+  Nanos next_arrival() const { return flights_.empty() ? kNever : flights_.front().arrival; }
+  void Send(const TxPacket& packet, Nanos now) {
+    picos_ += uint64_t{packet.payload_bytes() + kOverheadBytes} * kPicosPerByte;
+    free_ = now + Nanos(static_cast<int64_t>(picos_ / 1000));
+    picos_ %= 1000;
+    if (random_.Below(100'000) < lost_) return;
+    flights_.push_back({free_ + kOneWay, packet});
+  }
+  TxPacket Take() {
+    const TxPacket packet = flights_.front().packet;
+    flights_.pop_front();
+    return packet;
+  }
+
+ private:
+  struct Flight {
+    Nanos arrival;
+    TxPacket packet;
+  };
+  uint32_t lost_;
+  sim::Random random_;
+  Nanos free_;
+  uint64_t picos_ = 0;
+  std::deque<Flight> flights_;
+};
+
+class Run {
+ public:
+  Run(uint32_t lost_in_100000, bool selective, uint8_t timeout)
+      : config_{.signal_all = true,
+                .max_in_flight_packets = kWindowPackets,
+                .selective_repeat = selective},
+        requester_(config_),
+        responder_(config_),
+        there_(lost_in_100000, 1),
+        back_(lost_in_100000, 2) {
+    const RcAttributes attributes{.remote_write = true,
+                                  .path_mtu_bytes = kMtu,
+                                  .timeout = timeout,
+                                  .retry_count = 7,
+                                  .rnr_retry = 7};
+    for (RcQueuePair* const qp : {&requester_, &responder_}) {
+      for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
+        qp->Modify(state, attributes);
+      }
+    }
+  }
+
+  /// Goodput in Gb/s; 0 when the connection failed or took for ever.
+  double Execute() {
+    while (completed_ != kMessages) {
+      Post();
+      const Nanos next = NextEvent();
+      if (next > kLongest || requester_.state() == QpState::kErr) return 0;
+      now_ = std::max(now_, next);
+      Step();
+    }
+    return double{kMessageBytes} * kMessages * 8 / static_cast<double>(now_.count());
+  }
+  const RcCounters& counters() const { return requester_.counters(); }
+
+ private:
+  void Post() {
+    for (; posted_ != kMessages && posted_ - completed_ < kPostedAhead; ++posted_) {
+      SendWork work;
+      work.slot = posted_;
+      work.opcode = WorkOpcode::kWrite;
+      work.length_bytes = kMessageBytes;
+      static_cast<void>(requester_.Post(work));
+    }
+  }
+  Nanos NextEvent() const {
+    Nanos next = std::min({there_.next_arrival(), back_.next_arrival(), requester_.NextDeadline()});
+    if (requester_.HasPacket(now_)) next = std::min(next, there_.free());
+    if (responder_.HasPacket(now_)) next = std::min(next, back_.free());
+    return next;
+  }
+  void Step() {
+    if (requester_.NextDeadline() <= now_) requester_.OnDeadline(now_);
+    while (there_.next_arrival() <= now_) Deliver(there_.Take(), responder_);
+    while (back_.next_arrival() <= now_) Deliver(back_.Take(), requester_);
+    TxPacket packet;
+    if (there_.free() <= now_ && requester_.PollPacket(now_, packet)) there_.Send(packet, now_);
+    if (back_.free() <= now_ && responder_.PollPacket(now_, packet)) back_.Send(packet, now_);
+    Completion completion;
+    while (requester_.PollCompletion(completion)) ++completed_;
+  }
+  void Deliver(const TxPacket& sent, RcQueuePair& to) {
+    static constexpr std::array<uint8_t, kMtu> kPayload{};
+    wire::Packet packet;
+    packet.header = sent.header;
+    packet.payload = std::span(kPayload).first(sent.payload_bytes());
+    Effect effect;
+    static_cast<void>(to.OnPacket(packet, now_, effect));
+    if (effect.kind != Effect::Kind::kNone) to.OnEffectDone(EffectOutcome::kDone, 0, now_);
+  }
+
+  RcConfig config_;
+  RcQueuePair requester_;
+  RcQueuePair responder_;
+  Direction there_;
+  Direction back_;
+  Nanos now_;
+  uint32_t posted_ = 0;
+  uint32_t completed_ = 0;
+};
+
+void PrintRow(uint32_t lost_in_100000, bool selective, uint8_t timeout, double lossless) {
+  Run run(lost_in_100000, selective, timeout);
+  const double goodput = run.Execute();
+  const RcCounters& counters = run.counters();
+  std::printf("%6.2f %%  %-16s %8.2f Gb/s %6.1f %%  resent %8lu  timeouts %4lu\n",
+              lost_in_100000 / 1000.0, selective ? "selective repeat" : "go-back-N", goodput,
+              100 * goodput / lossless, counters.retransmitted_pkts,
+              counters.local_ack_timeout_err);
+}
+
+void PrintTable(uint8_t timeout) {
+  const double lossless = Run(0, false, timeout).Execute();
+  for (const uint32_t lost : {0u, 10u, 100u, 1'000u, 2'000u, 5'000u}) {
+    for (const bool selective : {false, true}) PrintRow(lost, selective, timeout, lossless);
+  }
+}
+
+}  // namespace
+}  // namespace uroce::transport
+
+int main(int argc, char** argv) {
+  const int timeout = argc > 1 ? std::atoi(argv[1]) : 14;
+  uroce::transport::PrintTable(static_cast<uint8_t>(timeout));
+  return 0;
+}
