@@ -90,6 +90,7 @@ class Responder {
   PacketResult OnGap();
   /// A packet behind a gap, of a peer that repeats selectively.
   PacketResult OnEarly(const wire::Packet& packet, Effect& effect);
+  PacketResult OnEarlyDropped(const wire::TransportHeader& header);
   /// Where it may be placed before its turn. False: nowhere.
   bool FindEarlyPlace(const wire::Packet& packet, EarlyPlace& place) const;
   bool FindPlaceInMessage(const wire::Packet& packet, EarlyPlace& place) const;

@@ -20,16 +20,14 @@ void Responder::TakeMark(uint8_t request_mark) {
 PacketResult Responder::OnEarly(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
   if (!early_active_) early_->Start(epsn_);
-  ++counters_.out_of_sequence;
-  report_ = {.answered = true, .syndrome = wire::kNakSequence};
-  ack_due_ |= header.ack_request;
-  if (early_->Contains(header.psn)) return PacketResult::kDuplicate;
-  EarlyPlace place;
-  if (!FindEarlyPlace(packet, place)) {
-    early_->NoteSeen(header.psn);
-    NoteEarly();
-    return PacketResult::kOutOfSequence;
+  ack_due_ |= header.ack_request && early_active_;
+  if (early_->Contains(header.psn)) {
+    ++counters_.duplicate_request;
+    report_ = {.answered = header.ack_request};
+    return PacketResult::kDuplicate;
   }
+  EarlyPlace place;
+  if (!FindEarlyPlace(packet, place)) return OnEarlyDropped(header);
   step_.kind = Step::Kind::kEarly;
   step_.early_psn = header.psn;
   step_.early_first = ShapeOf(header.opcode).first;
@@ -39,6 +37,19 @@ PacketResult Responder::OnEarly(const wire::Packet& packet, Effect& effect) {
   effect.remote = place.range;
   effect.check_length_bytes = place.check_length_bytes;
   return PacketResult::kAccepted;
+}
+
+PacketResult Responder::OnEarlyDropped(const wire::TransportHeader& header) {
+  const RequestShape shape = ShapeOf(header.opcode);
+  // Where nothing but the ends of WRITEs has to come again, that is named. Where the first behind
+  // the gap is something else, so is most of what follows: all of it goes again.
+  const bool ends_write = shape.kind == RequestShape::Kind::kWrite && !shape.first;
+  if (!early_active_ && !ends_write) return OnGap();
+  ++counters_.out_of_sequence;
+  early_->NoteSeen(header.psn);
+  NoteEarly();
+  report_ = {.answered = hole_due_, .syndrome = wire::kNakSequence};
+  return PacketResult::kOutOfSequence;
 }
 
 bool Responder::FindEarlyPlace(const wire::Packet& packet, EarlyPlace& place) const {

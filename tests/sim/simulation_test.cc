@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/sim/environment.h"
 namespace uroce::sim {
 namespace {
 
@@ -18,11 +19,6 @@ constexpr uint64_t kPackets = 1'000'000;
 #else
 constexpr uint64_t kPackets = 100'000;
 #endif
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
-}
 
 /// Memory of one run serves the next: giving it back to the system takes a fifth of all time.
 const bool kMemoryIsKept =

@@ -18,12 +18,7 @@ std::string HoleText(uint32_t offset, uint32_t packets) {
   return " msn=" + std::to_string(Hole{.offset = offset, .packets = packets}.Packed());
 }
 
-/// A requester whose peer has shown itself in the answer to a SEND of PSN 100.
-Script Agreed(ScriptConfig config = Selective()) {
-  config.selective_repeat = true;
-  return Script(config);
-}
-
+/// The peer shows itself in the answer to a SEND of PSN 100.
 void Agree(Script& s) {
   s.At(0).Post(Send(0)).Sends({"SEND_ONLY psn=000100 len=0 ackreq mark=20"});
   s.At(10 * kUs).Receive("ACK psn=000100 msn=1 mark=40").Completes({"0 SEND SUCCESS"});
@@ -59,7 +54,7 @@ TEST(SelectiveRequester, XrcIsNeverMarked) {
 // [sr.alone sr.round] One packet of the hole each, and a NAK that names it again changes nothing
 // until the round that follows has come back.
 TEST(SelectiveRequester, SendsAgainWhatIsNamedAlone) {
-  Script s = Agreed();
+  Script s(Selective());
   Agree(s);
   s.Post(Write(4096))
       .Sends({"WRITE_FIRST psn=000101 len=1024 mark=21", "WRITE_MIDDLE psn=000102 len=1024 mark=21",
@@ -77,7 +72,7 @@ TEST(SelectiveRequester, SendsAgainWhatIsNamedAlone) {
 
 // [sr.alone] Two holes, the second of two packets; what was acknowledged meanwhile does not go.
 TEST(SelectiveRequester, SeveralHolesAreFilledInOrder) {
-  Script s = Agreed();
+  Script s(Selective());
   Agree(s);
   s.Post(Write(6 * 1024));
   s.Sends({"WRITE_FIRST psn=000101 len=1024 mark=21", "WRITE_MIDDLE psn=000102 len=1024 mark=21",
@@ -94,7 +89,7 @@ TEST(SelectiveRequester, SeveralHolesAreFilledInOrder) {
 
 // [sr.hole] A hole that reaches behind what was sent, or is none, does no harm.
 TEST(SelectiveRequester, AHoleBehindWhatWasSentIsCutOff) {
-  Script s = Agreed();
+  Script s(Selective());
   Agree(s);
   s.Post(Write(1024)).Sends({"WRITE_ONLY psn=000101 len=1024 ackreq mark=21"});
   s.Receive("NAK_SEQ psn=000101" + HoleText(0, 4095) + " mark=41")
@@ -119,7 +114,7 @@ TEST(SelectiveRequester, TheOldestPacketCostsARetryEachTime) {
 
 // [sr.window] Without a hole it is the NAK of any responder: all from its PSN on.
 TEST(SelectiveRequester, GoesBackWhereNoHoleIsNamed) {
-  Script s = Agreed();
+  Script s(Selective());
   Agree(s);
   s.Post(Write(2048))
       .Sends({"WRITE_FIRST psn=000101 len=1024 mark=21",
@@ -133,7 +128,7 @@ TEST(SelectiveRequester, GoesBackWhereNoHoleIsNamed) {
 // [sr.probe] The last packet again after three round trips of 10 us each, at least 100 us, later
 // and later; the ACK timeout comes all the same.
 TEST(SelectiveRequester, ProbesWithTheLastPacketAfterSilence) {
-  Script s = Agreed();
+  Script s(Selective());
   Agree(s);
   s.Post(Write(2048))
       .Sends({"WRITE_FIRST psn=000101 len=1024 mark=21",
@@ -150,7 +145,7 @@ TEST(SelectiveRequester, ProbesWithTheLastPacketAfterSilence) {
 
 // [sr.probe] Never of a READ, which would be answered once more.
 TEST(SelectiveRequester, DoesNotProbeByRead) {
-  Script s = Agreed();
+  Script s(Selective());
   Agree(s);
   s.Post(Read(64)).Sends({"READ_REQUEST psn=000101 len=64 ackreq mark=21"});
   s.At(kTimeout / 2).Quiet();
@@ -217,12 +212,35 @@ TEST(SelectiveResponder, PlacesTheNextWriteButItsEnd) {
 TEST(SelectiveResponder, ExecutesEverythingElseInItsTurn) {
   Script s(Selective());
   s.PostReceive().PostReceive();
-  s.At(0).Receive("SEND_ONLY psn=000201 len=8 ackreq mark=20").Does("");
+  s.At(0).Receive("WRITE_FIRST psn=000201 va=8000 rkey=2b len=1024 total=4096 mark=20");
+  s.Receive("SEND_ONLY psn=000206 len=8 ackreq mark=20").Does("");
   s.Receive("WRITE_ONLY_WITH_IMM psn=000202 len=8 imm=1 ackreq mark=20").Does("");
   s.Receive("READ_REQUEST psn=000203 len=8 ackreq mark=20").Does("");
   s.Receive("FETCH_ADD psn=000204 va=8 ackreq mark=20").Does("");
   s.Receive("WRITE_ONLY psn=000205 len=8 ackreq mark=20").Does("");
-  s.Sends({"NAK_SEQ psn=000200" + HoleText(0, 6) + " mark=40"}).Nothing();
+  s.Sends({"NAK_SEQ psn=000200" + HoleText(0, 1) + " mark=40",
+           "NAK_SEQ psn=000200" + HoleText(2, 5) + " mark=40"});
+  s.Nothing();
+}
+
+// [sr.window] The first behind the gap has to come again, as what follows will: that is go-back-N,
+// with one NAK.
+TEST(SelectiveResponder, FallsBackWhereNothingCanBePlaced) {
+  for (const char* packet : {"SEND_ONLY psn=000201 len=8", "WRITE_ONLY psn=000201 len=8"}) {
+    Script s(Selective());
+    s.At(0).Receive(packet + std::string(" ackreq mark=20")).Does("");
+    s.Sends({"NAK_SEQ psn=000200 msn=0 mark=40"});
+    s.Receive("WRITE_FIRST psn=000202 va=8000 rkey=2b len=1024 total=4096 mark=20").Does("");
+    s.Receive("SEND_ONLY psn=000203 len=8 ackreq mark=20").Quiet();
+  }
+}
+
+// [sr.hole] But the end of a WRITE is named.
+TEST(SelectiveResponder, NamesTheLostPacketInFrontOfTheEndOfAWrite) {
+  Script s(Selective());
+  s.At(0).Receive("WRITE_FIRST psn=000200 va=1000 rkey=2a len=1024 total=3072 mark=20");
+  s.Receive("WRITE_LAST psn=000202 len=1024 ackreq mark=20").Does("");
+  s.Sends({"NAK_SEQ psn=000201" + HoleText(0, 2) + " mark=40"});
 }
 
 // [sr.key] The place is refused: the packet counts as missing, and its turn decides.
@@ -288,7 +306,7 @@ TEST(SelectiveResponder, NamesNothingBehindAnRnrNak) {
 
 // [sr.rnr] The requester forgets what was named, and sends all again after the wait.
 TEST(SelectiveRequester, SendsAllAgainAfterAnRnrWait) {
-  Script s = Agreed();
+  Script s(Selective());
   Agree(s);
   s.Post(Send(0)).Post(Write(1024)).Post(Write(1024));
   s.Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=21",

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shell of a queue pair whose peer sends anything at any time, and whose memory fails: it does
+// what it is told, and sees to what must hold all the same. Random tests and fuzzers tell it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/transport/uc_queue_pair.h"
+#include "pipeline/transport/ud_queue_pair.h"
+
+namespace uroce::sim {
+
+/// How the shell and its memory take one packet.
+struct Reaction {
+  uint32_t receive_bytes = 0;  ///< Room of the receive work, if one is needed; 0: there is none.
+  bool receive_malformed = false;
+  bool receive_denied = false;  ///< XRC: the SRQ is out of reach.
+  bool effect_fails = false;
+  uint64_t original = 0;  ///< What an atomic finds.
+};
+
+/// Every work completes once, in order; nothing outside of a work is touched or read; nothing
+/// leaves in the error state.
+template <typename QueuePair>
+class HostileShell {
+ public:
+  static constexpr bool kReliable = std::is_same_v<QueuePair, transport::RcQueuePair>;
+  using Config = std::conditional_t<kReliable, transport::RcConfig, transport::UnreliableConfig>;
+  using Attributes =
+      std::conditional_t<kReliable, transport::RcAttributes, transport::UnreliableAttributes>;
+
+  HostileShell(const Config& config, const Attributes& attributes)
+      : qp_(config), attributes_(attributes) {
+    Connect();
+  }
+
+  QueuePair& qp() { return qp_; }
+  const Attributes& attributes() const { return attributes_; }
+  Nanos now() const { return now_; }
+  /// Empty while all is well.
+  const std::string& fault() const { return fault_; }
+  uint64_t connections() const { return connections_; }
+
+  /// Into the error state, if it is not there: all that was posted has completed.
+  void End() {
+    using transport::QpState;
+    const bool refused = kReliable && qp_.state() == QpState::kErr;
+    qp_.Modify(QpState::kErr, attributes_);
+    PollCompletions();
+    if (sends_completed_ != sends_posted_) Fault("a send work has no completion");
+    if (receives_completed_ != receives_posted_) Fault("a receive work has no completion");
+    if (qp_.NextDeadline() != kNever) Fault("a deadline in ERR");
+    transport::TxPacket packet;
+    if (!refused && qp_.PollPacket(now_, packet)) Fault("a packet leaves in ERR");
+  }
+  /// The application makes a new connection of the old queue pair.
+  void Reconnect() {
+    End();
+    qp_.Modify(transport::QpState::kReset, attributes_);
+    local_under_way_ = false;
+    sends_posted_ = sends_completed_ = receives_posted_ = receives_completed_ = 0;
+    Connect();
+    ++connections_;
+  }
+  void Drain() {
+    if (qp_.state() == transport::QpState::kRts) qp_.Modify(transport::QpState::kSqd, attributes_);
+  }
+  /// On from SQD, once it has drained, and from SQE.
+  void Resume() {
+    using transport::QpState;
+    const bool drained = qp_.state() == QpState::kSqd && !qp_.draining();
+    if (drained || qp_.state() == QpState::kSqe) qp_.Modify(QpState::kRts, attributes_);
+  }
+
+  void Pass(Nanos time) {
+    now_ = now_ + time;
+    if (qp_.NextDeadline() <= now_) qp_.OnDeadline(now_);
+  }
+  void Post(transport::SendWork work) {
+    if (qp_.post_room() == 0) return;
+    work.slot = sends_posted_++;
+    if (qp_.Post(work) != transport::PostResult::kPosted) Fault("post refused in spite of room");
+  }
+
+  void Receive(const wire::Packet& packet, const Reaction& reaction) {
+    if (qp_.NeedsReceive(packet.header)) GiveReceive(reaction);
+    transport::Effect effect;
+    static_cast<void>(qp_.OnPacket(packet, now_, effect));
+    if (effect.kind == transport::Effect::Kind::kNone) return;
+    CheckEffect(effect, packet);
+    const auto outcome =
+        reaction.effect_fails ? FailureOf(effect) : transport::EffectOutcome::kDone;
+    qp_.OnEffectDone(outcome, reaction.original, now_);
+  }
+
+  /// Sends up to `most` packets; the bytes of packet `unreadable` cannot be read.
+  void SendPackets(uint32_t most, uint32_t unreadable) {
+    transport::TxPacket packet;
+    for (uint32_t i = 0; i < most && qp_.PollPacket(now_, packet); ++i) {
+      if (packet.payload_bytes() > attributes_.path_mtu_bytes) Fault("a packet above the MTU");
+      const bool gathers = packet.source != transport::TxPacket::Source::kNone;
+      if (packet.source == transport::TxPacket::Source::kSend && !qp_.Holds(packet.local.slot)) {
+        Fault("a packet of a work that is not held");
+      }
+      if (i == unreadable && (gathers || !kReliable)) {
+        qp_.OnGatherFailed(packet, now_);
+      } else if constexpr (!kReliable) {
+        qp_.OnSent(packet);
+      }
+    }
+  }
+
+  void BeginLocalWork() {
+    transport::LocalEffect local;
+    if (!local_under_way_ && qp_.PollLocal(local)) {
+      local_under_way_ = true;
+      if (!qp_.Holds(local.slot)) Fault("a local work that is not held");
+    } else if (qp_.HasLocal()) {
+      Fault("two local works at a time");
+    }
+  }
+  void EndLocalWork(bool fails) {
+    if (!local_under_way_) return;
+    local_under_way_ = false;
+    qp_.OnLocalDone(fails ? transport::EffectOutcome::kLocalProtection
+                          : transport::EffectOutcome::kDone);
+  }
+
+  void PollCompletions() {
+    transport::Completion completion;
+    while (qp_.PollCompletion(completion)) {
+      uint32_t& completed = completion.is_receive ? receives_completed_ : sends_completed_;
+      if (completion.slot != completed++) Fault("completion out of order");
+    }
+  }
+
+ private:
+  void Connect() {
+    using transport::QpState;
+    for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
+      qp_.Modify(state, attributes_);
+    }
+  }
+
+  void GiveReceive(const Reaction& reaction) {
+    if constexpr (kReliable) {
+      if (reaction.receive_denied) return qp_.DenyReceive();
+    }
+    if (reaction.receive_bytes == 0) return;
+    room_ = reaction.receive_bytes;
+    qp_.PostReceive({.slot = receives_posted_++,
+                     .length_bytes = room_,
+                     .malformed = reaction.receive_malformed});
+  }
+
+  static transport::EffectOutcome FailureOf(const transport::Effect& effect) {
+    using transport::Effect;
+    using transport::EffectOutcome;
+    switch (effect.kind) {
+      case Effect::Kind::kPlaceReceive:
+        return effect.invalidate ? EffectOutcome::kInvalidateFailed
+                                 : EffectOutcome::kLocalProtection;
+      case Effect::Kind::kInvalidate:
+        return EffectOutcome::kInvalidateFailed;
+      case Effect::Kind::kPlaceSend:
+      case Effect::Kind::kPlaceOriginal:
+        return EffectOutcome::kLocalProtection;
+      default:
+        return EffectOutcome::kRemoteAccess;
+    }
+  }
+
+  void CheckEffect(const transport::Effect& effect, const wire::Packet& packet) {
+    using Kind = transport::Effect::Kind;
+    const bool places = effect.kind == Kind::kPlaceReceive || effect.kind == Kind::kPlaceSend;
+    if (places && effect.local.length_bytes != packet.payload.size()) Fault("other bytes placed");
+    if (effect.kind == Kind::kPlaceSend && !qp_.Holds(effect.local.slot)) {
+      Fault("placed into a work that is not held");
+    }
+    const uint64_t end = uint64_t{effect.local.offset_bytes} + effect.local.length_bytes;
+    if (effect.kind == Kind::kPlaceReceive && end > room_) Fault("placed too far");
+    const bool remote = effect.kind == Kind::kPlaceRemote || effect.kind == Kind::kCheckRemote;
+    if (remote && effect.check_length_bytes < effect.remote.length_bytes) Fault("check too short");
+    if (remote && effect.remote.length_bytes == 0) Fault("a key checked for nothing");
+  }
+
+  void Fault(const char* what) {
+    if (fault_.empty()) fault_ = what;
+  }
+
+  QueuePair qp_;
+  const Attributes attributes_;
+  Nanos now_;
+  uint32_t room_ = 0;
+  uint32_t sends_posted_ = 0;
+  uint32_t sends_completed_ = 0;
+  uint32_t receives_posted_ = 0;
+  uint32_t receives_completed_ = 0;
+  uint64_t connections_ = 1;
+  bool local_under_way_ = false;
+  std::string fault_;
+};
+
+}  // namespace uroce::sim
