@@ -163,7 +163,10 @@ inline void InboundMessage::Place(Effect& effect) const {
 inline void InboundMessage::CheckKey(Effect& effect) const {
   effect.kind = Effect::Kind::kCheckRemote;
   effect.access = Access::kRemoteWrite;
-  effect.remote = {.rkey = rkey_, .va = va_ + received_bytes_, .length_bytes = size_bytes_};
+  // Field by field: a value made first is written in pieces, read as one, and waits for that.
+  effect.remote.rkey = rkey_;
+  effect.remote.va = va_ + received_bytes_;
+  effect.remote.length_bytes = size_bytes_;
   effect.check_length_bytes = total_bytes_ - received_bytes_;
 }
 

@@ -24,7 +24,9 @@ bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& 
   header.opcode = MessageOpcode(work.opcode, index == 0, last);
   header.solicited = last && work.solicited && work.opcode != WorkOpcode::kWrite;
   if (index == 0 && IsWrite(work.opcode)) {
-    header.reth = {.va = work.remote_va, .rkey = work.rkey, .length_bytes = work.length_bytes};
+    header.reth.va = work.remote_va;
+    header.reth.rkey = work.rkey;
+    header.reth.length_bytes = work.length_bytes;
   }
   packet.source = size == 0 ? TxPacket::Source::kNone : TxPacket::Source::kSend;
   packet.local = {.slot = work.slot, .offset_bytes = offset, .length_bytes = size};

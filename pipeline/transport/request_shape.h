@@ -2,14 +2,15 @@
 // What a responder makes of a request opcode.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "pipeline/wire/opcode.h"
 
 namespace uroce::transport {
 
-/// A request opcode, taken apart.
-struct RequestShape {
+/// A request opcode, taken apart. Eight bytes, so that it is copied in one piece.
+struct alignas(8) RequestShape {
   enum class Kind : uint8_t { kUnknown, kSend, kWrite, kRead, kAtomic };
   Kind kind = Kind::kUnknown;
   bool first = false;  ///< Opens a message.
@@ -23,8 +24,9 @@ struct RequestShape {
   }
 };
 
-/// Shape of `opcode`, whichever service it is of; kUnknown for what is no request.
-constexpr RequestShape ShapeOf(wire::Opcode opcode) {
+namespace internal {
+
+constexpr RequestShape MakeShape(wire::Opcode opcode) {
   using Kind = RequestShape::Kind;
   using wire::Opcode;
   switch (wire::OperationOf(opcode)) {
@@ -64,6 +66,20 @@ constexpr RequestShape ShapeOf(wire::Opcode opcode) {
     default:
       return {};
   }
+}
+
+inline constexpr auto kShapes = [] {
+  std::array<RequestShape, 256> shapes;
+  for (uint32_t i = 0; i < shapes.size(); ++i) shapes[i] = MakeShape(wire::Opcode(i));
+  return shapes;
+}();
+
+}  // namespace internal
+
+/// Shape of `opcode`, whichever service it is of; kUnknown for what is no request. A table: every
+/// packet asks, some twice.
+constexpr const RequestShape& ShapeOf(wire::Opcode opcode) {
+  return internal::kShapes[static_cast<uint8_t>(opcode)];
 }
 
 /// Whether `opcode` travels from responder to requester.

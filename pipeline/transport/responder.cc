@@ -57,7 +57,7 @@ void Responder::Flush() {
 
 bool Responder::NeedsReceive(const wire::TransportHeader& header) const {
   if (message_.has_receive() || header.psn != epsn_) return false;
-  const RequestShape shape = ShapeOf(header.opcode);
+  const RequestShape& shape = ShapeOf(header.opcode);
   return shape.takes_receive() && message_.Continues(shape);
 }
 
@@ -74,7 +74,7 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   if (ahead < 0) return OnDuplicate(header, effect);
   gap_reported_ = false;
   step_.ack_request = header.ack_request;
-  const RequestShape shape = ShapeOf(header.opcode);
+  const RequestShape& shape = ShapeOf(header.opcode);
   if (!message_.Continues(shape)) return RefuseInvalid(Refusal::kOrder);
   const bool denied = std::exchange(receive_denied_, false);
   if (denied || (xrc_ && !message_.NamesSameSrq(header))) return RefuseInvalid(Refusal::kOrder);
@@ -167,7 +167,7 @@ PacketResult Responder::OnDuplicateAtomic(const wire::TransportHeader& header) {
 }
 
 PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
-  const RequestShape shape = ShapeOf(packet.header.opcode);
+  const RequestShape& shape = ShapeOf(packet.header.opcode);
   if (shape.first && !receive_ready()) return RefuseNotReady();
   message_.Take(packet, shape);
   if (message_.receive().malformed) {
@@ -177,7 +177,7 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
 }
 
 PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
-  const RequestShape shape = ShapeOf(packet.header.opcode);
+  const RequestShape& shape = ShapeOf(packet.header.opcode);
   if (!remote_write_) return RefuseInvalid(Refusal::kRight);
   counters_.rx_write_requests += shape.first;
   message_.Take(packet, shape);

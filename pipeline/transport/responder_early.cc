@@ -40,7 +40,7 @@ PacketResult Responder::OnEarly(const wire::Packet& packet, Effect& effect) {
 }
 
 PacketResult Responder::OnEarlyDropped(const wire::TransportHeader& header) {
-  const RequestShape shape = ShapeOf(header.opcode);
+  const RequestShape& shape = ShapeOf(header.opcode);
   // Where nothing but the ends of WRITEs has to come again, that is named. Where the first behind
   // the gap is something else, so is most of what follows: all of it goes again.
   const bool ends_write = shape.kind == RequestShape::Kind::kWrite && !shape.first;
@@ -53,7 +53,7 @@ PacketResult Responder::OnEarlyDropped(const wire::TransportHeader& header) {
 }
 
 bool Responder::FindEarlyPlace(const wire::Packet& packet, EarlyPlace& place) const {
-  const RequestShape shape = ShapeOf(packet.header.opcode);
+  const RequestShape& shape = ShapeOf(packet.header.opcode);
   if (!remote_write_ || shape.kind != RequestShape::Kind::kWrite || shape.last) return false;
   if (shape.first) return early_->PlaceFirst(packet, mtu_, place);
   if (early_->BehindAnnounced(packet.header.psn)) return early_->PlaceMiddle(packet, mtu_, place);
