@@ -12,7 +12,10 @@ void Responder::TakeMark(uint8_t request_mark) {
       IsRequestMark(request_mark) ? kMarkResponse | (request_mark & kMarkRoundMask) : 0;
   const bool new_round = mark != mark_;
   mark_ = mark;
-  if (!new_round || !early_active_ || gap_reported_) return;
+  if (!new_round) return;
+  // What was said may have been lost, or what was sent again: it is said once more in a new round.
+  if (gap_reported_ && nak_syndrome_ == wire::kNakSequence) gap_reported_ = false;
+  if (!early_active_ || gap_reported_) return;
   early_->TellAgain();
   NoteEarly();
 }

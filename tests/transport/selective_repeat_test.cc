@@ -235,6 +235,28 @@ TEST(SelectiveResponder, FallsBackWhereNothingCanBePlaced) {
   }
 }
 
+// [sr.window] The NAK, or what it asked for, may be lost: it goes once a round.
+TEST(SelectiveResponder, ReportsAGapAgainInANewRound) {
+  Script s(Selective());
+  s.At(0).Receive("SEND_ONLY psn=000201 len=8 ackreq mark=20");
+  s.Sends({"NAK_SEQ psn=000200 msn=0 mark=40"});
+  s.Receive("SEND_ONLY psn=000202 len=8 ackreq mark=20").Quiet();
+  s.Receive("SEND_ONLY psn=000201 len=8 ackreq mark=21");
+  s.Sends({"NAK_SEQ psn=000200 msn=0 mark=41"});
+}
+
+// [sr.window sr.retry] In the round after it has gone back a requester believes the same NAK again.
+TEST(SelectiveRequester, GoesBackOnceARound) {
+  Script s(Selective());
+  Agree(s);
+  s.Post(Send(0)).Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=21"});
+  s.Receive("NAK_SEQ psn=000101 msn=0 mark=41");
+  s.Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=23"});
+  s.Receive("NAK_SEQ psn=000101 msn=0 mark=41").Quiet();
+  s.Receive("NAK_SEQ psn=000101 msn=0 mark=43");
+  s.Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=25"});
+}
+
 // [sr.hole] But the end of a WRITE is named.
 TEST(SelectiveResponder, NamesTheLostPacketInFrontOfTheEndOfAWrite) {
   Script s(Selective());
