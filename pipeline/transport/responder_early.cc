@@ -46,7 +46,7 @@ PacketResult Responder::OnEarlyDropped(const wire::TransportHeader& header) {
   const RequestShape& shape = ShapeOf(header.opcode);
   // Where nothing but the ends of WRITEs has to come again, that is named. Where the first behind
   // the gap is something else, so is most of what follows: all of it goes again.
-  const bool ends_write = shape.kind == RequestShape::Kind::kWrite && !shape.first;
+  const bool ends_write = shape.kind == RequestShape::Kind::kWrite && shape.last && !shape.first;
   if (!early_active_ && !ends_write) return OnGap();
   ++counters_.out_of_sequence;
   early_->NoteSeen(header.psn);

@@ -226,7 +226,8 @@ TEST(SelectiveResponder, ExecutesEverythingElseInItsTurn) {
 // [sr.window] The first behind the gap has to come again, as what follows will: that is go-back-N,
 // with one NAK.
 TEST(SelectiveResponder, FallsBackWhereNothingCanBePlaced) {
-  for (const char* packet : {"SEND_ONLY psn=000201 len=8", "WRITE_ONLY psn=000201 len=8"}) {
+  for (const char* packet : {"SEND_ONLY psn=000201 len=8", "WRITE_ONLY psn=000201 len=8",
+                             "WRITE_MIDDLE psn=000201 len=1024"}) {
     Script s(Selective());
     s.At(0).Receive(packet + std::string(" ackreq mark=20")).Does("");
     s.Sends({"NAK_SEQ psn=000200 msn=0 mark=40"});
