@@ -51,14 +51,14 @@ class Corpus {
 void Write(const fs::path& folder) {
   Corpus corpus(folder);
   for (const char* capture : kGoldenCaptures) {
-    const Conversations connections(capture);
+    const Conversations connections(UROCE_GOLDEN_DIR, capture);
     for (const Conversation& conversation : connections.all()) {
       corpus.Add("requester", conversation.name, ScriptOfRequester(conversation));
       corpus.Add("responder", conversation.name, ScriptOfReceiver(conversation));
     }
     for (const auto& [target, service] :
          {std::pair("uc", wire::Service::kUc), std::pair("ud", wire::Service::kUd)}) {
-      const Conversations others(capture, service);
+      const Conversations others(UROCE_GOLDEN_DIR, capture, service);
       for (const Conversation& conversation : others.all()) {
         corpus.Add(target, conversation.name, ScriptOfReceiver(conversation));
       }

@@ -59,7 +59,7 @@ void HoldsWithChanges(const std::vector<CoreRecord>& script, const std::string& 
 
 TEST(CoreRandomTest, ReliableConnectionsHold) {
   for (const char* capture : kGoldenCaptures) {
-    const Conversations conversations(capture);
+    const Conversations conversations(UROCE_GOLDEN_DIR, capture);
     for (const Conversation& conversation : conversations.all()) {
       HoldsWithChanges<transport::RcQueuePair>(ScriptOfRequester(conversation), conversation.name);
       HoldsWithChanges<transport::RcQueuePair>(ScriptOfReceiver(conversation), conversation.name);
@@ -70,7 +70,7 @@ TEST(CoreRandomTest, ReliableConnectionsHold) {
 template <typename QueuePair>
 void ReceiversHold(wire::Service service) {
   for (const char* capture : kGoldenCaptures) {
-    const Conversations conversations(capture, service);
+    const Conversations conversations(UROCE_GOLDEN_DIR, capture, service);
     for (const Conversation& conversation : conversations.all()) {
       HoldsWithChanges<QueuePair>(ScriptOfReceiver(conversation), conversation.name);
     }

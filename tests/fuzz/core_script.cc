@@ -12,8 +12,8 @@ using transport::WorkOpcode;
 
 CoreRecord SettingOf(wire::Psn first) {
   CoreRecord setting;
-  setting.flags = 2;   // Selective repeat.
-  setting.opcode = 2;  // MTU 1024, as in all captures.
+  setting.flags = 2;      // Selective repeat.
+  setting.opcode = 2;     // MTU 1024, as in all captures.
   setting.syndrome = 16;  // READs and atomics, both ways.
   setting.size = 16;
   setting.psn = 7 * 4;  // Retries.

@@ -38,8 +38,11 @@ struct Conversation {
 /// ends of these connections have the same QPN: they made their queue pairs in step.
 class Conversations {
  public:
-  explicit Conversations(const std::string& capture, wire::Service service = wire::Service::kRc)
-      : frames_(ReadCapture(Path(capture, ".pcap"))), lost_(LostFrames(Path(capture, ".txt"))) {
+  /// `capture` is a file of `folder` without its suffix.
+  Conversations(const std::string& folder, const std::string& capture,
+                wire::Service service = wire::Service::kRc)
+      : frames_(ReadCapture(folder + "/" + capture + ".pcap")),
+        lost_(LostFrames(folder + "/" + capture + ".txt")) {
     using Key = std::tuple<Gid, Gid, Qpn>;  // Requester, responder, QPN.
     std::map<Key, size_t> index;
     for (size_t i = 0; i < frames_.size(); ++i) {
@@ -63,9 +66,6 @@ class Conversations {
   const std::vector<Conversation>& all() const { return all_; }
 
  private:
-  static std::string Path(const std::string& capture, const char* suffix) {
-    return std::string(UROCE_GOLDEN_DIR) + "/" + capture + suffix;
-  }
   /// Frames that the text beside the capture says were not delivered as they were.
   static std::set<int> LostFrames(const std::string& path) {
     std::set<int> lost;

@@ -378,7 +378,7 @@ void PrintTo(const Case& replay, std::ostream* out) {
 
 class GoldenReplay : public testing::TestWithParam<Case> {
  protected:
-  GoldenReplay() : conversations_(GetParam().capture) {}
+  GoldenReplay() : conversations_(UROCE_GOLDEN_DIR, GetParam().capture) {}
   Conversations conversations_;
 };
 
