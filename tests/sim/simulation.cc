@@ -215,7 +215,7 @@ void Simulation::AddUc(uint32_t a, uint32_t b, Random& random) {
   const bool ipv6 = conditions_.ipv6;
   const uint32_t works_a = Works(random);
   const uint32_t works_b = Works(random);
-  const uint32_t most_bytes = std::max(works_a, works_b) * (3 * attributes.path_mtu_bytes + 9);
+  const uint32_t most_bytes = std::max(works_a, works_b) * attributes.path_mtu_bytes;
   RemoteMemory& memory_a = AddMemory(most_bytes, random);
   RemoteMemory& memory_b = AddMemory(most_bytes, random);
   UcParty& party_a =

@@ -40,6 +40,9 @@ Message UcParty::PlanMessage(uint32_t index) {
   work.length_bytes = 8 + random_.OneOf<uint32_t>({0, 56, mtu - 8, mtu - 7, 3 * mtu + 1});
   work.rkey = peer_->memory_.rkey();
   work.remote_va = next_va_;
+  // WRITEs that find no fresh bytes any more are SENDs.
+  const uint64_t end = RemoteMemory::kDataBase + peer_->memory_.data_bytes();
+  if (next_va_ + work.length_bytes > end) work.opcode = WorkOpcode::kSend;
   if (work.opcode == WorkOpcode::kWrite || work.opcode == WorkOpcode::kWriteWithImm) {
     next_va_ += work.length_bytes;
   }
