@@ -199,7 +199,7 @@ void Connection::SendRej(wire::CmAbout about, wire::RejReason reason,
 }
 
 // The peer may know us by our CA GUID and number alone: a REQ's sender has no number of the peer's
-// (IBTA vol. 1, 12.6.7.2, reason 4).
+// (protocol/cm.md, section 9, reason 4).
 void Connection::SendGivingUp(wire::CmAbout about) {
   wire::CmRej rej{.local_comm_id = id_,
                   .remote_comm_id = remote_id_,

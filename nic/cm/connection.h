@@ -44,7 +44,7 @@ class Connection {
   Connection(CommId id, Outbox& outbox) : id_(id), outbox_(&outbox) {}
 
   // ---- the program's calls; kWrongState changes nothing ----
-  /// Sends REQ.   Source: 12.9.5, active.
+  /// Sends REQ, again and again. Once for each connection.
   Result Connect(const ConnectParameters& parameters, Nanos now);
   /// Begins on the passive side, with a REQ that somebody listens for.
   void OnReq(const Route& route, BindingId listener, const wire::RdmaCmHeader& header,

@@ -134,12 +134,20 @@ class Manager {
   ConnectionEntry* FindPair(const Route& route, CommId ours, CommId theirs);
   ConnectionEntry* FindRejected(const Route& route, const wire::CmRej& rej);
 
-  /// Whether a new request may begin a communication, and with whom. Answers or drops it if not.
-  enum class Refusal : uint8_t { kNone, kDropped, kNoListener, kNotForUs };
+  // Whether a request may begin a communication.
+  enum class Refusal : uint8_t {
+    kNone,
+    kDropped,     ///< The listener takes no more; the peer will ask again.
+    kNoListener,  ///< Of its service.
+    kNotForUs,    ///< None at its address, or its addresses contradict the packet's.
+  };
+  /// Who listens; takes a place in that one's backlog on kNone, and counts all else.
   Refusal FindService(const Route& route, uint64_t service_id,
                       std::span<const uint8_t> private_data, wire::RdmaCmHeader& header,
                       BindingId& listener);
+  /// Whether there may be one more, and now. Counts it if not.
   bool HasRoom(Nanos now);
+  /// Whether a REQ's queue pair is in a connection. Refuses it then, and ends the old connection.
   bool IsStale(const Route& route, const wire::CmMessage& message, Nanos now);
   void RefuseReq(const Route& route, const wire::CmMessage& message, wire::RejReason reason);
   void RefuseRep(const Route& route, const wire::CmMessage& message, wire::RejReason reason);

@@ -14,7 +14,7 @@
 
 namespace uroce::wire {
 
-/// MAD header. IBTA vol. 1, 13.4.3.
+/// MAD header. IBTA vol. 1, chapter 13.
 struct MadHeaderLayout {
   uint8_t base_version;
   uint8_t management_class;

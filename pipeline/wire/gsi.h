@@ -12,7 +12,7 @@ namespace uroce::wire {
 
 inline constexpr Qpn kGsiQpn{1};
 inline constexpr uint32_t kGsiQkey = 0x80010000;
-/// Every MAD is of this size. IBTA vol. 1, 13.4.2.
+/// Every MAD is of this size. IBTA vol. 1, chapter 13.
 inline constexpr size_t kMadBytes = 256;
 
 /// Why a packet to queue pair 1 is no GSI datagram, or kOk. Its source may be any queue pair: what
