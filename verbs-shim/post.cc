@@ -40,10 +40,13 @@ uint64_t TotalBytes(const ibv_send_wr& wr) {
   return total;
 }
 
+// One of those who find the worker asleep wakes it, at the price of a system call: it may take long
+// to get a processor, and until then every post would do it again.
 void RingDoorbell(const QueuePair& queue_pair) {
-  if (rings::Ring(*queue_pair.doorbells, queue_pair.doorbell_slot)) {
-    queue_pair.session->Wake(queue_pair.wake_fd);
-  }
+  uroce_doorbells& doorbells = *queue_pair.doorbells;
+  if (!rings::Ring(doorbells, queue_pair.doorbell_slot)) return;
+  if (__atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) == 0) return;
+  queue_pair.session->Wake(queue_pair.wake_fd);
 }
 
 uint32_t LegalOpcodes(ibv_qp_type type) {

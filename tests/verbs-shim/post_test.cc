@@ -206,6 +206,21 @@ TEST_F(PostTest, ASleepingWorkerIsWokenByItsEventfd) {
   EXPECT_EQ(read(daemon_->wake_fd(), &value, sizeof(value)), 8);
 }
 
+// It may wait long for a processor: until then each post would be a system call.
+TEST_F(PostTest, AWorkerThatSleepsOnIsWokenOnce) {
+  ASSERT_TRUE(rings::AnnounceSleep(daemon_->doorbells()));
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  ASSERT_EQ(Post(Write(2, nullptr)), 0);
+  uint64_t wakes = 0;
+  ASSERT_EQ(read(daemon_->wake_fd(), &wakes, sizeof(wakes)), 8);
+  EXPECT_EQ(wakes, 1u);
+  rings::AnnounceAwake(daemon_->doorbells());
+  EXPECT_EQ(rings::Take(daemon_->doorbells(), [](uint32_t) {}), 1u);
+  ASSERT_TRUE(rings::AnnounceSleep(daemon_->doorbells()));
+  ASSERT_EQ(Post(Write(3, nullptr)), 0);
+  EXPECT_EQ(read(daemon_->wake_fd(), &wakes, sizeof(wakes)), 8) << "asleep again, woken again";
+}
+
 TEST_F(PostTest, ResetDropsWhatWasPostedAndItsCompletions) {
   for (uint32_t i = 0; i < kSendDepth; ++i) ASSERT_EQ(Post(Write(i, &sge_)), 0);
   Complete(0, 0);

@@ -46,12 +46,12 @@ struct uroce_line32 {
 
 /* Doorbells of one (session, worker). A queue pair's slot is given at its creation; queue pairs
  * may share one. To ring: set bit (slot % 64) of words[slot / 64] by an atomic or, set bit
- * (slot / 64 % 64) of summary[slot / 4096] if clear, then, if sleeping is not 0, write 1 to the
- * worker's eventfd. */
+ * (slot / 64 % 64) of summary[slot / 4096] if clear, then, if sleeping is not 0, exchange it for 0;
+ * who got another value than 0 writes 1 to the worker's eventfd. */
 struct uroce_doorbells {
   uint64_t summary[UROCE_DOORBELL_SUMMARIES];
   uint64_t pad[8 - UROCE_DOORBELL_SUMMARIES];
-  struct uroce_line32 sleeping; /* Written by the daemon. */
+  struct uroce_line32 sleeping; /* Set by the daemon; cleared by both. */
   struct uroce_line64 words[UROCE_DOORBELL_WORDS];
 };
 
