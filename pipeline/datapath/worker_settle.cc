@@ -37,9 +37,9 @@ bool Worker::Impl::TakeDoorbells() {
   bool any = false;
   for (const WorkerSession* session : sessions.polled()) {
     if (!rings::HasRung(*session->doorbells)) continue;
-    any |= rings::Take(*session->doorbells, [&](uint32_t slot) {
-             QueuePair* const qp = slot < session->slots.size() ? session->slots[slot] : nullptr;
-             if (qp != nullptr) rung.push_back(qp);
+    const auto slots = static_cast<uint32_t>(session->slots.size());
+    any |= rings::TakeBelow(*session->doorbells, slots, [&](uint32_t slot) {
+             if (session->slots[slot] != nullptr) rung.push_back(session->slots[slot]);
            }) != 0;
   }
   if (!any) return false;

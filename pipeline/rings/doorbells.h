@@ -35,18 +35,28 @@ inline bool HasRung(const uroce_doorbells& doorbells) {
   return any != 0;
 }
 
-/// Takes every doorbell and calls `on_slot(slot)` for each. Returns how many. Worker.
-/// Whatever a program writes into the words, a call ends after UROCE_DOORBELL_SLOTS slots.
+/// The bits below `count`, of 64 or more.
+constexpr uint64_t BitsBelow(uint32_t count) {
+  return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+}
+
+/// Takes the doorbells of the first `slots` slots and calls `on_slot(slot)` for each, in rising
+/// order. Returns how many. Worker. Whoever rings others has them forgotten: what a program writes
+/// here costs no more than the queue pairs that it has.
+/// Range: slots <= UROCE_DOORBELL_SLOTS.
 template <typename OnSlot>
-inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
+inline uint32_t TakeBelow(uroce_doorbells& doorbells, uint32_t slots, OnSlot&& on_slot) {
   if (!HasRung(doorbells)) return 0;
+  const uint32_t words = (slots + 63) / 64;
   uint32_t taken = 0;
   for (uint32_t i = 0; i < UROCE_DOORBELL_SUMMARIES; ++i) {
     if (LoadRelaxed(doorbells.summary[i]) == 0) continue;
     uint64_t summary = __atomic_exchange_n(&doorbells.summary[i], 0, __ATOMIC_SEQ_CST);
+    summary &= words > i * 64 ? BitsBelow(words - i * 64) : 0;
     for (; summary != 0; summary &= summary - 1) {
       const uint32_t word = i * 64 + static_cast<uint32_t>(std::countr_zero(summary));
       uint64_t bits = __atomic_exchange_n(&doorbells.words[word].value, 0, __ATOMIC_SEQ_CST);
+      bits &= BitsBelow(slots - word * 64);
       for (; bits != 0; bits &= bits - 1) {
         on_slot(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
         ++taken;
@@ -54,6 +64,12 @@ inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
     }
   }
   return taken;
+}
+
+/// The same for every slot that there can be.
+template <typename OnSlot>
+inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
+  return TakeBelow(doorbells, UROCE_DOORBELL_SLOTS, static_cast<OnSlot&&>(on_slot));
 }
 
 /// Says that the worker is about to sleep. Returns false when a doorbell came in meanwhile: then it

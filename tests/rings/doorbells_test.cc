@@ -36,6 +36,16 @@ TEST_F(DoorbellsTest, AllSlotsMayRingAtOnce) {
   EXPECT_EQ(TakeAll(*doorbells_).size(), UROCE_DOORBELL_SLOTS);
 }
 
+TEST_F(DoorbellsTest, BellsBehindTheLastSlotAreForgotten) {
+  for (const uint32_t limit : {0u, 1u, 63u, 64u, 65u, 4096u, 4097u, UROCE_DOORBELL_SLOTS}) {
+    for (uint32_t slot = 0; slot < UROCE_DOORBELL_SLOTS; ++slot) (void)Ring(*doorbells_, slot);
+    uint32_t next = 0;
+    EXPECT_EQ(TakeBelow(*doorbells_, limit, [&](uint32_t slot) { EXPECT_EQ(slot, next++); }),
+              limit);
+    EXPECT_FALSE(HasRung(*doorbells_)) << limit;
+  }
+}
+
 TEST_F(DoorbellsTest, SummaryBitsWithoutWordsAreHarmless) {
   for (uint64_t& summary : doorbells_->summary) summary = ~uint64_t{0};
   EXPECT_TRUE(HasRung(*doorbells_));
