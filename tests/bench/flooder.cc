@@ -73,7 +73,8 @@ void Register(Program& program) {
     uroce_reg_mr request;
     uroce_mr_segment segment;
   } message{};
-  message.request = {program.pds[0], IBV_ACCESS_LOCAL_WRITE, kAddr, kRegionBytes, kAddr, 1, 0};
+  message.request = {program.pds[0], IBV_ACCESS_LOCAL_WRITE, kAddr, kRegionBytes, kAddr, 1,
+                     UROCE_NONE};
   message.segment = {kAddr, kRegionBytes, UROCE_MR_MAPPED, segment, 0, 0, 0};
   const nic::Answer made = program.client.Call(UROCE_REG_MR, message);
   Require(made.error == 0, "REG_MR");

@@ -97,7 +97,7 @@ void Register(Script& script, uint32_t pd, uint32_t segment) {
     uroce_reg_mr request;
     uroce_mr_segment segment;
   } message{};
-  message.request = {pd, kAllAccess, kAddr, kBytes, kAddr, 1, 0};
+  message.request = {pd, kAllAccess, kAddr, kBytes, kAddr, 1, UROCE_NONE};
   message.segment = {kAddr, kBytes, UROCE_MR_MAPPED, segment, 0, 0, 0};
   script.Call(UROCE_REG_MR, message);
 }

@@ -126,7 +126,7 @@ TEST_F(ControlTurnsTest, MappingsOfAUserAreCountedThoughTheirSegmentsAreGone) {
       uroce_reg_mr request;
       uroce_mr_segment segment;
     } message{};
-    message.request = {pd, IBV_ACCESS_LOCAL_WRITE, kAddr, kLength, kAddr, 1, 0};
+    message.request = {pd, IBV_ACCESS_LOCAL_WRITE, kAddr, kLength, kAddr, 1, UROCE_NONE};
     message.segment = {kAddr, kLength, UROCE_MR_MAPPED, segment, 0, 0, 0};
     const Answer made = Call(client, UROCE_REG_MR, message);
     ASSERT_EQ(made.error, 0) << made.text;
