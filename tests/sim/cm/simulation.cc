@@ -137,12 +137,9 @@ std::string Simulation::Run() {
     now_ = std::max(now_, next);
     if (now_ > kLongestRun) return "hang";
     Arrival arrival;
-    while (network_.Take(now_, arrival)) {
-      Node& node = nodes_[arrival.host];
-      if (node.manager == nullptr) continue;
-      const uint32_t from = arrival.bytes[0];
-      node.manager->OnMad(RouteTo(arrival.host, from), std::span(arrival.bytes).subspan(1), now_);
-      Flush(arrival.host);
+    while (network_.TakeArrival(now_, arrival)) {
+      Receive(arrival.host, arrival.frame->bytes());
+      network_.GiveBack(std::move(arrival.frame));
     }
     while (!actions_.empty() && actions_.top().at <= now_) {
       const Action action = actions_.top();
@@ -156,6 +153,14 @@ std::string Simulation::Run() {
     }
   }
   return fault_.empty() ? Judge() : fault_;
+}
+
+// A frame is the number of its sender and a MAD.
+void Simulation::Receive(uint32_t index, std::span<const uint8_t> frame) {
+  Node& node = nodes_[index];
+  if (node.manager == nullptr) return;
+  node.manager->OnMad(RouteTo(index, frame[0]), frame.subspan(1), now_);
+  Flush(index);
 }
 
 Nanos Simulation::NextMoment() const {
@@ -285,10 +290,12 @@ void Simulation::Flush(uint32_t index) {
   while (const auto event = manager.PollEvent()) OnEvent(index, *event);
   while (const auto datagram = manager.PollDatagram()) {
     const auto mad = wire::EncodeCm(datagram->message);
-    std::vector<uint8_t> bytes{static_cast<uint8_t>(index)};
-    bytes.insert(bytes.end(), mad.begin(), mad.end());
+    std::unique_ptr<Frame> frame = network_.Take();
+    frame->length_bytes = 1 + wire::kMadBytes;
+    frame->room[0] = static_cast<uint8_t>(index);
+    std::ranges::copy(mad, frame->room.begin() + 1);
     const uint32_t to = datagram->route.remote.bytes[15] - 1u;
-    network_.Send(index, to, std::move(bytes), now_);
+    network_.Send(index, to, std::move(frame), now_);
     ++summary_.messages;
     if (datagram->message.attribute() == wire::CmAttribute::kMra) ++summary_.mras;
   }

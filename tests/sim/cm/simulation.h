@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,7 @@ class Simulation {
   void OnProgram(const Action& action);
   void Connect(uint32_t node, uint32_t attempt);
   void Resolve(uint32_t node, uint32_t attempt);
+  void Receive(uint32_t node, std::span<const uint8_t> frame);
   void Flush(uint32_t node);
   void OnEvent(uint32_t node, const nic::cm::Event& event);
   void OnRequest(uint32_t node, const nic::cm::Event& event);
