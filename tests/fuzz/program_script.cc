@@ -237,8 +237,8 @@ bool HoldsNothing(nic::HandDaemon& daemon) {
 }
 
 nic::HandDaemon& TheDaemon() {
-  static nic::HandDaemon* const daemon = [] {
-    auto* made = new nic::HandDaemon(SmallLimits());
+  static const std::unique_ptr<nic::HandDaemon> daemon = [] {
+    auto made = std::make_unique<nic::HandDaemon>(SmallLimits());
     made->StopWorkers();
     return made;
   }();
