@@ -42,6 +42,7 @@ struct Limits {
   uint32_t cqs = 16384;
   uint32_t qps = 16384;
   uint32_t ahs = 32767;
+  uint32_t srqs = 4096;
   uint32_t cqe = 1u << 22;         ///< Of one CQ.
   uint32_t qp_wr = 1u << 15;       ///< Of one queue of a QP.
   uint32_t pipes_per_user = 8192;  ///< From here on of all programs of one user.
@@ -51,6 +52,7 @@ struct Limits {
   uint32_t cqs_per_user = 1u << 15;
   uint32_t qps_per_user = 1u << 15;
   uint32_t ahs_per_user = 1u << 17;
+  uint32_t srqs_per_user = 1u << 14;
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                  ///< At a time.
   uint32_t total_mrs = 1u << 18;           ///< Of the daemon.

@@ -8,10 +8,6 @@
 namespace uroce::shim {
 namespace {
 
-UROCE_REAL(ibv_create_srq, "IBVERBS_1.1");
-UROCE_REAL(ibv_modify_srq, "IBVERBS_1.1");
-UROCE_REAL(ibv_query_srq, "IBVERBS_1.1");
-UROCE_REAL(ibv_destroy_srq, "IBVERBS_1.1");
 UROCE_REAL(ibv_attach_mcast, "IBVERBS_1.1");
 UROCE_REAL(ibv_detach_mcast, "IBVERBS_1.1");
 UROCE_REAL(ibv_query_ece, "IBVERBS_1.10");
@@ -36,11 +32,6 @@ struct Refusal<void (*)(Arguments...)> {
 template <typename... Functions>
 void Refuse(Functions&... slots) {
   ((slots = &Refusal<Functions>::Call), ...);
-}
-
-int RefusePostSrq(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  *bad_wr = wr;
-  return EOPNOTSUPP;
 }
 
 int RefusePostSrqOps(ibv_srq*, ibv_ops_wr* wr, ibv_ops_wr** bad_wr) {
@@ -68,13 +59,12 @@ void FillAbsentOps(verbs_context& context) {
          context.modify_cq, context.destroy_rwq_ind_table, context.create_rwq_ind_table,
          context.destroy_wq, context.modify_wq, context.create_wq, context.query_rt_values,
          context.ibv_destroy_flow, context.ABI_placeholder2, context.ibv_create_flow,
-         context.ABI_placeholder1, context.open_qp, context.get_srq_num, context.create_srq_ex,
-         context.open_xrcd, context.close_xrcd);
+         context.ABI_placeholder1, context.open_qp, context.get_srq_num, context.open_xrcd,
+         context.close_xrcd);
   context.post_srq_ops = &RefusePostSrqOps;
   ibv_context_ops& ops = context.context.ops;
   FillCompatOps(ops);
   Refuse(ops.alloc_mw, ops.bind_mw, ops.dealloc_mw);
-  ops.post_srq_recv = &RefusePostSrq;
 }
 
 }  // namespace uroce::shim
@@ -82,24 +72,6 @@ void FillAbsentOps(verbs_context& context) {
 using namespace uroce::shim;
 
 extern "C" {
-
-UROCE_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
-  if (IsOurs(pd->context)) return FailWith(EOPNOTSUPP);
-  return real_ibv_create_srq.CallOr(nullptr, pd, attributes);
-}
-
-UROCE_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask) {
-  return IsOurs(srq->context) ? EOPNOTSUPP
-                              : real_ibv_modify_srq.CallOr(ENOSYS, srq, attributes, mask);
-}
-
-UROCE_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attributes) {
-  return IsOurs(srq->context) ? EOPNOTSUPP : real_ibv_query_srq.CallOr(ENOSYS, srq, attributes);
-}
-
-UROCE_EXPORT int ibv_destroy_srq(ibv_srq* srq) {
-  return IsOurs(srq->context) ? EOPNOTSUPP : real_ibv_destroy_srq.CallOr(ENOSYS, srq);
-}
 
 UROCE_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
   return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_attach_mcast.CallOr(ENOSYS, qp, gid, lid);

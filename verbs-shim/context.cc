@@ -15,6 +15,7 @@ void FillOps(verbs_context& context) {
   context.query_device_ex = &QueryDeviceEx;
   context.create_cq_ex = &CreateCqEx;
   context.create_qp_ex = &CreateQpEx;
+  context.create_srq_ex = &CreateSrqEx;
   context.alloc_td = &AllocTd;
   context.dealloc_td = &DeallocTd;
   context.alloc_parent_domain = &AllocParentDomain;
@@ -27,6 +28,7 @@ void FillOps(verbs_context& context) {
   ops.req_notify_cq = &RequestNotify;
   ops.post_send = &PostSend;
   ops.post_recv = &PostReceive;
+  ops.post_srq_recv = &PostSharedReceive;
 }
 
 namespace {

@@ -57,6 +57,10 @@ void Describe(const uroce_async_record& record, ibv_async_event& event) {
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       event.element.qp = reinterpret_cast<ibv_qp*>(record.element);
       return;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      event.element.srq = reinterpret_cast<ibv_srq*>(record.element);
+      return;
     default:
       event.element.port_num = static_cast<int>(record.element);
       return;
@@ -111,6 +115,9 @@ ibv_context* ContextOf(const ibv_async_event& event) {
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       return event.element.qp->context;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return event.element.srq->context;
     default:
       return nullptr;
   }
@@ -144,6 +151,12 @@ UROCE_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
   if (event->event_type == IBV_EVENT_CQ_ERR) {
     ibv_cq* cq = event->element.cq;
     return Acknowledge(cq->mutex, cq->cond, cq->async_events_completed, 1);
+  }
+  const bool of_srq =
+      event->event_type == IBV_EVENT_SRQ_ERR || event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
+  if (of_srq) {
+    ibv_srq* srq = event->element.srq;
+    return Acknowledge(srq->mutex, srq->cond, srq->events_completed, 1);
   }
   ibv_qp* qp = event->element.qp;
   Acknowledge(qp->mutex, qp->cond, qp->events_completed, 1);

@@ -85,6 +85,16 @@ struct alignas(UROCE_LINE) WorkQueue {
   uint32_t waiting() const { return ring.index() - rings::LoadAcquire(retired); }
 };
 
+struct alignas(UROCE_LINE) SharedReceiveQueue {
+  ibv_srq verbs;
+  Session* session;
+  uroce_srq_page* page;
+  SpinLock lock;  ///< Guards `ring`, and where it is.
+  uint32_t max_requests;
+  uint32_t max_sge;
+  rings::WorkQueueProducer ring;
+};
+
 /// A list that ibv_wr_* calls build, from wr_start to wr_complete.
 struct Build {
   uint32_t first;  ///< Index of its first request.
@@ -130,6 +140,7 @@ inline ProtectionDomain* Ours(ibv_pd* pd) { return reinterpret_cast<ProtectionDo
 inline Channel* Ours(ibv_comp_channel* channel) { return reinterpret_cast<Channel*>(channel); }
 inline CompletionQueue* Ours(ibv_cq* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
 inline CompletionQueue* Ours(ibv_cq_ex* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
+inline SharedReceiveQueue* Ours(ibv_srq* srq) { return reinterpret_cast<SharedReceiveQueue*>(srq); }
 inline QueuePair* Ours(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
 inline QueuePair* Ours(ibv_qp_ex* qp) { return reinterpret_cast<QueuePair*>(qp); }
 

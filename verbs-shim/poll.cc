@@ -50,6 +50,8 @@ bool Account(CompletionQueue& cq, const uroce_cqe& entry) {
   if (cq.current.qp_handle == UROCE_NONE) return false;
   QueuePair* queue_pair = FindQueuePair(cq, cq.current.qp_handle);
   if (queue_pair == nullptr) return false;
+  // Entries of a shared queue complete in any order: the daemon says which of its slots are free.
+  if ((cq.current.flags & UROCE_CQE_SHARED) != 0) return true;
   const bool is_receive = (cq.current.flags & UROCE_CQE_RECEIVE) != 0;
   Retire(is_receive ? queue_pair->receive : queue_pair->send, cq.current.wqe_index);
   return true;

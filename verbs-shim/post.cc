@@ -114,17 +114,6 @@ void WriteInline(uint8_t* slot, uroce_send_wqe& header, const ibv_send_wr& wr) {
   rings::WriteSendHeader(slot, header);
 }
 
-int WriteReceive(WorkQueue& queue, const ibv_recv_wr& wr) {
-  if (queue.waiting() >= queue.max_requests) return ENOMEM;
-  if (static_cast<unsigned>(wr.num_sge) > queue.max_sge) return EINVAL;
-  const auto num_sge = static_cast<uint32_t>(wr.num_sge);
-  uint8_t* place =
-      rings::WriteReceiveHeader(queue.ring.Slot(queue.ring.index()), wr.wr_id, num_sge);
-  memcpy(place, wr.sg_list, num_sge * sizeof(ibv_sge));
-  queue.ring.Advance();
-  return 0;
-}
-
 /// A worker does not look at receive queues of its own accord when the queue pair is in error: it
 /// is told, so that what is posted then is flushed too.
 void RingIfInError(const QueuePair& queue_pair) {
@@ -134,6 +123,15 @@ void RingIfInError(const QueuePair& queue_pair) {
 }
 
 }  // namespace
+
+int WriteReceive(rings::WorkQueueProducer& ring, uint32_t max_sge, const ibv_recv_wr& wr) {
+  if (static_cast<unsigned>(wr.num_sge) > max_sge) return EINVAL;
+  const auto num_sge = static_cast<uint32_t>(wr.num_sge);
+  uint8_t* place = rings::WriteReceiveHeader(ring.Slot(ring.index()), wr.wr_id, num_sge);
+  memcpy(place, wr.sg_list, num_sge * sizeof(ibv_sge));
+  ring.Advance();
+  return 0;
+}
 
 int CheckSendable(const QueuePair& queue_pair) {
   if (queue_pair.session->state() == SessionState::kForked) return EIO;
@@ -197,16 +195,18 @@ int PostReceive(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     *bad_wr = wr;
     return error;
   }
-  const SpinGuard guard(queue_pair.receive.lock);
-  const uint32_t first = queue_pair.receive.ring.index();
+  WorkQueue& queue = queue_pair.receive;
+  const SpinGuard guard(queue.lock);
+  const uint32_t first = queue.ring.index();
   for (; wr != nullptr; wr = wr->next) {
-    error = WriteReceive(queue_pair.receive, *wr);
+    error = queue.waiting() >= queue.max_requests ? ENOMEM
+                                                  : WriteReceive(queue.ring, queue.max_sge, *wr);
     if (error == 0) continue;
     *bad_wr = wr;
     break;
   }
-  if (queue_pair.receive.ring.index() == first) return error;
-  queue_pair.receive.ring.Publish();
+  if (queue.ring.index() == first) return error;
+  queue.ring.Publish();
   RingIfInError(queue_pair);
   return error;
 }

@@ -32,8 +32,8 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.vendor_id = 0xffffff;  // No OUI of our own.
   attr.max_qp = static_cast<int>(info.max_qp);
   attr.max_qp_wr = static_cast<int>(info.max_qp_wr);
-  attr.device_cap_flags =
-      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
+                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE;
   attr.max_sge = static_cast<int>(info.max_sge);
   attr.max_sge_rd = static_cast<int>(info.max_sge);
   attr.max_cq = static_cast<int>(info.max_cq);
@@ -45,6 +45,9 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.max_res_rd_atom = static_cast<int>(info.max_qp_rd_atom * info.max_qp);
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_ah = static_cast<int>(info.max_ah);
+  attr.max_srq = static_cast<int>(info.max_srq);
+  attr.max_srq_wr = static_cast<int>(info.max_qp_wr);
+  attr.max_srq_sge = static_cast<int>(info.max_sge);
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = static_cast<uint8_t>(info.local_ca_ack_delay);
   attr.phys_port_cnt = 1;

@@ -26,6 +26,7 @@ struct Wish {
   void* qp_context;
   ibv_cq* send_cq;
   ibv_cq* recv_cq;
+  ibv_srq* srq;  ///< Or null.
   ibv_qp_type type;
   bool signal_all;
   bool wants_extended;
@@ -76,6 +77,7 @@ void FillVerbs(QueuePair& queue_pair, const Wish& wish, const uroce_create_qp_re
   verbs.pd = wish.pd;
   verbs.send_cq = wish.send_cq;
   verbs.recv_cq = wish.recv_cq;
+  verbs.srq = wish.srq;
   verbs.handle = made.handle;
   verbs.qp_num = made.qp_num;
   verbs.state = IBV_QPS_RESET;
@@ -95,6 +97,8 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   request.user_handle = reinterpret_cast<uint64_t>(&queue_pair);
   request.sq_sig_all = wish.signal_all ? 1 : 0;
   request.cap = ToAbi(*wish.cap);
+  request.with_srq = wish.srq != nullptr ? 1 : 0;
+  request.srq = wish.srq != nullptr ? wish.srq->handle : 0;
   uroce_create_qp_reply made;
   const MutexLock lock(session.queue_pair_mutex());
   int error = Call(session, UROCE_CREATE_QP, request, &made);
@@ -175,6 +179,7 @@ int Query(QueuePair& queue_pair, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   init->qp_context = verbs.qp_context;
   init->send_cq = verbs.send_cq;
   init->recv_cq = verbs.recv_cq;
+  init->srq = verbs.srq;
   init->cap = queue_pair.cap;
   init->qp_type = verbs.qp_type;
   init->sq_sig_all = queue_pair.signal_all ? 1 : 0;
@@ -224,9 +229,8 @@ ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attributes) {
   if (wants_extended && (attributes->send_ops_flags & ~served_ops) != 0) {
     return FailWith(EOPNOTSUPP);
   }
-  if (attributes->srq != nullptr) return FailWith(EOPNOTSUPP);
   return Create({attributes->pd, attributes->qp_context, attributes->send_cq, attributes->recv_cq,
-                 attributes->qp_type, attributes->sq_sig_all != 0, wants_extended,
+                 attributes->srq, attributes->qp_type, attributes->sq_sig_all != 0, wants_extended,
                  &attributes->cap});
 }
 
@@ -238,9 +242,9 @@ extern "C" {
 
 UROCE_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   if (!IsOurs(pd->context)) return real_ibv_create_qp.CallOr(nullptr, pd, attributes);
-  if (attributes->srq != nullptr) return FailWith(EOPNOTSUPP);
   return Create({pd, attributes->qp_context, attributes->send_cq, attributes->recv_cq,
-                 attributes->qp_type, attributes->sq_sig_all != 0, false, &attributes->cap});
+                 attributes->srq, attributes->qp_type, attributes->sq_sig_all != 0, false,
+                 &attributes->cap});
 }
 
 UROCE_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {

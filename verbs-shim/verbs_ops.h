@@ -11,12 +11,14 @@ int PollCq(ibv_cq* cq, int count, ibv_wc* wcs);
 int RequestNotify(ibv_cq* cq, int solicited_only);
 int PostSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int PostReceive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+int PostSharedReceive(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
 // ---- verbs_context ----
 int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attributes, size_t length);
 int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attributes, size_t length);
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes);
+ibv_srq* CreateSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attributes);
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attributes);
 ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attributes);
 int DeallocTd(ibv_td* td);
@@ -52,6 +54,8 @@ void ForgetCompletions(QueuePair& queue_pair);
 
 /// What post_send may say of one request: 0 or the errno. Writes it to the next slot.
 int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr);
+/// Writes a receive request to the next slot of `ring`, where there is room. 0 or the errno.
+int WriteReceive(rings::WorkQueueProducer& ring, uint32_t max_sge, const ibv_recv_wr& wr);
 /// Gives the request that WriteSend wrote last, a datagram, the address in `wr`.
 void SetAddress(QueuePair& queue_pair, const ibv_send_wr& wr);
 /// Publishes what was written since `first` and rings. The caller holds send.lock.

@@ -47,6 +47,10 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_DESTROY_QP, sizeof(uroce_handle), true, &Session::DestroyQp},
       {UROCE_CREATE_AH, sizeof(uroce_create_ah), true, &Session::CreateAh},
       {UROCE_DESTROY_AH, sizeof(uroce_handle), true, &Session::DestroyAh},
+      {UROCE_CREATE_SRQ, sizeof(uroce_create_srq), true, &Session::CreateSrq},
+      {UROCE_MODIFY_SRQ, sizeof(uroce_modify_srq), true, &Session::ModifySrq},
+      {UROCE_QUERY_SRQ, sizeof(uroce_handle), true, &Session::QuerySrq},
+      {UROCE_DESTROY_SRQ, sizeof(uroce_handle), true, &Session::DestroySrq},
       {UROCE_DUMP, sizeof(uroce_dump), false, &Session::Dump},
       {UROCE_CAPTURE, sizeof(uroce_capture), false, &Session::StartCapture},
       {UROCE_FLIGHT, sizeof(uroce_flight), false, &Session::Flight},
@@ -323,6 +327,22 @@ absl::Status Session::CreateAh(Body body, Reply& reply) {
 }
 
 absl::Status Session::DestroyAh(Body body, Reply&) { return program_->DestroyAh(HandleIn(body)); }
+
+absl::Status Session::CreateSrq(Body body, Reply& reply) {
+  return AddResult(program_->CreateSrq(Read<uroce_create_srq>(body)), reply);
+}
+
+absl::Status Session::ModifySrq(Body body, Reply& reply) {
+  return AddResult(program_->ModifySrq(Read<uroce_modify_srq>(body)), reply);
+}
+
+absl::Status Session::QuerySrq(Body body, Reply& reply) {
+  return AddResult(program_->QuerySrq(HandleIn(body)), reply);
+}
+
+absl::Status Session::DestroySrq(Body body, Reply& reply) {
+  return AddResult(program_->DestroySrq(HandleIn(body)), reply);
+}
 
 absl::Status Session::Dump(Body body, Reply& reply) {
   const absl::StatusOr<std::string> text = DumpText(Read<uroce_dump>(body).what, context_.nic,

@@ -115,6 +115,10 @@ class Session {
   absl::Status DestroyQp(Body body, Reply& reply);
   absl::Status CreateAh(Body body, Reply& reply);
   absl::Status DestroyAh(Body body, Reply& reply);
+  absl::Status CreateSrq(Body body, Reply& reply);
+  absl::Status ModifySrq(Body body, Reply& reply);
+  absl::Status QuerySrq(Body body, Reply& reply);
+  absl::Status DestroySrq(Body body, Reply& reply);
   absl::Status Dump(Body body, Reply& reply);
   absl::Status StartCapture(Body body, Reply& reply);
   absl::Status Flight(Body body, Reply& reply);

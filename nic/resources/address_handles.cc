@@ -24,8 +24,8 @@ absl::StatusOr<uint32_t> Program::CreateAh(const AddressPlan& plan, const Mac& d
   absl::StatusOr<ProtectionDomain*> pd = pds_.Find(plan.request.pd);
   if (!pd.ok()) return pd.status();
   datapath::Path path = MakePath(plan.path, destination, plan.request.attr);
-  // One port for all of them: the queue pairs at its two ends are those of each datagram.
-  path.udp_source_port = wire::UdpSourcePort(path.flow_label, Qpn(), Qpn());
+  // The queue pairs at the two ends are those of each datagram, so the entropy is the handle's.
+  path.udp_source_port = wire::UdpSourcePort(path.flow_label, Qpn(ahs_.NextHandle()), Qpn());
   session_.MakeAddressTable(nic_.config().limits.ahs);
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = *pd,

@@ -63,8 +63,9 @@ QueuePairLive LookAt(const QueuePairObject& object) {
 }
 
 absl::Status CheckModify(const uroce_qp_attr& wanted, const QueuePairObject& object,
-                         const QueuePairLive& live) {
-  const ModifyView view{live.state, live.draining, ActiveMtuOf(object), object.qp_type};
+                         const QueuePairLive& live, bool is_privileged) {
+  const ModifyView view{live.state, live.draining, ActiveMtuOf(object), object.qp_type,
+                        is_privileged};
   const absl::Status status = CheckTransition(wanted, view);
   return status.ok() ? CheckRanges(wanted, view) : status;
 }
@@ -83,7 +84,8 @@ absl::StatusOr<ModifyPlan> Program::PlanModify(const uroce_modify_qp& request) {
   const absl::StatusOr<QueuePairObject*> found = qps_.Find(request.handle);
   if (!found.ok()) return found.status();
   if ((request.attr.attr_mask & IBV_QP_AV) == 0) return ModifyPlan{request, std::nullopt};
-  const absl::Status status = CheckModify(request.attr, **found, LiveState(**found));
+  const absl::Status status =
+      CheckModify(request.attr, **found, LiveState(**found), is_privileged());
   return status.ok() ? PlanPath(request, **found) : status;
 }
 
@@ -118,7 +120,7 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
   datapath::Worker& worker = nic_.OwnerOf(object.queue_pair);
   worker.Run([&] {
     const QueuePairLive live = LookAt(object);
-    status = CheckModify(wanted, object, live);
+    status = CheckModify(wanted, object, live, is_privileged());
     if (!status.ok()) return;
     next = NextState(wanted, live.state);
     if (next == QpState::kReset) ForgetAttributes(object.attr);

@@ -116,6 +116,9 @@ absl::Status CheckAddressVector(const uroce_ah_attr& attr) {
   return AtMost("ah_attr.sl", attr.sl, 15);
 }
 
+// Q_Keys of this half are those of management (protocol/transport.md, section 10).
+constexpr uint32_t kPrivilegedQkey = 1u << 31;
+
 constexpr uint32_t kPsnMask = 0xffffff;  // PSNs are masked, not refused.
 
 }  // namespace
@@ -169,6 +172,10 @@ absl::Status CheckRanges(const uroce_qp_attr& attr, const ModifyView& view) {
   }
   if ((mask & IBV_QP_DEST_QPN) != 0 && attr.dest_qp_num > kPsnMask) {
     return Refuse(absl::StrCat("dest_qp_num ", attr.dest_qp_num, " has more than 24 bits"));
+  }
+  if ((mask & IBV_QP_QKEY) != 0 && (attr.qkey & kPrivilegedQkey) != 0 && !view.is_privileged) {
+    return absl::PermissionDeniedError(
+        "modify_qp: a qkey with bit 31 set is for privileged programs");
   }
   for (const RangeRow& row : kRanges) {
     if ((mask & row.mask) == 0) continue;

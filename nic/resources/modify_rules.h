@@ -17,9 +17,10 @@ inline constexpr uint8_t kMaxRdAtomic = 16;
 /// What the rules need to know of the queue pair and its port.
 struct ModifyView {
   transport::QpState state = transport::QpState::kReset;
-  bool draining = false;    ///< SQD, and work begun before is still under way.
-  uint32_t active_mtu = 0;  ///< enum ibv_mtu
-  uint32_t qp_type = 2;     ///< enum ibv_qp_type
+  bool draining = false;      ///< SQD, and work begun before is still under way.
+  uint32_t active_mtu = 0;    ///< enum ibv_mtu
+  uint32_t qp_type = 2;       ///< enum ibv_qp_type
+  bool is_privileged = true;  ///< The program is root's or the daemon's own user's.
 };
 
 /// The state that `attr` asks for: the present one without IBV_QP_STATE.
@@ -30,7 +31,8 @@ transport::QpState NextState(const uroce_qp_attr& attr, transport::QpState state
 absl::Status CheckTransition(const uroce_qp_attr& attr, const ModifyView& view);
 
 /// Whether the values that the mask names are in range. The address vector's GIDs are checked
-/// where the GID table is.
+/// where the GID table is. Errors: InvalidArgument; PermissionDenied for a Q_Key that only
+/// privileged programs may set.
 absl::Status CheckRanges(const uroce_qp_attr& attr, const ModifyView& view);
 
 /// Copies the values that the mask names.

@@ -120,6 +120,7 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   info.max_mr = limits.mrs;
   info.max_pd = limits.pds;
   info.max_ah = limits.ahs;
+  info.max_srq = limits.srqs;
   info.max_qp_rd_atom = kMaxRdAtomic;
   info.max_msg_size = kMaxMessageBytes;
   info.gid_table_length = GidTable::kLength;

@@ -58,6 +58,7 @@ absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext
   // In the order in which they need each other; none of these can fail.
   for (const uint32_t qp : qps_.Handles(in_pd)) static_cast<void>(DestroyQp(qp));
   for (const uint32_t ah : ahs_.Handles(in_pd)) static_cast<void>(DestroyAh(ah));
+  for (const uint32_t srq : srqs_.Handles(in_pd)) static_cast<void>(DestroySrq(srq));
   std::vector<std::unique_ptr<MemoryObject>> memory;
   for (const uint32_t mr : mrs_.Handles(in_pd)) memory.push_back(*BeginDereg(mr));
   for (const uint32_t pd : pds_.Handles(in_context)) static_cast<void>(DeallocPd(pd));

@@ -20,6 +20,7 @@
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/memory_region.h"
 #include "pipeline/datapath/queue_pair.h"
+#include "pipeline/datapath/shared_receive_queue.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::nic {
@@ -92,11 +93,20 @@ struct CompletionQueueObject {
   uint32_t users = 0;
 };
 
+struct SharedReceiveObject {
+  ProtectionDomain* pd = nullptr;
+  uint32_t worker = 0;  ///< On which the queue pairs live that use it.
+  ArenaRange range;
+  uint32_t users = 0;
+  datapath::SharedReceiveQueue queue;
+};
+
 struct QueuePairObject {
   ProtectionDomain* pd = nullptr;
   CompletionQueueObject* send_cq = nullptr;
   CompletionQueueObject* receive_cq = nullptr;
-  uint32_t qp_type = 0;  ///< enum ibv_qp_type
+  SharedReceiveObject* srq = nullptr;  ///< Or null.
+  uint32_t qp_type = 0;                ///< enum ibv_qp_type
   ArenaRange range;
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
   FollowedPaths::Holder followed;

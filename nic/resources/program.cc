@@ -3,6 +3,7 @@
 #include "nic/resources/program.h"
 
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -51,10 +52,13 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<F
       mrs_("mr", nic.config().limits.mrs, &nic.user(uid).mrs),
       channels_("channel", nic.config().limits.channels, &nic.user(uid).pipes),
       cqs_("cq", nic.config().limits.cqs, &nic.user(uid).cqs),
+      srqs_("srq", nic.config().limits.srqs, &nic.user(uid).srqs),
       qps_("qp", nic.config().limits.qps, &nic.user(uid).qps),
       ahs_("ah", nic.config().limits.ahs, &nic.user(uid).ahs) {
   nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });
 }
+
+bool Program::is_privileged() const { return uid_ == 0 || uid_ == geteuid(); }
 
 // Some at a time: other programs' packets go in between.
 void Program::RemoveQueuePairs(datapath::Worker& worker) {
@@ -79,6 +83,9 @@ Program::~Program() {
     RemoveQueuePairs(nic_.workers().at(index));
   }
   nic_.workers().RunOnEach([this](datapath::Worker& worker) {
+    srqs_.ForEach([&](uint32_t, SharedReceiveObject& object) {
+      if (object.worker == worker.index()) worker.RemoveSharedReceiveQueue(&object.queue);
+    });
     cqs_.ForEach([&](uint32_t, CompletionQueueObject& object) {
       datapath::CompletionRing* const ring = object.queue.ring(worker.index());
       if (ring != nullptr) worker.RemoveCompletionRing(ring);

@@ -41,6 +41,8 @@ class Program {
   /// The eventfd of each worker.
   const std::vector<Fd>& wake_fds() const { return wake_fds_; }
   uint32_t uid() const { return uid_; }
+  /// Whether it is root's or the daemon's own user's.
+  bool is_privileged() const;
   datapath::Session& datapath() { return session_; }
 
   // ---- contexts, protection domains (objects.cc) ----
@@ -114,6 +116,14 @@ class Program {
   absl::StatusOr<ResizedQueue> ResizeCq(const uroce_resize_cq& request);
   absl::StatusOr<uroce_destroy_cq_reply> DestroyCq(uint32_t handle);
 
+  // ---- shared receive queues (shared_receive_queues.cc) ----
+  absl::StatusOr<uroce_create_srq_reply> CreateSrq(const uroce_create_srq& request);
+  /// While the program posts nothing to it. Errors: InvalidArgument when more entries wait than are
+  /// asked for.
+  absl::StatusOr<uroce_srq_layout> ModifySrq(const uroce_modify_srq& request);
+  absl::StatusOr<uroce_query_srq_reply> QuerySrq(uint32_t handle);
+  absl::StatusOr<uroce_destroy_srq_reply> DestroySrq(uint32_t handle);
+
   // ---- queue pairs (queues.cc) ----
   absl::StatusOr<uroce_create_qp_reply> CreateQp(const uroce_create_qp& request);
   absl::StatusOr<uroce_destroy_qp_reply> DestroyQp(uint32_t handle);
@@ -162,6 +172,7 @@ class Program {
   static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
   absl::StatusOr<uroce_create_qp_reply> MakeQp(const uroce_create_qp& request,
                                                const QueuePairLayout& layout, uint64_t offset);
+  absl::StatusOr<uroce_srq_layout> ResizeSrq(SharedReceiveObject& srq, uint32_t max_wr);
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
   QueuePairLive LiveState(const QueuePairObject& object);
@@ -178,6 +189,7 @@ class Program {
   std::set<MemoryObject*> followers_;  ///< Those with parts that follow addresses.
   HandleTable<Channel> channels_;
   HandleTable<CompletionQueueObject> cqs_;
+  HandleTable<SharedReceiveObject> srqs_;
   HandleTable<QueuePairObject> qps_;
   HandleTable<AddressHandle> ahs_;
 };

@@ -17,6 +17,11 @@ absl::Status CheckCap(const char* name, uint32_t value, uint32_t limit) {
 
 uint32_t RoundUp(uint32_t value, uint32_t grain) { return (value + grain - 1) / grain * grain; }
 
+uint32_t ReceiveSlotBytes(uint32_t max_sge) {
+  const uint32_t sges = static_cast<uint32_t>(sizeof(uroce_sge)) * max_sge;
+  return std::bit_ceil(static_cast<uint32_t>(sizeof(uroce_recv_wqe)) + sges);
+}
+
 absl::Status CheckCaps(const uroce_qp_cap& wanted, const Limits& limits) {
   const struct {
     const char* name;
@@ -54,14 +59,32 @@ absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, cons
     }
   }
   if (wanted.max_recv_wr != 0) {
-    const uint32_t sges = static_cast<uint32_t>(sizeof(uroce_sge)) * wanted.max_recv_sge;
     layout.rq_depth = std::bit_ceil(wanted.max_recv_wr);
-    layout.rq_slot_bytes = std::bit_ceil(static_cast<uint32_t>(sizeof(uroce_recv_wqe)) + sges);
+    layout.rq_slot_bytes = ReceiveSlotBytes(wanted.max_recv_sge);
     layout.granted.max_recv_wr = layout.rq_depth;
   }
   layout.sq_offset = sizeof(uroce_qp_page);
   layout.rq_offset = layout.sq_offset + uint64_t{layout.sq_depth} * layout.sq_slot_bytes;
   layout.length_bytes = layout.rq_offset + uint64_t{layout.rq_depth} * layout.rq_slot_bytes;
+  return layout;
+}
+
+absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge,
+                                                             const Limits& limits) {
+  if (max_wr == 0 || max_wr > limits.qp_wr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("srq: max_wr ", max_wr, " is not in 1 to ", limits.qp_wr));
+  }
+  if (max_sge > UROCE_MAX_SGE) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("srq: max_sge ", max_sge, " is above ", UROCE_MAX_SGE));
+  }
+  SharedReceiveLayout layout;
+  layout.max_sge = max_sge;
+  layout.depth = std::bit_ceil(max_wr);
+  layout.slot_bytes = ReceiveSlotBytes(max_sge);
+  layout.slots_offset = sizeof(uroce_srq_page);
+  layout.length_bytes = layout.slots_offset + uint64_t{layout.depth} * layout.slot_bytes;
   return layout;
 }
 

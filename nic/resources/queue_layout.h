@@ -36,4 +36,16 @@ struct CompletionRingLayout {
 };
 CompletionRingLayout LayOutCompletionRing(uint32_t depth);
 
+/// A shared receive queue in the arena: page, then slots.
+struct SharedReceiveLayout {
+  uint32_t max_sge = 0;
+  uint32_t depth = 0;  ///< A power of two.
+  uint32_t slot_bytes = 0;
+  uint64_t slots_offset = 0;
+  uint64_t length_bytes = 0;
+};
+/// Errors: InvalidArgument when a limit is exceeded.
+absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge,
+                                                             const Limits& limits);
+
 }  // namespace uroce::nic

@@ -40,7 +40,16 @@ absl::StatusOr<uroce_create_qp_reply> Program::CreateQp(const uroce_create_qp& r
     return absl::UnimplementedError(
         absl::StrCat("qp: type ", request.qp_type, "; RC (2), UC (3) and UD (4) are served"));
   }
-  absl::StatusOr<QueuePairLayout> layout = LayOutQueuePair(request.cap, nic_.config().limits);
+  if (request.with_srq != 0) {
+    const absl::StatusOr<SharedReceiveObject*> srq = srqs_.Find(request.srq);
+    if (!srq.ok()) return srq.status();
+    if ((*srq)->pd->context != context) {
+      return absl::InvalidArgumentError("qp: its srq is of another context");
+    }
+  }
+  uroce_qp_cap cap = request.cap;
+  if (request.with_srq != 0) cap.max_recv_wr = cap.max_recv_sge = 0;
+  absl::StatusOr<QueuePairLayout> layout = LayOutQueuePair(cap, nic_.config().limits);
   if (!layout.ok()) return layout.status();
   if (absl::Status status = qps_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<uint64_t> offset = arena_.Take(layout->length_bytes);
@@ -56,7 +65,9 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   ProtectionDomain* pd = *pds_.Find(request.pd);
   CompletionQueueObject* send_cq = *cqs_.Find(request.send_cq);
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
-  datapath::Worker& worker = nic_.workers().at(nic_.PlaceQueuePair(std::nullopt));
+  SharedReceiveObject* srq = request.with_srq == 0 ? nullptr : *srqs_.Find(request.srq);
+  const std::optional<uint32_t> bound = srq == nullptr ? std::nullopt : std::optional(srq->worker);
+  datapath::Worker& worker = nic_.workers().at(nic_.PlaceQueuePair(bound));
   const uint32_t index = worker.index();
   const absl::StatusOr<datapath::CompletionRing*> send_ring = RingOn(index, *send_cq);
   if (!send_ring.ok()) return send_ring.status();
@@ -66,6 +77,8 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   const uint32_t handle = qps_.NextHandle();
   const uint32_t doorbell_slot = handle % UROCE_DOORBELL_SLOTS;
+  const uint32_t max_receive_sge =
+      srq == nullptr ? layout.granted.max_recv_sge : srq->queue.config().max_sge;
   const datapath::QueuePairConfig config{.session = &session_,
                                          .device = &pd->context->device->datapath(),
                                          .handle = handle,
@@ -86,11 +99,13 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
                                          .sq_slot_bytes = layout.sq_slot_bytes,
                                          .rq_slot_bytes = layout.rq_slot_bytes,
                                          .max_send_sge = layout.granted.max_send_sge,
-                                         .max_receive_sge = layout.granted.max_recv_sge,
-                                         .max_inline_bytes = layout.granted.max_inline_data};
+                                         .max_receive_sge = max_receive_sge,
+                                         .max_inline_bytes = layout.granted.max_inline_data,
+                                         .shared = srq == nullptr ? nullptr : &srq->queue};
   std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd,
                                                               send_cq,
                                                               receive_cq,
+                                                              srq,
                                                               request.qp_type,
                                                               {offset, layout.length_bytes},
                                                               {},
@@ -100,6 +115,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   ++pd->users;
   ++send_cq->users;
   ++receive_cq->users;
+  if (srq != nullptr) ++srq->users;
   worker.Run([&] { worker.AddQueuePair(&object->queue_pair); });
   static_cast<void>(qps_.Add(std::move(object)));
   return uroce_create_qp_reply{.handle = handle,
@@ -138,6 +154,7 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
   --qp.pd->users;
   --qp.send_cq->users;
   --qp.receive_cq->users;
+  if (qp.srq != nullptr) --qp.srq->users;
   const ArenaRange range = qp.range;
   qps_.Remove(handle);
   arena_.Give(range.offset, range.length_bytes);

@@ -63,6 +63,7 @@ struct UserAccount {
         mrs{uid, limits.mrs_per_user, "--max-mr-per-user"},
         cqs{uid, limits.cqs_per_user, "--max-cq-per-user"},
         qps{uid, limits.qps_per_user, "--max-qp-per-user"},
+        srqs{uid, limits.srqs_per_user, "--max-srq-per-user"},
         ahs{uid, limits.ahs_per_user, "--max-ah-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
 
@@ -72,6 +73,7 @@ struct UserAccount {
   Quota mrs;
   Quota cqs;
   Quota qps;
+  Quota srqs;
   Quota ahs;
   Quota queue_bytes;  ///< In arenas.
   uint64_t memory_bytes = 0;

@@ -32,6 +32,7 @@ uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qp
   if (completion.has_immediate) cqe.wc_flags |= kWcWithImm;
   if (completion.has_invalidate) cqe.wc_flags |= kWcWithInv;
   if (completion.is_receive) cqe.flags = UROCE_CQE_RECEIVE;
+  if (completion.queue != 0) cqe.flags |= UROCE_CQE_SHARED;
   if (completion.has_grh) {
     cqe.wc_flags |= kWcGrh;
     cqe.src_qp = completion.source_qpn.value();

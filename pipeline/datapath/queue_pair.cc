@@ -55,6 +55,7 @@ QueuePair::QueuePair(const QueuePairConfig& config)
       send_lists_(HeldSends(config), SendLimits(config)),
       receive_list_(MaxReceiveSge(config)),
       parked_(std::make_unique<ParkedWork>()),
+      receive_pd_(config.shared != nullptr ? config.shared->config().pd : config.pd),
       config_(config),
       core_(config, HeldSends(config)) {
   links_.timer.queue_pair = this;
@@ -119,8 +120,21 @@ PullResult QueuePair::PullSends(uint32_t limit) {
   return PullResult::kNoRoom;
 }
 
+PullResult QueuePair::PullShared() {
+  SharedReceiveQueue::Entry entry;
+  const PullResult taken = config_.shared->Take(entry);
+  links_.limit_event_waits = config_.shared->has_pending_record();
+  if (taken != PullResult::kMore) return taken;
+  transport::ReceiveWork work = ToReceiveWork(entry.wqe, entry.read, entry.slot);
+  work.queue = kSharedQueue;
+  receive_list_.Store(entry.slot, {entry.wqe.sges, work.malformed ? 0 : entry.wqe.header.num_sge});
+  core_.PostReceive(work);
+  return PullResult::kMore;
+}
+
 PullResult QueuePair::PullReceive() {
   if (links_.corrupt_receive) return PullResult::kDrained;
+  if (config_.shared != nullptr) return PullShared();
   switch (receives_.Look()) {
     case rings::QueueState::kEmpty:
       return PullResult::kDrained;
@@ -141,6 +155,7 @@ PullResult QueuePair::PullReceive() {
 }
 
 PullResult QueuePair::FlushReceives(uint32_t limit) {
+  if (config_.shared != nullptr) return PullResult::kDrained;
   for (; limit != 0; --limit) {
     const PullResult pulled = PullReceive();
     if (pulled != PullResult::kMore) return pulled;

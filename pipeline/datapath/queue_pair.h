@@ -13,8 +13,10 @@
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/flight_ring.h"
+#include "pipeline/datapath/pull_result.h"
 #include "pipeline/datapath/queue_pair_config.h"
 #include "pipeline/datapath/queue_pair_core.h"
+#include "pipeline/datapath/shared_receive_queue.h"
 #include "pipeline/datapath/timer_wheel.h"
 #include "pipeline/datapath/work_lists.h"
 #include "pipeline/rings/work_queue.h"
@@ -26,14 +28,6 @@ struct ParkedWork;
 class DevicePort;
 struct SessionFlow;
 struct WorkerSession;
-
-/// What a look into the program's rings found.
-enum class PullResult : uint8_t {
-  kDrained,  ///< Nothing waits.
-  kNoRoom,   ///< The transport holds all it can: pull again when it has completed some.
-  kMore,     ///< The bound was reached: pull again next turn.
-  kCorrupt,  ///< An impossible index.
-};
 
 /// Whether a queue pair waits for its session's helper, and with what. While it does, its transport
 /// is not called.
@@ -86,11 +80,14 @@ class alignas(UROCE_LINE) QueuePair {
   void set_flight(std::unique_ptr<FlightRing> flight) { flight_ = std::move(flight); }
   std::unique_ptr<FlightRing> TakeFlight() { return std::move(flight_); }
 
+  /// Whose keys the entries of its receive works hold: its own, or those of the queue it shares.
+  uint32_t receive_pd() const { return receive_pd_; }
   /// Hands up to `limit` posted sends to the transport.
   PullResult PullSends(uint32_t limit);
   /// Hands the next receive to the transport, if there is one.
   PullResult PullReceive();
-  /// In the error state: hands up to `limit` receives to the transport, which flushes them.
+  /// In the error state: hands up to `limit` receives to the transport, which flushes them. What is
+  /// posted to a shared queue stays there.
   PullResult FlushReceives(uint32_t limit);
   /// Forgets what is posted: the queue pair goes to RESET.
   void DiscardPosted();
@@ -118,12 +115,13 @@ class alignas(UROCE_LINE) QueuePair {
     DevicePort* port = nullptr;
     QueuePair* next_of_slot = nullptr;
     ParkedKind parked = ParkedKind::kNone;
-    bool to_self = false;       ///< The peer's address is our device's own.
-    bool touched = false;       ///< In the list of those to look after in this turn.
-    bool received = false;      ///< A packet came in this turn.
-    bool again = false;         ///< Rings hold more than one turn takes.
-    bool sends_wait = false;    ///< The send ring may hold more than the transport took.
-    bool records_wait = false;  ///< In the list of those with pending records.
+    bool to_self = false;            ///< The peer's address is our device's own.
+    bool touched = false;            ///< In the list of those to look after in this turn.
+    bool received = false;           ///< A packet came in this turn.
+    bool again = false;              ///< Rings hold more than one turn takes.
+    bool sends_wait = false;         ///< The send ring may hold more than the transport took.
+    bool records_wait = false;       ///< In the list of those with pending records.
+    bool limit_event_waits = false;  ///< Of its shared receive queue, when last taken from.
     FlightEnd flight_end = FlightEnd::kTransport;
     bool corrupt_send = false;  ///< The ring is not looked at any more.
     bool corrupt_receive = false;
@@ -146,6 +144,8 @@ class alignas(UROCE_LINE) QueuePair {
   ParkedWork& parked() { return *parked_; }
 
  private:
+  PullResult PullShared();
+
   static constexpr uint32_t kMaxPendingEvents = 8;
 
   // What every packet and request touches comes first: see Prefetch.
@@ -157,6 +157,7 @@ class alignas(UROCE_LINE) QueuePair {
   std::unique_ptr<ParkedWork> parked_;
   std::unique_ptr<FlightRing> flight_;
   Traffic traffic_;
+  uint32_t receive_pd_;
   uint32_t pending_event_count_ = 0;
   transport::QpState published_state_ = transport::QpState::kReset;
   QueuePairConfig config_;

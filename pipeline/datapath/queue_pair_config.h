@@ -16,6 +16,7 @@ namespace uroce::datapath {
 class CompletionRing;
 class Device;
 class Session;
+class SharedReceiveQueue;
 
 /// Fixed at creation. Addresses are the daemon's, in the session's arena.
 struct QueuePairConfig {
@@ -41,6 +42,7 @@ struct QueuePairConfig {
   uint32_t max_send_sge = 0;
   uint32_t max_receive_sge = 0;
   uint32_t max_inline_bytes = 0;
+  SharedReceiveQueue* shared = nullptr;  ///< Of the same worker; there is no RQ then.
 };
 
 /// What can be set of a queue pair, whatever its service.

@@ -13,12 +13,16 @@ transport::RcConfig ReliableConfig(const QueuePairConfig& config, uint32_t max_s
   core.signal_all = config.signal_all;
   core.max_send_works = max_send_works;
   core.selective_repeat = true;  // Unseen by ends that know nothing of it.
+  core.shared_receive = config.shared != nullptr;
   return core;
 }
 
 transport::UnreliableConfig UnreliableConfigOf(const QueuePairConfig& config,
                                                uint32_t max_send_works) {
-  return {.signal_all = config.signal_all, .max_send_works = max_send_works, .qpn = config.qpn};
+  return {.signal_all = config.signal_all,
+          .max_send_works = max_send_works,
+          .shared_receive = config.shared != nullptr,
+          .qpn = config.qpn};
 }
 
 transport::UnreliableAttributes ToUnreliable(const Attributes& attributes) {

@@ -23,6 +23,7 @@ template <typename Record>
 /// Events of ibv_event_type that workers raise.
 inline constexpr uint32_t kEventCqError = 0;
 inline constexpr uint32_t kEventQpFatal = 1;
+inline constexpr uint32_t kEventSrqLimitReached = 15;
 
 inline bool WriteAsyncRecord(int fd, uint64_t element, uint32_t event_type) {
   return WriteRecord(fd, uroce_async_record{element, event_type, 0});

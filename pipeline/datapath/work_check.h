@@ -19,6 +19,9 @@ inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 31;
 /// refuse.
 transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot,
                                wire::Service service);
+/// ReceiveWork::queue of a work that was taken from a shared receive queue; of others it is 0.
+inline constexpr uint32_t kSharedQueue = 1;
+
 transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeResult read,
                                      uint32_t slot);
 

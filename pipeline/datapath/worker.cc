@@ -172,6 +172,17 @@ void Worker::RemoveSession(Session* session) { impl_->RemoveSession(session); }
 void Worker::AddQueuePair(QueuePair* queue_pair) { impl_->AddQueuePair(queue_pair); }
 void Worker::RemoveQueuePair(QueuePair* queue_pair) { impl_->RemoveQueuePair(queue_pair); }
 
+void Worker::AddSharedReceiveQueue(SharedReceiveQueue* queue) {
+  impl_->shared_queues.push_back(queue);
+}
+void Worker::RemoveSharedReceiveQueue(SharedReceiveQueue* queue) {
+  std::erase(impl_->shared_queues, queue);
+}
+void Worker::SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit) {
+  queue->SetLimit(limit);
+  if (queue->has_pending_record()) impl_->WantRetry(nullptr, nullptr);
+}
+
 void Worker::RemoveCompletionRing(CompletionRing* ring) {
   std::erase(impl_->records_of_rings, ring);
 }

@@ -31,6 +31,7 @@ class HandoverQueues;
 class OverflowSink;
 class QueuePair;
 class Session;
+class SharedReceiveQueue;
 
 struct WorkerConfig {
   uint32_t index = 0;  ///< Among the workers of the daemon: it owns queue pairs by OwnerOf.
@@ -91,6 +92,11 @@ class Worker {
   void AddQueuePair(QueuePair* queue_pair);
   /// Forgets it: no table, timer, list or helper refers to it afterwards.
   void RemoveQueuePair(QueuePair* queue_pair);
+  /// The queue pairs that take from it are this worker's.
+  void AddSharedReceiveQueue(SharedReceiveQueue* queue);
+  void RemoveSharedReceiveQueue(SharedReceiveQueue* queue);
+  /// See SharedReceiveQueue::SetLimit.
+  void SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit);
   /// Forgets a ring of this worker that no queue pair uses any more, before nic destroys it.
   void RemoveCompletionRing(CompletionRing* ring);
   /// Puts the queue pairs that complete on `ring` in error, after another worker's ring of the same

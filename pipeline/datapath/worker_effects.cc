@@ -66,7 +66,7 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
     case Effect::Kind::kPlaceReceive:
       if (effect.grh_area) transfer.bytes -= transport::kGrhAreaBytes;
       transfer.walker = PieceWalker(qp.receive_list().List(local.slot), local.offset_bytes,
-                                    local.length_bytes, {pd, kLocalWrite});
+                                    local.length_bytes, {qp.receive_pd(), kLocalWrite});
       break;
     case Effect::Kind::kPlaceOriginal:
       qp.parked().job->value = effect.value;  // May have to outlast this turn.

@@ -188,6 +188,7 @@ struct Worker::Impl {
   // Full pipes to try again.
   std::vector<QueuePair*> records_of_queue_pairs;
   std::vector<CompletionRing*> records_of_rings;
+  std::vector<SharedReceiveQueue*> shared_queues;  // All of them: few, and asked for rarely.
   Nanos retry_records_at = kNever;
 
   std::array<rte_mbuf*, kBurst> stash{};  // Empty frames.

@@ -101,6 +101,7 @@ void Worker::Impl::Settle(QueuePair& qp) {
   transport::QpEvent event;
   while (qp.core().PollEvent(event)) qp.RaiseEvent(static_cast<uint32_t>(event));
   if (qp.has_pending_records()) WantRetry(&qp, nullptr);
+  if (qp.links().limit_event_waits) WantRetry(nullptr, nullptr);
   if (qp.PublishState(qp.core().state())) {
     if (qp.core().state() == QpState::kErr) EndFlight(qp);
     // Work posted before the program saw the new state rang no bell for it: look once more.
@@ -235,7 +236,12 @@ void Worker::Impl::RetryRecords() {
     ring->RetryRecords();
     return !ring->has_pending_records();
   });
-  if (!records_of_queue_pairs.empty() || !records_of_rings.empty()) {
+  bool shared_left = false;
+  for (SharedReceiveQueue* queue : shared_queues) {
+    queue->RetryRecord();
+    shared_left |= queue->has_pending_record();
+  }
+  if (!records_of_queue_pairs.empty() || !records_of_rings.empty() || shared_left) {
     retry_records_at = now + kRecordRetry;
   }
 }

@@ -33,7 +33,7 @@ void CountResult(DeviceCounters& counters, ReceiveResult result) {
 // Ethernet to DETH are more bytes than the area: it is written over them.
 void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbuf* frame) {
   const auto area = wire::GrhArea(BytesOf(frame), view);
-  assert(packet.payload.data() - rte_pktmbuf_mtod(frame, uint8_t*) >= ssize_t{area.size()});
+  assert(packet.payload.data() >= rte_pktmbuf_mtod(frame, const uint8_t*) + area.size());
   std::memcpy(const_cast<uint8_t*>(packet.payload.data()) - area.size(), area.data(), area.size());
 }
 

@@ -71,6 +71,7 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   config.qpn = qpn;
   config.pd = kTestPd;
   config.service = limits.service;
+  config.shared = limits.shared;
   config.send_ring =
       limits.send_ring != nullptr ? limits.send_ring : &send_cq->AddRing(0, send_layout);
   config.receive_ring = &receive_cq->AddRing(0, receive_layout);

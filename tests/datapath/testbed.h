@@ -41,9 +41,10 @@ struct Endpoint {
     uint32_t max_sge = 4;
     uint32_t max_inline = 64;
     wire::Service service = wire::Service::kRc;
-    bool has_events = true;               ///< A pipe of asynchronous events.
-    Session* session = nullptr;           ///< Whose it is; null: the testbed's own.
-    CompletionRing* send_ring = nullptr;  ///< To complete sends on, in place of one of its own.
+    bool has_events = true;                ///< A pipe of asynchronous events.
+    Session* session = nullptr;            ///< Whose it is; null: the testbed's own.
+    SharedReceiveQueue* shared = nullptr;  ///< In place of receives of its own.
+    CompletionRing* send_ring = nullptr;   ///< To complete sends on, in place of one of its own.
   };
   Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits);
   ~Endpoint();

@@ -75,6 +75,11 @@ class Client:
         return struct.unpack("<I", self.call(command, layout, *values)[:4])[0]
 
 
+def own_gid():
+    """uroce0's IPv4 address in the labs."""
+    return bytes(10) + b"\xff\xff" + bytes((10, 0, 0, 1))
+
+
 class Maker:
     """Makes objects of one kind over and over."""
 
@@ -83,7 +88,8 @@ class Maker:
         self.clients = []
         self.kinds = {"session": self.session, "context": self.context, "pd": self.pd,
                       "cq": self.cq, "qp": self.qp, "channel": self.channel,
-                      "segment": self.segment, "capture": self.capture}
+                      "ah": self.ah, "srq": self.srq, "segment": self.segment,
+                      "capture": self.capture}
 
     def session(self):
         self.clients.append(Client(self.path))
@@ -110,8 +116,16 @@ class Maker:
     def qp(self):
         if not hasattr(self, "in_cq"):
             self.in_cq = self.cq()
-        return self.client.handle_of("CREATE_QP", "IIIIQI5I", self.in_pd, 2, self.in_cq, self.in_cq,
-                                     1, 0, 16, 16, 1, 1, 0)
+        return self.client.handle_of("CREATE_QP", "IIIIQI5III", self.in_pd, 2, self.in_cq,
+                                     self.in_cq, 1, 0, 16, 16, 1, 1, 0, 0, 0)
+
+    def ah(self):
+        """Of the device's own address, which takes no asking."""
+        return self.client.handle_of("CREATE_AH", "I16sIBBBBBB2x", self.in_pd, own_gid(),
+                                     0, 1, 64, 0, 1, 0, 1)
+
+    def srq(self):
+        return self.client.handle_of("CREATE_SRQ", "IIIIQ", self.in_pd, 16, 1, 0, 1)
 
     def segment(self):
         return self.client.handle_of("CREATE_SEGMENT", "QQ", 0x10000, 1 << 20)

@@ -8,12 +8,12 @@ from process import Failed
 
 
 def pingpong(lab, *flags, version=4, timeout_s=60, service="rc"):
-    """ibv_rc_pingpong, or that of another service, between the hosts; returns both outputs."""
+    """ibv_rc_pingpong, or another service's, between the hosts; returns both outputs."""
     port = next_port()
 
     def program(host):
-        return [f"ibv_{service}_pingpong", "-d", host.device, "-g", host.gid_index(version), "-p", port,
-                *flags]
+        return [f"ibv_{service}_pingpong", "-d", host.device, "-g", host.gid_index(version),
+                "-p", port, *flags]
 
     outputs = lab.run_pair(program(lab.a), [*program(lab.b), lab.server_address], port, timeout_s)
     for output in outputs:

@@ -1,17 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unreliable connections and datagrams: unmodified programs, and data checked by bytes. A receiver
-that is behind loses what is sent to it, so no program sends more than its peer has posted."""
+"""Unreliable connections, datagrams and shared receive queues: unmodified programs, and data
+checked by bytes. A receiver that is behind loses what is sent to it: no program sends more
+than is posted."""
 import unittest
 
-from lab import LONG, VethLab, WireLab
+from lab import BUILD, LONG, Lab, VethLab, WireLab
 from memif_lab import MemifLab
 from programs import data_check, data_check_in_one_process, perftest, pingpong, seed
 
 ITERATIONS = 100
-DATA_OPS = 20000 if LONG else 1000
+DATA_OPS = 20000 if LONG else 600
 # What waits behind memory that must be copied is dropped beyond 256 packets.
 CONNECTION = ("--service", "uc", "--max-bytes", 20000)
 DATAGRAMS = ("--service", "ud")
+
+
+class Alone:
+    """The one host of a lab, as both."""
+
+    run_pair = Lab.run_pair
+    exchange_root = None
+
+    def __init__(self, lab):
+        self.a = self.b = lab.a
+        self.server_address = lab.server_address
 
 
 class Services:
@@ -52,7 +64,33 @@ class Services:
                        version=version)
 
 
-class WireServicesTest(Services, unittest.TestCase):
+class SharedReceives:
+    """Of a shared receive queue, on every lab."""
+
+    def test_shared_pingpong(self):
+        for flags in ((), ("-e",)):
+            with self.subTest(flags=flags):
+                pingpong(self.lab, "-c", "-n", ITERATIONS, *flags, service="srq")
+
+    def test_shared_programs(self):
+        for flags in (("-q", 4), ("-q", 4, "-b"), ("-s", 65536)):
+            with self.subTest(flags=flags):
+                perftest(self.lab, "ib_send_bw", "--use-srq", "-n", ITERATIONS, *flags)
+        perftest(self.lab, "ib_send_lat", "--use-srq", "-n", ITERATIONS)
+
+    def test_what_queues_tell_of_themselves(self):
+        output = self.lab.a.run(BUILD / "tests" / "e2e" / "queue_events", "-x",
+                                self.lab.a.gid_index(), "-y", self.lab.b.gid_index())
+        self.assertIn("every queue has told", output)
+
+    def test_data_of_shared_queues(self):
+        for service in ("rc", "uc", "ud"):
+            with self.subTest(service):
+                data_check(self.lab, "--srq", "--service", service, "--max-bytes", 20000,
+                           "--seed", seed(), "--ops", DATA_OPS)
+
+
+class WireServicesTest(Services, SharedReceives, unittest.TestCase):
     @staticmethod
     def make_lab():
         return WireLab()
@@ -61,12 +99,18 @@ class WireServicesTest(Services, unittest.TestCase):
         for flags in (CONNECTION, DATAGRAMS):
             data_check_in_one_process(self.lab, *flags, "--seed", seed(), "--ops", DATA_OPS)
 
+    def test_one_device_with_itself(self):
+        alone = Alone(self.lab)
+        for service in ("uc", "ud"):
+            pingpong(alone, "-c", "-n", ITERATIONS, service=service)
+        data_check(alone, *DATAGRAMS, "--seed", seed(), "--ops", DATA_OPS)
+
     def test_data_with_the_smallest_path_mtu(self):
         data_check(self.lab, *CONNECTION[:2], "--max-bytes", 2000, "--mtu", 256,
-                   "--seed", seed(), "--ops", DATA_OPS)
+                   "--seed", seed(), "--ops", DATA_OPS // 4)
 
 
-class WireWorkersServicesTest(Services, unittest.TestCase):
+class WireWorkersServicesTest(Services, SharedReceives, unittest.TestCase):
     """With two workers, whichever owns a queue pair."""
 
     @staticmethod
@@ -79,6 +123,8 @@ class WireWorkersServicesTest(Services, unittest.TestCase):
 
 
 class MemifServicesTest(Services, unittest.TestCase):
+    test_programs = None
+
     @staticmethod
     def make_lab():
         return MemifLab()

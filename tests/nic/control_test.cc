@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <set>
 #include <sstream>
@@ -87,8 +88,13 @@ struct Program1 {
   Answer MakeCq(uint32_t cqe = 16, uint32_t channel = UROCE_NONE) {
     return client.Call(UROCE_CREATE_CQ, uroce_create_cq{context, cqe, 0x1234, channel, 0});
   }
-  Answer MakeQp(uroce_qp_cap cap = {16, 16, 1, 1, 0}, uint32_t type = IBV_QPT_RC) {
-    return client.Call(UROCE_CREATE_QP, uroce_create_qp{pd, type, cq, cq, 0x77, 0, cap});
+  Answer MakeQp(uroce_qp_cap cap = {16, 16, 1, 1, 0}, uint32_t type = IBV_QPT_RC,
+                std::optional<uint32_t> srq = std::nullopt) {
+    return client.Call(UROCE_CREATE_QP, uroce_create_qp{pd, type, cq, cq, 0x77, 0, cap,
+                                                        srq ? 1u : 0, srq.value_or(0)});
+  }
+  Answer MakeSrq(uint32_t max_wr, uint32_t max_sge = 1, uint32_t limit = 0) {
+    return client.Call(UROCE_CREATE_SRQ, uroce_create_srq{pd, max_wr, max_sge, limit, 0x99});
   }
   Answer Register(const uroce_reg_mr& request, const std::vector<uroce_mr_segment>& segments) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(segments.data());
@@ -790,6 +796,41 @@ TEST(ControlTest, QueuePairsOfEachService) {
   const Json dump = Dump(UROCE_DUMP_QP);
   for (const Json& qp : dump["qps"]) types.insert(qp["type"]);
   EXPECT_EQ(types, (std::set<std::string>{"UC", "UD"}));
+}
+
+TEST(ControlTest, ASharedReceiveQueueIsBusyWhileQueuePairsTakeFromIt) {
+  Program1 program;
+  EXPECT_EQ(program.MakeSrq(0).error, EINVAL);
+  EXPECT_EQ(program.MakeSrq(1u << 30).error, EINVAL);
+  EXPECT_EQ(program.MakeSrq(8, UROCE_MAX_SGE + 1).error, EINVAL);
+  const auto srq = program.MakeSrq(100, 3).As<uroce_create_srq_reply>();
+  EXPECT_EQ(srq.layout.depth, 128u);
+  EXPECT_EQ(srq.layout.max_sge, 3u);
+  EXPECT_EQ(program.MakeQp({4, 4, 1, 1, 0}, IBV_QPT_RC, srq.handle + 1).error, EINVAL);
+  const auto qp = program.MakeQp({4, 4, 1, 1, 0}, IBV_QPT_RC, srq.handle);
+  ASSERT_EQ(qp.error, 0) << qp.text;
+  EXPECT_EQ(qp.As<uroce_create_qp_reply>().cap.max_recv_wr, 0u);
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SRQ, srq.handle).error, EBUSY);
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, program.pd).error, EBUSY);
+  const uint32_t handle = qp.As<uroce_create_qp_reply>().handle;
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_QP, handle).error, 0);
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SRQ, srq.handle).error, 0);
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SRQ, srq.handle).error, EINVAL) << "twice";
+}
+
+TEST(ControlTest, ASharedReceiveQueueIsModified) {
+  Program1 program;
+  const uint32_t srq = program.MakeSrq(8).As<uroce_create_srq_reply>().handle;
+  const auto modify = [&](uint32_t mask, uint32_t max_wr, uint32_t limit) {
+    return program.client.Call(UROCE_MODIFY_SRQ, uroce_modify_srq{srq, mask, max_wr, limit});
+  };
+  EXPECT_EQ(modify(IBV_SRQ_LIMIT, 0, 9).error, EINVAL) << "more than it holds";
+  EXPECT_EQ(modify(4, 0, 0).error, EINVAL) << "no such attribute";
+  const auto layout = modify(IBV_SRQ_MAX_WR, 300, 0).As<uroce_srq_layout>();
+  EXPECT_EQ(layout.depth, 512u);
+  const auto query = program.client.Handle(UROCE_QUERY_SRQ, srq).As<uroce_query_srq_reply>();
+  EXPECT_EQ(query.max_wr, 512u);
+  EXPECT_EQ(query.srq_limit, 0u);
 }
 
 TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {

@@ -225,6 +225,18 @@ TEST(ModifyRulesTest, ValuesAtAndBeyondTheirLimits) {
   EXPECT_FALSE(InRange(kAlt, [](auto&) {}));
 }
 
+TEST(ModifyRulesTest, QkeysOfManagementAreForPrivilegedPrograms) {
+  uroce_qp_attr attr{};
+  attr.attr_mask = kQk;
+  const auto check = [&](uint32_t qkey, bool is_privileged) {
+    attr.qkey = qkey;
+    return CheckRanges(attr, {QpState::kRts, false, 5, IBV_QPT_UD, is_privileged}).ok();
+  };
+  EXPECT_TRUE(check(0x7fffffff, false));
+  EXPECT_FALSE(check(0x80000000, false));
+  EXPECT_TRUE(check(0x80000000, true));
+}
+
 TEST(ModifyRulesTest, PathMtuAboveThePortsActiveMtuIsRefused) {
   EXPECT_TRUE(InRange(IBV_QP_PATH_MTU, [](auto& a) { a.path_mtu = 3; }));
   EXPECT_FALSE(InRange(IBV_QP_PATH_MTU, [](auto& a) { a.path_mtu = 4; }));

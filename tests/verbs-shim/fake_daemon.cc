@@ -163,6 +163,7 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
                                   .max_mr = 1024,
                                   .max_pd = 1024,
                                   .max_ah = 1024,
+                                  .max_srq = 1024,
                                   .max_qp_rd_atom = 16,
                                   .max_msg_size = 1u << 30,
                                   .gid_table_length = 8,
@@ -206,6 +207,18 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
       return ModifyQp(request.As<uroce_modify_qp>(), reply);
     case UROCE_QUERY_QP:
       Append(reply, qps_[handle].attributes);
+      return 0;
+    case UROCE_CREATE_SRQ:
+      return CreateSrq(request.As<uroce_create_srq>(), reply);
+    case UROCE_MODIFY_SRQ:
+      return ModifySrq(request.As<uroce_modify_srq>(), reply);
+    case UROCE_QUERY_SRQ:
+      Append(reply,
+             uroce_query_srq_reply{srqs_[handle].request.max_wr, srqs_[handle].request.max_sge,
+                                   srqs_[handle].srq_limit, 0});
+      return 0;
+    case UROCE_DESTROY_SRQ:
+      Append(reply, uroce_destroy_srq_reply{srqs_[handle].async_events_reported, 0});
       return 0;
     case UROCE_DESTROY_QP:
       Append(reply, uroce_destroy_qp_reply{qps_[handle].async_events_reported, 0});
@@ -310,6 +323,49 @@ int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& r
   return 0;
 }
 
+bool FakeSrq::Take(rings::ReceiveWqe& wqe) {
+  if (entries.Look() != rings::QueueState::kReady) return false;
+  if (rings::ReadReceiveWqe(entries.Slot(), request.max_sge, wqe) != rings::WqeResult::kOk) {
+    return false;
+  }
+  entries.Advance();
+  rings::StoreRelease(page->consumed.value, entries.index());
+  return true;
+}
+
+uroce_srq_layout FakeDaemon::LayOut(FakeSrq& srq, uint32_t max_wr) {
+  uroce_srq_layout layout = {};
+  layout.max_wr = max_wr;
+  layout.max_sge = srq.request.max_sge;
+  layout.depth = std::bit_ceil(max_wr);
+  layout.slot_bytes = rings::ReceiveSlotBytes(layout.max_sge);
+  layout.page_offset = Allocate(sizeof(uroce_srq_page));
+  layout.slots_offset = Allocate(uint64_t{layout.depth} * layout.slot_bytes);
+  srq.page = reinterpret_cast<uroce_srq_page*>(arena_ + layout.page_offset);
+  srq.entries = rings::WorkQueueConsumer(
+      {arena_ + layout.slots_offset, layout.depth, layout.slot_bytes}, &srq.page->produced);
+  return layout;
+}
+
+int FakeDaemon::CreateSrq(const uroce_create_srq& request, std::vector<uint8_t>& reply) {
+  uroce_create_srq_reply made = {};
+  made.handle = next_handle_++;
+  FakeSrq& srq = srqs_[made.handle];
+  srq.request = request;
+  made.layout = LayOut(srq, request.max_wr);
+  Append(reply, made);
+  return 0;
+}
+
+int FakeDaemon::ModifySrq(const uroce_modify_srq& request, std::vector<uint8_t>& reply) {
+  FakeSrq& srq = srqs_[request.handle];
+  uroce_srq_layout layout = {};
+  if ((request.mask & IBV_SRQ_MAX_WR) != 0) layout = LayOut(srq, request.max_wr);
+  if ((request.mask & IBV_SRQ_LIMIT) != 0) srq.srq_limit = request.srq_limit;
+  Append(reply, layout);
+  return 0;
+}
+
 int FakeDaemon::ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply) {
   FakeQp& qp = qps_[request.handle];
   qp.attributes = request.attr;
@@ -342,6 +398,11 @@ FakeCq& FakeDaemon::cq(uint32_t handle) {
 FakeQp& FakeDaemon::qp(uint32_t handle) {
   const std::lock_guard lock(mutex_);
   return qps_.at(handle);
+}
+
+FakeSrq& FakeDaemon::srq(uint32_t handle) {
+  const std::lock_guard lock(mutex_);
+  return srqs_.at(handle);
 }
 
 uroce_doorbells& FakeDaemon::doorbells() {

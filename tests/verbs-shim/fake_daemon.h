@@ -56,6 +56,16 @@ struct FakeQp {
   uroce_qp_attr attributes = {};
 };
 
+struct FakeSrq {
+  uroce_create_srq request = {};
+  uroce_srq_page* page = nullptr;
+  rings::WorkQueueConsumer entries;
+  uint32_t srq_limit = 0;
+  uint32_t async_events_reported = 0;
+  /// Takes the oldest entry as a worker does.
+  bool Take(rings::ReceiveWqe& wqe);
+};
+
 /// Listens on a socket of its own from construction to Stop; one client at a time.
 class FakeDaemon {
  public:
@@ -77,6 +87,7 @@ class FakeDaemon {
 
   FakeCq& cq(uint32_t handle);
   FakeQp& qp(uint32_t handle);
+  FakeSrq& srq(uint32_t handle);
   uroce_doorbells& doorbells();
   int wake_fd() const { return wake_fd_; }
   /// Write ends of the pipes of the newest context and channel.
@@ -94,6 +105,9 @@ class FakeDaemon {
   FakeRing MakeRing(uint32_t worker, uint32_t depth);
   uroce_cq_ring RingOf(uint32_t cq);
   int CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& reply);
+  int CreateSrq(const uroce_create_srq& request, std::vector<uint8_t>& reply);
+  int ModifySrq(const uroce_modify_srq& request, std::vector<uint8_t>& reply);
+  uroce_srq_layout LayOut(FakeSrq& srq, uint32_t max_wr);
   int MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds);
   int ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply);
   uint64_t Allocate(uint64_t size_bytes);
@@ -118,6 +132,7 @@ class FakeDaemon {
   std::map<uint32_t, Received> last_;
   std::map<uint32_t, FakeCq> cqs_;
   std::map<uint32_t, FakeQp> qps_;
+  std::map<uint32_t, FakeSrq> srqs_;
   std::thread thread_;
 };
 

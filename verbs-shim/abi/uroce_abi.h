@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 6u
+#define UROCE_ABI_VERSION 7u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 /* Behind the socket's path: a directory with the devices' files, as under /sys and /dev. */
 #define UROCE_TREE_SUFFIX ".d"
@@ -119,6 +119,14 @@ struct uroce_recv_wqe {
   uint32_t reserved;
 };
 
+/* ---- shared receive queue --------------------------------------------------------------------
+ * uroce_srq_page and slots as those of an RQ. The daemon copies each entry out when a message needs
+ * it, so a slot is free once `consumed` has passed it. */
+struct uroce_srq_page {
+  struct uroce_line32 produced; /* shim */
+  struct uroce_line32 consumed; /* daemon: entries taken, free running */
+};
+
 /* ---- completion queue -----------------------------------------------------------------------
  * One uroce_cq_page, and for each worker with queue pairs that use the CQ a ring of its own:
  * uroce_cq_ring_page and depth CQEs, where depth is that of the CQ, so that no legal program can
@@ -142,6 +150,7 @@ struct uroce_cq_ring {
 };
 
 #define UROCE_CQE_RECEIVE 1u /* flags: of the receive queue */
+#define UROCE_CQE_SHARED 2u  /* of a shared receive queue: wqe_index is an index there */
 struct uroce_cqe {
   uint64_t wr_id;
   uint32_t qp_handle; /* UROCE_NONE: its queue pair is gone, skip. */
@@ -164,7 +173,7 @@ struct uroce_cqe {
  * A completion channel's pipe carries the user_handle of the CQ (8 bytes); a context's pipe of
  * asynchronous events carries uroce_async_record. */
 struct uroce_async_record {
-  uint64_t element;    /* user_handle of the CQ or QP, or the port number. */
+  uint64_t element;    /* user_handle of the CQ, QP or SRQ, or the port number. */
   uint32_t event_type; /* enum ibv_event_type */
   uint32_t reserved;
 };
@@ -202,6 +211,10 @@ enum uroce_command {
   UROCE_DESTROY_QP,
   UROCE_CREATE_AH,
   UROCE_DESTROY_AH,
+  UROCE_CREATE_SRQ,
+  UROCE_MODIFY_SRQ,
+  UROCE_QUERY_SRQ,
+  UROCE_DESTROY_SRQ,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_FLIGHT = 102,
@@ -268,6 +281,8 @@ struct uroce_device_info {
   uint32_t max_mr;
   uint32_t max_pd;
   uint32_t max_ah;
+  uint32_t max_srq;
+  uint32_t reserved;
   uint32_t max_qp_rd_atom;
   uint32_t max_msg_size;
   uint32_t gid_table_length;
@@ -438,7 +453,9 @@ struct uroce_create_qp {
   uint32_t recv_cq;
   uint64_t user_handle; /* struct ibv_qp * */
   uint32_t sq_sig_all;
-  struct uroce_qp_cap cap;
+  struct uroce_qp_cap cap; /* with an SRQ the receive queue's are not looked at, and granted as 0 */
+  uint32_t with_srq;       /* not 0: `srq` is the handle of one */
+  uint32_t srq;
 };
 struct uroce_create_qp_reply {
   uint32_t handle;
@@ -516,6 +533,47 @@ struct uroce_destroy_qp_reply {
 struct uroce_create_ah {
   uint32_t pd;
   struct uroce_ah_attr attr;
+};
+
+/* Where a shared receive queue lies. */
+struct uroce_srq_layout {
+  uint32_t max_wr; /* granted */
+  uint32_t max_sge;
+  uint32_t depth; /* a power of two */
+  uint32_t slot_bytes;
+  uint64_t page_offset;
+  uint64_t slots_offset;
+};
+struct uroce_create_srq {
+  uint32_t pd;
+  uint32_t max_wr;
+  uint32_t max_sge;
+  uint32_t srq_limit;
+  uint64_t user_handle; /* struct ibv_srq * */
+};
+struct uroce_create_srq_reply {
+  uint32_t handle;
+  uint32_t reserved;
+  struct uroce_srq_layout layout;
+};
+/* MODIFY_SRQ: reply is uroce_srq_layout, of use when the mask has IBV_SRQ_MAX_WR: what waits has
+ * moved to another ring, where it comes first. Nobody posts meanwhile. */
+struct uroce_modify_srq {
+  uint32_t handle;
+  uint32_t mask; /* enum ibv_srq_attr_mask */
+  uint32_t max_wr;
+  uint32_t srq_limit;
+};
+/* QUERY_SRQ, DESTROY_SRQ: request uroce_handle. */
+struct uroce_query_srq_reply {
+  uint32_t max_wr;
+  uint32_t max_sge;
+  uint32_t srq_limit; /* 0: not armed */
+  uint32_t reserved;
+};
+struct uroce_destroy_srq_reply {
+  uint32_t async_events_reported;
+  uint32_t reserved;
 };
 
 /* DUMP, from a tool: fds of the reply: a sealed memfd that holds JSON. */

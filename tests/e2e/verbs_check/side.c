@@ -73,6 +73,18 @@ static void make_memory(struct vc_side* side) {
   }
 }
 
+static void make_shared_queue(struct vc_side* side) {
+  struct ibv_srq_init_attr attributes = {.attr = {.max_wr = RECEIVES, .max_sge = VC_PIECES}};
+  side->srq = ibv_create_srq(side->pd, &attributes);
+  if (!side->srq) vc_die(side, "ibv_create_srq: %s", strerror(errno));
+}
+
+int vc_side_post_receive(struct vc_side* side, struct ibv_recv_wr* request) {
+  struct ibv_recv_wr* bad = NULL;
+  return side->srq ? ibv_post_srq_recv(side->srq, request, &bad)
+                   : ibv_post_recv(side->qp, request, &bad);
+}
+
 static void make_queue_pair(struct vc_side* side) {
   if (side->options->with_channel) {
     side->channel = ibv_create_comp_channel(side->context);
@@ -87,6 +99,7 @@ static void make_queue_pair(struct vc_side* side) {
   struct ibv_qp_init_attr attributes = {
       .send_cq = side->send_cq,
       .recv_cq = side->recv_cq,
+      .srq = side->srq,
       .qp_type = side->options->type,
       .cap = {.max_send_wr = VC_WINDOW + 4,
               .max_recv_wr = RECEIVES,
@@ -116,6 +129,7 @@ void vc_side_open(struct vc_side* side, const struct vc_options* options, int in
   if (!side->pd) vc_die(side, "ibv_alloc_pd: %s", strerror(errno));
   check_port(side);
   make_memory(side);
+  if (options->shared_receive) make_shared_queue(side);
   make_queue_pair(side);
   struct vc_info* info = &side->info;
   if (ibv_query_gid(side->context, 1, options->gid_indices[index], &info->gid)) {
@@ -236,6 +250,7 @@ static void release_memory(struct vc_side* side, struct vc_memory* memory) {
 
 void vc_side_close(struct vc_side* side) {
   if (ibv_destroy_qp(side->qp)) vc_die(side, "ibv_destroy_qp failed");
+  if (side->srq && ibv_destroy_srq(side->srq)) vc_die(side, "ibv_destroy_srq failed");
   if (side->ah && ibv_destroy_ah(side->ah)) vc_die(side, "ibv_destroy_ah failed");
   if (side->recv_cq != side->send_cq && ibv_destroy_cq(side->recv_cq)) {
     vc_die(side, "ibv_destroy_cq of receives failed");

@@ -26,6 +26,7 @@ struct vc_options {
   int unfenced;          /* For peers that cannot repeat a fenced request. */
   int with_channel;      /* Completions can be waited for. */
   enum ibv_qp_type type; /* IBV_QPT_RC, UC or UD. */
+  int shared_receive;    /* Receives are posted to a shared receive queue. */
 };
 
 /* What an end tells the other. */
@@ -58,7 +59,8 @@ struct vc_side {
   struct ibv_cq* send_cq;
   struct ibv_cq* recv_cq;
   struct ibv_qp* qp;
-  struct ibv_ah* ah; /* Of the peer, for datagrams. */
+  struct ibv_ah* ah;   /* Of the peer, for datagrams. */
+  struct ibv_srq* srq; /* Or none. */
   enum ibv_mtu mtu;
   uint64_t slot_bytes;
   struct vc_memory source;   /* Never changes; read by sends and writes. */
@@ -81,6 +83,8 @@ void vc_side_open(struct vc_side* side, const struct vc_options* options, int in
 void vc_side_to_init(struct vc_side* side);
 /* To RTR and RTS with side->peer. */
 void vc_side_connect(struct vc_side* side);
+/* Where receives are posted to. Returns 0 or an errno. */
+int vc_side_post_receive(struct vc_side* side, struct ibv_recv_wr* request);
 /* Leaves side->info for the peer under `name`, and takes the peer's. */
 void vc_side_exchange(struct vc_side* side, const char* name);
 void vc_side_close(struct vc_side* side);

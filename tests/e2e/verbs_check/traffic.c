@@ -78,8 +78,7 @@ static void post_receive(struct traffic* traffic) {
   }
   struct ibv_recv_wr request = {
       .wr_id = place, .sg_list = sges, .num_sge = (int)receive->piece_count};
-  struct ibv_recv_wr* bad = NULL;
-  if (ibv_post_recv(side->qp, &request, &bad)) vc_die(side, "ibv_post_recv failed");
+  if (vc_side_post_receive(side, &request)) vc_die(side, "a receive was not taken");
 }
 
 /* What the peer sends in its next round, and what our atomics hold before it. */

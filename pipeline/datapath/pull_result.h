@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a look into a program's rings found.
+#pragma once
+
+#include <cstdint>
+
+namespace uroce::datapath {
+
+enum class PullResult : uint8_t {
+  kDrained,  ///< Nothing waits.
+  kNoRoom,   ///< The transport holds all it can: pull again when it has completed some.
+  kMore,     ///< One was taken, or the bound was reached: there may be more.
+  kCorrupt,  ///< An impossible index.
+};
+
+}  // namespace uroce::datapath

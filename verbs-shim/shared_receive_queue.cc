@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared receive queues. Posting rings no bell: the worker looks when a message comes.
+#include "verbs-shim/completion_rings.h"
+#include "verbs-shim/objects.h"
+#include "verbs-shim/real_library.h"
+#include "verbs-shim/verbs_ops.h"
+
+namespace uroce::shim {
+namespace {
+
+UROCE_REAL(ibv_create_srq, "IBVERBS_1.1");
+UROCE_REAL(ibv_modify_srq, "IBVERBS_1.1");
+UROCE_REAL(ibv_query_srq, "IBVERBS_1.1");
+UROCE_REAL(ibv_destroy_srq, "IBVERBS_1.1");
+
+/// Whether a reply can be believed enough to touch what it points to.
+bool IsSane(const uroce_srq_layout& layout) {
+  const bool is_power = layout.depth != 0 && (layout.depth & (layout.depth - 1)) == 0;
+  return is_power && layout.max_wr <= layout.depth && layout.max_sge <= UROCE_MAX_SGE &&
+         IsInArena(layout.page_offset, sizeof(uroce_srq_page)) &&
+         IsInArena(layout.slots_offset, uint64_t{layout.depth} * layout.slot_bytes);
+}
+
+void FillRing(SharedReceiveQueue& srq, const uroce_srq_layout& layout) {
+  uint8_t* arena = srq.session->arena();
+  srq.page = reinterpret_cast<uroce_srq_page*>(arena + layout.page_offset);
+  srq.ring = rings::WorkQueueProducer(
+      {arena + layout.slots_offset, layout.depth, layout.slot_bytes}, &srq.page->produced);
+  srq.max_requests = layout.max_wr;
+  srq.max_sge = layout.max_sge;
+}
+
+int Make(SharedReceiveQueue& srq, ibv_pd* pd, const ibv_srq_init_attr& attributes) {
+  srq.session = Ours(pd->context)->session;
+  const uroce_create_srq request = {pd->handle, attributes.attr.max_wr, attributes.attr.max_sge,
+                                    attributes.attr.srq_limit, reinterpret_cast<uint64_t>(&srq)};
+  uroce_create_srq_reply made;
+  const int error = Call(*srq.session, UROCE_CREATE_SRQ, request, &made);
+  if (error != 0) return error;
+  if (!IsSane(made.layout)) {
+    uroce_destroy_srq_reply ended;
+    (void)EndObject(*srq.session, UROCE_DESTROY_SRQ, made.handle, &ended);
+    return EIO;
+  }
+  FillRing(srq, made.layout);
+  srq.verbs.context = pd->context;
+  srq.verbs.srq_context = attributes.srq_context;
+  srq.verbs.pd = pd;
+  srq.verbs.handle = made.handle;
+  srq.verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
+  srq.verbs.cond = PTHREAD_COND_INITIALIZER;
+  return 0;
+}
+
+ibv_srq* Create(ibv_pd* pd, ibv_srq_init_attr& attributes) {
+  auto* srq = uroce::shim::Make<SharedReceiveQueue>();
+  if (srq == nullptr) return FailWith(ENOMEM);
+  const int error = Make(*srq, pd, attributes);
+  if (error != 0) {
+    Free(srq);
+    return FailWith(error);
+  }
+  attributes.attr.max_wr = srq->max_requests;
+  attributes.attr.max_sge = srq->max_sge;
+  return &srq->verbs;
+}
+
+/// Nobody posts meanwhile: a resize moves what waits to another ring.
+int Modify(SharedReceiveQueue& srq, const ibv_srq_attr& attributes, int mask) {
+  const SpinGuard guard(srq.lock);
+  const uroce_modify_srq request = {srq.verbs.handle, static_cast<uint32_t>(mask),
+                                    attributes.max_wr, attributes.srq_limit};
+  uroce_srq_layout layout;
+  const int error = Call(*srq.session, UROCE_MODIFY_SRQ, request, &layout);
+  if (error != 0 || (mask & IBV_SRQ_MAX_WR) == 0) return error;
+  if (!IsSane(layout)) return EIO;
+  FillRing(srq, layout);
+  return 0;
+}
+
+int Query(SharedReceiveQueue& srq, ibv_srq_attr& attributes) {
+  uroce_query_srq_reply reply;
+  const int error = Call(*srq.session, UROCE_QUERY_SRQ, uroce_handle{srq.verbs.handle, 0}, &reply);
+  if (error == 0) attributes = {reply.max_wr, reply.max_sge, reply.srq_limit};
+  return error;
+}
+
+int Destroy(SharedReceiveQueue& srq) {
+  Session& session = *srq.session;
+  uroce_destroy_srq_reply reply;
+  const int error = EndObject(session, UROCE_DESTROY_SRQ, srq.verbs.handle, &reply);
+  if (error != 0) return error;
+  // A daemon that is gone cannot tell what was read: then nothing is waited for.
+  if (session.is_live()) {
+    WaitForAcknowledgement(srq.verbs.mutex, srq.verbs.cond, &srq.verbs.events_completed,
+                           reply.async_events_reported);
+  }
+  Free(&srq);
+  return 0;
+}
+
+int Post(SharedReceiveQueue& srq, const ibv_recv_wr& wr) {
+  const uint32_t waiting = srq.ring.index() - rings::LoadAcquire(srq.page->consumed.value);
+  if (waiting >= srq.max_requests) return ENOMEM;
+  return WriteReceive(srq.ring, srq.max_sge, wr);
+}
+
+}  // namespace
+
+int PostSharedReceive(ibv_srq* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  SharedReceiveQueue& srq = *Ours(base);
+  int error = srq.session->state() == SessionState::kForked ? EIO : 0;
+  if (error != 0) {
+    *bad_wr = wr;
+    return error;
+  }
+  const SpinGuard guard(srq.lock);
+  for (; wr != nullptr; wr = wr->next) {
+    error = Post(srq, *wr);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    break;
+  }
+  srq.ring.Publish();
+  return error;
+}
+
+ibv_srq* CreateSrqEx(ibv_context*, ibv_srq_init_attr_ex* attributes) {
+  constexpr uint32_t kServed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  const uint32_t mask = attributes->comp_mask;
+  const bool has_type = (mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+  if ((mask & ~kServed) != 0 || (has_type && attributes->srq_type != IBV_SRQT_BASIC)) {
+    return FailWith(EOPNOTSUPP);
+  }
+  if ((mask & IBV_SRQ_INIT_ATTR_PD) == 0) return FailWith(EINVAL);
+  ibv_srq_init_attr plain = {attributes->srq_context, attributes->attr};
+  ibv_srq* made = Create(attributes->pd, plain);
+  attributes->attr = plain.attr;
+  return made;
+}
+
+}  // namespace uroce::shim
+
+using namespace uroce::shim;
+
+extern "C" {
+
+UROCE_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
+  return IsOurs(pd->context) ? Create(pd, *attributes)
+                             : real_ibv_create_srq.CallOr(nullptr, pd, attributes);
+}
+
+UROCE_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask) {
+  return IsOurs(srq->context) ? Modify(*Ours(srq), *attributes, mask)
+                              : real_ibv_modify_srq.CallOr(ENOSYS, srq, attributes, mask);
+}
+
+UROCE_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attributes) {
+  return IsOurs(srq->context) ? Query(*Ours(srq), *attributes)
+                              : real_ibv_query_srq.CallOr(ENOSYS, srq, attributes);
+}
+
+UROCE_EXPORT int ibv_destroy_srq(ibv_srq* srq) {
+  return IsOurs(srq->context) ? Destroy(*Ours(srq)) : real_ibv_destroy_srq.CallOr(ENOSYS, srq);
+}
+
+}  // extern "C"
