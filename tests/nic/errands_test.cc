@@ -67,18 +67,18 @@ class NoMoreThreads {
   pthread_attr_t before_;
 };
 
-TEST(Errands, WhereNoThreadIsToBeHadTheyWaitForOneInOrder) {
+TEST(Errands, WhereNoThreadIsToBeHadTheyWaitForOne) {
   EventLoop loop;
   Errands errands(loop);
   int done = 0;
   std::atomic<int> worked{0};
   {
     const NoMoreThreads none;
-    errands.Start([&] { ++worked; }, [&] { ++done; });
-    errands.Start([&] { ++worked; },
-                  [&] {
-                    if (++done == 2) loop.Stop();
-                  });
+    const auto tell = [&] {
+      if (++done == 2) loop.Stop();
+    };
+    errands.Start([&] { ++worked; }, tell);
+    errands.Start([&] { ++worked; }, tell);
     loop.RunOnce(50);  // It is tried again, in vain.
     EXPECT_EQ(worked.load(), 0);
   }
