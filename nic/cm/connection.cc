@@ -3,7 +3,6 @@
 #include "nic/cm/connection.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "nic/cm/connect_request.h"
 #include "nic/cm/private_data.h"
@@ -42,7 +41,7 @@ Result Connection::Connect(const ConnectParameters& parameters, Nanos now) {
   Enter(State::kReqSent);
   const Nanos interval =
       TimeOf(parameters.packet_life_time) * 2 + TimeOf(parameters.cm_response_timeout);
-  SendRepeatedly(std::move(req), transaction_id_, interval, now);
+  SendRepeatedly(req, transaction_id_, interval, now);
   return Result::kOk;
 }
 
@@ -168,12 +167,12 @@ void Connection::EnterTimewait(Nanos now) {
 }
 
 void Connection::Send(wire::CmBody body, uint64_t transaction_id) {
-  outbox_->Send(route_, {.transaction_id = transaction_id, .body = std::move(body)});
+  outbox_->Send(route_, {.transaction_id = transaction_id, .body = body});
 }
 
 void Connection::SendRepeatedly(wire::CmBody body, uint64_t transaction_id, Nanos interval,
                                 Nanos now) {
-  repeated_ = {.transaction_id = transaction_id, .body = std::move(body)};
+  repeated_ = {.transaction_id = transaction_id, .body = body};
   interval_ = interval;
   transmissions_left_ = max_cm_retries_;
   deadline_ = now + interval_;

@@ -135,14 +135,14 @@ void Manager::OnDeadline(Nanos now) {
 
 std::optional<Datagram> Manager::PollDatagram() {
   if (outbox_.datagrams.empty()) return std::nullopt;
-  Datagram datagram = std::move(outbox_.datagrams.front());
+  const Datagram datagram = outbox_.datagrams.front();
   outbox_.datagrams.pop_front();
   return datagram;
 }
 
 std::optional<Event> Manager::PollEvent() {
   if (outbox_.events.empty()) return std::nullopt;
-  Event event = std::move(outbox_.events.front());
+  const Event event = outbox_.events.front();
   outbox_.events.pop_front();
   return event;
 }

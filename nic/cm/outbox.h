@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <utility>
 
 #include "nic/cm/types.h"
 #include "pipeline/wire/cm_codec.h"
@@ -39,7 +38,7 @@ struct Outbox {
     ++counters.sent[static_cast<size_t>(IndexOf(message.attribute()))];
     datagrams.push_back({route, message});
   }
-  void Raise(Event event) { events.push_back(std::move(event)); }
+  void Raise(Event event) { events.push_back(event); }
 };
 
 }  // namespace uroce::nic::cm

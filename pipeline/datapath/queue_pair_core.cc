@@ -74,13 +74,13 @@ QueuePairCore::QueuePairCore(const QueuePairConfig& config, uint32_t max_send_wo
     : kind_(KindOf(config.service)), service_(config.service) {
   switch (kind_) {
     case Kind::kReliable:
-      std::construct_at(&reliable_, ReliableConfig(config, max_send_works));
+      std::construct_at(&rc, ReliableConfig(config, max_send_works));
       return;
     case Kind::kUnreliable:
-      std::construct_at(&unreliable_, UnreliableConfigOf(config, max_send_works));
+      std::construct_at(&uc, UnreliableConfigOf(config, max_send_works));
       return;
     case Kind::kDatagram:
-      std::construct_at(&datagram_, UnreliableConfigOf(config, max_send_works));
+      std::construct_at(&ud, UnreliableConfigOf(config, max_send_works));
       return;
   }
 }
@@ -90,24 +90,24 @@ QueuePairCore::~QueuePairCore() {
 }
 
 void QueuePairCore::Modify(transport::QpState state, const Attributes& attributes) {
-  if (is_reliable()) return reliable_.Modify(state, attributes);
-  if (is_datagram()) return datagram_.Modify(state, ToUnreliable(attributes));
-  unreliable_.Modify(state, ToUnreliable(attributes));
+  if (is_reliable()) return rc.Modify(state, attributes);
+  if (is_datagram()) return ud.Modify(state, ToUnreliable(attributes));
+  uc.Modify(state, ToUnreliable(attributes));
 }
 
 Attributes QueuePairCore::attributes() const {
-  if (is_reliable()) return {reliable_.attributes()};
-  return FromUnreliable(is_datagram() ? datagram_.attributes() : unreliable_.attributes());
+  if (is_reliable()) return {rc.attributes()};
+  return FromUnreliable(is_datagram() ? ud.attributes() : uc.attributes());
 }
 
 Counters QueuePairCore::counters() const {
-  if (is_reliable()) return {reliable_.counters()};
-  return FromUnreliable(is_datagram() ? datagram_.counters() : unreliable_.counters());
+  if (is_reliable()) return {rc.counters()};
+  return FromUnreliable(is_datagram() ? ud.counters() : uc.counters());
 }
 
 wire::Psn QueuePairCore::expected_psn() const {
   if (is_datagram()) return {};
-  return is_reliable() ? reliable_.expected_psn() : unreliable_.expected_psn();
+  return is_reliable() ? rc.expected_psn() : uc.expected_psn();
 }
 
 }  // namespace uroce::datapath

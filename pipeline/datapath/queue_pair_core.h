@@ -24,10 +24,10 @@ class QueuePairCore {
   template <typename Self, typename Function>
   static decltype(auto) Visit(Self& self, Function&& function) {
     if (self.kind_ == Kind::kReliable) [[likely]] {
-      return std::forward<Function>(function)(self.reliable_);
+      return std::forward<Function>(function)(self.rc);
     }
-    if (self.kind_ == Kind::kDatagram) return std::forward<Function>(function)(self.datagram_);
-    return std::forward<Function>(function)(self.unreliable_);
+    if (self.kind_ == Kind::kDatagram) return std::forward<Function>(function)(self.ud);
+    return std::forward<Function>(function)(self.uc);
   }
 
  public:
@@ -42,8 +42,8 @@ class QueuePairCore {
   bool is_reliable() const { return kind_ == Kind::kReliable; }
   bool is_datagram() const { return kind_ == Kind::kDatagram; }
   /// Range: is_reliable().
-  transport::RcQueuePair& reliable() { return reliable_; }
-  const transport::RcQueuePair& reliable() const { return reliable_; }
+  transport::RcQueuePair& reliable() { return rc; }
+  const transport::RcQueuePair& reliable() const { return rc; }
 
   // ---- state ----
   transport::QpState state() const {
@@ -65,14 +65,14 @@ class QueuePairCore {
   bool HasPacket(Nanos now) const {
     return Visit(*this, [&](const auto& core) { return core.HasPacket(now); });
   }
-  bool HasAcknowledgement() const { return is_reliable() && reliable_.HasAcknowledgement(); }
+  bool HasAcknowledgement() const { return is_reliable() && rc.HasAcknowledgement(); }
   [[nodiscard]] bool PollPacket(Nanos now, transport::TxPacket& packet) {
     return Visit(*this, [&](auto& core) { return core.PollPacket(now, packet); });
   }
   /// The bytes of the packet polled last were read. Range: not is_reliable().
   void OnSent(const transport::TxPacket& packet) {
-    if (is_datagram()) return datagram_.OnSent(packet);
-    unreliable_.OnSent(packet);
+    if (is_datagram()) return ud.OnSent(packet);
+    uc.OnSent(packet);
   }
   void OnGatherFailed(const transport::TxPacket& packet, Nanos now) {
     Visit(*this, [&](auto& core) { core.OnGatherFailed(packet, now); });
@@ -91,8 +91,8 @@ class QueuePairCore {
   /// Range: not is_reliable().
   [[nodiscard]] transport::ReceiveResult OnUnreliablePacket(const wire::Packet& packet, Nanos now,
                                                             transport::Effect& effect) {
-    if (is_datagram()) return datagram_.OnPacket(packet, now, effect);
-    return unreliable_.OnPacket(packet, now, effect);
+    if (is_datagram()) return ud.OnPacket(packet, now, effect);
+    return uc.OnPacket(packet, now, effect);
   }
   void OnEffectDone(transport::EffectOutcome outcome, uint64_t original, Nanos now) {
     Visit(*this, [&](auto& core) { core.OnEffectDone(outcome, original, now); });
@@ -115,9 +115,7 @@ class QueuePairCore {
   // ---- for dumps ----
   Counters counters() const;
   /// How a connection came to its end by itself.
-  transport::Failure failure() const {
-    return is_reliable() ? reliable_.failure() : transport::Failure{};
-  }
+  transport::Failure failure() const { return is_reliable() ? rc.failure() : transport::Failure{}; }
   wire::Psn next_send_psn() const {
     return Visit(*this, [](const auto& core) { return core.next_send_psn(); });
   }
@@ -127,10 +125,11 @@ class QueuePairCore {
  private:
   const Kind kind_;
   const wire::Service service_;
+  // Which one lives `kind_` says. Members of an unnamed union are public in it: no underscore.
   union {
-    transport::RcQueuePair reliable_;
-    transport::UcQueuePair unreliable_;
-    transport::UdQueuePair datagram_;
+    transport::RcQueuePair rc;
+    transport::UcQueuePair uc;
+    transport::UdQueuePair ud;
   };
 };
 

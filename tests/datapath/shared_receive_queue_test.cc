@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,6 @@ class SharedReceiveQueueTest : public testing::Test {
   static constexpr uint32_t kDepth = 8;
   static constexpr uint32_t kSlotBytes = rings::ReceiveSlotBytes(2);
 
-  SharedReceiveQueueTest() { EXPECT_EQ(pipe2(pipe_, O_NONBLOCK), 0); }
   ~SharedReceiveQueueTest() override {
     close(pipe_[0]);
     close(pipe_[1]);
@@ -50,7 +50,13 @@ class SharedReceiveQueueTest : public testing::Test {
     return count;
   }
 
-  int pipe_[2];
+  static std::array<int, 2> MakePipe() {
+    std::array<int, 2> ends{-1, -1};
+    EXPECT_EQ(pipe2(ends.data(), O_NONBLOCK), 0);
+    return ends;
+  }
+
+  const std::array<int, 2> pipe_ = MakePipe();
   std::unique_ptr<uroce_srq_page> page_ = std::make_unique<uroce_srq_page>();
   std::vector<uint8_t> slots_ = std::vector<uint8_t>(size_t{kDepth} * kSlotBytes);
   rings::WorkQueueProducer producer_{
