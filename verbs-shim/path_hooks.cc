@@ -48,7 +48,7 @@ class Path {
     char tree[kRoom];
     const size_t length = strlen(socket);
     if (length + sizeof(UROCE_TREE_SUFFIX) > kRoom) return;
-    memcpy(tree, socket, length);
+    memcpy(tree, socket, length + 1);
     memcpy(tree + length, UROCE_TREE_SUFFIX, sizeof(UROCE_TREE_SUFFIX));
     if (!RedirectPath(path, tree, place_, kRoom)) return;
     // A directory that the kernel has too is the kernel's: hardware is listed there.

@@ -23,7 +23,7 @@ bool RedirectPath(const char* path, const char* tree, char* place, size_t room) 
   const size_t tree_length = strlen(tree);
   const size_t path_length = strlen(path);
   if (tree_length + path_length >= room) return false;
-  memcpy(place, tree, tree_length);
+  memcpy(place, tree, tree_length + 1);
   memcpy(place + tree_length, path, path_length + 1);
   return true;
 }

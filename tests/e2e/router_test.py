@@ -8,9 +8,6 @@ from programs import DataCheck, data_check, pingpong, seed
 from router_lab import RouterLab
 
 EHOSTUNREACH = "No route to host"
-# A router that says nothing of its new MAC is found when the other end sends again through it, by
-# the ACK timeout: 1, 3, 7, 11 or 15 s after the loss.
-NEWS_S = 40
 
 
 class RouterTest(unittest.TestCase):
@@ -48,10 +45,11 @@ class RouterTest(unittest.TestCase):
             wait_until(lambda: any(qp["received_packets"] > 1000
                                    for qp in find_list(self.lab.a.dump("qp"))), "packets")
             self.lab.router.ip("link", "set", "eth1", "address", "02:00:00:00:66:01")
-            # It asks for its neighbours anew, so that they learn where it is.
+            # It asks for its neighbours anew, so that they learn where it is. The transfer alone may
+            # not make it: one side may have nothing to send.
+            self.lab.router.run(["ping", "-c", 1, "-w", 10, self.lab.a.address])
             wait_until(lambda: any(qp["remote_mac"] == "02:00:00:00:66:01"
-                                   for qp in find_list(self.lab.a.dump("qp"))),
-                       "the new path", NEWS_S)
+                                   for qp in find_list(self.lab.a.dump("qp"))), "the new path")
             check.finish()
         finally:
             check.kill()
@@ -67,8 +65,7 @@ class RouterTest(unittest.TestCase):
                                    for qp in find_list(self.lab.a.dump("qp"))), "packets")
             host.ip("route", "replace", "default", "via", "10.1.0.3")
             wait_until(lambda: any(qp["remote_mac"] == self.mac_of_router("second")
-                                   for qp in find_list(self.lab.a.dump("qp"))),
-                       "the new path", NEWS_S)
+                                   for qp in find_list(self.lab.a.dump("qp"))), "the new path")
             host.ip("route", "replace", "default", "via", "10.1.0.1")
             check.finish()
         finally:
