@@ -45,8 +45,8 @@ class RouterTest(unittest.TestCase):
             wait_until(lambda: any(qp["received_packets"] > 1000
                                    for qp in find_list(self.lab.a.dump("qp"))), "packets")
             self.lab.router.ip("link", "set", "eth1", "address", "02:00:00:00:66:01")
-            # It asks for its neighbours anew, so that they learn where it is. The transfer alone may
-            # not make it: one side may have nothing to send.
+            # It asks for its neighbours anew, so that they learn where it is. The transfer alone
+            # may not make it: one side may have nothing to send.
             self.lab.router.run(["ping", "-c", 1, "-w", 10, self.lab.a.address])
             wait_until(lambda: any(qp["remote_mac"] == "02:00:00:00:66:01"
                                    for qp in find_list(self.lab.a.dump("qp"))), "the new path")
