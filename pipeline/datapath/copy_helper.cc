@@ -11,13 +11,14 @@
 #include <thread>
 #include <vector>
 
-#include "pipeline/datapath/idle_policy.h"
 #include "pipeline/rings/shared_word.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr Nanos kSpinBeforeSleep{20'000};
+// platform.md's waiting policy, as the worker's: poll, yield, sleep.
+constexpr int kPollsBeforeYield = 16;
+constexpr std::chrono::microseconds kSpinBeforeSleep{20};
 constexpr std::chrono::seconds kStopLimit{1};
 
 std::atomic<uint32_t> live_helpers{0};  // Until the last who uses one has let go.
@@ -217,46 +218,38 @@ bool CopyHelper::AreDone(uint64_t jobs) const {
   return shared_->finished.load(std::memory_order_acquire) >= jobs;
 }
 
-bool CopyHelper::DoNext(Shared& shared) {
-  CopyJob* const job = shared.to_helper.Take();
-  if (job == nullptr) return false;
-  Shared::Lane& lane = shared.lanes[job->worker];
-  const Outcome outcome = Execute(shared.mem_fd, *job);
-  job->succeeded = outcome == Outcome::kDone;
-  // A process loses its memory before its sockets. Until its session ends its queue pairs wait: to
-  // their peers it is silent from now on, not one that refuses what they ask.
-  CopyJobQueue& next = outcome == Outcome::kProcessEnded ? shared.orphaned : lane.done;
-  next.Post(job);
-  shared.finished.fetch_add(1, std::memory_order_release);
-  rings::FullFence();
-  if (lane.sleeps.load(std::memory_order_relaxed)) Signal(lane.wake_fd);
-  return true;
-}
-
-void CopyHelper::Sleep(Shared& shared) {
-  shared.helper_sleeps.store(true, std::memory_order_relaxed);
-  rings::FullFence();
-  uint64_t signals = 0;
-  if (shared.to_helper.empty() && !shared.stop.load(std::memory_order_relaxed)) {
-    [[maybe_unused]] const ssize_t got = read(shared.own_fd, &signals, sizeof(signals));
-  }
-  shared.helper_sleeps.store(false, std::memory_order_relaxed);
-}
-
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
-  IdlePolicy idle(kSpinBeforeSleep);
+  int empty_polls = 0;
+  auto idle_since = std::chrono::steady_clock::now();
   while (!shared->stop.load(std::memory_order_acquire)) {
-    const Nanos now(std::chrono::steady_clock::now().time_since_epoch().count());
-    switch (idle.AfterTurn(DoNext(*shared), now)) {
-      case IdleStep::kPoll:
-        break;
-      case IdleStep::kYield:
-        std::this_thread::yield();
-        break;
-      case IdleStep::kSleep:
-        Sleep(*shared);
-        break;
+    if (CopyJob* job = shared->to_helper.Take()) {
+      Shared::Lane& lane = shared->lanes[job->worker];
+      const Outcome outcome = Execute(shared->mem_fd, *job);
+      job->succeeded = outcome == Outcome::kDone;
+      // A process loses its memory before its sockets. Until its session ends its queue pairs wait:
+      // to their peers it is silent from now on, not one that refuses what they ask.
+      CopyJobQueue& next = outcome == Outcome::kProcessEnded ? shared->orphaned : lane.done;
+      next.Post(job);
+      shared->finished.fetch_add(1, std::memory_order_release);
+      rings::FullFence();
+      if (lane.sleeps.load(std::memory_order_relaxed)) Signal(lane.wake_fd);
+      empty_polls = 0;
+      continue;
     }
+    if (++empty_polls < kPollsBeforeYield) continue;
+    if (empty_polls == kPollsBeforeYield) idle_since = std::chrono::steady_clock::now();
+    if (std::chrono::steady_clock::now() - idle_since < kSpinBeforeSleep) {
+      std::this_thread::yield();
+      continue;
+    }
+    shared->helper_sleeps.store(true, std::memory_order_relaxed);
+    rings::FullFence();
+    uint64_t signals = 0;
+    if (shared->to_helper.empty() && !shared->stop.load(std::memory_order_relaxed)) {
+      [[maybe_unused]] const ssize_t got = read(shared->own_fd, &signals, sizeof(signals));
+    }
+    shared->helper_sleeps.store(false, std::memory_order_relaxed);
+    empty_polls = 0;
   }
 }
 

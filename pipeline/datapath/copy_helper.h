@@ -101,9 +101,6 @@ class CopyHelper {
  private:
   struct Shared;
   static void Run(const std::shared_ptr<Shared>& shared);
-  /// False: there was no job.
-  static bool DoNext(Shared& shared);
-  static void Sleep(Shared& shared);
 
   std::shared_ptr<Shared> shared_;
 };
