@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from endure import MortalLab, all_maps, wait_until_back, holdings
+from endure import MortalLab, all_maps, holdings_at_rest, wait_until_back
 from lab import BUILD, LONG, UROCE
 from process import Failed, resident_kilobytes, run, wait_until
 
@@ -30,7 +30,7 @@ class CyclesTest(unittest.TestCase):
                       lab.b.gid_index(), count, timeout_s=60 + count / 5)
 
         cycle(WARM_UP)  # What the daemon takes once and keeps.
-        before, maps, resident = holdings(pid), all_maps(pid), resident_kilobytes(pid)
+        before, maps, resident = holdings_at_rest(lab), all_maps(pid), resident_kilobytes(pid)
         frames = held()["frames"]
         cycle(CYCLES)
         wait_until_back(lab, before)

@@ -115,6 +115,20 @@ def holdings(pid):
             "threads": len(os.listdir(f"/proc/{pid}/task"))}
 
 
+def holdings_at_rest(lab):
+    """`holdings` of the daemon when it has no program: what one leaves goes after its end, over
+    several turns and threads."""
+    pid = lab.daemons[0].process.pid
+    looks = [holdings(pid)]
+
+    def rests():
+        looks.append(holdings(pid))
+        return looks[-1]["shared maps"] == 0 and looks[-20:].count(looks[-1]) == 20
+
+    wait_until(rests, "the daemon to rest", 60)
+    return looks[-1]
+
+
 def all_maps(pid):
     with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as lines:
         return sum(1 for _ in lines)

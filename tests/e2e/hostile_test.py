@@ -4,7 +4,7 @@ goes on with its data right, the attackers lose their own queues, and nothing is
 import os
 import unittest
 
-from endure import MortalLab, Pair, holdings, wait_until_back
+from endure import MortalLab, Pair, holdings_at_rest, wait_until_back
 from lab import BUILD, LONG
 from process import Process
 from programs import pingpong, seed
@@ -20,7 +20,7 @@ class HostileTest(unittest.TestCase):
 
     def test_an_honest_pair_beside_hostile_programs(self):
         pingpong(self.lab)
-        before = holdings(self.lab.daemons[0].process.pid)
+        before = holdings_at_rest(self.lab)
         pair = Pair(self.lab, "--churn")
         self.addCleanup(pair.kill)
         number = seed()

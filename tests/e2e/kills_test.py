@@ -6,7 +6,8 @@ import signal
 import time
 import unittest
 
-from endure import DEVICE_GONE, KINDS, PEER_GONE, MortalLab, Pair, holdings, wait_until_back
+from endure import (DEVICE_GONE, KINDS, PEER_GONE, MortalLab, Pair, holdings_at_rest,
+                    wait_until_back)
 from lab import LONG
 from process import Failed
 from programs import pingpong, seed
@@ -78,7 +79,7 @@ class KillsTest(unittest.TestCase):
     def test_programs_killed_at_random_instants_harm_nobody_else(self):
         number = seed()
         pingpong(self.lab)  # What the daemon takes once and keeps.
-        before = holdings(self.lab.daemons[0].process.pid)
+        before = holdings_at_rest(self.lab)
         kills = Kills(self.lab, number)
         self.addCleanup(kills.tear_down)
         with self.subTest(seed=number):

@@ -8,7 +8,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from endure import MortalLab, holdings, wait_until_back
+from endure import MortalLab, holdings_at_rest, wait_until_back
 from lab import UROCE
 from process import Process, run_status, wait_until
 from programs import pingpong
@@ -30,7 +30,7 @@ class LimitsTest(unittest.TestCase):
         cls.addClassCleanup(cls.lab.tear_down)
         os.chmod(cls.lab.directory, 0o711)  # Other users' programs connect too.
         pingpong(cls.lab)
-        cls.before = holdings(cls.lab.daemons[0].process.pid)
+        cls.before = holdings_at_rest(cls.lab)
 
     def start(self, kind, count, uid):
         """A program of `uid` that makes up to `count` objects and keeps them."""

@@ -6,7 +6,7 @@ import re
 import signal
 import unittest
 
-from endure import MortalLab, Pair, holdings, wait_until_back
+from endure import MortalLab, Pair, holdings_at_rest, wait_until_back
 from lab import BUILD
 from process import wait_until
 from programs import pingpong
@@ -20,7 +20,7 @@ class MisuseTest(unittest.TestCase):
         cls.lab = MortalLab()
         cls.addClassCleanup(cls.lab.tear_down)
         pingpong(cls.lab)
-        cls.before = holdings(cls.lab.daemons[0].process.pid)
+        cls.before = holdings_at_rest(cls.lab)
 
     @classmethod
     def tearDownClass(cls):
