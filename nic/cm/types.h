@@ -43,6 +43,11 @@ enum class Result : uint8_t {
   kAddressInUse,         ///< Somebody has that address and port.
   kAddressNotAvailable,  ///< The same, one of the two being a wildcard.
   kTooLong,              ///< More private data than the message holds.
+  kInvalid,              ///< An argument that nobody can mean.
+  kNotPermitted,         ///< The unprivileged may not.
+  kNotSupported,
+  kNoRoute,   ///< To the destination.
+  kNoDevice,  ///< The way there is none of ours.
 };
 
 enum class EventKind : uint8_t {
