@@ -231,7 +231,17 @@ void Worker::Impl::FinishParked(QueuePair& qp, MoveResult result) {
     parked.modification.reset();
     ApplyModification(qp, modification.state, modification.attributes);
   }
+  TakeTurnBetweenCopies(qp);
   ReplayWaiting(qp);
+}
+
+// The first of the packets that wait may park it again, and so may each after it. Its own must not
+// wait for the last of them: its peer resends what is not acknowledged in time, and gives up.
+void Worker::Impl::TakeTurnBetweenCopies(QueuePair& qp) {
+  if (qp.parked().oldest == nullptr || !qp.core().HasPacket(now)) return;
+  if (qp.links().port->LookForRoom() == 0) return;
+  uint32_t bytes = 0;
+  if (SendNext(qp, bytes) == Sent::kPacket) ChargeFor(qp, bytes);
 }
 
 bool Worker::Impl::KeepForLater(QueuePair& qp, rte_mbuf* frame) {

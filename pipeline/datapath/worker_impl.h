@@ -117,6 +117,7 @@ struct Worker::Impl {
   void OnCopyDone(QueuePair& qp);
   void ContinueCopy(QueuePair& qp);
   void FinishParked(QueuePair& qp, MoveResult result);
+  void TakeTurnBetweenCopies(QueuePair& qp);
   bool KeepForLater(QueuePair& qp, rte_mbuf* frame);
   void ReplayWaiting(QueuePair& qp);
   /// Forgets what is under way at the helper and all that waits behind it.
@@ -136,6 +137,8 @@ struct Worker::Impl {
   void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame, uint32_t crc);
   void FinishGather(QueuePair& qp, rte_mbuf* frame);
   rte_mbuf* TakeFrame(DevicePort& port);
+  /// `qp` and its session have sent `bytes` of their share.
+  void ChargeFor(QueuePair& qp, uint32_t bytes);
   void StopSending(QueuePair& qp);
 
   // ---- worker_settle.cc ----

@@ -43,8 +43,7 @@ bool Worker::Impl::Transmit() {
     if (sent == Sent::kNothing || sent == Sent::kNoFrame) continue;
     any = true;
     Touch(*qp);
-    DeficitRoundRobin::Charge(qp->links().flow, bytes);
-    DeficitRoundRobin::Charge(*qp->links().session_flow, bytes);
+    ChargeFor(*qp, bytes);
   }
   received.clear();
   for (const auto& port : ports) {
@@ -121,6 +120,11 @@ bool Worker::Impl::ServeHost(DevicePort& port) {
     host.outbound().Pop();
   }
   return any;
+}
+
+void Worker::Impl::ChargeFor(QueuePair& qp, uint32_t bytes) {
+  DeficitRoundRobin::Charge(qp.links().flow, bytes);
+  DeficitRoundRobin::Charge(*qp.links().session_flow, bytes);
 }
 
 void Worker::Impl::StopSending(QueuePair& qp) {
@@ -205,8 +209,7 @@ void Worker::Impl::FinishGather(QueuePair& qp, rte_mbuf* frame) {
                                          parked.packet.payload_bytes()};
   const uint32_t crc = wire::Crc32Update(parked.crc_before_payload, payload);
   FinishFrame(qp, parked.packet, frame, crc);
-  DeficitRoundRobin::Charge(qp.links().flow, frame->data_len);
-  DeficitRoundRobin::Charge(*qp.links().session_flow, frame->data_len);
+  ChargeFor(qp, frame->data_len);
 }
 
 void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame,

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "pipeline/datapath/copy_helper.h"
+#include "pipeline/datapath/parked_work.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
@@ -178,6 +179,25 @@ TEST_F(WorkerParkedTest, MappedAndCopiedSegmentsMixInOneMessage) {
   EXPECT_EQ(cqe.status, 0);
   EXPECT_EQ(memcmp(target_.data(), source_.data(), 300'000), 0);
   bed_.keys.Unpublish(&mixed);
+}
+
+TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
+  auto [a, b] = Pair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, kBytes)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  uint64_t sent_while_others_waited = 0;
+  uint64_t sent = 0;
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] {
+    if (b->qp->parked().waiting != 0) sent_while_others_waited += bed_.ports[1].sent - sent;
+    sent = bed_.ports[1].sent;
+    return a->PollSend(cqe);
+  }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_GT(sent_while_others_waited, 0u);
 }
 
 TEST_F(WorkerParkedTest, MemoryThatIsGoneIsAnAccessError) {
