@@ -38,6 +38,7 @@ struct Limits {
   uint32_t pds = 4096;
   uint32_t segments = 16384;
   uint32_t mrs = 65536;
+  uint32_t mws = 65536;
   uint32_t channels = 1024;
   uint32_t cqs = 16384;
   uint32_t qps = 16384;
@@ -49,13 +50,14 @@ struct Limits {
   uint32_t segments_per_user = 16384;
   uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.
   uint32_t mrs_per_user = 1u << 17;
+  uint32_t mws_per_user = 1u << 17;
   uint32_t cqs_per_user = 1u << 15;
   uint32_t qps_per_user = 1u << 15;
   uint32_t ahs_per_user = 1u << 17;
   uint32_t srqs_per_user = 1u << 14;
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                  ///< At a time.
-  uint32_t total_mrs = 1u << 18;           ///< Of the daemon.
+  uint32_t total_mrs = 1u << 18;           ///< Of the daemon, windows too.
   uint64_t memory_per_user = 64ull << 30;  ///< Bytes of registered memory that the daemon maps.
   uint64_t capture_bytes = 256ull << 20;   ///< Ring of one capture.
 };

@@ -64,7 +64,6 @@ void FillAbsentOps(verbs_context& context) {
   context.post_srq_ops = &RefusePostSrqOps;
   ibv_context_ops& ops = context.context.ops;
   FillCompatOps(ops);
-  Refuse(ops.alloc_mw, ops.bind_mw, ops.dealloc_mw);
 }
 
 }  // namespace uroce::shim

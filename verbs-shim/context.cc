@@ -24,6 +24,9 @@ void FillOps(verbs_context& context) {
   context.free_dm = &FreeDm;
   context.reg_dm_mr = &RegDmMr;
   ibv_context_ops& ops = context.context.ops;
+  ops.alloc_mw = &AllocMw;
+  ops.bind_mw = &BindMw;
+  ops.dealloc_mw = &DeallocMw;
   ops.poll_cq = &PollCq;
   ops.req_notify_cq = &RequestNotify;
   ops.post_send = &PostSend;

@@ -26,8 +26,11 @@ constexpr uint32_t kAtomics = Bit(IBV_WR_ATOMIC_CMP_AND_SWP) | Bit(IBV_WR_ATOMIC
 constexpr uint32_t kWrites = Bit(IBV_WR_RDMA_WRITE) | Bit(IBV_WR_RDMA_WRITE_WITH_IMM);
 constexpr uint32_t kSends =
     Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | Bit(IBV_WR_SEND_WITH_INV);
-constexpr uint32_t kOfReliableConnection = kSends | kWrites | kAtomics | Bit(IBV_WR_RDMA_READ);
-constexpr uint32_t kOfUnreliableConnection = Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | kWrites;
+constexpr uint32_t kLocals = Bit(IBV_WR_LOCAL_INV) | Bit(IBV_WR_BIND_MW);
+constexpr uint32_t kOfReliableConnection =
+    kSends | kWrites | kAtomics | Bit(IBV_WR_RDMA_READ) | kLocals;
+constexpr uint32_t kOfUnreliableConnection =
+    Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | kWrites | kLocals;
 constexpr uint32_t kOfDatagrams = Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM);
 constexpr uint32_t kMayBeInline = kSends | kWrites;
 constexpr unsigned kKnownFlags =
@@ -54,6 +57,16 @@ uint32_t LegalOpcodes(ibv_qp_type type) {
   return type == IBV_QPT_UC ? kOfUnreliableConnection : kOfReliableConnection;
 }
 
+// Where the window's state, keys and rights do not suit, the work fails; this is what cannot even
+// be written down.
+int CheckBind(const QueuePair& queue_pair, const ibv_send_wr& wr) {
+  const ibv_mw* mw = wr.bind_mw.mw;
+  const ibv_mr* mr = wr.bind_mw.bind_info.mr;
+  const ibv_context* context = queue_pair.verbs.qp_base.context;
+  if (mw == nullptr || mw->context != context) return EINVAL;
+  return mr != nullptr && mr->context != context ? EINVAL : 0;
+}
+
 int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
   if (static_cast<unsigned>(wr.opcode) > 31) return EINVAL;
   const uint32_t bit = Bit(wr.opcode);
@@ -64,6 +77,7 @@ int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
     if ((kMayBeInline & bit) == 0 || wr.num_sge < 0) return EINVAL;
     return TotalBytes(wr) > queue_pair.max_inline_bytes ? EINVAL : 0;
   }
+  if ((kLocals & bit) != 0) return wr.opcode == IBV_WR_BIND_MW ? CheckBind(queue_pair, wr) : 0;
   if (static_cast<unsigned>(wr.num_sge) > queue_pair.send.max_sge) return EINVAL;
   // Whether the remote address is aligned is the responder's to judge, as hardware has it.
   return (kAtomics & bit) != 0 && TotalBytes(wr) < kAtomicBytes ? EINVAL : 0;
@@ -72,6 +86,14 @@ int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
 uroce_wqe_datagram AddressOf(const ibv_send_wr& wr) {
   const ibv_ah* ah = wr.wr.ud.ah;
   return {ah == nullptr ? UROCE_NONE : ah->handle, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey, 0};
+}
+
+void DescribeBind(const ibv_send_wr& wr, uroce_send_wqe& header) {
+  const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
+  header.imm_or_rkey = wr.bind_mw.mw->rkey;
+  header.remote_addr = info.addr;
+  header.rkey = wr.bind_mw.rkey;
+  header.bind = {info.length, info.mr == nullptr ? 0 : info.mr->lkey, info.mw_access_flags};
 }
 
 uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
@@ -87,6 +109,14 @@ uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
     header.remote_addr = 0;
     header.rkey = 0;
     header.datagram = AddressOf(wr);
+    return header;
+  }
+  if ((kLocals & Bit(wr.opcode)) != 0) {
+    header.num_sge = 0;
+    header.remote_addr = 0;
+    header.rkey = 0;
+    header.atomic = {0, 0};
+    if (wr.opcode == IBV_WR_BIND_MW) DescribeBind(wr, header);
     return header;
   }
   // remote_addr lies at the same place in both.

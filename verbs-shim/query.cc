@@ -33,12 +33,15 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.max_qp = static_cast<int>(info.max_qp);
   attr.max_qp_wr = static_cast<int>(info.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE;
+                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
+                          IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                          IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attr.max_sge = static_cast<int>(info.max_sge);
   attr.max_sge_rd = static_cast<int>(info.max_sge);
   attr.max_cq = static_cast<int>(info.max_cq);
   attr.max_cqe = static_cast<int>(info.max_cqe);
   attr.max_mr = static_cast<int>(info.max_mr);
+  attr.max_mw = static_cast<int>(info.max_mw);
   attr.max_pd = static_cast<int>(info.max_pd);
   attr.max_qp_rd_atom = static_cast<int>(info.max_qp_rd_atom);
   attr.max_qp_init_rd_atom = static_cast<int>(info.max_qp_rd_atom);

@@ -127,8 +127,9 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
 /// Calls of ibv_qp_ex that a queue pair of this type has (enum ibv_qp_create_send_ops_flags).
 uint64_t ServedOps(ibv_qp_type type) {
   constexpr uint64_t kDatagrams = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-  constexpr uint64_t kUnreliable =
-      kDatagrams | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  constexpr uint64_t kUnreliable = kDatagrams | IBV_QP_EX_WITH_RDMA_WRITE |
+                                   IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
+                                   IBV_QP_EX_WITH_BIND_MW;
   constexpr uint64_t kReliable = kUnreliable | IBV_QP_EX_WITH_RDMA_READ |
                                  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;

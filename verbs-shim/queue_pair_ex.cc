@@ -66,14 +66,17 @@ void SendInvalidate(ibv_qp_ex* qp, uint32_t rkey) {
   OpenRequest(qp, IBV_WR_SEND_WITH_INV).invalidate_rkey = rkey;
 }
 
+void Bind(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
+  OpenRequest(qp, IBV_WR_BIND_MW).bind_mw = {mw, rkey, *info};
+}
+void Invalidate(ibv_qp_ex* qp, uint32_t rkey) {
+  OpenRequest(qp, IBV_WR_LOCAL_INV).invalidate_rkey = rkey;
+}
+
 void Refuse(ibv_qp_ex* qp, int error) {
   Build& build = Ours(qp)->build;
   if (build.error == 0) build.error = error;
 }
-void RefuseBind(ibv_qp_ex* qp, ibv_mw*, uint32_t, const ibv_mw_bind_info*) {
-  Refuse(qp, EOPNOTSUPP);
-}
-void RefuseInvalidate(ibv_qp_ex* qp, uint32_t) { Refuse(qp, EOPNOTSUPP); }
 void RefuseTso(ibv_qp_ex* qp, void*, uint16_t, uint16_t) { Refuse(qp, EOPNOTSUPP); }
 void RefuseXrc(ibv_qp_ex* qp, uint32_t) { Refuse(qp, EOPNOTSUPP); }
 void RefuseAtomicWrite(ibv_qp_ex* qp, uint32_t, uint64_t, const void*) { Refuse(qp, EOPNOTSUPP); }
@@ -150,8 +153,8 @@ int Complete(ibv_qp_ex* qp) {
 void FillQpEx(ibv_qp_ex& qp) {
   qp.wr_atomic_cmp_swp = &CompareSwap;
   qp.wr_atomic_fetch_add = &FetchAdd;
-  qp.wr_bind_mw = &RefuseBind;
-  qp.wr_local_inv = &RefuseInvalidate;
+  qp.wr_bind_mw = &Bind;
+  qp.wr_local_inv = &Invalidate;
   qp.wr_rdma_read = &Read;
   qp.wr_rdma_write = &Write;
   qp.wr_rdma_write_imm = &WriteImmediate;

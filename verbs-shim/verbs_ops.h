@@ -7,6 +7,9 @@
 namespace uroce::shim {
 
 // ---- ibv_context.ops ----
+ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type);
+int BindMw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
+int DeallocMw(ibv_mw* mw);
 int PollCq(ibv_cq* cq, int count, ibv_wc* wcs);
 int RequestNotify(ibv_cq* cq, int solicited_only);
 int PostSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

@@ -36,6 +36,8 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_REG_MR, sizeof(uroce_reg_mr), true, &Session::RegMr},
       {UROCE_DEREG_MR, sizeof(uroce_handle), true, &Session::DeregMr},
       {UROCE_IMPORT_MR, sizeof(uroce_import), true, &Session::ImportMr},
+      {UROCE_ALLOC_MW, sizeof(uroce_alloc_mw), true, &Session::AllocMw},
+      {UROCE_DEALLOC_MW, sizeof(uroce_handle), true, &Session::DeallocMw},
       {UROCE_CREATE_CHANNEL, sizeof(uroce_handle), true, &Session::CreateChannel},
       {UROCE_DESTROY_CHANNEL, sizeof(uroce_handle), true, &Session::DestroyChannel},
       {UROCE_CREATE_CQ, sizeof(uroce_create_cq), true, &Session::CreateCq},
@@ -248,6 +250,12 @@ void Session::AwaitCopies() {
   leaving_.clear();
   Finish(absl::OkStatus(), Reply());
 }
+
+absl::Status Session::AllocMw(Body body, Reply& reply) {
+  return AddResult(program_->AllocMw(Read<uroce_alloc_mw>(body)), reply);
+}
+
+absl::Status Session::DeallocMw(Body body, Reply&) { return program_->DeallocMw(HandleIn(body)); }
 
 absl::Status Session::CreateChannel(Body body, Reply& reply) {
   Fd records;

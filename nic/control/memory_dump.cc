@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "nic/control/session.h"
 
@@ -28,13 +29,16 @@ std::string ModeOf(const datapath::MemoryRegion& region) {
   return modes.size() == 1 ? *modes.begin() : "mixed";
 }
 
-std::string AccessText(uint32_t access) {
-  std::string text = "r";
-  if (access & IBV_ACCESS_LOCAL_WRITE) text += "w";
+std::string RemoteAccessText(uint32_t access) {
+  std::string text;
   if (access & IBV_ACCESS_REMOTE_READ) text += " remote-read";
   if (access & IBV_ACCESS_REMOTE_WRITE) text += " remote-write";
   if (access & IBV_ACCESS_REMOTE_ATOMIC) text += " remote-atomic";
   return text;
+}
+
+std::string AccessText(uint32_t access) {
+  return (access & IBV_ACCESS_LOCAL_WRITE ? "rw" : "r") + RemoteAccessText(access);
 }
 
 Json SegmentJson(const datapath::MrSegment& segment) {
@@ -62,6 +66,24 @@ Json MemoryJson(const Session& session, const MemoryObject& memory) {
   for (const datapath::MrSegment& segment : region.segments) {
     json["segments"].push_back(SegmentJson(segment));
   }
+  return json;
+}
+
+Json WindowJson(const Session& session, const WindowObject& object) {
+  const datapath::MemoryWindow& window = object.window;
+  const datapath::WindowBinding binding = window.Read().value_or(datapath::WindowBinding{});
+  const bool is_bound = binding.region_key != 0;
+  Json json;
+  json["device"] = object.pd->context->device->name();
+  json["pid"] = session.peer().pid;
+  json["program"] = session.command_name();
+  json["key"] = Hex(window.key());
+  json["iova"] = is_bound ? Hex(binding.addr) : "";
+  json["length"] = binding.length_bytes;
+  json["access"] = std::string(absl::StripLeadingAsciiWhitespace(RemoteAccessText(binding.access)));
+  json["mode"] = window.type() == datapath::MemoryWindow::Type::kType1 ? "window 1" : "window 2";
+  json["region"] = is_bound ? Hex(binding.region_key) : "";
+  json["qp"] = binding.qpn != 0 ? Hex(binding.qpn) : "";
   return json;
 }
 
@@ -111,6 +133,9 @@ Json MemoryRegionsJson(const std::vector<const Session*>& sessions) {
     if (session->program() == nullptr) continue;
     session->program()->memory_regions().ForEach([&](uint32_t, const MemoryObject& memory) {
       list.push_back(MemoryJson(*session, memory));
+    });
+    session->program()->memory_windows().ForEach([&](uint32_t, const WindowObject& window) {
+      list.push_back(WindowJson(*session, window));
     });
   }
   return {{"mrs", list}};

@@ -103,6 +103,8 @@ class Session {
   absl::Status DestroySegment(Body body, Reply& reply);
   absl::Status RegMr(Body body, Reply& reply);
   absl::Status DeregMr(Body body, Reply& reply);
+  absl::Status AllocMw(Body body, Reply& reply);
+  absl::Status DeallocMw(Body body, Reply& reply);
   absl::Status ImportMr(Body body, Reply& reply);
   absl::Status CreateChannel(Body body, Reply& reply);
   absl::Status DestroyChannel(Body body, Reply& reply);

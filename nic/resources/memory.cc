@@ -195,13 +195,16 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   if (!pd.ok()) return pd.status();
   if (absl::Status status = CheckRegion(request, segments); !status.ok()) return status;
   if (request.replaces != UROCE_NONE) {
-    if (absl::Status found = mrs_.Find(request.replaces).status(); !found.ok()) return found;
+    const absl::StatusOr<MemoryObject*> former = mrs_.Find(request.replaces);
+    if (!former.ok()) return former.status();
+    if (absl::Status status = CheckUnbound(**former); !status.ok()) return status;
   }
   auto memory = std::make_unique<MemoryObject>();
   memory->pd = *pd;
   memory->replaces = request.replaces;
   memory->addr = request.addr;
   datapath::MemoryRegion& region = memory->region;
+  region.bound_windows = memory->bound_windows.get();
   region.pd = (*pd)->number;
   region.access = request.access;
   region.iova = request.iova;
@@ -296,6 +299,11 @@ absl::Status PopulateRegion(const MemoryObject& memory) {
 absl::StatusOr<std::unique_ptr<MemoryObject>> Program::BeginDereg(uint32_t handle) {
   absl::StatusOr<MemoryObject*> found = mrs_.Find(handle);
   if (!found.ok()) return found.status();
+  if (absl::Status status = CheckUnbound(**found); !status.ok()) return status;
+  return TakeRegion(handle);
+}
+
+std::unique_ptr<MemoryObject> Program::TakeRegion(uint32_t handle) {
   std::unique_ptr<MemoryObject> memory = mrs_.Remove(handle);
   followers_.erase(memory.get());
   nic_.keys().Unpublish(memory->published());

@@ -118,6 +118,7 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   info.max_cq = limits.cqs;
   info.max_cqe = limits.cqe;
   info.max_mr = limits.mrs;
+  info.max_mw = limits.mws;
   info.max_pd = limits.pds;
   info.max_ah = limits.ahs;
   info.max_srq = limits.srqs;

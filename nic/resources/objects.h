@@ -3,6 +3,7 @@
 // before those are gone. Control thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "pipeline/datapath/address_table.h"
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/memory_region.h"
+#include "pipeline/datapath/memory_window.h"
 #include "pipeline/datapath/queue_pair.h"
 #include "pipeline/datapath/shared_receive_queue.h"
 #include "verbs-shim/abi/uroce_abi.h"
@@ -68,6 +70,15 @@ struct MemoryObject {
   const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
   /// Set by BeginDereg: Session::CopiesDone must confirm so many before the memory is free.
   uint64_t copies_begun = 0;
+  /// Counted by workers. Here and not in `region`, which is copied.
+  std::unique_ptr<std::atomic<uint32_t>> bound_windows = std::make_unique<std::atomic<uint32_t>>(0);
+};
+
+struct WindowObject {
+  WindowObject(ProtectionDomain* its_pd, datapath::MemoryWindow::Type type, uint32_t key);
+  ProtectionDomain* pd;
+  datapath::MemoryWindow window;
+  datapath::MemoryRegion entry;  ///< In the table of keys.
 };
 
 struct Channel {

@@ -50,6 +50,7 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<F
       pds_("pd", nic.config().limits.pds),
       segments_("segment", nic.config().limits.segments, &nic.user(uid).segments),
       mrs_("mr", nic.config().limits.mrs, &nic.user(uid).mrs),
+      mws_("mw", nic.config().limits.mws, &nic.user(uid).mws),
       channels_("channel", nic.config().limits.channels, &nic.user(uid).pipes),
       cqs_("cq", nic.config().limits.cqs, &nic.user(uid).cqs),
       srqs_("srq", nic.config().limits.srqs, &nic.user(uid).srqs),
@@ -94,6 +95,7 @@ Program::~Program() {
   });
   mrs_.ForEach(
       [this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(memory.published()); });
+  mws_.ForEach([this](uint32_t, WindowObject& object) { nic_.keys().Unpublish(&object.entry); });
   nic_.workers().AwaitGrace();
   ahs_.ForEach([this](uint32_t, AddressHandle& ah) { nic_.address_handles().erase(&ah); });
   cqs_.ForEach(
@@ -105,6 +107,7 @@ Program::~Program() {
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
     nic_.key_numbers().Release(memory.region.key, Nic::Now());
   });
+  mws_.ForEach([this](uint32_t, WindowObject& object) { EndWindow(object); });
 }
 
 }  // namespace uroce::nic

@@ -101,11 +101,16 @@ class Program {
   /// replaces another takes its handle and key.
   absl::StatusOr<uroce_reg_mr_reply> PublishRegion(std::unique_ptr<MemoryObject> memory);
   /// Hides the region from peers and workers. The memory is the program's again once
-  /// CopiesDone has said so, and the object has gone.
+  /// CopiesDone has said so, and the object has gone. Errors: FailedPrecondition while windows are
+  /// bound to it.
   absl::StatusOr<std::unique_ptr<MemoryObject>> BeginDereg(uint32_t handle);
   /// False: a copy that began before is under way; ask again.
   bool CopiesDone(const MemoryObject& memory) const;
   bool CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const;
+
+  // ---- memory windows (windows.cc) ----
+  absl::StatusOr<uroce_alloc_mw_reply> AllocMw(const uroce_alloc_mw& request);
+  absl::Status DeallocMw(uint32_t handle);
 
   // ---- channels and completion queues (completion_queues.cc) ----
   absl::StatusOr<uint32_t> CreateChannel(uint32_t context, Fd& records);
@@ -140,6 +145,7 @@ class Program {
 
   // ---- for dumps ----
   const HandleTable<MemoryObject>& memory_regions() const { return mrs_; }
+  const HandleTable<WindowObject>& memory_windows() const { return mws_; }
   const HandleTable<QueuePairObject>& queue_pairs() const { return qps_; }
 
  private:
@@ -151,6 +157,11 @@ class Program {
   void RemoveQueuePairs(datapath::Worker& worker);
   absl::Status CheckMemory(uint64_t length) const;
   std::shared_ptr<Segment> MakeSegment();
+  /// BeginDereg, whatever is bound to it.
+  std::unique_ptr<MemoryObject> TakeRegion(uint32_t handle);
+  static absl::Status CheckUnbound(const MemoryObject& memory);
+  /// After its grace period.
+  void EndWindow(const WindowObject& object);
   uroce_reg_mr_reply PublishReplacement(std::unique_ptr<MemoryObject> memory);
   void NoteFollower(MemoryObject& memory);
   /// Afterwards no worker uses what was unpublished or replaced before.
@@ -186,6 +197,7 @@ class Program {
   HandleTable<ProtectionDomain> pds_;
   HandleTable<std::shared_ptr<Segment>> segments_;
   HandleTable<MemoryObject> mrs_;
+  HandleTable<WindowObject> mws_;
   std::set<MemoryObject*> followers_;  ///< Those with parts that follow addresses.
   HandleTable<Channel> channels_;
   HandleTable<CompletionQueueObject> cqs_;

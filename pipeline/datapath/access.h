@@ -18,23 +18,44 @@ inline constexpr uint32_t kLocalWrite = 1;
 inline constexpr uint32_t kRemoteWrite = 2;
 inline constexpr uint32_t kRemoteRead = 4;
 inline constexpr uint32_t kRemoteAtomic = 8;
+inline constexpr uint32_t kWindowBind = 16;
+inline constexpr uint32_t kZeroBased = 32;
 
 /// Whose access it is, and what it wants to do.
 struct AccessRight {
-  uint32_t pd = 0;
+  uint32_t pd = kNoPd;
   uint32_t rights = kLocalRead;
+  uint32_t qpn = 0;  ///< For windows that are one queue pair's; of local accesses without meaning.
 };
 
-/// The region of `key`, if [va, va + length) lies in it and `right` is granted; null else.
+/// What an access reaches: `va` in the region's own terms. False: it is not granted.
+struct Grant {
+  const MemoryRegion* region = nullptr;
+  uint64_t va = 0;
+  explicit operator bool() const { return region != nullptr; }
+};
+
+/// Whether [va, va + length) lies in `region`.
+inline bool Contains(const MemoryRegion& region, uint64_t va, uint64_t length_bytes) {
+  const uint64_t offset = va - region.iova;  // Huge when va lies in front of the region.
+  return offset <= region.length_bytes && length_bytes <= region.length_bytes - offset;
+}
+
+/// As CheckAccess, by the key of a window.
+Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
+                        const AccessRight& right);
+
+/// The region of `key`, if [va, va + length) lies in it and `right` is granted.
 /// Pointers are valid for this turn of the worker.
-inline const MemoryRegion* CheckAccess(const KeyTable& keys, uint32_t key, uint64_t va,
-                                       uint64_t length_bytes, const AccessRight& right) {
+inline Grant CheckAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
+                         const AccessRight& right) {
   const MemoryRegion* region = keys.Find(key);
-  if (region == nullptr || region->pd != right.pd) return nullptr;
-  if ((region->access & right.rights) != right.rights) return nullptr;
-  const uint64_t offset = va - region->iova;  // Huge when va lies in front of the region.
-  if (offset > region->length_bytes) return nullptr;
-  return length_bytes <= region->length_bytes - offset ? region : nullptr;
+  if (region == nullptr || region->pd != right.pd) [[unlikely]] {
+    return CheckWindowAccess(keys, key, va, length_bytes, right);
+  }
+  if ((region->access & right.rights) != right.rights) return {};
+  if (!Contains(*region, va, length_bytes)) return {};
+  return {region, va};
 }
 
 /// Bytes that lie together in one segment.
@@ -89,9 +110,9 @@ class PieceWalker {
     const uroce_sge& entry = list_[index_];
     const uint32_t wanted = std::min(left_, entry.length - offset_);
     const uint64_t va = entry.addr + offset_;
-    const MemoryRegion* region = CheckAccess(keys, entry.lkey, va, wanted, right_);
-    if (region == nullptr) return false;
-    piece = PieceAt(*region, va, wanted);
+    const Grant grant = CheckAccess(keys, entry.lkey, va, wanted, right_);
+    if (!grant) return false;
+    piece = PieceAt(*grant.region, grant.va, wanted);
     return true;
   }
   /// Moves on behind the piece that Look showed.

@@ -35,9 +35,15 @@ void GracePeriods::Enter(uint32_t index) { rte_rcu_qsbr_thread_online(state_.get
 void GracePeriods::Pass(uint32_t index) { rte_rcu_qsbr_quiescent(state_.get(), index); }
 void GracePeriods::Leave(uint32_t index) { rte_rcu_qsbr_thread_offline(state_.get(), index); }
 
+uint64_t GracePeriods::Start() { return rte_rcu_qsbr_start(state_.get()); }
+
+bool GracePeriods::HasPassed(uint64_t token) const {
+  return rte_rcu_qsbr_check(state_.get(), token, false) != 0;
+}
+
 void GracePeriods::Wait() {
-  const uint64_t token = rte_rcu_qsbr_start(state_.get());
-  for (int tries = 0; rte_rcu_qsbr_check(state_.get(), token, false) == 0; ++tries) {
+  const uint64_t token = Start();
+  for (int tries = 0; !HasPassed(token); ++tries) {
     if (tries < kPolls) {
       rte_pause();
     } else {

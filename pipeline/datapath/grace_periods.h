@@ -23,6 +23,12 @@ class GracePeriods {
   void Pass(uint32_t index);
   void Leave(uint32_t index);
 
+  // ---- any thread ----
+  /// Begins a grace period; HasPassed tells, of its token, when it is over. Whoever asks and is a
+  /// worker passes, too.
+  uint64_t Start();
+  bool HasPassed(uint64_t token) const;
+
   // ---- control ----
   /// Returns when every worker that was inside has passed or left since the call. Takes as long as
   /// the longest turn.

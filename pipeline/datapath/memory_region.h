@@ -2,6 +2,7 @@
 // A registered region as workers see it: a list of segments, each with its way to the bytes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 namespace uroce::datapath {
 
+class MemoryWindow;
 class Session;
 
 /// How the daemon reaches the bytes of a segment.
@@ -27,17 +29,25 @@ struct MrSegment {
   uint8_t reason = 0;            ///< kCopied: why (enum uroce_mr_reason).
 };
 
+/// Number of a protection domain that no queue pair is in.
+inline constexpr uint32_t kNoPd = 0;
+
 /// One memory region. Immutable once published in the KeyTable; unpublished, then freed after a
 /// grace period (Worker::Run on each worker).
+/// A memory window stands in the table as one too: of no domain, so that it grants nothing by
+/// itself, under its key without the variant.
 struct MemoryRegion {
   uint32_t key = 0;     ///< lkey and rkey.
-  uint32_t pd = 0;      ///< Daemon-wide number of the protection domain.
+  uint32_t pd = kNoPd;  ///< Daemon-wide number of the protection domain.
   uint32_t access = 0;  ///< IBV_ACCESS_* bits.
   uint64_t iova = 0;
   uint64_t length_bytes = 0;
   Session* session = nullptr;
+  MemoryWindow* window = nullptr;  ///< Of a window: what it grants.
   std::vector<MrSegment> segments;
   std::vector<uint32_t> segment_handles;  ///< For nic: what the mapped segments were made from.
+  /// Windows bound to it, for nic to refuse its end; or null. No access relies on it.
+  std::atomic<uint32_t>* bound_windows = nullptr;
 };
 
 }  // namespace uroce::datapath

@@ -112,6 +112,9 @@ PullResult QueuePair::PullSends(uint32_t limit) {
     const transport::SendWork work = ToSendWork(wqe, read, slot, core_.service());
     if (work.malformed) {
       send_lists_.StoreNothing(slot);
+    } else if (transport::IsLocal(work.opcode)) [[unlikely]] {
+      links_.has_locals = true;
+      send_lists_.StoreBind(slot, ToBindRequest(wqe.header));
     } else {
       send_lists_.Store(slot, wqe);
     }

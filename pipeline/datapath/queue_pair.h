@@ -29,12 +29,13 @@ class DevicePort;
 struct SessionFlow;
 struct WorkerSession;
 
-/// Whether a queue pair waits for its session's helper, and with what. While it does, its transport
-/// is not called.
+/// Whether a queue pair waits for its session's helper or for other workers, and with what. While
+/// it does, its transport is not called.
 enum class ParkedKind : uint8_t {
   kNone,
-  kEffect,  ///< The transport's wish is being executed.
-  kGather,  ///< The payload of a packet is being read into its frame.
+  kEffect,      ///< The transport's wish is being executed.
+  kGather,      ///< The payload of a packet is being read into its frame.
+  kInvalidate,  ///< A key that a peer took back may still be in use elsewhere: see KeyWaits.
 };
 
 /// One queue pair. Made and destroyed by nic; between AddQueuePair and RemoveQueuePair everything
@@ -121,6 +122,7 @@ class alignas(UROCE_LINE) QueuePair {
     bool again = false;              ///< Rings hold more than one turn takes.
     bool sends_wait = false;         ///< The send ring may hold more than the transport took.
     bool records_wait = false;       ///< In the list of those with pending records.
+    bool has_locals = false;         ///< Windows were bound, or keys invalidated, by its works.
     bool limit_event_waits = false;  ///< Of its shared receive queue, when last taken from.
     FlightEnd flight_end = FlightEnd::kTransport;
     bool corrupt_send = false;  ///< The ring is not looked at any more.

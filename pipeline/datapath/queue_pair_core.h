@@ -65,6 +65,13 @@ class QueuePairCore {
   bool HasPacket(Nanos now) const {
     return Visit(*this, [&](const auto& core) { return core.HasPacket(now); });
   }
+  /// See transport::RcQueuePair, like the next.
+  [[nodiscard]] bool PollLocal(transport::LocalEffect& effect) {
+    return Visit(*this, [&](auto& core) { return core.PollLocal(effect); });
+  }
+  void OnLocalDone(transport::EffectOutcome outcome) {
+    Visit(*this, [&](auto& core) { core.OnLocalDone(outcome); });
+  }
   bool HasAcknowledgement() const { return is_reliable() && rc.HasAcknowledgement(); }
   [[nodiscard]] bool PollPacket(Nanos now, transport::TxPacket& packet) {
     return Visit(*this, [&](auto& core) { return core.PollPacket(now, packet); });

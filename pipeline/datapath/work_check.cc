@@ -15,10 +15,7 @@ bool IsSendOrWrite(WorkOpcode opcode) {
   return opcode <= WorkOpcode::kSendWithImm || opcode == WorkOpcode::kSendWithInvalidate;
 }
 
-// Windows and fast-register regions are what the other two act on; no program can own one.
-bool IsSupported(WorkOpcode opcode) {
-  return IsSendOrWrite(opcode) || opcode == WorkOpcode::kRead || IsAtomic(opcode);
-}
+bool IsSupported(WorkOpcode opcode) { return opcode <= WorkOpcode::kSendWithInvalidate; }
 
 uint64_t Sum(const uroce_sge* list, uint32_t count) {
   uint64_t sum = 0;
@@ -29,6 +26,7 @@ uint64_t Sum(const uroce_sge* list, uint32_t count) {
 bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
   if (!IsSupported(opcode) || length > kMaxMessageBytes) return false;
   if (wqe.is_inline()) return IsSendOrWrite(opcode);
+  if (transport::IsLocal(opcode)) return length == 0;
   // Whether an atomic's remote address is aligned is the responder's to judge: NAK 0x61.
   return !IsAtomic(opcode) || length >= sizeof(uint64_t);
 }
@@ -67,6 +65,15 @@ transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read,
   work.compare_add = header.atomic.compare_add;
   work.swap = header.atomic.swap;
   return work;
+}
+
+BindRequest ToBindRequest(const uroce_send_wqe& header) {
+  return {.addr = header.remote_addr,
+          .length_bytes = header.bind.length,
+          .window_key = header.imm_or_rkey,
+          .new_key = header.rkey,
+          .region_key = header.bind.lkey,
+          .access = header.bind.access};
 }
 
 transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeResult read,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "pipeline/datapath/window_works.h"
 #include "pipeline/rings/wqe.h"
 #include "pipeline/transport/work.h"
 #include "pipeline/wire/opcode.h"
@@ -19,6 +20,8 @@ inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 31;
 /// refuse.
 transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot,
                                wire::Service service);
+/// What a work request that is kBindWindow, and not malformed, asks for.
+BindRequest ToBindRequest(const uroce_send_wqe& header);
 /// ReceiveWork::queue of a work that was taken from a shared receive queue; of others it is 0.
 inline constexpr uint32_t kSharedQueue = 1;
 

@@ -10,7 +10,9 @@ namespace {
 
 uint32_t Stride(const rings::WqeLimits& limits) {
   constexpr uint32_t kSgeBytes = sizeof(uroce_sge);
-  const uint32_t bytes = std::max(limits.max_sge * kSgeBytes, limits.max_inline_bytes);
+  constexpr uint32_t kBindBytes = sizeof(BindRequest);
+  const uint32_t bytes =
+      std::max({limits.max_sge * kSgeBytes, limits.max_inline_bytes, kBindBytes});
   return (bytes + kSgeBytes - 1) / kSgeBytes * kSgeBytes;  // Keeps every list aligned.
 }
 
@@ -39,6 +41,17 @@ std::span<const uroce_sge> SendLists::List(uint32_t slot) const {
 
 std::span<const uint8_t> SendLists::InlineBytes(uint32_t slot) const {
   return {Place(slot), entries_[slot & mask_].inline_length};
+}
+
+void SendLists::StoreBind(uint32_t slot, const BindRequest& request) {
+  StoreNothing(slot);
+  memcpy(Place(slot), &request, sizeof(request));
+}
+
+BindRequest SendLists::Bind(uint32_t slot) const {
+  BindRequest request;
+  memcpy(&request, Place(slot), sizeof(request));
+  return request;
 }
 
 void ReceiveList::Store(uint32_t slot, std::span<const uroce_sge> list) {

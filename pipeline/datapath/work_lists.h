@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private copies of what work requests point with: scatter/gather lists and inline bytes. Packets,
-// first or resent, are gathered by these, never by the ring that the program can still write.
+// Private copies of what work requests point with: scatter/gather lists, inline bytes and what is
+// to be bound. Packets, first or resent, are gathered by these, never by the ring that the program
+// can still write.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "pipeline/datapath/window_works.h"
 #include "pipeline/rings/wqe.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
@@ -20,6 +22,7 @@ class SendLists {
 
   void Store(uint32_t slot, const rings::SendWqe& wqe);
   void StoreNothing(uint32_t slot) { entries_[slot & mask_] = {}; }
+  void StoreBind(uint32_t slot, const BindRequest& request);
   void Prefetch(uint32_t slot) const {
     __builtin_prefetch(&entries_[slot & mask_]);
     __builtin_prefetch(Place(slot));
@@ -27,6 +30,8 @@ class SendLists {
   bool is_inline(uint32_t slot) const { return entries_[slot & mask_].inline_length != 0; }
   std::span<const uroce_sge> List(uint32_t slot) const;
   std::span<const uint8_t> InlineBytes(uint32_t slot) const;
+  /// Range: what is stored at `slot` is a request to bind.
+  BindRequest Bind(uint32_t slot) const;
 
  private:
   struct Entry {

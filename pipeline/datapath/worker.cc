@@ -32,7 +32,8 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
       keys(*worker_config.keys),
       idle(worker_config.spin_before_sleep),
       handover(worker_config.handover, worker_config.index),
-      sessions(worker_config.index, worker_config.park_after) {
+      sessions(worker_config.index, worker_config.park_after),
+      key_waits(worker_config.grace) {
   now = clock.Now();
 }
 
@@ -69,6 +70,7 @@ bool Worker::Impl::Turn(Nanos time) {
   if (busy) mailbox.Serve();
   if (!taps.list.empty()) taps.BeginTurn(clock, now);
   busy |= FinishCopies();
+  if (!key_waits.empty()) busy |= EndKeyWaits();
   busy |= Receive();
   busy |= TakeDoorbells();
   busy |= TakePostponed();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the transport asks of memory: done here where the memory is mapped, by the session's helper
 // where it is not. A queue pair with an errand at the helper is parked: its transport is not called
-// and its packets wait, all others go on.
+// and its packets wait, all others go on. So is one that waits for the end of a key.
 #include <rte_mbuf.h>
 
 #include <utility>
@@ -40,13 +40,13 @@ bool IsRemote(Effect::Kind kind) {
          kind == Effect::Kind::kAtomic;
 }
 
+bool Invalidates(const Effect& effect) {
+  return effect.invalidate || effect.kind == Effect::Kind::kInvalidate;
+}
+
 EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
-  if (result == MoveResult::kDenied) {
-    return IsRemote(effect.kind) ? EffectOutcome::kRemoteAccess : EffectOutcome::kLocalProtection;
-  }
-  // Only fast-register regions and type 2 windows may be invalidated by a peer; there are none.
-  const bool invalidates = effect.invalidate || effect.kind == Effect::Kind::kInvalidate;
-  return invalidates ? EffectOutcome::kInvalidateFailed : EffectOutcome::kDone;
+  if (result != MoveResult::kDenied) return EffectOutcome::kDone;
+  return IsRemote(effect.kind) ? EffectOutcome::kRemoteAccess : EffectOutcome::kLocalProtection;
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
     case Effect::Kind::kNone:
       return true;
     case Effect::Kind::kInvalidate:
-      FinishEffect(qp, effect, MoveResult::kDone);
+      FinishEffect(qp, effect, MoveResult::kDone, 0);
       return true;
     case Effect::Kind::kPlaceReceive:
       if (effect.grh_area) transfer.bytes -= transport::kGrhAreaBytes;
@@ -81,11 +81,10 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
     case Effect::Kind::kCheckRemote:
     case Effect::Kind::kPlaceRemote: {
       const transport::RemoteRange& remote = effect.remote;
-      const AccessRight right{pd, RightFor(effect.access)};
+      const AccessRight right{pd, RightFor(effect.access), qp.qpn().value()};
       if (effect.check_length_bytes != 0 &&
-          CheckAccess(keys, remote.rkey.value(), remote.va, effect.check_length_bytes, right) ==
-              nullptr) {
-        FinishEffect(qp, effect, MoveResult::kDenied);
+          !CheckAccess(keys, remote.rkey.value(), remote.va, effect.check_length_bytes, right)) {
+        FinishEffect(qp, effect, MoveResult::kDenied, 0);
         return true;
       }
       const bool places = effect.kind == Effect::Kind::kPlaceRemote;
@@ -97,7 +96,7 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
   }
   const MoveResult result = Place(keys, transfer.walker, transfer.bytes);
   if (result != MoveResult::kCopied) {
-    FinishEffect(qp, effect, result);
+    FinishEffect(qp, effect, result, 0);
     return true;
   }
   qp.links().parked = Kind::kEffect;
@@ -111,15 +110,15 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
 
 bool Worker::Impl::StartAtomic(QueuePair& qp, const Effect& effect) {
   const transport::RemoteRange& remote = effect.remote;
-  const MemoryRegion* region = CheckAccess(keys, remote.rkey.value(), remote.va, sizeof(uint64_t),
-                                           {qp.config().pd, RightFor(effect.access)});
-  if (region == nullptr) {
-    FinishEffect(qp, effect, MoveResult::kDenied);
+  const Grant grant = CheckAccess(keys, remote.rkey.value(), remote.va, sizeof(uint64_t),
+                                  {qp.config().pd, RightFor(effect.access), qp.qpn().value()});
+  if (!grant) {
+    FinishEffect(qp, effect, MoveResult::kDenied, 0);
     return true;
   }
-  const Piece piece = PieceAt(*region, remote.va, sizeof(uint64_t));
+  const Piece piece = PieceAt(*grant.region, grant.va, sizeof(uint64_t));
   if (piece.length_bytes != sizeof(uint64_t)) {  // Across two segments: no way to be atomic.
-    FinishEffect(qp, effect, MoveResult::kDenied);
+    FinishEffect(qp, effect, MoveResult::kDenied, 0);
     return true;
   }
   if (piece.mode == MrMode::kMapped) {
@@ -141,8 +140,13 @@ bool Worker::Impl::StartAtomic(QueuePair& qp, const Effect& effect) {
   return true;  // Parked, but the frame is not needed any more.
 }
 
-void Worker::Impl::FinishEffect(QueuePair& qp, const Effect& effect, MoveResult result) {
-  qp.core().OnEffectDone(OutcomeOf(effect, result), 0, now);
+void Worker::Impl::FinishEffect(QueuePair& qp, const Effect& effect, MoveResult result,
+                                uint64_t original) {
+  const EffectOutcome outcome = OutcomeOf(effect, result);
+  if (outcome == EffectOutcome::kDone && Invalidates(effect)) [[unlikely]] {
+    return InvalidateForPeer(qp, effect.invalidate_rkey);
+  }
+  qp.core().OnEffectDone(outcome, original, now);
 }
 
 void Worker::Impl::SubmitCopy(QueuePair& qp, CopyJob::Kind kind) {
@@ -216,15 +220,20 @@ void Worker::Impl::FinishParked(QueuePair& qp, MoveResult result) {
   rte_mbuf* const frame = std::exchange(parked.job->frame, nullptr);
   const Kind kind = std::exchange(qp.links().parked, Kind::kNone);
   if (kind == Kind::kEffect) {
-    const uint64_t original = parked.job->original;
-    qp.core().OnEffectDone(OutcomeOf(parked.effect, result), original, now);
+    FinishEffect(qp, parked.effect, result, parked.job->original);
     if (frame != nullptr) rte_pktmbuf_free(frame);
+    if (qp.is_parked()) return;  // For the end of a key now.
   } else if (result == MoveResult::kDone) {
     FinishGather(qp, frame);
   } else {
     rte_pktmbuf_free(frame);
     qp.core().OnGatherFailed(parked.packet, now);
   }
+  EndParking(qp);
+}
+
+void Worker::Impl::EndParking(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
   Touch(qp);
   if (parked.modification) {
     const ParkedWork::Modification modification = *parked.modification;
@@ -286,6 +295,7 @@ void Worker::Impl::AbandonParked(QueuePair& qp) {
     parked.job = std::make_unique<CopyJob>();
   }
   qp.links().parked = Kind::kNone;
+  key_waits.Remove(qp);
   parked.modification.reset();
   while (parked.oldest != nullptr) {
     rte_mbuf* const frame = parked.oldest;

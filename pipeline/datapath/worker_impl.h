@@ -15,6 +15,7 @@
 #include "pipeline/datapath/device_port.h"
 #include "pipeline/datapath/handover.h"
 #include "pipeline/datapath/idle_policy.h"
+#include "pipeline/datapath/key_waits.h"
 #include "pipeline/datapath/mailbox.h"
 #include "pipeline/datapath/parked_work.h"
 #include "pipeline/datapath/payload.h"
@@ -23,6 +24,7 @@
 #include "pipeline/datapath/session_list.h"
 #include "pipeline/datapath/sleeper.h"
 #include "pipeline/datapath/timer_wheel.h"
+#include "pipeline/datapath/window_works.h"
 #include "pipeline/datapath/worker.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
@@ -109,7 +111,9 @@ struct Worker::Impl {
   /// True: done. False: the queue pair is parked, and `frame` is the job's.
   bool StartEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                    rte_mbuf* frame);
-  void FinishEffect(QueuePair& qp, const transport::Effect& effect, MoveResult result);
+  /// `original`: of an atomic.
+  void FinishEffect(QueuePair& qp, const transport::Effect& effect, MoveResult result,
+                    uint64_t original);
   bool StartAtomic(QueuePair& qp, const transport::Effect& effect);
   /// Parks `qp` until the helper has moved the copied pieces that come next.
   void SubmitCopy(QueuePair& qp, CopyJob::Kind kind);
@@ -118,10 +122,21 @@ struct Worker::Impl {
   void ContinueCopy(QueuePair& qp);
   void FinishParked(QueuePair& qp, MoveResult result);
   void TakeTurnBetweenCopies(QueuePair& qp);
+  /// It is parked no more: does what has waited for that.
+  void EndParking(QueuePair& qp);
   bool KeepForLater(QueuePair& qp, rte_mbuf* frame);
   void ReplayWaiting(QueuePair& qp);
   /// Forgets what is under way at the helper and all that waits behind it.
   void AbandonParked(QueuePair& qp);
+
+  // ---- worker_windows.cc ----
+  /// Executes the works of `qp` that bind windows or take keys back, as far as it is their turn.
+  void ExecuteLocals(QueuePair& qp);
+  /// Takes back the key that a message names, and ends its effect, now or after a wait.
+  void InvalidateForPeer(QueuePair& qp, Rkey rkey);
+  /// Whether somebody may be using the key that `qp` has taken back.
+  bool MayStillUse(const QueuePair& qp, const WindowChange& change) const;
+  bool EndKeyWaits();
 
   // ---- worker_transmit.cc ----
   bool Transmit();
@@ -149,6 +164,8 @@ struct Worker::Impl {
   void SettleAll();
   void Settle(QueuePair& qp);
   void PullPosted(QueuePair& qp);
+  /// Has `qp` looked after in the next turn.
+  void Postpone(QueuePair& qp);
   void PublishCompletions(QueuePair& qp);
   void Publish(QueuePair& qp, const transport::Completion& completion);
   void FailQueuePairsOf(CompletionRing& ring);
@@ -198,6 +215,7 @@ struct Worker::Impl {
   uint32_t stash_count = 0;
   uint32_t frames_waiting = 0;  // Behind parked queue pairs, of all.
   uint16_t identification = 0;
+  KeyWaits key_waits;
   std::vector<QueuePair*> ended_flights;
   uroce_capture_note note{};  // Of the frame at work.
 

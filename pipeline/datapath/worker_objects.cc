@@ -87,7 +87,8 @@ void Worker::Impl::Modify(QueuePair* qp, QpState state, const Attributes& attrib
     return;
   }
   if (state == QpState::kReset) {
-    const bool in_effect = qp->links().parked == Kind::kEffect;
+    const bool in_effect =
+        qp->links().parked == Kind::kEffect || qp->links().parked == Kind::kInvalidate;
     AbandonParked(*qp);
     // The transport wants every effect ended; what it makes of this one it forgets at once.
     if (in_effect) qp->core().OnEffectDone(transport::EffectOutcome::kDone, 0, now);

@@ -97,6 +97,9 @@ void Worker::Impl::Settle(QueuePair& qp) {
   }
   PublishCompletions(qp);  // Makes room for what is posted.
   PullPosted(qp);
+  if (qp.links().has_locals) [[unlikely]] {
+    ExecuteLocals(qp);
+  }
   PublishCompletions(qp);
   transport::QpEvent event;
   while (qp.core().PollEvent(event)) qp.RaiseEvent(static_cast<uint32_t>(event));
@@ -147,8 +150,12 @@ void Worker::Impl::PullPosted(QueuePair& qp) {
       Count(links.port->counters().rq_corrupt);
     }
   }
-  if (!more || links.again) return;
-  links.again = true;
+  if (more) Postpone(qp);
+}
+
+void Worker::Impl::Postpone(QueuePair& qp) {
+  if (qp.links().again) return;
+  qp.links().again = true;
   postponed.push_back(&qp);
 }
 

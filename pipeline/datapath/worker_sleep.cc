@@ -9,6 +9,12 @@
 #include "pipeline/rings/doorbells.h"
 
 namespace uroce::datapath {
+namespace {
+
+// How often keys are looked at that somebody may still be using.
+constexpr Nanos kKeyWaitInterval{50'000};
+
+}  // namespace
 
 void Worker::Impl::Sleep() {
   if (AnnounceSleep()) {
@@ -45,6 +51,7 @@ bool Worker::Impl::HasWork() const {
 Nanos Worker::Impl::SleepLimit() const {
   const Nanos time = clock.Now();
   Nanos wake_at = std::min(timers.NextDeadline(), retry_records_at);
+  if (!key_waits.empty()) wake_at = std::min(wake_at, time + kKeyWaitInterval);
   for (const auto& port : ports) {
     wake_at = std::min(wake_at, port->NextDeadline());
     if (port->needs_polling()) wake_at = std::min(wake_at, time + idle.PollInterval(time));

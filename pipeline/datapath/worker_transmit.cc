@@ -180,7 +180,8 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
                                   {qp.config().pd, kLocalRead});
   } else {
     transfer.remote = {packet.remote.va, length, packet.remote.rkey.value()};
-    transfer.walker = PieceWalker({&transfer.remote, 1}, 0, length, {qp.config().pd, kRemoteRead});
+    transfer.walker = PieceWalker({&transfer.remote, 1}, 0, length,
+                                  {qp.config().pd, kRemoteRead, qp.qpn().value()});
   }
   transfer.bytes = payload;
   switch (GatherWithCrc(keys, transfer.walker, transfer.bytes, crc)) {

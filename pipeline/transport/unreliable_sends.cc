@@ -4,13 +4,7 @@
 #include "pipeline/transport/request_opcode.h"
 
 namespace uroce::transport {
-namespace {
-
-bool IsLocal(WorkOpcode opcode) {
-  return opcode == WorkOpcode::kBindWindow || opcode == WorkOpcode::kLocalInvalidate;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void UnreliableSends::Flush() {
   stopped_ = true;

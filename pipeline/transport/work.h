@@ -23,6 +23,11 @@ enum class WorkOpcode : uint8_t {
   kSendWithInvalidate = 9,
 };
 
+/// Whether it does nothing but to keys of this side: no packet is sent for it.
+constexpr bool IsLocal(WorkOpcode opcode) {
+  return opcode == WorkOpcode::kLocalInvalidate || opcode == WorkOpcode::kBindWindow;
+}
+
 /// One entry of a send queue. `slot` is its free-running index in the SQ (wraps at 2^32): the
 /// shell finds the scatter/gather list by it, and the completion repeats it.
 struct SendWork {

@@ -28,7 +28,7 @@ class AccessTest : public testing::Test {
   }
 
   bool Allowed(uint64_t va, uint64_t length, AccessRight right = {kPd, kLocalRead}) {
-    return CheckAccess(keys_, region_.key, va, length, right) != nullptr;
+    return static_cast<bool>(CheckAccess(keys_, region_.key, va, length, right));
   }
 
   bool Next(PieceWalker& walker, Piece& piece) {
@@ -61,7 +61,7 @@ TEST_F(AccessTest, PdAndRightsMustMatch) {
 }
 
 TEST_F(AccessTest, UnknownKeyIsDenied) {
-  EXPECT_EQ(CheckAccess(keys_, 0x56, 0x1000, 1, {kPd, kLocalRead}), nullptr);
+  EXPECT_FALSE(CheckAccess(keys_, 0x56, 0x1000, 1, {kPd, kLocalRead}));
 }
 
 TEST_F(AccessTest, PiecesEndWithTheirSegment) {

@@ -88,7 +88,7 @@ class Maker:
         self.clients = []
         self.kinds = {"session": self.session, "context": self.context, "pd": self.pd,
                       "cq": self.cq, "qp": self.qp, "channel": self.channel,
-                      "ah": self.ah, "srq": self.srq, "segment": self.segment,
+                      "ah": self.ah, "mw": self.mw, "srq": self.srq, "segment": self.segment,
                       "capture": self.capture}
 
     def session(self):
@@ -123,6 +123,9 @@ class Maker:
         """Of the device's own address, which takes no asking."""
         return self.client.handle_of("CREATE_AH", "I16sIBBBBBB2x", self.in_pd, own_gid(),
                                      0, 1, 64, 0, 1, 0, 1)
+
+    def mw(self):
+        return self.client.handle_of("ALLOC_MW", "II", self.in_pd, 2)
 
     def srq(self):
         return self.client.handle_of("CREATE_SRQ", "IIIIQ", self.in_pd, 16, 1, 0, 1)

@@ -13,7 +13,7 @@
 enum {
   kDepth = 16,
   kBytes = 256 << 10,
-  kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+  kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND
 };
 
 /* One end of a connection and the objects beside it. */
@@ -24,6 +24,7 @@ struct side {
   struct ibv_mr* shared;
   struct ibv_mr* copied;
   struct ibv_ah* ah;
+  struct ibv_mw* windows[2];
   struct ibv_qp* qp;
 };
 
@@ -58,6 +59,9 @@ static void make(struct side* side, const char* device, uint32_t gid_index, void
       .grh = {.dgid = side->end.gid, .sgid_index = (uint8_t)gid_index, .hop_limit = 1}};
   side->ah = ibv_create_ah(side->end.pd, &attributes);
   bench_require(side->ah != NULL, "ibv_create_ah");
+  side->windows[0] = ibv_alloc_mw(side->end.pd, IBV_MW_TYPE_1);
+  side->windows[1] = ibv_alloc_mw(side->end.pd, IBV_MW_TYPE_2);
+  bench_require(side->windows[0] && side->windows[1], "ibv_alloc_mw");
   side->qp = bench_make_qp(&side->end, kDepth, 0);
 }
 
@@ -66,6 +70,8 @@ static void unmake(struct side* side) {
   void* shared_memory = side->shared->addr;
   bench_require(!ibv_destroy_qp(side->qp), "ibv_destroy_qp");
   bench_require(!ibv_destroy_ah(side->ah), "ibv_destroy_ah");
+  bench_require(!ibv_dealloc_mw(side->windows[0]), "ibv_dealloc_mw");
+  bench_require(!ibv_dealloc_mw(side->windows[1]), "ibv_dealloc_mw");
   bench_require(!ibv_dereg_mr(side->mapped), "ibv_dereg_mr");
   bench_require(!ibv_dereg_mr(side->shared), "ibv_dereg_mr");
   bench_require(!ibv_dereg_mr(side->copied), "ibv_dereg_mr");
@@ -77,6 +83,30 @@ static void unmake(struct side* side) {
   munmap(shared_memory, kBytes);
 }
 
+static void await_success(const struct side* side) {
+  struct ibv_wc wc;
+  int count;
+  while ((count = ibv_poll_cq(side->end.cq, 1, &wc)) == 0) continue;
+  bench_require(count == 1, "ibv_poll_cq");
+  bench_require(wc.status == IBV_WC_SUCCESS, ibv_wc_status_str(wc.status));
+}
+
+/* Both windows stay bound until they are unmade. */
+static void bind_windows(struct side* side) {
+  const struct ibv_mw_bind_info info = {side->mapped, (uintptr_t)side->mapped->addr, kBytes / 2,
+                                        IBV_ACCESS_REMOTE_WRITE};
+  struct ibv_mw_bind bind = {.send_flags = IBV_SEND_SIGNALED, .bind_info = info};
+  bench_require(!ibv_bind_mw(side->qp, side->windows[0], &bind), "ibv_bind_mw");
+  await_success(side);
+  struct ibv_send_wr wr = {
+      .opcode = IBV_WR_BIND_MW,
+      .send_flags = IBV_SEND_SIGNALED,
+      .bind_mw = {side->windows[1], ibv_inc_rkey(side->windows[1]->rkey), info}};
+  struct ibv_send_wr* bad = NULL;
+  bench_require(!ibv_post_send(side->qp, &wr, &bad), "ibv_post_send of a binding");
+  await_success(side);
+}
+
 static void write_into(struct side* from, struct ibv_mr* source, struct ibv_mr* target) {
   struct ibv_sge sge = {(uintptr_t)source->addr, 64, source->lkey};
   struct ibv_send_wr wr = {
@@ -84,12 +114,8 @@ static void write_into(struct side* from, struct ibv_mr* source, struct ibv_mr* 
   wr.wr.rdma.remote_addr = (uintptr_t)target->addr;
   wr.wr.rdma.rkey = target->rkey;
   struct ibv_send_wr* bad = NULL;
-  struct ibv_wc wc;
   bench_require(!ibv_post_send(from->qp, &wr, &bad), "ibv_post_send");
-  int count;
-  while ((count = ibv_poll_cq(from->end.cq, 1, &wc)) == 0) continue;
-  bench_require(count == 1, "ibv_poll_cq");
-  bench_require(wc.status == IBV_WC_SUCCESS, ibv_wc_status_str(wc.status));
+  await_success(from);
 }
 
 static void cycle(uint32_t gid_a, uint32_t gid_b) {
@@ -100,6 +126,7 @@ static void cycle(uint32_t gid_a, uint32_t gid_b) {
   make(&a, "uroce0", gid_a, stack_a);
   make(&b, "uroce1", gid_b, stack_b);
   bench_connect(&a.end, a.qp, &b.end, b.qp);
+  bind_windows(&b);
   write_into(&a, a.mapped, b.mapped);
   write_into(&a, a.copied, b.shared);
   write_into(&a, a.shared, b.copied);

@@ -19,7 +19,8 @@ NOBODY = 65534
 LIMITS = ["--max-sessions", "40", "--max-sessions-per-user", "6", "--max-contexts", "5",
           "--max-pd", "12", "--max-channels", "7", "--max-pipes-per-user", "16", "--max-cq", "11",
           "--max-cq-per-user", "15", "--max-qp", "20", "--max-qp-per-user", "30", "--max-ah",
-          "8", "--max-ah-per-user", "10", "--max-srq", "6", "--max-srq-per-user", "9",
+          "8", "--max-ah-per-user", "10", "--max-mw", "7", "--max-mw-per-user", "9",
+          "--max-srq", "6", "--max-srq-per-user", "9",
           "--max-segments", "9", "--max-segments-per-user", "12", "--max-captures", "3"]
 
 
@@ -61,6 +62,7 @@ class LimitsTest(unittest.TestCase):
         for kind, wanted, flag in (("context", 4, "context: all 5"), ("pd", 11, "pd: all 12"),
                                    ("channel", 7, "channel: all 7"), ("cq", 11, "cq: all 11"),
                                    ("qp", 20, "qp: all 20"), ("ah", 8, "ah: all 8"),
+                                   ("mw", 7, "mw: all 7"),
                                    ("srq", 6, "srq: all 6"), ("segment", 9, "segment: all 9")):
             with self.subTest(kind):
                 self.check_made(kind, wanted, flag).kill()
@@ -70,6 +72,7 @@ class LimitsTest(unittest.TestCase):
         for kind, first, second, flag in (
                 ("channel", 7, 7, "all 7"), ("cq", 11, 4, "--max-cq-per-user"),
                 ("qp", 20, 10, "--max-qp-per-user"), ("ah", 8, 2, "--max-ah-per-user"),
+                ("mw", 7, 2, "--max-mw-per-user"),
                 ("srq", 6, 3, "--max-srq-per-user"), ("segment", 9, 3, "--max-segments-per-user")):
             with self.subTest(kind):
                 one, _ = self.hold(kind, 100)

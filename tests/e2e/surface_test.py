@@ -40,6 +40,9 @@ class SurfaceTest(unittest.TestCase):
     def test_regions_change_come_on_demand_and_lie_in_device_memory(self):
         self.assertIn("regions: right", self.run_script("regions.py"))
 
+    def test_windows_grant_what_they_are_bound_to_and_no_longer(self):
+        self.assertIn("windows: right", self.run_script("windows.py"))
+
     def test_processes_share_a_protection_domain_and_its_regions(self):
         self.assertIn("share: right", self.run_script("share.py"))
 

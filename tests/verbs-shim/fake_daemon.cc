@@ -164,6 +164,7 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
                                   .max_pd = 1024,
                                   .max_ah = 1024,
                                   .max_srq = 1024,
+                                  .max_mw = 1024,
                                   .max_qp_rd_atom = 16,
                                   .max_msg_size = 1u << 30,
                                   .gid_table_length = 8,
@@ -192,6 +193,9 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
     case UROCE_ALLOC_PD:
     case UROCE_CREATE_AH:
       Append(reply, uroce_handle{next_handle_++, 0});
+      return 0;
+    case UROCE_ALLOC_MW:
+      Append(reply, uroce_alloc_mw_reply{next_handle_++, kFirstWindowKey});
       return 0;
     case UROCE_CREATE_CQ:
       return CreateCq(request.As<uroce_create_cq>(), reply);

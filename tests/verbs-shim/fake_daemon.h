@@ -69,6 +69,9 @@ struct FakeSrq {
 /// Listens on a socket of its own from construction to Stop; one client at a time.
 class FakeDaemon {
  public:
+  /// That every window has first.
+  static constexpr uint32_t kFirstWindowKey = 0x12fe;
+
   explicit FakeDaemon(std::vector<std::string> device_names = {"fake0", "fake1"});
   ~FakeDaemon();
   /// Ends as a killed daemon would: every socket and pipe closes. The arena stays mapped here.

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 7u
+#define UROCE_ABI_VERSION 8u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 /* Behind the socket's path: a directory with the devices' files, as under /sys and /dev. */
 #define UROCE_TREE_SUFFIX ".d"
@@ -96,18 +96,24 @@ struct uroce_wqe_datagram {
   uint32_t remote_qkey;
   uint32_t reserved;
 };
+struct uroce_wqe_bind {
+  uint64_t length;
+  uint32_t lkey; /* of the region */
+  uint32_t access;
+};
 struct uroce_send_wqe {
   uint64_t wr_id;
   uint8_t opcode; /* enum ibv_wr_opcode */
   uint8_t flags;  /* UROCE_SEND_*, the values of enum ibv_send_flags */
   uint8_t num_sge;
   uint8_t inline_length;
-  uint32_t imm_or_rkey; /* imm_data bytes unchanged, or invalidate_rkey */
-  uint64_t remote_addr;
-  uint32_t rkey;
-  uint32_t xrc_srqn; /* XRC: number of the SRQ at the target */
-  union {            /* by the type of the queue pair */
+  uint32_t imm_or_rkey; /* imm_data bytes unchanged, invalidate_rkey, or the window's present key */
+  uint64_t remote_addr; /* BIND_MW: in the region */
+  uint32_t rkey;        /* BIND_MW: the window's next key */
+  uint32_t xrc_srqn;    /* XRC: number of the SRQ at the target */
+  union {               /* by the type of the queue pair, and the opcode */
     struct uroce_wqe_atomic atomic;
+    struct uroce_wqe_bind bind;
     struct uroce_wqe_datagram datagram;
   };
 };
@@ -200,6 +206,8 @@ enum uroce_command {
   UROCE_REG_MR,
   UROCE_DEREG_MR,
   UROCE_IMPORT_MR,
+  UROCE_ALLOC_MW,
+  UROCE_DEALLOC_MW,
   UROCE_CREATE_CHANNEL,
   UROCE_DESTROY_CHANNEL,
   UROCE_CREATE_CQ,
@@ -282,7 +290,7 @@ struct uroce_device_info {
   uint32_t max_pd;
   uint32_t max_ah;
   uint32_t max_srq;
-  uint32_t reserved;
+  uint32_t max_mw;
   uint32_t max_qp_rd_atom;
   uint32_t max_msg_size;
   uint32_t gid_table_length;
@@ -326,8 +334,8 @@ struct uroce_import_mr_reply {
   uint32_t lkey;
   uint32_t rkey;
 };
-/* CLOSE_CONTEXT, DEALLOC_PD, DESTROY_SEGMENT, DEREG_MR, DESTROY_CHANNEL, DESTROY_AH, QUERY_PORT
- * (a context), QUERY_GIDS (a context), ALLOC_PD (a context): request is uroce_handle. */
+/* CLOSE_CONTEXT, DEALLOC_PD, DESTROY_SEGMENT, DEREG_MR, DEALLOC_MW, DESTROY_CHANNEL, DESTROY_AH,
+ * QUERY_PORT (a context), QUERY_GIDS (a context), ALLOC_PD (a context): request is uroce_handle. */
 
 struct uroce_port_info {
   uint32_t state;      /* enum ibv_port_state */
@@ -405,6 +413,16 @@ struct uroce_reg_mr_reply {
   uint32_t lkey;
   uint32_t rkey;
   uint32_t reserved;
+};
+
+/* ALLOC_MW: a memory window, bound by works of queue pairs. */
+struct uroce_alloc_mw {
+  uint32_t pd;
+  uint32_t type; /* enum ibv_mw_type */
+};
+struct uroce_alloc_mw_reply {
+  uint32_t handle;
+  uint32_t rkey; /* its first; a program may change the low byte */
 };
 
 /* CREATE_CHANNEL (request: a context). fds: read end of the pipe. Reply: uroce_handle. */

@@ -44,10 +44,14 @@ class End:
         request = SendWR(opcode=opcode, num_sge=1, sg=[SGE(*sge)], send_flags=e.IBV_SEND_SIGNALED)
         request.set_wr_rdma(remote[1], remote[0])
         self.qp.post_send(request)
+        return self.wait().status
+
+    def wait(self):
+        """The next completion."""
         while True:
             count, completions = self.cq.poll()
             if count:
-                return completions[0].status
+                return completions[0]
 
 
 def pair(device_a, device_b):
