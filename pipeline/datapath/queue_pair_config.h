@@ -6,7 +6,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/counters.h"
-#include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/opcode.h"
 #include "verbs-shim/abi/uroce_abi.h"
@@ -45,16 +45,8 @@ struct QueuePairConfig {
   SharedReceiveQueue* shared = nullptr;  ///< Of the same worker; there is no RQ then.
 };
 
-/// What can be set of a queue pair, whatever its service.
-struct Attributes : transport::RcAttributes {
-  uint32_t qkey = 0;  ///< UD.
-};
-
-/// What a queue pair counts, whatever its service.
-struct Counters : transport::RcCounters {
-  uint64_t qkey_viol = 0;         ///< UD: datagrams dropped for their Q_Key.
-  uint64_t dropped_messages = 0;  ///< UC, UD: for another reason than a missing receive work.
-};
+using Attributes = transport::QueuePairAttributes;
+using Counters = transport::QueuePairCounters;
 
 /// Where packets go: taken from an address vector and the neighbour table.
 struct Path {

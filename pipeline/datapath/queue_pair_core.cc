@@ -25,42 +25,6 @@ transport::UnreliableConfig UnreliableConfigOf(const QueuePairConfig& config,
           .qpn = config.qpn};
 }
 
-transport::UnreliableAttributes ToUnreliable(const Attributes& attributes) {
-  return {.remote_write = attributes.remote_write,
-          .path_mtu_bytes = attributes.path_mtu_bytes,
-          .rq_psn = attributes.rq_psn,
-          .sq_psn = attributes.sq_psn,
-          .qkey = attributes.qkey,
-          .notify_drained = attributes.notify_drained};
-}
-
-Attributes FromUnreliable(const transport::UnreliableAttributes& attributes) {
-  Attributes result;
-  result.remote_write = attributes.remote_write;
-  result.path_mtu_bytes = attributes.path_mtu_bytes;
-  result.rq_psn = attributes.rq_psn;
-  result.sq_psn = attributes.sq_psn;
-  result.qkey = attributes.qkey;
-  result.notify_drained = attributes.notify_drained;
-  return result;
-}
-
-Counters FromUnreliable(const transport::UnreliableCounters& counters) {
-  Counters result;
-  result.req_cqe_error = counters.req_cqe_error;
-  result.req_cqe_flush_error = counters.req_cqe_flush_error;
-  result.rx_write_requests = counters.rx_write_requests;
-  result.out_of_sequence = counters.out_of_sequence;
-  result.out_of_buffer = counters.out_of_buffer;
-  result.resp_local_length_error = counters.resp_local_length_error;
-  result.resp_remote_access_errors = counters.resp_remote_access_errors;
-  result.resp_cqe_error = counters.resp_cqe_error;
-  result.resp_cqe_flush_error = counters.resp_cqe_flush_error;
-  result.qkey_viol = counters.qkey_viol;
-  result.dropped_messages = counters.dropped_messages;
-  return result;
-}
-
 }  // namespace
 
 QueuePairCore::Kind QueuePairCore::KindOf(wire::Service service) {
@@ -87,22 +51,6 @@ QueuePairCore::QueuePairCore(const QueuePairConfig& config, uint32_t max_send_wo
 
 QueuePairCore::~QueuePairCore() {
   Visit(*this, [](auto& core) { std::destroy_at(&core); });
-}
-
-void QueuePairCore::Modify(transport::QpState state, const Attributes& attributes) {
-  if (is_reliable()) return rc.Modify(state, attributes);
-  if (is_datagram()) return ud.Modify(state, ToUnreliable(attributes));
-  uc.Modify(state, ToUnreliable(attributes));
-}
-
-Attributes QueuePairCore::attributes() const {
-  if (is_reliable()) return {rc.attributes()};
-  return FromUnreliable(is_datagram() ? ud.attributes() : uc.attributes());
-}
-
-Counters QueuePairCore::counters() const {
-  if (is_reliable()) return {rc.counters()};
-  return FromUnreliable(is_datagram() ? ud.counters() : uc.counters());
 }
 
 wire::Psn QueuePairCore::expected_psn() const {

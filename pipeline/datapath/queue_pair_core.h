@@ -49,8 +49,12 @@ class QueuePairCore {
   transport::QpState state() const {
     return Visit(*this, [](const auto& core) { return core.state(); });
   }
-  void Modify(transport::QpState state, const Attributes& attributes);
-  Attributes attributes() const;
+  void Modify(transport::QpState state, const Attributes& attributes) {
+    Visit(*this, [&](auto& core) { core.Modify(state, attributes); });
+  }
+  const Attributes& attributes() const {
+    return Visit(*this, [](const auto& core) -> const Attributes& { return core.attributes(); });
+  }
   bool draining() const {
     return Visit(*this, [](const auto& core) { return core.draining(); });
   }
@@ -120,7 +124,9 @@ class QueuePairCore {
   }
 
   // ---- for dumps ----
-  Counters counters() const;
+  const Counters& counters() const {
+    return Visit(*this, [](const auto& core) -> const Counters& { return core.counters(); });
+  }
   /// How a connection came to its end by itself.
   transport::Failure failure() const { return is_reliable() ? rc.failure() : transport::Failure{}; }
   wire::Psn next_send_psn() const {

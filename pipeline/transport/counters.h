@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one reliable connection counts, under the names that RDMA users know
+// What one queue pair counts, whatever its service, under the names that RDMA users know
 // (protocol/verbs-semantics.md, section 11).
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace uroce::transport {
 
-struct RcCounters {
+struct QueuePairCounters {
   // Requester.
   uint64_t retransmitted_pkts = 0;
   uint64_t packet_seq_err = 0;         ///< NAK 0x60 received.
@@ -26,11 +26,14 @@ struct RcCounters {
   uint64_t rx_atomic_requests = 0;
   uint64_t duplicate_request = 0;
   uint64_t out_of_sequence = 0;
-  uint64_t out_of_buffer = 0;  ///< No receive work: an RNR NAK was sent.
+  uint64_t out_of_buffer = 0;  ///< No receive work: an RNR NAK was sent, or the message dropped.
   uint64_t resp_remote_access_errors = 0;
   uint64_t resp_local_length_error = 0;
   uint64_t resp_cqe_error = 0;
   uint64_t resp_cqe_flush_error = 0;
+  // UC and UD.
+  uint64_t qkey_viol = 0;         ///< UD: datagrams dropped for their Q_Key.
+  uint64_t dropped_messages = 0;  ///< For another reason than a missing receive work.
 };
 
 }  // namespace uroce::transport

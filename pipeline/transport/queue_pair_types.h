@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "pipeline/wire/psn.h"
+
 namespace uroce::transport {
 
 /// Values are those of ibv_qp_state.
@@ -15,6 +17,25 @@ enum class QpState : uint8_t {
   kSqd = 4,
   kSqe = 5,
   kErr = 6,
+};
+
+/// What ibv_modify_qp can set of the transport, whatever the service: each takes what it knows. The
+/// shell has checked states, masks and ranges.
+struct QueuePairAttributes {
+  bool remote_write = false;
+  bool remote_read = false;
+  bool remote_atomic = false;
+  uint32_t path_mtu_bytes = 1024;  ///< UD: the port's.
+  wire::Psn rq_psn;
+  wire::Psn sq_psn;
+  uint8_t max_rd_atomic = 0;       ///< READs and atomics this side may have outstanding.
+  uint8_t max_dest_rd_atomic = 0;  ///< READs and atomics the peer may have outstanding.
+  uint8_t min_rnr_timer = 0;       ///< Code 0..31 sent in RNR NAKs.
+  uint8_t timeout = 0;             ///< Local ACK timeout code 0..31, 0 = none.
+  uint8_t retry_count = 0;         ///< 0..7.
+  uint8_t rnr_retry = 0;           ///< 0..7, 7 = for ever.
+  uint32_t qkey = 0;               ///< UD.
+  bool notify_drained = false;     ///< Raise SQ_DRAINED once when SQD has drained.
 };
 
 enum class PostResult : uint8_t { kPosted, kQueueFull };

@@ -18,7 +18,7 @@ RcQueuePair::RcQueuePair(const RcConfig& config)
       requester_(config, counters_),
       responder_(config, counters_, events_) {}
 
-void RcQueuePair::Modify(QpState state, const RcAttributes& attributes) {
+void RcQueuePair::Modify(QpState state, const QueuePairAttributes& attributes) {
   const QpState old = state_;
   attributes_ = attributes;
   requester_.Configure(attributes);

@@ -9,6 +9,7 @@
 #include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/rc_types.h"
 #include "pipeline/transport/report.h"
 #include "pipeline/transport/requester.h"
@@ -40,8 +41,8 @@ class RcQueuePair {
   /// Takes `attributes` as they now are, then the new state. kReset forgets all work without
   /// completions. kErr flushes: every work held, and all that is posted later, completes with
   /// WR_FLUSH_ERR.
-  void Modify(QpState state, const RcAttributes& attributes);
-  const RcAttributes& attributes() const { return attributes_; }
+  void Modify(QpState state, const QueuePairAttributes& attributes);
+  const QueuePairAttributes& attributes() const { return attributes_; }
   /// SQD: work already begun is still under way.
   bool draining() const { return state_ == QpState::kSqd && requester_.busy(); }
 
@@ -110,7 +111,7 @@ class RcQueuePair {
   /// without notice; the caller asks again when the old deadline comes.
   Nanos NextDeadline() const { return requester_.deadline(); }
   void OnDeadline(Nanos now);
-  const RcCounters& counters() const { return counters_; }
+  const QueuePairCounters& counters() const { return counters_; }
   /// PSN of the next request to send and the next one expected, for state dumps.
   wire::Psn next_send_psn() const { return requester_.next_psn(); }
   wire::Psn expected_psn() const { return responder_.expected_psn(); }
@@ -126,9 +127,9 @@ class RcQueuePair {
   /// Takes notice of what a half has come to: failed, or drained.
   void Settle();
 
-  RcCounters counters_;
+  QueuePairCounters counters_;
   EventSet events_;
-  RcAttributes attributes_;
+  QueuePairAttributes attributes_;
   QpState state_ = QpState::kReset;
   bool established_ = false;      ///< COMM_EST was raised.
   bool drain_announced_ = false;  ///< SQ_DRAINED was raised for this stay in SQD.

@@ -29,7 +29,7 @@ WcStatus LocalFailure(WorkOpcode opcode) {
 
 }  // namespace
 
-Requester::Requester(const RcConfig& config, RcCounters& counters)
+Requester::Requester(const RcConfig& config, QueuePairCounters& counters)
     : counters_(counters),
       ring_(config.max_send_works),
       window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1)),
@@ -38,7 +38,7 @@ Requester::Requester(const RcConfig& config, RcCounters& counters)
                 ? std::make_unique<SelectiveResend>()
                 : nullptr) {}
 
-void Requester::Configure(const RcAttributes& attributes) {
+void Requester::Configure(const QueuePairAttributes& attributes) {
   mtu_ = PathMtu(attributes.path_mtu_bytes);
   max_rd_atomic_ = attributes.max_rd_atomic;
   ack_timeout_ = AckTimeout(attributes.timeout);

@@ -13,6 +13,7 @@
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/psn_distance.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/rc_types.h"
 #include "pipeline/transport/report.h"
 #include "pipeline/transport/selective_repeat.h"
@@ -35,10 +36,10 @@ namespace uroce::transport {
 /// done, and ends with what is before it.
 class Requester {
  public:
-  Requester(const RcConfig& config, RcCounters& counters);
+  Requester(const RcConfig& config, QueuePairCounters& counters);
 
   // ---- state ----
-  void Configure(const RcAttributes& attributes);
+  void Configure(const QueuePairAttributes& attributes);
   /// RTR to RTS: the first request carries `first`.
   void Start(wire::Psn first);
   /// SQD holds: works under way are finished, none is begun.
@@ -163,7 +164,7 @@ class Requester {
   void Fail(WcStatus status, uint8_t syndrome = 0);
   bool Reported(const HeldWork& work) const { return signal_all_ || work.signaled; }
 
-  RcCounters& counters_;
+  QueuePairCounters& counters_;
   SendRing<HeldWork> ring_;
   uint32_t reported_ = 0;
   uint32_t done_ = 0;

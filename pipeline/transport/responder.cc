@@ -12,14 +12,14 @@ namespace uroce::transport {
 
 using Kind = RequestShape::Kind;
 
-Responder::Responder(const RcConfig& config, RcCounters& counters, EventSet& events)
+Responder::Responder(const RcConfig& config, QueuePairCounters& counters, EventSet& events)
     : counters_(counters),
       events_(events),
       xrc_(config.service == wire::Service::kXrc),
       resources_(config.max_responder_resources),
       early_(config.selective_repeat && !xrc_ ? std::make_unique<EarlyWrites>() : nullptr) {}
 
-void Responder::Configure(const RcAttributes& attributes) {
+void Responder::Configure(const QueuePairAttributes& attributes) {
   mtu_ = PathMtu(attributes.path_mtu_bytes);
   remote_write_ = attributes.remote_write;
   remote_read_ = attributes.remote_read;

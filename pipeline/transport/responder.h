@@ -13,6 +13,7 @@
 #include "pipeline/transport/event_set.h"
 #include "pipeline/transport/inbound_message.h"
 #include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/rc_types.h"
 #include "pipeline/transport/receive_completions.h"
 #include "pipeline/transport/report.h"
@@ -34,10 +35,10 @@ inline constexpr uint32_t kNoCredits = UINT32_MAX;
 /// covers all SENDs and WRITEs that were executed (section 4.2).
 class Responder {
  public:
-  Responder(const RcConfig& config, RcCounters& counters, EventSet& events);
+  Responder(const RcConfig& config, QueuePairCounters& counters, EventSet& events);
 
   // ---- state ----
-  void Configure(const RcAttributes& attributes);
+  void Configure(const QueuePairAttributes& attributes);
   /// INIT to RTR: the first request must carry `expected`.
   void Start(wire::Psn expected);
   void Reset();
@@ -145,7 +146,7 @@ class Responder {
   void FillHole(const Hole& hole, TxPacket& packet);
   uint8_t AckSyndrome() const;
 
-  RcCounters& counters_;
+  QueuePairCounters& counters_;
   EventSet& events_;
   const bool xrc_;
   wire::Psn epsn_;

@@ -3,7 +3,7 @@
 
 namespace uroce::transport {
 
-void UnreliableQueuePair::Modify(QpState state, const UnreliableAttributes& attributes) {
+void UnreliableQueuePair::Modify(QpState state, const QueuePairAttributes& attributes) {
   const QpState old = state_;
   attributes_ = attributes;
   mtu_ = PathMtu(attributes.path_mtu_bytes);

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 
+#include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
 #include "pipeline/transport/inbound_message.h"
 #include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/receive_completions.h"
 #include "pipeline/transport/unreliable_sends.h"
 #include "pipeline/transport/unreliable_types.h"
@@ -27,8 +29,8 @@ class UnreliableQueuePair {
   QpState state() const { return state_; }
   /// Takes `attributes` as they now are, then the new state. kReset forgets all work without
   /// completions. kErr flushes.
-  void Modify(QpState state, const UnreliableAttributes& attributes);
-  const UnreliableAttributes& attributes() const { return attributes_; }
+  void Modify(QpState state, const QueuePairAttributes& attributes);
+  const QueuePairAttributes& attributes() const { return attributes_; }
   /// SQD: a work already begun is still under way.
   bool draining() const { return state_ == QpState::kSqd && sends_.busy(); }
 
@@ -57,7 +59,7 @@ class UnreliableQueuePair {
   /// Nothing is ever waited for.
   Nanos NextDeadline() const { return kNever; }
   void OnDeadline(Nanos) {}
-  const UnreliableCounters& counters() const { return counters_; }
+  const QueuePairCounters& counters() const { return counters_; }
   wire::Psn next_send_psn() const { return sends_.psn(); }
 
  protected:
@@ -75,9 +77,9 @@ class UnreliableQueuePair {
   /// Takes notice of what the send queue has come to: failed, or drained.
   void Settle();
 
-  UnreliableCounters counters_;
+  QueuePairCounters counters_;
   EventSet events_;
-  UnreliableAttributes attributes_;
+  QueuePairAttributes attributes_;
   PathMtu mtu_;
   UnreliableSends sends_;
   InboundMessage message_;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/send_ring.h"
@@ -22,7 +23,7 @@ namespace uroce::transport {
 /// of to_flush_ works that flush.
 class UnreliableSends {
  public:
-  UnreliableSends(const UnreliableConfig& config, UnreliableCounters& counters)
+  UnreliableSends(const UnreliableConfig& config, QueuePairCounters& counters)
       : counters_(counters), ring_(config.max_send_works), signal_all_(config.signal_all) {}
 
   // ---- state ----
@@ -73,7 +74,7 @@ class UnreliableSends {
   enum class Turn : uint8_t { kNone, kPacket, kLocal, kDoomed };
   Turn TurnOf() const;
 
-  UnreliableCounters& counters_;
+  QueuePairCounters& counters_;
   SendRing<Held> ring_;
   uint32_t reported_ = 0;
   uint32_t next_ = 0;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configuration, attributes, counters and results of unreliable connections (UC) and datagrams
-// (UD).
+// Configuration and results of unreliable connections (UC) and datagrams (UD).
 #pragma once
 
 #include <cstdint>
 
 #include "pipeline/base/types.h"
-#include "pipeline/transport/queue_pair_types.h"
-#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
 
@@ -17,31 +14,6 @@ struct UnreliableConfig {
   uint32_t max_send_works = 128;  ///< Works that Post may hold at once; a power of two.
   bool shared_receive = false;    ///< Receive works come from a shared receive queue.
   Qpn qpn;                        ///< UD: the number that datagrams say they are from.
-};
-
-/// What ibv_modify_qp can set of the transport. The shell has checked states, masks and ranges.
-struct UnreliableAttributes {
-  bool remote_write = false;       ///< UC.
-  uint32_t path_mtu_bytes = 1024;  ///< UD: the port's.
-  wire::Psn rq_psn;                ///< UC.
-  wire::Psn sq_psn;
-  uint32_t qkey = 0;            ///< UD.
-  bool notify_drained = false;  ///< Raise SQ_DRAINED once when SQD has drained.
-};
-
-/// Under the names that RDMA users know (protocol/verbs-semantics.md, section 11).
-struct UnreliableCounters {
-  uint64_t req_cqe_error = 0;
-  uint64_t req_cqe_flush_error = 0;
-  uint64_t rx_write_requests = 0;
-  uint64_t out_of_sequence = 0;   ///< UC: packets that did not come when they should.
-  uint64_t out_of_buffer = 0;     ///< Messages dropped: no receive work.
-  uint64_t qkey_viol = 0;         ///< UD: datagrams dropped for their Q_Key.
-  uint64_t dropped_messages = 0;  ///< Messages dropped for another reason.
-  uint64_t resp_local_length_error = 0;
-  uint64_t resp_remote_access_errors = 0;
-  uint64_t resp_cqe_error = 0;
-  uint64_t resp_cqe_flush_error = 0;
 };
 
 /// What became of an arriving packet. Nothing is ever answered.

@@ -66,11 +66,11 @@ class Run {
         responder_(config_),
         there_(lost_in_100000, 1),
         back_(lost_in_100000, 2) {
-    const RcAttributes attributes{.remote_write = true,
-                                  .path_mtu_bytes = kMtu,
-                                  .timeout = timeout,
-                                  .retry_count = 7,
-                                  .rnr_retry = 7};
+    const QueuePairAttributes attributes{.remote_write = true,
+                                         .path_mtu_bytes = kMtu,
+                                         .timeout = timeout,
+                                         .retry_count = 7,
+                                         .rnr_retry = 7};
     for (RcQueuePair* const qp : {&requester_, &responder_}) {
       for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
         qp->Modify(state, attributes);
@@ -89,7 +89,7 @@ class Run {
     }
     return double{kMessageBytes} * kMessages * 8 / static_cast<double>(now_.count());
   }
-  const RcCounters& counters() const { return requester_.counters(); }
+  const QueuePairCounters& counters() const { return requester_.counters(); }
 
  private:
   void Post() {
@@ -140,7 +140,7 @@ class Run {
 void PrintRow(uint32_t lost_in_100000, bool selective, uint8_t timeout, double lossless) {
   Run run(lost_in_100000, selective, timeout);
   const double goodput = run.Execute();
-  const RcCounters& counters = run.counters();
+  const QueuePairCounters& counters = run.counters();
   std::printf("%6.2f %%  %-16s %8.2f Gb/s %6.1f %%  resent %8lu  timeouts %4lu\n",
               lost_in_100000 / 1000.0, selective ? "selective repeat" : "go-back-N", goodput,
               100 * goodput / lossless, counters.retransmitted_pkts,

@@ -24,7 +24,7 @@ constexpr uint32_t kMtu = 4096;
 /// Two connected queue pairs.
 struct Pair {
   Pair() : a(RcConfig{}), b(RcConfig{}) {
-    RcAttributes attributes;
+    QueuePairAttributes attributes;
     attributes.remote_write = true;
     attributes.path_mtu_bytes = kMtu;
     attributes.timeout = 14;

@@ -35,14 +35,14 @@ using Texts = std::vector<std::string>;
 constexpr uint32_t kMtu = 1024;
 
 /// What all connections of the captures have, unless their packets tell otherwise.
-constexpr RcAttributes kAttributes{.remote_write = true,
-                                   .remote_read = true,
-                                   .remote_atomic = true,
-                                   .path_mtu_bytes = kMtu,
-                                   .max_rd_atomic = 16,
-                                   .max_dest_rd_atomic = 16,
-                                   .retry_count = 7,
-                                   .rnr_retry = 7};
+constexpr QueuePairAttributes kAttributes{.remote_write = true,
+                                          .remote_read = true,
+                                          .remote_atomic = true,
+                                          .path_mtu_bytes = kMtu,
+                                          .max_rd_atomic = 16,
+                                          .max_dest_rd_atomic = 16,
+                                          .retry_count = 7,
+                                          .rnr_retry = 7};
 
 /// What the answers to a request do not tell of the responder's world.
 enum class World : uint8_t { kUsual, kShortReceive, kBadReceive, kBadInvalidate, kDead };
@@ -80,7 +80,7 @@ class Replay {
  protected:
   static constexpr Nanos kStep{1'000'000'000};  ///< Longer than any RNR wait.
 
-  void Connect(const RcAttributes& attributes) {
+  void Connect(const QueuePairAttributes& attributes) {
     for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
       qp_.Modify(state, attributes);
     }
@@ -118,8 +118,8 @@ class ResponderReplay : public Replay {
 
  private:
   /// What the connection does not allow, its refusals tell.
-  RcAttributes Attributes() const {
-    RcAttributes attributes = kAttributes;
+  QueuePairAttributes Attributes() const {
+    QueuePairAttributes attributes = kAttributes;
     const auto first = std::ranges::find_if(lines_, [](const Line& l) { return !l.is_response(); });
     if (first != lines_.end()) attributes.rq_psn = first->packet.header.psn;
     for (const Line& line : lines_) {
@@ -231,7 +231,7 @@ class RequesterReplay : public Replay {
   using Replay::Replay;
 
   void Run() {
-    RcAttributes attributes = kAttributes;
+    QueuePairAttributes attributes = kAttributes;
     if (lines_.front().is_response()) return;
     next_ = attributes.sq_psn = lines_.front().packet.header.psn;
     // A run of RNR NAKs that no success follows has spent the retries.

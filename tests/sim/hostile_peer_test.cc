@@ -47,8 +47,8 @@ class HostileRun {
             .selective_repeat = random_.Happens(500)};
   }
 
-  transport::RcAttributes DrawAttributes() {
-    transport::RcAttributes attributes;
+  transport::QueuePairAttributes DrawAttributes() {
+    transport::QueuePairAttributes attributes;
     attributes.remote_write = !random_.Happens(50);
     attributes.remote_read = !random_.Happens(50);
     attributes.remote_atomic = !random_.Happens(50);

@@ -30,7 +30,7 @@ class HostileShell {
   static constexpr bool kReliable = std::is_same_v<QueuePair, transport::RcQueuePair>;
   using Config = std::conditional_t<kReliable, transport::RcConfig, transport::UnreliableConfig>;
   using Attributes =
-      std::conditional_t<kReliable, transport::RcAttributes, transport::UnreliableAttributes>;
+      std::conditional_t<kReliable, transport::QueuePairAttributes, transport::QueuePairAttributes>;
 
   HostileShell(const Config& config, const Attributes& attributes)
       : qp_(config), attributes_(attributes) {

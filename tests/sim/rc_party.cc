@@ -37,7 +37,7 @@ RcParty::RcParty(uint32_t host, const RcPartyConfig& config, RemoteMemory& memor
       path_(path),
       random_(seed) {}
 
-void RcParty::Connect(const transport::RcAttributes& attributes) {
+void RcParty::Connect(const transport::QueuePairAttributes& attributes) {
   attributes_ = attributes;
   for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
     qp_.Modify(state, attributes);

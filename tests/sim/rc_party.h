@@ -30,7 +30,7 @@ class RcParty : public Party {
   RcParty(uint32_t host, const RcPartyConfig& config, RemoteMemory& memory, ReceivePool& pool,
           const Path& path, uint64_t seed);
 
-  void Connect(const transport::RcAttributes& attributes);
+  void Connect(const transport::QueuePairAttributes& attributes);
   void SetPeer(const Workload* own, const RcParty* peer, const Workload* peers);
 
   void OnFrame(const ReceivedFrame& frame, Nanos now) override;
@@ -38,7 +38,7 @@ class RcParty : public Party {
   bool finished() const override;
   void Judge() override;
   std::string Describe() const override;
-  const transport::RcCounters& counters() const { return qp_.counters(); }
+  const transport::QueuePairCounters& counters() const { return qp_.counters(); }
 
  private:
   bool ended() const { return ended_ || dead(); }
@@ -69,7 +69,7 @@ class RcParty : public Party {
   ReceivePool& pool_;
   Path path_;
   Random random_;
-  transport::RcAttributes attributes_;
+  transport::QueuePairAttributes attributes_;
   const RcParty* peer_ = nullptr;
 
   const Workload* plan_ = nullptr;

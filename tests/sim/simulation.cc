@@ -141,18 +141,18 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   const wire::Psn psn_b(random.OneOf<uint32_t>({0xffffff, 0xffff80, random.Below(1 << 24)}));
   const uint32_t path_mtu = random.OneOf<uint32_t>({256, 256, 512, 1024, 4096});
   const bool illegal = random.Happens(250) && (options_.without & SimulationOptions::kIllegal) == 0;
-  transport::RcAttributes attributes{.remote_write = true,
-                                     .remote_read = true,
-                                     .remote_atomic = true,
-                                     .path_mtu_bytes = path_mtu,
-                                     .rq_psn = psn_b,
-                                     .sq_psn = psn_a,
-                                     .max_rd_atomic = random.OneOf<uint8_t>({1, 2, 5, 16}),
-                                     .max_dest_rd_atomic = 16,
-                                     .min_rnr_timer = random.OneOf<uint8_t>({1, 6, 12}),
-                                     .timeout = 8,
-                                     .retry_count = 7,
-                                     .rnr_retry = 7};
+  transport::QueuePairAttributes attributes{.remote_write = true,
+                                            .remote_read = true,
+                                            .remote_atomic = true,
+                                            .path_mtu_bytes = path_mtu,
+                                            .rq_psn = psn_b,
+                                            .sq_psn = psn_a,
+                                            .max_rd_atomic = random.OneOf<uint8_t>({1, 2, 5, 16}),
+                                            .max_dest_rd_atomic = 16,
+                                            .min_rnr_timer = random.OneOf<uint8_t>({1, 6, 12}),
+                                            .timeout = 8,
+                                            .retry_count = 7,
+                                            .rnr_retry = 7};
   // Just as many as the peer sends, or room to spare.
   if (random.Happens(700)) attributes.max_dest_rd_atomic = attributes.max_rd_atomic;
   RcPartyConfig config;
@@ -203,7 +203,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
 }
 
 void Simulation::AddUc(uint32_t a, uint32_t b, Random& random) {
-  transport::UnreliableAttributes attributes{
+  transport::QueuePairAttributes attributes{
       .remote_write = true,
       .path_mtu_bytes = random.OneOf<uint32_t>({256, 1024, 4096}),
       .rq_psn = wire::Psn(random.OneOf<uint32_t>({0xffffff, random.Below(1 << 24)})),
@@ -237,7 +237,7 @@ void Simulation::AddDatagrams(Random& random) {
   std::vector<UdParty*> parties;
   for (uint32_t i = 2 + random.Below(3); i != 0; --i) {
     const Qpn qpn = NextQpn();
-    const transport::UnreliableAttributes attributes{
+    const transport::QueuePairAttributes attributes{
         .path_mtu_bytes = mtu, .sq_psn = wire::Psn(0xffffff), .qkey = UdParty::kQkey};
     const transport::UnreliableConfig config{
         .signal_all = random.Happens(300), .max_send_works = 16, .qpn = qpn};

@@ -12,7 +12,7 @@ using transport::WcStatus;
 using transport::WorkOpcode;
 
 UcParty::UcParty(uint32_t host, const transport::UnreliableConfig& config,
-                 const transport::UnreliableAttributes& attributes, RemoteMemory& memory,
+                 const transport::QueuePairAttributes& attributes, RemoteMemory& memory,
                  ReceivePool& pool, const Path& path, const NetworkFaults& faults, uint64_t seed)
     : UnreliableParty(host, config, attributes, pool, seed),
       memory_(memory),

@@ -11,8 +11,8 @@ namespace uroce::sim {
 class UcParty : public UnreliableParty<transport::UcQueuePair> {
  public:
   UcParty(uint32_t host, const transport::UnreliableConfig& config,
-          const transport::UnreliableAttributes& attributes, RemoteMemory& memory,
-          ReceivePool& pool, const Path& path, const NetworkFaults& faults, uint64_t seed);
+          const transport::QueuePairAttributes& attributes, RemoteMemory& memory, ReceivePool& pool,
+          const Path& path, const NetworkFaults& faults, uint64_t seed);
 
   /// Plans `count` messages to `peer`, WRITEs into disjoint ranges of its memory.
   void Plan(uint32_t count, UcParty& peer);

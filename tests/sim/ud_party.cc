@@ -14,7 +14,7 @@ using transport::WcStatus;
 using transport::WorkOpcode;
 
 UdParty::UdParty(uint32_t host, Qpn qpn, const transport::UnreliableConfig& config,
-                 const transport::UnreliableAttributes& attributes, ReceivePool& pool, bool ipv6,
+                 const transport::QueuePairAttributes& attributes, ReceivePool& pool, bool ipv6,
                  const NetworkFaults& faults, uint64_t seed)
     : UnreliableParty(host, config, attributes, pool, seed),
       qpn_(qpn),

@@ -14,7 +14,7 @@ class UdParty : public UnreliableParty<transport::UdQueuePair> {
   static constexpr uint32_t kQkey = 0x1234;
 
   UdParty(uint32_t host, Qpn qpn, const transport::UnreliableConfig& config,
-          const transport::UnreliableAttributes& attributes, ReceivePool& pool, bool ipv6,
+          const transport::QueuePairAttributes& attributes, ReceivePool& pool, bool ipv6,
           const NetworkFaults& faults, uint64_t seed);
 
   /// Plans `count` datagrams to `parties`, all of the network.

@@ -42,7 +42,7 @@ template <typename QueuePair>
 class UnreliableParty : public Party {
  public:
   UnreliableParty(uint32_t host, const transport::UnreliableConfig& config,
-                  const transport::UnreliableAttributes& attributes, ReceivePool& pool,
+                  const transport::QueuePairAttributes& attributes, ReceivePool& pool,
                   uint64_t seed)
       : Party(host),
         qp_(config),
@@ -97,7 +97,7 @@ class UnreliableParty : public Party {
   }
 
   QueuePair qp_;
-  transport::UnreliableAttributes attributes_;
+  transport::QueuePairAttributes attributes_;
   bool signal_all_;
   ReceivePool& pool_;
   Random random_;

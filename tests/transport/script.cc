@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostPackets = 4096;
 
-RcAttributes AttributesOf(const ScriptConfig& config) {
+QueuePairAttributes AttributesOf(const ScriptConfig& config) {
   return {.remote_write = config.remote_access,
           .remote_read = config.remote_access,
           .remote_atomic = config.remote_access,

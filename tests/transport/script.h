@@ -80,7 +80,7 @@ class Script {
   Script& State(QpState state);
 
   RcQueuePair& qp() { return qp_; }
-  const RcCounters& counters() const { return qp_.counters(); }
+  const QueuePairCounters& counters() const { return qp_.counters(); }
   const TxPacket& sent() const { return sent_; }
 
  private:
@@ -91,7 +91,7 @@ class Script {
 
   wire::Service service_;
   bool shared_receive_;
-  RcAttributes attributes_;
+  QueuePairAttributes attributes_;
   RcQueuePair qp_;
   Nanos now_;
   uint32_t next_send_slot_ = 0;

@@ -17,12 +17,12 @@
 namespace uroce::transport {
 
 struct UnreliableScriptConfig {
-  UnreliableAttributes attributes = {.remote_write = true,
-                                     .path_mtu_bytes = 1024,
-                                     .rq_psn = wire::Psn(0x200),
-                                     .sq_psn = wire::Psn(0x100),
-                                     .qkey = 0x11,
-                                     .notify_drained = true};
+  QueuePairAttributes attributes = {.remote_write = true,
+                                    .path_mtu_bytes = 1024,
+                                    .rq_psn = wire::Psn(0x200),
+                                    .sq_psn = wire::Psn(0x100),
+                                    .qkey = 0x11,
+                                    .notify_drained = true};
   bool signal_all = true;
   bool shared_receive = false;
   QpState state = QpState::kRts;
@@ -132,7 +132,7 @@ class UnreliableScript {
   }
 
   QueuePair& qp() { return qp_; }
-  const UnreliableCounters& counters() const { return qp_.counters(); }
+  const QueuePairCounters& counters() const { return qp_.counters(); }
   const TxPacket& sent() const { return sent_; }
 
  private:
@@ -141,7 +141,7 @@ class UnreliableScript {
     receives_.pop_front();
   }
 
-  UnreliableAttributes attributes_;
+  QueuePairAttributes attributes_;
   QueuePair qp_;
   uint32_t next_send_slot_ = 0;
   uint32_t next_receive_slot_ = 0;
