@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "pipeline/rings/work_queue.h"
+
 namespace uroce::datapath {
 
 enum class PullResult : uint8_t {
@@ -12,5 +14,10 @@ enum class PullResult : uint8_t {
   kMore,     ///< One was taken, or the bound was reached: there may be more.
   kCorrupt,  ///< An impossible index.
 };
+
+/// What a pull comes to whose look found nothing to take. Range: not kReady.
+constexpr PullResult NothingTaken(rings::QueueState state) {
+  return state == rings::QueueState::kCorrupt ? PullResult::kCorrupt : PullResult::kDrained;
+}
 
 }  // namespace uroce::datapath

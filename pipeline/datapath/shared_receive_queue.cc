@@ -14,14 +14,8 @@ SharedReceiveQueue::SharedReceiveQueue(const SharedReceiveQueueConfig& config)
     : config_(config), entries_(config.layout, &config.page->produced) {}
 
 PullResult SharedReceiveQueue::Take(Entry& entry) {
-  switch (entries_.Look()) {
-    case rings::QueueState::kEmpty:
-      return PullResult::kDrained;
-    case rings::QueueState::kCorrupt:
-      return PullResult::kCorrupt;
-    case rings::QueueState::kReady:
-      break;
-  }
+  const rings::QueueState state = entries_.Look();
+  if (state != rings::QueueState::kReady) return NothingTaken(state);
   entry.slot = entries_.index();
   entry.read = rings::ReadReceiveWqe(entries_.Slot(), config_.max_sge, entry.wqe);
   entries_.Advance();

@@ -131,7 +131,20 @@ void CountResult(DeviceCounters& counters, PacketResult result) {
   }
 }
 
-bool TakesPackets(QpState state) { return state >= QpState::kRtr && state <= QpState::kSqe; }
+bool TakesPackets(QpState state) {
+  switch (state) {
+    case QpState::kRtr:
+    case QpState::kRts:
+    case QpState::kSqd:
+    case QpState::kSqe:
+      return true;
+    case QpState::kReset:
+    case QpState::kInit:
+    case QpState::kErr:
+      return false;
+  }
+  return false;
+}
 
 bool IsSame(const Gid& a, const Gid& b) {
   uint64_t halves[4];
