@@ -97,14 +97,8 @@ PullResult QueuePair::PullSends(uint32_t limit) {
   if (links_.corrupt_send) return PullResult::kDrained;
   rings::SendWqe wqe;
   while (core_.post_room() != 0) {
-    switch (sends_.Look()) {
-      case rings::QueueState::kEmpty:
-        return PullResult::kDrained;
-      case rings::QueueState::kCorrupt:
-        return PullResult::kCorrupt;
-      case rings::QueueState::kReady:
-        break;
-    }
+    const rings::QueueState state = sends_.Look();
+    if (state != rings::QueueState::kReady) return NothingTaken(state);
     if (limit-- == 0) return PullResult::kMore;
     const uint32_t slot = sends_.index();
     const rings::WqeResult read = rings::ReadSendWqe(sends_.Slot(), SendLimits(config_), wqe);
@@ -138,14 +132,8 @@ PullResult QueuePair::PullShared() {
 PullResult QueuePair::PullReceive() {
   if (links_.corrupt_receive) return PullResult::kDrained;
   if (config_.shared != nullptr) return PullShared();
-  switch (receives_.Look()) {
-    case rings::QueueState::kEmpty:
-      return PullResult::kDrained;
-    case rings::QueueState::kCorrupt:
-      return PullResult::kCorrupt;
-    case rings::QueueState::kReady:
-      break;
-  }
+  const rings::QueueState state = receives_.Look();
+  if (state != rings::QueueState::kReady) return NothingTaken(state);
   rings::ReceiveWqe wqe;
   const uint32_t slot = receives_.index();
   const rings::WqeResult read =
@@ -154,7 +142,14 @@ PullResult QueuePair::PullReceive() {
   const transport::ReceiveWork work = ToReceiveWork(wqe, read, slot);
   receive_list_.Store(slot, {wqe.sges, work.malformed ? 0 : wqe.header.num_sge});
   core_.PostReceive(work);
+  if (core_.is_reliable()) OfferCredits();
   return PullResult::kMore;
+}
+
+void QueuePair::OfferCredits() {
+  // An impossible index is found by the next pull.
+  if (receives_.seen() <= receives_.waited() / 2) static_cast<void>(receives_.LookAgain());
+  core_.reliable().OfferCredits(receives_.seen());
 }
 
 PullResult QueuePair::FlushReceives(uint32_t limit) {

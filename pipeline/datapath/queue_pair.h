@@ -147,6 +147,10 @@ class alignas(UROCE_LINE) QueuePair {
 
  private:
   PullResult PullShared();
+  /// Tells the transport how many receives wait. The program's index is read again when half of
+  /// what it last showed is taken: the peer always knows of half at least, and the index costs a
+  /// long queue next to nothing.
+  void OfferCredits();
 
   static constexpr uint32_t kMaxPendingEvents = 8;
 

@@ -62,6 +62,8 @@ class WorkQueueConsumer {
   const WorkQueueLayout& layout() const { return layout_; }
   /// Work requests known to wait, without a look at shared memory.
   uint32_t seen() const { return seen_ - taken_; }
+  /// How many waited when the index was last read.
+  uint32_t waited() const { return waited_; }
 
   /// Looks at the producer's index, only when everything seen before is taken.
   /// kCorrupt: it promises more than fits; the queue pair is to be put in error.
@@ -76,6 +78,7 @@ class WorkQueueConsumer {
     // Also catches an index that went back. It only ever leaves bad values out of `seen_`.
     if (produced - taken_ > layout_.depth) return QueueState::kCorrupt;
     seen_ = produced;
+    waited_ = produced - taken_;
     return produced == taken_ ? QueueState::kEmpty : QueueState::kReady;
   }
 
@@ -89,13 +92,17 @@ class WorkQueueConsumer {
     ++taken_;
   }
   /// Forgets everything posted so far: for a queue pair that goes to RESET.
-  void SkipAll() { taken_ = seen_ = LoadAcquire(shared_->value); }
+  void SkipAll() {
+    taken_ = seen_ = LoadAcquire(shared_->value);
+    waited_ = 0;
+  }
 
  private:
   WorkQueueLayout layout_;
   const uroce_line32* shared_ = nullptr;
   uint32_t taken_ = 0;
   uint32_t seen_ = 0;
+  uint32_t waited_ = 0;
 };
 
 }  // namespace uroce::rings

@@ -42,6 +42,7 @@ void Responder::Reset() {
   resources_.Clear();
   completions_.Clear();
   mark_ = 0;
+  offered_receives_ = kNoCredits;
   ForgetEarly();
 }
 

@@ -24,8 +24,10 @@ void Messages(benchmark::State& state, uint8_t opcode) {
 
 void BM_Write(benchmark::State& state) { Messages(state, WireLoop::kWrite); }
 void BM_Read(benchmark::State& state) { Messages(state, WireLoop::kRead); }
+void BM_Send(benchmark::State& state) { Messages(state, WireLoop::kSend); }
 BENCHMARK(BM_Write)->Args({8, 1})->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK(BM_Write)->Args({4096, 32})->Args({65536, 16})->Args({1 << 20, 4});
+BENCHMARK(BM_Send)->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK(BM_Read)->Args({64, 32})->Args({65536, 16})->Args({1 << 20, 4});
 
 /// With the flight recorder on both ends: against BM_Write of the same arguments.

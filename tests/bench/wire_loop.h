@@ -31,10 +31,11 @@ class LoopCapture {
   CaptureTap tap_;
 };
 
-/// WRITEs or READs of one length, from one end to the other.
+/// WRITEs, READs or SENDs of one length, from one end to the other.
 class WireLoop {
  public:
   static constexpr uint8_t kWrite = 0;
+  static constexpr uint8_t kSend = 2;
   static constexpr uint8_t kRead = 4;
 
   explicit WireLoop(size_t buffer_bytes)
@@ -42,7 +43,7 @@ class WireLoop {
     bed_.attributes.path_mtu_bytes = 4096;
     bed_.attributes.timeout = 18;
     a_ = &bed_.AddEndpoint(0, {.sq_depth = 128, .cq_depth = 256, .max_sge = 1, .max_inline = 0});
-    b_ = &bed_.AddEndpoint(1);
+    b_ = &bed_.AddEndpoint(1, {.rq_depth = 256});
     bed_.Connect(*a_, *b_);
     from_ = &bed_.Register(source_.data(), source_.size(), kAllAccess, MrMode::kMapped);
     to_ = &bed_.Register(target_.data(), target_.size(), kAllAccess, MrMode::kMapped);
@@ -59,7 +60,8 @@ class WireLoop {
     bed_.worker->Run([this] { bed_.worker->AddTap(capture_->tap()); });
   }
 
-  /// Keeps `depth` messages of `length` bytes posted until `count` are complete.
+  /// Keeps `depth` messages of `length` bytes posted until `count` are complete; of SENDs as many
+  /// receives too.
   void Move(uint8_t opcode, uint32_t length, uint32_t depth, uint64_t count) {
     const MemoryRegion& local = opcode == kRead ? *to_ : *from_;
     const MemoryRegion& remote = opcode == kRead ? *from_ : *to_;
@@ -72,6 +74,7 @@ class WireLoop {
     while (completed < count) {
       const uint64_t before = posted;
       while (posted < count && posted - completed < depth) {
+        if (opcode == kSend) b_->PostReceive(posted, {Testbed::Sge(remote, 0, length)});
         a_->PostSend(send);
         ++posted;
       }
@@ -83,6 +86,7 @@ class WireLoop {
         if (cqe.status != 0) abort();
         ++completed;
       }
+      while (b_->PollReceive(cqe)) continue;
     }
   }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "pipeline/transport/credits.h"
+#include "pipeline/wire/decode.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
@@ -175,6 +177,36 @@ TEST_P(WorkerTest, ImmediateNeedsAReceiveAndWaitsForOne) {
   EXPECT_EQ(cqe.imm_or_rkey, 0x01020304u);
   EXPECT_EQ(cqe.byte_len, 3000u);
   EXPECT_EQ(memcmp(target_.data(), source_.data(), 3000), 0);
+}
+
+TEST_P(WorkerTest, AcknowledgementsTellOfHalfTheReceivesThatWaitAtLeast) {
+  std::vector<uint8_t> told;
+  bed_.ports[1].filter = [&told](rte_mbuf* frame) {
+    wire::Packet packet;
+    wire::FrameView view;
+    const std::span bytes(rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len);
+    EXPECT_EQ(wire::Decode(bytes, packet, view), wire::DecodeResult::kOk);
+    told.push_back(packet.header.aeth.syndrome);
+    return true;
+  };
+  const auto send = [&] {
+    a_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 0, 8)}});
+    ASSERT_TRUE(bed_.RunUntil([&] { return a_.send_ring.Peek() != nullptr; }));
+    ExpectSent(a_, 0);
+  };
+  const auto post_receives = [&](int count) {
+    while (count-- != 0) b_.PostReceive(0, {Testbed::Sge(to_, 0, 8)});
+  };
+  post_receives(9);
+  send();
+  EXPECT_EQ(told.back(), transport::CreditCode(8));
+  post_receives(24);
+  send();
+  EXPECT_EQ(told.back(), transport::CreditCode(7)) << "the index is not read for each message";
+  for (int i = 0; i < 3; ++i) send();
+  EXPECT_EQ(told.back(), transport::CreditCode(28)) << "half of those first seen are taken";
+  for (int i = 0; i < 28; ++i) send();
+  EXPECT_EQ(told.back(), transport::CreditCode(0));
 }
 
 TEST_P(WorkerTest, RemoteKeyOutOfRangeIsAnAccessError) {

@@ -45,6 +45,14 @@ TEST(Credits, ASharedReceiveQueueTellsNone) {
   s.Sends({"ACK psn=000200 msn=1"});
 }
 
+// [1.reset 2.credits.sent] What was offered before RESET is of another life.
+TEST(Credits, ResetForgetsWhatWasOffered) {
+  Script s;
+  s.Offers(3).Modify(QpState::kReset);
+  for (const QpState state : {QpState::kInit, QpState::kRtr}) s.Modify(state);
+  s.Receive("WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq").Sends({"ACK psn=000200 msn=1"});
+}
+
 // [2.credits.obeyed] Without credits, and before the first, there is no limit.
 TEST(Credits, ARequesterStaysWithinMsnPlusCreditsAndOneProbe) {
   Script s;
