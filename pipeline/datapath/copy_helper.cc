@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <rte_mbuf.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -27,56 +29,59 @@ enum class Outcome : uint8_t { kDone, kRefused, kProcessEnded };
 
 Outcome OutcomeOf(ssize_t moved) { return moved == 0 ? Outcome::kProcessEnded : Outcome::kRefused; }
 
-Outcome ReadAll(int fd, const CopyPiece& piece, uint8_t* bytes) {
-  uint32_t done = 0;
-  while (done < piece.length_bytes) {
-    const ssize_t got = pread(fd, bytes + done, piece.length_bytes - done,
-                              static_cast<off_t>(piece.app_addr + done));
-    if (got <= 0) return OutcomeOf(got);
-    done += static_cast<uint32_t>(got);
+/// The pieces from `first` on that follow each other in the program, as the kernel takes them.
+int Gathered(const CopyJob& job, uint32_t first, std::array<iovec, CopyJob::kMaxPieces>& vector) {
+  int count = 0;
+  uint64_t next = job.pieces[first].app_addr;
+  for (uint32_t i = first; i < job.piece_count && job.pieces[i].app_addr == next; ++i) {
+    vector[count++] = {job.pieces[i].bytes, job.pieces[i].length_bytes};
+    next += job.pieces[i].length_bytes;
   }
-  return Outcome::kDone;
+  return count;
 }
 
-Outcome WriteAll(int fd, const CopyPiece& piece, const uint8_t* bytes) {
-  uint32_t done = 0;
-  while (done < piece.length_bytes) {
-    const ssize_t put = pwrite(fd, bytes + done, piece.length_bytes - done,
-                               static_cast<off_t>(piece.app_addr + done));
-    if (put <= 0) return OutcomeOf(put);
-    done += static_cast<uint32_t>(put);
+/// Counts `bytes` as moved.
+void Pass(CopyJob& job, uint64_t bytes) {
+  while (bytes != 0) {
+    CopyPiece& piece = job.pieces[job.moved_pieces];
+    const auto part = static_cast<uint32_t>(std::min<uint64_t>(bytes, piece.length_bytes));
+    piece = {piece.app_addr + part, piece.bytes + part, piece.length_bytes - part};
+    bytes -= part;
+    if (piece.length_bytes == 0) ++job.moved_pieces;
+  }
+}
+
+Outcome MoveAll(int fd, CopyJob& job) {
+  std::array<iovec, CopyJob::kMaxPieces> vector;
+  job.moved_pieces = 0;
+  while (job.moved_pieces < job.piece_count) {
+    const int count = Gathered(job, job.moved_pieces, vector);
+    const auto at = static_cast<off_t>(job.pieces[job.moved_pieces].app_addr);
+    const ssize_t moved = job.kind == CopyJob::Kind::kRead ? preadv(fd, vector.data(), count, at)
+                                                           : pwritev(fd, vector.data(), count, at);
+    if (moved <= 0) return job.moved_pieces < job.own_pieces ? OutcomeOf(moved) : Outcome::kDone;
+    Pass(job, static_cast<uint64_t>(moved));
   }
   return Outcome::kDone;
 }
 
 Outcome ExecuteAtomic(int fd, CopyJob& job) {
-  const CopyPiece word{job.pieces[0].app_addr, sizeof(uint64_t)};
-  uint8_t bytes[sizeof(uint64_t)];
-  const Outcome read = ReadAll(fd, word, bytes);
-  if (read != Outcome::kDone) return read;
-  memcpy(&job.original, bytes, sizeof(bytes));
+  const auto at = static_cast<off_t>(job.pieces[0].app_addr);
+  ssize_t moved = pread(fd, &job.original, sizeof(job.original), at);
+  if (moved != sizeof(job.original)) return OutcomeOf(moved);
   uint64_t updated = job.original + job.swap_add;
   if (job.kind == CopyJob::Kind::kCompareSwap) {
     if (job.original != job.compare) return Outcome::kDone;
     updated = job.swap_add;
   }
-  memcpy(bytes, &updated, sizeof(bytes));
-  return WriteAll(fd, word, bytes);
+  moved = pwrite(fd, &updated, sizeof(updated), at);
+  return moved == sizeof(updated) ? Outcome::kDone : OutcomeOf(moved);
 }
 
 Outcome Execute(int fd, CopyJob& job) {
-  if (job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap) {
-    return ExecuteAtomic(fd, job);
-  }
-  uint8_t* bytes = job.bytes;
-  for (uint32_t i = 0; i < job.piece_count; ++i) {
-    const CopyPiece& piece = job.pieces[i];
-    const Outcome outcome =
-        job.kind == CopyJob::Kind::kRead ? ReadAll(fd, piece, bytes) : WriteAll(fd, piece, bytes);
-    if (outcome != Outcome::kDone) return outcome;
-    bytes += piece.length_bytes;
-  }
-  return Outcome::kDone;
+  const bool is_atomic =
+      job.kind == CopyJob::Kind::kFetchAdd || job.kind == CopyJob::Kind::kCompareSwap;
+  return is_atomic ? ExecuteAtomic(fd, job) : MoveAll(fd, job);
 }
 
 void Signal(int event_fd) {
@@ -91,7 +96,14 @@ void DeleteAll(CopyJobQueue& jobs) {
 
 }  // namespace
 
+// A frame may be a link of its queue pair's list still, which is not ours to follow.
+void CopyJob::DropAlong() {
+  for (uint32_t i = 0; i < along_count; ++i) rte_pktmbuf_free_seg(along[i].frame);
+  along_count = 0;
+}
+
 CopyJob::~CopyJob() {
+  DropAlong();
   if (frame != nullptr) rte_pktmbuf_free(frame);
 }
 

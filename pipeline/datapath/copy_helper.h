@@ -17,9 +17,10 @@ namespace uroce::datapath {
 
 class QueuePair;
 
-/// Contiguous bytes of a program's address space.
+/// Contiguous bytes of a program's address space, and as many of ours.
 struct CopyPiece {
   uint64_t app_addr = 0;
+  uint8_t* bytes = nullptr;  ///< In a frame, or in the job. Of atomics: null.
   uint32_t length_bytes = 0;
 };
 
@@ -27,13 +28,22 @@ struct CopyPiece {
 /// PollDone returns it.
 struct CopyJob {
   enum class Kind : uint8_t { kRead, kWrite, kFetchAdd, kCompareSwap };
-  static constexpr uint32_t kMaxPieces = 8;
+  static constexpr uint32_t kMaxPieces = 32;
+  static constexpr uint32_t kMaxAlong = 15;
+
+  /// What is taken along for a later packet: the wait for the helper is long, its work short.
+  struct Along {
+    rte_mbuf* frame = nullptr;  ///< Where the bytes are; the job has a reference.
+    uint32_t pieces_end = 0;    ///< Whole when so many pieces have been moved.
+  };
 
   Kind kind = Kind::kRead;
   uint32_t piece_count = 0;
-  std::array<CopyPiece, kMaxPieces> pieces;
-  /// kRead, kWrite: the other side, as many bytes as all pieces have. In `frame`, or in the job.
-  uint8_t* bytes = nullptr;
+  uint32_t own_pieces = 0;    ///< The first ones. The job fails with one of these, not with others.
+  uint32_t moved_pieces = 0;  ///< The helper's answer: the first so many.
+  std::array<CopyPiece, kMaxPieces> pieces;  ///< Advance as they are moved.
+  uint32_t along_count = 0;
+  std::array<Along, kMaxAlong> along;
   uint64_t swap_add = 0;
   uint64_t compare = 0;
 
@@ -46,6 +56,8 @@ struct CopyJob {
   uint32_t worker = 0;         ///< Whose it is; set by Submit.
   CopyJob* next = nullptr;
 
+  /// Lets go of the frames of `along`.
+  void DropAlong();
   ~CopyJob();
 };
 

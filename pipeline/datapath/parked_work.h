@@ -2,6 +2,7 @@
 // A queue pair that waits for its session's helper: what is under way, and what queues behind it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,8 @@
 #include "pipeline/datapath/copy_helper.h"
 #include "pipeline/datapath/queue_pair_config.h"
 #include "pipeline/transport/effect.h"
+#include "pipeline/wire/opcode.h"
+#include "pipeline/wire/psn.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 struct rte_mbuf;
@@ -29,6 +32,34 @@ struct Transfer {
   }
 };
 
+/// A place in what a message moves: a position in one list of entries, or in what one key names.
+struct MessagePlace {
+  uint32_t key = 0;       ///< Slot of the work, or rkey.
+  uint64_t position = 0;  ///< Offset in its list, or address.
+
+  bool operator==(const MessagePlace&) const = default;
+};
+
+/// Payload of packets that wait which is in its place already; the transport has not seen them yet.
+/// Of one message, one after the other.
+struct PlacedAhead {
+  transport::Effect::Kind kind = transport::Effect::Kind::kNone;
+  MessagePlace place;  ///< Where the first of them begins.
+  wire::Psn psn;       ///< Its number.
+  uint32_t packets = 0;
+};
+
+/// Payload of the packets that one message sends next, read before them.
+struct GatheredAhead {
+  MessagePlace place;  ///< Where the first of them begins.
+  wire::Psn psn;       ///< Its number.
+  uint32_t next = 0;
+  uint32_t end = 0;
+  std::array<rte_mbuf*, CopyJob::kMaxAlong> frames;  ///< [next, end): each a packet's payload.
+
+  bool empty() const { return next == end; }
+};
+
 /// Touched only while the queue pair is parked: until then it would be lines of cache for nothing.
 struct ParkedWork {
   /// Attributes that came meanwhile, for when the wait is over.
@@ -38,6 +69,8 @@ struct ParkedWork {
   };
 
   transport::Effect effect;
+  wire::Opcode effect_opcode = wire::Opcode::kAcknowledge;  ///< Of the packet with the effect.
+  wire::Psn effect_psn;
   transport::TxPacket packet;
   Transfer transfer;
   uint32_t crc_before_payload = 0;  ///< kGather.
@@ -49,6 +82,12 @@ struct ParkedWork {
   rte_mbuf* oldest = nullptr;
   rte_mbuf* newest = nullptr;
   uint32_t waiting = 0;
+
+  // What this side asks for and what it answers take turns: there is one of each for both.
+  PlacedAhead placed_requests;
+  PlacedAhead placed_responses;
+  GatheredAhead gathered_requests;
+  GatheredAhead gathered_responses;
 };
 
 }  // namespace uroce::datapath

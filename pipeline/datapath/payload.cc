@@ -63,13 +63,12 @@ MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& by
   });
 }
 
-void TakeCopied(const KeyTable& keys, PieceWalker& walker, CopyJob& job) {
-  job.piece_count = 0;
+void TakeCopied(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, CopyJob& job) {
   Piece piece;
   while (job.piece_count < CopyJob::kMaxPieces && !walker.at_end()) {
     if (!walker.Look(keys, piece) || piece.mode != MrMode::kCopied) return;
-    job.pieces[job.piece_count++] = {.app_addr = piece.app_addr,
-                                     .length_bytes = piece.length_bytes};
+    job.pieces[job.piece_count++] = {piece.app_addr, bytes, piece.length_bytes};
+    bytes += piece.length_bytes;
     walker.Pass(piece);
   }
 }

@@ -23,8 +23,9 @@ MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
 /// The same in one pass with the CRC. After kCopied `crc` is meaningless.
 MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, uint32_t& crc);
-/// After kCopied: takes the copied pieces that come next from `walker` into `job`.
-void TakeCopied(const KeyTable& keys, PieceWalker& walker, CopyJob& job);
+/// After kCopied: adds the copied pieces that come next, as many as there is room for, to `job`.
+/// `bytes` advances with `walker`.
+void TakeCopied(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, CopyJob& job);
 
 /// Executes a fetch and add or a compare and swap on mapped memory; returns what was there.
 uint64_t ExecuteAtomic(uint8_t* mapped, bool compare_swap, uint64_t swap_add, uint64_t compare);

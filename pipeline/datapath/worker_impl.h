@@ -107,7 +107,7 @@ struct Worker::Impl {
   void HandOverFlights();
   void HandOver(QueuePair& qp);
 
-  // ---- worker_effects.cc: the transport's wishes, and waiting for the helper ----
+  // ---- worker_effects.cc: the transport's wishes ----
   /// True: done. False: the queue pair is parked, and `frame` is the job's.
   bool StartEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                    rte_mbuf* frame);
@@ -115,15 +115,35 @@ struct Worker::Impl {
   void FinishEffect(QueuePair& qp, const transport::Effect& effect, MoveResult result,
                     uint64_t original);
   bool StartAtomic(QueuePair& qp, const transport::Effect& effect);
+
+  // ---- worker_copies.cc: errands of the helper ----
   /// Parks `qp` until the helper has moved the copied pieces that come next.
   void SubmitCopy(QueuePair& qp, CopyJob::Kind kind);
+  void TakePieces(QueuePair& qp);
   bool FinishCopies();
   void OnCopyDone(QueuePair& qp);
   void ContinueCopy(QueuePair& qp);
   void FinishParked(QueuePair& qp, MoveResult result);
-  void TakeTurnBetweenCopies(QueuePair& qp);
   /// It is parked no more: does what has waited for that.
   void EndParking(QueuePair& qp);
+  void TakeTurnBetweenCopies(QueuePair& qp);
+
+  // ---- worker_ahead.cc: what an errand does for the packets after the one that it is for ----
+  /// Adds payload of packets that wait to the errand of the packet before them.
+  void PlaceAhead(QueuePair& qp);
+  /// Whether the payload of packet `psn` was placed before, and `effect` is that.
+  static bool IsPlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn);
+  /// Adds payload that the message sends next to the errand of a packet.
+  void GatherAhead(QueuePair& qp);
+  /// The payload of `packet` if it was gathered before, and its share of the CRC.
+  bool TakeGathered(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
+                    uint32_t& crc);
+  /// Keeps what an errand has brought along.
+  void KeepAhead(QueuePair& qp);
+  void DropGathered(GatheredAhead& gathered);
+  void ForgetAhead(QueuePair& qp);
+
+  // ---- worker_parked.cc: packets that wait for an errand ----
   bool KeepForLater(QueuePair& qp, rte_mbuf* frame);
   void ReplayWaiting(QueuePair& qp);
   /// Forgets what is under way at the helper and all that waits behind it.
@@ -213,7 +233,8 @@ struct Worker::Impl {
 
   std::array<rte_mbuf*, kBurst> stash{};  // Empty frames.
   uint32_t stash_count = 0;
-  uint32_t frames_waiting = 0;  // Behind parked queue pairs, of all.
+  uint32_t frames_waiting = 0;   // Behind parked queue pairs, of all.
+  uint32_t frames_gathered = 0;  // That hold payload of later packets, of all.
   uint16_t identification = 0;
   KeyWaits key_waits;
   std::vector<QueuePair*> ended_flights;

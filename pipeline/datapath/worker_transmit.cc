@@ -194,6 +194,10 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
     case MoveResult::kCopied:
       break;
   }
+  if (TakeGathered(qp, packet, payload, crc = headers.crc_state)) {
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
   qp.links().parked = ParkedKind::kGather;
   ParkedWork& parked = qp.parked();
   parked.transfer.Continue(transfer);

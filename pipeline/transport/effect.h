@@ -90,6 +90,7 @@ struct TxPacket {
   uint32_t path = 0;   ///< Datagrams: SendWork::path; header.dest_qpn is the datagram's own.
   LocalRange local;    ///< kSend: of send work `local.slot`.
   RemoteRange remote;  ///< kRemote: a READ response, needs Access::kRemoteRead.
+  uint32_t following_bytes = 0;  ///< Of the same message, behind these. Range: there is payload.
 
   uint32_t payload_bytes() const {
     if (source == Source::kSend) return local.length_bytes;

@@ -30,6 +30,7 @@ bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& 
   }
   packet.source = size == 0 ? TxPacket::Source::kNone : TxPacket::Source::kSend;
   packet.local = {.slot = work.slot, .offset_bytes = offset, .length_bytes = size};
+  packet.following_bytes = remaining - size;
   return last;
 }
 

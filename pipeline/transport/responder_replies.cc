@@ -67,8 +67,9 @@ void Responder::FillReadResponse(ResponderResource& resource, TxPacket& packet) 
     packet.header.opcode = last ? Opcode::kReadResponseLast : Opcode::kReadResponseMiddle;
   }
   packet.source = remaining == 0 ? TxPacket::Source::kNone : TxPacket::Source::kRemote;
-  packet.remote = {
-      .rkey = resource.rkey, .va = resource.va + offset, .length_bytes = mtu_.Take(remaining)};
+  const uint32_t size = mtu_.Take(remaining);
+  packet.remote = {.rkey = resource.rkey, .va = resource.va + offset, .length_bytes = size};
+  packet.following_bytes = remaining - size;
   resource.opens = false;
   resource.reply_psn = resource.reply_psn + 1;
   if (last) resources_.FinishFront();

@@ -25,8 +25,8 @@ class CopyHelperTest : public testing::Test {
   static std::unique_ptr<CopyJob> Job(CopyJob::Kind kind, void* address, uint32_t length) {
     auto job = std::make_unique<CopyJob>();
     job->kind = kind;
-    job->piece_count = 1;
-    job->pieces[0] = {reinterpret_cast<uint64_t>(address), length};
+    job->piece_count = job->own_pieces = 1;
+    job->pieces[0] = {.app_addr = reinterpret_cast<uint64_t>(address), .length_bytes = length};
     return job;
   }
   std::unique_ptr<CopyJob> Await(uint32_t worker) {
@@ -44,7 +44,7 @@ TEST_F(CopyHelperTest, AJobComesBackToTheWorkerThatSubmittedIt) {
   uint64_t word = 7;
   uint64_t copy = 0;
   auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
-  job->bytes = reinterpret_cast<uint8_t*>(&copy);
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
   helper_.Submit(1, job.release());
   EXPECT_EQ(helper_.in_flight(1), 1u);
   EXPECT_EQ(helper_.in_flight(0), 0u);
@@ -76,7 +76,7 @@ TEST_F(CopyHelperTest, AtomicsOfAllWorkersExcludeEachOther) {
   second.join();
   uint64_t sum = 0;
   auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
-  job->bytes = reinterpret_cast<uint8_t*>(&sum);
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&sum);
   helper_.Submit(0, job.release());
   EXPECT_TRUE(Await(0)->succeeded);
   EXPECT_EQ(sum, 2 * kRounds);
@@ -89,7 +89,7 @@ TEST_F(CopyHelperTest, AWorkerThatSleepsIsWokenAndTheOthersAreNot) {
   uint64_t word = 0;
   auto job = Job(CopyJob::Kind::kWrite, &word, sizeof(word));
   uint64_t value = 9;
-  job->bytes = reinterpret_cast<uint8_t*>(&value);
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
   helper_.Submit(1, job.release());
   uint64_t signals = 0;
   while (read(wake_fds_[1], &signals, sizeof(signals)) < 0) std::this_thread::yield();
@@ -120,7 +120,7 @@ TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHel
   uint64_t value = 0;
   for (const auto kind : {CopyJob::Kind::kRead, CopyJob::Kind::kWrite, CopyJob::Kind::kFetchAdd}) {
     auto job = Job(kind, &value, sizeof(value));
-    job->bytes = reinterpret_cast<uint8_t*>(&value);
+    job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
     helper->Submit(0, job.release());
   }
   while (!helper->AreDone(3)) std::this_thread::yield();
@@ -133,7 +133,7 @@ TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHel
 TEST_F(CopyHelperTest, MemoryThatIsNotThereFailsTheJob) {
   auto job = Job(CopyJob::Kind::kRead, nullptr, 8);
   uint64_t value = 0;
-  job->bytes = reinterpret_cast<uint8_t*>(&value);
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
   helper_.Submit(0, job.release());
   EXPECT_FALSE(Await(0)->succeeded);
 }

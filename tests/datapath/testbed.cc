@@ -209,6 +209,13 @@ void Testbed::RemoveEndpoints() {
   endpoints.clear();
 }
 
+std::pair<Endpoint*, Endpoint*> Testbed::AddPair() {
+  Endpoint& a = AddEndpoint(0);
+  Endpoint& b = AddEndpoint(1);
+  Connect(a, b);
+  return {&a, &b};
+}
+
 Session& Testbed::AddSession() {
   other_doorbells.push_back(std::make_unique<uroce_doorbells[]>(workers->count()));
   std::vector<SessionLink> links;

@@ -113,6 +113,8 @@ class Testbed {
   /// Another program.
   Session& AddSession();
   void Connect(Endpoint& a, Endpoint& b);
+  /// One on each device, connected.
+  std::pair<Endpoint*, Endpoint*> AddPair();
   /// Has a UD queue pair take and send datagrams.
   void StartDatagrams(Endpoint& endpoint, uint32_t qkey);
   /// An address handle of `endpoint`'s session, from its device to another.

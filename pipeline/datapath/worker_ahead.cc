@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// An errand of the helper takes its time, most of it between threads: what the next packets of the
+// same message need goes with it. What is foretold wrongly costs the work, and is done again.
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "pipeline/datapath/worker_impl.h"
+#include "pipeline/wire/icrc.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::Effect;
+using transport::TxPacket;
+using wire::OpcodeInfo;
+
+// Of all queue pairs of a worker: beyond them payload is read when its packet is sent.
+constexpr uint32_t kMaxGathered = 1024;
+// Packets that wait, looked at for one errand.
+constexpr uint32_t kMaxLooks = 64;
+// What tells one kind of message from another.
+constexpr uint16_t kKindTraits =
+    OpcodeInfo::kSend | OpcodeInfo::kWrite | OpcodeInfo::kRead | OpcodeInfo::kResponse;
+
+bool PlacesMessage(Effect::Kind kind) {
+  return kind == Effect::Kind::kPlaceReceive || kind == Effect::Kind::kPlaceSend ||
+         kind == Effect::Kind::kPlaceRemote;
+}
+
+MessagePlace PlaceOf(const Effect& effect) {
+  if (effect.kind == Effect::Kind::kPlaceRemote) {
+    return {effect.remote.rkey.value(), effect.remote.va};
+  }
+  return {effect.local.slot, effect.local.offset_bytes};
+}
+
+MessagePlace PlaceOf(const TxPacket& packet) {
+  if (packet.source == TxPacket::Source::kRemote) {
+    return {packet.remote.rkey.value(), packet.remote.va};
+  }
+  return {packet.local.slot, packet.local.offset_bytes};
+}
+
+uint32_t BytesOf(const Effect& effect) {
+  return effect.kind == Effect::Kind::kPlaceRemote ? effect.remote.length_bytes
+                                                   : effect.local.length_bytes;
+}
+
+MessagePlace Behind(MessagePlace place, uint32_t length_bytes) {
+  return {place.key, place.position + length_bytes};
+}
+
+PieceWalker WalkList(std::span<const uroce_sge> list, const MessagePlace& place, uint32_t length,
+                     const AccessRight& right) {
+  return {list, static_cast<uint32_t>(place.position), length, right};
+}
+
+PieceWalker WalkKey(uroce_sge& entry, const MessagePlace& place, uint32_t length,
+                    const AccessRight& right) {
+  entry = {place.position, length, place.key};
+  return {{&entry, 1}, 0, length, right};
+}
+
+PieceWalker WalkEffect(const QueuePair& qp, Effect::Kind kind, const MessagePlace& place,
+                       uint32_t length, uroce_sge& entry) {
+  const uint32_t pd = qp.config().pd;
+  if (kind == Effect::Kind::kPlaceRemote)
+    return WalkKey(entry, place, length, {pd, kRemoteWrite, qp.qpn().value()});
+  if (kind == Effect::Kind::kPlaceSend) {
+    return WalkList(qp.send_lists().List(place.key), place, length, {pd, kLocalWrite});
+  }
+  return WalkList(qp.receive_list().List(place.key), place, length, {qp.receive_pd(), kLocalWrite});
+}
+
+PieceWalker WalkPacket(const QueuePair& qp, const TxPacket& packet, const MessagePlace& place,
+                       uint32_t length, uroce_sge& entry) {
+  const uint32_t pd = qp.config().pd;
+  if (packet.source == TxPacket::Source::kRemote) {
+    return WalkKey(entry, place, length, {pd, kRemoteRead, qp.qpn().value()});
+  }
+  return WalkList(qp.send_lists().List(place.key), place, length, {pd, kLocalRead});
+}
+
+/// It was decoded when it came; the views have to be made anew.
+bool DecodeAgain(const rte_mbuf& frame, wire::Packet& packet) {
+  wire::FrameView view;
+  return wire::Decode({rte_pktmbuf_mtod(&frame, const uint8_t*), frame.data_len}, packet, view) ==
+         wire::DecodeResult::kOk;
+}
+
+/// Adds the whole of a packet's payload to `job`, or nothing.
+bool TakeWhole(const KeyTable& keys, PieceWalker walker, uint8_t* bytes, rte_mbuf* frame,
+               CopyJob& job) {
+  const uint32_t before = job.piece_count;
+  TakeCopied(keys, walker, bytes, job);
+  if (!walker.at_end()) {
+    job.piece_count = before;
+    return false;
+  }
+  job.along[job.along_count++] = {frame, job.piece_count};
+  return true;
+}
+
+GatheredAhead& GatheredFor(ParkedWork& parked, const TxPacket& packet) {
+  return packet.source == TxPacket::Source::kRemote ? parked.gathered_responses
+                                                    : parked.gathered_requests;
+}
+
+PlacedAhead& PlacedFor(ParkedWork& parked, Effect::Kind kind) {
+  return kind == Effect::Kind::kPlaceSend ? parked.placed_responses : parked.placed_requests;
+}
+
+}  // namespace
+
+void Worker::Impl::PlaceAhead(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  CopyJob& job = *parked.job;
+  const Effect& effect = parked.effect;
+  const OpcodeInfo* info = &wire::InfoOf(parked.effect_opcode);
+  if (!PlacesMessage(effect.kind)) return;
+  const uint16_t kind = info->traits & kKindTraits;
+  MessagePlace place = Behind(PlaceOf(effect), BytesOf(effect));
+  wire::Psn psn = parked.effect_psn + 1;
+  uint32_t looks = 0;
+  // Of a FIRST or MIDDLE more is to come.
+  for (rte_mbuf* frame = parked.oldest;
+       frame != nullptr && info->Has(OpcodeInfo::kFullPayload) && ++looks <= kMaxLooks &&
+       job.along_count < CopyJob::kMaxAlong;
+       frame = frame->next) {
+    wire::Packet packet;
+    if (!DecodeAgain(*frame, packet)) return;
+    const OpcodeInfo& its = wire::InfoOf(packet.header.opcode);
+    if ((its.traits & kKindTraits) != kind || packet.header.psn != psn) continue;
+    const auto length = static_cast<uint32_t>(packet.payload.size());
+    uroce_sge entry;
+    if (its.Has(OpcodeInfo::kFirst) || length == 0 ||
+        !TakeWhole(keys, WalkEffect(qp, effect.kind, place, length, entry),
+                   const_cast<uint8_t*>(packet.payload.data()), frame, job)) {
+      return;
+    }
+    rte_mbuf_refcnt_update(frame, 1);
+    info = &its;
+    psn = psn + 1;
+    place = Behind(place, length);
+  }
+}
+
+bool Worker::Impl::IsPlaced(QueuePair& qp, const Effect& effect, wire::Psn psn) {
+  PlacedAhead& placed = PlacedFor(qp.parked(), effect.kind);
+  if (placed.packets == 0 || effect.kind != placed.kind || psn != placed.psn ||
+      PlaceOf(effect) != placed.place) {
+    return false;
+  }
+  --placed.packets;
+  placed.psn = psn + 1;
+  placed.place = Behind(placed.place, BytesOf(effect));
+  return true;
+}
+
+void Worker::Impl::GatherAhead(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  CopyJob& job = *parked.job;
+  const TxPacket& packet = parked.packet;
+  MessagePlace place = Behind(PlaceOf(packet), packet.payload_bytes());
+  uint32_t left = packet.following_bytes;
+  while (left != 0 && job.along_count < CopyJob::kMaxAlong && frames_gathered < kMaxGathered) {
+    rte_mbuf* const frame = TakeFrame(*qp.links().port);
+    if (frame == nullptr) return;
+    const uint32_t length = std::min(left, packet.payload_bytes());
+    uroce_sge entry;
+    if (!TakeWhole(keys, WalkPacket(qp, packet, place, length, entry),
+                   rte_pktmbuf_mtod(frame, uint8_t*), frame, job)) {
+      stash[stash_count++] = frame;
+      return;
+    }
+    ++frames_gathered;
+    frame->data_len = static_cast<uint16_t>(length);
+    place = Behind(place, length);
+    left -= length;
+  }
+}
+
+bool Worker::Impl::TakeGathered(QueuePair& qp, const TxPacket& packet, uint8_t* payload,
+                                uint32_t& crc) {
+  GatheredAhead& gathered = GatheredFor(qp.parked(), packet);
+  if (gathered.empty()) return false;
+  rte_mbuf* const frame = gathered.frames[gathered.next];
+  const uint32_t length = packet.payload_bytes();
+  if (packet.header.psn != gathered.psn || PlaceOf(packet) != gathered.place ||
+      frame->data_len != length) {
+    DropGathered(gathered);  // Something is sent again.
+    return false;
+  }
+  crc = wire::CopyCrc32(crc, payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);
+  rte_pktmbuf_free(frame);
+  --frames_gathered;
+  ++gathered.next;
+  gathered.psn = gathered.psn + 1;
+  gathered.place = Behind(gathered.place, length);
+  return true;
+}
+
+void Worker::Impl::KeepAhead(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  CopyJob& job = *parked.job;
+  uint32_t whole = 0;
+  while (job.succeeded && whole < job.along_count &&
+         job.along[whole].pieces_end <= job.moved_pieces) {
+    ++whole;
+  }
+  if (qp.links().parked == ParkedKind::kEffect) {
+    const Effect& effect = parked.effect;
+    PlacedFor(parked, effect.kind) = {effect.kind, Behind(PlaceOf(effect), BytesOf(effect)),
+                                      parked.effect_psn + 1, whole};
+    job.DropAlong();
+    return;
+  }
+  const TxPacket& packet = parked.packet;
+  GatheredAhead& gathered = GatheredFor(parked, packet);
+  DropGathered(gathered);
+  gathered.place = Behind(PlaceOf(packet), packet.payload_bytes());
+  gathered.psn = packet.header.psn + 1;
+  gathered.end = whole;
+  for (uint32_t i = 0; i < whole; ++i) gathered.frames[i] = job.along[i].frame;
+  for (uint32_t i = whole; i < job.along_count; ++i) rte_pktmbuf_free(job.along[i].frame);
+  frames_gathered -= job.along_count - whole;
+  job.along_count = 0;
+}
+
+void Worker::Impl::DropGathered(GatheredAhead& gathered) {
+  for (; !gathered.empty(); ++gathered.next, --frames_gathered) {
+    rte_pktmbuf_free(gathered.frames[gathered.next]);
+  }
+  gathered.next = gathered.end = 0;
+}
+
+void Worker::Impl::ForgetAhead(QueuePair& qp) {
+  ParkedWork& parked = qp.parked();
+  parked.placed_requests = parked.placed_responses = {};
+  DropGathered(parked.gathered_requests);
+  DropGathered(parked.gathered_responses);
+  if (parked.in_flight != nullptr && qp.links().parked == ParkedKind::kGather) {
+    frames_gathered -= parked.in_flight->along_count;
+  }
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that only the helper reaches: what waits for it, what it takes along, and what a wait must
+// not disturb.
+#include <gtest/gtest.h>
+#include <rte_mempool.h>
+#include <sys/mman.h>
+
+#include "pipeline/datapath/copy_helper.h"
+#include "pipeline/datapath/device_port.h"
+#include "pipeline/datapath/parked_work.h"
+#include "tests/datapath/testbed.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr uint8_t kWrite = 0;
+constexpr uint8_t kRead = 4;
+
+/// Memory that only the helper reaches.
+class WorkerParkedTest : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 1 << 20;
+
+  WorkerParkedTest() { bed_.StartCopyHelper(); }
+
+  Testbed bed_;
+  std::vector<uint8_t> source_ = Pattern(kBytes, 1);
+  std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);
+  MemoryRegion& from_ = bed_.Register(source_.data(), kBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& to_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& copied_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kCopied);
+};
+
+TEST_F(WorkerParkedTest, MappedAndCopiedSegmentsMixInOneMessage) {
+  auto [a, b] = bed_.AddPair();
+  std::vector<uint8_t> result(300'000);
+  MemoryRegion mixed;
+  mixed.key = 0x7700;
+  mixed.pd = kTestPd;
+  mixed.access = kAllAccess;
+  mixed.iova = reinterpret_cast<uint64_t>(result.data());
+  mixed.length_bytes = result.size();
+  // Odd lengths, so that packets straddle segments.
+  uint64_t at = 0;
+  for (uint64_t i = 0; at < mixed.length_bytes; ++i) {
+    const uint64_t length = std::min<uint64_t>(700 + i * 131, mixed.length_bytes - at);
+    mixed.segments.push_back({.iova = mixed.iova + at,
+                              .length_bytes = length,
+                              .mode = i % 2 == 0 ? MrMode::kMapped : MrMode::kCopied,
+                              .mapped = result.data() + at,
+                              .app_addr = mixed.iova + at});
+    at += length;
+  }
+  ASSERT_TRUE(bed_.keys.Publish(&mixed));
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 300'000)},
+               .remote_addr = mixed.iova,
+               .rkey = mixed.key});
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_EQ(memcmp(result.data(), source_.data(), result.size()), 0);
+  a->PostSend({.opcode = kRead,
+               .wr_id = 2,
+               .list = {Testbed::Sge(to_, 0, 300'000)},
+               .remote_addr = mixed.iova,
+               .rkey = mixed.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_EQ(memcmp(target_.data(), source_.data(), 300'000), 0);
+  bed_.keys.Unpublish(&mixed);
+}
+
+TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, kBytes)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  uint64_t sent_while_others_waited = 0;
+  uint64_t sent = 0;
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] {
+    if (b->qp->parked().waiting != 0) sent_while_others_waited += bed_.ports[1].sent - sent;
+    sent = bed_.ports[1].sent;
+    return a->PollSend(cqe);
+  }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_GT(sent_while_others_waited, 0u);
+}
+
+/// Bytes that only the helper reaches, at both ends.
+class WorkerCopiesTest : public WorkerParkedTest {
+ protected:
+  static constexpr uint32_t kPackets = kBytes / 1024;
+
+  /// A WRITE and a READ of all bytes at once, in opposite directions. Two pairs of buffers.
+  void MoveBothWays(Endpoint& endpoint) {
+    const auto length = static_cast<uint32_t>(kBytes);
+    endpoint.PostSend({.opcode = kWrite,
+                       .wr_id = 1,
+                       .list = {Testbed::Sge(sent_, 0, length)},
+                       .remote_addr = copied_.iova,
+                       .rkey = copied_.key});
+    endpoint.PostSend({.opcode = kRead,
+                       .wr_id = 2,
+                       .list = {Testbed::Sge(read_, 0, length)},
+                       .remote_addr = asked_.iova,
+                       .rkey = asked_.key});
+    uroce_cqe cqe;
+    for (uint64_t id = 1; id <= 2; ++id) {
+      ASSERT_TRUE(bed_.RunUntil([&] { return endpoint.PollSend(cqe); }));
+      EXPECT_EQ(cqe.status, 0) << id;
+    }
+    EXPECT_EQ(target_, source_);
+    EXPECT_EQ(read_bytes_, asked_bytes_);
+  }
+  MemoryRegion& Copied(std::vector<uint8_t>& bytes) {
+    return bed_.Register(bytes.data(), bytes.size(), kAllAccess, MrMode::kCopied);
+  }
+
+  std::vector<uint8_t> asked_bytes_ = Pattern(kBytes, 3);
+  std::vector<uint8_t> read_bytes_ = std::vector<uint8_t>(kBytes);
+  MemoryRegion& sent_ = Copied(source_);
+  MemoryRegion& asked_ = Copied(asked_bytes_);
+  MemoryRegion& read_ = Copied(read_bytes_);
+};
+
+TEST_F(WorkerCopiesTest, OneErrandServesManyPackets) {
+  auto [a, b] = bed_.AddPair();
+  MoveBothWays(*a);
+  EXPECT_LT(bed_.session->copies_begun(), 2 * 2 * kPackets / 4);
+}
+
+TEST_F(WorkerCopiesTest, LostPacketsAreGatheredAndPlacedAnew) {
+  auto [a, b] = bed_.AddPair();
+  for (const size_t port : {0, 1}) {
+    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
+  }
+  MoveBothWays(*a);
+}
+
+TEST_F(WorkerCopiesTest, PacketsBeforeAHoleArePlacedAndTheOneInItIsRefused) {
+  constexpr size_t kHole = 40 * 1024;
+  constexpr size_t kSpan = 44 * 1024;  // One errand takes the hole along.
+  void* span = mmap(nullptr, kSpan, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(span, MAP_FAILED);
+  MemoryRegion& holed = bed_.Register(span, kSpan, kAllAccess, MrMode::kCopied);
+  ASSERT_EQ(munmap(static_cast<uint8_t*>(span) + kHole, kSpan - kHole), 0);
+  uroce_cqe cqe;
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(sent_, 0, kSpan)},
+               .remote_addr = holed.iova,
+               .rkey = holed.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 10) << "IBV_WC_REM_ACCESS_ERR";
+  EXPECT_EQ(memcmp(span, source_.data(), kHole), 0);
+  auto [c, d] = bed_.AddPair();
+  c->PostSend({.opcode = kWrite,
+               .wr_id = 2,
+               .list = {Testbed::Sge(holed, 0, kSpan)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return c->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
+  munmap(span, kHole);
+}
+
+TEST_F(WorkerCopiesTest, FramesGoBackWhereverAQueuePairEnds) {
+  const uint32_t before = rte_mempool_in_use_count(TestPool());
+  for (int turns = 0; turns < 40; ++turns) {
+    auto [a, b] = bed_.AddPair();
+    a->PostSend({.opcode = kWrite,
+                 .wr_id = 1,
+                 .list = {Testbed::Sge(sent_, 0, 200'000)},
+                 .remote_addr = copied_.iova,
+                 .rkey = copied_.key});
+    b->PostSend({.opcode = kRead,
+                 .wr_id = 2,
+                 .list = {Testbed::Sge(read_, 0, 200'000)},
+                 .remote_addr = asked_.iova,
+                 .rkey = asked_.key});
+    while (!bed_.Copying()) bed_.Turn();
+    for (int i = 0; i < turns; ++i) bed_.Turn();
+    bed_.RemoveEndpoints();
+    const uint64_t begun = bed_.session->copies_begun();
+    while (!bed_.session->CopiesDone(begun)) sched_yield();
+    bed_.Settle();
+    ASSERT_LE(rte_mempool_in_use_count(TestPool()), before + kBurst)
+        << "but for a burst of empty ones";
+  }
+}
+
+TEST_F(WorkerParkedTest, MemoryThatIsGoneIsAnAccessError) {
+  auto [a, b] = bed_.AddPair();
+  void* hole = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  MemoryRegion& gone = bed_.Register(hole, 4096, kAllAccess, MrMode::kCopied);
+  munmap(hole, 4096);
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 64)},
+               .remote_addr = gone.iova,
+               .rkey = gone.key});
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 10) << "IBV_WC_REM_ACCESS_ERR";
+  auto [c, d] = bed_.AddPair();
+  c->PostSend({.opcode = kWrite,
+               .wr_id = 2,
+               .list = {Testbed::Sge(gone, 0, 64)},
+               .remote_addr = to_.iova,
+               .rkey = to_.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return c->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
+}
+
+TEST_F(WorkerParkedTest, ModifyWaitsForTheCopyAndIsNotLost) {
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 50'000)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  while (!bed_.Copying()) bed_.Turn();
+  bed_.Modify(*b, transport::QpState::kErr);
+  EXPECT_EQ(b->page_state(), 6u);
+  EXPECT_EQ(b->qp->state(), transport::QpState::kErr);
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 12) << "the peer answers no more";
+  EXPECT_EQ(b->qp->core().state(), transport::QpState::kErr);
+}
+
+TEST_F(WorkerParkedTest, RemovalDoesNotWaitForTheCopy) {
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(copied_, 0, 50'000)},
+               .remote_addr = to_.iova,
+               .rkey = to_.key});
+  while (!bed_.Copying()) bed_.Turn();
+  bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(b->qp.get()); });
+  bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(a->qp.get()); });
+  bed_.endpoints.pop_back();
+  bed_.endpoints.pop_back();
+  const uint64_t begun = bed_.session->copies_begun();
+  EXPECT_GT(begun, 0u);
+  while (!bed_.session->CopiesDone(begun)) sched_yield();
+  bed_.Settle();
+}
+
+}  // namespace
+}  // namespace uroce::datapath
