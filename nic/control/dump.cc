@@ -172,7 +172,7 @@ void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
 void AddHostCounters(const NicDevice& device, Json& json) {
   const datapath::HostLink* link = device.datapath().host_link;
   if (link == nullptr) return;
-  const datapath::HostLinkCounters& counters = link->counters();
+  const datapath::FrameLinkCounters& counters = link->counters();
   json["host_rcv_packets"] = counters.received.load(std::memory_order_relaxed);
   json["host_rcv_discards"] = counters.rx_discards.load(std::memory_order_relaxed);
   json["host_rcv_refused"] = counters.rx_refused.load(std::memory_order_relaxed);

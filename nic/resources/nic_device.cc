@@ -33,6 +33,7 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
       gids_(info_.mac),
       datapath_(config.name, index, port_.get(), workers) {
   datapath_.mac = info_.mac;
+  datapath_.gsi_link = gsi_link_.get();
   is_host_ = config_.wire < 0 && config_.exception.empty() &&
              (info_.interface.empty() || config_.own_host);
   if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);

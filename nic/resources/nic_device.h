@@ -15,6 +15,7 @@
 #include "nic/net/kernel_network.h"
 #include "nic/resources/fd.h"
 #include "pipeline/datapath/device.h"
+#include "pipeline/datapath/gsi_link.h"
 #include "pipeline/datapath/host_link.h"
 #include "pipeline/datapath/queue_pair_config.h"
 #include "verbs-shim/abi/uroce_abi.h"
@@ -61,6 +62,8 @@ class NicDevice {
   bool is_host() const { return is_host_; }
   /// Frames that are not RoCE; null where only the kernel sees them.
   datapath::HostLink* host_link() const { return host_link_.get(); }
+  /// Datagrams of queue pair 1.
+  datapath::GsiLink& gsi_link() const { return *gsi_link_; }
   /// The TAP of the exception path, or -1.
   int tap() const { return tap_.get(); }
   /// Opens the exception path's TAP, where there is to be one; from then on it is the port's kernel
@@ -97,6 +100,7 @@ class NicDevice {
   uint64_t node_guid_;  ///< That of the first MAC: it names the device for as long as it is there.
   KernelNetwork network_;
   std::unique_ptr<datapath::HostLink> host_link_;
+  std::unique_ptr<datapath::GsiLink> gsi_link_ = std::make_unique<datapath::GsiLink>();
   bool is_host_ = false;
   std::vector<InterfaceAddress> usable_addresses_;  ///< Of a host.
   GidTable gids_;

@@ -19,6 +19,7 @@ class Port;
 
 namespace uroce::datapath {
 
+class GsiLink;
 class HostLink;
 
 /// Counters of one device and worker, who writes them with relaxed stores; control reads them at
@@ -86,6 +87,9 @@ class Device {
   std::vector<Address> addresses;
   /// Where frames go that are not RoCE, or null. Set before a worker has the device.
   HostLink* host_link = nullptr;
+  /// Where datagrams for queue pair 1 go, or null: dropped, as for any other that nobody has. Set
+  /// likewise.
+  GsiLink* gsi_link = nullptr;
 
  private:
   struct alignas(64) CounterBlock {

@@ -7,6 +7,7 @@
 
 #include "drivers/frame_destination.h"
 #include "pipeline/datapath/clock.h"
+#include "pipeline/wire/gsi.h"
 
 namespace uroce::datapath {
 
@@ -24,7 +25,8 @@ DevicePort::DevicePort(Device* device, uint16_t position, Handover* handover, Ta
       counters_(device->counters(handover->index())),
       queue_(device->QueueOf(handover->index())),
       driver_(device->DriverOf(handover->index())),
-      serves_host_(device->host_worker() == handover->index()) {
+      serves_host_(device->host_worker() == handover->index()),
+      serves_gsi_(handover->OwnerOf(wire::kGsiQpn) == handover->index()) {
   for (uint32_t worker = 0; worker < handover->workers(); ++worker) {
     if (worker == handover->index() || device->DriverOf(worker) != handover->index()) continue;
     relays_.push_back(device->relay(worker));
@@ -105,8 +107,10 @@ bool DevicePort::TakeRelayed(uint32_t most) {
 }
 
 bool DevicePort::has_work() const {
-  if (pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames())
+  if (pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames() ||
+      gsi_has_frames()) {
     return true;
+  }
   return std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
 }
 

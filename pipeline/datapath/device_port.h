@@ -16,6 +16,7 @@
 #include "pipeline/datapath/capture_tap.h"
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/device.h"
+#include "pipeline/datapath/gsi_link.h"
 #include "pipeline/datapath/handover.h"
 #include "pipeline/datapath/host_link.h"
 #include "verbs-shim/abi/uroce_abi.h"
@@ -107,6 +108,11 @@ class DevicePort {
     return serves_host_ && device_.host_link != nullptr && !device_.host_link->outbound().empty();
   }
 
+  /// The same of the device's GSI datagrams.
+  bool gsi_has_frames() const {
+    return serves_gsi_ && device_.gsi_link != nullptr && !device_.gsi_link->outbound().empty();
+  }
+
   // ---- sleeping; see drivers::Port ----
   int wait_fd() const { return queue_ ? port_.wait_fd(*queue_) : -1; }
   /// Frames may come of which nothing tells a worker that sleeps.
@@ -133,6 +139,7 @@ class DevicePort {
   const std::optional<uint16_t> queue_;
   const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
   const bool serves_host_;
+  const bool serves_gsi_;
   std::vector<drivers::FrameQueue*> relays_;  ///< Of workers that this one sends for.
   DeficitRoundRobin sessions_{kSessionQuantumBytes};
   std::vector<std::unique_ptr<SessionFlow>> flows_;

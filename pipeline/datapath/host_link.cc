@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/host_link.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 
-#include "pipeline/rings/shared_word.h"
 #include "pipeline/wire/layout.h"
 
 namespace uroce::datapath {
@@ -16,10 +12,6 @@ constexpr uint16_t kEtherTypeArp = 0x0806;
 constexpr uint8_t kProtocolHopByHop = 0;
 constexpr uint8_t kProtocolIcmp = 1;
 constexpr uint8_t kProtocolIcmpv6 = 58;
-
-void Count(std::atomic<uint64_t>& counter) {
-  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
 
 bool IsTo(std::span<const uint8_t> frame, const Mac& mac) {
   if (frame.size() < sizeof(wire::EthernetHeader)) return false;
@@ -35,19 +27,9 @@ bool MayBeOthers(wire::DecodeResult result) {
 
 }  // namespace
 
-HostLink::HostLink(Takes takes, uint32_t depth_frames)
-    : takes_(takes),
-      inbound_(depth_frames, kSlotBytes),
-      outbound_(depth_frames, kSlotBytes),
-      wait_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-
-HostLink::~HostLink() { close(wait_fd_); }
-
 bool HostLink::Offer(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) {
   if (!Wants(result, frame, mac)) return false;
-  const bool put = inbound_.Put(frame) == PutResult::kPut;
-  Count(put ? counters_.received : counters_.rx_discards);
-  offered_ |= put;
+  Hand(frame);
   return true;
 }
 
@@ -55,33 +37,6 @@ bool HostLink::Wants(wire::DecodeResult result, std::span<const uint8_t> frame,
                      const Mac& mac) const {
   if (!MayBeOthers(result) || !IsTo(frame, mac)) return false;
   return takes_ == Takes::kEverything || IsHostProtocol(frame);
-}
-
-void HostLink::Flush() {
-  if (!offered_) return;
-  offered_ = false;
-  rings::FullFence();
-  if (!asleep_.load(std::memory_order_relaxed)) return;
-  asleep_.store(false, std::memory_order_relaxed);
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wait_fd_, &one, sizeof(one));
-}
-
-void HostLink::ClearWake() {
-  uint64_t events = 0;
-  [[maybe_unused]] const ssize_t got = read(wait_fd_, &events, sizeof(events));
-}
-
-bool HostLink::PrepareSleep() {
-  asleep_.store(true, std::memory_order_relaxed);
-  rings::FullFence();
-  return inbound_.empty();
-}
-
-bool HostLink::Send(std::span<const uint8_t> frame) {
-  if (outbound_.Put(frame) == PutResult::kPut) return true;
-  Count(counters_.tx_discards);
-  return false;
 }
 
 bool IsHostProtocol(std::span<const uint8_t> frame) {

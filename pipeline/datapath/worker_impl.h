@@ -31,6 +31,10 @@
 
 namespace uroce::datapath {
 
+/// The one P_Key of the table is 0xffff; the top bit is the kind of membership
+/// (protocol/wire-format.md, section 6).
+constexpr bool IsOurPkey(uint16_t pkey) { return (pkey & 0x7fff) == 0x7fff; }
+
 /// A turn: what came in (finished copies, frames, doorbells, timers) is given to the transport of
 /// its queue pair, which is then settled (completions, events, state), and what the transports have
 /// to send goes out, fair in bytes. Each step is bounded; what is left waits for the next turn.
@@ -69,6 +73,12 @@ struct Worker::Impl {
                    const rte_mbuf* frame);
   bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                rte_mbuf* frame);
+
+  // ---- worker_gsi.cc: queue pair 1 ----
+  /// Hands a packet for queue pair 1 to the device's link, all checks passed, or drops and counts
+  /// it. `note` says why.
+  void ReceiveGsi(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                  const rte_mbuf* frame);
 
   // ---- worker_unreliable.cc: UC and UD ----
   bool ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
@@ -163,8 +173,8 @@ struct Worker::Impl {
   /// Sends what is queued for one port: its stack's, other workers' and its own queue pairs'.
   bool ServePort(DevicePort& port);
   bool ServeQueuePairs(DevicePort& port);
-  /// Sends what the device's own stack has queued.
-  bool ServeHost(DevicePort& port);
+  /// Sends what a stack has queued, to queue pair `destination` where it is RoCE.
+  bool ServeLink(DevicePort& port, FrameLink& link, Qpn destination);
   enum class Sent : uint8_t { kPacket, kNothing, kParked, kFailed, kNoFrame };
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);

@@ -8,6 +8,7 @@
 
 #include "pipeline/datapath/notes.h"
 #include "pipeline/datapath/worker_impl.h"
+#include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"
 
 namespace uroce::datapath {
@@ -19,9 +20,6 @@ using transport::QpState;
 // What one packet may take of the transport's room for completions: its own, and a flushed one.
 constexpr uint32_t kReceiveRoomKept = 2;
 constexpr uint16_t kVlanIdMask = 0xfff;
-// The one P_Key of the table is 0xffff; the top bit is the kind of membership
-// (protocol/wire-format.md, section 6).
-constexpr uint16_t kPkeyMask = 0x7fff;
 
 std::span<const uint8_t> BytesOf(const rte_mbuf* frame) {
   return {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
@@ -267,6 +265,10 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
   }
   QueuePair* const qp = queue_pairs.Find(packet.header.dest_qpn);
   if (qp == nullptr || qp->links().port != &port) {
+    if (packet.header.dest_qpn == wire::kGsiQpn && port.device().gsi_link != nullptr) {
+      ReceiveGsi(port, packet, view, frame);
+      return nullptr;
+    }
     return drop(counters.rx_unknown_qpn, UROCE_REASON_UNKNOWN_QPN);
   }
   if (ServiceOf(packet.header.opcode) != qp->core().service()) {
@@ -275,7 +277,7 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
   if (!TakesPackets(qp->state())) {
     return drop(counters.rx_bad_state, UROCE_REASON_BAD_STATE, static_cast<uint8_t>(qp->state()));
   }
-  if ((packet.header.pkey & kPkeyMask) != kPkeyMask) {
+  if (!IsOurPkey(packet.header.pkey)) {
     return drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
   }
   const bool is_addressed = qp->core().is_datagram() ? IsForDevice(port, packet, view)

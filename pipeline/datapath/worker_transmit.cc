@@ -10,6 +10,7 @@
 #include "pipeline/datapath/notes.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/encode.h"
+#include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"
 
 namespace uroce::datapath {
@@ -57,7 +58,8 @@ bool Worker::Impl::Transmit() {
 // Each worker that sends here has the same share, and who needs less leaves the rest to the others.
 bool Worker::Impl::ServePort(DevicePort& port) {
   bool any = false;
-  if (port.host_has_frames()) any |= ServeHost(port);
+  if (port.host_has_frames()) any |= ServeLink(port, *port.device().host_link, Qpn());
+  if (port.gsi_has_frames()) any |= ServeLink(port, *port.device().gsi_link, wire::kGsiQpn);
   if (port.has_relays()) {
     any |= port.TakeRelayed(std::max(port.LookForRoom() / handover.workers(), 1u));
   }
@@ -96,12 +98,12 @@ bool Worker::Impl::ServeQueuePairs(DevicePort& port) {
   return any;
 }
 
-bool Worker::Impl::ServeHost(DevicePort& port) {
-  HostLink& host = *port.device().host_link;
-  uint32_t room = std::min(port.LookForRoom(), HostLink::kFramesPerTurn);
+bool Worker::Impl::ServeLink(DevicePort& port, FrameLink& link, Qpn destination) {
+  const Mac& own = port.device().mac;
+  uint32_t room = std::min(port.LookForRoom(), FrameLink::kFramesPerTurn);
   bool any = false;
   for (; room != 0; --room) {
-    const std::span<const uint8_t> bytes = host.outbound().Front();
+    const std::span<const uint8_t> bytes = link.outbound().Front();
     if (bytes.empty()) break;
     rte_mbuf* const frame = TakeFrame(port);
     if (frame == nullptr) break;
@@ -110,14 +112,15 @@ bool Worker::Impl::ServeHost(DevicePort& port) {
       std::memcpy(BytesOf(frame), bytes.data(), bytes.size());
       frame->data_len = static_cast<uint16_t>(bytes.size());
       frame->pkt_len = frame->data_len;
-      drivers::SetDestination(*frame, Qpn());
-      port.Queue(frame, false);
-      Count(host.counters().sent);
+      drivers::SetDestination(*frame, destination);
+      const bool to_self = std::equal(own.begin(), own.end(), bytes.begin());
+      port.Queue(frame, to_self, {.qpn = destination.value()});
+      Count(link.counters().sent);
     } else {
       stash[stash_count++] = frame;
-      Count(host.counters().too_long);
+      Count(link.counters().too_long);
     }
-    host.outbound().Pop();
+    link.outbound().Pop();
   }
   return any;
 }
