@@ -119,6 +119,19 @@ std::string RenderCounters(const std::vector<Json>& devices, bool all) {
   return table.ToString();
 }
 
+/// Counters of the connection manager, which is one for all devices.
+std::string RenderManager(const Json& dump, bool all) {
+  const Json counters = dump.is_object() ? MemberOf(dump, "cm") : Json();
+  TextTable table({"connection manager", ""});
+  bool any = false;
+  for (const auto& [name, value] : counters.items()) {
+    if (!value.is_number() || (IsZero(value) && !all)) continue;
+    table.AddRow({name, CellText(value)});
+    any = true;
+  }
+  return any ? "\n" + table.ToString() : "";
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& json,
@@ -131,8 +144,9 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
       return RenderDevices(objects);
     case UROCE_DUMP_STAT:
       if (options.workers) return RenderWorkers(*dump);
-      return RenderCounters(objects, options.all);
+      return RenderCounters(objects, options.all) + RenderManager(*dump, options.all);
     case UROCE_DUMP_QP:
+    case UROCE_DUMP_CM:
       return objects.empty() ? std::string("none\n") : RenderObjects(objects);
     case UROCE_DUMP_MR:
       return objects.empty() ? std::string("none\n") : RenderRegions(objects);

@@ -353,8 +353,9 @@ absl::Status Session::DestroySrq(Body body, Reply& reply) {
 }
 
 absl::Status Session::Dump(Body body, Reply& reply) {
-  const absl::StatusOr<std::string> text = DumpText(Read<uroce_dump>(body).what, context_.nic,
-                                                    context_.flights, context_.sessions(), *this);
+  const absl::StatusOr<std::string> text =
+      DumpText(Read<uroce_dump>(body).what, context_.nic, context_.flights, context_.rdma_cm,
+               context_.sessions(), *this);
   if (!text.ok()) return text.status();
   absl::StatusOr<Fd> file = MakeConstantFile("uroce-dump", text->data(), text->size());
   if (!file.ok()) return file.status();

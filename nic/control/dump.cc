@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "drivers/fault_port.h"
+#include "nic/control/connection_dump.h"
 #include "nic/control/flight_file.h"
 #include "nic/control/flight_recorder.h"
 #include "nic/control/held_dump.h"
@@ -168,17 +169,14 @@ void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
   json["fault_transmit"] = FaultJson(transmit);
 }
 
-// Frames that are not RoCE, on a port with a stack of its own for them.
-void AddHostCounters(const NicDevice& device, Json& json) {
-  const datapath::HostLink* link = device.datapath().host_link;
-  if (link == nullptr) return;
-  const datapath::FrameLinkCounters& counters = link->counters();
-  json["host_rcv_packets"] = counters.received.load(std::memory_order_relaxed);
-  json["host_rcv_discards"] = counters.rx_discards.load(std::memory_order_relaxed);
-  json["host_rcv_refused"] = counters.rx_refused.load(std::memory_order_relaxed);
-  json["host_xmit_packets"] = counters.sent.load(std::memory_order_relaxed);
-  json["host_xmit_discards"] = counters.tx_discards.load(std::memory_order_relaxed) +
-                               counters.too_long.load(std::memory_order_relaxed);
+void AddLinkCounters(const std::string& prefix, const datapath::FrameLink& link, Json& json) {
+  const datapath::FrameLinkCounters& counters = link.counters();
+  json[prefix + "_rcv_packets"] = counters.received.load(std::memory_order_relaxed);
+  json[prefix + "_rcv_discards"] = counters.rx_discards.load(std::memory_order_relaxed);
+  json[prefix + "_rcv_refused"] = counters.rx_refused.load(std::memory_order_relaxed);
+  json[prefix + "_xmit_packets"] = counters.sent.load(std::memory_order_relaxed);
+  json[prefix + "_xmit_discards"] = counters.tx_discards.load(std::memory_order_relaxed) +
+                                    counters.too_long.load(std::memory_order_relaxed);
 }
 
 // Counters of connections that have ended count on in their device.
@@ -201,7 +199,10 @@ Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
     json["port_xmit_discards"] = port.tx_discards;
     json["port_rcv_missed"] = port.rx_missed;
     json["port_rcv_damaged"] = port.rx_damaged;
-    AddHostCounters(*device, json);
+    // Frames that are not RoCE, on a port with a stack of its own for them.
+    const datapath::HostLink* const host = device->datapath().host_link;
+    if (host != nullptr) AddLinkCounters("host", *host, json);
+    AddLinkCounters("gsi", device->gsi_link(), json);
     for (const CounterRow& row : kCounters) json[row.name] = sums[device.get()].*row.value;
     json["queue_pairs"] = counts[device.get()];
     list.push_back({{"name", device->name()}, {"counters", json}});
@@ -275,6 +276,7 @@ std::vector<const Session*> Visible(const std::vector<const Session*>& sessions,
 }  // namespace
 
 absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecorder& flights,
+                                     const RdmaCmHost& rdma_cm,
                                      const std::vector<const Session*>& sessions,
                                      const Session& asker) {
   Json json;
@@ -287,12 +289,16 @@ absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecord
       json["flights"] = {{"written", flights.counts().written},
                          {"missed", flights.counts().missed}};
       json["held"] = HeldJson(nic);
+      json["cm"] = ManagerJson(rdma_cm);
       break;
     case UROCE_DUMP_QP:
       json = QueuePairsJson(nic, flights, Visible(sessions, asker));
       break;
     case UROCE_DUMP_MR:
       json = MemoryRegionsJson(Visible(sessions, asker));
+      break;
+    case UROCE_DUMP_CM:
+      json = ConnectionsJson(nic, rdma_cm, Visible(sessions, asker));
       break;
     default:
       return absl::InvalidArgumentError(absl::StrCat("there is no dump ", what));

@@ -19,6 +19,10 @@ namespace {
 constexpr Nanos kMaintenanceInterval{250'000'000};
 // How long news of links and addresses are gathered before they are looked at.
 constexpr Nanos kSettleTime{20'000'000};
+// How long peers have to answer that a connection ends with the daemon. They have been told by
+// then.
+constexpr Nanos kFarewellTime{200'000'000};
+constexpr int kFarewellTurnMs = 10;
 
 }  // namespace
 
@@ -26,6 +30,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     : loop_(loop),
       nic_(nic),
       neighbours_(loop, nic),
+      rdma_cm_(loop, nic, neighbours_, RdmaCmHost::MakeConfig(nic.config().limits)),
       errands_(loop),
       flights_(loop, errands_, nic),
       admission_({.total = nic.config().limits.sessions,
@@ -33,6 +38,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       context_{loop,
                nic,
                neighbours_,
+               rdma_cm_,
                errands_,
                flights_,
                [this] {
@@ -72,6 +78,12 @@ Server::~Server() {
   loop_.Cancel(maintenance_);
   loop_.Cancel(settling_);
   sessions_.clear();
+  SayFarewell();
+}
+
+void Server::SayFarewell() {
+  const Nanos deadline = Nic::Now() + kFarewellTime;
+  while (rdma_cm_.has_farewells() && Nic::Now() < deadline) loop_.RunOnce(kFarewellTurnMs);
 }
 
 void Server::OnConnection() {

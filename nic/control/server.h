@@ -14,6 +14,7 @@
 #include "nic/control/event_loop.h"
 #include "nic/control/flight_recorder.h"
 #include "nic/control/log_limit.h"
+#include "nic/control/rdma_cm_host.h"
 #include "nic/control/session.h"
 #include "nic/net/neighbours.h"
 #include "nic/resources/fd.h"
@@ -48,10 +49,13 @@ class Server {
   void OnStruckMappings();
   void End(Session& session);
   void Bury();
+  /// Lets the peers of programs know that these are gone, with the daemon.
+  void SayFarewell();
 
   EventLoop& loop_;
   Nic& nic_;
   Neighbours neighbours_;
+  RdmaCmHost rdma_cm_;
   Errands errands_;
   FlightRecorder flights_;
   Admission admission_;

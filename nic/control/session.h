@@ -25,6 +25,7 @@
 
 namespace uroce::nic {
 
+class RdmaCmHost;
 class Session;
 
 /// What a session needs of the daemon around it.
@@ -32,6 +33,7 @@ struct ControlContext {
   EventLoop& loop;
   Nic& nic;
   Neighbours& neighbours;
+  RdmaCmHost& rdma_cm;
   Errands& errands;
   const FlightRecorder& flights;
   /// All sessions, for dumps.

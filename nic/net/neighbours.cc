@@ -10,7 +10,11 @@
 namespace uroce::nic {
 namespace {
 
-constexpr Nanos kPoll{5'000'000};
+// Between looks: longer and longer, since most who answer do so at once.
+constexpr Nanos kFirstPause{5'000'000};
+constexpr Nanos kLongestPause{160'000'000};
+// While a lookup lasts: the kernel asks three times, a second apart, then it gives up.
+constexpr Nanos kProbeInterval{4'000'000'000};
 // Routes change in storms. One look at all paths follows them, this long after the first.
 constexpr Nanos kSettleTime{50'000'000};
 // A neighbour that does not answer is asked again after this time, while queue pairs send to it.
@@ -73,12 +77,16 @@ std::optional<absl::StatusOr<Mac>> Neighbours::Find(const PathKey& path) {
                                              FormatAddress(path.destination), " by"));
 }
 
-Neighbours::Id Neighbours::Resolve(const PathKey& path, Callback callback) {
+Neighbours::Id Neighbours::Resolve(const PathKey& path, Callback callback, Nanos patience) {
   const Id id = next_id_++;
-  lookups_[id] = {
-      path, {}, Nic::Now() + kPatience, std::move(callback), loop_.After(Nanos(0), [this, id] {
-        Continue(id);
-      })};
+  const Nanos now = Nic::Now();
+  Lookup& lookup = lookups_[id];
+  lookup = {.path = path,
+            .deadline = now + patience,
+            .probe_at = now,
+            .pause = kFirstPause,
+            .callback = std::move(callback)};
+  lookup.timer = loop_.After(Nanos(0), [this, id] { Continue(id); });
   return id;
 }
 
@@ -91,19 +99,24 @@ void Neighbours::Cancel(Id id) {
 
 void Neighbours::Continue(Id id) {
   Lookup& lookup = lookups_.at(id);
-  const bool first = lookup.next_hop == Gid{};
-  if (first) {
+  if (lookup.next_hop == Gid{}) {
     const absl::StatusOr<Gid> next_hop = NextHop(lookup.path);
     if (!next_hop.ok()) return Finish(id, next_hop.status());
     lookup.next_hop = *next_hop;
   }
   if (const auto mac = Neighbour(lookup.path, lookup.next_hop)) return Finish(id, *mac);
-  if (Nic::Now() >= lookup.deadline) {
+  const Nanos now = Nic::Now();
+  if (now >= lookup.deadline) {
     return Finish(id, absl::DeadlineExceededError(absl::StrCat(FormatAddress(lookup.next_hop),
                                                                " does not answer on the network")));
   }
-  if (first) Probe(lookup.path, lookup.next_hop);
-  lookup.timer = loop_.After(kPoll, [this, id] { Continue(id); });
+  if (now >= lookup.probe_at) {
+    Probe(lookup.path, lookup.next_hop);
+    lookup.probe_at = now + kProbeInterval;
+  }
+  const Nanos pause = std::min(lookup.pause, lookup.deadline - now);
+  lookup.pause = std::min(lookup.pause * 2, kLongestPause);
+  lookup.timer = loop_.After(pause, [this, id] { Continue(id); });
 }
 
 void Neighbours::Finish(Id id, const absl::StatusOr<Mac>& mac) {

@@ -42,9 +42,9 @@ class Neighbours {
   /// The answer, where it takes no waiting; nothing where the kernel has to be asked.
   /// Errors: DeadlineExceeded when nobody can have it, Unavailable without a way there.
   std::optional<absl::StatusOr<Mac>> Find(const PathKey& path);
-  /// Asks the kernel, for as long as kPatience. The callback comes once, unless cancelled, and
-  /// never from within this call.
-  Id Resolve(const PathKey& path, Callback callback);
+  /// Asks the kernel, for as long as `patience`. The callback comes once, unless cancelled, and
+  /// never from within this call. Errors: as of Find.
+  Id Resolve(const PathKey& path, Callback callback, Nanos patience = kPatience);
   void Cancel(Id id);
 
   /// Keeps the queue pairs of `path`, whose next hop was just resolved, on their way for as long as
@@ -58,6 +58,8 @@ class Neighbours {
     PathKey path;
     Gid next_hop;
     Nanos deadline;
+    Nanos probe_at;  ///< Again: the kernel gives up by itself, and before that loses questions.
+    Nanos pause;     ///< Until the next look.
     Callback callback;
     EventLoop::Id timer;
   };

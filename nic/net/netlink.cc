@@ -169,6 +169,29 @@ absl::StatusOr<Gid> Netlink::NextHop(int ifindex, const Gid& destination) {
   return GidOf(gateway->subspan(begin)).value_or(destination);
 }
 
+absl::StatusOr<KernelRoute> Netlink::RouteTo(const Gid& destination, int ifindex) {
+  rtmsg header{};
+  header.rtm_family = FamilyOf(destination);
+  header.rtm_dst_len = static_cast<uint8_t>(8 * AddressBytes(destination).size());
+  NetlinkRequest request(RTM_GETROUTE, 0, header);
+  request.Add(RTA_DST, destination);
+  if (ifindex != 0) request.Add(RTA_OIF, &ifindex, sizeof(ifindex));
+  Answer answer;
+  if (!Ask(request, answer)) {
+    return absl::UnavailableError(absl::StrCat("no route to ", FormatAddress(destination), ": ",
+                                               std::strerror(answer.error)));
+  }
+  const auto route = answer.message.Fixed<rtmsg>();
+  const NetlinkAttributes attributes = answer.message.Attributes<rtmsg>();
+  const std::optional<int> out = attributes.Read<int>(RTA_OIF);
+  const std::optional<Gid> source = GidOf(attributes.Find(RTA_PREFSRC).value_or(Bytes()));
+  if (!route || !out) {
+    return absl::UnavailableError(
+        absl::StrCat("the route to ", FormatAddress(destination), " leads nowhere"));
+  }
+  return KernelRoute{*out, source.value_or(Gid{}), route->rtm_type == RTN_LOCAL};
+}
+
 std::optional<Mac> Netlink::Neighbour(int ifindex, const Gid& address) {
   NetlinkRequest request(RTM_GETNEIGH, 0, NeighbourHeader(ifindex, address));
   request.Add(NDA_DST, address);

@@ -15,6 +15,13 @@
 
 namespace uroce::nic {
 
+/// A way out of the host.
+struct KernelRoute {
+  int ifindex = 0;
+  Gid source;
+  bool is_local = false;  ///< The destination is the host's own.
+};
+
 /// One rtnetlink socket for questions; the kernel answers them within the call. Control thread.
 class Netlink {
  public:
@@ -23,6 +30,10 @@ class Netlink {
   /// Who gets frames for `destination` out of interface `ifindex`: itself, or a gateway.
   /// Errors: Unavailable without a route there.
   absl::StatusOr<Gid> NextHop(int ifindex, const Gid& destination);
+  /// Which interface packets to `destination` leave by, and from which address, where nobody has
+  /// said so. `ifindex`: that they have to leave by, or 0.
+  /// Errors: Unavailable without a route there.
+  absl::StatusOr<KernelRoute> RouteTo(const Gid& destination, int ifindex);
   /// The MAC of a neighbour, if the kernel knows it now.
   std::optional<Mac> Neighbour(int ifindex, const Gid& address);
   /// Has the kernel look for the neighbour: by request, or with less privilege by a datagram to

@@ -33,7 +33,8 @@ struct DeviceFacts {
 class Environment {
  public:
   using LookupId = uint64_t;
-  using LookupHandler = std::function<void(bool found)>;
+  /// `error`: 0, or an errno: ETIMEDOUT, ENETUNREACH.
+  using LookupHandler = std::function<void(int error)>;
 
   virtual ~Environment() = default;
   virtual Nanos Now() = 0;
@@ -47,9 +48,9 @@ class Environment {
   /// Errors: kNoRoute; kNoDevice: the way there is none of the daemon's devices.
   virtual Result ChooseSource(const Gid& destination, uint32_t scope_id, Attachment& source) = 0;
   /// Looks for the next hop's MAC. The handler is called once, unless cancelled, and never from
-  /// within this call. Errors: kNoRoute.
-  virtual Result FindNeighbour(const Attachment& source, const Gid& destination, Nanos timeout,
-                               LookupHandler handler, LookupId& lookup) = 0;
+  /// within this call.
+  virtual LookupId FindNeighbour(const Attachment& source, const Gid& destination, Nanos timeout,
+                                 LookupHandler handler) = 0;
   virtual void Cancel(LookupId lookup) = 0;
 
   virtual DeviceFacts Facts(uint32_t device) = 0;

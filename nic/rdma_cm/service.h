@@ -18,6 +18,9 @@ namespace uroce::nic::rdma_cm {
 struct ServiceConfig {
   cm::Config manager;
   uint32_t endpoints_per_program = 16384;
+  uint32_t endpoints_per_user = 32768;
+  /// Code of how long both sides may take to answer: what is lost is repeated after that. Linux's.
+  uint8_t cm_response_timeout = 20;
   /// Ports below are for the privileged, as net.ipv4.ip_unprivileged_port_start says.
   uint16_t first_unprivileged_port = 1024;
 };
@@ -25,6 +28,7 @@ struct ServiceConfig {
 /// Who the endpoints are made for.
 struct Owner {
   uint32_t session = 0;  ///< For `uroce cm`; no meaning here.
+  uint32_t uid = 0;
   bool is_privileged = false;
 };
 
@@ -56,6 +60,8 @@ class Service {
   /// Messages and repeats that wait for an answer of peers, after all clients are gone.
   bool has_farewells() const;
   const cm::Counters& counters() const;
+  /// Datagrams that found no room for too long.
+  uint64_t unsent_dropped() const;
   /// For dumps: calls `visit` for each endpoint of each program, in no order.
   void ForEach(
       const std::function<void(const Owner&, EndpointId, const EndpointInfo&)>& visit) const;
@@ -92,9 +98,9 @@ class Client {
   /// Errors: kNotPermitted: the port; kAddressInUse, kAddressNotAvailable: also when no device has
   /// the address.
   Result Bind(EndpointId id, const SocketAddress& address);
-  /// Ends with kAddressResolved or kAddressError (-ETIMEDOUT, -ENODEV). `source`: null, or the
-  /// address to bind to first. `timeout`: for the neighbour to answer.
-  /// Errors: kNoRoute, and those of Bind.
+  /// Ends with kAddressResolved or kAddressError (-ETIMEDOUT, -ENODEV, -ENETUNREACH). `source`:
+  /// null, or the address to bind to first. `timeout`: for the neighbour to answer. Errors:
+  /// kNoRoute, and those of Bind.
   Result ResolveAddress(EndpointId id, const SocketAddress* source,
                         const SocketAddress& destination, Nanos timeout);
   /// Ends with kRouteResolved: RoCE has nobody to ask.
@@ -140,6 +146,10 @@ class Client {
  private:
   friend class Service;
   Client(ServiceImpl& service, uint32_t number) : service_(service), number_(number) {}
+
+  /// Calls `call` with the endpoint, and has the service pass on what has come of it.
+  template <typename Call>
+  Result With(EndpointId id, Call call);
 
   ServiceImpl& service_;
   const uint32_t number_;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "nic/cm/connection.h"
 #include "nic/cm/types.h"
 #include "pipeline/base/types.h"
 #include "pipeline/wire/rdma_cm_header.h"
@@ -136,7 +137,8 @@ struct EndpointInfo {
   SocketAddress remote;  ///< Likewise.
   /// Index among the daemon's devices, once the endpoint is bound to one.
   std::optional<uint32_t> device;
-  cm::CommId comm_id;  ///< 0: nothing was sent or received yet.
+  cm::State connection = cm::State::kIdle;  ///< In kConnect and kDisconnect, not for datagrams.
+  cm::CommId comm_id;                       ///< 0: nothing was sent or received yet.
   cm::CommId remote_comm_id;
   Qpn qpn;
   Qpn remote_qpn;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Linux guest with Soft-RoCE, booted by the scripts of rxe-lab, as a host of a lab."""
 import itertools
+import json
 import os
 import shlex
 import shutil
@@ -85,6 +86,14 @@ class Guest(Host):
         status, _ = run_status(self.shell(
             f"grep -qi ':{port:04x} [0:]* 0A' /proc/net/tcp /proc/net/tcp6"))
         return status == 0
+
+    def dump(self, what):
+        """Of `cm` alone, as Host has it: the ids that librdmacm programs have in the guest."""
+        if what != "cm":
+            raise NotImplementedError(what)
+        listed = json.loads(self.run("rdma", "-j", "resource", "show", "cm_id") or "[]")
+        return [{"state": entry.get("state", ""), "local": entry.get("src-addr", "")}
+                for entry in listed]
 
     def seen(self, path):
         if path == VERBS_CHECK:

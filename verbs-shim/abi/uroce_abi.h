@@ -600,6 +600,7 @@ enum uroce_dump_what {
   UROCE_DUMP_STAT,
   UROCE_DUMP_QP,
   UROCE_DUMP_MR,
+  UROCE_DUMP_CM,
 };
 struct uroce_dump {
   uint32_t what;

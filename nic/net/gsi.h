@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Management datagrams of all devices: from a MAD and its route to a frame, and back.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "nic/cm/types.h"
+#include "nic/control/event_loop.h"
+#include "nic/net/followed_paths.h"
+#include "nic/net/neighbours.h"
+#include "nic/resources/nic.h"
+#include "pipeline/wire/gsi.h"
+
+namespace uroce::nic {
+
+using Mad = std::array<uint8_t, wire::kMadBytes>;
+
+/// Of all devices.
+struct GsiCounters {
+  uint64_t no_neighbour = 0;  ///< Datagrams dropped: nobody answers for their destination ...
+  uint64_t no_room = 0;       ///< ... or too many wait for somebody to answer.
+};
+
+/// Control thread. The worker has checked what is received (datapath/worker_gsi.cc).
+class Gsi {
+ public:
+  using Handler = std::function<void(const cm::Route&, std::span<const uint8_t> mad)>;
+
+  /// `handler` may send.
+  Gsi(EventLoop& loop, Nic& nic, Neighbours& neighbours, Handler handler);
+  ~Gsi();
+  Gsi(const Gsi&) = delete;
+  Gsi& operator=(const Gsi&) = delete;
+
+  /// Sends a MAD, where nothing is known of the next hop after that has been found. False: the
+  /// device's queue is full.
+  [[nodiscard]] bool Send(const cm::Route& route, const Mad& mad);
+  /// Whether all that was sent has left for the ports.
+  bool is_idle() const;
+  const GsiCounters& counters() const { return counters_; }
+
+ private:
+  static constexpr int kFramesPerTurn = 256;
+  static constexpr size_t kMostPaths = 4096;
+  static constexpr size_t kMostLookups = 256;  ///< Of addresses that may well not exist.
+  static constexpr size_t kMostWaiting = 64;   ///< Of one path.
+  static constexpr Nanos kForgetAfter{30'000'000'000};
+
+  struct Waiting {
+    cm::Route route;
+    Mad mad;
+  };
+  /// A path whose next hop the kernel, or the port's own host, has found or is to find.
+  struct Path {
+    FollowedPaths::Holder followed;  ///< Null: not found yet.
+    Neighbours::Id lookup = 0;
+    std::vector<Waiting> waiting;
+    bool used = true;  ///< Since the last look.
+  };
+
+  /// A device's datagrams.
+  struct Source {
+    const NicDevice* device = nullptr;
+    EventLoop::Id watch = 0;
+    EventLoop::Id again = 0;
+  };
+
+  void OnFrames(Source& source);
+  void OnFrame(const NicDevice& device, std::span<const uint8_t> frame);
+  bool SendTo(const Mac& mac, const cm::Route& route, const Mad& mad);
+  bool SendByPath(const PathKey& key, const cm::Route& route, const Mad& mad);
+  void Await(const PathKey& key, const cm::Route& route, const Mad& mad);
+  void OnNeighbour(const PathKey& key, const absl::StatusOr<Mac>& mac);
+  void ForgetUnused();
+
+  EventLoop& loop_;
+  Nic& nic_;
+  Neighbours& neighbours_;
+  const Handler handler_;
+  std::vector<Source> sources_;
+  EventLoop::Id forget_timer_ = 0;
+  std::map<PathKey, Path> paths_;
+  size_t lookups_ = 0;
+  uint32_t psn_ = 0;
+  uint16_t identification_ = 0;
+  GsiCounters counters_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many who wait for the same few neighbours, each for a time of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "nic/control/event_loop.h"
+#include "nic/net/followed_paths.h"
+#include "nic/net/neighbours.h"
+
+namespace uroce::nic {
+
+/// A thousand connections to one host ask for it once. Control thread.
+class NeighbourLookups {
+ public:
+  using Id = uint64_t;
+  /// OK, or as Neighbours::Find fails.
+  using Handler = std::function<void(const absl::Status&)>;
+  /// Destinations that are asked for at a time; each costs the control thread some 20 us at every
+  /// look. Whoever asks for more is told at once that nobody answers.
+  static constexpr size_t kMostPaths = 1024;
+
+  NeighbourLookups(EventLoop& loop, Neighbours& neighbours)
+      : loop_(loop), neighbours_(neighbours) {}
+  ~NeighbourLookups();
+  NeighbourLookups(const NeighbourLookups&) = delete;
+  NeighbourLookups& operator=(const NeighbourLookups&) = delete;
+
+  /// The handler is called once, unless cancelled, and never from within this call.
+  Id Start(const PathKey& path, Nanos timeout, Handler handler);
+  void Cancel(Id id);
+
+ private:
+  static constexpr Nanos kSweep{10'000'000};  ///< How late a timeout may come.
+  static constexpr Nanos kPatience{60'000'000'000};
+
+  struct Waiter {
+    PathKey path;
+    Nanos deadline;
+    Handler handler;
+    bool answered = false;  ///< In `answers_`.
+  };
+  struct Asked {
+    Neighbours::Id lookup = 0;
+    std::set<Id> waiters;
+  };
+
+  void Ask(const PathKey& path, Id id);
+  void Answer(Id id, const absl::Status& status);
+  void Deliver();
+  void OnAnswer(const PathKey& path, const absl::Status& status);
+  void Leave(const Waiter& waiter, Id id);
+  void SweepLater();
+  void Sweep();
+
+  EventLoop& loop_;
+  Neighbours& neighbours_;
+  Id last_id_ = 0;
+  std::map<Id, Waiter> waiters_;
+  std::map<PathKey, Asked> asked_;
+  std::set<std::pair<Nanos, Id>> deadlines_;
+  std::map<Id, absl::Status> answers_;  ///< To be delivered in the next turn.
+  EventLoop::Id delivery_ = 0;
+  EventLoop::Id sweep_ = 0;
+};
+
+}  // namespace uroce::nic

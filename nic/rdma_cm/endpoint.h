@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rdma_cm_id: what the service keeps of it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "nic/rdma_cm/environment.h"
+#include "nic/rdma_cm/types.h"
+#include "pipeline/wire/psn.h"
+
+namespace uroce::nic::rdma_cm {
+
+/// The Q_Key of datagrams between endpoints of the port spaces UDP and IB.
+inline constexpr uint32_t kDatagramQkey = 0x01234567;
+
+struct Endpoint {
+  EndpointId id{};
+  uint32_t client = 0;
+  wire::PortSpace space = wire::PortSpace::kTcp;
+  ibv_qp_type qp_type = IBV_QPT_RC;
+  State state = State::kIdle;
+  SocketAddress local;
+  SocketAddress remote;
+  std::optional<Attachment> attachment;
+  cm::BindingId binding{};             ///< 0: none; requests have their listener's port.
+  Environment::LookupId lookup = 0;    ///< Under way in kAddressQuery.
+  std::optional<PathRecord> path;      ///< Once the route is resolved, or with the request.
+  wire::Psn starting_psn;              ///< Chosen when the endpoint is made.
+  cm::CommId comm;                     ///< 0: nothing was sent or received.
+  std::optional<EndpointId> listener;  ///< Of a request that the program has not been shown.
+  std::set<EndpointId> requests;       ///< Of a listener: those.
+  struct Membership {
+    Gid group;
+    bool receives = true;  ///< The device is a member on its behalf.
+  };
+  std::map<MembershipId, Membership> groups;
+  Qpn qpn;  ///< As Connect or Accept has named it.
+
+  // Options.
+  uint8_t tos = 0;
+  bool reuse_address = false;
+  bool own_family_only = false;
+  std::optional<uint8_t> ack_timeout;
+
+  bool is_datagram() const { return qp_type == IBV_QPT_UD; }
+  bool is_xrc() const { return qp_type == IBV_QPT_XRC_SEND || qp_type == IBV_QPT_XRC_RECV; }
+};
+
+}  // namespace uroce::nic::rdma_cm

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables, time, and what comes and goes.
+#include "nic/rdma_cm/service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nic/rdma_cm/service_impl.h"
+#include "pipeline/wire/cm_codec.h"
+
+namespace uroce::nic::rdma_cm {
+namespace {
+
+/// Datagrams that wait for room; what is more is dropped, and repeated by whoever misses it.
+constexpr size_t kMostUnsent = 16384;
+/// How soon to try again.
+constexpr Nanos kUnsentPause{500'000};
+
+bool IsSupported(wire::PortSpace space, ibv_qp_type qp_type) {
+  if (space == wire::PortSpace::kIpoib) return false;
+  switch (qp_type) {
+    case IBV_QPT_RC:
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Service::Service(const ServiceConfig& config, Environment& environment, cm::RandomSource random)
+    : impl_(std::make_unique<ServiceImpl>(config, environment, std::move(random))) {}
+
+Service::~Service() = default;
+
+std::unique_ptr<Client> Service::AddClient(const Owner& owner, EventHandler handler) {
+  const uint32_t number = impl_->AddClient(owner, std::move(handler));
+  return std::unique_ptr<Client>(new Client(*impl_, number));
+}
+
+void Service::OnMad(const cm::Route& route, std::span<const uint8_t> mad) {
+  impl_->OnMad(route, mad);
+}
+void Service::OnDeadline() { impl_->OnDeadline(); }
+void Service::OnDeviceGone(uint32_t device) { impl_->OnDeviceGone(device); }
+bool Service::has_farewells() const { return impl_->has_farewells(); }
+const cm::Counters& Service::counters() const { return impl_->counters(); }
+uint64_t Service::unsent_dropped() const { return impl_->unsent_dropped(); }
+
+void Service::ForEach(
+    const std::function<void(const Owner&, EndpointId, const EndpointInfo&)>& visit) const {
+  impl_->ForEach([&](const Owner& owner, const Endpoint& endpoint) {
+    visit(owner, endpoint.id, impl_->Describe(endpoint));
+  });
+}
+
+ServiceImpl::ServiceImpl(const ServiceConfig& config, Environment& environment,
+                         cm::RandomSource random)
+    : config_(config),
+      environment_(environment),
+      random_(std::move(random)),
+      manager_(config.manager, random_) {}
+
+uint32_t ServiceImpl::AddClient(const Owner& owner, Service::EventHandler handler) {
+  clients_.emplace(++last_client_, ClientEntry{owner, std::move(handler), {}});
+  return last_client_;
+}
+
+void ServiceImpl::RemoveClient(uint32_t number) {
+  ClientEntry& client = clients_.at(number);
+  client.handler = [](const Event&) {};
+  while (!client.endpoints.empty()) Destroy(*Find(number, *client.endpoints.begin()));
+  clients_.erase(number);
+  Pump();
+}
+
+Endpoint* ServiceImpl::Find(uint32_t client, EndpointId id) {
+  const auto found = endpoints_.find(static_cast<uint32_t>(id));
+  const bool is_its = found != endpoints_.end() && found->second->client == client;
+  return is_its ? found->second.get() : nullptr;
+}
+
+Result ServiceImpl::Create(uint32_t client, wire::PortSpace space, ibv_qp_type qp_type,
+                           EndpointId& id) {
+  if (!IsSupported(space, qp_type)) return Result::kNotSupported;
+  if (!HasRoom(client)) return Result::kNoRoom;
+  Endpoint& endpoint = NewEndpoint(client);
+  endpoint.space = space;
+  endpoint.qp_type = qp_type;
+  id = endpoint.id;
+  return Result::kOk;
+}
+
+bool ServiceImpl::HasRoom(uint32_t client) const {
+  const ClientEntry& its = clients_.at(client);
+  const auto of_user = endpoints_of_users_.find(its.owner.uid);
+  return its.endpoints.size() < config_.endpoints_per_program &&
+         (of_user == endpoints_of_users_.end() || of_user->second < config_.endpoints_per_user);
+}
+
+Endpoint& ServiceImpl::NewEndpoint(uint32_t client) {
+  do {
+    ++last_endpoint_;
+  } while (last_endpoint_ == 0 || endpoints_.contains(last_endpoint_));
+  auto endpoint = std::make_unique<Endpoint>();
+  endpoint->id = EndpointId{last_endpoint_};
+  endpoint->client = client;
+  endpoint->starting_psn = wire::Psn(random_());
+  ClientEntry& its = clients_.at(client);
+  its.endpoints.insert(endpoint->id);
+  ++endpoints_of_users_[its.owner.uid];
+  return *endpoints_.emplace(last_endpoint_, std::move(endpoint)).first->second;
+}
+
+void ServiceImpl::Destroy(Endpoint& endpoint) {
+  const std::set<EndpointId> requests = std::exchange(endpoint.requests, {});
+  for (const EndpointId request : requests) Destroy(*Find(endpoint.client, request));
+  if (endpoint.listener) {
+    if (Endpoint* const listener = Find(endpoint.client, *endpoint.listener)) {
+      listener->requests.erase(endpoint.id);
+    }
+  }
+  if (endpoint.lookup != 0) environment_.Cancel(endpoint.lookup);
+  for (const auto& [id, membership] : endpoint.groups) {
+    if (membership.receives) environment_.Leave(*endpoint.attachment, membership.group);
+  }
+  if (endpoint.binding != cm::BindingId{}) {
+    by_binding_.erase(static_cast<uint32_t>(endpoint.binding));
+    manager_.Release(endpoint.binding);
+  }
+  if (endpoint.comm != cm::CommId()) {
+    by_comm_.erase(endpoint.comm.value());
+    static_cast<void>(manager_.Destroy(endpoint.comm, environment_.Now()));
+  }
+  ClientEntry& client = clients_.at(endpoint.client);
+  client.endpoints.erase(endpoint.id);
+  if (--endpoints_of_users_[client.owner.uid] == 0) endpoints_of_users_.erase(client.owner.uid);
+  endpoints_.erase(static_cast<uint32_t>(endpoint.id));
+}
+
+Endpoint* ServiceImpl::FindByComm(cm::CommId comm) {
+  const auto found = by_comm_.find(comm.value());
+  return found == by_comm_.end() ? nullptr
+                                 : endpoints_.at(static_cast<uint32_t>(found->second)).get();
+}
+
+void ServiceImpl::Attach(Endpoint& endpoint, cm::CommId comm) {
+  endpoint.comm = comm;
+  endpoint.state = State::kConnect;
+  by_comm_[comm.value()] = endpoint.id;
+}
+
+void ServiceImpl::Raise(const Endpoint& endpoint, Event event) {
+  event.id = endpoint.id;
+  clients_.at(endpoint.client).handler(event);
+}
+
+void ServiceImpl::OnMad(const cm::Route& route, std::span<const uint8_t> mad) {
+  manager_.OnMad(route, mad, environment_.Now());
+  Pump();
+}
+
+void ServiceImpl::OnDeadline() {
+  manager_.OnDeadline(environment_.Now());
+  Pump();
+}
+
+void ServiceImpl::OnDeviceGone(uint32_t device) {
+  std::set<uint32_t> routes;
+  for (const auto& [number, endpoint] : endpoints_) {
+    if (!endpoint->attachment || endpoint->attachment->device != device) continue;
+    routes.insert(RouteDevice(*endpoint->attachment));
+    if (endpoint->comm != cm::CommId()) continue;  // Told by way of the manager.
+    endpoint->state = State::kDeviceGone;
+    Raise(*endpoint, {.kind = EventKind::kDeviceRemoval});
+  }
+  for (const uint32_t route : routes) manager_.OnDeviceGone(route);
+  Pump();
+}
+
+void ServiceImpl::Pump() {
+  while (const std::optional<cm::Event> event = manager_.PollEvent()) OnEvent(*event);
+  while (const std::optional<cm::Datagram> datagram = manager_.PollDatagram()) {
+    if (unsent_.size() < kMostUnsent) {
+      unsent_.push_back(*datagram);
+    } else {
+      ++unsent_dropped_;
+    }
+  }
+  SendWaiting();
+  SetDeadline();
+}
+
+void ServiceImpl::SendWaiting() {
+  while (!unsent_.empty()) {
+    const cm::Datagram& next = unsent_.front();
+    if (!environment_.Send(next.route, wire::EncodeCm(next.message))) return;
+    unsent_.pop_front();
+  }
+}
+
+void ServiceImpl::SetDeadline() {
+  Nanos deadline = manager_.NextDeadline();
+  if (!unsent_.empty()) deadline = std::min(deadline, environment_.Now() + kUnsentPause);
+  environment_.SetDeadline(deadline);
+}
+
+bool ServiceImpl::has_farewells() const {
+  bool waits = !unsent_.empty();
+  manager_.ForEachConnection([&](const cm::Connection& connection) {
+    waits |= connection.state() == cm::State::kDreqSent;
+  });
+  return waits;
+}
+
+EndpointInfo ServiceImpl::Describe(const Endpoint& endpoint) const {
+  EndpointInfo info{.space = endpoint.space,
+                    .qp_type = endpoint.qp_type,
+                    .state = endpoint.state,
+                    .local = endpoint.local,
+                    .remote = endpoint.remote,
+                    .comm_id = endpoint.comm,
+                    .qpn = endpoint.qpn};
+  if (endpoint.attachment) info.device = endpoint.attachment->device;
+  const cm::Connection* const connection = manager_.FindConnection(endpoint.comm);
+  if (connection == nullptr) return info;
+  info.connection = connection->state();
+  info.remote_comm_id = connection->remote_id();
+  info.remote_qpn = connection->remote_qpn();
+  return info;
+}
+
+}  // namespace uroce::nic::rdma_cm

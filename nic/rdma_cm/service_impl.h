@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside rdma_cm's service: its tables, and what each call and message does. Included by this
+// room's sources alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "nic/rdma_cm/endpoint.h"
+#include "nic/rdma_cm/service.h"
+
+namespace uroce::nic::rdma_cm {
+
+/// The manager knows communications by number; here they belong to endpoints, and these to
+/// programs. After each call or message Pump passes on what has come of it.
+class ServiceImpl {
+ public:
+  ServiceImpl(const ServiceConfig& config, Environment& environment, cm::RandomSource random);
+
+  // ---- service.cc: tables, time, messages ----
+  uint32_t AddClient(const Owner& owner, Service::EventHandler handler);
+  void RemoveClient(uint32_t number);
+  /// Null: no endpoint of this program.
+  Endpoint* Find(uint32_t client, EndpointId id);
+  Result Create(uint32_t client, wire::PortSpace space, ibv_qp_type qp_type, EndpointId& id);
+  void Destroy(Endpoint& endpoint);
+  void OnMad(const cm::Route& route, std::span<const uint8_t> mad);
+  void OnDeadline();
+  void OnDeviceGone(uint32_t device);
+  /// Hands out events and datagrams, and says when to come again.
+  void Pump();
+  bool has_farewells() const;
+  const cm::Counters& counters() const { return manager_.counters(); }
+  uint64_t unsent_dropped() const { return unsent_dropped_; }
+  EndpointInfo Describe(const Endpoint& endpoint) const;
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const auto& [number, endpoint] : endpoints_) {
+      visit(clients_.at(endpoint->client).owner, *endpoint);
+    }
+  }
+
+  // ---- addresses.cc ----
+  Result Bind(Endpoint& endpoint, const SocketAddress& address);
+  Result ResolveAddress(Endpoint& endpoint, const SocketAddress* source,
+                        const SocketAddress& destination, Nanos timeout);
+  Result ResolveRoute(Endpoint& endpoint);
+  Result JoinMulticast(Endpoint& endpoint, const SocketAddress& group, bool send_only,
+                       MembershipId& membership);
+  Result LeaveMulticast(Endpoint& endpoint, MembershipId membership);
+
+  // ---- connections.cc ----
+  Result Listen(Endpoint& endpoint, uint32_t backlog);
+  Result TakeRequest(Endpoint& endpoint);
+  Result Connect(Endpoint& endpoint, const ConnectionParameters& parameters);
+  Result Accept(Endpoint& endpoint, const ConnectionParameters& parameters);
+  Result Reject(Endpoint& endpoint, uint8_t reason, std::span<const uint8_t> private_data);
+  Result Establish(const Endpoint& endpoint) { return manager_.Establish(endpoint.comm); }
+  Result NotifyEstablished(const Endpoint& endpoint) {
+    return manager_.OnFirstPacket(endpoint.comm);
+  }
+  Result Disconnect(const Endpoint& endpoint);
+  Result InitQueuePair(const Endpoint& endpoint, ibv_qp_state state,
+                       QueuePairAttributes& attributes) const;
+
+ private:
+  struct ClientEntry {
+    Owner owner;
+    Service::EventHandler handler;
+    std::set<EndpointId> endpoints;
+  };
+
+  // ---- service.cc ----
+  Endpoint& NewEndpoint(uint32_t client);
+  bool HasRoom(uint32_t client) const;
+  Endpoint* FindByComm(cm::CommId comm);
+  void Attach(Endpoint& endpoint, cm::CommId comm);
+  void Raise(const Endpoint& endpoint, Event event);
+  void SendWaiting();
+  void SetDeadline();
+
+  // ---- addresses.cc ----
+  /// The one that it is bound to, or the one that the route suggests.
+  Result ChooseSource(const Endpoint& endpoint, const SocketAddress& destination,
+                      Attachment& source);
+  void OnNeighbour(EndpointId id, const Attachment& source, int error);
+  PathRecord PathOf(const Endpoint& endpoint) const;
+  Event JoinEvent(const Endpoint& endpoint, MembershipId membership, const Gid& group) const;
+
+  // ---- connections.cc ----
+  static cm::Route RouteOf(const Endpoint& endpoint);
+  cm::QueuePairParameters QueuePairOf(const Endpoint& endpoint,
+                                      const ConnectionParameters& parameters) const;
+  Result SendReq(const Endpoint& endpoint, const ConnectionParameters& parameters,
+                 cm::CommId& comm);
+  Result SendSidrReq(const Endpoint& endpoint, const ConnectionParameters& parameters,
+                     cm::CommId& comm);
+
+  // ---- events.cc ----
+  void OnEvent(const cm::Event& event);
+  void OnRequest(const cm::Event& event);
+  Endpoint& AddRequest(Endpoint& listener, const cm::Event& event);
+  void OnResolved(Endpoint& endpoint, const cm::Event& event);
+
+  const ServiceConfig config_;
+  Environment& environment_;
+  cm::RandomSource random_;
+  cm::Manager manager_;
+  uint32_t last_client_ = 0;
+  uint32_t last_endpoint_ = 0;
+  uint32_t last_membership_ = 0;
+  absl::flat_hash_map<uint32_t, ClientEntry> clients_;
+  absl::flat_hash_map<uint32_t, uint32_t> endpoints_of_users_;
+  absl::flat_hash_map<uint32_t, std::unique_ptr<Endpoint>> endpoints_;
+  absl::flat_hash_map<uint32_t, EndpointId> by_comm_;
+  absl::flat_hash_map<uint32_t, EndpointId> by_binding_;
+  std::deque<cm::Datagram> unsent_;  ///< There was no room for them.
+  uint64_t unsent_dropped_ = 0;
+};
+
+}  // namespace uroce::nic::rdma_cm
