@@ -129,7 +129,7 @@ std::string RenderManager(const Json& dump, bool all) {
     table.AddRow({name, CellText(value)});
     any = true;
   }
-  return any ? "\n" + table.ToString() : "";
+  return any ? absl::StrCat("\n", table.ToString()) : "";
 }
 
 }  // namespace
