@@ -23,6 +23,7 @@ struct RemoteRange {
   Rkey rkey;
   uint64_t va = 0;
   uint32_t length_bytes = 0;
+  uint32_t xrc_srqn = 0;  ///< XRC: the SRQ that the request named; what its owner may, it may.
 };
 
 /// The right that a remote range needs.

@@ -167,6 +167,7 @@ inline void InboundMessage::CheckKey(Effect& effect) const {
   effect.remote.rkey = rkey_;
   effect.remote.va = va_ + received_bytes_;
   effect.remote.length_bytes = size_bytes_;
+  effect.remote.xrc_srqn = xrc_srqn_;
   effect.check_length_bytes = total_bytes_ - received_bytes_;
 }
 

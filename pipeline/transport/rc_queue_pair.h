@@ -28,8 +28,8 @@ namespace uroce::transport {
 ///   if (effect.kind != kNone) OnEffectDone(outcome, original, now);
 /// then, when the burst is over, PollLocal and PollPacket until they yield nothing, PollCompletion
 /// likewise, then PollEvent, and NextDeadline once.
-/// With a shared receive queue PostReceive takes from that, of XRC from the one that the header
-/// names; where that is none of the target's domain, DenyReceive.
+/// With a shared receive queue PostReceive takes from that. An XRC request names one: where that is
+/// none of the target's domain, DenySrq comes first, and no receive work.
 class RcQueuePair {
  public:
   explicit RcQueuePair(const RcConfig& config);
@@ -69,8 +69,10 @@ class RcQueuePair {
   bool NeedsReceive(const wire::TransportHeader& header) const;
   /// Hands one receive work to the core; in the error state it completes flushed at once.
   void PostReceive(const ReceiveWork& work) { responder_.PostReceive(work); }
-  /// XRC: the packet that asked for a receive work names an SRQ out of its reach.
-  void DenyReceive() { responder_.DenyReceive(); }
+  /// XRC: the request that comes next names an SRQ out of its reach.
+  void DenySrq() { responder_.DenySrq(); }
+  /// ReceiveWork::queue of the receive work that the core holds; 0: it holds none.
+  uint32_t receive_queue() const { return responder_.receive_queue(); }
   /// How many receive works wait besides the one handed over: sent to the peer as credits. Without
   /// a call, and with a shared receive queue, none are sent.
   void OfferCredits(uint32_t receives) {

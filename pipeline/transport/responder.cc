@@ -38,7 +38,7 @@ void Responder::Reset() {
   epsn_ = ack_psn_ = wire::Psn();
   msn_ = 0;
   message_.Clear();
-  receive_denied_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
+  srq_denied_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
   resources_.Clear();
   completions_.Clear();
   mark_ = 0;
@@ -70,6 +70,7 @@ void Responder::PostReceive(const ReceiveWork& work) {
 PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
   const int32_t ahead = header.psn.Since(epsn_);
+  const bool denied = std::exchange(srq_denied_, false);
   if (early_ != nullptr) TakeMark(header.mark);
   if (ahead > 0) return OnAhead(packet, effect);
   if (ahead < 0) return OnDuplicate(header, effect);
@@ -77,7 +78,6 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   step_.ack_request = header.ack_request;
   const RequestShape& shape = ShapeOf(header.opcode);
   if (!message_.Continues(shape)) return RefuseInvalid(Refusal::kOrder);
-  const bool denied = std::exchange(receive_denied_, false);
   if (denied || (xrc_ && !message_.NamesSameSrq(header))) return RefuseInvalid(Refusal::kOrder);
   switch (shape.kind) {
     case Kind::kSend:
@@ -139,7 +139,8 @@ PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Eff
   if (resource == nullptr || resource->is_atomic) return PacketResult::kDuplicate;
   const uint32_t offset = mtu_.OffsetOf(Distance(resource->first_psn, header.psn));
   if (header.reth.va != resource->va + offset || header.reth.rkey != resource->rkey ||
-      header.reth.length_bytes != resource->length_bytes - offset) {
+      header.reth.length_bytes != resource->length_bytes - offset ||
+      header.xrc_srqn != resource->xrc_srqn) {
     return PacketResult::kDuplicate;
   }
   step_.kind = Step::Kind::kReplay;
@@ -151,8 +152,10 @@ PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Eff
   }
   effect.kind = Effect::Kind::kCheckRemote;
   effect.access = Access::kRemoteRead;
-  effect.remote = {
-      .rkey = resource->rkey, .va = header.reth.va, .length_bytes = header.reth.length_bytes};
+  effect.remote = {.rkey = resource->rkey,
+                   .va = header.reth.va,
+                   .length_bytes = header.reth.length_bytes,
+                   .xrc_srqn = header.xrc_srqn};
   effect.check_length_bytes = header.reth.length_bytes;
   return PacketResult::kDuplicate;
 }
@@ -222,13 +225,17 @@ PacketResult Responder::OnRead(const wire::Packet& packet, Effect& effect) {
   if (reth.length_bytes > kMaxMessageBytes) return RefuseInvalid(Refusal::kMessageLength);
   step_.kind = Step::Kind::kRead;
   step_.reth = reth;
+  step_.xrc_srqn = packet.header.xrc_srqn;
   if (reth.length_bytes == 0) {
     CommitRead();
     return PacketResult::kAccepted;
   }
   effect.kind = Effect::Kind::kCheckRemote;
   effect.access = Access::kRemoteRead;
-  effect.remote = {.rkey = reth.rkey, .va = reth.va, .length_bytes = reth.length_bytes};
+  effect.remote = {.rkey = reth.rkey,
+                   .va = reth.va,
+                   .length_bytes = reth.length_bytes,
+                   .xrc_srqn = packet.header.xrc_srqn};
   effect.check_length_bytes = reth.length_bytes;
   return PacketResult::kAccepted;
 }
@@ -244,7 +251,8 @@ PacketResult Responder::OnAtomic(const wire::Packet& packet, Effect& effect) {
   effect.kind = Effect::Kind::kAtomic;
   effect.access = Access::kRemoteAtomic;
   effect.compare_swap = wire::OperationOf(packet.header.opcode) == wire::Opcode::kCompareSwap;
-  effect.remote = {.rkey = atomic.rkey, .va = atomic.va, .length_bytes = 8};
+  effect.remote = {
+      .rkey = atomic.rkey, .va = atomic.va, .length_bytes = 8, .xrc_srqn = packet.header.xrc_srqn};
   effect.check_length_bytes = 8;
   effect.swap_add = atomic.swap_add;
   effect.compare = atomic.compare;
@@ -298,6 +306,7 @@ void Responder::CommitRead() {
   resource.length_bytes = step_.reth.length_bytes;
   resource.va = step_.reth.va;
   resource.rkey = step_.reth.rkey;
+  resource.xrc_srqn = step_.xrc_srqn;
   resources_.Add(resource);
   epsn_ = epsn_ + resource.packets;
   CountMessage();

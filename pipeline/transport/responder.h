@@ -55,9 +55,10 @@ class Responder {
   // ---- events ----
   bool NeedsReceive(const wire::TransportHeader& header) const;
   void PostReceive(const ReceiveWork& work);
+  uint32_t receive_queue() const { return message_.has_receive() ? message_.receive().queue : 0; }
   uint32_t receive_room() const { return completions_.room(); }
-  /// The SRQ that the next packet names is not within its reach: the packet is refused.
-  void DenyReceive() { receive_denied_ = true; }
+  /// The SRQ that the next request names is not within its reach: refused, unless it was before.
+  void DenySrq() { srq_denied_ = true; }
   /// What acknowledgements say of receive works; kNoCredits: nothing.
   void OfferCredits(uint32_t receives) { offered_receives_ = receives; }
   [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, Effect& effect);
@@ -81,6 +82,7 @@ class Responder {
     Kind kind = Kind::kMessage;
     bool ack_request = false;
     wire::Reth reth;                      // kRead, kEarly
+    uint32_t xrc_srqn = 0;                // kRead
     ResponderResource* replay = nullptr;  // kReplay
     wire::Psn replay_psn;                 // kReplay
     wire::Psn early_psn;                  // kEarly
@@ -159,7 +161,7 @@ class Responder {
   uint8_t min_rnr_timer_ = 0;
   uint8_t mark_ = 0;  ///< Of responses: answers that of the newest request.
 
-  bool receive_denied_ = false;
+  bool srq_denied_ = false;
   bool failed_ = false;
   bool flushing_ = false;
   bool gap_reported_ = false;  ///< A NAK was sent for ePSN: say no more until it comes.

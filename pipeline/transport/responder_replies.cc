@@ -68,7 +68,10 @@ void Responder::FillReadResponse(ResponderResource& resource, TxPacket& packet) 
   }
   packet.source = remaining == 0 ? TxPacket::Source::kNone : TxPacket::Source::kRemote;
   const uint32_t size = mtu_.Take(remaining);
-  packet.remote = {.rkey = resource.rkey, .va = resource.va + offset, .length_bytes = size};
+  packet.remote = {.rkey = resource.rkey,
+                   .va = resource.va + offset,
+                   .length_bytes = size,
+                   .xrc_srqn = resource.xrc_srqn};
   packet.following_bytes = remaining - size;
   resource.opens = false;
   resource.reply_psn = resource.reply_psn + 1;

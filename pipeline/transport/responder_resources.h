@@ -21,6 +21,7 @@ struct ResponderResource {
   uint64_t va = 0;            ///< READ.
   uint64_t original = 0;      ///< Atomic: what memory held before.
   Rkey rkey;
+  uint32_t xrc_srqn = 0;  ///< READ.
   bool is_atomic = false;
   bool owed = false;      ///< A reply is under way.
   bool opens = false;     ///< The next response is the first of this reply.

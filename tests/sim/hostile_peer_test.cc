@@ -150,7 +150,7 @@ class HostileRun {
     const uint32_t room = random_.Happens(10) ? 7 : 10'000;
     shell_.Receive(packet, {.receive_bytes = random_.Happens(800) ? room : 0,
                             .receive_malformed = random_.Happens(5),
-                            .receive_denied = xrc_ && random_.Happens(5),
+                            .srq_denied = xrc_ && random_.Happens(5),
                             .effect_fails = random_.Happens(4),
                             .original = random_.Next()});
   }

@@ -17,7 +17,7 @@ namespace uroce::sim {
 struct Reaction {
   uint32_t receive_bytes = 0;  ///< Room of the receive work, if one is needed; 0: there is none.
   bool receive_malformed = false;
-  bool receive_denied = false;  ///< XRC: the SRQ is out of reach.
+  bool srq_denied = false;  ///< XRC: the SRQ is out of reach.
   bool effect_fails = false;
   uint64_t original = 0;  ///< What an atomic finds.
 };
@@ -147,7 +147,7 @@ class HostileShell {
 
   void GiveReceive(const Reaction& reaction) {
     if constexpr (kReliable) {
-      if (reaction.receive_denied) return qp_.DenyReceive();
+      if (reaction.srq_denied) return qp_.DenySrq();
     }
     if (reaction.receive_bytes == 0) return;
     room_ = reaction.receive_bytes;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cinttypes>
+#include <utility>
 
 #include "pipeline/wire/to_string.h"
 #include "tests/transport/packet_text.h"
@@ -82,7 +83,11 @@ Script& Script::PostReceive(uint32_t length_bytes, bool malformed) {
 
 Script& Script::Receive(const std::string& text) {
   const wire::Packet packet = PacketOf(text, service_);
-  if (qp_.NeedsReceive(packet.header)) FeedReceive();
+  if (std::exchange(deny_, false)) {
+    qp_.DenySrq();
+  } else if (qp_.NeedsReceive(packet.header)) {
+    FeedReceive();
+  }
   Effect effect;
   result_ = qp_.OnPacket(packet, now_, effect);
   effect_ = TextOf(effect);
@@ -91,12 +96,9 @@ Script& Script::Receive(const std::string& text) {
 }
 
 void Script::FeedReceive() {
-  if (deny_) {
-    qp_.DenyReceive();
-  } else if (!receives_.empty()) {
-    qp_.PostReceive(receives_.front());
-    receives_.pop_front();
-  }
+  if (receives_.empty()) return;
+  qp_.PostReceive(receives_.front());
+  receives_.pop_front();
 }
 
 void Script::Execute(const Effect& effect) {
@@ -130,7 +132,7 @@ Script& Script::Modify(QpState state) {
   return *this;
 }
 
-Script& Script::DenyReceive() {
+Script& Script::DenySrq() {
   deny_ = true;
   return *this;
 }

@@ -55,8 +55,8 @@ class Script {
   /// The payload of the packet sent last could not be read.
   Script& GatherFails();
   Script& Modify(QpState state);
-  /// The next receive work that a packet asks for is out of its reach.
-  Script& DenyReceive();
+  /// The SRQ that the next packet names is out of its reach.
+  Script& DenySrq();
   /// How many receive works the shell tells of.
   Script& Offers(uint32_t receives);
   /// It is the turn of this local work: "bind 0", "invalidate 0 2a"; "" for none. It goes on until

@@ -103,13 +103,49 @@ TEST(Xrc, ATargetTellsItsAtomicsApart) {
   s.Does("fetch_add rkey=2a va=1000 len=8 swap_add=2");
 }
 
-// [11.xrc.srq] Only where a receive work is needed.
+// [11.xrc.srq] Whether the request needs a receive work or only rights.
 TEST(Xrc, AnSrqOutOfReachIsAnInvalidRequest) {
+  for (const char* request : {
+           "XRC_SEND_ONLY psn=000200 len=8 srq=000999 ackreq",
+           "XRC_WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a srq=000999 ackreq",
+           "XRC_WRITE_ONLY psn=000200 len=0 va=1000 rkey=2a srq=000999 ackreq",
+           "XRC_READ_REQUEST psn=000200 len=8 va=1000 rkey=2a srq=000999 ackreq",
+           "XRC_FETCH_ADD psn=000200 va=1000 rkey=2a add=1 srq=000999 ackreq",
+       }) {
+    Script s(kTarget);
+    s.PostReceive().DenySrq().Receive(request).Does("").State(QpState::kErr);
+    s.Sends({"NAK_INVALID_REQUEST psn=000200 msn=0"}).Completes({});
+  }
+}
+
+// [11.xrc.srq 4.1.2 4.3] Before its turn, or after it, a request is not judged by its SRQ.
+TEST(Xrc, AnSrqOutOfReachOfAPacketOutOfTurnChangesNothing) {
   Script s(kTarget);
-  s.DenyReceive().Receive("XRC_WRITE_ONLY psn=000200 len=8 va=1000 rkey=2a ackreq");
+  s.PostReceive().Receive("XRC_SEND_ONLY psn=000200 len=8 srq=000123 ackreq");
   s.Sends({"ACK psn=000200 msn=1"});
-  s.Receive("XRC_SEND_ONLY psn=000201 len=8 srq=000999 ackreq").State(QpState::kErr);
-  s.Sends({"NAK_INVALID_REQUEST psn=000201 msn=1"});
+  s.DenySrq().Receive("XRC_SEND_ONLY psn=000200 len=8 srq=000999 ackreq");
+  s.Sends({"ACK psn=000200 msn=1"});
+  s.DenySrq().Receive("XRC_SEND_ONLY psn=000202 len=8 srq=000999 ackreq");
+  s.Sends({"NAK_SEQ psn=000201 msn=1"}).State(QpState::kRts);
+  s.PostReceive().Receive("XRC_SEND_ONLY psn=000201 len=8 srq=000123 ackreq");
+  s.Sends({"ACK psn=000201 msn=2"});
+}
+
+// [11.xrc.rights] Of every range that a request names, also in responses given again.
+TEST(Xrc, RightsAreThoseOfTheSrqThatTheRequestNames) {
+  Script s(kTarget);
+  s.Receive("XRC_READ_REQUEST psn=000200 len=2000 va=1000 rkey=2a srq=000123 ackreq");
+  s.Does("check_remote rkey=2a va=1000 len=2000 srq=000123");
+  s.Receive("XRC_WRITE_ONLY psn=000202 len=8 va=1000 rkey=2a srq=000456 ackreq");
+  s.Does("place_remote rkey=2a va=1000 len=8 srq=000456 check=8");
+  s.Receive("XRC_FETCH_ADD psn=000203 va=1000 rkey=2a add=1 srq=000789 ackreq");
+  s.Does("fetch_add rkey=2a va=1000 len=8 srq=000789 swap_add=1");
+  s.SendsNext("XRC_READ_RESPONSE_FIRST psn=000200 len=1024 msn=3");
+  EXPECT_EQ(s.sent().remote.xrc_srqn, 0x123u);
+  s.SendsNext("XRC_READ_RESPONSE_LAST psn=000201 len=976 msn=3");
+  s.Receive("XRC_READ_REQUEST psn=000201 len=976 va=1400 rkey=2a srq=000456 ackreq").Does("");
+  s.Receive("XRC_READ_REQUEST psn=000201 len=976 va=1400 rkey=2a srq=000123 ackreq");
+  s.Does("check_remote rkey=2a va=1400 len=976 srq=000123");
 }
 
 // [11.xrc.srq] A message cannot change its SRQ half way.

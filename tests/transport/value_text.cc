@@ -89,8 +89,9 @@ std::string TextOf(const Effect& effect) {
   const RemoteRange& remote = effect.remote;
   const std::string local_text =
       Format(" slot=%u at=%u len=%u", local.slot, local.offset_bytes, local.length_bytes);
-  const std::string remote_text =
+  std::string remote_text =
       Format(" rkey=%x va=%" PRIx64 " len=%u", remote.rkey.value(), remote.va, remote.length_bytes);
+  if (remote.xrc_srqn != 0) remote_text += Format(" srq=%06x", remote.xrc_srqn);
   const std::string invalidate_text = Format(" inv=%08x", effect.invalidate_rkey.value());
   switch (effect.kind) {
     case Effect::Kind::kNone:
