@@ -274,6 +274,7 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
       ->check(CLI::Range(0.1, 3600.0));
   AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);
   AddListing(app, flags, result, "mr", "Memory regions", UROCE_DUMP_MR);
+  AddListing(app, flags, result, "srq", "Shared receive queues", UROCE_DUMP_SRQ);
   AddListing(app, flags, result, "cm", "Connections of librdmacm programs", UROCE_DUMP_CM);
 }
 

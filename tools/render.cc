@@ -147,6 +147,7 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
       return RenderCounters(objects, options.all) + RenderManager(*dump, options.all);
     case UROCE_DUMP_QP:
     case UROCE_DUMP_CM:
+    case UROCE_DUMP_SRQ:
       return objects.empty() ? std::string("none\n") : RenderObjects(objects);
     case UROCE_DUMP_MR:
       return objects.empty() ? std::string("none\n") : RenderRegions(objects);

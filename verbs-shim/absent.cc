@@ -59,8 +59,7 @@ void FillAbsentOps(verbs_context& context) {
          context.modify_cq, context.destroy_rwq_ind_table, context.create_rwq_ind_table,
          context.destroy_wq, context.modify_wq, context.create_wq, context.query_rt_values,
          context.ibv_destroy_flow, context.ABI_placeholder2, context.ibv_create_flow,
-         context.ABI_placeholder1, context.open_qp, context.get_srq_num, context.open_xrcd,
-         context.close_xrcd);
+         context.ABI_placeholder1);
   context.post_srq_ops = &RefusePostSrqOps;
   ibv_context_ops& ops = context.context.ops;
   FillCompatOps(ops);

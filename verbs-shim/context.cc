@@ -16,6 +16,10 @@ void FillOps(verbs_context& context) {
   context.create_cq_ex = &CreateCqEx;
   context.create_qp_ex = &CreateQpEx;
   context.create_srq_ex = &CreateSrqEx;
+  context.get_srq_num = &GetSrqNum;
+  context.open_xrcd = &OpenXrcd;
+  context.close_xrcd = &CloseXrcd;
+  context.open_qp = &OpenQp;
   context.alloc_td = &AllocTd;
   context.dealloc_td = &DeallocTd;
   context.alloc_parent_domain = &AllocParentDomain;

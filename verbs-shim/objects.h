@@ -52,6 +52,12 @@ struct AddressHandle {
   ibv_ah verbs;
 };
 
+/// A domain of extended connections.
+struct XrcDomain {
+  ibv_xrcd verbs;
+  uint32_t handle;
+};
+
 struct Channel {
   ibv_comp_channel verbs;
   uint32_t handle;
@@ -88,6 +94,8 @@ struct alignas(UROCE_LINE) WorkQueue {
 struct alignas(UROCE_LINE) SharedReceiveQueue {
   ibv_srq verbs;
   Session* session;
+  CompletionQueue* cq;  ///< Of XRC: where it completes; else null.
+  uint32_t number;      ///< Of XRC: by which requests name it.
   uroce_srq_page* page;
   SpinLock lock;  ///< Guards `ring`, and where it is.
   uint32_t max_requests;
@@ -104,6 +112,7 @@ struct Build {
   ibv_sge sges[UROCE_MAX_SGE];
 };
 
+/// An XRC target has no queues, no page and no place in the session's table.
 struct alignas(UROCE_LINE) QueuePair {
   ibv_qp_ex verbs;  ///< Starts with the ibv_qp.
   Session* session;
@@ -137,6 +146,7 @@ inline Context* Ours(ibv_context* context) {
   return reinterpret_cast<Context*>(reinterpret_cast<uint8_t*>(context) - kOffset);
 }
 inline ProtectionDomain* Ours(ibv_pd* pd) { return reinterpret_cast<ProtectionDomain*>(pd); }
+inline XrcDomain* Ours(ibv_xrcd* xrcd) { return reinterpret_cast<XrcDomain*>(xrcd); }
 inline Channel* Ours(ibv_comp_channel* channel) { return reinterpret_cast<Channel*>(channel); }
 inline CompletionQueue* Ours(ibv_cq* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
 inline CompletionQueue* Ours(ibv_cq_ex* cq) { return reinterpret_cast<CompletionQueue*>(cq); }

@@ -48,6 +48,7 @@ void Retire(WorkQueue& queue, uint32_t index) {
 bool Account(CompletionQueue& cq, const uroce_cqe& entry) {
   cq.current = entry;
   if (cq.current.qp_handle == UROCE_NONE) return false;
+  if ((cq.current.flags & UROCE_CQE_XRC) != 0) return true;  // The target may be another program's.
   QueuePair* queue_pair = FindQueuePair(cq, cq.current.qp_handle);
   if (queue_pair == nullptr) return false;
   // Entries of a shared queue complete in any order: the daemon says which of its slots are free.
@@ -99,6 +100,15 @@ void Describe(const uroce_cqe& cqe, ibv_wc& wc) {
   wc.slid = 0;
   wc.sl = cqe.sl;
   wc.dlid_path_bits = 0;
+}
+
+/// Has pollers skip what waits of `handle`, a queue pair's, or with UROCE_CQE_XRC a shared receive
+/// queue's. The caller holds cq.lock.
+void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
+  cq.rings.ForEachWaiting([handle, kind](uroce_cqe& cqe) {
+    const bool is_of_kind = (cqe.flags & UROCE_CQE_XRC) == kind;
+    if (is_of_kind && cqe.qp_handle == handle) cqe.qp_handle = UROCE_NONE;
+  });
 }
 
 }  // namespace
@@ -154,13 +164,17 @@ void ForgetCompletions(QueuePair& queue_pair) {
   ibv_cq* const queues[] = {queue_pair.verbs.qp_base.send_cq, queue_pair.verbs.qp_base.recv_cq};
   const uint32_t handle = queue_pair.verbs.qp_base.handle;
   for (ibv_cq* base : queues) {
+    if (base == nullptr) continue;
     CompletionQueue& cq = *Ours(base);
     const SpinGuard guard(cq.lock);
-    cq.rings.ForEachWaiting([handle](uroce_cqe& cqe) {
-      if (cqe.qp_handle == handle) cqe.qp_handle = UROCE_NONE;
-    });
+    MarkForgotten(cq, handle, 0);
     if (cq.last_queue_pair == &queue_pair) cq.last_queue_pair = nullptr;
   }
+}
+
+void ForgetCompletions(SharedReceiveQueue& srq) {
+  const SpinGuard guard(srq.cq->lock);
+  MarkForgotten(*srq.cq, srq.verbs.handle, UROCE_CQE_XRC);
 }
 
 }  // namespace uroce::shim

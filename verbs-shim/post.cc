@@ -54,6 +54,7 @@ void RingDoorbell(const QueuePair& queue_pair) {
 
 uint32_t LegalOpcodes(ibv_qp_type type) {
   if (type == IBV_QPT_UD) return kOfDatagrams;
+  if (type == IBV_QPT_XRC_RECV) return 0;
   return type == IBV_QPT_UC ? kOfUnreliableConnection : kOfReliableConnection;
 }
 
@@ -104,7 +105,7 @@ uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
   header.num_sge = static_cast<uint8_t>(wr.num_sge);
   header.imm_or_rkey = wr.imm_data;  // Or invalidate_rkey, the same bytes.
   header.inline_length = 0;
-  header.xrc_srqn = 0;
+  header.xrc_srqn = type == IBV_QPT_XRC_SEND ? wr.qp_type.xrc.remote_srqn : 0;
   if (type == IBV_QPT_UD) {
     header.remote_addr = 0;
     header.rkey = 0;
@@ -190,6 +191,11 @@ void SetAddress(QueuePair& queue_pair, const ibv_send_wr& wr) {
   const uroce_wqe_datagram address = AddressOf(wr);
   memcpy(ring.Slot(ring.index() - 1) + offsetof(uroce_send_wqe, datagram), &address,
          sizeof(address));
+}
+
+void SetRemoteSrq(QueuePair& queue_pair, uint32_t srqn) {
+  rings::WorkQueueProducer& ring = queue_pair.send.ring;
+  memcpy(ring.Slot(ring.index() - 1) + offsetof(uroce_send_wqe, xrc_srqn), &srqn, sizeof(srqn));
 }
 
 void PublishSends(QueuePair& queue_pair, uint32_t first) {

@@ -35,7 +35,7 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
                           IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
                           IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                          IBV_DEVICE_MEM_MGT_EXTENSIONS;
+                          IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC;
   attr.max_sge = static_cast<int>(info.max_sge);
   attr.max_sge_rd = static_cast<int>(info.max_sge);
   attr.max_cq = static_cast<int>(info.max_cq);
@@ -62,12 +62,14 @@ void DescribeExtensions(ibv_device_attr_ex& attr) {
   attr.max_dm_size = kMaxDeviceMemoryBytes;
   // Copied memory is looked at by each access, so it need not be there before.
   attr.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
-  attr.odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
-                                                 IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
-                                                 IBV_ODP_SUPPORT_ATOMIC;
-  attr.odp_caps.per_transport_caps.uc_odp_caps =
-      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE;
-  attr.odp_caps.per_transport_caps.ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
+  constexpr uint32_t kOfDatagrams =
+      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+  constexpr uint32_t kOfUnreliable = kOfDatagrams | IBV_ODP_SUPPORT_WRITE;
+  constexpr uint32_t kOfReliable = kOfUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+  attr.odp_caps.per_transport_caps.rc_odp_caps = kOfReliable;
+  attr.odp_caps.per_transport_caps.uc_odp_caps = kOfUnreliable;
+  attr.odp_caps.per_transport_caps.ud_odp_caps = kOfDatagrams;
+  attr.xrc_odp_caps = kOfReliable;
 }
 
 int DescribePort(Context& context, uint8_t port, ibv_port_attr& attr) {

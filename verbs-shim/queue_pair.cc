@@ -93,7 +93,9 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   request.pd = wish.pd->handle;
   request.qp_type = wish.type;
   request.send_cq = wish.send_cq->handle;
-  request.recv_cq = wish.recv_cq->handle;
+  // An XRC initiator receives nothing, whatever was said.
+  const bool receives = wish.type != IBV_QPT_XRC_SEND;
+  request.recv_cq = receives ? wish.recv_cq->handle : UROCE_NONE;
   request.user_handle = reinterpret_cast<uint64_t>(&queue_pair);
   request.sq_sig_all = wish.signal_all ? 1 : 0;
   request.cap = ToAbi(*wish.cap);
@@ -111,7 +113,7 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
     FillRings(queue_pair, made);
     FillVerbs(queue_pair, wish, made);
     AddRing(*Ours(wish.send_cq), made.send_ring);
-    AddRing(*Ours(wish.recv_cq), made.receive_ring);
+    if (receives) AddRing(*Ours(wish.recv_cq), made.receive_ring);
     error = session.queue_pairs().Add(made.handle, &queue_pair) ? 0 : ENOMEM;
   }
   if (error != 0) {
@@ -138,7 +140,8 @@ uint64_t ServedOps(ibv_qp_type type) {
 }
 
 ibv_qp* Create(const Wish& wish) {
-  if (wish.send_cq == nullptr || wish.recv_cq == nullptr) return FailWith(EINVAL);
+  if (wish.send_cq == nullptr) return FailWith(EINVAL);
+  if (wish.recv_cq == nullptr && wish.type != IBV_QPT_XRC_SEND) return FailWith(EINVAL);
   auto* queue_pair = Make<QueuePair>();
   if (queue_pair == nullptr) return FailWith(ENOMEM);
   const int error = MakeQueuePair(*queue_pair, wish);
@@ -193,7 +196,7 @@ int Withdraw(QueuePair& queue_pair, uroce_destroy_qp_reply* reply) {
   const uint32_t handle = queue_pair.verbs.qp_base.handle;
   const MutexLock lock(session.queue_pair_mutex());
   const int error = EndObject(session, UROCE_DESTROY_QP, handle, reply);
-  if (error != 0) return error;
+  if (error != 0 || queue_pair.page == nullptr) return error;
   session.queue_pairs().Remove(handle, &queue_pair);
   ForgetCompletions(queue_pair);
   return 0;
@@ -214,12 +217,22 @@ int Destroy(QueuePair& queue_pair) {
   return 0;
 }
 
+/// An XRC target has a domain, and nothing else that could be asked for.
+ibv_qp* CreateTarget(ibv_qp_init_attr_ex& attributes) {
+  constexpr uint32_t kServed = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD;
+  if ((attributes.comp_mask & ~kServed) != 0) return FailWith(EOPNOTSUPP);
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0) return FailWith(EINVAL);
+  attributes.cap = {};
+  return uroce::shim::CreateTarget(attributes.xrcd, attributes.qp_context);
+}
+
 }  // namespace
 
 ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attributes) {
   constexpr uint32_t kServed =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   const uint32_t mask = attributes->comp_mask;
+  if (attributes->qp_type == IBV_QPT_XRC_RECV) return CreateTarget(*attributes);
   if ((mask & ~kServed) != 0) return FailWith(EOPNOTSUPP);
   if ((mask & IBV_QP_INIT_ATTR_PD) == 0) return FailWith(EINVAL);
   if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0) {
@@ -243,6 +256,7 @@ extern "C" {
 
 UROCE_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   if (!IsOurs(pd->context)) return real_ibv_create_qp.CallOr(nullptr, pd, attributes);
+  if (attributes->qp_type == IBV_QPT_XRC_RECV) return FailWith(EINVAL);  // It has no domain.
   return Create({pd, attributes->qp_context, attributes->send_cq, attributes->recv_cq,
                  attributes->srq, attributes->qp_type, attributes->sq_sig_all != 0, false,
                  &attributes->cap});

@@ -78,7 +78,6 @@ void Refuse(ibv_qp_ex* qp, int error) {
   if (build.error == 0) build.error = error;
 }
 void RefuseTso(ibv_qp_ex* qp, void*, uint16_t, uint16_t) { Refuse(qp, EOPNOTSUPP); }
-void RefuseXrc(ibv_qp_ex* qp, uint32_t) { Refuse(qp, EOPNOTSUPP); }
 void RefuseAtomicWrite(ibv_qp_ex* qp, uint32_t, uint64_t, const void*) { Refuse(qp, EOPNOTSUPP); }
 
 void SetSges(ibv_qp_ex* qp, size_t count, const ibv_sge* sges) {
@@ -92,14 +91,25 @@ void SetSge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
   SetSges(qp, 1, &sge);
 }
 
-/// Inline bytes go into the ring at once, and the address may come after them.
+/// Inline bytes go into the ring at once, and what follows them changes what is there.
+bool IsWritten(const QueuePair& queue_pair) {
+  const Build& build = queue_pair.build;
+  return !build.is_open && build.error == 0 && queue_pair.send.ring.index() != build.first;
+}
+
 void SetUdAddress(ibv_qp_ex* qp, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
   QueuePair& queue_pair = *Ours(qp);
   if (qp->qp_base.qp_type != IBV_QPT_UD) return Refuse(qp, EINVAL);
   Build& build = queue_pair.build;
   build.request.wr.ud = {ah, remote_qpn, remote_qkey};
-  const bool is_written = !build.is_open && queue_pair.send.ring.index() != build.first;
-  if (is_written && build.error == 0) SetAddress(queue_pair, build.request);
+  if (IsWritten(queue_pair)) SetAddress(queue_pair, build.request);
+}
+
+void SetXrcSrqn(ibv_qp_ex* qp, uint32_t remote_srqn) {
+  QueuePair& queue_pair = *Ours(qp);
+  if (qp->qp_base.qp_type != IBV_QPT_XRC_SEND) return Refuse(qp, EINVAL);
+  queue_pair.build.request.qp_type.xrc.remote_srqn = remote_srqn;
+  if (IsWritten(queue_pair)) SetRemoteSrq(queue_pair, remote_srqn);
 }
 
 /// The bytes are the program's again after this call: the request goes into the ring at once.
@@ -163,7 +173,7 @@ void FillQpEx(ibv_qp_ex& qp) {
   qp.wr_send_inv = &SendInvalidate;
   qp.wr_send_tso = &RefuseTso;
   qp.wr_set_ud_addr = &SetUdAddress;
-  qp.wr_set_xrc_srqn = &RefuseXrc;
+  qp.wr_set_xrc_srqn = &SetXrcSrqn;
   qp.wr_set_inline_data = &SetInline;
   qp.wr_set_inline_data_list = &SetInlineList;
   qp.wr_set_sge = &SetSge;

@@ -30,32 +30,65 @@ void FillRing(SharedReceiveQueue& srq, const uroce_srq_layout& layout) {
   srq.max_sge = layout.max_sge;
 }
 
-int Make(SharedReceiveQueue& srq, ibv_pd* pd, const ibv_srq_init_attr& attributes) {
-  srq.session = Ours(pd->context)->session;
-  const uroce_create_srq request = {pd->handle, attributes.attr.max_wr, attributes.attr.max_sge,
-                                    attributes.attr.srq_limit, reinterpret_cast<uint64_t>(&srq)};
+/// What both ways to make one ask for.
+struct Wish {
+  ibv_pd* pd;
+  ibv_xrcd* xrcd;  ///< Of XRC, or null, like `cq`.
+  ibv_cq* cq;
+};
+
+uroce_create_srq RequestFor(const Wish& wish, const ibv_srq_attr& attr) {
+  uroce_create_srq request = {};
+  request.pd = wish.pd->handle;
+  request.max_wr = attr.max_wr;
+  request.max_sge = attr.max_sge;
+  request.srq_limit = attr.srq_limit;
+  request.srq_type = IBV_SRQT_BASIC;
+  if (wish.xrcd == nullptr) return request;
+  request.srq_type = IBV_SRQT_XRC;
+  request.xrcd = Ours(wish.xrcd)->handle;
+  request.cq = wish.cq->handle;
+  return request;
+}
+
+bool IsSane(const Session& session, const Wish& wish, const uroce_create_srq_reply& made) {
+  return IsSane(made.layout) && (wish.cq == nullptr || IsSane(session, made.ring));
+}
+
+int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& attributes) {
+  Session& session = *Ours(wish.pd->context)->session;
+  uroce_create_srq request = RequestFor(wish, attributes.attr);
+  request.user_handle = reinterpret_cast<uint64_t>(&srq);
   uroce_create_srq_reply made;
-  const int error = Call(*srq.session, UROCE_CREATE_SRQ, request, &made);
+  // The ring of a worker that the CQ did not have comes with it.
+  const MutexLock lock(session.queue_pair_mutex());
+  const int error = Call(session, UROCE_CREATE_SRQ, request, &made);
   if (error != 0) return error;
-  if (!IsSane(made.layout)) {
+  if (!IsSane(session, wish, made)) {
     uroce_destroy_srq_reply ended;
-    (void)EndObject(*srq.session, UROCE_DESTROY_SRQ, made.handle, &ended);
+    (void)EndObject(session, UROCE_DESTROY_SRQ, made.handle, &ended);
     return EIO;
   }
+  srq.session = &session;
+  srq.number = made.srqn;
   FillRing(srq, made.layout);
-  srq.verbs.context = pd->context;
+  if (wish.cq != nullptr) {
+    srq.cq = Ours(wish.cq);
+    AddRing(*srq.cq, made.ring);
+  }
+  srq.verbs.context = wish.pd->context;
   srq.verbs.srq_context = attributes.srq_context;
-  srq.verbs.pd = pd;
+  srq.verbs.pd = wish.pd;
   srq.verbs.handle = made.handle;
   srq.verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
   srq.verbs.cond = PTHREAD_COND_INITIALIZER;
   return 0;
 }
 
-ibv_srq* Create(ibv_pd* pd, ibv_srq_init_attr& attributes) {
+ibv_srq* Create(const Wish& wish, ibv_srq_init_attr& attributes) {
   auto* srq = uroce::shim::Make<SharedReceiveQueue>();
   if (srq == nullptr) return FailWith(ENOMEM);
-  const int error = Make(*srq, pd, attributes);
+  const int error = Make(*srq, wish, attributes);
   if (error != 0) {
     Free(srq);
     return FailWith(error);
@@ -85,10 +118,18 @@ int Query(SharedReceiveQueue& srq, ibv_srq_attr& attributes) {
   return error;
 }
 
+/// Ends it at the daemon; afterwards no completion of it is polled.
+int Withdraw(SharedReceiveQueue& srq, uroce_destroy_srq_reply* reply) {
+  const MutexLock lock(srq.session->queue_pair_mutex());
+  const int error = EndObject(*srq.session, UROCE_DESTROY_SRQ, srq.verbs.handle, reply);
+  if (error == 0 && srq.cq != nullptr) ForgetCompletions(srq);
+  return error;
+}
+
 int Destroy(SharedReceiveQueue& srq) {
   Session& session = *srq.session;
   uroce_destroy_srq_reply reply;
-  const int error = EndObject(session, UROCE_DESTROY_SRQ, srq.verbs.handle, &reply);
+  const int error = Withdraw(srq, &reply);
   if (error != 0) return error;
   // A daemon that is gone cannot tell what was read: then nothing is waited for.
   if (session.is_live()) {
@@ -126,17 +167,27 @@ int PostSharedReceive(ibv_srq* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 }
 
 ibv_srq* CreateSrqEx(ibv_context*, ibv_srq_init_attr_ex* attributes) {
-  constexpr uint32_t kServed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  constexpr uint32_t kBasic = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  constexpr uint32_t kXrc = kBasic | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   const uint32_t mask = attributes->comp_mask;
   const bool has_type = (mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
-  if ((mask & ~kServed) != 0 || (has_type && attributes->srq_type != IBV_SRQT_BASIC)) {
-    return FailWith(EOPNOTSUPP);
-  }
+  const bool is_xrc = has_type && attributes->srq_type == IBV_SRQT_XRC;
+  if (has_type && !is_xrc && attributes->srq_type != IBV_SRQT_BASIC) return FailWith(EOPNOTSUPP);
+  if ((mask & ~(is_xrc ? kXrc : kBasic)) != 0) return FailWith(EOPNOTSUPP);
   if ((mask & IBV_SRQ_INIT_ATTR_PD) == 0) return FailWith(EINVAL);
+  if (is_xrc && mask != kXrc) return FailWith(EINVAL);
+  Wish wish = {attributes->pd, nullptr, nullptr};
+  if (is_xrc) wish = {attributes->pd, attributes->xrcd, attributes->cq};
   ibv_srq_init_attr plain = {attributes->srq_context, attributes->attr};
-  ibv_srq* made = Create(attributes->pd, plain);
+  ibv_srq* made = Create(wish, plain);
   attributes->attr = plain.attr;
   return made;
+}
+
+int GetSrqNum(ibv_srq* srq, uint32_t* number) {
+  if (Ours(srq)->cq == nullptr) return EINVAL;  // It has none.
+  *number = Ours(srq)->number;
+  return 0;
 }
 
 }  // namespace uroce::shim
@@ -146,7 +197,7 @@ using namespace uroce::shim;
 extern "C" {
 
 UROCE_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
-  return IsOurs(pd->context) ? Create(pd, *attributes)
+  return IsOurs(pd->context) ? Create({pd, nullptr, nullptr}, *attributes)
                              : real_ibv_create_srq.CallOr(nullptr, pd, attributes);
 }
 

@@ -22,7 +22,11 @@ int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attributes, size_t length);
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes);
 ibv_srq* CreateSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attributes);
+int GetSrqNum(ibv_srq* srq, uint32_t* number);
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+ibv_xrcd* OpenXrcd(ibv_context* context, ibv_xrcd_init_attr* attributes);
+int CloseXrcd(ibv_xrcd* xrcd);
+ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attributes);
 ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attributes);
 int DeallocTd(ibv_td* td);
 ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attributes);
@@ -54,6 +58,10 @@ void FinishPoll(CompletionQueue& cq);
 int OnEmptyPoll(CompletionQueue& cq, uint32_t empty_polls);
 /// Drops the completions of `queue_pair` that wait on its CQs; afterwards no poller refers to it.
 void ForgetCompletions(QueuePair& queue_pair);
+/// The same for a shared receive queue of XRC.
+void ForgetCompletions(SharedReceiveQueue& srq);
+/// A target queue pair of `xrcd`.
+ibv_qp* CreateTarget(ibv_xrcd* xrcd, void* qp_context);
 
 /// What post_send may say of one request: 0 or the errno. Writes it to the next slot.
 int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr);
@@ -61,6 +69,8 @@ int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr);
 int WriteReceive(rings::WorkQueueProducer& ring, uint32_t max_sge, const ibv_recv_wr& wr);
 /// Gives the request that WriteSend wrote last, a datagram, the address in `wr`.
 void SetAddress(QueuePair& queue_pair, const ibv_send_wr& wr);
+/// Has the request that WriteSend wrote last go to another shared receive queue. Of XRC.
+void SetRemoteSrq(QueuePair& queue_pair, uint32_t srqn);
 /// Publishes what was written since `first` and rings. The caller holds send.lock.
 void PublishSends(QueuePair& queue_pair, uint32_t first);
 /// 0, or why nothing can be posted to the send queue now.

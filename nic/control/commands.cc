@@ -53,6 +53,10 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_MODIFY_SRQ, sizeof(uroce_modify_srq), true, &Session::ModifySrq},
       {UROCE_QUERY_SRQ, sizeof(uroce_handle), true, &Session::QuerySrq},
       {UROCE_DESTROY_SRQ, sizeof(uroce_handle), true, &Session::DestroySrq},
+      {UROCE_OPEN_XRCD, sizeof(uroce_open_xrcd), true, &Session::OpenXrcd},
+      {UROCE_CLOSE_XRCD, sizeof(uroce_handle), true, &Session::CloseXrcd},
+      {UROCE_CREATE_TARGET, sizeof(uroce_create_target), true, &Session::CreateTarget},
+      {UROCE_OPEN_TARGET, sizeof(uroce_open_target), true, &Session::OpenTarget},
       {UROCE_DUMP, sizeof(uroce_dump), false, &Session::Dump},
       {UROCE_CAPTURE, sizeof(uroce_capture), false, &Session::StartCapture},
       {UROCE_FLIGHT, sizeof(uroce_flight), false, &Session::Flight},
@@ -350,6 +354,20 @@ absl::Status Session::QuerySrq(Body body, Reply& reply) {
 
 absl::Status Session::DestroySrq(Body body, Reply& reply) {
   return AddResult(program_->DestroySrq(HandleIn(body)), reply);
+}
+
+absl::Status Session::OpenXrcd(Body body, Reply& reply) {
+  return AddHandle(program_->OpenXrcd(Read<uroce_open_xrcd>(body)), reply);
+}
+
+absl::Status Session::CloseXrcd(Body body, Reply&) { return program_->CloseXrcd(HandleIn(body)); }
+
+absl::Status Session::CreateTarget(Body body, Reply& reply) {
+  return AddResult(program_->CreateTarget(Read<uroce_create_target>(body)), reply);
+}
+
+absl::Status Session::OpenTarget(Body body, Reply& reply) {
+  return AddResult(program_->OpenTarget(Read<uroce_open_target>(body)), reply);
 }
 
 absl::Status Session::Dump(Body body, Reply& reply) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/dump.h"
 
+#include <infiniband/verbs.h>
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +17,7 @@
 #include "nic/control/held_dump.h"
 #include "nic/control/memory_dump.h"
 #include "nic/control/session.h"
+#include "nic/control/srq_dump.h"
 #include "nic/control/worker_dump.h"
 #include "nic/net/address.h"
 #include "nic/net/port_attributes.h"
@@ -135,9 +139,12 @@ void LookAtAllOf(datapath::Worker& worker, std::span<QueuePairView* const> views
 
 std::vector<QueuePairView> LookAtAll(Nic& nic, const std::vector<const Session*>& sessions) {
   std::vector<QueuePairView> views;
+  std::set<const QueuePairObject*> targets;
   for (const Session* session : sessions) {
     if (session->program() == nullptr) continue;
-    session->program()->queue_pairs().ForEach([&](uint32_t, const QueuePairObject& object) {
+    session->program()->ForEachQueuePair([&](const QueuePairObject& object) {
+      // An XRC target is shown once, as that of the first who has it open.
+      if (object.pd == nullptr && !targets.insert(&object).second) return;
       views.push_back({.session = session, .object = &object});
     });
   }
@@ -185,7 +192,7 @@ Json StatJson(Nic& nic, const std::vector<const Session*>& sessions) {
   std::map<const NicDevice*, uint64_t> counts;
   for (const auto& device : nic.devices()) sums[device.get()] = device->ended_counters();
   for (const QueuePairView& view : LookAtAll(nic, sessions)) {
-    const NicDevice* device = view.object->pd->context->device;
+    const NicDevice* device = view.object->device;
     AddCounters(sums[device], view.counters);
     ++counts[device];
   }
@@ -216,9 +223,19 @@ const char* StateName(transport::QpState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-const char* TypeName(wire::Service service) {
-  if (service == wire::Service::kUd) return "UD";
-  return service == wire::Service::kUc ? "UC" : "RC";
+const char* TypeName(uint32_t qp_type) {
+  switch (qp_type) {
+    case IBV_QPT_UC:
+      return "UC";
+    case IBV_QPT_UD:
+      return "UD";
+    case IBV_QPT_XRC_SEND:
+      return "XRC_SEND";
+    case IBV_QPT_XRC_RECV:
+      return "XRC_RECV";
+    default:
+      return "RC";
+  }
 }
 
 Json QueuePairJson(const QueuePairView& view) {
@@ -228,7 +245,7 @@ Json QueuePairJson(const QueuePairView& view) {
   json["pid"] = view.session->peer().pid;
   json["program"] = view.session->command_name();
   json["qpn"] = config.qpn.value();
-  json["type"] = TypeName(config.service);
+  json["type"] = TypeName(view.object->qp_type);
   json["state"] = StateName(view.state);
   json["draining"] = view.draining;
   json["remote_qpn"] = view.path.remote_qpn.value();
@@ -300,6 +317,9 @@ absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecord
     case UROCE_DUMP_CM:
       json = ConnectionsJson(nic, rdma_cm, Visible(sessions, asker));
       break;
+    case UROCE_DUMP_SRQ:
+      json = SharedReceiveQueuesJson(nic, Visible(sessions, asker));
+      break;
     default:
       return absl::InvalidArgumentError(absl::StrCat("there is no dump ", what));
   }
@@ -317,7 +337,7 @@ absl::StatusOr<std::string> LiveFlight(Qpn qpn, Nic& nic,
   const QueuePairObject* object = nullptr;
   for (const Session* session : Visible(sessions, asker)) {
     if (session->program() == nullptr) continue;
-    session->program()->queue_pairs().ForEach([&](uint32_t, const QueuePairObject& each) {
+    session->program()->ForEachQueuePair([&](const QueuePairObject& each) {
       if (each.queue_pair.qpn() == qpn) object = &each;
     });
   }
@@ -328,7 +348,7 @@ absl::StatusOr<std::string> LiveFlight(Qpn qpn, Nic& nic,
     const datapath::FlightRing* const flight = object->queue_pair.flight();
     if (flight != nullptr) packets = flight->InOrder();
   });
-  return FlightFile(packets, CaptureInterface(*object->pd->context->device), "");
+  return FlightFile(packets, CaptureInterface(*object->device), "");
 }
 
 }  // namespace uroce::nic

@@ -121,6 +121,22 @@ int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent) {
   return 0;
 }
 
+int FindXrcFile(const Fd& file, XrcFile& found) {
+  const int flags = fcntl(file.get(), F_GETFL);
+  if (flags < 0 || (flags & O_PATH) != 0) return EBADF;
+  struct statfs file_system {};
+  if (fstatfs(file.get(), &file_system) != 0) return errno;
+  if (file_system.f_type == FUSE_SUPER_MAGIC) return EOPNOTSUPP;
+  const std::string link = absl::StrCat("/proc/self/fd/", file.get());
+  found.path.Reset(open(link.c_str(), O_PATH | O_CLOEXEC));
+  if (!found.path) return errno;
+  struct stat status {};
+  if (fstat(found.path.get(), &status) != 0) return errno;
+  found.file_system = status.st_dev;
+  found.inode = status.st_ino;
+  return 0;
+}
+
 int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file) {
   SharedMapping mapping;
   if (lender.pid == 0 || !TakeRightsOf(lender)) return EPERM;

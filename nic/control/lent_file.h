@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "nic/resources/fd.h"
+#include "nic/resources/xrc_file.h"
 #include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::nic {
@@ -33,6 +34,11 @@ bool IsMemoryFile(int fd);
 /// Maps what `request` asks for, of `file`. Returns 0 or an errno: EINVAL (not a file on tmpfs or
 /// hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
 [[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
+
+/// Finds out which file `file` is, and holds it without a hold on its contents. Returns 0 or an
+/// errno: EBADF when `file` was opened with O_PATH, which takes no right to the file; EOPNOTSUPP on
+/// FUSE, whose server might have the daemon wait when it lets go of the file.
+[[nodiscard]] int FindXrcFile(const Fd& file, XrcFile& found);
 
 /// Opens the file behind the lender's mapping that `request` names: the daemon lends its privilege
 /// to look there (CAP_CHECKPOINT_RESTORE), nothing else. From then on the calling thread has only

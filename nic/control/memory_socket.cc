@@ -61,17 +61,19 @@ struct MemorySocket::Inspection {
   uroce_lend request{};
   Fd file;  ///< LEND_MEMORY
   LentFile lent;
+  XrcFile xrc_file;
   int error = 0;
 
   void Run() {
     error = ReceiveLend(socket.get(), request, file);
     if (error == 0) error = Inspect();
-    if (error != 0 || request.what == UROCE_LEND_FILE) file.Reset();  // Here, not elsewhere.
+    if (error != 0 || request.what != UROCE_LEND_MEMORY) file.Reset();  // Here, not elsewhere.
   }
 
  private:
   int Inspect() {
     if (request.what == UROCE_LEND_MEMORY) return file && IsMemoryFile(file.get()) ? 0 : EINVAL;
+    if (request.what == UROCE_LEND_XRC_FILE) return file ? FindXrcFile(file, xrc_file) : EBADF;
     if (request.what != UROCE_LEND_FILE) return EINVAL;
     const int opened = file ? 0 : OpenMappedFile(lender, request, file);
     return opened == 0 ? MapLentFile(request, file, lent) : opened;
@@ -137,6 +139,12 @@ void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
     datapath::Session& session = program_.datapath();
     const bool first = session.copy_helper() == nullptr;
     if (first) session.StartCopyHelper(inspection.file.Release(), place_);
+    return;
+  }
+  if (inspection.request.what == UROCE_LEND_XRC_FILE) {
+    const absl::StatusOr<uint32_t> file = program_.AddXrcFile(std::move(inspection.xrc_file));
+    reply.error = ErrnoOf(file.status());
+    if (file.ok()) reply.segment = *file;
     return;
   }
   LentFile& lent = inspection.lent;

@@ -38,6 +38,8 @@ int ErrnoOf(const absl::Status& status) {
       return EPERM;
     case absl::StatusCode::kUnimplemented:
       return EOPNOTSUPP;
+    case absl::StatusCode::kAborted:
+      return EAGAIN;
     case absl::StatusCode::kDeadlineExceeded:
       return ETIMEDOUT;
     case absl::StatusCode::kUnavailable:

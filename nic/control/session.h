@@ -123,6 +123,10 @@ class Session {
   absl::Status ModifySrq(Body body, Reply& reply);
   absl::Status QuerySrq(Body body, Reply& reply);
   absl::Status DestroySrq(Body body, Reply& reply);
+  absl::Status OpenXrcd(Body body, Reply& reply);
+  absl::Status CloseXrcd(Body body, Reply& reply);
+  absl::Status CreateTarget(Body body, Reply& reply);
+  absl::Status OpenTarget(Body body, Reply& reply);
   absl::Status Dump(Body body, Reply& reply);
   absl::Status StartCapture(Body body, Reply& reply);
   absl::Status Flight(Body body, Reply& reply);

@@ -15,7 +15,7 @@ namespace {
 using transport::QpState;
 
 uint32_t ActiveMtuOf(const QueuePairObject& object) {
-  return object.pd->context->device->PortAttributes().active_mtu;
+  return object.device->PortAttributes().active_mtu;
 }
 
 datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObject& object) {
@@ -80,9 +80,11 @@ QueuePairLive Program::LiveState(const QueuePairObject& object) {
 
 // Only where the network has to be asked is the transition checked ahead of ApplyModify: a refusal
 // should not take a second.
-absl::StatusOr<ModifyPlan> Program::PlanModify(const uroce_modify_qp& request) {
-  const absl::StatusOr<QueuePairObject*> found = qps_.Find(request.handle);
+absl::StatusOr<ModifyPlan> Program::PlanModify(const uroce_modify_qp& wanted) {
+  const absl::StatusOr<QueuePairObject*> found = FindQueuePair(wanted.handle);
   if (!found.ok()) return found.status();
+  uroce_modify_qp request = wanted;
+  request.attr.attr_mask = MaskOfHalf((*found)->qp_type, request.attr.attr_mask);
   if ((request.attr.attr_mask & IBV_QP_AV) == 0) return ModifyPlan{request, std::nullopt};
   const absl::Status status =
       CheckModify(request.attr, **found, LiveState(**found), is_privileged());
@@ -91,7 +93,7 @@ absl::StatusOr<ModifyPlan> Program::PlanModify(const uroce_modify_qp& request) {
 
 absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
                                              const QueuePairObject& object) const {
-  const NicDevice& device = *object.pd->context->device;
+  const NicDevice& device = *object.device;
   const absl::StatusOr<PathKey> path = PathKeyOf("modify_qp", device, request.attr.ah_attr);
   if (!path.ok()) return path.status();
   if (IsMulticast(path->destination)) {
@@ -106,7 +108,7 @@ absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
 absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& plan,
                                                            const std::optional<Mac>& destination,
                                                            FollowedPaths::Holder followed) {
-  const absl::StatusOr<QueuePairObject*> found = qps_.Find(plan.request.handle);
+  const absl::StatusOr<QueuePairObject*> found = FindQueuePair(plan.request.handle);
   if (!found.ok()) return found.status();
   QueuePairObject& object = **found;
   const uroce_qp_attr& wanted = plan.request.attr;
@@ -139,7 +141,7 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
 }
 
 absl::StatusOr<uroce_qp_attr> Program::QueryQp(uint32_t handle) {
-  absl::StatusOr<QueuePairObject*> found = qps_.Find(handle);
+  absl::StatusOr<QueuePairObject*> found = FindQueuePair(handle);
   if (!found.ok()) return found.status();
   const QueuePairLive live = LiveState(**found);
   uroce_qp_attr attr = (*found)->attr;

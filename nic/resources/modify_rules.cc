@@ -23,7 +23,10 @@ constexpr uint32_t TypeBit(uint32_t qp_type) { return qp_type < 32 ? 1u << qp_ty
 constexpr uint32_t kRc = TypeBit(IBV_QPT_RC);
 constexpr uint32_t kUc = TypeBit(IBV_QPT_UC);
 constexpr uint32_t kUd = TypeBit(IBV_QPT_UD);
-constexpr uint32_t kAll = kRc | kUc | kUd;
+constexpr uint32_t kIni = TypeBit(IBV_QPT_XRC_SEND);
+constexpr uint32_t kTgt = TypeBit(IBV_QPT_XRC_RECV);
+constexpr uint32_t kConnected = kRc | kUc | kIni | kTgt;
+constexpr uint32_t kAll = kConnected | kUd;
 
 constexpr uint32_t kConnectedInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 constexpr uint32_t kDatagramInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
@@ -37,32 +40,39 @@ constexpr uint32_t kRcRtsOptional = kUcRtsOptional | IBV_QP_MIN_RNR_TIMER;
 constexpr uint32_t kUdRtsOptional = IBV_QP_CUR_STATE | IBV_QP_QKEY;
 constexpr uint32_t kUcSqdOptional =
     IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE;
-constexpr uint32_t kRcSqdOptional = kUcSqdOptional | IBV_QP_PORT | IBV_QP_TIMEOUT |
-                                    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr uint32_t kXrcSqdOptional = kUcSqdOptional | IBV_QP_PORT | IBV_QP_TIMEOUT;
+constexpr uint32_t kIniSqdOptional =
+    kXrcSqdOptional | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+constexpr uint32_t kTgtSqdOptional =
+    kXrcSqdOptional | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr uint32_t kRcSqdOptional = kIniSqdOptional | kTgtSqdOptional;
 
 // To RESET from anywhere and to ERR from anywhere but RESET: see FindRule.
 constexpr Rule kRules[] = {
-    {QpState::kReset, QpState::kInit, kRc | kUc, kConnectedInit, 0},
+    {QpState::kReset, QpState::kInit, kConnected, kConnectedInit, 0},
     {QpState::kReset, QpState::kInit, kUd, kDatagramInit, 0},
-    {QpState::kInit, QpState::kInit, kRc | kUc, 0, kConnectedInit},
+    {QpState::kInit, QpState::kInit, kConnected, 0, kConnectedInit},
     {QpState::kInit, QpState::kInit, kUd, 0, kDatagramInit},
-    {QpState::kInit, QpState::kRtr, kRc, kPeer | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-     kRtrOptional},
-    {QpState::kInit, QpState::kRtr, kUc, kPeer, kRtrOptional},
+    {QpState::kInit, QpState::kRtr, kRc | kTgt,
+     kPeer | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, kRtrOptional},
+    {QpState::kInit, QpState::kRtr, kUc | kIni, kPeer, kRtrOptional},
     {QpState::kInit, QpState::kRtr, kUd, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
     {QpState::kRtr, QpState::kRts, kRc, kRtsRequired, kRcRtsOptional},
+    {QpState::kRtr, QpState::kRts, kIni, kRtsRequired, kUcRtsOptional},
+    {QpState::kRtr, QpState::kRts, kTgt, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN, kRcRtsOptional},
     {QpState::kRtr, QpState::kRts, kUc, IBV_QP_SQ_PSN, kUcRtsOptional},
     {QpState::kRtr, QpState::kRts, kUd, IBV_QP_SQ_PSN, kUdRtsOptional},
-    {QpState::kRts, QpState::kRts, kRc, 0, kRcRtsOptional},
-    {QpState::kRts, QpState::kRts, kUc, 0, kUcRtsOptional},
+    {QpState::kRts, QpState::kRts, kRc | kTgt, 0, kRcRtsOptional},
+    {QpState::kRts, QpState::kRts, kUc | kIni, 0, kUcRtsOptional},
     {QpState::kRts, QpState::kRts, kUd, 0, kUdRtsOptional},
     {QpState::kRts, QpState::kSqd, kAll, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
     {QpState::kSqd, QpState::kSqd, kRc, 0, kRcSqdOptional},
+    {QpState::kSqd, QpState::kSqd, kIni, 0, kIniSqdOptional},
+    {QpState::kSqd, QpState::kSqd, kTgt, 0, kTgtSqdOptional},
     {QpState::kSqd, QpState::kSqd, kUc, 0, kUcSqdOptional},
     {QpState::kSqd, QpState::kSqd, kUd, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
-    {QpState::kSqd, QpState::kRts, kRc, 0, kRcRtsOptional},
-    {QpState::kSqd, QpState::kRts, kUc, 0, kUcRtsOptional},
+    {QpState::kSqd, QpState::kRts, kRc | kTgt, 0, kRcRtsOptional},
+    {QpState::kSqd, QpState::kRts, kUc | kIni, 0, kUcRtsOptional},
     {QpState::kSqd, QpState::kRts, kUd, 0, kUdRtsOptional},
     {QpState::kSqe, QpState::kRts, kUc, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
     {QpState::kSqe, QpState::kRts, kUd, 0, kUdRtsOptional},
@@ -122,6 +132,13 @@ constexpr uint32_t kPrivilegedQkey = 1u << 31;
 constexpr uint32_t kPsnMask = 0xffffff;  // PSNs are masked, not refused.
 
 }  // namespace
+
+uint32_t MaskOfHalf(uint32_t qp_type, uint32_t attr_mask) {
+  constexpr uint32_t kOfTarget = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  constexpr uint32_t kOfInitiator = IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+  if (qp_type == IBV_QPT_XRC_SEND) return attr_mask & ~kOfTarget;
+  return qp_type == IBV_QPT_XRC_RECV ? attr_mask & ~kOfInitiator : attr_mask;
+}
 
 QpState NextState(const uroce_qp_attr& attr, QpState state) {
   return (attr.attr_mask & IBV_QP_STATE) != 0 ? static_cast<QpState>(attr.qp_state) : state;

@@ -23,6 +23,10 @@ struct ModifyView {
   bool is_privileged = true;  ///< The program is root's or the daemon's own user's.
 };
 
+/// `attr_mask` without what XRC queue pairs of one half do not have, and programs set all the same.
+/// Source: Linux, drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask.
+uint32_t MaskOfHalf(uint32_t qp_type, uint32_t attr_mask);
+
 /// The state that `attr` asks for: the present one without IBV_QP_STATE.
 transport::QpState NextState(const uroce_qp_attr& attr, transport::QpState state);
 

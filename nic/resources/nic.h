@@ -21,6 +21,7 @@
 #include "nic/resources/overflow_inbox.h"
 #include "nic/resources/reaper.h"
 #include "nic/resources/user_account.h"
+#include "nic/resources/xrc_domain.h"
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/workers.h"
 
@@ -61,8 +62,12 @@ class Nic {
   /// Those of all programs: their paths follow the network.
   std::set<AddressHandle*>& address_handles() { return address_handles_; }
   NumberPool& key_numbers() { return key_numbers_; }
+  /// By which XRC requests name shared receive queues.
+  NumberPool& srq_numbers() { return srq_numbers_; }
+  XrcDomains& xrc_domains() { return xrc_domains_; }
   size_t qpns_held() const { return qpns_.held(); }
   size_t keys_held() const { return key_numbers_.held(); }
+  size_t srq_numbers_held() const { return srq_numbers_.held(); }
   /// Of frames, one for each worker; some may be the same.
   const std::vector<rte_mempool*>& pools() const { return pools_; }
   uint32_t NextPdNumber() { return next_pd_++; }
@@ -98,6 +103,8 @@ class Nic {
   datapath::KeyTable keys_;
   NumberPool qpns_{24, 0};
   NumberPool key_numbers_{32, 8};
+  NumberPool srq_numbers_{24, 0};
+  XrcDomains xrc_domains_;
   uint32_t next_pd_ = 1;
   std::set<AddressHandle*> address_handles_;
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.

@@ -57,6 +57,10 @@ absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext
   const auto in_context = [context](const auto& object) { return object.context == context; };
   // In the order in which they need each other; none of these can fail.
   for (const uint32_t qp : qps_.Handles(in_pd)) static_cast<void>(DestroyQp(qp));
+  for (const uint32_t target : targets_.Handles(
+           [context](const OpenedTarget& opened) { return opened.xrcd->context == context; })) {
+    static_cast<void>(CloseTarget(target));
+  }
   for (const uint32_t ah : ahs_.Handles(in_pd)) static_cast<void>(DestroyAh(ah));
   for (const uint32_t srq : srqs_.Handles(in_pd)) static_cast<void>(DestroySrq(srq));
   for (const uint32_t mw : mws_.Handles(in_pd)) static_cast<void>(DeallocMw(mw));
@@ -64,6 +68,7 @@ absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext
   for (const uint32_t mr : mrs_.Handles(in_pd)) memory.push_back(TakeRegion(mr));
   for (const uint32_t pd : pds_.Handles(in_context)) static_cast<void>(DeallocPd(pd));
   for (const uint32_t cq : cqs_.Handles(in_context)) static_cast<void>(DestroyCq(cq));
+  for (const uint32_t xrcd : xrcds_.Handles(in_context)) static_cast<void>(CloseXrcd(xrcd));
   for (const uint32_t channel : channels_.Handles(in_context)) {
     static_cast<void>(DestroyChannel(channel));
   }

@@ -17,8 +17,10 @@
 #include "nic/resources/modify_rules.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/user_account.h"
+#include "nic/resources/xrc_file.h"
 #include "pipeline/datapath/address_table.h"
 #include "pipeline/datapath/completion_queue.h"
+#include "pipeline/datapath/event_records.h"
 #include "pipeline/datapath/memory_region.h"
 #include "pipeline/datapath/memory_window.h"
 #include "pipeline/datapath/queue_pair.h"
@@ -104,16 +106,37 @@ struct CompletionQueueObject {
   uint32_t users = 0;
 };
 
+class XrcDomain;
+class XrcTarget;
+
+struct XrcdObject {
+  Context* context = nullptr;
+  std::shared_ptr<XrcDomain> domain;
+  uint32_t users = 0;
+};
+
+/// A target queue pair as one program has it.
+struct OpenedTarget {
+  XrcdObject* xrcd = nullptr;
+  std::shared_ptr<XrcTarget> target;
+  datapath::EventRecords events;
+  uint64_t user_handle = 0;
+};
+
 struct SharedReceiveObject {
   ProtectionDomain* pd = nullptr;
-  uint32_t worker = 0;  ///< On which the queue pairs live that use it.
+  XrcdObject* xrcd = nullptr;           ///< Or null.
+  CompletionQueueObject* cq = nullptr;  ///< Of XRC, or null.
+  uint32_t worker = 0;                  ///< On which the queue pairs live that use it.
   ArenaRange range;
   uint32_t users = 0;
   datapath::SharedReceiveQueue queue;
 };
 
+/// Of one program, or an XRC target, which has nothing of any program.
 struct QueuePairObject {
-  ProtectionDomain* pd = nullptr;
+  NicDevice* device = nullptr;
+  ProtectionDomain* pd = nullptr;  ///< From here on to `srq` null for a target.
   CompletionQueueObject* send_cq = nullptr;
   CompletionQueueObject* receive_cq = nullptr;
   SharedReceiveObject* srq = nullptr;  ///< Or null.
@@ -134,6 +157,13 @@ struct AddressHandle {
 struct AddressPlan {
   uroce_create_ah request{};
   PathKey path;
+};
+
+/// What a shared receive queue is to belong to, checked.
+struct SrqPlan {
+  ProtectionDomain* pd = nullptr;
+  XrcdObject* xrcd = nullptr;  ///< Of XRC, or null, like `cq`.
+  CompletionQueueObject* cq = nullptr;
 };
 
 /// What only the worker knows of a queue pair.

@@ -53,6 +53,9 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<F
       mws_("mw", nic.config().limits.mws, &nic.user(uid).mws),
       channels_("channel", nic.config().limits.channels, &nic.user(uid).pipes),
       cqs_("cq", nic.config().limits.cqs, &nic.user(uid).cqs),
+      xrc_files_("xrc file", nic.config().limits.xrcds, &nic.user(uid).xrc_files),
+      xrcds_("xrcd", nic.config().limits.xrcds, &nic.user(uid).xrcds),
+      targets_("qp", nic.config().limits.qps, &nic.user(uid).qps),
       srqs_("srq", nic.config().limits.srqs, &nic.user(uid).srqs),
       qps_("qp", nic.config().limits.qps, &nic.user(uid).qps),
       ahs_("ah", nic.config().limits.ahs, &nic.user(uid).ahs) {
@@ -93,6 +96,9 @@ Program::~Program() {
     });
     worker.RemoveSession(&session_);
   });
+  for (const uint32_t handle : targets_.Handles([](const OpenedTarget&) { return true; })) {
+    static_cast<void>(CloseTarget(handle));
+  }
   mrs_.ForEach(
       [this](uint32_t, MemoryObject& memory) { nic_.keys().Unpublish(memory.published()); });
   mws_.ForEach([this](uint32_t, WindowObject& object) { nic_.keys().Unpublish(&object.entry); });
@@ -101,8 +107,11 @@ Program::~Program() {
   cqs_.ForEach(
       [this](uint32_t, CompletionQueueObject& object) { nic_.overflows().Forget(object.queue); });
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {
-    AddCounters(object.pd->context->device->ended_counters(), object.queue_pair.counters());
+    AddCounters(object.device->ended_counters(), object.queue_pair.counters());
     nic_.ReleaseQpn(object.queue_pair.qpn());
+  });
+  srqs_.ForEach([this](uint32_t, SharedReceiveObject& srq) {
+    if (srq.xrcd != nullptr) nic_.srq_numbers().Release(srq.queue.config().number, Nic::Now());
   });
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
     nic_.key_numbers().Release(memory.region.key, Nic::Now());

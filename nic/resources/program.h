@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/resources/arena.h"
@@ -129,13 +130,22 @@ class Program {
   absl::StatusOr<uroce_query_srq_reply> QuerySrq(uint32_t handle);
   absl::StatusOr<uroce_destroy_srq_reply> DestroySrq(uint32_t handle);
 
+  // ---- extended connections (xrc.cc) ----
+  /// For one OpenXrcd.
+  absl::StatusOr<uint32_t> AddXrcFile(XrcFile file);
+  absl::StatusOr<uint32_t> OpenXrcd(const uroce_open_xrcd& request);
+  absl::Status CloseXrcd(uint32_t handle);
+  /// A target is modified, queried and destroyed as a queue pair of the program's own.
+  absl::StatusOr<uroce_target_reply> CreateTarget(const uroce_create_target& request);
+  absl::StatusOr<uroce_target_reply> OpenTarget(const uroce_open_target& request);
+
   // ---- queue pairs (queues.cc) ----
   absl::StatusOr<uroce_create_qp_reply> CreateQp(const uroce_create_qp& request);
   absl::StatusOr<uroce_destroy_qp_reply> DestroyQp(uint32_t handle);
 
   // ---- modify and query (modify.cc) ----
   /// Checks all that can be checked, and says which path needs the MAC of its next hop.
-  absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& request);
+  absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& wanted);
   /// Applies it. `destination` is the MAC that the plan asked for, and `followed` what keeps it
   /// right from then on, if anything does.
   absl::StatusOr<uroce_modify_qp_reply> ApplyModify(const ModifyPlan& plan,
@@ -146,7 +156,9 @@ class Program {
   // ---- for dumps ----
   const HandleTable<MemoryObject>& memory_regions() const { return mrs_; }
   const HandleTable<WindowObject>& memory_windows() const { return mws_; }
-  const HandleTable<QueuePairObject>& queue_pairs() const { return qps_; }
+  const HandleTable<SharedReceiveObject>& shared_receive_queues() const { return srqs_; }
+  /// Its own and the targets that it has opened.
+  void ForEachQueuePair(absl::FunctionRef<void(const QueuePairObject& queue_pair)> visit) const;
 
  private:
   absl::StatusOr<uint32_t> AddContext(NicDevice& device, const uroce_context_name& name,
@@ -183,10 +195,24 @@ class Program {
   static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
   absl::StatusOr<uroce_create_qp_reply> MakeQp(const uroce_create_qp& request,
                                                const QueuePairLayout& layout, uint64_t offset);
+  absl::Status CheckCreateQp(const uroce_create_qp& request) const;
+  absl::StatusOr<SrqPlan> PlanSrq(const uroce_create_srq& request) const;
+  /// Gives a queue what makes it one of the plan's domain: a number and a completion ring.
+  absl::Status JoinDomain(const SrqPlan& plan, datapath::SharedReceiveQueueConfig& config);
+  uroce_create_srq_reply AddSrq(const SrqPlan& plan,
+                                const datapath::SharedReceiveQueueConfig& config,
+                                const ArenaRange& range, uint32_t limit);
   absl::StatusOr<uroce_srq_layout> ResizeSrq(SharedReceiveObject& srq, uint32_t max_wr);
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
   QueuePairLive LiveState(const QueuePairObject& object);
+  static bool IsTarget(uint32_t handle);
+  absl::StatusOr<OpenedTarget*> FindTarget(uint32_t handle) const;
+  /// Of its own or a target.
+  absl::StatusOr<QueuePairObject*> FindQueuePair(uint32_t handle) const;
+  uroce_target_reply AddTarget(XrcdObject& xrcd, std::shared_ptr<XrcTarget> target,
+                               uint64_t user_handle);
+  absl::StatusOr<uroce_destroy_qp_reply> CloseTarget(uint32_t handle);
 
   Nic& nic_;
   uint32_t uid_;
@@ -201,6 +227,9 @@ class Program {
   std::set<MemoryObject*> followers_;  ///< Those with parts that follow addresses.
   HandleTable<Channel> channels_;
   HandleTable<CompletionQueueObject> cqs_;
+  HandleTable<XrcFile> xrc_files_;
+  HandleTable<XrcdObject> xrcds_;
+  HandleTable<OpenedTarget> targets_;
   HandleTable<SharedReceiveObject> srqs_;
   HandleTable<QueuePairObject> qps_;
   HandleTable<AddressHandle> ahs_;

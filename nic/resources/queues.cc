@@ -18,35 +18,53 @@ std::optional<wire::Service> ServiceOfType(uint32_t qp_type) {
       return wire::Service::kUc;
     case IBV_QPT_UD:
       return wire::Service::kUd;
+    case IBV_QPT_XRC_SEND:
+      return wire::Service::kXrc;
     default:
       return std::nullopt;
   }
 }
 
+/// An XRC initiator has no receive side.
+void LeaveOutReceives(uroce_create_qp& request) {
+  request.recv_cq = request.send_cq;
+  request.with_srq = 0;
+  request.cap.max_recv_wr = request.cap.max_recv_sge = 0;
+}
+
 }  // namespace
 
-absl::StatusOr<uroce_create_qp_reply> Program::CreateQp(const uroce_create_qp& request) {
-  absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
+absl::Status Program::CheckCreateQp(const uroce_create_qp& request) const {
+  const absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
   if (!pd.ok()) return pd.status();
-  absl::StatusOr<CompletionQueueObject*> send_cq = cqs_.Find(request.send_cq);
+  const absl::StatusOr<CompletionQueueObject*> send_cq = cqs_.Find(request.send_cq);
   if (!send_cq.ok()) return send_cq.status();
-  absl::StatusOr<CompletionQueueObject*> receive_cq = cqs_.Find(request.recv_cq);
+  const absl::StatusOr<CompletionQueueObject*> receive_cq = cqs_.Find(request.recv_cq);
   if (!receive_cq.ok()) return receive_cq.status();
-  Context* context = (*pd)->context;
+  const Context* const context = (*pd)->context;
   if ((*send_cq)->context != context || (*receive_cq)->context != context) {
     return absl::InvalidArgumentError("qp: its cq and its pd are of different contexts");
   }
   if (!ServiceOfType(request.qp_type)) {
     return absl::UnimplementedError(
-        absl::StrCat("qp: type ", request.qp_type, "; RC (2), UC (3) and UD (4) are served"));
+        absl::StrCat("qp: type ", request.qp_type, "; RC (2), UC (3), UD (4) and XRC are served"));
   }
-  if (request.with_srq != 0) {
-    const absl::StatusOr<SharedReceiveObject*> srq = srqs_.Find(request.srq);
-    if (!srq.ok()) return srq.status();
-    if ((*srq)->pd->context != context) {
-      return absl::InvalidArgumentError("qp: its srq is of another context");
-    }
+  if (request.with_srq == 0) return absl::OkStatus();
+  const absl::StatusOr<SharedReceiveObject*> srq = srqs_.Find(request.srq);
+  if (!srq.ok()) return srq.status();
+  if ((*srq)->pd->context != context) {
+    return absl::InvalidArgumentError("qp: its srq is of another context");
   }
+  if ((*srq)->xrcd != nullptr) {
+    return absl::InvalidArgumentError("qp: its srq is of an xrc domain");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uroce_create_qp_reply> Program::CreateQp(const uroce_create_qp& wanted) {
+  uroce_create_qp request = wanted;
+  if (request.qp_type == IBV_QPT_XRC_SEND) LeaveOutReceives(request);
+  if (absl::Status status = CheckCreateQp(request); !status.ok()) return status;
   uroce_qp_cap cap = request.cap;
   if (request.with_srq != 0) cap.max_recv_wr = cap.max_recv_sge = 0;
   absl::StatusOr<QueuePairLayout> layout = LayOutQueuePair(cap, nic_.config().limits);
@@ -102,7 +120,8 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
                                          .max_receive_sge = max_receive_sge,
                                          .max_inline_bytes = layout.granted.max_inline_data,
                                          .shared = srq == nullptr ? nullptr : &srq->queue};
-  std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd,
+  std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd->context->device,
+                                                              pd,
                                                               send_cq,
                                                               receive_cq,
                                                               srq,
@@ -136,6 +155,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
 }
 
 absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
+  if (IsTarget(handle)) return CloseTarget(handle);
   absl::StatusOr<QueuePairObject*> found = qps_.Find(handle);
   if (!found.ok()) return found.status();
   QueuePairObject& qp = **found;
@@ -149,7 +169,7 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
     nic_.workers().RunTogether(
         [&] { reply.async_events_reported -= qp.pd->context->events.Remove(config.user_handle); });
   }
-  AddCounters(qp.pd->context->device->ended_counters(), qp.queue_pair.counters());
+  AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
   nic_.ReleaseQpn(config.qpn);
   --qp.pd->users;
   --qp.send_cq->users;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/resources/program.h"
 #include "nic/resources/queue_layout.h"
+#include "nic/resources/xrc_domain.h"
 
 namespace uroce::nic {
 namespace {
@@ -22,20 +23,40 @@ datapath::SharedReceiveQueueConfig QueueConfig(const Arena& arena, const ArenaRa
   return config;
 }
 
-uroce_srq_layout Describe(const ArenaRange& range, const SharedReceiveLayout& layout) {
-  return {.max_wr = layout.depth,
-          .max_sge = layout.max_sge,
-          .depth = layout.depth,
-          .slot_bytes = layout.slot_bytes,
+uroce_srq_layout Describe(const ArenaRange& range,
+                          const datapath::SharedReceiveQueueConfig& config) {
+  return {.max_wr = config.layout.depth,
+          .max_sge = config.max_sge,
+          .depth = config.layout.depth,
+          .slot_bytes = config.layout.slot_bytes,
           .page_offset = range.offset,
-          .slots_offset = range.offset + layout.slots_offset};
+          .slots_offset = range.offset + sizeof(uroce_srq_page)};
 }
 
 }  // namespace
 
-absl::StatusOr<uroce_create_srq_reply> Program::CreateSrq(const uroce_create_srq& request) {
-  absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
+absl::StatusOr<SrqPlan> Program::PlanSrq(const uroce_create_srq& request) const {
+  const absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
   if (!pd.ok()) return pd.status();
+  if (request.srq_type == IBV_SRQT_BASIC) return SrqPlan{*pd, nullptr, nullptr};
+  if (request.srq_type != IBV_SRQT_XRC) {
+    return absl::UnimplementedError(
+        absl::StrCat("srq: type ", request.srq_type, "; BASIC (0) and XRC (1) are served"));
+  }
+  const absl::StatusOr<XrcdObject*> xrcd = xrcds_.Find(request.xrcd);
+  if (!xrcd.ok()) return xrcd.status();
+  const absl::StatusOr<CompletionQueueObject*> cq = cqs_.Find(request.cq);
+  if (!cq.ok()) return cq.status();
+  const Context* const context = (*pd)->context;
+  if ((*xrcd)->context != context || (*cq)->context != context) {
+    return absl::InvalidArgumentError("srq: its xrcd, its cq and its pd are of several contexts");
+  }
+  return SrqPlan{*pd, *xrcd, *cq};
+}
+
+absl::StatusOr<uroce_create_srq_reply> Program::CreateSrq(const uroce_create_srq& request) {
+  const absl::StatusOr<SrqPlan> plan = PlanSrq(request);
+  if (!plan.ok()) return plan.status();
   const absl::StatusOr<SharedReceiveLayout> layout =
       LayOutSharedReceiveQueue(request.max_wr, request.max_sge, nic_.config().limits);
   if (!layout.ok()) return layout.status();
@@ -44,21 +65,54 @@ absl::StatusOr<uroce_create_srq_reply> Program::CreateSrq(const uroce_create_srq
   if (!offset.ok()) return offset.status();
   const ArenaRange range{*offset, layout->length_bytes};
   datapath::SharedReceiveQueueConfig config = QueueConfig(arena_, range, *layout);
-  config.pd = (*pd)->number;
+  config.pd = plan->pd->number;
   config.user_handle = request.user_handle;
-  config.async_fd = (*pd)->context->events.write_fd();
-  const uint32_t index = nic_.PlaceQueuePair(std::nullopt);
-  std::unique_ptr<SharedReceiveObject> object(
-      new SharedReceiveObject{*pd, index, range, 0, datapath::SharedReceiveQueue(config)});
+  config.async_fd = plan->pd->context->events.write_fd();
+  config.handle = srqs_.NextHandle();
+  if (plan->xrcd != nullptr) {
+    if (absl::Status status = JoinDomain(*plan, config); !status.ok()) {
+      arena_.Give(range.offset, range.length_bytes);
+      return status;
+    }
+  }
+  return AddSrq(*plan, config, range, request.srq_limit);
+}
+
+absl::Status Program::JoinDomain(const SrqPlan& plan, datapath::SharedReceiveQueueConfig& config) {
+  XrcDomain& domain = *plan.xrcd->domain;
+  const absl::StatusOr<datapath::CompletionRing*> ring = RingOn(domain.worker_index(), *plan.cq);
+  if (!ring.ok()) return ring.status();
+  config.number = nic_.srq_numbers().Take(Nic::Now());
+  if (config.number == 0) return absl::ResourceExhaustedError("srq: no number is free");
+  config.domain = &domain.queues();
+  config.session = &session_;
+  config.ring = *ring;
+  return absl::OkStatus();
+}
+
+uroce_create_srq_reply Program::AddSrq(const SrqPlan& plan,
+                                       const datapath::SharedReceiveQueueConfig& config,
+                                       const ArenaRange& range, uint32_t limit) {
+  const uint32_t index =
+      plan.xrcd != nullptr ? plan.xrcd->domain->worker_index() : nic_.PlaceQueuePair(std::nullopt);
+  std::unique_ptr<SharedReceiveObject> object(new SharedReceiveObject{
+      plan.pd, plan.xrcd, plan.cq, index, range, 0, datapath::SharedReceiveQueue(config)});
   datapath::Worker& worker = nic_.workers().at(index);
   worker.Run([&] {
     worker.AddSharedReceiveQueue(&object->queue);
-    worker.SetReceiveLimit(&object->queue, request.srq_limit);
+    worker.SetReceiveLimit(&object->queue, limit);
   });
-  ++(*pd)->users;
-  const absl::StatusOr<uint32_t> handle = srqs_.Add(std::move(object));
-  return uroce_create_srq_reply{
-      .handle = *handle, .reserved = 0, .layout = Describe(range, *layout)};
+  ++plan.pd->users;
+  if (plan.xrcd != nullptr) {
+    ++plan.xrcd->users;
+    ++plan.cq->users;
+  }
+  uroce_create_srq_reply reply{.handle = *srqs_.Add(std::move(object)),
+                               .srqn = config.number,
+                               .layout = Describe(range, config),
+                               .ring = {}};
+  if (plan.cq != nullptr) reply.ring = DescribeRing(index, *plan.cq);
+  return reply;
 }
 
 // What waits is copied to a fresh ring, where it comes first.
@@ -79,7 +133,7 @@ absl::StatusOr<uroce_srq_layout> Program::ResizeSrq(SharedReceiveObject& srq, ui
   }
   arena_.Give(srq.range.offset, srq.range.length_bytes);
   srq.range = range;
-  return Describe(range, *layout);
+  return Describe(range, config);
 }
 
 absl::StatusOr<uroce_srq_layout> Program::ModifySrq(const uroce_modify_srq& request) {
@@ -133,6 +187,11 @@ absl::StatusOr<uroce_destroy_srq_reply> Program::DestroySrq(uint32_t handle) {
         [&] { reply.async_events_reported -= srq.pd->context->events.Remove(element); });
   }
   --srq.pd->users;
+  if (srq.xrcd != nullptr) {
+    --srq.xrcd->users;
+    --srq.cq->users;
+    nic_.srq_numbers().Release(srq.queue.config().number, Nic::Now());
+  }
   const ArenaRange range = srq.range;
   srqs_.Remove(handle);
   arena_.Give(range.offset, range.length_bytes);

@@ -65,6 +65,8 @@ struct UserAccount {
         cqs{uid, limits.cqs_per_user, "--max-cq-per-user"},
         qps{uid, limits.qps_per_user, "--max-qp-per-user"},
         srqs{uid, limits.srqs_per_user, "--max-srq-per-user"},
+        xrcds{uid, limits.xrcds_per_user, "--max-xrcd-per-user"},
+        xrc_files{uid, limits.xrcds_per_user, "--max-xrcd-per-user"},
         ahs{uid, limits.ahs_per_user, "--max-ah-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
 
@@ -76,6 +78,8 @@ struct UserAccount {
   Quota cqs;
   Quota qps;
   Quota srqs;
+  Quota xrcds;
+  Quota xrc_files;  ///< Of domains that are being opened.
   Quota ahs;
   Quota queue_bytes;  ///< In arenas.
   uint64_t memory_bytes = 0;

@@ -4,6 +4,7 @@
 
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/work_check.h"
 #include "pipeline/rings/arming.h"
 
 namespace uroce::datapath {
@@ -33,6 +34,7 @@ uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qp
   if (completion.has_invalidate) cqe.wc_flags |= kWcWithInv;
   if (completion.is_receive) cqe.flags = UROCE_CQE_RECEIVE;
   if (completion.queue != 0) cqe.flags |= UROCE_CQE_SHARED;
+  if (completion.queue > kSharedQueue) cqe.flags |= UROCE_CQE_XRC;
   if (completion.has_grh) {
     cqe.wc_flags |= kWcGrh;
     cqe.src_qp = completion.source_qpn.value();

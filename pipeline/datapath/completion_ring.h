@@ -38,7 +38,8 @@ class CompletionRing {
   CompletionQueue& queue() const { return queue_; }
 
   // ---- worker ----
-  /// Writes one CQE. By kOverflow the queue is marked and an IBV_EVENT_CQ_ERR reported, once for
+  /// Writes one CQE for the queue pair, or of XRC the shared receive queue, that the program calls
+  /// `handle`. By kOverflow the queue is marked and an IBV_EVENT_CQ_ERR reported, once for
   /// all its rings; the caller sees to it that the queue pairs of the CQ go to error.
   [[nodiscard]] PublishResult Publish(const transport::Completion& completion, uint32_t handle,
                                       Qpn qpn);

@@ -19,7 +19,7 @@ void KeyWaits::Remove(const QueuePair& qp) {
 // The keys of a domain with copied memory are used by one program alone, and by its helper.
 bool KeyWaits::HasEnded(Wait& wait) const {
   if (wait.waiting == Waiting::kWork && wait.qp->is_parked()) return false;
-  const Session& session = *wait.qp->config().session;
+  const Session& session = *wait.qp->memory_session();
   if (wait.in_grace) {
     if (grace_ != nullptr && !grace_->HasPassed(wait.grace_token)) return false;
     wait.in_grace = false;

@@ -8,8 +8,8 @@
 #include <bit>
 
 #include "pipeline/datapath/parked_work.h"
-#include "pipeline/datapath/record_pipe.h"
 #include "pipeline/datapath/work_check.h"
+#include "pipeline/datapath/xrc_domain.h"
 #include "pipeline/rings/shared_word.h"
 
 namespace uroce::datapath {
@@ -55,9 +55,13 @@ QueuePair::QueuePair(const QueuePairConfig& config)
       send_lists_(HeldSends(config), SendLimits(config)),
       receive_list_(MaxReceiveSge(config)),
       parked_(std::make_unique<ParkedWork>()),
+      shared_(config.shared),
       receive_pd_(config.shared != nullptr ? config.shared->config().pd : config.pd),
+      remote_pd_(config.pd),
+      is_target_(config.domain != nullptr),
       config_(config),
-      core_(config, HeldSends(config)) {
+      core_(config, HeldSends(config)),
+      events_(config.async_fd, config.user_handle) {
   links_.timer.queue_pair = this;
   links_.flow.queue_pair = this;
 }
@@ -117,13 +121,20 @@ PullResult QueuePair::PullSends(uint32_t limit) {
   return PullResult::kNoRoom;
 }
 
+bool QueuePair::SelectShared(uint32_t srqn) {
+  if (shared_ != nullptr && shared_->config().number == srqn) return true;
+  shared_ = config_.domain->Find(srqn);
+  receive_pd_ = remote_pd_ = shared_ != nullptr ? shared_->config().pd : 0;
+  return shared_ != nullptr;
+}
+
 PullResult QueuePair::PullShared() {
   SharedReceiveQueue::Entry entry;
-  const PullResult taken = config_.shared->Take(entry);
-  links_.limit_event_waits = config_.shared->has_pending_record();
+  const PullResult taken = shared_->Take(entry);
+  links_.limit_event_waits = shared_->has_pending_record();
   if (taken != PullResult::kMore) return taken;
   transport::ReceiveWork work = ToReceiveWork(entry.wqe, entry.read, entry.slot);
-  work.queue = kSharedQueue;
+  work.queue = is_target_ ? shared_->config().number : kSharedQueue;
   receive_list_.Store(entry.slot, {entry.wqe.sges, work.malformed ? 0 : entry.wqe.header.num_sge});
   core_.PostReceive(work);
   return PullResult::kMore;
@@ -131,7 +142,7 @@ PullResult QueuePair::PullShared() {
 
 PullResult QueuePair::PullReceive() {
   if (links_.corrupt_receive) return PullResult::kDrained;
-  if (config_.shared != nullptr) return PullShared();
+  if (shared_ != nullptr) return PullShared();
   const rings::QueueState state = receives_.Look();
   if (state != rings::QueueState::kReady) return NothingTaken(state);
   rings::ReceiveWqe wqe;
@@ -153,7 +164,7 @@ void QueuePair::OfferCredits() {
 }
 
 PullResult QueuePair::FlushReceives(uint32_t limit) {
-  if (config_.shared != nullptr) return PullResult::kDrained;
+  if (shared_ != nullptr || is_target_) return PullResult::kDrained;
   for (; limit != 0; --limit) {
     const PullResult pulled = PullReceive();
     if (pulled != PullResult::kMore) return pulled;
@@ -176,20 +187,21 @@ bool QueuePair::PublishState(transport::QpState state) {
 }
 
 void QueuePair::RaiseEvent(uint32_t event_type) {
-  if (config_.async_fd < 0 || pending_event_count_ == kMaxPendingEvents) return;
-  pending_events_[pending_event_count_++] = event_type;
-  RetryRecords();
+  events_.Raise(event_type);
+  has_pending_records_ = events_.has_pending();
+  for (EventRecords* listener : listeners_) {
+    listener->Raise(event_type);
+    has_pending_records_ |= listener->has_pending();
+  }
 }
 
 void QueuePair::RetryRecords() {
-  uint32_t written = 0;
-  while (written < pending_event_count_ &&
-         WriteAsyncRecord(config_.async_fd, config_.user_handle, pending_events_[written])) {
-    ++written;
+  events_.Retry();
+  has_pending_records_ = events_.has_pending();
+  for (EventRecords* listener : listeners_) {
+    listener->Retry();
+    has_pending_records_ |= listener->has_pending();
   }
-  std::shift_left(pending_events_.begin(), pending_events_.begin() + pending_event_count_, written);
-  pending_event_count_ -= written;
-  async_records_ += written;
 }
 
 }  // namespace uroce::datapath

@@ -9,9 +9,11 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/deficit_round_robin.h"
+#include "pipeline/datapath/event_records.h"
 #include "pipeline/datapath/flight_ring.h"
 #include "pipeline/datapath/pull_result.h"
 #include "pipeline/datapath/queue_pair_config.h"
@@ -59,7 +61,7 @@ class alignas(UROCE_LINE) QueuePair {
   const QueuePairCore& core() const { return core_; }
   Counters counters() const { return core_.counters(); }
   /// Records written to the pipe of asynchronous events.
-  uint32_t async_records() const { return async_records_; }
+  uint32_t async_records() const { return events_.written(); }
   /// Packets and bytes of this queue pair, both directions.
   struct Traffic {
     uint64_t sent_packets = 0;
@@ -83,6 +85,18 @@ class alignas(UROCE_LINE) QueuePair {
 
   /// Whose keys the entries of its receive works hold: its own, or those of the queue it shares.
   uint32_t receive_pd() const { return receive_pd_; }
+  /// By which the keys are judged that packets name: its own, or of XRC that of the selected queue.
+  uint32_t remote_pd() const { return remote_pd_; }
+  /// Whose memory those keys grant.
+  Session* memory_session() const {
+    return is_target_ && shared_ != nullptr ? shared_->config().session : config_.session;
+  }
+  /// An XRC target, which works with the queue that was selected last.
+  bool is_target() const { return is_target_; }
+  /// Range: is_target(). False: its domain has no such queue, and none is selected.
+  [[nodiscard]] bool SelectShared(uint32_t srqn);
+  /// The queue that receives are taken from, or null.
+  const SharedReceiveQueue* shared() const { return shared_; }
   /// Hands up to `limit` posted sends to the transport.
   PullResult PullSends(uint32_t limit);
   /// Hands the next receive to the transport, if there is one.
@@ -98,8 +112,11 @@ class alignas(UROCE_LINE) QueuePair {
   bool PublishState(transport::QpState state);
   /// Reports an asynchronous event, at once or by RetryRecords.
   void RaiseEvent(uint32_t event_type);
-  bool has_pending_records() const { return pending_event_count_ != 0; }
+  bool has_pending_records() const { return has_pending_records_; }
   void RetryRecords();
+  /// Who is told of events besides: each program that has opened an XRC target.
+  void AddListener(EventRecords* listener) { listeners_.push_back(listener); }
+  void RemoveListener(EventRecords* listener) { std::erase(listeners_, listener); }
 
   /// Its place in the worker's lists and tables. The worker's own.
   struct Timer : TimerEntry {
@@ -152,8 +169,6 @@ class alignas(UROCE_LINE) QueuePair {
   /// long queue next to nothing.
   void OfferCredits();
 
-  static constexpr uint32_t kMaxPendingEvents = 8;
-
   // What every packet and request touches comes first: see Prefetch.
   Links links_;
   rings::WorkQueueConsumer sends_;
@@ -163,15 +178,18 @@ class alignas(UROCE_LINE) QueuePair {
   std::unique_ptr<ParkedWork> parked_;
   std::unique_ptr<FlightRing> flight_;
   Traffic traffic_;
+  SharedReceiveQueue* shared_;
   uint32_t receive_pd_;
-  uint32_t pending_event_count_ = 0;
+  uint32_t remote_pd_;
+  const bool is_target_;
+  bool has_pending_records_ = false;
   transport::QpState published_state_ = transport::QpState::kReset;
   QueuePairConfig config_;
   Path path_;
   wire::HeaderTemplate header_template_;
   QueuePairCore core_;  // Ends in completions of receives, which many never use.
-  std::array<uint32_t, kMaxPendingEvents> pending_events_{};
-  uint32_t async_records_ = 0;
+  EventRecords events_;
+  std::vector<EventRecords*> listeners_;
 };
 
 }  // namespace uroce::datapath

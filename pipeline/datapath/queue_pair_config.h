@@ -17,6 +17,7 @@ class CompletionRing;
 class Device;
 class Session;
 class SharedReceiveQueue;
+class XrcDomain;
 
 /// Fixed at creation. Addresses are the daemon's, in the session's arena.
 struct QueuePairConfig {
@@ -24,9 +25,10 @@ struct QueuePairConfig {
   Device* device = nullptr;
   uint32_t handle = 0;  ///< Repeated in CQEs.
   Qpn qpn;
-  wire::Service service = wire::Service::kRc;  ///< kRc, kUc or kUd.
+  wire::Service service = wire::Service::kRc;  ///< kRc, kUc, kUd or kXrc.
   uint32_t pd = 0;                             ///< Daemon-wide number.
-  CompletionRing* send_ring = nullptr;         ///< Both of the worker that owns the queue pair.
+  /// Both of the worker that owns the queue pair; null for an XRC target.
+  CompletionRing* send_ring = nullptr;
   CompletionRing* receive_ring = nullptr;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   int async_fd = -1;
@@ -43,6 +45,8 @@ struct QueuePairConfig {
   uint32_t max_receive_sge = 0;
   uint32_t max_inline_bytes = 0;
   SharedReceiveQueue* shared = nullptr;  ///< Of the same worker; there is no RQ then.
+  /// Of an XRC target, which has no queues: each request names a shared receive queue in it.
+  XrcDomain* domain = nullptr;
 };
 
 using Attributes = transport::QueuePairAttributes;

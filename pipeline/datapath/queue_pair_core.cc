@@ -13,7 +13,10 @@ transport::RcConfig ReliableConfig(const QueuePairConfig& config, uint32_t max_s
   core.signal_all = config.signal_all;
   core.max_send_works = max_send_works;
   core.selective_repeat = true;  // Unseen by ends that know nothing of it.
-  core.shared_receive = config.shared != nullptr;
+  core.shared_receive = config.shared != nullptr || config.domain != nullptr;
+  core.service = config.service;
+  if (config.service != wire::Service::kXrc) return core;
+  core.role = config.domain != nullptr ? transport::RcRole::kTarget : transport::RcRole::kInitiator;
   return core;
 }
 
@@ -30,7 +33,7 @@ transport::UnreliableConfig UnreliableConfigOf(const QueuePairConfig& config,
 QueuePairCore::Kind QueuePairCore::KindOf(wire::Service service) {
   if (service == wire::Service::kUc) return Kind::kUnreliable;
   if (service == wire::Service::kUd) return Kind::kDatagram;
-  assert(service == wire::Service::kRc);
+  assert(service == wire::Service::kRc || service == wire::Service::kXrc);
   return Kind::kReliable;
 }
 

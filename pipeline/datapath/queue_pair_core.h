@@ -38,7 +38,7 @@ class QueuePairCore {
 
   // ---- the kind ----
   wire::Service service() const { return service_; }
-  /// A reliable connection: packets are answered.
+  /// A reliable connection, extended or not: packets are answered.
   bool is_reliable() const { return kind_ == Kind::kReliable; }
   bool is_datagram() const { return kind_ == Kind::kDatagram; }
   /// Range: is_reliable().

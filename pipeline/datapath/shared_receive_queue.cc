@@ -40,6 +40,11 @@ bool SharedReceiveQueue::MoveTo(uroce_srq_page* page, const rings::WorkQueueLayo
   return true;
 }
 
+uint32_t SharedReceiveQueue::waiting() const {
+  const uint32_t count = rings::LoadAcquire(config_.page->produced.value) - entries_.index();
+  return count <= config_.layout.depth ? count : 0;
+}
+
 void SharedReceiveQueue::SetLimit(uint32_t limit) {
   limit_ = limit;
   if (limit_ != 0) CheckLimit();

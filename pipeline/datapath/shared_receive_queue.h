@@ -12,6 +12,10 @@
 
 namespace uroce::datapath {
 
+class CompletionRing;
+class Session;
+class XrcDomain;
+
 /// Fixed at creation. Addresses are the daemon's, in the session's arena.
 struct SharedReceiveQueueConfig {
   uint32_t pd = 0;  ///< Daemon-wide number: what its entries point to is judged by it.
@@ -20,6 +24,12 @@ struct SharedReceiveQueueConfig {
   uint32_t max_sge = 0;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   int async_fd = -1;
+  // Of an extended connection (XRC), where all that the queue pairs lack is the queue's.
+  XrcDomain* domain = nullptr;     ///< Null for any other queue.
+  uint32_t number = 0;             ///< By which requests name it.
+  uint32_t handle = 0;             ///< Repeated in CQEs.
+  Session* session = nullptr;      ///< Whose memory its domain's keys grant.
+  CompletionRing* ring = nullptr;  ///< Of its worker, like the domain.
 };
 
 /// Made and destroyed by nic, which looks inside only while its worker stands still (Worker::Run);
@@ -48,6 +58,8 @@ class SharedReceiveQueue {
   /// Goes on in a fresh ring, with what waits at its beginning. False: too much waits, or the
   /// program's index is impossible; nothing has changed. Nobody posts meanwhile.
   [[nodiscard]] bool MoveTo(uroce_srq_page* page, const rings::WorkQueueLayout& layout);
+  /// Entries that nobody has taken; 0 when the program's index is impossible.
+  uint32_t waiting() const;
   /// 0 once the event was raised.
   uint32_t limit() const { return limit_; }
 

@@ -60,6 +60,8 @@ transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read,
     work.remote_qkey = header.datagram.remote_qkey;
     return work;
   }
+  constexpr uint32_t kNumberMask = 0xffffff;
+  work.xrc_srqn = header.xrc_srqn & kNumberMask;
   work.rkey = Rkey(header.rkey);
   work.remote_va = header.remote_addr;
   work.compare_add = header.atomic.compare_add;

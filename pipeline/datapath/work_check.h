@@ -22,7 +22,8 @@ transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read,
                                wire::Service service);
 /// What a work request that is kBindWindow, and not malformed, asks for.
 BindRequest ToBindRequest(const uroce_send_wqe& header);
-/// ReceiveWork::queue of a work that was taken from a shared receive queue; of others it is 0.
+/// ReceiveWork::queue of a work that was taken from a shared receive queue; of others it is 0, and
+/// of XRC the number of the queue, which is greater.
 inline constexpr uint32_t kSharedQueue = 1;
 
 transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeResult read,

@@ -175,10 +175,10 @@ void Worker::AddQueuePair(QueuePair* queue_pair) { impl_->AddQueuePair(queue_pai
 void Worker::RemoveQueuePair(QueuePair* queue_pair) { impl_->RemoveQueuePair(queue_pair); }
 
 void Worker::AddSharedReceiveQueue(SharedReceiveQueue* queue) {
-  impl_->shared_queues.push_back(queue);
+  impl_->AddSharedReceiveQueue(queue);
 }
 void Worker::RemoveSharedReceiveQueue(SharedReceiveQueue* queue) {
-  std::erase(impl_->shared_queues, queue);
+  impl_->RemoveSharedReceiveQueue(queue);
 }
 void Worker::SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit) {
   queue->SetLimit(limit);

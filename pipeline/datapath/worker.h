@@ -94,6 +94,7 @@ class Worker {
   void RemoveQueuePair(QueuePair* queue_pair);
   /// The queue pairs that take from it are this worker's.
   void AddSharedReceiveQueue(SharedReceiveQueue* queue);
+  /// Of XRC: target queue pairs that are at work on a message for it go to error.
   void RemoveSharedReceiveQueue(SharedReceiveQueue* queue);
   /// See SharedReceiveQueue::SetLimit.
   void SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit);

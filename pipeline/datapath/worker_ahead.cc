@@ -64,22 +64,20 @@ PieceWalker WalkKey(uroce_sge& entry, const MessagePlace& place, uint32_t length
 
 PieceWalker WalkEffect(const QueuePair& qp, Effect::Kind kind, const MessagePlace& place,
                        uint32_t length, uroce_sge& entry) {
-  const uint32_t pd = qp.config().pd;
   if (kind == Effect::Kind::kPlaceRemote)
-    return WalkKey(entry, place, length, {pd, kRemoteWrite, qp.qpn().value()});
+    return WalkKey(entry, place, length, {qp.remote_pd(), kRemoteWrite, qp.qpn().value()});
   if (kind == Effect::Kind::kPlaceSend) {
-    return WalkList(qp.send_lists().List(place.key), place, length, {pd, kLocalWrite});
+    return WalkList(qp.send_lists().List(place.key), place, length, {qp.config().pd, kLocalWrite});
   }
   return WalkList(qp.receive_list().List(place.key), place, length, {qp.receive_pd(), kLocalWrite});
 }
 
 PieceWalker WalkPacket(const QueuePair& qp, const TxPacket& packet, const MessagePlace& place,
                        uint32_t length, uroce_sge& entry) {
-  const uint32_t pd = qp.config().pd;
   if (packet.source == TxPacket::Source::kRemote) {
-    return WalkKey(entry, place, length, {pd, kRemoteRead, qp.qpn().value()});
+    return WalkKey(entry, place, length, {qp.remote_pd(), kRemoteRead, qp.qpn().value()});
   }
-  return WalkList(qp.send_lists().List(place.key), place, length, {pd, kLocalRead});
+  return WalkList(qp.send_lists().List(place.key), place, length, {qp.config().pd, kLocalRead});
 }
 
 /// It was decoded when it came; the views have to be made anew.

@@ -27,7 +27,10 @@ void Worker::Impl::SubmitCopy(QueuePair& qp, CopyJob::Kind kind) {
   parked.in_flight = job;
   job->owner = &qp;
   StopSending(qp);
-  qp.config().session->copy_helper()->Submit(config.index, job);
+  Session* const session = qp.memory_session();
+  // Who has copies under way is looked at in each turn.
+  if (session != qp.config().session) sessions.NoteWork(*sessions.Find(session), now);
+  session->copy_helper()->Submit(config.index, job);
 }
 
 void Worker::Impl::TakePieces(QueuePair& qp) {

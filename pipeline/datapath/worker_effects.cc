@@ -41,7 +41,6 @@ EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
 bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
                                rte_mbuf* frame) {
   Transfer transfer;
-  const uint32_t pd = qp.config().pd;
   const transport::LocalRange& local = effect.local;
   transfer.bytes = const_cast<uint8_t*>(packet.payload.data());  // Only read: Place.
   switch (effect.kind) {
@@ -61,14 +60,14 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
       [[fallthrough]];
     case Effect::Kind::kPlaceSend:
       transfer.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes,
-                                    local.length_bytes, {pd, kLocalWrite});
+                                    local.length_bytes, {qp.config().pd, kLocalWrite});
       break;
     case Effect::Kind::kAtomic:
       return StartAtomic(qp, effect);
     case Effect::Kind::kCheckRemote:
     case Effect::Kind::kPlaceRemote: {
       const transport::RemoteRange& remote = effect.remote;
-      const AccessRight right{pd, RightFor(effect.access), qp.qpn().value()};
+      const AccessRight right{qp.remote_pd(), RightFor(effect.access), qp.qpn().value()};
       if (effect.check_length_bytes != 0 &&
           !CheckAccess(keys, remote.rkey.value(), remote.va, effect.check_length_bytes, right)) {
         FinishEffect(qp, effect, MoveResult::kDenied, 0);
@@ -104,7 +103,7 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
 bool Worker::Impl::StartAtomic(QueuePair& qp, const Effect& effect) {
   const transport::RemoteRange& remote = effect.remote;
   const Grant grant = CheckAccess(keys, remote.rkey.value(), remote.va, sizeof(uint64_t),
-                                  {qp.config().pd, RightFor(effect.access), qp.qpn().value()});
+                                  {qp.remote_pd(), RightFor(effect.access), qp.qpn().value()});
   if (!grant) {
     FinishEffect(qp, effect, MoveResult::kDenied, 0);
     return true;

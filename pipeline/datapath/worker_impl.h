@@ -54,6 +54,9 @@ struct Worker::Impl {
   void RemoveSession(Session* session);
   void AddQueuePair(QueuePair* qp);
   void RemoveQueuePair(QueuePair* qp);
+  void ReserveLists();
+  void AddSharedReceiveQueue(SharedReceiveQueue* queue);
+  void RemoveSharedReceiveQueue(SharedReceiveQueue* queue);
   void Modify(QueuePair* qp, transport::QpState state, const Attributes& attributes,
               const Path* path);
   void SetPath(QueuePair& qp, const Path& path);
@@ -73,6 +76,16 @@ struct Worker::Impl {
                    const rte_mbuf* frame);
   bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                rte_mbuf* frame);
+  /// Hands the transport the receive work that a packet needs. False: the queue is corrupt.
+  static bool GiveReceive(QueuePair& qp, const wire::TransportHeader& header);
+
+  // ---- worker_xrc.cc: targets, which work with the queues of several programs ----
+  /// Has a target work with the queue that a request names. False: it must not.
+  static bool SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
+  /// `queue` is no more: its target `qp` cannot finish what it has begun with it.
+  void LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue);
+  /// The end of what is under way at the helper of a program that leaves.
+  void FailParked(QueuePair& qp);
 
   // ---- worker_gsi.cc: queue pair 1 ----
   /// Hands a packet for queue pair 1 to the device's link, all checks passed, or drops and counts

@@ -6,6 +6,7 @@
 
 #include "drivers/port.h"
 #include "pipeline/datapath/worker_impl.h"
+#include "pipeline/datapath/xrc_domain.h"
 
 namespace uroce::datapath {
 
@@ -17,6 +18,14 @@ namespace {
 void ForgetNewest(std::vector<QueuePair*>& users, const QueuePair* qp) {
   const auto found = std::find(users.rbegin(), users.rend(), qp);
   if (found != users.rend()) users.erase(std::next(found).base());
+}
+
+/// Calls `visit` with each ring that the queue pair completes on, once. An XRC target has none.
+template <typename Visitor>
+void ForEachRing(const QueuePairConfig& config, Visitor&& visit) {
+  if (config.send_ring != nullptr) visit(*config.send_ring);
+  if (config.receive_ring == nullptr || config.receive_ring == config.send_ring) return;
+  visit(*config.receive_ring);
 }
 
 }  // namespace
@@ -48,23 +57,27 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
   if (slots.size() <= its.doorbell_slot) slots.resize(its.doorbell_slot + 1);
   links.next_of_slot = std::exchange(slots[its.doorbell_slot], qp);
   queue_pairs.Insert(its.qpn, qp);
-  its.send_ring->users().push_back(qp);
-  if (its.receive_ring != its.send_ring) its.receive_ring->users().push_back(qp);
-  // The lists of a turn never allocate on the way of a packet.
-  const size_t most = queue_pairs.size() * 2;
-  if (touched.capacity() < queue_pairs.size()) {
+  if (qp->is_target()) its.domain->targets().push_back(qp);
+  ForEachRing(its, [qp](CompletionRing& ring) { ring.users().push_back(qp); });
+  ReserveLists();
+}
+
+// The lists of a turn never allocate on the way of a packet.
+void Worker::Impl::ReserveLists() {
+  const size_t most = queue_pairs.size();
+  if (touched.capacity() < most) {
     for (auto* list : {&rung, &touched, &received, &postponed, &records_of_queue_pairs}) {
-      list->reserve(most);
+      list->reserve(most * 2);
     }
-    bursts.reserve(most * 2);
   }
+  const size_t most_rings = most * 2 + shared_queues.size();
+  if (bursts.capacity() < most_rings) bursts.reserve(most_rings * 2);
 }
 
 void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   queue_pairs.Erase(qp->qpn());
-  for (CompletionRing* ring : {qp->config().send_ring, qp->config().receive_ring}) {
-    ForgetNewest(ring->users(), qp);
-  }
+  if (qp->is_target()) std::erase(qp->config().domain->targets(), qp);
+  ForEachRing(qp->config(), [qp](CompletionRing& ring) { ForgetNewest(ring.users(), qp); });
   timers.Remove(qp->links().timer);
   StopSending(*qp);
   AbandonParked(*qp);
@@ -75,6 +88,21 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   QueuePair** link = &qp->links().session->slots[qp->config().doorbell_slot];
   while (*link != nullptr && *link != qp) link = &(*link)->links().next_of_slot;
   if (*link == qp) *link = qp->links().next_of_slot;
+}
+
+void Worker::Impl::AddSharedReceiveQueue(SharedReceiveQueue* queue) {
+  shared_queues.push_back(queue);
+  ReserveLists();
+  XrcDomain* const domain = queue->config().domain;
+  if (domain != nullptr) domain->Insert(queue->config().number, queue);
+}
+
+void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue* queue) {
+  std::erase(shared_queues, queue);
+  XrcDomain* const domain = queue->config().domain;
+  if (domain == nullptr) return;
+  domain->Erase(queue->config().number);
+  for (QueuePair* qp : domain->targets()) LeaveQueue(*qp, *queue);
 }
 
 void Worker::Impl::Modify(QueuePair* qp, QpState state, const Attributes& attributes,

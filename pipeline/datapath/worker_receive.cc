@@ -291,6 +291,12 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
   return qp;
 }
 
+bool Worker::Impl::GiveReceive(QueuePair& qp, const wire::TransportHeader& header) {
+  if (qp.is_target() && !SelectQueue(qp, header)) [[unlikely]]
+    return true;
+  return !qp.core().NeedsReceive(header) || qp.PullReceive() != PullResult::kCorrupt;
+}
+
 bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                            rte_mbuf* frame) {
   if (!qp.links().received) {
@@ -300,7 +306,7 @@ bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, const wire
   Touch(qp);
   // A burst may complete more receives than the transport keeps.
   if (qp.core().receive_room() <= kReceiveRoomKept) PublishCompletions(qp);
-  if (qp.core().NeedsReceive(packet.header) && qp.PullReceive() == PullResult::kCorrupt) {
+  if (!GiveReceive(qp, packet.header)) {
     qp.links().corrupt_receive = true;
     FailCorrupt(qp, qp.links().port->counters().rq_corrupt);
     if (IsRecorded(qp)) RecordBadState(qp, frame);

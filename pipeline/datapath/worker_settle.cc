@@ -6,6 +6,7 @@
 
 #include "pipeline/datapath/record_pipe.h"
 #include "pipeline/datapath/worker_impl.h"
+#include "pipeline/datapath/xrc_domain.h"
 #include "pipeline/rings/doorbells.h"
 
 namespace uroce::datapath {
@@ -166,8 +167,15 @@ void Worker::Impl::PublishCompletions(QueuePair& qp) {
 
 void Worker::Impl::Publish(QueuePair& qp, const transport::Completion& completion) {
   CompletionRing* ring = completion.is_receive ? qp.config().receive_ring : qp.config().send_ring;
+  uint32_t handle = qp.config().handle;
+  if (qp.is_target()) [[unlikely]] {
+    const SharedReceiveQueue* const queue = qp.config().domain->Find(completion.queue);
+    if (queue == nullptr) return;  // Nobody waits for it any more.
+    ring = queue->config().ring;
+    handle = queue->config().handle;
+  }
   const bool first = !ring->in_burst();
-  switch (ring->Publish(completion, qp.config().handle, qp.qpn())) {
+  switch (ring->Publish(completion, handle, qp.qpn())) {
     case PublishResult::kOk:
       if (first) bursts.push_back(ring);
       return;
@@ -178,6 +186,7 @@ void Worker::Impl::Publish(QueuePair& qp, const transport::Completion& completio
       Count(qp.links().port->counters().cq_overflow);
       if (ring->has_pending_records()) WantRetry(nullptr, ring);
       FailQueuePairsOf(*ring);
+      Fail(qp);  // A target is none of the ring's.
       if (config.overflows != nullptr) config.overflows->OnOverflow(ring->queue());
       return;
   }

@@ -182,9 +182,13 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
     transfer.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes, length,
                                   {qp.config().pd, kLocalRead});
   } else {
+    if (qp.is_target() && !qp.SelectShared(packet.remote.xrc_srqn)) [[unlikely]] {
+      qp.core().OnGatherFailed(packet, now);
+      return Sent::kFailed;
+    }
     transfer.remote = {packet.remote.va, length, packet.remote.rkey.value()};
     transfer.walker = PieceWalker({&transfer.remote, 1}, 0, length,
-                                  {qp.config().pd, kRemoteRead, qp.qpn().value()});
+                                  {qp.remote_pd(), kRemoteRead, qp.qpn().value()});
   }
   transfer.bytes = payload;
   switch (GatherWithCrc(keys, transfer.walker, transfer.bytes, crc)) {

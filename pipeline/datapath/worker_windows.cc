@@ -47,7 +47,7 @@ void Worker::Impl::ExecuteLocals(QueuePair& qp) {
 }
 
 void Worker::Impl::InvalidateForPeer(QueuePair& qp, Rkey rkey) {
-  const WindowChange change = InvalidateWindow(keys, rkey.value(), qp.config().pd);
+  const WindowChange change = InvalidateWindow(keys, rkey.value(), qp.remote_pd());
   if (!MayStillUse(qp, change)) return qp.core().OnEffectDone(OutcomeOf(change), 0, now);
   qp.links().parked = ParkedKind::kInvalidate;
   StopSending(qp);

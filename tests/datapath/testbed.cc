@@ -3,6 +3,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <random>
 
 #include "drivers/eal.h"
@@ -75,6 +76,8 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   config.send_ring =
       limits.send_ring != nullptr ? limits.send_ring : &send_cq->AddRing(0, send_layout);
   config.receive_ring = &receive_cq->AddRing(0, receive_layout);
+  config.domain = limits.domain;
+  if (config.domain != nullptr) config.send_ring = config.receive_ring = nullptr;
   config.user_handle = 3;
   config.async_fd = async[1];
   config.doorbell_slot = slot;
@@ -107,6 +110,7 @@ void Endpoint::PostSend(const Send& send) {
   header.imm_or_rkey = send.imm_or_rkey;
   header.remote_addr = send.remote_addr;
   header.rkey = send.rkey;
+  header.xrc_srqn = send.xrc_srqn;
   if (qp->core().is_datagram()) {
     header.datagram = {.ah = send.ah,
                        .remote_qpn = send.remote_qpn,
@@ -198,6 +202,7 @@ Testbed::~Testbed() {
   });
   workers.reset();
   session.reset();
+  other_sessions.clear();
   CopyHelper::AwaitAll();  // It writes to what a test registered.
   for (const int fd : wake_fds) close(fd);
 }
@@ -310,8 +315,11 @@ void Testbed::StartCopyHelper() {
 }
 
 bool Testbed::Copying() const {
-  const CopyHelper* helper = session->copy_helper();
-  return helper != nullptr && helper->in_flight(0) != 0;
+  const auto is_copying = [](const auto& each) {
+    const CopyHelper* const helper = each->copy_helper();
+    return helper != nullptr && helper->in_flight(0) != 0;
+  };
+  return is_copying(session) || std::ranges::any_of(other_sessions, is_copying);
 }
 
 bool Testbed::Turn(Nanos passed) {

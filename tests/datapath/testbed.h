@@ -45,6 +45,7 @@ struct Endpoint {
     Session* session = nullptr;            ///< Whose it is; null: the testbed's own.
     SharedReceiveQueue* shared = nullptr;  ///< In place of receives of its own.
     CompletionRing* send_ring = nullptr;   ///< To complete sends on, in place of one of its own.
+    XrcDomain* domain = nullptr;           ///< Of an XRC target.
   };
   Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits);
   ~Endpoint();
@@ -61,6 +62,7 @@ struct Endpoint {
     uint32_t imm_or_rkey = 0;
     uint64_t compare_add = 0;
     uint64_t swap = 0;
+    uint32_t xrc_srqn = 0;
     uint32_t ah = 0;  // From here on of datagrams.
     uint32_t remote_qpn = 0;
     uint32_t remote_qkey = 0;

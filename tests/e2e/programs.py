@@ -22,6 +22,18 @@ def pingpong(lab, *flags, version=4, timeout_s=60, service="rc"):
     return outputs
 
 
+def extended_pingpong(lab, *flags):
+    """ibv_xsrq_pingpong between the hosts, which looks at no byte and says nothing but success."""
+    port = next_port()
+
+    def program(host):
+        return ["ibv_xsrq_pingpong", "-d", host.device, "-g", host.gid_index(), "-p", port, *flags]
+
+    for output in lab.run_pair(program(lab.a), [*program(lab.b), lab.server_address], port):
+        if "success" not in output:
+            raise Failed(f"ibv_xsrq_pingpong {flags}: {output}")
+
+
 def pingpong_with_losses(lab, *flags, timeout_s=60):
     """The same over a network that loses packets. The two ends do not say goodbye to each other:
     when the ACK of the very last message is lost, the end that has all it wants has left, and the

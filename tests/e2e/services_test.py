@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unreliable connections, datagrams and shared receive queues: unmodified programs, and data
-checked by bytes. A receiver that is behind loses what is sent to it: no program sends more
-than is posted."""
+"""Unreliable connections, datagrams, shared receive queues and extended connections (XRC):
+unmodified programs, and data checked by bytes. A receiver that is behind loses what is sent to it:
+no program sends more than is posted."""
 import unittest
 
 from lab import BUILD, LONG, Lab, VethLab, WireLab
 from memif_lab import MemifLab
-from programs import data_check, data_check_in_one_process, perftest, pingpong, seed
+from programs import (data_check, data_check_in_one_process, extended_pingpong, perftest,
+                      pingpong, seed)
 
 ITERATIONS = 100
 DATA_OPS = 20000 if LONG else 600
@@ -90,7 +91,35 @@ class SharedReceives:
                            "--seed", seed(), "--ops", DATA_OPS)
 
 
-class WireServicesTest(Services, SharedReceives, unittest.TestCase):
+class ExtendedConnections:
+    """XRC, on every lab."""
+
+    def test_extended_pingpong(self):
+        for flags in ((), ("-e",)):
+            with self.subTest(flags=flags):
+                extended_pingpong(self.lab, "-n", ITERATIONS, *flags)
+
+    def test_extended_programs(self):
+        for tool, *flags in (("ib_send_bw",), ("ib_send_bw", "-q", 4, "-b", "-s", 4096),
+                             ("ib_write_bw", "-s", 4096), ("ib_read_bw", "-s", 4096),
+                             ("ib_atomic_bw",), ("ib_send_lat", "-e")):
+            with self.subTest(tool, flags=flags):
+                perftest(self.lab, tool, "-c", "XRC", "-n", ITERATIONS, *flags)
+
+    def test_extended_data(self):
+        for version in (4, 6):
+            for flags in ((), ("--late-receives",)):
+                with self.subTest(version=version, flags=flags):
+                    data_check(self.lab, "--service", "xrc", "--max-bytes", 20000, *flags,
+                               "--seed", seed(), "--ops", DATA_OPS // 2, version=version)
+
+    def test_a_domain_of_several_programs(self):
+        output = self.lab.a.run(BUILD / "tests" / "e2e" / "xrc_domain", "-x",
+                                self.lab.a.gid_index(), "-y", self.lab.b.gid_index())
+        self.assertIn("the target outlived its maker", output)
+
+
+class WireServicesTest(Services, SharedReceives, ExtendedConnections, unittest.TestCase):
     @staticmethod
     def make_lab():
         return WireLab()
@@ -110,7 +139,7 @@ class WireServicesTest(Services, SharedReceives, unittest.TestCase):
                    "--seed", seed(), "--ops", DATA_OPS // 4)
 
 
-class WireWorkersServicesTest(Services, SharedReceives, unittest.TestCase):
+class WireWorkersServicesTest(Services, SharedReceives, ExtendedConnections, unittest.TestCase):
     """With two workers, whichever owns a queue pair."""
 
     @staticmethod
@@ -141,3 +170,8 @@ class VethServicesTest(unittest.TestCase):
     def test_datagrams(self):
         for version in (4, 6):
             pingpong(self.lab, "-c", "-n", ITERATIONS, version=version, service="ud")
+
+    def test_extended_connections(self):
+        extended_pingpong(self.lab, "-n", ITERATIONS)
+        data_check(self.lab, "--service", "xrc", "--max-bytes", 20000, "--seed", seed(),
+                   "--ops", DATA_OPS // 2)

@@ -168,7 +168,7 @@ std::vector<uint8_t> Commands() {
   script.Call(UROCE_CREATE_AH, ah).Handle(UROCE_DESTROY_AH, 0).Handle(UROCE_CREATE_CHANNEL, 0);
   script.Call(UROCE_CREATE_CQ, uroce_create_cq{0, 64, 7, 0, 0});
   script.Call(UROCE_RESIZE_CQ, uroce_resize_cq{0, 100}).Handle(UROCE_DESTROY_CQ, 2);
-  for (uint32_t what = 1; what < 6; ++what) script.Call(UROCE_DUMP, uroce_dump{what, 0});
+  for (uint32_t what = 1; what < 8; ++what) script.Call(UROCE_DUMP, uroce_dump{what, 0});
   script.Call(UROCE_CAPTURE, uroce_capture{"", 128, 0, 1 << 16}).Short(kTurns, 4, 1);
   script.Call(UROCE_FLIGHT, uroce_flight{kQpnOf, 0});
   for (const uint32_t handle : {0u, 1u}) script.Handle(UROCE_DESTROY_QP, handle);
@@ -177,12 +177,28 @@ std::vector<uint8_t> Commands() {
   return script.Handle(UROCE_CLOSE_CONTEXT, 0).bytes();
 }
 
+std::vector<uint8_t> SharedQueues() {
+  Script script;
+  script.Call(UROCE_CREATE_SRQ, uroce_create_srq{0, 8, 1, 1, 5, IBV_SRQT_BASIC, 0, 0, 0});
+  script.Call(UROCE_MODIFY_SRQ, uroce_modify_srq{0, IBV_SRQ_MAX_WR, 32, 0});
+  script.Handle(UROCE_QUERY_SRQ, 0);
+  script.Call(UROCE_OPEN_XRCD, uroce_open_xrcd{0, UROCE_NONE, 0, 0});
+  script.Call(UROCE_CREATE_SRQ, uroce_create_srq{0, 8, 1, 0, 6, IBV_SRQT_XRC, 0, 0, 0});
+  script.Call(UROCE_CREATE_TARGET, uroce_create_target{0, 0, 7});
+  script.Call(UROCE_OPEN_TARGET, uroce_open_target{0, kQpnOf + 2, 8});
+  script.Call(UROCE_CREATE_QP,
+              uroce_create_qp{0, IBV_QPT_XRC_SEND, 0, 0, 9, 0, {kDepth, 0, 2, 0, 64}});
+  script.Handle(UROCE_QUERY_QP, 1u << 31).Handle(UROCE_DESTROY_QP, 1u << 31);
+  return script.Handle(UROCE_DESTROY_SRQ, 1).Handle(UROCE_CLOSE_XRCD, 0).bytes();
+}
+
 std::vector<uint8_t> LentFiles() {
   Script script;
   for (uint32_t kind = 0; kind < 6; ++kind) {
     const uroce_lend file{UROCE_LEND_FILE, 1, kAddr, kAddr + kBytes, 0, kBytes};
     const uroce_lend memory{UROCE_LEND_MEMORY, 1, 0, 0, 0, 0};
-    for (const uroce_lend& lend : {file, memory}) {
+    const uroce_lend domain{UROCE_LEND_XRC_FILE, 0, 0, 0, 0, 0};
+    for (const uroce_lend& lend : {file, memory, domain}) {
       script.Short(kLend, kind, 1);
       std::vector<uint8_t> bytes(sizeof(lend));
       std::memcpy(bytes.data(), &lend, sizeof(lend));
@@ -217,7 +233,7 @@ std::vector<uint8_t> MadeProgram() {
 }
 
 std::vector<std::vector<uint8_t>> GoodScripts() {
-  return {AllOperations(), ErrorsAndRetries(), Commands(), LentFiles()};
+  return {AllOperations(), ErrorsAndRetries(), Commands(), SharedQueues(), LentFiles()};
 }
 
 }  // namespace uroce::fuzz

@@ -94,7 +94,8 @@ struct Program1 {
                                                         srq ? 1u : 0, srq.value_or(0)});
   }
   Answer MakeSrq(uint32_t max_wr, uint32_t max_sge = 1, uint32_t limit = 0) {
-    return client.Call(UROCE_CREATE_SRQ, uroce_create_srq{pd, max_wr, max_sge, limit, 0x99});
+    return client.Call(UROCE_CREATE_SRQ,
+                       uroce_create_srq{pd, max_wr, max_sge, limit, 0x99, 0, 0, 0, 0});
   }
   Answer Register(const uroce_reg_mr& request, const std::vector<uroce_mr_segment>& segments) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(segments.data());
@@ -831,6 +832,25 @@ TEST(ControlTest, ASharedReceiveQueueIsModified) {
   const auto query = program.client.Handle(UROCE_QUERY_SRQ, srq).As<uroce_query_srq_reply>();
   EXPECT_EQ(query.max_wr, 512u);
   EXPECT_EQ(query.srq_limit, 0u);
+}
+
+TEST(ControlTest, ADumpSaysHowFullSharedReceiveQueuesAre) {
+  Program1 program;
+  const auto srq = program.MakeSrq(8).As<uroce_create_srq_reply>();
+  void* arena = mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                     program.hello.fds.at(0).get(), 0);
+  ASSERT_NE(arena, MAP_FAILED);
+  auto* page =
+      reinterpret_cast<uroce_srq_page*>(static_cast<uint8_t*>(arena) + srq.layout.page_offset);
+  rings::StoreRelease(page->produced.value, 5u);
+  Json shown = Dump(UROCE_DUMP_SRQ)["srqs"].at(0);
+  EXPECT_EQ(shown["type"], "BASIC");
+  EXPECT_EQ(shown["waiting"], 5);
+  EXPECT_EQ(shown["max_wr"], 8);
+  EXPECT_EQ(shown["uid"], getuid());
+  rings::StoreRelease(page->produced.value, 9u);
+  EXPECT_EQ(Dump(UROCE_DUMP_SRQ)["srqs"].at(0)["waiting"], 0) << "more than fits is nobody's word";
+  munmap(arena, UROCE_ARENA_BYTES);
 }
 
 TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {

@@ -71,11 +71,43 @@ TransitionTable DatagramRows() {
   return t;
 }
 
+TransitionTable InitiatorRows() {
+  TransitionTable t = ReliableRows();
+  t[{QpState::kInit, QpState::kRtr}] = {kAv | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+                                        kAlt | kAf | kPk};
+  t[{QpState::kRtr, QpState::kRts}].optional = kCs | kAlt | kAf | kMig;
+  t[{QpState::kRts, QpState::kRts}] = {0, kCs | kAf | kAlt | kMig};
+  t[{QpState::kSqd, QpState::kSqd}].optional &= ~(IBV_QP_MAX_DEST_RD_ATOMIC | kRnrt);
+  t[{QpState::kSqd, QpState::kRts}] = {0, kCs | kAlt | kAf | kMig};
+  return t;
+}
+
+TransitionTable TargetRows() {
+  TransitionTable t = ReliableRows();
+  t[{QpState::kRtr, QpState::kRts}].required = IBV_QP_TIMEOUT | IBV_QP_SQ_PSN;
+  t[{QpState::kSqd, QpState::kSqd}] = {
+      0, kPo | kAv | IBV_QP_TIMEOUT | IBV_QP_MAX_DEST_RD_ATOMIC | kAlt | kAf | kPk | kRnrt | kMig};
+  return t;
+}
+
+TransitionTable RowsOf(uint32_t type) {
+  switch (type) {
+    case IBV_QPT_UD:
+      return DatagramRows();
+    case IBV_QPT_UC:
+      return UnreliableRows();
+    case IBV_QPT_XRC_SEND:
+      return InitiatorRows();
+    case IBV_QPT_XRC_RECV:
+      return TargetRows();
+    default:
+      return ReliableRows();
+  }
+}
+
 /// What all types have in common is added here.
 TransitionTable Table(uint32_t type) {
-  TransitionTable t = type == IBV_QPT_UD   ? DatagramRows()
-                      : type == IBV_QPT_UC ? UnreliableRows()
-                                           : ReliableRows();
+  TransitionTable t = RowsOf(type);
   t[{QpState::kRts, QpState::kSqd}] = {0, IBV_QP_EN_SQD_ASYNC_NOTIFY};
   for (int from = 0; from <= 6; ++from) {
     t[{QpState(from), QpState::kReset}] = {0, 0};
@@ -116,7 +148,8 @@ class TransitionTest : public testing::TestWithParam<uint32_t> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Types, TransitionTest,
-                         testing::Values(IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD));
+                         testing::Values(IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND,
+                                         IBV_QPT_XRC_RECV));
 
 TEST_P(TransitionTest, EveryTransitionWithEverySingleBitAddedOrTakenAway) {
   for (int from = 0; from <= 6; ++from) {
@@ -153,6 +186,16 @@ TEST(ModifyRulesTest, TypesThatAreNotServedHaveNoTransition) {
   for (const uint32_t type : {0u, 8u, 32u, 0xffffffffu}) {
     EXPECT_FALSE(CheckTransition(attr, {QpState::kReset, false, 5, type}).ok()) << type;
   }
+}
+
+TEST(ModifyRulesTest, WhatTheOtherHalfOfAnExtendedConnectionHasIsNotHeard) {
+  constexpr uint32_t kTargets = IBV_QP_MAX_DEST_RD_ATOMIC | kRnrt;
+  constexpr uint32_t kInitiators = IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+  constexpr uint32_t kBoth = kTargets | kInitiators | IBV_QP_STATE | kAv | IBV_QP_TIMEOUT;
+  EXPECT_EQ(MaskOfHalf(IBV_QPT_XRC_SEND, kBoth), kBoth & ~kTargets);
+  EXPECT_EQ(MaskOfHalf(IBV_QPT_XRC_RECV, kBoth), kBoth & ~kInitiators);
+  EXPECT_EQ(MaskOfHalf(IBV_QPT_RC, kBoth), kBoth);
+  EXPECT_EQ(MaskOfHalf(IBV_QPT_UD, kBoth), kBoth);
 }
 
 TEST(ModifyRulesTest, WithoutStateTheQueuePairStaysInItsState) {

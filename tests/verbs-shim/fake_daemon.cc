@@ -197,6 +197,15 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
     case UROCE_ALLOC_MW:
       Append(reply, uroce_alloc_mw_reply{next_handle_++, kFirstWindowKey});
       return 0;
+    case UROCE_OPEN_XRCD:
+      Append(reply, uroce_handle{next_handle_++, 0});
+      return 0;
+    case UROCE_CREATE_TARGET:
+      Append(reply, uroce_target_reply{next_handle_++, kTargetNumber, IBV_QPS_RESET, 0});
+      return 0;
+    case UROCE_OPEN_TARGET:
+      Append(reply, uroce_target_reply{next_handle_++, kTargetNumber, IBV_QPS_RTR, 0});
+      return 0;
     case UROCE_CREATE_CQ:
       return CreateCq(request.As<uroce_create_cq>(), reply);
     case UROCE_RESIZE_CQ:
@@ -310,7 +319,8 @@ int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& r
   made.worker = worker_;
   made.doorbell_slot = made.handle;
   made.send_ring = RingOf(request.send_cq);
-  made.receive_ring = RingOf(request.recv_cq);
+  const bool receives = request.qp_type != IBV_QPT_XRC_SEND;
+  made.receive_ring = RingOf(receives ? request.recv_cq : request.send_cq);
   made.sq_depth = std::bit_ceil(request.cap.max_send_wr);
   made.rq_depth = std::bit_ceil(request.cap.max_recv_wr);
   made.sq_slot_bytes = rings::SendSlotBytes(request.cap.max_send_sge, request.cap.max_inline_data);
@@ -357,6 +367,10 @@ int FakeDaemon::CreateSrq(const uroce_create_srq& request, std::vector<uint8_t>&
   FakeSrq& srq = srqs_[made.handle];
   srq.request = request;
   made.layout = LayOut(srq, request.max_wr);
+  if (request.srq_type == IBV_SRQT_XRC) {
+    made.srqn = kQueueNumber + made.handle;
+    made.ring = RingOf(request.cq);
+  }
   Append(reply, made);
   return 0;
 }

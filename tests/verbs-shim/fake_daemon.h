@@ -71,6 +71,9 @@ class FakeDaemon {
  public:
   /// That every window has first.
   static constexpr uint32_t kFirstWindowKey = 0x12fe;
+  /// Of the one XRC target; XRC queues have this number and their handle.
+  static constexpr uint32_t kTargetNumber = 0x4321;
+  static constexpr uint32_t kQueueNumber = 0x100000;
 
   explicit FakeDaemon(std::vector<std::string> device_names = {"fake0", "fake1"});
   ~FakeDaemon();

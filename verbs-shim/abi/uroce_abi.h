@@ -157,6 +157,7 @@ struct uroce_cq_ring {
 
 #define UROCE_CQE_RECEIVE 1u /* flags: of the receive queue */
 #define UROCE_CQE_SHARED 2u  /* of a shared receive queue: wqe_index is an index there */
+#define UROCE_CQE_XRC 4u     /* of an XRC one: qp_handle is its handle, qp_num a target's */
 struct uroce_cqe {
   uint64_t wr_id;
   uint32_t qp_handle; /* UROCE_NONE: its queue pair is gone, skip. */
@@ -223,6 +224,10 @@ enum uroce_command {
   UROCE_MODIFY_SRQ,
   UROCE_QUERY_SRQ,
   UROCE_DESTROY_SRQ,
+  UROCE_OPEN_XRCD,
+  UROCE_CLOSE_XRCD,
+  UROCE_CREATE_TARGET,
+  UROCE_OPEN_TARGET,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_FLIGHT = 102,
@@ -260,6 +265,7 @@ enum uroce_lend_what {
   UROCE_LEND_FILE,       /* A file on tmpfs or hugetlbfs that the program has mapped shared. Without
                             an fd the daemon looks for it behind the mapping [vma_start, vma_end) of
                             the process that connected, with the rights of its user. */
+  UROCE_LEND_XRC_FILE,   /* A file by which programs share an XRC domain, for one OPEN_XRCD. */
 };
 struct uroce_lend {
   uint32_t what;     /* enum uroce_lend_what */
@@ -271,7 +277,8 @@ struct uroce_lend {
 };
 struct uroce_lend_reply {
   int32_t error;
-  uint32_t segment; /* LEND_FILE: for uroce_mr_segment and DESTROY_SEGMENT */
+  uint32_t segment; /* LEND_FILE: for uroce_mr_segment and DESTROY_SEGMENT. LEND_XRC_FILE: for
+                       uroce_open_xrcd */
   uint64_t offset;  /* LEND_FILE: what the daemon maps, rounded out to pages of the file system */
   uint64_t length;
 };
@@ -466,9 +473,9 @@ struct uroce_qp_cap {
 
 struct uroce_create_qp {
   uint32_t pd;
-  uint32_t qp_type; /* enum ibv_qp_type: RC (2), UC (3) or UD (4) */
+  uint32_t qp_type; /* enum ibv_qp_type: RC (2), UC (3), UD (4) or XRC_SEND (9) */
   uint32_t send_cq;
-  uint32_t recv_cq;
+  uint32_t recv_cq; /* XRC_SEND: not looked at, nor are with_srq and what caps say of receives */
   uint64_t user_handle; /* struct ibv_qp * */
   uint32_t sq_sig_all;
   struct uroce_qp_cap cap; /* with an SRQ the receive queue's are not looked at, and granted as 0 */
@@ -539,7 +546,7 @@ struct uroce_modify_qp_reply {
   uint32_t qp_state;
   uint32_t reserved;
 };
-/* QUERY_QP: request uroce_handle, reply uroce_qp_attr. */
+/* QUERY_QP: request uroce_handle, reply uroce_qp_attr. Handles of targets will do. */
 /* DESTROY_QP: request uroce_handle. After the reply no CQE of the QP appears. */
 struct uroce_destroy_qp_reply {
   uint32_t async_events_reported;
@@ -568,11 +575,16 @@ struct uroce_create_srq {
   uint32_t max_sge;
   uint32_t srq_limit;
   uint64_t user_handle; /* struct ibv_srq * */
+  uint32_t srq_type;    /* enum ibv_srq_type: BASIC (0) or XRC (1) */
+  uint32_t xrcd;        /* XRC: handles */
+  uint32_t cq;
+  uint32_t reserved;
 };
 struct uroce_create_srq_reply {
   uint32_t handle;
-  uint32_t reserved;
+  uint32_t srqn; /* XRC: by which requests name it; else 0 */
   struct uroce_srq_layout layout;
+  struct uroce_cq_ring ring; /* XRC: of the CQ, where it completes; the shim may know it already */
 };
 /* MODIFY_SRQ: reply is uroce_srq_layout, of use when the mask has IBV_SRQ_MAX_WR: what waits has
  * moved to another ring, where it comes first. Nobody posts meanwhile. */
@@ -594,6 +606,35 @@ struct uroce_destroy_srq_reply {
   uint32_t reserved;
 };
 
+/* OPEN_XRCD: reply is uroce_handle. Who names a file has the domain that others have of it. */
+struct uroce_open_xrcd {
+  uint32_t context;
+  uint32_t file; /* of LEND_XRC_FILE, and used up; UROCE_NONE: a domain of the program's own */
+  uint32_t
+      oflags; /* O_CREAT, or EAGAIN where there is no domain yet; O_EXCL: EINVAL where is one */
+  uint32_t reserved;
+};
+/* CLOSE_XRCD: request is uroce_handle. */
+/* CREATE_TARGET: an XRC_RECV queue pair, opened by this program. OPEN_TARGET: the domain's with
+ * this number, opened by this program too. Each opener has a handle of its own for MODIFY_QP,
+ * QUERY_QP and DESTROY_QP; the queue pair is there as long as it is open. */
+struct uroce_create_target {
+  uint32_t xrcd;
+  uint32_t reserved;
+  uint64_t user_handle; /* struct ibv_qp * */
+};
+struct uroce_open_target {
+  uint32_t xrcd;
+  uint32_t qp_num;
+  uint64_t user_handle;
+};
+struct uroce_target_reply {
+  uint32_t handle;
+  uint32_t qp_num;
+  uint32_t qp_state; /* enum ibv_qp_state */
+  uint32_t reserved;
+};
+
 /* DUMP, from a tool: fds of the reply: a sealed memfd that holds JSON. */
 enum uroce_dump_what {
   UROCE_DUMP_DEVICES = 1,
@@ -601,6 +642,7 @@ enum uroce_dump_what {
   UROCE_DUMP_QP,
   UROCE_DUMP_MR,
   UROCE_DUMP_CM,
+  UROCE_DUMP_SRQ,
 };
 struct uroce_dump {
   uint32_t what;

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs-shim/memory/registry.h"
+
 namespace uroce::memory {
 namespace {
 
@@ -108,6 +110,16 @@ int ShareFile(void* session, const SharedFile& file, SharedGrant& grant) {
 }
 
 }  // namespace
+
+int LendXrcFile(Session& session, int fd, uint32_t* file) {
+  const RegistryLock lock;
+  uroce_lend request = {};
+  request.what = UROCE_LEND_XRC_FILE;
+  uroce_lend_reply reply;
+  const int error = Lend(&session, request, fd, reply);
+  if (error == 0) *file = reply.segment;
+  return error;
+}
 
 Daemon DaemonOf(Session& session) {
   return {.session = &session,

@@ -14,7 +14,7 @@
 namespace uroce::hostile {
 namespace {
 
-constexpr uint32_t kCommands = UROCE_DESTROY_SRQ + 2;
+constexpr uint32_t kCommands = UROCE_OPEN_TARGET + 2;
 constexpr size_t kMostFds = 250;  // SCM_MAX_FD is 253.
 
 /// The size of some command's structure, or any.
@@ -29,6 +29,9 @@ size_t AnySize(Random& random) {
       sizeof(uroce_create_qp),
       sizeof(uroce_modify_qp),
       sizeof(uroce_create_ah),
+      sizeof(uroce_create_srq),
+      sizeof(uroce_open_xrcd),
+      sizeof(uroce_create_target),
   };
   if (Below(random, 8) == 0) return 4 * Below(random, 60);
   return kSizes[Below(random, std::size(kSizes))];
@@ -97,7 +100,7 @@ nic::Fd AnyFile(Random& random) {
 
 std::vector<uint8_t> AnyLend(Random& random) {
   uroce_lend lend{};
-  lend.what = static_cast<uint32_t>(Below(random, 4));
+  lend.what = static_cast<uint32_t>(Below(random, 5));
   lend.writable = static_cast<uint32_t>(Below(random, 2));
   lend.vma_start = Below(random, 2) == 0 ? random() : 0x10000;
   lend.vma_end = lend.vma_start + Below(random, 1 << 20);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attacks on what lies in the arena.
+#include <infiniband/verbs.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -47,8 +48,23 @@ void Ring(const Program& program, const QueuePair& queue_pair) {
   }
 }
 
+uint32_t AnyQueue(const Program& program, Random& random) {
+  if (Below(random, 4) == 0) return AnyWord(random);
+  return program.shared_queues[Below(random, program.shared_queues.size())].srqn;
+}
+
+uroce_wqe_datagram AnyDatagram(const Program& program, Random& random) {
+  const QueuePair& to = program.queue_pairs[Below(random, program.queue_pairs.size())];
+  const uint32_t ah = program.addresses[Below(random, program.addresses.size())];
+  return {.ah = Below(random, 4) == 0 ? AnyWord(random) : ah,
+          .remote_qpn = Below(random, 4) == 0 ? AnyWord(random) : to.layout.qp_num,
+          .remote_qkey = Below(random, 4) == 0 ? AnyWord(random) : kQkey,
+          .reserved = 0};
+}
+
 /// A send request that may be right, wrong in one field, or noise.
-void WriteSend(const Program& program, Random& random, uint8_t* slot, uint32_t slot_bytes) {
+void WriteSend(const Program& program, Random& random, uint32_t type, uint8_t* slot,
+               uint32_t slot_bytes) {
   if (Below(random, 8) == 0) {
     for (uint32_t i = 0; i < slot_bytes; ++i) slot[i] = static_cast<uint8_t>(random());
     return;
@@ -62,7 +78,9 @@ void WriteSend(const Program& program, Random& random, uint8_t* slot, uint32_t s
   wqe.remote_addr = AnyAddress(random);
   wqe.rkey = AnyKey(program, random);
   wqe.inline_length = static_cast<uint8_t>(AnyWord(random));
-  wqe.atomic = {random(), random()};  // Or an address handle.
+  wqe.xrc_srqn = AnyQueue(program, random);
+  wqe.atomic = {random(), random()};
+  if (type == IBV_QPT_UD) wqe.datagram = AnyDatagram(program, random);
   std::memcpy(slot, &wqe, sizeof(wqe));
   for (uint32_t at = sizeof(wqe); at + sizeof(uroce_sge) <= slot_bytes; at += sizeof(uroce_sge)) {
     const uroce_sge sge{AnyAddress(random), AnyWord(random) * 100, AnyKey(program, random)};
@@ -74,7 +92,7 @@ void PostSends(Program& program, Random& random, QueuePair& queue_pair) {
   const uroce_create_qp_reply& layout = queue_pair.layout;
   for (uint64_t count = 1 + Below(random, 4); count != 0; --count) {
     const uint32_t slot = queue_pair.posted++ & (layout.sq_depth - 1);
-    WriteSend(program, random,
+    WriteSend(program, random, queue_pair.type,
               &At<uint8_t>(program, layout.sq_offset) + slot * layout.sq_slot_bytes,
               layout.sq_slot_bytes);
   }
@@ -85,7 +103,7 @@ void PostSends(Program& program, Random& random, QueuePair& queue_pair) {
 
 void PostReceives(const Program& program, Random& random, const QueuePair& queue_pair) {
   const uroce_create_qp_reply& layout = queue_pair.layout;
-  uint8_t* slots = &At<uint8_t>(program, layout.rq_offset);
+  uint8_t* slots = &At<uint8_t>(program, layout.rq_offset);  // None of an XRC queue pair's.
   for (uint32_t slot = 0; slot < layout.rq_depth; ++slot) {
     const uroce_recv_wqe wqe{random(), static_cast<uint32_t>(Below(random, 6)), 0};
     std::memcpy(slots + slot * layout.rq_slot_bytes, &wqe, sizeof(wqe));
@@ -94,6 +112,23 @@ void PostReceives(const Program& program, Random& random, const QueuePair& queue
   }
   auto& produced = At<uroce_qp_page>(program, layout.page_offset).rq_produced.value;
   rings::StoreRelease(produced, produced + static_cast<uint32_t>(Below(random, 16)));
+}
+
+/// Receives of a shared queue: entries, right or wrong, and now and then an impossible index.
+void PostShared(const Program& program, Random& random) {
+  const uroce_srq_layout& layout =
+      program.shared_queues[Below(random, program.shared_queues.size())].layout;
+  uint8_t* slots = &At<uint8_t>(program, layout.slots_offset);
+  for (uint32_t slot = 0; slot < layout.depth; ++slot) {
+    const uroce_recv_wqe wqe{random(), static_cast<uint32_t>(Below(random, 4)), 0};
+    std::memcpy(slots + slot * layout.slot_bytes, &wqe, sizeof(wqe));
+    const uroce_sge sge{AnyAddress(random), AnyWord(random) * 100, AnyKey(program, random)};
+    std::memcpy(slots + slot * layout.slot_bytes + sizeof(wqe), &sge, sizeof(sge));
+  }
+  auto& page = At<uroce_srq_page>(program, layout.page_offset);
+  const uint32_t consumed = rings::LoadRelaxed(page.consumed.value);
+  const bool is_right = Below(random, 8) != 0;
+  rings::StoreRelease(page.produced.value, is_right ? consumed + layout.depth : AnyWord(random));
 }
 
 void RingAll(const Program& program) {
@@ -147,6 +182,7 @@ void AttackMemory(Program& program, Random& random) {
     case 1:
       return Scribble(program, random, queue_pair);
     case 2:
+      return PostShared(program, random);
     case 3:
       return PostReceives(program, random, queue_pair);
     case 4:

@@ -5,11 +5,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace uroce::hostile {
 namespace {
 
-constexpr uint32_t kQueuePairsPerDevice = 3;
+// Of each device, in this order; of the XRC one the target is apart.
+constexpr uint32_t kTypes[] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_SEND};
 constexpr uint64_t kRegionBytes = 64 << 10;
 constexpr uint32_t kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -31,15 +33,21 @@ bool Program::Make() {
   if (memory == MAP_FAILED) return false;
   arena = static_cast<uint8_t*>(memory);
   for (uint32_t device : {0u, 1u}) {
-    if (!MakeContext(device) || !MakeRegion(device)) return false;
-    for (uint32_t i = 0; i < kQueuePairsPerDevice; ++i) {
-      if (!MakeQueuePair(device)) return false;
+    if (!MakeContext(device) || !MakeRegion(device) || !MakeExtended(device)) return false;
+    for (const uint32_t type : kTypes) {
+      if (!MakeQueuePair(device, type)) return false;
     }
   }
-  for (uint32_t i = 0; i < kQueuePairsPerDevice; ++i) {
-    const QueuePair& here = queue_pairs[i];
-    const QueuePair& there = queue_pairs[i + kQueuePairsPerDevice];
-    if (!Connect(here, there, 0) || !Connect(there, here, 1)) return false;
+  for (uint32_t i = 0; i < queue_pairs.size(); ++i) {
+    const auto device = static_cast<uint32_t>(i / std::size(kTypes));
+    const QueuePair& its = queue_pairs[i];
+    const QueuePair& peer = queue_pairs[(i + std::size(kTypes)) % queue_pairs.size()];
+    const bool is_extended = its.type == IBV_QPT_XRC_SEND;
+    const uint32_t peer_qpn = is_extended ? targets_[1 - device].qp_num : peer.layout.qp_num;
+    const bool started = its.type == IBV_QPT_UD ? StartDatagrams(its, device)
+                                                : Connect(its.layout.handle, peer_qpn, device);
+    if (!started) return false;
+    if (is_extended && !Connect(targets_[device].handle, peer.layout.qp_num, device)) return false;
   }
   return true;
 }
@@ -87,42 +95,81 @@ bool Program::MakeRegion(uint32_t device) {
   return made.error == 0;
 }
 
-bool Program::MakeQueuePair(uint32_t device) {
+bool Program::MakeQueuePair(uint32_t device, uint32_t type) {
   const nic::Answer made = client.Call(
       UROCE_CREATE_QP,
-      uroce_create_qp{pds[device], IBV_QPT_RC, cqs[device], cqs[device], 9, 0, {16, 16, 4, 4, 64}});
-  queue_pairs.push_back({.layout = made.As<uroce_create_qp_reply>()});
+      uroce_create_qp{pds[device], type, cqs[device], cqs[device], 9, 0, {16, 16, 4, 4, 64}});
+  queue_pairs.push_back({.type = type, .layout = made.As<uroce_create_qp_reply>()});
   return made.error == 0;
 }
 
-bool Program::Connect(const QueuePair& from, const QueuePair& to, uint32_t from_device) {
-  const nic::Answer gids = client.Handle(UROCE_QUERY_GIDS, contexts[1 - from_device]);
-  uroce_modify_qp modify{};
-  modify.handle = from.layout.handle;
-  uroce_qp_attr& attr = modify.attr;
+bool Program::MakeExtended(uint32_t device) {
+  const nic::Answer xrcd =
+      client.Call(UROCE_OPEN_XRCD, uroce_open_xrcd{contexts[device], UROCE_NONE, 0, 0});
+  if (xrcd.error != 0 || xrcd.hung_up) return false;
+  const nic::Answer queue = client.Call(
+      UROCE_CREATE_SRQ,
+      uroce_create_srq{pds[device], 16, 2, 3, 8, IBV_SRQT_XRC, xrcd.handle(), cqs[device], 0});
+  shared_queues.push_back(queue.As<uroce_create_srq_reply>());
+  const nic::Answer target =
+      client.Call(UROCE_CREATE_TARGET, uroce_create_target{xrcd.handle(), 0, 7});
+  targets_.push_back(target.As<uroce_target_reply>());
+  return queue.error == 0 && target.error == 0;
+}
+
+uroce_ah_attr Program::WayFrom(uint32_t device) {
+  const nic::Answer gids = client.Handle(UROCE_QUERY_GIDS, contexts[1 - device]);
+  uroce_ah_attr way{};
+  way.is_global = way.port_num = way.sgid_index = 1;
+  std::copy_n(gids.As<uroce_gid_entry>(1).gid, 16, way.dgid);
+  return way;
+}
+
+bool Program::Modify(uint32_t handle, const uroce_qp_attr& attr) {
+  return client.Call(UROCE_MODIFY_QP, uroce_modify_qp{handle, attr}).error == 0;
+}
+
+bool Program::StartDatagrams(const QueuePair& queue_pair, uint32_t device) {
+  uroce_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qkey = kQkey;
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+  if (!Modify(queue_pair.layout.handle, attr)) return false;
+  attr.qp_state = IBV_QPS_RTR;
+  attr.attr_mask = IBV_QP_STATE;
+  if (!Modify(queue_pair.layout.handle, attr)) return false;
+  attr.qp_state = IBV_QPS_RTS;
+  attr.attr_mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  const nic::Answer way =
+      client.Call(UROCE_CREATE_AH, uroce_create_ah{pds[device], WayFrom(device)});
+  addresses.push_back(way.handle());
+  return way.error == 0 && Modify(queue_pair.layout.handle, attr);
+}
+
+// What XRC queue pairs of one half lack is not heard.
+bool Program::Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device) {
+  uroce_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
   attr.qp_access_flags = kAllAccess;
   attr.attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-  if (client.Call(UROCE_MODIFY_QP, modify).error != 0) return false;
+  if (!Modify(handle, attr)) return false;
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = IBV_MTU_1024;
-  attr.dest_qp_num = to.layout.qp_num;
+  attr.dest_qp_num = peer_qpn;
   attr.max_dest_rd_atomic = 4;
-  attr.ah_attr.is_global = 1;
-  attr.ah_attr.port_num = 1;
-  attr.ah_attr.sgid_index = 1;
-  std::copy_n(gids.As<uroce_gid_entry>(1).gid, 16, attr.ah_attr.dgid);
+  attr.ah_attr = WayFrom(device);
   attr.attr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  if (client.Call(UROCE_MODIFY_QP, modify).error != 0) return false;
+  if (!Modify(handle, attr)) return false;
   attr.qp_state = IBV_QPS_RTS;
   attr.timeout = 10;
   attr.retry_cnt = attr.rnr_retry = 2;
   attr.max_rd_atomic = 4;
   attr.attr_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-  return client.Call(UROCE_MODIFY_QP, modify).error == 0;
+  return Modify(handle, attr);
 }
 
 }  // namespace uroce::hostile

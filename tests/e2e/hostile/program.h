@@ -20,9 +20,12 @@ inline uint64_t Below(Random& random, uint64_t limit) { return random() % limit;
 
 /// One queue pair as its program knows it.
 struct QueuePair {
+  uint32_t type = 0;  ///< enum ibv_qp_type
   uroce_create_qp_reply layout{};
   uint32_t posted = 0;
 };
+
+constexpr uint32_t kQkey = 0x1234;
 
 class Program {
  public:
@@ -41,6 +44,8 @@ class Program {
   std::vector<uint32_t> contexts, pds, cqs, channels, segments;
   std::vector<uroce_reg_mr_reply> regions;
   std::vector<QueuePair> queue_pairs;
+  std::vector<uroce_create_srq_reply> shared_queues;  ///< Of XRC, one on each device.
+  std::vector<uint32_t> addresses;                    ///< Handles: from each device to the other.
   int lend_socket() const { return hello.fds.at(2).get(); }
   int wake_fd() const { return hello.fds.at(1).get(); }
   uroce_doorbells* doorbells() const {
@@ -49,12 +54,19 @@ class Program {
 
  private:
   bool MakeContext(uint32_t device);
-  bool MakeQueuePair(uint32_t device);
+  bool MakeQueuePair(uint32_t device, uint32_t type);
+  /// A domain with a queue and a target queue pair.
+  bool MakeExtended(uint32_t device);
   bool MakeRegion(uint32_t device);
-  /// Connects two of its own, on the two devices.
-  bool Connect(const QueuePair& from, const QueuePair& to, uint32_t from_device);
+  /// Has datagrams sent and taken.
+  bool StartDatagrams(const QueuePair& queue_pair, uint32_t device);
+  uroce_ah_attr WayFrom(uint32_t device);
+  bool Modify(uint32_t handle, const uroce_qp_attr& attr);
+  /// Connects a queue pair of `device` to one on the other device.
+  bool Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device);
 
   Random& random_;
+  std::vector<uroce_target_reply> targets_;
 };
 
 }  // namespace uroce::hostile

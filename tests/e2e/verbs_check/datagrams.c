@@ -8,17 +8,8 @@ uint32_t vc_area_bytes(const struct vc_side* side) {
   return side->options->type == IBV_QPT_UD ? VC_GRH_AREA : 0;
 }
 
-static struct ibv_ah_attr address_of_peer(const struct vc_side* side) {
-  return (struct ibv_ah_attr){
-      .is_global = 1,
-      .port_num = 1,
-      .grh = {.dgid = side->peer.gid,
-              .sgid_index = (uint8_t)side->options->gid_indices[side->index],
-              .hop_limit = 64}};
-}
-
 void vc_make_address(struct vc_side* side) {
-  struct ibv_ah_attr attributes = address_of_peer(side);
+  struct ibv_ah_attr attributes = vc_address_vector(side);
   side->ah = ibv_create_ah(side->pd, &attributes);
   if (!side->ah) vc_die(side, "ibv_create_ah: %s", strerror(errno));
 }

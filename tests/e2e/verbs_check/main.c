@@ -18,7 +18,7 @@ static const char kUsage[] =
     "  --gid-a INDEX --gid-b INDEX       their GIDs (1)\n"
     "  --role 0|1                        only this end; the other is another process\n"
     "  --exchange DIRECTORY              where the ends meet, empty at the start\n"
-    "  --service rc|uc|ud\n"
+    "  --service rc|uc|ud|xrc\n"
     "  --srq                             receives are posted to a shared receive queue\n"
     "  --seed N --ops N --max-bytes N --mtu N\n"
     "  --timeout N --retries N --rnr-retries N   as ibv_modify_qp takes them (14, 7, 7)\n"
@@ -94,6 +94,7 @@ static enum ibv_qp_type service(const char* text) {
   if (!strcmp(text, "rc")) return IBV_QPT_RC;
   if (!strcmp(text, "uc")) return IBV_QPT_UC;
   if (!strcmp(text, "ud")) return IBV_QPT_UD;
+  if (!strcmp(text, "xrc")) return IBV_QPT_XRC_SEND;
   fprintf(stderr, "verbs_check: there is no service '%s'\n", text);
   exit(2);
 }

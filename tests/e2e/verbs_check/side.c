@@ -9,8 +9,7 @@
 #include <time.h>
 
 #include "datagrams.h"
-
-#define RECEIVES (2 * (VC_WINDOW + 2))
+#include "xrc.h"
 
 void vc_die(const struct vc_side* side, const char* format, ...) {
   va_list arguments;
@@ -64,7 +63,7 @@ static void make_memory(struct vc_side* side) {
   register_memory(side, &side->atomics, VC_ATOMICS * sizeof(uint64_t),
                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
   register_memory(side, &side->sink, VC_WINDOW * side->slot_bytes, IBV_ACCESS_LOCAL_WRITE);
-  register_memory(side, &side->inbox, RECEIVES * side->slot_bytes, IBV_ACCESS_LOCAL_WRITE);
+  register_memory(side, &side->inbox, VC_RECEIVES * side->slot_bytes, IBV_ACCESS_LOCAL_WRITE);
   vc_fill(side->source.bytes, twice, options->seed, side->index, VC_SOURCE);
   vc_fill(side->readable.bytes, twice, options->seed, side->index, VC_READABLE);
   vc_fill(side->writable.bytes, side->writable.length, options->seed, side->index, VC_WRITABLE);
@@ -74,7 +73,7 @@ static void make_memory(struct vc_side* side) {
 }
 
 static void make_shared_queue(struct vc_side* side) {
-  struct ibv_srq_init_attr attributes = {.attr = {.max_wr = RECEIVES, .max_sge = VC_PIECES}};
+  struct ibv_srq_init_attr attributes = {.attr = {.max_wr = VC_RECEIVES, .max_sge = VC_PIECES}};
   side->srq = ibv_create_srq(side->pd, &attributes);
   if (!side->srq) vc_die(side, "ibv_create_srq: %s", strerror(errno));
 }
@@ -90,11 +89,11 @@ static void make_queue_pair(struct vc_side* side) {
     side->channel = ibv_create_comp_channel(side->context);
     if (!side->channel) vc_die(side, "ibv_create_comp_channel: %s", strerror(errno));
   }
-  side->send_cq = ibv_create_cq(side->context, RECEIVES + VC_WINDOW + 8, NULL, side->channel, 0);
+  side->send_cq = ibv_create_cq(side->context, VC_RECEIVES + VC_WINDOW + 8, NULL, side->channel, 0);
   /* One completion queue for both, or two: the seed decides. */
   side->recv_cq = side->options->seed % 2
                       ? side->send_cq
-                      : ibv_create_cq(side->context, RECEIVES + 8, NULL, NULL, 0);
+                      : ibv_create_cq(side->context, VC_RECEIVES + 8, NULL, NULL, 0);
   if (!side->send_cq || !side->recv_cq) vc_die(side, "ibv_create_cq: %s", strerror(errno));
   struct ibv_qp_init_attr attributes = {
       .send_cq = side->send_cq,
@@ -102,7 +101,7 @@ static void make_queue_pair(struct vc_side* side) {
       .srq = side->srq,
       .qp_type = side->options->type,
       .cap = {.max_send_wr = VC_WINDOW + 4,
-              .max_recv_wr = RECEIVES,
+              .max_recv_wr = VC_RECEIVES,
               .max_send_sge = VC_PIECES,
               .max_recv_sge = VC_PIECES,
               .max_inline_data = 64},
@@ -110,6 +109,7 @@ static void make_queue_pair(struct vc_side* side) {
   side->qp = ibv_create_qp(side->pd, &attributes);
   if (!side->qp) vc_die(side, "ibv_create_qp: %s", strerror(errno));
   side->info.max_inline = 64;
+  if (side->options->type == IBV_QPT_XRC_SEND) vc_make_target(side);
 }
 
 static void check_port(struct vc_side* side) {
@@ -160,35 +160,42 @@ void vc_side_to_init(struct vc_side* side) {
                                   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                                       (is_datagram ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
   if (error) vc_die(side, "to INIT: %s", strerror(error));
+  if (side->target) vc_target_to_init(side);
 }
 
 /* What leads to RTR and RTS, by type. */
 static int rtr_mask(enum ibv_qp_type type) {
   const int of_connections = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (type == IBV_QPT_UD) return IBV_QP_STATE;
-  if (type == IBV_QPT_UC) return IBV_QP_STATE | of_connections;
+  if (type != IBV_QPT_RC) return IBV_QP_STATE | of_connections;
   return IBV_QP_STATE | of_connections | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 }
 
 static int rts_mask(enum ibv_qp_type type) {
-  if (type != IBV_QPT_RC) return IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (type == IBV_QPT_UC || type == IBV_QPT_UD) return IBV_QP_STATE | IBV_QP_SQ_PSN;
   return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
          IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
+struct ibv_ah_attr vc_address_vector(const struct vc_side* side) {
+  return (struct ibv_ah_attr){
+      .is_global = 1,
+      .port_num = 1,
+      .grh = {.dgid = side->peer.gid,
+              .sgid_index = (uint8_t)side->options->gid_indices[side->index],
+              .hop_limit = 64}};
+}
+
 static void to_rtr(struct vc_side* side) {
+  const int is_extended = side->options->type == IBV_QPT_XRC_SEND;
   struct ibv_qp_attr attributes = {
       .qp_state = IBV_QPS_RTR,
       .path_mtu = side->mtu,
-      .dest_qp_num = side->peer.qpn,
+      .dest_qp_num = is_extended ? side->peer.target_qpn : side->peer.qpn,
       .rq_psn = side->peer.psn,
       .max_dest_rd_atomic = 16,
       .min_rnr_timer = 12,
-      .ah_attr = {.is_global = 1,
-                  .port_num = 1,
-                  .grh = {.dgid = side->peer.gid,
-                          .sgid_index = (uint8_t)side->options->gid_indices[side->index],
-                          .hop_limit = 64}},
+      .ah_attr = vc_address_vector(side),
   };
   const int error = ibv_modify_qp(side->qp, &attributes, rtr_mask(side->options->type));
   if (error) vc_die(side, "to RTR: %s", strerror(error));
@@ -207,6 +214,7 @@ void vc_side_connect(struct vc_side* side) {
   const int error = ibv_modify_qp(side->qp, &attributes, rts_mask(side->options->type));
   if (error) vc_die(side, "to RTS: %s", strerror(error));
   if (side->options->type == IBV_QPT_UD) vc_make_address(side);
+  if (side->target) vc_connect_target(side);
 }
 
 /* A file appears whole: it is written under another name and renamed. */
@@ -250,6 +258,7 @@ static void release_memory(struct vc_side* side, struct vc_memory* memory) {
 
 void vc_side_close(struct vc_side* side) {
   if (ibv_destroy_qp(side->qp)) vc_die(side, "ibv_destroy_qp failed");
+  if (side->target) vc_close_target(side);
   if (side->srq && ibv_destroy_srq(side->srq)) vc_die(side, "ibv_destroy_srq failed");
   if (side->ah && ibv_destroy_ah(side->ah)) vc_die(side, "ibv_destroy_ah failed");
   if (side->recv_cq != side->send_cq && ibv_destroy_cq(side->recv_cq)) {

@@ -25,7 +25,7 @@ struct vc_options {
   int late_receives;     /* Post receives after what they are for was sent: receiver not ready. */
   int unfenced;          /* For peers that cannot repeat a fenced request. */
   int with_channel;      /* Completions can be waited for. */
-  enum ibv_qp_type type; /* IBV_QPT_RC, UC or UD. */
+  enum ibv_qp_type type; /* IBV_QPT_RC, UC, UD or XRC_SEND. */
   int shared_receive;    /* Receives are posted to a shared receive queue. */
 };
 
@@ -41,6 +41,8 @@ struct vc_info {
   uint32_t writable_rkey;
   uint32_t atomics_rkey;
   uint32_t max_inline;
+  uint32_t target_qpn; /* Of XRC, and the next. */
+  uint32_t srqn;
 };
 
 /* A registered buffer. */
@@ -49,6 +51,9 @@ struct vc_memory {
   uint64_t length;
   struct ibv_mr* mr;
 };
+
+/* Receives of two rounds, with "go" and "done". */
+#define VC_RECEIVES (2 * (VC_WINDOW + 2))
 
 struct vc_side {
   const struct vc_options* options;
@@ -59,8 +64,10 @@ struct vc_side {
   struct ibv_cq* send_cq;
   struct ibv_cq* recv_cq;
   struct ibv_qp* qp;
-  struct ibv_ah* ah;   /* Of the peer, for datagrams. */
-  struct ibv_srq* srq; /* Or none. */
+  struct ibv_ah* ah;     /* Of the peer, for datagrams. */
+  struct ibv_srq* srq;   /* Or none. */
+  struct ibv_xrcd* xrcd; /* Of XRC, and the next; see xrc.h. */
+  struct ibv_qp* target;
   enum ibv_mtu mtu;
   uint64_t slot_bytes;
   struct vc_memory source;   /* Never changes; read by sends and writes. */
@@ -81,6 +88,8 @@ uint32_t vc_mtu_bytes(enum ibv_mtu mtu);
 /* Opens, registers and makes the queue pair; fills side->info. */
 void vc_side_open(struct vc_side* side, const struct vc_options* options, int index);
 void vc_side_to_init(struct vc_side* side);
+/* The way to side->peer. */
+struct ibv_ah_attr vc_address_vector(const struct vc_side* side);
 /* To RTR and RTS with side->peer. */
 void vc_side_connect(struct vc_side* side);
 /* Where receives are posted to. Returns 0 or an errno. */

@@ -16,6 +16,7 @@
 
 #include "completions.h"
 #include "datagrams.h"
+#include "xrc.h"
 
 #define UNTOUCHED 0xee
 #define IMM_GO 0x676f0000u
@@ -44,7 +45,7 @@ struct traffic {
   struct round peer;
   struct round peer_next;
   uint64_t receive_state; /* Random cuts of receives: no one else's business. */
-  struct receive receives[2 * (VC_WINDOW + 2)];
+  struct receive receives[VC_RECEIVES];
   uint32_t receives_posted; /* Free running, as is the next. */
   uint32_t receives_done;
   uint32_t round_number;
@@ -56,7 +57,7 @@ struct traffic {
   struct vc_completions receives_arrived;
 };
 
-static uint32_t receive_slots(void) { return 2 * (VC_WINDOW + 2); }
+static uint32_t receive_slots(void) { return VC_RECEIVES; }
 
 static void draw_round(struct vc_stream* stream, struct round* round) {
   round->count = vc_stream_round(stream);
@@ -171,6 +172,7 @@ static void post_op(struct traffic* traffic, const struct vc_op* op, uint32_t sl
                        (op->use_inline ? IBV_SEND_INLINE : 0u) | (op->fence ? IBV_SEND_FENCE : 0u) |
                        (op->solicited ? IBV_SEND_SOLICITED : 0u);
   set_remote(side, op, slot, &request);
+  vc_name_queue(side, &request);
   struct ibv_send_wr* bad = NULL;
   const int error = ibv_post_send(side->qp, &request, &bad);
   if (error) vc_die(side, "ibv_post_send: %s", strerror(error));
@@ -182,6 +184,7 @@ static void post_message(struct traffic* traffic, uint64_t wr_id, uint32_t imm) 
                                 .send_flags = IBV_SEND_SIGNALED,
                                 .imm_data = htonl(imm)};
   vc_address(&traffic->side, &request);
+  vc_name_queue(&traffic->side, &request);
   struct ibv_send_wr* bad = NULL;
   const int error = ibv_post_send(traffic->side.qp, &request, &bad);
   if (error) vc_die(&traffic->side, "ibv_post_send of a message: %s", strerror(error));
@@ -251,7 +254,8 @@ static void check_receive_completion(const struct traffic* traffic, const struct
       op->kind == VC_WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   if (wc->opcode != opcode || wc->byte_len != vc_area_bytes(&traffic->side) + op->length ||
       ((wc->wc_flags & IBV_WC_WITH_IMM) != 0) != with_imm ||
-      (with_imm && ntohl(wc->imm_data) != op->imm) || wc->qp_num != traffic->side.qp->qp_num) {
+      (with_imm && ntohl(wc->imm_data) != op->imm) ||
+      wc->qp_num != vc_receiver(&traffic->side)->qp_num) {
     vc_die(&traffic->side,
            "round %u: receive completion: opcode %d, %u bytes, flags %u, imm %x, qp %x; "
            "expected opcode %d, %u bytes, imm %x",
