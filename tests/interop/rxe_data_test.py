@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every byte of SENDs, WRITEs, READs, immediates and atomics checked, each side a requester."""
-import re
 import unittest
 
-from programs import data_check, seed
+from programs import seed
 from rxe_lab import BridgeCapture, BridgeLab, VhostLab
+from tally import counted_data_check
 
 KINDS = {"send", "send-imm", "write", "write-imm", "read", "compare-swap", "fetch-add"}
 OF_EACH_KIND = 10000
@@ -21,10 +21,8 @@ BRISK = 15
 
 def check(lab, *flags, version=4):
     """verbs_check between the sides. Returns, for each, how many requests of a kind it sent."""
-    outputs = data_check(lab, UNFENCED, "--timeout", PATIENT, "--deadline", 30, *flags,
-                         version=version, timeout_s=300)
-    return [{kind: int(count) for kind, count in re.findall(r" ([a-z-]+)=(\d+)", output)}
-            for output in outputs]
+    return counted_data_check(lab, UNFENCED, "--timeout", PATIENT, "--deadline", 30, *flags,
+                              version=version, timeout_s=300)
 
 
 class Data:

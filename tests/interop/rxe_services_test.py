@@ -4,8 +4,9 @@ either serves. Programs in which both sides wait for each other: rxe and the gue
 lose what comes faster than they take it."""
 import unittest
 
-from programs import data_check, perftest, pingpong, seed
+from programs import perftest, pingpong, seed
 from rxe_lab import BridgeLab, VhostLab, VhostTapLab
+from tally import counted_data_check
 
 ITERATIONS = 300
 DATA_OPS = 2000
@@ -54,8 +55,8 @@ class Data:
 
     def check(self, flags, version):
         # Which end is rxe's: it says nothing of the IP version in wc.sl.
-        data_check(self.lab, *flags, "--seed", seed(), "--ops", DATA_OPS, "--rxe", 0,
-                   "--deadline", 30, version=version)
+        counted_data_check(self.lab, *flags, "--seed", seed(), "--ops", DATA_OPS, "--rxe", 0,
+                           "--deadline", 30, version=version)
 
     def test_datagrams(self):
         for version in (4, 6):
