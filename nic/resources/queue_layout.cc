@@ -54,9 +54,8 @@ absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, cons
     layout.sq_depth = std::bit_ceil(wanted.max_send_wr);
     layout.sq_slot_bytes = RoundUp(header + std::max(sges, wanted.max_inline_data), UROCE_LINE);
     layout.granted.max_send_wr = layout.sq_depth;
-    if (wanted.max_inline_data != 0) {
-      layout.granted.max_inline_data = std::min(layout.sq_slot_bytes - header, UROCE_MAX_INLINE);
-    }
+    // Also to who asks for none: rdma_xclient counts on the room of its SGE, as devices give it.
+    layout.granted.max_inline_data = std::min(layout.sq_slot_bytes - header, UROCE_MAX_INLINE);
   }
   if (wanted.max_recv_wr != 0) {
     layout.rq_depth = std::bit_ceil(wanted.max_recv_wr);

@@ -208,7 +208,8 @@ TEST(QueueLayoutTest, GrantsAreNeverBelowWishesAndSlotsHoldThem) {
         EXPECT_GE(layout->granted.max_send_wr, wr);
         EXPECT_GE(layout->granted.max_recv_wr, wr);
         EXPECT_EQ(layout->granted.max_send_wr, layout->sq_depth);
-        EXPECT_GE(layout->granted.max_inline_data, inline_bytes);
+        EXPECT_GE(layout->granted.max_inline_data,
+                  std::max(inline_bytes, std::min(16 * sge, UROCE_MAX_INLINE)));
         EXPECT_LE(layout->granted.max_inline_data, UROCE_MAX_INLINE);
         EXPECT_GE(layout->sq_slot_bytes, 48 + std::max(16 * sge, layout->granted.max_inline_data));
         EXPECT_GE(layout->rq_slot_bytes, 16 + 16 * sge);
