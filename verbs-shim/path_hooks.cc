@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/cm_commands.h"
 #include "verbs-shim/next_function.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/redirected_path.h"
@@ -116,6 +117,9 @@ int ModeOf(int flags, va_list arguments) {
   return makes ? va_arg(arguments, int) : 0;
 }
 
+/// As OpenCm, for all paths.
+int OpenIfCm(const char* path, int flags) { return IsCmNode(path) ? OpenCm(flags) : kNotOurs; }
+
 }  // namespace
 
 extern "C" {
@@ -155,7 +159,8 @@ UROCE_EXPORT int HookOpen(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
-  return next_open.Get()(Path(path).get(), flags, mode);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open.Get()(Path(path).get(), flags, mode);
 }
 
 UROCE_EXPORT int HookOpen64(const char* path, int flags, ...) {
@@ -163,7 +168,8 @@ UROCE_EXPORT int HookOpen64(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
-  return next_open64.Get()(Path(path).get(), flags, mode);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open64.Get()(Path(path).get(), flags, mode);
 }
 
 UROCE_EXPORT int HookOpenAt(int directory, const char* path, int flags, ...) {
@@ -171,7 +177,8 @@ UROCE_EXPORT int HookOpenAt(int directory, const char* path, int flags, ...) {
   va_start(arguments, flags);
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
-  return next_openat.Get()(directory, Path(path).get(), flags, mode);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat.Get()(directory, Path(path).get(), flags, mode);
 }
 
 UROCE_EXPORT int HookOpenAt64(int directory, const char* path, int flags, ...) {
@@ -179,20 +186,25 @@ UROCE_EXPORT int HookOpenAt64(int directory, const char* path, int flags, ...) {
   va_start(arguments, flags);
   const int mode = ModeOf(flags, arguments);
   va_end(arguments);
-  return next_openat64.Get()(directory, Path(path).get(), flags, mode);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat64.Get()(directory, Path(path).get(), flags, mode);
 }
 
 UROCE_EXPORT int HookOpen_2(const char* path, int flags) {
-  return next_open_2.Get()(Path(path).get(), flags);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open_2.Get()(Path(path).get(), flags);
 }
 UROCE_EXPORT int HookOpen64_2(const char* path, int flags) {
-  return next_open64_2.Get()(Path(path).get(), flags);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_open64_2.Get()(Path(path).get(), flags);
 }
 UROCE_EXPORT int HookOpenAt_2(int directory, const char* path, int flags) {
-  return next_openat_2.Get()(directory, Path(path).get(), flags);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat_2.Get()(directory, Path(path).get(), flags);
 }
 UROCE_EXPORT int HookOpenAt64_2(int directory, const char* path, int flags) {
-  return next_openat64_2.Get()(directory, Path(path).get(), flags);
+  const int cm = OpenIfCm(path, flags);
+  return cm != kNotOurs ? cm : next_openat64_2.Get()(directory, Path(path).get(), flags);
 }
 
 UROCE_EXPORT int HookStat(const char* path, void* status) {

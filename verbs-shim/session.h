@@ -8,6 +8,7 @@
 
 #include "pipeline/rings/shared_word.h"
 #include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/cm_ids.h"
 #include "verbs-shim/queue_pair_table.h"
 #include "verbs-shim/support.h"
 
@@ -54,6 +55,8 @@ class Session {
   /// Held while a queue pair comes or goes: the daemon may give its handle out again at once, and
   /// until then nobody may take the one for the other.
   pthread_mutex_t& queue_pair_mutex() { return queue_pair_mutex_; }
+  /// Of rdma_cm, as far as they have told a name of their own.
+  CmIds& cm_ids() { return cm_ids_; }
   /// Socket for uroce_lend.
   int memory_socket() const { return memory_socket_; }
   /// /dev/userfaultfd as the daemon passed it, or -1.
@@ -86,6 +89,7 @@ class Session {
   int wake_fds_[UROCE_MAX_WORKERS] = {};
   Session* older_ = nullptr;
   QueuePairTable queue_pairs_;
+  CmIds cm_ids_;
   pthread_mutex_t queue_pair_mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 

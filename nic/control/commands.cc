@@ -57,6 +57,8 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_CLOSE_XRCD, sizeof(uroce_handle), true, &Session::CloseXrcd},
       {UROCE_CREATE_TARGET, sizeof(uroce_create_target), true, &Session::CreateTarget},
       {UROCE_OPEN_TARGET, sizeof(uroce_open_target), true, &Session::OpenTarget},
+      {UROCE_OPEN_CM, 0, true, &Session::OpenCm},
+      {UROCE_WRITE_CM, sizeof(uroce_write_cm), true, &Session::WriteCm},
       {UROCE_DUMP, sizeof(uroce_dump), false, &Session::Dump},
       {UROCE_CAPTURE, sizeof(uroce_capture), false, &Session::StartCapture},
       {UROCE_FLIGHT, sizeof(uroce_flight), false, &Session::Flight},

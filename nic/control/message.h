@@ -24,6 +24,9 @@ class Reply {
     const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
     body_.insert(body_.end(), bytes, bytes + sizeof(T));
   }
+  void AddBytes(std::span<const uint8_t> bytes) {
+    body_.insert(body_.end(), bytes.begin(), bytes.end());
+  }
   /// Lends an fd that stays the daemon's.
   void Lend(int fd) { fds_.push_back(fd); }
   /// Hands an fd over: closed here once sent.

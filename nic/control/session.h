@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "nic/control/admission.h"
 #include "nic/control/capture.h"
+#include "nic/control/cm_files.h"
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
 #include "nic/control/flight_recorder.h"
@@ -75,7 +76,7 @@ class Session {
   using Handler = absl::Status (Session::*)(Body, Reply&);
   struct Command {
     uint32_t number;
-    size_t body_bytes;  ///< Exactly, or at least for REG_MR.
+    size_t body_bytes;  ///< Exactly, or at least for REG_MR and WRITE_CM.
     bool needs_program;
     Handler handler;
   };
@@ -127,6 +128,8 @@ class Session {
   absl::Status CloseXrcd(Body body, Reply& reply);
   absl::Status CreateTarget(Body body, Reply& reply);
   absl::Status OpenTarget(Body body, Reply& reply);
+  absl::Status OpenCm(Body body, Reply& reply);
+  absl::Status WriteCm(Body body, Reply& reply);
   absl::Status Dump(Body body, Reply& reply);
   absl::Status StartCapture(Body body, Reply& reply);
   absl::Status Flight(Body body, Reply& reply);
@@ -163,6 +166,7 @@ class Session {
   /// Deregistered, and a copy may still be under way.
   std::vector<std::unique_ptr<MemoryObject>> leaving_;
   std::unique_ptr<Program> program_;
+  std::unique_ptr<CmFiles> cm_files_;  ///< Goes first: peers are told, then queue pairs end.
   std::unique_ptr<MemorySocket> memory_socket_;
   std::unique_ptr<Capture> capture_;
 };

@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "verbs-shim/abi/uroce_cm_abi.h"
+
 namespace uroce::shim_test {
 namespace {
 
@@ -89,6 +91,7 @@ void FakeDaemon::Stop() {
   CloseIfOpen(async_fd_);
   CloseIfOpen(channel_fd_);
   CloseIfOpen(memory_socket_);
+  CloseIfOpen(cm_fd_);
 }
 
 void FakeDaemon::Serve() {
@@ -233,6 +236,11 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
     case UROCE_DESTROY_SRQ:
       Append(reply, uroce_destroy_srq_reply{srqs_[handle].async_events_reported, 0});
       return 0;
+    case UROCE_OPEN_CM:
+      return OpenCm(reply, fds);
+    case UROCE_WRITE_CM:
+      WriteCm(reply);
+      return 0;
     case UROCE_DESTROY_QP:
       Append(reply, uroce_destroy_qp_reply{qps_[handle].async_events_reported, 0});
       return 0;
@@ -252,6 +260,32 @@ int FakeDaemon::Hello(std::vector<uint8_t>& reply, std::vector<int>& fds) {
   Append(reply, uroce_hello_reply{UROCE_ABI_VERSION, worker_count_,
                                   static_cast<uint32_t>(device_names_.size()), 0});
   return 0;
+}
+
+int FakeDaemon::OpenCm(std::vector<uint8_t>& reply, std::vector<int>& fds) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return errno;
+  CloseIfOpen(cm_fd_);
+  cm_fd_ = ends[0];
+  fds = {ends[1]};
+  Append(reply, uroce_handle{next_handle_++, 0});
+  return 0;
+}
+
+void FakeDaemon::WriteCm(std::vector<uint8_t>& reply) {
+  FakeCmAnswer answer{.error = EAGAIN};
+  if (!cm_answers_.empty()) {
+    answer = cm_answers_.front();
+    cm_answers_.pop_front();
+  }
+  Append(reply, uroce_write_cm_reply{answer.error, answer.signals, answer.old_signals,
+                                     static_cast<uint32_t>(answer.response.size())});
+  reply.insert(reply.end(), answer.response.begin(), answer.response.end());
+}
+
+void FakeDaemon::AnswerCm(FakeCmAnswer answer) {
+  const std::lock_guard lock(mutex_);
+  cm_answers_.push_back(std::move(answer));
 }
 
 int FakeDaemon::MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds) {

@@ -66,6 +66,14 @@ struct FakeSrq {
   bool Take(rings::ReceiveWqe& wqe);
 };
 
+/// What the next WRITE_CM is answered.
+struct FakeCmAnswer {
+  int error = 0;
+  uint32_t signals = 0;
+  uint32_t old_signals = 0;
+  std::vector<uint8_t> response;
+};
+
 /// Listens on a socket of its own from construction to Stop; one client at a time.
 class FakeDaemon {
  public:
@@ -99,6 +107,10 @@ class FakeDaemon {
   /// Write ends of the pipes of the newest context and channel.
   int async_fd() const { return async_fd_; }
   int channel_fd() const { return channel_fd_; }
+  /// The daemon's end of the newest file of the connection manager.
+  int cm_fd() const { return cm_fd_; }
+  /// Answers to the WRITE_CMs that come; after the last one EAGAIN.
+  void AnswerCm(FakeCmAnswer answer);
 
  private:
   void Serve();
@@ -114,6 +126,8 @@ class FakeDaemon {
   int CreateSrq(const uroce_create_srq& request, std::vector<uint8_t>& reply);
   int ModifySrq(const uroce_modify_srq& request, std::vector<uint8_t>& reply);
   uroce_srq_layout LayOut(FakeSrq& srq, uint32_t max_wr);
+  int OpenCm(std::vector<uint8_t>& reply, std::vector<int>& fds);
+  void WriteCm(std::vector<uint8_t>& reply);
   int MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds);
   int ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply);
   uint64_t Allocate(uint64_t size_bytes);
@@ -130,6 +144,8 @@ class FakeDaemon {
   int async_fd_ = -1;
   int channel_fd_ = -1;
   int memory_socket_ = -1;
+  int cm_fd_ = -1;
+  std::deque<FakeCmAnswer> cm_answers_;
   uint32_t next_handle_ = 1;
   uint32_t worker_count_ = 1;
   uint32_t worker_ = 0;

@@ -39,10 +39,12 @@ std::vector<std::string> Symbols(const std::string& library, bool defined) {
 
 /// Functions of libc that ours stand in front of, and no others.
 const std::set<std::string> kHooks = {
-    "__lxstat",  "__lxstat64", "__open64_2", "__open_2",  "__openat64_2", "__openat_2", "__xstat",
-    "__xstat64", "access",     "dlopen",     "faccessat", "fopen",        "fopen64",    "fstatat",
-    "fstatat64", "lstat",      "lstat64",    "open",      "open64",       "openat",     "openat64",
-    "opendir",   "readlink",   "scandir",    "scandir64", "stat",         "stat64",     "statx"};
+    "__fxstat",     "__fxstat64", "__lxstat", "__lxstat64", "__open64_2", "__open_2",
+    "__openat64_2", "__openat_2", "__xstat",  "__xstat64",  "access",     "dlopen",
+    "dup",          "dup2",       "dup3",     "faccessat",  "fopen",      "fopen64",
+    "fstat",        "fstat64",    "fstatat",  "fstatat64",  "lstat",      "lstat64",
+    "open",         "open64",     "openat",   "openat64",   "opendir",    "readlink",
+    "scandir",      "scandir64",  "stat",     "stat64",     "statx",      "write"};
 
 const std::string kReal = "/lib/x86_64-linux-gnu/libibverbs.so.1";
 

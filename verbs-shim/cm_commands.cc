@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// librdmacm speaks to the kernel in commands that it writes to a file, and that point to where
+// their answers go. The daemon executes them; here they get to it and their answers back.
+#include "verbs-shim/cm_commands.h"
+
+#include <fcntl.h>
+#include <rdma/rdma_user_cm.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "verbs-shim/abi/uroce_cm_abi.h"
+
+namespace uroce::shim {
+namespace {
+
+constexpr char kNode[] = "/dev/infiniband/rdma_cm";
+
+struct Request {
+  uroce_request header;
+  uroce_write_cm body;
+  rdma_ucm_cmd_hdr command;
+  uint8_t in[UROCE_MAX_CM_IN + UROCE_MAX_CM_OPTION];
+};
+
+struct Response {
+  uroce_reply header;
+  uroce_write_cm_reply body;
+  uint8_t out[UROCE_MAX_CM_OUT];
+};
+static_assert(offsetof(Request, in) ==
+              sizeof(uroce_request) + sizeof(uroce_write_cm) + sizeof(rdma_ucm_cmd_hdr));
+static_assert(offsetof(Response, out) == sizeof(uroce_reply) + sizeof(uroce_write_cm_reply));
+
+bool IsOff() {
+  const char* value = getenv("UROCE_CM");
+  return value != nullptr && strcmp(value, "off") == 0;
+}
+
+/// Where the answer goes; null: the command has none.
+void* ResponseOf(const rdma_ucm_cmd_hdr& command, const uint8_t* in) {
+  size_t offset = 0;
+  switch (command.cmd) {
+    case RDMA_USER_CM_CMD_CREATE_ID:
+      offset = offsetof(rdma_ucm_create_id, response);
+      break;
+    case RDMA_USER_CM_CMD_DESTROY_ID:
+    case RDMA_USER_CM_CMD_QUERY_ROUTE:
+    case RDMA_USER_CM_CMD_INIT_QP_ATTR:
+    case RDMA_USER_CM_CMD_GET_EVENT:
+    case RDMA_USER_CM_CMD_JOIN_IP_MCAST:
+    case RDMA_USER_CM_CMD_LEAVE_MCAST:
+    case RDMA_USER_CM_CMD_MIGRATE_ID:
+    case RDMA_USER_CM_CMD_QUERY:
+    case RDMA_USER_CM_CMD_JOIN_MCAST:
+      break;  // It comes first.
+    default:
+      return nullptr;
+  }
+  uint64_t address = 0;
+  if (command.in < offset + sizeof(address)) return nullptr;
+  memcpy(&address, in + offset, sizeof(address));
+  return reinterpret_cast<void*>(address);
+}
+
+/// The command's own structure. What it does not have is zero.
+template <typename Command>
+Command Read(const Request& request) {
+  Command command = {};
+  const size_t bytes = request.command.in < sizeof(command) ? request.command.in : sizeof(command);
+  memcpy(&command, request.in, bytes);
+  return command;
+}
+
+/// Puts the value of an option behind the command, whose bytes in the request become `*bytes`.
+/// Returns 0 or an errno.
+int AddOption(Request& request, size_t* bytes) {
+  const auto command = Read<rdma_ucm_set_option>(request);
+  if (command.optlen > UROCE_MAX_CM_OPTION) return EINVAL;
+  if (command.optlen == 0) return 0;
+  if (command.optval == 0) return EFAULT;
+  memcpy(request.in + *bytes, reinterpret_cast<const void*>(command.optval), command.optlen);
+  *bytes += command.optlen;
+  return 0;
+}
+
+/// Names the file that an id comes from. Returns 0 or an errno.
+int NameOldFile(Request& request, const CmFile& file, int* old_fd) {
+  CmFile old;
+  *old_fd = static_cast<int>(Read<rdma_ucm_migrate_id>(request).fd);
+  if (!CmFiles::Find(*old_fd, &old)) return ENOENT;
+  if (old.session != file.session) return EINVAL;
+  request.body.old_file = old.handle;
+  return 0;
+}
+
+/// Takes bytes that said that events wait: there are none any more, or they have said so anew.
+void TakeSignals(int fd, uint32_t count) {
+  uint8_t signals[16];
+  for (uint32_t left = count; left > 0;) {
+    const size_t want = left < sizeof(signals) ? left : sizeof(signals);
+    const ssize_t got = recv(fd, signals, want, MSG_DONTWAIT);
+    if (got <= 0) return;
+    left -= static_cast<uint32_t>(got);
+  }
+}
+
+/// Keeps account of ids, after a command that has succeeded.
+void Remember(const CmFile& file, const Request& request, const Response& reply) {
+  CmIds& ids = file.session->cm_ids();
+  uint32_t created = 0;
+  switch (request.command.cmd) {
+    case RDMA_USER_CM_CMD_CREATE_ID:
+      memcpy(&created, reply.out, sizeof(created));
+      return ids.Set(created, file.handle, Read<rdma_ucm_create_id>(request).uid);
+    case RDMA_USER_CM_CMD_ACCEPT: {
+      const auto accept = Read<rdma_ucm_accept>(request);
+      if (accept.conn_param.valid != 0) ids.Set(accept.id, file.handle, accept.uid);
+      return;
+    }
+    case RDMA_USER_CM_CMD_MIGRATE_ID:
+      return ids.Move(Read<rdma_ucm_migrate_id>(request).id, file.handle);
+    case RDMA_USER_CM_CMD_DESTROY_ID:
+      return ids.Forget(Read<rdma_ucm_destroy_id>(request).id);
+    default:
+      return;
+  }
+}
+
+/// Has the daemon execute a command of `bytes` in `request.in`. Returns 0 or an errno.
+int Execute(const CmFile& file, int fd, Request& request, size_t bytes) {
+  int old_fd = -1;
+  int error = 0;
+  request.header.command = UROCE_WRITE_CM;
+  request.body = {file.handle, file.handle};
+  const void* in = request.in;
+  void* response = ResponseOf(request.command, static_cast<const uint8_t*>(in));
+  if (request.command.cmd == RDMA_USER_CM_CMD_SET_OPTION) error = AddOption(request, &bytes);
+  if (request.command.cmd == RDMA_USER_CM_CMD_MIGRATE_ID) {
+    error = NameOldFile(request, file, &old_fd);
+  }
+  if (error != 0) return error;
+  Response reply = {};
+  error = file.session->Command(&request, offsetof(Request, in) + bytes, &reply, sizeof(reply));
+  if (error != 0) return error;
+  TakeSignals(fd, reply.body.signals);
+  TakeSignals(old_fd, reply.body.old_signals);
+  const size_t answer = reply.body.response_bytes;
+  if (reply.body.error != 0) return reply.body.error;
+  Remember(file, request, reply);
+  if (response == nullptr) return 0;
+  if (answer > request.command.out || answer > sizeof(reply.out)) return EIO;
+  memcpy(response, reply.out, answer);
+  return 0;
+}
+
+/// Waits for an event as the file's flags say; as a system call that waits it can be interrupted,
+/// and cancelled. Returns 0 or an errno.
+int AwaitEvent(int fd) {
+  uint8_t signal;
+  const ssize_t got = recv(fd, &signal, sizeof(signal), MSG_PEEK);
+  // Without the other end the command will say what has become of the daemon.
+  return got >= 0 || errno == ECONNRESET ? 0 : errno;
+}
+
+int GetEvent(const CmFile& file, int fd, Request& request, size_t bytes) {
+  for (;;) {
+    // A child would wait for its parent's events.
+    const int wait_error = file.session->is_live() ? AwaitEvent(fd) : EIO;
+    if (wait_error != 0) return wait_error;
+    const int error = Execute(file, fd, request, bytes);
+    if (error != EAGAIN || (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return error;
+    sched_yield();  // Another thread has it, and has yet to take its signal.
+  }
+}
+
+/// A program ends its ids after the daemon as before; no event of them is acknowledged any more.
+int EndWithoutDaemon(const CmFile& file, const Request& request) {
+  static_assert(sizeof(rdma_ucm_destroy_id_resp) == sizeof(uint32_t));
+  void* response = ResponseOf(request.command, request.in);
+  if (response == nullptr || request.command.out < sizeof(uint32_t)) return EIO;
+  memset(response, 0, sizeof(uint32_t));
+  if (request.command.cmd == RDMA_USER_CM_CMD_DESTROY_ID) {
+    file.session->cm_ids().Forget(Read<rdma_ucm_destroy_id>(request).id);
+  }
+  return 0;
+}
+
+/// The devices have gone with the daemon: each id hears of it once.
+int TellOfRemoval(const CmFile& file, const Request& request) {
+  constexpr uint32_t kDeviceRemoval = 11;  // RDMA_CM_EVENT_DEVICE_REMOVAL
+  rdma_ucm_event_resp event = {};
+  uint64_t uid = 0;
+  void* response = ResponseOf(request.command, request.in);
+  const bool is_told = file.session->state() == SessionState::kDaemonGone && response != nullptr &&
+                       file.session->cm_ids().TakeOne(file.handle, &event.id, &uid);
+  if (!is_told) return EIO;
+  event.event = kDeviceRemoval;
+  event.uid = uid;
+  const size_t room = request.command.out;
+  memcpy(response, &event, room < sizeof(event) ? room : sizeof(event));
+  return 0;
+}
+
+int ExecuteWithoutDaemon(const CmFile& file, const Request& request) {
+  switch (request.command.cmd) {
+    case RDMA_USER_CM_CMD_GET_EVENT:
+      return TellOfRemoval(file, request);
+    case RDMA_USER_CM_CMD_DESTROY_ID:
+    case RDMA_USER_CM_CMD_LEAVE_MCAST:
+      return EndWithoutDaemon(file, request);
+    default:
+      return EIO;
+  }
+}
+
+/// Applies what open(2) was asked for to an fd that has only FD_CLOEXEC.
+bool SetFlags(int fd, int flags) {
+  if ((flags & O_CLOEXEC) == 0 && fcntl(fd, F_SETFD, 0) != 0) return false;
+  return (flags & O_NONBLOCK) == 0 || fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
+}
+
+}  // namespace
+
+bool IsCmNode(const char* path) { return path != nullptr && strcmp(path, kNode) == 0; }
+
+int OpenCm(int flags) {
+  if (IsOff()) return kNotOurs;
+  Session* session = Session::Get();
+  if (session == nullptr) return kNotOurs;
+  uroce_request request = {UROCE_OPEN_CM, 0};
+  ReplyOf<uroce_handle> reply;
+  int fd = -1;
+  uint32_t fd_count = 1;
+  int error = session->Command(&request, sizeof(request), &reply, sizeof(reply), &fd, &fd_count);
+  if (error == 0 && fd_count != 1) error = EIO;
+  if (error == 0 && (!SetFlags(fd, flags) || !CmFiles::Add(fd, {session, reply.body.handle}))) {
+    close(fd);
+    error = EMFILE;
+  }
+  if (error == 0) return fd;
+  errno = error;
+  return -1;
+}
+
+ssize_t WriteCm(const CmFile& file, int fd, const void* data, size_t size_bytes) {
+  Request request;
+  int error = EINVAL;
+  if (size_bytes >= sizeof(request.command)) {
+    memcpy(&request.command, data, sizeof(request.command));
+    const size_t in = request.command.in;
+    if (in + sizeof(request.command) <= size_bytes) {
+      const size_t bytes = in < UROCE_MAX_CM_IN ? in : UROCE_MAX_CM_IN;
+      memcpy(request.in, static_cast<const uint8_t*>(data) + sizeof(request.command), bytes);
+      request.command.in = static_cast<uint16_t>(bytes);
+      const bool waits = request.command.cmd == RDMA_USER_CM_CMD_GET_EVENT;
+      error = waits ? GetEvent(file, fd, request, bytes) : Execute(file, fd, request, bytes);
+    }
+  }
+  if (error != 0 && !file.session->is_live()) error = ExecuteWithoutDaemon(file, request);
+  if (error == 0) return static_cast<ssize_t>(size_bytes);
+  errno = error;
+  return -1;
+}
+
+}  // namespace uroce::shim

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which fds of the program are files of the connection manager.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "verbs-shim/session.h"
+
+namespace uroce::shim {
+
+/// An open file of the connection manager, as the daemon knows it. Any thread; a copy may outlive
+/// what it stands for, its session excepted.
+struct CmFile {
+  Session* session = nullptr;
+  uint32_t handle = 0;
+};
+
+/// Async-signal-safe, without locks. Nobody tells when an fd is closed, so each is known by its
+/// socket's inode too, which no other socket has while it lives.
+class CmFiles {
+ public:
+  /// False for nearly all fds of nearly all programs; for all others ask Find.
+  static bool MayHave(int fd) {
+    const Chunk* chunk = ChunkOf(fd);
+    return chunk != nullptr && rings::LoadRelaxed(chunk->slots[fd % kChunkSlots].inode) != 0;
+  }
+  /// Whether `fd` is such a file. Keeps errno.
+  static bool Find(int fd, CmFile* file);
+  /// From now on it is; the caller has just made `fd`. False: there is no room.
+  static bool Add(int fd, const CmFile& file);
+
+ private:
+  struct Slot {
+    uint64_t inode;  ///< 0: not one.
+    CmFile file;
+  };
+  static constexpr unsigned kChunkSlots = 256;
+  static constexpr unsigned kChunks =
+      4096;  ///< For 2^20 fds, the most that Linux gives by default.
+  struct Chunk {
+    Slot slots[kChunkSlots];
+  };
+
+  static Chunk* ChunkOf(int fd) {
+    const unsigned index = static_cast<unsigned>(fd) / kChunkSlots;
+    return index < kChunks ? rings::LoadAcquire(chunks_[index]) : nullptr;
+  }
+  static Chunk* MakeChunk(unsigned index);
+
+  static Chunk* chunks_[kChunks];  ///< Made when needed, never freed.
+};
+
+}  // namespace uroce::shim
