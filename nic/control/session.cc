@@ -105,8 +105,8 @@ absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) 
   }
   const Body body = datagram.subspan(sizeof(header));
   const bool may_be_longer = header.command == UROCE_REG_MR || header.command == UROCE_WRITE_CM;
-  const bool fits = may_be_longer ? body.size() >= command->body_bytes
-                                  : body.size() == command->body_bytes;
+  const bool fits =
+      may_be_longer ? body.size() >= command->body_bytes : body.size() == command->body_bytes;
   if (!fits) {
     return absl::InvalidArgumentError(absl::StrCat(
         "command ", header.command, " has ", command->body_bytes, " bytes, not ", body.size()));
