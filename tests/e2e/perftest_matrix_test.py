@@ -11,12 +11,11 @@ LATENCY = ((), ("-e",), ("-a",))
 INLINE = (("-s", 64, "-I", 64),)
 SHARED = (("--use-srq",), ("--use-srq", "-q", 4), ("--use-srq", "-e"))
 
-# What each program can do: services, and flags besides those of its kind. Reads and atomics have
-# nobody who could wait for an event at the other end, and -a of an atomic is 8 bytes.
+# What each program can do: services, and flags. Writes know no events (-e), atomics one size.
 PROGRAMS = {
     "ib_send_bw": (("RC", "UC", "UD", "XRC"), BANDWIDTH + INLINE),
     "ib_send_lat": (("RC", "UC", "UD", "XRC"), LATENCY + INLINE),
-    "ib_write_bw": (("RC", "UC", "XRC"), BANDWIDTH + INLINE),
+    "ib_write_bw": (("RC", "UC", "XRC"), ((), ("-q", 4), ("-a",), ("-b",)) + INLINE),
     "ib_write_lat": (("RC", "UC", "XRC"), ((), ("-a",)) + INLINE),
     "ib_read_bw": (("RC", "XRC"), BANDWIDTH),
     "ib_read_lat": (("RC", "XRC"), LATENCY),
