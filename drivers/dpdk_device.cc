@@ -122,6 +122,9 @@ absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
   if (absl::Status status = SetMac(); !status.ok()) return status;
   error = rte_eth_dev_start(port_id_);
   if (error != 0) return Error("start", error);
+  // Solicitations of neighbours and the packets of groups come to many MACs. Devices that cannot be
+  // told let them all through, or have a kernel interface whose filter is the kernel's.
+  static_cast<void>(rte_eth_allmulticast_enable(port_id_));
   return DpdkDevice{
       .port_id = port_id_,
       .queues = options_.queues,

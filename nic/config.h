@@ -59,6 +59,7 @@ struct Limits {
   uint32_t srqs_per_user = 1u << 14;
   uint32_t cm_ids_per_user = 1u << 15;
   uint32_t xrcds_per_user = 512;
+  uint32_t attachments_per_user = 512;
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                  ///< At a time.
   uint32_t total_mrs = 1u << 18;           ///< Of the daemon, windows too.

@@ -8,8 +8,6 @@
 namespace uroce::shim {
 namespace {
 
-UROCE_REAL(ibv_attach_mcast, "IBVERBS_1.1");
-UROCE_REAL(ibv_detach_mcast, "IBVERBS_1.1");
 UROCE_REAL(ibv_query_ece, "IBVERBS_1.10");
 UROCE_REAL(ibv_set_ece, "IBVERBS_1.10");
 
@@ -70,14 +68,6 @@ void FillAbsentOps(verbs_context& context) {
 using namespace uroce::shim;
 
 extern "C" {
-
-UROCE_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_attach_mcast.CallOr(ENOSYS, qp, gid, lid);
-}
-
-UROCE_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_detach_mcast.CallOr(ENOSYS, qp, gid, lid);
-}
 
 UROCE_EXPORT int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
   return IsOurs(qp->context) ? EOPNOTSUPP : real_ibv_query_ece.CallOr(ENOSYS, qp, ece);

@@ -51,6 +51,9 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.max_srq = static_cast<int>(info.max_srq);
   attr.max_srq_wr = static_cast<int>(info.max_qp_wr);
   attr.max_srq_sge = static_cast<int>(info.max_sge);
+  attr.max_mcast_grp = static_cast<int>(info.max_mcast_groups);
+  attr.max_mcast_qp_attach = static_cast<int>(info.max_mcast_members);
+  attr.max_total_mcast_qp_attach = attr.max_mcast_grp;
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = static_cast<uint8_t>(info.local_ca_ack_delay);
   attr.phys_port_cnt = 1;

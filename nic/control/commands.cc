@@ -47,6 +47,8 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_MODIFY_QP, sizeof(uroce_modify_qp), true, &Session::ModifyQp},
       {UROCE_QUERY_QP, sizeof(uroce_handle), true, &Session::QueryQp},
       {UROCE_DESTROY_QP, sizeof(uroce_handle), true, &Session::DestroyQp},
+      {UROCE_ATTACH_MCAST, sizeof(uroce_mcast), true, &Session::AttachMcast},
+      {UROCE_DETACH_MCAST, sizeof(uroce_mcast), true, &Session::DetachMcast},
       {UROCE_CREATE_AH, sizeof(uroce_create_ah), true, &Session::CreateAh},
       {UROCE_DESTROY_AH, sizeof(uroce_handle), true, &Session::DestroyAh},
       {UROCE_CREATE_SRQ, sizeof(uroce_create_srq), true, &Session::CreateSrq},
@@ -328,6 +330,14 @@ absl::Status Session::QueryQp(Body body, Reply& reply) {
 
 absl::Status Session::DestroyQp(Body body, Reply& reply) {
   return AddResult(program_->DestroyQp(HandleIn(body)), reply);
+}
+
+absl::Status Session::AttachMcast(Body body, Reply&) {
+  return program_->AttachMcast(Read<uroce_mcast>(body));
+}
+
+absl::Status Session::DetachMcast(Body body, Reply&) {
+  return program_->DetachMcast(Read<uroce_mcast>(body));
 }
 
 absl::Status Session::CreateAh(Body body, Reply& reply) {

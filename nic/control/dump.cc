@@ -49,6 +49,8 @@ Json DeviceJson(const NicDevice& device) {
   for (const InterfaceAddress& address : device.gids().addresses()) {
     json["addresses"].push_back(FormatInterfaceAddress(address));
   }
+  json["groups"] = Json::array();
+  for (const auto& [group, joins] : device.groups()) json["groups"].push_back(FormatAddress(group));
   json["routes"] = Json::array();
   for (const Route& route : device.config().routes) json["routes"].push_back(FormatRoute(route));
   json["gids"] = Json::array();
@@ -94,6 +96,8 @@ constexpr DeviceCounterRow kDeviceCounters[] = {
     {"rx_parked_full", &DeviceCounters::rx_parked_full},
     {"rx_ecn_marked", &DeviceCounters::rx_ecn_marked},
     {"rx_cnp_ignored", &DeviceCounters::rx_cnp_ignored},
+    {"multicast_rcv_packets", &DeviceCounters::multicast_rcv_packets},
+    {"multicast_xmit_packets", &DeviceCounters::multicast_xmit_packets},
     {"no_buffer", &DeviceCounters::no_buffer},
     {"sq_corrupt", &DeviceCounters::sq_corrupt},
     {"rq_corrupt", &DeviceCounters::rq_corrupt},

@@ -118,6 +118,8 @@ class Session {
   absl::Status ModifyQp(Body body, Reply& reply);
   absl::Status QueryQp(Body body, Reply& reply);
   absl::Status DestroyQp(Body body, Reply& reply);
+  absl::Status AttachMcast(Body body, Reply& reply);
+  absl::Status DetachMcast(Body body, Reply& reply);
   absl::Status CreateAh(Body body, Reply& reply);
   absl::Status DestroyAh(Body body, Reply& reply);
   absl::Status CreateSrq(Body body, Reply& reply);

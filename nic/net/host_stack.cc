@@ -44,6 +44,15 @@ NeighbourCache::Answer HostStack::Find(const NextHop& hop, Mac& mac) {
   return answer;
 }
 
+void HostStack::SetGroup(const Gid& group, bool joined) {
+  if (joined) {
+    host_.Join(group, Nic::Now());
+  } else {
+    host_.Leave(group);
+  }
+  Pump();
+}
+
 void HostStack::OnFrames() {
   link_.ClearWake();
   const Nanos now = Nic::Now();

@@ -37,6 +37,8 @@ class HostStack {
   /// As Host has them.
   absl::StatusOr<NextHop> Route(const Gid& source, const Gid& destination) const;
   NeighbourCache::Answer Find(const NextHop& hop, Mac& mac);
+  /// As Host has it.
+  void SetGroup(const Gid& group, bool joined);
   NeighbourCache::Use Hold(const NextHop& hop) { return host_.Hold(hop); }
   const Host& host() const { return host_; }
 

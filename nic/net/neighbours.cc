@@ -49,6 +49,9 @@ void Neighbours::StartHosts(const std::function<void(NicDevice&)>& on_addresses)
     hosts_[device] =
         std::make_unique<HostStack>(loop_, nic_.HostWorkerOf(*device), *device->host_link(),
                                     device->name(), config, std::move(listener));
+    device->OnGroups([host = hosts_[device].get()](const Gid& group, bool joined) {
+      host->SetGroup(group, joined);
+    });
     hosts_[device]->OnLink(device->info().link_up);
   }
 }

@@ -2,6 +2,7 @@
 #include "nic/resources/nic_device.h"
 
 #include <net/if.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,9 +17,15 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint32_t kMaxMessageBytes = 1u << 31;  // IBTA vol. 1, 9.7.1.5: the limit of a message.
+constexpr size_t kMaxGroups = 4096;              // Each may cost an fd for each VLAN.
 constexpr uint32_t kHostDepthFrames = 128;
 constexpr uint32_t kExceptionDepthFrames = 512;  // As the queue of a TAP.
 constexpr uint32_t kAckDelayCode = 15;           // 134 ms: what a loaded host may take to answer.
+
+bool IsHost(const DeviceConfig& config, const drivers::PortInfo& info) {
+  const bool has_kernel = !info.interface.empty() && !config.own_host;
+  return config.wire < 0 && config.exception.empty() && !has_kernel;
+}
 
 }  // namespace
 
@@ -31,11 +38,12 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
       info_(ReadInfo()),
       node_guid_(NodeGuid(info_.mac)),
       gids_(info_.mac),
+      kernel_groups_(IsHost(config_, info_) ? KernelGroups::How::kFilter
+                                            : KernelGroups::How::kJoin),
       datapath_(config.name, index, port_.get(), workers) {
   datapath_.mac = info_.mac;
   datapath_.gsi_link = gsi_link_.get();
-  is_host_ = config_.wire < 0 && config_.exception.empty() &&
-             (info_.interface.empty() || config_.own_host);
+  is_host_ = IsHost(config_, info_);
   if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
   RefreshNetwork();
   gids_.Update(info_.mac, Addresses());
@@ -60,11 +68,63 @@ NicDevice::Change NicDevice::Refresh() {
   const drivers::PortInfo before = std::exchange(info_, std::move(info));
   if (tap_ && info_.link_up != before.link_up) SetTapCarrier(tap_, info_.link_up);
   RefreshNetwork();
-  return {.gids = gids_.Update(info_.mac, Addresses()),
-          .link = info_.link_up != before.link_up,
-          .why_down = !info_.link_up && info_.why_down != before.why_down,
-          .mac = info_.mac != before.mac,
-          .interface = info_.ifindex != before.ifindex};
+  const Change change{.gids = gids_.Update(info_.mac, Addresses()),
+                      .link = info_.link_up != before.link_up,
+                      .why_down = !info_.link_up && info_.why_down != before.why_down,
+                      .mac = info_.mac != before.mac,
+                      .interface = info_.ifindex != before.ifindex};
+  if (change.gids || change.interface) {
+    if (absl::Status status = ShowGroups(); !status.ok()) {
+      spdlog::warn("{}: {}", name(), std::string(status.message()));
+    }
+  }
+  return change;
+}
+
+absl::Status NicDevice::JoinGroup(const Gid& group) {
+  if (!IsMulticast(group)) {
+    return absl::InvalidArgumentError(absl::StrCat(FormatAddress(group), " is no multicast group"));
+  }
+  const auto found = groups_.find(group);
+  if (found != groups_.end()) {
+    ++found->second;
+    return absl::OkStatus();
+  }
+  if (groups_.size() == kMaxGroups) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name(), ": all ", kMaxGroups, " multicast groups are in use"));
+  }
+  groups_[group] = 1;
+  if (absl::Status status = ShowGroups(); !status.ok()) {
+    groups_.erase(group);
+    static_cast<void>(ShowGroups());
+    return status;
+  }
+  if (on_group_) on_group_(group, true);
+  return absl::OkStatus();
+}
+
+void NicDevice::LeaveGroup(const Gid& group) {
+  const auto found = groups_.find(group);
+  if (--found->second != 0) return;
+  groups_.erase(found);
+  static_cast<void>(ShowGroups());
+  if (on_group_) on_group_(group, false);
+}
+
+// On all VLANs where the port has an address of the group's family.
+absl::Status NicDevice::ShowGroups() {
+  std::set<KernelGroups::Place> places;
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    const std::optional<GidEntry> own = gids_.At(index);
+    if (!own) continue;
+    const int ifindex = is_host_ ? info_.ifindex : InterfaceOf(own->vlan_id);
+    if (ifindex == 0) continue;
+    for (const auto& [group, joins] : groups_) {
+      if (group.is_ipv4() == own->gid.is_ipv4()) places.emplace(ifindex, group);
+    }
+  }
+  return kernel_groups_.Set(places);
 }
 
 absl::Status NicDevice::CheckVlans() const {
@@ -120,6 +180,8 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   info.max_cqe = limits.cqe;
   info.max_mr = limits.mrs;
   info.max_mw = limits.mws;
+  info.max_mcast_groups = limits.attachments_per_user;
+  info.max_mcast_members = kMaxGroupMembers;
   info.max_pd = limits.pds;
   info.max_ah = limits.ahs;
   info.max_srq = limits.srqs;

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +15,7 @@
 #include "drivers/port.h"
 #include "nic/config.h"
 #include "nic/net/gid_table.h"
+#include "nic/net/kernel_groups.h"
 #include "nic/net/kernel_network.h"
 #include "nic/resources/fd.h"
 #include "pipeline/datapath/device.h"
@@ -25,6 +29,9 @@ class FaultPort;
 }
 
 namespace uroce::nic {
+
+/// Queue pairs in one group of a device: a packet to it is copied for each.
+inline constexpr uint32_t kMaxGroupMembers = 64;
 
 /// Addresses come from the settings, and where there are none and a kernel interface stands behind
 /// the port, from that interface. Of a port that is a host of its own, they are used as far as
@@ -73,6 +80,19 @@ class NicDevice {
   void SetUsableAddresses(std::vector<InterfaceAddress> addresses) {
     usable_addresses_ = std::move(addresses);
   }
+  /// Has the port be in a multicast group, until as many calls of LeaveGroup: on Ethernet, where
+  /// routers and switches may have to know, and by its filter. Which queue pairs get what is sent
+  /// to the group, `datapath` says. Errors: InvalidArgument, no group's address; ResourceExhausted;
+  /// Unavailable, of the kernel.
+  absl::Status JoinGroup(const Gid& group);
+  /// Range: JoinGroup was called for it.
+  void LeaveGroup(const Gid& group);
+  /// Groups that the port is in, and how often each was joined.
+  const std::map<Gid, uint32_t>& groups() const { return groups_; }
+  /// Told of each group that the port joins or leaves. For a host of the daemon's own.
+  void OnGroups(std::function<void(const Gid& group, bool joined)> listener) {
+    on_group_ = std::move(listener);
+  }
   uroce_port_info PortAttributes() const;
   uroce_device_info DeviceInfo(const Limits& limits) const;
   drivers::Port& port() const { return *port_; }
@@ -90,6 +110,8 @@ class NicDevice {
   drivers::PortInfo ReadInfo() const;
   void MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_frames);
   void RefreshNetwork();
+  /// Has the kernel know the groups, on the interfaces that there are now.
+  absl::Status ShowGroups();
   const std::vector<InterfaceAddress>& Addresses() const;
 
   DeviceConfig config_;
@@ -104,6 +126,9 @@ class NicDevice {
   bool is_host_ = false;
   std::vector<InterfaceAddress> usable_addresses_;  ///< Of a host.
   GidTable gids_;
+  std::map<Gid, uint32_t> groups_;
+  KernelGroups kernel_groups_{KernelGroups::How::kJoin};
+  std::function<void(const Gid&, bool)> on_group_;
   datapath::Counters ended_counters_;
   datapath::Device datapath_;
 };

@@ -56,7 +56,10 @@ absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext
   const auto in_pd = [context](const auto& object) { return object.pd->context == context; };
   const auto in_context = [context](const auto& object) { return object.context == context; };
   // In the order in which they need each other; none of these can fail.
-  for (const uint32_t qp : qps_.Handles(in_pd)) static_cast<void>(DestroyQp(qp));
+  for (const uint32_t qp : qps_.Handles(in_pd)) {
+    DetachAll(**qps_.Find(qp));
+    static_cast<void>(DestroyQp(qp));
+  }
   for (const uint32_t target : targets_.Handles(
            [context](const OpenedTarget& opened) { return opened.xrcd->context == context; })) {
     static_cast<void>(CloseTarget(target));

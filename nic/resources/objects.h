@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "nic/net/followed_paths.h"
@@ -144,6 +145,7 @@ struct QueuePairObject {
   ArenaRange range;
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
   FollowedPaths::Holder followed;
+  std::set<Gid> groups;  ///< That it is attached to.
   datapath::QueuePair queue_pair;
 };
 

@@ -11,8 +11,13 @@ namespace uroce::nic {
 namespace {
 
 // The kernel replaces the program's hop limit by the route's, as protocol/verbs-semantics.md,
-// section 4, has it; 64 is what routes say by default.
+// section 4, has it; 64 is what routes say by default. To groups the program's own counts.
 constexpr uint8_t kHopLimit = 64;
+
+uint8_t HopLimit(const Gid& destination, const uroce_ah_attr& attr) {
+  return IsMulticast(destination) ? std::max<uint8_t>(attr.hop_limit, 1) : kHopLimit;
+}
+
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 
 }  // namespace
@@ -46,7 +51,7 @@ datapath::Path MakePath(const PathKey& key, const Mac& destination, const uroce_
   path.destination = key.destination;
   if (key.vlan_id != 0) path.vlan_tci = VlanTci(key.vlan_id, attr.sl);
   path.traffic_class = attr.traffic_class;
-  path.hop_limit = kHopLimit;
+  path.hop_limit = HopLimit(key.destination, attr);
   path.flow_label = attr.flow_label & kFlowLabelMask;
   return path;
 }

@@ -58,7 +58,8 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<F
       targets_("qp", nic.config().limits.qps, &nic.user(uid).qps),
       srqs_("srq", nic.config().limits.srqs, &nic.user(uid).srqs),
       qps_("qp", nic.config().limits.qps, &nic.user(uid).qps),
-      ahs_("ah", nic.config().limits.ahs, &nic.user(uid).ahs) {
+      ahs_("ah", nic.config().limits.ahs, &nic.user(uid).ahs),
+      attachments_(&nic.user(uid).attachments) {
   nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });
 }
 
@@ -83,6 +84,7 @@ void Program::RemoveQueuePairs(datapath::Worker& worker) {
 // Queue pairs first: to its peers a program that ended is silent, and their retries run out. Keys
 // that go before would have it refuse what they ask.
 Program::~Program() {
+  qps_.ForEach([this](uint32_t, QueuePairObject& object) { DetachAll(object); });
   for (uint32_t index = 0; index < nic_.workers().count(); ++index) {
     RemoveQueuePairs(nic_.workers().at(index));
   }

@@ -141,7 +141,14 @@ class Program {
 
   // ---- queue pairs (queues.cc) ----
   absl::StatusOr<uroce_create_qp_reply> CreateQp(const uroce_create_qp& request);
+  /// Errors: FailedPrecondition while it is attached to a group.
   absl::StatusOr<uroce_destroy_qp_reply> DestroyQp(uint32_t handle);
+
+  // ---- multicast (multicast.cc) ----
+  /// Has a UD queue pair get what is sent to a group, too; the port joins the group. Again: nothing
+  /// changes. Errors: InvalidArgument, ResourceExhausted, Unavailable.
+  absl::Status AttachMcast(const uroce_mcast& request);
+  absl::Status DetachMcast(const uroce_mcast& request);
 
   // ---- modify and query (modify.cc) ----
   /// Checks all that can be checked, and says which path needs the MAC of its next hop.
@@ -167,6 +174,7 @@ class Program {
   Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds);
 
   void RemoveQueuePairs(datapath::Worker& worker);
+  void DetachAll(QueuePairObject& qp);
   absl::Status CheckMemory(uint64_t length) const;
   std::shared_ptr<Segment> MakeSegment();
   /// BeginDereg, whatever is bound to it.
@@ -233,6 +241,7 @@ class Program {
   HandleTable<SharedReceiveObject> srqs_;
   HandleTable<QueuePairObject> qps_;
   HandleTable<AddressHandle> ahs_;
+  QuotaShare attachments_;  ///< To multicast groups.
 };
 
 /// Has a segment mapped so that a region with these rights may use it. Errors: InvalidArgument.

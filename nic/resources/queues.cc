@@ -129,6 +129,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
                                                               {offset, layout.length_bytes},
                                                               {},
                                                               nullptr,
+                                                              {},
                                                               datapath::QueuePair(config)});
   object->attr.cap = layout.granted;
   ++pd->users;
@@ -159,6 +160,10 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
   absl::StatusOr<QueuePairObject*> found = qps_.Find(handle);
   if (!found.ok()) return found.status();
   QueuePairObject& qp = **found;
+  if (!qp.groups.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("qp: it is attached to ", qp.groups.size(), " multicast groups"));
+  }
   const datapath::QueuePairConfig& config = qp.queue_pair.config();
   uroce_destroy_qp_reply reply{};
   datapath::Worker& worker = nic_.OwnerOf(qp.queue_pair);

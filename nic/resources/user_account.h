@@ -68,6 +68,7 @@ struct UserAccount {
         xrcds{uid, limits.xrcds_per_user, "--max-xrcd-per-user"},
         xrc_files{uid, limits.xrcds_per_user, "--max-xrcd-per-user"},
         ahs{uid, limits.ahs_per_user, "--max-ah-per-user"},
+        attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
 
   Quota pipes;  ///< Of contexts and completion channels; three fds each.
@@ -81,6 +82,7 @@ struct UserAccount {
   Quota xrcds;
   Quota xrc_files;  ///< Of domains that are being opened.
   Quota ahs;
+  Quota attachments;  ///< Of queue pairs to multicast groups.
   Quota queue_bytes;  ///< In arenas.
   uint64_t memory_bytes = 0;
 };

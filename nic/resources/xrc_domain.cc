@@ -44,6 +44,7 @@ XrcTarget::XrcTarget(std::shared_ptr<XrcDomain> domain, Qpn qpn)
               {},
               {},
               nullptr,
+              {},
               datapath::QueuePair(TargetConfig(*domain_, qpn, page_.get()))} {
   datapath::Worker& worker = domain_->worker();
   worker.Run([&] { worker.AddQueuePair(&object_.queue_pair); });

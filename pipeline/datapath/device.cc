@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/device.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -32,6 +33,10 @@ Device::Device(std::string name, uint32_t index, drivers::Port* port, uint32_t w
 // so that those of one queue are not all driven by the first.
 uint32_t Device::DriverOfQueue(uint32_t queue) const {
   return queues_ == workers_ ? queue : (index_ + queue) % workers_;
+}
+
+bool Device::HasAddress(const Gid& gid) const {
+  return std::ranges::any_of(addresses, [&](const Address& its) { return its.gid == gid; });
 }
 
 std::optional<uint16_t> Device::QueueOf(uint32_t worker) const {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,10 @@ namespace uroce::datapath {
 
 class GsiLink;
 class HostLink;
+class QueuePair;
+
+/// Whom packets to a multicast group are for: all of its members.
+inline constexpr Qpn kMulticastQpn{0xffffff};
 
 /// Counters of one device and worker, who writes them with relaxed stores; control reads them at
 /// any time.
@@ -29,6 +34,8 @@ struct DeviceCounters {
   std::atomic<uint64_t> port_rcv_bytes{0};
   std::atomic<uint64_t> port_xmit_packets{0};
   std::atomic<uint64_t> port_xmit_bytes{0};
+  std::atomic<uint64_t> multicast_rcv_packets{0};  ///< For groups with members here.
+  std::atomic<uint64_t> multicast_xmit_packets{0};
   std::atomic<uint64_t> rx_not_roce{0};    ///< Not for us: other protocol, MAC or port.
   std::atomic<uint64_t> rx_malformed{0};   ///< Lengths, versions, fragments, options, bad pad.
   std::atomic<uint64_t> rx_bad_opcode{0};  ///< Unknown, or not of the QP's service.
@@ -85,6 +92,15 @@ class Device {
   };
   /// Datagrams to other addresses are not ours. Changed like `mac`.
   std::vector<Address> addresses;
+  /// A queue pair in a multicast group, and the worker that owns it.
+  struct Member {
+    QueuePair* queue_pair = nullptr;
+    uint32_t worker = 0;
+  };
+  /// The members of each group. Changed like `mac`.
+  std::map<Gid, std::vector<Member>> groups;
+  /// Whether `gid` is an address of the device.
+  bool HasAddress(const Gid& gid) const;
   /// Where frames go that are not RoCE, or null. Set before a worker has the device.
   HostLink* host_link = nullptr;
   /// Where datagrams for queue pair 1 go, or null: dropped, as for any other that nobody has. Set

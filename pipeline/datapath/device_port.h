@@ -96,6 +96,9 @@ class DevicePort {
   /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
   /// `note` is what captures say of it. The frame says whom it is for (frame_destination.h).
   void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
+  /// Takes a copy of a frame that goes out, for members of its group on this device. The frame
+  /// names a queue pair of this worker.
+  void QueueLoopback(rte_mbuf* frame) { own_[(own_head_ + own_count_++) % kOwnRing] = frame; }
   /// Takes up to `most` frames of each worker that this one sends for, and all together up to the
   /// room that there is. True: there was one.
   bool TakeRelayed(uint32_t most);

@@ -11,6 +11,7 @@ namespace {
 constexpr uint16_t kEtherTypeArp = 0x0806;
 constexpr uint8_t kProtocolHopByHop = 0;
 constexpr uint8_t kProtocolIcmp = 1;
+constexpr uint8_t kProtocolIgmp = 2;
 constexpr uint8_t kProtocolIcmpv6 = 58;
 
 bool IsTo(std::span<const uint8_t> frame, const Mac& mac) {
@@ -51,7 +52,8 @@ bool IsHostProtocol(std::span<const uint8_t> frame) {
   if (ether_type == kEtherTypeArp) return true;
   if (ether_type == wire::kEtherTypeIpv4) {
     at += offsetof(wire::Ipv4Header, protocol);
-    return at < frame.size() && frame[at] == kProtocolIcmp;
+    if (at >= frame.size()) return false;
+    return frame[at] == kProtocolIcmp || frame[at] == kProtocolIgmp;
   }
   if (ether_type != wire::kEtherTypeIpv6) return false;
   at += offsetof(wire::Ipv6Header, next_header);

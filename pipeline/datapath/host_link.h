@@ -18,7 +18,7 @@ class HostLink : public FrameLink {
   static constexpr uint32_t kSlotBytes = 9664;
 
   enum class Takes : uint8_t {
-    kHostProtocols,  ///< ARP, ICMP, ICMPv6.
+    kHostProtocols,  ///< ARP, ICMP, IGMP, ICMPv6.
     kEverything,     ///< Whatever is no RoCE packet.
   };
   HostLink(Takes takes, uint32_t depth_frames)
@@ -34,7 +34,7 @@ class HostLink : public FrameLink {
   const Takes takes_;
 };
 
-/// Whether a host of its own has to see the frame: ARP, ICMP, ICMPv6, also behind hop-by-hop
+/// Whether a host of its own has to see the frame: ARP, ICMP, IGMP, ICMPv6, also behind hop-by-hop
 /// options, with or without a tag.
 bool IsHostProtocol(std::span<const uint8_t> frame);
 

@@ -35,6 +35,27 @@ namespace uroce::datapath {
 /// (protocol/wire-format.md, section 6).
 constexpr bool IsOurPkey(uint16_t pkey) { return (pkey & 0x7fff) == 0x7fff; }
 
+/// Whether a queue pair in `state` receives.
+constexpr bool TakesPackets(transport::QpState state) {
+  switch (state) {
+    case transport::QpState::kRtr:
+    case transport::QpState::kRts:
+    case transport::QpState::kSqd:
+    case transport::QpState::kSqe:
+      return true;
+    case transport::QpState::kReset:
+    case transport::QpState::kInit:
+    case transport::QpState::kErr:
+      return false;
+  }
+  return false;
+}
+
+// In an mbuf's type of packet, which drivers write and nobody reads: a copy of a multicast packet,
+// which captures have seen and which was given to all workers.
+inline constexpr uint32_t kMulticastCopy = 0x6d636173;
+inline bool IsMulticastCopy(const rte_mbuf& frame) { return frame.packet_type == kMulticastCopy; }
+
 /// A turn: what came in (finished copies, frames, doorbells, timers) is given to the transport of
 /// its queue pair, which is then settled (completions, events, state), and what the transports have
 /// to send goes out, fair in bytes. Each step is bounded; what is left waits for the next turn.
@@ -93,6 +114,21 @@ struct Worker::Impl {
   void ReceiveGsi(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                   const rte_mbuf* frame);
 
+  // ---- worker_multicast.cc ----
+  /// A packet to all members of a group: those of this worker get it, and the other workers copies.
+  void OnMulticast(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                   const rte_mbuf* frame);
+  /// Whether the device takes it, all checks passed that are not a member's own; else it was
+  /// counted.
+  bool IsMulticastTaken(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                        const rte_mbuf* frame);
+  void DeliverToMembers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
+  void Deliver(QueuePair& qp, rte_mbuf* copy);
+  /// A copy that is not recorded again; null: counted.
+  rte_mbuf* CopyFrame(DevicePort& port, const rte_mbuf& frame);
+  /// Has members of the group on the sender's own device get what it sends.
+  void LoopBack(QueuePair& qp, const transport::TxPacket& packet, const rte_mbuf& frame);
+
   // ---- worker_unreliable.cc: UC and UD ----
   bool ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                          rte_mbuf* frame);
@@ -104,7 +140,7 @@ struct Worker::Impl {
   static const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp,
                                                         const transport::TxPacket& packet);
   /// The bytes of a packet are in its frame. True: it is for this device itself.
-  static bool FinishUnreliable(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
+  bool FinishUnreliable(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
 
   // ---- worker_record.cc: what captures are told ----
   /// Gives a received frame to the captures, with `note`.

@@ -129,21 +129,6 @@ void CountResult(DeviceCounters& counters, PacketResult result) {
   }
 }
 
-bool TakesPackets(QpState state) {
-  switch (state) {
-    case QpState::kRtr:
-    case QpState::kRts:
-    case QpState::kSqd:
-    case QpState::kSqe:
-      return true;
-    case QpState::kReset:
-    case QpState::kInit:
-    case QpState::kErr:
-      return false;
-  }
-  return false;
-}
-
 bool IsSame(const Gid& a, const Gid& b) {
   uint64_t halves[4];
   memcpy(halves, a.bytes.data(), 16);
@@ -229,6 +214,10 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
     return false;
   }
   note = NoteOf(packet);
+  if (packet.header.dest_qpn == kMulticastQpn && (view.destination[0] & 1) != 0) [[unlikely]] {
+    OnMulticast(port, packet, view, frame);
+    return false;
+  }
   const uint32_t owner = handover.OwnerOf(packet.header.dest_qpn);
   if (owner != config.index && view.destination == port.device().mac) {
     return HandOver(port, frame, owner);

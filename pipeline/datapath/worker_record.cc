@@ -13,7 +13,7 @@ namespace uroce::datapath {
 using transport::QpState;
 
 void Worker::Impl::Record(DevicePort& port, const rte_mbuf* frame) {
-  if (taps.list.empty()) return;
+  if (taps.list.empty() || IsMulticastCopy(*frame)) return;
   taps.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, note);
 }
 

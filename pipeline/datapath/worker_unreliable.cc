@@ -80,6 +80,7 @@ bool Worker::Impl::FinishUnreliable(QueuePair& qp, const transport::TxPacket& pa
   qp.core().OnSent(packet);
   if (!qp.core().is_datagram()) return qp.links().to_self;
   drivers::SetDestination(*frame, packet.header.dest_qpn);
+  if (packet.header.dest_qpn == kMulticastQpn) LoopBack(qp, packet, *frame);
   const Mac& mac = qp.config().device->mac;
   return std::memcmp(rte_pktmbuf_mtod(frame, const uint8_t*), mac.data(), mac.size()) == 0;
 }

@@ -89,7 +89,7 @@ class Maker:
         self.kinds = {"session": self.session, "context": self.context, "pd": self.pd,
                       "cq": self.cq, "qp": self.qp, "channel": self.channel,
                       "ah": self.ah, "mw": self.mw, "srq": self.srq, "segment": self.segment,
-                      "capture": self.capture}
+                      "mcast": self.mcast, "capture": self.capture}
 
     def session(self):
         self.clients.append(Client(self.path))
@@ -113,11 +113,19 @@ class Maker:
     def cq(self, entries=64):
         return self.client.handle_of("CREATE_CQ", "IIQII", self.in_context, entries, 1, NONE, 0)
 
-    def qp(self):
+    def qp(self, qp_type=2):
         if not hasattr(self, "in_cq"):
             self.in_cq = self.cq()
-        return self.client.handle_of("CREATE_QP", "IIIIQI5III", self.in_pd, 2, self.in_cq,
+        return self.client.handle_of("CREATE_QP", "IIIIQI5III", self.in_pd, qp_type, self.in_cq,
                                      self.in_cq, 1, 0, 16, 16, 1, 1, 0, 0, 0)
+
+    def mcast(self):
+        """One more group for a UD queue pair."""
+        if not hasattr(self, "in_groups"):
+            self.in_groups, self.group = self.qp(4), 0
+        self.group += 1
+        gid = bytes(10) + b"\xff\xff" + bytes((239, 0, 0, self.group))
+        self.client.call("ATTACH_MCAST", "II16s", self.in_groups, 0, gid)
 
     def ah(self):
         """Of the device's own address, which takes no asking."""

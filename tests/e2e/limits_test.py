@@ -20,7 +20,7 @@ LIMITS = ["--max-sessions", "40", "--max-sessions-per-user", "6", "--max-context
           "--max-pd", "12", "--max-channels", "7", "--max-pipes-per-user", "16", "--max-cq", "11",
           "--max-cq-per-user", "15", "--max-qp", "20", "--max-qp-per-user", "30", "--max-ah",
           "8", "--max-ah-per-user", "10", "--max-mw", "7", "--max-mw-per-user", "9",
-          "--max-srq", "6", "--max-srq-per-user", "9",
+          "--max-mcast-per-user", "8", "--max-srq", "6", "--max-srq-per-user", "9",
           "--max-segments", "9", "--max-segments-per-user", "12", "--max-captures", "3"]
 
 
@@ -83,6 +83,14 @@ class LimitsTest(unittest.TestCase):
                     program.kill()
                 wait_until_back(self.lab, self.before)
                 self.check_made(kind, first, "all").kill()
+
+    def test_places_in_groups_are_a_users_and_end_with_its_programs(self):
+        for uid in (FIRST_UID, FIRST_UID + 1):
+            one = self.check_made("mcast", 8, "--max-mcast-per-user", uid)
+            self.check_made("mcast", 0, "--max-mcast-per-user", uid).kill()
+            one.kill()
+        wait_until_back(self.lab, self.before)
+        self.assertEqual(self.lab.a.dump("devices")["devices"][0]["groups"], [])
 
     def test_sixteen_users_share_the_daemon_fairly(self):
         programs = []

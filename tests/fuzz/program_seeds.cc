@@ -166,6 +166,9 @@ std::vector<uint8_t> Commands() {
   ah.attr.is_global = ah.attr.port_num = ah.attr.sgid_index = 1;
   script.Call(UROCE_LIST_DEVICES).Handle(UROCE_QUERY_PORT, 0).Handle(UROCE_QUERY_GIDS, 0);
   script.Call(UROCE_CREATE_AH, ah).Handle(UROCE_DESTROY_AH, 0).Handle(UROCE_CREATE_CHANNEL, 0);
+  script.Call(UROCE_ALLOC_MW, uroce_alloc_mw{0, IBV_MW_TYPE_2}).Handle(UROCE_DEALLOC_MW, 0);
+  const uroce_mcast group{0, 0, {0xff, 0x15}};
+  script.Call(UROCE_ATTACH_MCAST, group).Call(UROCE_DETACH_MCAST, group);
   script.Call(UROCE_CREATE_CQ, uroce_create_cq{0, 64, 7, 0, 0});
   script.Call(UROCE_RESIZE_CQ, uroce_resize_cq{0, 100}).Handle(UROCE_DESTROY_CQ, 2);
   for (uint32_t what = 1; what < 8; ++what) script.Call(UROCE_DUMP, uroce_dump{what, 0});

@@ -218,6 +218,8 @@ enum uroce_command {
   UROCE_MODIFY_QP,
   UROCE_QUERY_QP,
   UROCE_DESTROY_QP,
+  UROCE_ATTACH_MCAST,
+  UROCE_DETACH_MCAST,
   UROCE_CREATE_AH,
   UROCE_DESTROY_AH,
   UROCE_CREATE_SRQ,
@@ -298,6 +300,8 @@ struct uroce_device_info {
   uint32_t max_ah;
   uint32_t max_srq;
   uint32_t max_mw;
+  uint32_t max_mcast_groups;
+  uint32_t max_mcast_members; /* queue pairs in a group */
   uint32_t max_qp_rd_atom;
   uint32_t max_msg_size;
   uint32_t gid_table_length;
@@ -551,6 +555,13 @@ struct uroce_modify_qp_reply {
 struct uroce_destroy_qp_reply {
   uint32_t async_events_reported;
   uint32_t reserved;
+};
+
+/* ATTACH_MCAST, DETACH_MCAST: a UD queue pair gets what is sent to the group, or no more. */
+struct uroce_mcast {
+  uint32_t qp;
+  uint32_t reserved;
+  uint8_t gid[16];
 };
 
 /* CREATE_AH: reply is uroce_handle, which names the path in requests of UD queue pairs. The answer

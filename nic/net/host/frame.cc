@@ -12,7 +12,10 @@ namespace {
 constexpr uint16_t kVlanIdMask = 0xfff;
 constexpr uint16_t kDoNotFragment = 0x4000;
 constexpr uint16_t kMoreFragmentsOrOffset = 0x3fff;
-constexpr uint8_t kVersionAndLength = 0x45;
+constexpr uint8_t kVersion = 0x40;
+constexpr uint8_t kVersionAndLength = kVersion | sizeof(wire::Ipv4Header) / 4;
+constexpr RouterAlertOption kRouterAlert{0x94, 4, 0, 0};
+constexpr uint8_t kInternetworkControl = 0xc0;
 constexpr uint8_t kTtl = 64;
 constexpr uint32_t kIpv6Version = 6u << 28;
 constexpr uint8_t kIpProtocolFragment = 44;
@@ -25,6 +28,25 @@ Gid MappedGid(const std::array<uint8_t, 4>& address) {
 
 std::array<uint8_t, 4> Ipv4Bytes(const Gid& gid) {
   return {gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
+}
+
+template <typename Layout>
+Bytes BytesOf(const Layout& layout) {
+  return {reinterpret_cast<const uint8_t*>(&layout), sizeof(layout)};
+}
+
+// Without its checksum.
+wire::Ipv4Header MakeIpv4(const Gid& source, const Gid& destination, uint8_t protocol,
+                          size_t payload_bytes) {
+  wire::Ipv4Header header{};
+  header.version_ihl = kVersionAndLength;
+  header.total_length = Be<2>(static_cast<uint16_t>(sizeof(header) + payload_bytes));
+  header.fragment = Be<2>(kDoNotFragment);
+  header.ttl = kTtl;
+  header.protocol = protocol;
+  header.source = Ipv4Bytes(source);
+  header.destination = Ipv4Bytes(destination);
+  return header;
 }
 
 // MLD queries come with a router alert in front (RFC 3810, 5).
@@ -61,17 +83,21 @@ FrameResult ParseEthernet(Bytes frame, EthernetView& view) {
 FrameResult ParseIpv4(Bytes packet, IpView& view) {
   if (packet.size() < sizeof(wire::Ipv4Header)) return FrameResult::kTruncated;
   const auto header = Load<wire::Ipv4Header>(packet);
-  // Packets with options are rare, and none that the host has to answer needs them.
-  if (header.version_ihl != kVersionAndLength) return FrameResult::kBadHeader;
-  if (InternetChecksum(packet.first(sizeof(header))) != 0) return FrameResult::kBadChecksum;
+  const size_t header_bytes = size_t{header.version_ihl & 0xfu} * 4;
+  if ((header.version_ihl & 0xf0) != kVersion || header_bytes < sizeof(header)) {
+    return FrameResult::kBadHeader;
+  }
+  if (header_bytes > packet.size()) return FrameResult::kTruncated;
+  if (InternetChecksum(packet.first(header_bytes)) != 0) return FrameResult::kBadChecksum;
   const size_t length = header.total_length.value();
-  if (length < sizeof(header) || length > packet.size()) return FrameResult::kTruncated;
+  if (length < header_bytes || length > packet.size()) return FrameResult::kTruncated;
   if ((header.fragment.value() & kMoreFragmentsOrOffset) != 0) return FrameResult::kFragment;
   view.source = MappedGid(header.source);
   view.destination = MappedGid(header.destination);
   view.protocol = header.protocol;
   view.hop_limit = header.ttl;
-  view.payload = packet.first(length).subspan(sizeof(header));
+  view.has_options = header_bytes != sizeof(header);
+  view.payload = packet.first(length).subspan(header_bytes);
   return FrameResult::kTaken;
 }
 
@@ -102,16 +128,22 @@ FrameWriter::FrameWriter(const Link& link, uint16_t ether_type) {
 
 void FrameWriter::AddIpv4(const Gid& source, const Gid& destination, uint8_t protocol,
                           size_t payload_bytes) {
-  wire::Ipv4Header header{};
-  header.version_ihl = kVersionAndLength;
-  header.total_length = Be<2>(static_cast<uint16_t>(sizeof(header) + payload_bytes));
-  header.fragment = Be<2>(kDoNotFragment);
-  header.ttl = kTtl;
-  header.protocol = protocol;
-  header.source = Ipv4Bytes(source);
-  header.destination = Ipv4Bytes(destination);
-  header.checksum =
-      Be<2>(InternetChecksum({reinterpret_cast<const uint8_t*>(&header), sizeof(header)}));
+  wire::Ipv4Header header = MakeIpv4(source, destination, protocol, payload_bytes);
+  header.checksum = Be<2>(InternetChecksum(BytesOf(header)));
+  Add(header);
+}
+
+void FrameWriter::AddIpv4WithRouterAlert(const Gid& source, const Gid& destination,
+                                         uint8_t protocol, uint8_t ttl, size_t payload_bytes) {
+  struct {
+    wire::Ipv4Header ip;
+    RouterAlertOption option = kRouterAlert;
+  } header;
+  header.ip = MakeIpv4(source, destination, protocol, sizeof(RouterAlertOption) + payload_bytes);
+  header.ip.version_ihl = kVersion | sizeof(header) / 4;
+  header.ip.traffic_class = kInternetworkControl;
+  header.ip.ttl = ttl;
+  header.ip.checksum = Be<2>(InternetChecksum(BytesOf(header)));
   Add(header);
 }
 

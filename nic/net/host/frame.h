@@ -44,7 +44,8 @@ struct IpView {
   Gid destination;
   uint8_t protocol = 0;
   uint8_t hop_limit = 0;
-  Bytes payload;  ///< Exactly what the IP length says.
+  bool has_options = false;  ///< IPv4. They were passed over.
+  Bytes payload;             ///< Exactly what the IP length says.
 };
 [[nodiscard]] FrameResult ParseIpv4(Bytes packet, IpView& view);
 [[nodiscard]] FrameResult ParseIpv6(Bytes packet, IpView& view);
@@ -78,6 +79,9 @@ class FrameWriter {
   void AddBytes(Bytes bytes) { frame_.insert(frame_.end(), bytes.begin(), bytes.end()); }
   /// IP headers around `payload_bytes` that follow. The IPv4 one says "do not fragment".
   void AddIpv4(const Gid& source, const Gid& destination, uint8_t protocol, size_t payload_bytes);
+  /// As IGMP is sent: every router on the way looks at it.
+  void AddIpv4WithRouterAlert(const Gid& source, const Gid& destination, uint8_t protocol,
+                              uint8_t ttl, size_t payload_bytes);
   void AddIpv6(const Gid& source, const Gid& destination, uint8_t protocol, uint8_t hop_limit,
                size_t payload_bytes);
   /// An ICMPv6 message, whose checksum it fills in.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Headers of what a host speaks beside RoCE, as they lie on the wire: ARP (RFC 826), ICMP (RFC
-// 792), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5). Ethernet and IP are
-// wire/layout.h's. Pure.
+// 792), IGMP (RFC 2236, 2; RFC 3376, 4), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5).
+// Ethernet and IP are wire/layout.h's. Pure.
 #pragma once
 
 #include <array>
@@ -18,6 +18,7 @@ using wire::Be;
 inline constexpr uint16_t kEtherTypeArp = 0x0806;
 inline constexpr uint8_t kIpProtocolHopByHop = 0;
 inline constexpr uint8_t kIpProtocolIcmp = 1;
+inline constexpr uint8_t kIpProtocolIgmp = 2;
 inline constexpr uint8_t kIpProtocolIcmpv6 = 58;
 
 inline constexpr uint8_t kIcmpEchoReply = 0;
@@ -59,6 +60,32 @@ struct IcmpLayout {
   Be<2> checksum;
 };
 
+/// IGMP of version 2, and what a query of version 3 begins with.
+struct IgmpLayout {
+  uint8_t type;
+  uint8_t max_response;  // In units of 0.1 s.
+  Be<2> checksum;
+  std::array<uint8_t, 4> group;
+};
+
+/// IGMP of version 3: a report, and one group of it, without sources.
+struct IgmpReportLayout {
+  uint8_t type;
+  uint8_t reserved;
+  Be<2> checksum;
+  Be<2> reserved2;
+  Be<2> group_count;
+};
+struct IgmpRecordLayout {
+  uint8_t type;  // 3: to INCLUDE{}, that is: left; 4: to EXCLUDE{}, joined.
+  uint8_t auxiliary_words;
+  Be<2> source_count;
+  std::array<uint8_t, 4> group;
+};
+
+/// IPv4 option: router alert (RFC 2113).
+using RouterAlertOption = std::array<uint8_t, 4>;
+
 /// Neighbour solicitation and advertisement up to their options.
 struct NeighbourLayout {
   IcmpLayout icmp;
@@ -81,7 +108,7 @@ struct ListenerReportLayout {
 
 /// One group of a report, without sources.
 struct ListenerRecordLayout {
-  uint8_t type;  // 4: to EXCLUDE{}, that is: joined.
+  uint8_t type;  // As of IgmpRecordLayout.
   uint8_t auxiliary_words;
   Be<2> source_count;
   std::array<uint8_t, 16> group;
@@ -96,6 +123,9 @@ struct RouterAlertLayout {
 
 static_assert(wire::kIsWireLayout<ArpLayout, 28>);
 static_assert(wire::kIsWireLayout<IcmpLayout, 4>);
+static_assert(wire::kIsWireLayout<IgmpLayout, 8>);
+static_assert(wire::kIsWireLayout<IgmpReportLayout, 8>);
+static_assert(wire::kIsWireLayout<IgmpRecordLayout, 8>);
 static_assert(wire::kIsWireLayout<NeighbourLayout, 24>);
 static_assert(wire::kIsWireLayout<MacOptionLayout, 8>);
 static_assert(wire::kIsWireLayout<ListenerReportLayout, 8>);

@@ -3,10 +3,7 @@
 #include "nic/net/host/host.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
-
-#include "nic/net/host/mld.h"
 
 namespace uroce::nic {
 namespace {
@@ -43,14 +40,14 @@ void Host::OnLink(bool up, Nanos now) {
   if (!up) return;
   neighbours_.OnLinkUp(now);
   // Before the probes: a switch that watches groups has to let the answers through.
-  ReportMemberships();
+  ReportMemberships(now);
   OnDeadline(now);
 }
 
 void Host::OnDeadline(Nanos now) {
   for (AddressClaim& claim : claims_) RunClaim(claim, now);
   neighbours_.OnDeadline(now);
-  if (now >= report_at_) ReportMemberships();
+  if (now >= report_at_) ReportMemberships(now);
   DrainNeighbours();
 }
 
@@ -203,28 +200,6 @@ std::optional<Gid> Host::SourceFor(uint16_t vlan_id, const Gid& peer) const {
     if (!best || CommonBits(address.gid, peer) > CommonBits(*best, peer)) best = address.gid;
   }
   return best;
-}
-
-void Host::ReportMemberships() {
-  report_at_ = kNever;
-  std::set<uint16_t> vlans;
-  for (const InterfaceAddress& address : own_) vlans.insert(address.vlan_id);
-  for (const uint16_t vlan_id : vlans) ReportMemberships(vlan_id);
-}
-
-void Host::ReportMemberships(uint16_t vlan_id) {
-  std::set<Gid> groups;
-  Gid source;  // :: until there is a link-local address (RFC 3590, 4).
-  for (const AddressClaim& claim : claims_) {
-    const InterfaceAddress& address = claim.address();
-    if (address.gid.is_ipv4() || address.vlan_id != vlan_id) continue;
-    groups.insert(SolicitedNodeGroup(address.gid));
-    const bool usable = claim.state() == AddressClaim::State::kUsable;
-    if (usable && IsLinkLocal(address.gid)) source = address.gid;
-  }
-  if (groups.empty()) return;
-  frames_.push_back(
-      MakeListenerReport(source, {groups.begin(), groups.end()}, {mac_, {}, vlan_id}));
 }
 
 void Host::DrainNeighbours() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "nic/net/host/address_claim.h"
 #include "nic/net/host/arp.h"
 #include "nic/net/host/frame.h"
+#include "nic/net/host/membership.h"
 #include "nic/net/host/ndp.h"
 #include "nic/net/host/neighbour_cache.h"
 #include "nic/net/next_hop.h"
@@ -41,10 +43,10 @@ struct HostEvent {
   Mac mac{};
 };
 
-/// ARP with conflict detection, neighbour discovery, echo, memberships of the groups that these
-/// need, and routes. Router advertisements and redirects are ignored: addresses and routes are
-/// given. One thread. `now` never goes back. After any call, poll frames and events until there is
-/// none, and ask NextDeadline again.
+/// ARP with conflict detection, neighbour discovery, echo, memberships of groups, and routes.
+/// Router advertisements and redirects are ignored: addresses and routes are given. One thread.
+/// `now` never goes back. After any call, poll frames and events until there is none, and ask
+/// NextDeadline again.
 class Host {
  public:
   /// Its addresses are `config`'s and the link-local one of its MAC (which is GID 0). None is in
@@ -56,6 +58,11 @@ class Host {
   FrameResult OnFrame(Bytes frame, Nanos now);
   void OnDeadline(Nanos now);
   Nanos NextDeadline() const;
+
+  // ---- multicast groups, beside those that neighbour discovery needs ----
+  /// On every VLAN with an address of the group's family.
+  void Join(const Gid& group, Nanos now);
+  void Leave(const Gid& group);
 
   // ---- outputs ----
   std::optional<Frame> PollFrame();
@@ -78,7 +85,8 @@ class Host {
  private:
   FrameResult Dispatch(Bytes frame, Nanos now);
   FrameResult OnArp(const EthernetView& ethernet, Nanos now);
-  FrameResult OnIpv4(const EthernetView& ethernet);
+  FrameResult OnIpv4(const EthernetView& ethernet, Nanos now);
+  FrameResult OnIgmp(const IpView& ip, Nanos now);
   FrameResult OnIpv6(const EthernetView& ethernet, Nanos now);
   FrameResult OnSolicitation(const EthernetView& ethernet, const IpView& ip, Nanos now);
   FrameResult OnAdvertisement(const EthernetView& ethernet, const IpView& ip, Nanos now);
@@ -95,8 +103,14 @@ class Host {
   void Ask(const NeighbourCache::Question& question);
   /// The usable address on a VLAN that shares most with `peer`, of the same family.
   std::optional<Gid> SourceFor(uint16_t vlan_id, const Gid& peer) const;
-  void ReportMemberships();
+  std::set<uint16_t> Vlans() const;
+  bool HasAddress(uint16_t vlan_id, bool is_ipv4) const;
+  void ReportMemberships(Nanos now);
   void ReportMemberships(uint16_t vlan_id);
+  void ForgetOldRouter(Nanos now);
+  void Report(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership);
+  void ReportIpv4(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership);
+  void ReportIpv6(uint16_t vlan_id, const std::vector<Gid>& groups, Membership membership);
   void DrainNeighbours();
 
   const Mac mac_;
@@ -105,7 +119,9 @@ class Host {
   std::vector<InterfaceAddress> own_;  ///< The addresses of `claims_`.
   NeighbourCache neighbours_;
   bool link_up_ = false;
+  std::set<Gid> groups_;  ///< Joined by Join.
   Nanos report_at_ = kNever;
+  Nanos old_igmp_until_{0};  ///< An older router is there: it gets reports of version 2.
   std::deque<Frame> frames_;
   std::deque<HostEvent> events_;
   std::array<uint64_t, kFrameResultCount> frame_counts_{};

@@ -5,6 +5,7 @@
 #include "nic/net/host/checksum.h"
 #include "nic/net/host/echo.h"
 #include "nic/net/host/host.h"
+#include "nic/net/host/igmp.h"
 #include "nic/net/host/mld.h"
 
 namespace uroce::nic {
@@ -14,6 +15,8 @@ constexpr size_t kEchoHeaderBytes = 8;
 // Answers of many hosts to one query are spread (RFC 3810, 6.2); one host has one answer to all
 // queries of this time.
 constexpr Nanos kReportDelay{100'000'000};
+// For how long an older router is remembered (RFC 3376, 8.12, with the usual intervals).
+constexpr Nanos kOldRouterTime{260'000'000'000};
 
 FrameResult CheckIcmpv6(const IpView& ip) {
   if (ip.protocol != kIpProtocolIcmpv6) return FrameResult::kNotForUs;
@@ -43,7 +46,7 @@ FrameResult Host::Dispatch(Bytes frame, Nanos now) {
     case kEtherTypeArp:
       return OnArp(ethernet, now);
     case wire::kEtherTypeIpv4:
-      return OnIpv4(ethernet);
+      return OnIpv4(ethernet, now);
     case wire::kEtherTypeIpv6:
       return OnIpv6(ethernet, now);
     default:
@@ -84,16 +87,28 @@ void Host::AnswerArp(const ArpPacket& request, uint16_t vlan_id) {
   frames_.push_back(MakeArp(answer, {mac_, request.sender_mac, vlan_id}));
 }
 
-FrameResult Host::OnIpv4(const EthernetView& ethernet) {
+FrameResult Host::OnIpv4(const EthernetView& ethernet, Nanos now) {
   IpView ip;
   const FrameResult result = ParseIpv4(ethernet.payload, ip);
   if (result != FrameResult::kTaken) return result;
+  if (ip.protocol == kIpProtocolIgmp) return OnIgmp(ip, now);
+  // Packets with options are rare, and none that the host has to answer needs them.
+  if (ip.has_options) return FrameResult::kBadHeader;
   if (ip.protocol != kIpProtocolIcmp) return FrameResult::kNotForUs;
   if (!IsUsable(ethernet.vlan_id, ip.destination)) return FrameResult::kNotForUs;
   if (ip.payload.size() < kEchoHeaderBytes) return FrameResult::kTruncated;
   if (InternetChecksum(ip.payload) != 0) return FrameResult::kBadChecksum;
   if (ip.payload[0] != kIcmpEchoRequest) return FrameResult::kNotForUs;
   return OnEcho(ethernet, ip);
+}
+
+FrameResult Host::OnIgmp(const IpView& ip, Nanos now) {
+  bool is_old = false;
+  const FrameResult result = CheckIgmpQuery(ip, is_old);
+  if (result != FrameResult::kTaken) return result;
+  if (is_old) old_igmp_until_ = now + kOldRouterTime;
+  report_at_ = std::min(report_at_, now + kReportDelay);
+  return result;
 }
 
 FrameResult Host::OnIpv6(const EthernetView& ethernet, Nanos now) {

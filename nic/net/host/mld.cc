@@ -7,6 +7,7 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint8_t kHopLimit = 1;
+constexpr uint8_t kChangeToInclude = 3;
 constexpr uint8_t kChangeToExclude = 4;
 constexpr size_t kLeastQueryBytes = 24;
 // Router alert of value 0, MLD (RFC 2711, 2.1), and a PadN of none.
@@ -16,13 +17,13 @@ Frame::const_pointer BytesOf(const void* layout) {
   return static_cast<Frame::const_pointer>(layout);
 }
 
-Frame MakeMessage(const std::vector<Gid>& groups) {
+Frame MakeMessage(const std::vector<Gid>& groups, uint8_t record_type) {
   ListenerReportLayout report{};
   report.icmp.type = kIcmpv6ListenerReport;
   report.record_count = Be<2>(static_cast<uint16_t>(groups.size()));
   Frame message(BytesOf(&report), BytesOf(&report) + sizeof(report));
   for (const Gid& group : groups) {
-    const ListenerRecordLayout record{kChangeToExclude, 0, Be<2>(0), group.bytes};
+    const ListenerRecordLayout record{record_type, 0, Be<2>(0), group.bytes};
     message.insert(message.end(), BytesOf(&record), BytesOf(&record) + sizeof(record));
   }
   return message;
@@ -30,8 +31,10 @@ Frame MakeMessage(const std::vector<Gid>& groups) {
 
 }  // namespace
 
-Frame MakeListenerReport(const Gid& source, const std::vector<Gid>& groups, const Link& link) {
-  const Frame message = MakeMessage(groups);
+Frame MakeListenerReport(const Gid& source, const std::vector<Gid>& groups, Membership membership,
+                         const Link& link) {
+  const bool joined = membership == Membership::kJoined;
+  const Frame message = MakeMessage(groups, joined ? kChangeToExclude : kChangeToInclude);
   FrameWriter writer({link.source, MulticastMac(kAllMldRouters), link.vlan_id},
                      wire::kEtherTypeIpv6);
   writer.AddIpv6(source, kAllMldRouters, kIpProtocolHopByHop, kHopLimit,

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multicast listener discovery, version 2 (RFC 3810), as far as a host needs it whose groups are
-// those of its own addresses: a switch that watches learns where solicitations have to go. Pure.
+// Multicast listener discovery, version 2 (RFC 3810), as far as a host needs it: a switch that
+// watches learns where solicitations, and the frames of other groups, have to go. Pure.
 #pragma once
 
 #include <vector>
 
 #include "nic/net/host/frame.h"
+#include "nic/net/host/membership.h"
 #include "pipeline/base/types.h"
 
 namespace uroce::nic {
 
-/// A report that the sender of `link` is in `groups`. `source`: its link-local address, or :: while
-/// it has none (RFC 3590).
-Frame MakeListenerReport(const Gid& source, const std::vector<Gid>& groups, const Link& link);
+/// A report that the sender of `link` is in `groups`, or has left them. `source`: its link-local
+/// address, or :: while it has none (RFC 3590).
+Frame MakeListenerReport(const Gid& source, const std::vector<Gid>& groups, Membership membership,
+                         const Link& link);
 
 /// A query of any version, general or about a group. The caller has checked the checksum.
 [[nodiscard]] FrameResult CheckListenerQuery(const IpView& ip);

@@ -139,7 +139,8 @@ TEST(NdpTest, ASolicitedAdvertisementToAllIsRefused) {  // RFC 4861, 7.1.2.
 
 TEST(MldTest, AReportIsBehindARouterAlertAndRight) {
   const Gid source = G("fe80::1");
-  const Frame frame = MakeListenerReport(source, {SolicitedNodeGroup(source)}, {kMacA, {}, 0});
+  const Frame frame =
+      MakeListenerReport(source, {SolicitedNodeGroup(source)}, Membership::kJoined, {kMacA, {}, 0});
   EthernetView ethernet;
   ASSERT_EQ(ParseEthernet(frame, ethernet), FrameResult::kTaken);
   EXPECT_EQ(FormatMac(ethernet.destination), "33:33:00:00:00:16");

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/net/host/igmp.h"
+
+#include <algorithm>
+
+#include "nic/net/address.h"
+#include "nic/net/host/checksum.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint8_t kTtl = 1;
+constexpr uint8_t kQuery = 0x11;
+constexpr uint8_t kReport2 = 0x16;
+constexpr uint8_t kLeave2 = 0x17;
+constexpr uint8_t kReport3 = 0x22;
+constexpr uint8_t kChangeToInclude = 3;
+constexpr uint8_t kChangeToExclude = 4;
+constexpr size_t kLeastQuery3Bytes = 12;
+// 224.0.0.22: all IGMPv3 routers; 224.0.0.2: all routers, where version 2 says that a group is
+// left.
+constexpr Gid kAllIgmp3Routers{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 22}};
+constexpr Gid kAllRouters{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 2}};
+
+std::array<uint8_t, 4> Ipv4Bytes(const Gid& gid) {
+  return {gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]};
+}
+
+template <typename Layout>
+void Append(Frame& message, const Layout& layout) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&layout);
+  message.insert(message.end(), bytes, bytes + sizeof(layout));
+}
+
+Frame Finish(const Gid& source, const Gid& destination, Frame message, const Link& link) {
+  const uint16_t checksum = InternetChecksum(message);
+  message[2] = static_cast<uint8_t>(checksum >> 8);
+  message[3] = static_cast<uint8_t>(checksum);
+  FrameWriter writer({link.source, MulticastMac(destination), link.vlan_id}, wire::kEtherTypeIpv4);
+  writer.AddIpv4WithRouterAlert(source, destination, kIpProtocolIgmp, kTtl, message.size());
+  writer.AddBytes(message);
+  return writer.Finish();
+}
+
+}  // namespace
+
+Frame MakeIgmpReport(const Gid& source, const std::vector<Gid>& groups, Membership membership,
+                     const Link& link) {
+  const bool joined = membership == Membership::kJoined;
+  Frame message;
+  Append(message, IgmpReportLayout{.type = kReport3,
+                                   .group_count = Be<2>(static_cast<uint16_t>(groups.size()))});
+  for (const Gid& group : groups) {
+    Append(message, IgmpRecordLayout{.type = joined ? kChangeToExclude : kChangeToInclude,
+                                     .group = Ipv4Bytes(group)});
+  }
+  return Finish(source, kAllIgmp3Routers, std::move(message), link);
+}
+
+Frame MakeIgmpReport2(const Gid& source, const Gid& group, Membership membership,
+                      const Link& link) {
+  const bool joined = membership == Membership::kJoined;
+  Frame message;
+  Append(message, IgmpLayout{.type = joined ? kReport2 : kLeave2, .group = Ipv4Bytes(group)});
+  return Finish(source, joined ? group : kAllRouters, std::move(message), link);
+}
+
+// RFC 3376, 7.1: the length tells the version. One of version 1 is told by its code 0; it gets
+// answers of version 2, as routers that old are gone.
+FrameResult CheckIgmpQuery(const IpView& ip, bool& is_old) {
+  if (ip.payload.size() < sizeof(IgmpLayout)) return FrameResult::kTruncated;
+  if (InternetChecksum(ip.payload) != 0) return FrameResult::kBadChecksum;
+  if (ip.payload[0] != kQuery) return FrameResult::kNotForUs;
+  if (ip.hop_limit != kTtl) return FrameResult::kBadHeader;
+  const size_t size = ip.payload.size();
+  if (size > sizeof(IgmpLayout) && size < kLeastQuery3Bytes) return FrameResult::kTruncated;
+  is_old = size == sizeof(IgmpLayout);
+  return FrameResult::kTaken;
+}
+
+}  // namespace uroce::nic
