@@ -55,9 +55,8 @@ void FillAbsentOps(verbs_context& context) {
          context.create_counters, context.destroy_counters, context.modify_flow_action_esp,
          context.destroy_flow_action, context.create_flow_action_esp, context.modify_qp_rate_limit,
          context.modify_cq, context.destroy_rwq_ind_table, context.create_rwq_ind_table,
-         context.destroy_wq, context.modify_wq, context.create_wq, context.query_rt_values,
-         context.ibv_destroy_flow, context.ABI_placeholder2, context.ibv_create_flow,
-         context.ABI_placeholder1);
+         context.destroy_wq, context.modify_wq, context.create_wq, context.ibv_destroy_flow,
+         context.ABI_placeholder2, context.ibv_create_flow, context.ABI_placeholder1);
   context.post_srq_ops = &RefusePostSrqOps;
   ibv_context_ops& ops = context.context.ops;
   FillCompatOps(ops);

@@ -49,6 +49,9 @@ int DestroyChannel(Channel& channel) {
   return 0;
 }
 
+constexpr uint64_t kTimes =
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
 void FillCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted,
             const uroce_create_cq_reply& made) {
   Session& session = *context.session;
@@ -66,8 +69,13 @@ void FillCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wa
 
 int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted) {
   const uroce_create_cq request = {
-      context.handle, wanted.cqe, reinterpret_cast<uint64_t>(&cq),
-      wanted.channel != nullptr ? Ours(wanted.channel)->handle : UROCE_NONE, wanted.comp_vector};
+      context.handle,
+      wanted.cqe,
+      reinterpret_cast<uint64_t>(&cq),
+      wanted.channel != nullptr ? Ours(wanted.channel)->handle : UROCE_NONE,
+      wanted.comp_vector,
+      (wanted.wc_flags & kTimes) != 0,
+      0};
   uroce_create_cq_reply reply;
   const int error = Call(*context.session, UROCE_CREATE_CQ, request, &reply);
   if (error != 0) return error;
@@ -135,7 +143,7 @@ int DestroyCq(CompletionQueue& cq) {
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
   constexpr uint64_t kServedFlags =
       IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |
-      IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS;
+      IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS | kTimes;
   if ((attributes->wc_flags & ~kServedFlags) != 0) return FailWith(EOPNOTSUPP);
   constexpr uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   if ((attributes->comp_mask & ~kKnown) != 0) return FailWith(EOPNOTSUPP);

@@ -52,8 +52,11 @@ unsigned ReadFlags(ibv_cq_ex* cq) { return Ours(cq)->current.wc_flags; }
 uint32_t ReadSlid(ibv_cq_ex*) { return 0; }
 uint8_t ReadSl(ibv_cq_ex* cq) { return Ours(cq)->current.sl; }
 uint8_t ReadPathBits(ibv_cq_ex*) { return 0; }
+uint64_t ReadTime(ibv_cq_ex* cq) { return Ours(cq)->current.time_ns; }
+uint64_t ReadWallTime(ibv_cq_ex* cq) {
+  return ReadTime(cq) + (ClockNs(CLOCK_REALTIME) - ClockNs(CLOCK_MONOTONIC));
+}
 // Of capabilities that creation refuses, so that no program comes here by right.
-uint64_t ReadNoTime(ibv_cq_ex*) { return 0; }
 uint16_t ReadNoVlan(ibv_cq_ex*) { return 0; }
 uint32_t ReadNoFlowTag(ibv_cq_ex*) { return 0; }
 void ReadNoTagInfo(ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; }
@@ -74,11 +77,11 @@ void FillCqEx(ibv_cq_ex& cq) {
   cq.read_slid = &ReadSlid;
   cq.read_sl = &ReadSl;
   cq.read_dlid_path_bits = &ReadPathBits;
-  cq.read_completion_ts = &ReadNoTime;
+  cq.read_completion_ts = &ReadTime;
   cq.read_cvlan = &ReadNoVlan;
   cq.read_flow_tag = &ReadNoFlowTag;
   cq.read_tm_info = &ReadNoTagInfo;
-  cq.read_completion_wallclock_ns = &ReadNoTime;
+  cq.read_completion_wallclock_ns = &ReadWallTime;
 }
 
 }  // namespace uroce::shim

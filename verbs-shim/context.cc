@@ -14,6 +14,7 @@ void FillOps(verbs_context& context) {
   context.query_port = &QueryPort;
   context.query_device_ex = &QueryDeviceEx;
   context.create_cq_ex = &CreateCqEx;
+  context.query_rt_values = &QueryRtValues;
   context.create_qp_ex = &CreateQpEx;
   context.create_srq_ex = &CreateSrqEx;
   context.get_srq_num = &GetSrqNum;

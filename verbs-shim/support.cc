@@ -17,6 +17,12 @@ bool IsLogging() {
 
 }  // namespace
 
+uint64_t ClockNs(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
 ErrnoKeeper::ErrnoKeeper() : saved_(errno) {}
 ErrnoKeeper::~ErrnoKeeper() { errno = saved_; }
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <new>  // Placement only; declares, needs no library.
 
@@ -38,6 +39,9 @@ class MutexLock {
  private:
   pthread_mutex_t& mutex_;
 };
+
+/// What a clock shows.
+uint64_t ClockNs(clockid_t clock);
 
 /// Puts errno back as it was: calls that succeed leave it alone.
 class ErrnoKeeper {

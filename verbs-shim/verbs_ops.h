@@ -20,6 +20,7 @@ int PostSharedReceive(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attributes, size_t length);
 int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attributes, size_t length);
+int QueryRtValues(ibv_context* context, ibv_values_ex* values);
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes);
 ibv_srq* CreateSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attributes);
 int GetSrqNum(ibv_srq* srq, uint32_t* number);

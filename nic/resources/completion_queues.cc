@@ -96,7 +96,8 @@ absl::StatusOr<uroce_create_cq_reply> Program::CreateCq(const uroce_create_cq& r
       .page = arena_.At<uroce_cq_page>(*offset),
       .user_handle = request.user_handle,
       .channel_fd = channel == nullptr ? -1 : channel->records.write_fd(),
-      .async_fd = (*context)->events.write_fd()};
+      .async_fd = (*context)->events.write_fd(),
+      .has_times = request.has_times != 0};
   std::unique_ptr<CompletionQueueObject> object(
       new CompletionQueueObject{*context,
                                 channel,

@@ -18,6 +18,7 @@ struct CompletionQueueConfig {
   uint64_t user_handle = 0;  ///< Record written on the channel.
   int channel_fd = -1;       ///< Write end, non-blocking; -1: none. Owned by nic.
   int async_fd = -1;         ///< Write end of the context's pipe. Owned by nic.
+  bool has_times = false;    ///< Completions say when they were made.
 };
 
 /// Owned by nic, which alone makes and looks up rings; a worker knows its own by its queue pairs.

@@ -2,6 +2,8 @@
 // CQEs, the arm word and the records that follow from them.
 #include "pipeline/datapath/completion_ring.h"
 
+#include <ctime>
+
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/record_pipe.h"
 #include "pipeline/datapath/work_check.h"
@@ -19,6 +21,13 @@ constexpr uint8_t kWcWithInv = 8;
 // sender's address from it (protocol/verbs-semantics.md, section 7).
 constexpr uint8_t kSlOfIpv6 = 0x9;
 constexpr uint8_t kSlOfIpv4 = 0xa;
+
+// Not the worker's time of this turn, which drifts: programs compare it with their own clock.
+uint64_t TimeNow() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
 
 uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qpn) {
   uroce_cqe cqe{};
@@ -48,7 +57,10 @@ uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qp
 PublishResult CompletionRing::Publish(const transport::Completion& completion, uint32_t handle,
                                       Qpn qpn) {
   if (queue_.overflowed()) return PublishResult::kInError;
-  if (ring_.Push(ToCqe(completion, handle, qpn)) != rings::PushResult::kOk) return Overflow();
+  uroce_cqe cqe = ToCqe(completion, handle, qpn);
+  if (queue_.config().has_times) [[unlikely]]
+    cqe.time_ns = TimeNow();
+  if (ring_.Push(cqe) != rings::PushResult::kOk) return Overflow();
   in_burst_ = true;
   // A failed work request counts as solicited (IBTA vol. 1, 11.4.2.2).
   if (completion.solicited || completion.status != transport::WcStatus::kSuccess) {

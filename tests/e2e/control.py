@@ -111,7 +111,8 @@ class Maker:
         return self.client.handle_of("CREATE_CHANNEL", "II", self.in_context, 0)
 
     def cq(self, entries=64):
-        return self.client.handle_of("CREATE_CQ", "IIQII", self.in_context, entries, 1, NONE, 0)
+        return self.client.handle_of("CREATE_CQ", "IIQIIII", self.in_context, entries, 1, NONE, 0,
+                                     0, 0)
 
     def qp(self, qp_type=2):
         if not hasattr(self, "in_cq"):

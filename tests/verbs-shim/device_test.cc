@@ -121,7 +121,8 @@ TEST_F(DeviceTest, QueryDeviceExFillsWhatFits) {
   EXPECT_EQ(attr.orig_attr.max_cqe, 1 << 20);
   EXPECT_EQ(attr.orig_attr.atomic_cap, IBV_ATOMIC_HCA);
   EXPECT_STREQ(attr.orig_attr.fw_ver, "1.2.3");
-  EXPECT_EQ(attr.completion_timestamp_mask, 0u);
+  EXPECT_EQ(attr.completion_timestamp_mask, UINT64_MAX);
+  EXPECT_EQ(attr.hca_core_clock, 1'000'000u) << "kHz: times in ns";
   EXPECT_EQ(attr.phys_port_cnt_ex, 1u);
 }
 

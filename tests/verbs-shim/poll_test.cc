@@ -164,9 +164,36 @@ TEST_F(PollTest, AnExtendedQueueIsReadFieldByField) {
   EXPECT_EQ(fake.rings.at(0).page->consumed.value, 2u);
   EXPECT_EQ(ibv_destroy_qp(other), 0);
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(extended)), 0);
-  wanted.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  wanted.wc_flags = IBV_WC_EX_WITH_CVLAN;
   EXPECT_EQ(ibv_create_cq_ex(context_, &wanted), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(PollTest, ACompletionTellsWhenItWasMadeByBothClocks) {
+  ibv_cq_init_attr_ex wanted = {};
+  wanted.cqe = 4;
+  wanted.wc_flags =
+      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  ibv_cq_ex* extended = ibv_create_cq_ex(context_, &wanted);
+  ASSERT_NE(extended, nullptr);
+  ibv_qp* other = CreateQp(ibv_cq_ex_to_cq(extended));
+  ASSERT_NE(other, nullptr);
+  FakeCq& fake = daemon_->cq(ibv_cq_ex_to_cq(extended)->handle);
+  EXPECT_NE(fake.request.has_times, 0u);
+  ibv_values_ex before{.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+  ASSERT_EQ(ibv_query_rt_values_ex(context_, &before), 0);
+  const auto raw = static_cast<uint64_t>(before.raw_clock.tv_nsec);
+  uroce_cqe cqe = {.qp_handle = other->handle, .qp_num = other->qp_num};
+  cqe.time_ns = raw;
+  ASSERT_EQ(fake.ring().Push(cqe), rings::PushResult::kOk);
+  ibv_poll_cq_attr attr = {};
+  ASSERT_EQ(ibv_start_poll(extended, &attr), 0);
+  EXPECT_EQ(ibv_wc_read_completion_ts(extended), raw);
+  constexpr uint64_t kYear2020 = 1'577'836'800'000'000'000;
+  EXPECT_GT(ibv_wc_read_completion_wallclock_ns(extended), kYear2020);
+  ibv_end_poll(extended);
+  EXPECT_EQ(ibv_destroy_qp(other), 0);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(extended)), 0);
 }
 
 }  // namespace

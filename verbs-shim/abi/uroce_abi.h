@@ -172,7 +172,9 @@ struct uroce_cqe {
   uint8_t flags;    /* UROCE_CQE_* */
   uint32_t vendor_err;
   uint8_t sl; /* UD: 0xa of IPv4, 0x9 of IPv6, as mlx5 has it */
-  uint8_t reserved[19];
+  uint8_t reserved[7];
+  uint64_t time_ns; /* CLOCK_MONOTONIC when it was made, in a CQ that has times; else 0 */
+  uint32_t reserved2;
   uint32_t generation;
 };
 
@@ -444,6 +446,8 @@ struct uroce_create_cq {
   uint64_t user_handle; /* struct ibv_cq * */
   uint32_t channel;     /* UROCE_NONE: no channel */
   uint32_t comp_vector;
+  uint32_t has_times; /* not 0: completions say when they were made */
+  uint32_t reserved;
 };
 struct uroce_create_cq_reply {
   uint32_t handle;
