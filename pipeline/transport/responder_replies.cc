@@ -20,6 +20,8 @@ bool Responder::PollPacket(TxPacket& packet) {
     // It acknowledges all before its PSN.
     if (nak_psn_ == epsn_) ack_due_ = false;
     FillAcknowledge(nak_psn_, nak_syndrome_, packet);
+    // To a peer that looks for a hole in place of the MSN it must be none.
+    if (mark_ != 0 && nak_syndrome_ == wire::kNakSequence) packet.header.aeth.msn = Hole{}.Packed();
     return true;
   }
   if (hole_due_ || (ack_due_ && early_active_ && !gap_reported_)) {

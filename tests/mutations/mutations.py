@@ -124,4 +124,7 @@ MUTATIONS = [
      "  if (oldest) static_cast<void>(CountRetry(ResendCause::kSequenceNak));\n", ""),
     ("no-probe", "requester_selective.cc",
      "  lost_->AddProbe(high_psn_ - 1);\n  has_lost_ = true;\n", ""),
+    ("msn-taken-for-a-hole", "responder_replies.cc",
+     "packet.header.aeth.msn = Hole{}.Packed();", "packet.header.aeth.msn = msn_;"),
+    ("reset-keeps-the-offer", "responder.cc", "  offered_receives_ = kNoCredits;\n", ""),
 ]

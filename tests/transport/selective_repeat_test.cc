@@ -236,6 +236,16 @@ TEST(SelectiveResponder, FallsBackWhereNothingCanBePlaced) {
   }
 }
 
+// [sr.window sr.hole] Whatever the MSN is: none of it may look like a hole.
+TEST(SelectiveResponder, ANakThatNamesNoHoleHasNoMsn) {
+  Script s(Selective());
+  s.At(0)
+      .Receive("WRITE_ONLY psn=000200 len=8 ackreq mark=20")
+      .Sends({"ACK psn=000200 msn=1 mark=40"});
+  s.Receive("SEND_ONLY psn=000202 len=8 ackreq mark=20");
+  s.Sends({"NAK_SEQ psn=000201 msn=0 mark=40"});
+}
+
 // [sr.window] The NAK, or what it asked for, may be lost: it goes once a round.
 TEST(SelectiveResponder, ReportsAGapAgainInANewRound) {
   Script s(Selective());
