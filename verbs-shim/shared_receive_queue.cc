@@ -178,6 +178,9 @@ ibv_srq* CreateSrqEx(ibv_context*, ibv_srq_init_attr_ex* attributes) {
   if (is_xrc && mask != kXrc) return FailWith(EINVAL);
   Wish wish = {attributes->pd, nullptr, nullptr};
   if (is_xrc) wish = {attributes->pd, attributes->xrcd, attributes->cq};
+  if (wish.pd == nullptr || (is_xrc && (wish.xrcd == nullptr || wish.cq == nullptr))) {
+    return FailWith(EINVAL);
+  }
   ibv_srq_init_attr plain = {attributes->srq_context, attributes->attr};
   ibv_srq* made = Create(wish, plain);
   attributes->attr = plain.attr;

@@ -115,10 +115,14 @@ std::optional<uint8_t> RdmaCmHost::GidIndex(const rdma_cm::Attachment& source) {
   return static_cast<uint8_t>(*index);
 }
 
-cm::Result RdmaCmHost::Join(const rdma_cm::Attachment&, const Gid&) {
-  return cm::Result::kNotSupported;
+cm::Result RdmaCmHost::Join(const rdma_cm::Attachment& source, const Gid& group) {
+  const absl::Status status = nic_.devices()[source.device]->JoinGroup(group);
+  if (status.ok()) return cm::Result::kOk;
+  return absl::IsResourceExhausted(status) ? cm::Result::kNoRoom : cm::Result::kInvalid;
 }
 
-void RdmaCmHost::Leave(const rdma_cm::Attachment&, const Gid&) {}
+void RdmaCmHost::Leave(const rdma_cm::Attachment& source, const Gid& group) {
+  nic_.devices()[source.device]->LeaveGroup(group);
+}
 
 }  // namespace uroce::nic

@@ -137,7 +137,8 @@ class Maker:
         return self.client.handle_of("ALLOC_MW", "II", self.in_pd, 2)
 
     def srq(self):
-        return self.client.handle_of("CREATE_SRQ", "IIIIQ", self.in_pd, 16, 1, 0, 1)
+        return self.client.handle_of("CREATE_SRQ", "IIIIQIIII", self.in_pd, 16, 1, 0, 1, 0, 0, 0,
+                                     0)
 
     def segment(self):
         return self.client.handle_of("CREATE_SEGMENT", "QQ", 0x10000, 1 << 20)

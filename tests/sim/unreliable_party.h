@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pipeline/transport/effect.h"
+#include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/unreliable_types.h"
 #include "pipeline/transport/work.h"
 #include "tests/sim/party.h"

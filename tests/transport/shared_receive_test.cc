@@ -118,7 +118,7 @@ TEST(Xrc, AnSrqOutOfReachIsAnInvalidRequest) {
   }
 }
 
-// [11.xrc.srq 4.1.2 4.3] Before its turn, or after it, a request is not judged by its SRQ.
+// [11.xrc.srq 4.1.2.gap] Before its turn, or after it, a request is not judged by its SRQ.
 TEST(Xrc, AnSrqOutOfReachOfAPacketOutOfTurnChangesNothing) {
   Script s(kTarget);
   s.PostReceive().Receive("XRC_SEND_ONLY psn=000200 len=8 srq=000123 ackreq");
