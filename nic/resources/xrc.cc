@@ -69,12 +69,13 @@ uroce_target_reply Program::AddTarget(XrcdObject& xrcd, std::shared_ptr<XrcTarge
                                       uint64_t user_handle) {
   ++xrcd.users;
   const int async_fd = xrcd.context->events.write_fd();
-  auto opened = std::make_unique<OpenedTarget>(
-      OpenedTarget{&xrcd, target, datapath::EventRecords(async_fd, user_handle), user_handle});
-  target->AddOpener(&opened->events);
-  const QueuePairLive live = LiveState(target->object());
+  XrcTarget& its = *target;
+  auto opened = std::make_unique<OpenedTarget>(OpenedTarget{
+      &xrcd, std::move(target), datapath::EventRecords(async_fd, user_handle), user_handle});
+  its.AddOpener(&opened->events);
+  const QueuePairLive live = LiveState(its.object());
   return {.handle = *targets_.Add(std::move(opened)) | kTargetBit,
-          .qp_num = target->qpn().value(),
+          .qp_num = its.qpn().value(),
           .qp_state = static_cast<uint32_t>(live.state),
           .reserved = 0};
 }
