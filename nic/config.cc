@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "drivers/fault_config.h"
 #include "nic/port_network.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::nic {
 namespace {

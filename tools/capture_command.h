@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "tools/capture_limits.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::tools {
 

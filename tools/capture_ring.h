@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "pipeline/capture/frame.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::tools {
 

@@ -9,7 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/unique_fd.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::tools {
 

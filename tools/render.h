@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::tools {
 

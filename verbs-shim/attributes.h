@@ -4,7 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::shim {
 

@@ -21,6 +21,7 @@ using VersionedStatOf = int(int, int, struct stat*);
 using Duplicate = int(int);
 using DuplicateTo = int(int, int);
 using DuplicateWith = int(int, int, int);
+using Control = int(int, int, ...);
 
 constinit NextFunction<Write> next_write("write");
 constinit NextFunction<StatOf> next_fstat("fstat"), next_fstat64("fstat64");
@@ -28,6 +29,7 @@ constinit NextFunction<VersionedStatOf> next_fxstat("__fxstat"), next_fxstat64("
 constinit NextFunction<Duplicate> next_dup("dup");
 constinit NextFunction<DuplicateTo> next_dup2("dup2");
 constinit NextFunction<DuplicateWith> next_dup3("dup3");
+constinit NextFunction<Control> next_fcntl("fcntl"), next_fcntl64("fcntl64");
 
 // Not in a signal handler, later.
 __attribute__((constructor)) void LookUpAll() {
@@ -39,6 +41,8 @@ __attribute__((constructor)) void LookUpAll() {
   static_cast<void>(next_dup.Get());
   static_cast<void>(next_dup2.Get());
   static_cast<void>(next_dup3.Get());
+  static_cast<void>(next_fcntl.Get());
+  static_cast<void>(next_fcntl64.Get());
 }
 
 /// The number by which librdmacm knows the node where the kernel has one (it asks by netlink).
@@ -68,6 +72,13 @@ int Follow(int copy, int fd) {
   return -1;
 }
 
+/// Whatever the third argument is, there is one in its register: libc's own function counts on it.
+int FollowControl(Control* next, int fd, int command, void* argument) {
+  const int result = next(fd, command, argument);
+  const bool copies = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  return copies ? Follow(result, fd) : result;
+}
+
 }  // namespace
 
 extern "C" {
@@ -80,6 +91,8 @@ int HookFxstat64(int version, int fd, struct stat* status) __asm__("__fxstat64")
 int HookDup(int fd) __asm__("dup");
 int HookDup2(int fd, int copy) __asm__("dup2");
 int HookDup3(int fd, int copy, int flags) __asm__("dup3");
+int HookFcntl(int fd, int command, void* argument) __asm__("fcntl");
+int HookFcntl64(int fd, int command, void* argument) __asm__("fcntl64");
 
 UROCE_EXPORT ssize_t HookWrite(int fd, const void* data, size_t size_bytes) {
   CmFile file;
@@ -106,6 +119,12 @@ UROCE_EXPORT int HookDup(int fd) { return Follow(next_dup.Get()(fd), fd); }
 UROCE_EXPORT int HookDup2(int fd, int copy) { return Follow(next_dup2.Get()(fd, copy), fd); }
 UROCE_EXPORT int HookDup3(int fd, int copy, int flags) {
   return Follow(next_dup3.Get()(fd, copy, flags), fd);
+}
+UROCE_EXPORT int HookFcntl(int fd, int command, void* argument) {
+  return FollowControl(next_fcntl.Get(), fd, command, argument);
+}
+UROCE_EXPORT int HookFcntl64(int fd, int command, void* argument) {
+  return FollowControl(next_fcntl64.Get(), fd, command, argument);
 }
 
 }  // extern "C"

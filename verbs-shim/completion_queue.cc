@@ -26,15 +26,16 @@ UROCE_REAL(ibv_resize_cq, "IBVERBS_1.1");
 ibv_comp_channel* CreateChannel(Context& context) {
   auto* channel = Make<Channel>();
   if (channel == nullptr) return FailWith(ENOMEM);
-  uint32_t fd_count = 1;
-  int error = MakeHandle(*context.session, UROCE_CREATE_CHANNEL, uroce_handle{context.handle, 0},
-                         &channel->handle, &channel->verbs.fd, &fd_count);
-  if (error == 0 && fd_count != 1) error = EIO;
+  int fds[1];
+  const int error =
+      MakeHandle(*context.session, UROCE_CREATE_CHANNEL, uroce_handle{context.handle, 0},
+                 &channel->handle, fds, UROCE_DESTROY_CHANNEL);
   if (error != 0) {
     Free(channel);
     return FailWith(error);
   }
   channel->verbs.context = &context.verbs.context;
+  channel->verbs.fd = fds[0];
   return &channel->verbs;
 }
 
@@ -160,6 +161,14 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
   }
   CompletionQueue* cq = CreateCq(*Ours(context), *attributes);
   return cq == nullptr ? nullptr : &cq->verbs;
+}
+
+// ibv_modify_cq(3). Without both a count and a period events come at once.
+int ModifyCq(ibv_cq* cq, ibv_modify_cq_attr* attributes) {
+  if (attributes->attr_mask != IBV_CQ_ATTR_MODERATE) return EINVAL;
+  const ibv_moderate_cq& moderate = attributes->moderate;
+  return Call(*Ours(cq)->session, UROCE_MODIFY_CQ,
+              uroce_modify_cq{cq->handle, moderate.cq_count, moderate.cq_period});
 }
 
 }  // namespace uroce::shim

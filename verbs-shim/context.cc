@@ -9,11 +9,19 @@
 
 namespace uroce::shim {
 
+int TakeBack(Session& session, uroce_command end, uint32_t handle, const int* fds,
+             uint32_t fd_count) {
+  for (uint32_t i = 0; i < fd_count; ++i) close(fds[i]);
+  (void)EndObject(session, end, handle);
+  return EMFILE;
+}
+
 void FillOps(verbs_context& context) {
   FillAbsentOps(context);
   context.query_port = &QueryPort;
   context.query_device_ex = &QueryDeviceEx;
   context.create_cq_ex = &CreateCqEx;
+  context.modify_cq = &ModifyCq;
   context.query_rt_values = &QueryRtValues;
   context.create_qp_ex = &CreateQpEx;
   context.create_srq_ex = &CreateSrqEx;
@@ -25,6 +33,7 @@ void FillOps(verbs_context& context) {
   context.dealloc_td = &DeallocTd;
   context.alloc_parent_domain = &AllocParentDomain;
   context.advise_mr = &AdviseMr;
+  context.alloc_null_mr = &AllocNullMr;
   context.alloc_dm = &AllocDm;
   context.free_dm = &FreeDm;
   context.reg_dm_mr = &RegDmMr;
@@ -71,10 +80,8 @@ ibv_context* Open(Device& device) {
   context->session = session;
   context->device = &device;
   int fds[2] = {-1, -1};  // Of asynchronous events, and of the context's name.
-  uint32_t fd_count = 2;
-  int error = MakeHandle(*session, UROCE_OPEN_CONTEXT, uroce_open_context{device.index, 0},
-                         &context->handle, fds, &fd_count);
-  if (error == 0 && fd_count != 2) error = EIO;
+  const int error = MakeHandle(*session, UROCE_OPEN_CONTEXT, uroce_open_context{device.index, 0},
+                               &context->handle, fds, UROCE_CLOSE_CONTEXT);
   if (error != 0) {
     Free(context);
     return FailWith(error);
@@ -103,11 +110,11 @@ ibv_context* Import(const uroce_context_name& name, int cmd_fd) {
   int async_fd = -1;
   uint32_t fd_count = 1;
   int error = Call(*session, UROCE_IMPORT_CONTEXT, name, &made, &async_fd, &fd_count);
-  if (error == 0 && fd_count != 1) error = EIO;
   context->device = error == 0 ? FindDevice(made.device_index) : nullptr;
-  if (error == 0 && context->device == nullptr) error = EIO;
+  if (error == 0 && (context->device == nullptr || fd_count != 1)) {
+    error = TakeBack(*session, UROCE_CLOSE_CONTEXT, made.handle, &async_fd, fd_count);
+  }
   if (error != 0) {
-    if (async_fd >= 0) close(async_fd);
     Free(context);
     return FailWith(error);
   }

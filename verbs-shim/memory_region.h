@@ -14,6 +14,7 @@ struct MemoryRegion {
   uint32_t* users_of_memory;     ///< Of device memory: counted down when the region goes. Or null.
   MemoryRegion* next_on_demand;  ///< In the list of those with on-demand paging.
   bool is_imported;              ///< Its maker changes and ends it.
+  bool is_null;                  ///< Of no memory: it cannot become another.
 };
 
 inline MemoryRegion* Ours(ibv_mr* mr) { return reinterpret_cast<MemoryRegion*>(mr); }

@@ -8,7 +8,8 @@
 
 #include "pipeline/rings/cqe_rings.h"
 #include "pipeline/rings/work_queue.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_commands.h"
 #include "verbs-shim/session.h"
 #include "verbs-shim/spin_lock.h"
 

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 #include "verbs-shim/cm_commands.h"
 #include "verbs-shim/next_function.h"
 #include "verbs-shim/real_library.h"
@@ -75,6 +75,10 @@ using StatX = int(int, const char*, int, unsigned, void*);
 using Access = int(const char*, int);
 using AccessAt = int(int, const char*, int, int);
 using ReadLink = ssize_t(const char*, char*, size_t);
+using RealPath = char*(const char*, char*);
+using RealPathFortified = char*(const char*, char*, size_t);
+using CanonicalName = char*(const char*);
+using ChangeDirectory = int(const char*);
 using OpenDirectory = void*(const char*);
 using ScanDirectory = int(const char*, void*, void*, void*);
 using OpenStream = FILE*(const char*, const char*);
@@ -93,6 +97,10 @@ constinit NextFunction<StatX> next_statx("statx");
 constinit NextFunction<Access> next_access("access");
 constinit NextFunction<AccessAt> next_faccessat("faccessat");
 constinit NextFunction<ReadLink> next_readlink("readlink");
+constinit NextFunction<RealPath> next_realpath("realpath");
+constinit NextFunction<RealPathFortified> next_realpath_chk("__realpath_chk");
+constinit NextFunction<CanonicalName> next_canonical("canonicalize_file_name");
+constinit NextFunction<ChangeDirectory> next_chdir("chdir");
 constinit NextFunction<OpenDirectory> next_opendir("opendir");
 constinit NextFunction<ScanDirectory> next_scandir("scandir"), next_scandir64("scandir64");
 constinit NextFunction<OpenStream> next_fopen("fopen"), next_fopen64("fopen64");
@@ -107,8 +115,9 @@ __attribute__((constructor)) void LookUpAll() {
   LookUp(next_open, next_open64, next_open_2, next_open64_2, next_openat, next_openat64,
          next_openat_2, next_openat64_2, next_stat, next_stat64, next_lstat, next_lstat64,
          next_xstat, next_xstat64, next_lxstat, next_lxstat64, next_fstatat, next_fstatat64,
-         next_statx, next_access, next_faccessat, next_readlink, next_opendir, next_scandir,
-         next_scandir64, next_fopen, next_fopen64);
+         next_statx, next_access, next_faccessat, next_readlink, next_realpath, next_realpath_chk,
+         next_canonical, next_chdir, next_opendir, next_scandir, next_scandir64, next_fopen,
+         next_fopen64);
 }
 
 /// The mode that follows flags which make a file; 0 else.
@@ -147,6 +156,10 @@ int HookStatx(int directory, const char* path, int flags, unsigned mask,
 int HookAccess(const char* path, int mode) __asm__("access");
 int HookAccessAt(int directory, const char* path, int mode, int flags) __asm__("faccessat");
 ssize_t HookReadLink(const char* path, char* text, size_t room) __asm__("readlink");
+char* HookRealPath(const char* path, char* place) __asm__("realpath");
+char* HookRealPathFortified(const char* path, char* place, size_t room) __asm__("__realpath_chk");
+char* HookCanonicalName(const char* path) __asm__("canonicalize_file_name");
+int HookChangeDirectory(const char* path) __asm__("chdir");
 void* HookOpenDirectory(const char* path) __asm__("opendir");
 int HookScanDirectory(const char* path, void* list, void* filter, void* order) __asm__("scandir");
 int HookScanDirectory64(const char* path, void* list, void* filter,
@@ -258,6 +271,18 @@ UROCE_EXPORT int HookAccessAt(int directory, const char* path, int mode, int fla
 }
 UROCE_EXPORT ssize_t HookReadLink(const char* path, char* text, size_t room) {
   return next_readlink.Get()(Path(path).get(), text, room);
+}
+UROCE_EXPORT char* HookRealPath(const char* path, char* place) {
+  return next_realpath.Get()(Path(path).get(), place);
+}
+UROCE_EXPORT char* HookRealPathFortified(const char* path, char* place, size_t room) {
+  return next_realpath_chk.Get()(Path(path).get(), place, room);
+}
+UROCE_EXPORT char* HookCanonicalName(const char* path) {
+  return next_canonical.Get()(Path(path).get());
+}
+UROCE_EXPORT int HookChangeDirectory(const char* path) {
+  return next_chdir.Get()(Path(path).get());
 }
 UROCE_EXPORT void* HookOpenDirectory(const char* path) {
   return next_opendir.Get()(Path(path).get());

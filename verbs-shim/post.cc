@@ -24,15 +24,17 @@ constexpr uint32_t Bit(ibv_wr_opcode opcode) { return 1u << opcode; }
 
 constexpr uint32_t kAtomics = Bit(IBV_WR_ATOMIC_CMP_AND_SWP) | Bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
 constexpr uint32_t kWrites = Bit(IBV_WR_RDMA_WRITE) | Bit(IBV_WR_RDMA_WRITE_WITH_IMM);
+/// Of kAtomics the fields of a WRITE have what it needs.
+constexpr uint32_t kAtomicWrite = Bit(IBV_WR_ATOMIC_WRITE);
 constexpr uint32_t kSends =
     Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | Bit(IBV_WR_SEND_WITH_INV);
 constexpr uint32_t kLocals = Bit(IBV_WR_LOCAL_INV) | Bit(IBV_WR_BIND_MW);
 constexpr uint32_t kOfReliableConnection =
-    kSends | kWrites | kAtomics | Bit(IBV_WR_RDMA_READ) | kLocals;
+    kSends | kWrites | kAtomics | kAtomicWrite | Bit(IBV_WR_RDMA_READ) | kLocals;
 constexpr uint32_t kOfUnreliableConnection =
     Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | kWrites | kLocals;
 constexpr uint32_t kOfDatagrams = Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM);
-constexpr uint32_t kMayBeInline = kSends | kWrites;
+constexpr uint32_t kMayBeInline = kSends | kWrites | kAtomicWrite;
 constexpr unsigned kKnownFlags =
     IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
 constexpr uint64_t kAtomicBytes = 8;
@@ -76,12 +78,13 @@ int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
   if (queue_pair.send.waiting() >= queue_pair.send.max_requests) return ENOMEM;
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
     if ((kMayBeInline & bit) == 0 || wr.num_sge < 0) return EINVAL;
-    return TotalBytes(wr) > queue_pair.max_inline_bytes ? EINVAL : 0;
+    if (TotalBytes(wr) > queue_pair.max_inline_bytes) return EINVAL;
+    return bit == kAtomicWrite && TotalBytes(wr) != kAtomicBytes ? EINVAL : 0;
   }
   if ((kLocals & bit) != 0) return wr.opcode == IBV_WR_BIND_MW ? CheckBind(queue_pair, wr) : 0;
   if (static_cast<unsigned>(wr.num_sge) > queue_pair.send.max_sge) return EINVAL;
   // Whether the remote address is aligned is the responder's to judge, as hardware has it.
-  return (kAtomics & bit) != 0 && TotalBytes(wr) < kAtomicBytes ? EINVAL : 0;
+  return ((kAtomics | kAtomicWrite) & bit) != 0 && TotalBytes(wr) < kAtomicBytes ? EINVAL : 0;
 }
 
 uroce_wqe_datagram AddressOf(const ibv_send_wr& wr) {

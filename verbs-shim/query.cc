@@ -65,6 +65,7 @@ void DescribeExtensions(ibv_device_attr_ex& attr) {
   // Times of completions are those of CLOCK_MONOTONIC, in ns.
   attr.completion_timestamp_mask = UINT64_MAX;
   attr.hca_core_clock = 1000000;  // kHz
+  attr.cq_mod_caps = {UINT16_MAX, UINT16_MAX};
   attr.max_dm_size = kMaxDeviceMemoryBytes;
   // Copied memory is looked at by each access, so it need not be there before.
   attr.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;

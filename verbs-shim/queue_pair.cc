@@ -134,7 +134,8 @@ uint64_t ServedOps(ibv_qp_type type) {
                                    IBV_QP_EX_WITH_BIND_MW;
   constexpr uint64_t kReliable = kUnreliable | IBV_QP_EX_WITH_RDMA_READ |
                                  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+                                 IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
   if (type == IBV_QPT_UD) return kDatagrams;
   return type == IBV_QPT_UC ? kUnreliable : kReliable;
 }
@@ -223,7 +224,11 @@ ibv_qp* CreateTarget(ibv_qp_init_attr_ex& attributes) {
   if ((attributes.comp_mask & ~kServed) != 0) return FailWith(EOPNOTSUPP);
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0) return FailWith(EINVAL);
   attributes.cap = {};
-  return uroce::shim::CreateTarget(attributes.xrcd, attributes.qp_context);
+  ibv_qp* target = uroce::shim::CreateTarget(attributes.xrcd, attributes.qp_context);
+  // It has none, but librdmacm makes that of an id's queue pair the id's own.
+  const bool names_pd = (attributes.comp_mask & IBV_QP_INIT_ATTR_PD) != 0;
+  if (target != nullptr && names_pd) target->pd = attributes.pd;
+  return target;
 }
 
 }  // namespace

@@ -78,7 +78,6 @@ void Refuse(ibv_qp_ex* qp, int error) {
   if (build.error == 0) build.error = error;
 }
 void RefuseTso(ibv_qp_ex* qp, void*, uint16_t, uint16_t) { Refuse(qp, EOPNOTSUPP); }
-void RefuseAtomicWrite(ibv_qp_ex* qp, uint32_t, uint64_t, const void*) { Refuse(qp, EOPNOTSUPP); }
 
 void SetSges(ibv_qp_ex* qp, size_t count, const ibv_sge* sges) {
   Build& build = Ours(qp)->build;
@@ -128,6 +127,12 @@ void SetInlineList(ibv_qp_ex* qp, size_t count, const ibv_data_buf* buffers) {
 void SetInline(ibv_qp_ex* qp, void* addr, size_t length) {
   const ibv_data_buf buffer = {addr, length};
   SetInlineList(qp, 1, &buffer);
+}
+
+/// The eight bytes are the program's again after this call, too.
+void AtomicWrite(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, const void* value) {
+  OpenRdma(qp, IBV_WR_ATOMIC_WRITE, rkey, remote_addr, 0);
+  SetInline(qp, const_cast<void*>(value), sizeof(uint64_t));
 }
 
 void Start(ibv_qp_ex* qp) {
@@ -181,7 +186,7 @@ void FillQpEx(ibv_qp_ex& qp) {
   qp.wr_start = &Start;
   qp.wr_complete = &Complete;
   qp.wr_abort = &Abort;
-  qp.wr_atomic_write = &RefuseAtomicWrite;
+  qp.wr_atomic_write = &AtomicWrite;
 }
 
 }  // namespace uroce::shim

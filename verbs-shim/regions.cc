@@ -72,7 +72,7 @@ int PlanChange(const MemoryRegion& mr, int flags, const ibv_pd* pd, const void* 
                int access, memory::MemoryRequest& request) {
   constexpr int kKnown =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-  if (flags == 0 || (flags & ~kKnown) != 0 || mr.is_imported) return EINVAL;
+  if (flags == 0 || (flags & ~kKnown) != 0 || mr.is_imported || mr.is_null) return EINVAL;
   request = mr.request;
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {
     if (pd == nullptr || pd->context != mr.verbs.context) return EINVAL;
@@ -144,6 +144,30 @@ ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& requ
   const memory::MemoryRegistration& made = mr->registration;
   mr->verbs = {pd->context, pd, addr, request.length, made.handle, made.lkey, made.rkey};
   ListIfOnDemand(*mr);
+  return &mr->verbs;
+}
+
+// ibv_alloc_null_mr(3): any address of any length, for scatter entries alone; so it has no rkey.
+ibv_mr* AllocNullMr(ibv_pd* pd) {
+  auto* mr = Make<MemoryRegion>();
+  if (mr == nullptr) return FailWith(ENOMEM);
+  const memory::Daemon daemon = DaemonOf(pd->context);
+  const uroce_mr_segment all = {.length = UINT64_MAX, .mode = UROCE_MR_NULL, .segment = UROCE_NONE};
+  uroce_reg_mr_reply made;
+  const int error = daemon.register_region(daemon.session,
+                                           {.pd = pd->handle,
+                                            .access = IBV_ACCESS_LOCAL_WRITE,
+                                            .length = UINT64_MAX,
+                                            .segment_count = 1,
+                                            .replaces = UROCE_NONE},
+                                           &all, made);
+  if (error != 0) {
+    Free(mr);
+    return FailWith(error);
+  }
+  mr->is_null = true;
+  mr->registration.handle = made.handle;
+  mr->verbs = {pd->context, pd, nullptr, SIZE_MAX, made.handle, made.lkey, 0};
   return &mr->verbs;
 }
 

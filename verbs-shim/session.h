@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 #include "pipeline/rings/shared_word.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_commands.h"
 #include "verbs-shim/cm_ids.h"
 #include "verbs-shim/queue_pair_table.h"
 #include "verbs-shim/support.h"

@@ -22,6 +22,7 @@ int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attributes, size_t length);
 int QueryRtValues(ibv_context* context, ibv_values_ex* values);
 ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes);
+int ModifyCq(ibv_cq* cq, ibv_modify_cq_attr* attributes);
 ibv_srq* CreateSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attributes);
 int GetSrqNum(ibv_srq* srq, uint32_t* number);
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attributes);
@@ -33,6 +34,7 @@ int DeallocTd(ibv_td* td);
 ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attributes);
 int AdviseMr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges,
              uint32_t num_sge);
+ibv_mr* AllocNullMr(ibv_pd* pd);
 ibv_dm* AllocDm(ibv_context* context, ibv_alloc_dm_attr* attributes);
 int FreeDm(ibv_dm* dm);
 ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t dm_offset, size_t length, unsigned int access);
@@ -102,12 +104,28 @@ inline int EndObject(Session& session, uroce_command command, uint32_t handle) {
 
 /// Makes an object that the daemon knows by a handle and nothing else.
 template <typename Request>
-int MakeHandle(Session& session, uroce_command command, const Request& request, uint32_t* handle,
-               int* fds = nullptr, uint32_t* fd_count = nullptr) {
+int MakeHandle(Session& session, uroce_command command, const Request& request, uint32_t* handle) {
   uroce_handle reply;
-  const int error = Call(session, command, request, &reply, fds, fd_count);
+  const int error = Call(session, command, request, &reply);
   if (error == 0) *handle = reply.handle;
   return error;
+}
+
+/// Takes back what a command has made whose fds have not all come: the program has no room for
+/// them. Closes those that have. Returns EMFILE.
+int TakeBack(Session& session, uroce_command end, uint32_t handle, const int* fds,
+             uint32_t fd_count);
+
+/// The same of an object that comes with `Count` fds; `end` is the command that ends it.
+template <size_t Count, typename Request>
+int MakeHandle(Session& session, uroce_command command, const Request& request, uint32_t* handle,
+               int (&fds)[Count], uroce_command end) {
+  uroce_handle reply;
+  uint32_t fd_count = Count;
+  const int error = Call(session, command, request, &reply, fds, &fd_count);
+  if (error != 0) return error;
+  *handle = reply.handle;
+  return fd_count == Count ? 0 : TakeBack(session, end, reply.handle, fds, fd_count);
 }
 
 }  // namespace uroce::shim

@@ -67,18 +67,19 @@ wire::CmReq MakeReq(CommId id, const ConnectParameters& parameters) {
                                               parameters.private_data)};
 }
 
-wire::CmRep MakeRep(CommId id, CommId remote_id, const AcceptParameters& parameters) {
+wire::CmRep MakeRep(CommId id, CommId remote_id, bool xrc, const AcceptParameters& parameters) {
   const QueuePairParameters& qp = parameters.qp;
   return {.local_comm_id = id,
           .remote_comm_id = remote_id,
-          .local_qpn = qp.qpn,
+          .local_qpn = xrc ? Qpn() : qp.qpn,
+          .local_eecn = xrc ? qp.qpn.value() : 0,
           .starting_psn = qp.starting_psn,
           .responder_resources = qp.responder_resources,
           .initiator_depth = qp.initiator_depth,
           .target_ack_delay = parameters.target_ack_delay,
           .end_to_end_flow_control = qp.end_to_end_flow_control,
           .rnr_retry_count = qp.rnr_retry_count,
-          .srq = qp.srq,
+          .srq = xrc || qp.srq,
           .local_ca_guid = qp.local_ca_guid,
           .private_data = Padded<196>(parameters.private_data)};
 }

@@ -28,6 +28,7 @@ Result Connection::Connect(const ConnectParameters& parameters, Nanos now) {
   if (parameters.private_data.size() > kConnectPrivateBytes) return Result::kTooLong;
   wire::CmReq req = MakeReq(id_, parameters);
   active_ = true;
+  xrc_ = parameters.xrc;
   route_ = parameters.route;
   service_id_ = req.service_id;
   local_qpn_ = req.local_qpn;
@@ -53,14 +54,17 @@ Result Connection::Accept(const AcceptParameters& parameters, Nanos now) {
   attributes_.max_rd_atomic = parameters.qp.initiator_depth;
   attributes_.max_dest_rd_atomic = parameters.qp.responder_resources;
   Enter(State::kRepSent);
-  SendRepeatedly(MakeRep(id_, remote_id_, parameters), transaction_id_, interval_, now);
+  SendRepeatedly(MakeRep(id_, remote_id_, xrc_, parameters), transaction_id_, interval_, now);
   return Result::kOk;
 }
 
-Result Connection::Reject(wire::RejReason reason, std::span<const uint8_t> private_data) {
-  if (private_data.size() > kRejectPrivateBytes) return Result::kTooLong;
+Result Connection::Reject(wire::RejReason reason, std::span<const uint8_t> private_data,
+                          std::span<const uint8_t> info) {
+  if (private_data.size() > kRejectPrivateBytes || info.size() > wire::kCmAriBytes) {
+    return Result::kTooLong;
+  }
   if (state_ != State::kReqReceived && state_ != State::kRepReceived) return Result::kWrongState;
-  SendRej(active_ ? wire::CmAbout::kRep : wire::CmAbout::kReq, reason, private_data);
+  SendRej(active_ ? wire::CmAbout::kRep : wire::CmAbout::kReq, reason, private_data, info);
   Enter(State::kIdle);
   return Result::kOk;
 }
@@ -188,11 +192,13 @@ void Connection::SendDreq(Nanos now) {
 }
 
 void Connection::SendRej(wire::CmAbout about, wire::RejReason reason,
-                         std::span<const uint8_t> private_data) {
+                         std::span<const uint8_t> private_data, std::span<const uint8_t> info) {
   Send(wire::CmRej{.local_comm_id = id_,
                    .remote_comm_id = remote_id_,
                    .about = about,
+                   .info_bytes = static_cast<uint8_t>(info.size()),
                    .reason = reason,
+                   .info = Padded<wire::kCmAriBytes>(info),
                    .private_data = Padded<148>(private_data)},
        transaction_id_);
 }

@@ -51,7 +51,8 @@ class Connection {
              const wire::CmMessage& message);
   /// Sends REP. The queue pair is in RTS by then: the peer's first packet may overtake its RTU.
   Result Accept(const AcceptParameters& parameters, Nanos now);
-  Result Reject(wire::RejReason reason, std::span<const uint8_t> private_data);
+  Result Reject(wire::RejReason reason, std::span<const uint8_t> private_data,
+                std::span<const uint8_t> info = {});
   /// Sends RTU, on the active side.
   Result Establish();
   /// The queue pair has received its first packet: as good as an RTU.
@@ -92,6 +93,8 @@ class Connection {
   std::optional<QueuePairAttributes> attributes() const {
     return remote_id_ == CommId() ? std::nullopt : std::optional(attributes_);
   }
+  /// The peer's queue pair, as a REP to this connection's REQ names it.
+  Qpn QpnIn(const wire::CmRep& rep) const { return xrc_ ? Qpn(rep.local_eecn) : rep.local_qpn; }
   const Route& route() const { return route_; }
   State state() const { return state_; }
   bool active() const { return active_; }
@@ -111,7 +114,7 @@ class Connection {
   void SendDreq(Nanos now);
   void SendDrep(const wire::CmMessage& dreq);
   void SendRej(wire::CmAbout about, wire::RejReason reason,
-               std::span<const uint8_t> private_data = {});
+               std::span<const uint8_t> private_data = {}, std::span<const uint8_t> info = {});
   void SendGivingUp(wire::CmAbout about);
   void SendMra(wire::CmAbout about);
   void GiveUp(Nanos now);
@@ -122,6 +125,7 @@ class Connection {
   State state_ = State::kIdle;
   bool owned_ = true;
   bool active_ = false;
+  bool xrc_ = false;
   uint8_t max_cm_retries_ = 0;
   uint8_t transmissions_left_ = 0;
   uint8_t mras_ = 0;  ///< Received in this state.

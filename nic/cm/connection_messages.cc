@@ -19,6 +19,7 @@ void Connection::OnReq(const Route& route, BindingId listener, const wire::RdmaC
   service_id_ = req.service_id;
   remote_id_ = req.local_comm_id;
   remote_ca_guid_ = req.local_ca_guid;
+  xrc_ = req.transport == wire::CmTransport::kExtended;
   max_cm_retries_ = req.max_cm_retries;
   attributes_ = {.dest_qpn = req.local_qpn,
                  .sq_psn = req.starting_psn,
@@ -64,7 +65,7 @@ void Connection::OnRep(const wire::CmMessage& message) {
   const auto& rep = std::get<wire::CmRep>(message.body);
   remote_id_ = rep.local_comm_id;
   remote_ca_guid_ = rep.local_ca_guid;
-  attributes_.dest_qpn = rep.local_qpn;
+  attributes_.dest_qpn = QpnIn(rep);
   attributes_.sq_psn = rep.starting_psn;
   attributes_.max_rd_atomic = rep.responder_resources;
   attributes_.max_dest_rd_atomic = rep.initiator_depth;

@@ -48,10 +48,11 @@ Result Manager::Accept(CommId id, const AcceptParameters& parameters, Nanos now)
   return Settle(*entry, entry->object.Accept(parameters, now));
 }
 
-Result Manager::Reject(CommId id, wire::RejReason reason, std::span<const uint8_t> private_data) {
+Result Manager::Reject(CommId id, wire::RejReason reason, std::span<const uint8_t> private_data,
+                       std::span<const uint8_t> info) {
   ConnectionEntry* const entry = Find(id);
   if (entry == nullptr) return Result::kNoSuchId;
-  return Settle(*entry, entry->object.Reject(reason, private_data));
+  return Settle(*entry, entry->object.Reject(reason, private_data, info));
 }
 
 Result Manager::Establish(CommId id) {

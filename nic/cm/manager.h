@@ -61,8 +61,9 @@ class Manager {
   /// The program has got the event of a request: another may take its place in the backlog.
   Result OnRequestTaken(CommId id);
   Result Accept(CommId id, const AcceptParameters& parameters, Nanos now);
-  /// Refuses a request or a reply.
-  Result Reject(CommId id, wire::RejReason reason, std::span<const uint8_t> private_data);
+  /// Refuses a request or a reply. `info`: what the reason goes on to say (ARI), up to 72 bytes.
+  Result Reject(CommId id, wire::RejReason reason, std::span<const uint8_t> private_data,
+                std::span<const uint8_t> info = {});
   Result Establish(CommId id);
   Result OnFirstPacket(CommId id);
   Result Disconnect(CommId id, Nanos now);

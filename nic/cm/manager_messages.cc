@@ -125,7 +125,7 @@ void Manager::OnRep(const Route& route, const wire::CmMessage& message, Nanos no
   const auto taken = [&](auto& index, uint32_t number) {
     return FindBy(index, {rep.local_ca_guid, number});
   };
-  ConnectionEntry* const old = taken(by_remote_qpn_, rep.local_qpn.value());
+  ConnectionEntry* const old = taken(by_remote_qpn_, entry->object.QpnIn(rep).value());
   if (old != nullptr || taken(by_remote_id_, rep.local_comm_id.value()) != nullptr) {
     ++outbox_.counters.stale;
     entry->object.OnStaleRep(message, now);

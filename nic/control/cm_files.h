@@ -14,7 +14,7 @@
 #include "nic/resources/handle_table.h"
 #include "nic/resources/nic.h"
 #include "nic/ucma/files.h"
-#include "verbs-shim/abi/uroce_cm_abi.h"
+#include "verbs-shim/abi/uroce_cm_commands.h"
 
 namespace uroce::nic {
 

@@ -2,6 +2,7 @@
 // The commands of the control socket: from bytes to the program's resources and back.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "nic/control/command_body.h"
@@ -14,7 +15,9 @@ namespace uroce::nic {
 namespace {
 
 constexpr Nanos kFirstCopyPoll{1'000'000};
-constexpr Nanos kLastCopyPoll{64'000'000};    // A copy that takes so long may take for ever.
+constexpr Nanos kLastCopyPoll{64'000'000};  // A copy that takes so long may take for ever.
+constexpr Nanos kSendPoll{200'000};
+constexpr Nanos kLongestSend{200'000'000};    // Of what was posted before a command.
 constexpr uint64_t kPopulateBytes = 2 << 20;  // More would hold other programs up for 1 ms.
 
 }  // namespace
@@ -42,6 +45,7 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_DESTROY_CHANNEL, sizeof(uroce_handle), true, &Session::DestroyChannel},
       {UROCE_CREATE_CQ, sizeof(uroce_create_cq), true, &Session::CreateCq},
       {UROCE_RESIZE_CQ, sizeof(uroce_resize_cq), true, &Session::ResizeCq},
+      {UROCE_MODIFY_CQ, sizeof(uroce_modify_cq), true, &Session::ModifyCq},
       {UROCE_DESTROY_CQ, sizeof(uroce_handle), true, &Session::DestroyCq},
       {UROCE_CREATE_QP, sizeof(uroce_create_qp), true, &Session::CreateQp},
       {UROCE_MODIFY_QP, sizeof(uroce_modify_qp), true, &Session::ModifyQp},
@@ -193,13 +197,13 @@ bool Session::MustAwaitCopies(MemoryObject& memory) {
 void Session::PublishLater(std::unique_ptr<MemoryObject> memory) {
   arriving_ = std::move(memory);
   copy_wait_ = kFirstCopyPoll;
-  copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitOlderCopies(); });
+  answer_timer_ = context_.loop.After(copy_wait_, [this] { AwaitOlderCopies(); });
 }
 
 void Session::AwaitOlderCopies() {
   if (!program_->CopiesDone(arriving_->copies_begun)) {
     copy_wait_ = std::min(copy_wait_ * 2, kLastCopyPoll);
-    copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitOlderCopies(); });
+    answer_timer_ = context_.loop.After(copy_wait_, [this] { AwaitOlderCopies(); });
     return;
   }
   Reply reply;
@@ -244,7 +248,7 @@ absl::Status Session::Release(std::vector<std::unique_ptr<MemoryObject>> memory)
   leaving_ = std::move(memory);
   Hold();
   copy_wait_ = kFirstCopyPoll;
-  copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitCopies(); });
+  answer_timer_ = context_.loop.After(copy_wait_, [this] { AwaitCopies(); });
   return absl::OkStatus();
 }
 
@@ -252,7 +256,7 @@ absl::Status Session::Release(std::vector<std::unique_ptr<MemoryObject>> memory)
 void Session::AwaitCopies() {
   if (!program_->CopiesDone(leaving_)) {
     copy_wait_ = std::min(copy_wait_ * 2, kLastCopyPoll);
-    copy_timer_ = context_.loop.After(copy_wait_, [this] { AwaitCopies(); });
+    answer_timer_ = context_.loop.After(copy_wait_, [this] { AwaitCopies(); });
     return;
   }
   leaving_.clear();
@@ -281,12 +285,41 @@ absl::Status Session::CreateCq(Body body, Reply& reply) {
 }
 
 absl::Status Session::ResizeCq(Body body, Reply& reply) {
-  const absl::StatusOr<ResizedQueue> resized = program_->ResizeCq(Read<uroce_resize_cq>(body));
+  const auto request = Read<uroce_resize_cq>(body);
+  return AfterSends([this, request] { return program_->ShrinksUnderSends(request); },
+                    [this, request](Reply& to) { return AnswerResize(request, to); }, reply);
+}
+
+absl::Status Session::AfterSends(Condition unsent, LateAnswer answer, Reply& reply) {
+  if (!unsent()) return answer(reply);
+  Hold();
+  AwaitSends(std::move(unsent), std::move(answer), Nic::Now() + kLongestSend);
+  return absl::OkStatus();
+}
+
+void Session::AwaitSends(Condition unsent, LateAnswer answer, Nanos until) {
+  auto look = [this, unsent = std::move(unsent), answer = std::move(answer), until]() mutable {
+    if (Nic::Now() < until && unsent()) {
+      return AwaitSends(std::move(unsent), std::move(answer), until);
+    }
+    Reply reply;
+    const absl::Status status = answer(reply);
+    Finish(status, reply);
+  };
+  answer_timer_ = context_.loop.After(kSendPoll, std::move(look));
+}
+
+absl::Status Session::AnswerResize(const uroce_resize_cq& request, Reply& reply) {
+  const absl::StatusOr<ResizedQueue> resized = program_->ResizeCq(request);
   if (!resized.ok()) return resized.status();
   reply.Add(uroce_resize_cq_reply{.cqe = resized->cqe,
                                   .ring_count = static_cast<uint32_t>(resized->rings.size())});
   for (const uroce_cq_ring& ring : resized->rings) reply.Add(ring);
   return absl::OkStatus();
+}
+
+absl::Status Session::ModifyCq(Body body, Reply&) {
+  return program_->ModifyCq(Read<uroce_modify_cq>(body));
 }
 
 absl::Status Session::DestroyCq(Body body, Reply& reply) {
@@ -329,7 +362,13 @@ absl::Status Session::QueryQp(Body body, Reply& reply) {
 }
 
 absl::Status Session::DestroyQp(Body body, Reply& reply) {
-  return AddResult(program_->DestroyQp(HandleIn(body)), reply);
+  return AfterDatagrams([this, handle = HandleIn(body)](
+                            Reply& to) { return AddResult(program_->DestroyQp(handle), to); },
+                        reply);
+}
+
+absl::Status Session::AfterDatagrams(LateAnswer answer, Reply& reply) {
+  return AfterSends([this] { return program_->HasUnsentDatagrams(); }, std::move(answer), reply);
 }
 
 absl::Status Session::AttachMcast(Body body, Reply&) {
@@ -350,7 +389,10 @@ absl::Status Session::CreateAh(Body body, Reply& reply) {
   return WithNextHop(plan->path, answer, reply);
 }
 
-absl::Status Session::DestroyAh(Body body, Reply&) { return program_->DestroyAh(HandleIn(body)); }
+absl::Status Session::DestroyAh(Body body, Reply& reply) {
+  return AfterDatagrams(
+      [this, handle = HandleIn(body)](Reply&) { return program_->DestroyAh(handle); }, reply);
+}
 
 absl::Status Session::CreateSrq(Body body, Reply& reply) {
   return AddResult(program_->CreateSrq(Read<uroce_create_srq>(body)), reply);

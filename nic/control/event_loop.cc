@@ -49,14 +49,15 @@ void EventLoop::Forget(Id id) {
 
 EventLoop::Id EventLoop::After(Nanos delay, std::function<void()> callback) {
   const Id id = next_id_++;
-  timers_.emplace(Now() + delay, Timer{id, std::move(callback)});
+  timer_places_[id] = timers_.emplace(Now() + delay, Timer{id, std::move(callback)});
   return id;
 }
 
 void EventLoop::Cancel(Id id) {
-  const auto it = std::find_if(timers_.begin(), timers_.end(),
-                               [id](const auto& entry) { return entry.second.id == id; });
-  if (it != timers_.end()) timers_.erase(it);
+  const auto place = timer_places_.find(id);
+  if (place == timer_places_.end()) return;
+  timers_.erase(place->second);
+  timer_places_.erase(place);
 }
 
 void EventLoop::Run() {
@@ -89,6 +90,7 @@ void EventLoop::FireTimers() {
   while (!timers_.empty() && timers_.begin()->first <= now) {
     const Timer timer = std::move(timers_.begin()->second);
     timers_.erase(timers_.begin());
+    timer_places_.erase(timer.id);
     timer.callback();
   }
 }

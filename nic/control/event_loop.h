@@ -45,6 +45,7 @@ class EventLoop {
     Id id;
     std::function<void()> callback;
   };
+  using Timers = std::multimap<Nanos, Timer>;
 
   int TimeoutMs(int limit_ms) const;
   void FireTimers();
@@ -53,7 +54,8 @@ class EventLoop {
   Id next_id_ = 1;
   bool stopped_ = false;
   absl::flat_hash_map<Id, Watched> watched_;
-  std::multimap<Nanos, Timer> timers_;
+  Timers timers_;
+  absl::flat_hash_map<Id, Timers::iterator> timer_places_;  ///< Thousands may be cancelled at once.
 };
 
 }  // namespace uroce::nic

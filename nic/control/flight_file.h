@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pipeline/datapath/flight_ring.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::nic {
 

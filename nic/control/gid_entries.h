@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "nic/resources/nic_device.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

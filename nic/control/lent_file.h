@@ -10,7 +10,7 @@
 
 #include "nic/resources/fd.h"
 #include "nic/resources/xrc_file.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

@@ -20,6 +20,7 @@ std::string Hex(uint64_t value) { return absl::StrCat("0x", absl::Hex(value)); }
 
 const char* ModeOf(const datapath::MrSegment& segment) {
   if (segment.mode == datapath::MrMode::kCopied) return "copied";
+  if (segment.mode == datapath::MrMode::kNull) return "null";
   return segment.is_own_file ? "shared" : "mapped";
 }
 

@@ -7,6 +7,8 @@
 #include <cerrno>
 
 #include "absl/strings/string_view.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 namespace {

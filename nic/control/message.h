@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "nic/resources/fd.h"
-#include "verbs-shim/abi/uroce_abi.h"
 
 namespace uroce::nic {
 

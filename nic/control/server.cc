@@ -151,10 +151,14 @@ void Server::Refresh(NicDevice& device) {
                  info.why_down.empty() ? "" : ": ", info.why_down);
   }
   if (change.link) neighbours_.OnLink(device);
-  if (change.mac) spdlog::info("{}: MAC {}", device.name(), FormatMac(info.mac));
+  if (change.mac) {
+    spdlog::info("{}: MAC {}", device.name(), FormatMac(info.mac));
+    rdma_cm_.service().OnMacChange(device.datapath().index());
+  }
   if (change.interface) {
     spdlog::warn("{}: interface {} {}", device.name(), info.interface,
                  info.ifindex == 0 ? "is gone" : "is there again");
+    if (info.ifindex == 0) rdma_cm_.service().OnDeviceGone(device.datapath().index());
   }
   const uint32_t link_event = info.link_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
   for (const auto& [id, session] : sessions_) {

@@ -50,7 +50,7 @@ Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& pe
 Session::~Session() {
   context_.loop.Forget(watch_);
   context_.loop.Forget(death_watch_);
-  context_.loop.Cancel(copy_timer_);
+  context_.loop.Cancel(answer_timer_);
   context_.errands.Cancel(populating_);
   context_.neighbours.Cancel(lookup_);
   if (capture_ != nullptr) --context_.captures;

@@ -113,6 +113,7 @@ class Session {
   absl::Status DestroyChannel(Body body, Reply& reply);
   absl::Status CreateCq(Body body, Reply& reply);
   absl::Status ResizeCq(Body body, Reply& reply);
+  absl::Status ModifyCq(Body body, Reply& reply);
   absl::Status DestroyCq(Body body, Reply& reply);
   absl::Status CreateQp(Body body, Reply& reply);
   absl::Status ModifyQp(Body body, Reply& reply);
@@ -146,8 +147,18 @@ class Session {
   /// Has `answer` write the reply once the MAC of the next hop is known: at once, or later.
   using Answer = std::function<absl::Status(const Mac&, FollowedPaths::Holder, Reply&)>;
   absl::Status WithNextHop(const PathKey& path, Answer answer, Reply& reply);
+  /// Has `answer` write the reply once nothing is `unsent` of what was posted before: at once, or
+  /// later, or after kLongestSend in any case. An adapter is faster than the system call, and
+  /// programs count on that.
+  using Condition = std::function<bool()>;
+  using LateAnswer = std::function<absl::Status(Reply&)>;
+  absl::Status AfterSends(Condition unsent, LateAnswer answer, Reply& reply);
+  void AwaitSends(Condition unsent, LateAnswer answer, Nanos until);
+  /// AfterSends of all the program's datagrams: they need address handles and queue pairs.
+  absl::Status AfterDatagrams(LateAnswer answer, Reply& reply);
   absl::Status Release(std::vector<std::unique_ptr<MemoryObject>> memory);
   void AwaitCopies();
+  absl::Status AnswerResize(const uroce_resize_cq& request, Reply& reply);
 
   ControlContext& context_;
   Admission::Place place_;
@@ -160,7 +171,7 @@ class Session {
   EventLoop::Id death_watch_ = 0;
   bool held_ = false;
   Neighbours::Id lookup_ = 0;
-  EventLoop::Id copy_timer_ = 0;
+  EventLoop::Id answer_timer_ = 0;  ///< Of an answer that is held.
   Nanos copy_wait_{0};
   Errands::Id populating_ = 0;
   /// To be published when copies into the same memory have ended.

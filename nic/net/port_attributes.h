@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "drivers/port.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

@@ -110,8 +110,17 @@ void ServiceImpl::OnRequest(const cm::Event& event) {
                                  : endpoints_.at(static_cast<uint32_t>(bound->second)).get();
   const auto* const req = std::get_if<wire::CmReq>(&event.message.body);
   const ibv_qp_type qp_type = req != nullptr ? TypeOf(*req) : IBV_QPT_UD;
-  if (listener == nullptr || listener->qp_type != qp_type || !HasRoom(listener->client)) {
+  const bool listens = listener != nullptr && listener->state == State::kListen;
+  if (!listens || listener->qp_type != qp_type || !HasRoom(listener->client)) {
     static_cast<void>(manager_.Destroy(event.id, environment_.Now()));  // Refuses it.
+    return;
+  }
+  // The queue pair could not be moved to RTR, and nobody would say why.
+  const uint8_t most_mtu = environment_.Facts(DeviceOf(event.route)).active_mtu;
+  if (req != nullptr && req->path_mtu > most_mtu) {
+    static_cast<void>(
+        manager_.Reject(event.id, wire::RejReason::kInvalidMtu, {}, std::span(&most_mtu, 1)));
+    static_cast<void>(manager_.Destroy(event.id, environment_.Now()));
     return;
   }
   Endpoint& endpoint = AddRequest(*listener, event);

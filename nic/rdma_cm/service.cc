@@ -47,8 +47,11 @@ void Service::OnMad(const cm::Route& route, std::span<const uint8_t> mad) {
 }
 void Service::OnDeadline() { impl_->OnDeadline(); }
 void Service::OnDeviceGone(uint32_t device) { impl_->OnDeviceGone(device); }
+void Service::OnMacChange(uint32_t device) { impl_->OnMacChange(device); }
 bool Service::has_farewells() const { return impl_->has_farewells(); }
-const cm::Counters& Service::counters() const { return impl_->counters(); }
+const cm::Counters& Service::counters() const { return impl_->manager().counters(); }
+size_t Service::communications() const { return impl_->manager().size(); }
+size_t Service::bindings() const { return impl_->manager().bindings(); }
 uint64_t Service::unsent_dropped() const { return impl_->unsent_dropped(); }
 
 void Service::ForEach(
@@ -173,13 +176,24 @@ void ServiceImpl::OnDeviceGone(uint32_t device) {
   std::set<uint32_t> routes;
   for (const auto& [number, endpoint] : endpoints_) {
     if (!endpoint->attachment || endpoint->attachment->device != device) continue;
+    if (endpoint->state == State::kDeviceGone) continue;
     routes.insert(RouteDevice(*endpoint->attachment));
     if (endpoint->comm != cm::CommId()) continue;  // Told by way of the manager.
+    if (endpoint->lookup != 0) environment_.Cancel(std::exchange(endpoint->lookup, 0));
     endpoint->state = State::kDeviceGone;
     Raise(*endpoint, {.kind = EventKind::kDeviceRemoval});
   }
   for (const uint32_t route : routes) manager_.OnDeviceGone(route);
   Pump();
+}
+
+// As Linux does when a bond fails over to its other link.
+void ServiceImpl::OnMacChange(uint32_t device) {
+  for (const auto& [number, endpoint] : endpoints_) {
+    const bool is_on_it = endpoint->attachment && endpoint->attachment->device == device;
+    if (!is_on_it || endpoint->state == State::kDeviceGone) continue;
+    Raise(*endpoint, {.kind = EventKind::kAddressChange});
+  }
 }
 
 void ServiceImpl::Pump() {

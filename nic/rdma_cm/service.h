@@ -56,10 +56,15 @@ class Service {
   void OnDeadline();
   /// The device is gone with its addresses: its endpoints get kDeviceRemoval.
   void OnDeviceGone(uint32_t device);
+  /// The device has another MAC: what is bound to it gets kAddressChange, and goes on.
+  void OnMacChange(uint32_t device);
 
   /// Messages and repeats that wait for an answer of peers, after all clients are gone.
   bool has_farewells() const;
   const cm::Counters& counters() const;
+  /// What the connection manager keeps: communications, those in time wait too, and addresses.
+  size_t communications() const;
+  size_t bindings() const;
   /// Datagrams that found no room for too long.
   uint64_t unsent_dropped() const;
   /// For dumps: calls `visit` for each endpoint of each program, in no order.

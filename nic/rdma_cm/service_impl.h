@@ -30,10 +30,11 @@ class ServiceImpl {
   void OnMad(const cm::Route& route, std::span<const uint8_t> mad);
   void OnDeadline();
   void OnDeviceGone(uint32_t device);
+  void OnMacChange(uint32_t device);
   /// Hands out events and datagrams, and says when to come again.
   void Pump();
   bool has_farewells() const;
-  const cm::Counters& counters() const { return manager_.counters(); }
+  const cm::Manager& manager() const { return manager_; }
   uint64_t unsent_dropped() const { return unsent_dropped_; }
   EndpointInfo Describe(const Endpoint& endpoint) const;
   template <typename Visit>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Address handles of a program.
+#include <infiniband/verbs.h>
+
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "nic/resources/paths.h"
 #include "nic/resources/program.h"
@@ -48,6 +52,19 @@ absl::Status Program::DestroyAh(uint32_t handle) {
   --(*ah)->pd->users;
   ahs_.Remove(handle);
   return absl::OkStatus();
+}
+
+bool Program::HasUnsentDatagrams() {
+  std::vector<datapath::QueuePair*> senders;
+  qps_.ForEach([&](uint32_t, QueuePairObject& qp) {
+    if (qp.qp_type == IBV_QPT_UD) senders.push_back(&qp.queue_pair);
+  });
+  bool any = false;
+  if (senders.empty()) return any;
+  nic_.workers().RunTogether([&] {
+    for (datapath::QueuePair* qp : senders) any |= nic_.OwnerOf(*qp).LookForSends(qp);
+  });
+  return any;
 }
 
 }  // namespace uroce::nic

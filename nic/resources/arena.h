@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of one program's queues and doorbells (layout: uroce_abi.h).
+// The memory of one program's queues and doorbells (layout: uroce_arena.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "nic/resources/fd.h"
 #include "nic/resources/reaper.h"
 #include "nic/resources/user_account.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::nic {
 

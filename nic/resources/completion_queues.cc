@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completion channels and completion queues of a program. A queue has a ring on every worker with
 // queue pairs that use it, made with the first of these.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "nic/resources/program.h"
 #include "nic/resources/queue_layout.h"
@@ -135,6 +137,18 @@ uroce_cq_ring Program::DescribeRing(uint32_t worker, const CompletionQueueObject
           .cqe_offset = offset + LayOutCompletionRing(cq.depth).entries_offset};
 }
 
+bool Program::ShrinksUnderSends(const uroce_resize_cq& request) {
+  const absl::StatusOr<CompletionQueueObject*> cq = cqs_.Find(request.handle);
+  if (!cq.ok() || request.cqe >= (*cq)->depth) return false;
+  bool found = false;
+  RunBetweenTurns(nic_.workers(), [&] {
+    (*cq)->queue.ForEachRing([&](CompletionRing& ring) {
+      found |= std::ranges::any_of(ring.users(), &datapath::QueuePair::HasUnsent);
+    });
+  });
+  return found;
+}
+
 absl::StatusOr<ResizedQueue> Program::ResizeCq(const uroce_resize_cq& request) {
   const absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(request.handle);
   if (!found.ok()) return found.status();
@@ -164,6 +178,13 @@ absl::StatusOr<ResizedQueue> Program::ResizeCq(const uroce_resize_cq& request) {
   ResizedQueue resized{.cqe = *depth, .rings = {}};
   for (const auto& [worker, range] : cq.rings) resized.rings.push_back(DescribeRing(worker, cq));
   return resized;
+}
+
+absl::Status Program::ModifyCq(const uroce_modify_cq& request) {
+  const absl::StatusOr<CompletionQueueObject*> cq = cqs_.Find(request.handle);
+  if (!cq.ok()) return cq.status();
+  (*cq)->queue.set_moderation({.count = request.count, .period_us = request.period_us});
+  return absl::OkStatus();
 }
 
 absl::Status Program::TakeRings(const CompletionQueueObject& cq, uint32_t depth,

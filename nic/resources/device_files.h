@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

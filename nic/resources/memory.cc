@@ -166,6 +166,13 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
     result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
     return result;
   }
+  if (segment.mode == UROCE_MR_NULL) {
+    if ((request.access & ~uint32_t{IBV_ACCESS_LOCAL_WRITE}) != 0) {
+      return Refuse("nobody else reaches a null region");
+    }
+    result.mode = datapath::MrMode::kNull;
+    return result;
+  }
   if (segment.mode != UROCE_MR_MAPPED && segment.mode != UROCE_MR_SHARED) {
     return Refuse(absl::StrCat("there is no mode ", segment.mode));
   }

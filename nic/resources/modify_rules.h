@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "pipeline/transport/queue_pair_types.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

@@ -22,7 +22,7 @@
 #include "pipeline/datapath/gsi_link.h"
 #include "pipeline/datapath/host_link.h"
 #include "pipeline/datapath/queue_pair_config.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::drivers {
 class FaultPort;

@@ -26,7 +26,8 @@
 #include "pipeline/datapath/memory_window.h"
 #include "pipeline/datapath/queue_pair.h"
 #include "pipeline/datapath/shared_receive_queue.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

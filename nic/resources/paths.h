@@ -7,7 +7,7 @@
 #include "nic/net/followed_paths.h"
 #include "nic/resources/nic_device.h"
 #include "pipeline/datapath/queue_pair_config.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

@@ -80,6 +80,9 @@ class Program {
   absl::StatusOr<uint32_t> CreateAh(const AddressPlan& plan, const Mac& destination,
                                     FollowedPaths::Holder followed);
   absl::Status DestroyAh(uint32_t handle);
+  /// Whether datagrams were posted that are still to leave. An adapter begins with them at once,
+  /// and programs (mckey) destroy what they need as soon as they have posted.
+  bool HasUnsentDatagrams();
 
   // ---- memory (memory.cc) ----
   absl::StatusOr<uint32_t> CreateSegment(const uroce_create_segment& request, Fd& file);
@@ -117,9 +120,13 @@ class Program {
   absl::StatusOr<uint32_t> CreateChannel(uint32_t context, Fd& records);
   absl::Status DestroyChannel(uint32_t handle);
   absl::StatusOr<uroce_create_cq_reply> CreateCq(const uroce_create_cq& request);
+  /// Whether the resize makes the queue smaller while queue pairs that complete on it have posted
+  /// what will be complete by being sent: whether that fits is not known yet.
+  bool ShrinksUnderSends(const uroce_resize_cq& request);
   /// While the program polls none of the queue's rings, and makes or ends no queue pair.
   /// Errors: InvalidArgument when more CQEs wait than are asked for.
   absl::StatusOr<ResizedQueue> ResizeCq(const uroce_resize_cq& request);
+  absl::Status ModifyCq(const uroce_modify_cq& request);
   absl::StatusOr<uroce_destroy_cq_reply> DestroyCq(uint32_t handle);
 
   // ---- shared receive queues (shared_receive_queues.cc) ----

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "nic/config.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

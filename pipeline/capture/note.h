@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::capture {
 

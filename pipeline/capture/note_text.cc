@@ -90,11 +90,11 @@ std::string GapText(const uroce_capture_note& note) {
 std::string ResendText(const uroce_capture_note& note) {
   std::string text = "retransmission ";
   if (note.limit == UROCE_NO_LIMIT) {
-    text += "for ever";
-  } else {
-    text += std::to_string(note.number) + " of " + std::to_string(note.limit);
+    text += "for ever ";
+  } else if (note.number != 0) {  // Else it costs no retry.
+    text += std::to_string(note.number) + " of " + std::to_string(note.limit) + " ";
   }
-  return text + " of " + Qp(note) + ": " + Lookup(kResendTexts, note.detail);
+  return text + "of " + Qp(note) + ": " + Lookup(kResendTexts, note.detail);
 }
 
 std::string NakText(const uroce_capture_note& note) {

@@ -8,7 +8,7 @@
 
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/memory_region.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
 
@@ -61,7 +61,7 @@ inline Grant CheckAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64
 /// Bytes that lie together in one segment.
 struct Piece {
   MrMode mode = MrMode::kMapped;
-  uint8_t* mapped = nullptr;  ///< kMapped.
+  uint8_t* mapped = nullptr;  ///< kMapped; else null.
   uint64_t app_addr = 0;      ///< kCopied.
   uint32_t length_bytes = 0;
 };

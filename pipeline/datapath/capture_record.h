@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::datapath {
 

@@ -9,7 +9,8 @@
 #include "pipeline/base/types.h"
 #include "pipeline/capture/note.h"
 #include "pipeline/datapath/capture_record.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::datapath {
 /// What a capture takes.
@@ -20,8 +21,8 @@ struct TapConfig {
 };
 
 /// One worker's part of a capture. The worker writes; the tool's `consumed` is checked on every
-/// use: an impossible value only loses packets. Layout: uroce_abi.h. Written past the cache, and
-/// published a turn later: see Publish.
+/// use: an impossible value only loses packets. Layout: uroce_capture.h. Written past the cache,
+/// and published a turn later: see Publish.
 class CaptureTap {
  public:
   /// `ring` is aligned to 64 bytes and has `ring_bytes`, a power of two. `page` starts as zeros.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "pipeline/datapath/completion_ring.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
 
@@ -19,6 +19,14 @@ struct CompletionQueueConfig {
   int channel_fd = -1;       ///< Write end, non-blocking; -1: none. Owned by nic.
   int async_fd = -1;         ///< Write end of the context's pipe. Owned by nic.
   bool has_times = false;    ///< Completions say when they were made.
+};
+
+/// When an armed queue makes its record: by `count` CQEs, or `period` after the first of them.
+struct Moderation {
+  uint16_t count = 0;
+  uint16_t period_us = 0;
+  /// Off: at once.
+  bool is_on() const { return count > 1 && period_us != 0; }
 };
 
 /// Owned by nic, which alone makes and looks up rings; a worker knows its own by its queue pairs.
@@ -47,8 +55,14 @@ class CompletionQueue {
     }
   }
 
+  /// Holds from the next CQE on.
+  void set_moderation(Moderation moderation) {
+    moderation_.store(moderation, std::memory_order_relaxed);
+  }
+
   // ---- any worker that has a ring ----
   const CompletionQueueConfig& config() const { return config_; }
+  Moderation moderation() const { return moderation_.load(std::memory_order_relaxed); }
   /// One of the rings was full: nothing is published on any of them any more.
   bool overflowed() const { return overflowed_.load(std::memory_order_relaxed); }
   /// True: it was not marked before.
@@ -57,6 +71,7 @@ class CompletionQueue {
  private:
   const CompletionQueueConfig config_;
   std::vector<std::unique_ptr<CompletionRing>> rings_;  // By worker; null where none is needed.
+  std::atomic<Moderation> moderation_{};
   std::atomic<bool> overflowed_{false};
 };
 

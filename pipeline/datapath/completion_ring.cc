@@ -2,6 +2,7 @@
 // CQEs, the arm word and the records that follow from them.
 #include "pipeline/datapath/completion_ring.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "pipeline/datapath/completion_queue.h"
@@ -21,6 +22,8 @@ constexpr uint8_t kWcWithInv = 8;
 // sender's address from it (protocol/verbs-semantics.md, section 7).
 constexpr uint8_t kSlOfIpv6 = 0x9;
 constexpr uint8_t kSlOfIpv4 = 0xa;
+
+constexpr uint64_t kNanosPerMicro = 1000;
 
 // Not the worker's time of this turn, which drifts: programs compare it with their own clock.
 uint64_t TimeNow() {
@@ -62,6 +65,7 @@ PublishResult CompletionRing::Publish(const transport::Completion& completion, u
     cqe.time_ns = TimeNow();
   if (ring_.Push(cqe) != rings::PushResult::kOk) return Overflow();
   in_burst_ = true;
+  ++held_cqes_;
   // A failed work request counts as solicited (IBTA vol. 1, 11.4.2.2).
   if (completion.solicited || completion.status != transport::WcStatus::kSuccess) {
     solicited_in_burst_ = true;
@@ -71,22 +75,50 @@ PublishResult CompletionRing::Publish(const transport::Completion& completion, u
 
 void CompletionRing::FinishBurst() {
   in_burst_ = false;
+  is_held_ = queue_.moderation().is_on() && MustHold();
+  if (!is_held_) Announce();
+}
+
+bool CompletionRing::MustHold() {
+  const Moderation moderation = queue_.moderation();
+  rings::FullFence();
+  const bool is_armed = rings::LoadRelaxed(queue_.config().page->arm.value) != UROCE_CQ_DISARMED;
+  if (!is_armed || held_cqes_ >= moderation.count) return false;
+  const uint64_t time_ns = TimeNow();
+  if (!is_held_) held_since_ns_ = time_ns;
+  return time_ns - held_since_ns_ < moderation.period_us * kNanosPerMicro;
+}
+
+void CompletionRing::Announce() {
+  held_cqes_ = 0;
   const bool due = rings::TakeArming(*queue_.config().page, solicited_in_burst_);
   solicited_in_burst_ = false;
   if (!due || queue_.config().channel_fd < 0) return;
   ++pending_channel_;
-  RetryRecords();
+  WriteRecords();
 }
 
 PublishResult CompletionRing::Overflow() {
   if (!queue_.MarkOverflowed()) return PublishResult::kInError;
   rings::StoreRelease(queue_.config().page->error.value, uint32_t{1});
   pending_error_ = queue_.config().async_fd >= 0;
-  RetryRecords();
+  WriteRecords();
   return PublishResult::kOverflow;
 }
 
+Nanos CompletionRing::RetryAfter() const {
+  if (!is_held_) return kRecordRetry;
+  const Nanos end{
+      static_cast<int64_t>(held_since_ns_ + queue_.moderation().period_us * kNanosPerMicro)};
+  return std::clamp(end - Nanos(static_cast<int64_t>(TimeNow())), Nanos(0), kRecordRetry);
+}
+
 void CompletionRing::RetryRecords() {
+  if (is_held_) FinishBurst();
+  WriteRecords();
+}
+
+void CompletionRing::WriteRecords() {
   const CompletionQueueConfig& queue = queue_.config();
   while (pending_channel_ != 0 && WriteRecord(queue.channel_fd, queue.user_handle)) {
     --pending_channel_;

@@ -47,7 +47,9 @@ class CompletionRing {
   void FinishBurst();
   /// Whether Publish was called since FinishBurst.
   bool in_burst() const { return in_burst_; }
-  bool has_pending_records() const { return pending_channel_ != 0 || pending_error_; }
+  bool has_pending_records() const { return pending_channel_ != 0 || pending_error_ || is_held_; }
+  /// When to call RetryRecords, from now on. Only with pending records.
+  Nanos RetryAfter() const;
   void RetryRecords();
   /// The worker's queue pairs that complete here. Each is there once.
   std::vector<QueuePair*>& users() { return users_; }
@@ -72,6 +74,10 @@ class CompletionRing {
 
  private:
   PublishResult Overflow();
+  /// Whether the record of an armed queue waits for more CQEs, or for its time.
+  bool MustHold();
+  void Announce();
+  void WriteRecords();
 
   CompletionQueue& queue_;
   uint32_t worker_;
@@ -80,6 +86,9 @@ class CompletionRing {
   bool in_burst_ = false;
   bool solicited_in_burst_ = false;
   bool pending_error_ = false;
+  bool is_held_ = false;        // A record waits for more CQEs.
+  uint32_t held_cqes_ = 0;      // Published since the last look at the arm word that held nothing.
+  uint64_t held_since_ns_ = 0;  // CLOCK_MONOTONIC
   uint32_t pending_channel_ = 0;
   uint32_t channel_records_ = 0;
   uint32_t async_records_ = 0;

@@ -19,7 +19,7 @@
 #include "pipeline/datapath/gsi_link.h"
 #include "pipeline/datapath/handover.h"
 #include "pipeline/datapath/host_link.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::datapath {
 

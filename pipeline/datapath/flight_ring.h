@@ -10,7 +10,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/report.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::datapath {
 

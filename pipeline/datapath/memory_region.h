@@ -13,8 +13,9 @@ namespace uroce::datapath {
 class MemoryWindow;
 class Session;
 
-/// How the daemon reaches the bytes of a segment.
-enum class MrMode : uint8_t { kMapped = 1, kCopied = 2 };
+/// How the daemon reaches the bytes of a segment. kNull has none: it drops what is written, and
+/// reads as zeros.
+enum class MrMode : uint8_t { kMapped = 1, kCopied = 2, kNull = 3 };
 
 /// [iova, iova + length) of a region. Sorted by iova, without gaps.
 struct MrSegment {

@@ -9,7 +9,7 @@
 #include "pipeline/transport/rc_queue_pair.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/packet.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_capture.h"
 
 namespace uroce::datapath {
 

@@ -13,7 +13,7 @@
 #include "pipeline/transport/effect.h"
 #include "pipeline/wire/opcode.h"
 #include "pipeline/wire/psn.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 struct rte_mbuf;
 

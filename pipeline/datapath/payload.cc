@@ -2,13 +2,25 @@
 // Loops over the pieces of a range.
 #include "pipeline/datapath/payload.h"
 
+#include <array>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 
 #include "pipeline/wire/icrc.h"
 
 namespace uroce::datapath {
 namespace {
+
+/// What a packet that reads a null segment is filled with.
+constexpr std::array<uint8_t, 4096> kZeros{};
+
+const uint8_t* OrZeros(const uint8_t* mapped, [[maybe_unused]] uint32_t length_bytes) {
+  if (mapped != nullptr) [[likely]]
+    return mapped;
+  assert(length_bytes <= kZeros.size());
+  return kZeros.data();
+}
 
 template <typename MoveBytes>
 MoveResult Move(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, MoveBytes&& move) {
@@ -46,20 +58,21 @@ uint64_t ExecuteUnaligned(uint8_t* mapped, bool compare_swap, uint64_t swap_add,
 
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
   return Move(keys, walker, bytes, [](uint8_t* mapped, const uint8_t* frame, uint32_t length) {
-    memcpy(mapped, frame, length);
+    if (mapped != nullptr) [[likely]]
+      memcpy(mapped, frame, length);
   });
 }
 
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
   return Move(keys, walker, bytes, [](const uint8_t* mapped, uint8_t* frame, uint32_t length) {
-    memcpy(frame, mapped, length);
+    memcpy(frame, OrZeros(mapped, length), length);
   });
 }
 
 MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
                          uint32_t& crc) {
   return Move(keys, walker, bytes, [&](const uint8_t* mapped, uint8_t* frame, uint32_t length) {
-    crc = wire::CopyCrc32(crc, frame, mapped, length);
+    crc = wire::CopyCrc32(crc, frame, OrZeros(mapped, length), length);
   });
 }
 

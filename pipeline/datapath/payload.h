@@ -17,9 +17,9 @@ enum class MoveResult : uint8_t {
 };
 
 /// Writes bytes of a frame into mapped memory, in rising addresses: programs poll on the last byte
-/// of a WRITE. `bytes` advances with `walker`.
+/// of a WRITE. Null segments drop them. `bytes` advances with `walker`.
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
-/// Reads mapped memory into a frame.
+/// Reads mapped memory into a frame; null segments are zeros. At most the payload of a packet.
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
 /// The same in one pass with the CRC. After kCopied `crc` is meaningless.
 MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, uint32_t& crc);

@@ -159,6 +159,13 @@ class alignas(UROCE_LINE) QueuePair {
   void PrefetchPosted() const;
 
   bool is_parked() const { return links_.parked != ParkedKind::kNone; }
+  /// Whether it has posted what will be complete by being sent, and is not. Of services that await
+  /// no acknowledgement.
+  bool HasUnsent() {
+    if (core_.is_reliable()) return false;
+    return is_parked() || core_.HasPacket(Nanos(0)) ||
+           sends_.LookAgain() == rings::QueueState::kReady;
+  }
   /// What waits for the helper; see parked_work.h.
   ParkedWork& parked() { return *parked_; }
 

@@ -9,7 +9,7 @@
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/opcode.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
 

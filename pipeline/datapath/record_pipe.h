@@ -7,9 +7,13 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "verbs-shim/abi/uroce_abi.h"
+#include "pipeline/base/types.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
+
+/// How often a full pipe is tried again.
+inline constexpr Nanos kRecordRetry{1'000'000};
 
 /// Writes one record to a non-blocking pipe: a wake-up, the one system call that the path of a
 /// packet allows. Pipes take records of this size whole or not at all.

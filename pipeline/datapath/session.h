@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "pipeline/base/types.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
 

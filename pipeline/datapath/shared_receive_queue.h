@@ -8,7 +8,7 @@
 #include "pipeline/datapath/pull_result.h"
 #include "pipeline/rings/work_queue.h"
 #include "pipeline/rings/wqe.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
 

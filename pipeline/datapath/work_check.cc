@@ -8,14 +8,14 @@ namespace {
 using transport::WorkOpcode;
 
 bool IsAtomic(WorkOpcode opcode) {
-  return opcode == WorkOpcode::kCompareSwap || opcode == WorkOpcode::kFetchAdd;
+  return opcode == WorkOpcode::kCompareSwap || opcode == WorkOpcode::kFetchAdd ||
+         opcode == WorkOpcode::kAtomicWrite;
 }
 
-bool IsSendOrWrite(WorkOpcode opcode) {
-  return opcode <= WorkOpcode::kSendWithImm || opcode == WorkOpcode::kSendWithInvalidate;
+bool MayBeInline(WorkOpcode opcode) {
+  return opcode <= WorkOpcode::kSendWithImm || opcode == WorkOpcode::kSendWithInvalidate ||
+         opcode == WorkOpcode::kAtomicWrite;
 }
-
-bool IsSupported(WorkOpcode opcode) { return opcode <= WorkOpcode::kSendWithInvalidate; }
 
 uint64_t Sum(const uroce_sge* list, uint32_t count) {
   uint64_t sum = 0;
@@ -24,8 +24,8 @@ uint64_t Sum(const uroce_sge* list, uint32_t count) {
 }
 
 bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
-  if (!IsSupported(opcode) || length > kMaxMessageBytes) return false;
-  if (wqe.is_inline()) return IsSendOrWrite(opcode);
+  if (!IsKnown(opcode) || length > kMaxMessageBytes) return false;
+  if (wqe.is_inline() && !MayBeInline(opcode)) return false;
   if (transport::IsLocal(opcode)) return length == 0;
   // Whether an atomic's remote address is aligned is the responder's to judge: NAK 0x61.
   return !IsAtomic(opcode) || length >= sizeof(uint64_t);
@@ -43,7 +43,7 @@ transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read,
   work.signaled = (header.flags & UROCE_SEND_SIGNALED) != 0;
   work.solicited = (header.flags & UROCE_SEND_SOLICITED) != 0;
   work.fence = (header.flags & UROCE_SEND_FENCE) != 0;
-  if (!IsSupported(work.opcode)) work.opcode = WorkOpcode::kSend;  // One that has a name.
+  if (!IsKnown(work.opcode)) work.opcode = WorkOpcode::kSend;  // One that has a name.
   if (read != rings::WqeResult::kOk) {
     work.malformed = true;
     return work;

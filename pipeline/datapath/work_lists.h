@@ -10,7 +10,7 @@
 
 #include "pipeline/datapath/window_works.h"
 #include "pipeline/rings/wqe.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
 

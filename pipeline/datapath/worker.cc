@@ -174,6 +174,14 @@ void Worker::RemoveSession(Session* session) { impl_->RemoveSession(session); }
 void Worker::AddQueuePair(QueuePair* queue_pair) { impl_->AddQueuePair(queue_pair); }
 void Worker::RemoveQueuePair(QueuePair* queue_pair) { impl_->RemoveQueuePair(queue_pair); }
 
+bool Worker::LookForSends(QueuePair* queue_pair) {
+  const bool sends = queue_pair->state() == transport::QpState::kRts;
+  if (!sends || !queue_pair->HasUnsent()) return false;
+  queue_pair->links().sends_wait = true;
+  impl_->Touch(*queue_pair);
+  return true;
+}
+
 void Worker::AddSharedReceiveQueue(SharedReceiveQueue* queue) {
   impl_->AddSharedReceiveQueue(queue);
 }

@@ -92,6 +92,8 @@ class Worker {
   void AddQueuePair(QueuePair* queue_pair);
   /// Forgets it: no table, timer, list or helper refers to it afterwards.
   void RemoveQueuePair(QueuePair* queue_pair);
+  /// Has this turn look for what it has posted, rung for or not. True: something is still to leave.
+  bool LookForSends(QueuePair* queue_pair);
   /// The queue pairs that take from it are this worker's.
   void AddSharedReceiveQueue(SharedReceiveQueue* queue);
   /// Of XRC: target queue pairs that are at work on a message for it go to error.

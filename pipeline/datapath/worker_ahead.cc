@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "pipeline/datapath/payload_walk.h"
+#include "pipeline/datapath/received_frame.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/icrc.h"
 
@@ -28,63 +30,8 @@ bool PlacesMessage(Effect::Kind kind) {
          kind == Effect::Kind::kPlaceRemote;
 }
 
-MessagePlace PlaceOf(const Effect& effect) {
-  if (effect.kind == Effect::Kind::kPlaceRemote) {
-    return {effect.remote.rkey.value(), effect.remote.va};
-  }
-  return {effect.local.slot, effect.local.offset_bytes};
-}
-
-MessagePlace PlaceOf(const TxPacket& packet) {
-  if (packet.source == TxPacket::Source::kRemote) {
-    return {packet.remote.rkey.value(), packet.remote.va};
-  }
-  return {packet.local.slot, packet.local.offset_bytes};
-}
-
-uint32_t BytesOf(const Effect& effect) {
-  return effect.kind == Effect::Kind::kPlaceRemote ? effect.remote.length_bytes
-                                                   : effect.local.length_bytes;
-}
-
 MessagePlace Behind(MessagePlace place, uint32_t length_bytes) {
   return {place.key, place.position + length_bytes};
-}
-
-PieceWalker WalkList(std::span<const uroce_sge> list, const MessagePlace& place, uint32_t length,
-                     const AccessRight& right) {
-  return {list, static_cast<uint32_t>(place.position), length, right};
-}
-
-PieceWalker WalkKey(uroce_sge& entry, const MessagePlace& place, uint32_t length,
-                    const AccessRight& right) {
-  entry = {place.position, length, place.key};
-  return {{&entry, 1}, 0, length, right};
-}
-
-PieceWalker WalkEffect(const QueuePair& qp, Effect::Kind kind, const MessagePlace& place,
-                       uint32_t length, uroce_sge& entry) {
-  if (kind == Effect::Kind::kPlaceRemote)
-    return WalkKey(entry, place, length, {qp.remote_pd(), kRemoteWrite, qp.qpn().value()});
-  if (kind == Effect::Kind::kPlaceSend) {
-    return WalkList(qp.send_lists().List(place.key), place, length, {qp.config().pd, kLocalWrite});
-  }
-  return WalkList(qp.receive_list().List(place.key), place, length, {qp.receive_pd(), kLocalWrite});
-}
-
-PieceWalker WalkPacket(const QueuePair& qp, const TxPacket& packet, const MessagePlace& place,
-                       uint32_t length, uroce_sge& entry) {
-  if (packet.source == TxPacket::Source::kRemote) {
-    return WalkKey(entry, place, length, {qp.remote_pd(), kRemoteRead, qp.qpn().value()});
-  }
-  return WalkList(qp.send_lists().List(place.key), place, length, {qp.config().pd, kLocalRead});
-}
-
-/// It was decoded when it came; the views have to be made anew.
-bool DecodeAgain(const rte_mbuf& frame, wire::Packet& packet) {
-  wire::FrameView view;
-  return wire::Decode({rte_pktmbuf_mtod(&frame, const uint8_t*), frame.data_len}, packet, view) ==
-         wire::DecodeResult::kOk;
 }
 
 /// Adds the whole of a packet's payload to `job`, or nothing.
@@ -118,7 +65,7 @@ void Worker::Impl::PlaceAhead(QueuePair& qp) {
   const OpcodeInfo* info = &wire::InfoOf(parked.effect_opcode);
   if (!PlacesMessage(effect.kind)) return;
   const uint16_t kind = info->traits & kKindTraits;
-  MessagePlace place = Behind(PlaceOf(effect), BytesOf(effect));
+  MessagePlace place = Behind(PlaceOf(effect), LengthOf(effect));
   wire::Psn psn = parked.effect_psn + 1;
   uint32_t looks = 0;
   // Of a FIRST or MIDDLE more is to come.
@@ -127,7 +74,8 @@ void Worker::Impl::PlaceAhead(QueuePair& qp) {
        job.along_count < CopyJob::kMaxAlong;
        frame = frame->next) {
     wire::Packet packet;
-    if (!DecodeAgain(*frame, packet)) return;
+    wire::FrameView view;
+    if (!DecodeAgain(*frame, packet, view)) return;
     const OpcodeInfo& its = wire::InfoOf(packet.header.opcode);
     if ((its.traits & kKindTraits) != kind || packet.header.psn != psn) continue;
     const auto length = static_cast<uint32_t>(packet.payload.size());
@@ -152,7 +100,7 @@ bool Worker::Impl::IsPlaced(QueuePair& qp, const Effect& effect, wire::Psn psn) 
   }
   --placed.packets;
   placed.psn = psn + 1;
-  placed.place = Behind(placed.place, BytesOf(effect));
+  placed.place = Behind(placed.place, LengthOf(effect));
   return true;
 }
 
@@ -209,7 +157,7 @@ void Worker::Impl::KeepAhead(QueuePair& qp) {
   }
   if (qp.links().parked == ParkedKind::kEffect) {
     const Effect& effect = parked.effect;
-    PlacedFor(parked, effect.kind) = {effect.kind, Behind(PlaceOf(effect), BytesOf(effect)),
+    PlacedFor(parked, effect.kind) = {effect.kind, Behind(PlaceOf(effect), LengthOf(effect)),
                                       parked.effect_psn + 1, whole};
     job.DropAlong();
     return;

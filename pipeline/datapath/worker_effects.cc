@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the transport asks of memory: done here where the memory is mapped, by the session's helper
 // where it is not.
+#include "pipeline/datapath/payload_walk.h"
 #include "pipeline/datapath/worker_impl.h"
 
 namespace uroce::datapath {
@@ -9,18 +10,6 @@ namespace {
 using transport::Effect;
 using transport::EffectOutcome;
 using Kind = ParkedKind;
-
-uint32_t RightFor(transport::Access access) {
-  switch (access) {
-    case transport::Access::kRemoteRead:
-      return kRemoteRead;
-    case transport::Access::kRemoteWrite:
-      return kRemoteWrite;
-    case transport::Access::kRemoteAtomic:
-      return kRemoteAtomic;
-  }
-  return UINT32_MAX;
-}
 
 bool IsRemote(Effect::Kind kind) {
   return kind == Effect::Kind::kPlaceRemote || kind == Effect::Kind::kCheckRemote ||
@@ -38,10 +27,16 @@ EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
 
 }  // namespace
 
+bool Worker::Impl::IsGranted(const QueuePair& qp, const Effect& effect) const {
+  const transport::RemoteRange& remote = effect.remote;
+  return effect.check_length_bytes == 0 ||
+         CheckAccess(keys, remote.rkey.value(), remote.va, effect.check_length_bytes,
+                     {qp.remote_pd(), RightFor(effect.access), qp.qpn().value()});
+}
+
 bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
                                rte_mbuf* frame) {
   Transfer transfer;
-  const transport::LocalRange& local = effect.local;
   transfer.bytes = const_cast<uint8_t*>(packet.payload.data());  // Only read: Place.
   switch (effect.kind) {
     case Effect::Kind::kNone:
@@ -49,37 +44,28 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
     case Effect::Kind::kInvalidate:
       FinishEffect(qp, effect, MoveResult::kDone, 0);
       return true;
+    case Effect::Kind::kAtomic:
+      return StartAtomic(qp, effect);
     case Effect::Kind::kPlaceReceive:
       if (effect.grh_area) transfer.bytes -= transport::kGrhAreaBytes;
-      transfer.walker = PieceWalker(qp.receive_list().List(local.slot), local.offset_bytes,
-                                    local.length_bytes, {qp.receive_pd(), kLocalWrite});
       break;
     case Effect::Kind::kPlaceOriginal:
       qp.parked().job->value = effect.value;  // May have to outlast this turn.
       transfer.bytes = reinterpret_cast<uint8_t*>(&qp.parked().job->value);
-      [[fallthrough]];
-    case Effect::Kind::kPlaceSend:
-      transfer.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes,
-                                    local.length_bytes, {qp.config().pd, kLocalWrite});
       break;
-    case Effect::Kind::kAtomic:
-      return StartAtomic(qp, effect);
+    case Effect::Kind::kPlaceSend:
+      break;
     case Effect::Kind::kCheckRemote:
-    case Effect::Kind::kPlaceRemote: {
-      const transport::RemoteRange& remote = effect.remote;
-      const AccessRight right{qp.remote_pd(), RightFor(effect.access), qp.qpn().value()};
-      if (effect.check_length_bytes != 0 &&
-          !CheckAccess(keys, remote.rkey.value(), remote.va, effect.check_length_bytes, right)) {
+    case Effect::Kind::kPlaceRemote:
+      if (!IsGranted(qp, effect)) {
         FinishEffect(qp, effect, MoveResult::kDenied, 0);
         return true;
       }
-      const bool places = effect.kind == Effect::Kind::kPlaceRemote;
-      transfer.remote = {remote.va, remote.length_bytes, remote.rkey.value()};
-      transfer.walker =
-          PieceWalker({&transfer.remote, 1}, 0, places ? remote.length_bytes : 0, right);
-      break;
-    }
+      if (effect.kind == Effect::Kind::kPlaceRemote) break;
+      FinishEffect(qp, effect, MoveResult::kDone, 0);
+      return true;
   }
+  transfer.walker = WalkEffect(qp, effect.kind, PlaceOf(effect), LengthOf(effect), transfer.remote);
   const MoveResult result = Place(keys, transfer.walker, transfer.bytes);
   if (result != MoveResult::kCopied) {
     FinishEffect(qp, effect, result, 0);

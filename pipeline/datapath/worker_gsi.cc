@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue pair 1 belongs to no program: its datagrams go to the control thread, as copies.
-#include <rte_mbuf.h>
-
+#include "pipeline/datapath/received_frame.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"
@@ -41,11 +40,10 @@ void Worker::Impl::ReceiveGsi(DevicePort& port, const wire::Packet& packet,
   if (!IsForDevice(port, packet, view)) {
     return drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
   }
-  const std::span<const uint8_t> bytes{rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
-  if (!wire::IcrcIsRight(bytes, view)) {
+  if (!wire::IcrcIsRight(BytesOf(*frame), view)) {
     return drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
   }
-  if (link.Hand(bytes)) return link.Flush();
+  if (link.Hand(BytesOf(*frame))) return link.Flush();
   note.reason = UROCE_REASON_NO_RECEIVE;
 }
 

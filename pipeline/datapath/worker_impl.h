@@ -2,6 +2,8 @@
 // Inside a worker: its objects and the steps of one turn. Included by worker*.cc alone.
 #pragma once
 
+#include <rte_mbuf.h>
+
 #include <array>
 #include <atomic>
 #include <memory>
@@ -50,11 +52,6 @@ constexpr bool TakesPackets(transport::QpState state) {
   }
   return false;
 }
-
-// In an mbuf's type of packet, which drivers write and nobody reads: a copy of a multicast packet,
-// which captures have seen and which was given to all workers.
-inline constexpr uint32_t kMulticastCopy = 0x6d636173;
-inline bool IsMulticastCopy(const rte_mbuf& frame) { return frame.packet_type == kMulticastCopy; }
 
 /// A turn: what came in (finished copies, frames, doorbells, timers) is given to the transport of
 /// its queue pair, which is then settled (completions, events, state), and what the transports have
@@ -115,6 +112,12 @@ struct Worker::Impl {
                   const rte_mbuf* frame);
 
   // ---- worker_multicast.cc ----
+  /// A flag of mbufs that DPDK gives away once per name: drivers clear it in what they receive.
+  static uint64_t RegisterMulticastCopy();
+  /// A copy of a multicast packet, which captures have seen and which was given to all workers.
+  bool IsMulticastCopy(const rte_mbuf& frame) const {
+    return (frame.ol_flags & multicast_copy) != 0;
+  }
   /// A packet to all members of a group: those of this worker get it, and the other workers copies.
   void OnMulticast(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                    const rte_mbuf* frame);
@@ -170,6 +173,8 @@ struct Worker::Impl {
   /// True: done. False: the queue pair is parked, and `frame` is the job's.
   bool StartEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                    rte_mbuf* frame);
+  /// Whether the peer may do what `effect` checks before a message: of the whole of it.
+  bool IsGranted(const QueuePair& qp, const transport::Effect& effect) const;
   /// `original`: of an atomic.
   void FinishEffect(QueuePair& qp, const transport::Effect& effect, MoveResult result,
                     uint64_t original);
@@ -295,6 +300,7 @@ struct Worker::Impl {
   uint32_t frames_waiting = 0;   // Behind parked queue pairs, of all.
   uint32_t frames_gathered = 0;  // That hold payload of later packets, of all.
   uint16_t identification = 0;
+  const uint64_t multicast_copy = RegisterMulticastCopy();
   KeyWaits key_waits;
   std::vector<QueuePair*> ended_flights;
   uroce_capture_note note{};  // Of the frame at work.

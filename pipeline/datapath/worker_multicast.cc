@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datagrams to multicast groups (transport.md, section 10): each member gets a copy of its own,
 // since what is written in front of its payload goes over the headers.
+#include <rte_debug.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,18 +12,13 @@
 #include "drivers/frame_destination.h"
 #include "pipeline/datapath/address_table.h"
 #include "pipeline/datapath/notes.h"
+#include "pipeline/datapath/received_frame.h"
 #include "pipeline/datapath/session.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/icrc.h"
 
 namespace uroce::datapath {
 namespace {
-
-constexpr uint16_t kVlanIdMask = 0xfff;
-
-std::span<const uint8_t> BytesOf(const rte_mbuf* frame) {
-  return {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
-}
 
 // Groups are joined on all VLANs of a device.
 bool IsInVlan(const Device& device, uint16_t vlan_id) {
@@ -36,6 +33,13 @@ bool IsFromMember(const Device& device, const QueuePair& member, const wire::Pac
 }
 
 }  // namespace
+
+uint64_t Worker::Impl::RegisterMulticastCopy() {
+  static constexpr rte_mbuf_dynflag kFlag{.name = "uroce_multicast_copy", .flags = 0};
+  const int bit = rte_mbuf_dynflag_register(&kFlag);
+  RTE_VERIFY(bit >= 0);
+  return uint64_t{1} << static_cast<uint32_t>(bit);
+}
 
 void Worker::Impl::OnMulticast(DevicePort& port, const wire::Packet& packet,
                                const wire::FrameView& view, const rte_mbuf* frame) {
@@ -79,7 +83,7 @@ bool Worker::Impl::IsMulticastTaken(DevicePort& port, const wire::Packet& packet
   if (!IsOurPkey(packet.header.pkey)) {
     return drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
   }
-  if (!wire::IcrcIsRight(BytesOf(frame), view)) {
+  if (!wire::IcrcIsRight(BytesOf(*frame), view)) {
     return drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
   }
   return true;
@@ -106,7 +110,7 @@ void Worker::Impl::DeliverToMembers(DevicePort& port, const wire::Packet& packet
 void Worker::Impl::Deliver(QueuePair& qp, rte_mbuf* copy) {
   wire::Packet packet;
   wire::FrameView view;
-  const bool decoded = wire::Decode(BytesOf(copy), packet, view) == wire::DecodeResult::kOk;
+  const bool decoded = DecodeAgain(*copy, packet, view);
   note = NoteOf(packet);
   ++qp.traffic().received_packets;
   qp.traffic().received_bytes += copy->data_len;
@@ -127,7 +131,7 @@ rte_mbuf* Worker::Impl::CopyFrame(DevicePort& port, const rte_mbuf& frame) {
               frame.data_len);
   copy->data_len = frame.data_len;
   copy->pkt_len = frame.data_len;
-  copy->packet_type = kMulticastCopy;
+  copy->ol_flags |= multicast_copy;
   return copy;
 }
 
@@ -139,7 +143,7 @@ void Worker::Impl::LoopBack(QueuePair& qp, const transport::TxPacket& packet,
   if (vector == nullptr || !port.device().groups.contains(vector->path().destination)) return;
   rte_mbuf* const copy = CopyFrame(port, frame);
   if (copy == nullptr) return;
-  copy->packet_type = 0;  // It has yet to be given to the members.
+  copy->ol_flags &= ~multicast_copy;  // It has yet to be given to the members.
   drivers::SetDestination(*copy, qp.qpn());
   port.QueueLoopback(copy);
 }

@@ -3,6 +3,7 @@
 #include <rte_mbuf.h>
 
 #include "pipeline/datapath/notes.h"
+#include "pipeline/datapath/received_frame.h"
 #include "pipeline/datapath/worker_impl.h"
 
 namespace uroce::datapath {
@@ -40,9 +41,7 @@ void Worker::Impl::ReplayWaiting(QueuePair& qp) {
     --frames_waiting;
     wire::Packet packet;
     wire::FrameView view;
-    const std::span<const uint8_t> bytes{rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
-    // It was decoded and checked when it came; only the views have to be made anew.
-    const bool decoded = wire::Decode(bytes, packet, view) == wire::DecodeResult::kOk;
+    const bool decoded = DecodeAgain(*frame, packet, view);
     note = NoteOf(packet);
     const bool kept = decoded && Execute(qp, packet, view, frame);
     if (!kept) rte_pktmbuf_free(frame);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "pipeline/datapath/notes.h"
+#include "pipeline/datapath/received_frame.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"
@@ -19,11 +20,6 @@ using transport::QpState;
 
 // What one packet may take of the transport's room for completions: its own, and a flushed one.
 constexpr uint32_t kReceiveRoomKept = 2;
-constexpr uint16_t kVlanIdMask = 0xfff;
-
-std::span<const uint8_t> BytesOf(const rte_mbuf* frame) {
-  return {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
-}
 
 void Prefetch(const rte_mbuf* frame) {
   const uint8_t* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
@@ -197,16 +193,16 @@ bool Worker::Impl::HandOver(DevicePort& port, rte_mbuf* frame, uint32_t to) {
 bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
   wire::Packet packet;
   wire::FrameView view;
-  const wire::DecodeResult decoded = wire::Decode(BytesOf(frame), packet, view);
+  const wire::DecodeResult decoded = wire::Decode(BytesOf(*frame), packet, view);
   if (decoded != wire::DecodeResult::kOk) {
     HostLink* const host = port.device().host_link;
     note = {};
     const uint32_t server = port.device().host_worker();
     if (host != nullptr && server != config.index &&
-        host->Wants(decoded, BytesOf(frame), port.device().mac)) {
+        host->Wants(decoded, BytesOf(*frame), port.device().mac)) {
       return HandOver(port, frame, server);
     }
-    if (host == nullptr || !host->Offer(decoded, BytesOf(frame), port.device().mac)) {
+    if (host == nullptr || !host->Offer(decoded, BytesOf(*frame), port.device().mac)) {
       CountUndecoded(port.counters(), wire::ClassOf(decoded));
       note = NoteOf(decoded);
     }
@@ -274,7 +270,7 @@ QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
   if (!is_addressed) {
     return drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
   }
-  if (!wire::IcrcIsRight(BytesOf(frame), view)) {
+  if (!wire::IcrcIsRight(BytesOf(*frame), view)) {
     return drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
   }
   return qp;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "pipeline/datapath/notes.h"
+#include "pipeline/datapath/received_frame.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/transport/request_shape.h"
 
@@ -54,8 +55,7 @@ void Worker::Impl::RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf
 
 void Worker::Impl::AddToFlight(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
                                const uroce_capture_note& its_note) {
-  qp.flight()->Add(direction, {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len},
-                   clock.Wall(now), its_note);
+  qp.flight()->Add(direction, BytesOf(*frame), clock.Wall(now), its_note);
 }
 
 void Worker::Impl::EndFlight(QueuePair& qp) {

@@ -20,10 +20,21 @@ constexpr uint32_t kPullBurst = 32;
 constexpr int kMaxExpiries = 64;
 // Queue pairs whose bell has rung that are fetched into the cache before it is their turn.
 constexpr size_t kFetchedAhead = 4;
-// How often a full pipe is tried again.
-constexpr Nanos kRecordRetry{1'000'000};
 
-bool TakesSends(QpState state) { return state >= QpState::kRts; }
+bool TakesSends(QpState state) {
+  switch (state) {
+    case QpState::kRts:
+    case QpState::kSqd:
+    case QpState::kSqe:
+    case QpState::kErr:
+      return true;
+    case QpState::kReset:
+    case QpState::kInit:
+    case QpState::kRtr:
+      return false;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -229,7 +240,8 @@ void Worker::Impl::FinishBursts() {
 }
 
 void Worker::Impl::WantRetry(QueuePair* qp, CompletionRing* ring) {
-  if (retry_records_at == kNever) retry_records_at = now + kRecordRetry;
+  const Nanos after = ring == nullptr ? kRecordRetry : ring->RetryAfter();
+  retry_records_at = std::min(retry_records_at, now + after);
   if (qp != nullptr && !qp->links().records_wait) {
     qp->links().records_wait = true;
     records_of_queue_pairs.push_back(qp);
@@ -257,8 +269,9 @@ void Worker::Impl::RetryRecords() {
     queue->RetryRecord();
     shared_left |= queue->has_pending_record();
   }
-  if (!records_of_queue_pairs.empty() || !records_of_rings.empty() || shared_left) {
-    retry_records_at = now + kRecordRetry;
+  if (!records_of_queue_pairs.empty() || shared_left) retry_records_at = now + kRecordRetry;
+  for (const CompletionRing* ring : records_of_rings) {
+    retry_records_at = std::min(retry_records_at, now + ring->RetryAfter());
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "drivers/frame_destination.h"
 #include "pipeline/datapath/notes.h"
+#include "pipeline/datapath/payload_walk.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/gsi.h"
@@ -18,7 +19,7 @@ namespace {
 
 using transport::TxPacket;
 
-uint8_t* BytesOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
+uint8_t* StartOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
 
 // Those whose turns come next: each step needs what the one before it fetched a turn ago.
 void PrefetchAfter(Flow& flow) {
@@ -109,7 +110,7 @@ bool Worker::Impl::ServeLink(DevicePort& port, FrameLink& link, Qpn destination)
     if (frame == nullptr) break;
     any = true;
     if (bytes.size() <= rte_pktmbuf_tailroom(frame)) {
-      std::memcpy(BytesOf(frame), bytes.data(), bytes.size());
+      std::memcpy(StartOf(frame), bytes.data(), bytes.size());
       frame->data_len = static_cast<uint16_t>(bytes.size());
       frame->pkt_len = frame->data_len;
       drivers::SetDestination(*frame, destination);
@@ -153,7 +154,7 @@ Worker::Impl::Sent Worker::Impl::SendNext(QueuePair& qp, uint32_t& bytes) {
 }
 
 Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
-  uint8_t* const start = BytesOf(frame);
+  uint8_t* const start = StartOf(frame);
   const uint32_t length = packet.payload_bytes();
   const wire::HeaderTemplate* const path =
       qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
@@ -178,18 +179,12 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
     return Sent::kPacket;
   }
   Transfer transfer;
-  if (packet.source == TxPacket::Source::kSend) {
-    transfer.walker = PieceWalker(qp.send_lists().List(local.slot), local.offset_bytes, length,
-                                  {qp.config().pd, kLocalRead});
-  } else {
-    if (qp.is_target() && !qp.SelectShared(packet.remote.xrc_srqn)) [[unlikely]] {
-      qp.core().OnGatherFailed(packet, now);
-      return Sent::kFailed;
-    }
-    transfer.remote = {packet.remote.va, length, packet.remote.rkey.value()};
-    transfer.walker = PieceWalker({&transfer.remote, 1}, 0, length,
-                                  {qp.remote_pd(), kRemoteRead, qp.qpn().value()});
+  if (packet.source == TxPacket::Source::kRemote && qp.is_target() &&
+      !qp.SelectShared(packet.remote.xrc_srqn)) [[unlikely]] {
+    qp.core().OnGatherFailed(packet, now);
+    return Sent::kFailed;
   }
+  transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
   transfer.bytes = payload;
   switch (GatherWithCrc(keys, transfer.walker, transfer.bytes, crc)) {
     case MoveResult::kDone:
@@ -201,7 +196,8 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
     case MoveResult::kCopied:
       break;
   }
-  if (TakeGathered(qp, packet, payload, crc = headers.crc_state)) {
+  crc = headers.crc_state;  // What the pass over mapped memory made of it means nothing.
+  if (TakeGathered(qp, packet, payload, crc)) {
     FinishFrame(qp, packet, frame, crc);
     return Sent::kPacket;
   }
@@ -217,7 +213,7 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
 
 void Worker::Impl::FinishGather(QueuePair& qp, rte_mbuf* frame) {
   const ParkedWork& parked = qp.parked();
-  const std::span<const uint8_t> payload{BytesOf(frame) + frame->data_len,
+  const std::span<const uint8_t> payload{StartOf(frame) + frame->data_len,
                                          parked.packet.payload_bytes()};
   const uint32_t crc = wire::Crc32Update(parked.crc_before_payload, payload);
   FinishFrame(qp, parked.packet, frame, crc);
@@ -227,7 +223,7 @@ void Worker::Impl::FinishGather(QueuePair& qp, rte_mbuf* frame) {
 void Worker::Impl::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame,
                                uint32_t crc) {
   const uint32_t payload_bytes = packet.payload_bytes();
-  uint8_t* const trailer = BytesOf(frame) + frame->data_len + payload_bytes;
+  uint8_t* const trailer = StartOf(frame) + frame->data_len + payload_bytes;
   const size_t trailer_bytes = wire::WriteTrailer(trailer, payload_bytes, crc);
   frame->data_len = static_cast<uint16_t>(frame->data_len + payload_bytes + trailer_bytes);
   frame->pkt_len = frame->data_len;

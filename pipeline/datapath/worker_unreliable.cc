@@ -9,6 +9,7 @@
 #include "drivers/frame_destination.h"
 #include "pipeline/datapath/address_table.h"
 #include "pipeline/datapath/notes.h"
+#include "pipeline/datapath/received_frame.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/wire/grh_area.h"
 
@@ -20,10 +21,6 @@ using transport::ReceiveResult;
 
 static_assert(transport::kGrhAreaBytes == std::tuple_size_v<decltype(wire::GrhArea({}, {}))>);
 
-std::span<const uint8_t> BytesOf(const rte_mbuf* frame) {
-  return {rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len};
-}
-
 // The transport counts per queue pair; here is what it leaves to the device.
 void CountResult(DeviceCounters& counters, ReceiveResult result) {
   if (result == ReceiveResult::kBadState) Count(counters.rx_bad_state);
@@ -32,7 +29,7 @@ void CountResult(DeviceCounters& counters, ReceiveResult result) {
 
 // Ethernet to DETH are more bytes than the area: it is written over them.
 void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbuf* frame) {
-  const auto area = wire::GrhArea(BytesOf(frame), view);
+  const auto area = wire::GrhArea(BytesOf(*frame), view);
   assert(packet.payload.data() >= rte_pktmbuf_mtod(frame, const uint8_t*) + area.size());
   std::memcpy(const_cast<uint8_t*>(packet.payload.data()) - area.size(), area.data(), area.size());
 }
@@ -58,7 +55,6 @@ bool Worker::Impl::ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet,
 // Whoever sends: the Q_Key decides.
 bool Worker::Impl::IsForDevice(const DevicePort& port, const wire::Packet& packet,
                                const wire::FrameView& view) {
-  constexpr uint16_t kVlanIdMask = 0xfff;
   for (const Device::Address& address : port.device().addresses) {
     if (address.gid == packet.destination && address.vlan_id == (view.vlan_tci & kVlanIdMask)) {
       return true;

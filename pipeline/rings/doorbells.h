@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "pipeline/rings/shared_word.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::rings {
 

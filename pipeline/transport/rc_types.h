@@ -18,7 +18,8 @@ struct RcConfig {
   uint32_t max_send_works = 128;         ///< Works that Post may hold at once; a power of two.
   uint8_t max_responder_resources = 16;  ///< Upper bound of max_dest_rd_atomic.
   /// Request packets that may be outstanding before a further one is sent. A READ is one of them:
-  /// how much answers it is bounded by max_rd_atomic.
+  /// how much answers it is bounded by max_rd_atomic. With a responder that repeats selectively it
+  /// may become more (flight_window.h).
   uint32_t max_in_flight_packets = 256;
   /// Receive works come from a shared receive queue.
   bool shared_receive = false;

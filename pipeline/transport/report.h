@@ -35,7 +35,7 @@ enum class ResendCause : uint8_t {
   kImpliedNak,  ///< The response to a READ or atomic was passed over.
 };
 
-/// A resend under way: the `number`-th of `limit` that are allowed without progress.
+/// A resend under way: the `number`-th of `limit` allowed without progress; 0: it costs no retry.
 struct Resend {
   static constexpr uint8_t kForEver = 255;
   ResendCause cause = ResendCause::kNone;

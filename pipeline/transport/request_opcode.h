@@ -31,6 +31,8 @@ constexpr WcOpcode CompletionOpcode(WorkOpcode opcode) {
       return WcOpcode::kLocalInvalidate;
     case WorkOpcode::kBindWindow:
       return WcOpcode::kBindWindow;
+    case WorkOpcode::kAtomicWrite:
+      return WcOpcode::kAtomicWrite;
   }
   return WcOpcode::kSend;  // A value outside the enum came from a hostile ring.
 }
@@ -57,6 +59,7 @@ constexpr wire::Opcode MessageOpcode(WorkOpcode work, bool first, bool last) {
     case WorkOpcode::kFetchAdd:
     case WorkOpcode::kLocalInvalidate:
     case WorkOpcode::kBindWindow:
+    case WorkOpcode::kAtomicWrite:
       break;
   }
   return first ? Opcode::kSendOnly : Opcode::kSendLast;

@@ -11,7 +11,7 @@ namespace uroce::transport {
 
 /// A request opcode, taken apart. Eight bytes, so that it is copied in one piece.
 struct alignas(8) RequestShape {
-  enum class Kind : uint8_t { kUnknown, kSend, kWrite, kRead, kAtomic };
+  enum class Kind : uint8_t { kUnknown, kSend, kWrite, kRead, kAtomic, kAtomicWrite };
   Kind kind = Kind::kUnknown;
   bool first = false;  ///< Opens a message.
   bool last = false;   ///< Ends a message.
@@ -63,6 +63,8 @@ constexpr RequestShape MakeShape(wire::Opcode opcode) {
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd:
       return {.kind = Kind::kAtomic, .first = true, .last = true};
+    case Opcode::kAtomicWrite:
+      return {.kind = Kind::kAtomicWrite, .first = true, .last = true};
     default:
       return {};
   }

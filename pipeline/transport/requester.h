@@ -11,6 +11,7 @@
 #include "pipeline/transport/counters.h"
 #include "pipeline/transport/credits.h"
 #include "pipeline/transport/effect.h"
+#include "pipeline/transport/flight_window.h"
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/psn_distance.h"
 #include "pipeline/transport/queue_pair_types.h"
@@ -117,12 +118,13 @@ class Requester {
   uint32_t FillMessage(const HeldWork& work, uint32_t sent, TxPacket& packet) const;
   uint32_t FillRead(const HeldWork& work, uint32_t sent, TxPacket& packet) const;
   uint32_t FillAtomic(const HeldWork& work, TxPacket& packet) const;
+  uint32_t FillAtomicWrite(const HeldWork& work, TxPacket& packet) const;
   void Advance(const HeldWork& work, uint32_t packets);
   /// Fills in the packet at `psn`, of `work`, but for what differs from send to resend. Returns the
   /// PSNs it takes.
   uint32_t Fill(const HeldWork& work, wire::Psn psn, TxPacket& packet) const;
-  /// The work under way that `psn` belongs to.
-  uint32_t IndexOf(wire::Psn psn) const;
+  /// The work under way that `psn` belongs to, not before the one at `from`.
+  uint32_t IndexOf(wire::Psn psn, uint32_t from) const;
 
   // Selective repeat: requester_selective.cc.
   void PollResend(TxPacket& packet);
@@ -130,31 +132,57 @@ class Requester {
   void TakeMark(uint8_t mark, Nanos now);
   void NextRound();
   void ForgetLost();
-  /// Resends what the responder says it misses.
-  void OnHole(const Hole& hole);
+  /// Resends what the responder says it misses, behind `base`.
+  void OnHole(wire::Psn base, const Hole& hole);
+  /// Resends all from `psn` on. What is before was executed, and may still be answered.
+  void GoBackTo(wire::Psn psn);
+  /// False: it is known, or may be on its way.
+  bool AddLost(wire::Psn psn);
+  /// All before `end` was executed and answered: responses that have not come are lost.
+  void NoteHeard(wire::Psn end);
+  void FindLostResponses();
+  /// A response ahead of its turn: its bytes go to their place at once.
+  PacketResult OnEarlyResponse(const wire::Packet& packet, Effect& effect);
+  void OnEarlyDone(EffectOutcome outcome);
+  /// Acknowledges what was heard of earlier and whose turn has come now.
+  void TakeHeard();
   void StartProbeTimer(Nanos now);
   /// Nothing came for long: the last packet again finds out what is missing.
   void Probe(Nanos now);
+  /// The same where responses are known to be missing.
+  void AskAgain();
   bool MayProbe() const;
+  /// The last packet, since what answers it tells of all before. Of a READ no last packet is known
+  /// to be one that was executed: the oldest. A responder that has not begun to answer it does
+  /// nothing more for it.
+  wire::Psn ProbePsn() const;
+  /// Where it was executed, a READ is asked again for the responses that are lost alone.
+  uint32_t FillLostResponses(const HeldWork& work, wire::Psn psn, TxPacket& packet) const;
 
   void TakeCredits(const wire::TransportHeader& header);
   PacketResult OnAcknowledge(const wire::TransportHeader& header, Nanos now);
   PacketResult OnNak(const wire::TransportHeader& header, Nanos now);
   void OnSequenceNak(const wire::TransportHeader& header);
   PacketResult OnRnrNak(const wire::TransportHeader& header, Nanos now);
-  PacketResult OnReadResponse(const wire::Packet& packet, Nanos now, Effect& effect);
-  PacketResult OnAtomicAcknowledge(const wire::Packet& packet, Nanos now, Effect& effect);
+  /// A READ response or an atomic acknowledgement.
+  PacketResult OnDataResponse(const wire::Packet& packet, Nanos now, Effect& effect);
+  /// Whether data is what `work` asks for, and says that all is well.
+  static bool IsAnswer(const wire::TransportHeader& header, const HeldWork& work);
+  /// What the response to `work` does to memory; kSuccess, or how the work fails.
+  WcStatus PlaceResponse(const HeldWork& work, const wire::Packet& packet, Effect& effect) const;
   /// Acknowledges all before `end`. False when a READ or atomic stands in the way: its response
   /// was lost, and a resend from there has begun.
   bool AcknowledgeBefore(wire::Psn end, Nanos now);
   /// An implied NAK: the oldest READ or atomic is answered no more by itself.
   void OnResponseLost();
+  /// The response at una_ has come.
+  void TakeResponse();
   void Retire(const HeldWork& work);
   void OnProgress(Nanos now);
-  /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event.
+  /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event, or fails
+  /// the work. What is resent selectively costs none: there the ACK timeout alone counts, from the
+  /// last progress on, since a responder names what it misses many times within it.
   void Retry(ResendCause cause);
-  /// False: there was none left, and the work has failed.
-  bool CountRetry(ResendCause cause);
   void NoteResend(ResendCause cause);
   void GoBack(const Resend& resend);
   /// From `now`, longer after each timeout in a row: see kMaxBackoff.
@@ -172,10 +200,11 @@ class Requester {
   uint32_t begun_ = 0;
   uint32_t tail_ = 0;
   wire::Psn una_;
+  wire::Psn effect_psn_;  ///< Of the response whose effect is under way.
   wire::Psn next_psn_;
   wire::Psn high_psn_;
   PathMtu mtu_;
-  uint32_t window_;
+  FlightWindow window_;
   uint32_t reads_outstanding_ = 0;  ///< READs and atomics under way.
   /// PSNs in flight that are those of READ responses, but for one of each READ.
   uint32_t response_psns_ = 0;
@@ -212,7 +241,10 @@ class Requester {
   // Selective repeat alone.
   Nanos round_began_ = kNever;                   ///< kNever: with the next packet.
   Nanos round_trip_;                             ///< Smoothed; 0: not measured yet.
+  wire::Psn heard_;                              ///< All before it was executed; from una_ on.
+  wire::Psn searched_;                           ///< Lost responses before it are known.
   const std::unique_ptr<SelectiveResend> lost_;  ///< Null: it is not offered.
+  const std::unique_ptr<PacketSet> placed_;      ///< Responses that came early; null like lost_.
 };
 
 }  // namespace uroce::transport

@@ -25,7 +25,6 @@ ResponseFit FitOf(wire::Opcode opcode, size_t size, uint32_t remaining, uint32_t
 bool IsAck(const wire::Aeth& aeth) {
   return (aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck;
 }
-
 }  // namespace
 
 PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
@@ -36,10 +35,8 @@ PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect
   switch (wire::OperationOf(packet.header.opcode)) {
     case wire::Opcode::kAcknowledge:
       return OnAcknowledge(packet.header, now);
-    case wire::Opcode::kAtomicAcknowledge:
-      return OnAtomicAcknowledge(packet, now, effect);
     default:
-      return OnReadResponse(packet, now, effect);
+      return OnDataResponse(packet, now, effect);
   }
 }
 
@@ -71,7 +68,10 @@ PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
   if (syndrome < wire::kNakSequence || syndrome > wire::kNakRemoteOperation)
     return PacketResult::kMalformed;
   if (syndrome == wire::kNakSequence) ++counters_.packet_seq_err;
-  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
+  const bool in_turn = AcknowledgeBefore(header.psn, now);
+  // What a selective responder misses has nothing to do with the responses that are missing here.
+  const bool is_hole = selective_ && syndrome == wire::kNakSequence;
+  if (failed_ || !(in_turn || is_hole)) return PacketResult::kAccepted;
   switch (syndrome) {
     case wire::kNakSequence:
       OnSequenceNak(header);
@@ -94,13 +94,17 @@ PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
 void Requester::OnSequenceNak(const wire::TransportHeader& header) {
   if (!selective_ || !IsResponseMark(header.mark)) return Retry(ResendCause::kSequenceNak);
   const Hole hole = Hole::From(header.aeth.msn);
-  if (hole.packets == 0) return Retry(ResendCause::kSequenceNak);
-  if (header.psn == una_ && !waiting_rnr_) OnHole(hole);
+  if (hole.packets == 0) return GoBackTo(header.psn);
+  if (!waiting_rnr_) OnHole(header.psn, hole);
 }
 
 PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now) {
   if (waiting_rnr_ && header.psn == una_) return PacketResult::kAccepted;
-  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
+  if (!AcknowledgeBefore(header.psn, now)) {
+    // Its turn has not come, and the responder names nothing behind it: both go again.
+    if (selective_ && !failed_) GoBackTo(una_);
+    return PacketResult::kAccepted;
+  }
   // Inside a READ there is nothing that could need a receive work.
   if (header.psn != una_) return PacketResult::kMalformed;
   const bool for_ever = rnr_retry_ == kRnrRetryForEver;
@@ -118,6 +122,7 @@ PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now)
           .limit = for_ever ? Resend::kForEver : rnr_retry_});
   resending_ = false;
   waiting_rnr_ = true;
+  StopTimers();
   deadline_ = now + RnrWait(header.aeth.syndrome & wire::kSyndromeValueMask);
   return PacketResult::kAccepted;
 }
@@ -140,8 +145,13 @@ bool Requester::AcknowledgeBefore(wire::Psn end, Nanos now) {
     Retire(work);
   }
   if (una_ != before) OnProgress(now);
-  if (blocked && !failed_) OnResponseLost();
-  return !blocked && !failed_;
+  if (failed_ || !blocked) return !failed_;
+  if (selective_) {
+    NoteHeard(end);
+  } else {
+    OnResponseLost();
+  }
+  return false;
 }
 
 void Requester::OnResponseLost() {
@@ -164,6 +174,8 @@ void Requester::OnProgress(Nanos now) {
   if (selective_) {
     lost_->Forget(una_);
     has_lost_ = lost_->any();
+    if (heard_.Since(una_) < 0) heard_ = una_;
+    if (searched_.Since(una_) < 0) searched_ = una_;
   }
   if (probing_ && una_.Since(probe_psn_) > 0) probing_ = false;
   // What was about to be resent has arrived after all.
@@ -176,52 +188,75 @@ void Requester::OnProgress(Nanos now) {
   if (doomed_ && done_ == doomed_index_) Fail(doomed_status_);
 }
 
-PacketResult Requester::OnReadResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
-  const wire::TransportHeader& header = packet.header;
-  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
+PacketResult Requester::OnDataResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
+  const wire::Psn psn = packet.header.psn;
+  const bool in_turn = AcknowledgeBefore(psn, now) && (psn == una_ || !selective_);
+  if (failed_) return PacketResult::kAccepted;
+  if (!in_turn) return selective_ ? OnEarlyResponse(packet, effect) : PacketResult::kAccepted;
   const HeldWork& work = ring_.At(done_);
-  const bool has_aeth = wire::OperationOf(header.opcode) != wire::Opcode::kReadResponseMiddle;
-  if (!work.is_read() || (has_aeth && !IsAck(header.aeth))) {
+  if (!IsAnswer(packet.header, work)) {
     Fail(WcStatus::kBadRespErr);
     return PacketResult::kAccepted;
   }
-  if (header.psn != una_) {
+  if (psn != una_) {
     OnResponseLost();
     return PacketResult::kOutOfSequence;
   }
-  const uint32_t offset = mtu_.OffsetOf(Distance(work.first_psn, header.psn));
-  const size_t size = packet.payload.size();
-  const ResponseFit fit = FitOf(header.opcode, size, work.length_bytes - offset, mtu_.bytes());
-  if (fit != ResponseFit::kFits) {
-    Fail(fit == ResponseFit::kWrongLength ? WcStatus::kLocLenErr : WcStatus::kBadRespErr);
-    return PacketResult::kAccepted;
-  }
-  if (size == 0) {
+  effect_psn_ = psn;
+  const WcStatus status = PlaceResponse(work, packet, effect);
+  if (status != WcStatus::kSuccess) {
+    Fail(status);
+  } else if (effect.kind == Effect::Kind::kNone) {
     OnEffectDone(EffectOutcome::kDone, now);
-    return PacketResult::kAccepted;
   }
+  return PacketResult::kAccepted;
+}
+
+bool Requester::IsAnswer(const wire::TransportHeader& header, const HeldWork& work) {
+  const wire::Opcode operation = wire::OperationOf(header.opcode);
+  const bool has_aeth = operation != wire::Opcode::kReadResponseMiddle;
+  if (has_aeth && !IsAck(header.aeth)) return false;
+  if (operation == wire::Opcode::kAtomicAcknowledge) return work.is_atomic();
+  return work.is_read() || work.is_atomic_write();
+}
+
+WcStatus Requester::PlaceResponse(const HeldWork& work, const wire::Packet& packet,
+                                  Effect& effect) const {
+  const wire::TransportHeader& header = packet.header;
+  if (work.is_atomic()) {
+    effect.kind = Effect::Kind::kPlaceOriginal;
+    effect.local = {.slot = work.slot, .offset_bytes = 0, .length_bytes = 8};
+    effect.value = header.atomic_original;
+    return WcStatus::kSuccess;
+  }
+  const uint32_t offset = mtu_.OffsetOf(Distance(work.first_psn, header.psn));
+  // An ATOMIC WRITE is answered as a READ of nothing.
+  const uint32_t remaining = work.is_read() ? work.length_bytes - offset : 0;
+  const size_t size = packet.payload.size();
+  switch (FitOf(header.opcode, size, remaining, mtu_.bytes())) {
+    case ResponseFit::kWrongLength:
+      return WcStatus::kLocLenErr;
+    case ResponseFit::kWrongOpcode:
+      return WcStatus::kBadRespErr;
+    case ResponseFit::kFits:
+      break;
+  }
+  if (size == 0) return WcStatus::kSuccess;
   effect.kind = Effect::Kind::kPlaceSend;
   effect.local = {
       .slot = work.slot, .offset_bytes = offset, .length_bytes = static_cast<uint32_t>(size)};
-  return PacketResult::kAccepted;
-}
-
-PacketResult Requester::OnAtomicAcknowledge(const wire::Packet& packet, Nanos now, Effect& effect) {
-  const wire::TransportHeader& header = packet.header;
-  if (!AcknowledgeBefore(header.psn, now)) return PacketResult::kAccepted;
-  const HeldWork& work = ring_.At(done_);
-  if (!work.is_atomic() || !IsAck(header.aeth)) {
-    Fail(WcStatus::kBadRespErr);
-    return PacketResult::kAccepted;
-  }
-  effect.kind = Effect::Kind::kPlaceOriginal;
-  effect.local = {.slot = work.slot, .offset_bytes = 0, .length_bytes = 8};
-  effect.value = header.atomic_original;
-  return PacketResult::kAccepted;
+  return WcStatus::kSuccess;
 }
 
 void Requester::OnEffectDone(EffectOutcome outcome, Nanos now) {
+  if (effect_psn_ != una_) return OnEarlyDone(outcome);
   if (outcome != EffectOutcome::kDone) return Fail(WcStatus::kLocProtErr);
+  TakeResponse();
+  if (selective_) TakeHeard();
+  OnProgress(now);
+}
+
+void Requester::TakeResponse() {
   const HeldWork& work = ring_.At(done_);
   una_ = una_ + 1;
   if (una_ == work.first_psn + work.packets) {
@@ -229,7 +264,6 @@ void Requester::OnEffectDone(EffectOutcome outcome, Nanos now) {
   } else if (response_psns_ != 0) {
     --response_psns_;
   }
-  OnProgress(now);
 }
 
 }  // namespace uroce::transport

@@ -12,6 +12,12 @@ namespace uroce::transport {
 
 using Kind = RequestShape::Kind;
 
+namespace {
+
+constexpr uint32_t kAtomicBytes = 8;
+
+}  // namespace
+
 Responder::Responder(const RcConfig& config, QueuePairCounters& counters, EventSet& events)
     : counters_(counters),
       events_(events),
@@ -88,6 +94,8 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
       return OnRead(packet, effect);
     case Kind::kAtomic:
       return OnAtomic(packet, effect);
+    case Kind::kAtomicWrite:
+      return OnAtomicWrite(packet, effect);
     case Kind::kUnknown:
       break;
   }
@@ -122,6 +130,7 @@ PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect&
     case Kind::kRead:
       return OnDuplicateRead(header, effect);
     case Kind::kAtomic:
+    case Kind::kAtomicWrite:
       return OnDuplicateAtomic(header);
     case Kind::kUnknown:
       break;
@@ -134,18 +143,13 @@ bool Responder::WasMessagePacket(wire::Psn psn) const {
 }
 
 PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Effect& effect) {
-  // The request must name the tail of the original; anything else is dropped, never refused.
+  // Anything but what was asked for once is dropped, never refused.
   ResponderResource* resource = resources_.Find(header.psn);
-  if (resource == nullptr || resource->is_atomic) return PacketResult::kDuplicate;
-  const uint32_t offset = mtu_.OffsetOf(Distance(resource->first_psn, header.psn));
-  if (header.reth.va != resource->va + offset || header.reth.rkey != resource->rkey ||
-      header.reth.length_bytes != resource->length_bytes - offset ||
-      header.xrc_srqn != resource->xrc_srqn) {
-    return PacketResult::kDuplicate;
-  }
+  if (resource == nullptr || !AsksAgainFor(*resource, header)) return PacketResult::kDuplicate;
   step_.kind = Step::Kind::kReplay;
   step_.replay = resource;
   step_.replay_psn = header.psn;
+  step_.repeats = mark_ != 0 ? mtu_.PacketsOf(header.reth.length_bytes) : 0;
   if (header.reth.length_bytes == 0) {
     OnEffectDone(EffectOutcome::kDone, 0);
     return PacketResult::kDuplicate;
@@ -160,10 +164,25 @@ PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Eff
   return PacketResult::kDuplicate;
 }
 
+bool Responder::AsksAgainFor(const ResponderResource& resource,
+                             const wire::TransportHeader& header) const {
+  const wire::Reth& reth = header.reth;
+  const uint32_t offset = mtu_.OffsetOf(Distance(resource.first_psn, header.psn));
+  const uint32_t rest = resource.length_bytes - offset;
+  const bool in_part =
+      mark_ != 0 && reth.length_bytes < rest && reth.length_bytes % mtu_.bytes() == 0;
+  return resource.kind == ResponderResource::Kind::kRead && reth.va == resource.va + offset &&
+         reth.rkey == resource.rkey && header.xrc_srqn == resource.xrc_srqn &&
+         (reth.length_bytes == rest || (in_part && reth.length_bytes != 0));
+}
+
 PacketResult Responder::OnDuplicateAtomic(const wire::TransportHeader& header) {
   // The stored result answers again; executing twice would be wrong.
   ResponderResource* resource = resources_.Find(header.psn);
-  if (resource == nullptr || !resource->is_atomic) return PacketResult::kDuplicate;
+  const auto kind = ShapeOf(header.opcode).kind == Kind::kAtomicWrite
+                        ? ResponderResource::Kind::kAtomicWrite
+                        : ResponderResource::Kind::kAtomic;
+  if (resource == nullptr || resource->kind != kind) return PacketResult::kDuplicate;
   resources_.Replay(*resource, header.psn);
   report_.answered = true;
   gap_reported_ = false;
@@ -180,7 +199,8 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
   return ExecutePacket(effect);
 }
 
-PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
+// Flat, as Requester::PollPacket.
+[[gnu::flatten]] PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
   const RequestShape& shape = ShapeOf(packet.header.opcode);
   if (!remote_write_) return RefuseInvalid(Refusal::kRight);
   counters_.rx_write_requests += shape.first;
@@ -246,16 +266,37 @@ PacketResult Responder::OnAtomic(const wire::Packet& packet, Effect& effect) {
   if (!remote_atomic_) return RefuseInvalid(Refusal::kRight);
   if (!resources_.HasRoom()) return RefuseInvalid(Refusal::kResources);
   if (!packet.payload.empty()) return RefuseInvalid(Refusal::kPayloadLength);
-  if (atomic.va % 8 != 0) return RefuseInvalid(Refusal::kAlignment);
+  if (atomic.va % kAtomicBytes != 0) return RefuseInvalid(Refusal::kAlignment);
   step_.kind = Step::Kind::kAtomic;
   effect.kind = Effect::Kind::kAtomic;
   effect.access = Access::kRemoteAtomic;
   effect.compare_swap = wire::OperationOf(packet.header.opcode) == wire::Opcode::kCompareSwap;
-  effect.remote = {
-      .rkey = atomic.rkey, .va = atomic.va, .length_bytes = 8, .xrc_srqn = packet.header.xrc_srqn};
-  effect.check_length_bytes = 8;
+  effect.remote = {.rkey = atomic.rkey,
+                   .va = atomic.va,
+                   .length_bytes = kAtomicBytes,
+                   .xrc_srqn = packet.header.xrc_srqn};
+  effect.check_length_bytes = kAtomicBytes;
   effect.swap_add = atomic.swap_add;
   effect.compare = atomic.compare;
+  return PacketResult::kAccepted;
+}
+
+PacketResult Responder::OnAtomicWrite(const wire::Packet& packet, Effect& effect) {
+  const wire::Reth& reth = packet.header.reth;
+  ++counters_.rx_atomic_requests;
+  if (!remote_write_) return RefuseInvalid(Refusal::kRight);
+  if (!resources_.HasRoom()) return RefuseInvalid(Refusal::kResources);
+  if (packet.payload.size() != kAtomicBytes) return RefuseInvalid(Refusal::kPayloadLength);
+  if (reth.length_bytes != kAtomicBytes) return RefuseInvalid(Refusal::kMessageLength);
+  if (reth.va % kAtomicBytes != 0) return RefuseInvalid(Refusal::kAlignment);
+  step_.kind = Step::Kind::kAtomicWrite;
+  effect.kind = Effect::Kind::kPlaceRemote;
+  effect.access = Access::kRemoteWrite;
+  effect.remote = {.rkey = reth.rkey,
+                   .va = reth.va,
+                   .length_bytes = kAtomicBytes,
+                   .xrc_srqn = packet.header.xrc_srqn};
+  effect.check_length_bytes = kAtomicBytes;
   return PacketResult::kAccepted;
 }
 
@@ -265,6 +306,9 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     if (outcome != EffectOutcome::kDone) return;
     gap_reported_ = false;
     report_.answered = true;
+    if (step_.repeats != 0) {
+      return resources_.Repeat(*step_.replay, step_.replay_psn, step_.repeats);
+    }
     return resources_.Replay(*step_.replay, step_.replay_psn);
   }
   if (step_.kind == Step::Kind::kEarly) return OnEarlyDone(outcome);
@@ -278,7 +322,9 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     case Step::Kind::kRead:
       return CommitRead();
     case Step::Kind::kAtomic:
-      return CommitAtomic(original);
+      return CommitAtomic(ResponderResource::Kind::kAtomic, original);
+    case Step::Kind::kAtomicWrite:
+      return CommitAtomic(ResponderResource::Kind::kAtomicWrite, 0);
     case Step::Kind::kReplay:
     case Step::Kind::kEarly:
       return;
@@ -314,11 +360,11 @@ void Responder::CommitRead() {
   if (early_active_) CommitEarly();
 }
 
-void Responder::CommitAtomic(uint64_t original) {
+void Responder::CommitAtomic(ResponderResource::Kind kind, uint64_t original) {
   ResponderResource resource;
   resource.first_psn = epsn_;
   resource.original = original;
-  resource.is_atomic = true;
+  resource.kind = kind;
   resources_.Add(resource);
   epsn_ = epsn_ + 1;
   CountMessage();

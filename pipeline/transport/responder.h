@@ -68,7 +68,9 @@ class Responder {
   // ---- outputs ----
   bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_ || hole_due_; }
   /// A READ is being answered: more than one packet may follow each other.
-  bool streaming() const { return resources_.owes() && !resources_.Front().is_atomic; }
+  bool streaming() const {
+    return resources_.owes() && resources_.Front().kind == ResponderResource::Kind::kRead;
+  }
   [[nodiscard]] bool PollPacket(TxPacket& packet);
   [[nodiscard]] bool PollCompletion(Completion& completion) {
     return completions_.Poll(completion);
@@ -78,13 +80,22 @@ class Responder {
  private:
   /// The request whose effect is under way.
   struct Step {
-    enum class Kind : uint8_t { kMessage, kRefuseNotReady, kRead, kAtomic, kReplay, kEarly };
+    enum class Kind : uint8_t {
+      kMessage,
+      kRefuseNotReady,
+      kRead,
+      kAtomic,
+      kAtomicWrite,
+      kReplay,
+      kEarly
+    };
     Kind kind = Kind::kMessage;
     bool ack_request = false;
     wire::Reth reth;                      // kRead, kEarly
     uint32_t xrc_srqn = 0;                // kRead
     ResponderResource* replay = nullptr;  // kReplay
     wire::Psn replay_psn;                 // kReplay
+    uint32_t repeats = 0;                 // kReplay: packets; 0: all from replay_psn on.
     wire::Psn early_psn;                  // kEarly
     bool early_first = false;             // kEarly
   };
@@ -114,6 +125,9 @@ class Responder {
   /// Whether a SEND or WRITE packet may have had this PSN, which is before ePSN.
   bool WasMessagePacket(wire::Psn psn) const;
   PacketResult OnDuplicateRead(const wire::TransportHeader& header, Effect& effect);
+  /// Whether it asks for the rest of `resource` from its PSN on, or, of a peer that repeats
+  /// selectively, for a part of that.
+  bool AsksAgainFor(const ResponderResource& resource, const wire::TransportHeader& header) const;
   PacketResult OnDuplicateAtomic(const wire::TransportHeader& header);
   PacketResult OnSend(const wire::Packet& packet, Effect& effect);
   PacketResult OnWrite(const wire::Packet& packet, Effect& effect);
@@ -121,12 +135,13 @@ class Responder {
   PacketResult ExecutePacket(Effect& effect);
   PacketResult OnRead(const wire::Packet& packet, Effect& effect);
   PacketResult OnAtomic(const wire::Packet& packet, Effect& effect);
+  PacketResult OnAtomicWrite(const wire::Packet& packet, Effect& effect);
   bool receive_ready() const { return message_.has_receive() && completions_.room() > 1; }
 
   void CommitPacket();
   void CommitMessage();
   void CommitRead();
-  void CommitAtomic(uint64_t original);
+  void CommitAtomic(ResponderResource::Kind kind, uint64_t original);
   void CountMessage() { msn_ = (msn_ + 1) & 0xffffff; }
   void FailReceive(WcStatus status);
 
@@ -143,7 +158,7 @@ class Responder {
   void SetNak(wire::Psn psn, uint8_t syndrome);
 
   void FillReply(TxPacket& packet);
-  void FillReadResponse(ResponderResource& resource, TxPacket& packet);
+  void FillReadResponse(const ResponderResource& resource, TxPacket& packet);
   void FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const;
   void FillHole(const Hole& hole, TxPacket& packet);
   uint8_t AckSyndrome() const;

@@ -10,7 +10,7 @@ namespace uroce::transport {
 bool Responder::PollPacket(TxPacket& packet) {
   // A sequence NAK may be older than replies to requests that came after the gap was filled.
   const bool reply_first =
-      resources_.owes() && (!nak_due_ || resources_.Front().reply_psn.Since(nak_psn_) < 0);
+      resources_.owes() && (!nak_due_ || resources_.Front().next_psn().Since(nak_psn_) < 0);
   if (reply_first) {
     FillReply(packet);
     return true;
@@ -47,23 +47,25 @@ void Responder::FillReply(TxPacket& packet) {
   ResponderResource& resource = resources_.Front();
   wire::TransportHeader& header = packet.header;
   header.solicited = header.ack_request = false;
-  header.psn = resource.reply_psn;
+  header.psn = resource.next_psn();
   header.mark = mark_;
   header.aeth = {.syndrome = AckSyndrome(), .msn = msn_};
-  packet.retransmission = resource.answered;
-  if (!resource.is_atomic) return FillReadResponse(resource, packet);
+  packet.retransmission = resource.answered || resource.repeats != 0;
+  if (resource.kind != ResponderResource::Kind::kAtomic) return FillReadResponse(resource, packet);
   header.opcode = wire::Opcode::kAtomicAcknowledge;
   header.atomic_original = resource.original;
   packet.source = TxPacket::Source::kNone;
   resources_.FinishFront();
 }
 
-void Responder::FillReadResponse(ResponderResource& resource, TxPacket& packet) {
+void Responder::FillReadResponse(const ResponderResource& resource, TxPacket& packet) {
   using wire::Opcode;
-  const uint32_t offset = mtu_.OffsetOf(Distance(resource.first_psn, resource.reply_psn));
+  const uint32_t offset = mtu_.OffsetOf(Distance(resource.first_psn, packet.header.psn));
   const uint32_t remaining = resource.length_bytes - offset;
   const bool last = remaining <= mtu_.bytes();
-  if (resource.opens) {
+  const bool opens =
+      resource.repeats != 0 ? packet.header.psn == resource.first_psn : resource.opens;
+  if (opens) {
     packet.header.opcode = last ? Opcode::kReadResponseOnly : Opcode::kReadResponseFirst;
   } else {
     packet.header.opcode = last ? Opcode::kReadResponseLast : Opcode::kReadResponseMiddle;
@@ -75,9 +77,7 @@ void Responder::FillReadResponse(ResponderResource& resource, TxPacket& packet) 
                    .length_bytes = size,
                    .xrc_srqn = resource.xrc_srqn};
   packet.following_bytes = remaining - size;
-  resource.opens = false;
-  resource.reply_psn = resource.reply_psn + 1;
-  if (last) resources_.FinishFront();
+  resources_.AdvanceFront();
 }
 
 void Responder::FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const {
@@ -101,9 +101,12 @@ void Responder::FillHole(const Hole& hole, TxPacket& packet) {
 void Responder::OnGatherFailed(const TxPacket& packet) {
   // Access was lost half way: say so at the PSN that is missing (transport.md, section 3.2). A
   // reply given again is broken off in silence instead: a duplicate is never refused.
-  const bool under_way = resources_.owes() && resources_.Front().reply_psn == packet.header.psn + 1;
+  const bool under_way =
+      resources_.owes() && resources_.Front().next_psn() == packet.header.psn + 1;
   if (packet.retransmission) {
-    if (under_way) resources_.FinishFront();
+    if (!under_way) return;
+    if (resources_.Front().repeats != 0) return resources_.FinishRepeats();
+    if (resources_.Front().answered) resources_.FinishFront();
     return;
   }
   resources_.DropReplies();

@@ -51,18 +51,61 @@ void ResponderResources::Replay(ResponderResource& resource, wire::Psn psn) {
   owed_ += !resource.owed;
   resource.owed = resource.opens = true;
   resource.reply_psn = psn;
+  resource.repeats = 0;
   SeekOwed();
+}
+
+void ResponderResources::Repeat(ResponderResource& resource, wire::Psn psn, uint32_t packets) {
+  if (!resource.owed) {
+    ++owed_;
+    resource.owed = true;
+    resource.reply_psn = resource.end_psn();
+  }
+  const uint32_t sent = Distance(resource.first_psn, resource.reply_psn);
+  uint32_t begin = Distance(resource.first_psn, psn);
+  uint32_t end = std::min(begin + packets, sent);
+  if (resource.repeats != 0 && begin < end) {
+    const uint32_t first = Distance(resource.first_psn, resource.repeat_psn);
+    begin = std::min(begin, first);
+    end = std::max(end, first + resource.repeats);
+  }
+  if (begin < end) {
+    resource.repeat_psn = resource.first_psn + begin;
+    resource.repeats = end - begin;
+  }
+  SeekOwed();
+}
+
+void ResponderResources::AdvanceFront() {
+  ResponderResource& front = Front();
+  if (front.repeats != 0) {
+    front.repeat_psn = front.repeat_psn + 1;
+    --front.repeats;
+  } else {
+    front.opens = false;
+    front.reply_psn = front.reply_psn + 1;
+  }
+  if (front.repeats == 0 && front.reply_psn == front.end_psn()) FinishFront();
+}
+
+void ResponderResources::FinishRepeats() {
+  Front().repeats = 0;
+  if (Front().reply_psn == Front().end_psn()) FinishFront();
 }
 
 void ResponderResources::FinishFront() {
   Front().owed = false;
+  Front().repeats = 0;
   Front().answered = true;
   --owed_;
   if (owed_ != 0) SeekOwed();
 }
 
 void ResponderResources::DropReplies() {
-  for (uint32_t index = oldest_; index != tail_; ++index) At(index).owed = false;
+  for (uint32_t index = oldest_; index != tail_; ++index) {
+    At(index).owed = false;
+    At(index).repeats = 0;
+  }
   owed_ = 0;
 }
 

@@ -14,18 +14,26 @@ namespace uroce::transport {
 
 /// One READ or atomic that was executed.
 struct ResponderResource {
+  /// An ATOMIC WRITE is answered as a READ of no bytes is.
+  enum class Kind : uint8_t { kRead, kAtomic, kAtomicWrite };
+
   wire::Psn first_psn;
   uint32_t packets = 1;
-  wire::Psn reply_psn;        ///< Next response to send while `owed`.
+  wire::Psn reply_psn;        ///< Next response to send while `owed`, but for repeats.
+  wire::Psn repeat_psn;       ///< Next response to repeat while `repeats`.
+  uint32_t repeats = 0;       ///< Responses to repeat, before the reply goes on where it is.
   uint32_t length_bytes = 0;  ///< READ.
   uint64_t va = 0;            ///< READ.
   uint64_t original = 0;      ///< Atomic: what memory held before.
   Rkey rkey;
   uint32_t xrc_srqn = 0;  ///< READ.
-  bool is_atomic = false;
+  Kind kind = Kind::kRead;
   bool owed = false;      ///< A reply is under way.
   bool opens = false;     ///< The next response is the first of this reply.
   bool answered = false;  ///< A reply went out whole at least once.
+
+  wire::Psn next_psn() const { return repeats != 0 ? repeat_psn : reply_psn; }
+  wire::Psn end_psn() const { return first_psn + packets; }
 };
 
 /// The newest READs and atomics, in PSN order. The newest overwrites the oldest; replies leave in
@@ -44,13 +52,20 @@ class ResponderResources {
   ResponderResource* Find(wire::Psn psn);
   /// Owes `resource` a reply from `psn` on, again.
   void Replay(ResponderResource& resource, wire::Psn psn);
+  /// Owes it `packets` responses from `psn` on again, and no others besides: those that were not
+  /// sent yet come anyway. Parts that are asked for again together go as one.
+  void Repeat(ResponderResource& resource, wire::Psn psn, uint32_t packets);
 
   bool owes() const { return owed_ != 0; }
   /// The reply that leaves next. Needs owes().
   ResponderResource& Front() { return At(cursor_); }
   const ResponderResource& Front() const { return entries_[cursor_ & mask_]; }
+  /// The next response of Front's reply has left; after its last one the reply is complete.
+  void AdvanceFront();
   /// Front's reply is complete, or is given up.
   void FinishFront();
+  /// What Front is to repeat is given up.
+  void FinishRepeats();
   void DropReplies();
 
  private:

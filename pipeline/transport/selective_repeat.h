@@ -9,6 +9,11 @@
 //
 // A marked sequence NAK names one hole where others have the MSN. Marks of requests count rounds:
 // what responses repeat of them tells which resends must have arrived by now.
+//
+// Responses to READs and atomics have no hole to name: the requester sees by a later response which
+// ones are lost, and asks by a marked READ request for a part of whole packets, which others would
+// drop. A READ that may not have been executed is never asked for in part: its length tells where
+// the PSNs of the next request begin.
 #pragma once
 
 #include <cstdint>

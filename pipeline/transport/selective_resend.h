@@ -26,9 +26,16 @@ class SelectiveResend {
   void AddProbe(wire::Psn psn) { lost_.Insert(psn); }
   /// The first that is lost. Needs any().
   wire::Psn Next() const { return una_ + lost_.ToMember(una_); }
+  /// How many are lost from there on. Needs any().
+  uint32_t Run() const { return lost_.ToGap(Next()); }
   /// It leaves again, with all of the `packets` PSNs that it takes.
   void OnResent(wire::Psn psn, uint32_t packets);
   void NextRound();
+  /// No resend is on its way any more.
+  void ForgetResent() {
+    resent_.Clear();
+    resent_before_.Clear();
+  }
   /// All before `una` is acknowledged.
   void Forget(wire::Psn una);
 

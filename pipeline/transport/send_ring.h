@@ -34,8 +34,9 @@ struct alignas(64) HeldWork {
   bool is_atomic() const {
     return opcode == WorkOpcode::kCompareSwap || opcode == WorkOpcode::kFetchAdd;
   }
+  bool is_atomic_write() const { return opcode == WorkOpcode::kAtomicWrite; }
   /// Whether the responder keeps a resource for it, and only its own response completes it.
-  bool is_read_or_atomic() const { return is_read() || is_atomic(); }
+  bool is_read_or_atomic() const { return is_read() || is_atomic() || is_atomic_write(); }
   /// Whether it is done on this side alone, without a packet.
   bool is_local() const {
     return opcode == WorkOpcode::kLocalInvalidate || opcode == WorkOpcode::kBindWindow;

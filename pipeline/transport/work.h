@@ -21,7 +21,13 @@ enum class WorkOpcode : uint8_t {
   kLocalInvalidate = 7,
   kBindWindow = 8,
   kSendWithInvalidate = 9,
+  kAtomicWrite = 15,
 };
+
+/// Whether the value is one that a program may ask for.
+constexpr bool IsKnown(WorkOpcode opcode) {
+  return opcode <= WorkOpcode::kSendWithInvalidate || opcode == WorkOpcode::kAtomicWrite;
+}
 
 /// Whether it does nothing but to keys of this side: no packet is sent for it.
 constexpr bool IsLocal(WorkOpcode opcode) {
@@ -37,7 +43,7 @@ struct SendWork {
   bool signaled = false;
   bool solicited = false;
   bool fence = false;
-  uint32_t length_bytes = 0;  ///< Sum of the list, <= 2^31. 8 for atomics.
+  uint32_t length_bytes = 0;  ///< Sum of the list, <= 2^31. 8 for atomics, ATOMIC WRITE too.
   uint32_t immediate = 0;     ///< Bytes of ImmDt unchanged.
   Rkey invalidate_rkey;       ///< SEND with invalidate: the peer's key. Local invalidate: ours.
   Rkey rkey;
@@ -90,6 +96,7 @@ enum class WcOpcode : uint8_t {
   kFetchAdd = 4,
   kBindWindow = 5,
   kLocalInvalidate = 6,
+  kAtomicWrite = 9,
   kReceive = 128,
   kReceiveWriteWithImm = 129,
 };

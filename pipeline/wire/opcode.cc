@@ -53,6 +53,7 @@ constexpr Operation kReliableOnly[] = {
     {0x14, I::kAtomicEth, I::kRequest | I::kAtomic | kOnly},
     {0x16, I::kIeth, kSendRequest | I::kLast},
     {0x17, I::kIeth, kSendRequest | kOnly},
+    {0x1d, I::kReth, I::kRequest | I::kAtomic | I::kPayload | kOnly},
 };
 
 constexpr uint8_t HeaderBytes(uint16_t headers) {

@@ -33,6 +33,7 @@ enum class Opcode : uint8_t {
   kFetchAdd = 0x14,
   kSendLastWithInvalidate = 0x16,
   kSendOnlyWithInvalidate = 0x17,
+  kAtomicWrite = 0x1d,
   kUdSendOnly = 0x64,
   kUdSendOnlyWithImm = 0x65,
   kCnp = 0x81,
@@ -60,7 +61,7 @@ struct OpcodeInfo {
     kSend = 1 << 3,
     kWrite = 1 << 4,
     kRead = 1 << 5,    ///< READ request or response.
-    kAtomic = 1 << 6,  ///< Atomic request or acknowledgement.
+    kAtomic = 1 << 6,  ///< Atomic request or acknowledgement. ATOMIC WRITE is answered as a READ.
     kFirst = 1 << 7,   ///< Opens a message; ONLY packets have kFirst and kLast.
     kLast = 1 << 8,    ///< Ends a message.
     kPayload = 1 << 9,

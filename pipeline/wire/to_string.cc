@@ -11,7 +11,7 @@
 namespace uroce::wire {
 namespace {
 
-constexpr std::array<std::string_view, 0x18> kOperationNames = {
+constexpr std::array<std::string_view, 0x1e> kOperationNames = {
     "SEND_FIRST",
     "SEND_MIDDLE",
     "SEND_LAST",
@@ -36,6 +36,12 @@ constexpr std::array<std::string_view, 0x18> kOperationNames = {
     "",
     "SEND_LAST_WITH_INVALIDATE",
     "SEND_ONLY_WITH_INVALIDATE",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "ATOMIC_WRITE",
 };
 
 /// Appends printf-style; one field is never longer than the buffer.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goodput over a network that loses packets: WRITEs of 1 MB at a simulated 100 Gb/s and 100 us of
-// round trip, by go-back-N and by selective repeat. Virtual time: the result is the same on every
-// machine. usage: loss_bench [timeout code, 14 if none is given]
+// Goodput over a network that loses packets: WRITEs and READs of 1 MB at a simulated 100 Gb/s and
+// 100 us of round trip, by go-back-N and by selective repeat. Virtual time: the result is the same
+// on every machine. usage: loss_bench [timeout code [window in packets]], 14 and the default if
+// none are given; by selective repeat the window grows.
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +19,7 @@ constexpr uint32_t kMtu = 4096;
 constexpr uint32_t kMessageBytes = 1 << 20;
 constexpr uint32_t kMessages = 1024;
 constexpr uint32_t kPostedAhead = 16;
-constexpr uint32_t kWindowPackets = 2048;
+constexpr uint8_t kReadsInFlight = 16;
 constexpr Nanos kOneWay{50'000};
 /// Ethernet with preamble and gap, IPv4, UDP, BTH, ICRC.
 constexpr uint32_t kOverheadBytes = 38 + 20 + 8 + 12 + 4;
@@ -56,19 +57,29 @@ class Direction {
   std::deque<Flight> flights_;
 };
 
+struct Settings {
+  uint8_t timeout = 14;
+  uint32_t window_packets = RcConfig{}.max_in_flight_packets;
+  WorkOpcode opcode = WorkOpcode::kWrite;
+};
+
 class Run {
  public:
-  Run(uint32_t lost_in_100000, bool selective, uint8_t timeout)
-      : config_{.signal_all = true,
-                .max_in_flight_packets = kWindowPackets,
+  Run(uint32_t lost_in_100000, bool selective, const Settings& settings)
+      : opcode_(settings.opcode),
+        config_{.signal_all = true,
+                .max_in_flight_packets = settings.window_packets,
                 .selective_repeat = selective},
         requester_(config_),
         responder_(config_),
         there_(lost_in_100000, 1),
         back_(lost_in_100000, 2) {
     const QueuePairAttributes attributes{.remote_write = true,
+                                         .remote_read = true,
                                          .path_mtu_bytes = kMtu,
-                                         .timeout = timeout,
+                                         .max_rd_atomic = kReadsInFlight,
+                                         .max_dest_rd_atomic = kReadsInFlight,
+                                         .timeout = settings.timeout,
                                          .retry_count = 7,
                                          .rnr_retry = 7};
     for (RcQueuePair* const qp : {&requester_, &responder_}) {
@@ -96,7 +107,7 @@ class Run {
     for (; posted_ != kMessages && posted_ - completed_ < kPostedAhead; ++posted_) {
       SendWork work;
       work.slot = posted_;
-      work.opcode = WorkOpcode::kWrite;
+      work.opcode = opcode_;
       work.length_bytes = kMessageBytes;
       static_cast<void>(requester_.Post(work));
     }
@@ -127,6 +138,7 @@ class Run {
     if (effect.kind != Effect::Kind::kNone) to.OnEffectDone(EffectOutcome::kDone, 0, now_);
   }
 
+  WorkOpcode opcode_;
   RcConfig config_;
   RcQueuePair requester_;
   RcQueuePair responder_;
@@ -137,20 +149,20 @@ class Run {
   uint32_t completed_ = 0;
 };
 
-void PrintRow(uint32_t lost_in_100000, bool selective, uint8_t timeout, double lossless) {
-  Run run(lost_in_100000, selective, timeout);
+void PrintRow(uint32_t lost_in_100000, bool selective, const Settings& settings, double lossless) {
+  Run run(lost_in_100000, selective, settings);
   const double goodput = run.Execute();
   const QueuePairCounters& counters = run.counters();
-  std::printf("%6.2f %%  %-16s %8.2f Gb/s %6.1f %%  resent %8lu  timeouts %4lu\n",
-              lost_in_100000 / 1000.0, selective ? "selective repeat" : "go-back-N", goodput,
-              100 * goodput / lossless, counters.retransmitted_pkts,
-              counters.local_ack_timeout_err);
+  std::printf("%-5s %6.2f %%  %-16s %8.2f Gb/s %6.1f %%  resent %8lu  timeouts %4lu\n",
+              settings.opcode == WorkOpcode::kRead ? "READ" : "WRITE", lost_in_100000 / 1000.0,
+              selective ? "selective repeat" : "go-back-N", goodput, 100 * goodput / lossless,
+              counters.retransmitted_pkts, counters.local_ack_timeout_err);
 }
 
-void PrintTable(uint8_t timeout) {
-  const double lossless = Run(0, false, timeout).Execute();
+void PrintTable(const Settings& settings) {
+  const double lossless = Run(0, true, settings).Execute();
   for (const uint32_t lost : {0u, 10u, 100u, 1'000u, 2'000u, 5'000u}) {
-    for (const bool selective : {false, true}) PrintRow(lost, selective, timeout, lossless);
+    for (const bool selective : {false, true}) PrintRow(lost, selective, settings, lossless);
   }
 }
 
@@ -158,7 +170,11 @@ void PrintTable(uint8_t timeout) {
 }  // namespace uroce::transport
 
 int main(int argc, char** argv) {
-  const int timeout = argc > 1 ? std::atoi(argv[1]) : 14;
-  uroce::transport::PrintTable(static_cast<uint8_t>(timeout));
+  uroce::transport::Settings settings;
+  if (argc > 1) settings.timeout = static_cast<uint8_t>(std::atoi(argv[1]));
+  if (argc > 2) settings.window_packets = static_cast<uint32_t>(std::atoi(argv[2]));
+  uroce::transport::PrintTable(settings);
+  settings.opcode = uroce::transport::WorkOpcode::kRead;
+  uroce::transport::PrintTable(settings);
   return 0;
 }

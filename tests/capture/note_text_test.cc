@@ -27,6 +27,12 @@ TEST(NoteTextTest, ARetransmissionSaysWhyAndWhichOfHowMany) {
                       .limit = UROCE_NO_LIMIT,
                       .qpn = 0x123}),
             "retransmission for ever of qp 0x000123: RNR NAK, its timer has run out");
+  EXPECT_EQ(NoteText({.reason = UROCE_REASON_RETRANSMITTED,
+                      .detail = UROCE_RESEND_ACK_TIMEOUT,
+                      .limit = 7,
+                      .qpn = 0x123}),
+            "retransmission of qp 0x000123: ACK timeout")
+      << "it costs no retry";
 }
 
 TEST(NoteTextTest, AGapNamesBothPsnsAndWhetherANakWent) {

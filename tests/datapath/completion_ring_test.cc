@@ -115,6 +115,55 @@ TEST_F(CompletionRingTest, SolicitedArmingWaitsForSolicitedOrFailed) {
   EXPECT_TRUE(ReadChannel());
 }
 
+TEST_F(CompletionRingTest, AModeratedQueueMakesItsRecordByTheCount) {
+  queue_.set_moderation({.count = 3, .period_us = UINT16_MAX});
+  page_.arm.value = UROCE_CQ_ARMED_NEXT;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+    ring_.FinishBurst();
+    EXPECT_FALSE(ReadChannel());
+    EXPECT_TRUE(ring_.has_pending_records()) << "the worker comes back at the end of the period";
+  }
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_TRUE(ReadChannel());
+  EXPECT_FALSE(ring_.has_pending_records());
+  EXPECT_EQ(ring_.channel_records(), 1u);
+}
+
+TEST_F(CompletionRingTest, AModeratedQueueMakesItsRecordByTheEndOfThePeriod) {
+  queue_.set_moderation({.count = 3, .period_us = 1});
+  page_.arm.value = UROCE_CQ_ARMED_NEXT;
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  while (ring_.has_pending_records()) {
+    EXPECT_LE(ring_.RetryAfter(), Nanos(1000));
+    ring_.RetryRecords();
+  }
+  EXPECT_TRUE(ReadChannel());
+}
+
+TEST_F(CompletionRingTest, CompletionsBeforeTheArmingCountForNothing) {
+  queue_.set_moderation({.count = 2, .period_us = UINT16_MAX});
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_FALSE(ring_.has_pending_records());
+  page_.arm.value = UROCE_CQ_ARMED_NEXT;
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  EXPECT_FALSE(ReadChannel());
+}
+
+TEST_F(CompletionRingTest, TheEndOfModerationReleasesTheRecord) {
+  queue_.set_moderation({.count = 3, .period_us = UINT16_MAX});
+  page_.arm.value = UROCE_CQ_ARMED_NEXT;
+  ASSERT_EQ(Publish(ring_), PublishResult::kOk);
+  ring_.FinishBurst();
+  queue_.set_moderation({});
+  ring_.RetryRecords();
+  EXPECT_TRUE(ReadChannel());
+}
+
 TEST_F(CompletionRingTest, FullPipeLeavesTheRecordPending) {
   FillChannel();
   page_.arm.value = UROCE_CQ_ARMED_NEXT;

@@ -28,12 +28,14 @@ class MemoryWindowTest : public testing::Test {
   MemoryWindow two_{Type::kType2, kPd, kKey};
 };
 
+// [8.window.unbound]
 TEST_F(MemoryWindowTest, GrantsNothingBeforeItIsBound) {
   EXPECT_EQ(one_.key(), kKey);
   EXPECT_FALSE(one_.Read(kKey));
   EXPECT_FALSE(two_.Read());
 }
 
+// [8.window.key]
 TEST_F(MemoryWindowTest, IsBoundUnderTheKeyOfTheWorkAlone) {
   ASSERT_EQ(Bind(two_, 64, 0xff), ChangeResult::kChanged);
   EXPECT_FALSE(former_);
@@ -45,6 +47,7 @@ TEST_F(MemoryWindowTest, IsBoundUnderTheKeyOfTheWorkAlone) {
   EXPECT_EQ(binding->length_bytes, 128u);
 }
 
+// [8.window.type1 8.window.type2]
 TEST_F(MemoryWindowTest, OnlyType1IsBoundAgainWhileItIsBound) {
   ASSERT_EQ(Bind(one_, 64, 1), ChangeResult::kChanged);
   ASSERT_EQ(Bind(one_, 128, 2), ChangeResult::kChanged);
@@ -55,6 +58,7 @@ TEST_F(MemoryWindowTest, OnlyType1IsBoundAgainWhileItIsBound) {
   EXPECT_EQ(two_.Read()->addr, 64u);
 }
 
+// [8.window.type1 8.window.type2]
 TEST_F(MemoryWindowTest, OnlyType1IsUnbound) {
   ASSERT_EQ(Bind(one_, 64, 1), ChangeResult::kChanged);
   ASSERT_EQ(Bind(two_, 64, 1), ChangeResult::kChanged);
@@ -64,6 +68,7 @@ TEST_F(MemoryWindowTest, OnlyType1IsUnbound) {
   EXPECT_EQ(two_.Unbind(2, former_), ChangeResult::kRefused);
 }
 
+// [8.window.invalidate]
 TEST_F(MemoryWindowTest, OnlyType2IsInvalidatedByTheKeyThatItHas) {
   ASSERT_EQ(Bind(one_, 64, 1), ChangeResult::kChanged);
   EXPECT_EQ(one_.Invalidate(one_.key(), former_), ChangeResult::kRefused);
@@ -76,6 +81,7 @@ TEST_F(MemoryWindowTest, OnlyType2IsInvalidatedByTheKeyThatItHas) {
   EXPECT_EQ(Bind(two_, 128, 1), ChangeResult::kChanged) << "free again";
 }
 
+// [8.window.whole]
 TEST_F(MemoryWindowTest, AReaderBesideChangesSeesOneBindingWholeOrNone) {
   constexpr uint64_t kChanges = 50'000;
   std::atomic<bool> done{false};
@@ -97,6 +103,7 @@ TEST_F(MemoryWindowTest, AReaderBesideChangesSeesOneBindingWholeOrNone) {
   EXPECT_EQ(mixed, 0u);
 }
 
+// [8.window.whole]
 TEST_F(MemoryWindowTest, OneOfTwoWhoChangeItAtOnceWins) {
   constexpr int kRounds = 5'000;
   std::atomic<int> changed{0};

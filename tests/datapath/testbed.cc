@@ -310,16 +310,16 @@ MemoryRegion& Testbed::Register(void* bytes, size_t length, uint32_t access, MrM
   return *regions.back();
 }
 
-void Testbed::StartCopyHelper() {
-  session->StartCopyHelper(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+void Testbed::StartCopyHelper() { StartCopyHelper(*session); }
+
+void Testbed::StartCopyHelper(Session& of) {
+  of.StartCopyHelper(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  with_helper.push_back(&of);
 }
 
 bool Testbed::Copying() const {
-  const auto is_copying = [](const auto& each) {
-    const CopyHelper* const helper = each->copy_helper();
-    return helper != nullptr && helper->in_flight(0) != 0;
-  };
-  return is_copying(session) || std::ranges::any_of(other_sessions, is_copying);
+  return std::ranges::any_of(
+      with_helper, [](const Session* each) { return each->copy_helper()->in_flight(0) != 0; });
 }
 
 bool Testbed::Turn(Nanos passed) {

@@ -127,6 +127,7 @@ class Testbed {
   /// A region over `bytes` of this process; copied ones are reached by /proc/self/mem.
   MemoryRegion& Register(void* bytes, size_t length, uint32_t access, MrMode mode);
   void StartCopyHelper();
+  void StartCopyHelper(Session& of);
   /// Turns of all workers until nothing moves any more; a helper at work is waited for.
   void Settle();
   /// Turns with time passing, until `done` or 10 s of that time.
@@ -154,6 +155,7 @@ class Testbed {
   std::unique_ptr<Session> session;
   std::vector<std::unique_ptr<uroce_doorbells[]>> other_doorbells;
   std::vector<std::unique_ptr<Session>> other_sessions;
+  std::vector<const Session*> with_helper;
   std::vector<std::unique_ptr<AddressVector>> addresses;
   std::vector<std::unique_ptr<MemoryRegion>> regions;
   std::vector<std::unique_ptr<Endpoint>> endpoints;

@@ -65,6 +65,7 @@ class WindowWorksTest : public testing::Test {
   KeyTable keys_{8};
 };
 
+// [8.window.grant 8.window.unbound]
 TEST_F(WindowWorksTest, ABoundWindowGrantsItsPartOfTheRegion) {
   for (MemoryWindow* window : {&one_, &two_}) {
     EXPECT_FALSE(Access(*window, kStart + 100, 1));
@@ -82,6 +83,7 @@ TEST_F(WindowWorksTest, ABoundWindowGrantsItsPartOfTheRegion) {
   }
 }
 
+// [8.window.type1 8.window.type2]
 TEST_F(WindowWorksTest, Type2IsOfTheQueuePairThatBoundIt) {
   ASSERT_TRUE(Binds(Request(one_)));
   ASSERT_TRUE(Binds(Request(two_)));
@@ -89,6 +91,7 @@ TEST_F(WindowWorksTest, Type2IsOfTheQueuePairThatBoundIt) {
   EXPECT_FALSE(Access(two_, kStart + 100, 1, {kPd, kRemoteWrite, kOtherQpn}));
 }
 
+// [8.window.zero-based]
 TEST_F(WindowWorksTest, AddressesOfAZeroBasedWindowBeginAtZero) {
   EXPECT_FALSE(Binds(Request(one_, kRemoteWrite | kZeroBased))) << "type 2 alone";
   ASSERT_TRUE(Binds(Request(two_, kRemoteWrite | kZeroBased)));
@@ -97,6 +100,7 @@ TEST_F(WindowWorksTest, AddressesOfAZeroBasedWindowBeginAtZero) {
   EXPECT_FALSE(Access(two_, kStart + 100, 1));
 }
 
+// [8.window.bind]
 TEST_F(WindowWorksTest, BindingDemandsRightsOfTheRegion) {
   region_.access = kLocalWrite;
   EXPECT_FALSE(Binds(Request(two_))) << "without MW_BIND";
@@ -109,12 +113,14 @@ TEST_F(WindowWorksTest, BindingDemandsRightsOfTheRegion) {
   EXPECT_TRUE(Binds(Request(two_, kRemoteRead)));
 }
 
+// [8.window.bind]
 TEST_F(WindowWorksTest, BindingDemandsOneDomain) {
   EXPECT_FALSE(Binds(Request(two_), {kOtherPd, kQpn}));
   region_.pd = kOtherPd;
   EXPECT_FALSE(Binds(Request(two_)));
 }
 
+// [8.window.bind]
 TEST_F(WindowWorksTest, BindingDemandsARangeInsideTheRegion) {
   BindRequest request = Request(two_);
   request.length_bytes = kBytes;
@@ -128,6 +134,7 @@ TEST_F(WindowWorksTest, BindingDemandsARangeInsideTheRegion) {
   EXPECT_FALSE(Binds(request)) << "a window is no region";
 }
 
+// [8.window.type1 8.window.type2]
 TEST_F(WindowWorksTest, NoBytesUnbindType1AndAreAnErrorOfType2) {
   ASSERT_TRUE(Binds(Request(one_)));
   BindRequest none{.window_key = one_.key(), .new_key = one_.key() + 1};
@@ -139,6 +146,7 @@ TEST_F(WindowWorksTest, NoBytesUnbindType1AndAreAnErrorOfType2) {
   EXPECT_FALSE(Binds(none));
 }
 
+// [8.window.invalidate]
 TEST_F(WindowWorksTest, AnInvalidatedKeyGrantsNothing) {
   ASSERT_TRUE(Binds(Request(two_)));
   EXPECT_FALSE(InvalidateWindow(keys_, two_.key(), kOtherPd).done);
@@ -150,6 +158,7 @@ TEST_F(WindowWorksTest, AnInvalidatedKeyGrantsNothing) {
   EXPECT_FALSE(Access(two_, kStart + 100, 1));
 }
 
+// [8.window.region]
 TEST_F(WindowWorksTest, TheRegionCountsItsWindows) {
   ASSERT_TRUE(Binds(Request(one_)));
   ASSERT_TRUE(Binds(Request(two_)));
@@ -164,6 +173,7 @@ TEST_F(WindowWorksTest, TheRegionCountsItsWindows) {
   EXPECT_EQ(bound_, 0u);
 }
 
+// [8.window.region]
 TEST_F(WindowWorksTest, AWindowOnARegionThatGoesGrantsNothing) {
   ASSERT_TRUE(Binds(Request(two_)));
   keys_.Unpublish(&region_);

@@ -82,6 +82,7 @@ class MulticastTest : public testing::TestWithParam<uint32_t> {
 
 INSTANTIATE_TEST_SUITE_P(Workers, MulticastTest, testing::Values(1u, 2u));
 
+// [10.multicast.copies]
 TEST_P(MulticastTest, EveryMemberOfEveryWorkerGetsACopy) {
   Attach(far_);
   Attach(far_last_);
@@ -94,6 +95,7 @@ TEST_P(MulticastTest, EveryMemberOfEveryWorkerGetsACopy) {
   EXPECT_EQ(Counted(1, &DeviceCounters::multicast_rcv_packets), 1u);
 }
 
+// [10.multicast.loop]
 TEST_P(MulticastTest, MembersOnTheSendersDeviceGetOneAndTheSenderNone) {
   Attach(sender_);
   Attach(near_);
@@ -105,6 +107,7 @@ TEST_P(MulticastTest, MembersOnTheSendersDeviceGetOneAndTheSenderNone) {
   EXPECT_FALSE(sender_.PollReceive(cqe));
 }
 
+// [10.multicast.qkey 10.qkey]
 TEST_P(MulticastTest, WhoIsNoMemberOrHasAnotherQkeyGetsNothing) {
   Attach(far_);
   PostReceive(far_, 0);
@@ -118,6 +121,7 @@ TEST_P(MulticastTest, WhoIsNoMemberOrHasAnotherQkeyGetsNothing) {
   EXPECT_FALSE(far_last_.PollReceive(cqe));
 }
 
+// [10.multicast.stranger]
 TEST_P(MulticastTest, AGroupThatNobodyHereIsInIsAnothersFrame) {
   PostReceive(far_, 0);
   Send();
@@ -144,6 +148,7 @@ TEST_P(MulticastTest, AMemberThatWaitsForItsMemoryGetsItAllTheSame) {
   }
 }
 
+// [10.multicast.state]
 TEST_P(MulticastTest, AMemberInErrorIsPassedOver) {
   Attach(far_);
   Attach(far_last_);

@@ -241,6 +241,23 @@ TEST_P(DatagramTest, OneToTheOwnAddressComesBackInside) {
   EXPECT_EQ(memcmp(target_.data() + kArea, source_.data() + 5, 100), 0);
 }
 
+// A program that is parked is not looked at for a while, and may destroy what its works need.
+TEST_P(DatagramTest, WhatWasPostedIsFoundWithoutABell) {
+  b_.PostReceive(70, {Testbed::Sge(to_, 0, 2000)});
+  bed_.Settle();  // What it looks at in its new state.
+  EXPECT_FALSE(bed_.worker->LookForSends(a_.qp.get()));
+  a_.hold_bell = true;
+  a_.PostSend(ToB(1, 100));
+  a_.sends.Publish();
+  bed_.Settle();
+  uroce_cqe cqe;
+  ASSERT_FALSE(b_.PollReceive(cqe));
+  EXPECT_TRUE(bed_.worker->LookForSends(a_.qp.get()));
+  bed_.Settle();
+  EXPECT_FALSE(bed_.worker->LookForSends(a_.qp.get()));
+  EXPECT_TRUE(b_.PollReceive(cqe));
+}
+
 TEST_P(DatagramTest, WhatDoesNotFitItsReceiveLeavesItForTheNext) {
   b_.PostReceive(70, {Testbed::Sge(to_, 0, kArea + 99)});
   a_.PostSend(ToB(1, 100));

@@ -98,6 +98,7 @@ class WorkerWindowsTest : public WindowsTest, public testing::WithParamInterface
 
 INSTANTIATE_TEST_SUITE_P(Workers, WorkerWindowsTest, testing::Values(1u, 2u));
 
+// [8.window.grant 8.window.fails 4.4.local]
 TEST_P(WorkerWindowsTest, PeersWriteThroughABoundWindowUntilItsKeyIsTakenBack) {
   Bind(b_, two_);
   EXPECT_EQ(StatusOfWrite(a_, two_.key()), 0);
@@ -109,6 +110,7 @@ TEST_P(WorkerWindowsTest, PeersWriteThroughABoundWindowUntilItsKeyIsTakenBack) {
   EXPECT_EQ(StatusOfWrite(a_, two_.key()), kRemAccessErr);
 }
 
+// [8.window.type1 8.window.type2]
 TEST_P(WorkerWindowsTest, Type2IsRefusedToOtherQueuePairsAndType1IsNot) {
   Bind(b_, one_);
   Bind(b_, two_);
@@ -116,6 +118,7 @@ TEST_P(WorkerWindowsTest, Type2IsRefusedToOtherQueuePairsAndType1IsNot) {
   EXPECT_EQ(StatusOfWrite(c_, two_.key()), kRemAccessErr);
 }
 
+// [8.window.remote 4.4.send]
 TEST_P(WorkerWindowsTest, ASendInvalidatesForThePeer) {
   Bind(b_, two_);
   b_.PostReceive(1, {});
@@ -131,6 +134,7 @@ TEST_P(WorkerWindowsTest, ASendInvalidatesForThePeer) {
   EXPECT_EQ(bound_, 0u);
 }
 
+// [8.window.fails 6.bind 4.4.local.fails]
 TEST_P(WorkerWindowsTest, FailedWorksHaveStatusesOfTheirOwn) {
   PostBind(b_, two_, kBytes + 1);
   EXPECT_EQ(Completion(b_).status, kMwBindErr);
@@ -163,7 +167,8 @@ class WindowsOfTwoWorkersTest : public WindowsTest {
   WindowsOfTwoWorkersTest() : WindowsTest(2) {}
 };
 
-// Another worker may be in the middle of an access by the key that another queue pair can use.
+// [8.window.told] Another worker may be in the middle of an access by the key that another queue
+// pair can use.
 TEST_F(WindowsOfTwoWorkersTest, ACompletionWaitsUntilNoOtherWorkerCanUseTheKeyAnyMore) {
   Bind(b_, one_);
   PostBind(b_, one_);
@@ -174,6 +179,7 @@ TEST_F(WindowsOfTwoWorkersTest, ACompletionWaitsUntilNoOtherWorkerCanUseTheKeyAn
   EXPECT_NE(b_.send_ring.Peek(), nullptr);
 }
 
+// [8.window.told 8.window.remote]
 TEST_F(WindowsOfTwoWorkersTest, APacketThatTakesAnothersKeyBackHoldsUpWhatFollows) {
   Bind(d_, two_);
   b_.PostReceive(1, {});

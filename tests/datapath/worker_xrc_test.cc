@@ -252,7 +252,7 @@ TEST_F(WorkerXrcTest, AllWhoHaveItOpenAreToldOfEvents) {
 class WorkerXrcCopiedTest : public WorkerXrcTest {
  protected:
   WorkerXrcCopiedTest() {
-    session_a_.StartCopyHelper(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+    bed_.StartCopyHelper(session_a_);
     copied_.pd = kPdA;
     copied_.session = &session_a_;
   }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that connect by librdmacm: rdmacm-utils, perftest with -R, sockets over rsockets."""
+"""Programs that connect by librdmacm: rdmacm-utils, perftest with -R, fio, UCX, sockets over
+rsockets."""
 from lab import find_list, next_port
-from process import Failed, wait_until
+from process import Failed, run, wait_until
 
 LIBRSPRELOAD = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
 
@@ -61,9 +62,82 @@ def two_sided(lab, tool, *flags, version=4, port=None, server_ends=True, timeout
     """A program whose client has -s SERVER and -b SOURCE."""
     to, source = addresses(lab, version)
     family = ["-f", "ip"] if version == 4 else ["-f", "ipv6"]
-    if tool in ("cmtime", "udpong"):
+    if tool == "cmtime":
         family = []
     where = [] if port else ["-p", next_port()]
     return run_pair(lab, [tool, "-b", to, *family, *where, *flags],
                     [tool, "-s", to, "-b", source, *family, *where, *flags],
                     port or where[1], timeout_s, server_ends)
+
+
+def groups_of(host):
+    """Multicast groups that the host's NIC is in."""
+    return [group for device in host.dump("devices")["devices"] if device["name"] == host.device
+            for group in device["groups"]]
+
+
+def mckey(lab, groups):
+    """Ten datagrams from `b` to a program of `a` in each of `groups`, all at a time: mckey takes
+    its time before it sends. Each receiver must get them all, and every sender ends well."""
+    receivers, senders = [], []
+    try:
+        for source, there, group in groups:
+            receivers.append(lab.a.start("mckey", "-m", group, "-b", there))
+            wait_until(lambda its=group: its in groups_of(lab.a), f"a receiver in {group}")
+            senders.append(lab.b.start("mckey", "-s", "-m", group, "-b", source))
+        for program in (*senders, *receivers):
+            if "data transfers complete" not in program.expect_success(60):
+                raise Failed(program.describe())
+    finally:
+        for program in (*receivers, *senders):
+            program.kill()
+
+
+def perftest_by_cm(lab, tool, *flags):
+    """A perftest program that connects by librdmacm. It does so twice, and its server listens anew
+    for the second time: a client that is faster is refused (reason 8: nobody listens), and crashes.
+    Then, and only then, it is run again."""
+    for _ in range(5):
+        port = next_port()
+        program = [tool, "-R", "-p", port, "-F", *flags]
+        try:
+            return run_pair(lab, program, [*program, lab.a.address], port, timeout_s=90)
+        except Failed as error:
+            if "RDMA_CM_EVENT_REJECTED; error: 8" not in str(error):
+                raise
+    raise Failed(f"{tool} {flags}: five times its client was faster than its server")
+
+
+def fio(lab, verb):
+    """8 MB by fio's engine. What is sent is verified by the receiver, by checksums in each block;
+    the engine verifies nothing of RDMA WRITE and READ. A sender does not wait for receives: there
+    is one for each block from the start."""
+    port = next_port()
+    verified = ["--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"]
+    check = verified if verb == "send" else []
+    common = [f"--port={port}", "--bs=64k", "--size=8m", *check]
+    server = ["--name=server", "--ioengine=rdma", "--rw=read", "--iodepth=128",
+              f"--verb={'recv' if verb == 'send' else verb}"]
+    client = ["--name=client", "--ioengine=rdma", "--rw=write", "--iodepth=8", f"--verb={verb}",
+              f"--hostname={lab.a.address}", *(["--do_verify=0"] if check else [])]
+    return run_pair(lab, ["fio", *server, *common], ["fio", *client, *common], port)
+
+
+UCX_EXAMPLE = "/usr/share/doc/libucx-dev/examples/ucp_client_server.c"
+
+
+def build_ucx_example(directory):
+    """UCX's own example of a client that connects to a socket address, from its package."""
+    program = f"{directory}/ucp_client_server"
+    run(["cc", "-O1", "-w", UCX_EXAMPLE, "-o", program, "-lucp", "-lucs", "-lm"], 60)
+    return program
+
+
+def ucx(lab, example, kind, *environment, count=10):
+    """`count` messages of a kind, "tag", "am" or "stream", from a client on `b`."""
+    port = next_port()
+    program = ["env", *environment, example, "-p", port, "-c", kind, "-i", count, "-s", 5000]
+    server_output, client_output = run_pair(lab, program, [*program, "-a", lab.a.address], port,
+                                            server_ends=False)
+    if f"iteration #{count}" not in client_output:
+        raise Failed(f"{client_output}\n-- the server: {server_output}")

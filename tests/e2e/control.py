@@ -11,14 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-_HEADER = (Path(__file__).resolve().parents[2] / "verbs-shim" / "abi" / "uroce_abi.h").read_text(
-    encoding="ascii")
+_ABI = Path(__file__).resolve().parents[2] / "verbs-shim" / "abi"
 NONE = 0xFFFFFFFF
 
 
 def _commands():
     """The numbers of enum uroce_command, which count up from a given one."""
-    body = re.search(r"enum uroce_command \{(.*?)\}", _HEADER, re.S).group(1)
+    header = (_ABI / "uroce_commands.h").read_text(encoding="ascii")
+    body = re.search(r"enum uroce_command \{(.*?)\}", header, re.S).group(1)
     numbers, next_number = {}, 0
     for name, value in re.findall(r"UROCE_(\w+)(?: = (\d+))?", body):
         next_number = int(value) if value else next_number
@@ -28,7 +28,8 @@ def _commands():
 
 
 COMMANDS = _commands()
-ABI_VERSION = int(re.search(r"UROCE_ABI_VERSION (\d+)", _HEADER).group(1))
+ABI_VERSION = int(re.search(r"UROCE_ABI_VERSION (\d+)",
+                            (_ABI / "uroce_arena.h").read_text(encoding="ascii")).group(1))
 
 
 class Refused(Exception):

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/bench/verbs_pair.h"
+#include "tests/e2e/cycles_objects.h"
 
 enum {
   kDepth = 16,
@@ -26,6 +27,7 @@ struct side {
   struct ibv_ah* ah;
   struct ibv_mw* windows[2];
   struct ibv_qp* qp;
+  struct cycles_objects objects;
 };
 
 static uint8_t* new_memory(int flags) {
@@ -63,11 +65,13 @@ static void make(struct side* side, const char* device, uint32_t gid_index, void
   side->windows[1] = ibv_alloc_mw(side->end.pd, IBV_MW_TYPE_2);
   bench_require(side->windows[0] && side->windows[1], "ibv_alloc_mw");
   side->qp = bench_make_qp(&side->end, kDepth, 0);
+  cycles_make_objects(&side->objects, &side->end);
 }
 
 static void unmake(struct side* side) {
   void* private_memory = side->mapped->addr;
   void* shared_memory = side->shared->addr;
+  cycles_unmake_objects(&side->objects);
   bench_require(!ibv_destroy_qp(side->qp), "ibv_destroy_qp");
   bench_require(!ibv_destroy_ah(side->ah), "ibv_destroy_ah");
   bench_require(!ibv_dealloc_mw(side->windows[0]), "ibv_dealloc_mw");

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loss, duplication and reordering in both directions: right data, and completion."""
+import os
+import sys
 import unittest
 
 from lab import LONG, VethLab, WireLab
+from process import Process
 from programs import data_check, perftest, pingpong_with_losses, seed
 
 FAULTS = "drop=0.01,duplicate=0.01,reorder=0.02"
@@ -48,6 +51,21 @@ class WireFaultsTest(Faults, unittest.TestCase):
     def make_lab(cls):
         return WireLab("--fault", f"uroce0:{FAULTS},seed={cls.seed}",
                        "--fault", f"uroce1:{FAULTS},seed={cls.seed + 1}")
+
+
+class BusyMachineTest(unittest.TestCase):
+    """Loss while other programs have the CPUs: who is not scheduled for milliseconds has lost
+    nothing, and costs no retry."""
+
+    def test_data_byte_for_byte(self):
+        burn = [sys.executable, "-c", "while True: pass"]
+        for _ in range(os.cpu_count()):
+            self.addCleanup(Process(burn).kill)
+        number = seed()
+        lab = WireLab("--fault", f"uroce0:drop=0.02,seed={number}",
+                      "--fault", f"uroce1:drop=0.02,seed={number + 1}")
+        self.addCleanup(lab.close)
+        data_check(lab, "--seed", number, "--ops", DATA_OPS // 3, timeout_s=400)
 
 
 class VethFaultsTest(Faults, unittest.TestCase):

@@ -77,6 +77,21 @@ def perftest_rows(output):
     return rows
 
 
+def ucx_perftest(lab, transport, test, *flags, timeout_s=90):
+    """ucx_perftest over one transport of UCX between the hosts; the client must print a result."""
+    port = next_port()
+
+    def program(host):
+        return ["env", f"UCX_TLS={transport},self", f"UCX_NET_DEVICES={host.device}:1",
+                "ucx_perftest", "-p", port]
+
+    _, output = lab.run_pair(program(lab.a),
+                             [*program(lab.b), lab.server_address, "-t", test, *flags], port,
+                             timeout_s)
+    if "Final:" not in output:
+        raise Failed(f"ucx_perftest {test} over {transport} printed no result:\n{output}")
+
+
 class DataCheck:
     """verbs_check with an end on each host, in two processes, under way until `finish`. `prefix`:
     what starts them, as another user perhaps."""

@@ -5,7 +5,8 @@ import os
 import unittest
 from pathlib import Path
 
-from lab import WireLab, run, run_status
+from lab import BUILD, WireLab, run_status
+from process import wait_until
 
 SURFACE = Path(__file__).parent / "surface"
 PYTHON = "/usr/bin/python3"  # For which Debian has pyverbs.
@@ -21,6 +22,22 @@ library.ibv_get_device_name.restype = ctypes.c_char_p
 devices = library.ibv_get_device_list(ctypes.byref(count))
 print(*[library.ibv_get_device_name(ctypes.c_void_p(devices[i])).decode()
         for i in range(count.value)])
+"""
+
+# As above, by the version of each function.
+BY_VERSION = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.dlvsym.restype = ctypes.c_void_p
+libc.dlvsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+handle = ctypes.CDLL("libibverbs.so.1")._handle
+address = libc.dlvsym(handle, b"ibv_get_device_list", b"IBVERBS_1.1")
+get_list = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))(address)
+count = ctypes.c_int()
+get_list(ctypes.byref(count))
+print(count.value, "devices")
+assert libc.dlvsym(handle, b"ibv_rate_to_mult", b"IBVERBS_1.0"), "what is libibverbs's own"
+assert not libc.dlvsym(handle, b"ibv_get_device_list", b"IBVERBS_1.99")
 """
 
 
@@ -43,18 +60,29 @@ class SurfaceTest(unittest.TestCase):
     def test_windows_grant_what_they_are_bound_to_and_no_longer(self):
         self.assertIn("windows: right", self.run_script("windows.py"))
 
+    def test_atomic_writes_are_of_eight_aligned_bytes(self):
+        for way in ("mapped", "copied"):
+            with self.subTest(way):
+                self.assertIn("atomic_write: right", self.lab.a.run(
+                    "env", f"UROCE_MR={way}", PYTHON, SURFACE / "atomic_write.py", "uroce0",
+                    "uroce1"))
+
     def test_processes_share_a_protection_domain_and_its_regions(self):
         self.assertIn("share: right", self.run_script("share.py"))
 
     def test_files_of_devices_are_at_their_usual_places(self):
         device = "/sys/class/infiniband/uroce0"
         host = self.lab.a
+        host.dump("devices")  # Who is answered finds them there.
         self.assertEqual(host.run("cat", f"{device}/ports/1/state"), "4: ACTIVE\n")
         self.assertEqual(host.run("cat", f"{device}/ports/1/gid_attrs/types/1"), "RoCE v2\n")
         self.assertIn("ffff:0a00:0001", host.run("cat", f"{device}/ports/1/gids/1"))
         self.assertIn("uroce1", host.run("ls", "/sys/class/infiniband/"))
         self.assertIn("character special",
                       host.run("stat", "-c", "%F", "/dev/infiniband/uroce0"))
+        self.assertIn("uroce0/device", host.run("realpath", f"{device}/device"))
+        self.assertEqual(host.run("sh", "-c", f"cd {device} && cat fw_ver"),
+                         host.run("cat", f"{device}/fw_ver"))
         # What is not the devices' stays the kernel's.
         self.assertIn("lo", host.run("ls", "/sys/class/net"))
 
@@ -71,6 +99,27 @@ class SurfaceTest(unittest.TestCase):
 
     def test_dlopen_of_libibverbs_finds_the_devices(self):
         self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_DLOPEN), "uroce0 uroce1\n")
+
+    def test_dlvsym_finds_the_devices(self):
+        self.assertEqual(self.lab.a.run(PYTHON, "-c", BY_VERSION), "2 devices\n")
+
+    def test_a_program_with_a_dpdk_of_its_own_is_served(self):
+        lab = self.lab
+        output = lab.a.run("env", f"RUNTIME_DIRECTORY={lab.directory}",
+                           BUILD / "tests" / "e2e" / "eal_program", lab.a.gid_index(),
+                           lab.b.gid_index(), "--no-pci", "--no-huge", "-m", 64, "--no-shconf",
+                           "--no-telemetry")
+        self.assertIn("eal: right", output)
+
+    def test_asyncwatch_tells_of_the_end_of_the_device(self):
+        lab = WireLab()
+        self.addCleanup(lab.tear_down)
+        watch = lab.a.start("stdbuf", "-oL", "ibv_asyncwatch", "-d", "uroce0")
+        self.addCleanup(watch.kill)
+        wait_until(lambda: "async event FD" in watch.output() or not watch.running(), "a start")
+        lab.daemons[0].stop()
+        wait_until(lambda: "event_type" in watch.output() or not watch.running(), "an event")
+        self.assertIn("IBV_EVENT_DEVICE_FATAL", watch.output())
 
     def test_programs_in_other_namespaces_are_served(self):
         output = self.lab.a.run("unshare", "--net", "--pid", "--mount", "--fork", "ibv_devinfo",

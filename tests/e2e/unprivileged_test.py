@@ -4,12 +4,15 @@ import os
 import unittest
 
 from lab import LONG, VERBS_CHECK, WireLab
-from process import run_status
+from process import run, run_status
 from programs import DataCheck, seed
 
 DATA_OPS = 20000 if LONG else 1000
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+GROUP = 61234
 USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
+# As containers have them, with a view of processes of their own.
+OTHER_NAMESPACES = ("--net", "--ipc", "--pid", "--mount", "--mount-proc", "--fork")
 
 
 class UnprivilegedTest(unittest.TestCase):
@@ -35,8 +38,23 @@ class UnprivilegedTest(unittest.TestCase):
     def test_nobody(self):
         self.check(*NOBODY)
 
+    def test_the_directory_of_the_socket_says_who_may_connect(self):
+        directory = os.path.dirname(self.lab.a.daemon.socket)
+        os.chown(directory, 0, GROUP)
+        os.chmod(directory, 0o750)
+        try:
+            member = (*NOBODY[:-1], f"--groups={GROUP}")
+            self.assertIn("uroce0", run(self.lab.a.verbs(*member, "ibv_devices")))
+            self.assertNotIn("uroce0", run(self.lab.a.verbs(*NOBODY, "ibv_devices")))
+        finally:
+            os.chown(directory, 0, 0)
+            os.chmod(directory, 0o711)
+
     def test_root_of_a_user_namespace(self):
         self.check(*USER_NAMESPACE)
+
+    def test_nobody_in_a_container(self):
+        self.check(*NOBODY, *USER_NAMESPACE, *OTHER_NAMESPACES)
 
     def test_nobody_as_root_of_a_user_namespace(self):
         self.check(*NOBODY, *USER_NAMESPACE)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes what the fuzzers of the core begin with: the conversations of the golden captures, a
-// folder a target, and their records as a dictionary. usage: core_corpus FOLDER
+// Writes what the fuzzers of the core begin with, a folder a target: the conversations of the
+// golden captures, with their records as a dictionary; their frames; the messages of connection
+// managers among them. usage: core_corpus FOLDER
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,9 +27,12 @@ class Corpus {
  public:
   explicit Corpus(fs::path folder) : folder_(std::move(folder)) {}
 
-  void Add(const char* target, const std::string& name, const Script& script) {
+  void AddBytes(const char* target, const std::string& name, const std::string& bytes) {
     fs::create_directories(folder_ / target);
-    std::ofstream(folder_ / target / name, std::ios::binary) << BytesOf(script);
+    std::ofstream(folder_ / target / name, std::ios::binary) << bytes;
+  }
+  void Add(const char* target, const std::string& name, const Script& script) {
+    AddBytes(target, name, BytesOf(script));
     for (const CoreRecord& record : script) words_.insert(BytesOf({record}));
   }
   void WriteDictionary() const {
@@ -48,9 +53,26 @@ class Corpus {
   std::set<std::string> words_;
 };
 
+std::string TextOf(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void AddFrames(const std::string& capture, Corpus& corpus) {
+  int number = 0;
+  for (const std::vector<uint8_t>& frame : ReadCapture(UROCE_GOLDEN_DIR "/" + capture + ".pcap")) {
+    const std::string name = capture + " frame " + std::to_string(++number);
+    corpus.AddBytes("decode", name, TextOf(frame));
+    wire::Packet packet;
+    wire::FrameView view;
+    if (wire::Decode(frame, packet, view) != wire::DecodeResult::kOk) continue;
+    if (packet.header.dest_qpn == Qpn(1)) corpus.AddBytes("cm", name, TextOf(packet.payload));
+  }
+}
+
 void Write(const fs::path& folder) {
   Corpus corpus(folder);
   for (const char* capture : kGoldenCaptures) {
+    AddFrames(capture, corpus);
     const Conversations connections(UROCE_GOLDEN_DIR, capture);
     for (const Conversation& conversation : connections.all()) {
       corpus.Add("requester", conversation.name, ScriptOfRequester(conversation));

@@ -44,6 +44,8 @@ WorkOpcode OpcodeOf(const RequestShape& shape) {
       return WorkOpcode::kRead;
     case RequestShape::Kind::kAtomic:
       return WorkOpcode::kFetchAdd;
+    case RequestShape::Kind::kAtomicWrite:
+      return WorkOpcode::kAtomicWrite;
     default:
       return shape.invalidate ? WorkOpcode::kSendWithInvalidate : WorkOpcode::kSend;
   }

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "tests/nic/control_client.h"
-#include "tests/nic/hand_daemon.h"
+#include "tests/nic/control/client.h"
+#include "tests/nic/control/hand_daemon.h"
 
 namespace uroce::fuzz {
 

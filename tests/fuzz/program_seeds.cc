@@ -171,6 +171,7 @@ std::vector<uint8_t> Commands() {
   script.Call(UROCE_ATTACH_MCAST, group).Call(UROCE_DETACH_MCAST, group);
   script.Call(UROCE_CREATE_CQ, uroce_create_cq{0, 64, 7, 0, 0});
   script.Call(UROCE_RESIZE_CQ, uroce_resize_cq{0, 100}).Handle(UROCE_DESTROY_CQ, 2);
+  script.Call(UROCE_MODIFY_CQ, uroce_modify_cq{0, 4, 100});
   for (uint32_t what = 1; what < 8; ++what) script.Call(UROCE_DUMP, uroce_dump{what, 0});
   script.Call(UROCE_CAPTURE, uroce_capture{"", 128, 0, 1 << 16}).Short(kTurns, 4, 1);
   script.Call(UROCE_FLIGHT, uroce_flight{kQpnOf, 0});

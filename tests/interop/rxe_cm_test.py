@@ -3,7 +3,7 @@
 the other on uroce; either serves."""
 import unittest
 
-from cm_programs import rping, two_sided
+from cm_programs import perftest_by_cm, rping, two_sided
 from rxe_lab import BridgeLab, VhostLab
 
 UDADDY_PORT = 7174  # Its own: it has no flag for another.
@@ -39,7 +39,14 @@ class ConnectionManager:
     def test_a_thousand_connections(self):
         for server in self.lab.both_ways():
             with self.subTest(server=server):
-                two_sided(self.lab, "cmtime", "-c", 1000, timeout_s=300)
+                _, steps = two_sided(self.lab, "cmtime", "-c", 1000, server_ends=False,
+                                     timeout_s=300)
+                print(f"   the client of {server}:\n{steps}", flush=True)
+
+    def test_perftest(self):
+        for server in self.lab.both_ways():
+            with self.subTest(server=server):
+                perftest_by_cm(self.lab, "ib_write_bw", "-n", 500)
 
     def test_streams(self):
         self.in_all_ways(two_sided, "rstream", "-S", 4096, "-C", 1000, "-I", 1)

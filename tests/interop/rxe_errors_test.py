@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that must fail, between uroce and rdma_rxe, each once as the offender."""
+"""Requests that must fail, and windows that end so, between uroce and rdma_rxe, each once as the
+requester."""
 import unittest
 
 from programs import data_check, pingpong
 from rxe_lab import BridgeLab, VhostTapLab
 
+WINDOWS = ["window", "window-invalidated-by-send", "window-taken-back"]
 REFUSED = ["bad-rkey", "read-bad-rkey", "write-past-the-end", "write-before-the-start",
            "write-to-readable", "read-of-writable", "atomic-without-access"]
 
@@ -25,6 +27,10 @@ class Errors:
 
     def test_refused_requests(self):
         for case in REFUSED:
+            self.check(case)
+
+    def test_windows_until_their_keys_are_taken_back(self):
+        for case in WINDOWS:
             self.check(case)
 
     def test_wrong_local_key(self):

@@ -49,8 +49,10 @@ def run_unit(results, _options):
         run_meson_tests(results, "build", [])
 
 
-# Without optimization the sanitizers' builds take a third of the time, and their tests little more.
-SANITIZED = ["-Dbuildtype=debug", "-Db_lundef=false"]
+# Without optimization the sanitizers' builds take a third of the time, and their tests little more;
+# reports need line numbers, and no more of what debuggers do.
+SANITIZED = ["-Dbuildtype=debug", "-Ddebug=false", "-Dc_args=-g1", "-Dcpp_args=-g1",
+             "-Db_lundef=false"]
 
 
 def run_asan(results, _options):

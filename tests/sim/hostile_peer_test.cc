@@ -121,11 +121,13 @@ class HostileRun {
     wire::Packet packet;
     wire::TransportHeader& header = packet.header;
     header.opcode = random_.OneOf({Opcode::kSendOnly, Opcode::kWriteOnly, Opcode::kWriteOnlyWithImm,
-                                   Opcode::kReadRequest, Opcode::kFetchAdd, Opcode::kAcknowledge});
+                                   Opcode::kReadRequest, Opcode::kFetchAdd, Opcode::kAtomicWrite,
+                                   Opcode::kAcknowledge});
     header.psn = shell_.qp().expected_psn() - (random_.Happens(200) ? random_.Below(5) : 0);
     if (random_.Happens(50)) header.psn = header.psn + random_.Below(5);
     header.ack_request = random_.Happens(800);
-    const uint32_t size = random_.OneOf<uint32_t>({0, 8, 64});
+    const bool is_atomic_write = header.opcode == Opcode::kAtomicWrite;
+    const uint32_t size = is_atomic_write ? 8 : random_.OneOf<uint32_t>({0, 8, 64});
     header.reth.length_bytes = size;
     if (header.opcode == Opcode::kReadRequest) {
       header.reth.length_bytes = random_.Below(20'000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network of hosts that loses, doubles, delays, reorders, spoils and holds up frames, in virtual
-// time, from a seed.
+// A network of hosts that loses, doubles, delays, reorders, spoils and holds up frames, and now and
+// then takes no long ones, in virtual time, from a seed.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,10 @@ struct NetworkFaults {
   uint32_t delay = 0;    ///< For itself: it arrives behind later ones.
   uint32_t corrupt = 0;  ///< One bit.
   uint32_t pause = 0;    ///< Its link stands still for a while.
-  bool reorders() const { return delay != 0 || duplicate != 0; }
-  bool loses() const { return drop != 0 || corrupt != 0; }
+  uint32_t far = 0;      ///< It arrives behind all that others send for many round trips.
+  uint32_t shrink = 0;   ///< For a while its link takes short frames only.
+  bool reorders() const { return delay != 0 || duplicate != 0 || far != 0; }
+  bool loses() const { return drop != 0 || corrupt != 0 || shrink != 0; }
 };
 
 /// Room for the longest frame. Used again and again: a run has a million of them.
@@ -47,9 +49,12 @@ class Network {
   static constexpr Nanos kLatency{2'000};
   static constexpr uint32_t kMostDelay = 50'000;
   static constexpr uint32_t kMostPause = 3'000'000;
+  static constexpr uint32_t kMostFarDelay = 5'000'000;
+  static constexpr uint32_t kMostShrunk = 3'000'000;
+  static constexpr uint32_t kShrunkBytes = 600;
 
   Network(const NetworkFaults& faults, uint32_t hosts, uint64_t seed)
-      : faults_(faults), hosts_(hosts), paused_until_(size_t{hosts} * hosts), random_(seed) {}
+      : faults_(faults), hosts_(hosts), links_(size_t{hosts} * hosts), random_(seed) {}
 
   /// A frame to fill and send.
   std::unique_ptr<Frame> Take() {
@@ -62,11 +67,12 @@ class Network {
 
   void Send(uint32_t from, uint32_t to, std::unique_ptr<Frame> frame, Nanos now) {
     if (random_.Happens(faults_.drop)) return GiveBack(std::move(frame));
-    Nanos& paused_until = paused_until_[size_t{from} * hosts_ + to];
+    Link& link = links_[size_t{from} * hosts_ + to];
     if (random_.Happens(faults_.pause)) {
-      paused_until = std::max(paused_until, now + Nanos(random_.Below(kMostPause)));
+      link.paused_until = std::max(link.paused_until, now + Nanos(random_.Below(kMostPause)));
     }
-    const Nanos departure = std::max(now, paused_until);
+    if (faults_.shrink != 0 && IsTooLong(link, *frame, now)) return GiveBack(std::move(frame));
+    const Nanos departure = std::max(now, link.paused_until);
     if (random_.Happens(faults_.duplicate)) Deliver(to, CopyOf(*frame), departure);
     if (random_.Happens(faults_.corrupt)) {
       frame->room[random_.Below(frame->length_bytes)] ^=
@@ -88,6 +94,10 @@ class Network {
   uint64_t taken() const { return taken_; }
 
  private:
+  struct Link {
+    Nanos paused_until;
+    Nanos shrunk_until;
+  };
   struct Flight {
     Nanos arrival;
     uint64_t order;
@@ -106,15 +116,25 @@ class Network {
     return copy;
   }
 
+  bool IsTooLong(Link& link, const Frame& frame, Nanos now) {
+    if (now >= link.shrunk_until && random_.Happens(faults_.shrink)) {
+      link.shrunk_until = now + Nanos(random_.Below(kMostShrunk));
+    }
+    return now < link.shrunk_until && frame.length_bytes > kShrunkBytes;
+  }
+
   void Deliver(uint32_t to, std::unique_ptr<Frame> frame, Nanos departure) {
     Nanos arrival = departure + kLatency;
+    if (faults_.far != 0 && random_.Happens(faults_.far)) {
+      arrival = arrival + Nanos(random_.Below(kMostFarDelay));
+    }
     if (random_.Happens(faults_.delay)) arrival = arrival + Nanos(random_.Below(kMostDelay));
     flights_.push({arrival, order_++, to, std::move(frame)});
   }
 
   NetworkFaults faults_;
   uint32_t hosts_;
-  std::vector<Nanos> paused_until_;  ///< Of each pair of hosts.
+  std::vector<Link> links_;  ///< Of each pair of hosts.
   Random random_;
   std::vector<std::unique_ptr<Frame>> idle_;
   std::priority_queue<Flight> flights_;

@@ -174,7 +174,8 @@ EffectOutcome RcParty::ExecuteRemote(const Effect& effect, const wire::Packet& p
   if (effect.kind == Effect::Kind::kPlaceRemote && !memory_.Write(remote.va, packet.payload)) {
     Fault("a WRITE was executed twice");
   }
-  const bool ends = transport::ShapeOf(packet.header.opcode).last;
+  const transport::RequestShape& shape = transport::ShapeOf(packet.header.opcode);
+  const bool ends = shape.kind == transport::RequestShape::Kind::kWrite && shape.last;
   if (effect.kind == Effect::Kind::kPlaceRemote && ends && !config_.may_fail &&
       !memory_.IsWrittenUpTo(remote.va + remote.length_bytes)) {
     Fault("the end of a WRITE before what is in front of it");

@@ -23,7 +23,7 @@ class RemoteMemory {
   static constexpr uint64_t kDataBase = kBase + kCounters * 8;
 
   RemoteMemory(uint32_t data_bytes, Rkey rkey, Random& random)
-      : rkey_(rkey), bytes_(kCounters * 8 + data_bytes), written_(bytes_.size()) {
+      : rkey_(rkey), written_(kCounters * 8 + data_bytes) {
     Fill(random);
   }
 
@@ -38,6 +38,10 @@ class RemoteMemory {
   /// False when some byte had been written before.
   bool Write(uint64_t va, std::span<const uint8_t> data) {
     if (data.empty()) return true;
+    if (va < kDataBase) {  // Counters are written again and again.
+      std::memcpy(&bytes_[va - kBase], data.data(), data.size());
+      return true;
+    }
     uint8_t* const marks = &written_[va - kBase];
     const bool once = std::memchr(marks, 1, data.size()) == nullptr;
     std::memset(marks, 1, data.size());
@@ -67,11 +71,12 @@ class RemoteMemory {
       Random(1).Fill(block);
       return block;
     }();
-    for (size_t at = kCounters * 8; at < bytes_.size();) {
-      const size_t size = std::min<size_t>(bytes_.size() - at, 1 << 16);
-      const uint32_t from = random.Below(static_cast<uint32_t>(kBlock.size() - size));
-      std::memcpy(&bytes_[at], &kBlock[from], size);
-      at += size;
+    bytes_.reserve(written_.size());
+    bytes_.resize(kCounters * 8);
+    while (bytes_.size() != written_.size()) {
+      const size_t size = std::min<size_t>(written_.size() - bytes_.size(), 1 << 16);
+      const auto from = kBlock.begin() + random.Below(static_cast<uint32_t>(kBlock.size() - size));
+      bytes_.insert(bytes_.end(), from, from + static_cast<ptrdiff_t>(size));
     }
   }
 

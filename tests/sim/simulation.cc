@@ -17,7 +17,7 @@ constexpr uint64_t kMostPackets = 300'000;
 constexpr uint32_t kDataBytes = 120'000;
 constexpr uint32_t kMostConnections = 8;
 /// Parts of a run draw from seeds of their own, so that leaving one out changes no other.
-enum Draw : uint64_t { kConditions = 1, kNetwork, kRest, kConnections = 100 };
+enum Draw : uint64_t { kConditions = 1, kNetwork, kRest, kHosts, kConnections = 100 };
 
 Random DrawFor(uint64_t seed, uint64_t part) { return Random(Random(seed * 1000 + part).Next()); }
 
@@ -67,7 +67,10 @@ Simulation::Conditions::Conditions(const SimulationOptions& options, Random rand
       ipv6(random.Happens(500)),
       death(random.Happens(100)),
       dying_host(random.Below(hosts)),
-      time_of_death(random.Below(3'000'000)) {
+      time_of_death(random.Below(3'000'000)),
+      host_pauses(random.OneOf<uint32_t>({0, 0, 2})) {
+  faults.far = random.OneOf<uint32_t>({0, 0, 5});
+  faults.shrink = random.OneOf<uint32_t>({0, 0, 1});
   const auto leave_out = [&](uint32_t part, uint32_t& chance) {
     if ((options.without & part) != 0) chance = 0;
   };
@@ -76,13 +79,17 @@ Simulation::Conditions::Conditions(const SimulationOptions& options, Random rand
   leave_out(SimulationOptions::kDelay, faults.delay);
   leave_out(SimulationOptions::kCorrupt, faults.corrupt);
   leave_out(SimulationOptions::kPause, faults.pause);
+  leave_out(SimulationOptions::kHostPauses, host_pauses);
+  leave_out(SimulationOptions::kFar, faults.far);
+  leave_out(SimulationOptions::kShrink, faults.shrink);
   if ((options.without & SimulationOptions::kDeath) != 0) death = false;
 }
 
 Simulation::Simulation(const SimulationOptions& options)
     : options_(options),
       conditions_(options, DrawFor(options.seed, kConditions)),
-      network_(conditions_.faults, conditions_.hosts, DrawFor(options.seed, kNetwork).Next()) {
+      network_(conditions_.faults, conditions_.hosts, DrawFor(options.seed, kNetwork).Next()),
+      pauses_(conditions_.host_pauses, conditions_.hosts, DrawFor(options.seed, kHosts).Next()) {
   Random random = DrawFor(options.seed, kRest);
   for (uint32_t host = 0; host < conditions_.hosts; ++host) {
     shared_pools_.push_back(std::make_unique<ReceivePool>(300'000, random.Next()));
@@ -150,7 +157,8 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
                                             .max_rd_atomic = random.OneOf<uint8_t>({1, 2, 5, 16}),
                                             .max_dest_rd_atomic = 16,
                                             .min_rnr_timer = random.OneOf<uint8_t>({1, 6, 12}),
-                                            .timeout = 8,
+                                            // Longer than a host sleeps.
+                                            .timeout = uint8_t(pauses_.any() ? 14 : 8),
                                             .retry_count = 7,
                                             .rnr_retry = 7};
   // Just as many as the peer sends, or room to spare.
@@ -251,28 +259,58 @@ void Simulation::AddDatagrams(Random& random) {
 
 std::string Simulation::Run() {
   Nanos now;
-  while (!finished() || network_.NextArrival() != kNever) {
+  while (!finished() || network_.NextArrival() != kNever || pauses_.NextTake(now) != kNever) {
     if (now > kLongestRun || packets() > kMostPackets) return "hang: " + Describe();
     if (conditions_.death && now >= conditions_.time_of_death) Kill(now);
-    Arrival arrival;
-    while (network_.TakeArrival(now, arrival)) {
-      Deliver(arrival, now);
-      network_.GiveBack(std::move(arrival.frame));
-    }
-    Nanos next = network_.NextArrival();
-    for (size_t i = 0; i < parties_.size(); ++i) {
-      Party& party = *parties_[i];
-      if (party.dead()) continue;
-      if (next_turns_[i] <= now) next_turns_[i] = party.Turn(now);
-      if (!party.fault().empty()) return FirstFault();
-      next = std::min({next, next_turns_[i], network_.NextArrival()});
-    }
+    TakeArrivals(now);
+    const Nanos next = TakeTurns(now);
+    if (faulty_) return FirstFault();
     if (next == kNever && finished()) break;
     if (next == kNever) return "nothing will ever happen: " + Describe();
     now = std::max(next, now + Nanos(1));
   }
   for (const auto& party : parties_) party->Judge();
   return FirstFault();
+}
+
+void Simulation::TakeArrivals(Nanos now) {
+  Arrival arrival;
+  for (uint32_t host = 0; pauses_.any() && host < conditions_.hosts; ++host) {
+    if (pauses_.Sleeps(host, now)) continue;
+    for (uint32_t i = 0; i < HostPauses::kBurst && pauses_.Take(host, arrival); ++i) {
+      Deliver(arrival, now);
+      network_.GiveBack(std::move(arrival.frame));
+    }
+  }
+  while (network_.TakeArrival(now, arrival)) {
+    if (pauses_.Sleeps(arrival.host, now) || pauses_.Waits(arrival.host)) {
+      pauses_.Keep(std::move(arrival));
+      continue;
+    }
+    Deliver(arrival, now);
+    network_.GiveBack(std::move(arrival.frame));
+  }
+}
+
+Nanos Simulation::TakeTurns(Nanos now) {
+  Nanos next = kNever;
+  for (size_t i = 0; i < parties_.size(); ++i) {
+    if (next_turns_[i] <= now) next_turns_[i] = TakeTurn(*parties_[i], now);
+    next = std::min(next, next_turns_[i]);
+  }
+  if (pauses_.any()) next = std::min(next, pauses_.NextTake(now));
+  return std::min(next, network_.NextArrival());
+}
+
+Nanos Simulation::TakeTurn(Party& party, Nanos now) {
+  if (party.dead()) return kNever;
+  const uint32_t host = party.host();
+  if (pauses_.Sleeps(host, now)) return pauses_.Wakes(host);
+  const Nanos next = party.Turn(now);
+  faulty_ |= !party.fault().empty();
+  if (!pauses_.any()) return next;
+  pauses_.OnTurn(host, now);
+  return std::max(next, pauses_.Wakes(host));
 }
 
 void Simulation::Deliver(const Arrival& arrival, Nanos now) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/host_pauses.h"
 #include "tests/sim/network.h"
 #include "tests/sim/party.h"
 #include "tests/sim/random.h"
@@ -40,7 +41,10 @@ struct SimulationOptions {
     kPause = 1 << 4,
     kDeath = 1 << 5,
     kIllegal = 1 << 6,
-    kAllParts = (1 << 7) - 1,
+    kHostPauses = 1 << 7,
+    kFar = 1 << 8,
+    kShrink = 1 << 9,
+    kAllParts = (1 << 10) - 1,
   };
   /// "seed=7,connection=1,works=3,without=5", and back. Unknown words end the program.
   std::string ToString() const;
@@ -65,6 +69,7 @@ class Simulation {
     bool death;
     uint32_t dying_host;
     Nanos time_of_death;
+    uint32_t host_pauses;  ///< In a thousand turns.
   };
 
   void AddConnection(uint32_t index);
@@ -79,6 +84,11 @@ class Simulation {
   Kind& Add(Qpn qpn, std::unique_ptr<Kind> party);
   Qpn NextQpn() { return Qpn(next_qpn_++); }
 
+  void TakeArrivals(Nanos now);
+  /// Gives each host that is awake its turns. Returns when something is to happen next.
+  Nanos TakeTurns(Nanos now);
+  /// Returns when it wants the next.
+  Nanos TakeTurn(Party& party, Nanos now);
   void Deliver(const Arrival& arrival, Nanos now);
   void Kill(Nanos now);
   bool finished() const;
@@ -88,6 +98,7 @@ class Simulation {
   SimulationOptions options_;
   Conditions conditions_;
   Network network_;
+  HostPauses pauses_;
   std::vector<std::unique_ptr<RemoteMemory>> memories_;
   std::vector<std::unique_ptr<ReceivePool>> pools_;
   std::vector<std::unique_ptr<ReceivePool>> shared_pools_;  ///< One a host.
@@ -97,6 +108,7 @@ class Simulation {
   std::map<Qpn, size_t> index_of_;
   std::vector<const RcParty*> reliable_;
   uint32_t next_qpn_ = 0x100;
+  bool faulty_ = false;  ///< A party has found one.
 };
 
 /// Runs `options`; when that fails, finds the least that fails too. Empty, or what is wrong and the

@@ -37,11 +37,11 @@ class Planner {
     PlannedWork planned;
     SendWork& work = planned.work;
     work.wr_id = work.slot = index;
-    work.opcode =
-        random_.OneOf({WorkOpcode::kWrite, WorkOpcode::kWriteWithImm, WorkOpcode::kSend,
-                       WorkOpcode::kSendWithImm, WorkOpcode::kSendWithInvalidate, WorkOpcode::kRead,
-                       WorkOpcode::kRead, WorkOpcode::kCompareSwap, WorkOpcode::kFetchAdd,
-                       WorkOpcode::kBindWindow, WorkOpcode::kLocalInvalidate});
+    work.opcode = random_.OneOf({WorkOpcode::kWrite, WorkOpcode::kWriteWithImm, WorkOpcode::kSend,
+                                 WorkOpcode::kSendWithImm, WorkOpcode::kSendWithInvalidate,
+                                 WorkOpcode::kRead, WorkOpcode::kRead, WorkOpcode::kCompareSwap,
+                                 WorkOpcode::kFetchAdd, WorkOpcode::kAtomicWrite,
+                                 WorkOpcode::kBindWindow, WorkOpcode::kLocalInvalidate});
     work.signaled = random_.Happens(700) || index + 1 == config_.works;
     work.solicited = random_.Happens(300);
     work.fence = random_.Happens(100);
@@ -65,6 +65,9 @@ class Planner {
       case WorkOpcode::kCompareSwap:
       case WorkOpcode::kFetchAdd:
         PlanAtomic(planned);
+        break;
+      case WorkOpcode::kAtomicWrite:
+        PlanAtomicWrite(planned);
         break;
       default:
         PlanMessage(planned);
@@ -151,6 +154,17 @@ class Planner {
       work.swap = random_.Next();
       if (hits) counter = work.swap;
     }
+  }
+
+  /// Onto a counter: once more, later, would undo what atomics did to it meanwhile.
+  void PlanAtomicWrite(PlannedWork& planned) {
+    const uint32_t index = random_.Below(RemoteMemory::kCounters);
+    planned.work.remote_va = RemoteMemory::kBase + index * 8;
+    planned.work.length_bytes = 8;
+    planned.local.resize(8);
+    random_.Fill(planned.local);
+    if (workload_.has_illegal) return;
+    std::memcpy(&workload_.counters[index], planned.local.data(), 8);
   }
 
   /// Something that must fail, and how.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
-LISTS = [HERE / "rules.txt", TESTS / "nic/cm/rules.txt"]
-SOURCES = [source for room in ["transport", "wire", "golden", "nic/cm"]
+LISTS = [HERE / "rules.txt", TESTS / "datapath/rules.txt", TESTS / "nic/cm/rules.txt"]
+SOURCES = [source for room in ["transport", "wire", "golden", "datapath", "nic/cm"]
            for source in (TESTS / room).glob("*_test.cc")]
 TEST = re.compile(r"((?://.*\n)+)TEST(?:_F|_P)?\((\w+), (\w+)\)")
 IDS = re.compile(r"// \[([\w.\s-]+)\]")
@@ -45,10 +45,11 @@ def list_built(programs):
         text = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True,
                               check=True).stdout
         for line in text.splitlines():
+            # Tests with parameters stand as Instance/Suite.Name/0.
             if line.startswith("  "):
-                built.add(suite + line.split()[0])
+                built.add(suite + line.split()[0].split("/")[0])
             else:
-                suite = line.split("#")[0].strip()
+                suite = line.split("#")[0].strip().split("/")[-1]
     return {name for name in built if "DISABLED_" not in name}
 
 

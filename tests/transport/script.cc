@@ -283,6 +283,8 @@ SendWork CompareSwap(uint64_t compare, uint64_t swap) {
   return work;
 }
 
+SendWork AtomicWrite() { return WorkOf(WorkOpcode::kAtomicWrite, 8); }
+
 SendWork Bind() { return WorkOf(WorkOpcode::kBindWindow, 0); }
 
 SendWork LocalInvalidate(uint32_t rkey) {

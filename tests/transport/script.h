@@ -114,6 +114,7 @@ SendWork WriteImm(uint32_t length_bytes, uint32_t immediate);
 SendWork Read(uint32_t length_bytes, uint64_t va = 0x1000);
 SendWork FetchAdd(uint64_t add);
 SendWork CompareSwap(uint64_t compare, uint64_t swap);
+SendWork AtomicWrite();
 SendWork Bind();
 SendWork LocalInvalidate(uint32_t rkey);
 

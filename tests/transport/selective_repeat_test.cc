@@ -4,25 +4,10 @@
 // the MSN: its offset from the NAK's PSN times 4096, and its packets.
 #include <gtest/gtest.h>
 
-#include "tests/transport/script.h"
+#include "tests/transport/selective_script.h"
 
 namespace uroce::transport {
 namespace {
-
-constexpr int64_t kUs = 1'000;
-constexpr int64_t kTimeout = 67'108'864;
-
-ScriptConfig Selective() { return {.selective_repeat = true}; }
-
-std::string HoleText(uint32_t offset, uint32_t packets) {
-  return " msn=" + std::to_string(Hole{.offset = offset, .packets = packets}.Packed());
-}
-
-/// The peer shows itself in the answer to a SEND of PSN 100.
-void Agree(Script& s) {
-  s.At(0).Post(Send(0)).Sends({"SEND_ONLY psn=000100 len=0 ackreq mark=20"});
-  s.At(10 * kUs).Receive("ACK psn=000100 msn=1 mark=40").Completes({"0 SEND SUCCESS"});
-}
 
 // [sr.offer sr.standard] The responder is of another make: no mark after its first answer, and a
 // sequence NAK with any MSN means go-back-N.
@@ -97,10 +82,11 @@ TEST(SelectiveRequester, AHoleBehindWhatWasSentIsCutOff) {
   s.Receive("NAK_SEQ psn=000101" + HoleText(4095, 4095) + " mark=42").Quiet();
 }
 
-// [sr.retry] The letter of retry_cnt: with 1, the oldest packet goes twice.
-TEST(SelectiveRequester, TheOldestPacketCostsARetryEachTime) {
+// [sr.retry] However often it is named: of retry_cnt 0 nothing is left to be spent but the ACK
+// timeout, which no resend moves.
+TEST(SelectiveRequester, WhatAHoleNamesCostsNoRetry) {
   ScriptConfig config = Selective();
-  config.retry_count = 1;
+  config.retry_count = 0;
   Script s(config);
   Agree(s);
   s.Post(Write(1024)).Sends({"WRITE_ONLY psn=000101 len=1024 ackreq mark=21"});
@@ -108,7 +94,10 @@ TEST(SelectiveRequester, TheOldestPacketCostsARetryEachTime) {
       .Sends({"WRITE_ONLY psn=000101 len=1024 ackreq mark=22"});
   s.Receive("NAK_SEQ psn=000101" + HoleText(0, 1) + " mark=42").Quiet();
   s.Post(Write(0)).Sends({"WRITE_ONLY psn=000102 len=0 ackreq mark=23"});
-  s.Receive("NAK_SEQ psn=000101" + HoleText(0, 1) + " mark=43").State(QpState::kErr);
+  s.Receive("NAK_SEQ psn=000101" + HoleText(0, 1) + " mark=43")
+      .Sends({"WRITE_ONLY psn=000101 len=1024 ackreq mark=24"});
+  s.At(10 * kUs + kTimeout - 1).Receive("NAK_SEQ psn=000101" + HoleText(0, 1) + " mark=44");
+  s.State(QpState::kRts).At(10 * kUs + kTimeout).State(QpState::kErr);
   s.Completes({"1 WRITE RETRY_EXC_ERR", "2 WRITE WR_FLUSH_ERR"});
 }
 
@@ -123,6 +112,30 @@ TEST(SelectiveRequester, GoesBackWhereNoHoleIsNamed) {
       .Sends({"WRITE_FIRST psn=000101 len=1024 mark=23",
               "WRITE_LAST psn=000102 len=1024 ackreq "
               "mark=23"});
+}
+
+// [3.3.adaptive] Three round trips of 50 ms are longer than the attribute says.
+TEST(SelectiveRequester, TheAckTimeoutGrowsWithTheRoundTrip) {
+  constexpr int64_t kMs = 1'000'000;
+  Script s(Selective());
+  s.At(0).Post(Send(0)).Sends({"SEND_ONLY psn=000100 len=0 ackreq mark=20"});
+  s.At(50 * kMs).Receive("ACK psn=000100 msn=1 mark=40").Completes({"0 SEND SUCCESS"});
+  s.Post(Send(0)).Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=21"});
+  s.At(200 * kMs - 1).Quiet();
+  s.At(200 * kMs).Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=22"});
+}
+
+// [3.3.adaptive] But no longer than four times that: a requester may not expire later.
+TEST(SelectiveRequester, TheAckTimeoutGrowsToFourTimesTheAttribute) {
+  constexpr int64_t kMs = 1'000'000;
+  Script s(Selective());
+  s.At(0).Post(Send(0)).Sends({"SEND_ONLY psn=000100 len=0 ackreq mark=20"});
+  s.At(kTimeout - 1).Quiet();
+  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=0 ackreq mark=20"});
+  s.At(150 * kMs).Receive("ACK psn=000100 msn=1 mark=40").Completes({"0 SEND SUCCESS"});
+  s.Post(Send(0)).Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=21"});
+  s.At(150 * kMs + 4 * kTimeout - 1).Quiet();
+  s.At(150 * kMs + 4 * kTimeout).Sends({"SEND_ONLY psn=000101 len=0 ackreq mark=22"});
 }
 
 // [sr.probe] The last packet again after three round trips of 10 us each, at least 100 us, later
@@ -141,14 +154,6 @@ TEST(SelectiveRequester, ProbesWithTheLastPacketAfterSilence) {
   s.Receive("NAK_SEQ psn=000101" + HoleText(0, 1) + " mark=43")
       .Sends({"WRITE_FIRST psn=000101 len=1024 ackreq mark=24"});
   s.Receive("ACK psn=000102 msn=2 mark=44").Completes({"1 WRITE SUCCESS"}).Deadline(kNever);
-}
-
-// [sr.probe] Never of a READ, which would be answered once more.
-TEST(SelectiveRequester, DoesNotProbeByRead) {
-  Script s(Selective());
-  Agree(s);
-  s.Post(Read(64)).Sends({"READ_REQUEST psn=000101 len=64 ackreq mark=21"});
-  s.At(kTimeout / 2).Quiet();
 }
 
 // [sr.answer sr.standard] No mark asked for, none given; the MSN of a NAK is the MSN.

@@ -43,7 +43,8 @@ TEST(Uc, UnsignaledWorksCompleteSilently) {
 
 // [9.opcodes 6.1.sqe]
 TEST(Uc, OtherOperationsFailWithLocQpOpErr) {
-  for (SendWork work : {Read(8), FetchAdd(1), CompareSwap(1, 2), SendInvalidate(8, 1)}) {
+  for (SendWork work :
+       {Read(8), FetchAdd(1), CompareSwap(1, 2), AtomicWrite(), SendInvalidate(8, 1)}) {
     UcScript s;
     s.Post(work).Quiet().State(QpState::kSqe);
     Completion completion;

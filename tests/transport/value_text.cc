@@ -58,6 +58,8 @@ std::string OpcodeText(WcOpcode opcode) {
       return "BIND_WINDOW";
     case WcOpcode::kLocalInvalidate:
       return "LOCAL_INVALIDATE";
+    case WcOpcode::kAtomicWrite:
+      return "ATOMIC_WRITE";
     case WcOpcode::kReceive:
       return "RECEIVE";
     case WcOpcode::kReceiveWriteWithImm:

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "tests/verbs-shim/shim_fixture.h"
-#include "verbs-shim/abi/uroce_cm_abi.h"
+#include "verbs-shim/abi/uroce_cm_commands.h"
 
 namespace uroce::shim_test {
 namespace {
@@ -206,7 +206,8 @@ TEST_F(CmTest, AnEventThatAnotherThreadTookIsWaitedFor) {
 }
 
 TEST_F(CmTest, CopiesOfTheFdAreTheSameFile) {
-  const int copies[] = {dup(fd_), dup2(fd_, 200), dup3(fd_, 300, O_CLOEXEC)};
+  const int copies[] = {dup(fd_), dup2(fd_, 200), dup3(fd_, 300, O_CLOEXEC),
+                        fcntl(fd_, F_DUPFD, 400), fcntl(fd_, F_DUPFD_CLOEXEC, 500)};
   for (const int copy : copies) {
     ASSERT_GE(copy, 0);
     daemon_->AnswerCm({.response = BytesOf(rdma_ucm_create_id_resp{1})});

@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "verbs-shim/abi/uroce_cm_abi.h"
+#include "verbs-shim/abi/uroce_cm_commands.h"
 
 namespace uroce::shim_test {
 namespace {

@@ -13,7 +13,8 @@
 #include "pipeline/rings/cqe_ring.h"
 #include "pipeline/rings/work_queue.h"
 #include "pipeline/rings/wqe.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::shim_test {
 

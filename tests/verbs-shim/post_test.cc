@@ -75,8 +75,24 @@ TEST_F(PostTest, AnAtomicNeedsRoomForItsResult) {
   EXPECT_EQ(Post(wr), EINVAL);
 }
 
+TEST_F(PostTest, AnAtomicWriteHasEightBytes) {
+  ibv_send_wr wr = Write(1, &sge_);
+  wr.opcode = IBV_WR_ATOMIC_WRITE;
+  sge_.length = 8;
+  EXPECT_EQ(Post(wr), 0);
+  const rings::SendWqe wqe = TakeSend();
+  EXPECT_EQ(wqe.header.opcode, IBV_WR_ATOMIC_WRITE);
+  EXPECT_EQ(wqe.header.rkey, wr.wr.rdma.rkey);
+  EXPECT_EQ(wqe.header.remote_addr, wr.wr.rdma.remote_addr);
+  sge_.length = 7;
+  EXPECT_EQ(Post(wr), EINVAL);
+  wr.send_flags |= IBV_SEND_INLINE;
+  EXPECT_EQ(Post(wr), EINVAL);
+  EXPECT_FALSE(HasSend());
+}
+
 TEST_F(PostTest, OpcodesThatAReliableConnectionLacksAreInvalid) {
-  for (const ibv_wr_opcode opcode : {IBV_WR_TSO, IBV_WR_DRIVER1, IBV_WR_ATOMIC_WRITE}) {
+  for (const ibv_wr_opcode opcode : {IBV_WR_TSO, IBV_WR_DRIVER1}) {
     ibv_send_wr wr = Write(1, &sge_);
     wr.opcode = opcode;
     EXPECT_EQ(Post(wr), EINVAL) << opcode;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue pairs: capacities, attributes to and from the daemon, and ibv_qp_ex.
 #include <cstring>
+#include <utility>
 
 #include "tests/verbs-shim/shim_fixture.h"
 
@@ -115,6 +116,23 @@ TEST_F(QueuePairTest, AListOfWrCallsIsPostedWhole) {
   EXPECT_EQ(send.header.inline_length, 5u);
   EXPECT_EQ(memcmp(send.inline_data, text, 5), 0);
   EXPECT_FALSE(HasSend());
+}
+
+TEST_F(QueuePairTest, TheBytesOfAnAtomicWriteAreTakenAtOnce) {
+  ibv_qp_ex* extended = CreateExtended(IBV_QPT_RC, IBV_QP_EX_WITH_ATOMIC_WRITE);
+  ASSERT_NE(extended, nullptr);
+  uint64_t value = 0x0123456789abcdef;
+  ibv_wr_start(extended);
+  extended->wr_id = 7;
+  ibv_wr_atomic_write(extended, 77, 0x1008, &value);
+  const uint64_t taken = std::exchange(value, 0);
+  EXPECT_EQ(ibv_wr_complete(extended), 0);
+  const rings::SendWqe wqe = TakeSend();
+  EXPECT_EQ(wqe.header.opcode, IBV_WR_ATOMIC_WRITE);
+  EXPECT_EQ(wqe.header.rkey, 77u);
+  EXPECT_EQ(wqe.header.remote_addr, 0x1008u);
+  EXPECT_EQ(wqe.header.inline_length, 8u);
+  EXPECT_EQ(memcmp(wqe.inline_data, &taken, 8), 0);
 }
 
 TEST_F(QueuePairTest, TheAddressOfADatagramMayComeBeforeItsBytesOrAfterThem) {

@@ -57,6 +57,8 @@ TEST(ToStringTest, AtomicsShowTheirOperands) {
   header.aeth = {.syndrome = 0x1f, .msn = 2};
   header.atomic_original = 0x10;
   EXPECT_EQ(ToString(header, 0), "ATOMIC_ACK psn=000015 msn=2 original=10");
+  header.opcode = Opcode::kAtomicWrite;
+  EXPECT_EQ(ToString(header, 8), "ATOMIC_WRITE psn=000015 len=8");
 }
 
 TEST(ToStringTest, AcknowledgementsGoByTheirSyndrome) {

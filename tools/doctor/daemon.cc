@@ -11,7 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tools/control_client.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::tools {
 namespace {

@@ -23,7 +23,9 @@ int CreateSegment(void* session, const uroce_create_segment& request, SegmentGra
                                &grant.memfd, &fd_count);
   if (error != 0) return error;
   grant.handle = reply.handle;
-  return fd_count == 1 ? 0 : EPROTO;
+  if (fd_count == 1) return 0;
+  (void)shim::Call(SessionOf(session), UROCE_DESTROY_SEGMENT, reply);
+  return EMFILE;
 }
 
 int DestroySegment(void* session, uint32_t handle) {

@@ -14,7 +14,7 @@
 namespace uroce::hostile {
 namespace {
 
-constexpr uint32_t kCommands = UROCE_OPEN_TARGET + 2;
+constexpr uint32_t kCommands = UROCE_MODIFY_CQ + 2;
 constexpr size_t kMostFds = 250;  // SCM_MAX_FD is 253.
 
 /// The size of some command's structure, or any.

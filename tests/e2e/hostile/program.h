@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/nic/control_client.h"
+#include "tests/nic/control/client.h"
 
 namespace uroce::hostile {
 

@@ -1,9 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * A case, at each end:
- *   1. the target, end 1, prepares; both meet;
- *   2. the requester, end 0, posts and looks at its completions; both meet;
- *   3. the target looks at its own.
  * Statuses are those of the standard; where rdma_rxe of Linux 6.1 has others, `rxe` names them. */
 #include "errors.h"
 
@@ -14,21 +9,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "cases.h"
+
 #define REQUESTER 0
 #define TARGET 1
-#define RECEIVE 7 /* wr_id of the target's receive. */
-
-struct error_case {
-  const char* name;
-  void (*prepare)(struct vc_side* target); /* May be none, as all three. */
-  void (*request)(struct vc_side* requester);
-  void (*check)(struct vc_side* target);
-};
 
 /* One end's part in a case. */
 struct part {
   const struct vc_options* options;
-  const struct error_case* error_case;
+  const struct vc_case* error_case;
   int index;
 };
 
@@ -38,8 +27,8 @@ static enum ibv_wc_status if_rxe(const struct vc_side* side, int end, enum ibv_w
   return side->options->rxe_end == end ? rxe : standard;
 }
 
-static void post(struct vc_side* side, uint64_t wr_id, enum ibv_wr_opcode opcode, uint32_t length,
-                 uint64_t remote_addr, uint32_t rkey) {
+void vc_post(struct vc_side* side, uint64_t wr_id, enum ibv_wr_opcode opcode, uint32_t length,
+             uint64_t remote_addr, uint32_t rkey) {
   struct ibv_sge sge = {(uintptr_t)side->sink.bytes, length, side->sink.mr->lkey};
   struct ibv_send_wr request = {.wr_id = wr_id,
                                 .sg_list = &sge,
@@ -59,7 +48,7 @@ static void post(struct vc_side* side, uint64_t wr_id, enum ibv_wr_opcode opcode
   if (error) vc_die(side, "ibv_post_send: %s", strerror(error));
 }
 
-static void post_receive(struct vc_side* side, uint64_t wr_id, uint32_t length) {
+void vc_post_receive(struct vc_side* side, uint64_t wr_id, uint32_t length) {
   struct ibv_sge sge = {(uintptr_t)side->inbox.bytes, length, side->inbox.mr->lkey};
   struct ibv_recv_wr request = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};
   struct ibv_recv_wr* bad = NULL;
@@ -67,8 +56,8 @@ static void post_receive(struct vc_side* side, uint64_t wr_id, uint32_t length) 
   if (error) vc_die(side, "ibv_post_recv: %s", strerror(error));
 }
 
-static void expect(struct vc_side* side, struct ibv_cq* cq, uint64_t wr_id,
-                   enum ibv_wc_status status) {
+struct ibv_wc vc_expect(struct vc_side* side, struct ibv_cq* cq, uint64_t wr_id,
+                        enum ibv_wc_status status) {
   const time_t deadline = time(NULL) + side->options->deadline_s;
   struct ibv_wc wc;
   int count = 0;
@@ -82,16 +71,17 @@ static void expect(struct vc_side* side, struct ibv_cq* cq, uint64_t wr_id,
     vc_die(side, "completion of %lu: %s; expected %lu: %s", wc.wr_id, ibv_wc_status_str(wc.status),
            wr_id, ibv_wc_status_str(status));
   }
+  return wc;
 }
 
-static void expect_nothing(struct vc_side* side) {
+void vc_expect_nothing(struct vc_side* side) {
   struct ibv_wc wc;
   if (ibv_poll_cq(side->send_cq, 1, &wc) || ibv_poll_cq(side->recv_cq, 1, &wc)) {
     vc_die(side, "a completion too many: %lu, %s", wc.wr_id, ibv_wc_status_str(wc.status));
   }
 }
 
-static void expect_state(struct vc_side* side, enum ibv_qp_state state) {
+void vc_expect_state(struct vc_side* side, enum ibv_qp_state state) {
   struct ibv_qp_attr attributes;
   struct ibv_qp_init_attr init;
   if (ibv_query_qp(side->qp, &attributes, IBV_QP_STATE, &init)) vc_die(side, "ibv_query_qp failed");
@@ -101,31 +91,31 @@ static void expect_state(struct vc_side* side, enum ibv_qp_state state) {
 }
 
 static void post_write(struct vc_side* side, uint64_t wr_id) {
-  post(side, wr_id, IBV_WR_RDMA_WRITE, 8, side->peer.writable_addr, side->peer.writable_rkey);
+  vc_post(side, wr_id, IBV_WR_RDMA_WRITE, 8, side->peer.writable_addr, side->peer.writable_rkey);
 }
 
 /* The first request failed with `status`, what is behind it is flushed. */
 static void expect_failed(struct vc_side* requester, enum ibv_wc_status status) {
-  expect(requester, requester->send_cq, 1, status);
-  expect(requester, requester->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
-  expect_state(requester, IBV_QPS_ERR);
-  expect_nothing(requester);
+  vc_expect(requester, requester->send_cq, 1, status);
+  vc_expect(requester, requester->send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+  vc_expect_state(requester, IBV_QPS_ERR);
+  vc_expect_nothing(requester);
 }
 
 static void request_refused(struct vc_side* requester, enum ibv_wr_opcode opcode,
                             uint64_t remote_addr, uint32_t rkey, enum ibv_wc_status status) {
-  post(requester, 1, opcode, 8, remote_addr, rkey);
+  vc_post(requester, 1, opcode, 8, remote_addr, rkey);
   post_write(requester, 2);
   expect_failed(requester, status);
 }
 
-static void prepare_refusal(struct vc_side* target) { post_receive(target, RECEIVE, 64); }
+static void prepare_refusal(struct vc_side* target) { vc_post_receive(target, VC_RECEIVE, 64); }
 
 /* The target has refused: its receives are flushed, and memory is as it was. */
 static void check_refusal(struct vc_side* target) {
-  expect(target, target->recv_cq, RECEIVE, IBV_WC_WR_FLUSH_ERR);
-  expect_state(target, IBV_QPS_ERR);
-  expect_nothing(target);
+  vc_expect(target, target->recv_cq, VC_RECEIVE, IBV_WC_WR_FLUSH_ERR);
+  vc_expect_state(target, IBV_QPS_ERR);
+  vc_expect_nothing(target);
   uint8_t* first = malloc(target->writable.length);
   if (!first) vc_die(target, "out of memory");
   vc_fill(first, target->writable.length, target->options->seed, target->index, VC_WRITABLE);
@@ -185,23 +175,26 @@ static void bad_lkey(struct vc_side* side) {
 }
 
 static void check_untroubled(struct vc_side* target) {
-  expect_state(target, IBV_QPS_RTS);
-  expect_nothing(target);
+  vc_expect_state(target, IBV_QPS_RTS);
+  vc_expect_nothing(target);
 }
 
-static void prepare_short_receive(struct vc_side* target) { post_receive(target, RECEIVE, 100); }
+static void prepare_short_receive(struct vc_side* target) {
+  vc_post_receive(target, VC_RECEIVE, 100);
+}
 
 /* A message longer than its receive is an invalid request to the sender (IBTA vol. 1, 9.7.5.1.8).
  */
 static void send_too_long(struct vc_side* side) {
-  post(side, 1, IBV_WR_SEND, 101, 0, 0);
-  expect(side, side->send_cq, 1, if_rxe(side, TARGET, IBV_WC_REM_OP_ERR, IBV_WC_REM_INV_REQ_ERR));
+  vc_post(side, 1, IBV_WR_SEND, 101, 0, 0);
+  vc_expect(side, side->send_cq, 1,
+            if_rxe(side, TARGET, IBV_WC_REM_OP_ERR, IBV_WC_REM_INV_REQ_ERR));
 }
 
 static void check_too_long(struct vc_side* target) {
-  expect(target, target->recv_cq, RECEIVE,
-         if_rxe(target, TARGET, IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOC_LEN_ERR));
-  expect_state(target, IBV_QPS_ERR);
+  vc_expect(target, target->recv_cq, VC_RECEIVE,
+            if_rxe(target, TARGET, IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOC_LEN_ERR));
+  vc_expect_state(target, IBV_QPS_ERR);
 }
 
 /* The number that the requester knows is nobody's any more. */
@@ -217,30 +210,30 @@ static void replace_queue_pair(struct vc_side* target) {
 
 static void request_nobody(struct vc_side* side) {
   post_write(side, 1);
-  post(side, 2, IBV_WR_SEND, 8, 0, 0);
+  vc_post(side, 2, IBV_WR_SEND, 8, 0, 0);
   expect_failed(side, IBV_WC_RETRY_EXC_ERR);
 }
 
 static void send_to_unready(struct vc_side* side) {
-  post(side, 1, IBV_WR_SEND, 8, 0, 0);
-  post(side, 2, IBV_WR_SEND, 8, 0, 0);
+  vc_post(side, 1, IBV_WR_SEND, 8, 0, 0);
+  vc_post(side, 2, IBV_WR_SEND, 8, 0, 0);
   expect_failed(side, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
 static void flush_by_modify(struct vc_side* target) {
-  for (uint64_t i = 0; i < 5; ++i) post_receive(target, 10 + i, 64);
+  for (uint64_t i = 0; i < 5; ++i) vc_post_receive(target, 10 + i, 64);
   struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
   if (ibv_modify_qp(target->qp, &attributes, IBV_QP_STATE)) vc_die(target, "to ERR failed");
-  for (uint64_t i = 0; i < 5; ++i) expect(target, target->recv_cq, 10 + i, IBV_WC_WR_FLUSH_ERR);
+  for (uint64_t i = 0; i < 5; ++i) vc_expect(target, target->recv_cq, 10 + i, IBV_WC_WR_FLUSH_ERR);
   /* What is posted in the error state is flushed too. */
-  post_receive(target, 20, 64);
-  expect(target, target->recv_cq, 20, IBV_WC_WR_FLUSH_ERR);
-  post(target, 21, IBV_WR_SEND, 8, 0, 0);
-  expect(target, target->send_cq, 21, IBV_WC_WR_FLUSH_ERR);
-  expect_nothing(target);
+  vc_post_receive(target, 20, 64);
+  vc_expect(target, target->recv_cq, 20, IBV_WC_WR_FLUSH_ERR);
+  vc_post(target, 21, IBV_WR_SEND, 8, 0, 0);
+  vc_expect(target, target->send_cq, 21, IBV_WC_WR_FLUSH_ERR);
+  vc_expect_nothing(target);
 }
 
-static const struct error_case kCases[] = {
+static const struct vc_case kCases[] = {
     {"bad-rkey", prepare_refusal, bad_rkey, check_refusal},
     {"read-bad-rkey", prepare_refusal, read_bad_rkey, check_refusal},
     {"write-past-the-end", prepare_refusal, write_past_the_end, check_refusal},
@@ -254,9 +247,10 @@ static const struct error_case kCases[] = {
     {"peer-gone", replace_queue_pair, request_nobody, NULL},
     {"receiver-never-ready", NULL, send_to_unready, check_untroubled},
     {"flush-by-modify", NULL, NULL, flush_by_modify},
+    {NULL, NULL, NULL, NULL},
 };
 
-static void meet(struct vc_side* side, const struct error_case* error_case, const char* where) {
+static void meet(struct vc_side* side, const struct vc_case* error_case, const char* where) {
   char name[64];
   snprintf(name, sizeof(name), "%s.%s", error_case->name, where);
   vc_side_exchange(side, name);
@@ -264,7 +258,7 @@ static void meet(struct vc_side* side, const struct error_case* error_case, cons
 
 static void* run_part(void* argument) {
   const struct part* part = argument;
-  const struct error_case* error_case = part->error_case;
+  const struct vc_case* error_case = part->error_case;
   const int is_target = part->index == TARGET;
   struct vc_side side;
   vc_side_open(&side, part->options, part->index);
@@ -280,7 +274,7 @@ static void* run_part(void* argument) {
   return NULL;
 }
 
-static void run_case(const struct vc_options* options, const struct error_case* error_case) {
+static void run_case(const struct vc_options* options, const struct vc_case* error_case) {
   struct part parts[2] = {{options, error_case, REQUESTER}, {options, error_case, TARGET}};
   if (options->role >= 0) {
     run_part(&parts[options->role]);
@@ -294,13 +288,20 @@ static void run_case(const struct vc_options* options, const struct error_case* 
   fflush(stdout);
 }
 
-int vc_run_errors(const struct vc_options* options, const char* name) {
+static int run_cases(const struct vc_options* options, const struct vc_case* cases,
+                     const char* name) {
   int found = 0;
-  for (size_t i = 0; i < sizeof(kCases) / sizeof(kCases[0]); ++i) {
-    if (strcmp(name, "all") && strcmp(name, kCases[i].name)) continue;
-    run_case(options, &kCases[i]);
+  for (; cases->name; ++cases) {
+    if (strcmp(name, "all") && strcmp(name, cases->name)) continue;
+    run_case(options, cases);
     found = 1;
   }
+  return found;
+}
+
+int vc_run_errors(const struct vc_options* options, const char* name) {
+  int found = run_cases(options, kCases, name);
+  found |= run_cases(options, vc_window_cases, name);
   if (!found) fprintf(stderr, "verbs_check: no case '%s'\n", name);
   return found ? 0 : 2;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Requests that must fail, each with the status that the verbs name for it. */
+ * Requests that must fail, each with the status that the verbs name for it, and windows, whose keys
+ * must fail in the end. */
 #ifndef VERBS_CHECK_ERRORS_H_
 #define VERBS_CHECK_ERRORS_H_
 

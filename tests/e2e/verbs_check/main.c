@@ -25,7 +25,7 @@ static const char kUsage[] =
     "  --deadline SECONDS                give up when nothing completes for so long (60)\n"
     "  --unfenced                        no request waits for READs and atomics before it\n"
     "  --late-receives                   messages find no receive at first\n"
-    "  --errors CASE|all                 requests that must fail, instead of data\n"
+    "  --errors CASE|all                 requests that must fail, and windows, instead of data\n"
     "  --rxe 0|1                         this end runs on Linux's rdma_rxe\n";
 
 struct end {

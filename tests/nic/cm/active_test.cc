@@ -65,6 +65,24 @@ TEST_F(ActiveTest, XrcIsAnExtendedTransport) {
   EXPECT_EQ(Last<wire::CmReq>().extended_transport, 1);
 }
 
+// [cm.xrc.rep]
+TEST_F(ActiveTest, TheTargetOfAnXrcReplyIsItsSecondQueuePair) {
+  ConnectParameters parameters = ToPeer();
+  parameters.xrc = true;
+  const CommId id = Connect(parameters);
+  wire::CmRep rep = Rep(id);
+  rep.local_qpn = Qpn();
+  rep.local_eecn = kPeerQpn.value();
+  Receive(rep);
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectReply});
+  EXPECT_EQ(manager_.FindConnection(id)->attributes()->dest_qpn, kPeerQpn);
+  ASSERT_EQ(manager_.Establish(id), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"RTU"});
+  ASSERT_EQ(manager_.Disconnect(id, now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"DREQ"});
+  EXPECT_EQ(Last<wire::CmDreq>().remote_qpn, kPeerQpn);
+}
+
 // [cm.private]
 TEST_F(ActiveTest, MorePrivateDataThanARequestHoldsIsRefused) {
   const std::vector<uint8_t> data(57);

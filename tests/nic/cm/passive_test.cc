@@ -38,6 +38,21 @@ TEST_F(PassiveTest, AnAcceptedRequestIsRepliedTo) {
   EXPECT_EQ(manager_.Accept(id, Acceptance(), now_), Result::kWrongState);
 }
 
+// [cm.xrc.rep]
+TEST_F(PassiveTest, AnXrcTargetIsTheSecondQueuePairOfTheReply) {
+  Listen();
+  wire::CmReq req = Req();
+  req.transport = wire::CmTransport::kExtended;
+  req.extended_transport = 1;
+  Receive(req);
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+  ASSERT_EQ(manager_.Accept(event_.id, Acceptance(), now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"REP"});
+  EXPECT_EQ(Last<wire::CmRep>().local_eecn, kOurQpn.value());
+  EXPECT_EQ(Last<wire::CmRep>().local_qpn, Qpn());
+  EXPECT_TRUE(Last<wire::CmRep>().srq);
+}
+
 // [cm.attributes.passive]
 TEST_F(PassiveTest, TheRequestAndOurAnswerDecideTheQueuePairsAttributes) {
   const CommId id = Requested();

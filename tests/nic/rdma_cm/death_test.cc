@@ -137,6 +137,43 @@ TEST_F(DeathTest, ADeviceThatGoesIsToldToAllThatIsOnIt) {
   EXPECT_EQ(server.client->Destroy(listener), Result::kOk);
 }
 
+TEST_F(DeathTest, ADeviceThatGoesEndsWhatIsLookedForThere) {
+  const EndpointId id = client.Create();
+  const SocketAddress from{.address = Ip(1)};
+  const SocketAddress nobody{.address = Ip(150), .port = kPort};
+  ASSERT_EQ(client.client->ResolveAddress(id, &from, nobody, kMs * 100), Result::kOk);
+  net[0].service->OnDeviceGone(0);
+  EXPECT_EQ(client.Take(EventKind::kDeviceRemoval).id, id);
+  net.Run(kMs * 1000);
+  EXPECT_TRUE(client.events.empty()) << "it is told once, and nothing else";
+  net[0].service->OnDeviceGone(0);
+  EXPECT_TRUE(client.events.empty());
+}
+
+TEST_F(DeathTest, AListenerOfADeviceThatWentTakesNoRequests) {
+  const EndpointId listener = server.Create();
+  ASSERT_EQ(server.client->Bind(listener, {.address = Ip(2), .port = kPort}), Result::kOk);
+  ASSERT_EQ(server.client->Listen(listener, 16), Result::kOk);
+  net[1].service->OnDeviceGone(0);
+  server.Take(EventKind::kDeviceRemoval);
+  const EndpointId active = Resolved();
+  ASSERT_EQ(client.client->Connect(active, WithQpn(1)), Result::kOk);
+  net.Run();
+  EXPECT_TRUE(server.events.empty());
+  EXPECT_EQ(client.Take(EventKind::kRejected).id, active);
+}
+
+TEST_F(DeathTest, AnotherMacIsToldToAllThatIsOnTheDeviceAndTheyGoOn) {
+  Listen();
+  const Pair pair = Connected();
+  net[1].service->OnMacChange(0);
+  EXPECT_EQ(server.Take(EventKind::kAddressChange).id, pair.passive);
+  EXPECT_TRUE(server.events.empty()) << "the listener is at home at no device";
+  ASSERT_EQ(client.client->Disconnect(pair.active), Result::kOk);
+  net.Run();
+  EXPECT_EQ(server.Take(EventKind::kDisconnected).id, pair.passive);
+}
+
 TEST_F(DeathTest, MalformedMadsAreCountedAndForgotten) {
   std::array<uint8_t, wire::kMadBytes> mad{};
   net[0].service->OnMad({.local = Ip(1), .remote = Ip(2)}, mad);

@@ -71,14 +71,7 @@ TEST_F(UcmaTest, AnIdTakesItsEventsToAnotherFile) {
   EXPECT_EQ(client.Resolve(id, Address(2, kPort)), 0);
   EXPECT_EQ(client.Resolve(other, Address(2, kPort)), 0);
   Run();
-  rdma_ucm_migrate_id migrate{};
-  migrate.id = id;
-  const rdma_ucm_cmd_hdr header{RDMA_USER_CM_CMD_MIGRATE_ID, sizeof(migrate),
-                                sizeof(rdma_ucm_migrate_resp)};
-  std::vector<uint8_t> bytes(sizeof(header) + sizeof(migrate));
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  std::memcpy(bytes.data() + sizeof(header), &migrate, sizeof(migrate));
-  EXPECT_EQ(client.WriteBytes(bytes, kOtherFile, kFile).error, 0);
+  EXPECT_EQ(client.Migrate(id, kOtherFile).error, 0);
   EXPECT_EQ(client.signals(kOtherFile), 1);
   EXPECT_EQ(client.Take(Kind::kAddressResolved, kOtherFile).uid, 1u);
   EXPECT_EQ(client.Take(Kind::kAddressResolved, kFile).uid, 2u);
@@ -95,14 +88,7 @@ TEST_F(UcmaTest, TheLastEventOfAFileTakesItsSignalAlong) {
   const uint32_t id = client.CreateId(1);
   EXPECT_EQ(client.Resolve(id, Address(2, kPort)), 0);
   Run();
-  rdma_ucm_migrate_id migrate{};
-  migrate.id = id;
-  const rdma_ucm_cmd_hdr header{RDMA_USER_CM_CMD_MIGRATE_ID, sizeof(migrate),
-                                sizeof(rdma_ucm_migrate_resp)};
-  std::vector<uint8_t> bytes(sizeof(header) + sizeof(migrate));
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  std::memcpy(bytes.data() + sizeof(header), &migrate, sizeof(migrate));
-  EXPECT_EQ(client.WriteBytes(bytes, kOtherFile, kFile).old_emptied, 1u);
+  EXPECT_EQ(client.Migrate(id, kOtherFile).old_emptied, 1u);
   EXPECT_EQ(client.signals(kFile), 0);
   EXPECT_EQ(client.signals(kOtherFile), 1);
 }

@@ -68,12 +68,16 @@ class UcmaProgram {
   template <typename Body>
   Answer Write(uint32_t number, const Body& body, size_t out = 0, FileId file = kFile,
                size_t in = sizeof(Body), const std::vector<uint8_t>& option = {}) {
-    const rdma_ucm_cmd_hdr header{number, static_cast<uint16_t>(in), static_cast<uint16_t>(out)};
-    std::vector<uint8_t> bytes(sizeof(header) + in);
-    std::memcpy(bytes.data(), &header, sizeof(header));
-    std::memcpy(bytes.data() + sizeof(header), &body, std::min(in, sizeof(body)));
+    std::vector<uint8_t> bytes = BytesOf(number, body, out, in);
     bytes.insert(bytes.end(), option.begin(), option.end());
     return WriteBytes(bytes, file);
+  }
+  /// Takes an id of kFile to `file`.
+  Answer Migrate(uint32_t id, FileId file) {
+    rdma_ucm_migrate_id body{};
+    body.id = id;
+    return WriteBytes(BytesOf(RDMA_USER_CM_CMD_MIGRATE_ID, body, sizeof(rdma_ucm_migrate_resp)),
+                      file, kFile);
   }
   /// As Write, of a command that must succeed and answer with `Response`.
   template <typename Response, typename Body>
@@ -163,6 +167,17 @@ class UcmaProgram {
   }
 
  private:
+  /// A command as librdmacm writes it.
+  template <typename Body>
+  static std::vector<uint8_t> BytesOf(uint32_t number, const Body& body, size_t out,
+                                      size_t in = sizeof(Body)) {
+    const rdma_ucm_cmd_hdr header{number, static_cast<uint16_t>(in), static_cast<uint16_t>(out)};
+    std::vector<uint8_t> bytes(sizeof(header) + in);
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    std::memcpy(bytes.data() + sizeof(header), &body, std::min(in, sizeof(body)));
+    return bytes;
+  }
+
   /// Of a queue pair that no other connection has had: the first is 0x123.
   rdma_ucm_conn_param Parameters(const char* text) {
     rdma_ucm_conn_param parameters{};

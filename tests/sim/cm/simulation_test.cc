@@ -9,6 +9,8 @@
 #include <iostream>
 #include <string>
 
+#include "tests/sim/environment.h"
+
 namespace uroce::sim::cm {
 namespace {
 
@@ -18,11 +20,6 @@ constexpr uint64_t kConnections = 100'000;
 #else
 constexpr uint64_t kConnections = 10'000;
 #endif
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
-}
 
 TEST(CmSimulation, BothSidesAgreeAndNoStateStays) {
   Summary summary;

@@ -16,7 +16,7 @@
 #include "tools/doctor/permissions.h"
 #include "tools/doctor/programs.h"
 #include "tools/doctor/roce_port.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::tools {
 namespace {

@@ -1,191 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What liburoce.so and uroced share: the layout of the arena (doorbells, queues) and the commands
- * on the control socket. Plain C, freestanding, little endian, x86-64. Every field that the other
- * side writes is hostile: read once, check the copy, use the copy.
- *
- * One process has one session with a daemon: one control socket, one arena, one set of doorbells.
+ * The commands on the control socket of uroced. Plain C, and a part of the ABI's version.
  */
-#ifndef UROCE_ABI_H_
-#define UROCE_ABI_H_
+#ifndef UROCE_COMMANDS_H_
+#define UROCE_COMMANDS_H_
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 8u
-#define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
-/* Behind the socket's path: a directory with the devices' files, as under /sys and /dev. */
-#define UROCE_TREE_SUFFIX ".d"
-
-#define UROCE_MAX_DEVICES 64u
-#define UROCE_MAX_WORKERS 64u
-#define UROCE_MAX_SGE 16u
-#define UROCE_MAX_INLINE 220u
-#define UROCE_MAX_GIDS 32u
-#define UROCE_MAX_MR_SEGMENTS 64u
-#define UROCE_NONE 0xffffffffu
-
-/* ---- arena ----------------------------------------------------------------------------------
- * One sparse memfd of UROCE_ARENA_BYTES, made and sealed by the daemon, mapped whole by both sides.
- * Offsets in replies are from its start. Pages cost memory only once touched.
- */
-#define UROCE_ARENA_BYTES (4ull << 30)
-#define UROCE_LINE 64u
-
-struct uroce_line64 {
-  uint64_t value;
-  uint64_t pad[7];
-};
-
-struct uroce_line32 {
-  uint32_t value;
-  uint32_t pad[15];
-};
-
-#define UROCE_DOORBELL_WORDS 256u
-#define UROCE_DOORBELL_SLOTS (UROCE_DOORBELL_WORDS * 64u)
-#define UROCE_DOORBELL_SUMMARIES (UROCE_DOORBELL_WORDS / 64u)
-
-/* Doorbells of one (session, worker). A queue pair's slot is given at its creation; queue pairs
- * may share one. To ring: set bit (slot % 64) of words[slot / 64] by an atomic or, set bit
- * (slot / 64 % 64) of summary[slot / 4096] if clear, then, if sleeping is not 0, exchange it for 0;
- * who got another value than 0 writes 1 to the worker's eventfd. */
-struct uroce_doorbells {
-  uint64_t summary[UROCE_DOORBELL_SUMMARIES];
-  uint64_t pad[8 - UROCE_DOORBELL_SUMMARIES];
-  struct uroce_line32 sleeping; /* Set by the daemon; cleared by both. */
-  struct uroce_line64 words[UROCE_DOORBELL_WORDS];
-};
-
-struct uroce_arena_header {
-  uint32_t abi_version;
-  uint32_t worker_count;
-  uint32_t pad[14];
-};
-
-#define UROCE_DOORBELLS_OFFSET 4096u /* uroce_doorbells[worker_count] */
-
-/* ---- queue pair -----------------------------------------------------------------------------
- * uroce_qp_page, then the SQ slots, then the RQ slots, at offsets given at creation. Indices are
- * free running (wrap at 2^32); slot = index & (depth - 1); depths are powers of two.
- * A slot is reused only after a CQE of its work request, or of a later one of the same queue, was
- * polled; the shim keeps that account. */
-struct uroce_qp_page {
-  struct uroce_line32 sq_produced; /* shim */
-  struct uroce_line32 rq_produced; /* shim */
-  struct uroce_line32 state;       /* daemon: enum ibv_qp_state, live. The shim rings after a
-                                      post_recv when this reads ERR, so that the RQ is flushed. */
-};
-
-struct uroce_sge {
-  uint64_t addr;
-  uint32_t length;
-  uint32_t lkey;
-};
-
-/* Send work request: 48 bytes, then num_sge uroce_sge, or inline_length bytes with flag INLINE. */
-#define UROCE_SEND_FENCE 1u
-#define UROCE_SEND_SIGNALED 2u
-#define UROCE_SEND_SOLICITED 4u
-#define UROCE_SEND_INLINE 8u
-struct uroce_wqe_atomic {
-  uint64_t compare_add;
-  uint64_t swap;
-};
-struct uroce_wqe_datagram {
-  uint32_t ah; /* handle of CREATE_AH */
-  uint32_t remote_qpn;
-  uint32_t remote_qkey;
-  uint32_t reserved;
-};
-struct uroce_wqe_bind {
-  uint64_t length;
-  uint32_t lkey; /* of the region */
-  uint32_t access;
-};
-struct uroce_send_wqe {
-  uint64_t wr_id;
-  uint8_t opcode; /* enum ibv_wr_opcode */
-  uint8_t flags;  /* UROCE_SEND_*, the values of enum ibv_send_flags */
-  uint8_t num_sge;
-  uint8_t inline_length;
-  uint32_t imm_or_rkey; /* imm_data bytes unchanged, invalidate_rkey, or the window's present key */
-  uint64_t remote_addr; /* BIND_MW: in the region */
-  uint32_t rkey;        /* BIND_MW: the window's next key */
-  uint32_t xrc_srqn;    /* XRC: number of the SRQ at the target */
-  union {               /* by the type of the queue pair, and the opcode */
-    struct uroce_wqe_atomic atomic;
-    struct uroce_wqe_bind bind;
-    struct uroce_wqe_datagram datagram;
-  };
-};
-
-/* Receive work request: 16 bytes, then num_sge uroce_sge. */
-struct uroce_recv_wqe {
-  uint64_t wr_id;
-  uint32_t num_sge;
-  uint32_t reserved;
-};
-
-/* ---- shared receive queue --------------------------------------------------------------------
- * uroce_srq_page and slots as those of an RQ. The daemon copies each entry out when a message needs
- * it, so a slot is free once `consumed` has passed it. */
-struct uroce_srq_page {
-  struct uroce_line32 produced; /* shim */
-  struct uroce_line32 consumed; /* daemon: entries taken, free running */
-};
-
-/* ---- completion queue -----------------------------------------------------------------------
- * One uroce_cq_page, and for each worker with queue pairs that use the CQ a ring of its own:
- * uroce_cq_ring_page and depth CQEs, where depth is that of the CQ, so that no legal program can
- * overflow one. Replies name the rings (uroce_cq_ring). A CQE at index i of a ring is valid when
- * its generation, written last, equals i / depth + 1 (both mod 2^32; memory starts as zero). */
-#define UROCE_CQ_DISARMED 0u
-#define UROCE_CQ_ARMED_SOLICITED 1u
-#define UROCE_CQ_ARMED_NEXT 2u
-struct uroce_cq_page {
-  struct uroce_line32 arm;   /* shim sets, the daemon clears by compare and swap */
-  struct uroce_line32 error; /* daemon: not 0 once a ring of the CQ overflowed */
-};
-struct uroce_cq_ring_page {
-  struct uroce_line32 consumed; /* shim: CQEs polled, free running */
-};
-struct uroce_cq_ring {
-  uint32_t worker;
-  uint32_t depth;       /* a power of two */
-  uint64_t page_offset; /* uroce_cq_ring_page */
-  uint64_t cqe_offset;  /* uroce_cqe[depth] */
-};
-
-#define UROCE_CQE_RECEIVE 1u /* flags: of the receive queue */
-#define UROCE_CQE_SHARED 2u  /* of a shared receive queue: wqe_index is an index there */
-#define UROCE_CQE_XRC 4u     /* of an XRC one: qp_handle is its handle, qp_num a target's */
-struct uroce_cqe {
-  uint64_t wr_id;
-  uint32_t qp_handle; /* UROCE_NONE: its queue pair is gone, skip. */
-  uint32_t qp_num;
-  uint32_t wqe_index; /* Free-running index of the work request in its queue. */
-  uint32_t byte_len;
-  uint32_t imm_or_rkey;
-  uint32_t src_qp;  /* UD */
-  uint8_t status;   /* enum ibv_wc_status */
-  uint8_t opcode;   /* enum ibv_wc_opcode */
-  uint8_t wc_flags; /* enum ibv_wc_flags */
-  uint8_t flags;    /* UROCE_CQE_* */
-  uint32_t vendor_err;
-  uint8_t sl; /* UD: 0xa of IPv4, 0x9 of IPv6, as mlx5 has it */
-  uint8_t reserved[7];
-  uint64_t time_ns; /* CLOCK_MONOTONIC when it was made, in a CQ that has times; else 0 */
-  uint32_t reserved2;
-  uint32_t generation;
-};
-
-/* ---- records on pipes ------------------------------------------------------------------------
- * A completion channel's pipe carries the user_handle of the CQ (8 bytes); a context's pipe of
- * asynchronous events carries uroce_async_record. */
-struct uroce_async_record {
-  uint64_t element;    /* user_handle of the CQ, QP or SRQ, or the port number. */
-  uint32_t event_type; /* enum ibv_event_type */
-  uint32_t reserved;
-};
+#include "verbs-shim/abi/uroce_arena.h"
 
 /* ---- commands ---------------------------------------------------------------------------------
  * Control socket: AF_UNIX, SOCK_SEQPACKET. A request is uroce_request followed by the command's
@@ -232,6 +53,7 @@ enum uroce_command {
   UROCE_CLOSE_XRCD,
   UROCE_CREATE_TARGET,
   UROCE_OPEN_TARGET,
+  UROCE_MODIFY_CQ,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_FLIGHT = 102,
@@ -380,7 +202,13 @@ struct uroce_create_segment {
 };
 
 /* REG_MR: the region [va, va + length) as a list of segments in rising addresses without gaps. */
-enum uroce_mr_mode { UROCE_MR_MAPPED = 1, UROCE_MR_COPIED = 2, UROCE_MR_SHARED = 3 };
+enum uroce_mr_mode {
+  UROCE_MR_MAPPED = 1,
+  UROCE_MR_COPIED = 2,
+  UROCE_MR_SHARED = 3,
+  UROCE_MR_NULL = 4, /* no memory: drops what is written, and reads as zeros. For access of the
+                        program's own queue pairs alone. */
+};
 /* Why a segment is copied, for people. */
 enum uroce_mr_reason {
   UROCE_WHY_NONE = 0,       /* it is not */
@@ -464,6 +292,13 @@ struct uroce_resize_cq {
 struct uroce_resize_cq_reply {
   uint32_t cqe;        /* granted */
   uint32_t ring_count; /* as many as before; uroce_cq_ring[ring_count] follow */
+};
+/* MODIFY_CQ: when an armed CQ with a channel makes its record: by `count` CQEs, or `period_us`
+ * after the first of them. One of them 0: at once. Of several workers each counts its own. */
+struct uroce_modify_cq {
+  uint32_t handle;
+  uint16_t count;
+  uint16_t period_us;
 };
 /* DESTROY_CQ: request uroce_handle. Unread records of the CQ are taken off its pipes first. */
 struct uroce_destroy_cq_reply {
@@ -674,136 +509,4 @@ struct uroce_flight {
   uint32_t reserved;
 };
 
-/* CAPTURE, from a tool of root's or of the daemon's user: fds of the reply: a memfd, mapped whole,
- * of ring_count equal parts, one for each worker: a uroce_capture_page, and ring_bytes of records
- * at ring_offset of the part. In each the records are in order of time. The tool ends it by
- * shutting its side of the socket down; when the daemon has closed its own, no record and no loss
- * comes any more, and what is in the ring may still be read. */
-#define UROCE_CAPTURE_DROPPED 1u       /* bits of `only` */
-#define UROCE_CAPTURE_RETRANSMITTED 2u /* requests sent again, and responses given again */
-#define UROCE_CAPTURE_MARKED 4u        /* arrived with congestion experienced */
-struct uroce_capture {
-  char device[64]; /* "" for all */
-  uint32_t snap_length;
-  uint32_t only;       /* UROCE_CAPTURE_*: frames of these kinds alone; 0 for all frames */
-  uint64_t ring_bytes; /* of all rings, wanted; a power of two */
-};
-struct uroce_capture_reply {
-  uint64_t map_bytes;
-  uint64_t ring_offset;
-  uint64_t ring_bytes;      /* of each ring, granted, a power of two */
-  uint32_t interface_count; /* uroce_capture_interface[interface_count] follow */
-  uint32_t ring_count;
-};
-struct uroce_capture_interface {
-  char name[64];
-  uint8_t mac[6];
-  uint16_t reserved;
-  uint32_t mtu;
-};
-/* Frames that found no room. */
-struct uroce_capture_lost {
-  uint64_t inbound;
-  uint64_t outbound;
-};
-struct uroce_capture_page {
-  struct uroce_line64 produced;                      /* daemon: bytes, free running */
-  struct uroce_line64 consumed;                      /* tool: bytes, free running */
-  struct uroce_line64 reached;                       /* daemon: records from before are published;
-                                                      * ns since 1970, still while it sleeps */
-  struct uroce_capture_lost lost[UROCE_MAX_DEVICES]; /* daemon */
-};
-
-/* What the device made of a frame, in codes and numbers; pipeline/capture has their texts. */
-enum uroce_capture_reason {
-  UROCE_REASON_NONE = 0, /* taken, or sent for the first time */
-  /* Received and dropped before the transport, as the counters of the device have it. */
-  UROCE_REASON_NOT_ROCE,   /* detail: wire::DecodeResult; 0: of another MAC */
-  UROCE_REASON_MALFORMED,  /* detail: wire::DecodeResult; 0: a response that cannot be right */
-  UROCE_REASON_BAD_OPCODE, /* unknown, or not of the queue pair's service */
-  UROCE_REASON_BAD_ICRC,
-  UROCE_REASON_BAD_PKEY,
-  UROCE_REASON_UNKNOWN_QPN,
-  UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair; UD: not to this device */
-  UROCE_REASON_BAD_STATE,   /* detail: enum ibv_qp_state */
-  UROCE_REASON_CNP_IGNORED,
-  UROCE_REASON_PARKED_FULL,   /* no room behind a queue pair that waits for the program's memory */
-  UROCE_REASON_ABANDONED,     /* the queue pair was reset or destroyed while the frame waited */
-  UROCE_REASON_HANDOVER_FULL, /* no room on the way to the worker of the queue pair */
-  /* Received, and not executed by the transport. */
-  UROCE_REASON_GHOST,           /* a response that nothing waits for */
-  UROCE_REASON_RESPONSE_GAP,    /* of a READ: a response before it was lost */
-  UROCE_REASON_DUPLICATE,       /* detail: 1 answered again */
-  UROCE_REASON_OUT_OF_SEQUENCE, /* expected_psn; detail: 1 NAK sent, 0 it was sent before */
-  UROCE_REASON_NOT_READY,       /* no receive is posted: RNR NAK; number: its timer code */
-  UROCE_REASON_REFUSED,         /* number: syndrome of the NAK; detail: enum uroce_refusal */
-  /* The same for UC and UD, where nothing is answered. */
-  UROCE_REASON_MESSAGE_CUT,     /* a packet before it was lost, and with it the message */
-  UROCE_REASON_NO_RECEIVE,      /* no receive is posted */
-  UROCE_REASON_TOO_LONG,        /* longer than the receive */
-  UROCE_REASON_MESSAGE_REFUSED, /* a length, a right or a key is wrong */
-  UROCE_REASON_BAD_QKEY,
-  UROCE_REASON_BAD_RECEIVE, /* the receive is malformed: the queue pair is in error */
-  /* Sent. */
-  UROCE_REASON_RETRANSMITTED,  /* detail: enum uroce_resend_cause; number of limit */
-  UROCE_REASON_ANSWERED_AGAIN, /* a response given again, to a duplicate request */
-  UROCE_REASON_NAK,            /* a NAK of any kind; number: its syndrome */
-};
-/* Why a responder refuses a request for good; the order is that of transport::Refusal. */
-enum uroce_refusal {
-  UROCE_REFUSAL_NONE = 0,
-  UROCE_REFUSAL_ORDER,          /* the opcode does not continue the message */
-  UROCE_REFUSAL_PAYLOAD_LENGTH, /* not what the path MTU or the message leaves */
-  UROCE_REFUSAL_MESSAGE_LENGTH, /* over 2^31 bytes */
-  UROCE_REFUSAL_RIGHT,          /* the queue pair does not allow this operation */
-  UROCE_REFUSAL_RESOURCES,      /* more READs and atomics than max_dest_rd_atomic */
-  UROCE_REFUSAL_RECEIVE_LENGTH, /* the message is longer than its receive */
-  UROCE_REFUSAL_RECEIVE_ENTRY,  /* the posted receive is malformed */
-  UROCE_REFUSAL_ALIGNMENT,      /* atomic on an address that is no multiple of 8 */
-  UROCE_REFUSAL_REMOTE_KEY,     /* the key does not grant this range */
-  UROCE_REFUSAL_LOCAL_KEY,      /* the receive's own key does not grant its range */
-  UROCE_REFUSAL_INVALIDATE,     /* the key to invalidate may not be */
-};
-/* Why a requester sends again; the order is that of transport::ResendCause. */
-enum uroce_resend_cause {
-  UROCE_RESEND_NONE = 0,
-  UROCE_RESEND_ACK_TIMEOUT,
-  UROCE_RESEND_SEQUENCE_NAK,
-  UROCE_RESEND_RNR_NAK,     /* its timer has run out */
-  UROCE_RESEND_IMPLIED_NAK, /* the response to a READ or atomic was passed over */
-};
-#define UROCE_NOTE_MARKED 1u /* flags: congestion experienced */
-#define UROCE_NOTE_FAILED 2u /* flags: the queue pair went to error by this packet */
-#define UROCE_NO_LIMIT 255u  /* limit: sent again for ever */
-struct uroce_capture_note {
-  uint8_t reason; /* enum uroce_capture_reason */
-  uint8_t detail;
-  uint8_t number;
-  uint8_t limit;
-  uint8_t flags;  /* UROCE_NOTE_* */
-  uint8_t status; /* FAILED: enum ibv_wc_status of the work that failed; 0: of none */
-  uint16_t reserved;
-  uint32_t qpn; /* of this end; 0: of no queue pair */
-  uint32_t psn; /* of the packet */
-  uint32_t expected_psn;
-  uint32_t reserved2;
-};
-
-/* A record starts at a multiple of 64 and is contiguous: one with length UROCE_NONE fills the rest
- * of the ring up to its end. captured_length bytes of frame follow; size counts all of it and is a
- * multiple of 64, so that a record shares no cache line with another. */
-#define UROCE_CAPTURE_ALIGNMENT 64u
-#define UROCE_CAPTURE_INBOUND 1u
-#define UROCE_CAPTURE_OUTBOUND 2u
-struct uroce_capture_record {
-  uint32_t size;            /* of the record, header and pad included */
-  uint32_t captured_length; /* UROCE_NONE: filler */
-  uint32_t wire_length;
-  uint16_t interface_index;
-  uint16_t direction;
-  uint64_t time_ns; /* since 1970 */
-  struct uroce_capture_note note;
-  uint64_t reserved[2];
-};
-
-#endif /* UROCE_ABI_H_ */
+#endif /* UROCE_COMMANDS_H_ */

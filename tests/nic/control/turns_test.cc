@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
-#include "tests/nic/control_client.h"
-#include "tests/nic/hand_daemon.h"
+#include "tests/nic/control/client.h"
+#include "tests/nic/control/hand_daemon.h"
 
 namespace uroce::nic {
 namespace {

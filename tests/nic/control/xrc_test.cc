@@ -9,8 +9,9 @@
 #include <cerrno>
 #include <memory>
 
-#include "tests/nic/control_client.h"
-#include "tests/nic/hand_daemon.h"
+#include "tests/nic/control/client.h"
+#include "tests/nic/control/hand_daemon.h"
+#include "tests/nic/control/lending.h"
 
 namespace uroce::nic {
 namespace {
@@ -61,22 +62,8 @@ class Member {
   }
   /// What the daemon says of a file.
   uroce_lend_reply Lend(int fd) {
-    uroce_lend request{.what = UROCE_LEND_XRC_FILE};
-    iovec part{&request, sizeof(request)};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (fd >= 0) {
-      message.msg_control = control;
-      message.msg_controllen = sizeof(control);
-      cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-    }
-    EXPECT_EQ(sendmsg(lending_.get(), &message, 0), static_cast<ssize_t>(sizeof(request)));
+    const uroce_lend request{.what = UROCE_LEND_XRC_FILE};
+    SendLend(lending_.get(), request, fd, sizeof(request));
     uroce_lend_reply reply{};
     Daemon().TurnUntil(
         [&] { return recv(lending_.get(), &reply, sizeof(reply), MSG_DONTWAIT) > 0; });

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "nic/resources/fd.h"
-#include "verbs-shim/abi/uroce_abi.h"
+#include "verbs-shim/abi/uroce_arena.h"
+#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
@@ -63,10 +64,11 @@ class ControlClient {
   }
   /// Says it without waiting for an answer.
   void Post(uint32_t command, const std::vector<uint8_t>& body) {
-    std::vector<uint8_t> datagram(sizeof(uroce_request) + body.size());
-    const uroce_request header{command, static_cast<uint32_t>(datagram.size())};
-    std::memcpy(datagram.data(), &header, sizeof(header));
-    if (!body.empty()) std::memcpy(datagram.data() + sizeof(header), body.data(), body.size());
+    const auto size = static_cast<uint32_t>(sizeof(uroce_request) + body.size());
+    const uroce_request header{command, size};
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&header);
+    std::vector<uint8_t> datagram(bytes, bytes + sizeof(header));
+    datagram.insert(datagram.end(), body.begin(), body.end());
     send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   Answer Call(uint32_t command) { return CallBytes(command, {}); }

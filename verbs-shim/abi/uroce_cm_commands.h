@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Commands on the control socket by which librdmacm reaches the connection manager: a part of
- * uroce_abi.h, and of its version, that few need.
+ * Commands on the control socket by which librdmacm reaches the connection manager, beside those
+ * of uroce_commands.h. A part of the ABI's version.
  */
-#ifndef UROCE_CM_ABI_H_
-#define UROCE_CM_ABI_H_
+#ifndef UROCE_CM_COMMANDS_H_
+#define UROCE_CM_COMMANDS_H_
 
 #include <stdint.h>
 
@@ -35,4 +35,4 @@ struct uroce_write_cm_reply {
   uint32_t response_bytes; /* of what follows */
 };
 
-#endif /* UROCE_CM_ABI_H_ */
+#endif /* UROCE_CM_COMMANDS_H_ */

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker reads of a frame in an mbuf, which is always one segment.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstdint>
+#include <span>
+
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// The VLAN of a tag; 0: none (protocol/wire-format.md, section 1).
+constexpr uint16_t kVlanIdMask = 0xfff;
+
+inline std::span<const uint8_t> BytesOf(const rte_mbuf& frame) {
+  return {rte_pktmbuf_mtod(&frame, const uint8_t*), frame.data_len};
+}
+
+/// Of a frame that was decoded and checked when it came: the views have to be made anew. False: it
+/// cannot be decoded after all.
+inline bool DecodeAgain(const rte_mbuf& frame, wire::Packet& packet, wire::FrameView& view) {
+  return wire::Decode(BytesOf(frame), packet, view) == wire::DecodeResult::kOk;
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many request packets a requester has in flight at most.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "pipeline/transport/packet_set.h"
+
+namespace uroce::transport {
+
+/// As many as at the start while lost packets cost all that follow them. With a responder that
+/// names what it misses (selective_repeat.h) the window grows while it is used, so that what comes
+/// behind a hole flows on until the hole is filled: twice as wide each round, as far as the
+/// responder's own window reaches. Single losses change nothing; a round that loses more than one
+/// packet in eight has sent more than somebody on the way can hold: half, and from then on the
+/// window grows slowly. Pure, owned by a Requester.
+class FlightWindow {
+ public:
+  static constexpr uint32_t kMostPackets = PacketSet::kWindow;
+
+  /// Range: `least` > 0. A wider one than kMostPackets stays as it is.
+  explicit FlightWindow(uint32_t least) : least_(least), packets_(least) {}
+
+  uint32_t packets() const { return packets_; }
+  /// Go-back-N, or a new life of the queue pair.
+  void Start() {
+    packets_ = least_;
+    lost_ = 0;
+    slow_ = false;
+  }
+  /// A packet is known to be lost.
+  void OnLost() { ++lost_; }
+  /// A round trip has ended, with `in_flight` packets under way.
+  void OnRound(uint32_t in_flight) {
+    if (lost_ * kTolerable > packets_) {
+      packets_ = std::max(least_, packets_ / 2);
+      slow_ = true;
+    } else if (in_flight * 2 > packets_ && packets_ < kMostPackets) {
+      packets_ = std::min(kMostPackets, packets_ + (slow_ ? kSlowStep : packets_));
+    }
+    lost_ = 0;
+  }
+
+ private:
+  static constexpr uint32_t kTolerable = 8;
+  static constexpr uint32_t kSlowStep = 16;
+
+  uint32_t least_;
+  uint32_t packets_;
+  uint32_t lost_ = 0;  ///< In this round.
+  bool slow_ = false;
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tools ask for: dumps and captures.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "pipeline/rings/shared_word.h"
+#include "tests/nic/control/test_program.h"
+
+namespace uroce::nic {
+namespace {
+
+TEST(ControlTest, ADumpSaysHowFullSharedReceiveQueuesAre) {
+  TestProgram program;
+  const auto srq = program.MakeSrq(8).As<uroce_create_srq_reply>();
+  void* arena = mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                     program.hello.fds.at(0).get(), 0);
+  ASSERT_NE(arena, MAP_FAILED);
+  auto* page =
+      reinterpret_cast<uroce_srq_page*>(static_cast<uint8_t*>(arena) + srq.layout.page_offset);
+  rings::StoreRelease(page->produced.value, 5u);
+  Json shown = Dump(UROCE_DUMP_SRQ)["srqs"].at(0);
+  EXPECT_EQ(shown["type"], "BASIC");
+  EXPECT_EQ(shown["waiting"], 5);
+  EXPECT_EQ(shown["max_wr"], 8);
+  EXPECT_EQ(shown["uid"], getuid());
+  rings::StoreRelease(page->produced.value, 9u);
+  EXPECT_EQ(Dump(UROCE_DUMP_SRQ)["srqs"].at(0)["waiting"], 0) << "more than fits is nobody's word";
+  munmap(arena, UROCE_ARENA_BYTES);
+}
+
+TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {
+  TestProgram program;
+  const auto qp = program.MakeQp().As<uroce_create_qp_reply>();
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000}).handle();
+  const auto mr = program.RegisterMapped(0x10000, 0x1000, segment).As<uroce_reg_mr_reply>();
+  const Json devices = Dump(UROCE_DUMP_DEVICES)["devices"];
+  EXPECT_EQ(devices.at(1)["name"], "uroce1");
+  EXPECT_EQ(devices.at(1)["gids"].at(1)["address"], "10.0.0.2");
+  EXPECT_TRUE(Dump(UROCE_DUMP_STAT)["devices"].at(0)["counters"].contains("port_rcv_packets"));
+  bool found = false;
+  const Json qps = Dump(UROCE_DUMP_QP)["qps"];
+  for (const Json& entry : qps) {
+    if (entry["qpn"] != qp.qp_num) continue;
+    found = true;
+    EXPECT_EQ(entry["state"], "RESET");
+    EXPECT_EQ(entry["pid"], getpid());
+  }
+  EXPECT_TRUE(found);
+  found = false;
+  const Json mrs = Dump(UROCE_DUMP_MR)["mrs"];
+  for (const Json& entry : mrs) {
+    if (std::stoul(entry["key"].get<std::string>(), nullptr, 16) != mr.lkey) continue;
+    found = true;
+    EXPECT_EQ(entry["mode"], "mapped");
+    EXPECT_EQ(entry["length"], 0x1000);
+  }
+  EXPECT_TRUE(found);
+  ControlClient tool(SocketPath());
+  EXPECT_EQ(tool.Call(UROCE_DUMP, uroce_dump{99, 0}).error, EINVAL);
+}
+
+TEST(ControlTest, ACaptureGetsARingAndTheInterfaces) {
+  ControlClient tool(SocketPath());
+  uroce_capture request{};
+  request.ring_bytes = 1 << 20;
+  const Answer answer = tool.Call(UROCE_CAPTURE, request);
+  ASSERT_EQ(answer.error, 0) << answer.text;
+  const auto reply = answer.As<uroce_capture_reply>();
+  EXPECT_EQ(reply.ring_bytes, 1u << 20);
+  EXPECT_EQ(reply.interface_count, 2u);
+  EXPECT_EQ(answer.body.size(), sizeof(reply) + 2 * sizeof(uroce_capture_interface));
+  struct stat file {};
+  fstat(answer.fds.at(0).get(), &file);
+  EXPECT_EQ(static_cast<uint64_t>(file.st_size), reply.map_bytes);
+  EXPECT_EQ(tool.Call(UROCE_CAPTURE, request).error, EINVAL) << "one at a time";
+  ControlClient other(SocketPath());
+  std::snprintf(request.device, sizeof(request.device), "nobody");
+  EXPECT_EQ(other.Call(UROCE_CAPTURE, request).error, ENOENT);
+}
+
+}  // namespace
+}  // namespace uroce::nic

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory regions and segments by commands, and contexts that programs share.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+#include <unistd.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/nic/control/lending.h"
+#include "tests/nic/control/test_program.h"
+
+namespace uroce::nic {
+namespace {
+
+// protocol/verbs-semantics.md, section 5.
+TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
+  TestProgram program;
+  constexpr uint64_t kAddr = 0x10000;
+  const Answer made =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, 0x4000});
+  ASSERT_EQ(made.error, 0) << made.text;
+  const uint32_t segment = made.handle();
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4000, segment, IBV_ACCESS_REMOTE_WRITE).error, EINVAL);
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4000, segment, IBV_ACCESS_REMOTE_ATOMIC).error, EINVAL);
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4000, segment, 1u << 15).error, EINVAL);
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x4001, segment).error, EINVAL) << "beyond the segment";
+  EXPECT_EQ(program.RegisterMapped(~0ull - 10, 100, segment).error, EINVAL) << "wraps";
+  EXPECT_EQ(program.RegisterMapped(kAddr, 0x1000, segment + 1).error, EINVAL) << "no such segment";
+  const uroce_reg_mr request{program.pd, 7, kAddr, 0x3000, kAddr, 2, UROCE_NONE};
+  const auto piece = [&](uint64_t addr, uint64_t length, uint64_t offset) {
+    return uroce_mr_segment{addr, length, UROCE_MR_MAPPED, segment, offset, 0, 0};
+  };
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 0), piece(kAddr + 0x2000, 0x1000, 0)}).error,
+      EINVAL)
+      << "a gap";
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 0), piece(kAddr + 0x1000, 0x1000, 0)}).error,
+      EINVAL)
+      << "too short";
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 0), piece(kAddr + 0x1000, ~0ull, 0)}).error,
+      EINVAL)
+      << "too long";
+  EXPECT_EQ(
+      program.Register(request, {piece(kAddr, 0x1000, 1), piece(kAddr + 0x1000, 0x2000, 0)}).error,
+      EINVAL)
+      << "bytes of a page in another place of it";
+  const Answer good =
+      program.Register(request, {piece(kAddr, 0x1000, 0x3000), piece(kAddr + 0x1000, 0x2000, 0)});
+  EXPECT_EQ(good.error, 0) << good.text;
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, good.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+TEST(ControlTest, ARegionThatIsReplacedKeepsItsHandleAndKey) {
+  TestProgram program;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x2000}).handle();
+  const auto first = program.RegisterMapped(0x10000, 0x1000, segment).As<uroce_reg_mr_reply>();
+  const uint32_t other_pd = program.client.Handle(UROCE_ALLOC_PD, program.context).handle();
+  const uroce_reg_mr change{other_pd, 4, 0x11000, 0x1000, 0x11000, 1, first.handle};
+  const std::vector<uroce_mr_segment> part = {
+      {0x11000, 0x1000, UROCE_MR_MAPPED, segment, 0x1000, 0, 0}};
+  const Answer changed = program.Register(change, part);
+  ASSERT_EQ(changed.error, 0) << changed.text;
+  EXPECT_EQ(changed.As<uroce_reg_mr_reply>().handle, first.handle);
+  EXPECT_EQ(changed.As<uroce_reg_mr_reply>().rkey, first.rkey);
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, program.pd).error, 0) << "it has left this one";
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, other_pd).error, EBUSY);
+  uroce_reg_mr wrong = change;
+  wrong.access = IBV_ACCESS_REMOTE_WRITE;
+  EXPECT_EQ(program.Register(wrong, part).error, EINVAL);
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, first.handle).error, 0) << "still there";
+  EXPECT_EQ(program.Register(change, part).error, EINVAL) << "nothing to replace";
+  EXPECT_EQ(program.client.Handle(UROCE_DEALLOC_PD, other_pd).error, 0);
+}
+
+/// The secret of a context, from the file that came with it.
+uroce_context_name NameOf(const Answer& opened) {
+  uroce_context_name name{};
+  EXPECT_EQ(opened.fds.size(), 2u);
+  EXPECT_EQ(pread(opened.fds.at(1).get(), &name, sizeof(name), 0),
+            static_cast<ssize_t>(sizeof(name)));
+  return name;
+}
+
+TEST(ControlTest, WhoHasAContextsNameSharesItsDomainsAndRegions) {
+  TestProgram maker;
+  const Answer opened = maker.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{0, 0});
+  const uint32_t pd = maker.client.Handle(UROCE_ALLOC_PD, opened.handle()).handle();
+  const uint32_t segment =
+      maker.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000}).handle();
+  const auto mr = maker
+                      .Register({pd, 7, 0x10000, 0x1000, 0x10000, 1, UROCE_NONE},
+                                {{0x10000, 0x1000, UROCE_MR_MAPPED, segment, 0, 0, 0}})
+                      .As<uroce_reg_mr_reply>();
+
+  TestProgram other;
+  uroce_context_name name = NameOf(opened);
+  const Answer context = other.client.Call(UROCE_IMPORT_CONTEXT, name);
+  ASSERT_EQ(context.error, 0) << context.text;
+  EXPECT_EQ(context.fds.size(), 1u) << "its own events";
+  const Answer shared = other.client.Call(UROCE_IMPORT_PD, uroce_import{context.handle(), pd});
+  ASSERT_EQ(shared.error, 0) << shared.text;
+  const Answer region =
+      other.client.Call(UROCE_IMPORT_MR, uroce_import{shared.handle(), mr.handle});
+  ASSERT_EQ(region.error, 0) << region.text;
+  EXPECT_EQ(region.As<uroce_import_mr_reply>().lkey, mr.lkey);
+  EXPECT_EQ(region.As<uroce_import_mr_reply>().length, 0x1000u);
+
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context.handle(), maker.pd}).error,
+            EINVAL)
+      << "of another context";
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{other.context, pd}).error, EINVAL)
+      << "of no imported context";
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_MR, uroce_import{other.pd, mr.handle}).error, EINVAL);
+  name.secret[1] ^= 1;
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_CONTEXT, name).error, EINVAL);
+  EXPECT_EQ(other.client.Handle(UROCE_DEALLOC_PD, shared.handle()).error, 0);
+  EXPECT_EQ(other.client.Handle(UROCE_CLOSE_CONTEXT, context.handle()).error, 0);
+}
+
+TEST(ControlTest, KeysAreRandomAndAllDifferent) {
+  TestProgram program;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000}).handle();
+  std::set<uint32_t> keys;
+  for (int i = 0; i < 200; ++i) {
+    const auto mr = program.RegisterMapped(0x10000, 0x1000, segment).As<uroce_reg_mr_reply>();
+    EXPECT_NE(mr.lkey, 0u);
+    EXPECT_EQ(mr.lkey, mr.rkey);
+    EXPECT_TRUE(keys.insert(mr.lkey >> 8).second);
+    if (i % 2 == 0) program.client.Handle(UROCE_DEREG_MR, mr.handle);
+  }
+}
+
+TEST(ControlTest, SegmentsAreSealedAndOfWholePages) {
+  TestProgram program;
+  const Answer made =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x1000});
+  ASSERT_EQ(made.fds.size(), 1u);
+  EXPECT_NE(ftruncate(made.fds[0].get(), 0x1000), 0);
+  for (const auto& [addr, length] : std::vector<std::pair<uint64_t, uint64_t>>{
+           {0x10001, 0x1000}, {0x10000, 0xfff}, {0x10000, 0}, {0, ~0ull & ~0xfffull}}) {
+    EXPECT_NE(program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{addr, length}).error,
+              0);
+  }
+}
+
+TEST(ControlTest, ALargeRegionIsBroughtInWithoutHoldingOthersUp) {
+  TestProgram program;
+  constexpr uint64_t kLength = 64 << 20;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, kLength}).handle();
+  const auto mr = program.RegisterMapped(0x10000, kLength, segment).As<uroce_reg_mr_reply>();
+  EXPECT_NE(mr.lkey, 0u);
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, mr.handle).error, 0);
+}
+
+TEST(ControlTest, ANullRegionIsForLocalAccessAlone) {
+  TestProgram program;
+  const std::vector<uroce_mr_segment> all = {{0, UINT64_MAX, UROCE_MR_NULL, UROCE_NONE, 0, 0, 0}};
+  const auto make = [&](uint32_t access) {
+    return program.Register({program.pd, access, 0, UINT64_MAX, 0, 1, UROCE_NONE}, all);
+  };
+  const uint32_t refused[] = {IBV_ACCESS_REMOTE_READ, IBV_ACCESS_MW_BIND,
+                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
+  for (const uint32_t access : refused) {
+    EXPECT_EQ(make(access).error, EINVAL) << access;
+  }
+  const Answer made = make(IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_EQ(made.error, 0) << made.text;
+  EXPECT_EQ(Dump(UROCE_DUMP_MR)["mrs"][0]["mode"], "null");
+  EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, made.handle()).error, 0);
+}
+
+TEST(ControlTest, CopiedMemoryIsNotSharedBetweenPrograms) {
+  TestProgram maker;
+  const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(Lend(maker.hello.fds[2].get(), LendMemory(), memory.get()).error, 0);
+  const Answer opened = maker.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{0, 0});
+  const uint32_t pd = maker.client.Handle(UROCE_ALLOC_PD, opened.handle()).handle();
+  const uroce_reg_mr request{pd, 7, 0x5000, 64, 0x5000, 1, UROCE_NONE};
+  const std::vector<uroce_mr_segment> copied = {
+      {0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
+  const uint32_t mr = maker.Register(request, copied).handle();
+
+  TestProgram other;
+  const uint32_t context = other.client.Call(UROCE_IMPORT_CONTEXT, NameOf(opened)).handle();
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context, pd}).error, EOPNOTSUPP);
+  ASSERT_EQ(maker.client.Handle(UROCE_DEREG_MR, mr).error, 0);
+  ASSERT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context, pd}).error, 0);
+  EXPECT_EQ(maker.Register(request, copied).error, EOPNOTSUPP);
+}
+
+}  // namespace
+}  // namespace uroce::nic

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a requester goes ahead (pipeline/transport/flight_window.h).
+#include "pipeline/transport/flight_window.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/transport/selective_script.h"
+
+namespace uroce::transport {
+namespace {
+
+// [sr.flight]
+TEST(FlightWindow, GrowsWhileItIsUsed) {
+  FlightWindow window(256);
+  window.OnRound(128);
+  EXPECT_EQ(window.packets(), 256u);
+  window.OnRound(129);
+  EXPECT_EQ(window.packets(), 512u);
+  for (int i = 0; i < 3; ++i) window.OnRound(window.packets());
+  EXPECT_EQ(window.packets(), FlightWindow::kMostPackets);
+}
+
+// [sr.flight] Single losses change nothing; more than one packet in eight is too much.
+TEST(FlightWindow, ShrinksWhereMuchIsLostAndGrowsSlowlyFromThenOn) {
+  FlightWindow window(256);
+  for (int i = 0; i < 2; ++i) window.OnRound(window.packets());
+  for (int i = 0; i < 128; ++i) window.OnLost();
+  window.OnRound(1024);
+  EXPECT_EQ(window.packets(), 2048u);
+  for (int i = 0; i < 257; ++i) window.OnLost();
+  window.OnRound(2048);
+  EXPECT_EQ(window.packets(), 1024u);
+  window.OnRound(1024);
+  EXPECT_EQ(window.packets(), 1040u);
+  for (int i = 0; i < 3; ++i) {
+    for (int lost = 0; lost < 200; ++lost) window.OnLost();
+    window.OnRound(0);
+  }
+  EXPECT_EQ(window.packets(), 256u) << "never below that of go-back-N";
+}
+
+// [sr.flight] A window that begins wider stays as it is.
+TEST(FlightWindow, AWideOneStays) {
+  FlightWindow window(4096);
+  window.OnRound(4096);
+  EXPECT_EQ(window.packets(), 4096u);
+}
+
+// [sr.flight 3.1.5.window] In a requester: two packets, then, once a round has come back, four; the
+// one at the bound asks for an ACK.
+TEST(FlightWindow, ARequesterSendsMoreOnceItsPeerIsKnown) {
+  ScriptConfig config = Selective();
+  config.path_mtu = 256;
+  config.max_in_flight_packets = 2;
+  Script s(config);
+  Agree(s);
+  s.Post(Write(256 * 8));
+  s.Sends(
+      {"WRITE_FIRST psn=000101 len=256 mark=21", "WRITE_MIDDLE psn=000102 len=256 ackreq mark=21"});
+  s.Receive("ACK psn=000102 msn=1 mark=41");
+  s.Sends({"WRITE_MIDDLE psn=000103 len=256 mark=22", "WRITE_MIDDLE psn=000104 len=256 mark=22",
+           "WRITE_MIDDLE psn=000105 len=256 mark=22",
+           "WRITE_MIDDLE psn=000106 len=256 ackreq mark=22"});
+}
+
+// [sr.flight sr.standard] With a responder of another make it stays as it is.
+TEST(FlightWindow, ARequesterSendsNoMoreToAnotherMake) {
+  ScriptConfig config = Selective();
+  config.path_mtu = 256;
+  config.max_in_flight_packets = 2;
+  Script s(config);
+  s.Post(Write(256 * 8));
+  s.Sends(
+      {"WRITE_FIRST psn=000100 len=256 mark=20", "WRITE_MIDDLE psn=000101 len=256 ackreq mark=20"});
+  s.Receive("ACK psn=000101 msn=0");
+  s.Sends({"WRITE_MIDDLE psn=000102 len=256", "WRITE_MIDDLE psn=000103 len=256 ackreq"});
+}
+
+}  // namespace
+}  // namespace uroce::transport
