@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shortest part of tests/interop, where a Soft-RoCE guest was built."""
+"""The shortest part of tests/interop, where a Soft-RoCE guest can be built."""
 import sys
 import unittest
 

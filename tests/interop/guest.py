@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Linux guest with Soft-RoCE, booted by the scripts of rxe-lab, as a host of a lab."""
+import functools
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ from process import Failed, Process, run, run_status
 
 SCRIPTS = Path(os.environ.get("UROCE_RXE_LAB", ROOT.parent / "shared" / "rxe-lab"))
 CACHE = Path(os.environ.get("UROCE_RXE_CACHE", "/var/cache/rxe-lab"))
+BUILD_LIMIT_S = 900
 BOOT_LIMIT_S = 60
 # What a test that was killed leaves behind ends itself then.
 LIFE_LIMIT_S = 1800
@@ -21,16 +23,22 @@ LIFE_LIMIT_S = 1800
 PULSE_S = 0.02
 
 
+@functools.cache
 def missing():
-    """What there is not, to boot a guest, and what to do; empty when all is there."""
+    """What there is not, to boot a guest; empty when all is there. A guest that nobody has built yet
+    is built: some minutes, once on a machine."""
     if os.geteuid() != 0:
         return "needs root: network namespaces, taps and packet sockets"
-    if not (SCRIPTS / "run-guest.sh").exists():
+    if not (SCRIPTS / "build-guest.sh").exists():
         return f"no rxe-lab in {SCRIPTS}: say where by --lab DIRECTORY or UROCE_RXE_LAB"
-    if not (CACHE / "uml" / "linux").exists() or not (CACHE / "rootfs" / ".done").exists():
-        return f"no guest in {CACHE}: run {SCRIPTS}/build-guest.sh (takes some minutes)"
     if not VERBS_CHECK.exists():
         return f"no {VERBS_CHECK}: build first (ninja -C build)"
+    if not (CACHE / "uml" / "linux").exists() or not (CACHE / "rootfs" / ".done").exists():
+        print(f"   builds a Soft-RoCE guest in {CACHE}: some minutes", flush=True)
+        try:
+            run([SCRIPTS / "build-guest.sh", "--kind", "uml", CACHE], BUILD_LIMIT_S)
+        except Failed as error:
+            return f"no guest in {CACHE}, and none could be built: {error}"
     return ""
 
 
