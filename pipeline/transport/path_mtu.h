@@ -15,13 +15,13 @@ class PathMtu {
  public:
   constexpr PathMtu() = default;
   constexpr explicit PathMtu(uint32_t size_bytes)
-      : shift_(static_cast<uint8_t>(std::bit_width(size_bytes | 1) - 1)) {}
-  constexpr uint32_t bytes() const { return 1u << shift_; }
+      : shift_(static_cast<uint8_t>(std::bit_width(size_bytes | 1) - 1)), bytes_(1u << shift_) {}
+  constexpr uint32_t bytes() const { return bytes_; }
 
   /// Splits a message. Shape: ceil(length_bytes / bytes()) packets, 1 for an empty message.
   /// Range: length_bytes <= 2^31.
   constexpr uint32_t PacketsOf(uint32_t length_bytes) const {
-    return length_bytes == 0 ? 1 : (length_bytes + bytes() - 1) >> shift_;
+    return length_bytes <= bytes_ ? 1 : (length_bytes + bytes_ - 1) >> shift_;
   }
   /// Where the payload of packet `index` of a message starts.
   constexpr uint32_t OffsetOf(uint32_t index) const { return index << shift_; }
@@ -32,6 +32,7 @@ class PathMtu {
 
  private:
   uint8_t shift_ = 10;
+  uint32_t bytes_ = 1u << 10;  ///< Each packet asks several times.
 };
 
 }  // namespace uroce::transport

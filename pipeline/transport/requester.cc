@@ -96,10 +96,9 @@ PostResult Requester::Post(const SendWork& work) {
   held.immediate_or_rkey = invalidates ? work.invalidate_rkey.value() : work.immediate;
   held.rkey = work.rkey;
   held.opcode = work.opcode;
+  held.traits = TraitsOf(work);
   held.signaled = work.signaled;
   held.solicited = work.solicited;
-  held.fence = work.fence;
-  held.executable = !work.malformed && IsKnown(work.opcode);
   held.xrc_srqn = work.xrc_srqn;
   return PostResult::kPosted;
 }
@@ -123,8 +122,9 @@ Requester::Gate Requester::NextGate() const {
 
 Requester::Gate Requester::StartGate(const HeldWork& work) const {
   if (holding_ || executing_local_) return Gate::kShut;
-  if (!work.executable || work.length_bytes > kMaxMessageBytes) return Gate::kDoomed;
-  if (work.fence && reads_outstanding_ != 0) return Gate::kShut;
+  if (!work.executable() || work.length_bytes > kMaxMessageBytes) return Gate::kDoomed;
+  if (work.is_plain()) return Gate::kOpen;
+  if (work.fence() && reads_outstanding_ != 0) return Gate::kShut;
   if (work.is_local()) {
     // An invalidation waits for all before it: they may use the key (transport.md, section 4.4).
     const bool waits = work.opcode == WorkOpcode::kLocalInvalidate && done_ != begun_;
@@ -194,7 +194,7 @@ void Requester::OnLocalDone(EffectOutcome outcome) {
   }
   HeldWork& work = ring_.At(next_);
   if (gate == Gate::kDoomed) {
-    const bool too_long = work.executable && work.length_bytes > kMaxMessageBytes;
+    const bool too_long = work.executable() && work.length_bytes > kMaxMessageBytes;
     Doom(next_, too_long ? WcStatus::kLocLenErr : WcStatus::kLocQpOpErr);
     return false;
   }
@@ -213,9 +213,9 @@ uint32_t Requester::Fill(const HeldWork& work, wire::Psn psn, TxPacket& packet) 
   packet.header.psn = psn;
   packet.header.xrc_srqn = work.xrc_srqn;
   const uint32_t sent = Distance(work.first_psn, psn);
+  if (!work.is_read_or_atomic()) return FillMessage(work, sent, packet);
   if (work.is_read()) return FillRead(work, sent, packet);
-  if (work.is_atomic_write()) return FillAtomicWrite(work, packet);
-  return work.is_atomic() ? FillAtomic(work, packet) : FillMessage(work, sent, packet);
+  return work.is_atomic() ? FillAtomic(work, packet) : FillAtomicWrite(work, packet);
 }
 
 uint32_t Requester::IndexOf(wire::Psn psn, uint32_t from) const {

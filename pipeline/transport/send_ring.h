@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "pipeline/transport/work.h"
+#include "pipeline/transport/work_traits.h"
 #include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
@@ -24,28 +25,28 @@ struct alignas(64) HeldWork {
   wire::Psn first_psn;  ///< Of its first packet; meaningful once begun.
   uint32_t packets;     ///< PSNs that it takes; meaningful once begun.
   WorkOpcode opcode;
-  bool signaled : 1;
-  bool solicited : 1;
-  bool fence : 1;
-  bool executable : 1;  ///< Well formed, and of an opcode that a reliable connection sends.
-  uint32_t xrc_srqn;    ///< XRC: the SRQ at the target.
+  uint8_t traits;  ///< Of WorkTraits.
+  bool signaled;
+  bool solicited;
+  uint32_t xrc_srqn;  ///< XRC: the SRQ at the target.
 
-  bool is_read() const { return opcode == WorkOpcode::kRead; }
-  bool is_atomic() const {
-    return opcode == WorkOpcode::kCompareSwap || opcode == WorkOpcode::kFetchAdd;
-  }
-  bool is_atomic_write() const { return opcode == WorkOpcode::kAtomicWrite; }
+  bool executable() const { return Has(WorkTraits::kExecutable); }
+  bool fence() const { return Has(WorkTraits::kFence); }
+  bool is_read() const { return Has(WorkTraits::kRead); }
+  bool is_atomic() const { return Has(WorkTraits::kAtomic); }
+  bool is_atomic_write() const { return Has(WorkTraits::kAtomicWrite); }
   /// Whether the responder keeps a resource for it, and only its own response completes it.
-  bool is_read_or_atomic() const { return is_read() || is_atomic() || is_atomic_write(); }
-  /// Whether it is done on this side alone, without a packet.
-  bool is_local() const {
-    return opcode == WorkOpcode::kLocalInvalidate || opcode == WorkOpcode::kBindWindow;
+  bool is_read_or_atomic() const {
+    return Has(WorkTraits::kRead | WorkTraits::kAtomic | WorkTraits::kAtomicWrite);
   }
-  /// Whether the responder needs a receive work for it.
-  bool takes_receive() const {
-    return opcode == WorkOpcode::kSend || opcode == WorkOpcode::kSendWithImm ||
-           opcode == WorkOpcode::kSendWithInvalidate || opcode == WorkOpcode::kWriteWithImm;
-  }
+  bool is_local() const { return Has(WorkTraits::kLocal); }
+  bool takes_receive() const { return Has(WorkTraits::kTakesReceive); }
+  /// Nothing but room in the window stands before it.
+  bool is_plain() const { return traits == WorkTraits::kExecutable; }
+
+ private:
+  /// One of these.
+  bool Has(uint8_t of) const { return (traits & of) != 0; }
 };
 static_assert(sizeof(HeldWork) == 64);
 
