@@ -32,7 +32,7 @@ MUTATIONS = [
      "work.packets = work.is_atomic() ? 1 : mtu_.PacketsOf(work.length_bytes);",
      "work.packets = work.is_read_or_atomic() ? 1 : mtu_.PacketsOf(work.length_bytes);"),
     ("fence-ignored", "requester.cc",
-     "if (work.fence && reads_outstanding_ != 0) return Gate::kShut;\n", ""),
+     "if (work.fence() && reads_outstanding_ != 0) return Gate::kShut;\n", ""),
     ("one-read-too-many", "requester.cc",
      "if (reads_outstanding_ >= max_rd_atomic_) return Gate::kShut;",
      "if (reads_outstanding_ > max_rd_atomic_) return Gate::kShut;"),
