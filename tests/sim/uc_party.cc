@@ -118,6 +118,7 @@ void UcParty::Judge() {
     // A WRITE that was lost has left some of its packets.
     const uint64_t va = message.work.remote_va;
     const auto now = memory_.At(va, size);
+    if (std::ranges::equal(now, message.bytes)) continue;
     for (uint32_t i = 0; i < size; ++i) {
       if (now[i] != message.bytes[i] && now[i] != initial_[va - RemoteMemory::kDataBase + i]) {
         return Fault("memory has bytes that nobody wrote");

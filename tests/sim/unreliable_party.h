@@ -31,9 +31,7 @@ struct Message {
 /// `size` bytes that no other message has, the first four being `index`.
 inline std::vector<uint8_t> BytesOf(uint32_t tag, uint32_t index, uint32_t size) {
   std::vector<uint8_t> bytes(size);
-  for (uint32_t i = 0; i < size; ++i) {
-    bytes[i] = static_cast<uint8_t>((tag + index * 0x9e3779b1u + i * 0x85ebca6bu) >> 24);
-  }
+  Random(uint64_t{tag} << 32 | index).Fill(bytes);
   if (size >= sizeof index) std::memcpy(bytes.data(), &index, sizeof index);
   return bytes;
 }
