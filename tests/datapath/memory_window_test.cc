@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <thread>
 
 namespace uroce::datapath {
@@ -105,10 +106,12 @@ TEST_F(MemoryWindowTest, AReaderBesideChangesSeesOneBindingWholeOrNone) {
 
 // [8.window.whole]
 TEST_F(MemoryWindowTest, OneOfTwoWhoChangeItAtOnceWins) {
-  constexpr int kRounds = 5'000;
+  constexpr int kRounds = 100'000;
   std::atomic<int> changed{0};
+  std::barrier begin(2);
   const auto invalidate_and_bind = [&] {
     std::optional<WindowBinding> former;
+    begin.arrive_and_wait();
     for (int i = 0; i < kRounds; ++i) {
       const bool bound = two_.Bind(Binding(1), 3, former) == ChangeResult::kChanged;
       if (bound) ++changed;

@@ -83,6 +83,14 @@ TEST_F(WindowWorksTest, ABoundWindowGrantsItsPartOfTheRegion) {
   }
 }
 
+// [8.window.grant]
+TEST_F(WindowWorksTest, AWindowStaysInItsDomainWhenItsRegionMovesToAnother) {
+  ASSERT_TRUE(Binds(Request(one_)));
+  region_.pd = kOtherPd;
+  EXPECT_FALSE(Access(one_, kStart + 100, 1)) << "of bytes that are another domain's now";
+  EXPECT_FALSE(Access(one_, kStart + 100, 1, {kOtherPd, kRemoteWrite, kQpn}));
+}
+
 // [8.window.type1 8.window.type2]
 TEST_F(WindowWorksTest, Type2IsOfTheQueuePairThatBoundIt) {
   ASSERT_TRUE(Binds(Request(one_)));

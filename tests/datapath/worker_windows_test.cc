@@ -196,5 +196,20 @@ TEST_F(WindowsOfTwoWorkersTest, APacketThatTakesAnothersKeyBackHoldsUpWhatFollow
   EXPECT_EQ(Completion(b_).status, kLocQpOpErr);
 }
 
+// [8.window.told 8.window.remote]
+TEST_F(WindowsOfTwoWorkersTest, AWriteBehindAPacketThatTakesAnothersKeyBackWaitsItsTurn) {
+  Bind(b_, one_);
+  Bind(d_, two_);
+  b_.PostReceive(1, {});
+  a_.PostSend({.opcode = kSendWithInvalidate, .imm_or_rkey = two_.key()});
+  PostWrite(a_, one_.key());
+  while (two_.Read()) bed_.Turn();
+  for (int i = 0; i < 10; ++i) bed_.workers->at(1).RunOnce(bed_.now);
+  EXPECT_NE(memcmp(target_bytes_.data(), source_bytes_.data(), 1000), 0);
+  EXPECT_EQ(Completion(a_).status, 0);
+  EXPECT_EQ(Completion(a_).status, 0);
+  EXPECT_EQ(memcmp(target_bytes_.data(), source_bytes_.data(), 1000), 0);
+}
+
 }  // namespace
 }  // namespace uroce::datapath

@@ -94,7 +94,7 @@ MUTATIONS = [
      "  if (header.deth.qkey != attributes_.qkey) {", "  if (false) {"),
     ("credits-one-too-many", "credits.h",
      "return !limited_ || Since(limit_, next_) >= 0;",
-     "return !limited_ || Since(limit_, next_) >= -1;"),
+     "return !limited_ || Since(limit_, next_ - 1) >= 0;"),
     ("early-packet-placed-twice", "responder_early.cc",
      "  if (early_->Contains(header.psn)) {", "  if (false) {"),
     ("early-place-without-the-right", "responder_early.cc",
