@@ -11,6 +11,8 @@
 #include "nic/resources/fd.h"
 #include "pipeline/base/types.h"
 
+struct epoll_event;
+
 namespace uroce::nic {
 
 /// One thread. Callbacks may watch, forget and cancel anything, themselves included.
@@ -47,12 +49,15 @@ class EventLoop {
   };
   using Timers = std::multimap<Nanos, Timer>;
 
+  /// Waits for at most `limit_ms`; returns how many of `events` have come, or -1.
+  int Wait(epoll_event* events, int size, int limit_ms) const;
   int TimeoutMs(int limit_ms) const;
   void FireTimers();
 
   Fd epoll_;
   Id next_id_ = 1;
   bool stopped_ = false;
+  Nanos busy_at_;  ///< When something came last.
   absl::flat_hash_map<Id, Watched> watched_;
   Timers timers_;
   absl::flat_hash_map<Id, Timers::iterator> timer_places_;  ///< Thousands may be cancelled at once.

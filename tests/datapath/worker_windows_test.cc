@@ -209,6 +209,7 @@ TEST_F(WindowsOfTwoWorkersTest, AWriteBehindAPacketThatTakesAnothersKeyBackWaits
   EXPECT_EQ(Completion(a_).status, 0);
   EXPECT_EQ(Completion(a_).status, 0);
   EXPECT_EQ(memcmp(target_bytes_.data(), source_bytes_.data(), 1000), 0);
+  EXPECT_EQ(b_.qp->counters().out_of_sequence, 0u) << "it was kept, and is not asked for again";
 }
 
 }  // namespace

@@ -204,17 +204,6 @@ TEST_F(ConnectionsTest, LimitsOfAProgramAndOfAUserHold) {
       << "the user has three again";
 }
 
-TEST_F(ConnectionsTest, ARequestOfAnotherTransportThanTheListenersIsRefused) {
-  Listen();
-  for (const ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_XRC_SEND}) {
-    const EndpointId active = Resolved(wire::PortSpace::kTcp, type);
-    ASSERT_EQ(client.client->Connect(active, WithQpn(5)), Result::kOk);
-    net.Run();
-    client.Take(EventKind::kRejected);
-    EXPECT_TRUE(server.events.empty()) << type;
-  }
-}
-
 TEST_F(ConnectionsTest, WhatThereIsNoRoomForIsSentALittleLater) {
   Listen();
   const EndpointId active = Resolved();
