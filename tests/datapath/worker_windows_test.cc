@@ -212,5 +212,16 @@ TEST_F(WindowsOfTwoWorkersTest, AWriteBehindAPacketThatTakesAnothersKeyBackWaits
   EXPECT_EQ(b_.qp->counters().out_of_sequence, 0u) << "it was kept, and is not asked for again";
 }
 
+// [8.window.remote]
+TEST_F(WindowsOfTwoWorkersTest, APacketThatWaitsIsForgottenWithTheStateOfItsQueuePair) {
+  Bind(d_, two_);
+  b_.PostReceive(1, {});
+  a_.PostSend({.opcode = kSendWithInvalidate, .imm_or_rkey = two_.key()});
+  while (two_.Read()) bed_.Turn();
+  bed_.Modify(b_, transport::QpState::kReset);
+  for (int i = 0; i < 10; ++i) bed_.Turn();
+  EXPECT_EQ(b_.receive_ring.Peek(), nullptr);
+}
+
 }  // namespace
 }  // namespace uroce::datapath
