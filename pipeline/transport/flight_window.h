@@ -9,12 +9,13 @@
 
 namespace uroce::transport {
 
-/// As many as at the start while lost packets cost all that follow them. With a responder that
-/// names what it misses (selective_repeat.h) the window grows while it is used, so that what comes
-/// behind a hole flows on until the hole is filled: twice as wide each round, as far as the
-/// responder's own window reaches. Single losses change nothing; a round that loses more than one
-/// packet in eight has sent more than somebody on the way can hold: half, and from then on the
-/// window grows slowly. Pure, owned by a Requester.
+/// As many as at the start at most while lost packets cost all that follow them: half each time
+/// that happens, since what is sent again is as much again to whoever could not hold it, and slowly
+/// more as it is acknowledged. With a responder that names what it misses (selective_repeat.h) the
+/// window grows while it is used, so that what comes behind a hole flows on until the hole is
+/// filled: twice as wide each round, as far as the responder's own window reaches. Single losses
+/// change nothing; a round that loses more than one packet in eight has sent more than somebody on
+/// the way can hold: half, and from then on the window grows slowly. Pure, owned by a Requester.
 class FlightWindow {
  public:
   static constexpr uint32_t kMostPackets = PacketSet::kWindow;
@@ -23,15 +24,28 @@ class FlightWindow {
   explicit FlightWindow(uint32_t least) : least_(least), packets_(least) {}
 
   uint32_t packets() const { return packets_; }
-  /// Go-back-N, or a new life of the queue pair.
+  /// Of selective repeat back to go-back-N, or a new life of the queue pair.
   void Start() {
     packets_ = least_;
-    lost_ = 0;
+    lost_ = acknowledged_ = 0;
     slow_ = false;
   }
-  /// A packet is known to be lost.
+  /// Go-back-N: all from a lost packet on is sent again.
+  void OnGoBack() {
+    packets_ = std::max(std::min(least_, kFewest), packets_ / 2);
+    acknowledged_ = 0;
+  }
+  /// Go-back-N: `packets` more have arrived.
+  void OnAcknowledged(uint32_t packets) {
+    if (packets_ >= least_) return;
+    acknowledged_ += packets;
+    if (acknowledged_ < packets_) return;
+    acknowledged_ = 0;
+    packets_ = std::min(least_, packets_ + kSlowStep);
+  }
+  /// Selective repeat: a packet is known to be lost.
   void OnLost() { ++lost_; }
-  /// A round trip has ended, with `in_flight` packets under way.
+  /// Selective repeat: a round trip has ended, with `in_flight` packets under way.
   void OnRound(uint32_t in_flight) {
     if (lost_ * kTolerable > packets_) {
       packets_ = std::max(least_, packets_ / 2);
@@ -45,10 +59,12 @@ class FlightWindow {
  private:
   static constexpr uint32_t kTolerable = 8;
   static constexpr uint32_t kSlowStep = 16;
+  static constexpr uint32_t kFewest = 8;
 
   uint32_t least_;
   uint32_t packets_;
-  uint32_t lost_ = 0;  ///< In this round.
+  uint32_t lost_ = 0;          ///< In this round.
+  uint32_t acknowledged_ = 0;  ///< Since it was narrowed or widened.
   bool slow_ = false;
 };
 

@@ -354,6 +354,7 @@ void Requester::Retry(ResendCause cause) {
   NoteResend(cause);
   resending_ = true;
   StopTimers();
+  if (!selective_) window_.OnGoBack();
   GoBack(resend_);
 }
 

@@ -144,7 +144,10 @@ bool Requester::AcknowledgeBefore(wire::Psn end, Nanos now) {
     una_ = work_end;
     Retire(work);
   }
-  if (una_ != before) OnProgress(now);
+  if (una_ != before) {
+    window_.OnAcknowledged(Distance(before, una_));
+    OnProgress(now);
+  }
   if (failed_ || !blocked) return !failed_;
   if (selective_) {
     NoteHeard(end);
@@ -252,6 +255,7 @@ void Requester::OnEffectDone(EffectOutcome outcome, Nanos now) {
   if (effect_psn_ != una_) return OnEarlyDone(outcome);
   if (outcome != EffectOutcome::kDone) return Fail(WcStatus::kLocProtErr);
   TakeResponse();
+  window_.OnAcknowledged(1);
   if (selective_) TakeHeard();
   OnProgress(now);
 }

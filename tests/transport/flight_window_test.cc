@@ -39,6 +39,26 @@ TEST(FlightWindow, ShrinksWhereMuchIsLostAndGrowsSlowlyFromThenOn) {
   EXPECT_EQ(window.packets(), 256u) << "never below that of go-back-N";
 }
 
+// [sr.flight] Go-back-N: half each time, not below eight, and slowly back to where it began.
+TEST(FlightWindow, GoingBackNarrowsItAndAcknowledgementsWidenIt) {
+  FlightWindow window(64);
+  window.OnAcknowledged(1000);
+  EXPECT_EQ(window.packets(), 64u);
+  window.OnGoBack();
+  EXPECT_EQ(window.packets(), 32u);
+  for (int i = 0; i < 5; ++i) window.OnGoBack();
+  EXPECT_EQ(window.packets(), 8u);
+  window.OnAcknowledged(7);
+  EXPECT_EQ(window.packets(), 8u);
+  window.OnAcknowledged(1);
+  EXPECT_EQ(window.packets(), 24u);
+  for (int i = 0; i < 10; ++i) window.OnAcknowledged(64);
+  EXPECT_EQ(window.packets(), 64u);
+  FlightWindow narrow(4);
+  narrow.OnGoBack();
+  EXPECT_EQ(narrow.packets(), 4u);
+}
+
 // [sr.flight] A window that begins wider stays as it is.
 TEST(FlightWindow, AWideOneStays) {
   FlightWindow window(4096);
