@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <iomanip>
+#include <sstream>
+
 #include "tests/transport/selective_script.h"
 
 namespace uroce::transport {
@@ -39,7 +42,7 @@ TEST(FlightWindow, ShrinksWhereMuchIsLostAndGrowsSlowlyFromThenOn) {
   EXPECT_EQ(window.packets(), 256u) << "never below that of go-back-N";
 }
 
-// [sr.flight] Go-back-N: half each time, not below eight, and slowly back to where it began.
+// [3.1.5.narrow] Go-back-N: half each time, not below eight, and slowly back to where it began.
 TEST(FlightWindow, GoingBackNarrowsItAndAcknowledgementsWidenIt) {
   FlightWindow window(64);
   window.OnAcknowledged(1000);
@@ -94,6 +97,30 @@ TEST(FlightWindow, ARequesterSendsNoMoreToAnotherMake) {
       {"WRITE_FIRST psn=000100 len=256 mark=20", "WRITE_MIDDLE psn=000101 len=256 ackreq mark=20"});
   s.Receive("ACK psn=000101 msn=0");
   s.Sends({"WRITE_MIDDLE psn=000102 len=256", "WRITE_MIDDLE psn=000103 len=256 ackreq"});
+}
+
+/// The first `count` packets of a WRITE in packets of 256 bytes, with all that may be in flight.
+Texts FirstOfAWrite(uint32_t count) {
+  Texts texts;
+  for (uint32_t i = 0; i < count; ++i) {
+    std::ostringstream text;
+    text << (i == 0 ? "WRITE_FIRST" : "WRITE_MIDDLE") << " psn=" << std::hex << std::setw(6)
+         << std::setfill('0') << 0x100 + i << " len=256" << (i == count - 1 ? " ackreq" : "");
+    texts.push_back(text.str());
+  }
+  return texts;
+}
+
+// [3.1.5.narrow] In a requester: of sixteen packets the first eight again.
+TEST(FlightWindow, ARequesterThatGoesBackSendsHalfAtOnce) {
+  ScriptConfig config;
+  config.path_mtu = 256;
+  config.max_in_flight_packets = 16;
+  Script s(config);
+  s.Post(Write(256 * 20));
+  s.Sends(FirstOfAWrite(16));
+  s.Receive("NAK_SEQ psn=000100 msn=0");
+  s.Sends(FirstOfAWrite(8));
 }
 
 }  // namespace
