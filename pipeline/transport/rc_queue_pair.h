@@ -43,6 +43,9 @@ class RcQueuePair {
   /// WR_FLUSH_ERR.
   void Modify(QpState state, const QueuePairAttributes& attributes);
   const QueuePairAttributes& attributes() const { return attributes_; }
+  /// The NIC at the other end agrees to selective repeat, or does not any more, while the
+  /// connection lives. RESET and the next Modify take it from the attributes again.
+  void SetSelectiveRepeat(bool agreed) { attributes_.selective_repeat = agreed; }
   /// SQD: work already begun is still under way.
   bool draining() const { return state_ == QpState::kSqd && requester_.busy(); }
 
