@@ -48,6 +48,11 @@ struct Limits {
   uint32_t xrcds = 64;
   uint32_t cqe = 1u << 22;         ///< Of one CQ.
   uint32_t qp_wr = 1u << 15;       ///< Of one queue of a QP.
+  /// Frames kept behind holes: of a worker, of a program and of a queue pair
+  /// (datapath/kept_frames.h).
+  uint32_t kept_frames = 6144;
+  uint32_t kept_frames_per_program = 4096;
+  uint32_t kept_frames_per_qp = 2048;
   uint32_t pipes_per_user = 8192;  ///< From here on of all programs of one user.
   uint32_t segments_per_user = 16384;
   uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.

@@ -41,6 +41,7 @@ drivers::DeviceOptions OptionsOf(const DeviceConfig& device, uint32_t workers) {
 // The pool of a worker serves all ports: frames pass from one to another on the in-process wire.
 absl::StatusOr<Plan> MakePlan(const Config& config) {
   Plan plan;
+  plan.frames += config.limits.kept_frames;  // These come back only when their hole is filled.
   plan.eal.allow_hugepages = !config.no_huge;
   for (const DeviceConfig& device : config.devices) {
     if (device.wire >= 0) continue;

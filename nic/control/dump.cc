@@ -93,6 +93,7 @@ constexpr DeviceCounterRow kDeviceCounters[] = {
     {"rx_bad_state", &DeviceCounters::rx_bad_state},
     {"rx_ghost", &DeviceCounters::rx_ghost},
     {"rx_handover_full", &DeviceCounters::rx_handover_full},
+    {"rx_kept_full", &DeviceCounters::rx_kept_full},
     {"rx_parked_full", &DeviceCounters::rx_parked_full},
     {"rx_ecn_marked", &DeviceCounters::rx_ecn_marked},
     {"rx_cnp_ignored", &DeviceCounters::rx_cnp_ignored},

@@ -14,6 +14,15 @@
 #include "pipeline/datapath/queue_pair.h"
 
 namespace uroce::nic {
+namespace {
+
+datapath::KeptLimits KeptLimitsOf(const Limits& limits) {
+  return {.of_worker = limits.kept_frames,
+          .of_program = limits.kept_frames_per_program,
+          .of_queue_pair = limits.kept_frames_per_qp};
+}
+
+}  // namespace
 
 Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
          std::span<const datapath::WorkerSeat> seats)
@@ -22,7 +31,11 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
       keys_(config.limits.total_mrs),
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
       queue_pair_counts_(seats.size()),
-      workers_({.keys = &keys_, .flights = &flights_, .overflows = &overflows_}, seats) {
+      workers_({.keys = &keys_,
+                .flights = &flights_,
+                .overflows = &overflows_,
+                .kept = KeptLimitsOf(config.limits)},
+               seats) {
   for (const datapath::WorkerSeat& seat : seats) pools_.push_back(seat.pool);
   // What fits the limit but not the machine would have the kernel kill a process, most likely us.
   const uint64_t machine_bytes =

@@ -45,12 +45,14 @@ constexpr std::array<std::string_view, UROCE_REFUSAL_INVALIDATE + 1> kRefusalTex
     "the key to invalidate may not be",
 };
 
-constexpr std::array<std::string_view, UROCE_RESEND_IMPLIED_NAK + 1> kResendTexts = {
+constexpr std::array<std::string_view, UROCE_RESEND_TAIL_LOSS_PROBE + 1> kResendTexts = {
     "gone back",
     "ACK timeout",
     "NAK sequence error",
     "RNR NAK, its timer has run out",
     "implied NAK, a response was passed over",
+    "selective ACK, it is missing",
+    "tail loss probe, nothing came for some round trips",
 };
 
 constexpr std::array<std::string_view, 7> kStateNames = {"RESET", "INIT", "RTR", "RTS",
@@ -168,6 +170,11 @@ std::string ReasonText(const uroce_capture_note& note) {
       return "response given again by " + Qp(note) + ": duplicate request";
     case UROCE_REASON_NAK:
       return NakText(note);
+    case UROCE_REASON_SELECTIVE_ACK:
+      return "selective ACK of " + Qp(note) + ": psn " + Psn(note.psn) + " is expected";
+    case UROCE_REASON_KEPT:
+      return "kept: psn " + Psn(note.psn) + " is ahead, " + Qp(note) + " expects psn " +
+             Psn(note.expected_psn);
     default:
       return "reason " + std::to_string(note.reason) + " of " + Qp(note);
   }

@@ -46,6 +46,7 @@ struct DeviceCounters {
   std::atomic<uint64_t> rx_bad_state{0};
   std::atomic<uint64_t> rx_ghost{0};          ///< Responses that nothing waits for.
   std::atomic<uint64_t> rx_handover_full{0};  ///< The worker they were for was behind.
+  std::atomic<uint64_t> rx_kept_full{0};      ///< Behind a hole, and no room to keep it.
   std::atomic<uint64_t> rx_parked_full{0};    ///< No room behind a QP that waits for the helper.
   std::atomic<uint64_t> rx_ecn_marked{0};
   std::atomic<uint64_t> rx_cnp_ignored{0};

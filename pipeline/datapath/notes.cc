@@ -15,7 +15,7 @@ using transport::ResendCause;
 // The codes of the ABI are the transport's own.
 static_assert(static_cast<int>(Refusal::kInvalidate) == UROCE_REFUSAL_INVALIDATE);
 static_assert(static_cast<int>(Refusal::kRemoteKey) == UROCE_REFUSAL_REMOTE_KEY);
-static_assert(static_cast<int>(ResendCause::kImpliedNak) == UROCE_RESEND_IMPLIED_NAK);
+static_assert(static_cast<int>(ResendCause::kTailLossProbe) == UROCE_RESEND_TAIL_LOSS_PROBE);
 static_assert(Resend::kForEver == UROCE_NO_LIMIT);
 
 uint8_t ReasonOf(wire::DecodeClass kind) {
@@ -40,6 +40,8 @@ uint8_t ReasonOf(PacketResult result) {
       return UROCE_REASON_DUPLICATE;
     case PacketResult::kOutOfSequence:
       return UROCE_REASON_OUT_OF_SEQUENCE;
+    case PacketResult::kKept:
+      return UROCE_REASON_KEPT;
     case PacketResult::kReceiverNotReady:
       return UROCE_REASON_NOT_READY;
     case PacketResult::kNak:
@@ -102,6 +104,10 @@ uroce_capture_note NoteOf(const wire::Packet& packet) {
 }
 
 void AddReason(const transport::TxPacket& packet, uroce_capture_note& note) {
+  if (wire::InfoOf(packet.header.opcode).Has(wire::OpcodeInfo::kKeptMap)) {
+    note.reason = UROCE_REASON_SELECTIVE_ACK;
+    return;
+  }
   if (IsNak(packet.header)) {
     note.reason = UROCE_REASON_NAK;
     note.number = packet.header.aeth.syndrome;
@@ -136,6 +142,9 @@ void AddResult(const transport::RcQueuePair& core, bool is_response, PacketResul
         return;
       }
       note.detail = core.request_report().answered ? 1 : 0;
+      note.expected_psn = core.expected_psn().value();
+      return;
+    case PacketResult::kKept:
       note.expected_psn = core.expected_psn().value();
       return;
     case PacketResult::kReceiverNotReady:

@@ -15,6 +15,7 @@
 #include "pipeline/datapath/deficit_round_robin.h"
 #include "pipeline/datapath/event_records.h"
 #include "pipeline/datapath/flight_ring.h"
+#include "pipeline/datapath/kept_frames.h"
 #include "pipeline/datapath/pull_result.h"
 #include "pipeline/datapath/queue_pair_config.h"
 #include "pipeline/datapath/queue_pair_core.h"
@@ -168,6 +169,7 @@ class alignas(UROCE_LINE) QueuePair {
   }
   /// What waits for the helper; see parked_work.h.
   ParkedWork& parked() { return *parked_; }
+  KeptFrames& kept() { return kept_; }
 
  private:
   PullResult PullShared();
@@ -197,6 +199,7 @@ class alignas(UROCE_LINE) QueuePair {
   QueuePairCore core_;  // Ends in completions of receives, which many never use.
   EventRecords events_;
   std::vector<EventRecords*> listeners_;
+  KeptFrames kept_;
 };
 
 }  // namespace uroce::datapath

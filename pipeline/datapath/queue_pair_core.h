@@ -90,6 +90,8 @@ class QueuePairCore {
   }
 
   // ---- receive ----
+  /// See transport::RcQueuePair.
+  bool HasKept() const { return is_reliable() && rc.HasKept(); }
   bool NeedsReceive(const wire::TransportHeader& header) const {
     return Visit(*this, [&](const auto& core) { return core.NeedsReceive(header); });
   }

@@ -22,6 +22,7 @@ struct WorkerSession {
   Nanos last_work{0};             ///< When a queue pair of it was last touched.
   size_t place = 0;               ///< In the list of the polled.
   bool parked = false;
+  uint32_t kept_frames = 0;  ///< By its queue pairs, see KeptFramePool.
 };
 
 /// A program whose queue pairs are at work is polled: the worker looks at its doorbells each turn

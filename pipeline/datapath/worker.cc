@@ -33,6 +33,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
       idle(worker_config.spin_before_sleep),
       handover(worker_config.handover, worker_config.index),
       sessions(worker_config.index, worker_config.park_after),
+      kept_frames(worker_config.kept),
       key_waits(worker_config.grace) {
   now = clock.Now();
 }

@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/kept_frames.h"
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/queue_pair_config.h"
 
@@ -42,6 +43,7 @@ struct WorkerConfig {
   OverflowSink* overflows = nullptr;  ///< Null: there is no other worker.
   Nanos spin_before_sleep{20'000};
   Nanos park_after{100'000};  ///< See SessionList; kNever: no program is parked.
+  KeptLimits kept;            ///< Frames behind holes.
   // What the workers of a daemon share; null for a worker that is alone.
   HandoverQueues* handover = nullptr;
   GracePeriods* grace = nullptr;

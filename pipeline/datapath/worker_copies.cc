@@ -124,6 +124,7 @@ void Worker::Impl::EndParking(QueuePair& qp) {
     ApplyModification(qp, modification.state, modification.attributes);
   }
   TakeTurnBetweenCopies(qp);
+  if (qp.core().HasKept()) ReplayKept(qp);
   ReplayWaiting(qp);
 }
 

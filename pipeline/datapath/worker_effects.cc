@@ -41,6 +41,8 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
   switch (effect.kind) {
     case Effect::Kind::kNone:
       return true;
+    case Effect::Kind::kKeep:
+      return !Keep(qp, packet.header.psn, frame);
     case Effect::Kind::kInvalidate:
       FinishEffect(qp, effect, MoveResult::kDone, 0);
       return true;

@@ -17,6 +17,7 @@
 #include "pipeline/datapath/device_port.h"
 #include "pipeline/datapath/handover.h"
 #include "pipeline/datapath/idle_policy.h"
+#include "pipeline/datapath/kept_frames.h"
 #include "pipeline/datapath/key_waits.h"
 #include "pipeline/datapath/mailbox.h"
 #include "pipeline/datapath/parked_work.h"
@@ -92,8 +93,10 @@ struct Worker::Impl {
   /// The queue pair that the packet is for, all checks passed; null: dropped and counted.
   QueuePair* Steer(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                    const rte_mbuf* frame);
+  /// Whether a frame is shown to the transport for the first time, or again after it was kept.
+  enum class Showing : uint8_t { kFirst, kAgain };
   bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
-               rte_mbuf* frame);
+               rte_mbuf* frame, Showing showing = Showing::kFirst);
   /// Hands the transport the receive work that a packet needs. False: the queue is corrupt.
   static bool GiveReceive(QueuePair& qp, const wire::TransportHeader& header);
 
@@ -149,9 +152,10 @@ struct Worker::Impl {
   /// Gives a received frame to the captures, with `note`.
   void Record(DevicePort& port, const rte_mbuf* frame);
   /// The same for a packet that the transport has had; `note` is completed by the result.
-  /// `had_failed`: the queue pair was in error before.
+  /// `had_failed`: the queue pair was in error before. One that was kept is recorded when it comes,
+  /// and again only if the queue pair fails by it.
   void RecordResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
-                    bool had_failed, const rte_mbuf* frame);
+                    bool had_failed, const rte_mbuf* frame, Showing showing);
   void RecordUnreliable(QueuePair& qp, transport::ReceiveResult result, const rte_mbuf* frame);
   /// The same for a packet that the transport was not shown.
   void RecordBadState(QueuePair& qp, const rte_mbuf* frame);
@@ -212,6 +216,13 @@ struct Worker::Impl {
   void ReplayWaiting(QueuePair& qp);
   /// Forgets what is under way at the helper and all that waits behind it.
   void AbandonParked(QueuePair& qp);
+
+  // ---- worker_kept.cc: packets behind a hole ----
+  /// False: there is no room, and the frame is the caller's still.
+  bool Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame);
+  /// Executes kept packets whose turn has come.
+  void ReplayKept(QueuePair& qp);
+  void DropKept(QueuePair& qp);
 
   // ---- worker_windows.cc ----
   /// Executes the works of `qp` that bind windows or take keys back, as far as it is their turn.
@@ -299,6 +310,7 @@ struct Worker::Impl {
   uint32_t stash_count = 0;
   uint32_t frames_waiting = 0;   // Behind parked queue pairs, of all.
   uint32_t frames_gathered = 0;  // That hold payload of later packets, of all.
+  KeptFramePool kept_frames;
   uint16_t identification = 0;
   const uint64_t multicast_copy = RegisterMulticastCopy();
   KeyWaits key_waits;

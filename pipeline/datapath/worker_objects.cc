@@ -81,6 +81,7 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   timers.Remove(qp->links().timer);
   StopSending(*qp);
   AbandonParked(*qp);
+  DropKept(*qp);
   if (std::erase(ended_flights, qp) != 0) HandOver(*qp);
   for (auto* list : {&touched, &received, &postponed, &records_of_queue_pairs}) {
     std::erase(*list, qp);
@@ -152,6 +153,7 @@ void Worker::Impl::ApplyModification(QueuePair& qp, QpState state, const Attribu
   qp.core().Modify(state, attributes);
   if (state == QpState::kReset) {
     qp.DiscardPosted();
+    DropKept(qp);
     StopSending(qp);
   }
   qp.PublishState(qp.core().state());

@@ -110,6 +110,7 @@ void CountResult(DeviceCounters& counters, PacketResult result) {
     case PacketResult::kAccepted:
     case PacketResult::kDuplicate:
     case PacketResult::kOutOfSequence:
+    case PacketResult::kKept:
     case PacketResult::kReceiverNotReady:
     case PacketResult::kNak:
       return;
@@ -283,7 +284,7 @@ bool Worker::Impl::GiveReceive(QueuePair& qp, const wire::TransportHeader& heade
 }
 
 bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
-                           rte_mbuf* frame) {
+                           rte_mbuf* frame, Showing showing) {
   if (!qp.links().received) {
     qp.links().received = true;
     received.push_back(&qp);
@@ -300,11 +301,14 @@ bool Worker::Impl::Execute(QueuePair& qp, const wire::Packet& packet, const wire
   if (!qp.core().is_reliable()) return ExecuteUnreliable(qp, packet, view, frame);
   const bool had_failed = qp.core().state() == QpState::kErr;
   transport::Effect effect;
-  const PacketResult result = qp.core().reliable().OnPacket(packet, now, effect);
+  PacketResult result = qp.core().reliable().OnPacket(packet, now, effect);
   CountResult(qp.links().port->counters(), result);
   const bool kept =
       effect.kind != transport::Effect::Kind::kNone && !StartEffect(qp, effect, packet, frame);
-  if (IsRecorded(qp)) RecordResult(qp, packet, result, had_failed, frame);
+  if (result == PacketResult::kKept && !kept) result = PacketResult::kOutOfSequence;
+  if (IsRecorded(qp)) RecordResult(qp, packet, result, had_failed, frame, showing);
+  if (showing == Showing::kFirst && qp.core().HasKept()) [[unlikely]]
+    ReplayKept(qp);
   return kept;
 }
 

@@ -20,11 +20,13 @@ void Worker::Impl::Record(DevicePort& port, const rte_mbuf* frame) {
 
 void Worker::Impl::RecordResult(QueuePair& qp, const wire::Packet& packet,
                                 transport::PacketResult result, bool had_failed,
-                                const rte_mbuf* frame) {
+                                const rte_mbuf* frame, Showing showing) {
+  const bool fails = !had_failed && qp.core().state() == QpState::kErr;
+  if (showing == Showing::kAgain && !fails) return;
   if (result != transport::PacketResult::kAccepted) {
     AddResult(qp.core().reliable(), transport::IsResponse(packet.header.opcode), result, note);
   }
-  if (!had_failed && qp.core().state() == QpState::kErr) AddFailure(qp.core().reliable(), note);
+  if (fails) AddFailure(qp.core().reliable(), note);
   RecordWithFlight(qp, frame);
 }
 

@@ -72,6 +72,7 @@ bool Worker::Impl::TakePostponed() {
   for (QueuePair* qp : postponed) {
     qp->links().again = false;
     Touch(*qp);
+    if (qp->core().HasKept()) ReplayKept(*qp);
   }
   const bool any = !postponed.empty();
   postponed.clear();
@@ -118,7 +119,10 @@ void Worker::Impl::Settle(QueuePair& qp) {
   if (qp.has_pending_records()) WantRetry(&qp, nullptr);
   if (qp.links().limit_event_waits) WantRetry(nullptr, nullptr);
   if (qp.PublishState(qp.core().state())) {
-    if (qp.core().state() == QpState::kErr) EndFlight(qp);
+    if (qp.core().state() == QpState::kErr) {
+      EndFlight(qp);
+      DropKept(qp);
+    }
     // Work posted before the program saw the new state rang no bell for it: look once more.
     qp.links().sends_wait = true;
     PullPosted(qp);

@@ -171,6 +171,11 @@ Worker::Impl::Sent Worker::Impl::Build(QueuePair& qp, const TxPacket& packet, rt
     FinishFrame(qp, packet, frame, crc);
     return Sent::kPacket;
   }
+  if (packet.source == TxPacket::Source::kOwn) [[unlikely]] {
+    crc = wire::CopyCrc32(crc, payload, packet.own.data(), length);
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
   const transport::LocalRange& local = packet.local;
   if (packet.source == TxPacket::Source::kSend && qp.send_lists().is_inline(local.slot)) {
     const uint8_t* source = qp.send_lists().InlineBytes(local.slot).data() + local.offset_bytes;

@@ -13,6 +13,7 @@ struct QueuePairCounters {
   uint64_t packet_seq_err = 0;         ///< NAK 0x60 received.
   uint64_t implied_nak_seq_err = 0;    ///< An ACK passed over a READ or atomic.
   uint64_t local_ack_timeout_err = 0;  ///< The ACK timer expired.
+  uint64_t tail_loss_probes = 0;       ///< Sent before the ACK timer expired (transport/README.md).
   uint64_t rnr_nak_retry_err = 0;      ///< RNR NAKs received that did not exhaust the retries.
   uint64_t retry_exceeded_err = 0;
   uint64_t retry_rnr_exceeded_err = 0;
@@ -25,7 +26,8 @@ struct QueuePairCounters {
   uint64_t rx_read_requests = 0;
   uint64_t rx_atomic_requests = 0;
   uint64_t duplicate_request = 0;
-  uint64_t out_of_sequence = 0;
+  uint64_t out_of_sequence = 0;    ///< Dropped, behind a hole.
+  uint64_t kept_out_of_order = 0;  ///< Kept behind a hole, and executed in their turn.
   uint64_t out_of_buffer = 0;  ///< No receive work: an RNR NAK was sent, or the message dropped.
   uint64_t resp_remote_access_errors = 0;
   uint64_t resp_local_length_error = 0;

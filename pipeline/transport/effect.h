@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/report.h"
@@ -42,6 +43,7 @@ struct Effect {
     kAtomic,         ///< Execute `atomic` on 8 bytes at remote.va; report the original value.
     kPlaceOriginal,  ///< `value` as 8 bytes in host order into `local` of send work `local.slot`.
     kInvalidate,     ///< No bytes: invalidate `invalidate_rkey` alone.
+    kKeep,           ///< No bytes: keep the packet until RcQueuePair::PollKept.
   };
   Kind kind = Kind::kNone;
   Access access = Access::kRemoteWrite;
@@ -66,6 +68,7 @@ enum class EffectOutcome : uint8_t {
   kRemoteAccess,      ///< rkey unknown, other PD, right missing, out of range.
   kLocalProtection,   ///< lkey unknown, right missing, out of range.
   kInvalidateFailed,  ///< The key to invalidate is not one that may be.
+  kNotKept,           ///< kKeep: there is no room.
 };
 
 /// What a work does on this side alone. The shell finds the particulars by the work's slot and
@@ -82,7 +85,12 @@ struct LocalEffect {
 
 /// One packet to send: headers, and where its payload lies.
 struct TxPacket {
-  enum class Source : uint8_t { kNone, kSend, kRemote };
+  enum class Source : uint8_t {
+    kNone,
+    kSend,    ///< `local`.
+    kRemote,  ///< `remote`.
+    kOwn,     ///< `own`: bytes that the core wrote.
+  };
   /// pkey and, of connections, dest_qpn are the shell's template's.
   wire::TransportHeader header;
   Source source = Source::kNone;
@@ -92,9 +100,12 @@ struct TxPacket {
   LocalRange local;    ///< kSend: of send work `local.slot`.
   RemoteRange remote;  ///< kRemote: a READ response, needs Access::kRemoteRead.
   uint32_t following_bytes = 0;  ///< Of the same message, behind these. Range: there is payload.
+  /// kOwn: the map of a selective acknowledgement; valid until the next call of the queue pair.
+  std::span<const uint8_t> own;
 
   uint32_t payload_bytes() const {
     if (source == Source::kSend) return local.length_bytes;
+    if (source == Source::kOwn) return static_cast<uint32_t>(own.size());
     return source == Source::kRemote ? remote.length_bytes : 0;
   }
 };

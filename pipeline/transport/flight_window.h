@@ -11,7 +11,7 @@ namespace uroce::transport {
 
 /// As many as at the start at most while lost packets cost all that follow them: half each time
 /// that happens, since what is sent again is as much again to whoever could not hold it, and slowly
-/// more as it is acknowledged. With a responder that names what it misses (selective_repeat.h) the
+/// more as it is acknowledged. With a responder that names what it misses (transport/README.md) the
 /// window grows while it is used, so that what comes behind a hole flows on until the hole is
 /// filled: twice as wide each round, as far as the responder's own window reaches. Single losses
 /// change nothing; a round that loses more than one packet in eight has sent more than somebody on
@@ -24,7 +24,7 @@ class FlightWindow {
   explicit FlightWindow(uint32_t least) : least_(least), packets_(least) {}
 
   uint32_t packets() const { return packets_; }
-  /// Of selective repeat back to go-back-N, or a new life of the queue pair.
+  /// Selective repeat begins or ends, or the queue pair is reset.
   void Start() {
     packets_ = least_;
     lost_ = acknowledged_ = 0;
@@ -43,8 +43,8 @@ class FlightWindow {
     acknowledged_ = 0;
     packets_ = std::min(least_, packets_ + kSlowStep);
   }
-  /// Selective repeat: a packet is known to be lost.
-  void OnLost() { ++lost_; }
+  /// Selective repeat: `packets` more are known to be lost.
+  void OnLost(uint32_t packets) { lost_ += packets; }
   /// Selective repeat: a round trip has ended, with `in_flight` packets under way.
   void OnRound(uint32_t in_flight) {
     if (lost_ * kTolerable > packets_) {

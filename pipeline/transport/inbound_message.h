@@ -34,12 +34,6 @@ class InboundMessage {
   bool Continues(const RequestShape& shape) const {
     return shape.first ? kind_ == RequestShape::Kind::kUnknown : kind_ == shape.kind;
   }
-  bool in_write() const { return kind_ == RequestShape::Kind::kWrite; }
-  bool idle() const { return kind_ == RequestShape::Kind::kUnknown; }
-  /// Of a WRITE: bytes that are still to come, from where on, and under which key.
-  uint32_t remaining_bytes() const { return total_bytes_ - received_bytes_; }
-  uint64_t next_va() const { return va_ + received_bytes_; }
-  Rkey rkey() const { return rkey_; }
   /// The message is given up. Its receive work waits for the next one.
   void Abandon() { kind_ = RequestShape::Kind::kUnknown; }
   void Clear();
@@ -66,10 +60,6 @@ class InboundMessage {
   void CheckKey(Effect& effect) const;
   /// The packet is executed.
   void Commit();
-  /// The first packet of a WRITE was executed earlier, and its turn has come. Needs idle().
-  void BeginWrite(const wire::Reth& reth);
-  /// Payload was placed earlier, and its turn has come. Needs more than that to remain.
-  void CommitEarly(uint32_t size_bytes) { received_bytes_ += size_bytes; }
   /// Whether the packet executed last ends a receive work: Complete it with success.
   bool completes() const {
     return shape_.last && (shape_.kind == RequestShape::Kind::kSend || shape_.immediate);
@@ -110,15 +100,10 @@ inline void InboundMessage::Take(const wire::Packet& packet, const RequestShape&
   kind_ = shape.kind;
   xrc_srqn_ = header.xrc_srqn;
   received_bytes_ = 0;
-  if (kind_ == RequestShape::Kind::kWrite) BeginWrite(header.reth);
-}
-
-inline void InboundMessage::BeginWrite(const wire::Reth& reth) {
-  kind_ = RequestShape::Kind::kWrite;
-  received_bytes_ = 0;
-  total_bytes_ = reth.length_bytes;
-  va_ = reth.va;
-  rkey_ = reth.rkey;
+  if (kind_ != RequestShape::Kind::kWrite) return;
+  total_bytes_ = header.reth.length_bytes;
+  va_ = header.reth.va;
+  rkey_ = header.reth.rkey;
 }
 
 inline Refusal InboundMessage::Check(PathMtu mtu) const {

@@ -34,6 +34,18 @@ class PacketSet {
     if (!empty()) words_ = {};
     count_ = 0;
   }
+  /// Bits of the 64 packets from `from` on.
+  uint64_t Word(wire::Psn from) const {
+    const uint32_t skipped = from.value() % kWordBits;
+    const uint64_t low = WordOf(from) >> skipped;
+    return skipped == 0 ? low : low | WordOf(from + kWordBits) << (kWordBits - skipped);
+  }
+  void Insert(wire::Psn from, uint64_t bits) {
+    Change(from, bits, [](uint64_t word, uint64_t changed) { return word | changed; });
+  }
+  void Erase(wire::Psn from, uint64_t bits) {
+    Change(from, bits, [](uint64_t word, uint64_t changed) { return word & ~changed; });
+  }
   /// Packets from `from` to the first member; kWindow: there is none.
   uint32_t ToMember(wire::Psn from) const { return Scan(from, 0); }
   /// Packets from `from` to the first that is no member; kWindow: all are.
@@ -46,6 +58,19 @@ class PacketSet {
   static uint64_t BitOf(wire::Psn psn) { return uint64_t{1} << (psn.value() % kWordBits); }
   uint64_t& WordOf(wire::Psn psn) { return words_[psn.value() / kWordBits % kWords]; }
   const uint64_t& WordOf(wire::Psn psn) const { return words_[psn.value() / kWordBits % kWords]; }
+  /// Makes each of the two words that hold `bits`, of the packets from `from` on, a new one.
+  template <typename Make>
+  void Change(wire::Psn from, uint64_t bits, Make&& make) {
+    const uint32_t skipped = from.value() % kWordBits;
+    ChangeWord(WordOf(from), bits << skipped, make);
+    if (skipped != 0) ChangeWord(WordOf(from + kWordBits), bits >> (kWordBits - skipped), make);
+  }
+  template <typename Make>
+  void ChangeWord(uint64_t& word, uint64_t bits, Make&& make) {
+    const uint64_t made = make(word, bits);
+    count_ += static_cast<uint32_t>(std::popcount(made) - std::popcount(word));
+    word = made;
+  }
   /// Packets from `from` to the first bit that is set once `flip` has changed them.
   uint32_t Scan(wire::Psn from, uint64_t flip) const {
     const uint32_t skipped = from.value() % kWordBits;

@@ -35,6 +35,12 @@ void RcQueuePair::Modify(QpState state, const QueuePairAttributes& attributes) {
   Settle();
 }
 
+void RcQueuePair::SetSelectiveRepeat(bool agreed) {
+  attributes_.selective_repeat = agreed;
+  requester_.SetSelective(agreed);
+  responder_.SetSelective(agreed);
+}
+
 void RcQueuePair::Reset() {
   state_ = QpState::kReset;
   requester_.Reset();

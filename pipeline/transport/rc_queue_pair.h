@@ -28,6 +28,7 @@ namespace uroce::transport {
 ///   if (effect.kind != kNone) OnEffectDone(outcome, original, now);
 /// then, when the burst is over, PollLocal and PollPacket until they yield nothing, PollCompletion
 /// likewise, then PollEvent, and NextDeadline once.
+/// An effect of kKeep asks for the packet itself; PollKept, after each packet, gives it back.
 /// With a shared receive queue PostReceive takes from that. An XRC request names one: where that is
 /// none of the target's domain, DenySrq comes first, and no receive work.
 class RcQueuePair {
@@ -44,8 +45,8 @@ class RcQueuePair {
   void Modify(QpState state, const QueuePairAttributes& attributes);
   const QueuePairAttributes& attributes() const { return attributes_; }
   /// The NIC at the other end agrees to selective repeat, or does not any more, while the
-  /// connection lives. RESET and the next Modify take it from the attributes again.
-  void SetSelectiveRepeat(bool agreed) { attributes_.selective_repeat = agreed; }
+  /// connection lives. The next Modify takes it from the attributes again.
+  void SetSelectiveRepeat(bool agreed);
   /// SQD: work already begun is still under way.
   bool draining() const { return state_ == QpState::kSqd && requester_.busy(); }
 
@@ -88,6 +89,15 @@ class RcQueuePair {
   /// Ends the effect that OnPacket returned. `original` is meaningful for kAtomic.
   void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
 
+  // ---- packets kept behind a hole (Effect::kKeep) ----
+  /// It is the turn of the packet `psn`, which goes through the same steps as when it came. Nothing
+  /// is done for one that the shell has lost: it will come again.
+  [[nodiscard]] bool PollKept(wire::Psn& psn) { return responder_.PollKept(psn); }
+  /// Whether PollKept would yield.
+  bool HasKept() const { return responder_.HasKept(); }
+  /// False: the shell lets go of all that it keeps.
+  bool keeps() const { return responder_.keeps(); }
+
   /// Of the last request, if OnPacket did not execute it: what a capture says of it.
   const RequestReport& request_report() const { return responder_.report(); }
   /// How this connection came to its end by itself; Side::kNone while it has not.
@@ -120,7 +130,7 @@ class RcQueuePair {
   /// PSN of the next request to send and the next one expected, for state dumps.
   wire::Psn next_send_psn() const { return requester_.next_psn(); }
   wire::Psn expected_psn() const { return responder_.expected_psn(); }
-  /// The peer has shown that it repeats lost packets alone (selective_repeat.h).
+  /// Lost packets are repeated alone: the peer has agreed (transport/README.md).
   bool selective() const { return requester_.selective(); }
 
  private:

@@ -26,7 +26,7 @@ struct RcConfig {
   /// kXrc: an end of an extended reliable connection.
   wire::Service service = wire::Service::kRc;
   RcRole role = RcRole::kBoth;
-  /// Repeat lost packets alone where the peer knows how to (selective_repeat.h). Not of XRC.
+  /// Repeat lost packets alone where the peer agrees to (transport/README.md).
   bool selective_repeat = false;
 };
 
@@ -35,6 +35,7 @@ enum class PacketResult : uint8_t {
   kAccepted,          ///< Executed, or an effect is under way.
   kDuplicate,         ///< Seen before: answered again where the rules say so.
   kOutOfSequence,     ///< A gap: NAK sent or already sent; dropped.
+  kKept,              ///< A gap before it: kept until its turn, if the shell has room.
   kReceiverNotReady,  ///< RNR NAK.
   kNak,               ///< Refused with a fatal NAK (or by a failed check: error state).
   kGhost,             ///< A response that nothing waits for.

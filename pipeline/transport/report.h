@@ -29,10 +29,12 @@ enum class Refusal : uint8_t {
 /// Why a requester has gone back.
 enum class ResendCause : uint8_t {
   kNone,
-  kAckTimeout,  ///< Also of a probe, which costs no retry (selective_repeat.h).
+  kAckTimeout,
   kSequenceNak,
-  kRnrNak,      ///< Its timer has run out.
-  kImpliedNak,  ///< The response to a READ or atomic was passed over.
+  kRnrNak,         ///< Its timer has run out.
+  kImpliedNak,     ///< The response to a READ or atomic was passed over.
+  kSelectiveAck,   ///< The responder says that it is missing (transport/README.md).
+  kTailLossProbe,  ///< Nothing has come for some round trips (transport/README.md).
 };
 
 /// A resend under way: the `number`-th of `limit` allowed without progress; 0: it costs no retry.

@@ -41,9 +41,7 @@ Requester::Requester(const RcConfig& config, QueuePairCounters& counters)
       ring_(config.max_send_works),
       window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1)),
       signal_all_(config.signal_all),
-      lost_(config.selective_repeat && config.service == wire::Service::kRc
-                ? std::make_unique<SelectiveResend>()
-                : nullptr),
+      lost_(config.selective_repeat ? std::make_unique<SelectiveResend>() : nullptr),
       placed_(lost_ != nullptr ? std::make_unique<PacketSet>() : nullptr) {}
 
 void Requester::Configure(const QueuePairAttributes& attributes) {
@@ -52,11 +50,12 @@ void Requester::Configure(const QueuePairAttributes& attributes) {
   ack_timeout_ = AckTimeout(attributes.timeout);
   retry_count_ = retries_left_ = attributes.retry_count;
   rnr_retry_ = rnr_retries_left_ = attributes.rnr_retry;
+  SetSelective(attributes.selective_repeat);
 }
 
 void Requester::Start(wire::Psn first) {
-  una_ = next_psn_ = high_psn_ = heard_ = searched_ = first;
-  mark_ = lost_ != nullptr ? kMarkRequest : 0;
+  una_ = next_psn_ = high_psn_ = first;
+  ForgetLost();
 }
 
 void Requester::Reset() {
@@ -67,8 +66,7 @@ void Requester::Reset() {
   window_.Start();
   StopTimers();
   backoff_ = probe_backoff_ = 0;
-  mark_ = 0;
-  selective_ = has_lost_ = false;
+  selective_ = has_lost_ = hears_maps_ = false;
   round_began_ = kNever;
   round_trip_ = Nanos();
   holding_ = waiting_rnr_ = resending_ = doomed_ = failed_ = flushing_ = false;
@@ -186,8 +184,7 @@ void Requester::OnLocalDone(EffectOutcome outcome) {
 [[gnu::flatten]] bool Requester::PollPacket(Nanos now, TxPacket& packet) {
   const Gate gate = NextGate();
   if (gate == Gate::kShut || gate == Gate::kLocal) return false;
-  packet.header.mark = mark_;
-  if (mark_ != 0 && round_began_ == kNever) round_began_ = now;
+  if (selective_) BeginRound(now);
   if (has_lost_) {
     PollResend(packet);
     return true;
@@ -370,6 +367,7 @@ void Requester::GoBack(const Resend& resend) {
   next_psn_ = una_;
   response_psns_ = 0;
   if (!selective_) return;
+  hears_maps_ = false;
   ForgetLost();
   NextRound();
   window_.Start();

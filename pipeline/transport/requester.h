@@ -17,10 +17,10 @@
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/rc_types.h"
 #include "pipeline/transport/report.h"
-#include "pipeline/transport/selective_repeat.h"
 #include "pipeline/transport/selective_resend.h"
 #include "pipeline/transport/send_ring.h"
 #include "pipeline/transport/work.h"
+#include "pipeline/wire/kept_map.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
@@ -45,6 +45,8 @@ class Requester {
   void Start(wire::Psn first);
   /// SQD holds: works under way are finished, none is begun.
   void SetHold(bool hold) { holding_ = hold; }
+  /// The responder agrees to selective repeat, or does not any more.
+  void SetSelective(bool agreed);
   /// Forgets all works.
   void Reset();
   /// Error state: what is held, and all that comes, completes with WR_FLUSH_ERR; a work that
@@ -90,7 +92,7 @@ class Requester {
   [[nodiscard]] bool PollCompletion(Completion& completion);
   Nanos deadline() const { return std::min(deadline_, probe_deadline_); }
   wire::Psn next_psn() const { return next_psn_; }
-  /// The responder has shown that it knows selective repeat.
+  /// Lost packets are repeated alone.
   bool selective() const { return selective_; }
 
  private:
@@ -128,12 +130,26 @@ class Requester {
 
   // Selective repeat: requester_selective.cc.
   void PollResend(TxPacket& packet);
-  /// Looks at the mark of a response that something waits for.
-  void TakeMark(uint8_t mark, Nanos now);
+  PacketResult OnSelectiveAcknowledge(const wire::Packet& packet, Nanos now);
+  /// Whether the map of a selective acknowledgement of all before `base` has what was sent in this
+  /// round.
+  bool HasArrived(wire::Psn base, const wire::KeptMap& map);
+  /// Behind a map of the whole KeptWindow nothing is kept: all from `psn` on is sent again.
+  void ResendBehind(wire::Psn psn);
+  /// Resends what the map says is missing.
+  void AddMissing(wire::Psn base, const wire::KeptMap& map);
+  /// How many of its packets were sent and may be spoken of.
+  uint32_t MapReach(wire::Psn base, const wire::KeptMap& map) const;
+  /// A packet that is sent now begins a round if none is under way.
+  void BeginRound(Nanos now);
+  /// Something sent in this round has arrived: a round trip has ended.
+  void EndRound(Nanos now);
+  /// What a response shows to have arrived may have been sent in this round, which ends then.
+  void NoteArrival(const wire::TransportHeader& response, Nanos now);
   void NextRound();
   void ForgetLost();
-  /// Resends what the responder says it misses, behind `base`.
-  void OnHole(wire::Psn base, const Hole& hole);
+  /// A sequence NAK of `psn`.
+  void OnHoleAt(wire::Psn psn);
   /// Resends all from `psn` on. What is before was executed, and may still be answered.
   void GoBackTo(wire::Psn psn);
   /// False: it is known, or may be on its way.
@@ -223,7 +239,6 @@ class Requester {
   const bool signal_all_;
   bool selective_ = false;
   bool has_lost_ = false;      ///< lost_->any()
-  uint8_t mark_ = 0;           ///< Of requests: kMarkRequest and the round, or 0.
   uint8_t probe_backoff_ = 0;  ///< Probes since the last response.
   bool holding_ = false;
   bool waiting_rnr_ = false;  ///< deadline_ is that of an RNR wait.
@@ -239,7 +254,9 @@ class Requester {
   Resend resend_;
   Failure failure_;
   // Selective repeat alone.
+  bool hears_maps_ = false;                      ///< Of this responder, since it was agreed.
   Nanos round_began_ = kNever;                   ///< kNever: with the next packet.
+  wire::Psn round_psn_;                          ///< From here on all was sent in this round.
   Nanos round_trip_;                             ///< Smoothed; 0: not measured yet.
   wire::Psn heard_;                              ///< All before it was executed; from una_ on.
   wire::Psn searched_;                           ///< Lost responses before it are known.

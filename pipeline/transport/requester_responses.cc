@@ -31,7 +31,8 @@ PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect
   TakeCredits(packet.header);
   // Beyond the last packet sent, or before the oldest unacknowledged: nothing waits for it.
   if (Distance(una_, packet.header.psn) >= Outstanding()) return PacketResult::kGhost;
-  if (mark_ != 0) TakeMark(packet.header.mark, now);
+  if (wire::IsOfManufacturer(packet.header.opcode)) return OnSelectiveAcknowledge(packet, now);
+  if (selective_) NoteArrival(packet.header, now);
   switch (wire::OperationOf(packet.header.opcode)) {
     case wire::Opcode::kAcknowledge:
       return OnAcknowledge(packet.header, now);
@@ -92,10 +93,8 @@ PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
 }
 
 void Requester::OnSequenceNak(const wire::TransportHeader& header) {
-  if (!selective_ || !IsResponseMark(header.mark)) return Retry(ResendCause::kSequenceNak);
-  const Hole hole = Hole::From(header.aeth.msn);
-  if (hole.packets == 0) return GoBackTo(header.psn);
-  if (!waiting_rnr_) OnHole(header.psn, hole);
+  if (selective_) return OnHoleAt(header.psn);
+  Retry(ResendCause::kSequenceNak);
 }
 
 PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now) {
@@ -175,7 +174,7 @@ void Requester::OnProgress(Nanos now) {
   backoff_ = 0;
   resending_ = waiting_rnr_ = false;
   if (selective_) {
-    lost_->Forget(una_);
+    if (lost_->Forget(una_)) EndRound(now);
     has_lost_ = lost_->any();
     if (heard_.Since(una_) < 0) heard_ = una_;
     if (searched_.Since(una_) < 0) searched_ = una_;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requester, selective repeat: with a responder that names what it misses, that alone is sent again
-// (selective_repeat.h).
+// (transport/README.md).
 #include <algorithm>
+#include <bit>
 
+#include "pipeline/transport/kept_packets.h"
 #include "pipeline/transport/requester.h"
+#include "pipeline/wire/aeth_syndrome.h"
 
 namespace uroce::transport {
 namespace {
@@ -17,6 +20,12 @@ constexpr Nanos kLongestProbeWait{64'000'000};
 constexpr uint8_t kMaxProbeBackoff = 16;
 /// The weight of a new sample of the round trip is one in so many.
 constexpr int64_t kSmoothing = 8;
+/// Packets that are looked at together.
+constexpr uint32_t kMapWord = 64;
+
+constexpr uint64_t FirstBits(uint32_t count) {
+  return count >= kMapWord ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+}
 
 }  // namespace
 
@@ -44,27 +53,105 @@ uint32_t Requester::FillLostResponses(const HeldWork& work, wire::Psn psn, TxPac
   return packets;
 }
 
-void Requester::TakeMark(uint8_t mark, Nanos now) {
-  if (!IsResponseMark(mark)) {
-    // A responder of another make: it is not asked again.
-    if (!selective_) mark_ = 0;
-    return;
-  }
-  if (!selective_) ForgetLost();
-  selective_ = true;
+void Requester::SetSelective(bool agreed) {
+  if (lost_ == nullptr || agreed == selective_) return;
+  selective_ = agreed;
+  hears_maps_ = false;
   probe_backoff_ = 0;
+  probe_deadline_ = kNever;
+  round_began_ = kNever;
+  round_trip_ = Nanos();
+  window_.Start();
+  ForgetLost();
+}
+
+PacketResult Requester::OnSelectiveAcknowledge(const wire::Packet& packet, Nanos now) {
+  wire::KeptMap map;
+  if (lost_ == nullptr || !map.Parse(packet.payload)) return PacketResult::kMalformed;
+  SetSelective(true);  // Only a NIC that has heard of this one sends it.
+  hears_maps_ = true;
+  probe_backoff_ = 0;
+  const wire::Psn base = packet.header.psn;
+  if (base.Since(round_psn_) > 0) EndRound(now);
+  AcknowledgeBefore(base, now);
+  if (failed_ || waiting_rnr_) return PacketResult::kAccepted;
+  if (HasArrived(base, map)) EndRound(now);
+  if (map.packets() == KeptWindow(mtu_)) ResendBehind(base + map.packets());
+  AddMissing(base, map);
   StartProbeTimer(now);
-  if ((mark & kMarkRoundMask) != (mark_ & kMarkRoundMask)) return;
-  if (round_began_ != kNever) {
-    const Nanos sample = now - round_began_;
-    const int64_t change = (sample - round_trip_).count() / kSmoothing;
-    round_trip_ = round_trip_ == Nanos() ? sample : round_trip_ + Nanos(change);
+  return PacketResult::kAccepted;
+}
+
+bool Requester::HasArrived(wire::Psn base, const wire::KeptMap& map) {
+  bool arrived = false;
+  const uint32_t packets = MapReach(base, map);
+  for (uint32_t at = 0; at < packets; at += kMapWord) {
+    const uint64_t kept = map.Kept(at) & FirstBits(packets - at);
+    if (kept == 0) continue;
+    arrived |= lost_->OnArrived(base + at, kept);
+    const auto last = static_cast<uint32_t>(std::bit_width(kept)) - 1;
+    arrived |= (base + (at + last)).Since(round_psn_) >= 0;
   }
+  has_lost_ = lost_->any();
+  return arrived;
+}
+
+void Requester::ResendBehind(wire::Psn psn) {
+  if (Distance(una_, psn) >= InFlight()) return;
+  const HeldWork& work = ring_.At(IndexOf(psn, done_));
+  GoBackTo(work.is_read() ? work.first_psn : psn);
+}
+
+void Requester::AddMissing(wire::Psn base, const wire::KeptMap& map) {
+  const uint32_t packets = MapReach(base, map);
+  uint32_t found = 0;
+  for (uint32_t at = 0; at < packets; at += kMapWord) {
+    found += lost_->Add(base + at, ~map.Kept(at) & FirstBits(packets - at));
+  }
+  if (found == 0) return;
+  has_lost_ = true;
+  window_.OnLost(found);
+  NoteResend(ResendCause::kSelectiveAck);
+}
+
+uint32_t Requester::MapReach(wire::Psn base, const wire::KeptMap& map) const {
+  // What is to be sent anyway after going back is not lost.
+  const uint32_t sent = InFlight() - std::min(InFlight(), Distance(una_, base));
+  const uint32_t window = PacketSet::kWindow - std::min(PacketSet::kWindow, Distance(una_, base));
+  return std::min({map.packets(), sent, window});
+}
+
+void Requester::BeginRound(Nanos now) {
+  if (round_began_ != kNever) return;
+  round_began_ = now;
+  round_psn_ = next_psn_;
+}
+
+void Requester::EndRound(Nanos now) {
+  if (round_began_ == kNever) return;
+  const Nanos sample = now - round_began_;
+  const int64_t change = (sample - round_trip_).count() / kSmoothing;
+  round_trip_ = round_trip_ == Nanos() ? sample : round_trip_ + Nanos(change);
   NextRound();
   window_.OnRound(RequestsInFlight());
   // What was resent before this round has arrived by now, or is lost once more.
   resending_ = false;
   searched_ = una_;
+}
+
+void Requester::NoteArrival(const wire::TransportHeader& response, Nanos now) {
+  probe_backoff_ = 0;
+  StartProbeTimer(now);
+  const bool is_data = wire::OperationOf(response.opcode) != wire::Opcode::kAcknowledge;
+  const bool is_nak = !is_data && (response.aeth.syndrome & wire::kSyndromeKindMask) != 0;
+  // A NAK speaks of what is before its PSN, all else of its PSN too.
+  bool arrived = response.psn.Since(round_psn_) >= (is_nak ? 1 : 0);
+  // Of what is before a response to a READ, its own requests say nothing: each came by itself.
+  if (is_data && Distance(una_, response.psn) < PacketSet::kWindow) {
+    arrived |= lost_->OnArrived(response.psn, 1);
+    has_lost_ = lost_->any();
+  }
+  if (arrived) EndRound(now);
 }
 
 void Requester::ForgetLost() {
@@ -77,17 +164,16 @@ void Requester::ForgetLost() {
 
 void Requester::NextRound() {
   lost_->NextRound();
-  mark_ = kMarkRequest | ((mark_ + 1) & kMarkRoundMask);
   round_began_ = kNever;
 }
 
-void Requester::OnHole(wire::Psn base, const Hole& hole) {
-  const uint32_t begin = Distance(una_, base) + hole.offset;
-  const uint32_t end = std::min({begin + hole.packets, PacketSet::kWindow, InFlight()});
+void Requester::OnHoleAt(wire::Psn psn) {
+  // The map that was sent with it may have been lost, and another will come.
+  if (!hears_maps_) return GoBackTo(psn);
+  if (waiting_rnr_ || Distance(una_, psn) >= std::min(InFlight(), PacketSet::kWindow)) return;
+  if (!AddLost(psn)) return;
+  window_.OnLost(1);
   NoteResend(ResendCause::kSequenceNak);
-  for (uint32_t i = begin; i < end; ++i) {
-    if (AddLost(una_ + i)) window_.OnLost();
-  }
 }
 
 void Requester::GoBackTo(wire::Psn psn) {
@@ -178,7 +264,8 @@ void Requester::TakeHeard() {
 
 void Requester::StartProbeTimer(Nanos now) {
   probe_deadline_ = kNever;
-  if (InFlight() == 0 || waiting_rnr_) return;
+  // Before the first round trip nobody knows how long an answer takes.
+  if (InFlight() == 0 || waiting_rnr_ || round_trip_ == Nanos()) return;
   const Nanos wait =
       std::max(round_trip_ * kProbeRoundTrips, kLeastProbeWait) * (int64_t{1} << probe_backoff_);
   const Nanos longest = ack_timeout_ == kNever ? kLongestProbeWait : ack_timeout_;
@@ -187,7 +274,6 @@ void Requester::StartProbeTimer(Nanos now) {
 
 void Requester::AskAgain() {
   // Nothing is on its way any more: what was asked for again, or its answer, was lost too.
-  NextRound();
   lost_->ForgetResent();
   searched_ = una_;
   FindLostResponses();
@@ -208,8 +294,8 @@ void Requester::Probe(Nanos now) {
   StartProbeTimer(now);
   if (!waiting_rnr_ && heard_.Since(una_) > 0) return AskAgain();
   if (!MayProbe()) return;
-  NextRound();
-  NoteResend(ResendCause::kAckTimeout);
+  ++counters_.tail_loss_probes;
+  NoteResend(ResendCause::kTailLossProbe);
   lost_->AddProbe(ProbePsn());
   has_lost_ = true;
 }

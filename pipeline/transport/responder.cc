@@ -23,7 +23,7 @@ Responder::Responder(const RcConfig& config, QueuePairCounters& counters, EventS
       events_(events),
       xrc_(config.service == wire::Service::kXrc),
       resources_(config.max_responder_resources),
-      early_(config.selective_repeat && !xrc_ ? std::make_unique<EarlyWrites>() : nullptr) {}
+      kept_(config.selective_repeat ? std::make_unique<KeptPackets>() : nullptr) {}
 
 void Responder::Configure(const QueuePairAttributes& attributes) {
   mtu_ = PathMtu(attributes.path_mtu_bytes);
@@ -32,12 +32,13 @@ void Responder::Configure(const QueuePairAttributes& attributes) {
   remote_atomic_ = attributes.remote_atomic;
   min_rnr_timer_ = attributes.min_rnr_timer;
   resources_.SetLimit(attributes.max_dest_rd_atomic);
+  SetSelective(attributes.selective_repeat);
 }
 
 void Responder::Start(wire::Psn expected) {
   epsn_ = expected;
   ack_psn_ = expected - 1;
-  ForgetEarly();
+  ForgetKept();
 }
 
 void Responder::Reset() {
@@ -47,14 +48,13 @@ void Responder::Reset() {
   srq_denied_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
   resources_.Clear();
   completions_.Clear();
-  mark_ = 0;
   offered_receives_ = kNoCredits;
-  ForgetEarly();
+  ForgetKept();
 }
 
 void Responder::Flush() {
   flushing_ = true;
-  ForgetEarly();
+  ForgetKept();
   if (!failed_) {
     resources_.DropReplies();
     ack_due_ = nak_due_ = false;
@@ -77,9 +77,9 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
   const int32_t ahead = header.psn.Since(epsn_);
   const bool denied = std::exchange(srq_denied_, false);
-  if (early_ != nullptr) TakeMark(header.mark);
   if (ahead > 0) return OnAhead(packet, effect);
   if (ahead < 0) return OnDuplicate(header, effect);
+  if (next_kept_) return OnKeptAgain();
   gap_reported_ = false;
   step_.ack_request = header.ack_request;
   const RequestShape& shape = ShapeOf(header.opcode);
@@ -103,9 +103,9 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
 }
 
 PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
-  const bool within = Distance(epsn_, packet.header.psn) < PacketSet::kWindow;
   // Behind an RNR NAK all is sent again anyway.
-  return mark_ != 0 && within && !gap_reported_ ? OnEarly(packet, effect) : OnGap();
+  const bool refused = gap_reported_ && nak_syndrome_ != wire::kNakSequence;
+  return selective_ && !refused ? OnBehindHole(packet, effect) : OnGap();
 }
 
 PacketResult Responder::OnGap() {
@@ -124,6 +124,7 @@ PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect&
     case Kind::kWrite:
       if (header.ack_request && WasMessagePacket(header.psn)) {
         report_.answered = ack_due_ = true;
+        map_due_ = behind_hole_ && selective_;
         gap_reported_ = false;
       }
       break;
@@ -149,7 +150,7 @@ PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Eff
   step_.kind = Step::Kind::kReplay;
   step_.replay = resource;
   step_.replay_psn = header.psn;
-  step_.repeats = mark_ != 0 ? mtu_.PacketsOf(header.reth.length_bytes) : 0;
+  step_.repeats = selective_ ? mtu_.PacketsOf(header.reth.length_bytes) : 0;
   if (header.reth.length_bytes == 0) {
     OnEffectDone(EffectOutcome::kDone, 0);
     return PacketResult::kDuplicate;
@@ -170,7 +171,7 @@ bool Responder::AsksAgainFor(const ResponderResource& resource,
   const uint32_t offset = mtu_.OffsetOf(Distance(resource.first_psn, header.psn));
   const uint32_t rest = resource.length_bytes - offset;
   const bool in_part =
-      mark_ != 0 && reth.length_bytes < rest && reth.length_bytes % mtu_.bytes() == 0;
+      selective_ && reth.length_bytes < rest && reth.length_bytes % mtu_.bytes() == 0;
   return resource.kind == ResponderResource::Kind::kRead && reth.va == resource.va + offset &&
          reth.rkey == resource.rkey && header.xrc_srqn == resource.xrc_srqn &&
          (reth.length_bytes == rest || (in_part && reth.length_bytes != 0));
@@ -311,7 +312,7 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     }
     return resources_.Replay(*step_.replay, step_.replay_psn);
   }
-  if (step_.kind == Step::Kind::kEarly) return OnEarlyDone(outcome);
+  if (step_.kind == Step::Kind::kKeep) return OnKeepDone(outcome);
   if (outcome != EffectOutcome::kDone) return RefuseEffect(outcome);
   switch (step_.kind) {
     case Step::Kind::kMessage:
@@ -326,7 +327,7 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     case Step::Kind::kAtomicWrite:
       return CommitAtomic(ResponderResource::Kind::kAtomicWrite, 0);
     case Step::Kind::kReplay:
-    case Step::Kind::kEarly:
+    case Step::Kind::kKeep:
       return;
   }
 }
@@ -342,7 +343,7 @@ void Responder::CommitMessage() {
   if (message_.shape().last) CountMessage();
   message_.Commit();
   if (message_.completes()) completions_.Push(message_.Complete());
-  if (early_active_) CommitEarly();
+  if (behind_hole_) AdvanceKept();
 }
 
 void Responder::CommitRead() {
@@ -357,7 +358,7 @@ void Responder::CommitRead() {
   epsn_ = epsn_ + resource.packets;
   CountMessage();
   ack_due_ = false;  // The response acknowledges all before it.
-  if (early_active_) CommitEarly();
+  if (behind_hole_) AdvanceKept();
 }
 
 void Responder::CommitAtomic(ResponderResource::Kind kind, uint64_t original) {
@@ -369,7 +370,7 @@ void Responder::CommitAtomic(ResponderResource::Kind kind, uint64_t original) {
   epsn_ = epsn_ + 1;
   CountMessage();
   ack_due_ = false;
-  if (early_active_) CommitEarly();
+  if (behind_hole_) AdvanceKept();
 }
 
 void Responder::FailReceive(WcStatus status) {
@@ -418,7 +419,7 @@ PacketResult Responder::RefuseAccess() {
 
 void Responder::Fail(WcStatus status, uint8_t syndrome, Refusal refusal) {
   failed_ = true;
-  ForgetEarly();
+  ForgetKept();
   report_ = {.syndrome = syndrome, .refusal = refusal};
   failure_ = {.side = Failure::Side::kResponder,
               .status = status,
@@ -439,6 +440,7 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
       RefuseReceive(wire::kNakRemoteOperation, WcStatus::kLocProtErr, Refusal::kLocalKey);
       return;
     case EffectOutcome::kRemoteAccess:
+    case EffectOutcome::kNotKept:
     case EffectOutcome::kDone:
       RefuseAccess();
       return;
@@ -447,7 +449,6 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
 
 void Responder::SetNak(wire::Psn psn, uint8_t syndrome) {
   nak_due_ = gap_reported_ = true;
-  hole_due_ = false;
   nak_psn_ = psn;
   nak_syndrome_ = syndrome;
 }

@@ -8,10 +8,10 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/transport/counters.h"
-#include "pipeline/transport/early_writes.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
 #include "pipeline/transport/inbound_message.h"
+#include "pipeline/transport/kept_packets.h"
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/rc_types.h"
@@ -52,6 +52,14 @@ class Responder {
   /// Of the last request, if it was not executed.
   const RequestReport& report() const { return report_; }
 
+  // ---- selective repeat ----
+  /// The requester has agreed to it, or does not any more.
+  void SetSelective(bool agreed);
+  /// The packet expected is kept: the shell gives it to OnRequest now, or has lost it.
+  [[nodiscard]] bool PollKept(wire::Psn& psn);
+  bool HasKept() const { return next_kept_; }
+  bool keeps() const { return kept_ != nullptr && kept_->any(); }
+
   // ---- events ----
   bool NeedsReceive(const wire::TransportHeader& header) const;
   void PostReceive(const ReceiveWork& work);
@@ -66,7 +74,7 @@ class Responder {
   void OnGatherFailed(const TxPacket& packet);
 
   // ---- outputs ----
-  bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_ || hole_due_; }
+  bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_ || map_due_; }
   /// A READ is being answered: more than one packet may follow each other.
   bool streaming() const {
     return resources_.owes() && resources_.Front().kind == ResponderResource::Kind::kRead;
@@ -87,45 +95,39 @@ class Responder {
       kAtomic,
       kAtomicWrite,
       kReplay,
-      kEarly
+      kKeep
     };
     Kind kind = Kind::kMessage;
     bool ack_request = false;
-    wire::Reth reth;                      // kRead, kEarly
+    wire::Reth reth;                      // kRead
     uint32_t xrc_srqn = 0;                // kRead
     ResponderResource* replay = nullptr;  // kReplay
     wire::Psn replay_psn;                 // kReplay
     uint32_t repeats = 0;                 // kReplay: packets; 0: all from replay_psn on.
-    wire::Psn early_psn;                  // kEarly
-    bool early_first = false;             // kEarly
+    wire::Psn kept_psn;                   // kKeep
+    uint32_t kept_packets = 0;            // kKeep: PSNs that it takes.
   };
 
   PacketResult OnAhead(const wire::Packet& packet, Effect& effect);
   PacketResult OnGap();
-  /// A packet behind a gap, of a peer that repeats selectively.
-  PacketResult OnEarly(const wire::Packet& packet, Effect& effect);
-  PacketResult OnEarlyDropped(const wire::TransportHeader& header);
-  /// Where it may be placed before its turn. False: nowhere.
-  bool FindEarlyPlace(const wire::Packet& packet, EarlyPlace& place) const;
-  bool FindPlaceInMessage(const wire::Packet& packet, EarlyPlace& place) const;
-  void OnEarlyDone(EffectOutcome outcome);
-  /// Counts what was placed early and whose turn has come now.
-  void CommitEarly();
-  /// False: it does not continue what came before it, and the connection ends.
-  bool CommitEarlyPacket();
-  /// Takes notice of what is to be said of holes.
-  void NoteEarly() {
-    early_active_ = early_->active();
-    hole_due_ = early_->HasNews() && !gap_reported_;
+  // Of a peer that repeats selectively: responder_kept.cc.
+  PacketResult OnBehindHole(const wire::Packet& packet, Effect& effect);
+  void OnKeepDone(EffectOutcome outcome);
+  /// A packet that is kept, and whose turn it is.
+  PacketResult OnKeptAgain();
+  /// ePSN has moved, with packets ahead of it.
+  void AdvanceKept();
+  void ForgetKept();
+  void NoteKept() {
+    behind_hole_ = kept_->active();
+    next_kept_ = kept_->is_next_kept();
+    map_due_ &= behind_hole_;
   }
-  void ForgetEarly();
-  /// Notes how to mark responses: as the newest request asks for.
-  void TakeMark(uint8_t request_mark);
   PacketResult OnDuplicate(const wire::TransportHeader& header, Effect& effect);
   /// Whether a SEND or WRITE packet may have had this PSN, which is before ePSN.
   bool WasMessagePacket(wire::Psn psn) const;
   PacketResult OnDuplicateRead(const wire::TransportHeader& header, Effect& effect);
-  /// Whether it asks for the rest of `resource` from its PSN on, or, of a peer that repeats
+  /// Whether it asks for the rest of `resource` from its PSN on, or, of a requester that repeats
   /// selectively, for a part of that.
   bool AsksAgainFor(const ResponderResource& resource, const wire::TransportHeader& header) const;
   PacketResult OnDuplicateAtomic(const wire::TransportHeader& header);
@@ -160,7 +162,7 @@ class Responder {
   void FillReply(TxPacket& packet);
   void FillReadResponse(const ResponderResource& resource, TxPacket& packet);
   void FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const;
-  void FillHole(const Hole& hole, TxPacket& packet);
+  void FillSelectiveAcknowledge(TxPacket& packet);
   uint8_t AckSyndrome() const;
 
   QueuePairCounters& counters_;
@@ -174,7 +176,6 @@ class Responder {
   bool remote_read_ = false;
   bool remote_atomic_ = false;
   uint8_t min_rnr_timer_ = 0;
-  uint8_t mark_ = 0;  ///< Of responses: answers that of the newest request.
 
   bool srq_denied_ = false;
   bool failed_ = false;
@@ -182,8 +183,10 @@ class Responder {
   bool gap_reported_ = false;  ///< A NAK was sent for ePSN: say no more until it comes.
   bool ack_due_ = false;
   bool nak_due_ = false;
-  bool early_active_ = false;  ///< early_->active()
-  bool hole_due_ = false;      ///< early_->HasNews()
+  bool selective_ = false;    ///< The requester understands selective acknowledgements.
+  bool behind_hole_ = false;  ///< kept_->active()
+  bool next_kept_ = false;    ///< kept_->is_next_kept()
+  bool map_due_ = false;      ///< A selective acknowledgement. Only while behind_hole_.
   uint8_t nak_syndrome_ = 0;
   wire::Psn nak_psn_;
 
@@ -193,7 +196,7 @@ class Responder {
   Failure failure_;
   Step step_;
   ResponderResources resources_;
-  const std::unique_ptr<EarlyWrites> early_;  ///< Null: selective repeat is not offered.
+  const std::unique_ptr<KeptPackets> kept_;  ///< Null: selective repeat is not offered.
   ReceiveCompletions completions_;
 };
 

@@ -15,17 +15,19 @@ bool Responder::PollPacket(TxPacket& packet) {
     FillReply(packet);
     return true;
   }
+  const bool refused = nak_due_ && nak_syndrome_ != wire::kNakSequence;
+  // In front of the sequence NAK of the same hole, which then says nothing new; behind the replies,
+  // since it acknowledges all before the hole.
+  const bool tells = selective_ && behind_hole_ && !refused && !resources_.owes();
+  if (tells && map_due_) {
+    FillSelectiveAcknowledge(packet);
+    return true;
+  }
   if (nak_due_) {
     nak_due_ = false;
     // It acknowledges all before its PSN.
     if (nak_psn_ == epsn_) ack_due_ = false;
     FillAcknowledge(nak_psn_, nak_syndrome_, packet);
-    // To a peer that looks for a hole in place of the MSN it must be none.
-    if (mark_ != 0 && nak_syndrome_ == wire::kNakSequence) packet.header.aeth.msn = Hole{}.Packed();
-    return true;
-  }
-  if (hole_due_ || (ack_due_ && early_active_ && !gap_reported_)) {
-    FillHole(hole_due_ ? early_->TakeNews() : early_->FirstHole(), packet);
     return true;
   }
   if (!ack_due_) return false;
@@ -48,7 +50,6 @@ void Responder::FillReply(TxPacket& packet) {
   wire::TransportHeader& header = packet.header;
   header.solicited = header.ack_request = false;
   header.psn = resource.next_psn();
-  header.mark = mark_;
   header.aeth = {.syndrome = AckSyndrome(), .msn = msn_};
   packet.retransmission = resource.answered || resource.repeats != 0;
   if (resource.kind != ResponderResource::Kind::kAtomic) return FillReadResponse(resource, packet);
@@ -86,16 +87,16 @@ void Responder::FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packe
   header.solicited = header.ack_request = false;
   header.psn = psn;
   header.aeth = {.syndrome = syndrome, .msn = msn_};
-  header.mark = mark_;
   packet.source = TxPacket::Source::kNone;
   packet.retransmission = false;
 }
 
-void Responder::FillHole(const Hole& hole, TxPacket& packet) {
-  FillAcknowledge(epsn_, wire::kNakSequence, packet);
-  packet.header.aeth.msn = hole.Packed();
-  ack_due_ = false;  // It acknowledges all before ePSN.
-  NoteEarly();
+void Responder::FillSelectiveAcknowledge(TxPacket& packet) {
+  FillAcknowledge(epsn_, AckSyndrome(), packet);
+  packet.header.opcode = wire::Opcode::kSelectiveAcknowledge;
+  packet.source = TxPacket::Source::kOwn;
+  packet.own = kept_->Map();
+  map_due_ = false;
 }
 
 void Responder::OnGatherFailed(const TxPacket& packet) {

@@ -13,8 +13,10 @@ namespace uroce::transport {
 /// unacknowledged packet.
 ///
 /// A hole is named again and again until it is filled. A packet that was resent in this round or
-/// the one before may be on its way, and is not taken for lost; in a round's echo everything sent
-/// before that round has either arrived or is lost.
+/// the one before may be on its way, and is not taken for lost: when something that was sent in a
+/// round has arrived, everything sent before that round has either arrived or is lost. So has what
+/// was resent in that round before it: packets are resent in the order of their PSNs, since within
+/// a round none that was resent becomes lost again.
 class SelectiveResend {
  public:
   /// Nothing is lost; `una` is the oldest unacknowledged packet.
@@ -22,6 +24,10 @@ class SelectiveResend {
   bool any() const { return !lost_.empty(); }
   /// It is named. False: it is known, or may be on its way.
   bool Add(wire::Psn psn);
+  /// The same for packets by their bits, of the 64 from `from` on. Returns how many are new.
+  uint32_t Add(wire::Psn from, uint64_t missing);
+  /// These have arrived. True: one of them was resent in this round.
+  bool OnArrived(wire::Psn from, uint64_t kept);
   /// It goes again, to find out what is missing.
   void AddProbe(wire::Psn psn) { lost_.Insert(psn); }
   /// The first that is lost. Needs any().
@@ -36,8 +42,8 @@ class SelectiveResend {
     resent_.Clear();
     resent_before_.Clear();
   }
-  /// All before `una` is acknowledged.
-  void Forget(wire::Psn una);
+  /// All before `una` is acknowledged. True: something of it was resent in this round.
+  bool Forget(wire::Psn una);
 
  private:
   PacketSet lost_;

@@ -36,7 +36,6 @@ bool UcQueuePair::PollPacket(Nanos, TxPacket& packet) {
   header.opcode = wire::OpcodeOf(wire::Service::kUc, header.opcode);
   header.psn = sends_.psn();
   header.ack_request = false;
-  header.mark = 0;
   header.immediate = work->immediate;
   packet.retransmission = false;
   sends_.OnPacket();
@@ -110,6 +109,7 @@ void UcQueuePair::OnEffectDone(EffectOutcome outcome, uint64_t, Nanos) {
     case EffectOutcome::kDone:
       return Commit();
     case EffectOutcome::kRemoteAccess:
+    case EffectOutcome::kNotKept:
       ++counters_.resp_remote_access_errors;
       Drop(ReceiveResult::kRefused);
       return;

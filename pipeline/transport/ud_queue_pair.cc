@@ -32,7 +32,6 @@ bool UdQueuePair::PollPacket(Nanos, TxPacket& packet) {
   header.opcode = immediate ? wire::Opcode::kUdSendOnlyWithImm : wire::Opcode::kUdSendOnly;
   header.solicited = work->solicited;
   header.ack_request = false;
-  header.mark = 0;
   header.psn = sends_.psn();
   header.dest_qpn = work->remote_qpn;
   header.immediate = work->immediate;

@@ -192,7 +192,9 @@ void DecodeExtendedHeaders(Bytes frame, uint32_t offset, const OpcodeInfo& info,
 DecodeResult CheckBody(const OpcodeInfo& info, uint32_t body_bytes, uint32_t pad_bytes) {
   if (body_bytes % 4 != 0 || pad_bytes > body_bytes) return DecodeResult::kBadPad;
   // Nothing answers a response, so one with bytes too many ends here.
-  const bool bare_response = info.Has(OpcodeInfo::kResponse) && !info.Has(OpcodeInfo::kPayload);
+  const bool bare_response =
+      (info.traits & (OpcodeInfo::kResponse | OpcodeInfo::kPayload | OpcodeInfo::kKeptMap)) ==
+      OpcodeInfo::kResponse;
   if (bare_response && body_bytes != 0) return DecodeResult::kBadPayloadLength;
   return DecodeResult::kOk;
 }
@@ -200,6 +202,7 @@ DecodeResult CheckBody(const OpcodeInfo& info, uint32_t body_bytes, uint32_t pad
 /// Reserved operations of a reliable service reach their queue pair, which refuses them with a NAK;
 /// all other opcodes of no table are nobody's (wire-format.md, section 5).
 bool IsAnswerable(Opcode opcode) {
+  if (IsOfManufacturer(opcode)) return false;
   return ServiceOf(opcode) == Service::kRc || ServiceOf(opcode) == Service::kXrc;
 }
 
@@ -207,7 +210,6 @@ void DecodeBth(const BthLayout& bth, TransportHeader& header) {
   header.opcode = Opcode{bth.opcode};
   header.solicited = (bth.flags & 0x80) != 0;
   header.ack_request = (bth.ack_request & 0x80) != 0;
-  header.mark = bth.ack_request & 0x7f;
   header.pkey = bth.pkey.value();
   header.dest_qpn = Qpn(bth.dest_qpn.value());
   header.psn = Psn(bth.psn.value());

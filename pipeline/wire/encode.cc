@@ -102,13 +102,11 @@ uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_byte
   // MigReq is 0 as Linux's software RoCE sends it; receivers ignore it.
   const uint32_t solicited = header.solicited ? 0x80 : 0;
   const uint32_t ack_request = header.ack_request ? 0x80000000 : 0;
-  const uint32_t mark = uint32_t{header.mark} << 24;
   bth[offsetof(BthLayout, opcode)] = static_cast<uint8_t>(header.opcode);
   bth[offsetof(BthLayout, flags)] = static_cast<uint8_t>(solicited | pad_bytes << 4);
   // A CNP is the one packet that carries BECN. Source: protocol/wire-format.md, section 2.
   if (header.opcode == Opcode::kCnp) bth[offsetof(BthLayout, congestion)] = kBecn;
-  return Put(bth + offsetof(BthLayout, ack_request),
-             Be<4>(ack_request | mark | header.psn.value()));
+  return Put(bth + offsetof(BthLayout, ack_request), Be<4>(ack_request | header.psn.value()));
 }
 
 BthLayout BthTemplate(const HeaderTemplateConfig& config) {

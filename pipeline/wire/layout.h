@@ -69,7 +69,7 @@ struct BthLayout {
   Be<2> pkey;
   uint8_t congestion;  // 7 FECN, 6 BECN
   Be<3> dest_qpn;
-  uint8_t ack_request;  // 7 AckReq, 6:0 reserved: ours to mark packets by
+  uint8_t ack_request;  // 7 AckReq, 6:0 reserved: 0 when sent, ignored when received
   Be<3> psn;
 };
 

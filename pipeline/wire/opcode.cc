@@ -102,6 +102,10 @@ constexpr Table BuildTable() {
   AddRows(table, Service::kXrc, kReliableOnly);
   table[Index(Service::kUd, 0x04)] = Entry(I::kDeth, kSendRequest | kOnly);
   table[Index(Service::kUd, 0x05)] = Entry(I::kDeth | I::kImmDt, kSendRequest | kOnly);
+  for (const Service service : {Service::kRc, Service::kXrc}) {
+    const Opcode opcode = OpcodeOf(service, Opcode::kSelectiveAcknowledge);
+    table[static_cast<size_t>(opcode)] = Entry(I::kAeth, I::kResponse | I::kKeptMap);
+  }
   // A CNP is 16 reserved bytes behind the BTH; it belongs to no message.
   table[Index(Service::kCnp, 0x01)] = Entry(0, I::kPayload);
   return table;

@@ -37,6 +37,8 @@ enum class Opcode : uint8_t {
   kUdSendOnly = 0x64,
   kUdSendOnlyWithImm = 0x65,
   kCnp = 0x81,
+  /// Of this make alone, in the range for manufacturers: what a responder keeps (kept_map.h).
+  kSelectiveAcknowledge = 0xd1,
 };
 
 /// Transport class: the top three bits of the opcode.
@@ -66,6 +68,7 @@ struct OpcodeInfo {
     kLast = 1 << 8,    ///< Ends a message.
     kPayload = 1 << 9,
     kFullPayload = 1 << 10,  ///< Payload is exactly the path MTU (FIRST and MIDDLE).
+    kKeptMap = 1 << 11,      ///< A KeptMap follows, in place of a payload.
   };
   uint16_t headers;
   uint16_t traits;
@@ -89,14 +92,24 @@ constexpr Opcode OperationOf(Opcode opcode) {
   return static_cast<Opcode>(static_cast<uint8_t>(opcode) & 0x1f);
 }
 
-/// `operation`, an opcode of reliable connections, as `service` writes it.
+/// Whether `opcode` is one that manufacturers may define (protocol/wire-format.md, section 5).
+constexpr bool IsOfManufacturer(Opcode opcode) { return static_cast<uint8_t>(opcode) >= 0xc0; }
+
+/// `operation`, an opcode of reliable connections, as `service` writes it. Range: one of
+/// manufacturers is for kRc and kXrc alone.
 constexpr Opcode OpcodeOf(Service service, Opcode operation) {
-  return static_cast<Opcode>(static_cast<uint8_t>(service) << 5 | static_cast<uint8_t>(operation));
+  const auto bits = static_cast<uint8_t>(service) << 5;
+  return static_cast<Opcode>(static_cast<uint8_t>(operation) |
+                             (IsOfManufacturer(operation) ? bits & 0x20 : bits));
 }
 
-/// Transport class of `opcode`.
+/// Transport class of `opcode`. Those of manufacturers are ours: 0xc0 to 0xdf of reliable
+/// connections, 0xe0 to 0xff of extended ones.
 constexpr Service ServiceOf(Opcode opcode) {
-  return static_cast<Service>(static_cast<uint8_t>(opcode) >> 5);
+  constexpr std::array<Service, 8> kServices = {Service::kRc, Service::kUc,  Service::kRd,
+                                                Service::kUd, Service::kCnp, Service::kXrc,
+                                                Service::kRc, Service::kXrc};
+  return kServices[static_cast<uint8_t>(opcode) >> 5];
 }
 
 }  // namespace uroce::wire

@@ -43,9 +43,6 @@ struct TransportHeader {
   Opcode opcode = Opcode::kAcknowledge;
   bool solicited = false;
   bool ack_request = false;
-  /// The 7 bits behind AckReq: 0 from other makes, which ignore them
-  /// (transport/selective_repeat.h).
-  uint8_t mark = 0;
   uint16_t pkey = 0xffff;
   Qpn dest_qpn;
   Psn psn;
@@ -59,7 +56,8 @@ struct TransportHeader {
   uint32_t xrc_srqn = 0;  ///< XRCETH, 24 bits.
 };
 
-/// One received packet. `payload` points into the frame and excludes pad and ICRC.
+/// One received packet. `payload` points into the frame and excludes pad and ICRC. Of a selective
+/// acknowledgement it is the KeptMap.
 struct Packet {
   TransportHeader header;
   std::span<const uint8_t> payload;

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/kept_map.h"
 
 namespace uroce::wire {
 namespace {
@@ -86,6 +87,29 @@ void AppendAtomic(std::string& text, const TransportHeader& header) {
   }
 }
 
+/// Kept packets by their distance from the PSN, and behind a slash how many the map speaks of.
+void AppendKept(std::string& text, std::span<const uint8_t> bytes) {
+  KeptMap map;
+  if (!map.Parse(bytes)) {
+    text += " kept=?";
+    return;
+  }
+  const auto is_kept = [&](uint32_t at) {
+    return at < map.packets() && (map.Kept(at & ~63u) >> (at & 63) & 1) != 0;
+  };
+  const char* separator = " kept=";
+  for (uint32_t at = 0; at < map.packets(); ++at) {
+    if (!is_kept(at)) continue;
+    Append(text, "%s%" PRIu32, separator, at);
+    const uint32_t first = at;
+    while (is_kept(at + 1)) ++at;
+    if (at != first) Append(text, "-%" PRIu32, at);
+    separator = ",";
+  }
+  if (*separator == ' ') text += separator;
+  Append(text, "/%" PRIu32, map.packets());
+}
+
 void AppendImmediate(std::string& text, uint32_t immediate) {
   const auto bytes = std::bit_cast<std::array<uint8_t, 4>>(immediate);
   Append(text, " imm=%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2], bytes[3]);
@@ -97,6 +121,7 @@ std::string OpcodeName(Opcode opcode) {
   if (!InfoOf(opcode).Has(OpcodeInfo::kKnown)) return "UNKNOWN";
   if (opcode == Opcode::kCnp) return "CNP";
   std::string name(ServicePrefix(opcode));
+  if (InfoOf(opcode).Has(OpcodeInfo::kKeptMap)) return name + "SELECTIVE_ACK";
   name += kOperationNames[static_cast<uint8_t>(opcode) & 0x1f];
   return name;
 }
@@ -125,7 +150,7 @@ std::string ToString(const TransportHeader& header, uint32_t payload_bytes) {
   const OpcodeInfo& info = InfoOf(header.opcode);
   // Acknowledgements go by what they say; an XRC one is told apart by its destination only.
   const bool acknowledge = info.Has(OpcodeInfo::kResponse) && !info.Has(OpcodeInfo::kPayload) &&
-                           !info.Has(OpcodeInfo::kAtomic);
+                           !info.Has(OpcodeInfo::kAtomic) && !info.Has(OpcodeInfo::kKeptMap);
   std::string text =
       acknowledge ? std::string(SyndromeName(header.aeth.syndrome)) : OpcodeName(header.opcode);
   Append(text, " psn=%06" PRIx32, header.psn.value());
@@ -142,12 +167,13 @@ std::string ToString(const TransportHeader& header, uint32_t payload_bytes) {
   if (info.Has(OpcodeInfo::kIeth)) Append(text, " inv=%08" PRIx32, header.invalidate_rkey.value());
   if (header.ack_request) text += " ackreq";
   if (header.solicited) text += " se";
-  if (header.mark != 0) Append(text, " mark=%02x", header.mark);
   return text;
 }
 
 std::string ToString(const Packet& packet) {
-  return ToString(packet.header, static_cast<uint32_t>(packet.payload.size()));
+  std::string text = ToString(packet.header, static_cast<uint32_t>(packet.payload.size()));
+  if (InfoOf(packet.header.opcode).Has(OpcodeInfo::kKeptMap)) AppendKept(text, packet.payload);
+  return text;
 }
 
 std::string_view ToString(DecodeResult result) {

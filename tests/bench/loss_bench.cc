@@ -8,9 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <memory>
+#include <utility>
 
 #include "pipeline/transport/rc_queue_pair.h"
 #include "tests/sim/random.h"
+#include "tests/transport/kept_copies.h"
 
 namespace uroce::transport {
 namespace {
@@ -37,10 +40,10 @@ class Direction {
     free_ = now + Nanos(static_cast<int64_t>(picos_ / 1000));
     picos_ %= 1000;
     if (random_.Below(100'000) < lost_) return;
-    flights_.push_back({free_ + kOneWay, packet});
+    flights_.push_back({free_ + kOneWay, AsReceived(packet)});
   }
-  TxPacket Take() {
-    const TxPacket packet = flights_.front().packet;
+  std::unique_ptr<PacketCopy> Take() {
+    std::unique_ptr<PacketCopy> packet = std::move(flights_.front().packet);
     flights_.pop_front();
     return packet;
   }
@@ -48,8 +51,16 @@ class Direction {
  private:
   struct Flight {
     Nanos arrival;
-    TxPacket packet;
+    std::unique_ptr<PacketCopy> packet;
   };
+  static std::unique_ptr<PacketCopy> AsReceived(const TxPacket& sent) {
+    static constexpr std::array<uint8_t, kMtu> kPayload{};
+    wire::Packet packet;
+    packet.header = sent.header;
+    const bool own = sent.source == TxPacket::Source::kOwn;
+    packet.payload = own ? sent.own : std::span(kPayload).first(sent.payload_bytes());
+    return std::make_unique<PacketCopy>(packet);
+  }
   uint32_t lost_;
   sim::Random random_;
   Nanos free_;
@@ -81,7 +92,8 @@ class Run {
                                          .max_dest_rd_atomic = kReadsInFlight,
                                          .timeout = settings.timeout,
                                          .retry_count = 7,
-                                         .rnr_retry = 7};
+                                         .rnr_retry = 7,
+                                         .selective_repeat = selective};
     for (RcQueuePair* const qp : {&requester_, &responder_}) {
       for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
         qp->Modify(state, attributes);
@@ -120,21 +132,23 @@ class Run {
   }
   void Step() {
     if (requester_.NextDeadline() <= now_) requester_.OnDeadline(now_);
-    while (there_.next_arrival() <= now_) Deliver(there_.Take(), responder_);
-    while (back_.next_arrival() <= now_) Deliver(back_.Take(), requester_);
+    while (there_.next_arrival() <= now_) Deliver(there_.Take()->packet, responder_);
+    while (back_.next_arrival() <= now_) Deliver(back_.Take()->packet, requester_);
     TxPacket packet;
     if (there_.free() <= now_ && requester_.PollPacket(now_, packet)) there_.Send(packet, now_);
     if (back_.free() <= now_ && responder_.PollPacket(now_, packet)) back_.Send(packet, now_);
     Completion completion;
     while (requester_.PollCompletion(completion)) ++completed_;
   }
-  void Deliver(const TxPacket& sent, RcQueuePair& to) {
-    static constexpr std::array<uint8_t, kMtu> kPayload{};
-    wire::Packet packet;
-    packet.header = sent.header;
-    packet.payload = std::span(kPayload).first(sent.payload_bytes());
+  void Deliver(const wire::Packet& packet, RcQueuePair& to) {
+    Receive(packet, to);
+    wire::Psn psn;
+    while (to.PollKept(psn)) Receive(kept_.Take(psn)->packet, to);
+  }
+  void Receive(const wire::Packet& packet, RcQueuePair& to) {
     Effect effect;
     static_cast<void>(to.OnPacket(packet, now_, effect));
+    if (effect.kind == Effect::Kind::kKeep) kept_.Keep(packet);  // One side asks for that alone.
     if (effect.kind != Effect::Kind::kNone) to.OnEffectDone(EffectOutcome::kDone, 0, now_);
   }
 
@@ -144,6 +158,7 @@ class Run {
   RcQueuePair responder_;
   Direction there_;
   Direction back_;
+  KeptCopies kept_;
   Nanos now_;
   uint32_t posted_ = 0;
   uint32_t completed_ = 0;

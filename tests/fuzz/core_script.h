@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "pipeline/wire/kept_map.h"
 #include "tests/sim/hostile_shell.h"
 
 namespace uroce {
@@ -37,7 +38,7 @@ struct CoreRecord {
   uint16_t psn = 0;      ///< From the first of its direction on.
   uint16_t size = 0;     ///< Of the payload. kSend: how many packets.
   uint32_t length = 0;   ///< Of a work, or RETH's.
-  uint32_t msn = 0;      ///< 24 bits, and the mark.
+  uint32_t msn = 0;      ///< 24 bits, and of a map the first 32.
 };
 static_assert(sizeof(CoreRecord) == 16);
 
@@ -89,6 +90,7 @@ class CoreScript {
       attributes.timeout = static_cast<uint8_t>(setting.psn % 3);
       attributes.retry_count = static_cast<uint8_t>(setting.psn / 4 % 8);
       attributes.rnr_retry = attributes.retry_count;
+      attributes.selective_repeat = true;
     }
     return attributes;
   }
@@ -134,6 +136,15 @@ class CoreScript {
             .original = record.length};
   }
 
+  /// A map whose bits are those of the record, again and again.
+  static std::span<const uint8_t> MapOf(const CoreRecord& record) {
+    static std::array<uint8_t, wire::kMaxKeptMapBytes> map;
+    const uint64_t bits = uint64_t{record.length} << 32 | record.msn;
+    const auto kept = [bits](uint32_t first) { return bits ^ first; };
+    return std::span(map).first(
+        wire::WriteKeptMap(record.size % (wire::kMaxKeptPackets + 1), kept, map));
+  }
+
   static wire::Packet PacketOf(const CoreRecord& record, const Shell& shell) {
     static constexpr std::array<uint8_t, kMostBytes> kBytes{};
     wire::Packet packet;
@@ -144,13 +155,13 @@ class CoreScript {
     header.psn = (request ? attributes.rq_psn : attributes.sq_psn) + record.psn;
     header.ack_request = (record.flags & CoreRecord::kAckRequest) != 0;
     header.solicited = (record.flags & CoreRecord::kSolicited) != 0;
-    header.mark = record.msn >> 24 & 0x7f;
     header.aeth = {.syndrome = record.syndrome, .msn = record.msn & 0xffffff};
     header.reth.length_bytes = record.length;
     header.atomic.va = record.msn & 0xff;
     header.xrc_srqn = record.syndrome & 1;
     header.deth.qkey = record.syndrome & 1;
     packet.payload = std::span(kBytes).first(record.size % (kMostBytes + 1));
+    if (wire::IsOfManufacturer(header.opcode)) packet.payload = MapOf(record);
     return packet;
   }
 };

@@ -3,11 +3,13 @@
 // hold all the same. UROCE_SIM_SEED=N replays one seed; UROCE_SIM_COUNT=N runs that many.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string>
 
 #include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/kept_map.h"
 #include "tests/sim/environment.h"
 #include "tests/sim/hostile_shell.h"
 #include "tests/sim/random.h"
@@ -60,6 +62,7 @@ class HostileRun {
     attributes.timeout = random_.OneOf<uint8_t>({0, 1});
     attributes.retry_count = random_.OneOf<uint8_t>({0, 7});
     attributes.rnr_retry = random_.OneOf<uint8_t>({0, 7});
+    attributes.selective_repeat = random_.Happens(800);
     return attributes;
   }
 
@@ -122,7 +125,7 @@ class HostileRun {
     wire::TransportHeader& header = packet.header;
     header.opcode = random_.OneOf({Opcode::kSendOnly, Opcode::kWriteOnly, Opcode::kWriteOnlyWithImm,
                                    Opcode::kReadRequest, Opcode::kFetchAdd, Opcode::kAtomicWrite,
-                                   Opcode::kAcknowledge});
+                                   Opcode::kAcknowledge, Opcode::kSelectiveAcknowledge});
     header.psn = shell_.qp().expected_psn() - (random_.Happens(200) ? random_.Below(5) : 0);
     if (random_.Happens(50)) header.psn = header.psn + random_.Below(5);
     header.ack_request = random_.Happens(800);
@@ -136,10 +139,22 @@ class HostileRun {
       header.aeth.syndrome =
           random_.OneOf<uint8_t>({wire::kCreditsUnlimited, static_cast<uint8_t>(random_.Below(31)),
                                   wire::kNakSequence, wire::kSyndromeRnrNak | 1});
+    } else if (header.opcode == Opcode::kSelectiveAcknowledge) {
+      header.psn = shell_.qp().next_send_psn() - random_.Below(4);
+      packet.payload = RandomMap();
     } else if (header.opcode != Opcode::kFetchAdd) {
       packet.payload = std::span(kPayload).first(size);
     }
     return packet;
+  }
+
+  std::span<const uint8_t> RandomMap() {
+    const uint32_t packets = random_.Below(random_.Happens(20) ? 3000 : 70);
+    const uint32_t within = std::min(packets, wire::kMaxKeptPackets);
+    const uint32_t bytes = wire::WriteKeptMap(
+        within, [this](uint32_t) { return random_.Next(); }, map_);
+    if (packets != within) map_[2] = 0xff;  // More than there may be.
+    return std::span(map_).first(bytes - (random_.Happens(20) ? 1 : 0));
   }
 
   void ReceivePacket() {
@@ -147,8 +162,6 @@ class HostileRun {
     if (xrc_ && wire::ServiceOf(packet.header.opcode) == wire::Service::kRc) {
       packet.header.opcode = wire::OpcodeOf(wire::Service::kXrc, packet.header.opcode);
     }
-    packet.header.mark = random_.OneOf<uint8_t>({transport::kMarkRequest, transport::kMarkResponse,
-                                                 static_cast<uint8_t>(random_.Below(0x80))});
     const uint32_t room = random_.Happens(10) ? 7 : 10'000;
     shell_.Receive(packet, {.receive_bytes = random_.Happens(800) ? room : 0,
                             .receive_malformed = random_.Happens(5),
@@ -159,6 +172,7 @@ class HostileRun {
 
   Random random_;
   bool xrc_;
+  std::array<uint8_t, wire::kMaxKeptMapBytes> map_{};
   HostileShell<transport::RcQueuePair> shell_;
 };
 

@@ -10,6 +10,7 @@
 #include "pipeline/transport/rc_queue_pair.h"
 #include "pipeline/transport/uc_queue_pair.h"
 #include "pipeline/transport/ud_queue_pair.h"
+#include "tests/transport/kept_copies.h"
 
 namespace uroce::sim {
 
@@ -86,14 +87,17 @@ class HostileShell {
   }
 
   void Receive(const wire::Packet& packet, const Reaction& reaction) {
-    if (qp_.NeedsReceive(packet.header)) GiveReceive(reaction);
-    transport::Effect effect;
-    static_cast<void>(qp_.OnPacket(packet, now_, effect));
-    if (effect.kind == transport::Effect::Kind::kNone) return;
-    CheckEffect(effect, packet);
-    const auto outcome =
-        reaction.effect_fails ? FailureOf(effect) : transport::EffectOutcome::kDone;
-    qp_.OnEffectDone(outcome, reaction.original, now_);
+    ReceiveOne(packet, reaction);
+    if constexpr (kReliable) {
+      wire::Psn psn;
+      while (qp_.PollKept(psn)) {
+        const auto kept = kept_.Take(psn);
+        if (kept == nullptr) continue;  // READs whose responses would overlap.
+        ReceiveOne(kept->packet, reaction);
+        PollCompletions();
+      }
+      if (!qp_.keeps()) kept_.Clear();
+    }
   }
 
   /// Sends up to `most` packets; the bytes of packet `unreadable` cannot be read.
@@ -101,7 +105,8 @@ class HostileShell {
     transport::TxPacket packet;
     for (uint32_t i = 0; i < most && qp_.PollPacket(now_, packet); ++i) {
       if (packet.payload_bytes() > attributes_.path_mtu_bytes) Fault("a packet above the MTU");
-      const bool gathers = packet.source != transport::TxPacket::Source::kNone;
+      const bool gathers = packet.source == transport::TxPacket::Source::kSend ||
+                           packet.source == transport::TxPacket::Source::kRemote;
       if (packet.source == transport::TxPacket::Source::kSend && !qp_.Holds(packet.local.slot)) {
         Fault("a packet of a work that is not held");
       }
@@ -138,6 +143,19 @@ class HostileShell {
   }
 
  private:
+  void ReceiveOne(const wire::Packet& packet, const Reaction& reaction) {
+    if (qp_.NeedsReceive(packet.header)) GiveReceive(reaction);
+    transport::Effect effect;
+    static_cast<void>(qp_.OnPacket(packet, now_, effect));
+    if (effect.kind == transport::Effect::Kind::kNone) return;
+    CheckEffect(effect, packet);
+    const bool keeps = effect.kind == transport::Effect::Kind::kKeep;
+    if (keeps && !reaction.effect_fails) kept_.Keep(packet);
+    const auto outcome =
+        reaction.effect_fails ? FailureOf(effect) : transport::EffectOutcome::kDone;
+    qp_.OnEffectDone(outcome, reaction.original, now_);
+  }
+
   void Connect() {
     using transport::QpState;
     for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
@@ -165,6 +183,8 @@ class HostileShell {
                                  : EffectOutcome::kLocalProtection;
       case Effect::Kind::kInvalidate:
         return EffectOutcome::kInvalidateFailed;
+      case Effect::Kind::kKeep:
+        return EffectOutcome::kNotKept;
       case Effect::Kind::kPlaceSend:
       case Effect::Kind::kPlaceOriginal:
         return EffectOutcome::kLocalProtection;
@@ -201,6 +221,7 @@ class HostileShell {
   uint32_t receives_completed_ = 0;
   uint64_t connections_ = 1;
   bool local_under_way_ = false;
+  transport::KeptCopies kept_;
   std::string fault_;
 };
 

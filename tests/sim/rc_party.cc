@@ -39,8 +39,9 @@ RcParty::RcParty(uint32_t host, const RcPartyConfig& config, RemoteMemory& memor
 
 void RcParty::Connect(const transport::QueuePairAttributes& attributes) {
   attributes_ = attributes;
+  attributes_.selective_repeat = config_.agreed;
   for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
-    qp_.Modify(state, attributes);
+    qp_.Modify(state, attributes_);
   }
 }
 
@@ -59,8 +60,10 @@ bool RcParty::finished() const {
 Nanos RcParty::Turn(Nanos now) {
   if (qp_.NextDeadline() <= now) qp_.OnDeadline(now);
   pool_.Refill(now);
+  ReplayKept(now);
   PollCompletions();
   PauseSending();
+  ChangeAgreement();
   PostWorks();
   DoLocalWorks();
   SendPackets(now);
@@ -68,14 +71,20 @@ Nanos RcParty::Turn(Nanos now) {
   Nanos next = qp_.NextDeadline();
   if (!finished()) next = std::min(next, pool_.next_refill());
   const bool posts = posted_ != plan_->works.size() && qp_.post_room() != 0;
-  const bool more = qp_.HasPacket(now) || qp_.HasLocal() || posts || local_under_way_ ||
-                    qp_.state() == QpState::kSqd;
+  const bool more = qp_.HasPacket(now) || qp_.HasLocal() || qp_.HasKept() || posts ||
+                    local_under_way_ || qp_.state() == QpState::kSqd;
   return std::max(more ? std::min(next, now + kTurnPause) : next, now + Nanos(1));
 }
 
 void RcParty::PauseSending() {
   if (qp_.state() == QpState::kRts && random_.Happens(2)) qp_.Modify(QpState::kSqd, attributes_);
   if (qp_.state() == QpState::kSqd && !qp_.draining()) qp_.Modify(QpState::kRts, attributes_);
+}
+
+void RcParty::ChangeAgreement() {
+  if (!config_.agreed || !random_.Happens(1)) return;
+  attributes_.selective_repeat = !attributes_.selective_repeat;
+  qp_.SetSelectiveRepeat(attributes_.selective_repeat);
 }
 
 void RcParty::PostWorks() {
@@ -108,16 +117,40 @@ void RcParty::DoLocalWorks() {
 }
 
 void RcParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
-  const wire::Packet& packet = frame.packet;
+  Receive(frame.packet, now);
+  ReplayKept(now);
+}
+
+void RcParty::ReplayKept(Nanos now) {
+  wire::Psn psn;
+  // Not all at once, if there is other work.
+  while (!random_.Happens(50) && qp_.PollKept(psn)) {
+    const std::unique_ptr<transport::PacketCopy> kept = kept_.Take(psn);
+    if (kept == nullptr) return Fault("a packet is to be given back that was not kept");
+    if (random_.Happens(5)) continue;  // It is lost after all.
+    Receive(kept->packet, now);
+  }
+  if (!qp_.keeps()) kept_.Clear();
+}
+
+EffectOutcome RcParty::Keep(const wire::Packet& packet) {
+  if (random_.Happens(50)) return EffectOutcome::kNotKept;
+  kept_.Keep(packet);
+  return EffectOutcome::kDone;
+}
+
+void RcParty::Receive(const wire::Packet& packet, Nanos now) {
   if (qp_.NeedsReceive(packet.header)) {
     if (const auto work = pool_.Take()) qp_.PostReceive(*work);
   }
   Effect effect;
   const transport::PacketResult result = qp_.OnPacket(packet, now, effect);
   const bool refused =
-      result == transport::PacketResult::kNak || result == transport::PacketResult::kMalformed;
+      result == transport::PacketResult::kNak || (result == transport::PacketResult::kMalformed &&
+                                                  !wire::IsOfManufacturer(packet.header.opcode));
   if (refused && !config_.may_fail) Fault("refused " + wire::ToString(packet));
   if (effect.kind == Effect::Kind::kNone) return;
+  if (effect.kind == Effect::Kind::kKeep) return qp_.OnEffectDone(Keep(packet), 0, now);
   uint64_t original = 0;
   const EffectOutcome outcome = Execute(effect, packet, original);
   if (outcome != EffectOutcome::kDone && !config_.may_fail) {
@@ -213,6 +246,8 @@ bool RcParty::SendPacket(const TxPacket& packet, Nanos now) {
     payload = std::span(local_[local.slot]).subspan(local.offset_bytes, local.length_bytes);
   } else if (packet.source == TxPacket::Source::kRemote) {
     payload = memory_.At(packet.remote.va, packet.remote.length_bytes);
+  } else if (packet.source == TxPacket::Source::kOwn) {
+    payload = packet.own;
   }
   path_.Send(packet.header, payload, now);
   return true;

@@ -15,6 +15,7 @@
 #include "tests/sim/receive_pool.h"
 #include "tests/sim/remote_memory.h"
 #include "tests/sim/workload.h"
+#include "tests/transport/kept_copies.h"
 
 namespace uroce::sim {
 
@@ -23,6 +24,7 @@ struct RcPartyConfig {
   bool offers_credits = false;
   bool may_fail = false;  ///< A plan has an illegal work, or a host will die.
   bool may_die = false;   ///< A host will.
+  bool agreed = false;    ///< What is believed of the peer; it may be wrong.
 };
 
 class RcParty : public Party {
@@ -47,6 +49,12 @@ class RcParty : public Party {
   void PostWorks();
   void DoLocalWorks();
   void PauseSending();
+  /// The peer's NIC agrees, or does not any more.
+  void ChangeAgreement();
+  void Receive(const wire::Packet& packet, Nanos now);
+  void ReplayKept(Nanos now);
+  /// Sometimes there is no room.
+  transport::EffectOutcome Keep(const wire::Packet& packet);
   transport::EffectOutcome Execute(const transport::Effect& effect, const wire::Packet& packet,
                                    uint64_t& original);
   transport::EffectOutcome PlaceLocal(const transport::Effect& effect, const wire::Packet& packet);
@@ -85,6 +93,7 @@ class RcParty : public Party {
   uint32_t received_ = 0;
   bool receive_ended_ = false;
   std::deque<uint32_t> invalidated_;
+  transport::KeptCopies kept_;
 };
 
 }  // namespace uroce::sim

@@ -179,7 +179,12 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   ReceivePool& pool_a = shared ? *shared_pools_[a] : AddPool(random);
   ReceivePool& pool_b = shared ? *shared_pools_[b] : AddPool(random);
   // Mixed pairs: an end that knows selective repeat meets one that does not.
-  config.core.selective_repeat = random.Happens(700);
+  const bool knows_a = random.Happens(700);
+  const bool knows_b = random.Happens(700);
+  // One that was replaced by one that knows nothing of it may still be believed to know.
+  const bool agreed = random.Happens(knows_a && knows_b ? 900 : 50);
+  config.core.selective_repeat = knows_a;
+  config.agreed = agreed;
   if (xrc) {
     config.core.service = wire::Service::kXrc;
     config.core.role = transport::RcRole::kInitiator;
@@ -189,7 +194,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
       Add(qpn_a, std::make_unique<RcParty>(a, config, memory_a, pool_a,
                                            Path(network_, a, b, qpn_b, ipv6), random.Next()));
   if (xrc) config.core.role = transport::RcRole::kTarget;
-  config.core.selective_repeat = random.Happens(700);
+  config.core.selective_repeat = knows_b;
   RcParty& party_b =
       Add(qpn_b, std::make_unique<RcParty>(b, config, memory_b, pool_b,
                                            Path(network_, b, a, qpn_a, ipv6), random.Next()));

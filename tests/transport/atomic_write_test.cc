@@ -116,15 +116,14 @@ TEST(AtomicWrite, AKeyThatDoesNotGrantItIsNakRemoteAccess) {
 // asked for by the whole request.
 TEST(AtomicWrite, IsRepeatedWholeAndExecutedInItsTurn) {
   Script responder(Selective());
-  responder.Receive("ATOMIC_WRITE psn=000201 len=8 va=1008 rkey=2a ackreq mark=20").Does("");
+  responder.Receive("ATOMIC_WRITE psn=000201 len=8 va=1008 rkey=2a ackreq").Does("keep");
   Script s(Selective());
-  Agree(s);
+  MeasureRoundTrip(s);
   s.Post(AtomicWrite()).Post(Send(0));
-  s.Sends({"ATOMIC_WRITE psn=000101 len=8 ackreq mark=21",
-           "SEND_ONLY psn=000102 len=0 ackreq mark=21"});
-  s.Receive("ACK psn=000102 msn=3 mark=41").Nothing();
-  s.Sends({"ATOMIC_WRITE psn=000101 len=8 ackreq mark=22"});
-  s.Receive("READ_RESPONSE_ONLY psn=000101 len=0 msn=3 mark=42");
+  s.Sends({"ATOMIC_WRITE psn=000101 len=8 ackreq", "SEND_ONLY psn=000102 len=0 ackreq"});
+  s.Receive("ACK psn=000102 msn=3").Nothing();
+  s.Sends({"ATOMIC_WRITE psn=000101 len=8 ackreq"});
+  s.Receive("READ_RESPONSE_ONLY psn=000101 len=0 msn=3");
   s.Completes({"1 ATOMIC_WRITE SUCCESS", "2 SEND SUCCESS"});
 }
 

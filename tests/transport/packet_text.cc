@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <span>
 #include <sstream>
 
 #include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/kept_map.h"
 #include "pipeline/wire/to_string.h"
 
 namespace uroce::transport {
@@ -51,8 +53,29 @@ void SetOpcode(const std::string& text, const std::string& name, wire::Transport
   Die(text, name);
 }
 
+/// The map of "1-2,4/6", which lies here until the next one.
+std::span<const uint8_t> MapOf(const std::string& text) {
+  static std::array<uint8_t, wire::kMaxKeptMapBytes> map;
+  std::array<bool, wire::kMaxKeptPackets> kept{};
+  const size_t slash = text.find('/');
+  std::istringstream ranges(text.substr(0, slash));
+  for (std::string range; std::getline(ranges, range, ',');) {
+    const size_t first = std::stoul(range);
+    const size_t dash = range.find('-');
+    const size_t last = dash == std::string::npos ? first : std::stoul(range.substr(dash + 1));
+    for (size_t at = first; at <= last; ++at) kept.at(at) = true;
+  }
+  const auto bits = [&kept](uint32_t first) {
+    uint64_t word = 0;
+    for (uint32_t bit = 0; bit < 64; ++bit) word |= uint64_t{kept.at(first + bit)} << bit;
+    return word;
+  };
+  const auto packets = static_cast<uint32_t>(std::stoul(text.substr(slash + 1)));
+  return std::span(map).first(wire::WriteKeptMap(packets, bits, map));
+}
+
 void SetField(const std::string& text, const std::string& word, wire::TransportHeader& header,
-              uint32_t& length) {
+              uint32_t& length, std::span<const uint8_t>& map) {
   const size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
   const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
@@ -94,8 +117,8 @@ void SetField(const std::string& text, const std::string& word, wire::TransportH
     header.atomic_original = hex();
   } else if (name == "ackreq") {
     header.ack_request = true;
-  } else if (name == "mark") {
-    header.mark = static_cast<uint8_t>(hex());
+  } else if (name == "kept") {
+    map = MapOf(value);
   } else if (name == "se") {
     header.solicited = true;
   } else {
@@ -116,9 +139,11 @@ wire::Packet PacketOf(const std::string& text, wire::Service service) {
     packet.header.opcode = wire::OpcodeOf(service, packet.header.opcode);
   }
   uint32_t length = 0;
-  while (words >> word) SetField(text, word, packet.header, length);
+  std::span<const uint8_t> map;
+  while (words >> word) SetField(text, word, packet.header, length, map);
   if (wire::OperationOf(packet.header.opcode) == wire::Opcode::kReadRequest) length = 0;
   packet.payload = std::span(kZeros).first(std::min<size_t>(length, kZeros.size()));
+  if (!map.empty()) packet.payload = map;
   return packet;
 }
 

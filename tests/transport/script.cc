@@ -28,7 +28,8 @@ QueuePairAttributes AttributesOf(const ScriptConfig& config) {
           .timeout = config.timeout,
           .retry_count = config.retry_count,
           .rnr_retry = config.rnr_retry,
-          .notify_drained = config.notify_drained};
+          .notify_drained = config.notify_drained,
+          .selective_repeat = config.agreed};
 }
 
 }  // namespace
@@ -82,7 +83,16 @@ Script& Script::PostReceive(uint32_t length_bytes, bool malformed) {
 }
 
 Script& Script::Receive(const std::string& text) {
-  const wire::Packet packet = PacketOf(text, service_);
+  effect_ = Take(PacketOf(text, service_));
+  const PacketResult result = result_;
+  replayed_.clear();
+  wire::Psn psn;
+  while (qp_.PollKept(psn)) replayed_.push_back(Take(kept_.Take(psn)->packet));
+  result_ = result;
+  return *this;
+}
+
+std::string Script::Take(const wire::Packet& packet) {
   if (std::exchange(deny_, false)) {
     qp_.DenySrq();
   } else if (qp_.NeedsReceive(packet.header)) {
@@ -90,9 +100,9 @@ Script& Script::Receive(const std::string& text) {
   }
   Effect effect;
   result_ = qp_.OnPacket(packet, now_, effect);
-  effect_ = TextOf(effect);
-  if (effect.kind != Effect::Kind::kNone) Execute(effect);
-  return *this;
+  const std::string text = TextOf(effect);
+  if (effect.kind != Effect::Kind::kNone) Execute(effect, packet);
+  return text;
 }
 
 void Script::FeedReceive() {
@@ -101,7 +111,8 @@ void Script::FeedReceive() {
   receives_.pop_front();
 }
 
-void Script::Execute(const Effect& effect) {
+void Script::Execute(const Effect& effect, const wire::Packet& packet) {
+  if (effect.kind == Effect::Kind::kKeep && outcome_ == EffectOutcome::kDone) kept_.Keep(packet);
   const uint64_t original = memory_;
   if (effect.kind == Effect::Kind::kAtomic && outcome_ == EffectOutcome::kDone) {
     if (!effect.compare_swap) memory_ += effect.swap_add;
@@ -129,6 +140,11 @@ Script& Script::GatherFails() {
 
 Script& Script::Modify(QpState state) {
   qp_.Modify(state, attributes_);
+  return *this;
+}
+
+Script& Script::Agree(bool agreed) {
+  qp_.SetSelectiveRepeat(agreed);
   return *this;
 }
 
@@ -163,7 +179,13 @@ std::optional<std::string> Script::PollText() {
   TxPacket packet;
   if (!qp_.PollPacket(now_, packet)) return std::nullopt;
   sent_ = packet;
-  return wire::ToString(packet.header, packet.payload_bytes());
+  if (packet.source != TxPacket::Source::kOwn) {
+    return wire::ToString(packet.header, packet.payload_bytes());
+  }
+  wire::Packet own;
+  own.header = packet.header;
+  own.payload = packet.own;
+  return wire::ToString(own);
 }
 
 Script& Script::Sends(const Texts& packets) {
@@ -212,6 +234,11 @@ Script& Script::Result(PacketResult result) {
 
 Script& Script::Does(const std::string& effect) {
   EXPECT_EQ(effect_, effect) << Where();
+  return *this;
+}
+
+Script& Script::ThenDoes(const Texts& effects) {
+  EXPECT_EQ(replayed_, effects) << Where();
   return *this;
 }
 

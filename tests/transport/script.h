@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pipeline/transport/rc_queue_pair.h"
+#include "tests/transport/kept_copies.h"
 
 namespace uroce::transport {
 
@@ -34,6 +35,7 @@ struct ScriptConfig {
   wire::Service service = wire::Service::kRc;
   RcRole role = RcRole::kBoth;
   bool selective_repeat = false;
+  bool agreed = false;  ///< The peer's NIC has agreed to that.
 };
 
 /// Runs the shell's contract on one queue pair. Times are nanoseconds. Every expectation covers all
@@ -55,6 +57,8 @@ class Script {
   /// The payload of the packet sent last could not be read.
   Script& GatherFails();
   Script& Modify(QpState state);
+  /// What is believed of the peer's NIC changes.
+  Script& Agree(bool agreed);
   /// The SRQ that the next packet names is out of its reach.
   Script& DenySrq();
   /// How many receive works the shell tells of.
@@ -76,6 +80,9 @@ class Script {
   /// What the last Receive was, and did to memory ("" for nothing).
   Script& Result(PacketResult result);
   Script& Does(const std::string& effect);
+  /// What the packets did that were given back after it: each Receive gives back all whose turn it
+  /// is.
+  Script& ThenDoes(const Texts& effects);
   Script& Deadline(Nanos deadline);
   Script& State(QpState state);
 
@@ -86,7 +93,9 @@ class Script {
  private:
   std::string Where() const;
   void FeedReceive();
-  void Execute(const Effect& effect);
+  /// Takes one packet, for the first time or again, and says what it did.
+  std::string Take(const wire::Packet& packet);
+  void Execute(const Effect& effect, const wire::Packet& packet);
   std::optional<std::string> PollText();
 
   wire::Service service_;
@@ -103,6 +112,8 @@ class Script {
   TxPacket sent_;
   PacketResult result_ = PacketResult::kAccepted;
   std::string effect_;
+  Texts replayed_;
+  KeptCopies kept_;
 };
 
 // Works in short.

@@ -114,6 +114,8 @@ std::string TextOf(const Effect& effect) {
       return "place_original" + local_text + Format(" value=%" PRIx64, effect.value);
     case Effect::Kind::kInvalidate:
       return "invalidate" + invalidate_text;
+    case Effect::Kind::kKeep:
+      return "keep";
   }
   return "?";
 }

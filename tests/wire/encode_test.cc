@@ -36,7 +36,6 @@ TransportHeader RandomHeader(Opcode opcode, std::mt19937& random) {
   return {.opcode = opcode,
           .solicited = random() % 2 == 0,
           .ack_request = random() % 2 == 0,
-          .mark = static_cast<uint8_t>(random() % 0x80),
           .pkey = 0xffff,
           .dest_qpn = Qpn(0x123456),
           .psn = Psn(static_cast<uint32_t>(random())),
@@ -64,7 +63,6 @@ void ExpectEqual(const TransportHeader& a, const TransportHeader& b) {
   ASSERT_EQ(a.opcode, b.opcode);
   EXPECT_EQ(a.solicited, b.solicited);
   EXPECT_EQ(a.ack_request, b.ack_request);
-  EXPECT_EQ(a.mark, b.mark);
   EXPECT_EQ(a.pkey, b.pkey);
   EXPECT_EQ(a.dest_qpn, b.dest_qpn);
   EXPECT_EQ(a.psn, b.psn);

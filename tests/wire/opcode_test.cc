@@ -22,7 +22,7 @@ std::set<int> Known() {
 }
 
 TEST(OpcodeTest, KnowsTheOpcodesOfTheTablesAndNoOthers) {
-  std::set<int> expected = {0x64, 0x65, 0x81};
+  std::set<int> expected = {0x64, 0x65, 0x81, 0xd1, 0xf1};
   for (int code = 0; code <= 0x1d; ++code) {
     if (code == 0x15 || (code > 0x17 && code < 0x1d)) continue;
     expected.insert(code);
@@ -81,6 +81,15 @@ TEST(OpcodeTest, OnlyTheRowsOfTheTableCarryPayload) {
     if (code == 0x15 || (code > 0x17 && code < 0x1d)) continue;
     EXPECT_EQ(At(code).Has(I::kPayload), !without.contains(code)) << code;
   }
+}
+
+TEST(OpcodeTest, ThoseOfManufacturersBelongToReliableConnections) {
+  constexpr auto kXrc = static_cast<Opcode>(0xf1);
+  EXPECT_EQ(ServiceOf(Opcode::kSelectiveAcknowledge), Service::kRc);
+  EXPECT_EQ(ServiceOf(kXrc), Service::kXrc);
+  EXPECT_EQ(OpcodeOf(Service::kRc, Opcode::kSelectiveAcknowledge), Opcode::kSelectiveAcknowledge);
+  EXPECT_EQ(OpcodeOf(Service::kXrc, Opcode::kSelectiveAcknowledge), kXrc);
+  EXPECT_TRUE(InfoOf(kXrc).Has(I::kKeptMap));
 }
 
 TEST(OpcodeTest, ServiceIsTheTopThreeBits) {

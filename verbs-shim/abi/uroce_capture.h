@@ -83,6 +83,9 @@ enum uroce_capture_reason {
   UROCE_REASON_RETRANSMITTED,  /* detail: enum uroce_resend_cause; number of limit */
   UROCE_REASON_ANSWERED_AGAIN, /* a response given again, to a duplicate request */
   UROCE_REASON_NAK,            /* a NAK of any kind; number: its syndrome */
+  UROCE_REASON_SELECTIVE_ACK,  /* to a NIC of this make: packets are missing, others kept */
+  /* Received, and executed later. */
+  UROCE_REASON_KEPT, /* a packet before it is missing; expected_psn */
 };
 /* Why a responder refuses a request for good; the order is that of transport::Refusal. */
 enum uroce_refusal {
@@ -105,7 +108,9 @@ enum uroce_resend_cause {
   UROCE_RESEND_ACK_TIMEOUT,
   UROCE_RESEND_SEQUENCE_NAK,
   UROCE_RESEND_RNR_NAK,     /* its timer has run out */
-  UROCE_RESEND_IMPLIED_NAK, /* the response to a READ or atomic was passed over */
+  UROCE_RESEND_IMPLIED_NAK,     /* the response to a READ or atomic was passed over */
+  UROCE_RESEND_SELECTIVE_ACK,   /* the responder misses it, and keeps what follows */
+  UROCE_RESEND_TAIL_LOSS_PROBE, /* nothing has come for some round trips */
 };
 #define UROCE_NOTE_MARKED 1u /* flags: congestion experienced */
 #define UROCE_NOTE_FAILED 2u /* flags: the queue pair went to error by this packet */

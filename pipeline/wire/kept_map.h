@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a selective acknowledgement says behind its AETH: which packets from its PSN on the
+// responder keeps (docs: pipeline/wire/README.md).
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "pipeline/wire/be.h"
+
+namespace uroce::wire {
+
+/// Sixteen reserved bits, sixteen that count packets, then a bit for each of these in words of 32:
+/// bit i of word w is the packet 32 * w + i behind the PSN of the acknowledgement. 1: it is kept.
+inline constexpr uint32_t kMaxKeptPackets = 2048;
+inline constexpr uint32_t kKeptMapHeaderBytes = 4;
+inline constexpr uint32_t kMaxKeptMapBytes = kKeptMapHeaderBytes + kMaxKeptPackets / 8;
+
+/// Shape: bytes of a map of `packets` packets.
+constexpr uint32_t KeptMapBytes(uint32_t packets) {
+  return kKeptMapHeaderBytes + (packets + 31) / 32 * 4;
+}
+
+/// A map as it was received; a view of the bytes of the packet.
+class KeptMap {
+ public:
+  /// False: `bytes` is no map. Range of a map: 1 to kMaxKeptPackets packets.
+  [[nodiscard]] bool Parse(std::span<const uint8_t> bytes) {
+    if (bytes.size() < kKeptMapHeaderBytes) return false;
+    packets_ = reinterpret_cast<const Be<2>*>(bytes.data() + 2)->value();
+    words_ = bytes.data() + kKeptMapHeaderBytes;
+    return packets_ != 0 && packets_ <= kMaxKeptPackets && bytes.size() == KeptMapBytes(packets_);
+  }
+  /// How many packets from the PSN of the acknowledgement on it speaks of: none behind them has
+  /// come.
+  uint32_t packets() const { return packets_; }
+  /// Bits of the 64 packets from `first` on; 0 behind the last. Range: a multiple of 64.
+  uint64_t Kept(uint32_t first) const { return Word(first) | uint64_t{Word(first + 32)} << 32; }
+
+ private:
+  uint32_t Word(uint32_t first) const {
+    if (first >= packets_) return 0;
+    const uint32_t bits = reinterpret_cast<const Be<4>*>(words_ + first / 8)->value();
+    const uint32_t rest = packets_ - first;
+    return rest >= 32 ? bits : bits & ((uint32_t{1} << rest) - 1);
+  }
+
+  uint32_t packets_ = 0;
+  const uint8_t* words_ = nullptr;
+};
+
+/// Writes the map of `packets` packets; `kept(first)` has the bits of the 64 from `first` on, which
+/// may say anything behind the last. Returns its bytes: KeptMapBytes(packets).
+template <typename KeptBits>
+uint32_t WriteKeptMap(uint32_t packets, KeptBits&& kept, std::span<uint8_t, kMaxKeptMapBytes> out) {
+  assert(packets <= kMaxKeptPackets);
+  const auto put = [&](uint32_t offset, uint32_t value) {
+    const Be<4> bytes(value);
+    std::memcpy(out.data() + offset, &bytes, sizeof bytes);
+  };
+  put(0, packets);
+  for (uint32_t first = 0; first < packets; first += 32) {
+    const auto bits = static_cast<uint32_t>(kept(first & ~uint32_t{63}) >> (first & 32));
+    const uint32_t rest = packets - first;
+    put(kKeptMapHeaderBytes + first / 8, rest >= 32 ? bits : bits & ((uint32_t{1} << rest) - 1));
+  }
+  return KeptMapBytes(packets);
+}
+
+}  // namespace uroce::wire
