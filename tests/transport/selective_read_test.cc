@@ -154,13 +154,14 @@ TEST(SelectiveRead, ANakBehindLostResponsesSendsAgainFromItsPsnOn) {
            "SEND_ONLY psn=000106 len=8 ackreq mark=22"});
 }
 
-// [sr.read sr.rnr] The READ in front of a SEND that finds no receive work was not answered whole.
-TEST(SelectiveRead, AnRnrNakBehindLostResponsesSendsAllAgain) {
+// [sr.read sr.rnr 3.2.rnr.read] The READ in front of a SEND that finds no receive work was not
+// answered whole.
+TEST(SelectiveRead, AnRnrNakBehindLostResponsesSendsAllAgainAfterTheWait) {
   Script s(Selective());
   AskForFour(s);
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000105 len=8 ackreq mark=21"});
   s.Receive("READ_RESPONSE_FIRST psn=000101 len=1024 msn=2 mark=41");
-  s.Receive("RNR_NAK psn=000105 msn=2 timer=1 mark=41");
+  s.Receive("RNR_NAK psn=000105 msn=2 timer=1 mark=41").Quiet().At(20'000);
   s.Sends({"READ_REQUEST psn=000102 len=3072 ackreq mark=23",
            "SEND_ONLY psn=000105 len=8 ackreq mark=23"});
 }
