@@ -182,8 +182,9 @@ class Requester {
   void Retire(const HeldWork& work);
   void OnProgress(Nanos now);
   /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event, or fails
-  /// the work. What is resent selectively costs none: there the ACK timeout alone counts, from the
-  /// last progress on, since a responder names what it misses many times within it.
+  /// the work. A NAK, or an implied one, behind a timeout without progress costs none. What is
+  /// resent selectively costs none: there the ACK timeout alone counts, from the last progress on,
+  /// since a responder names what it misses many times within it.
   void Retry(ResendCause cause);
   void NoteResend(ResendCause cause);
   void GoBack(const Resend& resend);

@@ -345,5 +345,40 @@ TEST(RequesterRetry, ANakAfterATimeoutGoesBackAgain) {
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
 }
 
+// [3.3.retries.once] What the NAK tells of was paid for: else half of the timeouts end a connection
+// over a link that lets short answers through and long ones not.
+TEST(RequesterRetry, ANakAfterATimeoutCostsNoSecondRetry) {
+  Script s({.retry_count = 1});
+  s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.Receive("NAK_SEQ psn=000100 msn=0").Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.Receive("NAK_SEQ psn=000100 msn=0").Quiet().State(QpState::kRts);
+  s.At(3 * kTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
+}
+
+// [3.3.retries.once] The short end of a READ's response arrives each time, its long beginning
+// never.
+TEST(RequesterRetry, AnImpliedNakAfterATimeoutCostsNoSecondRetry) {
+  Script s({.retry_count = 2});
+  s.At(0).Post(Read(1025)).Sends({"READ_REQUEST psn=000100 len=1025 ackreq"});
+  for (const int at : {1, 3}) {
+    s.At(at * kTimeout).Sends({"READ_REQUEST psn=000100 len=1025 ackreq"});
+    s.Receive("READ_RESPONSE_LAST psn=000101 len=1 msn=1");
+    s.Sends({"READ_REQUEST psn=000100 len=1025 ackreq"}).State(QpState::kRts);
+  }
+  s.At(7 * kTimeout).Completes({"0 READ RETRY_EXC_ERR"});
+}
+
+// [3.3.retries.once 3.3.progress] Progress ends it: then a NAK counts again.
+TEST(RequesterRetry, ANakAfterProgressCostsARetry) {
+  Script s({.path_mtu = 256, .retry_count = 1});
+  s.At(0).Post(Write(512));
+  s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
+  s.At(kTimeout);
+  s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
+  s.Receive("NAK_SEQ psn=000101 msn=0").Sends({"WRITE_LAST psn=000101 len=256 ackreq"});
+  s.At(2 * kTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
+}
+
 }  // namespace
 }  // namespace uroce::transport
