@@ -64,6 +64,7 @@ class Party {
   const std::string& fault() const { return fault_; }
 
  protected:
+  /// Empty: all is well.
   void Fault(const std::string& what) {
     if (fault_.empty()) fault_ = what;
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "pipeline/wire/to_string.h"
+#include "tests/sim/read_results.h"
 
 namespace uroce::sim {
 namespace {
@@ -48,6 +49,7 @@ void RcParty::SetPeer(const Workload* own, const RcParty* peer, const Workload* 
   plan_ = own;
   peer_ = peer;
   peers_plan_ = peers;
+  judge_.emplace(*peers, attributes_.rq_psn, attributes_.path_mtu_bytes);
   for (const PlannedWork& planned : own->works) local_.push_back(planned.local);
 }
 
@@ -118,6 +120,7 @@ void RcParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
       result == transport::PacketResult::kNak || result == transport::PacketResult::kMalformed;
   if (refused && !config_.may_fail) Fault("refused " + wire::ToString(packet));
   if (effect.kind == Effect::Kind::kNone) return;
+  PollCompletions();  // A program may: what it finds must be in memory.
   uint64_t original = 0;
   const EffectOutcome outcome = Execute(effect, packet, original);
   if (outcome != EffectOutcome::kDone && !config_.may_fail) {
@@ -136,10 +139,12 @@ EffectOutcome RcParty::Execute(const Effect& effect, const wire::Packet& packet,
         return EffectOutcome::kLocalProtection;
       }
       std::ranges::copy(packet.payload, buffer.begin() + effect.local.offset_bytes);
+      Fault(judge_->OnPlaceReceive(effect.local, packet));
       if (effect.invalidate) invalidated_.push_back(effect.invalidate_rkey.value());
       return EffectOutcome::kDone;
     }
     case Effect::Kind::kInvalidate:
+      Fault(judge_->OnPlaceReceive(effect.local, packet));
       invalidated_.push_back(effect.invalidate_rkey.value());
       return EffectOutcome::kDone;
     case Effect::Kind::kPlaceSend:
@@ -171,20 +176,24 @@ EffectOutcome RcParty::ExecuteRemote(const Effect& effect, const wire::Packet& p
   if (!memory_.Allows(remote.rkey, remote.va, effect.check_length_bytes)) {
     return EffectOutcome::kRemoteAccess;
   }
-  if (effect.kind == Effect::Kind::kPlaceRemote && !memory_.Write(remote.va, packet.payload)) {
-    Fault("a WRITE was executed twice");
+  if (effect.kind == Effect::Kind::kPlaceRemote) {
+    memory_.Write(remote.va, packet.payload);
+    Fault(judge_->OnPlaceRemote(remote, packet));
+  } else if (effect.kind == Effect::Kind::kAtomic) {
+    original = ExecuteAtomic(effect);
+    Fault(judge_->OnAtomic(remote, original, packet));
+  } else if (effect.access == transport::Access::kRemoteRead) {
+    Fault(judge_->OnRead(packet));
   }
-  const transport::RequestShape& shape = transport::ShapeOf(packet.header.opcode);
-  const bool ends = shape.kind == transport::RequestShape::Kind::kWrite && shape.last;
-  if (effect.kind == Effect::Kind::kPlaceRemote && ends && !config_.may_fail &&
-      !memory_.IsWrittenUpTo(remote.va + remote.length_bytes)) {
-    Fault("the end of a WRITE before what is in front of it");
-  }
-  if (effect.kind != Effect::Kind::kAtomic) return EffectOutcome::kDone;
-  original = memory_.Load(remote.va);
-  if (!effect.compare_swap) memory_.Store(remote.va, original + effect.swap_add);
-  if (effect.compare_swap && original == effect.compare) memory_.Store(remote.va, effect.swap_add);
   return EffectOutcome::kDone;
+}
+
+uint64_t RcParty::ExecuteAtomic(const Effect& effect) {
+  const uint64_t va = effect.remote.va;
+  const uint64_t original = memory_.Load(va);
+  if (!effect.compare_swap) memory_.Store(va, original + effect.swap_add);
+  if (effect.compare_swap && original == effect.compare) memory_.Store(va, effect.swap_add);
+  return original;
 }
 
 void RcParty::SendPackets(Nanos now) {
@@ -214,6 +223,7 @@ bool RcParty::SendPacket(const TxPacket& packet, Nanos now) {
   } else if (packet.source == TxPacket::Source::kRemote) {
     payload = memory_.At(packet.remote.va, packet.remote.length_bytes);
   }
+  if (transport::IsResponse(packet.header.opcode)) Fault(judge_->OnAnswer(packet));
   path_.Send(packet.header, payload, now);
   return true;
 }
@@ -239,6 +249,9 @@ void RcParty::OnSendCompletion(const Completion& completion) {
     return Fault(Number("success of illegal work", completion.slot));
   }
   for (; next_completion_ <= completion.slot; ++next_completion_) JudgeResult(next_completion_);
+  if (!peer_->judge_->HasExecuted(completion.slot)) {
+    Fault(Number("success before its execution of work", completion.slot));
+  }
   const bool signaled = plan_->works[completion.slot].work.signaled || config_.core.signal_all;
   if (!signaled) Fault("completion of an unsignaled work");
 }
@@ -267,7 +280,10 @@ void RcParty::OnSendError(const Completion& completion) {
 void RcParty::JudgeResult(uint32_t index) {
   const PlannedWork& planned = plan_->works[index];
   if (planned.failure != WcStatus::kSuccess) Fault(Number("no error of illegal work", index));
-  if (!planned.expected.empty() && planned.expected != local_[index]) {
+  const bool is_read = planned.work.opcode == WorkOpcode::kRead;
+  const std::vector<uint8_t>& result = local_[index];
+  if (is_read ? !MayRead(*plan_, index, result)
+              : !planned.expected.empty() && planned.expected != result) {
     Fault(Number("wrong bytes read by work", index));
   }
 }
@@ -292,8 +308,19 @@ void RcParty::OnReceiveCompletion(const Completion& completion) {
   if (invalidate && !TakeInvalidated(planned.immediate_or_rkey)) {
     return Fault(Number("key not invalidated by receive", received_));
   }
-  pool_.Release(completion.slot);
+  if (!judge_->HasExecuted(planned.work)) {
+    return Fault(Number("received before the end of request", planned.work));
+  }
+  TakeReceive(completion.slot);
   ++received_;
+}
+
+void RcParty::TakeReceive(uint32_t slot) {
+  // Of a shared queue others take some.
+  const bool in_order = config_.core.shared_receive ? slot >= next_receive_ : slot == next_receive_;
+  if (!in_order) Fault("receive works out of order");
+  next_receive_ = slot + 1;
+  pool_.Release(slot);
 }
 
 void RcParty::OnReceiveError(const Completion& completion) {
@@ -316,18 +343,9 @@ void RcParty::Judge() {
   const bool complete = !config_.may_fail || (peer_->ended_ && plan.has_illegal && !dead() &&
                                               !peer_->dead() && peer_->foretold_end());
   if (!complete) return;
-  for (uint32_t i = 0; i < RemoteMemory::kCounters; ++i) {
-    if (memory_.Load(RemoteMemory::kBase + i * 8) != plan.counters[i]) {
-      Fault("an atomic was not executed exactly once");
-    }
-  }
-  const auto data = memory_.At(RemoteMemory::kDataBase, memory_.data_bytes());
-  if (std::ranges::equal(data, plan.memory)) return;
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (data[i] == plan.memory[i]) continue;
-    if (plan.has_illegal && config_.core.selective_repeat && data[i] == plan.memory_with_flushed[i])
-      continue;
-    return Fault("memory is not what the peer's works make of it");
+  const auto memory = memory_.At(RemoteMemory::kBase, memory_.size_bytes());
+  if (!std::ranges::equal(memory, plan.memory)) {
+    Fault("memory is not what the peer's works make of it");
   }
 }
 

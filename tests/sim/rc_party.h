@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "pipeline/transport/rc_queue_pair.h"
+#include "tests/sim/order_judge.h"
 #include "tests/sim/party.h"
 #include "tests/sim/random.h"
 #include "tests/sim/receive_pool.h"
@@ -52,6 +54,8 @@ class RcParty : public Party {
   transport::EffectOutcome PlaceLocal(const transport::Effect& effect, const wire::Packet& packet);
   transport::EffectOutcome ExecuteRemote(const transport::Effect& effect,
                                          const wire::Packet& packet, uint64_t& original);
+  /// Returns the original.
+  uint64_t ExecuteAtomic(const transport::Effect& effect);
   void SendPackets(Nanos now);
   /// False: its bytes cannot be read.
   bool SendPacket(const transport::TxPacket& packet, Nanos now);
@@ -59,6 +63,7 @@ class RcParty : public Party {
   void OnSendCompletion(const transport::Completion& completion);
   void OnSendError(const transport::Completion& completion);
   void OnReceiveCompletion(const transport::Completion& completion);
+  void TakeReceive(uint32_t slot);
   void OnReceiveError(const transport::Completion& completion);
   void JudgeResult(uint32_t index);
   bool TakeInvalidated(uint32_t rkey);
@@ -82,7 +87,9 @@ class RcParty : public Party {
   uint32_t local_slot_ = 0;
 
   const Workload* peers_plan_ = nullptr;
+  std::optional<OrderJudge> judge_;  ///< Of what the peer's works do here.
   uint32_t received_ = 0;
+  uint32_t next_receive_ = 0;  ///< Lowest slot that may complete next.
   bool receive_ended_ = false;
   std::deque<uint32_t> invalidated_;
 };

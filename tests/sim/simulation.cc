@@ -120,6 +120,11 @@ uint32_t Simulation::Works(Random& random) const {
   return std::min(1 + random.Below(80), options_.works);
 }
 
+bool Simulation::Selective(Random& random) const {
+  const bool selective = random.Happens(700);
+  return selective && (options_.without & SimulationOptions::kSelectiveRepeat) == 0;
+}
+
 RemoteMemory& Simulation::AddMemory(uint32_t bytes, Random& random) {
   const Rkey rkey(static_cast<uint32_t>(random.Next()));
   memories_.push_back(std::make_unique<RemoteMemory>(bytes, rkey, random));
@@ -179,7 +184,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   ReceivePool& pool_a = shared ? *shared_pools_[a] : AddPool(random);
   ReceivePool& pool_b = shared ? *shared_pools_[b] : AddPool(random);
   // Mixed pairs: an end that knows selective repeat meets one that does not.
-  config.core.selective_repeat = random.Happens(700);
+  config.core.selective_repeat = Selective(random);
   if (xrc) {
     config.core.service = wire::Service::kXrc;
     config.core.role = transport::RcRole::kInitiator;
@@ -189,7 +194,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
       Add(qpn_a, std::make_unique<RcParty>(a, config, memory_a, pool_a,
                                            Path(network_, a, b, qpn_b, ipv6), random.Next()));
   if (xrc) config.core.role = transport::RcRole::kTarget;
-  config.core.selective_repeat = random.Happens(700);
+  config.core.selective_repeat = Selective(random);
   RcParty& party_b =
       Add(qpn_b, std::make_unique<RcParty>(b, config, memory_b, pool_b,
                                            Path(network_, b, a, qpn_a, ipv6), random.Next()));

@@ -44,7 +44,8 @@ struct SimulationOptions {
     kHostPauses = 1 << 7,
     kFar = 1 << 8,
     kShrink = 1 << 9,
-    kAllParts = (1 << 10) - 1,
+    kSelectiveRepeat = 1 << 10,
+    kAllParts = (1 << 11) - 1,
   };
   /// "seed=7,connection=1,works=3,without=5", and back. Unknown words end the program.
   std::string ToString() const;
@@ -77,6 +78,8 @@ class Simulation {
   void AddUc(uint32_t a, uint32_t b, Random& random);
   void AddDatagrams(Random& random);
   uint32_t Works(Random& random) const;
+  /// Whether an end of a connection knows selective repeat.
+  bool Selective(Random& random) const;
   RemoteMemory& AddMemory(uint32_t bytes, Random& random);
   ReceivePool& AddPool(Random& random);
   /// Registers a party under `qpn`.
