@@ -31,7 +31,13 @@ Gid AddressOf(uint32_t host, bool ipv6) {
 }
 
 Path::Path(Network& network, uint32_t from, uint32_t to, Qpn qpn, bool ipv6)
-    : network_(network), from_(from), to_(to), template_(ConfigOf(from, to, qpn, ipv6)) {}
+    : network_(network),
+      from_(from),
+      to_(to),
+      ipv6_(ipv6),
+      template_(ConfigOf(from, to, qpn, ipv6)) {}
+
+void Path::Redirect(Qpn qpn) { template_ = wire::HeaderTemplate(ConfigOf(from_, to_, qpn, ipv6_)); }
 
 void Path::Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now) {
   const auto size = static_cast<uint32_t>(payload.size());

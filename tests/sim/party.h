@@ -23,12 +23,15 @@ class Path {
   Path(Network& network, uint32_t from, uint32_t to, Qpn qpn, bool ipv6);
   void Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now);
   uint32_t to() const { return to_; }
+  /// From now on it leads to another queue pair of that host.
+  void Redirect(Qpn qpn);
 
  private:
   Network& network_;
   uint32_t from_;
   uint32_t to_;
   uint16_t identification_ = 0;
+  bool ipv6_;
   wire::HeaderTemplate template_;
 };
 

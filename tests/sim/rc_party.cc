@@ -45,6 +45,20 @@ void RcParty::Connect(const transport::QueuePairAttributes& attributes) {
   }
 }
 
+void RcParty::Reconnect(Qpn peer, wire::Psn sq_psn, wire::Psn rq_psn) {
+  qp_.Modify(QpState::kReset, attributes_);
+  path_.Redirect(peer);
+  local_.clear();
+  invalidated_.clear();
+  posted_ = next_completion_ = received_ = 0;
+  local_under_way_ = false;
+  next_receive_ = pool_.next_slot();
+  transport::QueuePairAttributes attributes = attributes_;
+  attributes.sq_psn = sq_psn;
+  attributes.rq_psn = rq_psn;
+  Connect(attributes);
+}
+
 void RcParty::SetPeer(const Workload* own, const RcParty* peer, const Workload* peers) {
   plan_ = own;
   peer_ = peer;

@@ -33,6 +33,9 @@ class RcParty : public Party {
           const Path& path, uint64_t seed);
 
   void Connect(const transport::QueuePairAttributes& attributes);
+  /// Resets the queue pair, with all that is under way, and connects it with another one of the
+  /// peer's host: SetPeer comes next.
+  void Reconnect(Qpn peer, wire::Psn sq_psn, wire::Psn rq_psn);
   void SetPeer(const Workload* own, const RcParty* peer, const Workload* peers);
 
   void OnFrame(const ReceivedFrame& frame, Nanos now) override;
@@ -41,6 +44,7 @@ class RcParty : public Party {
   void Judge() override;
   std::string Describe() const override;
   const transport::QueuePairCounters& counters() const { return qp_.counters(); }
+  wire::Psn expected_psn() const { return qp_.expected_psn(); }
 
  private:
   bool ended() const { return ended_ || dead(); }
