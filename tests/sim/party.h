@@ -21,7 +21,8 @@ Gid AddressOf(uint32_t host, bool ipv6);
 class Path {
  public:
   Path(Network& network, uint32_t from, uint32_t to, Qpn qpn, bool ipv6);
-  void Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now);
+  /// False: the network has lost it.
+  bool Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now);
   uint32_t to() const { return to_; }
   /// From now on it leads to another queue pair of that host.
   void Redirect(Qpn qpn);

@@ -73,7 +73,7 @@ bool RcParty::finished() const {
 }
 
 Nanos RcParty::Turn(Nanos now) {
-  if (qp_.NextDeadline() <= now) qp_.OnDeadline(now);
+  if (qp_.NextDeadline() <= now) OnDeadline(now);
   pool_.Refill(now);
   PollCompletions();
   PauseSending();
@@ -87,6 +87,15 @@ Nanos RcParty::Turn(Nanos now) {
   const bool more = qp_.HasPacket(now) || qp_.HasLocal() || posts || local_under_way_ ||
                     qp_.state() == QpState::kSqd;
   return std::max(more ? std::min(next, now + kTurnPause) : next, now + Nanos(1));
+}
+
+void RcParty::OnDeadline(Nanos now) {
+  const uint64_t timeouts = counters().local_ack_timeout_err;
+  qp_.OnDeadline(now);
+  if (counters().local_ack_timeout_err == timeouts) return;
+  const uint64_t lost = lost_frames_ + peer_->lost_frames_;
+  unlucky_timeouts_ = lost == lost_at_timeout_ ? 0 : unlucky_timeouts_ + 1;
+  lost_at_timeout_ = lost;
 }
 
 void RcParty::PauseSending() {
@@ -238,7 +247,7 @@ bool RcParty::SendPacket(const TxPacket& packet, Nanos now) {
     payload = memory_.At(packet.remote.va, packet.remote.length_bytes);
   }
   if (transport::IsResponse(packet.header.opcode)) Fault(judge_->OnAnswer(packet));
-  path_.Send(packet.header, payload, now);
+  lost_frames_ += !path_.Send(packet.header, payload, now);
   return true;
 }
 
@@ -259,6 +268,7 @@ void RcParty::OnSendCompletion(const Completion& completion) {
     return Fault("send completion out of order");
   }
   if (ended_) return Fault("success behind an error");
+  unlucky_timeouts_ = 0;
   if (plan_->works[completion.slot].failure != WcStatus::kSuccess) {
     return Fault(Number("success of illegal work", completion.slot));
   }
@@ -277,9 +287,11 @@ void RcParty::OnSendError(const Completion& completion) {
   const WcStatus foretold = plan_->works[completion.slot].failure;
   const bool flushed = completion.status == WcStatus::kWrFlushErr;
   const bool foretold_now = foretold != WcStatus::kSuccess && completion.status == foretold;
-  // Its own requests have failed the peer's end; or it is silent: it died, or its NAK was lost.
+  // Its own requests have failed the peer's end; or it is silent: it died, its NAK was lost, or
+  // the network lost too much.
   const bool by_peer = flushed && (config_.may_die || peers_plan_->has_illegal);
-  const bool silence = completion.status == WcStatus::kRetryExcErr && config_.may_fail;
+  const bool silent = config_.may_fail || peer_->ended_ || unlucky();
+  const bool silence = completion.status == WcStatus::kRetryExcErr && silent;
   const bool first_fits = foretold_now || by_peer || silence;
   if (ended_ ? !flushed : !first_fits) {
     return Fault(Number("send completion", completion.slot) +
@@ -340,7 +352,7 @@ void RcParty::TakeReceive(uint32_t slot) {
 void RcParty::OnReceiveError(const Completion& completion) {
   const bool known =
       completion.status == WcStatus::kWrFlushErr || completion.status == WcStatus::kLocLenErr;
-  if (!config_.may_fail || !known) Fault("a receive work failed");
+  if (!(config_.may_fail || ended_) || !known) Fault("a receive work failed");
   receive_ended_ = true;
 }
 
@@ -354,8 +366,9 @@ void RcParty::Judge() {
   // What a success of the peer's last work promises is all there; of a peer that died or was left
   // alone nobody knows how far it came.
   const Workload& plan = *peers_plan_;
-  const bool complete = !config_.may_fail || (peer_->ended_ && plan.has_illegal && !dead() &&
-                                              !peer_->dead() && peer_->foretold_end());
+  const bool whole = !config_.may_fail && !ended_ && !peer_->ended_;
+  const bool complete = whole || (peer_->ended_ && plan.has_illegal && !dead() && !peer_->dead() &&
+                                  peer_->foretold_end());
   if (!complete) return;
   const auto memory = memory_.At(RemoteMemory::kBase, memory_.size_bytes());
   if (!std::ranges::equal(memory, plan.memory)) {

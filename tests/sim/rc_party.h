@@ -47,6 +47,9 @@ class RcParty : public Party {
   wire::Psn expected_psn() const { return qp_.expected_psn(); }
 
  private:
+  void OnDeadline(Nanos now);
+  /// Retries may be spent: in each timeout's round in a row the network has lost something.
+  bool unlucky() const { return unlucky_timeouts_ >= attributes_.retry_count; }
   bool ended() const { return ended_ || dead(); }
   /// It came to its end by its illegal work, not by the peer's silence.
   bool foretold_end() const { return foretold_end_; }
@@ -87,6 +90,9 @@ class RcParty : public Party {
   uint32_t next_completion_ = 0;  ///< Lowest slot that has no completion yet.
   bool ended_ = false;            ///< A work of ours has completed in error.
   bool foretold_end_ = false;
+  uint64_t lost_frames_ = 0;      ///< On the way to the peer.
+  uint64_t lost_at_timeout_ = 0;  ///< Both ways, when the ACK timer ran out last.
+  uint32_t unlucky_timeouts_ = 0;
   bool local_under_way_ = false;
   uint32_t local_slot_ = 0;
 
