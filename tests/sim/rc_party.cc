@@ -51,7 +51,8 @@ void RcParty::Reconnect(Qpn peer, wire::Psn sq_psn, wire::Psn rq_psn) {
   local_.clear();
   invalidated_.clear();
   posted_ = next_completion_ = received_ = 0;
-  local_under_way_ = false;
+  local_under_way_ = ended_ = receive_ended_ = false;
+  unlucky_timeouts_ = 0;
   next_receive_ = pool_.next_slot();
   transport::QueuePairAttributes attributes = attributes_;
   attributes.sq_psn = sq_psn;
