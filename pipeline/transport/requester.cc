@@ -343,11 +343,14 @@ void Requester::Retry(ResendCause cause) {
   // At una_ already: gone back and not sent yet, or waiting after an RNR NAK, right behind which
   // some responders send a NAK 0x60 (golden/linux-rxe-5-rnr).
   if (resending_ || next_psn_ == una_) return;
-  if (retries_left_ == 0) {
+  // Behind a timeout the timer alone counts until something arrives: a NAK tells of the round that
+  // the timeout has paid for. Each is answered once (resending_), so this ends as well.
+  const bool counts = cause == ResendCause::kAckTimeout || backoff_ == 0;
+  if (counts && retries_left_ == 0) {
     ++counters_.retry_exceeded_err;
     return Fail(WcStatus::kRetryExcErr);
   }
-  --retries_left_;
+  if (counts) --retries_left_;
   NoteResend(cause);
   resending_ = true;
   StopTimers();

@@ -189,6 +189,8 @@ class Requester {
   /// Acknowledges all before `end`. False when a READ or atomic stands in the way: its response
   /// was lost, and a resend from there has begun.
   bool AcknowledgeBefore(wire::Psn end, Nanos now);
+  /// The same without the resend.
+  bool Acknowledge(wire::Psn end, Nanos now);
   /// An implied NAK: the oldest READ or atomic is answered no more by itself.
   void OnResponseLost();
   /// The response at una_ has come.
@@ -196,8 +198,9 @@ class Requester {
   void Retire(const HeldWork& work);
   void OnProgress(Nanos now);
   /// Resends from the oldest unacknowledged packet at the cost of a retry, once per event, or fails
-  /// the work. What is resent selectively costs none: there the ACK timeout alone counts, from the
-  /// last progress on, since a responder names what it misses many times within it.
+  /// the work. A NAK, or an implied one, behind a timeout without progress costs none. What is
+  /// resent selectively costs none: there the ACK timeout alone counts, from the last progress on,
+  /// since a responder names what it misses many times within it.
   void Retry(ResendCause cause);
   void NoteResend(ResendCause cause);
   void GoBack(const Resend& resend);
@@ -226,6 +229,7 @@ class Requester {
   uint32_t response_psns_ = 0;
   SendCredits credits_;
   wire::Psn probe_psn_;
+  wire::Psn rnr_psn_;  ///< The packet that was refused last.
 
   Nanos deadline_ = kNever;
   Nanos probe_deadline_ = kNever;
@@ -241,7 +245,7 @@ class Requester {
   bool has_lost_ = false;      ///< lost_->any()
   uint8_t probe_backoff_ = 0;  ///< Probes since the last response.
   bool holding_ = false;
-  bool waiting_rnr_ = false;  ///< deadline_ is that of an RNR wait.
+  bool waiting_rnr_ = false;  ///< For rnr_psn_; deadline_ is that of the wait.
   bool executing_local_ = false;
   bool probing_ = false;    ///< A message beyond the credits was begun at probe_psn_.
   bool resending_ = false;  ///< Gone back for a NAK or a gap, and no progress since.

@@ -98,14 +98,13 @@ void Requester::OnSequenceNak(const wire::TransportHeader& header) {
 }
 
 PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now) {
-  if (waiting_rnr_ && header.psn == una_) return PacketResult::kAccepted;
-  if (!AcknowledgeBefore(header.psn, now)) {
-    // Its turn has not come, and the responder names nothing behind it: both go again.
-    if (selective_ && !failed_) GoBackTo(una_);
-    return PacketResult::kAccepted;
-  }
+  if (waiting_rnr_ && rnr_psn_.Since(header.psn) >= 0) return PacketResult::kAccepted;
+  // A READ or atomic in front of it whose response is lost goes again with it, after the wait, and
+  // at no other cost.
+  const bool in_turn = Acknowledge(header.psn, now);
+  if (failed_) return PacketResult::kAccepted;
   // Inside a READ there is nothing that could need a receive work.
-  if (header.psn != una_) return PacketResult::kMalformed;
+  if (in_turn && header.psn != una_) return PacketResult::kMalformed;
   const bool for_ever = rnr_retry_ == kRnrRetryForEver;
   if (!for_ever) {
     if (rnr_retries_left_ == 0) {
@@ -116,17 +115,30 @@ PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now)
     --rnr_retries_left_;
   }
   ++counters_.rnr_nak_retry_err;
+  counters_.implied_nak_seq_err += !in_turn;
   GoBack({.cause = ResendCause::kRnrNak,
           .number = static_cast<uint8_t>(rnr_retry_ - rnr_retries_left_),
           .limit = for_ever ? Resend::kForEver : rnr_retry_});
-  resending_ = false;
+  if (in_turn) resending_ = false;
   waiting_rnr_ = true;
+  rnr_psn_ = header.psn;
   StopTimers();
   deadline_ = now + RnrWait(header.aeth.syndrome & wire::kSyndromeValueMask);
   return PacketResult::kAccepted;
 }
 
 bool Requester::AcknowledgeBefore(wire::Psn end, Nanos now) {
+  const bool in_turn = Acknowledge(end, now);
+  if (failed_ || in_turn) return !failed_;
+  if (selective_) {
+    NoteHeard(end);
+  } else {
+    OnResponseLost();
+  }
+  return false;
+}
+
+bool Requester::Acknowledge(wire::Psn end, Nanos now) {
   const wire::Psn before = una_;
   const uint32_t acknowledged = Distance(before, end);
   bool blocked = false;
@@ -147,13 +159,7 @@ bool Requester::AcknowledgeBefore(wire::Psn end, Nanos now) {
     window_.OnAcknowledged(Distance(before, una_));
     OnProgress(now);
   }
-  if (failed_ || !blocked) return !failed_;
-  if (selective_) {
-    NoteHeard(end);
-  } else {
-    OnResponseLost();
-  }
-  return false;
+  return !blocked;
 }
 
 void Requester::OnResponseLost() {
@@ -172,7 +178,9 @@ void Requester::OnProgress(Nanos now) {
   retries_left_ = retry_count_;
   rnr_retries_left_ = rnr_retry_;
   backoff_ = 0;
-  resending_ = waiting_rnr_ = false;
+  resending_ = false;
+  // What is in front of the packet that was refused tells nothing of it.
+  if (una_.Since(rnr_psn_) > 0) waiting_rnr_ = false;
   if (selective_) {
     if (lost_->Forget(una_)) EndRound(now);
     has_lost_ = lost_->any();
@@ -186,7 +194,7 @@ void Requester::OnProgress(Nanos now) {
     next_psn_ = una_;
     response_psns_ = 0;
   }
-  RestartTimer(now);
+  if (!waiting_rnr_) RestartTimer(now);
   if (doomed_ && done_ == doomed_index_) Fail(doomed_status_);
 }
 

@@ -65,20 +65,23 @@ class Network {
   }
   void GiveBack(std::unique_ptr<Frame> frame) { idle_.push_back(std::move(frame)); }
 
-  void Send(uint32_t from, uint32_t to, std::unique_ptr<Frame> frame, Nanos now) {
-    if (random_.Happens(faults_.drop)) return GiveBack(std::move(frame));
+  /// False: it is lost, or spoilt.
+  bool Send(uint32_t from, uint32_t to, std::unique_ptr<Frame> frame, Nanos now) {
+    if (random_.Happens(faults_.drop)) return Lose(std::move(frame));
     Link& link = links_[size_t{from} * hosts_ + to];
     if (random_.Happens(faults_.pause)) {
       link.paused_until = std::max(link.paused_until, now + Nanos(random_.Below(kMostPause)));
     }
-    if (faults_.shrink != 0 && IsTooLong(link, *frame, now)) return GiveBack(std::move(frame));
+    if (faults_.shrink != 0 && IsTooLong(link, *frame, now)) return Lose(std::move(frame));
     const Nanos departure = std::max(now, link.paused_until);
     if (random_.Happens(faults_.duplicate)) Deliver(to, CopyOf(*frame), departure);
-    if (random_.Happens(faults_.corrupt)) {
+    const bool spoilt = random_.Happens(faults_.corrupt);
+    if (spoilt) {
       frame->room[random_.Below(frame->length_bytes)] ^=
           static_cast<uint8_t>(1 << random_.Below(8));
     }
     Deliver(to, std::move(frame), departure);
+    return !spoilt;
   }
   Nanos NextArrival() const { return flights_.empty() ? kNever : flights_.top().arrival; }
   /// The next frame that has arrived by `now`; false: none.
@@ -108,6 +111,11 @@ class Network {
       return order > other.order;
     }
   };
+
+  bool Lose(std::unique_ptr<Frame> frame) {
+    GiveBack(std::move(frame));
+    return false;
+  }
 
   std::unique_ptr<Frame> CopyOf(const Frame& frame) {
     std::unique_ptr<Frame> copy = Take();

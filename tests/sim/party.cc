@@ -31,9 +31,15 @@ Gid AddressOf(uint32_t host, bool ipv6) {
 }
 
 Path::Path(Network& network, uint32_t from, uint32_t to, Qpn qpn, bool ipv6)
-    : network_(network), from_(from), to_(to), template_(ConfigOf(from, to, qpn, ipv6)) {}
+    : network_(network),
+      from_(from),
+      to_(to),
+      ipv6_(ipv6),
+      template_(ConfigOf(from, to, qpn, ipv6)) {}
 
-void Path::Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now) {
+void Path::Redirect(Qpn qpn) { template_ = wire::HeaderTemplate(ConfigOf(from_, to_, qpn, ipv6_)); }
+
+bool Path::Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now) {
   const auto size = static_cast<uint32_t>(payload.size());
   std::unique_ptr<Frame> frame = network_.Take();
   const wire::EncodedHeaders headers =
@@ -42,7 +48,7 @@ void Path::Send(const wire::TransportHeader& header, std::span<const uint8_t> pa
   const uint32_t state = wire::CopyCrc32(headers.crc_state, at, payload.data(), size);
   const size_t trailer = wire::WriteTrailer(at + size, size, state);
   frame->length_bytes = static_cast<uint32_t>(headers.length_bytes + size + trailer);
-  network_.Send(from_, to_, std::move(frame), now);
+  return network_.Send(from_, to_, std::move(frame), now);
 }
 
 }  // namespace uroce::sim

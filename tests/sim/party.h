@@ -21,14 +21,18 @@ Gid AddressOf(uint32_t host, bool ipv6);
 class Path {
  public:
   Path(Network& network, uint32_t from, uint32_t to, Qpn qpn, bool ipv6);
-  void Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now);
+  /// False: the network has lost it.
+  bool Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now);
   uint32_t to() const { return to_; }
+  /// From now on it leads to another queue pair of that host.
+  void Redirect(Qpn qpn);
 
  private:
   Network& network_;
   uint32_t from_;
   uint32_t to_;
   uint16_t identification_ = 0;
+  bool ipv6_;
   wire::HeaderTemplate template_;
 };
 
@@ -64,6 +68,7 @@ class Party {
   const std::string& fault() const { return fault_; }
 
  protected:
+  /// Empty: all is well.
   void Fault(const std::string& what) {
     if (fault_.empty()) fault_ = what;
   }

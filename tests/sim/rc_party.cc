@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "pipeline/wire/to_string.h"
+#include "tests/sim/read_results.h"
 
 namespace uroce::sim {
 namespace {
@@ -45,10 +46,27 @@ void RcParty::Connect(const transport::QueuePairAttributes& attributes) {
   }
 }
 
+void RcParty::Reconnect(Qpn peer, wire::Psn sq_psn, wire::Psn rq_psn) {
+  qp_.Modify(QpState::kReset, attributes_);
+  path_.Redirect(peer);
+  local_.clear();
+  invalidated_.clear();
+  kept_.Clear();
+  posted_ = next_completion_ = received_ = 0;
+  local_under_way_ = ended_ = receive_ended_ = false;
+  unlucky_timeouts_ = 0;
+  next_receive_ = pool_.next_slot();
+  transport::QueuePairAttributes attributes = attributes_;
+  attributes.sq_psn = sq_psn;
+  attributes.rq_psn = rq_psn;
+  Connect(attributes);
+}
+
 void RcParty::SetPeer(const Workload* own, const RcParty* peer, const Workload* peers) {
   plan_ = own;
   peer_ = peer;
   peers_plan_ = peers;
+  judge_.emplace(*peers, attributes_.rq_psn, attributes_.path_mtu_bytes);
   for (const PlannedWork& planned : own->works) local_.push_back(planned.local);
 }
 
@@ -58,7 +76,7 @@ bool RcParty::finished() const {
 }
 
 Nanos RcParty::Turn(Nanos now) {
-  if (qp_.NextDeadline() <= now) qp_.OnDeadline(now);
+  if (qp_.NextDeadline() <= now) OnDeadline(now);
   pool_.Refill(now);
   ReplayKept(now);
   PollCompletions();
@@ -74,6 +92,15 @@ Nanos RcParty::Turn(Nanos now) {
   const bool more = qp_.HasPacket(now) || qp_.HasLocal() || qp_.HasKept() || posts ||
                     local_under_way_ || qp_.state() == QpState::kSqd;
   return std::max(more ? std::min(next, now + kTurnPause) : next, now + Nanos(1));
+}
+
+void RcParty::OnDeadline(Nanos now) {
+  const uint64_t timeouts = counters().local_ack_timeout_err;
+  qp_.OnDeadline(now);
+  if (counters().local_ack_timeout_err == timeouts) return;
+  const uint64_t lost = lost_frames_ + peer_->lost_frames_;
+  unlucky_timeouts_ = lost == lost_at_timeout_ ? 0 : unlucky_timeouts_ + 1;
+  lost_at_timeout_ = lost;
 }
 
 void RcParty::PauseSending() {
@@ -150,6 +177,7 @@ void RcParty::Receive(const wire::Packet& packet, Nanos now) {
                                                   !wire::IsOfManufacturer(packet.header.opcode));
   if (refused && !config_.may_fail) Fault("refused " + wire::ToString(packet));
   if (effect.kind == Effect::Kind::kNone) return;
+  PollCompletions();  // A program may: what it finds must be in memory.
   if (effect.kind == Effect::Kind::kKeep) return qp_.OnEffectDone(Keep(packet), 0, now);
   uint64_t original = 0;
   const EffectOutcome outcome = Execute(effect, packet, original);
@@ -169,10 +197,12 @@ EffectOutcome RcParty::Execute(const Effect& effect, const wire::Packet& packet,
         return EffectOutcome::kLocalProtection;
       }
       std::ranges::copy(packet.payload, buffer.begin() + effect.local.offset_bytes);
+      Fault(judge_->OnPlaceReceive(effect.local, packet));
       if (effect.invalidate) invalidated_.push_back(effect.invalidate_rkey.value());
       return EffectOutcome::kDone;
     }
     case Effect::Kind::kInvalidate:
+      Fault(judge_->OnPlaceReceive(effect.local, packet));
       invalidated_.push_back(effect.invalidate_rkey.value());
       return EffectOutcome::kDone;
     case Effect::Kind::kPlaceSend:
@@ -204,20 +234,24 @@ EffectOutcome RcParty::ExecuteRemote(const Effect& effect, const wire::Packet& p
   if (!memory_.Allows(remote.rkey, remote.va, effect.check_length_bytes)) {
     return EffectOutcome::kRemoteAccess;
   }
-  if (effect.kind == Effect::Kind::kPlaceRemote && !memory_.Write(remote.va, packet.payload)) {
-    Fault("a WRITE was executed twice");
+  if (effect.kind == Effect::Kind::kPlaceRemote) {
+    memory_.Write(remote.va, packet.payload);
+    Fault(judge_->OnPlaceRemote(remote, packet));
+  } else if (effect.kind == Effect::Kind::kAtomic) {
+    original = ExecuteAtomic(effect);
+    Fault(judge_->OnAtomic(remote, original, packet));
+  } else if (effect.access == transport::Access::kRemoteRead) {
+    Fault(judge_->OnRead(packet));
   }
-  const transport::RequestShape& shape = transport::ShapeOf(packet.header.opcode);
-  const bool ends = shape.kind == transport::RequestShape::Kind::kWrite && shape.last;
-  if (effect.kind == Effect::Kind::kPlaceRemote && ends && !config_.may_fail &&
-      !memory_.IsWrittenUpTo(remote.va + remote.length_bytes)) {
-    Fault("the end of a WRITE before what is in front of it");
-  }
-  if (effect.kind != Effect::Kind::kAtomic) return EffectOutcome::kDone;
-  original = memory_.Load(remote.va);
-  if (!effect.compare_swap) memory_.Store(remote.va, original + effect.swap_add);
-  if (effect.compare_swap && original == effect.compare) memory_.Store(remote.va, effect.swap_add);
   return EffectOutcome::kDone;
+}
+
+uint64_t RcParty::ExecuteAtomic(const Effect& effect) {
+  const uint64_t va = effect.remote.va;
+  const uint64_t original = memory_.Load(va);
+  if (!effect.compare_swap) memory_.Store(va, original + effect.swap_add);
+  if (effect.compare_swap && original == effect.compare) memory_.Store(va, effect.swap_add);
+  return original;
 }
 
 void RcParty::SendPackets(Nanos now) {
@@ -249,7 +283,8 @@ bool RcParty::SendPacket(const TxPacket& packet, Nanos now) {
   } else if (packet.source == TxPacket::Source::kOwn) {
     payload = packet.own;
   }
-  path_.Send(packet.header, payload, now);
+  if (transport::IsResponse(packet.header.opcode)) Fault(judge_->OnAnswer(packet));
+  lost_frames_ += !path_.Send(packet.header, payload, now);
   return true;
 }
 
@@ -270,10 +305,14 @@ void RcParty::OnSendCompletion(const Completion& completion) {
     return Fault("send completion out of order");
   }
   if (ended_) return Fault("success behind an error");
+  unlucky_timeouts_ = 0;
   if (plan_->works[completion.slot].failure != WcStatus::kSuccess) {
     return Fault(Number("success of illegal work", completion.slot));
   }
   for (; next_completion_ <= completion.slot; ++next_completion_) JudgeResult(next_completion_);
+  if (!peer_->judge_->HasExecuted(completion.slot)) {
+    Fault(Number("success before its execution of work", completion.slot));
+  }
   const bool signaled = plan_->works[completion.slot].work.signaled || config_.core.signal_all;
   if (!signaled) Fault("completion of an unsignaled work");
 }
@@ -285,9 +324,11 @@ void RcParty::OnSendError(const Completion& completion) {
   const WcStatus foretold = plan_->works[completion.slot].failure;
   const bool flushed = completion.status == WcStatus::kWrFlushErr;
   const bool foretold_now = foretold != WcStatus::kSuccess && completion.status == foretold;
-  // Its own requests have failed the peer's end; or it is silent: it died, or its NAK was lost.
+  // Its own requests have failed the peer's end; or it is silent: it died, its NAK was lost, or
+  // the network lost too much.
   const bool by_peer = flushed && (config_.may_die || peers_plan_->has_illegal);
-  const bool silence = completion.status == WcStatus::kRetryExcErr && config_.may_fail;
+  const bool silent = config_.may_fail || peer_->ended_ || unlucky();
+  const bool silence = completion.status == WcStatus::kRetryExcErr && silent;
   const bool first_fits = foretold_now || by_peer || silence;
   if (ended_ ? !flushed : !first_fits) {
     return Fault(Number("send completion", completion.slot) +
@@ -302,7 +343,10 @@ void RcParty::OnSendError(const Completion& completion) {
 void RcParty::JudgeResult(uint32_t index) {
   const PlannedWork& planned = plan_->works[index];
   if (planned.failure != WcStatus::kSuccess) Fault(Number("no error of illegal work", index));
-  if (!planned.expected.empty() && planned.expected != local_[index]) {
+  const bool is_read = planned.work.opcode == WorkOpcode::kRead;
+  const std::vector<uint8_t>& result = local_[index];
+  if (is_read ? !MayRead(*plan_, index, result)
+              : !planned.expected.empty() && planned.expected != result) {
     Fault(Number("wrong bytes read by work", index));
   }
 }
@@ -327,14 +371,25 @@ void RcParty::OnReceiveCompletion(const Completion& completion) {
   if (invalidate && !TakeInvalidated(planned.immediate_or_rkey)) {
     return Fault(Number("key not invalidated by receive", received_));
   }
-  pool_.Release(completion.slot);
+  if (!judge_->HasExecuted(planned.work)) {
+    return Fault(Number("received before the end of request", planned.work));
+  }
+  TakeReceive(completion.slot);
   ++received_;
+}
+
+void RcParty::TakeReceive(uint32_t slot) {
+  // Of a shared queue others take some.
+  const bool in_order = config_.core.shared_receive ? slot >= next_receive_ : slot == next_receive_;
+  if (!in_order) Fault("receive works out of order");
+  next_receive_ = slot + 1;
+  pool_.Release(slot);
 }
 
 void RcParty::OnReceiveError(const Completion& completion) {
   const bool known =
       completion.status == WcStatus::kWrFlushErr || completion.status == WcStatus::kLocLenErr;
-  if (!config_.may_fail || !known) Fault("a receive work failed");
+  if (!(config_.may_fail || ended_) || !known) Fault("a receive work failed");
   receive_ended_ = true;
 }
 
@@ -348,21 +403,13 @@ void RcParty::Judge() {
   // What a success of the peer's last work promises is all there; of a peer that died or was left
   // alone nobody knows how far it came.
   const Workload& plan = *peers_plan_;
-  const bool complete = !config_.may_fail || (peer_->ended_ && plan.has_illegal && !dead() &&
-                                              !peer_->dead() && peer_->foretold_end());
+  const bool whole = !config_.may_fail && !ended_ && !peer_->ended_;
+  const bool complete = whole || (peer_->ended_ && plan.has_illegal && !dead() && !peer_->dead() &&
+                                  peer_->foretold_end());
   if (!complete) return;
-  for (uint32_t i = 0; i < RemoteMemory::kCounters; ++i) {
-    if (memory_.Load(RemoteMemory::kBase + i * 8) != plan.counters[i]) {
-      Fault("an atomic was not executed exactly once");
-    }
-  }
-  const auto data = memory_.At(RemoteMemory::kDataBase, memory_.data_bytes());
-  if (std::ranges::equal(data, plan.memory)) return;
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (data[i] == plan.memory[i]) continue;
-    if (plan.has_illegal && config_.core.selective_repeat && data[i] == plan.memory_with_flushed[i])
-      continue;
-    return Fault("memory is not what the peer's works make of it");
+  const auto memory = memory_.At(RemoteMemory::kBase, memory_.size_bytes());
+  if (!std::ranges::equal(memory, plan.memory)) {
+    Fault("memory is not what the peer's works make of it");
   }
 }
 

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "pipeline/transport/rc_queue_pair.h"
+#include "tests/sim/order_judge.h"
 #include "tests/sim/party.h"
 #include "tests/sim/random.h"
 #include "tests/sim/receive_pool.h"
@@ -33,6 +35,9 @@ class RcParty : public Party {
           const Path& path, uint64_t seed);
 
   void Connect(const transport::QueuePairAttributes& attributes);
+  /// Resets the queue pair, with all that is under way, and connects it with another one of the
+  /// peer's host: SetPeer comes next.
+  void Reconnect(Qpn peer, wire::Psn sq_psn, wire::Psn rq_psn);
   void SetPeer(const Workload* own, const RcParty* peer, const Workload* peers);
 
   void OnFrame(const ReceivedFrame& frame, Nanos now) override;
@@ -41,8 +46,12 @@ class RcParty : public Party {
   void Judge() override;
   std::string Describe() const override;
   const transport::QueuePairCounters& counters() const { return qp_.counters(); }
+  wire::Psn expected_psn() const { return qp_.expected_psn(); }
 
  private:
+  void OnDeadline(Nanos now);
+  /// Retries may be spent: in each timeout's round in a row the network has lost something.
+  bool unlucky() const { return unlucky_timeouts_ >= attributes_.retry_count; }
   bool ended() const { return ended_ || dead(); }
   /// It came to its end by its illegal work, not by the peer's silence.
   bool foretold_end() const { return foretold_end_; }
@@ -60,6 +69,8 @@ class RcParty : public Party {
   transport::EffectOutcome PlaceLocal(const transport::Effect& effect, const wire::Packet& packet);
   transport::EffectOutcome ExecuteRemote(const transport::Effect& effect,
                                          const wire::Packet& packet, uint64_t& original);
+  /// Returns the original.
+  uint64_t ExecuteAtomic(const transport::Effect& effect);
   void SendPackets(Nanos now);
   /// False: its bytes cannot be read.
   bool SendPacket(const transport::TxPacket& packet, Nanos now);
@@ -67,6 +78,7 @@ class RcParty : public Party {
   void OnSendCompletion(const transport::Completion& completion);
   void OnSendError(const transport::Completion& completion);
   void OnReceiveCompletion(const transport::Completion& completion);
+  void TakeReceive(uint32_t slot);
   void OnReceiveError(const transport::Completion& completion);
   void JudgeResult(uint32_t index);
   bool TakeInvalidated(uint32_t rkey);
@@ -86,11 +98,16 @@ class RcParty : public Party {
   uint32_t next_completion_ = 0;  ///< Lowest slot that has no completion yet.
   bool ended_ = false;            ///< A work of ours has completed in error.
   bool foretold_end_ = false;
+  uint64_t lost_frames_ = 0;      ///< On the way to the peer.
+  uint64_t lost_at_timeout_ = 0;  ///< Both ways, when the ACK timer ran out last.
+  uint32_t unlucky_timeouts_ = 0;
   bool local_under_way_ = false;
   uint32_t local_slot_ = 0;
 
   const Workload* peers_plan_ = nullptr;
+  std::optional<OrderJudge> judge_;  ///< Of what the peer's works do here.
   uint32_t received_ = 0;
+  uint32_t next_receive_ = 0;  ///< Lowest slot that may complete next.
   bool receive_ended_ = false;
   std::deque<uint32_t> invalidated_;
   transport::KeptCopies kept_;

@@ -39,6 +39,10 @@ class ReceivePool {
     GiveBytes(buffers_[work.slot]);
     return work;
   }
+  /// Of the work that is taken next.
+  uint32_t next_slot() const {
+    return posted_.empty() ? static_cast<uint32_t>(buffers_.size()) : posted_.front().slot;
+  }
   uint32_t waiting() const { return static_cast<uint32_t>(posted_.size()); }
   std::vector<uint8_t>& Buffer(uint32_t slot) { return buffers_[slot]; }
   /// Its completion has been looked at.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <tuple>
 #include <utility>
 
 #include "pipeline/wire/icrc.h"
@@ -12,7 +13,7 @@ namespace uroce::sim {
 namespace {
 
 // No run that goes well comes near these.
-constexpr Nanos kLongestRun{10'000'000'000};
+constexpr Nanos kLongestRun{60'000'000'000};
 constexpr uint64_t kMostPackets = 300'000;
 constexpr uint32_t kDataBytes = 120'000;
 constexpr uint32_t kMostConnections = 8;
@@ -120,6 +121,11 @@ uint32_t Simulation::Works(Random& random) const {
   return std::min(1 + random.Below(80), options_.works);
 }
 
+bool Simulation::Selective(Random& random) const {
+  const bool selective = random.Happens(700);
+  return selective && (options_.without & SimulationOptions::kSelectiveRepeat) == 0;
+}
+
 RemoteMemory& Simulation::AddMemory(uint32_t bytes, Random& random) {
   const Rkey rkey(static_cast<uint32_t>(random.Next()));
   memories_.push_back(std::make_unique<RemoteMemory>(bytes, rkey, random));
@@ -179,8 +185,8 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   ReceivePool& pool_a = shared ? *shared_pools_[a] : AddPool(random);
   ReceivePool& pool_b = shared ? *shared_pools_[b] : AddPool(random);
   // Mixed pairs: an end that knows selective repeat meets one that does not.
-  const bool knows_a = random.Happens(700);
-  const bool knows_b = random.Happens(700);
+  const bool knows_a = Selective(random);
+  const bool knows_b = Selective(random);
   // One that was replaced by one that knows nothing of it may still be believed to know.
   const bool agreed = random.Happens(knows_a && knows_b ? 900 : 50);
   config.core.selective_repeat = knows_a;
@@ -201,18 +207,76 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   party_a.Connect(attributes);
   std::swap(attributes.rq_psn, attributes.sq_psn);
   party_b.Connect(attributes);
-  const bool one_way = xrc || random.Happens(300);
-  const auto plan = [&](const RemoteMemory& target, uint32_t works, bool fails) -> Workload* {
-    const WorkloadConfig workload{.works = works, .path_mtu = path_mtu, .illegal = fails};
-    workloads_.push_back(std::make_unique<Workload>(MakeWorkload(workload, target, random)));
-    return workloads_.back().get();
-  };
-  Workload* const plan_a = plan(memory_b, Works(random), illegal);
-  Workload* const plan_b = plan(memory_a, one_way ? 0 : Works(random), false);
-  party_a.SetPeer(plan_a, &party_b, plan_b);
-  party_b.SetPeer(plan_b, &party_a, plan_a);
-  reliable_.push_back(&party_a);
-  reliable_.push_back(&party_b);
+  const WorkloadConfig workload{.path_mtu = path_mtu, .illegal = illegal};
+  connections_.push_back({.a = party_a,
+                          .b = party_b,
+                          .memory_a = memory_a,
+                          .memory_b = memory_b,
+                          .workload = workload,
+                          .one_way = xrc || random.Happens(300),
+                          .next_qpn_a = NextQpn(),
+                          .next_qpn_b = NextQpn(),
+                          .random = random});
+  Plan(connections_.back());
+  if (!config.may_fail) PlanReset(connections_.back());
+}
+
+void Simulation::Plan(Connection& connection) {
+  const auto [a, b] = std::tie(connection.a, connection.b);
+  Random& random = connection.random;
+  WorkloadConfig config = connection.workload;
+  config.works = Works(random);
+  const Workload* const plan_a = PlanOf(config, connection.memory_b, random);
+  config.works = connection.one_way ? 0 : Works(random);
+  config.illegal = false;
+  const Workload* const plan_b = PlanOf(config, connection.memory_a, random);
+  a.SetPeer(plan_a, &b, plan_b);
+  b.SetPeer(plan_b, &a, plan_a);
+}
+
+Workload* Simulation::PlanOf(const WorkloadConfig& config, const RemoteMemory& target,
+                             Random& random) {
+  workloads_.push_back(std::make_unique<Workload>(MakeWorkload(config, target, random)));
+  return workloads_.back().get();
+}
+
+void Simulation::PlanReset(Connection& connection) {
+  const bool resets = connection.random.Happens(150);
+  const Nanos time(connection.random.Below(2'000'000));
+  if (!resets || (options_.without & SimulationOptions::kReset) != 0) return;
+  connection.reset = time;
+  next_reset_ = std::min(next_reset_, time);
+}
+
+void Simulation::Reset(Connection& connection) {
+  connection.reset = kNever;
+  const Qpn qpn_a = connection.next_qpn_a;
+  const Qpn qpn_b = connection.next_qpn_b;
+  // Where the old life ended: what is left of it has the PSNs of the new one.
+  const wire::Psn psn_a = connection.b.expected_psn() - connection.random.Below(4);
+  const wire::Psn psn_b = connection.a.expected_psn() - connection.random.Below(4);
+  Rename(connection.a, qpn_a);
+  Rename(connection.b, qpn_b);
+  connection.a.Reconnect(qpn_b, psn_a, psn_b);
+  connection.b.Reconnect(qpn_a, psn_b, psn_a);
+  Plan(connection);
+}
+
+void Simulation::Rename(const Party& party, Qpn qpn) {
+  const auto old = std::ranges::find_if(
+      index_of_, [&](const auto& entry) { return parties_[entry.second].get() == &party; });
+  const size_t index = old->second;
+  index_of_.erase(old);
+  index_of_[qpn] = index;
+  next_turns_[index] = Nanos(0);
+}
+
+void Simulation::ResetSome(Nanos now) {
+  next_reset_ = kNever;
+  for (Connection& connection : connections_) {
+    if (connection.reset <= now) Reset(connection);
+    next_reset_ = std::min(next_reset_, connection.reset);
+  }
 }
 
 void Simulation::AddUc(uint32_t a, uint32_t b, Random& random) {
@@ -267,6 +331,7 @@ std::string Simulation::Run() {
   while (!finished() || network_.NextArrival() != kNever || pauses_.NextTake(now) != kNever) {
     if (now > kLongestRun || packets() > kMostPackets) return "hang: " + Describe();
     if (conditions_.death && now >= conditions_.time_of_death) Kill(now);
+    if (now >= next_reset_) ResetSome(now);
     TakeArrivals(now);
     const Nanos next = TakeTurns(now);
     if (faulty_) return FirstFault();
@@ -364,7 +429,11 @@ std::string Simulation::Describe() const {
 
 uint64_t Simulation::retransmitted() const {
   uint64_t sum = 0;
-  for (const RcParty* party : reliable_) sum += party->counters().retransmitted_pkts;
+  for (const Connection& connection : connections_) {
+    for (const RcParty* const party : {&connection.a, &connection.b}) {
+      sum += party->counters().retransmitted_pkts;
+    }
+  }
   return sum;
 }
 

@@ -44,7 +44,9 @@ struct SimulationOptions {
     kHostPauses = 1 << 7,
     kFar = 1 << 8,
     kShrink = 1 << 9,
-    kAllParts = (1 << 10) - 1,
+    kSelectiveRepeat = 1 << 10,
+    kReset = 1 << 11,
+    kAllParts = (1 << 12) - 1,
   };
   /// "seed=7,connection=1,works=3,without=5", and back. Unknown words end the program.
   std::string ToString() const;
@@ -72,11 +74,32 @@ class Simulation {
     uint32_t host_pauses;  ///< In a thousand turns.
   };
 
+  /// A reliable connection, and what its works are drawn from.
+  struct Connection {
+    RcParty& a;
+    RcParty& b;
+    RemoteMemory& memory_a;
+    RemoteMemory& memory_b;
+    WorkloadConfig workload;  ///< Of `a`; that of `b` has no illegal work.
+    bool one_way;
+    Nanos reset = kNever;  ///< When it loses all that is under way and is connected anew.
+    Qpn next_qpn_a;
+    Qpn next_qpn_b;
+    Random random;
+  };
+
   void AddConnection(uint32_t index);
   void AddRc(uint32_t a, uint32_t b, bool xrc, Random& random);
+  /// Gives both ends their works, on memory as it is now.
+  void Plan(Connection& connection);
+  Workload* PlanOf(const WorkloadConfig& config, const RemoteMemory& target, Random& random);
+  void PlanReset(Connection& connection);
+  void Reset(Connection& connection);
   void AddUc(uint32_t a, uint32_t b, Random& random);
   void AddDatagrams(Random& random);
   uint32_t Works(Random& random) const;
+  /// Whether an end of a connection knows selective repeat.
+  bool Selective(Random& random) const;
   RemoteMemory& AddMemory(uint32_t bytes, Random& random);
   ReceivePool& AddPool(Random& random);
   /// Registers a party under `qpn`.
@@ -91,6 +114,9 @@ class Simulation {
   Nanos TakeTurn(Party& party, Nanos now);
   void Deliver(const Arrival& arrival, Nanos now);
   void Kill(Nanos now);
+  void ResetSome(Nanos now);
+  /// Frames to its former QPN find nobody any more.
+  void Rename(const Party& party, Qpn qpn);
   bool finished() const;
   std::string FirstFault() const;
   std::string Describe() const;
@@ -106,7 +132,8 @@ class Simulation {
   std::vector<std::unique_ptr<Party>> parties_;
   std::vector<Nanos> next_turns_;  ///< Of each party.
   std::map<Qpn, size_t> index_of_;
-  std::vector<const RcParty*> reliable_;
+  std::vector<Connection> connections_;
+  Nanos next_reset_ = kNever;
   uint32_t next_qpn_ = 0x100;
   bool faulty_ = false;  ///< A party has found one.
 };

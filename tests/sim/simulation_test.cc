@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many runs of the simulation. UROCE_SIM=seed=N,... replays one, UROCE_SIM_COUNT=N runs that many;
-// UROCE_SIM_SEED=N is where they begin.
+// UROCE_SIM_SEED=N is where they begin, UROCE_SIM_WITHOUT=N leaves parts out of all.
 #include "tests/sim/simulation.h"
 
 #include <gtest/gtest.h>
@@ -34,9 +34,10 @@ TEST(Simulation, EveryProgramSeesWhatItWasPromised) {
   }
   const uint64_t count = FromEnvironment("UROCE_SIM_COUNT", 0);
   const uint64_t first = FromEnvironment("UROCE_SIM_SEED", 1);
+  const auto without = static_cast<uint32_t>(FromEnvironment("UROCE_SIM_WITHOUT", 0));
   const auto more = [&](uint64_t runs) { return count ? runs < count : packets < kPackets; };
   for (uint64_t runs = 0; more(runs); ++runs) {
-    const SimulationOptions options{.seed = first + runs};
+    const SimulationOptions options{.seed = first + runs, .without = without};
     const std::string fault = RunAndMinimize(options, packets, retransmitted);
     ASSERT_EQ(fault, "") << "replay with UROCE_SIM=" << options.ToString();
   }

@@ -2,6 +2,7 @@
 #include "tests/sim/uc_party.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace uroce::sim {
 
@@ -18,8 +19,9 @@ UcParty::UcParty(uint32_t host, const transport::UnreliableConfig& config,
       memory_(memory),
       path_(path),
       faults_(faults) {
-  const auto data = memory.At(RemoteMemory::kDataBase, memory.data_bytes());
+  const auto data = memory.At(RemoteMemory::kBase, memory.size_bytes());
   initial_.assign(data.begin(), data.end());
+  written_.resize(data.size());
 }
 
 void UcParty::Plan(uint32_t count, UcParty& peer) {
@@ -41,7 +43,7 @@ Message UcParty::PlanMessage(uint32_t index) {
   work.rkey = peer_->memory_.rkey();
   work.remote_va = next_va_;
   // WRITEs that find no fresh bytes any more are SENDs.
-  const uint64_t end = RemoteMemory::kDataBase + peer_->memory_.data_bytes();
+  const uint64_t end = RemoteMemory::kBase + peer_->memory_.size_bytes();
   if (next_va_ + work.length_bytes > end) work.opcode = WorkOpcode::kSend;
   if (work.opcode == WorkOpcode::kWrite || work.opcode == WorkOpcode::kWriteWithImm) {
     next_va_ += work.length_bytes;
@@ -70,7 +72,7 @@ void UcParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
       if (!memory_.Allows(effect.remote.rkey, effect.remote.va, effect.check_length_bytes)) {
         outcome = EffectOutcome::kRemoteAccess;
         Fault("a WRITE outside of its memory");
-      } else if (!memory_.Write(effect.remote.va, frame.packet.payload) && !faults_.reorders()) {
+      } else if (!WriteOnce(effect.remote.va, frame.packet.payload) && !faults_.reorders()) {
         Fault("a WRITE was executed twice");
       }
       break;
@@ -98,6 +100,15 @@ void UcParty::OnReceived(const Completion& completion) {
   if (++message.received > 1 && !faults_.reorders()) Fault("a message came twice");
 }
 
+bool UcParty::WriteOnce(uint64_t va, std::span<const uint8_t> data) {
+  if (data.empty()) return true;
+  memory_.Write(va, data);
+  uint8_t* const marks = &written_[va - RemoteMemory::kBase];
+  const bool once = std::memchr(marks, 1, data.size()) == nullptr;
+  std::memset(marks, 1, data.size());
+  return once;
+}
+
 bool UcParty::Holds(const Message& message, uint64_t va) const {
   return std::ranges::equal(memory_.At(va, static_cast<uint32_t>(message.bytes.size())),
                             message.bytes);
@@ -120,7 +131,7 @@ void UcParty::Judge() {
     const auto now = memory_.At(va, size);
     if (std::ranges::equal(now, message.bytes)) continue;
     for (uint32_t i = 0; i < size; ++i) {
-      if (now[i] != message.bytes[i] && now[i] != initial_[va - RemoteMemory::kDataBase + i]) {
+      if (now[i] != message.bytes[i] && now[i] != initial_[va - RemoteMemory::kBase + i]) {
         return Fault("memory has bytes that nobody wrote");
       }
     }

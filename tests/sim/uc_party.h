@@ -26,14 +26,17 @@ class UcParty : public UnreliableParty<transport::UcQueuePair> {
 
  private:
   Message PlanMessage(uint32_t index);
+  /// False when some byte had been written before.
+  bool WriteOnce(uint64_t va, std::span<const uint8_t> data);
   bool Holds(const Message& message, uint64_t va) const;
 
   RemoteMemory& memory_;  ///< Ours, that the peer reaches.
   std::vector<uint8_t> initial_;
+  std::vector<uint8_t> written_;  ///< 1 where memory was.
   Path path_;
   NetworkFaults faults_;
   UcParty* peer_ = nullptr;
-  uint64_t next_va_ = RemoteMemory::kDataBase;
+  uint64_t next_va_ = RemoteMemory::kBase;
   uint32_t next_index_ = 0;  ///< The least that may come next.
 };
 

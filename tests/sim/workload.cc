@@ -16,8 +16,8 @@ class Planner {
  public:
   Planner(const WorkloadConfig& config, const RemoteMemory& target, Random& random)
       : config_(config), random_(random), target_(target) {
-    const auto data = target.At(RemoteMemory::kDataBase, target.data_bytes());
-    model_.assign(data.begin(), data.end());
+    const auto bytes = target.At(RemoteMemory::kBase, target.size_bytes());
+    model_.assign(bytes.begin(), bytes.end());
   }
 
   Workload Plan() {
@@ -28,7 +28,6 @@ class Planner {
       if (workload_.works.back().scatter_fails) break;
     }
     workload_.memory = std::move(model_);
-    workload_.memory_with_flushed = std::move(model_with_flushed_);
     return std::move(workload_);
   }
 
@@ -92,6 +91,7 @@ class Planner {
     if (is_write) PlanWrite(planned);
     if (work.opcode == WorkOpcode::kWrite || workload_.has_illegal) return;
     PlannedReceive receive;
+    receive.work = work.slot;
     if (!is_write) receive.data = planned.local;
     receive.length_bytes = work.length_bytes;
     receive.opcode = work.opcode;
@@ -104,16 +104,9 @@ class Planner {
 
   void PlanWrite(PlannedWork& planned) {
     SendWork& work = planned.work;
-    // The last third is never written: READs find what was there from the start.
-    const uint32_t writable = target_.data_bytes() / 3 * 2;
-    if (write_mark_ + work.length_bytes > writable) {
-      work.length_bytes = 0;
-      planned.local.clear();
-    }
-    work.remote_va = RemoteMemory::kDataBase + write_mark_;
-    auto& model = workload_.has_illegal ? model_with_flushed_ : model_;
-    std::copy(planned.local.begin(), planned.local.end(), model.begin() + write_mark_);
-    write_mark_ += work.length_bytes;
+    const uint32_t at = PlaceOf(work.length_bytes);
+    work.remote_va = RemoteMemory::kBase + at;
+    Store(at, planned.local);
     // An empty WRITE names no memory: neither address nor key need be right.
     if (work.length_bytes == 0) {
       work.remote_va = random_.Next();
@@ -121,50 +114,88 @@ class Planner {
     }
   }
 
+  /// Where a WRITE goes: over or around the one before, over the counters, or anywhere.
+  uint32_t PlaceOf(uint32_t length) {
+    // The last third is never written: READs find what was there from the start.
+    const uint32_t last = target_.size_bytes() / 3 * 2 - length;
+    switch (random_.Below(8)) {
+      case 0:
+        return std::min(written_at_, last);
+      case 1:
+        return std::min(written_at_ + random_.Below(written_bytes_ + 1), last);
+      case 2:  // A flag behind its data.
+        return std::min(written_at_ + written_bytes_, last);
+      case 3:
+        return random_.Below(RemoteMemory::kCounters * 8);
+      default:
+        return random_.Below(last + 1);
+    }
+  }
+
+  /// Behind an illegal work nothing is executed.
+  void Store(uint32_t at, const std::vector<uint8_t>& bytes) {
+    if (workload_.has_illegal) return;
+    std::ranges::copy(bytes, model_.begin() + at);
+    written_at_ = at;
+    written_bytes_ = static_cast<uint32_t>(bytes.size());
+  }
+
   void PlanRead(PlannedWork& planned) {
     SendWork& work = planned.work;
-    // Either what earlier works wrote, or what nobody writes.
-    const uint32_t third = target_.data_bytes() / 3;
-    const bool written = random_.Happens(500);
-    const uint32_t from = written ? 0 : 2 * third;
-    const uint32_t available = written ? write_mark_ : target_.data_bytes() - 2 * third;
-    work.length_bytes = std::min(work.length_bytes, available);
-    const uint32_t at = from + random_.Below(available - work.length_bytes + 1);
-    work.remote_va = RemoteMemory::kDataBase + at;
+    // What was written last and around it, what nobody writes, or anything.
+    const uint32_t last = target_.size_bytes() - work.length_bytes;
+    const uint32_t kind = random_.Below(4);
+    uint32_t at = random_.Below(last + 1);
+    if (kind < 2) at = std::min(written_at_ + random_.Below(written_bytes_ + 1), last);
+    if (kind == 2) at = std::min(target_.size_bytes() / 3 * 2, last);
+    work.remote_va = RemoteMemory::kBase + at;
     planned.local.resize(work.length_bytes);
     planned.expected.assign(model_.begin() + at, model_.begin() + at + work.length_bytes);
   }
 
+  /// A counter, or a word of what was written last.
+  uint32_t WordOf() {
+    const uint32_t counter = random_.Below(RemoteMemory::kCounters) * 8;
+    const uint32_t within = written_at_ + random_.Below(written_bytes_ + 1);
+    return random_.Happens(500) ? counter : within / 8 * 8;
+  }
+
   void PlanAtomic(PlannedWork& planned) {
     SendWork& work = planned.work;
-    const uint32_t index = random_.Below(RemoteMemory::kCounters);
-    uint64_t ignored = 0;  // Behind an illegal work nothing is executed.
-    uint64_t& counter = workload_.has_illegal ? ignored : workload_.counters[index];
-    work.remote_va = RemoteMemory::kBase + index * 8;
+    const uint32_t at = WordOf();
+    uint64_t original = 0;
+    std::memcpy(&original, &model_[at], 8);
+    work.remote_va = RemoteMemory::kBase + at;
     work.length_bytes = 8;
     planned.local.resize(8);
     planned.expected.resize(8);
-    std::memcpy(planned.expected.data(), &counter, 8);
-    if (work.opcode == WorkOpcode::kFetchAdd) {
-      work.compare_add = random_.Next();
-      counter += work.compare_add;
-    } else {
-      const bool hits = random_.Happens(600);
-      work.compare_add = hits ? counter : counter + 1;
-      work.swap = random_.Next();
-      if (hits) counter = work.swap;
-    }
+    std::memcpy(planned.expected.data(), &original, 8);
+    planned.stored.resize(8);
+    const uint64_t result = PlanResult(work, original);
+    std::memcpy(planned.stored.data(), &result, 8);
+    Store(at, planned.stored);
   }
 
-  /// Onto a counter: once more, later, would undo what atomics did to it meanwhile.
+  /// What the atomic is to leave in place of `original`.
+  uint64_t PlanResult(SendWork& work, uint64_t original) {
+    if (work.opcode == WorkOpcode::kFetchAdd) {
+      work.compare_add = random_.Next();
+      return original + work.compare_add;
+    }
+    const bool hits = random_.Happens(600);
+    work.compare_add = hits ? original : original + 1;
+    work.swap = random_.Next();
+    return hits ? work.swap : original;
+  }
+
+  /// Once more, later, it would undo what others did to the word meanwhile.
   void PlanAtomicWrite(PlannedWork& planned) {
-    const uint32_t index = random_.Below(RemoteMemory::kCounters);
-    planned.work.remote_va = RemoteMemory::kBase + index * 8;
+    const uint32_t at = WordOf();
+    planned.work.remote_va = RemoteMemory::kBase + at;
     planned.work.length_bytes = 8;
     planned.local.resize(8);
     random_.Fill(planned.local);
-    if (workload_.has_illegal) return;
-    std::memcpy(&workload_.counters[index], planned.local.data(), 8);
+    Store(at, planned.local);
   }
 
   /// Something that must fail, and how.
@@ -172,10 +203,9 @@ class Planner {
     using transport::WcStatus;
     SendWork& work = planned.work;
     workload_.has_illegal = true;
-    model_with_flushed_ = model_;
     work.signaled = work.fence = false;
     work.length_bytes = 1 + random_.Below(config_.most_bytes);
-    work.remote_va = RemoteMemory::kDataBase;
+    work.remote_va = RemoteMemory::kBase;
     planned.failure = WcStatus::kRemAccessErr;
     switch (random_.Below(10)) {
       case 0:
@@ -184,7 +214,7 @@ class Planner {
         break;
       case 1:  // One byte behind the end.
         work.opcode = WorkOpcode::kWrite;
-        work.remote_va += target_.data_bytes() - work.length_bytes + 1;
+        work.remote_va += target_.size_bytes() - work.length_bytes + 1;
         break;
       case 2:
         work.opcode = WorkOpcode::kRead;
@@ -232,8 +262,8 @@ class Planner {
   Random& random_;
   const RemoteMemory& target_;
   std::vector<uint8_t> model_;
-  std::vector<uint8_t> model_with_flushed_;  ///< From an illegal work on.
-  uint32_t write_mark_ = 0;
+  uint32_t written_at_ = 0;  ///< By the last work that stores something.
+  uint32_t written_bytes_ = 0;
   Workload workload_;
 };
 

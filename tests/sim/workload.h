@@ -15,7 +15,8 @@ namespace uroce::sim {
 struct PlannedWork {
   transport::SendWork work;
   std::vector<uint8_t> local;     ///< Source; of READs and atomics the destination.
-  std::vector<uint8_t> expected;  ///< READs and atomics: `local` once complete.
+  std::vector<uint8_t> expected;  ///< READs and atomics: `local` once complete, in order.
+  std::vector<uint8_t> stored;    ///< Atomics: what they leave in memory.
   /// Of an illegal work: with which status it fails. All works behind it flush.
   transport::WcStatus failure = transport::WcStatus::kSuccess;
   bool gather_fails = false;   ///< Its bytes cannot be read.
@@ -24,6 +25,7 @@ struct PlannedWork {
 
 /// What the peer's receive queue must see, in order.
 struct PlannedReceive {
+  uint32_t work = 0;          ///< Which one sends it.
   std::vector<uint8_t> data;  ///< SENDs.
   uint32_t length_bytes = 0;
   transport::WorkOpcode opcode = transport::WorkOpcode::kSend;
@@ -34,11 +36,7 @@ struct PlannedReceive {
 struct Workload {
   std::vector<PlannedWork> works;
   std::vector<PlannedReceive> receives;
-  uint64_t counters[RemoteMemory::kCounters] = {};  ///< Of the target, at the end.
-  std::vector<uint8_t> memory;                      ///< The rest of the target, at the end.
-  /// With an illegal work: the same with the WRITEs behind it, which flush. Selective repeat may
-  /// have placed some of their bytes.
-  std::vector<uint8_t> memory_with_flushed;
+  std::vector<uint8_t> memory;  ///< Of the target, at the end.
   bool has_illegal = false;
 };
 
@@ -49,8 +47,8 @@ struct WorkloadConfig {
   bool illegal = false;  ///< One work is.
 };
 
-/// WRITEs take fresh bytes of `target`, so their order among each other and against READs of what
-/// was written before is all that contents depend on.
+/// WRITEs, atomics and READs meet in the same places again and again: contents depend on the order
+/// of all of them.
 Workload MakeWorkload(const WorkloadConfig& config, const RemoteMemory& target, Random& random);
 
 }  // namespace uroce::sim

@@ -276,6 +276,53 @@ TEST(RequesterRetry, AnAckOfTheRefusedPacketEndsTheRnrWait) {
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000101 len=8 ackreq"});
 }
 
+// [3.2.rnr.read] The SEND is not sent again before the wait is over, whatever became of the READ;
+// retry_cnt is not used.
+TEST(RequesterRetry, AnRnrNakBehindALostReadResponseWaitsToo) {
+  Script s({.retry_count = 0, .rnr_retry = 1});
+  s.At(0).Post(Read(8)).Post(Send(8));
+  s.Sends({"READ_REQUEST psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
+  s.At(1'000).Receive("RNR_NAK psn=000101 msn=1 timer=12").Quiet().Deadline(Nanos(641'000));
+  s.At(2'000).Receive("RNR_NAK psn=000101 msn=1 timer=12").Quiet().Deadline(Nanos(641'000));
+  s.At(640'999).Quiet().At(641'000);
+  s.Sends({"READ_REQUEST psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
+  s.Deadline(Nanos(641'000 + kTimeout));
+  EXPECT_EQ(s.counters().rnr_nak_retry_err, 1u);
+}
+
+// [3.2.rnr.read] The RNR NAK has overtaken the response: that ends no wait.
+TEST(RequesterRetry, AReadResponseInFrontOfTheRefusedPacketEndsNoRnrWait) {
+  Script s;
+  s.At(0).Post(Read(8)).Post(Send(8));
+  s.Sends({"READ_REQUEST psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
+  s.At(1'000).Receive("RNR_NAK psn=000101 msn=1 timer=12");
+  s.At(2'000).Receive("READ_RESPONSE_ONLY psn=000100 len=8 msn=1").Completes({"0 READ SUCCESS"});
+  s.Quiet().Deadline(Nanos(641'000)).At(640'999).Quiet();
+  s.At(641'000).Sends({"SEND_ONLY psn=000101 len=8 ackreq"});
+}
+
+// [3.2.rnr.read 3.2.rnr] The end of the READ's response arrives each time in front of the RNR NAK,
+// its beginning never: that is one event, not one a wait.
+TEST(RequesterRetry, RnrNaksBehindALostReadResponseCostNoRetries) {
+  Script s({.retry_count = 1, .rnr_retry = 7});
+  s.At(0).Post(Read(1025)).Post(Send(8));
+  s.Sends({"READ_REQUEST psn=000100 len=1025 ackreq", "SEND_ONLY psn=000102 len=8 ackreq"});
+  for (int i = 1; i < 10; ++i) {
+    s.Receive("READ_RESPONSE_LAST psn=000101 len=1 msn=1");
+    s.Receive("RNR_NAK psn=000102 msn=1 timer=1").Quiet().At(i * 10'000);
+    s.Sends({"READ_REQUEST psn=000100 len=1025 ackreq", "SEND_ONLY psn=000102 len=8 ackreq"});
+  }
+  s.State(QpState::kRts);
+}
+
+// [3.3.rnr-retries 3.2.rnr.read]
+TEST(RequesterRetry, AnRnrNakBehindALostReadResponseCountsAsOne) {
+  Script s({.rnr_retry = 0});
+  s.Post(Read(8)).Post(Send(8));
+  s.Sends({"READ_REQUEST psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
+  s.Receive("RNR_NAK psn=000101 msn=1 timer=12").State(QpState::kErr);
+}
+
 // [3.3.rnr-codes] The table of RNR timer codes.
 TEST(RequesterRetry, RnrTimerCodes) {
   EXPECT_EQ(RnrWait(0), Nanos(655'360'000));
@@ -296,6 +343,41 @@ TEST(RequesterRetry, ANakAfterATimeoutGoesBackAgain) {
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
   s.Receive("NAK_SEQ psn=000100 msn=0");
   s.Sends({"SEND_ONLY psn=000100 len=8 ackreq", "SEND_ONLY psn=000101 len=8 ackreq"});
+}
+
+// [3.3.retries.once] What the NAK tells of was paid for: else half of the timeouts end a connection
+// over a link that lets short answers through and long ones not.
+TEST(RequesterRetry, ANakAfterATimeoutCostsNoSecondRetry) {
+  Script s({.retry_count = 1});
+  s.At(0).Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.Receive("NAK_SEQ psn=000100 msn=0").Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.Receive("NAK_SEQ psn=000100 msn=0").Quiet().State(QpState::kRts);
+  s.At(3 * kTimeout).Completes({"0 SEND RETRY_EXC_ERR"});
+}
+
+// [3.3.retries.once] The short end of a READ's response arrives each time, its long beginning
+// never.
+TEST(RequesterRetry, AnImpliedNakAfterATimeoutCostsNoSecondRetry) {
+  Script s({.retry_count = 2});
+  s.At(0).Post(Read(1025)).Sends({"READ_REQUEST psn=000100 len=1025 ackreq"});
+  for (const int at : {1, 3}) {
+    s.At(at * kTimeout).Sends({"READ_REQUEST psn=000100 len=1025 ackreq"});
+    s.Receive("READ_RESPONSE_LAST psn=000101 len=1 msn=1");
+    s.Sends({"READ_REQUEST psn=000100 len=1025 ackreq"}).State(QpState::kRts);
+  }
+  s.At(7 * kTimeout).Completes({"0 READ RETRY_EXC_ERR"});
+}
+
+// [3.3.retries.once 3.3.progress] Progress ends it: then a NAK counts again.
+TEST(RequesterRetry, ANakAfterProgressCostsARetry) {
+  Script s({.path_mtu = 256, .retry_count = 1});
+  s.At(0).Post(Write(512));
+  s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
+  s.At(kTimeout);
+  s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_LAST psn=000101 len=256 ackreq"});
+  s.Receive("NAK_SEQ psn=000101 msn=0").Sends({"WRITE_LAST psn=000101 len=256 ackreq"});
+  s.At(2 * kTimeout).Completes({"0 WRITE RETRY_EXC_ERR"});
 }
 
 }  // namespace

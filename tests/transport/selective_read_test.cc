@@ -163,13 +163,14 @@ TEST(SelectiveRead, ANakBehindLostResponsesSendsAgainFromItsPsnOn) {
            "SEND_ONLY psn=000106 len=8 ackreq"});
 }
 
-// [sr.read sr.rnr] The READ in front of a SEND that finds no receive work was not answered whole.
-TEST(SelectiveRead, AnRnrNakBehindLostResponsesSendsAllAgain) {
+// [sr.read sr.rnr 3.2.rnr.read] The READ in front of a SEND that finds no receive work was not
+// answered whole.
+TEST(SelectiveRead, AnRnrNakBehindLostResponsesSendsAllAgainAfterTheWait) {
   Script s(Selective());
   AskForFour(s);
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000105 len=8 ackreq"});
   s.Receive("READ_RESPONSE_FIRST psn=000101 len=1024 msn=2");
-  s.Receive("RNR_NAK psn=000105 msn=2 timer=1");
+  s.Receive("RNR_NAK psn=000105 msn=2 timer=1").Quiet().At(20'000);
   s.Sends({"READ_REQUEST psn=000102 len=3072 ackreq", "SEND_ONLY psn=000105 len=8 ackreq"});
 }
 
