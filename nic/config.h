@@ -27,6 +27,7 @@ struct DeviceConfig {
   std::string exception;      ///< Name of a TAP for all traffic but RoCE, or "".
   uint32_t mtu_bytes = 0;     ///< 0: the port's own.
   uint32_t queues = 1;        ///< Receive queues of the device.
+  bool selective_repeat = true;  ///< With peers that agree to it.
   std::string fault;          ///< Text of drivers::ParseFault; "" for none.
 };
 

@@ -235,6 +235,25 @@ TEST_F(WorkerParkedTest, ModifyWaitsForTheCopyAndIsNotLost) {
   EXPECT_EQ(b->qp->core().state(), transport::QpState::kErr);
 }
 
+TEST_F(WorkerParkedTest, AgreementIsNotLostToAModifyThatWaits) {
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 50'000)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  while (!bed_.Copying()) bed_.Turn();
+  bed_.Modify(*b, transport::QpState::kRts);
+  ASSERT_TRUE(b->qp->parked().modification);
+  bed_.worker->Run([&] {
+    bed_.worker->SetSelectiveRepeat([](const QueuePair&) -> std::optional<bool> { return true; });
+  });
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_FALSE(b->qp->parked().modification);
+  EXPECT_TRUE(b->qp->core().attributes().selective_repeat);
+}
+
 TEST_F(WorkerParkedTest, RemovalDoesNotWaitForTheCopy) {
   auto [a, b] = bed_.AddPair();
   a->PostSend({.opcode = kWrite,

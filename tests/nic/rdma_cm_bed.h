@@ -30,7 +30,8 @@ class RdmaCmBed {
     neighbours_ = std::make_unique<Neighbours>(loop_, *nic_);
     rdma_cm::ServiceConfig service = RdmaCmHost::MakeConfig(config.limits);
     service.cm_response_timeout = kResponseTimeout;
-    host_ = std::make_unique<RdmaCmHost>(loop_, *nic_, *neighbours_, service);
+    gsi_ = std::make_unique<Gsi>(loop_, *nic_, *neighbours_);
+    host_ = std::make_unique<RdmaCmHost>(loop_, *nic_, *neighbours_, *gsi_, service);
   }
 
   rdma_cm::Service& service() { return host_->service(); }
@@ -55,6 +56,7 @@ class RdmaCmBed {
   EventLoop loop_;
   std::unique_ptr<Nic> nic_;
   std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<Gsi> gsi_;
   std::unique_ptr<RdmaCmHost> host_;
 };
 
