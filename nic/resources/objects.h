@@ -148,7 +148,7 @@ struct QueuePairObject {
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
   FollowedPaths::Holder followed;
   peers::Holder agreement;  ///< With the NIC at the other end, of a reliable connection; or null.
-  std::set<Gid> groups;  ///< That it is attached to.
+  std::set<Gid> groups;     ///< That it is attached to.
   datapath::QueuePair queue_pair;
 };
 
