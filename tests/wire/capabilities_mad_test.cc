@@ -52,7 +52,7 @@ TEST(CapabilitiesMadTest, WhatWasSaidIsUnderstood) {
   }
 }
 
-// As Linux does it: the question comes back with another method and status.
+// Of an end that does not know the class: the question comes back with another method and status.
 TEST(CapabilitiesMadTest, RefusalSaysNothingOfWhatThePeerKnows) {
   CapabilitiesMad refusal = kQuestion;
   refusal.method = MadMethod::kGetResponse;
