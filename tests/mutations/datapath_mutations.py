@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows, multicast groups and agreements with peers: name, file of pipeline/datapath, text
-that stands there once, what replaces it."""
+"""Bugs on purpose in memory windows, multicast groups and agreements with peers: name, file of
+pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
     ("agreement-lost-to-a-modify-that-waits", "worker_objects.cc",

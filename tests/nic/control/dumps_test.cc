@@ -67,7 +67,8 @@ TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {
 
 /// Of the queue pair with this number; null: it is not shown.
 Json QueuePairShown(uint32_t qpn) {
-  for (const Json& entry : Dump(UROCE_DUMP_QP)["qps"]) {
+  const Json qps = Dump(UROCE_DUMP_QP)["qps"];
+  for (const Json& entry : qps) {
     if (entry["qpn"] == qpn) return entry;
   }
   return {};
