@@ -141,7 +141,7 @@ TEST_F(AgreementsTest, PeerWithItSwitchedOffDoesNotAgree) {
   EXPECT_EQ(Questions(), 1u);
 }
 
-// [peers.standard] 3 MADs at first, then one after 4, 8, 16, 32, 64, 64 ... seconds.
+// 3 MADs at first, then one after 4, 8, 16, 32, 64, 64 ... seconds.
 TEST_F(AgreementsTest, SilentPeerIsHardlyEverAsked) {
   const Holder holder = Use();
   EXPECT_EQ(Questions(), 1u);
@@ -162,7 +162,6 @@ TEST_F(AgreementsTest, SilentPeerIsHardlyEverAsked) {
   EXPECT_EQ(Told(), std::nullopt);
 }
 
-// [peers.standard]
 TEST_F(AgreementsTest, PeerThatRefusesIsAskedOnceAMinute) {
   const Holder holder = Use();
   CapabilitiesMad refusal;
@@ -178,7 +177,7 @@ TEST_F(AgreementsTest, PeerThatRefusesIsAskedOnceAMinute) {
   EXPECT_LE(Questions(), 2u);
 }
 
-// [peers.standard] Whoever connects again and again does not have a standard peer flooded.
+// Whoever connects again and again does not have a standard peer flooded.
 TEST_F(AgreementsTest, ConnectionsThatComeAndGoDoNotMakeManyQuestions) {
   for (int ms = 0; ms < 60'000; ms += 10) {
     At(ms);
