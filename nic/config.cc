@@ -22,6 +22,9 @@ constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
 constexpr uint32_t kMaxMtu = 9600;
 constexpr uint32_t kMaxQueues = 16;
 constexpr size_t kMaxNameLength = 15;  // Of a device: short enough for every tool's column.
+// Too long for the name of a device, so that it can stand among those of a wire.
+constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
+static_assert(kSelectiveRepeat.size() > kMaxNameLength);
 
 using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
                             int Config::*, uint32_t Limits::*, uint64_t Limits::*>;
@@ -282,6 +285,13 @@ absl::Status SetFault(const std::string& text, DeviceConfig& device) {
   return drivers::ParseFault(device.fault).status();
 }
 
+absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device) {
+  device.selective_repeat = text == "on";
+  if (text == "on" || text == "off") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kSelectiveRepeat, " \"", text, "\" is neither on nor off"));
+}
+
 absl::Status CheckKeysDiffer(const Setting& setting) {
   for (size_t i = 0; i < setting.fields.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -294,13 +304,20 @@ absl::Status CheckKeysDiffer(const Setting& setting) {
 
 /// How the fields of a port but its name are read. Complaints lack the origin.
 struct Field {
-  const char* key;
+  absl::string_view key;
   absl::Status (*set)(const std::string& text, DeviceConfig& device);
 };
 constexpr Field kFields[] = {
-    {"dev", SetDev},      {"ip", AddAddresses},        {"gateway", AddGateways},
-    {"route", AddRoutes}, {"exception", SetException}, {"host", SetHost},
-    {"mtu", SetMtu},      {"queues", SetQueues},       {"fault", SetFault},
+    {"dev", SetDev},
+    {"ip", AddAddresses},
+    {"gateway", AddGateways},
+    {"route", AddRoutes},
+    {"exception", SetException},
+    {"host", SetHost},
+    {"mtu", SetMtu},
+    {"queues", SetQueues},
+    {"fault", SetFault},
+    {kSelectiveRepeat, SetSelectiveRepeat},
 };
 
 absl::Status ApplyField(const Setting& setting, const Config& config, const std::string& key,
@@ -338,7 +355,21 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyWire(const Setting& setting, Config& config) {
+/// Takes what is said of both ends of a wire out of `setting`.
+absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
+  if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
+  const auto found =
+      std::find_if(setting.fields.begin(), setting.fields.end(),
+                   [](const auto& field) { return field.first == kSelectiveRepeat; });
+  if (found == setting.fields.end()) return absl::OkStatus();
+  const absl::Status status = SetSelectiveRepeat(found->second, device);
+  setting.fields.erase(found);
+  return status.ok() ? status : Complain(setting, status.message());
+}
+
+absl::Status ApplyWire(Setting setting, Config& config) {
+  DeviceConfig common;
+  if (absl::Status status = TakeCommonFields(setting, common); !status.ok()) return status;
   if (setting.fields.size() != 2) {
     return Complain(setting, absl::StrCat("a wire has two ends, not ", setting.fields.size(),
                                           ", such as uroce0=10.0.0.1/24,uroce1=10.0.0.2/24"));
@@ -347,7 +378,7 @@ absl::Status ApplyWire(const Setting& setting, Config& config) {
   for (const DeviceConfig& device : config.devices) wire = std::max(wire, device.wire + 1);
   for (const auto& [name, addresses] : setting.fields) {
     if (absl::Status status = CheckName(setting, config, name); !status.ok()) return status;
-    DeviceConfig device;
+    DeviceConfig device = common;
     device.name = name;
     device.wire = wire;
     if (absl::Status status = AddAddresses(addresses, device); !status.ok()) {

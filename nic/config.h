@@ -22,12 +22,13 @@ struct DeviceConfig {
   std::string dev;  ///< DPDK device argument; "" for an end of an in-process wire.
   int wire = -1;    ///< Which in-process wire, or -1. Exactly two devices name each.
   std::vector<InterfaceAddress> addresses;
-  std::vector<Route> routes;  ///< For a port without a kernel interface.
-  bool own_host = false;      ///< The daemon, not the kernel, is the host on a kernel interface.
-  std::string exception;      ///< Name of a TAP for all traffic but RoCE, or "".
-  uint32_t mtu_bytes = 0;     ///< 0: the port's own.
-  uint32_t queues = 1;        ///< Receive queues of the device.
-  std::string fault;          ///< Text of drivers::ParseFault; "" for none.
+  std::vector<Route> routes;     ///< For a port without a kernel interface.
+  bool own_host = false;         ///< The daemon, not the kernel, is the host on a kernel interface.
+  std::string exception;         ///< Name of a TAP for all traffic but RoCE, or "".
+  uint32_t mtu_bytes = 0;        ///< 0: the port's own.
+  uint32_t queues = 1;           ///< Receive queues of the device.
+  bool selective_repeat = true;  ///< With peers that agree to it.
+  std::string fault;             ///< Text of drivers::ParseFault; "" for none.
 };
 
 /// What one program, one user and the daemon may hold.

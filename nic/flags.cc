@@ -113,6 +113,8 @@ std::string HelpText() {
       "  uroced --config uroced.toml\n\n"
       "NICs (each flag may be repeated):\n";
   AppendFlag(text, "--wire A=IP,B=IP", "two NICs on a wire of their own; several IPs: IP+IP");
+  AppendFlag(text, "", "selective-repeat=on|off here and below, on if not given: repeat lost");
+  AppendFlag(text, "", "packets alone with NICs that agree to it");
   AppendFlag(text, "--port KEY=VALUE,...", "one NIC on a DPDK port; ';' stands for ',' in a value");
   AppendFlag(text, "", "name=NAME  dev=DPDK-DEVICE  mtu=BYTES  fault=FAULTS");
   AppendFlag(text, "", "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100");

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kName[] = "uroce-extcap";
+constexpr char kDissector[] = "uroce.lua";
 
 struct ClosePipe {
   void operator()(FILE* pipe) const { pclose(pipe); }
@@ -43,13 +44,19 @@ bool IsThere(const fs::path& path) {
 }
 
 /// Beside this program in a build tree, else where `ninja install` puts it.
-absl::StatusOr<fs::path> FindProgram() {
+absl::StatusOr<fs::path> FindInstalled(const char* name, const char* folder) {
   for (const fs::path& place :
-       {fs::path(OwnPath()).parent_path() / kName, fs::path(UROCE_EXTCAP_DIR) / kName}) {
+       {fs::path(OwnPath()).parent_path() / name, fs::path(folder) / name}) {
     if (IsThere(place)) return place;
   }
-  return absl::FailedPreconditionError(absl::StrCat("extcap: ", kName, " is neither beside ",
-                                                    OwnPath(), " nor in ", UROCE_EXTCAP_DIR));
+  return absl::FailedPreconditionError(
+      absl::StrCat("extcap: ", name, " is neither beside ", OwnPath(), " nor in ", folder));
+}
+
+absl::StatusOr<fs::path> BelowHome(const char* folder) {
+  const char* home = getenv("HOME");
+  if (home != nullptr && *home != 0) return fs::path(home) / folder;
+  return absl::FailedPreconditionError("extcap: HOME is not set: whose folder?");
 }
 
 /// The folder that this user may write to. Wireshark before 4.2 has none for users who are not
@@ -57,9 +64,33 @@ absl::StatusOr<fs::path> FindProgram() {
 absl::StatusOr<fs::path> FolderOfUser(const ExtcapFolders& folders) {
   if (geteuid() == 0) return fs::path(folders.global);
   if (!folders.personal.empty()) return fs::path(folders.personal);
-  const char* home = getenv("HOME");
-  if (home != nullptr && *home != 0) return fs::path(home) / ".local/lib/wireshark/extcap";
-  return absl::FailedPreconditionError("extcap: HOME is not set: whose folder?");
+  return BelowHome(".local/lib/wireshark/extcap");
+}
+
+absl::StatusOr<fs::path> DissectorFolder(const ExtcapFolders& folders) {
+  if (!folders.personal_lua.empty()) return fs::path(folders.personal_lua);
+  return BelowHome(".local/lib/wireshark/plugins");
+}
+
+/// A file that is no link was put there by `ninja install`, and stays.
+absl::Status PutLink(const fs::path& link, const fs::path& target) {
+  if (IsThere(link) && !fs::is_symlink(link)) return absl::OkStatus();
+  std::error_code error;
+  fs::create_directories(link.parent_path(), error);
+  fs::remove(link, error);
+  fs::create_symlink(target, link, error);
+  if (!error) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("extcap: ", link.string(), ": ", error.message()));
+}
+
+/// False: there is none.
+absl::StatusOr<bool> TakeLink(const fs::path& link) {
+  std::error_code error;
+  if (!fs::is_symlink(link, error)) return false;
+  if (fs::remove(link, error)) return true;
+  return absl::FailedPreconditionError(
+      absl::StrCat("extcap: ", link.string(), ": ", error.message()));
 }
 
 std::string HintFor(const ExtcapFolders& folders, const fs::path& folder) {
@@ -76,11 +107,15 @@ ExtcapFolders ParseExtcapFolders(const std::string& text) {
   ExtcapFolders folders;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const size_t colon = line.find(':');
-    if (colon == line.npos || !absl::EndsWithIgnoreCase(line.substr(0, colon), "extcap path")) {
-      continue;
-    }
+    if (colon == line.npos) continue;
+    const absl::string_view name = line.substr(0, colon);
     const std::string path(absl::StripAsciiWhitespace(line.substr(colon + 1)));
-    (absl::StartsWithIgnoreCase(line, "personal") ? folders.personal : folders.global) = path;
+    const bool is_personal = absl::StartsWithIgnoreCase(name, "personal");
+    if (absl::EndsWithIgnoreCase(name, "extcap path")) {
+      (is_personal ? folders.personal : folders.global) = path;
+    } else if (absl::EndsWithIgnoreCase(name, "lua plugins")) {
+      (is_personal ? folders.personal_lua : folders.global_lua) = path;
+    }
   }
   return folders;
 }
@@ -91,7 +126,7 @@ ExtcapFolders FindExtcapFolders() {
     ExtcapFolders folders = ParseExtcapFolders(OutputOf(command));
     if (!folders.global.empty()) return folders;
   }
-  return {.global = UROCE_EXTCAP_DIR, .personal = ""};
+  return {.global = UROCE_EXTCAP_DIR};
 }
 
 std::string InstalledExtcap() {
@@ -104,35 +139,44 @@ std::string InstalledExtcap() {
 }
 
 absl::StatusOr<ExtcapLink> InstallExtcap() {
-  const absl::StatusOr<fs::path> program = FindProgram();
+  const absl::StatusOr<fs::path> program = FindInstalled(kName, UROCE_EXTCAP_DIR);
   if (!program.ok()) return program.status();
   const ExtcapFolders folders = FindExtcapFolders();
   const absl::StatusOr<fs::path> folder = FolderOfUser(folders);
   if (!folder.ok()) return folder.status();
   const ExtcapLink link{(*folder / kName).string(), HintFor(folders, *folder)};
-  if (IsThere(link.path) && !fs::is_symlink(link.path)) return link;  // By `ninja install`.
-  std::error_code error;
-  fs::create_directories(*folder, error);
-  fs::remove(link.path, error);
-  fs::create_symlink(*program, link.path, error);
-  if (!error) return link;
-  return absl::FailedPreconditionError(absl::StrCat("extcap: ", link.path, ": ", error.message()));
+  if (absl::Status status = PutLink(link.path, *program); !status.ok()) return status;
+  return link;
+}
+
+absl::StatusOr<std::string> InstallDissector() {
+  const ExtcapFolders folders = FindExtcapFolders();
+  const fs::path of_all = fs::path(folders.global_lua) / kDissector;
+  if (!folders.global_lua.empty() && IsThere(of_all)) return of_all.string();
+  const absl::StatusOr<fs::path> script = FindInstalled(kDissector, UROCE_LUA_DIR);
+  if (!script.ok()) return script.status();
+  const absl::StatusOr<fs::path> folder = DissectorFolder(folders);
+  if (!folder.ok()) return folder.status();
+  const fs::path link = *folder / kDissector;
+  if (absl::Status status = PutLink(link, *script); !status.ok()) return status;
+  return link.string();
 }
 
 absl::StatusOr<std::string> RemoveExtcap() {
-  const absl::StatusOr<fs::path> folder = FolderOfUser(FindExtcapFolders());
+  const ExtcapFolders folders = FindExtcapFolders();
+  const absl::StatusOr<fs::path> lua_folder = DissectorFolder(folders);
+  if (lua_folder.ok()) {
+    const absl::StatusOr<bool> taken = TakeLink(*lua_folder / kDissector);
+    if (!taken.ok()) return taken.status();
+  }
+  const absl::StatusOr<fs::path> folder = FolderOfUser(folders);
   if (!folder.ok()) return folder.status();
   const fs::path link = *folder / kName;
-  std::error_code error;
-  if (!fs::is_symlink(link, error)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("extcap: ", link.string(), " is no link that --install made"));
-  }
-  if (!fs::remove(link, error)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("extcap: ", link.string(), ": ", error.message()));
-  }
-  return link.string();
+  const absl::StatusOr<bool> taken = TakeLink(link);
+  if (!taken.ok()) return taken.status();
+  if (*taken) return link.string();
+  return absl::FailedPreconditionError(
+      absl::StrCat("extcap: ", link.string(), " is no link that --install made"));
 }
 
 }  // namespace uroce::tools

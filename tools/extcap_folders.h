@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where Wireshark looks for capture programs of others, and uroce-extcap's place there.
+// Where Wireshark looks for capture programs and dissectors of others, and the places of
+// uroce-extcap and uroce.lua there.
 #pragma once
 
 #include <string>
@@ -9,10 +10,12 @@
 
 namespace uroce::tools {
 
-/// Wireshark's folders of capture programs; "" for one that it does not have.
+/// Wireshark's folders; "" for one that it does not have.
 struct ExtcapFolders {
-  std::string global;
-  std::string personal;  ///< Since Wireshark 4.2.
+  std::string global;        ///< Of capture programs.
+  std::string personal{};    ///< Since Wireshark 4.2.
+  std::string global_lua{};  ///< Of dissectors.
+  std::string personal_lua{};
 };
 
 /// From the text of `tshark -G folders`.
@@ -34,7 +37,12 @@ struct ExtcapLink {
 /// Errors: kFailedPrecondition when this user cannot.
 absl::StatusOr<ExtcapLink> InstallExtcap();
 
-/// Removes such a link; never a program that `ninja install` or a package put there.
+/// Links the dissector into this user's folder, where `ninja install` did not put it into the one
+/// of all. Returns its path. Errors: as above.
+absl::StatusOr<std::string> InstallDissector();
+
+/// Removes such links; never what `ninja install` or a package put there. Returns that of
+/// uroce-extcap.
 absl::StatusOr<std::string> RemoveExtcap();
 
 }  // namespace uroce::tools

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "tools/capture_command.h"
 #include "tools/capture_flags.h"
 #include "tools/capture_output.h"
@@ -101,7 +102,9 @@ int InstallExtcapLink() {
   const absl::StatusOr<ExtcapLink> link = InstallExtcap();
   if (!link.ok()) return Report(link.status());
   if (!link->hint.empty()) fprintf(stderr, "%s\n", link->hint.c_str());
-  return Print(link->path + "\n");
+  const absl::StatusOr<std::string> dissector = InstallDissector();
+  if (!dissector.ok()) return Report(dissector.status());
+  return Print(absl::StrCat(link->path, "\n", *dissector, "\n"));
 }
 
 int Extcap(const Flags& flags) {
@@ -257,9 +260,9 @@ void AddDoctor(CLI::App& app, Flags& flags, int& result) {
 void AddExtcap(CLI::App& app, Flags& flags, int& result) {
   CLI::App* extcap = app.add_subcommand(
       "extcap", "Say where Wireshark finds the program that lists uroce's devices");
-  CLI::Option* install =
-      extcap->add_flag("--install", flags.install, "Link it into Wireshark's folder");
-  extcap->add_flag("--remove", flags.remove, "Remove that link")->excludes(install);
+  CLI::Option* install = extcap->add_flag(
+      "--install", flags.install, "Link it and the dissector uroce.lua into Wireshark's folders");
+  extcap->add_flag("--remove", flags.remove, "Remove these links")->excludes(install);
   extcap->callback([&flags, &result] { result = Extcap(flags); });
 }
 
@@ -275,6 +278,8 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
   AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);
   AddListing(app, flags, result, "mr", "Memory regions", UROCE_DUMP_MR);
   AddListing(app, flags, result, "srq", "Shared receive queues", UROCE_DUMP_SRQ);
+  AddListing(app, flags, result, "peers", "NICs that queue pairs are connected to",
+             UROCE_DUMP_PEERS);
   AddListing(app, flags, result, "cm", "Connections of librdmacm programs", UROCE_DUMP_CM);
 }
 

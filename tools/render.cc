@@ -119,10 +119,10 @@ std::string RenderCounters(const std::vector<Json>& devices, bool all) {
   return table.ToString();
 }
 
-/// Counters of the connection manager, which is one for all devices.
-std::string RenderManager(const Json& dump, bool all) {
-  const Json counters = dump.is_object() ? MemberOf(dump, "cm") : Json();
-  TextTable table({"connection manager", ""});
+/// Counters of what is one for all devices, under a title.
+std::string RenderShared(const Json& dump, const char* member, const char* title, bool all) {
+  const Json counters = dump.is_object() ? MemberOf(dump, member) : Json();
+  TextTable table({title, ""});
   bool any = false;
   for (const auto& [name, value] : counters.items()) {
     if (!value.is_number() || (IsZero(value) && !all)) continue;
@@ -144,10 +144,13 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
       return RenderDevices(objects);
     case UROCE_DUMP_STAT:
       if (options.workers) return RenderWorkers(*dump);
-      return RenderCounters(objects, options.all) + RenderManager(*dump, options.all);
+      return RenderCounters(objects, options.all) +
+             RenderShared(*dump, "cm", "connection manager", options.all) +
+             RenderShared(*dump, "peers", "agreements with peers", options.all);
     case UROCE_DUMP_QP:
     case UROCE_DUMP_CM:
     case UROCE_DUMP_SRQ:
+    case UROCE_DUMP_PEERS:
       return objects.empty() ? std::string("none\n") : RenderObjects(objects);
     case UROCE_DUMP_MR:
       return objects.empty() ? std::string("none\n") : RenderRegions(objects);

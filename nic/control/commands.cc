@@ -8,6 +8,7 @@
 #include "nic/control/command_body.h"
 #include "nic/control/dump.h"
 #include "nic/control/gid_entries.h"
+#include "nic/control/peer_agreements.h"
 #include "nic/control/session.h"
 #include "nic/resources/shared_memory.h"
 
@@ -349,10 +350,14 @@ absl::Status Session::WithNextHop(const PathKey& path, Answer answer, Reply& rep
 absl::Status Session::ModifyQp(Body body, Reply& reply) {
   const absl::StatusOr<ModifyPlan> plan = program_->PlanModify(Read<uroce_modify_qp>(body));
   if (!plan.ok()) return plan.status();
-  if (!plan->path) return AddResult(program_->ApplyModify(*plan, std::nullopt, nullptr), reply);
+  if (!plan->path) {
+    return AddResult(program_->ApplyModify(*plan, std::nullopt, nullptr, nullptr), reply);
+  }
   const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
                                            Reply& to) {
-    return AddResult(program_->ApplyModify(plan, mac, std::move(followed)), to);
+    const peers::Holder agreement =
+        plan.is_reliable ? context_.peers.Use(*plan.path) : peers::Holder();
+    return AddResult(program_->ApplyModify(plan, mac, std::move(followed), agreement), to);
   };
   return WithNextHop(*plan->path, answer, reply);
 }
@@ -427,7 +432,7 @@ absl::Status Session::OpenTarget(Body body, Reply& reply) {
 absl::Status Session::Dump(Body body, Reply& reply) {
   const absl::StatusOr<std::string> text =
       DumpText(Read<uroce_dump>(body).what, context_.nic, context_.flights, context_.rdma_cm,
-               context_.sessions(), *this);
+               context_.peers, context_.sessions(), *this);
   if (!text.ok()) return text.status();
   absl::StatusOr<Fd> file = MakeConstantFile("uroce-dump", text->data(), text->size());
   if (!file.ok()) return file.status();

@@ -105,6 +105,7 @@ Json ManagerJson(const RdmaCmHost& host) {
   json["backlog_full"] = counters.backlog_full;
   json["over_rate"] = counters.over_rate;
   json["no_room"] = counters.no_room;
+  json["unknown_class"] = host.gsi().counters().unknown_class;
   json["no_neighbour"] = host.gsi().counters().no_neighbour;
   json["send_queue_full"] = host.gsi().counters().no_room + host.service().unsent_dropped();
   return json;

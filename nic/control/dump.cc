@@ -16,6 +16,7 @@
 #include "nic/control/flight_recorder.h"
 #include "nic/control/held_dump.h"
 #include "nic/control/memory_dump.h"
+#include "nic/control/peer_dump.h"
 #include "nic/control/session.h"
 #include "nic/control/srq_dump.h"
 #include "nic/control/worker_dump.h"
@@ -114,6 +115,7 @@ struct QueuePairView {
   const QueuePairObject* object;
   transport::QpState state;
   bool draining;
+  bool is_selective;  ///< Of a reliable connection.
   uint32_t next_send_psn;
   uint32_t expected_psn;
   datapath::Path path;
@@ -124,9 +126,11 @@ struct QueuePairView {
 void Look(QueuePairView& view) {
   const datapath::QueuePair& queue_pair = view.object->queue_pair;
   view.state = queue_pair.state();
-  view.draining = queue_pair.core().draining();
-  view.next_send_psn = queue_pair.core().next_send_psn().value();
-  view.expected_psn = queue_pair.core().expected_psn().value();
+  const datapath::QueuePairCore& core = queue_pair.core();
+  view.draining = core.draining();
+  view.is_selective = core.is_reliable() && core.reliable().selective();
+  view.next_send_psn = core.next_send_psn().value();
+  view.expected_psn = core.expected_psn().value();
   view.path = queue_pair.path();
   view.traffic = queue_pair.traffic();
   view.counters = queue_pair.counters();
@@ -243,6 +247,12 @@ const char* TypeName(uint32_t qp_type) {
   }
 }
 
+/// How lost packets are repeated.
+const char* RecoveryName(const QueuePairView& view) {
+  if (!view.object->queue_pair.core().is_reliable()) return "";
+  return view.is_selective ? "selective" : "go-back-n";
+}
+
 Json QueuePairJson(const QueuePairView& view) {
   const datapath::QueuePairConfig& config = view.object->queue_pair.config();
   Json json;
@@ -253,6 +263,7 @@ Json QueuePairJson(const QueuePairView& view) {
   json["type"] = TypeName(view.object->qp_type);
   json["state"] = StateName(view.state);
   json["draining"] = view.draining;
+  json["recovery"] = RecoveryName(view);
   json["remote_qpn"] = view.path.remote_qpn.value();
   json["local"] = view.path.remote_qpn == Qpn() ? "" : FormatAddress(view.path.source);
   json["remote"] = view.path.remote_qpn == Qpn() ? "" : FormatAddress(view.path.destination);
@@ -298,7 +309,7 @@ std::vector<const Session*> Visible(const std::vector<const Session*>& sessions,
 }  // namespace
 
 absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecorder& flights,
-                                     const RdmaCmHost& rdma_cm,
+                                     const RdmaCmHost& rdma_cm, const PeerAgreements& peers,
                                      const std::vector<const Session*>& sessions,
                                      const Session& asker) {
   Json json;
@@ -312,6 +323,7 @@ absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecord
                          {"missed", flights.counts().missed}};
       json["held"] = HeldJson(nic);
       json["cm"] = ManagerJson(rdma_cm);
+      json["peers"] = PeerCountersJson(peers);
       break;
     case UROCE_DUMP_QP:
       json = QueuePairsJson(nic, flights, Visible(sessions, asker));
@@ -321,6 +333,9 @@ absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecord
       break;
     case UROCE_DUMP_CM:
       json = ConnectionsJson(nic, rdma_cm, Visible(sessions, asker));
+      break;
+    case UROCE_DUMP_PEERS:
+      json = PeersJson(nic, Visible(sessions, asker));
       break;
     case UROCE_DUMP_SRQ:
       json = SharedReceiveQueuesJson(nic, Visible(sessions, asker));

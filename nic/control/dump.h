@@ -12,13 +12,14 @@
 namespace uroce::nic {
 
 class FlightRecorder;
+class PeerAgreements;
 class RdmaCmHost;
 class Session;
 
 /// What uroce_dump_what names. Devices and their counters are for everybody; queue pairs and memory
 /// regions of other users only for the privileged.
 absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecorder& flights,
-                                     const RdmaCmHost& rdma_cm,
+                                     const RdmaCmHost& rdma_cm, const PeerAgreements& peers,
                                      const std::vector<const Session*>& sessions,
                                      const Session& asker);
 

@@ -44,18 +44,23 @@ rdma_cm::ServiceConfig RdmaCmHost::MakeConfig(const Limits& limits) {
   return config;
 }
 
-RdmaCmHost::RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours,
+RdmaCmHost::RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours, Gsi& gsi,
                        const rdma_cm::ServiceConfig& config)
     : loop_(loop),
       nic_(nic),
       sources_(nic),
       lookups_(loop, neighbours),
       service_(config, *this, SecureRandom),
-      gsi_(loop, nic, neighbours, [this](const cm::Route& route, std::span<const uint8_t> mad) {
-        service_.OnMad(route, mad);
-      }) {}
+      gsi_(gsi) {
+  gsi_.SetHandler(wire::kCmClass, [this](const cm::Route& route, std::span<const uint8_t> mad) {
+    service_.OnMad(route, mad);
+  });
+}
 
-RdmaCmHost::~RdmaCmHost() { loop_.Cancel(timer_); }
+RdmaCmHost::~RdmaCmHost() {
+  gsi_.SetHandler(wire::kCmClass, nullptr);
+  loop_.Cancel(timer_);
+}
 
 // Deadlines move with every message: a timer that comes too early is cheaper than one that is
 // moved.

@@ -18,7 +18,8 @@ namespace uroce::nic {
 /// Control thread.
 class RdmaCmHost final : private rdma_cm::Environment {
  public:
-  RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours,
+  /// Reads the MADs of the connection manager that `gsi` receives.
+  RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours, Gsi& gsi,
              const rdma_cm::ServiceConfig& config);
   ~RdmaCmHost() override;
 
@@ -56,7 +57,7 @@ class RdmaCmHost final : private rdma_cm::Environment {
   Nanos timer_at_ = kNever;  ///< Never later than `deadline_`.
   EventLoop::Id timer_ = 0;
   rdma_cm::Service service_;
-  Gsi gsi_;
+  Gsi& gsi_;
 };
 
 }  // namespace uroce::nic

@@ -30,7 +30,9 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     : loop_(loop),
       nic_(nic),
       neighbours_(loop, nic),
-      rdma_cm_(loop, nic, neighbours_, RdmaCmHost::MakeConfig(nic.config().limits)),
+      gsi_(loop, nic, neighbours_),
+      rdma_cm_(loop, nic, neighbours_, gsi_, RdmaCmHost::MakeConfig(nic.config().limits)),
+      peers_(loop, nic, gsi_),
       errands_(loop),
       flights_(loop, errands_, nic),
       admission_({.total = nic.config().limits.sessions,
@@ -39,6 +41,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
                nic,
                neighbours_,
                rdma_cm_,
+               peers_,
                errands_,
                flights_,
                [this] {

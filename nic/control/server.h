@@ -14,8 +14,10 @@
 #include "nic/control/event_loop.h"
 #include "nic/control/flight_recorder.h"
 #include "nic/control/log_limit.h"
+#include "nic/control/peer_agreements.h"
 #include "nic/control/rdma_cm_host.h"
 #include "nic/control/session.h"
+#include "nic/net/gsi.h"
 #include "nic/net/neighbours.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/nic.h"
@@ -55,7 +57,9 @@ class Server {
   EventLoop& loop_;
   Nic& nic_;
   Neighbours neighbours_;
+  Gsi gsi_;
   RdmaCmHost rdma_cm_;
+  PeerAgreements peers_;
   Errands errands_;
   FlightRecorder flights_;
   Admission admission_;

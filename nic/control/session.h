@@ -26,6 +26,7 @@
 
 namespace uroce::nic {
 
+class PeerAgreements;
 class RdmaCmHost;
 class Session;
 
@@ -35,6 +36,7 @@ struct ControlContext {
   Nic& nic;
   Neighbours& neighbours;
   RdmaCmHost& rdma_cm;
+  PeerAgreements& peers;
   Errands& errands;
   const FlightRecorder& flights;
   /// All sessions, for dumps.

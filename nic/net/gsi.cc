@@ -56,8 +56,8 @@ uint32_t WriteFrame(const wire::HeaderTemplate& path, const Mad& mad, wire::Psn 
 
 }  // namespace
 
-Gsi::Gsi(EventLoop& loop, Nic& nic, Neighbours& neighbours, Handler handler)
-    : loop_(loop), nic_(nic), neighbours_(neighbours), handler_(std::move(handler)) {
+Gsi::Gsi(EventLoop& loop, Nic& nic, Neighbours& neighbours)
+    : loop_(loop), nic_(nic), neighbours_(neighbours) {
   for (const auto& device : nic_.devices()) sources_.push_back({.device = device.get()});
   for (Source& source : sources_) {
     source.watch = loop_.Watch(source.device->gsi_link().wait_fd(), EPOLLIN,
@@ -73,6 +73,14 @@ Gsi::~Gsi() {
   loop_.Cancel(forget_timer_);
   for (const auto& [key, path] : paths_) {
     if (path.followed == nullptr) neighbours_.Cancel(path.lookup);
+  }
+}
+
+void Gsi::SetHandler(uint8_t management_class, Handler handler) {
+  if (handler == nullptr) {
+    handlers_.erase(management_class);
+  } else {
+    handlers_[management_class] = std::move(handler);
   }
 }
 
@@ -96,13 +104,20 @@ void Gsi::OnFrame(const NicDevice& device, std::span<const uint8_t> frame) {
   wire::Packet packet;
   wire::FrameView view;
   if (wire::Decode(frame, packet, view) != wire::DecodeResult::kOk) return;
+  if (packet.payload.size() != wire::kMadBytes) return;
+  const auto mad = packet.payload.first<wire::kMadBytes>();
+  const auto handler = handlers_.find(wire::ManagementClassOf(mad));
+  if (handler == handlers_.end()) {
+    ++counters_.unknown_class;
+    return;
+  }
   const rdma_cm::Attachment at{device.datapath().index(), VlanIdOf(view.vlan_tci),
                                packet.destination};
-  handler_({.device = rdma_cm::RouteDevice(at),
-            .local = packet.destination,
-            .remote = packet.source,
-            .traffic_class = TrafficClassOf(frame, view)},
-           packet.payload);
+  handler->second({.device = rdma_cm::RouteDevice(at),
+                   .local = packet.destination,
+                   .remote = packet.source,
+                   .traffic_class = TrafficClassOf(frame, view)},
+                  mad);
 }
 
 bool Gsi::Send(const cm::Route& route, const Mad& mad) {

@@ -22,8 +22,9 @@ using Mad = std::array<uint8_t, wire::kMadBytes>;
 
 /// Of all devices.
 struct GsiCounters {
-  uint64_t no_neighbour = 0;  ///< Datagrams dropped: nobody answers for their destination ...
-  uint64_t no_room = 0;       ///< ... or too many wait for somebody to answer.
+  uint64_t no_neighbour = 0;   ///< Datagrams dropped: nobody answers for their destination ...
+  uint64_t no_room = 0;        ///< ... or too many wait for somebody to answer.
+  uint64_t unknown_class = 0;  ///< Received, of a management class that nobody here reads.
 };
 
 /// Control thread. The worker has checked what is received (datapath/worker_gsi.cc).
@@ -31,12 +32,13 @@ class Gsi {
  public:
   using Handler = std::function<void(const cm::Route&, std::span<const uint8_t> mad)>;
 
-  /// `handler` may send.
-  Gsi(EventLoop& loop, Nic& nic, Neighbours& neighbours, Handler handler);
+  Gsi(EventLoop& loop, Nic& nic, Neighbours& neighbours);
   ~Gsi();
   Gsi(const Gsi&) = delete;
   Gsi& operator=(const Gsi&) = delete;
 
+  /// Who reads the MADs of a management class; it may send. Null: nobody any more.
+  void SetHandler(uint8_t management_class, Handler handler);
   /// Sends a MAD, where nothing is known of the next hop after that has been found. False: the
   /// device's queue is full.
   [[nodiscard]] bool Send(const cm::Route& route, const Mad& mad);
@@ -81,7 +83,7 @@ class Gsi {
   EventLoop& loop_;
   Nic& nic_;
   Neighbours& neighbours_;
-  const Handler handler_;
+  std::map<uint8_t, Handler> handlers_;  ///< By management class.
   std::vector<Source> sources_;
   EventLoop::Id forget_timer_ = 0;
   std::map<PathKey, Path> paths_;

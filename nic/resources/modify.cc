@@ -20,6 +20,7 @@ uint32_t ActiveMtuOf(const QueuePairObject& object) {
 
 datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObject& object) {
   datapath::Attributes result;
+  result.selective_repeat = object.agreement != nullptr && object.agreement->selective_repeat();
   result.remote_write = (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
   result.remote_read = (attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) != 0;
   result.remote_atomic = (attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0;
@@ -100,14 +101,15 @@ absl::StatusOr<ModifyPlan> Program::PlanPath(const uroce_modify_qp& request,
     return absl::InvalidArgumentError(absl::StrCat(
         "modify_qp: dgid ", FormatAddress(path->destination), " is no unicast address"));
   }
-  return ModifyPlan{request, *path};
+  return ModifyPlan{request, *path, object.queue_pair.core().is_reliable()};
 }
 
 // The state is looked at and changed in one turn of its worker: the queue pair may fail at any
 // time.
 absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& plan,
                                                            const std::optional<Mac>& destination,
-                                                           FollowedPaths::Holder followed) {
+                                                           FollowedPaths::Holder followed,
+                                                           peers::Holder agreement) {
   const absl::StatusOr<QueuePairObject*> found = FindQueuePair(plan.request.handle);
   if (!found.ok()) return found.status();
   QueuePairObject& object = **found;
@@ -128,6 +130,7 @@ absl::StatusOr<uroce_modify_qp_reply> Program::ApplyModify(const ModifyPlan& pla
     if (next == QpState::kReset) ForgetAttributes(object.attr);
     if (next == QpState::kRtr && flight) object.queue_pair.set_flight(std::move(flight));
     Assign(wanted, object.attr);
+    if (plan.path || next == QpState::kReset) object.agreement = std::move(agreement);
     std::optional<datapath::Path> path;
     if (plan.path && destination) {
       path = ConnectedPath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);

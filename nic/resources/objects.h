@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "nic/net/followed_paths.h"
+#include "nic/peers/types.h"
 #include "nic/resources/event_pipe.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/mapping_guard.h"
@@ -146,7 +147,8 @@ struct QueuePairObject {
   ArenaRange range;
   uroce_qp_attr attr{};  ///< As last set; the mask is meaningless.
   FollowedPaths::Holder followed;
-  std::set<Gid> groups;  ///< That it is attached to.
+  peers::Holder agreement;  ///< With the NIC at the other end, of a reliable connection; or null.
+  std::set<Gid> groups;     ///< That it is attached to.
   datapath::QueuePair queue_pair;
 };
 
@@ -181,6 +183,7 @@ struct QueuePairLive {
 struct ModifyPlan {
   uroce_modify_qp request{};
   std::optional<PathKey> path;
+  bool is_reliable = false;  ///< Of a reliable connection, which may agree on more with its peer.
 };
 
 }  // namespace uroce::nic

@@ -160,11 +160,12 @@ class Program {
   // ---- modify and query (modify.cc) ----
   /// Checks all that can be checked, and says which path needs the MAC of its next hop.
   absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& wanted);
-  /// Applies it. `destination` is the MAC that the plan asked for, and `followed` what keeps it
-  /// right from then on, if anything does.
+  /// Applies it. `destination` is the MAC that the plan asked for, `followed` what keeps it right
+  /// from then on, if anything does, and `agreement` what is known of the NIC there.
   absl::StatusOr<uroce_modify_qp_reply> ApplyModify(const ModifyPlan& plan,
                                                     const std::optional<Mac>& destination,
-                                                    FollowedPaths::Holder followed);
+                                                    FollowedPaths::Holder followed,
+                                                    peers::Holder agreement);
   absl::StatusOr<uroce_qp_attr> QueryQp(uint32_t handle);
 
   // ---- for dumps ----

@@ -23,6 +23,7 @@ datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page
   config.handle = UROCE_NONE;  // CQEs name the shared receive queue.
   config.qpn = qpn;
   config.service = wire::Service::kXrc;
+  config.selective_repeat = domain.device().config().selective_repeat;
   config.doorbell_slot = qpn.value() % UROCE_DOORBELL_SLOTS;
   config.page = page;
   config.sq = config.rq = reinterpret_cast<uint8_t*>(page + 1);  // Nothing lies there.
@@ -43,6 +44,7 @@ XrcTarget::XrcTarget(std::shared_ptr<XrcDomain> domain, Qpn qpn)
               IBV_QPT_XRC_RECV,
               {},
               {},
+              nullptr,
               nullptr,
               {},
               datapath::QueuePair(TargetConfig(*domain_, qpn, page_.get()))} {

@@ -33,6 +33,7 @@ struct QueuePairConfig {
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   int async_fd = -1;
   bool signal_all = false;
+  bool selective_repeat = true;  ///< Of a reliable connection: it may come to be agreed on.
   uint32_t doorbell_slot = 0;
   uroce_qp_page* page = nullptr;
   uint8_t* sq = nullptr;

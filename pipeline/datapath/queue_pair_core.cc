@@ -12,7 +12,7 @@ transport::RcConfig ReliableConfig(const QueuePairConfig& config, uint32_t max_s
   transport::RcConfig core;
   core.signal_all = config.signal_all;
   core.max_send_works = max_send_works;
-  core.selective_repeat = true;  // Unseen by ends that know nothing of it.
+  core.selective_repeat = config.selective_repeat;
   core.shared_receive = config.shared != nullptr || config.domain != nullptr;
   core.service = config.service;
   if (config.service != wire::Service::kXrc) return core;

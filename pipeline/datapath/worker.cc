@@ -205,6 +205,7 @@ void Worker::Modify(QueuePair* queue_pair, transport::QpState state, const Attri
 }
 
 void Worker::RewritePaths(PathRewriter rewrite) { impl_->RewritePaths(rewrite); }
+void Worker::SetSelectiveRepeat(AgreementOf agreement) { impl_->SetSelectiveRepeat(agreement); }
 void Worker::FollowMac(const Device& device, const Mac& old) { impl_->FollowMac(device, old); }
 
 void Worker::AddTap(CaptureTap* tap) { impl_->taps.list.push_back(tap); }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -115,6 +116,11 @@ class Worker {
   /// covers may not, since packets whose payload is being gathered keep the headers they have.
   using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
   void RewritePaths(PathRewriter rewrite);
+  /// Shows every reliable connection with an address vector to `agreement`, which says whether the
+  /// NIC at the other end agrees to selective repeat from now on (transport/selective_repeat.h), or
+  /// nothing where that did not change.
+  using AgreementOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
+  void SetSelectiveRepeat(AgreementOf agreement);
   /// The device's MAC is another than `old` now: its queue pairs send from there, and paths to the
   /// old MAC lead to the new one.
   void FollowMac(const Device& device, const Mac& old);

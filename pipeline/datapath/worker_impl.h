@@ -80,6 +80,7 @@ struct Worker::Impl {
               const Path* path);
   void SetPath(QueuePair& qp, const Path& path);
   void RewritePaths(PathRewriter rewrite);
+  void SetSelectiveRepeat(AgreementOf agreement);
   void FollowMac(const Device& device, const Mac& old);
   void ApplyModification(QueuePair& qp, transport::QpState state, const Attributes& attributes);
 

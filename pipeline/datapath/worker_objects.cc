@@ -139,6 +139,20 @@ void Worker::Impl::RewritePaths(PathRewriter rewrite) {
   });
 }
 
+// Attributes that wait for the end of a copy were made before this.
+void Worker::Impl::SetSelectiveRepeat(AgreementOf agreement) {
+  queue_pairs.ForEach([&](QueuePair& qp) {
+    if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
+    const std::optional<bool> agreed = agreement(qp);
+    if (!agreed) return;
+    qp.core().reliable().SetSelectiveRepeat(*agreed);
+    if (qp.is_parked() && qp.parked().modification) {
+      qp.parked().modification->attributes.selective_repeat = *agreed;
+    }
+    Touch(qp);
+  });
+}
+
 void Worker::Impl::FollowMac(const Device& device, const Mac& old) {
   RewritePaths([&](const QueuePair& qp, Path& path) {
     const bool from_here = qp.config().device == &device;

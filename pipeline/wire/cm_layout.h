@@ -11,28 +11,12 @@
 #include "pipeline/wire/cm_message.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/layout.h"
+#include "pipeline/wire/mad_layout.h"
 
 namespace uroce::wire {
 
-/// MAD header. IBTA vol. 1, chapter 13.
-struct MadHeaderLayout {
-  uint8_t base_version;
-  uint8_t management_class;
-  uint8_t class_version;
-  uint8_t method;  // 7 response
-  Be<2> status;
-  Be<2> class_specific;
-  Be<8> transaction_id;
-  Be<2> attribute_id;
-  Be<2> reserved;
-  Be<4> attribute_modifier;
-};
-
-inline constexpr uint8_t kMadBaseVersion = 1;
-inline constexpr uint8_t kCmClass = 0x07;
 inline constexpr uint8_t kCmClassVersion = 2;
 inline constexpr uint8_t kMadMethodSend = 0x03;
-inline constexpr size_t kMadDataBytes = kMadBytes - sizeof(MadHeaderLayout);
 
 struct CmPathLayout {
   Be<2> local_lid;
@@ -171,7 +155,6 @@ struct RdmaCmHeaderLayout {
   std::array<uint8_t, 16> destination;
 };
 
-static_assert(kIsWireLayout<MadHeaderLayout, 24>);
 static_assert(kIsWireLayout<CmPathLayout, 44>);
 static_assert(kIsWireLayout<CmReqLayout, kMadDataBytes>);
 static_assert(kIsWireLayout<CmMraLayout, kMadDataBytes>);

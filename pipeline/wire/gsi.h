@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "pipeline/wire/packet.h"
 
@@ -14,6 +15,14 @@ inline constexpr Qpn kGsiQpn{1};
 inline constexpr uint32_t kGsiQkey = 0x80010000;
 /// Every MAD is of this size. IBTA vol. 1, chapter 13.
 inline constexpr size_t kMadBytes = 256;
+
+/// Management classes of the MADs that are read here. IBTA vol. 1, 13.4.4.
+inline constexpr uint8_t kCmClass = 0x07;
+inline constexpr uint8_t kCapabilitiesClass =
+    0x37;  ///< Of vendors, with an OUI: capabilities_mad.h.
+
+/// For which class a MAD is, whatever else is in it.
+constexpr uint8_t ManagementClassOf(std::span<const uint8_t, kMadBytes> mad) { return mad[1]; }
 
 /// Why a packet to queue pair 1 is no GSI datagram, or kOk. Its source may be any queue pair: what
 /// is in the MAD decides.

@@ -23,6 +23,16 @@ class WorkerParkedTest : public testing::Test {
 
   WorkerParkedTest() { bed_.StartCopyHelper(); }
 
+  /// Has the peer of `endpoint` wait for the helper.
+  void WriteUntilCopying(Endpoint& endpoint) {
+    endpoint.PostSend({.opcode = kWrite,
+                       .wr_id = 1,
+                       .list = {Testbed::Sge(from_, 0, 50'000)},
+                       .remote_addr = copied_.iova,
+                       .rkey = copied_.key});
+    while (!bed_.Copying()) bed_.Turn();
+  }
+
   Testbed bed_;
   std::vector<uint8_t> source_ = Pattern(kBytes, 1);
   std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);
@@ -220,12 +230,7 @@ TEST_F(WorkerParkedTest, MemoryThatIsGoneIsAnAccessError) {
 
 TEST_F(WorkerParkedTest, ModifyWaitsForTheCopyAndIsNotLost) {
   auto [a, b] = bed_.AddPair();
-  a->PostSend({.opcode = kWrite,
-               .wr_id = 1,
-               .list = {Testbed::Sge(from_, 0, 50'000)},
-               .remote_addr = copied_.iova,
-               .rkey = copied_.key});
-  while (!bed_.Copying()) bed_.Turn();
+  WriteUntilCopying(*a);
   bed_.Modify(*b, transport::QpState::kErr);
   EXPECT_EQ(b->page_state(), 6u);
   EXPECT_EQ(b->qp->state(), transport::QpState::kErr);
@@ -233,6 +238,20 @@ TEST_F(WorkerParkedTest, ModifyWaitsForTheCopyAndIsNotLost) {
   ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
   EXPECT_EQ(cqe.status, 12) << "the peer answers no more";
   EXPECT_EQ(b->qp->core().state(), transport::QpState::kErr);
+}
+
+TEST_F(WorkerParkedTest, AgreementIsNotLostToAModifyThatWaits) {
+  auto [a, b] = bed_.AddPair();
+  WriteUntilCopying(*a);
+  bed_.Modify(*b, transport::QpState::kRts);
+  ASSERT_TRUE(b->qp->parked().modification);
+  bed_.worker->Run([&] {
+    bed_.worker->SetSelectiveRepeat([](const QueuePair&) -> std::optional<bool> { return true; });
+  });
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_FALSE(b->qp->parked().modification);
+  EXPECT_TRUE(b->qp->core().attributes().selective_repeat);
 }
 
 TEST_F(WorkerParkedTest, RemovalDoesNotWaitForTheCopy) {

@@ -103,5 +103,32 @@ TEST_F(WorkerPathsTest, OnlyQueuePairsWithAnAddressVectorAreShown) {
   EXPECT_EQ(shown, 2);
 }
 
+bool Agreed(const Endpoint& endpoint) { return endpoint.qp->core().attributes().selective_repeat; }
+
+TEST_F(WorkerPathsTest, ConnectionsAreToldWhatTheirPeerAgreesTo) {
+  Endpoint& c = bed_.AddEndpoint(0);
+  Endpoint& d = bed_.AddEndpoint(1);
+  bed_.Connect(c, d);
+  bed_.AddEndpoint(0);  // Without an address vector: it is not shown.
+  int shown = 0;
+  const auto tell = [&](const Endpoint& which, bool agreed) {
+    shown = 0;
+    bed_.worker->Run([&] {
+      bed_.worker->SetSelectiveRepeat([&](const QueuePair& queue_pair) -> std::optional<bool> {
+        ++shown;
+        if (&queue_pair != which.qp.get()) return std::nullopt;
+        return agreed;
+      });
+    });
+  };
+  tell(a_, true);
+  EXPECT_EQ(shown, 4);
+  EXPECT_TRUE(Agreed(a_));
+  EXPECT_FALSE(Agreed(b_));
+  EXPECT_FALSE(Agreed(c));
+  tell(a_, false);
+  EXPECT_FALSE(Agreed(a_));
+}
+
 }  // namespace
 }  // namespace uroce::datapath

@@ -107,12 +107,15 @@ class ExtcapTest(unittest.TestCase):
     def test_install_links_into_wiresharks_folder_and_remove_takes_it_away(self):
         os.unlink(f"{self.folder}/uroce-extcap")
         try:
-            link = run(self.in_folder(UROCE, "extcap", "--install")).strip()
+            link, dissector = run(self.in_folder(UROCE, "extcap", "--install")).split()
             self.assertEqual(link, f"{self.system_folder}/uroce-extcap")
+            self.assertTrue(dissector.startswith(self.lab.directory), dissector)
+            self.assertTrue(os.path.samefile(dissector, UROCE.parent / "uroce.lua"))
             self.assertTrue(os.path.samefile(f"{self.folder}/uroce-extcap", EXTCAP))
             self.assertEqual(run(self.in_folder(UROCE, "extcap")).strip(), link)
             run(self.in_folder(UROCE, "extcap", "--remove"))
             self.assertEqual(os.listdir(self.folder), [])
+            self.assertFalse(os.path.lexists(dissector))
             status, _ = run_status(self.in_folder(UROCE, "extcap"))
             self.assertEqual(status, 1)
         finally:

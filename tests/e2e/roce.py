@@ -83,6 +83,12 @@ class Packet:
     def opcode(self):
         return self.frame[self.bth]
 
+    @property
+    def source(self):
+        """The address, as text."""
+        place, length = (12, 4) if self.version == 4 else (8, 16)
+        return str(ipaddress.ip_address(self.frame[self.ip + place:self.ip + place + length]))
+
     def roce_bytes(self):
         """IP header to ICRC, without padding of the Ethernet."""
         return self.frame[self.ip:self.end]
@@ -90,6 +96,51 @@ class Packet:
     def icrc_is_right(self):
         return self.frame[self.end - 4:self.end] == icrc(self.frame[self.ip:self.end - 4],
                                                          self.version)
+
+
+def carries(opcode):
+    """Names of the extended headers with reserved bits that follow a standard opcode's BTH."""
+    service, operation = opcode >> 5, opcode & 0x1F
+    names = []
+    if service == 3:
+        names.append("DETH")
+    if service == 5 and (operation < 0x0D or operation > 0x12):
+        names.append("XRCETH")
+    if service in (0, 5) and operation in (0x0D, 0x0F, 0x10, 0x11, 0x12):
+        names.append("AETH")
+    return names
+
+
+# Byte behind the start of the header, and its bits that must be 0.
+RESERVED = {"BTH": [(1, 0x0F), (4, 0x3F), (8, 0x7F)], "DETH": [(4, 0xFF)], "XRCETH": [(0, 0xFF)],
+            "AETH": [(0, 0x80)]}
+
+
+def reserved_bits(packet):
+    """Which reserved fields of a packet of the standard are not 0, as texts."""
+    headers = [("BTH", packet.bth)]
+    headers += [(name, packet.bth + BTH_BYTES) for name in carries(packet.opcode)]
+    found = [f"opcode {packet.opcode:#04x}: {name} byte {place}"
+             for name, start in headers for place, bits in RESERVED[name]
+             if packet.frame[start + place] & bits]
+    if packet.version == 4 and packet.frame[packet.ip + 6] & 0x80:
+        found.append(f"opcode {packet.opcode:#04x}: IPv4 flags")
+    if packet.opcode >= 0xC0:
+        found.append(f"opcode {packet.opcode:#04x} is a manufacturer's")
+    if packet.opcode == CNP and any(packet.frame[packet.bth + BTH_BYTES:packet.end - 4]):
+        found.append("CNP: its 16 bytes")
+    return found
+
+
+CNP = 0x81
+
+
+def capabilities_of(packet):
+    """"Get" or "GetResp" of a MAD about capabilities (selective-repeat.md), or None."""
+    mad = packet.frame[packet.bth + BTH_BYTES + 8:packet.end - 4]
+    if packet.opcode != 0x64 or len(mad) != 256 or mad[1] != 0x37 or mad[37:40] != b"roc":
+        return None
+    return {0x01: "Get", 0x81: "GetResp"}.get(mad[3])
 
 
 def icrc(covered, version):

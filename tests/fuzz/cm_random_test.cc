@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/fuzz/capabilities_check.h"
 #include "tests/fuzz/cm_check.h"
 #include "tests/wire/cm_values.h"
 
@@ -37,6 +38,21 @@ TEST(CmRandomTest, HoldsForMessagesWithRandomChanges) {
       mad[values.Bits(8)] = static_cast<uint8_t>(values.Bits(8));
     }
     ASSERT_TRUE(CmHolds(mad)) << "round " << round;
+  }
+}
+
+TEST(CapabilitiesRandomTest, HoldsForMadsWithRandomChanges) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 20'000; ++round) {
+    auto mad = EncodeCapabilities(
+        {.method = round % 2 == 0 ? MadMethod::kGet : MadMethod::kGetResponse,
+         .status = static_cast<uint16_t>(round % 3 == 0 ? random() : 0),
+         .transaction_id = random(),
+         .capabilities = {.features = static_cast<uint32_t>(random()), .instance = random()}});
+    for (uint32_t changes = random() % 4; changes != 0; --changes) {
+      mad[random() % 64] = static_cast<uint8_t>(random());
+    }
+    ASSERT_TRUE(CapabilitiesHold(mad)) << "round " << round;
   }
 }
 

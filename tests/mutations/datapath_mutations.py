@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows and multicast groups: name, file of pipeline/datapath, text
-that stands there once, what replaces it."""
+"""Bugs on purpose in memory windows, multicast groups and agreements with peers: name, file of
+pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
+    ("agreement-lost-to-a-modify-that-waits", "worker_objects.cc",
+     "      qp.parked().modification->attributes.selective_repeat = *agreed;\n", ""),
+    ("agreement-of-others-taken-away", "worker_objects.cc",
+     "    if (!agreed) return;\n",
+     "    if (!agreed) return qp.core().reliable().SetSelectiveRepeat(true);\n"),
     ("window-grants-under-any-key", "memory_window.cc",
      "  if (!is_its_key || StatusOf(before) != Status::kBound) return std::nullopt;",
      "  if (StatusOf(before) != Status::kBound) return std::nullopt;"),

@@ -56,6 +56,33 @@ TEST(ConfigTest, PortFieldsUseSemicolonsForCommas) {
   EXPECT_EQ(device.fault, "drop=0.01,seed=3");
 }
 
+TEST(ConfigTest, SelectiveRepeatIsOnUnlessAPortOrAWireSaysOff) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--port=name=a,dev=net_null0,selective-repeat=off", "--port=name=b,dev=net_null1",
+       "--port=name=c,dev=net_null2,selective-repeat=on",
+       "--wire=d=10.0.0.1,e=10.0.0.2,selective-repeat=off", "--wire=f=10.0.0.3,g=10.0.0.4"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::vector<std::pair<std::string, bool>> devices;
+  for (const DeviceConfig& device : config->devices) {
+    devices.emplace_back(device.name, device.selective_repeat);
+  }
+  EXPECT_EQ(devices, (std::vector<std::pair<std::string, bool>>{{"a", false},
+                                                                {"b", true},
+                                                                {"c", true},
+                                                                {"d", false},
+                                                                {"e", false},
+                                                                {"f", true},
+                                                                {"g", true}}));
+}
+
+TEST(ConfigTest, SelectiveRepeatHasTheSameNameInFiles) {
+  const absl::StatusOr<Config> config = FromFile(
+      "[[port]]\nname = \"a\"\ndev = \"net_null0\"\nselective-repeat = \"off\"\n"
+      "[[wire]]\nb = \"10.0.0.1\"\nc = \"10.0.0.2\"\nselective-repeat = \"off\"\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (const DeviceConfig& device : config->devices) EXPECT_FALSE(device.selective_repeat);
+}
+
 Route RouteOf(const char* text) { return ParseRoute(text).value(); }
 
 TEST(ConfigTest, PortTakesVlansRoutesAndAnExceptionInterface) {
@@ -271,6 +298,11 @@ INSTANTIATE_TEST_SUITE_P(
                  {"exception", "sixteen-letters-", "15"}},
         BadFlags{{"--port=name=a,dev=net_null0,exception=tap%d"}, {"exception", "tap%d"}},
         BadFlags{{"--port=name=a,dev=net_null0", "--port=name=a,dev=net_null1"}, {"a", "twice"}},
+        BadFlags{{"--port=name=a,dev=net_null0,selective-repeat=no"},
+                 {"selective-repeat", "no", "off"}},
+        BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,selective-repeat=true"},
+                 {"--wire", "selective-repeat", "true", "on"}},
+        BadFlags{{"--wire=a=10.0.0.1,selective-repeat=off"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,c=10.0.0.3"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1,a=10.0.0.2"}, {"twice"}},

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "nic/control/rdma_cm_host.h"
 #include "nic/daemon.h"
 
@@ -19,23 +20,30 @@ namespace uroce::nic {
 class RdmaCmBed {
  public:
   /// Pauses between repeats are of some milliseconds. `fault`: of both devices, as --fault has it.
-  explicit RdmaCmBed(const std::string& fault = "", uint32_t workers = 1) {
+  /// `adjust` may change what else they are given.
+  explicit RdmaCmBed(
+      const std::string& fault = "", uint32_t workers = 1,
+      absl::FunctionRef<void(Config&)> adjust = [](Config&) {}) {
     spdlog::set_level(spdlog::level::err);
     Config config = nic::MakeConfig({}, "/nonexistent").value();
     config.no_huge = true;
     config.workers = workers;
     for (DeviceConfig& device : config.devices) device.fault = fault;
+    adjust(config);
     Ports ports = OpenPorts(config).value();
     nic_ = std::make_unique<Nic>(config, std::move(ports.devices), ports.seats);
     neighbours_ = std::make_unique<Neighbours>(loop_, *nic_);
     rdma_cm::ServiceConfig service = RdmaCmHost::MakeConfig(config.limits);
     service.cm_response_timeout = kResponseTimeout;
-    host_ = std::make_unique<RdmaCmHost>(loop_, *nic_, *neighbours_, service);
+    gsi_ = std::make_unique<Gsi>(loop_, *nic_, *neighbours_);
+    host_ = std::make_unique<RdmaCmHost>(loop_, *nic_, *neighbours_, *gsi_, service);
   }
 
   rdma_cm::Service& service() { return host_->service(); }
   RdmaCmHost& host() { return *host_; }
   Nic& nic() { return *nic_; }
+  EventLoop& loop() { return loop_; }
+  Gsi& gsi() { return *gsi_; }
   void Turn(int timeout_ms = 0) { loop_.RunOnce(timeout_ms); }
   /// Turns until `done`, for up to a minute. False: it never was.
   template <typename Done>
@@ -55,6 +63,7 @@ class RdmaCmBed {
   EventLoop loop_;
   std::unique_ptr<Nic> nic_;
   std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<Gsi> gsi_;
   std::unique_ptr<RdmaCmHost> host_;
 };
 

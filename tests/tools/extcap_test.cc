@@ -56,5 +56,14 @@ TEST(ExtcapFoldersTest, BothSpellingsOfTsharkAreRead) {
   EXPECT_EQ(later.personal, "/h/u/extcap");
 }
 
+TEST(ExtcapFoldersTest, DissectorsHaveFoldersOfTheirOwn) {
+  const ExtcapFolders folders = ParseExtcapFolders(
+      "Personal Plugins:\t/h/u/plugins/4.0\nPersonal Lua Plugins:\t/h/u/plugins\n"
+      "Global Lua Plugins:\t/usr/lib/plugins\n");
+  EXPECT_EQ(folders.personal_lua, "/h/u/plugins");
+  EXPECT_EQ(folders.global_lua, "/usr/lib/plugins");
+  EXPECT_EQ(folders.personal, "");
+}
+
 }  // namespace
 }  // namespace uroce::tools

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ABI = "verbs-shim/abi"
 BASE, WIRE, TRANSPORT = "pipeline/base", "pipeline/wire", "pipeline/transport"
 RINGS, DATAPATH, CAPTURE = "pipeline/rings", "pipeline/datapath", "pipeline/capture"
-CM, RDMA_CM, UCMA = "nic/cm", "nic/rdma_cm", "nic/ucma"
+CM, RDMA_CM, UCMA, PEERS = "nic/cm", "nic/rdma_cm", "nic/ucma", "nic/peers"
 # Which rooms a room may include, besides itself. The longest prefix names a file's room.
 MAY_INCLUDE = {
     BASE: [],
@@ -24,15 +24,16 @@ MAY_INCLUDE = {
     DATAPATH: [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, "drivers", ABI],
     "drivers": [BASE],
     "nic": [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, DATAPATH, "drivers", ABI, CM, RDMA_CM,
-            UCMA],
+            UCMA, PEERS],
     CM: [BASE, WIRE],
     RDMA_CM: [BASE, WIRE, CM],
     UCMA: [BASE, WIRE, CM, RDMA_CM],
+    PEERS: [BASE, WIRE, CM],
     ABI: [],
     "verbs-shim": [ABI, RINGS],
     "tools": [BASE, WIRE, CAPTURE, ABI],
 }
-PURE = [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, CM, RDMA_CM, UCMA]
+PURE = [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, CM, RDMA_CM, UCMA, PEERS]
 # Clocks, threads, locks, logs, files and DPDK: what a pure room cannot name.
 IMPURE_INCLUDE = re.compile(
     r"<(rte_.*|thread|mutex|shared_mutex|condition_variable|future|chrono|iostream|fstream|ctime|"

@@ -493,6 +493,7 @@ enum uroce_dump_what {
   UROCE_DUMP_MR,
   UROCE_DUMP_CM,
   UROCE_DUMP_SRQ,
+  UROCE_DUMP_PEERS,
 };
 struct uroce_dump {
   uint32_t what;

@@ -65,6 +65,47 @@ TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {
   EXPECT_EQ(tool.Call(UROCE_DUMP, uroce_dump{99, 0}).error, EINVAL);
 }
 
+/// Of the queue pair with this number; null: it is not shown.
+Json QueuePairShown(uint32_t qpn) {
+  const Json qps = Dump(UROCE_DUMP_QP)["qps"];
+  for (const Json& entry : qps) {
+    if (entry["qpn"] == qpn) return entry;
+  }
+  return {};
+}
+
+TEST(ControlTest, ADumpSaysWhatIsAgreedWithAPeer) {
+  TestProgram program;
+  const auto qp = program.MakeQp().As<uroce_create_qp_reply>();
+  const auto unreliable = program.MakeQp({16, 16, 1, 1, 0}, IBV_QPT_UC).As<uroce_create_qp_reply>();
+  EXPECT_EQ(Dump(UROCE_DUMP_PEERS)["peers"].size(), 0u);
+  for (const uint32_t handle : {qp.handle, unreliable.handle}) {
+    ASSERT_EQ(program.Modify(handle, ToInit()).error, 0);
+  }
+  ASSERT_EQ(program.Modify(qp.handle, ToRtr(GidOf("10.0.0.2/24"), 1)).error, 0);
+  Json peers;
+  for (int i = 0; i < 100'000; ++i) {
+    peers = Dump(UROCE_DUMP_PEERS)["peers"];
+    ASSERT_EQ(peers.size(), 1u);
+    if (peers.at(0)["state"] != "unknown") break;
+  }
+  EXPECT_EQ(peers.at(0)["device"], "uroce0");
+  EXPECT_EQ(peers.at(0)["local"], "10.0.0.1");
+  EXPECT_EQ(peers.at(0)["remote"], "10.0.0.2");
+  EXPECT_EQ(peers.at(0)["state"], "answers");
+  EXPECT_EQ(peers.at(0)["agreed"], "selective-repeat");
+  EXPECT_EQ(peers.at(0)["queue_pairs"], 1);
+  const Json counters = Dump(UROCE_DUMP_STAT)["peers"];
+  EXPECT_EQ(counters["answers_received"], counters["questions_sent"]);
+  EXPECT_TRUE(QueuePairShown(qp.qp_num)["recovery"] == "selective" ||
+              QueuePairShown(qp.qp_num)["recovery"] == "go-back-n");
+  EXPECT_EQ(QueuePairShown(unreliable.qp_num)["recovery"], "");
+  uroce_qp_attr reset{};
+  reset.attr_mask = IBV_QP_STATE;
+  ASSERT_EQ(program.Modify(qp.handle, reset).error, 0);
+  EXPECT_EQ(Dump(UROCE_DUMP_PEERS)["peers"].size(), 0u);
+}
+
 TEST(ControlTest, ACaptureGetsARingAndTheInterfaces) {
   ControlClient tool(SocketPath());
   uroce_capture request{};

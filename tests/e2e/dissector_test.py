@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tshark with uroce.lua, over packets made here by their bytes."""
+import os
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from lab import UROCE
+from process import run
+from roce import bth, frame_v4
+
+ENDS = ("02:00:00:00:00:01", "02:00:00:00:00:02", "10.0.0.1", "10.0.0.2")
+AETH = bytes([0x1F, 0, 0, 5])
+QPN = 0x123
+
+
+def acknowledgement(opcode, psn, packets, words):
+    bitmap = b"".join(struct.pack("!I", word) for word in words)
+    return frame_v4(*ENDS, bth(opcode, QPN, psn) + AETH + struct.pack("!HH", 0, packets) + bitmap)
+
+
+def capabilities(method, status=0, features=1):
+    mad = bytearray(256)
+    mad[0:4] = bytes([1, 0x37, 1, method])
+    struct.pack_into("!HHQH", mad, 4, status, 0, 0x0102030405060708, 0x10)
+    mad[37:40] = b"roc"
+    struct.pack_into("!HHIQ", mad, 40, 1, 0, features, 0xABCD)
+    return frame_v4(*ENDS, bth(0x64, 1, 5) + struct.pack("!II", 0x80010000, 1) + bytes(mad))
+
+
+STANDARD = [frame_v4(*ENDS, bth(0x11, QPN, 77) + AETH),
+            frame_v4(*ENDS, bth(0x04, QPN, 78, ack=True) + b"x" * 64)]
+
+
+def write_pcap(path, frames):
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for frame in frames:
+            file.write(struct.pack("<IIII", 1, 0, len(frame), len(frame)) + frame)
+
+
+class DissectorTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory(prefix="uroce-e2e-")
+        cls.addClassCleanup(directory.cleanup)
+        cls.home = directory.name
+        cls.bare_home = f"{cls.home}/bare"
+        os.mkdir(cls.bare_home)
+        # The place that Wireshark names; the link of uroce-extcap is not looked at here.
+        folder = f"{cls.home}/.local/lib/wireshark/plugins"
+        os.makedirs(folder)
+        os.symlink(UROCE.parent / "uroce.lua", f"{folder}/uroce.lua")
+
+    def tshark(self, frames, *arguments, home=None):
+        path = f"{self.home}/frames.pcap"
+        write_pcap(path, frames)
+        done = subprocess.run(["tshark", "-r", path, *arguments], stdin=subprocess.DEVNULL,
+                              env={**os.environ, "HOME": home or self.home},
+                              capture_output=True, text=True, timeout=60, check=True)
+        self.assertNotIn("Lua", done.stderr)
+        return done.stdout
+
+    def values(self, frame, *fields):
+        words = [word for field in fields for word in ("-e", field)]
+        return self.tshark([frame], "-T", "fields", *words).rstrip("\n").split("\t")
+
+    def test_folder_is_the_one_of_wireshark(self):
+        folders = run(["env", f"HOME={self.home}", "tshark", "-G", "folders"])
+        self.assertRegex(folders, rf"(?m)^Personal Lua Plugins:\s*{self.home}/\.local/lib/")
+
+    def test_bitmap_is_read(self):
+        frame = acknowledgement(0xD1, 0xFFFFFE, 40, [0xFFFFFFF0, 0x81])
+        self.assertEqual(
+            self.values(frame, "uroce.ack.service", "uroce.ack.psn", "uroce.ack.credits",
+                        "uroce.ack.msn", "uroce.ack.packets", "uroce.ack.kept",
+                        "uroce.ack.missing"),
+            ["RC", "16777214", "31", "5", "40", "30", "16777214-1,31-36"])
+        self.assertIn("RC Selective Acknowledge QP=0x000123 PSN=16777214", self.tshark([frame]))
+
+    def test_extended_connections_and_one_missing_packet(self):
+        frame = acknowledgement(0xF1, 9, 3, [0x6])
+        self.assertEqual(self.values(frame, "uroce.ack.service", "uroce.ack.kept",
+                                     "uroce.ack.missing"), ["XRC", "2", "9"])
+
+    def test_longest_bitmap(self):
+        frame = acknowledgement(0xD1, 1, 2048, [0] * 63 + [1 << 31])
+        self.assertEqual(self.values(frame, "uroce.ack.kept", "uroce.ack.missing"),
+                         ["1", "1-2047"])
+
+    def test_what_cannot_be_right_is_said(self):
+        whole = acknowledgement(0xD1, 1, 40, [0, 0])
+        for frame in (acknowledgement(0xD1, 1, 40, [0]), acknowledgement(0xD1, 1, 0, []),
+                      acknowledgement(0xD1, 1, 65535, [0, 0]),
+                      frame_v4(*ENDS, bth(0xD1, QPN, 1) + AETH)):
+            self.assertTrue(self.tshark([frame], "-Y", "uroce.malformed"), frame.hex())
+        self.assertEqual(self.tshark([whole], "-Y", "uroce.malformed"), "")
+
+    def test_capabilities_are_read(self):
+        fields = ("uroce.mad.method", "uroce.mad.status", "uroce.mad.transaction",
+                  "uroce.mad.version", "uroce.mad.features.selective_repeat",
+                  "uroce.mad.instance")
+        self.assertEqual(self.values(capabilities(0x01), *fields),
+                         ["0x01", "0x0000", "0x0102030405060708", "1", "1", "0x000000000000abcd"])
+        self.assertEqual(self.values(capabilities(0x81, features=0), *fields)[4], "0")
+        self.assertEqual(self.values(capabilities(0x81, status=0x0C), *fields),
+                         ["0x81", "0x000c", "0x0102030405060708", "", "", ""])
+
+    def test_packets_of_the_standard_look_as_without_it(self):
+        for arguments in ((), ("-V",)):
+            self.assertEqual(self.tshark(STANDARD, *arguments),
+                             self.tshark(STANDARD, *arguments, home=self.bare_home))
+        self.assertEqual(self.tshark(STANDARD, "-Y", "uroce"), "")
+
+    def test_other_manufacturers_are_left_alone(self):
+        other = bytearray(capabilities(0x01))
+        place = other.index(b"roc")
+        other[place:place + 3] = b"cor"
+        self.assertEqual(self.tshark([bytes(other)], "-Y", "uroce"), "")
