@@ -16,7 +16,7 @@ constexpr unsigned long long kTrapFlag = 0x100;
 StepWatch* running = nullptr;
 
 /// Runs `copy` with the trap flag set, and SIGTRAP for `handler`.
-void RunByStep(void (*handler)(int), StepWatch::Copy copy, uint8_t* to, const uint8_t* from,
+void RunByStep(void (*handler)(int), const StepWatch::Copy& copy, uint8_t* to, const uint8_t* from,
                size_t length_bytes) {
   struct sigaction action {};
   struct sigaction former {};
@@ -47,12 +47,12 @@ StepWatch::StepWatch(size_t to_offset, size_t from_offset, size_t length_bytes)
   base_ = memory_.data() + (-reinterpret_cast<uintptr_t>(memory_.data())) % kMargin;
 }
 
-StepWatch::Fault StepWatch::Run(Copy copy) {
+StepWatch::Fault StepWatch::Run(const Copy& copy) {
   memcpy(base_, old_.data(), old_.size());
   seen_ = 0;
   fault_ = Fault::kNone;
   running = this;
-  RunByStep(OnTrap, copy, base_ + begin_, source_.data() + from_offset_, length_);
+  RunByStep(OnTrap, copy, to(), source_.data() + from_offset_, length_);
   running = nullptr;
   if (fault_ == Fault::kNone && seen_ != length_) fault_ = Fault::kUnequal;
   return fault_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace uroce::datapath {
 /// as it is, and one thread's stores are visible to others in the order in which it makes them.
 class StepWatch {
  public:
-  using Copy = void (*)(uint8_t* to, const uint8_t* from, size_t length_bytes);
+  using Copy = std::function<void(uint8_t* to, const uint8_t* from, size_t length_bytes)>;
   enum class Fault : uint8_t {
     kNone,
     kOrder,    ///< Bytes were new behind one that was not, or old again, or it wrote elsewhere.
@@ -24,8 +25,10 @@ class StepWatch {
   /// At `to_offset` behind an address that is a multiple of 64.
   StepWatch(size_t to_offset, size_t from_offset, size_t length_bytes);
 
+  /// Where the destination begins.
+  uint8_t* to() { return base_ + begin_; }
   /// Runs it. One at a time in a process.
-  Fault Run(Copy copy);
+  Fault Run(const Copy& copy);
   /// Of the last Run: how many new bytes each fault was found at.
   size_t seen_bytes() const { return seen_; }
 
