@@ -31,11 +31,9 @@ class RisingCopy {
       : to_(to), from_(from), left_(length_bytes) {}
 
   [[gnu::always_inline]] void Run() {
-    if (IsOff(vector_bytes - 1)) AlignDestination();
-    // A vector with more than a line to go is not in the last line.
-    while (left_ > kLineBytes + 3 * vector_bytes) MoveFour<Vector>();
-    while (left_ > kLineBytes) Move<Vector>();
-    if (left_ == kLineBytes) return MoveFour<SixteenBytes>();
+    if (IsOff(sizeof(SixteenBytes) - 1)) AlignDestination();
+    if (left_ > 2 * kLineBytes) MoveVectors();
+    while (left_ >= kLineBytes) MoveFour<SixteenBytes>();
     while (left_ >= sizeof(SixteenBytes)) Move<SixteenBytes>();
     if (left_ != 0) MoveEnd();
   }
@@ -85,13 +83,22 @@ class RisingCopy {
     return (reinterpret_cast<uintptr_t>(to_) & bits) != 0;
   }
 
-  /// Ends early with less bytes left than the next piece has.
+  /// Leaves a line at most.
+  [[gnu::always_inline]] void MoveVectors() {
+    while (IsOff(vector_bytes - 1)) Move<SixteenBytes>();
+    // A vector with more than a line to go is not in the last line.
+    while (left_ > kLineBytes + 3 * vector_bytes) MoveFour<Vector>();
+    while (left_ > kLineBytes) Move<Vector>();
+  }
+
+  /// To 16 bytes. Ends early with less bytes left than the next piece has.
   [[gnu::always_inline]] void AlignDestination() {
-    if (IsOff(1) && left_ >= 1) Move<uint8_t>();
-    if (IsOff(2) && left_ >= 2) Move<uint16_t>();
-    if (IsOff(4) && left_ >= 4) Move<uint32_t>();
+    if (IsOff(7)) [[unlikely]] {
+      if (IsOff(1) && left_ >= 1) Move<uint8_t>();
+      if (IsOff(2) && left_ >= 2) Move<uint16_t>();
+      if (IsOff(4) && left_ >= 4) Move<uint32_t>();
+    }
     if (IsOff(8) && left_ >= 8) Move<uint64_t>();
-    while (IsOff(vector_bytes - 1) && left_ >= sizeof(SixteenBytes)) Move<SixteenBytes>();
   }
 
   /// The last 1 to 15 bytes.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows, multicast groups and the order of payload: name, file of pipeline/datapath, text
-that stands there once, what replaces it."""
+"""Bugs on purpose in memory windows, multicast groups and the order of payload: name, file of
+pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
     ("window-grants-under-any-key", "memory_window.cc",
