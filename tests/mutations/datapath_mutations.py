@@ -75,5 +75,6 @@ MUTATIONS = [
      "if (IsOff(8) && left_ >= 8) Move<uint32_t>(), Move<uint32_t>();"),
     ("payload-wide-store-in-the-last-line", "rising_copy.h",
      "while (left_ > kLineBytes) Move<Vector>();", "while (left_ >= kLineBytes) Move<Vector>();"),
-    ("copied-payload-all-at-once", "copy_vector.cc", "ends_write ? EndBytes(piece) : 0", "0"),
+    ("copied-payload-all-at-once", "copy_vector.cc",
+     "job.kind == CopyJob::Kind::kWrite && i + 1 == job.piece_count", "i > job.piece_count"),
 ]
