@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/datapath/step_watch.h"
 
-#include <immintrin.h>
-#include <x86gprintrin.h>
+#include <x86intrin.h>
 
 #include <csignal>
 #include <cstring>
