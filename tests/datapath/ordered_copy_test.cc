@@ -76,29 +76,34 @@ INSTANTIATE_TEST_SUITE_P(Kernels, OrderedCopyTest,
 // ---- the order of all stores, as the kernels are written ----
 
 /// A Sink that copies nothing and looks at each store.
-struct StoreRecord {
+class StoreRecord {
+ public:
   static void Begin(uint8_t* to, size_t length_bytes) {
-    begin = next = to;
-    end = to + length_bytes;
-    is_right = true;
+    begin_ = next_ = to;
+    end_ = to + length_bytes;
+    is_right_ = true;
   }
   template <typename Piece>
   static void Store(uint8_t* to, const Piece& /*piece*/) {
     const bool is_aligned = reinterpret_cast<uintptr_t>(to) % sizeof(Piece) == 0;
     uint8_t* const eight = to - reinterpret_cast<uintptr_t>(to) % 8;
-    const bool is_whole = sizeof(Piece) >= 8 || eight < begin || eight + 8 > end;
-    is_right = is_right && to == next && is_aligned && is_whole;
+    const bool is_whole = sizeof(Piece) >= 8 || eight < begin_ || eight + 8 > end_;
+    is_right_ = is_right_ && to == next_ && is_aligned && is_whole;
     // The last line has no store that is visible in parts.
-    if (sizeof(Piece) > 16) is_right = is_right && LineOf(to) < LineOf(end - 1);
-    next = to + sizeof(Piece);
+    if (sizeof(Piece) > 16) is_right_ = is_right_ && LineOf(to) < LineOf(end_ - 1);
+    next_ = to + sizeof(Piece);
   }
 
+  static bool is_right() { return is_right_; }
+  static uint8_t* next() { return next_; }
+
+ private:
   static uintptr_t LineOf(const uint8_t* at) { return reinterpret_cast<uintptr_t>(at) / 64; }
 
-  static inline uint8_t* begin;
-  static inline uint8_t* next;
-  static inline uint8_t* end;
-  static inline bool is_right;
+  static inline uint8_t* begin_;
+  static inline uint8_t* next_;
+  static inline uint8_t* end_;
+  static inline bool is_right_;
 };
 
 template <size_t vector_bytes>
@@ -110,8 +115,8 @@ void ExpectRisingStores() {
     for (size_t i = 0; i < kAlignments; ++i) {
       StoreRecord::Begin(line + i, length);
       RisingCopy<vector_bytes, StoreRecord>(line + i, source.data(), length).Run();
-      ASSERT_TRUE(StoreRecord::is_right) << length << " bytes to offset " << i;
-      ASSERT_EQ(StoreRecord::next, line + i + length) << length << " bytes to offset " << i;
+      ASSERT_TRUE(StoreRecord::is_right()) << length << " bytes to offset " << i;
+      ASSERT_EQ(StoreRecord::next(), line + i + length) << length << " bytes to offset " << i;
     }
   }
 }
