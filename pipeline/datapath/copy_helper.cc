@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <rte_mbuf.h>
 #include <sys/eventfd.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "pipeline/datapath/copy_vector.h"
 #include "pipeline/rings/shared_word.h"
 
 namespace uroce::datapath {
@@ -29,17 +29,6 @@ enum class Outcome : uint8_t { kDone, kRefused, kProcessEnded };
 
 Outcome OutcomeOf(ssize_t moved) { return moved == 0 ? Outcome::kProcessEnded : Outcome::kRefused; }
 
-/// The pieces from `first` on that follow each other in the program, as the kernel takes them.
-int Gathered(const CopyJob& job, uint32_t first, std::array<iovec, CopyJob::kMaxPieces>& vector) {
-  int count = 0;
-  uint64_t next = job.pieces[first].app_addr;
-  for (uint32_t i = first; i < job.piece_count && job.pieces[i].app_addr == next; ++i) {
-    vector[count++] = {job.pieces[i].bytes, job.pieces[i].length_bytes};
-    next += job.pieces[i].length_bytes;
-  }
-  return count;
-}
-
 /// Counts `bytes` as moved.
 void Pass(CopyJob& job, uint64_t bytes) {
   while (bytes != 0) {
@@ -52,13 +41,13 @@ void Pass(CopyJob& job, uint64_t bytes) {
 }
 
 Outcome MoveAll(int fd, CopyJob& job) {
-  std::array<iovec, CopyJob::kMaxPieces> vector;
   job.moved_pieces = 0;
   while (job.moved_pieces < job.piece_count) {
-    const int count = Gathered(job, job.moved_pieces, vector);
+    const CopyVector vector = GatherPieces(job, job.moved_pieces);
     const auto at = static_cast<off_t>(job.pieces[job.moved_pieces].app_addr);
-    const ssize_t moved = job.kind == CopyJob::Kind::kRead ? preadv(fd, vector.data(), count, at)
-                                                           : pwritev(fd, vector.data(), count, at);
+    const ssize_t moved = job.kind == CopyJob::Kind::kRead
+                              ? preadv(fd, vector.entries.data(), vector.count, at)
+                              : pwritev(fd, vector.entries.data(), vector.count, at);
     if (moved <= 0) return job.moved_pieces < job.own_pieces ? OutcomeOf(moved) : Outcome::kDone;
     Pass(job, static_cast<uint64_t>(moved));
   }

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "pipeline/datapath/ordered_copy.h"
 #include "pipeline/wire/icrc.h"
 
 namespace uroce::datapath {
@@ -59,7 +60,7 @@ uint64_t ExecuteUnaligned(uint8_t* mapped, bool compare_swap, uint64_t swap_add,
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
   return Move(keys, walker, bytes, [](uint8_t* mapped, const uint8_t* frame, uint32_t length) {
     if (mapped != nullptr) [[likely]]
-      memcpy(mapped, frame, length);
+      OrderedCopy(mapped, frame, length);
   });
 }
 

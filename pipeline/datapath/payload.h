@@ -16,8 +16,8 @@ enum class MoveResult : uint8_t {
   kCopied,  ///< The next bytes lie where only the helper reaches: see TakeCopied.
 };
 
-/// Writes bytes of a frame into mapped memory, in rising addresses: programs poll on the last byte
-/// of a WRITE. Null segments drop them. `bytes` advances with `walker`.
+/// Writes bytes of a frame into mapped memory, in the order of OrderedCopy: programs poll on the
+/// last byte of a WRITE. Null segments drop them. `bytes` advances with `walker`.
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
 /// Reads mapped memory into a frame; null segments are zeros. At most the payload of a packet.
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows, multicast groups and agreements with peers: name, file of
-pipeline/datapath, text that stands there once, what replaces it."""
+"""Bugs on purpose in memory windows, multicast groups, agreements with peers and the order of
+payload: name, file of pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
     ("agreement-lost-to-a-modify-that-waits", "worker_objects.cc",
@@ -71,4 +71,15 @@ MUTATIONS = [
      "      Count(port.counters().rx_bad_state);\n      return;"),
     ("multicast-lost-while-parked", "worker_multicast.cc",
      "qp.is_parked() ? KeepForLater(qp, copy) : Execute", "qp.is_parked() ? false : Execute"),
+    ("payload-by-memcpy", "payload.cc", "OrderedCopy(mapped, frame, length);",
+     "memcpy(mapped, frame, length);"),
+    ("payload-last-piece-first", "rising_copy.h", "    Sink::Store(to_, a);\n",
+     "    Sink::Store(to_ + 3 * sizeof(Piece), d);\n    Sink::Store(to_, a);\n"),
+    ("payload-eight-bytes-in-two-stores", "rising_copy.h",
+     "if (IsOff(8) && left_ >= 8) Move<uint64_t>();",
+     "if (IsOff(8) && left_ >= 8) Move<uint32_t>(), Move<uint32_t>();"),
+    ("payload-wide-store-in-the-last-line", "rising_copy.h",
+     "while (left_ > kLineBytes) Move<Vector>();", "while (left_ >= kLineBytes) Move<Vector>();"),
+    ("copied-payload-all-at-once", "copy_vector.cc",
+     "job.kind == CopyJob::Kind::kWrite && i + 1 == job.piece_count", "i > job.piece_count"),
 ]
