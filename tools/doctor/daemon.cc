@@ -225,7 +225,7 @@ bool ParseDevices(const std::string& json, DaemonFacts& facts) {
 }
 
 DaemonFacts ReadDaemon(const std::string& socket_path) {
-  DaemonFacts facts{.socket = socket_path, .kernel_addresses = KernelAddresses()};
+  DaemonFacts facts{.socket = socket_path};
   Connect(facts);
   if (facts.connect_errno != 0) return facts;
   const absl::StatusOr<std::string> devices = FetchDump(socket_path, UROCE_DUMP_DEVICES);
@@ -234,6 +234,7 @@ DaemonFacts ReadDaemon(const std::string& socket_path) {
   } else if (!ParseDevices(*devices, facts)) {
     facts.dump_error = "its dump is of another kind";
   }
+  facts.kernel_addresses = KernelAddresses();  // A daemon that answers has made its interfaces.
   const absl::StatusOr<std::string> regions = FetchDump(socket_path, UROCE_DUMP_MR);
   if (regions.ok()) facts.program_pids = PidsOf(*regions);
   return facts;
