@@ -45,6 +45,8 @@ const std::vector<Row>& Rows() {
        UROCE_MAX_WORKERS},
       {{"log_level", false, false, "trace, debug, info, warning, error or off"},
        &Config::log_level},
+      {{"wire_interfaces", true, false, "give the addresses of a wire's NICs to the kernel too"},
+       &Config::wire_interfaces},
       {{"no_huge", true, false, "take ordinary pages even where hugepages are reserved"},
        &Config::no_huge},
       {{"share_userfaultfd", true, false, "pass /dev/userfaultfd to programs of every user"},
@@ -410,6 +412,17 @@ absl::Status Apply(const Setting& setting, Config& config) {
   return Complain(setting, "is no setting; see --help");
 }
 
+absl::Status ApplyWireInterfaces(Config& config) {
+  if (!config.wire_interfaces) return absl::OkStatus();
+  bool has_wire = false;
+  for (DeviceConfig& device : config.devices) {
+    device.wire_interface = device.wire >= 0;
+    has_wire |= device.wire_interface;
+  }
+  if (has_wire) return absl::OkStatus();
+  return absl::InvalidArgumentError("wire_interfaces: there is no wire; give one by --wire");
+}
+
 absl::Status CheckAddressesDiffer(const Config& config) {
   std::vector<std::pair<Gid, std::string>> seen;
   for (const DeviceConfig& device : config.devices) {
@@ -462,6 +475,7 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
   for (const Setting* fault : faults) {
     if (absl::Status status = ApplyFault(*fault, config); !status.ok()) return status;
   }
+  if (absl::Status status = ApplyWireInterfaces(config); !status.ok()) return status;
   if (absl::Status status = CheckAddressesDiffer(config); !status.ok()) return status;
   return config;
 }

@@ -23,6 +23,7 @@ struct DeviceConfig {
   int wire = -1;    ///< Which in-process wire, or -1. Exactly two devices name each.
   std::vector<InterfaceAddress> addresses;
   std::vector<Route> routes;     ///< For a port without a kernel interface.
+  bool wire_interface = false;   ///< A TAP of the name has the addresses of an end of a wire.
   bool own_host = false;         ///< The daemon, not the kernel, is the host on a kernel interface.
   std::string exception;         ///< Name of a TAP for all traffic but RoCE, or "".
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
@@ -80,6 +81,7 @@ struct Config {
   uint32_t workers = 1;
   std::string log_level = "info";
   bool no_huge = false;
+  bool wire_interfaces = false;  ///< The kernel has the addresses of the wires' ends too.
   std::string flight_recorder;   ///< Directory for the flights of failed queue pairs, or "".
   uint32_t flight_packets = 64;  ///< Kept of each queue pair.
   uint32_t flight_files = 100;   ///< Kept in the directory.

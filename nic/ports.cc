@@ -172,6 +172,9 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
          {(*device)->OpenException(), (*device)->CheckVlans(), (*device)->CheckHost()}) {
       if (!status.ok()) return Complain(config.devices[index], status);
     }
+    if (absl::Status status = (*device)->OpenAddressTap(); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--wire-interfaces: ", status.message()));
+    }
     result.devices.push_back(*std::move(device));
   }
   return result;

@@ -17,7 +17,7 @@ wire::RdmaCmService ServiceOf(const BindParameters& parameters) {
 
 bool Serves(const BindParameters& parameters, const Gid& destination) {
   if (parameters.address == destination) return true;
-  if (!IsWildcard(parameters.address)) return false;
+  if (!IsOfHost(parameters.address)) return false;
   return !OwnFamilyOnly(parameters) || parameters.address.is_ipv4() == destination.is_ipv4();
 }
 
@@ -29,6 +29,14 @@ bool IsWildcard(const Gid& address) {
   return std::all_of(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.end(),
                      [](uint8_t byte) { return byte == 0; });
 }
+
+bool IsLoopback(const Gid& address) {
+  constexpr Gid kIpv6Loopback{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  constexpr uint8_t kIpv4Network = 127;
+  return address.is_ipv4() ? address.bytes[12] == kIpv4Network : address == kIpv6Loopback;
+}
+
+bool IsOfHost(const Gid& address) { return IsWildcard(address) || IsLoopback(address); }
 
 Result Bindings::Bind(const BindParameters& parameters, uint32_t random, BindingId& id) {
   BindParameters wanted = parameters;
@@ -89,6 +97,18 @@ BindingId Bindings::FindListener(const wire::RdmaCmService& service, const Gid& 
   return {};
 }
 
+std::optional<Gid> Bindings::AddressOfListener(const wire::RdmaCmService& service,
+                                               bool is_ipv4) const {
+  const auto [first, last] = by_service_.equal_range(service);
+  for (auto it = first; it != last; ++it) {
+    const Binding& binding = bindings_.at(it->second);
+    const Gid& address = binding.parameters.address;
+    if (!binding.listens || IsOfHost(address) || address.is_ipv4() != is_ipv4) continue;
+    return address;
+  }
+  return std::nullopt;
+}
+
 bool Bindings::TakePlace(BindingId id) {
   const auto found = bindings_.find(id);
   if (found == bindings_.end() || found->second.places == 0) return false;
@@ -118,7 +138,7 @@ Result Bindings::Check(const BindParameters& wanted, bool reuse_address, Binding
     if (reuse_address && other.reuse_address) continue;
     const bool families_differ = wanted.address.is_ipv4() != other.address.is_ipv4();
     if (families_differ && OwnFamilyOnly(wanted) && OwnFamilyOnly(other)) continue;
-    if (IsWildcard(wanted.address) || IsWildcard(other.address)) {
+    if (IsOfHost(wanted.address) || IsOfHost(other.address)) {
       return Result::kAddressNotAvailable;
     }
     if (wanted.address == other.address) return Result::kAddressInUse;

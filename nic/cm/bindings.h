@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "nic/cm/types.h"
@@ -13,7 +14,7 @@ namespace uroce::nic::cm {
 
 struct BindParameters {
   wire::PortSpace space = wire::PortSpace::kTcp;
-  Gid address;        ///< ::, ::ffff:0.0.0.0 (wildcards) or one of the host's.
+  Gid address;        ///< One of the host as a whole (IsOfHost), or a device's.
   uint16_t port = 0;  ///< 0: one that nobody has.
   bool reuse_address = false;
   /// A wildcard of its own family alone. IPv4 addresses always are; IPv6 ones by IPV6_V6ONLY.
@@ -44,6 +45,9 @@ class Bindings {
   bool HasListener(const wire::RdmaCmService& service) const;
   /// Who listens for the service at `destination`; BindingId{}: nobody.
   BindingId FindListener(const wire::RdmaCmService& service, const Gid& destination) const;
+  /// The device's address, of the given family, at which somebody listens for the service. Nothing:
+  /// nobody does, or one at all addresses.
+  std::optional<Gid> AddressOfListener(const wire::RdmaCmService& service, bool is_ipv4) const;
   /// Takes a place in a listener's backlog. False: there is none.
   bool TakePlace(BindingId id);
   /// Gives it back. The listener may be gone.
@@ -71,6 +75,12 @@ class Bindings {
   uint32_t last_id_ = 0;
 };
 
+/// :: or 0.0.0.0.
 bool IsWildcard(const Gid& address);
+/// ::1, or of 127.0.0.0/8.
+bool IsLoopback(const Gid& address);
+/// A wildcard or a loopback address: of no device in particular, and reached by every one. Linux's
+/// rdma_cm makes no difference between the two.
+bool IsOfHost(const Gid& address);
 
 }  // namespace uroce::nic::cm

@@ -142,9 +142,8 @@ void Connection::OnDeadline(Nanos now) {
   }
   if (transmissions_left_ == 0) return GiveUp(now);
   --transmissions_left_;
-  ++outbox_->counters.retransmitted;
   deadline_ = now + interval_;
-  outbox_->Send(route_, repeated_);
+  SendAgain();
 }
 
 // The peer is told too, once, in case it hears us and we did not hear it: without that it would
@@ -180,6 +179,11 @@ void Connection::SendRepeatedly(wire::CmBody body, uint64_t transaction_id, Nano
   interval_ = interval;
   transmissions_left_ = max_cm_retries_;
   deadline_ = now + interval_;
+  outbox_->Send(route_, repeated_);
+}
+
+void Connection::SendAgain() {
+  ++outbox_->counters.retransmitted;
   outbox_->Send(route_, repeated_);
 }
 

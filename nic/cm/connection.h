@@ -111,6 +111,7 @@ class Connection {
   void Send(wire::CmBody body, uint64_t transaction_id);
   /// Sends, and again after each `interval` until something else happens.
   void SendRepeatedly(wire::CmBody body, uint64_t transaction_id, Nanos interval, Nanos now);
+  void SendAgain();
   void SendDreq(Nanos now);
   void SendDrep(const wire::CmMessage& dreq);
   void SendRej(wire::CmAbout about, wire::RejReason reason,

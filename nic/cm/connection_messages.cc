@@ -40,11 +40,13 @@ void Connection::OnReq(const Route& route, BindingId listener, const wire::RdmaC
                   .message = message});
 }
 
-// A REP is on its way by a timer of its own. Behind the end of a connection the number stands for
-// nothing: its sender has to take another.
+// In REP_SENT the REP was lost, or crosses the request: it is sent again at once, beside its timer
+// and its retries (Linux waits for the timer). A peer that has sent an MRA has the REP. Behind the
+// end of a connection the number stands for nothing: its sender has to take another.
 void Connection::OnRepeatedReq(const wire::CmMessage& message) {
   ++outbox_->counters.duplicates;
   if (state_ == State::kReqReceived) return SendMra(wire::CmAbout::kReq);
+  if (state_ == State::kRepSent) return SendAgain();
   if (state_ != State::kTimewait) return;
   outbox_->Send(route_, {.transaction_id = message.transaction_id,
                          .body = wire::CmRej{.remote_comm_id = remote_id_,

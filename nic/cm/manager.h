@@ -55,6 +55,9 @@ class Manager {
   /// Requests that the program has got before live on.
   void Release(BindingId id) { bindings_.Release(id); }
   uint16_t PortOf(BindingId id) const { return bindings_.PortOf(id); }
+  std::optional<Gid> AddressOfListener(const wire::RdmaCmService& service, bool is_ipv4) const {
+    return bindings_.AddressOfListener(service, is_ipv4);
+  }
 
   // ---- connections ----
   Result Connect(const ConnectParameters& parameters, Nanos now, CommId& id);

@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "nic/net/address.h"
 
 namespace uroce::nic {
 namespace {
@@ -25,6 +24,7 @@ constexpr uint16_t kDiscardPort = 9;
 constexpr size_t kListBytes = 32768;
 constexpr int kDatagramsPerLook = 32;
 constexpr int kListAttempts = 3;
+constexpr size_t kGidBits = 128;
 
 uint8_t FamilyOf(const Gid& gid) { return gid.is_ipv4() ? AF_INET : AF_INET6; }
 
@@ -229,6 +229,24 @@ std::optional<std::vector<VlanInterface>> Netlink::VlansAbove(int ifindex) {
 std::optional<std::vector<LinkAddress>> Netlink::Addresses() {
   NetlinkRequest request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{});
   return ListOf(request, ReadAddress);
+}
+
+absl::Status Netlink::AddAddress(int ifindex, const InterfaceAddress& address) {
+  const size_t bits = 8 * AddressBytes(address.gid).size();
+  ifaddrmsg header{};
+  header.ifa_family = FamilyOf(address.gid);
+  header.ifa_prefixlen = static_cast<uint8_t>(address.prefix_bits - (kGidBits - bits));
+  header.ifa_index = static_cast<uint32_t>(ifindex);
+  NetlinkRequest request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, header);
+  const uint32_t flags = IFA_F_NODAD | IFA_F_NOPREFIXROUTE;
+  request.Add(IFA_LOCAL, address.gid);
+  request.Add(IFA_ADDRESS, address.gid);
+  request.Add(IFA_FLAGS, &flags, sizeof(flags));
+  Answer answer;
+  if (Ask(request, answer)) return absl::OkStatus();
+  const std::string text =
+      absl::StrCat(FormatInterfaceAddress(address), ": ", std::strerror(answer.error));
+  return answer.error == EPERM ? absl::PermissionDeniedError(text) : absl::InternalError(text);
 }
 
 Fd OpenNetlinkWatch() {

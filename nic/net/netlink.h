@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "nic/net/address.h"
 #include "nic/net/netlink_message.h"
 #include "nic/resources/fd.h"
 #include "pipeline/base/types.h"
@@ -44,6 +45,9 @@ class Netlink {
   std::optional<std::vector<VlanInterface>> VlansAbove(int ifindex);
   /// All addresses of all interfaces, IPv4 first. Nothing: as above.
   std::optional<std::vector<LinkAddress>> Addresses();
+  /// Gives the interface an address that may be used at once, without a route to its prefix.
+  /// Errors: one line that names the address; PermissionDenied.
+  absl::Status AddAddress(int ifindex, const InterfaceAddress& address);
 
  private:
   struct Answer;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "nic/cm/bindings.h"
 #include "nic/net/address.h"
 #include "nic/net/next_hop.h"
 
@@ -42,6 +43,7 @@ std::optional<SourceAddress> SourceChoice::FindOwner(const Gid& address, int ifi
 }
 
 absl::StatusOr<SourceAddress> SourceChoice::Choose(const Gid& destination, int ifindex) {
+  if (cm::IsOfHost(destination)) return OfHost(destination);
   if (const auto owner = FindOwner(destination, ifindex)) {
     return OtherEnd(*owner).value_or(*owner);
   }
@@ -52,6 +54,22 @@ absl::StatusOr<SourceAddress> SourceChoice::Choose(const Gid& destination, int i
   if (source.ok()) return source;
   if (const auto by_route = ByRouteOfOwnHost(destination)) return *by_route;
   return source;
+}
+
+// A device reaches its own addresses without a link too.
+absl::StatusOr<SourceAddress> SourceChoice::OfHost(const Gid& destination) const {
+  std::optional<SourceAddress> without_link;
+  for (const auto& device : nic_.devices()) {
+    for (const InterfaceAddress& each : AddressesOf(*device)) {
+      if (!SharesFamily(each.gid, destination)) continue;
+      const SourceAddress source{device.get(), each.vlan_id, each.gid};
+      if (device->info().link_up) return source;
+      if (!without_link) without_link = source;
+    }
+  }
+  if (without_link) return *without_link;
+  return absl::NotFoundError(
+      absl::StrCat("no NIC has an address of the family of ", FormatAddress(destination)));
 }
 
 std::optional<SourceAddress> SourceChoice::OtherEnd(const SourceAddress& owner) const {

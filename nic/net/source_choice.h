@@ -30,12 +30,14 @@ class SourceChoice {
   std::optional<SourceAddress> FindOwner(const Gid& address, int ifindex) const;
   /// An end of an in-process wire reaches the other by the wire, and an own address is reached from
   /// itself. Otherwise ports that are hosts of their own come first with what is on their link, the
-  /// kernel's routes next, and gateways of such ports last.
+  /// kernel's routes next, and gateways of such ports last. An address of the host as a whole
+  /// (cm::IsOfHost) is an address of the first device with a link.
   /// Errors: Unavailable: there is no route; NotFound: it leads by an interface that is no
-  /// device's.
+  /// device's, or no device has an address of the family.
   absl::StatusOr<SourceAddress> Choose(const Gid& destination, int ifindex);
 
  private:
+  absl::StatusOr<SourceAddress> OfHost(const Gid& destination) const;
   std::optional<SourceAddress> OtherEnd(const SourceAddress& owner) const;
   std::optional<SourceAddress> OnLinkOfOwnHost(const Gid& destination) const;
   std::optional<SourceAddress> ByRouteOfOwnHost(const Gid& destination) const;

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "nic/net/netlink.h"
 
 namespace uroce::nic {
 namespace {
@@ -26,17 +27,14 @@ ifreq Request(const std::string& name) {
 absl::Status Error(const std::string& name, absl::string_view step) {
   const int error = errno;
   if (error == EPERM || error == EACCES) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("exception=", name, " needs the capability CAP_NET_ADMIN"));
+    return absl::PermissionDeniedError(absl::StrCat(name, " needs the capability CAP_NET_ADMIN"));
   }
   if (error == EBUSY) {
-    return absl::AlreadyExistsError(absl::StrCat("exception=", name, ": another program has it"));
+    return absl::AlreadyExistsError(absl::StrCat(name, ": another program has it"));
   }
-  if (error == EINVAL) {
-    return absl::InvalidArgumentError(absl::StrCat("exception=", name, " is there and no TAP"));
-  }
-  return absl::InternalError(
-      absl::StrCat("exception=", name, ": ", step, ": ", std::strerror(error)));
+  if (error == EINVAL)
+    return absl::InvalidArgumentError(absl::StrCat(name, " is there and no TAP"));
+  return absl::InternalError(absl::StrCat(name, ": ", step, ": ", std::strerror(error)));
 }
 
 // The MAC first: some of what the kernel does on the way up depends on it.
@@ -66,6 +64,20 @@ absl::StatusOr<Fd> OpenTap(const std::string& name, const Mac& mac, uint32_t mtu
   if (ioctl(tap.get(), TUNSETIFF, &request) != 0) return Error(name, "open");
   const absl::Status status = Configure(name, mac, mtu_bytes);
   if (!status.ok()) return status;
+  return tap;
+}
+
+absl::StatusOr<Fd> OpenAddressTap(const std::string& name, const Mac& mac, uint32_t mtu_bytes,
+                                  const std::vector<InterfaceAddress>& addresses) {
+  absl::StatusOr<Fd> tap = OpenTap(name, mac, mtu_bytes);
+  if (!tap.ok()) return tap;
+  Netlink netlink;
+  const auto ifindex = static_cast<int>(if_nametoindex(name.c_str()));
+  for (const InterfaceAddress& address : addresses) {
+    const absl::Status status = netlink.AddAddress(ifindex, address);
+    if (status.ok()) continue;
+    return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+  }
   return tap;
 }
 

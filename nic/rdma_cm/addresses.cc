@@ -35,7 +35,7 @@ Result ServiceImpl::Bind(Endpoint& endpoint, const SocketAddress& address) {
     return Result::kNotPermitted;
   }
   std::optional<Attachment> attachment;
-  if (!cm::IsWildcard(address.address)) {
+  if (!cm::IsOfHost(address.address)) {
     attachment = environment_.FindAddress(address.address, address.scope_id);
     if (!attachment) return Result::kAddressNotAvailable;
   }
@@ -56,30 +56,50 @@ Result ServiceImpl::Bind(Endpoint& endpoint, const SocketAddress& address) {
 
 Result ServiceImpl::ResolveAddress(Endpoint& endpoint, const SocketAddress* source,
                                    const SocketAddress& destination, Nanos timeout) {
-  if (cm::IsWildcard(destination.address)) return Result::kInvalid;
   if (endpoint.state == State::kIdle) {
     const Result bound = Bind(endpoint, source != nullptr ? *source : AnyOf(destination));
     if (bound != Result::kOk) return bound;
   }
   if (endpoint.state != State::kAddressBound) return Result::kWrongState;
   if (endpoint.local.address.is_ipv4() != destination.address.is_ipv4()) return Result::kInvalid;
+  SocketAddress to = destination;
   Attachment from;
-  const Result chosen = ChooseSource(endpoint, destination, from);
+  Result chosen = ChooseDestination(endpoint, to);
+  if (chosen == Result::kOk) chosen = ChooseSource(endpoint, to, from);
   if (chosen == Result::kNoDevice) {
     Raise(endpoint, {.kind = EventKind::kAddressError, .status = -ENODEV});
     return Result::kOk;
   }
   if (chosen != Result::kOk) return chosen;
-  endpoint.remote = destination;
+  endpoint.remote = to;
   endpoint.state = State::kAddressQuery;
   endpoint.lookup = environment_.FindNeighbour(
-      from, destination.address, timeout,
+      from, to.address, timeout,
       [this, id = endpoint.id, from](int error) { OnNeighbour(id, from, error); });
   return Result::kOk;
 }
 
+// At the address that somebody listens at. Where somebody listens at all of them, or nobody yet,
+// any one will do: the endpoint's own, if it has one.
+Result ServiceImpl::ChooseDestination(const Endpoint& endpoint, SocketAddress& destination) {
+  if (!cm::IsOfHost(destination.address)) return Result::kOk;
+  const bool is_ipv4 = destination.address.is_ipv4();
+  if (const auto at = manager_.AddressOfListener({endpoint.space, destination.port}, is_ipv4)) {
+    destination.address = *at;
+    return Result::kOk;
+  }
+  Attachment own;
+  const Result chosen = ChooseSource(endpoint, destination, own);
+  destination.address = own.address;
+  return chosen;
+}
+
 Result ServiceImpl::ChooseSource(const Endpoint& endpoint, const SocketAddress& destination,
                                  Attachment& source) {
+  const bool leaves_host = cm::IsLoopback(endpoint.local.address) &&
+                           !cm::IsOfHost(destination.address) &&
+                           !environment_.FindAddress(destination.address, destination.scope_id);
+  if (leaves_host) return Result::kInvalid;
   if (!endpoint.attachment) {
     return environment_.ChooseSource(destination.address, destination.scope_id, source);
   }

@@ -44,7 +44,8 @@ class Environment {
 
   /// The device that has `address`. `scope_id`: see SocketAddress; 0 where it does not matter.
   virtual std::optional<Attachment> FindAddress(const Gid& address, uint32_t scope_id) = 0;
-  /// From which address packets to `destination` go, where the program has not said so.
+  /// From which address packets to `destination` go, where the program has not said so. To an
+  /// address of the host as a whole (cm::IsOfHost): one of a device, which stands for it.
   /// Errors: kNoRoute; kNoDevice: the way there is none of the daemon's devices.
   virtual Result ChooseSource(const Gid& destination, uint32_t scope_id, Attachment& source) = 0;
   /// Looks for the next hop's MAC. The handler is called once, unless cancelled, and never from

@@ -103,6 +103,14 @@ void ServiceImpl::OnEvent(const cm::Event& event) {
   }
 }
 
+// Who listens at a loopback address does not count on other hosts. Linux lets them in.
+bool ServiceImpl::Serves(const Endpoint& listener, ibv_qp_type qp_type, const cm::Route& route) {
+  const bool is_for_this_host = cm::IsLoopback(listener.local.address);
+  if (is_for_this_host && !environment_.FindAddress(route.remote, 0)) return false;
+  return listener.state == State::kListen && listener.qp_type == qp_type &&
+         HasRoom(listener.client);
+}
+
 void ServiceImpl::OnRequest(const cm::Event& event) {
   const auto bound = by_binding_.find(static_cast<uint32_t>(event.listener));
   Endpoint* const listener = bound == by_binding_.end()
@@ -110,8 +118,7 @@ void ServiceImpl::OnRequest(const cm::Event& event) {
                                  : endpoints_.at(static_cast<uint32_t>(bound->second)).get();
   const auto* const req = std::get_if<wire::CmReq>(&event.message.body);
   const ibv_qp_type qp_type = req != nullptr ? TypeOf(*req) : IBV_QPT_UD;
-  const bool listens = listener != nullptr && listener->state == State::kListen;
-  if (!listens || listener->qp_type != qp_type || !HasRoom(listener->client)) {
+  if (listener == nullptr || !Serves(*listener, qp_type, event.route)) {
     static_cast<void>(manager_.Destroy(event.id, environment_.Now()));  // Refuses it.
     return;
   }

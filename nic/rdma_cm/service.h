@@ -100,12 +100,15 @@ class Client {
   Result SetAckTimeout(EndpointId id, uint8_t code);
 
   // ---- addresses ----
-  /// Errors: kNotPermitted: the port; kAddressInUse, kAddressNotAvailable: also when no device has
-  /// the address.
+  /// A loopback address is of no device, as a wildcard is; who listens there is reached from this
+  /// host alone, at the addresses of all its devices. Errors: kNotPermitted: the port;
+  /// kAddressInUse, kAddressNotAvailable: also when no device has the address.
   Result Bind(EndpointId id, const SocketAddress& address);
   /// Ends with kAddressResolved or kAddressError (-ETIMEDOUT, -ENODEV, -ENETUNREACH). `source`:
-  /// null, or the address to bind to first. `timeout`: for the neighbour to answer. Errors:
-  /// kNoRoute, and those of Bind.
+  /// null, or the address to bind to first. `timeout`: for the neighbour to answer. A loopback
+  /// address, or a wildcard, leads to whoever listens on any of the host's devices; the endpoint
+  /// then has these devices' addresses. Errors: kNoRoute, and those of Bind; kInvalid also: from a
+  /// loopback address to another host.
   Result ResolveAddress(EndpointId id, const SocketAddress* source,
                         const SocketAddress& destination, Nanos timeout);
   /// Ends with kRouteResolved: RoCE has nobody to ask.

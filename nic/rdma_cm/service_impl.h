@@ -87,6 +87,8 @@ class ServiceImpl {
   /// The one that it is bound to, or the one that the route suggests.
   Result ChooseSource(const Endpoint& endpoint, const SocketAddress& destination,
                       Attachment& source);
+  /// Makes an address of this host as a whole one of a device.
+  Result ChooseDestination(const Endpoint& endpoint, SocketAddress& destination);
   void OnNeighbour(EndpointId id, const Attachment& source, int error);
   PathRecord PathOf(const Endpoint& endpoint) const;
   Event JoinEvent(const Endpoint& endpoint, MembershipId membership, const Gid& group) const;
@@ -102,6 +104,7 @@ class ServiceImpl {
 
   // ---- events.cc ----
   void OnEvent(const cm::Event& event);
+  bool Serves(const Endpoint& listener, ibv_qp_type qp_type, const cm::Route& route);
   void OnRequest(const cm::Event& event);
   Endpoint& AddRequest(Endpoint& listener, const cm::Event& event);
   void OnResolved(Endpoint& endpoint, const cm::Event& event);

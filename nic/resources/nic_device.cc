@@ -141,12 +141,23 @@ absl::Status NicDevice::CheckVlans() const {
 absl::Status NicDevice::OpenException() {
   if (config_.exception.empty()) return absl::OkStatus();
   absl::StatusOr<Fd> tap = OpenTap(config_.exception, info_.mac, info_.mtu_bytes);
-  if (!tap.ok()) return tap.status();
+  if (!tap.ok()) {
+    return absl::Status(tap.status().code(), absl::StrCat("exception=", tap.status().message()));
+  }
   tap_ = *std::move(tap);
   SetTapCarrier(tap_, info_.link_up);
   MakeHostLink(datapath::HostLink::Takes::kEverything, kExceptionDepthFrames);
   Refresh();
   ShowAddresses();
+  return absl::OkStatus();
+}
+
+absl::Status NicDevice::OpenAddressTap() {
+  if (!config_.wire_interface) return absl::OkStatus();
+  absl::StatusOr<Fd> tap =
+      nic::OpenAddressTap(config_.name, info_.mac, info_.mtu_bytes, config_.addresses);
+  if (!tap.ok()) return tap.status();
+  address_tap_ = *std::move(tap);
   return absl::OkStatus();
 }
 

@@ -76,6 +76,9 @@ class NicDevice {
   /// Opens the exception path's TAP, where there is to be one; from then on it is the port's kernel
   /// interface. Before a worker has the device. Errors: one line that names it.
   absl::Status OpenException();
+  /// Has the kernel know the port's addresses, where the settings say so. Errors: one line that
+  /// names the interface.
+  absl::Status OpenAddressTap();
   /// Those of the given addresses that may be used; effective with the next Refresh.
   void SetUsableAddresses(std::vector<InterfaceAddress> addresses) {
     usable_addresses_ = std::move(addresses);
@@ -117,7 +120,8 @@ class NicDevice {
   DeviceConfig config_;
   std::unique_ptr<drivers::Port> port_;
   const drivers::FaultPort* fault_port_;
-  Fd tap_;  ///< Of the exception path.
+  Fd tap_;          ///< Of the exception path.
+  Fd address_tap_;  ///< Its interface has the port's addresses.
   drivers::PortInfo info_;
   uint64_t node_guid_;  ///< That of the first MAC: it names the device for as long as it is there.
   KernelNetwork network_;

@@ -58,6 +58,13 @@ def rping(lab, *flags, version=4, count=10, persistent=False):
                     server_ends=not persistent)
 
 
+def connect_on_one_host(lab, at, to):
+    """A server that listens at `at`, and a client of `to`, which names no source."""
+    port = next_port()
+    common = ["ucmatose", "-f", "ipv6" if ":" in at else "ip", "-p", port]
+    return run_pair(lab, [*common, "-b", at], [*common, "-s", to], port)
+
+
 def two_sided(lab, tool, *flags, version=4, port=None, server_ends=True, timeout_s=60):
     """A program whose client has -s SERVER and -b SOURCE."""
     to, source = addresses(lab, version)

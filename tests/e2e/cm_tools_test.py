@@ -4,8 +4,8 @@ import os
 import tempfile
 import unittest
 
-from cm_programs import (LIBRSPRELOAD, build_ucx_example, fio, ids, listens, perftest_by_cm,
-                         run_pair, two_sided, ucx)
+from cm_programs import (LIBRSPRELOAD, build_ucx_example, connect_on_one_host, fio, ids, listens,
+                         perftest_by_cm, run_pair, two_sided, ucx)
 from lab import BUILD, LONG, VethLab, WireLab, next_port
 from memif_lab import MemifLab
 from process import wait_until
@@ -89,6 +89,13 @@ class WireToolsTest(Tools, unittest.TestCase):
     @staticmethod
     def make_lab():
         return WireLab()
+
+    def test_loopback_leads_to_who_listens_on_the_host(self):
+        for at, to in (("127.0.0.1", "127.0.0.1"), (self.lab.a.address, "127.0.0.1"),
+                       (self.lab.b.address, "127.0.0.1"), ("0.0.0.0", "127.0.0.1"),
+                       ("127.0.0.1", self.lab.b.address), ("::1", "::1")):
+            with self.subTest(at=at, to=to):
+                connect_on_one_host(self.lab, at, to)
 
 
 if LONG:

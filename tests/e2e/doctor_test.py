@@ -35,6 +35,17 @@ class DoctorOnWireTest(unittest.TestCase):
         for text in ("release", "uroce0: MTU", "uroce1: MTU"):
             self.assertTrue(find(findings, "ok", text), text)
 
+    def test_addresses_that_the_kernel_lacks_are_a_note_until_they_are_given_to_it(self):
+        _, findings = examine(self.lab.a.namespace, self.lab.a.daemon.socket)
+        (note,) = find(findings, "note", "the kernel does not know 10.0.0.1")
+        self.assertIn("--wire-interfaces", note["fix"])
+        lab = WireLab("--wire-interfaces")
+        try:
+            _, findings = examine(lab.a.namespace, lab.a.daemon.socket)
+            self.assertEqual(find(findings, "note", "the kernel does not know"), [])
+        finally:
+            lab.close()
+
     def test_table_says_the_same_as_json(self):
         command = self.lab.a.uroce("doctor")
         status, table = run_status(command)

@@ -19,6 +19,7 @@ constexpr const char* kGood[] = {
     "--port\nname=uroce0,dev=0000:3b:00.0,ip=192.0.2.1/24,gateway=192.0.2.254,"
     "route=10.9.0.0/16 via 192.0.2.7,queues=2,mtu=4200\n--max-memory-per-user=1048576\n--no-huge",
     "--port\nname=a,dev=net_tap0;iface=tap0,host=uroce,exception=tap1\n--log-level\ndebug",
+    "--wire-interfaces\n--wire\na=10.0.0.1/24,b=10.0.0.2/24",
 };
 constexpr const char* kWords[] = {"=",   ",",          ";",  "\"",   "[",  "]",
                                   "\n",  "--",         "+",  "/",    ":",  "vlan",

@@ -7,6 +7,11 @@ MUTATIONS = [
      "      Send(wire::CmRtu{.local_comm_id = id_, .remote_comm_id = remote_id_}, "
      "transaction_id_);\n"
      "    }\n", ""),
+    ("cm-rep-waits-for-its-timer", "connection_messages.cc",
+     "  if (state_ == State::kRepSent) return SendAgain();\n", ""),
+    ("cm-rep-repeated-behind-mra", "connection_messages.cc",
+     "  if (state_ == State::kRepSent) return SendAgain();",
+     "  if (awaits_rtu()) return SendAgain();"),
     ("cm-drep-not-repeated", "connection_messages.cc",
      "      ++outbox_->counters.duplicates;\n      return SendDrep(message);",
      "      ++outbox_->counters.duplicates;\n      return;"),

@@ -112,6 +112,20 @@ TEST(ConfigTest, WireTakesVlans) {
   EXPECT_EQ(config->devices[1].addresses[0].vlan_id, 1);
 }
 
+TEST(ConfigTest, WireInterfacesAreForTheEndsOfAllWiresAlone) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--wire-interfaces", "--port=name=p,dev=net_null0",
+                 "--wire=a=10.0.0.1/24,b=10.0.0.2/24", "--wire=c=10.1.0.1/24,d=10.1.0.2/24"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (const DeviceConfig& device : config->devices) {
+    EXPECT_EQ(device.wire_interface, device.name != "p") << device.name;
+  }
+  const absl::StatusOr<Config> of_default = FromFlags({"--wire-interfaces"});
+  ASSERT_TRUE(of_default.ok()) << of_default.status();
+  EXPECT_TRUE(of_default->devices[1].wire_interface);
+  EXPECT_FALSE(FromFlags({})->devices[1].wire_interface);
+}
+
 TEST(ConfigTest, AddressesOfAKernelInterfaceMayBeGivenToo) {
   const absl::StatusOr<Config> config =
       FromFlags({"--port=name=a,dev=net_af_packet0;iface=eth0,ip=10.0.0.1/24 vlan 5"});
@@ -307,6 +321,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,c=10.0.0.3"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1,a=10.0.0.2"}, {"twice"}},
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.1"}, {"10.0.0.1", "a", "b"}},
+        BadFlags{{"--wire-interfaces", "--port=name=a,dev=net_null0"}, {"wire", "no wire"}},
         BadFlags{{"--fault=nobody:drop=0.1"}, {"--fault", "nobody"}}));
 
 struct BadFile {

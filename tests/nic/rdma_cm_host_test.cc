@@ -189,6 +189,30 @@ TEST_F(RdmaCmHostTest, TheOtherEndOfAWireIsReachedByTheWireAndAnOwnAddressFromIt
   EXPECT_EQ(info.device, 1u);
 }
 
+TEST_F(RdmaCmHostTest, LoopbackIsTheAddressOfWhoListensOrOneOfTheFirstNic) {
+  const Gid loopback = Ipv4Gid(0x7f000001u);
+  RdmaCmProgram program(*bed);
+  const auto resolved = [&] {
+    const EndpointId id = program.Create();
+    EXPECT_EQ(program.client->ResolveAddress(id, nullptr, {.address = loopback, .port = kPort},
+                                             Nanos(1'000'000'000)),
+              cm::Result::kOk);
+    EXPECT_EQ(program.Next()->kind, EventKind::kAddressResolved);
+    rdma_cm::EndpointInfo info;
+    EXPECT_EQ(program.client->Query(id, info), cm::Result::kOk);
+    return info;
+  };
+  rdma_cm::EndpointInfo info = resolved();
+  EXPECT_EQ(info.remote.address, WireAddress(1).address);
+  EXPECT_EQ(info.local.address, WireAddress(2).address) << "by the wire";
+  EXPECT_EQ(info.device, 1u);
+  RdmaCmProgram server(*bed);
+  Listen(server);
+  info = resolved();
+  EXPECT_EQ(info.remote.address, WireAddress(2).address);
+  EXPECT_EQ(info.device, 0u);
+}
+
 TEST_F(RdmaCmHostTest, ANeighbourThatNobodyIsIsAnError) {
   RdmaCmProgram program(*bed);
   const EndpointId id = program.Create();

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/daemon.h"
 
+#include <ifaddrs.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "tools/control_client.h"
@@ -82,8 +84,35 @@ DaemonDevice DeviceOf(const Json& json) {
   device.mtu_bytes = Member(json, "mtu", uint32_t{0});
   device.active_mtu = Member(json, "active_mtu", uint32_t{0});
   const auto addresses = json.find("addresses");
-  if (addresses != json.end() && addresses->is_array()) device.addresses = addresses->size();
+  if (addresses == json.end() || !addresses->is_array()) return device;
+  for (const Json& address : *addresses) {
+    if (address.is_string()) device.addresses.push_back(address.get<std::string>());
+  }
   return device;
+}
+
+std::set<std::string> KernelAddresses() {
+  std::set<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    const int family = each->ifa_addr == nullptr ? AF_UNSPEC : each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const size_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    char text[NI_MAXHOST];
+    if (getnameinfo(each->ifa_addr, static_cast<socklen_t>(length), text, sizeof(text), nullptr, 0,
+                    NI_NUMERICHOST) == 0) {
+      addresses.insert(text);
+    }
+  }
+  freeifaddrs(list);
+  return addresses;
+}
+
+std::string StartCommand(const DaemonFacts& facts, const std::string& uroced,
+                         const char* flags = "") {
+  const std::string start = absl::StrCat("sudo ", uroced, flags, " &");
+  return facts.pid == 0 ? start : absl::StrCat("sudo kill ", facts.pid, " && ", start);
 }
 
 Finding Unreachable(const DaemonFacts& facts, const std::string& uroced) {
@@ -112,9 +141,7 @@ Finding Unreachable(const DaemonFacts& facts, const std::string& uroced) {
 }
 
 Finding CheckVersion(const DaemonFacts& facts, const std::string& uroced) {
-  const std::string restart =
-      facts.pid == 0 ? absl::StrCat("sudo ", uroced, " &")
-                     : absl::StrCat("sudo kill ", facts.pid, " && sudo ", uroced, " &");
+  const std::string restart = StartCommand(facts, uroced);
   if (!facts.dump_error.empty()) {
     return {Level::kProblem, "daemon", "it does not say what it has: " + facts.dump_error, restart};
   }
@@ -150,7 +177,7 @@ Finding CheckDevice(const DaemonDevice& device) {
             absl::StrCat(device.name, ": MTU ", device.mtu_bytes, " is too small for RoCE"),
             set_mtu};
   }
-  if (device.addresses == 0) {
+  if (device.addresses.empty()) {
     return {Level::kProblem, "devices",
             absl::StrCat(device.name, ": has no IP address, hence no GID that programs can use"),
             device.interface.empty()
@@ -164,6 +191,22 @@ Finding CheckDevice(const DaemonDevice& device) {
             set_mtu};
   }
   return {Level::kOk, "devices", text, ""};
+}
+
+/// One for all wires.
+std::optional<Finding> CheckWireAddresses(const DaemonFacts& facts, const std::string& uroced) {
+  for (const DaemonDevice& device : facts.devices) {
+    if (device.driver != "wire") continue;
+    for (const std::string& address : device.addresses) {
+      const std::string bare = address.substr(0, address.find('/'));
+      if (facts.kernel_addresses.contains(bare)) continue;
+      return Finding{Level::kNote, "devices",
+                     absl::StrCat(device.name, ": the kernel does not know ", bare,
+                                  "; programs that also open TCP connections there need it"),
+                     StartCommand(facts, uroced, " --wire-interfaces")};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -191,6 +234,7 @@ DaemonFacts ReadDaemon(const std::string& socket_path) {
   } else if (!ParseDevices(*devices, facts)) {
     facts.dump_error = "its dump is of another kind";
   }
+  facts.kernel_addresses = KernelAddresses();  // A daemon that answers has made its interfaces.
   const absl::StatusOr<std::string> regions = FetchDump(socket_path, UROCE_DUMP_MR);
   if (regions.ok()) facts.program_pids = PidsOf(*regions);
   return facts;
@@ -200,6 +244,7 @@ Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced) {
   if (facts.connect_errno != 0) return {Unreachable(facts, uroced)};
   Findings findings = {CheckVersion(facts, uroced)};
   for (const DaemonDevice& device : facts.devices) findings.push_back(CheckDevice(device));
+  if (auto finding = CheckWireAddresses(facts, uroced)) findings.push_back(*std::move(finding));
   return findings;
 }
 

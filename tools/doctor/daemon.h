@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ struct DaemonDevice {
   std::string interface;  ///< The kernel's, or "".
   bool link_up = false;
   uint32_t mtu_bytes = 0;
-  uint32_t active_mtu = 0;  ///< RoCE path MTU; 0: the interface's is too small.
-  size_t addresses = 0;
+  uint32_t active_mtu = 0;             ///< RoCE path MTU; 0: the interface's is too small.
+  std::vector<std::string> addresses;  ///< "10.0.0.1/24".
 };
 
 struct DaemonFacts {
@@ -30,7 +31,8 @@ struct DaemonFacts {
   std::string version;       ///< "" when it says none.
   uint32_t abi_version = 0;  ///< Of the protocol of programs; 0 when it says none.
   std::vector<DaemonDevice> devices;
-  std::vector<pid_t> program_pids;  ///< Programs with memory regions.
+  std::vector<pid_t> program_pids;         ///< Programs with memory regions.
+  std::set<std::string> kernel_addresses;  ///< Of this network namespace's interfaces: "10.0.0.1".
 };
 
 /// Connects, and asks for devices and memory regions.

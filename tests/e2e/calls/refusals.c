@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/e2e/calls/calls.h"
 
@@ -41,6 +42,11 @@ static void unsupported_queues(struct bench_end* end) {
       .create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
       .pd = end->pd};
   ca_refused(ibv_create_qp_ex(context, &extended), EOPNOTSUPP, "a create flag");
+  extended.create_flags = 0;
+  extended.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_RX_HASH;
+  ca_refused(ibv_create_qp_ex(context, &extended), EOPNOTSUPP, "RSS");
+  extended.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+  ca_refused(ibv_create_qp_ex(context, &extended), EOPNOTSUPP, "TSO");
   struct ibv_wq_init_attr wq = {
       .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = end->pd, .cq = end->cq};
   ca_refused(ibv_create_wq(context, &wq), EOPNOTSUPP, "ibv_create_wq");
@@ -60,17 +66,52 @@ static void unsupported_of_connections(struct bench_end* end) {
   bench_require(!ibv_destroy_qp(qp), "ibv_destroy_qp");
 }
 
+/* Of newer headers: IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT. */
+static const int kFlushFlags[] = {1 << 8, 1 << 9};
+
+static void unsupported_of_regions(struct bench_end* end) {
+  static uint8_t bytes[64];
+  for (size_t i = 0; i < sizeof(kFlushFlags) / sizeof(kFlushFlags[0]); ++i) {
+    const int access = IBV_ACCESS_LOCAL_WRITE | kFlushFlags[i];
+    ca_refused(ibv_reg_mr(end->pd, bytes, sizeof(bytes), access), EOPNOTSUPP, "FLUSH");
+  }
+  ca_refused(ibv_reg_dmabuf_mr(end->pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE), EOPNOTSUPP,
+             "ibv_reg_dmabuf_mr");
+  ca_refused(ibv_import_dm(end->context, 77), ENOENT, "ibv_import_dm");
+}
+
+/* A region belongs to who made it. */
+static void unsupported_of_imported(struct bench_end* end) {
+  const size_t length = 4096;
+  uint8_t* bytes = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  struct ibv_mr* own = ibv_reg_mr(end->pd, bytes, length, IBV_ACCESS_LOCAL_WRITE);
+  struct ibv_context* context = ibv_import_device(dup(end->context->cmd_fd));
+  bench_require(own != NULL && context != NULL, "ibv_import_device");
+  struct ibv_pd* pd = ibv_import_pd(context, end->pd->handle);
+  bench_require(pd != NULL, "ibv_import_pd");
+  struct ibv_mr* mr = ibv_import_mr(pd, own->handle);
+  bench_require(mr != NULL, "ibv_import_mr");
+  ca_returns(ibv_dereg_mr(mr), EINVAL, "ibv_dereg_mr of an imported region");
+  errno = 0;
+  bench_require(
+      ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) != 0 && errno == EINVAL,
+      "ibv_rereg_mr of an imported region");
+  ibv_unimport_mr(mr);
+  ibv_unimport_pd(pd);
+  bench_require(!ibv_close_device(context) && !ibv_dereg_mr(own), "the end of what is imported");
+  munmap(bytes, length);
+}
+
 void ca_unsupported(struct ca_bed* bed) {
   struct bench_end* end = &bed->a;
   unsupported_queues(end);
   unsupported_of_connections(end);
+  unsupported_of_regions(end);
+  unsupported_of_imported(end);
   struct ibv_counters_init_attr counters = {0};
   ca_refused(ibv_create_counters(end->context, &counters), EOPNOTSUPP, "ibv_create_counters");
   struct ibv_flow_action_esp_attr action = {0};
   ca_refused(ibv_create_flow_action_esp(end->context, &action), EOPNOTSUPP, "a flow action");
-  ca_refused(ibv_reg_dmabuf_mr(end->pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE), EOPNOTSUPP,
-             "ibv_reg_dmabuf_mr");
-  ca_refused(ibv_import_dm(end->context, 77), ENOENT, "ibv_import_dm");
 }
 
 static void bad_regions(struct bench_end* end) {

@@ -101,6 +101,55 @@ TEST(BindingsTest, EachFamilyHasItsWildcard) {
   EXPECT_TRUE(IsWildcard(kAnyIpv6));
   EXPECT_FALSE(IsWildcard(Ipv4(1)));
   EXPECT_FALSE(IsWildcard(Ipv6(1)));
+  EXPECT_FALSE(IsWildcard(kLoopbackIpv4));
+  EXPECT_FALSE(IsWildcard(kLoopbackIpv6));
+}
+
+// [cm.bind.loopback]
+TEST(BindingsTest, EachFamilyHasItsLoopback) {
+  EXPECT_TRUE(IsLoopback(kLoopbackIpv4));
+  EXPECT_TRUE(IsLoopback(kLoopbackIpv6));
+  Gid another = kLoopbackIpv4;
+  another.bytes[15] = 53;
+  EXPECT_TRUE(IsLoopback(another));
+  another.bytes[12] = 128;
+  EXPECT_FALSE(IsLoopback(another));
+  EXPECT_FALSE(IsLoopback(kAnyIpv4));
+  EXPECT_FALSE(IsLoopback(kAnyIpv6));
+  EXPECT_FALSE(IsLoopback(Ipv6(1)));
+}
+
+// [cm.bind.loopback]
+TEST(BindingsTest, ALoopbackAddressStandsBesideNobody) {
+  Bindings bindings;
+  EXPECT_EQ(Bind(bindings, kLoopbackIpv4), Result::kOk);
+  EXPECT_EQ(Bind(bindings, Ipv4(1)), Result::kAddressNotAvailable);
+  EXPECT_EQ(Bind(bindings, kAnyIpv4), Result::kAddressNotAvailable);
+  EXPECT_EQ(Bind(bindings, Ipv4(1), 6), Result::kOk);
+  EXPECT_EQ(Bind(bindings, kLoopbackIpv4, 6), Result::kAddressNotAvailable);
+  EXPECT_EQ(Bind(bindings, kLoopbackIpv6, 5, false, true), Result::kOk);
+}
+
+// [cm.listen.loopback]
+TEST(BindingsTest, TheAddressOfAListenerIsADevicesAndOfTheFamilyThatIsAskedFor) {
+  Bindings bindings;
+  const wire::RdmaCmService service{PortSpace::kTcp, 5};
+  const auto listen = [&](const Gid& address, uint16_t port) {
+    BindingId id{};
+    ASSERT_EQ(bindings.Bind({.address = address, .port = port}, 0, id), Result::kOk);
+    ASSERT_EQ(bindings.Listen(id, 1), Result::kOk);
+  };
+  ASSERT_EQ(Bind(bindings, Ipv4(1)), Result::kOk);
+  EXPECT_EQ(bindings.AddressOfListener(service, true), std::nullopt) << "bound, and no more";
+  listen(Ipv4(2), 5);
+  listen(Ipv6(3), 5);
+  listen(kAnyIpv4, 6);
+  listen(kLoopbackIpv4, 7);
+  EXPECT_EQ(bindings.AddressOfListener(service, true), Ipv4(2));
+  EXPECT_EQ(bindings.AddressOfListener(service, false), Ipv6(3));
+  EXPECT_EQ(bindings.AddressOfListener({PortSpace::kUdp, 5}, true), std::nullopt);
+  EXPECT_EQ(bindings.AddressOfListener({PortSpace::kTcp, 6}, true), std::nullopt);
+  EXPECT_EQ(bindings.AddressOfListener({PortSpace::kTcp, 7}, true), std::nullopt);
 }
 
 }  // namespace

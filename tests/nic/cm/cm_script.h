@@ -31,6 +31,8 @@ inline Gid Ipv4(uint8_t last) {
 inline Gid Ipv6(uint8_t last) { return {{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}}; }
 inline const Gid kAnyIpv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0}};
 inline const Gid kAnyIpv6{};
+inline const Gid kLoopbackIpv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
+inline const Gid kLoopbackIpv6{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 
 inline std::ostream& operator<<(std::ostream& out, EventKind kind) {
   constexpr std::string_view kNames[] = {

@@ -97,6 +97,19 @@ TEST_F(ListenTest, TheIpv6WildcardTakesIpv4AsWellUnlessItIsTold) {
   EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
 }
 
+// [cm.listen.loopback]
+TEST_F(ListenTest, ALoopbackAddressListensForAllAddressesOfItsFamily) {
+  const BindingId listener = Listen(kLoopbackIpv4);
+  Receive(Req());
+  ASSERT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+  EXPECT_EQ(event_.listener, listener);
+  wire::CmReq req = Another(Req(), 1);
+  wire::EncodeRdmaCmHeader({.source_port = 1, .source = Ipv6(2), .destination = Ipv6(1)},
+                           req.private_data);
+  ReceiveFrom({.device = 3, .local = Ipv6(1), .remote = Ipv6(2)}, req);
+  EXPECT_EQ(Sent(), Texts{"REJ"});
+}
+
 // [cm.listen.mismatch cm.header.version]
 TEST_F(ListenTest, AddressesThatContradictThePacketsAreRejected) {
   Listen();

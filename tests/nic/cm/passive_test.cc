@@ -221,14 +221,49 @@ TEST_F(PassiveTest, ARepeatedRequestMakesNoSecondConnection) {
   EXPECT_EQ(Last<wire::CmMra>().remote_comm_id, kPeerId);
   EXPECT_EQ(manager_.Accept(id, Acceptance(), now_), Result::kOk);
   EXPECT_EQ(Sent(), Texts{"REP"});
-  Receive(Req());
-  EXPECT_EQ(Sent(), Texts{});
   Receive(Rtu(id));
   EXPECT_EQ(Told(), Kinds{EventKind::kEstablished});
   Receive(Req());
   EXPECT_EQ(Told(), Kinds{});
-  EXPECT_EQ(manager_.counters().duplicates, 3u);
+  EXPECT_EQ(Sent(), Texts{});
+  EXPECT_EQ(manager_.counters().duplicates, 2u);
   EXPECT_EQ(manager_.size(), 1u);
+}
+
+// [cm.dup.req.rep]
+TEST_F(PassiveTest, ARepeatedRequestBringsTheReplyAgainAtOnce) {
+  const CommId id = Accepted();
+  const auto rep = Last<wire::CmRep>();
+  At(100);
+  Receive(Req());
+  EXPECT_EQ(Sent(), Texts{"REP"});
+  EXPECT_EQ(Last<wire::CmRep>(), rep);
+  EXPECT_EQ(sent_.message.transaction_id, 77u);
+  EXPECT_EQ(Told(), Kinds{});
+  EXPECT_EQ(StateOf(id), State::kRepSent);
+}
+
+// [cm.dup.req.rep]
+TEST_F(PassiveTest, ARepeatedRequestNeitherMovesTheReplysTimerNorSpendsItsRetries) {
+  Accepted();
+  At(4000);
+  for (int i = 0; i < 20; ++i) Receive(Req());
+  EXPECT_EQ(Sent(), Texts(20, "REP"));
+  At(15 * 4096);
+  EXPECT_EQ(Sent(), Texts(15, "REP"));
+  EXPECT_EQ(Told(), Kinds{});
+  At(16 * 4096);
+  EXPECT_EQ(Told(), Kinds{EventKind::kUnreachable});
+  EXPECT_EQ(Sent(), Texts{"REJ"});
+}
+
+// [cm.dup.req.rep]
+TEST_F(PassiveTest, ARepeatedRequestOfAPeerThatHasTheReplyIsIgnored) {
+  const CommId id = Accepted();
+  Receive(Mra(id, CmAbout::kRep, 20));
+  Receive(Req());
+  EXPECT_EQ(Sent(), Texts{});
+  EXPECT_EQ(StateOf(id), State::kMraRepReceived);
 }
 
 // [cm.dup.req.timewait]

@@ -34,6 +34,9 @@ inline Gid AnyIp() {
   return gid;
 }
 
+inline const Gid kLoopback{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}};
+inline const Gid kLoopback6{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+
 inline constexpr Nanos kMs{1'000'000};
 inline constexpr uint16_t kPort = 7471;
 
@@ -61,6 +64,7 @@ class Host final : public Environment {
   DeviceFacts facts;
   Nanos deadline = kNever;
   bool has_room = true;  ///< For datagrams.
+  bool has_addresses = true;
   Result join_result = Result::kOk;
   std::multiset<Gid> groups;
   struct Lookup {
@@ -174,6 +178,7 @@ inline std::optional<Attachment> Host::FindAddress(const Gid& address, uint32_t)
 inline Result Host::ChooseSource(const Gid& destination, uint32_t, Attachment& source) {
   if (destination == Ip(200)) return Result::kNoDevice;
   if (destination == Ip(201)) return Result::kNoRoute;
+  if (!has_addresses) return Result::kNoDevice;
   source = {0, 0, destination.is_ipv4() ? Ip(number) : Ip6(number)};
   return Result::kOk;
 }

@@ -92,6 +92,18 @@ TEST_F(UcmaTest, OlderCommandsBindAndResolveToo) {
   EXPECT_EQ(std::memcmp(&route.dst_addr, &resolve.dst_addr, sizeof(sockaddr_in)), 0);
 }
 
+TEST_F(UcmaTest, AnIdAtLoopbackHasItsAddressAndNoDevice) {
+  const uint32_t id = client.CreateId(1);
+  sockaddr_in address = Address(1, 1234);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(client.Bind(id, address), 0);
+  const auto answer = client.Query<rdma_ucm_query_addr_resp>(id, RDMA_USER_CM_QUERY_ADDR);
+  ASSERT_EQ(answer.src_size, sizeof(sockaddr_in));
+  EXPECT_EQ(std::memcmp(&answer.src_addr, &address, sizeof(address)), 0);
+  EXPECT_EQ(answer.node_guid, 0u);
+  EXPECT_EQ(answer.port_num, 0);
+}
+
 TEST_F(UcmaTest, AnIdThatIsNotBoundHasNoAddresses) {
   const auto answer =
       client.Query<rdma_ucm_query_addr_resp>(client.CreateId(1), RDMA_USER_CM_QUERY_ADDR);

@@ -44,7 +44,7 @@ DaemonFacts GoodDaemon() {
                        .link_up = true,
                        .mtu_bytes = 9000,
                        .active_mtu = 4096,
-                       .addresses = 1}}};
+                       .addresses = {"10.0.0.1/24"}}}};
 }
 
 TEST(DoctorDaemonTest, DaemonThatServesIsOk) {
@@ -84,7 +84,7 @@ TEST(DoctorDaemonTest, DevicesThatCannotCarryTrafficAreProblems) {
   facts.devices[0].active_mtu = 0;
   EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kProblem, "too small", "mtu")));
   facts = GoodDaemon();
-  facts.devices[0].addresses = 0;
+  facts.devices[0].addresses.clear();
   EXPECT_THAT(CheckDaemon(facts, "uroced"),
               Contains(Says(Level::kProblem, "no IP address", "sudo ip addr add")));
 }
@@ -107,6 +107,21 @@ TEST(DoctorDaemonTest, NoDriverIsToldToCarryMoreThanItCan) {
   EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kNote, "gives 2048", "mtu 2152")));
 }
 
+TEST(DoctorDaemonTest, AddressesOfAWireThatTheKernelDoesNotKnowAreANoteWithTheOption) {
+  DaemonFacts facts = GoodDaemon();
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Each(IsOk())) << "not of other ports";
+  facts.devices[0].driver = "wire";
+  facts.devices[0].addresses = {"10.0.0.1/24", "fd00::1/64"};
+  facts.devices.push_back(facts.devices[0]);
+  facts.kernel_addresses = {"127.0.0.1", "10.0.0.1"};
+  const Findings findings = CheckDaemon(facts, "uroced");
+  EXPECT_THAT(findings, Contains(Says(Level::kNote, "uroce0: the kernel does not know fd00::1;",
+                                      "sudo kill 7 && sudo uroced --wire-interfaces &"))
+                            .Times(1));
+  facts.kernel_addresses.insert("fd00::1");
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Each(IsOk()));
+}
+
 TEST(DoctorDaemonTest, DumpIsReadAndAnotherKindRefused) {
   DaemonFacts facts;
   EXPECT_TRUE(ParseDevices(R"({"devices": [{"name": "a", "link": "up", "mtu": 1500,
@@ -116,7 +131,7 @@ TEST(DoctorDaemonTest, DumpIsReadAndAnotherKindRefused) {
   ASSERT_EQ(facts.devices.size(), 1u);
   EXPECT_TRUE(facts.devices[0].link_up);
   EXPECT_EQ(facts.devices[0].active_mtu, 1024u);
-  EXPECT_EQ(facts.devices[0].addresses, 1u);
+  EXPECT_EQ(facts.devices[0].addresses, std::vector<std::string>{"10.0.0.1/24"});
   EXPECT_EQ(facts.version, "1.2");
   EXPECT_EQ(facts.abi_version, 3u);
   for (const char* text : {"", "[]", R"({"devices": 5})"}) {
