@@ -99,12 +99,11 @@ void PatchIp(const HeaderTemplate& path, uint32_t udp_bytes, uint16_t identifica
 
 /// Fills in the BTH of one packet, over the template's P_Key and destination.
 uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_bytes) {
-  // MigReq is 0 as Linux's software RoCE sends it; receivers ignore it.
   const uint32_t solicited = header.solicited ? 0x80 : 0;
   const uint32_t ack_request = header.ack_request ? 0x80000000 : 0;
   const uint32_t mark = uint32_t{header.mark} << 24;
   bth[offsetof(BthLayout, opcode)] = static_cast<uint8_t>(header.opcode);
-  bth[offsetof(BthLayout, flags)] = static_cast<uint8_t>(solicited | pad_bytes << 4);
+  bth[offsetof(BthLayout, flags)] |= static_cast<uint8_t>(solicited | pad_bytes << 4);
   // A CNP is the one packet that carries BECN. Source: protocol/wire-format.md, section 2.
   if (header.opcode == Opcode::kCnp) bth[offsetof(BthLayout, congestion)] = kBecn;
   return Put(bth + offsetof(BthLayout, ack_request),
@@ -113,7 +112,7 @@ uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_byte
 
 BthLayout BthTemplate(const HeaderTemplateConfig& config) {
   return {.opcode = 0,
-          .flags = 0,
+          .flags = config.is_migrated ? kMigReq : uint8_t{0},
           .pkey = Be<2>(config.pkey),
           .congestion = 0,
           .dest_qpn = Be<3>(config.dest_qpn.value()),

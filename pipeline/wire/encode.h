@@ -31,6 +31,10 @@ struct HeaderTemplateConfig {
   uint16_t udp_source_port = 0xc000;
   Qpn dest_qpn;
   uint16_t pkey = 0xffff;
+  /// MigReq of every packet. A queue pair without an alternate path is in the state MIGRATED from
+  /// the start, and its packets say so (IBTA vol. 1, 17.2.8), as those of adapters do: to an
+  /// adapter that looks at it, 0 is a peer with an alternate path. Linux's software RoCE sends 0.
+  bool is_migrated = true;
 };
 
 /// Bytes Ethernet to BTH of a path, ready to be copied. Immutable; any thread.

@@ -162,7 +162,26 @@ TEST(EncodeRulesTest, Ipv4HeaderFollowsTheTransmitRules) {
   EXPECT_TRUE(std::equal(udp.begin(), udp.end(), frame.begin() + 34));
   EXPECT_EQ(frame.size(), 14u + 20 + 8 + 12 + 8 + 4);
   EXPECT_EQ(frame[43] >> 4 & 3, 3);  // Pad count.
-  EXPECT_EQ(frame[43] & 0x4f, 0);    // MigReq and version.
+  EXPECT_EQ(frame[43] & 0xf, 0);     // Version.
+}
+
+// A queue pair that knows one path has migrated (IBTA vol. 1, 17.2.8).
+TEST(EncodeRulesTest, EveryPacketSaysMigrated) {
+  for (int value = 0; value < 256; ++value) {
+    const auto opcode = static_cast<Opcode>(value);
+    if (!InfoOf(opcode).Has(OpcodeInfo::kKnown)) continue;
+    for (const bool solicited : {false, true}) {
+      const auto frame = EncodeFrame(Ipv4Path(), {.opcode = opcode, .solicited = solicited}, {}, 0);
+      EXPECT_EQ(frame[43], solicited ? 0xc0 : 0x40) << OpcodeName(opcode);
+    }
+  }
+}
+
+// As Linux's software RoCE has it: what captures of it are made again with.
+TEST(EncodeRulesTest, APathThatHasNotMigratedSaysSo) {
+  HeaderTemplateConfig config = Ipv4Path();
+  config.is_migrated = false;
+  EXPECT_EQ(EncodeFrame(config, {.opcode = Opcode::kAcknowledge}, {}, 0)[43], 0);
 }
 
 TEST(EncodeRulesTest, Ipv4ChecksumIsRightForEveryIdentification) {
