@@ -110,6 +110,14 @@ uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_byte
              Be<4>(ack_request | mark | header.psn.value()));
 }
 
+/// Datagrams of one path come from many queue pairs, and go to many.
+void PatchDatagram(const HeaderTemplate& path, const TransportHeader& header, uint8_t* bth) {
+  Put(bth + offsetof(BthLayout, dest_qpn), Be<3>(header.dest_qpn.value()));
+  if (!path.has_port_of_each_datagram()) return;
+  Put(bth - sizeof(UdpHeader) + offsetof(UdpHeader, source_port),
+      Be<2>(UdpSourcePort(0, header.deth.source_qpn, header.dest_qpn)));
+}
+
 BthLayout BthTemplate(const HeaderTemplateConfig& config) {
   return {.opcode = 0,
           .flags = config.is_migrated ? kMigReq : uint8_t{0},
@@ -166,7 +174,8 @@ constexpr uint32_t PadBytes(uint32_t payload_bytes) { return (0 - payload_bytes)
 }  // namespace
 
 HeaderTemplate::HeaderTemplate(const HeaderTemplateConfig& config)
-    : is_ipv6_(!config.destination.is_ipv4()) {
+    : is_ipv6_(!config.destination.is_ipv4()),
+      has_port_of_each_datagram_(config.udp_source_port == kPortOfEachDatagram) {
   uint8_t* const begin = bytes_.data();
   uint8_t* out = PutEthernet(begin, config, is_ipv6_);
   ip_offset_ = static_cast<uint8_t>(out - begin);
@@ -198,10 +207,7 @@ EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& 
   PatchIp(path, udp_bytes, identification, ip);
   Put(bth - sizeof(UdpHeader) + offsetof(UdpHeader, length),
       Be<2>(static_cast<uint16_t>(udp_bytes)));
-  // Datagrams of one path go to many queue pairs.
-  if (info.Has(OpcodeInfo::kDeth)) {
-    Put(bth + offsetof(BthLayout, dest_qpn), Be<3>(header.dest_qpn.value()));
-  }
+  if (info.Has(OpcodeInfo::kDeth)) PatchDatagram(path, header, bth);
   uint8_t* const end = PutExtendedHeaders(PatchBth(bth, header, pad_bytes), info, header);
   const auto icrc_bytes = static_cast<size_t>(end - ip);
   return {.length_bytes = static_cast<size_t>(end - out),

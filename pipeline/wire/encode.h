@@ -17,6 +17,10 @@ inline constexpr size_t kMaxHeaderBytes = 14 + 4 + 40 + 8 + 12 + 4 + 28;
 /// The most that follows the payload: pad and ICRC.
 inline constexpr size_t kMaxTrailerBytes = 3 + 4;
 
+/// As a path's source port: each datagram has that of its two queue pairs, see UdpSourcePort. Flows
+/// then spread over paths and queues, and the datagrams of one flow stay in order.
+inline constexpr uint16_t kPortOfEachDatagram = 0;
+
 /// Addresses of one path, and the fixed fields of the packets that take it. Both GIDs are IPv4
 /// (::ffff:a.b.c.d) or both are IPv6.
 struct HeaderTemplateConfig {
@@ -48,6 +52,7 @@ class HeaderTemplate {
   size_t ip_offset() const { return ip_offset_; }
   /// Bytes before BTH.
   size_t bth_offset() const { return bth_offset_; }
+  bool has_port_of_each_datagram() const { return has_port_of_each_datagram_; }
 
  private:
   friend struct EncodeAccess;
@@ -56,6 +61,7 @@ class HeaderTemplate {
   uint8_t ip_offset_ = 0;
   uint8_t bth_offset_ = 0;
   bool is_ipv6_ = false;
+  bool has_port_of_each_datagram_ = false;
   uint32_t checksum_base_ = 0;  ///< Sum of the IPv4 header's words but length and identification.
 };
 

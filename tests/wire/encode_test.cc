@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <vector>
 
 #include "pipeline/wire/layout.h"
@@ -226,6 +227,47 @@ TEST(EncodeRulesTest, TheLongestHeadersFitTheirBound) {
     const auto opcode = static_cast<Opcode>(value);
     if (!InfoOf(opcode).Has(OpcodeInfo::kKnown)) continue;
     EXPECT_LE(EncodeHeaders(path, {.opcode = opcode}, 0, 0, out).length_bytes, kMaxHeaderBytes);
+  }
+}
+
+uint16_t PortOf(const HeaderTemplateConfig& config, Qpn source, Qpn destination) {
+  const auto frame = EncodeFrame(
+      config,
+      {.opcode = Opcode::kUdSendOnly, .dest_qpn = destination, .deth = {.source_qpn = source}}, {},
+      0);
+  Packet packet;
+  FrameView view;
+  EXPECT_EQ(Decode(frame, packet, view), DecodeResult::kOk);
+  EXPECT_TRUE(IcrcIsRight(frame, view));
+  const size_t udp = view.bth_offset - 8u;
+  return static_cast<uint16_t>(frame[udp] << 8 | frame[udp + 1]);
+}
+
+// Networks spread flows by their ports and keep the packets of each in order: the port must be that
+// of the two queue pairs, whichever address handle a datagram takes.
+TEST(EncodeRulesTest, DatagramsHaveThePortOfTheirQueuePairs) {
+  std::mt19937 random(7);
+  for (HeaderTemplateConfig config : {Ipv4Path(), Ipv6Path()}) {
+    config.udp_source_port = kPortOfEachDatagram;
+    std::set<uint16_t> ports;
+    for (int flow = 0; flow < 100; ++flow) {
+      const Qpn source(static_cast<uint32_t>(random()) & 0xffffff);
+      const Qpn destination(static_cast<uint32_t>(random()) & 0xffffff);
+      const uint16_t port = PortOf(config, source, destination);
+      EXPECT_GE(port, 0xc000);
+      EXPECT_EQ(port, UdpSourcePort(0, source, destination));
+      EXPECT_EQ(port, PortOf(config, source, destination)) << "one flow, one port";
+      ports.insert(port);
+    }
+    EXPECT_GT(ports.size(), 90u);
+  }
+}
+
+TEST(EncodeRulesTest, AFlowLabelGivesAllDatagramsOfAPathOnePort) {
+  HeaderTemplateConfig config = Ipv6Path();
+  config.udp_source_port = UdpSourcePort(0xb5001, Qpn(), Qpn());
+  for (uint32_t number = 2; number < 50; ++number) {
+    EXPECT_EQ(PortOf(config, Qpn(number), Qpn(number * 7)), 53292);
   }
 }
 
