@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows and multicast groups: name, file of pipeline/datapath, text
-that stands there once, what replaces it."""
+"""Bugs on purpose in memory windows, multicast groups and held senders: name, file of
+pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
+    ("gate-stays-open", "worker_parked.cc", "    gates->Close(qp.qpn());\n", ""),
+    ("gate-stays-closed", "worker_parked.cc", "    gates->Open(qp.qpn());\n", ""),
+    ("hung-helpers-fill-the-room", "worker_parked.cc",
+     "  return std::min(kGateWaiting, left / kGateShares);", "  return kGateWaiting + 0 * left;"),
+    ("held-for-ever", "worker_parked.cc", "    qp->links().held = false;\n    Touch(*qp);\n", ""),
     ("window-grants-under-any-key", "memory_window.cc",
      "  if (!is_its_key || StatusOf(before) != Status::kBound) return std::nullopt;",
      "  if (StatusOf(before) != Status::kBound) return std::nullopt;"),
