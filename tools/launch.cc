@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -16,6 +17,11 @@ namespace {
 
 std::string Quote(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+const char* EnvironmentOr(const char* name, const char* otherwise) {
+  const char* value = getenv(name);
+  return value != nullptr ? value : otherwise;
 }
 
 }  // namespace
@@ -52,6 +58,12 @@ std::string PrependPreload(const std::string& library, const std::string& existi
   return preload;
 }
 
+std::string AppendAsanOptions(const std::string& existing) {
+  constexpr absl::string_view kOption = "verify_asan_link_order";
+  if (absl::StrContains(existing, kOption)) return existing;
+  return absl::StrCat(existing, existing.empty() ? "" : ":", kOption, "=0");
+}
+
 absl::StatusOr<LaunchEnvironment> MakeLaunchEnvironment(const std::string& socket_path) {
   absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return library.status();
@@ -59,18 +71,20 @@ absl::StatusOr<LaunchEnvironment> MakeLaunchEnvironment(const std::string& socke
     return absl::FailedPreconditionError(
         absl::StrCat("LD_PRELOAD cannot hold '", *library, "': its path has a blank or a colon"));
   }
-  const char* existing = getenv("LD_PRELOAD");
-  return LaunchEnvironment{PrependPreload(*library, existing ? existing : ""), socket_path};
+  return LaunchEnvironment{PrependPreload(*library, EnvironmentOr("LD_PRELOAD", "")), socket_path,
+                           AppendAsanOptions(EnvironmentOr("ASAN_OPTIONS", ""))};
 }
 
 std::string ToShellExports(const LaunchEnvironment& environment) {
   return absl::StrCat("export LD_PRELOAD=", Quote(environment.preload),
-                      "\nexport UROCE_SOCKET=", Quote(environment.socket), "\n");
+                      "\nexport UROCE_SOCKET=", Quote(environment.socket),
+                      "\nexport ASAN_OPTIONS=", Quote(environment.asan), "\n");
 }
 
 absl::Status Exec(const LaunchEnvironment& environment, const std::vector<std::string>& command) {
   setenv("LD_PRELOAD", environment.preload.c_str(), 1);
   setenv("UROCE_SOCKET", environment.socket.c_str(), 1);
+  setenv("ASAN_OPTIONS", environment.asan.c_str(), 1);
   std::vector<char*> arguments;
   for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));

@@ -14,6 +14,7 @@ namespace uroce::tools {
 struct LaunchEnvironment {
   std::string preload;  ///< LD_PRELOAD: liburoce.so, then what was there.
   std::string socket;   ///< UROCE_SOCKET
+  std::string asan;     ///< ASAN_OPTIONS: what was there, and what liburoce.so needs.
 };
 
 /// Path of this program, to be used in commands.
@@ -25,6 +26,11 @@ absl::StatusOr<std::string> FindLibrary();
 /// `existing` is the LD_PRELOAD so far. liburoce.so is put first and never twice: it must be found
 /// before the libraries that it stands in for.
 std::string PrependPreload(const std::string& library, const std::string& existing);
+
+/// `existing` is the ASAN_OPTIONS so far. A program built with AddressSanitizer ends before its
+/// main where a library is preloaded before the sanitizer's own; it is told not to look, unless
+/// `existing` says what it shall do. Other programs do not read this.
+std::string AppendAsanOptions(const std::string& existing);
 
 absl::StatusOr<LaunchEnvironment> MakeLaunchEnvironment(const std::string& socket_path);
 

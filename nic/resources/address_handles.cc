@@ -28,8 +28,8 @@ absl::StatusOr<uint32_t> Program::CreateAh(const AddressPlan& plan, const Mac& d
   absl::StatusOr<ProtectionDomain*> pd = pds_.Find(plan.request.pd);
   if (!pd.ok()) return pd.status();
   datapath::Path path = MakePath(plan.path, destination, plan.request.attr);
-  // The queue pairs at the two ends are those of each datagram, so the entropy is the handle's.
-  path.udp_source_port = wire::UdpSourcePort(path.flow_label, Qpn(ahs_.NextHandle()), Qpn());
+  path.udp_source_port = path.flow_label == 0 ? wire::kPortOfEachDatagram
+                                              : wire::UdpSourcePort(path.flow_label, Qpn(), Qpn());
   session_.MakeAddressTable(nic_.config().limits.ahs);
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = *pd,

@@ -12,6 +12,7 @@
 #include "nic/net/port_attributes.h"
 #include "nic/net/tap_interface.h"
 #include "nic/resources/modify_rules.h"
+#include "nic/resources/queue_layout.h"
 
 namespace uroce::nic {
 namespace {
@@ -184,11 +185,11 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   info.node_guid = node_guid_;
   info.max_mr_size = UINT64_MAX;
   info.max_qp = limits.qps;
-  info.max_qp_wr = limits.qp_wr;
+  info.max_qp_wr = MostEntries(limits.qp_wr);
   info.max_sge = UROCE_MAX_SGE;
   info.max_inline = UROCE_MAX_INLINE;
   info.max_cq = limits.cqs;
-  info.max_cqe = limits.cqe;
+  info.max_cqe = MostEntries(limits.cqe);
   info.max_mr = limits.mrs;
   info.max_mw = limits.mws;
   info.max_mcast_groups = limits.attachments_per_user;

@@ -28,8 +28,8 @@ absl::Status CheckCaps(const uroce_qp_cap& wanted, const Limits& limits) {
     uint32_t value;
     uint32_t limit;
   } rows[] = {
-      {"max_send_wr", wanted.max_send_wr, limits.qp_wr},
-      {"max_recv_wr", wanted.max_recv_wr, limits.qp_wr},
+      {"max_send_wr", wanted.max_send_wr, MostEntries(limits.qp_wr)},
+      {"max_recv_wr", wanted.max_recv_wr, MostEntries(limits.qp_wr)},
       {"max_send_sge", wanted.max_send_sge, UROCE_MAX_SGE},
       {"max_recv_sge", wanted.max_recv_sge, UROCE_MAX_SGE},
       {"max_inline_data", wanted.max_inline_data, UROCE_MAX_INLINE},
@@ -51,14 +51,14 @@ absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, cons
   if (wanted.max_send_wr != 0) {
     const uint32_t sges = static_cast<uint32_t>(sizeof(uroce_sge)) * wanted.max_send_sge;
     const auto header = static_cast<uint32_t>(sizeof(uroce_send_wqe));
-    layout.sq_depth = std::bit_ceil(wanted.max_send_wr);
+    layout.sq_depth = DepthFor(wanted.max_send_wr, limits.qp_wr);
     layout.sq_slot_bytes = RoundUp(header + std::max(sges, wanted.max_inline_data), UROCE_LINE);
     layout.granted.max_send_wr = layout.sq_depth;
     // Also to who asks for none: rdma_xclient counts on the room of its SGE, as devices give it.
     layout.granted.max_inline_data = std::min(layout.sq_slot_bytes - header, UROCE_MAX_INLINE);
   }
   if (wanted.max_recv_wr != 0) {
-    layout.rq_depth = std::bit_ceil(wanted.max_recv_wr);
+    layout.rq_depth = DepthFor(wanted.max_recv_wr, limits.qp_wr);
     layout.rq_slot_bytes = ReceiveSlotBytes(wanted.max_recv_sge);
     layout.granted.max_recv_wr = layout.rq_depth;
   }
@@ -70,9 +70,10 @@ absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, cons
 
 absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge,
                                                              const Limits& limits) {
-  if (max_wr == 0 || max_wr > limits.qp_wr) {
+  const uint32_t most = MostEntries(limits.qp_wr);
+  if (max_wr == 0 || max_wr > most) {
     return absl::InvalidArgumentError(
-        absl::StrCat("srq: max_wr ", max_wr, " is not in 1 to ", limits.qp_wr));
+        absl::StrCat("srq: max_wr ", max_wr, " is not in 1 to ", most));
   }
   if (max_sge > UROCE_MAX_SGE) {
     return absl::InvalidArgumentError(
@@ -80,7 +81,7 @@ absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, ui
   }
   SharedReceiveLayout layout;
   layout.max_sge = max_sge;
-  layout.depth = std::bit_ceil(max_wr);
+  layout.depth = DepthFor(max_wr, limits.qp_wr);
   layout.slot_bytes = ReceiveSlotBytes(max_sge);
   layout.slots_offset = sizeof(uroce_srq_page);
   layout.length_bytes = layout.slots_offset + uint64_t{layout.depth} * layout.slot_bytes;
@@ -88,8 +89,9 @@ absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, ui
 }
 
 absl::StatusOr<uint32_t> CompletionQueueDepth(uint32_t cqe, const Limits& limits) {
-  if (cqe != 0 && cqe <= limits.cqe) return std::bit_ceil(cqe);
-  return absl::InvalidArgumentError(absl::StrCat("cq: cqe ", cqe, " is not in 1 to ", limits.cqe));
+  const uint32_t most = MostEntries(limits.cqe);
+  if (cqe != 0 && cqe <= most) return DepthFor(cqe, limits.cqe);
+  return absl::InvalidArgumentError(absl::StrCat("cq: cqe ", cqe, " is not in 1 to ", most));
 }
 
 CompletionRingLayout LayOutCompletionRing(uint32_t depth) {

@@ -3,6 +3,8 @@
 // Pure.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -10,6 +12,16 @@
 #include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
+
+/// Queues are powers of two long: what a limit between two of them lets a program have.
+constexpr uint32_t MostEntries(uint32_t limit) { return std::bit_ceil(limit); }
+
+/// Entries of a queue for which `wanted` were asked, all of which are granted: the next power of two
+/// above. Programs count on what Linux's software RoCE gives them, which is one less than that, so
+/// 2047 for 1024; who asks for the most gets no more.
+constexpr uint32_t DepthFor(uint32_t wanted, uint32_t limit) {
+  return std::bit_ceil(std::min(wanted + 1, MostEntries(limit)));
+}
 
 /// One queue pair in the arena: page, then SQ slots, then RQ slots, as offsets from its start.
 struct QueuePairLayout {
@@ -25,7 +37,7 @@ struct QueuePairLayout {
 /// Errors: InvalidArgument above a limit.
 absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, const Limits& limits);
 
-/// Depth of a completion queue's rings: a power of two, at least `cqe`.
+/// Depth of a completion queue's rings for `cqe`, see DepthFor.
 /// Errors: InvalidArgument for 0 or above the limit.
 absl::StatusOr<uint32_t> CompletionQueueDepth(uint32_t cqe, const Limits& limits);
 

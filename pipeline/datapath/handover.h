@@ -10,6 +10,7 @@
 #include "drivers/frame_queue.h"
 #include "pipeline/base/steering.h"
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/receive_gates.h"
 
 struct rte_mbuf;
 
@@ -26,11 +27,14 @@ class HandoverQueues {
   uint32_t workers() const { return workers_; }
   drivers::FrameQueue& Queue(uint32_t from, uint32_t to) { return *queues_[from * workers_ + to]; }
   void Wake(uint32_t worker) { wake_(worker); }
+  /// Of the queue pairs of all workers.
+  ReceiveGates& gates() { return gates_; }
 
  private:
   const uint32_t workers_;
   const std::function<void(uint32_t)> wake_;
   std::vector<std::unique_ptr<drivers::FrameQueue>> queues_;
+  ReceiveGates gates_;
 };
 
 /// One worker's ends of these queues. Its thread.
@@ -52,6 +56,9 @@ class Handover {
   void WakeTakers() {
     if (to_wake_ != 0) WakeAll();
   }
+
+  /// Null for a worker that is alone.
+  ReceiveGates* gates() const { return queues_ == nullptr ? nullptr : &queues_->gates(); }
 
   /// Up to `count` frames that others gave; PositionOf says of which device each is.
   uint16_t Take(rte_mbuf** frames, uint16_t count);

@@ -82,6 +82,7 @@ struct ParkedWork {
   rte_mbuf* oldest = nullptr;
   rte_mbuf* newest = nullptr;
   uint32_t waiting = 0;
+  bool gate_closed = false;  ///< Peers in the daemon are to wait.
 
   // What this side asks for and what it answers take turns: there is one of each for both.
   PlacedAhead placed_requests;

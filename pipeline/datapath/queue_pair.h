@@ -135,6 +135,8 @@ class alignas(UROCE_LINE) QueuePair {
     QueuePair* next_of_slot = nullptr;
     ParkedKind parked = ParkedKind::kNone;
     bool to_self = false;            ///< The peer's address is our device's own.
+    bool in_daemon = false;          ///< The peer's address is that of one of our devices.
+    bool held = false;               ///< In the list of those whose peer's gate was closed.
     bool touched = false;            ///< In the list of those to look after in this turn.
     bool received = false;           ///< A packet came in this turn.
     bool again = false;              ///< Rings hold more than one turn takes.

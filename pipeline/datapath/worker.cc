@@ -75,6 +75,7 @@ bool Worker::Impl::Turn(Nanos time) {
   busy |= Receive();
   busy |= TakeDoorbells();
   busy |= TakePostponed();
+  if (!held.empty()) busy |= ReleaseHeld();
   busy |= Expire();
   // Programs see what is complete before the time that sending takes.
   SettleAll();

@@ -215,6 +215,12 @@ struct Worker::Impl {
   // ---- worker_parked.cc: packets that wait for an errand ----
   bool KeepForLater(QueuePair& qp, rte_mbuf* frame);
   void ReplayWaiting(QueuePair& qp);
+  /// Has peers in the daemon wait while many packets wait behind `qp`, and go on when few do.
+  void TendGate(QueuePair& qp);
+  /// Whether the peer of `qp` is such a one that wants no packets now. `qp` is looked after when it
+  /// does.
+  bool IsHeld(QueuePair& qp);
+  bool ReleaseHeld();
   /// Forgets what is under way at the helper and all that waits behind it.
   void AbandonParked(QueuePair& qp);
 
@@ -241,7 +247,7 @@ struct Worker::Impl {
   bool ServeQueuePairs(DevicePort& port);
   /// Sends what a stack has queued, to queue pair `destination` where it is RoCE.
   bool ServeLink(DevicePort& port, FrameLink& link, Qpn destination);
-  enum class Sent : uint8_t { kPacket, kNothing, kParked, kFailed, kNoFrame };
+  enum class Sent : uint8_t { kPacket, kNothing, kHeld, kParked, kFailed, kNoFrame };
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
@@ -300,6 +306,7 @@ struct Worker::Impl {
   std::vector<QueuePair*> touched;
   std::vector<QueuePair*> received;
   std::vector<QueuePair*> postponed;  // Of the next turn.
+  std::vector<QueuePair*> held;       // Until the gates of their peers open.
   std::vector<CompletionRing*> bursts;
   // Full pipes to try again.
   std::vector<QueuePair*> records_of_queue_pairs;

@@ -66,7 +66,7 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
 void Worker::Impl::ReserveLists() {
   const size_t most = queue_pairs.size();
   if (touched.capacity() < most) {
-    for (auto* list : {&rung, &touched, &received, &postponed, &records_of_queue_pairs}) {
+    for (auto* list : {&rung, &touched, &received, &postponed, &held, &records_of_queue_pairs}) {
       list->reserve(most * 2);
     }
   }
@@ -83,7 +83,7 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   AbandonParked(*qp);
   DropKept(*qp);
   if (std::erase(ended_flights, qp) != 0) HandOver(*qp);
-  for (auto* list : {&touched, &received, &postponed, &records_of_queue_pairs}) {
+  for (auto* list : {&touched, &received, &postponed, &held, &records_of_queue_pairs}) {
     std::erase(*list, qp);
   }
   QueuePair** link = &qp->links().session->slots[qp->config().doorbell_slot];
@@ -128,6 +128,8 @@ void Worker::Impl::Modify(QueuePair* qp, QpState state, const Attributes& attrib
 void Worker::Impl::SetPath(QueuePair& qp, const Path& path) {
   qp.set_path(path);
   qp.links().to_self = path.destination_mac == qp.config().device->mac;
+  qp.links().in_daemon = std::ranges::any_of(
+      ports, [&](const auto& port) { return port->device().mac == path.destination_mac; });
 }
 
 // A queue pair without an address vector has no peer, and no path that could change.

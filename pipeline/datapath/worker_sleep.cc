@@ -52,6 +52,7 @@ Nanos Worker::Impl::SleepLimit() const {
   const Nanos time = clock.Now();
   Nanos wake_at = std::min(timers.NextDeadline(), retry_records_at);
   if (!key_waits.empty()) wake_at = std::min(wake_at, time + kKeyWaitInterval);
+  if (!held.empty()) wake_at = std::min(wake_at, time + idle.PollInterval(time));
   for (const auto& port : ports) {
     wake_at = std::min(wake_at, port->NextDeadline());
     if (port->needs_polling()) wake_at = std::min(wake_at, time + idle.PollInterval(time));

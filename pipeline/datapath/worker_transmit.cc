@@ -42,7 +42,7 @@ bool Worker::Impl::Transmit() {
     uint32_t bytes = 0;
     if (qp->links().port->LookForRoom() == 0) continue;
     const Sent sent = SendNext(*qp, bytes);
-    if (sent == Sent::kNothing || sent == Sent::kNoFrame) continue;
+    if (sent == Sent::kNothing || sent == Sent::kHeld || sent == Sent::kNoFrame) continue;
     any = true;
     Touch(*qp);
     ChargeFor(*qp, bytes);
@@ -88,6 +88,10 @@ bool Worker::Impl::ServeQueuePairs(DevicePort& port) {
     uint32_t bytes = 0;
     const Sent sent = SendNext(qp, bytes);
     if (sent == Sent::kNoFrame) break;
+    if (sent == Sent::kHeld) {
+      StopSending(qp);
+      continue;
+    }
     any = true;
     Touch(qp);
     if (sent == Sent::kNothing) StopSending(qp);
@@ -139,6 +143,7 @@ void Worker::Impl::StopSending(QueuePair& qp) {
 
 Worker::Impl::Sent Worker::Impl::SendNext(QueuePair& qp, uint32_t& bytes) {
   if (qp.is_parked()) return Sent::kNothing;
+  if (IsHeld(qp)) return Sent::kHeld;
   // Before the packet: one that was polled must go out.
   rte_mbuf* const frame = TakeFrame(*qp.links().port);
   if (frame == nullptr) return Sent::kNoFrame;

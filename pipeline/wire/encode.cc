@@ -99,19 +99,26 @@ void PatchIp(const HeaderTemplate& path, uint32_t udp_bytes, uint16_t identifica
 
 /// Fills in the BTH of one packet, over the template's P_Key and destination.
 uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_bytes) {
-  // MigReq is 0 as Linux's software RoCE sends it; receivers ignore it.
   const uint32_t solicited = header.solicited ? 0x80 : 0;
   const uint32_t ack_request = header.ack_request ? 0x80000000 : 0;
   bth[offsetof(BthLayout, opcode)] = static_cast<uint8_t>(header.opcode);
-  bth[offsetof(BthLayout, flags)] = static_cast<uint8_t>(solicited | pad_bytes << 4);
+  bth[offsetof(BthLayout, flags)] |= static_cast<uint8_t>(solicited | pad_bytes << 4);
   // A CNP is the one packet that carries BECN. Source: protocol/wire-format.md, section 2.
   if (header.opcode == Opcode::kCnp) bth[offsetof(BthLayout, congestion)] = kBecn;
   return Put(bth + offsetof(BthLayout, ack_request), Be<4>(ack_request | header.psn.value()));
 }
 
+/// Datagrams of one path come from many queue pairs, and go to many.
+void PatchDatagram(const HeaderTemplate& path, const TransportHeader& header, uint8_t* bth) {
+  Put(bth + offsetof(BthLayout, dest_qpn), Be<3>(header.dest_qpn.value()));
+  if (!path.has_port_of_each_datagram()) return;
+  Put(bth - sizeof(UdpHeader) + offsetof(UdpHeader, source_port),
+      Be<2>(UdpSourcePort(0, header.deth.source_qpn, header.dest_qpn)));
+}
+
 BthLayout BthTemplate(const HeaderTemplateConfig& config) {
   return {.opcode = 0,
-          .flags = 0,
+          .flags = config.is_migrated ? kMigReq : uint8_t{0},
           .pkey = Be<2>(config.pkey),
           .congestion = 0,
           .dest_qpn = Be<3>(config.dest_qpn.value()),
@@ -165,7 +172,8 @@ constexpr uint32_t PadBytes(uint32_t payload_bytes) { return (0 - payload_bytes)
 }  // namespace
 
 HeaderTemplate::HeaderTemplate(const HeaderTemplateConfig& config)
-    : is_ipv6_(!config.destination.is_ipv4()) {
+    : is_ipv6_(!config.destination.is_ipv4()),
+      has_port_of_each_datagram_(config.udp_source_port == kPortOfEachDatagram) {
   uint8_t* const begin = bytes_.data();
   uint8_t* out = PutEthernet(begin, config, is_ipv6_);
   ip_offset_ = static_cast<uint8_t>(out - begin);
@@ -197,10 +205,7 @@ EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& 
   PatchIp(path, udp_bytes, identification, ip);
   Put(bth - sizeof(UdpHeader) + offsetof(UdpHeader, length),
       Be<2>(static_cast<uint16_t>(udp_bytes)));
-  // Datagrams of one path go to many queue pairs.
-  if (info.Has(OpcodeInfo::kDeth)) {
-    Put(bth + offsetof(BthLayout, dest_qpn), Be<3>(header.dest_qpn.value()));
-  }
+  if (info.Has(OpcodeInfo::kDeth)) PatchDatagram(path, header, bth);
   uint8_t* const end = PutExtendedHeaders(PatchBth(bth, header, pad_bytes), info, header);
   const auto icrc_bytes = static_cast<size_t>(end - ip);
   return {.length_bytes = static_cast<size_t>(end - out),

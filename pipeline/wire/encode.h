@@ -17,6 +17,10 @@ inline constexpr size_t kMaxHeaderBytes = 14 + 4 + 40 + 8 + 12 + 4 + 28;
 /// The most that follows the payload: pad and ICRC.
 inline constexpr size_t kMaxTrailerBytes = 3 + 4;
 
+/// As a path's source port: each datagram has that of its two queue pairs, see UdpSourcePort. Flows
+/// then spread over paths and queues, and the datagrams of one flow stay in order.
+inline constexpr uint16_t kPortOfEachDatagram = 0;
+
 /// Addresses of one path, and the fixed fields of the packets that take it. Both GIDs are IPv4
 /// (::ffff:a.b.c.d) or both are IPv6.
 struct HeaderTemplateConfig {
@@ -31,6 +35,10 @@ struct HeaderTemplateConfig {
   uint16_t udp_source_port = 0xc000;
   Qpn dest_qpn;
   uint16_t pkey = 0xffff;
+  /// MigReq of every packet. A queue pair without an alternate path is in the state MIGRATED from
+  /// the start, and its packets say so (IBTA vol. 1, 17.2.8), as those of adapters do: to an
+  /// adapter that looks at it, 0 is a peer with an alternate path. Linux's software RoCE sends 0.
+  bool is_migrated = true;
 };
 
 /// Bytes Ethernet to BTH of a path, ready to be copied. Immutable; any thread.
@@ -44,6 +52,7 @@ class HeaderTemplate {
   size_t ip_offset() const { return ip_offset_; }
   /// Bytes before BTH.
   size_t bth_offset() const { return bth_offset_; }
+  bool has_port_of_each_datagram() const { return has_port_of_each_datagram_; }
 
  private:
   friend struct EncodeAccess;
@@ -52,6 +61,7 @@ class HeaderTemplate {
   uint8_t ip_offset_ = 0;
   uint8_t bth_offset_ = 0;
   bool is_ipv6_ = false;
+  bool has_port_of_each_datagram_ = false;
   uint32_t checksum_base_ = 0;  ///< Sum of the IPv4 header's words but length and identification.
 };
 

@@ -62,10 +62,13 @@ struct UdpHeader {
   Be<2> checksum;
 };
 
+/// Of the flags of a BTH: the sender's path has migrated, or it knows no other.
+inline constexpr uint8_t kMigReq = 0x40;
+
 /// Base Transport Header. IBTA vol. 1, 9.2.
 struct BthLayout {
   uint8_t opcode;
-  uint8_t flags;  // 7 solicited event, 6 migration, 5:4 pad count, 3:0 header version
+  uint8_t flags;  // 7 solicited event, 6 MigReq, 5:4 pad count, 3:0 header version
   Be<2> pkey;
   uint8_t congestion;  // 7 FECN, 6 BECN
   Be<3> dest_qpn;

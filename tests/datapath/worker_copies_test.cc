@@ -101,6 +101,68 @@ TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
   EXPECT_GT(sent_while_others_waited, 0u);
 }
 
+/// Twenty-four connections, more than which would fill the room for packets that wait. Nothing is
+/// sent again in time: a packet that is lost stays lost.
+class WorkerHeldTest : public WorkerParkedTest {
+ protected:
+  WorkerHeldTest() {
+    bed_.attributes.timeout = 0;
+    for (int i = 0; i < 24; ++i) pairs_.push_back(bed_.AddPair());
+  }
+  void WriteAll(Endpoint& endpoint, const MemoryRegion& to) {
+    endpoint.PostSend({.opcode = kWrite,
+                       .wr_id = 1,
+                       .list = {Testbed::Sge(from_, 0, kBytes)},
+                       .remote_addr = to.iova,
+                       .rkey = to.key});
+  }
+  bool IsWritten(Endpoint& endpoint) {
+    uroce_cqe cqe{};
+    return bed_.RunUntil([&] { return endpoint.PollSend(cqe); }) && cqe.status == 0;
+  }
+  uint64_t Dropped() { return bed_.devices[1]->Sum(&DeviceCounters::rx_parked_full); }
+  /// As if its helper never came back.
+  static void HangUp(Endpoint& endpoint) { endpoint.qp->links().parked = ParkedKind::kGather; }
+
+  std::vector<std::pair<Endpoint*, Endpoint*>> pairs_;
+};
+
+TEST_F(WorkerHeldTest, PeersWaitForTheHelperAndNothingIsLost) {
+  for (auto [a, b] : pairs_) WriteAll(*a, copied_);
+  for (auto [a, b] : pairs_) {
+    ASSERT_TRUE(IsWritten(*a));
+    EXPECT_EQ(a->qp->counters().retransmitted_pkts, 0u);
+  }
+  EXPECT_EQ(Dropped(), 0u);
+  EXPECT_EQ(target_, source_);
+}
+
+TEST_F(WorkerHeldTest, AHelperThatNeverComesBackHoldsItsOwnPeersAlone) {
+  for (size_t i = 0; i < 16; ++i) {
+    HangUp(*pairs_[i].second);
+    WriteAll(*pairs_[i].first, copied_);
+  }
+  bed_.Settle();
+  EXPECT_EQ(Dropped(), 0u);
+  for (size_t i = 16; i < 24; ++i) {
+    WriteAll(*pairs_[i].first, i % 2 == 0 ? copied_ : to_);
+    ASSERT_TRUE(IsWritten(*pairs_[i].first)) << "copied and mapped memory of others";
+  }
+  EXPECT_EQ(Dropped(), 0u);
+}
+
+TEST_F(WorkerHeldTest, PeersGoOnWhenThoseThatHeldThemAreReset) {
+  for (auto [a, b] : pairs_) {
+    HangUp(*b);
+    WriteAll(*a, copied_);
+  }
+  bed_.Settle();
+  const uint64_t sent = bed_.ports[0].sent;
+  for (auto [a, b] : pairs_) bed_.Modify(*b, transport::QpState::kReset);
+  bed_.Settle();
+  EXPECT_GT(bed_.ports[0].sent, sent);
+}
+
 /// Bytes that only the helper reaches, at both ends.
 class WorkerCopiesTest : public WorkerParkedTest {
  protected:

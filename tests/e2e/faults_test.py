@@ -6,7 +6,7 @@ import unittest
 
 from lab import LONG, VethLab, WireLab
 from process import Process
-from programs import data_check, perftest, pingpong_with_losses, seed
+from programs import check_with_faults, data_check, perftest, pingpong_with_losses, seed
 
 FAULTS = "drop=0.01,duplicate=0.01,reorder=0.02"
 DATA_OPS = 20000 if LONG else 1500
@@ -36,6 +36,16 @@ class Faults:
         for tool in ("ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw"):
             with self.subTest(tool):
                 perftest(self.lab, tool, "-n", ITERATIONS, timeout_s=180)
+
+    def test_unreliable_messages_are_whole_or_lost(self):
+        for service in ("uc", "ud"):
+            with self.subTest(service):
+                check_with_faults(self.lab, self.lab.a, "--errors", "whole-or-lost", "--service",
+                                  service, "--max-bytes", 20000, "--seed", self.seed)
+
+    def test_keys_are_taken_back_by_sends(self):
+        check_with_faults(self.lab, self.lab.a, "--errors", "window-invalidated-with-losses",
+                          "--max-bytes", 4096, "--seed", self.seed, rounds=60)
 
     def test_faults_happened_and_were_repaired(self):
         pingpong_with_losses(self.lab, "-n", 1000, timeout_s=120)

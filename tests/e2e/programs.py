@@ -138,6 +138,23 @@ def data_check(lab, *flags, version=4, timeout_s=180):
     return DataCheck(lab, *flags, version=version).finish(timeout_s)
 
 
+def faults_of(host):
+    """How many packets the faults of its port have dropped, repeated or put out of order."""
+    return sum(value for name, value in host.counters().items()
+               if name.startswith(("fault_receive.", "fault_transmit."))
+               and name.endswith((".dropped", ".duplicated", ".reordered")))
+
+
+def check_with_faults(lab, host, *flags, rounds=20, version=4):
+    """verbs_check, again and again until the port of `host` has made a fault meanwhile."""
+    before = faults_of(host)
+    for _ in range(rounds):
+        data_check(lab, *flags, "--deadline", 60, version=version)
+        if faults_of(host) > before:
+            return
+    raise Failed(f"no fault in {rounds} rounds of verbs_check {flags}")
+
+
 def data_check_in_one_process(lab, *flags, timeout_s=180):
     """verbs_check with both ends in one program: only where one daemon has both NICs."""
     return lab.a.run(VERBS_CHECK, "--device-a", lab.a.device, "--device-b", lab.b.device,

@@ -2,8 +2,11 @@
 """Unreliable connections, datagrams, shared receive queues and extended connections (XRC):
 unmodified programs, and data checked by bytes. A receiver that is behind loses what is sent to it:
 no program sends more than is posted."""
+import os
+import tempfile
 import unittest
 
+from capture import capturing, tshark
 from lab import BUILD, LONG, Lab, VethLab, WireLab
 from memif_lab import MemifLab
 from programs import (data_check, data_check_in_one_process, extended_pingpong, perftest,
@@ -153,6 +156,20 @@ class WireWorkersServicesTest(Services, SharedReceives, ExtendedConnections, uni
     def test_eight_queue_pairs(self):
         perftest(self.lab, "ib_send_bw", "-c", "UD", "-q", 8, "-n", 20, "-s", 1024)
         perftest(self.lab, "ib_write_bw", "-c", "UC", "-q", 8, "-n", 20, "-s", 4096)
+
+    def test_flows_of_datagrams_have_ports_of_their_own(self):
+        with tempfile.TemporaryDirectory(prefix="uroce-e2e-") as directory:
+            path = os.path.join(directory, "flows.pcapng")
+            with capturing(self.lab.a, path):
+                perftest(self.lab, "ib_send_bw", "-c", "UD", "-q", 8, "-n", 20, "-s", 1024)
+            rows = tshark(path, "-T", "fields", "-e", "infiniband.deth.srcqp",
+                          "-e", "infiniband.bth.destqp", "-e", "udp.srcport")
+        ports = {}
+        for source, destination, port in map(str.split, rows.splitlines()):
+            ports.setdefault((source, destination), set()).add(port)
+        self.assertEqual(len(ports), 8)
+        self.assertEqual({len(of_flow) for of_flow in ports.values()}, {1}, "one flow, one port")
+        self.assertGreater(len(set.union(*ports.values())), 4)
 
 
 class MemifServicesTest(Services, unittest.TestCase):

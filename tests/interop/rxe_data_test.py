@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every byte of SENDs, WRITEs, READs, immediates and atomics checked, each side a requester."""
+import contextlib
 import unittest
 
-from programs import seed
+from programs import check_with_faults, faults_of, seed
 from rxe_lab import BridgeCapture, BridgeLab, VhostLab
 from tally import counted_data_check
 
@@ -87,21 +88,50 @@ class Faults(Data):
     test_the_smallest_path_mtu = None
     test_receivers_that_are_not_ready = None
     ops = 2500
+    lab_class = BridgeLab
+    mtu = 9000
 
     @classmethod
     def make_lab(cls):
-        return BridgeLab(9000, "--fault", f"uroce0:{cls.faults},seed={cls.seed}")
+        return cls.lab_class(cls.mtu, "--fault", f"uroce0:{cls.faults},seed={cls.seed}")
 
-    def test_data_and_icrcs(self):
+    def setUp(self):
+        before = faults_of(self.lab.uroce)
+        self.addCleanup(lambda: self.assertGreater(faults_of(self.lab.uroce), before, "no fault"))
+
+    def test_data(self):
         flags = ("--ops", self.ops, "--max-bytes", 60000, "--timeout", BRISK)
         for number, version in enumerate((4, 6)):
-            with self.subTest(ip=version), BridgeCapture(self.lab) as capture:
+            with self.subTest(ip=version), self.watched():
                 check(self.lab, "--seed", self.seed + number, *flags, version=version)
-            capture.check_icrcs()
+
+    @contextlib.contextmanager
+    def watched(self):
+        """With the ICRC of each packet looked at, where packets cross a bridge."""
+        if not isinstance(self.lab, BridgeLab):
+            yield
+            return
+        with BridgeCapture(self.lab) as capture:
+            yield
+        capture.check_icrcs()
 
     def test_data_in_small_packets(self):
         check(self.lab, "--seed", self.seed, "--ops", self.ops // 2, "--mtu", 256, "--max-bytes",
               20000, "--timeout", BRISK)
+
+    def check_case(self, case, *flags):
+        for requester in self.lab.both_ways():
+            with self.subTest(case, requester=requester, flags=flags):
+                check_with_faults(self.lab, self.lab.uroce, "--errors", case, "--rxe",
+                                  0 if self.lab.a is self.lab.rxe else 1, "--timeout", BRISK,
+                                  "--seed", self.seed, *flags, rounds=100)
+
+    def test_unreliable_messages_are_whole_or_lost(self):
+        for service in ("uc", "ud"):
+            self.check_case("whole-or-lost", "--service", service, "--max-bytes", 6000)
+
+    def test_keys_are_taken_back_by_sends(self):
+        self.check_case("window-invalidated-with-losses", "--max-bytes", 4096)
 
 
 class DropTest(Faults, unittest.TestCase):
@@ -118,3 +148,15 @@ class ReorderTest(Faults, unittest.TestCase):
 
 class AllFaultsTest(Faults, unittest.TestCase):
     faults = "drop=0.01,duplicate=0.01,reorder=0.01"
+
+
+class AllFaults1500Test(AllFaultsTest):
+    mtu = 1500
+
+
+class AllFaultsVhost9000Test(AllFaultsTest):
+    lab_class = VhostLab
+
+
+class AllFaultsVhost1500Test(AllFaults1500Test):
+    lab_class = VhostLab

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows, multicast groups, agreements with peers and the order of
-payload: name, file of pipeline/datapath, text that stands there once, what replaces it."""
+"""Bugs on purpose in memory windows, multicast groups, agreements with peers, held senders and
+the order of payload: name, file of pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
     ("agreement-lost-to-a-modify-that-waits", "worker_objects.cc",
@@ -8,6 +8,11 @@ MUTATIONS = [
     ("agreement-of-others-taken-away", "worker_objects.cc",
      "    if (!agreed) return;\n",
      "    if (!agreed) return qp.core().reliable().SetSelectiveRepeat(true);\n"),
+    ("gate-stays-open", "worker_parked.cc", "    gates->Close(qp.qpn());\n", ""),
+    ("gate-stays-closed", "worker_parked.cc", "    gates->Open(qp.qpn());\n", ""),
+    ("hung-helpers-fill-the-room", "worker_parked.cc",
+     "  return std::min(kGateWaiting, left / kGateShares);", "  return kGateWaiting + 0 * left;"),
+    ("held-for-ever", "worker_parked.cc", "    qp->links().held = false;\n    Touch(*qp);\n", ""),
     ("window-grants-under-any-key", "memory_window.cc",
      "  if (!is_its_key || StatusOf(before) != Status::kBound) return std::nullopt;",
      "  if (StatusOf(before) != Status::kBound) return std::nullopt;"),

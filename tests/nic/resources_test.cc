@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <random>
 #include <set>
 
@@ -196,7 +197,7 @@ TEST(QueueLayoutTest, OneSgeAndNoInlineIsOneLineASlot) {
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->sq_slot_bytes, 64u);
   EXPECT_EQ(layout->rq_slot_bytes, 32u);
-  EXPECT_LE(layout->length_bytes, 16u << 10);
+  EXPECT_LE(layout->length_bytes, 25u << 10);
 }
 
 TEST(QueueLayoutTest, GrantsAreNeverBelowWishesAndSlotsHoldThem) {
@@ -229,8 +230,44 @@ TEST(QueueLayoutTest, EachCapAboveItsLimitIsRefused) {
   EXPECT_FALSE(LayOutQueuePair({1, 1, 1, 1, UROCE_MAX_INLINE + 1}, limits).ok());
 }
 
-TEST(QueueLayoutTest, CompletionQueueDepthIsAPowerOfTwoAtLeastAsLarge) {
-  EXPECT_EQ(CompletionQueueDepth(1, Limits{}).value(), 1u);
+// Source: protocol/verbs-semantics.md, ibv_create_qp; Linux's software RoCE keeps one slot free of a
+// power of two above what was asked.
+TEST(QueueLayoutTest, EachQueueHoldsWhatSoftRoceGrants) {
+  for (const uint32_t wanted : {1u, 2u, 3u, 100u, 127u, 128u, 1000u, 1023u, 1024u, 16384u}) {
+    const uint32_t theirs = std::bit_ceil(wanted + 1) - 1;
+    const auto pair = LayOutQueuePair({wanted, wanted, 1, 1, 0}, Limits{});
+    EXPECT_GE(pair->granted.max_send_wr, theirs);
+    EXPECT_GE(pair->granted.max_recv_wr, theirs);
+    EXPECT_EQ(pair->granted.max_recv_wr, pair->rq_depth) << "all of it holds";
+    EXPECT_GE(LayOutSharedReceiveQueue(wanted, 1, Limits{})->depth, theirs);
+    EXPECT_GE(CompletionQueueDepth(wanted, Limits{}).value(), theirs);
+  }
+}
+
+TEST(QueueLayoutTest, NothingIsGrantedAboveTheLimits) {
+  const Limits limits;
+  const auto pair = LayOutQueuePair({limits.qp_wr, limits.qp_wr - 1, 1, 1, 0}, limits);
+  EXPECT_EQ(pair->granted.max_send_wr, limits.qp_wr);
+  EXPECT_EQ(pair->granted.max_recv_wr, limits.qp_wr);
+  EXPECT_EQ(LayOutSharedReceiveQueue(limits.qp_wr, 1, limits)->depth, limits.qp_wr);
+  EXPECT_EQ(CompletionQueueDepth(limits.cqe, limits).value(), limits.cqe);
+}
+
+TEST(QueueLayoutTest, ALimitBetweenTwoPowersOfTwoIsTheGreaterOne) {
+  Limits limits;
+  limits.qp_wr = 1000;
+  EXPECT_EQ(LayOutQueuePair({600, 1024, 1, 1, 0}, limits)->granted.max_send_wr, 1024u);
+  EXPECT_FALSE(LayOutQueuePair({1025, 1, 1, 1, 0}, limits).ok());
+}
+
+TEST(QueueLayoutTest, AQueueThatNobodyAskedForHasNoEntries) {
+  const auto pair = LayOutQueuePair({0, 0, 1, 1, 0}, Limits{});
+  EXPECT_EQ(pair->sq_depth, 0u);
+  EXPECT_EQ(pair->granted.max_recv_wr, 0u);
+}
+
+TEST(QueueLayoutTest, CompletionQueueDepthIsAPowerOfTwoAbove) {
+  EXPECT_EQ(CompletionQueueDepth(1, Limits{}).value(), 2u);
   EXPECT_EQ(CompletionQueueDepth(200'000, Limits{}).value(), 262'144u);
   EXPECT_FALSE(CompletionQueueDepth(0, Limits{}).ok());
   EXPECT_FALSE(CompletionQueueDepth(Limits{}.cqe + 1, Limits{}).ok());

@@ -20,8 +20,20 @@ TEST(LaunchTest, EmptyPreloadGetsTheLibraryAlone) {
 }
 
 TEST(LaunchTest, ShellExportsSurviveQuotesInPaths) {
-  EXPECT_EQ(ToShellExports({.preload = "/it's.so", .socket = "/run/a b"}),
-            "export LD_PRELOAD='/it'\\''s.so'\nexport UROCE_SOCKET='/run/a b'\n");
+  EXPECT_EQ(ToShellExports({.preload = "/it's.so", .socket = "/run/a b", .asan = "a=1"}),
+            "export LD_PRELOAD='/it'\\''s.so'\nexport UROCE_SOCKET='/run/a b'\n"
+            "export ASAN_OPTIONS='a=1'\n");
+}
+
+TEST(LaunchTest, AddressSanitizerDoesNotLookWhoComesFirst) {
+  EXPECT_EQ(AppendAsanOptions(""), "verify_asan_link_order=0");
+  EXPECT_EQ(AppendAsanOptions("detect_leaks=0"), "detect_leaks=0:verify_asan_link_order=0");
+}
+
+TEST(LaunchTest, WhatTheUserSaysToAddressSanitizerStays) {
+  for (const char* existing : {"verify_asan_link_order=1", "a=b:verify_asan_link_order=0:c=d"}) {
+    EXPECT_EQ(AppendAsanOptions(existing), existing);
+  }
 }
 
 TEST(LaunchTest, MissingProgramIsAnErrorThatNamesIt) {

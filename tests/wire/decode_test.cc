@@ -245,7 +245,7 @@ TEST(DecodeTest, CongestionIsEcnThreeAndNothingElse) {
 // Source: protocol/wire-format.md, 1 and 2: receivers ignore these.
 TEST(DecodeTest, FieldsThatReceiversIgnoreAreIgnored) {
   Frame frame = Make(Opcode::kSendOnly, 4);
-  frame[43] |= 0x40;                  // MigReq.
+  frame[43] ^= 0x40;                  // MigReq.
   frame[46] = 0xff;                   // FECN, BECN, reserved.
   frame[50] |= 0x7f;                  // Reserved beside AckReq.
   frame[34] = frame[35] = 0;          // UDP source port.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <vector>
 
 #include "pipeline/wire/layout.h"
@@ -160,7 +161,26 @@ TEST(EncodeRulesTest, Ipv4HeaderFollowsTheTransmitRules) {
   EXPECT_TRUE(std::equal(udp.begin(), udp.end(), frame.begin() + 34));
   EXPECT_EQ(frame.size(), 14u + 20 + 8 + 12 + 8 + 4);
   EXPECT_EQ(frame[43] >> 4 & 3, 3);  // Pad count.
-  EXPECT_EQ(frame[43] & 0x4f, 0);    // MigReq and version.
+  EXPECT_EQ(frame[43] & 0xf, 0);     // Version.
+}
+
+// A queue pair that knows one path has migrated (IBTA vol. 1, 17.2.8).
+TEST(EncodeRulesTest, EveryPacketSaysMigrated) {
+  for (int value = 0; value < 256; ++value) {
+    const auto opcode = static_cast<Opcode>(value);
+    if (!InfoOf(opcode).Has(OpcodeInfo::kKnown)) continue;
+    for (const bool solicited : {false, true}) {
+      const auto frame = EncodeFrame(Ipv4Path(), {.opcode = opcode, .solicited = solicited}, {}, 0);
+      EXPECT_EQ(frame[43], solicited ? 0xc0 : 0x40) << OpcodeName(opcode);
+    }
+  }
+}
+
+// As Linux's software RoCE has it: what captures of it are made again with.
+TEST(EncodeRulesTest, APathThatHasNotMigratedSaysSo) {
+  HeaderTemplateConfig config = Ipv4Path();
+  config.is_migrated = false;
+  EXPECT_EQ(EncodeFrame(config, {.opcode = Opcode::kAcknowledge}, {}, 0)[43], 0);
 }
 
 TEST(EncodeRulesTest, Ipv4ChecksumIsRightForEveryIdentification) {
@@ -205,6 +225,47 @@ TEST(EncodeRulesTest, TheLongestHeadersFitTheirBound) {
     const auto opcode = static_cast<Opcode>(value);
     if (!InfoOf(opcode).Has(OpcodeInfo::kKnown)) continue;
     EXPECT_LE(EncodeHeaders(path, {.opcode = opcode}, 0, 0, out).length_bytes, kMaxHeaderBytes);
+  }
+}
+
+uint16_t PortOf(const HeaderTemplateConfig& config, Qpn source, Qpn destination) {
+  const auto frame = EncodeFrame(
+      config,
+      {.opcode = Opcode::kUdSendOnly, .dest_qpn = destination, .deth = {.source_qpn = source}}, {},
+      0);
+  Packet packet;
+  FrameView view;
+  EXPECT_EQ(Decode(frame, packet, view), DecodeResult::kOk);
+  EXPECT_TRUE(IcrcIsRight(frame, view));
+  const size_t udp = view.bth_offset - 8u;
+  return static_cast<uint16_t>(frame[udp] << 8 | frame[udp + 1]);
+}
+
+// Networks spread flows by their ports and keep the packets of each in order: the port must be that
+// of the two queue pairs, whichever address handle a datagram takes.
+TEST(EncodeRulesTest, DatagramsHaveThePortOfTheirQueuePairs) {
+  std::mt19937 random(7);
+  for (HeaderTemplateConfig config : {Ipv4Path(), Ipv6Path()}) {
+    config.udp_source_port = kPortOfEachDatagram;
+    std::set<uint16_t> ports;
+    for (int flow = 0; flow < 100; ++flow) {
+      const Qpn source(static_cast<uint32_t>(random()) & 0xffffff);
+      const Qpn destination(static_cast<uint32_t>(random()) & 0xffffff);
+      const uint16_t port = PortOf(config, source, destination);
+      EXPECT_GE(port, 0xc000);
+      EXPECT_EQ(port, UdpSourcePort(0, source, destination));
+      EXPECT_EQ(port, PortOf(config, source, destination)) << "one flow, one port";
+      ports.insert(port);
+    }
+    EXPECT_GT(ports.size(), 90u);
+  }
+}
+
+TEST(EncodeRulesTest, AFlowLabelGivesAllDatagramsOfAPathOnePort) {
+  HeaderTemplateConfig config = Ipv6Path();
+  config.udp_source_port = UdpSourcePort(0xb5001, Qpn(), Qpn());
+  for (uint32_t number = 2; number < 50; ++number) {
+    EXPECT_EQ(PortOf(config, Qpn(number), Qpn(number * 7)), 53292);
   }
 }
 

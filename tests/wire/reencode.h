@@ -11,6 +11,7 @@
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
+#include "pipeline/wire/layout.h"
 
 namespace uroce::wire {
 
@@ -54,6 +55,7 @@ inline std::vector<uint8_t> Reencode(std::span<const uint8_t> frame, const Packe
   }
   const uint8_t* const udp = frame.data() + view.bth_offset - 8;
   config.udp_source_port = static_cast<uint16_t>(udp[0] << 8 | udp[1]);
+  config.is_migrated = (frame[view.bth_offset + 1u] & kMigReq) != 0;
   return EncodeFrame(config, packet.header, packet.payload, identification);
 }
 

@@ -19,6 +19,8 @@ struct vc_case {
 
 /* Those of memory windows; the last has no name. */
 extern const struct vc_case vc_window_cases[];
+/* Of messages, over networks that may lose some; likewise. */
+extern const struct vc_case vc_lossy_cases[];
 
 /* One request of the first bytes of `sink`. */
 void vc_post(struct vc_side* side, uint64_t wr_id, enum ibv_wr_opcode opcode, uint32_t length,

@@ -302,6 +302,7 @@ static int run_cases(const struct vc_options* options, const struct vc_case* cas
 int vc_run_errors(const struct vc_options* options, const char* name) {
   int found = run_cases(options, kCases, name);
   found |= run_cases(options, vc_window_cases, name);
+  found |= run_cases(options, vc_lossy_cases, name);
   if (!found) fprintf(stderr, "verbs_check: no case '%s'\n", name);
   return found ? 0 : 2;
 }

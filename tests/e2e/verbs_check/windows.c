@@ -80,7 +80,7 @@ static void write_within_and_beyond(struct vc_side* requester) {
   write_to(requester, rxe ? REGION_BYTES - PART_OFFSET - 7 : PART_BYTES - 7, IBV_WC_REM_ACCESS_ERR);
 }
 
-static void write_and_invalidate(struct vc_side* requester) {
+static void write_and_send_invalidate(struct vc_side* requester) {
   write_to(requester, 0, IBV_WC_SUCCESS);
   write_to(requester, PART_BYTES - 8, IBV_WC_SUCCESS);
   struct ibv_sge sge = {(uintptr_t)requester->sink.bytes, 8, requester->sink.mr->lkey};
@@ -91,6 +91,10 @@ static void write_and_invalidate(struct vc_side* requester) {
                                 .send_flags = IBV_SEND_SIGNALED};
   request.invalidate_rkey = requester->peer.writable_rkey;
   post_local(requester, &request);
+}
+
+static void write_and_invalidate(struct vc_side* requester) {
+  write_and_send_invalidate(requester);
   write_to(requester, 0, IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -117,14 +121,25 @@ static void check_written(struct vc_side* target) {
   check_region(target, 1);
 }
 
-static void check_invalidated(struct vc_side* target) {
+static void expect_invalidated(struct vc_side* target) {
   const struct ibv_wc wc = vc_expect(target, target->recv_cq, VC_RECEIVE, IBV_WC_SUCCESS);
   /* rdma_rxe says it by the kernel's bit, which is another. */
   const unsigned flag = target->options->rxe_end == 1 ? 1u << 2 : IBV_WC_WITH_INV;
   if (!(wc.wc_flags & flag) || wc.invalidated_rkey != target->info.writable_rkey) {
     vc_die(target, "no key taken back: flags %#x, key %#x", wc.wc_flags, wc.invalidated_rkey);
   }
+}
+
+static void check_invalidated(struct vc_side* target) {
+  expect_invalidated(target);
   check_written(target);
+}
+
+/* With losses: a NAK that is lost leaves its requester without an answer. */
+static void check_invalidated_alone(struct vc_side* target) {
+  expect_invalidated(target);
+  vc_expect_nothing(target);
+  check_region(target, 1);
 }
 
 static void check_unwritten(struct vc_side* target) {
@@ -135,6 +150,8 @@ static void check_unwritten(struct vc_side* target) {
 const struct vc_case vc_window_cases[] = {
     {"window", bind_window, write_within_and_beyond, check_written},
     {"window-invalidated-by-send", bind_and_receive, write_and_invalidate, check_invalidated},
+    {"window-invalidated-with-losses", bind_and_receive, write_and_send_invalidate,
+     check_invalidated_alone},
     {"window-taken-back", bind_and_take_back, write_in_vain, check_unwritten},
     {NULL, NULL, NULL, NULL},
 };

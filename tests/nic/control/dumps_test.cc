@@ -26,9 +26,9 @@ TEST(ControlTest, ADumpSaysHowFullSharedReceiveQueuesAre) {
   Json shown = Dump(UROCE_DUMP_SRQ)["srqs"].at(0);
   EXPECT_EQ(shown["type"], "BASIC");
   EXPECT_EQ(shown["waiting"], 5);
-  EXPECT_EQ(shown["max_wr"], 8);
+  EXPECT_EQ(shown["max_wr"], 16);
   EXPECT_EQ(shown["uid"], getuid());
-  rings::StoreRelease(page->produced.value, 9u);
+  rings::StoreRelease(page->produced.value, 17u);
   EXPECT_EQ(Dump(UROCE_DUMP_SRQ)["srqs"].at(0)["waiting"], 0) << "more than fits is nobody's word";
   munmap(arena, UROCE_ARENA_BYTES);
 }

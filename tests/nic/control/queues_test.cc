@@ -118,14 +118,14 @@ TEST(ControlTest, AQueuePairIsConnectedAndAskedForItsState) {
   EXPECT_EQ(query.rq_psn, 0xabcdefu);
   EXPECT_EQ(query.sq_psn, 0x123u);
   EXPECT_EQ(query.timeout, 14);
-  EXPECT_EQ(query.cap.max_send_wr, 16u);
+  EXPECT_EQ(query.cap.max_send_wr, 32u);
   uroce_qp_attr reset{};
   reset.attr_mask = IBV_QP_STATE;
   EXPECT_EQ(modify(reset), 0);
   query = program.client.Handle(UROCE_QUERY_QP, qp).As<uroce_qp_attr>();
   EXPECT_EQ(query.qp_state, IBV_QPS_RESET);
   EXPECT_EQ(query.dest_qp_num, 0u);
-  EXPECT_EQ(query.cap.max_send_wr, 16u);
+  EXPECT_EQ(query.cap.max_send_wr, 32u);
 }
 
 uroce_ah_attr AddressVectorTo(const Gid& dgid, uint8_t sgid_index) {
@@ -195,7 +195,7 @@ TEST(ControlTest, ASharedReceiveQueueIsModified) {
   const auto modify = [&](uint32_t mask, uint32_t max_wr, uint32_t limit) {
     return program.client.Call(UROCE_MODIFY_SRQ, uroce_modify_srq{srq, mask, max_wr, limit});
   };
-  EXPECT_EQ(modify(IBV_SRQ_LIMIT, 0, 9).error, EINVAL) << "more than it holds";
+  EXPECT_EQ(modify(IBV_SRQ_LIMIT, 0, 17).error, EINVAL) << "more than it holds";
   EXPECT_EQ(modify(4, 0, 0).error, EINVAL) << "no such attribute";
   const auto layout = modify(IBV_SRQ_MAX_WR, 300, 0).As<uroce_srq_layout>();
   EXPECT_EQ(layout.depth, 512u);

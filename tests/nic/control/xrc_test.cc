@@ -148,7 +148,7 @@ TEST_F(XrcTest, AQueueKeepsWhatItBelongsTo) {
   EXPECT_EQ(member.MakeQueue(xrcd + 1).error, EINVAL);
   const auto queue = member.MakeQueue(xrcd).As<uroce_create_srq_reply>();
   EXPECT_GT(queue.srqn, 1u);
-  EXPECT_EQ(queue.ring.depth, 16u);
+  EXPECT_EQ(queue.ring.depth, 32u);
   EXPECT_EQ(member.Handle(UROCE_CLOSE_XRCD, xrcd).error, EBUSY);
   EXPECT_EQ(member.Handle(UROCE_DESTROY_CQ, member.cq).error, EBUSY);
   EXPECT_EQ(member.Handle(UROCE_DEALLOC_PD, member.pd).error, EBUSY);
@@ -173,7 +173,7 @@ TEST_F(XrcTest, AnInitiatorHasNoReceiveSide) {
                                 0,         {4, 4, 1, 1, 0},  1,         1234};
   const Answer made = member.Call(UROCE_CREATE_QP, request);
   ASSERT_EQ(made.error, 0) << made.text;
-  EXPECT_EQ(made.As<uroce_create_qp_reply>().cap.max_send_wr, 4u);
+  EXPECT_EQ(made.As<uroce_create_qp_reply>().cap.max_send_wr, 8u);
   EXPECT_EQ(made.As<uroce_create_qp_reply>().cap.max_recv_wr, 0u);
 }
 

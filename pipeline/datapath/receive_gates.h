@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which queue pairs want no more packets for now, for their peers in the same daemon.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "pipeline/base/types.h"
+
+namespace uroce::datapath {
+
+/// A gate for each queue pair number, open unless its worker has closed it. A peer of the same
+/// daemon keeps its packets while the gate is closed, where a peer elsewhere would lose them: the
+/// wire between them flows on for everybody else. Closed and opened by the worker that owns the
+/// queue pair; any worker reads, and may see a change late.
+class ReceiveGates {
+ public:
+  bool IsClosed(Qpn qpn) const {
+    return (WordOf(qpn).load(std::memory_order_relaxed) & Bit(qpn)) != 0;
+  }
+  void Close(Qpn qpn) { WordOf(qpn).fetch_or(Bit(qpn), std::memory_order_relaxed); }
+  void Open(Qpn qpn) { WordOf(qpn).fetch_and(~Bit(qpn), std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint32_t kNumbers = 1u << 24;
+  static constexpr uint32_t kBits = 64;
+
+  static uint64_t Bit(Qpn qpn) { return uint64_t{1} << qpn.value() % kBits; }
+  std::atomic<uint64_t>& WordOf(Qpn qpn) const { return words_[qpn.value() % kNumbers / kBits]; }
+
+  std::unique_ptr<std::atomic<uint64_t>[]> words_ =
+      std::make_unique<std::atomic<uint64_t>[]>(kNumbers / kBits);
+};
+
+}  // namespace uroce::datapath
