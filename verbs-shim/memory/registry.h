@@ -23,21 +23,37 @@ struct Registry {
   MrPolicy policy = MrPolicy::kAutomatic;
   FaultSupport support;
   MapBudget map_budget;
+  bool has_left_shared = false;  // memory that no region uses may still be a segment's
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // which has this program's /proc/self/mem
 
+  MappedArray<Vma> returned;  // the mappings that one return looks at
+
   // What one registration looks at; kept to save the system calls.
-  MappedArray<Vma> mappings;
+  MappedArray<Vma> mappings;  // `parts` point into it
   MappedArray<ThreadRecord> threads;
   MappedArray<AddressRange> untouchable;
   MappedArray<LiveSegment> live;
   MappedArray<RegionPart> parts;
+  MappedArray<uroce_mr_segment> list;  // of `parts`, for the daemon
 
   /// Makes ready what does not change between registrations of one session.
   void Prepare(const Daemon& daemon, MrPolicy (*default_policy)());
 
   void ClearFacts();
+
+  /// Ends a reference. With the last one the daemon lets go of the memory, and it becomes the
+  /// program's alone again.
+  void DropReference(const Daemon& daemon, uint32_t segment);
+
+ private:
+  bool GiveBackSegment(uint32_t segment);
 };
+
+/// All addresses that were ever swapped lie between these. Any thread, without the lock.
+AddressRange SwappedBounds();
+/// Under the lock, before the pages are swapped.
+void WidenSwappedBounds(AddressRange pages);
 
 /// Holds the registry for a scope, in which the thread cannot be cancelled: it would not let go.
 class RegistryLock {
@@ -51,6 +67,25 @@ class RegistryLock {
 
  private:
   int cancel_state_;
+};
+
+/// Holds the registry for a scope, for callers that may hold locks which a fork takes before or
+/// after ours, or may have interrupted the holder: waits neither for a fork nor for itself.
+class RegistryVisit {
+ public:
+  RegistryVisit();
+  ~RegistryVisit();
+  RegistryVisit(const RegistryVisit&) = delete;
+  RegistryVisit& operator=(const RegistryVisit&) = delete;
+  bool is_inside() const { return is_inside_; }
+  /// This thread has the registry already.
+  bool is_own() const { return is_own_; }
+  Registry* operator->() const;
+  Registry& operator*() const;
+
+ private:
+  bool is_own_ = false;
+  bool is_inside_ = false;
 };
 
 }  // namespace uroce::memory
