@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "verbs-shim/memory/advice.h"
-#include "verbs-shim/support.h"
+#include "verbs-shim/real_library.h"
 
 extern "C" {
 

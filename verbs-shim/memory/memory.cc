@@ -128,10 +128,11 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
                          .protection = part.protection,
                          .memfd = grant.memfd,
                          .keep = KeepsMapping(registry, part)};
-  WidenSwappedBounds(part.pages);
+  registry.places.Add(part.pages);
   uint64_t kept;
   const int error = SwapPages(registry.support, swap, kept);
   if (error != 0) {
+    registry.places.Remove(part.pages);
     registry.segments.Remove(index);
   } else {
     registry.segments.NoteSwap(index, {.pages = part.pages, .kept = kept});

@@ -3,7 +3,8 @@
 #include "verbs-shim/memory/registry.h"
 
 #include <pthread.h>
-#include <sys/syscall.h>
+
+#include <ctime>
 
 #include "verbs-shim/memory/fork_copy.h"
 #include "verbs-shim/memory/give_back.h"
@@ -11,16 +12,29 @@
 namespace uroce::memory {
 namespace {
 
+constexpr int64_t kLockWaitNs = 5'000'000, kSecondNs = 1'000'000'000;
+
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_t owner = 0;      // of `mutex`; read by others than the owner, who then is none
 bool is_forking = false;  // some thread is about to fork, or just has
-uint64_t swapped_start = UINT64_MAX, swapped_end = 0;
 constinit Registry registry;
 constinit ForkCopy fork_copy;
 
 void Lock() {
   pthread_mutex_lock(&mutex);
   __atomic_store_n(&owner, pthread_self(), __ATOMIC_RELAXED);
+}
+
+/// Waits for some milliseconds.
+bool TryLock() {
+  timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += kLockWaitNs;
+  if (until.tv_nsec >= kSecondNs) {
+    until.tv_nsec -= kSecondNs;
+    until.tv_sec += 1;
+  }
+  return pthread_mutex_timedlock(&mutex, &until) == 0;
 }
 
 void Unlock() {
@@ -44,6 +58,7 @@ void InParent() {
 void InChild() {
   fork_copy.Install();
   registry.segments.Forget();
+  registry.places.Clear();
   registry.epoch += 1;
   registry.support_session = nullptr;
   registry.memory_fd_session = nullptr;
@@ -78,8 +93,8 @@ void Registry::DropReference(const Daemon& daemon, uint32_t segment) {
   if (!segments.DropReference(segment)) return;
   // An error means that the session has ended, and its segments with it.
   (void)daemon.destroy_segment(daemon.session, segments.handle(segment));
-  if (segments.mode(segment) == UROCE_MR_MAPPED && !GiveBackSegment(segment)) {
-    has_left_shared = true;
+  if (segments.mode(segment) == UROCE_MR_MAPPED && GiveBackSegment(segment)) {
+    places.Remove(segments.swapped(segment).pages);
   }
   segments.Remove(segment);
 }
@@ -109,9 +124,8 @@ Registry& RegistryLock::operator*() const { return registry; }
 RegistryVisit::RegistryVisit() {
   is_own_ = __atomic_load_n(&owner, __ATOMIC_RELAXED) == pthread_self();
   if (is_own_) return;
-  while (pthread_mutex_trylock(&mutex) != 0) {
+  while (!TryLock()) {
     if (__atomic_load_n(&is_forking, __ATOMIC_RELAXED)) return;
-    SystemCall(SYS_sched_yield);
   }
   __atomic_store_n(&owner, pthread_self(), __ATOMIC_RELAXED);
   is_inside_ = true;
@@ -124,16 +138,6 @@ RegistryVisit::~RegistryVisit() {
 Registry* RegistryVisit::operator->() const { return &registry; }
 Registry& RegistryVisit::operator*() const { return registry; }
 
-AddressRange SwappedBounds() {
-  return {__atomic_load_n(&swapped_start, __ATOMIC_RELAXED),
-          __atomic_load_n(&swapped_end, __ATOMIC_RELAXED)};
-}
-
-void WidenSwappedBounds(AddressRange pages) {
-  if (pages.start < swapped_start) {
-    __atomic_store_n(&swapped_start, pages.start, __ATOMIC_RELAXED);
-  }
-  if (pages.end > swapped_end) __atomic_store_n(&swapped_end, pages.end, __ATOMIC_RELAXED);
-}
+bool MayBeSwapped(AddressRange range) { return registry.places.MayMeet(range); }
 
 }  // namespace uroce::memory

@@ -9,6 +9,7 @@
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/plan.h"
 #include "verbs-shim/memory/segment_table.h"
+#include "verbs-shim/memory/swapped_places.h"
 #include "verbs-shim/memory/swap.h"
 #include "verbs-shim/memory/threads.h"
 
@@ -17,13 +18,13 @@ namespace uroce::memory {
 /// One per process. All under the lock.
 struct Registry {
   SegmentTable segments;
+  SwappedPlaces places;
   uint32_t epoch = 0;  // how many forks this process is away from the first
 
   bool has_policy = false;
   MrPolicy policy = MrPolicy::kAutomatic;
   FaultSupport support;
   MapBudget map_budget;
-  bool has_left_shared = false;  // memory that no region uses may still be a segment's
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // which has this program's /proc/self/mem
 
@@ -50,10 +51,8 @@ struct Registry {
   bool GiveBackSegment(uint32_t segment);
 };
 
-/// All addresses that were ever swapped lie between these. Any thread, without the lock.
-AddressRange SwappedBounds();
-/// Under the lock, before the pages are swapped.
-void WidenSwappedBounds(AddressRange pages);
+/// Whether a page of `range` may be a segment's, in use or not. Any thread, without the lock.
+bool MayBeSwapped(AddressRange range);
 
 /// Holds the registry for a scope, in which the thread cannot be cancelled: it would not let go.
 class RegistryLock {
