@@ -83,7 +83,6 @@ bool LiesIn(const MrSegment& segment, std::span<const uint8_t> mapping) {
          mapping.data() <= segment.mapped && segment.mapped < mapping.data() + mapping.size();
 }
 
-
 }  // namespace
 
 std::vector<MrSegment> MapFollowing(const std::vector<MrSegment>& segments,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Random steps of threads that allocate, register, transfer, deregister and free, under whichever
- * allocator is preloaded. Every byte is known: each block has a shadow, which no allocator made, and
- * calloc's are zero.
- * Usage: allocator_steps DEVICE DEVICE THREADS STEPS SEED, under `uroce run`. Prints the bytes that
- * are wrong. Exit status 0 when none is. */
+ * allocator is preloaded. Every byte is known: each block has a shadow, which no allocator made,
+ * and calloc's are zero. Usage: allocator_steps DEVICE DEVICE THREADS STEPS SEED, under `uroce
+ * run`. Prints the bytes that are wrong. Exit status 0 when none is. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -48,8 +47,8 @@ static uint64_t draw(struct walker* walker) {
 }
 
 static void* map(size_t bytes) {
-  void* pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* pages =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) fail("mmap");
   return pages;
 }
@@ -189,7 +188,6 @@ int main(int argc, char** argv) {
     if (pthread_create(&walkers[i].thread, NULL, walk, &walkers[i]) != 0) fail("pthread_create");
   }
   for (unsigned i = 0; i < threads; ++i) pthread_join(walkers[i].thread, NULL);
-  printf("seed %llu: %lu bytes wrong\n", (unsigned long long)first_seed,
-         atomic_load(&wrong_bytes));
+  printf("seed %llu: %lu bytes wrong\n", (unsigned long long)first_seed, atomic_load(&wrong_bytes));
   return atomic_load(&wrong_bytes) == 0 ? 0 : 1;
 }

@@ -19,8 +19,8 @@ static struct end ends[2];
 
 /* Mapped next to each other, in falling order of their making, so that no two are one. */
 static uint8_t* map_files(size_t count, size_t bytes) {
-  uint8_t* area = mmap(NULL, count * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                       -1, 0);
+  uint8_t* area =
+      mmap(NULL, count * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (area == MAP_FAILED) fail("mmap");
   for (size_t i = count; i-- > 0;) {
     const int fd = memfd_create("part", MFD_CLOEXEC);
@@ -66,8 +66,8 @@ int main(int argc, char** argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   connect_ends(ends, (const char* const*)argv + 1);
   uint8_t* memory = map_files(count, bytes);
-  uint8_t* source = mmap(NULL, 2 * IN_FLIGHT * BLOCK, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint8_t* source =
+      mmap(NULL, 2 * IN_FLIGHT * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const double start = now();
   struct ibv_mr* target = register_all_rights(&ends[0], memory, count * bytes);
   printf("registered in %.3f s\n", now() - start);

@@ -235,14 +235,12 @@ static const char* const state_names[STATES] = {"plain", "registered", "deregist
 
 /* The mapping is one by itself. */
 static uint8_t* make_pages(int is_shared) {
-  uint8_t* area =
-      mmap(NULL, BYTES + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint8_t* area = mmap(NULL, BYTES + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (area == MAP_FAILED) fail("mmap");
   const int fd = is_shared ? memfd_create("shared", MFD_CLOEXEC) : -1;
   if (is_shared && ftruncate(fd, 4 * BYTES) != 0) fail("memfd_create");
   const int sharing = is_shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  uint8_t* pages =
-      mmap(area + PAGE, BYTES, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, fd, 0);
+  uint8_t* pages = mmap(area + PAGE, BYTES, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, fd, 0);
   if (pages == MAP_FAILED) fail("mmap");
   if (fd >= 0) close(fd);
   return memset(pages, FILL, BYTES);

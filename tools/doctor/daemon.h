@@ -22,6 +22,13 @@ struct DaemonDevice {
   size_t addresses = 0;
 };
 
+/// A memory region with more parts than the daemon takes: the rest is copied.
+struct CutRegion {
+  std::string program;
+  pid_t pid = 0;
+  uint64_t copied_bytes = 0;
+};
+
 struct DaemonFacts {
   std::string socket;        ///< Its path.
   int connect_errno = 0;     ///< 0: somebody answers.
@@ -31,6 +38,7 @@ struct DaemonFacts {
   uint32_t abi_version = 0;  ///< Of the protocol of programs; 0 when it says none.
   std::vector<DaemonDevice> devices;
   std::vector<pid_t> program_pids;  ///< Programs with memory regions.
+  std::vector<CutRegion> cut_regions;
 };
 
 /// Connects, and asks for devices and memory regions.
@@ -38,6 +46,9 @@ DaemonFacts ReadDaemon(const std::string& socket_path);
 
 /// Fills what a dump of devices says. False: it is no such dump.
 bool ParseDevices(const std::string& json, DaemonFacts& facts);
+
+/// Fills what a dump of memory regions says.
+void ParseRegions(const std::string& json, DaemonFacts& facts);
 
 /// `uroced` is the command that starts a daemon.
 Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced);

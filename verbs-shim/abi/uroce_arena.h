@@ -20,7 +20,7 @@
 #define UROCE_MAX_SGE 16u
 #define UROCE_MAX_INLINE 220u
 #define UROCE_MAX_GIDS 32u
-#define UROCE_MAX_MR_PARTS 8192u   /* segments of a region */
+#define UROCE_MAX_MR_PARTS 8192u  /* segments of a region */
 #define UROCE_MAX_MR_SEGMENTS 64u /* of one message */
 #define UROCE_NONE 0xffffffffu
 

@@ -93,8 +93,8 @@ int64_t AdvisePieces(const Registry& registry, AddressRange range, int advice) {
 
 int64_t Advise(uint64_t address, uint64_t length, int advice) {
   const AddressRange range{address, PageUp(address + length)};
-  const bool is_plain = address % kPageBytes != 0 || range.end <= range.start ||
-                        !MayBeSwapped(range);
+  const bool is_plain =
+      address % kPageBytes != 0 || range.end <= range.start || !MayBeSwapped(range);
   if (is_plain) return SystemCall(SYS_madvise, address, length, advice);
   const RegistryVisit registry;
   if (registry.is_own()) return SystemCall(SYS_madvise, address, length, advice);

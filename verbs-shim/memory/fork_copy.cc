@@ -16,7 +16,7 @@ void ForkCopy::Take(const SegmentTable& segments, MappedArray<Vma>& mappings) {
   if (ReadMaps({0, UINT64_MAX}, mappings) != 0) return;
   for (const Vma& vma : mappings) {
     if (vma.kind != VmaKind::kSegment) continue;
-    const uint64_t kept = segments.KeptFor(vma, vma.range());
+    const uint64_t kept = segments.KeptInPlace(vma);
     (void)pieces_.Append(kept != 0 ? CopyToKept(vma, kept) : CopyOf(vma));
   }
 }

@@ -47,9 +47,8 @@ Vma PartOf(const Vma& vma, uint64_t from, uint64_t to) {
 /// What mremap added to the segment was never kept anywhere.
 bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const SegmentExtent& extent,
                      uint64_t kept) {
-  const uint64_t kept_bytes = kept != 0 && vma.file_offset < extent.length
-                                  ? extent.length - vma.file_offset
-                                  : 0;
+  const uint64_t kept_bytes =
+      kept != 0 && vma.file_offset < extent.length ? extent.length - vma.file_offset : 0;
   const uint64_t split = vma.end - vma.start < kept_bytes ? vma.end : vma.start + kept_bytes;
   bool is_done = true;
   if (vma.start < split) {

@@ -9,10 +9,11 @@
 
 namespace uroce::memory {
 
-/// Whatever the program still has of the segment `extent`, wherever it has moved it, becomes private
-/// memory of the same contents; `swapped.kept` comes back, or goes. Writers wait meanwhile; without
-/// `support` there are none. False: some of it stays the segment's, with nothing lost: the kernel
-/// has no memory, or the program a userfaultfd of its own there. `mappings` is scratch space.
+/// Whatever the program still has of the segment `extent`, wherever it has moved it, becomes
+/// private memory of the same contents; `swapped.kept` comes back, or goes. Writers wait meanwhile;
+/// without `support` there are none. False: some of it stays the segment's, with nothing lost: the
+/// kernel has no memory, or the program a userfaultfd of its own there. `mappings` is scratch
+/// space.
 [[nodiscard]] bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
                             const SwappedMemory& swapped, MappedArray<Vma>& mappings);
 

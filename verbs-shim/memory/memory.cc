@@ -249,6 +249,19 @@ bool HasCopiedPart(const Registry& registry) {
   return false;
 }
 
+bool IsLimit(uroce_mr_reason reason) {
+  return reason == UROCE_WHY_MANY_PARTS || reason == UROCE_WHY_MANY_MAPPINGS ||
+         reason == UROCE_WHY_DAEMON_LIMIT || reason == UROCE_WHY_NO_USERFAULTFD;
+}
+
+uint64_t LimitedBytes(const Registry& registry) {
+  uint64_t bytes = 0;
+  for (const RegionPart& part : registry.parts) {
+    if (part.kind == PartKind::kCopied && IsLimit(part.reason)) bytes += part.length;
+  }
+  return bytes;
+}
+
 uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
   uroce_mr_segment segment = {};
   segment.addr = part.addr;
@@ -304,6 +317,7 @@ int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& requ
   if (error != 0) return error;
   const bool needs_write = (request.access & kWriteAccess) != 0;
   MakePartsReachable(registry, daemon, needs_write, registration);
+  registration.limited_bytes = LimitedBytes(registry);
   error = TellDaemon(registry, daemon, request, replaces, registration);
   if (error != 0) DropReferences(registry, daemon, registration);
   return error;

@@ -26,7 +26,8 @@ struct MemoryRegistration {
   uint32_t handle;
   uint32_t lkey;
   uint32_t rkey;
-  uint32_t epoch;  // a fork child's registry knows nothing of its parent's
+  uint32_t epoch;          // a fork child's registry knows nothing of its parent's
+  uint64_t limited_bytes;  // copied because of a limit, not because of what they are
   SegmentReferences references;
 };
 

@@ -9,8 +9,8 @@
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/plan.h"
 #include "verbs-shim/memory/segment_table.h"
-#include "verbs-shim/memory/swapped_places.h"
 #include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/swapped_places.h"
 #include "verbs-shim/memory/threads.h"
 
 namespace uroce::memory {

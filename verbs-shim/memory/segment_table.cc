@@ -24,13 +24,24 @@ uint32_t SegmentTable::Add(const void* session, const SegmentExtent& extent, uro
 }
 
 uint64_t SegmentTable::KeptFor(const Vma& vma, AddressRange range) const {
+  const Entry* entry = FindKept(vma);
   const uint64_t offset = vma.file_offset + (range.start - vma.start);
+  if (entry == nullptr || !entry->extent.Holds(offset, range.end - range.start)) return 0;
+  return entry->swapped.kept + offset;
+}
+
+uint64_t SegmentTable::KeptInPlace(const Vma& vma) const {
+  const Entry* entry = FindKept(vma);
+  if (entry == nullptr || entry->swapped.pages.start + vma.file_offset != vma.start) return 0;
+  return KeptFor(vma, vma.range());
+}
+
+const SegmentTable::Entry* SegmentTable::FindKept(const Vma& vma) const {
   for (const Entry& entry : entries_) {
     if (entry.references == 0 || entry.swapped.kept == 0) continue;
-    if (entry.extent.inode != vma.inode || entry.extent.device != vma.device) continue;
-    return entry.extent.Holds(offset, range.end - range.start) ? entry.swapped.kept + offset : 0;
+    if (entry.extent.inode == vma.inode && entry.extent.device == vma.device) return &entry;
   }
-  return 0;
+  return nullptr;
 }
 
 void SegmentTable::Remove(uint32_t index) {

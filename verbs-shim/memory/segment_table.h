@@ -57,6 +57,8 @@ class SegmentTable {
 
   /// Where the kept mapping of `range`, a part of `vma`, lies; 0: none was kept of all of it.
   uint64_t KeptFor(const Vma& vma, AddressRange range) const;
+  /// The same for all of `vma`, if it lies where it was swapped: only one mapping does.
+  uint64_t KeptInPlace(const Vma& vma) const;
 
   void AddReference(uint32_t index) { entries_[index].references += 1; }
   /// True: it was the last one, and Remove() is next.
@@ -83,6 +85,10 @@ class SegmentTable {
   }
 
  private:
+  struct Entry;
+  /// The entry of the segment that `vma` shows, if a private mapping was kept for it; or null.
+  const Entry* FindKept(const Vma& vma) const;
+
   struct Entry {
     const void* session;
     SegmentExtent extent;

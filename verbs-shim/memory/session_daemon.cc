@@ -57,8 +57,8 @@ int AddSegments(Session& session, const uroce_mr_segment* segments, uint32_t cou
     const uint32_t some = left < UROCE_MAX_MR_SEGMENTS ? left : UROCE_MAX_MR_SEGMENTS;
     const uroce_add_mr_segments body = {.first = first, .segment_count = some};
     uroce_reply answer;
-    const int error = CallWithSegments(session, UROCE_ADD_MR_SEGMENTS, body, segments + first,
-                                       some, &answer, sizeof(answer));
+    const int error = CallWithSegments(session, UROCE_ADD_MR_SEGMENTS, body, segments + first, some,
+                                       &answer, sizeof(answer));
     if (error != 0) return error;
   }
   return 0;

@@ -89,9 +89,8 @@ class Swap {
   }
 
   void MoveAway() {
-    const int64_t result =
-        SystemCall(SYS_mremap, request_.pages.start, Length(), Length(),
-                   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place_);
+    const int64_t result = SystemCall(SYS_mremap, request_.pages.start, Length(), Length(),
+                                      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place_);
     if (!IsError(result)) kept_ = place_;
     place_ = 0;  // Where the move failed another thread's mapping may lie there by now.
   }
