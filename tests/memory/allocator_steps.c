@@ -151,16 +151,21 @@ static void transfer(struct walker* walker, struct block* local, struct block* r
 
 static void step(struct walker* walker) {
   struct block* block = &walker->blocks[draw(walker) % BLOCKS];
-  if (block->bytes == NULL) return allocate(walker, block);
-  const uint64_t what = draw(walker) % 8;
-  if (what == 0) return release(walker, block);
-  if (what == 1) return scribble(walker, block);
-  if (block->region == NULL) return register_block(walker, block);
   struct block* other = &walker->blocks[draw(walker) % BLOCKS];
-  if (what < 6 && other->region != NULL && other->end != block->end) {
-    return transfer(walker, block, other);
+  const uint64_t what = draw(walker) % 8;
+  if (block->bytes == NULL) {
+    allocate(walker, block);
+  } else if (what == 0) {
+    release(walker, block);
+  } else if (what == 1) {
+    scribble(walker, block);
+  } else if (block->region == NULL) {
+    register_block(walker, block);
+  } else if (what < 6 && other->region != NULL && other->end != block->end) {
+    transfer(walker, block, other);
+  } else {
+    deregister(block);
   }
-  deregister(block);
 }
 
 static void* walk(void* argument) {
