@@ -40,6 +40,7 @@ struct Limits {
   uint32_t pds = 4096;
   uint32_t segments = 16384;
   uint32_t mrs = 65536;
+  uint32_t mr_parts = 1u << 17;  ///< Segments of all its regions.
   uint32_t mws = 65536;
   uint32_t channels = 1024;
   uint32_t cqs = 16384;
@@ -59,6 +60,7 @@ struct Limits {
   uint32_t segments_per_user = 16384;
   uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.
   uint32_t mrs_per_user = 1u << 17;
+  uint32_t mr_parts_per_user = 1u << 18;
   uint32_t mws_per_user = 1u << 17;
   uint32_t cqs_per_user = 1u << 15;
   uint32_t qps_per_user = 1u << 15;

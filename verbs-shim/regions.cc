@@ -142,6 +142,11 @@ ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& requ
     return FailWith(error);
   }
   const memory::MemoryRegistration& made = mr->registration;
+  if (made.limited_bytes != 0) {
+    Log("region 0x%x: %llu of %llu bytes are copied on every access (see uroce mr)", made.lkey,
+        static_cast<unsigned long long>(made.limited_bytes),
+        static_cast<unsigned long long>(request.length));
+  }
   mr->verbs = {pd->context, pd, addr, request.length, made.handle, made.lkey, made.rkey};
   ListIfOnDemand(*mr);
   return &mr->verbs;

@@ -37,6 +37,7 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_IMPORT_PD, sizeof(uroce_import), true, &Session::ImportPd},
       {UROCE_CREATE_SEGMENT, sizeof(uroce_create_segment), true, &Session::CreateSegment},
       {UROCE_DESTROY_SEGMENT, sizeof(uroce_handle), true, &Session::DestroySegment},
+      {UROCE_ADD_MR_SEGMENTS, sizeof(uroce_add_mr_segments), true, &Session::AddMrSegments},
       {UROCE_REG_MR, sizeof(uroce_reg_mr), true, &Session::RegMr},
       {UROCE_DEREG_MR, sizeof(uroce_handle), true, &Session::DeregMr},
       {UROCE_IMPORT_MR, sizeof(uroce_import), true, &Session::ImportMr},
@@ -160,17 +161,18 @@ absl::Status Session::DestroySegment(Body body, Reply&) {
   return program_->DestroySegment(HandleIn(body));
 }
 
+absl::Status Session::AddMrSegments(Body body, Reply&) {
+  const auto request = Read<uroce_add_mr_segments>(body);
+  return mr_segments_.Add(request.first, request.segment_count, body.subspan(sizeof(request)));
+}
+
 absl::Status Session::RegMr(Body body, Reply& reply) {
   const auto request = Read<uroce_reg_mr>(body);
-  const Body list = body.subspan(sizeof(request));
-  uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
-  if (request.segment_count > UROCE_MAX_MR_SEGMENTS ||
-      list.size() != request.segment_count * sizeof(uroce_mr_segment)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("mr: ", request.segment_count, " segments in ", list.size(), " bytes"));
-  }
-  if (!list.empty()) std::memcpy(segments, list.data(), list.size());
-  absl::StatusOr<std::unique_ptr<MemoryObject>> memory = program_->PlanRegion(request, segments);
+  const absl::StatusOr<std::vector<uroce_mr_segment>> segments =
+      mr_segments_.Take(request.segment_count, body.subspan(sizeof(request)));
+  if (!segments.ok()) return segments.status();
+  absl::StatusOr<std::unique_ptr<MemoryObject>> memory =
+      program_->PlanRegion(request, segments->data());
   if (!memory.ok()) return memory.status();
   if (MappedBytes(**memory) > kPopulateBytes) return PopulateLater(*std::move(memory));
   if (absl::Status status = PopulateRegion(**memory); !status.ok()) return status;

@@ -47,7 +47,8 @@ Json SegmentJson(const datapath::MrSegment& segment) {
   json["address"] = Hex(segment.app_addr);
   json["length"] = segment.length_bytes;
   json["mode"] = ModeOf(segment);
-  json["reason"] = ReasonText(segment.reason);
+  const bool is_copied = segment.mode == datapath::MrMode::kCopied;
+  json["reason"] = is_copied ? ReasonText(segment.reason) : "";
   return json;
 }
 

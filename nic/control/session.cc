@@ -104,7 +104,9 @@ absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) 
     return absl::UnimplementedError(absl::StrCat("there is no command ", header.command));
   }
   const Body body = datagram.subspan(sizeof(header));
-  const bool may_be_longer = header.command == UROCE_REG_MR || header.command == UROCE_WRITE_CM;
+  const bool may_be_longer = header.command == UROCE_REG_MR ||
+                             header.command == UROCE_ADD_MR_SEGMENTS ||
+                             header.command == UROCE_WRITE_CM;
   const bool fits =
       may_be_longer ? body.size() >= command->body_bytes : body.size() == command->body_bytes;
   if (!fits) {

@@ -20,6 +20,7 @@
 #include "nic/control/flight_recorder.h"
 #include "nic/control/memory_socket.h"
 #include "nic/control/message.h"
+#include "nic/control/segment_list.h"
 #include "nic/net/neighbours.h"
 #include "nic/resources/nic.h"
 #include "nic/resources/program.h"
@@ -78,7 +79,7 @@ class Session {
   using Handler = absl::Status (Session::*)(Body, Reply&);
   struct Command {
     uint32_t number;
-    size_t body_bytes;  ///< Exactly, or at least for REG_MR and WRITE_CM.
+    size_t body_bytes;  ///< Exactly, or at least for those that end in a list.
     bool needs_program;
     Handler handler;
   };
@@ -106,6 +107,7 @@ class Session {
   absl::Status ImportPd(Body body, Reply& reply);
   absl::Status CreateSegment(Body body, Reply& reply);
   absl::Status DestroySegment(Body body, Reply& reply);
+  absl::Status AddMrSegments(Body body, Reply& reply);
   absl::Status RegMr(Body body, Reply& reply);
   absl::Status DeregMr(Body body, Reply& reply);
   absl::Status AllocMw(Body body, Reply& reply);
@@ -177,6 +179,7 @@ class Session {
   Nanos copy_wait_{0};
   Errands::Id populating_ = 0;
   /// To be published when copies into the same memory have ended.
+  SegmentList mr_segments_;  ///< Of the next REG_MR.
   std::unique_ptr<MemoryObject> arriving_;
   /// Deregistered, and a copy may still be under way.
   std::vector<std::unique_ptr<MemoryObject>> leaving_;

@@ -8,23 +8,6 @@
 namespace uroce::nic {
 namespace {
 
-// Parts of one region. More are not made by good programs, and cost the control thread.
-constexpr size_t kMaxParts = 1024;
-
-/// The parts of `follower` with all that `memory` maps mapped alike; nothing when nothing changes.
-std::vector<datapath::MrSegment> PartsUnder(const MemoryObject& follower,
-                                            const MemoryObject& memory) {
-  std::vector<datapath::MrSegment> parts = follower.region.segments;
-  bool changed = false;
-  for (const datapath::MrSegment& segment : memory.region.segments) {
-    if (segment.mode != datapath::MrMode::kMapped || !AnyFollows(parts, segment)) continue;
-    parts = MapFollowing(parts, segment);
-    changed = true;
-  }
-  if (!changed || parts.size() > kMaxParts) parts.clear();
-  return parts;
-}
-
 /// Lets go of segments that no part of the region points into any more.
 void DropUnused(MemoryObject& memory) {
   const auto& parts = memory.region.segments;
@@ -41,7 +24,7 @@ void DropUnused(MemoryObject& memory) {
 
 // Workers see one region or the other; neither changes while they may look at it.
 void Program::Replace(MemoryObject& follower, std::vector<datapath::MrSegment> parts,
-                      const MemoryObject& memory) {
+                      const std::vector<std::shared_ptr<Segment>>& segments) {
   datapath::MemoryRegion next = follower.region;
   next.segments = parts;
   nic_.keys().Replace(&follower.region, &next);
@@ -49,22 +32,31 @@ void Program::Replace(MemoryObject& follower, std::vector<datapath::MrSegment> p
   follower.region.segments = std::move(parts);
   nic_.keys().Replace(&next, &follower.region);
   AwaitGrace();
-  follower.segments.insert(follower.segments.end(), memory.segments.begin(), memory.segments.end());
+  follower.segments.insert(follower.segments.end(), segments.begin(), segments.end());
   DropUnused(follower);
 }
 
 bool Program::MapFollowers(const MemoryObject& memory) {
   bool replaced = false;
   for (MemoryObject* follower : followers_) {
-    std::vector<datapath::MrSegment> parts = PartsUnder(*follower, memory);
+    std::vector<datapath::MrSegment> parts =
+        MapFollowing(follower->region.segments, memory.region.segments);
     if (parts.empty()) continue;
     for (const std::shared_ptr<Segment>& segment : memory.segments) {
       if (!AllowAccess(*segment, follower->region.access).ok()) return replaced;
     }
-    Replace(*follower, std::move(parts), memory);
+    Replace(*follower, std::move(parts), memory.segments);
     replaced = true;
   }
   return replaced;
+}
+
+void Program::UnmapFollowers(const Segment& segment) {
+  for (MemoryObject* follower : followers_) {
+    std::vector<datapath::MrSegment> parts = CopyFollowing(
+        follower->region.segments, {segment.mapping.data(), segment.mapping.length()});
+    if (!parts.empty()) Replace(*follower, std::move(parts), {});
+  }
 }
 
 }  // namespace uroce::nic

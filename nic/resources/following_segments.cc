@@ -2,6 +2,7 @@
 #include "nic/resources/following_segments.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace uroce::nic {
 namespace {
@@ -33,32 +34,85 @@ MrSegment MappedPart(const MrSegment& segment, const MrSegment& mapped, uint64_t
   part.mode = MrMode::kMapped;
   part.mapped = mapped.mapped + (from - mapped.app_addr);
   part.is_own_file = mapped.is_own_file;
-  part.reason = 0;
   return part;
+}
+
+/// Takes parts in rising addresses; joins copied neighbours.
+class PartList {
+ public:
+  void Add(const MrSegment& part) {
+    if (!parts_.empty() && Joins(parts_.back(), part)) {
+      parts_.back().length_bytes += part.length_bytes;
+    } else {
+      parts_.push_back(part);
+    }
+  }
+  size_t size() const { return parts_.size(); }
+  std::vector<MrSegment> Take() { return std::move(parts_); }
+
+ private:
+  static bool Joins(const MrSegment& left, const MrSegment& right) {
+    return left.mode == MrMode::kCopied && right.mode == MrMode::kCopied &&
+           left.reason == right.reason && left.follows_address == right.follows_address;
+  }
+
+  std::vector<MrSegment> parts_;
+};
+
+/// Adds `segment`, mapped where one of `newer` from `next` on holds it. True: it has changed.
+bool AddMapped(const MrSegment& segment, std::vector<MrSegment>::const_iterator next,
+               std::vector<MrSegment>::const_iterator end, PartList& parts) {
+  bool changed = false;
+  uint64_t at = segment.app_addr;
+  for (; next != end && next->app_addr < EndOf(segment); ++next) {
+    if (next->mode != MrMode::kMapped || !Follows(segment, *next)) continue;
+    const uint64_t from = std::max(at, next->app_addr);
+    const uint64_t to = std::min(EndOf(segment), EndOf(*next));
+    if (at < from) parts.Add(PartOf(segment, at, from));
+    parts.Add(MappedPart(segment, *next, from, to));
+    changed = true;
+    at = to;
+    if (parts.size() > kMaxFollowingParts) return changed;
+  }
+  if (at < EndOf(segment)) parts.Add(PartOf(segment, at, EndOf(segment)));
+  return changed;
+}
+
+bool LiesIn(const MrSegment& segment, std::span<const uint8_t> mapping) {
+  return segment.follows_address && segment.mode == MrMode::kMapped &&
+         mapping.data() <= segment.mapped && segment.mapped < mapping.data() + mapping.size();
 }
 
 }  // namespace
 
-bool AnyFollows(const std::vector<MrSegment>& segments, const MrSegment& mapped) {
-  return std::any_of(segments.begin(), segments.end(),
-                     [&mapped](const MrSegment& segment) { return Follows(segment, mapped); });
+std::vector<MrSegment> MapFollowing(const std::vector<MrSegment>& segments,
+                                    const std::vector<MrSegment>& newer) {
+  PartList parts;
+  bool changed = false;
+  for (const MrSegment& segment : segments) {
+    const auto next = std::partition_point(
+        newer.begin(), newer.end(),
+        [&segment](const MrSegment& part) { return EndOf(part) <= segment.app_addr; });
+    changed |= AddMapped(segment, next, newer.end(), parts);
+    if (parts.size() > kMaxFollowingParts) return {};
+  }
+  return changed ? parts.Take() : std::vector<MrSegment>();
 }
 
-std::vector<MrSegment> MapFollowing(const std::vector<MrSegment>& segments,
-                                    const MrSegment& mapped) {
-  std::vector<MrSegment> result;
-  for (const MrSegment& segment : segments) {
-    if (!Follows(segment, mapped)) {
-      result.push_back(segment);
-      continue;
+std::vector<MrSegment> CopyFollowing(const std::vector<MrSegment>& segments,
+                                     std::span<const uint8_t> mapping) {
+  const auto lies_in = [&mapping](const MrSegment& part) { return LiesIn(part, mapping); };
+  if (std::none_of(segments.begin(), segments.end(), lies_in)) return {};
+  PartList parts;
+  for (MrSegment segment : segments) {
+    if (lies_in(segment)) {
+      segment.mode = MrMode::kCopied;
+      segment.mapped = nullptr;
+      segment.is_own_file = false;
     }
-    const uint64_t from = std::max(segment.app_addr, mapped.app_addr);
-    const uint64_t to = std::min(EndOf(segment), EndOf(mapped));
-    if (segment.app_addr < from) result.push_back(PartOf(segment, segment.app_addr, from));
-    result.push_back(MappedPart(segment, mapped, from, to));
-    if (to < EndOf(segment)) result.push_back(PartOf(segment, to, EndOf(segment)));
+    parts.Add(segment);
   }
-  return result;
+  return parts.Take();
 }
 
 }  // namespace uroce::nic

@@ -4,18 +4,27 @@
 // CPU instruction and one that the copy helper executes do not exclude each other. Pure.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "pipeline/datapath/memory_region.h"
 
 namespace uroce::nic {
 
-/// Whether any part of `segments` that follows addresses meets `mapped`.
-bool AnyFollows(const std::vector<datapath::MrSegment>& segments,
-                const datapath::MrSegment& mapped);
+/// Parts of one region. More are not made by good programs, and cost the control thread.
+inline constexpr size_t kMaxFollowingParts = 1024;
 
-/// `segments` with all parts that follow addresses, and lie in `mapped`, mapped as it is.
+/// `segments` with all parts that follow addresses, and lie in a mapped one of `newer`, mapped as
+/// it is; both are parts of a region, in rising addresses. Nothing when that changes nothing, or
+/// would make more than kMaxFollowingParts.
 std::vector<datapath::MrSegment> MapFollowing(const std::vector<datapath::MrSegment>& segments,
-                                              const datapath::MrSegment& mapped);
+                                              const std::vector<datapath::MrSegment>& newer);
+
+/// `segments` with all parts that follow addresses, and are mapped in `mapping`, copied again.
+/// Nothing when there are none.
+std::vector<datapath::MrSegment> CopyFollowing(const std::vector<datapath::MrSegment>& segments,
+                                               std::span<const uint8_t> mapping);
 
 }  // namespace uroce::nic

@@ -60,7 +60,7 @@ bool Program::HasCopiedMemory(uint32_t pd_number) const {
   mrs_.ForEach([&](uint32_t, const MemoryObject& memory) {
     const auto& parts = memory.region.segments;
     found |= memory.region.pd == pd_number && std::any_of(parts.begin(), parts.end(), [](auto& p) {
-               return p.mode == datapath::MrMode::kCopied;
+               return p.mode == datapath::MrMode::kCopied || p.follows_address;
              });
   });
   return found;

@@ -120,10 +120,24 @@ absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writabl
   return AddSegment(std::move(mapping), std::move(segment));
 }
 
-// Regions over it go on; the mapping ends with the last of them.
+// Regions over it go on, and the mapping ends with the last of them; but the program is about to
+// have other memory at the addresses of those that follow these.
 absl::Status Program::DestroySegment(uint32_t handle) {
-  if (absl::Status status = segments_.Find(handle).status(); !status.ok()) return status;
+  const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(handle);
+  if (!segment.ok()) return segment.status();
+  if (!(**segment)->is_own_file) UnmapFollowers(***segment);
   segments_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Program::CountParts(uint32_t count, MemoryObject& memory) const {
+  Quota& of_user = nic_.user(uid_).mr_parts;
+  if (absl::Status status = mr_parts_.Check("mr parts", count); !status.ok()) return status;
+  if (absl::Status status = of_user.Check("mr parts", count); !status.ok()) return status;
+  memory.parts = std::make_unique<QuotaShare>(&of_user);
+  memory.parts->Take(count);
+  memory.parts_of_program = std::make_unique<QuotaShare>(&mr_parts_);
+  memory.parts_of_program->Take(count);
   return absl::OkStatus();
 }
 
@@ -216,6 +230,7 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   region.access = request.access;
   region.iova = request.iova;
   region.length_bytes = request.length;
+  if (absl::Status status = CountParts(request.segment_count, *memory); !status.ok()) return status;
   for (uint32_t i = 0; i < request.segment_count; ++i) {
     absl::StatusOr<datapath::MrSegment> segment = ResolveSegment(request, segments[i], *memory);
     if (!segment.ok()) return segment.status();

@@ -68,6 +68,8 @@ struct MemoryObject {
   ProtectionDomain* pd = nullptr;
   datapath::MemoryRegion region;
   uint64_t addr = 0;
+  std::unique_ptr<QuotaShare> parts;               ///< How many of its user's parts it takes,
+  std::unique_ptr<QuotaShare> parts_of_program;    ///< and of its program's.
   std::vector<std::shared_ptr<Segment>> segments;  ///< Those that region.segments point into.
   uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one is to become.
   /// Grants nothing; keeps the key's place while `region` is being replaced.

@@ -49,6 +49,7 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<F
       contexts_("context", nic.config().limits.contexts, &nic.user(uid).pipes),
       pds_("pd", nic.config().limits.pds),
       segments_("segment", nic.config().limits.segments, &nic.user(uid).segments),
+      mr_parts_{uid, nic.config().limits.mr_parts, "--max-mr-parts"},
       mrs_("mr", nic.config().limits.mrs, &nic.user(uid).mrs),
       mws_("mw", nic.config().limits.mws, &nic.user(uid).mws),
       channels_("channel", nic.config().limits.channels, &nic.user(uid).pipes),

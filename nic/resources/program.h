@@ -88,6 +88,7 @@ class Program {
   absl::StatusOr<uint32_t> CreateSegment(const uroce_create_segment& request, Fd& file);
   /// Makes a segment of a mapping of the program's own file. Returns its handle.
   absl::StatusOr<uint32_t> AddSharedSegment(Mapping mapping, bool writable);
+  /// No region has been told of it any more, or will; afterwards none reaches memory by it.
   absl::Status DestroySegment(uint32_t handle);
   /// Checks a region and finds its bytes.
   absl::StatusOr<std::unique_ptr<MemoryObject>> PlanRegion(const uroce_reg_mr& request,
@@ -194,9 +195,13 @@ class Program {
   void NoteFollower(MemoryObject& memory);
   /// Afterwards no worker uses what was unpublished or replaced before.
   void AwaitGrace() { nic_.workers().AwaitGrace(); }
+  /// `segments` are those that it points into besides its own.
   void Replace(MemoryObject& follower, std::vector<datapath::MrSegment> parts,
-               const MemoryObject& memory);
+               const std::vector<std::shared_ptr<Segment>>& segments);
   absl::StatusOr<uint32_t> AddSegment(Mapping mapping, std::shared_ptr<Segment> segment);
+  absl::Status CountParts(uint32_t count, MemoryObject& memory) const;
+  /// Has regions that reach what they copy by the mapping of `segment` copy it again.
+  void UnmapFollowers(const Segment& segment);
   absl::Status CheckRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments) const;
   absl::StatusOr<datapath::MrSegment> ResolveSegment(const uroce_reg_mr& request,
                                                      const uroce_mr_segment& segment,
@@ -238,6 +243,7 @@ class Program {
   HandleTable<Context> contexts_;
   HandleTable<ProtectionDomain> pds_;
   HandleTable<std::shared_ptr<Segment>> segments_;
+  mutable Quota mr_parts_;  ///< Each region counts its own.
   HandleTable<MemoryObject> mrs_;
   HandleTable<WindowObject> mws_;
   std::set<MemoryObject*> followers_;  ///< Those with parts that follow addresses.

@@ -61,6 +61,7 @@ struct UserAccount {
         segments{uid, limits.segments_per_user, "--max-segments-per-user"},
         mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
         mrs{uid, limits.mrs_per_user, "--max-mr-per-user"},
+        mr_parts{uid, limits.mr_parts_per_user, "--max-mr-parts-per-user"},
         mws{uid, limits.mws_per_user, "--max-mw-per-user"},
         cqs{uid, limits.cqs_per_user, "--max-cq-per-user"},
         qps{uid, limits.qps_per_user, "--max-qp-per-user"},
@@ -75,6 +76,7 @@ struct UserAccount {
   Quota segments;
   Quota mappings;  ///< Segments, and those gone that regions still use.
   Quota mrs;
+  Quota mr_parts;
   Quota mws;
   Quota cqs;
   Quota qps;

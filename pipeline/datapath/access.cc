@@ -36,7 +36,14 @@ Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_
   return Contains(*region, in_region, length_bytes) ? Grant{region, in_region} : Grant{};
 }
 
+// Parts of equal size, as huge pages are, are found at once.
 Piece PieceOfMany(const MemoryRegion& region, uint64_t va, uint32_t length_bytes) {
+  const uint64_t count = region.segments.size();
+  const uint64_t guess = std::min((va - region.iova) / (region.length_bytes / count), count - 1);
+  const MrSegment& guessed = region.segments[guess];
+  if (va - guessed.iova < guessed.length_bytes) {
+    return PieceOfSegment(guessed, va, length_bytes);
+  }
   const auto behind =
       std::upper_bound(region.segments.begin(), region.segments.end(), va,
                        [](uint64_t at, const MrSegment& segment) { return at < segment.iova; });

@@ -66,6 +66,20 @@ void BM_RegisterUntouched(benchmark::State& state) { Register(state, false); }
 BENCHMARK(BM_RegisterTouched)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20);
 BENCHMARK(BM_RegisterUntouched)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20);
 
+/// What a program pays that registers the same buffer for each use of it.
+void BM_RegisterAndDeregister(benchmark::State& state) {
+  const auto bytes = static_cast<size_t>(state.range(0));
+  const Daemon daemon = MakeDaemon();
+  char* pages = MapPages(bytes, true);
+  for (auto _ : state) {
+    MemoryRegistration mr = {};
+    if (RegisterMemory(daemon, RequestFor(pages, bytes), mr) != 0) abort();
+    if (DeregisterMemory(daemon, mr) != 0) abort();
+  }
+  munmap(pages, bytes);
+}
+BENCHMARK(BM_RegisterAndDeregister)->Arg(4 << 10)->Arg(1 << 20)->Arg(1 << 30);
+
 /// A second region over pages that are a segment already.
 void BM_RegisterAgain(benchmark::State& state) {
   const Daemon daemon = MakeDaemon();

@@ -78,6 +78,29 @@ TEST_F(AccessTest, PiecesEndWithTheirSegment) {
   EXPECT_EQ(third.length_bytes, 29u);
 }
 
+// Found by a guess where parts are equal, and by search where they are not.
+TEST(PieceTest, EveryByteOfManyPartsIsFoundInItsPart) {
+  for (const uint64_t odd : {0, 1, 40}) {
+    MemoryRegion region;
+    region.iova = 0x1000;
+    for (uint64_t i = 0; i < 9; ++i) {
+      const MrSegment part{.iova = region.iova + region.length_bytes,
+                           .length_bytes = i % 3 == 0 ? 16 + odd : 16,
+                           .mode = MrMode::kCopied,
+                           .app_addr = i << 32};
+      region.segments.push_back(part);
+      region.length_bytes += part.length_bytes;
+    }
+    for (const MrSegment& part : region.segments) {
+      for (uint64_t at = 0; at < part.length_bytes; ++at) {
+        const Piece piece = PieceAt(region, part.iova + at, 1000);
+        ASSERT_EQ(piece.app_addr, part.app_addr + at);
+        ASSERT_EQ(piece.length_bytes, part.length_bytes - at);
+      }
+    }
+  }
+}
+
 TEST_F(AccessTest, WalkerVisitsListAndSegmentsInOrder) {
   const uroce_sge list[] = {{0x1010, 8, 0x55}, {0, 0, 0}, {0x1060, 64, 0x55}};
   PieceWalker walker(list, 4, 64, {kPd, kLocalRead});

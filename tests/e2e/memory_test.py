@@ -24,6 +24,11 @@ SHARED_BY_LINK = ("shared", "memfd closed", "sysv shm", "hugetlb shared")
 MAPPED = ("pages", "huge")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+ALLOCATORS = {"glibc": "", "jemalloc": f"{LIBRARIES}/libjemalloc.so.2",
+              "mimalloc": f"{LIBRARIES}/libmimalloc.so.2.0",
+              "tcmalloc": f"{LIBRARIES}/libtcmalloc_minimal.so.4"}
+SEED = os.environ.get("UROCE_E2E_SEED", "1")
 HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
 
@@ -145,6 +150,44 @@ class MemoryTest(MemoryCase):
         for mode in ("automatic", "mapped", "copied"):
             with self.subTest(mode):
                 run(self._command(f"UROCE_MR={mode}", program=PROGRAMS / "changing_memory"))
+
+    def test_memory_that_is_or_was_registered_is_ordinary_memory(self):
+        for mode in ("automatic", "mapped", "copied"):
+            with self.subTest(mode):
+                run(self._command(f"UROCE_MR={mode}", program=PROGRAMS / "ordinary_memory"))
+
+    def test_allocators_hand_out_what_they_should(self):
+        steps = "1000000" if LONG else "3000"
+        for name, library in ALLOCATORS.items():
+            with self.subTest(name):
+                if library and not os.path.exists(library):
+                    self.fail(f"{library} is not installed: tools/install-packages test")
+                run(self._command(f"LD_PRELOAD={library}", program=PROGRAMS / "allocator_steps",
+                                  arguments=["3", steps, SEED]), timeout_s=7200 if LONG else 120)
+
+    def test_a_region_of_thousands_of_mappings_is_shared_as_a_whole(self):
+        for mappings in (512, 5000):
+            with self.subTest(mappings):
+                run(self._command(program=PROGRAMS / "many_mappings",
+                                  arguments=[str(mappings), "8192", "20000"]), timeout_s=120)
+                ways = self._ways_of_mappings(mappings)
+                self.assertEqual(ways, ["shared"])
+
+    def test_beyond_the_most_mappings_the_rest_is_copied_and_says_so(self):
+        ways = self._ways_of_mappings(8300)
+        self.assertEqual(ways, ["copied: too many parts", "shared"])
+
+    def _ways_of_mappings(self, mappings):
+        holder = Process(self._command(program=PROGRAMS / "many_mappings",
+                                       arguments=[str(mappings), "4096", "9000", "hold"]))
+        self.addCleanup(holder.kill)
+        wait_until(lambda: not holder.running() or "a second" in holder.output(), "WRITEs", 120)
+        self.assertTrue(holder.running(), holder.describe())
+        regions = [region for region in self.lab.a.dump("mr")["mrs"]
+                   if region["program"] == "many_mappings" and region["device"] == "uroce0"]
+        holder.kill()
+        self.assertEqual(len(regions), 1)
+        return self._ways_of(regions[0])
 
     def test_forks_among_transfers(self):
         for mode in ("automatic", "copied"):

@@ -47,35 +47,55 @@ std::string TextOf(const std::vector<MrSegment>& segments) {
 }
 
 TEST(FollowingSegmentsTest, ThePartThatIsMappedElsewhereIsMappedHere) {
-  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1000, 0x3000)}, Mapped(0x2000, 0x1000))),
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1000, 0x3000)}, {Mapped(0x2000, 0x1000)})),
             "c1000+1000 m2000+1000:0 c3000+1000");
-  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1010, 0x20)}, Mapped(0x1000, 0x1000))), "m1010+20:10");
-  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1010, 0x2000)}, Mapped(0x1000, 0x1000))),
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1010, 0x20)}, {Mapped(0x1000, 0x1000)})), "m1010+20:10");
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1010, 0x2000)}, {Mapped(0x1000, 0x1000)})),
             "m1010+ff0:10 c2000+1010");
   EXPECT_EQ(TextOf(MapFollowing({Copied(0x1000, 0x800), Mapped(0x1800, 8), Copied(0x1808, 8)},
-                                Mapped(0x1000, 0x2000))),
+                                {Mapped(0x1000, 0x2000)})),
             "m1000+800:0 m1800+8:0 m1808+8:808");
 }
 
+TEST(FollowingSegmentsTest, ManyPartsOfANewerRegionAreLookedAtOnce) {
+  const std::vector<MrSegment> newer = {Mapped(0x1000, 0x1000), Copied(0x2000, 0x1000),
+                                        Mapped(0x3000, 0x1000, view + 0x8000),
+                                        Mapped(0x4000, 0x1000)};
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1800, 0x2000)}, newer)),
+            "m1800+800:800 c2000+1000 m3000+800:8000");
+}
+
+TEST(FollowingSegmentsTest, WhatWouldHaveTooManyPartsStaysAsItIs) {
+  std::vector<MrSegment> newer;
+  for (uint64_t i = 0; i < kMaxFollowingParts; ++i) {
+    newer.push_back(Mapped(0x10000 + 0x2000 * i, 0x1000));
+    newer.push_back(Copied(0x11000 + 0x2000 * i, 0x1000));
+  }
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x10000, 0x2000 * kMaxFollowingParts)}, newer)), "");
+}
+
 TEST(FollowingSegmentsTest, WhatWasMappedSoIsMappedAnewWhenThePagesAreReplacedAgain) {
-  const auto once = MapFollowing({Copied(0x1000, 0x3000)}, Mapped(0x1000, 0x3000));
-  EXPECT_EQ(TextOf(MapFollowing(once, Mapped(0x2000, 0x1000, view + 0x8000))),
+  const auto once = MapFollowing({Copied(0x1000, 0x3000)}, {Mapped(0x1000, 0x3000)});
+  EXPECT_EQ(TextOf(MapFollowing(once, {Mapped(0x2000, 0x1000, view + 0x8000)})),
             "m1000+1000:0 m2000+1000:8000 m3000+1000:2000");
 }
 
 TEST(FollowingSegmentsTest, MappedPartsAndOtherAddressesStay) {
-  EXPECT_FALSE(AnyFollows({Mapped(0x1000, 0x1000)}, Mapped(0x1000, 0x1000)));
-  EXPECT_FALSE(AnyFollows({Copied(0x1000, 0x1000)}, Mapped(0x2000, 0x1000)));
-  EXPECT_FALSE(AnyFollows({Copied(0x2000, 0x1000)}, Mapped(0x1000, 0x1000)));
-  EXPECT_TRUE(AnyFollows({Copied(0x2fff, 1)}, Mapped(0x2000, 0x1000)));
-  EXPECT_EQ(TextOf(MapFollowing({Mapped(0x1000, 0x1000)}, Mapped(0x1000, 0x1000, view + 8))),
-            "m1000+1000:0");
+  EXPECT_EQ(TextOf(MapFollowing({Mapped(0x1000, 0x1000)}, {Mapped(0x1000, 0x1000)})), "");
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x1000, 0x1000)}, {Mapped(0x2000, 0x1000)})), "");
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x2000, 0x1000)}, {Mapped(0x1000, 0x1000)})), "");
+  EXPECT_EQ(TextOf(MapFollowing({Copied(0x2fff, 1)}, {Mapped(0x2000, 0x1000)})), "m2fff+1:fff");
 }
 
-TEST(FollowingSegmentsTest, TheReasonGoesWithTheCopy) {
-  const auto segments = MapFollowing({Copied(0x1000, 0x2000)}, Mapped(0x1000, 0x1000));
-  EXPECT_EQ(segments.at(0).reason, 0);
-  EXPECT_EQ(segments.at(1).reason, 1);
+// The program is about to have other memory there.
+TEST(FollowingSegmentsTest, WithoutTheMappingItIsCopiedAsBefore) {
+  const std::vector<MrSegment> before = {Copied(0x1000, 0x3000)};
+  const auto mapped = MapFollowing(before, {Mapped(0x2000, 0x1000)});
+  const auto after = CopyFollowing(mapped, std::span(view, 0x1000));
+  EXPECT_EQ(TextOf(after), "c1000+3000");
+  EXPECT_EQ(after.at(0).reason, 1);
+  EXPECT_EQ(TextOf(CopyFollowing(mapped, std::span(view + 0x8000, 0x1000))), "") << "another's";
+  EXPECT_EQ(TextOf(CopyFollowing({Mapped(0x1000, 0x1000)}, std::span(view, 0x1000))), "");
 }
 
 }  // namespace

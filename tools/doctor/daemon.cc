@@ -50,10 +50,8 @@ void Connect(DaemonFacts& facts) {
   }
 }
 
-std::vector<pid_t> PidsOf(const std::string& json) {
+std::vector<pid_t> PidsOf(const Json& dump) {
   std::set<pid_t> pids;
-  const Json dump = Json::parse(json, nullptr, false);
-  if (!dump.is_object()) return {};
   for (const auto& [name, list] : dump.items()) {
     for (const Json& object : list) {
       if (object.is_object() && object.contains("pid") && object["pid"].is_number_integer()) {
@@ -209,7 +207,41 @@ std::optional<Finding> CheckWireAddresses(const DaemonFacts& facts, const std::s
   return std::nullopt;
 }
 
+/// Bytes of a region that are copied because it has too many parts.
+uint64_t CutBytes(const Json& region) {
+  uint64_t bytes = 0;
+  const auto parts = region.find("segments");
+  if (parts == region.end() || !parts->is_array()) return 0;
+  for (const Json& part : *parts) {
+    if (!part.is_object()) continue;
+    const bool is_cut = Member(part, "reason", std::string()) == "too many parts";
+    if (is_cut) bytes += Member(part, "length", uint64_t{0});
+  }
+  return bytes;
+}
+
+Finding CheckRegion(const CutRegion& region) {
+  return {Level::kNote, "memory",
+          absl::StrCat(region.program, " (pid ", region.pid, "): ", region.copied_bytes,
+                       " bytes of a memory region are copied on every access; it consists of more "
+                       "than ",
+                       UROCE_MAX_MR_PARTS, " mappings (larger huge pages make fewer)"),
+          ""};
+}
+
 }  // namespace
+
+void ParseRegions(const std::string& json, DaemonFacts& facts) {
+  const Json dump = Json::parse(json, nullptr, false);
+  if (!dump.is_object() || !dump.contains("mrs") || !dump["mrs"].is_array()) return;
+  facts.program_pids = PidsOf(dump);
+  for (const Json& region : dump["mrs"]) {
+    const uint64_t bytes = region.is_object() ? CutBytes(region) : 0;
+    if (bytes == 0) continue;
+    facts.cut_regions.push_back(
+        {Member(region, "program", std::string("?")), Member(region, "pid", pid_t{0}), bytes});
+  }
+}
 
 bool ParseDevices(const std::string& json, DaemonFacts& facts) {
   const Json dump = Json::parse(json, nullptr, false);
@@ -236,7 +268,7 @@ DaemonFacts ReadDaemon(const std::string& socket_path) {
   }
   facts.kernel_addresses = KernelAddresses();  // A daemon that answers has made its interfaces.
   const absl::StatusOr<std::string> regions = FetchDump(socket_path, UROCE_DUMP_MR);
-  if (regions.ok()) facts.program_pids = PidsOf(*regions);
+  if (regions.ok()) ParseRegions(*regions, facts);
   return facts;
 }
 
@@ -245,6 +277,7 @@ Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced) {
   Findings findings = {CheckVersion(facts, uroced)};
   for (const DaemonDevice& device : facts.devices) findings.push_back(CheckDevice(device));
   if (auto finding = CheckWireAddresses(facts, uroced)) findings.push_back(*std::move(finding));
+  for (const CutRegion& region : facts.cut_regions) findings.push_back(CheckRegion(region));
   return findings;
 }
 

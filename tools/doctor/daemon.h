@@ -23,6 +23,13 @@ struct DaemonDevice {
   std::vector<std::string> addresses;  ///< "10.0.0.1/24".
 };
 
+/// A memory region with more parts than the daemon takes: the rest is copied.
+struct CutRegion {
+  std::string program;
+  pid_t pid = 0;
+  uint64_t copied_bytes = 0;
+};
+
 struct DaemonFacts {
   std::string socket;        ///< Its path.
   int connect_errno = 0;     ///< 0: somebody answers.
@@ -31,7 +38,8 @@ struct DaemonFacts {
   std::string version;       ///< "" when it says none.
   uint32_t abi_version = 0;  ///< Of the protocol of programs; 0 when it says none.
   std::vector<DaemonDevice> devices;
-  std::vector<pid_t> program_pids;         ///< Programs with memory regions.
+  std::vector<pid_t> program_pids;  ///< Programs with memory regions.
+  std::vector<CutRegion> cut_regions;
   std::set<std::string> kernel_addresses;  ///< Of this network namespace's interfaces: "10.0.0.1".
 };
 
@@ -40,6 +48,9 @@ DaemonFacts ReadDaemon(const std::string& socket_path);
 
 /// Fills what a dump of devices says. False: it is no such dump.
 bool ParseDevices(const std::string& json, DaemonFacts& facts);
+
+/// Fills what a dump of memory regions says.
+void ParseRegions(const std::string& json, DaemonFacts& facts);
 
 /// `uroced` is the command that starts a daemon.
 Findings CheckDaemon(const DaemonFacts& facts, const std::string& uroced);

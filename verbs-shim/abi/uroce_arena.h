@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 9u
+#define UROCE_ABI_VERSION 10u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 /* Behind the socket's path: a directory with the devices' files, as under /sys and /dev. */
 #define UROCE_TREE_SUFFIX ".d"
@@ -20,7 +20,8 @@
 #define UROCE_MAX_SGE 16u
 #define UROCE_MAX_INLINE 220u
 #define UROCE_MAX_GIDS 32u
-#define UROCE_MAX_MR_SEGMENTS 64u
+#define UROCE_MAX_MR_PARTS 8192u  /* segments of a region */
+#define UROCE_MAX_MR_SEGMENTS 64u /* of one message */
 #define UROCE_NONE 0xffffffffu
 
 /* ---- arena ----------------------------------------------------------------------------------

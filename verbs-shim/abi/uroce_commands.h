@@ -54,6 +54,7 @@ enum uroce_command {
   UROCE_CREATE_TARGET,
   UROCE_OPEN_TARGET,
   UROCE_MODIFY_CQ,
+  UROCE_ADD_MR_SEGMENTS,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_FLIGHT = 102,
@@ -201,7 +202,9 @@ struct uroce_create_segment {
   uint64_t length;
 };
 
-/* REG_MR: the region [va, va + length) as a list of segments in rising addresses without gaps. */
+/* REG_MR: the region [va, va + length) as a list of segments in rising addresses without gaps. Of
+ * more than UROCE_MAX_MR_SEGMENTS the first ones come before, by ADD_MR_SEGMENTS, as many in each
+ * message: REG_MR then says how many there are in all, and UROCE_MAX_MR_PARTS is the most. */
 enum uroce_mr_mode {
   UROCE_MR_MAPPED = 1,
   UROCE_MR_COPIED = 2,
@@ -247,6 +250,12 @@ struct uroce_reg_mr {
   uint32_t segment_count;
   uint32_t replaces; /* UROCE_NONE, or the handle of a region that becomes this one: handle and
                         key stay, and no access to the former memory is under way afterwards */
+  /* uroce_mr_segment[segment_count], or the last ones of these */
+};
+/* `first` is the number of those that came before, 0 for those of a new region. */
+struct uroce_add_mr_segments {
+  uint32_t first;
+  uint32_t segment_count;
   /* uroce_mr_segment[segment_count] */
 };
 struct uroce_reg_mr_reply {

@@ -5,37 +5,39 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "verbs-shim/memory/copy_bytes.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
-namespace {
 
-int ProtectionOf(const Vma& vma) {
-  return (vma.readable ? PROT_READ : 0) | (vma.writable ? PROT_WRITE : 0) |
-         (vma.executable ? PROT_EXEC : 0);
-}
-
-/// Not memcpy: a program under a sanitizer has one of its own, which minds freed memory on the way.
-void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
-}
-
-}  // namespace
-
-void ForkCopy::Take(MappedArray<Vma>& mappings) {
+void ForkCopy::Take(const SegmentTable& segments, MappedArray<Vma>& mappings) {
   pieces_.Clear();
   mappings.Clear();
   if (ReadMaps({0, UINT64_MAX}, mappings) != 0) return;
   for (const Vma& vma : mappings) {
-    if (vma.kind == VmaKind::kSegment) (void)pieces_.Append(CopyOf(vma));
+    if (vma.kind != VmaKind::kSegment) continue;
+    const uint64_t kept = segments.KeptInPlace(vma);
+    (void)pieces_.Append(kept != 0 ? CopyToKept(vma, kept) : CopyOf(vma));
   }
+}
+
+ForkCopy::Piece ForkCopy::CopyToKept(const Vma& vma, uint64_t kept) {
+  const uint64_t length = vma.end - vma.start;
+  SystemCall(SYS_mprotect, kept, length, PROT_READ | PROT_WRITE);
+  if (vma.readable) CopyUsedPages(kept, vma.start, length);
+  return {.address = vma.start,
+          .length = length,
+          .copy = kept,
+          .protection = ProtectionOf(vma),
+          .is_kept = true};
 }
 
 ForkCopy::Piece ForkCopy::CopyOf(const Vma& vma) {
   Piece piece{.address = vma.start,
               .length = vma.end - vma.start,
               .copy = 0,
-              .protection = ProtectionOf(vma)};
+              .protection = ProtectionOf(vma),
+              .is_kept = false};
   if (!vma.readable) return piece;
   const int64_t copy = SystemCall(SYS_mmap, 0, piece.length, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -49,7 +51,11 @@ ForkCopy::Piece ForkCopy::CopyOf(const Vma& vma) {
 
 void ForkCopy::Discard() {
   for (const Piece& piece : pieces_) {
-    if (piece.copy != 0) SystemCall(SYS_munmap, piece.copy, piece.length);
+    if (piece.is_kept) {
+      SystemCall(SYS_madvise, piece.copy, piece.length, MADV_DONTNEED);
+    } else if (piece.copy != 0) {
+      SystemCall(SYS_munmap, piece.copy, piece.length);
+    }
   }
   pieces_.Clear();
 }
@@ -63,6 +69,10 @@ void ForkCopy::Install() {
       SystemCall(SYS_mprotect, piece.address, piece.length, piece.protection);
     }
     if (is_moved) continue;
+    if (piece.is_kept) {  // The program does not want it in a child.
+      SystemCall(SYS_munmap, piece.address, piece.length);
+      continue;
+    }
     SystemCall(SYS_mmap, piece.address, piece.length, PROT_NONE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   }

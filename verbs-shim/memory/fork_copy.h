@@ -6,6 +6,7 @@
 
 #include "verbs-shim/memory/mapped_array.h"
 #include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/segment_table.h"
 
 namespace uroce::memory {
 
@@ -19,6 +20,9 @@ namespace uroce::memory {
 /// threads do. Holding these writers off by write protection would deadlock: a thread stopped in
 /// such a write may hold the lock of the heap, which fork takes next.
 ///
+/// The copy of memory whose private mapping was kept is made there, so that the child has, or
+/// lacks, what the program said of it to madvise.
+///
 /// Where the parent has no memory for a copy, the child gets pages without access, as memory under
 /// MADV_DONTFORK would be missing, and the parent stays unharmed.
 ///
@@ -27,7 +31,7 @@ namespace uroce::memory {
 class ForkCopy {
  public:
   /// In the parent, before the fork. `mappings` is scratch space.
-  void Take(MappedArray<Vma>& mappings);
+  void Take(const SegmentTable& segments, MappedArray<Vma>& mappings);
   /// In the parent, after the fork.
   void Discard();
   /// In the child.
@@ -39,9 +43,11 @@ class ForkCopy {
     uint64_t length;
     uint64_t copy;  // 0: there is none
     int protection;
+    bool is_kept;  // `copy` is a kept mapping
   };
 
   static Piece CopyOf(const Vma& vma);
+  static Piece CopyToKept(const Vma& vma, uint64_t kept);
 
   MappedArray<Piece> pieces_;
 };

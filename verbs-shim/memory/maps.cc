@@ -130,6 +130,11 @@ class MapsReader {
 
 }  // namespace
 
+int ProtectionOf(const Vma& vma) {
+  return (vma.readable ? PROT_READ : 0) | (vma.writable ? PROT_WRITE : 0) |
+         (vma.executable ? PROT_EXEC : 0);
+}
+
 VmaKind KindOf(const Vma& vma, std::string_view name) {
   if (vma.shared && Equal(name, kSegmentPath)) return VmaKind::kSegment;
   if (vma.shared) return VmaKind::kShared;

@@ -52,6 +52,9 @@ struct Vma {
   constexpr AddressRange range() const { return {start, end}; }
 };
 
+/// PROT_* of a mapping.
+int ProtectionOf(const Vma& vma);
+
 /// What a mapping is, of which all but the kind is known, by its name.
 VmaKind KindOf(const Vma& vma, std::string_view name);
 

@@ -84,7 +84,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
                    .policy = registry.policy,
                    .knows_threads = true,
                    .whole_partial_pages = registry.support.kernel_mode,
-                   .max_parts = UROCE_MAX_MR_SEGMENTS};
+                   .max_parts = UROCE_MAX_MR_PARTS};
   registry.ClearFacts();
   int error = FindMaps(region, PlanWindow(region), registry.mappings);
   if (error != 0) return error;
@@ -105,6 +105,13 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   return Plan(plan, facts, registry.parts);
 }
 
+/// Whether the private mapping of `part` is kept, to come back. That it moves away would show to
+/// system calls of other threads if these could not be held back.
+bool KeepsMapping(const Registry& registry, const RegionPart& part) {
+  const bool is_private = part.vma->kind != VmaKind::kSegment;
+  return is_private && (registry.support.kernel_mode || registry.threads.size() == 1);
+}
+
 /// Puts `grant`'s memfd in place of the pages of `part` and enters it into the table. An errno:
 /// nothing has changed.
 int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
@@ -117,10 +124,28 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
   if (!IdentityOf(grant.memfd, extent.device, extent.inode)) return EBADF;
   index = registry.segments.Add(daemon.session, extent, UROCE_MR_MAPPED, grant.handle);
   if (index == SegmentTable::kNone) return ENOMEM;
-  const SwapRequest swap{.pages = part.pages, .protection = part.protection, .memfd = grant.memfd};
-  const int error = SwapPages(registry.support, swap);
-  if (error != 0) registry.segments.Remove(index);
+  const SwapRequest swap{.pages = part.pages,
+                         .protection = part.protection,
+                         .memfd = grant.memfd,
+                         .keep = KeepsMapping(registry, part)};
+  registry.places.Add(part.pages);
+  uint64_t kept;
+  const int error = SwapPages(registry.support, swap, kept);
+  if (error != 0) {
+    registry.places.Remove(part.pages);
+    registry.segments.Remove(index);
+  } else {
+    registry.segments.NoteSwap(index, {.pages = part.pages, .kept = kept});
+  }
   return error;
+}
+
+/// Makes `part` one of segment `index`, of which the region takes over a reference.
+void Refer(Registry& registry, const Daemon& daemon, uint32_t index, uint64_t file_offset,
+           RegionPart& part, MemoryRegistration& registration) {
+  if (registration.references.Append(index)) return MakeLive(part, index, file_offset);
+  registry.DropReference(daemon, index);
+  MakeCopied(part, UROCE_WHY_REFUSED);
 }
 
 /// Makes a part that is to be swapped a live one, or a copied one where that is not possible: the
@@ -143,8 +168,7 @@ void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
     (void)daemon.destroy_segment(daemon.session, grant.handle);
     MakeCopied(part, error == ENOMEM ? UROCE_WHY_MANY_MAPPINGS : UROCE_WHY_REFUSED);
   } else {
-    registration.references[registration.reference_count++] = index;
-    MakeLive(part, index, part.addr - part.pages.start);
+    Refer(registry, daemon, index, part.addr - part.pages.start, part, registration);
   }
   SystemCall(SYS_close, grant.memfd);
 }
@@ -182,8 +206,7 @@ void SharePart(Registry& registry, const Daemon& daemon, bool writable, RegionPa
   uint32_t index;
   const uroce_mr_reason reason = LendFile(registry, daemon, part, file, index);
   if (reason == UROCE_WHY_NONE) {
-    registration.references[registration.reference_count++] = index;
-    MakeLive(part, index, part.file_offset);
+    Refer(registry, daemon, index, part.file_offset, part, registration);
   } else {
     MakeCopied(part, reason);
   }
@@ -194,10 +217,10 @@ void SharePart(Registry& registry, const Daemon& daemon, bool writable, RegionPa
 /// part behind a live segment's end must not make an end of it.
 void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_write,
                         MemoryRegistration& registration) {
-  for (const RegionPart& part : registry.parts) {
+  for (RegionPart& part : registry.parts) {
     if (part.kind != PartKind::kLive) continue;
     registry.segments.AddReference(part.segment);
-    registration.references[registration.reference_count++] = part.segment;
+    Refer(registry, daemon, part.segment, part.file_offset, part, registration);
   }
   for (RegionPart& part : registry.parts) {
     if (part.kind == PartKind::kSwap) SwapPart(registry, daemon, part, registration);
@@ -226,6 +249,19 @@ bool HasCopiedPart(const Registry& registry) {
   return false;
 }
 
+bool IsLimit(uroce_mr_reason reason) {
+  return reason == UROCE_WHY_MANY_PARTS || reason == UROCE_WHY_MANY_MAPPINGS ||
+         reason == UROCE_WHY_DAEMON_LIMIT || reason == UROCE_WHY_NO_USERFAULTFD;
+}
+
+uint64_t LimitedBytes(const Registry& registry) {
+  uint64_t bytes = 0;
+  for (const RegionPart& part : registry.parts) {
+    if (part.kind == PartKind::kCopied && IsLimit(part.reason)) bytes += part.length;
+  }
+  return bytes;
+}
+
 uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
   uroce_mr_segment segment = {};
   segment.addr = part.addr;
@@ -246,10 +282,9 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
                uint32_t replaces, MemoryRegistration& registration) {
   const int error = HasCopiedPart(registry) ? EnsureMemoryFd(registry, daemon) : 0;
   if (error != 0) return error;
-  uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
-  uint32_t count = 0;
+  registry.list.Clear();
   for (const RegionPart& part : registry.parts) {
-    segments[count++] = SegmentOf(registry, part);
+    if (!registry.list.Append(SegmentOf(registry, part))) return ENOMEM;
   }
   const uroce_reg_mr region{
       .pd = request.pd,
@@ -257,10 +292,10 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
       .addr = request.addr,
       .length = request.length,
       .iova = (request.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : request.iova,
-      .segment_count = count,
+      .segment_count = static_cast<uint32_t>(registry.list.size()),
       .replaces = replaces};
   uroce_reg_mr_reply reply;
-  const int refused = daemon.register_region(daemon.session, region, segments, reply);
+  const int refused = daemon.register_region(daemon.session, region, registry.list.begin(), reply);
   if (refused != 0) return refused;
   registration.handle = reply.handle;
   registration.lkey = reply.lkey;
@@ -269,21 +304,20 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
 }
 
 void DropReferences(Registry& registry, const Daemon& daemon, MemoryRegistration& registration) {
-  for (uint32_t i = 0; i < registration.reference_count; ++i) {
-    registry.segments.DropReference(daemon, registration.references[i]);
-  }
-  registration.reference_count = 0;
+  registration.references.TakeAll(
+      [&registry, &daemon](uint32_t index) { registry.DropReference(daemon, index); });
 }
 
 int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
              uint64_t tls_bytes, uint32_t replaces, MemoryRegistration& registration) {
   registry.Prepare(daemon, PolicyOfEnvironment);
-  registration.reference_count = 0;
+  registration.references = {};
   registration.epoch = registry.epoch;
   int error = PlanRegion(registry, daemon, request, tls_bytes);
   if (error != 0) return error;
   const bool needs_write = (request.access & kWriteAccess) != 0;
   MakePartsReachable(registry, daemon, needs_write, registration);
+  registration.limited_bytes = LimitedBytes(registry);
   error = TellDaemon(registry, daemon, request, replaces, registration);
   if (error != 0) DropReferences(registry, daemon, registration);
   return error;

@@ -7,6 +7,7 @@
 #include "verbs-shim/abi/uroce_arena.h"
 #include "verbs-shim/memory/daemon.h"
 #include "verbs-shim/memory/plan.h"
+#include "verbs-shim/memory/segment_table.h"
 
 namespace uroce::memory {
 
@@ -25,9 +26,9 @@ struct MemoryRegistration {
   uint32_t handle;
   uint32_t lkey;
   uint32_t rkey;
-  uint32_t epoch;  // a fork child's registry knows nothing of its parent's
-  uint32_t reference_count;
-  uint32_t references[UROCE_MAX_MR_SEGMENTS];  // into the table of segments
+  uint32_t epoch;          // a fork child's registry knows nothing of its parent's
+  uint64_t limited_bytes;  // copied because of a limit, not because of what they are
+  SegmentReferences references;
 };
 
 /// Length of a region at address 0 that is the whole address space: implicit on-demand paging.
@@ -48,8 +49,8 @@ inline constexpr uint64_t kWholeAddressSpace = UINT64_MAX;
                                    MemoryRegistration& registration);
 
 /// Ends a registration. After it returns 0, or EIO because the daemon is gone, the daemon does not
-/// touch the memory any more. On any other error the registration stays. The pages stay what they
-/// are, the application's; they are swapped again if registered again.
+/// touch the memory any more, and pages that no other region covers are private ones as before. On
+/// any other error the registration stays.
 int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration);
 
 /// Overrides UROCE_MR, which is otherwise read at the first registration.

@@ -29,11 +29,6 @@ RegionPart CopiedPart(uint64_t start, uint64_t end, uroce_mr_reason reason) {
           .file_offset = 0};
 }
 
-int ProtectionOf(const Vma& vma) {
-  return (vma.readable ? PROT_READ : 0) | (vma.writable ? PROT_WRITE : 0) |
-         (vma.executable ? PROT_EXEC : 0);
-}
-
 bool IsPrivateAnonymous(const Vma& vma) {
   return !vma.shared && (vma.kind == VmaKind::kAnonymous || vma.kind == VmaKind::kHeap);
 }
@@ -46,14 +41,18 @@ bool AllowsAccess(const Vma& vma, bool needs_write) {
   return vma.kind != VmaKind::kSpecial && vma.readable && (vma.writable || !needs_write);
 }
 
-/// Extends `last` by `next`, if one part can describe both.
+bool IsSameFile(const Vma& left, const Vma& right) {
+  return left.inode == right.inode && left.device == right.device;
+}
+
+/// Extends `last` by `next`, if one part can describe both. Swaps are of one mapping each.
 bool Join(RegionPart& last, const RegionPart& next) {
   if (last.kind != next.kind || last.addr + last.length != next.addr) return false;
   if (last.kind == PartKind::kCopied && last.reason != next.reason) return false;
-  if (last.kind == PartKind::kShare) return false;
-  if (last.kind == PartKind::kSwap) {
-    if (last.protection != next.protection || last.pages.end != next.pages.start) return false;
-    last.pages.end = next.pages.end;
+  if (last.kind == PartKind::kSwap) return false;
+  if (last.kind == PartKind::kShare) {
+    if (!IsSameFile(*last.vma, *next.vma)) return false;
+    if (last.file_offset + last.length != next.file_offset) return false;
   }
   if (last.kind == PartKind::kLive) {
     if (last.segment != next.segment) return false;
@@ -177,7 +176,7 @@ class Planner {
       return AddCopied(piece.start, piece.end, is_first ? why_first : why_last);
     }
     if (piece.start < pages.start) AddCopied(piece.start, pages.start, why_first);
-    AddSwap(ProtectionOf(vma), pages, {Max(piece.start, pages.start), Min(piece.end, pages.end)});
+    AddSwap(vma, pages, {Max(piece.start, pages.start), Min(piece.end, pages.end)});
     if (pages.end < piece.end) AddCopied(pages.end, piece.end, why_last);
   }
 
@@ -208,10 +207,11 @@ class Planner {
     Append(CopiedPart(start, end, reason));
   }
 
-  void AddSwap(int protection, AddressRange pages, AddressRange bytes) {
+  void AddSwap(const Vma& vma, AddressRange pages, AddressRange bytes) {
     RegionPart part = CopiedPart(bytes.start, bytes.end, UROCE_WHY_NONE);
     part.kind = PartKind::kSwap;
-    part.protection = protection;
+    part.vma = &vma;
+    part.protection = ProtectionOf(vma);
     part.pages = pages;
     Append(part);
   }
@@ -238,9 +238,10 @@ int Plan(const PlanRequest& request, const PlanFacts& facts, MappedArray<RegionP
   parts.Clear();
   const int error = Planner(request, facts, parts).Run();
   if (error != 0 || parts.size() <= request.max_parts) return error;
-  parts.Clear();
-  const RegionPart all = CopiedPart(request.region.start, request.region.end, UROCE_WHY_MANY_PARTS);
-  return parts.Append(all) ? 0 : ENOMEM;
+  RegionPart& rest = parts[request.max_parts - 1];
+  rest = CopiedPart(rest.addr, request.region.end, UROCE_WHY_MANY_PARTS);
+  parts.Truncate(request.max_parts);
+  return 0;
 }
 
 void MakeCopied(RegionPart& part, uroce_mr_reason reason) {

@@ -29,7 +29,7 @@ struct RegionPart {
   uroce_mr_reason reason;  // kCopied: why
   int protection;          // kSwap: PROT_* of the pages
   AddressRange pages;      // kSwap: what is replaced; holds [addr, addr + length)
-  const Vma* vma;          // kShare: the mapping
+  const Vma* vma;          // kSwap, kShare: the mapping; of several the first
   uint32_t segment;        // kLive: its index in the table of segments
   uint64_t file_offset;    // kShare, kLive: where addr lies in the file
 };
@@ -79,7 +79,8 @@ AddressRange PlanWindow(AddressRange region);
 /// Never swapped: stacks and thread-local storage (a fork on a swapped stack runs parent and child
 /// on one stack), memory that is not private, anonymous and writable, and pages covered only in
 /// part that lie in the brk heap or in a glibc arena: there glibc's own fork writes, in the child,
-/// before any handler runs. In doubt a part is copied. Shared memory is lent as it is.
+/// before any handler runs. In doubt a part is copied. Shared memory is lent as it is. Behind
+/// `max_parts` - 1 parts the rest is copied.
 [[nodiscard]] int Plan(const PlanRequest& request, const PlanFacts& facts,
                        MappedArray<RegionPart>& parts);
 

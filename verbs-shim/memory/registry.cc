@@ -4,32 +4,66 @@
 
 #include <pthread.h>
 
+#include <ctime>
+
 #include "verbs-shim/memory/fork_copy.h"
+#include "verbs-shim/memory/give_back.h"
 
 namespace uroce::memory {
 namespace {
 
+constexpr int64_t kLockWaitNs = 5'000'000, kSecondNs = 1'000'000'000;
+
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+pthread_t owner = 0;      // of `mutex`; read by others than the owner, who then is none
+bool is_forking = false;  // some thread is about to fork, or just has
 constinit Registry registry;
 constinit ForkCopy fork_copy;
 
-void BeforeFork() {
+void Lock() {
   pthread_mutex_lock(&mutex);
-  if (registry.segments.ever_used()) fork_copy.Take(registry.mappings);
+  __atomic_store_n(&owner, pthread_self(), __ATOMIC_RELAXED);
+}
+
+/// Waits for some milliseconds.
+bool TryLock() {
+  timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += kLockWaitNs;
+  if (until.tv_nsec >= kSecondNs) {
+    until.tv_nsec -= kSecondNs;
+    until.tv_sec += 1;
+  }
+  return pthread_mutex_timedlock(&mutex, &until) == 0;
+}
+
+void Unlock() {
+  __atomic_store_n(&owner, pthread_t{0}, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(&mutex);
+}
+
+void BeforeFork() {
+  __atomic_store_n(&is_forking, true, __ATOMIC_RELAXED);
+  Lock();
+  if (registry.segments.ever_used()) fork_copy.Take(registry.segments, registry.mappings);
 }
 
 void InParent() {
   fork_copy.Discard();
-  pthread_mutex_unlock(&mutex);
+  __atomic_store_n(&is_forking, false, __ATOMIC_RELAXED);
+  Unlock();
 }
 
 /// Every object of the parent's session is dead here, the memory is the child's own.
 void InChild() {
   fork_copy.Install();
   registry.segments.Forget();
+  registry.places.Clear();
   registry.epoch += 1;
   registry.support_session = nullptr;
   registry.memory_fd_session = nullptr;
+  owner = 0;
+  is_forking = false;
   mutex = PTHREAD_MUTEX_INITIALIZER;
 }
 
@@ -55,17 +89,55 @@ void Registry::ClearFacts() {
   parts.Clear();
 }
 
+void Registry::DropReference(const Daemon& daemon, uint32_t segment) {
+  if (!segments.DropReference(segment)) return;
+  // An error means that the session has ended, and its segments with it.
+  (void)daemon.destroy_segment(daemon.session, segments.handle(segment));
+  if (segments.mode(segment) == UROCE_MR_MAPPED && GiveBackSegment(segment)) {
+    places.Remove(segments.swapped(segment).pages);
+  }
+  segments.Remove(segment);
+}
+
+/// Without a userfaultfd that holds back the kernel too a system call of another thread would fail
+/// with EFAULT: the memory then stays a segment's, unless there is no other thread.
+bool Registry::GiveBackSegment(uint32_t segment) {
+  const bool can_wait = support.kernel_mode && support.protects_shared;
+  if (!can_wait && (ListThreads(threads) != 0 || threads.size() != 1)) return false;
+  return GiveBack(can_wait ? &support : nullptr, segments.extent(segment),
+                  segments.swapped(segment), returned);
+}
+
 RegistryLock::RegistryLock() {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
-  pthread_mutex_lock(&mutex);
+  Lock();
 }
 
 RegistryLock::~RegistryLock() {
-  pthread_mutex_unlock(&mutex);
+  Unlock();
   pthread_setcancelstate(cancel_state_, nullptr);
 }
 
 Registry* RegistryLock::operator->() const { return &registry; }
 Registry& RegistryLock::operator*() const { return registry; }
+
+RegistryVisit::RegistryVisit() {
+  is_own_ = __atomic_load_n(&owner, __ATOMIC_RELAXED) == pthread_self();
+  if (is_own_) return;
+  while (!TryLock()) {
+    if (__atomic_load_n(&is_forking, __ATOMIC_RELAXED)) return;
+  }
+  __atomic_store_n(&owner, pthread_self(), __ATOMIC_RELAXED);
+  is_inside_ = true;
+}
+
+RegistryVisit::~RegistryVisit() {
+  if (is_inside_) Unlock();
+}
+
+Registry* RegistryVisit::operator->() const { return &registry; }
+Registry& RegistryVisit::operator*() const { return registry; }
+
+bool MayBeSwapped(AddressRange range) { return registry.places.MayMeet(range); }
 
 }  // namespace uroce::memory

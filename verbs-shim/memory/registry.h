@@ -10,6 +10,7 @@
 #include "verbs-shim/memory/plan.h"
 #include "verbs-shim/memory/segment_table.h"
 #include "verbs-shim/memory/swap.h"
+#include "verbs-shim/memory/swapped_places.h"
 #include "verbs-shim/memory/threads.h"
 
 namespace uroce::memory {
@@ -17,6 +18,7 @@ namespace uroce::memory {
 /// One per process. All under the lock.
 struct Registry {
   SegmentTable segments;
+  SwappedPlaces places;
   uint32_t epoch = 0;  // how many forks this process is away from the first
 
   bool has_policy = false;
@@ -26,18 +28,31 @@ struct Registry {
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // which has this program's /proc/self/mem
 
+  MappedArray<Vma> returned;  // the mappings that one return looks at
+
   // What one registration looks at; kept to save the system calls.
-  MappedArray<Vma> mappings;
+  MappedArray<Vma> mappings;  // `parts` point into it
   MappedArray<ThreadRecord> threads;
   MappedArray<AddressRange> untouchable;
   MappedArray<LiveSegment> live;
   MappedArray<RegionPart> parts;
+  MappedArray<uroce_mr_segment> list;  // of `parts`, for the daemon
 
   /// Makes ready what does not change between registrations of one session.
   void Prepare(const Daemon& daemon, MrPolicy (*default_policy)());
 
   void ClearFacts();
+
+  /// Ends a reference. With the last one the daemon lets go of the memory, and it becomes the
+  /// program's alone again.
+  void DropReference(const Daemon& daemon, uint32_t segment);
+
+ private:
+  bool GiveBackSegment(uint32_t segment);
 };
+
+/// Whether a page of `range` may be a segment's, in use or not. Any thread, without the lock.
+bool MayBeSwapped(AddressRange range);
 
 /// Holds the registry for a scope, in which the thread cannot be cancelled: it would not let go.
 class RegistryLock {
@@ -51,6 +66,25 @@ class RegistryLock {
 
  private:
   int cancel_state_;
+};
+
+/// Holds the registry for a scope, for callers that may hold locks which a fork takes before or
+/// after ours, or may have interrupted the holder: waits neither for a fork nor for itself.
+class RegistryVisit {
+ public:
+  RegistryVisit();
+  ~RegistryVisit();
+  RegistryVisit(const RegistryVisit&) = delete;
+  RegistryVisit& operator=(const RegistryVisit&) = delete;
+  bool is_inside() const { return is_inside_; }
+  /// This thread has the registry already.
+  bool is_own() const { return is_own_; }
+  Registry* operator->() const;
+  Registry& operator*() const;
+
+ private:
+  bool is_own_ = false;
+  bool is_inside_ = false;
 };
 
 }  // namespace uroce::memory

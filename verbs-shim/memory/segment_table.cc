@@ -9,6 +9,7 @@ uint32_t SegmentTable::Add(const void* session, const SegmentExtent& extent, uro
   const Entry entry{.session = session,
                     .extent = extent,
                     .mode = mode,
+                    .swapped = {},
                     .handle = handle,
                     .references = 1,
                     .next_free = kNone};
@@ -22,12 +23,25 @@ uint32_t SegmentTable::Add(const void* session, const SegmentExtent& extent, uro
   return static_cast<uint32_t>(entries_.size() - 1);
 }
 
-void SegmentTable::DropReference(const Daemon& daemon, uint32_t index) {
-  Entry& entry = entries_[index];
-  if (--entry.references > 0) return;
-  // An error means that the session has ended, and its segments with it.
-  (void)daemon.destroy_segment(daemon.session, entry.handle);
-  Remove(index);
+uint64_t SegmentTable::KeptFor(const Vma& vma, AddressRange range) const {
+  const Entry* entry = FindKept(vma);
+  const uint64_t offset = vma.file_offset + (range.start - vma.start);
+  if (entry == nullptr || !entry->extent.Holds(offset, range.end - range.start)) return 0;
+  return entry->swapped.kept + offset;
+}
+
+uint64_t SegmentTable::KeptInPlace(const Vma& vma) const {
+  const Entry* entry = FindKept(vma);
+  if (entry == nullptr || entry->swapped.pages.start + vma.file_offset != vma.start) return 0;
+  return KeptFor(vma, vma.range());
+}
+
+const SegmentTable::Entry* SegmentTable::FindKept(const Vma& vma) const {
+  for (const Entry& entry : entries_) {
+    if (entry.references == 0 || entry.swapped.kept == 0) continue;
+    if (entry.extent.inode == vma.inode && entry.extent.device == vma.device) return &entry;
+  }
+  return nullptr;
 }
 
 void SegmentTable::Remove(uint32_t index) {

@@ -10,6 +10,38 @@
 
 namespace uroce::memory {
 
+/// What a segment took the place of.
+struct SwappedMemory {
+  AddressRange pages;  // where it was then; {0, 0}: the program's own file
+  uint64_t kept;       // the private mapping, which comes back; or 0
+};
+
+/// The segments of which a region consists, by their indices.
+class SegmentReferences {
+ public:
+  /// False: no memory.
+  [[nodiscard]] bool Append(uint32_t index) {
+    if (count_ == kFew) return more_.Append(index);
+    few_[count_++] = index;
+    return true;
+  }
+  /// Calls `visit(index)` for each, and forgets them.
+  template <typename Visit>
+  void TakeAll(Visit&& visit) {
+    for (uint32_t i = 0; i < count_; ++i) visit(few_[i]);
+    for (const uint32_t index : more_) visit(index);
+    count_ = 0;
+    more_.Release();
+  }
+
+ private:
+  static constexpr uint32_t kFew = 8;
+
+  uint32_t count_ = 0;
+  uint32_t few_[kFew] = {};
+  MappedArray<uint32_t> more_;
+};
+
 /// One per process, of static storage. Used under the lock of the registrations.
 /// A segment is known by device and inode of its file, which /proc/self/maps shows wherever the
 /// program may have moved its pages; where they were at first does not matter.
@@ -20,16 +52,23 @@ class SegmentTable {
   /// Adds a segment with one reference. kNone: no memory.
   uint32_t Add(const void* session, const SegmentExtent& extent, uroce_mr_mode mode,
                uint32_t handle);
+  /// Notes of a segment that `memory` was swapped for it.
+  void NoteSwap(uint32_t index, const SwappedMemory& memory) { entries_[index].swapped = memory; }
+
+  /// Where the kept mapping of `range`, a part of `vma`, lies; 0: none was kept of all of it.
+  uint64_t KeptFor(const Vma& vma, AddressRange range) const;
+  /// The same for all of `vma`, if it lies where it was swapped: only one mapping does.
+  uint64_t KeptInPlace(const Vma& vma) const;
 
   void AddReference(uint32_t index) { entries_[index].references += 1; }
-  /// Drops a reference; the last one tells the daemon to let go of the memory.
-  void DropReference(const Daemon& daemon, uint32_t index);
-
-  /// Takes back an Add(), without a word to the daemon.
+  /// True: it was the last one, and Remove() is next.
+  [[nodiscard]] bool DropReference(uint32_t index) { return --entries_[index].references == 0; }
   void Remove(uint32_t index);
 
   uint32_t handle(uint32_t index) const { return entries_[index].handle; }
   uroce_mr_mode mode(uint32_t index) const { return entries_[index].mode; }
+  const SegmentExtent& extent(uint32_t index) const { return entries_[index].extent; }
+  const SwappedMemory& swapped(uint32_t index) const { return entries_[index].swapped; }
   /// Where the segment starts in its file.
   uint64_t file_offset(uint32_t index) const { return entries_[index].extent.offset; }
 
@@ -46,10 +85,15 @@ class SegmentTable {
   }
 
  private:
+  struct Entry;
+  /// The entry of the segment that `vma` shows, if a private mapping was kept for it; or null.
+  const Entry* FindKept(const Vma& vma) const;
+
   struct Entry {
     const void* session;
     SegmentExtent extent;
     uroce_mr_mode mode;
+    SwappedMemory swapped;
     uint32_t handle;
     uint32_t references;  // 0: the entry is free
     uint32_t next_free;

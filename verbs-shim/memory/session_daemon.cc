@@ -32,21 +32,47 @@ int DestroySegment(void* session, uint32_t handle) {
   return shim::Call(SessionOf(session), UROCE_DESTROY_SEGMENT, uroce_handle{handle, 0});
 }
 
-int RegisterRegion(void* session, const uroce_reg_mr& region, const uroce_mr_segment* segments,
-                   uroce_reg_mr_reply& reply) {
+/// A command that ends in a list of segments.
+template <typename Body>
+int CallWithSegments(Session& session, uroce_command command, const Body& body,
+                     const uroce_mr_segment* segments, uint32_t count, void* reply,
+                     size_t reply_bytes) {
   struct Message {
-    shim::RequestOf<uroce_reg_mr> fixed;
+    shim::RequestOf<Body> fixed;
     uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
   };
-  static_assert(offsetof(Message, segments) == sizeof(uroce_request) + sizeof(uroce_reg_mr));
+  static_assert(offsetof(Message, segments) == sizeof(uroce_request) + sizeof(Body));
   Message message;
-  const size_t bytes =
-      offsetof(Message, segments) + region.segment_count * sizeof(uroce_mr_segment);
-  message.fixed.header.command = UROCE_REG_MR;
-  message.fixed.body = region;
-  memcpy(message.segments, segments, region.segment_count * sizeof(uroce_mr_segment));
+  message.fixed.header.command = command;
+  message.fixed.body = body;
+  memcpy(message.segments, segments, count * sizeof(uroce_mr_segment));
+  const size_t bytes = offsetof(Message, segments) + count * sizeof(uroce_mr_segment);
+  return session.Command(&message, bytes, reply, reply_bytes);
+}
+
+/// All but the last so many that one message holds.
+int AddSegments(Session& session, const uroce_mr_segment* segments, uint32_t count) {
+  for (uint32_t first = 0; first < count; first += UROCE_MAX_MR_SEGMENTS) {
+    const uint32_t left = count - first;
+    const uint32_t some = left < UROCE_MAX_MR_SEGMENTS ? left : UROCE_MAX_MR_SEGMENTS;
+    const uroce_add_mr_segments body = {.first = first, .segment_count = some};
+    uroce_reply answer;
+    const int error = CallWithSegments(session, UROCE_ADD_MR_SEGMENTS, body, segments + first, some,
+                                       &answer, sizeof(answer));
+    if (error != 0) return error;
+  }
+  return 0;
+}
+
+int RegisterRegion(void* session, const uroce_reg_mr& region, const uroce_mr_segment* segments,
+                   uroce_reg_mr_reply& reply) {
+  const uint32_t count = region.segment_count;
+  const uint32_t before = count > UROCE_MAX_MR_SEGMENTS ? count - UROCE_MAX_MR_SEGMENTS : 0;
+  int error = AddSegments(SessionOf(session), segments, before);
+  if (error != 0) return error;
   shim::ReplyOf<uroce_reg_mr_reply> answer;
-  const int error = SessionOf(session).Command(&message, bytes, &answer, sizeof(answer));
+  error = CallWithSegments(SessionOf(session), UROCE_REG_MR, region, segments + before,
+                           count - before, &answer, sizeof(answer));
   if (error == 0) reply = answer.body;
   return error;
 }

@@ -3,54 +3,38 @@
 #include "verbs-shim/memory/swap.h"
 
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
-#include <csignal>
 
+#include "verbs-shim/memory/copy_bytes.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
 namespace {
 
-// Names that Debian 12's headers lack.
-constexpr uint64_t kFeatureProtectAbsent = 1 << 13;  // UFFD_FEATURE_WP_UNPOPULATED
-constexpr int kUserModeOnly = 1;                     // UFFD_USER_MODE_ONLY
+constexpr uint64_t kHugeBytes = 2 << 20;
+constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
-constexpr uint64_t kStackBytes = 64 << 10;
-constexpr uint64_t kAllSignals = ~uint64_t{0};
-
-uint64_t stack_base = 0;
-
-/// An open userfaultfd; negative errno when it could not be opened.
-int64_t OpenUserfault(const FaultSupport& support) {
-  if (support.origin == FaultSupport::Origin::kDevice) {
-    return SystemCall(SYS_ioctl, support.device_fd, USERFAULTFD_IOC_NEW, O_CLOEXEC);
-  }
-  return SystemCall(SYS_userfaultfd, O_CLOEXEC | (support.kernel_mode ? 0 : kUserModeOnly));
+/// Any advice that the kernel refuses for locked memory tells; this one does nothing else.
+bool IsLocked(uint64_t page) {
+  return SystemCall(SYS_madvise, page, kPageBytes, MADV_COLD) == -EINVAL;
 }
 
-int64_t Negotiate(int64_t fd, uint64_t wanted, uint64_t& offered) {
-  uffdio_api api = {};
-  api.api = UFFD_API;
-  api.features = wanted;
-  const int64_t result = SystemCall(SYS_ioctl, fd, UFFDIO_API, &api);
-  offered = api.features;
-  return result;
-}
-
-/// Fills in what the kernel offers. False when this way is closed or cannot write-protect.
-bool Probe(FaultSupport& support) {
-  const int64_t fd = OpenUserfault(support);
-  if (fd < 0) return false;
-  uint64_t offered = 0;
-  const bool usable = Negotiate(fd, 0, offered) == 0;
-  SystemCall(SYS_close, fd);
-  support.protects_absent = (offered & kFeatureProtectAbsent) != 0;
-  return usable && (offered & UFFD_FEATURE_PAGEFAULT_FLAG_WP) != 0;
+/// Unused addresses that lie in a huge page as `pages` do: then whole tables of pages move, and
+/// not one page after the other. An address or a negative errno.
+int64_t Reserve(AddressRange pages) {
+  const uint64_t length = pages.end - pages.start;
+  const uint64_t spare = length >= kHugeBytes ? kHugeBytes : 0;
+  const int64_t area = SystemCall(SYS_mmap, 0, length + spare, PROT_NONE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (IsError(area) || spare == 0) return area;
+  const uint64_t start = static_cast<uint64_t>(area);
+  const uint64_t below = (pages.start - start) % kHugeBytes;
+  if (below != 0) SystemCall(SYS_munmap, start, below);
+  if (below != spare) SystemCall(SYS_munmap, start + below + length, spare - below);
+  return static_cast<int64_t>(start + below);
 }
 
 /// One swap: the steps, in order. Only raw system calls, and nothing written but this stack.
@@ -60,41 +44,27 @@ class Swap {
       : support_(support), request_(request) {}
 
   int64_t Run() {
-    const int64_t fd = OpenUserfault(support_);
-    if (fd < 0) return fd;
-    const int64_t result = RunWith(fd);
-    // Closing wakes every thread that waits in a write fault, after success and failure alike.
-    SystemCall(SYS_close, fd);
+    if (request_.keep) PrepareToKeep();
+    WriteProtection protection;
+    int64_t result = protection.Begin(support_, request_.pages);
+    if (result == 0) result = CopyOut();
+    if (result == 0) result = Exchange(protection);
+    protection.End();
+    if (kept_ != 0) {
+      EmptyKept();
+    } else if (place_ != 0) {
+      SystemCall(SYS_munmap, place_, Length());
+    }
     return result;
   }
+
+  uint64_t kept() const { return kept_; }
 
  private:
-  int64_t RunWith(int64_t fd) {
-    int64_t result = Protect(fd);
-    if (result == 0) result = CopyOut();
-    if (result == 0) result = MapOver();
-    return result;
-  }
-
-  int64_t Protect(int64_t fd) {
-    uint64_t offered;
-    const uint64_t wanted = support_.protects_absent ? kFeatureProtectAbsent : 0;
-    int64_t result = Negotiate(fd, wanted, offered);
-    if (result != 0) return result;
-    uffdio_register registration = {};
-    registration.range = {request_.pages.start, Length()};
-    registration.mode = UFFDIO_REGISTER_MODE_WP;
-    result = SystemCall(SYS_ioctl, fd, UFFDIO_REGISTER, &registration);
-    if (result != 0) return result;
-    // Older kernels skip pages that are not there: a first write to one would get lost.
-    if (!support_.protects_absent) {
-      result = SystemCall(SYS_madvise, request_.pages.start, Length(), MADV_POPULATE_READ);
-      if (result != 0) return result;
-    }
-    uffdio_writeprotect protection = {};
-    protection.range = {request_.pages.start, Length()};
-    protection.mode = UFFDIO_WRITEPROTECT_MODE_WP;
-    return SystemCall(SYS_ioctl, fd, UFFDIO_WRITEPROTECT, &protection);
+  void PrepareToKeep() {
+    const int64_t place = Reserve(request_.pages);
+    if (!IsError(place)) place_ = static_cast<uint64_t>(place);
+    is_locked_ = IsLocked(request_.pages.start);
   }
 
   int64_t CopyOut() {
@@ -107,69 +77,164 @@ class Swap {
     return 0;
   }
 
-  int64_t MapOver() {
+  /// The mapping moves away and leaves an empty one, on which threads wait, until the memfd lies
+  /// there.
+  int64_t Exchange(WriteProtection& protection) {
+    if (place_ != 0 && protection.HoldAbsent() == 0) MoveAway();
     const int64_t result = SystemCall(SYS_mmap, request_.pages.start, Length(), request_.protection,
                                       MAP_SHARED | MAP_FIXED, request_.memfd, 0);
-    return IsError(result) ? result : 0;
+    if (!IsError(result)) return 0;
+    if (kept_ != 0) MoveBack();
+    return result;
+  }
+
+  void MoveAway() {
+    const int64_t result = SystemCall(SYS_mremap, request_.pages.start, Length(), Length(),
+                                      MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place_);
+    if (!IsError(result)) kept_ = place_;
+    place_ = 0;  // Where the move failed another thread's mapping may lie there by now.
+  }
+
+  void MoveBack() {
+    SystemCall(SYS_mremap, kept_, Length(), Length(), MREMAP_MAYMOVE | MREMAP_FIXED,
+               request_.pages.start);
+    kept_ = 0;
+  }
+
+  /// What the pages hold is the segment's now; that they are locked is said of the segment's.
+  void EmptyKept() {
+    if (is_locked_) SystemCall(SYS_munlock, kept_, Length());
+    if (is_locked_) SystemCall(SYS_mlock, request_.pages.start, Length());
+    SystemCall(SYS_madvise, kept_, Length(), MADV_DONTNEED);
   }
 
   uint64_t Length() const { return request_.pages.end - request_.pages.start; }
 
   const FaultSupport& support_;
   const SwapRequest& request_;
+  uint64_t place_ = 0;  // where the private mapping is to go
+  uint64_t kept_ = 0;   // where it is
+  bool is_locked_ = false;
+};
+
+/// The way back. As above.
+class Return {
+ public:
+  Return(const FaultSupport* support, const Vma& vma, uint64_t kept)
+      : support_(support), vma_(vma), kept_(kept) {}
+
+  int64_t Run() {
+    const int64_t place = kept_ != 0 ? static_cast<int64_t>(kept_) : Map();
+    if (IsError(place)) return place;
+    place_ = static_cast<uint64_t>(place);
+    const int64_t result = FillAndMove();
+    if (result != 0 && kept_ == 0) SystemCall(SYS_munmap, place_, Length());
+    return result;
+  }
+
+ private:
+  int64_t Map() {
+    return SystemCall(SYS_mmap, 0, Length(), kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+
+  int64_t FillAndMove() {
+    if (kept_ != 0) {
+      const int64_t result = SystemCall(SYS_mprotect, place_, Length(), kReadWrite);
+      if (result != 0) return result;
+    }
+    WriteProtection protection;
+    int64_t result = support_ == nullptr ? 0 : protection.Begin(*support_, vma_.range());
+    if (result == 0) result = Fill();
+    if (result == 0) result = Move();
+    protection.End();
+    if (result == 0 && is_locked_) SystemCall(SYS_mlock, vma_.start, Length());
+    return result;
+  }
+
+  int64_t Fill() {
+    is_locked_ = IsLocked(vma_.start);
+    if (vma_.readable) {
+      CopyUsedPages(place_, vma_.start, Length());
+      return 0;
+    }
+    return FillByFile();
+  }
+
+  /// Pages without access can be read so, and no otherwise while other threads rely on their being
+  /// without it.
+  int64_t FillByFile() {
+    const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fd;
+    int64_t result = 0;
+    for (uint64_t done = 0; done < Length() && result >= 0;) {
+      result = SystemCall(SYS_pread64, fd, place_ + done, Length() - done, vma_.start + done);
+      if (result == 0) result = -EIO;
+      if (result > 0) done += static_cast<uint64_t>(result);
+    }
+    SystemCall(SYS_close, fd);
+    return result < 0 ? result : 0;
+  }
+
+  int64_t Move() {
+    const int protection = ProtectionOf(vma_);
+    if (protection != kReadWrite) {
+      const int64_t result = SystemCall(SYS_mprotect, place_, Length(), protection);
+      if (result != 0) return result;
+    }
+    // Others of the kept mapping's pages may still be wanted, and nobody else's may come between.
+    const int stay = kept_ != 0 ? MREMAP_DONTUNMAP : 0;
+    const int64_t result = SystemCall(SYS_mremap, place_, Length(), Length(),
+                                      MREMAP_MAYMOVE | MREMAP_FIXED | stay, vma_.start);
+    return IsError(result) ? result : 0;
+  }
+
+  uint64_t Length() const { return vma_.end - vma_.start; }
+
+  const FaultSupport* support_;
+  const Vma& vma_;
+  const uint64_t kept_;
+  uint64_t place_ = 0;  // where the private pages are made
+  bool is_locked_ = false;
 };
 
 struct SwapCall {
   const FaultSupport* support;
   const SwapRequest* request;
+  uint64_t kept;
   int64_t result;
 };
 
 void RunSwap(void* argument) {
   auto* call = static_cast<SwapCall*>(argument);
-  int64_t result = Swap(*call->support, *call->request).Run();
+  Swap swap(*call->support, *call->request);
+  const int64_t result = swap.Run();
   call->result = result;
+  call->kept = swap.kept();
 }
 
-/// Calls `function` on the stack that ends at `top`. The frame pointer keeps the caller's frame
-/// findable for debuggers.
-[[gnu::noinline, gnu::optimize("no-omit-frame-pointer")]] void CallOnStack(uint64_t top,
-                                                                           void (*function)(void*),
-                                                                           void* argument) {
-  asm volatile(
-      "movq %%rsp, %%rbx\n\t"
-      "movq %[top], %%rsp\n\t"
-      "callq *%[function]\n\t"
-      "movq %%rbx, %%rsp"
-      : "+D"(argument), [top] "+r"(top), [function] "+r"(function)
-      :
-      : "rax", "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "xmm0", "xmm1", "xmm2", "xmm3",
-        "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
-        "xmm15", "memory", "cc");
+struct ReturnCall {
+  const FaultSupport* support;
+  const Vma* vma;
+  uint64_t kept;
+  int64_t result;
+};
+
+void RunReturn(void* argument) {
+  auto* call = static_cast<ReturnCall*>(argument);
+  const Vma vma = *call->vma;
+  const int64_t result = Return(call->support, vma, call->kept).Run();
+  call->result = result;
 }
 
 }  // namespace
 
-FaultSupport ProbeFaultSupport(int device_fd) {
-  const FaultSupport ways[] = {
-      {.origin = FaultSupport::Origin::kDevice, .kernel_mode = true, .device_fd = device_fd},
-      {.origin = FaultSupport::Origin::kSystemCall, .kernel_mode = true},
-      {.origin = FaultSupport::Origin::kSystemCall, .kernel_mode = false},
-  };
-  for (FaultSupport way : ways) {
-    if (Probe(way)) return way;
-  }
-  return {};
-}
-
-int SwapPages(const FaultSupport& support, const SwapRequest& request) {
+int SwapPages(const FaultSupport& support, const SwapRequest& request, uint64_t& kept) {
+  kept = 0;
   if (support.origin == FaultSupport::Origin::kNone) return ENOSYS;
-  if (SwapStack().Meets(request.pages) || stack_base == 0) return ENOMEM;
-  SwapCall call{.support = &support, .request = &request, .result = -EFAULT};
-  uint64_t old_mask;
-  SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, &kAllSignals, &old_mask, sizeof(old_mask));
-  CallOnStack(stack_base + kStackBytes, RunSwap, &call);
-  SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, &old_mask, 0, sizeof(old_mask));
+  if (SwapStack().Meets(request.pages)) return ENOMEM;
+  SwapCall call{.support = &support, .request = &request, .kept = 0, .result = -EFAULT};
+  if (!RunOnSwapStack(RunSwap, &call)) return ENOMEM;
+  kept = call.kept;
   // One fault per page of a later first write would cost twice as much (0.13 against 0.28 ms/MB).
   if (call.result == 0) {
     const uint64_t length = request.pages.end - request.pages.start;
@@ -178,13 +243,10 @@ int SwapPages(const FaultSupport& support, const SwapRequest& request) {
   return static_cast<int>(-call.result);
 }
 
-AddressRange SwapStack() {
-  if (stack_base == 0) {
-    const int64_t base = SystemCall(SYS_mmap, 0, kStackBytes, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (!IsError(base)) stack_base = static_cast<uint64_t>(base);
-  }
-  return {stack_base, stack_base + (stack_base == 0 ? 0 : kStackBytes)};
+int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t kept) {
+  ReturnCall call{.support = support, .vma = &vma, .kept = kept, .result = -EFAULT};
+  if (!RunOnSwapStack(RunReturn, &call)) return ENOMEM;
+  return static_cast<int>(-call.result);
 }
 
 }  // namespace uroce::memory

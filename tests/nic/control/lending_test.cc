@@ -196,9 +196,10 @@ TEST(ControlTest, WhatALaterRegionMapsAnOlderOneCopiesNoMore) {
     EXPECT_EQ(ModeOf(older.lkey), Mode("mixed", 3));
     EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, newer.As<uroce_reg_mr_reply>().handle).error,
               0);
+    EXPECT_EQ(ModeOf(older.lkey), Mode("mixed", 3));
     EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
+    EXPECT_EQ(ModeOf(older.lkey), Mode("copied", 1)) << "the pages become private again";
   }
-  EXPECT_EQ(ModeOf(older.lkey), Mode("mixed", 3));
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, older.handle).error, 0);
 }
 

@@ -297,5 +297,20 @@ TEST(DoctorTest, FindingsAreLinesWithTheirCommandBelow) {
   EXPECT_THAT(FindingsToJson(findings), HasSubstr("\"fix\": \"sudo uroced &\""));
 }
 
+TEST(DoctorDaemonTest, MemoryThatIsCopiedForItsManyPartsIsSaid) {
+  DaemonFacts facts = GoodDaemon();
+  ParseRegions(R"({"mrs": [{"pid": 5, "program": "spdk", "segments": [
+      {"length": 4096, "reason": ""}, {"length": 81920, "reason": "too many parts"}]},
+      {"pid": 6, "segments": [{"length": 1, "reason": "stack"}]}, {"pid": 7}, 3]})",
+               facts);
+  EXPECT_THAT(facts.program_pids, ElementsAre(5, 6, 7));
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              Contains(Says(Level::kNote, "spdk (pid 5): 81920 bytes", "")));
+  ASSERT_EQ(facts.cut_regions.size(), 1u);
+  ParseRegions("[]", facts);
+  ParseRegions("{", facts);
+  EXPECT_EQ(facts.cut_regions.size(), 1u);
+}
+
 }  // namespace
 }  // namespace uroce::tools

@@ -98,7 +98,7 @@ int FakeDaemon::DestroySegment(uint32_t handle) {
 int FakeDaemon::RegisterRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments,
                                uroce_reg_mr_reply& reply) {
   if (region_error != 0) return region_error;
-  EXPECT_LE(request.segment_count, UROCE_MAX_MR_SEGMENTS);
+  EXPECT_LE(request.segment_count, UROCE_MAX_MR_PARTS);
   uint64_t at = request.addr;
   for (uint32_t i = 0; i < request.segment_count; ++i) {
     EXPECT_EQ(segments[i].addr, at) << "part " << i << " leaves a gap";

@@ -403,17 +403,34 @@ TEST_F(RegistrationTest, ARefusedRegionLeavesNoSegment) {
   EXPECT_EQ(daemon_.Read(mr_, pages, 1), "k");
 }
 
-TEST_F(RegistrationTest, MoreThanTheMostPartsAreCopiedAsOne) {
-  uint8_t* pages = MapPages(200);
-  for (int i = 0; i < 200; i += 2) {
-    mmap(pages + i * kPageBytes, kPageBytes, PROT_READ | PROT_WRITE,
-         MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+TEST_F(RegistrationTest, WhatIsBehindTheMostPartsIsCopied) {
+  constexpr size_t kPages = UROCE_MAX_MR_PARTS + 100;
+  uint8_t* pages = MapPages(kPages);
+  SharedPages shared;
+  for (size_t i = 0; i < kPages; i += 2) {
+    ASSERT_NE(mmap(pages + i * kPageBytes, kPageBytes, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_FIXED, shared.fd, 0),
+              MAP_FAILED);
   }
-  ASSERT_EQ(daemon_.Register(pages, 200 * kPageBytes, mr_), 0);
-  EXPECT_EQ(daemon_.Shape(mr_), "c819200");
-  EXPECT_EQ(daemon_.region(mr_).segments[0].reason, UROCE_WHY_MANY_PARTS);
-  ASSERT_EQ(daemon_.Register(pages, 64 * kPageBytes, mr_), 0);
-  EXPECT_EQ(daemon_.region(mr_).segments.size(), 64u);
+  ASSERT_EQ(daemon_.Register(pages, kPages * kPageBytes, mr_), 0);
+  const auto& parts = daemon_.region(mr_).segments;
+  ASSERT_EQ(parts.size(), UROCE_MAX_MR_PARTS);
+  EXPECT_EQ(parts[UROCE_MAX_MR_PARTS - 2].mode, static_cast<uint32_t>(UROCE_MR_SHARED));
+  EXPECT_EQ(parts.back().mode, static_cast<uint32_t>(UROCE_MR_COPIED));
+  EXPECT_EQ(parts.back().reason, UROCE_WHY_MANY_PARTS);
+  EXPECT_EQ(parts.back().length, 101 * kPageBytes);
+}
+
+TEST_F(RegistrationTest, NeighboursInOneFileAreOnePart) {
+  SharedPages shared;
+  uint8_t* pages = MapPages(2);
+  for (size_t i = 0; i < 2; ++i) {
+    mmap(pages + i * kPageBytes, kPageBytes, i == 0 ? PROT_READ : PROT_READ | PROT_WRITE,
+         MAP_SHARED | MAP_FIXED, shared.fd, static_cast<off_t>(i * kPageBytes));
+  }
+  ASSERT_EQ(daemon_.Register(pages, 2 * kPageBytes, mr_, kRemoteRead), 0);
+  EXPECT_EQ(daemon_.Shape(mr_), "s8192");
+  EXPECT_EQ(daemon_.files_lent(), 1u);
 }
 
 TEST_F(RegistrationTest, ProtectionIsKept) {

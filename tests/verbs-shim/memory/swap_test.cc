@@ -48,9 +48,11 @@ class SwapTest : public testing::TestWithParam<Way> {
     const int memfd = memfd_create(UROCE_SEGMENT_NAME, MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(memfd, kBytes), 0);
     const auto start = reinterpret_cast<uint64_t>(pages_);
-    const SwapRequest request{
-        .pages = {start, start + kBytes}, .protection = PROT_READ | PROT_WRITE, .memfd = memfd};
-    ASSERT_EQ(SwapPages(support_, request), 0);
+    const SwapRequest request{.pages = {start, start + kBytes},
+                              .protection = PROT_READ | PROT_WRITE,
+                              .memfd = memfd,
+                              .keep = false};
+    ASSERT_EQ(SwapPages(support_, request, kept_), 0);
     close(memfd);
   }
 
@@ -66,6 +68,7 @@ class SwapTest : public testing::TestWithParam<Way> {
 
   FaultSupport support_;
   uint64_t* pages_ = nullptr;
+  uint64_t kept_ = 0;
 };
 
 // Each writer owns a word of every page, and all share one that they add to atomically.
@@ -152,12 +155,15 @@ TEST_P(SwapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
       static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0));
   memcpy(mapped, "kept", sizeof("kept"));
   const auto start = reinterpret_cast<uint64_t>(mapped);
-  EXPECT_NE(SwapPages(support_, {{start, start + kBytes}, PROT_READ | PROT_WRITE, -1}), 0);
+  EXPECT_NE(
+      SwapPages(support_, {{start, start + kBytes}, PROT_READ | PROT_WRITE, -1, false}, kept_), 0);
   EXPECT_STREQ(mapped, "kept");
   const auto anonymous = reinterpret_cast<uint64_t>(pages_);
   Word(3, 0) = 7;
-  EXPECT_EQ(SwapPages(support_, {{anonymous, anonymous + kBytes}, PROT_READ | PROT_WRITE, -1}),
+  EXPECT_EQ(SwapPages(support_, {{anonymous, anonymous + kBytes}, PROT_READ | PROT_WRITE, -1, true},
+                      kept_),
             EBADF);
+  EXPECT_EQ(kept_, 0u) << "it came back";
   EXPECT_EQ(Word(3, 0), 7u);
   Word(3, 0) = 8;  // Not write-protected any more.
   munmap(mapped, kBytes);

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that was registered is ordinary memory again, by all that a program can see of it.
+#include "verbs-shim/memory/give_back.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/verbs-shim/memory/fake_daemon.h"
+#include "verbs-shim/memory/advice.h"
+
+namespace uroce::memory {
+namespace {
+
+constexpr size_t kPages = 64;
+constexpr size_t kBytes = kPages * kPageBytes;
+
+/// The mappings that meet a range, each as "pages permissions flags".
+std::string MappingsOf(const void* start, size_t bytes) {
+  const auto from = reinterpret_cast<uint64_t>(start);
+  std::ifstream smaps("/proc/self/smaps");
+  std::ostringstream text;
+  bool is_ours = false;
+  for (std::string line; std::getline(smaps, line);) {
+    uint64_t low, high;
+    char permissions[5];
+    if (sscanf(line.c_str(), "%lx-%lx %4s", &low, &high, permissions) == 3) {
+      is_ours = low < from + bytes && from < high;
+      if (is_ours) text << (high - low) / kPageBytes << ' ' << permissions << ' ';
+    } else if (is_ours && line.starts_with("VmFlags")) {
+      text << line.substr(9) << '\n';
+    }
+  }
+  return text.str();
+}
+
+class GiveBackTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SetPolicy(MrPolicy::kAutomatic);
+    if (!ProbeFaultSupport(-1).kernel_mode) GTEST_SKIP() << "user-mode faults only";
+    auto* area = static_cast<uint8_t*>(
+        mmap(nullptr, kBytes + 2 * kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    pages_ = area + kPageBytes;
+    ASSERT_EQ(mprotect(pages_, kBytes, PROT_READ | PROT_WRITE), 0);
+    memset(pages_, 'a', kBytes);
+  }
+  void TearDown() override { munmap(pages_ - kPageBytes, kBytes + 2 * kPageBytes); }
+
+  void Register(size_t first = 0, size_t count = kPages) {
+    ASSERT_EQ(daemon_.Register(pages_ + first * kPageBytes, count * kPageBytes, mr_), 0);
+    ASSERT_EQ(PageKind(pages_ + first * kPageBytes), "segment");
+  }
+  void Deregister() { ASSERT_EQ(daemon_.Deregister(mr_), 0); }
+
+  int RawAdvise(int advice) {
+    return syscall(SYS_madvise, pages_, kBytes, advice) == 0 ? 0 : errno;
+  }
+  std::string Mappings() const { return MappingsOf(pages_, kBytes); }
+  bool AllAre(int value) const {
+    return std::string(reinterpret_cast<char*>(pages_), kBytes) ==
+           std::string(kBytes, static_cast<char>(value));
+  }
+
+  FakeDaemon& daemon_ = FakeDaemon::Make();
+  MemoryRegistration mr_ = {};
+  uint8_t* pages_ = nullptr;
+};
+
+TEST_F(GiveBackTest, ContentsStayAndPagesArePrivate) {
+  Register();
+  daemon_.Write(mr_, pages_ + 5000, "written");
+  pages_[9000] = 'b';
+  Deregister();
+  EXPECT_EQ(PageKind(pages_), "private");
+  EXPECT_EQ(memcmp(pages_ + 5000, "written", 7), 0);
+  EXPECT_EQ(pages_[9000], 'b');
+  EXPECT_EQ(pages_[kBytes - 1], 'a');
+}
+
+TEST_F(GiveBackTest, AdviceHasTheEffectThatItHasOnPrivateMemory) {
+  Register();
+  Deregister();
+  EXPECT_EQ(RawAdvise(MADV_REMOVE), EINVAL);
+  EXPECT_EQ(RawAdvise(MADV_WIPEONFORK), 0);
+  EXPECT_EQ(RawAdvise(MADV_FREE), 0);
+  memset(pages_, 'b', kBytes);
+  EXPECT_TRUE(AllAre('b'));
+  EXPECT_EQ(RawAdvise(MADV_DONTNEED), 0);
+  EXPECT_TRUE(AllAre(0));
+}
+
+TEST_F(GiveBackTest, ThePartsOfAMappingBecomeOneAgain) {
+  const std::string before = Mappings();
+  for (int round = 0; round < 3; ++round) {
+    Register(7, 5);
+    EXPECT_NE(Mappings(), before);
+    Deregister();
+    EXPECT_EQ(Mappings(), before);
+  }
+  auto* moved = static_cast<uint8_t*>(mremap(pages_, kBytes, 2 * kBytes, MREMAP_MAYMOVE));
+  ASSERT_NE(moved, MAP_FAILED);
+  EXPECT_EQ(moved[kBytes - 1], 'a');
+  munmap(moved, 2 * kBytes);
+}
+
+TEST_F(GiveBackTest, WhatWasSaidBeforeHoldsAfterwards) {
+  mlock(pages_, kBytes);
+  for (const int advice : {MADV_HUGEPAGE, MADV_DONTFORK, MADV_DONTDUMP, MADV_WIPEONFORK}) {
+    ASSERT_EQ(RawAdvise(advice), 0);
+  }
+  const std::string before = Mappings();
+  EXPECT_NE(before.find(" lo"), std::string::npos) << before;
+  Register(7, 5);
+  EXPECT_NE(MappingsOf(pages_ + 8 * kPageBytes, 1).find(" lo"), std::string::npos);
+  Deregister();
+  EXPECT_EQ(Mappings(), before);
+}
+
+TEST_F(GiveBackTest, WhatIsSaidMeanwhileHoldsAfterwards) {
+  Register();
+  const auto address = reinterpret_cast<uint64_t>(pages_);
+  EXPECT_EQ(Advise(address, kBytes, MADV_DONTDUMP), 0);
+  EXPECT_EQ(Advise(address, kBytes, MADV_WIPEONFORK), 0);
+  EXPECT_EQ(Advise(address, kBytes, MADV_HUGEPAGE), 0);
+  ASSERT_EQ(mlock(pages_, kBytes), 0);
+  ASSERT_EQ(mprotect(pages_, kBytes, PROT_READ), 0);
+  Deregister();
+  const std::string flags = Mappings();
+  for (const char* flag : {"r--p", " dd", " wf", " hg", " lo"}) {
+    EXPECT_NE(flags.find(flag), std::string::npos) << flag << " in " << flags;
+  }
+  EXPECT_TRUE(AllAre('a'));
+}
+
+TEST_F(GiveBackTest, AdviceWhileItIsRegistered) {
+  Register(8, 8);
+  const auto address = reinterpret_cast<uint64_t>(pages_);
+  EXPECT_EQ(Advise(address, kBytes, MADV_REMOVE), -EINVAL);
+  EXPECT_EQ(Advise(address, kBytes, MADV_FREE), 0);
+  EXPECT_EQ(Advise(address + 1, kBytes, MADV_DONTNEED), -EINVAL);
+  EXPECT_EQ(Advise(address, kBytes, MADV_POPULATE_WRITE), 0);
+  memset(pages_, 'b', kBytes);
+  EXPECT_EQ(Advise(address, 10 * kPageBytes, MADV_DONTNEED), 0);
+  EXPECT_EQ(pages_[0], 0);
+  EXPECT_EQ(pages_[9 * kPageBytes], 0);
+  EXPECT_EQ(pages_[10 * kPageBytes], 'b');
+  EXPECT_EQ(daemon_.Read(mr_, pages_ + 9 * kPageBytes, 1), std::string(1, '\0'));
+  daemon_.Write(mr_, pages_ + 9 * kPageBytes, "w");
+  EXPECT_EQ(pages_[9 * kPageBytes], 'w') << "the region reaches the new pages";
+  munmap(pages_ + 12 * kPageBytes, kPageBytes);
+  EXPECT_EQ(Advise(address, kBytes, MADV_DONTNEED), -ENOMEM) << "of a gap, and the rest is done";
+  Deregister();
+  EXPECT_EQ(pages_[11 * kPageBytes], 0);
+  EXPECT_EQ(pages_[kBytes - 1], 0);
+}
+
+TEST_F(GiveBackTest, PagesStaySharedUntilTheLastRegionIsGone) {
+  MemoryRegistration again = {};
+  Register();
+  ASSERT_EQ(daemon_.Register(pages_ + kPageBytes, kPageBytes, again), 0);
+  Deregister();
+  EXPECT_EQ(PageKind(pages_), "segment");
+  daemon_.Write(again, pages_ + 5000, "live");
+  ASSERT_EQ(daemon_.Deregister(again), 0);
+  EXPECT_EQ(PageKind(pages_), "private");
+  EXPECT_EQ(memcmp(pages_ + 5000, "live", 4), 0);
+}
+
+TEST_F(GiveBackTest, PagesThatHaveMovedOrGone) {
+  Register();
+  munmap(pages_ + 4 * kPageBytes, 4 * kPageBytes);
+  ASSERT_EQ(mprotect(pages_ + 12 * kPageBytes, kPageBytes, PROT_NONE), 0);
+  auto* place = static_cast<uint8_t*>(
+      mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(mremap(pages_ + 32 * kPageBytes, 32 * kPageBytes, 48 * kPageBytes,
+                   MREMAP_MAYMOVE | MREMAP_FIXED, place),
+            place);
+  place[47 * kPageBytes] = 'g';
+  Deregister();
+  EXPECT_EQ(PageKind(pages_), "private");
+  EXPECT_EQ(PageKind(place), "private");
+  EXPECT_EQ(PageKind(place + 47 * kPageBytes), "private");
+  ASSERT_EQ(mprotect(pages_ + 12 * kPageBytes, kPageBytes, PROT_READ), 0);
+  for (const size_t page : {0, 3, 8, 12, 13, 31}) EXPECT_EQ(pages_[page * kPageBytes], 'a') << page;
+  for (const size_t page : {0, 31}) EXPECT_EQ(place[page * kPageBytes], 'a') << page;
+  EXPECT_EQ(place[47 * kPageBytes], 'g');
+  EXPECT_EQ(place[40 * kPageBytes], 0);
+  munmap(place, 2 * kBytes);
+}
+
+TEST_F(GiveBackTest, UntouchedPagesTakeNoMemory) {
+  ASSERT_EQ(RawAdvise(MADV_DONTNEED), 0);
+  Register();
+  Deregister();
+  unsigned char resident[kPages];
+  ASSERT_EQ(mincore(pages_, kBytes, resident), 0);
+  EXPECT_EQ(std::count_if(resident, resident + kPages, [](int page) { return page & 1; }), 0);
+}
+
+// Each writer owns a word of every page; one of them writes by system calls.
+TEST_F(GiveBackTest, NoWriteIsLost) {
+  constexpr int kWriters = 3;
+  memset(pages_, 0, kBytes);
+  std::atomic<bool> stop = false;
+  std::atomic<int> running = 0;
+  std::vector<std::vector<uint64_t>> counts(kWriters, std::vector<uint64_t>(kPages));
+  const auto word = [this](uint64_t page, int writer) {
+    return reinterpret_cast<uint64_t*>(pages_ + page * kPageBytes) + writer;
+  };
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  uint64_t failures = 0;
+  const auto write_to = [&](int writer) {
+    ++running;
+    for (uint64_t turn = 0; !stop; ++turn) {
+      const uint64_t page = turn * 7 % kPages;
+      const uint64_t value = ++counts[static_cast<size_t>(writer)][page];
+      if (writer != 0) {
+        *const_cast<volatile uint64_t*>(word(page, writer)) = value;
+      } else if (write(pipe_ends[1], &value, 8) != 8 ||
+                 read(pipe_ends[0], word(page, writer), 8) != 8) {
+        ++failures;
+      }
+    }
+  };
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kWriters; ++i) writers.emplace_back(write_to, i);
+  while (running < kWriters) std::this_thread::yield();
+  for (int round = 0; round < 300; ++round) {
+    Register(0, kPages - static_cast<size_t>(round) % 3);
+    Deregister();
+  }
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0u);
+  for (uint64_t page = 0; page < kPages; ++page) {
+    for (int i = 0; i < kWriters; ++i) {
+      ASSERT_EQ(*word(page, i), counts[static_cast<size_t>(i)][page]) << page << ' ' << i;
+    }
+  }
+  for (const int end : pipe_ends) close(end);
+}
+
+}  // namespace
+}  // namespace uroce::memory

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies memory without libc.
+#pragma once
+
+#include <cstdint>
+
+#include "verbs-shim/memory/maps.h"
+
+namespace uroce::memory {
+
+/// Not memcpy: a program under a sanitizer has one of its own, which minds freed memory on the way.
+inline void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+}
+
+inline bool IsZeroPage(uint64_t page) {
+  const auto* words = reinterpret_cast<const uint64_t*>(page);
+  constexpr uint64_t kWords = kPageBytes / sizeof(uint64_t);
+  for (uint64_t i = 0; i < kWords; i += 8) {
+    uint64_t any = 0;
+    for (uint64_t j = 0; j < 8; ++j) any |= words[i + j];
+    if (any != 0) return false;
+  }
+  return true;
+}
+
+/// Copies whole pages to memory that was never touched. Pages of zeros are not, and take none.
+inline void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
+  for (uint64_t at = 0; at < length; at += kPageBytes) {
+    if (!IsZeroPage(from + at)) CopyBytes(to + at, from + at, kPageBytes);
+  }
+}
+
+}  // namespace uroce::memory

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes memory that no region uses any more the program's alone again.
+#pragma once
+
+#include "verbs-shim/memory/mapped_array.h"
+#include "verbs-shim/memory/maps.h"
+#include "verbs-shim/memory/segment_table.h"
+#include "verbs-shim/memory/swap.h"
+
+namespace uroce::memory {
+
+/// Whatever the program still has of the segment `extent`, wherever it has moved it, becomes
+/// private memory of the same contents; `swapped.kept` comes back, or goes. Writers wait meanwhile;
+/// without `support` there are none. False: some of it stays the segment's, with nothing lost: the
+/// kernel has no memory, or the program a userfaultfd of its own there. `mappings` is scratch
+/// space.
+[[nodiscard]] bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
+                            const SwappedMemory& swapped, MappedArray<Vma>& mappings);
+
+}  // namespace uroce::memory
