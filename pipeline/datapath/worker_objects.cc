@@ -169,9 +169,9 @@ void Worker::Impl::ApplyModification(QueuePair& qp, QpState state, const Attribu
   qp.core().Modify(state, attributes);
   if (state == QpState::kReset) {
     qp.DiscardPosted();
-    DropKept(qp);
     StopSending(qp);
   }
+  if (state == QpState::kReset || state == QpState::kErr) DropKept(qp);
   qp.PublishState(qp.core().state());
   qp.links().sends_wait = true;
   Touch(qp);

@@ -69,14 +69,15 @@ bool Worker::Impl::TakeDoorbells() {
 }
 
 bool Worker::Impl::TakePostponed() {
-  for (QueuePair* qp : postponed) {
-    qp->links().again = false;
-    Touch(*qp);
-    if (qp->core().HasKept()) ReplayKept(*qp);
+  const size_t count = postponed.size();
+  for (size_t i = 0; i < count; ++i) {
+    QueuePair& qp = *postponed[i];
+    qp.links().again = false;
+    Touch(qp);
+    if (qp.core().HasKept()) ReplayKept(qp);  // Which may postpone it once more.
   }
-  const bool any = !postponed.empty();
-  postponed.clear();
-  return any;
+  postponed.erase(postponed.begin(), postponed.begin() + static_cast<ptrdiff_t>(count));
+  return count != 0;
 }
 
 bool Worker::Impl::Expire() {

@@ -152,7 +152,7 @@ TEST_F(WorkerCaptureTest, AGapIsToldWithTheExpectedPsnAndItsNak) {
   const auto resent = NotesOf(UROCE_REASON_RETRANSMITTED);
   ASSERT_EQ(resent.size(), 3u);
   EXPECT_EQ(resent[0].detail, UROCE_RESEND_SEQUENCE_NAK);
-  EXPECT_EQ(resent[0].number, 0) << "of two ends of this make it costs no retry";
+  EXPECT_EQ(resent[0].number, 1);
   EXPECT_EQ(resent[0].limit, 3);
   EXPECT_EQ(resent[0].qpn, a_.qp->qpn().value());
 }

@@ -339,7 +339,10 @@ std::string Simulation::Run() {
     if (next == kNever) return "nothing will ever happen: " + Describe();
     now = std::max(next, now + Nanos(1));
   }
-  for (const auto& party : parties_) party->Judge();
+  for (const auto& party : parties_) {
+    if (!party->dead()) party->Turn(now);  // Its host may have slept since the last frame came.
+    party->Judge();
+  }
   return FirstFault();
 }
 

@@ -96,7 +96,8 @@ TEST(ControlTest, ADumpSaysWhatIsAgreedWithAPeer) {
   EXPECT_EQ(peers.at(0)["agreed"], "selective-repeat");
   EXPECT_EQ(peers.at(0)["queue_pairs"], 1);
   const Json counters = Dump(UROCE_DUMP_STAT)["peers"];
-  EXPECT_EQ(counters["answers_received"], counters["questions_sent"]);
+  EXPECT_GE(counters["answers_received"], 1);
+  EXPECT_GE(counters["questions_sent"], counters["answers_received"]);
   EXPECT_TRUE(QueuePairShown(qp.qp_num)["recovery"] == "selective" ||
               QueuePairShown(qp.qp_num)["recovery"] == "go-back-n");
   EXPECT_EQ(QueuePairShown(unreliable.qp_num)["recovery"], "");
