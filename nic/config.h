@@ -49,8 +49,8 @@ struct Limits {
   uint32_t srqs = 4096;
   uint32_t cm_ids = 16384;  ///< What librdmacm calls rdma_cm_ids.
   uint32_t xrcds = 64;
-  uint32_t cqe = 1u << 22;         ///< Of one CQ.
-  uint32_t qp_wr = 1u << 15;       ///< Of one queue of a QP.
+  uint32_t cqe = 1u << 22;    ///< Of one CQ.
+  uint32_t qp_wr = 1u << 15;  ///< Of one queue of a QP.
   /// Frames kept behind holes: of a worker, of a program and of a queue pair
   /// (datapath/kept_frames.h).
   uint32_t kept_frames = 6144;

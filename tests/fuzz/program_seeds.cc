@@ -20,7 +20,7 @@ constexpr uint32_t kQueues =
     (UROCE_DOORBELLS_OFFSET + sizeof(uroce_doorbells) + kPage - 1) / kPage * kPage;
 constexpr uint32_t kCqPages = 2;
 constexpr uint32_t kSlotBytes = 128;
-constexpr uint32_t kDepth = 8;
+constexpr uint32_t kDepth = 8;  // Granted to who asks for one less.
 
 class Script {
  public:
@@ -222,14 +222,14 @@ std::vector<uint8_t> MadeProgram() {
   for (uint32_t device = 0; device < 2; ++device) {
     script.Call(UROCE_OPEN_CONTEXT, uroce_open_context{device, 0});
     script.Handle(UROCE_ALLOC_PD, device);
-    script.Call(UROCE_CREATE_CQ, uroce_create_cq{device, 32, device, UROCE_NONE, 0});
+    script.Call(UROCE_CREATE_CQ, uroce_create_cq{device, 31, device, UROCE_NONE, 0});
   }
   for (uint32_t device = 0; device < 2; ++device) {
     script.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kBytes});
     Register(script, device, device);
-    script.Call(
-        UROCE_CREATE_QP,
-        uroce_create_qp{device, IBV_QPT_RC, device, device, 9, 0, {kDepth, kDepth, 2, 2, 64}});
+    script.Call(UROCE_CREATE_QP,
+                uroce_create_qp{
+                    device, IBV_QPT_RC, device, device, 9, 0, {kDepth - 1, kDepth - 1, 2, 2, 64}});
   }
   Connect(script, 0, 2);
   Connect(script, 1, 1);

@@ -189,7 +189,8 @@ MUTATIONS = [
      "    effect.check_length_bytes = header.reth.length_bytes;\n"
      "  }\n"),
     ("kept-outlives-its-connection", "responder_kept.cc",
-     "  if (kept_ == nullptr) return;\n  kept_->Start(epsn_);\n", "  if (kept_ == nullptr) return;\n"),
+     "  if (kept_ == nullptr) return;\n  kept_->Start(epsn_);\n",
+     "  if (kept_ == nullptr) return;\n"),
     ("given-back-again-and-again", "responder_kept.cc",
      "  psn = epsn_;\n  kept_->Erase(psn);\n", "  psn = epsn_;\n"),
     ("given-back-one-too-late", "responder_kept.cc",
@@ -219,5 +220,6 @@ MUTATIONS = [
     ("behind-a-full-map-all-is-well", "requester_selective.cc",
      "  if (map.packets() == KeptWindow(mtu_)) ResendBehind(base + map.packets());\n", ""),
     ("a-nak-always-goes-back", "requester_selective.cc",
-     "  if (!hears_maps_) return GoBackTo(psn);", "  if (!hears_maps_ || hears_maps_) return GoBackTo(psn);"),
+     "  if (!hears_maps_) return GoBackTo(psn);",
+     "  if (!hears_maps_ || hears_maps_) return GoBackTo(psn);"),
 ]

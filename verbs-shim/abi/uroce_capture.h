@@ -107,7 +107,7 @@ enum uroce_resend_cause {
   UROCE_RESEND_NONE = 0,
   UROCE_RESEND_ACK_TIMEOUT,
   UROCE_RESEND_SEQUENCE_NAK,
-  UROCE_RESEND_RNR_NAK,     /* its timer has run out */
+  UROCE_RESEND_RNR_NAK,         /* its timer has run out */
   UROCE_RESEND_IMPLIED_NAK,     /* the response to a READ or atomic was passed over */
   UROCE_RESEND_SELECTIVE_ACK,   /* the responder misses it, and keeps what follows */
   UROCE_RESEND_TAIL_LOSS_PROBE, /* nothing has come for some round trips */

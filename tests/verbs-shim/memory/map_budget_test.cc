@@ -9,8 +9,8 @@ namespace {
 
 TEST(MapBudgetTest, AnEighthOfTheLimitIsTheProgramsOwn) {
   EXPECT_EQ(MapBudget::Share(7000, 8000), 0u);
-  EXPECT_EQ(MapBudget::Share(6999, 8000), 0u) << "a swap may take two";
-  EXPECT_EQ(MapBudget::Share(6998, 8000), 1u);
+  EXPECT_EQ(MapBudget::Share(6998, 8000), 0u) << "a swap may take three";
+  EXPECT_EQ(MapBudget::Share(6997, 8000), 1u);
   EXPECT_EQ(MapBudget::Share(70000, 65530), 0u);
 }
 
