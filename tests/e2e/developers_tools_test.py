@@ -47,8 +47,11 @@ class DevelopersToolsTest(unittest.TestCase):
         self.check_sanitizer("undefined")
 
     def test_valgrind(self):
-        output = self.check(PROGRAM, preceded_by=("valgrind", "--leak-check=full",
-                                                  "--error-exitcode=9"))
+        # The child closes nothing: libibverbs has pointers into blocks, which may count as lost.
+        output = self.check(PROGRAM, preceded_by=(
+            "valgrind", "--leak-check=full", "--error-exitcode=9",
+            "--errors-for-leak-kinds=definite", "--child-silent-after-fork=yes"))
+        self.assertIn("possibly lost: 0 bytes", output)
         self.assertIn("ERROR SUMMARY: 0 errors", output)
         self.assertNotIn(SHIM, output)
 

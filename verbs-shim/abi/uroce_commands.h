@@ -228,7 +228,7 @@ enum uroce_mr_reason {
   UROCE_WHY_DAEMON_LIMIT,   /* the daemon had no segment to give */
   UROCE_WHY_MANY_PARTS,     /* more parts than a region may have */
   UROCE_WHY_UNKNOWN_THREADS, /* where the stacks lie is not known */
-  UROCE_WHY_POLICY,          /* UROCE_MR=copied */
+  UROCE_WHY_POLICY,          /* UROCE_MR=copied, valgrind */
   UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: it is what lies there at the moment */
 };
 struct uroce_mr_segment {
