@@ -37,6 +37,7 @@ const Session::Command* Session::FindCommand(uint32_t number) {
       {UROCE_IMPORT_PD, sizeof(uroce_import), true, &Session::ImportPd},
       {UROCE_CREATE_SEGMENT, sizeof(uroce_create_segment), true, &Session::CreateSegment},
       {UROCE_DESTROY_SEGMENT, sizeof(uroce_handle), true, &Session::DestroySegment},
+      {UROCE_TRIM_SEGMENT, sizeof(uroce_trim_segment), true, &Session::TrimSegment},
       {UROCE_ADD_MR_SEGMENTS, sizeof(uroce_add_mr_segments), true, &Session::AddMrSegments},
       {UROCE_REG_MR, sizeof(uroce_reg_mr), true, &Session::RegMr},
       {UROCE_DEREG_MR, sizeof(uroce_handle), true, &Session::DeregMr},
@@ -159,6 +160,10 @@ absl::Status Session::CreateSegment(Body body, Reply& reply) {
 
 absl::Status Session::DestroySegment(Body body, Reply&) {
   return program_->DestroySegment(HandleIn(body));
+}
+
+absl::Status Session::TrimSegment(Body body, Reply&) {
+  return program_->TrimSegment(Read<uroce_trim_segment>(body));
 }
 
 absl::Status Session::AddMrSegments(Body body, Reply&) {

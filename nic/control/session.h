@@ -107,6 +107,7 @@ class Session {
   absl::Status ImportPd(Body body, Reply& reply);
   absl::Status CreateSegment(Body body, Reply& reply);
   absl::Status DestroySegment(Body body, Reply& reply);
+  absl::Status TrimSegment(Body body, Reply& reply);
   absl::Status AddMrSegments(Body body, Reply& reply);
   absl::Status RegMr(Body body, Reply& reply);
   absl::Status DeregMr(Body body, Reply& reply);

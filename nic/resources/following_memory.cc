@@ -51,10 +51,9 @@ bool Program::MapFollowers(const MemoryObject& memory) {
   return replaced;
 }
 
-void Program::UnmapFollowers(const Segment& segment) {
+void Program::UnmapFollowers(std::span<const uint8_t> mapping) {
   for (MemoryObject* follower : followers_) {
-    std::vector<datapath::MrSegment> parts = CopyFollowing(
-        follower->region.segments, {segment.mapping.data(), segment.mapping.length()});
+    std::vector<datapath::MrSegment> parts = CopyFollowing(follower->region.segments, mapping);
     if (!parts.empty()) Replace(*follower, std::move(parts), {});
   }
 }

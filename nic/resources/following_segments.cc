@@ -78,9 +78,29 @@ bool AddMapped(const MrSegment& segment, std::vector<MrSegment>::const_iterator 
   return changed;
 }
 
-bool LiesIn(const MrSegment& segment, std::span<const uint8_t> mapping) {
+bool IsMappedIn(const MrSegment& segment, std::span<const uint8_t> mapping) {
   return segment.follows_address && segment.mode == MrMode::kMapped &&
-         mapping.data() <= segment.mapped && segment.mapped < mapping.data() + mapping.size();
+         segment.mapped < mapping.data() + mapping.size() &&
+         mapping.data() < segment.mapped + segment.length_bytes;
+}
+
+MrSegment CopiedAgain(MrSegment segment) {
+  segment.mode = MrMode::kCopied;
+  segment.mapped = nullptr;
+  segment.is_own_file = false;
+  return segment;
+}
+
+/// Adds `segment`, copied where it is mapped in `mapping`.
+void AddCopied(const MrSegment& segment, std::span<const uint8_t> mapping, PartList& parts) {
+  const uint8_t* first = segment.mapped;
+  const uint8_t* start = std::max(first, mapping.data());
+  const uint8_t* end = std::min(first + segment.length_bytes, mapping.data() + mapping.size());
+  const uint64_t from = segment.app_addr + static_cast<uint64_t>(start - first);
+  const uint64_t to = segment.app_addr + static_cast<uint64_t>(end - first);
+  if (segment.app_addr < from) parts.Add(PartOf(segment, segment.app_addr, from));
+  parts.Add(CopiedAgain(PartOf(segment, from, to)));
+  if (to < EndOf(segment)) parts.Add(PartOf(segment, to, EndOf(segment)));
 }
 
 }  // namespace
@@ -101,16 +121,17 @@ std::vector<MrSegment> MapFollowing(const std::vector<MrSegment>& segments,
 
 std::vector<MrSegment> CopyFollowing(const std::vector<MrSegment>& segments,
                                      std::span<const uint8_t> mapping) {
-  const auto lies_in = [&mapping](const MrSegment& part) { return LiesIn(part, mapping); };
-  if (std::none_of(segments.begin(), segments.end(), lies_in)) return {};
+  const auto is_mapped = [&mapping](const MrSegment& part) { return IsMappedIn(part, mapping); };
+  if (std::none_of(segments.begin(), segments.end(), is_mapped)) return {};
   PartList parts;
-  for (MrSegment segment : segments) {
-    if (lies_in(segment)) {
-      segment.mode = MrMode::kCopied;
-      segment.mapped = nullptr;
-      segment.is_own_file = false;
+  for (const MrSegment& segment : segments) {
+    if (!is_mapped(segment)) {
+      parts.Add(segment);
+    } else if (parts.size() < kMaxFollowingParts) {
+      AddCopied(segment, mapping, parts);
+    } else {
+      parts.Add(CopiedAgain(segment));
     }
-    parts.Add(segment);
   }
   return parts.Take();
 }

@@ -22,8 +22,8 @@ inline constexpr size_t kMaxFollowingParts = 1024;
 std::vector<datapath::MrSegment> MapFollowing(const std::vector<datapath::MrSegment>& segments,
                                               const std::vector<datapath::MrSegment>& newer);
 
-/// `segments` with all parts that follow addresses, and are mapped in `mapping`, copied again.
-/// Nothing when there are none.
+/// `segments` with all that follows addresses, and is mapped in `mapping`, copied again. Parts are
+/// cut for that as long as there are no more than kMaxFollowingParts. Nothing when there are none.
 std::vector<datapath::MrSegment> CopyFollowing(const std::vector<datapath::MrSegment>& segments,
                                                std::span<const uint8_t> mapping);
 

@@ -125,8 +125,23 @@ absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writabl
 absl::Status Program::DestroySegment(uint32_t handle) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(handle);
   if (!segment.ok()) return segment.status();
-  if (!(**segment)->is_own_file) UnmapFollowers(***segment);
+  const GuardedMapping& mapping = (**segment)->mapping;
+  if (!(**segment)->is_own_file) UnmapFollowers({mapping.data(), mapping.length()});
   segments_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Program::TrimSegment(const uroce_trim_segment& request) {
+  const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(request.segment);
+  if (!segment.ok()) return segment.status();
+  const GuardedMapping& mapping = (**segment)->mapping;
+  const bool is_within =
+      request.offset <= mapping.length() && request.length <= mapping.length() - request.offset;
+  if (!is_within || request.offset % kPageBytes != 0 || request.length % kPageBytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("segment: ", request.offset, "+", request.length,
+                                                   " is not a range of its whole pages"));
+  }
+  UnmapFollowers({mapping.data() + request.offset, request.length});
   return absl::OkStatus();
 }
 

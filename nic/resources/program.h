@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -90,6 +91,8 @@ class Program {
   absl::StatusOr<uint32_t> AddSharedSegment(Mapping mapping, bool writable);
   /// No region has been told of it any more, or will; afterwards none reaches memory by it.
   absl::Status DestroySegment(uint32_t handle);
+  /// The same for some pages of a segment, of which the others stay.
+  absl::Status TrimSegment(const uroce_trim_segment& request);
   /// Checks a region and finds its bytes.
   absl::StatusOr<std::unique_ptr<MemoryObject>> PlanRegion(const uroce_reg_mr& request,
                                                            const uroce_mr_segment* segments) const;
@@ -200,8 +203,8 @@ class Program {
                const std::vector<std::shared_ptr<Segment>>& segments);
   absl::StatusOr<uint32_t> AddSegment(Mapping mapping, std::shared_ptr<Segment> segment);
   absl::Status CountParts(uint32_t count, MemoryObject& memory) const;
-  /// Has regions that reach what they copy by the mapping of `segment` copy it again.
-  void UnmapFollowers(const Segment& segment);
+  /// Has regions that reach what they copy by `mapping`, or a part of one, copy it again.
+  void UnmapFollowers(std::span<const uint8_t> mapping);
   absl::Status CheckRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments) const;
   absl::StatusOr<datapath::MrSegment> ResolveSegment(const uroce_reg_mr& request,
                                                      const uroce_mr_segment& segment,

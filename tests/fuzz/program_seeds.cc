@@ -177,6 +177,7 @@ std::vector<uint8_t> Commands() {
   script.Call(UROCE_FLIGHT, uroce_flight{kQpnOf, 0});
   for (const uint32_t handle : {0u, 1u}) script.Handle(UROCE_DESTROY_QP, handle);
   for (const uint32_t handle : {0u, 1u}) script.Handle(UROCE_DEREG_MR, handle);
+  script.Call(UROCE_TRIM_SEGMENT, uroce_trim_segment{0, 0, 0x1000, 0x1000});
   script.Handle(UROCE_DESTROY_SEGMENT, 0).Handle(UROCE_DESTROY_CHANNEL, 0);
   return script.Handle(UROCE_CLOSE_CONTEXT, 0).bytes();
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "request.h"
@@ -89,14 +90,15 @@ static void allocate(struct walker* walker, struct block* block) {
   scribble(walker, block);
 }
 
-/* Memory that the program drops itself. Its pages may be part of a neighbour's segment still, so
- * that this is libc's madvise. */
-static void drop_pages(struct block* block) {
+/* Memory that the program drops itself, with libc or without, once no region covers it. */
+static void drop_pages(struct block* block, int has_libc) {
   uint8_t* start = (uint8_t*)(((uintptr_t)block->bytes + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
   uint8_t* end = (uint8_t*)((uintptr_t)(block->bytes + block->length) & ~(uintptr_t)(PAGE - 1));
   if (end <= start) return;
   const size_t length = (size_t)(end - start);
-  if (madvise(start, length, MADV_DONTNEED) != 0) fail("madvise");
+  const long result = has_libc ? madvise(start, length, MADV_DONTNEED)
+                               : syscall(SYS_madvise, start, length, MADV_DONTNEED);
+  if (result != 0) fail("madvise");
   memset(block->shadow + (start - block->bytes), 0, length);
   check(block, "after MADV_DONTNEED");
 }
@@ -114,7 +116,8 @@ static void deregister(struct block* block) {
 
 static void release(struct walker* walker, struct block* block) {
   if (block->region != NULL) deregister(block);
-  if (draw(walker) % 4 == 0) drop_pages(block);
+  const uint64_t how = draw(walker) % 8;
+  if (how < 2) drop_pages(block, how == 0);
   free(block->bytes);
   block->bytes = NULL;
   if (trim != NULL && draw(walker) % 16 == 0) trim(0);

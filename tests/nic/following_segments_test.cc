@@ -98,5 +98,25 @@ TEST(FollowingSegmentsTest, WithoutTheMappingItIsCopiedAsBefore) {
   EXPECT_EQ(TextOf(CopyFollowing({Mapped(0x1000, 0x1000)}, std::span(view, 0x1000))), "");
 }
 
+TEST(FollowingSegmentsTest, WithoutAPartOfTheMappingThatPartIsCopiedAsBefore) {
+  const auto mapped = MapFollowing({Copied(0x1010, 0x3000)}, {Mapped(0x1000, 0x4000)});
+  const auto after = CopyFollowing(mapped, std::span(view + 0x1000, 0x1000));
+  EXPECT_EQ(TextOf(after), "m1010+ff0:10 c2000+1000 m3000+1010:2000");
+  EXPECT_EQ(TextOf(CopyFollowing(after, std::span(view, 0x2000))), "c1010+1ff0 m3000+1010:2000");
+  EXPECT_EQ(TextOf(CopyFollowing(after, std::span(view + 0x1000, 0x1000))), "") << "it is copied";
+  EXPECT_EQ(TextOf(CopyFollowing(mapped, std::span(view + 0x3000, 0x1000))),
+            "m1010+2ff0:10 c4000+10");
+}
+
+TEST(FollowingSegmentsTest, WhatWouldHaveTooManyPartsIsCopiedWhole) {
+  std::vector<MrSegment> parts;
+  for (uint64_t i = 0; i < kMaxFollowingParts; ++i) parts.push_back(Mapped(0x10000 + i, 1));
+  const uint64_t addr = 0x10000 + kMaxFollowingParts;
+  parts.push_back(MapFollowing({Copied(addr, 0x3000)}, {Mapped(addr, 0x3000)}).at(0));
+  const auto after = CopyFollowing(parts, std::span(view + 0x1000, 0x1000));
+  ASSERT_EQ(after.size(), kMaxFollowingParts + 1);
+  EXPECT_EQ(TextOf({after.back()}), "c10400+3000");
+}
+
 }  // namespace
 }  // namespace uroce::nic

@@ -55,6 +55,7 @@ enum uroce_command {
   UROCE_OPEN_TARGET,
   UROCE_MODIFY_CQ,
   UROCE_ADD_MR_SEGMENTS,
+  UROCE_TRIM_SEGMENT,
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_FLIGHT = 102,
@@ -199,6 +200,15 @@ struct uroce_gid_entry {
 #define UROCE_SEGMENT_NAME "uroce-segment"
 struct uroce_create_segment {
   uint64_t addr; /* where the shim will map it, page aligned */
+  uint64_t length;
+};
+
+/* TRIM_SEGMENT: no region has these pages of a segment any more, and the program is about to have
+ * other memory in their place. The rest of the segment stays what it is. */
+struct uroce_trim_segment {
+  uint32_t segment;
+  uint32_t reserved;
+  uint64_t offset; /* in whole pages */
   uint64_t length;
 };
 

@@ -39,6 +39,7 @@ struct Daemon {
 
   int (*create_segment)(void* session, const uroce_create_segment& request, SegmentGrant& grant);
   int (*destroy_segment)(void* session, uint32_t handle);
+  int (*trim_segment)(void* session, const uroce_trim_segment& request);
   int (*register_region)(void* session, const uroce_reg_mr& region,
                          const uroce_mr_segment* segments, uroce_reg_mr_reply& reply);
   int (*deregister_region)(void* session, uint32_t handle);

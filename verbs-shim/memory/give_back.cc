@@ -2,37 +2,28 @@
 // From a segment's mappings back to private memory.
 #include "verbs-shim/memory/give_back.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
+
+#include <algorithm>
 
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
 namespace {
 
+constexpr AddressRange kWholeFile{0, UINT64_MAX};
+
+/// What is given back of a segment.
+struct Wanted {
+  const SegmentExtent& extent;
+  const SwappedMemory& swapped;
+  std::span<const AddressRange> pages;  // of the file, in rising offsets
+  uint64_t bytes;  // of them where they were swapped, if none has moved or gone
+};
+
 bool IsOf(const Vma& vma, const SegmentExtent& extent) {
   return vma.kind == VmaKind::kSegment && vma.inode == extent.inode && vma.device == extent.device;
-}
-
-void RemoveOthers(const SegmentExtent& extent, MappedArray<Vma>& mappings) {
-  size_t kept = 0;
-  for (size_t i = 0; i < mappings.size(); ++i) {
-    if (IsOf(mappings[i], extent)) mappings[kept++] = mappings[i];
-  }
-  mappings.Truncate(kept);
-}
-
-/// Finds the segment's mappings: all where they were made, as nearly always, or anywhere.
-bool FindMappings(const SegmentExtent& extent, AddressRange pages, MappedArray<Vma>& mappings) {
-  const AddressRange window{pages.start - kPageBytes, pages.end + kPageBytes};
-  if (FindMaps(pages, window, mappings) != 0) return false;
-  RemoveOthers(extent, mappings);
-  const bool is_whole = mappings.size() == 1 && mappings[0].start == pages.start &&
-                        mappings[0].end == pages.end && mappings[0].file_offset == 0;
-  if (is_whole) return true;
-  mappings.Clear();
-  if (ReadMaps({0, UINT64_MAX}, mappings) != 0) return false;
-  RemoveOthers(extent, mappings);
-  return true;
 }
 
 /// The bytes of `vma` from `from` on, below `to`.
@@ -44,11 +35,58 @@ Vma PartOf(const Vma& vma, uint64_t from, uint64_t to) {
   return part;
 }
 
+/// Appends the parts of `vma` that are among `pages`. False: no memory.
+bool AppendParts(const Vma& vma, std::span<const AddressRange> pages, MappedArray<Vma>& parts) {
+  const AddressRange shown{vma.file_offset, vma.file_offset + (vma.end - vma.start)};
+  const auto* next = std::partition_point(
+      pages.data(), pages.data() + pages.size(),
+      [&shown](const AddressRange& range) { return range.end <= shown.start; });
+  for (; next != pages.data() + pages.size() && next->start < shown.end; ++next) {
+    const uint64_t from = std::max(next->start, shown.start) - shown.start;
+    const uint64_t to = std::min(next->end, shown.end) - shown.start;
+    if (!parts.Append(PartOf(vma, vma.start + from, vma.start + to))) return false;
+  }
+  return true;
+}
+
+/// Leaves the parts of `mappings` that are wanted. False: no memory.
+bool SelectWanted(const Wanted& wanted, MappedArray<Vma>& mappings) {
+  const size_t found = mappings.size();
+  for (size_t i = 0; i < found; ++i) {
+    const Vma vma = mappings[i];
+    if (IsOf(vma, wanted.extent) && !AppendParts(vma, wanted.pages, mappings)) return false;
+  }
+  std::copy(mappings.begin() + found, mappings.end(), mappings.begin());
+  mappings.Truncate(mappings.size() - found);
+  return true;
+}
+
+bool AreAllInPlace(const Wanted& wanted, const MappedArray<Vma>& mappings) {
+  const AddressRange place = wanted.swapped.pages;
+  uint64_t bytes = 0;
+  for (const Vma& vma : mappings) {
+    if (vma.start != place.start + vma.file_offset || vma.end > place.end) return false;
+    bytes += vma.end - vma.start;
+  }
+  return bytes == wanted.bytes;
+}
+
+/// Finds the wanted mappings: all where they were made, as nearly always, or anywhere.
+bool FindWanted(const Wanted& wanted, MappedArray<Vma>& mappings) {
+  const AddressRange all = wanted.swapped.pages;
+  const AddressRange place{all.start + wanted.pages.front().start,
+                           all.start + std::min(wanted.pages.back().end, all.end - all.start)};
+  const AddressRange window{place.start - kPageBytes, place.end + kPageBytes};
+  if (FindMaps(place, window, mappings) != 0 || !SelectWanted(wanted, mappings)) return false;
+  if (AreAllInPlace(wanted, mappings)) return true;
+  mappings.Clear();
+  return ReadMaps({0, UINT64_MAX}, mappings) == 0 && SelectWanted(wanted, mappings);
+}
+
 /// What mremap added to the segment was never kept anywhere.
-bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const SegmentExtent& extent,
-                     uint64_t kept) {
-  const uint64_t kept_bytes =
-      kept != 0 && vma.file_offset < extent.length ? extent.length - vma.file_offset : 0;
+bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const Wanted& wanted) {
+  const uint64_t kept = wanted.swapped.kept, length = wanted.extent.length;
+  const uint64_t kept_bytes = kept != 0 && vma.file_offset < length ? length - vma.file_offset : 0;
   const uint64_t split = vma.end - vma.start < kept_bytes ? vma.end : vma.start + kept_bytes;
   bool is_done = true;
   if (vma.start < split) {
@@ -58,18 +96,58 @@ bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const SegmentE
   return is_done;
 }
 
+/// A second mapping of the same pages of the file; its start is 0 where there is no place for it.
+Vma MapAgain(const Vma& vma) {
+  const uint64_t length = vma.end - vma.start;
+  const int64_t address = SystemCall(SYS_mremap, vma.start, 0, length, MREMAP_MAYMOVE);
+  if (IsError(address)) return PartOf(vma, 0, 0);
+  Vma again = vma;
+  again.start = static_cast<uint64_t>(address);
+  again.end = again.start + length;
+  return again;
+}
+
+/// Unmaps what MapAgain() made. `frees`: the file is to hold these pages no more.
+void Unmap(const Vma& vma, bool frees) {
+  if (vma.start == 0) return;
+  const uint64_t length = vma.end - vma.start;
+  if (frees && SystemCall(SYS_mprotect, vma.start, length, PROT_READ | PROT_WRITE) == 0) {
+    SystemCall(SYS_madvise, vma.start, length, MADV_REMOVE);
+  }
+  SystemCall(SYS_munmap, vma.start, length);
+}
+
 }  // namespace
 
 bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
               const SwappedMemory& swapped, MappedArray<Vma>& mappings) {
-  bool is_done = FindMappings(extent, swapped.pages, mappings);
+  const Wanted wanted{.extent = extent,
+                      .swapped = swapped,
+                      .pages = {&kWholeFile, 1},
+                      .bytes = extent.length - swapped.returned_bytes};
+  bool is_done = FindWanted(wanted, mappings);
   if (is_done) {
-    for (const Vma& vma : mappings) {
-      is_done &= GiveBackMapping(support, vma, extent, swapped.kept);
-    }
+    for (const Vma& vma : mappings) is_done &= GiveBackMapping(support, vma, wanted);
   }
   if (swapped.kept != 0) SystemCall(SYS_munmap, swapped.kept, extent.length);
   return is_done;
+}
+
+uint64_t GiveBackPages(const FaultSupport* support, const SegmentExtent& extent,
+                       const SwappedMemory& swapped, std::span<const AddressRange> pages,
+                       MappedArray<Vma>& mappings) {
+  Wanted wanted{.extent = extent, .swapped = swapped, .pages = pages, .bytes = 0};
+  for (const AddressRange& range : pages) wanted.bytes += range.end - range.start;
+  if (!FindWanted(wanted, mappings)) return 0;
+  bool is_done = true;
+  for (Vma& vma : mappings) {
+    const Vma again = MapAgain(vma);
+    is_done &= GiveBackMapping(support, vma, wanted);
+    vma = again;
+  }
+  // Not before: the program may have mapped the same pages twice.
+  for (const Vma& vma : mappings) Unmap(vma, is_done);
+  return is_done ? wanted.bytes : 0;
 }
 
 }  // namespace uroce::memory

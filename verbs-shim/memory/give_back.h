@@ -2,6 +2,8 @@
 // Makes memory that no region uses any more the program's alone again.
 #pragma once
 
+#include <span>
+
 #include "verbs-shim/memory/mapped_array.h"
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory/segment_table.h"
@@ -16,5 +18,12 @@ namespace uroce::memory {
 /// space.
 [[nodiscard]] bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
                             const SwappedMemory& swapped, MappedArray<Vma>& mappings);
+
+/// The same for some pages of a segment that goes on: `pages` of its file, in rising offsets. These
+/// take no memory in the file afterwards. How many bytes they are, or 0: some stay the segment's.
+[[nodiscard]] uint64_t GiveBackPages(const FaultSupport* support, const SegmentExtent& extent,
+                                     const SwappedMemory& swapped,
+                                     std::span<const AddressRange> pages,
+                                     MappedArray<Vma>& mappings);
 
 }  // namespace uroce::memory

@@ -142,16 +142,25 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
     registry.places.Remove(part.pages);
     registry.segments.Remove(index);
   } else {
-    registry.segments.NoteSwap(index, {.pages = part.pages, .kept = kept});
+    registry.segments.NoteSwap(index, {.pages = part.pages, .kept = kept, .returned_bytes = 0});
   }
   return error;
 }
 
-/// Makes `part` one of segment `index`, of which the region takes over a reference.
+/// Makes `part` one of segment `index`, to which the region gets a reference.
 void Refer(Registry& registry, const Daemon& daemon, uint32_t index, uint64_t file_offset,
            RegionPart& part, MemoryRegistration& registration) {
-  if (registration.references.Append(index)) return MakeLive(part, index, file_offset);
-  registry.DropReference(daemon, index);
+  const AddressRange pages{PageDown(file_offset), PageUp(file_offset + part.length)};
+  const uint32_t reference = registry.segments.AddReference({.segment = index, .pages = pages});
+  const bool is_noted = reference != SegmentTable::kNone;
+  if (is_noted && registration.references.Append(reference)) {
+    return MakeLive(part, index, file_offset);
+  }
+  if (is_noted) {
+    registry.DropReference(daemon, reference);
+  } else if (!registry.segments.IsReferenced(index)) {
+    registry.EndSegment(daemon, index);
+  }
   MakeCopied(part, UROCE_WHY_REFUSED);
 }
 
@@ -226,7 +235,6 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
                         MemoryRegistration& registration) {
   for (RegionPart& part : registry.parts) {
     if (part.kind != PartKind::kLive) continue;
-    registry.segments.AddReference(part.segment);
     Refer(registry, daemon, part.segment, part.file_offset, part, registration);
   }
   for (RegionPart& part : registry.parts) {
@@ -312,7 +320,7 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
 
 void DropReferences(Registry& registry, const Daemon& daemon, MemoryRegistration& registration) {
   registration.references.TakeAll(
-      [&registry, &daemon](uint32_t index) { registry.DropReference(daemon, index); });
+      [&registry, &daemon](uint32_t reference) { registry.DropReference(daemon, reference); });
 }
 
 int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& request,

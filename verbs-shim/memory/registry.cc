@@ -89,23 +89,53 @@ void Registry::ClearFacts() {
   parts.Clear();
 }
 
-void Registry::DropReference(const Daemon& daemon, uint32_t segment) {
-  if (!segments.DropReference(segment)) return;
-  // An error means that the session has ended, and its segments with it.
+void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
+  const PageReference dropped = segments.DropReference(reference);
+  if (segments.IsReferenced(dropped.segment)) {
+    GiveBackUnreferenced(daemon, dropped);
+  } else {
+    EndSegment(daemon, dropped.segment);
+  }
+}
+
+// An error of the daemon means that the session has ended, and its segments with it.
+void Registry::EndSegment(const Daemon& daemon, uint32_t segment) {
   (void)daemon.destroy_segment(daemon.session, segments.handle(segment));
-  if (segments.mode(segment) == UROCE_MR_MAPPED && GiveBackSegment(segment)) {
+  if (segments.mode(segment) == UROCE_MR_MAPPED && CanGiveBack() &&
+      GiveBack(SupportForReturns(), segments.extent(segment), segments.swapped(segment),
+               returned)) {
     places.Remove(segments.swapped(segment).pages);
   }
   segments.Remove(segment);
 }
 
+void Registry::GiveBackUnreferenced(const Daemon& daemon, const PageReference& dropped) {
+  if (segments.mode(dropped.segment) != UROCE_MR_MAPPED) return;
+  unreferenced.Clear();
+  if (!segments.ListUnreferenced(dropped, references, unreferenced)) return;
+  if (unreferenced.empty() || !CanGiveBack()) return;
+  const uint32_t handle = segments.handle(dropped.segment);
+  for (const AddressRange& pages : unreferenced) {
+    (void)daemon.trim_segment(daemon.session, {.segment = handle,
+                                               .reserved = 0,
+                                               .offset = pages.start,
+                                               .length = pages.end - pages.start});
+  }
+  segments.NoteReturn(
+      dropped.segment,
+      GiveBackPages(SupportForReturns(), segments.extent(dropped.segment),
+                    segments.swapped(dropped.segment), unreferenced.span(), returned));
+}
+
+const FaultSupport* Registry::SupportForReturns() const {
+  return support.kernel_mode && support.protects_shared ? &support : nullptr;
+}
+
 /// Without a userfaultfd that holds back the kernel too a system call of another thread would fail
 /// with EFAULT: the memory then stays a segment's, unless there is no other thread.
-bool Registry::GiveBackSegment(uint32_t segment) {
-  const bool can_wait = support.kernel_mode && support.protects_shared;
-  if (!can_wait && (ListThreads(threads) != 0 || threads.size() != 1)) return false;
-  return GiveBack(can_wait ? &support : nullptr, segments.extent(segment),
-                  segments.swapped(segment), returned);
+bool Registry::CanGiveBack() {
+  if (SupportForReturns() != nullptr) return true;
+  return ListThreads(threads) == 0 && threads.size() == 1;
 }
 
 RegistryLock::RegistryLock() {

@@ -28,7 +28,10 @@ struct Registry {
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // which has this program's /proc/self/mem
 
-  MappedArray<Vma> returned;  // the mappings that one return looks at
+  // What one return of pages looks at.
+  MappedArray<Vma> returned;
+  MappedArray<AddressRange> references;
+  MappedArray<AddressRange> unreferenced;
 
   // What one registration looks at; kept to save the system calls.
   MappedArray<Vma> mappings;  // `parts` point into it
@@ -43,12 +46,16 @@ struct Registry {
 
   void ClearFacts();
 
-  /// Ends a reference. With the last one the daemon lets go of the memory, and it becomes the
-  /// program's alone again.
-  void DropReference(const Daemon& daemon, uint32_t segment);
+  /// Ends a reference. The pages that no other reference has become the program's alone again, and
+  /// with the last reference the daemon lets go of the segment.
+  void DropReference(const Daemon& daemon, uint32_t reference);
+  /// Ends a segment without references.
+  void EndSegment(const Daemon& daemon, uint32_t segment);
 
  private:
-  bool GiveBackSegment(uint32_t segment);
+  void GiveBackUnreferenced(const Daemon& daemon, const PageReference& dropped);
+  const FaultSupport* SupportForReturns() const;
+  bool CanGiveBack();
 };
 
 /// Whether a page of `range` may be a segment's, in use or not. Any thread, without the lock.

@@ -32,6 +32,10 @@ int DestroySegment(void* session, uint32_t handle) {
   return shim::Call(SessionOf(session), UROCE_DESTROY_SEGMENT, uroce_handle{handle, 0});
 }
 
+int TrimSegment(void* session, const uroce_trim_segment& request) {
+  return shim::Call(SessionOf(session), UROCE_TRIM_SEGMENT, request);
+}
+
 /// A command that ends in a list of segments.
 template <typename Body>
 int CallWithSegments(Session& session, uroce_command command, const Body& body,
@@ -154,6 +158,7 @@ Daemon DaemonOf(Session& session) {
           .userfaultfd_device = session.userfaultfd_device(),
           .create_segment = CreateSegment,
           .destroy_segment = DestroySegment,
+          .trim_segment = TrimSegment,
           .register_region = RegisterRegion,
           .deregister_region = DeregisterRegion,
           .send_memory_fd = SendMemoryFd,

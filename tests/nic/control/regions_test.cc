@@ -56,6 +56,25 @@ TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, good.As<uroce_reg_mr_reply>().handle).error, 0);
 }
 
+TEST(ControlTest, PagesOfASegmentThatAreGivenUpAreWholeAndItsOwn) {
+  TestProgram program;
+  const uint32_t segment =
+      program.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{0x10000, 0x4000}).handle();
+  const auto trim = [&](uint32_t handle, uint64_t offset, uint64_t length) {
+    return program.client.Call(UROCE_TRIM_SEGMENT, uroce_trim_segment{handle, 0, offset, length})
+        .error;
+  };
+  EXPECT_EQ(trim(segment, 0x1000, 0x1000), 0);
+  EXPECT_EQ(trim(segment, 0, 0x4000), 0);
+  EXPECT_EQ(trim(segment, 0x1000, 0x4000), EINVAL) << "beyond its end";
+  EXPECT_EQ(trim(segment, 0x5000, 0), EINVAL);
+  EXPECT_EQ(trim(segment, 0x1000, ~0xfffull), EINVAL) << "wraps";
+  EXPECT_EQ(trim(segment, 0x10, 0x1000), EINVAL);
+  EXPECT_EQ(trim(segment, 0, 0x10), EINVAL);
+  EXPECT_EQ(trim(segment + 1, 0, 0x1000), EINVAL) << "no such segment";
+  EXPECT_EQ(program.client.Handle(UROCE_DESTROY_SEGMENT, segment).error, 0);
+}
+
 TEST(ControlTest, ARegionThatIsReplacedKeepsItsHandleAndKey) {
   TestProgram program;
   const uint32_t segment =

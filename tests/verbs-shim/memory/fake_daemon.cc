@@ -33,6 +33,10 @@ Daemon FakeDaemon::calls() {
               },
           .destroy_segment = [](void* session,
                                 uint32_t handle) { return Of(session).DestroySegment(handle); },
+          .trim_segment =
+              [](void* session, const uroce_trim_segment& request) {
+                return Of(session).TrimSegment(request);
+              },
           .register_region =
               [](void* session, const uroce_reg_mr& request, const uroce_mr_segment* segments,
                  uroce_reg_mr_reply& reply) {
@@ -92,6 +96,22 @@ int FakeDaemon::DestroySegment(uint32_t handle) {
   if (found == segments_.end()) return EINVAL;
   munmap(found->second.view, found->second.length);
   segments_.erase(found);
+  return 0;
+}
+
+int FakeDaemon::TrimSegment(const uroce_trim_segment& request) {
+  EXPECT_TRUE(segments_.contains(request.segment));
+  EXPECT_GT(request.length, 0u);
+  EXPECT_EQ((request.offset | request.length) % 4096, 0u);
+  EXPECT_LE(request.offset + request.length, segments_[request.segment].length);
+  for (const auto& [handle, region] : regions_) {
+    for (const uroce_mr_segment& part : region.segments) {
+      EXPECT_TRUE(part.mode != UROCE_MR_MAPPED || part.segment != request.segment ||
+                  part.segment_offset >= request.offset + request.length ||
+                  part.segment_offset + part.length <= request.offset)
+          << "region " << handle << " has pages that are given up";
+    }
+  }
   return 0;
 }
 

@@ -52,6 +52,11 @@ class FakeDaemon {
   const Region& region(const MemoryRegistration& registration) const {
     return regions_.at(registration.handle);
   }
+  /// Where this daemon has the first part of a region.
+  const uint8_t* ViewOf(const MemoryRegistration& registration) const {
+    const uroce_mr_segment& part = region(registration).segments.front();
+    return segments_.at(part.segment).view + part.segment_offset;
+  }
   size_t files_lent() const { return files_lent_; }
   size_t segment_count() const { return segments_.size(); }
   size_t segments_made() const { return next_segment_ - 1; }
@@ -67,6 +72,7 @@ class FakeDaemon {
   int CreateSegment(const uroce_create_segment& request, SegmentGrant& grant);
   int ShareFile(const SharedFile& file, SharedGrant& grant);
   int DestroySegment(uint32_t handle);
+  int TrimSegment(const uroce_trim_segment& request);
   int RegisterRegion(const uroce_reg_mr& request, const uroce_mr_segment* segments,
                      uroce_reg_mr_reply& reply);
   template <typename Step>

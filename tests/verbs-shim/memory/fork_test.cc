@@ -96,6 +96,22 @@ TEST_F(ForkTest, PagesWithoutARegionAreTheChildsOwnToo) {
   EXPECT_EQ(moved[2 * kBytes - 1], 'p');
 }
 
+TEST_F(ForkTest, PagesOfASegmentThatIsGivenBackInPartAreTheChildsOwnToo) {
+  MemoryRegistration small = {};
+  ASSERT_EQ(daemon_.Register(pages_ + 4 * kPageBytes, kPageBytes, small), 0);
+  ASSERT_EQ(daemon_.Deregister(mr_), 0);
+  EXPECT_EQ(InFork([this] {
+              if (std::string(pages_, kBytes) != std::string(kBytes, 'p')) return 1;
+              memset(pages_, 'c', kBytes);
+              return PageKind(pages_ + 4 * kPageBytes) == "private" ? 0 : 2;
+            }),
+            0);
+  EXPECT_EQ(std::string(pages_, kBytes), std::string(kBytes, 'p'));
+  daemon_.Write(small, pages_ + 4 * kPageBytes, "after");
+  EXPECT_EQ(memcmp(pages_ + 4 * kPageBytes, "after", 5), 0);
+  ASSERT_EQ(daemon_.Deregister(small), 0);
+}
+
 TEST_F(ForkTest, ProtectionIsInherited) {
   ASSERT_EQ(mprotect(pages_, kPageBytes, PROT_READ), 0);
   ASSERT_EQ(mprotect(pages_ + kPageBytes, kPageBytes, PROT_NONE), 0);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <random>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -68,6 +69,12 @@ class GiveBackTest : public testing::Test {
     return syscall(SYS_madvise, pages_, kBytes, advice) == 0 ? 0 : errno;
   }
   std::string Mappings() const { return MappingsOf(pages_, kBytes); }
+  /// Of the first pages: "p" is private, "s" a segment's.
+  std::string KindsOf(size_t count) const {
+    std::string kinds;
+    for (size_t page = 0; page < count; ++page) kinds += PageKind(pages_ + page * kPageBytes)[0];
+    return kinds;
+  }
   bool AllAre(int value) const {
     return std::string(reinterpret_cast<char*>(pages_), kBytes) ==
            std::string(kBytes, static_cast<char>(value));
@@ -166,16 +173,162 @@ TEST_F(GiveBackTest, AdviceWhileItIsRegistered) {
   EXPECT_EQ(pages_[kBytes - 1], 0);
 }
 
-TEST_F(GiveBackTest, PagesStaySharedUntilTheLastRegionIsGone) {
+TEST_F(GiveBackTest, APageStaysSharedUntilTheLastRegionInItIsGone) {
+  const std::string before = Mappings();
   MemoryRegistration again = {};
   Register();
-  ASSERT_EQ(daemon_.Register(pages_ + kPageBytes, kPageBytes, again), 0);
+  ASSERT_EQ(daemon_.Register(pages_ + 2 * kPageBytes, kPageBytes, again), 0);
   Deregister();
-  EXPECT_EQ(PageKind(pages_), "segment");
-  daemon_.Write(again, pages_ + 5000, "live");
+  EXPECT_EQ(KindsOf(5), "ppspp");
+  EXPECT_TRUE(AllAre('a'));
+  daemon_.Write(again, pages_ + 9000, "live");
+  EXPECT_EQ(memcmp(pages_ + 9000, "live", 4), 0);
   ASSERT_EQ(daemon_.Deregister(again), 0);
+  EXPECT_EQ(memcmp(pages_ + 9000, "live", 4), 0);
+  EXPECT_EQ(Mappings(), before);
+  EXPECT_EQ(daemon_.segment_count(), 0u);
+}
+
+TEST_F(GiveBackTest, NeighboursShareOnlyThePageBetweenThem) {
+  MemoryRegistration right = {};
+  ASSERT_EQ(daemon_.Register(pages_, 3 * kPageBytes + 100, mr_), 0);
+  ASSERT_EQ(daemon_.Register(pages_ + 3 * kPageBytes + 100, 3 * kPageBytes, right), 0);
+  Deregister();
+  EXPECT_EQ(KindsOf(8), "pppssssp");
+  ASSERT_EQ(syscall(SYS_madvise, pages_, 3 * kPageBytes, MADV_DONTNEED), 0);
+  EXPECT_EQ(std::count(pages_, pages_ + 3 * kPageBytes, 0), 3 * kPageBytes);
+  EXPECT_EQ(pages_[3 * kPageBytes], 'a');
+  daemon_.Write(right, pages_ + 3 * kPageBytes + 100, "live");
+  EXPECT_EQ(memcmp(pages_ + 3 * kPageBytes + 100, "live", 4), 0);
+  ASSERT_EQ(daemon_.Deregister(right), 0);
+  EXPECT_EQ(KindsOf(8), "pppppppp");
+  EXPECT_EQ(memcmp(pages_ + 3 * kPageBytes + 100, "live", 4), 0);
+}
+
+TEST_F(GiveBackTest, PagesThatAreGivenBackTakeNoMemoryInTheSegment) {
+  MemoryRegistration small = {};
+  Register();
+  ASSERT_EQ(daemon_.Register(pages_ + 8 * kPageBytes, kPageBytes, small), 0);
+  const uint8_t* view = daemon_.ViewOf(small) - 8 * kPageBytes;
+  ASSERT_EQ(std::count(view, view + kBytes, 'a'), kBytes);
+  ASSERT_EQ(mprotect(pages_ + 20 * kPageBytes, kPageBytes, PROT_NONE), 0);
+  Deregister();
+  EXPECT_EQ(std::count(view, view + kBytes, 'a'), kPageBytes);
+  EXPECT_EQ(view[8 * kPageBytes], 'a');
+  ASSERT_EQ(mprotect(pages_ + 20 * kPageBytes, kPageBytes, PROT_READ), 0);
+  EXPECT_TRUE(AllAre('a'));
+  ASSERT_EQ(daemon_.Deregister(small), 0);
+}
+
+TEST_F(GiveBackTest, PagesThatAreMappedTwiceAreGivenBackTwice) {
+  MemoryRegistration small = {};
+  Register();
+  ASSERT_EQ(daemon_.Register(pages_ + 8 * kPageBytes, kPageBytes, small), 0);
+  auto* second = static_cast<uint8_t*>(mremap(pages_, 0, kBytes, MREMAP_MAYMOVE));
+  ASSERT_NE(second, MAP_FAILED);
+  munmap(pages_ + kPageBytes, kPageBytes);  // So that the pages are looked for everywhere.
+  Deregister();
   EXPECT_EQ(PageKind(pages_), "private");
-  EXPECT_EQ(memcmp(pages_ + 5000, "live", 4), 0);
+  EXPECT_EQ(PageKind(second), "private");
+  EXPECT_EQ(std::count(second, second + kBytes, 'a'), kBytes);
+  EXPECT_EQ(pages_[0], 'a');
+  EXPECT_EQ(pages_[kBytes - 1], 'a');
+  ASSERT_EQ(daemon_.Deregister(small), 0);
+  munmap(second, kBytes);
+}
+
+TEST_F(GiveBackTest, PagesThatHaveMovedLeaveOthersOfTheirSegment) {
+  MemoryRegistration small = {};
+  Register();
+  ASSERT_EQ(daemon_.Register(pages_ + 8 * kPageBytes, 2 * kPageBytes, small), 0);
+  auto* moved = static_cast<uint8_t*>(mremap(pages_, 9 * kPageBytes, kBytes, MREMAP_MAYMOVE));
+  ASSERT_NE(moved, MAP_FAILED);
+  Deregister();
+  EXPECT_EQ(PageKind(moved + 7 * kPageBytes), "private");
+  EXPECT_EQ(PageKind(moved + 8 * kPageBytes), "segment");
+  EXPECT_EQ(PageKind(pages_ + 9 * kPageBytes), "segment");
+  EXPECT_EQ(PageKind(pages_ + 10 * kPageBytes), "private");
+  daemon_.Write(small, pages_ + 8 * kPageBytes, "moved");
+  EXPECT_EQ(memcmp(moved + 8 * kPageBytes, "moved", 5), 0);
+  ASSERT_EQ(daemon_.Deregister(small), 0);
+  EXPECT_EQ(PageKind(moved + 8 * kPageBytes), "private");
+  EXPECT_EQ(PageKind(moved + kBytes - 1), "private") << "by which it grew";
+  EXPECT_EQ(memcmp(moved + 8 * kPageBytes, "moved", 5), 0);
+  EXPECT_EQ(std::count(moved, moved + 8 * kPageBytes, 'a'), 8 * kPageBytes);
+  munmap(moved, kBytes);
+}
+
+/// Regions of whole and of partial pages, anywhere; and what each byte is to be.
+class OverlappingRegionsTest : public GiveBackTest {
+ protected:
+  struct Region {
+    size_t first, end;
+    MemoryRegistration mr;
+  };
+
+  size_t Draw(size_t below) { return std::uniform_int_distribution<size_t>(0, below - 1)(random_); }
+
+  void Add() {
+    Region region{Draw(kBytes), 0, {}};
+    region.end = region.first + 1 + Draw(std::min(kBytes - region.first, 20 * kPageBytes));
+    ASSERT_EQ(daemon_.Register(pages_ + region.first, region.end - region.first, region.mr), 0);
+    regions_.push_back(region);
+  }
+  void End() {
+    const size_t which = Draw(regions_.size());
+    ASSERT_EQ(daemon_.Deregister(regions_[which].mr), 0);
+    regions_.erase(regions_.begin() + static_cast<ptrdiff_t>(which));
+  }
+  void WriteOf(Region& region) {
+    const size_t at = region.first + Draw(region.end - region.first);
+    const std::string bytes(std::min<size_t>(region.end - at, 5000), static_cast<char>(Draw(256)));
+    daemon_.Write(region.mr, pages_ + at, bytes);
+    expected_.replace(at, bytes.size(), bytes);
+  }
+  void Drop() {
+    const size_t page = Draw(kPages);
+    if (KindOfPage(page) != 'p') return;
+    ASSERT_EQ(syscall(SYS_madvise, pages_ + page * kPageBytes, kPageBytes, MADV_DONTNEED), 0);
+    expected_.replace(page * kPageBytes, kPageBytes, kPageBytes, '\0');
+  }
+  /// What a page is to be: a segment's where a region has a byte of it.
+  char KindOfPage(size_t page) const {
+    const bool is_used =
+        std::any_of(regions_.begin(), regions_.end(), [page](const Region& region) {
+          return region.first / kPageBytes <= page && page <= (region.end - 1) / kPageBytes;
+        });
+    return is_used ? 's' : 'p';
+  }
+  void Check() {
+    std::string kinds;
+    for (size_t page = 0; page < kPages; ++page) kinds += KindOfPage(page);
+    ASSERT_EQ(KindsOf(kPages), kinds);
+    ASSERT_EQ(memcmp(pages_, expected_.data(), kBytes), 0);
+    for (const Region& region : regions_) {
+      ASSERT_EQ(daemon_.Read(region.mr, pages_ + region.first, region.end - region.first),
+                expected_.substr(region.first, region.end - region.first));
+    }
+  }
+
+  std::mt19937 random_{1};
+  std::string expected_ = std::string(kBytes, 'a');
+  std::vector<Region> regions_;
+};
+
+TEST_F(OverlappingRegionsTest, EachPageIsSharedAsLongAsARegionHasSomeOfIt) {
+  const std::string before = Mappings();
+  for (int step = 0; step < 600; ++step) {
+    const size_t what = Draw(4);
+    if (what == 0 && regions_.size() < 12) Add();
+    if (what == 1 && !regions_.empty()) End();
+    if (what == 2 && !regions_.empty()) WriteOf(regions_[Draw(regions_.size())]);
+    if (what == 3) Drop();
+    ASSERT_NO_FATAL_FAILURE(Check()) << "step " << step;
+  }
+  while (!regions_.empty()) End();
+  ASSERT_NO_FATAL_FAILURE(Check());
+  EXPECT_EQ(Mappings(), before);
+  EXPECT_EQ(daemon_.segment_count(), 0u);
 }
 
 TEST_F(GiveBackTest, PagesThatHaveMovedOrGone) {
@@ -240,7 +393,10 @@ TEST_F(GiveBackTest, NoWriteIsLost) {
   while (running < kWriters) std::this_thread::yield();
   for (int round = 0; round < 300; ++round) {
     Register(0, kPages - static_cast<size_t>(round) % 3);
+    MemoryRegistration within = {};
+    ASSERT_EQ(daemon_.Register(pages_ + round * 100, 5 * kPageBytes, within), 0);
     Deregister();
+    ASSERT_EQ(daemon_.Deregister(within), 0);
   }
   stop = true;
   for (std::thread& writer : writers) writer.join();
