@@ -17,7 +17,7 @@ constexpr AddressRange kWholeFile{0, UINT64_MAX};
 /// What is given back of a segment.
 struct Wanted {
   const SegmentExtent& extent;
-  const SwappedMemory& swapped;
+  SwappedMemory& swapped;
   std::span<const AddressRange> pages;  // of the file, in rising offsets
   uint64_t bytes;  // of them where they were swapped, if none has moved or gone
 };
@@ -90,9 +90,13 @@ bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const Wanted& 
   const uint64_t split = vma.end - vma.start < kept_bytes ? vma.end : vma.start + kept_bytes;
   bool is_done = true;
   if (vma.start < split) {
-    is_done = SwapBack(support, PartOf(vma, vma.start, split), kept + vma.file_offset) == 0;
+    uint64_t place = kept + vma.file_offset;
+    is_done = SwapBack(support, PartOf(vma, vma.start, split), place) == 0;
+    // A hole, which may be another's by now: what is left around it is left to lie there.
+    if (place == 0) wanted.swapped.kept = 0;
   }
-  if (split < vma.end) is_done &= SwapBack(support, PartOf(vma, split, vma.end), 0) == 0;
+  uint64_t nowhere = 0;
+  if (split < vma.end) is_done &= SwapBack(support, PartOf(vma, split, vma.end), nowhere) == 0;
   return is_done;
 }
 
@@ -119,8 +123,8 @@ void Unmap(const Vma& vma, bool frees) {
 
 }  // namespace
 
-bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
-              const SwappedMemory& swapped, MappedArray<Vma>& mappings) {
+bool GiveBack(const FaultSupport* support, const SegmentExtent& extent, SwappedMemory& swapped,
+              MappedArray<Vma>& mappings) {
   const Wanted wanted{.extent = extent,
                       .swapped = swapped,
                       .pages = {&kWholeFile, 1},
@@ -133,12 +137,11 @@ bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
   return is_done;
 }
 
-uint64_t GiveBackPages(const FaultSupport* support, const SegmentExtent& extent,
-                       const SwappedMemory& swapped, std::span<const AddressRange> pages,
-                       MappedArray<Vma>& mappings) {
+void GiveBackPages(const FaultSupport* support, const SegmentExtent& extent, SwappedMemory& swapped,
+                   std::span<const AddressRange> pages, MappedArray<Vma>& mappings) {
   Wanted wanted{.extent = extent, .swapped = swapped, .pages = pages, .bytes = 0};
   for (const AddressRange& range : pages) wanted.bytes += range.end - range.start;
-  if (!FindWanted(wanted, mappings)) return 0;
+  if (!FindWanted(wanted, mappings)) return;
   bool is_done = true;
   for (Vma& vma : mappings) {
     const Vma again = MapAgain(vma);
@@ -147,7 +150,7 @@ uint64_t GiveBackPages(const FaultSupport* support, const SegmentExtent& extent,
   }
   // Not before: the program may have mapped the same pages twice.
   for (const Vma& vma : mappings) Unmap(vma, is_done);
-  return is_done ? wanted.bytes : 0;
+  if (is_done) swapped.returned_bytes += wanted.bytes;
 }
 
 }  // namespace uroce::memory

@@ -17,13 +17,11 @@ namespace uroce::memory {
 /// kernel has no memory, or the program a userfaultfd of its own there. `mappings` is scratch
 /// space.
 [[nodiscard]] bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
-                            const SwappedMemory& swapped, MappedArray<Vma>& mappings);
+                            SwappedMemory& swapped, MappedArray<Vma>& mappings);
 
 /// The same for some pages of a segment that goes on: `pages` of its file, in rising offsets. These
-/// take no memory in the file afterwards. How many bytes they are, or 0: some stay the segment's.
-[[nodiscard]] uint64_t GiveBackPages(const FaultSupport* support, const SegmentExtent& extent,
-                                     const SwappedMemory& swapped,
-                                     std::span<const AddressRange> pages,
-                                     MappedArray<Vma>& mappings);
+/// take no memory in the file afterwards, if none of them stays.
+void GiveBackPages(const FaultSupport* support, const SegmentExtent& extent, SwappedMemory& swapped,
+                   std::span<const AddressRange> pages, MappedArray<Vma>& mappings);
 
 }  // namespace uroce::memory

@@ -121,10 +121,8 @@ void Registry::GiveBackUnreferenced(const Daemon& daemon, const PageReference& d
                                                .offset = pages.start,
                                                .length = pages.end - pages.start});
   }
-  segments.NoteReturn(
-      dropped.segment,
-      GiveBackPages(SupportForReturns(), segments.extent(dropped.segment),
-                    segments.swapped(dropped.segment), unreferenced.span(), returned));
+  GiveBackPages(SupportForReturns(), segments.extent(dropped.segment),
+                segments.swapped(dropped.segment), unreferenced.span(), returned);
 }
 
 const FaultSupport* Registry::SupportForReturns() const {

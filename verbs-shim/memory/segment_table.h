@@ -62,10 +62,6 @@ class SegmentTable {
                uint32_t handle);
   /// Notes of a segment that `memory` was swapped for it.
   void NoteSwap(uint32_t index, const SwappedMemory& memory) { entries_[index].swapped = memory; }
-  /// Notes that so much of it is the program's alone again.
-  void NoteReturn(uint32_t index, uint64_t bytes) {
-    entries_[index].swapped.returned_bytes += bytes;
-  }
 
   /// Where the kept mapping of `range`, a part of `vma`, lies; 0: none was kept of all of it.
   uint64_t KeptFor(const Vma& vma, AddressRange range) const;
@@ -88,7 +84,7 @@ class SegmentTable {
   uint32_t handle(uint32_t index) const { return entries_[index].handle; }
   uroce_mr_mode mode(uint32_t index) const { return entries_[index].mode; }
   const SegmentExtent& extent(uint32_t index) const { return entries_[index].extent; }
-  const SwappedMemory& swapped(uint32_t index) const { return entries_[index].swapped; }
+  SwappedMemory& swapped(uint32_t index) { return entries_[index].swapped; }
   /// Where the segment starts in its file.
   uint64_t file_offset(uint32_t index) const { return entries_[index].extent.offset; }
 

@@ -132,6 +132,8 @@ class Return {
     return result;
   }
 
+  uint64_t kept() const { return kept_; }
+
  private:
   int64_t Map() {
     return SystemCall(SYS_mmap, 0, Length(), kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -182,9 +184,16 @@ class Return {
       if (result != 0) return result;
     }
     // Others of the kept mapping's pages may still be wanted, and nobody else's may come between.
-    const int stay = kept_ != 0 ? MREMAP_DONTUNMAP : 0;
+    // Where there is no memory for that, the kernel has unmapped the segment's pages nevertheless.
+    if (kept_ != 0 && MoveTo(MREMAP_DONTUNMAP) == 0) return 0;
+    const int64_t result = MoveTo(0);
+    if (result == 0) kept_ = 0;
+    return result;
+  }
+
+  int64_t MoveTo(int flags) {
     const int64_t result = SystemCall(SYS_mremap, place_, Length(), Length(),
-                                      MREMAP_MAYMOVE | MREMAP_FIXED | stay, vma_.start);
+                                      MREMAP_MAYMOVE | MREMAP_FIXED | flags, vma_.start);
     return IsError(result) ? result : 0;
   }
 
@@ -192,7 +201,7 @@ class Return {
 
   const FaultSupport* support_;
   const Vma& vma_;
-  const uint64_t kept_;
+  uint64_t kept_;
   uint64_t place_ = 0;  // where the private pages are made
   bool is_locked_ = false;
 };
@@ -222,8 +231,10 @@ struct ReturnCall {
 void RunReturn(void* argument) {
   auto* call = static_cast<ReturnCall*>(argument);
   const Vma vma = *call->vma;
-  const int64_t result = Return(call->support, vma, call->kept).Run();
+  Return way(call->support, vma, call->kept);
+  const int64_t result = way.Run();
   call->result = result;
+  call->kept = way.kept();
 }
 
 }  // namespace
@@ -243,9 +254,10 @@ int SwapPages(const FaultSupport& support, const SwapRequest& request, uint64_t&
   return static_cast<int>(-call.result);
 }
 
-int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t kept) {
+int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t& kept) {
   ReturnCall call{.support = support, .vma = &vma, .kept = kept, .result = -EFAULT};
   if (!RunOnSwapStack(RunReturn, &call)) return ENOMEM;
+  kept = call.kept;
   return static_cast<int>(-call.result);
 }
 

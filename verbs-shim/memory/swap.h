@@ -33,8 +33,9 @@ struct SwapRequest {
 
 /// Makes the pages of `vma`, a mapping of a segment, private again: their contents go to the
 /// private mapping at `kept`, which comes back in their place; 0: to a new one. An empty mapping
-/// stays at `kept`. Writers wait as above; without `support` the caller knows that there are none.
-/// 0, or an errno: then the pages are the segment's as before.
-[[nodiscard]] int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t kept);
+/// stays at `kept`, or `kept` becomes 0, where the kernel has no memory for one. Writers wait as
+/// above; without `support` the caller knows that there are none. 0, or an errno: then the pages
+/// are the segment's as before.
+[[nodiscard]] int SwapBack(const FaultSupport* support, const Vma& vma, uint64_t& kept);
 
 }  // namespace uroce::memory

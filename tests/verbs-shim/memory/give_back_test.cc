@@ -3,7 +3,10 @@
 #include "verbs-shim/memory/give_back.h"
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -351,6 +354,65 @@ TEST_F(GiveBackTest, PagesThatHaveMovedOrGone) {
   EXPECT_EQ(place[47 * kPageBytes], 'g');
   EXPECT_EQ(place[40 * kPageBytes], 0);
   munmap(place, 2 * kBytes);
+}
+
+// The kernel then refuses every new mapping, also of what is moved away from.
+TEST_F(GiveBackTest, WithoutAddressSpaceNothingIsLost) {
+  Register();
+  Deregister();  // So that only the return itself needs some.
+  Register(0, 8);
+  auto* grown =
+      static_cast<uint8_t*>(mremap(pages_, 8 * kPageBytes, 10 * kPageBytes, MREMAP_MAYMOVE));
+  ASSERT_NE(grown, MAP_FAILED);
+  memset(grown + 8 * kPageBytes, 'g', 2 * kPageBytes);
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  const rlimit none{.rlim_cur = 1, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+  const int error = daemon_.Deregister(mr_);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  EXPECT_EQ(error, 0);
+  EXPECT_EQ(PageKind(grown), "private");
+  EXPECT_EQ(PageKind(grown + 9 * kPageBytes), "segment") << "which has nowhere to go";
+  EXPECT_EQ(std::count(grown, grown + 8 * kPageBytes, 'a'), 8 * kPageBytes);
+  EXPECT_EQ(std::count(grown + 8 * kPageBytes, grown + 10 * kPageBytes, 'g'), 2 * kPageBytes);
+  ASSERT_EQ(daemon_.Register(grown, 10 * kPageBytes, mr_), 0);
+  EXPECT_EQ(daemon_.Read(mr_, grown + 9 * kPageBytes, 1), "g");
+  Deregister();
+  EXPECT_EQ(PageKind(grown + 9 * kPageBytes), "private");
+  munmap(grown, 10 * kPageBytes);
+}
+
+/// What a program without privilege sees, of which one thread waits in a system call: 0, or the
+/// line of what is wrong.
+int SeeWithoutPrivilege(uint8_t* pages) {
+  if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) return __LINE__;
+  if (prctl(PR_SET_DUMPABLE, 1) != 0) return __LINE__;
+  FakeDaemon& daemon = FakeDaemon::Make();
+  if (ProbeFaultSupport(-1).kernel_mode) return 0;  // Whoever may do so needs no privilege.
+  MemoryRegistration all = {}, small = {};
+  const auto address = reinterpret_cast<uint64_t>(pages);
+  std::atomic<bool> stop = false;
+  std::thread other([&stop] { stop.wait(false); });
+  if (daemon.Register(pages, kBytes, all) != 0) return __LINE__;
+  if (daemon.Register(pages + kPageBytes, kPageBytes, small) != 0) return __LINE__;
+  if (daemon.Deregister(all) != 0 || PageKind(pages) != "segment") return __LINE__;
+  if (std::count(pages, pages + kBytes, 'a') != kBytes) return __LINE__;
+  if (Advise(address, kPageBytes, MADV_DONTNEED) != 0 || pages[0] != 0) return __LINE__;
+  stop = true;
+  stop.notify_all();
+  other.join();
+  if (daemon.Deregister(small) != 0 || PageKind(pages) != "private") return __LINE__;
+  return pages[0] == 0 && std::count(pages, pages + kBytes, 'a') == kBytes - kPageBytes ? 0
+                                                                                        : __LINE__;
+}
+
+TEST_F(GiveBackTest, WithoutPrivilegePagesComeBackWhenThereIsOneThread) {
+  const pid_t child = fork();
+  if (child == 0) _exit(SeeWithoutPrivilege(pages_) % 255);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "line " << WEXITSTATUS(status) << ", or that and 255";
 }
 
 TEST_F(GiveBackTest, UntouchedPagesTakeNoMemory) {
