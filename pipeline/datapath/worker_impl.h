@@ -82,6 +82,8 @@ struct Worker::Impl {
   void RewritePaths(PathRewriter rewrite);
   void SetSelectiveRepeat(AgreementOf agreement);
   void FollowMac(const Device& device, const Mac& old);
+  /// Sends what `qp` owes for requests that it has executed, before it stops.
+  void AcknowledgeAll(QueuePair& qp);
   void ApplyModification(QueuePair& qp, transport::QpState state, const Attributes& attributes);
 
   // ---- worker_receive.cc ----
@@ -242,6 +244,8 @@ struct Worker::Impl {
 
   // ---- worker_transmit.cc ----
   bool Transmit();
+  /// Sends the next answer that `qp` owes, where that is one packet. False: nothing was sent.
+  bool Acknowledge(QueuePair& qp);
   /// Sends what is queued for one port: its stack's, other workers' and its own queue pairs'.
   bool ServePort(DevicePort& port);
   bool ServeQueuePairs(DevicePort& port);

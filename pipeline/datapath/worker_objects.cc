@@ -75,6 +75,7 @@ void Worker::Impl::ReserveLists() {
 }
 
 void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
+  AcknowledgeAll(*qp);
   queue_pairs.Erase(qp->qpn());
   if (qp->is_target()) std::erase(qp->config().domain->targets(), qp);
   ForEachRing(qp->config(), [qp](CompletionRing& ring) { ForgetNewest(ring.users(), qp); });
@@ -165,7 +166,14 @@ void Worker::Impl::FollowMac(const Device& device, const Mac& old) {
   });
 }
 
+// Its program may have seen the requests complete, and no answer leaves afterwards.
+void Worker::Impl::AcknowledgeAll(QueuePair& qp) {
+  while (Acknowledge(qp)) {
+  }
+}
+
 void Worker::Impl::ApplyModification(QueuePair& qp, QpState state, const Attributes& attributes) {
+  if (state == QpState::kErr || state == QpState::kReset) AcknowledgeAll(qp);
   qp.core().Modify(state, attributes);
   if (state == QpState::kReset) {
     qp.DiscardPosted();

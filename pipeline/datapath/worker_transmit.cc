@@ -38,14 +38,9 @@ bool Worker::Impl::Transmit() {
   // Acknowledgements first: a sender elsewhere waits for them. All else waits for its turn.
   for (QueuePair* qp : received) {
     qp->links().received = false;
-    if (!qp->core().HasAcknowledgement()) continue;
-    uint32_t bytes = 0;
-    if (qp->links().port->LookForRoom() == 0) continue;
-    const Sent sent = SendNext(*qp, bytes);
-    if (sent == Sent::kNothing || sent == Sent::kHeld || sent == Sent::kNoFrame) continue;
+    if (!Acknowledge(*qp)) continue;
     any = true;
     Touch(*qp);
-    ChargeFor(*qp, bytes);
   }
   received.clear();
   for (const auto& port : ports) {
@@ -54,6 +49,15 @@ bool Worker::Impl::Transmit() {
   }
   handover.WakeTakers();
   return any;
+}
+
+bool Worker::Impl::Acknowledge(QueuePair& qp) {
+  if (!qp.core().HasAcknowledgement() || qp.links().port->LookForRoom() == 0) return false;
+  uint32_t bytes = 0;
+  const Sent sent = SendNext(qp, bytes);
+  if (sent == Sent::kNothing || sent == Sent::kHeld || sent == Sent::kNoFrame) return false;
+  ChargeFor(qp, bytes);
+  return true;
 }
 
 // Each worker that sends here has the same share, and who needs less leaves the rest to the others.

@@ -97,6 +97,52 @@ TEST_F(WorkerTurnsTest, AFullPortHoldsBackAndLosesNothing) {
   EXPECT_EQ(memcmp(target_.data(), source_.data(), 100'000), 0);
 }
 
+/// A queue pair has a message in memory that its full port has kept it from acknowledging.
+class AcknowledgementTest : public WorkerTurnsTest {
+ protected:
+  void SetUp() override {
+    bed_.ports[1].room = 0;
+    PostWrite(*pair_.first, 8, 1);
+    for (int i = 0; i < 20; ++i) bed_.Turn();
+    ASSERT_EQ(target_[0], source_[0]);
+    ASSERT_EQ(bed_.ports[1].sent, 0u);
+  }
+  /// The status of the peer's work, once it has one.
+  uint32_t Ended() {
+    uroce_cqe cqe{};
+    EXPECT_TRUE(bed_.RunUntil([&] { return pair_.first->PollSend(cqe); }));
+    return cqe.status;
+  }
+  std::pair<Endpoint*, Endpoint*> pair_ = bed_.AddPair();
+};
+
+TEST_F(AcknowledgementTest, ItLeavesBeforeItsQueuePairStops) {
+  bed_.ports[1].room = 8;
+  bed_.Modify(*pair_.second, transport::QpState::kErr);
+  EXPECT_EQ(Ended(), 0u);
+  EXPECT_EQ(bed_.ports[1].sent, 1u);
+}
+
+TEST_F(AcknowledgementTest, ItLeavesBeforeItsQueuePairIsReset) {
+  bed_.ports[1].room = 8;
+  bed_.Modify(*pair_.second, transport::QpState::kReset);
+  EXPECT_EQ(Ended(), 0u);
+}
+
+TEST_F(AcknowledgementTest, ItLeavesBeforeItsQueuePairEnds) {
+  bed_.ports[1].room = 8;
+  bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(pair_.second->qp.get()); });
+  EXPECT_EQ(Ended(), 0u);
+  bed_.worker->Run([&] { bed_.worker->AddQueuePair(pair_.second->qp.get()); });
+}
+
+TEST_F(AcknowledgementTest, WhereThePortIsFullStillNothingWaitsForIt) {
+  bed_.Modify(*pair_.second, transport::QpState::kErr);
+  bed_.ports[1].room = 8;
+  EXPECT_EQ(Ended(), 12u) << "IBV_WC_RETRY_EXC_ERR";
+  EXPECT_EQ(bed_.ports[1].sent, 0u);
+}
+
 TEST_F(WorkerTurnsTest, RetriesEndWhenThePeerIsGone) {
   auto [a, b] = bed_.AddPair();
   bed_.ports[0].filter = [](rte_mbuf*) { return false; };

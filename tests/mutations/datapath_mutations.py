@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows, multicast groups, agreements with peers, held senders and
-the order of payload: name, file of pipeline/datapath, text that stands there once, what replaces
-it."""
+"""Bugs on purpose in memory windows, multicast groups, agreements with peers, held senders, last
+answers and the order of payload: name, file of pipeline/datapath, text that stands there once, what
+replaces it."""
 
 MUTATIONS = [
     ("agreement-lost-to-a-modify-that-waits", "worker_objects.cc",
@@ -9,6 +9,9 @@ MUTATIONS = [
     ("agreement-of-others-taken-away", "worker_objects.cc",
      "    if (!agreed) return;\n",
      "    if (!agreed) return qp.core().reliable().SetSelectiveRepeat(true);\n"),
+    ("answers-lost-as-a-queue-pair-stops", "worker_objects.cc",
+     "  if (state == QpState::kErr || state == QpState::kReset) AcknowledgeAll(qp);\n", ""),
+    ("answers-lost-as-a-queue-pair-ends", "worker_objects.cc", "  AcknowledgeAll(*qp);\n", ""),
     ("gate-stays-open", "worker_parked.cc", "    gates->Close(qp.qpn());\n", ""),
     ("gate-stays-closed", "worker_parked.cc", "    gates->Open(qp.qpn());\n", ""),
     ("hung-helpers-fill-the-room", "worker_parked.cc",
