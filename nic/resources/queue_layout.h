@@ -16,9 +16,9 @@ namespace uroce::nic {
 /// Queues are powers of two long: what a limit between two of them lets a program have.
 constexpr uint32_t MostEntries(uint32_t limit) { return std::bit_ceil(limit); }
 
-/// Entries of a queue for which `wanted` were asked, all of which are granted: the next power of two
-/// above. Programs count on what Linux's software RoCE gives them, which is one less than that, so
-/// 2047 for 1024; who asks for the most gets no more.
+/// Entries of a queue for which `wanted` were asked, all of which are granted: the next power of
+/// two above. Programs count on what Linux's software RoCE gives them, which is one less than that,
+/// so 2047 for 1024; who asks for the most gets no more.
 constexpr uint32_t DepthFor(uint32_t wanted, uint32_t limit) {
   return std::bit_ceil(std::min(wanted + 1, MostEntries(limit)));
 }

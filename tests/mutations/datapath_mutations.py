@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bugs on purpose in memory windows, multicast groups, agreements with peers, held senders and
-the order of payload: name, file of pipeline/datapath, text that stands there once, what replaces it."""
+the order of payload: name, file of pipeline/datapath, text that stands there once, what replaces
+it."""
 
 MUTATIONS = [
     ("agreement-lost-to-a-modify-that-waits", "worker_objects.cc",
