@@ -124,6 +124,9 @@ class QueuePairCore {
   void OnDeadline(Nanos now) {
     Visit(*this, [&](auto& core) { core.OnDeadline(now); });
   }
+  void OnHeld(Nanos now) {
+    if (is_reliable()) rc.OnHeld(now);
+  }
 
   // ---- for dumps ----
   const Counters& counters() const {

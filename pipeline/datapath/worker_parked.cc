@@ -66,6 +66,8 @@ bool Worker::Impl::IsHeld(QueuePair& qp) {
   if (!handover.gates()->IsClosed(qp.path().remote_qpn)) return false;
   if (!qp.links().held) held.push_back(&qp);
   qp.links().held = true;
+  qp.core().OnHeld(now);
+  FileTimer(qp);
   return true;
 }
 

@@ -170,4 +170,8 @@ void RcQueuePair::OnDeadline(Nanos now) {
   Settle();
 }
 
+void RcQueuePair::OnHeld(Nanos now) {
+  if (sending()) requester_.OnHeld(now);
+}
+
 }  // namespace uroce::transport

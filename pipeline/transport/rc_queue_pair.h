@@ -126,6 +126,9 @@ class RcQueuePair {
   /// without notice; the caller asks again when the old deadline comes.
   Nanos NextDeadline() const { return requester_.deadline(); }
   void OnDeadline(Nanos now);
+  /// PollPacket's turn has come, and is passed over until the peer takes packets again. Then
+  /// NextDeadline anew: retries are spent meanwhile.
+  void OnHeld(Nanos now);
   const QueuePairCounters& counters() const { return counters_; }
   /// PSN of the next request to send and the next one expected, for state dumps.
   wire::Psn next_send_psn() const { return requester_.next_psn(); }

@@ -315,10 +315,16 @@ bool Requester::PollCompletion(Completion& completion) {
 }
 
 void Requester::RestartTimer(Nanos now) {
-  const bool idle = InFlight() == 0;
-  deadline_ =
-      idle || ack_timeout_ == kNever ? kNever : now + AckWait(ack_timeout_, backoff_, round_trip_);
+  deadline_ = InFlight() == 0 ? kNever : AckDeadline(now);
   if (selective_) StartProbeTimer(now);
+}
+
+Nanos Requester::AckDeadline(Nanos now) const {
+  return ack_timeout_ == kNever ? kNever : now + AckWait(ack_timeout_, backoff_, round_trip_);
+}
+
+void Requester::OnHeld(Nanos now) {
+  if (deadline_ == kNever && HasPacket()) deadline_ = AckDeadline(now);
 }
 
 void Requester::StopTimers() { deadline_ = probe_deadline_ = kNever; }
@@ -340,12 +346,13 @@ void Requester::OnDeadline(Nanos now) {
 }
 
 void Requester::Retry(ResendCause cause) {
+  const bool is_timeout = cause == ResendCause::kAckTimeout;
   // At una_ already: gone back and not sent yet, or waiting after an RNR NAK, right behind which
-  // some responders send a NAK 0x60 (golden/linux-rxe-5-rnr).
-  if (resending_ || next_psn_ == una_) return;
+  // some responders send a NAK 0x60 (golden/linux-rxe-5-rnr). There a timeout is one of being held.
+  if (resending_ || (next_psn_ == una_ && !is_timeout)) return;
   // Behind a timeout the timer alone counts until something arrives: a NAK tells of the round that
   // the timeout has paid for. Each is answered once (resending_), so this ends as well.
-  const bool counts = cause == ResendCause::kAckTimeout || backoff_ == 0;
+  const bool counts = is_timeout || backoff_ == 0;
   if (counts && retries_left_ == 0) {
     ++counters_.retry_exceeded_err;
     return Fail(WcStatus::kRetryExcErr);

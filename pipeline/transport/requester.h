@@ -80,6 +80,8 @@ class Requester {
   void OnGatherFailed(const TxPacket& packet);
   /// Ends an RNR wait, or resends, or fails the oldest work when its retries are spent.
   void OnDeadline(Nanos now);
+  /// The next packet may not leave for now. The ACK timer runs as if it had, and was lost.
+  void OnHeld(Nanos now);
 
   // ---- outputs ----
   bool HasPacket() const {
@@ -206,6 +208,7 @@ class Requester {
   void GoBack(const Resend& resend);
   /// From `now`, longer after each timeout in a row: see kMaxBackoff.
   void RestartTimer(Nanos now);
+  Nanos AckDeadline(Nanos now) const;
   void StopTimers();
   /// `syndrome` is that of the NAK that says so, if one does.
   void Fail(WcStatus status, uint8_t syndrome = 0);

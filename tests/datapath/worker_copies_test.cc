@@ -163,6 +163,17 @@ TEST_F(WorkerHeldTest, PeersGoOnWhenThoseThatHeldThemAreReset) {
   EXPECT_GT(bed_.ports[0].sent, sent);
 }
 
+TEST_F(WorkerHeldTest, PeersOfAHelperThatNeverComesBackRunOutOfRetries) {
+  bed_.attributes.timeout = 14;
+  auto [a, b] = bed_.AddPair();
+  HangUp(*b);
+  WriteAll(*a, copied_);
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(transport::WcStatus::kRetryExcErr));
+  EXPECT_EQ(Dropped(), 0u);
+}
+
 /// Bytes that only the helper reaches, at both ends.
 class WorkerCopiesTest : public WorkerParkedTest {
  protected:

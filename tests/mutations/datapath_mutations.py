@@ -17,6 +17,7 @@ MUTATIONS = [
     ("hung-helpers-fill-the-room", "worker_parked.cc",
      "  return std::min(kGateWaiting, left / kGateShares);", "  return kGateWaiting + 0 * left;"),
     ("held-for-ever", "worker_parked.cc", "    qp->links().held = false;\n    Touch(*qp);\n", ""),
+    ("held-without-a-timer", "worker_parked.cc", "  qp.core().OnHeld(now);\n", ""),
     ("window-grants-under-any-key", "memory_window.cc",
      "  if (!is_its_key || StatusOf(before) != Status::kBound) return std::nullopt;",
      "  if (StatusOf(before) != Status::kBound) return std::nullopt;"),

@@ -69,6 +69,35 @@ TEST(RequesterRetry, RetryCountTwoMeansThreeTransmissions) {
   EXPECT_EQ(s.counters().local_ack_timeout_err, 3u);
 }
 
+// [3.2.timeout.end] A peer that takes no packets is like one that does not answer.
+TEST(RequesterRetry, WhatIsHeldRunsOutOfRetries) {
+  Script s({.retry_count = 1});
+  s.qp().OnHeld(Nanos(0));
+  s.Deadline(kNever).Post(Send(8));
+  s.qp().OnHeld(Nanos(0));
+  s.Deadline(Nanos(kTimeout)).At(10);
+  s.qp().OnHeld(Nanos(10));
+  s.Deadline(Nanos(kTimeout)).At(kTimeout).Nothing().Deadline(kNever);
+  s.qp().OnHeld(Nanos(kTimeout));
+  s.At(3 * kTimeout).Quiet().Completes({"0 SEND RETRY_EXC_ERR"}).State(QpState::kErr);
+  s.Deadline(kNever);
+}
+
+TEST(RequesterRetry, WhatIsHeldWithoutATimerWaits) {
+  Script s({.timeout = 0});
+  s.Post(Send(8)).qp().OnHeld(Nanos(0));
+  s.Deadline(kNever).At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+}
+
+// Neither a timeout nor the packets after it are a resend: nothing had left.
+TEST(RequesterRetry, WhatWasHeldLeavesForTheFirstTime) {
+  Script s;
+  s.Post(Send(8)).qp().OnHeld(Nanos(0));
+  s.At(kTimeout).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
+  s.Receive("ACK psn=000100 msn=1").Completes({"0 SEND SUCCESS"}).Deadline(kNever);
+  EXPECT_EQ(s.counters().retransmitted_pkts, 0u);
+}
+
 // [3.3.back-off] Between T and 4 T. What a slow peer has not finished yet is not sent again as
 // often.
 TEST(RequesterRetry, TimeoutsInARowDoubleUpToFourTimes) {
