@@ -19,7 +19,7 @@ def interfaces(namespace):
 
 def qperf(lab, *tests):
     """qperf from `b` to a server of `a`. It meets by TCP, and tests RDMA, at the NIC's address. Its
-    client does not wait until its server listens by librdmacm: a rejected connection is tried again."""
+    client does not wait until its server listens by librdmacm: what is rejected is tried again."""
     port = next_port()
     server = lab.a.start("qperf", "-lp", port)
     try:
