@@ -53,7 +53,7 @@ class GiveBackTest : public testing::Test {
  protected:
   void SetUp() override {
     SetPolicy(MrPolicy::kAutomatic);
-    if (!ProbeFaultSupport(-1).kernel_mode) GTEST_SKIP() << "user-mode faults only";
+    if (!ProbeFaultSupport(-1).kernel_mode) GTEST_SKIP() << "no kernel faults without root";
     auto* area = static_cast<uint8_t*>(
         mmap(nullptr, kBytes + 2 * kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     pages_ = area + kPageBytes;
