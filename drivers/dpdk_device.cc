@@ -4,6 +4,8 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -172,6 +174,16 @@ bool Claim(uint16_t port_id) {
   return rte_eth_dev_owner_set(port_id, &owner) == 0;
 }
 
+/// What may be in the way of a device that DPDK does not open, or "".
+std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& options) {
+  if (options.queues > 1) return absl::StrCat("; queues=", options.queues, " may be too many");
+  rlimit locked{};
+  if (arguments.rules().wake_up != WakeUp::kPacketSocket || geteuid() == 0) return "";
+  if (getrlimit(RLIMIT_MEMLOCK, &locked) != 0 || locked.rlim_cur == RLIM_INFINITY) return "";
+  return absl::StrCat("; its rings are locked in memory, and ulimit -l allows ",
+                      locked.rlim_cur >> 10, " KB");
+}
+
 absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOptions& options) {
   uint16_t port_id = 0;
   // PCI devices named to InitEal are there already.
@@ -182,10 +194,9 @@ absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOp
   const int error = rte_dev_probe(arguments.ToDpdk().c_str());
   if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) return port_id;
   const int reason = error == 0 ? ENODEV : std::abs(error);
-  const std::string guess =
-      options.queues > 1 ? absl::StrCat("; queues=", options.queues, " may be too many") : "";
-  return absl::InternalError(absl::StrCat(
-      "dev \"", arguments.ToDpdk(), "\": DPDK cannot open it: ", std::strerror(reason), guess));
+  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(),
+                                          "\": DPDK cannot open it: ", std::strerror(reason),
+                                          GuessWhy(arguments, options)));
 }
 
 }  // namespace

@@ -51,6 +51,8 @@ const std::vector<Row>& Rows() {
        &Config::no_huge},
       {{"share_userfaultfd", true, false, "pass /dev/userfaultfd to programs of every user"},
        &Config::share_userfaultfd},
+      {{"keep_privileges", true, false, "keep capabilities and system calls, to debug the daemon"},
+       &Config::keep_privileges},
       {{"flight_recorder", false, false, "directory for the last packets of queue pairs that fail"},
        &Config::flight_recorder},
       {{"flight_packets", false, false, "packets kept of each queue pair, 64 if not given"},

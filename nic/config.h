@@ -88,6 +88,7 @@ struct Config {
   uint32_t flight_packets = 64;  ///< Kept of each queue pair.
   uint32_t flight_files = 100;   ///< Kept in the directory.
   bool share_userfaultfd = false;
+  bool keep_privileges = false;  ///< See nic/privileges.h.
   int ready_fd = -1;
   Limits limits;
 };

@@ -13,12 +13,28 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "nic/privileges.h"
 
 namespace uroce::nic {
 namespace {
 
 constexpr Nanos kSettleTime{1'000'000'000};
 constexpr int kSettleTurnMs = 50;
+
+/// Gives up what only the start needed, and checks what the daemon must be able to do without it.
+absl::Status Unprivileged(const Config& config) {
+  if (!config.keep_privileges) {
+    const bool is_elsewhere = IsInAnothersDirectory(config.socket_path);
+    absl::Status status = LimitPrivileges(CapabilitiesInUse(config, is_elsewhere));
+    if (!status.ok()) return status;
+  }
+  const std::string& flights = config.flight_recorder;
+  if (!flights.empty() && access((flights + "/.").c_str(), W_OK | X_OK) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--flight-recorder: ", flights, " is no directory to write to: ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -30,15 +46,11 @@ std::string DefaultSocketPath() {
 
 // The socket comes first: a second daemon on it must not disturb the ports of the first.
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
-  const std::string& flights = config.flight_recorder;
-  if (!flights.empty() && access((flights + "/.").c_str(), W_OK | X_OK) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--flight-recorder: ", flights, " is no directory to write to: ", std::strerror(errno)));
-  }
   absl::StatusOr<ControlSocket> socket = ControlSocket::Listen(config.socket_path);
   if (!socket.ok()) return socket.status();
   absl::StatusOr<Ports> ports = OpenPorts(config);
   if (!ports.ok()) return ports.status();
+  if (absl::Status status = Unprivileged(config); !status.ok()) return status;
   std::unique_ptr<Daemon> daemon(new Daemon(config, *std::move(ports), *std::move(socket)));
   daemon->Settle();
   return daemon;

@@ -30,13 +30,15 @@ def next_port():
 
 
 class Daemon:
-    """One uroced in a namespace, with a socket of its own."""
+    """One uroced in a namespace, with a socket of its own. `prefix` is how it is started, and `owner`
+    the user who has the socket's directory."""
 
-    def __init__(self, namespace, directory, arguments):
+    def __init__(self, namespace, directory, arguments, prefix=(), owner=0):
         self.socket = f"{directory}/uroced.sock"
         os.makedirs(directory, exist_ok=True)
+        os.chown(directory, owner, owner)
         self.process = Process(namespace.command(
-            [UROCED, "--socket", self.socket, "--no-huge", *arguments]))
+            [*prefix, UROCED, "--socket", self.socket, "--no-huge", *arguments]))
         try:
             wait_until(self._is_ready, f"{self.socket}")
         except Failed as error:
@@ -143,6 +145,8 @@ class Lab:
     mtu = 0
     exchange_root = None  # Where both hosts see files; None: anywhere.
     make_namespace = Namespace
+    daemon_prefix = ()
+    daemon_owner = 0  # The user who has the sockets' directories.
 
     def __init__(self):
         remove_stale()
@@ -164,7 +168,8 @@ class Lab:
         return namespace
 
     def _add_daemon(self, namespace, *arguments):
-        daemon = Daemon(namespace, f"{self.directory}/{len(self.daemons)}", arguments)
+        daemon = Daemon(namespace, f"{self.directory}/{len(self.daemons)}", arguments,
+                        self.daemon_prefix, self.daemon_owner)
         self.daemons.append(daemon)
         return daemon
 

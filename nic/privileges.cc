@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/privileges.h"
+
+#include <linux/capability.h>
+#include <seccomp.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr time_t kThreadPatienceS = 1;
+
+// What no part of the daemon calls, and what would be of use to whoever took it over.
+constexpr const char* kRefusedCalls[] = {
+    // Programs and other processes.
+    "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "kcmp",
+    // Other views of the machine.
+    "mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "open_tree", "move_mount",
+    "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "open_by_handle_at",
+    // The kernel and the machine.
+    "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot",
+    "swapon", "swapoff", "iopl", "ioperm", "modify_ldt", "acct", "quotactl", "syslog",
+    "sethostname", "setdomainname", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
+    // Parts of the kernel that the daemon does without.
+    "io_uring_setup", "perf_event_open", "add_key", "request_key", "keyctl", "personality",
+    "uselib", "vhangup", "lookup_dcookie"};
+
+constexpr uint64_t Bit(int capability) { return uint64_t{1} << capability; }
+
+/// What each thread does to itself, in a handler too: system calls alone.
+struct Shedding {
+  uint64_t capabilities = 0;
+  sem_t done = {};
+  int error = 0;
+};
+Shedding g_shedding;
+
+int ShedCapabilities(uint64_t kept) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct data[2] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return errno;
+  for (int half = 0; half < 2; ++half) {
+    const auto mask = static_cast<uint32_t>(kept >> (32 * half));
+    data[half].permitted &= mask;
+    data[half].effective &= mask;
+    data[half].inheritable = 0;
+  }
+  return syscall(SYS_capset, &header, data) == 0 ? 0 : errno;
+}
+
+void ShedInThisThread(int /*signal*/) {
+  const int before = errno;
+  if (const int error = ShedCapabilities(g_shedding.capabilities); error != 0) {
+    g_shedding.error = error;
+  }
+  sem_post(&g_shedding.done);
+  errno = before;
+}
+
+bool AwaitThread() {
+  timespec until = {};
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += kThreadPatienceS;
+  int result = 0;
+  while ((result = sem_timedwait(&g_shedding.done, &until)) != 0 && errno == EINTR) {
+  }
+  return result == 0;
+}
+
+std::set<pid_t> OtherThreads() {
+  std::set<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    pid_t thread = 0;
+    if (absl::SimpleAtoi(entry.path().filename().string(), &thread) && thread != gettid()) {
+      threads.insert(thread);
+    }
+  }
+  return threads;
+}
+
+// Capabilities are a thread's own, and DPDK has started threads by now: each sheds its own, in a
+// handler. One that starts meanwhile is seen at the next look.
+absl::Status ShedInOtherThreads() {
+  struct sigaction action = {};
+  struct sigaction former = {};
+  action.sa_handler = ShedInThisThread;
+  action.sa_flags = SA_RESTART;
+  if (sigaction(SIGRTMIN, &action, &former) != 0) return absl::ErrnoToStatus(errno, "sigaction");
+  std::set<pid_t> done;
+  absl::Status status;
+  for (size_t before = 1; status.ok() && done.size() != before;) {
+    before = done.size();
+    for (const pid_t thread : OtherThreads()) {
+      if (!done.insert(thread).second) continue;
+      if (syscall(SYS_tgkill, getpid(), thread, SIGRTMIN) != 0) continue;  // It has ended.
+      if (!AwaitThread()) {
+        status = absl::InternalError(absl::StrCat("thread ", thread, " keeps its capabilities"));
+        break;
+      }
+    }
+  }
+  if (status.ok()) sigaction(SIGRTMIN, &former, nullptr);
+  if (status.ok() && g_shedding.error != 0) return absl::ErrnoToStatus(g_shedding.error, "capset");
+  return status;
+}
+
+absl::Status RefuseCalls() {
+  const std::unique_ptr<void, void (*)(scmp_filter_ctx)> filter(seccomp_init(SCMP_ACT_ALLOW),
+                                                                seccomp_release);
+  if (!filter) return absl::InternalError("no filter of system calls: out of memory");
+  for (const char* name : kRefusedCalls) {
+    const int call = seccomp_syscall_resolve_name(name);
+    if (call == __NR_SCMP_ERROR) continue;  // Unknown to this libseccomp.
+    const int result = seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0);
+    // A call that this architecture does not have needs no rule.
+    if (result != 0 && result != -EDOM) return absl::ErrnoToStatus(-result, name);
+  }
+  seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);
+  const int result = seccomp_load(filter.get());
+  if (result != 0) return absl::ErrnoToStatus(-result, "seccomp");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t CapabilitiesInUse(const Config& config, bool socket_is_elsewhere) {
+  uint64_t used = Bit(CAP_SETUID) | Bit(CAP_SETGID) | Bit(CAP_CHECKPOINT_RESTORE);
+  if (socket_is_elsewhere) used |= Bit(CAP_DAC_OVERRIDE);
+  for (const DeviceConfig& device : config.devices) {
+    if (device.wire < 0) used |= Bit(CAP_NET_ADMIN) | Bit(CAP_NET_RAW);
+    if (device.wire_interface) used |= Bit(CAP_NET_ADMIN);
+  }
+  return used;
+}
+
+bool IsInAnothersDirectory(const std::string& path) {
+  const std::filesystem::path directory = std::filesystem::absolute(path).parent_path();
+  struct stat status = {};
+  return stat(directory.c_str(), &status) == 0 && status.st_uid != geteuid();
+}
+
+absl::Status LimitPrivileges(uint64_t capabilities) {
+  g_shedding.capabilities = capabilities;
+  g_shedding.error = 0;
+  if (sem_init(&g_shedding.done, 0, 0) != 0) return absl::ErrnoToStatus(errno, "sem_init");
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return absl::ErrnoToStatus(errno, "no_new_privs");
+  }
+  if (absl::Status status = ShedInOtherThreads(); !status.ok()) return status;
+  if (const int error = ShedCapabilities(capabilities); error != 0) {
+    return absl::ErrnoToStatus(error, "capset");
+  }
+  return RefuseCalls();
+}
+
+}  // namespace uroce::nic
