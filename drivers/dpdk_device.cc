@@ -194,9 +194,8 @@ absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOp
   const int error = rte_dev_probe(arguments.ToDpdk().c_str());
   if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) return port_id;
   const int reason = error == 0 ? ENODEV : std::abs(error);
-  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(),
-                                          "\": DPDK cannot open it: ", std::strerror(reason),
-                                          GuessWhy(arguments, options)));
+  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(), "\": DPDK cannot open it: ",
+                                          std::strerror(reason), GuessWhy(arguments, options)));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon may do once its ports are open: of root's capabilities those alone that it goes on
-// using, and no system call that starts programs or changes the machine.
+// What the daemon may do once its ports are open: of root's capabilities those alone that it goes
+// on using, and no system call that starts programs or changes the machine.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,11 @@
 namespace uroce::nic {
 
 /// Bits 1 << CAP_... of what a daemon of this configuration uses after its start:
-/// - CAP_SETUID, CAP_SETGID, CAP_CHECKPOINT_RESTORE: a thread that opens the file behind a program's
+/// - CAP_SETUID, CAP_SETGID, CAP_CHECKPOINT_RESTORE: a thread that opens the file behind a
+/// program's
 ///   mapping takes the rights of that program's user first (control/lent_file.h).
-/// - CAP_NET_ADMIN, CAP_NET_RAW: of a port beside the kernel, to have neighbours looked for and to be
+/// - CAP_NET_ADMIN, CAP_NET_RAW: of a port beside the kernel, to have neighbours looked for and to
+/// be
 ///   in groups; the first also for a TAP.
 /// - CAP_DAC_OVERRIDE: where `socket_is_elsewhere`, the directory of the socket is another user's.
 uint64_t CapabilitiesInUse(const Config& config, bool socket_is_elsewhere);
@@ -24,9 +26,9 @@ bool IsInAnothersDirectory(const std::string& path);
 
 /// Leaves every thread of the process at most `capabilities` (bits as above), and no way to gain
 /// any: no_new_privs, and a filter of system calls under which execve, ptrace, mount, unshare,
-/// init_module and their like fail with EPERM. Threads that start later inherit all of it. The calls
-/// that remain cost what they did.
-/// Errors: one line; a thread that does not take part within a second, a kernel without seccomp.
+/// init_module and their like fail with EPERM. Threads that start later inherit all of it. The
+/// calls that remain cost what they did. Errors: one line; a thread that does not take part within
+/// a second, a kernel without seccomp.
 absl::Status LimitPrivileges(uint64_t capabilities);
 
 }  // namespace uroce::nic
