@@ -17,7 +17,8 @@ constexpr int64_t kLockWaitNs = 5'000'000, kSecondNs = 1'000'000'000;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_t owner = 0;      // of `mutex`; read by others than the owner, who then is none
 bool is_forking = false;  // some thread is about to fork, or just has
-constinit Registry registry;
+constinit SwappedPlaces swapped_places;
+constinit Registry registry{.places = swapped_places};
 constinit ForkCopy fork_copy;
 
 void Lock() {

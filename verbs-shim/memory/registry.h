@@ -18,7 +18,7 @@ namespace uroce::memory {
 /// One per process. All under the lock.
 struct Registry {
   SegmentTable segments;
-  SwappedPlaces places;
+  SwappedPlaces& places;  // apart, so that its zeros take no room in the library's file
   uint32_t epoch = 0;  // how many forks this process is away from the first
 
   bool has_policy = false;
