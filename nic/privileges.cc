@@ -18,6 +18,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "drivers/device_arguments.h"
 
 namespace uroce::nic {
 namespace {
@@ -135,14 +136,21 @@ absl::Status RefuseCalls() {
   return absl::OkStatus();
 }
 
+uint64_t OfPort(const std::string& dev) {
+  const auto arguments = drivers::ParseDeviceArguments(dev);
+  if (!arguments.ok() || (arguments->Interface().empty() && !arguments->IsPci())) return 0;
+  const uint64_t used = Bit(CAP_NET_ADMIN) | Bit(CAP_NET_RAW) | Bit(CAP_IPC_LOCK);
+  return arguments->rules().wake_up == drivers::WakeUp::kXdpSocket ? used | Bit(CAP_BPF) : used;
+}
+
 }  // namespace
 
 uint64_t CapabilitiesInUse(const Config& config, bool socket_is_elsewhere) {
   uint64_t used = Bit(CAP_SETUID) | Bit(CAP_SETGID) | Bit(CAP_CHECKPOINT_RESTORE);
   if (socket_is_elsewhere) used |= Bit(CAP_DAC_OVERRIDE);
   for (const DeviceConfig& device : config.devices) {
-    if (device.wire < 0) used |= Bit(CAP_NET_ADMIN) | Bit(CAP_NET_RAW);
-    if (device.wire_interface) used |= Bit(CAP_NET_ADMIN);
+    if (device.wire < 0) used |= OfPort(device.dev);
+    if (device.wire_interface || !device.exception.empty()) used |= Bit(CAP_NET_ADMIN);
   }
   return used;
 }

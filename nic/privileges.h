@@ -15,9 +15,11 @@ namespace uroce::nic {
 /// - CAP_SETUID, CAP_SETGID, CAP_CHECKPOINT_RESTORE: a thread that opens the file behind a
 /// program's
 ///   mapping takes the rights of that program's user first (control/lent_file.h).
-/// - CAP_NET_ADMIN, CAP_NET_RAW: of a port beside the kernel, to have neighbours looked for and to
-/// be
-///   in groups; the first also for a TAP.
+/// - CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK: a port beside the kernel has neighbours looked for,
+/// is
+///   in groups, and is opened again, rings in locked memory too, when its interface is replaced.
+///   One on a PCI device maps memory for it, and may have a kernel driver beside it. CAP_BPF: the
+///   program of af_xdp. The first alone: a TAP.
 /// - CAP_DAC_OVERRIDE: where `socket_is_elsewhere`, the directory of the socket is another user's.
 uint64_t CapabilitiesInUse(const Config& config, bool socket_is_elsewhere);
 

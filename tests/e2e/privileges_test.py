@@ -8,9 +8,10 @@ from lab import VethLab, WireLab
 from programs import DataCheck, seed
 
 CAPABILITIES = {"cap_dac_override": 1, "cap_setgid": 6, "cap_setuid": 7, "cap_net_admin": 12,
-                "cap_net_raw": 13, "cap_checkpoint_restore": 40}
+                "cap_net_raw": 13, "cap_ipc_lock": 14, "cap_checkpoint_restore": 40}
 OF_ALL = ("cap_setgid", "cap_setuid", "cap_checkpoint_restore")
-OF_KERNEL_PORTS = ("cap_net_admin", "cap_net_raw")
+OF_KERNEL_PORTS = ("cap_net_admin", "cap_net_raw", "cap_ipc_lock")
+OF_SERVICE = ("cap_net_admin", "cap_net_raw")
 SERVICE_UID = 61002
 
 
@@ -99,5 +100,5 @@ class OwnUserTest(unittest.TestCase):
             for name, fields in threads_of(daemon.process.pid):
                 with self.subTest(thread=name):
                     self.assertEqual(fields["Uid"].split(), [str(SERVICE_UID)] * 4)
-                    self.assertEqual(int(fields["CapPrm"], 16), bits(OF_KERNEL_PORTS))
+                    self.assertEqual(int(fields["CapPrm"], 16), bits(OF_SERVICE))
         DataCheck(lab, "--seed", seed(), "--ops", 300).finish()
