@@ -363,7 +363,7 @@ absl::Status Session::ModifyQp(Body body, Reply& reply) {
   const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
                                            Reply& to) {
     const peers::Holder agreement =
-        plan.is_reliable ? context_.peers.Use(*plan.path) : peers::Holder();
+        plan.is_reliable ? context_.peers.Use(*plan.path, peer_.uid) : peers::Holder();
     return AddResult(program_->ApplyModify(plan, mac, std::move(followed), agreement), to);
   };
   return WithNextHop(*plan->path, answer, reply);
