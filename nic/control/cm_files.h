@@ -22,7 +22,8 @@ namespace uroce::nic {
 /// events wait. Nothing is ever received on ours: its hang-up is the file's end.
 class CmFiles {
  public:
-  CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner);
+  CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
+          rdma_cm::Service::HasQueuePair has_queue_pair);
   ~CmFiles();
   CmFiles(const CmFiles&) = delete;
   CmFiles& operator=(const CmFiles&) = delete;

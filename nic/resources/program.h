@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -171,6 +172,8 @@ class Program {
                                                     FollowedPaths::Holder followed,
                                                     peers::Holder agreement);
   absl::StatusOr<uroce_qp_attr> QueryQp(uint32_t handle);
+  /// Whether it has made the queue pair, or opened it: a target of its XRC domains.
+  bool HasQueuePair(Qpn qpn) const { return qpns_.contains(qpn.value()); }
 
   // ---- for dumps ----
   const HandleTable<MemoryObject>& memory_regions() const { return mrs_; }
@@ -230,6 +233,7 @@ class Program {
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
   QueuePairLive LiveState(const QueuePairObject& object);
+  void ForgetQpn(Qpn qpn);
   static bool IsTarget(uint32_t handle);
   absl::StatusOr<OpenedTarget*> FindTarget(uint32_t handle) const;
   /// Of its own or a target.
@@ -257,6 +261,7 @@ class Program {
   HandleTable<OpenedTarget> targets_;
   HandleTable<SharedReceiveObject> srqs_;
   HandleTable<QueuePairObject> qps_;
+  absl::flat_hash_map<uint32_t, uint32_t> qpns_;  ///< Of `qps_` and `targets_`: times there.
   HandleTable<AddressHandle> ahs_;
   QuotaShare attachments_;  ///< To multicast groups.
 };
