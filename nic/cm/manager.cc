@@ -5,12 +5,19 @@
 #include <algorithm>
 
 namespace uroce::nic::cm {
+namespace {
+
+uint64_t SecretFrom(const RandomSource& random) {
+  const uint64_t high = random();
+  return high << 32 | random();
+}
+
+}  // namespace
 
 Manager::Manager(const Config& config, RandomSource random)
     : config_(config),
       random_(std::move(random)),
-      limit_(uint64_t{random_()} << 32 | random_(), config.requests_per_second,
-             config.request_burst),
+      limit_(SecretFrom(random_), config.requests_per_second, config.request_burst),
       bindings_(config.ports) {}
 
 Result Manager::Bind(const BindParameters& parameters, BindingId& id) {

@@ -19,10 +19,12 @@ namespace {
 
 constexpr uint8_t kDscpMask = 0xfc;  // The rest is the network's.
 
-Mac SourceMacOf(std::span<const uint8_t> frame) {
+/// Nothing where it is a group's: an answer would go to all of it.
+std::optional<Mac> SourceMacOf(std::span<const uint8_t> frame) {
   Mac mac;
   std::ranges::copy(frame.subspan(mac.size(), mac.size()), mac.begin());
-  return mac;
+  const bool is_group = (mac[0] & 1) != 0;
+  return is_group ? std::nullopt : std::optional(mac);
 }
 
 /// Traffic class of a decoded packet.
