@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections by librdmacm beside programs and peers that want to end them, or be the only ones."""
 import ipaddress
-import json
 import struct
 import unittest
 
@@ -16,7 +15,8 @@ SEND_ONLY = 0x64
 REQ = 0x0010
 NOBODYS_PORT = 9
 FLOOD = BUILD / "tests" / "e2e" / "flood"
-FLOOD_SECONDS = 60 if LONG else 10
+FLOOD_SECONDS = 600  # Until it is killed.
+CONNECTIONS = 100 if LONG else 5
 REQUESTS_PER_SECOND = 200_000
 # More than the connection manager ever asks for at a time.
 ABSENT_PEERS = 1500
@@ -134,16 +134,11 @@ class HostilePeerTest(Ends, unittest.TestCase):
         flood = Process(self.lab.b.namespace.command([FLOOD, "eth0", frames, FLOOD_SECONDS,
                                                       REQUESTS_PER_SECOND]))
         self.addCleanup(flood.kill)
-        connected = 0
-        while flood.running():
+        wait_until(lambda: self.manager()["req_received"] > before["req_received"] + 10_000,
+                   "the flood")
+        for _ in range(CONNECTIONS):
             rping(self.lab, count=1)
-            connected += flood.running()
-        sent = json.loads(flood.expect_success(30))["sent"]
-        risen = {name: value - before[name] for name, value in self.manager().items()}
-        print(f"   {sent} requests sent, {risen['over_rate']} over the rate, "
-              f"{connected} connections beside them")
-        self.assertGreater(connected, 0)
-        self.assertGreater(risen["over_rate"], 0)
+        self.assertTrue(flood.running(), flood.describe())
 
     def test_requests_from_peers_that_there_are_not_keep_nobody_waiting(self):
         self.lab.a.namespace.ip("addr", "add", "10.9.0.1/16", "dev", "eth0")
