@@ -106,7 +106,7 @@ void Dump(Program& program, uint32_t what) {
   }
 }
 
-/// Fds whose close takes long, in what ever way the kernel lets them through.
+/// Fds whose close takes long, where none are expected.
 [[noreturn]] void FloodFds(const std::string& socket_path) {
   SayReady();
   for (;;) {
