@@ -34,7 +34,7 @@ static_assert(offsetof(Request, in) ==
 static_assert(offsetof(Response, out) == sizeof(uroce_reply) + sizeof(uroce_write_cm_reply));
 
 bool IsOff() {
-  const char* value = getenv("UROCE_CM");
+  const char* value = secure_getenv("UROCE_CM");
   return value != nullptr && strcmp(value, "off") == 0;
 }
 

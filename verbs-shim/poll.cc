@@ -22,7 +22,7 @@ bool YieldIsWanted() {
   static int wanted = -1;  // Read once; a race of two threads finds the same.
   int value = __atomic_load_n(&wanted, __ATOMIC_RELAXED);
   if (value < 0) {
-    const char* text = getenv("UROCE_YIELD");
+    const char* text = secure_getenv("UROCE_YIELD");
     value = text != nullptr && strcmp(text, "0") == 0 ? 0 : 1;
     __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
   }

@@ -20,7 +20,7 @@ Session* g_session = nullptr;  // The newest.
 bool g_fork_handler_is_set = false;
 
 const char* SocketPath() {
-  const char* path = getenv("UROCE_SOCKET");
+  const char* path = secure_getenv("UROCE_SOCKET");
   return path != nullptr && path[0] != '\0' ? path : UROCE_DEFAULT_SOCKET;
 }
 

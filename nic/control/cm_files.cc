@@ -34,6 +34,7 @@ absl::StatusOr<uint32_t> CmFiles::Open(Fd& program_end) {
     return SystemError("socketpair", errno);
   }
   program_end.Reset(ends[1]);
+  shutdown(ends[0], SHUT_RD);  // Or fds that are sent here would wait to be closed.
   auto file = std::make_unique<OpenFile>();
   file->socket.Reset(ends[0]);
   const uint32_t handle = sockets_.NextHandle();

@@ -121,17 +121,18 @@ int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent) {
   return 0;
 }
 
-int FindXrcFile(const Fd& file, XrcFile& found) {
+int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread, XrcFile& found) {
   const int flags = fcntl(file.get(), F_GETFL);
   if (flags < 0 || (flags & O_PATH) != 0) return EBADF;
   struct statfs file_system {};
   if (fstatfs(file.get(), &file_system) != 0) return errno;
   if (file_system.f_type == FUSE_SUPER_MAGIC) return EOPNOTSUPP;
   const std::string link = absl::StrCat("/proc/self/fd/", file.get());
-  found.path.Reset(open(link.c_str(), O_PATH | O_CLOEXEC));
-  if (!found.path) return errno;
+  Fd path(open(link.c_str(), O_PATH | O_CLOEXEC));
+  if (!path) return errno;
   struct stat status {};
-  if (fstat(found.path.get(), &status) != 0) return errno;
+  if (fstat(path.get(), &status) != 0) return errno;
+  found.path = SideThread::MakeEndingOn(thread, std::move(path));
   found.file_system = status.st_dev;
   found.inode = status.st_ino;
   return 0;

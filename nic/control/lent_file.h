@@ -7,8 +7,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "nic/resources/fd.h"
+#include "nic/resources/side_thread.h"
 #include "nic/resources/xrc_file.h"
 #include "verbs-shim/abi/uroce_commands.h"
 
@@ -35,10 +37,11 @@ bool IsMemoryFile(int fd);
 /// hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
 [[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
 
-/// Finds out which file `file` is, and holds it without a hold on its contents. Returns 0 or an
-/// errno: EBADF when `file` was opened with O_PATH, which takes no right to the file; EOPNOTSUPP on
-/// FUSE, whose server might have the daemon wait when it lets go of the file.
-[[nodiscard]] int FindXrcFile(const Fd& file, XrcFile& found);
+/// Finds out which file `file` is, and holds it without a hold on its contents; `thread` will let
+/// go of it. Returns 0 or an errno: EBADF when `file` was opened with O_PATH, which takes no right
+/// to the file; EOPNOTSUPP on FUSE, whose server might have the thread wait for ever then.
+[[nodiscard]] int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread,
+                              XrcFile& found);
 
 /// Opens the file behind the lender's mapping that `request` names: the daemon lends its privilege
 /// to look there (CAP_CHECKPOINT_RESTORE), nothing else. From then on the calling thread has only

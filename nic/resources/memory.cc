@@ -69,16 +69,18 @@ absl::Status Program::CheckMemory(uint64_t length) const {
                                                    ", see --max-memory-per-user"));
 }
 
-// It counts no more at once, and is unmapped by whoever has the time.
-std::shared_ptr<Segment> Program::MakeSegment() {
-  return {new Segment, [reaper = nic_.reaper()](Segment* last) {
+// It counts no more at once, and is unmapped by whoever has the time. A lent file may be longer
+// than what is mapped of it: its end frees all. While that lasts the program can lend no other.
+std::shared_ptr<Segment> Program::MakeSegment(bool is_own_file) {
+  return {new Segment{.is_own_file = is_own_file},
+          [thread = is_own_file ? files_thread_ : nic_.reaper()](Segment* last) {
             std::unique_ptr<Segment> segment(last);
             const uint64_t length = segment->mapping.length();
             if (UserAccount* const account = segment->account) {
               account->memory_bytes -= length;
               --account->mappings.used;
             }
-            if (length > kUnmapBytes) reaper->Take(std::move(segment));
+            if (segment->is_own_file || length > kUnmapBytes) thread->End(std::move(segment));
           }};
 }
 
@@ -108,14 +110,14 @@ absl::StatusOr<uint32_t> Program::CreateSegment(const uroce_create_segment& requ
   if (!made.ok()) return made.status();
   absl::StatusOr<Mapping> mapping = MapShared(made->get(), length, /*writable=*/false);
   if (!mapping.ok()) return mapping.status();
-  absl::StatusOr<uint32_t> handle = AddSegment(*std::move(mapping), MakeSegment());
+  absl::StatusOr<uint32_t> handle =
+      AddSegment(*std::move(mapping), MakeSegment(/*is_own_file=*/false));
   if (handle.ok()) file = *std::move(made);
   return handle;
 }
 
 absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writable) {
-  std::shared_ptr<Segment> segment = MakeSegment();
-  segment->is_own_file = true;
+  std::shared_ptr<Segment> segment = MakeSegment(/*is_own_file=*/true);
   segment->may_write = segment->is_writable = writable;
   return AddSegment(std::move(mapping), std::move(segment));
 }

@@ -19,7 +19,7 @@
 #include "nic/resources/nic_device.h"
 #include "nic/resources/number_pool.h"
 #include "nic/resources/overflow_inbox.h"
-#include "nic/resources/reaper.h"
+#include "nic/resources/side_thread.h"
 #include "nic/resources/user_account.h"
 #include "nic/resources/xrc_domain.h"
 #include "pipeline/datapath/key_table.h"
@@ -74,8 +74,8 @@ class Nic {
   UserAccount& user(uint32_t uid) {
     return users_.try_emplace(uid, uid, config_.limits).first->second;
   }
-  /// Shared, for what may end after this object.
-  const std::shared_ptr<Reaper>& reaper() const { return reaper_; }
+  /// Lets go of large memory. Shared, for what may end after this object.
+  const std::shared_ptr<SideThread>& reaper() const { return reaper_; }
   /// /dev/userfaultfd, or -1.
   int userfaultfd() const { return userfaultfd_.get(); }
 
@@ -108,7 +108,7 @@ class Nic {
   uint32_t next_pd_ = 1;
   std::set<AddressHandle*> address_handles_;
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
-  std::shared_ptr<Reaper> reaper_ = std::make_shared<Reaper>();
+  std::shared_ptr<SideThread> reaper_ = std::make_shared<SideThread>();
   Fd userfaultfd_;
   FlightInbox flights_;
   OverflowInbox overflows_;

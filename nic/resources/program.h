@@ -20,6 +20,7 @@
 #include "nic/resources/nic.h"
 #include "nic/resources/objects.h"
 #include "nic/resources/queue_layout.h"
+#include "nic/resources/side_thread.h"
 #include "pipeline/datapath/session.h"
 
 namespace uroce::nic {
@@ -35,7 +36,9 @@ struct ResizedQueue {
 /// then what they used, then the memory, after the workers have let go.
 class Program {
  public:
-  static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid);
+  /// `files_thread` lets go of what the program lends.
+  static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid,
+                                                       std::shared_ptr<SideThread> files_thread);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -179,6 +182,8 @@ class Program {
   const HandleTable<MemoryObject>& memory_regions() const { return mrs_; }
   const HandleTable<WindowObject>& memory_windows() const { return mws_; }
   const HandleTable<SharedReceiveObject>& shared_receive_queues() const { return srqs_; }
+  const HandleTable<QueuePairObject>& queue_pairs() const { return qps_; }
+  const HandleTable<OpenedTarget>& opened_targets() const { return targets_; }
   /// Its own and the targets that it has opened.
   void ForEachQueuePair(absl::FunctionRef<void(const QueuePairObject& queue_pair)> visit) const;
 
@@ -186,12 +191,13 @@ class Program {
   absl::StatusOr<uint32_t> AddContext(NicDevice& device, const uroce_context_name& name,
                                       std::optional<ForeignObject> origin, Fd& events);
   bool HasCopiedMemory(uint32_t pd_number) const;
-  Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds);
+  Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread> files_thread,
+          Arena arena, std::vector<Fd> wake_fds);
 
   void RemoveQueuePairs(datapath::Worker& worker);
   void DetachAll(QueuePairObject& qp);
   absl::Status CheckMemory(uint64_t length) const;
-  std::shared_ptr<Segment> MakeSegment();
+  std::shared_ptr<Segment> MakeSegment(bool is_own_file);
   /// BeginDereg, whatever is bound to it.
   std::unique_ptr<MemoryObject> TakeRegion(uint32_t handle);
   static absl::Status CheckUnbound(const MemoryObject& memory);
@@ -244,6 +250,7 @@ class Program {
 
   Nic& nic_;
   uint32_t uid_;
+  std::shared_ptr<SideThread> files_thread_;
   Arena arena_;
   std::vector<Fd> wake_fds_;
   datapath::Session session_;

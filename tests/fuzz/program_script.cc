@@ -111,6 +111,8 @@ void ProgramScript::Do(uint8_t kind, Reader& reader) {
       return PassTime(Nanos(int64_t{1000} << reader.Number(1) % (kMostWait + 1)));
     case kSegment:
       return WriteSegment(reader);
+    case kFdAlong:
+      return SendFdAlong(reader);
     default:
       return Command(kind, reader);
   }
@@ -162,6 +164,22 @@ void ProgramScript::Lend(Reader& reader) {
   const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(sizeof(uroce_lend));
   if (!lend_socket_) return;
+  if (!Send(lend_socket_.get(), bytes, file)) return;
+  uroce_lend_reply reply;
+  for (int i = 0; i < 100; ++i) {
+    daemon_.Turn(1);
+    if (recv(lend_socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) >= 0) return;
+  }
+}
+
+void ProgramScript::SendFdAlong(Reader& reader) {
+  const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
+  std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
+  Send(client_.socket_fd(), bytes, file);
+  TakeAnswers(0);
+}
+
+bool ProgramScript::Send(int socket, std::vector<uint8_t>& bytes, const nic::Fd& file) {
   iovec part{bytes.data(), bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -177,12 +195,7 @@ void ProgramScript::Lend(Reader& reader) {
     const int fd = file.get();
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
-  if (sendmsg(lend_socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
-  uroce_lend_reply reply;
-  for (int i = 0; i < 100; ++i) {
-    daemon_.Turn(1);
-    if (recv(lend_socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) >= 0) return;
-  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
 void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {

@@ -23,6 +23,7 @@ enum Record : uint8_t {
   kTurns,            ///< How many turns of the worker, a microsecond each.
   kWait,             ///< Exponent: 2^n us pass, then there is a turn.
   kSegment,  ///< Number of the segment, offset in words, 2 bytes; length; bytes to put there.
+  kFdAlong,  ///< Kind of the file; length; bytes that go out with it where no file is expected.
 };
 
 /// Words that stand for numbers which nobody knows beforehand, in commands and in memory: the key
@@ -51,6 +52,9 @@ class ProgramScript {
   void Command(uint32_t command, Reader& reader);
   void SendDatagram(Reader& reader);
   void Lend(Reader& reader);
+  void SendFdAlong(Reader& reader);
+  /// Sends bytes, and the file unless it is none. False: the socket does not take them.
+  static bool Send(int socket, std::vector<uint8_t>& bytes, const nic::Fd& file);
   void WriteArena(Reader& reader);
   void WriteSegment(Reader& reader);
   void Ring(uint32_t slot);
