@@ -87,7 +87,8 @@ absl::StatusOr<uint32_t> Program::AddSegment(Mapping mapping, std::shared_ptr<Se
   if (absl::Status status = CheckMemory(mapping.length()); !status.ok()) return status;
   UserAccount& account = nic_.user(uid_);
   if (absl::Status status = account.mappings.Check("segment", 1); !status.ok()) return status;
-  absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(std::move(mapping), session_.id());
+  absl::StatusOr<drivers::GuardedMapping> guarded =
+      drivers::GuardedMapping::Make(std::move(mapping), session_.id());
   if (!guarded.ok()) return guarded.status();
   segment->mapping = *std::move(guarded);
   segment->account = &account;
@@ -125,7 +126,7 @@ absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writabl
 absl::Status Program::DestroySegment(uint32_t handle) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(handle);
   if (!segment.ok()) return segment.status();
-  const GuardedMapping& mapping = (**segment)->mapping;
+  const drivers::GuardedMapping& mapping = (**segment)->mapping;
   if (!(**segment)->is_own_file) UnmapFollowers({mapping.data(), mapping.length()});
   segments_.Remove(handle);
   return absl::OkStatus();
@@ -134,7 +135,7 @@ absl::Status Program::DestroySegment(uint32_t handle) {
 absl::Status Program::TrimSegment(const uroce_trim_segment& request) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(request.segment);
   if (!segment.ok()) return segment.status();
-  const GuardedMapping& mapping = (**segment)->mapping;
+  const drivers::GuardedMapping& mapping = (**segment)->mapping;
   const bool is_within =
       request.offset <= mapping.length() && request.length <= mapping.length() - request.offset;
   if (!is_within || request.offset % kPageBytes != 0 || request.length % kPageBytes != 0) {
@@ -208,7 +209,7 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
   const absl::StatusOr<std::shared_ptr<Segment>*> found = segments_.Find(segment.segment);
   if (!found.ok()) return found.status();
   if (absl::Status status = AllowAccess(***found, request.access); !status.ok()) return status;
-  const GuardedMapping& mapping = (**found)->mapping;
+  const drivers::GuardedMapping& mapping = (**found)->mapping;
   if (segment.segment_offset > mapping.length() ||
       segment.length > mapping.length() - segment.segment_offset) {
     return Refuse("beyond the end of its segment");
@@ -307,7 +308,7 @@ void Program::HideReplaced(const MemoryObject& memory) {
 // What no region writes to is mapped for reading alone.
 absl::Status AllowAccess(Segment& segment, uint32_t access) {
   if (segment.is_writable || (access & kWriting) == 0) return absl::OkStatus();
-  const GuardedMapping& mapping = segment.mapping;
+  const drivers::GuardedMapping& mapping = segment.mapping;
   if (!segment.may_write ||
       mprotect(mapping.data(), mapping.length(), PROT_READ | PROT_WRITE) != 0) {
     return Refuse("the segment is for reading");

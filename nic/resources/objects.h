@@ -11,11 +11,11 @@
 #include <set>
 #include <vector>
 
+#include "drivers/mapping_guard.h"
 #include "nic/net/followed_paths.h"
 #include "nic/peers/types.h"
 #include "nic/resources/event_pipe.h"
 #include "nic/resources/fd.h"
-#include "nic/resources/mapping_guard.h"
 #include "nic/resources/modify_rules.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/user_account.h"
@@ -57,7 +57,7 @@ struct ProtectionDomain {
 /// Memory that the program maps too: what a page range of it was swapped for, or part of a file of
 /// its own. Regions share it, and the last one to go unmaps it.
 struct Segment {
-  GuardedMapping mapping;
+  drivers::GuardedMapping mapping;
   UserAccount* account = nullptr;  ///< Counts it, while set.
   bool is_own_file = false;        ///< The program's, which it can shrink.
   bool may_write = true;           ///< The file allows it.
