@@ -28,8 +28,8 @@ absl::Status Refuse(absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("mr: ", why));
 }
 
-absl::Status CannotShare() {
-  return absl::UnimplementedError("mr: copied memory cannot be shared with another program");
+bool NeedsHelper(const datapath::MrSegment& segment) {
+  return segment.mode == datapath::MrMode::kCopied || segment.follows_address;
 }
 
 bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
@@ -241,8 +241,9 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   memory->replaces = request.replaces;
   memory->addr = request.addr;
   datapath::MemoryRegion& region = memory->region;
+  region.session = &session_;
   region.bound_windows = memory->bound_windows.get();
-  region.pd = (*pd)->number;
+  region.pd = (*pd)->number();
   region.access = request.access;
   region.iova = request.iova;
   region.length_bytes = request.length;
@@ -250,17 +251,18 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   for (uint32_t i = 0; i < request.segment_count; ++i) {
     absl::StatusOr<datapath::MrSegment> segment = ResolveSegment(request, segments[i], *memory);
     if (!segment.ok()) return segment.status();
-    if ((*pd)->is_shared && segment->mode == datapath::MrMode::kCopied) return CannotShare();
     region.segments.push_back(*segment);
   }
-  return memory;
+  if (!std::ranges::any_of(region.segments, NeedsHelper)) return memory;
+  memory->copied = (*pd)->domain->HoldCopiedMemory();
+  if (memory->copied != nullptr) return memory;
+  return absl::UnimplementedError("mr: copied memory cannot be shared with another program");
 }
 
 absl::StatusOr<uroce_reg_mr_reply> Program::PublishRegion(std::unique_ptr<MemoryObject> memory) {
   if (memory->replaces != UROCE_NONE) return PublishReplacement(std::move(memory));
   if (absl::Status status = mrs_.CheckRoom(); !status.ok()) return status;
   datapath::MemoryRegion& region = memory->region;
-  region.session = &session_;
   region.key = nic_.key_numbers().Take(Nic::Now());
   if (region.key == 0) return absl::ResourceExhaustedError("mr: no key is free");
   if (!nic_.keys().Publish(&region)) {
@@ -278,7 +280,6 @@ uroce_reg_mr_reply Program::PublishReplacement(std::unique_ptr<MemoryObject> mem
   const datapath::MemoryRegion& stand_in = *(*mrs_.Find(handle))->stand_in;
   const uint32_t key = stand_in.key;
   memory->replaces = UROCE_NONE;
-  memory->region.session = &session_;
   memory->region.key = key;
   ++memory->pd->users;
   NoteFollower(*memory);
