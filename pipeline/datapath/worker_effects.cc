@@ -20,8 +20,13 @@ bool Invalidates(const Effect& effect) {
   return effect.invalidate || effect.kind == Effect::Kind::kInvalidate;
 }
 
-// Not across two segments.
-bool HoldsAtomic(const Piece& piece) { return piece.length_bytes == sizeof(uint64_t); }
+// Not across two segments. And aligned: the requested address is, but the region may call its first
+// byte 0 wherever that lies, or a window may.
+bool HoldsAtomic(const Piece& piece) {
+  const uint64_t address =
+      piece.mode == MrMode::kMapped ? reinterpret_cast<uintptr_t>(piece.mapped) : piece.app_addr;
+  return piece.length_bytes == sizeof(uint64_t) && address % sizeof(uint64_t) == 0;
+}
 
 EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
   if (result != MoveResult::kDenied) return EffectOutcome::kDone;

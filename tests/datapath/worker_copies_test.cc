@@ -305,6 +305,25 @@ TEST_F(WorkerParkedTest, MemoryThatIsGoneIsAnAccessError) {
   EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
 }
 
+// The address that the peer names is aligned: the region calls its fourth byte 0.
+TEST_F(WorkerParkedTest, AtomicsOnMemoryThatIsNotAlignedAreRefused) {
+  for (const MrMode mode : {MrMode::kMapped, MrMode::kCopied}) {
+    auto [a, b] = bed_.AddPair();
+    MemoryRegion& odd = bed_.Register(target_.data() + 4, 64, kAllAccess, mode);
+    odd.iova = odd.segments[0].iova = 0;
+    const std::vector<uint8_t> before = target_;
+    a->PostSend({.opcode = kFetchAdd,
+                 .list = {Testbed::Sge(from_, 0, 8)},
+                 .remote_addr = 8,
+                 .rkey = odd.key,
+                 .compare_add = 1});
+    uroce_cqe cqe{};
+    ASSERT_TRUE(bed_.RunUntil([&, its = a] { return its->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, kRemAccessErr);
+    EXPECT_EQ(target_, before);
+  }
+}
+
 /// One end in a domain with the copied memory of another program.
 class WorkerForeignMemoryTest : public WorkerParkedTest {
  protected:
