@@ -176,8 +176,8 @@ void Server::OnStruckMappings() {
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) continue;
     Session& session = *found->second;
-    spdlog::warn("session {}: {} (pid {}) took registered memory away from its file, and is ended",
-                 id, session.command_name(), session.peer().pid);
+    spdlog::warn("session {}: {} (pid {}) has lost registered memory, and is ended", id,
+                 session.command_name(), session.peer().pid);
     End(session);
   }
 }

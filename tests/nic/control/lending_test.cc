@@ -8,11 +8,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "nic/control/lent_file.h"
 #include "tests/nic/control/lending.h"
 #include "tests/nic/control/test_program.h"
 
@@ -42,6 +44,23 @@ TEST(ControlTest, OnlyTheMemoryOfAProcessIsTakenAsSuch) {
   const Answer made = program.Register(request, copied);
   EXPECT_EQ(made.error, 0) << made.text;
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, made.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+// A mount may give any of them the path of any other.
+TEST(ControlTest, OfAllFilesOfProcTheMemoryOfAProcessAloneIsTakenForIt) {
+  int memories = 0, others = 0;
+  for (const char* directory : {"/proc", "/proc/self", "/proc/thread-self", "/proc/sys/vm"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      if (entry.is_symlink() || !entry.is_regular_file()) continue;
+      const Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+      if (!file) continue;
+      const bool is_memory = entry.path().filename() == "mem";
+      EXPECT_EQ(IsMemoryFile(file.get()), is_memory) << entry.path();
+      ++(is_memory ? memories : others);
+    }
+  }
+  EXPECT_EQ(memories, 2);
+  EXPECT_GT(others, 5);
 }
 
 TEST(ControlTest, AnFdThatComesWithNothingElseIsClosed) {
