@@ -93,7 +93,7 @@ absl::Status Session::Hello(Body body, Reply& reply) {
   Fd program_end;
   absl::StatusOr<std::unique_ptr<MemorySocket>> socket =
       MemorySocket::Make(context_.loop, context_.errands, **program,
-                         {peer_.pid, peer_.uid, peer_.gid}, place_, files_thread_, program_end);
+                         {peer_.pid, {peer_.uid, peer_.gid}}, place_, files_thread_, program_end);
   if (!socket.ok()) return socket.status();
   program_ = *std::move(program);
   memory_socket_ = *std::move(socket);

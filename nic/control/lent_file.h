@@ -12,6 +12,7 @@
 #include "nic/resources/fd.h"
 #include "nic/resources/side_thread.h"
 #include "nic/resources/xrc_file.h"
+#include "pipeline/datapath/credentials.h"
 #include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
@@ -19,8 +20,7 @@ namespace uroce::nic {
 /// The process that connected, and whose rights it has.
 struct Lender {
   pid_t pid = 0;
-  uid_t uid = 0;
-  gid_t gid = 0;
+  datapath::Credentials user;
 };
 
 /// Part of a file, mapped.
@@ -30,7 +30,8 @@ struct LentFile {
   bool writable = false;
 };
 
-/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing.
+/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing. Its position
+/// moves.
 bool IsMemoryFile(int fd);
 
 /// Maps what `request` asks for, of `file`. Returns 0 or an errno: EINVAL (not a file on tmpfs or

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <vector>
 
+#include "drivers/mapping_guard.h"
 #include "nic/control/message.h"
 #include "nic/resources/shared_memory.h"
+#include "pipeline/datapath/copy_helper.h"
 
 namespace uroce::nic {
 namespace {
@@ -139,7 +141,12 @@ void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
   if (inspection.request.what == UROCE_LEND_MEMORY) {
     datapath::Session& session = program_.datapath();
     const bool first = session.copy_helper() == nullptr;
-    if (first) session.StartCopyHelper(inspection.file.Release(), place_);
+    if (!first) return;
+    session.StartCopyHelper(
+        {.fd = inspection.file.Release(),
+         .user = lender_.user,
+         .place = place_,
+         .on_end = [id = session.id()] { drivers::MappingGuard::Get().NoteLost(id); }});
     return;
   }
   if (inspection.request.what == UROCE_LEND_XRC_FILE) {

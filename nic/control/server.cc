@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "drivers/mapping_guard.h"
 #include "nic/net/address.h"
-#include "nic/resources/mapping_guard.h"
 
 namespace uroce::nic {
 namespace {
@@ -60,7 +60,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       network_(OpenNetlinkWatch()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   guard_watch_ =
-      loop_.Watch(MappingGuard::Get().event_fd(), EPOLLIN, [this] { OnStruckMappings(); });
+      loop_.Watch(drivers::MappingGuard::Get().event_fd(), EPOLLIN, [this] { OnStruckMappings(); });
   if (network_) {
     network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
     RefreshAfter(Nanos(0));  // Something may have changed since the devices were made.
@@ -179,13 +179,13 @@ void Server::Refresh(NicDevice& device) {
 }
 
 void Server::OnStruckMappings() {
-  for (const uint32_t id : MappingGuard::Get().TakeStruck()) {
+  for (const uint32_t id : drivers::MappingGuard::Get().TakeStruck()) {
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) continue;
     Session& session = *found->second;
     End(session);
     if (!log_budget_.Take(session.peer().uid, Nic::Now())) continue;
-    spdlog::warn("session {}: {} (pid {}) took registered memory away from its file, and is ended",
+    spdlog::warn("session {}: {} (pid {}) has lost registered memory, and is ended",
                  id, session.command_name(), session.peer().pid);
   }
 }

@@ -34,7 +34,7 @@ absl::StatusOr<uint32_t> Program::CreateAh(const AddressPlan& plan, const Mac& d
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = *pd,
                     .followed = std::move(followed),
-                    .vector = datapath::AddressVector((*pd)->number, path)}));
+                    .vector = datapath::AddressVector((*pd)->number(), path)}));
   if (!handle.ok()) return handle;
   ++(*pd)->users;
   AddressHandle* const ah = *ahs_.Find(*handle);

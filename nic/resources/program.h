@@ -71,7 +71,7 @@ class Program {
   absl::StatusOr<uint32_t> MakerOfContext(uint32_t context) const;
   absl::StatusOr<uint32_t> MakerOfPd(uint32_t pd) const;
   /// `maker` is who MakerOf... says. Errors: InvalidArgument, Unimplemented (copied memory).
-  absl::StatusOr<uint32_t> ImportPd(Program& maker, const uroce_import& request);
+  absl::StatusOr<uint32_t> ImportPd(const Program& maker, const uroce_import& request);
   absl::StatusOr<uroce_import_mr_reply> ImportMr(const Program& maker,
                                                  const uroce_import& request) const;
 
@@ -190,7 +190,6 @@ class Program {
  private:
   absl::StatusOr<uint32_t> AddContext(NicDevice& device, const uroce_context_name& name,
                                       std::optional<ForeignObject> origin, Fd& events);
-  bool HasCopiedMemory(uint32_t pd_number) const;
   Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread> files_thread,
           Arena arena, std::vector<Fd> wake_fds);
 

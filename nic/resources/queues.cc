@@ -103,7 +103,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
       .handle = handle,
       .qpn = qpn,
       .service = *ServiceOfType(request.qp_type),
-      .pd = pd->number,
+      .pd = pd->number(),
       .send_ring = *send_ring,
       .receive_ring = *receive_ring,
       .user_handle = request.user_handle,

@@ -13,8 +13,8 @@
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kRead = 4;
+constexpr uint8_t kWrite = 0, kSend = 2, kRead = 4, kFetchAdd = 6;
+constexpr uint8_t kLocProtErr = 4, kRemAccessErr = 10;
 
 /// Memory that only the helper reaches.
 class WorkerParkedTest : public testing::Test {
@@ -23,13 +23,16 @@ class WorkerParkedTest : public testing::Test {
 
   WorkerParkedTest() { bed_.StartCopyHelper(); }
 
-  /// Has the peer of `endpoint` wait for the helper.
-  void WriteUntilCopying(Endpoint& endpoint) {
+  void Write(Endpoint& endpoint) {
     endpoint.PostSend({.opcode = kWrite,
                        .wr_id = 1,
                        .list = {Testbed::Sge(from_, 0, 50'000)},
                        .remote_addr = copied_.iova,
                        .rkey = copied_.key});
+  }
+  /// Has the peer of `endpoint` wait for the helper.
+  void WriteUntilCopying(Endpoint& endpoint) {
+    Write(endpoint);
     while (!bed_.Copying()) bed_.Turn();
   }
 
@@ -47,6 +50,7 @@ TEST_F(WorkerParkedTest, MappedAndCopiedSegmentsMixInOneMessage) {
   MemoryRegion mixed;
   mixed.key = 0x7700;
   mixed.pd = kTestPd;
+  mixed.session = bed_.session.get();
   mixed.access = kAllAccess;
   mixed.iova = reinterpret_cast<uint64_t>(result.data());
   mixed.length_bytes = result.size();
@@ -299,6 +303,90 @@ TEST_F(WorkerParkedTest, MemoryThatIsGoneIsAnAccessError) {
                .rkey = to_.key});
   ASSERT_TRUE(bed_.RunUntil([&] { return c->PollSend(cqe); }));
   EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
+}
+
+// The address that the peer names is aligned: the region calls its fourth byte 0.
+TEST_F(WorkerParkedTest, AtomicsOnMemoryThatIsNotAlignedAreRefused) {
+  for (const MrMode mode : {MrMode::kMapped, MrMode::kCopied}) {
+    auto [a, b] = bed_.AddPair();
+    MemoryRegion& odd = bed_.Register(target_.data() + 4, 64, kAllAccess, mode);
+    odd.iova = odd.segments[0].iova = 0;
+    const std::vector<uint8_t> before = target_;
+    a->PostSend({.opcode = kFetchAdd,
+                 .list = {Testbed::Sge(from_, 0, 8)},
+                 .remote_addr = 8,
+                 .rkey = odd.key,
+                 .compare_add = 1});
+    uroce_cqe cqe{};
+    ASSERT_TRUE(bed_.RunUntil([&, its = a] { return its->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, kRemAccessErr);
+    EXPECT_EQ(target_, before);
+  }
+}
+
+/// One end in a domain with the copied memory of another program.
+class WorkerForeignMemoryTest : public WorkerParkedTest {
+ protected:
+  WorkerForeignMemoryTest() { bed_.Connect(a_, foreign_); }
+  /// How the one work of `end` ended.
+  uint8_t StatusOf(Endpoint& end) {
+    uroce_cqe cqe{};
+    EXPECT_TRUE(bed_.RunUntil([&] { return end.PollSend(cqe); }));
+    return cqe.status;
+  }
+
+  Session& other_ = bed_.AddSession();
+  Endpoint& a_ = bed_.AddEndpoint(0);
+  Endpoint& foreign_ = bed_.AddEndpoint(1, {.session = &other_});
+};
+
+TEST_F(WorkerForeignMemoryTest, APeersWriteIsRefusedWhereThereIsNoHelper) {
+  Write(a_);
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersWriteIsRefusedWhereThereIsAnothersHelper) {
+  bed_.StartCopyHelper(other_);
+  Write(a_);
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u) << "its address is another place there";
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersAtomicIsRefused) {
+  bed_.StartCopyHelper(other_);
+  a_.PostSend({.opcode = kFetchAdd,
+               .list = {Testbed::Sge(from_, 0, 8)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key,
+               .compare_add = 1});
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u);
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersReadIsRefused) {
+  bed_.StartCopyHelper(other_);
+  a_.PostSend({.opcode = kRead,
+               .list = {Testbed::Sge(from_, 0, 5000)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u);
+}
+
+TEST_F(WorkerForeignMemoryTest, AWorkFromItIsALocalError) {
+  foreign_.PostSend({.opcode = kWrite,
+                     .list = {Testbed::Sge(copied_, 0, 5000)},
+                     .remote_addr = to_.iova,
+                     .rkey = to_.key});
+  EXPECT_EQ(StatusOf(foreign_), kLocProtErr);
+}
+
+TEST_F(WorkerForeignMemoryTest, AReceiveIntoItIsALocalError) {
+  foreign_.PostReceive(1, {Testbed::Sge(copied_, 0, 5000)});
+  a_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 0, 5000)}});
+  uroce_cqe cqe{};
+  ASSERT_TRUE(bed_.RunUntil([&] { return foreign_.PollReceive(cqe); }));
+  EXPECT_EQ(cqe.status, kLocProtErr);
 }
 
 TEST_F(WorkerParkedTest, ModifyWaitsForTheCopyAndIsNotLost) {

@@ -3,13 +3,15 @@
 goes on with its data right, the attackers lose their own queues, and nothing is left behind."""
 import os
 import unittest
+from pathlib import Path
 
 from endure import MortalLab, Pair, holdings_at_rest, wait_until_back
 from lab import BUILD, LONG
-from process import Process
+from process import Process, run_status
 from programs import pingpong, seed
 
 HOSTILE = BUILD / "tests" / "e2e" / "hostile"
+STRANGER = ("setpriv", "--reuid=61000", "--regid=61000", "--clear-groups")
 SECONDS = int(os.environ.get("UROCE_E2E_SECONDS", "600" if LONG else "8"))
 
 
@@ -38,3 +40,22 @@ class HostileTest(unittest.TestCase):
             wait_until_back(self.lab, before)
             pingpong(self.lab, "-c")
             self.lab.close()
+
+    def attack(self, name):
+        """By a user without any privilege, in a namespace of users where it is root or not."""
+        directory = Path(self.lab.daemons[0].socket).parent
+        for each in (directory, directory.parent):
+            each.chmod(0o711)
+        status, output = run_status([*STRANGER, "test", "-x", HOSTILE])
+        if status:
+            self.skipTest(f"user 61000 cannot run {HOSTILE}: {output}")
+        status, output = run_status([*STRANGER, HOSTILE, self.lab.daemons[0].socket, name])
+        self.assertEqual(status, 0, output)
+        pingpong(self.lab)
+        self.lab.close()
+
+    def test_the_memory_of_a_process_that_has_ended_is_waited_for_by_nobody(self):
+        self.attack("memory-of-nobody")
+
+    def test_files_of_proc_are_not_memory_under_whatever_path(self):
+        self.attack("disguised-files")

@@ -2,10 +2,13 @@
 #include "tests/fuzz/program_script.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "pipeline/rings/doorbells.h"
@@ -33,8 +36,25 @@ nic::Limits SmallLimits() {
           .capture_bytes = 1 << 20};
 }
 
+/// Of a process that has ended.
+nic::Fd MemoryOfNobody() {
+  static const nic::Fd memory = [] {
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    const std::string path = "/proc/" + std::to_string(child) + "/mem";
+    nic::Fd its(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    return its;
+  }();
+  return nic::Fd(dup(memory.get()));
+}
+
 nic::Fd FileOfKind(uint8_t kind) {
-  switch (kind % 6) {
+  switch (kind % 7) {
     case 0: {
       nic::Fd file(memfd_create("fuzz", MFD_CLOEXEC));
       static_cast<void>(ftruncate(file.get(), 1 << 20));
@@ -48,6 +68,8 @@ nic::Fd FileOfKind(uint8_t kind) {
       return nic::Fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     case 4:
       return nic::Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    case 5:
+      return MemoryOfNobody();
     default:
       return {};
   }
@@ -79,19 +101,39 @@ class ProgramScript::Reader {
 };
 
 ProgramScript::ProgramScript(nic::HandDaemon& daemon)
-    : daemon_(daemon), client_(daemon.socket_path()), now_(nic::Nic::Now()) {
-  daemon_.TurnUntil([this] { return daemon_.server().session_count() == 1; });
+    : ProgramScript(daemon, std::make_shared<Common>(Common{nic::Nic::Now(), {}, {}, {}})) {}
+
+ProgramScript::ProgramScript(nic::HandDaemon& daemon, std::shared_ptr<Common> common)
+    : daemon_(daemon), client_(daemon.socket_path()), common_(std::move(common)) {
+  const size_t before = daemon_.server().session_count();
+  daemon_.TurnUntil([&] { return daemon_.server().session_count() > before; });
 }
 
+// Of both programs the first one waits, whose end is the last.
 ProgramScript::~ProgramScript() {
   shutdown(client_.socket_fd(), SHUT_RDWR);
-  daemon_.TurnUntil([this] { return daemon_.server().session_count() == 0; });
+  const bool is_first = common_.use_count() == (other_ == nullptr ? 1 : 2);
+  other_.reset();
+  if (is_first) daemon_.TurnUntil([this] { return daemon_.server().session_count() == 0; });
   if (arena_ != nullptr) munmap(arena_, UROCE_ARENA_BYTES);
+}
+
+ProgramScript& ProgramScript::Other() {
+  if (other_ == nullptr) other_.reset(new ProgramScript(daemon_, common_));
+  return *other_;
 }
 
 void ProgramScript::Run(std::span<const uint8_t> script) {
   Reader reader(script);
-  while (!reader.AtEnd()) Do(static_cast<uint8_t>(reader.Number(1)), reader);
+  ProgramScript* speaker = this;
+  while (!reader.AtEnd()) {
+    const auto kind = static_cast<uint8_t>(reader.Number(1));
+    if (kind == kOther) {
+      speaker = speaker == this ? &Other() : this;
+    } else {
+      speaker->Do(kind, reader);
+    }
+  }
 }
 
 void ProgramScript::Do(uint8_t kind, Reader& reader) {
@@ -148,8 +190,8 @@ void ProgramScript::Ring(uint32_t slot) {
 }
 
 void ProgramScript::PassTime(Nanos time) {
-  now_ = now_ + time;
-  daemon_.TurnWorker(now_);
+  common_->now = common_->now + time;
+  daemon_.TurnWorker(common_->now);
 }
 
 void ProgramScript::Command(uint32_t command, Reader& reader) {
@@ -203,8 +245,9 @@ void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {
     uint32_t word = 0;
     std::memcpy(&word, bytes.data() + at, sizeof(word));
     const std::vector<uint32_t>* known = nullptr;
-    if ((word & ~0xffu) == kKeyOf) known = &keys_;
-    if ((word & ~0xffu) == kQpnOf) known = &qpns_;
+    if ((word & ~0xffu) == kKeyOf) known = &common_->keys;
+    if ((word & ~0xffu) == kQpnOf) known = &common_->qpns;
+    if ((word & ~0xffu) == kNameOf) known = &common_->names;
     const uint32_t index = word & 0xff;
     if (known == nullptr || index >= known->size()) continue;
     std::memcpy(bytes.data() + at, known->data() + index, sizeof(word));
@@ -230,14 +273,22 @@ void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
       lend_socket_ = std::move(answer.fds[2]);
       return;
     }
+    case UROCE_OPEN_CONTEXT: {
+      uroce_context_name name{};
+      if (answer.fds.size() < 2) return;
+      static_cast<void>(pread(answer.fds[1].get(), &name, sizeof(name), 0));
+      const auto* const words = reinterpret_cast<const uint32_t*>(name.secret);
+      common_->names.insert(common_->names.end(), words, words + 4);
+      return;
+    }
     case UROCE_CREATE_SEGMENT:
       if (!answer.fds.empty()) segments_.push_back(std::move(answer.fds[0]));
       return;
     case UROCE_REG_MR:
-      keys_.push_back(answer.As<uroce_reg_mr_reply>().lkey);
+      common_->keys.push_back(answer.As<uroce_reg_mr_reply>().lkey);
       return;
     case UROCE_CREATE_QP:
-      qpns_.push_back(answer.As<uroce_create_qp_reply>().qp_num);
+      common_->qpns.push_back(answer.As<uroce_create_qp_reply>().qp_num);
       return;
     default:
       return;

@@ -24,18 +24,21 @@ enum Record : uint8_t {
   kWait,             ///< Exponent: 2^n us pass, then there is a turn.
   kSegment,  ///< Number of the segment, offset in words, 2 bytes; length; bytes to put there.
   kFdAlong,  ///< Kind of the file; length; bytes that go out with it where no file is expected.
+  kOther,  ///< From here on another program does it, that connects at its first; or the first one.
 };
 
 /// Words that stand for numbers which nobody knows beforehand, in commands and in memory: the key
-/// and the number of the n-th region and queue pair that the script has made.
+/// and the number of the n-th region and queue pair that the script has made, and word n % 4 of the
+/// name of the n / 4-th context.
 inline constexpr uint32_t kKeyOf = 0x6b657900;
 inline constexpr uint32_t kQpnOf = 0x71706e00;
+inline constexpr uint32_t kNameOf = 0x6e616d00;
 
-/// One program at a daemon whose workers do not run by themselves.
+/// One program, or two, at a daemon whose workers do not run by themselves.
 class ProgramScript {
  public:
   explicit ProgramScript(nic::HandDaemon& daemon);
-  /// The program is gone afterwards, and the daemon has seen that.
+  /// The programs are gone afterwards, and the daemon has seen that.
   ~ProgramScript();
   ProgramScript(const ProgramScript&) = delete;
   ProgramScript& operator=(const ProgramScript&) = delete;
@@ -48,6 +51,13 @@ class ProgramScript {
 
  private:
   class Reader;
+  /// What both programs go by.
+  struct Common {
+    Nanos now;
+    std::vector<uint32_t> keys, qpns, names;
+  };
+  ProgramScript(nic::HandDaemon& daemon, std::shared_ptr<Common> common);
+  ProgramScript& Other();
   void Do(uint8_t kind, Reader& reader);
   void Command(uint32_t command, Reader& reader);
   void SendDatagram(Reader& reader);
@@ -66,11 +76,11 @@ class ProgramScript {
 
   nic::HandDaemon& daemon_;
   nic::ControlClient client_;
-  Nanos now_;
+  const std::shared_ptr<Common> common_;
   uint8_t* arena_ = nullptr;
   nic::Fd lend_socket_;
-  std::vector<uint32_t> keys_, qpns_;
   std::vector<nic::Fd> segments_;
+  std::unique_ptr<ProgramScript> other_;
 };
 
 /// Whether the daemon holds nothing for programs.

@@ -50,6 +50,10 @@ class Script {
     bytes_.push_back(kind);
     return Add(&value, width);
   }
+  Script& Other() {
+    bytes_.push_back(kOther);
+    return *this;
+  }
   Script& Then(const std::vector<uint8_t>& other) { return Add(other.data(), other.size()); }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
 
@@ -62,7 +66,7 @@ class Script {
   std::vector<uint8_t> bytes_;
 };
 
-void Connect(Script& script, uint32_t qp, uint8_t peer_host) {
+void Connect(Script& script, uint32_t qp, uint8_t peer_host, uint32_t peer_qpn) {
   uroce_modify_qp modify{};
   modify.handle = qp;
   uroce_qp_attr& attr = modify.attr;
@@ -75,7 +79,7 @@ void Connect(Script& script, uint32_t qp, uint8_t peer_host) {
                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = IBV_MTU_1024;
-  attr.dest_qp_num = kQpnOf + 1 - qp;
+  attr.dest_qp_num = peer_qpn;
   attr.max_dest_rd_atomic = 4;
   attr.ah_attr.is_global = 1;
   attr.ah_attr.port_num = 1;
@@ -105,8 +109,10 @@ void Register(Script& script, uint32_t pd, uint32_t segment) {
 // Each is followed by the ring of its completion queue, which is made with it.
 uint32_t PageOfQueuePair(uint32_t qp) { return kQueues + (kCqPages + 2 * qp) * kPage; }
 
-/// A send request of the n-th queue pair into its slot, and the bell.
-void PostSend(Script& script, uint32_t qp, uint32_t index, uroce_send_wqe wqe, uint32_t length) {
+/// A send request of the n-th queue pair into its slot, and the bell. `rkey`: that of the peer if
+/// 0.
+void PostSend(Script& script, uint32_t qp, uint32_t index, uroce_send_wqe wqe, uint32_t length,
+              uint32_t rkey = 0) {
   struct {
     uroce_send_wqe wqe;
     uroce_sge sge;
@@ -115,7 +121,7 @@ void PostSend(Script& script, uint32_t qp, uint32_t index, uroce_send_wqe wqe, u
   wqe.flags |= UROCE_SEND_SIGNALED;
   wqe.num_sge = 1;
   wqe.remote_addr = kAddr + 4096;
-  wqe.rkey = kKeyOf + 1 - qp;
+  wqe.rkey = rkey == 0 ? kKeyOf + 1 - qp : rkey;
   slot.wqe = wqe;
   slot.sge = {kAddr, length, kKeyOf + qp};
   const uint32_t page = PageOfQueuePair(qp);
@@ -197,13 +203,20 @@ std::vector<uint8_t> SharedQueues() {
   return script.Handle(UROCE_DESTROY_SRQ, 1).Handle(UROCE_CLOSE_XRCD, 0).bytes();
 }
 
+void LendMemory(Script& script, uint32_t kind) {
+  const uroce_lend lend{UROCE_LEND_MEMORY, 1, 0, 0, 0, 0};
+  std::vector<uint8_t> bytes(sizeof(lend));
+  std::memcpy(bytes.data(), &lend, sizeof(lend));
+  script.Short(kLend, kind, 1).Then(bytes);
+}
+
 std::vector<uint8_t> LentFiles() {
   Script script;
-  for (uint32_t kind = 0; kind < 6; ++kind) {
+  for (uint32_t kind = 0; kind < 7; ++kind) {
     const uroce_lend file{UROCE_LEND_FILE, 1, kAddr, kAddr + kBytes, 0, kBytes};
-    const uroce_lend memory{UROCE_LEND_MEMORY, 1, 0, 0, 0, 0};
     const uroce_lend domain{UROCE_LEND_XRC_FILE, 0, 0, 0, 0, 0};
-    for (const uroce_lend& lend : {file, memory, domain}) {
+    LendMemory(script, kind);
+    for (const uroce_lend& lend : {file, domain}) {
       script.Short(kLend, kind, 1);
       std::vector<uint8_t> bytes(sizeof(lend));
       std::memcpy(bytes.data(), &lend, sizeof(lend));
@@ -211,6 +224,52 @@ std::vector<uint8_t> LentFiles() {
     }
   }
   return script.bytes();
+}
+
+void RegisterCopied(Script& script, uint32_t pd) {
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment segment;
+  } message{{pd, kAllAccess, kAddr, kBytes, kAddr, 1, UROCE_NONE},
+            {kAddr, kBytes, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
+  script.Call(UROCE_REG_MR, message);
+}
+
+/// The first program's context and domain, imported by who speaks.
+void ImportDomain(Script& script, uint32_t context) {
+  const uint32_t name[] = {0, 0, kNameOf, kNameOf + 1, kNameOf + 2, kNameOf + 3};
+  script.Call(UROCE_IMPORT_CONTEXT, name).Call(UROCE_IMPORT_PD, uroce_import{context, 0});
+}
+
+/// Another program waits in the domain for what the first one writes by the key of copied memory.
+std::vector<uint8_t> SharedDomain() {
+  Script script;
+  LendMemory(script, 1);
+  ImportDomain(script, 2);
+  script.Other().Call(UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0});
+  ImportDomain(script, 0);
+  script.Call(UROCE_CREATE_CQ, uroce_create_cq{0, 31, 0, UROCE_NONE, 0});
+  script.Call(UROCE_CREATE_QP,
+              uroce_create_qp{0, IBV_QPT_RC, 0, 0, 9, 0, {kDepth - 1, kDepth - 1, 2, 2, 64}});
+  Connect(script, 0, 2, kQpnOf + 1);
+  script.Other();
+  RegisterCopied(script, 2);
+  uroce_modify_qp reset{};
+  reset.handle = 1;
+  reset.attr.attr_mask = IBV_QP_STATE;
+  script.Call(UROCE_MODIFY_QP, reset);
+  Connect(script, 1, 1, kQpnOf + 2);
+  PostSend(script, 1, 0, {.opcode = IBV_WR_RDMA_WRITE}, 64, kKeyOf + 2);
+  return script.Short(kTurns, 20, 1).bytes();
+}
+
+/// What it reaches belongs to no process.
+std::vector<uint8_t> CopiesOfNobody() {
+  Script script;
+  LendMemory(script, 5);
+  RegisterCopied(script, 1);
+  PostSend(script, 0, 0, {.opcode = IBV_WR_RDMA_WRITE}, 64, kKeyOf + 2);
+  return script.Short(kTurns, 20, 1).bytes();
 }
 
 }  // namespace
@@ -232,13 +291,14 @@ std::vector<uint8_t> MadeProgram() {
                 uroce_create_qp{
                     device, IBV_QPT_RC, device, device, 9, 0, {kDepth - 1, kDepth - 1, 2, 2, 64}});
   }
-  Connect(script, 0, 2);
-  Connect(script, 1, 1);
+  Connect(script, 0, 2, kQpnOf + 1);
+  Connect(script, 1, 1, kQpnOf + 0);
   return script.bytes();
 }
 
 std::vector<std::vector<uint8_t>> GoodScripts() {
-  return {AllOperations(), ErrorsAndRetries(), Commands(), SharedQueues(), LentFiles()};
+  return {AllOperations(), ErrorsAndRetries(), Commands(),      SharedQueues(),
+          LentFiles(),     SharedDomain(),     CopiesOfNobody()};
 }
 
 }  // namespace uroce::fuzz

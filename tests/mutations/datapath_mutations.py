@@ -1,9 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows, multicast groups, agreements with peers, held senders, last
-answers and the order of payload: name, file of pipeline/datapath, text that stands there once, what
-replaces it."""
+"""Bugs on purpose in memory windows, copied memory, multicast groups, agreements with peers, held
+senders, last answers and the order of payload: name, file of pipeline/datapath, text that stands
+there once, what replaces it."""
 
 MUTATIONS = [
+    ("copied-memory-of-another-program", "access.h",
+     "return piece.mode != MrMode::kCopied || grant.region->session == right_.session;",
+     "return true;"),
+    ("atomics-on-unaligned-memory", "worker_effects.cc",
+     " && address % sizeof(uint64_t) == 0;", " && address != 0;"),
+    ("copies-with-the-daemons-privilege", "copy_helper.cc",
+     "ActFor(shared->memory.user);", "true;"),
+    ("privilege-that-the-user-does-not-have", "credentials.cc",
+     "(ChangeIds(user) || !is_root) && KeepCapabilities(capabilities) == 0",
+     "ChangeIds(user) || !is_root"),
+    ("daemon-signalled-by-users", "credentials.cc",
+     "SYS_setresuid, kUnchanged, user.uid, kUnchanged",
+     "SYS_setresuid, user.uid, user.uid, user.uid"),
+    ("end-of-memory-untold", "copy_helper.cc",
+     "if (is_orphan && shared->memory.on_end)", "if (false)"),
     ("agreement-lost-to-a-modify-that-waits", "worker_objects.cc",
      "      qp.parked().modification->attributes.selective_repeat = *agreed;\n", ""),
     ("agreement-of-others-taken-away", "worker_objects.cc",
