@@ -2,8 +2,10 @@
 #include "drivers/memif_memory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <climits>
@@ -41,6 +43,11 @@ absl::StatusOr<MemifMemory> MapMemifMemory(Fd fd, uint64_t size_bytes) {
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return absl::InvalidArgumentError("memory that is not sealed against shrinking");
   }
+  // A hole that its owner punches is filled by the next touch; of huge pages none may be left.
+  struct statfs system {};
+  if (fstatfs(fd.get(), &system) != 0 || system.f_type == HUGETLBFS_MAGIC) {
+    return absl::InvalidArgumentError("memory of huge pages, which may be taken away");
+  }
   struct stat status {};
   if (fstat(fd.get(), &status) != 0 || size_bytes == 0 ||
       static_cast<uint64_t>(status.st_size) < size_bytes) {
@@ -55,7 +62,7 @@ bool IsEventFd(int fd) {
       readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), target, sizeof(target));
   if (length <= 0) return false;
   const absl::string_view name(target, static_cast<size_t>(length));
-  return name == "anon_inode:[eventfd]" && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
+  return name == "anon_inode:[eventfd]";
 }
 
 }  // namespace uroce::drivers

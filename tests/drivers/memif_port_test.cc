@@ -3,6 +3,7 @@
 // lie, and DPDK's own driver as the peer.
 #include "drivers/memif_port.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -13,13 +14,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "drivers/event_signal.h"
 #include "drivers/memif_connection.h"
 #include "drivers/memif_socket.h"
 #include "tests/drivers/frame_pool.h"
@@ -271,7 +275,7 @@ class LyingClient : public MemifPortTest {
   void ConnectLiar() {
     if (server_ == nullptr) server_ = Open("server");
     liar_ = std::make_unique<MemifConnection>(*ParseMemifConfig(Arguments("client")),
-                                              ConnectMemif(socket_), pool());
+                                              ConnectMemif(socket_), &signal_, pool());
     while (liar_->state() == MemifConnection::State::kHandshake) {
       server_->Maintain(AtOnce);
       liar_->OnReadable();
@@ -300,6 +304,7 @@ class LyingClient : public MemifPortTest {
     return reinterpret_cast<memif::Descriptor*>(ring + 1);
   }
 
+  EventSignal signal_ = *EventSignal::Make();
   std::unique_ptr<MemifConnection> liar_;
 };
 
@@ -354,6 +359,51 @@ TEST_F(LyingClient, FramesOverManySlotsArriveWhole) {
   EXPECT_THAT(Receive(*server_), testing::ElementsAre(1500));
 }
 
+/// Has eventfds wait for the other side, and fills the counter of one.
+void MakeBlocking(int event_fd) { ASSERT_EQ(fcntl(event_fd, F_SETFL, 0), 0); }
+void Fill(int event_fd) {
+  const uint64_t most = UINT64_MAX - 1;
+  ASSERT_EQ(write(event_fd, &most, sizeof(most)), ssize_t{sizeof(most)});
+}
+
+/// Does `work`, and says whether it ended before `unblock` was called to end it.
+bool EndsAlone(const std::function<void()>& work, const std::function<void()>& unblock) {
+  std::packaged_task<void()> task(work);
+  std::future<void> done = task.get_future();
+  std::thread thread(std::move(task));
+  const bool alone = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  if (!alone) unblock();
+  thread.join();
+  return alone;
+}
+
+TEST_F(LyingClient, AnEventfdWithoutEventsDoesNotHoldTheSleeperUp) {
+  ConnectLiar();
+  const int event = liar_->peer_event_fd();
+  Receive(*server_);
+  ASSERT_TRUE(server_->BeforeSleep(0));
+  MakeBlocking(event);
+  EXPECT_TRUE(EndsAlone([this] { server_->AfterSleep(0); },
+                        [event] {
+                          const uint64_t one = 1;
+                          ASSERT_GT(write(event, &one, sizeof(one)), 0);
+                        }));
+}
+
+TEST_F(LyingClient, AFullEventfdDoesNotHoldTheSenderUp) {
+  ConnectLiar();
+  const int event = liar_->event_fd();
+  MakeBlocking(event);
+  Fill(event);
+  RingTo(false)->flags = 0;
+  EXPECT_TRUE(EndsAlone([this] { EXPECT_EQ(Send(*server_, {Frame(0)}), 1); },
+                        [event] {
+                          uint64_t count = 0;
+                          ASSERT_GT(read(event, &count, sizeof(count)), 0);
+                        }));
+  EXPECT_TRUE(IsReadable(event));
+}
+
 TEST_F(LyingClient, NonsenseOnTheControlSocketEndsTheConnection) {
   server_ = Open("server");
   for (const size_t size : {size_t{1}, size_t{128}, size_t{4000}}) {
@@ -378,6 +428,19 @@ TEST(MemifMemoryTest, OnlyMemoryThatCannotShrinkIsMapped) {
   EXPECT_FALSE(MapMemifMemory(Fd(dup(memory->fd.get())), 0).ok());
   EXPECT_TRUE(MapMemifMemory(Fd(dup(memory->fd.get())), 4096).ok());
   EXPECT_FALSE(IsEventFd(memory->fd.get()));
+}
+
+// A hole may be punched in any file in memory. In one of huge pages nothing may be there to fill
+// it.
+TEST(MemifMemoryTest, HugePagesAreNotMapped) {
+  Fd fd(memfd_create("t", MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!fd) GTEST_SKIP() << "no hugetlbfs here: " << strerror(errno);
+  constexpr uint64_t kHugePage = 2 << 20;
+  ASSERT_EQ(ftruncate(fd.get(), kHugePage), 0);
+  ASSERT_EQ(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  const auto memory = MapMemifMemory(std::move(fd), kHugePage);
+  ASSERT_FALSE(memory.ok());
+  EXPECT_THAT(std::string(memory.status().message()), HasSubstr("huge pages"));
 }
 
 /// DPDK's own driver as the peer, which answers from a thread of its own.
