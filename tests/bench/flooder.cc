@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: flooder SOCKET KIND: one program that asks as much of the daemon as it can, until it is
-// killed. KIND: doorbells, commands, dumps, queues, registrations, sessions, deaths; or spin, which
-// asks nothing and takes a processor as the others do.
+// killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues, registrations,
+// sessions, deaths; or spin, which asks nothing and takes a processor as the others do. Prints a
+// line when the flood begins.
 #include <infiniband/verbs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <string>
 
 #include "pipeline/rings/doorbells.h"
+#include "tests/bench/queue_floods.h"
 #include "tests/e2e/hostile/program.h"
 
 namespace uroce::bench {
@@ -23,10 +25,13 @@ constexpr uint64_t kRegionBytes = 64 << 20;
 constexpr uint64_t kAddr = 0x10000;
 constexpr int kDyingQueuePairs = 500;
 
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "flooder: %s\n", what);
-  std::exit(1);
+void SayReady() {
+  std::puts("flooding");
+  std::fflush(stdout);
+}
+
+[[noreturn]] void Wait() {
+  for (;;) pause();
 }
 
 [[noreturn]] void FloodDoorbells(Program& program) {
@@ -37,6 +42,13 @@ void Require(bool condition, const char* what) {
     const uint64_t one = 1;
     if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
     Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
+  }
+}
+
+// Of handles that there are not, beside queue pairs of which any might have used them.
+[[noreturn]] void FloodHandles(Program& program) {
+  for (;;) {
+    Require(program.client.Handle(UROCE_DESTROY_AH, UINT32_MAX).error != 0, "DESTROY_AH");
   }
 }
 
@@ -109,6 +121,7 @@ void Register(Program& program) {
 }
 
 int Flood(const std::string& socket_path, const std::string& kind) {
+  if (kind == "spin" || kind == "sessions" || kind == "deaths") SayReady();
   if (kind == "spin") {
     for (;;) __builtin_ia32_pause();
   }
@@ -117,7 +130,14 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   hostile::Random random(1);
   Program program(socket_path, random);
   Require(program.Make(), "a program");
-  if (kind == "doorbells") FloodDoorbells(program);
+  if (kind == "bells") MakeManyQueuePairs(program, IBV_QPT_RC);
+  if (kind == "handles") MakeManyQueuePairs(program, IBV_QPT_UD);
+  if (kind == "channel") FillChannel(program);
+  if (kind == "copies") StartStuckCopies(program);
+  SayReady();
+  if (kind == "doorbells" || kind == "bells") FloodDoorbells(program);
+  if (kind == "handles") FloodHandles(program);
+  if (kind == "channel" || kind == "copies") Wait();
   if (kind == "commands") FloodCommands(program);
   if (kind == "dumps") FloodDumps(program);
   if (kind != "queues" && kind != "registrations") return 2;
