@@ -64,7 +64,7 @@ bool IsEventFd(int fd) {
       readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), target, sizeof(target));
   if (length <= 0) return false;
   const absl::string_view name(target, static_cast<size_t>(length));
-  return name == "anon_inode:[eventfd]" && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
+  return name == "anon_inode:[eventfd]";
 }
 
 }  // namespace uroce::drivers

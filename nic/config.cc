@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "drivers/fault_config.h"
 #include "nic/port_network.h"
+#include "pipeline/base/steering.h"
 #include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::nic {
@@ -29,6 +30,9 @@ static_assert(kSelectiveRepeat.size() > kMaxNameLength);
 using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
                             int Config::*, uint32_t Limits::*, uint64_t Limits::*>;
 
+// What programs have room for.
+static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
+
 struct Row {
   SettingInfo info;
   Target target;
@@ -42,7 +46,7 @@ const std::vector<Row>& Rows() {
       {{"workers", false, false, "threads that carry packets, 1 if not given"},
        &Config::workers,
        1,
-       UROCE_MAX_WORKERS},
+       kMaxWorkers},
       {{"log_level", false, false, "trace, debug, info, warning, error or off"},
        &Config::log_level},
       {{"wire_interfaces", true, false, "give the addresses of a wire's NICs to the kernel too"},

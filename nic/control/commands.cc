@@ -376,6 +376,7 @@ absl::Status Session::QueryQp(Body body, Reply& reply) {
 }
 
 absl::Status Session::DestroyQp(Body body, Reply& reply) {
+  if (absl::Status status = program_->CheckQp(HandleIn(body)); !status.ok()) return status;
   return AfterDatagrams([this, handle = HandleIn(body)](
                             Reply& to) { return AddResult(program_->DestroyQp(handle), to); },
                         reply);
@@ -404,6 +405,7 @@ absl::Status Session::CreateAh(Body body, Reply& reply) {
 }
 
 absl::Status Session::DestroyAh(Body body, Reply& reply) {
+  if (absl::Status status = program_->CheckAh(HandleIn(body)); !status.ok()) return status;
   return AfterDatagrams(
       [this, handle = HandleIn(body)](Reply&) { return program_->DestroyAh(handle); }, reply);
 }

@@ -16,7 +16,7 @@
 namespace uroce::nic {
 namespace {
 
-datapath::KeptLimits KeptLimitsOf(const Limits& limits) {
+datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
   return {.of_worker = limits.kept_frames,
           .of_program = limits.kept_frames_per_program,
           .of_queue_pair = limits.kept_frames_per_qp};

@@ -48,7 +48,7 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread
       files_thread_(std::move(files_thread)),
       arena_(std::move(arena)),
       wake_fds_(std::move(wake_fds)),
-      session_(id, Links(arena_, wake_fds_)),
+      session_(id, Links(arena_, wake_fds_), uid),
       contexts_("context", nic.config().limits.contexts, &nic.user(uid).pipes),
       pds_("pd", nic.config().limits.pds),
       segments_("segment", nic.config().limits.segments, &nic.user(uid).segments),

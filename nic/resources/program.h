@@ -85,6 +85,9 @@ class Program {
   absl::StatusOr<uint32_t> CreateAh(const AddressPlan& plan, const Mac& destination,
                                     FollowedPaths::Holder followed);
   absl::Status DestroyAh(uint32_t handle);
+  /// Whether there is such an address handle, or queue pair: before workers are asked about it.
+  absl::Status CheckAh(uint32_t handle) const { return ahs_.Find(handle).status(); }
+  absl::Status CheckQp(uint32_t handle) const { return FindQueuePair(handle).status(); }
   /// Whether datagrams were posted that are still to leave. An adapter begins with them at once,
   /// and programs (mckey) destroy what they need as soon as they have posted.
   bool HasUnsentDatagrams();

@@ -28,8 +28,9 @@ absl::StatusOr<uint32_t> Program::OpenXrcd(const uroce_open_xrcd& request) {
   if (absl::Status status = xrcds_.CheckRoom(); !status.ok()) return status;
   NicDevice& device = *(*context)->device;
   absl::StatusOr<std::shared_ptr<XrcDomain>> domain =
-      file == nullptr ? XrcDomain::Make(nic_, device, std::nullopt)
-                      : nic_.xrc_domains().Open(nic_, device, std::move(*file), request.oflags);
+      file == nullptr
+          ? XrcDomain::Make(nic_, device, std::nullopt, uid_)
+          : nic_.xrc_domains().Open(nic_, device, std::move(*file), request.oflags, uid_);
   if (!domain.ok()) return domain.status();
   ++(*context)->users;
   return xrcds_.Add(std::make_unique<XrcdObject>(XrcdObject{*context, *std::move(domain)}));

@@ -12,6 +12,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/credentials.h"
+#include "pipeline/datapath/waiting_frames.h"
 
 struct rte_mbuf;
 
@@ -52,10 +53,11 @@ struct CopyJob {
   bool succeeded = false;
   uint64_t original = 0;  ///< kFetchAdd, kCompareSwap: what was there before.
 
-  uint64_t value = 0;          ///< Room for eight bytes to place.
-  rte_mbuf* frame = nullptr;   ///< Freed with the job if nobody waits for it any more.
-  QueuePair* owner = nullptr;  ///< The worker's; null once the queue pair has gone.
-  uint32_t worker = 0;         ///< Whose it is; set by Submit.
+  WaitingFrames::Errand errand;  ///< Counts `frame` and those of `along`.
+  uint64_t value = 0;            ///< Room for eight bytes to place.
+  rte_mbuf* frame = nullptr;     ///< Freed with the job if nobody waits for it any more.
+  QueuePair* owner = nullptr;    ///< The worker's; null once the queue pair has gone.
+  uint32_t worker = 0;           ///< Whose it is; set by Submit.
   CopyJob* next = nullptr;
 
   /// Lets go of the frames of `along`.

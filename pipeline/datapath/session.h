@@ -26,13 +26,14 @@ struct SessionLink {
 /// Made by nic, used by the workers between AddSession and RemoveSession.
 class Session {
  public:
-  /// One link per worker.
-  Session(uint32_t id, std::vector<SessionLink> links);
+  /// One link per worker. `uid` is the user, with whose other programs this one shares.
+  Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   uint32_t id() const { return id_; }
+  uint32_t uid() const { return uid_; }
   uroce_doorbells* doorbells(uint32_t worker) const { return links_[worker].doorbells; }
   int wake_fd(uint32_t worker) const { return links_[worker].wake_fd; }
 
@@ -59,6 +60,7 @@ class Session {
 
  private:
   uint32_t id_;
+  uint32_t uid_;
   std::vector<SessionLink> links_;
   std::unique_ptr<CopyHelper> owned_helper_;
   std::atomic<CopyHelper*> helper_{nullptr};

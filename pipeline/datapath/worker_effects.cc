@@ -91,9 +91,10 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
   parked.effect = effect;
   parked.effect_opcode = packet.header.opcode;
   parked.effect_psn = packet.header.psn;
-  parked.job->frame = frame;
+  const bool is_in_job = effect.kind == Effect::Kind::kPlaceOriginal;
+  parked.job->frame = is_in_job ? nullptr : frame;
   SubmitCopy(qp, CopyJob::Kind::kWrite);
-  return false;
+  return is_in_job;
 }
 
 bool Worker::Impl::StartAtomic(QueuePair& qp, const Effect& effect) {

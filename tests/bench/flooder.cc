@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: flooder SOCKET KIND: one program that asks as much of the daemon as it can, until it is
-// killed. KIND: doorbells, commands, dumps, queues, registrations, sessions, deaths, fds (commands
-// that bring some along), regions (dumps of very many), files (that are long, and lent for a page);
-// or spin, which asks nothing and takes a processor as the others do. Says "ready" first.
+// killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues, registrations,
+// sessions, deaths, fds (commands that bring some along), regions (dumps of very many), files (that
+// are long, and lent for a page); or spin, which asks nothing and takes a processor as the others do.
+// Prints a line when the flood begins.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include <string>
 
 #include "pipeline/rings/doorbells.h"
+#include "tests/bench/queue_floods.h"
 #include "tests/e2e/hostile/program.h"
 #include "tests/nic/control/lending.h"
 
@@ -29,14 +31,12 @@ constexpr uint64_t kAddr = 0x10000;
 constexpr int kDyingQueuePairs = 500;
 
 void SayReady() {
-  std::puts("ready");
+  std::puts("flooding");
   std::fflush(stdout);
 }
 
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "flooder: %s\n", what);
-  std::exit(1);
+[[noreturn]] void Wait() {
+  for (;;) pause();
 }
 
 /// Asks for a dump and reads all of it.
@@ -55,6 +55,13 @@ void Dump(Program& program, uint32_t what) {
     const uint64_t one = 1;
     if (rings::LoadRelaxed(doorbells.sleeping.value) == 0) continue;
     Require(write(program.wake_fd(), &one, sizeof(one)) > 0, "the eventfd");
+  }
+}
+
+// Of handles that there are not, beside queue pairs of which any might have used them.
+[[noreturn]] void FloodHandles(Program& program) {
+  for (;;) {
+    Require(program.client.Handle(UROCE_DESTROY_AH, UINT32_MAX).error != 0, "DESTROY_AH");
   }
 }
 
@@ -174,7 +181,7 @@ void Register(Program& program) {
 
 int Flood(const std::string& socket_path, const std::string& kind) {
   if (kind == "fds") FloodFds(socket_path);
-  if (kind != "regions" && kind != "files") SayReady();
+  if (kind == "spin" || kind == "sessions" || kind == "deaths") SayReady();
   if (kind == "spin") {
     for (;;) __builtin_ia32_pause();
   }
@@ -183,7 +190,14 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   hostile::Random random(1);
   Program program(socket_path, random);
   Require(program.Make(), "a program");
-  if (kind == "doorbells") FloodDoorbells(program);
+  if (kind == "bells") MakeManyQueuePairs(program, IBV_QPT_RC);
+  if (kind == "handles") MakeManyQueuePairs(program, IBV_QPT_UD);
+  if (kind == "channel") FillChannel(program);
+  if (kind == "copies") StartStuckCopies(program);
+  SayReady();
+  if (kind == "doorbells" || kind == "bells") FloodDoorbells(program);
+  if (kind == "handles") FloodHandles(program);
+  if (kind == "channel" || kind == "copies") Wait();
   if (kind == "commands") FloodCommands(program);
   if (kind == "regions") FloodRegions(program);
   if (kind == "files") FloodFiles(program);

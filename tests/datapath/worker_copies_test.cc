@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that only the helper reaches: what waits for it, what it takes along, and what a wait must
 // not disturb.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
 #include <rte_mempool.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "pipeline/datapath/copy_helper.h"
 #include "pipeline/datapath/device_port.h"
@@ -103,6 +108,69 @@ TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
   }));
   EXPECT_EQ(cqe.status, 0);
   EXPECT_GT(sent_while_others_waited, 0u);
+}
+
+/// A page of this process that nobody can read while the object lives.
+class StuckPage {
+ public:
+  StuckPage() {
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    uffdio_register range{.range = {reinterpret_cast<uint64_t>(bytes_), kBytes},
+                          .mode = UFFDIO_REGISTER_MODE_MISSING,
+                          .ioctls = 0};
+    is_stuck_ = ioctl(fd_, UFFDIO_API, &api) == 0 && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
+  }
+  ~StuckPage() {
+    close(fd_);
+    munmap(bytes_, kBytes);
+  }
+  bool is_stuck() const { return is_stuck_; }
+  void* bytes() const { return bytes_; }
+  static constexpr size_t kBytes = 4096;
+
+ private:
+  const int fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+  void* const bytes_ =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  bool is_stuck_ = false;
+};
+
+// More queue pairs than the pool has frames wait for a copy that does not end.
+TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
+  constexpr int kPairs = 4200;
+  StuckPage page;
+  if (!page.is_stuck()) GTEST_SKIP() << "no userfaultfd for faults of the kernel: " << errno;
+  Session& hostile = bed_.AddSession();
+  hostile.StartCopyHelper(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  MemoryRegion& stuck = bed_.Register(page.bytes(), StuckPage::kBytes, kAllAccess, MrMode::kCopied);
+  stuck.session = &hostile;
+  const Endpoint::Limits limits{.sq_depth = 4, .rq_depth = 4, .cq_depth = 4, .session = &hostile};
+  const uint32_t before = rte_mempool_avail_count(TestPool());
+  for (int i = 0; i < kPairs; ++i) {
+    Endpoint* const ends[] = {&bed_.AddEndpoint(0, limits), &bed_.AddEndpoint(1, limits)};
+    bed_.Connect(*ends[0], *ends[1]);
+    for (Endpoint* end : ends) {
+      end->PostSend({.opcode = kWrite,
+                     .wr_id = 1,
+                     .list = {Testbed::Sge(stuck, 0, 64)},
+                     .remote_addr = to_.iova,
+                     .rkey = to_.key});
+    }
+  }
+  for (int i = 0; i < 1000; ++i) bed_.Turn();
+  EXPECT_GT(rte_mempool_avail_count(TestPool()), before / 2);
+  auto [a, b] = bed_.AddPair();
+  for (const MemoryRegion* to : {&to_, &copied_}) {
+    a->PostSend({.opcode = kWrite,
+                 .wr_id = 1,
+                 .list = {Testbed::Sge(from_, 0, kBytes)},
+                 .remote_addr = to->iova,
+                 .rkey = to->key});
+    uroce_cqe cqe{};
+    ASSERT_TRUE(bed_.RunUntil([&, end = a] { return end->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, 0);
+  }
+  EXPECT_EQ(target_, source_);
 }
 
 /// Twenty-four connections, more than which would fill the room for packets that wait. Nothing is

@@ -15,13 +15,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "drivers/event_signal.h"
 #include "drivers/memif_connection.h"
 #include "drivers/memif_socket.h"
 #include "tests/drivers/frame_pool.h"
@@ -273,7 +276,7 @@ class LyingClient : public MemifPortTest {
   void ConnectLiar() {
     if (server_ == nullptr) server_ = Open("server");
     liar_ = std::make_unique<MemifConnection>(*ParseMemifConfig(Arguments("client")),
-                                              ConnectMemif(socket_), pool());
+                                              ConnectMemif(socket_), &signal_, pool());
     while (liar_->state() == MemifConnection::State::kHandshake) {
       server_->Maintain(AtOnce);
       liar_->OnReadable();
@@ -302,6 +305,7 @@ class LyingClient : public MemifPortTest {
     return reinterpret_cast<memif::Descriptor*>(ring + 1);
   }
 
+  EventSignal signal_ = *EventSignal::Make();
   std::unique_ptr<MemifConnection> liar_;
 };
 
@@ -354,6 +358,51 @@ TEST_F(LyingClient, FramesOverManySlotsArriveWhole) {
   EXPECT_THAT(Receive(*server_), testing::IsEmpty()) << "its end has not come";
   RingTo(true)->head = 3;
   EXPECT_THAT(Receive(*server_), testing::ElementsAre(1500));
+}
+
+/// Has eventfds wait for the other side, and fills the counter of one.
+void MakeBlocking(int event_fd) { ASSERT_EQ(fcntl(event_fd, F_SETFL, 0), 0); }
+void Fill(int event_fd) {
+  const uint64_t most = UINT64_MAX - 1;
+  ASSERT_EQ(write(event_fd, &most, sizeof(most)), ssize_t{sizeof(most)});
+}
+
+/// Does `work`, and says whether it ended before `unblock` was called to end it.
+bool EndsAlone(const std::function<void()>& work, const std::function<void()>& unblock) {
+  std::packaged_task<void()> task(work);
+  std::future<void> done = task.get_future();
+  std::thread thread(std::move(task));
+  const bool alone = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  if (!alone) unblock();
+  thread.join();
+  return alone;
+}
+
+TEST_F(LyingClient, AnEventfdWithoutEventsDoesNotHoldTheSleeperUp) {
+  ConnectLiar();
+  const int event = liar_->peer_event_fd();
+  Receive(*server_);
+  ASSERT_TRUE(server_->BeforeSleep(0));
+  MakeBlocking(event);
+  EXPECT_TRUE(EndsAlone([this] { server_->AfterSleep(0); },
+                        [event] {
+                          const uint64_t one = 1;
+                          ASSERT_GT(write(event, &one, sizeof(one)), 0);
+                        }));
+}
+
+TEST_F(LyingClient, AFullEventfdDoesNotHoldTheSenderUp) {
+  ConnectLiar();
+  const int event = liar_->event_fd();
+  MakeBlocking(event);
+  Fill(event);
+  RingTo(false)->flags = 0;
+  EXPECT_TRUE(EndsAlone([this] { EXPECT_EQ(Send(*server_, {Frame(0)}), 1); },
+                        [event] {
+                          uint64_t count = 0;
+                          ASSERT_GT(read(event, &count, sizeof(count)), 0);
+                        }));
+  EXPECT_TRUE(IsReadable(event));
 }
 
 TEST_F(LyingClient, NonsenseOnTheControlSocketEndsTheConnection) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bugs on purpose in memory windows, copied memory, multicast groups, agreements with peers, held
-senders, last answers and the order of payload: name, file of pipeline/datapath, text that stands
-there once, what replaces it."""
+senders, budgets of programs, last answers and the order of payload: name, file of
+pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
     ("copied-memory-of-another-program", "access.h",
@@ -30,8 +30,23 @@ MUTATIONS = [
     ("gate-stays-open", "worker_parked.cc", "    gates->Close(qp.qpn());\n", ""),
     ("gate-stays-closed", "worker_parked.cc", "    gates->Open(qp.qpn());\n", ""),
     ("hung-helpers-fill-the-room", "worker_parked.cc",
-     "  return std::min(kGateWaiting, left / kGateShares);", "  return kGateWaiting + 0 * left;"),
-    ("held-for-ever", "worker_parked.cc", "    qp->links().held = false;\n    Touch(*qp);\n", ""),
+     "{ return std::min(kGateWaiting, left / kGateShares); }",
+     "{ return kGateWaiting + 0 * left; }"),
+    ("copies-take-every-frame", "waiting_frames.h",
+     "           datapath::HasRoom(limits_, Counts(program, of_queue_pair));", "           true;"),
+    ("programs-of-a-user-share-nothing", "kept_frames.cc",
+     ".of_user = program.user->kept,", ".of_user = program.kept,"),
+    ("every-work-in-one-turn", "worker_settle.cc",
+     "std::min(most, session.Left(turn, &TurnAmounts::works))", "most"),
+    ("postponed-for-ever", "worker_settle.cc", "  if (more) Postpone(qp);\n", ""),
+    ("full-pipes-tried-all-the-time", "record_retries.cc",
+     "  entry.wait = std::clamp(entry.wait * 2, kRecordRetry, kLongest);\n", ""),
+    ("all-records-in-one-pass", "record_retries.cc", " && writes < kMaxWrites; ++look", "; ++look"),
+    ("a-user-takes-all", "frame_shares.h",
+     "std::min(limits.of_worker, held.all + held.of_user)",
+     "std::min(limits.of_worker, held.all)"),
+    ("held-for-ever", "worker_parked.cc",
+     "    qp.links().held = false;\n    any = true;\n    Touch(qp);\n", "    any = true;\n"),
     ("held-without-a-timer", "worker_parked.cc", "  qp.core().OnHeld(now);\n", ""),
     ("window-grants-under-any-key", "memory_window.cc",
      "  if (!is_its_key || StatusOf(before) != Status::kBound) return std::nullopt;",
@@ -84,7 +99,7 @@ MUTATIONS = [
     ("key-wait-outlives-its-queue-pair", "key_waits.cc",
      "  std::erase_if(waits_, [&qp](const Wait& wait) { return wait.qp == &qp; });\n", ""),
     ("multicast-to-one-worker", "worker_multicast.cc",
-     "    if (member.worker != config.index) others |= uint64_t{1} << member.worker;\n", ""),
+     "    if (member.worker != config.index) others |= SetOf(member.worker);\n", ""),
     ("multicast-to-the-sender", "worker_multicast.cc",
      " || IsFromMember(port.device(), qp, packet)) continue;", ") continue;"),
     ("multicast-without-loopback", "worker_multicast.cc", "  port.QueueLoopback(copy);\n",
@@ -95,7 +110,7 @@ MUTATIONS = [
      "      Count(port.counters().rx_bad_state);\n      continue;",
      "      Count(port.counters().rx_bad_state);\n      return;"),
     ("multicast-lost-while-parked", "worker_multicast.cc",
-     "qp.is_parked() ? KeepForLater(qp, copy) : Execute", "qp.is_parked() ? false : Execute"),
+     "ExecuteOrKeep(qp, packet, view, copy)", "!qp.is_parked() && Execute(qp, packet, view, copy)"),
     ("payload-by-memcpy", "payload.cc", "OrderedCopy(mapped, frame, length);",
      "memcpy(mapped, frame, length);"),
     ("payload-last-piece-first", "rising_copy.h", "    Sink::Store(to_, a);\n",
