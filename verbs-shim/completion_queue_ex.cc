@@ -12,20 +12,13 @@ void Show(CompletionQueue& cq) {
   cq.verbs.status = static_cast<ibv_wc_status>(cq.current.status);
 }
 
-int StartPoll(ibv_cq_ex* base, ibv_poll_cq_attr* attributes) {
+int StartPollEx(ibv_cq_ex* base, ibv_poll_cq_attr* attributes) {
   CompletionQueue& cq = *Ours(base);
   if (attributes->comp_mask != 0) return EINVAL;
   if (cq.session->state() == SessionState::kForked) return EIO;
-  cq.lock.Lock();
-  if (TakeCompletion(cq)) {
-    cq.empty_polls = 0;
-    Show(cq);
-    return 0;
-  }
-  const uint32_t empty_polls = ++cq.empty_polls;
-  FinishPoll(cq);
-  cq.lock.Unlock();
-  return OnEmptyPoll(cq, empty_polls) == 0 ? ENOENT : EIO;
+  const int error = StartPoll(cq);
+  if (error == 0) Show(cq);
+  return error;
 }
 
 int NextPoll(ibv_cq_ex* base) {
@@ -35,10 +28,7 @@ int NextPoll(ibv_cq_ex* base) {
   return 0;
 }
 
-void EndPoll(ibv_cq_ex* base) {
-  FinishPoll(*Ours(base));
-  Ours(base)->lock.Unlock();
-}
+void EndPoll(ibv_cq_ex* base) { FinishPoll(*Ours(base)); }
 
 ibv_wc_opcode ReadOpcode(ibv_cq_ex* cq) {
   return static_cast<ibv_wc_opcode>(Ours(cq)->current.opcode);
@@ -64,7 +54,7 @@ void ReadNoTagInfo(ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; }
 }  // namespace
 
 void FillCqEx(ibv_cq_ex& cq) {
-  cq.start_poll = &StartPoll;
+  cq.start_poll = &StartPollEx;
   cq.next_poll = &NextPoll;
   cq.end_poll = &EndPoll;
   cq.read_opcode = &ReadOpcode;

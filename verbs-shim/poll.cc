@@ -111,6 +111,17 @@ void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
   });
 }
 
+/// Yields the core after `empty_polls` that found nothing, and asks now and then whether the daemon
+/// lives. True: others ran, and completions may have come.
+bool WaitForTurn(Session& session, uint32_t empty_polls) {
+  const ErrnoKeeper keeper;
+  const bool yields = YieldIsWanted();
+  if (yields) sched_yield();
+  const uint32_t period = yields ? kYieldsPerCheck : kPollsPerCheckWithoutYield;
+  if (empty_polls % period == 0) (void)session.CheckAlive();
+  return yields;
+}
+
 }  // namespace
 
 bool TakeCompletion(CompletionQueue& cq) {
@@ -122,35 +133,42 @@ bool TakeCompletion(CompletionQueue& cq) {
   return cq.session->is_live() ? false : FlushNext(cq);
 }
 
-void FinishPoll(CompletionQueue& cq) { cq.rings.Publish(); }
+void FinishPoll(CompletionQueue& cq) {
+  cq.rings.Publish();
+  cq.lock.Unlock();
+}
 
-int OnEmptyPoll(CompletionQueue& cq, uint32_t empty_polls) {
-  if (empty_polls < kEmptyPollsBeforeYield) return 0;
-  const ErrnoKeeper keeper;
-  const bool yields = YieldIsWanted();
-  if (yields) sched_yield();
-  const uint32_t period = yields ? kYieldsPerCheck : kPollsPerCheckWithoutYield;
-  if (empty_polls % period == 0) (void)cq.session->CheckAlive();
+int StartPoll(CompletionQueue& cq) {
+  bool has_yielded = false;
+  for (;;) {
+    cq.lock.Lock();
+    if (TakeCompletion(cq)) {
+      cq.empty_polls = 0;
+      return 0;
+    }
+    if (!has_yielded) ++cq.empty_polls;
+    const uint32_t empty_polls = cq.empty_polls;
+    FinishPoll(cq);
+    if (empty_polls < kEmptyPollsBeforeYield) return ENOENT;
+    if (has_yielded || !WaitForTurn(*cq.session, empty_polls)) break;
+    has_yielded = true;
+  }
   // An overflowed queue has lost completions that its program would wait for.
-  return rings::LoadRelaxed(cq.page->error.value) != 0 ? -1 : 0;
+  return rings::LoadRelaxed(cq.page->error.value) != 0 ? EIO : ENOENT;
 }
 
 int PollCq(ibv_cq* base, int count, ibv_wc* wcs) {
   CompletionQueue& cq = *Ours(base);
   if (cq.session->state() == SessionState::kForked) return -1;
+  if (count <= 0) return 0;
+  const int error = StartPoll(cq);
+  if (error != 0) return error == ENOENT ? 0 : -1;
   int taken = 0;
-  uint32_t empty_polls = 0;
-  {
-    const SpinGuard guard(cq.lock);
-    while (taken < count && TakeCompletion(cq)) Describe(cq.current, wcs[taken++]);
-    if (taken == 0) {
-      empty_polls = ++cq.empty_polls;
-    } else {
-      cq.empty_polls = 0;
-    }
-    FinishPoll(cq);
-  }
-  return taken != 0 ? taken : OnEmptyPoll(cq, empty_polls);
+  do {
+    Describe(cq.current, wcs[taken++]);
+  } while (taken < count && TakeCompletion(cq));
+  FinishPoll(cq);
+  return taken;
 }
 
 int RequestNotify(ibv_cq* base, int solicited_only) {

@@ -51,14 +51,16 @@ void FillCqEx(ibv_cq_ex& cq);
 /// Gives `queue_pair` the functions of ibv_qp_ex.
 void FillQpEx(ibv_qp_ex& queue_pair);
 
+/// Locks `cq` and takes its first completion into cq.current. After many polls that found nothing
+/// it yields the core, and then looks again: a poll that finds nothing did so after all that ran
+/// meanwhile, so a program that reads of a disconnection next has had what completed before.
+/// Returns 0; or, with `cq` not locked, ENOENT when there is none, EIO when none will ever come.
+int StartPoll(CompletionQueue& cq);
 /// Takes the next completion of `cq` into cq.current, also in place of a daemon that is gone. The
 /// caller holds cq.lock. Returns false when there is none.
 bool TakeCompletion(CompletionQueue& cq);
-/// Gives polled entries back to the worker. The caller holds cq.lock.
+/// Gives polled entries back to the worker, and unlocks `cq`.
 void FinishPoll(CompletionQueue& cq);
-/// Counts a poll that found nothing, and yields when there were many. Returns 0, or -1 when nothing
-/// will ever come. Not under the lock.
-int OnEmptyPoll(CompletionQueue& cq, uint32_t empty_polls);
 /// Drops the completions of `queue_pair` that wait on its CQs; afterwards no poller refers to it.
 void ForgetCompletions(QueuePair& queue_pair);
 /// The same for a shared receive queue of XRC.

@@ -4,16 +4,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "pipeline/rings/arming.h"
 #include "tests/verbs-shim/shim_fixture.h"
 
 namespace {
 int g_yields = 0;
-}
+std::function<void()> g_others;  // What runs while this process yields.
+}  // namespace
 
 /// In place of libc's, to count; liburoce.so finds the program's first.
 extern "C" int sched_yield() noexcept {
   ++g_yields;
+  if (g_others) g_others();
   return static_cast<int>(syscall(SYS_sched_yield));
 }
 
@@ -42,6 +46,25 @@ TEST_F(PollTest, SixteenEmptyPollsInARowYieldAndACompletionStartsAnew) {
   ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
   for (int i = 0; i < 15; ++i) (void)ibv_poll_cq(cq_, 1, &wc);
   EXPECT_EQ(g_yields, 2);
+}
+
+// A program that reads "disconnected" after an empty poll destroys its queue pair, and loses what
+// completed before.
+TEST_F(PollTest, APollThatYieldsFindsWhatCompletedMeanwhile) {
+  ibv_wc wc = {};
+  for (int i = 0; i < 15; ++i) ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  g_others = [this] { Complete(0, 1); };
+  EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
+  g_others = nullptr;
+  EXPECT_EQ(wc.wr_id, 1u);
+}
+
+TEST_F(PollTest, APollOfNoneTakesNone) {
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  Complete(0, 1);
+  EXPECT_EQ(ibv_poll_cq(cq_, 0, nullptr), 0);
+  EXPECT_EQ(PollAll(), std::vector<uint64_t>{1});
 }
 
 TEST_F(PollTest, CompletionsComeInOrderUpToTheCount) {
