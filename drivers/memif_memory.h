@@ -24,7 +24,7 @@ struct MemifMemory {
 /// A new file of `size_bytes` zeros. Errors name the system call.
 absl::StatusOr<MemifMemory> MakeMemifMemory(uint64_t size_bytes);
 
-/// Maps the peer's file. Errors: not a memory file, of huge pages, not sealed against shrinking, or
+/// Maps the peer's file. Errors: not a memory file, not sealed against shrinking, or
 /// smaller than `size_bytes`.
 absl::StatusOr<MemifMemory> MapMemifMemory(Fd fd, uint64_t size_bytes);
 

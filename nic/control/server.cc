@@ -185,8 +185,8 @@ void Server::OnStruckMappings() {
     Session& session = *found->second;
     End(session);
     if (!log_budget_.Take(session.peer().uid, Nic::Now())) continue;
-    spdlog::warn("session {}: {} (pid {}) has lost registered memory, and is ended",
-                 id, session.command_name(), session.peer().pid);
+    spdlog::warn("session {}: {} (pid {}) has lost registered memory, and is ended", id,
+                 session.command_name(), session.peer().pid);
   }
 }
 

@@ -2,8 +2,8 @@
 // usage: flooder SOCKET KIND: one program that asks as much of the daemon as it can, until it is
 // killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues, registrations,
 // sessions, deaths, fds (commands that bring some along), regions (dumps of very many), files (that
-// are long, and lent for a page); or spin, which asks nothing and takes a processor as the others do.
-// Prints a line when the flood begins.
+// are long, and lent for a page); or spin, which asks nothing and takes a processor as the others
+// do. Prints a line when the flood begins.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
