@@ -55,29 +55,6 @@ nic::Fd FileOfKind(uint8_t kind) {
 
 }  // namespace
 
-/// The bytes of a script that are still to come.
-class ProgramScript::Reader {
- public:
-  explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-
-  bool AtEnd() const { return bytes_.empty(); }
-  /// 0 behind the end.
-  uint32_t Number(size_t width) {
-    uint32_t value = 0;
-    std::memcpy(&value, bytes_.data(), std::min(width, bytes_.size()));
-    bytes_ = bytes_.subspan(std::min(width, bytes_.size()));
-    return value;
-  }
-  std::vector<uint8_t> Bytes(size_t count) {
-    const auto taken = bytes_.first(std::min(count, bytes_.size()));
-    bytes_ = bytes_.subspan(taken.size());
-    return {taken.begin(), taken.end()};
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-};
-
 ProgramScript::ProgramScript(nic::HandDaemon& daemon)
     : daemon_(daemon), client_(daemon.socket_path()), now_(nic::Nic::Now()) {
   daemon_.TurnUntil([this] { return daemon_.server().session_count() == 1; });
@@ -90,11 +67,11 @@ ProgramScript::~ProgramScript() {
 }
 
 void ProgramScript::Run(std::span<const uint8_t> script) {
-  Reader reader(script);
+  ScriptReader reader(script);
   while (!reader.AtEnd()) Do(static_cast<uint8_t>(reader.Number(1)), reader);
 }
 
-void ProgramScript::Do(uint8_t kind, Reader& reader) {
+void ProgramScript::Do(uint8_t kind, ScriptReader& reader) {
   switch (kind) {
     case kDatagram:
       return SendDatagram(reader);
@@ -116,20 +93,20 @@ void ProgramScript::Do(uint8_t kind, Reader& reader) {
   }
 }
 
-void ProgramScript::SendDatagram(Reader& reader) {
+void ProgramScript::SendDatagram(ScriptReader& reader) {
   const std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   send(client_.socket_fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   TakeAnswers(0);
 }
 
-void ProgramScript::WriteArena(Reader& reader) {
+void ProgramScript::WriteArena(ScriptReader& reader) {
   const uint32_t offset = reader.Number(3) % kReach;
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   Fill(bytes);
   if (arena_ != nullptr) std::copy(bytes.begin(), bytes.end(), arena_ + offset);
 }
 
-void ProgramScript::WriteSegment(Reader& reader) {
+void ProgramScript::WriteSegment(ScriptReader& reader) {
   const size_t number = reader.Number(1);
   const uint64_t offset = uint64_t{4} * reader.Number(2) % kSegmentReach;
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
@@ -150,7 +127,7 @@ void ProgramScript::PassTime(Nanos time) {
   daemon_.TurnWorker(now_);
 }
 
-void ProgramScript::Command(uint32_t command, Reader& reader) {
+void ProgramScript::Command(uint32_t command, ScriptReader& reader) {
   std::vector<uint8_t> body = reader.Bytes(size_t{4} * reader.Number(1));
   Fill(body);
   client_.Post(command, body);
@@ -158,7 +135,7 @@ void ProgramScript::Command(uint32_t command, Reader& reader) {
 }
 
 // The daemon looks at what is lent on a thread: the script goes on when it has.
-void ProgramScript::Lend(Reader& reader) {
+void ProgramScript::Lend(ScriptReader& reader) {
   const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(sizeof(uroce_lend));
   if (!lend_socket_) return;
@@ -192,6 +169,7 @@ void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {
     const std::vector<uint32_t>* known = nullptr;
     if ((word & ~0xffu) == kKeyOf) known = &keys_;
     if ((word & ~0xffu) == kQpnOf) known = &qpns_;
+    if ((word & ~0xffu) == kNameOf) known = &names_;
     const uint32_t index = word & 0xff;
     if (known == nullptr || index >= known->size()) continue;
     std::memcpy(bytes.data() + at, known->data() + index, sizeof(word));
@@ -215,6 +193,13 @@ void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
                                 MAP_SHARED | MAP_NORESERVE, answer.fds[0].get(), 0);
       if (memory != MAP_FAILED) arena_ = static_cast<uint8_t*>(memory);
       lend_socket_ = std::move(answer.fds[2]);
+      return;
+    }
+    case UROCE_OPEN_CONTEXT: {
+      uint32_t words[sizeof(uroce_context_name) / sizeof(uint32_t)] = {};
+      if (answer.fds.size() < 2) return;
+      static_cast<void>(pread(answer.fds[1].get(), words, sizeof(words), 0));
+      names_.insert(names_.end(), std::begin(words), std::end(words));
       return;
     }
     case UROCE_CREATE_SEGMENT:

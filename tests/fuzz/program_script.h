@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/fuzz/script_reader.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
 
@@ -26,9 +27,11 @@ enum Record : uint8_t {
 };
 
 /// Words that stand for numbers which nobody knows beforehand, in commands and in memory: the key
-/// and the number of the n-th region and queue pair that the script has made.
+/// and the number of the n-th region and queue pair that the script has made, and the n-th word of
+/// the names of its contexts, one after the other.
 inline constexpr uint32_t kKeyOf = 0x6b657900;
 inline constexpr uint32_t kQpnOf = 0x71706e00;
+inline constexpr uint32_t kNameOf = 0x6e616d00;
 
 /// One program at a daemon whose workers do not run by themselves.
 class ProgramScript {
@@ -46,13 +49,12 @@ class ProgramScript {
   uint8_t* arena() const { return arena_; }
 
  private:
-  class Reader;
-  void Do(uint8_t kind, Reader& reader);
-  void Command(uint32_t command, Reader& reader);
-  void SendDatagram(Reader& reader);
-  void Lend(Reader& reader);
-  void WriteArena(Reader& reader);
-  void WriteSegment(Reader& reader);
+  void Do(uint8_t kind, ScriptReader& reader);
+  void Command(uint32_t command, ScriptReader& reader);
+  void SendDatagram(ScriptReader& reader);
+  void Lend(ScriptReader& reader);
+  void WriteArena(ScriptReader& reader);
+  void WriteSegment(ScriptReader& reader);
   void Ring(uint32_t slot);
   void PassTime(Nanos time);
   /// Puts what the script cannot know in place of the words that stand for it.
@@ -65,7 +67,7 @@ class ProgramScript {
   Nanos now_;
   uint8_t* arena_ = nullptr;
   nic::Fd lend_socket_;
-  std::vector<uint32_t> keys_, qpns_;
+  std::vector<uint32_t> keys_, qpns_, names_;
   std::vector<nic::Fd> segments_;
 };
 
