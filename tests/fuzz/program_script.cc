@@ -77,29 +77,6 @@ nic::Fd FileOfKind(uint8_t kind) {
 
 }  // namespace
 
-/// The bytes of a script that are still to come.
-class ProgramScript::Reader {
- public:
-  explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-
-  bool AtEnd() const { return bytes_.empty(); }
-  /// 0 behind the end.
-  uint32_t Number(size_t width) {
-    uint32_t value = 0;
-    std::memcpy(&value, bytes_.data(), std::min(width, bytes_.size()));
-    bytes_ = bytes_.subspan(std::min(width, bytes_.size()));
-    return value;
-  }
-  std::vector<uint8_t> Bytes(size_t count) {
-    const auto taken = bytes_.first(std::min(count, bytes_.size()));
-    bytes_ = bytes_.subspan(taken.size());
-    return {taken.begin(), taken.end()};
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-};
-
 ProgramScript::ProgramScript(nic::HandDaemon& daemon)
     : ProgramScript(daemon, std::make_shared<Common>(Common{nic::Nic::Now(), {}, {}, {}})) {}
 
@@ -124,7 +101,7 @@ ProgramScript& ProgramScript::Other() {
 }
 
 void ProgramScript::Run(std::span<const uint8_t> script) {
-  Reader reader(script);
+  ScriptReader reader(script);
   ProgramScript* speaker = this;
   while (!reader.AtEnd()) {
     const auto kind = static_cast<uint8_t>(reader.Number(1));
@@ -136,7 +113,7 @@ void ProgramScript::Run(std::span<const uint8_t> script) {
   }
 }
 
-void ProgramScript::Do(uint8_t kind, Reader& reader) {
+void ProgramScript::Do(uint8_t kind, ScriptReader& reader) {
   switch (kind) {
     case kDatagram:
       return SendDatagram(reader);
@@ -160,20 +137,20 @@ void ProgramScript::Do(uint8_t kind, Reader& reader) {
   }
 }
 
-void ProgramScript::SendDatagram(Reader& reader) {
+void ProgramScript::SendDatagram(ScriptReader& reader) {
   const std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   send(client_.socket_fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   TakeAnswers(0);
 }
 
-void ProgramScript::WriteArena(Reader& reader) {
+void ProgramScript::WriteArena(ScriptReader& reader) {
   const uint32_t offset = reader.Number(3) % kReach;
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   Fill(bytes);
   if (arena_ != nullptr) std::copy(bytes.begin(), bytes.end(), arena_ + offset);
 }
 
-void ProgramScript::WriteSegment(Reader& reader) {
+void ProgramScript::WriteSegment(ScriptReader& reader) {
   const size_t number = reader.Number(1);
   const uint64_t offset = uint64_t{4} * reader.Number(2) % kSegmentReach;
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
@@ -194,7 +171,7 @@ void ProgramScript::PassTime(Nanos time) {
   daemon_.TurnWorker(common_->now);
 }
 
-void ProgramScript::Command(uint32_t command, Reader& reader) {
+void ProgramScript::Command(uint32_t command, ScriptReader& reader) {
   std::vector<uint8_t> body = reader.Bytes(size_t{4} * reader.Number(1));
   Fill(body);
   client_.Post(command, body);
@@ -202,7 +179,7 @@ void ProgramScript::Command(uint32_t command, Reader& reader) {
 }
 
 // The daemon looks at what is lent on a thread: the script goes on when it has.
-void ProgramScript::Lend(Reader& reader) {
+void ProgramScript::Lend(ScriptReader& reader) {
   const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(sizeof(uroce_lend));
   if (!lend_socket_) return;
@@ -214,7 +191,7 @@ void ProgramScript::Lend(Reader& reader) {
   }
 }
 
-void ProgramScript::SendFdAlong(Reader& reader) {
+void ProgramScript::SendFdAlong(ScriptReader& reader) {
   const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   Send(client_.socket_fd(), bytes, file);
@@ -274,11 +251,10 @@ void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
       return;
     }
     case UROCE_OPEN_CONTEXT: {
-      uroce_context_name name{};
+      uint32_t words[sizeof(uroce_context_name) / sizeof(uint32_t)] = {};
       if (answer.fds.size() < 2) return;
-      static_cast<void>(pread(answer.fds[1].get(), &name, sizeof(name), 0));
-      const auto* const words = reinterpret_cast<const uint32_t*>(name.secret);
-      common_->names.insert(common_->names.end(), words, words + 4);
+      static_cast<void>(pread(answer.fds[1].get(), words, sizeof(words), 0));
+      common_->names.insert(common_->names.end(), std::begin(words), std::end(words));
       return;
     }
     case UROCE_CREATE_SEGMENT:

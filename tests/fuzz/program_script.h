@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/fuzz/script_reader.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
 
@@ -28,8 +29,8 @@ enum Record : uint8_t {
 };
 
 /// Words that stand for numbers which nobody knows beforehand, in commands and in memory: the key
-/// and the number of the n-th region and queue pair that the script has made, and word n % 4 of the
-/// name of the n / 4-th context.
+/// and the number of the n-th region and queue pair that the script has made, and the n-th word of
+/// the names of its contexts, one after the other.
 inline constexpr uint32_t kKeyOf = 0x6b657900;
 inline constexpr uint32_t kQpnOf = 0x71706e00;
 inline constexpr uint32_t kNameOf = 0x6e616d00;
@@ -50,7 +51,6 @@ class ProgramScript {
   uint8_t* arena() const { return arena_; }
 
  private:
-  class Reader;
   /// What both programs go by.
   struct Common {
     Nanos now;
@@ -58,15 +58,15 @@ class ProgramScript {
   };
   ProgramScript(nic::HandDaemon& daemon, std::shared_ptr<Common> common);
   ProgramScript& Other();
-  void Do(uint8_t kind, Reader& reader);
-  void Command(uint32_t command, Reader& reader);
-  void SendDatagram(Reader& reader);
-  void Lend(Reader& reader);
-  void SendFdAlong(Reader& reader);
+  void Do(uint8_t kind, ScriptReader& reader);
+  void Command(uint32_t command, ScriptReader& reader);
+  void SendDatagram(ScriptReader& reader);
+  void Lend(ScriptReader& reader);
+  void SendFdAlong(ScriptReader& reader);
   /// Sends bytes, and the file unless it is none. False: the socket does not take them.
   static bool Send(int socket, std::vector<uint8_t>& bytes, const nic::Fd& file);
-  void WriteArena(Reader& reader);
-  void WriteSegment(Reader& reader);
+  void WriteArena(ScriptReader& reader);
+  void WriteSegment(ScriptReader& reader);
   void Ring(uint32_t slot);
   void PassTime(Nanos time);
   /// Puts what the script cannot know in place of the words that stand for it.

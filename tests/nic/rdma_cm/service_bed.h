@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -117,6 +118,8 @@ class Network {
   std::deque<Packet> packets;
   std::vector<wire::CmAttribute> sent;
   std::set<uint8_t> deaf;  ///< Hosts that get nothing.
+  /// May change a packet before it is delivered; false: it is lost.
+  std::function<bool(Packet&)> on_delivery;
   std::mt19937 chance;
   uint32_t loss_percent = 0;
   uint32_t repeat_percent = 0;
@@ -124,8 +127,9 @@ class Network {
  private:
   bool Chance(uint32_t percent) { return chance() % 100 < percent; }
   void DeliverOne() {
-    const Packet packet = packets.front();
+    Packet packet = packets.front();
     packets.pop_front();
+    if (on_delivery && !on_delivery(packet)) return;
     const uint8_t to = packet.route.remote.bytes[15];
     if (to == 0 || to > hosts.size() || deaf.contains(to) || Chance(loss_percent)) return;
     if (Chance(repeat_percent)) packets.push_back(packet);
