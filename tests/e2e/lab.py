@@ -30,7 +30,7 @@ def next_port():
 
 
 class Daemon:
-    """One uroced in a namespace, with a socket of its own. `prefix` is how it is started, and `owner`
+    """One uroced in a namespace, with a socket of its own. `prefix` is how it is started, `owner`
     the user who has the socket's directory."""
 
     def __init__(self, namespace, directory, arguments, prefix=(), owner=0):

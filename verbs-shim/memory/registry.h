@@ -19,7 +19,7 @@ namespace uroce::memory {
 struct Registry {
   SegmentTable segments;
   SwappedPlaces& places;  // apart, so that its zeros take no room in the library's file
-  uint32_t epoch = 0;  // how many forks this process is away from the first
+  uint32_t epoch = 0;     // how many forks this process is away from the first
 
   bool has_policy = false;
   MrPolicy policy = MrPolicy::kAutomatic;
