@@ -141,7 +141,7 @@ TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
   StuckPage page;
   if (!page.is_stuck()) GTEST_SKIP() << "no userfaultfd for faults of the kernel: " << errno;
   Session& hostile = bed_.AddSession();
-  hostile.StartCopyHelper(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  bed_.StartCopyHelper(hostile);
   MemoryRegion& stuck = bed_.Register(page.bytes(), StuckPage::kBytes, kAllAccess, MrMode::kCopied);
   stuck.session = &hostile;
   const Endpoint::Limits limits{.sq_depth = 4, .rq_depth = 4, .cq_depth = 4, .session = &hostile};
