@@ -103,7 +103,9 @@ class MadsRun {
     }
     const uint32_t path = reader_.Number(1) % kPaths;
     if (fate == kUse) {
-      holders_[path] = holders_[path] == nullptr ? agreements_.Use(KeyOf(path), now_) : nullptr;
+      const uint32_t user = path % 2;
+      holders_[path] =
+          holders_[path] == nullptr ? agreements_.Use(KeyOf(path), user, now_) : nullptr;
     } else if (fate == kAnswer) {
       wire::CapabilitiesMad mad{.method = wire::MadMethod::kGetResponse,
                                 .status = static_cast<uint16_t>(reader_.Number(1)),
