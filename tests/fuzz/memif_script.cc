@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "drivers/eal.h"
+#include "drivers/event_signal.h"
 
 namespace uroce::fuzz {
 namespace {
@@ -70,20 +71,23 @@ Message GoodMessage(MessageType type) {
   return message;
 }
 
+/// One for all scripts: the kernel takes a while to let go of one.
+drivers::EventSignal* TheSignal() {
+  static drivers::EventSignal signal = drivers::EventSignal::Make().value();
+  return &signal;
+}
+
 }  // namespace
 
 MemifScript::MemifScript(std::span<const uint8_t> script, rte_mempool* pool)
-    : reader_(script),
-      pool_(pool),
-      signal_(drivers::EventSignal::Make().value()),
-      event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : reader_(script), pool_(pool), event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
     std::abort();
   }
   peer_socket_.Reset(ends[1]);
   const bool is_server = reader_.Number(1) % 2 == 0;
-  ours_ = std::make_unique<MemifConnection>(Config(is_server), Fd(ends[0]), &signal_, pool_);
+  ours_ = std::make_unique<MemifConnection>(Config(is_server), Fd(ends[0]), TheSignal(), pool_);
   auto memory = drivers::MakeMemifMemory(kMemoryBytes);
   if (!memory.ok()) std::abort();
   memory_ = *std::move(memory);
@@ -155,7 +159,7 @@ bool MemifScript::Do(uint8_t record) {
 void MemifScript::Greet() {
   if (peer_ != nullptr) return;
   peer_ = std::make_unique<MemifConnection>(Config(!is_server_), Fd(dup(peer_socket_.get())),
-                                            &signal_, pool_);
+                                            TheSignal(), pool_);
   for (int turn = 0; turn < 16; ++turn) {
     static_cast<void>(peer_->OnReadable());
     static_cast<void>(ours_->OnReadable());

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "drivers/event_signal.h"
 #include "drivers/memif_connection.h"
 #include "tests/fuzz/script_reader.h"
 
@@ -55,7 +54,6 @@ class MemifScript {
 
   ScriptReader reader_;
   rte_mempool* const pool_;
-  drivers::EventSignal signal_;
   std::unique_ptr<drivers::MemifConnection> ours_;
   bool is_server_ = false;
   drivers::Fd peer_socket_;
