@@ -40,10 +40,7 @@ DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
 // What a killed daemon left under this socket is stale.
 DeviceTree::DeviceTree(OwnTree tree) : tree_(std::move(tree)) { Remove(); }
 
-DeviceTree::~DeviceTree() {
-  Remove();
-  tree_.RemoveDirectory("");
-}
+DeviceTree::~DeviceTree() { Remove(); }
 
 void DeviceTree::Remove() {
   for (const char* const place : {"sys", "dev"}) tree_.Remove(place);

@@ -102,13 +102,8 @@ void OwnTree::Remove(absl::string_view name) {
   if (parent.ok()) RemoveAt(parent->get(), std::string(name));
 }
 
-void OwnTree::RemoveDirectory(absl::string_view name) {
-  if (name.empty()) {
-    rmdir(path_.c_str());  // Of another's making there it takes nothing but emptiness.
-    return;
-  }
-  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/false);
-  if (parent.ok()) unlinkat(parent->get(), std::string(name).c_str(), AT_REMOVEDIR);
+OwnTree::~OwnTree() {
+  if (directory_) rmdir(path_.c_str());  // Of another's making there it takes nothing but emptiness.
 }
 
 }  // namespace uroce::nic

@@ -18,6 +18,10 @@ class OwnTree {
   /// Makes the directory where there is none. Errors: PermissionDenied: it is another user's, or
   /// another may write to it, or no directory.
   static absl::StatusOr<OwnTree> Make(const std::string& path);
+  /// An empty directory goes too.
+  ~OwnTree();
+  OwnTree(OwnTree&&) = default;
+  OwnTree& operator=(OwnTree&&) = delete;
 
   /// Makes its directories too. A reader sees the former text or the new one.
   absl::Status WriteFile(absl::string_view name, absl::string_view text);
@@ -25,8 +29,6 @@ class OwnTree {
   absl::Status Link(absl::string_view name, const char* target);
   /// Whatever it is, with all that is in it.
   void Remove(absl::string_view name);
-  /// If it is empty; "" is the tree's own directory.
-  void RemoveDirectory(absl::string_view name);
 
  private:
   explicit OwnTree(std::string path, Fd directory);

@@ -99,9 +99,7 @@ bool Session::ReadOne() {
           : Dispatch({buffer, bytes}, reply);
   if (held_) return false;
   if (!status.ok()) spdlog::debug("session {}: {}", id_, std::string(status.message()));
-  if (SendReply(socket_.fd(), status, reply)) return true;
-  End();
-  return false;
+  return Answer(status, std::move(reply), Nic::Now() + kFdPatience);
 }
 
 absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
@@ -137,10 +135,28 @@ void Session::Hold() {
   context_.loop.SetEvents(watch_, 0);  // Hangups are still reported.
 }
 
-void Session::Finish(const absl::Status& status, const Reply& reply) {
+void Session::Finish(const absl::Status& status, Reply&& reply) {
   held_ = false;
   context_.loop.SetEvents(watch_, EPOLLIN);
-  if (!SendReply(socket_.fd(), status, reply)) End();
+  Answer(status, std::move(reply), Nic::Now() + kFdPatience);
+}
+
+// Of a user without privilege the kernel lets so many fds be under way between processes and no more
+// (ETOOMANYREFS), and the user's other programs may be what has them there.
+bool Session::Answer(const absl::Status& status, Reply&& reply, Nanos deadline) {
+  if (SendReply(socket_.fd(), status, reply)) return true;
+  if (errno != ETOOMANYREFS || Nic::Now() >= deadline) {
+    End();
+    return false;
+  }
+  Hold();
+  auto later = std::make_shared<Reply>(std::move(reply));
+  answer_timer_ = context_.loop.After(kFdRetry, [this, status, later, deadline] {
+    held_ = false;
+    context_.loop.SetEvents(watch_, EPOLLIN);
+    Answer(status, std::move(*later), deadline);
+  });
+  return false;
 }
 
 }  // namespace uroce::nic
