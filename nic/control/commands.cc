@@ -216,7 +216,7 @@ void Session::AwaitOlderCopies() {
   }
   Reply reply;
   const absl::Status status = AddResult(program_->PublishRegion(std::move(arriving_)), reply);
-  Finish(status, reply);
+  Finish(status, std::move(reply));
 }
 
 /// A region whose pages are being brought in.
@@ -233,11 +233,13 @@ absl::Status Session::PopulateLater(std::unique_ptr<MemoryObject> memory) {
       [population] { population->status = PopulateRegion(*population->memory); },
       [this, population] {
         Reply reply;
-        if (!population->status.ok()) return Finish(population->status, reply);
+        if (!population->status.ok()) return Finish(population->status, std::move(reply));
         if (MustAwaitCopies(*population->memory)) {
           return PublishLater(std::move(population->memory));
         }
-        Finish(AddResult(program_->PublishRegion(std::move(population->memory)), reply), reply);
+        const absl::Status status =
+            AddResult(program_->PublishRegion(std::move(population->memory)), reply);
+        Finish(status, std::move(reply));
       });
   return absl::OkStatus();
 }
@@ -312,7 +314,7 @@ void Session::AwaitSends(Condition unsent, LateAnswer answer, Nanos until) {
     }
     Reply reply;
     const absl::Status status = answer(reply);
-    Finish(status, reply);
+    Finish(status, std::move(reply));
   };
   answer_timer_ = context_.loop.After(kSendPoll, std::move(look));
 }
@@ -347,9 +349,9 @@ absl::Status Session::WithNextHop(const PathKey& path, Answer answer, Reply& rep
   lookup_ = context_.neighbours.Resolve(
       path, [this, path, answer = std::move(answer)](const absl::StatusOr<Mac>& mac) {
         Reply later;
-        if (!mac.ok()) return Finish(mac.status(), later);
+        if (!mac.ok()) return Finish(mac.status(), std::move(later));
         const absl::Status status = answer(*mac, context_.neighbours.Follow(path, *mac), later);
-        Finish(status, later);
+        Finish(status, std::move(later));
       });
   return absl::OkStatus();
 }

@@ -10,6 +10,8 @@
 
 #include <cerrno>
 #include <fstream>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -20,6 +22,8 @@ namespace {
 // unless one takes longer.
 constexpr int kRequestsPerTurn = 16;
 constexpr Nanos kTurnTime{1'000'000};
+constexpr Nanos kFdRetry{10'000'000};        // Until fds may be let out again,
+constexpr Nanos kFdPatience{5'000'000'000};  // and until they are given up.
 constexpr size_t kMaxRequestBytes =
     sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
 
@@ -86,9 +90,7 @@ bool Session::ReadOne() {
                : Dispatch({buffer, static_cast<size_t>(got)}, reply);
   if (held_) return false;
   if (!status.ok()) spdlog::debug("session {}: {}", id_, std::string(status.message()));
-  if (SendReply(socket_.get(), status, reply)) return true;
-  End();
-  return false;
+  return AnswerBy(Nic::Now() + kFdPatience, status, std::move(reply));
 }
 
 absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
@@ -124,10 +126,28 @@ void Session::Hold() {
   context_.loop.SetEvents(watch_, 0);  // Hangups are still reported.
 }
 
-void Session::Finish(const absl::Status& status, const Reply& reply) {
+void Session::Finish(const absl::Status& status, Reply&& reply) {
   held_ = false;
   context_.loop.SetEvents(watch_, EPOLLIN);
-  if (!SendReply(socket_.get(), status, reply)) End();
+  AnswerBy(Nic::Now() + kFdPatience, status, std::move(reply));
+}
+
+// Of a user without privilege the kernel lets so many fds be under way between processes, and no
+// more (ETOOMANYREFS): the user's other programs may have them there.
+bool Session::AnswerBy(Nanos deadline, const absl::Status& status, Reply&& reply) {
+  if (SendReply(socket_.get(), status, reply)) return true;
+  if (errno != ETOOMANYREFS || Nic::Now() >= deadline) {
+    End();
+    return false;
+  }
+  Hold();
+  auto later = std::make_shared<Reply>(std::move(reply));
+  answer_timer_ = context_.loop.After(kFdRetry, [this, status, later, deadline] {
+    held_ = false;
+    context_.loop.SetEvents(watch_, EPOLLIN);
+    AnswerBy(deadline, status, std::move(*later));
+  });
+  return false;
 }
 
 }  // namespace uroce::nic

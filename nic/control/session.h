@@ -91,7 +91,9 @@ class Session {
   absl::Status Dispatch(std::span<const uint8_t> datagram, Reply& reply);
   /// The answer of the current command comes later, by Finish.
   void Hold();
-  void Finish(const absl::Status& status, const Reply& reply);
+  void Finish(const absl::Status& status, Reply&& reply);
+  /// At once, or when the kernel lets fds out again. False: not yet, or the session ends.
+  bool AnswerBy(Nanos deadline, const absl::Status& status, Reply&& reply);
   void End() { context_.end(*this); }
 
   // One per command; see commands.cc.

@@ -2,6 +2,7 @@
 """Programs that attack the daemon through all that they share with it, beside one that does not: it
 goes on with its data right, the attackers lose their own queues, and nothing is left behind."""
 import os
+import shutil
 import unittest
 
 from endure import MortalLab, Pair, holdings_at_rest, wait_until_back
@@ -10,6 +11,8 @@ from process import Process
 from programs import pingpong, seed
 
 HOSTILE = BUILD / "tests" / "e2e" / "hostile"
+# What the kernel counts for a user, fds under way for instance, is the daemon's own otherwise.
+STRANGER = ("setpriv", "--reuid=61000", "--regid=61000", "--clear-groups")
 SECONDS = int(os.environ.get("UROCE_E2E_SECONDS", "600" if LONG else "8"))
 
 
@@ -18,6 +21,12 @@ class HostileTest(unittest.TestCase):
         self.lab = MortalLab()
         self.addCleanup(self.lab.tear_down)
 
+    def program(self):
+        """Where another user reaches it, and the socket too."""
+        for directory in (self.lab.directory, os.path.dirname(self.lab.daemons[0].socket)):
+            os.chmod(directory, 0o711)
+        return shutil.copy(HOSTILE, self.lab.directory)
+
     def test_an_honest_pair_beside_hostile_programs(self):
         pingpong(self.lab)
         before = holdings_at_rest(self.lab)
@@ -25,7 +34,8 @@ class HostileTest(unittest.TestCase):
         self.addCleanup(pair.kill)
         number = seed()
         with self.subTest(seed=number):
-            hostile = Process([HOSTILE, self.lab.daemons[0].socket, number, SECONDS])
+            hostile = Process([*STRANGER, self.program(), self.lab.daemons[0].socket, number,
+                               SECONDS])
             self.addCleanup(hostile.kill)
             while hostile.running():
                 pair.wait_for_progress()
