@@ -239,7 +239,9 @@ absl::Status Session::PopulateLater(std::unique_ptr<MemoryObject> memory) {
         if (MustAwaitCopies(*population->memory)) {
           return PublishLater(std::move(population->memory));
         }
-        Finish(AddResult(program_->PublishRegion(std::move(population->memory)), reply), std::move(reply));
+        const absl::Status status =
+            AddResult(program_->PublishRegion(std::move(population->memory)), reply);
+        Finish(status, std::move(reply));
       });
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,8 @@ namespace {
 // Whoever floods with commands gets so many in a turn of the loop, and no more time than his user
 // has in it.
 constexpr int kRequestsPerTurn = 16;
+constexpr Nanos kFdRetry{10'000'000};        // Until fds may be let out again,
+constexpr Nanos kFdPatience{5'000'000'000};  // and until they are given up.
 constexpr size_t kMaxRequestBytes =
     sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
 
@@ -99,7 +102,7 @@ bool Session::ReadOne() {
           : Dispatch({buffer, bytes}, reply);
   if (held_) return false;
   if (!status.ok()) spdlog::debug("session {}: {}", id_, std::string(status.message()));
-  return Answer(status, std::move(reply), Nic::Now() + kFdPatience);
+  return AnswerBy(Nic::Now() + kFdPatience, status, std::move(reply));
 }
 
 absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
@@ -138,12 +141,12 @@ void Session::Hold() {
 void Session::Finish(const absl::Status& status, Reply&& reply) {
   held_ = false;
   context_.loop.SetEvents(watch_, EPOLLIN);
-  Answer(status, std::move(reply), Nic::Now() + kFdPatience);
+  AnswerBy(Nic::Now() + kFdPatience, status, std::move(reply));
 }
 
-// Of a user without privilege the kernel lets so many fds be under way between processes and no more
-// (ETOOMANYREFS), and the user's other programs may be what has them there.
-bool Session::Answer(const absl::Status& status, Reply&& reply, Nanos deadline) {
+// Of a user without privilege the kernel lets so many fds be under way between processes, and no
+// more (ETOOMANYREFS): the user's other programs may have them there.
+bool Session::AnswerBy(Nanos deadline, const absl::Status& status, Reply&& reply) {
   if (SendReply(socket_.fd(), status, reply)) return true;
   if (errno != ETOOMANYREFS || Nic::Now() >= deadline) {
     End();
@@ -154,7 +157,7 @@ bool Session::Answer(const absl::Status& status, Reply&& reply, Nanos deadline) 
   answer_timer_ = context_.loop.After(kFdRetry, [this, status, later, deadline] {
     held_ = false;
     context_.loop.SetEvents(watch_, EPOLLIN);
-    Answer(status, std::move(*later), deadline);
+    AnswerBy(deadline, status, std::move(*later));
   });
   return false;
 }

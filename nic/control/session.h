@@ -107,7 +107,7 @@ class Session {
   void Hold();
   void Finish(const absl::Status& status, Reply&& reply);
   /// At once, or when the kernel lets fds out again. False: not yet, or the session ends.
-  bool Answer(const absl::Status& status, Reply&& reply, Nanos deadline);
+  bool AnswerBy(Nanos deadline, const absl::Status& status, Reply&& reply);
   void End() { context_.end(*this); }
 
   // One per command; see commands.cc.
