@@ -339,10 +339,11 @@ std::string Simulation::Run() {
     if (next == kNever) return "nothing will ever happen: " + Describe();
     now = std::max(next, now + Nanos(1));
   }
+  // Hosts may have slept since the last frames came, and a party is judged by what others received.
   for (const auto& party : parties_) {
-    if (!party->dead()) party->Turn(now);  // Its host may have slept since the last frame came.
-    party->Judge();
+    if (!party->dead()) party->Turn(now);
   }
+  for (const auto& party : parties_) party->Judge();
   return FirstFault();
 }
 
