@@ -75,8 +75,9 @@ Message MakeMessage(MessageType type) {
 
 }  // namespace
 
-MemifConnection::MemifConnection(const MemifConfig& config, Fd socket, rte_mempool* pool)
-    : config_(config), pool_(pool), socket_(std::move(socket)) {
+MemifConnection::MemifConnection(const MemifConfig& config, Fd socket, EventSignal* signal,
+                                 rte_mempool* pool)
+    : config_(config), signal_(signal), pool_(pool), socket_(std::move(socket)) {
   if (!config_.is_server) return;
   Message message = MakeMessage(MessageType::kHello);
   CopyText(kName, message.hello.name);
@@ -293,7 +294,7 @@ absl::Status MemifConnection::StartRings() {
   if (!send.ok()) return send.status();
   const absl::StatusOr<MemifRing> receive = FindRing(receive_, config_.is_server);
   if (!receive.ok()) return receive.status();
-  sender_.emplace(*send);
+  sender_.emplace(*send, signal_);
   receiver_.emplace(*receive, pool_);
   state_ = State::kConnected;
   return absl::OkStatus();

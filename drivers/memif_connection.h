@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "drivers/event_signal.h"
 #include "drivers/fd.h"
 #include "drivers/memif_config.h"
 #include "drivers/memif_memory.h"
@@ -25,8 +26,9 @@ class MemifConnection {
  public:
   enum class State : uint8_t { kHandshake, kConnected, kEnded };
 
-  /// `socket` does not block. The server speaks first. Frames go into mbufs of `pool`.
-  MemifConnection(const MemifConfig& config, Fd socket, rte_mempool* pool);
+  /// `socket` does not block. The server speaks first. Frames go into mbufs of `pool`; `signal`,
+  /// which outlives the object, wakes the peer.
+  MemifConnection(const MemifConfig& config, Fd socket, EventSignal* signal, rte_mempool* pool);
   /// Tells the peer that it is over, where that has not been said.
   ~MemifConnection();
   MemifConnection(const MemifConnection&) = delete;
@@ -43,6 +45,8 @@ class MemifConnection {
   int fd() const { return socket_.get(); }
   /// Of the ring that we receive on; -1 before it is there.
   int event_fd() const { return receive_.event_fd.get(); }
+  /// Of the ring that the peer receives on.
+  int peer_event_fd() const { return send_.event_fd.get(); }
   /// The first region.
   std::span<uint8_t> memory() const { return regions_.front(); }
   MemifSender& sender() { return *sender_; }
@@ -71,6 +75,7 @@ class MemifConnection {
   absl::Status Send(const memif::Message& message, int fd = -1);
 
   const MemifConfig config_;
+  EventSignal* const signal_;
   rte_mempool* const pool_;
   Fd socket_;
   State state_ = State::kHandshake;

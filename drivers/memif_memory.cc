@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <climits>
@@ -16,10 +17,18 @@
 namespace uroce::drivers {
 namespace {
 
+// In whole pages of its file system, which may be huge ones: only so they can be unmapped.
 absl::StatusOr<MemifMemory> Map(Fd fd, uint64_t size_bytes) {
-  void* const data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  struct statfs file_system {};
+  if (fstatfs(fd.get(), &file_system) != 0) return absl::ErrnoToStatus(errno, "memif: fstatfs");
+  const auto page_bytes = static_cast<uint64_t>(file_system.f_bsize);
+  const uint64_t mapped_bytes = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  void* const data = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "memif: mmap");
-  return MemifMemory{std::move(fd), Mapping(data, size_bytes)};
+  absl::StatusOr<GuardedMapping> guarded =
+      GuardedMapping::Make(Mapping(data, mapped_bytes), MappingGuard::kNobody);
+  if (!guarded.ok()) return guarded.status();
+  return MemifMemory{std::move(fd), *std::move(guarded), size_bytes};
 }
 
 }  // namespace
@@ -55,7 +64,7 @@ bool IsEventFd(int fd) {
       readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), target, sizeof(target));
   if (length <= 0) return false;
   const absl::string_view name(target, static_cast<size_t>(length));
-  return name == "anon_inode:[eventfd]" && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
+  return name == "anon_inode:[eventfd]";
 }
 
 }  // namespace uroce::drivers

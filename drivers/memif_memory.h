@@ -7,24 +7,28 @@
 
 #include "absl/status/statusor.h"
 #include "drivers/fd.h"
+#include "drivers/mapping_guard.h"
 
 namespace uroce::drivers {
 
-/// A mapped memory file that cannot shrink: touching it never raises SIGBUS.
+/// A mapped memory file that cannot shrink. Its pages may go all the same, and be missing where
+/// they are huge ones: the peer that has taken them away reads and writes others than we do from
+/// then on.
 struct MemifMemory {
   Fd fd;
-  Mapping mapping;
-  std::span<uint8_t> bytes() const { return {mapping.data(), mapping.length()}; }
+  GuardedMapping mapping;
+  uint64_t size_bytes = 0;
+  std::span<uint8_t> bytes() const { return {mapping.data(), size_bytes}; }
 };
 
 /// A new file of `size_bytes` zeros. Errors name the system call.
 absl::StatusOr<MemifMemory> MakeMemifMemory(uint64_t size_bytes);
 
-/// Maps the peer's file. Errors: not a memory file, not sealed against shrinking, or smaller than
-/// `size_bytes`.
+/// Maps the peer's file. Errors: not a memory file, not sealed against shrinking, or
+/// smaller than `size_bytes`.
 absl::StatusOr<MemifMemory> MapMemifMemory(Fd fd, uint64_t size_bytes);
 
-/// Whether `fd` is an eventfd, which then does not block its reader and its writer.
+/// Whether `fd` is an eventfd.
 bool IsEventFd(int fd);
 
 }  // namespace uroce::drivers

@@ -12,9 +12,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "drivers/event_signal.h"
 #include "drivers/fd.h"
 #include "drivers/memif_connection.h"
 #include "drivers/memif_socket.h"
+#include "drivers/receive_wake.h"
 
 namespace uroce::drivers {
 namespace {
@@ -41,7 +43,6 @@ class Epoll {
     event.data.fd = fd;
     epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event);
   }
-  void Remove(int fd) const { epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
   int fd() const { return fd_.get(); }
 
  private:
@@ -50,13 +51,13 @@ class Epoll {
 
 class MemifPort final : public Port {
  public:
-  MemifPort(MemifConfig config, Fd listener, rte_mempool* pool);
+  MemifPort(MemifConfig config, Fd listener, EventSignal signal, rte_mempool* pool);
   ~MemifPort() override;
 
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override;
-  int wait_fd(uint16_t) const override { return wait_.fd(); }
+  int wait_fd(uint16_t) const override { return wake_.fd(); }
   bool BeforeSleep(uint16_t queue) override;
   void AfterSleep(uint16_t queue) override;
   Nanos NextDeadline(uint16_t) const override { return look_again_at_; }
@@ -86,7 +87,8 @@ class MemifPort final : public Port {
 
   // Worker, and control inside `while_idle`.
   MemifConnection* active_ = nullptr;  ///< `connection_` while it is connected.
-  Epoll wait_;
+  ReceiveWake wake_;
+  EventSignal signal_;
   Nanos now_;
   Nanos look_again_at_ = kNever;
   Nanos refused_since_ = kNever;
@@ -97,8 +99,11 @@ class MemifPort final : public Port {
   std::atomic<uint64_t> rx_dropped_{0};
 };
 
-MemifPort::MemifPort(MemifConfig config, Fd listener, rte_mempool* pool)
-    : config_(std::move(config)), pool_(pool), listener_(std::move(listener)) {
+MemifPort::MemifPort(MemifConfig config, Fd listener, EventSignal signal, rte_mempool* pool)
+    : config_(std::move(config)),
+      pool_(pool),
+      listener_(std::move(listener)),
+      signal_(std::move(signal)) {
   if (listener_) maintain_.Add(listener_.get());
   why_down_ = config_.is_server ? "no client yet" : "no server yet";
 }
@@ -156,10 +161,9 @@ bool MemifPort::BeforeSleep(uint16_t) {
   return receiver.AskForWake();
 }
 
+// The peer's eventfd is never read: a read may wait, whatever was set before.
 void MemifPort::AfterSleep(uint16_t) {
-  if (active_ == nullptr) return;
-  uint64_t wakes = 0;
-  [[maybe_unused]] const ssize_t size = read(active_->event_fd(), &wakes, sizeof(wakes));
+  if (active_ != nullptr) wake_.Drain();
 }
 
 // ---- control ----
@@ -205,14 +209,14 @@ void MemifPort::SetActive(MemifConnection* connection) {
   active_ = connection;
   refused_since_ = look_again_at_ = kNever;
   is_stuck_ = false;
-  if (connection != nullptr) wait_.Add(connection->event_fd());
+  if (connection != nullptr) wake_.Add(connection->event_fd());
 }
 
 void MemifPort::Drop(WhileIdle while_idle) {
   why_down_ = connection_->reason();
   link_up_ = false;
   while_idle([this] {
-    if (active_ != nullptr) wait_.Remove(active_->event_fd());
+    wake_.RemoveAll();
     SetActive(nullptr);
   });
   connection_.reset();
@@ -228,14 +232,14 @@ void MemifPort::Admit() {
   Fd socket = AcceptMemif(listener_.get());
   if (!socket) return;
   if (link_up_) {
-    MemifConnection(config_, std::move(socket), pool_).End("already connected");
+    MemifConnection(config_, std::move(socket), &signal_, pool_).End("already connected");
     return;
   }
   TakeOver(std::move(socket));
 }
 
 void MemifPort::TakeOver(Fd socket) {
-  connection_ = std::make_unique<MemifConnection>(config_, std::move(socket), pool_);
+  connection_ = std::make_unique<MemifConnection>(config_, std::move(socket), &signal_, pool_);
   maintain_.Add(connection_->fd());
 }
 
@@ -247,13 +251,14 @@ absl::StatusOr<std::unique_ptr<Port>> OpenMemifPort(const DeviceArguments& argum
   if (!config.ok()) return config.status();
   absl::StatusOr<Fd> listener = Fd();
   if (config->is_server) listener = ListenForMemif(config->socket);
-  const absl::Status status =
-      config->is_server ? listener.status() : CheckMemifDirectory(config->socket);
+  absl::Status status = config->is_server ? listener.status() : CheckMemifDirectory(config->socket);
+  absl::StatusOr<EventSignal> signal = EventSignal::Make();
+  status.Update(signal.status());
   if (!status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("dev \"", arguments.name, "\": ", status.message()));
   }
-  return std::make_unique<MemifPort>(*config, *std::move(listener), pool);
+  return std::make_unique<MemifPort>(*config, *std::move(listener), *std::move(signal), pool);
 }
 
 }  // namespace uroce::drivers

@@ -3,7 +3,6 @@
 
 #include <rte_mbuf.h>
 #include <rte_memcpy.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -41,7 +40,8 @@ std::span<uint8_t> MemifRing::Buffer(uint16_t index, const Descriptor& descripto
 }
 
 // A client's frames go out by head, a server's by tail; the free slots end at the other.
-MemifSender::MemifSender(const MemifRing& ring) : ring_(ring) {
+MemifSender::MemifSender(const MemifRing& ring, EventSignal* signal)
+    : ring_(ring), signal_(signal) {
   uint16_t& mine = ring.is_clients() ? ring.header->head : ring.header->tail;
   std::atomic_ref(mine).store(0, std::memory_order_release);
 }
@@ -111,9 +111,7 @@ void MemifSender::Publish() {
   uint16_t& mine = ring_.is_clients() ? ring_.header->head : ring_.header->tail;
   std::atomic_ref(mine).store(next_, std::memory_order_seq_cst);
   const uint16_t flags = std::atomic_ref(ring_.header->flags).load(std::memory_order_seq_cst);
-  if ((flags & memif::kDoNotWake) != 0) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(ring_.event_fd, &one, sizeof(one));
+  if ((flags & memif::kDoNotWake) == 0) signal_->Raise(ring_.event_fd);
 }
 
 MemifReceiver::MemifReceiver(const MemifRing& ring, rte_mempool* pool) : ring_(ring), pool_(pool) {

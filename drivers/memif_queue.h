@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "drivers/event_signal.h"
 #include "drivers/memif_protocol.h"
 
 struct rte_mbuf;
@@ -41,7 +42,8 @@ struct MemifRing {
 /// Sends on one ring. Worker thread.
 class MemifSender {
  public:
-  explicit MemifSender(const MemifRing& ring);
+  /// `signal` wakes the receiver.
+  MemifSender(const MemifRing& ring, EventSignal* signal);
 
   /// Copies the first n frames, frees them and returns n: as many as there is room for.
   [[nodiscard]] uint16_t Send(rte_mbuf** frames, uint16_t count);
@@ -58,6 +60,7 @@ class MemifSender {
   void Publish();
 
   const MemifRing ring_;
+  EventSignal* const signal_;
   uint16_t next_ = 0;
   uint16_t room_ = 0;
   bool is_corrupt_ = false;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "drivers/fault_config.h"
 #include "nic/port_network.h"
+#include "pipeline/base/steering.h"
 #include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::nic {
@@ -29,6 +30,9 @@ static_assert(kSelectiveRepeat.size() > kMaxNameLength);
 using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
                             int Config::*, uint32_t Limits::*, uint64_t Limits::*>;
 
+// What programs have room for.
+static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
+
 struct Row {
   SettingInfo info;
   Target target;
@@ -42,7 +46,7 @@ const std::vector<Row>& Rows() {
       {{"workers", false, false, "threads that carry packets, 1 if not given"},
        &Config::workers,
        1,
-       UROCE_MAX_WORKERS},
+       kMaxWorkers},
       {{"log_level", false, false, "trace, debug, info, warning, error or off"},
        &Config::log_level},
       {{"wire_interfaces", true, false, "give the addresses of a wire's NICs to the kernel too"},
@@ -92,7 +96,14 @@ const std::vector<Row>& Rows() {
       {{"max_qp", false, true, "queue pairs of a program"}, &Limits::qps, 1, 1 << 20},
       {{"max_ah", false, true, "address handles of a program"}, &Limits::ahs, 1, 1 << 20},
       {{"max_srq", false, true, "shared receive queues of a program"}, &Limits::srqs, 1, 1 << 20},
-      {{"max_cm_id", false, true, "librdmacm ids of a program"}, &Limits::cm_ids, 1, 1 << 20},
+      {{"max_cm_id", false, true, "librdmacm ids of a program, and its connections in time wait"},
+       &Limits::cm_ids,
+       1,
+       1 << 20},
+      {{"max_cm_join", false, true, "multicast groups of a program by librdmacm"},
+       &Limits::cm_joins,
+       1,
+       1 << 16},
       {{"max_xrcd", false, true, "XRC domains of a program"}, &Limits::xrcds, 1, 1 << 16},
       {{"max_cqe", false, true, "entries of a completion queue"}, &Limits::cqe, 1, 1 << 24},
       {{"max_qp_wr", false, true, "work requests of a queue"}, &Limits::qp_wr, 1, 1 << 20},
@@ -148,10 +159,16 @@ const std::vector<Row>& Rows() {
        &Limits::srqs_per_user,
        1,
        1 << 24},
-      {{"max_cm_id_per_user", false, true, "librdmacm ids of one user's programs"},
+      {{"max_cm_id_per_user", false, true,
+        "librdmacm ids, and connections in time wait, of one user's programs"},
        &Limits::cm_ids_per_user,
        1,
        1 << 24},
+      {{"max_cm_join_per_user", false, true,
+        "multicast groups of one user's programs by librdmacm"},
+       &Limits::cm_joins_per_user,
+       1,
+       1 << 20},
       {{"max_xrcd_per_user", false, true, "XRC domains of one user's programs"},
        &Limits::xrcds_per_user,
        1,

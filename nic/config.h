@@ -47,7 +47,8 @@ struct Limits {
   uint32_t qps = 16384;
   uint32_t ahs = 32767;
   uint32_t srqs = 4096;
-  uint32_t cm_ids = 16384;  ///< What librdmacm calls rdma_cm_ids.
+  uint32_t cm_ids = 16384;  ///< What librdmacm calls rdma_cm_ids, and what is left of connections.
+  uint32_t cm_joins = 256;  ///< Of multicast groups, by rdma_join_multicast.
   uint32_t xrcds = 64;
   uint32_t cqe = 1u << 22;    ///< Of one CQ.
   uint32_t qp_wr = 1u << 15;  ///< Of one queue of a QP.
@@ -67,6 +68,7 @@ struct Limits {
   uint32_t ahs_per_user = 1u << 17;
   uint32_t srqs_per_user = 1u << 14;
   uint32_t cm_ids_per_user = 1u << 15;
+  uint32_t cm_joins_per_user = 512;
   uint32_t xrcds_per_user = 512;
   uint32_t attachments_per_user = 512;
   uint64_t queue_bytes_per_user = 16ull << 30;

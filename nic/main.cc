@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -16,11 +17,13 @@
 #include "nic/config_file.h"
 #include "nic/daemon.h"
 #include "nic/flags.h"
+#include "nic/resources/side_thread.h"
 
 namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
+constexpr std::chrono::milliseconds kLongestEnd{500};
 
 absl::StatusOr<std::vector<uroce::nic::Setting>> ReadConfigFile(const std::string& path) {
   std::ifstream file(path);
@@ -77,6 +80,18 @@ void TellReady(const uroce::nic::Daemon& daemon, int ready_fd) {
   close(ready_fd);
 }
 
+int Serve(const uroce::nic::Config& config) {
+  const auto daemon = uroce::nic::Daemon::Start(config);
+  if (!daemon.ok()) {
+    const bool usage =
+        absl::IsInvalidArgument(daemon.status()) || absl::IsNotFound(daemon.status());
+    return Fail(daemon.status(), usage ? kExitUsage : kExitFailure);
+  }
+  TellReady(**daemon, config.ready_fd);
+  (*daemon)->Run();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -88,13 +103,9 @@ int main(int argc, char** argv) {
   if (!config.ok()) return Fail(config.status(), kExitUsage);
   StartLog(config->log_level);
   PrepareProcess();
-  const auto daemon = uroce::nic::Daemon::Start(*config);
-  if (!daemon.ok()) {
-    const bool usage =
-        absl::IsInvalidArgument(daemon.status()) || absl::IsNotFound(daemon.status());
-    return Fail(daemon.status(), usage ? kExitUsage : kExitFailure);
-  }
-  TellReady(**daemon, config->ready_fd);
-  (*daemon)->Run();
-  return 0;
+  const int status = Serve(*config);
+  // A thread that hangs in what a program lent must not see the process's objects go.
+  if (uroce::nic::SideThread::AwaitAll(kLongestEnd)) return status;
+  std::fputs("uroced: threads that hang in what programs lent are left to the kernel\n", stderr);
+  _exit(status);
 }

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "drivers/device_arguments.h"
+#include "pipeline/datapath/credentials.h"
 
 namespace uroce::nic {
 namespace {
@@ -50,22 +51,9 @@ struct Shedding {
 };
 Shedding g_shedding;
 
-int ShedCapabilities(uint64_t kept) {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  __user_cap_data_struct data[2] = {};
-  if (syscall(SYS_capget, &header, data) != 0) return errno;
-  for (int half = 0; half < 2; ++half) {
-    const auto mask = static_cast<uint32_t>(kept >> (32 * half));
-    data[half].permitted &= mask;
-    data[half].effective &= mask;
-    data[half].inheritable = 0;
-  }
-  return syscall(SYS_capset, &header, data) == 0 ? 0 : errno;
-}
-
 void ShedInThisThread(int /*signal*/) {
   const int before = errno;
-  if (const int error = ShedCapabilities(g_shedding.capabilities); error != 0) {
+  if (const int error = datapath::KeepCapabilities(g_shedding.capabilities); error != 0) {
     g_shedding.error = error;
   }
   sem_post(&g_shedding.done);
@@ -170,7 +158,7 @@ absl::Status LimitPrivileges(uint64_t capabilities) {
     return absl::ErrnoToStatus(errno, "no_new_privs");
   }
   if (absl::Status status = ShedInOtherThreads(); !status.ok()) return status;
-  if (const int error = ShedCapabilities(capabilities); error != 0) {
+  if (const int error = datapath::KeepCapabilities(capabilities); error != 0) {
     return absl::ErrnoToStatus(error, "capset");
   }
   return RefuseCalls();

@@ -21,6 +21,7 @@ constexpr size_t kMaxReplyBytes = sizeof(uroce_reply) + sizeof(uroce_capture_rep
 constexpr int kMaxReplyFds = 4;
 // A dump of some million objects. More is a broken daemon, not a long list.
 constexpr uint64_t kMaxDumpBytes = 1ull << 30;
+constexpr size_t kPieceBytes = 64 << 10;
 
 /// A reply's bytes behind uroce_reply, and its descriptors.
 struct Reply {
@@ -94,27 +95,27 @@ absl::StatusOr<Reply> ReceiveReply(int socket) {
 }
 
 absl::StatusOr<Reply> Ask(int socket, uint32_t command, const void* body, size_t body_bytes,
-                          size_t reply_bytes) {
+                          size_t reply_bytes = 0) {
   const absl::Status sent = SendRequest(socket, command, body, body_bytes);
   if (!sent.ok()) return sent;
   absl::StatusOr<Reply> reply = ReceiveReply(socket);
   if (!reply.ok()) return reply;
   if (reply->body.size() < reply_bytes) return absl::DataLossError("the daemon's reply is short");
-  if (reply->fds.empty()) return absl::DataLossError("the daemon's reply lacks its memory");
+  if (reply->fds.empty()) return absl::DataLossError("the daemon's reply lacks its file");
   return reply;
 }
 
-absl::StatusOr<std::string> ReadWhole(int fd, uint64_t length_bytes) {
-  if (length_bytes > kMaxDumpBytes) return absl::DataLossError("the daemon's dump is too long");
-  std::string text(length_bytes, '\0');
-  size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t got =
-        pread(fd, text.data() + filled, text.size() - filled, static_cast<off_t>(filled));
-    if (got <= 0) return absl::DataLossError("the daemon's dump ends early");
-    filled += static_cast<size_t>(got);
+absl::StatusOr<std::string> ReadWhole(int pipe) {
+  std::string text;
+  std::vector<char> piece(kPieceBytes);
+  for (;;) {
+    const ssize_t got = read(pipe, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, "the daemon's dump");
+    if (got == 0) return text;
+    text.append(piece.data(), static_cast<size_t>(got));
+    if (text.size() > kMaxDumpBytes) return absl::DataLossError("the daemon's dump is too long");
   }
-  return text;
 }
 
 /// The memory will be mapped: it must not shrink under us, and each ring must lie inside its part.
@@ -152,17 +153,14 @@ absl::Status ReadInterfaces(const std::vector<uint8_t>& body, CaptureSession& se
   return absl::OkStatus();
 }
 
-/// Asks for what the daemon answers by a file in memory.
+/// Asks for what the daemon answers by a pipe.
 absl::StatusOr<std::string> FetchFile(const std::string& socket_path, uint32_t command,
                                       const void* request, size_t request_bytes) {
   absl::StatusOr<UniqueFd> socket = ConnectToDaemon(socket_path);
   if (!socket.ok()) return socket.status();
-  absl::StatusOr<Reply> reply =
-      Ask(socket->get(), command, request, request_bytes, sizeof(uroce_dump_reply));
+  absl::StatusOr<Reply> reply = Ask(socket->get(), command, request, request_bytes);
   if (!reply.ok()) return reply.status();
-  uroce_dump_reply file;
-  memcpy(&file, reply->body.data(), sizeof(file));
-  return ReadWhole(reply->fds[0].get(), file.length);
+  return ReadWhole(reply->fds[0].get());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace uroce::tools {
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header);
-  /// A short row is filled with empty cells.
+  /// A short row is filled with empty cells; '?' stands for control characters.
   void AddRow(std::vector<std::string> cells);
   /// Whether there is no row but the header.
   bool empty() const { return rows_.size() == 1; }

@@ -75,7 +75,7 @@ uroce_qp_attr ToAbi(const ibv_qp_attr& attr, int mask) {
 
 ibv_qp_attr FromAbi(const uroce_qp_attr& attr) {
   ibv_qp_attr to = {};
-  to.qp_state = static_cast<ibv_qp_state>(attr.qp_state);
+  to.qp_state = StateFromAbi(attr.qp_state);
   to.cur_qp_state = to.qp_state;
   to.path_mtu = static_cast<ibv_mtu>(attr.path_mtu);
   to.path_mig_state = static_cast<ibv_mig_state>(attr.path_mig_state);

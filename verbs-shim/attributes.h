@@ -18,5 +18,9 @@ ibv_ah_attr FromAbi(const uroce_ah_attr& attr);
 uroce_qp_attr ToAbi(const ibv_qp_attr& attr, int mask);
 /// All that the daemon tells; fields that it does not know are 0.
 ibv_qp_attr FromAbi(const uroce_qp_attr& attr);
+/// ERR for a number that is no state.
+inline ibv_qp_state StateFromAbi(uint32_t state) {
+  return state < IBV_QPS_ERR ? static_cast<ibv_qp_state>(state) : IBV_QPS_ERR;
+}
 
 }  // namespace uroce::shim

@@ -34,7 +34,7 @@ static_assert(offsetof(Request, in) ==
 static_assert(offsetof(Response, out) == sizeof(uroce_reply) + sizeof(uroce_write_cm_reply));
 
 bool IsOff() {
-  const char* value = getenv("UROCE_CM");
+  const char* value = secure_getenv("UROCE_CM");
   return value != nullptr && strcmp(value, "off") == 0;
 }
 
@@ -142,12 +142,13 @@ int Execute(const CmFile& file, int fd, Request& request, size_t bytes) {
   }
   if (error != 0) return error;
   Response reply = {};
-  error = file.session->Command(&request, offsetof(Request, in) + bytes, &reply, sizeof(reply));
+  error = file.session->Command(&request, offsetof(Request, in) + bytes,
+                                {&reply, offsetof(Response, out), sizeof(reply)});
   if (error != 0) return error;
   TakeSignals(fd, reply.body.signals);
   TakeSignals(old_fd, reply.body.old_signals);
   const size_t answer = reply.body.response_bytes;
-  if (reply.body.error != 0) return reply.body.error;
+  if (reply.body.error != 0) return ErrnoOf(reply.body.error);
   Remember(file, request, reply);
   if (response == nullptr) return 0;
   if (answer > request.command.out || answer > sizeof(reply.out)) return EIO;
@@ -233,7 +234,7 @@ int OpenCm(int flags) {
   ReplyOf<uroce_handle> reply;
   int fd = -1;
   uint32_t fd_count = 1;
-  int error = session->Command(&request, sizeof(request), &reply, sizeof(reply), &fd, &fd_count);
+  int error = session->Command(&request, sizeof(request), WholeReply(reply), &fd, &fd_count);
   if (error == 0 && fd_count != 1) error = EIO;
   if (error == 0 && (!SetFlags(fd, flags) || !CmFiles::Add(fd, {session, reply.body.handle}))) {
     close(fd);

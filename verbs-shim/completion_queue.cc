@@ -10,9 +10,9 @@
 namespace uroce::shim {
 
 void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,
-                            const uint32_t* completed, uint32_t reported) {
+                            const uint32_t* completed, uint32_t given) {
   const MutexLock lock(mutex);
-  while (*completed != reported) pthread_cond_wait(&condition, &mutex);
+  while (*completed != given) pthread_cond_wait(&condition, &mutex);
 }
 
 namespace {
@@ -72,7 +72,7 @@ int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wan
   const uroce_create_cq request = {
       context.handle,
       wanted.cqe,
-      reinterpret_cast<uint64_t>(&cq),
+      cq.events.number,
       wanted.channel != nullptr ? Ours(wanted.channel)->handle : UROCE_NONE,
       wanted.comp_vector,
       (wanted.wc_flags & kTimes) != 0,
@@ -111,8 +111,11 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
   cq->verbs.cond = PTHREAD_COND_INITIALIZER;
   // The channel's lock also keeps it from going away while the daemon ties the CQ to it.
   const MutexLock lock(context.verbs.context.mutex);
+  EventTable& events = context.session->events();
+  events.Add(cq->events, EventKind::kCq, cq);
   const int error = MakeCq(*cq, context, wanted);
   if (error != 0) {
+    events.Remove(cq->events);
     FreeCq(cq);
     return FailWith(error);
   }
@@ -124,12 +127,12 @@ int DestroyCq(CompletionQueue& cq) {
   uroce_destroy_cq_reply reply;
   const int error = EndObject(*cq.session, UROCE_DESTROY_CQ, cq.verbs.handle, &reply);
   if (error != 0) return error;
-  // A daemon that is gone cannot tell what was read: then nothing is waited for.
+  cq.session->events().Remove(cq.events);
   if (cq.session->is_live()) {
     WaitForAcknowledgement(cq.verbs.mutex, cq.verbs.cond, &cq.verbs.comp_events_completed,
-                           reply.comp_events_reported);
+                           cq.events.completion_events);
     WaitForAcknowledgement(cq.verbs.mutex, cq.verbs.cond, &cq.verbs.async_events_completed,
-                           reply.async_events_reported);
+                           cq.events.async_events);
   }
   if (cq.verbs.channel != nullptr) {
     const MutexLock lock(cq.verbs.context->mutex);

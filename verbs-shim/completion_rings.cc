@@ -18,7 +18,9 @@ rings::CqeRingLayout LayoutOf(const Session& session, const uroce_cq_ring& ring)
 }
 
 bool IsSane(const Session& session, const ResizeReply& reply) {
-  if (reply.body.ring_count > session.worker_count()) return false;
+  const uint64_t bytes =
+      offsetof(ResizeReply, rings) + uint64_t{reply.body.ring_count} * sizeof(uroce_cq_ring);
+  if (reply.body.ring_count > session.worker_count() || reply.header.size != bytes) return false;
   for (uint32_t i = 0; i < reply.body.ring_count; ++i) {
     if (!IsSane(session, reply.rings[i])) return false;
   }
@@ -52,7 +54,8 @@ int ResizeCq(CompletionQueue& cq, int cqe) {
   ResizeReply reply;
   const MutexLock lock(session.queue_pair_mutex());
   const SpinGuard guard(cq.lock);
-  const int error = session.Command(&request, sizeof(request), &reply, sizeof(reply));
+  const int error = session.Command(&request, sizeof(request),
+                                    {&reply, offsetof(ResizeReply, rings), sizeof(reply)});
   if (error != 0) return error;
   if (!IsSane(session, reply)) return EIO;
   for (uint32_t i = 0; i < reply.body.ring_count; ++i) {

@@ -8,9 +8,16 @@
 
 namespace uroce::shim {
 
-/// Whether [offset, offset + size_bytes) lies in the arena.
+/// Whether [offset, offset + size_bytes) lies in the arena and begins with a cache line, as what is
+/// touched by atomic instructions must.
 inline bool IsInArena(uint64_t offset, uint64_t size_bytes) {
-  return offset <= UROCE_ARENA_BYTES && size_bytes <= UROCE_ARENA_BYTES - offset;
+  return offset % UROCE_LINE == 0 && offset <= UROCE_ARENA_BYTES &&
+         size_bytes <= UROCE_ARENA_BYTES - offset;
+}
+
+/// Whether a slot of a receive queue has room for `max_sge` entries.
+inline bool HoldsReceive(uint32_t slot_bytes, uint32_t max_sge) {
+  return slot_bytes >= sizeof(uroce_recv_wqe) + max_sge * sizeof(uroce_sge);
 }
 
 /// Whether a ring can be believed enough to touch what it points to.

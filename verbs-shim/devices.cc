@@ -65,7 +65,8 @@ uint32_t ListOurs(Device** found) {
   auto* reply = Make<DeviceListReply>();
   if (reply == nullptr) return 0;
   uint32_t count = 0;
-  if (session->Command(&request, sizeof(request), reply, sizeof(*reply)) == 0) {
+  const ReplyRoom room = {reply, sizeof(reply->header), sizeof(*reply)};
+  if (session->Command(&request, sizeof(request), room) == 0) {
     const auto reported = static_cast<uint32_t>((reply->header.size - sizeof(uroce_reply)) /
                                                 sizeof(uroce_device_info));
     const MutexLock lock(g_devices_mutex);

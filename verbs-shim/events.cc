@@ -24,15 +24,49 @@ ReadResult ReadRecord(int fd, void* record, size_t size_bytes) {
   return received < 0 ? ReadResult::kError : ReadResult::kEnd;
 }
 
+/// Reads records of one kind until one is of an object that the program still has: those that were
+/// under way when theirs ended are passed over. kError with EIO: one that nobody is meant by.
+template <typename Record, typename NumberOf>
+ReadResult ReadFor(Session& session, int fd, Record& record, NumberOf&& number_of, void** object) {
+  for (;;) {
+    // A child's would be its parent's events.
+    if (session.state() == SessionState::kForked) {
+      errno = EIO;
+      return ReadResult::kError;
+    }
+    const ReadResult result = ReadRecord(fd, &record, sizeof(record));
+    if (result != ReadResult::kRecord) return result;
+    uint64_t number;
+    EventKind kind;
+    if (!number_of(record, &number, &kind)) return result;
+    switch (session.events().Take(number, kind, object)) {
+      case EventTable::Found::kFound:
+        return result;
+      case EventTable::Found::kEnded:
+        continue;
+      case EventTable::Found::kUnknown:
+        errno = EIO;
+        return ReadResult::kError;
+    }
+  }
+}
+
 int GetCqEvent(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
-  uint64_t user_handle;
-  switch (ReadRecord(channel->fd, &user_handle, sizeof(user_handle))) {
+  Session& session = *Ours(channel->context)->session;
+  uint64_t record;
+  void* object;
+  const auto number_of = [](uint64_t value, uint64_t* number, EventKind* kind) {
+    *number = value;
+    *kind = EventKind::kCompletion;
+    return true;
+  };
+  switch (ReadFor(session, channel->fd, record, number_of, &object)) {
     case ReadResult::kRecord:
-      *cq = reinterpret_cast<ibv_cq*>(user_handle);
+      *cq = VerbsOf(static_cast<CompletionQueue*>(object));
       *cq_context = (*cq)->cq_context;
       return 0;
     case ReadResult::kEnd:
-      (void)Ours(channel->context)->session->CheckAlive();
+      (void)session.CheckAlive();
       errno = EIO;
       return -1;
     case ReadResult::kError:
@@ -41,12 +75,12 @@ int GetCqEvent(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   return -1;
 }
 
-void Describe(const uroce_async_record& record, ibv_async_event& event) {
-  event.event_type = static_cast<ibv_event_type>(record.event_type);
-  switch (event.event_type) {
+/// What an asynchronous event of this type is of. False: of a port or a device.
+bool KindOf(uint32_t event_type, EventKind* kind) {
+  switch (event_type) {
     case IBV_EVENT_CQ_ERR:
-      event.element.cq = reinterpret_cast<ibv_cq*>(record.element);
-      return;
+      *kind = EventKind::kCq;
+      return true;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -55,15 +89,29 @@ void Describe(const uroce_async_record& record, ibv_async_event& event) {
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      event.element.qp = reinterpret_cast<ibv_qp*>(record.element);
-      return;
+      *kind = EventKind::kQueuePair;
+      return true;
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-      event.element.srq = reinterpret_cast<ibv_srq*>(record.element);
-      return;
+      *kind = EventKind::kSharedReceiveQueue;
+      return true;
     default:
-      event.element.port_num = static_cast<int>(record.element);
-      return;
+      return false;
+  }
+}
+
+/// `object` is what the event is of, where it is not of a port.
+void Describe(const uroce_async_record& record, void* object, ibv_async_event& event) {
+  event.event_type = static_cast<ibv_event_type>(record.event_type);
+  EventKind kind;
+  if (!KindOf(record.event_type, &kind)) {
+    event.element.port_num = static_cast<int>(record.element);
+  } else if (kind == EventKind::kCq) {
+    event.element.cq = VerbsOf(static_cast<CompletionQueue*>(object));
+  } else if (kind == EventKind::kQueuePair) {
+    event.element.qp = VerbsOf(static_cast<QueuePair*>(object));
+  } else {
+    event.element.srq = &static_cast<SharedReceiveQueue*>(object)->verbs;
   }
 }
 
@@ -82,9 +130,18 @@ int ReportFatal(Context& context, ibv_async_event* event) {
 
 int GetAsyncEvent(Context& context, ibv_async_event* event) {
   uroce_async_record record;
-  switch (ReadRecord(context.verbs.context.async_fd, &record, sizeof(record))) {
+  void* object = nullptr;
+  const auto number_of = [](const uroce_async_record& value, uint64_t* number, EventKind* kind) {
+    *number = value.element;
+    return KindOf(value.event_type, kind);
+  };
+  switch (ReadFor(*context.session, context.verbs.context.async_fd, record, number_of, &object)) {
     case ReadResult::kRecord:
-      Describe(record, *event);
+      if (record.event_type > IBV_EVENT_WQ_FATAL) {  // No event.
+        errno = EIO;
+        return -1;
+      }
+      Describe(record, object, *event);
       return 0;
     case ReadResult::kEnd:
       return ReportFatal(context, event);
@@ -103,24 +160,10 @@ void Acknowledge(pthread_mutex_t& mutex, pthread_cond_t& condition, uint32_t& co
 
 /// Whose event it is; null for events of a port or a device, which nobody waits for.
 ibv_context* ContextOf(const ibv_async_event& event) {
-  switch (event.event_type) {
-    case IBV_EVENT_CQ_ERR:
-      return event.element.cq->context;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return event.element.qp->context;
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return event.element.srq->context;
-    default:
-      return nullptr;
-  }
+  EventKind kind;
+  if (!KindOf(event.event_type, &kind)) return nullptr;
+  if (kind == EventKind::kCq) return event.element.cq->context;
+  return kind == EventKind::kQueuePair ? event.element.qp->context : event.element.srq->context;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "pipeline/rings/work_queue.h"
 #include "verbs-shim/abi/uroce_arena.h"
 #include "verbs-shim/abi/uroce_commands.h"
+#include "verbs-shim/event_table.h"
 #include "verbs-shim/session.h"
 #include "verbs-shim/spin_lock.h"
 
@@ -70,6 +71,7 @@ struct alignas(UROCE_LINE) CompletionQueue {
   /// Also an ibv_cq: both start alike.
   ibv_cq_ex verbs;
   Session* session;
+  EventSource events;
   uroce_cq_page* page;
   rings::WorkerCqeRing* ring_memory;  ///< What `rings` lives in: one for each worker.
 
@@ -95,6 +97,7 @@ struct alignas(UROCE_LINE) WorkQueue {
 struct alignas(UROCE_LINE) SharedReceiveQueue {
   ibv_srq verbs;
   Session* session;
+  EventSource events;
   CompletionQueue* cq;  ///< Of XRC: where it completes; else null.
   uint32_t number;      ///< Of XRC: by which requests name it.
   uroce_srq_page* page;
@@ -128,6 +131,7 @@ struct alignas(UROCE_LINE) QueuePair {
   WorkQueue send;
   WorkQueue receive;
   QueuePair* next;  ///< In the session's table.
+  EventSource events;
 
   Build build;  ///< Under send.lock.
 };

@@ -44,7 +44,7 @@ class Path {
 
   void Redirect(const char* path) {
     const ErrnoKeeper keeper;
-    const char* socket = getenv("UROCE_SOCKET");
+    const char* socket = secure_getenv("UROCE_SOCKET");
     if (socket == nullptr || socket[0] == '\0') socket = UROCE_DEFAULT_SOCKET;
     char tree[kRoom];
     const size_t length = strlen(socket);

@@ -22,7 +22,7 @@ bool YieldIsWanted() {
   static int wanted = -1;  // Read once; a race of two threads finds the same.
   int value = __atomic_load_n(&wanted, __ATOMIC_RELAXED);
   if (value < 0) {
-    const char* text = getenv("UROCE_YIELD");
+    const char* text = secure_getenv("UROCE_YIELD");
     value = text != nullptr && strcmp(text, "0") == 0 ? 0 : 1;
     __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
   }
@@ -33,6 +33,11 @@ QueuePair* FindQueuePair(CompletionQueue& cq, uint32_t handle) {
   QueuePair* last = cq.last_queue_pair;
   if (last != nullptr && last->verbs.qp_base.handle == handle) return last;
   QueuePair* found = cq.session->queue_pairs().Find(handle);
+  // Of a queue pair that completes elsewhere nobody would take it out of here when it goes.
+  if (found != nullptr && found->verbs.qp_base.send_cq != VerbsOf(&cq) &&
+      found->verbs.qp_base.recv_cq != VerbsOf(&cq)) {
+    return nullptr;
+  }
   cq.last_queue_pair = found;
   return found;
 }
@@ -41,12 +46,12 @@ QueuePair* FindQueuePair(CompletionQueue& cq, uint32_t handle) {
 void Retire(WorkQueue& queue, uint32_t index) {
   const uint32_t retired = rings::LoadRelaxed(queue.retired);
   const uint32_t advance = index + 1 - retired;
-  if (advance <= queue.ring.layout().depth) rings::StoreRelease(queue.retired, index + 1);
+  if (advance <= queue.ring.index() - retired) rings::StoreRelease(queue.retired, index + 1);
 }
 
 /// Copies the entry and does its account. False: its queue pair is gone.
 bool Account(CompletionQueue& cq, const uroce_cqe& entry) {
-  cq.current = entry;
+  rings::CopyOnce(&cq.current, &entry, sizeof(entry));
   if (cq.current.qp_handle == UROCE_NONE) return false;
   if ((cq.current.flags & UROCE_CQE_XRC) != 0) return true;  // The target may be another program's.
   QueuePair* queue_pair = FindQueuePair(cq, cq.current.qp_handle);

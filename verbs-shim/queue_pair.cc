@@ -35,13 +35,26 @@ struct Wish {
 
 bool IsDepth(uint32_t depth) { return (depth & (depth - 1)) == 0; }
 
+bool HoldsSend(uint32_t slot_bytes, const uroce_qp_cap& cap) {
+  const uint64_t sge_bytes = cap.max_send_sge * sizeof(uroce_sge);
+  const uint64_t tail = sge_bytes > cap.max_inline_data ? sge_bytes : cap.max_inline_data;
+  return slot_bytes >= sizeof(uroce_send_wqe) + tail;
+}
+
+/// Whether the slots hold what the queue pair may post.
+bool HaveRoom(const uroce_create_qp_reply& made) {
+  const uroce_qp_cap& cap = made.cap;
+  return cap.max_send_sge <= UROCE_MAX_SGE && cap.max_recv_sge <= UROCE_MAX_SGE &&
+         cap.max_inline_data <= UROCE_MAX_INLINE && cap.max_send_wr <= made.sq_depth &&
+         cap.max_recv_wr <= made.rq_depth &&
+         (made.sq_depth == 0 || HoldsSend(made.sq_slot_bytes, cap)) &&
+         (made.rq_depth == 0 || HoldsReceive(made.rq_slot_bytes, cap.max_recv_sge));
+}
+
 /// Whether a reply can be believed enough to touch what it points to.
 bool IsSane(const Session& session, const uroce_create_qp_reply& made) {
   return made.worker < session.worker_count() && made.doorbell_slot < UROCE_DOORBELL_SLOTS &&
-         IsDepth(made.sq_depth) && IsDepth(made.rq_depth) &&
-         made.cap.max_send_sge <= UROCE_MAX_SGE && made.cap.max_recv_sge <= UROCE_MAX_SGE &&
-         made.cap.max_inline_data <= UROCE_MAX_INLINE && made.cap.max_send_wr <= made.sq_depth &&
-         made.cap.max_recv_wr <= made.rq_depth &&
+         IsDepth(made.sq_depth) && IsDepth(made.rq_depth) && HaveRoom(made) &&
          IsInArena(made.page_offset, sizeof(uroce_qp_page)) &&
          IsInArena(made.sq_offset, uint64_t{made.sq_depth} * made.sq_slot_bytes) &&
          IsInArena(made.rq_offset, uint64_t{made.rq_depth} * made.rq_slot_bytes) &&
@@ -87,6 +100,7 @@ void FillVerbs(QueuePair& queue_pair, const Wish& wish, const uroce_create_qp_re
   FillQpEx(queue_pair.verbs);
 }
 
+/// Of a queue pair that the session's table of events has.
 int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   Session& session = *Ours(wish.pd->context)->session;
   uroce_create_qp request = {};
@@ -95,8 +109,8 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   request.send_cq = wish.send_cq->handle;
   // An XRC initiator receives nothing, whatever was said.
   const bool receives = wish.type != IBV_QPT_XRC_SEND;
+  request.user_handle = queue_pair.events.number;
   request.recv_cq = receives ? wish.recv_cq->handle : UROCE_NONE;
-  request.user_handle = reinterpret_cast<uint64_t>(&queue_pair);
   request.sq_sig_all = wish.signal_all ? 1 : 0;
   request.cap = ToAbi(*wish.cap);
   request.with_srq = wish.srq != nullptr ? 1 : 0;
@@ -145,8 +159,11 @@ ibv_qp* Create(const Wish& wish) {
   if (wish.recv_cq == nullptr && wish.type != IBV_QPT_XRC_SEND) return FailWith(EINVAL);
   auto* queue_pair = Make<QueuePair>();
   if (queue_pair == nullptr) return FailWith(ENOMEM);
+  EventTable& events = Ours(wish.pd->context)->session->events();
+  events.Add(queue_pair->events, EventKind::kQueuePair, queue_pair);
   const int error = MakeQueuePair(*queue_pair, wish);
   if (error == 0) return VerbsOf(queue_pair);
+  events.Remove(queue_pair->events);
   Free(queue_pair);
   return FailWith(error);
 }
@@ -167,7 +184,7 @@ int Modify(QueuePair& queue_pair, const ibv_qp_attr& attr, int mask) {
   if (error != 0) return error;
   if ((mask & IBV_QP_STATE) == 0) return 0;
   if (attr.qp_state == IBV_QPS_RESET) OnReset(queue_pair);
-  queue_pair.verbs.qp_base.state = static_cast<ibv_qp_state>(reply.qp_state);
+  queue_pair.verbs.qp_base.state = StateFromAbi(reply.qp_state);
   return 0;
 }
 
@@ -209,10 +226,10 @@ int Destroy(QueuePair& queue_pair) {
   uroce_destroy_qp_reply reply;
   const int error = Withdraw(queue_pair, &reply);
   if (error != 0) return error;
-  // A daemon that is gone cannot tell what was read: then nothing is waited for.
+  session.events().Remove(queue_pair.events);
   if (session.is_live()) {
     WaitForAcknowledgement(verbs.mutex, verbs.cond, &verbs.events_completed,
-                           reply.async_events_reported);
+                           queue_pair.events.async_events);
   }
   Free(&queue_pair);
   return 0;

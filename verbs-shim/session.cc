@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "verbs-shim/shared_file.h"
+
 namespace uroce::shim {
 namespace {
 
@@ -20,7 +22,7 @@ Session* g_session = nullptr;  // The newest.
 bool g_fork_handler_is_set = false;
 
 const char* SocketPath() {
-  const char* path = getenv("UROCE_SOCKET");
+  const char* path = secure_getenv("UROCE_SOCKET");
   return path != nullptr && path[0] != '\0' ? path : UROCE_DEFAULT_SOCKET;
 }
 
@@ -72,7 +74,8 @@ ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  // Without the padding behind the last fd, where the kernel would put one more.
+  message.msg_controllen = CMSG_LEN(kMaxFds * sizeof(int));
   ssize_t received;
   do {
     // A peer that left a request unread behind is told first, and once; its last words come then.
@@ -165,6 +168,12 @@ bool Session::TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint3
     Log("the daemon sent %u fds, which is not what it should", fd_count);
     return false;
   }
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    if (!IsAnonymous(fds[1 + worker])) {
+      Log("the daemon sent fd %u, which wakes no worker", 1 + worker);
+      return false;
+    }
+  }
   if (!MapArena(fds[0])) return false;
   close(fds[0]);
   memcpy(wake_fds_, fds + 1, workers * sizeof(int));
@@ -176,6 +185,10 @@ bool Session::TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint3
 }
 
 bool Session::MapArena(int arena_fd) {
+  if (!IsSealedMemory(arena_fd, UROCE_ARENA_BYTES)) {
+    Log("the daemon's arena is not what it should be");
+    return false;
+  }
   // On x86 what may be written may be read. valgrind's leak check passes over mappings without
   // PROT_READ: a look at all words would allocate 4 GiB, and fault at each word in a fork child.
   void* memory =
@@ -195,7 +208,7 @@ uroce_doorbells* Session::doorbells(uint32_t worker) const {
   return reinterpret_cast<uroce_doorbells*>(arena_ + UROCE_DOORBELLS_OFFSET) + worker;
 }
 
-int Session::Command(void* request, size_t request_bytes, void* reply, size_t reply_bytes, int* fds,
+int Session::Command(void* request, size_t request_bytes, const ReplyRoom& reply, int* fds,
                      uint32_t* fd_count) {
   const ErrnoKeeper keeper;
   const CancelOff cancel_off;
@@ -204,8 +217,7 @@ int Session::Command(void* request, size_t request_bytes, void* reply, size_t re
   const uint32_t room = fd_count != nullptr ? *fd_count : 0;
   int received_fds[kMaxFds];
   uint32_t received_count = 0;
-  const int error =
-      Exchange(request, request_bytes, reply, reply_bytes, received_fds, &received_count);
+  const int error = Exchange(request, request_bytes, reply, received_fds, &received_count);
   const uint32_t kept = error != 0 ? 0 : received_count < room ? received_count : room;
   if (kept != 0) memcpy(fds, received_fds, kept * sizeof(int));
   CloseAll(received_fds + kept, received_count - kept);
@@ -213,8 +225,8 @@ int Session::Command(void* request, size_t request_bytes, void* reply, size_t re
   return error;
 }
 
-int Session::Exchange(const void* request, size_t request_bytes, void* reply, size_t reply_bytes,
-                      int* fds, uint32_t* fd_count) {
+int Session::Exchange(const void* request, size_t request_bytes, const ReplyRoom& room, int* fds,
+                      uint32_t* fd_count) {
   // Before the lock: in a forked child it may have been left taken by a thread that is not there.
   if (!is_live()) return EIO;
   const MutexLock lock(command_mutex_);
@@ -222,20 +234,21 @@ int Session::Exchange(const void* request, size_t request_bytes, void* reply, si
   ssize_t received = 0;
   // Who is turned away was told why before it asked, and cannot ask.
   if (HoldsSocket() && (SendAll(control_fd_, request, request_bytes) || errno == EPIPE)) {
-    received = ReceiveWithFds(control_fd_, reply, reply_bytes, fds, fd_count);
+    received = ReceiveWithFds(control_fd_, room.reply, room.most_bytes, fds, fd_count);
   }
   if (received < static_cast<ssize_t>(sizeof(uroce_reply))) {
     MarkGone();
     return EIO;
   }
-  auto* header = static_cast<uroce_reply*>(reply);
+  auto* header = static_cast<uroce_reply*>(room.reply);
   if (header->error != 0) {
     header->text[sizeof(header->text) - 1] = '\0';
     Log("command %u: %s", static_cast<const uroce_request*>(request)->command,
         header->text[0] != '\0' ? header->text : strerror(header->error));
-    return header->error;
+    return ErrnoOf(header->error);
   }
-  return received == static_cast<ssize_t>(header->size) ? 0 : EIO;
+  const auto bytes = static_cast<size_t>(received);
+  return bytes == header->size && bytes >= room.least_bytes ? 0 : EIO;
 }
 
 bool Session::CheckAlive() {

@@ -10,6 +10,7 @@
 #include "verbs-shim/abi/uroce_arena.h"
 #include "verbs-shim/abi/uroce_commands.h"
 #include "verbs-shim/cm_ids.h"
+#include "verbs-shim/event_table.h"
 #include "verbs-shim/queue_pair_table.h"
 #include "verbs-shim/support.h"
 
@@ -22,6 +23,19 @@ enum class SessionState : uint32_t {
   kForked       ///< This is a child: the arena is not mapped, every object is dead.
 };
 
+/// Where a reply goes, and how long one without an error is.
+struct ReplyRoom {
+  void* reply;
+  size_t least_bytes;
+  size_t most_bytes;
+};
+
+/// The room of a reply that is all of `reply`.
+template <typename Reply>
+ReplyRoom WholeReply(Reply& reply) {
+  return {&reply, sizeof(reply), sizeof(reply)};
+}
+
 /// One per process and life of the daemon; made by the first ibv_get_device_list, never freed,
 /// since objects refer to it. Any thread.
 class Session {
@@ -32,11 +46,12 @@ class Session {
   static Session* Current();
 
   /// Sends `request`, which starts with uroce_request (filled in here but for `command`), and waits
-  /// for the reply, which starts with uroce_reply. Returns 0 or a positive errno: the daemon's, or
-  /// EIO when it is gone. `fds`, with room for `*fd_count`, takes the fds that came along, all
-  /// close-on-exec; those that find no room are closed. On an error no fd is left open.
-  int Command(void* request, size_t request_bytes, void* reply, size_t reply_bytes,
-              int* fds = nullptr, uint32_t* fd_count = nullptr);
+  /// for the reply, which starts with uroce_reply and goes to `room`. Returns 0 or a positive
+  /// errno: the daemon's, or EIO when it is gone, or its reply has another length than `room` says.
+  /// `fds`, with room for `*fd_count`, takes the fds that came along, all close-on-exec; those that
+  /// find no room are closed. On an error no fd is left open.
+  int Command(void* request, size_t request_bytes, const ReplyRoom& room, int* fds = nullptr,
+              uint32_t* fd_count = nullptr);
 
   SessionState state() const { return static_cast<SessionState>(rings::LoadRelaxed(state_)); }
   bool is_live() const { return state() == SessionState::kLive; }
@@ -53,6 +68,7 @@ class Session {
   int wake_fd(uint32_t worker) const { return wake_fds_[worker]; }
   uint32_t worker_count() const { return worker_count_; }
   QueuePairTable& queue_pairs() { return queue_pairs_; }
+  EventTable& events() { return events_; }
   /// Held while a queue pair comes or goes: the daemon may give its handle out again at once, and
   /// until then nobody may take the one for the other.
   pthread_mutex_t& queue_pair_mutex() { return queue_pair_mutex_; }
@@ -72,7 +88,7 @@ class Session {
   bool SayHello();
   bool TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint32_t fd_count);
   bool MapArena(int arena_fd);
-  int Exchange(const void* request, size_t request_bytes, void* reply, size_t reply_bytes, int* fds,
+  int Exchange(const void* request, size_t request_bytes, const ReplyRoom& room, int* fds,
                uint32_t* fd_count);
   void MarkGone();
   /// Whether the control socket is still under its number; async-signal-safe.
@@ -90,6 +106,7 @@ class Session {
   int wake_fds_[UROCE_MAX_WORKERS] = {};
   Session* older_ = nullptr;
   QueuePairTable queue_pairs_;
+  EventTable events_;
   CmIds cm_ids_;
   pthread_mutex_t queue_pair_mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
@@ -107,6 +124,12 @@ struct ReplyOf {
 };
 struct Nothing {};
 
+/// An error as the daemon says it: 0 or a positive errno. What is neither is EIO.
+inline int ErrnoOf(int32_t error) {
+  constexpr int32_t kGreatest = 4095;
+  return error >= 0 && error <= kGreatest ? error : EIO;
+}
+
 /// Runs a command with fixed structures both ways. Returns 0 or a positive errno; `reply` is set
 /// only on 0.
 template <typename Request, typename Reply>
@@ -118,8 +141,7 @@ int Call(Session& session, uroce_command command, const Request& request, Reply*
   message.header.command = command;
   message.body = request;
   ReplyOf<Reply> answer;
-  const int error =
-      session.Command(&message, sizeof(message), &answer, sizeof(answer), fds, fd_count);
+  const int error = session.Command(&message, sizeof(message), WholeReply(answer), fds, fd_count);
   if (error == 0) *reply = answer.body;
   return error;
 }
@@ -131,7 +153,7 @@ int Call(Session& session, uroce_command command, const Request& request) {
   message.header.command = command;
   message.body = request;
   uroce_reply answer;
-  return session.Command(&message, sizeof(message), &answer, sizeof(answer));
+  return session.Command(&message, sizeof(message), WholeReply(answer));
 }
 
 }  // namespace uroce::shim

@@ -17,6 +17,7 @@ UROCE_REAL(ibv_destroy_srq, "IBVERBS_1.1");
 bool IsSane(const uroce_srq_layout& layout) {
   const bool is_power = layout.depth != 0 && (layout.depth & (layout.depth - 1)) == 0;
   return is_power && layout.max_wr <= layout.depth && layout.max_sge <= UROCE_MAX_SGE &&
+         HoldsReceive(layout.slot_bytes, layout.max_sge) &&
          IsInArena(layout.page_offset, sizeof(uroce_srq_page)) &&
          IsInArena(layout.slots_offset, uint64_t{layout.depth} * layout.slot_bytes);
 }
@@ -58,7 +59,7 @@ bool IsSane(const Session& session, const Wish& wish, const uroce_create_srq_rep
 int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& attributes) {
   Session& session = *Ours(wish.pd->context)->session;
   uroce_create_srq request = RequestFor(wish, attributes.attr);
-  request.user_handle = reinterpret_cast<uint64_t>(&srq);
+  request.user_handle = srq.events.number;
   uroce_create_srq_reply made;
   // The ring of a worker that the CQ did not have comes with it.
   const MutexLock lock(session.queue_pair_mutex());
@@ -88,8 +89,11 @@ int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& att
 ibv_srq* Create(const Wish& wish, ibv_srq_init_attr& attributes) {
   auto* srq = uroce::shim::Make<SharedReceiveQueue>();
   if (srq == nullptr) return FailWith(ENOMEM);
+  EventTable& events = Ours(wish.pd->context)->session->events();
+  events.Add(srq->events, EventKind::kSharedReceiveQueue, srq);
   const int error = Make(*srq, wish, attributes);
   if (error != 0) {
+    events.Remove(srq->events);
     Free(srq);
     return FailWith(error);
   }
@@ -131,10 +135,10 @@ int Destroy(SharedReceiveQueue& srq) {
   uroce_destroy_srq_reply reply;
   const int error = Withdraw(srq, &reply);
   if (error != 0) return error;
-  // A daemon that is gone cannot tell what was read: then nothing is waited for.
+  session.events().Remove(srq.events);
   if (session.is_live()) {
     WaitForAcknowledgement(srq.verbs.mutex, srq.verbs.cond, &srq.verbs.events_completed,
-                           reply.async_events_reported);
+                           srq.events.async_events);
   }
   Free(&srq);
   return 0;

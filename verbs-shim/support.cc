@@ -11,7 +11,7 @@ namespace uroce::shim {
 namespace {
 
 bool IsLogging() {
-  const char* value = getenv("UROCE_LOG");
+  const char* value = secure_getenv("UROCE_LOG");
   return value != nullptr && value[0] != '\0' && strcmp(value, "0") != 0;
 }
 

@@ -85,10 +85,10 @@ int CheckSendable(const QueuePair& queue_pair);
 /// errno.
 int ReadGids(Context& context, uroce_gid_entry* entries, uint32_t* count);
 
-/// Waits until `*completed` reaches `reported`: events that were read must be acknowledged before
-/// their object goes.
+/// Waits until `*completed` reaches `given`: events that the program was given must be acknowledged
+/// before their object goes, which no event finds any more.
 void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,
-                            const uint32_t* completed, uint32_t reported);
+                            const uint32_t* completed, uint32_t given);
 
 /// Runs a command that ends an object. An object whose daemon is gone ends here without it.
 template <typename Reply>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extended connections (XRC): domains, and the target queue pairs in them, which several programs
 // may have open. Rules: ibv_open_xrcd(3), ibv_open_qp(3).
+#include "verbs-shim/attributes.h"
 #include "verbs-shim/memory/session_daemon.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
@@ -28,7 +29,7 @@ void FillVerbs(ibv_qp& verbs, ibv_context* context, void* qp_context,
   verbs.qp_context = qp_context;
   verbs.handle = made.handle;
   verbs.qp_num = made.qp_num;
-  verbs.state = static_cast<ibv_qp_state>(made.qp_state);
+  verbs.state = StateFromAbi(made.qp_state);
   verbs.qp_type = IBV_QPT_XRC_RECV;
   verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
   verbs.cond = PTHREAD_COND_INITIALIZER;
@@ -40,10 +41,13 @@ ibv_qp* MakeTarget(ibv_context* context, void* qp_context, uroce_command command
   auto* queue_pair = Make<QueuePair>();
   if (queue_pair == nullptr) return FailWith(ENOMEM);
   queue_pair->session = Ours(context)->session;
-  request.user_handle = reinterpret_cast<uint64_t>(queue_pair);
+  EventTable& events = queue_pair->session->events();
+  events.Add(queue_pair->events, EventKind::kQueuePair, queue_pair);
+  request.user_handle = queue_pair->events.number;
   uroce_target_reply made;
   const int error = Call(*queue_pair->session, command, request, &made);
   if (error != 0) {
+    events.Remove(queue_pair->events);
     Free(queue_pair);
     return FailWith(error);
   }

@@ -46,6 +46,9 @@ Result Bindings::Bind(const BindParameters& parameters, uint32_t random, Binding
   }
   const Result checked = Check(wanted, wanted.reuse_address, BindingId{});
   if (checked != Result::kOk) return checked;
+  if (IsInRange(wanted.port) && !SharedPorts(wanted.space).Take(wanted.user)) {
+    return Result::kNoRoom;
+  }
   id = BindingId{++last_id_};
   bindings_.emplace(id, Binding{.parameters = wanted});
   by_service_.emplace(ServiceOf(wanted), id);
@@ -61,14 +64,16 @@ Result Bindings::Listen(BindingId id, uint32_t backlog) {
   const Result checked = Check(binding.parameters, false, id);
   if (checked != Result::kOk) return checked;
   binding.listens = true;
-  binding.places = backlog;
+  binding.backlog = backlog;
   return Result::kOk;
 }
 
 void Bindings::Release(BindingId id) {
   const auto found = bindings_.find(id);
   if (found == bindings_.end()) return;
-  const auto [first, last] = by_service_.equal_range(ServiceOf(found->second.parameters));
+  const BindParameters& parameters = found->second.parameters;
+  if (IsInRange(parameters.port)) SharedPorts(parameters.space).Return(parameters.user);
+  const auto [first, last] = by_service_.equal_range(ServiceOf(parameters));
   for (auto it = first; it != last; ++it) {
     if (it->second != id) continue;
     by_service_.erase(it);
@@ -109,16 +114,20 @@ std::optional<Gid> Bindings::AddressOfListener(const wire::RdmaCmService& servic
   return std::nullopt;
 }
 
-bool Bindings::TakePlace(BindingId id) {
+bool Bindings::TakePlace(BindingId id, const Gid& source) {
   const auto found = bindings_.find(id);
-  if (found == bindings_.end() || found->second.places == 0) return false;
-  --found->second.places;
-  return true;
+  if (found == bindings_.end()) return false;
+  Binding& binding = found->second;
+  return binding.places.HeldBy(source.bytes) < binding.backlog && binding.places.Take(source.bytes);
 }
 
-void Bindings::ReturnPlace(BindingId id) {
+void Bindings::ReturnPlace(BindingId id, const Gid& source) {
   const auto found = bindings_.find(id);
-  if (found != bindings_.end()) ++found->second.places;
+  if (found != bindings_.end()) found->second.places.Return(source.bytes);
+}
+
+FairShare<uint32_t>& Bindings::SharedPorts(wire::PortSpace space) {
+  return shared_ports_.try_emplace(space, uint32_t{range_.last} - range_.first + 1).first->second;
 }
 
 uint16_t Bindings::FreePort(wire::PortSpace space, uint32_t random) const {

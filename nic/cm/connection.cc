@@ -7,12 +7,15 @@
 #include "nic/cm/connect_request.h"
 #include "nic/cm/private_data.h"
 #include "nic/cm/timeouts.h"
+#include "pipeline/wire/gsi.h"
 
 namespace uroce::nic::cm {
 namespace {
 
 /// A DREQ opens an exchange of its own.
 constexpr uint64_t kDreqExchange = uint64_t{1} << 32;
+/// And so does one that asks.
+constexpr uint64_t kInquiryExchange = uint64_t{2} << 32;
 
 }  // namespace
 
@@ -130,8 +133,14 @@ void Connection::OnDeviceGone() {
   Raise(EventKind::kDeviceRemoved);
 }
 
+// Whoever can send a REQ, or a program beside the peer's, can name any queue pair: that is no
+// evidence. A DREQ that names no queue pair of the peer's is answered by a CM that does not know
+// the connection, and ignored by one that does (protocol/cm.md, sections 2 and 7).
 void Connection::OnStale(Nanos now) {
-  if (state_ == State::kEstablished) SendDreq(now);
+  if (state_ != State::kEstablished || inquires_) return;
+  inquires_ = true;
+  SendRepeatedly(DreqNaming(wire::kGsiQpn), kInquiryExchange | id_.value(), interval_, now);
+  transmissions_left_ = kInquiries - 1;
 }
 
 void Connection::OnDeadline(Nanos now) {
@@ -149,6 +158,7 @@ void Connection::OnDeadline(Nanos now) {
 // The peer is told too, once, in case it hears us and we did not hear it: without that it would
 // keep a connection with nobody.
 void Connection::GiveUp(Nanos now) {
+  if (state_ == State::kEstablished) return Enter(State::kEstablished);  // Nobody has denied it.
   if (state_ == State::kDreqSent) {
     EnterTimewait(now);
     return Raise(EventKind::kDisconnected, {}, true);
@@ -161,6 +171,7 @@ void Connection::GiveUp(Nanos now) {
 void Connection::Enter(State state) {
   state_ = state;
   mras_ = 0;
+  inquires_ = false;
   deadline_ = kNever;
 }
 
@@ -187,12 +198,13 @@ void Connection::SendAgain() {
   outbox_->Send(route_, repeated_);
 }
 
+wire::CmDreq Connection::DreqNaming(Qpn remote_qpn) const {
+  return {.local_comm_id = id_, .remote_comm_id = remote_id_, .remote_qpn = remote_qpn};
+}
+
 void Connection::SendDreq(Nanos now) {
   Enter(State::kDreqSent);
-  SendRepeatedly(
-      wire::CmDreq{
-          .local_comm_id = id_, .remote_comm_id = remote_id_, .remote_qpn = attributes_.dest_qpn},
-      kDreqExchange | id_.value(), interval_, now);
+  SendRepeatedly(DreqNaming(attributes_.dest_qpn), kDreqExchange | id_.value(), interval_, now);
 }
 
 void Connection::SendRej(wire::CmAbout about, wire::RejReason reason,

@@ -38,6 +38,8 @@ class Connection {
  public:
   /// MRAs that are believed in one state: a peer cannot hold a connection for ever.
   static constexpr uint8_t kMostMras = 16;
+  /// Times that a peer is asked whether it still knows a connection.
+  static constexpr uint8_t kInquiries = 4;
   /// What our MRAs ask for, as Linux's do: 65 s.
   static constexpr uint8_t kServiceTimeout = 24;
 
@@ -75,7 +77,8 @@ class Connection {
   void OnDreq(const wire::CmMessage& message, Nanos now);
   void OnDrep(Nanos now);
   void OnLap(const wire::CmMessage& message);
-  /// The peer wants its queue pair for a new connection: it knows nothing of this one any more.
+  /// The peer's queue pair is named for another connection, so that the peer may have forgotten
+  /// this one. It is asked; only its word that it knows of none ends the connection.
   void OnStale(Nanos now);
 
   void OnDeadline(Nanos now);
@@ -101,6 +104,11 @@ class Connection {
   bool awaits_reply() const {
     return state_ == State::kReqSent || state_ == State::kMraReqReceived;
   }
+  /// Whether the peer may not have our number: its REQ came, and nothing that answers our REP.
+  bool is_half_known() const {
+    return state_ == State::kReqReceived || state_ == State::kRepSent ||
+           state_ == State::kMraRepReceived;
+  }
   /// Nobody needs it any more.
   bool finished() const { return !owned_ && state_ == State::kIdle; }
 
@@ -112,6 +120,7 @@ class Connection {
   /// Sends, and again after each `interval` until something else happens.
   void SendRepeatedly(wire::CmBody body, uint64_t transaction_id, Nanos interval, Nanos now);
   void SendAgain();
+  wire::CmDreq DreqNaming(Qpn remote_qpn) const;
   void SendDreq(Nanos now);
   void SendDrep(const wire::CmMessage& dreq);
   void SendRej(wire::CmAbout about, wire::RejReason reason,
@@ -129,7 +138,8 @@ class Connection {
   bool xrc_ = false;
   uint8_t max_cm_retries_ = 0;
   uint8_t transmissions_left_ = 0;
-  uint8_t mras_ = 0;  ///< Received in this state.
+  uint8_t mras_ = 0;       ///< Received in this state.
+  bool inquires_ = false;  ///< In kEstablished: whether the peer knows of it.
   uint8_t packet_life_time_ = 0;
   CommId remote_id_;
   uint64_t local_ca_guid_ = 0;

@@ -15,6 +15,7 @@ void Connection::OnReq(const Route& route, BindingId listener, const wire::RdmaC
   route_.sl = req.primary.sl;
   route_.flow_label = req.primary.flow_label;
   route_.hop_limit = std::max<uint8_t>(req.primary.hop_limit, 1);
+  route_.frame_source.reset();
   listener_ = listener;
   service_id_ = req.service_id;
   remote_id_ = req.local_comm_id;
@@ -171,7 +172,8 @@ void Connection::OnDreq(const wire::CmMessage& message, Nanos now) {
 }
 
 void Connection::OnDrep(Nanos now) {
-  if (state_ != State::kDreqSent) {
+  const bool is_awaited = state_ == State::kDreqSent || inquires_;
+  if (!is_awaited) {
     ++outbox_->counters.duplicates;
     return;
   }

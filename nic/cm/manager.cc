@@ -5,11 +5,19 @@
 #include <algorithm>
 
 namespace uroce::nic::cm {
+namespace {
+
+uint64_t SecretFrom(const RandomSource& random) {
+  const uint64_t high = random();
+  return high << 32 | random();
+}
+
+}  // namespace
 
 Manager::Manager(const Config& config, RandomSource random)
     : config_(config),
       random_(std::move(random)),
-      limit_(config.requests_per_second, config.request_burst),
+      limit_(SecretFrom(random_), config.requests_per_second, config.request_burst),
       bindings_(config.ports) {}
 
 Result Manager::Bind(const BindParameters& parameters, BindingId& id) {
@@ -29,6 +37,11 @@ Result Manager::Connect(const ConnectParameters& parameters, Nanos now, CommId& 
   }
   id = wanted;
   return Settle(entry);
+}
+
+void Manager::Keep(CommId id, std::shared_ptr<void> holder) {
+  if (ConnectionEntry* const entry = Find(id)) entry->holder = std::move(holder);
+  if (ResolutionEntry* const entry = FindResolution(id)) entry->holder = std::move(holder);
 }
 
 Result Manager::OnRequestTaken(CommId id) {
@@ -89,7 +102,21 @@ Result Manager::Resolve(const ResolveParameters& parameters, Nanos now, CommId& 
 Result Manager::Answer(CommId id, const ResolveAnswer& answer, Nanos now) {
   ResolutionEntry* const entry = FindResolution(id);
   if (entry == nullptr) return Result::kNoSuchId;
-  return Settle(*entry, entry->object.Answer(answer, now));
+  const Result result = entry->object.Answer(answer, now);
+  if (result == Result::kOk) answers_.push_back(id);
+  const Result settled = Settle(*entry, result);
+  ForgetOldAnswers();
+  return settled;
+}
+
+void Manager::ForgetOldAnswers() {
+  while (answers_.size() > kMostAnswers) {
+    ResolutionEntry* const oldest = FindResolution(answers_.front());
+    answers_.pop_front();
+    if (oldest == nullptr) continue;
+    oldest->object.ForgetAnswer();
+    Settle(*oldest);
+  }
 }
 
 Result Manager::Destroy(CommId id, Nanos now) {
@@ -208,14 +235,17 @@ Result Manager::Settle(ResolutionEntry& entry, Result result) {
 
 void Manager::EnterIndices(Connection& connection) {
   if (connection.remote_id() == CommId()) return;
+  const Route& route = connection.route();
   const uint64_t guid = connection.remote_ca_guid();
-  by_remote_id_.try_emplace({guid, connection.remote_id().value()}, connection.id());
-  by_remote_qpn_.try_emplace({guid, connection.remote_qpn().value()}, connection.id());
+  by_remote_id_.try_emplace(RemoteAt(route, guid, connection.remote_id().value()), connection.id());
+  by_remote_qpn_.try_emplace(RemoteAt(route, guid, connection.remote_qpn().value()),
+                             connection.id());
 }
 
 void Manager::LeaveIndices(const Connection& connection) {
   const auto leave = [&](auto& index, uint32_t number) {
-    const auto found = index.find({connection.remote_ca_guid(), number});
+    const auto found =
+        index.find(RemoteAt(connection.route(), connection.remote_ca_guid(), number));
     if (found != index.end() && found->second == connection.id()) index.erase(found);
   };
   leave(by_remote_id_, connection.remote_id().value());
@@ -225,7 +255,7 @@ void Manager::LeaveIndices(const Connection& connection) {
 template <typename Object>
 void Manager::ReturnPlace(Entry<Object>& entry) {
   if (entry.place == BindingId{}) return;
-  bindings_.ReturnPlace(entry.place);
+  bindings_.ReturnPlace(entry.place, entry.object.route().remote);
   entry.place = BindingId{};
 }
 

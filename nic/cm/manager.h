@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -17,8 +19,8 @@
 #include "nic/cm/connection.h"
 #include "nic/cm/deadlines.h"
 #include "nic/cm/outbox.h"
-#include "nic/cm/request_limit.h"
 #include "nic/cm/service_resolution.h"
+#include "nic/cm/source_limit.h"
 #include "nic/cm/types.h"
 
 namespace uroce::nic::cm {
@@ -29,7 +31,7 @@ using RandomSource = std::function<uint32_t()>;
 struct Config {
   /// Communications of all kinds, those in time wait too.
   size_t max_ids = 65536;
-  uint32_t requests_per_second = 100'000;
+  uint32_t requests_per_second = 25'000;  ///< Of one source.
   uint32_t request_burst = 10'000;
   Bindings::PortRange ports;
 };
@@ -44,6 +46,9 @@ struct Config {
 /// until Destroy, and is not given out again before its connection's time wait is over.
 class Manager {
  public:
+  /// Answers about services of datagrams that are kept for peers that ask again; older ones are
+  /// forgotten: their programs are asked again.
+  static constexpr size_t kMostAnswers = 4096;
   /// Deadlines that one call works off; there may be more at once.
   static constexpr int kDeadlinesAtOnce = 256;
 
@@ -61,6 +66,9 @@ class Manager {
 
   // ---- connections ----
   Result Connect(const ConnectParameters& parameters, Nanos now, CommId& id);
+  /// `holder` lives until nothing is left of the communication: after the program has destroyed it,
+  /// and its time wait is over. Of an id that there is not it lives no longer.
+  void Keep(CommId id, std::shared_ptr<void> holder);
   /// The program has got the event of a request: another may take its place in the backlog.
   Result OnRequestTaken(CommId id);
   Result Accept(CommId id, const AcceptParameters& parameters, Nanos now);
@@ -104,14 +112,16 @@ class Manager {
   }
 
  private:
-  /// An end of a communication elsewhere: CA GUID and number, of a communication or a queue pair.
-  using Remote = std::pair<uint64_t, uint32_t>;
+  /// An end of a communication elsewhere: the device by which it is reached, its address, its CA
+  /// GUID, and the number of a communication or a queue pair. GUIDs alone are anybody's to claim.
+  using Remote = std::tuple<uint32_t, std::array<uint8_t, 16>, uint64_t, uint32_t>;
   template <typename Object>
   struct Entry {
     Entry(CommId id, Outbox& outbox) : object(id, outbox) {}
     Object object;
     Nanos deadline = kNever;  ///< As `deadlines_` has it.
     BindingId place{};        ///< In whose backlog it has a place.
+    std::shared_ptr<void> holder;
   };
   using ConnectionEntry = Entry<Connection>;
   using ResolutionEntry = Entry<ServiceResolution>;
@@ -131,6 +141,9 @@ class Manager {
   void OnOther(const Route& route, const wire::CmMessage& message, Nanos now);
 
   // Who is meant.
+  static Remote RemoteAt(const Route& route, uint64_t guid, uint32_t number) {
+    return {route.device, route.remote.bytes, guid, number};
+  }
   ConnectionEntry* Find(CommId id);
   ResolutionEntry* FindResolution(CommId id);
   ConnectionEntry* FindBy(const absl::flat_hash_map<Remote, CommId>& index, const Remote& remote);
@@ -149,13 +162,15 @@ class Manager {
   Refusal FindService(const Route& route, uint64_t service_id,
                       std::span<const uint8_t> private_data, wire::RdmaCmHeader& header,
                       BindingId& listener);
-  /// Whether there may be one more, and now. Counts it if not.
-  bool HasRoom(Nanos now);
-  /// Whether a REQ's queue pair is in a connection. Refuses it then, and ends the old connection.
+  /// Whether there may be one more, and now, of this source. Counts it if not.
+  bool HasRoom(const Gid& source, Nanos now);
+  /// Whether a REQ's queue pair is in a connection. Refuses it then, and has the old connection
+  /// make sure of its peer.
   bool IsStale(const Route& route, const wire::CmMessage& message, Nanos now);
   void RefuseReq(const Route& route, const wire::CmMessage& message, wire::RejReason reason);
   void RefuseRep(const Route& route, const wire::CmMessage& message, wire::RejReason reason);
 
+  void ForgetOldAnswers();
   CommId NewId();
   /// Brings indices and deadlines up to what has become of an entry; frees it when it is finished.
   Result Settle(ConnectionEntry& entry, Result result = Result::kOk);
@@ -167,7 +182,7 @@ class Manager {
 
   Config config_;
   RandomSource random_;
-  RequestLimit limit_;
+  SourceLimit limit_;
   Outbox outbox_;
   Bindings bindings_;
   Deadlines deadlines_;
@@ -175,6 +190,7 @@ class Manager {
   Table<ServiceResolution> resolutions_;
   absl::flat_hash_map<Remote, CommId> by_remote_id_;   ///< Connections that know their peer ...
   absl::flat_hash_map<Remote, CommId> by_remote_qpn_;  ///< ... until they are over.
+  std::deque<CommId> answers_;                         ///< In order; some may be forgotten already.
   /// Requests that have come, by who asks: CA GUIDs are not in them.
   absl::flat_hash_map<std::pair<std::array<uint8_t, 16>, uint32_t>, CommId> by_request_;
 };

@@ -69,12 +69,12 @@ void Manager::OnMessage(const Route& route, const wire::CmMessage& message, Nano
 
 void Manager::OnReq(const Route& route, const wire::CmMessage& message, Nanos now) {
   const auto& req = std::get<wire::CmReq>(message.body);
-  const Remote remote{req.local_ca_guid, req.local_comm_id.value()};
+  const Remote remote = RemoteAt(route, req.local_ca_guid, req.local_comm_id.value());
   if (ConnectionEntry* const entry = FindBy(by_remote_id_, remote)) {
     entry->object.OnRepeatedReq(message);
     return static_cast<void>(Settle(*entry));
   }
-  if (!HasRoom(now)) return;
+  if (!HasRoom(route.remote, now)) return;
   if (const auto reason = ReasonAgainst(req)) return RefuseReq(route, message, *reason);
   wire::RdmaCmHeader header;
   BindingId listener{};
@@ -88,7 +88,7 @@ void Manager::OnReq(const Route& route, const wire::CmMessage& message, Nanos no
     case Refusal::kNotForUs:
       return RefuseReq(route, message, wire::RejReason::kConsumerDefined);
   }
-  if (IsStale(route, message, now)) return bindings_.ReturnPlace(listener);
+  if (IsStale(route, message, now)) return bindings_.ReturnPlace(listener, route.remote);
   const CommId id = NewId();
   ConnectionEntry& entry = connections_.try_emplace(id.value(), id, outbox_).first->second;
   entry.place = listener;
@@ -96,11 +96,12 @@ void Manager::OnReq(const Route& route, const wire::CmMessage& message, Nanos no
   Settle(entry);
 }
 
-// A request from a queue pair that is in a connection already: its host has forgotten that one, and
-// is asked to take another queue pair (protocol/cm.md, section 4).
+// A request from a queue pair that is in a connection already: its host may have forgotten that
+// one, and is asked to take another queue pair (protocol/cm.md, section 4).
 bool Manager::IsStale(const Route& route, const wire::CmMessage& message, Nanos now) {
   const auto& req = std::get<wire::CmReq>(message.body);
-  ConnectionEntry* const old = FindBy(by_remote_qpn_, {req.local_ca_guid, req.local_qpn.value()});
+  ConnectionEntry* const old =
+      FindBy(by_remote_qpn_, RemoteAt(route, req.local_ca_guid, req.local_qpn.value()));
   if (old == nullptr) return false;
   ++outbox_.counters.stale;
   RefuseReq(route, message, wire::RejReason::kStale);
@@ -123,7 +124,7 @@ void Manager::OnRep(const Route& route, const wire::CmMessage& message, Nanos no
     return RefuseRep(route, message, wire::RejReason::kInvalidCommId);
   }
   const auto taken = [&](auto& index, uint32_t number) {
-    return FindBy(index, {rep.local_ca_guid, number});
+    return FindBy(index, RemoteAt(route, rep.local_ca_guid, number));
   };
   ConnectionEntry* const old = taken(by_remote_qpn_, entry->object.QpnIn(rep).value());
   if (old != nullptr || taken(by_remote_id_, rep.local_comm_id.value()) != nullptr) {
@@ -182,7 +183,7 @@ void Manager::OnSidrReq(const Route& route, const wire::CmMessage& message, Nano
   if (const auto found = by_request_.find(key); found != by_request_.end()) {
     return FindResolution(found->second)->object.OnRepeatedRequest();
   }
-  if (!HasRoom(now)) return;
+  if (!HasRoom(route.remote, now)) return;
   wire::RdmaCmHeader header;
   BindingId listener{};
   const Refusal refusal =
@@ -239,13 +240,15 @@ Manager::ConnectionEntry* Manager::FindPair(const Route& route, CommId ours, Com
   return nullptr;
 }
 
-// Who gives up may not know our number, and names itself by its CA GUID and its own.
+// Who gives up may not know our number, and names itself by its CA GUID and its own. Behind that it
+// does: half of the numbers is half of what a stranger has to guess.
 Manager::ConnectionEntry* Manager::FindRejected(const Route& route, const wire::CmRej& rej) {
   if (rej.reason != wire::RejReason::kTimeout || rej.remote_comm_id != CommId()) {
     return FindPair(route, rej.remote_comm_id, rej.local_comm_id);
   }
-  ConnectionEntry* const entry = FindBy(by_remote_id_, {CaGuidIn(rej), rej.local_comm_id.value()});
-  if (entry == nullptr) {
+  ConnectionEntry* const entry =
+      FindBy(by_remote_id_, RemoteAt(route, CaGuidIn(rej), rej.local_comm_id.value()));
+  if (entry == nullptr || !entry->object.is_half_known()) {
     ++outbox_.counters.unknown_id;
     return nullptr;
   }
@@ -269,13 +272,13 @@ Manager::Refusal Manager::FindService(const Route& route, uint64_t service_id,
     ++outbox_.counters.no_listener;
     return Refusal::kNotForUs;
   }
-  if (bindings_.TakePlace(listener)) return Refusal::kNone;
+  if (bindings_.TakePlace(listener, route.remote)) return Refusal::kNone;
   ++outbox_.counters.backlog_full;
   return Refusal::kDropped;
 }
 
-bool Manager::HasRoom(Nanos now) {
-  if (!limit_.Take(now)) {
+bool Manager::HasRoom(const Gid& source, Nanos now) {
+  if (!limit_.Take(source, now)) {
     ++outbox_.counters.over_rate;
     return false;
   }

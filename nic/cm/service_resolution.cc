@@ -39,6 +39,7 @@ void ServiceResolution::OnRequest(const Route& route, BindingId listener,
   begun_ = true;
   const auto& request = std::get<wire::CmSidrReq>(message.body);
   route_ = route;
+  route_.frame_source.reset();
   listener_ = listener;
   request_id_ = request.request_id;
   service_id_ = request.service_id;

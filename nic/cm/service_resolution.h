@@ -34,6 +34,9 @@ class ServiceResolution {
                  const wire::CmMessage& message);
   void OnRepeatedRequest();
   Result Answer(const ResolveAnswer& answer, Nanos now);
+  void ForgetAnswer() {
+    if (state_ == State::kAnswered) End();
+  }
 
   /// The program's id is gone. A request without an answer is refused.
   void Destroy(Nanos now);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "pipeline/base/types.h"
@@ -26,6 +27,10 @@ struct Route {
   uint8_t hop_limit = 64;
   uint8_t sl = 0;
   uint32_t flow_label = 0;  ///< 20 bits.
+  /// Of a message that has come: who sent its frame, the next hop on the way back. What is not
+  /// remembered is answered there without asking for the peer; what is goes to whom the network
+  /// names: only so an address is evidence of who speaks.
+  std::optional<Mac> frame_source;
 };
 
 /// A message to send, as one GSI datagram.

@@ -91,7 +91,7 @@ Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath:
 Capture::~Capture() {
   nic_.workers().RunOnEach(
       [this](datapath::Worker& worker) { worker.RemoveTap(&taps_[worker.index()]); });
-  nic_.reaper()->Take(std::make_shared<Mapping>(std::move(mapping_)));
+  nic_.reaper()->End(std::make_shared<Mapping>(std::move(mapping_)));
 }
 
 }  // namespace uroce::nic

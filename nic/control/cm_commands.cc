@@ -9,8 +9,9 @@ namespace uroce::nic {
 absl::Status Session::OpenCm(Body, Reply& reply) {
   if (cm_files_ == nullptr) {
     const rdma_cm::Owner owner{.session = id_, .uid = peer_.uid, .is_privileged = is_privileged()};
-    cm_files_ =
-        std::make_unique<CmFiles>(context_.loop, context_.nic, context_.rdma_cm.service(), owner);
+    const auto has_queue_pair = [this](Qpn qpn) { return program_->HasQueuePair(qpn); };
+    cm_files_ = std::make_unique<CmFiles>(context_.loop, context_.nic, context_.rdma_cm.service(),
+                                          owner, has_queue_pair);
   }
   Fd program_end;
   const absl::Status status = AddHandle(cm_files_->Open(program_end), reply);

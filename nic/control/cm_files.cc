@@ -12,11 +12,12 @@
 
 namespace uroce::nic {
 
-CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner)
+CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
+                 rdma_cm::Service::HasQueuePair has_queue_pair)
     : loop_(loop),
       sockets_("cm file", nic.config().limits.cm_ids, &nic.user(owner.uid).pipes),
       files_(
-          service, owner,
+          service, owner, std::move(has_queue_pair),
           [&nic](uint32_t device) {
             return nic.devices()[device]->DeviceInfo(nic.config().limits).node_guid;
           },
@@ -33,6 +34,7 @@ absl::StatusOr<uint32_t> CmFiles::Open(Fd& program_end) {
     return SystemError("socketpair", errno);
   }
   program_end.Reset(ends[1]);
+  shutdown(ends[0], SHUT_RD);  // Or fds that are sent here would wait to be closed.
   auto file = std::make_unique<OpenFile>();
   file->socket.Reset(ends[0]);
   const uint32_t handle = sockets_.NextHandle();

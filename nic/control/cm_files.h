@@ -19,10 +19,11 @@
 namespace uroce::nic {
 
 /// Control thread. The program has one end of each pair of sockets; bytes that go there say that
-/// events wait. Nothing is ever received on ours: its hang-up is the file's end.
+/// events wait. Nothing can be sent to ours: its hang-up is the file's end.
 class CmFiles {
  public:
-  CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner);
+  CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
+          rdma_cm::Service::HasQueuePair has_queue_pair);
   ~CmFiles();
   CmFiles(const CmFiles&) = delete;
   CmFiles& operator=(const CmFiles&) = delete;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/control/command_body.h"
 #include "nic/control/dump.h"
+#include "nic/control/dump_stream.h"
 #include "nic/control/gid_entries.h"
 #include "nic/control/peer_agreements.h"
 #include "nic/control/session.h"
@@ -86,12 +87,13 @@ absl::Status Session::Hello(Body body, Reply& reply) {
   }
   if (program_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
   Nic& nic = context_.nic;
-  absl::StatusOr<std::unique_ptr<Program>> program = Program::Make(nic, id_, peer_.uid);
+  absl::StatusOr<std::unique_ptr<Program>> program =
+      Program::Make(nic, id_, peer_.uid, files_thread_);
   if (!program.ok()) return program.status();
   Fd program_end;
   absl::StatusOr<std::unique_ptr<MemorySocket>> socket =
       MemorySocket::Make(context_.loop, context_.errands, **program,
-                         {peer_.pid, peer_.uid, peer_.gid}, place_, program_end);
+                         {peer_.pid, {peer_.uid, peer_.gid}}, place_, files_thread_, program_end);
   if (!socket.ok()) return socket.status();
   program_ = *std::move(program);
   memory_socket_ = *std::move(socket);
@@ -365,7 +367,7 @@ absl::Status Session::ModifyQp(Body body, Reply& reply) {
   const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
                                            Reply& to) {
     const peers::Holder agreement =
-        plan.is_reliable ? context_.peers.Use(*plan.path) : peers::Holder();
+        plan.is_reliable ? context_.peers.Use(*plan.path, peer_.uid) : peers::Holder();
     return AddResult(program_->ApplyModify(plan, mac, std::move(followed), agreement), to);
   };
   return WithNextHop(*plan->path, answer, reply);
@@ -376,6 +378,7 @@ absl::Status Session::QueryQp(Body body, Reply& reply) {
 }
 
 absl::Status Session::DestroyQp(Body body, Reply& reply) {
+  if (absl::Status status = program_->CheckQp(HandleIn(body)); !status.ok()) return status;
   return AfterDatagrams([this, handle = HandleIn(body)](
                             Reply& to) { return AddResult(program_->DestroyQp(handle), to); },
                         reply);
@@ -404,6 +407,7 @@ absl::Status Session::CreateAh(Body body, Reply& reply) {
 }
 
 absl::Status Session::DestroyAh(Body body, Reply& reply) {
+  if (absl::Status status = program_->CheckAh(HandleIn(body)); !status.ok()) return status;
   return AfterDatagrams(
       [this, handle = HandleIn(body)](Reply&) { return program_->DestroyAh(handle); }, reply);
 }
@@ -439,14 +443,17 @@ absl::Status Session::OpenTarget(Body body, Reply& reply) {
 }
 
 absl::Status Session::Dump(Body body, Reply& reply) {
-  const absl::StatusOr<std::string> text =
-      DumpText(Read<uroce_dump>(body).what, context_.nic, context_.flights, context_.rdma_cm,
-               context_.peers, context_.sessions(), *this);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<Fd> file = MakeConstantFile("uroce-dump", text->data(), text->size());
-  if (!file.ok()) return file.status();
-  reply.Add(uroce_dump_reply{text->size()});
-  reply.Give(*std::move(file));
+  return Stream(MakeDump(Read<uroce_dump>(body).what, context_, *this), reply);
+}
+
+absl::Status Session::Stream(absl::StatusOr<std::unique_ptr<DumpSource>> source, Reply& reply) {
+  if (!source.ok()) return source.status();
+  Fd read_end;
+  absl::StatusOr<std::unique_ptr<DumpStream>> stream =
+      DumpStream::Start(context_, *this, *std::move(source), read_end, [this] { dump_.reset(); });
+  if (!stream.ok()) return stream.status();
+  dump_ = *std::move(stream);  // One that is under way ends.
+  reply.Give(std::move(read_end));
   return absl::OkStatus();
 }
 
@@ -471,14 +478,7 @@ absl::Status Session::StartCapture(Body body, Reply& reply) {
 }
 
 absl::Status Session::Flight(Body body, Reply& reply) {
-  const absl::StatusOr<std::string> file =
-      LiveFlight(Qpn(Read<uroce_flight>(body).qpn), context_.nic, context_.sessions(), *this);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<Fd> memory = MakeConstantFile("uroce-flight", file->data(), file->size());
-  if (!memory.ok()) return memory.status();
-  reply.Add(uroce_dump_reply{file->size()});
-  reply.Give(*std::move(memory));
-  return absl::OkStatus();
+  return Stream(MakeLiveFlight(Qpn(Read<uroce_flight>(body).qpn), context_, *this), reply);
 }
 
 }  // namespace uroce::nic

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "nic/control/rdma_cm_host.h"
@@ -67,22 +68,50 @@ Json EndpointJson(const Nic& nic, const Session& session, const rdma_cm::Endpoin
           {"remote_comm_id", info.remote_comm_id.value()}};
 }
 
+/// Says what all endpoints were like in one moment.
+class ConnectionsSource : public ListSource {
+ public:
+  ConnectionsSource(const ControlContext& context, const Session& asker)
+      : ListSource("ids"), context_(context), asker_(asker) {
+    context.rdma_cm.service().ForEach(
+        [&](const rdma_cm::Owner& owner, rdma_cm::EndpointId, const rdma_cm::EndpointInfo& info) {
+          if (asker.is_privileged() || owner.uid == asker.peer().uid) {
+            rows_.push_back({owner.session, info});
+          }
+        });
+  }
+
+ private:
+  bool AppendItems(std::string& text) override {
+    std::map<uint32_t, const Session*> by_id;
+    for (const Session* session : context_.sessions()) by_id[session->id()] = session;
+    for (; next_ < rows_.size() && text.size() < kPieceBytes; ++next_) {
+      const auto its = by_id.find(rows_[next_].session);
+      if (its == by_id.end() || !asker_.MaySee(*its->second)) continue;
+      AddItem(text, EndpointJson(context_.nic, *its->second, rows_[next_].info));
+    }
+    return next_ < rows_.size();
+  }
+
+  struct Row {
+    uint32_t session;
+    rdma_cm::EndpointInfo info;
+  };
+
+  const ControlContext& context_;
+  const Session& asker_;
+  std::vector<Row> rows_;
+  size_t next_ = 0;
+};
+
 constexpr const char* kMessageNames[wire::kCmAttributeCount] = {
     "req", "mra", "rej", "rep", "rtu", "dreq", "drep", "sidr_req", "sidr_rep", "lap", "apr"};
 
 }  // namespace
 
-Json ConnectionsJson(const Nic& nic, const RdmaCmHost& host,
-                     const std::vector<const Session*>& sessions) {
-  std::map<uint32_t, const Session*> by_id;
-  for (const Session* session : sessions) by_id[session->id()] = session;
-  Json list = Json::array();
-  host.service().ForEach(
-      [&](const rdma_cm::Owner& owner, rdma_cm::EndpointId, const rdma_cm::EndpointInfo& info) {
-        const auto its = by_id.find(owner.session);
-        if (its != by_id.end()) list.push_back(EndpointJson(nic, *its->second, info));
-      });
-  return {{"ids", list}};
+std::unique_ptr<DumpSource> MakeConnectionsDump(const ControlContext& context,
+                                                const Session& asker) {
+  return std::make_unique<ConnectionsSource>(context, asker);
 }
 
 Json ManagerJson(const RdmaCmHost& host) {

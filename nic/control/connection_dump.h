@@ -2,18 +2,18 @@
 // What the connection manager keeps and counts, as JSON.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <vector>
+
+#include "nic/control/dump_stream.h"
 
 namespace uroce::nic {
 
-class Nic;
 class RdmaCmHost;
-class Session;
 
-/// Each librdmacm id of the given sessions: whose it is, where it leads and how far it has come.
-nlohmann::ordered_json ConnectionsJson(const Nic& nic, const RdmaCmHost& host,
-                                       const std::vector<const Session*>& sessions);
+/// Each librdmacm id that `asker` may see: whose it is, where it leads and how far it has come.
+std::unique_ptr<DumpSource> MakeConnectionsDump(const ControlContext& context,
+                                                const Session& asker);
 /// Messages received and sent by kind, and what became of those that did nothing.
 nlohmann::ordered_json ManagerJson(const RdmaCmHost& host);
 

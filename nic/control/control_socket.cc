@@ -12,12 +12,16 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "nic/control/stranger_socket.h"
 #include "nic/resources/shared_memory.h"
+#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::nic {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr char kRemedy[] =
+    "; remove it, or give a --socket in a directory where nobody else makes files";
 
 absl::Status Complain(const std::string& path, absl::string_view what, int error) {
   return absl::Status(absl::ErrnoToStatusCode(error),
@@ -32,8 +36,13 @@ void MakeDirectoryOf(const std::string& path) {
 // Whoever holds the lock serves the socket; a socket without one is a dead daemon's.
 absl::StatusOr<Fd> TakeLock(const std::string& path) {
   const std::string lock_path = path + ".lock";
-  Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!lock) return Complain(lock_path, "cannot be opened", errno);
+  struct stat status {};
+  if (fstat(lock.get(), &status) != 0 || status.st_uid != geteuid()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--socket: ", lock_path, " belongs to user ", status.st_uid, kRemedy));
+  }
   if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   return absl::AlreadyExistsError(
       absl::StrCat("--socket: ", path,
@@ -53,6 +62,7 @@ absl::StatusOr<Fd> BindSocket(const std::string& path) {
     return Complain(path, "cannot be bound", errno);
   }
   chmod(path.c_str(), 0666);  // Every user's programs may connect; limits are per user.
+  RefuseFds(listener.get());
   if (listen(listener.get(), kBacklog) != 0) return Complain(path, "cannot listen", errno);
   return listener;
 }
@@ -63,19 +73,29 @@ absl::StatusOr<ControlSocket> ControlSocket::Listen(const std::string& path) {
   MakeDirectoryOf(path);
   absl::StatusOr<Fd> lock = TakeLock(path);
   if (!lock.ok()) return lock.status();
+  absl::StatusOr<OwnTree> tree = OwnTree::Make(path + UROCE_TREE_SUFFIX);
+  if (!tree.ok()) {
+    return absl::Status(tree.status().code(),
+                        absl::StrCat("--socket: ", tree.status().message(), kRemedy));
+  }
   absl::StatusOr<Fd> listener = BindSocket(path);
   if (!listener.ok()) return listener.status();
-  return ControlSocket(path, *std::move(lock), *std::move(listener));
+  return ControlSocket(path, *std::move(lock), *std::move(tree), *std::move(listener));
 }
 
-ControlSocket::ControlSocket(std::string path, Fd lock, Fd listener)
-    : path_(std::move(path)), lock_(std::move(lock)), listener_(std::move(listener)) {}
+ControlSocket::ControlSocket(std::string path, Fd lock, OwnTree tree, Fd listener)
+    : path_(std::move(path)),
+      lock_(std::move(lock)),
+      tree_(std::move(tree)),
+      listener_(std::move(listener)) {}
 
 // The socket first: whoever finds the lock free may make a socket of its own.
 ControlSocket::~ControlSocket() {
   if (!listener_) return;
   unlink(path_.c_str());
   unlink((path_ + ".lock").c_str());
+  // Connections that wait go with it, and with them what was sent there.
+  SideThread().End(std::make_shared<Fd>(std::move(listener_)));
 }
 
 }  // namespace uroce::nic

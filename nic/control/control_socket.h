@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "nic/control/own_tree.h"
 #include "nic/resources/fd.h"
 
 namespace uroce::nic {
@@ -14,19 +16,23 @@ namespace uroce::nic {
 class ControlSocket {
  public:
   /// Makes its directory too. A socket that nobody serves any more is replaced.
-  /// Errors: AlreadyExists when a daemon serves it.
+  /// Errors: AlreadyExists when a daemon serves it; PermissionDenied when another user has
+  /// something in the place of the lock, or of the tree.
   static absl::StatusOr<ControlSocket> Listen(const std::string& path);
   ~ControlSocket();
   ControlSocket(ControlSocket&&) = default;
   ControlSocket& operator=(ControlSocket&&) = delete;
 
   int fd() const { return listener_.get(); }
+  /// For files beside the socket, at its path with UROCE_TREE_SUFFIX. Once.
+  OwnTree TakeTree() { return std::move(tree_); }
 
  private:
-  ControlSocket(std::string path, Fd lock, Fd listener);
+  ControlSocket(std::string path, Fd lock, OwnTree tree, Fd listener);
 
   std::string path_;
   Fd lock_;
+  OwnTree tree_;
   Fd listener_;
 };
 

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <utility>
 
 #include "nic/control/gid_entries.h"
 #include "nic/resources/device_files.h"
@@ -15,10 +14,8 @@
 namespace uroce::nic {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr char kClass[] = "/sys/class/infiniband/";
-constexpr char kNodes[] = "/dev/infiniband/";
+constexpr char kClass[] = "sys/class/infiniband/";
+constexpr char kNodes[] = "dev/infiniband/";
 
 std::string InterfaceName(uint32_t index) {
   char name[IF_NAMESIZE] = {};
@@ -41,58 +38,36 @@ DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
 }  // namespace
 
 // What a killed daemon left under this socket is stale.
-DeviceTree::DeviceTree(const std::string& socket_path) : root_(socket_path + UROCE_TREE_SUFFIX) {
-  Remove();
-}
+DeviceTree::DeviceTree(OwnTree tree) : tree_(std::move(tree)) { Remove(); }
 
 DeviceTree::~DeviceTree() { Remove(); }
 
-// Only what such a tree holds: the directory might be somebody's who was not asked.
 void DeviceTree::Remove() {
-  std::error_code ignored;
-  for (const std::string place : {kClass, kNodes}) {
-    fs::remove_all(root_ + place, ignored);
-    fs::path parent = fs::path(root_ + place).parent_path().parent_path();
-    while (parent != root_ && fs::remove(parent, ignored)) parent = parent.parent_path();
-    fs::remove(parent, ignored);
-  }
+  for (const char* const place : {"sys", "dev"}) tree_.Remove(place);
 }
 
 void DeviceTree::Publish(const Nic& nic, const NicDevice& device) {
   Files files = DeviceFiles(Describe(nic, device));
   Files& former = written_[device.name()];
   if (files == former) return;
-  const std::string directory = root_ + kClass + device.name() + "/";
-  std::error_code ignored;
+  const std::string directory = kClass + device.name() + "/";
   for (const auto& [path, text] : former) {
-    if (!files.contains(path)) fs::remove(directory + path, ignored);
+    if (!files.contains(path)) tree_.Remove(directory + path);
   }
   for (const auto& [path, text] : files) {
     const auto old = former.find(path);
-    if (old == former.end() || old->second != text) Write(directory + path, text + "\n");
+    if (old != former.end() && old->second == text) continue;
+    Complain(tree_.WriteFile(directory + path, text + "\n"));
   }
-  AddNode(device.name());
+  // Programs look whether they may read and write a character device there, and no more.
+  Complain(tree_.Link(kNodes + device.name(), "/dev/null"));
   former = std::move(files);
 }
 
-// A reader sees the former text or the new one.
-void DeviceTree::Write(const std::string& path, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  const std::string fresh = path + ".new";
-  if (!(std::ofstream(fresh) << text).flush()) error = std::make_error_code(std::errc::io_error);
-  if (!error) fs::rename(fresh, path, error);
-  if (!error || has_failed_) return;
+void DeviceTree::Complain(const absl::Status& status) {
+  if (status.ok() || has_failed_) return;
   has_failed_ = true;
-  spdlog::warn("{}: cannot be written ({}): programs miss what they look for in /sys", path,
-               error.message());
-}
-
-// Programs look whether they may read and write a character device there, and no more.
-void DeviceTree::AddNode(const std::string& name) {
-  std::error_code ignored;
-  fs::create_directories(root_ + kNodes, ignored);
-  fs::create_symlink("/dev/null", root_ + kNodes + name, ignored);
+  spdlog::warn("{}: programs miss what they look for in /sys", std::string(status.message()));
 }
 
 }  // namespace uroce::nic

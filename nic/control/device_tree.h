@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "nic/control/own_tree.h"
 #include "nic/resources/nic.h"
 
 namespace uroce::nic {
@@ -14,8 +15,7 @@ namespace uroce::nic {
 /// is missed by programs that look for it, and by nobody else: it is said once. Control thread.
 class DeviceTree {
  public:
-  /// At `<socket_path>` UROCE_TREE_SUFFIX.
-  explicit DeviceTree(const std::string& socket_path);
+  explicit DeviceTree(OwnTree tree);
   ~DeviceTree();
   DeviceTree(const DeviceTree&) = delete;
   DeviceTree& operator=(const DeviceTree&) = delete;
@@ -26,10 +26,9 @@ class DeviceTree {
  private:
   using Files = std::map<std::string, std::string>;
   void Remove();
-  void Write(const std::string& path, const std::string& text);
-  void AddNode(const std::string& name);
+  void Complain(const absl::Status& status);
 
-  std::string root_;
+  OwnTree tree_;
   bool has_failed_ = false;
   std::map<std::string, Files> written_;  ///< By device.
 };

@@ -3,30 +3,25 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
+#include <memory>
 
 #include "absl/status/statusor.h"
-#include "nic/resources/nic.h"
+#include "nic/control/dump_stream.h"
+#include "pipeline/base/types.h"
 
 namespace uroce::nic {
 
-class FlightRecorder;
-class PeerAgreements;
-class RdmaCmHost;
+struct ControlContext;
 class Session;
 
 /// What uroce_dump_what names. Devices and their counters are for everybody; queue pairs and memory
-/// regions of other users only for the privileged.
-absl::StatusOr<std::string> DumpText(uint32_t what, Nic& nic, const FlightRecorder& flights,
-                                     const RdmaCmHost& rdma_cm, const PeerAgreements& peers,
-                                     const std::vector<const Session*>& sessions,
-                                     const Session& asker);
+/// regions of other users only for the privileged. `asker` outlives it.
+absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const ControlContext& context,
+                                                     const Session& asker);
 
 /// The newest packets of a live queue pair as a pcapng file, for the same askers.
 /// Errors: there is no such queue pair, or it keeps none.
-absl::StatusOr<std::string> LiveFlight(Qpn qpn, Nic& nic,
-                                       const std::vector<const Session*>& sessions,
-                                       const Session& asker);
+absl::StatusOr<std::unique_ptr<DumpSource>> MakeLiveFlight(Qpn qpn, const ControlContext& context,
+                                                           const Session& asker);
 
 }  // namespace uroce::nic

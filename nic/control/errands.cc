@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,25 +33,19 @@ Errands::Errands(EventLoop& loop)
 Errands::~Errands() {
   loop_.Forget(watch_);
   loop_.Cancel(retry_);
-  for (const Id id : waiting_) errands_.erase(id);
   const std::lock_guard lock(mailbox_->mutex);
   mailbox_->abandoned = true;
   for (const Id id : mailbox_->finished) errands_.erase(id);
   for (auto& [id, errand] : errands_) static_cast<void>(errand.release());  // Its thread's now.
 }
 
-Errands::Id Errands::Start(std::function<void()> work, std::function<void()> done) {
+Errands::Id Errands::Start(std::function<void()> work, std::function<void()> done,
+                           std::shared_ptr<SideThread> thread) {
   const Id id = next_id_++;
-  auto& errand = errands_[id];
-  errand = std::make_unique<Errand>(Errand{std::move(work), std::move(done)});
-  if (Launch(id, errand.get())) return id;
-  waiting_.push_back(id);
-  if (waiting_.size() == 1) retry_ = loop_.After(kRetryInterval, [this] { LaunchWaiting(); });
-  return id;
-}
-
-bool Errands::Launch(Id id, Errand* errand) {
-  const auto run = [id, mailbox = mailbox_, errand] {
+  auto& its = errands_[id];
+  its = std::make_unique<Errand>(Errand{std::move(work), std::move(done)});
+  if (thread == nullptr) thread = std::make_shared<SideThread>();
+  const auto run = [id, mailbox = mailbox_, errand = its.get()] {
     errand->work();
     std::unique_lock lock(mailbox->mutex);
     if (mailbox->abandoned) {
@@ -65,20 +57,16 @@ bool Errands::Launch(Id id, Errand* errand) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(mailbox->event.get(), &one, sizeof(one));
   };
-  try {
-    std::thread(run).detach();
-  } catch (const std::system_error&) {
-    return false;
-  }
-  return true;
+  if (thread->Do(run)) return id;
+  refused_.push_back(std::move(thread));
+  if (refused_.size() == 1) retry_ = loop_.After(kRetryInterval, [this] { LaunchRefused(); });
+  return id;
 }
 
-void Errands::LaunchWaiting() {
-  while (!waiting_.empty() && Launch(waiting_.front(), errands_[waiting_.front()].get())) {
-    waiting_.pop_front();
-  }
-  if (waiting_.empty()) return;
-  retry_ = loop_.After(kRetryInterval, [this] { LaunchWaiting(); });
+void Errands::LaunchRefused() {
+  std::erase_if(refused_, [](const auto& thread) { return thread->Launch(); });
+  if (refused_.empty()) return;
+  retry_ = loop_.After(kRetryInterval, [this] { LaunchRefused(); });
 }
 
 void Errands::Cancel(Id id) {

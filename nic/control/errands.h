@@ -3,16 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "nic/control/event_loop.h"
+#include "nic/resources/side_thread.h"
 
 namespace uroce::nic {
 
-/// Each errand has a thread of its own, that nobody waits for. Control thread.
+/// Errands are done on side threads, that nobody waits for. Control thread.
 class Errands {
  public:
   using Id = uint64_t;
@@ -23,9 +24,10 @@ class Errands {
   Errands(const Errands&) = delete;
   Errands& operator=(const Errands&) = delete;
 
-  /// Runs `work` on a thread, then `done` on this one. Both are destroyed on this one. Where the
-  /// system refuses another thread, the errand waits for one.
-  Id Start(std::function<void()> work, std::function<void()> done);
+  /// Runs `work` on `thread`, or without it on one of its own, then `done` on this one. Both are
+  /// destroyed on this one. Where the system refuses another thread, the errand waits for one.
+  Id Start(std::function<void()> work, std::function<void()> done,
+           std::shared_ptr<SideThread> thread = nullptr);
   /// `done` will not be called. The work goes on.
   void Cancel(Id id);
 
@@ -37,16 +39,14 @@ class Errands {
   };
 
   void OnFinished();
-  /// False: there is no thread for it.
-  bool Launch(Id id, Errand* errand);
-  void LaunchWaiting();
+  void LaunchRefused();
 
   EventLoop& loop_;
   std::shared_ptr<Mailbox> mailbox_;  ///< Threads that outlive this object still post to it.
   EventLoop::Id watch_;
   Id next_id_ = 1;
   std::map<Id, std::unique_ptr<Errand>> errands_;
-  std::deque<Id> waiting_;
+  std::vector<std::shared_ptr<SideThread>> refused_;  ///< By the system, so far.
   EventLoop::Id retry_ = 0;
 };
 

@@ -73,6 +73,7 @@ void EventLoop::Run() {
 void EventLoop::RunOnce(int timeout_ms) {
   epoll_event events[kEventsPerTurn];
   const int count = Wait(events, kEventsPerTurn, timeout_ms);
+  ++turn_;
   for (int i = 0; i < count; ++i) {
     const auto it = watched_.find(events[i].data.u64);
     if (it == watched_.end()) continue;

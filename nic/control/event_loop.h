@@ -37,6 +37,8 @@ class EventLoop {
   void Stop() { stopped_ = true; }
   /// One wait of at most `timeout_ms`, and what it brought.
   void RunOnce(int timeout_ms);
+  /// How many waits there were.
+  uint64_t turn() const { return turn_; }
 
  private:
   struct Watched {
@@ -57,6 +59,7 @@ class EventLoop {
   Fd epoll_;
   Id next_id_ = 1;
   bool stopped_ = false;
+  uint64_t turn_ = 0;
   Nanos busy_at_;  ///< When something came last.
   absl::flat_hash_map<Id, Watched> watched_;
   Timers timers_;

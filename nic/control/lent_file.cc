@@ -2,10 +2,8 @@
 #include "nic/control/lent_file.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
@@ -17,20 +15,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 namespace uroce::nic {
 namespace {
 
 constexpr uint64_t kMaxLentBytes = uint64_t{1} << 44;
-constexpr int kCheckpointRestore = 40;  // CAP_CHECKPOINT_RESTORE (Linux 5.9)
-
-// "/proc/PID/mem", or "/PID/mem" where proc is mounted out of the daemon's sight.
-bool IsMemoryPath(absl::string_view path) {
-  absl::ConsumePrefix(&path, "/proc");
-  return absl::ConsumePrefix(&path, "/") && absl::ConsumeSuffix(&path, "/mem") && !path.empty() &&
-         std::all_of(path.begin(), path.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
+constexpr uint64_t kLookBehindMappings = uint64_t{1} << 40;  // CAP_CHECKPOINT_RESTORE (Linux 5.9)
 
 /// An fd made with O_PATH has no access mode at all.
 bool AllowsAccess(int fd, bool writable) {
@@ -56,18 +46,6 @@ int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end)
   begin = request.offset / page_bytes * page_bytes;
   end = (request.offset + request.length + page_bytes - 1) / page_bytes * page_bytes;
   return end - begin <= kMaxLentBytes && end < file_bytes + page_bytes ? 0 : EINVAL;
-}
-
-/// Leaves this thread the rights of `lender`'s user, and the one to look behind mappings.
-bool TakeRightsOf(const Lender& lender) {
-  syscall(SYS_setfsgid, lender.gid);
-  syscall(SYS_setfsuid, lender.uid);
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  __user_cap_data_struct data[2] = {};
-  if (syscall(SYS_capget, &header, data) != 0) return false;
-  data[0].effective = 0;
-  data[1].effective = data[1].permitted & (1u << (kCheckpointRestore - 32));
-  return syscall(SYS_capset, &header, data) == 0;
 }
 
 /// A line of /proc/PID/maps.
@@ -97,15 +75,16 @@ bool FindMapping(const Lender& lender, const uroce_lend& request, SharedMapping&
 
 }  // namespace
 
-// A path may be forged by a mount of the program's own making, the file system type may not.
+// A path may be forged by a mount of the program's own making. The file system's type may not, nor
+// what its kind of file does: positions that are addresses, so that the upper half of them is there
+// too, has proc for what reads a process's memory alone (mem, environ, pagemap), and of these only
+// mem can be written. Nothing but that is asked of others, since their writes may have effects.
 bool IsMemoryFile(int fd) {
-  char path[64] = {};
-  const std::string link = absl::StrCat("/proc/self/fd/", fd);
-  const ssize_t length = readlink(link.c_str(), path, sizeof(path) - 1);
-  if (length <= 0 || !IsMemoryPath({path, static_cast<size_t>(length)})) return false;
-  if (!AllowsAccess(fd, true)) return false;
+  constexpr off_t kUpperHalf = INT64_MIN;
   struct statfs file_system {};
-  return fstatfs(fd, &file_system) == 0 && file_system.f_type == PROC_SUPER_MAGIC;
+  return AllowsAccess(fd, true) && fstatfs(fd, &file_system) == 0 &&
+         file_system.f_type == PROC_SUPER_MAGIC && lseek(fd, kUpperHalf, SEEK_SET) == kUpperHalf &&
+         pwrite(fd, "", 0, 0) == 0;
 }
 
 int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent) {
@@ -121,17 +100,18 @@ int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent) {
   return 0;
 }
 
-int FindXrcFile(const Fd& file, XrcFile& found) {
+int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread, XrcFile& found) {
   const int flags = fcntl(file.get(), F_GETFL);
   if (flags < 0 || (flags & O_PATH) != 0) return EBADF;
   struct statfs file_system {};
   if (fstatfs(file.get(), &file_system) != 0) return errno;
   if (file_system.f_type == FUSE_SUPER_MAGIC) return EOPNOTSUPP;
   const std::string link = absl::StrCat("/proc/self/fd/", file.get());
-  found.path.Reset(open(link.c_str(), O_PATH | O_CLOEXEC));
-  if (!found.path) return errno;
+  Fd path(open(link.c_str(), O_PATH | O_CLOEXEC));
+  if (!path) return errno;
   struct stat status {};
-  if (fstat(found.path.get(), &status) != 0) return errno;
+  if (fstat(path.get(), &status) != 0) return errno;
+  found.path = SideThread::MakeEndingOn(thread, std::move(path));
   found.file_system = status.st_dev;
   found.inode = status.st_ino;
   return 0;
@@ -139,7 +119,7 @@ int FindXrcFile(const Fd& file, XrcFile& found) {
 
 int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file) {
   SharedMapping mapping;
-  if (lender.pid == 0 || !TakeRightsOf(lender)) return EPERM;
+  if (lender.pid == 0 || !datapath::ActFor(lender.user, kLookBehindMappings)) return EPERM;
   if (!FindMapping(lender, request, mapping)) return EACCES;
   const std::string link =
       absl::StrCat("/proc/", lender.pid, "/map_files/", absl::Hex(request.vma_start), "-",

@@ -7,9 +7,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "nic/resources/fd.h"
+#include "nic/resources/side_thread.h"
 #include "nic/resources/xrc_file.h"
+#include "pipeline/datapath/credentials.h"
 #include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::nic {
@@ -17,8 +20,7 @@ namespace uroce::nic {
 /// The process that connected, and whose rights it has.
 struct Lender {
   pid_t pid = 0;
-  uid_t uid = 0;
-  gid_t gid = 0;
+  datapath::Credentials user;
 };
 
 /// Part of a file, mapped.
@@ -28,17 +30,19 @@ struct LentFile {
   bool writable = false;
 };
 
-/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing.
+/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing. Its position
+/// moves.
 bool IsMemoryFile(int fd);
 
 /// Maps what `request` asks for, of `file`. Returns 0 or an errno: EINVAL (not a file on tmpfs or
 /// hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
 [[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
 
-/// Finds out which file `file` is, and holds it without a hold on its contents. Returns 0 or an
-/// errno: EBADF when `file` was opened with O_PATH, which takes no right to the file; EOPNOTSUPP on
-/// FUSE, whose server might have the daemon wait when it lets go of the file.
-[[nodiscard]] int FindXrcFile(const Fd& file, XrcFile& found);
+/// Finds out which file `file` is, and holds it without a hold on its contents; `thread` will let
+/// go of it. Returns 0 or an errno: EBADF when `file` was opened with O_PATH, which takes no right
+/// to the file; EOPNOTSUPP on FUSE, whose server might have the thread wait for ever then.
+[[nodiscard]] int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread,
+                              XrcFile& found);
 
 /// Opens the file behind the lender's mapping that `request` names: the daemon lends its privilege
 /// to look there (CAP_CHECKPOINT_RESTORE), nothing else. From then on the calling thread has only

@@ -4,7 +4,6 @@
 #include <infiniband/verbs.h>
 
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -24,10 +23,14 @@ const char* ModeOf(const datapath::MrSegment& segment) {
   return segment.is_own_file ? "shared" : "mapped";
 }
 
-std::string ModeOf(const datapath::MemoryRegion& region) {
-  std::set<std::string> modes;
-  for (const datapath::MrSegment& segment : region.segments) modes.insert(ModeOf(segment));
-  return modes.size() == 1 ? *modes.begin() : "mixed";
+const char* ModeOf(const datapath::MemoryRegion& region) {
+  const char* mode = nullptr;
+  for (const datapath::MrSegment& segment : region.segments) {
+    const char* const its = ModeOf(segment);
+    if (mode != nullptr && mode != its) return "mixed";
+    mode = its;
+  }
+  return mode != nullptr ? mode : "mixed";
 }
 
 std::string RemoteAccessText(uint32_t access) {
@@ -42,14 +45,17 @@ std::string AccessText(uint32_t access) {
   return (access & IBV_ACCESS_LOCAL_WRITE ? "rw" : "r") + RemoteAccessText(access);
 }
 
-Json SegmentJson(const datapath::MrSegment& segment) {
-  Json json;
-  json["address"] = Hex(segment.app_addr);
-  json["length"] = segment.length_bytes;
-  json["mode"] = ModeOf(segment);
-  const bool is_copied = segment.mode == datapath::MrMode::kCopied;
-  json["reason"] = is_copied ? ReasonText(segment.reason) : "";
-  return json;
+// There may be thousands in a region: as text, since a tree of values takes ten times as long.
+void AppendSegments(const datapath::MemoryRegion& region, std::string& text) {
+  text += '[';
+  for (const datapath::MrSegment& segment : region.segments) {
+    const bool is_copied = segment.mode == datapath::MrMode::kCopied;
+    absl::StrAppend(&text, &segment == &region.segments.front() ? "" : ",", R"({"address":"0x)",
+                    absl::Hex(segment.app_addr), R"(","length":)", segment.length_bytes,
+                    R"(,"mode":")", ModeOf(segment), R"(","reason":")",
+                    is_copied ? ReasonText(segment.reason) : "", R"("})");
+  }
+  text += ']';
 }
 
 Json MemoryJson(const Session& session, const MemoryObject& memory) {
@@ -64,11 +70,15 @@ Json MemoryJson(const Session& session, const MemoryObject& memory) {
   json["length"] = region.length_bytes;
   json["access"] = AccessText(region.access);
   json["mode"] = ModeOf(region);
-  json["segments"] = Json::array();
-  for (const datapath::MrSegment& segment : region.segments) {
-    json["segments"].push_back(SegmentJson(segment));
-  }
   return json;
+}
+
+void AppendMemory(const Session& session, const MemoryObject& memory, std::string& text) {
+  text += JsonText(MemoryJson(session, memory));
+  text.pop_back();  // The closing brace.
+  text += R"(,"segments":)";
+  AppendSegments(memory.region, text);
+  text += '}';
 }
 
 Json WindowJson(const Session& session, const WindowObject& object) {
@@ -88,6 +98,57 @@ Json WindowJson(const Session& session, const WindowObject& object) {
   json["qp"] = binding.qpn != 0 ? Hex(binding.qpn) : "";
   return json;
 }
+
+/// Goes through programs, and each program's regions and windows.
+class MemorySource : public ListSource {
+ public:
+  MemorySource(const ControlContext& context, const Session& asker)
+      : ListSource("mrs"), context_(context), asker_(asker) {}
+
+ private:
+  bool AppendItems(std::string& text) override {
+    for (const Session* session : context_.sessions()) {
+      if (session->id() < session_) continue;
+      if (session->id() != session_) GoTo(session->id());
+      if (session->program() == nullptr || !asker_.MaySee(*session)) continue;
+      while (text.size() < kPieceBytes && AppendOne(*session, text)) continue;
+      if (text.size() >= kPieceBytes) return true;
+    }
+    return false;
+  }
+
+  void GoTo(uint32_t session) {
+    session_ = session;
+    in_windows_ = false;
+    handle_ = 0;
+  }
+
+  /// False: the session has no more.
+  bool AppendOne(const Session& session, std::string& text) {
+    const Program& program = *session.program();
+    if (!in_windows_ && handle_ != UROCE_NONE) {
+      handle_ =
+          program.memory_regions().ForSome(handle_, 1, [&](uint32_t, const MemoryObject& memory) {
+            BeginItem(text);
+            AppendMemory(session, memory, text);
+          });
+      return true;
+    }
+    if (in_windows_ && handle_ == UROCE_NONE) return false;
+    if (!in_windows_) handle_ = 0;
+    in_windows_ = true;
+    handle_ = program.memory_windows().ForSome(
+        handle_, 1,
+        [&](uint32_t, const WindowObject& window) { AddItem(text, WindowJson(session, window)); });
+    return true;
+  }
+
+  const ControlContext& context_;
+  const Session& asker_;
+  uint32_t session_ = 0;  ///< Where to go on,
+  bool in_windows_ = false;
+  uint32_t handle_ = 0;
+};
 
 }  // namespace
 
@@ -129,18 +190,8 @@ const char* ReasonText(uint32_t reason) {
   return "unknown";
 }
 
-Json MemoryRegionsJson(const std::vector<const Session*>& sessions) {
-  Json list = Json::array();
-  for (const Session* session : sessions) {
-    if (session->program() == nullptr) continue;
-    session->program()->memory_regions().ForEach([&](uint32_t, const MemoryObject& memory) {
-      list.push_back(MemoryJson(*session, memory));
-    });
-    session->program()->memory_windows().ForEach([&](uint32_t, const WindowObject& window) {
-      list.push_back(WindowJson(*session, window));
-    });
-  }
-  return {{"mrs", list}};
+std::unique_ptr<DumpSource> MakeMemoryDump(const ControlContext& context, const Session& asker) {
+  return std::make_unique<MemorySource>(context, asker);
 }
 
 }  // namespace uroce::nic

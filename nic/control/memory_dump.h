@@ -2,15 +2,15 @@
 // Registered memory as JSON: how the daemon reaches each part, and why not better.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-#include <vector>
+#include <cstdint>
+#include <memory>
+
+#include "nic/control/dump_stream.h"
 
 namespace uroce::nic {
 
-class Session;
-
-/// All regions of these sessions' programs.
-nlohmann::ordered_json MemoryRegionsJson(const std::vector<const Session*>& sessions);
+/// All regions and windows that `asker` may see.
+std::unique_ptr<DumpSource> MakeMemoryDump(const ControlContext& context, const Session& asker);
 
 /// What a code of enum uroce_mr_reason says; "" for none.
 const char* ReasonText(uint32_t reason);

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <vector>
 
+#include "drivers/mapping_guard.h"
 #include "nic/control/message.h"
 #include "nic/resources/shared_memory.h"
+#include "pipeline/datapath/copy_helper.h"
 
 namespace uroce::nic {
 namespace {
@@ -53,10 +55,10 @@ int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
 
 }  // namespace
 
-/// What the thread finds out.
+/// What the thread finds out. It ends there too.
 struct MemorySocket::Inspection {
-  Admission::Place place;
-  Fd socket;
+  std::shared_ptr<StrangerSocket> socket;
+  std::shared_ptr<SideThread> thread;
   Lender lender;
   uroce_lend request{};
   Fd file;  ///< LEND_MEMORY
@@ -65,43 +67,46 @@ struct MemorySocket::Inspection {
   int error = 0;
 
   void Run() {
-    error = ReceiveLend(socket.get(), request, file);
+    error = ReceiveLend(socket->fd(), request, file);
     if (error == 0) error = Inspect();
-    if (error != 0 || request.what != UROCE_LEND_MEMORY) file.Reset();  // Here, not elsewhere.
+    if (error != 0 || request.what != UROCE_LEND_MEMORY) file.Reset();  // Before the answer.
   }
 
  private:
   int Inspect() {
     if (request.what == UROCE_LEND_MEMORY) return file && IsMemoryFile(file.get()) ? 0 : EINVAL;
-    if (request.what == UROCE_LEND_XRC_FILE) return file ? FindXrcFile(file, xrc_file) : EBADF;
+    if (request.what == UROCE_LEND_XRC_FILE) {
+      return file ? FindXrcFile(file, thread, xrc_file) : EBADF;
+    }
+
     if (request.what != UROCE_LEND_FILE) return EINVAL;
     const int opened = file ? 0 : OpenMappedFile(lender, request, file);
     return opened == 0 ? MapLentFile(request, file, lent) : opened;
   }
 };
 
-absl::StatusOr<std::unique_ptr<MemorySocket>> MemorySocket::Make(EventLoop& loop, Errands& errands,
-                                                                 Program& program,
-                                                                 const Lender& lender,
-                                                                 Admission::Place place,
-                                                                 Fd& program_end) {
+absl::StatusOr<std::unique_ptr<MemorySocket>> MemorySocket::Make(
+    EventLoop& loop, Errands& errands, Program& program, const Lender& lender,
+    Admission::Place place, std::shared_ptr<SideThread> thread, Fd& program_end) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return SystemError("socketpair", errno);
   }
   program_end.Reset(ends[1]);
-  return std::unique_ptr<MemorySocket>(
-      new MemorySocket(loop, errands, program, lender, std::move(place), Fd(ends[0])));
+  return std::unique_ptr<MemorySocket>(new MemorySocket(
+      loop, errands, program, lender, std::move(place), std::move(thread), Fd(ends[0])));
 }
 
 MemorySocket::MemorySocket(EventLoop& loop, Errands& errands, Program& program,
-                           const Lender& lender, Admission::Place place, Fd socket)
+                           const Lender& lender, Admission::Place place,
+                           std::shared_ptr<SideThread> thread, Fd socket)
     : loop_(loop),
       errands_(errands),
       program_(program),
       lender_(lender),
       place_(std::move(place)),
-      socket_(std::move(socket)) {
+      thread_(std::move(thread)),
+      socket_(std::make_shared<StrangerSocket>(std::move(socket), thread_)) {
   Watch();
 }
 
@@ -111,18 +116,16 @@ MemorySocket::~MemorySocket() {
 }
 
 void MemorySocket::Watch() {
-  watch_ = loop_.Watch(socket_.get(), EPOLLIN, [this] { OnMessage(); });
+  watch_ = loop_.Watch(socket_->fd(), EPOLLIN, [this] { OnMessage(); });
 }
 
 // Not watched until this message is done with; for good when the program hung up.
 void MemorySocket::OnMessage() {
   loop_.Forget(watch_);
-  auto inspection = std::make_shared<Inspection>();
-  inspection->place = place_;
-  inspection->socket.Reset(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
-  inspection->lender = lender_;
+  auto inspection = SideThread::MakeEndingOn(
+      thread_, Inspection{.socket = socket_, .thread = thread_, .lender = lender_});
   errand_ = errands_.Start([inspection] { inspection->Run(); },
-                           [this, inspection] { OnInspected(*inspection); });
+                           [this, inspection] { OnInspected(*inspection); }, thread_);
 }
 
 void MemorySocket::OnInspected(Inspection& inspection) {
@@ -130,7 +133,7 @@ void MemorySocket::OnInspected(Inspection& inspection) {
   uroce_lend_reply reply{};
   reply.error = inspection.error;
   if (reply.error == 0) Take(inspection, reply);
-  if (send(socket_.get(), &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+  if (send(socket_->fd(), &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
   Watch();
 }
 
@@ -138,7 +141,12 @@ void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
   if (inspection.request.what == UROCE_LEND_MEMORY) {
     datapath::Session& session = program_.datapath();
     const bool first = session.copy_helper() == nullptr;
-    if (first) session.StartCopyHelper(inspection.file.Release(), place_);
+    if (!first) return;
+    session.StartCopyHelper(
+        {.fd = inspection.file.Release(),
+         .user = lender_.user,
+         .place = place_,
+         .on_end = [id = session.id()] { drivers::MappingGuard::Get().NoteLost(id); }});
     return;
   }
   if (inspection.request.what == UROCE_LEND_XRC_FILE) {

@@ -10,20 +10,23 @@
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
 #include "nic/control/lent_file.h"
+#include "nic/control/stranger_socket.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/program.h"
 
 namespace uroce::nic {
 
 /// A stranger's fd may block whoever looks at it or closes it. So each message is received, and its
-/// fd checked and mapped, on a thread of its own that nobody waits for; the control thread only
-/// learns the outcome. Control thread.
+/// fd checked, mapped and closed, on the session's thread for that; the control thread only learns
+/// the outcome. Control thread.
 class MemorySocket {
  public:
-  /// `program_end` is for the program. Threads that hang in what it lent keep its place.
+  /// `program_end` is for the program. Threads that hang in what it lent keep its place: `thread`
+  /// does so itself.
   static absl::StatusOr<std::unique_ptr<MemorySocket>> Make(EventLoop& loop, Errands& errands,
                                                             Program& program, const Lender& lender,
                                                             Admission::Place place,
+                                                            std::shared_ptr<SideThread> thread,
                                                             Fd& program_end);
   ~MemorySocket();
   MemorySocket(const MemorySocket&) = delete;
@@ -33,7 +36,7 @@ class MemorySocket {
   struct Inspection;
 
   MemorySocket(EventLoop& loop, Errands& errands, Program& program, const Lender& lender,
-               Admission::Place place, Fd socket);
+               Admission::Place place, std::shared_ptr<SideThread> thread, Fd socket);
   void Watch();
   void OnMessage();
   void OnInspected(Inspection& inspection);
@@ -45,7 +48,8 @@ class MemorySocket {
   Program& program_;
   const Lender lender_;
   const Admission::Place place_;
-  Fd socket_;
+  const std::shared_ptr<SideThread> thread_;
+  const std::shared_ptr<StrangerSocket> socket_;
   EventLoop::Id watch_ = 0;
   Errands::Id errand_ = 0;
 };

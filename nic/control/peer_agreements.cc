@@ -55,16 +55,18 @@ PeerAgreements::~PeerAgreements() {
   loop_.Cancel(timer_);
 }
 
-peers::Holder PeerAgreements::Use(const PathKey& path) {
+peers::Holder PeerAgreements::Use(const PathKey& path, uint32_t user) {
   if (!path.device->config().selective_repeat) return nullptr;
   peers::Holder agreement = agreements_.Use(
-      {path.device->datapath().index(), path.vlan_id, path.source, path.destination}, Nic::Now());
+      {path.device->datapath().index(), path.vlan_id, path.source, path.destination}, user,
+      Nic::Now());
   Settle();
   return agreement;
 }
 
 void PeerAgreements::OnMad(const cm::Route& route, std::span<const uint8_t> mad) {
   agreements_.OnMad(KeyOf(route), mad, Nic::Now());
+  SendDatagrams(route.frame_source);
   Settle();
 }
 
@@ -77,7 +79,7 @@ void PeerAgreements::OnTimer() {
 void PeerAgreements::Settle() {
   const Nanos now = Nic::Now();
   agreements_.OnDeadline(now);
-  SendDatagrams();
+  SendDatagrams(std::nullopt);
   TellQueuePairs();
   const Nanos deadline = agreements_.NextDeadline();
   if (deadline >= timer_at_) return;
@@ -87,10 +89,12 @@ void PeerAgreements::Settle() {
 }
 
 // What finds no room is as good as lost on the way: it is asked again.
-void PeerAgreements::SendDatagrams() {
+void PeerAgreements::SendDatagrams(const std::optional<Mac>& asked_by) {
   peers::Datagram datagram;
   while (agreements_.PollDatagram(datagram)) {
-    static_cast<void>(gsi_.Send(RouteOf(datagram.key), wire::EncodeCapabilities(datagram.mad)));
+    cm::Route route = RouteOf(datagram.key);
+    if (datagram.mad.method == wire::MadMethod::kGetResponse) route.frame_source = asked_by;
+    static_cast<void>(gsi_.Send(route, wire::EncodeCapabilities(datagram.mad)));
   }
 }
 

@@ -24,7 +24,7 @@ class PeerAgreements {
   /// What is known of the NIC at the other end of a path that a reliable connection is to use; the
   /// peer is asked while the result is held. Null: it is not asked, since the device offers
   /// nothing, or too many are.
-  peers::Holder Use(const PathKey& path);
+  peers::Holder Use(const PathKey& path, uint32_t user);
   const peers::Counters& counters() const { return agreements_.counters(); }
 
  private:
@@ -32,7 +32,8 @@ class PeerAgreements {
   void OnTimer();
   /// Does what the agreements want done.
   void Settle();
-  void SendDatagrams();
+  /// `asked_by`: to whose frame the answers among them belong.
+  void SendDatagrams(const std::optional<Mac>& asked_by);
   void TellQueuePairs();
 
   EventLoop& loop_;

@@ -35,6 +35,8 @@ rdma_cm::ServiceConfig RdmaCmHost::MakeConfig(const Limits& limits) {
   rdma_cm::ServiceConfig config;
   config.endpoints_per_program = limits.cm_ids;
   config.endpoints_per_user = limits.cm_ids_per_user;
+  config.joins_per_program = limits.cm_joins;
+  config.joins_per_user = limits.cm_joins_per_user;
   config.manager.max_ids = limits.total_connections;
   ReadSysctl("/proc/sys/net/ipv4/ip_unprivileged_port_start", config.first_unprivileged_port);
   cm::Bindings::PortRange range;
@@ -97,13 +99,13 @@ cm::Result RdmaCmHost::ChooseSource(const Gid& destination, uint32_t scope_id,
 }
 
 RdmaCmHost::LookupId RdmaCmHost::FindNeighbour(const rdma_cm::Attachment& source,
-                                               const Gid& destination, Nanos timeout,
+                                               const Gid& destination, uint32_t user, Nanos timeout,
                                                LookupHandler handler) {
   const PathKey path{nic_.devices()[source.device].get(), source.vlan_id, source.address,
                      destination};
-  return lookups_.Start(path, timeout, [handler = std::move(handler)](const absl::Status& status) {
-    handler(LookupErrno(status));
-  });
+  return lookups_.Start(
+      path, user, timeout,
+      [handler = std::move(handler)](const absl::Status& status) { handler(LookupErrno(status)); });
 }
 
 rdma_cm::DeviceFacts RdmaCmHost::Facts(uint32_t device) {

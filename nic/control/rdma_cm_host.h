@@ -38,8 +38,8 @@ class RdmaCmHost final : private rdma_cm::Environment {
   std::optional<rdma_cm::Attachment> FindAddress(const Gid& address, uint32_t scope_id) override;
   cm::Result ChooseSource(const Gid& destination, uint32_t scope_id,
                           rdma_cm::Attachment& source) override;
-  LookupId FindNeighbour(const rdma_cm::Attachment& source, const Gid& destination, Nanos timeout,
-                         LookupHandler handler) override;
+  LookupId FindNeighbour(const rdma_cm::Attachment& source, const Gid& destination, uint32_t user,
+                         Nanos timeout, LookupHandler handler) override;
   void Cancel(LookupId lookup) override { lookups_.Cancel(lookup); }
   rdma_cm::DeviceFacts Facts(uint32_t device) override;
   std::optional<uint8_t> GidIndex(const rdma_cm::Attachment& source) override;

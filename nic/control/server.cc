@@ -6,11 +6,12 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "drivers/mapping_guard.h"
 #include "nic/net/address.h"
-#include "nic/resources/mapping_guard.h"
 
 namespace uroce::nic {
 namespace {
@@ -23,6 +24,8 @@ constexpr Nanos kSettleTime{20'000'000};
 // then.
 constexpr Nanos kFarewellTime{200'000'000};
 constexpr int kFarewellTurnMs = 10;
+// In a turn of the loop, unless one session's end takes longer.
+constexpr Nanos kBurialTime{1'000'000};
 
 }  // namespace
 
@@ -44,6 +47,8 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
                peers_,
                errands_,
                flights_,
+               turns_,
+               log_budget_,
                [this] {
                  std::vector<const Session*> all;
                  for (const auto& [id, session] : sessions_) all.push_back(session.get());
@@ -51,11 +56,11 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
                },
                [this](Session& session) { End(session); }},
       socket_(std::move(socket)),
-      tree_(nic.config().socket_path),
+      tree_(socket_.TakeTree()),
       network_(OpenNetlinkWatch()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   guard_watch_ =
-      loop_.Watch(MappingGuard::Get().event_fd(), EPOLLIN, [this] { OnStruckMappings(); });
+      loop_.Watch(drivers::MappingGuard::Get().event_fd(), EPOLLIN, [this] { OnStruckMappings(); });
   if (network_) {
     network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
     RefreshAfter(Nanos(0));  // Something may have changed since the devices were made.
@@ -105,16 +110,17 @@ void Server::OnConnection() {
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length);
   const Peer peer{credentials.pid, credentials.uid, credentials.gid};
   absl::StatusOr<Admission::Place> place = admission_.Admit(peer.uid, peer.is_privileged());
-  if (!place.ok()) return TurnAway(socket.get(), place.status());
+  if (!place.ok()) return TurnAway(std::move(socket), peer.uid, place.status());
   const uint32_t id = next_id_++;
   sessions_[id] =
       std::make_unique<Session>(context_, id, std::move(socket), peer, *std::move(place));
 }
 
 // The answer to its first command, whatever that will be.
-void Server::TurnAway(int socket, const absl::Status& status) {
-  static_cast<void>(SendReply(socket, status, Reply()));
-  if (!turned_away_.MayLog(Nic::Now())) return;
+void Server::TurnAway(Fd socket, uid_t uid, const absl::Status& status) {
+  static_cast<void>(SendReply(socket.get(), status, Reply()));
+  const StrangerSocket ended(std::move(socket), nic_.user(uid).refusals_thread);
+  if (!log_budget_.Take(uid, Nic::Now())) return;
   spdlog::warn("a program was turned away: {}", std::string(status.message()));
 }
 
@@ -135,6 +141,7 @@ void Server::RefreshAfter(Nanos delay) {
 
 void Server::MaintainPorts() {
   for (const auto& device : nic_.devices()) MaintainPort(*device);
+  TellOmissions();
   maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });
 }
 
@@ -172,26 +179,38 @@ void Server::Refresh(NicDevice& device) {
 }
 
 void Server::OnStruckMappings() {
-  for (const uint32_t id : MappingGuard::Get().TakeStruck()) {
+  for (const uint32_t id : drivers::MappingGuard::Get().TakeStruck()) {
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) continue;
     Session& session = *found->second;
-    spdlog::warn("session {}: {} (pid {}) took registered memory away from its file, and is ended",
-                 id, session.command_name(), session.peer().pid);
     End(session);
+    if (!log_budget_.Take(session.peer().uid, Nic::Now())) continue;
+    spdlog::warn("session {}: {} (pid {}) has lost registered memory, and is ended", id,
+                 session.command_name(), session.peer().pid);
   }
 }
 
-// A session may ask for its end from its own callback: it is buried after that.
+// A session may ask for its end from its own callback, and more than once: it is buried after that.
 void Server::End(Session& session) {
+  session.StopHearing();
   if (ended_.empty()) loop_.After(Nanos(0), [this] { Bury(); });
-  ended_.push_back(session.id());
+  if (std::ranges::find(ended_, session.id()) == ended_.end()) ended_.push_back(session.id());
 }
 
+// Many programs may end at once: others are served in between.
 void Server::Bury() {
-  const std::vector<uint32_t> ended = std::move(ended_);
-  ended_.clear();
-  for (const uint32_t id : ended) sessions_.erase(id);
+  const Nanos deadline = Nic::Now() + kBurialTime;
+  do {
+    sessions_.erase(ended_.front());
+    ended_.pop_front();
+  } while (!ended_.empty() && Nic::Now() < deadline);
+  if (!ended_.empty()) loop_.After(Nanos(0), [this] { Bury(); });
+}
+
+void Server::TellOmissions() {
+  for (const auto& [uid, lines] : log_budget_.TakeOmissions(Nic::Now())) {
+    spdlog::warn("user {}: {} lines left out here", uid, lines);
+  }
 }
 
 }  // namespace uroce::nic

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -13,10 +14,11 @@
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
 #include "nic/control/flight_recorder.h"
-#include "nic/control/log_limit.h"
+#include "nic/control/log_budget.h"
 #include "nic/control/peer_agreements.h"
 #include "nic/control/rdma_cm_host.h"
 #include "nic/control/session.h"
+#include "nic/control/user_turns.h"
 #include "nic/net/gsi.h"
 #include "nic/net/neighbours.h"
 #include "nic/resources/fd.h"
@@ -40,7 +42,7 @@ class Server {
  private:
   void OnConnection();
   /// Says why, to the program and in the log.
-  void TurnAway(int socket, const absl::Status& status);
+  void TurnAway(Fd socket, uid_t uid, const absl::Status& status);
   void OnNetworkChange();
   void RefreshAfter(Nanos delay);
   /// Has every port look after its device, now and then; what changed is told to programs.
@@ -51,6 +53,8 @@ class Server {
   void OnStruckMappings();
   void End(Session& session);
   void Bury();
+  /// Of lines of the log.
+  void TellOmissions();
   /// Lets the peers of programs know that these are gone, with the daemon.
   void SayFarewell();
 
@@ -63,7 +67,8 @@ class Server {
   Errands errands_;
   FlightRecorder flights_;
   Admission admission_;
-  LogLimit turned_away_{Nanos(1'000'000'000)};
+  UserTurns turns_;
+  LogBudget log_budget_;
   ControlContext context_;
   ControlSocket socket_;
   DeviceTree tree_;  ///< Goes before the socket: behind that, another daemon may have one there.
@@ -77,7 +82,7 @@ class Server {
   EventLoop::Id settling_ = 0;
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::unique_ptr<Session>> sessions_;
-  std::vector<uint32_t> ended_;
+  std::deque<uint32_t> ended_;
 };
 
 }  // namespace uroce::nic

@@ -8,20 +8,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/control/dump_stream.h"
 
 namespace uroce::nic {
 namespace {
 
-// Whoever floods with commands gets so many in a turn of the loop, and no more time than this
-// unless one takes longer.
+// Whoever floods with commands gets so many in a turn of the loop, and no more time than his user
+// has in it.
 constexpr int kRequestsPerTurn = 16;
-constexpr Nanos kTurnTime{1'000'000};
 constexpr Nanos kFdRetry{10'000'000};        // Until fds may be let out again,
 constexpr Nanos kFdPatience{5'000'000'000};  // and until they are given up.
 constexpr size_t kMaxRequestBytes =
@@ -31,6 +31,9 @@ std::string CommandName(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
   std::string name;
   std::getline(file, name);
+  // Whoever reads it may be a terminal, which obeys some bytes.
+  std::ranges::replace_if(
+      name, [](char c) { return c < ' ' || c > '~'; }, '?');
   return name;
 }
 
@@ -42,23 +45,23 @@ Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& pe
                  Admission::Place place)
     : context_(context),
       place_(std::move(place)),
+      files_thread_(std::make_shared<SideThread>(place_)),
       id_(id),
-      socket_(std::move(socket)),
+      socket_(std::move(socket), files_thread_),
       peer_(peer),
       command_name_(CommandName(peer.pid)),
       pidfd_(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))) {
-  watch_ = context_.loop.Watch(socket_.get(), EPOLLIN, [this] { OnReadable(); });
+  watch_ = context_.loop.Watch(socket_.fd(), EPOLLIN, [this] { OnReadable(); });
   if (pidfd_) death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End(); });
 }
 
 Session::~Session() {
-  context_.loop.Forget(watch_);
-  context_.loop.Forget(death_watch_);
   context_.loop.Cancel(answer_timer_);
   context_.errands.Cancel(populating_);
   context_.neighbours.Cancel(lookup_);
+  StopHearing();
   if (capture_ != nullptr) --context_.captures;
-  if (program_) {
+  if (program_ && context_.log_budget.Take(peer_.uid, Nic::Now())) {
     spdlog::info("session {}: {} (pid {}) left", id_, command_name_, peer_.pid);
   }
 }
@@ -68,26 +71,35 @@ bool Peer::is_privileged() const { return uid == 0 || uid == geteuid(); }
 // While an answer is held, a hangup is all that is reported.
 void Session::OnReadable() {
   if (held_) return End();
-  const Nanos deadline = Nic::Now() + kTurnTime;
+  const Nanos begin = Nic::Now();
+  const Nanos deadline = context_.turns.Enter(peer_.uid, id_, context_.loop.turn(), begin);
+  if (deadline <= begin) return;
   for (int i = 0; i < kRequestsPerTurn && !held_; ++i) {
-    if (!ReadOne() || Nic::Now() >= deadline) return;
+    if (!ReadOne() || Nic::Now() >= deadline) break;
   }
+  context_.turns.Leave(peer_.uid, Nic::Now() - begin);
 }
 
-// Fds that come along are dropped by the kernel: there is no room for control data here.
+void Session::StopHearing() {
+  context_.loop.Forget(std::exchange(watch_, 0));
+  context_.loop.Forget(std::exchange(death_watch_, 0));
+  context_.turns.Forget(peer_.uid, id_);
+}
+
+// No command brings fds along: whoever sends some is not served any more.
 bool Session::ReadOne() {
   alignas(8) uint8_t buffer[kMaxRequestBytes];
-  const ssize_t got = recv(socket_.get(), buffer, sizeof(buffer), MSG_DONTWAIT | MSG_TRUNC);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (got <= 0) {
+  const auto [outcome, bytes] = socket_.Receive(buffer);
+  if (outcome == StrangerSocket::Outcome::kNothing) return false;
+  if (outcome != StrangerSocket::Outcome::kMessage) {
     End();
     return false;
   }
   Reply reply;
-  const bool too_long = static_cast<size_t>(got) > sizeof(buffer);
   const absl::Status status =
-      too_long ? absl::InvalidArgumentError(absl::StrCat("a request of ", got, " bytes"))
-               : Dispatch({buffer, static_cast<size_t>(got)}, reply);
+      bytes > sizeof(buffer)
+          ? absl::InvalidArgumentError(absl::StrCat("a request of ", bytes, " bytes"))
+          : Dispatch({buffer, bytes}, reply);
   if (held_) return false;
   if (!status.ok()) spdlog::debug("session {}: {}", id_, std::string(status.message()));
   return AnswerBy(Nic::Now() + kFdPatience, status, std::move(reply));
@@ -135,7 +147,7 @@ void Session::Finish(const absl::Status& status, Reply&& reply) {
 // Of a user without privilege the kernel lets so many fds be under way between processes, and no
 // more (ETOOMANYREFS): the user's other programs may have them there.
 bool Session::AnswerBy(Nanos deadline, const absl::Status& status, Reply&& reply) {
-  if (SendReply(socket_.get(), status, reply)) return true;
+  if (SendReply(socket_.fd(), status, reply)) return true;
   if (errno != ETOOMANYREFS || Nic::Now() >= deadline) {
     End();
     return false;

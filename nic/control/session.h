@@ -18,15 +18,21 @@
 #include "nic/control/errands.h"
 #include "nic/control/event_loop.h"
 #include "nic/control/flight_recorder.h"
+#include "nic/control/log_budget.h"
 #include "nic/control/memory_socket.h"
 #include "nic/control/message.h"
 #include "nic/control/segment_list.h"
+#include "nic/control/stranger_socket.h"
+#include "nic/control/user_turns.h"
 #include "nic/net/neighbours.h"
 #include "nic/resources/nic.h"
 #include "nic/resources/program.h"
+#include "nic/resources/side_thread.h"
 
 namespace uroce::nic {
 
+class DumpSource;
+class DumpStream;
 class PeerAgreements;
 class RdmaCmHost;
 class Session;
@@ -40,6 +46,8 @@ struct ControlContext {
   PeerAgreements& peers;
   Errands& errands;
   const FlightRecorder& flights;
+  UserTurns& turns;
+  LogBudget& log_budget;
   /// All sessions, for dumps.
   std::function<std::vector<const Session*>()> sessions;
   /// Ends a session, after the current callback.
@@ -68,11 +76,17 @@ class Session {
 
   uint32_t id() const { return id_; }
   const Peer& peer() const { return peer_; }
-  /// Name of the process, for people.
+  /// Name of the process, for people: what is no printable ASCII is '?'.
   const std::string& command_name() const { return command_name_; }
   /// Null before HELLO.
   Program* program() const { return program_.get(); }
   bool is_privileged() const { return peer_.is_privileged(); }
+  /// Whether what `other` has is shown to this one.
+  bool MaySee(const Session& other) const {
+    return is_privileged() || other.peer_.uid == peer_.uid;
+  }
+  /// It hears nothing any more, and is to end.
+  void StopHearing();
 
  private:
   using Body = std::span<const uint8_t>;
@@ -165,12 +179,16 @@ class Session {
   absl::Status AfterDatagrams(LateAnswer answer, Reply& reply);
   absl::Status Release(std::vector<std::unique_ptr<MemoryObject>> memory);
   void AwaitCopies();
+  /// Lends the reading end of a pipe through which the dump comes.
+  absl::Status Stream(absl::StatusOr<std::unique_ptr<DumpSource>> source, Reply& reply);
   absl::Status AnswerResize(const uroce_resize_cq& request, Reply& reply);
 
   ControlContext& context_;
   Admission::Place place_;
+  /// For all that the program hands over. It keeps the place while it hangs.
+  std::shared_ptr<SideThread> files_thread_;
   uint32_t id_;
-  Fd socket_;
+  StrangerSocket socket_;
   Peer peer_;
   std::string command_name_;
   Fd pidfd_;
@@ -190,6 +208,7 @@ class Session {
   std::unique_ptr<CmFiles> cm_files_;  ///< Goes first: peers are told, then queue pairs end.
   std::unique_ptr<MemorySocket> memory_socket_;
   std::unique_ptr<Capture> capture_;
+  std::unique_ptr<DumpStream> dump_;
 };
 
 }  // namespace uroce::nic

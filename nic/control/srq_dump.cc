@@ -38,18 +38,40 @@ Json QueueJson(Nic& nic, const Session& session, const SharedReceiveObject& srq)
   return json;
 }
 
+class SharedReceiveQueuesSource : public ListSource {
+ public:
+  SharedReceiveQueuesSource(const ControlContext& context, const Session& asker)
+      : ListSource("srqs"), context_(context), asker_(asker) {}
+
+ private:
+  bool AppendItems(std::string& text) override {
+    for (const Session* session : context_.sessions()) {
+      if (session->id() < session_) continue;
+      if (session->id() != session_) handle_ = 0;
+      session_ = session->id();
+      if (session->program() == nullptr || !asker_.MaySee(*session)) continue;
+      const auto append = [&](uint32_t, const SharedReceiveObject& srq) {
+        AddItem(text, QueueJson(context_.nic, *session, srq));
+      };
+      while (handle_ != UROCE_NONE) {
+        if (text.size() >= kPieceBytes) return true;
+        handle_ = session->program()->shared_receive_queues().ForSome(handle_, 1, append);
+      }
+    }
+    return false;
+  }
+
+  const ControlContext& context_;
+  const Session& asker_;
+  uint32_t session_ = 0;  ///< Where to go on,
+  uint32_t handle_ = 0;
+};
+
 }  // namespace
 
-Json SharedReceiveQueuesJson(Nic& nic, const std::vector<const Session*>& sessions) {
-  Json list = Json::array();
-  for (const Session* session : sessions) {
-    if (session->program() == nullptr) continue;
-    session->program()->shared_receive_queues().ForEach(
-        [&](uint32_t, const SharedReceiveObject& srq) {
-          list.push_back(QueueJson(nic, *session, srq));
-        });
-  }
-  return {{"srqs", list}};
+std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const ControlContext& context,
+                                                        const Session& asker) {
+  return std::make_unique<SharedReceiveQueuesSource>(context, asker);
 }
 
 }  // namespace uroce::nic

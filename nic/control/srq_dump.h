@@ -2,16 +2,14 @@
 // Shared receive queues as JSON: whose they are, and how full.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-#include <vector>
+#include <memory>
+
+#include "nic/control/dump_stream.h"
 
 namespace uroce::nic {
 
-class Nic;
-class Session;
-
-/// All shared receive queues of these sessions' programs.
-nlohmann::ordered_json SharedReceiveQueuesJson(Nic& nic,
-                                               const std::vector<const Session*>& sessions);
+/// All shared receive queues that `asker` may see.
+std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const ControlContext& context,
+                                                        const Session& asker);
 
 }  // namespace uroce::nic

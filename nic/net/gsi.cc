@@ -19,6 +19,14 @@ namespace {
 
 constexpr uint8_t kDscpMask = 0xfc;  // The rest is the network's.
 
+/// Nothing where it is a group's: an answer would go to all of it.
+std::optional<Mac> SourceMacOf(std::span<const uint8_t> frame) {
+  Mac mac;
+  std::ranges::copy(frame.subspan(mac.size(), mac.size()), mac.begin());
+  const bool is_group = (mac[0] & 1) != 0;
+  return is_group ? std::nullopt : std::optional(mac);
+}
+
 /// Traffic class of a decoded packet.
 uint8_t TrafficClassOf(std::span<const uint8_t> frame, const wire::FrameView& view) {
   const uint8_t* const ip = frame.data() + view.ip_offset;
@@ -71,9 +79,7 @@ Gsi::~Gsi() {
     loop_.Cancel(source.again);
   }
   loop_.Cancel(forget_timer_);
-  for (const auto& [key, path] : paths_) {
-    if (path.followed == nullptr) neighbours_.Cancel(path.lookup);
-  }
+  for (const auto& [lookup, key] : lookups_) neighbours_.Cancel(lookup);
 }
 
 void Gsi::SetHandler(uint8_t management_class, Handler handler) {
@@ -116,7 +122,8 @@ void Gsi::OnFrame(const NicDevice& device, std::span<const uint8_t> frame) {
   handler->second({.device = rdma_cm::RouteDevice(at),
                    .local = packet.destination,
                    .remote = packet.source,
-                   .traffic_class = TrafficClassOf(frame, view)},
+                   .traffic_class = TrafficClassOf(frame, view),
+                   .frame_source = SourceMacOf(frame)},
                   mad);
 }
 
@@ -132,35 +139,49 @@ bool Gsi::Send(const cm::Route& route, const Mad& mad) {
 
 bool Gsi::SendByPath(const PathKey& key, const cm::Route& route, const Mad& mad) {
   const auto found = paths_.find(key);
-  if (found == paths_.end() || found->second.followed == nullptr) {
-    Await(key, route, mad);
-    return true;
+  if (found != paths_.end() && found->second.followed != nullptr) {
+    found->second.used = true;
+    return SendTo(found->second.followed->mac, route, mad);
   }
-  found->second.used = true;
-  return SendTo(found->second.followed->mac, route, mad);
+  if (route.frame_source) return SendTo(*route.frame_source, route, mad);
+  Await(key, route, mad);
+  return true;
 }
 
 void Gsi::Await(const PathKey& key, const cm::Route& route, const Mad& mad) {
-  const auto found = paths_.find(key);
-  const bool is_new = found == paths_.end();
-  const bool has_room = is_new ? lookups_ < kMostLookups && paths_.size() < kMostPaths
-                               : found->second.waiting.size() < kMostWaiting;
-  if (!has_room) {
+  if (!paths_.contains(key)) StartLookup(key);
+  std::vector<Waiting>& waiting = paths_.at(key).waiting;
+  if (waiting.size() == kMostWaiting) {
     ++counters_.no_room;
     return;
   }
-  Path& path = paths_[key];
-  path.waiting.push_back({route, mad});
-  if (!is_new) return;
-  ++lookups_;
-  path.lookup = neighbours_.Resolve(
+  waiting.push_back({route, mad});
+}
+
+// A path that is known is quickly found again.
+void Gsi::StartLookup(const PathKey& key) {
+  if (lookups_.size() == kMostLookups) GiveUpOldestLookup();
+  if (paths_.size() == kMostPaths) {
+    std::erase_if(paths_, [](const auto& entry) { return entry.second.followed != nullptr; });
+  }
+  const Neighbours::Id lookup = neighbours_.Resolve(
       key, [this, key](const absl::StatusOr<Mac>& mac) { OnNeighbour(key, mac); });
+  paths_[key].lookup = lookup;
+  lookups_[lookup] = key;
   if (forget_timer_ == 0) forget_timer_ = loop_.After(kForgetAfter, [this] { ForgetUnused(); });
+}
+
+void Gsi::GiveUpOldestLookup() {
+  const auto [lookup, key] = *lookups_.begin();
+  neighbours_.Cancel(lookup);
+  lookups_.erase(lookup);
+  counters_.no_neighbour += paths_.at(key).waiting.size();
+  paths_.erase(key);
 }
 
 // Where the link is full by now the peer, or we, will say it again.
 void Gsi::OnNeighbour(const PathKey& key, const absl::StatusOr<Mac>& mac) {
-  --lookups_;
+  lookups_.erase(paths_.at(key).lookup);
   const std::vector<Waiting> waiting = std::exchange(paths_.at(key).waiting, {});
   FollowedPaths::Holder followed = mac.ok() ? neighbours_.Follow(key, *mac) : nullptr;
   if (followed == nullptr) {

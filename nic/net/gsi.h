@@ -23,7 +23,7 @@ using Mad = std::array<uint8_t, wire::kMadBytes>;
 /// Of all devices.
 struct GsiCounters {
   uint64_t no_neighbour = 0;   ///< Datagrams dropped: nobody answers for their destination ...
-  uint64_t no_room = 0;        ///< ... or too many wait for somebody to answer.
+  uint64_t no_room = 0;        ///< ... or too many wait for it to answer.
   uint64_t unknown_class = 0;  ///< Received, of a management class that nobody here reads.
 };
 
@@ -49,8 +49,9 @@ class Gsi {
  private:
   static constexpr int kFramesPerTurn = 256;
   static constexpr size_t kMostPaths = 4096;
-  static constexpr size_t kMostLookups = 256;  ///< Of addresses that may well not exist.
-  static constexpr size_t kMostWaiting = 64;   ///< Of one path.
+  /// Of addresses that may well not exist: who answers does so soon, so that the oldest gives way.
+  static constexpr size_t kMostLookups = 256;
+  static constexpr size_t kMostWaiting = 64;  ///< Of one path.
   static constexpr Nanos kForgetAfter{30'000'000'000};
 
   struct Waiting {
@@ -77,6 +78,8 @@ class Gsi {
   bool SendTo(const Mac& mac, const cm::Route& route, const Mad& mad);
   bool SendByPath(const PathKey& key, const cm::Route& route, const Mad& mad);
   void Await(const PathKey& key, const cm::Route& route, const Mad& mad);
+  void StartLookup(const PathKey& key);
+  void GiveUpOldestLookup();
   void OnNeighbour(const PathKey& key, const absl::StatusOr<Mac>& mac);
   void ForgetUnused();
 
@@ -87,7 +90,7 @@ class Gsi {
   std::vector<Source> sources_;
   EventLoop::Id forget_timer_ = 0;
   std::map<PathKey, Path> paths_;
-  size_t lookups_ = 0;
+  std::map<Neighbours::Id, PathKey> lookups_;  ///< Oldest first.
   uint32_t psn_ = 0;
   uint16_t identification_ = 0;
   GsiCounters counters_;

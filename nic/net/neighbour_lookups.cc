@@ -14,7 +14,8 @@ NeighbourLookups::~NeighbourLookups() {
   for (const auto& [path, asked] : asked_) neighbours_.Cancel(asked.lookup);
 }
 
-NeighbourLookups::Id NeighbourLookups::Start(const PathKey& path, Nanos timeout, Handler handler) {
+NeighbourLookups::Id NeighbourLookups::Start(const PathKey& path, uint32_t user, Nanos timeout,
+                                             Handler handler) {
   const Id id = ++last_id_;
   waiters_[id] = {path, Nic::Now() + timeout, std::move(handler)};
   if (IsMulticast(path.destination)) {
@@ -22,21 +23,24 @@ NeighbourLookups::Id NeighbourLookups::Start(const PathKey& path, Nanos timeout,
   } else if (const std::optional<absl::StatusOr<Mac>> at_once = neighbours_.Find(path)) {
     Answer(id, at_once->status());
   } else {
-    Ask(path, id);
+    Ask(path, user, id);
   }
   return id;
 }
 
-void NeighbourLookups::Ask(const PathKey& path, Id id) {
-  if (!asked_.contains(path) && asked_.size() >= kMostPaths) {
+void NeighbourLookups::Ask(const PathKey& path, uint32_t user, Id id) {
+  const bool is_new = !asked_.contains(path);
+  if (is_new && !shares_.Take(user)) {
     return Answer(id, absl::DeadlineExceededError(
-                          absl::StrCat(asked_.size(), " other neighbours are being asked for")));
+                          absl::StrCat(asked_.size(), " other neighbours are being asked for, ",
+                                       shares_.HeldBy(user), " by user ", user)));
   }
   Asked& asked = asked_[path];
   asked.waiters.insert(id);
   deadlines_.insert({waiters_.at(id).deadline, id});
   SweepLater();
-  if (asked.waiters.size() > 1) return;
+  if (!is_new) return;
+  asked.user = user;
   asked.lookup = neighbours_.Resolve(
       path, [this, path](const absl::StatusOr<Mac>& mac) { OnAnswer(path, mac.status()); },
       kPatience);
@@ -44,6 +48,7 @@ void NeighbourLookups::Ask(const PathKey& path, Id id) {
 
 void NeighbourLookups::OnAnswer(const PathKey& path, const absl::Status& status) {
   const std::set<Id> waiters = std::move(asked_.at(path).waiters);
+  shares_.Return(asked_.at(path).user);
   asked_.erase(path);
   for (const Id id : waiters) {
     deadlines_.erase({waiters_.at(id).deadline, id});
@@ -87,6 +92,7 @@ void NeighbourLookups::Leave(const Waiter& waiter, Id id) {
   asked.waiters.erase(id);
   if (!asked.waiters.empty()) return;
   neighbours_.Cancel(asked.lookup);
+  shares_.Return(asked.user);
   asked_.erase(waiter.path);
 }
 

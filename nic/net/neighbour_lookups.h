@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "nic/cm/fair_share.h"
 #include "nic/control/event_loop.h"
 #include "nic/net/followed_paths.h"
 #include "nic/net/neighbours.h"
@@ -20,9 +21,9 @@ class NeighbourLookups {
   using Id = uint64_t;
   /// OK, or as Neighbours::Find fails.
   using Handler = std::function<void(const absl::Status&)>;
-  /// Destinations that are asked for at a time; each costs the control thread some 20 us at every
-  /// look. Whoever asks for more is told at once that nobody answers.
-  static constexpr size_t kMostPaths = 1024;
+  /// Destinations that are asked for at a time, shared fairly between users; each costs the control
+  /// thread some 20 us at every look. Whoever asks for more is told at once that nobody answers.
+  static constexpr size_t kMostPaths = 1536;
 
   NeighbourLookups(EventLoop& loop, Neighbours& neighbours)
       : loop_(loop), neighbours_(neighbours) {}
@@ -30,8 +31,9 @@ class NeighbourLookups {
   NeighbourLookups(const NeighbourLookups&) = delete;
   NeighbourLookups& operator=(const NeighbourLookups&) = delete;
 
-  /// The handler is called once, unless cancelled, and never from within this call.
-  Id Start(const PathKey& path, Nanos timeout, Handler handler);
+  /// `user`: on whose behalf. The handler is called once, unless cancelled, and never from within
+  /// this call.
+  Id Start(const PathKey& path, uint32_t user, Nanos timeout, Handler handler);
   void Cancel(Id id);
 
  private:
@@ -45,11 +47,12 @@ class NeighbourLookups {
     bool answered = false;  ///< In `answers_`.
   };
   struct Asked {
+    uint32_t user = 0;  ///< Who was the first to ask.
     Neighbours::Id lookup = 0;
     std::set<Id> waiters;
   };
 
-  void Ask(const PathKey& path, Id id);
+  void Ask(const PathKey& path, uint32_t user, Id id);
   void Answer(Id id, const absl::Status& status);
   void Deliver();
   void OnAnswer(const PathKey& path, const absl::Status& status);
@@ -62,6 +65,7 @@ class NeighbourLookups {
   Id last_id_ = 0;
   std::map<Id, Waiter> waiters_;
   std::map<PathKey, Asked> asked_;
+  cm::FairShare<uint32_t> shares_{kMostPaths};  ///< Of `asked_`, by user.
   std::set<std::pair<Nanos, Id>> deadlines_;
   std::map<Id, absl::Status> answers_;  ///< To be delivered in the next turn.
   EventLoop::Id delivery_ = 0;

@@ -11,16 +11,20 @@ using wire::CapabilitiesResult;
 using wire::MadMethod;
 
 Agreements::Agreements(Config config, Random random)
-    : config_(std::move(config)), random_(random), answers_(config_.secret) {}
+    : config_(std::move(config)),
+      random_(random),
+      shares_(config_.most_peers),
+      answers_(config_.secret, kAnswersPerSecond, kAnswerBurst) {}
 
-Holder Agreements::Use(const Key& key, Nanos now) {
+Holder Agreements::Use(const Key& key, uint32_t user, Nanos now) {
   auto found = records_.find(key);
   if (found == records_.end()) {
-    if (!MakeRoom()) {
+    if (!MakeRoom(user)) {
       ++counters_.no_room;
       return nullptr;
     }
     found = records_.try_emplace(key).first;
+    found->second.user = user;
     found->second.agreement->key = key;
     Schedule(found->second, now);
     return found->second.agreement;
@@ -168,18 +172,19 @@ void Agreements::Schedule(Record& record, Nanos due) {
 void Agreements::Forget(const Key& key) {
   const auto found = records_.find(key);
   due_.erase({found->second.due, key});
+  shares_.Return(found->second.user);
   records_.erase(found);
 }
 
 // Those that nobody uses go first.
-bool Agreements::MakeRoom() {
-  if (records_.size() < config_.most_peers) return true;
+bool Agreements::MakeRoom(uint32_t user) {
+  if (shares_.Take(user)) return true;
   std::vector<Key> unused;
   for (const auto& [key, record] : records_) {
     if (!record.in_use()) unused.push_back(key);
   }
   for (const Key& key : unused) Forget(key);
-  return records_.size() < config_.most_peers;
+  return shares_.Take(user);
 }
 
 bool Agreements::PollDatagram(Datagram& datagram) {

@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "nic/cm/fair_share.h"
 #include "nic/cm/request_limit.h"
-#include "nic/peers/answer_limit.h"
+#include "nic/cm/source_limit.h"
 #include "nic/peers/types.h"
 
 namespace uroce::nic::peers {
@@ -22,7 +23,7 @@ struct Config {
   std::vector<uint32_t> features;  ///< Of each device: bits of wire::Capabilities.
   uint64_t instance = 0;           ///< Random, of this daemon.
   uint64_t secret = 0;             ///< Random too.
-  size_t most_peers = 4096;        ///< Asked at a time.
+  uint32_t most_peers = 4096;      ///< Asked at a time.
 };
 
 /// One record a path that queue pairs use: strangers make none. An answer counts only if it repeats
@@ -56,11 +57,15 @@ class Agreements {
   static constexpr Nanos kKeep{64'000'000'000};
   static constexpr uint32_t kQuestionsPerSecond = 1000;
   static constexpr uint32_t kQuestionBurst = 64;
+  /// Answers, to one source.
+  static constexpr uint32_t kAnswersPerSecond = 100;
+  static constexpr uint32_t kAnswerBurst = 8;
 
   Agreements(Config config, Random random);
 
-  /// A queue pair is to use the path. Null: so many are in use that this one goes without.
-  Holder Use(const Key& key, Nanos now);
+  /// A queue pair of a program of `user` is to use the path. Null: so many are in use, or so many
+  /// by this user, that this one goes without.
+  Holder Use(const Key& key, uint32_t user, Nanos now);
   void OnMad(const Key& from, std::span<const uint8_t> bytes, Nanos now);
   void OnDeadline(Nanos now);
 
@@ -72,6 +77,7 @@ class Agreements {
 
  private:
   struct Record {
+    uint32_t user = 0;  ///< Who was the first to use the path.
     std::shared_ptr<Agreement> agreement = std::make_shared<Agreement>();
     uint64_t transaction_id = 0;  ///< 0: no answer is awaited.
     int asked = 0;                ///< Times, in the inquiry under way; 0: none is.
@@ -96,13 +102,14 @@ class Agreements {
   void Enter(Record& record, State state, const wire::Capabilities& peer);
   void Schedule(Record& record, Nanos due);
   void Forget(const Key& key);
-  bool MakeRoom();
+  bool MakeRoom(uint32_t user);
 
   const Config config_;
   const Random random_;
   std::map<Key, Record> records_;
+  cm::FairShare<uint32_t> shares_;  ///< Of `records_`, by user.
   std::set<std::pair<Nanos, Key>> due_;
-  AnswerLimit answers_;
+  cm::SourceLimit answers_;
   cm::RequestLimit questions_{kQuestionsPerSecond, kQuestionBurst};
   std::deque<Datagram> datagrams_;
   std::deque<Change> changes_;

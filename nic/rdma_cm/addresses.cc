@@ -30,8 +30,9 @@ uint32_t FlowLabelOf(const Endpoint& endpoint) {
 
 Result ServiceImpl::Bind(Endpoint& endpoint, const SocketAddress& address) {
   if (endpoint.state != State::kIdle) return Result::kWrongState;
+  const Owner& owner = clients_.at(endpoint.client).owner;
   const bool is_reserved = address.port != 0 && address.port < config_.first_unprivileged_port;
-  if (is_reserved && !clients_.at(endpoint.client).owner.is_privileged) {
+  if (is_reserved && !owner.is_privileged) {
     return Result::kNotPermitted;
   }
   std::optional<Attachment> attachment;
@@ -43,7 +44,8 @@ Result ServiceImpl::Bind(Endpoint& endpoint, const SocketAddress& address) {
                                       .address = address.address,
                                       .port = address.port,
                                       .reuse_address = endpoint.reuse_address,
-                                      .own_family_only = endpoint.own_family_only};
+                                      .own_family_only = endpoint.own_family_only,
+                                      .user = owner.uid};
   const Result result = manager_.Bind(parameters, endpoint.binding);
   if (result != Result::kOk) return result;
   by_binding_[static_cast<uint32_t>(endpoint.binding)] = endpoint.id;
@@ -74,7 +76,7 @@ Result ServiceImpl::ResolveAddress(Endpoint& endpoint, const SocketAddress* sour
   endpoint.remote = to;
   endpoint.state = State::kAddressQuery;
   endpoint.lookup = environment_.FindNeighbour(
-      from, to.address, timeout,
+      from, to.address, clients_.at(endpoint.client).owner.uid, timeout,
       [this, id = endpoint.id, from](int error) { OnNeighbour(id, from, error); });
   return Result::kOk;
 }
@@ -144,6 +146,7 @@ Result ServiceImpl::JoinMulticast(Endpoint& endpoint, const SocketAddress& group
                                   MembershipId& membership) {
   if (!endpoint.attachment) return Result::kWrongState;
   if (endpoint.attachment->address.is_ipv4() != group.address.is_ipv4()) return Result::kInvalid;
+  if (!HasRoomToJoin(endpoint.client)) return Result::kNoRoom;
   const MembershipId wanted{++last_membership_};
   const Result joined =
       send_only ? Result::kOk : environment_.Join(*endpoint.attachment, group.address);
@@ -153,7 +156,7 @@ Result ServiceImpl::JoinMulticast(Endpoint& endpoint, const SocketAddress& group
           {.kind = EventKind::kMulticastError, .membership = wanted, .status = -ErrnoOf(joined)});
     return Result::kOk;
   }
-  endpoint.groups[wanted] = {group.address, !send_only};
+  endpoint.groups[wanted] = {group.address, !send_only, Count(endpoint.client, &Holdings::joins)};
   Raise(endpoint, JoinEvent(endpoint, wanted, group.address));
   return Result::kOk;
 }

@@ -8,7 +8,7 @@
 namespace uroce::nic::rdma_cm {
 namespace {
 
-constexpr uint32_t kMostBacklog = 1024;
+constexpr uint32_t kMostBacklog = cm::Bindings::kPlaces;
 constexpr uint8_t kMostRetries = 7;
 constexpr uint8_t kVendorOption = 35;  // Not supported (protocol/cm.md, section 9).
 
@@ -41,6 +41,7 @@ Result ServiceImpl::TakeRequest(Endpoint& endpoint) {
 
 Result ServiceImpl::Connect(Endpoint& endpoint, const ConnectionParameters& parameters) {
   if (endpoint.state != State::kRouteResolved) return Result::kWrongState;
+  if (!endpoint.is_datagram() && !HasQueuePair(endpoint, parameters.qpn)) return Result::kInvalid;
   cm::CommId comm;
   const Result result = endpoint.is_datagram() ? SendSidrReq(endpoint, parameters, comm)
                                                : SendReq(endpoint, parameters, comm);
@@ -104,6 +105,7 @@ cm::QueuePairParameters ServiceImpl::QueuePairOf(const Endpoint& endpoint,
 
 Result ServiceImpl::Accept(Endpoint& endpoint, const ConnectionParameters& parameters) {
   if (endpoint.state != State::kConnect) return Result::kWrongState;
+  if (!HasQueuePair(endpoint, parameters.qpn)) return Result::kInvalid;
   const Nanos now = environment_.Now();
   endpoint.qpn = parameters.qpn;
   if (endpoint.is_datagram()) {

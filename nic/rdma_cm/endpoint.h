@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -19,6 +20,7 @@ inline constexpr uint32_t kDatagramQkey = 0x01234567;
 struct Endpoint {
   EndpointId id{};
   uint32_t client = 0;
+  std::shared_ptr<void> place;  ///< In the counts of its program and user.
   wire::PortSpace space = wire::PortSpace::kTcp;
   ibv_qp_type qp_type = IBV_QPT_RC;
   State state = State::kIdle;
@@ -35,6 +37,7 @@ struct Endpoint {
   struct Membership {
     Gid group;
     bool receives = true;  ///< The device is a member on its behalf.
+    std::shared_ptr<void> place;
   };
   std::map<MembershipId, Membership> groups;
   Qpn qpn;  ///< As Connect or Accept has named it.

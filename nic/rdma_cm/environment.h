@@ -48,10 +48,10 @@ class Environment {
   /// address of the host as a whole (cm::IsOfHost): one of a device, which stands for it.
   /// Errors: kNoRoute; kNoDevice: the way there is none of the daemon's devices.
   virtual Result ChooseSource(const Gid& destination, uint32_t scope_id, Attachment& source) = 0;
-  /// Looks for the next hop's MAC. The handler is called once, unless cancelled, and never from
-  /// within this call.
-  virtual LookupId FindNeighbour(const Attachment& source, const Gid& destination, Nanos timeout,
-                                 LookupHandler handler) = 0;
+  /// Looks for the next hop's MAC, on behalf of a program of `user`. The handler is called once,
+  /// unless cancelled, and never from within this call.
+  virtual LookupId FindNeighbour(const Attachment& source, const Gid& destination, uint32_t user,
+                                 Nanos timeout, LookupHandler handler) = 0;
   virtual void Cancel(LookupId lookup) = 0;
 
   virtual DeviceFacts Facts(uint32_t device) = 0;

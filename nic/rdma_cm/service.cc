@@ -11,7 +11,8 @@
 namespace uroce::nic::rdma_cm {
 namespace {
 
-/// Datagrams that wait for room; what is more is dropped, and repeated by whoever misses it.
+/// Datagrams of a device that wait for room; what is more is dropped, and repeated by whoever
+/// misses it.
 constexpr size_t kMostUnsent = 16384;
 /// How soon to try again.
 constexpr Nanos kUnsentPause{500'000};
@@ -37,8 +38,9 @@ Service::Service(const ServiceConfig& config, Environment& environment, cm::Rand
 
 Service::~Service() = default;
 
-std::unique_ptr<Client> Service::AddClient(const Owner& owner, EventHandler handler) {
-  const uint32_t number = impl_->AddClient(owner, std::move(handler));
+std::unique_ptr<Client> Service::AddClient(const Owner& owner, HasQueuePair has_queue_pair,
+                                           EventHandler handler) {
+  const uint32_t number = impl_->AddClient(owner, std::move(has_queue_pair), std::move(handler));
   return std::unique_ptr<Client>(new Client(*impl_, number));
 }
 
@@ -68,8 +70,16 @@ ServiceImpl::ServiceImpl(const ServiceConfig& config, Environment& environment,
       random_(std::move(random)),
       manager_(config.manager, random_) {}
 
-uint32_t ServiceImpl::AddClient(const Owner& owner, Service::EventHandler handler) {
-  clients_.emplace(++last_client_, ClientEntry{owner, std::move(handler), {}});
+uint32_t ServiceImpl::AddClient(const Owner& owner, Service::HasQueuePair has_queue_pair,
+                                Service::EventHandler handler) {
+  std::shared_ptr<Holdings> of_user = users_[owner.uid].lock();
+  if (of_user == nullptr) users_[owner.uid] = of_user = std::make_shared<Holdings>();
+  clients_.emplace(++last_client_, ClientEntry{owner,
+                                               std::move(has_queue_pair),
+                                               std::move(handler),
+                                               {},
+                                               std::make_shared<Holdings>(),
+                                               std::move(of_user)});
   return last_client_;
 }
 
@@ -79,6 +89,7 @@ void ServiceImpl::RemoveClient(uint32_t number) {
   while (!client.endpoints.empty()) Destroy(*Find(number, *client.endpoints.begin()));
   clients_.erase(number);
   Pump();
+  absl::erase_if(users_, [](const auto& user) { return user.second.expired(); });
 }
 
 Endpoint* ServiceImpl::Find(uint32_t client, EndpointId id) {
@@ -100,9 +111,24 @@ Result ServiceImpl::Create(uint32_t client, wire::PortSpace space, ibv_qp_type q
 
 bool ServiceImpl::HasRoom(uint32_t client) const {
   const ClientEntry& its = clients_.at(client);
-  const auto of_user = endpoints_of_users_.find(its.owner.uid);
-  return its.endpoints.size() < config_.endpoints_per_program &&
-         (of_user == endpoints_of_users_.end() || of_user->second < config_.endpoints_per_user);
+  return its.holdings->endpoints < config_.endpoints_per_program &&
+         its.of_user->endpoints < config_.endpoints_per_user;
+}
+
+bool ServiceImpl::HasRoomToJoin(uint32_t client) const {
+  const ClientEntry& its = clients_.at(client);
+  return its.holdings->joins < config_.joins_per_program &&
+         its.of_user->joins < config_.joins_per_user;
+}
+
+std::shared_ptr<void> ServiceImpl::Count(uint32_t client, uint32_t Holdings::*what) {
+  const ClientEntry& its = clients_.at(client);
+  ++((*its.holdings).*what);
+  ++((*its.of_user).*what);
+  return {nullptr, [own = its.holdings, of_user = its.of_user, what](void*) {
+            --((*own).*what);
+            --((*of_user).*what);
+          }};
 }
 
 Endpoint& ServiceImpl::NewEndpoint(uint32_t client) {
@@ -112,10 +138,9 @@ Endpoint& ServiceImpl::NewEndpoint(uint32_t client) {
   auto endpoint = std::make_unique<Endpoint>();
   endpoint->id = EndpointId{last_endpoint_};
   endpoint->client = client;
+  endpoint->place = Count(client, &Holdings::endpoints);
   endpoint->starting_psn = wire::Psn(random_());
-  ClientEntry& its = clients_.at(client);
-  its.endpoints.insert(endpoint->id);
-  ++endpoints_of_users_[its.owner.uid];
+  clients_.at(client).endpoints.insert(endpoint->id);
   return *endpoints_.emplace(last_endpoint_, std::move(endpoint)).first->second;
 }
 
@@ -139,9 +164,7 @@ void ServiceImpl::Destroy(Endpoint& endpoint) {
     by_comm_.erase(endpoint.comm.value());
     static_cast<void>(manager_.Destroy(endpoint.comm, environment_.Now()));
   }
-  ClientEntry& client = clients_.at(endpoint.client);
-  client.endpoints.erase(endpoint.id);
-  if (--endpoints_of_users_[client.owner.uid] == 0) endpoints_of_users_.erase(client.owner.uid);
+  clients_.at(endpoint.client).endpoints.erase(endpoint.id);
   endpoints_.erase(static_cast<uint32_t>(endpoint.id));
 }
 
@@ -155,6 +178,7 @@ void ServiceImpl::Attach(Endpoint& endpoint, cm::CommId comm) {
   endpoint.comm = comm;
   endpoint.state = State::kConnect;
   by_comm_[comm.value()] = endpoint.id;
+  manager_.Keep(comm, endpoint.place);
 }
 
 void ServiceImpl::Raise(const Endpoint& endpoint, Event event) {
@@ -199,8 +223,9 @@ void ServiceImpl::OnMacChange(uint32_t device) {
 void ServiceImpl::Pump() {
   while (const std::optional<cm::Event> event = manager_.PollEvent()) OnEvent(*event);
   while (const std::optional<cm::Datagram> datagram = manager_.PollDatagram()) {
-    if (unsent_.size() < kMostUnsent) {
-      unsent_.push_back(*datagram);
+    std::deque<cm::Datagram>& unsent = unsent_[DeviceOf(datagram->route)];
+    if (unsent.size() < kMostUnsent) {
+      unsent.push_back(*datagram);
     } else {
       ++unsent_dropped_;
     }
@@ -210,11 +235,14 @@ void ServiceImpl::Pump() {
 }
 
 void ServiceImpl::SendWaiting() {
-  while (!unsent_.empty()) {
-    const cm::Datagram& next = unsent_.front();
-    if (!environment_.Send(next.route, wire::EncodeCm(next.message))) return;
-    unsent_.pop_front();
+  for (auto& [device, unsent] : unsent_) {
+    while (!unsent.empty()) {
+      const cm::Datagram& next = unsent.front();
+      if (!environment_.Send(next.route, wire::EncodeCm(next.message))) break;
+      unsent.pop_front();
+    }
   }
+  std::erase_if(unsent_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void ServiceImpl::SetDeadline() {

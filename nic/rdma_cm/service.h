@@ -17,8 +17,12 @@ namespace uroce::nic::rdma_cm {
 
 struct ServiceConfig {
   cm::Config manager;
+  /// Of endpoints, and of what is left of their connections after their end: time wait, a DREQ that
+  /// waits for its answer.
   uint32_t endpoints_per_program = 16384;
   uint32_t endpoints_per_user = 32768;
+  uint32_t joins_per_program = 256;  ///< Of multicast groups.
+  uint32_t joins_per_user = 512;
   /// Code of how long both sides may take to answer: what is lost is repeated after that. Linux's.
   uint8_t cm_response_timeout = 20;
   /// Ports below are for the privileged, as net.ipv4.ip_unprivileged_port_start says.
@@ -47,8 +51,11 @@ class Service {
   /// Gets each event of the program's endpoints, in order, at once when it arises: also from within
   /// calls of the client. It must not call the client; it takes the event to a queue.
   using EventHandler = std::function<void(const Event&)>;
+  /// Whether a queue pair is the program's.
+  using HasQueuePair = std::function<bool(Qpn)>;
   /// A program's way in. Its end destroys all its endpoints: peers are told.
-  std::unique_ptr<Client> AddClient(const Owner& owner, EventHandler handler);
+  std::unique_ptr<Client> AddClient(const Owner& owner, HasQueuePair has_queue_pair,
+                                    EventHandler handler);
 
   /// A MAD that came for the GSI of a device. `route`: see cm::Manager::OnMad.
   void OnMad(const cm::Route& route, std::span<const uint8_t> mad);
@@ -121,10 +128,11 @@ class Client {
   /// The program has been shown the kConnectRequest whose event had this `id`.
   Result TakeRequest(EndpointId id);
   /// To the resolved address. Ends with kConnectResponse (of datagrams: kEstablished), kRejected or
-  /// kUnreachable.
+  /// kUnreachable. Errors: kInvalid: the queue pair is not the program's; peers would take it for
+  /// another program's. The kernel takes any number.
   Result Connect(EndpointId id, const ConnectionParameters& parameters);
   /// Answers a request; ends with kEstablished (not for datagrams), kRejected or kUnreachable. The
-  /// queue pair is in RTS by then.
+  /// queue pair is in RTS by then. Errors: as of Connect.
   Result Accept(EndpointId id, const ConnectionParameters& parameters);
   /// Refuses a request, or after kConnectResponse the connection. `reason`: 0 or 28 (consumer
   /// defined), 35 (vendor option). Errors: kInvalid: another.
@@ -138,7 +146,7 @@ class Client {
   Result Disconnect(EndpointId id);
 
   // ---- multicast ----
-  /// Ends with kMulticastJoin or kMulticastError. Errors: kWrongState: bound to no device.
+  /// Ends with kMulticastJoin or kMulticastError. Errors: kWrongState: bound to no device; kNoRoom.
   Result JoinMulticast(EndpointId id, const SocketAddress& group, bool send_only,
                        MembershipId& membership);
   Result LeaveMulticast(EndpointId id, MembershipId membership);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -21,7 +22,8 @@ class ServiceImpl {
   ServiceImpl(const ServiceConfig& config, Environment& environment, cm::RandomSource random);
 
   // ---- service.cc: tables, time, messages ----
-  uint32_t AddClient(const Owner& owner, Service::EventHandler handler);
+  uint32_t AddClient(const Owner& owner, Service::HasQueuePair has_queue_pair,
+                     Service::EventHandler handler);
   void RemoveClient(uint32_t number);
   /// Null: no endpoint of this program.
   Endpoint* Find(uint32_t client, EndpointId id);
@@ -68,15 +70,26 @@ class ServiceImpl {
                        QueuePairAttributes& attributes) const;
 
  private:
+  /// Of one program, or of all programs of a user.
+  struct Holdings {
+    uint32_t endpoints = 0;  ///< And what is left of connections.
+    uint32_t joins = 0;
+  };
   struct ClientEntry {
     Owner owner;
+    Service::HasQueuePair has_queue_pair;
     Service::EventHandler handler;
     std::set<EndpointId> endpoints;
+    std::shared_ptr<Holdings> holdings;
+    std::shared_ptr<Holdings> of_user;
   };
 
   // ---- service.cc ----
   Endpoint& NewEndpoint(uint32_t client);
   bool HasRoom(uint32_t client) const;
+  bool HasRoomToJoin(uint32_t client) const;
+  /// Counts one for the program and its user, for as long as the result lives.
+  std::shared_ptr<void> Count(uint32_t client, uint32_t Holdings::*what);
   Endpoint* FindByComm(cm::CommId comm);
   void Attach(Endpoint& endpoint, cm::CommId comm);
   void Raise(const Endpoint& endpoint, Event event);
@@ -94,6 +107,9 @@ class ServiceImpl {
   Event JoinEvent(const Endpoint& endpoint, MembershipId membership, const Gid& group) const;
 
   // ---- connections.cc ----
+  bool HasQueuePair(const Endpoint& endpoint, Qpn qpn) const {
+    return clients_.at(endpoint.client).has_queue_pair(qpn);
+  }
   static cm::Route RouteOf(const Endpoint& endpoint);
   cm::QueuePairParameters QueuePairOf(const Endpoint& endpoint,
                                       const ConnectionParameters& parameters) const;
@@ -117,11 +133,12 @@ class ServiceImpl {
   uint32_t last_endpoint_ = 0;
   uint32_t last_membership_ = 0;
   absl::flat_hash_map<uint32_t, ClientEntry> clients_;
-  absl::flat_hash_map<uint32_t, uint32_t> endpoints_of_users_;
+  absl::flat_hash_map<uint32_t, std::weak_ptr<Holdings>> users_;
   absl::flat_hash_map<uint32_t, std::unique_ptr<Endpoint>> endpoints_;
   absl::flat_hash_map<uint32_t, EndpointId> by_comm_;
   absl::flat_hash_map<uint32_t, EndpointId> by_binding_;
-  std::deque<cm::Datagram> unsent_;  ///< There was no room for them.
+  /// By device, which had no room for them: one that sends nothing holds up no other's.
+  std::map<uint32_t, std::deque<cm::Datagram>> unsent_;
   uint64_t unsent_dropped_ = 0;
 };
 

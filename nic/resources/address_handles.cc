@@ -2,6 +2,9 @@
 // Address handles of a program.
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +13,12 @@
 #include "pipeline/wire/encode.h"
 
 namespace uroce::nic {
+namespace {
+
+// A worker stands still for some microseconds meanwhile.
+constexpr size_t kQueuePairsPerRun = 32;
+
+}  // namespace
 
 absl::StatusOr<AddressPlan> Program::PlanAh(const uroce_create_ah& request) const {
   const absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
@@ -34,7 +43,7 @@ absl::StatusOr<uint32_t> Program::CreateAh(const AddressPlan& plan, const Mac& d
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = *pd,
                     .followed = std::move(followed),
-                    .vector = datapath::AddressVector((*pd)->number, path)}));
+                    .vector = datapath::AddressVector((*pd)->number(), path)}));
   if (!handle.ok()) return handle;
   ++(*pd)->users;
   AddressHandle* const ah = *ahs_.Find(*handle);
@@ -54,16 +63,24 @@ absl::Status Program::DestroyAh(uint32_t handle) {
   return absl::OkStatus();
 }
 
+// Some at a time, each on its own worker: other programs' packets go in between.
 bool Program::HasUnsentDatagrams() {
-  std::vector<datapath::QueuePair*> senders;
+  std::map<datapath::Worker*, std::vector<datapath::QueuePair*>> senders;
   qps_.ForEach([&](uint32_t, QueuePairObject& qp) {
-    if (qp.qp_type == IBV_QPT_UD) senders.push_back(&qp.queue_pair);
+    if (qp.qp_type != IBV_QPT_UD) return;
+    senders[&nic_.OwnerOf(qp.queue_pair)].push_back(&qp.queue_pair);
   });
   bool any = false;
-  if (senders.empty()) return any;
-  nic_.workers().RunTogether([&] {
-    for (datapath::QueuePair* qp : senders) any |= nic_.OwnerOf(*qp).LookForSends(qp);
-  });
+  for (const auto& [worker, its] : senders) {
+    for (size_t first = 0; first < its.size(); first += kQueuePairsPerRun) {
+      const size_t count = std::min(kQueuePairsPerRun, its.size() - first);
+      worker->Run([&, owner = worker] {
+        for (datapath::QueuePair* qp : std::span(its).subspan(first, count)) {
+          any |= owner->LookForSends(qp);
+        }
+      });
+    }
+  }
   return any;
 }
 

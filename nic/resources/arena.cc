@@ -15,7 +15,7 @@ constexpr uint64_t kPageBytes = 4096;
 }  // namespace
 
 absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user,
-                                  std::shared_ptr<Reaper> reaper) {
+                                  std::shared_ptr<SideThread> reaper) {
   absl::StatusOr<Fd> fd = MakeSharedFile("uroce-arena", UROCE_ARENA_BYTES);
   if (!fd.ok()) return fd.status();
   absl::StatusOr<Mapping> mapping = MapShared(fd->get(), UROCE_ARENA_BYTES);
@@ -24,7 +24,7 @@ absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user,
   std::shared_ptr<Storage> storage(new Storage{*std::move(fd), *std::move(mapping)},
                                    [reaper = std::move(reaper)](Storage* last) {
                                      std::unique_ptr<Storage> its(last);
-                                     if (reaper != nullptr) reaper->Take(std::move(its));
+                                     if (reaper != nullptr) reaper->End(std::move(its));
                                    });
   Arena arena(std::move(storage), (doorbells_end + kPageBytes - 1) / kPageBytes * kPageBytes,
               of_user);

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "nic/resources/extents.h"
 #include "nic/resources/fd.h"
-#include "nic/resources/reaper.h"
+#include "nic/resources/side_thread.h"
 #include "nic/resources/user_account.h"
 #include "verbs-shim/abi/uroce_arena.h"
 
@@ -21,7 +21,7 @@ class Arena {
   /// What is taken counts against `of_user`, which outlives the arena. Its memory ends with it, or
   /// by `reaper`.
   static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr,
-                                    std::shared_ptr<Reaper> reaper = nullptr);
+                                    std::shared_ptr<SideThread> reaper = nullptr);
 
   /// A zeroed range, page aligned. Errors: ResourceExhausted.
   absl::StatusOr<uint64_t> Take(uint64_t length_bytes);

@@ -42,8 +42,11 @@ bool Program::MapFollowers(const MemoryObject& memory) {
     std::vector<datapath::MrSegment> parts =
         MapFollowing(follower->region.segments, memory.region.segments);
     if (parts.empty()) continue;
-    for (const std::shared_ptr<Segment>& segment : memory.segments) {
-      if (!AllowAccess(*segment, follower->region.access).ok()) return replaced;
+    const uint32_t access = follower->region.access;
+    if (!std::ranges::all_of(memory.segments, [access](const auto& its) {
+          return AllowAccess(*its, access).ok();
+        })) {
+      continue;
     }
     Replace(*follower, std::move(parts), memory.segments);
     replaced = true;

@@ -80,6 +80,19 @@ class HandleTable {
     return handles;
   }
 
+  /// Calls `visit(handle, object)` for each from handle `first` on, and no more than `most`, in
+  /// rising handles. Returns the handle to go on with, or kNoHandle.
+  static constexpr uint32_t kNoHandle = UINT32_MAX;
+  template <typename Visit>
+  uint32_t ForSome(uint32_t first, uint32_t most, Visit&& visit) const {
+    for (uint32_t handle = first; handle < slots_.size(); ++handle) {
+      if (slots_[handle] == nullptr) continue;
+      if (most-- == 0) return handle;
+      visit(handle, *slots_[handle]);
+    }
+    return kNoHandle;
+  }
+
   /// Calls `visit(handle, object)` for each, in rising handles.
   template <typename Visit>
   void ForEach(Visit&& visit) const {

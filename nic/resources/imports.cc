@@ -55,18 +55,7 @@ absl::StatusOr<uint32_t> Program::MakerOfPd(uint32_t handle) const {
   return origin->program;
 }
 
-bool Program::HasCopiedMemory(uint32_t pd_number) const {
-  bool found = false;
-  mrs_.ForEach([&](uint32_t, const MemoryObject& memory) {
-    const auto& parts = memory.region.segments;
-    found |= memory.region.pd == pd_number && std::any_of(parts.begin(), parts.end(), [](auto& p) {
-               return p.mode == datapath::MrMode::kCopied || p.follows_address;
-             });
-  });
-  return found;
-}
-
-absl::StatusOr<uint32_t> Program::ImportPd(Program& maker, const uroce_import& request) {
+absl::StatusOr<uint32_t> Program::ImportPd(const Program& maker, const uroce_import& request) {
   const absl::StatusOr<Context*> context = contexts_.Find(request.owner);
   if (!context.ok()) return context.status();
   const std::optional<ForeignObject>& origin = (*context)->origin;
@@ -75,15 +64,14 @@ absl::StatusOr<uint32_t> Program::ImportPd(Program& maker, const uroce_import& r
   if (!made.ok()) return made.status();
   const absl::StatusOr<Context*> maker_context = maker.contexts_.Find(origin->handle);
   if (!maker_context.ok() || (*made)->context != *maker_context) return NotImported("pd");
-  // The helper of a queue pair's own program does the copies, and knows no other's memory.
-  if (&maker != this && maker.HasCopiedMemory((*made)->number)) {
+  const std::shared_ptr<Domain>& domain = (*made)->domain;
+  Domain::Use share = &maker == this ? nullptr : domain->Share();
+  if (&maker != this && share == nullptr) {
     return absl::UnimplementedError("pd: it has copied memory, which cannot be shared");
   }
-  const bool is_shared = (*made)->is_shared || &maker != this;
   absl::StatusOr<uint32_t> handle = pds_.Add(std::make_unique<ProtectionDomain>(
-      ProtectionDomain{.context = *context, .number = (*made)->number, .is_shared = is_shared}));
+      ProtectionDomain{.context = *context, .domain = domain, .share = std::move(share)}));
   if (!handle.ok()) return handle;
-  (*made)->is_shared = is_shared;
   ++(*context)->users;
   return handle;
 }
@@ -95,7 +83,7 @@ absl::StatusOr<uroce_import_mr_reply> Program::ImportMr(const Program& maker,
   const absl::StatusOr<MemoryObject*> made = maker.mrs_.Find(request.handle);
   if (!made.ok()) return made.status();
   const datapath::MemoryRegion& region = (*made)->region;
-  if (region.pd != (*pd)->number) return NotImported("mr");
+  if (region.pd != (*pd)->number()) return NotImported("mr");
   return uroce_import_mr_reply{region.length_bytes, region.key, region.key};
 }
 

@@ -28,8 +28,8 @@ absl::Status Refuse(absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("mr: ", why));
 }
 
-absl::Status CannotShare() {
-  return absl::UnimplementedError("mr: copied memory cannot be shared with another program");
+bool NeedsHelper(const datapath::MrSegment& segment) {
+  return segment.mode == datapath::MrMode::kCopied || segment.follows_address;
 }
 
 bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
@@ -69,16 +69,18 @@ absl::Status Program::CheckMemory(uint64_t length) const {
                                                    ", see --max-memory-per-user"));
 }
 
-// It counts no more at once, and is unmapped by whoever has the time.
-std::shared_ptr<Segment> Program::MakeSegment() {
-  return {new Segment, [reaper = nic_.reaper()](Segment* last) {
+// It counts no more at once, and is unmapped by whoever has the time. A lent file may be longer
+// than what is mapped of it: its end frees all. While that lasts the program can lend no other.
+std::shared_ptr<Segment> Program::MakeSegment(bool is_own_file) {
+  return {new Segment{.is_own_file = is_own_file},
+          [thread = is_own_file ? files_thread_ : nic_.reaper()](Segment* last) {
             std::unique_ptr<Segment> segment(last);
             const uint64_t length = segment->mapping.length();
             if (UserAccount* const account = segment->account) {
               account->memory_bytes -= length;
               --account->mappings.used;
             }
-            if (length > kUnmapBytes) reaper->Take(std::move(segment));
+            if (segment->is_own_file || length > kUnmapBytes) thread->End(std::move(segment));
           }};
 }
 
@@ -87,7 +89,8 @@ absl::StatusOr<uint32_t> Program::AddSegment(Mapping mapping, std::shared_ptr<Se
   if (absl::Status status = CheckMemory(mapping.length()); !status.ok()) return status;
   UserAccount& account = nic_.user(uid_);
   if (absl::Status status = account.mappings.Check("segment", 1); !status.ok()) return status;
-  absl::StatusOr<GuardedMapping> guarded = GuardedMapping::Make(std::move(mapping), session_.id());
+  absl::StatusOr<drivers::GuardedMapping> guarded =
+      drivers::GuardedMapping::Make(std::move(mapping), session_.id());
   if (!guarded.ok()) return guarded.status();
   segment->mapping = *std::move(guarded);
   segment->account = &account;
@@ -108,14 +111,14 @@ absl::StatusOr<uint32_t> Program::CreateSegment(const uroce_create_segment& requ
   if (!made.ok()) return made.status();
   absl::StatusOr<Mapping> mapping = MapShared(made->get(), length, /*writable=*/false);
   if (!mapping.ok()) return mapping.status();
-  absl::StatusOr<uint32_t> handle = AddSegment(*std::move(mapping), MakeSegment());
+  absl::StatusOr<uint32_t> handle =
+      AddSegment(*std::move(mapping), MakeSegment(/*is_own_file=*/false));
   if (handle.ok()) file = *std::move(made);
   return handle;
 }
 
 absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writable) {
-  std::shared_ptr<Segment> segment = MakeSegment();
-  segment->is_own_file = true;
+  std::shared_ptr<Segment> segment = MakeSegment(/*is_own_file=*/true);
   segment->may_write = segment->is_writable = writable;
   return AddSegment(std::move(mapping), std::move(segment));
 }
@@ -125,7 +128,7 @@ absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writabl
 absl::Status Program::DestroySegment(uint32_t handle) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(handle);
   if (!segment.ok()) return segment.status();
-  const GuardedMapping& mapping = (**segment)->mapping;
+  const drivers::GuardedMapping& mapping = (**segment)->mapping;
   if (!(**segment)->is_own_file) UnmapFollowers({mapping.data(), mapping.length()});
   segments_.Remove(handle);
   return absl::OkStatus();
@@ -134,7 +137,7 @@ absl::Status Program::DestroySegment(uint32_t handle) {
 absl::Status Program::TrimSegment(const uroce_trim_segment& request) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(request.segment);
   if (!segment.ok()) return segment.status();
-  const GuardedMapping& mapping = (**segment)->mapping;
+  const drivers::GuardedMapping& mapping = (**segment)->mapping;
   const bool is_within =
       request.offset <= mapping.length() && request.length <= mapping.length() - request.offset;
   if (!is_within || request.offset % kPageBytes != 0 || request.length % kPageBytes != 0) {
@@ -208,7 +211,7 @@ absl::StatusOr<datapath::MrSegment> Program::ResolveSegment(const uroce_reg_mr& 
   const absl::StatusOr<std::shared_ptr<Segment>*> found = segments_.Find(segment.segment);
   if (!found.ok()) return found.status();
   if (absl::Status status = AllowAccess(***found, request.access); !status.ok()) return status;
-  const GuardedMapping& mapping = (**found)->mapping;
+  const drivers::GuardedMapping& mapping = (**found)->mapping;
   if (segment.segment_offset > mapping.length() ||
       segment.length > mapping.length() - segment.segment_offset) {
     return Refuse("beyond the end of its segment");
@@ -240,8 +243,9 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   memory->replaces = request.replaces;
   memory->addr = request.addr;
   datapath::MemoryRegion& region = memory->region;
+  region.session = &session_;
   region.bound_windows = memory->bound_windows.get();
-  region.pd = (*pd)->number;
+  region.pd = (*pd)->number();
   region.access = request.access;
   region.iova = request.iova;
   region.length_bytes = request.length;
@@ -249,17 +253,18 @@ absl::StatusOr<std::unique_ptr<MemoryObject>> Program::PlanRegion(
   for (uint32_t i = 0; i < request.segment_count; ++i) {
     absl::StatusOr<datapath::MrSegment> segment = ResolveSegment(request, segments[i], *memory);
     if (!segment.ok()) return segment.status();
-    if ((*pd)->is_shared && segment->mode == datapath::MrMode::kCopied) return CannotShare();
     region.segments.push_back(*segment);
   }
-  return memory;
+  if (!std::ranges::any_of(region.segments, NeedsHelper)) return memory;
+  memory->copied = (*pd)->domain->HoldCopiedMemory();
+  if (memory->copied != nullptr) return memory;
+  return absl::UnimplementedError("mr: copied memory cannot be shared with another program");
 }
 
 absl::StatusOr<uroce_reg_mr_reply> Program::PublishRegion(std::unique_ptr<MemoryObject> memory) {
   if (memory->replaces != UROCE_NONE) return PublishReplacement(std::move(memory));
   if (absl::Status status = mrs_.CheckRoom(); !status.ok()) return status;
   datapath::MemoryRegion& region = memory->region;
-  region.session = &session_;
   region.key = nic_.key_numbers().Take(Nic::Now());
   if (region.key == 0) return absl::ResourceExhaustedError("mr: no key is free");
   if (!nic_.keys().Publish(&region)) {
@@ -277,7 +282,6 @@ uroce_reg_mr_reply Program::PublishReplacement(std::unique_ptr<MemoryObject> mem
   const datapath::MemoryRegion& stand_in = *(*mrs_.Find(handle))->stand_in;
   const uint32_t key = stand_in.key;
   memory->replaces = UROCE_NONE;
-  memory->region.session = &session_;
   memory->region.key = key;
   ++memory->pd->users;
   NoteFollower(*memory);
@@ -307,7 +311,7 @@ void Program::HideReplaced(const MemoryObject& memory) {
 // What no region writes to is mapped for reading alone.
 absl::Status AllowAccess(Segment& segment, uint32_t access) {
   if (segment.is_writable || (access & kWriting) == 0) return absl::OkStatus();
-  const GuardedMapping& mapping = segment.mapping;
+  const drivers::GuardedMapping& mapping = segment.mapping;
   if (!segment.may_write ||
       mprotect(mapping.data(), mapping.length(), PROT_READ | PROT_WRITE) != 0) {
     return Refuse("the segment is for reading");

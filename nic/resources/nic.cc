@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "nic/resources/mapping_guard.h"
+#include "drivers/mapping_guard.h"
 #include "nic/resources/objects.h"
 #include "pipeline/datapath/copy_helper.h"
 #include "pipeline/datapath/queue_pair.h"
@@ -16,7 +16,7 @@
 namespace uroce::nic {
 namespace {
 
-datapath::KeptLimits KeptLimitsOf(const Limits& limits) {
+datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
   return {.of_worker = limits.kept_frames,
           .of_program = limits.kept_frames_per_program,
           .of_queue_pair = limits.kept_frames_per_qp};
@@ -44,7 +44,7 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
   limit = std::min(limit, machine_bytes / 4 * 3);
   // Whatever one user does, others' memory can be mapped.
   uint32_t& mappings = config_.limits.mappings_per_user;
-  mappings = std::min(mappings, std::max(MappingGuard::Get().capacity() / 2, 1u));
+  mappings = std::min(mappings, std::max(drivers::MappingGuard::Get().capacity() / 2, 1u));
   for (const auto& device : devices_) workers_.AddDevice(&device->datapath());
   workers_.Start();
   for (const auto& device : devices_) {

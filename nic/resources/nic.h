@@ -14,12 +14,13 @@
 #include "nic/config.h"
 #include "nic/net/exception_path.h"
 #include "nic/net/followed_paths.h"
+#include "nic/resources/domain.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/flight_inbox.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/number_pool.h"
 #include "nic/resources/overflow_inbox.h"
-#include "nic/resources/reaper.h"
+#include "nic/resources/side_thread.h"
 #include "nic/resources/user_account.h"
 #include "nic/resources/xrc_domain.h"
 #include "pipeline/datapath/key_table.h"
@@ -70,12 +71,12 @@ class Nic {
   size_t srq_numbers_held() const { return srq_numbers_.held(); }
   /// Of frames, one for each worker; some may be the same.
   const std::vector<rte_mempool*>& pools() const { return pools_; }
-  uint32_t NextPdNumber() { return next_pd_++; }
+  Domains& domains() { return domains_; }
   UserAccount& user(uint32_t uid) {
     return users_.try_emplace(uid, uid, config_.limits).first->second;
   }
-  /// Shared, for what may end after this object.
-  const std::shared_ptr<Reaper>& reaper() const { return reaper_; }
+  /// Lets go of large memory. Shared, for what may end after this object.
+  const std::shared_ptr<SideThread>& reaper() const { return reaper_; }
   /// /dev/userfaultfd, or -1.
   int userfaultfd() const { return userfaultfd_.get(); }
 
@@ -105,10 +106,10 @@ class Nic {
   NumberPool key_numbers_{32, 8};
   NumberPool srq_numbers_{24, 0};
   XrcDomains xrc_domains_;
-  uint32_t next_pd_ = 1;
+  Domains domains_;
   std::set<AddressHandle*> address_handles_;
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
-  std::shared_ptr<Reaper> reaper_ = std::make_shared<Reaper>();
+  std::shared_ptr<SideThread> reaper_ = std::make_shared<SideThread>();
   Fd userfaultfd_;
   FlightInbox flights_;
   OverflowInbox overflows_;

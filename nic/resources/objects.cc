@@ -83,7 +83,7 @@ absl::StatusOr<uint32_t> Program::AllocPd(uint32_t context_handle) {
   absl::StatusOr<Context*> context = contexts_.Find(context_handle);
   if (!context.ok()) return context.status();
   absl::StatusOr<uint32_t> handle = pds_.Add(std::make_unique<ProtectionDomain>(
-      ProtectionDomain{.context = *context, .number = nic_.NextPdNumber()}));
+      ProtectionDomain{.context = *context, .domain = nic_.domains().Make(), .share = nullptr}));
   if (handle.ok()) ++(*context)->users;
   return handle;
 }

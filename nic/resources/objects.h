@@ -11,11 +11,12 @@
 #include <set>
 #include <vector>
 
+#include "drivers/mapping_guard.h"
 #include "nic/net/followed_paths.h"
 #include "nic/peers/types.h"
+#include "nic/resources/domain.h"
 #include "nic/resources/event_pipe.h"
 #include "nic/resources/fd.h"
-#include "nic/resources/mapping_guard.h"
 #include "nic/resources/modify_rules.h"
 #include "nic/resources/nic_device.h"
 #include "nic/resources/user_account.h"
@@ -48,16 +49,16 @@ struct Context {
 
 struct ProtectionDomain {
   Context* context = nullptr;
-  uint32_t number = 0;  ///< Of the whole daemon: keys and queue pairs are compared by it.
+  std::shared_ptr<Domain> domain;
+  Domain::Use share;  ///< Of one that another program made.
   uint32_t users = 0;
-  /// Another program has it too: its memory must be reached without the help of either.
-  bool is_shared = false;
+  uint32_t number() const { return domain->number(); }
 };
 
 /// Memory that the program maps too: what a page range of it was swapped for, or part of a file of
 /// its own. Regions share it, and the last one to go unmaps it.
 struct Segment {
-  GuardedMapping mapping;
+  drivers::GuardedMapping mapping;
   UserAccount* account = nullptr;  ///< Counts it, while set.
   bool is_own_file = false;        ///< The program's, which it can shrink.
   bool may_write = true;           ///< The file allows it.
@@ -71,6 +72,7 @@ struct MemoryObject {
   std::unique_ptr<QuotaShare> parts;               ///< How many of its user's parts it takes,
   std::unique_ptr<QuotaShare> parts_of_program;    ///< and of its program's.
   std::vector<std::shared_ptr<Segment>> segments;  ///< Those that region.segments point into.
+  Domain::Use copied;              ///< Where its program's helper reaches parts of it, or did.
   uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one is to become.
   /// Grants nothing; keeps the key's place while `region` is being replaced.
   std::unique_ptr<datapath::MemoryRegion> stand_in;

@@ -27,7 +27,8 @@ std::vector<datapath::SessionLink> Links(const Arena& arena, const std::vector<F
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid) {
+absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, uint32_t uid,
+                                                       std::shared_ptr<SideThread> files_thread) {
   const uint32_t workers = nic.workers().count();
   absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes, nic.reaper());
   if (!arena.ok()) return arena.status();
@@ -37,15 +38,17 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, ui
     if (!wake_fds.back()) return SystemError("eventfd", errno);
   }
   return std::unique_ptr<Program>(
-      new Program(nic, id, uid, *std::move(arena), std::move(wake_fds)));
+      new Program(nic, id, uid, std::move(files_thread), *std::move(arena), std::move(wake_fds)));
 }
 
-Program::Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds)
+Program::Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread> files_thread,
+                 Arena arena, std::vector<Fd> wake_fds)
     : nic_(nic),
       uid_(uid),
+      files_thread_(std::move(files_thread)),
       arena_(std::move(arena)),
       wake_fds_(std::move(wake_fds)),
-      session_(id, Links(arena_, wake_fds_)),
+      session_(id, Links(arena_, wake_fds_), uid),
       contexts_("context", nic.config().limits.contexts, &nic.user(uid).pipes),
       pds_("pd", nic.config().limits.pds),
       segments_("segment", nic.config().limits.segments, &nic.user(uid).segments),

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@
 #include "nic/resources/nic.h"
 #include "nic/resources/objects.h"
 #include "nic/resources/queue_layout.h"
+#include "nic/resources/side_thread.h"
 #include "pipeline/datapath/session.h"
 
 namespace uroce::nic {
@@ -34,7 +36,9 @@ struct ResizedQueue {
 /// then what they used, then the memory, after the workers have let go.
 class Program {
  public:
-  static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid);
+  /// `files_thread` lets go of what the program lends.
+  static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid,
+                                                       std::shared_ptr<SideThread> files_thread);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -67,7 +71,7 @@ class Program {
   absl::StatusOr<uint32_t> MakerOfContext(uint32_t context) const;
   absl::StatusOr<uint32_t> MakerOfPd(uint32_t pd) const;
   /// `maker` is who MakerOf... says. Errors: InvalidArgument, Unimplemented (copied memory).
-  absl::StatusOr<uint32_t> ImportPd(Program& maker, const uroce_import& request);
+  absl::StatusOr<uint32_t> ImportPd(const Program& maker, const uroce_import& request);
   absl::StatusOr<uroce_import_mr_reply> ImportMr(const Program& maker,
                                                  const uroce_import& request) const;
 
@@ -81,6 +85,9 @@ class Program {
   absl::StatusOr<uint32_t> CreateAh(const AddressPlan& plan, const Mac& destination,
                                     FollowedPaths::Holder followed);
   absl::Status DestroyAh(uint32_t handle);
+  /// Whether there is such an address handle, or queue pair: before workers are asked about it.
+  absl::Status CheckAh(uint32_t handle) const { return ahs_.Find(handle).status(); }
+  absl::Status CheckQp(uint32_t handle) const { return FindQueuePair(handle).status(); }
   /// Whether datagrams were posted that are still to leave. An adapter begins with them at once,
   /// and programs (mckey) destroy what they need as soon as they have posted.
   bool HasUnsentDatagrams();
@@ -171,24 +178,28 @@ class Program {
                                                     FollowedPaths::Holder followed,
                                                     peers::Holder agreement);
   absl::StatusOr<uroce_qp_attr> QueryQp(uint32_t handle);
+  /// Whether it has made the queue pair, or opened it: a target of its XRC domains.
+  bool HasQueuePair(Qpn qpn) const { return qpns_.contains(qpn.value()); }
 
   // ---- for dumps ----
   const HandleTable<MemoryObject>& memory_regions() const { return mrs_; }
   const HandleTable<WindowObject>& memory_windows() const { return mws_; }
   const HandleTable<SharedReceiveObject>& shared_receive_queues() const { return srqs_; }
+  const HandleTable<QueuePairObject>& queue_pairs() const { return qps_; }
+  const HandleTable<OpenedTarget>& opened_targets() const { return targets_; }
   /// Its own and the targets that it has opened.
   void ForEachQueuePair(absl::FunctionRef<void(const QueuePairObject& queue_pair)> visit) const;
 
  private:
   absl::StatusOr<uint32_t> AddContext(NicDevice& device, const uroce_context_name& name,
                                       std::optional<ForeignObject> origin, Fd& events);
-  bool HasCopiedMemory(uint32_t pd_number) const;
-  Program(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds);
+  Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread> files_thread,
+          Arena arena, std::vector<Fd> wake_fds);
 
   void RemoveQueuePairs(datapath::Worker& worker);
   void DetachAll(QueuePairObject& qp);
   absl::Status CheckMemory(uint64_t length) const;
-  std::shared_ptr<Segment> MakeSegment();
+  std::shared_ptr<Segment> MakeSegment(bool is_own_file);
   /// BeginDereg, whatever is bound to it.
   std::unique_ptr<MemoryObject> TakeRegion(uint32_t handle);
   static absl::Status CheckUnbound(const MemoryObject& memory);
@@ -230,6 +241,7 @@ class Program {
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
   QueuePairLive LiveState(const QueuePairObject& object);
+  void ForgetQpn(Qpn qpn);
   static bool IsTarget(uint32_t handle);
   absl::StatusOr<OpenedTarget*> FindTarget(uint32_t handle) const;
   /// Of its own or a target.
@@ -240,6 +252,7 @@ class Program {
 
   Nic& nic_;
   uint32_t uid_;
+  std::shared_ptr<SideThread> files_thread_;
   Arena arena_;
   std::vector<Fd> wake_fds_;
   datapath::Session session_;
@@ -257,6 +270,7 @@ class Program {
   HandleTable<OpenedTarget> targets_;
   HandleTable<SharedReceiveObject> srqs_;
   HandleTable<QueuePairObject> qps_;
+  absl::flat_hash_map<uint32_t, uint32_t> qpns_;  ///< Of `qps_` and `targets_`: times there.
   HandleTable<AddressHandle> ahs_;
   QuotaShare attachments_;  ///< To multicast groups.
 };

@@ -103,7 +103,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
       .handle = handle,
       .qpn = qpn,
       .service = *ServiceOfType(request.qp_type),
-      .pd = pd->number,
+      .pd = pd->number(),
       .send_ring = *send_ring,
       .receive_ring = *receive_ring,
       .user_handle = request.user_handle,
@@ -141,6 +141,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
   if (srq != nullptr) ++srq->users;
   worker.Run([&] { worker.AddQueuePair(&object->queue_pair); });
   static_cast<void>(qps_.Add(std::move(object)));
+  ++qpns_[qpn.value()];
   return uroce_create_qp_reply{.handle = handle,
                                .qp_num = qpn.value(),
                                .cap = layout.granted,
@@ -179,6 +180,7 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
   }
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
   nic_.ReleaseQpn(config.qpn);
+  ForgetQpn(config.qpn);
   --qp.pd->users;
   --qp.send_cq->users;
   --qp.receive_cq->users;

@@ -65,7 +65,7 @@ absl::StatusOr<uroce_create_srq_reply> Program::CreateSrq(const uroce_create_srq
   if (!offset.ok()) return offset.status();
   const ArenaRange range{*offset, layout->length_bytes};
   datapath::SharedReceiveQueueConfig config = QueueConfig(arena_, range, *layout);
-  config.pd = plan->pd->number;
+  config.pd = plan->pd->number();
   config.user_handle = request.user_handle;
   config.async_fd = plan->pd->context->events.write_fd();
   config.handle = srqs_.NextHandle();

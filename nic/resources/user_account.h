@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "nic/config.h"
+#include "nic/resources/side_thread.h"
 
 namespace uroce::nic {
 
@@ -87,6 +89,8 @@ struct UserAccount {
   Quota attachments;  ///< Of queue pairs to multicast groups.
   Quota queue_bytes;  ///< In arenas.
   uint64_t memory_bytes = 0;
+  /// Closes the connections that were turned away.
+  std::shared_ptr<SideThread> refusals_thread = std::make_shared<SideThread>();
 };
 
 }  // namespace uroce::nic

@@ -11,7 +11,7 @@ namespace uroce::nic {
 using datapath::MemoryWindow;
 
 WindowObject::WindowObject(ProtectionDomain* its_pd, MemoryWindow::Type type, uint32_t key)
-    : pd(its_pd), window(type, its_pd->number, key) {
+    : pd(its_pd), window(type, its_pd->number(), key) {
   entry.key = key & ~datapath::kKeyVariant;
   entry.window = &window;
 }

@@ -28,8 +28,9 @@ absl::StatusOr<uint32_t> Program::OpenXrcd(const uroce_open_xrcd& request) {
   if (absl::Status status = xrcds_.CheckRoom(); !status.ok()) return status;
   NicDevice& device = *(*context)->device;
   absl::StatusOr<std::shared_ptr<XrcDomain>> domain =
-      file == nullptr ? XrcDomain::Make(nic_, device, std::nullopt)
-                      : nic_.xrc_domains().Open(nic_, device, std::move(*file), request.oflags);
+      file == nullptr
+          ? XrcDomain::Make(nic_, device, std::nullopt, uid_)
+          : nic_.xrc_domains().Open(nic_, device, std::move(*file), request.oflags, uid_);
   if (!domain.ok()) return domain.status();
   ++(*context)->users;
   return xrcds_.Add(std::make_unique<XrcdObject>(XrcdObject{*context, *std::move(domain)}));
@@ -73,11 +74,17 @@ uroce_target_reply Program::AddTarget(XrcdObject& xrcd, std::shared_ptr<XrcTarge
   auto opened = std::make_unique<OpenedTarget>(OpenedTarget{
       &xrcd, std::move(target), datapath::EventRecords(async_fd, user_handle), user_handle});
   its.AddOpener(&opened->events);
+  ++qpns_[its.qpn().value()];
   const QueuePairLive live = LiveState(its.object());
   return {.handle = *targets_.Add(std::move(opened)) | kTargetBit,
           .qp_num = its.qpn().value(),
           .qp_state = static_cast<uint32_t>(live.state),
           .reserved = 0};
+}
+
+void Program::ForgetQpn(Qpn qpn) {
+  const auto found = qpns_.find(qpn.value());
+  if (--found->second == 0) qpns_.erase(found);
 }
 
 bool Program::IsTarget(uint32_t handle) { return (handle & kTargetBit) != 0; }
@@ -99,6 +106,7 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::CloseTarget(uint32_t handle) {
     });
   }
   --opened.xrcd->users;
+  ForgetQpn(opened.target->qpn());
   targets_.Remove(handle & ~kTargetBit);
   return reply;
 }

@@ -69,19 +69,21 @@ void XrcTarget::RemoveOpener(datapath::EventRecords* events) {
 }
 
 absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomain::Make(Nic& nic, NicDevice& device,
-                                                           std::optional<XrcFile> file) {
+                                                           std::optional<XrcFile> file,
+                                                           uint32_t uid) {
   Fd wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_fd) return SystemError("eventfd", errno);
-  return std::make_shared<XrcDomain>(nic, device, std::move(file), std::move(wake_fd));
+  return std::make_shared<XrcDomain>(nic, device, std::move(file), uid, std::move(wake_fd));
 }
 
-XrcDomain::XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, Fd wake_fd)
+XrcDomain::XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, uint32_t uid,
+                     Fd wake_fd)
     : nic_(nic),
       device_(device),
       file_(std::move(file)),
       worker_index_(nic.PlaceQueuePair(std::nullopt)),
       wake_fd_(std::move(wake_fd)),
-      session_(0, Links()) {
+      session_(0, Links(), uid) {
   worker().Run([this] { worker().AddSession(&session_); });
 }
 
@@ -117,7 +119,8 @@ absl::StatusOr<std::shared_ptr<XrcTarget>> XrcDomain::FindTarget(uint32_t qpn) c
 }
 
 absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(Nic& nic, NicDevice& device,
-                                                            XrcFile file, uint32_t oflags) {
+                                                            XrcFile file, uint32_t oflags,
+                                                            uint32_t uid) {
   std::erase_if(domains_, [](const auto& entry) { return entry.second.expired(); });
   const Key key{&device, file.file_system, file.inode};
   const auto found = domains_.find(key);
@@ -128,7 +131,8 @@ absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(Nic& nic, NicDevice&
   if ((oflags & O_CREAT) == 0) {
     return absl::AbortedError("xrcd: its file has no domain, and O_CREAT is not given");
   }
-  absl::StatusOr<std::shared_ptr<XrcDomain>> made = XrcDomain::Make(nic, device, std::move(file));
+  absl::StatusOr<std::shared_ptr<XrcDomain>> made =
+      XrcDomain::Make(nic, device, std::move(file), uid);
   if (made.ok()) domains_[key] = *made;
   return made;
 }

@@ -48,10 +48,10 @@ class XrcTarget {
 /// queues live on one worker, to which it is like a program of its own that never rings.
 class XrcDomain {
  public:
-  /// Errors: ResourceExhausted (no fd).
+  /// `uid` is the user who makes it. Errors: ResourceExhausted (no fd).
   static absl::StatusOr<std::shared_ptr<XrcDomain>> Make(Nic& nic, NicDevice& device,
-                                                         std::optional<XrcFile> file);
-  XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, Fd wake_fd);
+                                                         std::optional<XrcFile> file, uint32_t uid);
+  XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, uint32_t uid, Fd wake_fd);
   ~XrcDomain();
   XrcDomain(const XrcDomain&) = delete;
   XrcDomain& operator=(const XrcDomain&) = delete;
@@ -90,10 +90,10 @@ class XrcDomain {
 class XrcDomains {
  public:
   /// The domain of `device` and `file`, by the rules of ibv_open_xrcd(3): made where there is none
-  /// and O_CREAT allows it. Errors: Aborted (there is none), InvalidArgument (there is one, and
-  /// O_EXCL), ResourceExhausted.
+  /// and O_CREAT allows it; `uid` is the user who opens it. Errors: Aborted (there is none),
+  /// InvalidArgument (there is one, and O_EXCL), ResourceExhausted.
   absl::StatusOr<std::shared_ptr<XrcDomain>> Open(Nic& nic, NicDevice& device, XrcFile file,
-                                                  uint32_t oflags);
+                                                  uint32_t oflags, uint32_t uid);
 
  private:
   struct Key {

@@ -15,7 +15,7 @@ namespace {
 using rdma_cm::ErrnoOf;
 
 constexpr int64_t kNanosPerMillisecond = 1'000'000;
-constexpr size_t kMostMemberships = 4096;  // In multicast groups, of one program.
+constexpr size_t kMostMemberships = 4096;  // Of one program, those that failed too.
 
 /// The bytes of an address inside a command.
 template <typename Address>
@@ -185,6 +185,7 @@ int Files::Resolve(const Id& id, std::span<const uint8_t> source,
                    std::span<const uint8_t> destination, uint32_t timeout_ms) {
   rdma_cm::SocketAddress from;
   rdma_cm::SocketAddress to;
+  if (!HasRoomForEvents(id)) return ENOMEM;
   if (const int error = ReadAddress(destination, to)) return error;
   const bool has_source = !source.empty();
   if (has_source) {

@@ -32,11 +32,12 @@ bool IsMulticast(EventKind kind) {
 
 }  // namespace
 
-Files::Files(rdma_cm::Service& service, const rdma_cm::Owner& owner, NodeGuid node_guid,
-             Signal signal)
+Files::Files(rdma_cm::Service& service, const rdma_cm::Owner& owner,
+             rdma_cm::Service::HasQueuePair has_queue_pair, NodeGuid node_guid, Signal signal)
     : node_guid_(std::move(node_guid)),
       signal_(std::move(signal)),
-      client_(service.AddClient(owner, [this](const rdma_cm::Event& event) { OnEvent(event); })) {}
+      client_(service.AddClient(owner, std::move(has_queue_pair),
+                                [this](const rdma_cm::Event& event) { OnEvent(event); })) {}
 
 void Files::Close(FileId file) {
   File* found = FindFile(file);
@@ -111,6 +112,11 @@ void Files::Enqueue(FileId file, const WaitingEvent& event) {
   const bool was_empty = events.empty();
   events.push_back(event);
   if (was_empty) signal_(file);
+}
+
+bool Files::HasRoomForEvents(const Id& id) const {
+  const File& file = files_.at(id.file);
+  return file.events.size() < kEventsPerId * file.ids.size();
 }
 
 int Files::GetEvent(Call& call) {

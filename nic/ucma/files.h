@@ -30,7 +30,8 @@ class Files {
   /// As ibv_get_device_guid returns it, of a device by the service's index.
   using NodeGuid = std::function<uint64_t(uint32_t device)>;
 
-  Files(rdma_cm::Service& service, const rdma_cm::Owner& owner, NodeGuid node_guid, Signal signal);
+  Files(rdma_cm::Service& service, const rdma_cm::Owner& owner,
+        rdma_cm::Service::HasQueuePair has_queue_pair, NodeGuid node_guid, Signal signal);
   Files(const Files&) = delete;
   Files& operator=(const Files&) = delete;
 
@@ -69,6 +70,8 @@ class Files {
     rdma_cm::EndpointId request{};    ///< Of a request: the endpoint that becomes an id.
     rdma_ucm_event_resp response{};
   };
+  /// That wait, for each id of a file: with more the program has to read some first.
+  static constexpr size_t kEventsPerId = 16;
   struct File {
     std::deque<WaitingEvent> events;
     std::set<IdNumber> ids;
@@ -137,6 +140,8 @@ class Files {
   int LeaveMulticast(Call& call);
   int MigrateId(Call& call);
 
+  /// Whether there is room for what a program can have itself told any number of times.
+  bool HasRoomForEvents(const Id& id) const;
   int Resolve(const Id& id, std::span<const uint8_t> source, std::span<const uint8_t> destination,
               uint32_t timeout_ms);
   int Join(Call& call, IdNumber number, uint64_t uid, std::span<const uint8_t> group,

@@ -26,6 +26,8 @@ struct AccessRight {
   uint32_t pd = kNoPd;
   uint32_t rights = kLocalRead;
   uint32_t qpn = 0;  ///< For windows that are one queue pair's; of local accesses without meaning.
+  /// Whose helper makes its copies: what is copied of another program's memory is out of reach.
+  const Session* session = nullptr;
 };
 
 /// What an access reaches: `va` in the region's own terms. False: it is not granted.
@@ -99,8 +101,8 @@ class PieceWalker {
   /// The list has moved; its entries are the same.
   void set_list(std::span<const uroce_sge> list) { list_ = list; }
   bool at_end() const { return left_ == 0; }
-  /// The piece at the present position, not at the end. False: the list, a key, a right or a range
-  /// does not allow the access.
+  /// The piece at the present position, not at the end. False: the list, a key, a right, a range or
+  /// the program does not allow the access.
   [[nodiscard]] bool Look(const KeyTable& keys, Piece& piece) {
     // Entries of length 0 contribute nothing and are not checked.
     while (index_ < list_.size() && offset_ >= list_[index_].length) {
@@ -113,7 +115,7 @@ class PieceWalker {
     const Grant grant = CheckAccess(keys, entry.lkey, va, wanted, right_);
     if (!grant) return false;
     piece = PieceAt(*grant.region, grant.va, wanted);
-    return true;
+    return piece.mode != MrMode::kCopied || grant.region->session == right_.session;
   }
   /// Moves on behind the piece that Look showed.
   void Pass(const Piece& piece) {

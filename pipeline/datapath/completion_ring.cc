@@ -94,8 +94,8 @@ void CompletionRing::Announce() {
   const bool due = rings::TakeArming(*queue_.config().page, solicited_in_burst_);
   solicited_in_burst_ = false;
   if (!due || queue_.config().channel_fd < 0) return;
-  ++pending_channel_;
-  WriteRecords();
+  // Where the pipe was full a moment ago it is tried in its turn.
+  if (++pending_channel_ == 1) WriteRecords();
 }
 
 PublishResult CompletionRing::Overflow() {

@@ -48,6 +48,11 @@ class CompletionRing {
   /// Whether Publish was called since FinishBurst.
   bool in_burst() const { return in_burst_; }
   bool has_pending_records() const { return pending_channel_ != 0 || pending_error_ || is_held_; }
+  /// Whether they wait for more CQEs.
+  bool is_held() const { return is_held_; }
+  /// Whether RecordRetries has it.
+  bool is_retried() const { return is_retried_; }
+  void set_retried(bool is_retried) { is_retried_ = is_retried; }
   /// When to call RetryRecords, from now on. Only with pending records.
   Nanos RetryAfter() const;
   void RetryRecords();
@@ -86,6 +91,7 @@ class CompletionRing {
   bool in_burst_ = false;
   bool solicited_in_burst_ = false;
   bool pending_error_ = false;
+  bool is_retried_ = false;
   bool is_held_ = false;        // A record waits for more CQEs.
   uint32_t held_cqes_ = 0;      // Published since the last look at the arm word that held nothing.
   uint64_t held_since_ns_ = 0;  // CLOCK_MONOTONIC

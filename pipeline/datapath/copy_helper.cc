@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pipeline/datapath/copy_vector.h"
@@ -130,11 +131,8 @@ struct CopyHelper::Shared {
     CopyJobQueue done;
   };
 
-  Shared(int memory, std::span<const int> wake_fds, std::shared_ptr<void> its_place)
-      : place(std::move(its_place)),
-        mem_fd(memory),
-        own_fd(eventfd(0, EFD_CLOEXEC)),
-        lanes(wake_fds.size()) {
+  Shared(ProgramMemory its_memory, std::span<const int> wake_fds)
+      : memory(std::move(its_memory)), own_fd(eventfd(0, EFD_CLOEXEC)), lanes(wake_fds.size()) {
     for (size_t i = 0; i < wake_fds.size(); ++i) {
       lanes[i].wake_fd = fcntl(wake_fds[i], F_DUPFD_CLOEXEC, 0);
     }
@@ -147,13 +145,12 @@ struct CopyHelper::Shared {
       DeleteAll(lane.done);
       close(lane.wake_fd);
     }
-    close(mem_fd);
+    close(memory.fd);
     close(own_fd);
     live_helpers.fetch_sub(1, std::memory_order_release);
   }
 
-  const std::shared_ptr<void> place;
-  const int mem_fd;
+  ProgramMemory memory;
   const int own_fd;
   CopyJobQueue to_helper;
   CopyJobQueue orphaned;  // The helper's: their process has ended.
@@ -164,8 +161,8 @@ struct CopyHelper::Shared {
   alignas(64) std::atomic<uint64_t> finished{0};
 };
 
-CopyHelper::CopyHelper(int mem_fd, std::span<const int> wake_fds, std::shared_ptr<void> place)
-    : shared_(std::make_shared<Shared>(mem_fd, wake_fds, std::move(place))) {
+CopyHelper::CopyHelper(ProgramMemory memory, std::span<const int> wake_fds)
+    : shared_(std::make_shared<Shared>(std::move(memory), wake_fds)) {
   std::thread([shared = shared_] { Run(shared); }).detach();
 }
 
@@ -220,20 +217,21 @@ bool CopyHelper::AreDone(uint64_t jobs) const {
 }
 
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
+  // A write is judged by who makes it, too: the daemon's privilege is none of the program's.
+  const bool may_touch = ActFor(shared->memory.user);
   int empty_polls = 0;
   auto idle_since = std::chrono::steady_clock::now();
   while (!shared->stop.load(std::memory_order_acquire)) {
     if (CopyJob* job = shared->to_helper.Take()) {
       Shared::Lane& lane = shared->lanes[job->worker];
-      const Outcome outcome = Execute(shared->mem_fd, *job);
+      const Outcome outcome = may_touch ? Execute(shared->memory.fd, *job) : Outcome::kRefused;
       job->succeeded = outcome == Outcome::kDone;
-      // A process loses its memory before its sockets. Until its session ends its queue pairs wait:
-      // to their peers it is silent from now on, not one that refuses what they ask.
-      CopyJobQueue& next = outcome == Outcome::kProcessEnded ? shared->orphaned : lane.done;
-      next.Post(job);
+      const bool is_orphan = outcome == Outcome::kProcessEnded;
+      (is_orphan ? shared->orphaned : lane.done).Post(job);
       shared->finished.fetch_add(1, std::memory_order_release);
       rings::FullFence();
       if (lane.sleeps.load(std::memory_order_relaxed)) Signal(lane.wake_fd);
+      if (is_orphan && shared->memory.on_end) std::exchange(shared->memory.on_end, nullptr)();
       empty_polls = 0;
       continue;
     }

@@ -6,10 +6,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/credentials.h"
+#include "pipeline/datapath/waiting_frames.h"
 
 struct rte_mbuf;
 
@@ -50,10 +53,11 @@ struct CopyJob {
   bool succeeded = false;
   uint64_t original = 0;  ///< kFetchAdd, kCompareSwap: what was there before.
 
-  uint64_t value = 0;          ///< Room for eight bytes to place.
-  rte_mbuf* frame = nullptr;   ///< Freed with the job if nobody waits for it any more.
-  QueuePair* owner = nullptr;  ///< The worker's; null once the queue pair has gone.
-  uint32_t worker = 0;         ///< Whose it is; set by Submit.
+  WaitingFrames::Errand errand;  ///< Counts `frame` and those of `along`.
+  uint64_t value = 0;            ///< Room for eight bytes to place.
+  rte_mbuf* frame = nullptr;     ///< Freed with the job if nobody waits for it any more.
+  QueuePair* owner = nullptr;    ///< The worker's; null once the queue pair has gone.
+  uint32_t worker = 0;           ///< Whose it is; set by Submit.
   CopyJob* next = nullptr;
 
   /// Lets go of the frames of `along`.
@@ -78,14 +82,24 @@ class CopyJobQueue {
   CopyJob* taken_ = nullptr;  // In order, linked by `next`.
 };
 
+/// A program's memory, and how it is touched.
+struct ProgramMemory {
+  int fd = -1;  ///< Its /proc/self/mem, open for reading and writing; the helper's from then on.
+  Credentials user;             ///< On whose behalf it is touched, without any privilege.
+  std::shared_ptr<void> place;  ///< Held while the thread lives.
+  /// Called once, on the thread, when the process has no memory any more: it has ended.
+  std::function<void()> on_end;
+};
+
 /// The helper of one session, for all workers. It does one job after the other, in the order of
-/// Submit, so atomics on copied memory are atomic with respect to each other.
+/// Submit, so atomics on copied memory are atomic with respect to each other. A job into the memory
+/// of a process that has ended never comes back: to its peers such a program is silent, not one
+/// that refuses what they ask. Whoever made the helper is told, and ends its queue pairs.
 class CopyHelper {
  public:
-  /// `mem_fd` is the program's /proc/self/mem and becomes the helper's. `wake_fds` has for each
-  /// worker an eventfd that it waits on asleep; duplicates are kept. `place` is held while the
-  /// thread lives. Throws std::system_error where the system refuses the thread.
-  CopyHelper(int mem_fd, std::span<const int> wake_fds, std::shared_ptr<void> place);
+  /// `wake_fds` has for each worker an eventfd that it waits on asleep; duplicates are kept. Throws
+  /// std::system_error where the system refuses the thread.
+  CopyHelper(ProgramMemory memory, std::span<const int> wake_fds);
   /// Tells the thread to end and leaves it behind with all it needs: it may hang in the program's
   /// memory. AwaitAll waits for those that do not.
   ~CopyHelper();

@@ -29,7 +29,7 @@ bool Handover::Give(uint32_t to, uint16_t position, rte_mbuf* frame) {
 uint16_t Handover::PositionOf(const rte_mbuf& frame) { return frame.port; }
 
 void Handover::WakeAll() {
-  for (uint64_t rest = std::exchange(to_wake_, 0); rest != 0; rest &= rest - 1) {
+  for (WorkerSet rest = std::exchange(to_wake_, 0); rest != 0; rest &= rest - 1) {
     queues_->Wake(static_cast<uint32_t>(std::countr_zero(rest)));
   }
 }

@@ -51,7 +51,7 @@ class Handover {
   /// another worker. False: its queue is full, and the frame stays the caller's.
   [[nodiscard]] bool Give(uint32_t to, uint16_t position, rte_mbuf* frame);
   /// `worker` is to look at what was put where it looks each turn, after the next WakeTakers.
-  void WantWake(uint32_t worker) { to_wake_ |= uint64_t{1} << worker; }
+  void WantWake(uint32_t worker) { to_wake_ |= SetOf(worker); }
   /// At the end of a burst.
   void WakeTakers() {
     if (to_wake_ != 0) WakeAll();
@@ -72,7 +72,7 @@ class Handover {
   const uint32_t index_;
   const uint32_t workers_;
   uint32_t first_ = 0;  // The worker whose queue is looked into first.
-  uint64_t to_wake_ = 0;
+  WorkerSet to_wake_ = 0;
 };
 
 }  // namespace uroce::datapath

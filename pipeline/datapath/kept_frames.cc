@@ -15,7 +15,7 @@ constexpr uint32_t kMostChunks = UINT16_MAX;
 
 }  // namespace
 
-KeptFramePool::KeptFramePool(const KeptLimits& limits) : limits_(limits) {
+KeptFramePool::KeptFramePool(const FrameLimits& limits) : limits_(limits) {
   static_assert(KeptFrames::kWindow == transport::PacketSet::kWindow);
   const uint32_t chunks = std::min(limits.of_worker, kMostChunks);
   // Left as the system gives it: most is never touched.
@@ -26,14 +26,18 @@ KeptFramePool::KeptFramePool(const KeptLimits& limits) : limits_(limits) {
   }
 }
 
-bool KeptFramePool::HasRoom(uint32_t of_queue_pair, uint32_t of_program) const {
-  const uint32_t program_may = std::min(limits_.of_program, limits_.of_worker - count_);
-  return of_program < program_may &&
-         of_queue_pair < std::min(limits_.of_queue_pair, program_may - of_program);
+void KeptFramePool::Count(KeptFrames& kept, ProgramFrames& program, int32_t change) {
+  for (uint32_t* count : {&kept.count_, &program.kept, &program.user->kept, &count_}) {
+    *count += static_cast<uint32_t>(change);
+  }
 }
 
-bool KeptFramePool::Keep(KeptFrames& kept, uint32_t& of_program, wire::Psn psn, rte_mbuf* frame) {
-  if (!HasRoom(kept.count_, of_program)) return false;
+bool KeptFramePool::Keep(KeptFrames& kept, ProgramFrames& program, wire::Psn psn, rte_mbuf* frame) {
+  const FrameCounts held{.all = count_,
+                         .of_user = program.user->kept,
+                         .of_program = program.kept,
+                         .of_queue_pair = kept.count_};
+  if (!HasRoom(limits_, held)) return false;
   uint16_t& number = kept.chunks_[KeptFrames::SlotOf(psn)];
   if (number == KeptFrames::kNone) number = TakeChunk();
   if (number == KeptFrames::kNone) return false;
@@ -42,13 +46,11 @@ bool KeptFramePool::Keep(KeptFrames& kept, uint32_t& of_program, wire::Psn psn, 
   if (place != nullptr) return false;
   place = frame;
   ++chunk.count;
-  ++kept.count_;
-  ++of_program;
-  ++count_;
+  Count(kept, program, 1);
   return true;
 }
 
-rte_mbuf* KeptFramePool::Take(KeptFrames& kept, uint32_t& of_program, wire::Psn psn) {
+rte_mbuf* KeptFramePool::Take(KeptFrames& kept, ProgramFrames& program, wire::Psn psn) {
   uint16_t& number = kept.chunks_[KeptFrames::SlotOf(psn)];
   if (number == KeptFrames::kNone) return nullptr;
   Chunk& chunk = At(number);
@@ -57,14 +59,12 @@ rte_mbuf* KeptFramePool::Take(KeptFrames& kept, uint32_t& of_program, wire::Psn 
   if (frame == nullptr) return nullptr;
   place = nullptr;
   --chunk.count;
-  --kept.count_;
-  --of_program;
-  --count_;
+  Count(kept, program, -1);
   ReleaseIfEmpty(number);
   return frame;
 }
 
-uint32_t KeptFramePool::Drop(KeptFrames& kept, uint32_t& of_program) {
+uint32_t KeptFramePool::Drop(KeptFrames& kept, ProgramFrames& program) {
   const uint32_t dropped = kept.count_;
   for (uint16_t& number : kept.chunks_) {
     if (number == KeptFrames::kNone) continue;
@@ -75,9 +75,7 @@ uint32_t KeptFramePool::Drop(KeptFrames& kept, uint32_t& of_program) {
     At(number).count = 0;
     ReleaseIfEmpty(number);
   }
-  kept.count_ = 0;
-  of_program -= dropped;
-  count_ -= dropped;
+  Count(kept, program, -static_cast<int32_t>(dropped));
   return dropped;
 }
 

@@ -7,18 +7,12 @@
 #include <memory>
 #include <vector>
 
+#include "pipeline/datapath/frame_shares.h"
 #include "pipeline/wire/psn.h"
 
 struct rte_mbuf;
 
 namespace uroce::datapath {
-
-/// How many frames may be kept.
-struct KeptLimits {
-  uint32_t of_worker = 6144;  ///< 0: none; all recover by go-back-N.
-  uint32_t of_program = 4096;
-  uint32_t of_queue_pair = 2048;
-};
 
 /// What one queue pair keeps: where in the pool its frames lie. Touched only while it keeps any.
 class KeptFrames {
@@ -39,20 +33,16 @@ class KeptFrames {
 
 /// All that a worker's queue pairs keep, in chunks of consecutive PSNs. Nothing is allocated after
 /// construction. One thread.
-///
-/// Who keeps much leaves room for others, beyond the fixed limits: a program keeps at most as many
-/// as are free for all, and a queue pair at most as many as its program may keep besides.
 class KeptFramePool {
  public:
-  explicit KeptFramePool(const KeptLimits& limits);
+  explicit KeptFramePool(const FrameLimits& limits);
 
-  /// Takes the frame. False: there is no room for it, or `psn` is kept already. `of_program` counts
-  /// what its program keeps.
-  [[nodiscard]] bool Keep(KeptFrames& kept, uint32_t& of_program, wire::Psn psn, rte_mbuf* frame);
+  /// Takes the frame. False: there is no room for it, or `psn` is kept already.
+  [[nodiscard]] bool Keep(KeptFrames& kept, ProgramFrames& program, wire::Psn psn, rte_mbuf* frame);
   /// Gives it back; null: it is not there.
-  rte_mbuf* Take(KeptFrames& kept, uint32_t& of_program, wire::Psn psn);
+  rte_mbuf* Take(KeptFrames& kept, ProgramFrames& program, wire::Psn psn);
   /// Frees all of one queue pair. Returns how many.
-  uint32_t Drop(KeptFrames& kept, uint32_t& of_program);
+  uint32_t Drop(KeptFrames& kept, ProgramFrames& program);
   uint32_t count() const { return count_; }
 
  private:
@@ -61,12 +51,12 @@ class KeptFramePool {
     uint32_t count;
   };
 
-  bool HasRoom(uint32_t of_queue_pair, uint32_t of_program) const;
+  void Count(KeptFrames& kept, ProgramFrames& program, int32_t change);
   Chunk& At(uint16_t number) { return chunks_[number - 1]; }
   uint16_t TakeChunk();
   void ReleaseIfEmpty(uint16_t& number);
 
-  const KeptLimits limits_;
+  const FrameLimits limits_;
   std::unique_ptr<Chunk[]> chunks_;
   std::vector<uint16_t> free_;  ///< Numbers of chunks.
   uint32_t count_ = 0;

@@ -43,8 +43,8 @@ struct MemoryRegion {
   uint32_t access = 0;  ///< IBV_ACCESS_* bits.
   uint64_t iova = 0;
   uint64_t length_bytes = 0;
-  Session* session = nullptr;
-  MemoryWindow* window = nullptr;  ///< Of a window: what it grants.
+  const Session* session = nullptr;  ///< Of the program that registered it, whose app_addr are.
+  MemoryWindow* window = nullptr;    ///< Of a window: what it grants.
   std::vector<MrSegment> segments;
   std::vector<uint32_t> segment_handles;  ///< For nic: what the mapped segments were made from.
   /// Windows bound to it, for nic to refuse its end; or null. No access relies on it.

@@ -3,7 +3,6 @@
 #include "pipeline/datapath/payload.h"
 
 #include <array>
-#include <atomic>
 #include <cassert>
 #include <cstring>
 
@@ -34,25 +33,6 @@ MoveResult Move(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, Move
     walker.Pass(piece);
   }
   return MoveResult::kDone;
-}
-
-uint64_t Updated(uint64_t original, bool compare_swap, uint64_t swap_add, uint64_t compare) {
-  if (!compare_swap) return original + swap_add;
-  return original == compare ? swap_add : original;
-}
-
-// The region's iova is off from its address, as only ZERO_BASED ones may be. Atomic among packets,
-// which is all that IBV_ATOMIC_HCA promises: the workers take turns, and no instruction locks the
-// bus across two cache lines.
-uint64_t ExecuteUnaligned(uint8_t* mapped, bool compare_swap, uint64_t swap_add, uint64_t compare) {
-  static std::atomic_flag is_taken;
-  while (is_taken.test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
-  uint64_t original;
-  memcpy(&original, mapped, sizeof(original));
-  const uint64_t updated = Updated(original, compare_swap, swap_add, compare);
-  memcpy(mapped, &updated, sizeof(updated));
-  is_taken.clear(std::memory_order_release);
-  return original;
 }
 
 }  // namespace
@@ -88,9 +68,7 @@ void TakeCopied(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, Copy
 }
 
 uint64_t ExecuteAtomic(uint8_t* mapped, bool compare_swap, uint64_t swap_add, uint64_t compare) {
-  if (reinterpret_cast<uintptr_t>(mapped) % sizeof(uint64_t) != 0) {
-    return ExecuteUnaligned(mapped, compare_swap, swap_add, compare);
-  }
+  assert(reinterpret_cast<uintptr_t>(mapped) % sizeof(uint64_t) == 0);
   auto* word = reinterpret_cast<uint64_t*>(mapped);
   if (!compare_swap) return __atomic_fetch_add(word, swap_add, __ATOMIC_SEQ_CST);
   uint64_t expected = compare;

@@ -27,7 +27,8 @@ MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& by
 /// `bytes` advances with `walker`.
 void TakeCopied(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, CopyJob& job);
 
-/// Executes a fetch and add or a compare and swap on mapped memory; returns what was there.
+/// Executes a fetch and add or a compare and swap on mapped memory, eight aligned bytes; returns
+/// what was there.
 uint64_t ExecuteAtomic(uint8_t* mapped, bool compare_swap, uint64_t swap_add, uint64_t compare);
 
 }  // namespace uroce::datapath

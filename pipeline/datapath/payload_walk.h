@@ -26,6 +26,16 @@ inline uint32_t RightFor(transport::Access access) {
   return UINT32_MAX;
 }
 
+/// What the peer of `qp` may, by the keys that it names.
+inline AccessRight RemoteRight(const QueuePair& qp, uint32_t rights) {
+  return {qp.remote_pd(), rights, qp.qpn().value(), qp.memory_session()};
+}
+
+/// What works of `qp` may, whose keys are of `pd`.
+inline AccessRight LocalRight(const QueuePair& qp, uint32_t pd, uint32_t rights) {
+  return {.pd = pd, .rights = rights, .session = qp.memory_session()};
+}
+
 inline MessagePlace PlaceOf(const transport::Effect& effect) {
   if (effect.kind == transport::Effect::Kind::kPlaceRemote) {
     return {effect.remote.rkey.value(), effect.remote.va};
@@ -64,22 +74,24 @@ inline PieceWalker WalkEffect(const QueuePair& qp, transport::Effect::Kind kind,
                               const MessagePlace& place, uint32_t length, uroce_sge& entry) {
   using Kind = transport::Effect::Kind;
   if (kind == Kind::kPlaceRemote) {
-    return WalkKey(entry, place, length, {qp.remote_pd(), kRemoteWrite, qp.qpn().value()});
+    return WalkKey(entry, place, length, RemoteRight(qp, kRemoteWrite));
   }
   if (kind == Kind::kPlaceReceive) {
     return WalkList(qp.receive_list().List(place.key), place, length,
-                    {qp.receive_pd(), kLocalWrite});
+                    LocalRight(qp, qp.receive_pd(), kLocalWrite));
   }
-  return WalkList(qp.send_lists().List(place.key), place, length, {qp.config().pd, kLocalWrite});
+  return WalkList(qp.send_lists().List(place.key), place, length,
+                  LocalRight(qp, qp.config().pd, kLocalWrite));
 }
 
 /// Over what a packet like `packet` carries from `place`.
 inline PieceWalker WalkPacket(const QueuePair& qp, const transport::TxPacket& packet,
                               const MessagePlace& place, uint32_t length, uroce_sge& entry) {
   if (packet.source == transport::TxPacket::Source::kRemote) {
-    return WalkKey(entry, place, length, {qp.remote_pd(), kRemoteRead, qp.qpn().value()});
+    return WalkKey(entry, place, length, RemoteRight(qp, kRemoteRead));
   }
-  return WalkList(qp.send_lists().List(place.key), place, length, {qp.config().pd, kLocalRead});
+  return WalkList(qp.send_lists().List(place.key), place, length,
+                  LocalRight(qp, qp.config().pd, kLocalRead));
 }
 
 }  // namespace uroce::datapath

@@ -97,13 +97,14 @@ void QueuePair::set_path(const Path& path) {
   header_template_ = MakeTemplate(path);
 }
 
-PullResult QueuePair::PullSends(uint32_t limit) {
+PullResult QueuePair::PullSends(uint32_t& left) {
   if (links_.corrupt_send) return PullResult::kDrained;
   rings::SendWqe wqe;
   while (core_.post_room() != 0) {
     const rings::QueueState state = sends_.Look();
     if (state != rings::QueueState::kReady) return NothingTaken(state);
-    if (limit-- == 0) return PullResult::kMore;
+    if (left == 0) return PullResult::kMore;
+    --left;
     const uint32_t slot = sends_.index();
     const rings::WqeResult read = rings::ReadSendWqe(sends_.Slot(), SendLimits(config_), wqe);
     sends_.Advance();
@@ -163,9 +164,9 @@ void QueuePair::OfferCredits() {
   core_.reliable().OfferCredits(receives_.seen());
 }
 
-PullResult QueuePair::FlushReceives(uint32_t limit) {
+PullResult QueuePair::FlushReceives(uint32_t& left) {
   if (shared_ != nullptr || is_target_) return PullResult::kDrained;
-  for (; limit != 0; --limit) {
+  for (; left != 0; --left) {
     const PullResult pulled = PullReceive();
     if (pulled != PullResult::kMore) return pulled;
   }

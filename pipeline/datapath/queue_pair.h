@@ -98,13 +98,14 @@ class alignas(UROCE_LINE) QueuePair {
   [[nodiscard]] bool SelectShared(uint32_t srqn);
   /// The queue that receives are taken from, or null.
   const SharedReceiveQueue* shared() const { return shared_; }
-  /// Hands up to `limit` posted sends to the transport.
-  PullResult PullSends(uint32_t limit);
+  SharedReceiveQueue* shared() { return shared_; }
+  /// Hands up to `left` posted sends to the transport, and takes them off `left`.
+  PullResult PullSends(uint32_t& left);
   /// Hands the next receive to the transport, if there is one.
   PullResult PullReceive();
-  /// In the error state: hands up to `limit` receives to the transport, which flushes them. What is
-  /// posted to a shared queue stays there.
-  PullResult FlushReceives(uint32_t limit);
+  /// In the error state: hands up to `left` receives to the transport, which flushes them, and
+  /// takes them off `left`. What is posted to a shared queue stays there.
+  PullResult FlushReceives(uint32_t& left);
   /// Forgets what is posted: the queue pair goes to RESET.
   void DiscardPosted();
 
@@ -149,6 +150,7 @@ class alignas(UROCE_LINE) QueuePair {
     bool corrupt_receive = false;
   };
   Links& links() { return links_; }
+  bool in_daemon() const { return links_.in_daemon; }
   static QueuePair& OfTimer(TimerEntry& entry) { return *static_cast<Timer&>(entry).queue_pair; }
   static QueuePair& OfFlow(Flow& flow) { return *static_cast<ByteFlow&>(flow).queue_pair; }
 
@@ -172,6 +174,13 @@ class alignas(UROCE_LINE) QueuePair {
   /// What waits for the helper; see parked_work.h.
   ParkedWork& parked() { return *parked_; }
   KeptFrames& kept() { return kept_; }
+
+  /// Its place in the list of those of its program that want another turn.
+  struct PostponedLink {
+    QueuePair* previous = nullptr;
+    QueuePair* next = nullptr;
+  };
+  PostponedLink& postponed_link() { return postponed_link_; }
 
  private:
   PullResult PullShared();
@@ -202,6 +211,7 @@ class alignas(UROCE_LINE) QueuePair {
   EventRecords events_;
   std::vector<EventRecords*> listeners_;
   KeptFrames kept_;
+  PostponedLink postponed_link_;
 };
 
 }  // namespace uroce::datapath

@@ -12,7 +12,7 @@
 
 namespace uroce::datapath {
 
-/// How often a full pipe is tried again.
+/// When a full pipe is tried again first: see RecordRetries.
 inline constexpr Nanos kRecordRetry{1'000'000};
 
 /// Writes one record to a non-blocking pipe: a wake-up, the one system call that the path of a

@@ -10,15 +10,16 @@
 
 namespace uroce::datapath {
 
-Session::Session(uint32_t id, std::vector<SessionLink> links) : id_(id), links_(std::move(links)) {}
+Session::Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid)
+    : id_(id), uid_(uid), links_(std::move(links)) {}
 
 Session::~Session() = default;
 
-void Session::StartCopyHelper(int mem_fd, std::shared_ptr<void> place) {
+void Session::StartCopyHelper(ProgramMemory memory) {
   std::vector<int> wake_fds;
   for (const SessionLink& link : links_) wake_fds.push_back(link.wake_fd);
   try {
-    owned_helper_ = std::make_unique<CopyHelper>(mem_fd, wake_fds, std::move(place));
+    owned_helper_ = std::make_unique<CopyHelper>(std::move(memory), wake_fds);
   } catch (const std::system_error&) {
     return;
   }

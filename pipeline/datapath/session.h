@@ -15,6 +15,7 @@ namespace uroce::datapath {
 class AddressTable;
 class AddressVector;
 class CopyHelper;
+struct ProgramMemory;
 
 /// What one program shares with one worker. Both outlive the session.
 struct SessionLink {
@@ -25,21 +26,21 @@ struct SessionLink {
 /// Made by nic, used by the workers between AddSession and RemoveSession.
 class Session {
  public:
-  /// One link per worker.
-  Session(uint32_t id, std::vector<SessionLink> links);
+  /// One link per worker. `uid` is the user, with whose other programs this one shares.
+  Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   uint32_t id() const { return id_; }
+  uint32_t uid() const { return uid_; }
   uroce_doorbells* doorbells(uint32_t worker) const { return links_[worker].doorbells; }
   int wake_fd(uint32_t worker) const { return links_[worker].wake_fd; }
 
-  /// Makes the helper thread for copied memory over the program's /proc/self/mem. Control thread,
-  /// before the first copied region is published. The helper takes ownership of `mem_fd`. There is
-  /// none afterwards where the system refuses the thread.
-  /// `place` is held for as long as the thread lives, which may be longer than this object does.
-  void StartCopyHelper(int mem_fd, std::shared_ptr<void> place = nullptr);
+  /// Makes the helper thread for copied memory, which may live longer than this object. Control
+  /// thread, before the first copied region is published. There is none afterwards where the system
+  /// refuses the thread.
+  void StartCopyHelper(ProgramMemory memory);
   /// Null before StartCopyHelper. Any thread.
   CopyHelper* copy_helper() const { return helper_.load(std::memory_order_acquire); }
 
@@ -59,6 +60,7 @@ class Session {
 
  private:
   uint32_t id_;
+  uint32_t uid_;
   std::vector<SessionLink> links_;
   std::unique_ptr<CopyHelper> owned_helper_;
   std::atomic<CopyHelper*> helper_{nullptr};

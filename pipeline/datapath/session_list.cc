@@ -23,6 +23,9 @@ WorkerSession& SessionList::Add(Session* session, Nanos now) {
   added.session = session;
   added.doorbells = session->doorbells(worker_);
   added.last_work = now;
+  const std::shared_ptr<WorkerUser> user = UserOf(session->uid());
+  added.user = user.get();
+  added.frames.user = std::shared_ptr<UserFrames>(user, &user->frames);
   added.place = polled_.size();
   polled_.reserve(sessions_.size());  // Unparking allocates nothing.
   polled_.push_back(&added);
@@ -40,6 +43,14 @@ void SessionList::Remove(Session* session) {
   const int fd = session->wake_fd(worker_);
   if (fd >= 0) of_fd_[static_cast<size_t>(fd)] = nullptr;
   sessions_.erase(its);
+  std::erase_if(users_, [](const auto& user) { return user.use_count() == 1; });
+}
+
+std::shared_ptr<WorkerUser> SessionList::UserOf(uint32_t uid) {
+  const auto found =
+      std::ranges::find(users_, uid, [](const auto& user) { return user->frames.uid; });
+  if (found != users_.end()) return *found;
+  return users_.emplace_back(std::make_shared<WorkerUser>(uid, all_waiting_));
 }
 
 WorkerSession* SessionList::Find(const Session* session) const {
@@ -63,6 +74,7 @@ void SessionList::Sweep(Nanos now) {
   for (size_t i = polled_.size(); i-- != 0;) {
     WorkerSession& session = *polled_[i];
     if (now - session.last_work < park_after_ || HasCopies(session, worker_)) continue;
+    if (session.oldest_postponed != nullptr) continue;
     if (!Park(session)) session.last_work = now;
   }
 }

@@ -2,17 +2,30 @@
 // The programs of one worker, and which of them it looks at each turn.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/frame_shares.h"
 #include "pipeline/datapath/session.h"
+#include "pipeline/datapath/turn_budget.h"
+#include "pipeline/rings/doorbells.h"
 
 namespace uroce::datapath {
 
 class QueuePair;
+
+/// What programs of one user share at one worker.
+struct WorkerUser {
+  WorkerUser(uint32_t uid, std::shared_ptr<std::atomic<uint32_t>> all_waiting)
+      : frames(uid, std::move(all_waiting)) {}
+
+  UserFrames frames;
+  TurnBudget budget{kTurnOfUser};
+};
 
 /// One program in the hands of one worker.
 struct WorkerSession {
@@ -22,7 +35,22 @@ struct WorkerSession {
   Nanos last_work{0};             ///< When a queue pair of it was last touched.
   size_t place = 0;               ///< In the list of the polled.
   bool parked = false;
-  uint32_t kept_frames = 0;  ///< By its queue pairs, see KeptFramePool.
+  ProgramFrames frames;
+  WorkerUser* user = nullptr;  ///< Lives by `frames`.
+  TurnBudget budget{kTurnOfProgram};
+  rings::DoorbellCursor doorbell_cursor;
+  // Queue pairs that want another turn, whatever is rung: by PostponedLink, the oldest first.
+  QueuePair* oldest_postponed = nullptr;
+  QueuePair* newest_postponed = nullptr;
+
+  /// What is left of `what` in this turn.
+  uint32_t Left(uint64_t turn, uint32_t TurnAmounts::*what) {
+    return std::min(budget.Of(turn).*what, user->budget.Of(turn).*what);
+  }
+  /// Takes up to `wanted` of `what` from the budget of this turn, and returns how much that is.
+  uint32_t Spend(uint64_t turn, uint32_t TurnAmounts::*what, uint32_t wanted) {
+    return datapath::Spend(budget.Of(turn), user->budget.Of(turn), what, wanted);
+  }
 };
 
 /// A program whose queue pairs are at work is polled: the worker looks at its doorbells each turn
@@ -52,8 +80,11 @@ class SessionList {
   /// call of 0.2 us.
   static constexpr Nanos kLookInterval{20'000};
 
-  /// `worker` is the index of the worker; `park_after` kNever: programs are always polled.
-  SessionList(uint32_t worker, Nanos park_after) : worker_(worker), park_after_(park_after) {}
+  /// `worker` is the index of the worker; `park_after` kNever: programs are always polled;
+  /// `all_waiting` is for UserFrames.
+  SessionList(uint32_t worker, Nanos park_after,
+              std::shared_ptr<std::atomic<uint32_t>> all_waiting = nullptr)
+      : worker_(worker), park_after_(park_after), all_waiting_(std::move(all_waiting)) {}
 
   /// A new program is polled.
   WorkerSession& Add(Session* session, Nanos now);
@@ -87,12 +118,15 @@ class SessionList {
   bool Park(WorkerSession& session);
   void Unpark(WorkerSession& session);
   void Unlist(const WorkerSession& session);
+  std::shared_ptr<WorkerUser> UserOf(uint32_t uid);
 
   const uint32_t worker_;
   const Nanos park_after_;
+  const std::shared_ptr<std::atomic<uint32_t>> all_waiting_;
   Nanos next_sweep_{0};
   std::vector<std::unique_ptr<WorkerSession>> sessions_;
   std::vector<WorkerSession*> polled_;
+  std::vector<std::shared_ptr<WorkerUser>> users_;
   std::vector<WorkerSession*> of_fd_;  // By eventfd; null where it is none of them.
 };
 

@@ -66,6 +66,9 @@ class SharedReceiveQueue {
   /// The event's record did not fit into its pipe: the worker calls RetryRecord until it does.
   bool has_pending_record() const { return pending_record_; }
   void RetryRecord();
+  /// Whether RecordRetries has it.
+  bool is_retried() const { return is_retried_; }
+  void set_retried(bool is_retried) { is_retried_ = is_retried; }
   /// Records written to the pipe of asynchronous events.
   uint32_t async_records() const { return async_records_; }
 
@@ -77,6 +80,7 @@ class SharedReceiveQueue {
   uint32_t limit_ = 0;
   uint32_t async_records_ = 0;
   bool pending_record_ = false;
+  bool is_retried_ = false;
 };
 
 }  // namespace uroce::datapath

@@ -32,8 +32,9 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
       keys(*worker_config.keys),
       idle(worker_config.spin_before_sleep),
       handover(worker_config.handover, worker_config.index),
-      sessions(worker_config.index, worker_config.park_after),
+      waiting_frames(worker_config.waiting),
       kept_frames(worker_config.kept),
+      sessions(worker_config.index, worker_config.park_after, waiting_frames.all()),
       key_waits(worker_config.grace) {
   now = clock.Now();
 }
@@ -74,7 +75,7 @@ bool Worker::Impl::Turn(Nanos time) {
   if (!key_waits.empty()) busy |= EndKeyWaits();
   busy |= Receive();
   busy |= TakeDoorbells();
-  busy |= TakePostponed();
+  if (postponed != 0) busy |= TakePostponed();
   if (!held.empty()) busy |= ReleaseHeld();
   busy |= Expire();
   // Programs see what is complete before the time that sending takes.
@@ -85,7 +86,7 @@ bool Worker::Impl::Turn(Nanos time) {
     SettleAll();
     FinishBursts();
   }
-  if (now >= retry_records_at) RetryRecords();
+  if (now >= record_retries.next()) record_retries.Pass(now);
   if (!ended_flights.empty()) HandOverFlights();
   TendSessions();
   if (config.grace != nullptr) config.grace->Pass(config.index);
@@ -95,6 +96,7 @@ bool Worker::Impl::Turn(Nanos time) {
 
 void Worker::Impl::Account(Nanos time) {
   Count(own_counters.turns);
+  ++turn;
   if (was_busy) Count(own_counters.busy_ns, static_cast<uint64_t>((time - now).count()));
   now = time;
 }
@@ -192,11 +194,11 @@ void Worker::RemoveSharedReceiveQueue(SharedReceiveQueue* queue) {
 }
 void Worker::SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit) {
   queue->SetLimit(limit);
-  if (queue->has_pending_record()) impl_->WantRetry(nullptr, nullptr);
+  if (queue->has_pending_record()) impl_->WantRetry(*queue);
 }
 
 void Worker::RemoveCompletionRing(CompletionRing* ring) {
-  std::erase(impl_->records_of_rings, ring);
+  impl_->record_retries.Remove({.ring = ring});
 }
 void Worker::FailQueuePairsOf(CompletionRing* ring) { impl_->FailQueuePairsOf(*ring); }
 

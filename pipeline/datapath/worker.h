@@ -10,7 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "pipeline/base/types.h"
-#include "pipeline/datapath/kept_frames.h"
+#include "pipeline/datapath/frame_shares.h"
 #include "pipeline/datapath/key_table.h"
 #include "pipeline/datapath/queue_pair_config.h"
 
@@ -44,7 +44,10 @@ struct WorkerConfig {
   OverflowSink* overflows = nullptr;  ///< Null: there is no other worker.
   Nanos spin_before_sleep{20'000};
   Nanos park_after{100'000};  ///< See SessionList; kNever: no program is parked.
-  KeptLimits kept;            ///< Frames behind holes.
+  /// Frames behind holes; none: all recover by go-back-N.
+  FrameLimits kept{.of_worker = 6144, .of_program = 4096, .of_queue_pair = 2048};
+  /// Frames that wait for helpers, or behind what does.
+  FrameLimits waiting{.of_worker = 5120, .of_program = 5120, .of_queue_pair = 512};
   // What the workers of a daemon share; null for a worker that is alone.
   HandoverQueues* handover = nullptr;
   GracePeriods* grace = nullptr;

@@ -17,8 +17,6 @@ using transport::Effect;
 using transport::TxPacket;
 using wire::OpcodeInfo;
 
-// Of all queue pairs of a worker: beyond them payload is read when its packet is sent.
-constexpr uint32_t kMaxGathered = 1024;
 // Packets that wait, looked at for one errand.
 constexpr uint32_t kMaxLooks = 64;
 // What tells one kind of message from another.
@@ -110,7 +108,8 @@ void Worker::Impl::GatherAhead(QueuePair& qp) {
   const TxPacket& packet = parked.packet;
   MessagePlace place = Behind(PlaceOf(packet), packet.payload_bytes());
   uint32_t left = packet.following_bytes;
-  while (left != 0 && job.along_count < CopyJob::kMaxAlong && frames_gathered < kMaxGathered) {
+  const bool has_room = waiting_frames.HasRoom(qp.links().session->frames);
+  while (left != 0 && job.along_count < CopyJob::kMaxAlong && has_room) {
     rte_mbuf* const frame = TakeFrame(*qp.links().port);
     if (frame == nullptr) return;
     const uint32_t length = std::min(left, packet.payload_bytes());
@@ -120,7 +119,6 @@ void Worker::Impl::GatherAhead(QueuePair& qp) {
       stash[stash_count++] = frame;
       return;
     }
-    ++frames_gathered;
     frame->data_len = static_cast<uint16_t>(length);
     place = Behind(place, length);
     left -= length;
@@ -135,12 +133,12 @@ bool Worker::Impl::TakeGathered(QueuePair& qp, const TxPacket& packet, uint8_t* 
   const uint32_t length = packet.payload_bytes();
   if (packet.header.psn != gathered.psn || PlaceOf(packet) != gathered.place ||
       frame->data_len != length) {
-    DropGathered(gathered);  // Something is sent again.
+    DropGathered(qp, gathered);  // Something is sent again.
     return false;
   }
   crc = wire::CopyCrc32(crc, payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);
   rte_pktmbuf_free(frame);
-  --frames_gathered;
+  WaitingFrames::Give(qp.links().session->frames);
   ++gathered.next;
   gathered.psn = gathered.psn + 1;
   gathered.place = Behind(gathered.place, length);
@@ -164,31 +162,27 @@ void Worker::Impl::KeepAhead(QueuePair& qp) {
   }
   const TxPacket& packet = parked.packet;
   GatheredAhead& gathered = GatheredFor(parked, packet);
-  DropGathered(gathered);
+  DropGathered(qp, gathered);
   gathered.place = Behind(PlaceOf(packet), packet.payload_bytes());
   gathered.psn = packet.header.psn + 1;
   gathered.end = whole;
+  WaitingFrames::Take(qp.links().session->frames, whole);
   for (uint32_t i = 0; i < whole; ++i) gathered.frames[i] = job.along[i].frame;
   for (uint32_t i = whole; i < job.along_count; ++i) rte_pktmbuf_free(job.along[i].frame);
-  frames_gathered -= job.along_count - whole;
   job.along_count = 0;
 }
 
-void Worker::Impl::DropGathered(GatheredAhead& gathered) {
-  for (; !gathered.empty(); ++gathered.next, --frames_gathered) {
-    rte_pktmbuf_free(gathered.frames[gathered.next]);
-  }
+void Worker::Impl::DropGathered(QueuePair& qp, GatheredAhead& gathered) {
+  WaitingFrames::Give(qp.links().session->frames, gathered.end - gathered.next);
+  for (; !gathered.empty(); ++gathered.next) rte_pktmbuf_free(gathered.frames[gathered.next]);
   gathered.next = gathered.end = 0;
 }
 
 void Worker::Impl::ForgetAhead(QueuePair& qp) {
   ParkedWork& parked = qp.parked();
   parked.placed_requests = parked.placed_responses = {};
-  DropGathered(parked.gathered_requests);
-  DropGathered(parked.gathered_responses);
-  if (parked.in_flight != nullptr && qp.links().parked == ParkedKind::kGather) {
-    frames_gathered -= parked.in_flight->along_count;
-  }
+  DropGathered(qp, parked.gathered_requests);
+  DropGathered(qp, parked.gathered_responses);
 }
 
 }  // namespace uroce::datapath

@@ -28,8 +28,12 @@ void Worker::Impl::SubmitCopy(QueuePair& qp, CopyJob::Kind kind) {
   job->owner = &qp;
   StopSending(qp);
   Session* const session = qp.memory_session();
-  // Who has copies under way is looked at in each turn.
-  if (session != qp.config().session) sessions.NoteWork(*sessions.Find(session), now);
+  WorkerSession* program = qp.links().session;
+  if (session != qp.config().session) {
+    program = sessions.Find(session);
+    sessions.NoteWork(*program, now);  // Who has copies under way is looked at in each turn.
+  }
+  job->errand.Begin(program->frames, (job->frame != nullptr ? 1 : 0) + job->along_count);
   session->copy_helper()->Submit(config.index, job);
 }
 
@@ -60,6 +64,7 @@ bool Worker::Impl::FinishCopies() {
       CopyJob* const job = helper->PollDone(config.index);
       if (job == nullptr) break;
       any = true;
+      job->errand.End(sessions.polled()[i]->frames);
       if (job->owner == nullptr) {
         delete job;
         continue;

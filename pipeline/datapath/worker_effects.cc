@@ -20,6 +20,14 @@ bool Invalidates(const Effect& effect) {
   return effect.invalidate || effect.kind == Effect::Kind::kInvalidate;
 }
 
+// Not across two segments. And aligned: the requested address is, but the region may call its first
+// byte 0 wherever that lies, or a window may.
+bool HoldsAtomic(const Piece& piece) {
+  const uint64_t address =
+      piece.mode == MrMode::kMapped ? reinterpret_cast<uintptr_t>(piece.mapped) : piece.app_addr;
+  return piece.length_bytes == sizeof(uint64_t) && address % sizeof(uint64_t) == 0;
+}
+
 EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
   if (result != MoveResult::kDenied) return EffectOutcome::kDone;
   return IsRemote(effect.kind) ? EffectOutcome::kRemoteAccess : EffectOutcome::kLocalProtection;
@@ -31,7 +39,7 @@ bool Worker::Impl::IsGranted(const QueuePair& qp, const Effect& effect) const {
   const transport::RemoteRange& remote = effect.remote;
   return effect.check_length_bytes == 0 ||
          CheckAccess(keys, remote.rkey.value(), remote.va, effect.check_length_bytes,
-                     {qp.remote_pd(), RightFor(effect.access), qp.qpn().value()});
+                     RemoteRight(qp, RightFor(effect.access)));
 }
 
 bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
@@ -83,21 +91,18 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
   parked.effect = effect;
   parked.effect_opcode = packet.header.opcode;
   parked.effect_psn = packet.header.psn;
-  parked.job->frame = frame;
+  const bool is_in_job = effect.kind == Effect::Kind::kPlaceOriginal;
+  parked.job->frame = is_in_job ? nullptr : frame;
   SubmitCopy(qp, CopyJob::Kind::kWrite);
-  return false;
+  return is_in_job;
 }
 
 bool Worker::Impl::StartAtomic(QueuePair& qp, const Effect& effect) {
-  const transport::RemoteRange& remote = effect.remote;
-  const Grant grant = CheckAccess(keys, remote.rkey.value(), remote.va, sizeof(uint64_t),
-                                  {qp.remote_pd(), RightFor(effect.access), qp.qpn().value()});
-  if (!grant) {
-    FinishEffect(qp, effect, MoveResult::kDenied, 0);
-    return true;
-  }
-  const Piece piece = PieceAt(*grant.region, grant.va, sizeof(uint64_t));
-  if (piece.length_bytes != sizeof(uint64_t)) {  // Across two segments: no way to be atomic.
+  uroce_sge entry;
+  PieceWalker walker = WalkKey(entry, {effect.remote.rkey.value(), effect.remote.va},
+                               sizeof(uint64_t), RemoteRight(qp, RightFor(effect.access)));
+  Piece piece;
+  if (!walker.Look(keys, piece) || !HoldsAtomic(piece)) {
     FinishEffect(qp, effect, MoveResult::kDenied, 0);
     return true;
   }

@@ -24,9 +24,11 @@
 #include "pipeline/datapath/payload.h"
 #include "pipeline/datapath/qpn_table.h"
 #include "pipeline/datapath/queue_pair.h"
+#include "pipeline/datapath/record_retries.h"
 #include "pipeline/datapath/session_list.h"
 #include "pipeline/datapath/sleeper.h"
 #include "pipeline/datapath/timer_wheel.h"
+#include "pipeline/datapath/waiting_frames.h"
 #include "pipeline/datapath/window_works.h"
 #include "pipeline/datapath/worker.h"
 #include "pipeline/wire/decode.h"
@@ -66,7 +68,6 @@ struct Worker::Impl {
   bool Turn(Nanos time);
   /// Begins a turn: what the last one was is counted now that its end is known.
   void Account(Nanos time);
-  void RetryRecords();
 
   // ---- worker_objects.cc: between turns ----
   void AddSession(Session* session);
@@ -96,6 +97,9 @@ struct Worker::Impl {
   /// The queue pair that the packet is for, all checks passed; null: dropped and counted.
   QueuePair* Steer(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                    const rte_mbuf* frame);
+  /// True: the frame was kept, for later or by an errand.
+  bool ExecuteOrKeep(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+                     rte_mbuf* frame);
   /// Whether a frame is shown to the transport for the first time, or again after it was kept.
   enum class Showing : uint8_t { kFirst, kAgain };
   bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
@@ -177,7 +181,7 @@ struct Worker::Impl {
   void HandOver(QueuePair& qp);
 
   // ---- worker_effects.cc: the transport's wishes ----
-  /// True: done. False: the queue pair is parked, and `frame` is the job's.
+  /// True: done, or parked without need of `frame`. False: parked, and `frame` is the job's.
   bool StartEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                    rte_mbuf* frame);
   /// Whether the peer may do what `effect` checks before a message: of the whole of it.
@@ -211,17 +215,24 @@ struct Worker::Impl {
                     uint32_t& crc);
   /// Keeps what an errand has brought along.
   void KeepAhead(QueuePair& qp);
-  void DropGathered(GatheredAhead& gathered);
-  void ForgetAhead(QueuePair& qp);
+  static void DropGathered(QueuePair& qp, GatheredAhead& gathered);
+  static void ForgetAhead(QueuePair& qp);
 
   // ---- worker_parked.cc: packets that wait for an errand ----
   bool KeepForLater(QueuePair& qp, rte_mbuf* frame);
+  /// Whether another frame may wait for the helper of `qp`, where it has one.
+  bool MayWait(QueuePair& qp) const;
+  /// Drops and counts a packet that would have to wait.
+  void DropWaiting(QueuePair& qp, const rte_mbuf* frame);
   void ReplayWaiting(QueuePair& qp);
   /// Has peers in the daemon wait while many packets wait behind `qp`, and go on when few do.
   void TendGate(QueuePair& qp);
-  /// Whether the peer of `qp` is such a one that wants no packets now. `qp` is looked after when it
-  /// does.
+  /// Whether the peer of `qp` is such a one that wants no packets now.
+  bool IsPeerFull(const QueuePair& qp) const;
+  /// Whether `qp` must not send now, since its peer is full or too much waits for its program. It
+  /// is looked after when it may.
   bool IsHeld(QueuePair& qp);
+  void HoldBack(QueuePair& qp);
   bool ReleaseHeld();
   /// Forgets what is under way at the helper and all that waits behind it.
   void AbandonParked(QueuePair& qp);
@@ -265,13 +276,19 @@ struct Worker::Impl {
   // ---- worker_settle.cc ----
   void Touch(QueuePair& qp);
   bool TakeDoorbells();
+  bool TakeDoorbellsOf(WorkerSession& session);
   bool TakePostponed();
+  bool TakePostponedOf(WorkerSession& session);
   bool Expire();
   void SettleAll();
   void Settle(QueuePair& qp);
   void PullPosted(QueuePair& qp);
-  /// Has `qp` looked after in the next turn.
+  /// Has `qp` looked after in the next turn in which its program has a budget.
   void Postpone(QueuePair& qp);
+  void ForgetPostponed(QueuePair& qp);
+  /// Takes works of one queue, up to what the program's budget allows.
+  template <typename Pull>
+  PullResult PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull);
   void PublishCompletions(QueuePair& qp);
   void Publish(QueuePair& qp, const transport::Completion& completion);
   void FailQueuePairsOf(CompletionRing& ring);
@@ -279,7 +296,9 @@ struct Worker::Impl {
   void FailCorrupt(QueuePair& qp, std::atomic<uint64_t>& counter);
   void FileTimer(QueuePair& qp);
   void FinishBursts();
-  void WantRetry(QueuePair* qp, CompletionRing* ring);
+  void WantRetry(QueuePair& qp);
+  void WantRetry(CompletionRing& ring);
+  void WantRetry(SharedReceiveQueue& queue);
 
   // ---- worker_sleep.cc ----
   void Sleep();
@@ -302,6 +321,8 @@ struct Worker::Impl {
   Taps taps;
   Handover handover;
   std::vector<std::unique_ptr<DevicePort>> ports;
+  WaitingFrames waiting_frames;
+  KeptFramePool kept_frames;
   SessionList sessions;
   Nanos look_at{0};  // When to look next for parked programs that have come back.
 
@@ -309,20 +330,17 @@ struct Worker::Impl {
   std::vector<QueuePair*> rung;  // First of each doorbell slot.
   std::vector<QueuePair*> touched;
   std::vector<QueuePair*> received;
-  std::vector<QueuePair*> postponed;  // Of the next turn.
-  std::vector<QueuePair*> held;       // Until the gates of their peers open.
+  // Until the gates of their peers open, or their program may have another errand.
+  std::vector<QueuePair*> held;
+  size_t held_next = 0;  // Looked at first in the next turn.
   std::vector<CompletionRing*> bursts;
-  // Full pipes to try again.
-  std::vector<QueuePair*> records_of_queue_pairs;
-  std::vector<CompletionRing*> records_of_rings;
+  RecordRetries record_retries;
   std::vector<SharedReceiveQueue*> shared_queues;  // All of them: few, and asked for rarely.
-  Nanos retry_records_at = kNever;
+  uint32_t postponed = 0;                          // Queue pairs of all programs.
+  uint64_t turn = 0;
 
   std::array<rte_mbuf*, kBurst> stash{};  // Empty frames.
   uint32_t stash_count = 0;
-  uint32_t frames_waiting = 0;   // Behind parked queue pairs, of all.
-  uint32_t frames_gathered = 0;  // That hold payload of later packets, of all.
-  KeptFramePool kept_frames;
   uint16_t identification = 0;
   const uint64_t multicast_copy = RegisterMulticastCopy();
   KeyWaits key_waits;

@@ -15,7 +15,7 @@ constexpr int kMaxReplayed = 64;
 }  // namespace
 
 bool Worker::Impl::Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame) {
-  const bool kept = kept_frames.Keep(qp.kept(), qp.links().session->kept_frames, psn, frame);
+  const bool kept = kept_frames.Keep(qp.kept(), qp.links().session->frames, psn, frame);
   if (!kept) Count(qp.links().port->counters().rx_kept_full);
   qp.core().OnEffectDone(
       kept ? transport::EffectOutcome::kDone : transport::EffectOutcome::kNotKept, 0, now);
@@ -25,8 +25,10 @@ bool Worker::Impl::Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame) {
 void Worker::Impl::ReplayKept(QueuePair& qp) {
   wire::Psn psn;
   for (int replayed = 0; replayed < kMaxReplayed; ++replayed) {
-    if (qp.is_parked() || !qp.core().reliable().PollKept(psn)) return;
-    rte_mbuf* const frame = kept_frames.Take(qp.kept(), qp.links().session->kept_frames, psn);
+    if (qp.is_parked()) return;
+    if (!MayWait(qp)) return HoldBack(qp);
+    if (!qp.core().reliable().PollKept(psn)) return;
+    rte_mbuf* const frame = kept_frames.Take(qp.kept(), qp.links().session->frames, psn);
     wire::Packet packet;
     wire::FrameView view;
     if (frame == nullptr) continue;  // A hostile peer's: one READ's responses within another's.
@@ -39,7 +41,7 @@ void Worker::Impl::ReplayKept(QueuePair& qp) {
 
 void Worker::Impl::DropKept(QueuePair& qp) {
   if (!qp.kept().any()) return;
-  kept_frames.Drop(qp.kept(), qp.links().session->kept_frames);
+  kept_frames.Drop(qp.kept(), qp.links().session->frames);
 }
 
 }  // namespace uroce::datapath

@@ -48,9 +48,9 @@ void Worker::Impl::OnMulticast(DevicePort& port, const wire::Packet& packet,
   Record(port, frame);
   if (!taken) return;
   Count(port.counters().multicast_rcv_packets);
-  uint64_t others = 0;
+  WorkerSet others = 0;
   for (const Device::Member& member : port.device().groups.find(packet.destination)->second) {
-    if (member.worker != config.index) others |= uint64_t{1} << member.worker;
+    if (member.worker != config.index) others |= SetOf(member.worker);
   }
   for (; others != 0; others &= others - 1) {
     rte_mbuf* const copy = CopyFrame(port, *frame);
@@ -114,8 +114,7 @@ void Worker::Impl::Deliver(QueuePair& qp, rte_mbuf* copy) {
   note = NoteOf(packet);
   ++qp.traffic().received_packets;
   qp.traffic().received_bytes += copy->data_len;
-  const bool kept =
-      decoded && (qp.is_parked() ? KeepForLater(qp, copy) : Execute(qp, packet, view, copy));
+  const bool kept = decoded && ExecuteOrKeep(qp, packet, view, copy);
   if (!kept) rte_pktmbuf_free(copy);
 }
 

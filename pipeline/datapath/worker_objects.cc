@@ -66,12 +66,13 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
 void Worker::Impl::ReserveLists() {
   const size_t most = queue_pairs.size();
   if (touched.capacity() < most) {
-    for (auto* list : {&rung, &touched, &received, &postponed, &held, &records_of_queue_pairs}) {
-      list->reserve(most * 2);
-    }
+    for (auto* list : {&rung, &touched, &received, &held}) list->reserve(most * 2);
   }
   const size_t most_rings = most * 2 + shared_queues.size();
-  if (bursts.capacity() < most_rings) bursts.reserve(most_rings * 2);
+  if (bursts.capacity() < most_rings) {
+    bursts.reserve(most_rings * 2);
+    record_retries.Reserve((most + most_rings + shared_queues.size()) * 2);
+  }
 }
 
 void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
@@ -84,9 +85,9 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   AbandonParked(*qp);
   DropKept(*qp);
   if (std::erase(ended_flights, qp) != 0) HandOver(*qp);
-  for (auto* list : {&touched, &received, &postponed, &held, &records_of_queue_pairs}) {
-    std::erase(*list, qp);
-  }
+  for (auto* list : {&touched, &received, &held}) std::erase(*list, qp);
+  ForgetPostponed(*qp);
+  if (qp->links().records_wait) record_retries.Remove({.queue_pair = qp});
   QueuePair** link = &qp->links().session->slots[qp->config().doorbell_slot];
   while (*link != nullptr && *link != qp) link = &(*link)->links().next_of_slot;
   if (*link == qp) *link = qp->links().next_of_slot;
@@ -101,6 +102,7 @@ void Worker::Impl::AddSharedReceiveQueue(SharedReceiveQueue* queue) {
 
 void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue* queue) {
   std::erase(shared_queues, queue);
+  record_retries.Remove({.shared_queue = queue});
   XrcDomain* const domain = queue->config().domain;
   if (domain == nullptr) return;
   domain->Erase(queue->config().number);

@@ -11,35 +11,28 @@
 namespace uroce::datapath {
 namespace {
 
-// Packets behind one parked queue pair, and behind all: a peer whose packets are dropped resends
-// them, but frames that never come back would stop everybody.
-constexpr uint32_t kMaxWaiting = 512;
-constexpr uint32_t kMaxWaitingOfAll = 4096;
-
-// As many as are left to all, at most: those that wait for long leave room for others.
-uint32_t MostWaiting(uint32_t of_all) { return std::min(kMaxWaiting, kMaxWaitingOfAll - of_all); }
-
-// Where gates close: below that by what may be on the way still, from one peer and from all.
+// Where gates close: below that by what may be on the way still, from one peer and from all of a
+// program, for which half of what may wait is left.
 constexpr uint32_t kGateWaiting = 256;
-constexpr uint32_t kGateWaitingOfAll = 3072;
-constexpr uint32_t kGateShares = 8;
+constexpr uint32_t kGateShares = 24;
 
-uint32_t GateLimit(uint32_t of_all) {
-  const uint32_t left = kGateWaitingOfAll - std::min(of_all, kGateWaitingOfAll);
-  return std::min(kGateWaiting, left / kGateShares);
-}
+uint32_t GateLimit(uint32_t left) { return std::min(kGateWaiting, left / kGateShares); }
+
+// Queue pairs that are held, looked at in one turn.
+constexpr size_t kMaxHeldLooks = 64;
 
 }  // namespace
 
+// A peer whose packets are dropped resends them.
 bool Worker::Impl::KeepForLater(QueuePair& qp, rte_mbuf* frame) {
   ParkedWork& parked = qp.parked();
-  if (parked.waiting >= MostWaiting(frames_waiting)) {
-    Count(qp.links().port->counters().rx_parked_full);
-    RecordAbandoned(qp, UROCE_REASON_PARKED_FULL, frame);
+  ProgramFrames& program = qp.links().session->frames;
+  if (!waiting_frames.HasRoom(program, parked.waiting)) {
+    DropWaiting(qp, frame);
     return false;
   }
   ++parked.waiting;
-  ++frames_waiting;
+  WaitingFrames::Take(program);
   frame->next = nullptr;
   (parked.oldest == nullptr ? parked.oldest : parked.newest->next) = frame;
   parked.newest = frame;
@@ -47,11 +40,23 @@ bool Worker::Impl::KeepForLater(QueuePair& qp, rte_mbuf* frame) {
   return true;
 }
 
+bool Worker::Impl::MayWait(QueuePair& qp) const {
+  return waiting_frames.HasRoom(qp.links().session->frames) ||
+         qp.memory_session()->copy_helper() == nullptr;
+}
+
+void Worker::Impl::DropWaiting(QueuePair& qp, const rte_mbuf* frame) {
+  Count(qp.links().port->counters().rx_parked_full);
+  RecordAbandoned(qp, UROCE_REASON_PARKED_FULL, frame);
+}
+
 void Worker::Impl::TendGate(QueuePair& qp) {
   ReceiveGates* const gates = handover.gates();
   if (gates == nullptr) return;
   ParkedWork& parked = qp.parked();
-  const uint32_t limit = GateLimit(frames_waiting);
+  const ProgramFrames& program = qp.links().session->frames;
+  const uint32_t most = waiting_frames.Most(program) / 2;
+  const uint32_t limit = GateLimit(most - std::min(most, program.waiting));
   if (!parked.gate_closed && parked.waiting > limit) {
     parked.gate_closed = true;
     gates->Close(qp.qpn());
@@ -61,25 +66,41 @@ void Worker::Impl::TendGate(QueuePair& qp) {
   }
 }
 
+bool Worker::Impl::IsPeerFull(const QueuePair& qp) const {
+  return qp.in_daemon() && handover.gates() != nullptr &&
+         handover.gates()->IsClosed(qp.path().remote_qpn);
+}
+
 bool Worker::Impl::IsHeld(QueuePair& qp) {
-  if (!qp.links().in_daemon || handover.gates() == nullptr) return false;
-  if (!handover.gates()->IsClosed(qp.path().remote_qpn)) return false;
-  if (!qp.links().held) held.push_back(&qp);
-  qp.links().held = true;
+  if (!IsPeerFull(qp) && MayWait(qp)) return false;
+  HoldBack(qp);
   qp.core().OnHeld(now);
   FileTimer(qp);
   return true;
 }
 
+void Worker::Impl::HoldBack(QueuePair& qp) {
+  if (!qp.links().held) held.push_back(&qp);
+  qp.links().held = true;
+}
+
 bool Worker::Impl::ReleaseHeld() {
-  const size_t before = held.size();
-  std::erase_if(held, [this](QueuePair* qp) {
-    if (handover.gates()->IsClosed(qp->path().remote_qpn)) return false;
-    qp->links().held = false;
-    Touch(*qp);
-    return true;
-  });
-  return held.size() != before;
+  bool any = false;
+  for (size_t looks = std::min(held.size(), kMaxHeldLooks); looks != 0; --looks) {
+    if (held_next >= held.size()) held_next = 0;
+    QueuePair& qp = *held[held_next];
+    if (IsPeerFull(qp) || !MayWait(qp)) {
+      ++held_next;
+      continue;
+    }
+    held[held_next] = held.back();
+    held.pop_back();
+    qp.links().held = false;
+    any = true;
+    Touch(qp);
+    if (qp.core().HasKept()) ReplayKept(qp);
+  }
+  return any;
 }
 
 void Worker::Impl::ReplayWaiting(QueuePair& qp) {
@@ -89,7 +110,7 @@ void Worker::Impl::ReplayWaiting(QueuePair& qp) {
     parked.oldest = frame->next;
     frame->next = nullptr;
     --parked.waiting;
-    --frames_waiting;
+    WaitingFrames::Give(qp.links().session->frames);
     wire::Packet packet;
     wire::FrameView view;
     const bool decoded = DecodeAgain(*frame, packet, view);
@@ -117,7 +138,7 @@ void Worker::Impl::AbandonParked(QueuePair& qp) {
     frame->next = nullptr;
     RecordAbandoned(qp, UROCE_REASON_ABANDONED, frame);
     rte_pktmbuf_free(frame);
-    --frames_waiting;
+    WaitingFrames::Give(qp.links().session->frames);
   }
   parked.waiting = 0;
   TendGate(qp);

@@ -226,8 +226,17 @@ bool Worker::Impl::OnFrame(DevicePort& port, rte_mbuf* frame) {
   }
   ++qp->traffic().received_packets;
   qp->traffic().received_bytes += frame->data_len;
-  if (qp->is_parked()) return KeepForLater(*qp, frame);
-  return Execute(*qp, packet, view, frame);
+  return ExecuteOrKeep(*qp, packet, view, frame);
+}
+
+bool Worker::Impl::ExecuteOrKeep(QueuePair& qp, const wire::Packet& packet,
+                                 const wire::FrameView& view, rte_mbuf* frame) {
+  if (qp.is_parked()) return KeepForLater(qp, frame);
+  if (!packet.payload.empty() && !MayWait(qp)) [[unlikely]] {
+    DropWaiting(qp, frame);
+    return false;
+  }
+  return Execute(qp, packet, view, frame);
 }
 
 // Checks in the order of protocol/transport.md, 4.1, step 1; the ICRC last, because it costs most.

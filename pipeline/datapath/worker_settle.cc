@@ -3,6 +3,7 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "pipeline/datapath/record_pipe.h"
 #include "pipeline/datapath/worker_impl.h"
@@ -36,6 +37,16 @@ bool TakesSends(QpState state) {
   return false;
 }
 
+// Another program is first in each turn: those of one user share a budget.
+template <typename Visit>
+void ForEachInTurn(const std::vector<WorkerSession*>& sessions, uint64_t turn, Visit&& visit) {
+  const size_t count = sessions.size();
+  for (size_t i = 0, at = count == 0 ? 0 : turn % count; i < count; ++i) {
+    visit(*sessions[at]);
+    if (++at == count) at = 0;
+  }
+}
+
 }  // namespace
 
 void Worker::Impl::Touch(QueuePair& qp) {
@@ -47,13 +58,9 @@ void Worker::Impl::Touch(QueuePair& qp) {
 
 bool Worker::Impl::TakeDoorbells() {
   bool any = false;
-  for (const WorkerSession* session : sessions.polled()) {
-    if (!rings::HasRung(*session->doorbells)) continue;
-    const auto slots = static_cast<uint32_t>(session->slots.size());
-    any |= rings::TakeBelow(*session->doorbells, slots, [&](uint32_t slot) {
-             if (session->slots[slot] != nullptr) rung.push_back(session->slots[slot]);
-           }) != 0;
-  }
+  ForEachInTurn(sessions.polled(), turn, [&](WorkerSession& session) {
+    if (rings::HasRung(*session.doorbells)) any |= TakeDoorbellsOf(session);
+  });
   if (!any) return false;
   // Taken first and looked at afterwards, so that those behind the first can be fetched meanwhile.
   for (size_t i = 1; i < std::min(rung.size(), kFetchedAhead); ++i) rung[i]->Prefetch();
@@ -68,16 +75,38 @@ bool Worker::Impl::TakeDoorbells() {
   return true;
 }
 
+bool Worker::Impl::TakeDoorbellsOf(WorkerSession& session) {
+  const auto slots = static_cast<uint32_t>(session.slots.size());
+  const uint32_t most = session.Left(turn, &TurnAmounts::queue_pairs);
+  const uint32_t taken =
+      rings::TakeSome(*session.doorbells, slots, most, session.doorbell_cursor, [&](uint32_t slot) {
+        if (session.slots[slot] != nullptr) rung.push_back(session.slots[slot]);
+      });
+  session.Spend(turn, &TurnAmounts::queue_pairs, taken);
+  return taken != 0;
+}
+
 bool Worker::Impl::TakePostponed() {
-  const size_t count = postponed.size();
-  for (size_t i = 0; i < count; ++i) {
-    QueuePair& qp = *postponed[i];
-    qp.links().again = false;
+  bool any = false;
+  ForEachInTurn(sessions.polled(), turn, [&](WorkerSession& session) {
+    if (session.oldest_postponed != nullptr) any |= TakePostponedOf(session);
+  });
+  return any;
+}
+
+bool Worker::Impl::TakePostponedOf(WorkerSession& session) {
+  // Those that were there: one that is looked after may be postponed once more.
+  const QueuePair* const last = session.newest_postponed;
+  bool any = false;
+  while (session.Spend(turn, &TurnAmounts::queue_pairs, 1) != 0) {
+    QueuePair& qp = *session.oldest_postponed;
+    ForgetPostponed(qp);
+    any = true;
     Touch(qp);
-    if (qp.core().HasKept()) ReplayKept(qp);  // Which may postpone it once more.
+    if (qp.core().HasKept()) ReplayKept(qp);
+    if (&qp == last) break;
   }
-  postponed.erase(postponed.begin(), postponed.begin() + static_cast<ptrdiff_t>(count));
-  return count != 0;
+  return any;
 }
 
 bool Worker::Impl::Expire() {
@@ -117,8 +146,8 @@ void Worker::Impl::Settle(QueuePair& qp) {
   PublishCompletions(qp);
   transport::QpEvent event;
   while (qp.core().PollEvent(event)) qp.RaiseEvent(static_cast<uint32_t>(event));
-  if (qp.has_pending_records()) WantRetry(&qp, nullptr);
-  if (qp.links().limit_event_waits) WantRetry(nullptr, nullptr);
+  if (qp.has_pending_records()) WantRetry(qp);
+  if (qp.links().limit_event_waits && qp.shared() != nullptr) WantRetry(*qp.shared());
   if (qp.PublishState(qp.core().state())) {
     if (qp.core().state() == QpState::kErr) {
       EndFlight(qp);
@@ -138,12 +167,22 @@ void Worker::Impl::Settle(QueuePair& qp) {
   }
 }
 
+template <typename Pull>
+PullResult Worker::Impl::PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull) {
+  WorkerSession& session = *qp.links().session;
+  const uint32_t granted = std::min(most, session.Left(turn, &TurnAmounts::works));
+  uint32_t left = granted;
+  const PullResult result = pull(left);
+  session.Spend(turn, &TurnAmounts::works, granted - left);
+  return result;
+}
+
 void Worker::Impl::PullPosted(QueuePair& qp) {
   QueuePair::Links& links = qp.links();
   const QpState state = qp.core().state();
   bool more = false;
   if (links.sends_wait && TakesSends(state)) {
-    switch (qp.PullSends(kPullBurst)) {
+    switch (PullWithinBudget(qp, kPullBurst, [&](uint32_t& left) { return qp.PullSends(left); })) {
       case PullResult::kDrained:
         links.sends_wait = false;
         break;
@@ -160,7 +199,9 @@ void Worker::Impl::PullPosted(QueuePair& qp) {
     }
   }
   if (qp.core().state() == QpState::kErr) {
-    const PullResult pulled = qp.FlushReceives(std::min(kPullBurst, qp.core().receive_room()));
+    const PullResult pulled =
+        PullWithinBudget(qp, std::min(kPullBurst, qp.core().receive_room()),
+                         [&](uint32_t& left) { return qp.FlushReceives(left); });
     more |= pulled == PullResult::kMore;
     if (pulled == PullResult::kCorrupt) {
       links.corrupt_receive = true;
@@ -171,9 +212,21 @@ void Worker::Impl::PullPosted(QueuePair& qp) {
 }
 
 void Worker::Impl::Postpone(QueuePair& qp) {
-  if (qp.links().again) return;
-  qp.links().again = true;
-  postponed.push_back(&qp);
+  if (std::exchange(qp.links().again, true)) return;
+  WorkerSession& session = *qp.links().session;
+  QueuePair* const newest = std::exchange(session.newest_postponed, &qp);
+  qp.postponed_link() = {.previous = newest, .next = nullptr};
+  (newest == nullptr ? session.oldest_postponed : newest->postponed_link().next) = &qp;
+  ++postponed;
+}
+
+void Worker::Impl::ForgetPostponed(QueuePair& qp) {
+  if (!std::exchange(qp.links().again, false)) return;
+  WorkerSession& session = *qp.links().session;
+  const auto [previous, next] = std::exchange(qp.postponed_link(), {});
+  (previous == nullptr ? session.oldest_postponed : previous->postponed_link().next) = next;
+  (next == nullptr ? session.newest_postponed : next->postponed_link().previous) = previous;
+  --postponed;
 }
 
 void Worker::Impl::PublishCompletions(QueuePair& qp) {
@@ -200,7 +253,7 @@ void Worker::Impl::Publish(QueuePair& qp, const transport::Completion& completio
       return;
     case PublishResult::kOverflow:
       Count(qp.links().port->counters().cq_overflow);
-      if (ring->has_pending_records()) WantRetry(nullptr, ring);
+      if (ring->has_pending_records()) WantRetry(*ring);
       FailQueuePairsOf(*ring);
       Fail(qp);  // A target is none of the ring's.
       if (config.overflows != nullptr) config.overflows->OnOverflow(ring->queue());
@@ -239,45 +292,26 @@ void Worker::Impl::FileTimer(QueuePair& qp) {
 void Worker::Impl::FinishBursts() {
   for (CompletionRing* ring : bursts) {
     ring->FinishBurst();
-    if (ring->has_pending_records()) WantRetry(nullptr, ring);
+    if (ring->has_pending_records()) WantRetry(*ring);
   }
   bursts.clear();
 }
 
-void Worker::Impl::WantRetry(QueuePair* qp, CompletionRing* ring) {
-  const Nanos after = ring == nullptr ? kRecordRetry : ring->RetryAfter();
-  retry_records_at = std::min(retry_records_at, now + after);
-  if (qp != nullptr && !qp->links().records_wait) {
-    qp->links().records_wait = true;
-    records_of_queue_pairs.push_back(qp);
-  }
-  if (ring == nullptr) return;
-  for (const CompletionRing* other : records_of_rings) {
-    if (other == ring) return;
-  }
-  records_of_rings.push_back(ring);
+void Worker::Impl::WantRetry(QueuePair& qp) {
+  if (std::exchange(qp.links().records_wait, true)) return;
+  record_retries.Add({.queue_pair = &qp}, now, kRecordRetry);
 }
 
-void Worker::Impl::RetryRecords() {
-  retry_records_at = kNever;
-  std::erase_if(records_of_queue_pairs, [](QueuePair* qp) {
-    qp->RetryRecords();
-    qp->links().records_wait = qp->has_pending_records();
-    return !qp->has_pending_records();
-  });
-  std::erase_if(records_of_rings, [](CompletionRing* ring) {
-    ring->RetryRecords();
-    return !ring->has_pending_records();
-  });
-  bool shared_left = false;
-  for (SharedReceiveQueue* queue : shared_queues) {
-    queue->RetryRecord();
-    shared_left |= queue->has_pending_record();
-  }
-  if (!records_of_queue_pairs.empty() || shared_left) retry_records_at = now + kRecordRetry;
-  for (const CompletionRing* ring : records_of_rings) {
-    retry_records_at = std::min(retry_records_at, now + ring->RetryAfter());
-  }
+void Worker::Impl::WantRetry(CompletionRing& ring) {
+  if (ring.is_retried()) return;
+  ring.set_retried(true);
+  record_retries.Add({.ring = &ring}, now, ring.RetryAfter());
+}
+
+void Worker::Impl::WantRetry(SharedReceiveQueue& queue) {
+  if (queue.is_retried()) return;
+  queue.set_retried(true);
+  record_retries.Add({.shared_queue = &queue}, now, kRecordRetry);
 }
 
 }  // namespace uroce::datapath

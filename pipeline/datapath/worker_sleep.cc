@@ -44,13 +44,13 @@ void Worker::Impl::AnnounceAwake() {
 }
 
 bool Worker::Impl::HasWork() const {
-  if (!postponed.empty() || !touched.empty() || !handover.empty()) return true;
+  if (postponed != 0 || !touched.empty() || !handover.empty()) return true;
   return std::ranges::any_of(ports, [](const auto& port) { return port->has_work(); });
 }
 
 Nanos Worker::Impl::SleepLimit() const {
   const Nanos time = clock.Now();
-  Nanos wake_at = std::min(timers.NextDeadline(), retry_records_at);
+  Nanos wake_at = std::min(timers.NextDeadline(), record_retries.next());
   if (!key_waits.empty()) wake_at = std::min(wake_at, time + kKeyWaitInterval);
   if (!held.empty()) wake_at = std::min(wake_at, time + idle.PollInterval(time));
   for (const auto& port : ports) {

@@ -40,23 +40,41 @@ constexpr uint64_t BitsBelow(uint32_t count) {
   return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
 
-/// Takes the doorbells of the first `slots` slots and calls `on_slot(slot)` for each, in rising
-/// order. Returns how many. Worker. Whoever rings others has them forgotten: what a program writes
-/// here costs no more than the queue pairs that it has.
-/// Range: slots <= UROCE_DOORBELL_SLOTS.
+/// Where the worker goes on with a program's doorbells.
+struct DoorbellCursor {
+  uint32_t word = 0;
+};
+
+/// Takes doorbells of the first `slots` slots, in rising order from `cursor` on and around, and
+/// calls `on_slot(slot)` for each, until `most` are taken and a word of them is at its end. Returns
+/// how many; a word that is said to have some, and has none, counts as one. Worker. Whoever rings
+/// others has them forgotten: what a program writes here costs no more than the queue pairs that it
+/// has. Range: slots <= UROCE_DOORBELL_SLOTS.
 template <typename OnSlot>
-inline uint32_t TakeBelow(uroce_doorbells& doorbells, uint32_t slots, OnSlot&& on_slot) {
-  if (!HasRung(doorbells)) return 0;
+inline uint32_t TakeSome(uroce_doorbells& doorbells, uint32_t slots, uint32_t most,
+                         DoorbellCursor& cursor, OnSlot&& on_slot) {
   const uint32_t words = (slots + 63) / 64;
+  const uint32_t first = cursor.word;
   uint32_t taken = 0;
-  for (uint32_t i = 0; i < UROCE_DOORBELL_SUMMARIES; ++i) {
-    if (LoadRelaxed(doorbells.summary[i]) == 0) continue;
-    uint64_t summary = __atomic_exchange_n(&doorbells.summary[i], 0, __ATOMIC_SEQ_CST);
-    summary &= words > i * 64 ? BitsBelow(words - i * 64) : 0;
+  // The summary that the cursor is in comes twice: what lies before the cursor is last.
+  for (uint32_t step = 0; step <= UROCE_DOORBELL_SUMMARIES; ++step) {
+    const uint32_t i = (first / 64 + step) % UROCE_DOORBELL_SUMMARIES;
+    uint64_t& shared = doorbells.summary[i];
+    uint64_t summary = LoadRelaxed(shared);
+    if (summary == 0) continue;
+    const uint64_t ours = words > i * 64 ? BitsBelow(words - i * 64) : 0;
+    if ((summary & ~ours) != 0) __atomic_fetch_and(&shared, ours, __ATOMIC_SEQ_CST);
+    summary &= ours;
+    if (step == 0) summary &= ~BitsBelow(first % 64);
+    if (step == UROCE_DOORBELL_SUMMARIES) summary &= BitsBelow(first % 64);
     for (; summary != 0; summary &= summary - 1) {
       const uint32_t word = i * 64 + static_cast<uint32_t>(std::countr_zero(summary));
+      cursor.word = word;
+      if (taken >= most) return taken;
+      __atomic_fetch_and(&shared, ~(summary & -summary), __ATOMIC_SEQ_CST);
       uint64_t bits = __atomic_exchange_n(&doorbells.words[word].value, 0, __ATOMIC_SEQ_CST);
       bits &= BitsBelow(slots - word * 64);
+      if (bits == 0) ++taken;
       for (; bits != 0; bits &= bits - 1) {
         on_slot(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
         ++taken;
@@ -66,10 +84,12 @@ inline uint32_t TakeBelow(uroce_doorbells& doorbells, uint32_t slots, OnSlot&& o
   return taken;
 }
 
-/// The same for every slot that there can be.
+/// All of every slot that there can be.
 template <typename OnSlot>
 inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
-  return TakeBelow(doorbells, UROCE_DOORBELL_SLOTS, static_cast<OnSlot&&>(on_slot));
+  DoorbellCursor cursor;
+  return TakeSome(doorbells, UROCE_DOORBELL_SLOTS, UROCE_DOORBELL_SLOTS, cursor,
+                  static_cast<OnSlot&&>(on_slot));
 }
 
 /// Says that the worker is about to sleep. Returns false when a doorbell came in meanwhile: then it

@@ -26,8 +26,8 @@ class WorkQueueProducer {
   WorkQueueProducer(const WorkQueueLayout& layout, uroce_line32* produced)
       : layout_(layout), shared_(produced), produced_(LoadRelaxed(produced->value)) {}
 
-  /// Free-running index of the next work request.
-  uint32_t index() const { return produced_; }
+  /// Free-running index of the next work request. Any thread: others may be late.
+  uint32_t index() const { return LoadRelaxed(produced_); }
   const WorkQueueLayout& layout() const { return layout_; }
 
   /// The slot of the work request at `index`.
@@ -35,9 +35,9 @@ class WorkQueueProducer {
     return layout_.slots + static_cast<size_t>(index & (layout_.depth - 1)) * layout_.slot_bytes;
   }
   /// Counts the slot at index() as written; the worker does not see it yet.
-  void Advance() { ++produced_; }
+  void Advance() { StoreRelaxed(produced_, produced_ + 1); }
   /// Takes back what was written from `index` on and not published.
-  void Rewind(uint32_t index) { produced_ = index; }
+  void Rewind(uint32_t index) { StoreRelaxed(produced_, index); }
   /// Shows the worker all that was written.
   void Publish() { StoreRelease(shared_->value, produced_); }
 

@@ -20,7 +20,7 @@ enum class CmDecodeResult : uint8_t {
   kBadClassVersion,  ///< Not 2.
   kBadMethod,        ///< Not Send: ours has nothing that could be got or set.
   kUnknownAttribute,
-  kZeroCommId,  ///< The sender names no communication of its own where it must have one.
+  kZeroCommId,  ///< None of the sender's, or of the receiver's, is named where it must be.
   kBadInfo,     ///< More additional information than its field holds.
 };
 inline constexpr int kCmDecodeResultCount = static_cast<int>(CmDecodeResult::kBadInfo) + 1;

@@ -193,12 +193,16 @@ CmDecodeResult CheckHeader(const MadHeaderLayout& header) {
   return header.method == kMadMethodSend ? CmDecodeResult::kOk : CmDecodeResult::kBadMethod;
 }
 
-/// The number under which the sender will be spoken to. A REJ may come from somebody without one.
-struct SenderHasId {
+/// The number under which the sender will be spoken to, and behind the first message that of the
+/// receiver. A REJ may come from somebody without one.
+struct HasIds {
   bool operator()(const CmRej&) const { return true; }
+  bool operator()(const CmReq& message) const { return message.local_comm_id != CommId(); }
   bool operator()(const CmSidrReq& message) const { return message.request_id != CommId(); }
   bool operator()(const CmSidrRep& message) const { return message.request_id != CommId(); }
-  bool operator()(const auto& message) const { return message.local_comm_id != CommId(); }
+  bool operator()(const auto& message) const {
+    return message.local_comm_id != CommId() && message.remote_comm_id != CommId();
+  }
 };
 
 struct InfoFits {
@@ -221,7 +225,7 @@ CmDecodeResult DecodeCm(std::span<const uint8_t> mad, CmMessage& message) {
   std::memcpy(data.data(), mad.data() + sizeof header, data.size());
   const auto attribute = static_cast<CmAttribute>(header.attribute_id.value());
   if (!DecodeBody(attribute, data, message.body)) return CmDecodeResult::kUnknownAttribute;
-  if (!std::visit(SenderHasId{}, message.body)) return CmDecodeResult::kZeroCommId;
+  if (!std::visit(HasIds{}, message.body)) return CmDecodeResult::kZeroCommId;
   if (!std::visit(InfoFits{}, message.body)) return CmDecodeResult::kBadInfo;
   message.transaction_id = header.transaction_id.value();
   message.attribute_modifier = header.attribute_modifier.value();

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: flooder SOCKET KIND: one program that asks as much of the daemon as it can, until it is
-// killed. KIND: doorbells, commands, dumps, queues, registrations, sessions, deaths; or spin, which
-// asks nothing and takes a processor as the others do.
+// killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues, registrations,
+// sessions, deaths, fds (commands that bring some along), regions (dumps of very many), files (that
+// are long, and lent for a page); or spin, which asks nothing and takes a processor as the others
+// do. Prints a line when the flood begins.
+#include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +16,9 @@
 #include <string>
 
 #include "pipeline/rings/doorbells.h"
+#include "tests/bench/queue_floods.h"
 #include "tests/e2e/hostile/program.h"
+#include "tests/nic/control/lending.h"
 
 namespace uroce::bench {
 namespace {
@@ -20,13 +26,25 @@ namespace {
 using hostile::Program;
 
 constexpr uint64_t kRegionBytes = 64 << 20;
+constexpr off_t kFileBytes = 512 << 20;
 constexpr uint64_t kAddr = 0x10000;
 constexpr int kDyingQueuePairs = 500;
 
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "flooder: %s\n", what);
-  std::exit(1);
+void SayReady() {
+  std::puts("flooding");
+  std::fflush(stdout);
+}
+
+[[noreturn]] void Wait() {
+  for (;;) pause();
+}
+
+/// Asks for a dump and reads all of it.
+void Dump(Program& program, uint32_t what) {
+  const nic::Answer answer = program.client.Call(UROCE_DUMP, uroce_dump{what, 0});
+  Require(answer.error == 0 && answer.fds.size() == 1, "DUMP");
+  static char piece[64 << 10];
+  while (read(answer.fds[0].get(), piece, sizeof(piece)) > 0) continue;
 }
 
 [[noreturn]] void FloodDoorbells(Program& program) {
@@ -40,6 +58,13 @@ void Require(bool condition, const char* what) {
   }
 }
 
+// Of handles that there are not, beside queue pairs of which any might have used them.
+[[noreturn]] void FloodHandles(Program& program) {
+  for (;;) {
+    Require(program.client.Handle(UROCE_DESTROY_AH, UINT32_MAX).error != 0, "DESTROY_AH");
+  }
+}
+
 [[noreturn]] void FloodCommands(Program& program) {
   for (;;) {
     Require(program.client.Handle(UROCE_QUERY_PORT, program.contexts[0]).error == 0, "QUERY_PORT");
@@ -48,8 +73,54 @@ void Require(bool condition, const char* what) {
 
 [[noreturn]] void FloodDumps(Program& program) {
   for (;;) {
-    const uroce_dump stat{UROCE_DUMP_STAT, 0};
-    Require(program.client.Call(UROCE_DUMP, stat).error == 0, "DUMP");
+    Dump(program, UROCE_DUMP_STAT);
+  }
+}
+
+/// As many regions with as many parts as a program may have.
+[[noreturn]] void FloodRegions(Program& program) {
+  constexpr uint32_t kRegions = 2000, kParts = 64;
+  constexpr uint64_t kPartBytes = 4096;
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment parts[kParts];
+  } message{};
+  message.request = {
+      program.pds[0], IBV_ACCESS_LOCAL_WRITE, kAddr, kParts * kPartBytes, kAddr, kParts,
+      UROCE_NONE};
+  for (uint32_t i = 0; i < kParts; ++i) {
+    message.parts[i] = {kAddr + i * kPartBytes, kPartBytes, UROCE_MR_NULL, UROCE_NONE, 0, 0, 0};
+  }
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    Require(program.client.Call(UROCE_REG_MR, message).error == 0, "REG_MR");
+  }
+  SayReady();
+  for (;;) Dump(program, UROCE_DUMP_MR);
+}
+
+/// Each is let go of by the daemon last.
+[[noreturn]] void FloodFiles(Program& program) {
+  SayReady();
+  for (;;) {
+    nic::Fd file(memfd_create("flood", MFD_CLOEXEC));
+    Require(fallocate(file.get(), 0, 0, kFileBytes) == 0, "fallocate");
+    const uroce_lend_reply lent =
+        nic::Lend(program.lend_socket(), nic::LendFile(0, 4096), file.get());
+    Require(lent.error == 0, "LEND_FILE");
+    file.Reset();
+    Require(program.client.Handle(UROCE_DESTROY_SEGMENT, lent.segment).error == 0,
+            "DESTROY_SEGMENT");
+  }
+}
+
+/// Fds whose close takes long, where none are expected.
+[[noreturn]] void FloodFds(const std::string& socket_path) {
+  SayReady();
+  for (;;) {
+    nic::Fd file(memfd_create("flood", MFD_CLOEXEC));
+    Require(fallocate(file.get(), 0, 0, kFileBytes) == 0, "fallocate");
+    const nic::ControlClient client(socket_path);
+    nic::SendLend(client.socket_fd(), nic::LendMemory(), file.get(), sizeof(uroce_lend));
   }
 }
 
@@ -109,6 +180,8 @@ void Register(Program& program) {
 }
 
 int Flood(const std::string& socket_path, const std::string& kind) {
+  if (kind == "fds") FloodFds(socket_path);
+  if (kind == "spin" || kind == "sessions" || kind == "deaths") SayReady();
   if (kind == "spin") {
     for (;;) __builtin_ia32_pause();
   }
@@ -117,8 +190,17 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   hostile::Random random(1);
   Program program(socket_path, random);
   Require(program.Make(), "a program");
-  if (kind == "doorbells") FloodDoorbells(program);
+  if (kind == "bells") MakeManyQueuePairs(program, IBV_QPT_RC);
+  if (kind == "handles") MakeManyQueuePairs(program, IBV_QPT_UD);
+  if (kind == "channel") FillChannel(program);
+  if (kind == "copies") StartStuckCopies(program);
+  SayReady();
+  if (kind == "doorbells" || kind == "bells") FloodDoorbells(program);
+  if (kind == "handles") FloodHandles(program);
+  if (kind == "channel" || kind == "copies") Wait();
   if (kind == "commands") FloodCommands(program);
+  if (kind == "regions") FloodRegions(program);
+  if (kind == "files") FloodFiles(program);
   if (kind == "dumps") FloodDumps(program);
   if (kind != "queues" && kind != "registrations") return 2;
   for (;;) kind == "queues" ? MakeQueues(program) : Register(program);

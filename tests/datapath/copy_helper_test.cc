@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -37,7 +40,8 @@ class CopyHelperTest : public testing::Test {
   }
 
   std::array<int, 2> wake_fds_{eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
-  CopyHelper helper_{open("/proc/self/mem", O_RDWR | O_CLOEXEC), wake_fds_, nullptr};
+  CopyHelper helper_{{.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = Credentials::Own()},
+                     wake_fds_};
 };
 
 TEST_F(CopyHelperTest, AJobComesBackToTheWorkerThatSubmittedIt) {
@@ -115,7 +119,12 @@ int MemoryOfNobody() {
 TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHelper) {
   auto place = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = place;
-  auto helper = std::make_unique<CopyHelper>(MemoryOfNobody(), wake_fds_, std::move(place));
+  std::atomic<int> told{0};
+  auto helper = std::make_unique<CopyHelper>(ProgramMemory{.fd = MemoryOfNobody(),
+                                                           .user = Credentials::Own(),
+                                                           .place = std::move(place),
+                                                           .on_end = [&told] { ++told; }},
+                                             wake_fds_);
   ASSERT_TRUE(helper->AnnounceSleep(0));
   uint64_t value = 0;
   for (const auto kind : {CopyJob::Kind::kRead, CopyJob::Kind::kWrite, CopyJob::Kind::kFetchAdd}) {
@@ -128,6 +137,7 @@ TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHel
   EXPECT_EQ(helper->in_flight(0), 3u) << "their queue pairs wait";
   helper.reset();
   while (!watch.expired()) std::this_thread::yield();  // Sanitizers see what is not freed.
+  EXPECT_EQ(told, 1) << "whoever made it may end them";
 }
 
 TEST_F(CopyHelperTest, MemoryThatIsNotThereFailsTheJob) {
@@ -136,6 +146,80 @@ TEST_F(CopyHelperTest, MemoryThatIsNotThereFailsTheJob) {
   job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
   helper_.Submit(0, job.release());
   EXPECT_FALSE(Await(0)->succeeded);
+}
+
+/// The first line of `path` that begins with `name`, without it.
+std::string LineOf(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) == 0) return line.substr(name.size());
+  }
+  return "none";
+}
+
+constexpr Credentials kNobody{61'000, 61'001};
+
+/// A child of kNobody's that waits to be killed.
+class Sleeper {
+ public:
+  Sleeper() : pid_(fork()) {
+    if (pid_ != 0) return;
+    pause();
+    _exit(0);
+  }
+  ~Sleeper() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  int Open(const char* name) const {
+    return open(("/proc/" + std::to_string(pid_) + "/" + name).c_str(), O_RDWR | O_CLOEXEC);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+// /proc/PID/oom_score_adj asks who writes, and lowers it for CAP_SYS_RESOURCE alone.
+TEST_F(CopyHelperTest, NothingIsWrittenByTheDaemonsPrivilege) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, whose privilege it would be";
+  const Sleeper sleeper;
+  CopyHelper helper({.fd = sleeper.Open("oom_score_adj"), .user = kNobody}, wake_fds_);
+  char bytes[] = "-500";
+  auto job = Job(CopyJob::Kind::kWrite, nullptr, sizeof(bytes) - 1);
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(bytes);
+  helper.Submit(0, job.release());
+  CopyJob* done = nullptr;
+  while ((done = helper.PollDone(0)) == nullptr) std::this_thread::yield();
+  EXPECT_FALSE(std::unique_ptr<CopyJob>(done)->succeeded);
+}
+
+TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to act for another user";
+  uint64_t status = 0;
+  CopyHelper helper({.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = kNobody}, wake_fds_);
+  auto job = Job(CopyJob::Kind::kRead, &status, sizeof(status));
+  uint64_t copy = 0;
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  helper.Submit(0, job.release());
+  CopyJob* done = nullptr;
+  while ((done = helper.PollDone(0)) == nullptr) std::this_thread::yield();
+  EXPECT_TRUE(std::unique_ptr<CopyJob>(done)->succeeded) << "the fd grants it";
+  // It begins with the credentials that it keeps: the first job is done after that.
+  int found = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    const std::string file = task.path() / "status";
+    if (LineOf(file, "Uid:") != "\t0\t61000\t0\t61000") continue;
+    ++found;
+    EXPECT_EQ(LineOf(file, "Gid:"), "\t0\t61001\t0\t61001");
+    EXPECT_EQ(LineOf(file, "Groups:"), "\t ");
+    for (const char* set : {"CapInh:", "CapPrm:", "CapEff:"}) {
+      EXPECT_EQ(LineOf(file, set), "\t0000000000000000") << set;
+    }
+  }
+  EXPECT_EQ(found, 1) << "real and saved IDs stay: no user may signal it";
+  EXPECT_EQ(geteuid(), 0u) << "of the other threads nothing has changed";
 }
 
 }  // namespace

@@ -313,7 +313,8 @@ MemoryRegion& Testbed::Register(void* bytes, size_t length, uint32_t access, MrM
 void Testbed::StartCopyHelper() { StartCopyHelper(*session); }
 
 void Testbed::StartCopyHelper(Session& of) {
-  of.StartCopyHelper(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  of.StartCopyHelper(
+      {.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = Credentials::Own()});
   with_helper.push_back(&of);
 }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that only the helper reaches: what waits for it, what it takes along, and what a wait must
 // not disturb.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
 #include <rte_mempool.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "pipeline/datapath/copy_helper.h"
 #include "pipeline/datapath/device_port.h"
@@ -13,8 +18,8 @@
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kRead = 4;
+constexpr uint8_t kWrite = 0, kSend = 2, kRead = 4, kFetchAdd = 6;
+constexpr uint8_t kLocProtErr = 4, kRemAccessErr = 10;
 
 /// Memory that only the helper reaches.
 class WorkerParkedTest : public testing::Test {
@@ -23,13 +28,16 @@ class WorkerParkedTest : public testing::Test {
 
   WorkerParkedTest() { bed_.StartCopyHelper(); }
 
-  /// Has the peer of `endpoint` wait for the helper.
-  void WriteUntilCopying(Endpoint& endpoint) {
+  void Write(Endpoint& endpoint) {
     endpoint.PostSend({.opcode = kWrite,
                        .wr_id = 1,
                        .list = {Testbed::Sge(from_, 0, 50'000)},
                        .remote_addr = copied_.iova,
                        .rkey = copied_.key});
+  }
+  /// Has the peer of `endpoint` wait for the helper.
+  void WriteUntilCopying(Endpoint& endpoint) {
+    Write(endpoint);
     while (!bed_.Copying()) bed_.Turn();
   }
 
@@ -47,6 +55,7 @@ TEST_F(WorkerParkedTest, MappedAndCopiedSegmentsMixInOneMessage) {
   MemoryRegion mixed;
   mixed.key = 0x7700;
   mixed.pd = kTestPd;
+  mixed.session = bed_.session.get();
   mixed.access = kAllAccess;
   mixed.iova = reinterpret_cast<uint64_t>(result.data());
   mixed.length_bytes = result.size();
@@ -99,6 +108,69 @@ TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
   }));
   EXPECT_EQ(cqe.status, 0);
   EXPECT_GT(sent_while_others_waited, 0u);
+}
+
+/// A page of this process that nobody can read while the object lives.
+class StuckPage {
+ public:
+  StuckPage() {
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    uffdio_register range{.range = {reinterpret_cast<uint64_t>(bytes_), kBytes},
+                          .mode = UFFDIO_REGISTER_MODE_MISSING,
+                          .ioctls = 0};
+    is_stuck_ = ioctl(fd_, UFFDIO_API, &api) == 0 && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
+  }
+  ~StuckPage() {
+    close(fd_);
+    munmap(bytes_, kBytes);
+  }
+  bool is_stuck() const { return is_stuck_; }
+  void* bytes() const { return bytes_; }
+  static constexpr size_t kBytes = 4096;
+
+ private:
+  const int fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+  void* const bytes_ =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  bool is_stuck_ = false;
+};
+
+// More queue pairs than the pool has frames wait for a copy that does not end.
+TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
+  constexpr int kPairs = 4200;
+  StuckPage page;
+  if (!page.is_stuck()) GTEST_SKIP() << "no userfaultfd for faults of the kernel: " << errno;
+  Session& hostile = bed_.AddSession();
+  bed_.StartCopyHelper(hostile);
+  MemoryRegion& stuck = bed_.Register(page.bytes(), StuckPage::kBytes, kAllAccess, MrMode::kCopied);
+  stuck.session = &hostile;
+  const Endpoint::Limits limits{.sq_depth = 4, .rq_depth = 4, .cq_depth = 4, .session = &hostile};
+  const uint32_t before = rte_mempool_avail_count(TestPool());
+  for (int i = 0; i < kPairs; ++i) {
+    Endpoint* const ends[] = {&bed_.AddEndpoint(0, limits), &bed_.AddEndpoint(1, limits)};
+    bed_.Connect(*ends[0], *ends[1]);
+    for (Endpoint* end : ends) {
+      end->PostSend({.opcode = kWrite,
+                     .wr_id = 1,
+                     .list = {Testbed::Sge(stuck, 0, 64)},
+                     .remote_addr = to_.iova,
+                     .rkey = to_.key});
+    }
+  }
+  for (int i = 0; i < 1000; ++i) bed_.Turn();
+  EXPECT_GT(rte_mempool_avail_count(TestPool()), before / 2);
+  auto [a, b] = bed_.AddPair();
+  for (const MemoryRegion* to : {&to_, &copied_}) {
+    a->PostSend({.opcode = kWrite,
+                 .wr_id = 1,
+                 .list = {Testbed::Sge(from_, 0, kBytes)},
+                 .remote_addr = to->iova,
+                 .rkey = to->key});
+    uroce_cqe cqe{};
+    ASSERT_TRUE(bed_.RunUntil([&, end = a] { return end->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, 0);
+  }
+  EXPECT_EQ(target_, source_);
 }
 
 /// Twenty-four connections, more than which would fill the room for packets that wait. Nothing is
@@ -299,6 +371,90 @@ TEST_F(WorkerParkedTest, MemoryThatIsGoneIsAnAccessError) {
                .rkey = to_.key});
   ASSERT_TRUE(bed_.RunUntil([&] { return c->PollSend(cqe); }));
   EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
+}
+
+// The address that the peer names is aligned: the region calls its fourth byte 0.
+TEST_F(WorkerParkedTest, AtomicsOnMemoryThatIsNotAlignedAreRefused) {
+  for (const MrMode mode : {MrMode::kMapped, MrMode::kCopied}) {
+    auto [a, b] = bed_.AddPair();
+    MemoryRegion& odd = bed_.Register(target_.data() + 4, 64, kAllAccess, mode);
+    odd.iova = odd.segments[0].iova = 0;
+    const std::vector<uint8_t> before = target_;
+    a->PostSend({.opcode = kFetchAdd,
+                 .list = {Testbed::Sge(from_, 0, 8)},
+                 .remote_addr = 8,
+                 .rkey = odd.key,
+                 .compare_add = 1});
+    uroce_cqe cqe{};
+    ASSERT_TRUE(bed_.RunUntil([&, its = a] { return its->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, kRemAccessErr);
+    EXPECT_EQ(target_, before);
+  }
+}
+
+/// One end in a domain with the copied memory of another program.
+class WorkerForeignMemoryTest : public WorkerParkedTest {
+ protected:
+  WorkerForeignMemoryTest() { bed_.Connect(a_, foreign_); }
+  /// How the one work of `end` ended.
+  uint8_t StatusOf(Endpoint& end) {
+    uroce_cqe cqe{};
+    EXPECT_TRUE(bed_.RunUntil([&] { return end.PollSend(cqe); }));
+    return cqe.status;
+  }
+
+  Session& other_ = bed_.AddSession();
+  Endpoint& a_ = bed_.AddEndpoint(0);
+  Endpoint& foreign_ = bed_.AddEndpoint(1, {.session = &other_});
+};
+
+TEST_F(WorkerForeignMemoryTest, APeersWriteIsRefusedWhereThereIsNoHelper) {
+  Write(a_);
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersWriteIsRefusedWhereThereIsAnothersHelper) {
+  bed_.StartCopyHelper(other_);
+  Write(a_);
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u) << "its address is another place there";
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersAtomicIsRefused) {
+  bed_.StartCopyHelper(other_);
+  a_.PostSend({.opcode = kFetchAdd,
+               .list = {Testbed::Sge(from_, 0, 8)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key,
+               .compare_add = 1});
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u);
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersReadIsRefused) {
+  bed_.StartCopyHelper(other_);
+  a_.PostSend({.opcode = kRead,
+               .list = {Testbed::Sge(from_, 0, 5000)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u);
+}
+
+TEST_F(WorkerForeignMemoryTest, AWorkFromItIsALocalError) {
+  foreign_.PostSend({.opcode = kWrite,
+                     .list = {Testbed::Sge(copied_, 0, 5000)},
+                     .remote_addr = to_.iova,
+                     .rkey = to_.key});
+  EXPECT_EQ(StatusOf(foreign_), kLocProtErr);
+}
+
+TEST_F(WorkerForeignMemoryTest, AReceiveIntoItIsALocalError) {
+  foreign_.PostReceive(1, {Testbed::Sge(copied_, 0, 5000)});
+  a_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 0, 5000)}});
+  uroce_cqe cqe{};
+  ASSERT_TRUE(bed_.RunUntil([&] { return foreign_.PollReceive(cqe); }));
+  EXPECT_EQ(cqe.status, kLocProtErr);
 }
 
 TEST_F(WorkerParkedTest, ModifyWaitsForTheCopyAndIsNotLost) {

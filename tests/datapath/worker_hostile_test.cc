@@ -91,6 +91,36 @@ TEST_F(WorkerHostileTest, AllDoorbellsOfSlotsWithoutQueuePairs) {
   ExpectOthersUndisturbed();
 }
 
+// What is flushed shows what a turn has taken.
+TEST_F(WorkerHostileTest, AllDoorbellsAtOnceTakeManyTurns) {
+  constexpr uint32_t kQueuePairs = 1024;
+  constexpr uint32_t kWorks = 4;
+  constexpr uint32_t kMostOfATurn = 128;
+  const Endpoint::Limits limits{
+      .sq_depth = 4, .rq_depth = 4, .cq_depth = 8, .session = &bed_.AddSession()};
+  std::vector<Endpoint*> all;
+  for (uint32_t i = 0; i < kQueuePairs; ++i) {
+    all.push_back(&bed_.AddEndpoint(0, limits));
+    bed_.Modify(*all.back(), transport::QpState::kErr);
+  }
+  bed_.Settle();
+  for (Endpoint* each : all) {
+    for (uint32_t i = 0; i < kWorks; ++i) each->PostSend(SmallWrite(i));
+  }
+  uint32_t flushed = 0;
+  for (uint32_t turn = 0; flushed < kQueuePairs * kWorks && turn < 1000; ++turn) {
+    bed_.Turn();
+    const uint32_t before = flushed;
+    uroce_cqe cqe;
+    for (Endpoint* each : all) {
+      while (each->PollSend(cqe)) ++flushed;
+    }
+    ASSERT_LE(flushed - before, kMostOfATurn);
+  }
+  EXPECT_EQ(flushed, kQueuePairs * kWorks) << "none is forgotten";
+  ExpectOthersUndisturbed();
+}
+
 TEST_F(WorkerHostileTest, RandomBytesInTheSendRingNeverReachMemoryTheyMayNot) {
   std::mt19937_64 random(9);
   for (int round = 0; round < 300; ++round) {

@@ -141,5 +141,83 @@ TEST_P(WorkerKeptTest, FramesComeBackFromAQueuePairThatEnds) {
   EXPECT_FALSE(b_.qp->kept().any());
 }
 
+/// Somebody who knows addresses and queue pair number of a connection, and guesses its PSN.
+class ForgedPacketsTest : public testing::TestWithParam<bool> {
+ protected:
+  static constexpr uint32_t kPath = 1024;
+  static constexpr uint32_t kWindow = 2048;
+
+  ForgedPacketsTest() {
+    bed_.attributes.path_mtu_bytes = kPath;
+    bed_.attributes.selective_repeat = GetParam();
+    bed_.Connect(a_, b_);
+  }
+
+  /// Sends the FIRST of a WRITE of two packets to the place `to` with this PSN.
+  void Forge(wire::Psn psn, size_t to) {
+    const Path path = a_.qp->path();
+    Attributes attributes = bed_.attributes;
+    attributes.sq_psn = psn;
+    const auto modify = [&](transport::QpState state, const Path* its_path) {
+      bed_.worker->Modify(forger_.qp.get(), state, attributes, its_path);
+    };
+    modify(transport::QpState::kReset, nullptr);
+    modify(transport::QpState::kInit, nullptr);
+    modify(transport::QpState::kRtr, &path);
+    modify(transport::QpState::kRts, nullptr);
+    bed_.ports[0].filter = [this, psn](rte_mbuf* frame) {
+      forged_ += PsnOf(frame) == psn.value() ? 1 : 0;
+      return PsnOf(frame) == psn.value();
+    };
+    forger_.PostSend({.opcode = kWrite,
+                      .wr_id = 1,
+                      .list = {Testbed::Sge(evil_, 0, 2 * kPath)},
+                      .remote_addr = to_.iova + to,
+                      .rkey = to_.key});
+    for (int i = 0; i < 4; ++i) bed_.Turn();
+    bed_.ports[0].filter = nullptr;
+  }
+
+  Testbed bed_;
+  Endpoint& a_ = bed_.AddEndpoint(0);
+  Endpoint& b_ = bed_.AddEndpoint(1);
+  Endpoint& forger_ = bed_.AddEndpoint(0);
+  uint32_t forged_ = 0;
+  std::vector<uint8_t> evil_bytes_ = std::vector<uint8_t>(2 * kPath, 0xee);
+  std::vector<uint8_t> source_ = Pattern(4 * kPath, 1);
+  std::vector<uint8_t> target_ = std::vector<uint8_t>(4 * kPath);
+  MemoryRegion& evil_ =
+      bed_.Register(evil_bytes_.data(), evil_bytes_.size(), kAllAccess, MrMode::kMapped);
+  MemoryRegion& from_ = bed_.Register(source_.data(), source_.size(), kAllAccess, MrMode::kMapped);
+  MemoryRegion& to_ = bed_.Register(target_.data(), target_.size(), kAllAccess, MrMode::kMapped);
+};
+
+INSTANTIATE_TEST_SUITE_P(Agreement, ForgedPacketsTest, testing::Bool(),
+                         [](const auto& agreed) { return agreed.param ? "agreed" : "alone"; });
+
+// Whatever the recovery is, only the packet that is next in order does anything. Without an
+// agreement not even a frame is kept, and the true peer goes on as if nothing had come.
+TEST_P(ForgedPacketsTest, WhatIsNotNextInOrderChangesNothingButWhatIsKept) {
+  const wire::Psn next = bed_.attributes.sq_psn;
+  for (uint32_t ahead = 1; ahead <= kWindow; ++ahead) Forge(next + ahead, 0);
+  EXPECT_GE(forged_, kWindow);
+  EXPECT_EQ(target_, std::vector<uint8_t>(target_.size()));
+  EXPECT_EQ(b_.qp->state(), transport::QpState::kRts);
+  EXPECT_EQ(b_.qp->async_records(), 0u);
+  EXPECT_EQ(b_.qp->kept().any(), GetParam());
+  EXPECT_LE(b_.qp->counters().kept_out_of_order, GetParam() ? kWindow : 0);
+  if (GetParam()) return;
+  a_.PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 4 * kPath)},
+               .remote_addr = to_.iova,
+               .rkey = to_.key});
+  uroce_cqe cqe{};
+  ASSERT_TRUE(bed_.RunUntil([&] { return a_.PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_EQ(target_, source_);
+  EXPECT_EQ(a_.qp->counters().retransmitted_pkts, 0u);
+}
+
 }  // namespace
 }  // namespace uroce::datapath

@@ -3,8 +3,10 @@
 // lie, and DPDK's own driver as the peer.
 #include "drivers/memif_port.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/memfd.h>
 #include <poll.h>
 #include <rte_dev.h>
 #include <rte_ethdev.h>
@@ -13,13 +15,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "drivers/event_signal.h"
 #include "drivers/memif_connection.h"
 #include "drivers/memif_socket.h"
 #include "tests/drivers/frame_pool.h"
@@ -271,7 +276,7 @@ class LyingClient : public MemifPortTest {
   void ConnectLiar() {
     if (server_ == nullptr) server_ = Open("server");
     liar_ = std::make_unique<MemifConnection>(*ParseMemifConfig(Arguments("client")),
-                                              ConnectMemif(socket_), pool());
+                                              ConnectMemif(socket_), &signal_, pool());
     while (liar_->state() == MemifConnection::State::kHandshake) {
       server_->Maintain(AtOnce);
       liar_->OnReadable();
@@ -300,6 +305,7 @@ class LyingClient : public MemifPortTest {
     return reinterpret_cast<memif::Descriptor*>(ring + 1);
   }
 
+  EventSignal signal_ = *EventSignal::Make();
   std::unique_ptr<MemifConnection> liar_;
 };
 
@@ -354,6 +360,51 @@ TEST_F(LyingClient, FramesOverManySlotsArriveWhole) {
   EXPECT_THAT(Receive(*server_), testing::ElementsAre(1500));
 }
 
+/// Has eventfds wait for the other side, and fills the counter of one.
+void MakeBlocking(int event_fd) { ASSERT_EQ(fcntl(event_fd, F_SETFL, 0), 0); }
+void Fill(int event_fd) {
+  const uint64_t most = UINT64_MAX - 1;
+  ASSERT_EQ(write(event_fd, &most, sizeof(most)), ssize_t{sizeof(most)});
+}
+
+/// Does `work`, and says whether it ended before `unblock` was called to end it.
+bool EndsAlone(const std::function<void()>& work, const std::function<void()>& unblock) {
+  std::packaged_task<void()> task(work);
+  std::future<void> done = task.get_future();
+  std::thread thread(std::move(task));
+  const bool alone = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  if (!alone) unblock();
+  thread.join();
+  return alone;
+}
+
+TEST_F(LyingClient, AnEventfdWithoutEventsDoesNotHoldTheSleeperUp) {
+  ConnectLiar();
+  const int event = liar_->peer_event_fd();
+  Receive(*server_);
+  ASSERT_TRUE(server_->BeforeSleep(0));
+  MakeBlocking(event);
+  EXPECT_TRUE(EndsAlone([this] { server_->AfterSleep(0); },
+                        [event] {
+                          const uint64_t one = 1;
+                          ASSERT_GT(write(event, &one, sizeof(one)), 0);
+                        }));
+}
+
+TEST_F(LyingClient, AFullEventfdDoesNotHoldTheSenderUp) {
+  ConnectLiar();
+  const int event = liar_->event_fd();
+  MakeBlocking(event);
+  Fill(event);
+  RingTo(false)->flags = 0;
+  EXPECT_TRUE(EndsAlone([this] { EXPECT_EQ(Send(*server_, {Frame(0)}), 1); },
+                        [event] {
+                          uint64_t count = 0;
+                          ASSERT_GT(read(event, &count, sizeof(count)), 0);
+                        }));
+  EXPECT_TRUE(IsReadable(event));
+}
+
 TEST_F(LyingClient, NonsenseOnTheControlSocketEndsTheConnection) {
   server_ = Open("server");
   for (const size_t size : {size_t{1}, size_t{128}, size_t{4000}}) {
@@ -378,6 +429,52 @@ TEST(MemifMemoryTest, OnlyMemoryThatCannotShrinkIsMapped) {
   EXPECT_FALSE(MapMemifMemory(Fd(dup(memory->fd.get())), 0).ok());
   EXPECT_TRUE(MapMemifMemory(Fd(dup(memory->fd.get())), 4096).ok());
   EXPECT_FALSE(IsEventFd(memory->fd.get()));
+}
+
+/// Huge pages that nobody has; 0 where there are none at all.
+uint64_t FreeHugePages() {
+  std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+  uint64_t count = 0;
+  file >> count;
+  return count;
+}
+
+// A seal keeps the file's size, not its pages.
+TEST(MemifMemoryTest, PagesThatThePeerTakesAwayAreZeros) {
+  auto memory = MakeMemifMemory(8192);
+  ASSERT_TRUE(memory.ok());
+  memory->bytes()[0] = memory->bytes()[8191] = 7;
+  ASSERT_TRUE(MappingGuard::Get().Strike(&memory->bytes()[100])) << "as on SIGBUS";
+  EXPECT_EQ(memory->bytes()[0] + memory->bytes()[8191], 0);
+  memory->bytes()[0] = 8;
+  MappingGuard::Get().TakeStruck();
+}
+
+TEST(MemifMemoryTest, AHoleWhereThereIsNoHugePageIsZeros) {
+  constexpr uint64_t kHuge = 2 << 20;
+  constexpr uint64_t kMostPages = 8;  // That are taken from all others for a moment.
+  const uint64_t before = FreeHugePages();
+  if (before == 0 || before > kMostPages) {
+    GTEST_SKIP() << "needs 1 to " << kMostPages << " free huge pages of 2 MB";
+  }
+  Fd file(memfd_create("t", MFD_ALLOW_SEALING | MFD_HUGETLB | MFD_HUGE_2MB));
+  ASSERT_EQ(ftruncate(file.get(), kHuge), 0);
+  ASSERT_EQ(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  {
+    const auto memory = MapMemifMemory(Fd(dup(file.get())), kHuge - 4096);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    memory->bytes()[0] = 7;
+    ASSERT_EQ(fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kHuge), 0);
+    const uint64_t bytes = FreeHugePages() * kHuge;
+    const Mapping all(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0),
+                      bytes);
+    ASSERT_NE(static_cast<void*>(all.data()), MAP_FAILED);
+    EXPECT_EQ(memory->bytes()[0], 0);
+    MappingGuard::Get().TakeStruck();
+  }
+  file.Reset();
+  EXPECT_EQ(FreeHugePages(), before) << "the mapping is gone, though not of whole pages";
 }
 
 /// DPDK's own driver as the peer, which answers from a thread of its own.

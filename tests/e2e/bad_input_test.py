@@ -137,6 +137,18 @@ class BadInputTest(unittest.TestCase):
         client.expect_success(300)
         server.expect_success(60)
 
+    def test_a_peer_is_its_address_too(self):
+        """ReDMArk A1: who is not at the peer's address needs more than numbers."""
+        server, client, qpn = self.start_pingpong()
+        forged = [roce.frame_v4(self.source_mac, self.dest_mac, "10.0.0.77", "10.0.0.1",
+                                roce.bth(opcode, qpn, psn) + payload)
+                  for psn in range(0, 1 << 24, 1 << 14)
+                  for opcode, payload in ((SEND_ONLY, b"x" * 64), (ACKNOWLEDGE, b"\x62\0\0\0"))]
+        risen = self.inject(forged)
+        self.assertEqual(risen.get("counters.rx_bad_address"), len(forged), risen)
+        for end in (server, client):  # One that believed a packet has failed.
+            self.assertTrue(end.running() or end.wait(1) == 0, end.describe())
+
     def test_flood_of_bad_frames_beside_a_pingpong(self):
         server, client, _ = self.start_pingpong()
         for _ in range(3):

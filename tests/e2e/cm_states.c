@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * An end of a connection by librdmacm that goes as far as a state, says so and stays there, until
- * its peer or its daemon is gone. It has no queue pair: that is the program's own business with
- * rdma_cm, and the states are the same.
+ * its peer or its daemon is gone. Its queue pair stays in RESET: it is rdma_cm's no more than any
+ * that a program makes by ibv_create_qp, and the states are the same.
  *
- * usage: cm_states server STATE ADDRESS PORT    listening, requested, accepted, established
- *        cm_states client STATE ADDRESS PORT    bound, resolving, resolved, routed, connecting,
- *                                               responded, established, disconnecting
+ * usage: cm_states server STATE ADDRESS PORT [QPN]    listening, requested, accepted, established
+ *        cm_states client STATE ADDRESS PORT [QPN]    bound, resolving, resolved, routed,
+ *                                               connecting, responded, established, disconnecting
+ * QPN: of the queue pair that it names to its peer, in place of its own.
  * Prints "at STATE", then the event that ended it. Status 0: such an event came. */
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
@@ -18,6 +19,7 @@ enum { kTimeoutMs = 2000 };
 
 static struct rdma_event_channel* channel;
 static const char* wanted;
+static uint32_t claimed_qpn;
 
 static void fail(const char* what) {
   perror(what);
@@ -56,20 +58,25 @@ static void reach(const char* state) {
   exit(0);
 }
 
-/* A number that no other connection of this test has. */
-static struct rdma_conn_param parameters(void) {
+static struct rdma_conn_param parameters(struct rdma_cm_id* id) {
   struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
-  param.qp_num = (uint32_t)getpid() & 0xffffff;
+  struct ibv_pd* pd = ibv_alloc_pd(id->verbs);
+  struct ibv_cq* cq = ibv_create_cq(id->verbs, 1, NULL, NULL, 0);
+  struct ibv_qp_init_attr attr = {
+      .send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+  struct ibv_qp* qp = pd && cq ? ibv_create_qp(pd, &attr) : NULL;
+  if (!qp) fail("ibv_create_qp");
+  param.qp_num = claimed_qpn ? claimed_qpn : qp->qp_num;
   return param;
 }
 
 static void serve(struct rdma_cm_id* id, struct sockaddr_in* address) {
-  struct rdma_conn_param param = parameters();
   require(rdma_bind_addr(id, (struct sockaddr*)address), "rdma_bind_addr");
   require(rdma_listen(id, 4), "rdma_listen");
   reach("listening");
   struct rdma_cm_id* request = expect(RDMA_CM_EVENT_CONNECT_REQUEST);
   reach("requested");
+  struct rdma_conn_param param = parameters(request);
   require(rdma_accept(request, &param), "rdma_accept");
   reach("accepted");
   expect(RDMA_CM_EVENT_ESTABLISHED);
@@ -77,7 +84,6 @@ static void serve(struct rdma_cm_id* id, struct sockaddr_in* address) {
 }
 
 static void connect_to(struct rdma_cm_id* id, struct sockaddr_in* address) {
-  struct rdma_conn_param param = parameters();
   struct sockaddr_in any = {.sin_family = AF_INET};
   require(rdma_bind_addr(id, (struct sockaddr*)&any), "rdma_bind_addr");
   reach("bound");
@@ -88,6 +94,7 @@ static void connect_to(struct rdma_cm_id* id, struct sockaddr_in* address) {
   require(rdma_resolve_route(id, kTimeoutMs), "rdma_resolve_route");
   expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
   reach("routed");
+  struct rdma_conn_param param = parameters(id);
   require(rdma_connect(id, &param), "rdma_connect");
   reach("connecting");
   expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
@@ -100,11 +107,12 @@ static void connect_to(struct rdma_cm_id* id, struct sockaddr_in* address) {
 
 int main(int argc, char** argv) {
   struct rdma_cm_id* id;
-  if (argc != 5) {
-    fprintf(stderr, "usage: cm_states server|client STATE ADDRESS PORT\n");
+  if (argc != 5 && argc != 6) {
+    fprintf(stderr, "usage: cm_states server|client STATE ADDRESS PORT [QPN]\n");
     return 2;
   }
   wanted = argv[2];
+  if (argc == 6) claimed_qpn = (uint32_t)atoi(argv[5]);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[4]))};
   if (inet_pton(AF_INET, argv[3], &address.sin_addr) != 1) fail(argv[3]);
   channel = rdma_create_event_channel();

@@ -16,9 +16,11 @@ NONE = 0xFFFFFFFF
 
 
 def _commands():
-    """The numbers of enum uroce_command, which count up from a given one."""
-    header = (_ABI / "uroce_commands.h").read_text(encoding="ascii")
-    body = re.search(r"enum uroce_command \{(.*?)\}", header, re.S).group(1)
+    """The numbers of the commands' enums, which count up from a given one."""
+    body = "".join(re.search(rf"enum {name} \{{(.*?)\}}", (_ABI / file).read_text(encoding="ascii"),
+                             re.S).group(1)
+                   for name, file in (("uroce_command", "uroce_commands.h"),
+                                      ("uroce_cm_command", "uroce_cm_commands.h")))
     numbers, next_number = {}, 0
     for name, value in re.findall(r"UROCE_(\w+)(?: = (\d+))?", body):
         next_number = int(value) if value else next_number

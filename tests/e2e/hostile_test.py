@@ -7,7 +7,7 @@ import unittest
 
 from endure import MortalLab, Pair, holdings_at_rest, wait_until_back
 from lab import BUILD, LONG
-from process import Process
+from process import Process, run_status
 from programs import pingpong, seed
 
 HOSTILE = BUILD / "tests" / "e2e" / "hostile"
@@ -48,3 +48,16 @@ class HostileTest(unittest.TestCase):
             wait_until_back(self.lab, before)
             pingpong(self.lab, "-c")
             self.lab.close()
+
+    def attack(self, name):
+        """By a user without any privilege, in a namespace of users where it is root or not."""
+        status, output = run_status([*STRANGER, self.program(), self.lab.daemons[0].socket, name])
+        self.assertEqual(status, 0, output)
+        pingpong(self.lab)
+        self.lab.close()
+
+    def test_the_memory_of_a_process_that_has_ended_is_waited_for_by_nobody(self):
+        self.attack("memory-of-nobody")
+
+    def test_files_of_proc_are_not_memory_under_whatever_path(self):
+        self.attack("disguised-files")

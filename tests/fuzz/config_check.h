@@ -12,6 +12,18 @@
 
 namespace uroce::nic {
 
+/// Files and flags of settings that are taken.
+inline constexpr const char* kGoodConfigs[] = {
+    "workers = 1\nmax_qp = 100\n[[port]]\nname = \"uroce0\"\ndev = \"net_af_packet0;iface=eth0\"\n"
+    "ip = [\"192.0.2.1/24\", \"2001:db8::1/64\", \"10.5.0.1/24 vlan 100\"]\nmtu = 4200\n",
+    "[[wire]]\nuroce0 = \"10.0.0.1/24\"\nuroce1 = \"10.0.0.2/24\"\nfault = \"uroce0:drop=0.01\"\n",
+    "--wire\nuroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24\n--fault\nuroce0:drop=0.5,seed=7",
+    "--port\nname=uroce0,dev=0000:3b:00.0,ip=192.0.2.1/24,gateway=192.0.2.254,"
+    "route=10.9.0.0/16 via 192.0.2.7,queues=2,mtu=4200\n--max-memory-per-user=1048576\n--no-huge",
+    "--port\nname=a,dev=net_tap0;iface=tap0,host=uroce,exception=tap1\n--log-level\ndebug",
+    "--wire-interfaces\n--wire\na=10.0.0.1/24,b=10.0.0.2/24",
+};
+
 /// Whether it is no error, or one that says something.
 inline bool IsSaid(const absl::Status& status) { return status.ok() || !status.message().empty(); }
 

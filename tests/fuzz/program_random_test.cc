@@ -37,6 +37,10 @@ TEST(ProgramRandomTest, TheGoodProgramIsGood) {
   EXPECT_TRUE(HoldsNothing(TheDaemon()));
 }
 
+TEST(ProgramRandomTest, NothingIsLeftOfGoodPrograms) {
+  for (const Script& script : GoodScripts()) EXPECT_TRUE(ScriptHolds(script, true));
+}
+
 Script Change(Script script, std::mt19937& random) {
   if (script.empty()) return script;
   const size_t at = random() % script.size();

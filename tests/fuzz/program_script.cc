@@ -2,10 +2,13 @@
 #include "tests/fuzz/program_script.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "pipeline/rings/doorbells.h"
@@ -33,8 +36,25 @@ nic::Limits SmallLimits() {
           .capture_bytes = 1 << 20};
 }
 
+/// Of a process that has ended.
+nic::Fd MemoryOfNobody() {
+  static const nic::Fd memory = [] {
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    const std::string path = "/proc/" + std::to_string(child) + "/mem";
+    nic::Fd its(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    return its;
+  }();
+  return nic::Fd(dup(memory.get()));
+}
+
 nic::Fd FileOfKind(uint8_t kind) {
-  switch (kind % 6) {
+  switch (kind % 7) {
     case 0: {
       nic::Fd file(memfd_create("fuzz", MFD_CLOEXEC));
       static_cast<void>(ftruncate(file.get(), 1 << 20));
@@ -48,6 +68,8 @@ nic::Fd FileOfKind(uint8_t kind) {
       return nic::Fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     case 4:
       return nic::Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    case 5:
+      return MemoryOfNobody();
     default:
       return {};
   }
@@ -55,46 +77,43 @@ nic::Fd FileOfKind(uint8_t kind) {
 
 }  // namespace
 
-/// The bytes of a script that are still to come.
-class ProgramScript::Reader {
- public:
-  explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-
-  bool AtEnd() const { return bytes_.empty(); }
-  /// 0 behind the end.
-  uint32_t Number(size_t width) {
-    uint32_t value = 0;
-    std::memcpy(&value, bytes_.data(), std::min(width, bytes_.size()));
-    bytes_ = bytes_.subspan(std::min(width, bytes_.size()));
-    return value;
-  }
-  std::vector<uint8_t> Bytes(size_t count) {
-    const auto taken = bytes_.first(std::min(count, bytes_.size()));
-    bytes_ = bytes_.subspan(taken.size());
-    return {taken.begin(), taken.end()};
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-};
-
 ProgramScript::ProgramScript(nic::HandDaemon& daemon)
-    : daemon_(daemon), client_(daemon.socket_path()), now_(nic::Nic::Now()) {
-  daemon_.TurnUntil([this] { return daemon_.server().session_count() == 1; });
+    : ProgramScript(daemon, std::make_shared<Common>(Common{nic::Nic::Now(), {}, {}, {}})) {}
+
+ProgramScript::ProgramScript(nic::HandDaemon& daemon, std::shared_ptr<Common> common)
+    : daemon_(daemon), client_(daemon.socket_path()), common_(std::move(common)) {
+  const size_t before = daemon_.server().session_count();
+  daemon_.TurnUntil([&] { return daemon_.server().session_count() > before; });
 }
 
+// Of both programs the first one waits, whose end is the last.
 ProgramScript::~ProgramScript() {
   shutdown(client_.socket_fd(), SHUT_RDWR);
-  daemon_.TurnUntil([this] { return daemon_.server().session_count() == 0; });
+  const bool is_first = common_.use_count() == (other_ == nullptr ? 1 : 2);
+  other_.reset();
+  if (is_first) daemon_.TurnUntil([this] { return daemon_.server().session_count() == 0; });
   if (arena_ != nullptr) munmap(arena_, UROCE_ARENA_BYTES);
 }
 
-void ProgramScript::Run(std::span<const uint8_t> script) {
-  Reader reader(script);
-  while (!reader.AtEnd()) Do(static_cast<uint8_t>(reader.Number(1)), reader);
+ProgramScript& ProgramScript::Other() {
+  if (other_ == nullptr) other_.reset(new ProgramScript(daemon_, common_));
+  return *other_;
 }
 
-void ProgramScript::Do(uint8_t kind, Reader& reader) {
+void ProgramScript::Run(std::span<const uint8_t> script) {
+  ScriptReader reader(script);
+  ProgramScript* speaker = this;
+  while (!reader.AtEnd()) {
+    const auto kind = static_cast<uint8_t>(reader.Number(1));
+    if (kind == kOther) {
+      speaker = speaker == this ? &Other() : this;
+    } else {
+      speaker->Do(kind, reader);
+    }
+  }
+}
+
+void ProgramScript::Do(uint8_t kind, ScriptReader& reader) {
   switch (kind) {
     case kDatagram:
       return SendDatagram(reader);
@@ -111,25 +130,27 @@ void ProgramScript::Do(uint8_t kind, Reader& reader) {
       return PassTime(Nanos(int64_t{1000} << reader.Number(1) % (kMostWait + 1)));
     case kSegment:
       return WriteSegment(reader);
+    case kFdAlong:
+      return SendFdAlong(reader);
     default:
       return Command(kind, reader);
   }
 }
 
-void ProgramScript::SendDatagram(Reader& reader) {
+void ProgramScript::SendDatagram(ScriptReader& reader) {
   const std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   send(client_.socket_fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   TakeAnswers(0);
 }
 
-void ProgramScript::WriteArena(Reader& reader) {
+void ProgramScript::WriteArena(ScriptReader& reader) {
   const uint32_t offset = reader.Number(3) % kReach;
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   Fill(bytes);
   if (arena_ != nullptr) std::copy(bytes.begin(), bytes.end(), arena_ + offset);
 }
 
-void ProgramScript::WriteSegment(Reader& reader) {
+void ProgramScript::WriteSegment(ScriptReader& reader) {
   const size_t number = reader.Number(1);
   const uint64_t offset = uint64_t{4} * reader.Number(2) % kSegmentReach;
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
@@ -146,11 +167,11 @@ void ProgramScript::Ring(uint32_t slot) {
 }
 
 void ProgramScript::PassTime(Nanos time) {
-  now_ = now_ + time;
-  daemon_.TurnWorker(now_);
+  common_->now = common_->now + time;
+  daemon_.TurnWorker(common_->now);
 }
 
-void ProgramScript::Command(uint32_t command, Reader& reader) {
+void ProgramScript::Command(uint32_t command, ScriptReader& reader) {
   std::vector<uint8_t> body = reader.Bytes(size_t{4} * reader.Number(1));
   Fill(body);
   client_.Post(command, body);
@@ -158,10 +179,26 @@ void ProgramScript::Command(uint32_t command, Reader& reader) {
 }
 
 // The daemon looks at what is lent on a thread: the script goes on when it has.
-void ProgramScript::Lend(Reader& reader) {
+void ProgramScript::Lend(ScriptReader& reader) {
   const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(sizeof(uroce_lend));
   if (!lend_socket_) return;
+  if (!Send(lend_socket_.get(), bytes, file)) return;
+  uroce_lend_reply reply;
+  for (int i = 0; i < 100; ++i) {
+    daemon_.Turn(1);
+    if (recv(lend_socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) >= 0) return;
+  }
+}
+
+void ProgramScript::SendFdAlong(ScriptReader& reader) {
+  const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
+  std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
+  Send(client_.socket_fd(), bytes, file);
+  TakeAnswers(0);
+}
+
+bool ProgramScript::Send(int socket, std::vector<uint8_t>& bytes, const nic::Fd& file) {
   iovec part{bytes.data(), bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -177,12 +214,7 @@ void ProgramScript::Lend(Reader& reader) {
     const int fd = file.get();
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
-  if (sendmsg(lend_socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
-  uroce_lend_reply reply;
-  for (int i = 0; i < 100; ++i) {
-    daemon_.Turn(1);
-    if (recv(lend_socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) >= 0) return;
-  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
 void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {
@@ -190,8 +222,9 @@ void ProgramScript::Fill(std::vector<uint8_t>& bytes) const {
     uint32_t word = 0;
     std::memcpy(&word, bytes.data() + at, sizeof(word));
     const std::vector<uint32_t>* known = nullptr;
-    if ((word & ~0xffu) == kKeyOf) known = &keys_;
-    if ((word & ~0xffu) == kQpnOf) known = &qpns_;
+    if ((word & ~0xffu) == kKeyOf) known = &common_->keys;
+    if ((word & ~0xffu) == kQpnOf) known = &common_->qpns;
+    if ((word & ~0xffu) == kNameOf) known = &common_->names;
     const uint32_t index = word & 0xff;
     if (known == nullptr || index >= known->size()) continue;
     std::memcpy(bytes.data() + at, known->data() + index, sizeof(word));
@@ -217,14 +250,21 @@ void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
       lend_socket_ = std::move(answer.fds[2]);
       return;
     }
+    case UROCE_OPEN_CONTEXT: {
+      uint32_t words[sizeof(uroce_context_name) / sizeof(uint32_t)] = {};
+      if (answer.fds.size() < 2) return;
+      static_cast<void>(pread(answer.fds[1].get(), words, sizeof(words), 0));
+      common_->names.insert(common_->names.end(), std::begin(words), std::end(words));
+      return;
+    }
     case UROCE_CREATE_SEGMENT:
       if (!answer.fds.empty()) segments_.push_back(std::move(answer.fds[0]));
       return;
     case UROCE_REG_MR:
-      keys_.push_back(answer.As<uroce_reg_mr_reply>().lkey);
+      common_->keys.push_back(answer.As<uroce_reg_mr_reply>().lkey);
       return;
     case UROCE_CREATE_QP:
-      qpns_.push_back(answer.As<uroce_create_qp_reply>().qp_num);
+      common_->qpns.push_back(answer.As<uroce_create_qp_reply>().qp_num);
       return;
     default:
       return;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/fuzz/script_reader.h"
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
 
@@ -23,18 +24,22 @@ enum Record : uint8_t {
   kTurns,            ///< How many turns of the worker, a microsecond each.
   kWait,             ///< Exponent: 2^n us pass, then there is a turn.
   kSegment,  ///< Number of the segment, offset in words, 2 bytes; length; bytes to put there.
+  kFdAlong,  ///< Kind of the file; length; bytes that go out with it where no file is expected.
+  kOther,  ///< From here on another program does it, that connects at its first; or the first one.
 };
 
 /// Words that stand for numbers which nobody knows beforehand, in commands and in memory: the key
-/// and the number of the n-th region and queue pair that the script has made.
+/// and the number of the n-th region and queue pair that the script has made, and the n-th word of
+/// the names of its contexts, one after the other.
 inline constexpr uint32_t kKeyOf = 0x6b657900;
 inline constexpr uint32_t kQpnOf = 0x71706e00;
+inline constexpr uint32_t kNameOf = 0x6e616d00;
 
-/// One program at a daemon whose workers do not run by themselves.
+/// One program, or two, at a daemon whose workers do not run by themselves.
 class ProgramScript {
  public:
   explicit ProgramScript(nic::HandDaemon& daemon);
-  /// The program is gone afterwards, and the daemon has seen that.
+  /// The programs are gone afterwards, and the daemon has seen that.
   ~ProgramScript();
   ProgramScript(const ProgramScript&) = delete;
   ProgramScript& operator=(const ProgramScript&) = delete;
@@ -46,13 +51,22 @@ class ProgramScript {
   uint8_t* arena() const { return arena_; }
 
  private:
-  class Reader;
-  void Do(uint8_t kind, Reader& reader);
-  void Command(uint32_t command, Reader& reader);
-  void SendDatagram(Reader& reader);
-  void Lend(Reader& reader);
-  void WriteArena(Reader& reader);
-  void WriteSegment(Reader& reader);
+  /// What both programs go by.
+  struct Common {
+    Nanos now;
+    std::vector<uint32_t> keys, qpns, names;
+  };
+  ProgramScript(nic::HandDaemon& daemon, std::shared_ptr<Common> common);
+  ProgramScript& Other();
+  void Do(uint8_t kind, ScriptReader& reader);
+  void Command(uint32_t command, ScriptReader& reader);
+  void SendDatagram(ScriptReader& reader);
+  void Lend(ScriptReader& reader);
+  void SendFdAlong(ScriptReader& reader);
+  /// Sends bytes, and the file unless it is none. False: the socket does not take them.
+  static bool Send(int socket, std::vector<uint8_t>& bytes, const nic::Fd& file);
+  void WriteArena(ScriptReader& reader);
+  void WriteSegment(ScriptReader& reader);
   void Ring(uint32_t slot);
   void PassTime(Nanos time);
   /// Puts what the script cannot know in place of the words that stand for it.
@@ -62,11 +76,11 @@ class ProgramScript {
 
   nic::HandDaemon& daemon_;
   nic::ControlClient client_;
-  Nanos now_;
+  const std::shared_ptr<Common> common_;
   uint8_t* arena_ = nullptr;
   nic::Fd lend_socket_;
-  std::vector<uint32_t> keys_, qpns_;
   std::vector<nic::Fd> segments_;
+  std::unique_ptr<ProgramScript> other_;
 };
 
 /// Whether the daemon holds nothing for programs.

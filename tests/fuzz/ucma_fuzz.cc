@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: any bytes as what programs write to files of rdma_cm. Built by clang alone.
+// With --seeds DIRECTORY it writes good scripts there.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
+#include "tests/fuzz/seeds.h"
 #include "tests/fuzz/ucma_script.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!uroce::nic::ucma::UcmaRun().Holds({data, size})) std::abort();
+  return 0;
+}
+
+extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
+  using uroce::nic::ucma::GoodUcmaScript;
+  uroce::fuzz::WriteSeedsIfAsked(*count, *arguments,
+                                 {GoodUcmaScript(RDMA_PS_TCP), GoodUcmaScript(RDMA_PS_UDP)});
   return 0;
 }

@@ -35,6 +35,7 @@ class UcmaRun {
     }
   }
 
+  rdma_cm::Network& network() { return network_; }
   /// Commands that were refused.
   int refused() const { return refused_; }
   /// Whether all holds to the script's end.

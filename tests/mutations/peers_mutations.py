@@ -19,8 +19,6 @@ MUTATIONS = [
      "  Answer(from, mad.transaction_id, now);\n  Use(from, now);\n"),
     ("peers-answers-without-limit", "agreements.cc",
      "  if (!answers_.Take(to.remote, now)) {", "  if (false) {"),
-    ("peers-sources-share-one-limit", "answer_limit.h", "return hash % kBuckets;",
-     "return hash % 1;"),
     ("peers-answer-what-another-device-knows", "agreements.cc",
      ".capabilities = {config_.features[to.device], config_.instance}}});",
      ".capabilities = {config_.features[1], config_.instance}}});"),
@@ -46,6 +44,6 @@ MUTATIONS = [
     ("peers-questions-without-limit", "agreements.cc",
      "  if (!questions_.Take(now)) return Schedule(record, now + kFirstWaits[0]);\n", ""),
     ("peers-table-without-end", "agreements.cc",
-     "  return records_.size() < config_.most_peers;\n}\n\nbool Agreements::PollDatagram",
-     "  return true;\n}\n\nbool Agreements::PollDatagram"),
+     "  if (shares_.Take(user)) return true;\n", "  static_cast<void>(shares_.Take(user));\n"
+     "  return true;\n"),
 ]

@@ -87,7 +87,7 @@ TEST(Errands, WhereNoThreadIsToBeHadTheyWaitForOne) {
   EXPECT_EQ(done, 2);
 }
 
-TEST(Errands, OneThatWaitsForAThreadAtTheEndFreesWhatItHolds) {
+TEST(Errands, OneThatWaitsForAThreadAtTheEndIsDoneWithoutIt) {
   EventLoop loop;
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = held;
@@ -98,7 +98,22 @@ TEST(Errands, OneThatWaitsForAThreadAtTheEndFreesWhatItHolds) {
     held.reset();
     EXPECT_FALSE(watch.expired());
   }
-  EXPECT_TRUE(watch.expired());
+  EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
+}
+
+TEST(Errands, ThoseOnOneThreadAreDoneOneAfterTheOther) {
+  EventLoop loop;
+  Errands errands(loop);
+  const auto thread = std::make_shared<SideThread>();
+  std::promise<void> go;
+  std::atomic<bool> worked = false;
+  errands.Start([wait = go.get_future().share()] { wait.wait(); }, nullptr, thread);
+  errands.Start([&] { worked = true; }, [&] { loop.Stop(); }, thread);
+  loop.RunOnce(20);
+  EXPECT_FALSE(worked.load());
+  go.set_value();
+  loop.Run();
+  EXPECT_TRUE(worked.load());
 }
 
 TEST(Errands, OneUnderWayAtTheEndFreesWhatItHoldsWhenItFinishes) {

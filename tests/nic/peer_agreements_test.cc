@@ -38,7 +38,7 @@ class PeerAgreementsTest : public testing::Test {
 RdmaCmBed* PeerAgreementsTest::bed = nullptr;
 
 TEST_F(PeerAgreementsTest, PeerIsAskedUntilItAnswers) {
-  const peers::Holder agreement = peers_.Use(Path(0));
+  const peers::Holder agreement = peers_.Use(Path(0), 0);
   ASSERT_NE(agreement, nullptr);
   ASSERT_TRUE(bed->TurnUntil([&] { return agreement->state == peers::State::kAnswered; }));
   EXPECT_EQ(agreement->peer.features, 0u);
@@ -48,7 +48,7 @@ TEST_F(PeerAgreementsTest, PeerIsAskedUntilItAnswers) {
 }
 
 TEST_F(PeerAgreementsTest, DeviceThatOffersNothingAsksNobody) {
-  EXPECT_EQ(peers_.Use(Path(1)), nullptr);
+  EXPECT_EQ(peers_.Use(Path(1), 0), nullptr);
   EXPECT_EQ(peers_.counters().questions_sent, 0u);
 }
 

@@ -76,7 +76,8 @@ inline rdma_cm::SocketAddress WireAddress(uint8_t last, uint16_t port = 0) {
 struct RdmaCmProgram {
   explicit RdmaCmProgram(RdmaCmBed& its_bed) : bed(its_bed) {
     client = bed.service().AddClient(
-        {}, [this](const rdma_cm::Event& event) { events.push_back(event); });
+        {}, [](Qpn) { return true; },
+        [this](const rdma_cm::Event& event) { events.push_back(event); });
   }
   rdma_cm::EndpointId Create() const {
     rdma_cm::EndpointId id{};

@@ -121,6 +121,36 @@ TEST(NumberPoolTest, SecureNumbersDoNotRepeat) {
   }
 }
 
+// ReDMArk V1, V5: adapters give numbers out in steps that a stranger learns from a few of them.
+TEST(NumberPoolTest, NumbersDoNotFollowFromThoseBefore) {
+  constexpr int kCount = 100'000;
+  constexpr uint32_t kMask = 0xffffffff;
+  NumberPool keys(32, 8);
+  std::map<uint32_t, int> steps;
+  int bits[32] = {};
+  uint32_t last = keys.Take(Nanos(0));
+  for (int i = 0; i < kCount; ++i) {
+    const uint32_t key = keys.Take(Nanos(0));
+    ++steps[(key - last) & kMask];
+    for (int bit = 0; bit < 32; ++bit) bits[bit] += static_cast<int>(key >> bit & 1);
+    last = key;
+  }
+  // Six standard deviations of a fair coin: 160 * 6. Of 2^32 steps some three come twice.
+  for (const int ones : bits) EXPECT_NEAR(ones, kCount / 2, 960);
+  EXPECT_GT(steps.size(), size_t{kCount} - 30);
+}
+
+// ReDMArk V2, V3: a generator that always begins alike, or that programs share and can step.
+TEST(NumberPoolTest, PoolsHaveNothingInCommon) {
+  NumberPool first(24, 0);
+  NumberPool second(24, 0);
+  std::set<uint32_t> numbers;
+  for (int i = 0; i < 1000; ++i) numbers.insert(first.Take(Nanos(0)));
+  int common = 0;
+  for (int i = 0; i < 1000; ++i) common += numbers.contains(second.Take(Nanos(0))) ? 1 : 0;
+  EXPECT_LT(common, 5) << "one in sixteen runs has one";
+}
+
 TEST(ExtentsTest, RandomTakesNeverOverlapAndAllComesBack) {
   constexpr uint64_t kBegin = 8192, kEnd = kBegin + (1 << 20), kGrain = 4096;
   Extents extents(kBegin, kEnd, kGrain);

@@ -103,28 +103,41 @@ UniqueFd SealedMemory(uint64_t length_bytes, const std::string& text = "", bool 
   return fd;
 }
 
-TEST(ControlClientTest, DumpIsReadFromTheMemoryThatComesWithTheReply) {
-  const UniqueFd memory = SealedMemory(7, "{\"a\":1}");
-  FakeDaemon daemon(MakeAnswer(uroce_dump_reply{7}, {memory.get()}));
+Answer JustFds(const std::vector<int>& fds) {
+  Answer answer{.fds = fds};
+  uroce_reply header{};
+  header.size = sizeof(header);
+  Append(answer.bytes, header);
+  return answer;
+}
+
+TEST(ControlClientTest, DumpIsReadToTheEndFromThePipeThatComesWithTheReply) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  FakeDaemon daemon(JustFds({reader.get()}));
+  std::thread slow([&writer] {
+    for (const char* part : {"{\"a\"", ":1", "}"}) {
+      EXPECT_GT(write(writer.get(), part, strlen(part)), 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    writer = UniqueFd();
+  });
   const auto text = FetchDump(daemon.path(), UROCE_DUMP_QP);
+  slow.join();
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ(*text, "{\"a\":1}");
 }
 
-TEST(ControlClientTest, DumpLongerThanItsMemoryIsAnError) {
-  const UniqueFd memory = SealedMemory(7, "{\"a\":1}");
-  FakeDaemon daemon(MakeAnswer(uroce_dump_reply{8}, {memory.get()}));
+TEST(ControlClientTest, DumpThatCannotBeReadIsAnError) {
+  const UniqueFd directory(open("/", O_RDONLY | O_DIRECTORY));
+  FakeDaemon daemon(JustFds({directory.get()}));
   EXPECT_FALSE(FetchDump(daemon.path(), UROCE_DUMP_QP).ok());
 }
 
-TEST(ControlClientTest, DumpOfImpossibleLengthIsNotAllocated) {
-  const UniqueFd memory = SealedMemory(7, "{\"a\":1}");
-  FakeDaemon daemon(MakeAnswer(uroce_dump_reply{~0ull}, {memory.get()}));
-  EXPECT_FALSE(FetchDump(daemon.path(), UROCE_DUMP_QP).ok());
-}
-
-TEST(ControlClientTest, ReplyWithoutMemoryIsAnError) {
-  FakeDaemon daemon(MakeAnswer(uroce_dump_reply{7}, {}));
+TEST(ControlClientTest, ReplyWithoutFileIsAnError) {
+  FakeDaemon daemon(JustFds({}));
   EXPECT_FALSE(FetchDump(daemon.path(), UROCE_DUMP_QP).ok());
 }
 

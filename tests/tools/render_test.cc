@@ -61,6 +61,12 @@ TEST(RenderTest, NothingThereSaysSo) {
   EXPECT_EQ(Render(UROCE_DUMP_QP, R"({"qps": []})"), "none\n");
 }
 
+TEST(RenderTest, ControlCharactersStayOffTheTerminal) {
+  const std::string text =
+      Render(UROCE_DUMP_QP, R"({"qps": [{"program": "\u001b[31mred\u0007\u007f\u009b1m\u00e9"}]})");
+  EXPECT_THAT(text, HasSubstr("?[31mred????1m\u00e9"));
+}
+
 TEST(RenderTest, BrokenJsonIsAnError) {
   EXPECT_FALSE(RenderDump(UROCE_DUMP_QP, "{\"qps\": [", {}).ok());
   EXPECT_FALSE(RenderJson("nope").ok());

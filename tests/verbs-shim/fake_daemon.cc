@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/verbs-shim/fake_messages.h"
 #include "verbs-shim/abi/uroce_cm_commands.h"
 
 namespace uroce::shim_test {
@@ -26,24 +27,6 @@ void Append(std::vector<uint8_t>& bytes, const Body& body) {
   bytes.insert(bytes.end(), first, first + sizeof(body));
 }
 
-void SendReply(int client, const std::vector<uint8_t>& bytes, const std::vector<int>& fds) {
-  iovec part = {const_cast<uint8_t*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (!fds.empty()) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
-    memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
-  }
-  (void)sendmsg(client, &message, MSG_NOSIGNAL);
-}
-
 void CloseIfOpen(int& fd) {
   if (fd >= 0) close(fd);
   fd = -1;
@@ -51,13 +34,12 @@ void CloseIfOpen(int& fd) {
 
 }  // namespace
 
-FakeDaemon::FakeDaemon(std::vector<std::string> device_names)
+FakeDaemon::FakeDaemon(std::vector<std::string> device_names, Answers answers)
     : device_names_(std::move(device_names)) {
   char directory[] = "/tmp/uroce-shim-test-XXXXXX";
   directory_ = mkdtemp(directory);
   socket_path_ = directory_ + "/socket";
-  arena_fd_ = memfd_create("fake-arena", MFD_CLOEXEC);
-  if (ftruncate(arena_fd_, UROCE_ARENA_BYTES) != 0) std::abort();
+  arena_fd_ = MakeSealedFile("fake-arena", UROCE_ARENA_BYTES);
   arena_ = static_cast<uint8_t*>(mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE,
                                       MAP_SHARED | MAP_NORESERVE, arena_fd_, 0));
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -67,7 +49,11 @@ FakeDaemon::FakeDaemon(std::vector<std::string> device_names)
   snprintf(address.sun_path, sizeof(address.sun_path), "%s", socket_path_.c_str());
   if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) std::abort();
   if (listen(listener_, 4) != 0) std::abort();
-  thread_ = std::thread([this] { Serve(); });
+  if (answers == Answers::kByThread) {
+    thread_ = std::thread([this] { Serve(); });
+  } else {
+    fcntl(listener_, F_SETFL, O_NONBLOCK);
+  }
 }
 
 FakeDaemon::~FakeDaemon() {
@@ -79,13 +65,14 @@ FakeDaemon::~FakeDaemon() {
 }
 
 void FakeDaemon::Stop() {
-  if (!thread_.joinable()) return;
+  if (listener_ < 0) return;
   shutdown(listener_, SHUT_RDWR);
   {
     const std::lock_guard lock(mutex_);
     if (client_ >= 0) shutdown(client_, SHUT_RDWR);
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+  CloseIfOpen(client_);
   CloseIfOpen(listener_);
   CloseIfOpen(wake_fd_);
   CloseIfOpen(async_fd_);
@@ -110,18 +97,25 @@ void FakeDaemon::Serve() {
 }
 
 void FakeDaemon::ServeClient(int client) {
-  std::vector<uint8_t> buffer(1 << 16);
-  for (;;) {
-    const ssize_t received = recv(client, buffer.data(), buffer.size(), 0);
-    if (received < static_cast<ssize_t>(sizeof(uroce_request))) return;
-    uroce_request header;
-    memcpy(&header, buffer.data(), sizeof(header));
-    if (header.size != static_cast<uint32_t>(received)) return;
-    Answer(client, {header.command, {buffer.begin() + sizeof(header), buffer.begin() + received}});
-  }
+  Received request;
+  while (ReceiveRequest(client, 0, request.command, request.body)) Answer(client, request);
 }
 
-void FakeDaemon::Answer(int client, const Received& request) {
+void FakeDaemon::Admit() {
+  CloseIfOpen(client_);
+  client_ = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+}
+
+bool FakeDaemon::AnswerNext(const Alter& alter) {
+  Received request;
+  if (!ReceiveRequest(client_, MSG_DONTWAIT, request.command, request.body)) return false;
+  Answer(client_, request, alter);
+  return true;
+}
+
+void FakeDaemon::HangUp() { shutdown(client_, SHUT_RDWR); }
+
+void FakeDaemon::Answer(int client, const Received& request, const Alter& alter) {
   std::vector<uint8_t> body;
   std::vector<int> fds;
   uroce_reply header = {};
@@ -138,10 +132,11 @@ void FakeDaemon::Answer(int client, const Received& request) {
   }
   if (header.error != 0) body.clear();
   header.size = static_cast<uint32_t>(sizeof(header) + body.size());
-  std::vector<uint8_t> message;
-  Append(message, header);
-  message.insert(message.end(), body.begin(), body.end());
-  SendReply(client, message, fds);
+  FakeReply reply{.fds = fds};
+  Append(reply.bytes, header);
+  reply.bytes.insert(reply.bytes.end(), body.begin(), body.end());
+  if (alter) alter(request, reply);
+  SendReply(client, reply.bytes, reply.fds);
   const int keep = fds.empty() || request.command != UROCE_HELLO ? -1 : arena_fd_;
   for (const int fd : fds) {
     if (fd != keep && fd != wake_fd_) close(fd);
@@ -194,14 +189,24 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
       }
       return 0;
     case UROCE_ALLOC_PD:
+    case UROCE_IMPORT_PD:
+    case UROCE_OPEN_XRCD:
     case UROCE_CREATE_AH:
       Append(reply, uroce_handle{next_handle_++, 0});
       return 0;
+    case UROCE_IMPORT_CONTEXT:
+      return MakePipe(async_fd_, reply, fds);
+    case UROCE_CREATE_SEGMENT:
+      return CreateSegment(request.As<uroce_create_segment>(), reply, fds);
+    case UROCE_REG_MR:
+      Append(reply, uroce_reg_mr_reply{next_handle_, next_handle_ << 8, next_handle_ << 8, 0});
+      ++next_handle_;
+      return 0;
+    case UROCE_IMPORT_MR:
+      Append(reply, uroce_import_mr_reply{4096, 0x100, 0x100});
+      return 0;
     case UROCE_ALLOC_MW:
       Append(reply, uroce_alloc_mw_reply{next_handle_++, kFirstWindowKey});
-      return 0;
-    case UROCE_OPEN_XRCD:
-      Append(reply, uroce_handle{next_handle_++, 0});
       return 0;
     case UROCE_CREATE_TARGET:
       Append(reply, uroce_target_reply{next_handle_++, kTargetNumber, IBV_QPS_RESET, 0});
@@ -214,6 +219,7 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
     case UROCE_RESIZE_CQ:
       return ResizeCq(request.As<uroce_resize_cq>(), reply);
     case UROCE_DESTROY_CQ:
+      if (!cqs_.contains(handle)) return EINVAL;
       Append(reply, uroce_destroy_cq_reply{cqs_[handle].comp_events_reported,
                                            cqs_[handle].async_events_reported});
       return 0;
@@ -259,6 +265,13 @@ int FakeDaemon::Hello(std::vector<uint8_t>& reply, std::vector<int>& fds) {
   fds.push_back(pair[1]);
   Append(reply, uroce_hello_reply{UROCE_ABI_VERSION, worker_count_,
                                   static_cast<uint32_t>(device_names_.size()), 0});
+  return 0;
+}
+
+int FakeDaemon::CreateSegment(const uroce_create_segment& request, std::vector<uint8_t>& reply,
+                              std::vector<int>& fds) {
+  fds = {MakeSealedFile(UROCE_SEGMENT_NAME, 2 * request.length)};
+  Append(reply, uroce_handle{next_handle_++, 0});
   return 0;
 }
 
@@ -327,6 +340,7 @@ uroce_cq_ring FakeDaemon::RingOf(uint32_t handle) {
 }
 
 int FakeDaemon::ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& reply) {
+  if (!cqs_.contains(request.handle)) return EINVAL;
   FakeCq& cq = cqs_[request.handle];
   uint32_t waiting = 0;
   for (auto& [worker, ring] : cq.rings) waiting += ring.producer.waiting();
@@ -344,6 +358,9 @@ int FakeDaemon::ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& r
 }
 
 int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& reply) {
+  const bool receives = request.qp_type != IBV_QPT_XRC_SEND;
+  const uint32_t recv_cq = receives ? request.recv_cq : request.send_cq;
+  if (!cqs_.contains(request.send_cq) || !cqs_.contains(recv_cq)) return EINVAL;
   FakeQp& qp = qps_[next_handle_];
   qp.request = request;
   uroce_create_qp_reply& made = qp.reply;
@@ -353,8 +370,7 @@ int FakeDaemon::CreateQp(const uroce_create_qp& request, std::vector<uint8_t>& r
   made.worker = worker_;
   made.doorbell_slot = made.handle;
   made.send_ring = RingOf(request.send_cq);
-  const bool receives = request.qp_type != IBV_QPT_XRC_SEND;
-  made.receive_ring = RingOf(receives ? request.recv_cq : request.send_cq);
+  made.receive_ring = RingOf(recv_cq);
   made.sq_depth = std::bit_ceil(request.cap.max_send_wr);
   made.rq_depth = std::bit_ceil(request.cap.max_recv_wr);
   made.sq_slot_bytes = rings::SendSlotBytes(request.cap.max_send_sge, request.cap.max_inline_data);
@@ -398,10 +414,12 @@ uroce_srq_layout FakeDaemon::LayOut(FakeSrq& srq, uint32_t max_wr) {
 int FakeDaemon::CreateSrq(const uroce_create_srq& request, std::vector<uint8_t>& reply) {
   uroce_create_srq_reply made = {};
   made.handle = next_handle_++;
+  const bool is_xrc = request.srq_type == IBV_SRQT_XRC;
+  if (is_xrc && !cqs_.contains(request.cq)) return EINVAL;
   FakeSrq& srq = srqs_[made.handle];
   srq.request = request;
   made.layout = LayOut(srq, request.max_wr);
-  if (request.srq_type == IBV_SRQT_XRC) {
+  if (is_xrc) {
     made.srqn = kQueueNumber + made.handle;
     made.ring = RingOf(request.cq);
   }
@@ -420,6 +438,7 @@ int FakeDaemon::ModifySrq(const uroce_modify_srq& request, std::vector<uint8_t>&
 
 int FakeDaemon::ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply) {
   FakeQp& qp = qps_[request.handle];
+  if (qp.page == nullptr) return EINVAL;
   qp.attributes = request.attr;
   rings::StoreRelease(qp.page->state.value, request.attr.qp_state);
   Append(reply, uroce_modify_qp_reply{request.attr.qp_state, 0});

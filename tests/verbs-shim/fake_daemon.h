@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon inside the test: answers the control protocol on a thread of its own; what a worker
-// would do on the rings, the test does itself.
+// A daemon inside the test: answers the control protocol, on a thread of its own or when the test
+// says so; what a worker would do on the rings, the test does itself.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -75,6 +76,12 @@ struct FakeCmAnswer {
   std::vector<uint8_t> response;
 };
 
+/// What goes out as the answer to a command: its bytes, uroce_reply first, and its fds.
+struct FakeReply {
+  std::vector<uint8_t> bytes;
+  std::vector<int> fds;
+};
+
 /// Listens on a socket of its own from construction to Stop; one client at a time.
 class FakeDaemon {
  public:
@@ -84,8 +91,22 @@ class FakeDaemon {
   static constexpr uint32_t kTargetNumber = 0x4321;
   static constexpr uint32_t kQueueNumber = 0x100000;
 
-  explicit FakeDaemon(std::vector<std::string> device_names = {"fake0", "fake1"});
+  /// Who has it answer.
+  enum class Answers : uint8_t { kByThread, kByHand };
+
+  explicit FakeDaemon(std::vector<std::string> device_names = {"fake0", "fake1"},
+                      Answers answers = Answers::kByThread);
   ~FakeDaemon();
+
+  /// May change what goes out, but closes no fd that was there.
+  using Alter = std::function<void(const Received& request, FakeReply& reply)>;
+  /// By hand: takes the client that has connected, in place of any other.
+  void Admit();
+  /// By hand: answers the next request of the client. False: there is none.
+  bool AnswerNext(const Alter& alter);
+  /// By hand: ends the connection.
+  void HangUp();
+
   /// Ends as a killed daemon would: every socket and pipe closes. The arena stays mapped here.
   void Stop();
 
@@ -110,13 +131,16 @@ class FakeDaemon {
   int channel_fd() const { return channel_fd_; }
   /// The daemon's end of the newest file of the connection manager.
   int cm_fd() const { return cm_fd_; }
+  /// The daemon's end of the socket on which programs lend memory.
+  int memory_socket() const { return memory_socket_; }
+  uint8_t* arena() const { return arena_; }
   /// Answers to the WRITE_CMs that come; after the last one EAGAIN.
   void AnswerCm(FakeCmAnswer answer);
 
  private:
   void Serve();
   void ServeClient(int client);
-  void Answer(int client, const Received& request);
+  void Answer(int client, const Received& request, const Alter& alter = {});
   int Run(const Received& request, std::vector<uint8_t>& reply, std::vector<int>& fds);
   int Hello(std::vector<uint8_t>& reply, std::vector<int>& fds);
   int CreateCq(const uroce_create_cq& request, std::vector<uint8_t>& reply);
@@ -127,6 +151,8 @@ class FakeDaemon {
   int CreateSrq(const uroce_create_srq& request, std::vector<uint8_t>& reply);
   int ModifySrq(const uroce_modify_srq& request, std::vector<uint8_t>& reply);
   uroce_srq_layout LayOut(FakeSrq& srq, uint32_t max_wr);
+  int CreateSegment(const uroce_create_segment& request, std::vector<uint8_t>& reply,
+                    std::vector<int>& fds);
   int OpenCm(std::vector<uint8_t>& reply, std::vector<int>& fds);
   void WriteCm(std::vector<uint8_t>& reply);
   int MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds);

@@ -105,6 +105,14 @@ TEST(CmCodecTest, ASenderWithoutANumberIsRefusedButInARej) {
   EXPECT_EQ(Decoded(EncodeCm({.body = CmReq{}})), CmDecodeResult::kZeroCommId);
 }
 
+// [cm.mad.ids]
+TEST(CmCodecTest, AnAnswerToNobodyIsRefused) {
+  EXPECT_EQ(Decoded(EncodeCm({.body = CmDreq{.local_comm_id = CommId(5)}})),
+            CmDecodeResult::kZeroCommId);
+  EXPECT_EQ(Decoded(EncodeCm({.body = CmRep{.local_comm_id = CommId(5)}})),
+            CmDecodeResult::kZeroCommId);
+}
+
 // [cm.mad.info]
 TEST(CmCodecTest, MoreAdditionalInformationThanFitsIsRefused) {
   CmRej rej{.local_comm_id = CommId(1), .remote_comm_id = CommId(5), .info_bytes = 72};

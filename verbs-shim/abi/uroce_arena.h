@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 10u
+#define UROCE_ABI_VERSION 11u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 /* Behind the socket's path: a directory with the devices' files, as under /sys and /dev. */
 #define UROCE_TREE_SUFFIX ".d"

@@ -504,7 +504,8 @@ struct uroce_target_reply {
   uint32_t reserved;
 };
 
-/* DUMP, from a tool: fds of the reply: a sealed memfd that holds JSON. */
+/* DUMP, from a tool: fds of the reply: the reading end of a pipe through which JSON comes, to its
+ * end. One at a time. Objects are shown one after the other, each as it is at that moment. */
 enum uroce_dump_what {
   UROCE_DUMP_DEVICES = 1,
   UROCE_DUMP_STAT,
@@ -518,12 +519,9 @@ struct uroce_dump {
   uint32_t what;
   uint32_t reserved;
 };
-struct uroce_dump_reply {
-  uint64_t length;
-};
 
-/* FLIGHT, from a tool: the newest packets of a queue pair, as a pcapng file in a sealed memfd.
- * Reply and fds as for DUMP. Of other users only for root and the daemon's user. */
+/* FLIGHT, from a tool: the newest packets of a queue pair, as a pcapng file. Fds as for DUMP. Of
+ * other users only for root and the daemon's user. */
 struct uroce_flight {
   uint32_t qpn;
   uint32_t reserved;

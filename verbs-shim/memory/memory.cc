@@ -53,12 +53,12 @@ int CheckRequest(const MemoryRequest& request) {
 /// valgrind preloads a library of its own. To it, swapped pages would be defined and addressable as
 /// a whole, whatever the program has made of their bytes.
 bool IsUnderValgrind() {
-  const char* preloaded = getenv("LD_PRELOAD");
+  const char* preloaded = secure_getenv("LD_PRELOAD");
   return preloaded != nullptr && strstr(preloaded, "/vgpreload_core") != nullptr;
 }
 
 MrPolicy PolicyOfEnvironment() {
-  const char* value = getenv("UROCE_MR");
+  const char* value = secure_getenv("UROCE_MR");
   if (value != nullptr && strcmp(value, "mapped") == 0) return MrPolicy::kMapped;
   if (value != nullptr && strcmp(value, "copied") == 0) return MrPolicy::kCopied;
   return IsUnderValgrind() ? MrPolicy::kCopied : MrPolicy::kAutomatic;

@@ -3,11 +3,14 @@
 #include "verbs-shim/memory/session_daemon.h"
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "verbs-shim/memory/registry.h"
+#include "verbs-shim/memory/system_call.h"
+#include "verbs-shim/shared_file.h"
 
 namespace uroce::memory {
 namespace {
@@ -23,9 +26,11 @@ int CreateSegment(void* session, const uroce_create_segment& request, SegmentGra
                                &grant.memfd, &fd_count);
   if (error != 0) return error;
   grant.handle = reply.handle;
-  if (fd_count == 1) return 0;
+  const bool is_there = fd_count == 1;
+  if (is_there && shim::IsSealedMemory(grant.memfd, request.length)) return 0;
+  if (is_there) SystemCall(SYS_close, grant.memfd);
   (void)shim::Call(SessionOf(session), UROCE_DESTROY_SEGMENT, reply);
-  return EMFILE;
+  return is_there ? EIO : EMFILE;
 }
 
 int DestroySegment(void* session, uint32_t handle) {
@@ -37,10 +42,9 @@ int TrimSegment(void* session, const uroce_trim_segment& request) {
 }
 
 /// A command that ends in a list of segments.
-template <typename Body>
+template <typename Body, typename Reply>
 int CallWithSegments(Session& session, uroce_command command, const Body& body,
-                     const uroce_mr_segment* segments, uint32_t count, void* reply,
-                     size_t reply_bytes) {
+                     const uroce_mr_segment* segments, uint32_t count, Reply& reply) {
   struct Message {
     shim::RequestOf<Body> fixed;
     uroce_mr_segment segments[UROCE_MAX_MR_SEGMENTS];
@@ -51,7 +55,7 @@ int CallWithSegments(Session& session, uroce_command command, const Body& body,
   message.fixed.body = body;
   memcpy(message.segments, segments, count * sizeof(uroce_mr_segment));
   const size_t bytes = offsetof(Message, segments) + count * sizeof(uroce_mr_segment);
-  return session.Command(&message, bytes, reply, reply_bytes);
+  return session.Command(&message, bytes, shim::WholeReply(reply));
 }
 
 /// All but the last so many that one message holds.
@@ -61,8 +65,8 @@ int AddSegments(Session& session, const uroce_mr_segment* segments, uint32_t cou
     const uint32_t some = left < UROCE_MAX_MR_SEGMENTS ? left : UROCE_MAX_MR_SEGMENTS;
     const uroce_add_mr_segments body = {.first = first, .segment_count = some};
     uroce_reply answer;
-    const int error = CallWithSegments(session, UROCE_ADD_MR_SEGMENTS, body, segments + first, some,
-                                       &answer, sizeof(answer));
+    const int error =
+        CallWithSegments(session, UROCE_ADD_MR_SEGMENTS, body, segments + first, some, answer);
     if (error != 0) return error;
   }
   return 0;
@@ -76,7 +80,7 @@ int RegisterRegion(void* session, const uroce_reg_mr& region, const uroce_mr_seg
   if (error != 0) return error;
   shim::ReplyOf<uroce_reg_mr_reply> answer;
   error = CallWithSegments(SessionOf(session), UROCE_REG_MR, region, segments + before,
-                           count - before, &answer, sizeof(answer));
+                           count - before, answer);
   if (error == 0) reply = answer.body;
   return error;
 }
@@ -117,7 +121,7 @@ int Lend(void* session, const uroce_lend& request, int fd, uroce_lend_reply& rep
   do {
     received = recv(socket, &reply, sizeof(reply), 0);
   } while (received < 0 && errno == EINTR);
-  return received == static_cast<ssize_t>(sizeof(reply)) ? reply.error : EIO;
+  return received == static_cast<ssize_t>(sizeof(reply)) ? shim::ErrnoOf(reply.error) : EIO;
 }
 
 int SendMemoryFd(void* session, int fd) {

@@ -61,9 +61,7 @@ uint64_t WantedFeatures(const FaultSupport& support) {
 
 /// Calls `function` on the stack that ends at `top`. The frame pointer keeps the caller's frame
 /// findable for debuggers.
-[[gnu::noinline, gnu::optimize("no-omit-frame-pointer")]] void CallOnStack(uint64_t top,
-                                                                           void (*function)(void*),
-                                                                           void* argument) {
+[[gnu::noinline]] void CallOnStack(uint64_t top, void (*function)(void*), void* argument) {
   asm volatile(
       "movq %%rsp, %%rbx\n\t"
       "movq %[top], %%rsp\n\t"

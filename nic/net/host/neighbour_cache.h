@@ -20,7 +20,7 @@ namespace uroce::nic {
 /// are asked for again, and keep their last MAC while nobody answers.
 class NeighbourCache {
  public:
-  static constexpr size_t kMaxEntries = 1024;
+  static constexpr size_t kMaxEntries = 4096;
   static constexpr uint32_t kQuestions = 3;  ///< MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT.
   /// Between two questions. RFC 4861 says 1 s; programs wait 1.5 s for all three.
   static constexpr Nanos kRetransmit{400'000'000};

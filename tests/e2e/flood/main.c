@@ -4,8 +4,10 @@
  *   flood INTERFACE DESTINATION_MAC SOURCE_V4 DESTINATION_V4 SOURCE_V6 DESTINATION_V6 SECONDS SEED
  *         [FRAMES_PER_SECOND]
  *   flood FILE DESTINATION_MAC SOURCE_V4 DESTINATION_V4 SOURCE_V6 DESTINATION_V6 SEED
+ *   flood INTERFACE FRAMES SECONDS FRAMES_PER_SECOND
  *
- * The second form writes each frame once, as a pcap file.
+ * The second form writes each frame once, as a pcap file. The third sends those of a file in turn:
+ * up to 2048 lines of hexadecimal digits.
  *
  * Prints {"sent": N, "ipv4_fragments": N, "refused": N, "seconds": S} at the end; the second number
  * is part of the first. The frames are made before and sent in turn. */
@@ -101,6 +103,39 @@ static void make_frames(struct flood* flood, uint64_t seed) {
   }
 }
 
+/* The bytes of a line of hexadecimal digits; returns how many. */
+static size_t read_frame(const char* line, uint8_t* frame) {
+  size_t length = 0;
+  unsigned byte = 0;
+  while (length < FLOOD_MAX_FRAME && sscanf(line + 2 * length, "%2x", &byte) == 1) {
+    frame[length++] = (uint8_t)byte;
+  }
+  return length;
+}
+
+/* Where a file has fewer frames than there is room for, they come again. */
+static void read_frames(struct flood* flood, const char* path) {
+  FILE* const file = fopen(path, "r");
+  flood->bytes = malloc((size_t)FRAMES * FLOOD_MAX_FRAME);
+  if (file == NULL || flood->bytes == NULL) die(path);
+  char* line = NULL;
+  size_t room = 0;
+  int count = 0;
+  for (; count < FRAMES && getline(&line, &room, file) > 0; ++count) {
+    uint8_t* frame = flood->bytes + (size_t)count * FLOOD_MAX_FRAME;
+    flood->parts[count] = (struct iovec){frame, read_frame(line, frame)};
+  }
+  free(line);
+  fclose(file);
+  errno = EINVAL;
+  if (count == 0) die(path);
+  for (int i = 0; i < FRAMES; ++i) {
+    flood->parts[i] = flood->parts[i % count];
+    flood->messages[i].msg_hdr.msg_iov = &flood->parts[i];
+    flood->messages[i].msg_hdr.msg_iovlen = 1;
+  }
+}
+
 /* The kernel refuses a frame when the other end's queue is full; that one is not sent again. */
 static void send_burst(struct flood* flood, size_t* place) {
   const size_t left = FRAMES - *place;
@@ -156,20 +191,32 @@ static int make_file(char** argv) {
   return 0;
 }
 
+static void print_result(const struct flood* flood, double passed) {
+  printf("{\"sent\": %llu, \"ipv4_fragments\": %llu, \"refused\": %llu, \"seconds\": %.3f}\n",
+         (unsigned long long)flood->sent, (unsigned long long)flood->ipv4_fragments,
+         (unsigned long long)flood->refused, passed);
+}
+
+static int send_file(struct flood* flood, char** argv) {
+  open_interface(flood, argv[1]);
+  read_frames(flood, argv[2]);
+  print_result(flood, run(flood, atof(argv[3]), atof(argv[4])));
+  free(flood->bytes);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   static struct flood flood;
   if (argc == 8) return make_file(argv);
+  if (argc == 5) return send_file(&flood, argv);
   if (argc != 9 && argc != 10) {
-    fprintf(stderr, "flood: 7 to 9 arguments wanted, %d found\n", argc - 1);
+    fprintf(stderr, "flood: 4, or 7 to 9 arguments wanted, %d found\n", argc - 1);
     return 2;
   }
   open_interface(&flood, argv[1]);
   read_ends(&flood.ends, argv + 2);
   make_frames(&flood, strtoull(argv[8], NULL, 10));
-  const double passed = run(&flood, atof(argv[7]), argc == 10 ? atof(argv[9]) : 0);
-  printf("{\"sent\": %llu, \"ipv4_fragments\": %llu, \"refused\": %llu, \"seconds\": %.3f}\n",
-         (unsigned long long)flood.sent, (unsigned long long)flood.ipv4_fragments,
-         (unsigned long long)flood.refused, passed);
+  print_result(&flood, run(&flood, atof(argv[7]), argc == 10 ? atof(argv[9]) : 0));
   free(flood.bytes);
   return 0;
 }

@@ -2,6 +2,9 @@
 // What a program can do to what it shares with the daemon.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tests/e2e/hostile/program.h"
 
 namespace uroce::hostile {
@@ -15,5 +18,16 @@ bool AttackCommands(Program& program, Random& random);
 bool AttackFiles(Program& program, Random& random, int stuck_fd);
 /// A connection that does not get as far as a program.
 void AttackHello(const std::string& socket_path, Random& random);
+
+/// Has one of the program's regions copied, from a process that has ended or from where nothing is.
+void AddCopies(Program& program, Random& random);
+
+/// An attack with an end that is right, by its name: what is left of the promise is said.
+struct Attack {
+  const char* name;
+  /// Empty: the daemon stood it.
+  std::string (*run)(const std::string& socket_path);
+};
+extern const std::vector<Attack> kAttacks;
 
 }  // namespace uroce::hostile

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: hostile SOCKET SEED SECONDS: programs that attack the daemon, one after the other, each in
 // a process of its own; some are killed at it. Exit status 1: the daemon did not serve one.
+// usage: hostile SOCKET ATTACK: one attack of kAttacks. Exit status 1: it succeeded.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ int Live(const std::string& socket_path, uint64_t seed, int stuck_fd) {
   if (Below(random, 4) == 0) AttackHello(socket_path, random);
   Program program(socket_path, random);
   if (!program.Make()) return kRefused;
+  if (Below(random, 2) == 0) AddCopies(program, random);
   std::thread writer([&program, seed] {
     Random its(seed + 1);
     for (int i = 0; i < 3000; ++i) AttackMemory(program, its);
@@ -55,12 +57,24 @@ int RunLife(const std::string& socket_path, uint64_t seed, int stuck_fd) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kServed;
 }
 
+int RunAttack(const std::string& socket_path, const std::string& name) {
+  for (const Attack& attack : kAttacks) {
+    if (attack.name != name) continue;
+    const std::string failure = attack.run(socket_path);
+    std::fputs(failure.c_str(), stderr);
+    return failure.empty() ? 0 : 1;
+  }
+  std::fprintf(stderr, "hostile: there is no attack %s\n", name.c_str());
+  return 2;
+}
+
 }  // namespace
 }  // namespace uroce::hostile
 
 int main(int argc, char** argv) {
+  if (argc == 3) return uroce::hostile::RunAttack(argv[1], argv[2]);
   if (argc != 4) {
-    std::fputs("usage: hostile SOCKET SEED SECONDS\n", stderr);
+    std::fputs("usage: hostile SOCKET SEED SECONDS | hostile SOCKET ATTACK\n", stderr);
     return 2;
   }
   uint64_t seed = std::strtoull(argv[2], nullptr, 0);

@@ -3,9 +3,13 @@
 
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
+
+#include "pipeline/rings/doorbells.h"
+#include "pipeline/rings/shared_word.h"
 
 namespace uroce::hostile {
 namespace {
@@ -123,6 +127,14 @@ uroce_ah_attr Program::WayFrom(uint32_t device) {
   way.is_global = way.port_num = way.sgid_index = 1;
   std::copy_n(gids.As<uroce_gid_entry>(1).gid, 16, way.dgid);
   return way;
+}
+
+void Program::Post(QueuePair& queue_pair) {
+  auto& page = At<uroce_qp_page>(queue_pair.layout.page_offset);
+  rings::StoreRelease(page.sq_produced.value, ++queue_pair.posted);
+  if (!rings::Ring(*doorbells(), queue_pair.layout.doorbell_slot)) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_fd(), &one, sizeof(one));
 }
 
 bool Program::Modify(uint32_t handle, const uroce_qp_attr& attr) {

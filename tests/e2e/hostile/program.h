@@ -51,19 +51,27 @@ class Program {
   uroce_doorbells* doorbells() const {
     return reinterpret_cast<uroce_doorbells*>(arena + UROCE_DOORBELLS_OFFSET);
   }
+  /// What lies at an offset of the arena.
+  template <typename T>
+  T& At(uint64_t offset) const {
+    return *reinterpret_cast<T*>(arena + offset);
+  }
+
+  bool MakeQueuePair(uint32_t device, uint32_t type);
+  bool Modify(uint32_t handle, const uroce_qp_attr& attr);
+  /// Connects a queue pair of `device` to one on the other device.
+  bool Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device);
+  /// Posts what is in its next slot, and rings.
+  void Post(QueuePair& queue_pair);
 
  private:
   bool MakeContext(uint32_t device);
-  bool MakeQueuePair(uint32_t device, uint32_t type);
   /// A domain with a queue and a target queue pair.
   bool MakeExtended(uint32_t device);
   bool MakeRegion(uint32_t device);
   /// Has datagrams sent and taken.
   bool StartDatagrams(const QueuePair& queue_pair, uint32_t device);
   uroce_ah_attr WayFrom(uint32_t device);
-  bool Modify(uint32_t handle, const uroce_qp_attr& attr);
-  /// Connects a queue pair of `device` to one on the other device.
-  bool Connect(uint32_t handle, uint32_t peer_qpn, uint32_t device);
 
   Random& random_;
   std::vector<uroce_target_reply> targets_;

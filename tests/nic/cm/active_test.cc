@@ -282,7 +282,7 @@ TEST_F(ActiveTest, AReplyThatNobodyWaitsForIsRejected) {
 }
 
 // [cm.stale.rep]
-TEST_F(ActiveTest, AReplyOfAQueuePairThatIsConnectedEndsBoth) {
+TEST_F(ActiveTest, AReplyOfAQueuePairThatIsConnectedIsRefusedAndThePeerAskedOfTheOther) {
   const CommId first = Active();
   const CommId second = Connect();
   wire::CmRep rep = Rep(second);
@@ -293,8 +293,10 @@ TEST_F(ActiveTest, AReplyOfAQueuePairThatIsConnectedEndsBoth) {
   EXPECT_EQ(ToldOf<wire::CmRej>().reason, RejReason::kStale);
   EXPECT_EQ(event_.id, second);
   EXPECT_EQ(StateOf(second), State::kTimewait);
-  EXPECT_EQ(StateOf(first), State::kDreqSent);
+  EXPECT_EQ(StateOf(first), State::kEstablished);
   EXPECT_EQ(manager_.counters().stale, 1u);
+  Receive(Drep(first));
+  EXPECT_EQ(Told(), Kinds{EventKind::kDisconnected});
 }
 
 // [cm.rej.established]

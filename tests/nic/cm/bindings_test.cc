@@ -69,8 +69,8 @@ TEST(BindingsTest, AddressesAreSharedWhenBothAgreeButOneAloneListens) {
 TEST(BindingsTest, APortOfTheRangeIsChosenUntilThereIsNone) {
   Bindings bindings({.first = 100, .last = 102});
   BindingId ids[3] = {};
-  for (BindingId& id : ids) {
-    ASSERT_EQ(bindings.Bind({.address = Ipv4(1)}, 4, id), Result::kOk);
+  for (uint32_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(bindings.Bind({.address = Ipv4(1), .user = i}, 4, ids[i]), Result::kOk);
   }
   EXPECT_EQ(bindings.PortOf(ids[0]), 101);
   EXPECT_EQ(bindings.PortOf(ids[1]), 102);
@@ -80,6 +80,30 @@ TEST(BindingsTest, APortOfTheRangeIsChosenUntilThereIsNone) {
   bindings.Release(ids[1]);
   ASSERT_EQ(bindings.Bind({.address = Ipv4(2)}, 0, more), Result::kOk);
   EXPECT_EQ(bindings.PortOf(more), 102);
+}
+
+// [cm.bind.share]
+TEST(BindingsTest, AUserThatTakesAllPortsItCanLeavesSomeToOthers) {
+  Bindings bindings({.first = 100, .last = 108});
+  const auto take_all = [&](uint32_t user) {
+    std::vector<BindingId> taken;
+    BindingId id{};
+    while (bindings.Bind({.address = Ipv4(1), .user = user}, 0, id) == Result::kOk) {
+      taken.push_back(id);
+    }
+    return taken;
+  };
+  const std::vector<BindingId> first = take_all(1);
+  EXPECT_EQ(first.size(), 6u) << "then three are free";
+  EXPECT_EQ(take_all(2).size(), 2u);
+  BindingId id{};
+  EXPECT_EQ(bindings.Bind({.address = Ipv4(1), .port = 108, .user = 1}, 0, id), Result::kNoRoom);
+  EXPECT_EQ(bindings.Bind({.address = Ipv4(1), .port = 99, .user = 1}, 0, id), Result::kOk);
+  EXPECT_EQ(bindings.Bind({.space = wire::PortSpace::kUdp, .address = Ipv4(1), .user = 1}, 0, id),
+            Result::kOk);
+  EXPECT_EQ(take_all(3).size(), 1u);
+  for (const BindingId each : first) bindings.Release(each);
+  EXPECT_GT(take_all(2).size(), 0u);
 }
 
 // [cm.bind.release]

@@ -16,6 +16,15 @@ wire::CmReq Another(wire::CmReq req, uint32_t number) {
   return req;
 }
 
+/// 10.0.0.`host`, its route and a REQ of its own.
+Route FromHost(uint8_t host) { return {.device = 3, .local = Ipv4(1), .remote = Ipv4(host)}; }
+wire::CmReq ReqOf(uint8_t host, wire::CmReq req) {
+  wire::EncodeRdmaCmHeader({.source_port = 50000, .source = Ipv4(host), .destination = Ipv4(1)},
+                           req.private_data);
+  req.local_ca_guid += host;
+  return req;
+}
+
 // [cm.listen.none]
 TEST_F(ListenTest, ARequestForNobodyIsRejected) {
   Receive(Req());
@@ -164,6 +173,57 @@ TEST_F(ListenTest, RequestsOutliveTheirListener) {
   EXPECT_EQ(Sent(), Texts{"REP"});
 }
 
+// [cm.answer.frame]
+TEST_F(ListenTest, WhatIsNotRememberedIsAnsweredToWhoSentTheFrame) {
+  Route route = OurRoute();
+  route.frame_source = Mac{2, 3, 4, 5, 6, 7};
+  ReceiveFrom(route, Req());
+  EXPECT_EQ(Sent(), Texts{"REJ"});
+  EXPECT_EQ(sent_.route.frame_source, route.frame_source);
+  ReceiveFrom(route, Dreq(CommId(7)));
+  EXPECT_EQ(Sent(), Texts{"DREP"});
+  EXPECT_EQ(sent_.route.frame_source, route.frame_source);
+}
+
+// [cm.answer.network]
+TEST_F(ListenTest, AConnectionIsMadeWithWhomTheNetworkNames) {
+  Listen();
+  Route route = OurRoute();
+  route.frame_source = Mac{2, 3, 4, 5, 6, 7};
+  ReceiveFrom(route, Req());
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+  EXPECT_EQ(manager_.Accept(event_.id, Acceptance(), now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"REP"});
+  EXPECT_EQ(sent_.route.frame_source, std::nullopt);
+}
+
+// [cm.listen.backlog.share]
+TEST_F(ListenTest, EachSourceHasABacklogOfItsOwn) {
+  Listen(kAnyIpv4, 2);
+  for (uint32_t i = 0; i < 100; ++i) Receive(Another(Req(), i));
+  EXPECT_EQ(Told(), Kinds(2, EventKind::kConnectRequest));
+  const CommId taken = event_.id;
+  for (uint32_t i = 0; i < 3; ++i) ReceiveFrom(FromHost(3), Another(ReqOf(3, Req()), i));
+  EXPECT_EQ(Told(), Kinds(2, EventKind::kConnectRequest));
+  EXPECT_EQ(manager_.OnRequestTaken(taken), Result::kOk);
+  for (uint32_t i = 0; i < 3; ++i) ReceiveFrom(FromHost(3), Another(ReqOf(3, Req()), 10 + i));
+  EXPECT_EQ(Told(), Kinds{}) << "a place that is free again is its source's";
+}
+
+// [cm.listen.backlog.share]
+TEST_F(ListenTest, SourcesThatTakeAllTheyCanLeavePlacesToOthers) {
+  Listen(kAnyIpv4, Bindings::kPlaces);
+  size_t left = Bindings::kPlaces;
+  for (uint8_t host = 2; host < 8; ++host) {
+    for (uint32_t i = 0; i < Bindings::kPlaces; ++i) {
+      ReceiveFrom(FromHost(host), Another(ReqOf(host, Req()), i));
+    }
+    const size_t got = Told().size();
+    EXPECT_EQ(got, (2 * left + 2) / 3) << "twice what is left, host " << int{host};
+    left -= got;
+  }
+}
+
 class FloodTest : public CmScript {
  protected:
   FloodTest() : CmScript({.max_ids = 5, .requests_per_second = 1000, .request_burst = 10}) {}
@@ -177,6 +237,17 @@ TEST_F(FloodTest, RequestsOverTheRateAreDroppedAndCounted) {
   At(3);
   for (uint32_t i = 0; i < 15; ++i) Receive(Another(Req(), i));
   EXPECT_EQ(Sent(), Texts(3, "REJ"));
+}
+
+// [cm.flood.source]
+TEST_F(FloodTest, RequestsOfOneSourceTakeNothingFromOthers) {
+  Listen();
+  wire::CmReq to_nobody = Req();
+  to_nobody.service_id = wire::ServiceIdOf({PortSpace::kTcp, kPort + 1});
+  for (uint32_t i = 0; i < 1000; ++i) Receive(Another(to_nobody, i));
+  EXPECT_EQ(Sent(), Texts(10, "REJ"));
+  for (uint8_t host = 3; host < 6; ++host) ReceiveFrom(FromHost(host), ReqOf(host, Req()));
+  EXPECT_EQ(Told(), Kinds(3, EventKind::kConnectRequest));
 }
 
 // [cm.flood.rate]

@@ -283,21 +283,88 @@ TEST_F(PassiveTest, ARequestWithTheNumberOfAConnectionInTimeWaitIsStale) {
 }
 
 // [cm.stale.req]
-TEST_F(PassiveTest, ARequestOfAQueuePairThatIsConnectedEndsTheOldConnection) {
+TEST_F(PassiveTest, ARequestOfAQueuePairThatIsConnectedEndsAConnectionThatItsPeerHasForgotten) {
   const CommId old = Passive();
   wire::CmReq req = Req();
   req.local_comm_id = CommId(0x33333333);
   Receive(req);
   EXPECT_EQ(Sent(), (Texts{"REJ", "DREQ"}));
+  EXPECT_EQ(Last<wire::CmDreq>().remote_qpn, wire::kGsiQpn);
   EXPECT_EQ(Told(), Kinds{});
-  EXPECT_EQ(StateOf(old), State::kDreqSent);
+  EXPECT_EQ(StateOf(old), State::kEstablished);
   EXPECT_EQ(manager_.counters().stale, 1u);
   Receive(Drep(old));
   EXPECT_EQ(Told(), Kinds{EventKind::kDisconnected});
-  // Another host's queue pair of the same number is another.
+  EXPECT_EQ(StateOf(old), State::kTimewait);
+}
+
+// [cm.rej.half]
+TEST_F(PassiveTest, ARejectionWithoutOurNumberEndsNoEstablishedConnection) {
+  const CommId id = Passive();
+  wire::CmRej rej = Rej(CommId(), RejReason::kTimeout);
+  rej.info_bytes = 8;
+  for (size_t i = 0; i < 8; ++i) rej.info[i] = static_cast<uint8_t>(kPeerGuid >> (56 - 8 * i));
+  Receive(rej);
+  EXPECT_EQ(StateOf(id), State::kEstablished);
+  EXPECT_EQ(manager_.counters().unknown_id, 1u);
+  rej.remote_comm_id = id;
+  Receive(rej);
+  EXPECT_EQ(Told(), Kinds{EventKind::kDisconnected});
+}
+
+// [cm.stale.alive]
+TEST_F(PassiveTest, AConnectionThatItsPeerKnowsOutlivesRequestsOfItsQueuePair) {
+  const CommId old = Passive();
+  wire::CmReq req = Req();
+  for (uint32_t i = 0; i < 100; ++i) {
+    req.local_comm_id = CommId(0x33330000 + i);
+    Receive(req);
+  }
+  Texts expected(101, "REJ");
+  expected[1] = "DREQ";  // One inquiry at a time.
+  EXPECT_EQ(Sent(), expected);
+  At(1'000'000);
+  EXPECT_EQ(Sent(), Texts(Connection::kInquiries - 1, "DREQ"));
+  EXPECT_EQ(StateOf(old), State::kEstablished);
+  EXPECT_EQ(Told(), Kinds{});
+  Receive(Drep(old));
+  EXPECT_EQ(StateOf(old), State::kEstablished) << "an answer that nobody waits for";
+}
+
+// [cm.stale.alive]
+TEST_F(PassiveTest, AnInquiryLeavesTheConnectionToBeEndedAsAnyOther) {
+  const CommId old = Passive();
+  wire::CmReq req = Req();
+  req.local_comm_id = CommId(0x33333333);
+  Receive(req);
+  EXPECT_EQ(Sent(), (Texts{"REJ", "DREQ"}));
+  EXPECT_EQ(manager_.Disconnect(old, now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"DREQ"});
+  EXPECT_EQ(Last<wire::CmDreq>().remote_qpn, kPeerQpn);
+  Receive(Drep(old));
+  EXPECT_EQ(Told(), Kinds{EventKind::kDisconnected});
+}
+
+// [cm.stale.address]
+TEST_F(PassiveTest, QueuePairsOfOtherGuidsAddressesAndDevicesAreOthers) {
+  const CommId old = Passive();
+  wire::CmReq req = Req();
   req.local_ca_guid = kPeerGuid + 1;
   Receive(req);
   EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+  req = Req();
+  wire::EncodeRdmaCmHeader({.source_port = 50000, .source = Ipv4(3), .destination = Ipv4(1)},
+                           req.private_data);
+  Route route = OurRoute();
+  route.remote = Ipv4(3);
+  ReceiveFrom(route, req);
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest}) << "a stranger's, with all its numbers";
+  route = OurRoute();
+  route.device = 4;
+  ReceiveFrom(route, Req());
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+  EXPECT_EQ(StateOf(old), State::kEstablished);
+  EXPECT_EQ(manager_.counters().stale, 0u);
 }
 
 // [cm.stale.req]

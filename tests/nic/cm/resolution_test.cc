@@ -143,6 +143,27 @@ TEST_F(ResolutionTest, AProgramThatGoesRefusesAndAsksNoMore) {
   EXPECT_EQ(manager_.NextDeadline(), kNever);
 }
 
+// [cm.sidr.answers]
+TEST_F(ResolutionTest, OldAnswersMakeRoomForNewOnes) {
+  Listen(kAnyIpv4, Bindings::kPlaces, wire::PortSpace::kUdp);
+  wire::CmSidrReq request = SidrReq();
+  for (uint32_t i = 0; i < Manager::kMostAnswers + 10; ++i) {
+    request.request_id = CommId(0x1000 + i);
+    Receive(request);
+    ASSERT_EQ(Told(), Kinds{EventKind::kResolveRequest});
+    ASSERT_EQ(manager_.OnRequestTaken(event_.id), Result::kOk);
+    ASSERT_EQ(manager_.Answer(event_.id, {.qpn = kOurQpn}, now_), Result::kOk);
+    ASSERT_EQ(manager_.Destroy(event_.id, now_), Result::kOk);
+  }
+  EXPECT_EQ(Sent().size(), Manager::kMostAnswers + 10);
+  EXPECT_EQ(manager_.size(), Manager::kMostAnswers);
+  Receive(request);
+  EXPECT_EQ(Sent(), Texts{"SIDR_REP"}) << "the newest is kept";
+  request.request_id = CommId(0x1000);
+  Receive(request);
+  EXPECT_EQ(Told(), Kinds{EventKind::kResolveRequest}) << "the program is asked again";
+}
+
 // [cm.listen.backlog]
 TEST_F(ResolutionTest, RequestsForDatagramsHaveABacklogToo) {
   Listen(kAnyIpv4, 1, PortSpace::kUdp);

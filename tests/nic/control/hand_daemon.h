@@ -2,6 +2,7 @@
 // A daemon whose control thread is the test: nothing happens there but in a turn.
 #pragma once
 
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ class HandDaemon {
  public:
   explicit HandDaemon(const Limits& limits) {
     spdlog::set_level(spdlog::level::err);
+    signal(SIGPIPE, SIG_IGN);  // As uroced has it.
     char directory[] = "/tmp/uroce-nic-test-XXXXXX";
     directory_ = mkdtemp(directory);
     Config config = MakeConfig({}, directory_ + "/u.sock").value();

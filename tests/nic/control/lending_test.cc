@@ -8,11 +8,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "nic/control/lent_file.h"
 #include "tests/nic/control/lending.h"
 #include "tests/nic/control/test_program.h"
 
@@ -42,6 +44,23 @@ TEST(ControlTest, OnlyTheMemoryOfAProcessIsTakenAsSuch) {
   const Answer made = program.Register(request, copied);
   EXPECT_EQ(made.error, 0) << made.text;
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, made.As<uroce_reg_mr_reply>().handle).error, 0);
+}
+
+// A mount may give any of them the path of any other.
+TEST(ControlTest, OfAllFilesOfProcTheMemoryOfAProcessAloneIsTakenForIt) {
+  int memories = 0, others = 0;
+  for (const char* directory : {"/proc", "/proc/self", "/proc/thread-self", "/proc/sys/vm"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      if (entry.is_symlink() || !entry.is_regular_file()) continue;
+      const Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+      if (!file) continue;
+      const bool is_memory = entry.path().filename() == "mem";
+      EXPECT_EQ(IsMemoryFile(file.get()), is_memory) << entry.path();
+      ++(is_memory ? memories : others);
+    }
+  }
+  EXPECT_EQ(memories, 2);
+  EXPECT_GT(others, 5);
 }
 
 TEST(ControlTest, AnFdThatComesWithNothingElseIsClosed) {
@@ -201,6 +220,35 @@ TEST(ControlTest, WhatALaterRegionMapsAnOlderOneCopiesNoMore) {
     EXPECT_EQ(ModeOf(older.lkey), Mode("copied", 1)) << "the pages become private again";
   }
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, older.handle).error, 0);
+}
+
+TEST(ControlTest, AFollowerWithoutTheRightHoldsNoOtherUp) {
+  TestProgram program;
+  const int socket = program.hello.fds[2].get();
+  const Fd memory(open("/proc/self/mem", O_RDWR));
+  ASSERT_EQ(Lend(socket, LendMemory(), memory.get()).error, 0);
+  const auto copied = [&](uint32_t access) {
+    return program
+        .Register({program.pd, access, 0x6000, 0x1000, 0x6000, 1, UROCE_NONE},
+                  {{0x6000, 0x1000, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_HEAP_PAGE, 0}})
+        .As<uroce_reg_mr_reply>();
+  };
+  // In whichever order the daemon goes through them, one that may not comes before one that may.
+  std::vector<uroce_reg_mr_reply> writing, reading;
+  for (int i = 0; i < 8; ++i) {
+    writing.push_back(copied(IBV_ACCESS_LOCAL_WRITE));
+    reading.push_back(copied(IBV_ACCESS_REMOTE_READ));
+  }
+  const OwnFile own;
+  const Fd readable(open(("/proc/self/fd/" + std::to_string(own.fd.get())).c_str(), O_RDONLY));
+  const uroce_lend_reply lent = Lend(socket, LendFile(0, 0x1000, false), readable.get());
+  ASSERT_EQ(lent.error, 0);
+  const Answer newer =
+      program.Register({program.pd, IBV_ACCESS_REMOTE_READ, 0x6000, 0x1000, 0x6000, 1, UROCE_NONE},
+                       {{0x6000, 0x1000, UROCE_MR_SHARED, lent.segment, 0, 0, 0}});
+  ASSERT_EQ(newer.error, 0) << newer.text;
+  for (const uroce_reg_mr_reply& each : reading) EXPECT_EQ(ModeOf(each.lkey).first, "shared");
+  for (const uroce_reg_mr_reply& each : writing) EXPECT_EQ(ModeOf(each.lkey).first, "copied");
 }
 
 }  // namespace

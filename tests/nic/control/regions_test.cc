@@ -197,23 +197,74 @@ TEST(ControlTest, ANullRegionIsForLocalAccessAlone) {
   EXPECT_EQ(program.client.Handle(UROCE_DEREG_MR, made.handle()).error, 0);
 }
 
-TEST(ControlTest, CopiedMemoryIsNotSharedBetweenPrograms) {
-  TestProgram maker;
-  const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
-  ASSERT_EQ(Lend(maker.hello.fds[2].get(), LendMemory(), memory.get()).error, 0);
-  const Answer opened = maker.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{0, 0});
-  const uint32_t pd = maker.client.Handle(UROCE_ALLOC_PD, opened.handle()).handle();
-  const uroce_reg_mr request{pd, 7, 0x5000, 64, 0x5000, 1, UROCE_NONE};
-  const std::vector<uroce_mr_segment> copied = {
-      {0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}};
-  const uint32_t mr = maker.Register(request, copied).handle();
+/// A program with copied memory, and a domain in a context whose name others may know.
+struct MakerWithCopies : TestProgram {
+  MakerWithCopies() {
+    const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+    EXPECT_EQ(Lend(hello.fds[2].get(), LendMemory(), memory.get()).error, 0);
+    const Answer opened = client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{0, 0});
+    name = NameOf(opened);
+    domain = client.Handle(UROCE_ALLOC_PD, opened.handle()).handle();
+  }
+  Answer RegisterCopied(uint32_t in) {
+    return Register({in, 7, 0x5000, 64, 0x5000, 1, UROCE_NONE},
+                    {{0x5000, 64, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}});
+  }
+  /// What `program` imports the domain as.
+  Answer ImportInto(TestProgram& program) const {
+    const uint32_t imported = program.client.Call(UROCE_IMPORT_CONTEXT, name).handle();
+    return program.client.Call(UROCE_IMPORT_PD, uroce_import{imported, domain});
+  }
 
+  uroce_context_name name{};
+  uint32_t domain = 0;
+};
+
+TEST(ControlTest, CopiedMemoryIsNotSharedBetweenPrograms) {
+  MakerWithCopies maker;
+  const uint32_t mr = maker.RegisterCopied(maker.domain).handle();
   TestProgram other;
-  const uint32_t context = other.client.Call(UROCE_IMPORT_CONTEXT, NameOf(opened)).handle();
-  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context, pd}).error, EOPNOTSUPP);
+  EXPECT_EQ(maker.ImportInto(other).error, EOPNOTSUPP);
   ASSERT_EQ(maker.client.Handle(UROCE_DEREG_MR, mr).error, 0);
-  ASSERT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context, pd}).error, 0);
-  EXPECT_EQ(maker.Register(request, copied).error, EOPNOTSUPP);
+  const Answer imported = maker.ImportInto(other);
+  ASSERT_EQ(imported.error, 0);
+  EXPECT_EQ(maker.RegisterCopied(maker.domain).error, EOPNOTSUPP);
+  ASSERT_EQ(other.client.Handle(UROCE_DEALLOC_PD, imported.handle()).error, 0);
+  EXPECT_EQ(maker.RegisterCopied(maker.domain).error, 0) << "it is the maker's alone again";
+}
+
+TEST(ControlTest, AProgramsOwnImportOfItsDomainIsTheSameDomain) {
+  MakerWithCopies maker;
+  const Answer alias = maker.ImportInto(maker);
+  ASSERT_EQ(alias.error, 0) << alias.text;
+  const uint32_t mr = maker.RegisterCopied(alias.handle()).handle();
+  TestProgram other;
+  EXPECT_EQ(maker.ImportInto(other).error, EOPNOTSUPP);
+  ASSERT_EQ(maker.client.Handle(UROCE_DEREG_MR, mr).error, 0);
+  ASSERT_EQ(maker.ImportInto(other).error, 0);
+  EXPECT_EQ(maker.RegisterCopied(alias.handle()).error, EOPNOTSUPP) << "another program has it";
+}
+
+TEST(ControlTest, CopiedMemoryCountsFromItsRequestOn) {
+  MakerWithCopies maker;
+  constexpr uint64_t kLength = 64 << 20;  // Brought in on a thread, which takes its time.
+  constexpr uint64_t kAddr = 0x10000;
+  const uint32_t segment =
+      maker.client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kLength}).handle();
+  struct {
+    uroce_reg_mr request;
+    uroce_mr_segment parts[2];
+  } message{{maker.domain, 7, kAddr, kLength + 64, kAddr, 2, UROCE_NONE},
+            {{kAddr, kLength, UROCE_MR_MAPPED, segment, 0, 0, 0},
+             {kAddr + kLength, 64, UROCE_MR_COPIED, UROCE_NONE, 0, UROCE_WHY_STACK, 0}}};
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&message);
+  TestProgram other;
+  const uint32_t context = other.client.Call(UROCE_IMPORT_CONTEXT, maker.name).handle();
+  maker.client.Post(UROCE_REG_MR, {bytes, bytes + sizeof(message)});
+  Dump(UROCE_DUMP_MR);  // Said later, and answered: the request has been taken.
+  EXPECT_EQ(other.client.Call(UROCE_IMPORT_PD, uroce_import{context, maker.domain}).error,
+            EOPNOTSUPP);
+  EXPECT_EQ(maker.client.Receive().error, 0);
 }
 
 }  // namespace

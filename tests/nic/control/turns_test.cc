@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program may have of the control thread in one turn, and of the daemon for good.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
 
 #include "tests/nic/control/client.h"
 #include "tests/nic/control/hand_daemon.h"
@@ -11,6 +16,8 @@ namespace {
 
 constexpr uint32_t kQueuePairs = 200;
 constexpr uint32_t kMappings = 4;
+
+struct Nothing {};
 
 class ControlTurnsTest : public testing::Test {
  protected:
@@ -35,6 +42,7 @@ class ControlTurnsTest : public testing::Test {
   }
   template <typename T>
   static std::vector<uint8_t> Bytes(const T& value) {
+    if constexpr (std::is_empty_v<T>) return {};
     const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
     return {bytes, bytes + sizeof(value)};
   }
@@ -85,19 +93,52 @@ TEST_F(ControlTurnsTest, AFloodOfCommandsGetsSixteenInATurn) {
   daemon_->TurnUntil([&] { return (rest += AnswersOf(flooder)) == 40 - answered; });
 }
 
-TEST_F(ControlTurnsTest, CommandsThatTakeLongGetAMillisecondInATurn) {
+/// What a pipe holds. Empty: nothing now; `is_end`: and nothing ever.
+std::string TakeAll(int pipe, bool& is_end) {
+  std::string text;
+  char piece[65536];
+  ssize_t got = 0;
+  while ((got = read(pipe, piece, sizeof(piece))) > 0) text.append(piece, got);
+  is_end = got == 0;
+  return text;
+}
+
+TEST_F(ControlTurnsTest, ALongDumpComesInPiecesAndOthersAreServedInBetween) {
   MakeQueuePairs(kQueuePairs);
-  ControlClient& flooder = Connect();
+  ControlClient& tool = Connect();
   ControlClient& other = ConnectProgram();
-  for (int i = 0; i < 16; ++i) flooder.Post(UROCE_DUMP, Bytes(uroce_dump{UROCE_DUMP_QP, 0}));
-  other.Post(UROCE_LIST_DEVICES, {});
-  daemon_->Turn();
-  EXPECT_EQ(AnswersOf(other), 1u);
-  const uint32_t answered = AnswersOf(flooder);
-  EXPECT_GE(answered, 1u);
-  EXPECT_LT(answered, 16u) << "sixteen of them take longer than a millisecond";
-  uint32_t rest = 0;
-  daemon_->TurnUntil([&] { return (rest += AnswersOf(flooder)) == 16 - answered; });
+  const Answer answer = Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_QP, 0});
+  ASSERT_EQ(answer.fds.size(), 1u);
+  const int pipe = answer.fds[0].get();
+  ASSERT_EQ(fcntl(pipe, F_SETFL, O_NONBLOCK), 0);
+  // Nobody reads: what does not fit the pipe waits, and nobody else does.
+  for (int i = 0; i < 50; ++i) Call(other, UROCE_LIST_DEVICES, Nothing());
+  bool is_end = false;
+  std::string text = TakeAll(pipe, is_end);
+  EXPECT_FALSE(is_end);
+  EXPECT_LE(text.size(), 65536u);
+  daemon_->TurnUntil([&] {
+    text += TakeAll(pipe, is_end);
+    return is_end;
+  });
+  const auto dump = nlohmann::json::parse(text);
+  EXPECT_EQ(dump["qps"].size(), kQueuePairs);
+}
+
+TEST_F(ControlTurnsTest, ADumpThatNobodyWantsAnyMoreEnds) {
+  MakeQueuePairs(kQueuePairs);
+  ControlClient& tool = Connect();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_QP, 0}).error, 0);
+  }
+  const Answer last = Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_DEVICES, 0});
+  ASSERT_EQ(last.fds.size(), 1u);
+  ASSERT_EQ(fcntl(last.fds[0].get(), F_SETFL, O_NONBLOCK), 0);
+  bool is_end = false;
+  daemon_->TurnUntil([&] {
+    TakeAll(last.fds[0].get(), is_end);
+    return is_end;
+  });
 }
 
 TEST_F(ControlTurnsTest, WhatAProgramHeldComesBackWhenItHasLeft) {

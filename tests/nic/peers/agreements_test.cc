@@ -34,7 +34,7 @@ uint64_t Count() {
 
 class AgreementsTest : public testing::Test {
  protected:
-  explicit AgreementsTest(size_t most_peers = 4096)
+  explicit AgreementsTest(uint32_t most_peers = 4096)
       : agreements_({.features = {0, kKnows},
                      .instance = kSelf.instance,
                      .secret = 7,
@@ -53,8 +53,8 @@ class AgreementsTest : public testing::Test {
   }
 
   // ---- what goes in ----
-  Holder Use(const Key& key = Path()) {
-    Holder holder = agreements_.Use(key, now_);
+  Holder Use(const Key& key = Path(), uint32_t user = 0) {
+    Holder holder = agreements_.Use(key, user, now_);
     agreements_.OnDeadline(now_);
     return holder;
   }
@@ -329,7 +329,7 @@ TEST_F(AgreementsTest, WhatIsNoMadOfOursIsCounted) {
 TEST_F(AgreementsTest, FloodOfOneSourceIsNotAnswered) {
   const Holder holder = Agreed();
   for (int i = 0; i < 10'000; ++i) HearQuestion({.features = kKnows, .instance = 1});
-  EXPECT_LE(Questions(), size_t{AnswerLimit::kBurst} + 1) << "and one question";
+  EXPECT_LE(Questions(), size_t{Agreements::kAnswerBurst} + 1) << "and one question";
   EXPECT_GT(counters().over_rate, 9000u);
   EXPECT_TRUE(holder->selective_repeat());
   At(1000);
@@ -348,7 +348,7 @@ TEST_F(AgreementsTest, FloodOfOneSourceLeavesOthersTheirAnswers) {
 TEST_F(AgreementsTest, FloodOfManySourcesLeavesNothingBehind) {
   for (uint32_t source = 0; source < 100'000; ++source) HearQuestion(kPeer, Path(source));
   EXPECT_EQ(agreements_.size(), 0u);
-  EXPECT_LE(Questions(), AnswerLimit::kBuckets * AnswerLimit::kBurst);
+  EXPECT_LE(Questions(), cm::SourceLimit::kBuckets * Agreements::kAnswerBurst);
   EXPECT_EQ(agreements_.NextDeadline(), kNever);
 }
 
@@ -358,6 +358,30 @@ TEST_F(AgreementsTest, ManyPeersAtOnceAreAskedOneAfterTheOther) {
   EXPECT_LE(Questions(), Agreements::kQuestionBurst);
   At(4100);
   EXPECT_EQ(counters().questions_sent, 3000u) << "each has had its three";
+}
+
+class SharedAgreementsTest : public AgreementsTest {
+ protected:
+  SharedAgreementsTest() : AgreementsTest(9) {}
+};
+
+TEST_F(SharedAgreementsTest, AUserThatUsesAllPathsItCanLeavesSomeToOthers) {
+  std::vector<Holder> holders;
+  const auto use_all = [&](uint32_t user) {
+    uint32_t count = 0;
+    while (Holder holder = Use(Path(100 * user + count), user)) {
+      holders.push_back(holder);
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(use_all(1), 6u);
+  EXPECT_EQ(use_all(2), 2u);
+  EXPECT_EQ(use_all(3), 1u);
+  EXPECT_NE(Use(Path(100), 4), nullptr) << "that is there";
+  holders.clear();
+  EXPECT_EQ(use_all(2), 6u) << "unused ones make room";
+  static_cast<void>(Sent());
 }
 
 class FewAgreementsTest : public AgreementsTest {

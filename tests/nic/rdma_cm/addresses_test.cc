@@ -141,6 +141,36 @@ TEST_F(AddressesTest, GroupsAreJoinedByTheDeviceAndLeftWithTheEndpoint) {
   EXPECT_TRUE(net[0].groups.empty());
 }
 
+TEST_F(AddressesTest, JoinsCountForAProgramAndAUser) {
+  ServiceConfig config;
+  config.joins_per_program = 2;
+  config.joins_per_user = 3;
+  Network small(config);
+  const auto joins = [](Program& program) {
+    const EndpointId id = program.Create(wire::PortSpace::kUdp, IBV_QPT_UD);
+    EXPECT_EQ(program.client->Bind(id, {.address = Ip(1)}), Result::kOk);
+    uint8_t joined = 0;
+    MembershipId membership{};
+    SocketAddress group{.address = Ip(0)};
+    group.address.bytes[12] = 239;
+    do {
+      group.address.bytes[15] = ++joined;
+    } while (program.client->JoinMulticast(id, group, joined == 2, membership) == Result::kOk &&
+             joined < 10);
+    return std::pair(id, joined - 1);
+  };
+  Program first(small[0], {.uid = 7});
+  Program second(small[0], {.uid = 7});
+  Program other(small[0], {.uid = 8});
+  const auto [id, of_first] = joins(first);
+  EXPECT_EQ(of_first, 2) << "one that only sends counts too";
+  EXPECT_EQ(joins(second).second, 1);
+  EXPECT_EQ(joins(other).second, 2);
+  ASSERT_EQ(first.client->Destroy(id), Result::kOk);
+  EXPECT_EQ(joins(second).second, 1);
+  EXPECT_EQ(joins(first).second, 1);
+}
+
 TEST_F(AddressesTest, AGroupThatCannotBeJoinedIsAnEvent) {
   net[0].join_result = Result::kNotSupported;
   const EndpointId id = client.Create(wire::PortSpace::kUdp, IBV_QPT_UD);

@@ -204,6 +204,94 @@ TEST_F(ConnectionsTest, LimitsOfAProgramAndOfAUserHold) {
       << "the user has three again";
 }
 
+TEST_F(ConnectionsTest, AQueuePairOfAnotherProgramIsNotNamedToPeers) {
+  Listen();
+  const EndpointId active = Resolved();
+  net.sent.clear();
+  EXPECT_EQ(client.client->Connect(active, WithQpn(0xbad)), Result::kInvalid);
+  net.Run();
+  EXPECT_TRUE(net.sent.empty());
+  ASSERT_EQ(client.client->Connect(active, WithQpn(5)), Result::kOk);
+  net.Run();
+  const EndpointId passive = server.Take(EventKind::kConnectRequest).id;
+  EXPECT_EQ(server.client->Accept(passive, WithQpn(0xbad)), Result::kInvalid);
+  EXPECT_EQ(server.client->Accept(passive, WithQpn(6)), Result::kOk);
+  net.Run();
+  client.Take(EventKind::kConnectResponse);
+}
+
+TEST_F(ConnectionsTest, ADatagramServiceNamesItsProgramsQueuePairs) {
+  Listen(wire::PortSpace::kUdp, IBV_QPT_UD);
+  const EndpointId active = Resolved(wire::PortSpace::kUdp, IBV_QPT_UD);
+  EXPECT_EQ(client.client->Connect(active, WithQpn(0xbad)), Result::kOk) << "it is not said";
+  net.Run();
+  const EndpointId passive = server.Take(EventKind::kConnectRequest).id;
+  EXPECT_EQ(server.client->Accept(passive, WithQpn(0xbad)), Result::kInvalid);
+  EXPECT_EQ(server.client->Accept(passive, WithQpn(6)), Result::kOk);
+}
+
+TEST_F(ConnectionsTest, WhatIsLeftOfConnectionsCountsForTheirProgramAndUser) {
+  ServiceConfig config;
+  config.endpoints_per_program = 3;
+  config.endpoints_per_user = 4;
+  Network small(config);
+  Program from(small[0], {.uid = 7});
+  Program to(small[1], {.uid = 8});
+  EndpointId id = to.Create();
+  ASSERT_EQ(to.client->Bind(id, {.address = AnyIp(), .port = kPort}), Result::kOk);
+  ASSERT_EQ(to.client->Listen(id, 16), Result::kOk);
+  for (uint32_t i = 0; i < 2; ++i) {
+    id = from.Create();
+    ASSERT_EQ(from.client->ResolveAddress(id, nullptr, {.address = Ip(2), .port = kPort}, kMs),
+              Result::kOk);
+    small.Run();
+    ASSERT_EQ(from.client->ResolveRoute(id), Result::kOk);
+    ASSERT_EQ(from.client->Connect(id, WithQpn(5 + i)), Result::kOk);
+    small.Run();
+    const EndpointId passive = to.Take(EventKind::kConnectRequest).id;
+    ASSERT_EQ(to.client->Accept(passive, WithQpn(15 + i)), Result::kOk);
+    small.Run();
+    ASSERT_EQ(from.client->Establish(id), Result::kOk);
+    ASSERT_EQ(from.client->Destroy(id), Result::kOk);
+    small.Run();
+    to.events.clear();
+    ASSERT_EQ(to.client->Destroy(passive), Result::kOk);
+    small.Run(kMs * 10);
+  }
+  from.Create();
+  EXPECT_EQ(from.client->Create(wire::PortSpace::kTcp, IBV_QPT_RC, id), Result::kNoRoom)
+      << "two are in time wait";
+  from.client.reset();
+  const Program next(small[0], {.uid = 7});
+  const Program other(small[0], {.uid = 9});
+  next.Create();
+  next.Create();
+  EXPECT_EQ(next.client->Create(wire::PortSpace::kTcp, IBV_QPT_RC, id), Result::kNoRoom)
+      << "the dead program's are the user's still";
+  other.Create();
+  small.Run(kMs * 3000);
+  next.Create();
+}
+
+// ReDMArk V6: a PSN that is always the same, or follows from others, need not be guessed.
+TEST_F(ConnectionsTest, StartingPsnsAreRandomAndOfOneConnectionEach) {
+  Listen();
+  std::set<uint32_t> psns;
+  std::set<uint32_t> steps;
+  uint32_t last = 0;
+  for (int i = 0; i < 50; ++i) {
+    const Pair pair = Connected();
+    for (const auto& [program, id] : {std::pair(&client, pair.active), {&server, pair.passive}}) {
+      QueuePairAttributes attributes;
+      ASSERT_EQ(program->client->InitQueuePair(id, IBV_QPS_RTR, attributes), Result::kOk);
+      EXPECT_TRUE(psns.insert(attributes.attr.rq_psn).second);
+      steps.insert((attributes.attr.rq_psn - last) & 0xffffff);
+      last = attributes.attr.rq_psn;
+    }
+  }
+  EXPECT_EQ(steps.size(), 100u);
+}
+
 TEST_F(ConnectionsTest, WhatThereIsNoRoomForIsSentALittleLater) {
   Listen();
   const EndpointId active = Resolved();
@@ -214,6 +302,27 @@ TEST_F(ConnectionsTest, WhatThereIsNoRoomForIsSentALittleLater) {
   net[0].has_room = true;
   net.Run(kMs * 2);
   server.Take(EventKind::kConnectRequest);
+}
+
+TEST_F(ConnectionsTest, ADeviceThatSendsNothingHoldsUpNoOther) {
+  net[0].ipv6_device = 1;
+  net[0].full_device = 0;
+  for (int i = 0; i < 3; ++i) {
+    const EndpointId stuck = Resolved();
+    ASSERT_EQ(client.client->Connect(stuck, WithQpn(5 + i)), Result::kOk);
+  }
+  const EndpointId id = client.Create();
+  const SocketAddress to{.address = Ip6(2), .port = kPort};
+  ASSERT_EQ(client.client->ResolveAddress(id, nullptr, to, kMs * 1000), Result::kOk);
+  net.Run();
+  ASSERT_EQ(client.client->ResolveRoute(id), Result::kOk);
+  ASSERT_EQ(client.client->Connect(id, WithQpn(9)), Result::kOk);
+  net.Run();
+  EXPECT_EQ(client.Find(EventKind::kRejected).value().id, id) << "nobody listens there";
+  EXPECT_TRUE(net[0].service->has_farewells());
+  net[0].full_device.reset();
+  net.Run(kMs * 2);
+  EXPECT_EQ(std::ranges::count(client.events, EventKind::kRejected, &Event::kind), 4);
 }
 
 TEST_F(ConnectionsTest, UnsupportedKindsAreRefused) {

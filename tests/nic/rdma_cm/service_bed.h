@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -51,8 +52,8 @@ class Host final : public Environment {
   void SetDeadline(Nanos when) override { deadline = when; }
   std::optional<Attachment> FindAddress(const Gid& address, uint32_t scope_id) override;
   Result ChooseSource(const Gid& destination, uint32_t scope_id, Attachment& source) override;
-  LookupId FindNeighbour(const Attachment& source, const Gid& destination, Nanos timeout,
-                         LookupHandler handler) override;
+  LookupId FindNeighbour(const Attachment& source, const Gid& destination, uint32_t user,
+                         Nanos timeout, LookupHandler handler) override;
   void Cancel(LookupId lookup) override { lookups.erase(lookup); }
   DeviceFacts Facts(uint32_t) override { return facts; }
   std::optional<uint8_t> GidIndex(const Attachment&) override { return 3; }
@@ -63,7 +64,9 @@ class Host final : public Environment {
   const uint8_t number;
   DeviceFacts facts;
   Nanos deadline = kNever;
-  bool has_room = true;  ///< For datagrams.
+  bool has_room = true;                 ///< For datagrams.
+  uint32_t ipv6_device = 0;             ///< That has the IPv6 addresses.
+  std::optional<uint32_t> full_device;  ///< Has no room, whatever `has_room` says.
   bool has_addresses = true;
   Result join_result = Result::kOk;
   std::multiset<Gid> groups;
@@ -115,6 +118,8 @@ class Network {
   std::deque<Packet> packets;
   std::vector<wire::CmAttribute> sent;
   std::set<uint8_t> deaf;  ///< Hosts that get nothing.
+  /// May change a packet before it is delivered; false: it is lost.
+  std::function<bool(Packet&)> on_delivery;
   std::mt19937 chance;
   uint32_t loss_percent = 0;
   uint32_t repeat_percent = 0;
@@ -122,8 +127,9 @@ class Network {
  private:
   bool Chance(uint32_t percent) { return chance() % 100 < percent; }
   void DeliverOne() {
-    const Packet packet = packets.front();
+    Packet packet = packets.front();
     packets.pop_front();
+    if (on_delivery && !on_delivery(packet)) return;
     const uint8_t to = packet.route.remote.bytes[15];
     if (to == 0 || to > hosts.size() || deaf.contains(to) || Chance(loss_percent)) return;
     if (Chance(repeat_percent)) packets.push_back(packet);
@@ -171,7 +177,7 @@ inline Nanos Host::Now() { return network_.now; }
 
 inline std::optional<Attachment> Host::FindAddress(const Gid& address, uint32_t) {
   if (address != Ip(number) && address != Ip6(number)) return std::nullopt;
-  return Attachment{0, 0, address};
+  return Attachment{address.is_ipv4() ? 0 : ipv6_device, 0, address};
 }
 
 // 10.0.0.200 is out by another interface, 10.0.0.201 nowhere.
@@ -179,13 +185,14 @@ inline Result Host::ChooseSource(const Gid& destination, uint32_t, Attachment& s
   if (destination == Ip(200)) return Result::kNoDevice;
   if (destination == Ip(201)) return Result::kNoRoute;
   if (!has_addresses) return Result::kNoDevice;
-  source = {0, 0, destination.is_ipv4() ? Ip(number) : Ip6(number)};
+  const bool is_ipv4 = destination.is_ipv4();
+  source = {is_ipv4 ? 0 : ipv6_device, 0, is_ipv4 ? Ip(number) : Ip6(number)};
   return Result::kOk;
 }
 
 // Nobody answers beyond 10.0.0.99.
 inline Environment::LookupId Host::FindNeighbour(const Attachment&, const Gid& destination,
-                                                 Nanos timeout, LookupHandler handler) {
+                                                 uint32_t, Nanos timeout, LookupHandler handler) {
   const bool answers = destination.bytes[15] < 100;
   lookups[++last_lookup_] = {network_.now + (answers ? Nanos(0) : timeout), answers ? 0 : ETIMEDOUT,
                              std::move(handler)};
@@ -193,7 +200,7 @@ inline Environment::LookupId Host::FindNeighbour(const Attachment&, const Gid& d
 }
 
 inline bool Host::Send(const cm::Route& route, const std::array<uint8_t, wire::kMadBytes>& mad) {
-  if (!has_room) return false;
+  if (!has_room || full_device == DeviceOf(route)) return false;
   wire::CmMessage message;
   EXPECT_EQ(wire::DecodeCm(mad, message), wire::CmDecodeResult::kOk);
   network_.sent.push_back(message.attribute());
@@ -209,8 +216,9 @@ inline Result Host::Join(const Attachment&, const Gid& group) {
 /// A program with what it has been told.
 struct Program {
   explicit Program(Host& its_host, const Owner& owner = {}) : host(its_host) {
-    client =
-        host.service->AddClient(owner, [this](const Event& event) { events.push_back(event); });
+    client = host.service->AddClient(
+        owner, [this](Qpn qpn) { return qpn != not_its; },
+        [this](const Event& event) { events.push_back(event); });
   }
 
   EndpointId Create(wire::PortSpace space = wire::PortSpace::kTcp,
@@ -236,6 +244,7 @@ struct Program {
   }
 
   Host& host;
+  Qpn not_its{0xbad};  ///< A queue pair of another program.
   std::deque<Event> events;
   std::unique_ptr<Client> client;
 };

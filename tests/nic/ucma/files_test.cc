@@ -35,6 +35,19 @@ TEST_F(UcmaTest, AnIdEndsWithTheNumberOfEventsThatWereReportedOfIt) {
   EXPECT_EQ(server.DestroyId(pair.listener), 1u);  // The request is its.
 }
 
+// A destination on another host's interface is an event at once: again and again.
+TEST_F(UcmaTest, AProgramThatReadsNoEventsIsToldSoManyAndNoMore) {
+  const uint32_t id = client.CreateId(1);
+  int error = 0;
+  for (int told = 0; error == 0 && told < 1000; ++told) {
+    error = client.Resolve(id, Address(200, kPort));
+  }
+  EXPECT_EQ(error, ENOMEM);
+  EXPECT_LT(client.files().event_count(kFile), 100u);
+  client.Take(Kind::kAddressError);
+  EXPECT_EQ(client.Resolve(id, Address(2, kPort)), 0);
+}
+
 TEST_F(UcmaTest, EventsThatWaitGoWithTheirId) {
   const uint32_t id = client.CreateId(1);
   EXPECT_EQ(client.Resolve(id, Address(2, kPort)), 0);

@@ -43,7 +43,7 @@ class UcmaProgram {
  public:
   explicit UcmaProgram(rdma_cm::Host& host)
       : files_(
-            *host.service, {}, [](uint32_t) { return kNodeGuid; },
+            *host.service, {}, [](Qpn) { return true; }, [](uint32_t) { return kNodeGuid; },
             [this](FileId file) { ++signals_[file]; }) {}
 
   static constexpr uint64_t kNodeGuid = 0x0102030405060708;

@@ -67,6 +67,7 @@ std::string End::ToString() const {
   add(disconnected, "disconnected");
   add(timed_out, "timed out");
   add(timewait_over, "rested");
+  add(leaves, "leaves");
   add(destroyed, "destroyed");
   return text;
 }
@@ -100,11 +101,15 @@ std::string Attempt::JudgeOutcome() const {
       return "established at the active side alone";
     }
   }
+  const auto ends_it = [](const End& end) { return end.leaves || end.rejected; };
+  const bool told = active.disconnected || any([](const End& end) { return end.disconnected; });
+  if (told && !ends_it(active) && !any(ends_it)) return "disconnected, and nobody did";
   if (!active.was_rejected) return "";
   if (active.established) return "rejected and established";
   if (active.reason == ReasonOf(RejReason::kInvalidServiceId)) {
     return has_listener ? "no listener, where there is one" : "";
   }
+  if (claims && active.reason == ReasonOf(RejReason::kStale)) return "";
   if (active.reason != ReasonOf(RejReason::kConsumerDefined)) return "rejected for no reason";
   if (any([](const End& end) { return end.rejected || end.destroyed; })) return "";
   return "rejected, and nobody did";

@@ -24,6 +24,7 @@ struct End {
   bool rejected = false;
   bool established = false;  ///< Sent RTU, or was told.
   bool destroyed = false;
+  bool leaves = false;  ///< Disconnected or destroyed it before it was told of an end.
   // What it was told.
   bool replied = false;
   bool was_rejected = false;
@@ -35,6 +36,11 @@ struct End {
 
   /// Takes an event; what is wrong with it, or nothing.
   std::string OnEvent(EventKind kind);
+  /// The program destroys it.
+  void Destroy() {
+    leaves |= !ended();
+    destroyed = true;
+  }
   /// Whether the program is told how it ended.
   bool ended() const { return was_rejected || unreachable || disconnected; }
   std::string ToString() const;
@@ -45,6 +51,7 @@ struct End {
 struct Attempt {
   uint32_t target = 0;
   bool has_listener = true;
+  bool claims = false;  ///< Names a queue pair that is in another connection.
   End active;
   std::vector<End> passive;
 

@@ -72,7 +72,8 @@ Simulation::Conditions::Conditions(const Options& options, Random random)
       connections(std::min(50 + random.Below(200), options.connections)),
       backlog(random.OneOf<uint32_t>({3, 1000})),
       death(random.Happens(300) && (options.without & Options::kDeath) == 0),
-      kills((options.without & Options::kKills) == 0) {
+      kills((options.without & Options::kKills) == 0),
+      claims((options.without & Options::kClaims) == 0) {
   if ((options.without & Options::kDrop) != 0) faults.drop = 0;
   if ((options.without & Options::kDuplicate) != 0) faults.duplicate = 0;
   if ((options.without & Options::kDelay) != 0) faults.delay = 0;
@@ -90,6 +91,7 @@ Simulation::Simulation(const Options& options)
     auto attempt = std::make_unique<Attempt>();
     attempt->target = random_.Below(conditions_.nodes);  // Itself, too.
     attempt->has_listener = !random_.Happens(50);
+    attempt->claims = random_.Happens(100) && conditions_.claims;
     attempt->active.node = from;
     attempt->active.active = true;
     attempts_.push_back(std::move(attempt));
@@ -226,6 +228,7 @@ void Simulation::OnProgram(const Action& action) {
       manager.OnFirstPacket(action.id);
       break;
     case Do::kDisconnect:
+      if (end != nullptr && !end->ended()) end->leaves = true;
       manager.Disconnect(action.id, now_);
       break;
     case Do::kAnswer:
@@ -233,7 +236,7 @@ void Simulation::OnProgram(const Action& action) {
       break;
     case Do::kDestroy:
       manager.Destroy(action.id, now_);
-      if (end != nullptr) end->destroyed = true;
+      if (end != nullptr) end->Destroy();
       node.resolutions.erase(action.id);
       break;
     case Do::kConnect:
@@ -252,11 +255,12 @@ void Simulation::Connect(uint32_t index, uint32_t number) {
   Attempt& attempt = *attempts_[number];
   const uint16_t port = attempt.has_listener ? kPort : kNobodysPort;
   CommId id;
-  const Result result = node.manager->Connect({.route = RouteTo(index, attempt.target),
-                                               .service = {PortSpace::kTcp, port},
-                                               .source_port = static_cast<uint16_t>(number),
-                                               .qp = NewQueuePair(index)},
-                                              now_, id);
+  const Result result = node.manager->Connect(
+      {.route = RouteTo(index, attempt.target),
+       .service = {PortSpace::kTcp, port},
+       .source_port = static_cast<uint16_t>(number),
+       .qp = attempt.claims ? ClaimedQueuePair(index, attempt.target) : NewQueuePair(index)},
+      now_, id);
   if (result != Result::kOk) return Fail("connect");
   attempt.active.id = id;
   node.ends[id] = &attempt.active;
@@ -279,6 +283,20 @@ nic::cm::QueuePairParameters Simulation::NewQueuePair(uint32_t node) {
   return {.qpn = Qpn(nodes_[node].next_qpn++),
           .starting_psn = wire::Psn(static_cast<uint32_t>(random_.Next())),
           .local_ca_guid = 0xca00 + node};
+}
+
+// As a program does whose host does not look whose a queue pair is.
+nic::cm::QueuePairParameters Simulation::ClaimedQueuePair(uint32_t index, uint32_t target) {
+  nic::cm::QueuePairParameters claimed = NewQueuePair(index);
+  for (const auto& [id, end] : nodes_[index].ends) {
+    const nic::cm::Connection* const connection = nodes_[index].manager->FindConnection(id);
+    if (connection == nullptr || connection->state() != nic::cm::State::kEstablished) continue;
+    if (connection->route().remote != AddressOf(target)) continue;
+    claimed.qpn = connection->local_qpn();
+    ++summary_.claims;
+    break;
+  }
+  return claimed;
 }
 
 Route Simulation::RouteTo(uint32_t from, uint32_t to) const {
@@ -406,6 +424,7 @@ void Simulation::AddTo(Summary& summary) const {
   summary.resolved += summary_.resolved;
   summary.messages += summary_.messages;
   summary.mras += summary_.mras;
+  summary.claims += summary_.claims;
   for (const Node& node : nodes_) {
     if (node.manager == nullptr) continue;
     summary.retransmitted += node.manager->counters().retransmitted;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole run of connection managers: nodes whose programs connect to each other, dawdle, refuse,
-// are killed; a network that loses, doubles and reorders; nodes that die and come back with the
-// same queue pairs. In virtual time, from a seed.
+// are killed, and name queue pairs of others; a network that loses, doubles and reorders; nodes
+// that die and come back with the same queue pairs. In virtual time, from a seed.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct Options {
     kDelay = 1 << 2,
     kDeath = 1 << 3,
     kKills = 1 << 4,
-    kAllParts = (1 << 5) - 1,
+    kClaims = 1 << 5,
+    kAllParts = (1 << 6) - 1,
   };
   /// "seed=7,connections=3,without=5", and back. Unknown words end the program.
   std::string ToString() const;
@@ -50,6 +51,7 @@ struct Summary {
   uint64_t retransmitted = 0;
   uint64_t mras = 0;
   uint64_t stale = 0;
+  uint64_t claims = 0;  ///< Of queue pairs in established connections.
   friend bool operator==(const Summary&, const Summary&) = default;
 };
 
@@ -104,6 +106,7 @@ class Simulation {
     uint32_t backlog;
     bool death;
     bool kills;
+    bool claims;
   };
 
   void Plan(Nanos at, uint32_t node, Do what, CommId id, uint32_t attempt = 0);
@@ -119,6 +122,8 @@ class Simulation {
   void OnRequest(uint32_t node, const nic::cm::Event& event);
   void OnEndEvent(uint32_t node, End& end, const nic::cm::Event& event);
   nic::cm::QueuePairParameters NewQueuePair(uint32_t node);
+  /// That of another connection of the node's, which stands; a new one where there is none.
+  nic::cm::QueuePairParameters ClaimedQueuePair(uint32_t node, uint32_t target);
   nic::cm::Route RouteTo(uint32_t from, uint32_t to) const;
   Nanos After(uint32_t most_ms) {
     return now_ + Nanos(int64_t{random_.Below(most_ms * 1000 + 1)} * 1000);

@@ -38,7 +38,7 @@ TEST(CmSimulation, BothSidesAgreeAndNoStateStays) {
             << summary.rejected << " rejected, " << summary.unreachable << " unreachable; "
             << summary.resolved << " resolved; " << summary.messages << " messages, "
             << summary.retransmitted << " again, " << summary.mras << " MRA, " << summary.stale
-            << " stale\n";
+            << " stale, " << summary.claims << " claims\n";
   // Runs in which nothing happens prove nothing.
   EXPECT_GT(summary.established, count / 2);
   EXPECT_GT(summary.rejected, 0u);
@@ -47,6 +47,7 @@ TEST(CmSimulation, BothSidesAgreeAndNoStateStays) {
   EXPECT_GT(summary.retransmitted, 0u);
   EXPECT_GT(summary.mras, 0u);
   EXPECT_GT(summary.stale, 0u);
+  EXPECT_GT(summary.claims, 0u);
 }
 
 // One seed is one run.

@@ -45,7 +45,8 @@ void Node::Die() {
 void Node::StartProgram(uint32_t number) {
   Program& program = programs_[number];
   program.client = service_->AddClient(
-      {.session = number}, [this, number, life = program.life](const nic::rdma_cm::Event& event) {
+      {.session = number}, [](Qpn) { return true; },
+      [this, number, life = program.life](const nic::rdma_cm::Event& event) {
         told_.push_back({number, life, event});
       });
 }
@@ -53,7 +54,7 @@ void Node::StartProgram(uint32_t number) {
 void Node::Kill(uint32_t number) {
   Program& program = programs_[number];
   ++program.life;
-  for (const auto& [id, end] : program.ends) end->destroyed = true;
+  for (const auto& [id, end] : program.ends) end->Destroy();
   program.ends.clear();
   program.client.reset();
 }
@@ -107,8 +108,8 @@ Result Node::ChooseSource(const Gid&, uint32_t, Attachment& source) {
 }
 
 // Who has died still has its MAC in everybody's table.
-Node::LookupId Node::FindNeighbour(const Attachment&, const Gid& destination, Nanos timeout,
-                                   LookupHandler handler) {
+Node::LookupId Node::FindNeighbour(const Attachment&, const Gid& destination, uint32_t,
+                                   Nanos timeout, LookupHandler handler) {
   const bool answers = HostOf(destination) < hosts_;
   lookups_[++last_lookup_] = {now_ + (answers ? kNeighbourTime : timeout), answers ? 0 : ETIMEDOUT,
                               std::move(handler)};

@@ -74,8 +74,8 @@ class Node final : public nic::rdma_cm::Environment {
   void SetDeadline(Nanos when) override { deadline_ = when; }
   std::optional<nic::rdma_cm::Attachment> FindAddress(const Gid& address, uint32_t) override;
   Result ChooseSource(const Gid&, uint32_t, nic::rdma_cm::Attachment& source) override;
-  LookupId FindNeighbour(const nic::rdma_cm::Attachment&, const Gid& destination, Nanos timeout,
-                         LookupHandler handler) override;
+  LookupId FindNeighbour(const nic::rdma_cm::Attachment&, const Gid& destination, uint32_t user,
+                         Nanos timeout, LookupHandler handler) override;
   void Cancel(LookupId lookup) override { lookups_.erase(lookup); }
   nic::rdma_cm::DeviceFacts Facts(uint32_t) override;
   std::optional<uint8_t> GidIndex(const nic::rdma_cm::Attachment&) override { return 1; }

@@ -276,11 +276,12 @@ void Simulation::OnProgram(const Action& action) {
     case Do::kEstablish:
       return Establish(action);
     case Do::kDisconnect:
+      if (end != nullptr && !end->ended()) end->leaves = true;
       static_cast<void>(client.Disconnect(place.id));
       return;
     case Do::kDestroy:
       static_cast<void>(client.Destroy(place.id));
-      if (end != nullptr) end->destroyed = true;
+      if (end != nullptr) end->Destroy();
       return;
     default:
       return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/resources/mapping_guard.h"
+#include "drivers/mapping_guard.h"
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-namespace uroce::nic {
+namespace uroce::drivers {
 namespace {
 
 constexpr uint32_t kDefaultMaxMapCount = 65530;  // The kernel's.
@@ -105,11 +105,23 @@ bool MappingGuard::Strike(const void* address) {
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     if (result == -1) return false;
     slot.struck.store(true, std::memory_order_release);
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+    Signal();
     return true;
   }
   return false;
+}
+
+void MappingGuard::Signal() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+}
+
+void MappingGuard::NoteLost(uint32_t owner) {
+  {
+    const std::lock_guard lock(mutex_);
+    struck_owners_.push_back(owner);
+  }
+  Signal();
 }
 
 void MappingGuard::NoteIfStruck(Slot& slot) {
@@ -139,4 +151,4 @@ absl::StatusOr<GuardedMapping> GuardedMapping::Make(Mapping mapping, uint32_t ow
   return guarded;
 }
 
-}  // namespace uroce::nic
+}  // namespace uroce::drivers

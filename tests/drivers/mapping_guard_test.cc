@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that a program takes away under a mapping becomes zeros, and the program is named.
-#include "nic/resources/mapping_guard.h"
+#include "drivers/mapping_guard.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <thread>
 
-namespace uroce::nic {
+namespace uroce::drivers {
 namespace {
 
 constexpr size_t kBytes = 8 * 4096;
@@ -58,6 +58,13 @@ TEST(MappingGuardTest, OnlyTheStruckMappingsOwnerIsNamedAndOnce) {
   EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{9});
   EXPECT_FALSE(IsReadable(MappingGuard::Get().event_fd()));
   EXPECT_TRUE(MappingGuard::Get().TakeStruck().empty());
+}
+
+TEST(MappingGuardTest, WhoLosesMemoryThatIsNotMappedIsNamedToo) {
+  MappingGuard& guard = MappingGuard::Get();
+  guard.NoteLost(11);
+  EXPECT_TRUE(IsReadable(guard.event_fd()));
+  EXPECT_EQ(guard.TakeStruck(), std::vector<uint32_t>{11});
 }
 
 TEST(MappingGuardTest, ThreadsMayFaultAtOnce) {
@@ -112,4 +119,4 @@ TEST(MappingGuardDeathTest, AFaultElsewhereStillEndsTheProcess) {
 }
 
 }  // namespace
-}  // namespace uroce::nic
+}  // namespace uroce::drivers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many questions of whom are answered. Pure.
+// How many requests of whom are looked at. Pure.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,18 @@
 #include <vector>
 
 #include "nic/cm/request_limit.h"
-#include "nic/peers/types.h"
 
-namespace uroce::nic::peers {
+namespace uroce::nic::cm {
 
 /// Sources share buckets by a hash that they cannot foresee, so that one who floods takes the
-/// answers of few others, and memory is bounded whoever asks.
-class AnswerLimit {
+/// requests of few others, and memory is bounded whoever asks.
+class SourceLimit {
  public:
   static constexpr size_t kBuckets = 256;
-  static constexpr uint32_t kPerSecond = 100;
-  static constexpr uint32_t kBurst = 8;
 
-  explicit AnswerLimit(uint64_t secret)
-      : secret_(secret), buckets_(kBuckets, cm::RequestLimit(kPerSecond, kBurst)) {}
+  /// `secret` is random; the rest is each bucket's, as RequestLimit has it.
+  SourceLimit(uint64_t secret, uint32_t per_second, uint32_t burst)
+      : secret_(secret), buckets_(kBuckets, RequestLimit(per_second, burst)) {}
 
   /// False: one too many. `now` never goes back.
   bool Take(const Gid& source, Nanos now) { return buckets_[BucketOf(source)].Take(now); }
@@ -36,7 +34,7 @@ class AnswerLimit {
   }
 
   const uint64_t secret_;
-  std::vector<cm::RequestLimit> buckets_;
+  std::vector<RequestLimit> buckets_;
 };
 
-}  // namespace uroce::nic::peers
+}  // namespace uroce::nic::cm

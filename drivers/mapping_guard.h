@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keeps the daemon alive when a program shrinks a file, or empties a file system, under a
-// mapping that both share: the access raises SIGBUS, and the mapping becomes one of zeros.
+// What keeps the daemon alive when a program or a peer shrinks a file, empties a file system, or
+// takes huge pages away under a mapping that both share: the access raises SIGBUS, and the mapping
+// becomes one of zeros.
 #pragma once
 
 #include <atomic>
@@ -13,13 +14,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nic/resources/fd.h"
+#include "drivers/fd.h"
 
-namespace uroce::nic {
+namespace uroce::drivers {
 
 /// The table of guarded mappings, which a handler of SIGBUS searches. Bounded, so that the kernel's
-/// bound on mappings (vm.max_map_count) never stops the daemon's own. Add, Remove and TakeStruck:
-/// any thread. A mapping is removed when no worker reads it any more, as it is unmapped.
+/// bound on mappings (vm.max_map_count) never stops the daemon's own. Add, Remove, NoteLost and
+/// TakeStruck: any thread. A mapping is removed when no worker reads it any more, as it is
+/// unmapped.
 class MappingGuard {
  public:
   /// Room for `capacity` mappings.
@@ -32,6 +34,9 @@ class MappingGuard {
 
   uint32_t capacity() const { return capacity_; }
 
+  /// An owner that is no program.
+  static constexpr uint32_t kNobody = 0;
+
   /// Guards [start, start + length) for `owner`, who is named when it is struck. Whole pages of its
   /// file system. Nothing when the table is full.
   std::optional<uint32_t> Add(const void* start, size_t length, uint32_t owner);
@@ -40,6 +45,9 @@ class MappingGuard {
   /// Puts pages of zeros over the mapping that holds `address`; false when none does.
   /// Async-signal-safe.
   bool Strike(const void* address);
+
+  /// Has `owner` named as one that is struck: its memory is gone without a mapping.
+  void NoteLost(uint32_t owner);
 
   /// Readable after a strike.
   int event_fd() const { return event_.get(); }
@@ -55,6 +63,7 @@ class MappingGuard {
   };
 
   void NoteIfStruck(Slot& slot);
+  void Signal();
 
   const uint32_t capacity_;
   std::unique_ptr<Slot[]> slots_;
@@ -90,4 +99,4 @@ class GuardedMapping {
   std::optional<uint32_t> slot_;
 };
 
-}  // namespace uroce::nic
+}  // namespace uroce::drivers

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/dump_stream.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "nic/control/session.h"
+#include "nic/resources/shared_memory.h"
+
+namespace uroce::nic {
+
+std::string JsonText(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+ListSource::ListSource(absl::string_view name) : head_(absl::StrCat("{\"", name, "\":[")) {}
+
+bool ListSource::Append(std::string& text) {
+  if (!has_begun_) text += head_;
+  has_begun_ = true;
+  const bool has_more = AppendItems(text);
+  if (!has_more) text += "]}";
+  return has_more;
+}
+
+void ListSource::AddItem(std::string& text, const nlohmann::ordered_json& item) {
+  BeginItem(text);
+  text += JsonText(item);
+}
+
+void ListSource::BeginItem(std::string& text) {
+  if (has_items_) text += ',';
+  has_items_ = true;
+}
+
+// The flags of the writing end are the daemon's alone.
+absl::StatusOr<std::unique_ptr<DumpStream>> DumpStream::Start(ControlContext& context,
+                                                              const Session& asker,
+                                                              std::unique_ptr<DumpSource> source,
+                                                              Fd& read_end,
+                                                              std::function<void()> done) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return SystemError("pipe2", errno);
+  read_end.Reset(ends[0]);
+  Fd write_end(ends[1]);
+  if (fcntl(write_end.get(), F_SETFL, O_NONBLOCK) != 0) return SystemError("fcntl", errno);
+  return std::unique_ptr<DumpStream>(
+      new DumpStream(context, asker, std::move(source), std::move(write_end), std::move(done)));
+}
+
+DumpStream::DumpStream(ControlContext& context, const Session& asker,
+                       std::unique_ptr<DumpSource> source, Fd pipe, std::function<void()> done)
+    : context_(context),
+      asker_(asker),
+      source_(std::move(source)),
+      pipe_(std::move(pipe)),
+      done_(std::move(done)) {
+  watch_ = context_.loop.Watch(pipe_.get(), EPOLLOUT, [this] { OnWritable(); });
+}
+
+DumpStream::~DumpStream() {
+  context_.loop.Forget(watch_);
+  context_.turns.Forget(asker_.peer().uid, id());
+}
+
+uint64_t DumpStream::id() const { return uint64_t{1} << 32 | asker_.id(); }
+
+void DumpStream::OnWritable() {
+  const uid_t uid = asker_.peer().uid;
+  const Nanos begin = Nic::Now();
+  const Nanos deadline = context_.turns.Enter(uid, id(), context_.loop.turn(), begin);
+  if (deadline <= begin) return;
+  const bool goes_on = Continue(deadline);
+  context_.turns.Leave(uid, Nic::Now() - begin);
+  if (goes_on) return;
+  const std::function<void()> done = std::move(done_);  // It outlives this object.
+  done();
+}
+
+bool DumpStream::Continue(Nanos deadline) {
+  do {
+    if (written_bytes_ == piece_.size()) {
+      if (is_last_) return false;
+      piece_.clear();
+      written_bytes_ = 0;
+      is_last_ = !source_->Append(piece_);
+    }
+    const ssize_t written =
+        write(pipe_.get(), piece_.data() + written_bytes_, piece_.size() - written_bytes_);
+    if (written < 0) return errno == EAGAIN;
+    written_bytes_ += static_cast<size_t>(written);
+  } while (Nic::Now() < deadline);
+  return true;
+}
+
+}  // namespace uroce::nic

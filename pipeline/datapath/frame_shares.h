@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may hold how many of a worker's frames. Frames that do not come back stop everybody, so those
+// that a program can keep from coming back are counted: for it, and for its user, who may have many
+// programs.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace uroce::datapath {
+
+/// How many frames may be held for one purpose.
+struct FrameLimits {
+  uint32_t of_worker = 0;  ///< 0: none.
+  uint32_t of_program = 0;
+  uint32_t of_queue_pair = 0;
+};
+
+/// How many are.
+struct FrameCounts {
+  uint32_t all = 0;
+  uint32_t of_user = 0;
+  uint32_t of_program = 0;
+  uint32_t of_queue_pair = 0;
+};
+
+/// What is left to a user who holds as much as there is free for all.
+constexpr uint32_t LeftToUser(const FrameLimits& limits, const FrameCounts& held) {
+  return limits.of_worker - std::min(limits.of_worker, held.all + held.of_user);
+}
+
+/// Whether a queue pair may hold one more. Who holds much leaves room for others, beyond the fixed
+/// limits: a user holds at most as many as are free for all, and a program and a queue pair at most
+/// as many as their user may hold besides. So a program that is alone holds a third at most.
+constexpr bool HasRoom(const FrameLimits& limits, const FrameCounts& held) {
+  const uint32_t left = LeftToUser(limits, held);
+  return held.of_program < std::min(limits.of_program, left) &&
+         held.of_queue_pair < std::min(limits.of_queue_pair, left);
+}
+
+/// What the programs of one user hold at one worker. Frames that a helper has outlive programs.
+struct UserFrames {
+  UserFrames(uint32_t its_uid, std::shared_ptr<std::atomic<uint32_t>> all)
+      : uid(its_uid), all_waiting(std::move(all)) {}
+
+  const uint32_t uid;
+  uint32_t kept = 0;                                         ///< See KeptFramePool.
+  std::atomic<uint32_t> waiting{0};                          ///< See WaitingFrames.
+  const std::shared_ptr<std::atomic<uint32_t>> all_waiting;  ///< Of the worker.
+};
+
+/// What one of them does.
+struct ProgramFrames {
+  std::shared_ptr<UserFrames> user;
+  uint32_t kept = 0;
+  uint32_t waiting = 0;
+};
+
+}  // namespace uroce::datapath

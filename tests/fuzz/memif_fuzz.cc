@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer target: any bytes as what a peer of a memif says and writes. Built by clang alone. With
+// --seeds DIRECTORY it writes good scripts there.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "tests/fuzz/memif_script.h"
+#include "tests/fuzz/seeds.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (!uroce::fuzz::MemifHolds({data, size})) std::abort();
+  return 0;
+}
+
+extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
+  uroce::fuzz::WriteSeedsIfAsked(*count, *arguments, uroce::fuzz::GoodMemifScripts());
+  return 0;
+}

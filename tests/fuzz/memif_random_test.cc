@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The property of the fuzzer of memif peers over scripts with random changes, from a fixed
+// seed: what runs where there is no libFuzzer.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/fuzz/memif_script.h"
+
+namespace uroce::fuzz {
+namespace {
+
+TEST(MemifRandomTest, HoldsForGoodPeers) {
+  for (const std::vector<uint8_t>& script : GoodMemifScripts()) EXPECT_TRUE(MemifHolds(script));
+}
+
+TEST(MemifRandomTest, HoldsForPeersThatDoRandomThings) {
+  std::mt19937 random(1);
+  const std::vector<std::vector<uint8_t>> good = GoodMemifScripts();
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<uint8_t> script = good[random() % good.size()];
+    script.resize(script.size() + random() % 64);
+    for (auto changes = random() % 32; changes != 0; --changes) {
+      script[random() % script.size()] = static_cast<uint8_t>(random());
+    }
+    ASSERT_TRUE(MemifHolds(script)) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace uroce::fuzz

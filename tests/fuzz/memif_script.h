@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold of a memif whatever its peer does: what it says on the socket, with which fds, and
+// what it writes into the memory that both share, at any time.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "drivers/memif_connection.h"
+#include "tests/fuzz/script_reader.h"
+
+namespace uroce::fuzz {
+
+/// What a record of a script begins with.
+enum MemifRecord : uint8_t {
+  kMemifGreet,     ///< The peer does the handshake as it should.
+  kMemifMessage,   ///< Type; kind of fd; count; an offset and a value each: a message of the peer.
+  kMemifNonsense,  ///< Length; bytes that the peer says.
+  kMemifWrite,     ///< Offset in the memory, 3 bytes; length; bytes.
+  kMemifIndex,     ///< Which of both rings; 1: its tail; the value, 2 bytes.
+  kMemifSlot,      ///< Which ring; slot; a memif::Descriptor.
+  kMemifRead,      ///< We read what the peer has said.
+  kMemifReceive,   ///< How many frames we look for.
+  kMemifSend,      ///< How many; bytes of each, 2 bytes.
+  kMemifSleep,     ///< We ask to be woken, or not.
+  kMemifRecordCount
+};
+
+class MemifScript {
+ public:
+  /// The first byte of the script says whether we are the server. Frames are of `pool`.
+  MemifScript(std::span<const uint8_t> script, rte_mempool* pool);
+
+  /// Does it. False: a frame that cannot be.
+  bool Holds();
+
+ private:
+  static constexpr uint8_t kLog2Slots = 5;
+  static constexpr size_t kRingBytes =
+      sizeof(drivers::memif::RingHeader) + (sizeof(drivers::memif::Descriptor) << kLog2Slots);
+
+  bool IsUp() const { return ours_->state() == drivers::MemifConnection::State::kConnected; }
+  bool Do(uint8_t record);
+  void Greet();
+  void Say();
+  bool Receive();
+  bool Send();
+  void Write(uint64_t offset, std::span<const uint8_t> bytes);
+  int FdOf(uint8_t kind);
+
+  ScriptReader reader_;
+  rte_mempool* const pool_;
+  std::unique_ptr<drivers::MemifConnection> ours_;
+  bool is_server_ = false;
+  drivers::Fd peer_socket_;
+  std::unique_ptr<drivers::MemifConnection> peer_;  ///< Of a peer that has greeted.
+  drivers::MemifMemory memory_;                     ///< What a peer lends that has not.
+  drivers::Fd event_fd_;
+  drivers::Fd file_;
+};
+
+std::vector<std::vector<uint8_t>> GoodMemifScripts();
+
+/// Runs `script` with frames of a pool of its own process. False: it does not hold, or a frame is
+/// missing.
+bool MemifHolds(std::span<const uint8_t> script);
+
+}  // namespace uroce::fuzz

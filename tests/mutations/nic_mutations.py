@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bugs on purpose in whose memory is whose: name, file of nic, text that stands there once, what
+replaces it."""
+
+MUTATIONS = [
+    ("shared-domain-with-copied-memory", "resources/domain.cc",
+     "  if (!other.expired()) return nullptr;\n", "  if (false) return other.lock();\n"),
+    ("copied-memory-not-held", "resources/memory.cc",
+     "  memory->copied = (*pd)->domain->HoldCopiedMemory();\n"
+     "  if (memory->copied != nullptr) return memory;\n",
+     "  if ((*pd)->domain->HoldCopiedMemory() != nullptr) return memory;\n"),
+    ("import-not-held", "resources/imports.cc",
+     ".share = std::move(share)}));", ".share = nullptr}));"),
+    ("domains-of-one-number", "resources/domain.cc",
+     "  } while (!held_.insert(last_).second);",
+     "    held_.insert(last_);\n  } while (false);"),
+    ("follower-without-the-right-holds-others-up", "resources/following_memory.cc",
+     "        })) {\n      continue;\n", "        })) {\n      return replaced;\n"),
+    ("any-file-of-proc-is-memory", "control/lent_file.cc",
+     " && lseek(fd, kUpperHalf, SEEK_SET) == kUpperHalf &&\n         pwrite(fd, \"\", 0, 0) == 0;",
+     ";"),
+    ("page-map-is-memory", "control/lent_file.cc",
+     " &&\n         pwrite(fd, \"\", 0, 0) == 0;", ";"),
+]

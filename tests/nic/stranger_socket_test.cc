@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/stranger_socket.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace uroce::nic {
+namespace {
+
+using Outcome = StrangerSocket::Outcome;
+constexpr std::chrono::seconds kLong{60};
+
+/// Sends bytes, and with them an fd unless it is -1.
+ssize_t Send(int socket, const char* text, int fd = -1) {
+  iovec part{const_cast<char*>(text), std::strlen(text)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    *rights = {
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/// A TCP socket whose close takes minutes, and its peer, at whose end it ends too.
+struct Stuck {
+  Stuck() {
+    const Fd listener(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length);
+    listen(listener.get(), 1);
+    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
+    fd.Reset(socket(AF_INET, SOCK_STREAM, 0));
+    connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length);
+    peer.Reset(accept(listener.get(), nullptr, nullptr));
+    const linger minutes{.l_onoff = 1, .l_linger = 600};
+    setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &minutes, sizeof(minutes));
+    const std::array<char, 65536> bytes{};
+    while (send(fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
+  }
+  Fd fd, peer;
+};
+
+class StrangerSocketTest : public testing::Test {
+ protected:
+  StrangerSocketTest() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    socket_ = std::make_unique<StrangerSocket>(Fd(ends[0]), thread_);
+    stranger_.Reset(ends[1]);
+  }
+  StrangerSocket::Received Receive() { return socket_->Receive(buffer_); }
+
+  std::shared_ptr<SideThread> thread_ = std::make_shared<SideThread>();
+  std::unique_ptr<StrangerSocket> socket_;
+  Fd stranger_;
+  std::array<uint8_t, 8> buffer_{};
+};
+
+TEST_F(StrangerSocketTest, MessagesComeOneAfterTheOther) {
+  EXPECT_EQ(Receive().outcome, Outcome::kNothing);
+  Send(stranger_.get(), "one");
+  Send(stranger_.get(), "longer than there is room for");
+  EXPECT_EQ(Receive().bytes, 3u);
+  EXPECT_EQ(buffer_[0], 'o');
+  EXPECT_EQ(Receive().bytes, 29u);
+  EXPECT_EQ(Receive().outcome, Outcome::kNothing);
+  stranger_.Reset();
+  EXPECT_EQ(Receive().outcome, Outcome::kHangup);
+}
+
+TEST_F(StrangerSocketTest, AMessageWithAnFdIsNotTaken) {
+  Stuck stuck;
+  ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
+  Send(stranger_.get(), "behind");
+  stuck.fd.Reset();
+  EXPECT_EQ(Receive().outcome, Outcome::kFds);
+  EXPECT_EQ(Receive().outcome, Outcome::kFds);
+  socket_.reset();  // The thread hangs with it: this one does not.
+  EXPECT_EQ(Send(stranger_.get(), "gone"), -1);
+  thread_.reset();
+  EXPECT_FALSE(SideThread::AwaitAll(std::chrono::milliseconds(20)));
+  stuck.peer.Reset();
+  EXPECT_TRUE(SideThread::AwaitAll(kLong));
+}
+
+TEST_F(StrangerSocketTest, WhatLiesBehindOtherMessagesAndADeadPeerIsFoundToo) {
+  Stuck stuck;
+  Send(stranger_.get(), "one");
+  Send(stranger_.get(), "two");
+  ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
+  send(socket_->fd(), "unread", 6, 0);  // So that the end of the peer is a reset.
+  stranger_.Reset();
+  stuck.fd.Reset();
+  socket_.reset();
+  thread_.reset();
+  EXPECT_FALSE(SideThread::AwaitAll(std::chrono::milliseconds(20)));
+  stuck.peer.Reset();
+  EXPECT_TRUE(SideThread::AwaitAll(kLong));
+}
+
+TEST_F(StrangerSocketTest, OneWithoutFdsIsClosedAtOnce) {
+  Send(stranger_.get(), "unread");
+  socket_.reset();
+  pollfd end{.fd = stranger_.get(), .events = 0, .revents = 0};
+  EXPECT_EQ(poll(&end, 1, 0), 1);
+  EXPECT_NE(end.revents & POLLHUP, 0);
+}
+
+}  // namespace
+}  // namespace uroce::nic
