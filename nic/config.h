@@ -57,7 +57,7 @@ struct Limits {
   uint32_t kept_frames = 6144;
   uint32_t kept_frames_per_program = 4096;
   uint32_t kept_frames_per_qp = 2048;
-  uint32_t pipes_per_user = 8192;  ///< From here on of all programs of one user.
+  uint32_t sockets_per_user = 8192;  ///< From here on of all programs of one user.
   uint32_t segments_per_user = 16384;
   uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.
   uint32_t mrs_per_user = 1u << 17;

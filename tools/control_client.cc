@@ -105,11 +105,11 @@ absl::StatusOr<Reply> Ask(int socket, uint32_t command, const void* body, size_t
   return reply;
 }
 
-absl::StatusOr<std::string> ReadWhole(int pipe) {
+absl::StatusOr<std::string> ReadWhole(int fd) {
   std::string text;
   std::vector<char> piece(kPieceBytes);
   for (;;) {
-    const ssize_t got = read(pipe, piece.data(), piece.size());
+    const ssize_t got = read(fd, piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, "the daemon's dump");
     if (got == 0) return text;
@@ -153,7 +153,7 @@ absl::Status ReadInterfaces(const std::vector<uint8_t>& body, CaptureSession& se
   return absl::OkStatus();
 }
 
-/// Asks for what the daemon answers by a pipe.
+/// Asks for what the daemon answers by a stream.
 absl::StatusOr<std::string> FetchFile(const std::string& socket_path, uint32_t command,
                                       const void* request, size_t request_bytes) {
   absl::StatusOr<UniqueFd> socket = ConnectToDaemon(socket_path);

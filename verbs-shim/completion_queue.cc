@@ -46,6 +46,7 @@ int DestroyChannel(Channel& channel) {
   const int error = EndObject(*Ours(context)->session, UROCE_DESTROY_CHANNEL, channel.handle);
   if (error != 0) return error;
   close(channel.verbs.fd);
+  channel.events.Free();
   Free(&channel);
   return 0;
 }
@@ -123,12 +124,22 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
   return cq;
 }
 
+/// `cq` has ended, and its events.
+void DropUnread(CompletionQueue& cq, const uroce_destroy_cq_reply& reply) {
+  ibv_comp_channel* channel = cq.verbs.channel;
+  if (channel != nullptr && reply.comp_events_reported != cq.events.completion_events) {
+    Ours(channel)->events.DropEnded(cq.session->events(), channel->fd);
+  }
+  DropUnread(*Ours(cq.verbs.context), cq.events, reply.async_events_reported);
+}
+
 int DestroyCq(CompletionQueue& cq) {
   uroce_destroy_cq_reply reply;
   const int error = EndObject(*cq.session, UROCE_DESTROY_CQ, cq.verbs.handle, &reply);
   if (error != 0) return error;
   cq.session->events().Remove(cq.events);
   if (cq.session->is_live()) {
+    DropUnread(cq, reply);
     WaitForAcknowledgement(cq.verbs.mutex, cq.verbs.cond, &cq.verbs.comp_events_completed,
                            cq.events.completion_events);
     WaitForAcknowledgement(cq.verbs.mutex, cq.verbs.cond, &cq.verbs.async_events_completed,

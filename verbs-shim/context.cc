@@ -133,6 +133,7 @@ int Close(Context& context) {
   }
   close(context.verbs.context.async_fd);
   close(context.verbs.context.cmd_fd);
+  context.events.Free();
   pthread_mutex_destroy(&context.verbs.context.mutex);
   Free(&context);
   return 0;

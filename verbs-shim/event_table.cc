@@ -24,14 +24,24 @@ void EventTable::Remove(EventSource& source) {
 EventTable::Found EventTable::Take(uint64_t number, EventKind kind, void** object) {
   const MutexLock lock(mutex_);
   if (number == 0 || number > last_number_) return Found::kUnknown;
-  EventSource* source = chains_[number % kChains];
-  while (source != nullptr && source->number != number) source = source->next;
+  EventSource* source = Find(number);
   if (source == nullptr) return Found::kEnded;
   const bool is_completion = kind == EventKind::kCompletion;
   if (source->kind != (is_completion ? EventKind::kCq : kind)) return Found::kUnknown;
   ++(is_completion ? source->completion_events : source->async_events);
   *object = source->object;
   return Found::kFound;
+}
+
+bool EventTable::HasEnded(uint64_t number) {
+  const MutexLock lock(mutex_);
+  return number != 0 && number <= last_number_ && Find(number) == nullptr;
+}
+
+EventSource* EventTable::Find(uint64_t number) const {
+  EventSource* source = chains_[number % kChains];
+  while (source != nullptr && source->number != number) source = source->next;
+  return source;
 }
 
 }  // namespace uroce::shim

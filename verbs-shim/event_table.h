@@ -37,9 +37,14 @@ class EventTable {
   void Remove(EventSource& source);
   /// Finds what an event of `kind` is of, and counts it as given to the program.
   Found Take(uint64_t number, EventKind kind, void** object);
+  /// Whether what had this number is gone. False also when nothing ever had it.
+  bool HasEnded(uint64_t number);
 
  private:
   static constexpr uint32_t kChains = 1024;
+
+  /// Null: nothing has it. Under the lock.
+  EventSource* Find(uint64_t number) const;
 
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   uint64_t last_number_ = 0;

@@ -10,6 +10,7 @@
 #include "pipeline/rings/work_queue.h"
 #include "verbs-shim/abi/uroce_arena.h"
 #include "verbs-shim/abi/uroce_commands.h"
+#include "verbs-shim/event_stream.h"
 #include "verbs-shim/event_table.h"
 #include "verbs-shim/session.h"
 #include "verbs-shim/spin_lock.h"
@@ -39,6 +40,7 @@ struct Context {
   Device* device;
   uint32_t handle;
   uint32_t fatal_reported;  ///< The one DEVICE_FATAL after the daemon's end was delivered.
+  EventStream events;       ///< Asynchronous ones.
   verbs_context verbs;      ///< Last: programs hold &verbs.context and look in front of it.
 };
 
@@ -63,6 +65,7 @@ struct XrcDomain {
 struct Channel {
   ibv_comp_channel verbs;
   uint32_t handle;
+  EventStream events;
 };
 
 struct QueuePair;

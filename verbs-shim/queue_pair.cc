@@ -228,6 +228,7 @@ int Destroy(QueuePair& queue_pair) {
   if (error != 0) return error;
   session.events().Remove(queue_pair.events);
   if (session.is_live()) {
+    DropUnread(*Ours(verbs.context), queue_pair.events, reply.async_events_reported);
     WaitForAcknowledgement(verbs.mutex, verbs.cond, &verbs.events_completed,
                            queue_pair.events.async_events);
   }

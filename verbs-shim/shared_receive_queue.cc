@@ -137,6 +137,7 @@ int Destroy(SharedReceiveQueue& srq) {
   if (error != 0) return error;
   session.events().Remove(srq.events);
   if (session.is_live()) {
+    DropUnread(*Ours(srq.verbs.context), srq.events, reply.async_events_reported);
     WaitForAcknowledgement(srq.verbs.mutex, srq.verbs.cond, &srq.verbs.events_completed,
                            srq.events.async_events);
   }

@@ -85,6 +85,10 @@ int CheckSendable(const QueuePair& queue_pair);
 /// errno.
 int ReadGids(Context& context, uroce_gid_entry* entries, uint32_t* count);
 
+/// After `ended` has left the table of events: takes back those of its asynchronous events that the
+/// program has not read, where the daemon `sent` more than were given to the program.
+void DropUnread(Context& context, const EventSource& ended, uint32_t sent);
+
 /// Waits until `*completed` reaches `given`: events that the program was given must be acknowledged
 /// before their object goes, which no event finds any more.
 void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,

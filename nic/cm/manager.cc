@@ -40,8 +40,11 @@ Result Manager::Connect(const ConnectParameters& parameters, Nanos now, CommId& 
 }
 
 void Manager::Keep(CommId id, std::shared_ptr<void> holder) {
-  if (ConnectionEntry* const entry = Find(id)) entry->holder = std::move(holder);
-  if (ResolutionEntry* const entry = FindResolution(id)) entry->holder = std::move(holder);
+  if (ConnectionEntry* const entry = Find(id)) {
+    entry->holder = std::move(holder);
+  } else if (ResolutionEntry* const resolution = FindResolution(id)) {
+    resolution->holder = std::move(holder);
+  }
 }
 
 Result Manager::OnRequestTaken(CommId id) {

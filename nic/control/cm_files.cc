@@ -15,7 +15,7 @@ namespace uroce::nic {
 CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
                  rdma_cm::Service::HasQueuePair has_queue_pair)
     : loop_(loop),
-      sockets_("cm file", nic.config().limits.cm_ids, &nic.user(owner.uid).pipes),
+      sockets_("cm file", nic.config().limits.cm_ids, &nic.user(owner.uid).sockets),
       files_(
           service, owner, std::move(has_queue_pair),
           [&nic](uint32_t device) {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/dump_stream.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "nic/control/session.h"
-#include "nic/resources/shared_memory.h"
+#include "nic/resources/one_way_socket.h"
 
 namespace uroce::nic {
 
@@ -38,29 +37,25 @@ void ListSource::BeginItem(std::string& text) {
   has_items_ = true;
 }
 
-// The flags of the writing end are the daemon's alone.
 absl::StatusOr<std::unique_ptr<DumpStream>> DumpStream::Start(ControlContext& context,
                                                               const Session& asker,
                                                               std::unique_ptr<DumpSource> source,
-                                                              Fd& read_end,
+                                                              Fd& reader,
                                                               std::function<void()> done) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return SystemError("pipe2", errno);
-  read_end.Reset(ends[0]);
-  Fd write_end(ends[1]);
-  if (fcntl(write_end.get(), F_SETFL, O_NONBLOCK) != 0) return SystemError("fcntl", errno);
+  absl::StatusOr<Fd> socket = MakeOneWaySocket(reader);
+  if (!socket.ok()) return socket.status();
   return std::unique_ptr<DumpStream>(
-      new DumpStream(context, asker, std::move(source), std::move(write_end), std::move(done)));
+      new DumpStream(context, asker, std::move(source), *std::move(socket), std::move(done)));
 }
 
 DumpStream::DumpStream(ControlContext& context, const Session& asker,
-                       std::unique_ptr<DumpSource> source, Fd pipe, std::function<void()> done)
+                       std::unique_ptr<DumpSource> source, Fd socket, std::function<void()> done)
     : context_(context),
       asker_(asker),
       source_(std::move(source)),
-      pipe_(std::move(pipe)),
+      socket_(std::move(socket)),
       done_(std::move(done)) {
-  watch_ = context_.loop.Watch(pipe_.get(), EPOLLOUT, [this] { OnWritable(); });
+  watch_ = context_.loop.Watch(socket_.get(), EPOLLOUT, [this] { OnWritable(); });
 }
 
 DumpStream::~DumpStream() {
@@ -84,16 +79,16 @@ void DumpStream::OnWritable() {
 
 bool DumpStream::Continue(Nanos deadline) {
   do {
-    if (written_bytes_ == piece_.size()) {
+    if (sent_bytes_ == piece_.size()) {
       if (is_last_) return false;
       piece_.clear();
-      written_bytes_ = 0;
+      sent_bytes_ = 0;
       is_last_ = !source_->Append(piece_);
     }
-    const ssize_t written =
-        write(pipe_.get(), piece_.data() + written_bytes_, piece_.size() - written_bytes_);
-    if (written < 0) return errno == EAGAIN;
-    written_bytes_ += static_cast<size_t>(written);
+    const ssize_t sent = send(socket_.get(), piece_.data() + sent_bytes_,
+                              piece_.size() - sent_bytes_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) return errno == EAGAIN;
+    sent_bytes_ += static_cast<size_t>(sent);
   } while (Nic::Now() < deadline);
   return true;
 }

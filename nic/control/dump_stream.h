@@ -65,24 +65,23 @@ class ListSource : public DumpSource {
   bool has_items_ = false;
 };
 
-/// Writes into a pipe what the asker's user has time for in the turns of the loop. Whoever does not
-/// read it has the daemon hold one piece. Control thread.
+/// Sends on a stream socket what the asker's user has time for in the turns of the loop. Whoever
+/// does not read it has the daemon hold one piece. Control thread.
 class DumpStream {
  public:
   /// `asker` outlives it. `done` is called at the end, also when nobody reads any more; it may
-  /// destroy the stream. Errors: Internal, no pipe.
+  /// destroy the stream. Errors: Internal, no socket.
   static absl::StatusOr<std::unique_ptr<DumpStream>> Start(ControlContext& context,
                                                            const Session& asker,
                                                            std::unique_ptr<DumpSource> source,
-                                                           Fd& read_end,
-                                                           std::function<void()> done);
+                                                           Fd& reader, std::function<void()> done);
   ~DumpStream();
   DumpStream(const DumpStream&) = delete;
   DumpStream& operator=(const DumpStream&) = delete;
 
  private:
   DumpStream(ControlContext& context, const Session& asker, std::unique_ptr<DumpSource> source,
-             Fd pipe, std::function<void()> done);
+             Fd socket, std::function<void()> done);
   void OnWritable();
   /// False: it is over.
   bool Continue(Nanos deadline);
@@ -92,11 +91,11 @@ class DumpStream {
   ControlContext& context_;
   const Session& asker_;
   std::unique_ptr<DumpSource> source_;
-  Fd pipe_;
+  Fd socket_;
   std::function<void()> done_;
   EventLoop::Id watch_ = 0;
   std::string piece_;
-  size_t written_bytes_ = 0;  ///< Of the piece.
+  size_t sent_bytes_ = 0;  ///< Of the piece.
   bool is_last_ = false;
 };
 

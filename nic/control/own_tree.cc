@@ -103,7 +103,8 @@ void OwnTree::Remove(absl::string_view name) {
 }
 
 OwnTree::~OwnTree() {
-  if (directory_) rmdir(path_.c_str());  // Of another's making there it takes nothing but emptiness.
+  // Of what another has made there it takes an empty directory at most.
+  if (directory_) rmdir(path_.c_str());
 }
 
 }  // namespace uroce::nic

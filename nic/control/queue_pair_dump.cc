@@ -168,8 +168,8 @@ void QueuePairWalk::LookAt(std::vector<QueuePairView>& views) const {
     of_worker[&context_.nic.OwnerOf(view.object->queue_pair)].push_back(&view);
   }
   for (const auto& [worker, its] : of_worker) {
-    worker->Run([&] {
-      for (QueuePairView* view : its) Look(*view);
+    worker->Run([this, &shown = its] {
+      for (QueuePairView* view : shown) Look(*view);
     });
   }
 }

@@ -179,7 +179,7 @@ class Session {
   absl::Status AfterDatagrams(LateAnswer answer, Reply& reply);
   absl::Status Release(std::vector<std::unique_ptr<MemoryObject>> memory);
   void AwaitCopies();
-  /// Lends the reading end of a pipe through which the dump comes.
+  /// Lends a socket through which the dump comes.
   absl::Status Stream(absl::StatusOr<std::unique_ptr<DumpSource>> source, Reply& reply);
   absl::Status AnswerResize(const uroce_resize_cq& request, Reply& reply);
 

@@ -9,9 +9,8 @@
 namespace uroce::nic {
 namespace {
 
-#ifndef SO_PASSRIGHTS
-constexpr int SO_PASSRIGHTS = 83;
-#endif
+/// SO_PASSRIGHTS of Linux 6.16 and later.
+constexpr int kPassRights = 83;
 
 }  // namespace
 
@@ -52,7 +51,7 @@ bool StrangerSocket::IsDrained() {
 
 void RefuseFds(int listener) {
   const int pass = 0;
-  setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof(pass));
+  setsockopt(listener, SOL_SOCKET, kPassRights, &pass, sizeof(pass));
 }
 
 }  // namespace uroce::nic

@@ -73,9 +73,10 @@ bool Program::HasUnsentDatagrams() {
   bool any = false;
   for (const auto& [worker, its] : senders) {
     for (size_t first = 0; first < its.size(); first += kQueuePairsPerRun) {
-      const size_t count = std::min(kQueuePairsPerRun, its.size() - first);
-      worker->Run([&, owner = worker] {
-        for (datapath::QueuePair* qp : std::span(its).subspan(first, count)) {
+      const std::span some =
+          std::span(its).subspan(first, std::min(kQueuePairsPerRun, its.size() - first));
+      worker->Run([&any, some, owner = worker] {
+        for (datapath::QueuePair* qp : some) {
           any |= owner->LookForSends(qp);
         }
       });

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "nic/resources/one_way_socket.h"
 #include "nic/resources/program.h"
 #include "nic/resources/queue_layout.h"
 
@@ -42,16 +43,6 @@ std::vector<CompletionRing::Moved> MoveRings(
   return moved;
 }
 
-/// Takes what the program has not read of the queue's records off its pipes, and off the counts.
-void RemoveRecords(const CompletionQueueObject& cq, uroce_destroy_cq_reply& reply) {
-  if (cq.channel != nullptr && reply.comp_events_reported != 0) {
-    reply.comp_events_reported -= cq.channel->records.Remove(cq.user_handle);
-  }
-  if (reply.async_events_reported != 0) {
-    reply.async_events_reported -= cq.context->events.Remove(cq.user_handle);
-  }
-}
-
 /// Runs `work` while no worker runs. A worker that is alone does it itself, and need not wait for
 /// this thread to get a processor: programs resize as often as they like.
 void RunBetweenTurns(datapath::Workers& workers, absl::FunctionRef<void()> work) {
@@ -65,10 +56,10 @@ absl::StatusOr<uint32_t> Program::CreateChannel(uint32_t context_handle, Fd& rec
   absl::StatusOr<Context*> context = contexts_.Find(context_handle);
   if (!context.ok()) return context.status();
   if (absl::Status status = channels_.CheckRoom(); !status.ok()) return status;
-  absl::StatusOr<EventPipe> pipe = EventPipe::Make(sizeof(uint64_t), records);
-  if (!pipe.ok()) return pipe.status();
+  absl::StatusOr<Fd> socket = MakeOneWaySocket(records);
+  if (!socket.ok()) return socket.status();
   ++(*context)->users;
-  return channels_.Add(std::make_unique<Channel>(Channel{*context, *std::move(pipe)}));
+  return channels_.Add(std::make_unique<Channel>(Channel{*context, *std::move(socket)}));
 }
 
 absl::Status Program::DestroyChannel(uint32_t handle) {
@@ -97,8 +88,8 @@ absl::StatusOr<uroce_create_cq_reply> Program::CreateCq(const uroce_create_cq& r
   const datapath::CompletionQueueConfig config{
       .page = arena_.At<uroce_cq_page>(*offset),
       .user_handle = request.user_handle,
-      .channel_fd = channel == nullptr ? -1 : channel->records.write_fd(),
-      .async_fd = (*context)->events.write_fd(),
+      .channel_fd = channel == nullptr ? -1 : channel->records.get(),
+      .async_fd = (*context)->events.get(),
       .has_times = request.has_times != 0};
   std::unique_ptr<CompletionQueueObject> object(
       new CompletionQueueObject{*context,
@@ -204,8 +195,6 @@ void Program::GiveRings(const std::map<uint32_t, ArenaRange>& rings) {
   for (const auto& [worker, range] : rings) arena_.Give(range.offset, range.length_bytes);
 }
 
-// Records are taken off the pipes while no worker writes there, so that none is moved behind a
-// later one. Where there are none, each worker stands still by itself, and only if it has a ring.
 absl::StatusOr<uroce_destroy_cq_reply> Program::DestroyCq(uint32_t handle) {
   absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
   if (!found.ok()) return found.status();
@@ -218,8 +207,6 @@ absl::StatusOr<uroce_destroy_cq_reply> Program::DestroyCq(uint32_t handle) {
     reply.comp_events_reported += ring.channel_records();
     reply.async_events_reported += ring.async_records();
   });
-  const bool has_records = reply.comp_events_reported != 0 || reply.async_events_reported != 0;
-  if (has_records) RunBetweenTurns(nic_.workers(), [&] { RemoveRecords(cq, reply); });
   nic_.overflows().Forget(cq.queue);
   if (cq.channel != nullptr) --cq.channel->users;
   --cq.context->users;

@@ -150,11 +150,12 @@ absl::Status Program::TrimSegment(const uroce_trim_segment& request) {
 
 absl::Status Program::CountParts(uint32_t count, MemoryObject& memory) const {
   Quota& of_user = nic_.user(uid_).mr_parts;
-  if (absl::Status status = mr_parts_.Check("mr parts", count); !status.ok()) return status;
+  if (absl::Status status = mr_parts_->Check("mr parts", count); !status.ok()) return status;
   if (absl::Status status = of_user.Check("mr parts", count); !status.ok()) return status;
   memory.parts = std::make_unique<QuotaShare>(&of_user);
   memory.parts->Take(count);
-  memory.parts_of_program = std::make_unique<QuotaShare>(&mr_parts_);
+  memory.program_quota = mr_parts_;
+  memory.parts_of_program = std::make_unique<QuotaShare>(mr_parts_.get());
   memory.parts_of_program->Take(count);
   return absl::OkStatus();
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts and protection domains of a program.
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "nic/resources/one_way_socket.h"
 #include "nic/resources/program.h"
 #include "nic/resources/shared_memory.h"
+#include "pipeline/datapath/record_socket.h"
 
 namespace uroce::nic {
 namespace {
@@ -32,10 +33,10 @@ uroce_context_name DrawName() {
 absl::StatusOr<uint32_t> Program::AddContext(NicDevice& device, const uroce_context_name& name,
                                              std::optional<ForeignObject> origin, Fd& events) {
   if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
-  absl::StatusOr<EventPipe> pipe = EventPipe::Make(sizeof(uroce_async_record), events);
-  if (!pipe.ok()) return pipe.status();
+  absl::StatusOr<Fd> socket = MakeOneWaySocket(events);
+  if (!socket.ok()) return socket.status();
   return contexts_.Add(std::make_unique<Context>(
-      Context{.device = &device, .events = *std::move(pipe), .name = name, .origin = origin}));
+      Context{.device = &device, .events = *std::move(socket), .name = name, .origin = origin}));
 }
 
 absl::StatusOr<uint32_t> Program::OpenContext(uint32_t device_index, Fd& events, Fd& name) {
@@ -97,13 +98,12 @@ absl::Status Program::DeallocPd(uint32_t handle) {
   return absl::OkStatus();
 }
 
-// A program that lets its pipe fill up misses port events; it harms nobody else.
+// A program that lets its socket fill up misses port events; it harms nobody else.
 void Program::RaisePortEvent(const NicDevice& device, uint32_t event_type) {
-  const uroce_async_record record{.element = 1, .event_type = event_type, .reserved = 0};
   contexts_.ForEach([&](uint32_t, Context& context) {
     if (context.device != &device) return;
-    [[maybe_unused]] const ssize_t written =
-        write(context.events.write_fd(), &record, sizeof(record));
+    [[maybe_unused]] const bool is_sent =
+        datapath::WriteRecord(context.events.get(), /*element=*/1, event_type);
   });
 }
 

@@ -15,7 +15,6 @@
 #include "nic/net/followed_paths.h"
 #include "nic/peers/types.h"
 #include "nic/resources/domain.h"
-#include "nic/resources/event_pipe.h"
 #include "nic/resources/fd.h"
 #include "nic/resources/modify_rules.h"
 #include "nic/resources/nic_device.h"
@@ -41,7 +40,7 @@ struct ForeignObject {
 
 struct Context {
   NicDevice* device = nullptr;
-  EventPipe events;
+  Fd events;  ///< Where its asynchronous events are sent.
   uint32_t users = 0;
   uroce_context_name name{};            ///< Who knows it may import the context.
   std::optional<ForeignObject> origin;  ///< Of an imported context.
@@ -69,8 +68,9 @@ struct MemoryObject {
   ProtectionDomain* pd = nullptr;
   datapath::MemoryRegion region;
   uint64_t addr = 0;
-  std::unique_ptr<QuotaShare> parts;               ///< How many of its user's parts it takes,
-  std::unique_ptr<QuotaShare> parts_of_program;    ///< and of its program's.
+  std::unique_ptr<QuotaShare> parts;               ///< How many of its user's parts it takes.
+  std::shared_ptr<Quota> program_quota;            ///< The program may go before it.
+  std::unique_ptr<QuotaShare> parts_of_program;    ///< The same of its program's.
   std::vector<std::shared_ptr<Segment>> segments;  ///< Those that region.segments point into.
   Domain::Use copied;              ///< Where its program's helper reaches parts of it, or did.
   uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one is to become.
@@ -92,7 +92,7 @@ struct WindowObject {
 
 struct Channel {
   Context* context = nullptr;
-  EventPipe records;
+  Fd records;  ///< Where they are sent.
   uint32_t users = 0;
 };
 

@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/resources/arena.h"
-#include "nic/resources/event_pipe.h"
 #include "nic/resources/handle_table.h"
 #include "nic/resources/nic.h"
 #include "nic/resources/objects.h"
@@ -259,7 +258,7 @@ class Program {
   HandleTable<Context> contexts_;
   HandleTable<ProtectionDomain> pds_;
   HandleTable<std::shared_ptr<Segment>> segments_;
-  mutable Quota mr_parts_;  ///< Each region counts its own.
+  std::shared_ptr<Quota> mr_parts_;  ///< Each region counts its own.
   HandleTable<MemoryObject> mrs_;
   HandleTable<WindowObject> mws_;
   std::set<MemoryObject*> followers_;  ///< Those with parts that follow addresses.

@@ -107,7 +107,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
       .send_ring = *send_ring,
       .receive_ring = *receive_ring,
       .user_handle = request.user_handle,
-      .async_fd = pd->context->events.write_fd(),
+      .async_fd = pd->context->events.get(),
       .signal_all = request.sq_sig_all != 0,
       .selective_repeat = pd->context->device->config().selective_repeat,
       .doorbell_slot = doorbell_slot,
@@ -173,11 +173,6 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::DestroyQp(uint32_t handle) {
   datapath::Worker& worker = nic_.OwnerOf(qp.queue_pair);
   worker.Run([&] { worker.RemoveQueuePair(&qp.queue_pair); });
   reply.async_events_reported = qp.queue_pair.async_records();
-  if (reply.async_events_reported != 0) {
-    // Queue pairs of other workers raise events on the same pipe.
-    nic_.workers().RunTogether(
-        [&] { reply.async_events_reported -= qp.pd->context->events.Remove(config.user_handle); });
-  }
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
   nic_.ReleaseQpn(config.qpn);
   ForgetQpn(config.qpn);

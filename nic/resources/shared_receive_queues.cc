@@ -67,7 +67,7 @@ absl::StatusOr<uroce_create_srq_reply> Program::CreateSrq(const uroce_create_srq
   datapath::SharedReceiveQueueConfig config = QueueConfig(arena_, range, *layout);
   config.pd = plan->pd->number();
   config.user_handle = request.user_handle;
-  config.async_fd = plan->pd->context->events.write_fd();
+  config.async_fd = plan->pd->context->events.get();
   config.handle = srqs_.NextHandle();
   if (plan->xrcd != nullptr) {
     if (absl::Status status = JoinDomain(*plan, config); !status.ok()) {
@@ -180,12 +180,8 @@ absl::StatusOr<uroce_destroy_srq_reply> Program::DestroySrq(uint32_t handle) {
   }
   datapath::Worker& worker = nic_.workers().at(srq.worker);
   worker.Run([&] { worker.RemoveSharedReceiveQueue(&srq.queue); });
-  uroce_destroy_srq_reply reply{.async_events_reported = srq.queue.async_records(), .reserved = 0};
-  if (reply.async_events_reported != 0) {
-    const uint64_t element = srq.queue.config().user_handle;
-    nic_.workers().RunTogether(
-        [&] { reply.async_events_reported -= srq.pd->context->events.Remove(element); });
-  }
+  const uroce_destroy_srq_reply reply{.async_events_reported = srq.queue.async_records(),
+                                      .reserved = 0};
   --srq.pd->users;
   if (srq.xrcd != nullptr) {
     --srq.xrcd->users;

@@ -59,7 +59,7 @@ class QuotaShare {
 /// Counted against the limits per user. Control thread.
 struct UserAccount {
   UserAccount(uint32_t uid, const Limits& limits)
-      : pipes{uid, limits.pipes_per_user, "--max-pipes-per-user"},
+      : sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
         segments{uid, limits.segments_per_user, "--max-segments-per-user"},
         mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
         mrs{uid, limits.mrs_per_user, "--max-mr-per-user"},
@@ -74,7 +74,7 @@ struct UserAccount {
         attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
 
-  Quota pipes;  ///< Of contexts and completion channels; three fds each.
+  Quota sockets;  ///< Of contexts, completion channels and files of rdma_cm; an fd each.
   Quota segments;
   Quota mappings;  ///< Segments, and those gone that regions still use.
   Quota mrs;

@@ -69,7 +69,7 @@ absl::StatusOr<uroce_target_reply> Program::OpenTarget(const uroce_open_target& 
 uroce_target_reply Program::AddTarget(XrcdObject& xrcd, std::shared_ptr<XrcTarget> target,
                                       uint64_t user_handle) {
   ++xrcd.users;
-  const int async_fd = xrcd.context->events.write_fd();
+  const int async_fd = xrcd.context->events.get();
   XrcTarget& its = *target;
   auto opened = std::make_unique<OpenedTarget>(OpenedTarget{
       &xrcd, std::move(target), datapath::EventRecords(async_fd, user_handle), user_handle});
@@ -99,12 +99,8 @@ absl::StatusOr<uroce_destroy_qp_reply> Program::CloseTarget(uint32_t handle) {
   if (!found.ok()) return found.status();
   OpenedTarget& opened = **found;
   opened.target->RemoveOpener(&opened.events);
-  uroce_destroy_qp_reply reply{.async_events_reported = opened.events.written(), .reserved = 0};
-  if (reply.async_events_reported != 0) {
-    nic_.workers().RunTogether([&] {
-      reply.async_events_reported -= opened.xrcd->context->events.Remove(opened.user_handle);
-    });
-  }
+  const uroce_destroy_qp_reply reply{.async_events_reported = opened.events.written(),
+                                     .reserved = 0};
   --opened.xrcd->users;
   ForgetQpn(opened.target->qpn());
   targets_.Remove(handle & ~kTargetBit);

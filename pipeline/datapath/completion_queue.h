@@ -16,8 +16,8 @@ namespace uroce::datapath {
 struct CompletionQueueConfig {
   uroce_cq_page* page = nullptr;
   uint64_t user_handle = 0;  ///< Record written on the channel.
-  int channel_fd = -1;       ///< Write end, non-blocking; -1: none. Owned by nic.
-  int async_fd = -1;         ///< Write end of the context's pipe. Owned by nic.
+  int channel_fd = -1;       ///< The daemon's end of a stream socket; -1: none. Owned by nic.
+  int async_fd = -1;         ///< Another, of the context. Owned by nic.
   bool has_times = false;    ///< Completions say when they were made.
 };
 

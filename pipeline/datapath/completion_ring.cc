@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "pipeline/datapath/completion_queue.h"
-#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/record_socket.h"
 #include "pipeline/datapath/work_check.h"
 #include "pipeline/rings/arming.h"
 
@@ -94,7 +94,7 @@ void CompletionRing::Announce() {
   const bool due = rings::TakeArming(*queue_.config().page, solicited_in_burst_);
   solicited_in_burst_ = false;
   if (!due || queue_.config().channel_fd < 0) return;
-  // Where the pipe was full a moment ago it is tried in its turn.
+  // Where the socket was full a moment ago it is tried in its turn.
   if (++pending_channel_ == 1) WriteRecords();
 }
 
@@ -120,12 +120,13 @@ void CompletionRing::RetryRecords() {
 
 void CompletionRing::WriteRecords() {
   const CompletionQueueConfig& queue = queue_.config();
-  while (pending_channel_ != 0 && WriteRecord(queue.channel_fd, queue.user_handle)) {
+  while (pending_channel_ != 0 &&
+         WriteRecord(queue.channel_fd, queue.user_handle, UROCE_EVENT_COMPLETION)) {
     --pending_channel_;
     ++channel_records_;
   }
   if (!pending_error_) return;
-  if (!WriteAsyncRecord(queue.async_fd, queue.user_handle, kEventCqError)) return;
+  if (!WriteRecord(queue.async_fd, queue.user_handle, kEventCqError)) return;
   pending_error_ = false;
   ++async_records_;
 }

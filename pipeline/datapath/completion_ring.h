@@ -25,8 +25,7 @@ enum class PublishResult : uint8_t {
 /// channel. Owned by its CompletionQueue; used by its worker, so nic looks inside only while that
 /// stands still (Worker::Run).
 ///
-/// A full pipe leaves its record pending: the worker calls RetryRecords until none is left. The
-/// daemon ignores SIGPIPE.
+/// A full socket leaves its record pending: the worker calls RetryRecords until none is left.
 class CompletionRing {
  public:
   CompletionRing(CompletionQueue* queue, uint32_t worker, const rings::CqeRingLayout& layout)

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/record_socket.h"
 
 namespace uroce::datapath {
 
@@ -15,7 +15,7 @@ void EventRecords::Raise(uint32_t event_type) {
 
 void EventRecords::Retry() {
   uint32_t written = 0;
-  while (written < pending_count_ && WriteAsyncRecord(async_fd_, element_, pending_[written])) {
+  while (written < pending_count_ && WriteRecord(async_fd_, element_, pending_[written])) {
     ++written;
   }
   std::shift_left(pending_.begin(), pending_.begin() + pending_count_, written);

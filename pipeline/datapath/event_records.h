@@ -7,18 +7,19 @@
 
 namespace uroce::datapath {
 
-/// Events of one queue pair for one program: written to the pipe of the program's context, or kept
+/// Events of one queue pair for one program: sent to the socket of the program's context, or kept
 /// while it is full. The worker's; nic looks inside only while it stands still (Worker::Run).
 class EventRecords {
  public:
-  /// `async_fd` is the pipe, or -1: nobody listens. `element` names the queue pair in the records.
+  /// `async_fd` is that socket, or -1: nobody listens. `element` names the queue pair in the
+  /// records.
   EventRecords(int async_fd, uint64_t element) : async_fd_(async_fd), element_(element) {}
 
   /// A program that reads nothing loses what comes when kMaxPending wait.
   void Raise(uint32_t event_type);
   bool has_pending() const { return pending_count_ != 0; }
   void Retry();
-  /// Records written to the pipe.
+  /// Records sent.
   uint32_t written() const { return written_; }
 
  private:

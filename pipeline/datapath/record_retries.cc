@@ -5,7 +5,7 @@
 
 #include "pipeline/datapath/completion_ring.h"
 #include "pipeline/datapath/queue_pair.h"
-#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/record_socket.h"
 #include "pipeline/datapath/shared_receive_queue.h"
 
 namespace uroce::datapath {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records that wait for room in the pipe of a program, or for the end of moderation.
+// Records that wait for room in the socket of a program, or for the end of moderation.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/record_socket.h"
 #include "pipeline/rings/shared_word.h"
 
 namespace uroce::datapath {
@@ -60,7 +60,7 @@ void SharedReceiveQueue::CheckLimit() {
 
 void SharedReceiveQueue::RetryRecord() {
   if (!pending_record_) return;
-  if (!WriteAsyncRecord(config_.async_fd, config_.user_handle, kEventSrqLimitReached)) return;
+  if (!WriteRecord(config_.async_fd, config_.user_handle, kEventSrqLimitReached)) return;
   pending_record_ = false;
   ++async_records_;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "pipeline/datapath/record_pipe.h"
+#include "pipeline/datapath/record_socket.h"
 #include "pipeline/datapath/worker_impl.h"
 #include "pipeline/datapath/xrc_domain.h"
 #include "pipeline/rings/doorbells.h"

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/completion_ring.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <vector>
 
 #include "pipeline/datapath/completion_queue.h"
+#include "tests/datapath/record_stream.h"
 
 namespace uroce::datapath {
 namespace {
@@ -18,18 +17,11 @@ constexpr uint64_t kUserHandle = 0xc0ffee;
 
 class CompletionRingTest : public testing::Test {
  protected:
-  ~CompletionRingTest() override {
-    for (const int fd : {channel_[0], channel_[1], async_[0], async_[1]}) close(fd);
-  }
-  void OpenPipes() {
-    EXPECT_EQ(pipe2(channel_, O_NONBLOCK), 0);
-    EXPECT_EQ(pipe2(async_, O_NONBLOCK), 0);
-  }
   CompletionQueueConfig Config() {
     return {.page = &page_,
             .user_handle = kUserHandle,
-            .channel_fd = channel_[1],
-            .async_fd = async_[1]};
+            .channel_fd = channel_.writer(),
+            .async_fd = async_.writer()};
   }
   /// The program's memory of one worker's ring.
   struct Memory {
@@ -39,22 +31,18 @@ class CompletionRingTest : public testing::Test {
   };
   static PublishResult Publish(CompletionRing& ring) { return ring.Publish({}, 0, Qpn(2)); }
   bool ReadChannel() {
-    uint64_t record = 0;
-    const bool got = read(channel_[0], &record, sizeof(record)) == sizeof(record);
-    EXPECT_EQ(record, got ? kUserHandle : 0);
-    return got;
-  }
-  void FillChannel() {
-    const uint64_t other = 1;
-    while (write(channel_[1], &other, sizeof(other)) > 0) {
-    }
+    const std::optional<uroce_event_record> record = channel_.Read();
+    if (!record) return false;
+    EXPECT_EQ(record->element, kUserHandle);
+    EXPECT_EQ(record->event_type, UROCE_EVENT_COMPLETION);
+    return true;
   }
 
   uroce_cq_page page_{};
   std::array<Memory, 2> memory_;
-  int channel_[2];
-  int async_[2];
-  CompletionQueue queue_{(OpenPipes(), Config())};
+  RecordStream channel_;
+  RecordStream async_;
+  CompletionQueue queue_{Config()};
   CompletionRing& ring_ = queue_.AddRing(0, memory_[0].layout());
 };
 
@@ -164,15 +152,14 @@ TEST_F(CompletionRingTest, TheEndOfModerationReleasesTheRecord) {
   EXPECT_TRUE(ReadChannel());
 }
 
-TEST_F(CompletionRingTest, FullPipeLeavesTheRecordPending) {
-  FillChannel();
+TEST_F(CompletionRingTest, FullSocketLeavesTheRecordPending) {
+  channel_.Fill();
   page_.arm.value = UROCE_CQ_ARMED_NEXT;
   ASSERT_EQ(Publish(ring_), PublishResult::kOk);
   ring_.FinishBurst();
   EXPECT_TRUE(ring_.has_pending_records());
   EXPECT_EQ(ring_.channel_records(), 0u);
-  std::array<uint8_t, 1 << 16> drain;
-  ASSERT_GT(read(channel_[0], drain.data(), drain.size()), 0);
+  channel_.Drain();
   ring_.RetryRecords();
   EXPECT_FALSE(ring_.has_pending_records());
   EXPECT_TRUE(ReadChannel());
@@ -186,11 +173,11 @@ TEST_F(CompletionRingTest, OverflowIsReportedOnceAndForGood) {
   memory_[0].page.consumed.value = kDepth;
   EXPECT_EQ(Publish(ring_), PublishResult::kInError)
       << "room now does not bring back what was lost";
-  uroce_async_record record;
-  ASSERT_EQ(read(async_[0], &record, sizeof(record)), static_cast<ssize_t>(sizeof(record)));
-  EXPECT_EQ(record.element, kUserHandle);
-  EXPECT_EQ(record.event_type, 0u) << "IBV_EVENT_CQ_ERR";
-  EXPECT_LT(read(async_[0], &record, sizeof(record)), 0);
+  const std::optional<uroce_event_record> record = async_.Read();
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->element, kUserHandle);
+  EXPECT_EQ(record->event_type, 0u) << "IBV_EVENT_CQ_ERR";
+  EXPECT_FALSE(async_.Read());
   EXPECT_EQ(ring_.async_records(), 1u);
 }
 

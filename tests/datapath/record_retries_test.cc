@@ -2,15 +2,14 @@
 // Many armed completion queues, and a program that does not read its channel.
 #include "pipeline/datapath/record_retries.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <memory>
 #include <vector>
 
 #include "pipeline/datapath/completion_queue.h"
+#include "tests/datapath/record_stream.h"
 
 namespace uroce::datapath {
 namespace {
@@ -39,21 +38,10 @@ struct Waiting {
 class RecordRetriesTest : public testing::Test {
  protected:
   RecordRetriesTest() {
-    EXPECT_EQ(pipe2(channel_, O_NONBLOCK), 0);
-    const std::array<uint8_t, 4096> filler{};
-    while (write(channel_[1], filler.data(), filler.size()) > 0) {
-    }
+    channel_.Fill();
     for (size_t i = 0; i < kQueues; ++i) {
-      waiting_.push_back(std::make_unique<Waiting>(channel_[1]));
+      waiting_.push_back(std::make_unique<Waiting>(channel_.writer()));
       retries_.Add({.ring = &waiting_.back()->ring}, now_, waiting_.back()->ring.RetryAfter());
-    }
-  }
-  ~RecordRetriesTest() override {
-    for (const int end : channel_) close(end);
-  }
-  void Drain() {
-    std::array<uint8_t, 1 << 16> bytes;
-    while (read(channel_[0], bytes.data(), bytes.size()) > 0) {
     }
   }
   uint32_t Written() const {
@@ -62,14 +50,14 @@ class RecordRetriesTest : public testing::Test {
     return written;
   }
 
-  int channel_[2];
+  RecordStream channel_;
   Nanos now_{1'000'000'000};
   std::vector<std::unique_ptr<Waiting>> waiting_;
   RecordRetries retries_;
 };
 
 TEST_F(RecordRetriesTest, APassWritesSomeAndTheOthersFollow) {
-  Drain();
+  channel_.Drain();
   now_ = retries_.next();
   retries_.Pass(now_);
   EXPECT_EQ(Written(), uint32_t{RecordRetries::kMaxWrites});
@@ -86,7 +74,7 @@ TEST_F(RecordRetriesTest, AChannelThatStaysFullIsTriedEverMoreRarely) {
     retries_.Pass(now_);
   }
   EXPECT_EQ(Written(), 0u);
-  Drain();
+  channel_.Drain();
   retries_.Pass(now_ + Nanos(1));
   EXPECT_LT(Written(), uint32_t{RecordRetries::kMaxWrites}) << "most wait for their time";
   while (retries_.next() != kNever && retries_.next() < now_ + kAll) retries_.Pass(retries_.next());
@@ -94,7 +82,7 @@ TEST_F(RecordRetriesTest, AChannelThatStaysFullIsTriedEverMoreRarely) {
 }
 
 TEST_F(RecordRetriesTest, WhoEndsIsForgotten) {
-  Drain();
+  channel_.Drain();
   for (const auto& each : waiting_) retries_.Remove({.ring = &each->ring});
   retries_.Pass(retries_.next());
   EXPECT_EQ(Written(), 0u);

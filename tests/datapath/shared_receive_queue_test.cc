@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Taking from a shared receive queue: order, room, the limit event, another ring, hostile indices.
 #include "pipeline/datapath/shared_receive_queue.h"
+#include "tests/datapath/record_stream.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <memory>
@@ -18,18 +17,13 @@ class SharedReceiveQueueTest : public testing::Test {
   static constexpr uint32_t kDepth = 8;
   static constexpr uint32_t kSlotBytes = rings::ReceiveSlotBytes(2);
 
-  ~SharedReceiveQueueTest() override {
-    close(pipe_[0]);
-    close(pipe_[1]);
-  }
-
   SharedReceiveQueueConfig Config() {
     return {.pd = 5,
             .page = page_.get(),
             .layout = {.slots = slots_.data(), .depth = kDepth, .slot_bytes = kSlotBytes},
             .max_sge = 2,
             .user_handle = 77,
-            .async_fd = pipe_[1]};
+            .async_fd = events_.writer()};
   }
   void Post(uint64_t wr_id) {
     rings::WriteReceiveHeader(producer_.Slot(producer_.index()), wr_id, 0);
@@ -43,20 +37,14 @@ class SharedReceiveQueueTest : public testing::Test {
   }
   int Events() {
     int count = 0;
-    for (uroce_async_record record; read(pipe_[0], &record, sizeof(record)) > 0; ++count) {
-      EXPECT_EQ(record.element, 77u);
-      EXPECT_EQ(record.event_type, 15u);
+    for (; const std::optional<uroce_event_record> record = events_.Read(); ++count) {
+      EXPECT_EQ(record->element, 77u);
+      EXPECT_EQ(record->event_type, 15u);
     }
     return count;
   }
 
-  static std::array<int, 2> MakePipe() {
-    std::array<int, 2> ends{-1, -1};
-    EXPECT_EQ(pipe2(ends.data(), O_NONBLOCK), 0);
-    return ends;
-  }
-
-  const std::array<int, 2> pipe_ = MakePipe();
+  RecordStream events_;
   std::unique_ptr<uroce_srq_page> page_ = std::make_unique<uroce_srq_page>();
   std::vector<uint8_t> slots_ = std::vector<uint8_t>(size_t{kDepth} * kSlotBytes);
   rings::WorkQueueProducer producer_{
@@ -92,13 +80,11 @@ TEST_F(SharedReceiveQueueTest, ALimitThatIsReachedAlreadyIsSaidAtOnce) {
   EXPECT_EQ(Events(), 1);
 }
 
-TEST_F(SharedReceiveQueueTest, AFullPipeHasTheEventLater) {
-  const std::vector<uint8_t> bytes(1 << 20);
-  EXPECT_GT(write(pipe_[1], bytes.data(), bytes.size()), 0);
+TEST_F(SharedReceiveQueueTest, AFullSocketHasTheEventLater) {
+  events_.Fill();
   queue_.SetLimit(2);
   EXPECT_TRUE(queue_.has_pending_record());
-  std::vector<uint8_t> drained(1 << 20);
-  EXPECT_GT(read(pipe_[0], drained.data(), drained.size()), 0);
+  events_.Drain();
   queue_.RetryRecord();
   EXPECT_FALSE(queue_.has_pending_record());
   EXPECT_EQ(Events(), 1);

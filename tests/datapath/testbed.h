@@ -22,6 +22,7 @@
 #include "pipeline/datapath/workers.h"
 #include "pipeline/rings/doorbells.h"
 #include "pipeline/rings/wqe.h"
+#include "tests/datapath/record_stream.h"
 #include "tests/datapath/test_port.h"
 
 namespace uroce::datapath {
@@ -41,7 +42,7 @@ struct Endpoint {
     uint32_t max_sge = 4;
     uint32_t max_inline = 64;
     wire::Service service = wire::Service::kRc;
-    bool has_events = true;                ///< A pipe of asynchronous events.
+    bool has_events = true;                ///< A socket of asynchronous events.
     Session* session = nullptr;            ///< Whose it is; null: the testbed's own.
     SharedReceiveQueue* shared = nullptr;  ///< In place of receives of its own.
     CompletionRing* send_ring = nullptr;   ///< To complete sends on, in place of one of its own.
@@ -93,7 +94,7 @@ struct Endpoint {
   rings::CqeConsumer receive_ring;
   rings::WorkQueueProducer sends;
   rings::WorkQueueProducer receives;
-  int async[2] = {-1, -1};
+  std::unique_ptr<RecordStream> events;
   std::unique_ptr<CompletionQueue> send_cq;
   std::unique_ptr<CompletionQueue> receive_cq;
   std::unique_ptr<QueuePair> qp;

@@ -36,9 +36,6 @@ class WorkerHostileTest : public testing::Test {
     ASSERT_TRUE(bed_.RunUntil([&] { return c.PollSend(cqe); }));
     EXPECT_EQ(cqe.status, 0);
   }
-  bool TakeEvent(Endpoint& endpoint, uroce_async_record& record) {
-    return read(endpoint.async[0], &record, sizeof(record)) == sizeof(record);
-  }
   DeviceCounters& counters(int device) { return bed_.devices[device]->counters(0); }
 
   Testbed bed_;
@@ -56,10 +53,10 @@ TEST_F(WorkerHostileTest, ImpossibleSendIndexPutsTheQueuePairInError) {
   bed_.Settle();
   EXPECT_EQ(a_.page_state(), kError);
   EXPECT_EQ(counters(0).sq_corrupt.load(), 1u);
-  uroce_async_record record;
-  ASSERT_TRUE(TakeEvent(a_, record));
-  EXPECT_EQ(record.event_type, 1u) << "IBV_EVENT_QP_FATAL";
-  EXPECT_EQ(record.element, 3u);
+  const std::optional<uroce_event_record> record = a_.events->Read();
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->event_type, 1u) << "IBV_EVENT_QP_FATAL";
+  EXPECT_EQ(record->element, 3u);
   EXPECT_EQ(a_.qp->async_records(), 1u);
   ExpectOthersUndisturbed();
 }
@@ -177,10 +174,10 @@ TEST_F(WorkerHostileTest, OverflownCqPutsItsQueuePairsInError) {
   EXPECT_EQ(c.page_state(), kError);
   EXPECT_NE(c.send_page->error.value, 0u);
   EXPECT_EQ(counters(0).cq_overflow.load(), 1u);
-  uroce_async_record record;
-  ASSERT_TRUE(TakeEvent(c, record));
-  EXPECT_EQ(record.event_type, 0u) << "IBV_EVENT_CQ_ERR";
-  EXPECT_EQ(record.element, 1u);
+  const std::optional<uroce_event_record> record = c.events->Read();
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->event_type, 0u) << "IBV_EVENT_CQ_ERR";
+  EXPECT_EQ(record->element, 1u);
   ExpectOthersUndisturbed();
 }
 

@@ -32,8 +32,8 @@ class SharedReceiveTest : public testing::Test {
     producer_.Publish();
   }
   static uint32_t ReadEvent(const Endpoint& endpoint) {
-    uroce_async_record record{};
-    return read(endpoint.async[0], &record, sizeof(record)) > 0 ? record.event_type : UINT32_MAX;
+    const std::optional<uroce_event_record> record = endpoint.events->Read();
+    return record ? record->event_type : UINT32_MAX;
   }
 
   std::unique_ptr<uroce_srq_page> page_ = std::make_unique<uroce_srq_page>();

@@ -10,6 +10,7 @@
 #include "pipeline/datapath/event_records.h"
 #include "pipeline/datapath/shared_receive_queue.h"
 #include "pipeline/datapath/xrc_domain.h"
+#include "tests/datapath/record_stream.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
@@ -219,9 +220,8 @@ TEST_F(WorkerXrcTest, AnImpossibleIndexPutsWhoNamesTheQueueInError) {
 }
 
 TEST_F(WorkerXrcTest, AllWhoHaveItOpenAreToldOfEvents) {
-  int pipes[2][2];
-  for (auto& ends : pipes) ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
-  EventRecords first(pipes[0][1], 11), second(pipes[1][1], 12);
+  const std::array<RecordStream, 2> streams;
+  EventRecords first(streams[0].writer(), 11), second(streams[1].writer(), 12);
   target_.qp->AddListener(&first);
   target_.qp->AddListener(&second);
   initiator_.PostSend({.opcode = kWrite,
@@ -232,20 +232,15 @@ TEST_F(WorkerXrcTest, AllWhoHaveItOpenAreToldOfEvents) {
   bed_.Settle();
   for (uint32_t i = 0; i < 2; ++i) {
     std::vector<uint32_t> events;
-    uroce_async_record record{};
-    while (read(pipes[i][0], &record, sizeof(record)) > 0) {
-      EXPECT_EQ(record.element, 11 + i);
-      events.push_back(record.event_type);
+    while (const std::optional<uroce_event_record> record = streams[i].Read()) {
+      EXPECT_EQ(record->element, 11 + i);
+      events.push_back(record->event_type);
     }
     EXPECT_EQ(std::ranges::count(events, kQpAccessErr), 1);
   }
   EXPECT_GT(first.written(), 0u);
   target_.qp->RemoveListener(&first);
   target_.qp->RemoveListener(&second);
-  for (auto& ends : pipes) {
-    close(ends[0]);
-    close(ends[1]);
-  }
 }
 
 /// Memory that only the helper of the queue's program reaches.

@@ -17,7 +17,7 @@ CONTROL = Path(__file__).resolve().parent / "control.py"
 FIRST_UID = 61000
 NOBODY = 65534
 LIMITS = ["--max-sessions", "40", "--max-sessions-per-user", "6", "--max-contexts", "5",
-          "--max-pd", "12", "--max-channels", "7", "--max-pipes-per-user", "16", "--max-cq", "11",
+          "--max-pd", "12", "--max-channels", "7", "--max-sockets-per-user", "16", "--max-cq", "11",
           "--max-cq-per-user", "15", "--max-qp", "20", "--max-qp-per-user", "30", "--max-ah",
           "8", "--max-ah-per-user", "10", "--max-mw", "7", "--max-mw-per-user", "9",
           "--max-mcast-per-user", "8", "--max-srq", "6", "--max-srq-per-user", "9",

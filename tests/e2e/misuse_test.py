@@ -49,7 +49,7 @@ class MisuseTest(unittest.TestCase):
         self.bystander.stop()
         wait_until_back(self.lab, self.before)
 
-    def test_queues_and_pipes_that_nobody_reads(self):
+    def test_queues_and_channels_that_nobody_reads(self):
         self.run_all("never-polls", "never-reads-events")
         self.check_nothing_is_left()
 
@@ -81,9 +81,13 @@ class MisuseTest(unittest.TestCase):
         program.kill()
         self.check_nothing_is_left()
 
-    def test_a_program_killed_with_full_pipes_leaves_nothing(self):
-        self.check_killed_when_ready("dies-with-full-pipes")
+    def test_a_program_killed_with_a_full_channel_leaves_nothing(self):
+        self.check_killed_when_ready("dies-with-a-full-channel")
 
     @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
     def test_memory_that_blocks_its_reader_holds_nobody_up(self):
         self.check_killed_when_ready("blocks-who-reads-its-memory", "UROCE_MR=copied")
+
+    @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
+    def test_a_read_of_events_that_never_ends_holds_nobody_up(self):
+        self.check_killed_when_ready("blocks-who-sends-its-events")

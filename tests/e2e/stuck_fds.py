@@ -52,7 +52,7 @@ class StuckFds:
             # Where the daemon has closed its own already, it is this one that hangs.
             threading.Thread(target=fd.close, daemon=True).start()
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EPIPE, errno.EAGAIN):
+            if error.errno not in (errno.EPERM, errno.EPIPE, errno.EAGAIN, errno.ECONNRESET):
                 raise
             self.refused.append(fd)
 

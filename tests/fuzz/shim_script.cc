@@ -185,8 +185,9 @@ void ShimScript::RaiseEvent(ScriptReader& reader) {
   const uint32_t object = reader.Number(1);
   const uint64_t low = reader.Number(4);
   const uint64_t added = low | uint64_t{reader.Number(4)} << 32;
-  uroce_async_record record = {};
-  record.event_type = reader.Number(1);
+  uroce_event_record record = {};
+  const uint32_t event_type = reader.Number(1);
+  record.event_type = event_type == 255 ? UROCE_EVENT_COMPLETION : event_type;
   const size_t bytes = reader.Number(1) % (sizeof(record) + 1);
   if (object != 255 && !user_handles_.empty()) {
     record.element = user_handles_[object % user_handles_.size()];

@@ -26,8 +26,9 @@ enum ShimRecord : uint8_t {
   kArena,              ///< Offset in the arena, 3 bytes; length; bytes to put there.
   kArenaThen,          ///< The same behind a command, while it is under way.
   kCompletion,         ///< CQ; worker; then the fields of CompletionFields.
-  kEvent,              ///< Pipe, 1: of asynchronous events; object; what is added to its
-                       ///< user_handle, 8 bytes; type; how many bytes of the record are written.
+  kEvent,              ///< Socket, 1: of asynchronous events; object; what is added to its
+                       ///< user_handle, 8 bytes; type, 255: a completion; how many bytes of the
+                       ///< record are written.
   kSignal,             ///< Bytes that come on the newest file of rdma_cm.
   kAnswerCm,           ///< Error, 4 bytes; signals, 4 bytes; length; bytes of the response.
   kAnswerLend,         ///< A uroce_lend_reply to the next uroce_lend.

@@ -37,8 +37,8 @@ class Script {
     return *this;
   }
   Script& Event(bool is_async, uint8_t object, uint8_t type) {
-    return Do(kEvent, {is_async, object, 0, 0, 0, 0, 0, 0, 0, 0, type,
-                       is_async ? uint8_t{16} : uint8_t{8}});
+    const uint8_t shown = is_async ? type : uint8_t{255};
+    return Do(kEvent, {is_async, object, 0, 0, 0, 0, 0, 0, 0, 0, shown, 16});
   }
   Script& Then(const Bytes& bytes) {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());

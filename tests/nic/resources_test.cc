@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles, random numbers, the arena, queue sizes, event pipes.
+// Handles, random numbers, the arena, queue sizes, one-way sockets.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <bit>
@@ -9,14 +10,15 @@
 #include <set>
 
 #include "nic/resources/arena.h"
-#include "nic/resources/event_pipe.h"
 #include "nic/resources/extents.h"
 #include "nic/resources/handle_table.h"
 #include "nic/resources/number_pool.h"
+#include "nic/resources/one_way_socket.h"
 #include "nic/resources/queue_layout.h"
 #include "nic/resources/shared_memory.h"
 #include "nic/worker_cores.h"
 #include "pipeline/base/steering.h"
+#include "pipeline/datapath/record_socket.h"
 
 namespace uroce::nic {
 namespace {
@@ -303,40 +305,36 @@ TEST(QueueLayoutTest, CompletionQueueDepthIsAPowerOfTwoAbove) {
   EXPECT_FALSE(CompletionQueueDepth(Limits{}.cqe + 1, Limits{}).ok());
 }
 
-TEST(EventPipeTest, RemoveTakesOneElementsRecordsAndKeepsTheOthersInOrder) {
+TEST(OneWaySocketTest, AFullOneRefusesRatherThanBlocks) {
   Fd reader;
-  absl::StatusOr<EventPipe> pipe = EventPipe::Make(8, reader);
-  ASSERT_TRUE(pipe.ok()) << pipe.status();
-  for (const uint64_t element : {1, 2, 1, 3, 1, 2}) {
-    ASSERT_EQ(write(pipe->write_fd(), &element, 8), 8);
+  absl::StatusOr<Fd> writer = MakeOneWaySocket(reader);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_EQ(fcntl(reader.get(), F_GETFL) & O_NONBLOCK, 0) << "the program's flags are its own";
+  uint32_t sent = 0;
+  while (datapath::WriteRecord(writer->get(), 7, UROCE_EVENT_COMPLETION)) ++sent;
+  EXPECT_GE(sent, 128u);
+  uroce_event_record record{};
+  for (; sent != 0; --sent) {
+    ASSERT_EQ(read(reader.get(), &record, sizeof(record)), ssize_t{sizeof(record)});
+    EXPECT_EQ(record.element, 7u);
   }
-  EXPECT_EQ(pipe->Remove(1), 3u);
-  EXPECT_EQ(pipe->Remove(1), 0u);
-  for (const uint64_t expected : {2, 3, 2}) {
-    uint64_t element = 0;
-    ASSERT_EQ(read(reader.get(), &element, 8), 8);
-    EXPECT_EQ(element, expected);
-  }
+  EXPECT_TRUE(datapath::WriteRecord(writer->get(), 7, UROCE_EVENT_COMPLETION));
 }
 
-TEST(EventPipeTest, TheProgramsFlagsAreItsOwn) {
+TEST(OneWaySocketTest, TheProgramCannotSend) {
   Fd reader;
-  absl::StatusOr<EventPipe> pipe = EventPipe::Make(16, reader);
-  ASSERT_TRUE(pipe.ok()) << pipe.status();
-  EXPECT_EQ(fcntl(reader.get(), F_GETFL) & O_NONBLOCK, 0);
-  EXPECT_NE(fcntl(pipe->write_fd(), F_GETFL) & O_NONBLOCK, 0);
-  EXPECT_EQ(pipe->Remove(1), 0u) << "an empty pipe does not block the daemon";
+  const absl::StatusOr<Fd> writer = MakeOneWaySocket(reader);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_LT(send(reader.get(), "x", 1, MSG_NOSIGNAL), 0);
+  EXPECT_EQ(errno, EPIPE);
 }
 
-TEST(EventPipeTest, AFullPipeRefusesRatherThanBlocks) {
+TEST(OneWaySocketTest, WhatNobodyReadsAnyMoreIsTaken) {
   Fd reader;
-  absl::StatusOr<EventPipe> pipe = EventPipe::Make(8, reader);
-  ASSERT_TRUE(pipe.ok()) << pipe.status();
-  const uint64_t element = 5;
-  uint32_t written = 0;
-  while (write(pipe->write_fd(), &element, 8) == 8) ++written;
-  EXPECT_GE(written, 4096u);
-  EXPECT_EQ(pipe->Remove(5), written);
+  const absl::StatusOr<Fd> writer = MakeOneWaySocket(reader);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  reader.Reset(-1);
+  EXPECT_TRUE(datapath::WriteRecord(writer->get(), 7, UROCE_EVENT_COMPLETION));
 }
 
 }  // namespace

@@ -173,11 +173,11 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
       }
       return 0;
     case UROCE_OPEN_CONTEXT:
-      if (const int error = MakePipe(async_fd_, reply, fds); error != 0) return error;
+      if (const int error = MakeStream(async_fd_, reply, fds); error != 0) return error;
       fds.push_back(memfd_create("fake-context", MFD_CLOEXEC));
       return 0;
     case UROCE_CREATE_CHANNEL:
-      return MakePipe(channel_fd_, reply, fds);
+      return MakeStream(channel_fd_, reply, fds);
     case UROCE_QUERY_PORT:
       Append(reply, uroce_port_info{IBV_PORT_ACTIVE, 5, IBV_MTU_4096, IBV_MTU_1024, 2, 32, 8, 0});
       return 0;
@@ -195,7 +195,7 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
       Append(reply, uroce_handle{next_handle_++, 0});
       return 0;
     case UROCE_IMPORT_CONTEXT:
-      return MakePipe(async_fd_, reply, fds);
+      return MakeStream(async_fd_, reply, fds);
     case UROCE_CREATE_SEGMENT:
       return CreateSegment(request.As<uroce_create_segment>(), reply, fds);
     case UROCE_REG_MR:
@@ -301,9 +301,9 @@ void FakeDaemon::AnswerCm(FakeCmAnswer answer) {
   cm_answers_.push_back(std::move(answer));
 }
 
-int FakeDaemon::MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds) {
+int FakeDaemon::MakeStream(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return errno;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return errno;
   CloseIfOpen(write_end);
   write_end = ends[1];
   fds = {ends[0]};

@@ -155,7 +155,7 @@ class FakeDaemon {
                     std::vector<int>& fds);
   int OpenCm(std::vector<uint8_t>& reply, std::vector<int>& fds);
   void WriteCm(std::vector<uint8_t>& reply);
-  int MakePipe(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds);
+  int MakeStream(int& write_end, std::vector<uint8_t>& reply, std::vector<int>& fds);
   int ModifyQp(const uroce_modify_qp& request, std::vector<uint8_t>& reply);
   uint64_t Allocate(uint64_t size_bytes);
 

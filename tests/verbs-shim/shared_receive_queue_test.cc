@@ -94,7 +94,7 @@ TEST_F(SharedReceiveQueueTest, AfterAResizePostingGoesOnInTheNewRing) {
 }
 
 TEST_F(SharedReceiveQueueTest, TheLimitEventNamesItsQueue) {
-  const uroce_async_record record = {fake().request.user_handle, IBV_EVENT_SRQ_LIMIT_REACHED, 0};
+  const uroce_event_record record = {fake().request.user_handle, IBV_EVENT_SRQ_LIMIT_REACHED, 0};
   ASSERT_EQ(write(daemon_->async_fd(), &record, sizeof(record)), ssize_t{sizeof(record)});
   ibv_async_event event;
   ASSERT_EQ(ibv_get_async_event(context_, &event), 0);

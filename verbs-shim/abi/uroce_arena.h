@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 11u
+#define UROCE_ABI_VERSION 12u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 /* Behind the socket's path: a directory with the devices' files, as under /sys and /dev. */
 #define UROCE_TREE_SUFFIX ".d"
@@ -179,12 +179,13 @@ struct uroce_cqe {
   uint32_t generation;
 };
 
-/* ---- records on pipes ------------------------------------------------------------------------
- * A completion channel's pipe carries the user_handle of the CQ (8 bytes); a context's pipe of
- * asynchronous events carries uroce_async_record. */
-struct uroce_async_record {
+/* ---- records of events -----------------------------------------------------------------------
+ * What the stream sockets of completion channels and of a context's asynchronous events carry. The
+ * daemon sends each whole, and none of an object that it has said is gone. */
+#define UROCE_EVENT_COMPLETION 0x100u
+struct uroce_event_record {
   uint64_t element;    /* user_handle of the CQ, QP or SRQ, or the port number. */
-  uint32_t event_type; /* enum ibv_event_type */
+  uint32_t event_type; /* enum ibv_event_type; on a channel UROCE_EVENT_COMPLETION */
   uint32_t reserved;
 };
 

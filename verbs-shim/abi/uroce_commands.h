@@ -137,7 +137,7 @@ struct uroce_device_info {
 
 /* LIST_DEVICES: reply is uroce_device_info[device_count]. */
 
-/* OPEN_CONTEXT. fds: read end of the pipe of asynchronous events; a sealed memfd that holds
+/* OPEN_CONTEXT. fds: the socket of asynchronous events; a sealed memfd that holds
  * uroce_context_name. Whoever has that one may import the context: it is ibv_context.cmd_fd. */
 struct uroce_open_context {
   uint32_t device_index;
@@ -154,7 +154,7 @@ struct uroce_context_name {
   uint64_t secret[2]; /* 128 random bits */
 };
 /* IMPORT_CONTEXT: request uroce_context_name; a context of the same device whose protection domains
- * and regions may be imported. fds: read end of its own pipe of asynchronous events. */
+ * and regions may be imported. fds: its own socket of asynchronous events. */
 struct uroce_import_context_reply {
   uint32_t handle;
   uint32_t device_index;
@@ -285,7 +285,7 @@ struct uroce_alloc_mw_reply {
   uint32_t rkey; /* its first; a program may change the low byte */
 };
 
-/* CREATE_CHANNEL (request: a context). fds: read end of the pipe. Reply: uroce_handle. */
+/* CREATE_CHANNEL (request: a context). fds: its socket. Reply: uroce_handle. */
 
 struct uroce_create_cq {
   uint32_t context;
@@ -319,7 +319,7 @@ struct uroce_modify_cq {
   uint16_t count;
   uint16_t period_us;
 };
-/* DESTROY_CQ: request uroce_handle. Unread records of the CQ are taken off its pipes first. */
+/* DESTROY_CQ: request uroce_handle. Reply: the records sent, read or not. */
 struct uroce_destroy_cq_reply {
   uint32_t comp_events_reported;
   uint32_t async_events_reported;
@@ -504,8 +504,8 @@ struct uroce_target_reply {
   uint32_t reserved;
 };
 
-/* DUMP, from a tool: fds of the reply: the reading end of a pipe through which JSON comes, to its
- * end. One at a time. Objects are shown one after the other, each as it is at that moment. */
+/* DUMP, from a tool: fds of the reply: a stream socket through which JSON comes, to its end. One at
+ * a time. Objects are shown one after the other, each as it is at that moment. */
 enum uroce_dump_what {
   UROCE_DUMP_DEVICES = 1,
   UROCE_DUMP_STAT,

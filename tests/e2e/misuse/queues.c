@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Queues and pipes that their program does not read. */
+ * Queues and channels that their program does not read. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +14,9 @@
 #include "tests/e2e/misuse/cases.h"
 #include "tests/e2e/misuse/stuck_file.h"
 
-#define PIPE_BYTES 4096
-#define RECORDS (PIPE_BYTES / 8) /* Of a completion channel. */
+#define RECORD_BYTES 16 /* Of a completion channel. */
+#define MOST_EVENTS 100000
+#define SOON_S 1
 #define RESETS 100
 #define WRITES 16 /* Under way when it happens. */
 
@@ -68,38 +69,54 @@ static void never_polls(struct mu_pair* pair) {
   }
 }
 
-/* Makes the channel's pipe small and fills it, and makes one event more. An arming before the event
- * of the one before is there may become one with it: each is awaited. */
-static void fill_pipe(struct mu_pair* pair) {
-  const int fd = pair->a.channel->fd;
-  if (fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES) < 0) vc_die(&pair->a, "F_SETPIPE_SZ");
-  const time_t deadline = time(NULL) + pair->options.deadline_s;
-  for (int i = 0; i <= RECORDS; ++i) {
-    if (ibv_req_notify_cq(pair->a.send_cq, 0)) vc_die(&pair->a, "ibv_req_notify_cq failed");
-    mu_post_write(pair);
-    mu_await_completion(pair);
-    int bytes = 0;
-    while (i < RECORDS && !ioctl(fd, FIONREAD, &bytes) && bytes <= 8 * i) {
-      if (time(NULL) > deadline) vc_die(&pair->a, "%d bytes of %d events", bytes, i + 1);
-      sched_yield();
-    }
+/* Bytes that wait on the channel: RECORD_BYTES for each event. */
+static int waiting_bytes(const struct mu_pair* pair) {
+  int bytes = 0;
+  if (ioctl(pair->a.channel->fd, FIONREAD, &bytes)) vc_die(&pair->a, "FIONREAD");
+  return bytes;
+}
+
+/* Has the event of one completion made. */
+static void raise_event(struct mu_pair* pair) {
+  if (ibv_req_notify_cq(pair->a.send_cq, 0)) vc_die(&pair->a, "ibv_req_notify_cq failed");
+  mu_post_write(pair);
+  mu_await_completion(pair);
+}
+
+/* Whether so many bytes wait on the channel within SOON_S. */
+static int come_soon(const struct mu_pair* pair, int bytes) {
+  const time_t deadline = time(NULL) + SOON_S;
+  while (waiting_bytes(pair) < bytes) {
+    if (time(NULL) > deadline) return 0;
+    sched_yield();
+  }
+  return 1;
+}
+
+/* Fills the channel, and makes one event more than it holds: returns how many. An arming before the
+ * event of the one before is there may become one with it: each is awaited. */
+static int fill_channel(struct mu_pair* pair) {
+  for (int count = 1;; ++count) {
+    raise_event(pair);
+    if (!come_soon(pair, count * RECORD_BYTES)) return count;
+    if (count == MOST_EVENTS) vc_die(&pair->a, "%d events that nobody reads", count);
   }
 }
 
-/* More events than the pipe holds: the last one comes when there is room. */
+/* More events than the channel holds: the last one comes when there is room. */
 static void never_reads_events(struct mu_pair* pair) {
   struct ibv_comp_channel* channel = pair->a.channel;
-  fill_pipe(pair);
-  for (int i = 0; i <= RECORDS; ++i) {
+  const int count = fill_channel(pair);
+  for (int i = 0; i < count; ++i) {
     struct pollfd readable = {channel->fd, POLLIN, 0};
     struct ibv_cq* cq = NULL;
     void* context = NULL;
     if (poll(&readable, 1, (int)pair->options.deadline_s * 1000) != 1 ||
         ibv_get_cq_event(channel, &cq, &context) || cq != pair->a.send_cq) {
-      vc_die(&pair->a, "event %d of %d did not come", i, RECORDS + 1);
+      vc_die(&pair->a, "event %d of %d did not come", i, count);
     }
   }
-  ibv_ack_cq_events(pair->a.send_cq, RECORDS + 1);
+  ibv_ack_cq_events(pair->a.send_cq, count);
 }
 
 /* Resets b while packets for it are on their way, wherever they wait, and connects both anew with
@@ -141,20 +158,60 @@ static void ready(void) {
 }
 
 /* Who made the events may die with them. */
-static void dies_with_full_pipes(struct mu_pair* pair) {
-  fill_pipe(pair);
+static void dies_with_a_full_channel(struct mu_pair* pair) {
+  fill_channel(pair);
+  ready();
+  pause();
+}
+
+/* Memory that nobody gets: who touches it waits while this process lives. */
+static void* stuck_page(const struct mu_pair* pair) {
+  const int file = sf_open();
+  if (file < 0) vc_die(&pair->a, "no FUSE: %s", strerror(errno));
+  void* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+  close(file);
+  if (page == MAP_FAILED) vc_die(&pair->a, "no memory: %s", strerror(errno));
+  return page;
+}
+
+static void await_waiters(const struct mu_pair* pair) {
+  const time_t deadline = time(NULL) + pair->options.deadline_s;
+  while (sf_waiters() == 0) {
+    if (time(NULL) > deadline) vc_die(&pair->a, "nobody reads the memory");
+    sched_yield();
+  }
+}
+
+struct reader {
+  int fd;
+  void* to;
+};
+
+static void* read_record(void* argument) {
+  const struct reader* reader = argument;
+  const ssize_t got = read(reader->fd, reader->to, RECORD_BYTES);
+  fprintf(stderr, "a read of its channel ended: %zd\n", got);
+  return NULL;
+}
+
+/* A thread of it reads an event and never ends doing so; more events come. */
+static void blocks_who_sends_its_events(struct mu_pair* pair) {
+  static struct reader reader;
+  reader = (struct reader){pair->a.channel->fd, stuck_page(pair)};
+  raise_event(pair);
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, read_record, &reader)) vc_die(&pair->a, "no thread");
+  await_waiters(pair);
+  for (int i = 0; i < WRITES; ++i) raise_event(pair);
   ready();
   pause();
 }
 
 /* With UROCE_MR=copied: a copy of its memory never ends while it lives. */
 static void blocks_who_reads_its_memory(struct mu_pair* pair) {
-  const int file = sf_open();
-  if (file < 0) vc_die(&pair->a, "no FUSE: %s", strerror(errno));
-  void* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-  close(file);
-  struct ibv_mr* mr = page == MAP_FAILED ? NULL : ibv_reg_mr(pair->a.pd, page, 4096, 0);
-  if (!mr) vc_die(&pair->a, "no memory: %s", strerror(errno));
+  void* page = stuck_page(pair);
+  struct ibv_mr* mr = ibv_reg_mr(pair->a.pd, page, 4096, 0);
+  if (!mr) vc_die(&pair->a, "no region: %s", strerror(errno));
   struct ibv_sge sge = {(uintptr_t)page, 4096, mr->lkey};
   struct ibv_send_wr request = {
       .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
@@ -162,11 +219,7 @@ static void blocks_who_reads_its_memory(struct mu_pair* pair) {
   request.wr.rdma.rkey = pair->a.peer.writable_rkey;
   struct ibv_send_wr* bad = NULL;
   if (ibv_post_send(pair->a.qp, &request, &bad)) vc_die(&pair->a, "ibv_post_send failed");
-  const time_t deadline = time(NULL) + pair->options.deadline_s;
-  while (sf_waiters() == 0) {
-    if (time(NULL) > deadline) vc_die(&pair->a, "nobody reads the memory");
-    sched_yield();
-  }
+  await_waiters(pair);
   ready();
   ibv_dereg_mr(mr); /* Waits for the copy. */
   vc_die(&pair->a, "memory was given back though it is being read");
@@ -176,7 +229,8 @@ const struct mu_case mu_queue_cases[] = {
     {"never-polls", never_polls},
     {"never-reads-events", never_reads_events},
     {"resets-while-its-peer-sends", resets_while_its_peer_sends},
-    {"dies-with-full-pipes", dies_with_full_pipes},
+    {"dies-with-a-full-channel", dies_with_a_full_channel},
+    {"blocks-who-sends-its-events", blocks_who_sends_its_events},
     {"blocks-who-reads-its-memory", blocks_who_reads_its_memory},
     {NULL, NULL},
 };

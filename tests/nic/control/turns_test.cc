@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <sys/socket.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +15,7 @@
 namespace uroce::nic {
 namespace {
 
-constexpr uint32_t kQueuePairs = 200;
+constexpr uint32_t kQueuePairs = 512;
 constexpr uint32_t kMappings = 4;
 
 struct Nothing {};
@@ -93,12 +94,12 @@ TEST_F(ControlTurnsTest, AFloodOfCommandsGetsSixteenInATurn) {
   daemon_->TurnUntil([&] { return (rest += AnswersOf(flooder)) == 40 - answered; });
 }
 
-/// What a pipe holds. Empty: nothing now; `is_end`: and nothing ever.
-std::string TakeAll(int pipe, bool& is_end) {
+/// What a socket holds. Empty: nothing now; `is_end`: and nothing ever.
+std::string TakeAll(int socket, bool& is_end) {
   std::string text;
   char piece[65536];
   ssize_t got = 0;
-  while ((got = read(pipe, piece, sizeof(piece))) > 0) text.append(piece, got);
+  while ((got = read(socket, piece, sizeof(piece))) > 0) text.append(piece, got);
   is_end = got == 0;
   return text;
 }
@@ -109,16 +110,19 @@ TEST_F(ControlTurnsTest, ALongDumpComesInPiecesAndOthersAreServedInBetween) {
   ControlClient& other = ConnectProgram();
   const Answer answer = Call(tool, UROCE_DUMP, uroce_dump{UROCE_DUMP_QP, 0});
   ASSERT_EQ(answer.fds.size(), 1u);
-  const int pipe = answer.fds[0].get();
-  ASSERT_EQ(fcntl(pipe, F_SETFL, O_NONBLOCK), 0);
-  // Nobody reads: what does not fit the pipe waits, and nobody else does.
+  const int socket = answer.fds[0].get();
+  ASSERT_EQ(fcntl(socket, F_SETFL, O_NONBLOCK), 0);
+  // Nobody reads: what does not fit the socket waits, and nobody else does.
   for (int i = 0; i < 50; ++i) Call(other, UROCE_LIST_DEVICES, Nothing());
   bool is_end = false;
-  std::string text = TakeAll(pipe, is_end);
+  std::string text = TakeAll(socket, is_end);
   EXPECT_FALSE(is_end);
-  EXPECT_LE(text.size(), 65536u);
+  int room_bytes = 0;  // Both ends have as much.
+  socklen_t length = sizeof(room_bytes);
+  ASSERT_EQ(getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &room_bytes, &length), 0);
+  EXPECT_LE(text.size(), static_cast<size_t>(room_bytes));
   daemon_->TurnUntil([&] {
-    text += TakeAll(pipe, is_end);
+    text += TakeAll(socket, is_end);
     return is_end;
   });
   const auto dump = nlohmann::json::parse(text);
