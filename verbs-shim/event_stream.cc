@@ -131,7 +131,8 @@ void EventStream::DropEndedLocked(EventTable& table, int fd) {
     if (!HasEnded(table, ahead_[i])) ahead_[kept++] = ahead_[i];
   }
   count_ = kept;
-  for (uint32_t ended = CountEnded(table, fd); ended > count_; --ended) {
+  const uint32_t ended = CountEnded(table, fd);
+  for (uint32_t surplus = ended > count_ ? ended - count_ : 0; surplus != 0; --surplus) {
     if (!TakeAhead(table, fd)) return;
   }
 }
