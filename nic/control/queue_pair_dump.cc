@@ -168,7 +168,7 @@ void QueuePairWalk::LookAt(std::vector<QueuePairView>& views) const {
     of_worker[&context_.nic.OwnerOf(view.object->queue_pair)].push_back(&view);
   }
   for (const auto& [worker, its] : of_worker) {
-    worker->Run([this, &shown = its] {
+    worker->Run([&shown = its] {
       for (QueuePairView* view : shown) Look(*view);
     });
   }
