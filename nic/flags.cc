@@ -1,138 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <optional>
+#include <map>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
 namespace uroce::nic {
 namespace {
 
-std::string Dashed(absl::string_view name) { return absl::StrReplaceAll(name, {{"_", "-"}}); }
+constexpr size_t kNameColumn = 30;
 
-enum class Kind { kUnknown, kSwitch, kValue };
+constexpr char kDescription[] =
+    "uroced: a software RoCEv2 NIC for unmodified verbs programs.\n\n"
+    "  uroced                                     two NICs joined by an in-process wire\n"
+    "  uroced --wire uroce0=10.0.0.1/24,uroce1=10.0.0.2/24\n"
+    "  uroced --port 'name=uroce0,dev=net_af_packet0;iface=eth0'\n"
+    "  uroced --config uroced.toml\n";
 
-Kind KindOf(const std::string& name) {
-  if (name == "help" || name == "version") return Kind::kSwitch;
-  if (name == "config" || name == "port" || name == "wire" || name == "fault") return Kind::kValue;
-  for (const SettingInfo& info : SettingInfos()) {
-    if (name == info.key) return info.is_switch ? Kind::kSwitch : Kind::kValue;
-  }
-  return Kind::kUnknown;
-}
+constexpr char kWireHelp[] =
+    "two NICs on a wire of their own; several IPs: IP+IP\n"
+    "selective-repeat=on|off here and below, on if not given: repeat lost\n"
+    "packets alone with NICs that agree to it";
 
-/// Walks the arguments, one flag at a time.
-class Parser {
+constexpr char kPortHelp[] =
+    "one NIC on a DPDK port; ';' stands for ',' in a value\n"
+    "name=NAME  dev=DPDK-DEVICE  mtu=BYTES  fault=FAULTS\n"
+    "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100\n"
+    "without a kernel interface also gateway=IP+IP, exception=TAP and\n"
+    "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and\n"
+    "with host=uroce also on a kernel interface that has no addresses";
+
+/// The options of uroced, and which setting each of them is.
+class Flags {
  public:
-  explicit Parser(const std::vector<std::string>& arguments) : arguments_(arguments) {}
+  Flags() {
+    app_.get_formatter()->column_width(kNameColumn);
+    app_.set_help_flag("-h,--help", "print this")->disable_flag_override();
+    app_.set_version_flag("--version", "", "print the version")->disable_flag_override();
+    Name("wire", AddValue("wire", "A=IP,B=IP", kWireHelp, "NICs (each flag may be repeated)"));
+    Name("port", AddValue("port", "KEY=VALUE,...", kPortHelp, "NICs (each flag may be repeated)"));
+    Name("fault",
+         AddValue("fault", "NAME:KEY=VALUE,...", "faults on any NIC, such as uroce0:drop=0.01",
+                  "NICs (each flag may be repeated)"));
+    Name("config",
+         AddValue("config", "FILE", "settings in TOML under the same names; flags win", "Daemon"));
+    for (const SettingInfo& info : SettingInfos()) AddSetting(info);
+  }
 
-  absl::StatusOr<CommandLine> Parse() {
-    while (next_ < arguments_.size()) {
-      if (absl::Status status = ParseOne(arguments_[next_++]); !status.ok()) return status;
+  std::string Help() const { return app_.help(); }
+
+  absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
+    CommandLine line;
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.
+    try {
+      app_.parse(std::move(arguments));
+    } catch (const CLI::CallForHelp&) {
+      line.help = true;
+    } catch (const CLI::CallForVersion&) {
+      line.version = true;
+    } catch (const CLI::ParseError& error) {
+      return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see uroced --help"));
     }
-    return std::move(line_);
+    if (absl::Status status = Collect(line); !status.ok()) return status;
+    return line;
   }
 
  private:
-  absl::Status ParseOne(const std::string& argument) {
-    if (!absl::StartsWith(argument, "--") || argument.size() == 2) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("stray argument \"", argument, "\"; see uroced --help"));
-    }
-    const size_t equals = argument.find('=');
-    const std::string flag = argument.substr(0, equals);
-    const std::string name = absl::StrReplaceAll(flag.substr(2), {{"-", "_"}});
-    const Kind kind = KindOf(name);
-    if (kind == Kind::kUnknown) {
-      return absl::InvalidArgumentError(absl::StrCat("unknown flag ", flag, "; see uroced --help"));
-    }
-    std::optional<std::string> value;
-    if (equals != std::string::npos) value = argument.substr(equals + 1);
-    return kind == Kind::kSwitch ? TakeSwitch(flag, name, value) : TakeValue(flag, name, value);
+  static std::string Dashed(absl::string_view name) {
+    return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
   }
 
-  absl::Status TakeSwitch(const std::string& flag, const std::string& name,
-                          const std::optional<std::string>& value) {
-    if (name == "help" || name == "version") {
-      if (value) return absl::InvalidArgumentError(absl::StrCat(flag, " takes no value"));
-      (name == "help" ? line_.help : line_.version) = true;
-      return absl::OkStatus();
+  CLI::Option* AddValue(absl::string_view name, const char* type, const std::string& help,
+                        const std::string& group) {
+    return app_.add_option(Dashed(name), help)
+        ->type_name(type)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group(group);
+  }
+  void AddSetting(const SettingInfo& info) {
+    const std::string group = info.is_limit ? "Limits" : "Daemon";
+    const std::string help = info.help;
+    Name(info.key, info.is_switch ? app_.add_flag(Dashed(info.key), help)
+                                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                                        ->group(group)
+                                  : AddValue(info.key, "value", help, group));
+  }
+  void Name(const std::string& key, const CLI::Option* option) { keys_[option] = key; }
+
+  /// The settings in the order in which they stand on the command line.
+  absl::Status Collect(CommandLine& line) const {
+    std::map<const CLI::Option*, size_t> taken;
+    for (const CLI::Option* option : app_.parse_order()) {
+      const auto key = keys_.find(option);
+      if (key == keys_.end()) continue;
+      const std::string& value = option->results()[taken[option]++];
+      if (absl::Status status = Add(key->second, value, line); !status.ok()) return status;
     }
-    line_.settings.push_back({flag, name, value.value_or("true"), {}});
     return absl::OkStatus();
   }
 
-  absl::Status TakeValue(const std::string& flag, const std::string& name,
-                         std::optional<std::string> value) {
-    if (!value) {
-      if (next_ == arguments_.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(flag, " needs a value"));
-      }
-      value = arguments_[next_++];
-    }
-    if (name == "config") {
-      line_.config_file = *value;
+  static absl::Status Add(const std::string& key, const std::string& value, CommandLine& line) {
+    const std::string flag = Dashed(key);
+    if (key == "config") {
+      line.config_file = value;
       return absl::OkStatus();
     }
-    if (name != "port" && name != "wire") {
-      line_.settings.push_back({flag, name, *value, {}});
+    if (key != "port" && key != "wire") {
+      line.settings.push_back({flag, key, value, {}});
       return absl::OkStatus();
     }
-    absl::StatusOr<Setting> setting = SplitFields(flag, name, *value);
+    absl::StatusOr<Setting> setting = SplitFields(flag, key, value);
     if (!setting.ok()) return setting.status();
-    line_.settings.push_back(*std::move(setting));
+    line.settings.push_back(*std::move(setting));
     return absl::OkStatus();
   }
 
-  const std::vector<std::string>& arguments_;
-  size_t next_ = 0;
-  CommandLine line_;
+  CLI::App app_{kDescription, "uroced"};
+  std::map<const CLI::Option*, std::string> keys_;
 };
 
-void AppendFlag(std::string& text, absl::string_view flag, absl::string_view help) {
-  absl::StrAppendFormat(&text, "  %-26s %s\n", flag, help);
+/// With '-' for '_' in the name of a flag.
+std::string WithDashes(const std::string& argument) {
+  if (!absl::StartsWith(argument, "--")) return argument;
+  const size_t end = std::min(argument.find('='), argument.size());
+  return absl::StrCat(absl::StrReplaceAll(argument.substr(0, end), {{"_", "-"}}),
+                      argument.substr(end));
 }
 
 }  // namespace
 
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
-  return Parser(arguments).Parse();
+  std::vector<std::string> dashed;
+  for (const std::string& argument : arguments) {
+    // Nothing but flags could follow it.
+    if (argument == "--") return absl::InvalidArgumentError("stray argument \"--\"");
+    dashed.push_back(WithDashes(argument));
+  }
+  return Flags().Parse(std::move(dashed));
 }
 
-std::string HelpText() {
-  std::string text =
-      "uroced: a software RoCEv2 NIC for unmodified verbs programs.\n\n"
-      "  uroced                                     two NICs joined by an in-process wire\n"
-      "  uroced --wire uroce0=10.0.0.1/24,uroce1=10.0.0.2/24\n"
-      "  uroced --port 'name=uroce0,dev=net_af_packet0;iface=eth0'\n"
-      "  uroced --config uroced.toml\n\n"
-      "NICs (each flag may be repeated):\n";
-  AppendFlag(text, "--wire A=IP,B=IP", "two NICs on a wire of their own; several IPs: IP+IP");
-  AppendFlag(text, "", "selective-repeat=on|off here and below, on if not given: repeat lost");
-  AppendFlag(text, "", "packets alone with NICs that agree to it");
-  AppendFlag(text, "--port KEY=VALUE,...", "one NIC on a DPDK port; ';' stands for ',' in a value");
-  AppendFlag(text, "", "name=NAME  dev=DPDK-DEVICE  mtu=BYTES  fault=FAULTS");
-  AppendFlag(text, "", "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100");
-  AppendFlag(text, "", "without a kernel interface also gateway=IP+IP, exception=TAP and");
-  AppendFlag(text, "", "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and");
-  AppendFlag(text, "", "with host=uroce also on a kernel interface that has no addresses");
-  AppendFlag(text, "--fault NAME:KEY=VALUE,...", "faults on any NIC, such as uroce0:drop=0.01");
-  text += "\nDaemon:\n";
-  AppendFlag(text, "--config FILE", "settings in TOML under the same names; flags win");
-  for (const SettingInfo& info : SettingInfos()) {
-    if (!info.is_limit) AppendFlag(text, absl::StrCat("--", Dashed(info.key)), info.help);
-  }
-  AppendFlag(text, "--help, --version", "print this, or the version");
-  text += "\nLimits:\n";
-  for (const SettingInfo& info : SettingInfos()) {
-    if (info.is_limit) AppendFlag(text, absl::StrCat("--", Dashed(info.key)), info.help);
-  }
-  return text;
-}
+std::string HelpText() { return Flags().Help(); }
 
 }  // namespace uroce::nic

@@ -257,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadFlagsTest,
     testing::Values(
         BadFlags{{"--bogus=1"}, {"--bogus", "--help"}}, BadFlags{{"--work=1"}, {"--work"}},
-        BadFlags{{"uroce0"}, {"uroce0"}}, BadFlags{{"--"}, {"--"}}, BadFlags{{"-h"}, {"-h"}},
+        BadFlags{{"uroce0"}, {"uroce0"}}, BadFlags{{"--"}, {"--"}}, BadFlags{{"-x"}, {"-x"}},
         BadFlags{{"--socket"}, {"--socket", "value"}}, BadFlags{{"--socket="}, {"--socket"}},
         BadFlags{{"--help=1"}, {"--help"}}, BadFlags{{"--workers=65"}, {"--workers", "65", "64"}},
         BadFlags{{"--workers=x"}, {"--workers", "x"}}, BadFlags{{"--no-huge=maybe"}, {"maybe"}},
