@@ -88,8 +88,8 @@ absl::StatusOr<uroce_create_cq_reply> Program::CreateCq(const uroce_create_cq& r
   const datapath::CompletionQueueConfig config{
       .page = arena_.At<uroce_cq_page>(*offset),
       .user_handle = request.user_handle,
-      .channel_fd = channel == nullptr ? -1 : channel->records.get(),
-      .async_fd = (*context)->events.get(),
+      .channel = channel == nullptr ? datapath::RecordSocket{} : RecordsOn(channel->records),
+      .async = RecordsOn((*context)->events),
       .has_times = request.has_times != 0};
   std::unique_ptr<CompletionQueueObject> object(
       new CompletionQueueObject{*context,

@@ -30,6 +30,10 @@ uroce_context_name DrawName() {
 
 }  // namespace
 
+datapath::RecordSocket Program::RecordsOn(const Fd& socket) const {
+  return {.fd = socket.get(), .pace = &nic_.user(uid_).record_pace};
+}
+
 absl::StatusOr<uint32_t> Program::AddContext(NicDevice& device, const uroce_context_name& name,
                                              std::optional<ForeignObject> origin, Fd& events) {
   if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
@@ -103,7 +107,7 @@ void Program::RaisePortEvent(const NicDevice& device, uint32_t event_type) {
   contexts_.ForEach([&](uint32_t, Context& context) {
     if (context.device != &device) return;
     [[maybe_unused]] const bool is_sent =
-        datapath::WriteRecord(context.events.get(), /*element=*/1, event_type);
+        RecordsOn(context.events).Write(/*element=*/1, event_type);
   });
 }
 

@@ -190,6 +190,8 @@ class Program {
   void ForEachQueuePair(absl::FunctionRef<void(const QueuePairObject& queue_pair)> visit) const;
 
  private:
+  /// For workers: `socket` is one that MakeOneWaySocket made for this program.
+  datapath::RecordSocket RecordsOn(const Fd& socket) const;
   absl::StatusOr<uint32_t> AddContext(NicDevice& device, const uroce_context_name& name,
                                       std::optional<ForeignObject> origin, Fd& events);
   Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread> files_thread,

@@ -107,7 +107,7 @@ absl::StatusOr<uroce_create_qp_reply> Program::MakeQp(const uroce_create_qp& req
       .send_ring = *send_ring,
       .receive_ring = *receive_ring,
       .user_handle = request.user_handle,
-      .async_fd = pd->context->events.get(),
+      .async = RecordsOn(pd->context->events),
       .signal_all = request.sq_sig_all != 0,
       .selective_repeat = pd->context->device->config().selective_repeat,
       .doorbell_slot = doorbell_slot,

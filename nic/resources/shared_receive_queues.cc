@@ -67,7 +67,7 @@ absl::StatusOr<uroce_create_srq_reply> Program::CreateSrq(const uroce_create_srq
   datapath::SharedReceiveQueueConfig config = QueueConfig(arena_, range, *layout);
   config.pd = plan->pd->number();
   config.user_handle = request.user_handle;
-  config.async_fd = plan->pd->context->events.get();
+  config.async = RecordsOn(plan->pd->context->events);
   config.handle = srqs_.NextHandle();
   if (plan->xrcd != nullptr) {
     if (absl::Status status = JoinDomain(*plan, config); !status.ok()) {

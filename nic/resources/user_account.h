@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/config.h"
 #include "nic/resources/side_thread.h"
+#include "pipeline/datapath/record_pace.h"
 
 namespace uroce::nic {
 
@@ -74,6 +75,7 @@ struct UserAccount {
         attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
 
+  datapath::RecordPace record_pace;
   Quota sockets;  ///< Of contexts, completion channels and files of rdma_cm; an fd each.
   Quota segments;
   Quota mappings;  ///< Segments, and those gone that regions still use.

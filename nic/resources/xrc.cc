@@ -69,10 +69,10 @@ absl::StatusOr<uroce_target_reply> Program::OpenTarget(const uroce_open_target& 
 uroce_target_reply Program::AddTarget(XrcdObject& xrcd, std::shared_ptr<XrcTarget> target,
                                       uint64_t user_handle) {
   ++xrcd.users;
-  const int async_fd = xrcd.context->events.get();
   XrcTarget& its = *target;
   auto opened = std::make_unique<OpenedTarget>(OpenedTarget{
-      &xrcd, std::move(target), datapath::EventRecords(async_fd, user_handle), user_handle});
+      &xrcd, std::move(target),
+      datapath::EventRecords(RecordsOn(xrcd.context->events), user_handle), user_handle});
   its.AddOpener(&opened->events);
   ++qpns_[its.qpn().value()];
   const QueuePairLive live = LiveState(its.object());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pipeline/datapath/completion_ring.h"
+#include "pipeline/datapath/record_socket.h"
 #include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
@@ -16,8 +17,8 @@ namespace uroce::datapath {
 struct CompletionQueueConfig {
   uroce_cq_page* page = nullptr;
   uint64_t user_handle = 0;  ///< Record written on the channel.
-  int channel_fd = -1;       ///< The daemon's end of a stream socket; -1: none. Owned by nic.
-  int async_fd = -1;         ///< Another, of the context. Owned by nic.
+  RecordSocket channel;      ///< For completions, where it has one.
+  RecordSocket async;        ///< For asynchronous events: of the context.
   bool has_times = false;    ///< Completions say when they were made.
 };
 

@@ -93,7 +93,7 @@ void CompletionRing::Announce() {
   held_cqes_ = 0;
   const bool due = rings::TakeArming(*queue_.config().page, solicited_in_burst_);
   solicited_in_burst_ = false;
-  if (!due || queue_.config().channel_fd < 0) return;
+  if (!due || !queue_.config().channel.is_open()) return;
   // Where the socket was full a moment ago it is tried in its turn.
   if (++pending_channel_ == 1) WriteRecords();
 }
@@ -101,7 +101,7 @@ void CompletionRing::Announce() {
 PublishResult CompletionRing::Overflow() {
   if (!queue_.MarkOverflowed()) return PublishResult::kInError;
   rings::StoreRelease(queue_.config().page->error.value, uint32_t{1});
-  pending_error_ = queue_.config().async_fd >= 0;
+  pending_error_ = queue_.config().async.is_open();
   WriteRecords();
   return PublishResult::kOverflow;
 }
@@ -120,13 +120,12 @@ void CompletionRing::RetryRecords() {
 
 void CompletionRing::WriteRecords() {
   const CompletionQueueConfig& queue = queue_.config();
-  while (pending_channel_ != 0 &&
-         WriteRecord(queue.channel_fd, queue.user_handle, UROCE_EVENT_COMPLETION)) {
+  while (pending_channel_ != 0 && queue.channel.Write(queue.user_handle, UROCE_EVENT_COMPLETION)) {
     --pending_channel_;
     ++channel_records_;
   }
   if (!pending_error_) return;
-  if (!WriteRecord(queue.async_fd, queue.user_handle, kEventCqError)) return;
+  if (!queue.async.Write(queue.user_handle, kEventCqError)) return;
   pending_error_ = false;
   ++async_records_;
 }

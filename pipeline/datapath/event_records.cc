@@ -3,19 +3,17 @@
 
 #include <algorithm>
 
-#include "pipeline/datapath/record_socket.h"
-
 namespace uroce::datapath {
 
 void EventRecords::Raise(uint32_t event_type) {
-  if (async_fd_ < 0 || pending_count_ == kMaxPending) return;
+  if (!async_.is_open() || pending_count_ == kMaxPending) return;
   pending_[pending_count_++] = event_type;
   Retry();
 }
 
 void EventRecords::Retry() {
   uint32_t written = 0;
-  while (written < pending_count_ && WriteRecord(async_fd_, element_, pending_[written])) {
+  while (written < pending_count_ && async_.Write(element_, pending_[written])) {
     ++written;
   }
   std::shift_left(pending_.begin(), pending_.begin() + pending_count_, written);

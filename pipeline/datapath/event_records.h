@@ -5,15 +5,16 @@
 #include <array>
 #include <cstdint>
 
+#include "pipeline/datapath/record_socket.h"
+
 namespace uroce::datapath {
 
 /// Events of one queue pair for one program: sent to the socket of the program's context, or kept
 /// while it is full. The worker's; nic looks inside only while it stands still (Worker::Run).
 class EventRecords {
  public:
-  /// `async_fd` is that socket, or -1: nobody listens. `element` names the queue pair in the
-  /// records.
-  EventRecords(int async_fd, uint64_t element) : async_fd_(async_fd), element_(element) {}
+  /// `element` names the queue pair in the records.
+  EventRecords(const RecordSocket& async, uint64_t element) : async_(async), element_(element) {}
 
   /// A program that reads nothing loses what comes when kMaxPending wait.
   void Raise(uint32_t event_type);
@@ -25,7 +26,7 @@ class EventRecords {
  private:
   static constexpr uint32_t kMaxPending = 8;
 
-  int async_fd_;
+  RecordSocket async_;
   uint64_t element_;
   uint32_t pending_count_ = 0;
   uint32_t written_ = 0;

@@ -61,7 +61,7 @@ QueuePair::QueuePair(const QueuePairConfig& config)
       is_target_(config.domain != nullptr),
       config_(config),
       core_(config, HeldSends(config)),
-      events_(config.async_fd, config.user_handle) {
+      events_(config.async, config.user_handle) {
   links_.timer.queue_pair = this;
   links_.flow.queue_pair = this;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/record_socket.h"
 #include "pipeline/transport/counters.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/wire/encode.h"
@@ -31,7 +32,7 @@ struct QueuePairConfig {
   CompletionRing* send_ring = nullptr;
   CompletionRing* receive_ring = nullptr;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
-  int async_fd = -1;
+  RecordSocket async;
   bool signal_all = false;
   bool selective_repeat = true;  ///< Of a reliable connection: it may come to be agreed on.
   uint32_t doorbell_slot = 0;

@@ -2,15 +2,14 @@
 // Records on the sockets that a program polls: completion channels and asynchronous events.
 #pragma once
 
-#include <sys/socket.h>
-
-#include <cerrno>
 #include <cstdint>
 
 #include "pipeline/base/types.h"
 #include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::datapath {
+
+class RecordPace;
 
 /// When a full socket is tried again first: see RecordRetries.
 inline constexpr Nanos kRecordRetry{1'000'000};
@@ -20,15 +19,18 @@ inline constexpr uint32_t kEventCqError = 0;
 inline constexpr uint32_t kEventQpFatal = 1;
 inline constexpr uint32_t kEventSrqLimitReached = 15;
 
-/// Sends one record, whole or not at all: a wake-up, the one system call that the path of a packet
-/// allows. It waits for nothing that a reader holds. `fd` is the daemon's end of a stream socket,
-/// or -1: nobody listens. `event_type`: of ibv_event_type, or UROCE_EVENT_COMPLETION. False: the
-/// socket is full, try again later. A closed one takes everything.
-[[nodiscard]] inline bool WriteRecord(int fd, uint64_t element, uint32_t event_type) {
-  if (fd < 0) return true;
-  const uroce_event_record record{element, event_type, 0};
-  return send(fd, &record, sizeof(record), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(record) ||
-         errno != EAGAIN;
-}
+/// The daemon's end of a stream socket. Any thread. Owned by nic.
+struct RecordSocket {
+  int fd = -1;                 ///< -1: nobody listens.
+  RecordPace* pace = nullptr;  ///< Of its user; null: none.
+
+  bool is_open() const { return fd >= 0; }
+  /// Sends one record, whole or not at all: a wake-up, the one system call that the path of a
+  /// packet allows. It waits for nothing that a reader holds. `event_type`: of ibv_event_type, or
+  /// UROCE_EVENT_COMPLETION.
+  /// False: the socket is full, or its user's records have taken too long; try again later. A
+  /// closed one takes everything.
+  [[nodiscard]] bool Write(uint64_t element, uint32_t event_type) const;
+};
 
 }  // namespace uroce::datapath

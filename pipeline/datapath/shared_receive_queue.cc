@@ -54,13 +54,13 @@ void SharedReceiveQueue::SetLimit(uint32_t limit) {
 void SharedReceiveQueue::CheckLimit() {
   if (entries_.LookAgain() == rings::QueueState::kCorrupt || entries_.seen() >= limit_) return;
   limit_ = 0;
-  pending_record_ = config_.async_fd >= 0;
+  pending_record_ = config_.async.is_open();
   RetryRecord();
 }
 
 void SharedReceiveQueue::RetryRecord() {
   if (!pending_record_) return;
-  if (!WriteRecord(config_.async_fd, config_.user_handle, kEventSrqLimitReached)) return;
+  if (!config_.async.Write(config_.user_handle, kEventSrqLimitReached)) return;
   pending_record_ = false;
   ++async_records_;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pipeline/datapath/pull_result.h"
+#include "pipeline/datapath/record_socket.h"
 #include "pipeline/rings/work_queue.h"
 #include "pipeline/rings/wqe.h"
 #include "verbs-shim/abi/uroce_arena.h"
@@ -23,7 +24,7 @@ struct SharedReceiveQueueConfig {
   rings::WorkQueueLayout layout;
   uint32_t max_sge = 0;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
-  int async_fd = -1;
+  RecordSocket async;
   // Of an extended connection (XRC), where all that the queue pairs lack is the queue's.
   XrcDomain* domain = nullptr;     ///< Null for any other queue.
   uint32_t number = 0;             ///< By which requests name it.

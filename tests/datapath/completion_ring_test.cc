@@ -20,8 +20,8 @@ class CompletionRingTest : public testing::Test {
   CompletionQueueConfig Config() {
     return {.page = &page_,
             .user_handle = kUserHandle,
-            .channel_fd = channel_.writer(),
-            .async_fd = async_.writer()};
+            .channel = {channel_.writer()},
+            .async = {async_.writer()}};
   }
   /// The program's memory of one worker's ring.
   struct Memory {

@@ -20,7 +20,7 @@ constexpr uint32_t kDepth = 4;
 /// A completion queue with one entry, whose record found a full channel.
 struct Waiting {
   explicit Waiting(int channel_fd)
-      : queue({.page = &page, .channel_fd = channel_fd}),
+      : queue({.page = &page, .channel = {channel_fd}}),
         ring(queue.AddRing(0, {.page = &ring_page, .entries = entries.data(), .depth = kDepth})) {
     page.arm.value = UROCE_CQ_ARMED_NEXT;
     EXPECT_EQ(ring.Publish({}, 0, Qpn()), PublishResult::kOk);

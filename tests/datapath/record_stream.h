@@ -26,6 +26,7 @@ class RecordStream {
   RecordStream& operator=(const RecordStream&) = delete;
 
   int writer() const { return ends_[1]; }
+  int reader() const { return ends_[0]; }
   /// The next record, if one waits.
   std::optional<uroce_event_record> Read() const {
     uroce_event_record record{};

@@ -23,7 +23,7 @@ class SharedReceiveQueueTest : public testing::Test {
             .layout = {.slots = slots_.data(), .depth = kDepth, .slot_bytes = kSlotBytes},
             .max_sge = 2,
             .user_handle = 77,
-            .async_fd = events_.writer()};
+            .async = {events_.writer()}};
   }
   void Post(uint64_t wr_id) {
     rings::WriteReceiveHeader(producer_.Slot(producer_.index()), wr_id, 0);

@@ -50,14 +50,14 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   send_entries.resize(limits.cq_depth);
   receive_entries.resize(limits.cq_depth);
   if (limits.has_events) events = std::make_unique<RecordStream>();
-  const int async_fd = events ? events->writer() : -1;
+  const RecordSocket async{events ? events->writer() : -1};
   const rings::CqeRingLayout send_layout{send_consumed.get(), send_entries.data(), limits.cq_depth};
   const rings::CqeRingLayout receive_layout{receive_consumed.get(), receive_entries.data(),
                                             limits.cq_depth};
   send_cq = std::make_unique<CompletionQueue>(
-      CompletionQueueConfig{.page = send_page.get(), .user_handle = 1, .async_fd = async_fd});
+      CompletionQueueConfig{.page = send_page.get(), .user_handle = 1, .async = async});
   receive_cq = std::make_unique<CompletionQueue>(
-      CompletionQueueConfig{.page = receive_page.get(), .user_handle = 2, .async_fd = async_fd});
+      CompletionQueueConfig{.page = receive_page.get(), .user_handle = 2, .async = async});
   send_ring = rings::CqeConsumer(send_layout);
   receive_ring = rings::CqeConsumer(receive_layout);
   sends = rings::WorkQueueProducer(
@@ -78,7 +78,7 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   config.domain = limits.domain;
   if (config.domain != nullptr) config.send_ring = config.receive_ring = nullptr;
   config.user_handle = 3;
-  config.async_fd = async_fd;
+  config.async = async;
   config.doorbell_slot = slot;
   config.page = page.get();
   config.sq = sq.data();

@@ -221,7 +221,7 @@ TEST_F(WorkerXrcTest, AnImpossibleIndexPutsWhoNamesTheQueueInError) {
 
 TEST_F(WorkerXrcTest, AllWhoHaveItOpenAreToldOfEvents) {
   const std::array<RecordStream, 2> streams;
-  EventRecords first(streams[0].writer(), 11), second(streams[1].writer(), 12);
+  EventRecords first({streams[0].writer()}, 11), second({streams[1].writer()}, 12);
   target_.qp->AddListener(&first);
   target_.qp->AddListener(&second);
   initiator_.PostSend({.opcode = kWrite,
