@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address handles, also from a received datagram. Rules: protocol/verbs-semantics.md, 4 and 7.
+// Address handles, also from a received datagram. Rules: docs/protocol/verbs-semantics.md, 4 and 7.
 #include <endian.h>
 #include <string.h>
 

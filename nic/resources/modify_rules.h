@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ibv_modify_qp may do to a queue pair, by its type: transitions, masks and ranges. Pure.
-// Source: protocol/transport.md, section 1.
+// Source: docs/protocol/transport.md, section 1.
 #pragma once
 
 #include <cstdint>

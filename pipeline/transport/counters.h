@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one queue pair counts, whatever its service, under the names that RDMA users know
-// (protocol/verbs-semantics.md, section 11).
+// (docs/protocol/verbs-semantics.md, section 11).
 #pragma once
 
 #include <cstdint>

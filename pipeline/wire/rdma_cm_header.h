@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Addresses and port in front of the private data of a REQ or SIDR_REQ, and the service IDs that
 // hold the other port: how rdma_cm carries IP over the connection manager
-// (IBTA annex A11; protocol/cm.md, section 3).
+// (IBTA annex A11; docs/protocol/cm.md, section 3).
 #pragma once
 
 #include <cstddef>
