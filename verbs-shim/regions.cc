@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions. Return codes: docs/protocol/verbs-semantics.md, 5; ibv_rereg_mr(3),
+// Memory regions. Return codes: docs/protocol/verbs-semantics.md, section 5; ibv_rereg_mr(3),
 // ibv_advise_mr(3).
 #include <sys/mman.h>
 

@@ -10,7 +10,7 @@
 namespace uroce::nic {
 
 /// Largest path MTU, as enum ibv_mtu, whose packets fit `mtu_bytes` with 96 bytes of headers; 0 if
-/// none does (docs/protocol/wire-format.md, 1.2).
+/// none does (docs/protocol/wire-format.md, section 1.2).
 uint32_t ActiveMtu(uint32_t mtu_bytes);
 /// Bytes of enum ibv_mtu 1..5, else 0.
 uint32_t MtuBytes(uint32_t mtu);

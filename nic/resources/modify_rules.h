@@ -24,7 +24,7 @@ struct ModifyView {
 };
 
 /// `attr_mask` without what XRC queue pairs of one half do not have, and programs set all the same.
-/// Source: Linux, drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask.
+/// Source: linux/drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask.
 uint32_t MaskOfHalf(uint32_t qp_type, uint32_t attr_mask);
 
 /// The state that `attr` asks for: the present one without IBV_QP_STATE.

@@ -30,7 +30,7 @@ class InboundMessage {
 
   // ---- the message ----
   bool in_send() const { return kind_ == RequestShape::Kind::kSend; }
-  /// Whether a packet of this shape may come now (docs/protocol/transport.md, section 4.1, 3).
+  /// Whether a packet of this shape may come now (docs/protocol/transport.md, section 4.1, step 3).
   bool Continues(const RequestShape& shape) const {
     return shape.first ? kind_ == RequestShape::Kind::kUnknown : kind_ == shape.kind;
   }
@@ -48,7 +48,8 @@ class InboundMessage {
   const RequestShape& shape() const { return shape_; }
   bool solicited() const { return solicited_; }
   /// Why the packet does not fit its message, its receive work or the path MTU; kNone: it does.
-  /// Source: docs/protocol/transport.md, section 4.1, 6; docs/protocol/wire-format.md, section 5.
+  /// Source: docs/protocol/transport.md, section 4.1, step 6; docs/protocol/wire-format.md,
+  /// section 5.
   Refusal Check(PathMtu mtu) const;
   /// The packet is not executed now, and will come again.
   void PutBack() {

@@ -112,7 +112,7 @@ PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnGap() {
   ++counters_.out_of_sequence;
   report_ = {.answered = !gap_reported_, .syndrome = wire::kNakSequence};
-  // One NAK a gap, and none behind an RNR NAK (docs/protocol/transport.md, section 4.1, 2).
+  // One NAK a gap, and none behind an RNR NAK (docs/protocol/transport.md, section 4.1, step 2).
   if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
   return PacketResult::kOutOfSequence;
 }

@@ -13,7 +13,7 @@
 
 namespace uroce::wire {
 
-/// Namespaces of rdma_cm's ports: what their numbers stand for on the wire and in rdma_cm.h.
+/// Namespaces of rdma_cm's ports: what their numbers stand for on the wire and in <rdma/rdma_cm.h>.
 enum class PortSpace : uint16_t {
   kIpoib = 0x0002,
   kTcp = 0x0106,

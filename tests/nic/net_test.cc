@@ -144,7 +144,7 @@ TEST(GidTableTest, WhatDoesNotFitIsLeftOut) {
   EXPECT_FALSE(table.Find({many.back().gid, 0}));
 }
 
-// docs/protocol/wire-format.md 1.2: 96 bytes are reserved for headers.
+// docs/protocol/wire-format.md, section 1.2: 96 bytes are reserved for headers.
 TEST(PortAttributesTest, ActiveMtuLeavesNinetySixBytes) {
   const struct {
     uint32_t mtu_bytes, active;

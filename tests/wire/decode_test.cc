@@ -242,7 +242,7 @@ TEST(DecodeTest, CongestionIsEcnThreeAndNothingElse) {
   }
 }
 
-// Source: docs/protocol/wire-format.md, 1 and 2: receivers ignore these.
+// Source: docs/protocol/wire-format.md, sections 1 and 2: receivers ignore these.
 TEST(DecodeTest, FieldsThatReceiversIgnoreAreIgnored) {
   Frame frame = Make(Opcode::kSendOnly, 4);
   frame[43] ^= 0x40;                  // MigReq.
