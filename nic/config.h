@@ -53,7 +53,7 @@ struct Limits {
   uint32_t cqe = 1u << 22;    ///< Of one CQ.
   uint32_t qp_wr = 1u << 15;  ///< Of one queue of a QP.
   /// Frames kept behind holes: of a worker, of a program and of a queue pair
-  /// (datapath/kept_frames.h).
+  /// (pipeline/datapath/kept_frames.h).
   uint32_t kept_frames = 6144;
   uint32_t kept_frames_per_program = 4096;
   uint32_t kept_frames_per_qp = 2048;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address handles, also from a received datagram. Rules: protocol/verbs-semantics.md, 4 and 7.
+// Address handles, also from a received datagram. Rules: docs/protocol/verbs-semantics.md, sections
+// 4 and 7.
 #include <endian.h>
 #include <string.h>
 

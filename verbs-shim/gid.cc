@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GID table. Return codes: protocol/verbs-semantics.md, 1.
+// The GID table. Return codes: docs/protocol/verbs-semantics.md, section 1.
 #include <string.h>
 
 #include "verbs-shim/objects.h"

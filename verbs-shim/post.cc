@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Posting work requests: checked here, written into the ring, published once a list.
-// Which request is legal: protocol/transport.md, 1 and 12; verbs-semantics.md, 6.
+// Which request is legal: docs/protocol/transport.md, sections 1 and 12;
+// docs/protocol/verbs-semantics.md, section 6.
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device and its port say of themselves. Values: protocol/verbs-semantics.md, 2 and 3.
+// What a device and its port say of themselves. Values: docs/protocol/verbs-semantics.md, sections
+// 2 and 3.
 #include <string.h>
 
 #include "verbs-shim/objects.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions. Return codes: protocol/verbs-semantics.md, 5; ibv_rereg_mr(3), ibv_advise_mr(3).
+// Memory regions. Return codes: docs/protocol/verbs-semantics.md, section 5; ibv_rereg_mr(3),
+// ibv_advise_mr(3).
 #include <sys/mman.h>
 
 #include "verbs-shim/memory/session_daemon.h"

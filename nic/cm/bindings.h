@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who has which address and port in rdma_cm's port spaces, and who listens there
-// (protocol/cm.md, section 3; the rules of conflict are those of Linux's rdma_cm). Pure.
+// (docs/protocol/cm.md, section 3; the rules of conflict are those of Linux's rdma_cm). Pure.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests as rdma_cm fills them in for RoCEv2 (protocol/cm.md, sections 2 and 3). Pure.
+// Requests as rdma_cm fills them in for RoCEv2 (docs/protocol/cm.md, sections 2 and 3). Pure.
 #pragma once
 
 #include "nic/cm/types.h"

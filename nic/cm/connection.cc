@@ -135,7 +135,7 @@ void Connection::OnDeviceGone() {
 
 // Whoever can send a REQ, or a program beside the peer's, can name any queue pair: that is no
 // evidence. A DREQ that names no queue pair of the peer's is answered by a CM that does not know
-// the connection, and ignored by one that does (protocol/cm.md, sections 2 and 7).
+// the connection, and ignored by one that does (docs/protocol/cm.md, sections 2 and 7).
 void Connection::OnStale(Nanos now) {
   if (state_ != State::kEstablished || inquires_) return;
   inquires_ = true;
@@ -220,7 +220,7 @@ void Connection::SendRej(wire::CmAbout about, wire::RejReason reason,
 }
 
 // The peer may know us by our CA GUID and number alone: a REQ's sender has no number of the peer's
-// (protocol/cm.md, section 9, reason 4).
+// (docs/protocol/cm.md, section 9, reason 4).
 void Connection::SendGivingUp(wire::CmAbout about) {
   wire::CmRej rej{.local_comm_id = id_,
                   .remote_comm_id = remote_id_,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One communication between two queue pairs, from REQ to the end of time wait: the state machine of
-// IBTA vol. 1, 12.9 (protocol/cm.md, section 7). Pure.
+// IBTA vol. 1, 12.9 (docs/protocol/cm.md, section 7). Pure.
 #pragma once
 
 #include <cstdint>

@@ -97,7 +97,7 @@ void Manager::OnReq(const Route& route, const wire::CmMessage& message, Nanos no
 }
 
 // A request from a queue pair that is in a connection already: its host may have forgotten that
-// one, and is asked to take another queue pair (protocol/cm.md, section 4).
+// one, and is asked to take another queue pair (docs/protocol/cm.md, section 4).
 bool Manager::IsStale(const Route& route, const wire::CmMessage& message, Nanos now) {
   const auto& req = std::get<wire::CmReq>(message.body);
   ConnectionEntry* const old =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Service ID resolution: which queue pair of datagrams serves an address and port. One request and
-// one response (IBTA vol. 1, 12.11; protocol/cm.md, sections 2 and 6). Pure.
+// one response (IBTA vol. 1, 12.11; docs/protocol/cm.md, sections 2 and 6). Pure.
 #pragma once
 
 #include <cstdint>

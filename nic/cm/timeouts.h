@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection manager's codes of time (protocol/cm.md, section 6). Pure.
+// The connection manager's codes of time (docs/protocol/cm.md, section 6). Pure.
 #pragma once
 
 #include <algorithm>

@@ -138,7 +138,7 @@ struct ResolveAnswer {
 
 /// The attributes of a connected queue pair that both sides have agreed on, as ibv_modify_qp calls
 /// them. Its own PSN is the program's `starting_psn`; min_rnr_timer and access are the program's.
-/// Source: protocol/cm.md, section 5.
+/// Source: docs/protocol/cm.md, section 5.
 struct QueuePairAttributes {
   Qpn dest_qpn;
   wire::Psn sq_psn;      ///< The peer's starting PSN.

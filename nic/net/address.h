@@ -37,7 +37,8 @@ bool IsUnicast(const Gid& gid);
 
 /// IPv4 address as a GID. `address` is in host order.
 Gid Ipv4Gid(uint32_t address);
-/// fe80::/64 with the EUI-64 of `mac`: the default GID (protocol/verbs-semantics.md, section 1).
+/// fe80::/64 with the EUI-64 of `mac`: the default GID (docs/protocol/verbs-semantics.md,
+/// section 1).
 Gid DefaultGid(const Mac& mac);
 /// The EUI-64 of `mac` as ibv_get_device_guid returns it: big endian in memory.
 uint64_t NodeGuid(const Mac& mac);
@@ -46,11 +47,11 @@ bool IsLinkLocal(const Gid& gid);
 bool IsMulticast(const Gid& gid);
 /// Whether `gid` lies in the prefix of `address`.
 bool OnLink(const InterfaceAddress& address, const Gid& gid);
-/// Destination MAC of a multicast GID (protocol/verbs-semantics.md, section 4).
+/// Destination MAC of a multicast GID (docs/protocol/verbs-semantics.md, section 4).
 Mac MulticastMac(const Gid& gid);
 
 /// The parts of an 802.1Q tag. `priority` is the SL of a path, of which three bits are carried
-/// (protocol/wire-format.md, section 1).
+/// (docs/protocol/wire-format.md, section 1).
 constexpr uint16_t VlanIdOf(uint16_t tci) { return tci & 0xfff; }
 constexpr uint16_t VlanTci(uint16_t vlan_id, uint8_t priority) {
   return static_cast<uint16_t>((priority & 7) << 13 | vlan_id);

@@ -20,8 +20,8 @@ struct GidEntry {
 };
 
 /// Slots with stable indices: a GID keeps its index for as long as it is there, and a freed slot
-/// is taken by the next newcomer (protocol/verbs-semantics.md, section 1). Queue pairs whose source
-/// GID goes keep their path, as with the kernel's RoCE: the index is looked at when they are
+/// is taken by the next newcomer (docs/protocol/verbs-semantics.md, section 1). Queue pairs whose
+/// source GID goes keep their path, as with the kernel's RoCE: the index is looked at when they are
 /// connected.
 class GidTable {
  public:

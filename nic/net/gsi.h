@@ -27,7 +27,7 @@ struct GsiCounters {
   uint64_t unknown_class = 0;  ///< Received, of a management class that nobody here reads.
 };
 
-/// Control thread. The worker has checked what is received (datapath/worker_gsi.cc).
+/// Control thread. The worker has checked what is received (pipeline/datapath/worker_gsi.cc).
 class Gsi {
  public:
   using Handler = std::function<void(const cm::Route&, std::span<const uint8_t> mad)>;

@@ -26,8 +26,8 @@ class Neighbours {
  public:
   using Id = uint64_t;
   using Callback = std::function<void(const absl::StatusOr<Mac>&)>;
-  /// protocol/verbs-semantics.md, section 4, has 1 s; the kernel repeats a question that was lost
-  /// after just that time, so half a second more lets its answer in.
+  /// docs/protocol/verbs-semantics.md, section 4, has 1 s; the kernel repeats a question that was
+  /// lost after just that time, so half a second more lets its answer in.
   static constexpr Nanos kPatience{1'500'000'000};
 
   Neighbours(EventLoop& loop, Nic& nic) : loop_(loop), nic_(nic) {}

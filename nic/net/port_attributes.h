@@ -10,7 +10,7 @@
 namespace uroce::nic {
 
 /// Largest path MTU, as enum ibv_mtu, whose packets fit `mtu_bytes` with 96 bytes of headers; 0 if
-/// none does (protocol/wire-format.md, 1.2).
+/// none does (docs/protocol/wire-format.md, section 1.2).
 uint32_t ActiveMtu(uint32_t mtu_bytes);
 /// Bytes of enum ibv_mtu 1..5, else 0.
 uint32_t MtuBytes(uint32_t mtu);
@@ -21,7 +21,7 @@ struct LinkSpeed {
   uint32_t speed = 1;
   friend bool operator==(const LinkSpeed&, const LinkSpeed&) = default;
 };
-/// protocol/verbs-semantics.md, section 2: Linux's mapping up to 40 Gb/s, mlx5's above.
+/// docs/protocol/verbs-semantics.md, section 2: Linux's mapping up to 40 Gb/s, mlx5's above.
 LinkSpeed LinkSpeedOf(uint64_t speed_bps);
 
 uroce_port_info PortAttributes(const drivers::PortInfo& info);

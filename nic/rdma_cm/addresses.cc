@@ -8,7 +8,7 @@
 namespace uroce::nic::rdma_cm {
 namespace {
 
-/// What Linux 6.1 assumes of RoCE, a code (protocol/cm.md, section 5).
+/// What Linux 6.1 assumes of RoCE, a code (docs/protocol/cm.md, section 5).
 constexpr uint8_t kPacketLifeTime = 18;
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr Qpn kMulticastQpn{0xffffff};
@@ -20,7 +20,7 @@ SocketAddress AnyOf(const SocketAddress& other) {
 }
 
 /// The program's, or one made of the ports, so that connections take different ways through a
-/// network that spreads by the UDP source port (protocol/cm.md, section 5).
+/// network that spreads by the UDP source port (docs/protocol/cm.md, section 5).
 uint32_t FlowLabelOf(const Endpoint& endpoint) {
   if (endpoint.local.flow_label != 0) return endpoint.local.flow_label & kFlowLabelMask;
   return (endpoint.local.port * 31u + endpoint.remote.port) & kFlowLabelMask;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kMostBacklog = cm::Bindings::kPlaces;
 constexpr uint8_t kMostRetries = 7;
-constexpr uint8_t kVendorOption = 35;  // Not supported (protocol/cm.md, section 9).
+constexpr uint8_t kVendorOption = 35;  // Not supported (docs/protocol/cm.md, section 9).
 
 constexpr auto kConsumerDefined = static_cast<uint8_t>(wire::RejReason::kConsumerDefined);
 

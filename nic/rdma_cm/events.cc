@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the connection manager's events to those that programs know (protocol/cm.md, section 8).
+// From the connection manager's events to those that programs know (docs/protocol/cm.md,
+// section 8).
 #include <algorithm>
 #include <cerrno>
 

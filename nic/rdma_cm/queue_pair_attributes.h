@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes of the queue pairs that endpoints bring into their connections
-// (protocol/cm.md, section 5). Pure.
+// (docs/protocol/cm.md, section 5). Pure.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ struct DescribedDevice {
 };
 
 /// Texts by path under /sys/class/infiniband/<name>. An empty slot of the GID table has a zero GID,
-/// and neither type nor interface, as in the kernel. Formats: those of drivers/infiniband/core's
-/// sysfs of Linux 6.1.
+/// and neither type nor interface, as in the kernel. Formats: those of
+/// linux/drivers/infiniband/core's sysfs of Linux 6.1.
 std::map<std::string, std::string> DeviceFiles(const DescribedDevice& described);
 
 }  // namespace uroce::nic

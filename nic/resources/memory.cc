@@ -37,7 +37,7 @@ bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
 absl::Status CheckAccess(uint32_t access) {
   const uint32_t unknown = access & ~(kKnownAccess | IBV_ACCESS_OPTIONAL_RANGE);
   if (unknown != 0) return Refuse(absl::StrCat("access flags 0x", absl::Hex(unknown)));
-  // protocol/verbs-semantics.md, section 5.
+  // docs/protocol/verbs-semantics.md, section 5.
   if ((access & kRemoteWriting) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
     return Refuse("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE");
   }

@@ -126,7 +126,7 @@ absl::Status CheckAddressVector(const uroce_ah_attr& attr) {
   return AtMost("ah_attr.sl", attr.sl, 15);
 }
 
-// Q_Keys of this half are those of management (protocol/transport.md, section 10).
+// Q_Keys of this half are those of management (docs/protocol/transport.md, section 10).
 constexpr uint32_t kPrivilegedQkey = 1u << 31;
 
 constexpr uint32_t kPsnMask = 0xffffff;  // PSNs are masked, not refused.

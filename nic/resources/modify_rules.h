@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ibv_modify_qp may do to a queue pair, by its type: transitions, masks and ranges. Pure.
-// Source: protocol/transport.md, section 1.
+// Source: docs/protocol/transport.md, section 1.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ModifyView {
 };
 
 /// `attr_mask` without what XRC queue pairs of one half do not have, and programs set all the same.
-/// Source: Linux, drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask.
+/// Source: linux/drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask.
 uint32_t MaskOfHalf(uint32_t qp_type, uint32_t attr_mask);
 
 /// The state that `attr` asks for: the present one without IBV_QP_STATE.

@@ -14,8 +14,8 @@ namespace uroce::nic {
 uint32_t SecureRandom();
 
 /// Random numbers of `bits` bits, none of `reserved`, each with one holder at a time and none given
-/// out again for 60 s (design: Commands on a QP). `group_bits` low bits are the holder's to change:
-/// numbers that differ only there count as one, as ibv_inc_rkey needs for keys.
+/// out again for 60 s. `group_bits` low bits are the holder's to change: numbers that differ only
+/// there count as one, as ibv_inc_rkey needs for keys.
 class NumberPool {
  public:
   using Random = uint32_t (*)();

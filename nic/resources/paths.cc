@@ -10,7 +10,7 @@
 namespace uroce::nic {
 namespace {
 
-// The kernel replaces the program's hop limit by the route's, as protocol/verbs-semantics.md,
+// The kernel replaces the program's hop limit by the route's, as docs/protocol/verbs-semantics.md,
 // section 4, has it; 64 is what routes say by default. To groups the program's own counts.
 constexpr uint8_t kHopLimit = 64;
 

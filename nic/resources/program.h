@@ -31,8 +31,8 @@ struct ResizedQueue {
 };
 
 /// Control thread. Handles are the program's word: each method checks them. Statuses map to the
-/// errno values that verbs return (control/reply.h). At the end everything goes: queue pairs first,
-/// then what they used, then the memory, after the workers have let go.
+/// errno values that verbs return (nic/control/message.h). At the end everything goes: queue pairs
+/// first, then what they used, then the memory, after the workers have let go.
 class Program {
  public:
   /// `files_thread` lets go of what the program lends.

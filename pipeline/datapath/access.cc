@@ -14,7 +14,8 @@ uint32_t RightsOfRegion(uint32_t rights) {
 
 }  // namespace
 
-// transport.md, section 8: key, state, protection domain and queue pair, rights, bounds.
+// docs/protocol/transport.md, section 8: key, state, protection domain and queue pair, rights,
+// bounds.
 Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
                         const AccessRight& right) {
   const MemoryRegion* entry = keys.Find(key & ~kKeyVariant);

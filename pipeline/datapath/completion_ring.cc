@@ -19,7 +19,7 @@ constexpr uint8_t kWcWithImm = 2;
 constexpr uint8_t kWcWithInv = 8;
 
 // What IP header stands in front of a datagram, as mlx5 tells it: programs take the length of the
-// sender's address from it (protocol/verbs-semantics.md, section 7).
+// sender's address from it (docs/protocol/verbs-semantics.md, section 7).
 constexpr uint8_t kSlOfIpv6 = 0x9;
 constexpr uint8_t kSlOfIpv4 = 0xa;
 

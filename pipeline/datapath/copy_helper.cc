@@ -19,7 +19,7 @@
 namespace uroce::datapath {
 namespace {
 
-// platform.md's waiting policy, as the worker's: poll, yield, sleep.
+// Waits as the worker does: it polls, then yields, then sleeps.
 constexpr int kPollsBeforeYield = 16;
 constexpr std::chrono::microseconds kSpinBeforeSleep{20};
 constexpr std::chrono::seconds kStopLimit{1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that queue pairs keep behind a hole until it is their turn (transport/README.md).
+// Frames that queue pairs keep behind a hole until it is their turn (pipeline/transport/README.md).
 #pragma once
 
 #include <array>

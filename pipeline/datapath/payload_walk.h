@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the payload of a message lies in a program's memory, and by which right it is moved there
-// or read from there (protocol/verbs-semantics.md, access rights).
+// or read from there (docs/protocol/verbs-semantics.md, section 5).
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace uroce::datapath {
 
-/// The VLAN of a tag; 0: none (protocol/wire-format.md, section 1).
+/// The VLAN of a tag; 0: none (docs/protocol/wire-format.md, section 1).
 constexpr uint16_t kVlanIdMask = 0xfff;
 
 inline std::span<const uint8_t> BytesOf(const rte_mbuf& frame) {

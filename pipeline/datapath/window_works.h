@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works that bind a window or take its key back (protocol/transport.md, sections 4.4 and 8).
+// Works that bind a window or take its key back (docs/protocol/transport.md, sections 4.4 and 8).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a work request may be (protocol/transport.md, sections 8 and 12).
+// What a work request may be (docs/protocol/transport.md, sections 8 and 12).
 #include "pipeline/datapath/work_check.h"
 
 namespace uroce::datapath {

@@ -120,8 +120,8 @@ class Worker {
   using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
   void RewritePaths(PathRewriter rewrite);
   /// Shows every reliable connection with an address vector to `agreement`, which says whether the
-  /// NIC at the other end agrees to selective repeat from now on (transport/selective_repeat.h), or
-  /// nothing where that did not change.
+  /// NIC at the other end agrees to selective repeat from now on (pipeline/transport/README.md),
+  /// or nothing where that did not change.
   using AgreementOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
   void SetSelectiveRepeat(AgreementOf agreement);
   /// The device's MAC is another than `old` now: its queue pairs send from there, and paths to the

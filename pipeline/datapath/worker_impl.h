@@ -37,7 +37,7 @@
 namespace uroce::datapath {
 
 /// The one P_Key of the table is 0xffff; the top bit is the kind of membership
-/// (protocol/wire-format.md, section 6).
+/// (docs/protocol/wire-format.md, section 6).
 constexpr bool IsOurPkey(uint16_t pkey) { return (pkey & 0x7fff) == 0x7fff; }
 
 /// Whether a queue pair in `state` receives.

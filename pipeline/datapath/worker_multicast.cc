@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams to multicast groups (transport.md, section 10): each member gets a copy of its own,
-// since what is written in front of its payload goes over the headers.
+// Datagrams to multicast groups (docs/protocol/transport.md, section 10): each member gets a copy
+// of its own, since what is written in front of its payload goes over the headers.
 #include <rte_debug.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_dyn.h>

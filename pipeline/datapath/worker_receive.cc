@@ -239,7 +239,8 @@ bool Worker::Impl::ExecuteOrKeep(QueuePair& qp, const wire::Packet& packet,
   return Execute(qp, packet, view, frame);
 }
 
-// Checks in the order of protocol/transport.md, 4.1, step 1; the ICRC last, because it costs most.
+// Checks in the order of docs/protocol/transport.md, section 4.1, step 1; the ICRC last, because it
+// costs most.
 QueuePair* Worker::Impl::Steer(DevicePort& port, const wire::Packet& packet,
                                const wire::FrameView& view, const rte_mbuf* frame) {
   DeviceCounters& counters = port.counters();

@@ -14,7 +14,7 @@ bool Worker::Impl::SelectQueue(QueuePair& qp, const wire::TransportHeader& heade
   return false;
 }
 
-// To the peer it is as if the queue had gone before its next packet (protocol/transport.md,
+// To the peer it is as if the queue had gone before its next packet (docs/protocol/transport.md,
 // section 11).
 void Worker::Impl::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
   const uint32_t number = queue.config().number;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one queue pair counts, whatever its service, under the names that RDMA users know
-// (protocol/verbs-semantics.md, section 11).
+// (docs/protocol/verbs-semantics.md, section 11).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ struct QueuePairCounters {
   uint64_t packet_seq_err = 0;         ///< NAK 0x60 received.
   uint64_t implied_nak_seq_err = 0;    ///< An ACK passed over a READ or atomic.
   uint64_t local_ack_timeout_err = 0;  ///< The ACK timer expired.
-  uint64_t tail_loss_probes = 0;       ///< Sent before the ACK timer expired (transport/README.md).
-  uint64_t rnr_nak_retry_err = 0;      ///< RNR NAKs received that did not exhaust the retries.
+  /// Sent before the ACK timer expired (pipeline/transport/README.md).
+  uint64_t tail_loss_probes = 0;
+  uint64_t rnr_nak_retry_err = 0;  ///< RNR NAKs received that did not exhaust the retries.
   uint64_t retry_exceeded_err = 0;
   uint64_t retry_rnr_exceeded_err = 0;
   uint64_t req_cqe_error = 0;

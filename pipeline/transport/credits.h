@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // End-to-end credits: how many receive works a responder says it has, and how far its requester
-// goes by that (transport.md, section 2).
+// goes by that (docs/protocol/transport.md, section 2).
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace uroce::transport {
 
-/// Receive works that credit codes 0 .. 30 stand for (wire-format.md, section 4).
+/// Receive works that credit codes 0 .. 30 stand for (docs/protocol/wire-format.md, section 4).
 inline constexpr std::array<uint16_t, 31> kCreditValues = {
     0,   1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,  192,
     256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};

@@ -11,11 +11,12 @@ namespace uroce::transport {
 
 /// As many as at the start at most while lost packets cost all that follow them: half each time
 /// that happens, since what is sent again is as much again to whoever could not hold it, and slowly
-/// more as it is acknowledged. With a responder that names what it misses (transport/README.md) the
-/// window grows while it is used, so that what comes behind a hole flows on until the hole is
-/// filled: twice as wide each round, as far as the responder's own window reaches. Single losses
-/// change nothing; a round that loses more than one packet in eight has sent more than somebody on
-/// the way can hold: half, and from then on the window grows slowly. Pure, owned by a Requester.
+/// more as it is acknowledged. With a responder that names what it misses
+/// (pipeline/transport/README.md) the window grows while it is used, so that what comes behind a
+/// hole flows on until the hole is filled: twice as wide each round, as far as the responder's own
+/// window reaches. Single losses change nothing; a round that loses more than one packet in eight
+/// has sent more than somebody on the way can hold: half, and from then on the window grows slowly.
+/// Pure, owned by a Requester.
 class FlightWindow {
  public:
   static constexpr uint32_t kMostPackets = PacketSet::kWindow;

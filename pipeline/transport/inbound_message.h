@@ -30,7 +30,7 @@ class InboundMessage {
 
   // ---- the message ----
   bool in_send() const { return kind_ == RequestShape::Kind::kSend; }
-  /// Whether a packet of this shape may come now (transport.md, section 4.1, 3).
+  /// Whether a packet of this shape may come now (docs/protocol/transport.md, section 4.1, step 3).
   bool Continues(const RequestShape& shape) const {
     return shape.first ? kind_ == RequestShape::Kind::kUnknown : kind_ == shape.kind;
   }
@@ -48,7 +48,8 @@ class InboundMessage {
   const RequestShape& shape() const { return shape_; }
   bool solicited() const { return solicited_; }
   /// Why the packet does not fit its message, its receive work or the path MTU; kNone: it does.
-  /// Source: transport.md, section 4.1, 6; wire-format.md, section 5.
+  /// Source: docs/protocol/transport.md, section 4.1, step 6; docs/protocol/wire-format.md,
+  /// section 5.
   Refusal Check(PathMtu mtu) const;
   /// The packet is not executed now, and will come again.
   void PutBack() {
@@ -130,7 +131,7 @@ inline Refusal InboundMessage::CheckWrite() const {
 
 inline void InboundMessage::Place(Effect& effect) const {
   if (kind_ == RequestShape::Kind::kWrite) {
-    // Keys of empty messages are not looked at (transport.md, section 5).
+    // Keys of empty messages are not looked at (docs/protocol/transport.md, section 5).
     if (size_bytes_ == 0) return;
     CheckKey(effect);
     effect.kind = Effect::Kind::kPlaceRemote;

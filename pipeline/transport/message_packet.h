@@ -13,7 +13,7 @@ namespace uroce::transport {
 
 /// Fills in packet `index` of the message of `work`, a SEND or WRITE, but for PSN, AckReq and what
 /// rides on the last packet; opcodes are those of reliable connections. True: it is the last.
-/// Source: transport.md, section 3.1, 1 and 5.
+/// Source: docs/protocol/transport.md, section 3.1, steps 1 and 5.
 template <typename Work>
 bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& packet) {
   const uint32_t offset = mtu.OffsetOf(index);

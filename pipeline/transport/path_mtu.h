@@ -7,7 +7,7 @@
 
 namespace uroce::transport {
 
-/// The longest message that the headers can name (transport.md, section 12).
+/// The longest message that the headers can name (docs/protocol/transport.md, section 12).
 inline constexpr uint32_t kMaxMessageBytes = 1u << 31;
 
 /// Payload bytes of a full packet: a power of two, 256 .. 4096 on the wire.

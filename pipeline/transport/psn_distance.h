@@ -9,7 +9,7 @@
 namespace uroce::transport {
 
 /// The most PSNs that a requester may have outstanding: half of the space, or the responder could
-/// not tell an old packet from a new one (transport.md, section 2).
+/// not tell an old packet from a new one (docs/protocol/transport.md, section 2).
 inline constexpr uint32_t kMaxOutstandingPsns = 1u << 23;
 
 /// Packets from `from` up to `to`, in [0, 2^24). Psn::Since folds the far half into the past; a

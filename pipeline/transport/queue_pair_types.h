@@ -36,7 +36,7 @@ struct QueuePairAttributes {
   uint8_t rnr_retry = 0;           ///< 0..7, 7 = for ever.
   uint32_t qkey = 0;               ///< UD.
   bool notify_drained = false;     ///< Raise SQ_DRAINED once when SQD has drained.
-  /// The NIC at the other end has agreed to selective repeat (transport/README.md).
+  /// The NIC at the other end has agreed to selective repeat (pipeline/transport/README.md).
   bool selective_repeat = false;
 };
 

@@ -4,7 +4,7 @@
 namespace uroce::transport {
 namespace {
 
-/// States in which packets are taken (transport.md, section 1).
+/// States in which packets are taken (docs/protocol/transport.md, section 1).
 bool Receives(QpState state) {
   return state == QpState::kRts || state == QpState::kRtr || state == QpState::kSqd;
 }
@@ -156,7 +156,8 @@ void RcQueuePair::OnLocalDone(EffectOutcome outcome) {
 }
 
 bool RcQueuePair::PollEvent(QpEvent& event) {
-  // After the last completion of a receive, not before it (transport.md, section 6.1).
+  // After the last completion of a receive, not before it (docs/protocol/transport.md,
+  // section 6.1).
   if (last_wqe_due_ && receive_room() == kMaxReceiveCompletions) {
     last_wqe_due_ = false;
     events_.Raise(QpEvent::kLastWqeReached);

@@ -133,7 +133,7 @@ class RcQueuePair {
   /// PSN of the next request to send and the next one expected, for state dumps.
   wire::Psn next_send_psn() const { return requester_.next_psn(); }
   wire::Psn expected_psn() const { return responder_.expected_psn(); }
-  /// Lost packets are repeated alone: the peer has agreed (transport/README.md).
+  /// Lost packets are repeated alone: the peer has agreed (pipeline/transport/README.md).
   bool selective() const { return requester_.selective(); }
 
  private:

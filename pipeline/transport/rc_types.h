@@ -26,7 +26,7 @@ struct RcConfig {
   /// kXrc: an end of an extended reliable connection.
   wire::Service service = wire::Service::kRc;
   RcRole role = RcRole::kBoth;
-  /// Repeat lost packets alone where the peer agrees to (transport/README.md).
+  /// Repeat lost packets alone where the peer agrees to (pipeline/transport/README.md).
   bool selective_repeat = false;
 };
 

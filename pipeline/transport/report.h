@@ -33,8 +33,8 @@ enum class ResendCause : uint8_t {
   kSequenceNak,
   kRnrNak,         ///< Its timer has run out.
   kImpliedNak,     ///< The response to a READ or atomic was passed over.
-  kSelectiveAck,   ///< The responder says that it is missing (transport/README.md).
-  kTailLossProbe,  ///< Nothing has come for some round trips (transport/README.md).
+  kSelectiveAck,   ///< The responder says that it is missing (pipeline/transport/README.md).
+  kTailLossProbe,  ///< Nothing has come for some round trips (pipeline/transport/README.md).
 };
 
 /// A resend under way: the `number`-th of `limit` allowed without progress; 0: it costs no retry.

@@ -37,7 +37,8 @@ constexpr WcOpcode CompletionOpcode(WorkOpcode opcode) {
   return WcOpcode::kSend;  // A value outside the enum came from a hostile ring.
 }
 
-/// Opcode of a packet that opens and/or ends the message of a work (wire-format.md, section 5).
+/// Opcode of a packet that opens and/or ends the message of a work (docs/protocol/wire-format.md,
+/// section 5).
 constexpr wire::Opcode MessageOpcode(WorkOpcode work, bool first, bool last) {
   using wire::Opcode;
   if (!last) {

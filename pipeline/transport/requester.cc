@@ -17,8 +17,9 @@ namespace {
 constexpr uint32_t kAckRequestInterval = 32;
 constexpr uint32_t kAtomicBytes = 8;
 /// Each timeout in a row doubles the next one, up to 4 times the attribute, which is as late as a
-/// requester may expire (transport.md, section 3.3). A peer that takes longer for what is in flight
-/// than the attribute says would else get it again and again, each time with more to do.
+/// requester may expire (docs/protocol/transport.md, section 3.3). A peer that takes longer for
+/// what is in flight than the attribute says would else get it again and again, each time with more
+/// to do.
 constexpr uint8_t kMaxBackoff = 2;
 /// Where round trips are measured (selective repeat) the timer waits for so many, within the same
 /// bounds: what takes long every time is not lost.
@@ -124,7 +125,8 @@ Requester::Gate Requester::StartGate(const HeldWork& work) const {
   if (work.is_plain()) return Gate::kOpen;
   if (work.fence() && reads_outstanding_ != 0) return Gate::kShut;
   if (work.is_local()) {
-    // An invalidation waits for all before it: they may use the key (transport.md, section 4.4).
+    // An invalidation waits for all before it: they may use the key (docs/protocol/transport.md,
+    // section 4.4).
     const bool waits = work.opcode == WorkOpcode::kLocalInvalidate && done_ != begun_;
     return waits ? Gate::kShut : Gate::kLocal;
   }
@@ -234,7 +236,8 @@ uint32_t Requester::FillMessage(const HeldWork& work, uint32_t sent, TxPacket& p
 }
 
 uint32_t Requester::FillRead(const HeldWork& work, uint32_t sent, TxPacket& packet) const {
-  // A resent READ asks for the rest from its first missing packet on (transport.md, section 3.4).
+  // A resent READ asks for the rest from its first missing packet on (docs/protocol/transport.md,
+  // section 3.4).
   const uint32_t offset = mtu_.OffsetOf(sent);
   wire::TransportHeader& header = packet.header;
   header.opcode = wire::Opcode::kReadRequest;

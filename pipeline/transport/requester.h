@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requester half of a reliable connection: makes works into requests, and responses into
-// completions (transport.md, section 3).
+// completions (docs/protocol/transport.md, section 3).
 #pragma once
 
 #include <algorithm>

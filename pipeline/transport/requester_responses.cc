@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requester, receiving side: what each response does (transport.md, section 3.2).
+// Requester, receiving side: what each response does (docs/protocol/transport.md, section 3.2).
 #include "pipeline/transport/requester.h"
 #include "pipeline/transport/timer_codes.h"
 #include "pipeline/wire/aeth_syndrome.h"
@@ -11,7 +11,7 @@ constexpr uint8_t kRnrRetryForEver = 7;
 
 /// How the payload of a READ response fits the rest of its READ. FIRST and MIDDLE mean the same: a
 /// replayed READ starts with FIRST at some peers and goes on with MIDDLE at others; likewise ONLY
-/// and LAST (transport.md, section 3.2).
+/// and LAST (docs/protocol/transport.md, section 3.2).
 enum class ResponseFit : uint8_t { kFits, kWrongOpcode, kWrongLength };
 
 ResponseFit FitOf(wire::Opcode opcode, size_t size, uint32_t remaining, uint32_t mtu_bytes) {

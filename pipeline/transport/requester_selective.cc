@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requester, selective repeat: with a responder that names what it misses, that alone is sent again
-// (transport/README.md).
+// (pipeline/transport/README.md).
 #include <algorithm>
 #include <bit>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responder, receiving side: checks in the order of transport.md, section 4.1, and execution.
+// Responder, receiving side: checks in the order of docs/protocol/transport.md, section 4.1, and
+// execution.
 #include "pipeline/transport/responder.h"
 
 #include <cassert>
@@ -111,7 +112,7 @@ PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnGap() {
   ++counters_.out_of_sequence;
   report_ = {.answered = !gap_reported_, .syndrome = wire::kNakSequence};
-  // One NAK a gap, and none behind an RNR NAK (transport.md, section 4.1, 2).
+  // One NAK a gap, and none behind an RNR NAK (docs/protocol/transport.md, section 4.1, step 2).
   if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
   return PacketResult::kOutOfSequence;
 }
@@ -217,7 +218,8 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnWriteWithoutReceive(const wire::Packet& packet, Effect& effect) {
   const Refusal refusal = message_.Check(mtu_);
   if (refusal != Refusal::kNone) return RefuseInvalid(refusal);
-  // The key first, then the receive work, then the data (transport.md, section 4.1, 5).
+  // The key first, then the receive work, then the data (docs/protocol/transport.md, section 4.1,
+  // 5).
   if (packet.payload.empty()) return RefuseNotReady();
   step_.kind = Step::Kind::kRefuseNotReady;
   message_.CheckKey(effect);
@@ -303,7 +305,8 @@ PacketResult Responder::OnAtomicWrite(const wire::Packet& packet, Effect& effect
 
 void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
   if (step_.kind == Step::Kind::kReplay) {
-    // A duplicate that fails its check is dropped, never refused (transport.md, section 4.3).
+    // A duplicate that fails its check is dropped, never refused (docs/protocol/transport.md,
+    // section 4.3).
     if (outcome != EffectOutcome::kDone) return;
     gap_reported_ = false;
     report_.answered = true;
@@ -406,7 +409,7 @@ PacketResult Responder::RefuseInvalid(Refusal refusal) {
   if (message_.in_send()) {
     return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kRemInvReqErr, refusal);
   }
-  // The event tells what no completion tells (transport.md, section 6).
+  // The event tells what no completion tells (docs/protocol/transport.md, section 6).
   events_.Raise(QpEvent::kQpReqErr);
   return Refuse(wire::kNakInvalidRequest, refusal);
 }
@@ -431,7 +434,8 @@ void Responder::Fail(WcStatus status, uint8_t syndrome, Refusal refusal) {
 void Responder::RefuseEffect(EffectOutcome outcome) {
   switch (outcome) {
     case EffectOutcome::kInvalidateFailed:
-      // No NAK: the requester sees success, the responder the error (transport.md, section 6).
+      // No NAK: the requester sees success, the responder the error (docs/protocol/transport.md,
+      // section 6).
       CommitPacket();
       FailReceive(WcStatus::kRemInvReqErr);
       Fail(WcStatus::kRemInvReqErr, 0, Refusal::kInvalidate);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Responder half of a reliable connection: executes requests in PSN order and answers them
-// (transport.md, section 4).
+// (docs/protocol/transport.md, section 4).
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,8 @@ bool Responder::PollPacket(TxPacket& packet) {
 
 uint8_t Responder::AckSyndrome() const {
   if (offered_receives_ == kNoCredits) return wire::kSyndromeAck | wire::kCreditsUnlimited;
-  // The receive work at hand counts: its message is not in the MSN yet (transport.md, section 2).
+  // The receive work at hand counts: its message is not in the MSN yet (docs/protocol/transport.md,
+  // section 2).
   const uint32_t at_hand = message_.has_receive() ? 1 : 0;
   return wire::kSyndromeAck | CreditCode(offered_receives_ + at_hand);
 }
@@ -100,8 +101,9 @@ void Responder::FillSelectiveAcknowledge(TxPacket& packet) {
 }
 
 void Responder::OnGatherFailed(const TxPacket& packet) {
-  // Access was lost half way: say so at the PSN that is missing (transport.md, section 3.2). A
-  // reply given again is broken off in silence instead: a duplicate is never refused.
+  // Access was lost half way: say so at the PSN that is missing (docs/protocol/transport.md,
+  // section 3.2). A reply given again is broken off in silence instead: a duplicate is never
+  // refused.
   const bool under_way =
       resources_.owes() && resources_.Front().next_psn() == packet.header.psn + 1;
   if (packet.retransmission) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a responder remembers of READs and atomics: the replies it owes, and those it may have to
-// give again (transport.md, section 4.3).
+// give again (docs/protocol/transport.md, section 4.3).
 #pragma once
 
 #include <cstdint>

@@ -9,12 +9,13 @@
 
 namespace uroce::transport {
 
-/// Local ACK timeout: 4.096 us * 2^code, code 0 means never (transport.md, section 3.3).
+/// Local ACK timeout: 4.096 us * 2^code, code 0 means never (docs/protocol/transport.md,
+/// section 3.3).
 constexpr Nanos AckTimeout(uint8_t code) {
   return code == 0 ? kNever : Nanos(int64_t{4096} << (code & 31));
 }
 
-/// How long a requester waits at least after an RNR NAK (transport.md, section 3.3).
+/// How long a requester waits at least after an RNR NAK (docs/protocol/transport.md, section 3.3).
 constexpr Nanos RnrWait(uint8_t code) {
   constexpr std::array<uint32_t, 32> kTensOfMicroseconds = {
       65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unreliable connection (transport.md, section 9).
+// One unreliable connection (docs/protocol/transport.md, section 9).
 #pragma once
 
 #include "pipeline/transport/unreliable_queue_pair.h"

@@ -95,7 +95,7 @@ ReceiveResult UdQueuePair::OnTooLong() {
   ++counters_.resp_local_length_error;
   ++counters_.dropped_messages;
   // One's own receive work waits for a datagram that fits; one that was taken from others says so
-  // (transport.md, section 10).
+  // (docs/protocol/transport.md, section 10).
   if (config_.shared_receive) FailReceive(WcStatus::kLocLenErr);
   return ReceiveResult::kTooLong;
 }

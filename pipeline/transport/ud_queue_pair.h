@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue pair of unreliable datagrams (transport.md, section 10).
+// One queue pair of unreliable datagrams (docs/protocol/transport.md, section 10).
 #pragma once
 
 #include "pipeline/transport/unreliable_queue_pair.h"

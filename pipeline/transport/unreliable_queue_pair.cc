@@ -79,7 +79,8 @@ void UnreliableQueuePair::NoteArrival() {
 }
 
 bool UnreliableQueuePair::PollEvent(QpEvent& event) {
-  // After the last completion of a receive, not before it (transport.md, section 6.1).
+  // After the last completion of a receive, not before it (docs/protocol/transport.md,
+  // section 6.1).
   if (last_wqe_due_ && receive_room() == kMaxReceiveCompletions) {
     last_wqe_due_ = false;
     events_.Raise(QpEvent::kLastWqeReached);

@@ -19,7 +19,7 @@ namespace uroce::transport {
 
 /// Base of UcQueuePair and UdQueuePair; see there for the shell's contract.
 /// An error of a work to be sent stops the send queue alone (SQE, until Modify(kRts)); one of a
-/// receive work ends the queue pair (transport.md, section 6.1).
+/// receive work ends the queue pair (docs/protocol/transport.md, section 6.1).
 class UnreliableQueuePair {
  public:
   UnreliableQueuePair(const UnreliableQueuePair&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The send queue of UC and UD: a work is complete when its last packet has left, and one that
-// cannot leave stops the queue alone (transport.md, sections 6.1, 9 and 10).
+// cannot leave stops the queue alone (docs/protocol/transport.md, sections 6.1, 9 and 10).
 #pragma once
 
 #include <cstdint>

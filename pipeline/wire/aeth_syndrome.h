@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Syndromes of the ACK extended transport header (protocol/wire-format.md, section 4).
+// Syndromes of the ACK extended transport header (docs/protocol/wire-format.md, section 4).
 #pragma once
 
 #include <cstdint>

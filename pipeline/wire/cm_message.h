@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of the connection manager as values: what the MAD codec yields and takes
-// (IBTA vol. 1, 12.6; protocol/cm.md, section 2).
+// (IBTA vol. 1, 12.6; docs/protocol/cm.md, section 2).
 #pragma once
 
 #include <array>

@@ -188,7 +188,7 @@ void DecodeExtendedHeaders(Bytes frame, uint32_t offset, const OpcodeInfo& info,
 }
 
 /// What leaves no payload to speak of. Whether a payload fits its place in a message is for the
-/// transport to judge, and to answer (transport.md, section 4.1, 6).
+/// transport to judge, and to answer (docs/protocol/transport.md, section 4.1, step 6).
 DecodeResult CheckBody(const OpcodeInfo& info, uint32_t body_bytes, uint32_t pad_bytes) {
   if (body_bytes % 4 != 0 || pad_bytes > body_bytes) return DecodeResult::kBadPad;
   // Nothing answers a response, so one with bytes too many ends here.
@@ -200,7 +200,7 @@ DecodeResult CheckBody(const OpcodeInfo& info, uint32_t body_bytes, uint32_t pad
 }
 
 /// Reserved operations of a reliable service reach their queue pair, which refuses them with a NAK;
-/// all other opcodes of no table are nobody's (wire-format.md, section 5).
+/// all other opcodes of no table are nobody's (docs/protocol/wire-format.md, section 5).
 bool IsAnswerable(Opcode opcode) {
   if (IsOfManufacturer(opcode)) return false;
   return ServiceOf(opcode) == Service::kRc || ServiceOf(opcode) == Service::kXrc;

@@ -103,7 +103,7 @@ uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_byte
   const uint32_t ack_request = header.ack_request ? 0x80000000 : 0;
   bth[offsetof(BthLayout, opcode)] = static_cast<uint8_t>(header.opcode);
   bth[offsetof(BthLayout, flags)] |= static_cast<uint8_t>(solicited | pad_bytes << 4);
-  // A CNP is the one packet that carries BECN. Source: protocol/wire-format.md, section 2.
+  // A CNP is the one packet that carries BECN. Source: docs/protocol/wire-format.md, section 2.
   if (header.opcode == Opcode::kCnp) bth[offsetof(BthLayout, congestion)] = kBecn;
   return Put(bth + offsetof(BthLayout, ack_request), Be<4>(ack_request | header.psn.value()));
 }
@@ -145,7 +145,7 @@ uint8_t* PutDeth(uint8_t* out, const Deth& deth) {
                              .source_qpn = Be<3>(deth.source_qpn.value())});
 }
 
-/// Extended headers in wire order. Source: protocol/wire-format.md, section 5.
+/// Extended headers in wire order. Source: docs/protocol/wire-format.md, section 5.
 uint8_t* PutExtendedHeaders(uint8_t* out, const OpcodeInfo& info, const TransportHeader& header) {
   if (info.headers == 0) return out;
   if (info.Has(OpcodeInfo::kDeth)) out = PutDeth(out, header.deth);

@@ -83,7 +83,7 @@ EncodedHeaders EncodeHeaders(const HeaderTemplate& path, const TransportHeader& 
 size_t WriteTrailer(uint8_t* out, uint32_t payload_bytes, uint32_t crc_state);
 
 /// Entropy in the source port: from the flow label, or from both QPNs if it is 0, symmetrically so
-/// that both directions take the same port. Source: protocol/wire-format.md, 1.1.
+/// that both directions take the same port. Source: docs/protocol/wire-format.md, section 1.1.
 uint16_t UdpSourcePort(uint32_t flow_label, Qpn local, Qpn remote);
 
 }  // namespace uroce::wire

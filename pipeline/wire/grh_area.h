@@ -12,7 +12,7 @@ namespace uroce::wire {
 
 /// The IP header of a decoded frame as programs look for it: an IPv6 header from byte 0 on; 20
 /// zeros and an IPv4 header, which its checksum tells from the other
-/// (protocol/wire-format.md, 3.1).
+/// (docs/protocol/wire-format.md, section 3.1).
 std::array<uint8_t, 40> GrhArea(std::span<const uint8_t> frame, const FrameView& view);
 
 }  // namespace uroce::wire

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The general service interface: the datagrams of queue pair 1, which carry management datagrams
-// (MADs) over RoCEv2 (protocol/cm.md, section 1).
+// (MADs) over RoCEv2 (docs/protocol/cm.md, section 1).
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ const std::vector<CrcKernel>& Kernels() {
 /// A copy, so that a call is one load and one jump. Set before main; nothing computes CRCs earlier.
 const CrcKernel chosen_kernel = Kernels().front();
 
-// Fields that may change on the way: wire-format.md, section 7.1.
+// Fields that may change on the way: docs/protocol/wire-format.md, section 7.1.
 constexpr HeaderMask BuildIpv4Mask() {
   constexpr size_t kUdp = sizeof(Ipv4Header);
   constexpr size_t kBth = kUdp + sizeof(UdpHeader);

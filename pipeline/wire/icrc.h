@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The invariant CRC of RoCEv2 and the fused copy that computes it (protocol/wire-format.md,
+// The invariant CRC of RoCEv2 and the fused copy that computes it (docs/protocol/wire-format.md,
 // section 7). The fastest kernel of the machine is chosen when the program starts.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of a RoCEv2 frame as they lie on the wire (protocol/wire-format.md, sections 1 to 3).
-// Of RoCE packets only decode and encode read these; all other code sees wire::Packet.
+// Headers of a RoCEv2 frame as they lie on the wire (docs/protocol/wire-format.md, sections 1 to
+// 3). Of RoCE packets only decode and encode read these; all other code sees wire::Packet.
 #pragma once
 
 #include <array>

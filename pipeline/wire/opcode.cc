@@ -24,7 +24,8 @@ constexpr uint16_t kSendRequest = I::kRequest | I::kSend | I::kPayload;
 constexpr uint16_t kWriteRequest = I::kRequest | I::kWrite | I::kPayload;
 constexpr uint16_t kReadResponse = I::kResponse | I::kRead | I::kPayload;
 
-// Rows of wire-format.md, section 5, that reliable, unreliable and extended connections share.
+// Rows of docs/protocol/wire-format.md, section 5, that reliable, unreliable and extended
+// connections share.
 constexpr Operation kSendAndWrite[] = {
     {0x00, 0, kSendRequest | I::kFirst | I::kFullPayload},
     {0x01, 0, kSendRequest | I::kFullPayload},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // BTH opcodes and, per opcode, which headers follow, what the packet is and where in its message
-// it stands (protocol/wire-format.md, section 5).
+// it stands (docs/protocol/wire-format.md, section 5).
 #pragma once
 
 #include <array>
@@ -92,7 +92,7 @@ constexpr Opcode OperationOf(Opcode opcode) {
   return static_cast<Opcode>(static_cast<uint8_t>(opcode) & 0x1f);
 }
 
-/// Whether `opcode` is one that manufacturers may define (protocol/wire-format.md, section 5).
+/// Whether `opcode` is one that manufacturers may define (docs/protocol/wire-format.md, section 5).
 constexpr bool IsOfManufacturer(Opcode opcode) { return static_cast<uint8_t>(opcode) >= 0xc0; }
 
 /// `operation`, an opcode of reliable connections, as `service` writes it. Range: one of

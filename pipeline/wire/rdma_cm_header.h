@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Addresses and port in front of the private data of a REQ or SIDR_REQ, and the service IDs that
 // hold the other port: how rdma_cm carries IP over the connection manager
-// (IBTA annex A11; protocol/cm.md, section 3).
+// (IBTA annex A11; docs/protocol/cm.md, section 3).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace uroce::wire {
 
-/// Namespaces of rdma_cm's ports: what their numbers stand for on the wire and in rdma_cm.h.
+/// Namespaces of rdma_cm's ports: what their numbers stand for on the wire and in <rdma/rdma_cm.h>.
 enum class PortSpace : uint16_t {
   kIpoib = 0x0002,
   kTcp = 0x0106,

@@ -69,7 +69,7 @@ TEST_F(PayloadTest, ANullRegionDropsWhatIsWritten) {
       std::equal(memory_.begin() + kEntryBytes, memory_.end(), frame_.begin() + 2 * kEntryBytes));
 }
 
-// verbs-semantics.md: programs poll on the last byte of a WRITE.
+// docs/protocol/verbs-semantics.md, section 5: programs poll on the last byte of a WRITE.
 TEST_F(PayloadTest, AProgramThatPollsSeesTheFirstBytesFirst) {
   constexpr uint32_t kBytes = 1024;
   StepWatch watch(8, 54, kBytes);

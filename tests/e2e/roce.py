@@ -136,7 +136,9 @@ CNP = 0x81
 
 
 def capabilities_of(packet):
-    """"Get" or "GetResp" of a MAD about capabilities (selective-repeat.md), or None."""
+    """"Get" or "GetResp" of a MAD about capabilities, or None.
+
+    pipeline/wire/selective-repeat.md describes it."""
     mad = packet.frame[packet.bth + BTH_BYTES + 8:packet.end - 4]
     if packet.opcode != 0x64 or len(mad) != 256 or mad[1] != 0x37 or mad[37:40] != b"roc":
         return None

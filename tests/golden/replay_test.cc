@@ -9,7 +9,8 @@
 //  - A READ replayed from its middle goes on with MIDDLE and LAST at rxe, with FIRST and ONLY here.
 //  - rxe sends a sequence NAK behind an RNR NAK, which we do not.
 //  - An ACK of the future (linux-rxe-4-loss, case 24) completes rxe's work, and not ours.
-//  - rxe says 0x63 to a message that is longer than its receive, which is 0x61 (transport.md, 4.1).
+//  - rxe says 0x63 to a message that is longer than its receive, which is 0x61
+//    (docs/protocol/transport.md, section 4.1).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,7 +4,8 @@
 //
 // Where it is different, by the standard or by freedom:
 //  - rxe asks for an ACK in datagrams of queue pair 1, which means nothing there; we do not.
-//  - After a loss inside a UC message rxe drops the next one too (transport.md, section 9); we take
+//  - After a loss inside a UC message rxe drops the next one too (docs/protocol/transport.md,
+//  section 9); we take
 //    every message that arrived whole.
 #include <gtest/gtest.h>
 

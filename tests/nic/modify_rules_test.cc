@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ibv_modify_qp on each type of queue pair: every transition and every bit of the mask against the
-// table of protocol/transport.md, section 1.
+// table of docs/protocol/transport.md, section 1.
 #include "nic/resources/modify_rules.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses, GID table and port attributes (protocol/verbs-semantics.md, sections 1, 2 and 4).
+// Addresses, GID table and port attributes (docs/protocol/verbs-semantics.md, sections 1, 2 and 4).
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
@@ -144,7 +144,7 @@ TEST(GidTableTest, WhatDoesNotFitIsLeftOut) {
   EXPECT_FALSE(table.Find({many.back().gid, 0}));
 }
 
-// protocol/wire-format.md 1.2: 96 bytes are reserved for headers.
+// docs/protocol/wire-format.md, section 1.2: 96 bytes are reserved for headers.
 TEST(PortAttributesTest, ActiveMtuLeavesNinetySixBytes) {
   const struct {
     uint32_t mtu_bytes, active;

@@ -261,8 +261,8 @@ TEST(QueueLayoutTest, EachCapAboveItsLimitIsRefused) {
   EXPECT_FALSE(LayOutQueuePair({1, 1, 1, 1, UROCE_MAX_INLINE + 1}, limits).ok());
 }
 
-// Source: protocol/verbs-semantics.md, ibv_create_qp; Linux's software RoCE keeps one slot free of
-// a power of two above what was asked.
+// Source: docs/protocol/verbs-semantics.md, section 6; Linux's software RoCE keeps one slot
+// free of a power of two above what was asked.
 TEST(QueueLayoutTest, EachQueueHoldsWhatSoftRoceGrants) {
   for (const uint32_t wanted : {1u, 2u, 3u, 100u, 127u, 128u, 1000u, 1023u, 1024u, 16384u}) {
     const uint32_t theirs = std::bit_ceil(wanted + 1) - 1;

@@ -18,7 +18,7 @@ namespace uroce::sim {
 /// order could have left there. So what is executed must be the packets of the planned works, each
 /// once, in order, each with its own bytes at its own place: the memory is then right at any moment
 /// and is compared no further. Of what has no effect, an empty message, nothing is seen.
-/// Source: congestion.md, section 10.4.
+/// Source: docs/protocol/congestion.md, section 10.4.
 ///
 /// Findings are texts; an empty one: all is well.
 class OrderJudge {

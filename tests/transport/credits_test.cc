@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// End-to-end credits: protocol/transport.md, section 2.
+// End-to-end credits: docs/protocol/transport.md, section 2.
 #include "pipeline/transport/credits.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace uroce::transport {
 namespace {
 
-// [2.credits.sent] wire-format.md, section 4: never more than there are.
+// [2.credits.sent] docs/protocol/wire-format.md, section 4: never more than there are.
 TEST(Credits, ACodeNeverPromisesMoreThanThereIs) {
   EXPECT_EQ(CreditCode(0), 0);
   EXPECT_EQ(CreditCode(5), 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works that are done on their own side: binding windows, invalidating keys. protocol/transport.md,
-// sections 4.4, 6 and 7.
+// Works that are done on their own side: binding windows, invalidating keys.
+// docs/protocol/transport.md, sections 4.4, 6 and 7.
 #include <gtest/gtest.h>
 
 #include "tests/transport/script.h"

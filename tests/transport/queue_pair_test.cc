@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of a reliable connection, and its two halves side by side: protocol/transport.md,
+// States of a reliable connection, and its two halves side by side: docs/protocol/transport.md,
 // sections 1, 6.1 and 7.
 #include <gtest/gtest.h>
 

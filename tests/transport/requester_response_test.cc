@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What responses do to a requester: protocol/transport.md, section 3.2.
+// What responses do to a requester: docs/protocol/transport.md, section 3.2.
 #include <gtest/gtest.h>
 
 #include "tests/transport/script.h"

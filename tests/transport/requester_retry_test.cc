@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timers, retries and going back: protocol/transport.md, sections 3.2 to 3.4.
+// Timers, retries and going back: docs/protocol/transport.md, sections 3.2 to 3.4.
 #include <gtest/gtest.h>
 
 #include "pipeline/transport/timer_codes.h"

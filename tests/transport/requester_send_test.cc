@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a requester puts on the wire: protocol/transport.md, sections 3.1 and 5.
+// What a requester puts on the wire: docs/protocol/transport.md, sections 3.1 and 5.
 #include <gtest/gtest.h>
 
 #include "tests/transport/script.h"
@@ -31,8 +31,8 @@ TEST(RequesterSend, SegmentsAtMultiplesOfThePathMtu) {
   s.Sends({"SEND_FIRST psn=000101 len=1024", "SEND_LAST psn=000102 len=1024 ackreq"});
 }
 
-// [3.1.1] wire-format.md, section 5: immediate data and the key to invalidate ride on the last
-// packet.
+// [3.1.1] docs/protocol/wire-format.md, section 5: immediate data and the key to invalidate ride on
+// the last packet.
 TEST(RequesterSend, PutsImmediateAndKeyOnTheLastPacket) {
   Script s({.path_mtu = 256});
   s.Post(SendImm(300, 0xa1b2c3d4)).Post(SendInvalidate(300, 0x08000127));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a responder refuses: protocol/transport.md, sections 4.1 and 6.
+// What a responder refuses: docs/protocol/transport.md, sections 4.1 and 6.
 #include <gtest/gtest.h>
 
 #include "tests/transport/script.h"
@@ -96,7 +96,7 @@ TEST(ResponderError, MoreReadsThanResourcesAreInvalidUntilAnswered) {
   s.Sends({"READ_RESPONSE_ONLY psn=000201 len=8 msn=2", "NAK_INVALID_REQUEST psn=000202 msn=2"});
 }
 
-// [4.1.6] wire-format.md, section 5.
+// [4.1.6] docs/protocol/wire-format.md, section 5.
 TEST(ResponderError, PayloadsThatDoNotFitTheirPlaceAreInvalid) {
   for (const char* packet :
        {"WRITE_FIRST psn=000200 len=1023 total=2000", "WRITE_FIRST psn=000200 len=1025 total=2000",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a responder executes new requests and acknowledges: protocol/transport.md, sections 2, 4.1,
-// 4.2, 4.4 and 5.
+// How a responder executes new requests and acknowledges: docs/protocol/transport.md,
+// sections 2, 4.1, 4.2, 4.4 and 5.
 #include <gtest/gtest.h>
 
 #include "tests/transport/script.h"
@@ -109,8 +109,8 @@ TEST(ResponderRequest, AReadIsAnsweredWithoutAckReq) {
   s.Sends({"READ_RESPONSE_ONLY psn=000201 len=8 msn=2"});
 }
 
-// [2.psn.read 2.psn.wrap] wire-format.md, section 5: FIRST, MIDDLEs, LAST; a READ of n packets
-// takes n PSNs.
+// [2.psn.read 2.psn.wrap] docs/protocol/wire-format.md, section 5: FIRST, MIDDLEs, LAST; a READ of
+// n packets takes n PSNs.
 TEST(ResponderRequest, SegmentsAReadAcrossThePsnWrap) {
   Script s({.rq_psn = 0xfffffe, .path_mtu = 256});
   s.Receive("READ_REQUEST psn=fffffe len=1000 va=1000 rkey=2a ackreq");

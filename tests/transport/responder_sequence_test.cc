@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gaps and duplicates at a responder: protocol/transport.md, sections 4.1, 2 and 4.3.
+// Gaps and duplicates at a responder: docs/protocol/transport.md, sections 4.1, 2 and 4.3.
 #include <gtest/gtest.h>
 
 #include "tests/transport/script.h"

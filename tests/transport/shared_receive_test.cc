@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reliable connections with a shared receive queue, and extended ones: protocol/transport.md,
+// Reliable connections with a shared receive queue, and extended ones: docs/protocol/transport.md,
 // sections 6.1 and 11.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unreliable connections: protocol/transport.md, section 9, and what sections 1 and 6.1 say of
+// Unreliable connections: docs/protocol/transport.md, section 9, and what sections 1 and 6.1 say of
 // them.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unreliable datagrams: protocol/transport.md, section 10, and what sections 6.1 and 11 say of
+// Unreliable datagrams: docs/protocol/transport.md, section 10, and what sections 6.1 and 11 say of
 // them.
 #include <gtest/gtest.h>
 

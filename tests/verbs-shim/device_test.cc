@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices, ports, GIDs: protocol/verbs-semantics.md 1 to 3 and 10.
+// Devices, ports, GIDs: docs/protocol/verbs-semantics.md, sections 1 to 3 and 10.
 #include <cstring>
 
 #include "tests/verbs-shim/shim_fixture.h"

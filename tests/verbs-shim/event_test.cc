@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion and asynchronous events, acknowledgements: protocol/verbs-semantics.md 8.
+// Completion and asynchronous events, acknowledgements: docs/protocol/verbs-semantics.md,
+// section 8.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>

@@ -176,7 +176,7 @@ TEST(DecodeTest, LengthsThatOnlyMisfitTheirMessageAreLeftToTheTransport) {
   }
 }
 
-// [4.1.3.decode] wire-format.md, section 5: a NAK is due for them.
+// [4.1.3.decode] docs/protocol/wire-format.md, section 5: a NAK is due for them.
 TEST(DecodeTest, ReservedOpcodesOfReliableServicesAreLeftToTheTransport) {
   for (const uint8_t opcode : std::array<uint8_t, 4>{0x15, 0x18, 0x1f, 0xb5}) {
     Frame frame = Make(Opcode::kSendOnly, 4);
@@ -242,7 +242,7 @@ TEST(DecodeTest, CongestionIsEcnThreeAndNothingElse) {
   }
 }
 
-// Source: protocol/wire-format.md, 1 and 2: receivers ignore these.
+// Source: docs/protocol/wire-format.md, sections 1 and 2: receivers ignore these.
 TEST(DecodeTest, FieldsThatReceiversIgnoreAreIgnored) {
   Frame frame = Make(Opcode::kSendOnly, 4);
   frame[43] ^= 0x40;                  // MigReq.

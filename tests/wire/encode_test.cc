@@ -269,7 +269,7 @@ TEST(EncodeRulesTest, AFlowLabelGivesAllDatagramsOfAPathOnePort) {
   }
 }
 
-// Source: protocol/wire-format.md, 1.1; the values were seen in captures.
+// Source: docs/protocol/wire-format.md, section 1.1; the values were seen in captures.
 TEST(UdpSourcePortTest, FollowsTheConventionOfLinux) {
   EXPECT_EQ(UdpSourcePort(0xb5001, Qpn(0x11), Qpn(0x22)), 53292);
   EXPECT_EQ(UdpSourcePort(0, Qpn(0x15), Qpn(0x15)), 49593);

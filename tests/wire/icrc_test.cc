@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ICRC against packets that other implementations made (protocol/wire-format.md, 7.3).
+// The ICRC against packets that other implementations made (docs/protocol/wire-format.md,
+// section 7.3).
 #include "pipeline/wire/icrc.h"
 
 #include <gtest/gtest.h>

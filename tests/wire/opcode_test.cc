@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opcode table against the rules of protocol/wire-format.md, section 5.
+// The opcode table against the rules of docs/protocol/wire-format.md, section 5.
 #include "pipeline/wire/opcode.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Headers of what a host speaks beside RoCE, as they lie on the wire: ARP (RFC 826), ICMP (RFC
 // 792), IGMP (RFC 2236, 2; RFC 3376, 4), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5).
-// Ethernet and IP are wire/layout.h's. Pure.
+// Ethernet and IP are pipeline/wire/layout.h's. Pure.
 #pragma once
 
 #include <array>

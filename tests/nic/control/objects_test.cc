@@ -32,7 +32,7 @@ TEST(ControlTest, DevicesPortsAndGidsAreListed) {
   EXPECT_EQ(gids.As<uroce_gid_entry>(3).valid, 0u);
 }
 
-// protocol/verbs-semantics.md, section 6: destroy order.
+// docs/protocol/verbs-semantics.md, section 6: destroy order.
 TEST(ControlTest, WhatIsInUseIsBusy) {
   TestProgram program;
   ControlClient& client = program.client;

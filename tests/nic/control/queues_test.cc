@@ -60,7 +60,7 @@ void Flush(TestProgram& program, const MappedArena& arena, uint32_t count) {
   while (rings::LoadAcquire(last.generation) == 0) std::this_thread::yield();
 }
 
-// ibv_resize_cq(3); protocol/verbs-semantics.md, section 6.
+// ibv_resize_cq(3); docs/protocol/verbs-semantics.md, section 6.
 TEST(ControlTest, AResizedQueueKeepsWhatWaits) {
   TestProgram program;
   const MappedArena arena(program.hello.fds[0]);

@@ -15,7 +15,7 @@
 namespace uroce::nic {
 namespace {
 
-// protocol/verbs-semantics.md, section 5.
+// docs/protocol/verbs-semantics.md, section 5.
 TEST(ControlTest, RegionsAreCheckedBeforeTheyAreMade) {
   TestProgram program;
   constexpr uint64_t kAddr = 0x10000;

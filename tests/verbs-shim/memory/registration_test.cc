@@ -102,7 +102,7 @@ TEST_F(RegistrationTest, PartsOfAnArenaHeapPageAreCopied) {
 }
 #endif
 
-// verbs-semantics.md, 5: ON_DEMAND. What lies there is found by each access.
+// docs/protocol/verbs-semantics.md, section 5: ON_DEMAND. What lies there is found by each access.
 TEST_F(RegistrationTest, OnDemandMemoryNeedNotBeThere) {
   constexpr uint32_t kOnDemand = 64;
   uint8_t* pages = MapPages(2, PROT_NONE);
