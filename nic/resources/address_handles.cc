@@ -2,23 +2,12 @@
 // Address handles of a program.
 #include <infiniband/verbs.h>
 
-#include <algorithm>
-#include <map>
-#include <span>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "nic/resources/paths.h"
 #include "nic/resources/program.h"
 #include "pipeline/wire/encode.h"
 
 namespace uroce::nic {
-namespace {
-
-// A worker stands still for some microseconds meanwhile.
-constexpr size_t kQueuePairsPerRun = 32;
-
-}  // namespace
 
 absl::StatusOr<AddressPlan> Program::PlanAh(const uroce_create_ah& request) const {
   const absl::StatusOr<ProtectionDomain*> pd = pds_.Find(request.pd);
@@ -63,25 +52,11 @@ absl::Status Program::DestroyAh(uint32_t handle) {
   return absl::OkStatus();
 }
 
-// Some at a time, each on its own worker: other programs' packets go in between.
 bool Program::HasUnsentDatagrams() {
-  std::map<datapath::Worker*, std::vector<datapath::QueuePair*>> senders;
-  qps_.ForEach([&](uint32_t, QueuePairObject& qp) {
-    if (qp.qp_type != IBV_QPT_UD) return;
-    senders[&nic_.OwnerOf(qp.queue_pair)].push_back(&qp.queue_pair);
-  });
   bool any = false;
-  for (const auto& [worker, its] : senders) {
-    for (size_t first = 0; first < its.size(); first += kQueuePairsPerRun) {
-      const std::span some =
-          std::span(its).subspan(first, std::min(kQueuePairsPerRun, its.size() - first));
-      worker->Run([&any, some, owner = worker] {
-        for (datapath::QueuePair* qp : some) {
-          any |= owner->LookForSends(qp);
-        }
-      });
-    }
-  }
+  VisitQueuePairs(
+      [](const QueuePairObject& qp) { return qp.qp_type == IBV_QPT_UD; },
+      [&](datapath::Worker& owner, datapath::QueuePair& qp) { any |= owner.LookForSends(&qp); });
   return any;
 }
 

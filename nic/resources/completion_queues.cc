@@ -132,11 +132,9 @@ bool Program::ShrinksUnderSends(const uroce_resize_cq& request) {
   const absl::StatusOr<CompletionQueueObject*> cq = cqs_.Find(request.handle);
   if (!cq.ok() || request.cqe >= (*cq)->depth) return false;
   bool found = false;
-  RunBetweenTurns(nic_.workers(), [&] {
-    (*cq)->queue.ForEachRing([&](CompletionRing& ring) {
-      found |= std::ranges::any_of(ring.users(), &datapath::QueuePair::HasUnsent);
-    });
-  });
+  VisitQueuePairs(
+      [its = *cq](const QueuePairObject& qp) { return qp.send_cq == its || qp.receive_cq == its; },
+      [&](datapath::Worker&, datapath::QueuePair& qp) { found |= qp.HasUnsent(); });
   return found;
 }
 

@@ -5,7 +5,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <map>
+#include <vector>
 
 #include "nic/resources/counter_table.h"
 #include "nic/resources/shared_memory.h"
@@ -13,9 +16,6 @@
 namespace uroce::nic {
 
 namespace {
-
-// A worker stands still for some tens of us meanwhile.
-constexpr uint32_t kQueuePairsPerRun = 32;
 
 std::vector<datapath::SessionLink> Links(const Arena& arena, const std::vector<Fd>& wake_fds) {
   std::vector<datapath::SessionLink> links;
@@ -70,19 +70,16 @@ Program::Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread
 
 bool Program::is_privileged() const { return uid_ == 0 || uid_ == geteuid(); }
 
-// Some at a time: other programs' packets go in between.
-void Program::RemoveQueuePairs(datapath::Worker& worker) {
-  std::vector<datapath::QueuePair*> its;
-  qps_.ForEach([&](uint32_t, QueuePairObject& object) {
-    if (&nic_.OwnerOf(object.queue_pair) == &worker) its.push_back(&object.queue_pair);
+void Program::VisitQueuePairs(
+    absl::FunctionRef<bool(const QueuePairObject&)> is_meant,
+    absl::FunctionRef<void(datapath::Worker&, datapath::QueuePair&)> visit) {
+  std::map<datapath::Worker*, std::vector<datapath::QueuePair*>> meant;
+  qps_.ForEach([&](uint32_t, QueuePairObject& qp) {
+    if (is_meant(qp)) meant[&nic_.OwnerOf(qp.queue_pair)].push_back(&qp.queue_pair);
   });
-  while (!its.empty()) {
-    worker.Run([&] {
-      for (uint32_t i = 0; i < kQueuePairsPerRun && !its.empty(); ++i) {
-        worker.RemoveQueuePair(its.back());  // The newest is found first.
-        its.pop_back();
-      }
-    });
+  for (auto& [worker, its] : meant) {
+    std::ranges::reverse(its);
+    worker->RunForEach(its, [&, owner = worker](datapath::QueuePair& qp) { visit(*owner, qp); });
   }
 }
 
@@ -90,9 +87,9 @@ void Program::RemoveQueuePairs(datapath::Worker& worker) {
 // that go before would have it refuse what they ask.
 Program::~Program() {
   qps_.ForEach([this](uint32_t, QueuePairObject& object) { DetachAll(object); });
-  for (uint32_t index = 0; index < nic_.workers().count(); ++index) {
-    RemoveQueuePairs(nic_.workers().at(index));
-  }
+  VisitQueuePairs(
+      [](const QueuePairObject&) { return true; },
+      [](datapath::Worker& owner, datapath::QueuePair& qp) { owner.RemoveQueuePair(&qp); });
   nic_.workers().RunOnEach([this](datapath::Worker& worker) {
     srqs_.ForEach([&](uint32_t, SharedReceiveObject& object) {
       if (object.worker == worker.index()) worker.RemoveSharedReceiveQueue(&object.queue);

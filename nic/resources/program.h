@@ -197,7 +197,10 @@ class Program {
   Program(Nic& nic, uint32_t id, uint32_t uid, std::shared_ptr<SideThread> files_thread,
           Arena arena, std::vector<Fd> wake_fds);
 
-  void RemoveQueuePairs(datapath::Worker& worker);
+  /// Shows those queue pairs that are meant to `visit`, inside Run of the worker that owns them;
+  /// the newest of each worker first.
+  void VisitQueuePairs(absl::FunctionRef<bool(const QueuePairObject&)> is_meant,
+                       absl::FunctionRef<void(datapath::Worker&, datapath::QueuePair&)> visit);
   void DetachAll(QueuePairObject& qp);
   absl::Status CheckMemory(uint64_t length) const;
   std::shared_ptr<Segment> MakeSegment(bool is_own_file);

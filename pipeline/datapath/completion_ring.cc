@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include "pipeline/datapath/completion_queue.h"
 #include "pipeline/datapath/record_socket.h"
@@ -56,6 +57,15 @@ uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qp
 }
 
 }  // namespace
+
+// A program that ends takes its newest first.
+void CompletionRing::ForgetUser(const QueuePair* qp) {
+  const auto found = std::find(users_.rbegin(), users_.rend(), qp);
+  if (found == users_.rend()) return;
+  const auto place = std::next(found).base();
+  if (static_cast<size_t>(place - users_.begin()) < left_to_fail_) --left_to_fail_;
+  users_.erase(place);
+}
 
 PublishResult CompletionRing::Publish(const transport::Completion& completion, uint32_t handle,
                                       Qpn qpn) {

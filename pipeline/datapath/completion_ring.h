@@ -55,8 +55,13 @@ class CompletionRing {
   /// When to call RetryRecords, from now on. Only with pending records.
   Nanos RetryAfter() const;
   void RetryRecords();
-  /// The worker's queue pairs that complete here. Each is there once.
-  std::vector<QueuePair*>& users() { return users_; }
+  /// The worker's queue pairs that complete here, each once: one that comes, and one that goes.
+  void AddUser(QueuePair* qp) { users_.push_back(qp); }
+  void ForgetUser(const QueuePair* qp);
+  /// Has NextToFail return each user of now. False: there is none.
+  bool FailUsers() { return (left_to_fail_ = users_.size()) != 0; }
+  /// The next user that is to go to error, or null.
+  QueuePair* NextToFail() { return left_to_fail_ == 0 ? nullptr : users_[--left_to_fail_]; }
 
   // ---- while the worker stands still ----
   /// CQEs that the program has not polled; more than the depth: its index is impossible.
@@ -87,6 +92,7 @@ class CompletionRing {
   uint32_t worker_;
   rings::CqeProducer ring_;
   std::vector<QueuePair*> users_;
+  size_t left_to_fail_ = 0;  // The oldest so many of them.
   bool in_burst_ = false;
   bool solicited_in_burst_ = false;
   bool pending_error_ = false;

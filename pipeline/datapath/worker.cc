@@ -8,6 +8,8 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
+
 #include "drivers/port.h"
 #include "pipeline/datapath/capture_tap.h"
 #include "pipeline/datapath/grace_periods.h"
@@ -16,6 +18,9 @@
 
 namespace uroce::datapath {
 namespace {
+
+// What a worker is asked about so many takes some tens of us at most.
+constexpr size_t kQueuePairsPerRun = 32;
 
 void PinTo(int core) {
   if (core < 0) return;
@@ -77,6 +82,7 @@ bool Worker::Impl::Turn(Nanos time) {
   busy |= TakeDoorbells();
   if (postponed != 0) busy |= TakePostponed();
   if (!held.empty()) busy |= ReleaseHeld();
+  if (!failing_rings.empty()) busy |= FailQueuePairs();
   busy |= Expire();
   // Programs see what is complete before the time that sending takes.
   SettleAll();
@@ -132,6 +138,17 @@ void Worker::Run(absl::FunctionRef<void()> work) {
   impl.mailbox.Post(work);
   Wake();
   impl.mailbox.WaitDone();
+}
+
+void Worker::RunForEach(std::span<QueuePair* const> queue_pairs,
+                        absl::FunctionRef<void(QueuePair&)> work) {
+  while (!queue_pairs.empty()) {
+    const std::span some = queue_pairs.first(std::min(queue_pairs.size(), kQueuePairsPerRun));
+    Run([&] {
+      for (QueuePair* qp : some) work(*qp);
+    });
+    queue_pairs = queue_pairs.subspan(some.size());
+  }
 }
 
 void Worker::Hold() {
@@ -199,6 +216,7 @@ void Worker::SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit) {
 
 void Worker::RemoveCompletionRing(CompletionRing* ring) {
   impl_->record_retries.Remove({.ring = ring});
+  std::erase(impl_->failing_rings, ring);
 }
 void Worker::FailQueuePairsOf(CompletionRing* ring) { impl_->FailQueuePairsOf(*ring); }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -73,6 +74,10 @@ class Worker {
   /// Runs `work` on the worker's thread between two bursts and returns when it is done. Before
   /// Start and after Stop it runs on the caller's thread. Control thread.
   void Run(absl::FunctionRef<void()> work);
+  /// Shows each of this worker's `queue_pairs` to `work` as Run does, some at a time: packets go in
+  /// between.
+  void RunForEach(std::span<QueuePair* const> queue_pairs,
+                  absl::FunctionRef<void(QueuePair&)> work);
   /// Has the worker stand still between two bursts until Release. AwaitHold returns when it does:
   /// what it owns is the caller's then. Control thread.
   void Hold();

@@ -291,7 +291,10 @@ struct Worker::Impl {
   PullResult PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull);
   void PublishCompletions(QueuePair& qp);
   void Publish(QueuePair& qp, const transport::Completion& completion);
+  /// Puts the queue pairs of now that complete on `ring` in error, some in each turn from the next
+  /// on.
   void FailQueuePairsOf(CompletionRing& ring);
+  bool FailQueuePairs();
   void Fail(QueuePair& qp);
   void FailCorrupt(QueuePair& qp, std::atomic<uint64_t>& counter);
   void FileTimer(QueuePair& qp);
@@ -334,6 +337,7 @@ struct Worker::Impl {
   std::vector<QueuePair*> held;
   size_t held_next = 0;  // Looked at first in the next turn.
   std::vector<CompletionRing*> bursts;
+  std::vector<CompletionRing*> failing_rings;  // Each once.
   RecordRetries record_retries;
   std::vector<SharedReceiveQueue*> shared_queues;  // All of them: few, and asked for rarely.
   uint32_t postponed = 0;                          // Queue pairs of all programs.

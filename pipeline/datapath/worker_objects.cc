@@ -14,12 +14,6 @@ using transport::QpState;
 using Kind = ParkedKind;
 namespace {
 
-/// Takes `qp` out of those that complete on a ring: a program that ends takes its newest first.
-void ForgetNewest(std::vector<QueuePair*>& users, const QueuePair* qp) {
-  const auto found = std::find(users.rbegin(), users.rend(), qp);
-  if (found != users.rend()) users.erase(std::next(found).base());
-}
-
 /// Calls `visit` with each ring that the queue pair completes on, once. An XRC target has none.
 template <typename Visitor>
 void ForEachRing(const QueuePairConfig& config, Visitor&& visit) {
@@ -58,7 +52,7 @@ void Worker::Impl::AddQueuePair(QueuePair* qp) {
   links.next_of_slot = std::exchange(slots[its.doorbell_slot], qp);
   queue_pairs.Insert(its.qpn, qp);
   if (qp->is_target()) its.domain->targets().push_back(qp);
-  ForEachRing(its, [qp](CompletionRing& ring) { ring.users().push_back(qp); });
+  ForEachRing(its, [qp](CompletionRing& ring) { ring.AddUser(qp); });
   ReserveLists();
 }
 
@@ -71,6 +65,7 @@ void Worker::Impl::ReserveLists() {
   const size_t most_rings = most * 2 + shared_queues.size();
   if (bursts.capacity() < most_rings) {
     bursts.reserve(most_rings * 2);
+    failing_rings.reserve(most_rings * 2);
     record_retries.Reserve((most + most_rings + shared_queues.size()) * 2);
   }
 }
@@ -79,7 +74,7 @@ void Worker::Impl::RemoveQueuePair(QueuePair* qp) {
   AcknowledgeAll(*qp);
   queue_pairs.Erase(qp->qpn());
   if (qp->is_target()) std::erase(qp->config().domain->targets(), qp);
-  ForEachRing(qp->config(), [qp](CompletionRing& ring) { ForgetNewest(ring.users(), qp); });
+  ForEachRing(qp->config(), [qp](CompletionRing& ring) { ring.ForgetUser(qp); });
   timers.Remove(qp->links().timer);
   StopSending(*qp);
   AbandonParked(*qp);

@@ -19,6 +19,8 @@ using transport::QpState;
 constexpr uint32_t kPullBurst = 32;
 // Timers that fire in one turn.
 constexpr int kMaxExpiries = 64;
+// Queue pairs that go to error in one turn because their completion queue has overflowed.
+constexpr int kMaxFailures = 64;
 // Queue pairs whose bell has rung that are fetched into the cache before it is their turn.
 constexpr size_t kFetchedAhead = 4;
 
@@ -261,8 +263,22 @@ void Worker::Impl::Publish(QueuePair& qp, const transport::Completion& completio
   }
 }
 
+// Those that complete something meanwhile go to error by that.
 void Worker::Impl::FailQueuePairsOf(CompletionRing& ring) {
-  for (QueuePair* qp : ring.users()) Fail(*qp);
+  std::erase(failing_rings, &ring);
+  if (ring.FailUsers()) failing_rings.push_back(&ring);
+}
+
+bool Worker::Impl::FailQueuePairs() {
+  for (int i = 0; i < kMaxFailures && !failing_rings.empty(); ++i) {
+    QueuePair* const qp = failing_rings.back()->NextToFail();
+    if (qp != nullptr) {
+      Fail(*qp);
+    } else {
+      failing_rings.pop_back();
+    }
+  }
+  return true;
 }
 
 void Worker::Impl::Fail(QueuePair& qp) {

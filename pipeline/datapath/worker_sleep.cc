@@ -44,7 +44,8 @@ void Worker::Impl::AnnounceAwake() {
 }
 
 bool Worker::Impl::HasWork() const {
-  if (postponed != 0 || !touched.empty() || !handover.empty()) return true;
+  if (postponed != 0 || !touched.empty() || !failing_rings.empty() || !handover.empty())
+    return true;
   return std::ranges::any_of(ports, [](const auto& port) { return port->has_work(); });
 }
 

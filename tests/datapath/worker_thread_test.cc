@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include "drivers/wire_port.h"
@@ -71,6 +72,25 @@ TEST_P(WorkerThreadTest, RunIsDoneWhenItReturnsAsleepOrAwake) {
   bed_.worker->Stop();
   bed_.worker->Run([&] { ++runs; });
   EXPECT_EQ(runs, 1002);
+}
+
+// Whoever has thousands of queue pairs makes the packets of others wait for some of them, not for
+// all: a turn comes between.
+TEST_P(WorkerThreadTest, ManyQueuePairsAreShownSomeInATurn) {
+  constexpr size_t kShown = 1000, kMostInATurn = 32;
+  const std::vector<QueuePair*> many(kShown, a_.qp.get());
+  std::map<uint64_t, size_t> shown_in;  // By turn.
+  bed_.worker->Start();
+  bed_.worker->RunForEach(many, [&](QueuePair& qp) {
+    EXPECT_EQ(&qp, a_.qp.get());
+    ++shown_in[bed_.worker->counters().turns.load()];
+  });
+  size_t shown = 0;
+  for (const auto& [turn, count] : shown_in) {
+    EXPECT_LE(count, kMostInATurn);
+    shown += count;
+  }
+  EXPECT_EQ(shown, kShown);
 }
 
 TEST_P(WorkerThreadTest, TheThreadHasItsOwnCacheOfFrames) {

@@ -2,6 +2,8 @@
 // Who gets a turn, and who waits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
@@ -140,6 +142,64 @@ TEST_F(AcknowledgementTest, WhereThePortIsFullStillNothingWaitsForIt) {
   bed_.ports[1].room = 8;
   EXPECT_EQ(Ended(), 12u) << "IBV_WC_RETRY_EXC_ERR";
   EXPECT_EQ(bed_.ports[1].sent, 0u);
+}
+
+/// Many queue pairs send to a completion queue with hardly any room.
+class OverflowTest : public WorkerTurnsTest {
+ protected:
+  static constexpr int kQueuePairs = 500;
+  static constexpr uint32_t kMostInATurn = 64;
+  static constexpr uint32_t kError = 6;
+
+  OverflowTest() {
+    bed_.Connect(first_, bed_.AddEndpoint(1));
+    const Endpoint::Limits limits{.sq_depth = 2,
+                                  .rq_depth = 2,
+                                  .cq_depth = 2,
+                                  .has_events = false,
+                                  .send_ring = first_.qp->config().send_ring};
+    for (int i = 0; i < kQueuePairs; ++i) {
+      crowd_.push_back(&bed_.AddEndpoint(0, limits));
+      bed_.Modify(*crowd_.back(), transport::QpState::kInit);
+    }
+    bed_.Settle();
+    for (uint64_t i = 0; i < 6; ++i) PostWrite(first_, 8, i);
+  }
+  uint32_t Failed() const {
+    return static_cast<uint32_t>(std::ranges::count(crowd_, kError, &Endpoint::page_state));
+  }
+  Endpoint& first_ = bed_.AddEndpoint(0, {.cq_depth = 4});
+  std::vector<Endpoint*> crowd_;
+};
+
+TEST_F(OverflowTest, ItsQueuePairsFailSomeInATurn) {
+  for (uint32_t before = 0, failed = 0; failed < kQueuePairs; before = failed) {
+    bed_.Turn(Nanos(10'000));
+    failed = Failed();
+    ASSERT_LE(failed - before, kMostInATurn);
+    ASSERT_LT(bed_.now, Nanos(60'000'000'000)) << failed;
+  }
+  EXPECT_EQ(first_.page_state(), kError);
+}
+
+TEST_F(OverflowTest, QueuePairsThatGoMeanwhileHoldNoOtherUp) {
+  ASSERT_TRUE(bed_.RunUntil([this] { return Failed() != 0; }));
+  std::vector<Endpoint*> gone;
+  for (size_t i = 0; i < crowd_.size(); i += 2) gone.push_back(crowd_[i]);
+  bed_.worker->Run([&] {
+    for (const Endpoint* endpoint : gone) bed_.worker->RemoveQueuePair(endpoint->qp.get());
+  });
+  const auto all_failed = [this] {
+    for (size_t i = 1; i < crowd_.size(); i += 2) {
+      if (crowd_[i]->page_state() != kError) return false;
+    }
+    return true;
+  };
+  EXPECT_LT(Failed(), crowd_.size() / 2);
+  EXPECT_TRUE(bed_.RunUntil(all_failed));
+  bed_.worker->Run([&] {
+    for (const Endpoint* endpoint : gone) bed_.worker->AddQueuePair(endpoint->qp.get());
+  });
 }
 
 TEST_F(WorkerTurnsTest, RetriesEndWhenThePeerIsGone) {

@@ -5,8 +5,12 @@
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 
+#include <chrono>
+#include <future>
+#include <latch>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 #include "tests/nic/control/client.h"
@@ -63,15 +67,15 @@ class ControlTurnsTest : public testing::Test {
     return count;
   }
   /// A program with many queue pairs: to describe them takes long.
-  void MakeQueuePairs(uint32_t count) {
+  void MakeQueuePairs(uint32_t count, uint32_t type = IBV_QPT_RC) {
     ControlClient& client = ConnectProgram();
     const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
     const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
     const uint32_t cq =
         Call(client, UROCE_CREATE_CQ, uroce_create_cq{context, 16, 1, UROCE_NONE, 0}).handle();
     for (uint32_t i = 0; i < count; ++i) {
-      const Answer made = Call(client, UROCE_CREATE_QP,
-                               uroce_create_qp{pd, IBV_QPT_RC, cq, cq, 1, 0, {1, 1, 1, 1, 0}});
+      const Answer made =
+          Call(client, UROCE_CREATE_QP, uroce_create_qp{pd, type, cq, cq, 1, 0, {1, 1, 1, 1, 0}});
       ASSERT_EQ(made.error, 0) << made.text;
     }
   }
@@ -184,6 +188,46 @@ TEST_F(ControlTurnsTest, MappingsOfAUserAreCountedThoughTheirSegmentsAreGone) {
   EXPECT_EQ(daemon_->nic().keys_held(), kMappings);
   ASSERT_EQ(Call(client, UROCE_DEREG_MR, uroce_handle{region, 0}).error, 0);
   EXPECT_EQ(make_segment().error, 0);
+}
+
+/// Has the one worker stand still until the end of this object, or for a minute.
+class StandStill {
+ public:
+  explicit StandStill(datapath::Worker& worker)
+      : thread_([this, &worker] {
+          worker.Run([this] {
+            begun_.count_down();
+            was_ended_ =
+                end_.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready;
+          });
+        }) {
+    begun_.wait();
+  }
+  /// Whether it stood still until now.
+  bool End() {
+    end_.set_value();
+    thread_.join();
+    return was_ended_;
+  }
+
+ private:
+  std::latch begun_{1};
+  std::promise<void> end_;
+  bool was_ended_ = false;
+  std::thread thread_;
+};
+
+// A worker is asked what is still to leave only for the sake of something that there is.
+TEST_F(ControlTurnsTest, HandlesThatThereAreNotCostWorkersNothing) {
+  MakeQueuePairs(4, IBV_QPT_UD);
+  ControlClient& client = *clients_.back();
+  StandStill still(daemon_->nic().workers().at(0));
+  for (uint32_t handle = 0; handle < 100; ++handle) {
+    EXPECT_EQ(Call(client, UROCE_DESTROY_AH, uroce_handle{handle, 0}).error, EINVAL);
+    EXPECT_EQ(Call(client, UROCE_DESTROY_QP, uroce_handle{handle + 100, 0}).error, EINVAL);
+    EXPECT_EQ(Call(client, UROCE_RESIZE_CQ, uroce_resize_cq{handle + 100, 1}).error, EINVAL);
+  }
+  EXPECT_TRUE(still.End()) << "a command has waited for the worker";
 }
 
 }  // namespace
