@@ -76,6 +76,13 @@ bool Worker::Impl::StartEffect(QueuePair& qp, const Effect& effect, const wire::
       return true;
   }
   transfer.walker = WalkEffect(qp, effect.kind, PlaceOf(effect), LengthOf(effect), transfer.remote);
+  if (packet.header.opcode == wire::Opcode::kAtomicWrite) [[unlikely]] {
+    Piece piece;
+    if (!transfer.walker.Look(keys, piece) || !HoldsAtomic(piece)) {
+      FinishEffect(qp, effect, MoveResult::kDenied, 0);
+      return true;
+    }
+  }
   const MoveResult result = Place(keys, transfer.walker, transfer.bytes);
   if (result != MoveResult::kCopied) {
     FinishEffect(qp, effect, result, 0);

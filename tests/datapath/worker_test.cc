@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 
 #include "pipeline/transport/credits.h"
 #include "pipeline/wire/decode.h"
@@ -18,6 +19,7 @@ constexpr uint8_t kSend = 2;
 constexpr uint8_t kRead = 4;
 constexpr uint8_t kCompareSwap = 5;
 constexpr uint8_t kFetchAdd = 6;
+constexpr uint8_t kAtomicWrite = 15;
 
 /// Both ends connected; 256 KB on each side, mapped or copied as the parameter says.
 class WorkerTest : public testing::TestWithParam<MrMode> {
@@ -88,6 +90,28 @@ TEST_P(WorkerTest, SendScattersIntoTheReceiveList) {
   EXPECT_EQ(cqe.byte_len, 2500u);
   EXPECT_EQ(memcmp(target_.data(), source_.data(), 100), 0);
   EXPECT_EQ(memcmp(target_.data() + 1000, source_.data() + 100, 2400), 0);
+}
+
+// What is aligned in a region that calls its first byte 0 may lie across two lines of a cache.
+TEST_P(WorkerTest, AnAtomicWriteIsDoneOnAlignedMemoryAlone) {
+  const auto write_to = [this](MemoryRegion& region, uint64_t wr_id) {
+    region.iova = region.segments[0].iova = 0;
+    a_.PostSend({.opcode = kAtomicWrite,
+                 .wr_id = wr_id,
+                 .list = {Testbed::Sge(from_, 0, 8)},
+                 .remote_addr = 8,
+                 .rkey = region.key});
+    uroce_cqe cqe{};
+    EXPECT_TRUE(bed_.RunUntil([&] { return a_.PollSend(cqe); }));
+    EXPECT_EQ(cqe.wr_id, wr_id);
+    return cqe.status;
+  };
+  ASSERT_EQ(reinterpret_cast<uintptr_t>(target_.data()) % 8, 0u);
+  EXPECT_EQ(write_to(bed_.Register(&target_[64], 64, kAllAccess, GetParam()), 1), 0u);
+  EXPECT_EQ(memcmp(&target_[72], source_.data(), 8), 0);
+  EXPECT_EQ(write_to(bed_.Register(&target_[132], 64, kAllAccess, GetParam()), 2), 10u)
+      << "IBV_WC_REM_ACCESS_ERR";
+  EXPECT_EQ(std::ranges::count(std::span(target_).subspan(140, 8), 0), 8);
 }
 
 TEST_P(WorkerTest, AtomicsReturnTheOriginalAndUpdateMemory) {
