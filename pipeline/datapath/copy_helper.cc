@@ -145,7 +145,7 @@ struct CopyHelper::Shared {
       DeleteAll(lane.done);
       close(lane.wake_fd);
     }
-    close(memory.fd);
+    if (memory.fd >= 0) close(memory.fd);
     close(own_fd);
     live_helpers.fetch_sub(1, std::memory_order_release);
   }
@@ -250,6 +250,7 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
     shared->helper_sleeps.store(false, std::memory_order_relaxed);
     empty_polls = 0;
   }
+  close(std::exchange(shared->memory.fd, -1));  // A stranger's: nobody else shall wait for it.
 }
 
 }  // namespace uroce::datapath

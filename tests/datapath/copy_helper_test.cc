@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,20 @@
 #include <memory>
 #include <string>
 #include <thread>
+
+namespace {
+
+std::atomic<int> watched_fd{-1};
+std::atomic<pid_t> closed_by{0};
+
+}  // namespace
+
+// In libc's place: says which thread closes the watched fd.
+extern "C" int close(int fd) {
+  int expected = fd;
+  if (watched_fd.compare_exchange_strong(expected, -1)) closed_by = gettid();
+  return static_cast<int>(syscall(SYS_close, fd));
+}
 
 namespace uroce::datapath {
 namespace {
@@ -55,6 +70,26 @@ TEST_F(CopyHelperTest, AJobComesBackToTheWorkerThatSubmittedIt) {
   EXPECT_TRUE(Await(1)->succeeded);
   EXPECT_EQ(helper_.PollDone(0), nullptr);
   EXPECT_EQ(copy, 7u);
+}
+
+// The end of a stranger's file is none of the thread's that ends the helper.
+TEST_F(CopyHelperTest, TheMemoryIsClosedByTheThreadThatTouchesIt) {
+  uint64_t word = 7;
+  for (int round = 0; round < 1000; ++round) {
+    const int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    closed_by = 0;
+    watched_fd = fd;
+    {
+      CopyHelper helper({.fd = fd, .user = Credentials::Own()}, wake_fds_);
+      auto job = Job(CopyJob::Kind::kFetchAdd, &word, sizeof(word));
+      helper.Submit(0, job.release());
+      CopyJob* done = nullptr;
+      while ((done = helper.PollDone(0)) == nullptr) std::this_thread::yield();
+      delete done;
+    }
+    while (closed_by == 0) std::this_thread::yield();
+    ASSERT_NE(closed_by, gettid()) << "round " << round;
+  }
 }
 
 TEST_F(CopyHelperTest, AtomicsOfAllWorkersExcludeEachOther) {
