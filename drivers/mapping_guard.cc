@@ -140,7 +140,7 @@ std::vector<uint32_t> MappingGuard::TakeStruck() {
   return owners;
 }
 
-absl::StatusOr<GuardedMapping> GuardedMapping::Make(Mapping mapping, uint32_t owner) {
+absl::StatusOr<GuardedMapping> GuardedMapping::Make(Mapping&& mapping, uint32_t owner) {
   GuardedMapping guarded;
   guarded.slot_ = MappingGuard::Get().Add(mapping.data(), mapping.length(), owner);
   if (!guarded.slot_) {

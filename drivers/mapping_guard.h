@@ -78,8 +78,8 @@ class MappingGuard {
 class GuardedMapping {
  public:
   GuardedMapping() = default;
-  /// Errors: ResourceExhausted.
-  static absl::StatusOr<GuardedMapping> Make(Mapping mapping, uint32_t owner);
+  /// Errors: ResourceExhausted; `mapping` stays the caller's then.
+  static absl::StatusOr<GuardedMapping> Make(Mapping&& mapping, uint32_t owner);
   GuardedMapping(GuardedMapping&& other) noexcept
       : mapping_(std::move(other.mapping_)), slot_(std::exchange(other.slot_, std::nullopt)) {}
   GuardedMapping& operator=(GuardedMapping&& other) noexcept {

@@ -16,7 +16,6 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kGrowthBytes = uint64_t{1} << 40;  // So that mremap may grow a swapped range.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44;
-constexpr uint64_t kUnmapBytes = 2 << 20;  // More takes longer than 0.1 ms.
 constexpr uint32_t kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr uint32_t kWriting = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting;
 constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -69,22 +68,20 @@ absl::Status Program::CheckMemory(uint64_t length) const {
                                                    ", see --max-memory-per-user"));
 }
 
-// It counts no more at once, and is unmapped by whoever has the time. A lent file may be longer
-// than what is mapped of it: its end frees all. While that lasts the program can lend no other.
+// It counts no more at once, and is unmapped by whoever has the time: the file may be longer than
+// what is mapped of it, and its end frees all. While that lasts the program can lend no other.
 std::shared_ptr<Segment> Program::MakeSegment(bool is_own_file) {
-  return {new Segment{.is_own_file = is_own_file},
-          [thread = is_own_file ? files_thread_ : nic_.reaper()](Segment* last) {
+  return {new Segment{.is_own_file = is_own_file}, [thread = files_thread_](Segment* last) {
             std::unique_ptr<Segment> segment(last);
-            const uint64_t length = segment->mapping.length();
             if (UserAccount* const account = segment->account) {
-              account->memory_bytes -= length;
+              account->memory_bytes -= segment->mapping.length();
               --account->mappings.used;
             }
-            if (segment->is_own_file || length > kUnmapBytes) thread->End(std::move(segment));
+            thread->End(std::move(segment));
           }};
 }
 
-absl::StatusOr<uint32_t> Program::AddSegment(Mapping mapping, std::shared_ptr<Segment> segment) {
+absl::StatusOr<uint32_t> Program::AddSegment(Mapping&& mapping, std::shared_ptr<Segment> segment) {
   if (absl::Status status = segments_.CheckRoom(); !status.ok()) return status;
   if (absl::Status status = CheckMemory(mapping.length()); !status.ok()) return status;
   UserAccount& account = nic_.user(uid_);
@@ -117,7 +114,7 @@ absl::StatusOr<uint32_t> Program::CreateSegment(const uroce_create_segment& requ
   return handle;
 }
 
-absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping mapping, bool writable) {
+absl::StatusOr<uint32_t> Program::AddSharedSegment(Mapping&& mapping, bool writable) {
   std::shared_ptr<Segment> segment = MakeSegment(/*is_own_file=*/true);
   segment->may_write = segment->is_writable = writable;
   return AddSegment(std::move(mapping), std::move(segment));

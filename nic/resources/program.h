@@ -93,8 +93,9 @@ class Program {
 
   // ---- memory (memory.cc) ----
   absl::StatusOr<uint32_t> CreateSegment(const uroce_create_segment& request, Fd& file);
-  /// Makes a segment of a mapping of the program's own file. Returns its handle.
-  absl::StatusOr<uint32_t> AddSharedSegment(Mapping mapping, bool writable);
+  /// Makes a segment of a mapping of the program's own file. Returns its handle. One that is
+  /// refused stays the caller's, to unmap where that may take long.
+  absl::StatusOr<uint32_t> AddSharedSegment(Mapping&& mapping, bool writable);
   /// No region has been told of it any more, or will; afterwards none reaches memory by it.
   absl::Status DestroySegment(uint32_t handle);
   /// The same for some pages of a segment, of which the others stay.
@@ -216,7 +217,7 @@ class Program {
   /// `segments` are those that it points into besides its own.
   void Replace(MemoryObject& follower, std::vector<datapath::MrSegment> parts,
                const std::vector<std::shared_ptr<Segment>>& segments);
-  absl::StatusOr<uint32_t> AddSegment(Mapping mapping, std::shared_ptr<Segment> segment);
+  absl::StatusOr<uint32_t> AddSegment(Mapping&& mapping, std::shared_ptr<Segment> segment);
   absl::Status CountParts(uint32_t count, MemoryObject& memory) const;
   /// Has regions that reach what they copy by `mapping`, or a part of one, copy it again.
   void UnmapFollowers(std::span<const uint8_t> mapping);
