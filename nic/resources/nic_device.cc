@@ -13,11 +13,11 @@
 #include "nic/net/tap_interface.h"
 #include "nic/resources/modify_rules.h"
 #include "nic/resources/queue_layout.h"
+#include "pipeline/transport/path_mtu.h"
 
 namespace uroce::nic {
 namespace {
 
-constexpr uint32_t kMaxMessageBytes = 1u << 31;  // IBTA vol. 1, 9.7.1.5: the limit of a message.
 constexpr size_t kMaxGroups = 4096;              // Each may cost an fd for each VLAN.
 constexpr uint32_t kHostDepthFrames = 128;
 constexpr uint32_t kExceptionDepthFrames = 512;  // As the queue of a TAP.
@@ -198,7 +198,7 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   info.max_ah = limits.ahs;
   info.max_srq = limits.srqs;
   info.max_qp_rd_atom = kMaxRdAtomic;
-  info.max_msg_size = kMaxMessageBytes;
+  info.max_msg_size = transport::kMaxMessageBytes;
   info.gid_table_length = GidTable::kLength;
   info.local_ca_ack_delay = kAckDelayCode;
   return info;

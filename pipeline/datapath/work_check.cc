@@ -2,6 +2,10 @@
 // What a work request may be (docs/protocol/transport.md, sections 8 and 12).
 #include "pipeline/datapath/work_check.h"
 
+#include <algorithm>
+
+#include "pipeline/transport/path_mtu.h"
+
 namespace uroce::datapath {
 namespace {
 
@@ -24,7 +28,7 @@ uint64_t Sum(const uroce_sge* list, uint32_t count) {
 }
 
 bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
-  if (!IsKnown(opcode) || length > kMaxMessageBytes) return false;
+  if (!IsKnown(opcode) || length > transport::kMaxMessageBytes) return false;
   if (wqe.is_inline() && !MayBeInline(opcode)) return false;
   if (transport::IsLocal(opcode)) return length == 0;
   // Whether an atomic's remote address is aligned is the responder's to judge: NAK 0x61.
@@ -87,7 +91,7 @@ transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeRes
   if (work.malformed) return work;
   const uint64_t room = Sum(wqe.sges, wqe.header.num_sge);
   // More room than any message needs is no error, only more than the field can say.
-  work.length_bytes = static_cast<uint32_t>(room < kMaxMessageBytes ? room : kMaxMessageBytes);
+  work.length_bytes = static_cast<uint32_t>(std::min<uint64_t>(room, transport::kMaxMessageBytes));
   return work;
 }
 

@@ -11,9 +11,6 @@
 
 namespace uroce::datapath {
 
-/// A message has at most 2^31 bytes (IBTA vol. 1, 9.7.6).
-inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 31;
-
 /// Work that cannot be executed (lengths, list, opcode, an atomic without room) comes back
 /// `malformed` and completes with LOC_QP_OP_ERR: the shim refuses it at the post, so only a program
 /// that writes rings by itself gets there. Opcodes that `service` lacks are the transport's to
