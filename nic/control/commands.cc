@@ -311,7 +311,7 @@ absl::Status Session::AfterSends(Condition unsent, LateAnswer answer, Reply& rep
 
 void Session::AwaitSends(Condition unsent, LateAnswer answer, Nanos until) {
   auto look = [this, unsent = std::move(unsent), answer = std::move(answer), until]() mutable {
-    if (Nic::Now() < until && unsent()) {
+    if (MustAwaitSends(unsent, until)) {
       return AwaitSends(std::move(unsent), std::move(answer), until);
     }
     Reply reply;
@@ -319,6 +319,19 @@ void Session::AwaitSends(Condition unsent, LateAnswer answer, Nanos until) {
     Finish(status, std::move(reply));
   };
   answer_timer_ = context_.loop.After(kSendPoll, std::move(look));
+}
+
+bool Session::MustAwaitSends(const Condition& unsent, Nanos until) {
+  const uid_t uid = peer_.uid;
+  const Nanos begin = Nic::Now();
+  if (begin >= until) {
+    context_.turns.Forget(uid, id_);
+    return false;
+  }
+  if (context_.turns.Enter(uid, id_, context_.loop.turn(), begin) <= begin) return true;
+  const bool is_unsent = unsent();
+  context_.turns.Leave(uid, Nic::Now() - begin);
+  return is_unsent;
 }
 
 absl::Status Session::AnswerResize(const uroce_resize_cq& request, Reply& reply) {

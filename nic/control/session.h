@@ -175,6 +175,9 @@ class Session {
   using LateAnswer = std::function<absl::Status(Reply&)>;
   absl::Status AfterSends(Condition unsent, LateAnswer answer, Reply& reply);
   void AwaitSends(Condition unsent, LateAnswer answer, Nanos until);
+  /// Whether it has to look again: a look costs as much as there are queue pairs, and waits for the
+  /// user's turn.
+  bool MustAwaitSends(const Condition& unsent, Nanos until);
   /// AfterSends of all the program's datagrams: they need address handles and queue pairs.
   absl::Status AfterDatagrams(LateAnswer answer, Reply& reply);
   absl::Status Release(std::vector<std::unique_ptr<MemoryObject>> memory);
