@@ -18,7 +18,7 @@
 namespace uroce::nic {
 namespace {
 
-constexpr size_t kMaxGroups = 4096;              // Each may cost an fd for each VLAN.
+constexpr size_t kMaxGroups = 4096;  // Each may cost an fd for each VLAN.
 constexpr uint32_t kHostDepthFrames = 128;
 constexpr uint32_t kExceptionDepthFrames = 512;  // As the queue of a TAP.
 constexpr uint32_t kAckDelayCode = 15;           // 134 ms: what a loaded host may take to answer.
