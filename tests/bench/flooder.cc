@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// usage: flooder SOCKET KIND: one program that asks as much of the daemon as it can, until it is
-// killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues, registrations,
-// sessions, deaths, fds (commands that bring some along), regions (dumps of very many), files (that
-// are long, and lent for a page); or spin, which asks nothing and takes a processor as the others
-// do. Prints a line when the flood begins.
+// usage: flooder SOCKET KIND UID: one program of that user that asks as much of the daemon as it
+// can, until it is killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps,
+// queues, registrations, sessions, deaths, fds (commands that bring some along), regions (dumps of
+// very many), files (that are long, and lent for a page); or spin, which asks nothing and takes a
+// processor as the others do. Prints a line when the flood begins.
 #include <fcntl.h>
+#include <grp.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -206,13 +208,22 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   for (;;) kind == "queues" ? MakeQueues(program) : Register(program);
 }
 
+/// Another user than the daemon's, without any privilege; its own memory stays its own.
+void BecomeUser(uid_t uid) {
+  Require(setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
+              setresuid(uid, uid, uid) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0,
+          "setresuid");
+}
+
 }  // namespace
 }  // namespace uroce::bench
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fputs("usage: flooder SOCKET KIND\n", stderr);
+  if (argc != 4) {
+    std::fputs("usage: flooder SOCKET KIND UID\n", stderr);
     return 2;
   }
+  uroce::bench::OpenUserfaultfd();
+  uroce::bench::BecomeUser(static_cast<uid_t>(std::atoi(argv[3])));
   return uroce::bench::Flood(argv[1], argv[2]);
 }

@@ -29,17 +29,19 @@ constexpr uint32_t kArmedQueues = 8'000;
 constexpr uint32_t kStuckPairs = 7'600;  // More queue pairs than a worker has frames.
 constexpr uint64_t kPage = 4096;
 
+int g_userfaultfd = -1;
+
 /// A page that cannot be read by the kernel either: the daemon's copy of it does not end.
 void* MakeStuckPage() {
   void* const page =
       mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  const auto fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
   uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
   uffdio_register range{.range = {reinterpret_cast<uint64_t>(page), kPage},
                         .mode = UFFDIO_REGISTER_MODE_MISSING,
                         .ioctls = 0};
-  Require(ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &range) == 0,
-          "userfaultfd, which needs root");
+  Require(ioctl(g_userfaultfd, UFFDIO_API, &api) == 0 &&
+              ioctl(g_userfaultfd, UFFDIO_REGISTER, &range) == 0,
+          "userfaultfd");
   return page;
 }
 
@@ -67,6 +69,11 @@ void Require(bool condition, const char* what) {
   if (condition) return;
   std::fprintf(stderr, "flooder: %s\n", what);
   std::exit(1);
+}
+
+void OpenUserfaultfd() {
+  g_userfaultfd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+  Require(g_userfaultfd >= 0, "userfaultfd, which needs root");
 }
 
 void MakeManyQueuePairs(Program& program, uint32_t type) {

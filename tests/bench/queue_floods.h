@@ -10,6 +10,8 @@ namespace uroce::bench {
 void Require(bool condition, const char* what);
 
 /// Makes as many queue pairs of a type as a program may have, in RESET.
+/// Of pages that never come. Needs root.
+void OpenUserfaultfd();
 void MakeManyQueuePairs(hostile::Program& program, uint32_t type);
 /// Has thousands of armed completion queues complete while their channel is full.
 void FillChannel(hostile::Program& program);
