@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/control/stranger_socket.h"
+#include "drivers/stranger_socket.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <thread>
 
-namespace uroce::nic {
+namespace uroce::drivers {
 namespace {
 
 using Outcome = StrangerSocket::Outcome;
@@ -125,4 +125,4 @@ TEST_F(StrangerSocketTest, OneWithoutFdsIsClosedAtOnce) {
 }
 
 }  // namespace
-}  // namespace uroce::nic
+}  // namespace uroce::drivers

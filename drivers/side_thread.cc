@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/resources/side_thread.h"
+#include "drivers/side_thread.h"
 
 #include <pthread.h>
 
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace uroce::nic {
+namespace uroce::drivers {
 namespace {
 
 // To start a thread takes as long as a command.
@@ -114,4 +114,4 @@ void SideThread::Run(const std::shared_ptr<State>& state) {
   state->is_running = false;
 }
 
-}  // namespace uroce::nic
+}  // namespace uroce::drivers
