@@ -55,9 +55,17 @@ SideThread::~SideThread() {
     state_->is_abandoned = true;
   }
   state_->changed.notify_one();
+  {
+    Stranded& stranded = Stranded::Get();
+    const std::lock_guard lock(stranded.mutex);
+    stranded.states.push_back(std::move(state_));
+  }
+  LaunchStranded();
+}
+
+void SideThread::LaunchStranded() {
   Stranded& stranded = Stranded::Get();
   const std::lock_guard lock(stranded.mutex);
-  stranded.states.push_back(std::move(state_));
   std::erase_if(stranded.states, [](const auto& state) { return LaunchIfNeeded(state); });
 }
 

@@ -37,6 +37,9 @@ class SideThread {
             [thread = std::move(thread)](T* last) { thread->End(std::shared_ptr<T>(last)); }};
   }
 
+  /// Any thread. Asks the system again for the threads that objects which have gone still need.
+  static void LaunchStranded();
+
   /// Waits until the threads of all objects that have gone are done; false: after `limit` some are
   /// not.
   static bool AwaitAll(std::chrono::milliseconds limit);
