@@ -3,6 +3,7 @@
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -38,34 +39,30 @@ size_t RingBytes(uint8_t log2_slots) {
   return sizeof(memif::RingHeader) + (sizeof(memif::Descriptor) << log2_slots);
 }
 
-struct Received {
-  ssize_t size = 0;  ///< As recvmsg says.
-  Message message{};
-  Fd fd;
-};
-
-/// One message with at most one fd; others that came with it are closed.
-Received Receive(int socket) {
-  Received received;
-  iovec part{&received.message, sizeof(received.message)};
+/// Takes a message with at most one fd; others that came with it are closed. False: of wrong size.
+bool Receive(int socket, Message& message, Fd& fd) {
+  iovec part{&message, sizeof(message)};
   alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
   header.msg_control = control;
   header.msg_controllen = sizeof(control);
-  received.size = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (received.size < 0) return received;
+  const ssize_t size = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+  if (size < 0) return false;
   for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
     if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
     for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= item->cmsg_len; at += sizeof(int)) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(item) + at, sizeof(fd));
-      received.fd.Reset(fd);
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(item) + at, sizeof(number));
+      fd.Reset(number);
     }
   }
-  return received;
+  return size == sizeof(message);
 }
+
+absl::Status WrongSize() { return absl::InvalidArgumentError("a message of wrong size"); }
+absl::Status NotAnEventFd() { return absl::InvalidArgumentError("a ring without an eventfd"); }
 
 Message MakeMessage(MessageType type) {
   Message message{};
@@ -75,10 +72,50 @@ Message MakeMessage(MessageType type) {
 
 }  // namespace
 
+/// A message with fds, and what the thread finds out about them. It ends there too.
+struct MemifConnection::Inspection {
+  std::shared_ptr<StrangerSocket> socket;
+  std::shared_ptr<Fd> done;  ///< Written at the end.
+  Message message{};
+  absl::Status status;  ///< Why the message is refused.
+  MemifMemory memory;   ///< Of kAddRegion.
+  Fd event_fd;          ///< Of kAddRing.
+
+  void Run() {
+    status = Inspect();
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(done->get(), &one, sizeof(one));
+  }
+
+ private:
+  absl::Status Inspect() {
+    Fd fd;
+    if (!Receive(socket->fd(), message, fd)) return WrongSize();
+    if (message.type == MessageType::kAddRegion) {
+      absl::StatusOr<MemifMemory> mapped =
+          MapMemifMemory(std::move(fd), message.add_region.size_bytes);
+      if (!mapped.ok()) return mapped.status();
+      memory = *std::move(mapped);
+    } else if (message.type == MessageType::kAddRing) {
+      if (!IsEventFd(fd.get())) return NotAnEventFd();
+      event_fd = std::move(fd);
+    }
+    return absl::OkStatus();
+  }
+};
+
 MemifConnection::MemifConnection(const MemifConfig& config, Fd socket, EventSignal* signal,
-                                 rte_mempool* pool)
-    : config_(config), signal_(signal), pool_(pool), socket_(std::move(socket)) {
-  if (!config_.is_server) return;
+                                 rte_mempool* pool, std::shared_ptr<void> held)
+    : config_(config),
+      signal_(signal),
+      pool_(pool),
+      thread_(std::make_shared<SideThread>(std::move(held))),
+      socket_(std::make_shared<StrangerSocket>(std::move(socket), thread_)),
+      inspected_(std::make_shared<Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
+  events_.Add(inspected_->get());
+  events_.Add(socket_->fd());
+  if (!*inspected_ || events_.fd() < 0) End("no more fds");
+  if (!config_.is_server || state_ == State::kEnded) return;
   Message message = MakeMessage(MessageType::kHello);
   CopyText(kName, message.hello.name);
   message.hello.min_version = message.hello.max_version = memif::kVersion;
@@ -106,21 +143,54 @@ MemifConnection::State MemifConnection::OnReadable() {
 }
 
 bool MemifConnection::ReadOne() {
-  Received received = Receive(socket_.get());
-  if (received.size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (received.size <= 0) {
-    state_ = State::kEnded;
-    reason_ = "the peer is gone";
-    return false;
+  if (inspection_ != nullptr) return ReadInspected();
+  Message message;
+  const auto [outcome, bytes] =
+      socket_->Receive({reinterpret_cast<uint8_t*>(&message), sizeof(message)});
+  absl::Status status;
+  switch (outcome) {
+    case StrangerSocket::Outcome::kNothing:
+      return false;
+    case StrangerSocket::Outcome::kHangup:
+      state_ = State::kEnded;
+      reason_ = "the peer is gone";
+      return false;
+    case StrangerSocket::Outcome::kFds:
+      status = StartInspection();
+      break;
+    case StrangerSocket::Outcome::kMessage:
+      status = bytes == sizeof(message) ? OnMessage(message, nullptr) : WrongSize();
+      break;
   }
-  const absl::Status status = received.size == sizeof(Message)
-                                  ? OnMessage(received.message, std::move(received.fd))
-                                  : absl::InvalidArgumentError("a message of wrong size");
   if (!status.ok()) End(status.message());
   return true;
 }
 
-absl::Status MemifConnection::OnMessage(const Message& message, Fd fd) {
+absl::Status MemifConnection::StartInspection() {
+  if (!config_.is_server || state_ != State::kHandshake || !is_greeted_) {
+    return absl::FailedPreconditionError("fds out of turn");
+  }
+  events_.Remove(socket_->fd());
+  inspection_ =
+      SideThread::MakeEndingOn(thread_, Inspection{.socket = socket_, .done = inspected_});
+  thread_->Do([inspection = inspection_] { inspection->Run(); });
+  return absl::OkStatus();
+}
+
+/// False: the thread is not done.
+bool MemifConnection::ReadInspected() {
+  thread_->Launch();  // If the system has refused it.
+  uint64_t count = 0;
+  if (read(inspected_->get(), &count, sizeof(count)) < 0) return false;
+  const std::shared_ptr<Inspection> inspection = std::exchange(inspection_, nullptr);
+  events_.Add(socket_->fd());
+  absl::Status status = inspection->status;
+  if (status.ok()) status = OnMessage(inspection->message, inspection.get());
+  if (!status.ok()) End(status.message());
+  return true;
+}
+
+absl::Status MemifConnection::OnMessage(const Message& message, Inspection* brought) {
   if (message.type == MessageType::kDisconnect) {
     state_ = State::kEnded;
     reason_ = absl::StrCat("the peer says: ", Text(message.disconnect.reason));
@@ -135,9 +205,9 @@ absl::Status MemifConnection::OnMessage(const Message& message, Fd fd) {
       case MessageType::kInit:
         return OnInit(message.init);
       case MessageType::kAddRegion:
-        return OnAddRegion(message.add_region, std::move(fd));
+        return OnAddRegion(message.add_region, brought);
       case MessageType::kAddRing:
-        return OnAddRing(message.add_ring, std::move(fd));
+        return OnAddRing(message.add_ring, brought);
       case MessageType::kConnect:
         return OnConnect();
       default:
@@ -169,25 +239,24 @@ absl::Status MemifConnection::OnInit(const memif::Init& init) {
   return Send(MakeMessage(MessageType::kAck));
 }
 
-absl::Status MemifConnection::OnAddRegion(const memif::AddRegion& request, Fd fd) {
+absl::Status MemifConnection::OnAddRegion(const memif::AddRegion& request, Inspection* brought) {
+  if (brought == nullptr) return absl::InvalidArgumentError("a region without memory");
   if (request.index != memories_.size() || memories_.size() == kMaxRegions) {
     return absl::InvalidArgumentError("a region out of turn");
   }
-  absl::StatusOr<MemifMemory> memory = MapMemifMemory(std::move(fd), request.size_bytes);
-  if (!memory.ok()) return memory.status();
-  memories_.push_back(*std::move(memory));
-  regions_.push_back(memories_.back().bytes());
+  AddRegion(std::move(brought->memory));
   return Send(MakeMessage(MessageType::kAck));
 }
 
-absl::Status MemifConnection::OnAddRing(const memif::AddRing& request, Fd fd) {
+absl::Status MemifConnection::OnAddRing(const memif::AddRing& request, Inspection* brought) {
+  if (brought == nullptr) return NotAnEventFd();
   const bool to_server = (request.flags & memif::kRingIsClientToServer) != 0;
   RingPlace& place = to_server ? receive_ : send_;
-  if (request.index != 0 || place.event_fd) {
+  if (request.index != 0 || place.event_fd != nullptr) {
     return absl::InvalidArgumentError("more than one ring each way");
   }
-  if (!IsEventFd(fd.get())) return absl::InvalidArgumentError("a ring without an eventfd");
-  place = {request.region, request.offset_bytes, request.log2_slots, std::move(fd)};
+  place = {request.region, request.offset_bytes, request.log2_slots,
+           SideThread::MakeEndingOn(thread_, std::move(brought->event_fd))};
   return Send(MakeMessage(MessageType::kAck));
 }
 
@@ -219,11 +288,10 @@ absl::Status MemifConnection::MakeMemory() {
   absl::StatusOr<MemifMemory> memory =
       MakeMemifMemory(2 * (RingBytes(send_.log2_slots) + buffers_bytes));
   if (!memory.ok()) return memory.status();
-  memories_.push_back(*std::move(memory));
-  regions_.push_back(memories_.back().bytes());
+  AddRegion(*std::move(memory));
   for (RingPlace* place : {&send_, &receive_}) {
-    place->event_fd.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!place->event_fd) return absl::ErrnoToStatus(errno, "memif: eventfd");
+    place->event_fd = SideThread::MakeEndingOn(thread_, Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+    if (place->fd() < 0) return absl::ErrnoToStatus(errno, "memif: eventfd");
     auto* const header =
         reinterpret_cast<memif::RingHeader*>(regions_[0].data() + place->offset_bytes);
     header->cookie = memif::kRingCookie;
@@ -241,13 +309,13 @@ void MemifConnection::QueueRequests() {
   requests_.emplace_back(init, -1);
   Message region = MakeMessage(MessageType::kAddRegion);
   region.add_region.size_bytes = regions_[0].size();
-  requests_.emplace_back(region, memories_[0].fd.get());
+  requests_.emplace_back(region, memories_[0]->fd.get());
   for (const RingPlace* place : {&send_, &receive_}) {
     Message ring = MakeMessage(MessageType::kAddRing);
     ring.add_ring.flags = place == &send_ ? memif::kRingIsClientToServer : 0;
     ring.add_ring.offset_bytes = place->offset_bytes;
     ring.add_ring.log2_slots = place->log2_slots;
-    requests_.emplace_back(ring, place->event_fd.get());
+    requests_.emplace_back(ring, place->fd());
   }
   Message connect = MakeMessage(MessageType::kConnect);
   CopyText(kName, connect.connect.name);
@@ -263,8 +331,13 @@ absl::Status MemifConnection::SendNext() {
 
 // ---- both ----
 
+void MemifConnection::AddRegion(MemifMemory memory) {
+  memories_.push_back(SideThread::MakeEndingOn(thread_, std::move(memory)));
+  regions_.push_back(memories_.back()->bytes());
+}
+
 absl::StatusOr<MemifRing> MemifConnection::FindRing(const RingPlace& place, bool to_server) const {
-  if (!place.event_fd || place.log2_slots > memif::kMaxLog2RingSlots ||
+  if (place.fd() < 0 || place.log2_slots > memif::kMaxLog2RingSlots ||
       place.region >= regions_.size()) {
     return absl::InvalidArgumentError("a ring is missing");
   }
@@ -278,7 +351,7 @@ absl::StatusOr<MemifRing> MemifConnection::FindRing(const RingPlace& place, bool
   ring.header = reinterpret_cast<memif::RingHeader*>(region.data() + place.offset_bytes);
   ring.slots = 1u << place.log2_slots;
   ring.regions = &regions_;
-  ring.event_fd = place.event_fd.get();
+  ring.event_fd = place.fd();
   if (ring.header->cookie != memif::kRingCookie) return absl::InvalidArgumentError("not a ring");
   if (config_.is_server) return ring;
   ring.buffer_bytes = config_.buffer_bytes;
@@ -315,7 +388,7 @@ absl::Status MemifConnection::Send(const Message& message, int fd) {
     item->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(item), &fd, sizeof(fd));
   }
-  const ssize_t sent = sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t sent = sendmsg(socket_->fd(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
   // Of a peer that is gone reading tells, with the reason that it may have left.
   if (sent == sizeof(message) || errno == EPIPE || errno == ECONNRESET) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, "the peer does not read its messages");

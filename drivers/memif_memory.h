@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the two ends of a memif share, and the fds that go with it. Control thread.
+// Memory that the two ends of a memif share, and the fds that go with it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct MemifMemory {
 /// A new file of `size_bytes` zeros. Errors name the system call.
 absl::StatusOr<MemifMemory> MakeMemifMemory(uint64_t size_bytes);
 
-/// Maps the peer's file. Errors: not a memory file, not sealed against shrinking, or
+/// Maps the peer's file. Any thread. Errors: not a memory file, not sealed against shrinking, or
 /// smaller than `size_bytes`.
 absl::StatusOr<MemifMemory> MapMemifMemory(Fd fd, uint64_t size_bytes);
 

@@ -2,21 +2,23 @@
 #include "drivers/memif_port.h"
 
 #include <rte_mbuf.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "drivers/epoll.h"
 #include "drivers/event_signal.h"
 #include "drivers/fd.h"
 #include "drivers/memif_connection.h"
 #include "drivers/memif_socket.h"
 #include "drivers/receive_wake.h"
+#include "drivers/side_thread.h"
 
 namespace uroce::drivers {
 namespace {
@@ -29,25 +31,13 @@ constexpr Nanos kRefusalLimit{1'000'000'000};
 /// A sender without a fence may miss that we asked for a wake-up; its store has long arrived then.
 constexpr Nanos kLookAgain{50'000};
 constexpr uint16_t kBurst = 32;
+/// With those that are over, whose peers keep a thread from closing what came from them.
+constexpr long kMostConnections = 8;
 
 /// Adds to a counter that only the worker writes.
 void Count(std::atomic<uint64_t>& counter, uint64_t count) {
   counter.store(counter.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
 }
-
-class Epoll {
- public:
-  void Add(int fd) const {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event);
-  }
-  int fd() const { return fd_.get(); }
-
- private:
-  const Fd fd_{epoll_create1(EPOLL_CLOEXEC)};
-};
 
 class MemifPort final : public Port {
  public:
@@ -68,6 +58,7 @@ class MemifPort final : public Port {
   int maintain_fd() const override { return maintain_.fd(); }
 
  private:
+  bool HasRoom() const;
   void Knock();
   void Admit();
   void TakeOver(Fd socket);
@@ -79,7 +70,8 @@ class MemifPort final : public Port {
   rte_mempool* const pool_;
 
   // Control thread.
-  const Fd listener_;  ///< A server's.
+  const std::shared_ptr<void> room_ = std::make_shared<char>();  ///< Each connection holds it.
+  Fd listener_;                                                  ///< A server's.
   Epoll maintain_;
   std::unique_ptr<MemifConnection> connection_;
   bool link_up_ = false;
@@ -109,7 +101,10 @@ MemifPort::MemifPort(MemifConfig config, Fd listener, EventSignal signal, rte_me
 }
 
 MemifPort::~MemifPort() {
-  if (listener_) unlink(config_.socket.c_str());
+  if (!listener_) return;
+  unlink(config_.socket.c_str());
+  // With the fds that whoever waits to be let in has sent.
+  SideThread().End(std::make_shared<Fd>(std::move(listener_)));
 }
 
 // ---- worker ----
@@ -222,24 +217,38 @@ void MemifPort::Drop(WhileIdle while_idle) {
   connection_.reset();
 }
 
+bool MemifPort::HasRoom() const {
+  if (room_.use_count() - 1 < kMostConnections) return true;
+  SideThread::LaunchStranded();
+  return false;
+}
+
 void MemifPort::Knock() {
+  if (!HasRoom()) return;
   Fd socket = ConnectMemif(config_.socket);
   if (socket) TakeOver(std::move(socket));
 }
 
 // A client that never finishes its handshake must not keep the next one out.
 void MemifPort::Admit() {
-  Fd socket = AcceptMemif(listener_.get());
+  const bool has_room = HasRoom();
+  Fd socket = has_room ? AcceptMemif(listener_.get()) : Fd();
+  if (socket || (has_room && errno == EAGAIN)) {
+    maintain_.Add(listener_.get());
+  } else {
+    maintain_.Remove(listener_.get());  // It stays readable; the next look is at its time.
+  }
   if (!socket) return;
   if (link_up_) {
-    MemifConnection(config_, std::move(socket), &signal_, pool_).End("already connected");
+    MemifConnection(config_, std::move(socket), &signal_, pool_, room_).End("already connected");
     return;
   }
   TakeOver(std::move(socket));
 }
 
 void MemifPort::TakeOver(Fd socket) {
-  connection_ = std::make_unique<MemifConnection>(config_, std::move(socket), &signal_, pool_);
+  connection_ =
+      std::make_unique<MemifConnection>(config_, std::move(socket), &signal_, pool_, room_);
   maintain_.Add(connection_->fd());
 }
 

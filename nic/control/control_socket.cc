@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/control/stranger_socket.h"
 #include "nic/resources/shared_memory.h"
+#include "nic/resources/side_thread.h"
 #include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::nic {

@@ -28,11 +28,14 @@
 #include "drivers/memif_connection.h"
 #include "drivers/memif_socket.h"
 #include "tests/drivers/frame_pool.h"
+#include "tests/drivers/stuck_fd.h"
 
 namespace uroce::drivers {
 namespace {
 
 using testing::HasSubstr;
+
+constexpr std::chrono::seconds kLong{60};
 
 void AtOnce(absl::FunctionRef<void()> work) { work(); }
 
@@ -76,12 +79,20 @@ class MemifPortTest : public FramePoolTest {
     } while ((server_ != nullptr && IsReadable(server_->maintain_fd())) ||
              (client_ != nullptr && IsReadable(client_->maintain_fd())));
   }
+  /// A server looks at a client's fds on a thread of its own.
+  void MaintainUntilUp() {
+    const auto deadline = std::chrono::steady_clock::now() + kLong;
+    while (!server_->Info().link_up || !client_->Info().link_up) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline)
+          << server_->Info().why_down << ", " << client_->Info().why_down;
+      Maintain();
+      std::this_thread::yield();
+    }
+  }
   void Connect() {
     server_ = Open("server");
     client_ = Open("client");
-    Maintain();
-    ASSERT_TRUE(server_->Info().link_up) << server_->Info().why_down;
-    ASSERT_TRUE(client_->Info().link_up) << client_->Info().why_down;
+    MaintainUntilUp();
   }
   uint16_t Send(Port& port, std::vector<rte_mbuf*> frames) {
     const auto count = static_cast<uint16_t>(frames.size());
@@ -181,9 +192,7 @@ TEST_F(MemifPortTest, EitherEndMayGoAndComeBack) {
     Maintain();
     EXPECT_FALSE((server_ ? server_ : client_)->Info().link_up);
     leaves = Open(round % 2 == 0 ? "server" : "client");
-    Maintain();
-    ASSERT_TRUE(server_->Info().link_up) << server_->Info().why_down;
-    ASSERT_TRUE(client_->Info().link_up) << client_->Info().why_down;
+    ASSERT_NO_FATAL_FAILURE(MaintainUntilUp());
     EXPECT_THAT(Receive(*server_), testing::IsEmpty());
     ASSERT_EQ(Send(*client_, {Frame(0)}), 1);
     EXPECT_EQ(Receive(*server_).size(), 1u);
@@ -243,8 +252,7 @@ TEST_F(MemifPortTest, WhoDoesNotFitIsTurnedAwayWithTheReason) {
     EXPECT_THAT(client_->Info().why_down, HasSubstr(reason));
   }
   client_ = Open("client");
-  Maintain();
-  EXPECT_TRUE(client_->Info().link_up);
+  ASSERT_NO_FATAL_FAILURE(MaintainUntilUp());
   auto third = Open("client");
   third->Maintain(AtOnce);
   Maintain();
@@ -416,8 +424,98 @@ TEST_F(LyingClient, NonsenseOnTheControlSocketEndsTheConnection) {
     EXPECT_NE(server_->Info().why_down, "no client yet");
   }
   client_ = Open("client");
+  MaintainUntilUp();
+}
+
+/// A client that sends what it likes, with or without an fd.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& path) : socket_(ConnectMemif(path)) {}
+
+  void Say(memif::MessageType type, int fd = -1) {
+    memif::Message message{};
+    message.type = type;
+    if (type == memif::MessageType::kInit) message.init.version = memif::kVersion;
+    if (type == memif::MessageType::kAddRegion) message.add_region.size_bytes = 4096;
+    iovec part{&message, sizeof(message)};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    if (fd >= 0) {
+      header.msg_control = control;
+      header.msg_controllen = sizeof(control);
+      cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+      *rights = {
+          .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+      std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+    }
+    ASSERT_EQ(sendmsg(socket_.get(), &header, MSG_NOSIGNAL), ssize_t{sizeof(message)});
+  }
+  /// The reason of a server that has ended it; empty: it has not.
+  std::string Reason() {
+    memif::Message message{};
+    while (recv(socket_.get(), &message, sizeof(message), MSG_DONTWAIT) > 0) {
+      if (message.type == memif::MessageType::kDisconnect) return message.disconnect.reason;
+    }
+    return {};
+  }
+
+ private:
+  Fd socket_;
+};
+
+TEST_F(LyingClient, AWrongFdEndsTheConnectionWithTheReason) {
+  using enum memif::MessageType;
+  const Fd file(memfd_create("t", MFD_CLOEXEC));
+  struct Lie {
+    std::vector<memif::MessageType> before;
+    memif::MessageType type;
+    int fd;
+    std::string reason;
+  };
+  const Lie lies[] = {{{kInit}, kAddRegion, file.get(), "not sealed"},
+                      {{kInit}, kAddRegion, -1, "without memory"},
+                      {{kInit}, kAddRing, file.get(), "without an eventfd"},
+                      {{kInit}, kAddRing, -1, "without an eventfd"},
+                      {{}, kInit, file.get(), "out of turn"}};
+  server_ = Open("server");
+  for (const Lie& lie : lies) {
+    Stranger stranger(socket_);
+    for (const memif::MessageType type : lie.before) stranger.Say(type);
+    stranger.Say(lie.type, lie.fd);
+    std::string reason;
+    const auto deadline = std::chrono::steady_clock::now() + kLong;
+    while (reason.empty() && std::chrono::steady_clock::now() < deadline) {
+      Maintain();
+      reason = stranger.Reason();
+    }
+    EXPECT_THAT(reason, HasSubstr(lie.reason));
+  }
+}
+
+TEST_F(LyingClient, PeersWhoseFdsHangAreOfABoundedNumberAndNobodyWaitsForThem) {
+  using enum memif::MessageType;
+  constexpr int kMost = 8;
+  server_ = Open("server");
+  StuckFd stuck[kMost];
+  for (StuckFd& each : stuck) {
+    {
+      Stranger stranger(socket_);
+      stranger.Say(kInit);
+      stranger.Say(kAddRegion, each.fd.get());
+      stranger.Say(kConnect, each.fd.get());
+    }
+    each.fd.Reset();
+    EXPECT_TRUE(EndsAlone([this] { Maintain(); }, [&each] { each.peer.Reset(); }));
+  }
+  client_ = Open("client");
   Maintain();
-  EXPECT_TRUE(client_->Info().link_up);
+  Maintain();
+  EXPECT_FALSE(server_->Info().link_up) << "there is no room for it";
+  EXPECT_FALSE(IsReadable(server_->maintain_fd())) << "though it waits";
+  for (StuckFd& each : stuck) each.peer.Reset();
+  MaintainUntilUp();
 }
 
 TEST(MemifMemoryTest, OnlyMemoryThatCannotShrinkIsMapped) {
@@ -535,6 +633,7 @@ TEST_F(DpdkPeerTest, OurClientSpeaksToDpdksServer) {
   client_ = Open("client");
   ExchangeFrames(*client_);
   client_.reset();
+  while (PeerIsUp()) std::this_thread::yield();  // Its thread is not to meet the close.
   ClosePeer();
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/memif_script.h"
 
+#include <poll.h>
 #include <rte_mempool.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -26,6 +28,7 @@ constexpr uint32_t kFrames = 512;
 constexpr uint16_t kFrameBytes = 2048;
 constexpr uint64_t kMemoryBytes = 64 << 10;
 constexpr uint16_t kBurst = 64;
+constexpr std::chrono::seconds kLong{60};
 
 drivers::MemifConfig Config(bool is_server) {
   drivers::MemifConfig config;
@@ -138,7 +141,7 @@ bool MemifScript::Do(uint8_t record) {
       return true;
     }
     case kMemifRead:
-      static_cast<void>(ours_->OnReadable());
+      Read(*ours_);
       return true;
     case kMemifReceive:
       return Receive();
@@ -161,8 +164,18 @@ void MemifScript::Greet() {
   peer_ = std::make_unique<MemifConnection>(Config(!is_server_), Fd(dup(peer_socket_.get())),
                                             TheSignal(), pool_);
   for (int turn = 0; turn < 16; ++turn) {
-    static_cast<void>(peer_->OnReadable());
-    static_cast<void>(ours_->OnReadable());
+    Read(*peer_);
+    Read(*ours_);
+  }
+}
+
+/// With what a thread has to look at before.
+void MemifScript::Read(MemifConnection& connection) {
+  static_cast<void>(connection.OnReadable());
+  while (connection.is_inspecting()) {
+    pollfd item{connection.fd(), POLLIN, 0};
+    poll(&item, 1, -1);
+    static_cast<void>(connection.OnReadable());
   }
 }
 
@@ -347,7 +360,8 @@ std::vector<std::vector<uint8_t>> GoodMemifScripts() {
 
 bool MemifHolds(std::span<const uint8_t> script) {
   const bool holds = MemifScript(script, ThePool()).Holds();
-  return holds && rte_mempool_avail_count(ThePool()) == kFrames;
+  return drivers::SideThread::AwaitAll(kLong) && holds &&
+         rte_mempool_avail_count(ThePool()) == kFrames;
 }
 
 }  // namespace uroce::fuzz

@@ -46,6 +46,7 @@ class MemifScript {
   bool IsUp() const { return ours_->state() == drivers::MemifConnection::State::kConnected; }
   bool Do(uint8_t record);
   void Greet();
+  static void Read(drivers::MemifConnection& connection);
   void Say();
   bool Receive();
   bool Send();

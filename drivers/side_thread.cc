@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/resources/side_thread.h"
+#include "drivers/side_thread.h"
 
 #include <pthread.h>
 
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace uroce::nic {
+namespace uroce::drivers {
 namespace {
 
 // To start a thread takes as long as a command.
@@ -55,9 +55,17 @@ SideThread::~SideThread() {
     state_->is_abandoned = true;
   }
   state_->changed.notify_one();
+  {
+    Stranded& stranded = Stranded::Get();
+    const std::lock_guard lock(stranded.mutex);
+    stranded.states.push_back(std::move(state_));
+  }
+  LaunchStranded();
+}
+
+void SideThread::LaunchStranded() {
   Stranded& stranded = Stranded::Get();
   const std::lock_guard lock(stranded.mutex);
-  stranded.states.push_back(std::move(state_));
   std::erase_if(stranded.states, [](const auto& state) { return LaunchIfNeeded(state); });
 }
 
@@ -114,4 +122,4 @@ void SideThread::Run(const std::shared_ptr<State>& state) {
   state->is_running = false;
 }
 
-}  // namespace uroce::nic
+}  // namespace uroce::drivers

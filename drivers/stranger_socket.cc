@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/control/stranger_socket.h"
+#include "drivers/stranger_socket.h"
 
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <utility>
 
-namespace uroce::nic {
+namespace uroce::drivers {
 namespace {
 
 /// SO_PASSRIGHTS of Linux 6.16 and later.
@@ -54,4 +54,4 @@ void RefuseFds(int listener) {
   setsockopt(listener, SOL_SOCKET, kPassRights, &pass, sizeof(pass));
 }
 
-}  // namespace uroce::nic
+}  // namespace uroce::drivers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/resources/side_thread.h"
+#include "drivers/side_thread.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace uroce::nic {
+namespace uroce::drivers {
 namespace {
 
 constexpr std::chrono::seconds kLong{60};
@@ -105,4 +105,4 @@ TEST(SideThreadTest, AnIdleThreadEndsAndAnotherTakesItsPlace) {
 }
 
 }  // namespace
-}  // namespace uroce::nic
+}  // namespace uroce::drivers

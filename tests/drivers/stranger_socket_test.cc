@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/control/stranger_socket.h"
+#include "drivers/stranger_socket.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -12,7 +10,9 @@
 #include <cstring>
 #include <thread>
 
-namespace uroce::nic {
+#include "tests/drivers/stuck_fd.h"
+
+namespace uroce::drivers {
 namespace {
 
 using Outcome = StrangerSocket::Outcome;
@@ -35,28 +35,6 @@ ssize_t Send(int socket, const char* text, int fd = -1) {
   }
   return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
-
-/// A TCP socket whose close takes minutes, and its peer, at whose end it ends too.
-struct Stuck {
-  Stuck() {
-    const Fd listener(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length);
-    listen(listener.get(), 1);
-    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    fd.Reset(socket(AF_INET, SOCK_STREAM, 0));
-    connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length);
-    peer.Reset(accept(listener.get(), nullptr, nullptr));
-    const linger minutes{.l_onoff = 1, .l_linger = 600};
-    setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &minutes, sizeof(minutes));
-    const std::array<char, 65536> bytes{};
-    while (send(fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
-  }
-  Fd fd, peer;
-};
 
 class StrangerSocketTest : public testing::Test {
  protected:
@@ -87,7 +65,7 @@ TEST_F(StrangerSocketTest, MessagesComeOneAfterTheOther) {
 }
 
 TEST_F(StrangerSocketTest, AMessageWithAnFdIsNotTaken) {
-  Stuck stuck;
+  StuckFd stuck;
   ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
   Send(stranger_.get(), "behind");
   stuck.fd.Reset();
@@ -102,7 +80,7 @@ TEST_F(StrangerSocketTest, AMessageWithAnFdIsNotTaken) {
 }
 
 TEST_F(StrangerSocketTest, WhatLiesBehindOtherMessagesAndADeadPeerIsFoundToo) {
-  Stuck stuck;
+  StuckFd stuck;
   Send(stranger_.get(), "one");
   Send(stranger_.get(), "two");
   ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
@@ -125,4 +103,4 @@ TEST_F(StrangerSocketTest, OneWithoutFdsIsClosedAtOnce) {
 }
 
 }  // namespace
-}  // namespace uroce::nic
+}  // namespace uroce::drivers
