@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs in how strangers' sockets and fds are kept from the threads that others wait for: (name, file
-under drivers, text, what it becomes)."""
+"""Bugs in how strangers' sockets and fds are kept from the threads that others wait for: (name,
+file under drivers, text, what it becomes)."""
 
 MUTATIONS = [
     ("stranger-takes-fds-along", "stranger_socket.cc",
