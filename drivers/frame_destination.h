@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue pair that a frame to send is for, beside the frame.
+// The number of the queue pair that a frame is sent to, stored in the mbuf.
 #pragma once
 
 #include <rte_mbuf.h>

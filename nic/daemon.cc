@@ -13,6 +13,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "nic/control/server.h"
+#include "nic/objects/nic.h"
+#include "nic/ports.h"
 #include "nic/privileges.h"
 
 namespace uroce::nic {
@@ -59,12 +62,14 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
 // Whoever waits for the daemon to be ready wants to use its addresses.
 void Daemon::Settle() {
   const Nanos deadline = Nic::Now() + kSettleTime;
-  while (server_.is_settling() && Nic::Now() < deadline) loop_.RunOnce(kSettleTurnMs);
+  while (server_->is_settling() && Nic::Now() < deadline) loop_.RunOnce(kSettleTurnMs);
 }
 
 Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)
-    : nic_(config, std::move(ports.devices), ports.seats),
-      server_(loop_, nic_, std::move(socket)) {}
+    : nic_(std::make_unique<Nic>(config, std::move(ports.devices), ports.seats)),
+      server_(std::make_unique<Server>(loop_, *nic_, std::move(socket))) {}
+
+Daemon::~Daemon() = default;
 
 void Daemon::Run() {
   sigset_t signals;
@@ -75,13 +80,14 @@ void Daemon::Run() {
   const EventLoop::Id watch = loop_.Watch(signal_fd.get(), EPOLLIN, [this] { loop_.Stop(); });
   loop_.Run();
   loop_.Forget(watch);
-  spdlog::info("stopping with {} programs connected", server_.session_count());
+  spdlog::info("stopping with {} programs connected", server_->session_count());
 }
 
 std::string Daemon::ReadyLine() const {
-  std::string line = absl::StrCat("uroced: ready, socket ", nic_.config().socket_path, ", devices");
-  for (const auto& device : nic_.devices()) {
-    absl::StrAppend(&line, &device == &nic_.devices().front() ? " " : ", ", device->name());
+  std::string line =
+      absl::StrCat("uroced: ready, socket ", nic_->config().socket_path, ", devices");
+  for (const auto& device : nic_->devices()) {
+    absl::StrAppend(&line, &device == &nic_->devices().front() ? " " : ", ", device->name());
     for (const InterfaceAddress& address : device->gids().addresses()) {
       absl::StrAppend(&line, " ", FormatInterfaceAddress(address));
     }

@@ -14,10 +14,10 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "nic/config_file.h"
+#include "nic/base/side_thread.h"
 #include "nic/daemon.h"
-#include "nic/flags.h"
-#include "nic/resources/side_thread.h"
+#include "nic/settings/config_file.h"
+#include "nic/settings/flags.h"
 
 namespace {
 
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   PrepareProcess();
   const int status = Serve(*config);
   // A thread that hangs in what a program lent must not see the process's objects go.
-  if (uroce::nic::SideThread::AwaitAll(kLongestEnd)) return status;
+  if (uroce::SideThread::AwaitAll(kLongestEnd)) return status;
   std::fputs("uroced: threads that hang in what programs lent are left to the kernel\n", stderr);
   _exit(status);
 }

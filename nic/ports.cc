@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the configuration to open ports.
+#include "nic/ports.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "drivers/device_arguments.h"
-#include "drivers/dpdk_port.h"
-#include "drivers/eal.h"
-#include "drivers/fault_port.h"
-#include "drivers/memif_port.h"
-#include "drivers/pci_device.h"
-#include "drivers/wire_port.h"
-#include "nic/daemon.h"
+#include "drivers/dpdk/device_arguments.h"
+#include "drivers/dpdk/dpdk_port.h"
+#include "drivers/dpdk/eal.h"
+#include "drivers/dpdk/pci_device.h"
+#include "drivers/fault/fault_port.h"
+#include "drivers/memif/memif_port.h"
+#include "drivers/wire/wire_port.h"
 #include "nic/worker_cores.h"
 
 namespace uroce::nic {

@@ -18,8 +18,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "drivers/device_arguments.h"
-#include "pipeline/datapath/credentials.h"
+#include "drivers/dpdk/device_arguments.h"
+#include "nic/base/credentials.h"
 
 namespace uroce::nic {
 namespace {
@@ -53,7 +53,7 @@ Shedding g_shedding;
 
 void ShedInThisThread(int /*signal*/) {
   const int before = errno;
-  if (const int error = datapath::KeepCapabilities(g_shedding.capabilities); error != 0) {
+  if (const int error = KeepCapabilities(g_shedding.capabilities); error != 0) {
     g_shedding.error = error;
   }
   sem_post(&g_shedding.done);
@@ -158,7 +158,7 @@ absl::Status LimitPrivileges(uint64_t capabilities) {
     return absl::ErrnoToStatus(errno, "no_new_privs");
   }
   if (absl::Status status = ShedInOtherThreads(); !status.ok()) return status;
-  if (const int error = datapath::KeepCapabilities(capabilities); error != 0) {
+  if (const int error = KeepCapabilities(capabilities); error != 0) {
     return absl::ErrnoToStatus(error, "capset");
   }
   return RefuseCalls();

@@ -7,13 +7,13 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "nic/config.h"
+#include "nic/settings/config.h"
 
 namespace uroce::nic {
 
 /// Bits 1 << CAP_... of what a daemon of this configuration uses after its start:
 /// - CAP_SETUID, CAP_SETGID: threads that touch a program's memory, or open files for it, act for
-///   its user (pipeline/datapath/credentials.h). CAP_CHECKPOINT_RESTORE: the latter look behind its
+///   its user (nic/base/credentials.h). CAP_CHECKPOINT_RESTORE: the latter look behind its
 ///   mappings (nic/control/lent_file.h).
 /// - CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK: a port beside the kernel has neighbours looked for,
 ///   is in groups, and is opened again when its interface is replaced, with rings in locked memory.

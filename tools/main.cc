@@ -15,16 +15,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "tools/capture_command.h"
-#include "tools/capture_flags.h"
-#include "tools/capture_output.h"
-#include "tools/control_client.h"
+#include "nic/base/suggestion.h"
+#include "tools/capture/command.h"
+#include "tools/capture/flags.h"
+#include "tools/capture/output.h"
+#include "tools/client/control_client.h"
+#include "tools/client/launch.h"
+#include "tools/client/program_kind.h"
 #include "tools/doctor/doctor.h"
-#include "tools/extcap_folders.h"
-#include "tools/launch.h"
-#include "tools/program_kind.h"
-#include "tools/rates.h"
-#include "tools/render.h"
+#include "tools/extcap/folders.h"
+#include "tools/views/rates.h"
+#include "tools/views/render.h"
 
 namespace uroce::tools {
 namespace {
@@ -303,7 +304,7 @@ int Main(int argc, char** argv) {
     if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    fprintf(stderr, "uroce: %s (see uroce --help)\n", error.what());
+    fprintf(stderr, "uroce: %s%s (see uroce --help)\n", error.what(), SuggestionFor(app).c_str());
     return kExitUsage;
   }
   return result;

@@ -4,7 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::shim {
 

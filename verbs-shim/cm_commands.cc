@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "verbs-shim/abi/uroce_cm_commands.h"
+#include "pipeline/shm/abi/uroce_cm_commands.h"
 
 namespace uroce::shim {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of rdma_cm that a program has, for the day when the daemon is gone and cannot tell it so.
+// The ids of rdma_cm that a program has: when the daemon is gone, the shim makes their last events.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::shim {
 

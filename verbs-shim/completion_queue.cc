@@ -70,6 +70,9 @@ void FillCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wa
 }
 
 int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted) {
+  int error = 0;
+  if (wanted.channel != nullptr) error = CheckNamed(*context.session, wanted.channel->context);
+  if (error != 0) return error;
   const uroce_create_cq request = {
       context.handle,
       wanted.cqe,
@@ -79,7 +82,7 @@ int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wan
       (wanted.wc_flags & kTimes) != 0,
       0};
   uroce_create_cq_reply reply;
-  const int error = Call(*context.session, UROCE_CREATE_CQ, request, &reply);
+  error = Call(*context.session, UROCE_CREATE_CQ, request, &reply);
   if (error != 0) return error;
   if (!IsInArena(reply.page_offset, sizeof(uroce_cq_page))) return EIO;
   FillCq(cq, context, wanted, reply);

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "verbs-shim/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_arena.h"
 #include "verbs-shim/event_table.h"
 #include "verbs-shim/session.h"
 

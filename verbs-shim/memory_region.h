@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory region of ours, as the files around it know it.
+// A memory region of this library.
 #pragma once
 
 #include "verbs-shim/memory/memory.h"

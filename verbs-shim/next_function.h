@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of a function of libc that ours stands in front of.
+// The definition in libc of a function that this library replaces.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs objects of ours: each starts with the public structure that programs see.
+// The verbs objects of this library: each starts with the public structure that programs see.
 #pragma once
 
 #include <infiniband/verbs.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pipeline/rings/cqe_rings.h"
-#include "pipeline/rings/work_queue.h"
-#include "verbs-shim/abi/uroce_arena.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+#include "pipeline/shm/rings/cqe_rings.h"
+#include "pipeline/shm/rings/work_queue.h"
 #include "verbs-shim/event_stream.h"
 #include "verbs-shim/event_table.h"
 #include "verbs-shim/session.h"
@@ -161,6 +161,14 @@ inline CompletionQueue* Ours(ibv_cq_ex* cq) { return reinterpret_cast<Completion
 inline SharedReceiveQueue* Ours(ibv_srq* srq) { return reinterpret_cast<SharedReceiveQueue*>(srq); }
 inline QueuePair* Ours(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
 inline QueuePair* Ours(ibv_qp_ex* qp) { return reinterpret_cast<QueuePair*>(qp); }
+
+/// Whether an object of `context` may be named to the daemon of `session`: 0, or an errno. EINVAL:
+/// it is another library's. EIO: its own daemon has gone. The next daemon may have the object's
+/// handle for another object, and another number of workers.
+inline int CheckNamed(const Session& session, ibv_context* context) {
+  if (!IsOurs(context)) return EINVAL;
+  return Ours(context)->session == &session ? 0 : EIO;
+}
 
 inline ibv_qp* VerbsOf(QueuePair* queue_pair) { return &queue_pair->verbs.qp_base; }
 inline ibv_cq* VerbsOf(CompletionQueue* cq) { return reinterpret_cast<ibv_cq*>(&cq->verbs); }

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "verbs-shim/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_arena.h"
 #include "verbs-shim/cm_commands.h"
 #include "verbs-shim/next_function.h"
 #include "verbs-shim/real_library.h"

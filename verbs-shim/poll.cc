@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/rings/arming.h"
+#include "pipeline/shm/rings/arming.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/rings/doorbells.h"
-#include "pipeline/rings/wqe.h"
+#include "pipeline/shm/rings/doorbells.h"
+#include "pipeline/shm/rings/wqe.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
 

@@ -100,9 +100,20 @@ void FillVerbs(QueuePair& queue_pair, const Wish& wish, const uroce_create_qp_re
   FillQpEx(queue_pair.verbs);
 }
 
+/// Whether all that the queue pair is to use may be named to the daemon of `session`; an errno.
+int CheckNamed(const Session& session, const Wish& wish) {
+  int error = CheckNamed(session, wish.send_cq->context);
+  const bool receives = wish.type != IBV_QPT_XRC_SEND;
+  if (error == 0 && receives) error = CheckNamed(session, wish.recv_cq->context);
+  if (error == 0 && wish.srq != nullptr) error = CheckNamed(session, wish.srq->context);
+  return error;
+}
+
 /// Of a queue pair that the session's table of events has.
 int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   Session& session = *Ours(wish.pd->context)->session;
+  int error = CheckNamed(session, wish);
+  if (error != 0) return error;
   uroce_create_qp request = {};
   request.pd = wish.pd->handle;
   request.qp_type = wish.type;
@@ -117,7 +128,7 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   request.srq = wish.srq != nullptr ? wish.srq->handle : 0;
   uroce_create_qp_reply made;
   const MutexLock lock(session.queue_pair_mutex());
-  int error = Call(session, UROCE_CREATE_QP, request, &made);
+  error = Call(session, UROCE_CREATE_QP, request, &made);
   if (error != 0) return error;
   queue_pair.session = &session;
   queue_pair.signal_all = wish.signal_all;

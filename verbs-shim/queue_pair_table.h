@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "verbs-shim/support.h"
 
 namespace uroce::shim {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The installed libibverbs beneath ours: objects that are not ours go there.
+// The installed libibverbs: calls on objects that are not this library's go there.
 #pragma once
 
 #include <errno.h>

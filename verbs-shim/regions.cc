@@ -3,10 +3,10 @@
 // ibv_advise_mr(3).
 #include <sys/mman.h>
 
-#include "verbs-shim/memory/session_daemon.h"
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
+#include "verbs-shim/session_daemon.h"
 #include "verbs-shim/verbs_ops.h"
 
 #undef ibv_reg_mr

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pipeline/rings/shared_word.h"
-#include "verbs-shim/abi/uroce_arena.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "verbs-shim/cm_ids.h"
 #include "verbs-shim/event_table.h"
 #include "verbs-shim/queue_pair_table.h"

@@ -58,12 +58,15 @@ bool IsSane(const Session& session, const Wish& wish, const uroce_create_srq_rep
 
 int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& attributes) {
   Session& session = *Ours(wish.pd->context)->session;
+  int error = wish.xrcd != nullptr ? CheckNamed(session, wish.xrcd->context) : 0;
+  if (error == 0 && wish.cq != nullptr) error = CheckNamed(session, wish.cq->context);
+  if (error != 0) return error;
   uroce_create_srq request = RequestFor(wish, attributes.attr);
   request.user_handle = srq.events.number;
   uroce_create_srq_reply made;
   // The ring of a worker that the CQ did not have comes with it.
   const MutexLock lock(session.queue_pair_mutex());
-  const int error = Call(session, UROCE_CREATE_SRQ, request, &made);
+  error = Call(session, UROCE_CREATE_SRQ, request, &made);
   if (error != 0) return error;
   if (!IsSane(session, wish, made)) {
     uroce_destroy_srq_reply ended;

@@ -2,8 +2,8 @@
 // Extended connections (XRC): domains, and the target queue pairs in them, which several programs
 // may have open. Rules: ibv_open_xrcd(3), ibv_open_qp(3).
 #include "verbs-shim/attributes.h"
-#include "verbs-shim/memory/session_daemon.h"
 #include "verbs-shim/objects.h"
+#include "verbs-shim/session_daemon.h"
 #include "verbs-shim/verbs_ops.h"
 
 namespace uroce::shim {
@@ -89,6 +89,8 @@ ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attributes) {
   if ((mask & kNeeded) != kNeeded || attributes->qp_type != IBV_QPT_XRC_RECV) {
     return FailWith(EINVAL);
   }
+  const int error = CheckNamed(*Ours(context)->session, attributes->xrcd->context);
+  if (error != 0) return FailWith(error);
   void* qp_context = (mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attributes->qp_context : nullptr;
   const uroce_open_target request = {Ours(attributes->xrcd)->handle, attributes->qp_num, 0};
   return MakeTarget(context, qp_context, UROCE_OPEN_TARGET, request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the peer says. The Manager has checked that it is this connection's peer who says it.
+// Messages of the peer. The Manager has checked that they come from this connection's peer.
 #include <algorithm>
 
 #include "nic/cm/connection.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which communication has to be looked at next. Pure.
+// The communications, ordered by their next deadline. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places that many share, of whom some take all they can get. Pure.
+// Divides a number of places among users, so that no user can take all of them. Pure.
 #pragma once
 
 #include <cstdint>

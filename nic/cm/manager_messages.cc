@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a message is, and what becomes of those that are nobody's.
+// Finds the connection that a message belongs to, and answers messages that belong to none.
 #include <algorithm>
 #include <type_traits>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the connection manager puts its effects, and what it counts. Pure.
+// The outputs of the connection manager: datagrams, events, counters. Pure.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <deque>
 
 #include "nic/cm/types.h"
-#include "pipeline/wire/cm_codec.h"
+#include "pipeline/wire/cm/codec.h"
 
 namespace uroce::nic::cm {
 

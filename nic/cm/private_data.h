@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Into the fixed fields of messages. Pure.
+// Copies private data into the fixed fields of messages. Pure.
 #pragma once
 
 #include <algorithm>
 #include <span>
 
-#include "pipeline/wire/cm_message.h"
+#include "pipeline/wire/cm/message.h"
 
 namespace uroce::nic::cm {
 

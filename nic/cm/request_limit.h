@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many requests of strangers are looked at. Pure.
+// A limit on the rate of connection requests from the network. Pure.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many requests of whom are looked at. Pure.
+// A limit on the rate of connection requests, per source address. Pure.
 #pragma once
 
 #include <cstddef>

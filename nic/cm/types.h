@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into the connection manager and comes out of it, as values. Pure.
+// Inputs and outputs of the connection manager, as values. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 #include <span>
 
 #include "pipeline/base/types.h"
-#include "pipeline/wire/cm_message.h"
+#include "pipeline/wire/cm/message.h"
+#include "pipeline/wire/cm/rdma_cm_header.h"
 #include "pipeline/wire/psn.h"
-#include "pipeline/wire/rdma_cm_header.h"
 
 namespace uroce::nic::cm {
 
@@ -20,7 +20,7 @@ enum class BindingId : uint32_t {};
 
 /// Between which ends messages go, and what their IP headers carry.
 struct Route {
-  uint32_t device = 0;  ///< The caller's own number of it.
+  uint32_t device = 0;  ///< The caller's own number of it, see RouteDevice.
   Gid local;
   Gid remote;
   uint8_t traffic_class = 0;
@@ -32,6 +32,13 @@ struct Route {
   /// names: only so an address is evidence of who speaks.
   std::optional<Mac> frame_source;
 };
+
+/// Route::device of a VLAN of the daemon's device `device`, and back.
+constexpr uint32_t RouteDevice(uint32_t device, uint16_t vlan_id) {
+  return device | uint32_t{vlan_id} << 16;
+}
+constexpr uint32_t DeviceOf(const Route& route) { return route.device & 0xffff; }
+constexpr uint16_t VlanOf(const Route& route) { return static_cast<uint16_t>(route.device >> 16); }
 
 /// A message to send, as one GSI datagram.
 struct Datagram {

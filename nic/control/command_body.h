@@ -1,37 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of a command to its structure, and from results to the bytes of a reply.
+// From the bytes of a command to the arguments of a method, and from its results to the bytes of
+// the reply.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nic/control/message.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "nic/base/fd.h"
+#include "nic/base/message.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
-/// The dispatcher has checked the size.
+/// What follows the header of a command.
+using Body = std::span<const uint8_t>;
+
+/// A handle, an object's description, or several of these.
 template <typename T>
-T Read(std::span<const uint8_t> body) {
-  T value;
-  std::memcpy(&value, body.data(), sizeof(value));
-  return value;
+void AddTo(Reply& reply, const T& value) {
+  reply.Add(value);
+}
+inline void AddTo(Reply& reply, uint32_t handle) { reply.Add(uroce_handle{handle, 0}); }
+template <typename T>
+void AddTo(Reply& reply, const std::vector<T>& values) {
+  for (const T& value : values) reply.Add(value);
 }
 
-inline uint32_t HandleIn(std::span<const uint8_t> body) { return Read<uroce_handle>(body).handle; }
-
-inline absl::Status AddHandle(const absl::StatusOr<uint32_t>& handle, Reply& reply) {
-  if (handle.ok()) reply.Add(uroce_handle{*handle, 0});
-  return handle.status();
-}
-
+inline absl::Status AddResult(absl::Status status, Reply&) { return status; }
 template <typename T>
 absl::Status AddResult(const absl::StatusOr<T>& result, Reply& reply) {
-  if (result.ok()) reply.Add(*result);
+  if (result.ok()) AddTo(reply, *result);
   return result.status();
 }
+
+/// One argument of a method that a command calls, by its type: `uint32_t`, a handle; `const T&`, a
+/// command's structure; `Body`, the list behind it; `Fd&`, an fd that goes with the reply;
+/// `Reply&`, for what is no such result. kBytes is what the command's body has of it. The size of
+/// the body is checked before.
+template <typename T>
+struct Argument;
+
+template <>
+struct Argument<uint32_t> {
+  static constexpr size_t kBytes = sizeof(uroce_handle);
+  Argument(Body body, size_t, Reply&) { std::memcpy(&structure, body.data(), sizeof(structure)); }
+  uint32_t get() { return structure.handle; }
+  void Finish(Reply&) {}
+  uroce_handle structure;
+};
+
+template <typename T>
+struct Argument<const T&> {
+  static constexpr size_t kBytes = sizeof(T);
+  Argument(Body body, size_t, Reply&) { std::memcpy(&structure, body.data(), sizeof(structure)); }
+  const T& get() { return structure; }
+  void Finish(Reply&) {}
+  T structure;
+};
+
+template <>
+struct Argument<Body> {
+  static constexpr size_t kBytes = 0;
+  Argument(Body body, size_t structure_bytes, Reply&) : list(body.subspan(structure_bytes)) {}
+  Body get() { return list; }
+  void Finish(Reply&) {}
+  Body list;
+};
+
+template <>
+struct Argument<Fd&> {
+  static constexpr size_t kBytes = 0;
+  Argument(Body, size_t, Reply&) {}
+  Fd& get() { return fd; }
+  void Finish(Reply& reply) { reply.Give(std::move(fd)); }
+  Fd fd;
+};
+
+template <>
+struct Argument<Reply&> {
+  static constexpr size_t kBytes = 0;
+  Argument(Body, size_t, Reply& its_reply) : reply(its_reply) {}
+  Reply& get() { return reply; }
+  void Finish(Reply&) {}
+  Reply& reply;
+};
+
+/// How a command calls `kMethod` of a `Part`.
+template <auto kMethod, typename Of, typename... Arguments>
+struct MethodCall {
+  using Part = Of;
+  /// Of the body; with a list, at least.
+  static constexpr size_t kBodyBytes = (size_t{0} + ... + Argument<Arguments>::kBytes);
+  static constexpr bool kHasList = (false || ... || std::is_same_v<Arguments, Body>);
+
+  static absl::Status Run(Part& part, Body body, Reply& reply) {
+    std::tuple<Argument<Arguments>...> arguments{Argument<Arguments>(body, kBodyBytes, reply)...};
+    return std::apply(
+        [&](auto&... argument) {
+          absl::Status status = AddResult((part.*kMethod)(argument.get()...), reply);
+          if (status.ok()) (argument.Finish(reply), ...);
+          return status;
+        },
+        arguments);
+  }
+};
+
+template <auto kMethod>
+struct MethodOf;
+template <typename Part, typename Result, typename... Arguments,
+          Result (Part::*kMethod)(Arguments...)>
+struct MethodOf<kMethod> : MethodCall<kMethod, Part, Arguments...> {};
+template <typename Part, typename Result, typename... Arguments,
+          Result (Part::*kMethod)(Arguments...) const>
+struct MethodOf<kMethod> : MethodCall<kMethod, Part, Arguments...> {};
 
 }  // namespace uroce::nic

@@ -12,10 +12,10 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "nic/control/stranger_socket.h"
-#include "nic/resources/shared_memory.h"
-#include "nic/resources/side_thread.h"
-#include "verbs-shim/abi/uroce_arena.h"
+#include "nic/base/shared_memory.h"
+#include "nic/base/side_thread.h"
+#include "nic/base/stranger_socket.h"
+#include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce::nic {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "nic/control/own_tree.h"
-#include "nic/resources/fd.h"
+#include "nic/base/fd.h"
+#include "nic/base/own_tree.h"
 
 namespace uroce::nic {
 

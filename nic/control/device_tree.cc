@@ -8,8 +8,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "nic/control/gid_entries.h"
-#include "nic/resources/device_files.h"
+#include "nic/devices/device_files.h"
+#include "nic/devices/gid_entries.h"
+#include "nic/objects/nic.h"
 
 namespace uroce::nic {
 namespace {

@@ -6,10 +6,13 @@
 #include <map>
 #include <string>
 
-#include "nic/control/own_tree.h"
-#include "nic/resources/nic.h"
+#include "absl/status/status.h"
+#include "nic/base/own_tree.h"
 
 namespace uroce::nic {
+
+class Nic;
+class NicDevice;
 
 /// A directory beside the control socket, for as long as the object lives. What cannot be written
 /// is missed by programs that look for it, and by nobody else: it is said once. Control thread.

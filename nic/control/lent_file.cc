@@ -119,7 +119,7 @@ int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread, XrcFi
 
 int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file) {
   SharedMapping mapping;
-  if (lender.pid == 0 || !datapath::ActFor(lender.user, kLookBehindMappings)) return EPERM;
+  if (lender.pid == 0 || !ActFor(lender.user, kLookBehindMappings)) return EPERM;
   if (!FindMapping(lender, request, mapping)) return EACCES;
   const std::string link =
       absl::StrCat("/proc/", lender.pid, "/map_files/", absl::Hex(request.vma_start), "-",

@@ -9,18 +9,18 @@
 #include <cstdint>
 #include <memory>
 
-#include "nic/resources/fd.h"
-#include "nic/resources/side_thread.h"
-#include "nic/resources/xrc_file.h"
-#include "pipeline/datapath/credentials.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "nic/base/credentials.h"
+#include "nic/base/fd.h"
+#include "nic/base/side_thread.h"
+#include "nic/objects/xrc_file.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
 /// The process that connected, and whose rights it has.
 struct Lender {
   pid_t pid = 0;
-  datapath::Credentials user;
+  Credentials user;
 };
 
 /// Part of a file, mapped.

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <vector>
 
-#include "drivers/mapping_guard.h"
-#include "nic/control/message.h"
-#include "nic/resources/shared_memory.h"
-#include "pipeline/datapath/copy_helper.h"
+#include "nic/base/mapping_guard.h"
+#include "nic/base/message.h"
+#include "nic/base/shared_memory.h"
+#include "pipeline/datapath/copy/copy_helper.h"
 
 namespace uroce::nic {
 namespace {
@@ -86,7 +86,7 @@ struct MemorySocket::Inspection {
 };
 
 absl::StatusOr<std::unique_ptr<MemorySocket>> MemorySocket::Make(
-    EventLoop& loop, Errands& errands, Program& program, const Lender& lender,
+    EventLoop& loop, BackgroundTasks& background_tasks, Program& program, const Lender& lender,
     Admission::Place place, std::shared_ptr<SideThread> thread, Fd& program_end) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -94,14 +94,14 @@ absl::StatusOr<std::unique_ptr<MemorySocket>> MemorySocket::Make(
   }
   program_end.Reset(ends[1]);
   return std::unique_ptr<MemorySocket>(new MemorySocket(
-      loop, errands, program, lender, std::move(place), std::move(thread), Fd(ends[0])));
+      loop, background_tasks, program, lender, std::move(place), std::move(thread), Fd(ends[0])));
 }
 
-MemorySocket::MemorySocket(EventLoop& loop, Errands& errands, Program& program,
+MemorySocket::MemorySocket(EventLoop& loop, BackgroundTasks& background_tasks, Program& program,
                            const Lender& lender, Admission::Place place,
                            std::shared_ptr<SideThread> thread, Fd socket)
     : loop_(loop),
-      errands_(errands),
+      tasks_(background_tasks),
       program_(program),
       lender_(lender),
       place_(std::move(place)),
@@ -112,7 +112,7 @@ MemorySocket::MemorySocket(EventLoop& loop, Errands& errands, Program& program,
 
 MemorySocket::~MemorySocket() {
   loop_.Forget(watch_);
-  errands_.Cancel(errand_);
+  tasks_.Cancel(task_);
 }
 
 void MemorySocket::Watch() {
@@ -124,8 +124,8 @@ void MemorySocket::OnMessage() {
   loop_.Forget(watch_);
   auto inspection = SideThread::MakeEndingOn(
       thread_, Inspection{.socket = socket_, .thread = thread_, .lender = lender_});
-  errand_ = errands_.Start([inspection] { inspection->Run(); },
-                           [this, inspection] { OnInspected(*inspection); }, thread_);
+  task_ = tasks_.Start([inspection] { inspection->Run(); },
+                       [this, inspection] { OnInspected(*inspection); }, thread_);
 }
 
 void MemorySocket::OnInspected(Inspection& inspection) {
@@ -139,18 +139,17 @@ void MemorySocket::OnInspected(Inspection& inspection) {
 
 void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
   if (inspection.request.what == UROCE_LEND_MEMORY) {
-    datapath::Session& session = program_.datapath();
+    datapath::Session& session = program_.core().session();
     const bool first = session.copy_helper() == nullptr;
     if (!first) return;
-    session.StartCopyHelper(
-        {.fd = inspection.file.Release(),
-         .user = lender_.user,
-         .place = place_,
-         .on_end = [id = session.id()] { drivers::MappingGuard::Get().NoteLost(id); }});
+    session.StartCopyHelper({.fd = inspection.file.Release(),
+                             .user = lender_.user,
+                             .place = place_,
+                             .on_end = [id = session.id()] { MappingGuard::Get().NoteLost(id); }});
     return;
   }
   if (inspection.request.what == UROCE_LEND_XRC_FILE) {
-    const absl::StatusOr<uint32_t> file = program_.AddXrcFile(std::move(inspection.xrc_file));
+    const absl::StatusOr<uint32_t> file = program_.xrc().AddFile(std::move(inspection.xrc_file));
     reply.error = ErrnoOf(file.status());
     if (file.ok()) reply.segment = *file;
     return;
@@ -159,7 +158,7 @@ void MemorySocket::Take(Inspection& inspection, uroce_lend_reply& reply) {
   reply.offset = lent.offset;
   reply.length = lent.mapping.length();
   const absl::StatusOr<uint32_t> segment =
-      program_.AddSharedSegment(std::move(lent.mapping), lent.writable);
+      program_.segments().AddShared(std::move(lent.mapping), lent.writable);
   reply.error = ErrnoOf(segment.status());
   if (segment.ok()) reply.segment = *segment;
 }

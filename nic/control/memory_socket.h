@@ -6,13 +6,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "nic/base/background_tasks.h"
+#include "nic/base/event_loop.h"
+#include "nic/base/fd.h"
+#include "nic/base/stranger_socket.h"
 #include "nic/control/admission.h"
-#include "nic/control/errands.h"
-#include "nic/control/event_loop.h"
 #include "nic/control/lent_file.h"
-#include "nic/control/stranger_socket.h"
-#include "nic/resources/fd.h"
-#include "nic/resources/program.h"
+#include "nic/objects/program.h"
 
 namespace uroce::nic {
 
@@ -23,11 +23,9 @@ class MemorySocket {
  public:
   /// `program_end` is for the program. Threads that hang in what it lent keep its place: `thread`
   /// does so itself.
-  static absl::StatusOr<std::unique_ptr<MemorySocket>> Make(EventLoop& loop, Errands& errands,
-                                                            Program& program, const Lender& lender,
-                                                            Admission::Place place,
-                                                            std::shared_ptr<SideThread> thread,
-                                                            Fd& program_end);
+  static absl::StatusOr<std::unique_ptr<MemorySocket>> Make(
+      EventLoop& loop, BackgroundTasks& background_tasks, Program& program, const Lender& lender,
+      Admission::Place place, std::shared_ptr<SideThread> thread, Fd& program_end);
   ~MemorySocket();
   MemorySocket(const MemorySocket&) = delete;
   MemorySocket& operator=(const MemorySocket&) = delete;
@@ -35,8 +33,9 @@ class MemorySocket {
  private:
   struct Inspection;
 
-  MemorySocket(EventLoop& loop, Errands& errands, Program& program, const Lender& lender,
-               Admission::Place place, std::shared_ptr<SideThread> thread, Fd socket);
+  MemorySocket(EventLoop& loop, BackgroundTasks& background_tasks, Program& program,
+               const Lender& lender, Admission::Place place, std::shared_ptr<SideThread> thread,
+               Fd socket);
   void Watch();
   void OnMessage();
   void OnInspected(Inspection& inspection);
@@ -44,14 +43,14 @@ class MemorySocket {
   void Take(Inspection& inspection, uroce_lend_reply& reply);
 
   EventLoop& loop_;
-  Errands& errands_;
+  BackgroundTasks& tasks_;
   Program& program_;
   const Lender lender_;
   const Admission::Place place_;
   const std::shared_ptr<SideThread> thread_;
   const std::shared_ptr<StrangerSocket> socket_;
   EventLoop::Id watch_ = 0;
-  Errands::Id errand_ = 0;
+  BackgroundTasks::Id task_ = 0;
 };
 
 }  // namespace uroce::nic

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

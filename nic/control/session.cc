@@ -8,13 +8,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "nic/control/dump_stream.h"
+#include "nic/base/log_budget.h"
+#include "nic/base/user_turns.h"
+#include "nic/control/commands.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/program.h"
 
 namespace uroce::nic {
 namespace {
@@ -22,20 +27,11 @@ namespace {
 // Whoever floods with commands gets so many in a turn of the loop, and no more time than his user
 // has in it.
 constexpr int kRequestsPerTurn = 16;
-constexpr Nanos kFdRetry{10'000'000};        // Until fds may be let out again,
-constexpr Nanos kFdPatience{5'000'000'000};  // and until they are given up.
+// Until fds may be let out again, and until they are given up.
+constexpr DeferredReply::Pace kFdPace{.first = Nanos(10'000'000), .last = Nanos(10'000'000)};
+constexpr Nanos kFdPatience{5'000'000'000};
 constexpr size_t kMaxRequestBytes =
     sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
-
-std::string CommandName(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  std::getline(file, name);
-  // Whoever reads it may be a terminal, which obeys some bytes.
-  std::ranges::replace_if(
-      name, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return name;
-}
 
 }  // namespace
 
@@ -46,44 +42,48 @@ Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& pe
     : context_(context),
       place_(std::move(place)),
       files_thread_(std::make_shared<SideThread>(place_)),
-      id_(id),
       socket_(std::move(socket), files_thread_),
-      peer_(peer),
-      command_name_(CommandName(peer.pid)),
-      pidfd_(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))) {
+      pidfd_(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))),
+      deferred_(context.loop,
+                [this](const absl::Status& status, Reply&& reply) {
+                  Listen(true);
+                  Send(status, std::move(reply));
+                }),
+      client_(id, peer),
+      observations_(context, client_) {
   watch_ = context_.loop.Watch(socket_.fd(), EPOLLIN, [this] { OnReadable(); });
   if (pidfd_) death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End(); });
 }
 
 Session::~Session() {
-  context_.loop.Cancel(answer_timer_);
-  context_.errands.Cancel(populating_);
-  context_.neighbours.Cancel(lookup_);
   StopHearing();
-  if (capture_ != nullptr) --context_.captures;
-  if (program_ && context_.log_budget.Take(peer_.uid, Nic::Now())) {
-    spdlog::info("session {}: {} (pid {}) left", id_, command_name_, peer_.pid);
+  if (client_.program() != nullptr && context_.log_budget.Take(client_.uid(), Nic::Now())) {
+    spdlog::info("session {}: {} (pid {}) left", client_.id(), client_.command_name(),
+                 client_.peer().pid);
   }
 }
 
-bool Peer::is_privileged() const { return uid == 0 || uid == geteuid(); }
-
-// While an answer is held, a hangup is all that is reported.
+// While an answer is deferred, a hangup is all that is reported.
 void Session::OnReadable() {
-  if (held_) return End();
+  if (deferred_.is_pending()) return End();
   const Nanos begin = Nic::Now();
-  const Nanos deadline = context_.turns.Enter(peer_.uid, id_, context_.loop.turn(), begin);
+  const Nanos deadline =
+      context_.turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin);
   if (deadline <= begin) return;
-  for (int i = 0; i < kRequestsPerTurn && !held_; ++i) {
+  for (int i = 0; i < kRequestsPerTurn; ++i) {
     if (!ReadOne() || Nic::Now() >= deadline) break;
   }
-  context_.turns.Leave(peer_.uid, Nic::Now() - begin);
+  context_.turns.Leave(client_.uid(), Nic::Now() - begin);
 }
 
 void Session::StopHearing() {
   context_.loop.Forget(std::exchange(watch_, 0));
   context_.loop.Forget(std::exchange(death_watch_, 0));
-  context_.turns.Forget(peer_.uid, id_);
+  context_.turns.Forget(client_.uid(), client_.id());
+}
+
+void Session::Listen(bool is_listening) {
+  context_.loop.SetEvents(watch_, is_listening ? uint32_t{EPOLLIN} : 0);
 }
 
 // No command brings fds along: whoever sends some is not served any more.
@@ -100,9 +100,12 @@ bool Session::ReadOne() {
       bytes > sizeof(buffer)
           ? absl::InvalidArgumentError(absl::StrCat("a request of ", bytes, " bytes"))
           : Dispatch({buffer, bytes}, reply);
-  if (held_) return false;
-  if (!status.ok()) spdlog::debug("session {}: {}", id_, std::string(status.message()));
-  return AnswerBy(Nic::Now() + kFdPatience, status, std::move(reply));
+  if (deferred_.is_pending()) {
+    Listen(false);
+    return false;
+  }
+  if (!status.ok()) spdlog::debug("session {}: {}", client_.id(), std::string(status.message()));
+  return Send(status, std::move(reply));
 }
 
 absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
@@ -118,46 +121,70 @@ absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) 
     return absl::UnimplementedError(absl::StrCat("there is no command ", header.command));
   }
   const Body body = datagram.subspan(sizeof(header));
-  const bool may_be_longer = header.command == UROCE_REG_MR ||
-                             header.command == UROCE_ADD_MR_SEGMENTS ||
-                             header.command == UROCE_WRITE_CM;
   const bool fits =
-      may_be_longer ? body.size() >= command->body_bytes : body.size() == command->body_bytes;
+      command->has_list ? body.size() >= command->body_bytes : body.size() == command->body_bytes;
   if (!fits) {
     return absl::InvalidArgumentError(absl::StrCat(
         "command ", header.command, " has ", command->body_bytes, " bytes, not ", body.size()));
   }
-  if (command->needs_program && program_ == nullptr) {
+  if (command->needs_program && served_program_ == nullptr) {
     return absl::InvalidArgumentError("the first command is HELLO");
   }
-  return (this->*command->handler)(body, reply);
+  return command->run(*this, body, reply);
 }
 
-void Session::Hold() {
-  held_ = true;
-  context_.loop.SetEvents(watch_, 0);  // Hangups are still reported.
-}
-
-void Session::Finish(const absl::Status& status, Reply&& reply) {
-  held_ = false;
-  context_.loop.SetEvents(watch_, EPOLLIN);
-  AnswerBy(Nic::Now() + kFdPatience, status, std::move(reply));
+absl::Status Session::Hello(const uroce_hello& request, Reply& reply) {
+  if (request.abi_version != UROCE_ABI_VERSION) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "liburoce.so speaks version ", request.abi_version, " of the protocol, uroced ",
+        UROCE_ABI_VERSION, "; use the same release of both"));
+  }
+  if (served_program_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
+  Nic& nic = context_.nic;
+  absl::StatusOr<std::unique_ptr<Program>> made =
+      Program::Make(nic, client_.id(), client_.uid(), files_thread_);
+  if (!made.ok()) return made.status();
+  client_.set_program(*std::move(made));
+  Fd program_end;
+  absl::StatusOr<std::unique_ptr<ServedProgram>> served =
+      ServedProgram::Make(context_, client_, deferred_, place_, files_thread_, program_end);
+  if (!served.ok()) {
+    client_.set_program(nullptr);
+    return served.status();
+  }
+  served_program_ = *std::move(served);
+  const bool share = client_.is_privileged() || nic.config().share_userfaultfd;
+  const bool has_userfaultfd = share && nic.userfaultfd() >= 0;
+  reply.Add(uroce_hello_reply{.abi_version = UROCE_ABI_VERSION,
+                              .worker_count = nic.workers().count(),
+                              .device_count = static_cast<uint32_t>(nic.devices().size()),
+                              .has_userfaultfd = has_userfaultfd});
+  ProgramCore& core = program().core();
+  reply.Lend(core.arena().fd());
+  for (const Fd& wake_fd : core.wake_fds()) reply.Lend(wake_fd.get());
+  reply.Give(std::move(program_end));
+  if (has_userfaultfd) reply.Lend(nic.userfaultfd());
+  return absl::OkStatus();
 }
 
 // Of a user without privilege the kernel lets so many fds be under way between processes, and no
 // more (ETOOMANYREFS): the user's other programs may have them there.
-bool Session::AnswerBy(Nanos deadline, const absl::Status& status, Reply&& reply) {
+bool Session::Send(const absl::Status& status, Reply&& reply) {
   if (SendReply(socket_.fd(), status, reply)) return true;
-  if (errno != ETOOMANYREFS || Nic::Now() >= deadline) {
+  if (errno != ETOOMANYREFS) {
     End();
     return false;
   }
-  Hold();
-  auto later = std::make_shared<Reply>(std::move(reply));
-  answer_timer_ = context_.loop.After(kFdRetry, [this, status, later, deadline] {
-    held_ = false;
-    context_.loop.SetEvents(watch_, EPOLLIN);
-    AnswerBy(deadline, status, std::move(*later));
+  Listen(false);
+  auto later = std::make_shared<const Reply>(std::move(reply));
+  const Nanos deadline = Nic::Now() + kFdPatience;
+  deferred_.Repeat(kFdPace, [this, status, later, deadline] {
+    const bool is_sent = SendReply(socket_.fd(), status, *later);
+    if (!is_sent && errno == ETOOMANYREFS && Nic::Now() < deadline) return false;
+    deferred_.Release();
+    if (!is_sent) End();
+    Listen(true);
+    return true;
   });
   return false;
 }

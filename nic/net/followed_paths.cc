@@ -32,7 +32,7 @@ std::vector<FollowedPaths::Holder> FollowedPaths::Held() {
   return held;
 }
 
-std::vector<FollowedPath> FollowedPaths::OnNeighbour(const NicDevice* device, uint16_t vlan_id,
+std::vector<FollowedPath> FollowedPaths::OnNeighbour(const NetDevice* device, uint16_t vlan_id,
                                                      const Gid& next_hop, const Mac& mac) {
   std::vector<FollowedPath> moved;
   for (const Holder& held : Held()) {

@@ -13,11 +13,11 @@
 
 namespace uroce::nic {
 
-class NicDevice;
+class NetDevice;
 
 /// From an address of a port to a destination.
 struct PathKey {
-  const NicDevice* device = nullptr;
+  const NetDevice* device = nullptr;
   uint16_t vlan_id = 0;  ///< 0: untagged.
   Gid source;
   Gid destination;
@@ -42,7 +42,7 @@ class FollowedPaths {
   /// All that are held. What is not is forgotten meanwhile.
   std::vector<Holder> Held();
   /// `mac` has `next_hop` on this VLAN of this device from now on: the paths that this changes.
-  std::vector<FollowedPath> OnNeighbour(const NicDevice* device, uint16_t vlan_id,
+  std::vector<FollowedPath> OnNeighbour(const NetDevice* device, uint16_t vlan_id,
                                         const Gid& next_hop, const Mac& mac);
 
  private:

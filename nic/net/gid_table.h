@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "nic/net/address.h"
-#include "verbs-shim/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce::nic {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "nic/resources/fd.h"
+#include "nic/base/fd.h"
 #include "pipeline/base/types.h"
 
 namespace uroce::nic {

@@ -143,18 +143,21 @@ std::optional<std::vector<Item>> Netlink::ListOf(
   return std::nullopt;
 }
 
-absl::StatusOr<Gid> Netlink::NextHop(int ifindex, const Gid& destination) {
+absl::Status Netlink::AskForRoute(const Gid& destination, int ifindex, Answer& answer) {
   rtmsg header{};
   header.rtm_family = FamilyOf(destination);
   header.rtm_dst_len = static_cast<uint8_t>(8 * AddressBytes(destination).size());
   NetlinkRequest request(RTM_GETROUTE, 0, header);
   request.Add(RTA_DST, destination);
-  request.Add(RTA_OIF, &ifindex, sizeof(ifindex));
+  if (ifindex != 0) request.Add(RTA_OIF, &ifindex, sizeof(ifindex));
+  if (Ask(request, answer)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("no route to ", FormatAddress(destination), ": ", std::strerror(answer.error)));
+}
+
+absl::StatusOr<Gid> Netlink::NextHop(int ifindex, const Gid& destination) {
   Answer answer;
-  if (!Ask(request, answer)) {
-    return absl::UnavailableError(absl::StrCat("no route to ", FormatAddress(destination), ": ",
-                                               std::strerror(answer.error)));
-  }
+  if (absl::Status status = AskForRoute(destination, ifindex, answer); !status.ok()) return status;
   const auto route = answer.message.Fixed<rtmsg>();
   if (!route || route->rtm_type != RTN_UNICAST) {
     return absl::UnavailableError(
@@ -170,17 +173,8 @@ absl::StatusOr<Gid> Netlink::NextHop(int ifindex, const Gid& destination) {
 }
 
 absl::StatusOr<KernelRoute> Netlink::RouteTo(const Gid& destination, int ifindex) {
-  rtmsg header{};
-  header.rtm_family = FamilyOf(destination);
-  header.rtm_dst_len = static_cast<uint8_t>(8 * AddressBytes(destination).size());
-  NetlinkRequest request(RTM_GETROUTE, 0, header);
-  request.Add(RTA_DST, destination);
-  if (ifindex != 0) request.Add(RTA_OIF, &ifindex, sizeof(ifindex));
   Answer answer;
-  if (!Ask(request, answer)) {
-    return absl::UnavailableError(absl::StrCat("no route to ", FormatAddress(destination), ": ",
-                                               std::strerror(answer.error)));
-  }
+  if (absl::Status status = AskForRoute(destination, ifindex, answer); !status.ok()) return status;
   const auto route = answer.message.Fixed<rtmsg>();
   const NetlinkAttributes attributes = answer.message.Attributes<rtmsg>();
   const std::optional<int> out = attributes.Read<int>(RTA_OIF);

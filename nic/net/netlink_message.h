@@ -120,6 +120,13 @@ struct NeighbourNews {
 /// Of an RTM_NEWNEIGH or RTM_DELNEIGH with an IP address.
 std::optional<NeighbourNews> ReadNeighbour(const NetlinkMessage& message);
 
+/// What changed since the last look.
+struct NetlinkNews {
+  bool links = false;   ///< Or addresses.
+  bool routes = false;  ///< Or anything else may have changed: news were lost.
+  std::vector<NeighbourNews> neighbours;
+};
+
 /// An address of an interface.
 struct LinkAddress {
   int ifindex = 0;

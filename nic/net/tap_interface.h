@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "nic/base/fd.h"
 #include "nic/net/address.h"
-#include "nic/resources/fd.h"
 #include "pipeline/base/types.h"
 
 namespace uroce::nic {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into the agreements with peers and comes out of them, as values. Pure.
+// Inputs and outputs of the agreements with peers, as values. Pure.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From addresses to devices, and on to the other side.
+// Binds endpoints to addresses and devices, and resolves addresses and routes of peers.
 #include <cerrno>
 
 #include "nic/rdma_cm/queue_pair_attributes.h"

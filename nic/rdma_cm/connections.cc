@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do with listeners and connections.
+// Calls on listeners and connections: listen, connect, accept, reject, disconnect.
 #include <algorithm>
 
 #include "nic/rdma_cm/queue_pair_attributes.h"

@@ -70,11 +70,7 @@ class Environment {
 
 /// The number that the connection manager knows a device and VLAN by.
 constexpr uint32_t RouteDevice(const Attachment& at) {
-  return at.device | uint32_t{at.vlan_id} << 16;
-}
-constexpr uint32_t DeviceOf(const cm::Route& route) { return route.device & 0xffff; }
-constexpr uint16_t VlanOf(const cm::Route& route) {
-  return static_cast<uint16_t>(route.device >> 16);
+  return cm::RouteDevice(at.device, at.vlan_id);
 }
 
 }  // namespace uroce::nic::rdma_cm

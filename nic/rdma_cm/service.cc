@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "nic/rdma_cm/service_impl.h"
-#include "pipeline/wire/cm_codec.h"
+#include "pipeline/wire/cm/codec.h"
 
 namespace uroce::nic::rdma_cm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs say to rdma_cm's service and hear from it, as values. Pure.
+// Calls and events of rdma_cm's service, as values. Pure.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,7 +12,7 @@
 #include "nic/cm/connection.h"
 #include "nic/cm/types.h"
 #include "pipeline/base/types.h"
-#include "pipeline/wire/rdma_cm_header.h"
+#include "pipeline/wire/cm/rdma_cm_header.h"
 
 namespace uroce::nic::rdma_cm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What queries and events tell, in the ABI's structures. Pure.
+// Responses to queries, and events, in the ABI's structures. Pure.
 #pragma once
 
 #include <optional>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "verbs-shim/abi/uroce_capture.h"
+#include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::capture {
 

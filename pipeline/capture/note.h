@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of frames that somebody who looks for trouble asks for.
+// Kinds of frames by which a capture can be filtered: dropped, retransmitted, marked.
 #pragma once
 
 #include <cstdint>
 
-#include "verbs-shim/abi/uroce_capture.h"
+#include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::capture {
 

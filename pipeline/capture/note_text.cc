@@ -136,7 +136,7 @@ std::string ReasonText(const uroce_capture_note& note) {
       return "dropped: too many wait behind " + Qp(note) + ", which waits for memory";
     case UROCE_REASON_ABANDONED:
       return "dropped: " + Qp(note) + " ended while this waited for memory";
-    case UROCE_REASON_HANDOVER_FULL:
+    case UROCE_REASON_CROSS_WORKER_FULL:
       return "dropped: the worker of " + Qp(note) + " is behind";
     case UROCE_REASON_GHOST:
       return "dropped: nothing in " + Qp(note) + " waits for this response";

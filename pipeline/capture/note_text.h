@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "verbs-shim/abi/uroce_capture.h"
+#include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::capture {
 

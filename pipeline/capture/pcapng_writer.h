@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "pipeline/capture/frame.h"
-#include "verbs-shim/abi/uroce_capture.h"
+#include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::capture {
 

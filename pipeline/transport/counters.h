@@ -13,8 +13,10 @@ struct QueuePairCounters {
   uint64_t packet_seq_err = 0;         ///< NAK 0x60 received.
   uint64_t implied_nak_seq_err = 0;    ///< An ACK passed over a READ or atomic.
   uint64_t local_ack_timeout_err = 0;  ///< The ACK timer expired.
-  /// Sent before the ACK timer expired (pipeline/transport/README.md).
+  /// Packets sent again before the ACK timer expired, since nothing came for some round trips
+  /// (pipeline/transport/README.md).
   uint64_t tail_loss_probes = 0;
+  uint64_t credit_probes = 0;      ///< Messages begun beyond the responder's credits.
   uint64_t rnr_nak_retry_err = 0;  ///< RNR NAKs received that did not exhaust the retries.
   uint64_t retry_exceeded_err = 0;
   uint64_t retry_rnr_exceeded_err = 0;

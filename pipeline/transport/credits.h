@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/psn.h"
 
 namespace uroce::transport {
 
@@ -38,6 +39,27 @@ class SendCredits {
     limited_ = true;
   }
   void OnMessageBegun() { ++next_; }
+
+  // ---- the credit probe: one message may go to where the credits do not reach ----
+  /// Whether a message that takes a receive work may begin.
+  bool MayBegin() const { return !probing_ || Covers(); }
+  /// The next message begins with the packet `first`, although the credits do not cover it. The
+  /// answer to that packet tells of new ones.
+  void BeginProbe(wire::Psn first) {
+    probing_ = true;
+    probe_psn_ = first;
+  }
+  /// Whether `psn` is the packet that was sent without credit.
+  bool IsProbe(wire::Psn psn) const { return probing_ && psn == probe_psn_; }
+  /// The rest of a message from `first` on, of which `next` is sent next, waits for that answer.
+  bool AwaitsProbe(wire::Psn first, wire::Psn next) const {
+    return IsProbe(first) && next != first;
+  }
+  /// All before `una` is acknowledged.
+  void OnAcknowledged(wire::Psn una) {
+    if (probing_ && una.Since(probe_psn_) > 0) probing_ = false;
+  }
+
   /// Whether the next message may count on a receive work.
   bool Covers() const { return !limited_ || Since(limit_, next_) >= 0; }
 
@@ -49,6 +71,8 @@ class SendCredits {
   uint32_t next_ = 1;
   uint32_t limit_ = 0;
   bool limited_ = false;
+  bool probing_ = false;  ///< For the answer to probe_psn_.
+  wire::Psn probe_psn_;
 };
 
 }  // namespace uroce::transport

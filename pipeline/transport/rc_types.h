@@ -19,7 +19,7 @@ struct RcConfig {
   uint8_t max_responder_resources = 16;  ///< Upper bound of max_dest_rd_atomic.
   /// Request packets that may be outstanding before a further one is sent. A READ is one of them:
   /// how much answers it is bounded by max_rd_atomic. With a responder that repeats selectively it
-  /// may become more (flight_window.h).
+  /// may become more (congestion_window.h).
   uint32_t max_in_flight_packets = 256;
   /// Receive works come from a shared receive queue.
   bool shared_receive = false;

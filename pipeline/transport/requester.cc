@@ -1,35 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requester, sending side: works in, request packets and completions out.
 #include "pipeline/transport/requester.h"
 
-#include <algorithm>
-#include <cassert>
-
-#include "pipeline/transport/message_packet.h"
 #include "pipeline/transport/request_opcode.h"
+#include "pipeline/transport/request_packet.h"
+#include "pipeline/transport/response_effect.h"
 #include "pipeline/transport/timer_codes.h"
+#include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/kept_map.h"
 
 namespace uroce::transport {
 namespace {
-
-/// Every so many packets of a long message ask for an ACK, so that the window moves before the
-/// message ends.
-constexpr uint32_t kAckRequestInterval = 32;
-constexpr uint32_t kAtomicBytes = 8;
-/// Each timeout in a row doubles the next one, up to 4 times the attribute, which is as late as a
-/// requester may expire (docs/protocol/transport.md, section 3.3). A peer that takes longer for
-/// what is in flight than the attribute says would else get it again and again, each time with more
-/// to do.
-constexpr uint8_t kMaxBackoff = 2;
-/// Where round trips are measured (selective repeat) the timer waits for so many, within the same
-/// bounds: what takes long every time is not lost.
-constexpr int64_t kTimeoutRoundTrips = 3;
-
-/// From `timeout`, the attribute, up to four times that.
-Nanos AckWait(Nanos timeout, uint8_t backoff, Nanos round_trip) {
-  const Nanos longest = timeout * (1 << kMaxBackoff);
-  return std::max(timeout * (1 << backoff), std::min(round_trip * kTimeoutRoundTrips, longest));
-}
 
 WcStatus LocalFailure(WorkOpcode opcode) {
   return opcode == WorkOpcode::kBindWindow ? WcStatus::kMwBindErr : WcStatus::kLocQpOpErr;
@@ -39,129 +19,140 @@ WcStatus LocalFailure(WorkOpcode opcode) {
 
 Requester::Requester(const RcConfig& config, QueuePairCounters& counters)
     : counters_(counters),
-      ring_(config.max_send_works),
-      window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1)),
-      signal_all_(config.signal_all),
-      lost_(config.selective_repeat ? std::make_unique<SelectiveResend>() : nullptr),
-      placed_(lost_ != nullptr ? std::make_unique<PacketSet>() : nullptr) {}
+      works_(config.max_send_works),
+      recovery_(config, works_, counters),
+      signal_all_(config.signal_all) {}
+
+// ---- state ----
 
 void Requester::Configure(const QueuePairAttributes& attributes) {
-  mtu_ = PathMtu(attributes.path_mtu_bytes);
+  works_.SetMtu(PathMtu(attributes.path_mtu_bytes));
   max_rd_atomic_ = attributes.max_rd_atomic;
-  ack_timeout_ = AckTimeout(attributes.timeout);
-  retry_count_ = retries_left_ = attributes.retry_count;
-  rnr_retry_ = rnr_retries_left_ = attributes.rnr_retry;
-  SetSelective(attributes.selective_repeat);
+  recovery_.Configure(attributes);
 }
 
 void Requester::Start(wire::Psn first) {
-  una_ = next_psn_ = high_psn_ = first;
-  ForgetLost();
+  works_.Start(first);
+  recovery_.ForgetLost();
 }
 
 void Requester::Reset() {
-  reported_ = done_ = next_ = begun_ = tail_ = 0;
-  una_ = next_psn_ = high_psn_ = wire::Psn();
-  reads_outstanding_ = response_psns_ = 0;
+  works_.Reset();
   credits_ = {};
-  window_.Start();
-  StopTimers();
-  backoff_ = probe_backoff_ = 0;
-  selective_ = has_lost_ = hears_maps_ = false;
-  round_began_ = kNever;
-  round_trip_ = Nanos();
-  holding_ = waiting_rnr_ = resending_ = doomed_ = failed_ = flushing_ = false;
-  executing_local_ = probing_ = false;
-  head_status_ = WcStatus::kWrFlushErr;
+  recovery_.Reset();
+  failure_.Reset();
+  holding_ = executing_local_ = flushing_ = false;
 }
 
 void Requester::Flush() {
   flushing_ = true;
   executing_local_ = false;
-  StopTimers();
+  recovery_.Stop();
 }
 
-PostResult Requester::Post(const SendWork& work) {
-  if (room() == 0) return PostResult::kQueueFull;
-  HeldWork& held = ring_.At(tail_++);
-  held.wr_id = work.wr_id;
-  held.remote_va = work.remote_va;
-  held.compare_add = work.compare_add;
-  held.swap = work.swap;
-  held.slot = work.slot;
-  held.length_bytes = work.length_bytes;
-  const bool invalidates =
-      work.opcode == WorkOpcode::kSendWithInvalidate || work.opcode == WorkOpcode::kLocalInvalidate;
-  held.immediate_or_rkey = invalidates ? work.invalidate_rkey.value() : work.immediate;
-  held.rkey = work.rkey;
-  held.opcode = work.opcode;
-  held.traits = TraitsOf(work);
-  held.signaled = work.signaled;
-  held.solicited = work.solicited;
-  held.xrc_srqn = work.xrc_srqn;
-  return PostResult::kPosted;
+void Requester::FailAtHead(uint32_t index, WcStatus status) {
+  failure_.FailAtHead(index, status);
+  if (works_.head_index() == index) Fail(status);
 }
 
-bool Requester::Holds(uint32_t slot) const {
-  // Slots are the free-running indices of the shell's queue: consecutive.
-  return tail_ != reported_ && slot - ring_.At(reported_).slot < tail_ - reported_;
+void Requester::Fail(WcStatus status, uint8_t syndrome) {
+  failure_.Fail({.side = Failure::Side::kRequester,
+                 .status = status,
+                 .syndrome = syndrome,
+                 .psn = works_.una()});
+  recovery_.Stop();
 }
+
+// ---- sending ----
 
 Requester::Gate Requester::NextGate() const {
-  if (waiting_rnr_ || flushing_) return Gate::kShut;
-  if (has_lost_) return Gate::kOpen;
-  if (next_ == tail_) return Gate::kShut;
-  if (doomed_ && next_ == doomed_index_) return Gate::kShut;
-  if (RequestsInFlight() >= window_.packets() || InFlight() >= kMaxOutstandingPsns)
+  if (recovery_.waiting() || flushing_) return Gate::kShut;
+  if (recovery_.has_lost()) return Gate::kOpen;
+  if (works_.unsent() == 0 || failure_.IsPendingAt(works_.next_index())) return Gate::kShut;
+  if (!recovery_.MaySend(works_.RequestsInFlight()) || works_.InFlight() >= kMaxOutstandingPsns)
     return Gate::kShut;
-  const HeldWork& work = ring_.At(next_);
-  if (next_ == begun_) return StartGate(work);
-  return AwaitsProbe(work) ? Gate::kShut : Gate::kOpen;
+  const HeldWork& work = works_.next();
+  if (works_.next_is_new()) return StartGate(work);
+  return credits_.AwaitsProbe(work.first_psn, works_.next_psn()) ? Gate::kShut : Gate::kOpen;
 }
 
 Requester::Gate Requester::StartGate(const HeldWork& work) const {
   if (holding_ || executing_local_) return Gate::kShut;
-  if (!work.executable() || work.length_bytes > kMaxMessageBytes) return Gate::kDoomed;
+  if (!work.executable() || work.length_bytes > kMaxMessageBytes) return Gate::kUnfit;
   if (work.is_plain()) return Gate::kOpen;
-  if (work.fence() && reads_outstanding_ != 0) return Gate::kShut;
+  if (work.fence() && works_.reads_outstanding() != 0) return Gate::kShut;
   if (work.is_local()) {
     // An invalidation waits for all before it: they may use the key (docs/protocol/transport.md,
     // section 4.4).
-    const bool waits = work.opcode == WorkOpcode::kLocalInvalidate && done_ != begun_;
+    const bool waits = work.opcode == WorkOpcode::kLocalInvalidate && works_.under_way();
     return waits ? Gate::kShut : Gate::kLocal;
   }
-  // One message may go to where the credits do not reach: its answer tells of new ones.
-  if (work.takes_receive() && probing_ && !credits_.Covers()) return Gate::kShut;
+  if (work.takes_receive() && !credits_.MayBegin()) return Gate::kShut;
   if (!work.is_read_or_atomic()) return Gate::kOpen;
-  if (max_rd_atomic_ == 0) return Gate::kDoomed;
-  if (reads_outstanding_ >= max_rd_atomic_) return Gate::kShut;
-  const uint32_t packets = work.is_read() ? mtu_.PacketsOf(work.length_bytes) : 1;
-  return InFlight() + packets <= kMaxOutstandingPsns ? Gate::kOpen : Gate::kShut;
+  if (max_rd_atomic_ == 0) return Gate::kUnfit;
+  if (works_.reads_outstanding() >= max_rd_atomic_) return Gate::kShut;
+  const uint32_t packets = work.is_read() ? works_.mtu().PacketsOf(work.length_bytes) : 1;
+  return works_.InFlight() + packets <= kMaxOutstandingPsns ? Gate::kOpen : Gate::kShut;
 }
 
-void Requester::Doom(uint32_t index, WcStatus status) {
-  // Completions come in posting order: what was sent before it may still succeed.
-  doomed_ = true;
-  doomed_index_ = index;
-  doomed_status_ = status;
-  if (done_ == index) Fail(status);
-}
-
-void Requester::Begin(HeldWork& work) {
-  work.first_psn = next_psn_;
-  work.packets = work.is_atomic() ? 1 : mtu_.PacketsOf(work.length_bytes);
-  if (work.is_read_or_atomic()) ++reads_outstanding_;
+void Requester::Begin(const HeldWork& work) {
   if (work.takes_receive() && !credits_.Covers()) {
-    probing_ = true;
-    probe_psn_ = work.first_psn;
+    ++counters_.credit_probes;
+    credits_.BeginProbe(works_.next_psn());
   }
   credits_.OnMessageBegun();
-  ++begun_;
+  works_.Begin();
+}
+
+bool Requester::AsksForAck() const {
+  return recovery_.AsksForAck(works_.RequestsInFlight()) || credits_.IsProbe(works_.next_psn());
+}
+
+// Flat: the calls that every packet makes cost a 64-byte WRITE one instruction in 25.
+[[gnu::flatten]] bool Requester::PollPacket(Nanos now, TxPacket& packet) {
+  const Gate gate = NextGate();
+  if (gate == Gate::kShut || gate == Gate::kLocal) return false;
+  recovery_.BeforeSend(works_.next_psn(), now);
+  if (recovery_.has_lost()) {
+    recovery_.FillLost(packet);
+    packet.header.ack_request |= AsksForAck();
+    packet.retransmission = true;
+    ++counters_.retransmitted_pkts;
+    return true;
+  }
+  const HeldWork& work = works_.next();
+  if (gate == Gate::kUnfit) {
+    const bool too_long = work.executable() && work.length_bytes > kMaxMessageBytes;
+    FailAtHead(works_.next_index(), too_long ? WcStatus::kLocLenErr : WcStatus::kLocQpOpErr);
+    return false;
+  }
+  if (works_.next_is_new()) Begin(work);
+  packet.retransmission = works_.resends();
+  if (packet.retransmission) {
+    ++counters_.retransmitted_pkts;
+    packet.resend = recovery_.resend();
+  }
+  const uint32_t packets = FillRequest(work, works_.mtu(), works_.next_psn(), packet);
+  if (!packet.header.ack_request) packet.header.ack_request = AsksForAck();
+  works_.Advance(work, packets);
+  recovery_.OnSent(now);
+  return true;
+}
+
+void Requester::OnHeld(Nanos now) {
+  if (HasPacket()) recovery_.OnHeld(now);
+}
+
+void Requester::OnGatherFailed(const TxPacket& packet) {
+  // The packet never left: take its PSN back, so that no acknowledgement of it is believed.
+  const uint32_t index = works_.TakeBack(packet.header.psn, !packet.retransmission);
+  recovery_.ForgetLost();
+  FailAtHead(index, WcStatus::kLocProtErr);
 }
 
 bool Requester::PollLocal(LocalEffect& effect) {
   if (NextGate() != Gate::kLocal) return false;
-  const HeldWork& work = ring_.At(begun_);
+  const HeldWork& work = works_.local();
   const bool binds = work.opcode == WorkOpcode::kBindWindow;
   effect.kind = binds ? LocalEffect::Kind::kBind : LocalEffect::Kind::kInvalidate;
   effect.slot = work.slot;
@@ -173,142 +164,25 @@ bool Requester::PollLocal(LocalEffect& effect) {
 void Requester::OnLocalDone(EffectOutcome outcome) {
   if (!executing_local_) return;  // The queue pair has failed or was reset meanwhile.
   executing_local_ = false;
-  HeldWork& work = ring_.At(begun_);
-  if (outcome != EffectOutcome::kDone) return Doom(begun_, LocalFailure(work.opcode));
-  work.first_psn = high_psn_;
-  work.packets = 0;
-  next_ += next_ == begun_;
-  done_ += done_ == begun_;
-  ++begun_;
+  if (outcome == EffectOutcome::kDone) return works_.EndLocal();
+  FailAtHead(works_.local_index(), LocalFailure(works_.local().opcode));
 }
 
-// Flat: the calls that every packet makes cost a 64-byte WRITE one instruction in 25.
-[[gnu::flatten]] bool Requester::PollPacket(Nanos now, TxPacket& packet) {
-  const Gate gate = NextGate();
-  if (gate == Gate::kShut || gate == Gate::kLocal) return false;
-  if (selective_) BeginRound(now);
-  if (has_lost_) {
-    PollResend(packet);
-    return true;
-  }
-  HeldWork& work = ring_.At(next_);
-  if (gate == Gate::kDoomed) {
-    const bool too_long = work.executable() && work.length_bytes > kMaxMessageBytes;
-    Doom(next_, too_long ? WcStatus::kLocLenErr : WcStatus::kLocQpOpErr);
-    return false;
-  }
-  if (next_ == begun_) Begin(work);
-  packet.retransmission = next_psn_ != high_psn_;
-  if (packet.retransmission) {
-    ++counters_.retransmitted_pkts;
-    packet.resend = resend_;
-  }
-  Advance(work, Fill(work, next_psn_, packet));
-  if (deadline_ == kNever) RestartTimer(now);
-  return true;
-}
+void Requester::OnDeadline(Nanos now) { FailIfExhausted(recovery_.OnDeadline(now)); }
 
-uint32_t Requester::Fill(const HeldWork& work, wire::Psn psn, TxPacket& packet) const {
-  packet.header.psn = psn;
-  packet.header.xrc_srqn = work.xrc_srqn;
-  const uint32_t sent = Distance(work.first_psn, psn);
-  if (!work.is_read_or_atomic()) return FillMessage(work, sent, packet);
-  if (work.is_read()) return FillRead(work, sent, packet);
-  return work.is_atomic() ? FillAtomic(work, packet) : FillAtomicWrite(work, packet);
-}
-
-uint32_t Requester::IndexOf(wire::Psn psn, uint32_t from) const {
-  uint32_t index = from;
-  while (Distance(ring_.At(index).first_psn, psn) >= ring_.At(index).packets) ++index;
-  return index;
-}
-
-uint32_t Requester::FillMessage(const HeldWork& work, uint32_t sent, TxPacket& packet) const {
-  const bool last = FillMessagePacket(work, mtu_, sent, packet);
-  wire::TransportHeader& header = packet.header;
-  const bool window_ends = RequestsInFlight() + 1 >= window_.packets();
-  const bool probes = probing_ && next_psn_ == probe_psn_;
-  header.ack_request =
-      last || sent % kAckRequestInterval == kAckRequestInterval - 1 || window_ends || probes;
-  header.immediate = work.immediate_or_rkey;
-  header.invalidate_rkey = Rkey(work.immediate_or_rkey);
-  return 1;
-}
-
-uint32_t Requester::FillRead(const HeldWork& work, uint32_t sent, TxPacket& packet) const {
-  // A resent READ asks for the rest from its first missing packet on (docs/protocol/transport.md,
-  // section 3.4).
-  const uint32_t offset = mtu_.OffsetOf(sent);
-  wire::TransportHeader& header = packet.header;
-  header.opcode = wire::Opcode::kReadRequest;
-  header.solicited = false;
-  header.ack_request = true;
-  header.reth = {
-      .va = work.remote_va + offset, .rkey = work.rkey, .length_bytes = work.length_bytes - offset};
-  packet.source = TxPacket::Source::kNone;
-  return work.packets - sent;
-}
-
-uint32_t Requester::FillAtomic(const HeldWork& work, TxPacket& packet) const {
-  const bool swaps = work.opcode == WorkOpcode::kCompareSwap;
-  wire::TransportHeader& header = packet.header;
-  header.opcode = swaps ? wire::Opcode::kCompareSwap : wire::Opcode::kFetchAdd;
-  header.solicited = false;
-  header.ack_request = true;
-  header.atomic = {.va = work.remote_va,
-                   .rkey = work.rkey,
-                   .swap_add = swaps ? work.swap : work.compare_add,
-                   .compare = swaps ? work.compare_add : 0};
-  packet.source = TxPacket::Source::kNone;
-  return 1;
-}
-
-uint32_t Requester::FillAtomicWrite(const HeldWork& work, TxPacket& packet) const {
-  wire::TransportHeader& header = packet.header;
-  header.opcode = wire::Opcode::kAtomicWrite;
-  header.solicited = false;
-  header.ack_request = true;
-  header.reth = {.va = work.remote_va, .rkey = work.rkey, .length_bytes = kAtomicBytes};
-  packet.source = TxPacket::Source::kSend;
-  packet.local = {.slot = work.slot, .offset_bytes = 0, .length_bytes = kAtomicBytes};
-  packet.following_bytes = 0;
-  return 1;
-}
-
-void Requester::Advance(const HeldWork& work, uint32_t packets) {
-  const bool is_new = next_psn_ == high_psn_;
-  next_psn_ = next_psn_ + packets;
-  if (is_new) high_psn_ = next_psn_;
-  response_psns_ += packets - 1;
-  if (next_psn_ != work.first_psn + work.packets) return;
-  do {
-    ++next_;
-  } while (next_ != begun_ && ring_.At(next_).is_local());
-}
-
-void Requester::OnGatherFailed(const TxPacket& packet) {
-  // The packet never left: take its PSN back, so that no acknowledgement of it is believed.
-  const uint32_t index = IndexOf(packet.header.psn, done_);
-  if (!packet.retransmission) high_psn_ = packet.header.psn;
-  next_psn_ = packet.header.psn;
-  next_ = index;
-  ForgetLost();
-  Doom(index, WcStatus::kLocProtErr);
-}
+// ---- completions ----
 
 bool Requester::PollCompletion(Completion& completion) {
-  while (reported_ != done_ || (flushing_ && reported_ != tail_)) {
-    const bool success = reported_ != done_;
-    const HeldWork& work = ring_.At(reported_++);
-    if (success && !Reported(work)) continue;
+  while (works_.has_completed() || (flushing_ && !works_.empty())) {
+    const bool success = works_.has_completed();
+    const HeldWork& work = success ? works_.TakeCompleted() : works_.TakeFlushed();
+    if (success && !signal_all_ && !work.signaled) continue;
     completion = {.wr_id = work.wr_id,
                   .slot = work.slot,
                   .opcode = CompletionOpcode(work.opcode),
                   .length_bytes = work.is_atomic() ? kAtomicBytes : work.length_bytes};
     if (!success) {
-      done_ = begun_ = next_ = reported_;
-      completion.status = head_status_;
-      head_status_ = WcStatus::kWrFlushErr;
+      completion.status = failure_.TakeStatus();
       const bool flushed = completion.status == WcStatus::kWrFlushErr;
       ++(flushed ? counters_.req_cqe_flush_error : counters_.req_cqe_error);
     }
@@ -317,81 +191,172 @@ bool Requester::PollCompletion(Completion& completion) {
   return false;
 }
 
-void Requester::RestartTimer(Nanos now) {
-  deadline_ = InFlight() == 0 ? kNever : AckDeadline(now);
-  if (selective_) StartProbeTimer(now);
+// ---- responses: docs/protocol/transport.md, section 3.2 ----
+
+PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
+  TakeCredits(packet.header);
+  // Beyond the last packet sent, or before the oldest unacknowledged: nothing waits for it.
+  if (Distance(works_.una(), packet.header.psn) >= works_.Outstanding())
+    return PacketResult::kGhost;
+  if (wire::IsOfManufacturer(packet.header.opcode)) return OnSelectiveAcknowledge(packet, now);
+  recovery_.OnResponse(packet.header, now);
+  switch (wire::OperationOf(packet.header.opcode)) {
+    case wire::Opcode::kAcknowledge:
+      return OnAcknowledge(packet.header, now);
+    default:
+      return OnDataResponse(packet, now, effect);
+  }
 }
 
-Nanos Requester::AckDeadline(Nanos now) const {
-  return ack_timeout_ == kNever ? kNever : now + AckWait(ack_timeout_, backoff_, round_trip_);
+void Requester::TakeCredits(const wire::TransportHeader& header) {
+  const bool has_aeth = wire::OperationOf(header.opcode) != wire::Opcode::kReadResponseMiddle;
+  if (!has_aeth || !IsAck(header.aeth)) return;
+  // Also of an acknowledgement of the past, but of none that cannot be (section 3.2).
+  const int32_t ahead = header.psn.Since(works_.una());
+  if (ahead >= 0 && static_cast<uint32_t>(ahead) >= works_.Outstanding()) return;
+  credits_.OnAck(header.aeth.msn, header.aeth.syndrome & wire::kSyndromeValueMask);
 }
 
-void Requester::OnHeld(Nanos now) {
-  if (deadline_ == kNever && HasPacket()) deadline_ = AckDeadline(now);
+PacketResult Requester::OnSelectiveAcknowledge(const wire::Packet& packet, Nanos now) {
+  wire::KeptMap map;
+  if (!recovery_.offers_selective() || !map.Parse(packet.payload)) return PacketResult::kMalformed;
+  const wire::Psn base = packet.header.psn;
+  recovery_.OnMapOf(base, now);
+  AcknowledgeBefore(base, now);
+  if (!failed()) recovery_.OnMap(base, map, now);
+  return PacketResult::kAccepted;
 }
 
-void Requester::StopTimers() { deadline_ = probe_deadline_ = kNever; }
+PacketResult Requester::OnAcknowledge(const wire::TransportHeader& header, Nanos now) {
+  switch (header.aeth.syndrome & wire::kSyndromeKindMask) {
+    case wire::kSyndromeAck:
+      AcknowledgeBefore(header.psn + 1, now);
+      return PacketResult::kAccepted;
+    case wire::kSyndromeRnrNak:
+      return OnRnrNak(header, now);
+    case wire::kSyndromeNak:
+      return OnNak(header, now);
+    default:
+      return PacketResult::kMalformed;  // Reserved syndromes are ignored.
+  }
+}
 
-void Requester::OnDeadline(Nanos now) {
-  if (now >= probe_deadline_) Probe(now);
-  if (now < deadline_) return;
-  deadline_ = kNever;
-  if (waiting_rnr_) {
-    waiting_rnr_ = false;
+PacketResult Requester::OnNak(const wire::TransportHeader& header, Nanos now) {
+  const uint8_t syndrome = header.aeth.syndrome;
+  if (syndrome < wire::kNakSequence || syndrome > wire::kNakRemoteOperation)
+    return PacketResult::kMalformed;
+  const bool of_sequence = syndrome == wire::kNakSequence;
+  counters_.packet_seq_err += of_sequence;
+  const bool in_turn = AcknowledgeBefore(header.psn, now);
+  if (failed()) return PacketResult::kAccepted;
+  if (of_sequence) {
+    FailIfExhausted(recovery_.OnSequenceNak(header.psn, in_turn));
+  } else if (in_turn) {
+    OnFatalNak(syndrome);
+  }
+  return PacketResult::kAccepted;
+}
+
+void Requester::OnFatalNak(uint8_t syndrome) {
+  switch (syndrome) {
+    case wire::kNakInvalidRequest:
+      ++counters_.req_remote_invalid_request;
+      return Fail(WcStatus::kRemInvReqErr, syndrome);
+    case wire::kNakRemoteAccess:
+      ++counters_.req_remote_access_errors;
+      return Fail(WcStatus::kRemAccessErr, syndrome);
+    default:
+      return Fail(WcStatus::kRemOpErr, syndrome);
+  }
+}
+
+PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now) {
+  if (recovery_.IsKnownRnr(header.psn)) return PacketResult::kAccepted;
+  // A READ or atomic in front of it whose response is lost goes again with it, after the wait, and
+  // at no other cost.
+  const bool in_turn = Acknowledge(header.psn, now);
+  if (failed()) return PacketResult::kAccepted;
+  // Inside a READ there is nothing that could need a receive work.
+  if (in_turn && header.psn != works_.una()) return PacketResult::kMalformed;
+  const uint8_t syndrome = header.aeth.syndrome;
+  const Nanos deadline = now + RnrWait(syndrome & wire::kSyndromeValueMask);
+  if (!recovery_.OnRnrNak(header.psn, deadline, in_turn)) Fail(WcStatus::kRnrRetryExcErr, syndrome);
+  return PacketResult::kAccepted;
+}
+
+bool Requester::AcknowledgeBefore(wire::Psn end, Nanos now) {
+  const bool in_turn = Acknowledge(end, now);
+  if (failed() || in_turn) return !failed();
+  FailIfExhausted(recovery_.OnResponsePassed(end));
+  return false;
+}
+
+bool Requester::Acknowledge(wire::Psn end, Nanos now) {
+  const SendWorks::Progress progress = works_.AcknowledgeBefore(end);
+  if (progress.packets != 0) {
+    recovery_.OnAcknowledged(progress.packets, now);
+    OnProgress();
+  }
+  return !progress.blocked;
+}
+
+void Requester::OnProgress() {
+  credits_.OnAcknowledged(works_.una());
+  if (failure_.IsPendingAt(works_.head_index())) Fail(failure_.pending_status());
+}
+
+PacketResult Requester::OnDataResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
+  const wire::Psn psn = packet.header.psn;
+  const bool in_turn = AcknowledgeBefore(psn, now);
+  if (failed()) return PacketResult::kAccepted;
+  const bool is_next = in_turn && psn == works_.una();
+  if (!is_next && recovery_.selective()) return OnEarlyResponse(packet, effect);
+  if (!in_turn) return PacketResult::kAccepted;
+  const HeldWork& work = works_.head();
+  if (!IsAnswer(packet.header, work)) {
+    Fail(WcStatus::kBadRespErr);
+    return PacketResult::kAccepted;
+  }
+  if (!is_next) {
+    FailIfExhausted(recovery_.OnResponsePassed(psn));
+    return PacketResult::kOutOfSequence;
+  }
+  effect_psn_ = psn;
+  const WcStatus status = PlaceResponse(work, works_.mtu(), packet, effect);
+  if (status != WcStatus::kSuccess) {
+    Fail(status);
+  } else if (effect.kind == Effect::Kind::kNone) {
+    OnEffectDone(EffectOutcome::kDone, now);
+  }
+  return PacketResult::kAccepted;
+}
+
+PacketResult Requester::OnEarlyResponse(const wire::Packet& packet, Effect& effect) {
+  const wire::Psn psn = packet.header.psn;
+  FailIfExhausted(recovery_.OnResponsePassed(psn));
+  if (!recovery_.ReachesEarly(psn)) return PacketResult::kOutOfSequence;
+  if (recovery_.HasTaken(psn)) return PacketResult::kGhost;
+  // What is wrong with it is found in its turn, when it was asked for again.
+  const HeldWork& work = works_.WorkOf(psn);
+  if (!IsAnswer(packet.header, work)) return PacketResult::kMalformed;
+  const WcStatus status = PlaceResponse(work, works_.mtu(), packet, effect);
+  if (status != WcStatus::kSuccess) return PacketResult::kMalformed;
+  effect_psn_ = psn;
+  recovery_.OnEarlyResponse(psn);
+  if (effect.kind == Effect::Kind::kNone) recovery_.OnTaken(psn);
+  return PacketResult::kAccepted;
+}
+
+void Requester::OnEffectDone(EffectOutcome outcome, Nanos now) {
+  const bool done = outcome == EffectOutcome::kDone;
+  if (effect_psn_ != works_.una()) {
+    if (done) recovery_.OnTaken(effect_psn_);
     return;
   }
-  ++counters_.local_ack_timeout_err;
-  backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
-  // A NAK that answers what is resent now is news, whatever came before.
-  resending_ = false;
-  Retry(ResendCause::kAckTimeout);
-  resending_ = false;
-}
-
-void Requester::Retry(ResendCause cause) {
-  const bool is_timeout = cause == ResendCause::kAckTimeout;
-  // At una_ already: gone back and not sent yet, or waiting after an RNR NAK, right behind which
-  // some responders send a NAK 0x60 (golden/linux-rxe-5-rnr). There a timeout is one of being held.
-  if (resending_ || (next_psn_ == una_ && !is_timeout)) return;
-  // Behind a timeout the timer alone counts until something arrives: a NAK tells of the round that
-  // the timeout has paid for. Each is answered once (resending_), so this ends as well.
-  const bool counts = is_timeout || backoff_ == 0;
-  if (counts && retries_left_ == 0) {
-    ++counters_.retry_exceeded_err;
-    return Fail(WcStatus::kRetryExcErr);
-  }
-  if (counts) --retries_left_;
-  NoteResend(cause);
-  resending_ = true;
-  StopTimers();
-  if (!selective_) window_.OnGoBack();
-  GoBack(resend_);
-}
-
-void Requester::NoteResend(ResendCause cause) {
-  resend_ = {.cause = cause,
-             .number = static_cast<uint8_t>(retry_count_ - retries_left_),
-             .limit = retry_count_};
-}
-
-void Requester::GoBack(const Resend& resend) {
-  resend_ = resend;
-  next_ = done_;
-  next_psn_ = una_;
-  response_psns_ = 0;
-  if (!selective_) return;
-  hears_maps_ = false;
-  ForgetLost();
-  NextRound();
-  window_.Start();
-}
-
-void Requester::Fail(WcStatus status, uint8_t syndrome) {
-  failed_ = true;
-  failure_ = {
-      .side = Failure::Side::kRequester, .status = status, .syndrome = syndrome, .psn = una_};
-  head_status_ = status;
-  StopTimers();
+  if (!done) return Fail(WcStatus::kLocProtErr);
+  works_.TakeResponse();
+  recovery_.OnResponseTaken(now);
+  OnProgress();
 }
 
 }  // namespace uroce::transport

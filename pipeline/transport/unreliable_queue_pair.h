@@ -40,7 +40,7 @@ class UnreliableQueuePair {
   bool HasLocal() const { return sending() && sends_.HasLocal(); }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
   void OnLocalDone(EffectOutcome outcome);
-  bool HasPacket(Nanos) const { return sending() && sends_.HasPacket(); }
+  bool HasPacket() const { return sending() && sends_.HasPacket(); }
   /// The payload of the packet polled last could not be read: its work fails with LOC_PROT_ERR.
   void OnGatherFailed(const TxPacket& packet, Nanos now);
 

@@ -38,13 +38,13 @@ UnreliableSends::Turn UnreliableSends::TurnOf() const {
   if (packets_sent_ != 0) return Turn::kPacket;
   if (holding_) return Turn::kNone;
   const Held& held = ring_.At(next_);
-  if (held.verdict != WcStatus::kSuccess) return Turn::kDoomed;
+  if (held.verdict != WcStatus::kSuccess) return Turn::kUnfit;
   return IsLocal(held.work.opcode) ? Turn::kLocal : Turn::kPacket;
 }
 
 const SendWork* UnreliableSends::Next() {
   const Turn turn = TurnOf();
-  if (turn == Turn::kDoomed) Fail(ring_.At(next_).verdict);
+  if (turn == Turn::kUnfit) Fail(ring_.At(next_).verdict);
   return turn == Turn::kPacket ? &ring_.At(next_).work : nullptr;
 }
 

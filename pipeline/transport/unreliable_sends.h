@@ -48,7 +48,7 @@ class UnreliableSends {
   bool Holds(uint32_t slot) const;
 
   // ---- packets ----
-  bool HasPacket() const { return TurnOf() == Turn::kPacket || TurnOf() == Turn::kDoomed; }
+  bool HasPacket() const { return TurnOf() == Turn::kPacket || TurnOf() == Turn::kUnfit; }
   /// The work whose next packet leaves, or null. After a packet of it: OnSent or Fail.
   const SendWork* Next();
   uint32_t packets_sent() const { return packets_sent_; }
@@ -71,7 +71,7 @@ class UnreliableSends {
     WcStatus verdict = WcStatus::kSuccess;
   };
   /// Whose turn it is.
-  enum class Turn : uint8_t { kNone, kPacket, kLocal, kDoomed };
+  enum class Turn : uint8_t { kNone, kPacket, kLocal, kUnfit };
   Turn TurnOf() const;
 
   QueuePairCounters& counters_;

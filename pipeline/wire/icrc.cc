@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "pipeline/wire/crc_kernel.h"
+#include "pipeline/wire/crc/kernel.h"
 #include "pipeline/wire/layout.h"
 
 namespace uroce::wire {

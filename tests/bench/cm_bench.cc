@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "tests/nic/rdma_cm_bed.h"
+#include "tests/nic/connections/rdma_cm_bed.h"
 
 namespace uroce::nic {
 namespace {

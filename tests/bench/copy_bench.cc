@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "pipeline/datapath/ordered_copy.h"
+#include "pipeline/datapath/memory/ordered_copy.h"
 
 namespace uroce::datapath {
 namespace {

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <string>
 
-#include "pipeline/rings/doorbells.h"
+#include "pipeline/shm/rings/doorbells.h"
 #include "tests/bench/queue_floods.h"
 #include "tests/e2e/hostile/program.h"
 #include "tests/nic/control/lending.h"
@@ -104,7 +104,7 @@ void Dump(Program& program, uint32_t what) {
 [[noreturn]] void FloodFiles(Program& program) {
   SayReady();
   for (;;) {
-    nic::Fd file(memfd_create("flood", MFD_CLOEXEC));
+    Fd file(memfd_create("flood", MFD_CLOEXEC));
     Require(fallocate(file.get(), 0, 0, kFileBytes) == 0, "fallocate");
     const uroce_lend_reply lent =
         nic::Lend(program.lend_socket(), nic::LendFile(0, 4096), file.get());
@@ -119,7 +119,7 @@ void Dump(Program& program, uint32_t what) {
 [[noreturn]] void FloodFds(const std::string& socket_path) {
   SayReady();
   for (;;) {
-    nic::Fd file(memfd_create("flood", MFD_CLOEXEC));
+    Fd file(memfd_create("flood", MFD_CLOEXEC));
     Require(fallocate(file.get(), 0, 0, kFileBytes) == 0, "fallocate");
     const nic::ControlClient client(socket_path);
     nic::SendLend(client.socket_fd(), nic::LendMemory(), file.get(), sizeof(uroce_lend));

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <string>
 
-#include "drivers/memif_port.h"
+#include "drivers/memif/memif_port.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {

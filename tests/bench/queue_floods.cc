@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "tests/nic/control/lending.h"
 
 namespace uroce::bench {
@@ -86,11 +86,11 @@ void FillChannel(Program& program) {
   // Another open file of its pipe. Its own fds are the devices' event pipe, name, and channel.
   const nic::Answer channel = program.client.Handle(UROCE_CREATE_CHANNEL, program.contexts[0]);
   const std::string path = "/proc/self/fd/" + std::to_string(channel.fds.at(0).get());
-  const nic::Fd full(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  const Fd full(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   const std::vector<uint8_t> filler(kPage);
   while (write(full.get(), filler.data(), filler.size()) > 0) {
   }
-  program.files.push_back(nic::Fd(dup(channel.fds.at(0).get())));
+  program.files.push_back(Fd(dup(channel.fds.at(0).get())));
   for (uint32_t i = 0; i < kArmedQueues; ++i) {
     const nic::Answer cq = program.client.Call(
         UROCE_CREATE_CQ, uroce_create_cq{program.contexts[0], 4, i + 1, channel.handle(), 0});
@@ -119,7 +119,7 @@ void FillChannel(Program& program) {
 
 void StartStuckCopies(Program& program) {
   void* const page = MakeStuckPage();
-  const nic::Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  const Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
   Require(nic::Lend(program.lend_socket(), nic::LendMemory(), memory.get()).error == 0, "lending");
   const auto address = reinterpret_cast<uint64_t>(page);
   const uroce_sge sges[] = {{address, 64, RegisterCopied(program, 0, page)},

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "drivers/wire_port.h"
+#include "drivers/wire/wire_port.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/wire/crc_kernel.h"
+#include "pipeline/wire/crc/kernel.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"

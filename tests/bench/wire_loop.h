@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "drivers/wire_port.h"
-#include "pipeline/datapath/capture_tap.h"
+#include "drivers/wire/wire_port.h"
+#include "pipeline/datapath/capture/capture_tap.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
@@ -51,7 +51,7 @@ class WireLoop {
   }
 
   void RecordFlights() {
-    for (Endpoint* end : {a_, b_}) end->qp->set_flight(std::make_unique<FlightRing>(64));
+    for (Endpoint* end : {a_, b_}) end->qp->set_history(std::make_unique<PacketHistory>(64));
   }
 
   /// Captures every packet of both ends.

@@ -35,6 +35,13 @@ TEST(NoteTextTest, ARetransmissionSaysWhyAndWhichOfHowMany) {
       << "it costs no retry";
 }
 
+TEST(NoteTextTest, ATailLossProbeIsNoTimeout) {
+  EXPECT_EQ(NoteText({.reason = UROCE_REASON_RETRANSMITTED,
+                      .detail = UROCE_RESEND_TAIL_LOSS_PROBE,
+                      .qpn = 0x123}),
+            "retransmission of qp 0x000123: tail loss probe, nothing came for some round trips");
+}
+
 TEST(NoteTextTest, AGapNamesBothPsnsAndWhetherANakWent) {
   uroce_capture_note note{.reason = UROCE_REASON_OUT_OF_SEQUENCE,
                           .detail = 1,

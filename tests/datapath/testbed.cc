@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
-#include "drivers/eal.h"
-#include "pipeline/datapath/copy_helper.h"
+#include "drivers/dpdk/eal.h"
+#include "pipeline/datapath/copy/copy_helper.h"
 
 namespace uroce::datapath {
 namespace {

@@ -12,17 +12,17 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/datapath/access.h"
-#include "pipeline/datapath/address_table.h"
-#include "pipeline/datapath/completion_queue.h"
-#include "pipeline/datapath/device.h"
-#include "pipeline/datapath/key_table.h"
-#include "pipeline/datapath/queue_pair.h"
-#include "pipeline/datapath/session.h"
-#include "pipeline/datapath/workers.h"
-#include "pipeline/rings/doorbells.h"
-#include "pipeline/rings/wqe.h"
-#include "tests/datapath/record_stream.h"
+#include "pipeline/datapath/memory/access.h"
+#include "pipeline/datapath/memory/key_table.h"
+#include "pipeline/datapath/port/device.h"
+#include "pipeline/datapath/queue/address_table.h"
+#include "pipeline/datapath/queue/completion_queue.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/worker/workers.h"
+#include "pipeline/shm/rings/doorbells.h"
+#include "pipeline/shm/rings/wqe.h"
+#include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/test_port.h"
 
 namespace uroce::datapath {

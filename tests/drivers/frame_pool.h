@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "drivers/eal.h"
+#include "drivers/dpdk/eal.h"
 
 namespace uroce::drivers {
 

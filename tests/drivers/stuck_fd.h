@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "drivers/fd.h"
+#include "nic/base/fd.h"
 
 namespace uroce::drivers {
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-_ABI = Path(__file__).resolve().parents[2] / "verbs-shim" / "abi"
+_ABI = Path(__file__).resolve().parents[2] / "pipeline" / "shm" / "abi"
 NONE = 0xFFFFFFFF
 
 

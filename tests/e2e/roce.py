@@ -84,6 +84,10 @@ class Packet:
         return self.frame[self.bth]
 
     @property
+    def dest_qpn(self):
+        return int.from_bytes(self.frame[self.bth + 5:self.bth + 8], "big")
+
+    @property
     def source(self):
         """The address, as text."""
         place, length = (12, 4) if self.version == 4 else (8, 16)

@@ -14,6 +14,7 @@ from router_lab import RouterLab
 
 VLAN = 100
 ETHERTYPE_VLAN = 0x8100
+GSI_QPN = 1
 
 
 def kernel_has_vlans():
@@ -115,9 +116,10 @@ class VlanTransfers:
 
     def test_every_packet_has_the_tag_and_the_priority_of_its_path(self):
         frames = captured(self.lab.a, lambda: pingpong(self.lab, "-c", "-n", 20, "-l", 3))
-        packets = [frame for frame in frames if Packet.parse(frame)]
+        packets = [packet for packet in map(Packet.parse, frames)
+                   if packet and packet.dest_qpn != GSI_QPN]  # Those have a path of their own.
         self.assertGreaterEqual(len(packets), 40)
-        self.assertEqual({tag(frame) for frame in packets}, {(3, VLAN)})
+        self.assertEqual({tag(packet.frame) for packet in packets}, {(3, VLAN)})
 
 
 class WireVlanTest(VlanTransfers, unittest.TestCase):

@@ -83,9 +83,9 @@ class OneQueuePorts:
         perftest(lab, "ib_send_bw", "-q", 2, "-n", ITERATIONS, "-s", 4096)
         handed = sum(worker["handed_over"] for worker in workers_of(lab.a))
         self.assertEqual(handed, sum(worker["taken_over"] for worker in workers_of(lab.a)))
-        full = sum(worker["rx_handover_full"] for worker in workers_of(lab.a))
+        full = sum(worker["rx_cross_worker_full"] for worker in workers_of(lab.a))
         device = find_list(lab.a.dump("stat"))[0]["counters"]
-        self.assertEqual(full, device["rx_handover_full"])
+        self.assertEqual(full, device["rx_cross_worker_full"])
         self.assertGreater(handed, 0)
 
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <variant>
 
-#include "pipeline/wire/cm_codec.h"
-#include "pipeline/wire/cm_to_string.h"
-#include "pipeline/wire/rdma_cm_header.h"
+#include "pipeline/wire/cm/codec.h"
+#include "pipeline/wire/cm/rdma_cm_header.h"
+#include "pipeline/wire/cm/to_string.h"
 
 namespace uroce::wire {
 

@@ -8,7 +8,7 @@
 
 #include "tests/fuzz/capabilities_check.h"
 #include "tests/fuzz/cm_check.h"
-#include "tests/wire/cm_values.h"
+#include "tests/wire/cm/values.h"
 
 namespace uroce::wire {
 namespace {

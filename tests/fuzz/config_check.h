@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
-#include "nic/config_file.h"
-#include "nic/flags.h"
+#include "nic/settings/config_file.h"
+#include "nic/settings/flags.h"
 
 namespace uroce::nic {
 

@@ -11,13 +11,12 @@
 #include <cstdlib>
 #include <utility>
 
-#include "drivers/eal.h"
-#include "drivers/event_signal.h"
+#include "drivers/dpdk/eal.h"
+#include "nic/base/event_signal.h"
 
 namespace uroce::fuzz {
 namespace {
 
-using drivers::Fd;
 using drivers::MemifConnection;
 using drivers::memif::Descriptor;
 using drivers::memif::Message;
@@ -75,8 +74,8 @@ Message GoodMessage(MessageType type) {
 }
 
 /// One for all scripts: the kernel takes a while to let go of one.
-drivers::EventSignal* TheSignal() {
-  static drivers::EventSignal signal = drivers::EventSignal::Make().value();
+EventSignal* TheSignal() {
+  static EventSignal signal = EventSignal::Make().value();
   return &signal;
 }
 
@@ -360,8 +359,7 @@ std::vector<std::vector<uint8_t>> GoodMemifScripts() {
 
 bool MemifHolds(std::span<const uint8_t> script) {
   const bool holds = MemifScript(script, ThePool()).Holds();
-  return drivers::SideThread::AwaitAll(kLong) && holds &&
-         rte_mempool_avail_count(ThePool()) == kFrames;
+  return SideThread::AwaitAll(kLong) && holds && rte_mempool_avail_count(ThePool()) == kFrames;
 }
 
 }  // namespace uroce::fuzz

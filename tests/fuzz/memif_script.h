@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "drivers/memif_connection.h"
+#include "drivers/memif/memif_connection.h"
 #include "tests/fuzz/script_reader.h"
 
 namespace uroce::fuzz {
@@ -57,11 +57,11 @@ class MemifScript {
   rte_mempool* const pool_;
   std::unique_ptr<drivers::MemifConnection> ours_;
   bool is_server_ = false;
-  drivers::Fd peer_socket_;
+  Fd peer_socket_;
   std::unique_ptr<drivers::MemifConnection> peer_;  ///< Of a peer that has greeted.
   drivers::MemifMemory memory_;                     ///< What a peer lends that has not.
-  drivers::Fd event_fd_;
-  drivers::Fd file_;
+  Fd event_fd_;
+  Fd file_;
 };
 
 std::vector<std::vector<uint8_t>> GoodMemifScripts();

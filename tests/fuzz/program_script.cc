@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "pipeline/rings/doorbells.h"
+#include "pipeline/shm/rings/doorbells.h"
 
 namespace uroce::fuzz {
 namespace {
@@ -37,37 +37,37 @@ nic::Limits SmallLimits() {
 }
 
 /// Of a process that has ended.
-nic::Fd MemoryOfNobody() {
-  static const nic::Fd memory = [] {
+Fd MemoryOfNobody() {
+  static const Fd memory = [] {
     const pid_t child = fork();
     if (child == 0) {
       pause();
       _exit(0);
     }
     const std::string path = "/proc/" + std::to_string(child) + "/mem";
-    nic::Fd its(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    Fd its(open(path.c_str(), O_RDWR | O_CLOEXEC));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     return its;
   }();
-  return nic::Fd(dup(memory.get()));
+  return Fd(dup(memory.get()));
 }
 
-nic::Fd FileOfKind(uint8_t kind) {
+Fd FileOfKind(uint8_t kind) {
   switch (kind % 7) {
     case 0: {
-      nic::Fd file(memfd_create("fuzz", MFD_CLOEXEC));
+      Fd file(memfd_create("fuzz", MFD_CLOEXEC));
       static_cast<void>(ftruncate(file.get(), 1 << 20));
       return file;
     }
     case 1:
-      return nic::Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+      return Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
     case 2:
-      return nic::Fd(open("/dev/zero", O_RDWR | O_CLOEXEC));
+      return Fd(open("/dev/zero", O_RDWR | O_CLOEXEC));
     case 3:
-      return nic::Fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+      return Fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     case 4:
-      return nic::Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      return Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     case 5:
       return MemoryOfNobody();
     default:
@@ -180,7 +180,7 @@ void ProgramScript::Command(uint32_t command, ScriptReader& reader) {
 
 // The daemon looks at what is lent on a thread: the script goes on when it has.
 void ProgramScript::Lend(ScriptReader& reader) {
-  const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
+  const Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(sizeof(uroce_lend));
   if (!lend_socket_) return;
   if (!Send(lend_socket_.get(), bytes, file)) return;
@@ -192,13 +192,13 @@ void ProgramScript::Lend(ScriptReader& reader) {
 }
 
 void ProgramScript::SendFdAlong(ScriptReader& reader) {
-  const nic::Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
+  const Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(reader.Number(1));
   Send(client_.socket_fd(), bytes, file);
   TakeAnswers(0);
 }
 
-bool ProgramScript::Send(int socket, std::vector<uint8_t>& bytes, const nic::Fd& file) {
+bool ProgramScript::Send(int socket, std::vector<uint8_t>& bytes, const Fd& file) {
   iovec part{bytes.data(), bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};

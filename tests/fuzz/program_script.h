@@ -64,7 +64,7 @@ class ProgramScript {
   void Lend(ScriptReader& reader);
   void SendFdAlong(ScriptReader& reader);
   /// Sends bytes, and the file unless it is none. False: the socket does not take them.
-  static bool Send(int socket, std::vector<uint8_t>& bytes, const nic::Fd& file);
+  static bool Send(int socket, std::vector<uint8_t>& bytes, const Fd& file);
   void WriteArena(ScriptReader& reader);
   void WriteSegment(ScriptReader& reader);
   void Ring(uint32_t slot);
@@ -78,8 +78,8 @@ class ProgramScript {
   nic::ControlClient client_;
   const std::shared_ptr<Common> common_;
   uint8_t* arena_ = nullptr;
-  nic::Fd lend_socket_;
-  std::vector<nic::Fd> segments_;
+  Fd lend_socket_;
+  std::vector<Fd> segments_;
   std::unique_ptr<ProgramScript> other_;
 };
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "nic/ucma/abi.h"
+#include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/fuzz/program_script.h"
-#include "verbs-shim/abi/uroce_cm_commands.h"
 
 namespace uroce::fuzz {
 namespace {

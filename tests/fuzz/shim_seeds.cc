@@ -5,8 +5,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "pipeline/shm/abi/uroce_commands.h"
 #include "tests/fuzz/shim_script.h"
-#include "verbs-shim/abi/uroce_commands.h"
 
 namespace uroce::fuzz {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/wire/cm_codec.h"
-#include "pipeline/wire/cm_to_string.h"
+#include "pipeline/wire/cm/codec.h"
+#include "pipeline/wire/cm/rdma_cm_header.h"
+#include "pipeline/wire/cm/to_string.h"
 #include "pipeline/wire/decode.h"
-#include "pipeline/wire/rdma_cm_header.h"
 #include "tests/golden/capture_file.h"
 
 namespace uroce::wire {

@@ -3,18 +3,18 @@
 replaces it."""
 
 MUTATIONS = [
-    ("shared-domain-with-copied-memory", "resources/domain.cc",
+    ("shared-domain-with-copied-memory", "objects/domain.cc",
      "  if (!other.expired()) return nullptr;\n", "  if (false) return other.lock();\n"),
-    ("copied-memory-not-held", "resources/memory.cc",
+    ("copied-memory-not-held", "objects/regions.cc",
      "  memory->copied = (*pd)->domain->HoldCopiedMemory();\n"
      "  if (memory->copied != nullptr) return memory;\n",
      "  if ((*pd)->domain->HoldCopiedMemory() != nullptr) return memory;\n"),
-    ("import-not-held", "resources/imports.cc",
-     ".share = std::move(share)}));", ".share = nullptr}));"),
-    ("domains-of-one-number", "resources/domain.cc",
+    ("import-not-held", "objects/imports.cc",
+     "AddPd(**context, domain, std::move(share));", "AddPd(**context, domain, nullptr);"),
+    ("domains-of-one-number", "objects/domain.cc",
      "  } while (!held_.insert(last_).second);",
      "    held_.insert(last_);\n  } while (false);"),
-    ("follower-without-the-right-holds-others-up", "resources/following_memory.cc",
+    ("follower-without-the-right-holds-others-up", "objects/remapped_regions.cc",
      "        })) {\n      continue;\n", "        })) {\n      return replaced;\n"),
     ("any-file-of-proc-is-memory", "control/lent_file.cc",
      " && lseek(fd, kUpperHalf, SEEK_SET) == kUpperHalf &&\n         pwrite(fd, \"\", 0, 0) == 0;",

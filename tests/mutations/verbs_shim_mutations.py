@@ -31,4 +31,6 @@ MUTATIONS = [
      "advance <= queue.ring.index() - retired", "advance <= queue.ring.layout().depth"),
     ("shim-queue-pair-completes-anywhere", "poll.cc",
      "found->verbs.qp_base.recv_cq != VerbsOf(&cq)", "false"),
+    ("shim-objects-of-the-former-daemon", "objects.h",
+     "  return Ours(context)->session == &session ? 0 : EIO;", "  return 0;"),
 ]

@@ -84,10 +84,33 @@ TEST(Credits, AProbeIsOnePacketThatAsksForAnAck) {
   s.Post(Send(8)).Sends({"SEND_ONLY psn=000100 len=8 ackreq"});
   s.Receive("ACK psn=000100 msn=1 credits=0").Post(Send(3000)).Post(Send(8));
   s.Sends({"SEND_FIRST psn=000101 len=1024 ackreq"});
+  EXPECT_EQ(s.counters().credit_probes, 1u);
   s.Receive("ACK psn=000101 msn=1 credits=0");
   // The next one is a probe of its own.
   s.Sends({"SEND_MIDDLE psn=000102 len=1024", "SEND_LAST psn=000103 len=952 ackreq",
            "SEND_ONLY psn=000104 len=8 ackreq"});
+  EXPECT_EQ(s.counters().credit_probes, 2u);
+  EXPECT_EQ(s.counters().tail_loss_probes, 0u) << "these are others";
+}
+
+// [2.credits.probe] The part of the requester that knows credits.
+TEST(Credits, OneProbeIsUnderWayAtATime) {
+  SendCredits credits;
+  EXPECT_TRUE(credits.Covers());
+  credits.OnAck(0, 0);
+  EXPECT_FALSE(credits.Covers());
+  EXPECT_TRUE(credits.MayBegin());
+  credits.BeginProbe(wire::Psn(100));
+  credits.OnMessageBegun();
+  EXPECT_FALSE(credits.MayBegin());
+  EXPECT_TRUE(credits.IsProbe(wire::Psn(100)));
+  EXPECT_FALSE(credits.AwaitsProbe(wire::Psn(100), wire::Psn(100))) << "it has not left";
+  EXPECT_TRUE(credits.AwaitsProbe(wire::Psn(100), wire::Psn(101)));
+  credits.OnAcknowledged(wire::Psn(100));
+  EXPECT_FALSE(credits.MayBegin());
+  credits.OnAcknowledged(wire::Psn(101));
+  EXPECT_TRUE(credits.MayBegin());
+  EXPECT_FALSE(credits.IsProbe(wire::Psn(100)));
 }
 
 // [2.credits.probe] It is refused and comes again, alone.

@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 LISTS = [HERE / "rules.txt", TESTS / "datapath/rules.txt", TESTS / "nic/cm/rules.txt"]
 SOURCES = [source for room in ["transport", "wire", "golden", "datapath", "nic/cm"]
-           for source in (TESTS / room).glob("*_test.cc")]
+           for source in (TESTS / room).rglob("*_test.cc")]
 TEST = re.compile(r"((?://.*\n)+)TEST(?:_F|_P)?\((\w+), (\w+)\)")
 IDS = re.compile(r"// \[([\w.\s-]+)\]")
 

@@ -215,6 +215,51 @@ TEST(SelectiveRequester, ProbesWithTheLastPacketAfterSilence) {
   s.Receive("ACK psn=000102 msn=2").Completes({"1 WRITE SUCCESS"}).Deadline(kNever);
 }
 
+// [sr.probe sr.retry] Behind an ACK timeout too: captures tell a retransmission that costs no retry
+// from the one that did.
+TEST(SelectiveRequester, AProbeBehindATimeoutIsToldAsAProbeThatCostsNothing) {
+  Script s(Selective());
+  MeasureRoundTrip(s);
+  s.Post(Write(2048))
+      .Sends({"WRITE_FIRST psn=000101 len=1024", "WRITE_LAST psn=000102 len=1024 ackreq"});
+  constexpr int64_t kTimedOut = 10 * kUs + kTimeout;
+  for (int64_t at = 110 * kUs; at < kTimedOut; at = 2 * at + 100 * kUs) {
+    s.At(at);
+    while (s.qp().HasPacket(Nanos(at))) s.SendsNext("WRITE_LAST psn=000102 len=1024 ackreq");
+  }
+  const uint64_t probes = s.counters().tail_loss_probes;
+  s.At(kTimedOut).Sends(
+      {"WRITE_FIRST psn=000101 len=1024", "WRITE_LAST psn=000102 len=1024 ackreq"});
+  EXPECT_EQ(s.sent().resend.cause, ResendCause::kAckTimeout);
+  EXPECT_EQ(s.sent().resend.number, 1);
+  EXPECT_EQ(s.counters().local_ack_timeout_err, 1u);
+  EXPECT_EQ(s.counters().tail_loss_probes, probes);
+  s.Receive("NAK_SEQ psn=000101 msn=1")
+      .Sends({"WRITE_FIRST psn=000101 len=1024", "WRITE_LAST psn=000102 len=1024 ackreq"});
+  EXPECT_EQ(s.sent().resend.cause, ResendCause::kSequenceNak);
+  EXPECT_EQ(s.sent().resend.number, 0) << "the timeout has paid";
+  s.At(kTimedOut + 100 * kUs).Sends({"WRITE_LAST psn=000102 len=1024 ackreq"});
+  EXPECT_EQ(s.sent().resend.cause, ResendCause::kTailLossProbe);
+  EXPECT_EQ(s.sent().resend.number, 0);
+  EXPECT_EQ(s.counters().tail_loss_probes, probes + 1);
+  EXPECT_EQ(s.counters().local_ack_timeout_err, 1u);
+}
+
+// [sr.alone 3.3.timeout] What goes again after a timeout, and what a map names meanwhile, are told
+// apart.
+TEST(SelectiveRequester, EachResendIsToldWithItsOwnCause) {
+  Script s(Selective());
+  SendFour(s);
+  s.At(10 * kUs + kTimeout).SendsNext("WRITE_FIRST psn=000101 len=1024");
+  EXPECT_EQ(s.sent().resend.cause, ResendCause::kAckTimeout);
+  s.Receive("SELECTIVE_ACK psn=000101 msn=1 kept=1/2");
+  s.SendsNext("WRITE_FIRST psn=000101 len=1024 ackreq");
+  EXPECT_EQ(s.sent().resend.cause, ResendCause::kSelectiveAck);
+  s.SendsNext("WRITE_MIDDLE psn=000102 len=1024");
+  EXPECT_EQ(s.sent().resend.cause, ResendCause::kAckTimeout);
+  EXPECT_EQ(s.sent().resend.number, 1);
+}
+
 // [sr.rnr] The requester forgets what was named, and sends all again after the wait.
 TEST(SelectiveRequester, SendsAllAgainAfterAnRnrWait) {
   Script s(Selective());
@@ -241,6 +286,23 @@ TEST(SelectiveRequester, AnExtendedConnectionRepeatsSelectively) {
            "XRC_WRITE_LAST psn=000101 len=1024 srq=000000 ackreq"});
   s.Receive("SELECTIVE_ACK psn=000100 msn=0 kept=1/2");
   s.Sends({"XRC_WRITE_FIRST psn=000100 len=1024 srq=000000 ackreq"});
+}
+
+// [sr.xrc sr.read] A READ that is asked for in part names its own SRQ, not that of what left last.
+TEST(SelectiveRequester, AnExtendedConnectionAsksForAPartWithTheSrqOfTheRead) {
+  ScriptConfig config = Selective();
+  config.service = wire::Service::kXrc;
+  config.role = RcRole::kInitiator;
+  Script s(config);
+  SendWork read = Read(2048);
+  SendWork write = Write(8);
+  read.xrc_srqn = 0x123;
+  write.xrc_srqn = 0x456;
+  s.At(0).Post(read).Post(write);
+  s.Sends({"XRC_READ_REQUEST psn=000100 len=2048 srq=000123 ackreq",
+           "XRC_WRITE_ONLY psn=000102 len=8 srq=000456 ackreq"});
+  s.Receive("XRC_READ_RESPONSE_LAST psn=000101 len=1024 msn=1");
+  s.Sends({"XRC_READ_REQUEST psn=000100 len=1024 srq=000123 ackreq"});
 }
 
 // ---- responder ----

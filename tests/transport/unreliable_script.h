@@ -89,7 +89,7 @@ class UnreliableScript {
       qp_.OnSent(sent_);
     }
     EXPECT_EQ(sent, packets);
-    EXPECT_FALSE(qp_.HasPacket(Nanos(0)));
+    EXPECT_FALSE(qp_.HasPacket());
     return *this;
   }
   UnreliableScript& Quiet() { return Sends({}); }

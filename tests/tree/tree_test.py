@@ -10,30 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-ABI = "verbs-shim/abi"
-BASE, WIRE, TRANSPORT = "pipeline/base", "pipeline/wire", "pipeline/transport"
-RINGS, DATAPATH, CAPTURE = "pipeline/rings", "pipeline/datapath", "pipeline/capture"
-CM, RDMA_CM, UCMA, PEERS = "nic/cm", "nic/rdma_cm", "nic/ucma", "nic/peers"
-# Which rooms a room may include, besides itself. The longest prefix names a file's room.
-MAY_INCLUDE = {
-    BASE: [],
-    WIRE: [BASE],
-    TRANSPORT: [BASE, WIRE],
-    RINGS: [ABI],
-    CAPTURE: [BASE, WIRE, ABI],
-    DATAPATH: [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, "drivers", ABI],
-    "drivers": [BASE],
-    "nic": [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, DATAPATH, "drivers", ABI, CM, RDMA_CM,
-            UCMA, PEERS],
-    CM: [BASE, WIRE],
-    RDMA_CM: [BASE, WIRE, CM],
-    UCMA: [BASE, WIRE, CM, RDMA_CM],
-    PEERS: [BASE, WIRE, CM],
-    ABI: [],
-    "verbs-shim": [ABI, RINGS],
-    "tools": [BASE, WIRE, CAPTURE, ABI],
-}
-PURE = [BASE, WIRE, TRANSPORT, RINGS, CAPTURE, CM, RDMA_CM, UCMA, PEERS]
+PURE = ["pipeline/base", "pipeline/wire", "pipeline/transport", "pipeline/shm/rings",
+        "pipeline/capture", "nic/cm", "nic/rdma_cm", "nic/ucma", "nic/peers"]
 # Clocks, threads, locks, logs, files and DPDK: what a pure room cannot name.
 IMPURE_INCLUDE = re.compile(
     r"<(rte_.*|thread|mutex|shared_mutex|condition_variable|future|chrono|iostream|fstream|ctime|"
@@ -47,6 +25,7 @@ BANNED = {
     "unfinished work": re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"),
     "a path of some machine": re.compile(r"/work/|/home/|/root/"),
 }
+C_ROOMS = ("verbs-shim/", "pipeline/shm/", "tests/e2e/")
 COMMENT = re.compile(r"//.*|/\*.*?\*/")
 
 
@@ -62,9 +41,36 @@ def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def room_of(name):
-    rooms = [room for room in MAY_INCLUDE if name.startswith(room + "/")]
-    return max(rooms, key=len) if rooms else None
+def sources_of_rooms():
+    """Sources outside the tests: each lies in a room, which is its folder."""
+    return [name for name in tracked(".h", ".cc", ".c") if not name.startswith("tests/")]
+
+
+def included_by(name):
+    """Files of the tree that a file includes."""
+    for included in re.findall(r'^\s*#\s*include "([^"]+)"', read(name), re.M):
+        beside = os.path.join(os.path.dirname(name), included)
+        yield beside if (ROOT / beside).exists() else included
+
+
+def drawn_arrows():
+    """The arrows of the drawing in ARCHITECTURE.md: (room, room that it includes)."""
+    drawing = re.search(r"```mermaid\n(.*?)```", read("ARCHITECTURE.md"), re.S).group(1)
+    names = dict(re.findall(r'(\w+)\["([^"]+)"\]', drawing))
+    return {(names[start], names[end])
+            for start, ends in re.findall(r"^\s*(\w+)(?:\[[^]]*\])? --> (.+)$", drawing, re.M)
+            for end in re.findall(r"\w+", ends)}
+
+
+def reachable(room, arrows):
+    """All rooms to which arrows lead from `room`, in any number of steps."""
+    found, rest = set(), [room]
+    while rest:
+        start = rest.pop()
+        ends = {end for begin, end in arrows if begin == start} - found
+        found |= ends
+        rest += ends
+    return found
 
 
 def is_pure(name):
@@ -75,19 +81,26 @@ class TreeTest(unittest.TestCase):
     def assert_nothing(self, found):
         self.assertFalse(found, "\n" + "\n".join(found))
 
-    def test_rooms_include_only_what_lies_below_them(self):
-        found = []
-        for name in tracked(".h", ".cc", ".c"):
-            room = room_of(name)
-            if room is None:
-                continue
-            for included in re.findall(r'^\s*#\s*include "([^"]+)"', read(name), re.M):
-                target = room_of(included) or room_of(os.path.join(os.path.dirname(name), included))
-                if target and target != room and target not in MAY_INCLUDE[room]:
+    def test_rooms_include_only_what_the_drawing_says(self):
+        arrows = drawn_arrows()
+        rooms = {os.path.dirname(name) for name in sources_of_rooms()}
+        drawn = {room for arrow in arrows for room in arrow}
+        below = {room: reachable(room, arrows) for room in rooms | drawn}
+        found = [f"{room} is no room" for room in drawn - rooms]
+        found += [f"{room} is not drawn" for room in rooms - drawn]
+        found += [f"{room} stands above itself" for room in rooms if room in below[room]]
+        used = set()
+        for name in sources_of_rooms():
+            room = os.path.dirname(name)
+            for included in included_by(name):
+                target = os.path.dirname(included)
+                used.add((room, target))
+                if target in rooms - below[room] - {room} or included.startswith("tests/"):
                     found.append(f"{name} includes {included}")
-                if included.startswith("tests/"):
-                    found.append(f"{name} includes {included}")
-        self.assert_nothing(found)
+        found += [f"no include needs {start} --> {end}" for start, end in arrows - used]
+        found += [f"others imply {start} --> {end}" for start, end in arrows
+                  if end in reachable(start, arrows - {(start, end)})]
+        self.assert_nothing(sorted(found))
 
     def test_pure_rooms_know_no_clock_thread_log_or_driver(self):
         found = []
@@ -135,12 +148,19 @@ class TreeTest(unittest.TestCase):
                              if len(line) > 100])
 
     def test_every_room_says_what_it_holds(self):
-        rooms = {os.path.dirname(name) for name in tracked(".cc", ".h", ".c")
-                 if not name.startswith("tests/")}
-        tops = {room for room in MAY_INCLUDE
-                if any((inner + "/").startswith(room + "/") for inner in rooms)}
-        self.assert_nothing([room for room in sorted(tops)
-                             if not (ROOT / room / "README.md").exists()])
+        """In a README of its own, or in a row of the README of a room around it."""
+        def says(room, inner=""):
+            if not room:
+                return False
+            readme = ROOT / room / "README.md"
+            if readme.exists() and (not inner or
+                                    re.search(rf"^\| .*`{inner}`", readme.read_text(), re.M)):
+                return True
+            around, name = os.path.split(room)
+            return says(around, f"{name}/{inner}")
+
+        rooms = {os.path.dirname(name) for name in sources_of_rooms()}
+        self.assert_nothing([room for room in sorted(rooms) if not says(room)])
 
     def test_headers_compile_alone(self):
         packages = ["libdpdk", "libpcap", "libibverbs"]
@@ -150,7 +170,7 @@ class TreeTest(unittest.TestCase):
         ccache = ["ccache"] if shutil.which("ccache") else []
 
         def compile_alone(name):
-            is_c = name.startswith(("verbs-shim/", "tests/e2e/")) and name not in CXX_HEADERS
+            is_c = name.startswith(C_ROOMS) and name not in CXX_HEADERS
             source = Path("build/headers") / (name + (".c" if is_c else ".cc"))
             (ROOT / source).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / source).write_text(f'#include "{name}"\n', encoding="utf-8")

@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <thread>
 
+#include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/verbs-shim/shim_fixture.h"
-#include "verbs-shim/abi/uroce_cm_commands.h"
 
 namespace uroce::shim_test {
 namespace {

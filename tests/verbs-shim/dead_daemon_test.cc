@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A daemon that goes away, and a fork: errors and flushed work, nothing hangs.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,6 +95,80 @@ TEST_F(DeadDaemonTest, ANewDaemonServesNewContexts) {
   ASSERT_NE(fresh, nullptr);
   ibv_free_device_list(list);
   EXPECT_EQ(ibv_close_device(fresh), 0);
+}
+
+/// A daemon after the first, with more workers, and a context and a domain of it.
+class NextDaemonTest : public DeadDaemonTest {
+ protected:
+  void SetUp() override {
+    DeadDaemonTest::SetUp();
+    daemon_->Stop();
+    next_.set_worker_count(4);
+    setenv("UROCE_SOCKET", next_.socket_path().c_str(), 1);
+    ibv_device** list = ibv_get_device_list(nullptr);
+    ASSERT_NE(list, nullptr);
+    fresh_ = ibv_open_device(list[0]);
+    ibv_free_device_list(list);
+    ASSERT_NE(fresh_, nullptr);
+    fresh_pd_ = ibv_alloc_pd(fresh_);
+    ASSERT_NE(fresh_pd_, nullptr);
+    errno = 0;
+  }
+  void TearDown() override {
+    EXPECT_EQ(ibv_dealloc_pd(fresh_pd_), 0);
+    EXPECT_EQ(ibv_close_device(fresh_), 0);
+    DeadDaemonTest::TearDown();
+  }
+  ibv_qp* CreateQpOf(ibv_cq* send_cq, ibv_cq* receive_cq) {
+    ibv_qp_init_attr init = {};
+    init.send_cq = send_cq;
+    init.recv_cq = receive_cq;
+    init.qp_type = IBV_QPT_RC;
+    init.cap = {kSendDepth, kReceiveDepth, 2, 2, 64};
+    return ibv_create_qp(fresh_pd_, &init);
+  }
+
+  FakeDaemon next_;
+  ibv_context* fresh_ = nullptr;
+  ibv_pd* fresh_pd_ = nullptr;
+};
+
+TEST_F(NextDaemonTest, AQueuePairTakesNoCompletionQueueOfTheFormerOne) {
+  ibv_cq* fresh_cq = ibv_create_cq(fresh_, 16, nullptr, nullptr, 0);
+  ASSERT_NE(fresh_cq, nullptr);
+  for (const auto& [send_cq, receive_cq] :
+       {std::pair{cq_, cq_}, std::pair{cq_, fresh_cq}, std::pair{fresh_cq, cq_}}) {
+    errno = 0;
+    EXPECT_EQ(CreateQpOf(send_cq, receive_cq), nullptr);
+    EXPECT_EQ(errno, EIO);
+  }
+  EXPECT_EQ(ibv_destroy_cq(fresh_cq), 0);
+}
+
+TEST_F(NextDaemonTest, ACompletionQueueTakesNoChannelOfTheFormerOne) {
+  EXPECT_EQ(ibv_create_cq(fresh_, 16, nullptr, channel_, 0), nullptr);
+  EXPECT_EQ(errno, EIO);
+}
+
+TEST_F(NextDaemonTest, AnXrcReceiveQueueTakesNoCompletionQueueOfTheFormerOne) {
+  ibv_xrcd_init_attr domain = {};
+  domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  domain.fd = -1;
+  domain.oflags = O_CREAT;
+  ibv_xrcd* xrcd = ibv_open_xrcd(fresh_, &domain);
+  ASSERT_NE(xrcd, nullptr);
+  ibv_srq_init_attr_ex init = {};
+  init.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+  init.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  init.srq_type = IBV_SRQT_XRC;
+  init.pd = fresh_pd_;
+  init.xrcd = xrcd;
+  init.cq = cq_;
+  errno = 0;
+  EXPECT_EQ(ibv_create_srq_ex(fresh_, &init), nullptr);
+  EXPECT_EQ(errno, EIO);
+  EXPECT_EQ(ibv_close_xrcd(xrcd), 0);
 }
 
 int UseObjectsInChild(ibv_qp* qp, ibv_cq* cq, ibv_context* context) {

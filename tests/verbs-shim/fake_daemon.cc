@@ -15,8 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "pipeline/shm/abi/uroce_cm_commands.h"
 #include "tests/verbs-shim/fake_messages.h"
-#include "verbs-shim/abi/uroce_cm_commands.h"
 
 namespace uroce::shim_test {
 namespace {

@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "pipeline/rings/cqe_ring.h"
-#include "pipeline/rings/work_queue.h"
-#include "pipeline/rings/wqe.h"
-#include "verbs-shim/abi/uroce_arena.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+#include "pipeline/shm/rings/cqe_ring.h"
+#include "pipeline/shm/rings/work_queue.h"
+#include "pipeline/shm/rings/wqe.h"
 
 namespace uroce::shim_test {
 

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::shim_test {
 

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "pipeline/rings/arming.h"
+#include "pipeline/shm/rings/arming.h"
 #include "tests/verbs-shim/shim_fixture.h"
 
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "pipeline/rings/doorbells.h"
+#include "pipeline/shm/rings/doorbells.h"
 #include "tests/verbs-shim/shim_fixture.h"
 
 namespace uroce::shim_test {

@@ -12,9 +12,9 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "tools/control_client.h"
-#include "verbs-shim/abi/uroce_arena.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+#include "tools/client/control_client.h"
 
 namespace uroce::tools {
 namespace {
@@ -37,7 +37,7 @@ void Connect(DaemonFacts& facts) {
   facts.connect_errno = ENAMETOOLONG;
   if (facts.socket.size() >= sizeof(address.sun_path)) return;
   memcpy(address.sun_path, facts.socket.data(), facts.socket.size());
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     facts.connect_errno = errno;
     return;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/client/launch.h"
 #include "tools/doctor/daemon.h"
 #include "tools/doctor/hugepages.h"
 #include "tools/doctor/interfaces.h"
@@ -17,7 +18,6 @@
 #include "tools/doctor/permissions.h"
 #include "tools/doctor/programs.h"
 #include "tools/doctor/roce_port.h"
-#include "tools/launch.h"
 
 namespace uroce::tools {
 namespace {

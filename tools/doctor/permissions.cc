@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tools/unique_fd.h"
+#include "nic/base/fd.h"
 
 namespace uroce::tools {
 namespace {
@@ -80,9 +80,9 @@ PermissionFacts ReadPermissions(const Machine& machine) {
   if (!effective || !absl::SimpleHexAtoi(*effective, &facts.capabilities)) facts.capabilities = 0;
   facts.userfaultfd = Look(machine, "/dev/userfaultfd");
   facts.tun = Look(machine, "/dev/net/tun");
-  const UniqueFd probe(
+  const Fd probe(
       static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)));
-  facts.userfaultfd_errno = probe.valid() ? 0 : errno;
+  facts.userfaultfd_errno = probe ? 0 : errno;
   return facts;
 }
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "tools/extcap_folders.h"
-#include "tools/launch.h"
+#include "tools/client/launch.h"
+#include "tools/extcap/folders.h"
 
 namespace uroce::tools {
 namespace {

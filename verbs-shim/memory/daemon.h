@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 #include "verbs-shim/memory/maps.h"
 
 namespace uroce::memory {

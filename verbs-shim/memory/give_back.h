@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes memory that no region uses any more the program's alone again.
+// Makes memory private to the program again, when no region uses it any more.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many more mappings this library may make in a program that needs them too.
+// How many more mappings this library may make. The kernel's limit also holds for the program.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::memory {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "verbs-shim/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_arena.h"
 #include "verbs-shim/memory/daemon.h"
 #include "verbs-shim/memory/plan.h"
 #include "verbs-shim/memory/segment_table.h"

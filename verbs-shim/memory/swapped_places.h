@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where pages were swapped, roughly, for whoever may not wait for the lock.
+// An approximate set of the swapped pages, for callers that may not wait for the lock.
 #pragma once
 
 #include <cstdint>

@@ -70,28 +70,28 @@ void DrainAnswers(int socket) {
 }
 
 /// A file of a kind that somebody might take for memory.
-nic::Fd AnyFile(Random& random) {
+Fd AnyFile(Random& random) {
   switch (Below(random, 8)) {
     case 0:
-      return nic::Fd(open("/dev/zero", O_RDWR | O_CLOEXEC));
+      return Fd(open("/dev/zero", O_RDWR | O_CLOEXEC));
     case 1:
-      return nic::Fd(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
+      return Fd(open("/etc/passwd", O_RDONLY | O_CLOEXEC));
     case 2:
-      return nic::Fd(open("/proc/self/mem", O_PATH | O_CLOEXEC));
+      return Fd(open("/proc/self/mem", O_PATH | O_CLOEXEC));
     case 3:
-      return nic::Fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+      return Fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     case 4:
-      return nic::Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+      return Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
     case 5:
-      return nic::Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      return Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     case 6: {
       int ends[2];
-      if (pipe2(ends, O_CLOEXEC) != 0) return nic::Fd();
+      if (pipe2(ends, O_CLOEXEC) != 0) return Fd();
       close(ends[1]);
-      return nic::Fd(ends[0]);
+      return Fd(ends[0]);
     }
     default: {
-      nic::Fd file(memfd_create("hostile", MFD_CLOEXEC));
+      Fd file(memfd_create("hostile", MFD_CLOEXEC));
       static_cast<void>(ftruncate(file.get(), static_cast<off_t>(Below(random, 1 << 20))));
       return file;
     }
@@ -115,7 +115,7 @@ std::vector<uint8_t> AnyLend(Random& random) {
 /// Changes files under the daemon's mappings: seals and sizes hold, or nobody minds.
 void AttackSizes(const Program& program, Random& random) {
   std::vector<int> fds = {program.hello.fds.at(0).get()};
-  for (const nic::Fd& file : program.files) fds.push_back(file.get());
+  for (const Fd& file : program.files) fds.push_back(file.get());
   const int fd = fds[Below(random, fds.size())];
   switch (Below(random, 4)) {
     case 0:
@@ -145,7 +145,7 @@ bool AttackCommands(Program& program, Random& random) {
 }
 
 bool AttackFiles(Program& program, Random& random, int stuck_fd) {
-  std::vector<nic::Fd> files;
+  std::vector<Fd> files;
   std::vector<int> fds;
   const uint64_t count = Below(random, 8) == 0 ? kMostFds : Below(random, 3);
   while (files.size() < count) {

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "pipeline/rings/doorbells.h"
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/rings/doorbells.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "tests/e2e/hostile/attacks.h"
 #include "tests/nic/control/lending.h"
 
@@ -32,7 +32,7 @@ std::string Failed(const char* what) {
 }
 
 /// Lends what `memory` is and registers some of it as copied. The key is 0 if it was refused.
-uroce_reg_mr_reply RegisterCopied(Program& program, const nic::Fd& memory) {
+uroce_reg_mr_reply RegisterCopied(Program& program, const Fd& memory) {
   if (nic::Lend(program.lend_socket(), nic::LendMemory(), memory.get()).error != 0) return {};
   struct {
     uroce_reg_mr request;
@@ -61,14 +61,14 @@ void PostWrite(const Program& program, const QueuePair& queue_pair, uint32_t lke
 }
 
 /// The memory of a child that has ended since.
-nic::Fd MemoryOfNobody() {
+Fd MemoryOfNobody() {
   const pid_t child = fork();
   if (child == 0) {
     pause();
     _exit(0);
   }
   const std::string path = "/proc/" + std::to_string(child) + "/mem";
-  nic::Fd memory(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  Fd memory(open(path.c_str(), O_RDWR | O_CLOEXEC));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   return memory;
@@ -79,7 +79,7 @@ std::string LendMemoryOfNobody(const std::string& socket_path) {
   Random random(1);
   Program program(socket_path, random);
   if (!program.Make()) return "the daemon does not serve\n";
-  const nic::Fd memory = MemoryOfNobody();
+  const Fd memory = MemoryOfNobody();
   if (!memory) return Failed("/proc/PID/mem of a child");
   const uint32_t key = RegisterCopied(program, memory).lkey;
   if (key == 0) return {};  // Refused.
@@ -92,12 +92,12 @@ std::string LendMemoryOfNobody(const std::string& socket_path) {
 }
 
 /// Shows a file of this process's in /proc under the path of its memory, in namespaces of its own.
-nic::Fd DisguiseAsMemory(const char* file) {
+Fd DisguiseAsMemory(const char* file) {
   prctl(PR_SET_DUMPABLE, 1);
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return {};
   prctl(PR_SET_DUMPABLE, 1);
   if (mount(file, "/proc/self/mem", nullptr, MS_BIND, nullptr) != 0) return {};
-  return nic::Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  return Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
 }
 
 // The daemon's privilege would be used on it.
@@ -106,7 +106,7 @@ std::string LendDisguisedFiles(const std::string& socket_path) {
   Program program(socket_path, random);
   if (!program.Make()) return "the daemon does not serve\n";
   const std::string self = "/proc/" + std::to_string(getpid()) + "/";
-  const nic::Fd file = DisguiseAsMemory((self + "oom_score_adj").c_str());
+  const Fd file = DisguiseAsMemory((self + "oom_score_adj").c_str());
   if (!file) return Failed("a file of proc mounted over /proc/self/mem");
   char path[64] = {};
   const std::string link = "/proc/self/fd/" + std::to_string(file.get());
@@ -120,8 +120,7 @@ std::string LendDisguisedFiles(const std::string& socket_path) {
 
 void AddCopies(Program& program, Random& random) {
   const bool has_ended = Below(random, 3) == 0;
-  const nic::Fd memory =
-      has_ended ? MemoryOfNobody() : nic::Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  const Fd memory = has_ended ? MemoryOfNobody() : Fd(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
   const uroce_reg_mr_reply copied = RegisterCopied(program, memory);
   if (copied.lkey != 0) program.regions.push_back(copied);
 }

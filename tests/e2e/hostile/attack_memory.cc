@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "pipeline/rings/doorbells.h"
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/rings/doorbells.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "tests/e2e/hostile/attacks.h"
 
 namespace uroce::hostile {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "pipeline/rings/doorbells.h"
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/rings/doorbells.h"
+#include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::hostile {
 namespace {
@@ -60,11 +60,11 @@ bool Program::MakeContext(uint32_t device) {
   nic::Answer context = client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{device, 0});
   if (context.error != 0 || context.hung_up) return false;
   contexts.push_back(context.handle());
-  for (nic::Fd& fd : context.fds) files.push_back(std::move(fd));
+  for (Fd& fd : context.fds) files.push_back(std::move(fd));
   pds.push_back(client.Handle(UROCE_ALLOC_PD, contexts.back()).handle());
   nic::Answer channel = client.Handle(UROCE_CREATE_CHANNEL, contexts.back());
   channels.push_back(channel.handle());
-  for (nic::Fd& fd : channel.fds) files.push_back(std::move(fd));
+  for (Fd& fd : channel.fds) files.push_back(std::move(fd));
   // Small ones overflow.
   const auto entries = static_cast<uint32_t>(1 + Below(random_, 32));
   const nic::Answer cq = client.Call(
@@ -79,7 +79,7 @@ bool Program::MakeRegion(uint32_t device) {
       client.Call(UROCE_CREATE_SEGMENT, uroce_create_segment{kAddr, kRegionBytes});
   if (segment.error != 0 || segment.hung_up) return false;
   segments.push_back(segment.handle());
-  for (nic::Fd& fd : segment.fds) files.push_back(std::move(fd));
+  for (Fd& fd : segment.fds) files.push_back(std::move(fd));
   struct {
     uroce_reg_mr request;
     uroce_mr_segment segment;

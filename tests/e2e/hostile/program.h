@@ -40,7 +40,7 @@ class Program {
   nic::ControlClient client;
   nic::Answer hello;
   uint8_t* arena = nullptr;
-  std::vector<nic::Fd> files;  ///< Segments, pipes.
+  std::vector<Fd> files;  ///< Segments, pipes.
   std::vector<uint32_t> contexts, pds, cqs, channels, segments;
   std::vector<uroce_reg_mr_reply> regions;
   std::vector<QueuePair> queue_pairs;

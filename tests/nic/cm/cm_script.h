@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "nic/cm/manager.h"
-#include "pipeline/wire/cm_to_string.h"
+#include "pipeline/wire/cm/to_string.h"
 
 namespace uroce::nic::cm {
 

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "tests/nic/cm/cm_script.h"
-#include "tests/wire/cm_values.h"
+#include "tests/wire/cm/values.h"
 
 namespace uroce::nic::cm {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "nic/resources/fd.h"
-#include "verbs-shim/abi/uroce_arena.h"
-#include "verbs-shim/abi/uroce_commands.h"
+#include "nic/base/fd.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 

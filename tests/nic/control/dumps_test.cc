@@ -8,7 +8,8 @@
 #include <cstdio>
 #include <string>
 
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/abi/uroce_capture.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "tests/nic/control/test_program.h"
 
 namespace uroce::nic {

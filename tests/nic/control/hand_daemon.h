@@ -10,8 +10,11 @@
 #include <memory>
 #include <string>
 
+#include "nic/base/event_loop.h"
 #include "nic/control/server.h"
-#include "nic/daemon.h"
+#include "nic/objects/nic.h"
+#include "nic/ports.h"
+#include "tests/nic/control/client.h"
 
 namespace uroce::nic {
 
@@ -54,6 +57,15 @@ class HandDaemon {
   template <typename Done>
   void TurnUntil(Done&& done) {
     while (!done()) Turn(10);
+  }
+  /// A command of `client`, which is answered on this thread.
+  template <typename T>
+  Answer Call(ControlClient& client, uint32_t command, const T& body) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&body);
+    client.Post(command, {bytes, bytes + sizeof(body)});
+    Answer answer;
+    TurnUntil([&] { return !(answer = client.Receive(MSG_DONTWAIT)).hung_up; });
+    return answer;
   }
 
  private:

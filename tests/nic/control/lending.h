@@ -4,28 +4,14 @@
 
 #include <sys/socket.h>
 
-#include <cstring>
-
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+#include "tests/drivers/send_fd.h"
 
 namespace uroce::nic {
 
 /// Says something on a program's second socket, with an fd or without one (-1).
 inline void SendLend(int socket, const uroce_lend& request, int fd, size_t bytes) {
-  iovec part{const_cast<uroce_lend*>(&request), bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    *rights = {
-        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  }
-  sendmsg(socket, &message, 0);
+  drivers::SendWithFd(socket, &request, bytes, fd, 0);
 }
 
 /// The same, and hears the answer.

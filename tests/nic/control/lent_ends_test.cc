@@ -78,9 +78,8 @@ class LentEndsTest : public testing::Test {
 
   LentEndsTest()
       : program_(*Program::Make(daemon_->nic(), 1, getuid(), thread_)),
-        socket_(*MemorySocket::Make(loop_, errands_, *program_,
-                                    {getpid(), datapath::Credentials::Own()}, nullptr, thread_,
-                                    program_end_)) {}
+        socket_(*MemorySocket::Make(loop_, tasks_, *program_, {getpid(), Credentials::Own()},
+                                    nullptr, thread_, program_end_)) {}
 
   static Fd MakeFile(const char* name) {
     Fd file(memfd_create(name, MFD_CLOEXEC));
@@ -101,7 +100,7 @@ class LentEndsTest : public testing::Test {
 
   static inline HandDaemon* daemon_;
   EventLoop loop_;
-  Errands errands_{loop_};
+  BackgroundTasks tasks_{loop_};
   std::shared_ptr<SideThread> thread_ = std::make_shared<SideThread>();
   std::unique_ptr<Program> program_;
   Fd program_end_;
@@ -114,7 +113,7 @@ TEST_F(LentEndsTest, OfADestroyedSegment) {
   EXPECT_FALSE(IsOpen("lent-segment"));
   {
     const Busy busy(*thread_);
-    EXPECT_TRUE(program_->DestroySegment(lent.segment).ok());
+    EXPECT_TRUE(program_->segments().Destroy(lent.segment).ok());
     EXPECT_TRUE(IsMapped("lent-segment"));
   }
   Await([] { return !IsMapped("lent-segment"); });
@@ -124,13 +123,13 @@ TEST_F(LentEndsTest, OfADestroyedSegment) {
 TEST_F(LentEndsTest, OfADestroyedSegmentThatTheDaemonMade) {
   Fd file;
   const absl::StatusOr<uint32_t> segment =
-      program_->CreateSegment(uroce_create_segment{0x10000, kPage}, file);
+      program_->segments().Create(uroce_create_segment{0x10000, kPage}, file);
   ASSERT_TRUE(segment.ok()) << segment.status();
   ASSERT_EQ(fallocate(file.get(), 0, 0, 16 * kPage), 0);
   file.Reset();
   {
     const Busy busy(*thread_);
-    EXPECT_TRUE(program_->DestroySegment(*segment).ok());
+    EXPECT_TRUE(program_->segments().Destroy(*segment).ok());
     EXPECT_TRUE(IsMapped(UROCE_SEGMENT_NAME));
   }
   Await([] { return !IsMapped(UROCE_SEGMENT_NAME); });
@@ -157,13 +156,13 @@ TEST_F(LentEndsTest, OfAnExtendedConnectionDomain) {
   const uroce_lend_reply lent = Lend(MakeFile("lent-domain"), request);
   ASSERT_EQ(lent.error, 0);
   Fd events, name;
-  const uint32_t context = *program_->OpenContext(0, events, name);
+  const uint32_t context = *program_->contexts().Open({0, 0}, events, name);
   const absl::StatusOr<uint32_t> domain =
-      program_->OpenXrcd(uroce_open_xrcd{context, lent.segment, O_CREAT, 0});
+      program_->xrc().OpenDomain(uroce_open_xrcd{context, lent.segment, O_CREAT, 0});
   ASSERT_TRUE(domain.ok()) << domain.status();
   {
     const Busy busy(*thread_);
-    EXPECT_TRUE(program_->CloseXrcd(*domain).ok());
+    EXPECT_TRUE(program_->xrc().CloseDomain(*domain).ok());
     EXPECT_TRUE(IsOpen("lent-domain"));
   }
   Await([] { return !IsOpen("lent-domain"); });

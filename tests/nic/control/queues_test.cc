@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "pipeline/rings/shared_word.h"
+#include "pipeline/shm/rings/shared_word.h"
 #include "tests/nic/control/test_program.h"
 
 namespace uroce::nic {

@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "nic/control/server.h"
-#include "nic/daemon.h"
+#include "nic/net/address.h"
 #include "tests/nic/control/client.h"
 
 namespace uroce::nic {

@@ -51,11 +51,7 @@ class Member {
 
   template <typename T>
   Answer Call(uint32_t command, const T& body) {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(&body);
-    client_.Post(command, {bytes, bytes + sizeof(body)});
-    Answer answer;
-    Daemon().TurnUntil([&] { return !(answer = client_.Receive(MSG_DONTWAIT)).hung_up; });
-    return answer;
+    return Daemon().Call(client_, command, body);
   }
   Answer Handle(uint32_t command, uint32_t handle) {
     return Call(command, uroce_handle{handle, 0});

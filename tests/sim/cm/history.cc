@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "pipeline/wire/cm_message.h"
+#include "pipeline/wire/cm/message.h"
 
 namespace uroce::sim::cm {
 namespace {

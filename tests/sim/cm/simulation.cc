@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "pipeline/wire/cm_codec.h"
+#include "pipeline/wire/cm/codec.h"
 
 namespace uroce::sim::cm {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "pipeline/shm/abi/uroce_arena.h"
 #include "tools/doctor/daemon.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/hugepages.h"
@@ -16,7 +17,6 @@
 #include "tools/doctor/permissions.h"
 #include "tools/doctor/programs.h"
 #include "tools/doctor/roce_port.h"
-#include "verbs-shim/abi/uroce_arena.h"
 
 namespace uroce::tools {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "verbs-shim/abi/uroce_commands.h"
+#include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::memory {
 namespace {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/dpdk/device_arguments.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "drivers/dpdk/eal.h"
+
+namespace uroce::drivers {
+namespace {
+
+constexpr uint32_t kStandardMtu = 1500;
+constexpr uint32_t kEthernetBytes = 14 + 2 * 4;  // With two VLAN tags.
+constexpr uint32_t kVirtioHeaderBytes = 12;      // Before the frame, in the same mbuf.
+/// What a NIC's buffers are multiples of: the e1000 family knows powers of two only, and spreads a
+/// frame over several mbufs when the largest one may not fit.
+constexpr uint32_t kPciFrameBytes = 8192;
+
+bool IsPciAddress(const std::string& name) {
+  return absl::StrContains(name, ':') &&
+         name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
+}
+
+/// As the kernel and DPDK write it: with the domain, in small letters.
+std::string FullPciAddress(const std::string& address) {
+  const bool has_domain = std::ranges::count(address, ':') == 2;
+  return absl::AsciiStrToLower(has_domain ? address : absl::StrCat("0000:", address));
+}
+
+absl::Status Bad(const DeviceArguments& arguments, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("dev \"", arguments.name, "\": ", why));
+}
+
+/// Six pairs of hexadecimal digits with ':' between them.
+std::optional<Mac> ParseMac(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  Mac mac;
+  if (parts.size() != mac.size()) return std::nullopt;
+  for (size_t i = 0; i < mac.size(); ++i) {
+    uint32_t byte = 0;
+    if (parts[i].size() != 2 || !absl::SimpleHexAtoi(parts[i], &byte)) return std::nullopt;
+    mac[i] = static_cast<uint8_t>(byte);
+  }
+  return mac;
+}
+
+absl::Status TakeMac(DeviceArguments& arguments, const std::string& text) {
+  arguments.mac = ParseMac(text);
+  constexpr uint8_t kGroupBit = 1;
+  if (!arguments.mac.has_value() || (arguments.mac->front() & kGroupBit) != 0) {
+    return Bad(arguments,
+               absl::StrCat("mac=", text, " is no unicast address such as 02:00:00:00:00:01"));
+  }
+  if (!arguments.Interface().empty()) {
+    return Bad(arguments, absl::StrCat("mac: the port has the address of the interface ",
+                                       arguments.Interface()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckKeys(const DeviceArguments& arguments) {
+  const DriverRules& rules = arguments.rules();
+  const auto& values = arguments.values;
+  for (const auto& [key, value] : values) {
+    const auto same = [&key = key](const auto& other) { return other.first == key; };
+    if (std::ranges::count_if(values, same) > 1) {
+      return Bad(arguments, absl::StrCat("\"", key, "\" is given twice"));
+    }
+    if (!rules.keys.empty() && std::ranges::find(rules.keys, key) == rules.keys.end()) {
+      return Bad(arguments, absl::StrCat("unknown key \"", key, "\"; ", arguments.driver, " takes ",
+                                         absl::StrJoin(rules.keys, ", ")));
+    }
+    if (!rules.keys.empty() && value.empty()) {
+      return Bad(arguments, absl::StrCat(key, "= has no value"));
+    }
+  }
+  const auto given = [&](absl::string_view key) { return arguments.Find(key) != nullptr; };
+  if (rules.required.empty() || std::ranges::any_of(rules.required, given)) return absl::OkStatus();
+  return Bad(arguments, absl::StrCat(absl::StrJoin(rules.required, "=... or "), "=... is missing"));
+}
+
+/// Splits "key=value" parts; `mac` is ours, not the driver's.
+absl::Status TakeValues(DeviceArguments& arguments, const std::vector<std::string>& parts) {
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const std::pair<std::string, std::string> value =
+        absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
+    if (value.first.empty()) return Bad(arguments, "an empty part between separators");
+    arguments.values.push_back(value);
+  }
+  const auto is_mac = [](const auto& value) { return value.first == "mac"; };
+  const auto found = std::ranges::find_if(arguments.values, is_mac);
+  if (found == arguments.values.end()) return absl::OkStatus();
+  const std::string text = found->second;
+  arguments.values.erase(found);
+  return TakeMac(arguments, text);
+}
+
+}  // namespace
+
+const std::string* DeviceArguments::Find(absl::string_view key) const {
+  for (const auto& [name_of_value, value] : values) {
+    if (name_of_value == key) return &value;
+  }
+  return nullptr;
+}
+
+std::string DeviceArguments::Value(absl::string_view key) const {
+  const std::string* value = Find(key);
+  return value == nullptr ? "" : *value;
+}
+
+void DeviceArguments::AddDefault(absl::string_view key, absl::string_view value) {
+  if (Find(key) == nullptr) values.emplace_back(std::string(key), std::string(value));
+}
+
+std::string DeviceArguments::Interface() const {
+  for (const absl::string_view key : rules().interface_keys) {
+    if (Find(key) != nullptr) return *Find(key);
+  }
+  return "";
+}
+
+bool DeviceArguments::IsShared() const {
+  const absl::string_view key = rules().takes_interface_without;
+  return !Interface().empty() && (key.empty() || Find(key) != nullptr);
+}
+
+std::string DeviceArguments::ToDpdk() const {
+  std::string text = name;
+  for (const auto& [key, value] : values) absl::StrAppend(&text, ",", key, "=", value);
+  return text;
+}
+
+absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::ByAnyChar(";,"));
+  DeviceArguments arguments;
+  arguments.name = parts.front();
+  if (arguments.name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dev \"", text, "\": no device; for example net_af_packet0;iface=eth0 or 0000:3b:00.0"));
+  }
+  if (IsPciAddress(arguments.name)) {
+    arguments.name = FullPciAddress(arguments.name);
+  } else {
+    const size_t last = arguments.name.find_last_not_of("0123456789");
+    arguments.driver = last == std::string::npos ? "" : arguments.name.substr(0, last + 1);
+    if (!absl::StartsWith(arguments.driver, "net_")) {
+      return Bad(arguments, "neither a PCI address nor a DPDK driver name (net_...)");
+    }
+  }
+  if (absl::Status status = TakeValues(arguments, parts); !status.ok()) return status;
+  if (absl::Status status = CheckKeys(arguments); !status.ok()) return status;
+  for (const auto& [key, value] : arguments.rules().defaults) arguments.AddDefault(key, value);
+  return arguments;
+}
+
+uint32_t RequiredFrameBytes(const DeviceArguments& arguments, uint32_t mtu_bytes) {
+  uint32_t frame_bytes = std::max(kRoceFrameBytes, mtu_bytes + kEthernetBytes + kVirtioHeaderBytes);
+  if (arguments.IsPci() && mtu_bytes > kStandardMtu) {
+    frame_bytes = std::max(frame_bytes, kPciFrameBytes);
+  }
+  for (const absl::string_view key : {"framesz", "bsize"}) {
+    uint32_t value = 0;
+    if (absl::SimpleAtoi(arguments.Value(key), &value)) frame_bytes = std::max(frame_bytes, value);
+  }
+  return frame_bytes;
+}
+
+}  // namespace uroce::drivers

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/dpdk/dpdk_device.h"
+
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "drivers/dpdk/device_fds.h"
+#include "drivers/dpdk/pci_device.h"
+
+namespace uroce::drivers {
+namespace {
+
+constexpr uint16_t kDescriptors = 1024;
+
+/// One attempt at a device, with or without receive interrupts.
+class Attempt {
+ public:
+  Attempt(const DeviceArguments& arguments, const DeviceOptions& options, uint16_t port_id)
+      : arguments_(arguments), options_(options), port_id_(port_id) {}
+
+  absl::Status Check();
+  absl::StatusOr<DpdkDevice> Start(bool interrupts, rte_mempool* pool);
+
+ private:
+  absl::Status Error(absl::string_view step, int error) const;
+  absl::Status Refusal(absl::string_view why) const;
+  rte_eth_conf Configuration(bool interrupts) const;
+  absl::Status SetUpQueues(rte_mempool* pool);
+  absl::Status SetMac();
+  uint16_t transmit_queues() const {
+    const uint16_t driven = std::min(options_.queues, options_.workers);
+    return arguments_.rules().pairs_queues ? options_.queues : driven;
+  }
+
+  const DeviceArguments& arguments_;
+  const DeviceOptions& options_;
+  const uint16_t port_id_;
+  rte_eth_dev_info info_{};
+};
+
+absl::Status Attempt::Error(absl::string_view step, int error) const {
+  return absl::InternalError(absl::StrCat("dev \"", arguments_.name, "\": ", step, ": ",
+                                          std::strerror(error < 0 ? -error : error)));
+}
+
+absl::Status Attempt::Refusal(absl::string_view why) const {
+  return absl::InvalidArgumentError(absl::StrCat("dev \"", arguments_.name, "\": ", why));
+}
+
+/// What DPDK would only report in its own log.
+absl::Status Attempt::Check() {
+  const int error = rte_eth_dev_info_get(port_id_, &info_);
+  if (error != 0) return Error("information", error);
+  if (options_.queues > std::min(info_.max_rx_queues, info_.max_tx_queues)) {
+    return Refusal(absl::StrCat("queues=", options_.queues, " is more than the ",
+                                info_.max_rx_queues, " of this device"));
+  }
+  const bool limited = arguments_.rules().sets_mtu && info_.max_mtu != 0;
+  if (limited && options_.mtu_bytes > info_.max_mtu) {
+    return Refusal(absl::StrCat("mtu=", options_.mtu_bytes, " is more than the ", info_.max_mtu,
+                                " bytes of this device"));
+  }
+  return absl::OkStatus();
+}
+
+/// MTU 0 leaves the device's own limit alone: memif, af_packet and tap advertise 1518 bytes, refuse
+/// more, and yet carry it. Frames are spread over RSS queues by addresses and UDP ports; nothing
+/// else is asked of a device that would touch a frame: no scattering, one segment to send.
+rte_eth_conf Attempt::Configuration(bool interrupts) const {
+  rte_eth_conf conf{};
+  if (arguments_.rules().sets_mtu) conf.rxmode.mtu = options_.mtu_bytes;
+  conf.rxmode.offloads = info_.rx_offload_capa & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
+  constexpr uint64_t kHashed = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP;
+  if (options_.queues > 1 && (info_.flow_type_rss_offloads & kHashed) != 0) {
+    conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    conf.rx_adv_conf.rss_conf.rss_hf = info_.flow_type_rss_offloads & kHashed;
+    conf.rxmode.offloads |= info_.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH;
+  }
+  conf.intr_conf.rxq = interrupts ? 1 : 0;
+  return conf;
+}
+
+absl::Status Attempt::SetUpQueues(rte_mempool* pool) {
+  const int socket = rte_eth_dev_socket_id(port_id_);
+  const auto numa = static_cast<unsigned>(socket < 0 ? SOCKET_ID_ANY : socket);
+  uint16_t rx_descriptors = kDescriptors;
+  uint16_t tx_descriptors = kDescriptors;
+  int error = rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &rx_descriptors, &tx_descriptors);
+  if (error != 0) return Error("descriptors", error);
+  for (uint16_t queue = 0; queue < options_.queues; ++queue) {
+    error = rte_eth_rx_queue_setup(port_id_, queue, rx_descriptors, numa, nullptr, pool);
+    if (error != 0) return Error(absl::StrCat("receive queue ", queue), error);
+  }
+  for (uint16_t queue = 0; queue < transmit_queues(); ++queue) {
+    error = rte_eth_tx_queue_setup(port_id_, queue, tx_descriptors, numa, nullptr);
+    if (error != 0) return Error(absl::StrCat("transmit queue ", queue), error);
+  }
+  return absl::OkStatus();
+}
+
+/// A NIC takes frames for its own address alone; virtual devices take all.
+absl::Status Attempt::SetMac() {
+  if (!arguments_.IsPci() || !arguments_.mac.has_value()) return absl::OkStatus();
+  rte_ether_addr mac{};
+  std::memcpy(mac.addr_bytes, arguments_.mac->data(), sizeof(mac.addr_bytes));
+  const int error = rte_eth_dev_default_mac_addr_set(port_id_, &mac);
+  return error == 0 ? absl::OkStatus() : Error("mac", error);
+}
+
+absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
+  const rte_eth_conf conf = Configuration(interrupts);
+  int error = rte_eth_dev_configure(port_id_, options_.queues, transmit_queues(), &conf);
+  if (error != 0) return Error("configure", error);
+  if (absl::Status status = SetUpQueues(pool); !status.ok()) return status;
+  if (absl::Status status = SetMac(); !status.ok()) return status;
+  error = rte_eth_dev_start(port_id_);
+  if (error != 0) return Error("start", error);
+  // Solicitations of neighbours and the packets of groups come to many MACs. Devices that cannot be
+  // told let them all through, or have a kernel interface whose filter is the kernel's.
+  static_cast<void>(rte_eth_allmulticast_enable(port_id_));
+  return DpdkDevice{
+      .port_id = port_id_,
+      .queues = options_.queues,
+      .has_interrupts = interrupts,
+      .checks_ip_header = (conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) != 0};
+}
+
+/// Each queue has an fd, and its interrupt can be switched.
+bool InterruptsWork(const DpdkDevice& device) {
+  for (uint16_t queue = 0; queue < device.queues; ++queue) {
+    if (rte_eth_dev_rx_intr_ctl_q_get_fd(device.port_id, queue) < 0) return false;
+    if (rte_eth_dev_rx_intr_enable(device.port_id, queue) != 0) return false;
+    rte_eth_dev_rx_intr_disable(device.port_id, queue);
+  }
+  return true;
+}
+
+bool WantsInterrupts(const DeviceArguments& arguments) {
+  if (arguments.rules().wake_up != WakeUp::kInterrupt) return false;
+  return !arguments.IsPci() || HasQueueInterrupts(ReadPciDevice(arguments.name));
+}
+
+absl::StatusOr<DpdkDevice> StartDevice(const DeviceArguments& arguments,
+                                       const DeviceOptions& options, uint16_t port_id,
+                                       rte_mempool* pool) {
+  Attempt attempt(arguments, options, port_id);
+  if (absl::Status status = attempt.Check(); !status.ok()) return status;
+  if (WantsInterrupts(arguments)) {
+    absl::StatusOr<DpdkDevice> device = attempt.Start(true, pool);
+    if (device.ok() && InterruptsWork(*device)) return device;
+    // A legacy interrupt, or a bus without any: the worker then wakes by timer.
+    rte_eth_dev_stop(port_id);
+  }
+  return attempt.Start(false, pool);
+}
+
+/// A device has an owner from here on, so that nobody opens it twice.
+bool Claim(uint16_t port_id) {
+  static const uint64_t us = [] {
+    uint64_t id = RTE_ETH_DEV_NO_OWNER;
+    rte_eth_dev_owner_new(&id);
+    return id;
+  }();
+  const rte_eth_dev_owner owner{.id = us, .name = "uroce"};
+  return rte_eth_dev_owner_set(port_id, &owner) == 0;
+}
+
+/// What may be in the way of a device that DPDK does not open, or "".
+std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& options) {
+  if (options.queues > 1) return absl::StrCat("; queues=", options.queues, " may be too many");
+  rlimit locked{};
+  if (arguments.rules().wake_up != WakeUp::kPacketSocket || geteuid() == 0) return "";
+  if (getrlimit(RLIMIT_MEMLOCK, &locked) != 0 || locked.rlim_cur == RLIM_INFINITY) return "";
+  return absl::StrCat("; its rings are locked in memory, and ulimit -l allows ",
+                      locked.rlim_cur >> 10, " KB");
+}
+
+absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOptions& options) {
+  uint16_t port_id = 0;
+  // PCI devices named to InitEal are there already.
+  if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) {
+    if (arguments.IsPci() && Claim(port_id)) return port_id;
+    return absl::AlreadyExistsError(absl::StrCat("dev \"", arguments.name, "\": used twice"));
+  }
+  const int error = rte_dev_probe(arguments.ToDpdk().c_str());
+  if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) return port_id;
+  const int reason = error == 0 ? ENODEV : std::abs(error);
+  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(), "\": DPDK cannot open it: ",
+                                          std::strerror(reason), GuessWhy(arguments, options)));
+}
+
+}  // namespace
+
+absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
+                                      const DeviceOptions& options, rte_mempool* pool) {
+  DeviceArguments complete = arguments;
+  const absl::string_view queues_key = arguments.rules().queues_key;
+  if (!queues_key.empty()) complete.AddDefault(queues_key, absl::StrCat(options.queues));
+  const WakeUp wake_up = arguments.rules().wake_up;
+  const std::vector<int> fds_before = FdsOf(wake_up);
+  const absl::StatusOr<uint16_t> port_id = Attach(complete, options);
+  if (!port_id.ok()) return port_id.status();
+  absl::StatusOr<DpdkDevice> device = StartDevice(complete, options, *port_id, pool);
+  if (device.ok()) {
+    device->fds = FdsSince(wake_up, fds_before);
+  } else {
+    CloseDevice({.port_id = *port_id});
+  }
+  return device;
+}
+
+void CloseDevice(const DpdkDevice& device) {
+  rte_eth_dev_info info{};
+  const bool known = rte_eth_dev_info_get(device.port_id, &info) == 0;
+  rte_eth_dev_stop(device.port_id);
+  rte_eth_dev_close(device.port_id);
+  if (known && info.device != nullptr) rte_dev_remove(info.device);
+}
+
+}  // namespace uroce::drivers

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening and closing an Ethernet device of DPDK. Control thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "drivers/dpdk/device_arguments.h"
+
+struct rte_mempool;
+
+namespace uroce::drivers {
+
+/// What a user may ask of a device beside its arguments.
+struct DeviceOptions {
+  uint32_t mtu_bytes = 0;  ///< Ethernet payload; 0: the device's own.
+  uint16_t queues = 1;     ///< Receive queues, with RSS where the device has it.
+  uint16_t workers = 1;    ///< Threads that drive it: each has a transmit queue, up to `queues`.
+};
+
+/// A started device.
+struct DpdkDevice {
+  uint16_t port_id = 0;
+  uint16_t queues = 1;
+  bool has_interrupts = false;    ///< rte_eth_dev_rx_intr_enable works on all queues.
+  std::vector<int> fds;           ///< The driver's own; each is readable while frames wait.
+  bool checks_ip_header = false;  ///< Marks frames whose IPv4 header checksum is wrong.
+};
+
+/// Probes, configures and starts the device: receive and transmit queues as asked, frames in
+/// single mbufs of `pool`. Where receive interrupts do not start, without them. After InitEal and
+/// CheckDevice. Errors are one line that names the device and the option.
+absl::StatusOr<DpdkDevice> OpenDevice(const DeviceArguments& arguments,
+                                      const DeviceOptions& options, rte_mempool* pool);
+
+/// Stops and removes it, so that the same name can be opened again. No worker is inside.
+void CloseDevice(const DpdkDevice& device);
+
+}  // namespace uroce::drivers

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/dpdk/eal.h"
+
+#include <dlfcn.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace uroce::drivers {
+namespace {
+
+/// DPDK pins its caller to a core. The daemon places its own threads.
+class AffinityKeeper {
+ public:
+  AffinityKeeper() { known_ = sched_getaffinity(0, sizeof set_, &set_) == 0; }
+  ~AffinityKeeper() {
+    if (known_) sched_setaffinity(0, sizeof set_, &set_);
+  }
+  AffinityKeeper(const AffinityKeeper&) = delete;
+  AffinityKeeper& operator=(const AffinityKeeper&) = delete;
+  /// A core that this process may run on.
+  int AllowedCore() const {
+    for (int core = 0; known_ && core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set_)) return core;
+    }
+    return 0;
+  }
+
+ private:
+  cpu_set_t set_{};
+  bool known_ = false;
+};
+
+uint64_t FreeHugepageMib() {
+  uint64_t mib = 0;
+  for (const uint64_t page_kib : {uint64_t{2048}, uint64_t{1048576}}) {
+    std::ifstream file(
+        absl::StrCat("/sys/kernel/mm/hugepages/hugepages-", page_kib, "kB/free_hugepages"));
+    uint64_t pages = 0;
+    if (file >> pages) mib += pages * page_kib / 1024;
+  }
+  return mib;
+}
+
+/// Takes a library's output away, where the library is loaded.
+void Quieten(const char* library, const char* setter) {
+  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return;
+  using Print = int (*)(int level, const char* format, va_list arguments);
+  using Setter = Print (*)(Print);
+  if (const auto set = reinterpret_cast<Setter>(dlsym(handle, setter)); set != nullptr) {
+    set(nullptr);
+  }
+  dlclose(handle);
+}
+
+std::vector<std::string> EalArguments(const EalConfig& config, int core, bool hugepages) {
+  std::vector<std::string> arguments = {"uroced", absl::StrCat("--lcores=0@", core), "-m",
+                                        absl::StrCat(config.memory_mib), "--no-telemetry",
+                                        // What fails is said once, by our own status.
+                                        "--log-level=*:critical",
+                                        absl::StrCat("--file-prefix=uroce", getpid())};
+  // DPDK 22.11 refuses --in-memory together with --no-huge; both leave no file behind.
+  if (hugepages) {
+    // net_virtio_user passes its memory on by fds, and only a few at a time.
+    arguments.insert(arguments.end(), {"--in-memory", "--single-file-segments"});
+  } else {
+    arguments.insert(arguments.end(), {"--no-huge", "--no-shconf"});
+  }
+  if (config.pci_devices.empty()) arguments.push_back("--no-pci");
+  for (const std::string& device : config.pci_devices) {
+    arguments.insert(arguments.end(), {"-a", device});
+  }
+  return arguments;
+}
+
+}  // namespace
+
+absl::Status InitEal(const EalConfig& config) {
+  const AffinityKeeper affinity;
+  std::vector<std::string> arguments =
+      EalArguments(config, affinity.AllowedCore(), EnoughHugepages(config));
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  if (rte_eal_init(static_cast<int>(argv.size()), argv.data()) >= 0) {
+    // DPDK makes a directory for files that it was told not to write.
+    rmdir(rte_eal_get_runtime_dir());
+    // Those behind net_af_xdp talk on stderr; what fails is said once, by our own status.
+    Quieten("libbpf.so.1", "libbpf_set_print");
+    Quieten("libxdp.so.1", "libxdp_set_print");
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("dpdk: start with ", config.memory_mib,
+                                          " MiB failed: ", rte_strerror(rte_errno)));
+}
+
+bool EnoughHugepages(const EalConfig& config) {
+  return config.allow_hugepages && FreeHugepageMib() >= config.memory_mib;
+}
+
+absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_bytes, uint32_t count,
+                                      int numa_node) {
+  constexpr unsigned kCacheFrames = 256;
+  const uint32_t room = frame_bytes + RTE_PKTMBUF_HEADROOM;
+  if (room > UINT16_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat("pool ", name, ": frames of ", frame_bytes,
+                                                   " bytes, at most ",
+                                                   UINT16_MAX - RTE_PKTMBUF_HEADROOM));
+  }
+  const unsigned cache = count >= 4 * kCacheFrames ? kCacheFrames : 0;
+  for (const int node : {numa_node, SOCKET_ID_ANY}) {
+    rte_mempool* const pool =
+        rte_pktmbuf_pool_create(name.c_str(), count, cache, 0, static_cast<uint16_t>(room), node);
+    if (pool != nullptr) return pool;
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("pool ", name, ": no memory for ", count,
+                                                   " frames of ", frame_bytes,
+                                                   " bytes: ", rte_strerror(rte_errno)));
+}
+
+uint64_t PoolBytes(uint32_t frame_bytes, uint32_t count) {
+  // Beside the data: the mbuf itself, the mempool's object header, and padding that spreads objects
+  // over memory channels.
+  constexpr uint64_t kOverheadBytes = 256;
+  return (uint64_t{frame_bytes} + RTE_PKTMBUF_HEADROOM + sizeof(rte_mbuf) + kOverheadBytes) * count;
+}
+
+}  // namespace uroce::drivers

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which faults a port makes, and the text in which users write them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::drivers {
+
+/// Rates are probabilities per frame. The same seed and the same frames give the same faults.
+struct FaultConfig {
+  enum class Direction : uint8_t { kBoth, kReceive, kTransmit };
+  uint64_t seed = 1;
+  double drop = 0;
+  double duplicate = 0;
+  double reorder = 0;  ///< Held back until one to eight later frames have passed.
+  double corrupt = 0;  ///< One byte is changed.
+  double ce_mark = 0;  ///< ECN of IP frames becomes 3, congestion experienced.
+  Nanos delay{0};      ///< Of every frame.
+  Direction direction = Direction::kBoth;
+};
+
+/// Parses "seed=1,drop=0.01,duplicate=0.01,reorder=0.02,delay=10us,corrupt=0.001,ce=0.01,dir=both",
+/// any part of it in any order. Errors name the key, the value and what would be right.
+absl::StatusOr<FaultConfig> ParseFault(const std::string& text);
+
+}  // namespace uroce::drivers

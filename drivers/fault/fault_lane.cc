@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/fault/fault_lane.h"
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "drivers/fault/ce_mark.h"
+
+namespace uroce::drivers {
+namespace {
+
+constexpr size_t kLaneFrames = 1024;
+constexpr size_t kHeldFrames = 64;
+constexpr uint32_t kMaxPassing = 8;
+/// A held frame leaves after this time though too few others pass it.
+constexpr Nanos kHoldLimit{200'000};
+
+}  // namespace
+
+FaultCounters& FaultCounters::operator+=(const FaultCounters& other) {
+  taken += other.taken;
+  dropped += other.dropped;
+  duplicated += other.duplicated;
+  reordered += other.reordered;
+  corrupted += other.corrupted;
+  ce_marked += other.ce_marked;
+  return *this;
+}
+
+FaultLane::FaultLane(const FaultConfig& config, uint64_t seed, rte_mempool* copies)
+    : config_(config), copies_(copies), random_(seed) {
+  held_.reserve(kHeldFrames);
+}
+
+FaultLane::~FaultLane() {
+  for (const Late& late : line_) rte_pktmbuf_free(late.frame);
+  for (const Held& held : held_) rte_pktmbuf_free(held.frame);
+}
+
+/// Draws at every call, so that changing one rate does not change what the others do.
+bool FaultLane::Chance(double rate) {
+  constexpr double kOne = 1.0 / 9007199254740992.0;  // 2^-53
+  return static_cast<double>(random_() >> 11) * kOne < rate;
+}
+
+void FaultLane::Put(rte_mbuf* frame, Nanos now) {
+  assert(room() > 0);
+  ++counters_.taken;
+  const bool drop = Chance(config_.drop);
+  const bool duplicate = Chance(config_.duplicate);
+  const bool reorder = Chance(config_.reorder);
+  const bool corrupt = Chance(config_.corrupt);
+  const bool ce_mark = Chance(config_.ce_mark);
+  if (drop) {
+    ++counters_.dropped;
+    rte_pktmbuf_free(frame);
+    return;
+  }
+  if (ce_mark && MarkCongestionExperienced(frame)) ++counters_.ce_marked;
+  // The copy stays whole, so that a corrupted frame may have a good twin.
+  if (duplicate) Duplicate(frame, now);
+  if (corrupt) Corrupt(frame);
+  Line(frame, reorder, now);
+}
+
+void FaultLane::Line(rte_mbuf* frame, bool hold, Nanos now) {
+  const Nanos due = now + config_.delay;
+  if (!hold || held_.size() == kHeldFrames) {
+    line_.push_back({.frame = frame, .due = due});
+    return;
+  }
+  ++counters_.reordered;
+  const auto passing = static_cast<uint32_t>(random_() % kMaxPassing) + 1;
+  held_.push_back({.frame = frame, .due = due + kHoldLimit, .passing = passing});
+}
+
+void FaultLane::Duplicate(const rte_mbuf* frame, Nanos now) {
+  rte_mbuf* const copy = rte_pktmbuf_copy(frame, copies_, 0, UINT32_MAX);
+  if (copy == nullptr) return;
+  // Ports carry single segments; a pool of small mbufs would make a chain.
+  if (copy->nb_segs != 1) {
+    rte_pktmbuf_free(copy);
+    return;
+  }
+  ++counters_.duplicated;
+  Line(copy, false, now);
+}
+
+void FaultLane::Corrupt(rte_mbuf* frame) {
+  const uint64_t draw = random_();
+  if (frame->data_len == 0) return;
+  const auto at = static_cast<uint32_t>((draw >> 8) % frame->data_len);
+  const auto flip = static_cast<uint8_t>(draw % 255 + 1);
+  *rte_pktmbuf_mtod_offset(frame, uint8_t*, at) ^= flip;
+  ++counters_.corrupted;
+}
+
+/// A held frame whose time has come, or null.
+rte_mbuf* FaultLane::TakeHeld(Nanos now) {
+  const auto leaves = [now](const Held& held) { return held.passing == 0 || held.due <= now; };
+  const auto found = std::find_if(held_.begin(), held_.end(), leaves);
+  if (found == held_.end()) return nullptr;
+  rte_mbuf* const frame = found->frame;
+  held_.erase(found);
+  return frame;
+}
+
+uint16_t FaultLane::Take(rte_mbuf** frames, uint16_t count, Nanos now) {
+  uint16_t taken = 0;
+  while (taken < count) {
+    if (rte_mbuf* const held = TakeHeld(now); held != nullptr) {
+      frames[taken++] = held;
+      continue;
+    }
+    if (line_.empty() || line_.front().due > now) break;
+    frames[taken++] = line_.front().frame;
+    line_.pop_front();
+    for (Held& held : held_) --held.passing;
+  }
+  return taken;
+}
+
+void FaultLane::Untake(rte_mbuf* const* frames, uint16_t count) {
+  for (uint16_t i = count; i > 0; --i) line_.push_front({.frame = frames[i - 1], .due = Nanos(0)});
+}
+
+uint16_t FaultLane::room() const {
+  const size_t used = line_.size() + held_.size();
+  return used >= kLaneFrames ? 0 : static_cast<uint16_t>((kLaneFrames - used) / 2);
+}
+
+Nanos FaultLane::NextDeadline() const {
+  Nanos next = line_.empty() ? kNever : line_.front().due;
+  for (const Held& held : held_) {
+    next = std::min(next, held.passing == 0 ? Nanos(0) : held.due);
+  }
+  return next;
+}
+
+}  // namespace uroce::drivers

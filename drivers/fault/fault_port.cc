@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/fault/fault_port.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace uroce::drivers {
+namespace {
+
+constexpr uint16_t kBurst = 32;
+
+/// The configuration of one lane: harmless where `direction` does not include it.
+FaultConfig LaneConfig(const FaultConfig& config, FaultConfig::Direction lane) {
+  const bool meant = config.direction == FaultConfig::Direction::kBoth || config.direction == lane;
+  return meant ? config : FaultConfig{};
+}
+
+/// The seed of one direction of one queue: each draws on its own.
+uint64_t LaneSeed(const FaultConfig& config, uint16_t queue, uint64_t direction) {
+  constexpr uint64_t kApart = 0x9e3779b97f4a7c15;
+  return 2 * config.seed + direction + queue * kApart;
+}
+
+}  // namespace
+
+FaultPort::FaultPort(std::unique_ptr<Port> port, const FaultConfig& config, rte_mempool* copies)
+    : port_(std::move(port)) {
+  const FaultConfig receive = LaneConfig(config, FaultConfig::Direction::kReceive);
+  const FaultConfig transmit = LaneConfig(config, FaultConfig::Direction::kTransmit);
+  for (uint16_t queue = 0; queue < port_->queues(); ++queue) {
+    lanes_.emplace_back(
+        new Lanes{.receive = FaultLane(receive, LaneSeed(config, queue, 0), copies),
+                  .transmit = FaultLane(transmit, LaneSeed(config, queue, 1), copies)});
+  }
+}
+
+/// Frames that are due, to the wrapped port; what it does not take waits here.
+void FaultPort::SendOn(uint16_t queue, Nanos now) {
+  FaultLane& lane = lanes_[queue]->transmit;
+  std::array<rte_mbuf*, kBurst> frames;
+  for (;;) {
+    const uint16_t due = lane.Take(frames.data(), kBurst, now);
+    if (due == 0) return;
+    const uint16_t sent = port_->TransmitBurst(queue, frames.data(), due, now);
+    lane.Untake(frames.data() + sent, static_cast<uint16_t>(due - sent));
+    if (sent < due) return;
+  }
+}
+
+void FaultPort::TakeIn(uint16_t queue, Nanos now) {
+  FaultLane& lane = lanes_[queue]->receive;
+  std::array<rte_mbuf*, kBurst> frames;
+  const uint16_t room = std::min(kBurst, lane.room());
+  const uint16_t arrived = port_->ReceiveBurst(queue, frames.data(), room, now);
+  for (uint16_t i = 0; i < arrived; ++i) lane.Put(frames[i], now);
+}
+
+uint16_t FaultPort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) {
+  SendOn(queue, now);
+  TakeIn(queue, now);
+  return lanes_[queue]->receive.Take(frames, count, now);
+}
+
+uint16_t FaultPort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) {
+  FaultLane& lane = lanes_[queue]->transmit;
+  uint16_t taken = 0;
+  for (; taken < count && lane.room() > 0; ++taken) lane.Put(frames[taken], now);
+  SendOn(queue, now);
+  return taken;
+}
+
+uint16_t FaultPort::TransmitRoom(uint16_t queue) const { return lanes_[queue]->transmit.room(); }
+
+Nanos FaultPort::NextDeadline(uint16_t queue) const {
+  const Lanes& lanes = *lanes_[queue];
+  return std::min(
+      {port_->NextDeadline(queue), lanes.receive.NextDeadline(), lanes.transmit.NextDeadline()});
+}
+
+FaultCounters FaultPort::receive_counters() const {
+  FaultCounters sum;
+  for (const auto& lanes : lanes_) sum += lanes->receive.counters();
+  return sum;
+}
+
+FaultCounters FaultPort::transmit_counters() const {
+  FaultCounters sum;
+  for (const auto& lanes : lanes_) sum += lanes->transmit.counters();
+  return sum;
+}
+
+PortInfo FaultPort::Info() const {
+  PortInfo info = port_->Info();
+  info.driver = absl::StrCat("fault(", info.driver, ")");
+  return info;
+}
+
+}  // namespace uroce::drivers

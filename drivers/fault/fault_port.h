@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wraps any port and drops, duplicates, delays, reorders, corrupts or marks its frames, by seed and
+// rates.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "drivers/fault/fault_config.h"
+#include "drivers/fault/fault_lane.h"
+#include "drivers/port.h"
+
+struct rte_mempool;
+
+namespace uroce::drivers {
+
+/// A port with faults in one or both directions, each queue with its own: on a port of one queue
+/// the same seed and frames give the same faults. Frames that wait in it are sent on by
+/// ReceiveBurst too, so a worker that polls needs to do nothing else; one that would sleep asks
+/// NextDeadline.
+class FaultPort final : public Port {
+ public:
+  /// Duplicates are copied into mbufs of `copies`, which outlives this port.
+  FaultPort(std::unique_ptr<Port> port, const FaultConfig& config, rte_mempool* copies);
+
+  uint16_t queues() const override { return port_->queues(); }
+  uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitRoom(uint16_t queue) const override;
+  int wait_fd(uint16_t queue) const override { return port_->wait_fd(queue); }
+  bool wakes_itself() const override { return port_->wakes_itself(); }
+  bool BeforeSleep(uint16_t queue) override { return port_->BeforeSleep(queue); }
+  void AfterSleep(uint16_t queue) override { port_->AfterSleep(queue); }
+  Nanos NextDeadline(uint16_t queue) const override;
+  PortInfo Info() const override;
+  PortCounters counters() const override { return port_->counters(); }
+  void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }
+  int maintain_fd() const override { return port_->maintain_fd(); }
+
+  /// Of all queues. While no worker is inside.
+  FaultCounters receive_counters() const;
+  FaultCounters transmit_counters() const;
+
+ private:
+  /// Both directions of one queue.
+  struct alignas(64) Lanes {
+    FaultLane receive;
+    FaultLane transmit;
+  };
+
+  void SendOn(uint16_t queue, Nanos now);
+  void TakeIn(uint16_t queue, Nanos now);
+
+  const std::unique_ptr<Port> port_;
+  std::vector<std::unique_ptr<Lanes>> lanes_;
+};
+
+}  // namespace uroce::drivers

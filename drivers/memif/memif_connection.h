@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection of a memif: from a connected socket over the handshake to two rings.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "drivers/memif/memif_config.h"
+#include "drivers/memif/memif_memory.h"
+#include "drivers/memif/memif_protocol.h"
+#include "drivers/memif/memif_queue.h"
+#include "nic/base/epoll.h"
+#include "nic/base/event_signal.h"
+#include "nic/base/fd.h"
+#include "nic/base/side_thread.h"
+#include "nic/base/stranger_socket.h"
+
+namespace uroce::drivers {
+
+/// Control thread; a worker uses `sender` and `receiver` of one that is connected. The end of the
+/// object has what they work on unmapped.
+///
+/// A stranger's fd may block whoever receives it, looks at it or closes it. So each message with
+/// fds is received, and they are checked, mapped and closed, on a thread of the connection, that
+/// nobody waits for; this thread only learns the outcome.
+class MemifConnection {
+ public:
+  enum class State : uint8_t { kHandshake, kConnected, kEnded };
+
+  /// `socket` does not block. The server speaks first. Frames go into mbufs of `pool`; `signal`,
+  /// which outlives the object, wakes the peer. `held` is let go once the object has gone and all
+  /// that came from the peer has ended.
+  MemifConnection(const MemifConfig& config, Fd socket, EventSignal* signal, rte_mempool* pool,
+                  std::shared_ptr<void> held = nullptr);
+  /// Tells the peer that it is over, where that has not been said.
+  ~MemifConnection();
+  MemifConnection(const MemifConnection&) = delete;
+  MemifConnection& operator=(const MemifConnection&) = delete;
+
+  /// Reads what has come, and answers.
+  State OnReadable();
+  /// Ends it, and says why to the peer.
+  void End(absl::string_view why);
+
+  State state() const { return state_; }
+  /// Why it ended.
+  const std::string& reason() const { return reason_; }
+  /// Readable while OnReadable has something to do.
+  int fd() const { return events_.fd(); }
+  /// Whether the thread has a message. Others wait until it is done with that.
+  bool is_inspecting() const { return inspection_ != nullptr; }
+  /// Of the ring that we receive on; -1 before it is there.
+  int event_fd() const { return receive_.fd(); }
+  /// Of the ring that the peer receives on.
+  int peer_event_fd() const { return send_.fd(); }
+  /// The first region.
+  std::span<uint8_t> memory() const { return regions_.front(); }
+  MemifSender& sender() { return *sender_; }
+  MemifReceiver& receiver() { return *receiver_; }
+
+ private:
+  struct Inspection;
+  struct RingPlace {
+    uint16_t region = 0;
+    uint32_t offset_bytes = 0;
+    uint8_t log2_slots = 0;
+    std::shared_ptr<Fd> event_fd;  ///< Ends on the thread: an epoll of the peer may have it too.
+    int fd() const { return event_fd == nullptr ? -1 : event_fd->get(); }
+  };
+
+  bool ReadOne();
+  bool ReadInspected();
+  absl::Status StartInspection();
+  /// `brought` is what came along, if anything did.
+  absl::Status OnMessage(const memif::Message& message, Inspection* brought);
+  absl::Status OnHello(const memif::Hello& hello);
+  absl::Status OnInit(const memif::Init& init);
+  absl::Status OnAddRegion(const memif::AddRegion& request, Inspection* brought);
+  absl::Status OnAddRing(const memif::AddRing& request, Inspection* brought);
+  absl::Status OnConnect();
+  absl::Status MakeMemory();
+  void AddRegion(MemifMemory memory);
+  absl::Status StartRings();
+  absl::StatusOr<MemifRing> FindRing(const RingPlace& place, bool to_server) const;
+  void QueueRequests();
+  absl::Status SendNext();
+  absl::Status Send(const memif::Message& message, int fd = -1);
+
+  const MemifConfig config_;
+  EventSignal* const signal_;
+  rte_mempool* const pool_;
+  const std::shared_ptr<SideThread> thread_;
+  const std::shared_ptr<StrangerSocket> socket_;
+  const std::shared_ptr<Fd> inspected_;  ///< An eventfd that the thread writes.
+  Epoll events_;                         ///< `inspected_`, and `socket_` but during an inspection.
+  std::shared_ptr<Inspection> inspection_;
+  State state_ = State::kHandshake;
+  std::string reason_;
+  bool is_greeted_ = false;                              ///< Init or Hello has come.
+  std::deque<std::pair<memif::Message, int>> requests_;  ///< A client's, one at a time.
+  std::vector<std::shared_ptr<MemifMemory>> memories_;   ///< They end on the thread.
+  MemifRegions regions_;
+  RingPlace send_;
+  RingPlace receive_;
+  std::optional<MemifSender> sender_;
+  std::optional<MemifReceiver> receiver_;
+};
+
+}  // namespace uroce::drivers

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/credentials.h"
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace uroce {
+namespace {
+
+constexpr int kUnchanged = -1;
+
+// System calls, because the functions of the C library change all threads. Where there is nothing
+// to change, nothing has to be allowed: a namespace of users may not let its root set groups.
+bool ChangeIds(const Credentials& user) {
+  if (user.uid == geteuid() && user.gid == getegid()) return true;
+  return syscall(SYS_setgroups, 0, nullptr) == 0 &&
+         syscall(SYS_setresgid, kUnchanged, user.gid, kUnchanged) == 0 &&
+         syscall(SYS_setresuid, kUnchanged, user.uid, kUnchanged) == 0;
+}
+
+}  // namespace
+
+int KeepCapabilities(uint64_t capabilities) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return errno;
+  for (__user_cap_data_struct& set : sets) {
+    set.permitted &= static_cast<uint32_t>(capabilities);
+    set.effective = set.permitted;
+    set.inheritable = 0;
+    capabilities >>= 32;
+  }
+  return syscall(SYS_capset, &header, sets) == 0 ? 0 : errno;
+}
+
+Credentials Credentials::Own() { return {geteuid(), getegid()}; }
+
+bool ActFor(const Credentials& user, uint64_t capabilities) {
+  const bool is_root = geteuid() == 0;
+  return (ChangeIds(user) || !is_root) && KeepCapabilities(capabilities) == 0;
+}
+
+}  // namespace uroce

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/event_loop.h"
+
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+
+namespace uroce {
+namespace {
+
+constexpr int kEventsPerTurn = 64;
+/// How long it stays awake for what comes next. Whoever has called once mostly calls again, and to
+/// wake the thread up takes longer than most calls (measured on two processors: a queue pair from
+/// its creation to RTS in 240 us without, and in 160 us with this).
+constexpr Nanos kLinger{100'000};
+
+}  // namespace
+
+EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) std::abort();  // No fd at start: nothing will work.
+}
+
+EventLoop::Id EventLoop::Watch(int fd, uint32_t events, std::function<void()> callback) {
+  const Id id = next_id_++;
+  epoll_event event{.events = events, .data = {.u64 = id}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  watched_[id] = {fd, std::make_shared<std::function<void()>>(std::move(callback))};
+  return id;
+}
+
+void EventLoop::SetEvents(Id id, uint32_t events) {
+  const auto it = watched_.find(id);
+  if (it == watched_.end()) return;
+  epoll_event event{.events = events, .data = {.u64 = id}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, it->second.fd, &event);
+}
+
+void EventLoop::Forget(Id id) {
+  const auto it = watched_.find(id);
+  if (it == watched_.end()) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, it->second.fd, nullptr);
+  watched_.erase(it);
+}
+
+Nanos EventLoop::Now() const {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return Nanos(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+}
+
+EventLoop::Id EventLoop::After(Nanos delay, std::function<void()> callback) {
+  const Id id = next_id_++;
+  timer_places_[id] = timers_.emplace(Now() + delay, Timer{id, std::move(callback)});
+  return id;
+}
+
+void EventLoop::Cancel(Id id) {
+  const auto place = timer_places_.find(id);
+  if (place == timer_places_.end()) return;
+  timers_.erase(place->second);
+  timer_places_.erase(place);
+}
+
+void EventLoop::Run() {
+  while (!stopped_) RunOnce(INT_MAX);
+}
+
+// An event of this turn may belong to what an earlier callback has forgotten: ids are looked up
+// one by one, and never used twice.
+void EventLoop::RunOnce(int timeout_ms) {
+  epoll_event events[kEventsPerTurn];
+  const int count = Wait(events, kEventsPerTurn, timeout_ms);
+  ++turn_;
+  for (int i = 0; i < count; ++i) {
+    const auto it = watched_.find(events[i].data.u64);
+    if (it == watched_.end()) continue;
+    const auto callback = it->second.callback;  // Survives its own Forget.
+    (*callback)();
+  }
+  if (count > 0) busy_at_ = Now();
+  FireTimers();
+}
+
+int EventLoop::Wait(epoll_event* events, int size, int limit_ms) const {
+  int count = 0;
+  while (count == 0 && limit_ms != 0 && Now() < busy_at_ + kLinger) {
+    count = epoll_wait(epoll_.get(), events, size, 0);
+  }
+  return count != 0 ? count : epoll_wait(epoll_.get(), events, size, TimeoutMs(limit_ms));
+}
+
+int EventLoop::TimeoutMs(int limit_ms) const {
+  if (timers_.empty()) return limit_ms == INT_MAX ? -1 : limit_ms;
+  const int64_t wait_ns = (timers_.begin()->first - Now()).count();
+  const int64_t wait_ms = wait_ns <= 0 ? 0 : wait_ns / 1'000'000 + 1;
+  return static_cast<int>(std::min<int64_t>(wait_ms, limit_ms));
+}
+
+void EventLoop::FireTimers() {
+  const Nanos now = Now();
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    const Timer timer = std::move(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+    timer_places_.erase(timer.id);
+    timer.callback();
+  }
+}
+
+}  // namespace uroce

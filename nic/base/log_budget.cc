@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/log_budget.h"
+
+#include <algorithm>
+
+namespace uroce {
+namespace {
+
+constexpr Nanos kFull = LogBudget::kInterval * LogBudget::kBurst;
+
+}  // namespace
+
+// What a user has is the time since the bucket was empty; a line takes an interval of it.
+bool LogBudget::Take(uid_t uid, Nanos now) {
+  const auto [found, is_new] = users_.try_emplace(uid);
+  User& user = found->second;
+  user.empty_at = is_new ? now - kFull : std::max(user.empty_at, now - kFull);
+  if (now - user.empty_at < kInterval) {
+    ++user.omitted;
+    return false;
+  }
+  user.empty_at = user.empty_at + kInterval;
+  return true;
+}
+
+std::vector<LogBudget::Omission> LogBudget::TakeOmissions(Nanos now) {
+  std::vector<Omission> omissions;
+  for (auto& [uid, user] : users_) {
+    if (user.omitted == 0 || now - user.empty_at < kInterval) continue;
+    omissions.push_back({uid, user.omitted});
+    user.omitted = 0;
+    user.empty_at = user.empty_at + kInterval;
+  }
+  std::erase_if(users_, [now](const auto& entry) {
+    return entry.second.omitted == 0 && now - entry.second.empty_at >= kFull;
+  });
+  return omissions;
+}
+
+}  // namespace uroce

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A limit on the log lines that a user can cause.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "pipeline/base/types.h"
+
+namespace uroce {
+
+/// Each user may cause kBurst lines at once, and one more in each kInterval. Those left out are
+/// counted. Pure.
+class LogBudget {
+ public:
+  static constexpr uint32_t kBurst = 50;
+  static constexpr Nanos kInterval{500'000'000};
+
+  /// Whether a line that `uid` causes is written. Times never go back.
+  bool Take(uid_t uid, Nanos now);
+
+  struct Omission {
+    uid_t uid = 0;
+    uint64_t lines = 0;
+  };
+  /// What is to be said of lines left out, of each user who has a line to spare: that is taken.
+  std::vector<Omission> TakeOmissions(Nanos now);
+
+ private:
+  struct User {
+    Nanos empty_at{0};  ///< With no line taken since, kBurst are there this long after.
+    uint64_t omitted = 0;
+  };
+
+  std::map<uid_t, User> users_;  ///< Those who have taken lines lately.
+};
+
+}  // namespace uroce

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/message.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/string_view.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce {
+namespace {
+
+constexpr size_t kMaxFds = UROCE_MAX_WORKERS + 3;  // HELLO has the most.
+
+uroce_reply MakeHeader(const absl::Status& status, size_t body_bytes) {
+  uroce_reply header{};
+  header.error = ErrnoOf(status);
+  header.size = static_cast<uint32_t>(sizeof(header) + body_bytes);
+  const absl::string_view text = status.message();
+  std::copy_n(text.begin(), std::min(text.size(), sizeof(header.text) - 1), header.text);
+  return header;
+}
+
+}  // namespace
+
+int ErrnoOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 0;
+    case absl::StatusCode::kNotFound:
+      return ENOENT;
+    case absl::StatusCode::kResourceExhausted:
+      return ENOMEM;
+    case absl::StatusCode::kFailedPrecondition:
+      return EBUSY;
+    case absl::StatusCode::kPermissionDenied:
+      return EPERM;
+    case absl::StatusCode::kUnimplemented:
+      return EOPNOTSUPP;
+    case absl::StatusCode::kAborted:
+      return EAGAIN;
+    case absl::StatusCode::kDeadlineExceeded:
+      return ETIMEDOUT;
+    case absl::StatusCode::kUnavailable:
+      return EHOSTUNREACH;
+    case absl::StatusCode::kOutOfRange:
+      return EFAULT;
+    case absl::StatusCode::kInternal:
+      return EIO;
+    default:
+      return EINVAL;
+  }
+}
+
+bool SendReply(int socket, const absl::Status& status, const Reply& reply) {
+  const std::span<const uint8_t> body = status.ok() ? reply.body() : std::span<const uint8_t>();
+  uroce_reply header = MakeHeader(status, body.size());
+  iovec parts[2] = {{&header, sizeof(header)}, {const_cast<uint8_t*>(body.data()), body.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)] = {};
+  const std::span<const int> fds = reply.fds();
+  if (status.ok() && !fds.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+}
+
+}  // namespace uroce

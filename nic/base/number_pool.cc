@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/number_pool.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+namespace uroce {
+namespace {
+
+constexpr int kMaxDraws = 1024;
+
+}  // namespace
+
+// getrandom of so few bytes fails only before the kernel's pool is ready, and then it waits.
+uint32_t SecureRandom() {
+  uint32_t value = 0;
+  ssize_t got = 0;
+  do {
+    got = getrandom(&value, sizeof(value), 0);
+  } while (got < 0 && errno == EINTR);
+  if (got != sizeof(value)) std::abort();
+  return value;
+}
+
+NumberPool::NumberPool(uint32_t bits, uint32_t group_bits, Random random)
+    : mask_(bits == 32 ? ~0u : (1u << bits) - 1), group_bits_(group_bits), random_(random) {}
+
+uint32_t NumberPool::Take(Nanos now, const Range& range) {
+  EndRests(now);
+  const uint64_t all = uint64_t{mask_} + 1;
+  if (taken_.size() >= (all >> group_bits_) / 2) return 0;
+  // Where at most half of the range is taken, at least every second draw succeeds.
+  for (int draw = 0; draw < kMaxDraws; ++draw) {
+    const uint64_t share = (random_() & mask_) * (range.end - range.first) / all;
+    const auto number = static_cast<uint32_t>(range.first + share);
+    if (number <= 1 || number == mask_ || (group_bits_ != 0 && number >> group_bits_ == 0))
+      continue;
+    if (taken_.insert(number >> group_bits_).second) return number;
+  }
+  return 0;
+}
+
+void NumberPool::Release(uint32_t number, Nanos now) {
+  resting_.push_back({number >> group_bits_, now + kQuarantine});
+}
+
+void NumberPool::EndRests(Nanos now) {
+  while (!resting_.empty() && resting_.front().until <= now) {
+    taken_.erase(resting_.front().group);
+    resting_.pop_front();
+  }
+}
+
+}  // namespace uroce

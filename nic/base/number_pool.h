@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers that others must not guess, and that are not used again soon: QPNs and keys.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "absl/container/flat_hash_set.h"
+#include "pipeline/base/types.h"
+
+namespace uroce {
+
+/// 32 bits from the kernel's CSPRNG.
+uint32_t SecureRandom();
+
+/// Random numbers of `bits` bits, none of `reserved`, each with one holder at a time and none given
+/// out again for 60 s. `group_bits` low bits are the holder's to change: numbers that differ only
+/// there count as one, as ibv_inc_rkey needs for keys.
+class NumberPool {
+ public:
+  using Random = uint32_t (*)();
+  static constexpr Nanos kQuarantine{60'000'000'000};
+
+  NumberPool(uint32_t bits, uint32_t group_bits, Random random = SecureRandom);
+
+  /// Where a number is to lie: `first` <= number < `end`.
+  struct Range {
+    uint64_t first = 0;
+    uint64_t end = 0;
+  };
+
+  /// A number that nobody holds. Shape: 1 < value < 2^bits - 1. 0: half of all are taken.
+  uint32_t Take(Nanos now) { return Take(now, {0, uint64_t{mask_} + 1}); }
+  /// The same, within `range`. 0: half of all are taken, or nearly all of the range.
+  uint32_t Take(Nanos now, const Range& range);
+  /// Ends the hold; the number rests before it is given out again.
+  void Release(uint32_t number, Nanos now);
+  size_t held() const { return taken_.size() - resting_.size(); }
+
+ private:
+  struct Resting {
+    uint32_t group;
+    Nanos until;
+  };
+
+  void EndRests(Nanos now);
+
+  uint32_t mask_;
+  uint32_t group_bits_;
+  Random random_;
+  absl::flat_hash_set<uint32_t> taken_;  ///< Groups held or resting.
+  std::deque<Resting> resting_;
+};
+
+}  // namespace uroce

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream from the daemon to a program whose reader can hold nobody up.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "nic/base/fd.h"
+
+namespace uroce {
+
+/// Returns the daemon's end, for send(2) with MSG_DONTWAIT; `reader` is the program's, whose flags
+/// are its own business, and which cannot send. A pipe would not do: a read whose page fault never
+/// ends, in memory that a file system of the reader's own serves, keeps the pipe's lock, and every
+/// write waits for that lock, non-blocking or not. A socket's sender takes no lock of its reader.
+absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader);
+
+}  // namespace uroce

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/capture/capture.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "nic/base/shared_memory.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint64_t kRingOffset = 4096;
+static_assert(sizeof(uroce_capture_page) <= kRingOffset);
+constexpr uint64_t kMinRingBytes = 64 << 10;
+constexpr uint32_t kMaxSnapBytes = 65535;
+
+/// What is wanted is for all rings together.
+uint64_t RingBytes(const Nic& nic, uint64_t wanted_bytes) {
+  const uint32_t rings = nic.workers().count();
+  const uint64_t limit = std::bit_floor(nic.config().limits.capture_bytes) / rings;
+  const uint64_t wanted = wanted_bytes / rings;
+  return std::bit_floor(std::clamp(wanted, kMinRingBytes, std::max(limit, kMinRingBytes)));
+}
+
+absl::StatusOr<uint32_t> FindIndex(const Nic& nic, const uroce_capture& request) {
+  const std::string name(request.device, strnlen(request.device, sizeof(request.device)));
+  if (name.empty()) return UROCE_NONE;
+  for (const auto& device : nic.devices()) {
+    if (device->name() == name) return device->datapath().index();
+  }
+  return absl::NotFoundError(absl::StrCat("there is no device \"", name, "\""));
+}
+
+}  // namespace
+
+uroce_capture_interface CaptureInterface(const NicDevice& device) {
+  uroce_capture_interface interface {};
+  std::snprintf(interface.name, sizeof(interface.name), "%s", device.name().c_str());
+  std::copy(device.info().mac.begin(), device.info().mac.end(), interface.mac);
+  interface.mtu = device.info().mtu_bytes;
+  return interface;
+}
+
+absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_capture& request,
+                                                        Reply& reply) {
+  const absl::StatusOr<uint32_t> device_index = FindIndex(nic, request);
+  if (!device_index.ok()) return device_index.status();
+  const uint64_t ring_bytes = RingBytes(nic, request.ring_bytes);
+  const uint64_t map_bytes = nic.workers().count() * (kRingOffset + ring_bytes);
+  absl::StatusOr<Fd> file = MakeSharedFile("uroce-capture", map_bytes);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<Mapping> mapping = MapShared(file->get(), map_bytes);
+  if (!mapping.ok()) return mapping.status();
+  // The worker must not fault on its first way through the ring.
+  if (madvise(mapping->data(), mapping->length(), MADV_POPULATE_WRITE) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("capture: no memory for ", map_bytes, " bytes"));
+  }
+  const datapath::TapConfig config{.snap_bytes = request.snap_length == 0
+                                                     ? kMaxSnapBytes
+                                                     : std::min(request.snap_length, kMaxSnapBytes),
+                                   .device_index = *device_index,
+                                   .only = request.only};
+  std::unique_ptr<Capture> capture(new Capture(nic, *std::move(mapping), ring_bytes, config));
+  reply.Add(uroce_capture_reply{.map_bytes = map_bytes,
+                                .ring_offset = kRingOffset,
+                                .ring_bytes = ring_bytes,
+                                .interface_count = static_cast<uint32_t>(nic.devices().size()),
+                                .ring_count = nic.workers().count()});
+  for (const auto& device : nic.devices()) reply.Add(CaptureInterface(*device));
+  reply.Give(*std::move(file));
+  return capture;
+}
+
+Capture::Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath::TapConfig& config)
+    : nic_(nic), mapping_(std::move(mapping)) {
+  for (uint32_t worker = 0; worker < nic_.workers().count(); ++worker) {
+    uint8_t* const part = mapping_.data() + worker * (kRingOffset + ring_bytes);
+    taps_.emplace_back(reinterpret_cast<uroce_capture_page*>(part), part + kRingOffset, ring_bytes,
+                       config);
+  }
+  nic_.workers().RunOnEach(
+      [this](datapath::Worker& worker) { worker.AddTap(&taps_[worker.index()]); });
+}
+
+Capture::~Capture() {
+  nic_.workers().RunOnEach(
+      [this](datapath::Worker& worker) { worker.RemoveTap(&taps_[worker.index()]); });
+  nic_.reaper()->End(std::make_shared<Mapping>(std::move(mapping_)));
+}
+
+}  // namespace uroce::nic

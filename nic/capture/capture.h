@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// One live capture: memory shared with a tool, and each worker's tap into its part of it.
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "nic/base/fd.h"
+#include "nic/base/message.h"
+#include "nic/objects/nic.h"
+#include "pipeline/datapath/capture/capture_tap.h"
+
+namespace uroce::nic {
+
+/// A device as capture files name it.
+uroce_capture_interface CaptureInterface(const NicDevice& device);
+
+/// Frames flow into it from Start until it is destroyed. Control thread.
+class Capture {
+ public:
+  /// Fills the reply: layout, interfaces, the memory's fd.
+  /// Errors: no such device, a ring of an impossible size.
+  static absl::StatusOr<std::unique_ptr<Capture>> Start(Nic& nic, const uroce_capture& request,
+                                                        Reply& reply);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+ private:
+  Capture(Nic& nic, Mapping mapping, uint64_t ring_bytes, const datapath::TapConfig& config);
+
+  Nic& nic_;
+  Mapping mapping_;
+  std::deque<datapath::CaptureTap> taps_;  ///< By the index of their worker.
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Neighbours and datagrams of queue pair 1, run: the control thread's time, the kernel, the NICs,
+// and links to their workers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "nic/base/event_loop.h"
+#include "nic/connections/link_channel.h"
+#include "nic/net/netlink.h"
+#include "nic/objects/nic.h"
+#include "nic/paths/gsi.h"
+#include "nic/paths/neighbours.h"
+
+namespace uroce::nic {
+
+/// Control thread.
+class PathServices {
+ public:
+  PathServices(EventLoop& loop, Nic& nic);
+  /// Makes hosts of the ports that are their own. `on_addresses` is told when the usable addresses
+  /// of a device have changed.
+  void StartHosts(const std::function<void(NicDevice&)>& on_addresses);
+
+  Neighbours& neighbours() { return neighbours_; }
+  const Neighbours& neighbours() const { return neighbours_; }
+  Gsi& gsi() { return gsi_; }
+
+ private:
+  using Channels = std::vector<std::unique_ptr<LinkChannel>>;
+
+  static Channels OpenGsiChannels(EventLoop& loop, Nic& nic);
+  static std::vector<Gsi::Port> PortsOf(const Nic& nic, const Channels& channels);
+
+  EventLoop& loop_;
+  Nic& nic_;
+  Netlink netlink_;
+  Channels host_channels_;
+  Neighbours neighbours_;
+  const Channels gsi_channels_;
+  Gsi gsi_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/connections/peer_agreements.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "nic/base/number_pool.h"
+#include "nic/net/address.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+
+namespace uroce::nic {
+namespace {
+
+uint64_t Random64() { return uint64_t{SecureRandom()} << 32 | SecureRandom(); }
+
+peers::Config MakeConfig(const Nic& nic) {
+  peers::Config config{.features = {}, .instance = Random64(), .secret = Random64()};
+  for (const auto& device : nic.devices()) {
+    const bool repeats = device->config().selective_repeat;
+    config.features.push_back(repeats ? wire::Capabilities::kSelectiveRepeat : 0);
+  }
+  return config;
+}
+
+peers::Key KeyOf(const cm::Route& route) {
+  return {cm::DeviceOf(route), cm::VlanOf(route), route.local, route.remote};
+}
+
+peers::Key KeyOf(const datapath::QueuePair& queue_pair) {
+  const datapath::Path& path = queue_pair.path();
+  return {queue_pair.config().device->index(), VlanIdOf(path.vlan_tci), path.source,
+          path.destination};
+}
+
+cm::Route RouteOf(const peers::Key& key) {
+  return {
+      .device = cm::RouteDevice(key.device, key.vlan_id), .local = key.local, .remote = key.remote};
+}
+
+}  // namespace
+
+PeerAgreements::PeerAgreements(EventLoop& loop, Nic& nic, Gsi& gsi)
+    : loop_(loop), nic_(nic), gsi_(gsi), agreements_(MakeConfig(nic), Random64) {
+  gsi_.SetHandler(
+      wire::kCapabilitiesClass,
+      [this](const cm::Route& route, std::span<const uint8_t> mad) { OnMad(route, mad); });
+}
+
+PeerAgreements::~PeerAgreements() {
+  gsi_.SetHandler(wire::kCapabilitiesClass, nullptr);
+  loop_.Cancel(timer_);
+}
+
+peers::Holder PeerAgreements::Use(const PathKey& path, uint32_t user) {
+  if (!nic_.devices()[path.device->index()]->config().selective_repeat) return nullptr;
+  peers::Holder agreement = agreements_.Use(
+      {path.device->index(), path.vlan_id, path.source, path.destination}, user, Nic::Now());
+  Settle();
+  return agreement;
+}
+
+void PeerAgreements::OnMad(const cm::Route& route, std::span<const uint8_t> mad) {
+  agreements_.OnMad(KeyOf(route), mad, Nic::Now());
+  SendDatagrams(route.frame_source);
+  Settle();
+}
+
+void PeerAgreements::OnTimer() {
+  timer_at_ = kNever;
+  Settle();
+}
+
+// A timer that comes too early is cheaper than one that is moved.
+void PeerAgreements::Settle() {
+  const Nanos now = Nic::Now();
+  agreements_.OnDeadline(now);
+  SendDatagrams(std::nullopt);
+  TellQueuePairs();
+  const Nanos deadline = agreements_.NextDeadline();
+  if (deadline >= timer_at_) return;
+  loop_.Cancel(timer_);
+  timer_at_ = deadline;
+  timer_ = loop_.After(std::max(deadline - now, Nanos(0)), [this] { OnTimer(); });
+}
+
+// What finds no room is as good as lost on the way: it is asked again.
+void PeerAgreements::SendDatagrams(const std::optional<Mac>& asked_by) {
+  peers::Datagram datagram;
+  while (agreements_.PollDatagram(datagram)) {
+    cm::Route route = RouteOf(datagram.key);
+    if (datagram.mad.method == wire::MadMethod::kGetResponse) route.frame_source = asked_by;
+    static_cast<void>(gsi_.Send(route, wire::EncodeCapabilities(datagram.mad)));
+  }
+}
+
+void PeerAgreements::TellQueuePairs() {
+  std::map<peers::Key, bool> agreed;
+  peers::Change change;
+  while (agreements_.PollChange(change)) agreed[change.key] = change.selective_repeat;
+  if (agreed.empty()) return;
+  nic_.workers().RunOnEach([&](datapath::Worker& worker) {
+    worker.SetSelectiveRepeat([&](const datapath::QueuePair& queue_pair) -> std::optional<bool> {
+      const auto found = agreed.find(KeyOf(queue_pair));
+      if (found == agreed.end()) return std::nullopt;
+      return found->second;
+    });
+  });
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agreements with peers, run: the control thread's time, its datagrams, and queue pairs that are
+// told.
+#pragma once
+
+#include <span>
+
+#include "nic/base/event_loop.h"
+#include "nic/net/followed_paths.h"
+#include "nic/objects/nic.h"
+#include "nic/paths/gsi.h"
+#include "nic/peers/agreements.h"
+
+namespace uroce::nic {
+
+/// Control thread.
+class PeerAgreements {
+ public:
+  PeerAgreements(EventLoop& loop, Nic& nic, Gsi& gsi);
+  ~PeerAgreements();
+  PeerAgreements(const PeerAgreements&) = delete;
+  PeerAgreements& operator=(const PeerAgreements&) = delete;
+
+  /// What is known of the NIC at the other end of a path that a reliable connection is to use; the
+  /// peer is asked while the result is held. Null: it is not asked, since the device offers
+  /// nothing, or too many are.
+  peers::Holder Use(const PathKey& path, uint32_t user);
+  const peers::Counters& counters() const { return agreements_.counters(); }
+
+ private:
+  void OnMad(const cm::Route& route, std::span<const uint8_t> mad);
+  void OnTimer();
+  /// Does what the agreements want done.
+  void Settle();
+  /// `asked_by`: to whose frame the answers among them belong.
+  void SendDatagrams(const std::optional<Mac>& asked_by);
+  void TellQueuePairs();
+
+  EventLoop& loop_;
+  Nic& nic_;
+  Gsi& gsi_;
+  peers::Agreements agreements_;
+  EventLoop::Id timer_ = 0;
+  Nanos timer_at_ = kNever;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/connections/rdma_cm_host.h"
+
+#include <endian.h>
+
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include "nic/base/number_pool.h"
+#include "nic/net/address.h"
+
+namespace uroce::nic {
+namespace {
+
+/// A setting of the kernel in the daemon's network namespace.
+template <typename... Values>
+bool ReadSysctl(const char* path, Values&... values) {
+  std::ifstream file(path);
+  return static_cast<bool>((file >> ... >> values));
+}
+
+rdma_cm::Attachment AttachmentOf(const SourceAddress& source) {
+  return {source.device->index(), source.vlan_id, source.address};
+}
+
+int LookupErrno(const absl::Status& status) {
+  if (status.ok()) return 0;
+  return status.code() == absl::StatusCode::kUnavailable ? ENETUNREACH : ETIMEDOUT;
+}
+
+}  // namespace
+
+rdma_cm::ServiceConfig RdmaCmHost::MakeConfig(const Limits& limits) {
+  rdma_cm::ServiceConfig config;
+  config.endpoints_per_program = limits.cm_ids;
+  config.endpoints_per_user = limits.cm_ids_per_user;
+  config.joins_per_program = limits.cm_joins;
+  config.joins_per_user = limits.cm_joins_per_user;
+  config.manager.max_ids = limits.total_connections;
+  ReadSysctl("/proc/sys/net/ipv4/ip_unprivileged_port_start", config.first_unprivileged_port);
+  cm::Bindings::PortRange range;
+  if (ReadSysctl("/proc/sys/net/ipv4/ip_local_port_range", range.first, range.last)) {
+    config.manager.ports = range;
+  }
+  return config;
+}
+
+RdmaCmHost::RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours, Gsi& gsi,
+                       const rdma_cm::ServiceConfig& config)
+    : loop_(loop),
+      nic_(nic),
+      sources_(nic.net_devices(), netlink_),
+      lookups_(loop, neighbours),
+      service_(config, *this, SecureRandom),
+      gsi_(gsi) {
+  gsi_.SetHandler(wire::kCmClass, [this](const cm::Route& route, std::span<const uint8_t> mad) {
+    service_.OnMad(route, mad);
+  });
+}
+
+RdmaCmHost::~RdmaCmHost() {
+  gsi_.SetHandler(wire::kCmClass, nullptr);
+  loop_.Cancel(timer_);
+}
+
+// Deadlines move with every message: a timer that comes too early is cheaper than one that is
+// moved.
+void RdmaCmHost::SetDeadline(Nanos when) {
+  deadline_ = when;
+  if (when >= timer_at_) return;
+  loop_.Cancel(timer_);
+  timer_at_ = when;
+  const Nanos now = Now();
+  timer_ = loop_.After(when > now ? when - now : Nanos(0), [this] { OnTimer(); });
+}
+
+void RdmaCmHost::OnTimer() {
+  timer_at_ = kNever;
+  if (Now() >= deadline_) return service_.OnDeadline();
+  SetDeadline(deadline_);
+}
+
+std::optional<rdma_cm::Attachment> RdmaCmHost::FindAddress(const Gid& address, uint32_t scope_id) {
+  const auto owner = sources_.FindOwner(address, static_cast<int>(scope_id));
+  if (!owner) return std::nullopt;
+  return AttachmentOf(*owner);
+}
+
+cm::Result RdmaCmHost::ChooseSource(const Gid& destination, uint32_t scope_id,
+                                    rdma_cm::Attachment& source) {
+  const auto chosen = sources_.Choose(destination, static_cast<int>(scope_id));
+  if (!chosen.ok()) {
+    return chosen.status().code() == absl::StatusCode::kNotFound ? cm::Result::kNoDevice
+                                                                 : cm::Result::kNoRoute;
+  }
+  source = AttachmentOf(*chosen);
+  return cm::Result::kOk;
+}
+
+RdmaCmHost::LookupId RdmaCmHost::FindNeighbour(const rdma_cm::Attachment& source,
+                                               const Gid& destination, uint32_t user, Nanos timeout,
+                                               LookupHandler handler) {
+  const PathKey path{nic_.devices()[source.device].get(), source.vlan_id, source.address,
+                     destination};
+  return lookups_.Start(
+      path, user, timeout,
+      [handler = std::move(handler)](const absl::Status& status) { handler(LookupErrno(status)); });
+}
+
+rdma_cm::DeviceFacts RdmaCmHost::Facts(uint32_t device) {
+  const NicDevice& its = *nic_.devices()[device];
+  const uroce_device_info info = its.DeviceInfo(nic_.config().limits);
+  return {.node_guid = be64toh(info.node_guid),
+          .active_mtu = static_cast<uint8_t>(its.PortAttributes().active_mtu),
+          .ack_delay = static_cast<uint8_t>(info.local_ca_ack_delay)};
+}
+
+std::optional<uint8_t> RdmaCmHost::GidIndex(const rdma_cm::Attachment& source) {
+  const auto index = nic_.devices()[source.device]->gids().Find({source.address, source.vlan_id});
+  if (!index) return std::nullopt;
+  return static_cast<uint8_t>(*index);
+}
+
+cm::Result RdmaCmHost::Join(const rdma_cm::Attachment& source, const Gid& group) {
+  const absl::Status status = nic_.devices()[source.device]->JoinGroup(group);
+  if (status.ok()) return cm::Result::kOk;
+  return absl::IsResourceExhausted(status) ? cm::Result::kNoRoom : cm::Result::kInvalid;
+}
+
+void RdmaCmHost::Leave(const rdma_cm::Attachment& source, const Gid& group) {
+  nic_.devices()[source.device]->LeaveGroup(group);
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// rdma_cm's service, run: the control thread's time, the devices, neighbours, and datagrams.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "nic/base/event_loop.h"
+#include "nic/net/netlink.h"
+#include "nic/objects/nic.h"
+#include "nic/paths/gsi.h"
+#include "nic/paths/neighbour_lookups.h"
+#include "nic/paths/neighbours.h"
+#include "nic/paths/source_choice.h"
+#include "nic/rdma_cm/service.h"
+
+namespace uroce::nic {
+
+/// Control thread.
+class RdmaCmHost final : private rdma_cm::Environment {
+ public:
+  /// Reads the MADs of the connection manager that `gsi` receives.
+  RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours, Gsi& gsi,
+             const rdma_cm::ServiceConfig& config);
+  ~RdmaCmHost() override;
+
+  rdma_cm::Service& service() { return service_; }
+  const rdma_cm::Service& service() const { return service_; }
+  /// With the daemon's limits, and the kernel's ports.
+  static rdma_cm::ServiceConfig MakeConfig(const Limits& limits);
+  const Gsi& gsi() const { return gsi_; }
+  /// Whether something is still to be said to peers, after the last program has gone.
+  bool has_farewells() const { return service_.has_farewells() || !gsi_.is_idle(); }
+
+ private:
+  // ---- rdma_cm::Environment ----
+  Nanos Now() override { return Nic::Now(); }
+  void SetDeadline(Nanos when) override;
+  std::optional<rdma_cm::Attachment> FindAddress(const Gid& address, uint32_t scope_id) override;
+  cm::Result ChooseSource(const Gid& destination, uint32_t scope_id,
+                          rdma_cm::Attachment& source) override;
+  LookupId FindNeighbour(const rdma_cm::Attachment& source, const Gid& destination, uint32_t user,
+                         Nanos timeout, LookupHandler handler) override;
+  void Cancel(LookupId lookup) override { lookups_.Cancel(lookup); }
+  rdma_cm::DeviceFacts Facts(uint32_t device) override;
+  std::optional<uint8_t> GidIndex(const rdma_cm::Attachment& source) override;
+  bool Send(const cm::Route& route, const Mad& mad) override { return gsi_.Send(route, mad); }
+  cm::Result Join(const rdma_cm::Attachment& source, const Gid& group) override;
+  void Leave(const rdma_cm::Attachment& source, const Gid& group) override;
+
+  void OnTimer();
+
+  EventLoop& loop_;
+  Nic& nic_;
+  Netlink netlink_;
+  SourceChoice sources_;
+  NeighbourLookups lookups_;
+  Nanos deadline_ = kNever;
+  Nanos timer_at_ = kNever;  ///< Never later than `deadline_`.
+  EventLoop::Id timer_ = 0;
+  rdma_cm::Service service_;
+  Gsi& gsi_;
+};
+
+}  // namespace uroce::nic

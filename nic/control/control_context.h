@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session needs of the daemon around it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "nic/dumps/dump_context.h"
+
+namespace uroce {
+
+class BackgroundTasks;
+class EventLoop;
+class LogBudget;
+class UserTurns;
+
+}  // namespace uroce
+
+namespace uroce::nic {
+
+class Neighbours;
+class Nic;
+class PeerAgreements;
+class RdmaCmHost;
+class Session;
+
+/// All of it outlives the sessions. Control thread.
+struct ControlContext {
+  EventLoop& loop;
+  Nic& nic;
+  Neighbours& neighbours;
+  RdmaCmHost& rdma_cm;
+  PeerAgreements& peers;
+  BackgroundTasks& background_tasks;
+  UserTurns& turns;
+  LogBudget& log_budget;
+  const DumpContext dumps;
+  /// Ends a session, after the current callback.
+  std::function<void(Session&)> end;
+  uint32_t captures = 0;  ///< That are under way.
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client watches of the daemon: a dump, and a capture.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/base/fd.h"
+#include "nic/base/message.h"
+#include "nic/objects/client.h"
+#include "pipeline/shm/abi/uroce_capture.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce::nic {
+
+class Capture;
+class DumpSource;
+class DumpStream;
+struct ControlContext;
+
+/// Both end with it. Control thread.
+class Observations {
+ public:
+  Observations(ControlContext& context, const Client& client);
+  ~Observations();
+  Observations(const Observations&) = delete;
+  Observations& operator=(const Observations&) = delete;
+
+  /// Lends a socket through which the dump comes. One that is under way ends.
+  absl::Status Dump(const uroce_dump& request, Fd& reader);
+  /// As Dump: the newest packets of a queue pair.
+  absl::Status Flight(const uroce_flight& request, Fd& reader);
+  /// Errors: PermissionDenied, InvalidArgument (one is under way), ResourceExhausted.
+  absl::Status StartCapture(const uroce_capture& request, Reply& reply);
+
+ private:
+  absl::Status Stream(absl::StatusOr<std::unique_ptr<DumpSource>> source, Fd& reader);
+
+  ControlContext& context_;
+  const Client& client_;
+  std::unique_ptr<Capture> capture_;
+  std::unique_ptr<DumpStream> dump_;
+};
+
+}  // namespace uroce::nic

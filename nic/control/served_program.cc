@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/served_program.h"
+
+#include <optional>
+#include <utility>
+
+#include "nic/base/event_loop.h"
+#include "nic/base/user_turns.h"
+#include "nic/connections/cm_files.h"
+#include "nic/connections/peer_agreements.h"
+#include "nic/connections/rdma_cm_host.h"
+#include "nic/control/control_context.h"
+#include "nic/control/memory_socket.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/program.h"
+#include "nic/paths/neighbours.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr DeferredReply::Pace kSendPace{.first = Nanos(200'000), .last = Nanos(200'000)};
+constexpr Nanos kLongestSend{200'000'000};  // Of what was posted before a command.
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServedProgram>> ServedProgram::Make(
+    ControlContext& context, const Client& client, DeferredReply& deferred, Admission::Place place,
+    std::shared_ptr<SideThread> thread, Fd& program_end) {
+  const Peer& peer = client.peer();
+  absl::StatusOr<std::unique_ptr<MemorySocket>> socket = MemorySocket::Make(
+      context.loop, context.background_tasks, *client.program(), {peer.pid, {peer.uid, peer.gid}},
+      std::move(place), std::move(thread), program_end);
+  if (!socket.ok()) return socket.status();
+  std::unique_ptr<ServedProgram> served(new ServedProgram(context, client, deferred));
+  served->memory_socket_ = *std::move(socket);
+  return served;
+}
+
+ServedProgram::ServedProgram(ControlContext& context, const Client& client, DeferredReply& deferred)
+    : context_(context),
+      client_(client),
+      deferred_(deferred),
+      registrations_(client.program()->regions(), context.background_tasks, deferred) {}
+
+ServedProgram::~ServedProgram() = default;
+
+absl::Status ServedProgram::ListDevices(Reply& reply) {
+  for (const auto& device : context_.nic.devices()) {
+    reply.Add(device->DeviceInfo(context_.nic.config().limits));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServedProgram::CloseContext(uint32_t handle) {
+  absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> memory =
+      program().CloseContext(handle);
+  return memory.ok() ? registrations_.LetGo(*std::move(memory)) : memory.status();
+}
+
+absl::Status ServedProgram::AfterSends(Condition unsent, DeferredReply::Writer write,
+                                       Reply& reply) {
+  if (!unsent()) return write(reply);
+  const Nanos until = Nic::Now() + kLongestSend;
+  deferred_.Poll(
+      kSendPace, [this, unsent = std::move(unsent), until] { return IsSent(unsent, until); },
+      std::move(write));
+  return absl::OkStatus();
+}
+
+bool ServedProgram::IsSent(const Condition& unsent, Nanos until) {
+  UserTurns& turns = context_.turns;
+  const Nanos begin = Nic::Now();
+  if (begin >= until) {
+    turns.Forget(client_.uid(), client_.id());
+    return true;
+  }
+  if (turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin) <= begin) return false;
+  const bool is_unsent = unsent();
+  turns.Leave(client_.uid(), Nic::Now() - begin);
+  return !is_unsent;
+}
+
+absl::Status ServedProgram::AfterDatagrams(DeferredReply::Writer write, Reply& reply) {
+  return AfterSends([this] { return program().queue_pairs().HasUnsentDatagrams(); },
+                    std::move(write), reply);
+}
+
+absl::Status ServedProgram::ResizeCq(const uroce_resize_cq& request, Reply& reply) {
+  const auto answer = [this, request](Reply& to) {
+    const absl::StatusOr<ResizedQueue> resized = program().completion_queues().Resize(request);
+    if (!resized.ok()) return resized.status();
+    to.Add(uroce_resize_cq_reply{.cqe = resized->cqe,
+                                 .ring_count = static_cast<uint32_t>(resized->rings.size())});
+    AddTo(to, resized->rings);
+    return absl::OkStatus();
+  };
+  return AfterSends([this, request] { return program().queue_pairs().ShrinksUnderSends(request); },
+                    answer, reply);
+}
+
+absl::Status ServedProgram::WithNextHop(const PathKey& path, Answer answer, Reply& reply) {
+  if (IsMulticast(path.destination)) return answer(MulticastMac(path.destination), nullptr, reply);
+  const std::optional<absl::StatusOr<Mac>> known = context_.neighbours.Find(path);
+  if (known && !known->ok()) return known->status();
+  if (known) return answer(**known, nullptr, reply);
+  const Neighbours::Id lookup = context_.neighbours.Resolve(
+      path, [this, path, answer = std::move(answer)](const absl::StatusOr<Mac>& mac) {
+        deferred_.Complete([&](Reply& later) {
+          if (!mac.ok()) return mac.status();
+          return answer(*mac, context_.neighbours.Follow(path, *mac), later);
+        });
+      });
+  deferred_.Defer([&neighbours = context_.neighbours, lookup] { neighbours.Cancel(lookup); });
+  return absl::OkStatus();
+}
+
+absl::Status ServedProgram::ModifyQp(const uroce_modify_qp& request, Reply& reply) {
+  QueuePairs& queue_pairs = program().queue_pairs();
+  const absl::StatusOr<ModifyPlan> plan = queue_pairs.PlanModify(request);
+  if (!plan.ok()) return plan.status();
+  if (!plan->path) {
+    return AddResult(queue_pairs.ApplyModify(*plan, std::nullopt, nullptr, nullptr), reply);
+  }
+  const auto answer = [this, &queue_pairs, plan = *plan](
+                          const Mac& mac, FollowedPaths::Holder followed, Reply& to) {
+    const peers::Holder agreement =
+        plan.is_reliable ? context_.peers.Use(*plan.path, client_.uid()) : peers::Holder();
+    return AddResult(queue_pairs.ApplyModify(plan, mac, std::move(followed), agreement), to);
+  };
+  return WithNextHop(*plan->path, answer, reply);
+}
+
+absl::Status ServedProgram::DestroyQp(uint32_t handle, Reply& reply) {
+  QueuePairs& queue_pairs = program().queue_pairs();
+  if (absl::Status status = queue_pairs.Check(handle); !status.ok()) return status;
+  return AfterDatagrams(
+      [&queue_pairs, handle](Reply& to) { return AddResult(queue_pairs.Destroy(handle), to); },
+      reply);
+}
+
+absl::Status ServedProgram::CreateAh(const uroce_create_ah& request, Reply& reply) {
+  AddressHandles& handles = program().address_handles();
+  const absl::StatusOr<AddressPlan> plan = handles.Plan(request);
+  if (!plan.ok()) return plan.status();
+  const auto answer = [&handles, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
+                                               Reply& to) {
+    return AddResult(handles.Create(plan, mac, std::move(followed)), to);
+  };
+  return WithNextHop(plan->path, answer, reply);
+}
+
+absl::Status ServedProgram::DestroyAh(uint32_t handle, Reply& reply) {
+  AddressHandles& handles = program().address_handles();
+  if (absl::Status status = handles.Check(handle); !status.ok()) return status;
+  return AfterDatagrams([&handles, handle](Reply&) { return handles.Destroy(handle); }, reply);
+}
+
+absl::StatusOr<uint32_t> ServedProgram::OpenCm(Fd& program_end) {
+  if (cm_files_ == nullptr) {
+    const rdma_cm::Owner owner{
+        .session = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
+    const auto has_queue_pair = [this](Qpn qpn) { return program().queue_pairs().Has(qpn); };
+    cm_files_ = std::make_unique<CmFiles>(context_.loop, context_.nic, context_.rdma_cm.service(),
+                                          owner, has_queue_pair);
+  }
+  return cm_files_->Open(program_end);
+}
+
+absl::Status ServedProgram::WriteCm(const uroce_write_cm& request, Body list, Reply& reply) {
+  if (cm_files_ == nullptr) return absl::InvalidArgumentError("cm: no file is open");
+  cm_files_->Write(request, list, reply);
+  return absl::OkStatus();
+}
+
+}  // namespace uroce::nic

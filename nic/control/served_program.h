@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that has said HELLO: what the daemon keeps for it besides its objects.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/base/message.h"
+#include "nic/base/side_thread.h"
+#include "nic/control/admission.h"
+#include "nic/control/command_body.h"
+#include "nic/control/deferred_reply.h"
+#include "nic/control/registrations.h"
+#include "nic/net/followed_paths.h"
+#include "nic/objects/client.h"
+#include "pipeline/shm/abi/uroce_cm_commands.h"
+
+namespace uroce::nic {
+
+class CmFiles;
+class MemorySocket;
+struct ControlContext;
+
+/// Carries out the commands that need more than the program's objects: an answer may have to wait
+/// for the network or for workers, or be about files of rdma_cm. Control thread.
+class ServedProgram {
+ public:
+  /// For a client that has a program. `program_end` is of its memory socket. `place` and `thread`
+  /// are as for MemorySocket::Make. Errors: Internal (no socket).
+  static absl::StatusOr<std::unique_ptr<ServedProgram>> Make(
+      ControlContext& context, const Client& client, DeferredReply& deferred,
+      Admission::Place place, std::shared_ptr<SideThread> thread, Fd& program_end);
+  ~ServedProgram();
+  ServedProgram(const ServedProgram&) = delete;
+  ServedProgram& operator=(const ServedProgram&) = delete;
+
+  Registrations& registrations() { return registrations_; }
+
+  absl::Status ListDevices(Reply& reply);
+  absl::Status CloseContext(uint32_t handle);
+  absl::Status ResizeCq(const uroce_resize_cq& request, Reply& reply);
+  absl::Status ModifyQp(const uroce_modify_qp& request, Reply& reply);
+  absl::Status DestroyQp(uint32_t handle, Reply& reply);
+  absl::Status CreateAh(const uroce_create_ah& request, Reply& reply);
+  absl::Status DestroyAh(uint32_t handle, Reply& reply);
+  absl::StatusOr<uint32_t> OpenCm(Fd& program_end);
+  /// What becomes of the command itself is in the reply: its errors are the kernel's, not ours.
+  absl::Status WriteCm(const uroce_write_cm& request, Body list, Reply& reply);
+
+ private:
+  ServedProgram(ControlContext& context, const Client& client, DeferredReply& deferred);
+
+  Program& program() { return *client_.program(); }
+  /// Has `answer` write the reply once the MAC of the next hop is known: at once, or later.
+  using Answer = std::function<absl::Status(const Mac&, FollowedPaths::Holder, Reply&)>;
+  absl::Status WithNextHop(const PathKey& path, Answer answer, Reply& reply);
+  /// Has `write` write the reply once nothing is `unsent` of what was posted before: at once, or
+  /// later, or after kLongestSend in any case. An adapter is faster than the system call, and
+  /// programs count on that.
+  using Condition = std::function<bool()>;
+  absl::Status AfterSends(Condition unsent, DeferredReply::Writer write, Reply& reply);
+  /// Whether to wait no longer. A look costs as much as there are queue pairs, and waits for the
+  /// user's turn.
+  bool IsSent(const Condition& unsent, Nanos until);
+  /// AfterSends of all the program's datagrams: they need address handles and queue pairs.
+  absl::Status AfterDatagrams(DeferredReply::Writer write, Reply& reply);
+
+  ControlContext& context_;
+  const Client& client_;
+  DeferredReply& deferred_;
+  Registrations registrations_;
+  std::unique_ptr<CmFiles> cm_files_;  ///< Ends before the program: peers are told first.
+  std::unique_ptr<MemorySocket> memory_socket_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of all traffic but RoCE between a port and the kernel's network stack.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "nic/base/fd.h"
+#include "pipeline/datapath/port/host_link.h"
+#include "pipeline/datapath/worker/worker.h"
+
+namespace uroce::nic {
+
+/// Moves frames between a TAP and a worker, on a thread of its own from construction to
+/// destruction: bulk traffic of the kernel keeps no command waiting. What the worker does not take
+/// stays in the TAP's queue, so that the kernel's senders see it as on any slow link.
+class ExceptionPath {
+ public:
+  /// `tap`, `link` and `worker` outlive it; `name` is the TAP's, for the log.
+  ExceptionPath(std::string name, int tap, datapath::HostLink& link, datapath::Worker& worker);
+  ~ExceptionPath();
+  ExceptionPath(const ExceptionPath&) = delete;
+  ExceptionPath& operator=(const ExceptionPath&) = delete;
+
+ private:
+  static constexpr int kBurst = 64;
+
+  void ThreadMain();
+  /// Each moves up to kBurst frames. True: there was one.
+  bool ToKernel();
+  bool FromKernel();
+  void Wait();
+
+  const std::string name_;
+  int tap_;  ///< -1 when somebody has deleted the interface.
+  datapath::HostLink& link_;
+  datapath::Worker& worker_;
+  const Fd stop_;
+  bool worker_is_behind_ = false;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace uroce::nic

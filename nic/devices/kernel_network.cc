@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/devices/kernel_network.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace uroce::nic {
+
+void KernelNetwork::Refresh(int ifindex, const Mac& mac) {
+  ifindex_ = ifindex;
+  RefreshVlans(mac);
+  RefreshAddresses();
+}
+
+int KernelNetwork::InterfaceOf(uint16_t vlan_id) const {
+  if (vlan_id == 0) return ifindex_;
+  for (const VlanInterface& vlan : vlans_) {
+    if (vlan.vlan_id == vlan_id) return vlan.ifindex;
+  }
+  return 0;
+}
+
+void KernelNetwork::RefreshVlans(const Mac& mac) {
+  std::optional<std::vector<VlanInterface>> listed = std::vector<VlanInterface>();
+  if (ifindex_ != 0) listed = netlink_.VlansAbove(ifindex_);
+  if (!listed) return;  // What was known holds until the next news.
+  vlans_ = *std::move(listed);
+  const auto ours = std::stable_partition(vlans_.begin(), vlans_.end(),
+                                          [&](const auto& vlan) { return vlan.mac == mac; });
+  const std::vector<VlanInterface> foreign(ours, vlans_.end());
+  vlans_.erase(ours, vlans_.end());
+  for (const VlanInterface& vlan : foreign) {
+    if (std::find(foreign_.begin(), foreign_.end(), vlan) != foreign_.end()) continue;
+    spdlog::warn("{} has a MAC of its own, {}: its addresses are not served", vlan.name,
+                 FormatMac(vlan.mac));
+  }
+  foreign_ = foreign;
+  std::erase_if(mutes_, [this](const auto& mute) {
+    return std::none_of(vlans_.begin(), vlans_.end(),
+                        [&](const auto& vlan) { return vlan.ifindex == mute.first; });
+  });
+  for (const VlanInterface& vlan : vlans_) Mute(vlan);
+}
+
+void KernelNetwork::Mute(const VlanInterface& vlan) {
+  if (mutes_.contains(vlan.ifindex)) return;
+  absl::StatusOr<drivers::KernelMute> mute = drivers::KernelMute::Open(vlan.name);
+  if (mute.ok()) {
+    mutes_.emplace(vlan.ifindex, *std::move(mute));
+  } else {
+    spdlog::warn("the kernel will answer RoCE packets too: {}",
+                 std::string(mute.status().message()));
+  }
+}
+
+// GID indices follow this order where slots are free: the interface's own addresses have those that
+// they would have without VLANs.
+void KernelNetwork::RefreshAddresses() {
+  std::optional<std::vector<LinkAddress>> listed = std::vector<LinkAddress>();
+  if (ifindex_ != 0) listed = netlink_.Addresses();
+  if (!listed) return;
+  addresses_.clear();
+  for (const LinkAddress& address : *listed) {
+    const auto vlan = std::find_if(vlans_.begin(), vlans_.end(), [&](const VlanInterface& one) {
+      return one.ifindex == address.ifindex;
+    });
+    if (vlan == vlans_.end() && address.ifindex != ifindex_) continue;
+    const uint16_t vlan_id = vlan == vlans_.end() ? 0 : vlan->vlan_id;
+    addresses_.push_back({address.address, address.prefix_bits, vlan_id});
+  }
+  std::stable_partition(addresses_.begin(), addresses_.end(),
+                        [](const InterfaceAddress& address) { return address.vlan_id == 0; });
+}
+
+}  // namespace uroce::nic

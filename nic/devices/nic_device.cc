@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/devices/nic_device.h"
+
+#include <net/if.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nic/devices/modify_rules.h"
+#include "nic/devices/port_attributes.h"
+#include "nic/devices/queue_layout.h"
+#include "nic/net/tap_interface.h"
+#include "pipeline/transport/path_mtu.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr size_t kMaxGroups = 4096;  // Each may cost an fd for each VLAN.
+constexpr uint32_t kHostDepthFrames = 128;
+constexpr uint32_t kExceptionDepthFrames = 512;  // As the queue of a TAP.
+constexpr uint32_t kAckDelayCode = 15;           // 134 ms: what a loaded host may take to answer.
+
+bool IsHost(const DeviceConfig& config, const drivers::PortInfo& info) {
+  const bool has_kernel = !info.interface.empty() && !config.own_host;
+  return config.wire < 0 && config.exception.empty() && !has_kernel;
+}
+
+}  // namespace
+
+NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
+                     std::unique_ptr<drivers::Port> port, uint32_t workers,
+                     const drivers::FaultPort* fault)
+    : config_(config),
+      port_(std::move(port)),
+      fault_port_(fault),
+      info_(ReadInfo()),
+      node_guid_(NodeGuid(info_.mac)),
+      gids_(info_.mac),
+      kernel_groups_(IsHost(config_, info_) ? KernelGroups::How::kFilter
+                                            : KernelGroups::How::kJoin),
+      datapath_(config.name, index, port_.get(), workers) {
+  datapath_.mac = info_.mac;
+  datapath_.gsi_link = gsi_link_.get();
+  is_host_ = IsHost(config_, info_);
+  if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
+  RefreshNetwork();
+  gids_.Update(info_.mac, Addresses());
+  ShowAddresses();
+}
+
+void NicDevice::ShowAddresses() {
+  datapath_.addresses.clear();
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    const std::optional<GidEntry> entry = gids_.At(index);
+    if (entry) datapath_.addresses.push_back({entry->gid, entry->vlan_id});
+  }
+}
+
+NicDevice::Change NicDevice::Refresh() {
+  drivers::PortInfo info = ReadInfo();
+  // An interface that is gone has no MAC and MTU: programs keep those they know.
+  if (!info.interface.empty() && info.ifindex == 0) {
+    info.mac = info_.mac;
+    info.mtu_bytes = info_.mtu_bytes;
+  }
+  const drivers::PortInfo before = std::exchange(info_, std::move(info));
+  if (tap_ && info_.link_up != before.link_up) SetTapCarrier(tap_, info_.link_up);
+  RefreshNetwork();
+  const Change change{.gids = gids_.Update(info_.mac, Addresses()),
+                      .link = info_.link_up != before.link_up,
+                      .why_down = !info_.link_up && info_.why_down != before.why_down,
+                      .mac = info_.mac != before.mac,
+                      .interface = info_.ifindex != before.ifindex};
+  if (change.gids || change.interface) {
+    if (absl::Status status = ShowGroups(); !status.ok()) {
+      spdlog::warn("{}: {}", name(), std::string(status.message()));
+    }
+  }
+  return change;
+}
+
+absl::Status NicDevice::JoinGroup(const Gid& group) {
+  if (!IsMulticast(group)) {
+    return absl::InvalidArgumentError(absl::StrCat(FormatAddress(group), " is no multicast group"));
+  }
+  const auto found = groups_.find(group);
+  if (found != groups_.end()) {
+    ++found->second;
+    return absl::OkStatus();
+  }
+  if (groups_.size() == kMaxGroups) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name(), ": all ", kMaxGroups, " multicast groups are in use"));
+  }
+  groups_[group] = 1;
+  if (absl::Status status = ShowGroups(); !status.ok()) {
+    groups_.erase(group);
+    static_cast<void>(ShowGroups());
+    return status;
+  }
+  if (on_group_) on_group_(group, true);
+  return absl::OkStatus();
+}
+
+void NicDevice::LeaveGroup(const Gid& group) {
+  const auto found = groups_.find(group);
+  if (--found->second != 0) return;
+  groups_.erase(found);
+  static_cast<void>(ShowGroups());
+  if (on_group_) on_group_(group, false);
+}
+
+// On all VLANs where the port has an address of the group's family.
+absl::Status NicDevice::ShowGroups() {
+  std::set<KernelGroups::Place> places;
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    const std::optional<GidEntry> own = gids_.At(index);
+    if (!own) continue;
+    const int ifindex = is_host_ ? info_.ifindex : InterfaceOf(own->vlan_id);
+    if (ifindex == 0) continue;
+    for (const auto& [group, joins] : groups_) {
+      if (group.is_ipv4() == own->gid.is_ipv4()) places.emplace(ifindex, group);
+    }
+  }
+  return kernel_groups_.Set(places);
+}
+
+absl::Status NicDevice::CheckVlans() const {
+  for (const InterfaceAddress& address : config_.addresses) {
+    if (is_host() || info_.interface.empty() || InterfaceOf(address.vlan_id) != 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ip \"", FormatInterfaceAddress(address), "\": ", info_.interface,
+                     " has no such VLAN; add it by: ip link add link ", info_.interface, " name ",
+                     info_.interface, ".", address.vlan_id, " type vlan id ", address.vlan_id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NicDevice::OpenException() {
+  if (config_.exception.empty()) return absl::OkStatus();
+  absl::StatusOr<Fd> tap = OpenTap(config_.exception, info_.mac, info_.mtu_bytes);
+  if (!tap.ok()) {
+    return absl::Status(tap.status().code(), absl::StrCat("exception=", tap.status().message()));
+  }
+  tap_ = *std::move(tap);
+  SetTapCarrier(tap_, info_.link_up);
+  MakeHostLink(datapath::HostLink::Takes::kEverything, kExceptionDepthFrames);
+  Refresh();
+  ShowAddresses();
+  return absl::OkStatus();
+}
+
+absl::Status NicDevice::OpenAddressTap() {
+  if (!config_.wire_interface) return absl::OkStatus();
+  absl::StatusOr<Fd> tap =
+      nic::OpenAddressTap(config_.name, info_.mac, info_.mtu_bytes, config_.addresses);
+  if (!tap.ok()) return tap.status();
+  address_tap_ = *std::move(tap);
+  return absl::OkStatus();
+}
+
+absl::Status NicDevice::CheckHost() const {
+  if (!is_host() || info_.interface.empty()) return absl::OkStatus();
+  KernelNetwork kernel;
+  kernel.Refresh(info_.ifindex, info_.mac);
+  for (const InterfaceAddress& address : kernel.addresses()) {
+    if (IsLinkLocal(address.gid)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "host=uroce: the kernel has the address ", FormatInterfaceAddress(address), " on ",
+        info_.interface, " and would answer too; take it away by: ip addr flush dev ",
+        info_.interface, " scope global"));
+  }
+  return absl::OkStatus();
+}
+
+uroce_port_info NicDevice::PortAttributes() const { return nic::PortAttributes(info_); }
+
+uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
+  uroce_device_info info{};
+  std::snprintf(info.name, sizeof(info.name), "%s", config_.name.c_str());
+  std::snprintf(info.firmware, sizeof(info.firmware), "%s", UROCE_VERSION);
+  info.node_guid = node_guid_;
+  info.max_mr_size = UINT64_MAX;
+  info.max_qp = limits.qps;
+  info.max_qp_wr = MostEntries(limits.qp_wr);
+  info.max_sge = UROCE_MAX_SGE;
+  info.max_inline = UROCE_MAX_INLINE;
+  info.max_cq = limits.cqs;
+  info.max_cqe = MostEntries(limits.cqe);
+  info.max_mr = limits.mrs;
+  info.max_mw = limits.mws;
+  info.max_mcast_groups = limits.attachments_per_user;
+  info.max_mcast_members = kMaxGroupMembers;
+  info.max_pd = limits.pds;
+  info.max_ah = limits.ahs;
+  info.max_srq = limits.srqs;
+  info.max_qp_rd_atom = kMaxRdAtomic;
+  info.max_msg_size = transport::kMaxMessageBytes;
+  info.gid_table_length = GidTable::kLength;
+  info.local_ca_ack_delay = kAckDelayCode;
+  return info;
+}
+
+drivers::PortInfo NicDevice::ReadInfo() const {
+  drivers::PortInfo info = port_->Info();
+  if (config_.mtu_bytes != 0) info.mtu_bytes = std::min(info.mtu_bytes, config_.mtu_bytes);
+  if (tap_) {
+    info.interface = config_.exception;
+    info.ifindex = static_cast<int>(if_nametoindex(config_.exception.c_str()));
+  }
+  return info;
+}
+
+void NicDevice::MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_frames) {
+  host_link_ = std::make_unique<datapath::HostLink>(takes, depth_frames);
+  datapath_.host_link = host_link_.get();
+}
+
+void NicDevice::RefreshNetwork() {
+  if (!is_host() && !info_.interface.empty()) network_.Refresh(info_.ifindex, info_.mac);
+}
+
+const std::vector<InterfaceAddress>& NicDevice::Addresses() const {
+  if (is_host()) return usable_addresses_;
+  const bool given = !config_.addresses.empty() || info_.interface.empty();
+  return given ? config_.addresses : network_.addresses();
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes of queues: from what a program asks for to what it gets and how that lies in the arena.
+// Pure.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "nic/settings/config.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce::nic {
+
+/// Queues are powers of two long: what a limit between two of them lets a program have.
+constexpr uint32_t MostEntries(uint32_t limit) { return std::bit_ceil(limit); }
+
+/// Entries of a queue for which `wanted` were asked, all of which are granted: the next power of
+/// two above. Programs count on what Linux's software RoCE gives them, which is one less than that,
+/// so 2047 for 1024; who asks for the most gets no more.
+constexpr uint32_t DepthFor(uint32_t wanted, uint32_t limit) {
+  return std::bit_ceil(std::min(wanted + 1, MostEntries(limit)));
+}
+
+/// One queue pair in the arena: page, then SQ slots, then RQ slots, as offsets from its start.
+struct QueuePairLayout {
+  uroce_qp_cap granted{};
+  uint32_t sq_depth = 0;  ///< Powers of two; 0 for a queue without entries.
+  uint32_t rq_depth = 0;
+  uint32_t sq_slot_bytes = 0;
+  uint32_t rq_slot_bytes = 0;
+  uint64_t sq_offset = 0;
+  uint64_t rq_offset = 0;
+  uint64_t length_bytes = 0;
+};
+/// Errors: InvalidArgument above a limit.
+absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, const Limits& limits);
+
+/// Depth of a completion queue's rings for `cqe`, see DepthFor.
+/// Errors: InvalidArgument for 0 or above the limit.
+absl::StatusOr<uint32_t> CompletionQueueDepth(uint32_t cqe, const Limits& limits);
+
+/// One ring of a completion queue: its page, then the entries.
+struct CompletionRingLayout {
+  uint64_t entries_offset = 0;
+  uint64_t length_bytes = 0;
+};
+CompletionRingLayout LayOutCompletionRing(uint32_t depth);
+
+/// A shared receive queue in the arena: page, then slots.
+struct SharedReceiveLayout {
+  uint32_t max_sge = 0;
+  uint32_t depth = 0;  ///< A power of two.
+  uint32_t slot_bytes = 0;
+  uint64_t slots_offset = 0;
+  uint64_t length_bytes = 0;
+};
+/// Errors: InvalidArgument when a limit is exceeded.
+absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge,
+                                                             const Limits& limits);
+
+}  // namespace uroce::nic

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's state and counters as JSON.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "nic/dumps/dump_context.h"
+#include "nic/dumps/dump_stream.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::nic {
+
+/// What uroce_dump_what names. Devices and their counters are for everybody; queue pairs and memory
+/// regions of other users only for the privileged. `asker` outlives it.
+absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpContext& context,
+                                                     const Client& asker);
+
+/// The newest packets of a live queue pair as a pcapng file, for the same askers.
+/// Errors: there is no such queue pair, or it keeps none.
+absl::StatusOr<std::unique_ptr<DumpSource>> MakeLiveFlight(Qpn qpn, const DumpContext& context,
+                                                           const Client& asker);
+
+}  // namespace uroce::nic

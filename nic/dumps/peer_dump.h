@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of the NICs that queue pairs are connected to, as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+namespace uroce::nic {
+
+class Nic;
+class PeerAgreements;
+class Client;
+
+/// Each path that reliable connections of the given clients use, and what is agreed on there.
+nlohmann::ordered_json PeersJson(const Nic& nic, const std::vector<const Client*>& clients);
+/// Questions and answers, of all.
+nlohmann::ordered_json PeerCountersJson(const PeerAgreements& peers);
+
+}  // namespace uroce::nic

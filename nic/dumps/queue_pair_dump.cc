@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/dumps/queue_pair_dump.h"
+
+#include <infiniband/verbs.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "nic/capture/flight_recorder.h"
+#include "nic/devices/port_attributes.h"
+#include "nic/net/address.h"
+#include "nic/objects/client.h"
+#include "nic/objects/counter_table.h"
+#include "nic/objects/program.h"
+#include "nic/objects/xrc_domain.h"
+
+namespace uroce::nic {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint32_t kQueuePairsPerPiece = 64;  // Their worker waits meanwhile: some us.
+
+void Look(QueuePairView& view) {
+  const datapath::QueuePair& queue_pair = view.object->queue_pair;
+  view.state = queue_pair.state();
+  const datapath::QueuePairCore& core = queue_pair.core();
+  view.draining = core.draining();
+  view.is_selective = core.is_reliable() && core.reliable().selective();
+  view.next_send_psn = core.next_send_psn().value();
+  view.expected_psn = core.expected_psn().value();
+  view.path = queue_pair.path();
+  view.traffic = queue_pair.traffic();
+  view.counters = queue_pair.counters();
+}
+
+const char* StateName(transport::QpState state) {
+  static constexpr const char* kNames[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+const char* TypeName(uint32_t qp_type) {
+  switch (qp_type) {
+    case IBV_QPT_UC:
+      return "UC";
+    case IBV_QPT_UD:
+      return "UD";
+    case IBV_QPT_XRC_SEND:
+      return "XRC_SEND";
+    case IBV_QPT_XRC_RECV:
+      return "XRC_RECV";
+    default:
+      return "RC";
+  }
+}
+
+/// How lost packets are repeated.
+const char* RecoveryName(const QueuePairView& view) {
+  if (!view.object->queue_pair.core().is_reliable()) return "";
+  return view.is_selective ? "selective" : "go-back-n";
+}
+
+Json QueuePairJson(const QueuePairView& view) {
+  const datapath::QueuePairConfig& config = view.object->queue_pair.config();
+  Json json;
+  json["device"] = config.device->name();
+  json["pid"] = view.client->peer().pid;
+  json["program"] = view.client->command_name();
+  json["qpn"] = config.qpn.value();
+  json["type"] = TypeName(view.object->qp_type);
+  json["state"] = StateName(view.state);
+  json["draining"] = view.draining;
+  json["recovery"] = RecoveryName(view);
+  json["remote_qpn"] = view.path.remote_qpn.value();
+  json["local"] = view.path.remote_qpn == Qpn() ? "" : FormatAddress(view.path.source);
+  json["remote"] = view.path.remote_qpn == Qpn() ? "" : FormatAddress(view.path.destination);
+  json["remote_mac"] = FormatMac(view.path.destination_mac);
+  json["udp_source_port"] = view.path.udp_source_port;
+  json["path_mtu"] = MtuBytes(view.object->attr.path_mtu);
+  json["send_psn"] = view.next_send_psn;
+  json["expected_psn"] = view.expected_psn;
+  json["sent_packets"] = view.traffic.sent_packets;
+  json["sent_bytes"] = view.traffic.sent_bytes;
+  json["received_packets"] = view.traffic.received_packets;
+  json["received_bytes"] = view.traffic.received_bytes;
+  Json counters = Json::object();  // Those that count something: most never do.
+  for (const CounterRow& row : kCounters) {
+    if (view.counters.*row.value != 0) counters[row.name] = view.counters.*row.value;
+  }
+  if (!counters.empty()) json["counters"] = counters;
+  return json;
+}
+
+class QueuePairsSource : public ListSource {
+ public:
+  QueuePairsSource(const DumpContext& context, const Client& asker)
+      : ListSource("qps"), context_(context), walk_(context, asker, /*of_all=*/false) {}
+
+ private:
+  bool AppendItems(std::string& text) override {
+    const std::vector<QueuePairView> views = walk_.Next();
+    for (const QueuePairView& view : views) {
+      Json json = QueuePairJson(view);
+      const std::string flight = context_.flights.FileOf(view.object->queue_pair.qpn());
+      if (!flight.empty()) json["flight"] = flight;
+      AddItem(text, json);
+    }
+    return !views.empty();
+  }
+
+  const DumpContext& context_;
+  QueuePairWalk walk_;
+};
+
+}  // namespace
+
+QueuePairWalk::QueuePairWalk(const DumpContext& context, const Client& asker, bool of_all)
+    : context_(context), asker_(asker), of_all_(of_all) {}
+
+std::vector<QueuePairView> QueuePairWalk::Next() {
+  std::vector<QueuePairView> views;
+  for (const Client* client : context_.clients()) {
+    if (client->id() < client_) continue;
+    const bool is_shown = client->program() != nullptr && (of_all_ || asker_.MaySee(*client));
+    if (is_shown) {
+      if (client->id() != client_) {
+        in_targets_ = false;
+        handle_ = 0;
+      }
+      client_ = client->id();
+      while (views.size() < kQueuePairsPerPiece && TakeSome(*client, views)) continue;
+      if (views.size() >= kQueuePairsPerPiece) break;
+    }
+    client_ = client->id() + 1;
+    in_targets_ = false;
+    handle_ = 0;
+  }
+  LookAt(views);
+  return views;
+}
+
+bool QueuePairWalk::TakeSome(const Client& client, std::vector<QueuePairView>& views) {
+  const auto room = static_cast<uint32_t>(kQueuePairsPerPiece - views.size());
+  Program& program = *client.program();
+  if (handle_ == UROCE_NONE && in_targets_) return false;
+  if (handle_ == UROCE_NONE) {
+    in_targets_ = true;
+    handle_ = 0;
+  }
+  if (!in_targets_) {
+    handle_ = program.queue_pairs().table().ForSome(
+        handle_, room, [&](uint32_t, const QueuePairObject& object) {
+          views.push_back({.client = &client, .object = &object});
+        });
+    return true;
+  }
+  // A target is shown once, as that of the first who has it open.
+  handle_ =
+      program.xrc().targets().ForSome(handle_, room, [&](uint32_t, const OpenedTarget& opened) {
+        if (!seen_targets_.insert(opened.target->qpn().value()).second) return;
+        views.push_back({.client = &client, .object = &opened.target->object()});
+      });
+  return true;
+}
+
+void QueuePairWalk::LookAt(std::vector<QueuePairView>& views) const {
+  std::map<datapath::Worker*, std::vector<QueuePairView*>> of_worker;
+  for (QueuePairView& view : views) {
+    of_worker[&context_.nic.OwnerOf(view.object->queue_pair)].push_back(&view);
+  }
+  for (const auto& [worker, its] : of_worker) {
+    worker->Run([&shown = its] {
+      for (QueuePairView* view : shown) Look(*view);
+    });
+  }
+}
+
+std::unique_ptr<DumpSource> MakeQueuePairsDump(const DumpContext& context, const Client& asker) {
+  return std::make_unique<QueuePairsSource>(context, asker);
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/dumps/srq_dump.h"
+
+#include <nlohmann/json.hpp>
+
+#include "nic/objects/client.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/program.h"
+#include "nic/objects/xrc_domain.h"
+
+namespace uroce::nic {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json QueueJson(Nic& nic, const Client& client, const SharedReceiveObject& srq) {
+  const datapath::SharedReceiveQueueConfig& config = srq.queue.config();
+  uint32_t waiting = 0;
+  uint32_t limit = 0;
+  nic.workers().at(srq.worker).Run([&] {
+    waiting = srq.queue.waiting();
+    limit = srq.queue.limit();
+  });
+  Json json;
+  json["device"] = srq.pd->context->device->name();
+  json["pid"] = client.peer().pid;
+  json["uid"] = client.uid();
+  json["program"] = client.command_name();
+  json["handle"] = config.handle;
+  json["type"] = srq.xrcd != nullptr ? "XRC" : "BASIC";
+  if (srq.xrcd != nullptr) json["srqn"] = config.number;
+  json["pd"] = config.pd;
+  json["worker"] = srq.worker;
+  json["waiting"] = waiting;
+  json["max_wr"] = config.layout.depth;
+  json["max_sge"] = config.max_sge;
+  json["limit"] = limit;
+  // To an XRC queue the target queue pairs of its domain lead, whoever has them open.
+  json["qps"] = srq.xrcd != nullptr ? srq.xrcd->domain->target_count() : srq.users;
+  return json;
+}
+
+class SharedReceiveQueuesSource : public ListSource {
+ public:
+  SharedReceiveQueuesSource(const DumpContext& context, const Client& asker)
+      : ListSource("srqs"), context_(context), asker_(asker) {}
+
+ private:
+  bool AppendItems(std::string& text) override {
+    for (const Client* client : context_.clients()) {
+      if (client->id() < client_) continue;
+      if (client->id() != client_) handle_ = 0;
+      client_ = client->id();
+      if (client->program() == nullptr || !asker_.MaySee(*client)) continue;
+      const auto append = [&](uint32_t, const SharedReceiveObject& srq) {
+        AddItem(text, QueueJson(context_.nic, *client, srq));
+      };
+      while (handle_ != UROCE_NONE) {
+        if (text.size() >= kPieceBytes) return true;
+        handle_ = client->program()->shared_receive_queues().table().ForSome(handle_, 1, append);
+      }
+    }
+    return false;
+  }
+
+  const DumpContext& context_;
+  const Client& asker_;
+  uint32_t client_ = 0;  ///< Where to go on,
+  uint32_t handle_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const DumpContext& context,
+                                                        const Client& asker) {
+  return std::make_unique<SharedReceiveQueuesSource>(context, asker);
+}
+
+}  // namespace uroce::nic

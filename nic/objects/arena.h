@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of one program's queues and doorbells (layout: uroce_arena.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "nic/base/extents.h"
+#include "nic/base/fd.h"
+#include "nic/base/side_thread.h"
+#include "nic/objects/user_account.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+
+namespace uroce::nic {
+
+/// Sparse: a page costs memory once touched, and a freed range gives its pages back, so that a new
+/// queue starts as zeros. Control thread.
+class Arena {
+ public:
+  /// What is taken counts against `of_user`, which outlives the arena. Its memory ends with it, or
+  /// by `reaper`.
+  static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr,
+                                    std::shared_ptr<SideThread> reaper = nullptr);
+
+  /// A zeroed range, page aligned. Errors: ResourceExhausted.
+  absl::StatusOr<uint64_t> Take(uint64_t length_bytes);
+  /// Gives it back; no worker may use it any more.
+  void Give(uint64_t offset, uint64_t length_bytes);
+
+  template <typename T>
+  T* At(uint64_t offset) const {
+    return reinterpret_cast<T*>(storage_->mapping.data() + offset);
+  }
+  uroce_doorbells* doorbells(uint32_t worker) const {
+    return At<uroce_doorbells>(UROCE_DOORBELLS_OFFSET) + worker;
+  }
+  int fd() const { return storage_->fd.get(); }
+
+ private:
+  struct Storage {
+    Fd fd;
+    Mapping mapping;
+  };
+
+  Arena(std::shared_ptr<Storage> storage, uint64_t queues_offset, Quota* of_user);
+
+  std::shared_ptr<Storage> storage_;
+  Extents extents_;
+  QuotaShare share_;
+};
+
+}  // namespace uroce::nic

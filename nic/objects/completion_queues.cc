@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/objects/completion_queues.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nic/base/one_way_socket.h"
+#include "nic/devices/queue_layout.h"
+
+namespace uroce::nic {
+namespace {
+
+using datapath::CompletionRing;
+
+absl::Status Busy(const char* kind, uint32_t users) {
+  return absl::FailedPreconditionError(absl::StrCat(kind, ": ", users, " objects still use it"));
+}
+
+rings::CqeRingLayout LayoutAt(const Arena& arena, const ArenaRange& range, uint32_t depth) {
+  return {.page = arena.At<uroce_cq_ring_page>(range.offset),
+          .entries = arena.At<uroce_cqe>(range.offset + LayOutCompletionRing(depth).entries_offset),
+          .depth = depth};
+}
+
+/// Moves every ring of `queue` to its place in `layouts`, while no worker runs. Nothing moves and
+/// the result is empty when more than `limit` CQEs wait, or an index of the program is impossible.
+std::vector<CompletionRing::Moved> MoveRings(
+    const datapath::CompletionQueue& queue, const std::map<uint32_t, rings::CqeRingLayout>& layouts,
+    uint32_t limit) {
+  uint64_t total = 0;
+  std::map<uint32_t, uint32_t> waiting;  // The program's word: read once.
+  queue.ForEachRing([&](const CompletionRing& ring) {
+    const uint32_t count = ring.waiting();
+    waiting[ring.worker()] = count;
+    total += count > ring.layout().depth ? uint64_t{limit} + 1 : count;
+  });
+  std::vector<CompletionRing::Moved> moved;
+  if (total > limit) return moved;
+  queue.ForEachRing([&](CompletionRing& ring) {
+    moved.push_back(ring.MoveTo(layouts.at(ring.worker()), waiting[ring.worker()]));
+  });
+  return moved;
+}
+
+/// Runs `work` while no worker runs. A worker that is alone does it itself, and need not wait for
+/// this thread to get a processor: programs resize as often as they like.
+void RunBetweenTurns(datapath::Workers& workers, absl::FunctionRef<void()> work) {
+  if (workers.count() == 1) return workers.at(0).Run(work);
+  workers.RunTogether(work);
+}
+
+}  // namespace
+
+CompletionQueues::CompletionQueues(ProgramCore& core, const Contexts& contexts)
+    : core_(core),
+      contexts_(contexts),
+      channels_("channel", core.limits().channels, &core.user().sockets),
+      cqs_("cq", core.limits().cqs, &core.user().cqs) {}
+
+absl::StatusOr<uint32_t> CompletionQueues::CreateChannel(uint32_t context_handle, Fd& records) {
+  absl::StatusOr<Context*> context = contexts_.Find(context_handle);
+  if (!context.ok()) return context.status();
+  if (absl::Status status = channels_.CheckRoom(); !status.ok()) return status;
+  absl::StatusOr<Fd> socket = MakeOneWaySocket(records);
+  if (!socket.ok()) return socket.status();
+  ++(*context)->users;
+  return channels_.Add(std::make_unique<Channel>(Channel{*context, *std::move(socket)}));
+}
+
+absl::Status CompletionQueues::DestroyChannel(uint32_t handle) {
+  absl::StatusOr<Channel*> channel = channels_.Find(handle);
+  if (!channel.ok()) return channel.status();
+  if ((*channel)->users != 0) return Busy("channel", (*channel)->users);
+  --(*channel)->context->users;
+  channels_.Remove(handle);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uroce_create_cq_reply> CompletionQueues::Create(const uroce_create_cq& request) {
+  absl::StatusOr<Context*> context = contexts_.Find(request.context);
+  if (!context.ok()) return context.status();
+  Channel* channel = nullptr;
+  if (request.channel != UROCE_NONE) {
+    absl::StatusOr<Channel*> found = channels_.Find(request.channel);
+    if (!found.ok()) return found.status();
+    channel = *found;
+  }
+  const absl::StatusOr<uint32_t> depth = CompletionQueueDepth(request.cqe, core_.limits());
+  if (!depth.ok()) return depth.status();
+  if (absl::Status status = cqs_.CheckRoom(); !status.ok()) return status;
+  const absl::StatusOr<uint64_t> offset = core_.arena().Take(sizeof(uroce_cq_page));
+  if (!offset.ok()) return offset.status();
+  const datapath::CompletionQueueConfig config{
+      .page = core_.arena().At<uroce_cq_page>(*offset),
+      .user_handle = request.user_handle,
+      .channel = channel == nullptr ? datapath::RecordSocket{} : core_.RecordsOn(channel->records),
+      .async = core_.RecordsOn((*context)->events),
+      .has_times = request.has_times != 0};
+  std::unique_ptr<CompletionQueueObject> object(
+      new CompletionQueueObject{*context,
+                                channel,
+                                {*offset, sizeof(uroce_cq_page)},
+                                request.user_handle,
+                                *depth,
+                                {},
+                                datapath::CompletionQueue(config)});
+  ++(*context)->users;
+  if (channel != nullptr) ++channel->users;
+  return uroce_create_cq_reply{
+      .handle = *cqs_.Add(std::move(object)), .cqe = *depth, .page_offset = *offset};
+}
+
+absl::StatusOr<ArenaRange> CompletionQueues::TakeRing(uint32_t depth) {
+  const uint64_t length_bytes = LayOutCompletionRing(depth).length_bytes;
+  const absl::StatusOr<uint64_t> offset = core_.arena().Take(length_bytes);
+  if (!offset.ok()) return offset.status();
+  return ArenaRange{*offset, length_bytes};
+}
+
+absl::StatusOr<CompletionRing*> CompletionQueues::RingOn(uint32_t worker,
+                                                         CompletionQueueObject& cq) {
+  if (CompletionRing* ring = cq.queue.ring(worker)) return ring;
+  const absl::StatusOr<ArenaRange> range = TakeRing(cq.depth);
+  if (!range.ok()) return range.status();
+  cq.rings[worker] = *range;
+  return &cq.queue.AddRing(worker, LayoutAt(core_.arena(), *range, cq.depth));
+}
+
+uroce_cq_ring CompletionQueues::DescribeRing(uint32_t worker, const CompletionQueueObject& cq) {
+  const uint64_t offset = cq.rings.at(worker).offset;
+  return {.worker = worker,
+          .depth = cq.depth,
+          .page_offset = offset,
+          .cqe_offset = offset + LayOutCompletionRing(cq.depth).entries_offset};
+}
+
+absl::StatusOr<ResizedQueue> CompletionQueues::Resize(const uroce_resize_cq& request) {
+  const absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(request.handle);
+  if (!found.ok()) return found.status();
+  CompletionQueueObject& cq = **found;
+  const absl::StatusOr<uint32_t> depth = CompletionQueueDepth(request.cqe, core_.limits());
+  if (!depth.ok()) return depth.status();
+  std::map<uint32_t, ArenaRange> fresh;
+  if (absl::Status status = TakeRings(cq, *depth, fresh); !status.ok()) return status;
+  std::map<uint32_t, rings::CqeRingLayout> layouts;
+  for (const auto& [worker, range] : fresh)
+    layouts[worker] = LayoutAt(core_.arena(), range, *depth);
+
+  std::vector<CompletionRing::Moved> moved;
+  RunBetweenTurns(core_.nic().workers(),
+                  [&] { moved = MoveRings(cq.queue, layouts, request.cqe); });
+  if (moved.size() != fresh.size()) {
+    GiveRings(fresh);
+    return absl::InvalidArgumentError(
+        absl::StrCat("cq: more than ", request.cqe, " completions have not been polled"));
+  }
+  // The program waits for the answer, and the workers write behind these.
+  auto to = layouts.begin();
+  for (const CompletionRing::Moved& ring : moved) {
+    rings::CopyWaiting(ring.from, ring.produced, ring.waiting, (to++)->second);
+  }
+  std::swap(cq.rings, fresh);
+  GiveRings(fresh);
+  cq.depth = *depth;
+  ResizedQueue resized{.cqe = *depth, .rings = {}};
+  for (const auto& [worker, range] : cq.rings) resized.rings.push_back(DescribeRing(worker, cq));
+  return resized;
+}
+
+absl::Status CompletionQueues::Modify(const uroce_modify_cq& request) {
+  const absl::StatusOr<CompletionQueueObject*> cq = cqs_.Find(request.handle);
+  if (!cq.ok()) return cq.status();
+  (*cq)->queue.set_moderation({.count = request.count, .period_us = request.period_us});
+  return absl::OkStatus();
+}
+
+absl::Status CompletionQueues::TakeRings(const CompletionQueueObject& cq, uint32_t depth,
+                                         std::map<uint32_t, ArenaRange>& taken) {
+  for (const auto& [worker, old] : cq.rings) {
+    const absl::StatusOr<ArenaRange> range = TakeRing(depth);
+    if (!range.ok()) {
+      GiveRings(taken);
+      return range.status();
+    }
+    taken[worker] = *range;
+  }
+  return absl::OkStatus();
+}
+
+void CompletionQueues::GiveRings(const std::map<uint32_t, ArenaRange>& rings) {
+  for (const auto& [worker, range] : rings) core_.arena().Give(range.offset, range.length_bytes);
+}
+
+absl::StatusOr<uroce_destroy_cq_reply> CompletionQueues::Destroy(uint32_t handle) {
+  absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
+  if (!found.ok()) return found.status();
+  CompletionQueueObject& cq = **found;
+  if (cq.users != 0) return Busy("cq", cq.users);
+  uroce_destroy_cq_reply reply{};
+  cq.queue.ForEachRing([&](CompletionRing& ring) {
+    datapath::Worker& worker = core_.nic().workers().at(ring.worker());
+    worker.Run([&] { worker.RemoveCompletionRing(&ring); });
+    reply.comp_events_reported += ring.channel_records();
+    reply.async_events_reported += ring.async_records();
+  });
+  core_.nic().overflows().Forget(cq.queue);
+  if (cq.channel != nullptr) --cq.channel->users;
+  --cq.context->users;
+  const std::unique_ptr<CompletionQueueObject> gone = cqs_.Remove(handle);
+  GiveRings(gone->rings);
+  core_.arena().Give(gone->page.offset, gone->page.length_bytes);
+  return reply;
+}
+
+void CompletionQueues::DestroyAllOf(const Context& context) {
+  for (const uint32_t cq :
+       cqs_.Handles([&](const auto& object) { return object.context == &context; })) {
+    static_cast<void>(Destroy(cq));
+  }
+}
+
+void CompletionQueues::DestroyChannelsOf(const Context& context) {
+  for (const uint32_t channel :
+       channels_.Handles([&](const auto& object) { return object.context == &context; })) {
+    static_cast<void>(DestroyChannel(channel));
+  }
+}
+
+void CompletionQueues::LeaveWorker(datapath::Worker& worker) {
+  cqs_.ForEach([&](uint32_t, CompletionQueueObject& object) {
+    CompletionRing* const ring = object.queue.ring(worker.index());
+    if (ring != nullptr) worker.RemoveCompletionRing(ring);
+  });
+}
+
+void CompletionQueues::ForgetOverflows() {
+  cqs_.ForEach([this](uint32_t, CompletionQueueObject& object) {
+    core_.nic().overflows().Forget(object.queue);
+  });
+}
+
+}  // namespace uroce::nic

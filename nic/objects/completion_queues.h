@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Completion channels and completion queues of a program. A queue has a ring on every worker with
+// queue pairs that use it, made with the first of these.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/objects/contexts.h"
+#include "nic/objects/handle_table.h"
+#include "nic/objects/program_core.h"
+#include "pipeline/datapath/queue/completion_queue.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce::nic {
+
+struct Channel {
+  Context* context = nullptr;
+  Fd records;  ///< Where they are sent.
+  uint32_t users = 0;
+};
+
+struct CompletionQueueObject {
+  Context* context = nullptr;
+  Channel* channel = nullptr;  ///< Or null.
+  ArenaRange page;
+  uint64_t user_handle = 0;
+  uint32_t depth = 0;                    ///< Of each ring. A power of two.
+  std::map<uint32_t, ArenaRange> rings;  ///< By worker.
+  datapath::CompletionQueue queue;
+  uint32_t users = 0;
+};
+
+/// Where the rings of a completion queue are after a resize.
+struct ResizedQueue {
+  uint32_t cqe = 0;
+  std::vector<uroce_cq_ring> rings;
+};
+
+/// Control thread.
+class CompletionQueues {
+ public:
+  CompletionQueues(ProgramCore& core, const Contexts& contexts);
+
+  absl::StatusOr<uint32_t> CreateChannel(uint32_t context, Fd& records);
+  absl::Status DestroyChannel(uint32_t handle);
+  absl::StatusOr<uroce_create_cq_reply> Create(const uroce_create_cq& request);
+  absl::StatusOr<CompletionQueueObject*> Find(uint32_t handle) const { return cqs_.Find(handle); }
+  /// While the program polls none of the queue's rings, and makes or ends no queue pair.
+  /// Errors: InvalidArgument when more CQEs wait than are asked for.
+  absl::StatusOr<ResizedQueue> Resize(const uroce_resize_cq& request);
+  absl::Status Modify(const uroce_modify_cq& request);
+  absl::StatusOr<uroce_destroy_cq_reply> Destroy(uint32_t handle);
+  void DestroyAllOf(const Context& context);
+  void DestroyChannelsOf(const Context& context);
+
+  /// The queue's ring on `worker`, made if there is none. Errors: ResourceExhausted.
+  absl::StatusOr<datapath::CompletionRing*> RingOn(uint32_t worker, CompletionQueueObject& cq);
+  /// As replies name it.
+  static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
+
+  /// At the program's end, inside Run of `worker`: takes all rings from it.
+  void LeaveWorker(datapath::Worker& worker);
+  /// After that: no overflow is told any more.
+  void ForgetOverflows();
+
+ private:
+  absl::StatusOr<ArenaRange> TakeRing(uint32_t depth);
+  /// For every ring of `cq` a fresh one. On an error none is taken.
+  absl::Status TakeRings(const CompletionQueueObject& cq, uint32_t depth,
+                         std::map<uint32_t, ArenaRange>& taken);
+  void GiveRings(const std::map<uint32_t, ArenaRange>& rings);
+
+  ProgramCore& core_;
+  const Contexts& contexts_;
+  HandleTable<Channel> channels_;
+  HandleTable<CompletionQueueObject> cqs_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/objects/contexts.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nic/base/one_way_socket.h"
+#include "nic/base/shared_memory.h"
+#include "nic/devices/gid_entries.h"
+
+namespace uroce::nic {
+namespace {
+
+absl::Status Busy(const char* kind, uint32_t users) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(kind, ": ", users, " objects still belong to it"));
+}
+
+// Who can guess it has the context's memory.
+uroce_context_name DrawName() {
+  uroce_context_name name{.magic = UROCE_CONTEXT_NAME_MAGIC, .secret = {}};
+  size_t drawn = 0;
+  while (drawn < sizeof(name.secret)) {
+    const ssize_t got =
+        getrandom(reinterpret_cast<uint8_t*>(name.secret) + drawn, sizeof(name.secret) - drawn, 0);
+    if (got > 0) drawn += static_cast<size_t>(got);
+  }
+  return name;
+}
+
+bool IsSame(const uroce_context_name& left, const uroce_context_name& right) {
+  return std::equal(std::begin(left.secret), std::end(left.secret), std::begin(right.secret));
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> Contexts::Add(NicDevice& device, const uroce_context_name& name,
+                                       std::optional<ForeignObject> origin, Fd& events) {
+  if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
+  absl::StatusOr<Fd> socket = MakeOneWaySocket(events);
+  if (!socket.ok()) return socket.status();
+  return contexts_.Add(std::make_unique<Context>(
+      Context{.device = &device, .events = *std::move(socket), .name = name, .origin = origin}));
+}
+
+Contexts::Contexts(ProgramCore& core)
+    : core_(core),
+      contexts_("context", core.limits().contexts, &core.user().sockets),
+      pds_("pd", core.limits().pds) {}
+
+absl::StatusOr<uint32_t> Contexts::Open(const uroce_open_context& request, Fd& events, Fd& name) {
+  const uint32_t device_index = request.device_index;
+  if (device_index >= core_.nic().devices().size()) {
+    return absl::NotFoundError(absl::StrCat("there is no device ", device_index));
+  }
+  const uroce_context_name drawn = DrawName();
+  absl::StatusOr<Fd> file = MakeConstantFile("uroce-context", &drawn, sizeof(drawn));
+  if (!file.ok()) return file.status();
+  name = *std::move(file);
+  return Add(*core_.nic().devices()[device_index], drawn, std::nullopt, events);
+}
+
+absl::StatusOr<uint32_t> Contexts::AllocPd(uint32_t context_handle) {
+  absl::StatusOr<Context*> context = contexts_.Find(context_handle);
+  if (!context.ok()) return context.status();
+  return AddPd(**context, core_.nic().domains().Make(), nullptr);
+}
+
+absl::StatusOr<uint32_t> Contexts::AddPd(Context& context, std::shared_ptr<Domain> domain,
+                                         Domain::Use share) {
+  absl::StatusOr<uint32_t> handle = pds_.Add(std::make_unique<ProtectionDomain>(ProtectionDomain{
+      .context = &context, .domain = std::move(domain), .share = std::move(share)}));
+  if (handle.ok()) ++context.users;
+  return handle;
+}
+
+absl::Status Contexts::DeallocPd(uint32_t handle) {
+  absl::StatusOr<ProtectionDomain*> pd = pds_.Find(handle);
+  if (!pd.ok()) return pd.status();
+  if ((*pd)->users != 0) return Busy("pd", (*pd)->users);
+  --(*pd)->context->users;
+  pds_.Remove(handle);
+  return absl::OkStatus();
+}
+
+void Contexts::DeallocPdsOf(const Context& context) {
+  for (const uint32_t pd :
+       pds_.Handles([&context](const auto& object) { return object.context == &context; })) {
+    static_cast<void>(DeallocPd(pd));
+  }
+}
+
+absl::StatusOr<uint32_t> Contexts::Import(NicDevice& device, const ForeignObject& origin,
+                                          Fd& events) {
+  return Add(device, {}, origin, events);
+}
+
+std::optional<uint32_t> Contexts::Named(const uroce_context_name& name) const {
+  const std::vector<uint32_t> found = contexts_.Handles(
+      [&name](const Context& context) { return !context.origin && IsSame(context.name, name); });
+  if (found.empty()) return std::nullopt;
+  return found.front();
+}
+
+absl::StatusOr<uroce_port_info> Contexts::QueryPort(uint32_t handle) const {
+  const absl::StatusOr<Context*> context = contexts_.Find(handle);
+  if (!context.ok()) return context.status();
+  return (*context)->device->PortAttributes();
+}
+
+absl::StatusOr<std::vector<uroce_gid_entry>> Contexts::QueryGids(uint32_t handle) const {
+  const absl::StatusOr<Context*> context = contexts_.Find(handle);
+  if (!context.ok()) return context.status();
+  return GidEntries(*(*context)->device);
+}
+
+// A program that lets its socket fill up misses port events; it harms nobody else.
+void Contexts::RaisePortEvent(const NicDevice& device, uint32_t event_type) const {
+  contexts_.ForEach([&](uint32_t, Context& context) {
+    if (context.device != &device) return;
+    [[maybe_unused]] const bool is_sent =
+        core_.RecordsOn(context.events).Write(/*element=*/1, event_type);
+  });
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protection domains as the daemon knows them, whichever programs have them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_set.h"
+#include "pipeline/datapath/memory/memory_region.h"
+
+namespace uroce::nic {
+
+/// One domain. Its maker and each program that imports it have a ProtectionDomain of their own for
+/// it, and a program may have several. Only the helper of the program that registered copied memory
+/// reaches it, so a domain has copied memory, or is shared by programs, and never both. Control
+/// thread.
+class Domain {
+ public:
+  /// As long as it is held, the domain is used so.
+  using Use = std::shared_ptr<const void>;
+
+  explicit Domain(uint32_t number) : number_(number) {}
+
+  /// Of the whole daemon: keys and queue pairs are compared by it.
+  uint32_t number() const { return number_; }
+  /// For a region with memory that the helper of its program reaches. Null: the domain is shared.
+  Use HoldCopiedMemory() { return Begin(copied_memory_, shared_); }
+  /// For another program than its maker. Null: it has copied memory.
+  Use Share() { return Begin(shared_, copied_memory_); }
+
+ private:
+  using Users = std::weak_ptr<const void>;
+  static Use Begin(Users& its, const Users& other);
+
+  const uint32_t number_;
+  Users copied_memory_;
+  Users shared_;
+};
+
+/// All domains of the daemon. Outlives them. Control thread.
+class Domains {
+ public:
+  /// Numbers are in [1, most]. Range: more than there are ever domains.
+  explicit Domains(uint32_t most = UINT32_MAX) : most_(most) {}
+  Domains(const Domains&) = delete;
+  Domains& operator=(const Domains&) = delete;
+
+  /// A domain with a number that no other has.
+  std::shared_ptr<Domain> Make();
+
+ private:
+  const uint32_t most_;
+  uint32_t last_ = datapath::kNoPd;
+  absl::flat_hash_set<uint32_t> held_;
+};
+
+}  // namespace uroce::nic

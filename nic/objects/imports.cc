@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts, protection domains and regions that programs share: ibv_import_device(3). What is
+// imported stands for what its maker made, and is of no use once that is gone.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nic/objects/program.h"
+
+namespace uroce::nic {
+namespace {
+
+absl::Status NotImported(const char* kind) {
+  return absl::InvalidArgumentError(absl::StrCat(kind, ": it is not of an imported context"));
+}
+
+/// Who made what an imported context stands for. `kind` is what is to be imported from there.
+absl::StatusOr<Program*> MakerOf(Nic& nic, const Context& context, const char* kind) {
+  if (!context.origin) return NotImported(kind);
+  const auto found = nic.programs().find(context.origin->program);
+  if (found != nic.programs().end()) return found->second;
+  return absl::InvalidArgumentError("the program that made it is gone");
+}
+
+}  // namespace
+
+absl::StatusOr<uroce_import_context_reply> Program::ImportContext(const uroce_context_name& name,
+                                                                  Fd& events) {
+  Nic& nic = core_->nic();
+  for (const auto& [id, maker] : nic.programs()) {
+    const std::optional<uint32_t> made = maker->contexts_.Named(name);
+    if (!made) continue;
+    NicDevice* const device = (*maker->contexts_.Find(*made))->device;
+    const absl::StatusOr<uint32_t> own =
+        contexts_.Import(*device, ForeignObject{id, *made}, events);
+    if (!own.ok()) return own.status();
+    const auto& devices = nic.devices();
+    const auto index = std::find_if(devices.begin(), devices.end(),
+                                    [device](const auto& each) { return each.get() == device; });
+    return uroce_import_context_reply{*own, static_cast<uint32_t>(index - devices.begin())};
+  }
+  return absl::InvalidArgumentError("there is no context of this name");
+}
+
+absl::StatusOr<uint32_t> Program::ImportPd(const uroce_import& request) {
+  const absl::StatusOr<Context*> context = contexts_.Find(request.owner);
+  if (!context.ok()) return context.status();
+  const absl::StatusOr<Program*> maker = MakerOf(core_->nic(), **context, "context");
+  if (!maker.ok()) return maker.status();
+  const absl::StatusOr<ProtectionDomain*> made = (*maker)->contexts_.FindPd(request.handle);
+  if (!made.ok()) return made.status();
+  const absl::StatusOr<Context*> origin = (*maker)->contexts_.Find((*context)->origin->handle);
+  if (!origin.ok() || (*made)->context != *origin) return NotImported("pd");
+  const std::shared_ptr<Domain>& domain = (*made)->domain;
+  Domain::Use share = *maker == this ? nullptr : domain->Share();
+  if (*maker != this && share == nullptr) {
+    return absl::UnimplementedError("pd: it has copied memory, which cannot be shared");
+  }
+  return contexts_.AddPd(**context, domain, std::move(share));
+}
+
+absl::StatusOr<uroce_import_mr_reply> Program::ImportMr(const uroce_import& request) {
+  const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.owner);
+  if (!pd.ok()) return pd.status();
+  const absl::StatusOr<Program*> maker = MakerOf(core_->nic(), *(*pd)->context, "pd");
+  if (!maker.ok()) return maker.status();
+  const absl::StatusOr<MemoryObject*> made = (*maker)->regions_.Find(request.handle);
+  if (!made.ok()) return made.status();
+  const datapath::MemoryRegion& region = (*made)->region;
+  if (region.pd != (*pd)->number()) return NotImported("mr");
+  return uroce_import_mr_reply{region.length_bytes, region.key, region.key};
+}
+
+}  // namespace uroce::nic

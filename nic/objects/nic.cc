@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/objects/nic.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "nic/base/mapping_guard.h"
+#include "nic/objects/address_handles.h"
+#include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+
+namespace uroce::nic {
+namespace {
+
+datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
+  return {.of_worker = limits.kept_frames,
+          .of_program = limits.kept_frames_per_program,
+          .of_queue_pair = limits.kept_frames_per_qp};
+}
+
+}  // namespace
+
+Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
+         std::span<const datapath::WorkerSeat> seats)
+    : config_(config),
+      devices_(std::move(devices)),
+      keys_(config.limits.total_mrs),
+      userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
+      queue_pair_counts_(seats.size()),
+      workers_({.keys = &keys_,
+                .failures = &flights_,
+                .overflows = &overflows_,
+                .kept = KeptLimitsOf(config.limits)},
+               seats) {
+  for (const datapath::WorkerSeat& seat : seats) pools_.push_back(seat.pool);
+  // What fits the limit but not the machine would have the kernel kill a process, most likely us.
+  const uint64_t machine_bytes =
+      uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  uint64_t& limit = config_.limits.memory_per_user;
+  limit = std::min(limit, machine_bytes / 4 * 3);
+  // Whatever one user does, others' memory can be mapped.
+  uint32_t& mappings = config_.limits.mappings_per_user;
+  mappings = std::min(mappings, std::max(MappingGuard::Get().capacity() / 2, 1u));
+  for (const auto& device : devices_) workers_.AddDevice(&device->datapath());
+  workers_.Start();
+  for (const auto& device : devices_) {
+    if (device->tap() < 0) continue;
+    exception_paths_.push_back(std::make_unique<ExceptionPath>(
+        device->config().exception, device->tap(), *device->host_link(), HostWorkerOf(*device)));
+  }
+}
+
+Nic::~Nic() {
+  exception_paths_.clear();  // They wake a worker.
+  workers_.Stop();
+  datapath::CopyHelper::AwaitAll();
+}
+
+NetDevices Nic::net_devices() const {
+  NetDevices devices;
+  for (const auto& device : devices_) devices.push_back(device.get());
+  return devices;
+}
+
+datapath::Worker& Nic::OwnerOf(const datapath::QueuePair& queue_pair) {
+  return workers_.OwnerOf(queue_pair.qpn());
+}
+
+datapath::Worker& Nic::HostWorkerOf(const NicDevice& device) {
+  return workers_.at(device.datapath().host_worker());
+}
+
+uint32_t Nic::PlaceQueuePair(std::optional<uint32_t> bound) const {
+  if (bound) return *bound;
+  const auto fewest = std::ranges::min_element(queue_pair_counts_);
+  return static_cast<uint32_t>(fewest - queue_pair_counts_.begin());
+}
+
+uint32_t Nic::TakeQpn(uint32_t worker) {
+  const uint32_t count = workers_.count();
+  const uint32_t qpn =
+      qpns_.Take(Now(), {.first = FirstQpnOf(worker, count), .end = FirstQpnOf(worker + 1, count)});
+  if (qpn != 0) ++queue_pair_counts_[worker];
+  return qpn;
+}
+
+void Nic::ReleaseQpn(Qpn qpn) {
+  --queue_pair_counts_[uroce::OwnerOf(qpn, workers_.count())];
+  qpns_.Release(qpn.value(), Now());
+}
+
+void Nic::ChangeMac(NicDevice& device) {
+  const Mac old = device.datapath().mac;
+  const Mac& mac = device.info().mac;
+  workers_.ChangeMac(device.datapath(), mac);
+  RewriteAddresses([&](const NicDevice& from, datapath::Path& path) {
+    const bool from_here = &from == &device;
+    const bool to_here = path.destination_mac == old;
+    if (from_here) path.source_mac = mac;
+    if (to_here) path.destination_mac = mac;
+    return from_here || to_here;
+  });
+}
+
+void Nic::RewriteAddresses(PathRewriter rewrite) {
+  std::vector<std::pair<AddressHandle*, datapath::Path>> changed;
+  for (AddressHandle* ah : address_handles_) {
+    datapath::Path path = ah->vector.path();
+    if (rewrite(*ah->pd->context->device, path)) changed.emplace_back(ah, path);
+  }
+  if (changed.empty()) return;
+  workers_.RunTogether([&] {
+    for (const auto& [ah, path] : changed) ah->vector.set_path(path);
+  });
+}
+
+NicDevice::Change Nic::Refresh(NicDevice& device) {
+  const NicDevice::Change change = device.Refresh();
+  if (change.mac) ChangeMac(device);
+  if (change.gids) workers_.RunTogether([&] { device.ShowAddresses(); });
+  return change;
+}
+
+void Nic::MovePaths(std::span<const FollowedPath> paths) {
+  if (paths.empty()) return;
+  using Key = std::tuple<uint32_t, uint16_t, Gid, Gid>;
+  std::map<Key, Mac> macs;
+  for (const FollowedPath& path : paths) {
+    const PathKey& key = path.key;
+    macs[{key.device->index(), key.vlan_id, key.source, key.destination}] = path.mac;
+  }
+  const auto move = [&](uint32_t device, datapath::Path& path) {
+    const auto moved = macs.find({device, VlanIdOf(path.vlan_tci), path.source, path.destination});
+    if (moved == macs.end()) return false;
+    path.destination_mac = moved->second;
+    return true;
+  };
+  workers_.RunOnEach([&](datapath::Worker& worker) {
+    worker.RewritePaths([&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
+      return move(queue_pair.config().device->index(), path);
+    });
+  });
+  RewriteAddresses(
+      [&](const NicDevice& device, datapath::Path& path) { return move(device.index(), path); });
+}
+
+void Nic::FailOverflowed() {
+  for (const datapath::CompletionQueue* queue : overflows_.TakeAll()) {
+    queue->ForEachRing([this](datapath::CompletionRing& ring) {
+      datapath::Worker& worker = workers_.at(ring.worker());
+      worker.Run([&] { worker.FailQueuePairsOf(&ring); });
+    });
+  }
+}
+
+Nanos Nic::Now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return Nanos(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that one program made: its parts, and the order in which they end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nic/base/side_thread.h"
+#include "nic/objects/address_handles.h"
+#include "nic/objects/completion_queues.h"
+#include "nic/objects/contexts.h"
+#include "nic/objects/program_core.h"
+#include "nic/objects/queue_pairs.h"
+#include "nic/objects/regions.h"
+#include "nic/objects/remapped_regions.h"
+#include "nic/objects/segments.h"
+#include "nic/objects/shared_receive_queues.h"
+#include "nic/objects/windows.h"
+#include "nic/objects/xrc.h"
+
+namespace uroce::nic {
+
+/// Control thread. Handles are the program's word: each method of a part checks them. Statuses map
+/// to the errno values that verbs return (nic/base/message.h). At the end everything goes: queue
+/// pairs first, then what they used, then the memory, after the workers have let go.
+class Program {
+ public:
+  /// `files_thread` lets go of what the program lends.
+  static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid,
+                                                       std::shared_ptr<SideThread> files_thread);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  ProgramCore& core() { return *core_; }
+  Contexts& contexts() { return contexts_; }
+  Segments& segments() { return segments_; }
+  Regions& regions() { return regions_; }
+  Windows& windows() { return windows_; }
+  CompletionQueues& completion_queues() { return completion_queues_; }
+  Xrc& xrc() { return xrc_; }
+  SharedReceiveQueues& shared_receive_queues() { return shared_receive_queues_; }
+  QueuePairs& queue_pairs() { return queue_pairs_; }
+  AddressHandles& address_handles() { return address_handles_; }
+
+  /// Everything that was made in it goes too, as the kernel does it: programs count on that. The
+  /// regions are returned as by Regions::BeginDereg.
+  absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> CloseContext(uint32_t handle);
+
+  // ---- what programs share (imports.cc) ----
+  /// A context for one of this name, of another program or of this one. Errors: InvalidArgument.
+  absl::StatusOr<uroce_import_context_reply> ImportContext(const uroce_context_name& name,
+                                                           Fd& events);
+  /// Errors: InvalidArgument, Unimplemented (copied memory).
+  absl::StatusOr<uint32_t> ImportPd(const uroce_import& request);
+  absl::StatusOr<uroce_import_mr_reply> ImportMr(const uroce_import& request);
+
+ private:
+  Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> files_thread);
+
+  std::unique_ptr<ProgramCore> core_;
+  Contexts contexts_;
+  RemappedRegions remapped_;
+  Segments segments_;
+  Regions regions_;
+  Windows windows_;
+  CompletionQueues completion_queues_;
+  Xrc xrc_;
+  SharedReceiveQueues shared_receive_queues_;
+  QueuePairs queue_pairs_;
+  AddressHandles address_handles_;
+};
+
+}  // namespace uroce::nic

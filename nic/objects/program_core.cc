@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/objects/program_core.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "nic/base/shared_memory.h"
+
+namespace uroce::nic {
+namespace {
+
+std::vector<datapath::SessionLink> Links(const Arena& arena, const std::vector<Fd>& wake_fds) {
+  std::vector<datapath::SessionLink> links;
+  for (uint32_t worker = 0; worker < wake_fds.size(); ++worker) {
+    links.push_back({.doorbells = arena.doorbells(worker), .wake_fd = wake_fds[worker].get()});
+  }
+  return links;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProgramCore>> ProgramCore::Make(Nic& nic, uint32_t id,
+                                                               uint32_t uid) {
+  const uint32_t workers = nic.workers().count();
+  absl::StatusOr<Arena> arena = Arena::Make(workers, &nic.user(uid).queue_bytes, nic.reaper());
+  if (!arena.ok()) return arena.status();
+  std::vector<Fd> wake_fds;
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    wake_fds.emplace_back(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake_fds.back()) return SystemError("eventfd", errno);
+  }
+  return std::unique_ptr<ProgramCore>(
+      new ProgramCore(nic, id, uid, *std::move(arena), std::move(wake_fds)));
+}
+
+ProgramCore::ProgramCore(Nic& nic, uint32_t id, uint32_t uid, Arena arena, std::vector<Fd> wake_fds)
+    : nic_(nic),
+      uid_(uid),
+      arena_(std::move(arena)),
+      wake_fds_(std::move(wake_fds)),
+      session_(id, Links(arena_, wake_fds_), uid) {}
+
+void ProgramCore::Join() {
+  nic_.workers().RunOnEach([this](datapath::Worker& worker) { worker.AddSession(&session_); });
+}
+
+bool ProgramCore::is_privileged() const { return uid_ == 0 || uid_ == geteuid(); }
+
+datapath::RecordSocket ProgramCore::RecordsOn(const Fd& socket) const {
+  return {.fd = socket.get(), .pace = &user().record_pace};
+}
+
+}  // namespace uroce::nic

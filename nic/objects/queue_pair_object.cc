@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/objects/queue_pair_object.h"
+
+#include "nic/objects/nic.h"
+
+namespace uroce::nic {
+
+QueuePairLive LookAt(const QueuePairObject& object) {
+  const datapath::QueuePairCore& core = object.queue_pair.core();
+  return {object.queue_pair.state(), core.draining(), core.next_send_psn().value(),
+          core.expected_psn().value()};
+}
+
+QueuePairLive LiveState(Nic& nic, const QueuePairObject& object) {
+  QueuePairLive live;
+  nic.OwnerOf(object.queue_pair).Run([&] { live = LookAt(object); });
+  return live;
+}
+
+}  // namespace uroce::nic

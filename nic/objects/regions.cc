@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/objects/regions.h"
+
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pipeline/datapath/copy/copy_helper.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint32_t kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr uint32_t kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
+                                  IBV_ACCESS_ON_DEMAND;
+
+absl::Status Refuse(absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("mr: ", why));
+}
+
+bool NeedsHelper(const datapath::MrSegment& segment) {
+  return segment.mode == datapath::MrMode::kCopied || segment.follows_address;
+}
+
+bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
+
+absl::Status CheckAccess(uint32_t access) {
+  const uint32_t unknown = access & ~(kKnownAccess | IBV_ACCESS_OPTIONAL_RANGE);
+  if (unknown != 0) return Refuse(absl::StrCat("access flags 0x", absl::Hex(unknown)));
+  // docs/protocol/verbs-semantics.md, section 5.
+  if ((access & kRemoteWriting) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
+    return Refuse("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE");
+  }
+  return absl::OkStatus();
+}
+
+/// Pages of a shared mapping are writable once they are there at all, if it is: reading brings them
+/// in with less work than writing.
+absl::Status Populate(uint8_t* start, uint64_t length) {
+  const auto address = reinterpret_cast<uintptr_t>(start);
+  const uintptr_t begin = address / kPageBytes * kPageBytes;
+  const uintptr_t end = (address + length + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) == 0) {
+    return absl::OkStatus();
+  }
+  if (errno == EFAULT) return absl::OutOfRangeError("mr: pages behind the end of their file");
+  return absl::ResourceExhaustedError(
+      absl::StrCat("mr: no memory for ", length, " bytes (errno ", errno, ")"));
+}
+
+}  // namespace
+
+Regions::Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,
+                 RemappedRegions& remapped)
+    : core_(core),
+      contexts_(contexts),
+      segments_(segments),
+      remapped_(remapped),
+      mr_parts_(
+          std::make_shared<Quota>(Quota{core.uid(), core.limits().mr_parts, "--max-mr-parts"})),
+      mrs_("mr", core.limits().mrs, &core.user().mrs) {}
+
+absl::Status Regions::CountParts(uint32_t count, MemoryObject& memory) const {
+  Quota& of_user = core_.user().mr_parts;
+  if (absl::Status status = mr_parts_->Check("mr parts", count); !status.ok()) return status;
+  if (absl::Status status = of_user.Check("mr parts", count); !status.ok()) return status;
+  memory.parts = std::make_unique<QuotaShare>(&of_user);
+  memory.parts->Take(count);
+  memory.program_quota = mr_parts_;
+  memory.parts_of_program = std::make_unique<QuotaShare>(mr_parts_.get());
+  memory.parts_of_program->Take(count);
+  return absl::OkStatus();
+}
+
+absl::Status Regions::CheckRequest(const uroce_reg_mr& request, const uroce_mr_segment* segments) {
+  if (absl::Status status = CheckAccess(request.access); !status.ok()) return status;
+  if (Wraps(request.addr, request.length) || Wraps(request.iova, request.length)) {
+    return Refuse("the range wraps");
+  }
+  const bool zero_based = (request.access & IBV_ACCESS_ZERO_BASED) != 0;
+  if (zero_based ? request.iova != 0 : (request.addr ^ request.iova) % kPageBytes != 0) {
+    return Refuse(absl::StrCat("iova 0x", absl::Hex(request.iova), " does not suit address 0x",
+                               absl::Hex(request.addr)));
+  }
+  uint64_t next = request.addr;
+  for (uint32_t i = 0; i < request.segment_count; ++i) {
+    const uroce_mr_segment& segment = segments[i];
+    if (segment.addr != next || segment.length == 0 ||
+        segment.length > request.addr + request.length - next) {
+      return Refuse(absl::StrCat("segment ", i, " does not continue the region"));
+    }
+    next += segment.length;
+  }
+  if (next != request.addr + request.length) return Refuse("the segments end before the region");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request,
+                                                     const uroce_mr_segment& segment,
+                                                     MemoryObject& memory) const {
+  datapath::MrSegment result{.iova = request.iova + (segment.addr - request.addr),
+                             .length_bytes = segment.length,
+                             .app_addr = segment.addr};
+  if (segment.mode == UROCE_MR_COPIED) {
+    if (core_.session().copy_helper() == nullptr)
+      return Refuse("copied memory needs /proc/self/mem first");
+    result.mode = datapath::MrMode::kCopied;
+    result.reason = static_cast<uint8_t>(segment.reason);
+    // What is there on demand may be other memory tomorrow: a mapping would not notice.
+    result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
+    return result;
+  }
+  if (segment.mode == UROCE_MR_NULL) {
+    if ((request.access & ~uint32_t{IBV_ACCESS_LOCAL_WRITE}) != 0) {
+      return Refuse("nobody else reaches a null region");
+    }
+    result.mode = datapath::MrMode::kNull;
+    return result;
+  }
+  if (segment.mode != UROCE_MR_MAPPED && segment.mode != UROCE_MR_SHARED) {
+    return Refuse(absl::StrCat("there is no mode ", segment.mode));
+  }
+  const absl::StatusOr<std::shared_ptr<Segment>*> found = segments_.Find(segment.segment);
+  if (!found.ok()) return found.status();
+  if (absl::Status status = AllowAccess(***found, request.access); !status.ok()) return status;
+  const GuardedMapping& mapping = (**found)->mapping;
+  if (segment.segment_offset > mapping.length() ||
+      segment.length > mapping.length() - segment.segment_offset) {
+    return Refuse("beyond the end of its segment");
+  }
+  // Atomics rely on it: an address aligned for the program is aligned for the daemon.
+  if ((segment.segment_offset ^ segment.addr) % kPageBytes != 0) {
+    return Refuse("the offset in the segment does not suit the address");
+  }
+  result.mode = datapath::MrMode::kMapped;
+  result.mapped = mapping.data() + segment.segment_offset;
+  result.is_own_file = (**found)->is_own_file;
+  memory.segments.push_back(**found);
+  memory.region.segment_handles.push_back(segment.segment);
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<MemoryObject>> Regions::Plan(
+    const uroce_reg_mr& request, const uroce_mr_segment* segments) const {
+  const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.pd);
+  if (!pd.ok()) return pd.status();
+  if (absl::Status status = CheckRequest(request, segments); !status.ok()) return status;
+  if (request.replaces != UROCE_NONE) {
+    const absl::StatusOr<MemoryObject*> former = mrs_.Find(request.replaces);
+    if (!former.ok()) return former.status();
+    if (absl::Status status = CheckUnbound(**former); !status.ok()) return status;
+  }
+  auto memory = std::make_unique<MemoryObject>();
+  memory->pd = *pd;
+  memory->replaces = request.replaces;
+  memory->addr = request.addr;
+  datapath::MemoryRegion& region = memory->region;
+  region.session = &core_.session();
+  region.bound_windows = memory->bound_windows.get();
+  region.pd = (*pd)->number();
+  region.access = request.access;
+  region.iova = request.iova;
+  region.length_bytes = request.length;
+  if (absl::Status status = CountParts(request.segment_count, *memory); !status.ok()) return status;
+  for (uint32_t i = 0; i < request.segment_count; ++i) {
+    absl::StatusOr<datapath::MrSegment> segment = Resolve(request, segments[i], *memory);
+    if (!segment.ok()) return segment.status();
+    region.segments.push_back(*segment);
+  }
+  if (!std::ranges::any_of(region.segments, NeedsHelper)) return memory;
+  memory->copied = (*pd)->domain->HoldCopiedMemory();
+  if (memory->copied != nullptr) return memory;
+  return absl::UnimplementedError("mr: copied memory cannot be shared with another program");
+}
+
+absl::StatusOr<uroce_reg_mr_reply> Regions::Publish(std::unique_ptr<MemoryObject> memory) {
+  if (memory->replaces != UROCE_NONE) return PublishReplacement(std::move(memory));
+  if (absl::Status status = mrs_.CheckRoom(); !status.ok()) return status;
+  datapath::MemoryRegion& region = memory->region;
+  region.key = core_.nic().key_numbers().Take(Nic::Now());
+  if (region.key == 0) return absl::ResourceExhaustedError("mr: no key is free");
+  if (!core_.nic().keys().Publish(&region)) {
+    core_.nic().key_numbers().Release(region.key, Nic::Now());
+    return absl::ResourceExhaustedError("mr: the daemon's table is full, see --max-total-mr");
+  }
+  ++memory->pd->users;
+  const uint32_t key = region.key;
+  remapped_.Add(*memory);
+  return uroce_reg_mr_reply{*mrs_.Add(std::move(memory)), key, key, 0};
+}
+
+uroce_reg_mr_reply Regions::PublishReplacement(std::unique_ptr<MemoryObject> memory) {
+  const uint32_t handle = memory->replaces;
+  const datapath::MemoryRegion& stand_in = *(*mrs_.Find(handle))->stand_in;
+  const uint32_t key = stand_in.key;
+  memory->replaces = UROCE_NONE;
+  memory->region.key = key;
+  ++memory->pd->users;
+  remapped_.Add(*memory);
+  core_.nic().keys().Replace(&stand_in, &memory->region);
+  core_.AwaitGrace();
+  const std::unique_ptr<MemoryObject> former = mrs_.Exchange(handle, std::move(memory));
+  --former->pd->users;
+  return {handle, key, key, 0};
+}
+
+// Copies that are under way into memory that `memory` maps must not mix with what it lets happen;
+// and none may be under way into memory that the region had before.
+bool Regions::MakeWay(MemoryObject& memory) {
+  bool must_wait = remapped_.Map(memory);
+  if (memory.replaces != UROCE_NONE) {
+    HideReplaced(memory);
+    must_wait = true;
+  }
+  if (!must_wait) return true;
+  memory.copies_begun = core_.session().copies_begun();
+  return CopiesDone(memory.copies_begun);
+}
+
+void Regions::HideReplaced(const MemoryObject& memory) {
+  MemoryObject& former = **mrs_.Find(memory.replaces);
+  remapped_.Remove(former);
+  former.stand_in = std::make_unique<datapath::MemoryRegion>();
+  former.stand_in->key = former.region.key;
+  core_.nic().keys().Replace(&former.region, former.stand_in.get());
+  core_.AwaitGrace();
+}
+
+uint64_t MappedBytes(const MemoryObject& memory) {
+  uint64_t bytes = 0;
+  for (const datapath::MrSegment& segment : memory.region.segments) {
+    if (segment.mode == datapath::MrMode::kMapped) bytes += segment.length_bytes;
+  }
+  return bytes;
+}
+
+absl::Status PopulateRegion(const MemoryObject& memory) {
+  for (const datapath::MrSegment& segment : memory.region.segments) {
+    if (segment.mode != datapath::MrMode::kMapped) continue;
+    absl::Status status = Populate(segment.mapped, segment.length_bytes);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<MemoryObject>> Regions::BeginDereg(uint32_t handle) {
+  absl::StatusOr<MemoryObject*> found = mrs_.Find(handle);
+  if (!found.ok()) return found.status();
+  if (absl::Status status = CheckUnbound(**found); !status.ok()) return status;
+  return Take(handle);
+}
+
+absl::Status Regions::CheckUnbound(const MemoryObject& memory) {
+  const uint32_t windows = memory.bound_windows->load();
+  if (windows == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("mr: ", windows, " windows are bound to it"));
+}
+
+std::unique_ptr<MemoryObject> Regions::Take(uint32_t handle) {
+  std::unique_ptr<MemoryObject> memory = mrs_.Remove(handle);
+  remapped_.Remove(*memory);
+  core_.nic().keys().Unpublish(memory->published());
+  core_.AwaitGrace();
+  // No copy that begins from here on can be into this region.
+  memory->copies_begun = core_.session().copies_begun();
+  --memory->pd->users;
+  core_.nic().key_numbers().Release(memory->region.key, Nic::Now());
+  return memory;
+}
+
+bool Regions::CopiesDone(const MemoryObject& memory) const {
+  const auto& segments = memory.region.segments;
+  return std::none_of(
+             segments.begin(), segments.end(),
+             [](const auto& segment) { return segment.mode == datapath::MrMode::kCopied; }) ||
+         core_.session().CopiesDone(memory.copies_begun);
+}
+
+bool Regions::CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const {
+  return std::all_of(memory.begin(), memory.end(),
+                     [this](const auto& object) { return CopiesDone(*object); });
+}
+
+std::vector<std::unique_ptr<MemoryObject>> Regions::TakeAllOf(const Context& context) {
+  std::vector<std::unique_ptr<MemoryObject>> memory;
+  for (const uint32_t mr :
+       mrs_.Handles([&](const MemoryObject& its) { return its.pd->context == &context; })) {
+    memory.push_back(Take(mr));
+  }
+  return memory;
+}
+
+void Regions::UnpublishAll() {
+  mrs_.ForEach(
+      [this](uint32_t, MemoryObject& memory) { core_.nic().keys().Unpublish(memory.published()); });
+}
+
+void Regions::ReleaseKeys() {
+  mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
+    core_.nic().key_numbers().Release(memory.region.key, Nic::Now());
+  });
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory windows of a program. Workers bind them (pipeline/datapath/memory/memory_window.h).
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/objects/contexts.h"
+#include "nic/objects/handle_table.h"
+#include "nic/objects/program_core.h"
+#include "pipeline/datapath/memory/memory_region.h"
+#include "pipeline/datapath/memory/memory_window.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce::nic {
+
+struct WindowObject {
+  WindowObject(ProtectionDomain* its_pd, datapath::MemoryWindow::Type type, uint32_t key);
+  ProtectionDomain* pd;
+  datapath::MemoryWindow window;
+  datapath::MemoryRegion entry;  ///< In the table of keys.
+};
+
+/// Control thread.
+class Windows {
+ public:
+  Windows(ProgramCore& core, const Contexts& contexts);
+
+  absl::StatusOr<uroce_alloc_mw_reply> Alloc(const uroce_alloc_mw& request);
+  /// Bound or not: a window that goes grants nothing any more.
+  absl::Status Dealloc(uint32_t handle);
+  void DeallocAllOf(const Context& context);
+
+  /// At the program's end: hides all windows; gives their keys back once no worker looks at them.
+  void UnpublishAll();
+  void ReleaseKeys();
+
+  /// For dumps.
+  const HandleTable<WindowObject>& table() const { return mws_; }
+
+ private:
+  /// After its grace period.
+  void End(const WindowObject& object);
+
+  ProgramCore& core_;
+  const Contexts& contexts_;
+  HandleTable<WindowObject> mws_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's extended connection (XRC) domains, and the target queue pairs that it has opened.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/objects/contexts.h"
+#include "nic/objects/handle_table.h"
+#include "nic/objects/program_core.h"
+#include "nic/objects/xrc_domain.h"
+#include "nic/objects/xrc_file.h"
+#include "pipeline/datapath/queue/event_records.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce::nic {
+
+struct XrcdObject {
+  Context* context = nullptr;
+  std::shared_ptr<XrcDomain> domain;
+  uint32_t users = 0;
+};
+
+/// A target queue pair as one program has it.
+struct OpenedTarget {
+  XrcdObject* xrcd = nullptr;
+  std::shared_ptr<XrcTarget> target;
+  datapath::EventRecords events;
+  uint64_t user_handle = 0;
+};
+
+/// Control thread.
+class Xrc {
+ public:
+  Xrc(ProgramCore& core, const Contexts& contexts);
+
+  /// For one OpenDomain.
+  absl::StatusOr<uint32_t> AddFile(XrcFile file);
+  absl::StatusOr<uint32_t> OpenDomain(const uroce_open_xrcd& request);
+  absl::StatusOr<XrcdObject*> FindDomain(uint32_t handle) const { return xrcds_.Find(handle); }
+  absl::Status CloseDomain(uint32_t handle);
+  void CloseDomainsOf(const Context& context);
+
+  /// Its handle is one of queue pairs: modified, queried and destroyed as others of the program.
+  absl::StatusOr<uroce_target_reply> CreateTarget(const uroce_create_target& request);
+  absl::StatusOr<uroce_target_reply> OpenTarget(const uroce_open_target& request);
+  /// Whether the handle of a queue pair is that of a target.
+  static bool IsTarget(uint32_t handle);
+  absl::StatusOr<OpenedTarget*> FindTarget(uint32_t handle) const;
+  bool HasTarget(Qpn qpn) const { return open_counts_.contains(qpn.value()); }
+  /// The target is there for as long as anybody has it open.
+  absl::StatusOr<uroce_destroy_qp_reply> CloseTarget(uint32_t handle);
+  void CloseTargetsOf(const Context& context);
+  void CloseAllTargets();
+
+  /// For dumps.
+  const HandleTable<OpenedTarget>& targets() const { return targets_; }
+
+ private:
+  uroce_target_reply AddTarget(XrcdObject& xrcd, std::shared_ptr<XrcTarget> target,
+                               uint64_t user_handle);
+
+  ProgramCore& core_;
+  const Contexts& contexts_;
+  HandleTable<XrcFile> files_;
+  HandleTable<XrcdObject> xrcds_;
+  HandleTable<OpenedTarget> targets_;
+  absl::flat_hash_map<uint32_t, uint32_t> open_counts_;  ///< Of `targets_`, by QPN.
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Extended connection (XRC) domains: what several programs have of one, and its target queue pairs.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nic/base/fd.h"
+#include "nic/devices/nic_device.h"
+#include "nic/objects/queue_pair_object.h"
+#include "nic/objects/xrc_file.h"
+#include "pipeline/datapath/queue/event_records.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/worker/worker.h"
+
+namespace uroce::nic {
+
+class Nic;
+class XrcDomain;
+
+/// A target queue pair, there for as long as a program has it open. What it has in place of a
+/// program's: memory for its page, and the session of its domain.
+class XrcTarget {
+ public:
+  XrcTarget(std::shared_ptr<XrcDomain> domain, Qpn qpn);
+  ~XrcTarget();
+  XrcTarget(const XrcTarget&) = delete;
+  XrcTarget& operator=(const XrcTarget&) = delete;
+
+  QueuePairObject& object() { return object_; }
+  Qpn qpn() const { return object_.queue_pair.qpn(); }
+  /// Who opened it is told of its events.
+  void AddOpener(datapath::EventRecords* events);
+  void RemoveOpener(datapath::EventRecords* events);
+
+ private:
+  std::shared_ptr<XrcDomain> domain_;
+  std::unique_ptr<uroce_qp_page> page_ = std::make_unique<uroce_qp_page>();
+  QueuePairObject object_;
+};
+
+/// A domain, there for as long as a program holds it. Its target queue pairs and its shared receive
+/// queues live on one worker, to which it is like a program of its own that never rings.
+class XrcDomain {
+ public:
+  /// `uid` is the user who makes it. Errors: ResourceExhausted (no fd).
+  static absl::StatusOr<std::shared_ptr<XrcDomain>> Make(Nic& nic, NicDevice& device,
+                                                         std::optional<XrcFile> file, uint32_t uid);
+  XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, uint32_t uid, Fd wake_fd);
+  ~XrcDomain();
+  XrcDomain(const XrcDomain&) = delete;
+  XrcDomain& operator=(const XrcDomain&) = delete;
+
+  Nic& nic() { return nic_; }
+  NicDevice& device() { return device_; }
+  uint32_t worker_index() const { return worker_index_; }
+  datapath::Worker& worker();
+  datapath::Session& session() { return session_; }
+  datapath::XrcDomain& queues() { return queues_; }
+
+  /// A new target of `domain`. Errors: ResourceExhausted.
+  static absl::StatusOr<std::shared_ptr<XrcTarget>> MakeTarget(
+      const std::shared_ptr<XrcDomain>& domain);
+  /// Errors: InvalidArgument, when none has this number.
+  absl::StatusOr<std::shared_ptr<XrcTarget>> FindTarget(uint32_t qpn) const;
+  uint32_t target_count() const { return static_cast<uint32_t>(targets_.size()); }
+  /// By ~XrcTarget.
+  void ForgetTarget(Qpn qpn) { targets_.erase(qpn.value()); }
+
+ private:
+  std::vector<datapath::SessionLink> Links();
+
+  Nic& nic_;
+  NicDevice& device_;
+  const std::optional<XrcFile> file_;  ///< Held, or its inode number might become another file's.
+  const uint32_t worker_index_;
+  Fd wake_fd_;
+  std::unique_ptr<uroce_doorbells> doorbells_ = std::make_unique<uroce_doorbells>();
+  datapath::Session session_;
+  datapath::XrcDomain queues_;
+  std::map<uint32_t, std::weak_ptr<XrcTarget>> targets_;
+};
+
+/// The domains that programs know by a file. Control thread.
+class XrcDomains {
+ public:
+  /// The domain of `device` and `file`, by the rules of ibv_open_xrcd(3): made where there is none
+  /// and O_CREAT allows it; `uid` is the user who opens it. Errors: Aborted (there is none),
+  /// InvalidArgument (there is one, and O_EXCL), ResourceExhausted.
+  absl::StatusOr<std::shared_ptr<XrcDomain>> Open(Nic& nic, NicDevice& device, XrcFile file,
+                                                  uint32_t oflags, uint32_t uid);
+
+ private:
+  struct Key {
+    const NicDevice* device;
+    uint64_t file_system;
+    uint64_t inode;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, std::weak_ptr<XrcDomain>> domains_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Management datagrams of all devices: from a MAD and its route to a frame, and back.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "nic/base/timers.h"
+#include "nic/cm/types.h"
+#include "nic/net/followed_paths.h"
+#include "nic/net/net_device.h"
+#include "nic/paths/frame_channel.h"
+#include "nic/paths/neighbours.h"
+#include "pipeline/wire/gsi.h"
+
+namespace uroce::nic {
+
+using Mad = std::array<uint8_t, wire::kMadBytes>;
+
+/// Of all devices.
+struct GsiCounters {
+  uint64_t no_neighbour = 0;   ///< Datagrams dropped: nobody answers for their destination ...
+  uint64_t no_room = 0;        ///< ... or too many wait for it to answer.
+  uint64_t unknown_class = 0;  ///< Received, of a management class that nobody here reads.
+};
+
+/// Control thread. The worker has checked what is received
+/// (pipeline/datapath/worker/admission.cc).
+class Gsi {
+ public:
+  using Handler = std::function<void(const cm::Route&, std::span<const uint8_t> mad)>;
+
+  /// Where a device's datagrams come and go.
+  struct Port {
+    const NetDevice* device = nullptr;
+    FrameChannel* channel = nullptr;
+  };
+
+  /// `ports`: of all devices, by their indices. Devices and channels outlive this object.
+  Gsi(Timers& timers, Neighbours& neighbours, std::vector<Port> ports);
+  ~Gsi();
+  Gsi(const Gsi&) = delete;
+  Gsi& operator=(const Gsi&) = delete;
+
+  /// Who reads the MADs of a management class; it may send. Null: nobody any more.
+  void SetHandler(uint8_t management_class, Handler handler);
+  /// Sends a MAD, where nothing is known of the next hop after that has been found. False: the
+  /// device's queue is full.
+  [[nodiscard]] bool Send(const cm::Route& route, const Mad& mad);
+  /// Whether all that was sent has left for the ports.
+  bool is_idle() const;
+  const GsiCounters& counters() const { return counters_; }
+
+ private:
+  static constexpr size_t kMostPaths = 4096;
+  /// Of addresses that may well not exist: who answers does so soon, so that the oldest gives way.
+  static constexpr size_t kMostLookups = 256;
+  static constexpr size_t kMostWaiting = 64;  ///< Of one path.
+  static constexpr Nanos kForgetAfter{30'000'000'000};
+
+  struct Waiting {
+    cm::Route route;
+    Mad mad;
+  };
+  /// A path whose next hop the kernel, or the port's own host, has found or is to find.
+  struct Path {
+    FollowedPaths::Holder followed;  ///< Null: not found yet.
+    Neighbours::Id lookup = 0;
+    std::vector<Waiting> waiting;
+    bool used = true;  ///< Since the last look.
+  };
+
+  void OnFrame(const NetDevice& device, std::span<const uint8_t> frame);
+  bool SendTo(const Mac& mac, const cm::Route& route, const Mad& mad);
+  bool SendByPath(const PathKey& key, const cm::Route& route, const Mad& mad);
+  void Await(const PathKey& key, const cm::Route& route, const Mad& mad);
+  void StartLookup(const PathKey& key);
+  void GiveUpOldestLookup();
+  void OnNeighbour(const PathKey& key, const absl::StatusOr<Mac>& mac);
+  void ForgetUnused();
+
+  Timers& timers_;
+  Neighbours& neighbours_;
+  const std::vector<Port> ports_;
+  std::map<uint8_t, Handler> handlers_;  ///< By management class.
+  Timers::Id forget_timer_ = 0;
+  std::map<PathKey, Path> paths_;
+  std::map<Neighbours::Id, PathKey> lookups_;  ///< Oldest first.
+  uint32_t psn_ = 0;
+  uint16_t identification_ = 0;
+  GsiCounters counters_;
+};
+
+}  // namespace uroce::nic

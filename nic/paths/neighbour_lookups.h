@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many who wait for the same few neighbours, each for a time of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "nic/base/timers.h"
+#include "nic/cm/fair_share.h"
+#include "nic/net/followed_paths.h"
+#include "nic/paths/neighbours.h"
+
+namespace uroce::nic {
+
+/// A thousand connections to one host ask for it once. Control thread.
+class NeighbourLookups {
+ public:
+  using Id = uint64_t;
+  /// OK, or as Neighbours::Find fails.
+  using Handler = std::function<void(const absl::Status&)>;
+  /// Destinations that are asked for at a time, shared fairly between users; each costs the control
+  /// thread some 20 us at every look. Whoever asks for more is told at once that nobody answers.
+  static constexpr size_t kMostPaths = 1536;
+
+  NeighbourLookups(Timers& timers, Neighbours& neighbours)
+      : timers_(timers), neighbours_(neighbours) {}
+  ~NeighbourLookups();
+  NeighbourLookups(const NeighbourLookups&) = delete;
+  NeighbourLookups& operator=(const NeighbourLookups&) = delete;
+
+  /// `user`: on whose behalf. The handler is called once, unless cancelled, and never from within
+  /// this call.
+  Id Start(const PathKey& path, uint32_t user, Nanos timeout, Handler handler);
+  void Cancel(Id id);
+
+ private:
+  static constexpr Nanos kSweep{10'000'000};  ///< How late a timeout may come.
+  static constexpr Nanos kPatience{60'000'000'000};
+
+  struct Waiter {
+    PathKey path;
+    Nanos deadline;
+    Handler handler;
+    bool answered = false;  ///< In `answers_`.
+  };
+  struct Asked {
+    uint32_t user = 0;  ///< Who was the first to ask.
+    Neighbours::Id lookup = 0;
+    std::set<Id> waiters;
+  };
+
+  void Ask(const PathKey& path, uint32_t user, Id id);
+  void Answer(Id id, const absl::Status& status);
+  void Deliver();
+  void OnAnswer(const PathKey& path, const absl::Status& status);
+  void Leave(const Waiter& waiter, Id id);
+  void SweepLater();
+  void Sweep();
+
+  Timers& timers_;
+  Neighbours& neighbours_;
+  Id last_id_ = 0;
+  std::map<Id, Waiter> waiters_;
+  std::map<PathKey, Asked> asked_;
+  cm::FairShare<uint32_t> shares_{kMostPaths};  ///< Of `asked_`, by user.
+  std::set<std::pair<Nanos, Id>> deadlines_;
+  std::map<Id, absl::Status> answers_;  ///< To be delivered in the next turn.
+  Timers::Id delivery_ = 0;
+  Timers::Id sweep_ = 0;
+};
+
+}  // namespace uroce::nic

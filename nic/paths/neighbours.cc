@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/paths/neighbours.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nic/net/address.h"
+
+namespace uroce::nic {
+namespace {
+
+// Between looks: longer and longer, since most who answer do so at once.
+constexpr Nanos kFirstPause{5'000'000};
+constexpr Nanos kLongestPause{160'000'000};
+// While a lookup lasts: the kernel asks three times, a second apart, then it gives up.
+constexpr Nanos kProbeInterval{4'000'000'000};
+// Routes change in storms. One look at all paths follows them, this long after the first.
+constexpr Nanos kSettleTime{50'000'000};
+// A neighbour that does not answer is asked again after this time, while queue pairs send to it.
+constexpr Nanos kAskAgain{2'000'000'000};
+constexpr size_t kChecksPerTurn = 32;  // Each takes some 20 us.
+
+int InterfaceOf(const PathKey& path) { return path.device->InterfaceOf(path.vlan_id); }
+
+std::string Place(const PathKey& path) {
+  const std::string& name = path.device->name();
+  return path.vlan_id == 0 ? name : absl::StrCat("VLAN ", path.vlan_id, " of ", name);
+}
+
+}  // namespace
+
+void Neighbours::StartHost(const NetDevice& device, FrameChannel& channel, const HostConfig& config,
+                           AddressListener listener) {
+  std::unique_ptr<HostStack>& host = hosts_[&device];
+  HostStack::Listener host_listener;
+  host_listener.on_addresses = [&host, listener = std::move(listener)] {
+    listener(host->host().UsableAddresses());
+  };
+  host_listener.on_neighbour = [this, &device](const struct NextHop& hop,
+                                               const std::optional<Mac>& mac) {
+    if (!mac) return;  // Retransmission decides how long the paths of its queue pairs live.
+    move_paths_(paths_.OnNeighbour(&device, hop.vlan_id, hop.address, *mac));
+  };
+  host = std::make_unique<HostStack>(timers_, channel, device.name(), config,
+                                     std::move(host_listener));
+  host->OnLink(device.link_up());
+}
+
+void Neighbours::SetGroup(const NetDevice& device, const Gid& group, bool joined) {
+  hosts_.at(&device)->SetGroup(group, joined);
+}
+
+bool Neighbours::has_tentative_address() const {
+  return std::ranges::any_of(
+      hosts_, [](const auto& entry) { return entry.second->host().has_tentative_address(); });
+}
+
+void Neighbours::OnLink(const NetDevice& device) {
+  const auto it = hosts_.find(&device);
+  if (it != hosts_.end()) it->second->OnLink(device.link_up());
+}
+
+const NetDevice* Neighbours::OwnerOf(const PathKey& path) const {
+  const auto owner = std::ranges::find_if(devices_, [&](const NetDevice* device) {
+    const bool is_reached = device == path.device || device->wire() == path.device->wire();
+    return is_reached && device->gids().Find({path.destination, path.vlan_id});
+  });
+  return owner == devices_.end() ? nullptr : *owner;
+}
+
+std::optional<absl::StatusOr<Mac>> Neighbours::Find(const PathKey& path) {
+  if (const NetDevice* owner = OwnerOf(path)) return owner->mac();
+  if (path.device->wire() >= 0) {
+    return absl::DeadlineExceededError(absl::StrCat("nobody on the wire of ", Place(path), " has ",
+                                                    FormatAddress(path.destination)));
+  }
+  if (CanAsk(path)) return std::nullopt;
+  return absl::UnavailableError(absl::StrCat(Place(path), " has no kernel interface now to find ",
+                                             FormatAddress(path.destination), " by"));
+}
+
+Neighbours::Id Neighbours::Resolve(const PathKey& path, Callback callback, Nanos patience) {
+  const Id id = next_id_++;
+  const Nanos now = timers_.Now();
+  Lookup& lookup = lookups_[id];
+  lookup = {.path = path,
+            .deadline = now + patience,
+            .probe_at = now,
+            .pause = kFirstPause,
+            .callback = std::move(callback)};
+  lookup.timer = timers_.After(Nanos(0), [this, id] { Continue(id); });
+  return id;
+}
+
+void Neighbours::Cancel(Id id) {
+  const auto it = lookups_.find(id);
+  if (it == lookups_.end()) return;
+  timers_.Cancel(it->second.timer);
+  lookups_.erase(it);
+}
+
+void Neighbours::Continue(Id id) {
+  Lookup& lookup = lookups_.at(id);
+  if (lookup.next_hop == Gid{}) {
+    const absl::StatusOr<Gid> next_hop = NextHop(lookup.path);
+    if (!next_hop.ok()) return Finish(id, next_hop.status());
+    lookup.next_hop = *next_hop;
+  }
+  if (const auto mac = Neighbour(lookup.path, lookup.next_hop)) return Finish(id, *mac);
+  const Nanos now = timers_.Now();
+  if (now >= lookup.deadline) {
+    return Finish(id, absl::DeadlineExceededError(absl::StrCat(FormatAddress(lookup.next_hop),
+                                                               " does not answer on the network")));
+  }
+  if (now >= lookup.probe_at) {
+    Probe(lookup.path, lookup.next_hop);
+    lookup.probe_at = now + kProbeInterval;
+  }
+  const Nanos pause = std::min(lookup.pause, lookup.deadline - now);
+  lookup.pause = std::min(lookup.pause * 2, kLongestPause);
+  lookup.timer = timers_.After(pause, [this, id] { Continue(id); });
+}
+
+void Neighbours::Finish(Id id, const absl::StatusOr<Mac>& mac) {
+  const Callback callback = std::move(lookups_.at(id).callback);
+  lookups_.erase(id);
+  callback(mac);
+}
+
+HostStack* Neighbours::HostOf(const PathKey& path) const {
+  const auto it = hosts_.find(path.device);
+  return it == hosts_.end() ? nullptr : it->second.get();
+}
+
+// The interface may go at any time: its number is asked for anew, here and below.
+bool Neighbours::CanAsk(const PathKey& path) const {
+  return HostOf(path) != nullptr || InterfaceOf(path) != 0;
+}
+
+std::optional<Mac> Neighbours::Neighbour(const PathKey& path, const Gid& hop) {
+  HostStack* const host = HostOf(path);
+  if (host == nullptr) return kernel_.Neighbour(InterfaceOf(path), hop);
+  Mac mac{};
+  const auto answer = host->Find({hop, path.vlan_id}, mac);
+  return answer == NeighbourCache::Answer::kKnown ? std::optional(mac) : std::nullopt;
+}
+
+// A host that was asked for a neighbour looks for it until it has an answer.
+void Neighbours::Probe(const PathKey& path, const Gid& hop) {
+  if (HostOf(path) == nullptr) kernel_.Probe(InterfaceOf(path), hop);
+}
+
+// Routers do not forward what is link-local at either end (RFC 4291, 2.5.6).
+absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
+  if (const HostStack* host = HostOf(path)) {
+    const absl::StatusOr<struct NextHop> hop = host->Route(path.source, path.destination);
+    if (!hop.ok()) return hop.status();
+    return hop->address;
+  }
+  const absl::StatusOr<Gid> hop = kernel_.NextHop(InterfaceOf(path), path.destination);
+  if (!hop.ok() || *hop == path.destination) return hop;
+  if (!IsLinkLocal(path.source) && !IsLinkLocal(path.destination)) return hop;
+  return absl::UnavailableError(
+      absl::StrCat("from ", FormatAddress(path.source), " to ", FormatAddress(path.destination),
+                   " is a router, which link-local addresses do not pass"));
+}
+
+// Using the neighbour is what keeps the kernel asking whether it is still there.
+FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
+  if (!CanAsk(path) || OwnerOf(path) != nullptr) return nullptr;
+  const absl::StatusOr<Gid> hop = NextHop(path);
+  if (!hop.ok()) return nullptr;
+  move_paths_(paths_.OnNeighbour(path.device, path.vlan_id, *hop, mac));
+  Probe(path, *hop);
+  HostStack* const host = HostOf(path);
+  const NeighbourCache::Use use = host == nullptr ? nullptr : host->Hold({*hop, path.vlan_id});
+  return paths_.Follow({path, *hop, mac, use});
+}
+
+void Neighbours::OnNews(const NetlinkNews& news) {
+  for (const NeighbourNews& neighbour : news.neighbours) OnNeighbour(neighbour);
+  if (news.routes || news.links) CheckAfter(kSettleTime);
+}
+
+void Neighbours::OnNeighbour(const NeighbourNews& news) {
+  bool in_use = false;
+  std::vector<FollowedPath> moved;
+  for (const FollowedPaths::Holder& path : paths_.Held()) {
+    if (path->next_hop != news.address || InterfaceOf(path->key) != news.ifindex) continue;
+    in_use = true;
+    if (!news.mac || path->mac == *news.mac) continue;
+    path->mac = *news.mac;
+    moved.push_back(*path);
+  }
+  move_paths_(moved);
+  if (!in_use || !news.needs_probe) return;
+  if (news.mac) return kernel_.Probe(news.ifindex, news.address);
+  CheckAfter(news.deleted ? kSettleTime : kAskAgain);
+}
+
+void Neighbours::CheckAfter(Nanos delay) {
+  const Nanos at = timers_.Now() + delay;
+  if (at >= check_at_) return;
+  timers_.Cancel(check_timer_);
+  check_at_ = at;
+  check_timer_ = timers_.After(delay, [this] { CheckSome(); });
+}
+
+void Neighbours::CheckSome() {
+  if (to_check_.empty()) to_check_ = paths_.Held();
+  for (size_t i = 0; i < kChecksPerTurn && !to_check_.empty(); ++i) {
+    Check(*to_check_.back());
+    to_check_.pop_back();
+  }
+  check_at_ = kNever;
+  if (!to_check_.empty()) CheckAfter(Nanos(0));
+}
+
+// A path whose route or neighbour is gone stays as it is: retransmission decides for how long.
+void Neighbours::Check(FollowedPath& path) {
+  const absl::StatusOr<Gid> hop = CanAsk(path.key) ? NextHop(path.key) : absl::UnavailableError("");
+  if (!hop.ok()) return;
+  path.next_hop = *hop;
+  const std::optional<Mac> mac = Neighbour(path.key, *hop);
+  if (!mac) return Probe(path.key, *hop);
+  move_paths_(paths_.OnNeighbour(path.key.device, path.key.vlan_id, *hop, *mac));
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the daemon's addresses packets to a destination are sent from, when the program has not
+// said so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "nic/net/kernel_routing.h"
+#include "nic/net/net_device.h"
+
+namespace uroce::nic {
+
+/// An address of one of the daemon's devices.
+struct SourceAddress {
+  const NetDevice* device = nullptr;
+  uint16_t vlan_id = 0;
+  Gid address;
+};
+
+/// Control thread.
+class SourceChoice {
+ public:
+  SourceChoice(NetDevices devices, KernelRouting& kernel)
+      : devices_(std::move(devices)), kernel_(kernel) {}
+
+  /// Who has the address. `ifindex`: of the kernel's interface, where the address is link-local and
+  /// the program has said it, or 0.
+  std::optional<SourceAddress> FindOwner(const Gid& address, int ifindex) const;
+  /// An end of an in-process wire reaches the other by the wire, and an own address is reached from
+  /// itself. Otherwise ports that are hosts of their own come first with what is on their link, the
+  /// kernel's routes next, and gateways of such ports last. An address of the host as a whole
+  /// (cm::IsOfHost) is an address of the first device with a link.
+  /// Errors: Unavailable: there is no route; NotFound: it leads by an interface that is no
+  /// device's, or no device has an address of the family.
+  absl::StatusOr<SourceAddress> Choose(const Gid& destination, int ifindex);
+
+ private:
+  absl::StatusOr<SourceAddress> OfHost(const Gid& destination) const;
+  std::optional<SourceAddress> OtherEnd(const SourceAddress& owner) const;
+  std::optional<SourceAddress> OnLinkOfOwnHost(const Gid& destination) const;
+  std::optional<SourceAddress> ByRouteOfOwnHost(const Gid& destination) const;
+  absl::StatusOr<SourceAddress> AskKernel(const Gid& destination, int ifindex);
+  std::optional<SourceAddress> FindOnInterface(int ifindex, const Gid& preferred) const;
+
+  const NetDevices devices_;
+  KernelRouting& kernel_;
+};
+
+}  // namespace uroce::nic

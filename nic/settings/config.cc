@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/settings/config.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "drivers/fault/fault_config.h"
+#include "nic/settings/port_network.h"
+#include "pipeline/base/steering.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
+constexpr uint32_t kMaxMtu = 9600;
+constexpr uint32_t kMaxQueues = 16;
+constexpr size_t kMaxNameLength = 15;  // Of a device: short enough for every tool's column.
+// Too long for the name of a device, so that it can stand among those of a wire.
+constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
+static_assert(kSelectiveRepeat.size() > kMaxNameLength);
+
+using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
+                            int Config::*, uint32_t Limits::*, uint64_t Limits::*>;
+
+// What programs have room for.
+static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
+
+struct Row {
+  SettingInfo info;
+  Target target;
+  uint64_t low = 0;
+  uint64_t high = 0;
+};
+
+const std::vector<Row>& Rows() {
+  static const auto* const rows = new std::vector<Row>{
+      {{"socket", false, false, "path of the control socket"}, &Config::socket_path},
+      {{"workers", false, false, "threads that carry packets, 1 if not given"},
+       &Config::workers,
+       1,
+       kMaxWorkers},
+      {{"log_level", false, false, "trace, debug, info, warning, error or off"},
+       &Config::log_level},
+      {{"wire_interfaces", true, false, "give the addresses of a wire's NICs to the kernel too"},
+       &Config::wire_interfaces},
+      {{"no_huge", true, false, "take ordinary pages even where hugepages are reserved"},
+       &Config::no_huge},
+      {{"share_userfaultfd", true, false, "pass /dev/userfaultfd to programs of every user"},
+       &Config::share_userfaultfd},
+      {{"keep_privileges", true, false, "keep capabilities and system calls, to debug the daemon"},
+       &Config::keep_privileges},
+      {{"flight_recorder", false, false, "directory for the last packets of queue pairs that fail"},
+       &Config::flight_recorder},
+      {{"flight_packets", false, false, "packets kept of each queue pair, 64 if not given"},
+       &Config::flight_packets,
+       1,
+       1 << 16},
+      {{"flight_files", false, false, "newest files kept there, 100 if not given"},
+       &Config::flight_files,
+       1,
+       1 << 20},
+      {{"ready_fd", false, false, "write a byte to this fd when ready, then close it"},
+       &Config::ready_fd,
+       0,
+       1 << 20},
+      {{"max_sessions", false, true, "programs"}, &Limits::sessions, 1, 1 << 16},
+      {{"max_sessions_per_user", false, true, "programs of one user"},
+       &Limits::sessions_per_user,
+       1,
+       1 << 16},
+      {{"max_contexts", false, true, "contexts of a program"}, &Limits::contexts, 1, 1 << 10},
+      {{"max_pd", false, true, "protection domains of a program"}, &Limits::pds, 1, 1 << 20},
+      {{"max_segments", false, true, "swapped memory ranges of a program"},
+       &Limits::segments,
+       1,
+       1 << 20},
+      {{"max_mr", false, true, "memory regions of a program"}, &Limits::mrs, 1, 1 << 20},
+      {{"max_mr_parts", false, true, "parts of all memory regions of a program"},
+       &Limits::mr_parts,
+       1,
+       1 << 24},
+      {{"max_mw", false, true, "memory windows of a program"}, &Limits::mws, 1, 1 << 20},
+      {{"max_channels", false, true, "completion channels of a program"},
+       &Limits::channels,
+       1,
+       1 << 16},
+      {{"max_cq", false, true, "completion queues of a program"}, &Limits::cqs, 1, 1 << 20},
+      {{"max_qp", false, true, "queue pairs of a program"}, &Limits::qps, 1, 1 << 20},
+      {{"max_ah", false, true, "address handles of a program"}, &Limits::ahs, 1, 1 << 20},
+      {{"max_srq", false, true, "shared receive queues of a program"}, &Limits::srqs, 1, 1 << 20},
+      {{"max_cm_id", false, true, "librdmacm ids of a program, and its connections in time wait"},
+       &Limits::cm_ids,
+       1,
+       1 << 20},
+      {{"max_cm_join", false, true, "multicast groups of a program by librdmacm"},
+       &Limits::cm_joins,
+       1,
+       1 << 16},
+      {{"max_xrcd", false, true, "XRC domains of a program"}, &Limits::xrcds, 1, 1 << 16},
+      {{"max_cqe", false, true, "entries of a completion queue"}, &Limits::cqe, 1, 1 << 24},
+      {{"max_qp_wr", false, true, "work requests of a queue"}, &Limits::qp_wr, 1, 1 << 20},
+      {{"max_kept_frames", false, true, "frames behind lost ones, of a worker; 0: go-back-N"},
+       &Limits::kept_frames,
+       0,
+       65535},
+      {{"max_kept_frames_per_program", false, true, "the same of a program"},
+       &Limits::kept_frames_per_program,
+       0,
+       65535},
+      {{"max_kept_frames_per_qp", false, true, "the same of a queue pair, 2048 at most"},
+       &Limits::kept_frames_per_qp,
+       0,
+       2048},
+      {{"max_sockets_per_user", false, true,
+        "contexts, channels and rdma_cm files of one user's programs"},
+       &Limits::sockets_per_user,
+       1,
+       1 << 20},
+      {{"max_segments_per_user", false, true, "swapped memory ranges of one user's programs"},
+       &Limits::segments_per_user,
+       1,
+       1 << 24},
+      {{"max_mappings_per_user", false, true, "mappings that the daemon has of one user's memory"},
+       &Limits::mappings_per_user,
+       1,
+       1 << 24},
+      {{"max_mr_per_user", false, true, "memory regions of one user's programs"},
+       &Limits::mrs_per_user,
+       1,
+       1 << 24},
+      {{"max_mr_parts_per_user", false, true, "parts of all memory regions of one user's programs"},
+       &Limits::mr_parts_per_user,
+       1,
+       1 << 24},
+      {{"max_mw_per_user", false, true, "memory windows of one user's programs"},
+       &Limits::mws_per_user,
+       1,
+       1 << 24},
+      {{"max_cq_per_user", false, true, "completion queues of one user's programs"},
+       &Limits::cqs_per_user,
+       1,
+       1 << 24},
+      {{"max_qp_per_user", false, true, "queue pairs of one user's programs"},
+       &Limits::qps_per_user,
+       1,
+       1 << 24},
+      {{"max_ah_per_user", false, true, "address handles of one user's programs"},
+       &Limits::ahs_per_user,
+       1,
+       1 << 24},
+      {{"max_srq_per_user", false, true, "shared receive queues of one user's programs"},
+       &Limits::srqs_per_user,
+       1,
+       1 << 24},
+      {{"max_cm_id_per_user", false, true,
+        "librdmacm ids, and connections in time wait, of one user's programs"},
+       &Limits::cm_ids_per_user,
+       1,
+       1 << 24},
+      {{"max_cm_join_per_user", false, true,
+        "multicast groups of one user's programs by librdmacm"},
+       &Limits::cm_joins_per_user,
+       1,
+       1 << 20},
+      {{"max_xrcd_per_user", false, true, "XRC domains of one user's programs"},
+       &Limits::xrcds_per_user,
+       1,
+       1 << 20},
+      {{"max_mcast_per_user", false, true,
+        "queue pairs of one user's programs in multicast groups, each time counted"},
+       &Limits::attachments_per_user,
+       1,
+       1 << 20},
+      {{"max_queue_bytes_per_user", false, true, "bytes of queues of one user's programs"},
+       &Limits::queue_bytes_per_user,
+       1 << 20,
+       uint64_t{1} << 46},
+      {{"max_captures", false, true, "captures at a time"}, &Limits::captures, 1, 1 << 10},
+      {{"max_total_mr", false, true, "memory regions and windows of all programs"},
+       &Limits::total_mrs,
+       1,
+       1 << 24},
+      {{"max_total_connections", false, true, "connections that the manager keeps, ended ones too"},
+       &Limits::total_connections,
+       1,
+       1 << 24},
+      {{"max_memory_per_user", false, true, "bytes of mapped memory of one user's programs"},
+       &Limits::memory_per_user,
+       1 << 20,
+       uint64_t{1} << 46},
+      {{"max_capture_bytes", false, true, "bytes of one capture's ring"},
+       &Limits::capture_bytes,
+       1 << 16,
+       uint64_t{1} << 32},
+  };
+  return *rows;
+}
+
+absl::Status Complain(const Setting& setting, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(setting.origin, ": ", what));
+}
+
+absl::Status SetNumber(const Row& row, const Setting& setting, uint64_t& out) {
+  if (absl::SimpleAtoi(setting.value, &out) && out >= row.low && out <= row.high) {
+    return absl::OkStatus();
+  }
+  return Complain(setting, absl::StrCat("\"", setting.value, "\" is not a number from ", row.low,
+                                        " to ", row.high));
+}
+
+absl::Status SetSwitch(const Setting& setting, bool& out) {
+  out = setting.value == "true";
+  if (out || setting.value == "false") return absl::OkStatus();
+  return Complain(setting, absl::StrCat("\"", setting.value, "\" is neither true nor false"));
+}
+
+absl::Status SetText(const Setting& setting, std::string& out) {
+  if (setting.value.empty()) return Complain(setting, "is empty");
+  if (setting.key == "socket" && setting.value.size() > 100) {
+    return Complain(setting, absl::StrCat("\"", setting.value, "\" is longer than 100 bytes"));
+  }
+  static constexpr absl::string_view kLevels[] = {"trace",   "debug", "info",
+                                                  "warning", "error", "off"};
+  if (setting.key == "log_level" &&
+      std::find(std::begin(kLevels), std::end(kLevels), setting.value) == std::end(kLevels)) {
+    return Complain(
+        setting, absl::StrCat("\"", setting.value, "\" is none of ", absl::StrJoin(kLevels, ", ")));
+  }
+  out = setting.value;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
+  if (const auto* text = std::get_if<std::string Config::*>(&row.target)) {
+    return SetText(setting, config.*(*text));
+  }
+  if (const auto* flag = std::get_if<bool Config::*>(&row.target)) {
+    return SetSwitch(setting, config.*(*flag));
+  }
+  uint64_t number = 0;
+  if (absl::Status status = SetNumber(row, setting, number); !status.ok()) return status;
+  if (const auto* small = std::get_if<uint32_t Config::*>(&row.target)) {
+    config.*(*small) = static_cast<uint32_t>(number);
+  } else if (const auto* fd = std::get_if<int Config::*>(&row.target)) {
+    config.*(*fd) = static_cast<int>(number);
+  } else if (const auto* count = std::get_if<uint32_t Limits::*>(&row.target)) {
+    config.limits.*(*count) = static_cast<uint32_t>(number);
+  } else if (const auto* bytes = std::get_if<uint64_t Limits::*>(&row.target)) {
+    config.limits.*(*bytes) = number;
+  }
+  return absl::OkStatus();
+}
+
+DeviceConfig* FindDevice(Config& config, absl::string_view name) {
+  for (DeviceConfig& device : config.devices) {
+    if (device.name == name) return &device;
+  }
+  return nullptr;
+}
+
+absl::Status CheckName(const Setting& setting, const Config& config, const std::string& name) {
+  const auto allowed = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-'; };
+  if (name.empty() || name.size() > kMaxNameLength ||
+      !std::all_of(name.begin(), name.end(), allowed)) {
+    return Complain(setting, absl::StrCat("name \"", name, "\" must be 1 to ", kMaxNameLength,
+                                          " letters, digits, '_' or '-'"));
+  }
+  if (FindDevice(const_cast<Config&>(config), name) != nullptr) {
+    return Complain(setting, absl::StrCat("name \"", name, "\" is used twice"));
+  }
+  if (config.devices.size() == UROCE_MAX_DEVICES) {
+    return Complain(setting, absl::StrCat("more than ", UROCE_MAX_DEVICES, " devices"));
+  }
+  return absl::OkStatus();
+}
+
+// ';' stands for ',' inside a field.
+std::string WithCommas(std::string text) {
+  std::replace(text.begin(), text.end(), ';', ',');
+  return text;
+}
+
+absl::Status SetDev(const std::string& text, DeviceConfig& device) {
+  device.dev = WithCommas(text);
+  return absl::OkStatus();
+}
+
+absl::Status SetMtu(const std::string& text, DeviceConfig& device) {
+  if (absl::SimpleAtoi(text, &device.mtu_bytes) && device.mtu_bytes >= kMinMtu &&
+      device.mtu_bytes <= kMaxMtu) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("mtu \"", text, "\" is not a number from ", kMinMtu, " to ", kMaxMtu));
+}
+
+absl::Status SetQueues(const std::string& text, DeviceConfig& device) {
+  if (absl::SimpleAtoi(text, &device.queues) && device.queues >= 1 && device.queues <= kMaxQueues) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("queues \"", text, "\" is not a number from 1 to ", kMaxQueues));
+}
+
+absl::Status SetFault(const std::string& text, DeviceConfig& device) {
+  device.fault = WithCommas(text);
+  return drivers::ParseFault(device.fault).status();
+}
+
+absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device) {
+  device.selective_repeat = text == "on";
+  if (text == "on" || text == "off") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kSelectiveRepeat, " \"", text, "\" is neither on nor off"));
+}
+
+absl::Status CheckKeysDiffer(const Setting& setting) {
+  for (size_t i = 0; i < setting.fields.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (setting.fields[i].first != setting.fields[j].first) continue;
+      return Complain(setting, absl::StrCat("\"", setting.fields[i].first, "\" is given twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// How the fields of a port but its name are read. Complaints lack the origin.
+struct Field {
+  absl::string_view key;
+  absl::Status (*set)(const std::string& text, DeviceConfig& device);
+};
+constexpr Field kFields[] = {
+    {"dev", SetDev},
+    {"ip", AddAddresses},
+    {"gateway", AddGateways},
+    {"route", AddRoutes},
+    {"exception", SetException},
+    {"host", SetHost},
+    {"mtu", SetMtu},
+    {"queues", SetQueues},
+    {"fault", SetFault},
+    {kSelectiveRepeat, SetSelectiveRepeat},
+};
+
+absl::Status ApplyField(const Setting& setting, const Config& config, const std::string& key,
+                        const std::string& value, DeviceConfig& device) {
+  if (key == "name") {
+    device.name = value;
+    return CheckName(setting, config, value);
+  }
+  std::string known = "name";
+  for (const Field& field : kFields) {
+    absl::StrAppend(&known, ", ", field.key);
+    if (key != field.key) continue;
+    const absl::Status status = field.set(value, device);
+    return status.ok() ? status : Complain(setting, status.message());
+  }
+  return Complain(setting, absl::StrCat("unknown key \"", key, "\"; the keys are ", known));
+}
+
+absl::Status ApplyPort(const Setting& setting, Config& config) {
+  if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
+  DeviceConfig device;
+  for (const auto& [key, value] : setting.fields) {
+    if (absl::Status status = ApplyField(setting, config, key, value, device); !status.ok()) {
+      return status;
+    }
+  }
+  if (device.name.empty()) return Complain(setting, "name=... is missing, such as name=uroce0");
+  if (device.dev.empty()) {
+    return Complain(setting, "dev=... is missing, such as dev=net_af_packet0;iface=eth0");
+  }
+  if (absl::Status status = CheckNetwork(device); !status.ok()) {
+    return Complain(setting, absl::StrCat("name=", device.name, ": ", status.message()));
+  }
+  config.devices.push_back(std::move(device));
+  return absl::OkStatus();
+}
+
+/// Takes what is said of both ends of a wire out of `setting`.
+absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
+  if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
+  const auto found =
+      std::find_if(setting.fields.begin(), setting.fields.end(),
+                   [](const auto& field) { return field.first == kSelectiveRepeat; });
+  if (found == setting.fields.end()) return absl::OkStatus();
+  const absl::Status status = SetSelectiveRepeat(found->second, device);
+  setting.fields.erase(found);
+  return status.ok() ? status : Complain(setting, status.message());
+}
+
+absl::Status ApplyWire(Setting setting, Config& config) {
+  DeviceConfig common;
+  if (absl::Status status = TakeCommonFields(setting, common); !status.ok()) return status;
+  if (setting.fields.size() != 2) {
+    return Complain(setting, absl::StrCat("a wire has two ends, not ", setting.fields.size(),
+                                          ", such as uroce0=10.0.0.1/24,uroce1=10.0.0.2/24"));
+  }
+  int wire = 0;
+  for (const DeviceConfig& device : config.devices) wire = std::max(wire, device.wire + 1);
+  for (const auto& [name, addresses] : setting.fields) {
+    if (absl::Status status = CheckName(setting, config, name); !status.ok()) return status;
+    DeviceConfig device = common;
+    device.name = name;
+    device.wire = wire;
+    if (absl::Status status = AddAddresses(addresses, device); !status.ok()) {
+      return Complain(setting, status.message());
+    }
+    config.devices.push_back(std::move(device));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ApplyFault(const Setting& setting, Config& config) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(setting.value, absl::MaxSplits(':', 1));
+  DeviceConfig* device = FindDevice(config, parts.first);
+  if (device == nullptr) {
+    return Complain(setting, absl::StrCat("there is no device \"", parts.first,
+                                          "\"; write it as uroce0:drop=0.01"));
+  }
+  const absl::Status status = SetFault(parts.second, *device);
+  return status.ok() ? status : Complain(setting, status.message());
+}
+
+absl::Status Apply(const Setting& setting, Config& config) {
+  if (setting.key == "port") return ApplyPort(setting, config);
+  if (setting.key == "wire") return ApplyWire(setting, config);
+  for (const Row& row : Rows()) {
+    if (setting.key == row.info.key) return ApplyRow(row, setting, config);
+  }
+  return Complain(setting, "is no setting; see --help");
+}
+
+absl::Status ApplyWireInterfaces(Config& config) {
+  if (!config.wire_interfaces) return absl::OkStatus();
+  bool has_wire = false;
+  for (DeviceConfig& device : config.devices) {
+    device.wire_interface = device.wire >= 0;
+    has_wire |= device.wire_interface;
+  }
+  if (has_wire) return absl::OkStatus();
+  return absl::InvalidArgumentError("wire_interfaces: there is no wire; give one by --wire");
+}
+
+absl::Status CheckAddressesDiffer(const Config& config) {
+  std::vector<std::pair<Gid, std::string>> seen;
+  for (const DeviceConfig& device : config.devices) {
+    for (const InterfaceAddress& address : device.addresses) {
+      for (const auto& [gid, owner] : seen) {
+        if (gid != address.gid) continue;
+        return absl::InvalidArgumentError(absl::StrCat("ip: ", FormatAddress(gid), " belongs to ",
+                                                       owner, " and to ", device.name,
+                                                       "; give each device its own"));
+      }
+      seen.emplace_back(address.gid, device.name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value) {
+  Setting setting{std::move(origin), std::move(key), value, {}};
+  for (absl::string_view part : absl::StrSplit(value, ',', absl::SkipWhitespace())) {
+    part = absl::StripAsciiWhitespace(part);
+    std::pair<std::string, std::string> field = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    if (!absl::StrContains(part, '=')) {
+      return Complain(setting, absl::StrCat("\"", part, "\" is not of the form key=value"));
+    }
+    setting.fields.push_back(std::move(field));
+  }
+  return setting;
+}
+
+// Faults come last: they name devices that a later flag may bring.
+absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
+                                  const std::string& default_socket) {
+  Config config;
+  config.socket_path = default_socket;
+  std::vector<const Setting*> faults;
+  for (const Setting& setting : settings) {
+    if (setting.key == "fault") {
+      faults.push_back(&setting);
+    } else if (absl::Status status = Apply(setting, config); !status.ok()) {
+      return status;
+    }
+  }
+  if (config.devices.empty()) {
+    const absl::StatusOr<Setting> wire = SplitFields("--wire", "wire", kDefaultWire);
+    if (!wire.ok()) return wire.status();
+    if (absl::Status status = ApplyWire(*wire, config); !status.ok()) return status;
+  }
+  for (const Setting* fault : faults) {
+    if (absl::Status status = ApplyFault(*fault, config); !status.ok()) return status;
+  }
+  if (absl::Status status = ApplyWireInterfaces(config); !status.ok()) return status;
+  if (absl::Status status = CheckAddressesDiffer(config); !status.ok()) return status;
+  return config;
+}
+
+const std::vector<SettingInfo>& SettingInfos() {
+  static const auto* const infos = [] {
+    auto* made = new std::vector<SettingInfo>;
+    for (const Row& row : Rows()) made->push_back(row.info);
+    return made;
+  }();
+  return *infos;
+}
+
+}  // namespace uroce::nic

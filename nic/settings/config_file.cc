@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/settings/config_file.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nic/base/suggestion.h"
+
+namespace uroce::nic {
+namespace {
+
+absl::Status Complain(const std::string& origin, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(origin, ": ", what));
+}
+
+// The text a flag would have for this value. Arrays are joined as addresses are: by '+'.
+absl::StatusOr<std::string> TextOf(const toml::node& node, const std::string& origin) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return absl::StrCat(number->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return Complain(origin, "must be a string, a number, true or false");
+  std::string joined;
+  for (const toml::node& element : *array) {
+    const auto* text = element.as_string();
+    if (text == nullptr) return Complain(origin, "must be a list of strings");
+    absl::StrAppend(&joined, joined.empty() ? "" : "+", text->get());
+  }
+  return joined;
+}
+
+struct Entry {
+  std::string key;
+  const toml::node* node;
+};
+
+// toml++ sorts its keys: the order of the file decides which NIC is the first.
+std::vector<Entry> InFileOrder(const toml::table& table) {
+  std::vector<Entry> entries;
+  for (const auto& [key, node] : table) entries.push_back({std::string(key.str()), &node});
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.node->source().begin < b.node->source().begin;
+  });
+  return entries;
+}
+
+/// Collects the settings of one file.
+class Reader {
+ public:
+  explicit Reader(std::string name) : name_(std::move(name)) {}
+
+  absl::Status Read(const toml::table& file) {
+    for (const Entry& entry : InFileOrder(file)) {
+      absl::Status status;
+      if (entry.key == "port" || entry.key == "wire") {
+        status = ReadDevices(entry);
+      } else if (entry.key == "limits") {
+        status = ReadLimits(entry);
+      } else {
+        status = ReadScalar(entry, absl::StrCat(name_, ": ", entry.key), false);
+      }
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<Setting> TakeSettings() { return std::move(settings_); }
+
+ private:
+  absl::Status ReadDevices(const Entry& entry) {
+    const std::string origin = absl::StrCat(name_, ": ", entry.key);
+    const toml::array* array = entry.node->as_array();
+    if (array == nullptr || !array->is_array_of_tables()) {
+      return Complain(origin, absl::StrCat("must be written as [[", entry.key, "]]"));
+    }
+    for (const toml::node& element : *array) {
+      Setting setting{origin, entry.key, "", {}};
+      for (const Entry& field : InFileOrder(*element.as_table())) {
+        absl::StatusOr<std::string> text =
+            TextOf(*field.node, absl::StrCat(origin, ".", field.key));
+        if (!text.ok()) return text.status();
+        setting.fields.emplace_back(field.key, *std::move(text));
+      }
+      settings_.push_back(std::move(setting));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadLimits(const Entry& entry) {
+    const toml::table* limits = entry.node->as_table();
+    if (limits == nullptr) return Complain(name_, "limits: must be written as [limits]");
+    for (const Entry& limit : InFileOrder(*limits)) {
+      absl::Status status = ReadScalar(limit, absl::StrCat(name_, ": limits.", limit.key), true);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadScalar(const Entry& entry, const std::string& origin, bool is_limit) {
+    const auto& infos = SettingInfos();
+    const auto info = std::find_if(infos.begin(), infos.end(), [&](const SettingInfo& candidate) {
+      return entry.key == candidate.key;
+    });
+    if (info == infos.end() && !(entry.key == "fault" && !is_limit)) {
+      std::vector<std::string> names;
+      for (const SettingInfo& candidate : infos) names.emplace_back(candidate.key);
+      return Complain(
+          origin, absl::StrCat("unknown key", Suggestion(entry.key, names), "; see uroced --help"));
+    }
+    if (info != infos.end() && info->is_limit != is_limit) {
+      return Complain(origin, info->is_limit ? "belongs under [limits]" : "is no limit");
+    }
+    absl::StatusOr<std::string> text = TextOf(*entry.node, origin);
+    if (!text.ok()) return text.status();
+    settings_.push_back({origin, entry.key, *std::move(text), {}});
+    return absl::OkStatus();
+  }
+
+  const std::string name_;
+  std::vector<Setting> settings_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Setting>> ParseConfigFile(absl::string_view text,
+                                                     const std::string& name) {
+  try {
+    Reader reader(name);
+    if (absl::Status status = reader.Read(toml::parse(std::string(text))); !status.ok())
+      return status;
+    return reader.TakeSettings();
+  } catch (const toml::parse_error& error) {  // The library's only way to report one.
+    return Complain(absl::StrCat(name, ":", error.source().begin.line),
+                    std::string(error.description()));
+  }
+}
+
+}  // namespace uroce::nic

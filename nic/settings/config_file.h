@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration file as settings. Pure: takes the text, not the file.
+#pragma once
+
+#include <string>
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nic/settings/config.h"
+
+namespace uroce::nic {
+
+/// TOML: settings by name, limits by name in [limits], [[port]] tables with the keys of --port and
+/// [[wire]] tables of two names. A list of addresses is an array or one string.
+/// Errors: one line that begins with `name` and the key or the line number.
+absl::StatusOr<std::vector<Setting>> ParseConfigFile(absl::string_view text,
+                                                     const std::string& name);
+
+}  // namespace uroce::nic

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/settings/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "nic/base/suggestion.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr size_t kNameColumn = 30;
+constexpr char kNics[] = "NICs (each flag may be repeated)";
+
+constexpr char kDescription[] =
+    "uroced: a software RoCEv2 NIC for unmodified verbs programs.\n\n"
+    "  uroced                                     two NICs joined by an in-process wire\n"
+    "  uroced --wire uroce0=10.0.0.1/24,uroce1=10.0.0.2/24\n"
+    "  uroced --port 'name=uroce0,dev=net_af_packet0;iface=eth0'\n"
+    "  uroced --config uroced.toml\n";
+
+constexpr char kWireHelp[] =
+    "two NICs on a wire of their own; several IPs: IP+IP\n"
+    "selective-repeat=on|off here and below, on if not given: repeat lost\n"
+    "packets alone with NICs that agree to it";
+
+constexpr char kPortHelp[] =
+    "one NIC on a DPDK port; ';' stands for ',' in a value\n"
+    "name=NAME  dev=DPDK-DEVICE  mtu=BYTES  fault=FAULTS\n"
+    "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100\n"
+    "without a kernel interface also gateway=IP+IP, exception=TAP and\n"
+    "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and\n"
+    "with host=uroce also on a kernel interface that has no addresses";
+
+/// The options of uroced, and which setting each of them is.
+class Flags {
+ public:
+  Flags() {
+    app_.get_formatter()->column_width(kNameColumn);
+    app_.set_help_flag("-h,--help", "print this")->disable_flag_override();
+    app_.set_version_flag("--version", "", "print the version")->disable_flag_override();
+    Name("wire", AddValue("wire", "A=IP,B=IP", kWireHelp, kNics));
+    Name("port", AddValue("port", "KEY=VALUE,...", kPortHelp, kNics));
+    Name("fault", AddValue("fault", "NAME:KEY=VALUE,...",
+                           "faults on any NIC, such as uroce0:drop=0.01", kNics));
+    Name("config",
+         AddValue("config", "FILE", "settings in TOML under the same names; flags win", "Daemon"));
+    for (const SettingInfo& info : SettingInfos()) AddSetting(info);
+  }
+
+  std::string Help() const { return app_.help(); }
+
+  absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
+    CommandLine line;
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.
+    try {
+      app_.parse(std::move(arguments));
+    } catch (const CLI::CallForHelp&) {
+      line.help = true;
+    } catch (const CLI::CallForVersion&) {
+      line.version = true;
+    } catch (const CLI::ParseError& error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(error.what(), SuggestionFor(app_), "; see uroced --help"));
+    }
+    if (absl::Status status = Collect(line); !status.ok()) return status;
+    return line;
+  }
+
+ private:
+  static std::string Dashed(absl::string_view name) {
+    return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
+  }
+
+  CLI::Option* AddValue(absl::string_view name, const char* type, const std::string& help,
+                        const std::string& group) {
+    return app_.add_option(Dashed(name), help)
+        ->type_name(type)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group(group);
+  }
+  void AddSetting(const SettingInfo& info) {
+    const std::string group = info.is_limit ? "Limits" : "Daemon";
+    const std::string help = info.help;
+    Name(info.key, info.is_switch ? app_.add_flag(Dashed(info.key), help)
+                                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                                        ->group(group)
+                                  : AddValue(info.key, "value", help, group));
+  }
+  void Name(const std::string& key, const CLI::Option* option) { keys_[option] = key; }
+
+  /// The settings in the order in which they stand on the command line.
+  absl::Status Collect(CommandLine& line) const {
+    std::map<const CLI::Option*, size_t> taken;
+    for (const CLI::Option* option : app_.parse_order()) {
+      const auto key = keys_.find(option);
+      if (key == keys_.end()) continue;
+      const std::string& value = option->results()[taken[option]++];
+      if (absl::Status status = Add(key->second, value, line); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Add(const std::string& key, const std::string& value, CommandLine& line) {
+    const std::string flag = Dashed(key);
+    if (key == "config") {
+      line.config_file = value;
+      return absl::OkStatus();
+    }
+    if (key != "port" && key != "wire") {
+      line.settings.push_back({flag, key, value, {}});
+      return absl::OkStatus();
+    }
+    absl::StatusOr<Setting> setting = SplitFields(flag, key, value);
+    if (!setting.ok()) return setting.status();
+    line.settings.push_back(*std::move(setting));
+    return absl::OkStatus();
+  }
+
+  CLI::App app_{kDescription, "uroced"};
+  std::map<const CLI::Option*, std::string> keys_;
+};
+
+/// With '-' for '_' in the name of a flag.
+std::string WithDashes(const std::string& argument) {
+  if (!absl::StartsWith(argument, "--")) return argument;
+  const size_t end = std::min(argument.find('='), argument.size());
+  return absl::StrCat(absl::StrReplaceAll(argument.substr(0, end), {{"_", "-"}}),
+                      argument.substr(end));
+}
+
+}  // namespace
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  std::vector<std::string> dashed;
+  for (const std::string& argument : arguments) {
+    // Nothing but flags could follow it.
+    if (argument == "--") return absl::InvalidArgumentError("stray argument \"--\"");
+    dashed.push_back(WithDashes(argument));
+  }
+  return Flags().Parse(std::move(dashed));
+}
+
+std::string HelpText() { return Flags().Help(); }
+
+}  // namespace uroce::nic

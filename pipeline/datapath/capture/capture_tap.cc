@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's end of a capture ring.
+#include "pipeline/datapath/capture/capture_tap.h"
+
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace uroce::datapath {
+
+CaptureTap::CaptureTap(uroce_capture_page* page, uint8_t* ring, uint64_t ring_bytes,
+                       const TapConfig& config)
+    : page_(page), ring_(ring), ring_bytes_(ring_bytes), config_(config) {}
+
+void CaptureTap::Publish(Nanos reached) {
+  if (published_ != produced_) {
+    published_ = produced_;
+    _mm_sfence();  // Streaming stores are not ordered by a release.
+    std::atomic_ref(page_->produced.value).store(produced_, std::memory_order_release);
+  }
+  std::atomic_ref(page_->reached.value)
+      .store(static_cast<uint64_t>(reached.count()), std::memory_order_release);
+}
+
+void CaptureTap::CountLost(uint32_t device_index, uint16_t direction) {
+  const bool inbound = direction == UROCE_CAPTURE_INBOUND;
+  uroce_capture_lost& mine = lost_[device_index];
+  uroce_capture_lost& shared = page_->lost[device_index];
+  const uint64_t count = inbound ? ++mine.inbound : ++mine.outbound;
+  std::atomic_ref(inbound ? shared.inbound : shared.outbound)
+      .store(count, std::memory_order_relaxed);
+}
+
+bool CaptureTap::MakeRoom(uint64_t size) {
+  const uint64_t consumed = std::atomic_ref(page_->consumed.value).load(std::memory_order_acquire);
+  const uint64_t used = produced_ - consumed;
+  // A tool that wrote nonsense makes more than the ring "used": it loses packets.
+  if (used > ring_bytes_) return false;
+  const auto to_end = [this] { return ring_bytes_ - (produced_ & (ring_bytes_ - 1)); };
+  const uint64_t filler = size <= to_end() ? 0 : to_end();
+  if (filler + size > ring_bytes_ - used) return false;
+  if (filler != 0) {
+    const uint32_t header[2] = {static_cast<uint32_t>(filler), UROCE_NONE};
+    std::memcpy(ring_ + ring_bytes_ - filler, header, sizeof(header));
+    produced_ += filler;
+  }
+  room_end_ = std::min(consumed + ring_bytes_, produced_ + to_end());
+  return true;
+}
+
+}  // namespace uroce::datapath

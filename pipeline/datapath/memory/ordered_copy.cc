@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels, and the choice of one.
+#include "pipeline/datapath/memory/ordered_copy.h"
+
+#include <vector>
+
+#include "pipeline/datapath/memory/rising_copy.h"
+
+namespace uroce::datapath {
+namespace {
+
+[[gnu::target("avx512f")]] void CopyBy64(uint8_t* to, const uint8_t* from, size_t length_bytes) {
+  RisingCopy<64, StoreToMemory>(to, from, length_bytes).Run();
+}
+
+[[gnu::target("avx2")]] void CopyBy32(uint8_t* to, const uint8_t* from, size_t length_bytes) {
+  RisingCopy<32, StoreToMemory>(to, from, length_bytes).Run();
+}
+
+void CopyBy16(uint8_t* to, const uint8_t* from, size_t length_bytes) {
+  RisingCopy<16, StoreToMemory>(to, from, length_bytes).Run();
+}
+
+std::vector<OrderedCopyKernel> FindKernels() {
+  __builtin_cpu_init();
+  std::vector<OrderedCopyKernel> kernels;
+  if (__builtin_cpu_supports("avx512f")) kernels.push_back({"avx512", CopyBy64});
+  if (__builtin_cpu_supports("avx2")) kernels.push_back({"avx2", CopyBy32});
+  kernels.push_back({"sse2", CopyBy16});
+  return kernels;
+}
+
+const std::vector<OrderedCopyKernel>& Kernels() {
+  static const std::vector<OrderedCopyKernel> kernels = FindKernels();
+  return kernels;
+}
+
+/// A copy, so that a call is one load and one jump. Set before main; nothing copies earlier.
+const OrderedCopyKernel chosen_kernel = Kernels().front();
+
+}  // namespace
+
+std::span<const OrderedCopyKernel> AvailableOrderedCopyKernels() { return Kernels(); }
+
+void OrderedCopy(uint8_t* to, const uint8_t* from, size_t length_bytes) {
+  chosen_kernel.copy(to, from, length_bytes);
+}
+
+}  // namespace uroce::datapath

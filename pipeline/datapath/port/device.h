@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// One NIC as the workers see it: a port and who drives its queues, the address it answers to, its
+// counters.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "drivers/frame_queue.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::drivers {
+class Port;
+}
+
+namespace uroce::datapath {
+
+class GsiLink;
+class HostLink;
+class QueuePair;
+
+/// Whom packets to a multicast group are for: all of its members.
+inline constexpr Qpn kMulticastQpn{0xffffff};
+
+/// Counters of one device and worker, who writes them with relaxed stores; control reads them at
+/// any time.
+struct DeviceCounters {
+  std::atomic<uint64_t> port_rcv_packets{0};
+  std::atomic<uint64_t> port_rcv_bytes{0};
+  std::atomic<uint64_t> port_xmit_packets{0};
+  std::atomic<uint64_t> port_xmit_bytes{0};
+  std::atomic<uint64_t> multicast_rcv_packets{0};  ///< For groups with members here.
+  std::atomic<uint64_t> multicast_xmit_packets{0};
+  std::atomic<uint64_t> rx_not_roce{0};    ///< Not for us: other protocol, MAC or port.
+  std::atomic<uint64_t> rx_malformed{0};   ///< Lengths, versions, fragments, options, bad pad.
+  std::atomic<uint64_t> rx_bad_opcode{0};  ///< Unknown, or not of the QP's service.
+  std::atomic<uint64_t> rx_icrc_encapsulated{0};
+  std::atomic<uint64_t> rx_bad_pkey{0};
+  std::atomic<uint64_t> rx_unknown_qpn{0};
+  std::atomic<uint64_t> rx_bad_address{0};  ///< Not from the QP's peer.
+  std::atomic<uint64_t> rx_bad_state{0};
+  std::atomic<uint64_t> rx_ghost{0};              ///< Responses that nothing waits for.
+  std::atomic<uint64_t> rx_cross_worker_full{0};  ///< The worker they were for was behind.
+  std::atomic<uint64_t> rx_kept_full{0};          ///< Behind a hole, and no room to keep it.
+  std::atomic<uint64_t> rx_parked_full{0};  ///< No room behind a QP that waits for the helper.
+  std::atomic<uint64_t> rx_ecn_marked{0};
+  std::atomic<uint64_t> rx_cnp_ignored{0};
+  std::atomic<uint64_t> no_buffer{0};   ///< The mbuf pool was empty.
+  std::atomic<uint64_t> sq_corrupt{0};  ///< Impossible ring indices or entries.
+  std::atomic<uint64_t> rq_corrupt{0};
+  std::atomic<uint64_t> cq_overflow{0};
+};
+
+/// Owned by nic; outlives the workers' use of it.
+class Device {
+ public:
+  /// `workers` >= port->queues().
+  Device(std::string name, uint32_t index, drivers::Port* port, uint32_t workers = 1);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return name_; }
+  uint32_t index() const { return index_; }  ///< Also the capture interface index.
+  drivers::Port* port() const { return port_; }
+
+  /// The port's queue that `worker` drives, if it drives one.
+  std::optional<uint16_t> QueueOf(uint32_t worker) const;
+  /// Who drives the queue that `worker` sends by: itself, or the one that sends for it.
+  uint32_t DriverOf(uint32_t worker) const;
+  /// The worker that frames which are not RoCE go to, and come from.
+  uint32_t host_worker() const { return DriverOfQueue(0); }
+  /// Frames of a worker without a queue, on their way to its driver; null for the others.
+  drivers::FrameQueue* relay(uint32_t worker) const { return relays_[worker].get(); }
+
+  DeviceCounters& counters(uint32_t worker) { return counters_[worker].its; }
+  /// Of all workers.
+  uint64_t Sum(std::atomic<uint64_t> DeviceCounters::*counter) const;
+  uint64_t Of(uint32_t worker, std::atomic<uint64_t> DeviceCounters::*counter) const {
+    return (counters_[worker].its.*counter).load(std::memory_order_relaxed);
+  }
+
+  /// Frames for other unicast addresses are not ours. Changed while all workers stand still.
+  Mac mac{};
+  /// An address of the device, in one VLAN; 0: untagged.
+  struct Address {
+    Gid gid;
+    uint16_t vlan_id = 0;
+  };
+  /// Datagrams to other addresses are not ours. Changed like `mac`.
+  std::vector<Address> addresses;
+  /// A queue pair in a multicast group, and the worker that owns it.
+  struct Member {
+    QueuePair* queue_pair = nullptr;
+    uint32_t worker = 0;
+  };
+  /// The members of each group. Changed like `mac`.
+  std::map<Gid, std::vector<Member>> groups;
+  /// Whether `gid` is an address of the device.
+  bool HasAddress(const Gid& gid) const;
+  /// Where frames go that are not RoCE, or null. Set before a worker has the device.
+  HostLink* host_link = nullptr;
+  /// Where datagrams for queue pair 1 go, or null: dropped, as for any other that nobody has. Set
+  /// likewise.
+  GsiLink* gsi_link = nullptr;
+
+ private:
+  struct alignas(64) CounterBlock {
+    DeviceCounters its;
+  };
+  uint32_t DriverOfQueue(uint32_t queue) const;
+
+  std::string name_;
+  uint32_t index_;
+  drivers::Port* port_;
+  uint32_t workers_;
+  uint32_t queues_;
+  std::vector<std::unique_ptr<drivers::FrameQueue>> relays_;
+  std::vector<CounterBlock> counters_;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bursts between a worker and a port.
+#include "pipeline/datapath/port/device_port.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "drivers/frame_destination.h"
+#include "pipeline/wire/gsi.h"
+
+namespace uroce::datapath {
+
+void Taps::BeginTurn(Nanos wall_time) {
+  time = wall_time;
+  for (CaptureTap* tap : list) tap->Publish(time);
+}
+
+DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross_worker, Taps* taps)
+    : device_(*device),
+      port_(*device->port()),
+      position_(position),
+      cross_worker_(*cross_worker),
+      taps_(*taps),
+      counters_(device->counters(cross_worker->index())),
+      queue_(device->QueueOf(cross_worker->index())),
+      driver_(device->DriverOf(cross_worker->index())),
+      serves_host_(device->host_worker() == cross_worker->index()),
+      serves_gsi_(cross_worker->OwnerOf(wire::kGsiQpn) == cross_worker->index()) {
+  for (uint32_t worker = 0; worker < cross_worker->workers(); ++worker) {
+    if (worker == cross_worker->index() || device->DriverOf(worker) != cross_worker->index())
+      continue;
+    relays_.push_back(device->relay(worker));
+  }
+}
+
+DevicePort::~DevicePort() {
+  rte_pktmbuf_free_bulk(pending_.data(), pending_count_);
+  for (; own_count_ != 0; --own_count_, ++own_head_) rte_pktmbuf_free(own_[own_head_ % kOwnRing]);
+}
+
+SessionFlow* DevicePort::FlowOf(const Session* session) {
+  for (const auto& flow : flows_) {
+    if (flow->session == session) return flow.get();
+  }
+  flows_.push_back(std::make_unique<SessionFlow>());
+  flows_.back()->session = session;
+  return flows_.back().get();
+}
+
+void DevicePort::ForgetSession(const Session* session) {
+  std::erase_if(flows_, [&](const auto& flow) {
+    if (flow->session != session) return false;
+    sessions_.Remove(*flow);
+    return true;
+  });
+}
+
+uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
+  uint16_t count = queue_ ? port_.ReceiveBurst(*queue_, frames, kBurst, now) : 0;
+  uint64_t bytes = 0;
+  for (uint16_t i = 0; i < count; ++i) bytes += frames[i]->data_len;
+  if (count != 0) {
+    Count(counters_.port_rcv_packets, count);
+    Count(counters_.port_rcv_bytes, bytes);
+  }
+  if (own_count_ != 0) count += ReceiveOwn(frames + count);
+  return count;
+}
+
+uint16_t DevicePort::ReceiveOwn(rte_mbuf** frames) {
+  uint16_t count = 0;
+  for (uint32_t i = std::min(own_count_, kBurst); i != 0; --i) {
+    rte_mbuf* const frame = own_[own_head_ % kOwnRing];
+    const uint64_t bytes = frame->data_len;
+    const uint32_t owner = cross_worker_.OwnerOf(drivers::DestinationOf(*frame));
+    if (owner == cross_worker_.index()) {
+      frames[count++] = frame;
+    } else if (!cross_worker_.Give(owner, position_, frame)) {
+      break;
+    }
+    Count(counters_.port_rcv_packets);
+    Count(counters_.port_rcv_bytes, bytes);
+    ++own_head_;
+    --own_count_;
+  }
+  return count;
+}
+
+uint32_t DevicePort::TransmitRoom() const {
+  return queue_ ? port_.TransmitRoom(*queue_) : device_.relay(cross_worker_.index())->Room(kBurst);
+}
+
+uint32_t DevicePort::LookForRoom() const {
+  if (own_count_ > kOwnRing - 3 * kBurst) return 0;
+  const uint32_t room = std::min<uint32_t>(TransmitRoom(), kBurst);
+  return room > pending_count_ ? room - pending_count_ : 0;
+}
+
+bool DevicePort::TakeRelayed(uint32_t most) {
+  const uint32_t before = pending_count_;
+  for (drivers::FrameQueue* relay : relays_) {
+    const auto limit = static_cast<uint16_t>(std::min(most, LookForRoom()));
+    if (limit == 0) break;
+    pending_count_ += relay->Take(pending_.data() + pending_count_, limit);
+  }
+  return pending_count_ != before;
+}
+
+bool DevicePort::has_work() const {
+  if (pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames() ||
+      gsi_has_frames()) {
+    return true;
+  }
+  return std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
+}
+
+void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note) {
+  Count(counters_.port_xmit_packets);
+  Count(counters_.port_xmit_bytes, frame->data_len);
+  if (!taps_.list.empty()) {
+    taps_.Add(device_.index(), UROCE_CAPTURE_OUTBOUND, frame, note);
+  }
+  if (to_self) {
+    own_[(own_head_ + own_count_++) % kOwnRing] = frame;
+  } else {
+    pending_[pending_count_++] = frame;
+  }
+}
+
+void DevicePort::Flush(Nanos now) {
+  if (pending_count_ == 0) return;
+  const auto count = static_cast<uint16_t>(pending_count_);
+  uint16_t taken = 0;
+  if (queue_) {
+    taken = port_.TransmitBurst(*queue_, pending_.data(), count, now);
+  } else {
+    taken = device_.relay(cross_worker_.index())->Put(pending_.data(), count);
+    if (taken != 0) cross_worker_.WantWake(driver_);
+  }
+  std::copy(pending_.begin() + taken, pending_.begin() + pending_count_, pending_.begin());
+  pending_count_ -= taken;
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device in the hands of one worker: frames in, frames out, and who sends next.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "drivers/port.h"
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/capture/capture_tap.h"
+#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/port/device.h"
+#include "pipeline/datapath/port/gsi_link.h"
+#include "pipeline/datapath/port/host_link.h"
+#include "pipeline/datapath/thread/deficit_round_robin.h"
+#include "pipeline/shm/abi/uroce_capture.h"
+
+namespace uroce::datapath {
+
+class Session;
+
+/// Packets of one turn and port, in either direction.
+inline constexpr uint32_t kBurst = 32;
+
+/// Adds to a counter that only this worker writes: no locked instruction.
+inline void Count(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
+  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+}
+
+/// What a program, and a queue pair among those of its program, sends before the next one does:
+/// programs wait little for each other. Queue pairs wait longer, since each turn of one costs its
+/// state's way into the cache, at both ends, and an acknowledgement (measured at 4 KB: 390 ns a
+/// packet of one queue pair; of a hundred 500 with turns of 16 KB, 425 with 64 KB).
+inline constexpr int64_t kSessionQuantumBytes = 16 * 1024;
+inline constexpr int64_t kQueuePairQuantumBytes = 64 * 1024;
+
+/// The queue pairs of one session that have something to send on one port.
+struct SessionFlow : Flow {
+  const Session* session = nullptr;
+  DeficitRoundRobin queue_pairs{kQueuePairQuantumBytes};
+};
+
+/// Captures of a worker; empty nearly always.
+struct Taps {
+  std::vector<CaptureTap*> list;
+  Nanos time;  ///< Of this turn, since 1970; kept while there are captures.
+
+  void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame,
+           const uroce_capture_note& note) {
+    for (CaptureTap* tap : list) {
+      tap->Add(device_index, direction, rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len,
+               time, note);
+    }
+  }
+  /// What was added in the turn before becomes visible: it has reached the memory meanwhile. Where
+  /// there are captures.
+  void BeginTurn(Nanos wall_time);
+};
+
+/// Between a device and one of its workers: by a queue of the port, or, where the worker has none,
+/// by the worker that sends for it, while others hand over what it receives. One thread.
+class DevicePort {
+ public:
+  /// `position` is the device's in the list of all workers.
+  DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross_worker, Taps* taps);
+  ~DevicePort();
+  DevicePort(const DevicePort&) = delete;
+  DevicePort& operator=(const DevicePort&) = delete;
+
+  Device& device() const { return device_; }
+  uint16_t position() const { return position_; }
+  DeviceCounters& counters() const { return counters_; }
+  DeficitRoundRobin& sessions() { return sessions_; }
+  SessionFlow* FlowOf(const Session* session);
+  void ForgetSession(const Session* session);
+
+  /// Up to 2 * kBurst frames: those from the port, and those that the device sent to itself, as far
+  /// as they are for this worker. Others of these go to their owner; one that is behind holds them
+  /// back. Captures see frames when it is known what became of them: see FrameRecorder.
+  uint16_t Receive(rte_mbuf** frames, Nanos now);
+
+  /// Frames that may be queued in this turn.
+  uint32_t LookForRoom() const;
+  /// Whether a burst fits beyond what LookForRoom counts: for packets whose turn has passed while
+  /// their payload was being copied.
+  bool HasReserve() const {
+    return pending_count_ <= kBurst && own_count_ <= kOwnRing - 2 * kBurst;
+  }
+  /// Takes `frame`, which goes out by the next Flush. `to_self`: to this device's own address.
+  /// `note` is what captures say of it. The frame says whom it is for (frame_destination.h).
+  void Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note = {});
+  /// Takes a copy of a frame that goes out, for members of its group on this device. The frame
+  /// names a queue pair of this worker.
+  void QueueLoopback(rte_mbuf* frame) { own_[(own_head_ + own_count_++) % kOwnRing] = frame; }
+  /// Takes up to `most` frames of each worker that this one sends for, and all together up to the
+  /// room that there is. True: there was one.
+  bool TakeRelayed(uint32_t most);
+  bool has_relays() const { return !relays_.empty(); }
+  void Flush(Nanos now);
+  /// Frames or flows that wait: no time to sleep.
+  bool has_work() const;
+  /// Whether the device's own stack, where it has one and this worker serves it, wants to send.
+  bool host_has_frames() const {
+    return serves_host_ && device_.host_link != nullptr && !device_.host_link->outbound().empty();
+  }
+
+  /// The same of the device's GSI datagrams.
+  bool gsi_has_frames() const {
+    return serves_gsi_ && device_.gsi_link != nullptr && !device_.gsi_link->outbound().empty();
+  }
+
+  // ---- sleeping; see drivers::Port ----
+  int wait_fd() const { return queue_ ? port_.wait_fd(*queue_) : -1; }
+  /// Frames may come of which nothing tells a worker that sleeps.
+  bool needs_polling() const { return queue_ && wait_fd() < 0 && !port_.wakes_itself(); }
+  bool BeforeSleep() { return !queue_ || port_.BeforeSleep(*queue_); }
+  void AfterSleep() {
+    if (queue_) port_.AfterSleep(*queue_);
+  }
+  Nanos NextDeadline() const { return queue_ ? port_.NextDeadline(*queue_) : kNever; }
+
+ private:
+  static constexpr uint32_t kPending = 2 * kBurst;
+  static constexpr uint32_t kOwnRing = 8 * kBurst;
+
+  uint16_t ReceiveOwn(rte_mbuf** frames);
+  uint32_t TransmitRoom() const;
+
+  Device& device_;
+  drivers::Port& port_;
+  const uint16_t position_;
+  CrossWorkerLink& cross_worker_;
+  Taps& taps_;
+  DeviceCounters& counters_;
+  const std::optional<uint16_t> queue_;
+  const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
+  const bool serves_host_;
+  const bool serves_gsi_;
+  std::vector<drivers::FrameQueue*> relays_;  ///< Of workers that this one sends for.
+  DeficitRoundRobin sessions_{kSessionQuantumBytes};
+  std::vector<std::unique_ptr<SessionFlow>> flows_;
+  std::array<rte_mbuf*, kPending> pending_{};
+  uint32_t pending_count_ = 0;
+  std::array<rte_mbuf*, kOwnRing> own_{};  // Frames to the device's own address.
+  uint32_t own_head_ = 0;
+  uint32_t own_count_ = 0;
+};
+
+/// The ports of one worker, in the same order at each worker.
+using DevicePorts = std::vector<std::unique_ptr<DevicePort>>;
+
+}  // namespace uroce::datapath

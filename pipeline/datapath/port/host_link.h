@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between a worker and the stack that speaks everything but RoCE on a port of its own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/frames/frame_link.h"
+#include "pipeline/wire/decode.h"
+
+namespace uroce::datapath {
+
+/// What of a port's frames its stack gets, and the way there.
+class HostLink : public FrameLink {
+ public:
+  /// Longest frame: Ethernet with a tag and an MTU of 9600, rounded up.
+  static constexpr uint32_t kSlotBytes = 9664;
+
+  enum class Takes : uint8_t {
+    kHostProtocols,  ///< ARP, ICMP, IGMP, ICMPv6.
+    kEverything,     ///< Whatever is no RoCE packet.
+  };
+  HostLink(Takes takes, uint32_t depth_frames)
+      : FrameLink(depth_frames, kSlotBytes), takes_(takes) {}
+
+  /// Whether a frame that was decoded as `result`, not kOk, is the stack's affair. Any worker.
+  bool Wants(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) const;
+  /// A frame that was decoded as `result`, not kOk. True: the stack wants it, and has got a copy
+  /// unless it is behind. The one worker that serves it.
+  bool Offer(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac);
+
+ private:
+  const Takes takes_;
+};
+
+/// Whether a host of its own has to see the frame: ARP, ICMP, IGMP, ICMPv6, also behind hop-by-hop
+/// options, with or without a tag.
+bool IsHostProtocol(std::span<const uint8_t> frame);
+
+}  // namespace uroce::datapath

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous events on their way to one program.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "pipeline/datapath/queue/record_socket.h"
+
+namespace uroce::datapath {
+
+/// Events of one queue pair for one program: sent to the socket of the program's context, or kept
+/// while it is full. The worker's; nic looks inside only while it stands still (Worker::Run).
+class EventRecords {
+ public:
+  /// `element` names the queue pair in the records.
+  EventRecords(const RecordSocket& async, uint64_t element) : async_(async), element_(element) {}
+
+  /// A program that reads nothing loses what comes when kMaxPending wait.
+  void Raise(uint32_t event_type);
+  bool has_pending() const { return pending_count_ != 0; }
+  void Retry();
+  /// Records sent.
+  uint32_t written() const { return written_; }
+
+ private:
+  static constexpr uint32_t kMaxPending = 8;
+
+  RecordSocket async_;
+  uint64_t element_;
+  uint32_t pending_count_ = 0;
+  uint32_t written_ = 0;
+  std::array<uint32_t, kMaxPending> pending_{};
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a look into a program's rings found.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/shm/rings/work_queue.h"
+
+namespace uroce::datapath {
+
+enum class PullResult : uint8_t {
+  kDrained,  ///< Nothing waits.
+  kNoRoom,   ///< The transport holds all it can: pull again when it has completed some.
+  kMore,     ///< One was taken, or the bound was reached: there may be more.
+  kCorrupt,  ///< An impossible index.
+};
+
+/// What a pull comes to whose look found nothing to take. Range: not kReady.
+constexpr PullResult NothingTaken(rings::QueueState state) {
+  return state == rings::QueueState::kCorrupt ? PullResult::kCorrupt : PullResult::kDrained;
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's side of one queue pair: the transport's state, the rings that feed it, and its place
+// in the worker's lists.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/capture/packet_history.h"
+#include "pipeline/datapath/frames/kept_frames.h"
+#include "pipeline/datapath/queue/event_records.h"
+#include "pipeline/datapath/queue/list_membership.h"
+#include "pipeline/datapath/queue/pull_result.h"
+#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/datapath/queue/queue_pair_core.h"
+#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/queue/work_lists.h"
+#include "pipeline/datapath/thread/deficit_round_robin.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
+#include "pipeline/shm/rings/work_queue.h"
+#include "pipeline/wire/encode.h"
+
+namespace uroce::datapath {
+
+class DevicePort;
+struct SessionFlow;
+struct WaitingWork;
+struct WorkerSession;
+
+/// Whether a queue pair waits for its session's helper or for other workers, and with what. While
+/// it does, its transport is not called.
+enum class WaitKind : uint8_t {
+  kNone,
+  kEffect,      ///< The transport's wish is being executed.
+  kGather,      ///< The payload of a packet is being read into its frame.
+  kInvalidate,  ///< A key that a peer took back may still be in use elsewhere: see KeyWaits.
+};
+
+/// Where the device is that the packets of a connected queue pair go to.
+enum class PeerPlace : uint8_t {
+  kElsewhere,
+  kInDaemon,    ///< Another device of this daemon.
+  kSameDevice,  ///< The queue pair's own.
+};
+
+/// One queue pair. Made and destroyed by nic; between AddQueuePair and RemoveQueuePair everything
+/// here belongs to the worker's thread, and nic looks inside only within Worker::Run.
+class alignas(UROCE_LINE) QueuePair {
+ public:
+  /// Send work requests that the transport holds at once; the rest waits in the ring.
+  static constexpr uint32_t kMaxHeldSends = 128;
+
+  explicit QueuePair(const QueuePairConfig& config);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  // ---- queries ----
+  const QueuePairConfig& config() const { return config_; }
+  Qpn qpn() const { return config_.qpn; }
+  const Path& path() const { return path_; }
+  /// As last set by Worker::Modify, or as the transport changed it since.
+  transport::QpState state() const;
+  const QueuePairCore& core() const { return core_; }
+  Counters counters() const { return core_.counters(); }
+  /// Records written to the pipe of asynchronous events.
+  uint32_t async_records() const { return events_.written(); }
+  /// Packets and bytes of this queue pair, both directions.
+  struct Traffic {
+    uint64_t sent_packets = 0;
+    uint64_t sent_bytes = 0;
+    uint64_t received_packets = 0;
+    uint64_t received_bytes = 0;
+  };
+  const Traffic& traffic() const { return traffic_; }
+
+  // ---- worker ----
+  QueuePairCore& core() { return core_; }
+  Traffic& traffic() { return traffic_; }
+  const SendLists& send_lists() const { return send_lists_; }
+  const ReceiveList& receive_list() const { return receive_list_; }
+  const wire::HeaderTemplate& header_template() const { return header_template_; }
+  void set_path(const Path& path);
+  /// Its newest packets, or null where no flight recorder is asked for.
+  PacketHistory* history() const { return history_.get(); }
+  void set_history(std::unique_ptr<PacketHistory> history) { history_ = std::move(history); }
+  std::unique_ptr<PacketHistory> TakeHistory() { return std::move(history_); }
+
+  /// Whose keys the entries of its receive works hold: its own, or those of the queue it shares.
+  uint32_t receive_pd() const { return receive_pd_; }
+  /// By which the keys are judged that packets name: its own, or of XRC that of the selected queue.
+  uint32_t remote_pd() const { return remote_pd_; }
+  /// Whose memory those keys grant.
+  Session* memory_session() const {
+    return is_target_ && shared_ != nullptr ? shared_->config().session : config_.session;
+  }
+  /// An XRC target, which works with the queue that was selected last.
+  bool is_target() const { return is_target_; }
+  /// Range: is_target(). False: its domain has no such queue, and none is selected.
+  [[nodiscard]] bool SelectShared(uint32_t srqn);
+  /// The queue that receives are taken from, or null.
+  const SharedReceiveQueue* shared() const { return shared_; }
+  SharedReceiveQueue* shared() { return shared_; }
+  /// Whether the send ring may hold more than the transport took: until PullSends finds it drained.
+  bool may_have_sends() const { return may_have_sends_; }
+  void LookForSends() { may_have_sends_ = true; }
+  /// Hands up to `left` posted sends to the transport, and takes them off `left`. kCorrupt: once;
+  /// the ring is not looked at any more, until DiscardPosted.
+  PullResult PullSends(uint32_t& left);
+  /// Hands the next receive to the transport, if there is one. kCorrupt: as of PullSends.
+  PullResult PullReceive();
+  /// In the error state: hands up to `left` receives to the transport, which flushes them, and
+  /// takes them off `left`. What is posted to a shared queue stays there.
+  PullResult FlushReceives(uint32_t& left);
+  /// Forgets what is posted: the queue pair goes to RESET.
+  void DiscardPosted();
+  /// Whether works of it have bound windows or taken keys back.
+  bool has_local_works() const { return has_local_works_; }
+  /// Whether its shared receive queue, when last taken from, had a limit event to tell.
+  bool has_limit_event() const { return has_limit_event_; }
+
+  /// Shows the transport's state in the page, followed by a full fence: a program that reads it
+  /// either sees ERR, or posted before the rings are looked at again. True: it changed.
+  bool PublishState(transport::QpState state);
+  /// Reports an asynchronous event, at once or by RetryRecords.
+  void RaiseEvent(uint32_t event_type);
+  bool has_pending_records() const { return has_pending_records_; }
+  void RetryRecords();
+  /// Who is told of events besides: each program that has opened an XRC target.
+  void AddListener(EventRecords* listener) { listeners_.push_back(listener); }
+  void RemoveListener(EventRecords* listener) { std::erase(listeners_, listener); }
+
+  /// Its place in the worker's lists and tables. The worker's own.
+  struct Timer : TimerEntry {
+    QueuePair* queue_pair = nullptr;
+  };
+  struct ByteFlow : Flow {
+    QueuePair* queue_pair = nullptr;
+  };
+  struct Links {
+    Timer timer;
+    ByteFlow flow;
+    WorkerSession* session = nullptr;
+    SessionFlow* session_flow = nullptr;
+    DevicePort* port = nullptr;
+    QueuePair* next_of_slot = nullptr;
+    ListMembership lists;
+    WaitKind wait = WaitKind::kNone;
+    PeerPlace peer = PeerPlace::kElsewhere;
+  };
+  Links& links() { return links_; }
+  const Links& links() const { return links_; }
+  /// Whether its packets go to a device of this daemon.
+  bool is_peer_in_daemon() const { return links_.peer != PeerPlace::kElsewhere; }
+  static QueuePair& OfTimer(TimerEntry& entry) { return *static_cast<Timer&>(entry).queue_pair; }
+  static QueuePair& OfFlow(Flow& flow) { return *static_cast<ByteFlow&>(flow).queue_pair; }
+
+  /// Fetches into the cache what a packet or a posted request will need, some time ahead: with
+  /// thousands of queue pairs each would wait for memory a dozen times, one after the other.
+  void Prefetch() const;
+  /// The same for what lies behind pointers, when Prefetch has had its time: to receive, to send,
+  /// and to take posted requests.
+  void PrefetchReceive() const;
+  void PrefetchSend() const;
+  void PrefetchPosted() const;
+
+  /// For a copy, or for the end of a key: its transport is not called meanwhile.
+  bool is_waiting() const { return links_.wait != WaitKind::kNone; }
+  /// Whether it has posted what will be complete by being sent, and is not. Of services that await
+  /// no acknowledgement.
+  bool HasUnsent() {
+    if (core_.is_reliable()) return false;
+    return is_waiting() || core_.HasUnsent() || sends_.LookAgain() == rings::QueueState::kReady;
+  }
+  /// What waits for the helper; see waiting_work.h.
+  WaitingWork& waiting() { return *waiting_; }
+  KeptFrames& kept() { return kept_; }
+
+  /// Its place in the list of those of its program that want another turn.
+  struct PostponedLink {
+    QueuePair* previous = nullptr;
+    QueuePair* next = nullptr;
+  };
+  PostponedLink& postponed_link() { return postponed_link_; }
+
+ private:
+  PullResult PostSends(uint32_t& left);
+  PullResult PostOwnReceive();
+  PullResult PostSharedReceive();
+  /// Tells the transport how many receives wait. The program's index is read again when half of
+  /// what it last showed is taken: the peer always knows of half at least, and the index costs a
+  /// long queue next to nothing.
+  void OfferCredits();
+
+  // What every packet and request touches comes first: see Prefetch.
+  Links links_;
+  rings::WorkQueueConsumer sends_;
+  rings::WorkQueueConsumer receives_;
+  SendLists send_lists_;
+  ReceiveList receive_list_;
+  std::unique_ptr<WaitingWork> waiting_;
+  std::unique_ptr<PacketHistory> history_;
+  Traffic traffic_;
+  SharedReceiveQueue* shared_;
+  uint32_t receive_pd_;
+  uint32_t remote_pd_;
+  const bool is_target_;
+  bool may_have_sends_ = false;
+  bool has_local_works_ = false;
+  bool has_limit_event_ = false;
+  bool has_corrupt_sends_ = false;
+  bool has_corrupt_receives_ = false;
+  bool has_pending_records_ = false;
+  transport::QpState published_state_ = transport::QpState::kReset;
+  QueuePairConfig config_;
+  Path path_;
+  wire::HeaderTemplate header_template_;
+  QueuePairCore core_;  // Ends in completions of receives, which many never use.
+  EventRecords events_;
+  std::vector<EventRecords*> listeners_;
+  KeptFrames kept_;
+  PostponedLink postponed_link_;
+};
+
+}  // namespace uroce::datapath

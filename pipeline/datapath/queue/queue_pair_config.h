@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nic says of a queue pair: at creation, and at each modify.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/datapath/queue/record_socket.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/transport/counters.h"
+#include "pipeline/transport/queue_pair_types.h"
+#include "pipeline/wire/encode.h"
+#include "pipeline/wire/opcode.h"
+
+namespace uroce::datapath {
+
+class CompletionRing;
+class Device;
+class Session;
+class SharedReceiveQueue;
+class XrcDomain;
+
+/// Fixed at creation. Addresses are the daemon's, in the session's arena.
+struct QueuePairConfig {
+  Session* session = nullptr;
+  Device* device = nullptr;
+  uint32_t handle = 0;  ///< Repeated in CQEs.
+  Qpn qpn;
+  wire::Service service = wire::Service::kRc;  ///< kRc, kUc, kUd or kXrc.
+  uint32_t pd = 0;                             ///< Daemon-wide number.
+  /// Both of the worker that owns the queue pair; null for an XRC target.
+  CompletionRing* send_ring = nullptr;
+  CompletionRing* receive_ring = nullptr;
+  uint64_t user_handle = 0;  ///< Element of asynchronous events.
+  RecordSocket async;
+  bool signal_all = false;
+  bool selective_repeat = true;  ///< Of a reliable connection: it may come to be agreed on.
+  uint32_t doorbell_slot = 0;
+  uroce_qp_page* page = nullptr;
+  uint8_t* sq = nullptr;
+  uint8_t* rq = nullptr;
+  uint32_t sq_depth = 0;  ///< Powers of two, 0 for none.
+  uint32_t rq_depth = 0;
+  uint32_t sq_slot_bytes = 0;
+  uint32_t rq_slot_bytes = 0;
+  uint32_t max_send_sge = 0;
+  uint32_t max_receive_sge = 0;
+  uint32_t max_inline_bytes = 0;
+  SharedReceiveQueue* shared = nullptr;  ///< Of the same worker; there is no RQ then.
+  /// Of an XRC target, which has no queues: each request names a shared receive queue in it.
+  XrcDomain* domain = nullptr;
+};
+
+using Attributes = transport::QueuePairAttributes;
+using Counters = transport::QueuePairCounters;
+
+/// Where packets go: taken from an address vector and the neighbour table.
+struct Path {
+  Mac source_mac{};
+  Mac destination_mac{};
+  Gid source;
+  Gid destination;
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 64;
+  uint32_t flow_label = 0;
+  uint16_t vlan_tci = 0;  ///< 0: no 802.1Q header.
+  uint16_t udp_source_port = 0xc000;
+  Qpn remote_qpn;  ///< Of a connected queue pair.
+};
+
+/// The headers that packets on `path` have in common.
+wire::HeaderTemplate MakeTemplate(const Path& path);
+
+}  // namespace uroce::datapath

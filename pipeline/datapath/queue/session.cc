@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Life of a session's helper and of its address handles.
+#include "pipeline/datapath/queue/session.h"
+
+#include <system_error>
+#include <utility>
+
+#include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/queue/address_table.h"
+
+namespace uroce::datapath {
+
+Session::Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid)
+    : id_(id), uid_(uid), links_(std::move(links)) {}
+
+Session::~Session() = default;
+
+void Session::StartCopyHelper(ProgramMemory memory) {
+  std::vector<int> wake_fds;
+  for (const SessionLink& link : links_) wake_fds.push_back(link.wake_fd);
+  try {
+    owned_helper_ = std::make_unique<CopyHelper>(std::move(memory), wake_fds);
+  } catch (const std::system_error&) {
+    return;
+  }
+  helper_.store(owned_helper_.get(), std::memory_order_release);
+}
+
+void Session::MakeAddressTable(uint32_t capacity) {
+  if (owned_addresses_ != nullptr) return;
+  owned_addresses_ = std::make_unique<AddressTable>(capacity);
+  addresses_.store(owned_addresses_.get(), std::memory_order_release);
+}
+
+void Session::SetAddress(uint32_t handle, const AddressVector* vector) {
+  owned_addresses_->Set(handle, vector);
+}
+
+const AddressVector* Session::FindAddress(uint32_t handle) const {
+  const AddressTable* const addresses = addresses_.load(std::memory_order_acquire);
+  return addresses == nullptr ? nullptr : addresses->Find(handle);
+}
+
+uint64_t Session::copies_begun() const {
+  const CopyHelper* helper = copy_helper();
+  return helper == nullptr ? 0 : helper->submitted();
+}
+
+bool Session::CopiesDone(uint64_t copies) const {
+  const CopyHelper* helper = copy_helper();
+  return helper == nullptr || helper->AreDone(copies);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// One program as the workers see it: doorbells, and what of its memory only a helper may touch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "pipeline/base/types.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+
+namespace uroce::datapath {
+
+class AddressTable;
+class AddressVector;
+class CopyHelper;
+struct ProgramMemory;
+
+/// What one program shares with one worker. Both outlive the session.
+struct SessionLink {
+  uroce_doorbells* doorbells = nullptr;  ///< In the arena.
+  int wake_fd = -1;  ///< The eventfd that the program writes when it finds `sleeping` set.
+};
+
+/// Made by nic, used by the workers between AddSession and RemoveSession.
+class Session {
+ public:
+  /// One link per worker. `uid` is the user, with whose other programs this one shares.
+  Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  uint32_t id() const { return id_; }
+  uint32_t uid() const { return uid_; }
+  uroce_doorbells* doorbells(uint32_t worker) const { return links_[worker].doorbells; }
+  int wake_fd(uint32_t worker) const { return links_[worker].wake_fd; }
+
+  /// Makes the helper thread for copied memory, which may live longer than this object. Control
+  /// thread, before the first copied region is published. There is none afterwards where the system
+  /// refuses the thread.
+  void StartCopyHelper(ProgramMemory memory);
+  /// Null before StartCopyHelper. Any thread.
+  CopyHelper* copy_helper() const { return helper_.load(std::memory_order_acquire); }
+
+  /// Makes room for the program's address handles, once. Control thread, before the first is set.
+  void MakeAddressTable(uint32_t capacity);
+  /// Shows workers an address handle, or none. Control thread, after MakeAddressTable.
+  void SetAddress(uint32_t handle, const AddressVector* vector);
+  /// What the program calls by `handle`, or null. Any worker, for this turn.
+  const AddressVector* FindAddress(uint32_t handle) const;
+
+  /// Copies begun so far. Taken after the grace period of an unpublished copied region, it is the
+  /// number that CopiesDone must confirm before the program may reuse the memory. Control thread.
+  uint64_t copies_begun() const;
+  /// Whether the first `copies` copies have ended. They may never: the program's memory can block
+  /// its reader for as long as it lives.
+  bool CopiesDone(uint64_t copies) const;
+
+ private:
+  uint32_t id_;
+  uint32_t uid_;
+  std::vector<SessionLink> links_;
+  std::unique_ptr<CopyHelper> owned_helper_;
+  std::atomic<CopyHelper*> helper_{nullptr};
+  std::unique_ptr<AddressTable> owned_addresses_;
+  std::atomic<AddressTable*> addresses_{nullptr};
+};
+
+}  // namespace uroce::datapath

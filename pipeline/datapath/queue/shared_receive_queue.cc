@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking entries, moving them, and the limit event.
+#include "pipeline/datapath/queue/shared_receive_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pipeline/datapath/queue/record_socket.h"
+#include "pipeline/shm/rings/shared_word.h"
+
+namespace uroce::datapath {
+
+SharedReceiveQueue::SharedReceiveQueue(const SharedReceiveQueueConfig& config)
+    : config_(config), entries_(config.layout, &config.page->produced) {}
+
+PullResult SharedReceiveQueue::Take(Entry& entry) {
+  const rings::QueueState state = entries_.Look();
+  if (state != rings::QueueState::kReady) return NothingTaken(state);
+  entry.slot = entries_.index();
+  entry.read = rings::ReadReceiveWqe(entries_.Slot(), config_.max_sge, entry.wqe);
+  entries_.Advance();
+  rings::StoreRelease(config_.page->consumed.value, entries_.index());
+  if (limit_ != 0) CheckLimit();
+  return PullResult::kMore;
+}
+
+bool SharedReceiveQueue::MoveTo(uroce_srq_page* page, const rings::WorkQueueLayout& layout) {
+  if (entries_.LookAgain() == rings::QueueState::kCorrupt) return false;
+  const uint32_t waiting = entries_.seen();
+  if (waiting > layout.depth) return false;
+  const uint32_t slot_bytes = std::min(layout.slot_bytes, config_.layout.slot_bytes);
+  for (uint32_t i = 0; i < waiting; ++i, entries_.Advance()) {
+    memcpy(layout.slots + size_t{i} * layout.slot_bytes, entries_.Slot(), slot_bytes);
+  }
+  rings::StoreRelease(page->produced.value, waiting);
+  rings::StoreRelease(page->consumed.value, 0u);
+  config_.page = page;
+  config_.layout = layout;
+  entries_ = rings::WorkQueueConsumer(layout, &page->produced);
+  return true;
+}
+
+uint32_t SharedReceiveQueue::waiting() const {
+  const uint32_t count = rings::LoadAcquire(config_.page->produced.value) - entries_.index();
+  return count <= config_.layout.depth ? count : 0;
+}
+
+void SharedReceiveQueue::SetLimit(uint32_t limit) {
+  limit_ = limit;
+  if (limit_ != 0) CheckLimit();
+}
+
+// An impossible index is found by Take.
+void SharedReceiveQueue::CheckLimit() {
+  if (entries_.LookAgain() == rings::QueueState::kCorrupt || entries_.seen() >= limit_) return;
+  limit_ = 0;
+  pending_record_ = config_.async.is_open();
+  RetryRecord();
+}
+
+void SharedReceiveQueue::RetryRecord() {
+  if (!pending_record_) return;
+  if (!config_.async.Write(config_.user_handle, kEventSrqLimitReached)) return;
+  pending_record_ = false;
+  ++async_records_;
+}
+
+}  // namespace uroce::datapath

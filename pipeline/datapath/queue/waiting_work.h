@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A queue pair that waits for its session's helper: what is under way, and what queues behind it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/memory/access.h"
+#include "pipeline/datapath/queue/queue_pair_config.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/transport/effect.h"
+#include "pipeline/wire/opcode.h"
+#include "pipeline/wire/psn.h"
+
+struct rte_mbuf;
+
+namespace uroce::datapath {
+
+/// Bytes on their way between memory and a frame, and how far they have come.
+struct Transfer {
+  uroce_sge remote{};  ///< A remote range as a list of one entry, for `walker`.
+  PieceWalker walker;
+  uint8_t* bytes = nullptr;  ///< Where in the frame, or in the job, `walker` stands.
+
+  /// Goes on where `other` stands, which may end then.
+  void Continue(const Transfer& other) {
+    *this = other;
+    if (walker.list().data() == &other.remote) walker.set_list({&remote, 1});
+  }
+};
+
+/// A place in what a message moves: a position in one list of entries, or in what one key names.
+struct MessagePlace {
+  uint32_t key = 0;       ///< Slot of the work, or rkey.
+  uint64_t position = 0;  ///< Offset in its list, or address.
+
+  bool operator==(const MessagePlace&) const = default;
+};
+
+/// Payload of packets that wait which was placed by the copy job of a packet before them; the
+/// transport has not seen them yet. Of one message, one after the other.
+struct BatchedPlacements {
+  transport::Effect::Kind kind = transport::Effect::Kind::kNone;
+  MessagePlace place;  ///< Where the first of them begins.
+  wire::Psn psn;       ///< Its number.
+  uint32_t packets = 0;
+};
+
+/// Payload of the packets that one message sends next, read by the copy job of a packet before
+/// them.
+struct PrefetchedPayload {
+  MessagePlace place;  ///< Where the first of them begins.
+  wire::Psn psn;       ///< Its number.
+  uint32_t next = 0;
+  uint32_t end = 0;
+  std::array<rte_mbuf*, CopyJob::kMaxBatched> frames;  ///< [next, end): each a packet's payload.
+
+  bool empty() const { return next == end; }
+};
+
+/// Touched only while the queue pair waits: until then it would be lines of cache for nothing.
+struct WaitingWork {
+  /// Attributes that came meanwhile, for when the wait is over.
+  struct Modification {
+    transport::QpState state;
+    Attributes attributes;
+  };
+
+  transport::Effect effect;
+  wire::Opcode effect_opcode = wire::Opcode::kAcknowledge;  ///< Of the packet with the effect.
+  wire::Psn effect_psn;
+  transport::TxPacket packet;
+  Transfer transfer;
+  uint32_t crc_before_payload = 0;  ///< kGather.
+  CopyJob* in_flight = nullptr;
+  std::unique_ptr<CopyJob> job = std::make_unique<CopyJob>();
+  std::optional<Modification> modification;
+
+  // Packets that arrived meanwhile, linked by rte_mbuf::next.
+  rte_mbuf* oldest = nullptr;
+  rte_mbuf* newest = nullptr;
+  uint32_t packets = 0;
+  bool gate_closed = false;  ///< Peers in the daemon are to wait.
+
+  // What this side asks for and what it answers take turns: there is one of each for both.
+  BatchedPlacements placed_requests;
+  BatchedPlacements placed_responses;
+  PrefetchedPayload prefetched_requests;
+  PrefetchedPayload prefetched_responses;
+};
+
+}  // namespace uroce::datapath

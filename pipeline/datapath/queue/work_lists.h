@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private copies of what work requests point with: scatter/gather lists, inline bytes and what is
+// to be bound. Packets, first or resent, are gathered by these, never by the ring that the program
+// can still write.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "pipeline/datapath/memory/window_works.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/rings/wqe.h"
+
+namespace uroce::datapath {
+
+/// Lists of the work requests that a send queue's transport holds at once, found by slot: the
+/// free-running index of the work request in its queue. Memory is taken at construction.
+class SendLists {
+ public:
+  SendLists(uint32_t held_works, const rings::WqeLimits& limits);
+
+  void Store(uint32_t slot, const rings::SendWqe& wqe);
+  void StoreNothing(uint32_t slot) { entries_[slot & mask_] = {}; }
+  void StoreBind(uint32_t slot, const BindRequest& request);
+  void Prefetch(uint32_t slot) const {
+    __builtin_prefetch(&entries_[slot & mask_]);
+    __builtin_prefetch(Place(slot));
+  }
+  bool is_inline(uint32_t slot) const { return entries_[slot & mask_].inline_length != 0; }
+  std::span<const uroce_sge> List(uint32_t slot) const;
+  std::span<const uint8_t> InlineBytes(uint32_t slot) const;
+  /// Range: what is stored at `slot` is a request to bind.
+  BindRequest Bind(uint32_t slot) const;
+
+ private:
+  struct Entry {
+    uint16_t num_sge = 0;
+    uint16_t inline_length = 0;
+  };
+  uint8_t* Place(uint32_t slot) const { return bytes_.get() + size_t{slot & mask_} * stride_; }
+
+  uint32_t mask_;
+  uint32_t stride_;
+  std::unique_ptr<Entry[]> entries_;
+  std::unique_ptr<uint8_t[]> bytes_;
+};
+
+/// List of the one receive work request that the transport holds.
+class ReceiveList {
+ public:
+  explicit ReceiveList(uint32_t max_sge) : list_(std::make_unique<uroce_sge[]>(max_sge)) {}
+
+  void Store(uint32_t slot, std::span<const uroce_sge> list);
+  /// Empty for any other slot.
+  std::span<const uroce_sge> List(uint32_t slot) const {
+    return {list_.get(), slot == slot_ ? count_ : 0};
+  }
+
+ private:
+  std::unique_ptr<uroce_sge[]> list_;
+  uint32_t slot_ = 0;
+  uint32_t count_ = 0;
+};
+
+}  // namespace uroce::datapath

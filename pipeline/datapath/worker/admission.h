@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks that a packet has to pass whoever it is for (docs/protocol/transport.md, section 4.1,
+// step 1).
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
+#include "pipeline/datapath/worker/packet_addresses.h"
+#include "pipeline/datapath/worker/receiving_states.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/icrc.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// What is dropped is counted, and its annotation says why. One thread. Inline is what every packet
+/// passes through.
+class Admission {
+ public:
+  explicit Admission(FrameRecorder& recorder) : recorder_(recorder) {}
+
+  /// Whether a packet is for this device and its queue pairs at all. Congestion marks are counted
+  /// here.
+  bool IsForPort(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view);
+  /// Whether `qp` takes the packet: its service, its state, and Admit.
+  bool IsForQueuePair(const QueuePair& qp, DevicePort& port, const wire::Packet& packet,
+                      const wire::FrameView& view, const rte_mbuf* frame);
+  /// The checks of a packet to queue pair 1, of which `link` counts its own.
+  bool IsForGsi(GsiLink& link, DevicePort& port, const wire::Packet& packet,
+                const wire::FrameView& view, const rte_mbuf* frame);
+  /// The checks of a packet to a multicast group that are not a member's own.
+  bool IsForGroup(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                  const rte_mbuf* frame);
+
+ private:
+  /// The partition, the addresses, and the ICRC last, because it costs most. `is_addressed`: the
+  /// packet's addresses are right.
+  bool Admit(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+             const rte_mbuf* frame, bool is_addressed);
+
+  FrameRecorder& recorder_;
+};
+
+inline bool Admission::Admit(DevicePort& port, const wire::Packet& packet,
+                             const wire::FrameView& view, const rte_mbuf* frame,
+                             bool is_addressed) {
+  DeviceCounters& counters = port.counters();
+  if (!IsOurPkey(packet.header.pkey)) {
+    return recorder_.Drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
+  }
+  if (!is_addressed) return recorder_.Drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
+  if (!wire::IcrcIsRight(BytesOf(*frame), view)) {
+    return recorder_.Drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
+  }
+  return true;
+}
+
+inline bool Admission::IsForPort(DevicePort& port, const wire::Packet& packet,
+                                 const wire::FrameView& view) {
+  DeviceCounters& counters = port.counters();
+  if (view.destination != port.device().mac) {
+    recorder_.Begin();  // Its queue pair and its mark are another device's.
+    return recorder_.Drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
+  }
+  if (packet.congestion_experienced) Count(counters.rx_ecn_marked);
+  if (packet.header.opcode == wire::Opcode::kCnp) {
+    return recorder_.Drop(counters.rx_cnp_ignored, UROCE_REASON_CNP_IGNORED);
+  }
+  return true;
+}
+
+inline bool Admission::IsForQueuePair(const QueuePair& qp, DevicePort& port,
+                                      const wire::Packet& packet, const wire::FrameView& view,
+                                      const rte_mbuf* frame) {
+  DeviceCounters& counters = port.counters();
+  if (ServiceOf(packet.header.opcode) != qp.core().service()) {
+    return recorder_.Drop(counters.rx_bad_opcode, UROCE_REASON_BAD_OPCODE);
+  }
+  if (!TakesPackets(qp.state())) {
+    return recorder_.Drop(counters.rx_bad_state, UROCE_REASON_BAD_STATE,
+                          static_cast<uint8_t>(qp.state()));
+  }
+  const bool is_addressed = qp.core().is_datagram() ? IsForDevice(port.device(), packet, view)
+                                                    : IsFromPeer(qp.path(), packet, view);
+  return Admit(port, packet, view, frame, is_addressed);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the transports to the completion rings, and what follows from a full one.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "pipeline/datapath/queue/completion_queue.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/queue/record_retries.h"
+#include "pipeline/datapath/worker/turn_time.h"
+
+namespace uroce::datapath {
+
+/// One thread.
+class CompletionPublisher {
+ public:
+  /// `overflows` is null where there is no other worker.
+  CompletionPublisher(OverflowSink* overflows, const TurnTime& time)
+      : overflows_(overflows), time_(time) {}
+
+  /// Writes a CQE for each completion that the transport of `qp` has. False: a ring is in error,
+  /// and so `qp` is to be.
+  [[nodiscard]] bool PublishAll(QueuePair& qp);
+  /// Shows programs what was published since the last call.
+  void FinishBursts() {
+    if (!bursts_.empty()) FinishSomeBursts();
+  }
+  /// Has NextToFail return the queue pairs of now that complete on `ring`.
+  void FailUsers(CompletionRing& ring);
+  /// One that is to go to error since its ring is; null: none.
+  QueuePair* NextToFail();
+  bool any_to_fail() const { return !failing_.empty(); }
+
+  /// Records of queue pairs, rings and shared queues that found no room.
+  RecordRetries& retries() { return retries_; }
+  const RecordRetries& retries() const { return retries_; }
+
+  // ---- between turns ----
+  /// Room for as many rings, and for records of `sources`.
+  void Reserve(size_t rings, size_t sources);
+  void Remove(CompletionRing* ring);
+
+ private:
+  void FinishSomeBursts();
+  [[nodiscard]] inline bool Publish(QueuePair& qp, const transport::Completion& completion);
+
+  OverflowSink* const overflows_;
+  const TurnTime& time_;
+  RecordRetries retries_;
+  std::vector<CompletionRing*> bursts_;
+  std::vector<CompletionRing*> failing_;  // Each once.
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job of the copy helper takes its time, most of it between threads: what the next packets of the
+// same message need goes with it. What is predicted wrongly costs the work, and is done again.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstdint>
+
+#include "pipeline/datapath/frames/waiting_frames.h"
+#include "pipeline/datapath/memory/key_table.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/queue/waiting_work.h"
+#include "pipeline/datapath/worker/frame_stash.h"
+
+namespace uroce::datapath {
+
+/// Payload of later packets in the copy job of one: placed for packets that wait, prefetched for
+/// packets that are not yet polled. One thread.
+class CopyBatches {
+ public:
+  CopyBatches(const KeyTable& keys, const WaitingFrames& waiting_frames, FrameStash& stash)
+      : keys_(keys), waiting_frames_(waiting_frames), stash_(stash) {}
+
+  /// Adds payload of packets that wait to the copy job of the packet before them.
+  void BatchPlacements(QueuePair& qp);
+  /// Adds payload that the message sends next to the copy job of a packet.
+  void PrefetchPayload(QueuePair& qp);
+  /// The job of `qp` is done: keeps what it has brought besides.
+  static void Keep(QueuePair& qp);
+  /// Whether the payload of packet `psn` was placed before, and `effect` is that: then it is done.
+  static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn);
+  /// Copies the payload of `packet`, if it was prefetched, with its share of the CRC.
+  static bool TakePrefetched(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
+                             uint32_t& crc);
+  static void Forget(QueuePair& qp);
+
+ private:
+  static void DropPrefetched(QueuePair& qp, PrefetchedPayload& prefetched);
+
+  const KeyTable& keys_;
+  const WaitingFrames& waiting_frames_;
+  FrameStash& stash_;
+};
+
+}  // namespace uroce::datapath

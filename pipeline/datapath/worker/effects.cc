@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/effects.h"
+
+#include "pipeline/datapath/queue/payload_walk.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::Effect;
+using transport::EffectOutcome;
+
+bool IsRemote(Effect::Kind kind) {
+  return kind == Effect::Kind::kPlaceRemote || kind == Effect::Kind::kCheckRemote ||
+         kind == Effect::Kind::kAtomic;
+}
+
+bool Invalidates(const Effect& effect) {
+  return effect.invalidate || effect.kind == Effect::Kind::kInvalidate;
+}
+
+// Not across two segments. And aligned: the requested address is, but the region may call its first
+// byte 0 wherever that lies, or a window may.
+bool HoldsAtomic(const Piece& piece) {
+  const uint64_t address =
+      piece.mode == MrMode::kMapped ? reinterpret_cast<uintptr_t>(piece.mapped) : piece.app_addr;
+  return piece.length_bytes == sizeof(uint64_t) && address % sizeof(uint64_t) == 0;
+}
+
+EffectOutcome OutcomeOf(const Effect& effect, MoveResult result) {
+  if (result != MoveResult::kDenied) return EffectOutcome::kDone;
+  return IsRemote(effect.kind) ? EffectOutcome::kRemoteAccess : EffectOutcome::kLocalProtection;
+}
+
+}  // namespace
+
+bool Effects::IsGranted(const QueuePair& qp, const Effect& effect) const {
+  const transport::RemoteRange& remote = effect.remote;
+  return effect.check_length_bytes == 0 ||
+         CheckAccess(keys_, remote.rkey.value(), remote.va, effect.check_length_bytes,
+                     RemoteRight(qp, RightFor(effect.access)));
+}
+
+bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
+                    rte_mbuf* frame) {
+  Transfer transfer;
+  transfer.bytes = const_cast<uint8_t*>(packet.payload.data());  // Only read: Place.
+  switch (effect.kind) {
+    case Effect::Kind::kNone:
+      return true;
+    case Effect::Kind::kKeep:
+      return !Keep(qp, packet.header.psn, frame);
+    case Effect::Kind::kInvalidate:
+      Finish(qp, effect, MoveResult::kDone, 0);
+      return true;
+    case Effect::Kind::kAtomic:
+      return StartAtomic(qp, effect);
+    case Effect::Kind::kPlaceReceive:
+      if (effect.grh_area) transfer.bytes -= transport::kGrhAreaBytes;
+      break;
+    case Effect::Kind::kPlaceOriginal:
+      qp.waiting().job->value = effect.value;  // May have to outlast this turn.
+      transfer.bytes = reinterpret_cast<uint8_t*>(&qp.waiting().job->value);
+      break;
+    case Effect::Kind::kPlaceSend:
+      break;
+    case Effect::Kind::kCheckRemote:
+    case Effect::Kind::kPlaceRemote:
+      if (!IsGranted(qp, effect)) {
+        Finish(qp, effect, MoveResult::kDenied, 0);
+        return true;
+      }
+      if (effect.kind == Effect::Kind::kPlaceRemote) break;
+      Finish(qp, effect, MoveResult::kDone, 0);
+      return true;
+  }
+  transfer.walker = WalkEffect(qp, effect.kind, PlaceOf(effect), LengthOf(effect), transfer.remote);
+  if (packet.header.opcode == wire::Opcode::kAtomicWrite) [[unlikely]] {
+    Piece piece;
+    if (!transfer.walker.Look(keys_, piece) || !HoldsAtomic(piece)) {
+      Finish(qp, effect, MoveResult::kDenied, 0);
+      return true;
+    }
+  }
+  const MoveResult result = Place(keys_, transfer.walker, transfer.bytes);
+  if (result != MoveResult::kCopied) {
+    Finish(qp, effect, result, 0);
+    return true;
+  }
+  if (CopyEngine::TakePlaced(qp, effect, packet.header.psn)) {
+    Finish(qp, effect, MoveResult::kDone, 0);
+    return true;
+  }
+  const bool is_in_job = effect.kind == Effect::Kind::kPlaceOriginal;
+  copies_.SubmitEffect(qp, effect, packet, transfer, is_in_job ? nullptr : frame);
+  return is_in_job;
+}
+
+bool Effects::StartAtomic(QueuePair& qp, const Effect& effect) {
+  uroce_sge entry;
+  PieceWalker walker = WalkKey(entry, {effect.remote.rkey.value(), effect.remote.va},
+                               sizeof(uint64_t), RemoteRight(qp, RightFor(effect.access)));
+  Piece piece;
+  if (!walker.Look(keys_, piece) || !HoldsAtomic(piece)) {
+    Finish(qp, effect, MoveResult::kDenied, 0);
+    return true;
+  }
+  if (piece.mode == MrMode::kMapped) {
+    const uint64_t original =
+        ExecuteAtomic(piece.mapped, effect.compare_swap, effect.swap_add, effect.compare);
+    qp.core().OnEffectDone(EffectOutcome::kDone, original, time_.now());
+    return true;
+  }
+  copies_.SubmitAtomic(qp, effect, piece.app_addr);
+  return true;  // It waits, but the frame is not needed any more.
+}
+
+void Effects::Finish(QueuePair& qp, const Effect& effect, MoveResult result, uint64_t original) {
+  const EffectOutcome outcome = OutcomeOf(effect, result);
+  if (outcome == EffectOutcome::kDone && Invalidates(effect)) [[unlikely]] {
+    return key_changes_.InvalidateForPeer(qp, effect.invalidate_rkey);
+  }
+  qp.core().OnEffectDone(outcome, original, time_.now());
+}
+
+bool Effects::Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame) {
+  const bool kept = kept_frames_.Keep(qp.kept(), qp.links().session->frames, psn, frame);
+  if (!kept) Count(qp.links().port->counters().rx_kept_full);
+  qp.core().OnEffectDone(kept ? EffectOutcome::kDone : EffectOutcome::kNotKept, 0, time_.now());
+  return kept;
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the transport asks of memory: done here where the memory is mapped, by the session's helper
+// where it is not.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstdint>
+
+#include "pipeline/datapath/copy/payload.h"
+#include "pipeline/datapath/frames/kept_frames.h"
+#include "pipeline/datapath/memory/key_table.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/key_changes.h"
+#include "pipeline/datapath/worker/turn_time.h"
+
+namespace uroce::datapath {
+
+/// One thread.
+class Effects {
+ public:
+  Effects(const KeyTable& keys, CopyEngine& copies, KeyChanges& key_changes,
+          KeptFramePool& kept_frames, const TurnTime& time)
+      : keys_(keys),
+        copies_(copies),
+        key_changes_(key_changes),
+        kept_frames_(kept_frames),
+        time_(time) {}
+
+  /// Begins the effect of `packet`, which is in `frame`. True: it has ended, or `qp` waits without
+  /// need of the frame. False: the frame is kept, or `qp` waits and it is the copy job's.
+  bool Start(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
+             rte_mbuf* frame);
+  /// The bytes of `effect` were moved, or could not be. `original`: what an atomic found. `qp` may
+  /// wait afterwards, for the end of a key.
+  void Finish(QueuePair& qp, const transport::Effect& effect, MoveResult result, uint64_t original);
+
+ private:
+  /// Whether the peer may do what `effect` checks before a message: of the whole of it.
+  bool IsGranted(const QueuePair& qp, const transport::Effect& effect) const;
+  bool StartAtomic(QueuePair& qp, const transport::Effect& effect);
+  /// Keeps a packet behind a hole. False: there is no room.
+  bool Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame);
+
+  const KeyTable& keys_;
+  CopyEngine& copies_;
+  KeyChanges& key_changes_;
+  KeptFramePool& kept_frames_;
+  const TurnTime& time_;
+};
+
+}  // namespace uroce::datapath

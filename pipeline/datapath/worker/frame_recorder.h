@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What captures and packet histories are told of frames, once it is known what became of them.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/annotations.h"
+#include "pipeline/datapath/worker/multicast_mark.h"
+#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/transport/rc_queue_pair.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// Whether a frame is shown to the transport for the first time, or again after it was kept.
+enum class Showing : uint8_t { kFirst, kAgain };
+
+/// Owns the captures of a worker and the annotation of the frame at work: Begin, then what becomes
+/// known of it, then one of the Record calls. One thread.
+class FrameRecorder {
+ public:
+  explicit FrameRecorder(TurnTime& time) : time_(time) {}
+
+  // ---- captures ----
+  /// For ports, which record what they send.
+  Taps& taps() { return taps_; }
+  void AddTap(CaptureTap* tap) { taps_.list.push_back(tap); }
+  void RemoveTap(CaptureTap* tap);
+  void BeginTurn() {
+    if (!taps_.list.empty()) taps_.BeginTurn(time_.Wall());
+  }
+
+  // ---- the annotation of the frame at work ----
+  /// Nothing is known of it, or its decoding failed, or it holds `packet`.
+  void Begin() { annotation_ = {}; }
+  void Begin(wire::DecodeResult result) { annotation_ = AnnotationOf(result); }
+  void Begin(const wire::Packet& packet) { annotation_ = AnnotationOf(packet); }
+  /// UROCE_REASON_*; the meaning of `detail` depends on it.
+  void SetReason(uint8_t reason, uint8_t detail = 0) {
+    annotation_.reason = reason;
+    annotation_.detail = detail;
+  }
+  /// Counts that it is dropped, and why. Returns false.
+  bool Drop(std::atomic<uint64_t>& counter, uint8_t reason, uint8_t detail = 0) {
+    Count(counter);
+    SetReason(reason, detail);
+    return false;
+  }
+
+  // ---- received frames ----
+  /// Gives a frame to the captures.
+  void Record(DevicePort& port, const rte_mbuf* frame) {
+    if (taps_.list.empty() || mark_.IsSet(*frame)) return;
+    taps_.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, annotation_);
+  }
+  /// Whether the packets of `qp` are recorded at all: asked before the calls below.
+  bool IsRecorded(const QueuePair& qp) const {
+    return !taps_.list.empty() || qp.history() != nullptr;
+  }
+  /// A packet that the transport of `qp` has had; the annotation is completed by `result`.
+  /// `had_failed`: the queue pair was in error before. One that was kept is recorded when it comes,
+  /// and again only if the queue pair fails by it.
+  void RecordResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
+                    bool had_failed, const rte_mbuf* frame, Showing showing);
+  void RecordUnreliable(QueuePair& qp, transport::ReceiveResult result, const rte_mbuf* frame);
+  /// A packet that the transport was not shown.
+  void RecordBadState(QueuePair& qp, const rte_mbuf* frame);
+  /// A frame that waited behind `qp`, and is dropped for `reason`.
+  void RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame);
+
+  // ---- sent frames ----
+  /// Adds a packet to the history of `qp`, and returns what captures are to say of it.
+  uroce_capture_note AnnotateSent(QueuePair& qp, const transport::TxPacket& packet,
+                                  const rte_mbuf* frame) {
+    if (!IsRecorded(qp)) return {};
+    const uroce_capture_note annotation = AnnotationOf(packet, qp.qpn());
+    if (qp.history() != nullptr) AddToHistory(qp, UROCE_CAPTURE_OUTBOUND, frame, annotation);
+    return annotation;
+  }
+
+ private:
+  void RecordWithHistory(QueuePair& qp, const rte_mbuf* frame);
+  void AddToHistory(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
+                    const uroce_capture_note& annotation);
+
+  TurnTime& time_;
+  const MulticastMark mark_;
+  Taps taps_;
+  uroce_capture_note annotation_{};
+};
+
+}  // namespace uroce::datapath

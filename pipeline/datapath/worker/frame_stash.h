@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Empty frames at hand.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "pipeline/datapath/port/device_port.h"
+
+namespace uroce::datapath {
+
+/// Takes frames from a pool a burst at a time. One thread.
+class FrameStash {
+ public:
+  explicit FrameStash(rte_mempool* pool) : pool_(pool) {}
+  ~FrameStash() { rte_pktmbuf_free_bulk(frames_.data(), count_); }
+  FrameStash(const FrameStash&) = delete;
+  FrameStash& operator=(const FrameStash&) = delete;
+
+  /// An empty frame for a device; null: the pool is empty, which `counters` say.
+  rte_mbuf* Take(DeviceCounters& counters) {
+    if (count_ == 0 && !Fill(counters)) return nullptr;
+    return frames_[--count_];
+  }
+  /// A copy of a frame, to be sent or received once more; null: there is no frame, or none as long.
+  rte_mbuf* Copy(const rte_mbuf& frame, DeviceCounters& counters) {
+    rte_mbuf* const copy = Take(counters);
+    if (copy == nullptr) return nullptr;
+    if (frame.data_len > rte_pktmbuf_tailroom(copy)) {
+      Return(copy);
+      Count(counters.no_buffer);
+      return nullptr;
+    }
+    std::memcpy(rte_pktmbuf_mtod(copy, uint8_t*), rte_pktmbuf_mtod(&frame, const uint8_t*),
+                frame.data_len);
+    copy->data_len = frame.data_len;
+    copy->pkt_len = frame.data_len;
+    return copy;
+  }
+  /// Takes back a frame of Take that is as it was.
+  void Return(rte_mbuf* frame) { frames_[count_++] = frame; }
+
+ private:
+  bool Fill(DeviceCounters& counters) {
+    if (rte_pktmbuf_alloc_bulk(pool_, frames_.data(), kBurst) != 0) {
+      Count(counters.no_buffer);
+      return false;
+    }
+    count_ = kBurst;
+    return true;
+  }
+
+  rte_mempool* const pool_;
+  std::array<rte_mbuf*, kBurst> frames_{};
+  uint32_t count_ = 0;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/key_changes.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::EffectOutcome;
+using transport::LocalEffect;
+
+// A work that fails is told by any outcome but kDone.
+EffectOutcome OutcomeOf(const WindowChange& change) {
+  return change.done ? EffectOutcome::kDone : EffectOutcome::kInvalidateFailed;
+}
+
+WindowChange Perform(const KeyTable& keys, const QueuePair& qp, const LocalEffect& effect) {
+  const uint32_t pd = qp.config().pd;
+  if (effect.kind == LocalEffect::Kind::kInvalidate) {
+    return InvalidateWindow(keys, effect.rkey.value(), pd);
+  }
+  return BindWindow(keys, qp.send_lists().Bind(effect.slot), {pd, qp.qpn().value()});
+}
+
+// Whether somebody may be using the key that `qp` has taken back. The one queue pair that could use
+// it is at rest when its own worker takes it back in its name: it would be waiting if a copy of its
+// were under way.
+bool MayStillUse(const QueuePair& qp, const WindowChange& change) {
+  return change.has_ended && change.former_qpn != qp.qpn().value();
+}
+
+}  // namespace
+
+void KeyChanges::ExecuteLocals(QueuePair& qp) {
+  bool any = false;
+  LocalEffect effect;
+  while (qp.core().PollLocal(effect)) {
+    const WindowChange change = Perform(keys_, qp, effect);
+    if (MayStillUse(qp, change)) {
+      waits_.Add(qp, KeyWaits::Waiting::kWork);
+      return;
+    }
+    qp.core().OnLocalDone(OutcomeOf(change));
+    any = true;
+  }
+  // There is room for what is posted, and no packet to say so.
+  if (any && qp.may_have_sends()) ready_.Postpone(qp);
+}
+
+void KeyChanges::InvalidateForPeer(QueuePair& qp, Rkey rkey) {
+  const WindowChange change = InvalidateWindow(keys_, rkey.value(), qp.remote_pd());
+  if (!MayStillUse(qp, change)) return qp.core().OnEffectDone(OutcomeOf(change), 0, time_.now());
+  qp.links().wait = WaitKind::kInvalidate;
+  StopSending(qp);
+  waits_.Add(qp, KeyWaits::Waiting::kPacket);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datagrams to multicast groups (docs/protocol/transport.md, section 10): each member gets a copy
+// of its own, since what is written in front of its payload goes over the headers.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstdint>
+
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/admission.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
+#include "pipeline/datapath/worker/frame_stash.h"
+#include "pipeline/datapath/worker/hand_over.h"
+#include "pipeline/datapath/worker/multicast_mark.h"
+#include "pipeline/datapath/worker/packet_executor.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// What the receiver of multicast packets works with.
+struct MulticastContext {
+  uint32_t worker = 0;
+  Admission& admission;
+  FrameRecorder& recorder;
+  FrameStash& stash;
+  HandOver& hand_over;
+  PacketExecutor& executor;
+};
+
+/// One thread.
+class MulticastReceiver {
+ public:
+  explicit MulticastReceiver(const MulticastContext& context) : context_(context) {}
+
+  /// A packet to all members of a group: those of this worker get it, and the other workers copies.
+  /// The frame stays the caller's.
+  void Receive(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+               const rte_mbuf* frame);
+
+ private:
+  void GiveToOthers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
+  void DeliverToMembers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
+  void Deliver(QueuePair& qp, rte_mbuf* copy);
+  /// A copy that is not recorded again; null: counted.
+  rte_mbuf* Copy(DevicePort& port, const rte_mbuf& frame);
+
+  const MulticastContext context_;
+  const MulticastMark mark_;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/objects.h"
+
+#include <algorithm>
+#include <cassert>
+#include <memory>
+#include <utility>
+
+#include "pipeline/datapath/queue/completion_ring.h"
+#include "pipeline/datapath/queue/xrc_domain.h"
+
+namespace uroce::datapath {
+namespace {
+
+/// Calls `visit` with each ring that the queue pair completes on, once. An XRC target has none.
+template <typename Visitor>
+void ForEachRing(const QueuePairConfig& config, Visitor&& visit) {
+  if (config.send_ring != nullptr) visit(*config.send_ring);
+  if (config.receive_ring == nullptr || config.receive_ring == config.send_ring) return;
+  visit(*config.receive_ring);
+}
+
+}  // namespace
+
+DevicePort& Objects::AddDevice(Device* device, CrossWorkerLink& cross_worker, Taps& taps) {
+  const auto position = static_cast<uint16_t>(ports_.size());
+  ports_.push_back(std::make_unique<DevicePort>(device, position, &cross_worker, &taps));
+  return *ports_.back();
+}
+
+void Objects::Add(QueuePair& qp, const SessionList& sessions) {
+  QueuePair::Links& links = qp.links();
+  const QueuePairConfig& its = qp.config();
+  for (const auto& port : ports_) {
+    if (&port->device() == its.device) links.port = port.get();
+  }
+  assert(links.port != nullptr);
+  links.session_flow = links.port->FlowOf(its.session);
+  links.session = sessions.Find(its.session);
+  assert(links.session != nullptr);
+  std::vector<QueuePair*>& slots = links.session->slots;
+  if (slots.size() <= its.doorbell_slot) slots.resize(its.doorbell_slot + 1);
+  links.next_of_slot = std::exchange(slots[its.doorbell_slot], &qp);
+  queue_pairs_.Insert(its.qpn, &qp);
+  if (qp.is_target()) its.domain->targets().push_back(&qp);
+  ForEachRing(its, [&qp](CompletionRing& ring) { ring.AddUser(&qp); });
+}
+
+void Objects::Remove(QueuePair& qp) {
+  const QueuePairConfig& its = qp.config();
+  queue_pairs_.Erase(its.qpn);
+  if (qp.is_target()) std::erase(its.domain->targets(), &qp);
+  ForEachRing(its, [&qp](CompletionRing& ring) { ring.ForgetUser(&qp); });
+  QueuePair** link = &qp.links().session->slots[its.doorbell_slot];
+  while (*link != nullptr && *link != &qp) link = &(*link)->links().next_of_slot;
+  if (*link == &qp) *link = qp.links().next_of_slot;
+}
+
+void Objects::Add(SharedReceiveQueue& queue) {
+  shared_queues_.push_back(&queue);
+  XrcDomain* const domain = queue.config().domain;
+  if (domain != nullptr) domain->Insert(queue.config().number, &queue);
+}
+
+void Objects::Remove(SharedReceiveQueue& queue) {
+  std::erase(shared_queues_, &queue);
+  XrcDomain* const domain = queue.config().domain;
+  if (domain != nullptr) domain->Erase(queue.config().number);
+}
+
+void Objects::SetPath(QueuePair& qp, const Path& path) const {
+  qp.set_path(path);
+  const bool is_in_daemon = std::ranges::any_of(
+      ports_, [&](const auto& port) { return port->device().mac == path.destination_mac; });
+  const bool is_same = path.destination_mac == qp.config().device->mac;
+  qp.links().peer = is_same        ? PeerPlace::kSameDevice
+                    : is_in_daemon ? PeerPlace::kInDaemon
+                                   : PeerPlace::kElsewhere;
+}
+
+// A queue pair without an address vector has no peer, and no path that could change.
+void Objects::RewritePaths(Worker::PathRewriter rewrite) const {
+  queue_pairs_.ForEach([&](QueuePair& qp) {
+    if (qp.path().destination == Gid{}) return;
+    Path path = qp.path();
+    if (rewrite(qp, path)) SetPath(qp, path);
+  });
+}
+
+void Objects::FollowMac(const Device& device, const Mac& old) const {
+  RewritePaths([&](const QueuePair& qp, Path& path) {
+    const bool from_here = qp.config().device == &device;
+    const bool to_here = path.destination_mac == old;
+    if (from_here) path.source_mac = device.mac;
+    if (to_here) path.destination_mac = device.mac;
+    return from_here || to_here;
+  });
+}
+
+}  // namespace uroce::datapath

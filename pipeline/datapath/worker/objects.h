@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker has been given: ports, queue pairs and shared receive queues.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/qpn_table.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/queue/shared_receive_queue.h"
+#include "pipeline/datapath/worker/worker.h"
+
+namespace uroce::datapath {
+
+/// Changed between turns alone. One thread.
+class Objects {
+ public:
+  const DevicePorts& ports() const { return ports_; }
+  const QpnTable& queue_pairs() const { return queue_pairs_; }
+  size_t shared_queues() const { return shared_queues_.size(); }
+
+  DevicePort& AddDevice(Device* device, CrossWorkerLink& cross_worker, Taps& taps);
+  /// Gives a queue pair its place in the tables, among those of its program and its port.
+  void Add(QueuePair& qp, const SessionList& sessions);
+  void Remove(QueuePair& qp);
+  void Add(SharedReceiveQueue& queue);
+  void Remove(SharedReceiveQueue& queue);
+
+  /// `qp` sends to `path` from now on.
+  void SetPath(QueuePair& qp, const Path& path) const;
+  /// See Worker, like the next.
+  void RewritePaths(Worker::PathRewriter rewrite) const;
+  void FollowMac(const Device& device, const Mac& old) const;
+
+ private:
+  DevicePorts ports_;
+  QpnTable queue_pairs_;
+  std::vector<SharedReceiveQueue*> shared_queues_;  // Few, and asked for rarely.
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/packet_executor.h"
+
+#include <cassert>
+#include <cstring>
+#include <tuple>
+
+#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/transport/request_shape.h"
+#include "pipeline/wire/grh_area.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::Effect;
+using transport::PacketResult;
+using transport::QpState;
+using transport::ReceiveResult;
+
+static_assert(transport::kGrhAreaBytes == std::tuple_size_v<decltype(wire::GrhArea({}, {}))>);
+
+// What one packet may take of the transport's room for completions: its own, and a flushed one.
+constexpr uint32_t kReceiveRoomKept = 2;
+// Packets of one queue pair given back at a time: the others wait meanwhile.
+constexpr int kMaxReplayed = 64;
+
+// The transport counts per queue pair; here is what it leaves to the device.
+void CountResult(DeviceCounters& counters, PacketResult result) {
+  switch (result) {
+    case PacketResult::kAccepted:
+    case PacketResult::kDuplicate:
+    case PacketResult::kOutOfSequence:
+    case PacketResult::kKept:
+    case PacketResult::kReceiverNotReady:
+    case PacketResult::kNak:
+      return;
+    case PacketResult::kGhost:
+      Count(counters.rx_ghost);
+      return;
+    case PacketResult::kBadState:
+      Count(counters.rx_bad_state);
+      return;
+    case PacketResult::kMalformed:
+      Count(counters.rx_malformed);
+      return;
+  }
+}
+
+void CountResult(DeviceCounters& counters, ReceiveResult result) {
+  if (result == ReceiveResult::kBadState) Count(counters.rx_bad_state);
+  if (result == ReceiveResult::kMalformed) Count(counters.rx_malformed);
+}
+
+// Ethernet to DETH are more bytes than the area: it is written over them.
+void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbuf* frame) {
+  const auto area = wire::GrhArea(BytesOf(*frame), view);
+  assert(packet.payload.data() >= rte_pktmbuf_mtod(frame, const uint8_t*) + area.size());
+  std::memcpy(const_cast<uint8_t*>(packet.payload.data()) - area.size(), area.data(), area.size());
+}
+
+}  // namespace
+
+bool PacketExecutor::GiveReceive(QueuePair& qp, const wire::TransportHeader& header) {
+  if (qp.is_target() && !SelectQueue(qp, header)) [[unlikely]]
+    return true;
+  return !qp.core().NeedsReceive(header) || qp.PullReceive() != PullResult::kCorrupt;
+}
+
+bool PacketExecutor::ExecuteReliable(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame,
+                                     Showing showing) {
+  const bool had_failed = qp.core().state() == QpState::kErr;
+  Effect effect;
+  PacketResult result = qp.core().reliable().OnPacket(packet, context_.time.now(), effect);
+  CountResult(qp.links().port->counters(), result);
+  const bool kept =
+      effect.kind != Effect::Kind::kNone && !context_.effects.Start(qp, effect, packet, frame);
+  if (result == PacketResult::kKept && !kept) result = PacketResult::kOutOfSequence;
+  if (context_.recorder.IsRecorded(qp)) {
+    context_.recorder.RecordResult(qp, packet, result, had_failed, frame, showing);
+  }
+  if (showing == Showing::kFirst) ReplayKept(qp);
+  return kept;
+}
+
+bool PacketExecutor::Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+                             rte_mbuf* frame, Showing showing) {
+  context_.ready.AddReceived(qp);
+  context_.ready.Touch(qp);
+  // A burst may complete more receives than the transport keeps.
+  if (qp.core().receive_room() <= kReceiveRoomKept) context_.states.PublishCompletions(qp);
+  if (!GiveReceive(qp, packet.header)) {
+    context_.states.FailCorrupt(qp, FailureCause::kReceiveQueue);
+    if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordBadState(qp, frame);
+    return false;
+  }
+  if (!qp.core().is_reliable()) return ExecuteUnreliable(qp, packet, view, frame);
+  return ExecuteReliable(qp, packet, frame, showing);
+}
+
+// Nothing is answered, and a datagram stands behind the header that brought it.
+bool PacketExecutor::ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet,
+                                       const wire::FrameView& view, rte_mbuf* frame) {
+  Effect effect;
+  const ReceiveResult result = qp.core().OnUnreliablePacket(packet, context_.time.now(), effect);
+  CountResult(qp.links().port->counters(), result);
+  // Before the effect: a datagram's writes over the headers.
+  if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordUnreliable(qp, result, frame);
+  if (effect.kind == Effect::Kind::kNone) return false;
+  if (effect.grh_area) {
+    PutGrhArea(packet, view, frame);
+    effect.local.offset_bytes -= transport::kGrhAreaBytes;
+    effect.local.length_bytes += transport::kGrhAreaBytes;
+  }
+  return !context_.effects.Start(qp, effect, packet, frame);
+}
+
+void PacketExecutor::ReplaySomeKept(QueuePair& qp) {
+  wire::Psn psn;
+  for (int replayed = 0; replayed < kMaxReplayed; ++replayed) {
+    if (qp.is_waiting()) return;
+    if (!context_.waiting_packets.MayWait(qp)) return context_.held.Add(qp);
+    if (!qp.core().reliable().PollKept(psn)) return;
+    rte_mbuf* const frame = context_.kept_frames.Take(qp.kept(), qp.links().session->frames, psn);
+    if (frame == nullptr) continue;  // A hostile peer's: one READ's responses within another's.
+    ExecuteAgain(qp, frame, Showing::kAgain);
+  }
+  if (qp.core().reliable().HasKept()) context_.ready.Postpone(qp);
+}
+
+void PacketExecutor::ReplayWaiting(QueuePair& qp) {
+  while (!qp.is_waiting()) {
+    rte_mbuf* const frame = context_.waiting_packets.Take(qp);
+    if (frame == nullptr) break;
+    ExecuteAgain(qp, frame, Showing::kFirst);
+  }
+  context_.waiting_packets.TendGate(qp);
+}
+
+void PacketExecutor::ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showing) {
+  wire::Packet packet;
+  wire::FrameView view;
+  const bool decoded = DecodeAgain(*frame, packet, view);
+  context_.recorder.Begin(packet);
+  if (!decoded || !Execute(qp, packet, view, frame, showing)) rte_pktmbuf_free(frame);
+}
+
+// The request says whose receives, keys and completion queue it means, and these may be gone while
+// the target lives. A message keeps to one queue: the transport sees to that.
+bool PacketExecutor::SelectQueue(QueuePair& qp, const wire::TransportHeader& header) {
+  if (transport::IsResponse(header.opcode)) return true;  // Dropped: a target asks for nothing.
+  if (qp.SelectShared(header.xrc_srqn)) return true;
+  qp.core().reliable().DenySrq();
+  return false;
+}
+
+}  // namespace uroce::datapath

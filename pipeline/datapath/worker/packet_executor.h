@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a packet that was admitted to the transport of its queue pair, and to what that asks for.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include "pipeline/datapath/frames/kept_frames.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/effects.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
+#include "pipeline/datapath/worker/held_senders.h"
+#include "pipeline/datapath/worker/ready_lists.h"
+#include "pipeline/datapath/worker/state_changes.h"
+#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/datapath/worker/waiting_packets.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// What an executor works with.
+struct ExecuteContext {
+  Effects& effects;
+  FrameRecorder& recorder;
+  HeldSenders& held;
+  KeptFramePool& kept_frames;
+  ReadyLists& ready;
+  StateChanges& states;
+  WaitingPackets& waiting_packets;
+  const TurnTime& time;
+};
+
+/// One thread. What every packet passes through is inline, here or where it is called.
+class PacketExecutor {
+ public:
+  explicit PacketExecutor(const ExecuteContext& context) : context_(context) {}
+
+  /// Shows a received packet to the transport of `qp`, or keeps it behind what `qp` waits for.
+  /// True: the frame was kept, for later or by a copy job.
+  bool Receive(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+               rte_mbuf* frame) {
+    ++qp.traffic().received_packets;
+    qp.traffic().received_bytes += frame->data_len;
+    if (qp.is_waiting()) return context_.waiting_packets.Keep(qp, frame);
+    if (!packet.payload.empty() && !context_.waiting_packets.MayWait(qp)) [[unlikely]] {
+      context_.waiting_packets.Drop(qp, frame);
+      return false;
+    }
+    return Execute(qp, packet, view, frame, Showing::kFirst);
+  }
+  /// Shows those of the packets behind a hole whose turn has come.
+  void ReplayKept(QueuePair& qp) {
+    if (qp.core().HasKept()) [[unlikely]]
+      ReplaySomeKept(qp);
+  }
+  /// Shows the packets that waited behind a copy, until one of them has `qp` wait again.
+  void ReplayWaiting(QueuePair& qp);
+
+ private:
+  /// True: the frame was kept.
+  bool Execute(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+               rte_mbuf* frame, Showing showing);
+  inline bool ExecuteReliable(QueuePair& qp, const wire::Packet& packet, rte_mbuf* frame,
+                              Showing showing);
+  bool ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+                         rte_mbuf* frame);
+  /// Shows the transport a frame that was kept, and frees it or leaves it to whom it is for.
+  void ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showing);
+  void ReplaySomeKept(QueuePair& qp);
+  /// Hands the transport the receive work that a packet needs. False: the queue is corrupt.
+  static inline bool GiveReceive(QueuePair& qp, const wire::TransportHeader& header);
+  /// Has an XRC target work with the queue that a request names. False: it must not.
+  static bool SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
+
+  const ExecuteContext context_;
+};
+
+}  // namespace uroce::datapath

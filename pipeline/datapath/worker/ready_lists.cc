@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/ready_lists.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pipeline/shm/rings/doorbells.h"
+
+namespace uroce::datapath {
+namespace {
+
+// Queue pairs whose bell has rung that are fetched into the cache before it is their turn.
+constexpr size_t kFetchedAhead = 4;
+
+}  // namespace
+
+bool ReadyLists::TakeDoorbells() {
+  bool any = false;
+  ForEachInTurn([&](WorkerSession& session) {
+    if (rings::HasRung(*session.doorbells)) any |= TakeDoorbellsOf(session);
+  });
+  if (!any) return false;
+  // Taken first and looked at afterwards, so that those behind the first can be fetched meanwhile.
+  for (size_t i = 1; i < std::min(rung_.size(), kFetchedAhead); ++i) rung_[i]->Prefetch();
+  for (size_t i = 0; i < rung_.size(); ++i) {
+    if (i + kFetchedAhead < rung_.size()) rung_[i + kFetchedAhead]->Prefetch();
+    for (QueuePair* qp = rung_[i]; qp != nullptr; qp = qp->links().next_of_slot) {
+      qp->LookForSends();
+      Touch(*qp);
+    }
+  }
+  rung_.clear();
+  return true;
+}
+
+bool ReadyLists::TakeDoorbellsOf(WorkerSession& session) {
+  const auto slots = static_cast<uint32_t>(session.slots.size());
+  const uint32_t most = session.Left(turn(), &TurnAmounts::queue_pairs);
+  const uint32_t taken =
+      rings::TakeSome(*session.doorbells, slots, most, session.doorbell_cursor, [&](uint32_t slot) {
+        if (session.slots[slot] != nullptr) rung_.push_back(session.slots[slot]);
+      });
+  session.Spend(turn(), &TurnAmounts::queue_pairs, taken);
+  return taken != 0;
+}
+
+void ReadyLists::Postpone(QueuePair& qp) {
+  if (!qp.links().lists.Enter(WorkerList::kPostponed)) return;
+  WorkerSession& session = *qp.links().session;
+  QueuePair* const newest = std::exchange(session.newest_postponed, &qp);
+  qp.postponed_link() = {.previous = newest, .next = nullptr};
+  (newest == nullptr ? session.oldest_postponed : newest->postponed_link().next) = &qp;
+  ++postponed_;
+}
+
+void ReadyLists::ForgetPostponed(QueuePair& qp) {
+  if (!qp.links().lists.Leave(WorkerList::kPostponed)) return;
+  WorkerSession& session = *qp.links().session;
+  const auto [previous, next] = std::exchange(qp.postponed_link(), {});
+  (previous == nullptr ? session.oldest_postponed : previous->postponed_link().next) = next;
+  (next == nullptr ? session.newest_postponed : next->postponed_link().previous) = previous;
+  --postponed_;
+}
+
+void ReadyLists::Reserve(size_t queue_pairs) {
+  if (touched_.capacity() >= queue_pairs) return;
+  for (auto* list : {&rung_, &touched_, &received_}) list->reserve(queue_pairs * 2);
+}
+
+void ReadyLists::Remove(QueuePair& qp) {
+  for (auto* list : {&touched_, &received_}) std::erase(*list, &qp);
+  ForgetPostponed(qp);
+}
+
+}  // namespace uroce::datapath

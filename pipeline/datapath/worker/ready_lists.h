@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queue pairs that a worker looks after in this turn, and in the next ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/worker/turn_time.h"
+
+namespace uroce::datapath {
+
+/// Lists with room for every queue pair: nothing is allocated on the way of a packet. One thread.
+class ReadyLists {
+ public:
+  ReadyLists(SessionList& sessions, const TurnTime& time) : sessions_(sessions), time_(time) {}
+
+  /// `qp` is to be looked after in this turn.
+  void Touch(QueuePair& qp) {
+    if (!qp.links().lists.Enter(WorkerList::kTouched)) return;
+    touched_.push_back(&qp);
+    sessions_.NoteWork(*qp.links().session, time_.now());
+  }
+  /// Calls `look_after(QueuePair&)` for each that is touched, and for those that this touches.
+  template <typename LookAfter>
+  void TakeTouched(LookAfter&& look_after) {
+    for (size_t i = 0; i < touched_.size(); ++i) {
+      if (i + 1 < touched_.size()) touched_[i + 1]->PrefetchPosted();
+      touched_[i]->links().lists.Leave(WorkerList::kTouched);
+      look_after(*touched_[i]);
+    }
+    touched_.clear();
+  }
+
+  /// A packet came for `qp`, which may have to answer it.
+  void AddReceived(QueuePair& qp) {
+    if (qp.links().lists.Enter(WorkerList::kReceived)) received_.push_back(&qp);
+  }
+  template <typename Answer>
+  void TakeReceived(Answer&& answer) {
+    for (QueuePair* qp : received_) {
+      qp->links().lists.Leave(WorkerList::kReceived);
+      answer(*qp);
+    }
+    received_.clear();
+  }
+
+  /// Touches those whose doorbell has rung, as far as the budgets of their programs go.
+  bool TakeDoorbells();
+
+  /// Has `qp` looked after in the next turn in which its program has a budget.
+  void Postpone(QueuePair& qp);
+  /// Touches those that were postponed, as far as budgets go, and calls `visit(QueuePair&)`. One
+  /// that is postponed meanwhile waits for the next turn.
+  template <typename Visit>
+  bool TakePostponed(Visit&& visit) {
+    bool any = false;
+    if (postponed_ == 0) return any;
+    ForEachInTurn([&](WorkerSession& session) {
+      const QueuePair* const last = session.newest_postponed;
+      while (last != nullptr && session.Spend(turn(), &TurnAmounts::queue_pairs, 1) != 0) {
+        QueuePair& qp = *session.oldest_postponed;
+        ForgetPostponed(qp);
+        any = true;
+        Touch(qp);
+        visit(qp);
+        if (&qp == last) break;
+      }
+    });
+    return any;
+  }
+
+  /// No time to sleep.
+  bool has_work() const { return postponed_ != 0 || !touched_.empty(); }
+
+  // ---- between turns ----
+  /// Room for as many queue pairs.
+  void Reserve(size_t queue_pairs);
+  void Remove(QueuePair& qp);
+
+ private:
+  /// Another program is first in each turn: those of one user share a budget.
+  template <typename Visit>
+  void ForEachInTurn(Visit&& visit) {
+    const std::vector<WorkerSession*>& sessions = sessions_.polled();
+    const size_t count = sessions.size();
+    for (size_t i = 0, at = count == 0 ? 0 : turn() % count; i < count; ++i) {
+      visit(*sessions[at]);
+      if (++at == count) at = 0;
+    }
+  }
+  bool TakeDoorbellsOf(WorkerSession& session);
+  void ForgetPostponed(QueuePair& qp);
+  uint64_t turn() const { return time_.number(); }
+
+  SessionList& sessions_;
+  const TurnTime& time_;
+  std::vector<QueuePair*> rung_;  // First of each doorbell slot.
+  std::vector<QueuePair*> touched_;
+  std::vector<QueuePair*> received_;
+  uint32_t postponed_ = 0;  // Of all programs, which have the lists.
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/receiver.h"
+
+#include <rte_prefetch.h>
+
+#include <algorithm>
+#include <array>
+
+#include "pipeline/datapath/frames/received_frame.h"
+#include "pipeline/wire/gsi.h"
+
+namespace uroce::datapath {
+namespace {
+
+void Prefetch(const rte_mbuf* frame) {
+  const uint8_t* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
+  rte_prefetch0(bytes);
+  rte_prefetch0(bytes + 64);
+}
+
+/// Where the queue pair's number stands in a frame of the usual kind. A hint: nothing is checked.
+Qpn PeekQpn(const rte_mbuf* frame) {
+  constexpr uint32_t kIpv4Offset = 14 + 20 + 8 + 5;
+  constexpr uint32_t kIpv6Offset = 14 + 40 + 8 + 5;
+  const uint8_t* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
+  if (frame->data_len < kIpv6Offset + 4 + 3) return Qpn();
+  if (bytes[12] == 0x81) bytes += 4;  // 802.1Q.
+  bytes += bytes[12] == 0x08 ? kIpv4Offset : kIpv6Offset;
+  return Qpn(uint32_t{bytes[0]} << 16 | uint32_t{bytes[1]} << 8 | bytes[2]);
+}
+
+/// Fetches for the frames of a burst, some frames ahead, what each needs: its headers, its place in
+/// the table, its queue pair and what that points to. Each step needs the one before it. Of a burst
+/// of one there is nothing to fetch ahead.
+class LookAhead {
+ public:
+  LookAhead(const QpnTable& table, rte_mbuf* const* frames, uint32_t count)
+      : table_(table), frames_(frames), count_(count > 1 ? count : 0) {
+    if (count_ == 0) return;
+    for (uint32_t at = 0; at < std::min(count_, kHeaders); ++at) Prefetch(frames_[at]);
+    for (uint32_t at = 0; at < std::min(count_, kNumbers); ++at) FindNumber(at);
+    for (uint32_t at = 0; at < std::min(count_, kQueuePairs); ++at) FindQueuePair(at);
+  }
+
+  /// Before the frame at `at` is worked on.
+  void Step(uint32_t at) {
+    if (at + kHeaders < count_) Prefetch(frames_[at + kHeaders]);
+    if (at + kNumbers < count_) FindNumber(at + kNumbers);
+    if (at + kQueuePairs < count_) FindQueuePair(at + kQueuePairs);
+    if (at + 1 >= count_) return;
+    const QueuePair* const next = found_[(at + 1) % kRing];
+    if (next != nullptr) next->PrefetchReceive();
+  }
+
+ private:
+  static constexpr uint32_t kHeaders = 8;
+  static constexpr uint32_t kNumbers = 6;
+  static constexpr uint32_t kQueuePairs = 4;
+  static constexpr uint32_t kRing = 8;
+
+  void FindNumber(uint32_t at) {
+    const Qpn number = PeekQpn(frames_[at]);
+    numbers_[at % kRing] = number.value();
+    table_.Prefetch(number);
+  }
+  void FindQueuePair(uint32_t at) {
+    const uint32_t number = numbers_[at % kRing];
+    const bool is_known = at > 0 && number == numbers_[(at - 1) % kRing];
+    const QueuePair* const found = is_known ? nullptr : table_.Find(Qpn(number));
+    found_[at % kRing] = found;
+    if (found != nullptr) found->Prefetch();
+  }
+
+  const QpnTable& table_;
+  rte_mbuf* const* const frames_;
+  const uint32_t count_;
+  // Of the frames ahead; not cleared, since most bursts are short.
+  std::array<uint32_t, kRing> numbers_;
+  std::array<const QueuePair*, kRing> found_;
+};
+
+void CountUndecoded(DeviceCounters& counters, wire::DecodeClass kind) {
+  switch (kind) {
+    case wire::DecodeClass::kOk:
+      return;
+    case wire::DecodeClass::kNotRoce:
+      Count(counters.rx_not_roce);
+      return;
+    case wire::DecodeClass::kMalformed:
+      Count(counters.rx_malformed);
+      return;
+    case wire::DecodeClass::kUnknownOpcode:
+      Count(counters.rx_bad_opcode);
+      return;
+  }
+}
+
+}  // namespace
+
+Receiver::Receiver(const ReceiveContext& context)
+    : context_(context),
+      admission_(context.recorder),
+      hand_over_(context.cross_worker, context.recorder, context.counters.handed_over),
+      multicast_({.worker = context.cross_worker.index(),
+                  .admission = admission_,
+                  .recorder = context.recorder,
+                  .stash = context.stash,
+                  .hand_over = hand_over_,
+                  .executor = context.executor}) {}
+
+bool Receiver::Receive() {
+  bool any = false;
+  std::array<rte_mbuf*, 2 * kBurst> frames;
+  for (const auto& port : context_.ports) {
+    const uint16_t count = port->Receive(frames.data(), context_.time.now());
+    if (count == 0) continue;
+    any = true;
+    LookAhead ahead(context_.queue_pairs, frames.data(), count);
+    uint16_t done = 0;  // Frames to free: kept ones are left out.
+    for (uint16_t i = 0; i < count; ++i) {
+      ahead.Step(i);
+      rte_mbuf* const frame = frames[i];
+      if (!OnFrame(*port, frame)) frames[done++] = frame;
+    }
+    rte_pktmbuf_free_bulk(frames.data(), done);
+    if (port->device().host_link != nullptr) port->device().host_link->Flush();
+  }
+  if (context_.cross_worker.workers() != 1) any |= TakeFromOtherWorkers();
+  return any;
+}
+
+bool Receiver::TakeFromOtherWorkers() {
+  std::array<rte_mbuf*, 2 * kBurst> frames;
+  CrossWorkerLink& others = context_.cross_worker;
+  const uint16_t count = others.Take(frames.data(), static_cast<uint16_t>(frames.size()));
+  Count(context_.counters.taken_over, count);
+  LookAhead ahead(context_.queue_pairs, frames.data(), count);
+  uint16_t done = 0;
+  for (uint16_t i = 0; i < count; ++i) {
+    ahead.Step(i);
+    DevicePort& port = *context_.ports[CrossWorkerLink::PositionOf(*frames[i])];
+    if (!OnFrame(port, frames[i])) frames[done++] = frames[i];
+    if (port.device().host_link != nullptr) port.device().host_link->Flush();
+  }
+  rte_pktmbuf_free_bulk(frames.data(), done);
+  // Those that came in here for others have gone in the meantime.
+  others.WakeTakers();
+  return count != 0;
+}
+
+QueuePair* Receiver::Steer(const DevicePort& port, Qpn number) const {
+  QueuePair* const qp = context_.queue_pairs.Find(number);
+  return qp != nullptr && qp->links().port == &port ? qp : nullptr;
+}
+
+bool Receiver::OnPacket(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                        rte_mbuf* frame) {
+  if (admission_.IsForPort(port, packet, view)) {
+    QueuePair* const qp = Steer(port, packet.header.dest_qpn);
+    if (qp == nullptr) {
+      OnStrangePacket(port, packet, view, frame);
+    } else if (admission_.IsForQueuePair(*qp, port, packet, view, frame)) {
+      return context_.executor.Receive(*qp, packet, view, frame);
+    }
+  }
+  context_.recorder.Record(port, frame);
+  return false;
+}
+
+bool Receiver::OnFrame(DevicePort& port, rte_mbuf* frame) {
+  wire::Packet packet;
+  wire::FrameView view;
+  const wire::DecodeResult decoded = wire::Decode(BytesOf(*frame), packet, view);
+  if (decoded != wire::DecodeResult::kOk) return OnOtherFrame(port, frame, decoded);
+  context_.recorder.Begin(packet);
+  if (packet.header.dest_qpn == kMulticastQpn && (view.destination[0] & 1) != 0) [[unlikely]] {
+    multicast_.Receive(port, packet, view, frame);
+    return false;
+  }
+  const uint32_t owner = context_.cross_worker.OwnerOf(packet.header.dest_qpn);
+  if (owner != context_.cross_worker.index() && view.destination == port.device().mac) {
+    return hand_over_.Give(port, frame, owner);
+  }
+  return OnPacket(port, packet, view, frame);
+}
+
+bool Receiver::OnOtherFrame(DevicePort& port, rte_mbuf* frame, wire::DecodeResult decoded) {
+  Device& device = port.device();
+  HostLink* const host = device.host_link;
+  context_.recorder.Begin();
+  const uint32_t server = device.host_worker();
+  if (host != nullptr && server != context_.cross_worker.index() &&
+      host->Wants(decoded, BytesOf(*frame), device.mac)) {
+    return hand_over_.Give(port, frame, server);
+  }
+  if (host == nullptr || !host->Offer(decoded, BytesOf(*frame), device.mac)) {
+    CountUndecoded(port.counters(), wire::ClassOf(decoded));
+    context_.recorder.Begin(decoded);
+  }
+  context_.recorder.Record(port, frame);
+  return false;
+}
+
+// Queue pair 1 belongs to no program: its datagrams go to the control thread, as copies.
+void Receiver::OnStrangePacket(DevicePort& port, const wire::Packet& packet,
+                               const wire::FrameView& view, const rte_mbuf* frame) {
+  GsiLink* const link = port.device().gsi_link;
+  if (packet.header.dest_qpn != wire::kGsiQpn || link == nullptr) {
+    context_.recorder.Drop(port.counters().rx_unknown_qpn, UROCE_REASON_UNKNOWN_QPN);
+    return;
+  }
+  if (!admission_.IsForGsi(*link, port, packet, view, frame)) return;
+  if (link->Hand(BytesOf(*frame))) return link->Flush();
+  context_.recorder.SetReason(UROCE_REASON_NO_RECEIVE);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a frame to whom it is for: a queue pair, another worker, the stack of its port, the control
+// thread, or a counter.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstdint>
+
+#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/qpn_table.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/admission.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
+#include "pipeline/datapath/worker/frame_stash.h"
+#include "pipeline/datapath/worker/hand_over.h"
+#include "pipeline/datapath/worker/multicast.h"
+#include "pipeline/datapath/worker/packet_executor.h"
+#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/datapath/worker/worker.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// What a receiver works with.
+struct ReceiveContext {
+  const DevicePorts& ports;
+  const QpnTable& queue_pairs;
+  CrossWorkerLink& cross_worker;
+  FrameRecorder& recorder;
+  FrameStash& stash;
+  PacketExecutor& executor;
+  WorkerCounters& counters;
+  const TurnTime& time;
+};
+
+/// One thread. What every packet passes through is inline where it is called.
+class Receiver {
+ public:
+  explicit Receiver(const ReceiveContext& context);
+
+  /// Takes a burst of each port, and what other workers have received for this one.
+  bool Receive();
+
+ private:
+  bool TakeFromOtherWorkers();
+  /// True: the frame was kept, for later.
+  bool OnFrame(DevicePort& port, rte_mbuf* frame);
+  /// The same of a frame that is no RoCE packet.
+  bool OnOtherFrame(DevicePort& port, rte_mbuf* frame, wire::DecodeResult decoded);
+  /// The same of a packet to a queue pair of this worker, or to none.
+  inline bool OnPacket(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                       rte_mbuf* frame);
+  /// The queue pair of this number on this port, or null.
+  inline QueuePair* Steer(const DevicePort& port, Qpn number) const;
+  /// A packet to a queue pair that no program has: to queue pair 1, or to nobody.
+  void OnStrangePacket(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
+                       const rte_mbuf* frame);
+
+  const ReceiveContext context_;
+  Admission admission_;
+  HandOver hand_over_;
+  MulticastReceiver multicast_;
+};
+
+}  // namespace uroce::datapath

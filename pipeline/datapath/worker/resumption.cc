@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/resumption.h"
+
+#include <rte_mbuf.h>
+
+#include <utility>
+
+#include "pipeline/datapath/queue/waiting_work.h"
+
+namespace uroce::datapath {
+
+void Resumption::FinishCopy(QueuePair& qp, MoveResult result) {
+  if (std::exchange(qp.links().wait, WaitKind::kNone) == WaitKind::kGather) {
+    context_.transmitter.FinishGather(qp, result);
+  } else {
+    WaitingWork& waiting = qp.waiting();
+    rte_mbuf* const frame = std::exchange(waiting.job->frame, nullptr);
+    context_.effects.Finish(qp, waiting.effect, result, waiting.job->original);
+    if (frame != nullptr) rte_pktmbuf_free(frame);
+    if (qp.is_waiting()) return;  // For the end of a key.
+  }
+  GoOn(qp);
+}
+
+// The first of the packets that wait may have it wait again, and so may each after it. Its own
+// packets must not wait for the last of them: its peer resends what is not acknowledged in time,
+// and gives up.
+void Resumption::GoOn(QueuePair& qp) {
+  context_.ready.Touch(qp);
+  context_.states.ApplyPending(qp);
+  if (qp.waiting().oldest != nullptr) context_.transmitter.SendOne(qp);
+  context_.executor.ReplayKept(qp);
+  context_.executor.ReplayWaiting(qp);
+}
+
+}  // namespace uroce::datapath

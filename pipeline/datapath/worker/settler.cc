@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/settler.h"
+
+#include "pipeline/datapath/worker/send_schedule.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::QpState;
+
+// Work requests taken of one queue per turn.
+constexpr uint32_t kPullBurst = 32;
+// Timers that fire in one turn.
+constexpr int kMaxExpiries = 64;
+
+bool TakesSends(QpState state) {
+  switch (state) {
+    case QpState::kRts:
+    case QpState::kSqd:
+    case QpState::kSqe:
+    case QpState::kErr:
+      return true;
+    case QpState::kReset:
+    case QpState::kInit:
+    case QpState::kRtr:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Settler::Expire() {
+  const Nanos now = context_.time.now();
+  int fired = 0;
+  for (; fired < kMaxExpiries; ++fired) {
+    QueuePair* const qp = context_.timers.PopExpired(now);
+    if (qp == nullptr) break;
+    // One that waits is asked again when it is settled after the wait.
+    if (qp->is_waiting()) continue;
+    if (qp->core().NextDeadline() <= now) qp->core().OnDeadline(now);
+    context_.ready.Touch(*qp);  // Files the timer anew.
+  }
+  return fired != 0;
+}
+
+void Settler::Settle(QueuePair& qp) {
+  context_.states.PublishCompletions(qp);  // Makes room for what is posted.
+  if (qp.is_waiting()) return;
+  PullPosted(qp);
+  if (qp.has_local_works()) [[unlikely]] {
+    context_.key_changes.ExecuteLocals(qp);
+  }
+  context_.states.PublishCompletions(qp);
+  PublishEvents(qp);
+  if (qp.PublishState(qp.core().state())) {
+    if (qp.core().state() == QpState::kErr) context_.states.OnTransportError(qp);
+    // Work posted before the program saw the new state rang no bell for it: look once more.
+    qp.LookForSends();
+    PullPosted(qp);
+    context_.states.PublishCompletions(qp);
+  }
+  context_.timers.File(qp);
+  if (qp.core().HasPacket(context_.time.now())) {
+    StartSending(qp);
+  } else {
+    StopSending(qp);
+  }
+}
+
+void Settler::PublishEvents(QueuePair& qp) {
+  transport::QpEvent event;
+  while (qp.core().PollEvent(event)) qp.RaiseEvent(static_cast<uint32_t>(event));
+  RecordRetries& retries = context_.completions.retries();
+  if (qp.has_pending_records()) retries.Want(qp, context_.time.now());
+  if (qp.has_limit_event() && qp.shared() != nullptr) {
+    retries.Want(*qp.shared(), context_.time.now());
+  }
+}
+
+template <typename Pull>
+PullResult Settler::PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull) {
+  WorkerSession& session = *qp.links().session;
+  const uint64_t turn = context_.time.number();
+  const uint32_t granted = std::min(most, session.Left(turn, &TurnAmounts::works));
+  uint32_t left = granted;
+  const PullResult result = pull(left);
+  session.Spend(turn, &TurnAmounts::works, granted - left);
+  return result;
+}
+
+void Settler::PullPosted(QueuePair& qp) {
+  bool more = false;
+  if (qp.may_have_sends() && TakesSends(qp.core().state())) more = PullSends(qp);
+  if (qp.core().state() == QpState::kErr) more |= FlushReceives(qp);
+  if (more) context_.ready.Postpone(qp);
+}
+
+bool Settler::PullSends(QueuePair& qp) {
+  const QpState state = qp.core().state();
+  switch (PullWithinBudget(qp, kPullBurst, [&](uint32_t& left) { return qp.PullSends(left); })) {
+    case PullResult::kDrained:
+      return false;
+    case PullResult::kNoRoom:
+      return state >= QpState::kSqe;  // Flushed works leave at once, with no packet to say so.
+    case PullResult::kMore:
+      return true;
+    case PullResult::kCorrupt:
+      context_.states.FailCorrupt(qp, FailureCause::kSendQueue);
+      return false;
+  }
+  return false;
+}
+
+bool Settler::FlushReceives(QueuePair& qp) {
+  const uint32_t most = std::min(kPullBurst, qp.core().receive_room());
+  switch (PullWithinBudget(qp, most, [&](uint32_t& left) { return qp.FlushReceives(left); })) {
+    case PullResult::kMore:
+      return true;
+    case PullResult::kCorrupt:
+      Count(qp.links().port->counters().rq_corrupt);
+      return false;
+    case PullResult::kDrained:
+    case PullResult::kNoRoom:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace uroce::datapath

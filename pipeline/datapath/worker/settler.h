@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks after the queue pairs of a turn: takes what is posted, publishes completions and events,
+// files timers, and has those scheduled that have something to send.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/worker/completion_publisher.h"
+#include "pipeline/datapath/worker/key_changes.h"
+#include "pipeline/datapath/worker/queue_pair_timers.h"
+#include "pipeline/datapath/worker/ready_lists.h"
+#include "pipeline/datapath/worker/state_changes.h"
+#include "pipeline/datapath/worker/turn_time.h"
+
+namespace uroce::datapath {
+
+/// What a settler works with.
+struct SettleContext {
+  CompletionPublisher& completions;
+  KeyChanges& key_changes;
+  QueuePairTimers& timers;
+  ReadyLists& ready;
+  StateChanges& states;
+  const TurnTime& time;
+};
+
+/// One thread.
+class Settler {
+ public:
+  explicit Settler(const SettleContext& context) : context_(context) {}
+
+  /// Shows the transports the timers that have fired.
+  bool Expire();
+  /// Settles every queue pair that is touched, and shows programs what is complete.
+  void SettleTouched() {
+    context_.ready.TakeTouched([this](QueuePair& qp) { Settle(qp); });
+    context_.completions.FinishBursts();
+  }
+
+ private:
+  void Settle(QueuePair& qp);
+  void PublishEvents(QueuePair& qp);
+  void PullPosted(QueuePair& qp);
+  /// Hands works of the send queue to the transport. True: there are more.
+  bool PullSends(QueuePair& qp);
+  /// Has the transport flush receives. True: there are more.
+  bool FlushReceives(QueuePair& qp);
+  /// Takes works of one queue, up to what the program's budget allows.
+  template <typename Pull>
+  PullResult PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull);
+
+  const SettleContext context_;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/state_changes.h"
+
+#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/queue/waiting_work.h"
+#include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/send_schedule.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::QpState;
+
+// Queue pairs that go to error in one turn because their completion queue has overflowed.
+constexpr int kMaxFailures = 64;
+
+}  // namespace
+
+void StateChanges::Modify(QueuePair& qp, QpState state, const Attributes& attributes) {
+  if (qp.is_waiting() && state != QpState::kReset) {
+    qp.waiting().modification = {.state = state, .attributes = attributes};
+    qp.PublishState(state);
+    return;
+  }
+  if (state == QpState::kReset) {
+    const WaitKind wait = qp.links().wait;
+    AbandonWaiting(qp);
+    // The transport wants every effect ended; what it makes of this one it forgets at once.
+    if (wait == WaitKind::kEffect || wait == WaitKind::kInvalidate) {
+      qp.core().OnEffectDone(transport::EffectOutcome::kDone, 0, context_.time.now());
+    }
+  }
+  Apply(qp, state, attributes);
+}
+
+void StateChanges::ApplyPending(QueuePair& qp) {
+  if (!qp.waiting().modification) return;
+  const WaitingWork::Modification modification = *qp.waiting().modification;
+  qp.waiting().modification.reset();
+  Apply(qp, modification.state, modification.attributes);
+}
+
+// Its program may have seen the requests complete, and no answer leaves afterwards.
+void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attributes) {
+  const bool stops = state == QpState::kErr || state == QpState::kReset;
+  if (stops) context_.transmitter.AcknowledgeAll(qp);
+  qp.core().Modify(state, attributes);
+  if (state == QpState::kReset) {
+    qp.DiscardPosted();
+    StopSending(qp);
+  }
+  if (stops) DropKept(qp);
+  qp.PublishState(qp.core().state());
+  qp.LookForSends();
+  context_.ready.Touch(qp);
+}
+
+void StateChanges::Fail(QueuePair& qp, FailureCause cause) {
+  const QpState state = qp.state();
+  if (state == QpState::kErr || state == QpState::kReset) return;
+  context_.failed.Add(qp, cause);
+  Modify(qp, QpState::kErr, qp.core().attributes());
+}
+
+void StateChanges::FailCorrupt(QueuePair& qp, FailureCause cause) {
+  DeviceCounters& counters = qp.links().port->counters();
+  Count(cause == FailureCause::kSendQueue ? counters.sq_corrupt : counters.rq_corrupt);
+  Fail(qp, cause);
+  qp.RaiseEvent(kEventQpFatal);
+}
+
+void StateChanges::OnTransportError(QueuePair& qp) {
+  context_.failed.Add(qp, FailureCause::kTransport);
+  DropKept(qp);
+}
+
+bool StateChanges::FailSome() {
+  for (int i = 0; i < kMaxFailures; ++i) {
+    QueuePair* const qp = context_.completions.NextToFail();
+    if (qp == nullptr) break;
+    Fail(*qp, FailureCause::kCompletionQueue);
+  }
+  return true;
+}
+
+// To the peer it is as if the queue had gone before its next packet (docs/protocol/transport.md,
+// section 11).
+void StateChanges::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
+  const uint32_t number = queue.config().number;
+  const bool is_selected = qp.shared() == &queue;
+  const bool has_receive = qp.core().reliable().receive_queue() == number;
+  if (qp.is_waiting() && is_selected) FailWaiting(qp);
+  if (has_receive && qp.core().state() != QpState::kErr) {
+    Modify(qp, QpState::kErr, qp.core().attributes());
+  }
+  if (is_selected)
+    static_cast<void>(qp.SelectShared(number));  // It is not found: none is selected.
+}
+
+void StateChanges::FailWaiting(QueuePair& qp) {
+  const WaitKind kind = qp.links().wait;
+  const transport::TxPacket packet = qp.waiting().packet;
+  const transport::Effect effect = qp.waiting().effect;
+  AbandonWaiting(qp);
+  switch (kind) {
+    case WaitKind::kNone:
+      break;
+    case WaitKind::kEffect:
+      context_.effects.Finish(qp, effect, MoveResult::kDenied, 0);
+      break;
+    case WaitKind::kInvalidate:
+      qp.core().OnEffectDone(transport::EffectOutcome::kInvalidateFailed, 0, context_.time.now());
+      break;
+    case WaitKind::kGather:
+      qp.core().OnGatherFailed(packet, context_.time.now());
+      break;
+  }
+  context_.ready.Touch(qp);
+}
+
+void StateChanges::End(QueuePair& qp) {
+  context_.transmitter.AcknowledgeAll(qp);
+  StopSending(qp);
+  AbandonWaiting(qp);
+  DropKept(qp);
+}
+
+void StateChanges::AbandonWaiting(QueuePair& qp) {
+  CopyEngine::Abandon(qp);
+  qp.links().wait = WaitKind::kNone;
+  context_.key_changes.Remove(qp);
+  qp.waiting().modification.reset();
+  context_.waiting_packets.Abandon(qp);
+}
+
+void StateChanges::DropKept(QueuePair& qp) {
+  if (qp.kept().any()) context_.kept_frames.Drop(qp.kept(), qp.links().session->frames);
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/transmitter.h"
+
+#include <rte_prefetch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "drivers/frame_destination.h"
+#include "pipeline/datapath/queue/address_table.h"
+#include "pipeline/datapath/queue/payload_walk.h"
+#include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/wire/encode.h"
+#include "pipeline/wire/gsi.h"
+#include "pipeline/wire/icrc.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::TxPacket;
+
+uint8_t* StartOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
+
+// Those whose turns come next: each step needs what the one before it fetched a turn ago.
+void PrefetchAfter(Flow& flow) {
+  Flow& next = *flow.next;
+  if (&next == &flow) return;
+  Flow& second = *next.next;
+  rte_prefetch0(second.next);
+  QueuePair::OfFlow(second).Prefetch();
+  QueuePair::OfFlow(next).PrefetchSend();
+}
+
+// The headers of the path that a datagram takes; null: its address handle is not the queue pair's
+// to use.
+const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPacket& packet) {
+  const AddressVector* const vector = qp.config().session->FindAddress(packet.path);
+  // Its protection domain is of one program and one device.
+  if (vector == nullptr || vector->pd() != qp.config().pd) return nullptr;
+  return &vector->header_template();
+}
+
+}  // namespace
+
+bool Transmitter::Transmit() {
+  bool any = false;
+  // Acknowledgements first: a sender elsewhere waits for them. All else waits for its turn.
+  context_.ready.TakeReceived([&](QueuePair& qp) {
+    if (!Acknowledge(qp)) return;
+    any = true;
+    context_.ready.Touch(qp);
+  });
+  for (const auto& port : context_.ports) {
+    any |= ServePort(*port);
+    port->Flush(context_.time.now());
+  }
+  context_.cross_worker.WakeTakers();
+  return any;
+}
+
+bool Transmitter::Acknowledge(QueuePair& qp) {
+  if (!qp.core().HasAcknowledgement() || qp.links().port->LookForRoom() == 0) return false;
+  uint32_t bytes = 0;
+  const Sent sent = SendNext(qp, bytes);
+  if (sent == Sent::kNothing || sent == Sent::kHeld || sent == Sent::kNoFrame) return false;
+  Charge(qp, bytes);
+  return true;
+}
+
+// Each worker that sends here has the same share, and who needs less leaves the rest to the others.
+bool Transmitter::ServePort(DevicePort& port) {
+  bool any = false;
+  if (port.host_has_frames()) any |= ServeLink(port, *port.device().host_link, Qpn());
+  if (port.gsi_has_frames()) any |= ServeLink(port, *port.device().gsi_link, wire::kGsiQpn);
+  if (port.has_relays()) {
+    any |= port.TakeRelayed(std::max(port.LookForRoom() / context_.cross_worker.workers(), 1u));
+  }
+  if (!port.sessions().empty()) any |= ServeQueuePairs(port);
+  if (port.has_relays()) any |= port.TakeRelayed(kBurst);
+  return any;
+}
+
+bool Transmitter::ServeQueuePairs(DevicePort& port) {
+  DeficitRoundRobin& schedule = port.sessions();
+  uint32_t room = port.LookForRoom();
+  const Flow* last = nullptr;
+  bool any = false;
+  while (room != 0) {
+    auto* session = static_cast<SessionFlow*>(schedule.Current());
+    if (session == nullptr) break;
+    Flow* flow = session->queue_pairs.Current();
+    if (flow == nullptr) {
+      schedule.Remove(*session);
+      continue;
+    }
+    QueuePair& qp = QueuePair::OfFlow(*flow);
+    if (flow != last) PrefetchAfter(*flow);
+    last = flow;
+    uint32_t bytes = 0;
+    const Sent sent = SendNext(qp, bytes);
+    if (sent == Sent::kNoFrame) break;
+    if (sent == Sent::kHeld) {
+      StopSending(qp);
+      continue;
+    }
+    any = true;
+    context_.ready.Touch(qp);
+    if (sent == Sent::kNothing) StopSending(qp);
+    if (sent != Sent::kPacket) continue;
+    --room;
+    DeficitRoundRobin::Charge(*flow, bytes);
+    DeficitRoundRobin::Charge(*session, bytes);
+  }
+  return any;
+}
+
+bool Transmitter::ServeLink(DevicePort& port, FrameLink& link, Qpn destination) {
+  const Mac& own = port.device().mac;
+  uint32_t room = std::min(port.LookForRoom(), FrameLink::kFramesPerTurn);
+  bool any = false;
+  for (; room != 0; --room) {
+    const std::span<const uint8_t> bytes = link.outbound().Front();
+    if (bytes.empty()) break;
+    rte_mbuf* const frame = context_.stash.Take(port.counters());
+    if (frame == nullptr) break;
+    any = true;
+    if (bytes.size() <= rte_pktmbuf_tailroom(frame)) {
+      std::memcpy(StartOf(frame), bytes.data(), bytes.size());
+      frame->data_len = static_cast<uint16_t>(bytes.size());
+      frame->pkt_len = frame->data_len;
+      drivers::SetDestination(*frame, destination);
+      const bool to_self = std::equal(own.begin(), own.end(), bytes.begin());
+      port.Queue(frame, to_self, {.qpn = destination.value()});
+      Count(link.counters().sent);
+    } else {
+      context_.stash.Return(frame);
+      Count(link.counters().too_long);
+    }
+    link.outbound().Pop();
+  }
+  return any;
+}
+
+void Transmitter::Hold(QueuePair& qp) {
+  context_.held.Add(qp);
+  qp.core().OnHeld(context_.time.now());
+  context_.timers.File(qp);
+}
+
+void Transmitter::SendOne(QueuePair& qp) {
+  if (!qp.core().HasPacket(context_.time.now()) || qp.links().port->LookForRoom() == 0) return;
+  uint32_t bytes = 0;
+  if (SendNext(qp, bytes) == Sent::kPacket) Charge(qp, bytes);
+}
+
+Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
+  if (qp.is_waiting()) return Sent::kNothing;
+  if (IsHeld(qp)) return Sent::kHeld;
+  // Before the packet: one that was polled must go out.
+  rte_mbuf* const frame = context_.stash.Take(qp.links().port->counters());
+  if (frame == nullptr) return Sent::kNoFrame;
+  TxPacket packet;
+  Sent sent = Sent::kNothing;
+  if (qp.core().PollPacket(context_.time.now(), packet)) {
+    qp.PrefetchSend();  // For the packet after this one.
+    sent = Build(qp, packet, frame);
+  }
+  if (sent == Sent::kNothing || sent == Sent::kFailed) context_.stash.Return(frame);
+  if (sent == Sent::kPacket) bytes = frame->data_len;
+  return sent;
+}
+
+Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& packet,
+                                             uint32_t header_crc, rte_mbuf* frame) {
+  const uint32_t length = packet.payload_bytes();
+  uint8_t* const payload = StartOf(frame) + frame->data_len;
+  uint32_t crc = header_crc;
+  Transfer transfer;
+  if (packet.source == TxPacket::Source::kRemote && qp.is_target() &&
+      !qp.SelectShared(packet.remote.xrc_srqn)) [[unlikely]] {
+    return FailGather(qp, packet);
+  }
+  transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
+  transfer.bytes = payload;
+  switch (GatherWithCrc(context_.keys, transfer.walker, transfer.bytes, crc)) {
+    case MoveResult::kDone:
+      FinishFrame(qp, packet, frame, crc);
+      return Sent::kPacket;
+    case MoveResult::kDenied:
+      return FailGather(qp, packet);
+    case MoveResult::kCopied:
+      break;
+  }
+  crc = header_crc;  // What the pass over mapped memory made of it means nothing.
+  if (CopyEngine::TakePrefetched(qp, packet, payload, crc)) {
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
+  context_.copies.SubmitGather(qp, packet, transfer, header_crc, frame);
+  return Sent::kWaits;
+}
+
+Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
+  uint8_t* const start = StartOf(frame);
+  const uint32_t length = packet.payload_bytes();
+  const wire::HeaderTemplate* const path =
+      qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
+  if (path == nullptr) return FailGather(qp, packet);
+  const wire::EncodedHeaders headers =
+      wire::EncodeHeaders(*path, packet.header, length, identification_++, start);
+  uint8_t* const payload = start + headers.length_bytes;
+  frame->data_len = static_cast<uint16_t>(headers.length_bytes);
+  uint32_t crc = headers.crc_state;
+  if (length == 0) {
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
+  if (packet.source == TxPacket::Source::kOwn) [[unlikely]] {
+    crc = wire::CopyCrc32(crc, payload, packet.own.data(), length);
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
+  const transport::LocalRange& local = packet.local;
+  if (packet.source == TxPacket::Source::kSend && qp.send_lists().is_inline(local.slot)) {
+    const uint8_t* source = qp.send_lists().InlineBytes(local.slot).data() + local.offset_bytes;
+    crc = wire::CopyCrc32(crc, payload, source, length);
+    FinishFrame(qp, packet, frame, crc);
+    return Sent::kPacket;
+  }
+  return GatherPayload(qp, packet, headers.crc_state, frame);
+}
+
+Transmitter::Sent Transmitter::FailGather(QueuePair& qp, const TxPacket& packet) {
+  qp.core().OnGatherFailed(packet, context_.time.now());
+  return Sent::kFailed;
+}
+
+void Transmitter::FinishGather(QueuePair& qp, MoveResult result) {
+  const WaitingWork& waiting = qp.waiting();
+  rte_mbuf* const frame = std::exchange(waiting.job->frame, nullptr);
+  if (result != MoveResult::kDone) {
+    rte_pktmbuf_free(frame);
+    qp.core().OnGatherFailed(waiting.packet, context_.time.now());
+    return;
+  }
+  const std::span<const uint8_t> payload{StartOf(frame) + frame->data_len,
+                                         waiting.packet.payload_bytes()};
+  const uint32_t crc = wire::Crc32Update(waiting.crc_before_payload, payload);
+  FinishFrame(qp, waiting.packet, frame, crc);
+  Charge(qp, frame->data_len);
+}
+
+void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame,
+                              uint32_t crc) {
+  const uint32_t payload_bytes = packet.payload_bytes();
+  uint8_t* const trailer = StartOf(frame) + frame->data_len + payload_bytes;
+  const size_t trailer_bytes = wire::WriteTrailer(trailer, payload_bytes, crc);
+  frame->data_len = static_cast<uint16_t>(frame->data_len + payload_bytes + trailer_bytes);
+  frame->pkt_len = frame->data_len;
+  drivers::SetDestination(*frame, qp.path().remote_qpn);
+  ++qp.traffic().sent_packets;
+  qp.traffic().sent_bytes += frame->data_len;
+  const uroce_capture_note annotation = context_.recorder.AnnotateSent(qp, packet, frame);
+  bool to_self = qp.links().peer == PeerPlace::kSameDevice;
+  if (!qp.core().is_reliable()) to_self = FinishUnreliable(qp, packet, frame);
+  qp.links().port->Queue(frame, to_self, annotation);
+}
+
+bool Transmitter::FinishUnreliable(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
+  qp.core().OnSent(packet);
+  if (!qp.core().is_datagram()) return qp.links().peer == PeerPlace::kSameDevice;
+  drivers::SetDestination(*frame, packet.header.dest_qpn);
+  if (packet.header.dest_qpn == kMulticastQpn) LoopBack(qp, packet, *frame);
+  const Mac& mac = qp.config().device->mac;
+  return std::memcmp(StartOf(frame), mac.data(), mac.size()) == 0;
+}
+
+void Transmitter::LoopBack(QueuePair& qp, const TxPacket& packet, const rte_mbuf& frame) {
+  DevicePort& port = *qp.links().port;
+  Count(port.counters().multicast_xmit_packets);
+  const AddressVector* const vector = qp.config().session->FindAddress(packet.path);
+  if (vector == nullptr || !port.device().groups.contains(vector->path().destination)) return;
+  rte_mbuf* const copy = context_.stash.Copy(frame, port.counters());
+  if (copy == nullptr) return;
+  drivers::SetDestination(*copy, qp.qpn());
+  port.QueueLoopback(copy);
+}
+
+}  // namespace uroce::datapath

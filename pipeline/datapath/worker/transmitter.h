@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the transports to the ports: acknowledgements first, then bytes in fair turns.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstdint>
+
+#include "pipeline/datapath/copy/payload.h"
+#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/memory/key_table.h"
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
+#include "pipeline/datapath/worker/frame_stash.h"
+#include "pipeline/datapath/worker/held_senders.h"
+#include "pipeline/datapath/worker/queue_pair_timers.h"
+#include "pipeline/datapath/worker/ready_lists.h"
+#include "pipeline/datapath/worker/turn_time.h"
+
+namespace uroce::datapath {
+
+/// What a transmitter works with.
+struct TransmitContext {
+  const KeyTable& keys;
+  const DevicePorts& ports;
+  CrossWorkerLink& cross_worker;
+  FrameStash& stash;
+  CopyEngine& copies;
+  HeldSenders& held;
+  QueuePairTimers& timers;
+  ReadyLists& ready;
+  FrameRecorder& recorder;
+  const TurnTime& time;
+};
+
+/// One thread. What every packet passes through is inline where it is called.
+class Transmitter {
+ public:
+  explicit Transmitter(const TransmitContext& context) : context_(context) {}
+
+  /// Sends what there is to send, a burst for each port. Whoever has sent is touched.
+  bool Transmit();
+  /// Sends all answers that `qp` owes.
+  void AcknowledgeAll(QueuePair& qp) {
+    while (Acknowledge(qp)) continue;
+  }
+  /// Sends a packet of `qp` out of turn, if it has one and there is room.
+  void SendOne(QueuePair& qp);
+  /// The copy job of the packet that `qp` waits for is done: sends the packet, or fails its work.
+  void FinishGather(QueuePair& qp, MoveResult result);
+
+ private:
+  enum class Sent : uint8_t { kPacket, kNothing, kHeld, kWaits, kFailed, kNoFrame };
+
+  /// Sends the next answer that `qp` owes, where that is one packet. False: nothing was sent.
+  bool Acknowledge(QueuePair& qp);
+  /// Sends what is queued for one port: its stack's, other workers' and its own queue pairs'.
+  bool ServePort(DevicePort& port);
+  bool ServeQueuePairs(DevicePort& port);
+  /// Sends what a stack has queued, to queue pair `destination` where it is RoCE.
+  bool ServeLink(DevicePort& port, FrameLink& link, Qpn destination);
+  /// Whether `qp` must not send now. It is looked after when it may.
+  bool IsHeld(QueuePair& qp) {
+    if (!context_.held.MustHold(qp)) [[likely]]
+      return false;
+    Hold(qp);
+    return true;
+  }
+  void Hold(QueuePair& qp);
+  /// Sends the next packet of `qp`; `bytes` is its size.
+  Sent SendNext(QueuePair& qp, uint32_t& bytes);
+  Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
+  /// Reads the payload of a packet from the program's memory, to behind the headers in `frame`.
+  inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet, uint32_t header_crc,
+                            rte_mbuf* frame);
+  Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
+  void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame, uint32_t crc);
+  /// The bytes of a packet without acknowledgement are in its frame. True: it is for this device.
+  bool FinishUnreliable(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
+  /// Has members of the group on the sender's own device get what it sends.
+  void LoopBack(QueuePair& qp, const transport::TxPacket& packet, const rte_mbuf& frame);
+
+  const TransmitContext context_;
+  uint16_t identification_ = 0;
+};
+
+}  // namespace uroce::datapath

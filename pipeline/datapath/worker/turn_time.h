@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time of a worker's turn, for all its parts.
+#pragma once
+
+#include <cstdint>
+
+#include "nic/base/clock.h"
+#include "pipeline/base/types.h"
+
+namespace uroce::datapath {
+
+/// Time stands still within a turn. One thread.
+class TurnTime {
+ public:
+  void Begin(Nanos now) {
+    ++number_;
+    now_ = now;
+  }
+  Nanos now() const { return now_; }
+  /// Which turn it is; the first is 1.
+  uint64_t number() const { return number_; }
+  /// `now()` since 1970.
+  Nanos Wall() { return clock_.Wall(now_); }
+  /// What the clock says now, later than `now()`.
+  Nanos ReadClock() const { return clock_.Now(); }
+
+ private:
+  Clock clock_;
+  Nanos now_ = clock_.Now();
+  uint64_t number_ = 0;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/worker_impl.h"
+
+#include <pthread.h>
+#include <rte_lcore.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/thread/grace_periods.h"
+
+namespace uroce::datapath {
+namespace {
+
+// How often keys are looked at that somebody may still be using.
+constexpr Nanos kKeyWaitInterval{50'000};
+
+void PinTo(int core) {
+  if (core < 0) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(core, &cores);
+  pthread_setaffinity_np(pthread_self(), sizeof(cores), &cores);
+}
+
+}  // namespace
+
+Worker::Impl::Impl(const WorkerConfig& worker_config)
+    : config(worker_config),
+      idle(config.spin_before_sleep),
+      cross_worker(config.cross_worker, config.index),
+      stash(config.pool),
+      recorder(time),
+      failed(config.failures, time),
+      waiting_packets(config.waiting, cross_worker.gates(), recorder),
+      held(cross_worker.gates(), waiting_packets),
+      kept_frames(config.kept),
+      sessions(config.index, config.park_after, waiting_packets.frames().all()),
+      sleep(sessions, time),
+      ready(sessions, time),
+      completions(config.overflows, time),
+      copies({.worker = config.index,
+              .keys = *config.keys,
+              .ports = objects.ports(),
+              .sessions = sessions,
+              .time = time},
+             CopyBatches(*config.keys, waiting_packets.frames(), stash)),
+      key_changes(*config.keys, config.grace, ready, time),
+      effects(*config.keys, copies, key_changes, kept_frames, time),
+      transmitter({.keys = *config.keys,
+                   .ports = objects.ports(),
+                   .cross_worker = cross_worker,
+                   .stash = stash,
+                   .copies = copies,
+                   .held = held,
+                   .timers = timers,
+                   .ready = ready,
+                   .recorder = recorder,
+                   .time = time}),
+      states({.completions = completions,
+              .effects = effects,
+              .failed = failed,
+              .kept_frames = kept_frames,
+              .key_changes = key_changes,
+              .ready = ready,
+              .transmitter = transmitter,
+              .waiting_packets = waiting_packets,
+              .time = time}),
+      settler({.completions = completions,
+               .key_changes = key_changes,
+               .timers = timers,
+               .ready = ready,
+               .states = states,
+               .time = time}),
+      executor({.effects = effects,
+                .recorder = recorder,
+                .held = held,
+                .kept_frames = kept_frames,
+                .ready = ready,
+                .states = states,
+                .waiting_packets = waiting_packets,
+                .time = time}),
+      resumption({.copies = copies,
+                  .effects = effects,
+                  .held = held,
+                  .key_changes = key_changes,
+                  .executor = executor,
+                  .ready = ready,
+                  .states = states,
+                  .transmitter = transmitter}),
+      receiver({.ports = objects.ports(),
+                .queue_pairs = objects.queue_pairs(),
+                .cross_worker = cross_worker,
+                .recorder = recorder,
+                .stash = stash,
+                .executor = executor,
+                .counters = own_counters,
+                .time = time}),
+      thread([this] { sleep.Wake(); }) {}
+
+void Worker::Impl::ThreadMain() {
+  pthread_setname_np(pthread_self(), "uroce-worker");
+  PinTo(config.core);
+  prctl(PR_SET_TIMERSLACK, 1);  // Sleeps end when they should, not 50 us later.
+  // A thread that DPDK knows has a cache of every mempool; without it each frame costs a ring
+  // access and comes back cold.
+  const bool registered = rte_thread_register() == 0;
+  if (config.grace != nullptr) config.grace->Enter(config.index);
+  while (!thread.must_stop()) {
+    const bool busy = Turn(time.ReadClock());
+    switch (idle.AfterTurn(busy, time.now())) {
+      case IdleStep::kPoll:
+        break;
+      case IdleStep::kYield:
+        sched_yield();
+        break;
+      case IdleStep::kSleep:
+        Sleep();
+        break;
+    }
+  }
+  if (config.grace != nullptr) config.grace->Leave(config.index);
+  if (registered) rte_thread_unregister();
+}
+
+bool Worker::Impl::Turn(Nanos now) {
+  BeginTurn(now);
+  bool busy = thread.Serve();
+  recorder.BeginTurn();
+  busy |= resumption.FinishCopies();
+  busy |= resumption.EndKeyWaits();
+  busy |= receiver.Receive();
+  busy |= ready.TakeDoorbells();
+  busy |= resumption.TakePostponed();
+  busy |= resumption.ReleaseHeld();
+  busy |= states.FailOverflowed();
+  busy |= settler.Expire();
+  // Programs see what is complete before the time that sending takes.
+  settler.SettleTouched();
+  if (transmitter.Transmit()) {
+    busy = true;
+    settler.SettleTouched();
+  }
+  if (now >= completions.retries().next()) completions.retries().Pass(now);
+  failed.Deliver();
+  sleep.TendPrograms();
+  if (config.grace != nullptr) config.grace->Pass(config.index);
+  was_busy = busy;
+  return busy;
+}
+
+void Worker::Impl::BeginTurn(Nanos now) {
+  Count(own_counters.turns);
+  if (was_busy) Count(own_counters.busy_ns, static_cast<uint64_t>((now - time.now()).count()));
+  time.Begin(now);
+}
+
+void Worker::Impl::Sleep() {
+  if (MaySleep()) {
+    if (config.grace != nullptr) config.grace->Leave(config.index);
+    sleep.Sleep(SleepLimit());
+    if (config.grace != nullptr) config.grace->Enter(config.index);
+  } else {
+    sched_yield();  // What it waits for may need this core: a full ring's other end.
+  }
+  sleep.AnnounceAwake();
+  for (const auto& port : objects.ports()) port->AfterSleep();
+}
+
+bool Worker::Impl::MaySleep() {
+  bool quiet = sleep.Announce();
+  quiet &= !thread.HasRequest() && !thread.must_stop() && !HasWork();
+  for (const auto& port : objects.ports()) quiet &= port->BeforeSleep();
+  return quiet;
+}
+
+bool Worker::Impl::HasWork() const {
+  if (ready.has_work() || completions.any_to_fail() || !cross_worker.empty()) return true;
+  return std::ranges::any_of(objects.ports(), [](const auto& port) { return port->has_work(); });
+}
+
+Nanos Worker::Impl::SleepLimit() const {
+  const Nanos now = time.ReadClock();
+  Nanos wake_at = std::min(timers.NextDeadline(), completions.retries().next());
+  if (!key_changes.empty()) wake_at = std::min(wake_at, now + kKeyWaitInterval);
+  if (!held.empty()) wake_at = std::min(wake_at, now + idle.PollInterval(now));
+  for (const auto& port : objects.ports()) {
+    wake_at = std::min(wake_at, port->NextDeadline());
+    if (port->needs_polling()) wake_at = std::min(wake_at, now + idle.PollInterval(now));
+  }
+  return wake_at == kNever ? kNever : wake_at - now;
+}
+
+void Worker::Impl::AddDevice(Device* device) {
+  const int fd = objects.AddDevice(device, cross_worker, recorder.taps()).wait_fd();
+  if (fd >= 0) sleep.sleeper().WatchReadable(fd);
+}
+
+void Worker::Impl::AddSession(Session* session) {
+  sessions.Add(session, time.now());
+  const int fd = session->wake_fd(config.index);
+  if (fd >= 0) sleep.sleeper().WatchEvents(fd);
+}
+
+void Worker::Impl::RemoveSession(Session* session) {
+  sessions.Remove(session);
+  const int fd = session->wake_fd(config.index);
+  if (fd >= 0) sleep.sleeper().Unwatch(fd);
+  for (const auto& port : objects.ports()) port->ForgetSession(session);
+}
+
+void Worker::Impl::AddQueuePair(QueuePair& qp) {
+  objects.Add(qp, sessions);
+  ReserveLists();
+}
+
+void Worker::Impl::RemoveQueuePair(QueuePair& qp) {
+  states.End(qp);
+  objects.Remove(qp);
+  timers.Remove(qp);
+  failed.Remove(qp);
+  held.Remove(qp);
+  ready.Remove(qp);
+  if (qp.links().lists.Has(WorkerList::kRetried)) {
+    completions.retries().Remove({.queue_pair = &qp});
+  }
+}
+
+void Worker::Impl::AddSharedReceiveQueue(SharedReceiveQueue& queue) {
+  objects.Add(queue);
+  ReserveLists();
+}
+
+void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue& queue) {
+  objects.Remove(queue);
+  completions.retries().Remove({.shared_queue = &queue});
+  XrcDomain* const domain = queue.config().domain;
+  if (domain == nullptr) return;
+  for (QueuePair* qp : domain->targets()) states.LeaveQueue(*qp, queue);
+}
+
+// Attributes that wait for the end of a copy were made before this.
+void Worker::Impl::SetSelectiveRepeat(AgreementOf agreement) {
+  objects.queue_pairs().ForEach([&](QueuePair& qp) {
+    if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
+    const std::optional<bool> agreed = agreement(qp);
+    if (!agreed) return;
+    qp.core().reliable().SetSelectiveRepeat(*agreed);
+    if (qp.is_waiting() && qp.waiting().modification) {
+      qp.waiting().modification->attributes.selective_repeat = *agreed;
+    }
+    ready.Touch(qp);
+  });
+}
+
+void Worker::Impl::ReserveLists() {
+  const size_t queue_pairs = objects.queue_pairs().size();
+  const size_t rings = queue_pairs * 2 + objects.shared_queues();
+  ready.Reserve(queue_pairs);
+  held.Reserve(queue_pairs);
+  completions.Reserve(rings, queue_pairs + rings + objects.shared_queues());
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker put together from its parts. Included by worker.cc and worker_impl.cc alone.
+#pragma once
+
+#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/frames/kept_frames.h"
+#include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/thread/controlled_thread.h"
+#include "pipeline/datapath/thread/idle_policy.h"
+#include "pipeline/datapath/worker/completion_publisher.h"
+#include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/effects.h"
+#include "pipeline/datapath/worker/failed_queue_pairs.h"
+#include "pipeline/datapath/worker/frame_recorder.h"
+#include "pipeline/datapath/worker/frame_stash.h"
+#include "pipeline/datapath/worker/held_senders.h"
+#include "pipeline/datapath/worker/key_changes.h"
+#include "pipeline/datapath/worker/objects.h"
+#include "pipeline/datapath/worker/packet_executor.h"
+#include "pipeline/datapath/worker/queue_pair_timers.h"
+#include "pipeline/datapath/worker/ready_lists.h"
+#include "pipeline/datapath/worker/receiver.h"
+#include "pipeline/datapath/worker/resumption.h"
+#include "pipeline/datapath/worker/settler.h"
+#include "pipeline/datapath/worker/sleep_control.h"
+#include "pipeline/datapath/worker/state_changes.h"
+#include "pipeline/datapath/worker/transmitter.h"
+#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/datapath/worker/waiting_packets.h"
+#include "pipeline/datapath/worker/worker.h"
+
+namespace uroce::datapath {
+
+/// A turn: what came in (finished copies, frames, doorbells, timers) is given to the transport of
+/// its queue pair, which is then settled (completions, events, state), and what the transports have
+/// to send goes out, fair in bytes. Each step is bounded; what is left waits for the next turn.
+struct Worker::Impl {
+  explicit Impl(const WorkerConfig& worker_config);
+
+  void ThreadMain();
+  bool Turn(Nanos now);
+  /// Begins a turn: what the last one was is counted once its end is known.
+  void BeginTurn(Nanos now);
+
+  // ---- sleep ----
+  void Sleep();
+  /// Says that the worker is about to sleep. False: there is something to do.
+  bool MaySleep();
+  bool HasWork() const;
+  /// How long to sleep at most; kNever: until something wakes the worker.
+  Nanos SleepLimit() const;
+
+  // ---- between turns: see Worker ----
+  void AddDevice(Device* device);
+  void AddSession(Session* session);
+  void RemoveSession(Session* session);
+  void AddQueuePair(QueuePair& qp);
+  void RemoveQueuePair(QueuePair& qp);
+  void AddSharedReceiveQueue(SharedReceiveQueue& queue);
+  void RemoveSharedReceiveQueue(SharedReceiveQueue& queue);
+  void SetSelectiveRepeat(AgreementOf agreement);
+  /// The lists of a turn never allocate on the way of a packet.
+  void ReserveLists();
+
+  // Each part sees those above it alone, and these by reference: so there are as many fields as
+  // parts, of which only this knows all.
+  const WorkerConfig config;
+  WorkerCounters own_counters;
+  TurnTime time;
+  IdlePolicy idle;
+  bool was_busy = false;
+  CrossWorkerLink cross_worker;
+  FrameStash stash;
+  FrameRecorder recorder;
+  FailedQueuePairs failed;
+  Objects objects;
+  WaitingPackets waiting_packets;
+  HeldSenders held;
+  KeptFramePool kept_frames;
+  SessionList sessions;
+  SleepControl sleep;
+  QueuePairTimers timers;
+  ReadyLists ready;
+  CompletionPublisher completions;
+  CopyEngine copies;
+  KeyChanges key_changes;
+  Effects effects;
+  Transmitter transmitter;
+  StateChanges states;
+  Settler settler;
+  PacketExecutor executor;
+  Resumption resumption;
+  Receiver receiver;
+  ControlledThread thread;
+};
+
+}  // namespace uroce::datapath

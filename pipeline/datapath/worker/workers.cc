@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/workers.h"
+
+#include <utility>
+
+#include "pipeline/datapath/port/device.h"
+
+namespace uroce::datapath {
+
+Workers::Workers(const WorkerConfig& common, std::span<const WorkerSeat> seats)
+    : cross_worker_(static_cast<uint32_t>(seats.size()),
+                    [this](uint32_t worker) { workers_[worker]->Wake(); }),
+      grace_(static_cast<uint32_t>(seats.size())) {
+  for (const WorkerSeat& seat : seats) {
+    WorkerConfig config = common;
+    config.index = count();
+    config.core = seat.core;
+    config.pool = seat.pool;
+    config.cross_worker = &cross_worker_;
+    config.grace = &grace_;
+    workers_.push_back(std::make_unique<Worker>(config));
+  }
+}
+
+// The queues between them go last: what is in there belongs to no worker.
+Workers::~Workers() { Stop(); }
+
+void Workers::Start() {
+  for (const auto& worker : workers_) worker->Start();
+}
+
+void Workers::Stop() {
+  for (const auto& worker : workers_) worker->Stop();
+}
+
+void Workers::RunOnEach(absl::FunctionRef<void(Worker&)> work) {
+  for (const auto& worker : workers_) worker->Run([&] { work(*worker); });
+}
+
+void Workers::RunTogether(absl::FunctionRef<void()> work) {
+  for (const auto& worker : workers_) worker->Hold();
+  for (const auto& worker : workers_) worker->AwaitHold();
+  work();
+  for (const auto& worker : workers_) worker->Release();
+}
+
+void Workers::AddDevice(Device* device) {
+  RunOnEach([device](Worker& worker) { worker.AddDevice(device); });
+}
+
+void Workers::ChangeMac(Device& device, const Mac& mac) {
+  RunTogether([&] {
+    const Mac old = std::exchange(device.mac, mac);
+    for (const auto& worker : workers_) worker->FollowMac(device, old);
+  });
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// All workers of a daemon, and what they share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "pipeline/datapath/frames/cross_worker_queues.h"
+#include "pipeline/datapath/thread/grace_periods.h"
+#include "pipeline/datapath/worker/worker.h"
+
+namespace uroce::datapath {
+
+/// What each worker has for itself.
+struct WorkerSeat {
+  int core = -1;  ///< CPU to pin to, or -1.
+  rte_mempool* pool = nullptr;
+};
+
+/// Control thread, but for `at(i).Wake`.
+class Workers {
+ public:
+  /// One worker per seat; all else is as in `common`.
+  Workers(const WorkerConfig& common, std::span<const WorkerSeat> seats);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  uint32_t count() const { return static_cast<uint32_t>(workers_.size()); }
+  Worker& at(uint32_t index) const { return *workers_[index]; }
+  Worker& OwnerOf(Qpn qpn) const { return at(uroce::OwnerOf(qpn, count())); }
+  void Start();
+  void Stop();
+
+  /// Runs `work` on each worker, as Worker::Run does, one after the other.
+  void RunOnEach(absl::FunctionRef<void(Worker&)> work);
+  /// Runs `work` on the caller's thread while all workers stand still between two bursts: for what
+  /// several of them use.
+  void RunTogether(absl::FunctionRef<void()> work);
+  /// Returns when no worker uses any more what was unpublished before the call. A sleeping worker
+  /// sleeps on.
+  void AwaitGrace() { grace_.Wait(); }
+  /// For a worker that does not run and was turned by hand: it holds nothing any more.
+  void LeaveGrace(uint32_t index) { grace_.Leave(index); }
+
+  /// Gives the device to all workers, before Start.
+  void AddDevice(Device* device);
+  /// From now on frames to `mac` are the device's, and its queue pairs send from there. Paths to
+  /// the old MAC lead to the new one.
+  void ChangeMac(Device& device, const Mac& mac);
+
+ private:
+  CrossWorkerQueues cross_worker_;
+  GracePeriods grace_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace uroce::datapath

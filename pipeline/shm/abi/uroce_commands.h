@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The commands on the control socket of uroced. Plain C, and a part of the ABI's version.
+ */
+#ifndef UROCE_COMMANDS_H_
+#define UROCE_COMMANDS_H_
+
+#include <stdint.h>
+
+#include "pipeline/shm/abi/uroce_arena.h"
+
+/* ---- commands ---------------------------------------------------------------------------------
+ * Control socket: AF_UNIX, SOCK_SEQPACKET. A request is uroce_request followed by the command's
+ * own structure, in one datagram; the reply is uroce_reply followed by its own, in one datagram,
+ * with the fds that the comment names as SCM_RIGHTS. One request is under way at a time.
+ * The first request is UROCE_HELLO, or UROCE_DUMP / UROCE_CAPTURE / UROCE_FLIGHT from a tool.
+ */
+enum uroce_command {
+  UROCE_HELLO = 1,
+  UROCE_LIST_DEVICES,
+  UROCE_OPEN_CONTEXT,
+  UROCE_CLOSE_CONTEXT,
+  UROCE_IMPORT_CONTEXT,
+  UROCE_QUERY_PORT,
+  UROCE_QUERY_GIDS,
+  UROCE_ALLOC_PD,
+  UROCE_DEALLOC_PD,
+  UROCE_IMPORT_PD,
+  UROCE_CREATE_SEGMENT,
+  UROCE_DESTROY_SEGMENT,
+  UROCE_REG_MR,
+  UROCE_DEREG_MR,
+  UROCE_IMPORT_MR,
+  UROCE_ALLOC_MW,
+  UROCE_DEALLOC_MW,
+  UROCE_CREATE_CHANNEL,
+  UROCE_DESTROY_CHANNEL,
+  UROCE_CREATE_CQ,
+  UROCE_RESIZE_CQ,
+  UROCE_DESTROY_CQ,
+  UROCE_CREATE_QP,
+  UROCE_MODIFY_QP,
+  UROCE_QUERY_QP,
+  UROCE_DESTROY_QP,
+  UROCE_ATTACH_MCAST,
+  UROCE_DETACH_MCAST,
+  UROCE_CREATE_AH,
+  UROCE_DESTROY_AH,
+  UROCE_CREATE_SRQ,
+  UROCE_MODIFY_SRQ,
+  UROCE_QUERY_SRQ,
+  UROCE_DESTROY_SRQ,
+  UROCE_OPEN_XRCD,
+  UROCE_CLOSE_XRCD,
+  UROCE_CREATE_TARGET,
+  UROCE_OPEN_TARGET,
+  UROCE_MODIFY_CQ,
+  UROCE_ADD_MR_SEGMENTS,
+  UROCE_TRIM_SEGMENT,
+  UROCE_DUMP = 100,
+  UROCE_CAPTURE = 101,
+  UROCE_FLIGHT = 102,
+};
+
+struct uroce_request {
+  uint32_t command; /* enum uroce_command */
+  uint32_t size;    /* of the whole datagram */
+};
+
+struct uroce_reply {
+  int32_t error;  /* 0, or a positive errno; then nothing follows */
+  uint32_t size;  /* of the whole datagram */
+  char text[120]; /* Why, for UROCE_LOG; "" when error is 0. */
+};
+
+/* HELLO. fds: arena, eventfd of each worker (worker_count), socket for uroce_lend below, and,
+ * when has_userfaultfd, /dev/userfaultfd. */
+struct uroce_hello {
+  uint32_t abi_version;
+  uint32_t reserved;
+};
+struct uroce_hello_reply {
+  uint32_t abi_version;
+  uint32_t worker_count;
+  uint32_t device_count;
+  uint32_t has_userfaultfd;
+};
+
+/* On the second socket, also SOCK_SEQPACKET: what the program lends the daemon of its memory. One
+ * request with at most one fd, one reply; one request is under way at a time. */
+enum uroce_lend_what {
+  UROCE_LEND_MEMORY = 1, /* The program's own /proc/self/mem, open for reading and writing: needed
+                            before the first REG_MR with a copied segment. */
+  UROCE_LEND_FILE,       /* A file on tmpfs or hugetlbfs that the program has mapped shared. Without
+                            an fd the daemon looks for it behind the mapping [vma_start, vma_end) of
+                            the process that connected, with the rights of its user. */
+  UROCE_LEND_XRC_FILE,   /* A file by which programs share an XRC domain, for one OPEN_XRCD. */
+};
+struct uroce_lend {
+  uint32_t what;     /* enum uroce_lend_what */
+  uint32_t writable; /* LEND_FILE: not 0 to write to it too */
+  uint64_t vma_start;
+  uint64_t vma_end;
+  uint64_t offset; /* LEND_FILE: the bytes of the file to map */
+  uint64_t length;
+};
+struct uroce_lend_reply {
+  int32_t error;
+  uint32_t segment; /* LEND_FILE: for uroce_mr_segment and DESTROY_SEGMENT. LEND_XRC_FILE: for
+                       uroce_open_xrcd */
+  uint64_t offset;  /* LEND_FILE: what the daemon maps, rounded out to pages of the file system */
+  uint64_t length;
+};
+
+struct uroce_device_info {
+  char name[64];
+  uint64_t node_guid; /* big endian, as ibv_get_device_guid returns it */
+  uint64_t max_mr_size;
+  uint32_t max_qp;
+  uint32_t max_qp_wr;
+  uint32_t max_sge;
+  uint32_t max_inline;
+  uint32_t max_cq;
+  uint32_t max_cqe;
+  uint32_t max_mr;
+  uint32_t max_pd;
+  uint32_t max_ah;
+  uint32_t max_srq;
+  uint32_t max_mw;
+  uint32_t max_mcast_groups;
+  uint32_t max_mcast_members; /* queue pairs in a group */
+  uint32_t max_qp_rd_atom;
+  uint32_t max_msg_size;
+  uint32_t gid_table_length;
+  uint32_t local_ca_ack_delay;
+  char firmware[32]; /* version of the daemon */
+};
+
+/* LIST_DEVICES: reply is uroce_device_info[device_count]. */
+
+/* OPEN_CONTEXT. fds: the socket of asynchronous events; a sealed memfd that holds
+ * uroce_context_name. Whoever has that one may import the context: it is ibv_context.cmd_fd. */
+struct uroce_open_context {
+  uint32_t device_index;
+  uint32_t reserved;
+};
+/* Reply of every command that makes an object without more to say. */
+struct uroce_handle {
+  uint32_t handle;
+  uint32_t reserved;
+};
+#define UROCE_CONTEXT_NAME_MAGIC 0x747865742d6f7275ull
+struct uroce_context_name {
+  uint64_t magic;
+  uint64_t secret[2]; /* 128 random bits */
+};
+/* IMPORT_CONTEXT: request uroce_context_name; a context of the same device whose protection domains
+ * and regions may be imported. fds: its own socket of asynchronous events. */
+struct uroce_import_context_reply {
+  uint32_t handle;
+  uint32_t device_index;
+};
+/* IMPORT_PD: `owner` is a context that was imported; reply uroce_handle, a protection domain that
+ * shares keys with the imported one. IMPORT_MR: `owner` is such a protection domain. Regions that
+ * are copied cannot be shared between programs: EOPNOTSUPP. */
+struct uroce_import {
+  uint32_t owner;
+  uint32_t handle; /* in the program that made it */
+};
+struct uroce_import_mr_reply {
+  uint64_t length;
+  uint32_t lkey;
+  uint32_t rkey;
+};
+/* CLOSE_CONTEXT, DEALLOC_PD, DESTROY_SEGMENT, DEREG_MR, DEALLOC_MW, DESTROY_CHANNEL, DESTROY_AH,
+ * QUERY_PORT (a context), QUERY_GIDS (a context), ALLOC_PD (a context): request is uroce_handle. */
+
+struct uroce_port_info {
+  uint32_t state;      /* enum ibv_port_state */
+  uint32_t phys_state; /* 5 LinkUp, 3 Disabled */
+  uint32_t max_mtu;    /* enum ibv_mtu */
+  uint32_t active_mtu;
+  uint32_t active_width;
+  uint32_t active_speed;
+  uint32_t gid_table_length;
+  uint32_t bad_pkey_counter;
+};
+
+struct uroce_gid_entry {
+  uint8_t gid[16];
+  uint32_t index;
+  uint32_t valid;
+  uint32_t type; /* enum ibv_gid_type */
+  uint32_t ifindex;
+};
+/* QUERY_GIDS: reply is uroce_gid_entry[gid_table_length], empty slots with valid 0. */
+
+/* CREATE_SEGMENT: memory to swap a page range for. fds: the sealed memfd, of which bytes
+ * [0, length) are the segment's; its size is larger, so that mremap may grow the range. The shim
+ * knows its segments in /proc/self/maps by the memfd's name. */
+#define UROCE_SEGMENT_NAME "uroce-segment"
+struct uroce_create_segment {
+  uint64_t addr; /* where the shim will map it, page aligned */
+  uint64_t length;
+};
+
+/* TRIM_SEGMENT: no region has these pages of a segment any more, and the program is about to have
+ * other memory in their place. The rest of the segment stays what it is. */
+struct uroce_trim_segment {
+  uint32_t segment;
+  uint32_t reserved;
+  uint64_t offset; /* in whole pages */
+  uint64_t length;
+};
+
+/* REG_MR: the region [va, va + length) as a list of segments in rising addresses without gaps. Of
+ * more than UROCE_MAX_MR_SEGMENTS the first ones come before, by ADD_MR_SEGMENTS, as many in each
+ * message: REG_MR then says how many there are in all, and UROCE_MAX_MR_PARTS is the most. */
+enum uroce_mr_mode {
+  UROCE_MR_MAPPED = 1,
+  UROCE_MR_COPIED = 2,
+  UROCE_MR_SHARED = 3,
+  UROCE_MR_NULL = 4, /* no memory: drops what is written, and reads as zeros. For access of the
+                        program's own queue pairs alone. */
+};
+/* Why a segment is copied, for people. */
+enum uroce_mr_reason {
+  UROCE_WHY_NONE = 0,       /* it is not */
+  UROCE_WHY_STACK,          /* a stack or thread-local storage */
+  UROCE_WHY_HEAP_PAGE,      /* a page covered in part, in the brk heap or in an arena of malloc's */
+  UROCE_WHY_PARTIAL_PAGE,   /* a page covered in part, and the kernel may write to the rest */
+  UROCE_WHY_FILE_MAPPING,   /* a private mapping of a file, hugetlb's too */
+  UROCE_WHY_READ_ONLY,      /* private memory that is not writable */
+  UROCE_WHY_FILE_SYSTEM,    /* a shared file, not on tmpfs or hugetlbfs */
+  UROCE_WHY_NOT_REACHABLE,  /* a shared file that neither side may open */
+  UROCE_WHY_NO_USERFAULTFD, /* the kernel gives the program none */
+  UROCE_WHY_REFUSED,        /* the kernel would not protect or replace the pages */
+  UROCE_WHY_MANY_MAPPINGS,  /* the program is close to vm.max_map_count */
+  UROCE_WHY_DAEMON_LIMIT,   /* the daemon had no segment to give */
+  UROCE_WHY_MANY_PARTS,     /* more parts than a region may have */
+  UROCE_WHY_UNKNOWN_THREADS, /* where the stacks lie is not known */
+  UROCE_WHY_POLICY,          /* UROCE_MR=copied, valgrind */
+  UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: it is what lies there at the moment */
+};
+struct uroce_mr_segment {
+  uint64_t addr;           /* in the application */
+  uint64_t length;         /* bytes of the MR in this segment */
+  uint32_t mode;           /* enum uroce_mr_mode */
+  uint32_t segment;        /* mapped, shared: handle of CREATE_SEGMENT or uroce_lend; else
+                              UROCE_NONE */
+  uint64_t segment_offset; /* mapped, shared: where addr lies in the segment */
+  uint32_t reason;         /* enum uroce_mr_reason */
+  uint32_t reserved;
+};
+struct uroce_reg_mr {
+  uint32_t pd;
+  uint32_t access; /* enum ibv_access_flags */
+  uint64_t addr;
+  uint64_t length;
+  uint64_t iova; /* what SGEs and peers call addr; 0 with ZERO_BASED */
+  uint32_t segment_count;
+  uint32_t replaces; /* UROCE_NONE, or the handle of a region that becomes this one: handle and
+                        key stay, and no access to the former memory is under way afterwards */
+  /* uroce_mr_segment[segment_count], or the last ones of these */
+};
+/* `first` is the number of those that came before, 0 for those of a new region. */
+struct uroce_add_mr_segments {
+  uint32_t first;
+  uint32_t segment_count;
+  /* uroce_mr_segment[segment_count] */
+};
+struct uroce_reg_mr_reply {
+  uint32_t handle;
+  uint32_t lkey;
+  uint32_t rkey;
+  uint32_t reserved;
+};
+
+/* ALLOC_MW: a memory window, bound by works of queue pairs. */
+struct uroce_alloc_mw {
+  uint32_t pd;
+  uint32_t type; /* enum ibv_mw_type */
+};
+struct uroce_alloc_mw_reply {
+  uint32_t handle;
+  uint32_t rkey; /* its first; a program may change the low byte */
+};
+
+/* CREATE_CHANNEL (request: a context). fds: its socket. Reply: uroce_handle. */
+
+struct uroce_create_cq {
+  uint32_t context;
+  uint32_t cqe;
+  uint64_t user_handle; /* struct ibv_cq * */
+  uint32_t channel;     /* UROCE_NONE: no channel */
+  uint32_t comp_vector;
+  uint32_t has_times; /* not 0: completions say when they were made */
+  uint32_t reserved;
+};
+struct uroce_create_cq_reply {
+  uint32_t handle;
+  uint32_t cqe;         /* granted: at least what was asked for */
+  uint64_t page_offset; /* uroce_cq_page */
+};
+/* RESIZE_CQ: while nobody polls, and no queue pair that uses the CQ comes or goes. What waits in
+ * the rings is moved to new ones, where it comes first and consumed is 0. EINVAL, and nothing has
+ * changed, when more waits than `cqe`. */
+struct uroce_resize_cq {
+  uint32_t handle;
+  uint32_t cqe;
+};
+struct uroce_resize_cq_reply {
+  uint32_t cqe;        /* granted */
+  uint32_t ring_count; /* as many as before; uroce_cq_ring[ring_count] follow */
+};
+/* MODIFY_CQ: when an armed CQ with a channel makes its record: by `count` CQEs, or `period_us`
+ * after the first of them. One of them 0: at once. Of several workers each counts its own. */
+struct uroce_modify_cq {
+  uint32_t handle;
+  uint16_t count;
+  uint16_t period_us;
+};
+/* DESTROY_CQ: request uroce_handle. Reply: the records sent, read or not. */
+struct uroce_destroy_cq_reply {
+  uint32_t comp_events_reported;
+  uint32_t async_events_reported;
+};
+
+struct uroce_qp_cap {
+  uint32_t max_send_wr;
+  uint32_t max_recv_wr;
+  uint32_t max_send_sge;
+  uint32_t max_recv_sge;
+  uint32_t max_inline_data;
+};
+
+struct uroce_create_qp {
+  uint32_t pd;
+  uint32_t qp_type; /* enum ibv_qp_type: RC (2), UC (3), UD (4) or XRC_SEND (9) */
+  uint32_t send_cq;
+  uint32_t recv_cq; /* XRC_SEND: not looked at, nor are with_srq and what caps say of receives */
+  uint64_t user_handle; /* struct ibv_qp * */
+  uint32_t sq_sig_all;
+  struct uroce_qp_cap cap; /* with an SRQ the receive queue's are not looked at, and granted as 0 */
+  uint32_t with_srq;       /* not 0: `srq` is the handle of one */
+  uint32_t srq;
+};
+struct uroce_create_qp_reply {
+  uint32_t handle;
+  uint32_t qp_num;
+  struct uroce_qp_cap cap; /* as granted */
+  uint32_t worker;
+  uint32_t doorbell_slot;
+  uint32_t sq_depth; /* powers of two */
+  uint32_t rq_depth;
+  uint32_t sq_slot_bytes;
+  uint32_t rq_slot_bytes;
+  uint32_t reserved;
+  uint64_t page_offset;
+  uint64_t sq_offset;
+  uint64_t rq_offset;
+  struct uroce_cq_ring send_ring; /* of the CQs on `worker`; the shim may know them already */
+  struct uroce_cq_ring receive_ring;
+};
+
+struct uroce_ah_attr {
+  uint8_t dgid[16];
+  uint32_t flow_label;
+  uint8_t sgid_index;
+  uint8_t hop_limit;
+  uint8_t traffic_class;
+  uint8_t is_global;
+  uint8_t sl;
+  uint8_t port_num;
+  uint8_t reserved[2];
+};
+
+/* Fields of struct ibv_qp_attr in fixed widths; attr_mask has the IBV_QP_* bits. */
+struct uroce_qp_attr {
+  uint32_t attr_mask;
+  uint32_t qp_state;
+  uint32_t cur_qp_state;
+  uint32_t path_mtu; /* enum ibv_mtu */
+  uint32_t qkey;
+  uint32_t rq_psn;
+  uint32_t sq_psn;
+  uint32_t dest_qp_num;
+  uint32_t qp_access_flags;
+  struct uroce_qp_cap cap;
+  struct uroce_ah_attr ah_attr;
+  uint16_t pkey_index;
+  uint8_t en_sqd_async_notify;
+  uint8_t sq_draining;
+  uint8_t max_rd_atomic;
+  uint8_t max_dest_rd_atomic;
+  uint8_t min_rnr_timer;
+  uint8_t port_num;
+  uint8_t timeout;
+  uint8_t retry_cnt;
+  uint8_t rnr_retry;
+  uint8_t path_mig_state;
+  uint32_t rate_limit;
+};
+struct uroce_modify_qp {
+  uint32_t handle;
+  struct uroce_qp_attr attr;
+};
+struct uroce_modify_qp_reply {
+  uint32_t qp_state;
+  uint32_t reserved;
+};
+/* QUERY_QP: request uroce_handle, reply uroce_qp_attr. Handles of targets will do. */
+/* DESTROY_QP: request uroce_handle. After the reply no CQE of the QP appears. */
+struct uroce_destroy_qp_reply {
+  uint32_t async_events_reported;
+  uint32_t reserved;
+};
+
+/* ATTACH_MCAST, DETACH_MCAST: a UD queue pair gets what is sent to the group, or no more. */
+struct uroce_mcast {
+  uint32_t qp;
+  uint32_t reserved;
+  uint8_t gid[16];
+};
+
+/* CREATE_AH: reply is uroce_handle, which names the path in requests of UD queue pairs. The answer
+ * waits for the network to tell the next hop. */
+struct uroce_create_ah {
+  uint32_t pd;
+  struct uroce_ah_attr attr;
+};
+
+/* Where a shared receive queue lies. */
+struct uroce_srq_layout {
+  uint32_t max_wr; /* granted */
+  uint32_t max_sge;
+  uint32_t depth; /* a power of two */
+  uint32_t slot_bytes;
+  uint64_t page_offset;
+  uint64_t slots_offset;
+};
+struct uroce_create_srq {
+  uint32_t pd;
+  uint32_t max_wr;
+  uint32_t max_sge;
+  uint32_t srq_limit;
+  uint64_t user_handle; /* struct ibv_srq * */
+  uint32_t srq_type;    /* enum ibv_srq_type: BASIC (0) or XRC (1) */
+  uint32_t xrcd;        /* XRC: handles */
+  uint32_t cq;
+  uint32_t reserved;
+};
+struct uroce_create_srq_reply {
+  uint32_t handle;
+  uint32_t srqn; /* XRC: by which requests name it; else 0 */
+  struct uroce_srq_layout layout;
+  struct uroce_cq_ring ring; /* XRC: of the CQ, where it completes; the shim may know it already */
+};
+/* MODIFY_SRQ: reply is uroce_srq_layout, of use when the mask has IBV_SRQ_MAX_WR: what waits has
+ * moved to another ring, where it comes first. Nobody posts meanwhile. */
+struct uroce_modify_srq {
+  uint32_t handle;
+  uint32_t mask; /* enum ibv_srq_attr_mask */
+  uint32_t max_wr;
+  uint32_t srq_limit;
+};
+/* QUERY_SRQ, DESTROY_SRQ: request uroce_handle. */
+struct uroce_query_srq_reply {
+  uint32_t max_wr;
+  uint32_t max_sge;
+  uint32_t srq_limit; /* 0: not armed */
+  uint32_t reserved;
+};
+struct uroce_destroy_srq_reply {
+  uint32_t async_events_reported;
+  uint32_t reserved;
+};
+
+/* OPEN_XRCD: reply is uroce_handle. Who names a file has the domain that others have of it. */
+struct uroce_open_xrcd {
+  uint32_t context;
+  uint32_t file; /* of LEND_XRC_FILE, and used up; UROCE_NONE: a domain of the program's own */
+  uint32_t
+      oflags; /* O_CREAT, or EAGAIN where there is no domain yet; O_EXCL: EINVAL where is one */
+  uint32_t reserved;
+};
+/* CLOSE_XRCD: request is uroce_handle. */
+/* CREATE_TARGET: an XRC_RECV queue pair, opened by this program. OPEN_TARGET: the domain's with
+ * this number, opened by this program too. Each opener has a handle of its own for MODIFY_QP,
+ * QUERY_QP and DESTROY_QP; the queue pair is there as long as it is open. */
+struct uroce_create_target {
+  uint32_t xrcd;
+  uint32_t reserved;
+  uint64_t user_handle; /* struct ibv_qp * */
+};
+struct uroce_open_target {
+  uint32_t xrcd;
+  uint32_t qp_num;
+  uint64_t user_handle;
+};
+struct uroce_target_reply {
+  uint32_t handle;
+  uint32_t qp_num;
+  uint32_t qp_state; /* enum ibv_qp_state */
+  uint32_t reserved;
+};
+
+/* DUMP, from a tool: fds of the reply: a stream socket through which JSON comes, to its end. One at
+ * a time. Objects are shown one after the other, each as it is at that moment. */
+enum uroce_dump_what {
+  UROCE_DUMP_DEVICES = 1,
+  UROCE_DUMP_STAT,
+  UROCE_DUMP_QP,
+  UROCE_DUMP_MR,
+  UROCE_DUMP_CM,
+  UROCE_DUMP_SRQ,
+  UROCE_DUMP_PEERS,
+};
+struct uroce_dump {
+  uint32_t what;
+  uint32_t reserved;
+};
+
+/* FLIGHT, from a tool: the newest packets of a queue pair, as a pcapng file. Fds as for DUMP. Of
+ * other users only for root and the daemon's user. */
+struct uroce_flight {
+  uint32_t qpn;
+  uint32_t reserved;
+};
+
+#endif /* UROCE_COMMANDS_H_ */

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Doorbells: one bit per queue pair, a summary bit per word of them. Any thread of the program
+// rings, one worker takes. They cannot overflow, and a flood costs the worker one bit per queue
+// and turn.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/rings/shared_word.h"
+
+namespace uroce::rings {
+
+/// Rings `slot`. The caller has stored its ring index before. Any thread of the program.
+/// Returns true when the worker sleeps and must be woken through its eventfd.
+/// Range: slot < UROCE_DOORBELL_SLOTS.
+[[nodiscard]] inline bool Ring(uroce_doorbells& doorbells, uint32_t slot) {
+  const uint32_t word = slot / 64;
+  uint64_t& summary = doorbells.summary[word / 64];
+  const uint64_t word_bit = uint64_t{1} << (word % 64);
+  // The locked or is a full fence: whoever finds the summary bit set below has its own bit in the
+  // word before the worker, which clears the summary first, takes the word.
+  __atomic_fetch_or(&doorbells.words[word].value, uint64_t{1} << (slot % 64), __ATOMIC_SEQ_CST);
+  if ((LoadRelaxed(summary) & word_bit) == 0) {
+    __atomic_fetch_or(&summary, word_bit, __ATOMIC_SEQ_CST);
+  }
+  return LoadRelaxed(doorbells.sleeping.value) != 0;
+}
+
+/// True when Take would find something. One cache line; worker.
+inline bool HasRung(const uroce_doorbells& doorbells) {
+  uint64_t any = 0;
+  for (const uint64_t& summary : doorbells.summary) any |= LoadRelaxed(summary);
+  return any != 0;
+}
+
+/// The bits below `count`, of 64 or more.
+constexpr uint64_t BitsBelow(uint32_t count) {
+  return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+}
+
+/// Where the worker goes on with a program's doorbells.
+struct DoorbellCursor {
+  uint32_t word = 0;
+};
+
+/// Takes doorbells of the first `slots` slots, in rising order from `cursor` on and around, and
+/// calls `on_slot(slot)` for each, until `most` are taken and a word of them is at its end. Returns
+/// how many; a word that is said to have some, and has none, counts as one. Worker. Whoever rings
+/// others has them forgotten: what a program writes here costs no more than the queue pairs that it
+/// has. Range: slots <= UROCE_DOORBELL_SLOTS.
+template <typename OnSlot>
+inline uint32_t TakeSome(uroce_doorbells& doorbells, uint32_t slots, uint32_t most,
+                         DoorbellCursor& cursor, OnSlot&& on_slot) {
+  const uint32_t words = (slots + 63) / 64;
+  const uint32_t first = cursor.word;
+  uint32_t taken = 0;
+  // The summary that the cursor is in comes twice: what lies before the cursor is last.
+  for (uint32_t step = 0; step <= UROCE_DOORBELL_SUMMARIES; ++step) {
+    const uint32_t i = (first / 64 + step) % UROCE_DOORBELL_SUMMARIES;
+    uint64_t& shared = doorbells.summary[i];
+    uint64_t summary = LoadRelaxed(shared);
+    if (summary == 0) continue;
+    const uint64_t ours = words > i * 64 ? BitsBelow(words - i * 64) : 0;
+    if ((summary & ~ours) != 0) __atomic_fetch_and(&shared, ours, __ATOMIC_SEQ_CST);
+    summary &= ours;
+    if (step == 0) summary &= ~BitsBelow(first % 64);
+    if (step == UROCE_DOORBELL_SUMMARIES) summary &= BitsBelow(first % 64);
+    for (; summary != 0; summary &= summary - 1) {
+      const uint32_t word = i * 64 + static_cast<uint32_t>(std::countr_zero(summary));
+      cursor.word = word;
+      if (taken >= most) return taken;
+      __atomic_fetch_and(&shared, ~(summary & -summary), __ATOMIC_SEQ_CST);
+      uint64_t bits = __atomic_exchange_n(&doorbells.words[word].value, 0, __ATOMIC_SEQ_CST);
+      bits &= BitsBelow(slots - word * 64);
+      if (bits == 0) ++taken;
+      for (; bits != 0; bits &= bits - 1) {
+        on_slot(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+        ++taken;
+      }
+    }
+  }
+  return taken;
+}
+
+/// All of every slot that there can be.
+template <typename OnSlot>
+inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
+  DoorbellCursor cursor;
+  return TakeSome(doorbells, UROCE_DOORBELL_SLOTS, UROCE_DOORBELL_SLOTS, cursor,
+                  static_cast<OnSlot&&>(on_slot));
+}
+
+/// Says that the worker is about to sleep. Returns false when a doorbell came in meanwhile: then it
+/// must not. Worker.
+[[nodiscard]] inline bool AnnounceSleep(uroce_doorbells& doorbells) {
+  StoreRelaxed(doorbells.sleeping.value, uint32_t{1});
+  // Either this load sees the bit, or the ringer's load sees the flag.
+  FullFence();
+  return !HasRung(doorbells);
+}
+
+/// Says that the worker is awake: programs spare the eventfd again. Worker.
+inline void AnnounceAwake(uroce_doorbells& doorbells) {
+  StoreRelaxed(doorbells.sleeping.value, uint32_t{0});
+}
+
+}  // namespace uroce::rings

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of a send or receive queue: slots of one size in shared memory and one free-running
+// index that its producer, the program, publishes.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+
+#include "pipeline/shm/abi/uroce_arena.h"
+#include "pipeline/shm/rings/shared_word.h"
+
+namespace uroce::rings {
+
+/// Where a queue lies. `depth` is a power of two, or 0 for a queue that does not exist.
+struct WorkQueueLayout {
+  uint8_t* slots = nullptr;
+  uint32_t depth = 0;
+  uint32_t slot_bytes = 0;
+};
+
+/// The program's end. Callers take turns (the queue's lock). Slots become free by the program's own
+/// account, see verbs-shim; this class only writes and publishes.
+class WorkQueueProducer {
+ public:
+  WorkQueueProducer() = default;
+  WorkQueueProducer(const WorkQueueLayout& layout, uroce_line32* produced)
+      : layout_(layout), shared_(produced), produced_(LoadRelaxed(produced->value)) {}
+
+  /// Free-running index of the next work request. Any thread: others may be late.
+  uint32_t index() const { return LoadRelaxed(produced_); }
+  const WorkQueueLayout& layout() const { return layout_; }
+
+  /// The slot of the work request at `index`.
+  uint8_t* Slot(uint32_t index) const {
+    return layout_.slots + static_cast<size_t>(index & (layout_.depth - 1)) * layout_.slot_bytes;
+  }
+  /// Counts the slot at index() as written; the worker does not see it yet.
+  void Advance() { StoreRelaxed(produced_, produced_ + 1); }
+  /// Takes back what was written from `index` on and not published.
+  void Rewind(uint32_t index) { StoreRelaxed(produced_, index); }
+  /// Shows the worker all that was written.
+  void Publish() { StoreRelease(shared_->value, produced_); }
+
+ private:
+  WorkQueueLayout layout_;
+  uroce_line32* shared_ = nullptr;
+  uint32_t produced_ = 0;
+};
+
+/// What a look at the producer's index found.
+enum class QueueState : uint8_t { kEmpty, kReady, kCorrupt };
+
+/// The worker's end. `produced` is the peer's word; all else is our copy.
+class WorkQueueConsumer {
+ public:
+  WorkQueueConsumer() = default;
+  WorkQueueConsumer(const WorkQueueLayout& layout, const uroce_line32* produced)
+      : layout_(layout), shared_(produced) {}
+
+  /// Free-running index of the next work request to take.
+  uint32_t index() const { return taken_; }
+  const WorkQueueLayout& layout() const { return layout_; }
+  /// Work requests known to wait, without a look at shared memory.
+  uint32_t seen() const { return seen_ - taken_; }
+  /// How many waited when the index was last read.
+  uint32_t waited() const { return waited_; }
+
+  /// Looks at the producer's index, only when everything seen before is taken.
+  /// kCorrupt: it promises more than fits; the queue pair is to be put in error.
+  [[nodiscard]] QueueState Look() {
+    if (taken_ != seen_) return QueueState::kReady;
+    return LookAgain();
+  }
+
+  /// As Look, but always reads the index: for counts that must be current.
+  [[nodiscard]] QueueState LookAgain() {
+    const uint32_t produced = LoadAcquire(shared_->value);
+    // Also catches an index that went back. It only ever leaves bad values out of `seen_`.
+    if (produced - taken_ > layout_.depth) return QueueState::kCorrupt;
+    seen_ = produced;
+    waited_ = produced - taken_;
+    return produced == taken_ ? QueueState::kEmpty : QueueState::kReady;
+  }
+
+  /// The next slot, after kReady. The program can still write to it: copy once (wqe.h).
+  const uint8_t* Slot() const {
+    return layout_.slots + static_cast<size_t>(taken_ & (layout_.depth - 1)) * layout_.slot_bytes;
+  }
+  /// Counts the slot as taken.
+  void Advance() {
+    assert(taken_ != seen_);
+    ++taken_;
+  }
+  /// Forgets everything posted so far: for a queue pair that goes to RESET.
+  void SkipAll() {
+    taken_ = seen_ = LoadAcquire(shared_->value);
+    waited_ = 0;
+  }
+
+ private:
+  WorkQueueLayout layout_;
+  const uroce_line32* shared_ = nullptr;
+  uint32_t taken_ = 0;
+  uint32_t seen_ = 0;
+  uint32_t waited_ = 0;
+};
+
+}  // namespace uroce::rings

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The works of a send queue, the PSNs that they take, and how far they have come.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/transport/path_mtu.h"
+#include "pipeline/transport/psn_distance.h"
+#include "pipeline/transport/queue_pair_types.h"
+#include "pipeline/transport/send_ring.h"
+#include "pipeline/transport/work.h"
+#include "pipeline/wire/psn.h"
+
+namespace uroce::transport {
+
+/// Pure, owned by a Requester. Works lie in a ring under free-running indices, divided by marks:
+///   reported_ <= done_ <= begun_ <= tail_
+/// [reported_, done_) is complete and waits for PollCompletion; [done_, begun_) has PSNs and is
+/// under way; [begun_, tail_) has not begun. `next_` in [done_, begun_] is the work whose packet
+/// `next_psn_` is sent next: going back to resend moves these two and nothing else.
+/// PSNs: una_ (oldest unacknowledged, in the work done_) .. next_psn_ .. high_psn_ (never sent).
+/// A local work (window, invalidation) lies between them without a PSN: it is begun once it is
+/// done, and ends with what is before it.
+class SendWorks {
+ public:
+  /// What an acknowledgement has done.
+  struct Progress {
+    uint32_t packets;  ///< PSNs acknowledged.
+    bool blocked;      ///< A READ or atomic stands in the way: its own response completes it.
+  };
+
+  /// `capacity` is a power of two.
+  explicit SendWorks(uint32_t capacity) : ring_(capacity) {}
+
+  // ---- state ----
+  void SetMtu(PathMtu mtu) { mtu_ = mtu; }
+  PathMtu mtu() const { return mtu_; }
+  /// The first request carries `first`.
+  void Start(wire::Psn first) { una_ = next_psn_ = high_psn_ = first; }
+  /// Forgets all works.
+  void Reset();
+
+  // ---- the queue ----
+  uint32_t room() const { return ring_.capacity() - (tail_ - reported_); }
+  bool empty() const { return reported_ == tail_; }
+  [[nodiscard]] PostResult Post(const SendWork& work);
+  bool Holds(uint32_t slot) const;
+  const HeldWork& At(uint32_t index) const { return ring_.At(index); }
+
+  // ---- PSNs ----
+  wire::Psn una() const { return una_; }
+  wire::Psn next_psn() const { return next_psn_; }
+  wire::Psn high_psn() const { return high_psn_; }
+  uint32_t InFlight() const { return Distance(una_, next_psn_); }
+  uint32_t Outstanding() const { return Distance(una_, high_psn_); }
+  /// What a window bounds: a READ is one packet of ours, however many answer it.
+  uint32_t RequestsInFlight() const { return InFlight() - response_psns_; }
+  /// READs and atomics under way.
+  uint32_t reads_outstanding() const { return reads_outstanding_; }
+  /// The next packet has been sent before.
+  bool resends() const { return next_psn_ != high_psn_; }
+
+  // ---- under way ----
+  bool under_way() const { return done_ != begun_; }
+  /// The oldest work that is not complete, and its index. Needs under_way() for its PSNs.
+  const HeldWork& head() const { return ring_.At(done_); }
+  uint32_t head_index() const { return done_; }
+  /// The work under way that `psn` belongs to, not before the one at `from`.
+  uint32_t IndexOf(wire::Psn psn, uint32_t from) const {
+    uint32_t index = from;
+    while (Distance(ring_.At(index).first_psn, psn) >= ring_.At(index).packets) ++index;
+    return index;
+  }
+  const HeldWork& WorkOf(wire::Psn psn) const { return ring_.At(IndexOf(psn, done_)); }
+
+  // ---- sending ----
+  /// Works whose last packet has not left.
+  uint32_t unsent() const { return tail_ - next_; }
+  /// The work whose packet is next. Needs unsent().
+  const HeldWork& next() const { return ring_.At(next_); }
+  uint32_t next_index() const { return next_; }
+  void PrefetchNext() const { __builtin_prefetch(&ring_.At(next_)); }
+  /// The next packet would be the first of its work.
+  bool next_is_new() const { return next_ == begun_; }
+  /// The work at `next` gets its PSNs. Needs next_is_new().
+  void Begin() {
+    HeldWork& work = ring_.At(next_);
+    work.first_psn = next_psn_;
+    work.packets = work.is_atomic() ? 1 : mtu_.PacketsOf(work.length_bytes);
+    if (work.is_read_or_atomic()) ++reads_outstanding_;
+    ++begun_;
+  }
+  /// The packet at next_psn, which takes `packets` PSNs of `work`, that at `next`, leaves.
+  void Advance(const HeldWork& work, uint32_t packets) {
+    const bool is_new = next_psn_ == high_psn_;
+    next_psn_ = next_psn_ + packets;
+    if (is_new) high_psn_ = next_psn_;
+    response_psns_ += packets - 1;
+    if (next_psn_ == work.first_psn + work.packets) EndNext();
+  }
+  /// The oldest work that has not begun, which is a local one, and its index.
+  const HeldWork& local() const { return ring_.At(begun_); }
+  uint32_t local_index() const { return begun_; }
+  /// It is done.
+  void EndLocal();
+  /// The oldest unacknowledged packet is next.
+  void GoBack() {
+    next_ = done_;
+    next_psn_ = una_;
+    response_psns_ = 0;
+  }
+  /// The packet `psn`, which is in flight, is next.
+  void GoBackTo(wire::Psn psn);
+  /// The packet `psn`, sent last, has never left: it is next. `first`: it has not been sent before
+  /// either, and its PSN is one that no acknowledgement may name. Returns the index of its work.
+  uint32_t TakeBack(wire::Psn psn, bool first);
+
+  // ---- answers ----
+  /// Completes SENDs and WRITEs before `end`.
+  Progress AcknowledgeBefore(wire::Psn end) {
+    // Each response to a READ asks.
+    return end == una_ ? Progress{.packets = 0, .blocked = false} : AcknowledgeMore(end);
+  }
+  /// The response at una has come.
+  void TakeResponse() {
+    const HeldWork& work = ring_.At(done_);
+    una_ = una_ + 1;
+    if (una_ == work.first_psn + work.packets) {
+      Retire(work);
+    } else if (response_psns_ != 0) {
+      --response_psns_;
+    }
+  }
+  /// What was about to be resent may have been acknowledged: it is not sent.
+  void SkipAcknowledged() {
+    if (InFlight() > Outstanding()) GoBack();
+  }
+
+  // ---- completions ----
+  bool has_completed() const { return reported_ != done_; }
+  /// The oldest work that is complete. Needs has_completed().
+  const HeldWork& TakeCompleted() { return ring_.At(reported_++); }
+  /// The oldest work, which is given up. Needs !has_completed() and !empty().
+  const HeldWork& TakeFlushed() {
+    const HeldWork& work = ring_.At(reported_++);
+    done_ = begun_ = next_ = reported_;
+    return work;
+  }
+
+ private:
+  /// All of the work at next_ has left.
+  void EndNext() {
+    do {
+      ++next_;
+    } while (next_ != begun_ && ring_.At(next_).is_local());
+  }
+  /// AcknowledgeBefore, for an `end` behind una.
+  Progress AcknowledgeMore(wire::Psn end);
+  /// The oldest work is complete.
+  void Retire(const HeldWork& work) {
+    if (work.is_read_or_atomic()) --reads_outstanding_;
+    do {
+      ++done_;
+    } while (done_ != begun_ && ring_.At(done_).is_local());
+  }
+
+  SendRing<HeldWork> ring_;
+  uint32_t reported_ = 0;
+  uint32_t done_ = 0;
+  uint32_t next_ = 0;
+  uint32_t begun_ = 0;
+  uint32_t tail_ = 0;
+  wire::Psn una_;
+  wire::Psn next_psn_;
+  wire::Psn high_psn_;
+  PathMtu mtu_;
+  uint32_t reads_outstanding_ = 0;
+  /// PSNs in flight that are those of READ responses, but for one of each READ.
+  uint32_t response_psns_ = 0;
+};
+
+}  // namespace uroce::transport

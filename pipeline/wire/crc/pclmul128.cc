@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRC-32 with 128-bit PCLMULQDQ, four blocks of 16 bytes at a time.
+#include "pipeline/wire/crc/fold.h"
+#include "pipeline/wire/crc/kernel.h"
+
+namespace uroce::wire {
+namespace {
+
+using fold::Constant128;
+using fold::Fold128;
+using fold::Over;
+
+/// Where the next block comes from, and where its copy goes.
+struct Stream {
+  uint8_t* destination;
+  const uint8_t* source;
+};
+
+template <bool copies>
+[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline __m128i Next(Stream& stream) {
+  const __m128i block = fold::Load128(stream.source);
+  stream.source += 16;
+  if constexpr (copies) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(stream.destination), block);
+    stream.destination += 16;
+  }
+  return block;
+}
+
+/// `blocks` >= 4, of which it takes all but up to three. `first` is already in hand.
+template <bool copies>
+[[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline __m128i FoldMany(__m128i first,
+                                                                             Stream& stream,
+                                                                             size_t& blocks) {
+  const __m128i by64 = Constant128(Over(64));
+  __m128i a = first;
+  __m128i b = Next<copies>(stream);
+  __m128i c = Next<copies>(stream);
+  __m128i d = Next<copies>(stream);
+  for (blocks -= 4; blocks >= 4; blocks -= 4) {
+    a = _mm_xor_si128(Fold128(a, by64), Next<copies>(stream));
+    b = _mm_xor_si128(Fold128(b, by64), Next<copies>(stream));
+    c = _mm_xor_si128(Fold128(c, by64), Next<copies>(stream));
+    d = _mm_xor_si128(Fold128(d, by64), Next<copies>(stream));
+  }
+  a = Fold128(a, Constant128(Over(48)));
+  b = Fold128(b, Constant128(Over(32)));
+  c = Fold128(c, Constant128(Over(16)));
+  return _mm_xor_si128(_mm_xor_si128(a, b), _mm_xor_si128(c, d));
+}
+
+template <bool copies>
+[[gnu::target("sse4.1,pclmul")]] uint32_t Run(uint32_t state, uint8_t* destination,
+                                              const uint8_t* source, size_t length) {
+  if (length == 0) return state;
+  if (length < 16) return fold::UpdateShort<copies>(state, destination, source, length);
+  const __m128i by16 = Constant128(Over(16));
+  const size_t head_bytes = (length - 1) % 16 + 1;
+  size_t blocks = (length - head_bytes) / 16;
+  Stream stream = {.destination = destination, .source = source};
+  const fold::Head head = fold::FirstBlock(Next<copies>(stream), state, head_bytes);
+  if (blocks == 0) return fold::Reduce128(head.accumulator);
+  stream.source = source + head_bytes;
+  if constexpr (copies) stream.destination = destination + head_bytes;
+  const __m128i beyond = _mm_cvtsi32_si128(static_cast<int>(head.beyond));
+  __m128i sum =
+      _mm_xor_si128(_mm_xor_si128(Fold128(head.accumulator, by16), beyond), Next<copies>(stream));
+  if (blocks >= 8) {
+    sum = FoldMany<copies>(sum, stream, blocks);
+  } else {
+    --blocks;
+  }
+  for (; blocks > 0; --blocks) sum = _mm_xor_si128(Fold128(sum, by16), Next<copies>(stream));
+  return fold::Reduce128(sum);
+}
+
+uint32_t Update(uint32_t state, const uint8_t* source, size_t length) {
+  return Run<false>(state, nullptr, source, length);
+}
+
+}  // namespace
+
+constinit const CrcKernel kPclmul128CrcKernel = {
+    .name = "pclmul128", .update = Update, .copy = Run<true>, .masked = MaskedThroughCopy<Update>};
+
+}  // namespace uroce::wire

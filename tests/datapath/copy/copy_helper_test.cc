@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The helper of copied memory between several workers.
+#include "pipeline/datapath/copy/copy_helper.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace {
+
+std::atomic<int> watched_fd{-1};
+std::atomic<pid_t> closed_by{0};
+
+}  // namespace
+
+// In libc's place: says which thread closes the watched fd.
+extern "C" int close(int fd) {
+  int expected = fd;
+  if (watched_fd.compare_exchange_strong(expected, -1)) closed_by = gettid();
+  return static_cast<int>(syscall(SYS_close, fd));
+}
+
+namespace uroce::datapath {
+namespace {
+
+class CopyHelperTest : public testing::Test {
+ protected:
+  ~CopyHelperTest() override {
+    for (const int fd : wake_fds_) close(fd);
+  }
+  static std::unique_ptr<CopyJob> Job(CopyJob::Kind kind, void* address, uint32_t length) {
+    auto job = std::make_unique<CopyJob>();
+    job->kind = kind;
+    job->piece_count = job->own_pieces = 1;
+    job->pieces[0] = {.app_addr = reinterpret_cast<uint64_t>(address), .length_bytes = length};
+    return job;
+  }
+  std::unique_ptr<CopyJob> Await(uint32_t worker) {
+    for (;;) {
+      if (CopyJob* job = helper_.PollDone(worker)) return std::unique_ptr<CopyJob>(job);
+      std::this_thread::yield();
+    }
+  }
+
+  std::array<int, 2> wake_fds_{eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
+  CopyHelper helper_{{.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = Credentials::Own()},
+                     wake_fds_};
+};
+
+TEST_F(CopyHelperTest, AJobComesBackToTheWorkerThatSubmittedIt) {
+  uint64_t word = 7;
+  uint64_t copy = 0;
+  auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  helper_.Submit(1, job.release());
+  EXPECT_EQ(helper_.in_flight(1), 1u);
+  EXPECT_EQ(helper_.in_flight(0), 0u);
+  EXPECT_TRUE(Await(1)->succeeded);
+  EXPECT_EQ(helper_.PollDone(0), nullptr);
+  EXPECT_EQ(copy, 7u);
+}
+
+// The end of a stranger's file is none of the thread's that ends the helper.
+TEST_F(CopyHelperTest, TheMemoryIsClosedByTheThreadThatTouchesIt) {
+  uint64_t word = 7;
+  for (int round = 0; round < 1000; ++round) {
+    const int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    closed_by = 0;
+    watched_fd = fd;
+    {
+      CopyHelper helper({.fd = fd, .user = Credentials::Own()}, wake_fds_);
+      auto job = Job(CopyJob::Kind::kFetchAdd, &word, sizeof(word));
+      helper.Submit(0, job.release());
+      CopyJob* done = nullptr;
+      while ((done = helper.PollDone(0)) == nullptr) std::this_thread::yield();
+      delete done;
+    }
+    while (closed_by == 0) std::this_thread::yield();
+    ASSERT_NE(closed_by, gettid()) << "round " << round;
+  }
+}
+
+TEST_F(CopyHelperTest, AtomicsOfAllWorkersExcludeEachOther) {
+  constexpr uint64_t kRounds = 500;
+  uint64_t word = 0;
+  const auto add = [&](uint32_t worker) {
+    uint64_t last = 0;
+    for (uint64_t i = 0; i < kRounds; ++i) {
+      auto job = Job(CopyJob::Kind::kFetchAdd, &word, sizeof(word));
+      job->swap_add = 1;
+      helper_.Submit(worker, job.release());
+      const std::unique_ptr<CopyJob> done = Await(worker);
+      ASSERT_TRUE(done->succeeded);
+      if (i != 0) {
+        ASSERT_GT(done->original, last);
+      }
+      last = done->original;
+    }
+  };
+  std::thread first(add, 0);
+  std::thread second(add, 1);
+  first.join();
+  second.join();
+  uint64_t sum = 0;
+  auto job = Job(CopyJob::Kind::kRead, &word, sizeof(word));
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&sum);
+  helper_.Submit(0, job.release());
+  EXPECT_TRUE(Await(0)->succeeded);
+  EXPECT_EQ(sum, 2 * kRounds);
+  EXPECT_EQ(helper_.submitted(), 2 * kRounds + 1);
+  EXPECT_TRUE(helper_.AreDone(2 * kRounds + 1));
+}
+
+TEST_F(CopyHelperTest, AWorkerThatSleepsIsWokenAndTheOthersAreNot) {
+  ASSERT_TRUE(helper_.AnnounceSleep(1));
+  uint64_t word = 0;
+  auto job = Job(CopyJob::Kind::kWrite, &word, sizeof(word));
+  uint64_t value = 9;
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
+  helper_.Submit(1, job.release());
+  uint64_t signals = 0;
+  while (read(wake_fds_[1], &signals, sizeof(signals)) < 0) std::this_thread::yield();
+  EXPECT_LT(read(wake_fds_[0], &signals, sizeof(signals)), 0);
+  helper_.AnnounceAwake(1);
+  Await(1).reset();
+}
+
+/// /proc/PID/mem of a process that has ended since.
+int MemoryOfNobody() {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const std::string path = "/proc/" + std::to_string(child) + "/mem";
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return fd;
+}
+
+TEST_F(CopyHelperTest, JobsIntoAProcessThatHasEndedNeverComeBackAndEndWithTheHelper) {
+  auto place = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = place;
+  std::atomic<int> told{0};
+  auto helper = std::make_unique<CopyHelper>(ProgramMemory{.fd = MemoryOfNobody(),
+                                                           .user = Credentials::Own(),
+                                                           .place = std::move(place),
+                                                           .on_end = [&told] { ++told; }},
+                                             wake_fds_);
+  ASSERT_TRUE(helper->AnnounceSleep(0));
+  uint64_t value = 0;
+  for (const auto kind : {CopyJob::Kind::kRead, CopyJob::Kind::kWrite, CopyJob::Kind::kFetchAdd}) {
+    auto job = Job(kind, &value, sizeof(value));
+    job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
+    helper->Submit(0, job.release());
+  }
+  while (!helper->AreDone(3)) std::this_thread::yield();
+  EXPECT_EQ(helper->PollDone(0), nullptr);
+  EXPECT_EQ(helper->in_flight(0), 3u) << "their queue pairs wait";
+  helper.reset();
+  while (!watch.expired()) std::this_thread::yield();  // Sanitizers see what is not freed.
+  EXPECT_EQ(told, 1) << "whoever made it may end them";
+}
+
+TEST_F(CopyHelperTest, MemoryThatIsNotThereFailsTheJob) {
+  auto job = Job(CopyJob::Kind::kRead, nullptr, 8);
+  uint64_t value = 0;
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&value);
+  helper_.Submit(0, job.release());
+  EXPECT_FALSE(Await(0)->succeeded);
+}
+
+/// The first line of `path` that begins with `name`, without it.
+std::string LineOf(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) == 0) return line.substr(name.size());
+  }
+  return "none";
+}
+
+constexpr Credentials kNobody{61'000, 61'001};
+// Of one test alone: threads of the others' helpers may still be ending.
+constexpr Credentials kAnother{61'002, 61'003};
+
+/// A child of kNobody's that waits to be killed.
+class Sleeper {
+ public:
+  Sleeper() : pid_(fork()) {
+    if (pid_ != 0) return;
+    pause();
+    _exit(0);
+  }
+  ~Sleeper() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  int Open(const char* name) const {
+    return open(("/proc/" + std::to_string(pid_) + "/" + name).c_str(), O_RDWR | O_CLOEXEC);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+// /proc/PID/oom_score_adj asks who writes, and lowers it for CAP_SYS_RESOURCE alone.
+TEST_F(CopyHelperTest, NothingIsWrittenByTheDaemonsPrivilege) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, whose privilege it would be";
+  const Sleeper sleeper;
+  CopyHelper helper({.fd = sleeper.Open("oom_score_adj"), .user = kNobody}, wake_fds_);
+  char bytes[] = "-500";
+  auto job = Job(CopyJob::Kind::kWrite, nullptr, sizeof(bytes) - 1);
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(bytes);
+  helper.Submit(0, job.release());
+  CopyJob* done = nullptr;
+  while ((done = helper.PollDone(0)) == nullptr) std::this_thread::yield();
+  EXPECT_FALSE(std::unique_ptr<CopyJob>(done)->succeeded);
+}
+
+TEST_F(CopyHelperTest, ItsThreadActsForTheProgramsUserWhoCannotReachIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to act for another user";
+  uint64_t status = 0;
+  CopyHelper helper({.fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC), .user = kAnother},
+                    wake_fds_);
+  auto job = Job(CopyJob::Kind::kRead, &status, sizeof(status));
+  uint64_t copy = 0;
+  job->pieces[0].bytes = reinterpret_cast<uint8_t*>(&copy);
+  helper.Submit(0, job.release());
+  CopyJob* done = nullptr;
+  while ((done = helper.PollDone(0)) == nullptr) std::this_thread::yield();
+  EXPECT_TRUE(std::unique_ptr<CopyJob>(done)->succeeded) << "the fd grants it";
+  // It begins with the credentials that it keeps: the first job is done after that.
+  int found = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    const std::string file = task.path() / "status";
+    if (LineOf(file, "Uid:") != "\t0\t61002\t0\t61002") continue;
+    ++found;
+    EXPECT_EQ(LineOf(file, "Gid:"), "\t0\t61003\t0\t61003");
+    EXPECT_EQ(LineOf(file, "Groups:"), "\t ");
+    for (const char* set : {"CapInh:", "CapPrm:", "CapEff:"}) {
+      EXPECT_EQ(LineOf(file, set), "\t0000000000000000") << set;
+    }
+  }
+  EXPECT_EQ(found, 1) << "real and saved IDs stay: no user may signal it";
+  EXPECT_EQ(geteuid(), 0u) << "of the other threads nothing has changed";
+}
+
+}  // namespace
+}  // namespace uroce::datapath

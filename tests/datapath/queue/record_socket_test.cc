@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a record costs the worker that sends it is the program's to decide: its user pays for it.
+#include "pipeline/datapath/queue/record_socket.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "pipeline/datapath/queue/record_pace.h"
+#include "tests/datapath/queue/record_stream.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr Nanos kNow{1'000'000'000};
+// Some 100 ns each: ten times what a record may take.
+constexpr int kWatchers = 3900;  // Their fds fit the usual hard limit of 4,096.
+constexpr Nanos kDear = RecordPace::kCheap * 10;
+
+TEST(RecordPaceTest, WhatSeemsDearIsMeasuredByTheThreadsOwnClockFirst) {
+  RecordPace pace;
+  pace.Account(kNow, kDear, false);
+  EXPECT_TRUE(pace.MayWrite(kNow)) << "another thread may have run";
+  EXPECT_TRUE(pace.is_suspected());
+  pace.Account(kNow, RecordPace::kCheap, true);
+  EXPECT_TRUE(pace.MayWrite(kNow));
+  EXPECT_FALSE(pace.is_suspected());
+}
+
+TEST(RecordPaceTest, AfterADearRecordTheNextWaitForManyTimesAsLong) {
+  RecordPace pace;
+  pace.Account(kNow, kDear, false);
+  pace.Account(kNow, kDear, true);
+  EXPECT_FALSE(pace.MayWrite(kNow + kDear * RecordPace::kRest - Nanos(1)));
+  EXPECT_TRUE(pace.MayWrite(kNow + kDear * RecordPace::kRest));
+  EXPECT_TRUE(pace.is_suspected()) << "until one is cheap";
+}
+
+TEST(RecordPaceTest, ManyCheapRecordsNeedNoRest) {
+  RecordPace pace;
+  for (int i = 0; i < 1000; ++i) pace.Account(kNow, RecordPace::kCheap, false);
+  EXPECT_TRUE(pace.MayWrite(kNow));
+  EXPECT_FALSE(pace.is_suspected());
+}
+
+// Each watcher is one more that a record wakes.
+class Watchers {
+ public:
+  Watchers(int fd, int count) : epoll_fd_(epoll_create1(0)) {
+    for (int i = 0; i < count; ++i) {
+      fds_.push_back(fcntl(fd, F_DUPFD, 0));
+      epoll_event event{.events = EPOLLIN, .data = {}};
+      EXPECT_EQ(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fds_.back(), &event), 0);
+    }
+  }
+  ~Watchers() {
+    for (const int fd : fds_) close(fd);
+    close(epoll_fd_);
+  }
+  Watchers(const Watchers&) = delete;
+  Watchers& operator=(const Watchers&) = delete;
+  /// Has the kernel look at each once more.
+  void Take() const {
+    std::vector<epoll_event> events(fds_.size());
+    epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), 0);
+  }
+
+ private:
+  int epoll_fd_;
+  std::vector<int> fds_;
+};
+
+TEST(RecordSocketTest, AProgramWhoseRecordsWakeThousandsHasFewer) {
+  const RecordStream stream;
+  const RecordStream other;
+  RecordPace pace;
+  const RecordSocket socket{stream.writer(), &pace};
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  const Watchers watchers(stream.reader(), kWatchers);
+  int written = 0;
+  for (; written < 100 && socket.Write(1, UROCE_EVENT_COMPLETION); ++written) {
+    stream.Drain();
+    watchers.Take();
+  }
+  EXPECT_LE(written, 3) << "one raises suspicion, one is measured, then it waits";
+  const RecordSocket second{other.writer(), &pace};
+  EXPECT_FALSE(second.Write(1, UROCE_EVENT_COMPLETION)) << "the user's others wait too";
+  EXPECT_FALSE(other.Read());
+}
+
+TEST(RecordSocketTest, WhatNobodyReadsAnyMoreIsTaken) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  close(ends[0]);
+  EXPECT_TRUE(RecordSocket{ends[1]}.Write(1, UROCE_EVENT_COMPLETION));
+  EXPECT_TRUE(RecordSocket{}.Write(1, UROCE_EVENT_COMPLETION)) << "where there is none";
+  close(ends[1]);
+}
+
+}  // namespace
+}  // namespace uroce::datapath

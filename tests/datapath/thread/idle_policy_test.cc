@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/thread/idle_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace uroce::datapath {
+namespace {
+
+constexpr Nanos kSpin{20'000};
+constexpr Nanos kTurn{100};
+
+/// A worker's clock and policy.
+class IdlePolicyTest : public testing::Test {
+ protected:
+  IdleStep After(bool busy, Nanos passed = kTurn) {
+    now_ = now_ + passed;
+    return policy_.AfterTurn(busy, now_);
+  }
+  /// Empty turns until the policy wants something else than to poll.
+  IdleStep AfterPolls() {
+    IdleStep step = IdleStep::kPoll;
+    while (step == IdleStep::kPoll) step = After(false);
+    return step;
+  }
+
+  IdlePolicy policy_{kSpin};
+  Nanos now_{1'000'000'000};
+};
+
+TEST_F(IdlePolicyTest, PollsThenYieldsThenSleeps) {
+  EXPECT_EQ(After(true), IdleStep::kPoll);
+  for (uint32_t i = 0; i < IdlePolicy::kPollsBeforeYield; ++i) {
+    EXPECT_EQ(After(false), IdleStep::kPoll) << i;
+  }
+  EXPECT_EQ(After(false), IdleStep::kYield);
+  EXPECT_EQ(After(false), IdleStep::kYield);
+  EXPECT_EQ(After(false, kSpin), IdleStep::kSleep);
+  EXPECT_EQ(After(false), IdleStep::kSleep) << "a wake-up for nothing";
+  EXPECT_EQ(After(true), IdleStep::kPoll);
+  EXPECT_EQ(AfterPolls(), IdleStep::kYield);
+}
+
+TEST_F(IdlePolicyTest, AfterASlowYieldThereIsNoneForAWhile) {
+  After(true);
+  ASSERT_EQ(AfterPolls(), IdleStep::kYield);
+  EXPECT_EQ(After(true, IdlePolicy::kSlowYield + Nanos(1)), IdleStep::kPoll);
+  EXPECT_EQ(AfterPolls(), IdleStep::kSleep);
+  EXPECT_EQ(After(true, IdlePolicy::kWithoutYields), IdleStep::kPoll);
+  EXPECT_EQ(AfterPolls(), IdleStep::kYield) << "things may be better now";
+}
+
+TEST_F(IdlePolicyTest, NeitherALongTurnNorALongSleepIsASlowYield) {
+  After(true);
+  EXPECT_EQ(After(true, IdlePolicy::kSlowYield * 2), IdleStep::kPoll);
+  EXPECT_EQ(AfterPolls(), IdleStep::kYield);
+  EXPECT_EQ(After(false, kSpin), IdleStep::kSleep);
+  EXPECT_EQ(After(true, IdlePolicy::kSlowYield * 2), IdleStep::kPoll);
+  EXPECT_EQ(AfterPolls(), IdleStep::kYield);
+}
+
+}  // namespace
+}  // namespace uroce::datapath

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/completion_publisher.h"
+
+#include <set>
+
+#include "tests/datapath/worker/parts.h"
+
+namespace uroce::datapath {
+namespace {
+
+/// Queue pairs in error: what is posted to them completes at once.
+class CompletionPublisherTest : public PartsTest, public OverflowSink {
+ protected:
+  void OnOverflow(CompletionQueue&) override { ++overflows_; }
+
+  Endpoint& AddFailed() {
+    Endpoint& endpoint = AddEndpoint(AddProgram());
+    transport::QueuePairAttributes attributes;
+    attributes.path_mtu_bytes = 1024;
+    endpoint.qp->core().Modify(transport::QpState::kErr, attributes);
+    return endpoint;
+  }
+  /// Has `count` works complete.
+  static void Complete(Endpoint& endpoint, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) endpoint.PostSend({.wr_id = i});
+    uint32_t left = count;
+    static_cast<void>(endpoint.qp->PullSends(left));
+    ASSERT_EQ(left, 0u);
+  }
+
+  CompletionPublisher completions_{this, time_};
+  int overflows_ = 0;
+};
+
+TEST_F(CompletionPublisherTest, EachCompletionIsSeenByTheProgram) {
+  Endpoint& endpoint = AddFailed();
+  Complete(endpoint, 3);
+  EXPECT_TRUE(completions_.PublishAll(*endpoint.qp));
+  completions_.FinishBursts();
+  uroce_cqe cqe;
+  for (uint64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(endpoint.PollSend(cqe));
+    EXPECT_EQ(cqe.wr_id, i);
+  }
+  EXPECT_FALSE(endpoint.PollSend(cqe));
+}
+
+TEST_F(CompletionPublisherTest, AnOverflowFailsEachUserOnce) {
+  Endpoint& endpoint = AddFailed();
+  uint32_t published = 0;
+  bool is_well = true;
+  while (is_well && published <= endpoint.limits.cq_depth) {
+    Complete(endpoint, 1);
+    is_well = completions_.PublishAll(*endpoint.qp);
+    ++published;
+  }
+  EXPECT_FALSE(is_well);
+  EXPECT_EQ(published, endpoint.limits.cq_depth + 1);
+  EXPECT_EQ(overflows_, 1);
+  EXPECT_EQ(device_.Sum(&DeviceCounters::cq_overflow), 1u);
+  EXPECT_TRUE(completions_.any_to_fail());
+  EXPECT_EQ(completions_.NextToFail(), endpoint.qp.get());
+  EXPECT_EQ(completions_.NextToFail(), nullptr);
+  EXPECT_FALSE(completions_.any_to_fail());
+  Complete(endpoint, 1);
+  EXPECT_FALSE(completions_.PublishAll(*endpoint.qp)) << "the ring stays in error";
+  EXPECT_EQ(overflows_, 1);
+}
+
+TEST_F(CompletionPublisherTest, ARingThatGoesFailsNobody) {
+  Endpoint& endpoint = AddFailed();
+  CompletionRing* const ring = endpoint.qp->config().send_ring;
+  completions_.FailUsers(*ring);
+  completions_.Remove(ring);
+  EXPECT_EQ(completions_.NextToFail(), nullptr);
+}
+
+}  // namespace
+}  // namespace uroce::datapath

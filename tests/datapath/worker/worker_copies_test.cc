@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that only the helper reaches: what waits for it, what it takes along, and what a wait must
+// not disturb.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
+#include <rte_mempool.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/waiting_work.h"
+#include "tests/datapath/testbed.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr uint8_t kWrite = 0, kSend = 2, kRead = 4, kFetchAdd = 6;
+constexpr uint8_t kLocProtErr = 4, kRemAccessErr = 10;
+
+/// Memory that only the helper reaches.
+class WorkerParkedTest : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 1 << 20;
+
+  WorkerParkedTest() { bed_.StartCopyHelper(); }
+
+  void Write(Endpoint& endpoint) {
+    endpoint.PostSend({.opcode = kWrite,
+                       .wr_id = 1,
+                       .list = {Testbed::Sge(from_, 0, 50'000)},
+                       .remote_addr = copied_.iova,
+                       .rkey = copied_.key});
+  }
+  /// Has the peer of `endpoint` wait for the helper.
+  void WriteUntilCopying(Endpoint& endpoint) {
+    Write(endpoint);
+    while (!bed_.Copying()) bed_.Turn();
+  }
+
+  Testbed bed_;
+  std::vector<uint8_t> source_ = Pattern(kBytes, 1);
+  std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);
+  MemoryRegion& from_ = bed_.Register(source_.data(), kBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& to_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& copied_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kCopied);
+};
+
+TEST_F(WorkerParkedTest, MappedAndCopiedSegmentsMixInOneMessage) {
+  auto [a, b] = bed_.AddPair();
+  std::vector<uint8_t> result(300'000);
+  MemoryRegion mixed;
+  mixed.key = 0x7700;
+  mixed.pd = kTestPd;
+  mixed.session = bed_.session.get();
+  mixed.access = kAllAccess;
+  mixed.iova = reinterpret_cast<uint64_t>(result.data());
+  mixed.length_bytes = result.size();
+  // Odd lengths, so that packets straddle segments.
+  uint64_t at = 0;
+  for (uint64_t i = 0; at < mixed.length_bytes; ++i) {
+    const uint64_t length = std::min<uint64_t>(700 + i * 131, mixed.length_bytes - at);
+    mixed.segments.push_back({.iova = mixed.iova + at,
+                              .length_bytes = length,
+                              .mode = i % 2 == 0 ? MrMode::kMapped : MrMode::kCopied,
+                              .mapped = result.data() + at,
+                              .app_addr = mixed.iova + at});
+    at += length;
+  }
+  ASSERT_TRUE(bed_.keys.Publish(&mixed));
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 300'000)},
+               .remote_addr = mixed.iova,
+               .rkey = mixed.key});
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_EQ(memcmp(result.data(), source_.data(), result.size()), 0);
+  a->PostSend({.opcode = kRead,
+               .wr_id = 2,
+               .list = {Testbed::Sge(to_, 0, 300'000)},
+               .remote_addr = mixed.iova,
+               .rkey = mixed.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_EQ(memcmp(target_.data(), source_.data(), 300'000), 0);
+  bed_.keys.Unpublish(&mixed);
+}
+
+TEST_F(WorkerParkedTest, AcknowledgementsDoNotWaitForThePacketsBehind) {
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, kBytes)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  uint64_t sent_while_others_waited = 0;
+  uint64_t sent = 0;
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] {
+    if (b->qp->waiting().packets != 0) sent_while_others_waited += bed_.ports[1].sent - sent;
+    sent = bed_.ports[1].sent;
+    return a->PollSend(cqe);
+  }));
+  EXPECT_EQ(cqe.status, 0);
+  EXPECT_GT(sent_while_others_waited, 0u);
+}
+
+/// A page of this process that nobody can read while the object lives.
+class StuckPage {
+ public:
+  StuckPage() {
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    uffdio_register range{.range = {reinterpret_cast<uint64_t>(bytes_), kBytes},
+                          .mode = UFFDIO_REGISTER_MODE_MISSING,
+                          .ioctls = 0};
+    is_stuck_ = ioctl(fd_, UFFDIO_API, &api) == 0 && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
+  }
+  ~StuckPage() {
+    close(fd_);
+    munmap(bytes_, kBytes);
+  }
+  bool is_stuck() const { return is_stuck_; }
+  void* bytes() const { return bytes_; }
+  static constexpr size_t kBytes = 4096;
+
+ private:
+  const int fd_ = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+  void* const bytes_ =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  bool is_stuck_ = false;
+};
+
+// More queue pairs than the pool has frames wait for a copy that does not end.
+TEST_F(WorkerParkedTest, AProgramWhoseCopiesNeverEndLeavesFramesToOthers) {
+  constexpr int kPairs = 4200;
+  StuckPage page;
+  if (!page.is_stuck()) GTEST_SKIP() << "no userfaultfd for faults of the kernel: " << errno;
+  Session& hostile = bed_.AddSession();
+  bed_.StartCopyHelper(hostile);
+  MemoryRegion& stuck = bed_.Register(page.bytes(), StuckPage::kBytes, kAllAccess, MrMode::kCopied);
+  stuck.session = &hostile;
+  const Endpoint::Limits limits{.sq_depth = 4, .rq_depth = 4, .cq_depth = 4, .session = &hostile};
+  const uint32_t before = rte_mempool_avail_count(TestPool());
+  for (int i = 0; i < kPairs; ++i) {
+    Endpoint* const ends[] = {&bed_.AddEndpoint(0, limits), &bed_.AddEndpoint(1, limits)};
+    bed_.Connect(*ends[0], *ends[1]);
+    for (Endpoint* end : ends) {
+      end->PostSend({.opcode = kWrite,
+                     .wr_id = 1,
+                     .list = {Testbed::Sge(stuck, 0, 64)},
+                     .remote_addr = to_.iova,
+                     .rkey = to_.key});
+    }
+  }
+  for (int i = 0; i < 1000; ++i) bed_.Turn();
+  EXPECT_GT(rte_mempool_avail_count(TestPool()), before / 2);
+  auto [a, b] = bed_.AddPair();
+  for (const MemoryRegion* to : {&to_, &copied_}) {
+    a->PostSend({.opcode = kWrite,
+                 .wr_id = 1,
+                 .list = {Testbed::Sge(from_, 0, kBytes)},
+                 .remote_addr = to->iova,
+                 .rkey = to->key});
+    uroce_cqe cqe{};
+    ASSERT_TRUE(bed_.RunUntil([&, end = a] { return end->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, 0);
+  }
+  EXPECT_EQ(target_, source_);
+}
+
+/// Twenty-four connections, more than which would fill the room for packets that wait. Nothing is
+/// sent again in time: a packet that is lost stays lost.
+class WorkerHeldTest : public WorkerParkedTest {
+ protected:
+  WorkerHeldTest() {
+    bed_.attributes.timeout = 0;
+    for (int i = 0; i < 24; ++i) pairs_.push_back(bed_.AddPair());
+  }
+  void WriteAll(Endpoint& endpoint, const MemoryRegion& to) {
+    endpoint.PostSend({.opcode = kWrite,
+                       .wr_id = 1,
+                       .list = {Testbed::Sge(from_, 0, kBytes)},
+                       .remote_addr = to.iova,
+                       .rkey = to.key});
+  }
+  bool IsWritten(Endpoint& endpoint) {
+    uroce_cqe cqe{};
+    return bed_.RunUntil([&] { return endpoint.PollSend(cqe); }) && cqe.status == 0;
+  }
+  uint64_t Dropped() { return bed_.devices[1]->Sum(&DeviceCounters::rx_parked_full); }
+  /// As if its helper never came back.
+  static void HangUp(Endpoint& endpoint) { endpoint.qp->links().wait = WaitKind::kGather; }
+
+  std::vector<std::pair<Endpoint*, Endpoint*>> pairs_;
+};
+
+TEST_F(WorkerHeldTest, PeersWaitForTheHelperAndNothingIsLost) {
+  for (auto [a, b] : pairs_) WriteAll(*a, copied_);
+  for (auto [a, b] : pairs_) {
+    ASSERT_TRUE(IsWritten(*a));
+    EXPECT_EQ(a->qp->counters().retransmitted_pkts, 0u);
+  }
+  EXPECT_EQ(Dropped(), 0u);
+  EXPECT_EQ(target_, source_);
+}
+
+TEST_F(WorkerHeldTest, AHelperThatNeverComesBackHoldsItsOwnPeersAlone) {
+  for (size_t i = 0; i < 16; ++i) {
+    HangUp(*pairs_[i].second);
+    WriteAll(*pairs_[i].first, copied_);
+  }
+  bed_.Settle();
+  EXPECT_EQ(Dropped(), 0u);
+  for (size_t i = 16; i < 24; ++i) {
+    WriteAll(*pairs_[i].first, i % 2 == 0 ? copied_ : to_);
+    ASSERT_TRUE(IsWritten(*pairs_[i].first)) << "copied and mapped memory of others";
+  }
+  EXPECT_EQ(Dropped(), 0u);
+}
+
+TEST_F(WorkerHeldTest, PeersGoOnWhenThoseThatHeldThemAreReset) {
+  for (auto [a, b] : pairs_) {
+    HangUp(*b);
+    WriteAll(*a, copied_);
+  }
+  bed_.Settle();
+  const uint64_t sent = bed_.ports[0].sent;
+  for (auto [a, b] : pairs_) bed_.Modify(*b, transport::QpState::kReset);
+  bed_.Settle();
+  EXPECT_GT(bed_.ports[0].sent, sent);
+}
+
+TEST_F(WorkerHeldTest, PeersOfAHelperThatNeverComesBackRunOutOfRetries) {
+  bed_.attributes.timeout = 14;
+  auto [a, b] = bed_.AddPair();
+  HangUp(*b);
+  WriteAll(*a, copied_);
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(transport::WcStatus::kRetryExcErr));
+  EXPECT_EQ(Dropped(), 0u);
+}
+
+/// Bytes that only the helper reaches, at both ends.
+class WorkerCopiesTest : public WorkerParkedTest {
+ protected:
+  static constexpr uint32_t kPackets = kBytes / 1024;
+
+  /// A WRITE and a READ of all bytes at once, in opposite directions. Two pairs of buffers.
+  void MoveBothWays(Endpoint& endpoint) {
+    const auto length = static_cast<uint32_t>(kBytes);
+    endpoint.PostSend({.opcode = kWrite,
+                       .wr_id = 1,
+                       .list = {Testbed::Sge(sent_, 0, length)},
+                       .remote_addr = copied_.iova,
+                       .rkey = copied_.key});
+    endpoint.PostSend({.opcode = kRead,
+                       .wr_id = 2,
+                       .list = {Testbed::Sge(read_, 0, length)},
+                       .remote_addr = asked_.iova,
+                       .rkey = asked_.key});
+    uroce_cqe cqe;
+    for (uint64_t id = 1; id <= 2; ++id) {
+      ASSERT_TRUE(bed_.RunUntil([&] { return endpoint.PollSend(cqe); }));
+      EXPECT_EQ(cqe.status, 0) << id;
+    }
+    EXPECT_EQ(target_, source_);
+    EXPECT_EQ(read_bytes_, asked_bytes_);
+  }
+  MemoryRegion& Copied(std::vector<uint8_t>& bytes) {
+    return bed_.Register(bytes.data(), bytes.size(), kAllAccess, MrMode::kCopied);
+  }
+
+  std::vector<uint8_t> asked_bytes_ = Pattern(kBytes, 3);
+  std::vector<uint8_t> read_bytes_ = std::vector<uint8_t>(kBytes);
+  MemoryRegion& sent_ = Copied(source_);
+  MemoryRegion& asked_ = Copied(asked_bytes_);
+  MemoryRegion& read_ = Copied(read_bytes_);
+};
+
+TEST_F(WorkerCopiesTest, OneJobServesManyPackets) {
+  auto [a, b] = bed_.AddPair();
+  MoveBothWays(*a);
+  EXPECT_LT(bed_.session->copies_begun(), 2 * 2 * kPackets / 4);
+}
+
+TEST_F(WorkerCopiesTest, LostPacketsAreGatheredAndPlacedAnew) {
+  auto [a, b] = bed_.AddPair();
+  for (const size_t port : {0, 1}) {
+    bed_.ports[port].filter = [count = 0](rte_mbuf*) mutable { return ++count % 13 != 0; };
+  }
+  MoveBothWays(*a);
+}
+
+TEST_F(WorkerCopiesTest, PacketsBeforeAHoleArePlacedAndTheOneInItIsRefused) {
+  constexpr size_t kHole = 40 * 1024;
+  constexpr size_t kSpan = 44 * 1024;  // One copy job takes the hole along.
+  void* span = mmap(nullptr, kSpan, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(span, MAP_FAILED);
+  MemoryRegion& holed = bed_.Register(span, kSpan, kAllAccess, MrMode::kCopied);
+  ASSERT_EQ(munmap(static_cast<uint8_t*>(span) + kHole, kSpan - kHole), 0);
+  uroce_cqe cqe;
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(sent_, 0, kSpan)},
+               .remote_addr = holed.iova,
+               .rkey = holed.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 10) << "IBV_WC_REM_ACCESS_ERR";
+  EXPECT_EQ(memcmp(span, source_.data(), kHole), 0);
+  auto [c, d] = bed_.AddPair();
+  c->PostSend({.opcode = kWrite,
+               .wr_id = 2,
+               .list = {Testbed::Sge(holed, 0, kSpan)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return c->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
+  munmap(span, kHole);
+}
+
+TEST_F(WorkerCopiesTest, FramesGoBackWhereverAQueuePairEnds) {
+  const uint32_t before = rte_mempool_in_use_count(TestPool());
+  for (int turns = 0; turns < 40; ++turns) {
+    auto [a, b] = bed_.AddPair();
+    a->PostSend({.opcode = kWrite,
+                 .wr_id = 1,
+                 .list = {Testbed::Sge(sent_, 0, 200'000)},
+                 .remote_addr = copied_.iova,
+                 .rkey = copied_.key});
+    b->PostSend({.opcode = kRead,
+                 .wr_id = 2,
+                 .list = {Testbed::Sge(read_, 0, 200'000)},
+                 .remote_addr = asked_.iova,
+                 .rkey = asked_.key});
+    while (!bed_.Copying()) bed_.Turn();
+    for (int i = 0; i < turns; ++i) bed_.Turn();
+    bed_.RemoveEndpoints();
+    const uint64_t begun = bed_.session->copies_begun();
+    while (!bed_.session->CopiesDone(begun)) sched_yield();
+    bed_.Settle();
+    ASSERT_LE(rte_mempool_in_use_count(TestPool()), before + kBurst)
+        << "but for a burst of empty ones";
+  }
+}
+
+TEST_F(WorkerParkedTest, MemoryThatIsGoneIsAnAccessError) {
+  auto [a, b] = bed_.AddPair();
+  void* hole = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  MemoryRegion& gone = bed_.Register(hole, 4096, kAllAccess, MrMode::kCopied);
+  munmap(hole, 4096);
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(from_, 0, 64)},
+               .remote_addr = gone.iova,
+               .rkey = gone.key});
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 10) << "IBV_WC_REM_ACCESS_ERR";
+  auto [c, d] = bed_.AddPair();
+  c->PostSend({.opcode = kWrite,
+               .wr_id = 2,
+               .list = {Testbed::Sge(gone, 0, 64)},
+               .remote_addr = to_.iova,
+               .rkey = to_.key});
+  ASSERT_TRUE(bed_.RunUntil([&] { return c->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 4) << "IBV_WC_LOC_PROT_ERR";
+}
+
+// The address that the peer names is aligned: the region calls its fourth byte 0.
+TEST_F(WorkerParkedTest, AtomicsOnMemoryThatIsNotAlignedAreRefused) {
+  for (const MrMode mode : {MrMode::kMapped, MrMode::kCopied}) {
+    auto [a, b] = bed_.AddPair();
+    MemoryRegion& odd = bed_.Register(target_.data() + 4, 64, kAllAccess, mode);
+    odd.iova = odd.segments[0].iova = 0;
+    const std::vector<uint8_t> before = target_;
+    a->PostSend({.opcode = kFetchAdd,
+                 .list = {Testbed::Sge(from_, 0, 8)},
+                 .remote_addr = 8,
+                 .rkey = odd.key,
+                 .compare_add = 1});
+    uroce_cqe cqe{};
+    ASSERT_TRUE(bed_.RunUntil([&, its = a] { return its->PollSend(cqe); }));
+    EXPECT_EQ(cqe.status, kRemAccessErr);
+    EXPECT_EQ(target_, before);
+  }
+}
+
+/// One end in a domain with the copied memory of another program.
+class WorkerForeignMemoryTest : public WorkerParkedTest {
+ protected:
+  WorkerForeignMemoryTest() { bed_.Connect(a_, foreign_); }
+  /// How the one work of `end` ended.
+  uint8_t StatusOf(Endpoint& end) {
+    uroce_cqe cqe{};
+    EXPECT_TRUE(bed_.RunUntil([&] { return end.PollSend(cqe); }));
+    return cqe.status;
+  }
+
+  Session& other_ = bed_.AddSession();
+  Endpoint& a_ = bed_.AddEndpoint(0);
+  Endpoint& foreign_ = bed_.AddEndpoint(1, {.session = &other_});
+};
+
+TEST_F(WorkerForeignMemoryTest, APeersWriteIsRefusedWhereThereIsNoHelper) {
+  Write(a_);
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersWriteIsRefusedWhereThereIsAnothersHelper) {
+  bed_.StartCopyHelper(other_);
+  Write(a_);
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u) << "its address is another place there";
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersAtomicIsRefused) {
+  bed_.StartCopyHelper(other_);
+  a_.PostSend({.opcode = kFetchAdd,
+               .list = {Testbed::Sge(from_, 0, 8)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key,
+               .compare_add = 1});
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u);
+}
+
+TEST_F(WorkerForeignMemoryTest, APeersReadIsRefused) {
+  bed_.StartCopyHelper(other_);
+  a_.PostSend({.opcode = kRead,
+               .list = {Testbed::Sge(from_, 0, 5000)},
+               .remote_addr = copied_.iova,
+               .rkey = copied_.key});
+  EXPECT_EQ(StatusOf(a_), kRemAccessErr);
+  EXPECT_EQ(other_.copies_begun(), 0u);
+}
+
+TEST_F(WorkerForeignMemoryTest, AWorkFromItIsALocalError) {
+  foreign_.PostSend({.opcode = kWrite,
+                     .list = {Testbed::Sge(copied_, 0, 5000)},
+                     .remote_addr = to_.iova,
+                     .rkey = to_.key});
+  EXPECT_EQ(StatusOf(foreign_), kLocProtErr);
+}
+
+TEST_F(WorkerForeignMemoryTest, AReceiveIntoItIsALocalError) {
+  foreign_.PostReceive(1, {Testbed::Sge(copied_, 0, 5000)});
+  a_.PostSend({.opcode = kSend, .list = {Testbed::Sge(from_, 0, 5000)}});
+  uroce_cqe cqe{};
+  ASSERT_TRUE(bed_.RunUntil([&] { return foreign_.PollReceive(cqe); }));
+  EXPECT_EQ(cqe.status, kLocProtErr);
+}
+
+TEST_F(WorkerParkedTest, ModifyWaitsForTheCopyAndIsNotLost) {
+  auto [a, b] = bed_.AddPair();
+  WriteUntilCopying(*a);
+  bed_.Modify(*b, transport::QpState::kErr);
+  EXPECT_EQ(b->page_state(), 6u);
+  EXPECT_EQ(b->qp->state(), transport::QpState::kErr);
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_EQ(cqe.status, 12) << "the peer answers no more";
+  EXPECT_EQ(b->qp->core().state(), transport::QpState::kErr);
+}
+
+TEST_F(WorkerParkedTest, AgreementIsNotLostToAModifyThatWaits) {
+  auto [a, b] = bed_.AddPair();
+  WriteUntilCopying(*a);
+  bed_.Modify(*b, transport::QpState::kRts);
+  ASSERT_TRUE(b->qp->waiting().modification);
+  bed_.worker->Run([&] {
+    bed_.worker->SetSelectiveRepeat([](const QueuePair&) -> std::optional<bool> { return true; });
+  });
+  uroce_cqe cqe;
+  ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
+  EXPECT_FALSE(b->qp->waiting().modification);
+  EXPECT_TRUE(b->qp->core().attributes().selective_repeat);
+}
+
+TEST_F(WorkerParkedTest, RemovalDoesNotWaitForTheCopy) {
+  auto [a, b] = bed_.AddPair();
+  a->PostSend({.opcode = kWrite,
+               .wr_id = 1,
+               .list = {Testbed::Sge(copied_, 0, 50'000)},
+               .remote_addr = to_.iova,
+               .rkey = to_.key});
+  while (!bed_.Copying()) bed_.Turn();
+  bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(b->qp.get()); });
+  bed_.worker->Run([&] { bed_.worker->RemoveQueuePair(a->qp.get()); });
+  bed_.endpoints.pop_back();
+  bed_.endpoints.pop_back();
+  const uint64_t begun = bed_.session->copies_begun();
+  EXPECT_GT(begun, 0u);
+  while (!bed_.session->CopiesDone(begun)) sched_yield();
+  bed_.Settle();
+}
+
+}  // namespace
+}  // namespace uroce::datapath

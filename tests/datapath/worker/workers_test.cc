@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several workers, turn by turn on one thread: whose frame goes where, and what a full way does.
+// The first device's queue is driven by worker 0, the second's by worker 1.
+#include "pipeline/datapath/worker/workers.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tuple>
+
+#include "drivers/frame_destination.h"
+#include "drivers/wire/wire_port.h"
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/port/host_link.h"
+#include "tests/datapath/testbed.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr uint8_t kWrite = 0;
+constexpr size_t kBytes = 64 * 1024;
+
+class WorkersBed {
+ public:
+  explicit WorkersBed(const std::array<drivers::Port*, 2>& joined = {nullptr, nullptr})
+      : bed((TestPool(), joined), 2) {}
+
+  Endpoint& Add(int device, uint32_t worker) {
+    return bed.AddEndpoint(device, Endpoint::Limits{}, worker);
+  }
+  void Write(Endpoint& from, uint32_t length, uint64_t wr_id = 1) {
+    from.PostSend({.opcode = kWrite,
+                   .wr_id = wr_id,
+                   .list = {Testbed::Sge(source, 0, length)},
+                   .remote_addr = target.iova,
+                   .rkey = target.key});
+  }
+  bool Completes(Endpoint& end) {
+    if (!bed.RunUntil([&] { return end.send_ring.Peek() != nullptr; })) return false;
+    uroce_cqe cqe;
+    return Endpoint::Poll(end.send_ring, cqe) && cqe.status == 0;
+  }
+  bool Arrived(uint32_t length) const {
+    return memcmp(source_bytes.data(), target_bytes.data(), length) == 0;
+  }
+  const WorkerCounters& CountersOf(uint32_t worker) { return bed.workers->at(worker).counters(); }
+
+  Testbed bed;
+  std::vector<uint8_t> source_bytes = Pattern(kBytes, 1);
+  std::vector<uint8_t> target_bytes = std::vector<uint8_t>(kBytes);
+  MemoryRegion& source = bed.Register(source_bytes.data(), kBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& target = bed.Register(target_bytes.data(), kBytes, kAllAccess, MrMode::kMapped);
+};
+
+/// Workers of the two ends of a connection.
+class WorkersTest : public testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
+ protected:
+  uint32_t first() const { return std::get<0>(GetParam()); }
+  uint32_t second() const { return std::get<1>(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ends, WorkersTest,
+                         testing::Combine(testing::Range(0u, 2u), testing::Range(0u, 2u)));
+
+TEST_P(WorkersTest, DataPassesWhicheverWorkersOwnTheEndsAndDriveThePorts) {
+  WorkersBed its;
+  Endpoint& a = its.Add(0, first());
+  Endpoint& b = its.Add(1, second());
+  its.bed.Connect(a, b);
+  its.Write(a, 50'000);
+  ASSERT_TRUE(its.Completes(a));
+  EXPECT_TRUE(its.Arrived(50'000));
+  const uint64_t handed = its.CountersOf(0).handed_over + its.CountersOf(1).handed_over;
+  EXPECT_EQ(handed, its.CountersOf(0).taken_over + its.CountersOf(1).taken_over);
+  EXPECT_EQ(handed == 0, first() == 0 && second() == 1) << "only where a port's queue is another's";
+}
+
+TEST_P(WorkersTest, OnTheWireFramesGoToTheirOwnersQueueAtOnce) {
+  TestPool();
+  drivers::Wire wire = drivers::MakeWire({}, {}, {.depth_frames = 16, .queues = 2}).value();
+  WorkersBed its({wire.first.get(), wire.second.get()});
+  Endpoint& a = its.Add(0, first());
+  Endpoint& b = its.Add(1, second());
+  its.bed.Connect(a, b);
+  its.Write(a, 60'000);
+  ASSERT_TRUE(its.Completes(a));
+  EXPECT_TRUE(its.Arrived(60'000));
+  EXPECT_EQ(its.CountersOf(0).handed_over + its.CountersOf(1).handed_over, 0u);
+}
+
+TEST_P(WorkersTest, AnOwnAddressLosesNothingOnTheWayToAnotherWorker) {
+  WorkersBed its;
+  Endpoint& a = its.Add(0, first());
+  Endpoint& b = its.Add(0, second());
+  its.bed.Connect(a, b);
+  for (uint64_t i = 0; i < 32; ++i) its.Write(a, 64 * 1024, i);
+  // The receiving worker stands still: the sender is held back.
+  const uint32_t sender = first();
+  for (int turn = 0; turn < 1000; ++turn) its.bed.workers->at(sender).RunOnce(its.bed.now);
+  for (uint64_t i = 0; i < 32; ++i) ASSERT_TRUE(its.Completes(a));
+  EXPECT_EQ(a.qp->counters().retransmitted_pkts, 0u);
+  EXPECT_EQ(its.bed.devices[0]->Sum(&DeviceCounters::rx_cross_worker_full), 0u);
+  EXPECT_EQ(its.bed.devices[0]->Sum(&DeviceCounters::port_rcv_packets),
+            its.bed.devices[0]->Sum(&DeviceCounters::port_xmit_packets));
+}
+
+TEST(CrossWorkerTest, AFullWayDropsAndCountsAndTheTransportRecovers) {
+  constexpr uint32_t kTooMany = 100;
+  WorkersBed its;
+  its.bed.attributes.timeout = 14;
+  Endpoint& a = its.Add(0, 0);
+  Endpoint& b = its.Add(1, 0);  // Its frames come in at worker 1.
+  its.bed.Connect(a, b);
+  std::deque<rte_mbuf*>& arrived = its.bed.ports[1].arrived;
+  its.Write(a, 64);
+  its.bed.worker->RunOnce(its.bed.now);
+  ASSERT_EQ(arrived.size(), 1u);
+  while (arrived.size() < CrossWorkerQueues::kDepthFrames + kTooMany) {
+    arrived.push_back(rte_pktmbuf_copy(arrived.front(), TestPool(), 0, UINT32_MAX));
+  }
+  // Worker 0 does nothing meanwhile.
+  while (!arrived.empty()) its.bed.workers->at(1).RunOnce(its.bed.now);
+  EXPECT_EQ(its.CountersOf(1).handed_over, CrossWorkerQueues::kDepthFrames);
+  EXPECT_EQ(its.bed.devices[1]->counters(1).rx_cross_worker_full, kTooMany);
+  ASSERT_TRUE(its.Completes(a));
+  EXPECT_TRUE(its.Arrived(64));
+}
+
+TEST(CrossWorkerTest, AnIcrcIsCheckedByTheOwnerAndAStrangersFrameByWhoReceives) {
+  WorkersBed its;
+  Endpoint& a = its.Add(0, 0);
+  Endpoint& b = its.Add(1, 0);
+  its.bed.Connect(a, b);
+  int damaged = 0;
+  its.bed.ports[0].filter = [&](rte_mbuf* frame) {
+    const size_t at = damaged++ == 0 ? 0u : 60u;  // The destination MAC, then the BTH's end.
+    if (damaged <= 2) *rte_pktmbuf_mtod_offset(frame, uint8_t*, at) ^= 4;
+    return true;
+  };
+  its.Write(a, 100);
+  ASSERT_TRUE(its.Completes(a));
+  EXPECT_EQ(its.bed.devices[1]->counters(1).rx_not_roce, 1u);
+  EXPECT_EQ(its.bed.devices[1]->counters(0).rx_icrc_encapsulated, 1u);
+}
+
+TEST(RelayTest, AWorkerWithoutAQueueIsHeldBackByAFullPortAndLosesNothing) {
+  WorkersBed its;
+  Endpoint& a = its.Add(0, 1);  // Worker 0 drives this port.
+  Endpoint& b = its.Add(1, 1);
+  its.bed.Connect(a, b);
+  its.bed.ports[0].room = 0;
+  its.bed.attributes.timeout = 20;
+  a.hold_bell = true;
+  for (int i = 0; i < 40; ++i) its.Write(a, 64 * 1024);
+  a.RingBell();
+  for (int turn = 0; turn < 1000; ++turn) its.bed.Turn();
+  EXPECT_EQ(its.bed.ports[0].sent, 0u);
+  const uint64_t queued = its.bed.devices[0]->counters(1).port_xmit_packets;
+  EXPECT_GE(queued, 256u) << "the ring of the relay is filled";
+  EXPECT_LE(queued, 256u + 2 * kBurst);
+  its.bed.ports[0].room = 256;
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(its.Completes(a));
+  EXPECT_EQ(its.bed.devices[0]->counters(0).port_xmit_packets, 0u) << "counted by who made it";
+}
+
+TEST(RelayTest, TheDriverOfAPortAndItsGuestHaveEqualShares) {
+  WorkersBed its;
+  Endpoint& own = its.Add(0, 0);
+  Endpoint& guest = its.Add(0, 1);
+  its.bed.Connect(own, its.Add(1, 0));
+  its.bed.Connect(guest, its.Add(1, 1));
+  its.bed.ports[0].room = 8;
+  for (Endpoint* end : {&own, &guest}) {
+    end->hold_bell = true;
+    for (int i = 0; i < 60; ++i) its.Write(*end, 64 * 1024);
+    end->RingBell();
+  }
+  std::map<bool, int> sent;
+  its.bed.ports[0].filter = [&](rte_mbuf* frame) {
+    ++sent[drivers::DestinationOf(*frame) == its.bed.endpoints[2]->qp->qpn()];
+    return false;
+  };
+  while (its.bed.ports[0].sent < 800) its.bed.Turn(Nanos(10'000));
+  EXPECT_GT(sent[true], 300);
+  EXPECT_GT(sent[false], 300);
+}
+
+TEST(HostWorkerTest, FramesForTheStackComeToTheWorkerThatServesIt) {
+  WorkersBed its;
+  HostLink link(HostLink::Takes::kEverything, 64);
+  its.bed.devices[1]->host_link = &link;
+  EXPECT_EQ(its.bed.devices[1]->host_worker(), 1u);
+  rte_mbuf* frame = rte_pktmbuf_alloc(TestPool());
+  memset(rte_pktmbuf_append(frame, 60), 0xff, 60);
+  its.bed.ports[1].arrived.push_back(frame);
+  its.bed.Settle();
+  EXPECT_EQ(link.counters().received, 1u);
+  std::vector<uint8_t> bytes(60, 0x11);
+  ASSERT_TRUE(link.Send(bytes));
+  its.bed.worker->RunOnce(its.bed.now);
+  EXPECT_EQ(link.counters().sent, 0u) << "it is not the first worker's";
+  its.bed.workers->at(1).RunOnce(its.bed.now);
+  EXPECT_EQ(link.counters().sent, 1u);
+  its.bed.devices[1]->host_link = nullptr;
+}
+
+TEST(ChangedMacTest, ItIsFollowedByTheQueuePairsOfAllWorkers) {
+  WorkersBed its;
+  Endpoint& a = its.Add(0, 0);
+  Endpoint& b = its.Add(1, 1);
+  its.bed.Connect(a, b);
+  const Mac other = {2, 0, 0, 0, 0, 9};
+  its.bed.workers->ChangeMac(*its.bed.devices[1], other);
+  EXPECT_EQ(a.qp->path().destination_mac, other);
+  EXPECT_EQ(b.qp->path().source_mac, other);
+  its.Write(a, 5000);
+  ASSERT_TRUE(its.Completes(a));
+}
+
+}  // namespace
+}  // namespace uroce::datapath

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bugs in how strangers' sockets, fds and turns are kept from the threads that others wait for, and
+in whose rights a thread has: (name, file under nic/base, text, what it becomes)."""
+
+MUTATIONS = [
+    ("stranger-takes-fds-along", "stranger_socket.cc",
+     "  if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) return {Outcome::kFds};\n", ""),
+    ("stranger-a-reset-is-the-end-of-the-queue", "stranger_socket.cc",
+     "  } while (got < 0 && errno == ECONNRESET);", "  } while (false);"),
+    ("stranger-closes-what-is-not-drained", "stranger_socket.cc",
+     "  return received.outcome == Outcome::kHangup;",
+     "  return received.outcome != Outcome::kNothing;"),
+    ("stranger-messages-arrive-while-it-drains", "stranger_socket.cc",
+     "  shutdown(fd(), SHUT_RD);\n", ""),
+    ("side-thread-forgets-what-is-left", "side_thread.cc",
+     "    if (state->waiting.empty()) break;",
+     "    if (state->waiting.empty() || state->is_abandoned) break;"),
+    ("side-thread-objects-end-anywhere", "side_thread.h",
+     "thread->End(std::shared_ptr<T>(last));", "delete last;"),
+    ("turns-no-share-of-a-user", "user_turns.cc",
+     "  left = left - taken;\n", ""),
+    ("turns-the-first-is-always-first", "user_turns.cc",
+     "user.waiting.empty() || user.waiting.front() == id;", "true;"),
+    ("turns-the-dead-wait", "user_turns.cc", "std::erase(users_[uid].waiting, id);", ""),
+    ("log-quiet-time-is-saved-up", "log_budget.cc",
+     "std::max(user.empty_at, now - kFull);", "user.empty_at;"),
+    ("log-omissions-are-told-again", "log_budget.cc", "    user.omitted = 0;\n", ""),
+    ("log-omissions-cost-nothing", "log_budget.cc",
+     "    user.omitted = 0;\n    user.empty_at = user.empty_at + kInterval;\n",
+     "    user.omitted = 0;\n"),
+    ("privilege-that-the-user-does-not-have", "credentials.cc",
+     "(ChangeIds(user) || !is_root) && KeepCapabilities(capabilities) == 0",
+     "ChangeIds(user) || !is_root"),
+    ("daemon-signalled-by-users", "credentials.cc",
+     "SYS_setresuid, kUnchanged, user.uid, kUnchanged",
+     "SYS_setresuid, user.uid, user.uid, user.uid"),
+]

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// BackgroundTasks: what they hold ends with them, whoever is left.
+#include "nic/base/background_tasks.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <thread>
+
+namespace uroce::nic {
+namespace {
+
+/// Waits up to ten seconds for `condition`.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  for (int i = 0; i < 10000 && !condition(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return condition();
+}
+
+TEST(BackgroundTasks, WorkIsDoneElsewhereAndItsOutcomeIsToldHere) {
+  EventLoop loop;
+  BackgroundTasks background_tasks(loop);
+  std::thread::id worked_on, told_on;
+  background_tasks.Start([&] { worked_on = std::this_thread::get_id(); },
+                         [&] {
+                           told_on = std::this_thread::get_id();
+                           loop.Stop();
+                         });
+  loop.Run();
+  EXPECT_EQ(told_on, std::this_thread::get_id());
+  EXPECT_NE(worked_on, told_on);
+}
+
+TEST(BackgroundTasks, ACancelledOneTellsNothing) {
+  EventLoop loop;
+  BackgroundTasks background_tasks(loop);
+  bool told = false;
+  const auto cancelled = background_tasks.Start([] {}, [&] { told = true; });
+  background_tasks.Cancel(cancelled);
+  background_tasks.Start([] {}, [&] { loop.Stop(); });
+  loop.Run();
+  EXPECT_FALSE(told);
+}
+
+/// While it lives the system has no room for another thread's stack.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, size_t{1} << 47);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoMoreThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(BackgroundTasks, WhereNoThreadIsToBeHadTheyWaitForOne) {
+  EventLoop loop;
+  BackgroundTasks background_tasks(loop);
+  int done = 0;
+  std::atomic<int> worked{0};
+  {
+    const NoMoreThreads none;
+    const auto tell = [&] {
+      if (++done == 2) loop.Stop();
+    };
+    background_tasks.Start([&] { ++worked; }, tell);
+    background_tasks.Start([&] { ++worked; }, tell);
+    loop.RunOnce(50);  // It is tried again, in vain.
+    EXPECT_EQ(worked.load(), 0);
+  }
+  loop.Run();
+  EXPECT_EQ(worked.load(), 2);
+  EXPECT_EQ(done, 2);
+}
+
+TEST(BackgroundTasks, OneThatWaitsForAThreadAtTheEndIsDoneWithoutIt) {
+  EventLoop loop;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  {
+    BackgroundTasks background_tasks(loop);
+    const NoMoreThreads none;
+    background_tasks.Start([held] {}, [held] {});
+    held.reset();
+    EXPECT_FALSE(watch.expired());
+  }
+  EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
+}
+
+TEST(BackgroundTasks, ThoseOnOneThreadAreDoneOneAfterTheOther) {
+  EventLoop loop;
+  BackgroundTasks background_tasks(loop);
+  const auto thread = std::make_shared<SideThread>();
+  std::promise<void> go;
+  std::atomic<bool> worked = false;
+  background_tasks.Start([wait = go.get_future().share()] { wait.wait(); }, nullptr, thread);
+  background_tasks.Start([&] { worked = true; }, [&] { loop.Stop(); }, thread);
+  loop.RunOnce(20);
+  EXPECT_FALSE(worked.load());
+  go.set_value();
+  loop.Run();
+  EXPECT_TRUE(worked.load());
+}
+
+TEST(BackgroundTasks, OneUnderWayAtTheEndFreesWhatItHoldsWhenItFinishes) {
+  EventLoop loop;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  std::promise<void> go;
+  {
+    BackgroundTasks background_tasks(loop);
+    background_tasks.Start([held, wait = go.get_future().share()] { wait.wait(); }, [held] {});
+    held.reset();
+  }
+  EXPECT_FALSE(watch.expired());
+  go.set_value();
+  EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
+}
+
+TEST(BackgroundTasks, OneWhoseOutcomeNobodyTookFreesWhatItHoldsAtTheEnd) {
+  EventLoop loop;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  {
+    BackgroundTasks background_tasks(loop);
+    std::atomic<bool> worked = false;
+    background_tasks.Start([held, &worked] { worked = true; }, [held] {});
+    held.reset();
+    ASSERT_TRUE(Eventually([&] { return worked.load(); }));
+  }
+  EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
+}
+
+}  // namespace
+}  // namespace uroce::nic

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that a program takes away under a mapping becomes zeros, and the program is named.
+#include "nic/base/mapping_guard.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+namespace uroce::drivers {
+namespace {
+
+constexpr size_t kBytes = 8 * 4096;
+
+/// A file that can shrink, and a guarded mapping of it.
+struct ShrinkingFile {
+  explicit ShrinkingFile(uint32_t owner) : file(memfd_create("shrinks", 0)) {
+    EXPECT_EQ(ftruncate(file.get(), kBytes), 0);
+    void* data = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    memset(data, 'x', kBytes);
+    mapping = *GuardedMapping::Make(Mapping(data, kBytes), owner);
+  }
+  void Shrink() const { EXPECT_EQ(ftruncate(file.get(), 0), 0); }
+  volatile uint8_t& at(size_t index) const { return mapping.data()[index]; }
+
+  Fd file;
+  GuardedMapping mapping;
+};
+
+bool IsReadable(int fd) {
+  pollfd event{fd, POLLIN, 0};
+  return poll(&event, 1, 0) == 1;
+}
+
+TEST(MappingGuardTest, AccessBehindTheEndOfAFileReadsZerosAndGoesOn) {
+  const ShrinkingFile shrinking(7);
+  EXPECT_EQ(shrinking.at(5000), 'x');
+  shrinking.Shrink();
+  EXPECT_EQ(shrinking.at(5000), 0);
+  shrinking.at(5001) = 3;
+  EXPECT_EQ(shrinking.at(5001), 3);
+  EXPECT_EQ(shrinking.at(kBytes - 1), 0);
+  EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{7});
+}
+
+TEST(MappingGuardTest, OnlyTheStruckMappingsOwnerIsNamedAndOnce) {
+  const ShrinkingFile innocent(8), shrinking(9), shrinking_too(9);
+  EXPECT_FALSE(IsReadable(MappingGuard::Get().event_fd()));
+  shrinking.Shrink();
+  shrinking_too.Shrink();
+  EXPECT_EQ(shrinking.at(0) + shrinking_too.at(0), 0);
+  EXPECT_EQ(innocent.at(0), 'x');
+  EXPECT_TRUE(IsReadable(MappingGuard::Get().event_fd()));
+  EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{9});
+  EXPECT_FALSE(IsReadable(MappingGuard::Get().event_fd()));
+  EXPECT_TRUE(MappingGuard::Get().TakeStruck().empty());
+}
+
+TEST(MappingGuardTest, WhoLosesMemoryThatIsNotMappedIsNamedToo) {
+  MappingGuard& guard = MappingGuard::Get();
+  guard.NoteLost(11);
+  EXPECT_TRUE(IsReadable(guard.event_fd()));
+  EXPECT_EQ(guard.TakeStruck(), std::vector<uint32_t>{11});
+}
+
+TEST(MappingGuardTest, ThreadsMayFaultAtOnce) {
+  for (int round = 0; round < 50; ++round) {
+    const ShrinkingFile shrinking(1);
+    shrinking.Shrink();
+    const auto read = [&shrinking] { return shrinking.at(100) + shrinking.at(9000); };
+    std::thread other([&] { EXPECT_EQ(read(), 0); });
+    EXPECT_EQ(read(), 0);
+    other.join();
+  }
+  EXPECT_EQ(MappingGuard::Get().TakeStruck(), std::vector<uint32_t>{1});
+}
+
+TEST(MappingGuardTest, SlotsAreBoundedAndGivenAgain) {
+  MappingGuard guard(2);
+  char memory[3];
+  const auto first = guard.Add(&memory[0], 1, 1);
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(guard.Add(&memory[1], 1, 1));
+  EXPECT_FALSE(guard.Add(&memory[2], 1, 1));
+  guard.Remove(*first);
+  EXPECT_TRUE(guard.Add(&memory[2], 1, 1));
+}
+
+TEST(MappingGuardTest, WhatIsNotGuardedIsNotTouched) {
+  MappingGuard guard(2);
+  char memory[2] = {'a', 'b'};
+  const auto slot = guard.Add(&memory[0], 1, 1);
+  EXPECT_FALSE(guard.Strike(&memory[1]));
+  guard.Remove(*slot);
+  EXPECT_FALSE(guard.Strike(&memory[0]));
+  EXPECT_EQ(memory[0], 'a');
+}
+
+TEST(MappingGuardDeathTest, AFaultElsewhereStillEndsTheProcess) {
+  const auto fault = [] {
+    MappingGuard::Get();
+    const Fd file(memfd_create("empty", 0));
+    auto* bytes = static_cast<volatile char*>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+    bytes[0] = 1;
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(fault(), "");
+  EXPECT_DEATH(
+      {
+        MappingGuard::Get();
+        raise(SIGBUS);
+      },
+      "");
+}
+
+}  // namespace
+}  // namespace uroce::drivers

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/stranger_socket.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "tests/drivers/send_fd.h"
+#include "tests/drivers/stuck_fd.h"
+
+namespace uroce::drivers {
+namespace {
+
+using Outcome = StrangerSocket::Outcome;
+constexpr std::chrono::seconds kLong{60};
+
+/// Sends bytes, and with them an fd unless it is -1.
+ssize_t Send(int socket, const char* text, int fd = -1) {
+  return SendWithFd(socket, text, std::strlen(text), fd, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+class StrangerSocketTest : public testing::Test {
+ protected:
+  StrangerSocketTest() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    socket_ = std::make_unique<StrangerSocket>(Fd(ends[0]), thread_);
+    stranger_.Reset(ends[1]);
+  }
+  StrangerSocket::Received Receive() { return socket_->Receive(buffer_); }
+
+  std::shared_ptr<SideThread> thread_ = std::make_shared<SideThread>();
+  std::unique_ptr<StrangerSocket> socket_;
+  Fd stranger_;
+  std::array<uint8_t, 8> buffer_{};
+};
+
+TEST_F(StrangerSocketTest, MessagesComeOneAfterTheOther) {
+  EXPECT_EQ(Receive().outcome, Outcome::kNothing);
+  Send(stranger_.get(), "one");
+  Send(stranger_.get(), "longer than there is room for");
+  EXPECT_EQ(Receive().bytes, 3u);
+  EXPECT_EQ(buffer_[0], 'o');
+  EXPECT_EQ(Receive().bytes, 29u);
+  EXPECT_EQ(Receive().outcome, Outcome::kNothing);
+  stranger_.Reset();
+  EXPECT_EQ(Receive().outcome, Outcome::kHangup);
+}
+
+TEST_F(StrangerSocketTest, AMessageWithAnFdIsNotTaken) {
+  StuckFd stuck;
+  ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
+  Send(stranger_.get(), "behind");
+  stuck.fd.Reset();
+  EXPECT_EQ(Receive().outcome, Outcome::kFds);
+  EXPECT_EQ(Receive().outcome, Outcome::kFds);
+  socket_.reset();  // The thread hangs with it: this one does not.
+  EXPECT_EQ(Send(stranger_.get(), "gone"), -1);
+  thread_.reset();
+  EXPECT_FALSE(SideThread::AwaitAll(std::chrono::milliseconds(20)));
+  stuck.peer.Reset();
+  EXPECT_TRUE(SideThread::AwaitAll(kLong));
+}
+
+TEST_F(StrangerSocketTest, WhatLiesBehindOtherMessagesAndADeadPeerIsFoundToo) {
+  StuckFd stuck;
+  Send(stranger_.get(), "one");
+  Send(stranger_.get(), "two");
+  ASSERT_GT(Send(stranger_.get(), "fd", stuck.fd.get()), 0);
+  send(socket_->fd(), "unread", 6, 0);  // So that the end of the peer is a reset.
+  stranger_.Reset();
+  stuck.fd.Reset();
+  socket_.reset();
+  thread_.reset();
+  EXPECT_FALSE(SideThread::AwaitAll(std::chrono::milliseconds(20)));
+  stuck.peer.Reset();
+  EXPECT_TRUE(SideThread::AwaitAll(kLong));
+}
+
+TEST_F(StrangerSocketTest, OneWithoutFdsIsClosedAtOnce) {
+  Send(stranger_.get(), "unread");
+  socket_.reset();
+  pollfd end{.fd = stranger_.get(), .events = 0, .revents = 0};
+  EXPECT_EQ(poll(&end, 1, 0), 1);
+  EXPECT_NE(end.revents & POLLHUP, 0);
+}
+
+}  // namespace
+}  // namespace uroce::drivers

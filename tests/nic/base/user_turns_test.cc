@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/user_turns.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace uroce::nic {
+namespace {
+
+constexpr uid_t kUser = 61000, kOther = 61001;
+constexpr Nanos kNow{1'000'000'000};
+
+bool Enters(UserTurns& turns, uint64_t turn, uid_t uid, uint64_t id) {
+  return turns.Enter(uid, id, turn, kNow) > kNow;
+}
+
+TEST(UserTurnsTest, AllConnectionsOfAUserShareAMillisecondInATurn) {
+  UserTurns turns;
+  EXPECT_EQ(turns.Enter(kUser, 1, 1, kNow), kNow + UserTurns::kTurnTime);
+  turns.Leave(kUser, Nanos(1));
+  EXPECT_EQ(turns.Enter(kUser, 2, 1, kNow), kNow + UserTurns::kTurnTime - Nanos(1));
+  turns.Leave(kUser, UserTurns::kTurnTime);
+  EXPECT_FALSE(Enters(turns, 1, kUser, 3));
+  EXPECT_TRUE(Enters(turns, 1, kOther, 4)) << "another user has one of his own";
+}
+
+TEST(UserTurnsTest, WhoeverCameTooLateIsFirstInTheNextTurn) {
+  UserTurns turns;
+  for (uint64_t turn = 1; turn < 20; ++turn) {
+    for (const uint64_t id : {1ull, 2ull, 3ull}) {
+      // As the loop has it: always in the same order, and each takes all that there is.
+      if (Enters(turns, turn, kUser, id)) turns.Leave(kUser, UserTurns::kTurnTime * 2);
+    }
+  }
+  std::map<uint64_t, int> entered;
+  for (uint64_t turn = 20; turn < 50; ++turn) {
+    for (const uint64_t id : {1ull, 2ull, 3ull}) {
+      if (!Enters(turns, turn, kUser, id)) continue;
+      ++entered[id];
+      turns.Leave(kUser, UserTurns::kTurnTime * 2);
+    }
+  }
+  for (const uint64_t id : {1ull, 2ull, 3ull}) EXPECT_EQ(entered[id], 10) << id;
+}
+
+TEST(UserTurnsTest, OneThatIsGoneHoldsUpNobody) {
+  UserTurns turns;
+  ASSERT_TRUE(Enters(turns, 1, kUser, 1));
+  turns.Leave(kUser, UserTurns::kTurnTime);
+  ASSERT_FALSE(Enters(turns, 1, kUser, 2));
+  EXPECT_FALSE(Enters(turns, 2, kUser, 1)) << "2 comes first";
+  turns.Forget(kUser, 2);
+  EXPECT_TRUE(Enters(turns, 3, kUser, 1));
+}
+
+}  // namespace
+}  // namespace uroce::nic

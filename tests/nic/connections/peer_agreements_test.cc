@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agreements by real MADs between two NICs, over a wire that loses one in ten of them. The second
+// NIC does not offer selective repeat.
+#include "nic/connections/peer_agreements.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "nic/rdma_cm/environment.h"
+#include "tests/nic/connections/rdma_cm_bed.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr uint8_t kSomeClass = 0x20;
+
+class PeerAgreementsTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    bed = new RdmaCmBed("drop=0.1,seed=6", 2,
+                        [](Config& config) { config.devices[1].selective_repeat = false; });
+  }
+  static void TearDownTestSuite() {
+    delete bed;
+    bed = nullptr;
+  }
+  /// From uroce`from`.
+  static PathKey Path(int from) {
+    const auto last = static_cast<uint8_t>(from + 1);
+    return {bed->nic().devices()[static_cast<size_t>(from)].get(), 0, WireAddress(last).address,
+            WireAddress(3 - last).address};
+  }
+
+  static RdmaCmBed* bed;
+  PeerAgreements peers_{bed->loop(), bed->nic(), bed->gsi()};
+};
+RdmaCmBed* PeerAgreementsTest::bed = nullptr;
+
+TEST_F(PeerAgreementsTest, PeerIsAskedUntilItAnswers) {
+  const peers::Holder agreement = peers_.Use(Path(0), 0);
+  ASSERT_NE(agreement, nullptr);
+  ASSERT_TRUE(bed->TurnUntil([&] { return agreement->state == peers::State::kAnswered; }));
+  EXPECT_EQ(agreement->peer.features, 0u);
+  EXPECT_NE(agreement->peer.instance, 0u);
+  EXPECT_FALSE(agreement->selective_repeat()) << "it is switched off there";
+  EXPECT_EQ(peers_.counters().answers_received, 1u);
+}
+
+TEST_F(PeerAgreementsTest, DeviceThatOffersNothingAsksNobody) {
+  EXPECT_EQ(peers_.Use(Path(1), 0), nullptr);
+  EXPECT_EQ(peers_.counters().questions_sent, 0u);
+}
+
+TEST_F(PeerAgreementsTest, MadsOfOtherClassesAreCountedAndDropped) {
+  Mad mad = wire::EncodeCapabilities({});
+  mad[1] = kSomeClass;
+  const PathKey path = Path(0);
+  const cm::Route route{.device = rdma_cm::RouteDevice({0, 0, path.source}),
+                        .local = path.source,
+                        .remote = path.destination};
+  ASSERT_TRUE(bed->TurnUntil(
+      [&] { return !bed->gsi().Send(route, mad) || bed->gsi().counters().unknown_class > 2; }));
+  EXPECT_GT(bed->gsi().counters().unknown_class, 2u);
+  EXPECT_EQ(peers_.counters().questions_received, 0u);
+  EXPECT_EQ(peers_.counters().malformed, 0u);
+}
+
+}  // namespace
+}  // namespace uroce::nic

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings from flags and from the file: the same words, the same result, one line of complaint.
+#include "nic/settings/config.h"
+
+#include <gtest/gtest.h>
+
+#include "nic/settings/config_file.h"
+#include "nic/settings/flags.h"
+
+namespace uroce::nic {
+namespace {
+
+absl::StatusOr<Config> FromFlags(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  if (!line.ok()) return line.status();
+  return MakeConfig(line->settings, "/run/uroce/uroced.sock");
+}
+
+absl::StatusOr<Config> FromFile(absl::string_view text) {
+  const absl::StatusOr<std::vector<Setting>> settings = ParseConfigFile(text, "uroced.toml");
+  if (!settings.ok()) return settings.status();
+  return MakeConfig(*settings, "/run/uroce/uroced.sock");
+}
+
+InterfaceAddress Address(const char* text) { return ParseInterfaceAddress(text).value(); }
+
+TEST(ConfigTest, NothingSaidGivesTwoNicsOnAnInProcessWire) {
+  const absl::StatusOr<Config> config = FromFlags({});
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->devices.size(), 2u);
+  EXPECT_EQ(config->devices[0].name, "uroce0");
+  EXPECT_EQ(config->devices[1].name, "uroce1");
+  EXPECT_EQ(config->devices[0].wire, 0);
+  EXPECT_EQ(config->devices[1].wire, 0);
+  EXPECT_EQ(config->devices[0].addresses,
+            (std::vector{Address("10.0.0.1/24"), Address("fd00::1/64")}));
+  EXPECT_EQ(config->devices[1].addresses,
+            (std::vector{Address("10.0.0.2/24"), Address("fd00::2/64")}));
+  EXPECT_EQ(config->socket_path, "/run/uroce/uroced.sock");
+  EXPECT_EQ(config->workers, 1u);
+}
+
+TEST(ConfigTest, PortFieldsUseSemicolonsForCommas) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port",
+                 "name=uroce0,dev=net_af_packet0;iface=veth0,ip=192.0.2.1/24+fd00::5/64,"
+                 "mtu=4200,fault=drop=0.01;seed=3"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->devices.size(), 1u);
+  const DeviceConfig& device = config->devices[0];
+  EXPECT_EQ(device.name, "uroce0");
+  EXPECT_EQ(device.dev, "net_af_packet0,iface=veth0");
+  EXPECT_EQ(device.wire, -1);
+  EXPECT_EQ(device.addresses, (std::vector{Address("192.0.2.1/24"), Address("fd00::5/64")}));
+  EXPECT_EQ(device.mtu_bytes, 4200u);
+  EXPECT_EQ(device.fault, "drop=0.01,seed=3");
+}
+
+TEST(ConfigTest, SelectiveRepeatIsOnUnlessAPortOrAWireSaysOff) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--port=name=a,dev=net_null0,selective-repeat=off", "--port=name=b,dev=net_null1",
+       "--port=name=c,dev=net_null2,selective-repeat=on",
+       "--wire=d=10.0.0.1,e=10.0.0.2,selective-repeat=off", "--wire=f=10.0.0.3,g=10.0.0.4"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::vector<std::pair<std::string, bool>> devices;
+  for (const DeviceConfig& device : config->devices) {
+    devices.emplace_back(device.name, device.selective_repeat);
+  }
+  EXPECT_EQ(devices, (std::vector<std::pair<std::string, bool>>{{"a", false},
+                                                                {"b", true},
+                                                                {"c", true},
+                                                                {"d", false},
+                                                                {"e", false},
+                                                                {"f", true},
+                                                                {"g", true}}));
+}
+
+TEST(ConfigTest, SelectiveRepeatHasTheSameNameInFiles) {
+  const absl::StatusOr<Config> config = FromFile(
+      "[[port]]\nname = \"a\"\ndev = \"net_null0\"\nselective-repeat = \"off\"\n"
+      "[[wire]]\nb = \"10.0.0.1\"\nc = \"10.0.0.2\"\nselective-repeat = \"off\"\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (const DeviceConfig& device : config->devices) EXPECT_FALSE(device.selective_repeat);
+}
+
+Route RouteOf(const char* text) { return ParseRoute(text).value(); }
+
+TEST(ConfigTest, PortTakesVlansRoutesAndAnExceptionInterface) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port",
+                 "name=a,dev=net_null0,\n  gateway=192.0.2.254+2001:db8::ff, exception=tap0,"
+                 "route=10.9.0.0/16 via 192.0.2.7+2001:db8:9::/48 via fe80::7,"
+                 "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  const DeviceConfig& device = config->devices[0];
+  EXPECT_EQ(device.addresses, (std::vector{Address("192.0.2.1/24"), Address("2001:db8::1/64"),
+                                           Address("10.5.0.1/24 vlan 100")}));
+  EXPECT_EQ(device.addresses[2].vlan_id, 100);
+  EXPECT_EQ(
+      device.routes,
+      (std::vector{RouteOf("0.0.0.0/0 via 192.0.2.254"), RouteOf("::/0 via 2001:db8::ff"),
+                   RouteOf("10.9.0.0/16 via 192.0.2.7"), RouteOf("2001:db8:9::/48 via fe80::7")}));
+  EXPECT_EQ(device.exception, "tap0");
+}
+
+TEST(ConfigTest, WireTakesVlans) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--wire=a=10.0.0.1/24+10.5.0.1/24 vlan 4094,b=10.5.0.2/24 vlan 1"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices[0].addresses[0].vlan_id, 0);
+  EXPECT_EQ(config->devices[0].addresses[1].vlan_id, 4094);
+  EXPECT_EQ(config->devices[1].addresses[0].vlan_id, 1);
+}
+
+TEST(ConfigTest, WireInterfacesAreForTheEndsOfAllWiresAlone) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--wire-interfaces", "--port=name=p,dev=net_null0",
+                 "--wire=a=10.0.0.1/24,b=10.0.0.2/24", "--wire=c=10.1.0.1/24,d=10.1.0.2/24"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (const DeviceConfig& device : config->devices) {
+    EXPECT_EQ(device.wire_interface, device.name != "p") << device.name;
+  }
+  const absl::StatusOr<Config> of_default = FromFlags({"--wire-interfaces"});
+  ASSERT_TRUE(of_default.ok()) << of_default.status();
+  EXPECT_TRUE(of_default->devices[1].wire_interface);
+  EXPECT_FALSE(FromFlags({})->devices[1].wire_interface);
+}
+
+TEST(ConfigTest, AddressesOfAKernelInterfaceMayBeGivenToo) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port=name=a,dev=net_af_packet0;iface=eth0,ip=10.0.0.1/24 vlan 5"});
+  ASSERT_TRUE(config.ok()) << config.status();
+}
+
+TEST(ConfigTest, PortsAndWiresAddUpInTheirOrder) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--wire=a=10.0.0.1/24,b=10.0.0.2/24", "--port=name=c,dev=net_null0",
+                 "--wire=d=10.0.1.1/24,e="});
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->devices.size(), 5u);
+  EXPECT_EQ(config->devices[1].wire, 0);
+  EXPECT_EQ(config->devices[2].wire, -1);
+  EXPECT_EQ(config->devices[3].wire, 1);
+  EXPECT_EQ(config->devices[4].wire, 1);
+  EXPECT_TRUE(config->devices[4].addresses.empty());
+}
+
+TEST(ConfigTest, FaultNamesAnyDevice) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--fault=uroce1:drop=0.01,seed=7", "--wire=uroce0=10.0.0.1,uroce1=10.0.0.2"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices[0].fault, "");
+  EXPECT_EQ(config->devices[1].fault, "drop=0.01,seed=7");
+}
+
+TEST(ConfigTest, DashesAndUnderscoresAreTheSameInFlagNames) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--log-level=debug", "--share_userfaultfd", "--no-huge", "--max-qp", "100"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->log_level, "debug");
+  EXPECT_TRUE(config->share_userfaultfd);
+  EXPECT_TRUE(config->no_huge);
+  EXPECT_EQ(config->limits.qps, 100u);
+}
+
+TEST(ConfigTest, FileAndFlagsGiveTheSameConfig) {
+  const absl::StatusOr<Config> file = FromFile(R"(
+socket = "/tmp/u.sock"
+log_level = "warning"
+no_huge = true
+[limits]
+max_mr = 17
+[[port]]
+name = "p0"
+dev = "net_af_packet0,iface=veth0"
+ip = ["192.0.2.1/24", "fd00::1/64"]
+mtu = 4200
+fault = "drop=0.01,seed=3"
+[[port]]
+name = "p1"
+dev = "net_null0"
+ip = ["192.0.2.8/24", "10.5.0.1/24 vlan 100"]
+gateway = "192.0.2.254"
+route = ["10.9.0.0/16 via 192.0.2.7", "10.8.0.0/16 via 10.5.0.7"]
+exception = "tap0"
+[[wire]]
+w1 = "10.0.0.1/24"
+w0 = ["10.0.0.2/24"]
+)");
+  const absl::StatusOr<Config> flags = FromFlags(
+      {"--socket=/tmp/u.sock", "--log-level=warning", "--no-huge", "--max-mr=17",
+       "--port=name=p0,dev=net_af_packet0;iface=veth0,ip=192.0.2.1/24+fd00::1/64,mtu=4200,"
+       "fault=drop=0.01;seed=3",
+       "--port=name=p1,dev=net_null0,ip=192.0.2.8/24+10.5.0.1/24 vlan 100,gateway=192.0.2.254,"
+       "route=10.9.0.0/16 via 192.0.2.7+10.8.0.0/16 via 10.5.0.7,exception=tap0",
+       "--wire=w1=10.0.0.1/24,w0=10.0.0.2/24"});
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_EQ(file->socket_path, flags->socket_path);
+  EXPECT_EQ(file->log_level, flags->log_level);
+  EXPECT_EQ(file->no_huge, flags->no_huge);
+  EXPECT_EQ(file->limits.mrs, flags->limits.mrs);
+  ASSERT_EQ(file->devices.size(), flags->devices.size());
+  for (size_t i = 0; i < file->devices.size(); ++i) {
+    EXPECT_EQ(file->devices[i].name, flags->devices[i].name);
+    EXPECT_EQ(file->devices[i].dev, flags->devices[i].dev);
+    EXPECT_EQ(file->devices[i].wire, flags->devices[i].wire);
+    EXPECT_EQ(file->devices[i].addresses, flags->devices[i].addresses);
+    EXPECT_EQ(file->devices[i].routes, flags->devices[i].routes);
+    EXPECT_EQ(file->devices[i].exception, flags->devices[i].exception);
+    EXPECT_EQ(file->devices[i].mtu_bytes, flags->devices[i].mtu_bytes);
+    EXPECT_EQ(file->devices[i].fault, flags->devices[i].fault);
+  }
+}
+
+TEST(ConfigTest, SwitchMayBeSetToFalse) {
+  const absl::StatusOr<Config> config = FromFlags({"--no-huge", "--no-huge=false"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FALSE(config->no_huge);
+}
+
+TEST(ConfigTest, HelpNamesEverySetting) {
+  const std::string help = HelpText();
+  for (const SettingInfo& info : SettingInfos()) {
+    std::string flag = info.key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    EXPECT_NE(help.find("--" + flag), std::string::npos) << info.key;
+  }
+}
+
+TEST(ConfigTest, APortThatIsItsOwnHostOnAKernelInterfaceHasRoutes) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--port=name=a,dev=net_af_packet0;iface=eth0,host=uroce,ip=10.0.0.1/24,gateway=10.0.0.2"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->devices[0].own_host);
+  EXPECT_EQ(config->devices[0].routes.size(), 1u);
+}
+
+struct BadFlags {
+  std::vector<std::string> arguments;
+  std::vector<std::string> words;  ///< What the one line must name.
+};
+
+class BadFlagsTest : public testing::TestWithParam<BadFlags> {};
+
+TEST_P(BadFlagsTest, IsOneLineThatNamesKeyAndValue) {
+  const absl::StatusOr<Config> config = FromFlags(GetParam().arguments);
+  ASSERT_FALSE(config.ok());
+  const std::string message(config.status().message());
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  for (const std::string& word : GetParam().words) {
+    EXPECT_NE(message.find(word), std::string::npos) << message << " lacks " << word;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadFlagsTest,
+    testing::Values(
+        BadFlags{{"--bogus=1"}, {"--bogus", "--help"}}, BadFlags{{"--work=1"}, {"--work"}},
+        BadFlags{{"uroce0"}, {"uroce0"}}, BadFlags{{"--"}, {"--"}}, BadFlags{{"-x"}, {"-x"}},
+        BadFlags{{"--socket"}, {"--socket", "value"}}, BadFlags{{"--socket="}, {"--socket"}},
+        BadFlags{{"--help=1"}, {"--help"}}, BadFlags{{"--workers=65"}, {"--workers", "65", "64"}},
+        BadFlags{{"--workers=x"}, {"--workers", "x"}}, BadFlags{{"--no-huge=maybe"}, {"maybe"}},
+        BadFlags{{"--log-level=loud"}, {"loud", "debug"}},
+        BadFlags{{"--max-qp=0"}, {"--max-qp", "0", "1"}},
+        BadFlags{{"--port=name=a"}, {"--port", "dev"}},
+        BadFlags{{"--port=dev=net_null0"}, {"--port", "name"}},
+        BadFlags{{"--port=name=a,dev=net_null0,speed=5"}, {"speed", "mtu"}},
+        BadFlags{{"--port=name=a,name=b,dev=net_null0"}, {"name", "twice"}},
+        BadFlags{{"--port=name=a,dev"}, {"dev", "key=value"}},
+        BadFlags{{"--port=name=a b,dev=net_null0"}, {"a b", "letters"}},
+        BadFlags{{"--port=name=a,dev=net_null0,mtu=9"}, {"mtu", "9", "352"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.300/24"}, {"10.0.0.300"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/33"}, {"/33", "32"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=224.0.0.1/24"}, {"224.0.0.1", "unicast"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=fd00::1/129"}, {"/129", "128"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/0"}, {"/0", "1"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 vlan 0"}, {"vlan 0", "4094"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 vlan 4095"}, {"4095", "4094"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 vlan"}, {"vlan", "4094"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24 lan 5"}, {"lan 5", "vlan"}},
+        BadFlags{{"--wire=a=10.0.0.1 vlan 9999,b="}, {"--wire", "9999"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.1.1"},
+                 {"--port", "name=a", "gateway", "10.0.1.1", "prefix"}},
+        BadFlags{{"--port=name=a,dev=net_null0,gateway=10.0.1.1"}, {"gateway", "10.0.1.1"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.0.1"},
+                 {"10.0.0.1", "own address"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.0.2/24"},
+                 {"10.0.0.2/24", "gateway"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=router"},
+                 {"router", "gateway"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,gateway=10.0.0.2+10.0.0.3"},
+                 {"10.0.0.2", "10.0.0.3", "same"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=10.9.0.0/16"},
+                 {"10.9.0.0/16", "via"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=10.9.0.1/16 via 10.0.0.2"},
+                 {"10.9.0.1/16", "bits"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=10.9.0.0/33 via 10.0.0.2"},
+                 {"/33", "32"}},
+        BadFlags{{"--port=name=a,dev=net_null0,ip=10.0.0.1/24,route=fd00::/16 via 10.0.0.2"},
+                 {"fd00::/16", "family"}},
+        BadFlags{{"--port=name=a,dev=net_af_packet0;iface=eth0,gateway=10.0.0.2"},
+                 {"gateway", "eth0", "kernel's routes"}},
+        BadFlags{{"--port=name=a,dev=net_af_packet0;iface=eth0,exception=tap0"},
+                 {"exception", "eth0", "kernel"}},
+        BadFlags{{"--port=name=a,dev=net_af_packet0;iface=eth0,host=me"},
+                 {"host", "me", "kernel", "uroce"}},
+        BadFlags{{"--port=name=a,dev=net_null0,host=uroce,exception=tap0"},
+                 {"host=uroce", "exception"}},
+        BadFlags{{"--port=name=a,dev=net_null0,exception=a/b"}, {"exception", "a/b"}},
+        BadFlags{{"--port=name=a,dev=net_null0,exception=sixteen-letters-"},
+                 {"exception", "sixteen-letters-", "15"}},
+        BadFlags{{"--port=name=a,dev=net_null0,exception=tap%d"}, {"exception", "tap%d"}},
+        BadFlags{{"--port=name=a,dev=net_null0", "--port=name=a,dev=net_null1"}, {"a", "twice"}},
+        BadFlags{{"--port=name=a,dev=net_null0,selective-repeat=no"},
+                 {"selective-repeat", "no", "off"}},
+        BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,selective-repeat=true"},
+                 {"--wire", "selective-repeat", "true", "on"}},
+        BadFlags{{"--wire=a=10.0.0.1,selective-repeat=off"}, {"--wire", "two ends"}},
+        BadFlags{{"--wire=a=10.0.0.1"}, {"--wire", "two ends"}},
+        BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,c=10.0.0.3"}, {"--wire", "two ends"}},
+        BadFlags{{"--wire=a=10.0.0.1,a=10.0.0.2"}, {"twice"}},
+        BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.1"}, {"10.0.0.1", "a", "b"}},
+        BadFlags{{"--wire-interfaces", "--port=name=a,dev=net_null0"}, {"wire", "no wire"}},
+        BadFlags{{"--fault=nobody:drop=0.1"}, {"--fault", "nobody"}}));
+
+struct BadFile {
+  const char* text;
+  std::vector<std::string> words;
+};
+
+class BadFileTest : public testing::TestWithParam<BadFile> {};
+
+TEST_P(BadFileTest, IsOneLineThatNamesFileAndKey) {
+  const absl::StatusOr<Config> config = FromFile(GetParam().text);
+  ASSERT_FALSE(config.ok());
+  const std::string message(config.status().message());
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  EXPECT_NE(message.find("uroced.toml"), std::string::npos) << message;
+  for (const std::string& word : GetParam().words) {
+    EXPECT_NE(message.find(word), std::string::npos) << message << " lacks " << word;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadFileTest,
+    testing::Values(BadFile{"socket = \n", {":1"}}, BadFile{"\n\nx y z\n", {":3"}},
+                    BadFile{"bogus = 1", {"bogus"}}, BadFile{"workers = 65", {"workers", "65"}},
+                    BadFile{"workers = 1.5", {"workers"}}, BadFile{"max_qp = 5", {"[limits]"}},
+                    BadFile{"[limits]\nsocket = \"x\"", {"limits.socket"}},
+                    BadFile{"limits = 3", {"[limits]"}}, BadFile{"port = 3", {"[[port]]"}},
+                    BadFile{"[port]\nname = \"a\"", {"[[port]]"}},
+                    BadFile{"[[port]]\nname = \"a\"", {"dev"}},
+                    BadFile{"[[port]]\nname = \"a\"\ndev = \"d\"\nip = [1]", {"port.ip"}},
+                    BadFile{"[[wire]]\na = \"10.0.0.1\"", {"wire", "two ends"}}));
+
+}  // namespace
+}  // namespace uroce::nic

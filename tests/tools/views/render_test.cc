@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/views/render.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace uroce::tools {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string Render(uroce_dump_what what, const std::string& json, RenderOptions options = {}) {
+  const auto text = RenderDump(what, json, options);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? *text : "";
+}
+
+TEST(RenderTest, ColumnsFollowTheMembersAndNestedOnesAreFolded) {
+  EXPECT_EQ(Render(UROCE_DUMP_QP, R"({"qps": [{"qpn": 17, "peer": {"qpn": 4}, "state": "RTS"},
+                                              {"qpn": 1234, "state": "INIT"}]})"),
+            "qpn   peer.qpn  state\n"
+            "  17         4  RTS\n"
+            "1234            INIT\n");
+}
+
+TEST(RenderTest, DevicesListTheirGidsBelow) {
+  const std::string text =
+      Render(UROCE_DUMP_DEVICES,
+             R"({"devices": [{"name": "uroce0", "gids": [{"index": 0, "gid": "::1"}]}]})");
+  EXPECT_THAT(text, HasSubstr("uroce0 gids\nindex  gid\n    0  ::1\n"));
+}
+
+TEST(RenderTest, SpeedIsInWordsAndEmptyColumnsAreLeftOut) {
+  EXPECT_EQ(Render(UROCE_DUMP_DEVICES,
+                   R"({"devices": [{"name": "a", "fault": "", "speed_bps": 25000000000,
+                                    "addresses": ["10.0.0.1/24", "fd00::1/64"], "routes": []}]})"),
+            "name  speed    addresses\n"
+            "a     25 Gb/s  10.0.0.1/24,fd00::1/64\n");
+}
+
+TEST(RenderTest, ZeroCountersAreHiddenUnlessAsked) {
+  const std::string json =
+      R"([{"name": "a", "counters": {"rx": 5, "bad": 0}},
+          {"name": "b", "counters": {"rx": 0, "bad": 0}}])";
+  const std::string brief = Render(UROCE_DUMP_STAT, json);
+  EXPECT_THAT(brief, HasSubstr("rx       5  0"));
+  EXPECT_THAT(brief, Not(HasSubstr("bad")));
+  EXPECT_THAT(Render(UROCE_DUMP_STAT, json, {.all = true}), HasSubstr("bad"));
+}
+
+TEST(RenderTest, DeviceFlagSelects) {
+  const std::string text =
+      Render(UROCE_DUMP_MR, R"([{"device": "a", "lkey": 1}, {"device": "b", "lkey": 2}])",
+             {.device = "b"});
+  EXPECT_THAT(text, HasSubstr("2"));
+  EXPECT_THAT(text, Not(HasSubstr("1")));
+}
+
+TEST(RenderTest, NothingThereSaysSo) {
+  EXPECT_EQ(Render(UROCE_DUMP_QP, R"({"qps": []})"), "none\n");
+}
+
+TEST(RenderTest, ControlCharactersStayOffTheTerminal) {
+  const std::string text =
+      Render(UROCE_DUMP_QP, R"({"qps": [{"program": "\u001b[31mred\u0007\u007f\u009b1m\u00e9"}]})");
+  EXPECT_THAT(text, HasSubstr("?[31mred????1m\u00e9"));
+}
+
+TEST(RenderTest, BrokenJsonIsAnError) {
+  EXPECT_FALSE(RenderDump(UROCE_DUMP_QP, "{\"qps\": [", {}).ok());
+  EXPECT_FALSE(RenderJson("nope").ok());
+}
+
+TEST(RenderTest, MembersOfOtherTypesDoNotMatter) {
+  EXPECT_EQ(Render(UROCE_DUMP_QP, R"({"qps": [7, null]})"), "none\n");
+  EXPECT_EQ(Render(UROCE_DUMP_QP, R"("text")"), "none\n");
+}
+
+}  // namespace
+}  // namespace uroce::tools

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/capture/command.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tools/capture/output.h"
+#include "tools/capture/packet_filter.h"
+#include "tools/capture/recorder.h"
+#include "tools/capture/rings.h"
+#include "tools/client/control_client.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr uint32_t kWholeFrameBytes = 65536;
+
+volatile sig_atomic_t g_interrupted = 0;
+
+void OnSignal(int) { g_interrupted = 1; }
+
+/// Without SA_RESTART, so that a signal also ends a write to a pipe that nobody reads.
+void CatchSignals() {
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
+/// A mapping of the capture's memory, unmapped when it goes.
+class Mapping {
+ public:
+  Mapping(int fd, uint64_t length_bytes)
+      : length_bytes_(length_bytes),
+        data_(mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {}
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (valid()) munmap(data_, length_bytes_);
+  }
+  bool valid() const { return data_ != MAP_FAILED; }
+  uint8_t* data() const { return static_cast<uint8_t*>(data_); }
+
+ private:
+  uint64_t length_bytes_;
+  void* data_;
+};
+
+bool IsRing(const CaptureOptions& options) { return BoundsOneFile(options.file_limits); }
+
+absl::Status CheckOptions(const CaptureOptions& options) {
+  if (IsRing(options) && options.file == "-") {
+    return absl::InvalidArgumentError("-b: a ring wants files, not -w -");
+  }
+  if (IsRing(options)) return absl::OkStatus();
+  if (options.file_limits.files != 0) {
+    return absl::InvalidArgumentError("-b files: wants filesize, packets or duration beside it");
+  }
+  if (options.limits.files != 0) {
+    return absl::InvalidArgumentError("-a files: wants a ring of files (-b)");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CaptureSession> Start(const std::string& socket_path,
+                                     const CaptureOptions& options) {
+  uroce_capture request{};
+  if (options.device.size() >= sizeof(request.device)) {
+    return absl::InvalidArgumentError(absl::StrCat("-d ", options.device, ": no such device"));
+  }
+  memcpy(request.device, options.device.data(), options.device.size());
+  request.snap_length =
+      options.snap_length_bytes == 0 ? kWholeFrameBytes : options.snap_length_bytes;
+  request.ring_bytes = options.ring_bytes;
+  request.only = options.only;
+  return StartCapture(socket_path, request);
+}
+
+CaptureRings RingsOf(uint8_t* memory, const CaptureSession& session) {
+  const uroce_capture_reply& reply = session.reply;
+  std::vector<CaptureRing> rings;
+  for (uint32_t i = 0; i < reply.ring_count; ++i) {
+    uint8_t* const part = memory + reply.map_bytes / reply.ring_count * i;
+    rings.emplace_back(reinterpret_cast<uroce_capture_page*>(part), part + reply.ring_offset,
+                       reply.ring_bytes, static_cast<uint32_t>(session.interfaces.size()));
+  }
+  return CaptureRings(rings);
+}
+
+void Announce(const CaptureSession& session, const std::string& device) {
+  std::string names = device;
+  for (const uroce_capture_interface& interface : session.interfaces) {
+    if (!device.empty()) break;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", interface.name);
+  }
+  fprintf(stderr, "uroce capture: capturing on %s, end with Ctrl-C\n", names.c_str());
+}
+
+void Summarize(const CaptureRecorder& recorder, const CaptureSession& session) {
+  for (uint32_t i = 0; i < session.interfaces.size(); ++i) {
+    const CaptureRecorder::InterfaceTotals totals = recorder.TotalsOf(i);
+    if (totals.seen.sum() + totals.lost.sum() == 0) continue;
+    fprintf(stderr, "uroce capture: %s: %s\n", session.interfaces[i].name,
+            CaptureSummary(totals).c_str());
+  }
+  const uint64_t files = recorder.output().file_count();
+  const std::string in_files = files > 1 ? absl::StrCat(" in ", files, " files") : "";
+  fprintf(stderr, "uroce capture: %llu packets captured%s, %llu lost\n",
+          static_cast<unsigned long long>(recorder.written_packets()), in_files.c_str(),
+          static_cast<unsigned long long>(recorder.lost_packets()));
+}
+
+}  // namespace
+
+absl::Status RunCapture(const std::string& socket_path, const CaptureOptions& options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  absl::StatusOr<PacketFilter> filter = PacketFilter::Compile(options.filter);
+  if (!filter.ok()) return filter.status();
+  const absl::StatusOr<CaptureSession> session = Start(socket_path, options);
+  if (!session.ok()) return session.status();
+  // Opened last: a capture that cannot start leaves an older file alone.
+  absl::StatusOr<CaptureOutput> output =
+      CaptureOutput::Open(options.file, IsRing(options), options.file_limits.files);
+  if (!output.ok()) return output.status();
+  const Mapping mapping(session->memory.get(), session->reply.map_bytes);
+  if (!mapping.valid()) return absl::ErrnoToStatus(errno, "cannot map the capture's memory");
+  CatchSignals();
+  if (!options.quiet) Announce(*session, options.device);
+  CaptureRecorder recorder(RingsOf(mapping.data(), *session), *std::move(filter),
+                           *std::move(output), options, *session);
+  const absl::Status status = recorder.Run(g_interrupted);
+  if (!options.quiet || recorder.lost_packets() != 0) Summarize(recorder, *session);
+  return status;
+}
+
+}  // namespace uroce::tools

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags that `uroce capture` and uroce-extcap share: which packets, and how much of each.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tools/capture/command.h"
+
+namespace uroce::tools {
+
+/// `options` outlives the parse.
+void AddCaptureFlags(CLI::App& app, CaptureOptions& options);
+
+}  // namespace uroce::tools

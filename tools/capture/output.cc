@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/capture/output.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr mode_t kOwnerOnly = 0600;   // A capture holds what programs say to each other.
+constexpr int kStuckReaderMs = 2000;  // How long the end of a capture waits for a pipe's reader.
+constexpr size_t kNoBlocking = PIPE_BUF;  // A pipe that polls as writable takes as much.
+constexpr size_t kPartsOfACall = 256;     // Linux takes up to 1024.
+
+/// Gives a file that sudo made to the user who called it.
+void GiveToCaller(int fd) {
+  const char* uid_text = getenv("SUDO_UID");
+  const char* gid_text = getenv("SUDO_GID");
+  uid_t uid = 0;
+  gid_t gid = 0;
+  if (geteuid() != 0 || uid_text == nullptr || gid_text == nullptr) return;
+  if (!absl::SimpleAtoi(uid_text, &uid) || !absl::SimpleAtoi(gid_text, &gid)) return;
+  // Root can still hand the file over when the file system refuses, so that is no error.
+  if (fchown(fd, uid, gid) != 0) return;
+}
+
+/// Only a file that did not exist changes its owner: an old one may be somebody else's, reached by
+/// a link.
+Fd Create(const std::string& path) {
+  Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly));
+  if (fd) {
+    GiveToCaller(fd.get());
+    return fd;
+  }
+  if (errno != EEXIST) return fd;
+  return Fd(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+}
+
+/// Whether the pipe can take kNoBlocking bytes; a file always can.
+bool IsWritable(int fd) {
+  pollfd poller{fd, POLLOUT, 0};
+  return poll(&poller, 1, kStuckReaderMs) > 0;
+}
+
+/// Takes `written` bytes off the front, and parts that are empty.
+void Skip(std::span<std::span<const uint8_t>>& parts, size_t written) {
+  while (!parts.empty() && written >= parts.front().size()) {
+    written -= parts.front().size();
+    parts = parts.subspan(1);
+  }
+  if (!parts.empty()) parts.front() = parts.front().subspan(written);
+}
+
+}  // namespace
+
+std::string RingFileName(const std::string& path, uint64_t number, const tm& local_time) {
+  const size_t slash = path.rfind('/');
+  const size_t base = slash == std::string::npos ? 0 : slash + 1;
+  size_t dot = path.rfind('.');
+  if (dot == std::string::npos || dot <= base) dot = path.size();
+  return absl::StrFormat("%s_%05d_%04d%02d%02d%02d%02d%02d%s", path.substr(0, dot), number,
+                         local_time.tm_year + 1900, local_time.tm_mon + 1, local_time.tm_mday,
+                         local_time.tm_hour, local_time.tm_min, local_time.tm_sec,
+                         path.substr(dot));
+}
+
+absl::StatusOr<CaptureOutput> CaptureOutput::Open(const std::string& path, bool is_ring,
+                                                  uint64_t kept_files) {
+  CaptureOutput output(path, is_ring, kept_files);
+  if (path == "-" && isatty(STDOUT_FILENO)) {
+    return absl::InvalidArgumentError("-w -: stdout is a terminal, pipe it into a program");
+  }
+  const absl::Status status = output.OpenFile();
+  if (!status.ok()) return status;
+  return output;
+}
+
+absl::Status CaptureOutput::OpenFile() {
+  name_ = path_;
+  if (is_ring_) {
+    const time_t now = time(nullptr);
+    tm local_time{};
+    localtime_r(&now, &local_time);
+    name_ = RingFileName(path_, file_count_ + 1, local_time);
+  }
+  fd_ = path_ == "-" ? Fd(dup(STDOUT_FILENO)) : Create(name_);
+  if (!fd_) {
+    return absl::InvalidArgumentError(absl::StrCat("-w ", name_, ": ", strerror(errno)));
+  }
+  ++file_count_;
+  if (is_ring_) ring_names_.push_back(name_);
+  return absl::OkStatus();
+}
+
+absl::Status CaptureOutput::Next() {
+  fd_ = Fd();
+  // The old file goes first: on a nearly full disk the new one may need its room.
+  while (kept_files_ != 0 && ring_names_.size() >= kept_files_) RemoveOldest();
+  return OpenFile();
+}
+
+void CaptureOutput::RemoveOldest() {
+  unlink(ring_names_.front().c_str());  // Gone already when somebody moved it away.
+  ring_names_.pop_front();
+}
+
+WriteResult CaptureOutput::Write(std::span<std::span<const uint8_t>> parts,
+                                 const volatile sig_atomic_t& stopping) {
+  const off_t begin = lseek(fd_.get(), 0, SEEK_CUR);  // -1 for a pipe.
+  while (!parts.empty()) {
+    if (stopping != 0 && !IsWritable(fd_.get())) return WriteResult::kStuck;
+    const std::span<const uint8_t> first =
+        parts.front().first(std::min(parts.front().size(), kNoBlocking));
+    const ssize_t written = stopping != 0 ? WriteSome({&first, 1}) : WriteSome(parts);
+    if (written >= 0) {
+      Skip(parts, static_cast<size_t>(written));
+    } else if (errno == EPIPE) {
+      return WriteResult::kReaderGone;
+    } else if (errno != EINTR) {
+      const int reason = errno;
+      if (begin >= 0 && ftruncate(fd_.get(), begin) == 0) lseek(fd_.get(), begin, SEEK_SET);
+      errno = reason;
+      return WriteResult::kFailed;
+    }
+  }
+  return WriteResult::kOk;
+}
+
+ssize_t CaptureOutput::WriteSome(std::span<const std::span<const uint8_t>> parts) const {
+  std::array<iovec, kPartsOfACall> pieces;
+  const size_t count = std::min(parts.size(), pieces.size());
+  for (size_t i = 0; i < count; ++i) {
+    pieces[i] = {const_cast<uint8_t*>(parts[i].data()), parts[i].size()};  // Only read.
+  }
+  return writev(fd_.get(), pieces.data(), static_cast<int>(count));
+}
+
+}  // namespace uroce::tools

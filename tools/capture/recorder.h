@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// One capture from the shared rings, through the filter, into its files.
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/capture/batch.h"
+#include "tools/capture/command.h"
+#include "tools/capture/output.h"
+#include "tools/capture/packet_filter.h"
+#include "tools/capture/rings.h"
+#include "tools/client/control_client.h"
+
+namespace uroce::tools {
+
+/// Runs on the tool's one thread. Every file begins with its interfaces and ends with their
+/// statistics, so that each can be read alone.
+class CaptureRecorder {
+ public:
+  /// `options` and `session` outlive the recorder.
+  CaptureRecorder(CaptureRings rings, PacketFilter filter, CaptureOutput output,
+                  const CaptureOptions& options, const CaptureSession& session);
+
+  /// Returns when `stopping` is set, a limit is reached or a pipe's reader has gone.
+  /// Errors: kDataLoss when the daemon goes or a file cannot be written.
+  absl::Status Run(const volatile sig_atomic_t& stopping);
+
+  /// Packets that are in the files.
+  uint64_t written_packets() const { return total_.packets; }
+  /// Packets that the daemon found no room for.
+  uint64_t lost_packets() const;
+  /// What there was of one interface, by direction. Packets that no filter of this tool let pass
+  /// are `seen` alone.
+  struct Amounts {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    uint64_t sum() const { return sent + received; }
+  };
+  struct InterfaceTotals {
+    Amounts seen;
+    Amounts captured;
+    Amounts lost;
+  };
+  InterfaceTotals TotalsOf(uint32_t interface_index) const;
+  const CaptureOutput& output() const { return output_; }
+
+ private:
+  absl::Status Turn();
+  absl::Status DrainRings();
+  absl::Status Record(const capture::CapturedFrame& frame);
+  bool IsWanted(const capture::CapturedFrame& frame) const;
+  /// A full file ends when a packet comes that does not belong into it any more, so a ring holds no
+  /// empty files: a quiet hour does not push the packets before it out.
+  bool FileIsFull() const;
+  bool IsLastFile() const;
+  /// A limit of the whole capture is reached.
+  bool IsEnough() const;
+  CaptureAmount FileAmount() const;
+  CaptureAmount TotalAmount() const;
+  void BeginFile();
+  absl::Status EndFile();
+  absl::Status NextFile();
+  absl::Status Flush();
+  /// Has the daemon end the capture: what is in the rings and counted as lost then is all.
+  void EndCapture();
+  absl::Status EndWithout(const absl::Status& daemon);
+  absl::Status Wait();
+  void ShowProgress();
+  void ClearProgress();
+
+  CaptureRings rings_;
+  PacketFilter filter_;
+  CaptureOutput output_;
+  const CaptureOptions& options_;
+  const CaptureSession& session_;
+  const volatile sig_atomic_t* stopping_ = nullptr;
+  CaptureBatch batch_;
+  std::vector<InterfaceTotals> totals_;   // Of the capture, without those lost.
+  std::vector<InterfaceTotals> at_file_;  // What TotalsOf said when this file began.
+  CaptureAmount file_;                    // What is written of this file; duration_ns is its start.
+  CaptureAmount total_;                   // The same of the capture.
+  uint64_t waiting_packets_ = 0;          // In `batch_`, not yet in the file.
+  uint64_t now_ns_ = 0;
+  uint64_t next_progress_ns_ = 0;
+  const bool is_bounded_;  // By more than a number of files.
+  const bool has_bounded_files_;
+  bool shows_progress_;
+  bool finished_ = false;
+};
+
+/// "sent 1200 captured, 3 lost; received 600 captured, 0 lost".
+std::string CaptureSummary(const CaptureRecorder::InterfaceTotals& totals);
+
+}  // namespace uroce::tools

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/client/control_client.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr size_t kMaxReplyBytes = sizeof(uroce_reply) + sizeof(uroce_capture_reply) +
+                                  UROCE_MAX_DEVICES * sizeof(uroce_capture_interface);
+constexpr int kMaxReplyFds = 4;
+// A dump of some million objects. More is a broken daemon, not a long list.
+constexpr uint64_t kMaxDumpBytes = 1ull << 30;
+constexpr size_t kPieceBytes = 64 << 10;
+
+/// A reply's bytes behind uroce_reply, and its descriptors.
+struct Reply {
+  std::vector<uint8_t> body;
+  std::vector<Fd> fds;
+};
+
+absl::Status SendRequest(int socket, uint32_t command, const void* body, size_t body_bytes) {
+  uroce_request header{command, static_cast<uint32_t>(sizeof(uroce_request) + body_bytes)};
+  iovec parts[2] = {{&header, sizeof(header)}, {const_cast<void*>(body), body_bytes}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  // Who is turned away was told why before it asks, and cannot ask.
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0 && errno != EPIPE) {
+    return absl::ErrnoToStatus(errno, "the daemon took no request");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Fd> TakeFds(msghdr& message) {
+  std::vector<Fd> fds;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
+      fds.emplace_back(fd);
+    }
+  }
+  return fds;
+}
+
+absl::Status CheckReply(std::span<const uint8_t> datagram, uroce_reply& header) {
+  if (datagram.empty()) return absl::UnavailableError("the daemon closed the connection");
+  if (datagram.size() < sizeof(header)) return absl::DataLossError("the daemon's reply is short");
+  memcpy(&header, datagram.data(), sizeof(header));
+  header.text[sizeof(header.text) - 1] = 0;
+  if (header.error != 0) {
+    const char* reason = header.text[0] ? header.text : strerror(header.error);
+    return absl::Status(absl::ErrnoToStatusCode(header.error), reason);
+  }
+  if (header.size != datagram.size()) {
+    return absl::DataLossError("the daemon's reply has a wrong size");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reply> ReceiveReply(int socket) {
+  std::vector<uint8_t> datagram(kMaxReplyBytes);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxReplyFds)];
+  iovec part{datagram.data(), datagram.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t received = 0;
+  do {
+    received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == ECONNRESET);  // Told once; the last words come then.
+  if (received < 0) return absl::ErrnoToStatus(errno, "no reply of the daemon");
+  Reply reply;
+  reply.fds = TakeFds(message);
+  uroce_reply header;
+  const absl::Status status = CheckReply({datagram.data(), static_cast<size_t>(received)}, header);
+  if (!status.ok()) return status;
+  reply.body.assign(datagram.begin() + sizeof(header), datagram.begin() + received);
+  return reply;
+}
+
+absl::StatusOr<Reply> Ask(int socket, uint32_t command, const void* body, size_t body_bytes,
+                          size_t reply_bytes = 0) {
+  const absl::Status sent = SendRequest(socket, command, body, body_bytes);
+  if (!sent.ok()) return sent;
+  absl::StatusOr<Reply> reply = ReceiveReply(socket);
+  if (!reply.ok()) return reply;
+  if (reply->body.size() < reply_bytes) return absl::DataLossError("the daemon's reply is short");
+  if (reply->fds.empty()) return absl::DataLossError("the daemon's reply lacks its file");
+  return reply;
+}
+
+absl::StatusOr<std::string> ReadWhole(int fd) {
+  std::string text;
+  std::vector<char> piece(kPieceBytes);
+  for (;;) {
+    const ssize_t got = read(fd, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, "the daemon's dump");
+    if (got == 0) return text;
+    text.append(piece.data(), static_cast<size_t>(got));
+    if (text.size() > kMaxDumpBytes) return absl::DataLossError("the daemon's dump is too long");
+  }
+}
+
+/// The memory will be mapped: it must not shrink under us, and each ring must lie inside its part.
+absl::Status CheckCaptureMemory(int fd, const uroce_capture_reply& reply) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return absl::DataLossError("the capture's memory is not sealed");
+  }
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, "the capture's memory");
+  if (reply.ring_count == 0) return absl::DataLossError("the capture has no ring");
+  const uint64_t part_bytes = reply.map_bytes / reply.ring_count;
+  const bool fits = reply.map_bytes <= static_cast<uint64_t>(info.st_size) &&
+                    part_bytes % UROCE_CAPTURE_ALIGNMENT == 0 &&
+                    reply.ring_offset >= sizeof(uroce_capture_page) &&
+                    reply.ring_offset <= part_bytes &&
+                    reply.ring_bytes <= part_bytes - reply.ring_offset;
+  const bool ring_is_sane = reply.ring_bytes >= 4096 &&
+                            (reply.ring_bytes & (reply.ring_bytes - 1)) == 0 &&
+                            reply.ring_offset % 8 == 0;
+  if (!fits || !ring_is_sane) return absl::DataLossError("the capture's ring has a bad layout");
+  return absl::OkStatus();
+}
+
+absl::Status ReadInterfaces(const std::vector<uint8_t>& body, CaptureSession& session) {
+  const size_t room = (body.size() - sizeof(session.reply)) / sizeof(uroce_capture_interface);
+  const uint32_t count = session.reply.interface_count;
+  if (count == 0 || count > room) return absl::DataLossError("the capture has no interfaces");
+  session.interfaces.resize(count);
+  memcpy(session.interfaces.data(), body.data() + sizeof(session.reply),
+         count * sizeof(uroce_capture_interface));
+  for (uroce_capture_interface& interface : session.interfaces) {
+    interface.name[sizeof(interface.name) - 1] = 0;
+  }
+  return absl::OkStatus();
+}
+
+/// Asks for what the daemon answers by a stream.
+absl::StatusOr<std::string> FetchFile(const std::string& socket_path, uint32_t command,
+                                      const void* request, size_t request_bytes) {
+  absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path);
+  if (!socket.ok()) return socket.status();
+  absl::StatusOr<Reply> reply = Ask(socket->get(), command, request, request_bytes);
+  if (!reply.ok()) return reply.status();
+  return ReadWhole(reply->fds[0].get());
+}
+
+}  // namespace
+
+std::string ResolveSocketPath(const std::string& flag) {
+  if (!flag.empty()) return flag;
+  if (const char* variable = getenv("UROCE_SOCKET"); variable && *variable) return variable;
+  const char* runtime = getenv("XDG_RUNTIME_DIR");
+  if (access(UROCE_DEFAULT_SOCKET, F_OK) != 0 && runtime && *runtime) {
+    const std::string own = absl::StrCat(runtime, "/uroce/uroced.sock");
+    if (access(own.c_str(), F_OK) == 0) return own;
+  }
+  return UROCE_DEFAULT_SOCKET;
+}
+
+absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "socket path '", socket_path, "' is longer than ", sizeof(address.sun_path) - 1, " bytes"));
+  }
+  memcpy(address.sun_path, socket_path.data(), socket_path.size());
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) return absl::ErrnoToStatus(errno, "cannot make a socket");
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("no daemon at ", socket_path, " (", strerror(errno),
+                     "): start uroced, or name its socket by --socket or UROCE_SOCKET"));
+  }
+  return socket;
+}
+
+absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what) {
+  const uroce_dump request{static_cast<uint32_t>(what), 0};
+  return FetchFile(socket_path, UROCE_DUMP, &request, sizeof(request));
+}
+
+absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn) {
+  const uroce_flight request{qpn, 0};
+  return FetchFile(socket_path, UROCE_FLIGHT, &request, sizeof(request));
+}
+
+absl::StatusOr<CaptureSession> StartCapture(const std::string& socket_path,
+                                            const uroce_capture& request) {
+  absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path);
+  if (!socket.ok()) return socket.status();
+  absl::StatusOr<Reply> reply =
+      Ask(socket->get(), UROCE_CAPTURE, &request, sizeof(request), sizeof(uroce_capture_reply));
+  if (!reply.ok()) return reply.status();
+  CaptureSession session;
+  session.socket = *std::move(socket);
+  session.memory = std::move(reply->fds[0]);
+  memcpy(&session.reply, reply->body.data(), sizeof(session.reply));
+  absl::Status status = CheckCaptureMemory(session.memory.get(), session.reply);
+  if (status.ok()) status = ReadInterfaces(reply->body, session);
+  if (!status.ok()) return status;
+  return session;
+}
+
+}  // namespace uroce::tools

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/views/render.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tools/views/dump_view.h"
+#include "tools/views/rates.h"
+#include "tools/views/text_table.h"
+
+namespace uroce::tools {
+namespace {
+
+/// One object a row; a column that would be empty is left out.
+std::string RenderObjects(const std::vector<Json>& objects) {
+  std::vector<std::string> columns;
+  std::vector<Cells> rows;
+  for (const Json& object : objects) {
+    rows.push_back(CellsOf(object));
+    for (const auto& [name, value] : rows.back()) {
+      if (CellText(value).empty()) continue;
+      if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+    }
+  }
+  TextTable table(columns);
+  for (const Cells& row : rows) {
+    std::vector<std::string> texts(columns.size());
+    for (const auto& [name, value] : row) {
+      const auto column = std::find(columns.begin(), columns.end(), name);
+      if (column == columns.end()) continue;
+      texts[static_cast<size_t>(column - columns.begin())] = CellText(value);
+    }
+    table.AddRow(std::move(texts));
+  }
+  return table.ToString();
+}
+
+/// The speed in words, in the place of its number.
+Json WithSpeedInWords(const Json& device) {
+  Json worded = Json::object();
+  for (const auto& [key, value] : device.items()) {
+    if (key == "speed_bps" && value.is_number()) {
+      worded["speed"] = value == 0 ? "" : ScaledText(value.get<double>(), "b/s");
+    } else {
+      worded[key] = value;
+    }
+  }
+  return worded;
+}
+
+/// Each device with its lists (GIDs) below it.
+std::string RenderDevices(const std::vector<Json>& devices) {
+  std::vector<Json> worded;
+  for (const Json& device : devices) worded.push_back(WithSpeedInWords(device));
+  std::string text = RenderObjects(worded);
+  for (const Json& device : devices) {
+    for (const auto& [key, value] : device.items()) {
+      if (!IsListOfObjects(value)) continue;
+      absl::StrAppend(&text, "\n", DeviceOf(device), " ", key, "\n",
+                      RenderObjects(std::vector<Json>(value.begin(), value.end())));
+    }
+  }
+  return text;
+}
+
+Json MemberOf(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? Json() : *found;
+}
+
+/// Each region, and below them the parts of those that the daemon does not map as a whole.
+std::string RenderRegions(const std::vector<Json>& regions) {
+  std::string text = RenderObjects(regions);
+  for (const Json& region : regions) {
+    const Json parts = MemberOf(region, "segments");
+    const std::string mode = CellText(MemberOf(region, "mode"));
+    if (!IsListOfObjects(parts) || (mode != "mixed" && mode != "copied")) continue;
+    absl::StrAppend(&text, "\nkey ", CellText(MemberOf(region, "key")), "\n",
+                    RenderObjects(std::vector<Json>(parts.begin(), parts.end())));
+  }
+  return text;
+}
+
+/// One worker a line.
+std::string RenderWorkers(const Json& dump) {
+  const Json workers = MemberOf(dump, "workers");
+  return RenderObjects(std::vector<Json>(workers.begin(), workers.end()));
+}
+
+bool IsZero(const Json& value) { return value.is_number() && value == 0; }
+
+/// One counter a line, one device a column.
+std::string RenderCounters(const std::vector<Json>& devices, bool all) {
+  std::vector<std::string> header = {"counter"};
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<std::string>> lines;
+  for (const Json& device : devices) {
+    header.push_back(DeviceOf(device));
+    for (const auto& [name, value] : CellsOf(device)) {
+      if (!value.is_number()) continue;
+      if (!lines.contains(name)) order.push_back(name);
+      std::vector<std::string>& line = lines[name];
+      line.resize(header.size() - 1);
+      line.back() = IsZero(value) && !all ? "" : CellText(value);
+    }
+  }
+  TextTable table(header);
+  for (const std::string& name : order) {
+    std::vector<std::string> line = lines[name];
+    const bool silent = std::all_of(line.begin(), line.end(), [](auto& c) { return c.empty(); });
+    if (silent) continue;
+    for (std::string& cell : line) cell = cell.empty() ? "0" : cell;
+    line.insert(line.begin(), CounterName(name));
+    table.AddRow(std::move(line));
+  }
+  return table.ToString();
+}
+
+/// Counters of what is one for all devices, under a title.
+std::string RenderShared(const Json& dump, const char* member, const char* title, bool all) {
+  const Json counters = dump.is_object() ? MemberOf(dump, member) : Json();
+  TextTable table({title, ""});
+  bool any = false;
+  for (const auto& [name, value] : counters.items()) {
+    if (!value.is_number() || (IsZero(value) && !all)) continue;
+    table.AddRow({name, CellText(value)});
+    any = true;
+  }
+  return any ? absl::StrCat("\n", table.ToString()) : "";
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& json,
+                                       const RenderOptions& options) {
+  const absl::StatusOr<Json> dump = ParseDump(json);
+  if (!dump.ok()) return dump.status();
+  const std::vector<Json> objects = SelectObjects(*dump, options.device);
+  switch (what) {
+    case UROCE_DUMP_DEVICES:
+      return RenderDevices(objects);
+    case UROCE_DUMP_STAT:
+      if (options.workers) return RenderWorkers(*dump);
+      return RenderCounters(objects, options.all) +
+             RenderShared(*dump, "cm", "connection manager", options.all) +
+             RenderShared(*dump, "peers", "agreements with peers", options.all);
+    case UROCE_DUMP_QP:
+    case UROCE_DUMP_CM:
+    case UROCE_DUMP_SRQ:
+    case UROCE_DUMP_PEERS:
+      return objects.empty() ? std::string("none\n") : RenderObjects(objects);
+    case UROCE_DUMP_MR:
+      return objects.empty() ? std::string("none\n") : RenderRegions(objects);
+  }
+  return absl::InternalError("unknown dump");
+}
+
+absl::StatusOr<std::string> RenderJson(const std::string& json) {
+  const absl::StatusOr<Json> dump = ParseDump(json);
+  if (!dump.ok()) return dump.status();
+  return dump->dump(2) + "\n";
+}
+
+}  // namespace uroce::tools
