@@ -136,6 +136,13 @@ class RcQueuePair {
   /// Lost packets are repeated alone: the peer has agreed (pipeline/transport/README.md).
   bool selective() const { return requester_.selective(); }
 
+  // ---- congestion control: what a shell that paces asks ----
+  /// How long after a request the next data packet leaves at the earliest; mostly 0.
+  Nanos send_gap() const { return requester_.send_gap(); }
+  /// Whether something was lost since this was asked last: a NAK or a timeout said so.
+  bool TakeLoss() { return requester_.TakeLoss(); }
+  const congestion::Window& window() const { return requester_.window(); }
+
  private:
   bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }
   /// The next packet of either half, with the opcodes of a reliable connection.
