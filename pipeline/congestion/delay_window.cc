@@ -41,12 +41,15 @@ void DelayWindow::SetWindow(const DelaySettings& settings, uint64_t window) {
   window_ = static_cast<uint32_t>(std::clamp(window, std::min(least, most), most));
 }
 
+int64_t DelayWindow::OfPath(const DelaySettings& settings) const {
+  const int64_t base = Base() == UINT32_MAX ? 0 : Base();
+  return base + base * settings.path_scaling / 100;
+}
+
 Nanos DelayWindow::Target(const DelaySettings& settings) const {
-  const uint64_t base = Base() == UINT32_MAX ? 0 : Base();
-  const auto of_path = static_cast<int64_t>(base + base * settings.path_scaling / 100);
   const int64_t of_fabric = Micros(settings.base_target_delay).count();
   const double scaling = FlowScaling(settings, static_cast<double>(window_) / kOne);
-  return Nanos(std::max(of_path, of_fabric) + static_cast<int64_t>(scaling));
+  return Nanos(std::max(OfPath(settings), of_fabric) + static_cast<int64_t>(scaling));
 }
 
 void DelayWindow::NoteBase(uint32_t sample_ns, Nanos now) {
@@ -58,12 +61,36 @@ void DelayWindow::NoteBase(uint32_t sample_ns, Nanos now) {
   base_ns_ = std::min(base_ns_, sample_ns);
 }
 
+bool DelayWindow::Look(const DelaySettings& settings, uint32_t sample_ns, Nanos now) {
+  if (look_samples_ != 0) {
+    delay_ns_ = sample_ns;
+    if (--look_samples_ == 0) EndLook(settings);
+    return true;
+  }
+  const bool is_long = OfPath(settings) > Micros(settings.base_target_delay).count();
+  const Nanos due = Nanos(Base()) * (kLookAfter << look_doublings_);
+  if (!is_long || now - looked_ < due) return false;
+  looked_ = now;
+  look_base_ns_ = Base();
+  kept_window_ = window_;
+  look_samples_ = kLookSamples;
+  SetWindow(settings, window_ / kLookWindow);
+  return true;
+}
+
+void DelayWindow::EndLook(const DelaySettings& settings) {
+  SetWindow(settings, kept_window_);
+  const bool learnt = Base() < look_base_ns_ - look_base_ns_ / 8;
+  look_doublings_ = learnt ? 0 : std::min<uint8_t>(look_doublings_ + 1, kMostLookDoublings);
+}
+
 void DelayWindow::EndSample(const DelaySettings& settings, uint32_t merged, Nanos now,
                             Nanos stalled) {
   const int64_t ran = (now - began_ - (stalled - stalled_)).count();
   began_ = kNever;
   const auto sample = static_cast<uint32_t>(std::clamp<int64_t>(ran, 1, UINT32_MAX - 1));
   NoteBase(sample, now);
+  if (Look(settings, sample, now)) return;
   const int64_t target = Target(settings).count();
   if (sample > target && merged > kMostMerged) return;
   const uint32_t shorter = std::min(sample, delay_ns_);
@@ -84,7 +111,6 @@ void DelayWindow::Grow(const DelaySettings& settings) {
   if (!was_full_) return;
   low_rounds_ = std::min<uint8_t>(low_rounds_ + 1, kLowRounds);
   const uint64_t step = uint64_t{settings.ai} * kOne / kThousand;
-  if (window_ < kOne) return SetWindow(settings, window_ + std::max<uint64_t>(step / 8, 1));
   if (starting_) return SetWindow(settings, uint64_t{window_} * 2);
   const uint64_t fast = low_rounds_ == kLowRounds ? window_ / kFastGrowth : 0;
   SetWindow(settings, window_ + std::max(step, fast));

@@ -21,8 +21,12 @@ namespace uroce::congestion {
 /// window grows, if it is used: doubles each round trip at first, then by `ai`, and by more after
 /// several such round trips in a row. Above it, it shrinks by how far it is above, once in a round
 /// trip, but only from the second round trip on: a thread of the peer that did not run for some
-/// milliseconds holds up one. Windows below one packet are a gap between packets.
-/// Pure, part of a Window.
+/// milliseconds holds up one. Windows of few packets are a gap between packets.
+///
+/// Who comes to a queue that stands takes its delay for that of the path, and would keep it
+/// standing while others give way. So a flow that believes in a long path sends little for two
+/// round trips, now and then: if the queue is its own, it sees the path. The less it learns, the
+/// rarer it looks. Pure, part of a Window.
 class DelayWindow {
  public:
   /// Begins anew. `most` packets, `initial` at first.
@@ -30,10 +34,10 @@ class DelayWindow {
   /// The window may reach as far from now on.
   void SetMost(uint32_t most);
 
-  uint32_t packets() const { return std::max(window_ / kOne, 1u); }
-  /// Between two packets, where less than one is to be in flight; else 0.
+  uint32_t packets() const { return (window_ + kOne - 1) / kOne; }
+  /// Between two packets, where so few are to be in flight that whole ones are too coarse; else 0.
   Nanos gap() const {
-    if (window_ >= kOne) [[likely]]
+    if (window_ >= kPaced) [[likely]]
       return Nanos(0);
     return Nanos(static_cast<int64_t>(delay_ns_) * kOne / window_);
   }
@@ -73,6 +77,8 @@ class DelayWindow {
  private:
   /// Of a packet, in which windows count.
   static constexpr uint32_t kOne = 256;
+  /// Below this window packets are paced.
+  static constexpr uint32_t kPaced = 4 * kOne;
   static constexpr uint32_t kAcksOfWindow = 4;
   static constexpr uint32_t kMostUnasked = 64;
   /// Packets behind the one that is measured that its acknowledgement may cover: a burst.
@@ -83,12 +89,24 @@ class DelayWindow {
   static constexpr uint8_t kLowRounds = 5;
   /// How long the shortest round trip is believed: paths change.
   static constexpr Nanos kBaseAge{10'000'000'000};
+  /// A look at the path: after so many of the shortest round trips, with one part in so many of the
+  /// window, for so many samples.
+  static constexpr int64_t kLookAfter = 16;
+  static constexpr uint8_t kMostLookDoublings = 6;
+  static constexpr uint32_t kLookWindow = 8;
+  static constexpr uint8_t kLookSamples = 2;
   /// The window grows by one part in so many after kLowRounds.
   static constexpr uint32_t kFastGrowth = 4;
 
   uint32_t Base() const { return std::min(base_ns_, old_base_ns_); }
   void EndSample(const DelaySettings& settings, uint32_t merged, Nanos now, Nanos stalled);
   void NoteBase(uint32_t sample_ns, Nanos now);
+  /// Begins a look at the path where one is due, or goes on with it. True: this sample is part of
+  /// it.
+  bool Look(const DelaySettings& settings, uint32_t sample_ns, Nanos now);
+  void EndLook(const DelaySettings& settings);
+  /// What a round trip may take by the length of the path, in ns.
+  int64_t OfPath(const DelaySettings& settings) const;
   void Grow(const DelaySettings& settings);
   void Shrink(const DelaySettings& settings, uint32_t delay_ns, int64_t target_ns);
   void SetWindow(const DelaySettings& settings, uint64_t window);
@@ -99,8 +117,13 @@ class DelayWindow {
   uint32_t base_ns_ = UINT32_MAX;      ///< Since base_began_.
   uint32_t old_base_ns_ = UINT32_MAX;  ///< Of the time before.
   Nanos base_began_{0};
-  Nanos began_ = kNever;  ///< Of the sample; kNever: there is none.
-  Nanos stalled_{0};      ///< Environment::stalled at that time.
+  Nanos looked_{0};             ///< When it looked at the path last.
+  uint32_t look_base_ns_ = 0;   ///< What it believed then.
+  uint32_t kept_window_ = 0;    ///< While it looks at the path: what comes back.
+  uint8_t look_samples_ = 0;    ///< Left of the look.
+  uint8_t look_doublings_ = 0;  ///< Of the time between two looks.
+  Nanos began_ = kNever;        ///< Of the sample; kNever: there is none.
+  Nanos stalled_{0};            ///< Environment::stalled at that time.
   wire::Psn psn_;
   uint16_t unasked_ = 0;  ///< Packets since one asked for an acknowledgement.
   uint8_t low_rounds_ = 0;

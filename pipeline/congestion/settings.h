@@ -54,7 +54,7 @@ struct DelaySettings {
   uint32_t fs_range = 100;           ///< us: added to the target of the smallest windows at most.
   uint32_t fs_min_cwnd = 100;        ///< 1/1000 packet: the target is highest at this window.
   uint32_t fs_max_cwnd = 100;        ///< Packets: nothing is added from this window on.
-  uint32_t ai = 1000;                ///< 1/1000 packet in a round trip.
+  uint32_t ai = 500;                 ///< 1/1000 packet in a round trip.
   uint32_t beta = 800;               ///< 1/1000: the weight of the excess in a decrease.
   uint32_t max_mdf = 500;      ///< 1/1000: the largest decrease of a round trip, and of a loss.
   uint32_t min_cwnd = 50;      ///< 1/1000 packet.

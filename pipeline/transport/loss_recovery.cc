@@ -37,7 +37,7 @@ void LossRecovery::Configure(const QueuePairAttributes& attributes) {
 
 void LossRecovery::Start() {
   window_.Start(selective_.active(), works_.mtu().bytes());
-  lost_ = false;
+  losses_ = {};
   ForgetLost();
 }
 
@@ -51,7 +51,7 @@ void LossRecovery::SetSelective(bool agreed) {
 
 void LossRecovery::Reset() {
   window_.Start(false, works_.mtu().bytes());
-  lost_ = false;
+  losses_ = {};
   Stop();
   timer_.ForgetTimeouts();
   go_back_.ForgetEvent();
@@ -181,7 +181,7 @@ bool LossRecovery::CarryOut(GoBackN::Decision decision) {
       break;
   }
   StopTimers();
-  lost_ = true;
+  losses_.requests = true;
   window_.OnGoBack();
   GoBack();
   return true;
@@ -203,7 +203,7 @@ void LossRecovery::OnHoleAt(wire::Psn psn) {
 
 void LossRecovery::NoteLost(uint32_t packets) {
   if (packets == 0) return;
-  lost_ = true;
+  losses_.requests = true;
   window_.OnLost(packets);
 }
 

@@ -123,8 +123,8 @@ class LossRecovery {
   /// How long after a request the next one leaves, where congestion control allows less than one in
   /// flight; else 0.
   Nanos send_gap() const { return window_.gap(); }
-  /// Whether something was lost, as a NAK or a timeout says, since this was asked last.
-  bool TakeLoss() { return std::exchange(lost_, false); }
+  /// What was lost, as NAKs, timeouts and responses say, since this was asked last.
+  Losses TakeLosses() { return std::exchange(losses_, {}); }
   const congestion::Window& window() const { return window_; }
   Nanos deadline() const {
     return std::min({timer_.deadline(), rnr_.deadline(), probe_.deadline()});
@@ -144,7 +144,7 @@ class LossRecovery {
   void NoteLost(uint32_t packets);
   void OnResponsesLost(bool found) {
     counters_.implied_nak_seq_err += found;
-    lost_ |= found;
+    losses_.responses |= found;
   }
   void RestartTimers(Nanos now);
   void StopTimers();
@@ -161,7 +161,7 @@ class LossRecovery {
   RoundTrip round_trip_;
   TailLossProbe probe_;
   SelectiveRepeat selective_;
-  bool lost_ = false;
+  Losses losses_;
 };
 
 }  // namespace uroce::transport

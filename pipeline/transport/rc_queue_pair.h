@@ -139,8 +139,8 @@ class RcQueuePair {
   // ---- congestion control: what a shell that paces asks ----
   /// How long after a request the next data packet leaves at the earliest; mostly 0.
   Nanos send_gap() const { return requester_.send_gap(); }
-  /// Whether something was lost since this was asked last: a NAK or a timeout said so.
-  bool TakeLoss() { return requester_.TakeLoss(); }
+  /// What was lost of what it asked for, since this was asked last.
+  Losses TakeLosses() { return requester_.TakeLosses(); }
   const congestion::Window& window() const { return requester_.window(); }
 
  private:

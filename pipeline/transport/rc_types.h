@@ -33,6 +33,13 @@ struct RcConfig {
   const congestion::Environment* congestion = nullptr;
 };
 
+/// What a requester knows to be lost: its requests, or the responses to them.
+struct Losses {
+  bool requests = false;
+  bool responses = false;
+  bool any() const { return requests || responses; }
+};
+
 /// What became of an arriving packet. Everything but kAccepted is counted by the shell too.
 enum class PacketResult : uint8_t {
   kAccepted,          ///< Executed, or an effect is under way.

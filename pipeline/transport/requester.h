@@ -88,7 +88,7 @@ class Requester {
   bool selective() const { return recovery_.selective(); }
   /// See LossRecovery.
   Nanos send_gap() const { return recovery_.send_gap(); }
-  bool TakeLoss() { return recovery_.TakeLoss(); }
+  Losses TakeLosses() { return recovery_.TakeLosses(); }
   const congestion::Window& window() const { return recovery_.window(); }
 
  private:

@@ -53,6 +53,7 @@ TEST_F(DelayWindowTest, TheInitialWindowIsInBytes) {
 // [cc.delay.increase] Once a round trip was above the target the window grows by one packet a round
 // trip, and faster after five below it.
 TEST_F(DelayWindowTest, GrowsByOnePacket) {
+  settings.ai = 1'000;
   Round(20);
   Round(1'000);
   EXPECT_EQ(window.packets(), 32u);
@@ -142,9 +143,30 @@ TEST_F(DelayWindowTest, BelowOnePacket) {
   EXPECT_EQ(window.packets(), 1u);
   EXPECT_EQ(window.milli_packets(), 46u) << "min_cwnd, in parts of 256";
   EXPECT_EQ(window.gap(), Nanos(1'000'000 * 256 / 12));
-  for (int i = 0; i < 8; ++i) Round(20);
-  EXPECT_EQ(window.gap(), Nanos(0)) << "and back above one";
-  EXPECT_EQ(window.packets(), 1u);
+  Rounds(2, 20);
+  EXPECT_EQ(window.packets(), 2u) << "and back above one";
+  EXPECT_GT(window.gap(), Nanos(0)) << "whole packets are too coarse";
+  Rounds(20, 20);
+  EXPECT_EQ(window.gap(), Nanos(0));
+}
+
+// [cc.delay.look] Who has never seen the path but through its own queue finds out.
+TEST_F(DelayWindowTest, LooksAtThePath) {
+  const auto queue_and_path = [&] { return window.packets() * 40; };
+  Rounds(1, 800);
+  for (int i = 0; i < 200; ++i) Round(std::max(queue_and_path(), 20u));
+  EXPECT_LT(window.base(), Micros(100));
+  EXPECT_LT(window.packets(), 8u);
+}
+
+// [cc.delay.look] A long path is looked at ever more rarely, and its window is used meanwhile.
+TEST_F(DelayWindowTest, ALongPathIsUsed) {
+  uint64_t packets = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    Round(20'000);
+    packets += window.packets();
+  }
+  EXPECT_GE(packets, 2'000ull * kMost * 98 / 100);
 }
 
 // [cc.delay.target] The target: of the fabric, of a long path, and of small windows.
