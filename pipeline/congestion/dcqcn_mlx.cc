@@ -68,13 +68,19 @@ void DcqcnMlx::Advance(const ReactionSettings& settings, Nanos now) {
       Cut(settings, at);
     } else if (alpha_at_ <= increase_at_) {
       UpdateAlpha(settings);
-      alpha_at_ = alpha_at_ + Micros(settings.dce_tcp_rtt);
+      alpha_at_ = alpha_at_ + Micros(settings.dce_tcp_rtt) * AlphaPeriods(settings, now);
     } else {
       ++time_stage_;
       Increase(settings);
       increase_at_ = increase_at_ + Micros(settings.rpg_time_reset);
     }
   }
+}
+
+// Of 0 without a CNP nothing becomes: those periods are passed over together.
+int64_t DcqcnMlx::AlphaPeriods(const ReactionSettings& settings, Nanos now) const {
+  if (alpha_ != 0) return 1;
+  return (now - alpha_at_).count() / Micros(settings.dce_tcp_rtt).count() + 1;
 }
 
 void DcqcnMlx::UpdateAlpha(const ReactionSettings& settings) {

@@ -36,6 +36,7 @@ class DcqcnMlx {
   void Cut(const ReactionSettings& settings, Nanos now);
   void Increase(const ReactionSettings& settings);
   void UpdateAlpha(const ReactionSettings& settings);
+  int64_t AlphaPeriods(const ReactionSettings& settings, Nanos now) const;
 
   uint32_t line_;
   uint32_t rate_;

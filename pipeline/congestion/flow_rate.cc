@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/congestion/flow_rate.h"
 
-#include "pipeline/congestion/pacer.h"
-
 namespace uroce::congestion {
 
 LimitedFlow* LimitedFlows::Begin(FlowRate& owner, const Environment& environment, Nanos now) {
   if (flows_.size() == flows_.capacity()) return nullptr;
   const auto line_bps = static_cast<double>(environment.line_bps);
   flows_.push_back({.point = ReactionPoint(environment.settings, line_bps, now),
+                    .pacer = {},
                     .environment = &environment,
                     .owner = &owner});
   return &flows_.back();
@@ -16,6 +15,7 @@ LimitedFlow* LimitedFlows::Begin(FlowRate& owner, const Environment& environment
 
 void LimitedFlows::End(LimitedFlow& flow) {
   flow.owner->limited_ = nullptr;
+  flow.owner->next_send_ = Nanos(0);  // It came of a rate that is no more.
   if (&flow != &flows_.back()) {
     flow = flows_.back();
     flow.owner->limited_ = &flow;
@@ -44,12 +44,12 @@ bool FlowRate::OnCnp(const Environment& environment, LimitedFlows& flows, Nanos 
 void FlowRate::OnSentLimited(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes,
                              Nanos now) {
   const ReactionSettings& settings = limited_->environment->settings.rp;
-  ReactionPoint& point = limited_->point;
-  point.Advance(settings, now);
-  point.OnSent(settings, bytes);
-  if (point.is_back()) return flows.End(*limited_);
+  double rate_bps = 0;
+  if (!limited_->point.OnSent(settings, bytes, now, rate_bps)) return flows.End(*limited_);
+  Pacer& pacer = limited_->pacer;
+  if (rate_bps != pacer.rate_bps()) pacer.SetRate(rate_bps);
   const double counted = static_cast<double>(bytes) + static_cast<double>(answer_bytes);
-  next_send_ = NextSend(next_send_, now, counted, point.rate_bps());
+  next_send_ = pacer.NextSend(next_send_, now, counted);
 }
 
 void FlowRate::Reset(LimitedFlows& flows) {

@@ -8,6 +8,7 @@
 
 #include "pipeline/base/types.h"
 #include "pipeline/congestion/environment.h"
+#include "pipeline/congestion/pacer.h"
 #include "pipeline/congestion/reaction_point.h"
 
 namespace uroce::congestion {
@@ -17,6 +18,7 @@ class FlowRate;
 /// A flow that has been told to send less, until its rate is back.
 struct LimitedFlow {
   ReactionPoint point;
+  Pacer pacer;
   const Environment* environment;
   FlowRate* owner;
 };

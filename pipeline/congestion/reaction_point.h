@@ -24,8 +24,16 @@ class ReactionPoint {
   void OnCnp(const ReactionSettings& settings, Nanos now) {
     std::visit([&](auto& form) { form.OnCnp(settings, now); }, form_);
   }
-  void OnSent(const ReactionSettings& settings, uint32_t bytes) {
-    std::visit([&](auto& form) { form.OnSent(settings, bytes); }, form_);
+  /// A packet leaves now. False: the rate is back.
+  bool OnSent(const ReactionSettings& settings, uint32_t bytes, Nanos now, double& rate_bps) {
+    return std::visit(
+        [&](auto& form) {
+          form.Advance(settings, now);
+          form.OnSent(settings, bytes);
+          rate_bps = form.rate_bps();
+          return !form.is_back();
+        },
+        form_);
   }
   double rate_bps() const {
     return std::visit([](const auto& form) { return form.rate_bps(); }, form_);

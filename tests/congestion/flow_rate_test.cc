@@ -102,6 +102,33 @@ TEST_F(FlowRateTest, TheStateGoesWhenTheRateIsBack) {
   EXPECT_EQ(flows.size(), 0u);
 }
 
+// [cc.rp.state] A time that a low rate has said does not outlive it.
+TEST_F(FlowRateTest, ATimeEndsWithItsRate) {
+  environment.settings.rp.rate_to_set_on_first_cnp = 2;
+  environment.settings.rp.rpg_ai_rate = 1'000'000;
+  FlowRate flow;
+  ASSERT_TRUE(flow.OnCnp(environment, flows, Nanos(0)));
+  for (int i = 0; i < 100; ++i) flow.OnSent(flows, kPacket, 0, Nanos(0));
+  ASSERT_FALSE(flow.MaySend(Micros(55 * 30)));
+  flows.Tend(Micros(55 * 30));
+  EXPECT_TRUE(flow.MaySend(Micros(55 * 30)));
+}
+
+// [cc.pace.rate] A rate that grows is taken up at once; the byte counter makes it grow too.
+TEST_F(FlowRateTest, AGrowingRateIsTakenUp) {
+  environment.settings.rp.rpg_byte_reset = 1;
+  environment.settings.rp.rpg_max_rate = 0;
+  FlowRate flow;
+  ASSERT_TRUE(flow.OnCnp(environment, flows, Nanos(0)));
+  flow.OnSent(flows, 64, 0, Nanos(0));
+  ASSERT_NEAR(flow.point()->rate_bps(), 30e9, 1);
+  const Nanos before = flow.next_send();
+  flow.OnSent(flows, 64 * 1000 - 64 * 998, 0, Nanos(0));
+  EXPECT_GT(flow.point()->rate_bps(), 34e9);
+  EXPECT_GT(flow.next_send(), before);
+  EXPECT_LT(flow.next_send() - before, TimeOf(128, 34e9));
+}
+
 // [cc.rp.bound] There is a bound; a flow beyond it goes on as it was.
 TEST_F(FlowRateTest, ABoundedNumberOfFlows) {
   std::array<FlowRate, 9> all;

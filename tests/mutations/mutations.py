@@ -131,7 +131,7 @@ MUTATIONS = [
      "packet.header.ack_request && works_.reads_outstanding() == 0 &&",
      "packet.header.ack_request &&"),
     ("round-trips-of-what-is-sent-again", "requester.cc",
-     " &&\n                          !packet.retransmission;", ";"),
+     " && !packet.retransmission;", ";"),
     ("reset-keeps-the-offer", "responder.cc", "  offered_receives_ = kNoCredits;\n", ""),
     ("write-behind-a-gap-executed", "responder.cc",
      "  if (ahead > 0) return OnAhead(packet, effect);",
