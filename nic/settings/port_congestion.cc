@@ -31,13 +31,13 @@ absl::Status SetProfile(const std::string& text, DeviceConfig& device) {
       absl::StrCat(kCongestionKey, " \"", text, "\" is none of ", absl::StrJoin(names, ", ")));
 }
 
-absl::Status NoParameter(absl::string_view name) {
+absl::Status NoParameter(const std::string& name) {
   std::vector<std::string> names;
   for (const congestion::Parameter& known : congestion::Parameters()) {
     names.emplace_back(known.name);
   }
   return absl::InvalidArgumentError(absl::StrCat("there is no parameter \"", kParameterPrefix, name,
-                                                 "\"", Suggestion(std::string(name), names)));
+                                                 "\"", Suggestion(name, names)));
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ bool IsCongestionKey(absl::string_view key) {
 
 absl::Status SetCongestion(absl::string_view key, const std::string& text, DeviceConfig& device) {
   if (key == kCongestionKey) return SetProfile(text, device);
-  const absl::string_view name = absl::StripPrefix(key, kParameterPrefix);
+  const std::string name(absl::StripPrefix(key, kParameterPrefix));
   const congestion::Parameter* const parameter = congestion::FindParameter(name);
   if (parameter == nullptr) return NoParameter(name);
   uint32_t value = 0;
