@@ -15,7 +15,7 @@ namespace uroce::nic {
 namespace {
 
 constexpr absl::string_view kParameterPrefix = "cc.";
-constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDelay;
+constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDcqcn;
 
 absl::Status SetProfile(const std::string& text, DeviceConfig& device) {
   congestion::Profile profile = kDefaultOfPorts;
