@@ -24,6 +24,7 @@ datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page
   config.qpn = qpn;
   config.service = wire::Service::kXrc;
   config.selective_repeat = domain.device().config().selective_repeat;
+  config.congestion = &domain.device().datapath().CongestionOf(qpn);
   config.doorbell_slot = qpn.value() % UROCE_DOORBELL_SLOTS;
   config.page = page;
   config.sq = config.rq = reinterpret_cast<uint8_t*>(page + 1);  // Nothing lies there.

@@ -150,5 +150,6 @@ MUTATIONS = [
      "    StopSending(qp);\n    context_.congestion.Forget(qp);\n", "    StopSending(qp);\n"),
     ("losses-are-no-event", "worker/settler.cc", "  context_.congestion.TakeLosses(qp);\n", ""),
     ("data-is-not-ecn-capable", "queue/queue_pair.cc",
-     "return path.ecn_capable ? dscp | kEct0 : path.traffic_class;", "return path.traffic_class + 0 * dscp * kEct0;"),
+     "return path.ecn_capable ? dscp | kEct0 : path.traffic_class;",
+     "return path.traffic_class + 0 * dscp * kEct0;"),
 ]

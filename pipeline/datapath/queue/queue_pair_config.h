@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/congestion/environment.h"
 #include "pipeline/datapath/queue/record_socket.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/transport/counters.h"
@@ -35,6 +36,8 @@ struct QueuePairConfig {
   RecordSocket async;
   bool signal_all = false;
   bool selective_repeat = true;  ///< Of a reliable connection: it may come to be agreed on.
+  /// Of the device and the worker; null: losses alone bound what is in flight.
+  const congestion::Environment* congestion = nullptr;
   uint32_t doorbell_slot = 0;
   uroce_qp_page* page = nullptr;
   uint8_t* sq = nullptr;

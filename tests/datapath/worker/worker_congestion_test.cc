@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks, CNPs and rates of a worker's queue pairs (docs/protocol/congestion.md).
+// Marks, CNPs and rates of a worker's queue pairs (docs/protocol/congestion.md, section 8).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -126,8 +126,8 @@ class WorkerCongestionTest : public testing::Test {
   bool loses_cnps_ = false;
 };
 
-// [cc.np.cnp] A marked request gets a CNP like vector V1 of docs/protocol/wire-format.md: before
-// the acknowledgements of its burst, and one for all marks in 50 us.
+// [cc.np.cnp] A marked request gets a CNP like vector V1 of docs/protocol/wire-format.md,
+// section 7.3: before the acknowledgements of its burst, and one for all marks in 50 us.
 TEST_F(WorkerCongestionTest, AMarkGetsOneCnp) {
   marks_[0] = 16;
   Post(kWrite, 1, 16 * kPath);
