@@ -29,14 +29,13 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
     : config_(config),
       devices_(std::move(devices)),
       keys_(config.limits.total_mrs),
+      numbers_(static_cast<uint32_t>(seats.size())),
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
-      queue_pair_counts_(seats.size()),
       workers_({.keys = &keys_,
                 .failures = &flights_,
                 .overflows = &overflows_,
                 .kept = KeptLimitsOf(config.limits)},
                seats) {
-  for (const datapath::WorkerSeat& seat : seats) pools_.push_back(seat.pool);
   // What fits the limit but not the machine would have the kernel kill a process, most likely us.
   const uint64_t machine_bytes =
       uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
@@ -72,25 +71,6 @@ datapath::Worker& Nic::OwnerOf(const datapath::QueuePair& queue_pair) {
 
 datapath::Worker& Nic::HostWorkerOf(const NicDevice& device) {
   return workers_.at(device.datapath().host_worker());
-}
-
-uint32_t Nic::PlaceQueuePair(std::optional<uint32_t> bound) const {
-  if (bound) return *bound;
-  const auto fewest = std::ranges::min_element(queue_pair_counts_);
-  return static_cast<uint32_t>(fewest - queue_pair_counts_.begin());
-}
-
-uint32_t Nic::TakeQpn(uint32_t worker) {
-  const uint32_t count = workers_.count();
-  const uint32_t qpn =
-      qpns_.Take(Now(), {.first = FirstQpnOf(worker, count), .end = FirstQpnOf(worker + 1, count)});
-  if (qpn != 0) ++queue_pair_counts_[worker];
-  return qpn;
-}
-
-void Nic::ReleaseQpn(Qpn qpn) {
-  --queue_pair_counts_[uroce::OwnerOf(qpn, workers_.count())];
-  qpns_.Release(qpn.value(), Now());
 }
 
 void Nic::ChangeMac(NicDevice& device) {

@@ -100,13 +100,14 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
   SharedReceiveObject* srq = request.with_srq == 0 ? nullptr : *srqs_.Find(request.srq);
   const std::optional<uint32_t> bound = srq == nullptr ? std::nullopt : std::optional(srq->worker);
-  datapath::Worker& worker = core_.nic().workers().at(core_.nic().PlaceQueuePair(bound));
+  datapath::Worker& worker =
+      core_.nic().workers().at(core_.nic().numbers().queue_pairs.WorkerFor(bound));
   const uint32_t index = worker.index();
   const absl::StatusOr<datapath::CompletionRing*> send_ring = cqs_.RingOn(index, *send_cq);
   if (!send_ring.ok()) return send_ring.status();
   const absl::StatusOr<datapath::CompletionRing*> receive_ring = cqs_.RingOn(index, *receive_cq);
   if (!receive_ring.ok()) return receive_ring.status();
-  const Qpn qpn(core_.nic().TakeQpn(index));
+  const Qpn qpn(core_.nic().numbers().queue_pairs.Take(index, Nic::Now()));
   if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   const uint32_t handle = qps_.NextHandle();
   const uint32_t doorbell_slot = handle % UROCE_DOORBELL_SLOTS;
@@ -189,7 +190,7 @@ absl::StatusOr<uroce_destroy_qp_reply> QueuePairs::Destroy(uint32_t handle) {
   worker.Run([&] { worker.RemoveQueuePair(&qp.queue_pair); });
   reply.async_events_reported = qp.queue_pair.async_records();
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
-  core_.nic().ReleaseQpn(config.qpn);
+  core_.nic().numbers().queue_pairs.Release(config.qpn, Nic::Now());
   qpns_.erase(config.qpn.value());
   --qp.pd->users;
   --qp.send_cq->users;
@@ -260,7 +261,7 @@ void QueuePairs::LeaveWorkers() {
 void QueuePairs::ReleaseNumbers() {
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {
     AddCounters(object.device->ended_counters(), object.queue_pair.counters());
-    core_.nic().ReleaseQpn(object.queue_pair.qpn());
+    core_.nic().numbers().queue_pairs.Release(object.queue_pair.qpn(), Nic::Now());
   });
 }
 

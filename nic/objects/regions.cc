@@ -184,10 +184,10 @@ absl::StatusOr<uroce_reg_mr_reply> Regions::Publish(std::unique_ptr<MemoryObject
   if (memory->replaces != UROCE_NONE) return PublishReplacement(std::move(memory));
   if (absl::Status status = mrs_.CheckRoom(); !status.ok()) return status;
   datapath::MemoryRegion& region = memory->region;
-  region.key = core_.nic().key_numbers().Take(Nic::Now());
+  region.key = core_.nic().numbers().keys.Take(Nic::Now());
   if (region.key == 0) return absl::ResourceExhaustedError("mr: no key is free");
   if (!core_.nic().keys().Publish(&region)) {
-    core_.nic().key_numbers().Release(region.key, Nic::Now());
+    core_.nic().numbers().keys.Release(region.key, Nic::Now());
     return absl::ResourceExhaustedError("mr: the daemon's table is full, see --max-total-mr");
   }
   ++memory->pd->users;
@@ -271,7 +271,7 @@ std::unique_ptr<MemoryObject> Regions::Take(uint32_t handle) {
   // No copy that begins from here on can be into this region.
   memory->copies_begun = core_.session().copies_begun();
   --memory->pd->users;
-  core_.nic().key_numbers().Release(memory->region.key, Nic::Now());
+  core_.nic().numbers().keys.Release(memory->region.key, Nic::Now());
   return memory;
 }
 
@@ -304,7 +304,7 @@ void Regions::UnpublishAll() {
 
 void Regions::ReleaseKeys() {
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
-    core_.nic().key_numbers().Release(memory.region.key, Nic::Now());
+    core_.nic().numbers().keys.Release(memory.region.key, Nic::Now());
   });
 }
 

@@ -94,7 +94,7 @@ absl::Status SharedReceiveQueues::JoinDomain(const Plan& plan,
   const absl::StatusOr<datapath::CompletionRing*> ring =
       cqs_.RingOn(domain.worker_index(), *plan.cq);
   if (!ring.ok()) return ring.status();
-  config.number = core_.nic().srq_numbers().Take(Nic::Now());
+  config.number = core_.nic().numbers().srqs.Take(Nic::Now());
   if (config.number == 0) return absl::ResourceExhaustedError("srq: no number is free");
   config.domain = &domain.queues();
   config.session = &core_.session();
@@ -105,8 +105,9 @@ absl::Status SharedReceiveQueues::JoinDomain(const Plan& plan,
 uroce_create_srq_reply SharedReceiveQueues::Add(const Plan& plan,
                                                 const datapath::SharedReceiveQueueConfig& config,
                                                 const ArenaRange& range, uint32_t limit) {
-  const uint32_t index = plan.xrcd != nullptr ? plan.xrcd->domain->worker_index()
-                                              : core_.nic().PlaceQueuePair(std::nullopt);
+  const uint32_t index = plan.xrcd != nullptr
+                             ? plan.xrcd->domain->worker_index()
+                             : core_.nic().numbers().queue_pairs.WorkerFor(std::nullopt);
   std::unique_ptr<SharedReceiveObject> object(new SharedReceiveObject{
       plan.pd, plan.xrcd, plan.cq, index, range, 0, datapath::SharedReceiveQueue(config)});
   datapath::Worker& worker = core_.nic().workers().at(index);
@@ -201,7 +202,7 @@ absl::StatusOr<uroce_destroy_srq_reply> SharedReceiveQueues::Destroy(uint32_t ha
   if (srq.xrcd != nullptr) {
     --srq.xrcd->users;
     --srq.cq->users;
-    core_.nic().srq_numbers().Release(srq.queue.config().number, Nic::Now());
+    core_.nic().numbers().srqs.Release(srq.queue.config().number, Nic::Now());
   }
   const ArenaRange range = srq.range;
   srqs_.Remove(handle);
@@ -225,7 +226,7 @@ void SharedReceiveQueues::LeaveWorker(datapath::Worker& worker) {
 void SharedReceiveQueues::ReleaseNumbers() {
   srqs_.ForEach([this](uint32_t, SharedReceiveObject& srq) {
     if (srq.xrcd == nullptr) return;
-    core_.nic().srq_numbers().Release(srq.queue.config().number, Nic::Now());
+    core_.nic().numbers().srqs.Release(srq.queue.config().number, Nic::Now());
   });
 }
 

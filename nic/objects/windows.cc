@@ -26,12 +26,12 @@ absl::StatusOr<uroce_alloc_mw_reply> Windows::Alloc(const uroce_alloc_mw& reques
     return absl::InvalidArgumentError(absl::StrCat("mw: there is no type ", request.type));
   }
   if (absl::Status status = mws_.CheckRoom(); !status.ok()) return status;
-  const uint32_t key = core_.nic().key_numbers().Take(Nic::Now());
+  const uint32_t key = core_.nic().numbers().keys.Take(Nic::Now());
   if (key == 0) return absl::ResourceExhaustedError("mw: no key is free");
   auto made =
       std::make_unique<WindowObject>(*pd, static_cast<MemoryWindow::Type>(request.type), key);
   if (!core_.nic().keys().Publish(&made->entry)) {
-    core_.nic().key_numbers().Release(key, Nic::Now());
+    core_.nic().numbers().keys.Release(key, Nic::Now());
     return absl::ResourceExhaustedError("mw: the daemon's table is full, see --max-total-mr");
   }
   ++(*pd)->users;
@@ -50,7 +50,7 @@ absl::Status Windows::Dealloc(uint32_t handle) {
 
 void Windows::End(const WindowObject& object) {
   datapath::ReleaseBinding(core_.nic().keys(), object.window);
-  core_.nic().key_numbers().Release(object.window.key(), Nic::Now());
+  core_.nic().numbers().keys.Release(object.window.key(), Nic::Now());
 }
 
 void Windows::DeallocAllOf(const Context& context) {

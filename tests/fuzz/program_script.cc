@@ -273,7 +273,8 @@ void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
 
 bool HoldsNothing(nic::HandDaemon& daemon) {
   const nic::Nic& nic = daemon.nic();
-  return nic.qpns_held() == 0 && nic.keys_held() == 0 && nic.queue_pair_count(0) == 0;
+  return nic.numbers().queue_pairs.held() == 0 && nic.numbers().keys.held() == 0 &&
+         nic.numbers().queue_pairs.count_on(0) == 0;
 }
 
 nic::HandDaemon& TheDaemon() {

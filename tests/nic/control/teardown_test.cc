@@ -148,10 +148,10 @@ class Owner {
 
 void ExpectNothingHeld() {
   Nic& nic = Daemon().nic();
-  EXPECT_EQ(nic.qpns_held(), 0u);
-  EXPECT_EQ(nic.keys_held(), 0u);
-  EXPECT_EQ(nic.srq_numbers_held(), 0u);
-  EXPECT_EQ(nic.queue_pair_count(0), 0u);
+  EXPECT_EQ(nic.numbers().queue_pairs.held(), 0u);
+  EXPECT_EQ(nic.numbers().keys.held(), 0u);
+  EXPECT_EQ(nic.numbers().srqs.held(), 0u);
+  EXPECT_EQ(nic.numbers().queue_pairs.count_on(0), 0u);
   EXPECT_TRUE(nic.address_handles().empty());
   for (const auto& device : nic.devices()) {
     EXPECT_TRUE(device->groups().empty());
@@ -201,8 +201,8 @@ TEST_F(TeardownTest, AContextTakesObjectsOfAllKindsWithIt) {
 TEST_F(TeardownTest, AProgramThatEndsLeavesNothingOfAnyKind) {
   auto owner = std::make_unique<Owner>();
   owner->MakeAllKinds();
-  EXPECT_EQ(Daemon().nic().qpns_held(), 3u);
-  EXPECT_EQ(Daemon().nic().keys_held(), 2u);
+  EXPECT_EQ(Daemon().nic().numbers().queue_pairs.held(), 3u);
+  EXPECT_EQ(Daemon().nic().numbers().keys.held(), 2u);
   owner.reset();
   AwaitPrograms(0);
   ExpectNothingHeld();

@@ -151,11 +151,11 @@ TEST_F(ControlTurnsTest, ADumpThatNobodyWantsAnyMoreEnds) {
 
 TEST_F(ControlTurnsTest, WhatAProgramHeldComesBackWhenItHasLeft) {
   MakeQueuePairs(kQueuePairs);
-  EXPECT_EQ(daemon_->nic().qpns_held(), kQueuePairs);
+  EXPECT_EQ(daemon_->nic().numbers().queue_pairs.held(), kQueuePairs);
   clients_.clear();
   daemon_->TurnUntil([] { return daemon_->server().session_count() == 0; });
-  EXPECT_EQ(daemon_->nic().qpns_held(), 0u);
-  EXPECT_EQ(daemon_->nic().queue_pair_count(0), 0u);
+  EXPECT_EQ(daemon_->nic().numbers().queue_pairs.held(), 0u);
+  EXPECT_EQ(daemon_->nic().numbers().queue_pairs.count_on(0), 0u);
 }
 
 // A region keeps the mapping of a segment that its program has given back: without a count of its
@@ -185,7 +185,7 @@ TEST_F(ControlTurnsTest, MappingsOfAUserAreCountedThoughTheirSegmentsAreGone) {
   const Answer refused = make_segment();
   EXPECT_EQ(refused.error, ENOMEM);
   EXPECT_NE(refused.text.find("--max-mappings-per-user"), std::string::npos) << refused.text;
-  EXPECT_EQ(daemon_->nic().keys_held(), kMappings);
+  EXPECT_EQ(daemon_->nic().numbers().keys.held(), kMappings);
   ASSERT_EQ(Call(client, UROCE_DEREG_MR, uroce_handle{region, 0}).error, 0);
   EXPECT_EQ(make_segment().error, 0);
 }
