@@ -13,9 +13,11 @@
 namespace uroce::nic {
 namespace {
 
-/// The part of a session that a method is of.
+/// The part of a session that a method is of: a part of its program, if nothing else.
 template <typename Part>
-Part& PartOf(Session& session);
+Part& PartOf(Session& session) {
+  return session.program().part<Part>();
+}
 
 template <>
 Session& PartOf(Session& session) {
@@ -37,35 +39,6 @@ template <>
 Program& PartOf(Session& session) {
   return session.program();
 }
-template <>
-Contexts& PartOf(Session& session) {
-  return session.program().contexts();
-}
-template <>
-Segments& PartOf(Session& session) {
-  return session.program().segments();
-}
-template <>
-Windows& PartOf(Session& session) {
-  return session.program().windows();
-}
-template <>
-CompletionQueues& PartOf(Session& session) {
-  return session.program().completion_queues();
-}
-template <>
-SharedReceiveQueues& PartOf(Session& session) {
-  return session.program().shared_receive_queues();
-}
-template <>
-QueuePairs& PartOf(Session& session) {
-  return session.program().queue_pairs();
-}
-template <>
-Xrc& PartOf(Session& session) {
-  return session.program().xrc();
-}
-
 template <auto kMethod>
 constexpr Command Row(uint32_t number) {
   using Method = MethodOf<kMethod>;

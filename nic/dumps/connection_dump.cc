@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/connections/rdma_cm_host.h"
+#include "nic/dumps/object_dumps.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"

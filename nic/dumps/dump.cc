@@ -17,10 +17,9 @@
 #include "nic/dumps/connection_dump.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/dumps/held_dump.h"
-#include "nic/dumps/memory_dump.h"
+#include "nic/dumps/object_dumps.h"
 #include "nic/dumps/peer_dump.h"
 #include "nic/dumps/queue_pair_dump.h"
-#include "nic/dumps/srq_dump.h"
 #include "nic/dumps/worker_dump.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
@@ -213,21 +212,16 @@ std::unique_ptr<DumpSource> Whole(const Json& json) {
 
 absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpContext& context,
                                                      const Client& asker) {
+  for (const ObjectDump& dump : kObjectDumps) {
+    if (dump.what == what) return dump.make(context, asker);
+  }
   switch (what) {
     case UROCE_DUMP_DEVICES:
       return Whole(DevicesJson(context.nic));
     case UROCE_DUMP_STAT:
       return std::make_unique<StatSource>(context, asker);
-    case UROCE_DUMP_QP:
-      return MakeQueuePairsDump(context, asker);
-    case UROCE_DUMP_MR:
-      return MakeMemoryDump(context, asker);
-    case UROCE_DUMP_CM:
-      return MakeConnectionsDump(context, asker);
     case UROCE_DUMP_PEERS:
       return Whole(PeersJson(context.nic, Visible(context, asker)));
-    case UROCE_DUMP_SRQ:
-      return MakeSharedReceiveQueuesDump(context, asker);
     default:
       return absl::InvalidArgumentError(absl::StrCat("there is no dump ", what));
   }

@@ -9,6 +9,7 @@
 
 #include "nic/capture/flight_recorder.h"
 #include "nic/devices/port_attributes.h"
+#include "nic/dumps/object_dumps.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
 #include "nic/objects/counter_table.h"

@@ -56,7 +56,7 @@ CompletionQueues::CompletionQueues(ProgramCore& core, const Contexts& contexts)
     : core_(core),
       contexts_(contexts),
       channels_("channel", core.limits().channels, &core.user().sockets),
-      cqs_("cq", core.limits().cqs, &core.user().cqs) {}
+      cqs_(Kind::kCq, core.limits(), core.user()) {}
 
 absl::StatusOr<uint32_t> CompletionQueues::CreateChannel(uint32_t context_handle, Fd& records) {
   absl::StatusOr<Context*> context = contexts_.Find(context_handle);
@@ -213,14 +213,11 @@ absl::StatusOr<uroce_destroy_cq_reply> CompletionQueues::Destroy(uint32_t handle
   return reply;
 }
 
-void CompletionQueues::DestroyAllOf(const Context& context) {
+void CompletionQueues::EndAllOf(const Context& context) {
   for (const uint32_t cq :
        cqs_.Handles([&](const auto& object) { return object.context == &context; })) {
     static_cast<void>(Destroy(cq));
   }
-}
-
-void CompletionQueues::DestroyChannelsOf(const Context& context) {
   for (const uint32_t channel :
        channels_.Handles([&](const auto& object) { return object.context == &context; })) {
     static_cast<void>(DestroyChannel(channel));
@@ -234,7 +231,7 @@ void CompletionQueues::LeaveWorker(datapath::Worker& worker) {
   });
 }
 
-void CompletionQueues::ForgetOverflows() {
+void CompletionQueues::Release() {
   cqs_.ForEach([this](uint32_t, CompletionQueueObject& object) {
     core_.nic().overflows().Forget(object.queue);
   });

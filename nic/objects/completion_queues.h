@@ -12,6 +12,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
@@ -41,7 +42,7 @@ struct ResizedQueue {
 };
 
 /// Control thread.
-class CompletionQueues {
+class CompletionQueues : public ProgramPart {
  public:
   CompletionQueues(ProgramCore& core, const Contexts& contexts);
 
@@ -54,18 +55,17 @@ class CompletionQueues {
   absl::StatusOr<ResizedQueue> Resize(const uroce_resize_cq& request);
   absl::Status Modify(const uroce_modify_cq& request);
   absl::StatusOr<uroce_destroy_cq_reply> Destroy(uint32_t handle);
-  void DestroyAllOf(const Context& context);
-  void DestroyChannelsOf(const Context& context);
 
   /// The queue's ring on `worker`, made if there is none. Errors: ResourceExhausted.
   absl::StatusOr<datapath::CompletionRing*> RingOn(uint32_t worker, CompletionQueueObject& cq);
   /// As replies name it.
   static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
 
-  /// At the program's end, inside Run of `worker`: takes all rings from it.
-  void LeaveWorker(datapath::Worker& worker);
-  /// After that: no overflow is told any more.
-  void ForgetOverflows();
+  /// The queues, then the channels, which no other part uses.
+  void EndAllOf(const Context& context) override;
+  void LeaveWorker(datapath::Worker& worker) override;
+  /// No overflow is told any more.
+  void Release() override;
 
  private:
   absl::StatusOr<ArenaRange> TakeRing(uint32_t depth);

@@ -46,7 +46,7 @@ QueuePairs::QueuePairs(ProgramCore& core, const Contexts& contexts, CompletionQu
       cqs_(cqs),
       srqs_(srqs),
       xrc_(xrc),
-      qps_("qp", core.limits().qps, &core.user().qps),
+      qps_(Kind::kQp, core.limits(), core.user()),
       attachments_(&core.user().attachments) {}
 
 absl::Status QueuePairs::CheckCreate(const uroce_create_qp& request) const {
@@ -244,12 +244,13 @@ bool QueuePairs::ShrinksUnderSends(const uroce_resize_cq& request) {
   return found;
 }
 
-void QueuePairs::DestroyAllOf(const Context& context) {
+void QueuePairs::EndAllOf(const Context& context) {
   for (const uint32_t qp :
        qps_.Handles([&](const auto& object) { return object.pd->context == &context; })) {
     DetachAll(**qps_.Find(qp));
     static_cast<void>(Destroy(qp));
   }
+  xrc_.CloseTargetsOf(context);
 }
 
 void QueuePairs::LeaveWorkers() {
@@ -258,7 +259,7 @@ void QueuePairs::LeaveWorkers() {
         [](datapath::Worker& owner, datapath::QueuePair& qp) { owner.RemoveQueuePair(&qp); });
 }
 
-void QueuePairs::ReleaseNumbers() {
+void QueuePairs::Release() {
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {
     AddCounters(object.device->ended_counters(), object.queue_pair.counters());
     core_.nic().numbers().queue_pairs.Release(object.queue_pair.qpn(), Nic::Now());

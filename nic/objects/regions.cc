@@ -63,12 +63,12 @@ Regions::Regions(ProgramCore& core, const Contexts& contexts, const Segments& se
       contexts_(contexts),
       segments_(segments),
       remapped_(remapped),
-      mr_parts_(
-          std::make_shared<Quota>(Quota{core.uid(), core.limits().mr_parts, "--max-mr-parts"})),
-      mrs_("mr", core.limits().mrs, &core.user().mrs) {}
+      mr_parts_(std::make_shared<Quota>(
+          Quota{core.uid(), core.limits().kinds.of(Kind::kMrPart).of_program, "--max-mr-parts"})),
+      mrs_(Kind::kMr, core.limits(), core.user()) {}
 
 absl::Status Regions::CountParts(uint32_t count, MemoryObject& memory) const {
-  Quota& of_user = core_.user().mr_parts;
+  Quota& of_user = core_.user().of(Kind::kMrPart);
   if (absl::Status status = mr_parts_->Check("mr parts", count); !status.ok()) return status;
   if (absl::Status status = of_user.Check("mr parts", count); !status.ok()) return status;
   memory.parts = std::make_unique<QuotaShare>(&of_user);
@@ -288,21 +288,19 @@ bool Regions::CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memor
                      [this](const auto& object) { return CopiesDone(*object); });
 }
 
-std::vector<std::unique_ptr<MemoryObject>> Regions::TakeAllOf(const Context& context) {
-  std::vector<std::unique_ptr<MemoryObject>> memory;
+void Regions::EndAllOf(const Context& context) {
   for (const uint32_t mr :
        mrs_.Handles([&](const MemoryObject& its) { return its.pd->context == &context; })) {
-    memory.push_back(Take(mr));
+    ended_.push_back(Take(mr));
   }
-  return memory;
 }
 
-void Regions::UnpublishAll() {
+void Regions::Unpublish() {
   mrs_.ForEach(
       [this](uint32_t, MemoryObject& memory) { core_.nic().keys().Unpublish(memory.published()); });
 }
 
-void Regions::ReleaseKeys() {
+void Regions::Release() {
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
     core_.nic().numbers().keys.Release(memory.region.key, Nic::Now());
   });

@@ -17,7 +17,7 @@ WindowObject::WindowObject(ProtectionDomain* its_pd, MemoryWindow::Type type, ui
 }
 
 Windows::Windows(ProgramCore& core, const Contexts& contexts)
-    : core_(core), contexts_(contexts), mws_("mw", core.limits().mws, &core.user().mws) {}
+    : core_(core), contexts_(contexts), mws_(Kind::kMw, core.limits(), core.user()) {}
 
 absl::StatusOr<uroce_alloc_mw_reply> Windows::Alloc(const uroce_alloc_mw& request) {
   const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.pd);
@@ -53,19 +53,19 @@ void Windows::End(const WindowObject& object) {
   core_.nic().numbers().keys.Release(object.window.key(), Nic::Now());
 }
 
-void Windows::DeallocAllOf(const Context& context) {
+void Windows::EndAllOf(const Context& context) {
   for (const uint32_t mw :
        mws_.Handles([&](const WindowObject& its) { return its.pd->context == &context; })) {
     static_cast<void>(Dealloc(mw));
   }
 }
 
-void Windows::UnpublishAll() {
+void Windows::Unpublish() {
   mws_.ForEach(
       [this](uint32_t, WindowObject& object) { core_.nic().keys().Unpublish(&object.entry); });
 }
 
-void Windows::ReleaseKeys() {
+void Windows::Release() {
   mws_.ForEach([this](uint32_t, WindowObject& object) { End(object); });
 }
 

@@ -158,14 +158,10 @@ void ExpectNothingHeld() {
     EXPECT_TRUE(device->datapath().groups.empty());
   }
   const UserAccount& user = nic.user(geteuid());
-  EXPECT_EQ(user.mrs.used, 0u);
-  EXPECT_EQ(user.mr_parts.used, 0u);
-  EXPECT_EQ(user.mws.used, 0u);
-  EXPECT_EQ(user.cqs.used, 0u);
-  EXPECT_EQ(user.qps.used, 0u);
-  EXPECT_EQ(user.srqs.used, 0u);
-  EXPECT_EQ(user.xrcds.used, 0u);
-  EXPECT_EQ(user.ahs.used, 0u);
+  for (const KindRow& row : kKinds) {
+    if (row.kind == Kind::kSegment) continue;  // They are the program's, not of its contexts.
+    EXPECT_EQ(user.of(row.kind).used, 0u) << row.name;
+  }
   EXPECT_EQ(user.attachments.used, 0u);
   EXPECT_EQ(user.sockets.used, 0u);
 }

@@ -18,7 +18,7 @@ namespace {
 
 Limits SmallLimits() {
   Limits limits;
-  limits.xrcds = 3;
+  limits.kinds.of(Kind::kXrcd).of_program = 3;
   return limits;
 }
 
