@@ -9,7 +9,7 @@
 
 namespace uroce::shim {
 
-/// Of one session. Any thread, without locks: programs use an id on one thread at a time.
+/// Of one connection. Any thread, without locks: programs use an id on one thread at a time.
 class CmIds {
  public:
   /// Ids above are not known; the daemon's are below while there is room.

@@ -24,6 +24,7 @@ class PathServices {
   /// of a device have changed.
   void StartHosts(const std::function<void(NicDevice&)>& on_addresses);
 
+  KernelRouting& kernel() { return netlink_; }
   Neighbours& neighbours() { return neighbours_; }
   const Neighbours& neighbours() const { return neighbours_; }
   Gsi& gsi() { return gsi_; }

@@ -158,7 +158,7 @@ absl::Status ServedProgram::DestroyAh(uint32_t handle, Reply& reply) {
 absl::StatusOr<uint32_t> ServedProgram::OpenCm(Fd& program_end) {
   if (cm_files_ == nullptr) {
     const rdma_cm::Owner owner{
-        .session = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
+        .client = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
     const auto has_queue_pair = [this](Qpn qpn) { return program().queue_pairs().Has(qpn); };
     cm_files_ = std::make_unique<CmFiles>(context_.loop, context_.nic, context_.rdma_cm.service(),
                                           owner, has_queue_pair);

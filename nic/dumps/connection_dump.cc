@@ -78,7 +78,7 @@ class ConnectionsSource : public ListSource {
     context.rdma_cm.service().ForEach(
         [&](const rdma_cm::Owner& owner, rdma_cm::EndpointId, const rdma_cm::EndpointInfo& info) {
           if (asker.is_privileged() || owner.uid == asker.uid()) {
-            rows_.push_back({owner.session, info});
+            rows_.push_back({owner.client, info});
           }
         });
   }

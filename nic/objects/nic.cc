@@ -32,7 +32,7 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
       numbers_(static_cast<uint32_t>(seats.size())),
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
       workers_({.keys = &keys_,
-                .failures = &flights_,
+                .failures = &failures_,
                 .overflows = &overflows_,
                 .kept = KeptLimitsOf(config.limits)},
                seats) {

@@ -16,7 +16,7 @@
 #include "nic/devices/nic_device.h"
 #include "nic/net/followed_paths.h"
 #include "nic/objects/domain.h"
-#include "nic/objects/flight_inbox.h"
+#include "nic/objects/failure_inbox.h"
 #include "nic/objects/numbers.h"
 #include "nic/objects/overflow_inbox.h"
 #include "nic/objects/user_account.h"
@@ -51,7 +51,7 @@ class Nic {
   datapath::Worker& OwnerOf(const datapath::QueuePair& queue_pair);
   /// The worker that frames which are not RoCE pass through, of a device with a host link.
   datapath::Worker& HostWorkerOf(const NicDevice& device);
-  FlightInbox& flights() { return flights_; }
+  FailureInbox& failures() { return failures_; }
   OverflowInbox& overflows() { return overflows_; }
   /// All programs, by their ids.
   std::map<uint32_t, Program*>& programs() { return programs_; }
@@ -95,7 +95,7 @@ class Nic {
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
   std::shared_ptr<SideThread> reaper_ = std::make_shared<SideThread>();
   Fd userfaultfd_;
-  FlightInbox flights_;
+  FailureInbox failures_;
   OverflowInbox overflows_;
   datapath::Workers workers_;
   std::vector<std::unique_ptr<ExceptionPath>> exception_paths_;

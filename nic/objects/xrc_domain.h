@@ -16,7 +16,7 @@
 #include "nic/objects/xrc_file.h"
 #include "pipeline/datapath/queue/event_records.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
@@ -62,7 +62,7 @@ class XrcDomain {
   uint32_t worker_index() const { return worker_index_; }
   datapath::Worker& worker();
   datapath::Session& session() { return session_; }
-  datapath::XrcDomain& queues() { return queues_; }
+  datapath::XrcQueues& queues() { return queues_; }
 
   /// A new target of `domain`. Errors: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<XrcTarget>> MakeTarget(
@@ -83,7 +83,7 @@ class XrcDomain {
   Fd wake_fd_;
   std::unique_ptr<uroce_doorbells> doorbells_ = std::make_unique<uroce_doorbells>();
   datapath::Session session_;
-  datapath::XrcDomain queues_;
+  datapath::XrcQueues queues_;
   std::map<uint32_t, std::weak_ptr<XrcTarget>> targets_;
 };
 

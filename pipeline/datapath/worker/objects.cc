@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "pipeline/datapath/queue/completion_ring.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 
 namespace uroce::datapath {
 namespace {
@@ -58,13 +58,13 @@ void Objects::Remove(QueuePair& qp) {
 
 void Objects::Add(SharedReceiveQueue& queue) {
   shared_queues_.push_back(&queue);
-  XrcDomain* const domain = queue.config().domain;
+  XrcQueues* const domain = queue.config().domain;
   if (domain != nullptr) domain->Insert(queue.config().number, &queue);
 }
 
 void Objects::Remove(SharedReceiveQueue& queue) {
   std::erase(shared_queues_, &queue);
-  XrcDomain* const domain = queue.config().domain;
+  XrcQueues* const domain = queue.config().domain;
   if (domain != nullptr) domain->Erase(queue.config().number);
 }
 

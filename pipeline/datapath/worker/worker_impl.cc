@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/datapath/thread/grace_periods.h"
 
 namespace uroce::datapath {
@@ -236,7 +236,7 @@ void Worker::Impl::AddSharedReceiveQueue(SharedReceiveQueue& queue) {
 void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue& queue) {
   objects.Remove(queue);
   completions.retries().Remove({.shared_queue = &queue});
-  XrcDomain* const domain = queue.config().domain;
+  XrcQueues* const domain = queue.config().domain;
   if (domain == nullptr) return;
   for (QueuePair* qp : domain->targets()) states.LeaveQueue(*qp, queue);
 }

@@ -9,7 +9,7 @@
 #include "pipeline/datapath/copy/copy_helper.h"
 #include "pipeline/datapath/queue/event_records.h"
 #include "pipeline/datapath/queue/shared_receive_queue.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/testbed.h"
 
@@ -29,7 +29,7 @@ class OwnedQueue {
   static constexpr uint32_t kSlotBytes = rings::ReceiveSlotBytes(1);
   static constexpr uint32_t kEntries = 32;
 
-  OwnedQueue(Testbed& bed, XrcDomain* domain, Session* session, uint32_t pd, uint32_t number)
+  OwnedQueue(Testbed& bed, XrcQueues* domain, Session* session, uint32_t pd, uint32_t number)
       : bed_(bed),
         ring_(&cq_.AddRing(0, {consumed_.get(), entries_.data(), kEntries})),
         queue_({.pd = pd,
@@ -98,7 +98,7 @@ class WorkerXrcTest : public testing::Test {
   }
   bool IsInError() const { return target_.page_state() == static_cast<uint32_t>(QpState::kErr); }
 
-  XrcDomain domain_;
+  XrcQueues domain_;
   Testbed bed_;
   Session& session_a_ = bed_.AddSession();
   Session& session_b_ = bed_.AddSession();

@@ -36,7 +36,7 @@ class TeardownTest : public testing::Test {
   void TearDown() override { AwaitPrograms(0); }
 
   static void AwaitPrograms(size_t count) {
-    Daemon().TurnUntil([count] { return Daemon().server().session_count() == count; });
+    Daemon().TurnUntil([count] { return Daemon().server().connection_count() == count; });
   }
 };
 

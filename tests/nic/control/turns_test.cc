@@ -31,13 +31,13 @@ class ControlTurnsTest : public testing::Test {
 
   ~ControlTurnsTest() override {
     clients_.clear();
-    daemon_->TurnUntil([] { return daemon_->server().session_count() == 0; });
+    daemon_->TurnUntil([] { return daemon_->server().connection_count() == 0; });
   }
 
   ControlClient& Connect() {
     clients_.push_back(std::make_unique<ControlClient>(daemon_->socket_path()));
-    const size_t before = daemon_->server().session_count();
-    daemon_->TurnUntil([&] { return daemon_->server().session_count() > before; });
+    const size_t before = daemon_->server().connection_count();
+    daemon_->TurnUntil([&] { return daemon_->server().connection_count() > before; });
     return *clients_.back();
   }
   ControlClient& ConnectProgram() {
@@ -153,7 +153,7 @@ TEST_F(ControlTurnsTest, WhatAProgramHeldComesBackWhenItHasLeft) {
   MakeQueuePairs(kQueuePairs);
   EXPECT_EQ(daemon_->nic().numbers().queue_pairs.held(), kQueuePairs);
   clients_.clear();
-  daemon_->TurnUntil([] { return daemon_->server().session_count() == 0; });
+  daemon_->TurnUntil([] { return daemon_->server().connection_count() == 0; });
   EXPECT_EQ(daemon_->nic().numbers().queue_pairs.held(), 0u);
   EXPECT_EQ(daemon_->nic().numbers().queue_pairs.count_on(0), 0u);
 }

@@ -33,7 +33,7 @@ class XrcTest : public testing::Test {
   void TearDown() override { AwaitNoProgram(); }
 
   static void AwaitNoProgram() {
-    Daemon().TurnUntil([] { return Daemon().server().session_count() == 0; });
+    Daemon().TurnUntil([] { return Daemon().server().connection_count() == 0; });
   }
 };
 
@@ -108,7 +108,7 @@ TEST_F(XrcTest, TheDomainOfAFileGoesWithTheLastWhoHoldsIt) {
   EXPECT_EQ(first->OpenDomain(file.get(), O_CREAT).error, 0);
   const uint32_t xrcd = second.OpenDomain(file.get(), 0).handle();
   first.reset();
-  Daemon().TurnUntil([] { return Daemon().server().session_count() == 1; });
+  Daemon().TurnUntil([] { return Daemon().server().connection_count() == 1; });
   EXPECT_EQ(second.OpenDomain(file.get(), O_EXCL).error, EINVAL);
   EXPECT_EQ(second.Handle(UROCE_CLOSE_XRCD, xrcd).error, 0);
   EXPECT_EQ(second.OpenDomain(file.get(), 0).error, EAGAIN);
@@ -199,7 +199,7 @@ TEST_F(XrcTest, ATargetIsThereForAsLongAsAnybodyHasItOpen) {
             uint32_t{IBV_QPS_INIT});
 
   maker.reset();
-  Daemon().TurnUntil([] { return Daemon().server().session_count() == 2; });
+  Daemon().TurnUntil([] { return Daemon().server().connection_count() == 2; });
   EXPECT_EQ(opener.Handle(UROCE_QUERY_QP, second.handle).error, 0);
   EXPECT_EQ(Daemon().nic().numbers().queue_pairs.held(), before + 1);
   EXPECT_EQ(opener.Handle(UROCE_DESTROY_QP, second.handle).error, 0);
