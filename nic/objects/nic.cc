@@ -16,6 +16,9 @@
 namespace uroce::nic {
 namespace {
 
+// Address handles whose path changes while all workers stand: some tens of us at most.
+constexpr size_t kAddressesPerStop = 256;
+
 datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
   return {.of_worker = limits.kept_frames,
           .of_program = limits.kept_frames_per_program,
@@ -92,10 +95,13 @@ void Nic::RewriteAddresses(PathRewriter rewrite) {
     datapath::Path path = ah->vector.path();
     if (rewrite(*ah->pd->context->device, path)) changed.emplace_back(ah, path);
   }
-  if (changed.empty()) return;
-  workers_.RunTogether([&] {
-    for (const auto& [ah, path] : changed) ah->vector.set_path(path);
-  });
+  for (std::span rest(changed); !rest.empty();) {
+    const std::span some = rest.first(std::min(rest.size(), kAddressesPerStop));
+    workers_.RunTogether([&] {
+      for (const auto& [ah, path] : some) ah->vector.set_path(path);
+    });
+    rest = rest.subspan(some.size());
+  }
 }
 
 NicDevice::Change Nic::Refresh(NicDevice& device) {
@@ -119,11 +125,12 @@ void Nic::MovePaths(std::span<const FollowedPath> paths) {
     path.destination_mac = moved->second;
     return true;
   };
-  workers_.RunOnEach([&](datapath::Worker& worker) {
-    worker.RewritePaths([&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
-      return move(queue_pair.config().device->index(), path);
-    });
-  });
+  for (uint32_t worker = 0; worker < workers_.count(); ++worker) {
+    workers_.at(worker).RewritePaths(
+        [&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
+          return move(queue_pair.config().device->index(), path);
+        });
+  }
   RewriteAddresses(
       [&](const NicDevice& device, datapath::Path& path) { return move(device.index(), path); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Birth and death of a program's objects.
+// Construction of a program, and the order in which its objects end.
 #include "nic/objects/program.h"
 
 #include <utility>
@@ -24,11 +24,9 @@ Program::Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> 
 Program::~Program() {
   Nic& nic = core_->nic();
   nic.programs().erase(core_->id());
-  queue_pairs_.LeaveWorkers();
-  nic.workers().RunOnEach([this](datapath::Worker& worker) {
-    ForEachPart([&worker](ProgramPart& part) { part.LeaveWorker(worker); });
-    worker.RemoveSession(&core_->session());
-  });
+  ForEachPart([](ProgramPart& part) { part.LeaveWorkers(); });
+  nic.workers().RunOnEach(
+      [this](datapath::Worker& worker) { worker.RemoveSession(&core_->session()); });
   xrc_.CloseAllTargets();
   ForEachPart([](ProgramPart& part) { part.Unpublish(); });
   core_->AwaitGrace();

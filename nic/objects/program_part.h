@@ -2,12 +2,6 @@
 // A part of a program: the objects of one kind, or of kinds that belong together.
 #pragma once
 
-namespace uroce::datapath {
-
-class Worker;
-
-}  // namespace uroce::datapath
-
 namespace uroce::nic {
 
 struct Context;
@@ -21,9 +15,9 @@ class ProgramPart {
   /// Ends all that belongs to the context.
   virtual void EndAllOf(const Context& context) = 0;
 
-  // ---- at the program's end, in this order; its queue pairs have left their workers ----
-  /// Inside Run of `worker`: takes from it what it knows.
-  virtual void LeaveWorker(datapath::Worker& worker) { static_cast<void>(worker); }
+  // ---- at the program's end, in this order ----
+  /// Takes from workers what they own, some at a time.
+  virtual void LeaveWorkers() {}
   /// Hides what all workers can find. A grace period follows.
   virtual void Unpublish() {}
   /// Gives back what others may have next: numbers, keys, places in tables of the daemon.

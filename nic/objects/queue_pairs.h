@@ -71,8 +71,8 @@ class QueuePairs : public ProgramPart {
   bool ShrinksUnderSends(const uroce_resize_cq& request);
 
   // ---- at the program's end ----
-  /// Before all other parts: takes its own out of their groups, then from their workers.
-  void LeaveWorkers();
+  /// Takes its own out of their groups, then from their workers.
+  void LeaveWorkers() override;
   /// Their counters count on in the device, their numbers go back.
   void Release() override;
 

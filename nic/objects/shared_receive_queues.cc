@@ -4,7 +4,9 @@
 #include <infiniband/verbs.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "nic/devices/queue_layout.h"
@@ -204,7 +206,8 @@ absl::StatusOr<uroce_destroy_srq_reply> SharedReceiveQueues::Destroy(uint32_t ha
         absl::StrCat("srq: ", srq.users, " queue pairs still take from it"));
   }
   datapath::Worker& worker = core_.nic().workers().at(srq.worker);
-  worker.Run([&] { worker.RemoveSharedReceiveQueue(&srq.queue); });
+  datapath::SharedReceiveQueue* const leaving[] = {&srq.queue};
+  worker.RemoveSharedReceiveQueues(leaving);
   const uroce_destroy_srq_reply reply{.async_events_reported = srq.queue.async_records(),
                                       .reserved = 0};
   --srq.pd->users;
@@ -226,10 +229,14 @@ void SharedReceiveQueues::EndAllOf(const Context& context) {
   }
 }
 
-void SharedReceiveQueues::LeaveWorker(datapath::Worker& worker) {
+void SharedReceiveQueues::LeaveWorkers() {
+  std::map<uint32_t, std::vector<datapath::SharedReceiveQueue*>> of_worker;
   srqs_.ForEach([&](uint32_t, SharedReceiveObject& object) {
-    if (object.worker == worker.index()) worker.RemoveSharedReceiveQueue(&object.queue);
+    of_worker[object.worker].push_back(&object.queue);
   });
+  for (const auto& [worker, queues] : of_worker) {
+    core_.nic().workers().at(worker).RemoveSharedReceiveQueues(queues);
+  }
 }
 
 void SharedReceiveQueues::Release() {

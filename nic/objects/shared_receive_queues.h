@@ -42,7 +42,7 @@ class SharedReceiveQueues : public ProgramPart {
   absl::StatusOr<uroce_destroy_srq_reply> Destroy(uint32_t handle);
 
   void EndAllOf(const Context& context) override;
-  void LeaveWorker(datapath::Worker& worker) override;
+  void LeaveWorkers() override;
   void Release() override;
 
   /// For dumps.

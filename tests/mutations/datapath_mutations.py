@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in memory windows, copied memory, multicast groups, agreements with peers, held
-senders, budgets of programs, last answers and the order of payload: name, file of
-pipeline/datapath, text that stands there once, what replaces it."""
+"""Bugs on purpose in memory windows, copied memory, sleep, changes of state, multicast groups,
+agreements with peers, held senders, budgets of programs, last answers and the order of payload:
+name, file of pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
     ("copied-memory-of-another-program", "memory/access.h",
@@ -14,10 +14,24 @@ MUTATIONS = [
     ("end-of-memory-untold", "copy/copy_helper.cc",
      "if (is_orphan && shared->memory.on_end)", "if (false)"),
     ("agreement-lost-to-a-modify-that-waits", "worker/worker_impl.cc",
-     "      qp.waiting().modification->attributes.selective_repeat = *agreed;\n", ""),
+     "    qp.waiting().modification->attributes.selective_repeat = *agreed;\n", ""),
     ("agreement-of-others-taken-away", "worker/worker_impl.cc",
-     "    if (!agreed) return;\n",
-     "    if (!agreed) return qp.core().reliable().SetSelectiveRepeat(true);\n"),
+     "  if (!agreed) return;\n",
+     "  if (!agreed) return qp.core().reliable().SetSelectiveRepeat(true);\n"),
+    ("all-queue-pairs-in-one-turn", "worker/worker.cc",
+     "{.most_queue_pairs = kObjectsPerRun, .most_slots = 4096}",
+     "{.most_queue_pairs = 1 << 20, .most_slots = 1 << 20}"),
+    ("some-queue-pairs-never-shown", "queue/qpn_table.h",
+     "    return from < slots_.size() ? from : 0;", "    return 0 * from;"),
+    ("all-targets-in-one-turn", "worker/worker.cc",
+     "    RunForEach(domain->targets(),\n"
+     "               [&](QueuePair& target) { Leave(impl_->states, target, leaving); });\n",
+     "    Run([&] {\n"
+     "      for (QueuePair* target : domain->targets()) Leave(impl_->states, *target, leaving);\n"
+     "    });\n"),
+    ("targets-go-on-with-a-queue-that-ends", "worker/worker.cc",
+     "  for (const uint32_t number : {selected, at_work}) {",
+     "  for (const uint32_t number : {uint32_t{0}}) {"),
     ("answers-lost-as-a-queue-pair-stops", "worker/state_changes.cc",
      "  if (stops) context_.transmitter.AcknowledgeAll(qp);\n", ""),
     ("answers-lost-as-a-queue-pair-ends", "worker/state_changes.cc",

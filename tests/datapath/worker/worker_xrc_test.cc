@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "pipeline/datapath/copy/copy_helper.h"
@@ -46,7 +47,8 @@ class OwnedQueue {
   ~OwnedQueue() { Remove(); }
 
   void Remove() {
-    if (std::exchange(is_there_, false)) bed_.worker->RemoveSharedReceiveQueue(&queue_);
+    SharedReceiveQueue* const leaving[] = {&queue_};
+    if (std::exchange(is_there_, false)) bed_.worker->RemoveSharedReceiveQueues(leaving);
   }
   void Post(uint64_t wr_id, const uroce_sge& sge) {
     uint8_t* tail = rings::WriteReceiveHeader(producer_.Slot(producer_.index()), wr_id, 1);
@@ -200,6 +202,21 @@ TEST_F(WorkerXrcTest, AQueueThatGoesTakesWhoIsInTheMiddleOfItsMessageAlong) {
       {.opcode = kSend, .list = {Testbed::Sge(from_, 0, 100)}, .xrc_srqn = kB});
   ASSERT_TRUE(bed_.RunUntil([&] { return b_.Poll(cqe); }));
   EXPECT_EQ(cqe.status, kSuccess);
+}
+
+// As if the domain had many targets. A worker that nobody asks for anything is asleep, and makes
+// no turns.
+TEST_F(WorkerXrcTest, ManyTargetsLearnOfAQueueThatGoesSomeInATurn) {
+  constexpr size_t kTargets = 100'000, kMostInATurn = 32;
+  domain_.targets().assign(kTargets, target_.qp.get());
+  const std::atomic<uint64_t>& turns = bed_.worker->counters().turns;
+  bed_.worker->Start();
+  const uint64_t before = turns.load();
+  a_.Remove();
+  const uint64_t after = turns.load();
+  bed_.worker->Stop();
+  domain_.targets().assign(1, target_.qp.get());
+  EXPECT_GE(after - before, kTargets / kMostInATurn);
 }
 
 TEST_F(WorkerXrcTest, AQueueThatGoesLeavesTargetsThatAreIdle) {
