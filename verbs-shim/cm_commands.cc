@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// librdmacm speaks to the kernel in commands that it writes to a file, and that point to where
-// their answers go. The daemon executes them; here they get to it and their answers back.
+// librdmacm writes commands to a file of the kernel; a command holds the address of its answer. The
+// daemon executes the commands: this file sends them there, and stores the answers.
 #include "verbs-shim/cm_commands.h"
 
 #include <fcntl.h>

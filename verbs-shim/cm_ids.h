@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of rdma_cm that a program has: when the daemon is gone, the shim makes their last events.
+// The ids of rdma_cm that a program has. When the daemon is gone, the shim makes their last events.
 #pragma once
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protection domains and regions of an imported context: ibv_import_pd(3), ibv_import_mr(3). They
-// end with what they stand for; unimporting ends our side of them alone.
+// Protection domains and regions of an imported context: ibv_import_pd(3), ibv_import_mr(3). An
+// imported object ends with the one that it stands for; to unimport it ends it in this program
+// alone.
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rdma_cm's service, run: the control thread's time, the devices, neighbours, and datagrams.
+// Runs rdma_cm's service: gives it the control thread's time, the devices, neighbours, and
+// datagrams.
 #pragma once
 
 #include <cstdint>

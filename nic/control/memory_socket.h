@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second socket of a program: the way of its memory's files to the daemon.
+// The second socket of a program, on which it sends the files of its memory to the daemon.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers by which peers and programs name what all programs share.
+// Numbers of queue pairs, keys and XRC receive queues, which are unique in the daemon.
 #pragma once
 
 #include <array>

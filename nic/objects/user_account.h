@@ -60,7 +60,7 @@ class QuotaShare {
   uint64_t held_ = 0;
 };
 
-/// Counted against the limits per user. Control thread.
+/// What one user holds, and the limits on it. Control thread.
 class UserAccount {
  public:
   UserAccount(uint32_t uid, const Limits& limits)

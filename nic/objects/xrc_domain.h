@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extended connection (XRC) domains: what several programs have of one, and its target queue pairs.
+// Extended connection (XRC) domains, which several programs share, and the target queue pairs of a
+// domain.
 #pragma once
 
 #include <compare>
@@ -24,8 +25,8 @@ namespace uroce::nic {
 class Nic;
 class XrcDomain;
 
-/// A target queue pair, there for as long as a program has it open. What it has in place of a
-/// program's: memory for its page, and the session of its domain.
+/// A target queue pair, which exists while a program has it open. It belongs to no program: the
+/// memory of its page is the daemon's, and its session is that of its domain.
 class XrcTarget {
  public:
   XrcTarget(std::shared_ptr<XrcDomain> domain, Qpn qpn);
@@ -45,8 +46,8 @@ class XrcTarget {
   QueuePairObject object_;
 };
 
-/// A domain, there for as long as a program holds it. Its target queue pairs and its shared receive
-/// queues live on one worker, to which it is like a program of its own that never rings.
+/// A domain, which exists while a program holds it. Its target queue pairs and its shared receive
+/// queues live on one worker, which treats the domain like a program that never rings a doorbell.
 class XrcDomain {
  public:
   /// `uid` is the user who makes it. Errors: ResourceExhausted (no fd).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many who wait for the same few neighbours, each for a time of its own.
+// Lookups of neighbours by many callers, each of which waits for a time of its own.
 #pragma once
 
 #include <cstdint>

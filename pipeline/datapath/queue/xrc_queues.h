@@ -12,8 +12,8 @@ class QueuePair;
 class SharedReceiveQueue;
 
 /// The shared receive queues of the domain by their numbers, and its target queue pairs. All of
-/// them live on one worker, whose the domain is; nic changes it inside Worker::Run. Queues may be
-/// those of several programs.
+/// them live on the worker that owns the domain; nic changes it inside Worker::Run. The queues may
+/// belong to several programs.
 class XrcQueues {
  public:
   /// The queue of this number, or null.

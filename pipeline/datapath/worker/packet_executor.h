@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a packet that was admitted to the transport of its queue pair, and to what that asks for.
+// Gives an admitted packet to the transport of its queue pair, and executes what the transport asks
+// for.
 #pragma once
 
 #include <rte_mbuf.h>
