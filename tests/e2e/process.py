@@ -102,8 +102,8 @@ def run_status(command, timeout_s=30, env=None):
     return process.wait(timeout_s), process.output()
 
 
-def wait_until(condition, what, timeout_s=15.0):
-    """Polls until `condition` holds."""
+def wait_until(condition, what, timeout_s=60.0):
+    """Polls until `condition` holds. The limit is for what hangs: machines stand for seconds."""
     timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while not (result := condition()):
