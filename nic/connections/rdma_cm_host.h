@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs rdma_cm's service: gives it the control thread's time, the devices, neighbours, and
-// datagrams.
+// Runs rdma_cm's service with the control thread's time, devices, neighbours, and datagrams.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extended connection (XRC) domains, which several programs share, and the target queue pairs of a
-// domain.
+// Extended connection (XRC) domains, which several programs share, and their target queue pairs.
 #pragma once
 
 #include <compare>

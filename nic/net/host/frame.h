@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses and checks the Ethernet and IP headers around a host's messages, and writes such headers.
-// Pure.
+// Parses, checks and writes the Ethernet and IP headers around a host's messages. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the transports' completions to completion rings, and finds the queue pairs whose ring is
-// full.
+// Writes completions to completion rings, and finds the queue pairs whose ring is full.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives an admitted packet to the transport of its queue pair, and executes what the transport asks
-// for.
+// Gives an admitted packet to its queue pair's transport, and executes what that asks for.
 #pragma once
 
 #include <rte_mbuf.h>
