@@ -21,19 +21,20 @@ constexpr uint64_t kSegmentReach = 64 << 10;
 constexpr uint8_t kMostWait = 24;  // 17 s.
 
 nic::Limits SmallLimits() {
-  return {.contexts = 4,
-          .pds = 8,
-          .segments = 8,
-          .mrs = 16,
-          .channels = 4,
-          .cqs = 8,
-          .qps = 8,
-          .ahs = 8,
-          .cqe = 1 << 12,
-          .qp_wr = 1 << 10,
-          .queue_bytes_per_user = 16 << 20,
-          .memory_per_user = 16 << 20,
-          .capture_bytes = 1 << 20};
+  using nic::Kind;
+  nic::Limits limits{.contexts = 4,
+                     .pds = 8,
+                     .channels = 4,
+                     .cqe = 1 << 12,
+                     .qp_wr = 1 << 10,
+                     .queue_bytes_per_user = 16 << 20,
+                     .memory_per_user = 16 << 20,
+                     .capture_bytes = 1 << 20};
+  for (const Kind kind : {Kind::kSegment, Kind::kCq, Kind::kQp, Kind::kAh}) {
+    limits.kinds.of(kind).of_program = 8;
+  }
+  limits.kinds.of(Kind::kMr).of_program = 16;
+  return limits;
 }
 
 /// Of a process that has ended.
