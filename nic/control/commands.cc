@@ -5,6 +5,7 @@
 #include <iterator>
 #include <type_traits>
 
+#include "nic/control/network_changes.h"
 #include "nic/control/observations.h"
 #include "nic/control/served_program.h"
 #include "nic/control/session.h"
@@ -24,6 +25,10 @@ Session& PartOf(Session& session) {
 template <>
 Observations& PartOf(Session& session) {
   return session.observations();
+}
+template <>
+NetworkChanges& PartOf(Session& session) {
+  return session.network_changes();
 }
 template <>
 ServedProgram& PartOf(Session& session) {
@@ -70,8 +75,9 @@ template <auto kMethod>
 constexpr Command Row(uint32_t number) {
   using Method = MethodOf<kMethod>;
   using Part = typename Method::Part;
-  constexpr bool kIsOfAnyClient =
-      std::is_same_v<Part, Session> || std::is_same_v<Part, Observations>;
+  constexpr bool kIsOfAnyClient = std::is_same_v<Part, Session> ||
+                                  std::is_same_v<Part, Observations> ||
+                                  std::is_same_v<Part, NetworkChanges>;
   return {number, Method::kBodyBytes, Method::kHasList, !kIsOfAnyClient,
           [](Session& session, Body body, Reply& reply) {
             return Method::Run(PartOf<Part>(session), body, reply);
@@ -125,6 +131,7 @@ constexpr Command kCommands[] = {
     Row<&Observations::Dump>(UROCE_DUMP),
     Row<&Observations::StartCapture>(UROCE_CAPTURE),
     Row<&Observations::Flight>(UROCE_FLIGHT),
+    Row<&NetworkChanges::Change>(UROCE_CHANGE),
 };
 
 }  // namespace

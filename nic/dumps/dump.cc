@@ -21,6 +21,7 @@
 #include "nic/dumps/peer_dump.h"
 #include "nic/dumps/queue_pair_dump.h"
 #include "nic/dumps/srq_dump.h"
+#include "nic/dumps/switch_dump.h"
 #include "nic/dumps/worker_dump.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
@@ -119,12 +120,13 @@ Json FaultJson(const drivers::FaultCounters& counters) {
 
 // What the fault port did, counted by the workers.
 void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
-  if (device.fault_port() == nullptr) return;
+  if (!device.has_had_faults()) return;
   drivers::FaultCounters receive, transmit;
   nic.workers().RunTogether([&] {
     receive = device.fault_port()->receive_counters();
     transmit = device.fault_port()->transmit_counters();
   });
+  json["fault"] = device.config().fault;
   json["fault_receive"] = FaultJson(receive);
   json["fault_transmit"] = FaultJson(transmit);
 }
@@ -186,6 +188,7 @@ class StatSource : public DumpSource {
     }
     const FlightRecorder::Counts& flights = context_.flights.counts();
     return {{"devices", list},
+            {"switch_ports", SwitchPortsJson(context_.nic)},
             {"workers", WorkersJson(context_.nic)},
             {"flights", {{"written", flights.written}, {"missed", flights.missed}}},
             {"held", HeldJson(context_.nic)},
@@ -226,6 +229,8 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpCo
       return MakeConnectionsDump(context, asker);
     case UROCE_DUMP_PEERS:
       return Whole(PeersJson(context.nic, Visible(context, asker)));
+    case UROCE_DUMP_SWITCH:
+      return Whole(SwitchesJson(context.nic));
     case UROCE_DUMP_SRQ:
       return MakeSharedReceiveQueuesDump(context, asker);
     default:
