@@ -13,10 +13,6 @@ constexpr uint32_t kNoLink = UINT32_MAX;
 constexpr uint32_t kReservePerLink = 4;
 constexpr uint32_t kPauseFrameBytes = 60;
 
-// Of each link, an arrival at its end and the line's end of use. At one time arrivals come first.
-uint32_t ArrivalEvent(uint32_t link) { return 2 * link; }
-uint32_t TransmitEvent(uint32_t link) { return 2 * link + 1; }
-
 uint32_t Opposite(uint32_t link) { return link ^ 1; }
 
 /// Spreads the choices of switches: with one hash for all, those behind the first would choose
@@ -125,10 +121,10 @@ void Fabric::Send(uint32_t host, const Frame& frame, Nanos now) {
 void Fabric::RunNext() {
   const Nanos time = events_.next();
   const uint32_t event = events_.Take();
-  if (event % 2 == 0) {
-    OnArrival(event / 2, time);
+  if (event < links_.size()) {
+    OnArrival(event, time);
   } else {
-    Kick(event / 2, time);
+    Kick(event - static_cast<uint32_t>(links_.size()), time);
   }
 }
 

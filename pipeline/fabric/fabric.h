@@ -94,6 +94,12 @@ class Fabric {
   uint32_t AddCable(uint32_t first_switch, uint32_t second_switch, uint32_t host,
                     const LinkConfig& config);
   void FindRoutes();
+  // Of each link, an arrival at its end and the end of the line's use. At one time arrivals come
+  // first.
+  uint32_t ArrivalEvent(uint32_t link) const { return link; }
+  uint32_t TransmitEvent(uint32_t link) const {
+    return static_cast<uint32_t>(links_.size()) + link;
+  }
   void RunNext();
   // ---- at the head of a link ----
   void Queue(uint32_t link, uint32_t slot, Nanos now);
