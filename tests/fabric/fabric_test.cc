@@ -16,8 +16,9 @@ constexpr uint8_t kCe = 3;
 class FabricTest : public FabricBed {
  public:
   /// Hosts 0 and 2 send `each` frames to host 1 at time 0. They reach the switch in pairs, the
-  /// first at 9 us, then every 8 us, while one leaves at each of these times: of pair k, counted
-  /// from 0, the first finds k frames in the queue, and the second k + 1; of pair 0 both find none.
+  /// first at 9 us, then every 8 us. At each of these times one leaves, as soon as the first of a
+  /// pair is in the queue. So where nothing is dropped, both of pair k, counted from 0, find k
+  /// frames.
   void SendPairs(uint32_t each, uint8_t traffic_class = 0) {
     for (uint32_t i = 0; i < each; ++i) {
       Send(0, {.number = 2 * i, .traffic_class = traffic_class}, Nanos(0));
