@@ -4,6 +4,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace uroce::drivers {
 
 ReceiveWake::ReceiveWake() : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)) {}
@@ -19,9 +21,22 @@ bool ReceiveWake::Add(int fd) {
   return true;
 }
 
+bool ReceiveWake::AddLate(int fd) {
+  if (!Add(fd)) return false;
+  late_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  return true;
+}
+
+// An fd with an error alone, as that of a queue that is detached, has no frames.
+bool ReceiveWake::IsLate() {
+  if (late_.empty() || poll(late_.data(), late_.size(), 0) <= 0) return false;
+  return std::ranges::any_of(late_, [](const pollfd& fd) { return (fd.revents & POLLIN) != 0; });
+}
+
 void ReceiveWake::RemoveAll() {
   for (const int fd : fds_) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
   fds_.clear();
+  late_.clear();
 }
 
 void ReceiveWake::Drain() {

@@ -2,6 +2,8 @@
 // What wakes a worker that sleeps beside a device: any number of fds behind one.
 #pragma once
 
+#include <poll.h>
+
 #include <vector>
 
 namespace uroce::drivers {
@@ -19,13 +21,19 @@ class ReceiveWake {
   int fd() const { return epoll_fd_; }
   /// Control thread, while no worker is inside the port; false: it cannot be waited on.
   bool Add(int fd);
+  /// The same, of a driver that finds its frames only some time after the edge.
+  bool AddLate(int fd);
   void RemoveAll();
+  /// Whether frames wait behind an fd of AddLate: its edge may be drained, and its driver not have
+  /// found them yet. Worker, before it sleeps.
+  bool IsLate();
   /// Takes the edges so far. Worker.
   void Drain();
 
  private:
   int epoll_fd_;
   std::vector<int> fds_;
+  std::vector<pollfd> late_;
 };
 
 }  // namespace uroce::drivers

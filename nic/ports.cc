@@ -2,6 +2,8 @@
 #include "nic/ports.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "drivers/dpdk/device_arguments.h"
@@ -33,7 +35,7 @@ bool IsInside(const DeviceConfig& device) { return device.wire >= 0 || device.at
 struct Plan {
   drivers::EalConfig eal;
   uint32_t frame_bytes = drivers::kRoceFrameBytes;
-  uint32_t frames = kPoolFrames;  // Of each worker.
+  uint32_t frames = kPoolFrames;  // Of each pool.
   uint64_t own_pool_bytes = 0;
 };
 
@@ -43,7 +45,7 @@ drivers::DeviceOptions OptionsOf(const DeviceConfig& device, uint32_t workers) {
           .workers = static_cast<uint16_t>(workers)};
 }
 
-// The pool of a worker serves all ports: frames pass from one to another on the in-process wire.
+// A pool serves all ports: frames pass from one to another on the in-process wire.
 absl::StatusOr<Plan> MakePlan(const Config& config) {
   Plan plan;
   plan.frames += config.limits.kept_frames;  // These come back only when their hole is filled.
@@ -66,8 +68,12 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
     }
     if (arguments->IsPci()) plan.eal.pci_devices.push_back(arguments->name);
   }
+  const std::vector<int> cores = WorkerCores(config.workers, AllowedCores());
+  std::set<int> nodes;
+  for (const int core : cores) nodes.insert(NumaNodeOf(core));
+  plan.frames *= config.workers;
   const uint64_t pool_mib =
-      (drivers::PoolBytes(plan.frame_bytes, plan.frames) * config.workers + plan.own_pool_bytes) >>
+      (drivers::PoolBytes(plan.frame_bytes, plan.frames) * nodes.size() + plan.own_pool_bytes) >>
       20;
   plan.eal.memory_mib = static_cast<uint32_t>(pool_mib) + kSlackMib;
   return plan;
@@ -141,15 +147,21 @@ absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(
   return std::make_unique<NicDevice>(config, index, std::move(faulty), workers, fault);
 }
 
+// The workers of a NUMA node share a pool that holds what all workers may hold at once: frames may
+// wait at other workers than the one that received them.
 absl::StatusOr<std::vector<datapath::WorkerSeat>> MakeSeats(const Config& config,
                                                             const Plan& plan) {
   std::vector<datapath::WorkerSeat> seats;
+  std::map<int, rte_mempool*> pools;
   for (const int core : WorkerCores(config.workers, AllowedCores())) {
-    const absl::StatusOr<rte_mempool*> pool =
-        drivers::MakePool(absl::StrCat("uroce_worker", seats.size()), plan.frame_bytes, plan.frames,
-                          NumaNodeOf(core));
-    if (!pool.ok()) return pool.status();
-    seats.push_back({.core = core, .pool = *pool});
+    rte_mempool*& pool = pools[NumaNodeOf(core)];
+    if (pool == nullptr) {
+      const auto made = drivers::MakePool(absl::StrCat("uroce_frames", pools.size()),
+                                          plan.frame_bytes, plan.frames, NumaNodeOf(core));
+      if (!made.ok()) return made.status();
+      pool = *made;
+    }
+    seats.push_back({.core = core, .pool = pool});
   }
   return seats;
 }

@@ -164,7 +164,11 @@ bool DpdkPort::AddWakes(uint16_t index) {
   for (uint16_t i = index; device_.has_interrupts && i < device_.queues; i += queues()) {
     fds.push_back(rte_eth_dev_rx_intr_ctl_q_get_fd(device_.port_id, i));
   }
-  const auto add = [&](int fd) { return queues_[index].wake.Add(fd); };
+  // A TAP's driver reads its queue only after a SIGIO, which any thread of the process may take
+  // late.
+  const bool late = arguments_.rules().wake_up == WakeUp::kTapQueue;
+  ReceiveWake& wake = queues_[index].wake;
+  const auto add = [&](int fd) { return late ? wake.AddLate(fd) : wake.Add(fd); };
   return !fds.empty() && std::ranges::all_of(fds, add);
 }
 
@@ -234,8 +238,8 @@ void DpdkPort::SwitchInterrupts(uint16_t index, bool on) {
 
 // A frame that came before the interrupt was on makes none: look once more.
 bool DpdkPort::BeforeSleep(uint16_t index) {
-  if (!device_.has_interrupts) return true;
   DpdkQueue& queue = queues_[index];
+  if (!device_.has_interrupts) return !queue.wake.IsLate();
   SwitchInterrupts(index, true);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   queue.early_count +=

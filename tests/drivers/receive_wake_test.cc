@@ -55,5 +55,25 @@ TEST_F(ReceiveWakeTest, WhatWasRemovedOrIsNoFdDoesNotWake) {
   EXPECT_FALSE(IsReadable());
 }
 
+TEST_F(ReceiveWakeTest, WhatADriverHasNotFoundYetKeepsAWorkerAwakeAfterItsEdge) {
+  ASSERT_TRUE(wake_.AddLate(event_));
+  EXPECT_FALSE(wake_.IsLate());
+  Signal();
+  wake_.Drain();
+  EXPECT_TRUE(wake_.IsLate());
+  uint64_t count = 0;
+  ASSERT_EQ(read(event_, &count, sizeof(count)), ssize_t{sizeof(count)});
+  EXPECT_FALSE(wake_.IsLate());
+  Signal();
+  wake_.RemoveAll();
+  EXPECT_FALSE(wake_.IsLate());
+}
+
+TEST_F(ReceiveWakeTest, OnlyAnEdgeWakesWhereTheDriverFindsFramesAtOnce) {
+  ASSERT_TRUE(wake_.Add(event_));
+  Signal();
+  EXPECT_FALSE(wake_.IsLate());
+}
+
 }  // namespace
 }  // namespace uroce::drivers

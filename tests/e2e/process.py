@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import weakref
 
 _PR_SET_PDEATHSIG = 1
 # Deadlines are for a loaded machine; one that is slower by nature, as an emulated one, says by how
@@ -26,6 +27,8 @@ class Failed(AssertionError):
 class Process:
     """A program whose output goes to a file, so that it never blocks on a full pipe."""
 
+    started = weakref.WeakSet()
+
     def __init__(self, command, env=None, stdout=None):
         self.command = [str(word) for word in command]
         self._output = tempfile.TemporaryFile()
@@ -33,10 +36,12 @@ class Process:
             self.command, stdin=subprocess.DEVNULL, stdout=stdout or self._output,
             stderr=self._output, env=env, preexec_fn=_die_with_parent)
         self.pid = self._popen.pid
+        Process.started.add(self)
 
     def output(self):
-        self._output.seek(0)
-        return self._output.read().decode(errors="replace")
+        """What it has said so far. Reading moves no offset: the program writes at the same one."""
+        file = self._output.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def running(self):
         return self._popen.poll() is None
@@ -75,6 +80,12 @@ class Process:
         return " ".join(self.command) + "\n" + tail(self.output())
 
 
+def describe_running():
+    """All programs that run now: what they said last and where they wait."""
+    return "\n".join(f"-- {process.describe()}\n{where_threads_wait(process.pid)}"
+                     for process in list(Process.started) if process.running())
+
+
 def tail(text, lines=40):
     return "\n".join(text.rstrip().splitlines()[-lines:])
 
@@ -91,13 +102,13 @@ def run_status(command, timeout_s=30, env=None):
     return process.wait(timeout_s), process.output()
 
 
-def wait_until(condition, what, timeout_s=15.0):
-    """Polls until `condition` holds."""
+def wait_until(condition, what, timeout_s=60.0):
+    """Polls until `condition` holds. The limit is for what hangs: machines stand for seconds."""
     timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while not (result := condition()):
         if time.monotonic() > deadline:
-            raise Failed(f"waited {timeout_s} s in vain for {what}")
+            raise Failed(f"waited {timeout_s} s in vain for {what}\n{describe_running()}")
         time.sleep(0.01)
     return result
 

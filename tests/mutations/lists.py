@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All planted bugs, by room, with the test programs that look for them."""
+import base_mutations
+import cm_mutations
+import datapath_mutations
+import mutations
+import nic_mutations
+import paths_mutations
+import peers_mutations
+import rdma_cm_mutations
+import verbs_shim_mutations
+
+# Room, test programs (scripts, then a simulation), bugs.
+LISTS = [
+    ("pipeline/transport", ["tests/transport/transport_test", "tests/sim/sim_test"],
+     mutations.MUTATIONS),
+    ("pipeline/datapath", ["tests/datapath/memory_window_test",
+                           "tests/datapath/datapath_parts_test",
+                           "tests/datapath/datapath_worker_test"], datapath_mutations.MUTATIONS),
+    ("nic/base", ["tests/nic/base/side_thread_test", "tests/nic/base/stranger_socket_test",
+                  "tests/nic/base/user_turns_test", "tests/nic/base/log_budget_test",
+                  "tests/datapath/datapath_parts_test"], base_mutations.MUTATIONS),
+    ("nic", ["tests/nic/nic_domain_test", "tests/nic/nic_control_test"], nic_mutations.MUTATIONS),
+    ("nic/cm", ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"], cm_mutations.MUTATIONS),
+    ("nic/paths", ["tests/nic/paths/paths_test"], paths_mutations.MUTATIONS),
+    ("nic/peers", ["tests/nic/peers/peers_test"], peers_mutations.MUTATIONS),
+    ("nic/rdma_cm", ["tests/nic/rdma_cm/rdma_cm_test"], rdma_cm_mutations.MUTATIONS),
+    ("verbs-shim", ["tests/fuzz/shim_random_test", "tests/verbs-shim/shim_test"],
+     verbs_shim_mutations.MUTATIONS),
+]
