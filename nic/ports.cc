@@ -50,7 +50,6 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
   Plan plan;
   plan.frames += config.limits.kept_frames;  // These come back only when their hole is filled.
   plan.eal.allow_hugepages = !config.no_huge;
-  plan.frames += FramesInNetwork(config);
   for (const DeviceConfig& device : config.devices) {
     if (IsInside(device)) continue;
     const auto arguments = drivers::ParseDeviceArguments(device.dev);
@@ -72,6 +71,7 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
   std::set<int> nodes;
   for (const int core : cores) nodes.insert(NumaNodeOf(core));
   plan.frames *= config.workers;
+  plan.frames += FramesInNetwork(config);
   const uint64_t pool_mib =
       (drivers::PoolBytes(plan.frame_bytes, plan.frames) * nodes.size() + plan.own_pool_bytes) >>
       20;

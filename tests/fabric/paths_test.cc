@@ -161,6 +161,7 @@ TEST_F(PathsTest, WhatIsOnALinkThatGoesDownIsLost) {
   const uint64_t lost = fabric().link(2 * trunk(0)).counters.down_drops;
   EXPECT_GT(lost, 0u);
   EXPECT_EQ(deliveries().size(), 50 - lost);
+  EXPECT_EQ(fabric().switch_at(0).buffered_bytes, 0u);
 }
 
 TEST_F(PathsTest, HostWithoutALinkLosesWhatItSendsAndIsNotHeldBack) {

@@ -107,6 +107,22 @@ TEST_F(PfcTest, PausesReachBackOverASecondSwitch) {
   EXPECT_LE(fabric().switch_at(0).peak_buffered_bytes, 9 * kFrameBytes);
 }
 
+// More pauses and resumptions are wanted than may be on the way at a time.
+TEST_F(PfcTest, SenderFarAwayGoesOnInTheEnd) {
+  const PfcConfig narrow{.on = true, .xoff_bytes = 2 * kFrameBytes, .xon_bytes = 2 * kFrameBytes};
+  MakeStar(3, {.buffer_bytes = 1 << 20, .pfc = narrow},
+           {.rate_bps = 1'000'000'000, .delay = Nanos(1'000'000)});
+  for (uint32_t i = 0; i < 400; ++i) {
+    Send(0, {.number = i}, Nanos(20'000 * i));
+    Send(2, {.number = i}, Nanos(20'000 * i));
+    if (i % 8 == 0) SendMany(0, 3);
+  }
+  Finish();
+  EXPECT_EQ(deliveries().size(), 400u * 2 + 50 * 3);
+  EXPECT_EQ(freed(), 0u);
+  EXPECT_FALSE(LinkFrom(0).is_paused);
+}
+
 TEST_F(PfcTest, SwitchedOffItResumesWhoIsPaused) {
   Make(kFiveAndTwo);
   SendMany(0, 20);
