@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/fabric/frame_headers.h"
 
-#include <array>
-#include <bit>
+#include <algorithm>
 #include <cstring>
 
 #include "pipeline/wire/layout.h"
@@ -45,11 +44,18 @@ Payload PayloadOf(std::span<const uint8_t> frame) {
   return {.ether_type = tag.ether_type.value(), .tci = tag.tci.value(), .offset = behind_tag};
 }
 
-/// FNV-1a, then a finalizer: the low bits depend on all.
+/// Eight bytes a step, then a finalizer: all bits of the result depend on all bytes.
 class FlowHash {
  public:
   void Add(std::span<const uint8_t> bytes) {
-    for (const uint8_t byte : bytes) hash_ = (hash_ ^ byte) * 0x100000001b3;
+    while (!bytes.empty()) {
+      uint64_t word = 0;
+      const size_t taken = std::min(bytes.size(), sizeof word);
+      std::memcpy(&word, bytes.data(), taken);
+      hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15;
+      hash_ ^= hash_ >> 32;
+      bytes = bytes.subspan(taken);
+    }
   }
   uint32_t value() const {
     const uint64_t mixed = (hash_ ^ (hash_ >> 33)) * 0xff51afd7ed558ccd;

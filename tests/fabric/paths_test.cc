@@ -151,10 +151,12 @@ TEST_F(PathsTest, WithoutAPathFramesAreDroppedAndCounted) {
   EXPECT_EQ(freed(), 5u);
 }
 
-TEST_F(PathsTest, WhatIsOnALinkThatGoesDownIsLost) {
+TEST_F(PathsTest, WhatIsOnALinkThatGoesDownOrWaitsForItIsLost) {
   MakeLeaves(1);
+  fabric().SetLink(trunk(0), {.rate_bps = 1'000'000'000, .delay = Nanos(500)});
   SendFlows(1, 50);
   fabric().Advance(Nanos(10'000));
+  ASSERT_GT(fabric().switch_at(0).buffered_bytes, 0u);
   fabric().SetUp(trunk(0), false, Nanos(10'000));
   fabric().SetUp(trunk(0), true, Nanos(10'000));
   Finish();
