@@ -50,9 +50,8 @@ SwitchNetwork::SwitchNetwork(const SwitchNetworkConfig& config, rte_mempool* cop
 uint16_t SwitchNetwork::Receive(uint32_t host, uint16_t queue, rte_mbuf** frames, uint16_t count,
                                 Nanos now) {
   if (queue == 0) {
-    now_ = now;
-    fabric_.Advance(now);
-    if (queues_ != 1) TakeSent(host, now);
+    Advance(now);
+    if (queues_ != 1) TakeSent(host);
   }
   return places_[host]->received[queue]->Take(frames, count);
 }
@@ -64,21 +63,31 @@ uint16_t SwitchNetwork::Transmit(uint32_t host, uint16_t queue, rte_mbuf* const*
     if (put != 0) BellOf(host, 0).Ring();
     return put;
   }
+  Advance(now);
   uint16_t sent = 0;
-  for (; sent < count && fabric_.SendRoom(host) != 0; ++sent) Send(host, frames[sent], now);
+  for (; sent < count && fabric_.SendRoom(host) != 0; ++sent) Send(host, frames[sent]);
   return sent;
 }
 
-void SwitchNetwork::Send(uint32_t host, rte_mbuf* frame, Nanos now) {
-  fabric_.Send(host, FrameOf(frame), now);
+/// Once in a turn, whose time is the same at all ports. Time in which nothing happens is no lag.
+void SwitchNetwork::Advance(Nanos now) {
+  if (now == turn_ && now_ != now) return;
+  turn_ = now;
+  const Nanos next = std::min(now, std::max(fabric_.NextEvent(), now - kMostSwitchLag));
+  now_ = std::min(now, std::max(now_, next) + kSwitchStep);
+  fabric_.Advance(now_);
 }
 
-void SwitchNetwork::TakeSent(uint32_t host, Nanos now) {
+void SwitchNetwork::Send(uint32_t host, rte_mbuf* frame) {
+  fabric_.Send(host, FrameOf(frame), now_);
+}
+
+void SwitchNetwork::TakeSent(uint32_t host) {
   for (const auto& sent : places_[host]->sent) {
     rte_mbuf* frame = nullptr;
     for (uint16_t i = 0; i < kBurst && fabric_.SendRoom(host) != 0; ++i) {
       if (sent->Take(&frame, 1) == 0) break;
-      Send(host, frame, now);
+      Send(host, frame);
     }
   }
 }

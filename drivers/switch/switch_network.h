@@ -45,6 +45,14 @@ struct SwitchNetworkConfig {
 /// dropped and counted, as by a NIC whose receive ring is full.
 inline constexpr uint32_t kSwitchReceiveFrames = 512;
 
+/// The network's time goes at most so far in a turn of worker 0. A worker that was away for longer,
+/// since others had its CPU, goes on turn by turn until the network's time is the clock's again: so
+/// no line stands still meanwhile for want of frames, and queues are what they would have been.
+/// Shorter than what a host has waiting for its link.
+inline constexpr Nanos kSwitchStep{50'000};
+/// How far it may be behind. Beyond, where the CPU cannot carry the rate, the network is slower.
+inline constexpr Nanos kMostSwitchLag{20'000'000};
+
 /// The switches and links of a daemon, and the rings between them and the workers. Worker 0 runs
 /// them whenever it drives its queue of a port, and their events end its sleep; the other workers
 /// give it what they send, and get what they receive, by rings. Frames are moved and not copied,
@@ -65,11 +73,12 @@ class SwitchNetwork final : public fabric::Surroundings {
   uint16_t Room(uint32_t host, uint16_t queue);
   Bell& BellOf(uint32_t host, uint16_t queue) { return places_[host]->bells[queue]; }
   bool HasFrames(uint32_t host, uint16_t queue) const;
+  /// In the past while the network's time is behind.
   Nanos NextDeadline(uint16_t queue) const { return queue == 0 ? fabric_.NextEvent() : kNever; }
 
   // ---- control thread, while no worker is inside a port ----
   const fabric::Fabric& fabric() const { return fabric_; }
-  /// When worker 0 was last here: the time of what `fabric` says.
+  /// The network's time, of what `fabric` says.
   Nanos now() const { return now_; }
   void SetSwitch(uint32_t switch_index, const fabric::SwitchConfig& config) {
     fabric_.SetSwitch(switch_index, config, now_);
@@ -98,15 +107,19 @@ class SwitchNetwork final : public fabric::Surroundings {
     std::atomic<uint64_t> missed{0};
   };
 
-  void Send(uint32_t host, rte_mbuf* frame, Nanos now);
+  /// Lets the network's time go on, to `now` or not as far.
+  void Advance(Nanos now);
+  /// At the network's time.
+  void Send(uint32_t host, rte_mbuf* frame);
   /// Sends what other workers have put into the rings of `host`, as far as there is room.
-  void TakeSent(uint32_t host, Nanos now);
+  void TakeSent(uint32_t host);
 
   const std::vector<SwitchNic> nics_;
   const uint16_t queues_;
   rte_mempool* const copies_;
   std::vector<std::unique_ptr<Place>> places_;
   Nanos now_{0};
+  Nanos turn_{-1};  ///< The clock's time of the turn in which the network's time last went on.
   fabric::Fabric fabric_;  ///< Ends first: it gives back what it holds.
 };
 

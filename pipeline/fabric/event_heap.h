@@ -43,12 +43,8 @@ class EventHeap {
     Put(place, last);
     Settle(place);
   }
-  /// The earliest, which has no time from then on. Range: not empty.
-  uint32_t Take() {
-    const uint32_t event = heap_.front().event;
-    Remove(event);
-    return event;
-  }
+  /// The earliest. Range: not empty.
+  uint32_t first() const { return heap_.front().event; }
 
  private:
   static constexpr uint32_t kNowhere = UINT32_MAX;

@@ -120,7 +120,7 @@ void Fabric::Send(uint32_t host, const Frame& frame, Nanos now) {
 
 void Fabric::RunNext() {
   const Nanos time = events_.next();
-  const uint32_t event = events_.Take();
+  const uint32_t event = events_.first();
   if (event < links_.size()) {
     OnArrival(event, time);
   } else {
@@ -140,9 +140,12 @@ void Fabric::Queue(uint32_t index, uint32_t slot, Nanos now) {
 /// Has the line used, now or as soon as it is free.
 void Fabric::Kick(uint32_t index, Nanos now) {
   Link& link = links_[index];
-  if (link.NextQueue() == nullptr) return;
-  if (link.free_at <= now) Transmit(index, now);
-  if (link.NextQueue() != nullptr) events_.Set(TransmitEvent(index), link.free_at);
+  if (link.NextQueue() != nullptr && link.free_at <= now) Transmit(index, now);
+  if (link.NextQueue() != nullptr) {
+    events_.Set(TransmitEvent(index), link.free_at);
+  } else {
+    events_.Remove(TransmitEvent(index));
+  }
 }
 
 void Fabric::Transmit(uint32_t index, Nanos now) {
@@ -172,7 +175,11 @@ void Fabric::Launch(uint32_t index, uint32_t slot) {
 void Fabric::OnArrival(uint32_t index, Nanos now) {
   Link& link = links_[index];
   const uint32_t slot = link.flight.Pop(store_);
-  if (!link.flight.empty()) events_.Set(ArrivalEvent(index), store_[link.flight.front()].due);
+  if (link.flight.empty()) {
+    events_.Remove(ArrivalEvent(index));
+  } else {
+    events_.Set(ArrivalEvent(index), store_[link.flight.front()].due);
+  }
   if (store_[slot].kind != Slot::Kind::kFrame) {
     const bool pause = store_[slot].kind == Slot::Kind::kPause;
     store_.Give(slot);

@@ -108,6 +108,34 @@ TEST_F(SwitchPortTest, SlowLinkHoldsItsSenderBackAndSaysUntilWhen) {
   EXPECT_EQ(Receive(1, 0, kLater), (std::vector<uint32_t>{0, 1, 2, 3}));
 }
 
+// 88 bytes at 1 Gb/s are 704 ns: 1420 frames a millisecond. 8 KB in the host are 130 of them.
+TEST_F(SwitchPortTest, WorkerThatWasAwayMissesNoTimeOfTheLine) {
+  Make(1, {.rate_bps = 1'000'000'000, .host_queue_bytes = 8'000});
+  uint32_t sent = 0;
+  size_t received = 0;
+  const auto turn = [&](Nanos now) {
+    while (const size_t more = Receive(1, 0, now).size()) received += more;
+    while (port(0).TransmitRoom(0) != 0) SendOne(0, FrameTo(1, sent++), now);
+  };
+  turn(Nanos(0));
+  int turns = 0;
+  for (; port(0).NextDeadline(0) <= Nanos(1'000'000) && turns < 200; ++turns) {
+    turn(Nanos(1'000'000 + turns));
+  }
+  EXPECT_LT(turns, 100);
+  EXPECT_NEAR(static_cast<double>(received), 1'420, 70);
+  EXPECT_EQ(network().now(), Nanos(1'000'000 + turns - 1));
+}
+
+TEST_F(SwitchPortTest, TimeInWhichNothingHappensIsNoLag) {
+  Make(1);
+  SendOne(0, FrameTo(1, 1), Nanos(5'000'000'000));
+  EXPECT_EQ(network().now(), Nanos(5'000'000'000));
+  Receive(0, 0, Nanos(9'000'000'000));
+  EXPECT_EQ(Receive(1, 0, Nanos(9'000'000'001)), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(network().now(), Nanos(9'000'000'001));
+}
+
 TEST_F(SwitchPortTest, WhatFindsItsReceiveQueueFullIsDroppedAndCounted) {
   Make(1, {.rate_bps = 100'000'000'000, .host_queue_bytes = 1 << 20});
   constexpr uint32_t kCount = kSwitchReceiveFrames + 20;
