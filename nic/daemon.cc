@@ -81,7 +81,7 @@ void Daemon::Run() {
   const EventLoop::Id watch = loop_.Watch(signal_fd.get(), EPOLLIN, [this] { loop_.Stop(); });
   loop_.Run();
   loop_.Forget(watch);
-  spdlog::info("stopping with {} programs connected", server_->session_count());
+  spdlog::info("stopping with {} programs connected", server_->connection_count());
 }
 
 std::string Daemon::ReadyLine() const {

@@ -185,19 +185,16 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   std::snprintf(info.firmware, sizeof(info.firmware), "%s", UROCE_VERSION);
   info.node_guid = node_guid_;
   info.max_mr_size = UINT64_MAX;
-  info.max_qp = limits.qps;
+  for (const KindRow& kind : kKinds) {
+    if (kind.info != nullptr) info.*kind.info = limits.kinds.of(kind.kind).of_program;
+  }
   info.max_qp_wr = MostEntries(limits.qp_wr);
   info.max_sge = UROCE_MAX_SGE;
   info.max_inline = UROCE_MAX_INLINE;
-  info.max_cq = limits.cqs;
   info.max_cqe = MostEntries(limits.cqe);
-  info.max_mr = limits.mrs;
-  info.max_mw = limits.mws;
   info.max_mcast_groups = limits.attachments_per_user;
   info.max_mcast_members = kMaxGroupMembers;
   info.max_pd = limits.pds;
-  info.max_ah = limits.ahs;
-  info.max_srq = limits.srqs;
   info.max_qp_rd_atom = kMaxRdAtomic;
   info.max_msg_size = transport::kMaxMessageBytes;
   info.gid_table_length = GidTable::kLength;

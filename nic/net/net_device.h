@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a way through the network depends on, of one of the daemon's devices.
+// The facts about one of the daemon's devices on which paths depend.
 #pragma once
 
 #include <cstdint>

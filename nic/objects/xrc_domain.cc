@@ -57,7 +57,7 @@ XrcTarget::~XrcTarget() {
   worker.Run([&] { worker.RemoveQueuePair(&object_.queue_pair); });
   AddCounters(domain_->device().ended_counters(), object_.queue_pair.counters());
   domain_->ForgetTarget(qpn());
-  domain_->nic().ReleaseQpn(qpn());
+  domain_->nic().numbers().queue_pairs.Release(qpn(), Nic::Now());
 }
 
 void XrcTarget::AddOpener(datapath::EventRecords* events) {
@@ -81,7 +81,7 @@ XrcDomain::XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, u
     : nic_(nic),
       device_(device),
       file_(std::move(file)),
-      worker_index_(nic.PlaceQueuePair(std::nullopt)),
+      worker_index_(nic.numbers().queue_pairs.WorkerFor(std::nullopt)),
       wake_fd_(std::move(wake_fd)),
       session_(0, Links(), uid) {
   worker().Run([this] { worker().AddSession(&session_); });
@@ -103,7 +103,7 @@ std::vector<datapath::SessionLink> XrcDomain::Links() {
 
 absl::StatusOr<std::shared_ptr<XrcTarget>> XrcDomain::MakeTarget(
     const std::shared_ptr<XrcDomain>& domain) {
-  const Qpn qpn(domain->nic_.TakeQpn(domain->worker_index_));
+  const Qpn qpn(domain->nic_.numbers().queue_pairs.Take(domain->worker_index_, Nic::Now()));
   if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   auto target = std::make_shared<XrcTarget>(domain, qpn);
   domain->targets_[qpn.value()] = target;

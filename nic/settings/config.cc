@@ -27,8 +27,14 @@ constexpr size_t kMaxNameLength = 15;  // Of a device: short enough for every to
 constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
 static_assert(kSelectiveRepeat.size() > kMaxNameLength);
 
+/// One of the two limits of a kind of objects.
+struct KindTarget {
+  Kind kind;
+  uint32_t KindLimits::*limit;
+};
+
 using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
-                            int Config::*, uint32_t Limits::*, uint64_t Limits::*>;
+                            int Config::*, uint32_t Limits::*, uint64_t Limits::*, KindTarget>;
 
 // What programs have room for.
 static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
@@ -40,8 +46,25 @@ struct Row {
   uint64_t high = 0;
 };
 
-const std::vector<Row>& Rows() {
-  static const auto* const rows = new std::vector<Row>{
+Row KindRowOfProgram(const KindRow& kind) {
+  return {
+      {absl::StrCat("max_", kind.setting), false, true, absl::StrCat(kind.plural, " of a program")},
+      KindTarget{kind.kind, &KindLimits::of_program},
+      1,
+      kind.most.of_program};
+}
+
+Row KindRowOfUser(const KindRow& kind) {
+  return {{absl::StrCat("max_", kind.setting, "_per_user"), false, true,
+           absl::StrCat(kind.plural, " of one user's programs")},
+          KindTarget{kind.kind, &KindLimits::of_user},
+          1,
+          kind.most.of_user};
+}
+
+/// All but the limits of kinds.
+std::vector<Row> FixedRows() {
+  return {
       {{"socket", false, false, "path of the control socket"}, &Config::socket_path},
       {{"workers", false, false, "threads that carry packets, 1 if not given"},
        &Config::workers,
@@ -79,24 +102,10 @@ const std::vector<Row>& Rows() {
        1 << 16},
       {{"max_contexts", false, true, "contexts of a program"}, &Limits::contexts, 1, 1 << 10},
       {{"max_pd", false, true, "protection domains of a program"}, &Limits::pds, 1, 1 << 20},
-      {{"max_segments", false, true, "swapped memory ranges of a program"},
-       &Limits::segments,
-       1,
-       1 << 20},
-      {{"max_mr", false, true, "memory regions of a program"}, &Limits::mrs, 1, 1 << 20},
-      {{"max_mr_parts", false, true, "parts of all memory regions of a program"},
-       &Limits::mr_parts,
-       1,
-       1 << 24},
-      {{"max_mw", false, true, "memory windows of a program"}, &Limits::mws, 1, 1 << 20},
       {{"max_channels", false, true, "completion channels of a program"},
        &Limits::channels,
        1,
        1 << 16},
-      {{"max_cq", false, true, "completion queues of a program"}, &Limits::cqs, 1, 1 << 20},
-      {{"max_qp", false, true, "queue pairs of a program"}, &Limits::qps, 1, 1 << 20},
-      {{"max_ah", false, true, "address handles of a program"}, &Limits::ahs, 1, 1 << 20},
-      {{"max_srq", false, true, "shared receive queues of a program"}, &Limits::srqs, 1, 1 << 20},
       {{"max_cm_id", false, true, "librdmacm ids of a program, and its connections in time wait"},
        &Limits::cm_ids,
        1,
@@ -105,7 +114,6 @@ const std::vector<Row>& Rows() {
        &Limits::cm_joins,
        1,
        1 << 16},
-      {{"max_xrcd", false, true, "XRC domains of a program"}, &Limits::xrcds, 1, 1 << 16},
       {{"max_cqe", false, true, "entries of a completion queue"}, &Limits::cqe, 1, 1 << 24},
       {{"max_qp_wr", false, true, "work requests of a queue"}, &Limits::qp_wr, 1, 1 << 20},
       {{"max_kept_frames", false, true, "frames behind lost ones, of a worker; 0: go-back-N"},
@@ -125,40 +133,8 @@ const std::vector<Row>& Rows() {
        &Limits::sockets_per_user,
        1,
        1 << 20},
-      {{"max_segments_per_user", false, true, "swapped memory ranges of one user's programs"},
-       &Limits::segments_per_user,
-       1,
-       1 << 24},
       {{"max_mappings_per_user", false, true, "mappings that the daemon has of one user's memory"},
        &Limits::mappings_per_user,
-       1,
-       1 << 24},
-      {{"max_mr_per_user", false, true, "memory regions of one user's programs"},
-       &Limits::mrs_per_user,
-       1,
-       1 << 24},
-      {{"max_mr_parts_per_user", false, true, "parts of all memory regions of one user's programs"},
-       &Limits::mr_parts_per_user,
-       1,
-       1 << 24},
-      {{"max_mw_per_user", false, true, "memory windows of one user's programs"},
-       &Limits::mws_per_user,
-       1,
-       1 << 24},
-      {{"max_cq_per_user", false, true, "completion queues of one user's programs"},
-       &Limits::cqs_per_user,
-       1,
-       1 << 24},
-      {{"max_qp_per_user", false, true, "queue pairs of one user's programs"},
-       &Limits::qps_per_user,
-       1,
-       1 << 24},
-      {{"max_ah_per_user", false, true, "address handles of one user's programs"},
-       &Limits::ahs_per_user,
-       1,
-       1 << 24},
-      {{"max_srq_per_user", false, true, "shared receive queues of one user's programs"},
-       &Limits::srqs_per_user,
        1,
        1 << 24},
       {{"max_cm_id_per_user", false, true,
@@ -169,10 +145,6 @@ const std::vector<Row>& Rows() {
       {{"max_cm_join_per_user", false, true,
         "multicast groups of one user's programs by librdmacm"},
        &Limits::cm_joins_per_user,
-       1,
-       1 << 20},
-      {{"max_xrcd_per_user", false, true, "XRC domains of one user's programs"},
-       &Limits::xrcds_per_user,
        1,
        1 << 20},
       {{"max_mcast_per_user", false, true,
@@ -202,6 +174,15 @@ const std::vector<Row>& Rows() {
        1 << 16,
        uint64_t{1} << 32},
   };
+}
+
+const std::vector<Row>& Rows() {
+  static const auto* const rows = [] {
+    auto* made = new std::vector<Row>(FixedRows());
+    for (const KindRow& kind : kKinds) made->push_back(KindRowOfProgram(kind));
+    for (const KindRow& kind : kKinds) made->push_back(KindRowOfUser(kind));
+    return made;
+  }();
   return *rows;
 }
 
@@ -256,6 +237,8 @@ absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
     config.limits.*(*count) = static_cast<uint32_t>(number);
   } else if (const auto* bytes = std::get_if<uint64_t Limits::*>(&row.target)) {
     config.limits.*(*bytes) = number;
+  } else if (const auto* of_kind = std::get_if<KindTarget>(&row.target)) {
+    config.limits.kinds.of(of_kind->kind).*(of_kind->limit) = static_cast<uint32_t>(number);
   }
   return absl::OkStatus();
 }

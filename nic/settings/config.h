@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "nic/net/address.h"
 #include "nic/net/route.h"
+#include "nic/settings/object_kinds.h"
 #include "nic/settings/switch_settings.h"
 
 namespace uroce::nic {
@@ -36,42 +37,25 @@ struct DeviceConfig {
 
 /// What one program, one user and the daemon may hold.
 struct Limits {
+  LimitsOfKinds kinds;
   uint32_t sessions = 1024;
   uint32_t sessions_per_user = 512;
   uint32_t contexts = 64;  ///< From here on per program.
   uint32_t pds = 4096;
-  uint32_t segments = 16384;
-  uint32_t mrs = 65536;
-  uint32_t mr_parts = 1u << 17;  ///< Segments of all its regions.
-  uint32_t mws = 65536;
   uint32_t channels = 1024;
-  uint32_t cqs = 16384;
-  uint32_t qps = 16384;
-  uint32_t ahs = 32767;
-  uint32_t srqs = 4096;
   uint32_t cm_ids = 16384;  ///< What librdmacm calls rdma_cm_ids, and what is left of connections.
   uint32_t cm_joins = 256;  ///< Of multicast groups, by rdma_join_multicast.
-  uint32_t xrcds = 64;
-  uint32_t cqe = 1u << 22;    ///< Of one CQ.
+  uint32_t cqe = 1u << 22;  ///< Of one CQ.
   uint32_t qp_wr = 1u << 15;  ///< Of one queue of a QP.
   /// Frames kept behind holes: of a worker, of a program and of a queue pair
   /// (pipeline/datapath/frames/kept_frames.h).
   uint32_t kept_frames = 6144;
   uint32_t kept_frames_per_program = 4096;
   uint32_t kept_frames_per_qp = 2048;
-  uint32_t sockets_per_user = 8192;  ///< From here on of all programs of one user.
-  uint32_t segments_per_user = 16384;
+  uint32_t sockets_per_user = 8192;       ///< From here on of all programs of one user.
   uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.
-  uint32_t mrs_per_user = 1u << 17;
-  uint32_t mr_parts_per_user = 1u << 18;
-  uint32_t mws_per_user = 1u << 17;
-  uint32_t cqs_per_user = 1u << 15;
-  uint32_t qps_per_user = 1u << 15;
-  uint32_t ahs_per_user = 1u << 17;
-  uint32_t srqs_per_user = 1u << 14;
   uint32_t cm_ids_per_user = 1u << 15;
   uint32_t cm_joins_per_user = 512;
-  uint32_t xrcds_per_user = 512;
   uint32_t attachments_per_user = 512;
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                  ///< At a time.
@@ -121,10 +105,10 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
 /// Names and meanings of all settings but port, wire, switch and fault, for the flags and their
 /// help.
 struct SettingInfo {
-  const char* key;
+  std::string key;
   bool is_switch;  ///< Takes no value as a flag.
   bool is_limit;
-  const char* help;
+  std::string help;
 };
 const std::vector<SettingInfo>& SettingInfos();
 

@@ -24,7 +24,7 @@ class GsiLink;
 class HostLink;
 class QueuePair;
 
-/// Whom packets to a multicast group are for: all of its members.
+/// The members of a multicast group, each of which gets the packets that are sent to it.
 inline constexpr Qpn kMulticastQpn{0xffffff};
 
 /// Counters of one device and worker, who writes them with relaxed stores; control reads them at

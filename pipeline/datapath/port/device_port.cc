@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bursts between a worker and a port.
+// Moves bursts of frames between a worker and a port.
 #include "pipeline/datapath/port/device_port.h"
 
 #include <algorithm>

@@ -46,7 +46,7 @@ struct SessionFlow : Flow {
   DeficitRoundRobin queue_pairs{kQueuePairQuantumBytes};
 };
 
-/// Captures of a worker; empty nearly always.
+/// The captures of a worker. Nearly always there is none.
 struct Taps {
   std::vector<CaptureTap*> list;
   Nanos time;  ///< Of this turn, since 1970; kept while there are captures.
@@ -63,8 +63,8 @@ struct Taps {
   void BeginTurn(Nanos wall_time);
 };
 
-/// Between a device and one of its workers: by a queue of the port, or, where the worker has none,
-/// by the worker that sends for it, while others hand over what it receives. One thread.
+/// One worker's access to a device: by a queue of the port, or, where the worker has none, by the
+/// worker that sends for it, while other workers pass on what it receives. One thread.
 class DevicePort {
  public:
   /// `position` is the device's in the list of all workers.

@@ -9,7 +9,7 @@
 
 #include "pipeline/datapath/queue/waiting_work.h"
 #include "pipeline/datapath/queue/work_check.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::datapath {

@@ -18,7 +18,7 @@ class CompletionRing;
 class Device;
 class Session;
 class SharedReceiveQueue;
-class XrcDomain;
+class XrcQueues;
 
 /// Fixed at creation. Addresses are the daemon's, in the session's arena.
 struct QueuePairConfig {
@@ -48,7 +48,7 @@ struct QueuePairConfig {
   uint32_t max_inline_bytes = 0;
   SharedReceiveQueue* shared = nullptr;  ///< Of the same worker; there is no RQ then.
   /// Of an XRC target, which has no queues: each request names a shared receive queue in it.
-  XrcDomain* domain = nullptr;
+  XrcQueues* domain = nullptr;
 };
 
 using Attributes = transport::QueuePairAttributes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and ending the transport's queue pairs, and what they call by different names.
+// Making and ending the transport's queue pairs, and calls that services name differently.
 #include "pipeline/datapath/queue/queue_pair_core.h"
 
 #include <cassert>

@@ -43,7 +43,7 @@ void StateChanges::ApplyPending(QueuePair& qp) {
 // Its program may have seen the requests complete, and no answer leaves afterwards.
 void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attributes) {
   const bool stops = state == QpState::kErr || state == QpState::kReset;
-  if (stops) context_.transmitter.AcknowledgeAll(qp);
+  if (stops) context_.acknowledge_all(qp);
   qp.core().Modify(state, attributes);
   if (state == QpState::kReset) {
     qp.DiscardPosted();
@@ -119,7 +119,7 @@ void StateChanges::FailWaiting(QueuePair& qp) {
 }
 
 void StateChanges::End(QueuePair& qp) {
-  context_.transmitter.AcknowledgeAll(qp);
+  context_.acknowledge_all(qp);
   StopSending(qp);
   AbandonWaiting(qp);
   DropKept(qp);

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/datapath/thread/grace_periods.h"
 
 namespace uroce::datapath {
@@ -65,9 +65,9 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
               .kept_frames = kept_frames,
               .key_changes = key_changes,
               .ready = ready,
-              .transmitter = transmitter,
               .waiting_packets = waiting_packets,
-              .time = time}),
+              .time = time,
+              .acknowledge_all = [this](QueuePair& qp) { transmitter.AcknowledgeAll(qp); }}),
       settler({.completions = completions,
                .key_changes = key_changes,
                .timers = timers,
@@ -235,24 +235,19 @@ void Worker::Impl::AddSharedReceiveQueue(SharedReceiveQueue& queue) {
 
 void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue& queue) {
   objects.Remove(queue);
-  completions.retries().Remove({.shared_queue = &queue});
-  XrcDomain* const domain = queue.config().domain;
-  if (domain == nullptr) return;
-  for (QueuePair* qp : domain->targets()) states.LeaveQueue(*qp, queue);
+  ForgetRecords(queue);
 }
 
 // Attributes that wait for the end of a copy were made before this.
-void Worker::Impl::SetSelectiveRepeat(AgreementOf agreement) {
-  objects.queue_pairs().ForEach([&](QueuePair& qp) {
-    if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
-    const std::optional<bool> agreed = agreement(qp);
-    if (!agreed) return;
-    qp.core().reliable().SetSelectiveRepeat(*agreed);
-    if (qp.is_waiting() && qp.waiting().modification) {
-      qp.waiting().modification->attributes.selective_repeat = *agreed;
-    }
-    ready.Touch(qp);
-  });
+void Worker::Impl::SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement) {
+  if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
+  const std::optional<bool> agreed = agreement(qp);
+  if (!agreed) return;
+  qp.core().reliable().SetSelectiveRepeat(*agreed);
+  if (qp.is_waiting() && qp.waiting().modification) {
+    qp.waiting().modification->attributes.selective_repeat = *agreed;
+  }
+  ready.Touch(qp);
 }
 
 void Worker::Impl::ReserveLists() {

@@ -57,8 +57,12 @@ struct Worker::Impl {
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
   void AddSharedReceiveQueue(SharedReceiveQueue& queue);
+  /// Nothing finds the queue any more; targets of XRC may still be at work with it.
   void RemoveSharedReceiveQueue(SharedReceiveQueue& queue);
-  void SetSelectiveRepeat(AgreementOf agreement);
+  void ForgetRecords(SharedReceiveQueue& queue) {
+    completions.retries().Remove({.shared_queue = &queue});
+  }
+  void SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement);
   /// The lists of a turn never allocate on the way of a packet.
   void ReserveLists();
 

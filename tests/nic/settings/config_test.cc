@@ -241,7 +241,7 @@ TEST(ConfigTest, DashesAndUnderscoresAreTheSameInFlagNames) {
   EXPECT_EQ(config->log_level, "debug");
   EXPECT_TRUE(config->share_userfaultfd);
   EXPECT_TRUE(config->no_huge);
-  EXPECT_EQ(config->limits.qps, 100u);
+  EXPECT_EQ(config->limits.kinds.of(Kind::kQp).of_program, 100u);
 }
 
 TEST(ConfigTest, FileAndFlagsGiveTheSameConfig) {
@@ -280,7 +280,8 @@ w0 = ["10.0.0.2/24"]
   EXPECT_EQ(file->socket_path, flags->socket_path);
   EXPECT_EQ(file->log_level, flags->log_level);
   EXPECT_EQ(file->no_huge, flags->no_huge);
-  EXPECT_EQ(file->limits.mrs, flags->limits.mrs);
+  EXPECT_EQ(file->limits.kinds.of(Kind::kMr).of_program,
+            flags->limits.kinds.of(Kind::kMr).of_program);
   ASSERT_EQ(file->devices.size(), flags->devices.size());
   for (size_t i = 0; i < file->devices.size(); ++i) {
     EXPECT_EQ(file->devices[i].name, flags->devices[i].name);

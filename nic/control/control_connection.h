@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to the control socket: a program, or a tool.
+// One connection of the control socket: to a program, or to a tool.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 namespace uroce::nic {
 
 /// Control thread. Reads one request at a time and answers it before the next; an answer that has
-/// to wait for the network or for a helper thread is deferred, while other sessions go on.
-class Session {
+/// to wait for the network or for a helper thread is deferred, while other connections go on.
+class ControlConnection {
  public:
-  Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
-          Admission::Place place);
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  ControlConnection(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
+                    Admission::Place place);
+  ~ControlConnection();
+  ControlConnection(const ControlConnection&) = delete;
+  ControlConnection& operator=(const ControlConnection&) = delete;
 
   const Client& client() const { return client_; }
   /// It hears nothing any more, and is to end.
@@ -48,7 +48,7 @@ class Session {
   /// False: no more in this turn.
   bool ReadOne();
   absl::Status Dispatch(std::span<const uint8_t> datagram, Reply& reply);
-  /// At once, or when the kernel lets fds out again. False: not yet, or the session ends.
+  /// At once, or when the kernel lets fds out again. False: not yet, or the connection ends.
   bool Send(const absl::Status& status, Reply&& reply);
   /// Reads on, or not: hangups are told in any case.
   void Listen(bool is_listening);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Life of a connection, and the way of a request through it.
-#include "nic/control/session.h"
+#include "nic/control/control_connection.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -37,8 +37,8 @@ constexpr size_t kMaxRequestBytes =
 
 // The pidfd tells of a death that the socket hides: a forked child may hold it open. Where there is
 // none (another PID namespace), the socket alone tells.
-Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
-                 Admission::Place place)
+ControlConnection::ControlConnection(ControlContext& context, uint32_t id, Fd socket,
+                                     const Peer& peer, Admission::Place place)
     : context_(context),
       place_(std::move(place)),
       files_thread_(std::make_shared<SideThread>(place_)),
@@ -56,7 +56,7 @@ Session::Session(ControlContext& context, uint32_t id, Fd socket, const Peer& pe
   if (pidfd_) death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End(); });
 }
 
-Session::~Session() {
+ControlConnection::~ControlConnection() {
   StopHearing();
   if (client_.program() != nullptr && context_.log_budget.Take(client_.uid(), Nic::Now())) {
     spdlog::info("session {}: {} (pid {}) left", client_.id(), client_.command_name(),
@@ -65,7 +65,7 @@ Session::~Session() {
 }
 
 // While an answer is deferred, a hangup is all that is reported.
-void Session::OnReadable() {
+void ControlConnection::OnReadable() {
   if (deferred_.is_pending()) return End();
   const Nanos begin = Nic::Now();
   const Nanos deadline =
@@ -77,18 +77,18 @@ void Session::OnReadable() {
   context_.turns.Leave(client_.uid(), Nic::Now() - begin);
 }
 
-void Session::StopHearing() {
+void ControlConnection::StopHearing() {
   context_.loop.Forget(std::exchange(watch_, 0));
   context_.loop.Forget(std::exchange(death_watch_, 0));
   context_.turns.Forget(client_.uid(), client_.id());
 }
 
-void Session::Listen(bool is_listening) {
+void ControlConnection::Listen(bool is_listening) {
   context_.loop.SetEvents(watch_, is_listening ? uint32_t{EPOLLIN} : 0);
 }
 
 // No command brings fds along: whoever sends some is not served any more.
-bool Session::ReadOne() {
+bool ControlConnection::ReadOne() {
   alignas(8) uint8_t buffer[kMaxRequestBytes];
   const auto [outcome, bytes] = socket_.Receive(buffer);
   if (outcome == StrangerSocket::Outcome::kNothing) return false;
@@ -109,7 +109,7 @@ bool Session::ReadOne() {
   return Send(status, std::move(reply));
 }
 
-absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
+absl::Status ControlConnection::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
   uroce_request header;
   if (datagram.size() < sizeof(header)) return absl::InvalidArgumentError("a short request");
   std::memcpy(&header, datagram.data(), sizeof(header));
@@ -134,7 +134,7 @@ absl::Status Session::Dispatch(std::span<const uint8_t> datagram, Reply& reply) 
   return command->run(*this, body, reply);
 }
 
-absl::Status Session::Hello(const uroce_hello& request, Reply& reply) {
+absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) {
   if (request.abi_version != UROCE_ABI_VERSION) {
     return absl::InvalidArgumentError(absl::StrCat(
         "liburoce.so speaks version ", request.abi_version, " of the protocol, uroced ",
@@ -170,7 +170,7 @@ absl::Status Session::Hello(const uroce_hello& request, Reply& reply) {
 
 // Of a user without privilege the kernel lets so many fds be under way between processes, and no
 // more (ETOOMANYREFS): the user's other programs may have them there.
-bool Session::Send(const absl::Status& status, Reply&& reply) {
+bool ControlConnection::Send(const absl::Status& status, Reply&& reply) {
   if (SendReply(socket_.fd(), status, reply)) return true;
   if (errno != ETOOMANYREFS) {
     End();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flights on their way from the worker to the control thread.
+// Queue pairs that failed, with their packet history, on their way from the worker to the control
+// thread.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -15,12 +16,12 @@
 namespace uroce::nic {
 
 /// The worker puts in, once per queue pair that fails; control takes out when `fd` is readable.
-class FlightInbox final : public datapath::FailureSink {
+class FailureInbox final : public datapath::FailureSink {
  public:
-  void Take(datapath::FailedQueuePair flight) override {
+  void Take(datapath::FailedQueuePair failed) override {
     {
       const std::lock_guard lock(mutex_);
-      flights_.push_back(std::move(flight));
+      failed_.push_back(std::move(failed));
     }
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
@@ -29,14 +30,14 @@ class FlightInbox final : public datapath::FailureSink {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof(count));
     const std::lock_guard lock(mutex_);
-    return std::exchange(flights_, {});
+    return std::exchange(failed_, {});
   }
   int fd() const { return event_.get(); }
 
  private:
   Fd event_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex_;
-  std::vector<datapath::FailedQueuePair> flights_;
+  std::vector<datapath::FailedQueuePair> failed_;
 };
 
 }  // namespace uroce::nic

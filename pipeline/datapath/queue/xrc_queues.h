@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the target queue pairs of one extended connection (XRC) domain reach.
+// The queues of one extended connection (XRC) domain, as its worker sees them.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ class QueuePair;
 class SharedReceiveQueue;
 
 /// The shared receive queues of the domain by their numbers, and its target queue pairs. All of
-/// them live on one worker, whose the domain is; nic changes it inside Worker::Run. Queues may be
-/// those of several programs.
-class XrcDomain {
+/// them live on the worker that owns the domain; nic changes it inside Worker::Run. The queues may
+/// belong to several programs.
+class XrcQueues {
  public:
   /// The queue of this number, or null.
   SharedReceiveQueue* Find(uint32_t srqn) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flights as pcapng files, with what ended them in words.
+// A packet history as a pcapng file, with what ended the queue pair in words.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace uroce::nic {
 
 /// "qp 0x000123 failed: RETRY_EXC_ERR at psn 1040", "... refused psn 1042, NAK remote access
 /// error".
-std::string FlightEndText(const datapath::FailedQueuePair& flight);
+std::string FailureComment(const datapath::FailedQueuePair& failed);
 
 /// A whole file of `packets`, seen at `interface`. `comment` is that of the section and of the last
 /// packet; it may be "".
-std::string FlightFile(const std::vector<datapath::HistoryPacket>& packets,
-                       const uroce_capture_interface& interface, const std::string& comment);
+std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
+                        const uroce_capture_interface& interface, const std::string& comment);
 
 /// "uroce0-qp0x000123-20240131T235959.123456789Z.pcapng", in UTC.
-std::string FlightFileName(const std::string& device, Qpn qpn, Nanos time);
+std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time);
 
 }  // namespace uroce::nic

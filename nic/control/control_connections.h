@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All sessions: who is let in, and how they end.
+// All connections of the control socket: who is let in, and how they end.
 #pragma once
 
 #include <sys/types.h>
@@ -20,20 +20,20 @@
 namespace uroce::nic {
 
 class Client;
-class Session;
+class ControlConnection;
 struct Services;
 
 /// Control thread.
-class Sessions {
+class ControlConnections {
  public:
-  Sessions(EventLoop& loop, Nic& nic, Services& services);
-  ~Sessions();
-  Sessions(const Sessions&) = delete;
-  Sessions& operator=(const Sessions&) = delete;
+  ControlConnections(EventLoop& loop, Nic& nic, Services& services);
+  ~ControlConnections();
+  ControlConnections(const ControlConnections&) = delete;
+  ControlConnections& operator=(const ControlConnections&) = delete;
 
-  /// Makes a session of a connection, or tells it why not.
+  /// Lets in whoever connected on `socket`, or tells why not.
   void Admit(Fd socket);
-  size_t count() const { return sessions_.size(); }
+  size_t count() const { return connections_.size(); }
   /// Ends those whose programs took memory away under the daemon.
   void EndStruck();
   /// Ends all at once.
@@ -45,7 +45,7 @@ class Sessions {
   /// Says why, to the program and in the log.
   void TurnAway(Fd socket, uid_t uid, const absl::Status& status);
   std::vector<const Client*> Clients() const;
-  void End(Session& session);
+  void End(ControlConnection& connection);
   void Bury();
 
   Nic& nic_;
@@ -54,7 +54,7 @@ class Sessions {
   LogBudget log_budget_;
   ControlContext context_;
   uint32_t next_id_ = 1;
-  std::map<uint32_t, std::unique_ptr<Session>> sessions_;
+  std::map<uint32_t, std::unique_ptr<ControlConnection>> connections_;
   std::deque<uint32_t> ended_;
 };
 

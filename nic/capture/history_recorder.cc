@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/capture/flight_recorder.h"
+#include "nic/capture/history_recorder.h"
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
@@ -13,12 +13,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/capture/capture.h"
-#include "nic/capture/flight_file.h"
+#include "nic/capture/history_file.h"
 
 namespace uroce::nic {
 namespace {
 
-// Flights that wait for the file system; further ones are counted.
+// Histories that wait for the file system; further ones are counted.
 constexpr size_t kMaxWaiting = 64;
 constexpr mode_t kOwnerOnly = 0600;  // It holds the heads of what programs say to each other.
 
@@ -35,53 +35,53 @@ int WriteFile(const std::string& path, const std::string& bytes) {
 
 }  // namespace
 
-FlightRecorder::FlightRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic)
+HistoryRecorder::HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic)
     : loop_(loop), tasks_(background_tasks), nic_(nic) {
-  watch_ = loop_.Watch(nic_.flights().fd(), EPOLLIN, [this] { OnFlights(); });
+  watch_ = loop_.Watch(nic_.failures().fd(), EPOLLIN, [this] { OnFailures(); });
 }
 
-FlightRecorder::~FlightRecorder() {
+HistoryRecorder::~HistoryRecorder() {
   loop_.Forget(watch_);
   tasks_.Cancel(writing_);
 }
 
-std::string FlightRecorder::FileOf(Qpn qpn) const {
+std::string HistoryRecorder::FileOf(Qpn qpn) const {
   const auto found = std::find_if(files_.rbegin(), files_.rend(),
                                   [qpn](const File& file) { return file.qpn == qpn; });
   return found == files_.rend() ? "" : found->path;
 }
 
-void FlightRecorder::OnFlights() {
-  for (datapath::FailedQueuePair& flight : nic_.flights().TakeAll()) {
+void HistoryRecorder::OnFailures() {
+  for (datapath::FailedQueuePair& failed : nic_.failures().TakeAll()) {
     if (waiting_.size() == kMaxWaiting) {
       ++counts_.missed;
     } else {
-      waiting_.push_back(std::move(flight));
+      waiting_.push_back(std::move(failed));
     }
   }
   if (!busy_) WriteNext();
 }
 
-void FlightRecorder::WriteNext() {
+void HistoryRecorder::WriteNext() {
   if (waiting_.empty()) return;
   // Shared by the background task's two halves, of which either may be the last to go.
-  auto flight = std::make_shared<datapath::FailedQueuePair>(std::move(waiting_.front()));
+  auto failed = std::make_shared<datapath::FailedQueuePair>(std::move(waiting_.front()));
   waiting_.pop_front();
   busy_ = true;
-  const NicDevice& device = *nic_.devices()[flight->device_index];
+  const NicDevice& device = *nic_.devices()[failed->device_index];
   const std::string path = absl::StrCat(nic_.config().flight_recorder, "/",
-                                        FlightFileName(device.name(), flight->qpn, flight->time));
-  const std::string comment = FlightEndText(*flight);
+                                        HistoryFileName(device.name(), failed->qpn, failed->time));
+  const std::string comment = FailureComment(*failed);
   auto error = std::make_shared<int>(0);
   writing_ = tasks_.Start(
-      [flight, error, path, comment, interface = CaptureInterface(device)] {
-        *error = WriteFile(path, FlightFile(flight->history->InOrder(), interface, comment));
+      [failed, error, path, comment, interface = CaptureInterface(device)] {
+        *error = WriteFile(path, HistoryFile(failed->history->InOrder(), interface, comment));
       },
-      [this, flight, error, path, comment] { OnWritten(path, comment, flight->qpn, *error); });
+      [this, failed, error, path, comment] { OnWritten(path, comment, failed->qpn, *error); });
 }
 
-void FlightRecorder::OnWritten(const std::string& path, const std::string& comment, Qpn qpn,
-                               int error) {
+void HistoryRecorder::OnWritten(const std::string& path, const std::string& comment, Qpn qpn,
+                                int error) {
   busy_ = false;
   if (error != 0) {
     ++counts_.missed;

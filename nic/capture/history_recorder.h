@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the flights of queue pairs that went to error by themselves.
+// Writes the packet history of each queue pair that went to error by itself to a file.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace uroce::nic {
 
 /// Control thread; the files are written by background tasks, one at a time. Of this daemon's files
 /// the newest --flight-files are kept. Without --flight-recorder it does nothing.
-class FlightRecorder {
+class HistoryRecorder {
  public:
-  FlightRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic);
-  ~FlightRecorder();
-  FlightRecorder(const FlightRecorder&) = delete;
-  FlightRecorder& operator=(const FlightRecorder&) = delete;
+  HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic);
+  ~HistoryRecorder();
+  HistoryRecorder(const HistoryRecorder&) = delete;
+  HistoryRecorder& operator=(const HistoryRecorder&) = delete;
 
   struct Counts {
     uint64_t written = 0;
@@ -32,7 +32,7 @@ class FlightRecorder {
   std::string FileOf(Qpn qpn) const;
 
  private:
-  void OnFlights();
+  void OnFailures();
   void WriteNext();
   void OnWritten(const std::string& path, const std::string& comment, Qpn qpn, int error);
 

@@ -16,8 +16,8 @@
 
 namespace uroce::shim {
 
-/// Where a session stands. It only ever leaves kLive.
-enum class SessionState : uint32_t {
+/// Where a connection stands. It only ever leaves kLive.
+enum class ConnectionState : uint32_t {
   kLive,
   kDaemonGone,  ///< Commands give EIO; what was posted is flushed by this side.
   kForked       ///< This is a child: the arena is not mapped, every object is dead.
@@ -38,12 +38,12 @@ ReplyRoom WholeReply(Reply& reply) {
 
 /// One per process and life of the daemon; made by the first ibv_get_device_list, never freed,
 /// since objects refer to it. Any thread.
-class Session {
+class DaemonConnection {
  public:
-  /// The process's session, connecting if there is none or its daemon is gone. Null: no daemon.
-  static Session* Get();
-  /// The process's session if there is a live one, without connecting.
-  static Session* Current();
+  /// The process's connection, connecting if there is none or its daemon is gone. Null: no daemon.
+  static DaemonConnection* Get();
+  /// The process's connection if there is a live one, without connecting.
+  static DaemonConnection* Current();
 
   /// Sends `request`, which starts with uroce_request (filled in here but for `command`), and waits
   /// for the reply, which starts with uroce_reply and goes to `room`. Returns 0 or a positive
@@ -53,13 +53,13 @@ class Session {
   int Command(void* request, size_t request_bytes, const ReplyRoom& room, int* fds = nullptr,
               uint32_t* fd_count = nullptr);
 
-  SessionState state() const { return static_cast<SessionState>(rings::LoadRelaxed(state_)); }
-  bool is_live() const { return state() == SessionState::kLive; }
+  ConnectionState state() const { return static_cast<ConnectionState>(rings::LoadRelaxed(state_)); }
+  bool is_live() const { return state() == ConnectionState::kLive; }
   /// Looks, without waiting, whether the daemon still holds its end of the socket. Two system
   /// calls.
   bool CheckAlive();
   /// Ends the sleep of a worker. A program may have closed all fds that it does not know, and have
-  /// others under their numbers: those are left alone, and the session is over.
+  /// others under their numbers: those are left alone, and the connection is over.
   void Wake(int wake_fd);
 
   uint8_t* arena() const { return arena_; }
@@ -80,10 +80,10 @@ class Session {
   int userfaultfd_device() const { return userfaultfd_device_; }
 
  private:
-  Session() = default;
+  DaemonConnection() = default;
   template <typename T>
   friend T* Make();
-  static Session* Connect();
+  static DaemonConnection* Connect();
   static void InChild();
   bool SayHello();
   bool TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint32_t fd_count);
@@ -95,7 +95,7 @@ class Session {
   bool HoldsSocket() const;
 
   pthread_mutex_t command_mutex_ = PTHREAD_MUTEX_INITIALIZER;
-  uint32_t state_ = static_cast<uint32_t>(SessionState::kLive);
+  uint32_t state_ = static_cast<uint32_t>(ConnectionState::kLive);
   int control_fd_ = -1;
   uint64_t control_inode_ = 0;
   int memory_socket_ = -1;
@@ -104,7 +104,7 @@ class Session {
   uint32_t device_count_ = 0;
   uint8_t* arena_ = nullptr;
   int wake_fds_[UROCE_MAX_WORKERS] = {};
-  Session* older_ = nullptr;
+  DaemonConnection* older_ = nullptr;
   QueuePairTable queue_pairs_;
   EventTable events_;
   CmIds cm_ids_;
@@ -133,7 +133,7 @@ inline int ErrnoOf(int32_t error) {
 /// Runs a command with fixed structures both ways. Returns 0 or a positive errno; `reply` is set
 /// only on 0.
 template <typename Request, typename Reply>
-int Call(Session& session, uroce_command command, const Request& request, Reply* reply,
+int Call(DaemonConnection& connection, uroce_command command, const Request& request, Reply* reply,
          int* fds = nullptr, uint32_t* fd_count = nullptr) {
   static_assert(offsetof(RequestOf<Request>, body) == sizeof(uroce_request));
   static_assert(offsetof(ReplyOf<Reply>, body) == sizeof(uroce_reply));
@@ -141,19 +141,20 @@ int Call(Session& session, uroce_command command, const Request& request, Reply*
   message.header.command = command;
   message.body = request;
   ReplyOf<Reply> answer;
-  const int error = session.Command(&message, sizeof(message), WholeReply(answer), fds, fd_count);
+  const int error =
+      connection.Command(&message, sizeof(message), WholeReply(answer), fds, fd_count);
   if (error == 0) *reply = answer.body;
   return error;
 }
 
 /// As Call, for commands that reply with nothing but an error.
 template <typename Request>
-int Call(Session& session, uroce_command command, const Request& request) {
+int Call(DaemonConnection& connection, uroce_command command, const Request& request) {
   RequestOf<Request> message = {};
   message.header.command = command;
   message.body = request;
   uroce_reply answer;
-  return session.Command(&message, sizeof(message), WholeReply(answer));
+  return connection.Command(&message, sizeof(message), WholeReply(answer));
 }
 
 }  // namespace uroce::shim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/capture/flight_file.h"
+#include "nic/capture/history_file.h"
 
 #include <ctime>
 
@@ -32,11 +32,11 @@ std::string FailureText(const transport::Failure& failure) {
 
 }  // namespace
 
-std::string FlightEndText(const datapath::FailedQueuePair& flight) {
-  const std::string qp = absl::StrFormat("qp 0x%06x", flight.qpn.value());
-  switch (flight.cause) {
+std::string FailureComment(const datapath::FailedQueuePair& failed) {
+  const std::string qp = absl::StrFormat("qp 0x%06x", failed.qpn.value());
+  switch (failed.cause) {
     case FailureCause::kTransport:
-      return qp + FailureText(flight.failure);
+      return qp + FailureText(failed.failure);
     case FailureCause::kCompletionQueue:
       return qp + " failed: its completion queue overflowed";
     case FailureCause::kSendQueue:
@@ -47,8 +47,8 @@ std::string FlightEndText(const datapath::FailedQueuePair& flight) {
   return qp;
 }
 
-std::string FlightFile(const std::vector<datapath::HistoryPacket>& packets,
-                       const uroce_capture_interface& interface, const std::string& comment) {
+std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
+                        const uroce_capture_interface& interface, const std::string& comment) {
   capture::PcapngWriter writer;
   writer.AddSection("uroced " UROCE_VERSION, comment);
   writer.AddInterface(interface, datapath::kHistorySnapBytes);
@@ -63,7 +63,7 @@ std::string FlightFile(const std::vector<datapath::HistoryPacket>& packets,
   return {writer.bytes().begin(), writer.bytes().end()};
 }
 
-std::string FlightFileName(const std::string& device, Qpn qpn, Nanos time) {
+std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time) {
   const time_t seconds = time.count() / kNanosPerSecond;
   tm utc{};
   gmtime_r(&seconds, &utc);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verbs-shim/session.h"
+#include "verbs-shim/daemon_connection.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kMaxFds = 3 + UROCE_MAX_WORKERS;
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-Session* g_session = nullptr;  // The newest.
+DaemonConnection* g_connection = nullptr;  // The newest.
 bool g_fork_handler_is_set = false;
 
 const char* SocketPath() {
@@ -105,42 +105,42 @@ class CancelOff {
 
 }  // namespace
 
-Session* Session::Current() {
+DaemonConnection* DaemonConnection::Current() {
   const MutexLock lock(g_mutex);
-  return g_session != nullptr && g_session->is_live() ? g_session : nullptr;
+  return g_connection != nullptr && g_connection->is_live() ? g_connection : nullptr;
 }
 
-Session* Session::Get() {
+DaemonConnection* DaemonConnection::Get() {
   const MutexLock lock(g_mutex);
-  if (g_session != nullptr && g_session->CheckAlive()) return g_session;
+  if (g_connection != nullptr && g_connection->CheckAlive()) return g_connection;
   if (!g_fork_handler_is_set) {
-    if (pthread_atfork(nullptr, nullptr, &Session::InChild) != 0) return nullptr;
+    if (pthread_atfork(nullptr, nullptr, &DaemonConnection::InChild) != 0) return nullptr;
     g_fork_handler_is_set = true;
   }
-  Session* session = Connect();
-  if (session == nullptr) return nullptr;
-  session->older_ = g_session;
-  g_session = session;
-  return session;
+  DaemonConnection* connection = Connect();
+  if (connection == nullptr) return nullptr;
+  connection->older_ = g_connection;
+  g_connection = connection;
+  return connection;
 }
 
-Session* Session::Connect() {
+DaemonConnection* DaemonConnection::Connect() {
   const int fd = ConnectSocket(SocketPath());
   if (fd < 0) return nullptr;
-  auto* session = Make<Session>();
-  if (session == nullptr) {
+  auto* connection = Make<DaemonConnection>();
+  if (connection == nullptr) {
     close(fd);
     return nullptr;
   }
-  session->control_fd_ = fd;
-  session->control_inode_ = InodeOfSocket(fd);
-  if (session->SayHello()) return session;
+  connection->control_fd_ = fd;
+  connection->control_inode_ = InodeOfSocket(fd);
+  if (connection->SayHello()) return connection;
   close(fd);
-  Free(session);
+  Free(connection);
   return nullptr;
 }
 
-bool Session::SayHello() {
+bool DaemonConnection::SayHello() {
   const uroce_hello hello = {UROCE_ABI_VERSION, 0};
   uroce_hello_reply reply;
   int fds[kMaxFds];
@@ -155,7 +155,8 @@ bool Session::SayHello() {
   return false;
 }
 
-bool Session::TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint32_t fd_count) {
+bool DaemonConnection::TakeHelloFds(const uroce_hello_reply& hello, const int* fds,
+                                    uint32_t fd_count) {
   const uint32_t workers = hello.worker_count;
   if (hello.abi_version != UROCE_ABI_VERSION || workers == 0 || workers > UROCE_MAX_WORKERS ||
       hello.device_count > UROCE_MAX_DEVICES) {
@@ -184,7 +185,7 @@ bool Session::TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint3
   return true;
 }
 
-bool Session::MapArena(int arena_fd) {
+bool DaemonConnection::MapArena(int arena_fd) {
   if (!IsSealedMemory(arena_fd, UROCE_ARENA_BYTES)) {
     Log("the daemon's arena is not what it should be");
     return false;
@@ -204,12 +205,12 @@ bool Session::MapArena(int arena_fd) {
   return true;
 }
 
-uroce_doorbells* Session::doorbells(uint32_t worker) const {
+uroce_doorbells* DaemonConnection::doorbells(uint32_t worker) const {
   return reinterpret_cast<uroce_doorbells*>(arena_ + UROCE_DOORBELLS_OFFSET) + worker;
 }
 
-int Session::Command(void* request, size_t request_bytes, const ReplyRoom& reply, int* fds,
-                     uint32_t* fd_count) {
+int DaemonConnection::Command(void* request, size_t request_bytes, const ReplyRoom& reply, int* fds,
+                              uint32_t* fd_count) {
   const ErrnoKeeper keeper;
   const CancelOff cancel_off;
   auto* header = static_cast<uroce_request*>(request);
@@ -225,8 +226,8 @@ int Session::Command(void* request, size_t request_bytes, const ReplyRoom& reply
   return error;
 }
 
-int Session::Exchange(const void* request, size_t request_bytes, const ReplyRoom& room, int* fds,
-                      uint32_t* fd_count) {
+int DaemonConnection::Exchange(const void* request, size_t request_bytes, const ReplyRoom& room,
+                               int* fds, uint32_t* fd_count) {
   // Before the lock: in a forked child it may have been left taken by a thread that is not there.
   if (!is_live()) return EIO;
   const MutexLock lock(command_mutex_);
@@ -251,7 +252,7 @@ int Session::Exchange(const void* request, size_t request_bytes, const ReplyRoom
   return bytes == header->size && bytes >= room.least_bytes ? 0 : EIO;
 }
 
-bool Session::CheckAlive() {
+bool DaemonConnection::CheckAlive() {
   if (!is_live()) return false;
   const ErrnoKeeper keeper;
   pollfd control = {control_fd_, POLLRDHUP, 0};
@@ -261,7 +262,7 @@ bool Session::CheckAlive() {
   return is_live();
 }
 
-void Session::Wake(int wake_fd) {
+void DaemonConnection::Wake(int wake_fd) {
   const ErrnoKeeper keeper;
   if (!is_live()) return;
   if (!HoldsSocket()) return MarkGone();
@@ -270,30 +271,31 @@ void Session::Wake(int wake_fd) {
   (void)ignored;
 }
 
-bool Session::HoldsSocket() const { return InodeOfSocket(control_fd_) == control_inode_; }
+bool DaemonConnection::HoldsSocket() const { return InodeOfSocket(control_fd_) == control_inode_; }
 
-void Session::MarkGone() {
-  uint32_t expected = static_cast<uint32_t>(SessionState::kLive);
+void DaemonConnection::MarkGone() {
+  uint32_t expected = static_cast<uint32_t>(ConnectionState::kLive);
   if (__atomic_compare_exchange_n(&state_, &expected,
-                                  static_cast<uint32_t>(SessionState::kDaemonGone), false,
+                                  static_cast<uint32_t>(ConnectionState::kDaemonGone), false,
                                   __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
     Log("the daemon is gone");
   }
 }
 
 // Async-signal-safe calls only: the parent may have had threads.
-void Session::InChild() {
+void DaemonConnection::InChild() {
   g_mutex = PTHREAD_MUTEX_INITIALIZER;
   // The daemon learns of the parent's end by these sockets: the child must not keep them open.
-  for (Session* session = g_session; session != nullptr; session = session->older_) {
-    rings::StoreRelaxed(session->state_, static_cast<uint32_t>(SessionState::kForked));
-    if (!session->HoldsSocket()) continue;  // The parent had closed them all.
-    close(session->control_fd_);
-    close(session->memory_socket_);
-    CloseAll(session->wake_fds_, session->worker_count_);
-    if (session->userfaultfd_device_ >= 0) close(session->userfaultfd_device_);
+  for (DaemonConnection* connection = g_connection; connection != nullptr;
+       connection = connection->older_) {
+    rings::StoreRelaxed(connection->state_, static_cast<uint32_t>(ConnectionState::kForked));
+    if (!connection->HoldsSocket()) continue;  // The parent had closed them all.
+    close(connection->control_fd_);
+    close(connection->memory_socket_);
+    CloseAll(connection->wake_fds_, connection->worker_count_);
+    if (connection->userfaultfd_device_ >= 0) close(connection->userfaultfd_device_);
   }
-  g_session = nullptr;
+  g_connection = nullptr;
 }
 
 }  // namespace uroce::shim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of memory registration over a session's sockets.
-#include "verbs-shim/session_daemon.h"
+// The commands of memory registration over a connection's sockets.
+#include "verbs-shim/connection_daemon.h"
 
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,35 +15,37 @@
 namespace uroce::memory {
 namespace {
 
-using shim::Session;
+using shim::DaemonConnection;
 
-Session& SessionOf(void* session) { return *static_cast<Session*>(session); }
+DaemonConnection& ConnectionOf(void* connection) {
+  return *static_cast<DaemonConnection*>(connection);
+}
 
-int CreateSegment(void* session, const uroce_create_segment& request, SegmentGrant& grant) {
+int CreateSegment(void* connection, const uroce_create_segment& request, SegmentGrant& grant) {
   uroce_handle reply;
   uint32_t fd_count = 1;
-  const int error = shim::Call(SessionOf(session), UROCE_CREATE_SEGMENT, request, &reply,
+  const int error = shim::Call(ConnectionOf(connection), UROCE_CREATE_SEGMENT, request, &reply,
                                &grant.memfd, &fd_count);
   if (error != 0) return error;
   grant.handle = reply.handle;
   const bool is_there = fd_count == 1;
   if (is_there && shim::IsSealedMemory(grant.memfd, request.length)) return 0;
   if (is_there) SystemCall(SYS_close, grant.memfd);
-  (void)shim::Call(SessionOf(session), UROCE_DESTROY_SEGMENT, reply);
+  (void)shim::Call(ConnectionOf(connection), UROCE_DESTROY_SEGMENT, reply);
   return is_there ? EIO : EMFILE;
 }
 
-int DestroySegment(void* session, uint32_t handle) {
-  return shim::Call(SessionOf(session), UROCE_DESTROY_SEGMENT, uroce_handle{handle, 0});
+int DestroySegment(void* connection, uint32_t handle) {
+  return shim::Call(ConnectionOf(connection), UROCE_DESTROY_SEGMENT, uroce_handle{handle, 0});
 }
 
-int TrimSegment(void* session, const uroce_trim_segment& request) {
-  return shim::Call(SessionOf(session), UROCE_TRIM_SEGMENT, request);
+int TrimSegment(void* connection, const uroce_trim_segment& request) {
+  return shim::Call(ConnectionOf(connection), UROCE_TRIM_SEGMENT, request);
 }
 
 /// A command that ends in a list of segments.
 template <typename Body, typename Reply>
-int CallWithSegments(Session& session, uroce_command command, const Body& body,
+int CallWithSegments(DaemonConnection& connection, uroce_command command, const Body& body,
                      const uroce_mr_segment* segments, uint32_t count, Reply& reply) {
   struct Message {
     shim::RequestOf<Body> fixed;
@@ -55,38 +57,38 @@ int CallWithSegments(Session& session, uroce_command command, const Body& body,
   message.fixed.body = body;
   memcpy(message.segments, segments, count * sizeof(uroce_mr_segment));
   const size_t bytes = offsetof(Message, segments) + count * sizeof(uroce_mr_segment);
-  return session.Command(&message, bytes, shim::WholeReply(reply));
+  return connection.Command(&message, bytes, shim::WholeReply(reply));
 }
 
 /// All but the last so many that one message holds.
-int AddSegments(Session& session, const uroce_mr_segment* segments, uint32_t count) {
+int AddSegments(DaemonConnection& connection, const uroce_mr_segment* segments, uint32_t count) {
   for (uint32_t first = 0; first < count; first += UROCE_MAX_MR_SEGMENTS) {
     const uint32_t left = count - first;
     const uint32_t some = left < UROCE_MAX_MR_SEGMENTS ? left : UROCE_MAX_MR_SEGMENTS;
     const uroce_add_mr_segments body = {.first = first, .segment_count = some};
     uroce_reply answer;
     const int error =
-        CallWithSegments(session, UROCE_ADD_MR_SEGMENTS, body, segments + first, some, answer);
+        CallWithSegments(connection, UROCE_ADD_MR_SEGMENTS, body, segments + first, some, answer);
     if (error != 0) return error;
   }
   return 0;
 }
 
-int RegisterRegion(void* session, const uroce_reg_mr& region, const uroce_mr_segment* segments,
+int RegisterRegion(void* connection, const uroce_reg_mr& region, const uroce_mr_segment* segments,
                    uroce_reg_mr_reply& reply) {
   const uint32_t count = region.segment_count;
   const uint32_t before = count > UROCE_MAX_MR_SEGMENTS ? count - UROCE_MAX_MR_SEGMENTS : 0;
-  int error = AddSegments(SessionOf(session), segments, before);
+  int error = AddSegments(ConnectionOf(connection), segments, before);
   if (error != 0) return error;
   shim::ReplyOf<uroce_reg_mr_reply> answer;
-  error = CallWithSegments(SessionOf(session), UROCE_REG_MR, region, segments + before,
+  error = CallWithSegments(ConnectionOf(connection), UROCE_REG_MR, region, segments + before,
                            count - before, answer);
   if (error == 0) reply = answer.body;
   return error;
 }
 
-int DeregisterRegion(void* session, uint32_t handle) {
-  return shim::Call(SessionOf(session), UROCE_DEREG_MR, uroce_handle{handle, 0});
+int DeregisterRegion(void* connection, uint32_t handle) {
+  return shim::Call(ConnectionOf(connection), UROCE_DEREG_MR, uroce_handle{handle, 0});
 }
 
 /// Sends a request with an fd, or without one (-1).
@@ -112,11 +114,11 @@ bool SendLend(int socket, uroce_lend request, int fd) {
   return sent == static_cast<ssize_t>(sizeof(request));
 }
 
-/// The session's own thread answers, not the one that answers commands.
-int Lend(void* session, const uroce_lend& request, int fd, uroce_lend_reply& reply) {
+/// The connection's own thread answers, not the one that answers commands.
+int Lend(void* connection, const uroce_lend& request, int fd, uroce_lend_reply& reply) {
   const shim::ErrnoKeeper keeper;
-  const int socket = SessionOf(session).memory_socket();
-  if (!SessionOf(session).CheckAlive() || !SendLend(socket, request, fd)) return EIO;
+  const int socket = ConnectionOf(connection).memory_socket();
+  if (!ConnectionOf(connection).CheckAlive() || !SendLend(socket, request, fd)) return EIO;
   ssize_t received;
   do {
     received = recv(socket, &reply, sizeof(reply), 0);
@@ -124,14 +126,14 @@ int Lend(void* session, const uroce_lend& request, int fd, uroce_lend_reply& rep
   return received == static_cast<ssize_t>(sizeof(reply)) ? shim::ErrnoOf(reply.error) : EIO;
 }
 
-int SendMemoryFd(void* session, int fd) {
+int SendMemoryFd(void* connection, int fd) {
   uroce_lend request = {};
   request.what = UROCE_LEND_MEMORY;
   uroce_lend_reply reply;
-  return Lend(session, request, fd, reply);
+  return Lend(connection, request, fd, reply);
 }
 
-int ShareFile(void* session, const SharedFile& file, SharedGrant& grant) {
+int ShareFile(void* connection, const SharedFile& file, SharedGrant& grant) {
   const uroce_lend request = {.what = UROCE_LEND_FILE,
                               .writable = file.writable ? 1u : 0u,
                               .vma_start = file.vma.start,
@@ -139,7 +141,7 @@ int ShareFile(void* session, const SharedFile& file, SharedGrant& grant) {
                               .offset = file.offset,
                               .length = file.length};
   uroce_lend_reply reply;
-  const int error = Lend(session, request, file.fd, reply);
+  const int error = Lend(connection, request, file.fd, reply);
   if (error != 0) return error;
   grant = {.handle = reply.segment, .offset = reply.offset, .length = reply.length};
   return 0;
@@ -147,19 +149,19 @@ int ShareFile(void* session, const SharedFile& file, SharedGrant& grant) {
 
 }  // namespace
 
-int LendXrcFile(Session& session, int fd, uint32_t* file) {
+int LendXrcFile(DaemonConnection& connection, int fd, uint32_t* file) {
   const RegistryLock lock;
   uroce_lend request = {};
   request.what = UROCE_LEND_XRC_FILE;
   uroce_lend_reply reply;
-  const int error = Lend(&session, request, fd, reply);
+  const int error = Lend(&connection, request, fd, reply);
   if (error == 0) *file = reply.segment;
   return error;
 }
 
-Daemon DaemonOf(Session& session) {
-  return {.session = &session,
-          .userfaultfd_device = session.userfaultfd_device(),
+Daemon DaemonOf(DaemonConnection& connection) {
+  return {.connection = &connection,
+          .userfaultfd_device = connection.userfaultfd_device(),
           .create_segment = CreateSegment,
           .destroy_segment = DestroySegment,
           .trim_segment = TrimSegment,

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-namespace uroce::nic::cm {
+namespace uroce {
 
 /// A holder gets another place for as long as it has fewer than twice as many as are left. So one
 /// alone gets two thirds of all, several that take what they can a share each, and whoever comes
@@ -39,4 +39,4 @@ class FairShare {
   std::map<Holder, uint32_t> held_;
 };
 
-}  // namespace uroce::nic::cm
+}  // namespace uroce
