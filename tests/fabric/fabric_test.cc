@@ -233,6 +233,7 @@ TEST_F(FabricTest, LinkMayBecomeSlowerAndShorterInFlightWithoutReordering) {
   Send(0, {.number = 2}, Nanos(10'000));
   Finish();
   EXPECT_EQ(NumbersAt(1), (std::vector<uint32_t>{1, 2}));
+  EXPECT_GT(deliveries()[1].arrival, deliveries()[0].arrival);
 }
 
 TEST_F(FabricTest, FramesInItAreFreedWithIt) {
