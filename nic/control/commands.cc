@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "nic/control/control_connection.h"
+#include "nic/control/network_changes.h"
 #include "nic/control/observations.h"
 #include "nic/control/served_program.h"
 #include "nic/objects/program.h"
@@ -28,6 +29,10 @@ Observations& PartOf(ControlConnection& connection) {
   return connection.observations();
 }
 template <>
+NetworkChanges& PartOf(ControlConnection& connection) {
+  return connection.network_changes();
+}
+template <>
 ServedProgram& PartOf(ControlConnection& connection) {
   return connection.served_program();
 }
@@ -43,8 +48,9 @@ template <auto kMethod>
 constexpr Command Row(uint32_t number) {
   using Method = MethodOf<kMethod>;
   using Part = typename Method::Part;
-  constexpr bool kIsOfAnyClient =
-      std::is_same_v<Part, ControlConnection> || std::is_same_v<Part, Observations>;
+  constexpr bool kIsOfAnyClient = std::is_same_v<Part, ControlConnection> ||
+                                  std::is_same_v<Part, Observations> ||
+                                  std::is_same_v<Part, NetworkChanges>;
   return {number, Method::kBodyBytes, Method::kHasList, !kIsOfAnyClient,
           [](ControlConnection& connection, Body body, Reply& reply) {
             return Method::Run(PartOf<Part>(connection), body, reply);
@@ -98,6 +104,7 @@ constexpr Command kCommands[] = {
     Row<&Observations::Dump>(UROCE_DUMP),
     Row<&Observations::StartCapture>(UROCE_CAPTURE),
     Row<&Observations::History>(UROCE_FLIGHT),
+    Row<&NetworkChanges::Change>(UROCE_CHANGE),
 };
 
 }  // namespace

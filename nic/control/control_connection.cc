@@ -50,7 +50,8 @@ ControlConnection::ControlConnection(ControlContext& context, uint32_t id, Fd so
                   Send(status, std::move(reply));
                 }),
       client_(id, peer),
-      observations_(context, client_) {
+      observations_(context, client_),
+      network_changes_(context, client_) {
   watch_ = context_.loop.Watch(socket_.fd(), EPOLLIN, [this] { OnReadable(); });
   if (pidfd_) death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End(); });
 }

@@ -14,6 +14,7 @@
 #include "nic/control/admission.h"
 #include "nic/control/control_context.h"
 #include "nic/control/deferred_reply.h"
+#include "nic/control/network_changes.h"
 #include "nic/control/observations.h"
 #include "nic/control/served_program.h"
 #include "nic/objects/client.h"
@@ -37,6 +38,7 @@ class ControlConnection {
   // ---- for commands (commands.cc) ----
   absl::Status Hello(const uroce_hello& request, Reply& reply);
   Observations& observations() { return observations_; }
+  NetworkChanges& network_changes() { return network_changes_; }
   /// After HELLO.
   ServedProgram& served_program() { return *served_program_; }
   Program& program() { return *client_.program(); }
@@ -64,6 +66,7 @@ class ControlConnection {
   Client client_;
   std::unique_ptr<ServedProgram> served_program_;  ///< From HELLO on.
   Observations observations_;
+  NetworkChanges network_changes_;
 };
 
 }  // namespace uroce::nic

@@ -33,10 +33,11 @@ bool IsHost(const DeviceConfig& config, const drivers::PortInfo& info) {
 
 NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
                      std::unique_ptr<drivers::Port> port, uint32_t workers,
-                     const drivers::FaultPort* fault)
+                     drivers::FaultPort* fault)
     : config_(config),
       port_(std::move(port)),
       fault_port_(fault),
+      has_had_faults_(!config_.fault.empty()),
       info_(ReadInfo()),
       node_guid_(NodeGuid(info_.mac)),
       gids_(info_.mac),

@@ -20,6 +20,7 @@
 #include "nic/dumps/object_dumps.h"
 #include "nic/dumps/peer_dump.h"
 #include "nic/dumps/queue_pair_dump.h"
+#include "nic/dumps/switch_dump.h"
 #include "nic/dumps/worker_dump.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
@@ -120,12 +121,13 @@ Json FaultJson(const drivers::FaultCounters& counters) {
 
 // What the fault port did, counted by the workers.
 void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
-  if (device.fault_port() == nullptr) return;
+  if (!device.has_had_faults()) return;
   drivers::FaultCounters receive, transmit;
   nic.workers().RunTogether([&] {
     receive = device.fault_port()->receive_counters();
     transmit = device.fault_port()->transmit_counters();
   });
+  json["fault"] = device.config().fault;
   json["fault_receive"] = FaultJson(receive);
   json["fault_transmit"] = FaultJson(transmit);
 }
@@ -187,6 +189,7 @@ class StatSource : public DumpSource {
     }
     const HistoryRecorder::Counts& recorded = context_.histories.counts();
     return {{"devices", list},
+            {"switch_ports", SwitchPortsJson(context_.nic)},
             {"workers", WorkersJson(context_.nic)},
             {"flights", {{"written", recorded.written}, {"missed", recorded.missed}}},
             {"held", HeldJson(context_.nic)},
@@ -224,6 +227,8 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpCo
       return std::make_unique<StatSource>(context, asker);
     case UROCE_DUMP_PEERS:
       return Whole(PeersJson(context.nic, Visible(context, asker)));
+    case UROCE_DUMP_SWITCH:
+      return Whole(SwitchesJson(context.nic));
     default:
       return absl::InvalidArgumentError(absl::StrCat("there is no dump ", what));
   }

@@ -28,8 +28,10 @@ datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
 }  // namespace
 
 Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
-         std::span<const datapath::WorkerSeat> seats)
+         std::span<const datapath::WorkerSeat> seats,
+         std::shared_ptr<drivers::SwitchNetwork> network)
     : config_(config),
+      network_(std::move(network)),
       devices_(std::move(devices)),
       keys_(config.limits.total_mrs),
       numbers_(static_cast<uint32_t>(seats.size())),

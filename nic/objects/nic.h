@@ -25,6 +25,10 @@
 #include "pipeline/datapath/memory/key_table.h"
 #include "pipeline/datapath/worker/workers.h"
 
+namespace uroce::drivers {
+class SwitchNetwork;
+}
+
 namespace uroce::nic {
 
 struct AddressHandle;
@@ -34,8 +38,10 @@ class Program;
 class Nic {
  public:
   /// Takes the devices to the workers, one per seat, and starts them. Pools outlive this object.
+  /// `network` joins the devices at switches.
   Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
-      std::span<const datapath::WorkerSeat> seats);
+      std::span<const datapath::WorkerSeat> seats,
+      std::shared_ptr<drivers::SwitchNetwork> network = nullptr);
   ~Nic();
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
@@ -44,6 +50,8 @@ class Nic {
   const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
   /// The same, as nic/paths knows them.
   NetDevices net_devices() const;
+  /// Between the devices at switches; null: there are none. Its hosts are these, in their order.
+  drivers::SwitchNetwork* network() const { return network_.get(); }
   datapath::KeyTable& keys() { return keys_; }
   datapath::Workers& workers() { return workers_; }
   const datapath::Workers& workers() const { return workers_; }
@@ -85,6 +93,7 @@ class Nic {
   void ChangeMac(NicDevice& device);
 
   Config config_;
+  std::shared_ptr<drivers::SwitchNetwork> network_;
   std::vector<std::unique_ptr<NicDevice>> devices_;
   datapath::KeyTable keys_;
   Numbers numbers_;

@@ -73,7 +73,8 @@ std::vector<Row> FixedRows() {
        kMaxWorkers},
       {{"log_level", false, false, "trace, debug, info, warning, error or off"},
        &Config::log_level},
-      {{"wire_interfaces", true, false, "give the addresses of a wire's NICs to the kernel too"},
+      {{"wire_interfaces", true, false,
+        "give the addresses of NICs on wires and switches to the kernel too"},
        &Config::wire_interfaces},
       {{"no_huge", true, false, "take ordinary pages even where hugepages are reserved"},
        &Config::no_huge},
@@ -417,6 +418,66 @@ absl::Status ApplyWire(Setting setting, Config& config) {
   return absl::OkStatus();
 }
 
+/// `gid` plus `steps`, as a number in network order.
+Gid CountedUp(Gid gid, uint32_t steps) {
+  uint64_t carry = steps;
+  for (size_t i = gid.bytes.size(); i > 0 && carry != 0; --i) {
+    carry += gid.bytes[i - 1];
+    gid.bytes[i - 1] = static_cast<uint8_t>(carry);
+    carry >>= 8;
+  }
+  return gid;
+}
+
+/// The first of uroce0, uroce1 ... that no device has.
+std::string FreeDeviceName(Config& config) {
+  for (uint32_t number = 0;; ++number) {
+    std::string name = absl::StrCat("uroce", number);
+    if (FindDevice(config, name) == nullptr) return name;
+  }
+}
+
+/// The NIC at the next port of the last switch. Where the switch says no addresses, those of all
+/// switches count on.
+absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config) {
+  const SwitchSettings& own = config.switches.back();
+  DeviceConfig device;
+  device.name = FreeDeviceName(config);
+  device.at_switch = static_cast<int>(config.switches.size()) - 1;
+  device.mtu_bytes = own.mtu_bytes;
+  device.selective_repeat = own.selective_repeat;
+  if (absl::Status status = CheckName(setting, config, device.name); !status.ok()) return status;
+  const absl::Status status =
+      AddAddresses(own.addresses.empty() ? kFirstSwitchAddresses : own.addresses, device);
+  if (!status.ok()) return Complain(setting, status.message());
+  const auto earlier = std::ranges::count_if(config.devices, [&](const DeviceConfig& each) {
+    return each.at_switch >= 0 && config.switches[each.at_switch].addresses.empty();
+  });
+  const auto steps = own.addresses.empty() ? static_cast<uint32_t>(earlier) : port;
+  for (InterfaceAddress& address : device.addresses) address.gid = CountedUp(address.gid, steps);
+  config.devices.push_back(std::move(device));
+  return absl::OkStatus();
+}
+
+absl::Status ApplySwitch(const Setting& setting, Config& config) {
+  if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
+  SwitchSettings made;
+  for (const auto& [key, value] : setting.fields) {
+    const absl::Status status = SetSwitchField(key, value, made);
+    if (!status.ok()) return Complain(setting, status.message());
+  }
+  if (made.name.empty()) made.name = absl::StrCat("sw", config.switches.size());
+  if (absl::Status status = CheckName(setting, config, made.name); !status.ok()) return status;
+  const bool is_taken = std::ranges::any_of(
+      config.switches, [&](const SwitchSettings& each) { return each.name == made.name; });
+  if (is_taken) return Complain(setting, absl::StrCat("name \"", made.name, "\" is used twice"));
+  config.switches.push_back(std::move(made));
+  for (uint32_t port = 0; port < config.switches.back().ports; ++port) {
+    if (absl::Status status = AddSwitchNic(setting, port, config); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplyFault(const Setting& setting, Config& config) {
   const std::pair<std::string, std::string> parts =
       absl::StrSplit(setting.value, absl::MaxSplits(':', 1));
@@ -432,6 +493,7 @@ absl::Status ApplyFault(const Setting& setting, Config& config) {
 absl::Status Apply(const Setting& setting, Config& config) {
   if (setting.key == "port") return ApplyPort(setting, config);
   if (setting.key == "wire") return ApplyWire(setting, config);
+  if (setting.key == "switch") return ApplySwitch(setting, config);
   for (const Row& row : Rows()) {
     if (setting.key == row.info.key) return ApplyRow(row, setting, config);
   }
@@ -440,13 +502,14 @@ absl::Status Apply(const Setting& setting, Config& config) {
 
 absl::Status ApplyWireInterfaces(Config& config) {
   if (!config.wire_interfaces) return absl::OkStatus();
-  bool has_wire = false;
+  bool has_any = false;
   for (DeviceConfig& device : config.devices) {
-    device.wire_interface = device.wire >= 0;
-    has_wire |= device.wire_interface;
+    device.wire_interface = device.wire >= 0 || device.at_switch >= 0;
+    has_any |= device.wire_interface;
   }
-  if (has_wire) return absl::OkStatus();
-  return absl::InvalidArgumentError("wire_interfaces: there is no wire; give one by --wire");
+  if (has_any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "wire_interfaces: there is no NIC inside; give some by --wire or --switch");
 }
 
 absl::Status CheckAddressesDiffer(const Config& config) {
@@ -493,7 +556,7 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
       return status;
     }
   }
-  if (config.devices.empty()) {
+  if (config.devices.empty() && config.switches.empty()) {
     const absl::StatusOr<Setting> wire = SplitFields("--wire", "wire", kDefaultWire);
     if (!wire.ok()) return wire.status();
     if (absl::Status status = ApplyWire(*wire, config); !status.ok()) return status;
@@ -502,6 +565,7 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
     if (absl::Status status = ApplyFault(*fault, config); !status.ok()) return status;
   }
   if (absl::Status status = ApplyWireInterfaces(config); !status.ok()) return status;
+  if (absl::Status status = FinishSwitches(config.switches); !status.ok()) return status;
   if (absl::Status status = CheckAddressesDiffer(config); !status.ok()) return status;
   return config;
 }

@@ -15,6 +15,7 @@
 #include "nic/net/address.h"
 #include "nic/net/route.h"
 #include "nic/settings/object_kinds.h"
+#include "nic/settings/switch_settings.h"
 #include "pipeline/congestion/settings.h"
 
 namespace uroce::nic {
@@ -22,11 +23,12 @@ namespace uroce::nic {
 /// One NIC.
 struct DeviceConfig {
   std::string name;
-  std::string dev;  ///< DPDK device argument; "" for an end of an in-process wire.
-  int wire = -1;    ///< Which in-process wire, or -1. Exactly two devices name each.
+  std::string dev;     ///< DPDK device argument; "" for an end of a wire and at a switch.
+  int wire = -1;       ///< Which in-process wire, or -1. Exactly two devices name each.
+  int at_switch = -1;  ///< At which of the daemon's switches, or -1.
   std::vector<InterfaceAddress> addresses;
   std::vector<Route> routes;     ///< For a port without a kernel interface.
-  bool wire_interface = false;   ///< A TAP of the name has the addresses of an end of a wire.
+  bool wire_interface = false;   ///< A TAP of the name has the addresses of a NIC inside.
   bool own_host = false;         ///< The daemon, not the kernel, is the host on a kernel interface.
   std::string exception;         ///< Name of a TAP for all traffic but RoCE, or "".
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
@@ -70,12 +72,14 @@ struct Limits {
 
 struct Config {
   std::vector<DeviceConfig> devices;
+  std::vector<SwitchSettings> switches;
   std::string socket_path;
   uint32_t workers = 1;
   std::string log_level = "info";
   bool no_huge = false;
-  bool wire_interfaces = false;  ///< The kernel has the addresses of the wires' ends too.
-  std::string flight_recorder;   ///< Directory for the flights of failed queue pairs, or "".
+  bool wire_interfaces =
+      false;                    ///< The kernel has the addresses of NICs on wires and switches too.
+  std::string flight_recorder;  ///< Directory for the flights of failed queue pairs, or "".
   uint32_t flight_packets = 64;  ///< Kept of each queue pair.
   uint32_t flight_files = 100;   ///< Kept in the directory.
   bool share_userfaultfd = false;
@@ -84,7 +88,7 @@ struct Config {
   Limits limits;
 };
 
-/// A setting as somebody wrote it. `fields` replaces `value` for the keys port and wire.
+/// A setting as somebody wrote it. `fields` replaces `value` for the keys port, wire and switch.
 struct Setting {
   std::string origin;  ///< "--workers", "uroced.toml: workers": complaints begin with it.
   std::string key;
@@ -96,14 +100,15 @@ struct Setting {
 /// first '='.
 absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value);
 
-/// Settings in order: a later one replaces an earlier one, port and wire add up, fault names a
-/// device. Without any port or wire: two NICs on an in-process wire. `default_socket` stands in
+/// Settings in order: a later one replaces an earlier one, port, wire and switch add up, fault
+/// names a device. Without any of these: two NICs on an in-process wire. `default_socket` stands in
 /// for a socket setting.
 /// Errors: one line that names the setting, the value and what would be right.
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket);
 
-/// Names and meanings of all settings but port, wire and fault, for the flags and their help.
+/// Names and meanings of all settings but port, wire, switch and fault, for the flags and their
+/// help.
 struct SettingInfo {
   std::string key;
   bool is_switch;  ///< Takes no value as a flag.
@@ -115,5 +120,8 @@ const std::vector<SettingInfo>& SettingInfos();
 /// The embedded default, as --wire takes it.
 inline constexpr char kDefaultWire[] =
     "uroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24+fd00::2/64";
+
+/// The addresses of the first NIC at a switch; those of the others count up from it.
+inline constexpr char kFirstSwitchAddresses[] = "10.0.0.1/24+fd00::1/64";
 
 }  // namespace uroce::nic

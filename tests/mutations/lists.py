@@ -4,6 +4,7 @@ import base_mutations
 import cm_mutations
 import congestion_mutations
 import datapath_mutations
+import fabric_mutations
 import mutations
 import nic_mutations
 import paths_mutations
@@ -20,6 +21,8 @@ LISTS = [
     ("pipeline/datapath", ["tests/datapath/memory_window_test",
                            "tests/datapath/datapath_parts_test",
                            "tests/datapath/datapath_worker_test"], datapath_mutations.MUTATIONS),
+    ("pipeline/fabric", ["tests/fabric/fabric_test"], fabric_mutations.MUTATIONS),
+    ("drivers/switch", ["tests/drivers/drivers_test"], fabric_mutations.PORT_MUTATIONS),
     ("nic/base", ["tests/nic/base/side_thread_test", "tests/nic/base/stranger_socket_test",
                   "tests/nic/base/user_turns_test", "tests/nic/base/log_budget_test",
                   "tests/datapath/datapath_parts_test"], base_mutations.MUTATIONS),

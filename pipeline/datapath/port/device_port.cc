@@ -108,11 +108,12 @@ bool DevicePort::TakeRelayed(uint32_t most) {
 }
 
 bool DevicePort::has_work() const {
-  if (pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames() ||
-      gsi_has_frames()) {
-    return true;
-  }
-  return std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
+  if (own_count_ != 0) return true;
+  const bool has_relayed =
+      std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
+  const bool wants_to_send = pending_count_ != 0 || !sessions_.empty() || host_has_frames() ||
+                             gsi_has_frames() || has_relayed;
+  return wants_to_send && !IsHeldBack();
 }
 
 void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note) {

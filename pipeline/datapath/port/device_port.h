@@ -104,7 +104,7 @@ class DevicePort {
   bool TakeRelayed(uint32_t most);
   bool has_relays() const { return !relays_.empty(); }
   void Flush(Nanos now);
-  /// Frames or flows that wait: no time to sleep.
+  /// Frames or flows that wait for this worker alone: no time to sleep.
   bool has_work() const;
   /// Whether the device's own stack, where it has one and this worker serves it, wants to send.
   bool host_has_frames() const {
@@ -131,6 +131,10 @@ class DevicePort {
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
   uint16_t ReceiveOwn(rte_mbuf** frames);
+  /// The port takes nothing now, and has said when it may take more.
+  bool IsHeldBack() const {
+    return queue_ && NextDeadline() != kNever && port_.TransmitRoom(*queue_) == 0;
+  }
   uint32_t TransmitRoom() const;
 
   Device& device_;
