@@ -13,6 +13,7 @@
 #include "nic/devices/port_attributes.h"
 #include "nic/devices/queue_layout.h"
 #include "nic/net/tap_interface.h"
+#include "nic/settings/port_congestion.h"
 #include "pipeline/transport/path_mtu.h"
 
 namespace uroce::nic {
@@ -46,10 +47,25 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
   datapath_.mac = info_.mac;
   datapath_.gsi_link = gsi_link_.get();
   is_host_ = IsHost(config_, info_);
+  ConfigureCongestion();
   if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
   RefreshNetwork();
   gids_.Update(info_.mac, Addresses());
   ShowAddresses();
+}
+
+// Devices that know no speed, and those that claim one without meaning it, can do more than a
+// worker sends.
+void NicDevice::ConfigureCongestion() {
+  constexpr uint64_t kUnknownSpeed = 100'000'000'000;
+  const uint64_t line_bps = info_.speed_bps == 0 ? kUnknownSpeed : info_.speed_bps;
+  datapath_.SetCongestion(CongestionOf(config_), line_bps);
+}
+
+bool NicDevice::IsEcnCapable(uint8_t traffic_class) const {
+  const congestion::Settings settings = CongestionOf(config_);
+  return settings.profile != congestion::Profile::kOff &&
+         congestion::IsEnabled(settings.rp.rp_enable, traffic_class);
 }
 
 void NicDevice::ShowAddresses() {

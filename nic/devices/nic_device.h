@@ -102,6 +102,8 @@ class NicDevice final : public NetDevice {
   void OnGroups(std::function<void(const Gid& group, bool joined)> listener) {
     on_group_ = std::move(listener);
   }
+  /// Whether packets of this traffic class say that switches may mark them.
+  bool IsEcnCapable(uint8_t traffic_class) const;
   uroce_port_info PortAttributes() const;
   uroce_device_info DeviceInfo(const Limits& limits) const;
   drivers::Port& port() const { return *port_; }
@@ -123,6 +125,7 @@ class NicDevice final : public NetDevice {
 
  private:
   drivers::PortInfo ReadInfo() const;
+  void ConfigureCongestion();
   void MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_frames);
   void RefreshNetwork();
   /// Has the kernel know the groups, on the interfaces that there are now.

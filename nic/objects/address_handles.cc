@@ -34,6 +34,7 @@ absl::StatusOr<uint32_t> AddressHandles::Create(const AddressPlan& plan, const M
   datapath::Path path = MakePath(plan.path, destination, plan.request.attr);
   path.udp_source_port = path.flow_label == 0 ? wire::kPortOfEachDatagram
                                               : wire::UdpSourcePort(path.flow_label, Qpn(), Qpn());
+  path.ecn_capable = (*pd)->context->device->IsEcnCapable(path.traffic_class);
   core_.session().MakeAddressTable(core_.limits().kinds.of(Kind::kAh).of_program);
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = *pd,

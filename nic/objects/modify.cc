@@ -122,6 +122,7 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
     std::optional<datapath::Path> path;
     if (plan.path && destination) {
       path = ConnectedPath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
+      path->ecn_capable = object.device->IsEcnCapable(path->traffic_class);
     }
     worker.Modify(&object.queue_pair, next, ToTransport(object.attr, object),
                   path ? &*path : nullptr);

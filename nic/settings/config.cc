@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "drivers/fault/fault_config.h"
+#include "nic/settings/port_congestion.h"
 #include "nic/settings/port_network.h"
 #include "pipeline/base/steering.h"
 #include "pipeline/shm/abi/uroce_arena.h"
@@ -257,6 +258,9 @@ absl::Status CheckName(const Setting& setting, const Config& config, const std::
     return Complain(setting, absl::StrCat("name \"", name, "\" must be 1 to ", kMaxNameLength,
                                           " letters, digits, '_' or '-'"));
   }
+  if (name == kCongestionKey) {
+    return Complain(setting, absl::StrCat("name \"", name, "\" is the key of a wire"));
+  }
   if (FindDevice(const_cast<Config&>(config), name) != nullptr) {
     return Complain(setting, absl::StrCat("name \"", name, "\" is used twice"));
   }
@@ -340,7 +344,11 @@ absl::Status ApplyField(const Setting& setting, const Config& config, const std:
     device.name = value;
     return CheckName(setting, config, value);
   }
-  std::string known = "name";
+  if (IsCongestionKey(key)) {
+    const absl::Status status = SetCongestion(key, value, device);
+    return status.ok() ? status : Complain(setting, status.message());
+  }
+  std::string known = "name, cc, cc.PARAMETER";
   for (const Field& field : kFields) {
     absl::StrAppend(&known, ", ", field.key);
     if (key != field.key) continue;
@@ -372,13 +380,20 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
 /// Takes what is said of both ends of a wire out of `setting`.
 absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
   if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
-  const auto found =
-      std::find_if(setting.fields.begin(), setting.fields.end(),
-                   [](const auto& field) { return field.first == kSelectiveRepeat; });
-  if (found == setting.fields.end()) return absl::OkStatus();
-  const absl::Status status = SetSelectiveRepeat(found->second, device);
-  setting.fields.erase(found);
-  return status.ok() ? status : Complain(setting, status.message());
+  std::vector<std::pair<std::string, std::string>> ends;
+  for (auto& [key, value] : setting.fields) {
+    absl::Status status;
+    if (key == kSelectiveRepeat) {
+      status = SetSelectiveRepeat(value, device);
+    } else if (IsCongestionKey(key)) {
+      status = SetCongestion(key, value, device);
+    } else {
+      ends.emplace_back(std::move(key), std::move(value));
+    }
+    if (!status.ok()) return Complain(setting, status.message());
+  }
+  setting.fields = std::move(ends);
+  return absl::OkStatus();
 }
 
 absl::Status ApplyWire(Setting setting, Config& config) {

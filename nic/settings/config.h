@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "nic/net/route.h"
 #include "nic/settings/object_kinds.h"
 #include "nic/settings/switch_settings.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::nic {
 
@@ -32,7 +34,10 @@ struct DeviceConfig {
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
   uint32_t queues = 1;           ///< Receive queues of the device.
   bool selective_repeat = true;  ///< With peers that agree to it.
-  std::string fault;             ///< Text of drivers::ParseFault; "" for none.
+  /// Congestion control, and parameters that differ from its defaults (port_congestion.h).
+  std::optional<congestion::Profile> congestion;
+  std::vector<std::pair<const congestion::Parameter*, uint32_t>> congestion_parameters;
+  std::string fault;  ///< Text of drivers::ParseFault; "" for none.
 };
 
 /// What one program, one user and the daemon may hold.

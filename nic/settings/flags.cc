@@ -29,7 +29,9 @@ constexpr char kDescription[] =
 constexpr char kWireHelp[] =
     "two NICs on a wire of their own; several IPs: IP+IP\n"
     "selective-repeat=on|off here and below, on if not given: repeat lost\n"
-    "packets alone with NICs that agree to it";
+    "packets alone with NICs that agree to it\n"
+    "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"
+    "wire and delay on a port if not given; cc.PARAMETER=NUMBER";
 
 constexpr char kSwitchHelp[] =
     "NICs on an emulated switch\n"

@@ -2,6 +2,7 @@
 """All planted bugs, by room, with the test programs that look for them."""
 import base_mutations
 import cm_mutations
+import congestion_mutations
 import datapath_mutations
 import fabric_mutations
 import mutations
@@ -15,6 +16,8 @@ import verbs_shim_mutations
 LISTS = [
     ("pipeline/transport", ["tests/transport/transport_test", "tests/sim/sim_test"],
      mutations.MUTATIONS),
+    ("pipeline/congestion", ["tests/congestion/congestion_test",
+                             "tests/transport/transport_test"], congestion_mutations.MUTATIONS),
     ("pipeline/datapath", ["tests/datapath/memory_window_test",
                            "tests/datapath/datapath_parts_test",
                            "tests/datapath/datapath_worker_test"], datapath_mutations.MUTATIONS),

@@ -22,6 +22,7 @@ DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross
       cross_worker_(*cross_worker),
       taps_(*taps),
       counters_(device->counters(cross_worker->index())),
+      congestion_(device->congestion(cross_worker->index())),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),

@@ -76,6 +76,7 @@ class DevicePort {
   Device& device() const { return device_; }
   uint16_t position() const { return position_; }
   DeviceCounters& counters() const { return counters_; }
+  congestion::Environment& congestion() const { return congestion_; }
   DeficitRoundRobin& sessions() { return sessions_; }
   SessionFlow* FlowOf(const Session* session);
   void ForgetSession(const Session* session);
@@ -142,6 +143,7 @@ class DevicePort {
   CrossWorkerLink& cross_worker_;
   Taps& taps_;
   DeviceCounters& counters_;
+  congestion::Environment& congestion_;
   const std::optional<uint16_t> queue_;
   const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
   const bool serves_host_;

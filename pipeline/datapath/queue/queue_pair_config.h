@@ -60,7 +60,8 @@ struct Path {
   Mac destination_mac{};
   Gid source;
   Gid destination;
-  uint8_t traffic_class = 0;
+  uint8_t traffic_class = 0;  ///< As the program gave it.
+  bool ecn_capable = false;   ///< Its packets say ECT(0), whatever the traffic class.
   uint8_t hop_limit = 64;
   uint32_t flow_label = 0;
   uint16_t vlan_tci = 0;  ///< 0: no 802.1Q header.

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <memory>
 
+#include "pipeline/datapath/port/device.h"
+
 namespace uroce::datapath {
 namespace {
 
@@ -13,6 +15,7 @@ transport::RcConfig ReliableConfig(const QueuePairConfig& config, uint32_t max_s
   core.signal_all = config.signal_all;
   core.max_send_works = max_send_works;
   core.selective_repeat = config.selective_repeat;
+  if (config.device != nullptr) core.congestion = &config.device->CongestionOf(config.qpn);
   core.shared_receive = config.shared != nullptr || config.domain != nullptr;
   core.service = config.service;
   if (config.service != wire::Service::kXrc) return core;

@@ -48,6 +48,7 @@ void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attribu
   if (state == QpState::kReset) {
     qp.DiscardPosted();
     StopSending(qp);
+    context_.congestion.Forget(qp);
   }
   if (stops) DropKept(qp);
   qp.PublishState(qp.core().state());
@@ -121,6 +122,7 @@ void StateChanges::FailWaiting(QueuePair& qp) {
 void StateChanges::End(QueuePair& qp) {
   context_.acknowledge_all(qp);
   StopSending(qp);
+  context_.congestion.Forget(qp);
   AbandonWaiting(qp);
   DropKept(qp);
 }

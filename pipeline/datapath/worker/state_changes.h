@@ -7,6 +7,7 @@
 #include "pipeline/datapath/frames/kept_frames.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
+#include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/failed_queue_pairs.h"
 #include "pipeline/datapath/worker/key_changes.h"
@@ -19,6 +20,7 @@ namespace uroce::datapath {
 /// What changes of state work with.
 struct StateContext {
   CompletionPublisher& completions;
+  CongestionControl& congestion;
   Effects& effects;
   FailedQueuePairs& failed;
   KeptFramePool& kept_frames;

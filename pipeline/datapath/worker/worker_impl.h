@@ -8,6 +8,7 @@
 #include "pipeline/datapath/thread/controlled_thread.h"
 #include "pipeline/datapath/thread/idle_policy.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
+#include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/failed_queue_pairs.h"
@@ -41,6 +42,9 @@ struct Worker::Impl {
   bool Turn(Nanos now);
   /// Begins a turn: what the last one was is counted once its end is known.
   void BeginTurn(Nanos now);
+  /// The time since the last turn, which began while there was no sleep, may be one in which this
+  /// thread did not run.
+  void NoteStall(Nanos now);
 
   // ---- sleep ----
   void Sleep();
@@ -73,6 +77,7 @@ struct Worker::Impl {
   TurnTime time;
   IdlePolicy idle;
   bool was_busy = false;
+  bool has_slept = true;
   CrossWorkerLink cross_worker;
   FrameStash stash;
   FrameRecorder recorder;
@@ -86,6 +91,7 @@ struct Worker::Impl {
   QueuePairTimers timers;
   ReadyLists ready;
   CompletionPublisher completions;
+  CongestionControl congestion;
   CopyEngine copies;
   KeyChanges key_changes;
   Effects effects;

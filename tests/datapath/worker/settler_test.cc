@@ -33,6 +33,7 @@ class SettlerTest : public WorkPartsTest {
 
   QueuePairTimers timers_;
   Settler settler_{{.completions = completions_,
+                    .congestion = congestion_,
                     .key_changes = key_changes_,
                     .timers = timers_,
                     .ready = ready_,

@@ -129,7 +129,9 @@ class WorkPartsTest : public PartsTest {
   Effects effects_{keys_, copies_, key_changes_, kept_frames_, time_};
   FailedQueuePairs failed_{nullptr, time_};
   std::function<void(QueuePair&)> acknowledge_all_ = [](QueuePair&) {};
+  CongestionControl congestion_{stash_, time_};
   StateChanges states_{{.completions = completions_,
+                        .congestion = congestion_,
                         .effects = effects_,
                         .failed = failed_,
                         .kept_frames = kept_frames_,

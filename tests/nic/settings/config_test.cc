@@ -6,6 +6,7 @@
 
 #include "nic/settings/config_file.h"
 #include "nic/settings/flags.h"
+#include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {
@@ -162,6 +163,32 @@ TEST(ConfigTest, SelectiveRepeatHasTheSameNameInFiles) {
       "[[wire]]\nb = \"10.0.0.1\"\nc = \"10.0.0.2\"\nselective-repeat = \"off\"\n");
   ASSERT_TRUE(config.ok()) << config.status();
   for (const DeviceConfig& device : config->devices) EXPECT_FALSE(device.selective_repeat);
+}
+
+TEST(ConfigTest, CongestionControlIsByDelayOnAPortAndOffOnAWire) {
+  using congestion::Profile;
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--port=name=a,dev=net_null0", "--port=name=b,dev=net_null1,cc.rpg_ai_rate=7,cc=dcqcn-mlx",
+       "--wire=c=10.0.0.1,d=10.0.0.2", "--wire=e=10.0.0.3,cc=dcqcn,f=10.0.0.4,cc.cnp_dscp=46"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::vector<Profile> profiles;
+  for (const DeviceConfig& device : config->devices) {
+    profiles.push_back(CongestionOf(device).profile);
+  }
+  EXPECT_EQ(profiles, (std::vector{Profile::kDelay, Profile::kDcqcnMlx, Profile::kOff,
+                                   Profile::kOff, Profile::kDcqcn, Profile::kDcqcn}));
+  EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_ai_rate, 7u);
+  EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_hai_rate, 50u);
+  EXPECT_EQ(CongestionOf(config->devices[5]).np.cnp_dscp, 46u);
+}
+
+TEST(ConfigTest, CongestionControlHasTheSameNamesInFiles) {
+  const absl::StatusOr<Config> config = FromFile(
+      "[[port]]\nname = \"a\"\ndev = \"net_null0\"\ncc = \"dcqcn\"\n\"cc.rpg_threshold\" = 3\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const congestion::Settings settings = CongestionOf(config->devices[0]);
+  EXPECT_EQ(settings.profile, congestion::Profile::kDcqcn);
+  EXPECT_EQ(settings.rp.rpg_threshold, 3u);
 }
 
 Route RouteOf(const char* text) { return ParseRoute(text).value(); }
@@ -396,6 +423,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--port=name=a,dev=net_null0", "--port=name=a,dev=net_null1"}, {"a", "twice"}},
         BadFlags{{"--port=name=a,dev=net_null0,selective-repeat=no"},
                  {"selective-repeat", "no", "off"}},
+        BadFlags{{"--port=name=a,dev=net_null0,cc=swift"}, {"cc", "swift", "dcqcn-mlx", "delay"}},
+        BadFlags{{"--port=name=a,dev=net_null0,cc.rpg_ai_rat=5"}, {"cc.rpg_ai_rat", "rpg_ai_rate"}},
+        BadFlags{{"--port=name=a,dev=net_null0,cc.cnp_dscp=64"}, {"cc.cnp_dscp", "64", "63"}},
+        BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,cc=on"}, {"--wire", "cc", "on", "delay"}},
+        BadFlags{{"--port=name=cc,dev=net_null0"}, {"cc", "key"}},
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,selective-repeat=true"},
                  {"--wire", "selective-repeat", "true", "on"}},
         BadFlags{{"--wire=a=10.0.0.1,selective-repeat=off"}, {"--wire", "two ends"}},

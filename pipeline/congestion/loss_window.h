@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many request packets a requester has in flight at most.
+// How many request packets may be in flight, by losses alone.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "pipeline/transport/packet_set.h"
-
-namespace uroce::transport {
+namespace uroce::congestion {
 
 /// Bounds request packets in flight; a READ request is one of them, however many answer it.
 ///
@@ -18,13 +16,15 @@ namespace uroce::transport {
 /// behind a hole flows on until the hole is filled. Single losses change nothing. A round trip that
 /// loses more than one packet in eight has sent more than somebody on the way can hold: the window
 /// is half, and grows slowly from then on.
-/// Pure, owned by a LossRecovery.
-class CongestionWindow {
+/// Pure, part of a Window.
+class LossWindow {
  public:
-  static constexpr uint32_t kMostPackets = PacketSet::kWindow;
+  static constexpr uint32_t kMostPackets = 2048;
+  /// Selective repeat: one packet in so many of a window may be lost.
+  static constexpr uint32_t kTolerable = 8;
 
   /// Range: `least` > 0. A wider one than kMostPackets stays as it is.
-  explicit CongestionWindow(uint32_t least) : least_(least), packets_(least) {}
+  explicit LossWindow(uint32_t least) : least_(least), packets_(least) {}
 
   uint32_t packets() const { return packets_; }
   /// Whether one more request packet may leave while `in_flight` are under way.
@@ -64,7 +64,6 @@ class CongestionWindow {
   }
 
  private:
-  static constexpr uint32_t kTolerable = 8;
   static constexpr uint32_t kSlowStep = 16;
   static constexpr uint32_t kFewest = 8;
 
@@ -75,4 +74,4 @@ class CongestionWindow {
   bool slow_ = false;
 };
 
-}  // namespace uroce::transport
+}  // namespace uroce::congestion
