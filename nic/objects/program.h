@@ -48,9 +48,7 @@ class Program {
   AddressHandles& address_handles() { return address_handles_; }
   /// The part of this type.
   template <typename Part>
-  Part& part() {
-    return std::get<Part&>(std::tuple_cat(parts(), std::tie(segments_)));
-  }
+  Part& part();
 
   /// Everything that was made in it goes too, as the kernel does it: programs count on that. The
   /// regions are returned as by Regions::BeginDereg.
@@ -88,5 +86,10 @@ class Program {
   QueuePairs queue_pairs_{*core_, contexts_, completion_queues_, shared_receive_queues_, xrc_};
   AddressHandles address_handles_{*core_, contexts_};
 };
+
+template <typename Part>
+Part& Program::part() {
+  return std::get<Part&>(std::tuple_cat(parts(), std::tie(segments_)));
+}
 
 }  // namespace uroce::nic

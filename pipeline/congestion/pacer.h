@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "pipeline/base/types.h"
@@ -16,7 +17,7 @@ inline constexpr Nanos kMaxBurstTime{100'000};
 
 /// How long `bytes` take. Range: `rate_bps` >= 1.
 inline Nanos TimeOf(double bytes, double rate_bps) {
-  return Nanos(static_cast<int64_t>(bytes * 8e9 / rate_bps + 0.5));
+  return Nanos(std::llrint(bytes * 8e9 / rate_bps));
 }
 
 /// A rate as packets need it, which divide nothing.
@@ -31,7 +32,7 @@ class Pacer {
   }
   /// When the packet after one of `bytes` may leave, which leaves now. `next_send` was its time.
   Nanos NextSend(Nanos next_send, Nanos now, double bytes) const {
-    const Nanos time(static_cast<int64_t>(bytes * nanos_per_byte_ + 0.5));
+    const Nanos time(std::llrint(bytes * nanos_per_byte_));
     return std::max(next_send, now - credit_) + time;
   }
 
