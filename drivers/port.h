@@ -59,7 +59,8 @@ class Port {
   virtual bool BeforeSleep([[maybe_unused]] uint16_t queue) { return true; }
   virtual void AfterSleep([[maybe_unused]] uint16_t queue) {}
   /// When ReceiveBurst or TransmitBurst must be called again though nothing arrived (delayed
-  /// frames of a fault port); kNever else.
+  /// frames of a fault port, frames on their way through a switch); kNever else. While TransmitRoom
+  /// is 0, by when there may be room; kNever: that is not known.
   virtual Nanos NextDeadline([[maybe_unused]] uint16_t queue) const { return kNever; }
 
   // ---- control thread ----

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What wakes a worker that sleeps beside a device: any number of fds behind one.
+// One fd that stands for any number of fds of a device: it wakes a worker that sleeps.
 #pragma once
 
 #include <poll.h>

@@ -66,7 +66,8 @@ void Daemon::Settle() {
 }
 
 Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)
-    : nic_(std::make_unique<Nic>(config, std::move(ports.devices), ports.seats)),
+    : nic_(std::make_unique<Nic>(config, std::move(ports.devices), ports.seats,
+                                 std::move(ports.network))),
       server_(std::make_unique<Server>(loop_, *nic_, std::move(socket))) {}
 
 Daemon::~Daemon() = default;
@@ -80,7 +81,7 @@ void Daemon::Run() {
   const EventLoop::Id watch = loop_.Watch(signal_fd.get(), EPOLLIN, [this] { loop_.Stop(); });
   loop_.Run();
   loop_.Forget(watch);
-  spdlog::info("stopping with {} programs connected", server_->session_count());
+  spdlog::info("stopping with {} programs connected", server_->connection_count());
 }
 
 std::string Daemon::ReadyLine() const {

@@ -12,7 +12,9 @@
 #include "drivers/dpdk/pci_device.h"
 #include "drivers/fault/fault_port.h"
 #include "drivers/memif/memif_port.h"
+#include "drivers/switch/switch_port.h"
 #include "drivers/wire/wire_port.h"
+#include "nic/switch_network.h"
 #include "nic/worker_cores.h"
 
 namespace uroce::nic {
@@ -26,6 +28,9 @@ absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
   return absl::InvalidArgumentError(
       absl::StrCat("--port: name=", device.name, ": ", status.message()));
 }
+
+/// Whether its port is the daemon's own work.
+bool IsInside(const DeviceConfig& device) { return device.wire >= 0 || device.at_switch >= 0; }
 
 struct Plan {
   drivers::EalConfig eal;
@@ -46,7 +51,7 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
   plan.frames += config.limits.kept_frames;  // These come back only when their hole is filled.
   plan.eal.allow_hugepages = !config.no_huge;
   for (const DeviceConfig& device : config.devices) {
-    if (device.wire >= 0) continue;
+    if (IsInside(device)) continue;
     const auto arguments = drivers::ParseDeviceArguments(device.dev);
     if (!arguments.ok()) return Complain(device, arguments.status());
     if (arguments->driver == drivers::kMemifDriver) {
@@ -66,6 +71,7 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
   std::set<int> nodes;
   for (const int core : cores) nodes.insert(NumaNodeOf(core));
   plan.frames *= config.workers;
+  plan.frames += FramesInNetwork(config);
   const uint64_t pool_mib =
       (drivers::PoolBytes(plan.frame_bytes, plan.frames) * nodes.size() + plan.own_pool_bytes) >>
       20;
@@ -101,13 +107,19 @@ absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& devi
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
-    const Config& config, const std::vector<datapath::WorkerSeat>& seats) {
+    const Config& config, const std::vector<datapath::WorkerSeat>& seats,
+    const std::shared_ptr<drivers::SwitchNetwork>& network) {
   std::vector<std::unique_ptr<drivers::Port>> ports;
+  uint32_t switch_ports = 0;
   while (ports.size() < config.devices.size()) {
     const auto index = static_cast<uint32_t>(ports.size());
     const DeviceConfig& device = config.devices[index];
     if (device.wire >= 0) {
       if (absl::Status status = AddWire(config, index, ports); !status.ok()) return status;
+      continue;
+    }
+    if (device.at_switch >= 0) {
+      ports.push_back(std::make_unique<drivers::SwitchPort>(network, switch_ports++));
       continue;
     }
     rte_mempool* const pool = seats[index % seats.size()].pool;  // Of whom drives its first queue.
@@ -118,19 +130,21 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
   return ports;
 }
 
+/// Every port can make faults: which, may change while the daemon runs.
 absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(
     const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
     const std::vector<datapath::WorkerSeat>& seats) {
   const auto workers = static_cast<uint32_t>(seats.size());
-  if (config.fault.empty()) {
-    return std::make_unique<NicDevice>(config, index, std::move(port), workers);
+  drivers::FaultConfig faults;
+  if (!config.fault.empty()) {
+    const absl::StatusOr<drivers::FaultConfig> parsed = drivers::ParseFault(config.fault);
+    if (!parsed.ok()) return parsed.status();
+    faults = *parsed;
   }
-  const absl::StatusOr<drivers::FaultConfig> faults = drivers::ParseFault(config.fault);
-  if (!faults.ok()) return faults.status();
   auto faulty =
-      std::make_unique<drivers::FaultPort>(std::move(port), *faults, seats[index % workers].pool);
-  const drivers::FaultPort* counters = faulty.get();
-  return std::make_unique<NicDevice>(config, index, std::move(faulty), workers, counters);
+      std::make_unique<drivers::FaultPort>(std::move(port), faults, seats[index % workers].pool);
+  drivers::FaultPort* const fault = faulty.get();
+  return std::make_unique<NicDevice>(config, index, std::move(faulty), workers, fault);
 }
 
 // The workers of a NUMA node share a pool that holds what all workers may hold at once: frames may
@@ -155,7 +169,7 @@ absl::StatusOr<std::vector<datapath::WorkerSeat>> MakeSeats(const Config& config
 // Before DPDK starts, which fails as a whole for what one of them lacks.
 absl::Status CheckPciDevices(const Config& config, const drivers::EalConfig& eal) {
   for (const DeviceConfig& device : config.devices) {
-    if (device.wire >= 0) continue;
+    if (IsInside(device)) continue;
     const auto arguments = drivers::ParseDeviceArguments(device.dev);
     if (!arguments.ok() || !arguments->IsPci()) continue;
     const absl::Status status = drivers::CheckPciDevice(
@@ -174,9 +188,10 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   if (absl::Status status = drivers::InitEal(plan->eal); !status.ok()) return status;
   absl::StatusOr<std::vector<datapath::WorkerSeat>> seats = MakeSeats(config, *plan);
   if (!seats.ok()) return seats.status();
-  auto ports = OpenAll(config, *seats);
+  const auto network = MakeSwitchNetwork(config, seats->front().pool);
+  auto ports = OpenAll(config, *seats, network);
   if (!ports.ok()) return ports.status();
-  Ports result{.seats = *seats};
+  Ports result{.seats = *seats, .devices = {}, .network = network};
   for (uint32_t index = 0; index < config.devices.size(); ++index) {
     auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *seats);
     if (!device.ok()) return device.status();

@@ -10,11 +10,17 @@
 #include "nic/settings/config.h"
 #include "pipeline/datapath/worker/workers.h"
 
+namespace uroce::drivers {
+class SwitchNetwork;
+}
+
 namespace uroce::nic {
 
 struct Ports {
   std::vector<datapath::WorkerSeat> seats;  ///< Of the workers.
   std::vector<std::unique_ptr<NicDevice>> devices;
+  /// Between the devices at switches, or null. Its hosts are these, in their order.
+  std::shared_ptr<drivers::SwitchNetwork> network;
 };
 
 /// Starts DPDK and opens the ports of the configuration. Once per process.

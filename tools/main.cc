@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "nic/base/suggestion.h"
 #include "tools/capture/command.h"
 #include "tools/capture/flags.h"
@@ -46,7 +47,9 @@ struct Flags {
   std::vector<std::string> stop_limits;
   std::vector<std::string> filter_words;
   std::vector<std::string> program;  ///< Of `run`.
-  bool install = false;              ///< Of `extcap`.
+  std::string change_target;         ///< Of `switch set` and `fault set`.
+  std::vector<std::string> changes;
+  bool install = false;  ///< Of `extcap`.
   bool remove = false;
 };
 
@@ -90,6 +93,18 @@ int WatchStat(const Flags& flags) {
     std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
     fputs(flags.json ? "" : "\n", stdout);
   }
+}
+
+int PrintFaults(const Flags& flags) {
+  const absl::StatusOr<std::string> json =
+      FetchDump(ResolveSocketPath(flags.socket), UROCE_DUMP_STAT);
+  if (!json.ok()) return Report(json.status());
+  return Print(RenderFaults(*json, flags.render.device));
+}
+
+int Change(const Flags& flags, uroce_change_what what) {
+  return Report(RequestChange(ResolveSocketPath(flags.socket), what, flags.change_target,
+                              absl::StrJoin(flags.changes, ",")));
 }
 
 int Doctor(const Flags& flags) {
@@ -167,7 +182,8 @@ CLI::App* AddListing(CLI::App& app, Flags& flags, int& result, const char* name,
   AddSocketFlag(*command, flags);
   command->add_flag("--json", flags.json, "Print the daemon's JSON");
   command->add_option("-d,--device", flags.render.device, "Only this device")->excludes("--json");
-  command->callback([&flags, &result, what] {
+  command->callback([&flags, &result, what, command] {
+    if (!command->get_subcommands().empty()) return;
     result = what == UROCE_DUMP_STAT ? WatchStat(flags) : PrintDump(flags, what);
   });
   return command;
@@ -284,6 +300,40 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
   AddListing(app, flags, result, "cm", "Connections of librdmacm programs", UROCE_DUMP_CM);
 }
 
+/// `name set TARGET KEY=VALUE...`
+void AddChange(CLI::App& command, Flags& flags, int& result, uroce_change_what what,
+               const char* target, const std::string& help) {
+  CLI::App* set = command.add_subcommand("set", help);
+  AddSocketFlag(*set, flags);
+  set->add_option(target, flags.change_target)->required();
+  set->add_option("KEY=VALUE", flags.changes)->required();
+  set->callback([&flags, &result, what] { result = Change(flags, what); });
+}
+
+void AddNetwork(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* switches = AddListing(app, flags, result, "switch",
+                                  "Switches inside (uroced --switch): ports, queues, marks, drops",
+                                  UROCE_DUMP_SWITCH);
+  AddChange(
+      *switches, flags, result, UROCE_CHANGE_SWITCH, "SWITCH|PORT|NIC",
+      "Change a switch (rate, delay, buffer, ecn, pfc), or a port such as sw0:3, or that of a "
+      "NIC (rate, delay, link=up|down)");
+  switches->footer(
+      "Examples: uroce switch set sw0 ecn=100K:400K:20% pfc=off\n"
+      "          uroce switch set uroce3 link=down");
+  CLI::App* fault = app.add_subcommand("fault", "Faults that NICs make, and what they did");
+  AddSocketFlag(*fault, flags);
+  fault->add_option("-d,--device", flags.render.device, "Only this device");
+  fault->callback([&flags, &result, fault] {
+    if (fault->get_subcommands().empty()) result = PrintFaults(flags);
+  });
+  AddChange(*fault, flags, result, UROCE_CHANGE_FAULT, "NIC",
+            "Have a NIC make other faults, as uroced --fault; off: none");
+  fault->footer(
+      "Examples: uroce fault set uroce0 drop=0.01 delay=10us\n"
+      "          uroce fault set uroce0 off");
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   int result = 0;
@@ -292,6 +342,7 @@ int Main(int argc, char** argv) {
   AddSocketFlag(app, flags);
   AddLaunchers(app, flags, result);
   AddListings(app, flags, result);
+  AddNetwork(app, flags, result);
   AddCapture(app, flags, result);
   AddFlight(app, flags, result);
   AddExtcap(app, flags, result);

@@ -24,7 +24,7 @@ ibv_ah* Create(ibv_pd* pd, const ibv_ah_attr& attr) {
   if (ah == nullptr) return FailWith(ENOMEM);
   ah->verbs.context = pd->context;
   ah->verbs.pd = pd;
-  const int error = MakeHandle(*Ours(pd->context)->session, UROCE_CREATE_AH,
+  const int error = MakeHandle(*Ours(pd->context)->connection, UROCE_CREATE_AH,
                                uroce_create_ah{pd->handle, ToAbi(attr)}, &ah->verbs.handle);
   if (error == 0) return &ah->verbs;
   Free(ah);
@@ -32,7 +32,7 @@ ibv_ah* Create(ibv_pd* pd, const ibv_ah_attr& attr) {
 }
 
 int Destroy(ibv_ah* ah) {
-  const int error = EndObject(*Ours(ah->context)->session, UROCE_DESTROY_AH, ah->handle);
+  const int error = EndObject(*Ours(ah->context)->connection, UROCE_DESTROY_AH, ah->handle);
   if (error == 0) Free(ah);
   return error;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// librdmacm speaks to the kernel in commands that it writes to a file, and that point to where
-// their answers go. The daemon executes them; here they get to it and their answers back.
+// librdmacm writes commands to a file of the kernel; a command holds the address of its answer. The
+// daemon executes the commands: this file sends them there, and stores the answers.
 #include "verbs-shim/cm_commands.h"
 
 #include <fcntl.h>
@@ -90,7 +90,7 @@ int NameOldFile(Request& request, const CmFile& file, int* old_fd) {
   CmFile old;
   *old_fd = static_cast<int>(Read<rdma_ucm_migrate_id>(request).fd);
   if (!CmFiles::Find(*old_fd, &old)) return ENOENT;
-  if (old.session != file.session) return EINVAL;
+  if (old.connection != file.connection) return EINVAL;
   request.body.old_file = old.handle;
   return 0;
 }
@@ -108,7 +108,7 @@ void TakeSignals(int fd, uint32_t count) {
 
 /// Keeps account of ids, after a command that has succeeded.
 void Remember(const CmFile& file, const Request& request, const Response& reply) {
-  CmIds& ids = file.session->cm_ids();
+  CmIds& ids = file.connection->cm_ids();
   uint32_t created = 0;
   switch (request.command.cmd) {
     case RDMA_USER_CM_CMD_CREATE_ID:
@@ -142,8 +142,8 @@ int Execute(const CmFile& file, int fd, Request& request, size_t bytes) {
   }
   if (error != 0) return error;
   Response reply = {};
-  error = file.session->Command(&request, offsetof(Request, in) + bytes,
-                                {&reply, offsetof(Response, out), sizeof(reply)});
+  error = file.connection->Command(&request, offsetof(Request, in) + bytes,
+                                   {&reply, offsetof(Response, out), sizeof(reply)});
   if (error != 0) return error;
   TakeSignals(fd, reply.body.signals);
   TakeSignals(old_fd, reply.body.old_signals);
@@ -168,7 +168,7 @@ int AwaitEvent(int fd) {
 int GetEvent(const CmFile& file, int fd, Request& request, size_t bytes) {
   for (;;) {
     // A child would wait for its parent's events.
-    const int wait_error = file.session->is_live() ? AwaitEvent(fd) : EIO;
+    const int wait_error = file.connection->is_live() ? AwaitEvent(fd) : EIO;
     if (wait_error != 0) return wait_error;
     const int error = Execute(file, fd, request, bytes);
     if (error != EAGAIN || (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return error;
@@ -183,7 +183,7 @@ int EndWithoutDaemon(const CmFile& file, const Request& request) {
   if (response == nullptr || request.command.out < sizeof(uint32_t)) return EIO;
   memset(response, 0, sizeof(uint32_t));
   if (request.command.cmd == RDMA_USER_CM_CMD_DESTROY_ID) {
-    file.session->cm_ids().Forget(Read<rdma_ucm_destroy_id>(request).id);
+    file.connection->cm_ids().Forget(Read<rdma_ucm_destroy_id>(request).id);
   }
   return 0;
 }
@@ -194,8 +194,9 @@ int TellOfRemoval(const CmFile& file, const Request& request) {
   rdma_ucm_event_resp event = {};
   uint64_t uid = 0;
   void* response = ResponseOf(request.command, request.in);
-  const bool is_told = file.session->state() == SessionState::kDaemonGone && response != nullptr &&
-                       file.session->cm_ids().TakeOne(file.handle, &event.id, &uid);
+  const bool is_told = file.connection->state() == ConnectionState::kDaemonGone &&
+                       response != nullptr &&
+                       file.connection->cm_ids().TakeOne(file.handle, &event.id, &uid);
   if (!is_told) return EIO;
   event.event = kDeviceRemoval;
   event.uid = uid;
@@ -228,15 +229,15 @@ bool IsCmNode(const char* path) { return path != nullptr && strcmp(path, kNode) 
 
 int OpenCm(int flags) {
   if (IsOff()) return kNotOurs;
-  Session* session = Session::Get();
-  if (session == nullptr) return kNotOurs;
+  DaemonConnection* connection = DaemonConnection::Get();
+  if (connection == nullptr) return kNotOurs;
   uroce_request request = {UROCE_OPEN_CM, 0};
   ReplyOf<uroce_handle> reply;
   int fd = -1;
   uint32_t fd_count = 1;
-  int error = session->Command(&request, sizeof(request), WholeReply(reply), &fd, &fd_count);
+  int error = connection->Command(&request, sizeof(request), WholeReply(reply), &fd, &fd_count);
   if (error == 0 && fd_count != 1) error = EIO;
-  if (error == 0 && (!SetFlags(fd, flags) || !CmFiles::Add(fd, {session, reply.body.handle}))) {
+  if (error == 0 && (!SetFlags(fd, flags) || !CmFiles::Add(fd, {connection, reply.body.handle}))) {
     close(fd);
     error = EMFILE;
   }
@@ -259,7 +260,7 @@ ssize_t WriteCm(const CmFile& file, int fd, const void* data, size_t size_bytes)
       error = waits ? GetEvent(file, fd, request, bytes) : Execute(file, fd, request, bytes);
     }
   }
-  if (error != 0 && !file.session->is_live()) error = ExecuteWithoutDaemon(file, request);
+  if (error != 0 && !file.connection->is_live()) error = ExecuteWithoutDaemon(file, request);
   if (error == 0) return static_cast<ssize_t>(size_bytes);
   errno = error;
   return -1;

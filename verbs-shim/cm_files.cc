@@ -28,7 +28,7 @@ bool CmFiles::Find(int fd, CmFile* file) {
   Slot& slot = chunk->slots[static_cast<unsigned>(fd) % kChunkSlots];
   uint64_t inode = rings::LoadAcquire(slot.inode);
   if (inode == 0) return false;
-  file->session = rings::LoadRelaxed(slot.file.session);
+  file->connection = rings::LoadRelaxed(slot.file.connection);
   file->handle = rings::LoadRelaxed(slot.file.handle);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   if (rings::LoadRelaxed(slot.inode) != inode) return false;  // Another's now, who is making it.
@@ -46,7 +46,7 @@ bool CmFiles::Add(int fd, const CmFile& file) {
   Slot& slot = chunk->slots[number % kChunkSlots];
   rings::StoreRelaxed(slot.inode, uint64_t{0});
   __atomic_thread_fence(__ATOMIC_RELEASE);
-  rings::StoreRelaxed(slot.file.session, file.session);
+  rings::StoreRelaxed(slot.file.connection, file.connection);
   rings::StoreRelaxed(slot.file.handle, file.handle);
   rings::StoreRelease(slot.inode, InodeOf(fd));
   return true;

@@ -5,14 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "verbs-shim/session.h"
+#include "verbs-shim/daemon_connection.h"
 
 namespace uroce::shim {
 
 /// An open file of the connection manager, as the daemon knows it. Any thread; a copy may outlive
-/// what it stands for, its session excepted.
+/// what it stands for, its connection excepted.
 struct CmFile {
-  Session* session = nullptr;
+  DaemonConnection* connection = nullptr;
   uint32_t handle = 0;
 };
 

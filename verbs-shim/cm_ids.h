@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of rdma_cm that a program has: when the daemon is gone, the shim makes their last events.
+// The ids of rdma_cm that a program has. When the daemon is gone, the shim makes their last events.
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 namespace uroce::shim {
 
-/// Of one session. Any thread, without locks: programs use an id on one thread at a time.
+/// Of one connection. Any thread, without locks: programs use an id on one thread at a time.
 class CmIds {
  public:
   /// Ids above are not known; the daemon's are below while there is room.

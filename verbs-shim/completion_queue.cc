@@ -28,7 +28,7 @@ ibv_comp_channel* CreateChannel(Context& context) {
   if (channel == nullptr) return FailWith(ENOMEM);
   int fds[1];
   const int error =
-      MakeHandle(*context.session, UROCE_CREATE_CHANNEL, uroce_handle{context.handle, 0},
+      MakeHandle(*context.connection, UROCE_CREATE_CHANNEL, uroce_handle{context.handle, 0},
                  &channel->handle, fds, UROCE_DESTROY_CHANNEL);
   if (error != 0) {
     Free(channel);
@@ -43,7 +43,7 @@ int DestroyChannel(Channel& channel) {
   ibv_context* context = channel.verbs.context;
   const MutexLock lock(context->mutex);
   if (channel.verbs.refcnt != 0) return EBUSY;
-  const int error = EndObject(*Ours(context)->session, UROCE_DESTROY_CHANNEL, channel.handle);
+  const int error = EndObject(*Ours(context)->connection, UROCE_DESTROY_CHANNEL, channel.handle);
   if (error != 0) return error;
   close(channel.verbs.fd);
   channel.events.Free();
@@ -56,9 +56,9 @@ constexpr uint64_t kTimes =
 
 void FillCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted,
             const uroce_create_cq_reply& made) {
-  Session& session = *context.session;
-  cq.session = &session;
-  cq.page = reinterpret_cast<uroce_cq_page*>(session.arena() + made.page_offset);
+  DaemonConnection& connection = *context.connection;
+  cq.connection = &connection;
+  cq.page = reinterpret_cast<uroce_cq_page*>(connection.arena() + made.page_offset);
   cq.rings = rings::CqeRings(cq.ring_memory);
   ibv_cq_ex& verbs = cq.verbs;
   verbs.context = &context.verbs.context;
@@ -71,7 +71,7 @@ void FillCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wa
 
 int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wanted) {
   int error = 0;
-  if (wanted.channel != nullptr) error = CheckNamed(*context.session, wanted.channel->context);
+  if (wanted.channel != nullptr) error = CheckNamed(*context.connection, wanted.channel->context);
   if (error != 0) return error;
   const uroce_create_cq request = {
       context.handle,
@@ -82,18 +82,18 @@ int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wan
       (wanted.wc_flags & kTimes) != 0,
       0};
   uroce_create_cq_reply reply;
-  error = Call(*context.session, UROCE_CREATE_CQ, request, &reply);
+  error = Call(*context.connection, UROCE_CREATE_CQ, request, &reply);
   if (error != 0) return error;
   if (!IsInArena(reply.page_offset, sizeof(uroce_cq_page))) return EIO;
   FillCq(cq, context, wanted, reply);
   return 0;
 }
 
-CompletionQueue* AllocateCq(const Session& session) {
+CompletionQueue* AllocateCq(const DaemonConnection& connection) {
   auto* cq = Make<CompletionQueue>();
   if (cq == nullptr) return nullptr;
   cq->ring_memory = static_cast<rings::WorkerCqeRing*>(
-      calloc(session.worker_count(), sizeof(rings::WorkerCqeRing)));
+      calloc(connection.worker_count(), sizeof(rings::WorkerCqeRing)));
   if (cq->ring_memory != nullptr) return cq;
   Free(cq);
   return nullptr;
@@ -109,13 +109,13 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
       wanted.comp_vector >= static_cast<uint32_t>(context.verbs.context.num_comp_vectors)) {
     return FailWith(EINVAL);
   }
-  CompletionQueue* cq = AllocateCq(*context.session);
+  CompletionQueue* cq = AllocateCq(*context.connection);
   if (cq == nullptr) return FailWith(ENOMEM);
   cq->verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
   cq->verbs.cond = PTHREAD_COND_INITIALIZER;
   // The channel's lock also keeps it from going away while the daemon ties the CQ to it.
   const MutexLock lock(context.verbs.context.mutex);
-  EventTable& events = context.session->events();
+  EventTable& events = context.connection->events();
   events.Add(cq->events, EventKind::kCq, cq);
   const int error = MakeCq(*cq, context, wanted);
   if (error != 0) {
@@ -131,17 +131,17 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
 void DropUnread(CompletionQueue& cq, const uroce_destroy_cq_reply& reply) {
   ibv_comp_channel* channel = cq.verbs.channel;
   if (channel != nullptr && reply.comp_events_reported != cq.events.completion_events) {
-    Ours(channel)->events.DropEnded(cq.session->events(), channel->fd);
+    Ours(channel)->events.DropEnded(cq.connection->events(), channel->fd);
   }
   DropUnread(*Ours(cq.verbs.context), cq.events, reply.async_events_reported);
 }
 
 int DestroyCq(CompletionQueue& cq) {
   uroce_destroy_cq_reply reply;
-  const int error = EndObject(*cq.session, UROCE_DESTROY_CQ, cq.verbs.handle, &reply);
+  const int error = EndObject(*cq.connection, UROCE_DESTROY_CQ, cq.verbs.handle, &reply);
   if (error != 0) return error;
-  cq.session->events().Remove(cq.events);
-  if (cq.session->is_live()) {
+  cq.connection->events().Remove(cq.events);
+  if (cq.connection->is_live()) {
     DropUnread(cq, reply);
     WaitForAcknowledgement(cq.verbs.mutex, cq.verbs.cond, &cq.verbs.comp_events_completed,
                            cq.events.completion_events);
@@ -184,7 +184,7 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
 int ModifyCq(ibv_cq* cq, ibv_modify_cq_attr* attributes) {
   if (attributes->attr_mask != IBV_CQ_ATTR_MODERATE) return EINVAL;
   const ibv_moderate_cq& moderate = attributes->moderate;
-  return Call(*Ours(cq)->session, UROCE_MODIFY_CQ,
+  return Call(*Ours(cq)->connection, UROCE_MODIFY_CQ,
               uroce_modify_cq{cq->handle, moderate.cq_count, moderate.cq_period});
 }
 

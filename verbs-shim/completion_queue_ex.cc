@@ -15,7 +15,7 @@ void Show(CompletionQueue& cq) {
 int StartPollEx(ibv_cq_ex* base, ibv_poll_cq_attr* attributes) {
   CompletionQueue& cq = *Ours(base);
   if (attributes->comp_mask != 0) return EINVAL;
-  if (cq.session->state() == SessionState::kForked) return EIO;
+  if (cq.connection->state() == ConnectionState::kForked) return EIO;
   const int error = StartPoll(cq);
   if (error == 0) Show(cq);
   return error;

@@ -11,26 +11,26 @@ struct ResizeReply {
 };
 static_assert(offsetof(ResizeReply, rings) == sizeof(uroce_reply) + sizeof(uroce_resize_cq_reply));
 
-rings::CqeRingLayout LayoutOf(const Session& session, const uroce_cq_ring& ring) {
-  uint8_t* arena = session.arena();
+rings::CqeRingLayout LayoutOf(const DaemonConnection& connection, const uroce_cq_ring& ring) {
+  uint8_t* arena = connection.arena();
   return {reinterpret_cast<uroce_cq_ring_page*>(arena + ring.page_offset),
           reinterpret_cast<uroce_cqe*>(arena + ring.cqe_offset), ring.depth};
 }
 
-bool IsSane(const Session& session, const ResizeReply& reply) {
+bool IsSane(const DaemonConnection& connection, const ResizeReply& reply) {
   const uint64_t bytes =
       offsetof(ResizeReply, rings) + uint64_t{reply.body.ring_count} * sizeof(uroce_cq_ring);
-  if (reply.body.ring_count > session.worker_count() || reply.header.size != bytes) return false;
+  if (reply.body.ring_count > connection.worker_count() || reply.header.size != bytes) return false;
   for (uint32_t i = 0; i < reply.body.ring_count; ++i) {
-    if (!IsSane(session, reply.rings[i])) return false;
+    if (!IsSane(connection, reply.rings[i])) return false;
   }
   return true;
 }
 
 }  // namespace
 
-bool IsSane(const Session& session, const uroce_cq_ring& ring) {
-  return ring.worker < session.worker_count() && ring.depth != 0 &&
+bool IsSane(const DaemonConnection& connection, const uroce_cq_ring& ring) {
+  return ring.worker < connection.worker_count() && ring.depth != 0 &&
          (ring.depth & (ring.depth - 1)) == 0 &&
          IsInArena(ring.page_offset, sizeof(uroce_cq_ring_page)) &&
          IsInArena(ring.cqe_offset, uint64_t{ring.depth} * sizeof(uroce_cqe));
@@ -38,28 +38,28 @@ bool IsSane(const Session& session, const uroce_cq_ring& ring) {
 
 void AddRing(CompletionQueue& cq, const uroce_cq_ring& ring) {
   const SpinGuard guard(cq.lock);
-  if (!cq.rings.Has(ring.worker)) cq.rings.Install(ring.worker, LayoutOf(*cq.session, ring));
+  if (!cq.rings.Has(ring.worker)) cq.rings.Install(ring.worker, LayoutOf(*cq.connection, ring));
 }
 
 // The daemon moves what waits while nobody polls: pollers wait for its answer. A queue pair that is
 // being made may bring a ring of the old size, so none is made meanwhile.
 int ResizeCq(CompletionQueue& cq, int cqe) {
-  Session& session = *cq.session;
-  if (!session.is_live()) return EIO;
+  DaemonConnection& connection = *cq.connection;
+  if (!connection.is_live()) return EIO;
   if (cqe < 1 || static_cast<uint32_t>(cqe) > Ours(cq.verbs.context)->device->info.max_cqe) {
     return EINVAL;
   }
   RequestOf<uroce_resize_cq> request = {{UROCE_RESIZE_CQ, 0},
                                         {cq.verbs.handle, static_cast<uint32_t>(cqe)}};
   ResizeReply reply;
-  const MutexLock lock(session.queue_pair_mutex());
+  const MutexLock lock(connection.queue_pair_mutex());
   const SpinGuard guard(cq.lock);
-  const int error = session.Command(&request, sizeof(request),
-                                    {&reply, offsetof(ResizeReply, rings), sizeof(reply)});
+  const int error = connection.Command(&request, sizeof(request),
+                                       {&reply, offsetof(ResizeReply, rings), sizeof(reply)});
   if (error != 0) return error;
-  if (!IsSane(session, reply)) return EIO;
+  if (!IsSane(connection, reply)) return EIO;
   for (uint32_t i = 0; i < reply.body.ring_count; ++i) {
-    cq.rings.Install(reply.rings[i].worker, LayoutOf(session, reply.rings[i]));
+    cq.rings.Install(reply.rings[i].worker, LayoutOf(connection, reply.rings[i]));
   }
   cq.verbs.cqe = static_cast<int>(reply.body.cqe);
   return 0;

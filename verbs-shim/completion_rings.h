@@ -21,10 +21,10 @@ inline bool HoldsReceive(uint32_t slot_bytes, uint32_t max_sge) {
 }
 
 /// Whether a ring can be believed enough to touch what it points to.
-bool IsSane(const Session& session, const uroce_cq_ring& ring);
+bool IsSane(const DaemonConnection& connection, const uroce_cq_ring& ring);
 
 /// Polls `ring` too from now on, unless its worker's ring is known: queue pairs of one worker share
-/// it. The caller holds the session's queue_pair_mutex.
+/// it. The caller holds the connection's queue_pair_mutex.
 void AddRing(CompletionQueue& cq, const uroce_cq_ring& ring);
 
 /// Gives the queue room for `cqe` completions or more; what waits is kept. Returns an errno: EINVAL

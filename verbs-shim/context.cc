@@ -9,10 +9,10 @@
 
 namespace uroce::shim {
 
-int TakeBack(Session& session, uroce_command end, uint32_t handle, const int* fds,
+int TakeBack(DaemonConnection& connection, uroce_command end, uint32_t handle, const int* fds,
              uint32_t fd_count) {
   for (uint32_t i = 0; i < fd_count; ++i) close(fds[i]);
-  (void)EndObject(session, end, handle);
+  (void)EndObject(connection, end, handle);
   return EMFILE;
 }
 
@@ -73,14 +73,14 @@ void FillContext(Context& context, int async_fd, int cmd_fd) {
 }
 
 ibv_context* Open(Device& device) {
-  Session* session = Session::Current();
-  if (session == nullptr) return FailWith(EIO);
+  DaemonConnection* connection = DaemonConnection::Current();
+  if (connection == nullptr) return FailWith(EIO);
   auto* context = Make<Context>();
   if (context == nullptr) return FailWith(ENOMEM);
-  context->session = session;
+  context->connection = connection;
   context->device = &device;
   int fds[2] = {-1, -1};  // Of asynchronous events, and of the context's name.
-  const int error = MakeHandle(*session, UROCE_OPEN_CONTEXT, uroce_open_context{device.index, 0},
+  const int error = MakeHandle(*connection, UROCE_OPEN_CONTEXT, uroce_open_context{device.index, 0},
                                &context->handle, fds, UROCE_CLOSE_CONTEXT);
   if (error != 0) {
     Free(context);
@@ -101,24 +101,24 @@ bool ReadName(int fd, uroce_context_name& name) {
 ibv_context* Import(const uroce_context_name& name, int cmd_fd) {
   // Also connects, and learns of the devices.
   ibv_device** list = ibv_get_device_list(nullptr);
-  Session* session = Session::Current();
+  DaemonConnection* connection = DaemonConnection::Current();
   if (list != nullptr) ibv_free_device_list(list);
-  if (session == nullptr) return FailWith(EIO);
+  if (connection == nullptr) return FailWith(EIO);
   auto* context = Make<Context>();
   if (context == nullptr) return FailWith(ENOMEM);
   uroce_import_context_reply made;
   int async_fd = -1;
   uint32_t fd_count = 1;
-  int error = Call(*session, UROCE_IMPORT_CONTEXT, name, &made, &async_fd, &fd_count);
+  int error = Call(*connection, UROCE_IMPORT_CONTEXT, name, &made, &async_fd, &fd_count);
   context->device = error == 0 ? FindDevice(made.device_index) : nullptr;
   if (error == 0 && (context->device == nullptr || fd_count != 1)) {
-    error = TakeBack(*session, UROCE_CLOSE_CONTEXT, made.handle, &async_fd, fd_count);
+    error = TakeBack(*connection, UROCE_CLOSE_CONTEXT, made.handle, &async_fd, fd_count);
   }
   if (error != 0) {
     Free(context);
     return FailWith(error);
   }
-  context->session = session;
+  context->connection = connection;
   context->handle = made.handle;
   FillContext(*context, async_fd, cmd_fd);
   return &context->verbs.context;
@@ -126,7 +126,7 @@ ibv_context* Import(const uroce_context_name& name, int cmd_fd) {
 
 /// What the program left behind ends with it, at the daemon: perftest leaves a CQ.
 int Close(Context& context) {
-  const int error = EndObject(*context.session, UROCE_CLOSE_CONTEXT, context.handle);
+  const int error = EndObject(*context.connection, UROCE_CLOSE_CONTEXT, context.handle);
   if (error != 0) {
     errno = error;
     return -1;

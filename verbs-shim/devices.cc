@@ -59,14 +59,14 @@ void Describe(Device& device, const uroce_device_info& info, uint32_t index) {
 
 /// Fills `found` with the daemon's devices. Returns how many; none without a daemon.
 uint32_t ListOurs(Device** found) {
-  Session* session = Session::Get();
-  if (session == nullptr) return 0;
+  DaemonConnection* connection = DaemonConnection::Get();
+  if (connection == nullptr) return 0;
   uroce_request request = {UROCE_LIST_DEVICES, 0};
   auto* reply = Make<DeviceListReply>();
   if (reply == nullptr) return 0;
   uint32_t count = 0;
   const ReplyRoom room = {reply, sizeof(reply->header), sizeof(*reply)};
-  if (session->Command(&request, sizeof(request), room) == 0) {
+  if (connection->Command(&request, sizeof(request), room) == 0) {
     const auto reported = static_cast<uint32_t>((reply->header.size - sizeof(uroce_reply)) /
                                                 sizeof(uroce_device_info));
     const MutexLock lock(g_devices_mutex);

@@ -77,11 +77,11 @@ bool KindOfEvent(uint32_t event_type, EventKind* kind) {
   }
 }
 
-EventStream::Result EventStream::Next(Session& session, int fd, bool of_completions,
+EventStream::Result EventStream::Next(DaemonConnection& connection, int fd, bool of_completions,
                                       uroce_event_record& record, void** object) {
   for (;;) {
     // A child's would be its parent's events.
-    if (session.state() == SessionState::kForked) {
+    if (connection.state() == ConnectionState::kForked) {
       errno = EIO;
       return Result::kError;
     }
@@ -89,7 +89,7 @@ EventStream::Result EventStream::Next(Session& session, int fd, bool of_completi
     const ssize_t received = read(fd, &last, kRecordBytes);
     if (received < 0) return Result::kError;
     if (received != static_cast<ssize_t>(kRecordBytes)) return Result::kEnd;
-    switch (TakeFirst(session.events(), fd, last, of_completions, record, object)) {
+    switch (TakeFirst(connection.events(), fd, last, of_completions, record, object)) {
       case EventTable::Found::kFound:
         return Result::kEvent;
       case EventTable::Found::kEnded:

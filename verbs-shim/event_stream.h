@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "pipeline/shm/abi/uroce_arena.h"
+#include "verbs-shim/daemon_connection.h"
 #include "verbs-shim/event_table.h"
-#include "verbs-shim/session.h"
 
 namespace uroce::shim {
 
@@ -29,7 +29,7 @@ class EventStream {
 
   /// Waits for the next event of an object that the program still has, or of a port; `object` is
   /// null for a port. kError with EIO: it names nothing, or is of another kind than this stream's.
-  Result Next(Session& session, int fd, bool of_completions, uroce_event_record& record,
+  Result Next(DaemonConnection& connection, int fd, bool of_completions, uroce_event_record& record,
               void** object);
   /// Takes out the records of objects that `table` does not have any more. It waits for nothing.
   void DropEnded(EventTable& table, int fd);

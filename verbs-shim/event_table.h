@@ -22,7 +22,7 @@ struct EventSource {
   EventSource* next;  ///< In its chain of the table.
 };
 
-/// The sources of a session. Any thread.
+/// The sources of a connection. Any thread.
 class EventTable {
  public:
   enum class Found : uint8_t {

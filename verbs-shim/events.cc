@@ -15,17 +15,17 @@ UROCE_REAL(ibv_get_async_event, "IBVERBS_1.1");
 UROCE_REAL(ibv_ack_async_event, "IBVERBS_1.1");
 
 int GetCqEvent(Channel& channel, ibv_cq** cq, void** cq_context) {
-  Session& session = *Ours(channel.verbs.context)->session;
+  DaemonConnection& connection = *Ours(channel.verbs.context)->connection;
   uroce_event_record record;
   void* object;
   switch (
-      channel.events.Next(session, channel.verbs.fd, /*of_completions=*/true, record, &object)) {
+      channel.events.Next(connection, channel.verbs.fd, /*of_completions=*/true, record, &object)) {
     case EventStream::Result::kEvent:
       *cq = VerbsOf(static_cast<CompletionQueue*>(object));
       *cq_context = (*cq)->cq_context;
       return 0;
     case EventStream::Result::kEnd:
-      (void)session.CheckAlive();
+      (void)connection.CheckAlive();
       errno = EIO;
       return -1;
     case EventStream::Result::kError:
@@ -52,7 +52,7 @@ void Describe(const uroce_event_record& record, void* object, ibv_async_event& e
 /// The daemon's end is the device's: one DEVICE_FATAL, after that EIO, as the kernel does when a
 /// device was removed.
 int ReportFatal(Context& context, ibv_async_event* event) {
-  (void)context.session->CheckAlive();
+  (void)context.connection->CheckAlive();
   if (__atomic_exchange_n(&context.fatal_reported, 1, __ATOMIC_RELAXED) != 0) {
     errno = EIO;
     return -1;
@@ -66,7 +66,7 @@ int GetAsyncEvent(Context& context, ibv_async_event* event) {
   uroce_event_record record;
   void* object;
   const int fd = context.verbs.context.async_fd;
-  switch (context.events.Next(*context.session, fd, /*of_completions=*/false, record, &object)) {
+  switch (context.events.Next(*context.connection, fd, /*of_completions=*/false, record, &object)) {
     case EventStream::Result::kEvent:
       if (record.event_type > IBV_EVENT_WQ_FATAL) {  // No event.
         errno = EIO;
@@ -101,7 +101,7 @@ ibv_context* ContextOf(const ibv_async_event& event) {
 
 void DropUnread(Context& context, const EventSource& ended, uint32_t sent) {
   if (sent == ended.async_events) return;
-  context.events.DropEnded(context.session->events(), context.verbs.context.async_fd);
+  context.events.DropEnded(context.connection->events(), context.verbs.context.async_fd);
 }
 
 }  // namespace uroce::shim

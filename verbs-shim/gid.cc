@@ -87,7 +87,7 @@ int ReadGids(Context& context, uroce_gid_entry* entries, uint32_t* count) {
   RequestOf<uroce_handle> request = {{UROCE_QUERY_GIDS, 0}, {context.handle, 0}};
   GidTableReply reply;
   const ReplyRoom room = {&reply, sizeof(reply.header), sizeof(reply)};
-  const int error = context.session->Command(&request, sizeof(request), room);
+  const int error = context.connection->Command(&request, sizeof(request), room);
   if (error != 0) return error;
   *count =
       static_cast<uint32_t>((reply.header.size - sizeof(uroce_reply)) / sizeof(uroce_gid_entry));

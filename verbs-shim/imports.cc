@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protection domains and regions of an imported context: ibv_import_pd(3), ibv_import_mr(3). They
-// end with what they stand for; unimporting ends our side of them alone.
+// Protection domains and regions of an imported context: ibv_import_pd(3), ibv_import_mr(3). An
+// imported object ends with the one that it stands for; to unimport it ends it in this program
+// alone.
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
@@ -18,7 +19,7 @@ ibv_pd* ImportPd(Context& context, uint32_t handle) {
   auto* pd = Make<ProtectionDomain>();
   if (pd == nullptr) return FailWith(ENOMEM);
   pd->verbs.context = &context.verbs.context;
-  const int error = MakeHandle(*context.session, UROCE_IMPORT_PD,
+  const int error = MakeHandle(*context.connection, UROCE_IMPORT_PD,
                                uroce_import{context.handle, handle}, &pd->verbs.handle);
   if (error == 0) return &pd->verbs;
   Free(pd);
@@ -26,7 +27,7 @@ ibv_pd* ImportPd(Context& context, uint32_t handle) {
 }
 
 void UnimportPd(ibv_pd* pd) {
-  (void)EndObject(*Ours(pd->context)->session, UROCE_DEALLOC_PD, pd->handle);
+  (void)EndObject(*Ours(pd->context)->connection, UROCE_DEALLOC_PD, pd->handle);
   Free(Ours(pd));
 }
 
@@ -34,8 +35,8 @@ ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
   auto* mr = Make<MemoryRegion>();
   if (mr == nullptr) return FailWith(ENOMEM);
   uroce_import_mr_reply made;
-  const int error =
-      Call(*Ours(pd->context)->session, UROCE_IMPORT_MR, uroce_import{pd->handle, handle}, &made);
+  const int error = Call(*Ours(pd->context)->connection, UROCE_IMPORT_MR,
+                         uroce_import{pd->handle, handle}, &made);
   if (error != 0) {
     Free(mr);
     return FailWith(error);

@@ -9,7 +9,7 @@ ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type) {
   auto* mw = Make<ibv_mw>();
   if (mw == nullptr) return FailWith(ENOMEM);
   uroce_alloc_mw_reply made;
-  const int error = Call(*Ours(pd->context)->session, UROCE_ALLOC_MW,
+  const int error = Call(*Ours(pd->context)->connection, UROCE_ALLOC_MW,
                          uroce_alloc_mw{pd->handle, static_cast<uint32_t>(type)}, &made);
   if (error != 0) {
     Free(mw);
@@ -20,7 +20,7 @@ ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 int DeallocMw(ibv_mw* mw) {
-  const int error = EndObject(*Ours(mw->context)->session, UROCE_DEALLOC_MW, mw->handle);
+  const int error = EndObject(*Ours(mw->context)->connection, UROCE_DEALLOC_MW, mw->handle);
   if (error == 0) Free(mw);
   return error;
 }

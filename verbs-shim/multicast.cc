@@ -15,7 +15,7 @@ UROCE_REAL(ibv_detach_mcast, "IBVERBS_1.1");
 int Tell(ibv_qp* qp, uroce_command command, const ibv_gid& gid) {
   uroce_mcast request = {qp->handle, 0, {}};
   memcpy(request.gid, gid.raw, sizeof(request.gid));
-  return Call(*Ours(qp)->session, command, request);
+  return Call(*Ours(qp)->connection, command, request);
 }
 
 }  // namespace

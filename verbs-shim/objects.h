@@ -10,9 +10,9 @@
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "pipeline/shm/rings/cqe_rings.h"
 #include "pipeline/shm/rings/work_queue.h"
+#include "verbs-shim/daemon_connection.h"
 #include "verbs-shim/event_stream.h"
 #include "verbs-shim/event_table.h"
-#include "verbs-shim/session.h"
 #include "verbs-shim/spin_lock.h"
 
 namespace uroce::shim {
@@ -36,7 +36,7 @@ inline constexpr uint64_t kMaxDeviceMemoryBytes = 256 << 10;
 
 /// An opened device.
 struct Context {
-  Session* session;
+  DaemonConnection* connection;
   Device* device;
   uint32_t handle;
   uint32_t fatal_reported;  ///< The one DEVICE_FATAL after the daemon's end was delivered.
@@ -73,7 +73,7 @@ struct QueuePair;
 struct alignas(UROCE_LINE) CompletionQueue {
   /// Also an ibv_cq: both start alike.
   ibv_cq_ex verbs;
-  Session* session;
+  DaemonConnection* connection;
   EventSource events;
   uroce_cq_page* page;
   rings::WorkerCqeRing* ring_memory;  ///< What `rings` lives in: one for each worker.
@@ -99,7 +99,7 @@ struct alignas(UROCE_LINE) WorkQueue {
 
 struct alignas(UROCE_LINE) SharedReceiveQueue {
   ibv_srq verbs;
-  Session* session;
+  DaemonConnection* connection;
   EventSource events;
   CompletionQueue* cq;  ///< Of XRC: where it completes; else null.
   uint32_t number;      ///< Of XRC: by which requests name it.
@@ -119,10 +119,10 @@ struct Build {
   ibv_sge sges[UROCE_MAX_SGE];
 };
 
-/// An XRC target has no queues, no page and no place in the session's table.
+/// An XRC target has no queues, no page and no place in the connection's table.
 struct alignas(UROCE_LINE) QueuePair {
   ibv_qp_ex verbs;  ///< Starts with the ibv_qp.
-  Session* session;
+  DaemonConnection* connection;
   uroce_qp_page* page;
   uroce_doorbells* doorbells;
   uint32_t doorbell_slot;
@@ -133,7 +133,7 @@ struct alignas(UROCE_LINE) QueuePair {
   ibv_qp_cap cap;
   WorkQueue send;
   WorkQueue receive;
-  QueuePair* next;  ///< In the session's table.
+  QueuePair* next;  ///< In the connection's table.
   EventSource events;
 
   Build build;  ///< Under send.lock.
@@ -162,12 +162,12 @@ inline SharedReceiveQueue* Ours(ibv_srq* srq) { return reinterpret_cast<SharedRe
 inline QueuePair* Ours(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
 inline QueuePair* Ours(ibv_qp_ex* qp) { return reinterpret_cast<QueuePair*>(qp); }
 
-/// Whether an object of `context` may be named to the daemon of `session`: 0, or an errno. EINVAL:
-/// it is another library's. EIO: its own daemon has gone. The next daemon may have the object's
-/// handle for another object, and another number of workers.
-inline int CheckNamed(const Session& session, ibv_context* context) {
+/// Whether an object of `context` may be named to the daemon of `connection`: 0, or an errno.
+/// EINVAL: it is another library's. EIO: its own daemon has gone. The next daemon may have the
+/// object's handle for another object, and another number of workers.
+inline int CheckNamed(const DaemonConnection& connection, ibv_context* context) {
   if (!IsOurs(context)) return EINVAL;
-  return Ours(context)->session == &session ? 0 : EIO;
+  return Ours(context)->connection == &connection ? 0 : EIO;
 }
 
 inline ibv_qp* VerbsOf(QueuePair* queue_pair) { return &queue_pair->verbs.qp_base; }

@@ -32,7 +32,7 @@ bool YieldIsWanted() {
 QueuePair* FindQueuePair(CompletionQueue& cq, uint32_t handle) {
   QueuePair* last = cq.last_queue_pair;
   if (last != nullptr && last->verbs.qp_base.handle == handle) return last;
-  QueuePair* found = cq.session->queue_pairs().Find(handle);
+  QueuePair* found = cq.connection->queue_pairs().Find(handle);
   // Of a queue pair that completes elsewhere nobody would take it out of here when it goes.
   if (found != nullptr && found->verbs.qp_base.send_cq != VerbsOf(&cq) &&
       found->verbs.qp_base.recv_cq != VerbsOf(&cq)) {
@@ -79,7 +79,7 @@ bool FlushOne(CompletionQueue& cq, QueuePair& queue_pair, WorkQueue& queue, bool
 /// Stands in for a daemon that is gone: what was posted completes as flushed, in order per queue.
 bool FlushNext(CompletionQueue& cq) {
   bool found = false;
-  cq.session->queue_pairs().ForEach([&](QueuePair* queue_pair) {
+  cq.connection->queue_pairs().ForEach([&](QueuePair* queue_pair) {
     const ibv_qp& verbs = queue_pair->verbs.qp_base;
     if (!found && verbs.send_cq == VerbsOf(&cq)) {
       found = FlushOne(cq, *queue_pair, queue_pair->send, false);
@@ -118,12 +118,12 @@ void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
 
 /// Yields the core after `empty_polls` that found nothing, and asks now and then whether the daemon
 /// lives. True: others ran, and completions may have come.
-bool WaitForTurn(Session& session, uint32_t empty_polls) {
+bool WaitForTurn(DaemonConnection& connection, uint32_t empty_polls) {
   const ErrnoKeeper keeper;
   const bool yields = YieldIsWanted();
   if (yields) sched_yield();
   const uint32_t period = yields ? kYieldsPerCheck : kPollsPerCheckWithoutYield;
-  if (empty_polls % period == 0) (void)session.CheckAlive();
+  if (empty_polls % period == 0) (void)connection.CheckAlive();
   return yields;
 }
 
@@ -135,7 +135,7 @@ bool TakeCompletion(CompletionQueue& cq) {
     cq.rings.Advance();
     if (is_wanted) return true;
   }
-  return cq.session->is_live() ? false : FlushNext(cq);
+  return cq.connection->is_live() ? false : FlushNext(cq);
 }
 
 void FinishPoll(CompletionQueue& cq) {
@@ -155,7 +155,7 @@ int StartPoll(CompletionQueue& cq) {
     const uint32_t empty_polls = cq.empty_polls;
     FinishPoll(cq);
     if (empty_polls < kEmptyPollsBeforeYield) return ENOENT;
-    if (has_yielded || !WaitForTurn(*cq.session, empty_polls)) break;
+    if (has_yielded || !WaitForTurn(*cq.connection, empty_polls)) break;
     has_yielded = true;
   }
   // An overflowed queue has lost completions that its program would wait for.
@@ -164,7 +164,7 @@ int StartPoll(CompletionQueue& cq) {
 
 int PollCq(ibv_cq* base, int count, ibv_wc* wcs) {
   CompletionQueue& cq = *Ours(base);
-  if (cq.session->state() == SessionState::kForked) return -1;
+  if (cq.connection->state() == ConnectionState::kForked) return -1;
   if (count <= 0) return 0;
   const int error = StartPoll(cq);
   if (error != 0) return error == ENOENT ? 0 : -1;
@@ -178,7 +178,7 @@ int PollCq(ibv_cq* base, int count, ibv_wc* wcs) {
 
 int RequestNotify(ibv_cq* base, int solicited_only) {
   CompletionQueue& cq = *Ours(base);
-  if (cq.session->state() == SessionState::kForked) return EIO;
+  if (cq.connection->state() == ConnectionState::kForked) return EIO;
   rings::Arm(*cq.page, solicited_only != 0);
   return 0;
 }

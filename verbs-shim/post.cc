@@ -52,7 +52,7 @@ void RingDoorbell(const QueuePair& queue_pair) {
   uroce_doorbells& doorbells = *queue_pair.doorbells;
   if (!rings::Ring(doorbells, queue_pair.doorbell_slot)) return;
   if (__atomic_exchange_n(&doorbells.sleeping.value, 0, __ATOMIC_SEQ_CST) == 0) return;
-  queue_pair.session->Wake(queue_pair.wake_fd);
+  queue_pair.connection->Wake(queue_pair.wake_fd);
 }
 
 uint32_t LegalOpcodes(ibv_qp_type type) {
@@ -169,7 +169,7 @@ int WriteReceive(rings::WorkQueueProducer& ring, uint32_t max_sge, const ibv_rec
 }
 
 int CheckSendable(const QueuePair& queue_pair) {
-  if (queue_pair.session->state() == SessionState::kForked) return EIO;
+  if (queue_pair.connection->state() == ConnectionState::kForked) return EIO;
   // RESET, INIT and RTR send nothing.
   return queue_pair.verbs.qp_base.state < IBV_QPS_RTS ? EINVAL : 0;
 }
@@ -229,7 +229,7 @@ int PostSend(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 
 int PostReceive(ibv_qp* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   QueuePair& queue_pair = *Ours(base);
-  const bool is_forked = queue_pair.session->state() == SessionState::kForked;
+  const bool is_forked = queue_pair.connection->state() == ConnectionState::kForked;
   int error = is_forked ? EIO : base->state == IBV_QPS_RESET ? EINVAL : 0;
   if (error != 0) {
     *bad_wr = wr;

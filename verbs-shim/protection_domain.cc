@@ -24,7 +24,7 @@ ibv_pd* AllocPd(Context& context) {
   auto* pd = Make<ProtectionDomain>();
   if (pd == nullptr) return FailWith(ENOMEM);
   pd->verbs.context = &context.verbs.context;
-  const int error = MakeHandle(*context.session, UROCE_ALLOC_PD, uroce_handle{context.handle, 0},
+  const int error = MakeHandle(*context.connection, UROCE_ALLOC_PD, uroce_handle{context.handle, 0},
                                &pd->verbs.handle);
   if (error == 0) return &pd->verbs;
   Free(pd);
@@ -47,8 +47,8 @@ int DeallocPd(ProtectionDomain& pd) {
     const MutexLock lock(pd.verbs.context->mutex);
     if (pd.parents != 0) return EBUSY;
   }
-  Session& session = *Ours(pd.verbs.context)->session;
-  const int error = EndObject(session, UROCE_DEALLOC_PD, pd.verbs.handle);
+  DaemonConnection& connection = *Ours(pd.verbs.context)->connection;
+  const int error = EndObject(connection, UROCE_DEALLOC_PD, pd.verbs.handle);
   if (error == 0) Free(&pd);
   return error;
 }

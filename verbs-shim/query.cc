@@ -85,7 +85,7 @@ int DescribePort(Context& context, uint8_t port, ibv_port_attr& attr) {
   if (port != 1) return EINVAL;
   uroce_port_info info;
   const int error =
-      Call(*context.session, UROCE_QUERY_PORT, uroce_handle{context.handle, 0}, &info);
+      Call(*context.connection, UROCE_QUERY_PORT, uroce_handle{context.handle, 0}, &info);
   if (error != 0) return error;
   attr.state = static_cast<ibv_port_state>(info.state);
   attr.max_mtu = static_cast<ibv_mtu>(info.max_mtu);
@@ -147,7 +147,7 @@ extern "C" {
 
 UROCE_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
   if (!IsOurs(context)) return real_ibv_query_device.CallOr(ENOSYS, context, attributes);
-  if (!Ours(context)->session->is_live()) return EIO;
+  if (!Ours(context)->connection->is_live()) return EIO;
   DescribeDevice(Ours(context)->device->info, *attributes);
   return 0;
 }

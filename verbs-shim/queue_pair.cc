@@ -52,13 +52,13 @@ bool HaveRoom(const uroce_create_qp_reply& made) {
 }
 
 /// Whether a reply can be believed enough to touch what it points to.
-bool IsSane(const Session& session, const uroce_create_qp_reply& made) {
-  return made.worker < session.worker_count() && made.doorbell_slot < UROCE_DOORBELL_SLOTS &&
+bool IsSane(const DaemonConnection& connection, const uroce_create_qp_reply& made) {
+  return made.worker < connection.worker_count() && made.doorbell_slot < UROCE_DOORBELL_SLOTS &&
          IsDepth(made.sq_depth) && IsDepth(made.rq_depth) && HaveRoom(made) &&
          IsInArena(made.page_offset, sizeof(uroce_qp_page)) &&
          IsInArena(made.sq_offset, uint64_t{made.sq_depth} * made.sq_slot_bytes) &&
          IsInArena(made.rq_offset, uint64_t{made.rq_depth} * made.rq_slot_bytes) &&
-         IsSane(session, made.send_ring) && IsSane(session, made.receive_ring);
+         IsSane(connection, made.send_ring) && IsSane(connection, made.receive_ring);
 }
 
 void FillWorkQueue(WorkQueue& queue, const rings::WorkQueueLayout& layout, uroce_line32* produced,
@@ -70,12 +70,12 @@ void FillWorkQueue(WorkQueue& queue, const rings::WorkQueueLayout& layout, uroce
 }
 
 void FillRings(QueuePair& queue_pair, const uroce_create_qp_reply& made) {
-  Session& session = *queue_pair.session;
-  uint8_t* arena = session.arena();
+  DaemonConnection& connection = *queue_pair.connection;
+  uint8_t* arena = connection.arena();
   queue_pair.page = reinterpret_cast<uroce_qp_page*>(arena + made.page_offset);
-  queue_pair.doorbells = session.doorbells(made.worker);
+  queue_pair.doorbells = connection.doorbells(made.worker);
   queue_pair.doorbell_slot = made.doorbell_slot;
-  queue_pair.wake_fd = session.wake_fd(made.worker);
+  queue_pair.wake_fd = connection.wake_fd(made.worker);
   queue_pair.max_inline_bytes = made.cap.max_inline_data;
   FillWorkQueue(queue_pair.send, {arena + made.sq_offset, made.sq_depth, made.sq_slot_bytes},
                 &queue_pair.page->sq_produced, made.cap.max_send_wr, made.cap.max_send_sge);
@@ -100,19 +100,19 @@ void FillVerbs(QueuePair& queue_pair, const Wish& wish, const uroce_create_qp_re
   FillQpEx(queue_pair.verbs);
 }
 
-/// Whether all that the queue pair is to use may be named to the daemon of `session`; an errno.
-int CheckNamed(const Session& session, const Wish& wish) {
-  int error = CheckNamed(session, wish.send_cq->context);
+/// Whether all that the queue pair is to use may be named to the daemon of `connection`; an errno.
+int CheckNamed(const DaemonConnection& connection, const Wish& wish) {
+  int error = CheckNamed(connection, wish.send_cq->context);
   const bool receives = wish.type != IBV_QPT_XRC_SEND;
-  if (error == 0 && receives) error = CheckNamed(session, wish.recv_cq->context);
-  if (error == 0 && wish.srq != nullptr) error = CheckNamed(session, wish.srq->context);
+  if (error == 0 && receives) error = CheckNamed(connection, wish.recv_cq->context);
+  if (error == 0 && wish.srq != nullptr) error = CheckNamed(connection, wish.srq->context);
   return error;
 }
 
-/// Of a queue pair that the session's table of events has.
+/// Of a queue pair that the connection's table of events has.
 int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
-  Session& session = *Ours(wish.pd->context)->session;
-  int error = CheckNamed(session, wish);
+  DaemonConnection& connection = *Ours(wish.pd->context)->connection;
+  int error = CheckNamed(connection, wish);
   if (error != 0) return error;
   uroce_create_qp request = {};
   request.pd = wish.pd->handle;
@@ -127,23 +127,23 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   request.with_srq = wish.srq != nullptr ? 1 : 0;
   request.srq = wish.srq != nullptr ? wish.srq->handle : 0;
   uroce_create_qp_reply made;
-  const MutexLock lock(session.queue_pair_mutex());
-  error = Call(session, UROCE_CREATE_QP, request, &made);
+  const MutexLock lock(connection.queue_pair_mutex());
+  error = Call(connection, UROCE_CREATE_QP, request, &made);
   if (error != 0) return error;
-  queue_pair.session = &session;
+  queue_pair.connection = &connection;
   queue_pair.signal_all = wish.signal_all;
   queue_pair.has_extended = wish.wants_extended;
   error = EIO;
-  if (IsSane(session, made)) {
+  if (IsSane(connection, made)) {
     FillRings(queue_pair, made);
     FillVerbs(queue_pair, wish, made);
     AddRing(*Ours(wish.send_cq), made.send_ring);
     if (receives) AddRing(*Ours(wish.recv_cq), made.receive_ring);
-    error = session.queue_pairs().Add(made.handle, &queue_pair) ? 0 : ENOMEM;
+    error = connection.queue_pairs().Add(made.handle, &queue_pair) ? 0 : ENOMEM;
   }
   if (error != 0) {
     uroce_destroy_qp_reply ended;
-    (void)EndObject(session, UROCE_DESTROY_QP, made.handle, &ended);
+    (void)EndObject(connection, UROCE_DESTROY_QP, made.handle, &ended);
     return error;
   }
   queue_pair.cap = FromAbi(made.cap);
@@ -170,7 +170,7 @@ ibv_qp* Create(const Wish& wish) {
   if (wish.recv_cq == nullptr && wish.type != IBV_QPT_XRC_SEND) return FailWith(EINVAL);
   auto* queue_pair = Make<QueuePair>();
   if (queue_pair == nullptr) return FailWith(ENOMEM);
-  EventTable& events = Ours(wish.pd->context)->session->events();
+  EventTable& events = Ours(wish.pd->context)->connection->events();
   events.Add(queue_pair->events, EventKind::kQueuePair, queue_pair);
   const int error = MakeQueuePair(*queue_pair, wish);
   if (error == 0) return VerbsOf(queue_pair);
@@ -191,7 +191,7 @@ void OnReset(QueuePair& queue_pair) {
 int Modify(QueuePair& queue_pair, const ibv_qp_attr& attr, int mask) {
   const uroce_modify_qp request = {queue_pair.verbs.qp_base.handle, ToAbi(attr, mask)};
   uroce_modify_qp_reply reply;
-  const int error = Call(*queue_pair.session, UROCE_MODIFY_QP, request, &reply);
+  const int error = Call(*queue_pair.connection, UROCE_MODIFY_QP, request, &reply);
   if (error != 0) return error;
   if ((mask & IBV_QP_STATE) == 0) return 0;
   if (attr.qp_state == IBV_QPS_RESET) OnReset(queue_pair);
@@ -203,7 +203,7 @@ int Query(QueuePair& queue_pair, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   uroce_qp_attr reply;
   ibv_qp& verbs = queue_pair.verbs.qp_base;
   const int error =
-      Call(*queue_pair.session, UROCE_QUERY_QP, uroce_handle{verbs.handle, 0}, &reply);
+      Call(*queue_pair.connection, UROCE_QUERY_QP, uroce_handle{verbs.handle, 0}, &reply);
   if (error != 0) return error;
   *attr = FromAbi(reply);
   attr->cap = queue_pair.cap;
@@ -221,24 +221,24 @@ int Query(QueuePair& queue_pair, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
 
 /// Ends it at the daemon and in our tables; afterwards only its owner knows it.
 int Withdraw(QueuePair& queue_pair, uroce_destroy_qp_reply* reply) {
-  Session& session = *queue_pair.session;
+  DaemonConnection& connection = *queue_pair.connection;
   const uint32_t handle = queue_pair.verbs.qp_base.handle;
-  const MutexLock lock(session.queue_pair_mutex());
-  const int error = EndObject(session, UROCE_DESTROY_QP, handle, reply);
+  const MutexLock lock(connection.queue_pair_mutex());
+  const int error = EndObject(connection, UROCE_DESTROY_QP, handle, reply);
   if (error != 0 || queue_pair.page == nullptr) return error;
-  session.queue_pairs().Remove(handle, &queue_pair);
+  connection.queue_pairs().Remove(handle, &queue_pair);
   ForgetCompletions(queue_pair);
   return 0;
 }
 
 int Destroy(QueuePair& queue_pair) {
   ibv_qp& verbs = queue_pair.verbs.qp_base;
-  Session& session = *queue_pair.session;
+  DaemonConnection& connection = *queue_pair.connection;
   uroce_destroy_qp_reply reply;
   const int error = Withdraw(queue_pair, &reply);
   if (error != 0) return error;
-  session.events().Remove(queue_pair.events);
-  if (session.is_live()) {
+  connection.events().Remove(queue_pair.events);
+  if (connection.is_live()) {
     DropUnread(*Ours(verbs.context), queue_pair.events, reply.async_events_reported);
     WaitForAcknowledgement(verbs.mutex, verbs.cond, &verbs.events_completed,
                            queue_pair.events.async_events);

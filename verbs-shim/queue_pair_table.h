@@ -12,9 +12,9 @@ namespace uroce::shim {
 
 struct QueuePair;
 
-/// The queue pairs of a session: a radix tree over the 32 bits of the handle, whose nodes stay once
-/// made, and a list to walk. Add and Remove take turns by the mutex; Find may run beside them. Who
-/// frees a queue pair first keeps pollers from finding it: see ForgetCompletions.
+/// The queue pairs of a connection: a radix tree over the 32 bits of the handle, whose nodes stay
+/// once made, and a list to walk. Add and Remove take turns by the mutex; Find may run beside them.
+/// Who frees a queue pair first keeps pollers from finding it: see ForgetCompletions.
 class QueuePairTable {
  public:
   /// False: no memory.

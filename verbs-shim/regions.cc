@@ -3,10 +3,10 @@
 // ibv_advise_mr(3).
 #include <sys/mman.h>
 
+#include "verbs-shim/connection_daemon.h"
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
-#include "verbs-shim/session_daemon.h"
 #include "verbs-shim/verbs_ops.h"
 
 #undef ibv_reg_mr
@@ -45,7 +45,7 @@ void ListIfOnDemand(MemoryRegion& mr) {
 }
 
 memory::Daemon DaemonOf(const ibv_context* context) {
-  return memory::DaemonOf(*Ours(const_cast<ibv_context*>(context))->session);
+  return memory::DaemonOf(*Ours(const_cast<ibv_context*>(context))->connection);
 }
 
 ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
@@ -59,9 +59,9 @@ ibv_mr* Register(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned 
 
 int Deregister(MemoryRegion& mr) {
   if (mr.is_imported) return EINVAL;
-  Session& session = *Ours(mr.verbs.context)->session;
-  const int error = memory::DeregisterMemory(memory::DaemonOf(session), mr.registration);
-  if (error != 0 && session.state() != SessionState::kDaemonGone) return error;
+  DaemonConnection& connection = *Ours(mr.verbs.context)->connection;
+  const int error = memory::DeregisterMemory(memory::DaemonOf(connection), mr.registration);
+  if (error != 0 && connection.state() != ConnectionState::kDaemonGone) return error;
   if (IsOnDemand(mr)) Unlist(mr);
   if (mr.users_of_memory != nullptr) __atomic_fetch_sub(mr.users_of_memory, 1, __ATOMIC_RELEASE);
   Free(&mr);
@@ -160,7 +160,7 @@ ibv_mr* AllocNullMr(ibv_pd* pd) {
   const memory::Daemon daemon = DaemonOf(pd->context);
   const uroce_mr_segment all = {.length = UINT64_MAX, .mode = UROCE_MR_NULL, .segment = UROCE_NONE};
   uroce_reg_mr_reply made;
-  const int error = daemon.register_region(daemon.session,
+  const int error = daemon.register_region(daemon.connection,
                                            {.pd = pd->handle,
                                             .access = IBV_ACCESS_LOCAL_WRITE,
                                             .length = UINT64_MAX,

@@ -23,7 +23,7 @@ bool IsSane(const uroce_srq_layout& layout) {
 }
 
 void FillRing(SharedReceiveQueue& srq, const uroce_srq_layout& layout) {
-  uint8_t* arena = srq.session->arena();
+  uint8_t* arena = srq.connection->arena();
   srq.page = reinterpret_cast<uroce_srq_page*>(arena + layout.page_offset);
   srq.ring = rings::WorkQueueProducer(
       {arena + layout.slots_offset, layout.depth, layout.slot_bytes}, &srq.page->produced);
@@ -52,28 +52,29 @@ uroce_create_srq RequestFor(const Wish& wish, const ibv_srq_attr& attr) {
   return request;
 }
 
-bool IsSane(const Session& session, const Wish& wish, const uroce_create_srq_reply& made) {
-  return IsSane(made.layout) && (wish.cq == nullptr || IsSane(session, made.ring));
+bool IsSane(const DaemonConnection& connection, const Wish& wish,
+            const uroce_create_srq_reply& made) {
+  return IsSane(made.layout) && (wish.cq == nullptr || IsSane(connection, made.ring));
 }
 
 int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& attributes) {
-  Session& session = *Ours(wish.pd->context)->session;
-  int error = wish.xrcd != nullptr ? CheckNamed(session, wish.xrcd->context) : 0;
-  if (error == 0 && wish.cq != nullptr) error = CheckNamed(session, wish.cq->context);
+  DaemonConnection& connection = *Ours(wish.pd->context)->connection;
+  int error = wish.xrcd != nullptr ? CheckNamed(connection, wish.xrcd->context) : 0;
+  if (error == 0 && wish.cq != nullptr) error = CheckNamed(connection, wish.cq->context);
   if (error != 0) return error;
   uroce_create_srq request = RequestFor(wish, attributes.attr);
   request.user_handle = srq.events.number;
   uroce_create_srq_reply made;
   // The ring of a worker that the CQ did not have comes with it.
-  const MutexLock lock(session.queue_pair_mutex());
-  error = Call(session, UROCE_CREATE_SRQ, request, &made);
+  const MutexLock lock(connection.queue_pair_mutex());
+  error = Call(connection, UROCE_CREATE_SRQ, request, &made);
   if (error != 0) return error;
-  if (!IsSane(session, wish, made)) {
+  if (!IsSane(connection, wish, made)) {
     uroce_destroy_srq_reply ended;
-    (void)EndObject(session, UROCE_DESTROY_SRQ, made.handle, &ended);
+    (void)EndObject(connection, UROCE_DESTROY_SRQ, made.handle, &ended);
     return EIO;
   }
-  srq.session = &session;
+  srq.connection = &connection;
   srq.number = made.srqn;
   FillRing(srq, made.layout);
   if (wish.cq != nullptr) {
@@ -92,7 +93,7 @@ int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& att
 ibv_srq* Create(const Wish& wish, ibv_srq_init_attr& attributes) {
   auto* srq = uroce::shim::Make<SharedReceiveQueue>();
   if (srq == nullptr) return FailWith(ENOMEM);
-  EventTable& events = Ours(wish.pd->context)->session->events();
+  EventTable& events = Ours(wish.pd->context)->connection->events();
   events.Add(srq->events, EventKind::kSharedReceiveQueue, srq);
   const int error = Make(*srq, wish, attributes);
   if (error != 0) {
@@ -111,7 +112,7 @@ int Modify(SharedReceiveQueue& srq, const ibv_srq_attr& attributes, int mask) {
   const uroce_modify_srq request = {srq.verbs.handle, static_cast<uint32_t>(mask),
                                     attributes.max_wr, attributes.srq_limit};
   uroce_srq_layout layout;
-  const int error = Call(*srq.session, UROCE_MODIFY_SRQ, request, &layout);
+  const int error = Call(*srq.connection, UROCE_MODIFY_SRQ, request, &layout);
   if (error != 0 || (mask & IBV_SRQ_MAX_WR) == 0) return error;
   if (!IsSane(layout)) return EIO;
   FillRing(srq, layout);
@@ -120,26 +121,27 @@ int Modify(SharedReceiveQueue& srq, const ibv_srq_attr& attributes, int mask) {
 
 int Query(SharedReceiveQueue& srq, ibv_srq_attr& attributes) {
   uroce_query_srq_reply reply;
-  const int error = Call(*srq.session, UROCE_QUERY_SRQ, uroce_handle{srq.verbs.handle, 0}, &reply);
+  const int error =
+      Call(*srq.connection, UROCE_QUERY_SRQ, uroce_handle{srq.verbs.handle, 0}, &reply);
   if (error == 0) attributes = {reply.max_wr, reply.max_sge, reply.srq_limit};
   return error;
 }
 
 /// Ends it at the daemon; afterwards no completion of it is polled.
 int Withdraw(SharedReceiveQueue& srq, uroce_destroy_srq_reply* reply) {
-  const MutexLock lock(srq.session->queue_pair_mutex());
-  const int error = EndObject(*srq.session, UROCE_DESTROY_SRQ, srq.verbs.handle, reply);
+  const MutexLock lock(srq.connection->queue_pair_mutex());
+  const int error = EndObject(*srq.connection, UROCE_DESTROY_SRQ, srq.verbs.handle, reply);
   if (error == 0 && srq.cq != nullptr) ForgetCompletions(srq);
   return error;
 }
 
 int Destroy(SharedReceiveQueue& srq) {
-  Session& session = *srq.session;
+  DaemonConnection& connection = *srq.connection;
   uroce_destroy_srq_reply reply;
   const int error = Withdraw(srq, &reply);
   if (error != 0) return error;
-  session.events().Remove(srq.events);
-  if (session.is_live()) {
+  connection.events().Remove(srq.events);
+  if (connection.is_live()) {
     DropUnread(*Ours(srq.verbs.context), srq.events, reply.async_events_reported);
     WaitForAcknowledgement(srq.verbs.mutex, srq.verbs.cond, &srq.verbs.events_completed,
                            srq.events.async_events);
@@ -158,7 +160,7 @@ int Post(SharedReceiveQueue& srq, const ibv_recv_wr& wr) {
 
 int PostSharedReceive(ibv_srq* base, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   SharedReceiveQueue& srq = *Ours(base);
-  int error = srq.session->state() == SessionState::kForked ? EIO : 0;
+  int error = srq.connection->state() == ConnectionState::kForked ? EIO : 0;
   if (error != 0) {
     *bad_wr = wr;
     return error;

@@ -96,42 +96,43 @@ void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,
 
 /// Runs a command that ends an object. An object whose daemon is gone ends here without it.
 template <typename Reply>
-int EndObject(Session& session, uroce_command command, uint32_t handle, Reply* reply) {
+int EndObject(DaemonConnection& connection, uroce_command command, uint32_t handle, Reply* reply) {
   const uroce_handle request = {handle, 0};
   *reply = {};
-  const int error = Call(session, command, request, reply);
-  return session.state() == SessionState::kDaemonGone ? 0 : error;
+  const int error = Call(connection, command, request, reply);
+  return connection.state() == ConnectionState::kDaemonGone ? 0 : error;
 }
-inline int EndObject(Session& session, uroce_command command, uint32_t handle) {
+inline int EndObject(DaemonConnection& connection, uroce_command command, uint32_t handle) {
   const uroce_handle request = {handle, 0};
-  const int error = Call(session, command, request);
-  return session.state() == SessionState::kDaemonGone ? 0 : error;
+  const int error = Call(connection, command, request);
+  return connection.state() == ConnectionState::kDaemonGone ? 0 : error;
 }
 
 /// Makes an object that the daemon knows by a handle and nothing else.
 template <typename Request>
-int MakeHandle(Session& session, uroce_command command, const Request& request, uint32_t* handle) {
+int MakeHandle(DaemonConnection& connection, uroce_command command, const Request& request,
+               uint32_t* handle) {
   uroce_handle reply;
-  const int error = Call(session, command, request, &reply);
+  const int error = Call(connection, command, request, &reply);
   if (error == 0) *handle = reply.handle;
   return error;
 }
 
 /// Takes back what a command has made whose fds have not all come: the program has no room for
 /// them. Closes those that have. Returns EMFILE.
-int TakeBack(Session& session, uroce_command end, uint32_t handle, const int* fds,
+int TakeBack(DaemonConnection& connection, uroce_command end, uint32_t handle, const int* fds,
              uint32_t fd_count);
 
 /// The same of an object that comes with `Count` fds; `end` is the command that ends it.
 template <size_t Count, typename Request>
-int MakeHandle(Session& session, uroce_command command, const Request& request, uint32_t* handle,
-               int (&fds)[Count], uroce_command end) {
+int MakeHandle(DaemonConnection& connection, uroce_command command, const Request& request,
+               uint32_t* handle, int (&fds)[Count], uroce_command end) {
   uroce_handle reply;
   uint32_t fd_count = Count;
-  const int error = Call(session, command, request, &reply, fds, &fd_count);
+  const int error = Call(connection, command, request, &reply, fds, &fd_count);
   if (error != 0) return error;
   *handle = reply.handle;
-  return fd_count == Count ? 0 : TakeBack(session, end, reply.handle, fds, fd_count);
+  return fd_count == Count ? 0 : TakeBack(connection, end, reply.handle, fds, fd_count);
 }
 
 }  // namespace uroce::shim

@@ -2,8 +2,8 @@
 // Extended connections (XRC): domains, and the target queue pairs in them, which several programs
 // may have open. Rules: ibv_open_xrcd(3), ibv_open_qp(3).
 #include "verbs-shim/attributes.h"
+#include "verbs-shim/connection_daemon.h"
 #include "verbs-shim/objects.h"
-#include "verbs-shim/session_daemon.h"
 #include "verbs-shim/verbs_ops.h"
 
 namespace uroce::shim {
@@ -16,11 +16,11 @@ int Open(XrcDomain& xrcd, ibv_context* base, const ibv_xrcd_init_attr& attribute
   request.file = UROCE_NONE;
   request.oflags = static_cast<uint32_t>(attributes.oflags);
   if (attributes.fd != -1) {
-    const int error = memory::LendXrcFile(*context.session, attributes.fd, &request.file);
+    const int error = memory::LendXrcFile(*context.connection, attributes.fd, &request.file);
     if (error != 0) return error;
   }
   xrcd.verbs.context = base;
-  return MakeHandle(*context.session, UROCE_OPEN_XRCD, request, &xrcd.handle);
+  return MakeHandle(*context.connection, UROCE_OPEN_XRCD, request, &xrcd.handle);
 }
 
 void FillVerbs(ibv_qp& verbs, ibv_context* context, void* qp_context,
@@ -40,12 +40,12 @@ template <typename Request>
 ibv_qp* MakeTarget(ibv_context* context, void* qp_context, uroce_command command, Request request) {
   auto* queue_pair = Make<QueuePair>();
   if (queue_pair == nullptr) return FailWith(ENOMEM);
-  queue_pair->session = Ours(context)->session;
-  EventTable& events = queue_pair->session->events();
+  queue_pair->connection = Ours(context)->connection;
+  EventTable& events = queue_pair->connection->events();
   events.Add(queue_pair->events, EventKind::kQueuePair, queue_pair);
   request.user_handle = queue_pair->events.number;
   uroce_target_reply made;
-  const int error = Call(*queue_pair->session, command, request, &made);
+  const int error = Call(*queue_pair->connection, command, request, &made);
   if (error != 0) {
     events.Remove(queue_pair->events);
     Free(queue_pair);
@@ -71,7 +71,7 @@ ibv_xrcd* OpenXrcd(ibv_context* context, ibv_xrcd_init_attr* attributes) {
 
 int CloseXrcd(ibv_xrcd* base) {
   XrcDomain& xrcd = *Ours(base);
-  const int error = EndObject(*Ours(base->context)->session, UROCE_CLOSE_XRCD, xrcd.handle);
+  const int error = EndObject(*Ours(base->context)->connection, UROCE_CLOSE_XRCD, xrcd.handle);
   if (error == 0) Free(&xrcd);
   return error;
 }
@@ -89,7 +89,7 @@ ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attributes) {
   if ((mask & kNeeded) != kNeeded || attributes->qp_type != IBV_QPT_XRC_RECV) {
     return FailWith(EINVAL);
   }
-  const int error = CheckNamed(*Ours(context)->session, attributes->xrcd->context);
+  const int error = CheckNamed(*Ours(context)->connection, attributes->xrcd->context);
   if (error != 0) return FailWith(error);
   void* qp_context = (mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attributes->qp_context : nullptr;
   const uroce_open_target request = {Ours(attributes->xrcd)->handle, attributes->qp_num, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver's own threads say of a device: its peer came or went.
+// Events that a driver's own threads report of a device: its peer has come or gone.
 #pragma once
 
 #include <rte_ethdev.h>

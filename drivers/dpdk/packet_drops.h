@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that the kernel found no room for in the rings of AF_PACKET sockets.
+// Counts frames that the kernel dropped because the rings of AF_PACKET sockets were full.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address of a port whose device has none.
+// Makes the MAC of a port whose device has none.
 #pragma once
 
 #include "drivers/dpdk/device_arguments.h"

@@ -21,6 +21,11 @@ struct FaultConfig {
   double ce_mark = 0;  ///< ECN of IP frames becomes 3, congestion experienced.
   Nanos delay{0};      ///< Of every frame.
   Direction direction = Direction::kBoth;
+  /// Whether a frame may come out otherwise than it went in.
+  bool is_harmless() const {
+    return drop == 0 && duplicate == 0 && reorder == 0 && corrupt == 0 && ce_mark == 0 &&
+           delay == Nanos(0);
+  }
 };
 
 /// Parses "seed=1,drop=0.01,duplicate=0.01,reorder=0.02,delay=10us,corrupt=0.001,ce=0.01,dir=both",

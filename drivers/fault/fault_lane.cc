@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
 
-#include "drivers/fault/ce_mark.h"
+#include "pipeline/fabric/frame_headers.h"
 
 namespace uroce::drivers {
 namespace {
@@ -16,6 +17,10 @@ constexpr size_t kHeldFrames = 64;
 constexpr uint32_t kMaxPassing = 8;
 /// A held frame leaves after this time though too few others pass it.
 constexpr Nanos kHoldLimit{200'000};
+
+std::span<uint8_t> BytesOf(rte_mbuf* frame) {
+  return {rte_pktmbuf_mtod(frame, uint8_t*), frame->data_len};
+}
 
 }  // namespace
 
@@ -30,13 +35,19 @@ FaultCounters& FaultCounters::operator+=(const FaultCounters& other) {
 }
 
 FaultLane::FaultLane(const FaultConfig& config, uint64_t seed, rte_mempool* copies)
-    : config_(config), copies_(copies), random_(seed) {
+    : config_(config), is_harmless_(config.is_harmless()), copies_(copies), random_(seed) {
   held_.reserve(kHeldFrames);
 }
 
 FaultLane::~FaultLane() {
   for (const Late& late : line_) rte_pktmbuf_free(late.frame);
   for (const Held& held : held_) rte_pktmbuf_free(held.frame);
+}
+
+void FaultLane::Set(const FaultConfig& config, uint64_t seed) {
+  config_ = config;
+  is_harmless_ = config.is_harmless();
+  random_.seed(seed);
 }
 
 /// Draws at every call, so that changing one rate does not change what the others do.
@@ -58,7 +69,7 @@ void FaultLane::Put(rte_mbuf* frame, Nanos now) {
     rte_pktmbuf_free(frame);
     return;
   }
-  if (ce_mark && MarkCongestionExperienced(frame)) ++counters_.ce_marked;
+  if (ce_mark && fabric::MarkCongestionExperienced(BytesOf(frame))) ++counters_.ce_marked;
   // The copy stays whole, so that a corrupted frame may have a good twin.
   if (duplicate) Duplicate(frame, now);
   if (corrupt) Corrupt(frame);
@@ -68,7 +79,8 @@ void FaultLane::Put(rte_mbuf* frame, Nanos now) {
 void FaultLane::Line(rte_mbuf* frame, bool hold, Nanos now) {
   const Nanos due = now + config_.delay;
   if (!hold || held_.size() == kHeldFrames) {
-    line_.push_back({.frame = frame, .due = due});
+    // Where the delay was made shorter, later frames do not overtake.
+    line_.push_back({.frame = frame, .due = line_.empty() ? due : std::max(due, line_.back().due)});
     return;
   }
   ++counters_.reordered;

@@ -36,6 +36,9 @@ class FaultLane {
   FaultLane(const FaultLane&) = delete;
   FaultLane& operator=(const FaultLane&) = delete;
 
+  /// From the next frame on; those in it leave as they would have.
+  void Set(const FaultConfig& config, uint64_t seed);
+
   /// Takes ownership of `frame`. room() must not be 0.
   void Put(rte_mbuf* frame, Nanos now);
   /// Up to `count` frames that are due, in the order in which they leave.
@@ -43,6 +46,8 @@ class FaultLane {
   /// Puts frames that nobody took back to the front, in their order.
   void Untake(rte_mbuf* const* frames, uint16_t count);
 
+  /// Frames may pass it by: it would do nothing, and holds none.
+  bool is_idle() const { return is_harmless_ && line_.empty() && held_.empty(); }
   /// Frames that fit even if each of them is duplicated.
   uint16_t room() const;
   /// When the next frame is due: in the past if one is waiting, kNever if none is held.
@@ -67,7 +72,8 @@ class FaultLane {
   void Corrupt(rte_mbuf* frame);
   rte_mbuf* TakeHeld(Nanos now);
 
-  const FaultConfig config_;
+  FaultConfig config_;
+  bool is_harmless_;
   rte_mempool* const copies_;
   std::mt19937_64 random_;
   std::deque<Late> line_;  ///< In order of arrival, which is that of `due`.

@@ -27,13 +27,23 @@ uint64_t LaneSeed(const FaultConfig& config, uint16_t queue, uint64_t direction)
 }  // namespace
 
 FaultPort::FaultPort(std::unique_ptr<Port> port, const FaultConfig& config, rte_mempool* copies)
-    : port_(std::move(port)) {
+    : port_(std::move(port)), is_harmless_(config.is_harmless()) {
   const FaultConfig receive = LaneConfig(config, FaultConfig::Direction::kReceive);
   const FaultConfig transmit = LaneConfig(config, FaultConfig::Direction::kTransmit);
   for (uint16_t queue = 0; queue < port_->queues(); ++queue) {
     lanes_.emplace_back(
         new Lanes{.receive = FaultLane(receive, LaneSeed(config, queue, 0), copies),
                   .transmit = FaultLane(transmit, LaneSeed(config, queue, 1), copies)});
+  }
+}
+
+void FaultPort::Set(const FaultConfig& config) {
+  is_harmless_ = config.is_harmless();
+  for (uint16_t queue = 0; queue < port_->queues(); ++queue) {
+    lanes_[queue]->receive.Set(LaneConfig(config, FaultConfig::Direction::kReceive),
+                               LaneSeed(config, queue, 0));
+    lanes_[queue]->transmit.Set(LaneConfig(config, FaultConfig::Direction::kTransmit),
+                                LaneSeed(config, queue, 1));
   }
 }
 
@@ -59,20 +69,25 @@ void FaultPort::TakeIn(uint16_t queue, Nanos now) {
 }
 
 uint16_t FaultPort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) {
-  SendOn(queue, now);
+  if (!lanes_[queue]->transmit.is_idle()) SendOn(queue, now);
+  if (lanes_[queue]->receive.is_idle()) return port_->ReceiveBurst(queue, frames, count, now);
   TakeIn(queue, now);
   return lanes_[queue]->receive.Take(frames, count, now);
 }
 
 uint16_t FaultPort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) {
   FaultLane& lane = lanes_[queue]->transmit;
+  if (lane.is_idle()) return port_->TransmitBurst(queue, frames, count, now);
   uint16_t taken = 0;
   for (; taken < count && lane.room() > 0; ++taken) lane.Put(frames[taken], now);
   SendOn(queue, now);
   return taken;
 }
 
-uint16_t FaultPort::TransmitRoom(uint16_t queue) const { return lanes_[queue]->transmit.room(); }
+uint16_t FaultPort::TransmitRoom(uint16_t queue) const {
+  const FaultLane& lane = lanes_[queue]->transmit;
+  return lane.is_idle() ? port_->TransmitRoom(queue) : lane.room();
+}
 
 Nanos FaultPort::NextDeadline(uint16_t queue) const {
   const Lanes& lanes = *lanes_[queue];
@@ -94,7 +109,7 @@ FaultCounters FaultPort::transmit_counters() const {
 
 PortInfo FaultPort::Info() const {
   PortInfo info = port_->Info();
-  info.driver = absl::StrCat("fault(", info.driver, ")");
+  if (!is_harmless_) info.driver = absl::StrCat("fault(", info.driver, ")");
   return info;
 }
 

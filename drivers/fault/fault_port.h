@@ -15,9 +15,9 @@ struct rte_mempool;
 namespace uroce::drivers {
 
 /// A port with faults in one or both directions, each queue with its own: on a port of one queue
-/// the same seed and frames give the same faults. Frames that wait in it are sent on by
-/// ReceiveBurst too, so a worker that polls needs to do nothing else; one that would sleep asks
-/// NextDeadline.
+/// the same seed and frames give the same faults. Without faults it passes bursts on as they are.
+/// Frames that wait in it are sent on by ReceiveBurst too, so a worker that polls needs to do
+/// nothing else; one that would sleep asks NextDeadline.
 class FaultPort final : public Port {
  public:
   /// Duplicates are copied into mbufs of `copies`, which outlives this port.
@@ -37,7 +37,10 @@ class FaultPort final : public Port {
   void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }
   int maintain_fd() const override { return port_->maintain_fd(); }
 
-  /// Of all queues. While no worker is inside.
+  // ---- while no worker is inside ----
+  /// From now on; each queue draws from the new seed.
+  void Set(const FaultConfig& config);
+  /// Of all queues.
   FaultCounters receive_counters() const;
   FaultCounters transmit_counters() const;
 
@@ -52,6 +55,7 @@ class FaultPort final : public Port {
   void TakeIn(uint16_t queue, Nanos now);
 
   const std::unique_ptr<Port> port_;
+  bool is_harmless_;
   std::vector<std::unique_ptr<Lanes>> lanes_;
 };
 

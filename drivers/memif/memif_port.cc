@@ -258,11 +258,13 @@ absl::StatusOr<std::unique_ptr<Port>> OpenMemifPort(const DeviceArguments& argum
                                                     rte_mempool* pool) {
   const absl::StatusOr<MemifConfig> config = ParseMemifConfig(arguments);
   if (!config.ok()) return config.status();
-  absl::StatusOr<Fd> listener = Fd();
-  if (config->is_server) listener = ListenForMemif(config->socket);
-  absl::Status status = config->is_server ? listener.status() : CheckMemifDirectory(config->socket);
   absl::StatusOr<EventSignal> signal = EventSignal::Make();
-  status.Update(signal.status());
+  absl::Status status = signal.status();
+  if (!config->is_server) status.Update(CheckMemifDirectory(config->socket));
+  // Last, since strangers connect at once: from here on only the port closes the listener.
+  absl::StatusOr<Fd> listener = Fd();
+  if (status.ok() && config->is_server) listener = ListenForMemif(config->socket);
+  status.Update(listener.status());
   if (!status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("dev \"", arguments.name, "\": ", status.message()));

@@ -2,20 +2,16 @@
 #include "drivers/wire/wire_port.h"
 
 #include <rte_mbuf.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <bit>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "drivers/bell.h"
 #include "drivers/frame_destination.h"
 #include "drivers/frame_queue.h"
-#include "nic/base/fd.h"
 #include "pipeline/base/steering.h"
 
 namespace uroce::drivers {
@@ -25,12 +21,6 @@ constexpr uint64_t kSpeedBps = 100'000'000'000;
 constexpr uint16_t kMaxQueues = 64;  // As many as a word has bits.
 /// What a sender wants to know of the room in a ring: more is as good.
 constexpr uint32_t kEnoughRoom = 64;
-
-/// Wakes the worker of one queue.
-struct alignas(64) Bell {
-  std::atomic<bool> asleep{false};
-  Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-};
 
 /// What arrives at one end: a lane from each of the other end's queues to each of its own.
 class Inlet {
@@ -64,7 +54,7 @@ class WirePort final : public Port {
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override;
   int wait_fd(uint16_t queue) const override {
-    return wakes_itself() ? -1 : in_->BellOf(queue).event.get();
+    return wakes_itself() ? -1 : in_->BellOf(queue).fd();
   }
   /// With one queue both ends are driven by the one worker, or by threads that do not sleep.
   bool wakes_itself() const override { return queues_ == 1; }
@@ -137,20 +127,15 @@ uint16_t WirePort::TransmitRoom(uint16_t queue) const {
   return static_cast<uint16_t>(room);
 }
 
-// Of the two exchanges of `asleep`, here and in BeforeSleep, one comes second: it sees the frame,
-// or that its worker sleeps.
 void WirePort::Wake(uint64_t queues) {
   for (; queues != 0; queues &= queues - 1) {
-    Bell& bell = out_->BellOf(static_cast<uint16_t>(std::countr_zero(queues)));
-    if (!bell.asleep.exchange(false, std::memory_order_acq_rel)) continue;
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(bell.event.get(), &one, sizeof(one));
+    out_->BellOf(static_cast<uint16_t>(std::countr_zero(queues))).Ring();
   }
 }
 
 bool WirePort::BeforeSleep(uint16_t queue) {
   if (wakes_itself()) return true;
-  in_->BellOf(queue).asleep.exchange(true, std::memory_order_acq_rel);
+  in_->BellOf(queue).Announce();
   for (uint16_t from = 0; from < queues_; ++from) {
     if (!in_->Lane(from, queue).empty()) return false;
   }
@@ -158,11 +143,7 @@ bool WirePort::BeforeSleep(uint16_t queue) {
 }
 
 void WirePort::AfterSleep(uint16_t queue) {
-  if (wakes_itself()) return;
-  Bell& bell = in_->BellOf(queue);
-  bell.asleep.store(false, std::memory_order_relaxed);
-  uint64_t rings = 0;
-  [[maybe_unused]] const ssize_t got = read(bell.event.get(), &rings, sizeof(rings));
+  if (!wakes_itself()) in_->BellOf(queue).TakeBack();
 }
 
 }  // namespace

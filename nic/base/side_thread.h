@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where work is done that takes long, or for ever: to unmap a gigabyte takes 60 ms, to close a
-// stranger's socket as long as the stranger likes.
+// A thread for work that takes long or never ends. To unmap a gigabyte takes 60 ms; to close a
+// stranger's socket takes as long as the stranger likes.
 #pragma once
 
 #include <chrono>

@@ -16,8 +16,8 @@ constexpr Nanos TimeOf(uint8_t code) {
   return Nanos((int64_t{1} << exponent) * 1'000'000);
 }
 
-/// A peer's word on how long it takes is believed up to these: what is sent again too early does
-/// no harm, but state that a stranger can keep for hours does.
+/// The longest times that a peer may ask for. A message that is sent again too early does no harm;
+/// state that a stranger can keep for hours does.
 inline constexpr uint8_t kMostResponseTimeout = 22;  ///< 16 s.
 inline constexpr uint8_t kMostServiceTimeout = 24;   ///< 65 s, what Linux's MRAs say.
 inline constexpr uint8_t kMostTimewait = 22;         ///< 16 s.

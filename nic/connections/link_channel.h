@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames between the control thread and a device, by a link to the device's worker.
+// A channel for frames between the control thread and a device, by a link to the device's worker.
 #pragma once
 
 #include "nic/base/event_loop.h"

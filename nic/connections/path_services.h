@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neighbours and datagrams of queue pair 1, run: the control thread's time, the kernel, the NICs,
-// and links to their workers.
+// Runs the search for neighbours and the datagrams of queue pair 1: gives them the control thread's
+// time, the kernel, the NICs, and links to the workers.
 #pragma once
 
 #include <functional>
@@ -24,6 +24,7 @@ class PathServices {
   /// of a device have changed.
   void StartHosts(const std::function<void(NicDevice&)>& on_addresses);
 
+  KernelRouting& kernel() { return netlink_; }
   Neighbours& neighbours() { return neighbours_; }
   const Neighbours& neighbours() const { return neighbours_; }
   Gsi& gsi() { return gsi_; }

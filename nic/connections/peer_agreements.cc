@@ -100,13 +100,14 @@ void PeerAgreements::TellQueuePairs() {
   peers::Change change;
   while (agreements_.PollChange(change)) agreed[change.key] = change.selective_repeat;
   if (agreed.empty()) return;
-  nic_.workers().RunOnEach([&](datapath::Worker& worker) {
-    worker.SetSelectiveRepeat([&](const datapath::QueuePair& queue_pair) -> std::optional<bool> {
-      const auto found = agreed.find(KeyOf(queue_pair));
-      if (found == agreed.end()) return std::nullopt;
-      return found->second;
-    });
-  });
+  const auto agreement = [&](const datapath::QueuePair& queue_pair) -> std::optional<bool> {
+    const auto found = agreed.find(KeyOf(queue_pair));
+    if (found == agreed.end()) return std::nullopt;
+    return found->second;
+  };
+  for (uint32_t worker = 0; worker < nic_.workers().count(); ++worker) {
+    nic_.workers().at(worker).SetSelectiveRepeat(agreement);
+  }
 }
 
 }  // namespace uroce::nic

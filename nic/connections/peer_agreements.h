@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreements with peers, run: the control thread's time, its datagrams, and queue pairs that are
-// told.
+// Runs the agreements with peers: gives them the control thread's time and datagrams, and tells
+// queue pairs what is agreed.
 #pragma once
 
 #include <span>

@@ -46,11 +46,11 @@ rdma_cm::ServiceConfig RdmaCmHost::MakeConfig(const Limits& limits) {
   return config;
 }
 
-RdmaCmHost::RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours, Gsi& gsi,
-                       const rdma_cm::ServiceConfig& config)
+RdmaCmHost::RdmaCmHost(EventLoop& loop, Nic& nic, KernelRouting& kernel, Neighbours& neighbours,
+                       Gsi& gsi, const rdma_cm::ServiceConfig& config)
     : loop_(loop),
       nic_(nic),
-      sources_(nic.net_devices(), netlink_),
+      sources_(nic.net_devices(), kernel),
       lookups_(loop, neighbours),
       service_(config, *this, SecureRandom),
       gsi_(gsi) {

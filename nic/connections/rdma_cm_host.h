@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// rdma_cm's service, run: the control thread's time, the devices, neighbours, and datagrams.
+// Runs rdma_cm's service with the control thread's time, devices, neighbours, and datagrams.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "nic/base/event_loop.h"
-#include "nic/net/netlink.h"
+#include "nic/net/kernel_routing.h"
 #include "nic/objects/nic.h"
 #include "nic/paths/gsi.h"
 #include "nic/paths/neighbour_lookups.h"
@@ -20,7 +20,7 @@ namespace uroce::nic {
 class RdmaCmHost final : private rdma_cm::Environment {
  public:
   /// Reads the MADs of the connection manager that `gsi` receives.
-  RdmaCmHost(EventLoop& loop, Nic& nic, Neighbours& neighbours, Gsi& gsi,
+  RdmaCmHost(EventLoop& loop, Nic& nic, KernelRouting& kernel, Neighbours& neighbours, Gsi& gsi,
              const rdma_cm::ServiceConfig& config);
   ~RdmaCmHost() override;
 
@@ -52,7 +52,6 @@ class RdmaCmHost final : private rdma_cm::Environment {
 
   EventLoop& loop_;
   Nic& nic_;
-  Netlink netlink_;
   SourceChoice sources_;
   NeighbourLookups lookups_;
   Nanos deadline_ = kNever;

@@ -5,81 +5,60 @@
 #include <iterator>
 #include <type_traits>
 
+#include "nic/control/control_connection.h"
+#include "nic/control/network_changes.h"
 #include "nic/control/observations.h"
 #include "nic/control/served_program.h"
-#include "nic/control/session.h"
 #include "nic/objects/program.h"
 
 namespace uroce::nic {
 namespace {
 
-/// The part of a session that a method is of.
+/// The part of a connection that a method is of: a part of its program, if nothing else.
 template <typename Part>
-Part& PartOf(Session& session);
-
-template <>
-Session& PartOf(Session& session) {
-  return session;
-}
-template <>
-Observations& PartOf(Session& session) {
-  return session.observations();
-}
-template <>
-ServedProgram& PartOf(Session& session) {
-  return session.served_program();
-}
-template <>
-Registrations& PartOf(Session& session) {
-  return session.served_program().registrations();
-}
-template <>
-Program& PartOf(Session& session) {
-  return session.program();
-}
-template <>
-Contexts& PartOf(Session& session) {
-  return session.program().contexts();
-}
-template <>
-Segments& PartOf(Session& session) {
-  return session.program().segments();
-}
-template <>
-Windows& PartOf(Session& session) {
-  return session.program().windows();
-}
-template <>
-CompletionQueues& PartOf(Session& session) {
-  return session.program().completion_queues();
-}
-template <>
-SharedReceiveQueues& PartOf(Session& session) {
-  return session.program().shared_receive_queues();
-}
-template <>
-QueuePairs& PartOf(Session& session) {
-  return session.program().queue_pairs();
-}
-template <>
-Xrc& PartOf(Session& session) {
-  return session.program().xrc();
+Part& PartOf(ControlConnection& connection) {
+  return connection.program().part<Part>();
 }
 
+template <>
+ControlConnection& PartOf(ControlConnection& connection) {
+  return connection;
+}
+template <>
+Observations& PartOf(ControlConnection& connection) {
+  return connection.observations();
+}
+template <>
+NetworkChanges& PartOf(ControlConnection& connection) {
+  return connection.network_changes();
+}
+template <>
+ServedProgram& PartOf(ControlConnection& connection) {
+  return connection.served_program();
+}
+template <>
+Registrations& PartOf(ControlConnection& connection) {
+  return connection.served_program().registrations();
+}
+template <>
+Program& PartOf(ControlConnection& connection) {
+  return connection.program();
+}
 template <auto kMethod>
 constexpr Command Row(uint32_t number) {
   using Method = MethodOf<kMethod>;
   using Part = typename Method::Part;
-  constexpr bool kIsOfAnyClient =
-      std::is_same_v<Part, Session> || std::is_same_v<Part, Observations>;
+  constexpr bool kIsOfAnyClient = std::is_same_v<Part, ControlConnection> ||
+                                  std::is_same_v<Part, Observations> ||
+                                  std::is_same_v<Part, NetworkChanges>;
   return {number, Method::kBodyBytes, Method::kHasList, !kIsOfAnyClient,
-          [](Session& session, Body body, Reply& reply) {
-            return Method::Run(PartOf<Part>(session), body, reply);
+          [](ControlConnection& connection, Body body, Reply& reply) {
+            return Method::Run(PartOf<Part>(connection), body, reply);
           }};
 }
 
 constexpr Command kCommands[] = {
-    Row<&Session::Hello>(UROCE_HELLO),
+    Row<&ControlConnection::Hello>(UROCE_HELLO),
     Row<&ServedProgram::ListDevices>(UROCE_LIST_DEVICES),
     Row<&Contexts::Open>(UROCE_OPEN_CONTEXT),
     Row<&ServedProgram::CloseContext>(UROCE_CLOSE_CONTEXT),
@@ -124,7 +103,8 @@ constexpr Command kCommands[] = {
     Row<&ServedProgram::WriteCm>(UROCE_WRITE_CM),
     Row<&Observations::Dump>(UROCE_DUMP),
     Row<&Observations::StartCapture>(UROCE_CAPTURE),
-    Row<&Observations::Flight>(UROCE_FLIGHT),
+    Row<&Observations::History>(UROCE_FLIGHT),
+    Row<&NetworkChanges::Change>(UROCE_CHANGE),
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace uroce::nic {
 
-class Session;
+class ControlConnection;
 
 /// One command, and the method that carries it out.
 struct Command {
@@ -19,7 +19,7 @@ struct Command {
   size_t body_bytes;  ///< Exactly, or at least for one that ends in a list.
   bool has_list;
   bool needs_program;  ///< HELLO was said.
-  absl::Status (*run)(Session& session, Body body, Reply& reply);
+  absl::Status (*run)(ControlConnection& connection, Body body, Reply& reply);
 };
 
 /// Null: there is no such command.

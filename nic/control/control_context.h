@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session needs of the daemon around it.
+// What a connection needs of the daemon around it.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class Neighbours;
 class Nic;
 class PeerAgreements;
 class RdmaCmHost;
-class Session;
+class ControlConnection;
 
-/// All of it outlives the sessions. Control thread.
+/// All of it outlives the connections. Control thread.
 struct ControlContext {
   EventLoop& loop;
   Nic& nic;
@@ -35,8 +35,8 @@ struct ControlContext {
   UserTurns& turns;
   LogBudget& log_budget;
   const DumpContext dumps;
-  /// Ends a session, after the current callback.
-  std::function<void(Session&)> end;
+  /// Ends a connection, after the current callback.
+  std::function<void(ControlConnection&)> end;
   uint32_t captures = 0;  ///< That are under way.
 };
 

@@ -42,10 +42,10 @@ void DeferredReply::Schedule(const std::shared_ptr<Repetition>& repetition) {
 }
 
 void DeferredReply::Complete(const Writer& write) {
+  Release();
   Reply reply;
   const absl::Status status = write(reply);
-  Release();
-  send_(status, std::move(reply));
+  if (!is_pending()) send_(status, std::move(reply));
 }
 
 }  // namespace uroce::nic

@@ -40,7 +40,7 @@ class DeferredReply {
   /// Calls `step` in this pace until it returns true: it has completed or released the reply.
   void Repeat(Pace pace, std::function<bool()> step);
 
-  /// Sends what `write` says.
+  /// Sends what `write` says, unless it defers the reply again.
   void Complete(const Writer& write);
   /// Nothing is pending any more: the reply has been sent, or never will be.
   void Release() { cancel_ = nullptr; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files about the devices, in the places of /sys and /dev, for programs that look there:
-// liburoce.so leads them here.
+// Files that describe the devices as /sys and /dev do. liburoce.so redirects programs that look
+// there to these files.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second socket of a program: the way of its memory's files to the daemon.
+// The second socket of a program, on which it sends the files of its memory to the daemon.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace uroce::nic {
 
 /// A stranger's fd may block whoever looks at it or closes it. So each message is received, and its
-/// fd checked, mapped and closed, on the session's thread for that; the control thread only learns
-/// the outcome. Control thread.
+/// fd checked, mapped and closed, on the connection's thread for that; the control thread only
+/// learns the outcome. Control thread.
 class MemorySocket {
  public:
   /// `program_end` is for the program. Threads that hang in what it lent keep its place: `thread`

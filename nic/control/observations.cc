@@ -23,8 +23,8 @@ absl::Status Observations::Dump(const uroce_dump& request, Fd& reader) {
   return Stream(MakeDump(request.what, context_.dumps, client_), reader);
 }
 
-absl::Status Observations::Flight(const uroce_flight& request, Fd& reader) {
-  return Stream(MakeLiveFlight(Qpn(request.qpn), context_.dumps, client_), reader);
+absl::Status Observations::History(const uroce_flight& request, Fd& reader) {
+  return Stream(MakeHistoryDump(Qpn(request.qpn), context_.dumps, client_), reader);
 }
 
 absl::Status Observations::Stream(absl::StatusOr<std::unique_ptr<DumpSource>> source, Fd& reader) {

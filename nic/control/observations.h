@@ -30,7 +30,7 @@ class Observations {
   /// Lends a socket through which the dump comes. One that is under way ends.
   absl::Status Dump(const uroce_dump& request, Fd& reader);
   /// As Dump: the newest packets of a queue pair.
-  absl::Status Flight(const uroce_flight& request, Fd& reader);
+  absl::Status History(const uroce_flight& request, Fd& reader);
   /// Errors: PermissionDenied, InvalidArgument (one is under way), ResourceExhausted.
   absl::Status StartCapture(const uroce_capture& request, Reply& reply);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a memory region from its request to the table of keys, and back.
+// Registers and deregisters memory regions, step by step.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments of a region that one message does not hold.
+// Collects the segments of a region, of which one message does not hold all.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/served_program.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "nic/base/event_loop.h"
 #include "nic/base/user_turns.h"
@@ -11,6 +13,7 @@
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/control/control_context.h"
 #include "nic/control/memory_socket.h"
+#include "nic/objects/cqe_moves.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 #include "nic/paths/neighbours.h"
@@ -19,6 +22,9 @@ namespace uroce::nic {
 namespace {
 
 constexpr DeferredReply::Pace kSendPace{.first = Nanos(200'000), .last = Nanos(200'000)};
+// For CQEs that a resize moves; a piece takes some 0.1 ms where the memory is fresh.
+constexpr DeferredReply::Pace kMovePace{.first = Nanos(20'000), .last = Nanos(20'000)};
+constexpr uint32_t kCqesInAPiece = 2048;
 constexpr Nanos kLongestSend{200'000'000};  // Of what was posted before a command.
 
 }  // namespace
@@ -86,16 +92,39 @@ absl::Status ServedProgram::AfterDatagrams(DeferredReply::Writer write, Reply& r
 }
 
 absl::Status ServedProgram::ResizeCq(const uroce_resize_cq& request, Reply& reply) {
-  const auto answer = [this, request](Reply& to) {
-    const absl::StatusOr<ResizedQueue> resized = program().completion_queues().Resize(request);
-    if (!resized.ok()) return resized.status();
-    to.Add(uroce_resize_cq_reply{.cqe = resized->cqe,
-                                 .ring_count = static_cast<uint32_t>(resized->rings.size())});
-    AddTo(to, resized->rings);
+  return AfterSends([this, request] { return program().queue_pairs().ShrinksUnderSends(request); },
+                    [this, request](Reply& to) { return Resize(request, to); }, reply);
+}
+
+absl::Status ServedProgram::Resize(const uroce_resize_cq& request, Reply& reply) {
+  CompletionQueues& queues = program().completion_queues();
+  absl::StatusOr<ResizedQueue> made = queues.Resize(request);
+  if (!made.ok()) return made.status();
+  const auto resized = std::make_shared<ResizedQueue>(*std::move(made));
+  const auto answer = [&queues, resized](Reply& to) {
+    const std::vector<uroce_cq_ring> rings = queues.EndResize(*resized);
+    to.Add(uroce_resize_cq_reply{.cqe = resized->cq->depth,
+                                 .ring_count = static_cast<uint32_t>(rings.size())});
+    AddTo(to, rings);
     return absl::OkStatus();
   };
-  return AfterSends([this, request] { return program().queue_pairs().ShrinksUnderSends(request); },
-                    answer, reply);
+  if (resized->moves.MoveSome(kCqesInAPiece)) return answer(reply);
+  deferred_.Poll(
+      kMovePace, [this, resized] { return MoveCqes(resized->moves); }, answer);
+  return absl::OkStatus();
+}
+
+bool ServedProgram::MoveCqes(CqeMoves& moves) {
+  UserTurns& turns = context_.turns;
+  const Nanos begin = Nic::Now();
+  const Nanos end = turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin);
+  if (end <= begin) return false;
+  bool is_done = false;
+  do {
+    is_done = moves.MoveSome(kCqesInAPiece);
+  } while (!is_done && Nic::Now() < end);
+  turns.Leave(client_.uid(), Nic::Now() - begin);
+  return is_done;
 }
 
 absl::Status ServedProgram::WithNextHop(const PathKey& path, Answer answer, Reply& reply) {
@@ -158,7 +187,7 @@ absl::Status ServedProgram::DestroyAh(uint32_t handle, Reply& reply) {
 absl::StatusOr<uint32_t> ServedProgram::OpenCm(Fd& program_end) {
   if (cm_files_ == nullptr) {
     const rdma_cm::Owner owner{
-        .session = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
+        .client = client_.id(), .uid = client_.uid(), .is_privileged = client_.is_privileged()};
     const auto has_queue_pair = [this](Qpn qpn) { return program().queue_pairs().Has(qpn); };
     cm_files_ = std::make_unique<CmFiles>(context_.loop, context_.nic, context_.rdma_cm.service(),
                                           owner, has_queue_pair);

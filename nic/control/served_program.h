@@ -20,6 +20,7 @@
 namespace uroce::nic {
 
 class CmFiles;
+class CqeMoves;
 class MemorySocket;
 struct ControlContext;
 
@@ -64,6 +65,11 @@ class ServedProgram {
   /// Whether to wait no longer. A look costs as much as there are queue pairs, and waits for the
   /// user's turn.
   bool IsSent(const Condition& unsent, Nanos until);
+  /// Resizes the queue, and answers once its CQEs have been moved: at once, or later, as the user's
+  /// turns allow.
+  absl::Status Resize(const uroce_resize_cq& request, Reply& reply);
+  /// False: some are left for another turn.
+  bool MoveCqes(CqeMoves& moves);
   /// AfterSends of all the program's datagrams: they need address handles and queue pairs.
   absl::Status AfterDatagrams(DeferredReply::Writer write, Reply& reply);
 

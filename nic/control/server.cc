@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "nic/base/mapping_guard.h"
+#include "nic/control/control_connections.h"
 #include "nic/control/services.h"
-#include "nic/control/sessions.h"
 #include "nic/net/address.h"
 #include "nic/net/netlink.h"
 #include "nic/objects/nic.h"
@@ -37,13 +37,13 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     : loop_(loop),
       nic_(nic),
       services_(std::make_unique<Services>(loop, nic)),
-      sessions_(std::make_unique<Sessions>(loop, nic, *services_)),
+      connections_(std::make_unique<ControlConnections>(loop, nic, *services_)),
       socket_(std::move(socket)),
       tree_(socket_.TakeTree()),
       network_(OpenNetlinkWatch()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   guard_watch_ =
-      loop_.Watch(MappingGuard::Get().event_fd(), EPOLLIN, [this] { sessions_->EndStruck(); });
+      loop_.Watch(MappingGuard::Get().event_fd(), EPOLLIN, [this] { connections_->EndStruck(); });
   if (network_) {
     network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
     RefreshAfter(Nanos(0));  // Something may have changed since the devices were made.
@@ -68,11 +68,11 @@ Server::~Server() {
   for (const EventLoop::Id watch : port_watches_) loop_.Forget(watch);
   loop_.Cancel(maintenance_);
   loop_.Cancel(settling_);
-  sessions_->Clear();
+  connections_->Clear();
   SayFarewell();
 }
 
-size_t Server::session_count() const { return sessions_->count(); }
+size_t Server::connection_count() const { return connections_->count(); }
 
 bool Server::is_settling() const { return services_->paths.neighbours().has_tentative_address(); }
 
@@ -93,7 +93,7 @@ void Server::OnConnection() {
     }
     return;
   }
-  sessions_->Admit(std::move(socket));
+  connections_->Admit(std::move(socket));
 }
 
 // Neighbours are followed at once. Links and addresses may come by the thousand: one look at all of
@@ -113,7 +113,7 @@ void Server::RefreshAfter(Nanos delay) {
 
 void Server::MaintainPorts() {
   for (const auto& device : nic_.devices()) MaintainPort(*device);
-  sessions_->TellOmissions();
+  connections_->TellOmissions();
   maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control socket and all sessions on it.
+// The control socket and all connections on it.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@ namespace uroce::nic {
 
 class Nic;
 class NicDevice;
-class Sessions;
+class ControlConnections;
 struct Services;
 
 /// Control thread: everything here happens in `loop`.
 class Server {
  public:
   Server(EventLoop& loop, Nic& nic, ControlSocket socket);
-  /// Ends all sessions and removes the socket.
+  /// Ends all connections and removes the socket.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  size_t session_count() const;
+  size_t connection_count() const;
   /// Whether it is still being found out if the ports' own addresses may be used.
   bool is_settling() const;
 
@@ -45,7 +45,7 @@ class Server {
   EventLoop& loop_;
   Nic& nic_;
   const std::unique_ptr<Services> services_;
-  const std::unique_ptr<Sessions> sessions_;
+  const std::unique_ptr<ControlConnections> connections_;
   ControlSocket socket_;
   DeviceTree tree_;  ///< Goes before the socket: behind that, another daemon may have one there.
   Fd network_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs on the control thread for all sessions.
+// What runs on the control thread for all connections.
 #pragma once
 
 #include "nic/base/background_tasks.h"
 #include "nic/base/event_loop.h"
-#include "nic/capture/flight_recorder.h"
+#include "nic/capture/history_recorder.h"
 #include "nic/connections/path_services.h"
 #include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"
@@ -12,21 +12,21 @@
 
 namespace uroce::nic {
 
-/// In the order in which they need each other. Outlives the sessions.
+/// In the order in which they need each other. Outlives the connections.
 struct Services {
   Services(EventLoop& loop, Nic& nic)
       : paths(loop, nic),
-        rdma_cm(loop, nic, paths.neighbours(), paths.gsi(),
+        rdma_cm(loop, nic, paths.kernel(), paths.neighbours(), paths.gsi(),
                 RdmaCmHost::MakeConfig(nic.config().limits)),
         peers(loop, nic, paths.gsi()),
         tasks(loop),
-        flights(loop, tasks, nic) {}
+        histories(loop, tasks, nic) {}
 
   PathServices paths;
   RdmaCmHost rdma_cm;
   PeerAgreements peers;
   BackgroundTasks tasks;
-  FlightRecorder flights;
+  HistoryRecorder histories;
 };
 
 }  // namespace uroce::nic

@@ -13,6 +13,7 @@
 #include "nic/devices/port_attributes.h"
 #include "nic/devices/queue_layout.h"
 #include "nic/net/tap_interface.h"
+#include "nic/settings/port_congestion.h"
 #include "pipeline/transport/path_mtu.h"
 
 namespace uroce::nic {
@@ -32,10 +33,11 @@ bool IsHost(const DeviceConfig& config, const drivers::PortInfo& info) {
 
 NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
                      std::unique_ptr<drivers::Port> port, uint32_t workers,
-                     const drivers::FaultPort* fault)
+                     drivers::FaultPort* fault)
     : config_(config),
       port_(std::move(port)),
       fault_port_(fault),
+      has_had_faults_(!config_.fault.empty()),
       info_(ReadInfo()),
       node_guid_(NodeGuid(info_.mac)),
       gids_(info_.mac),
@@ -45,10 +47,25 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
   datapath_.mac = info_.mac;
   datapath_.gsi_link = gsi_link_.get();
   is_host_ = IsHost(config_, info_);
+  ConfigureCongestion();
   if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
   RefreshNetwork();
   gids_.Update(info_.mac, Addresses());
   ShowAddresses();
+}
+
+// Devices that know no speed, and those that claim one without meaning it, can do more than a
+// worker sends.
+void NicDevice::ConfigureCongestion() {
+  constexpr uint64_t kUnknownSpeed = 100'000'000'000;
+  const uint64_t line_bps = info_.speed_bps == 0 ? kUnknownSpeed : info_.speed_bps;
+  datapath_.SetCongestion(CongestionOf(config_), line_bps);
+}
+
+bool NicDevice::IsEcnCapable(uint8_t traffic_class) const {
+  const congestion::Settings settings = CongestionOf(config_);
+  return settings.profile != congestion::Profile::kOff &&
+         congestion::IsEnabled(settings.rp.rp_enable, traffic_class);
 }
 
 void NicDevice::ShowAddresses() {
@@ -184,19 +201,16 @@ uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   std::snprintf(info.firmware, sizeof(info.firmware), "%s", UROCE_VERSION);
   info.node_guid = node_guid_;
   info.max_mr_size = UINT64_MAX;
-  info.max_qp = limits.qps;
+  for (const KindRow& kind : kKinds) {
+    if (kind.info != nullptr) info.*kind.info = limits.kinds.of(kind.kind).of_program;
+  }
   info.max_qp_wr = MostEntries(limits.qp_wr);
   info.max_sge = UROCE_MAX_SGE;
   info.max_inline = UROCE_MAX_INLINE;
-  info.max_cq = limits.cqs;
   info.max_cqe = MostEntries(limits.cqe);
-  info.max_mr = limits.mrs;
-  info.max_mw = limits.mws;
   info.max_mcast_groups = limits.attachments_per_user;
   info.max_mcast_members = kMaxGroupMembers;
   info.max_pd = limits.pds;
-  info.max_ah = limits.ahs;
-  info.max_srq = limits.srqs;
   info.max_qp_rd_atom = kMaxRdAtomic;
   info.max_msg_size = transport::kMaxMessageBytes;
   info.gid_table_length = GidTable::kLength;

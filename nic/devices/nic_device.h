@@ -41,7 +41,7 @@ class NicDevice final : public NetDevice {
  public:
   /// For so many workers. `fault` is the port itself where it is one, or null.
   NicDevice(const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
-            uint32_t workers, const drivers::FaultPort* fault = nullptr);
+            uint32_t workers, drivers::FaultPort* fault = nullptr);
 
   /// Looks at the port and its interface again. Nic::Refresh tells the workers what they must know.
   struct Change {
@@ -65,6 +65,7 @@ class NicDevice final : public NetDevice {
   const Mac& mac() const override { return info_.mac; }
   bool link_up() const override { return info_.link_up; }
   int wire() const override { return config_.wire; }
+  bool at_switch() const override { return config_.at_switch >= 0; }
   bool is_host() const override { return is_host_; }
   int InterfaceOf(uint16_t vlan_id) const override { return network_.InterfaceOf(vlan_id); }
   const GidTable& gids() const override { return gids_; }
@@ -101,10 +102,18 @@ class NicDevice final : public NetDevice {
   void OnGroups(std::function<void(const Gid& group, bool joined)> listener) {
     on_group_ = std::move(listener);
   }
+  /// Whether packets of this traffic class say that switches may mark them.
+  bool IsEcnCapable(uint8_t traffic_class) const;
   uroce_port_info PortAttributes() const;
   uroce_device_info DeviceInfo(const Limits& limits) const;
   drivers::Port& port() const { return *port_; }
-  const drivers::FaultPort* fault_port() const { return fault_port_; }
+  drivers::FaultPort* fault_port() const { return fault_port_; }
+  /// `text` says the faults from now on; see drivers::ParseFault. "" for none.
+  void ShowFault(std::string text) {
+    has_had_faults_ |= !text.empty();
+    config_.fault = std::move(text);
+  }
+  bool has_had_faults() const { return has_had_faults_; }
   /// Has the workers know the addresses of the GID table. While all stand still, or before they
   /// have the device.
   void ShowAddresses();
@@ -116,6 +125,7 @@ class NicDevice final : public NetDevice {
 
  private:
   drivers::PortInfo ReadInfo() const;
+  void ConfigureCongestion();
   void MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_frames);
   void RefreshNetwork();
   /// Has the kernel know the groups, on the interfaces that there are now.
@@ -124,7 +134,8 @@ class NicDevice final : public NetDevice {
 
   DeviceConfig config_;
   std::unique_ptr<drivers::Port> port_;
-  const drivers::FaultPort* fault_port_;
+  drivers::FaultPort* const fault_port_;
+  bool has_had_faults_;
   Fd tap_;          ///< Of the exception path.
   Fd address_tap_;  ///< Its interface has the port's addresses.
   drivers::PortInfo info_;

@@ -68,23 +68,21 @@ absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, cons
   return layout;
 }
 
-absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge,
-                                                             const Limits& limits) {
+absl::StatusOr<ReceiveRingLayout> LayOutReceiveRing(const char* kind, uint32_t max_wr,
+                                                    uint32_t max_sge, const Limits& limits) {
   const uint32_t most = MostEntries(limits.qp_wr);
   if (max_wr == 0 || max_wr > most) {
     return absl::InvalidArgumentError(
-        absl::StrCat("srq: max_wr ", max_wr, " is not in 1 to ", most));
+        absl::StrCat(kind, ": max_wr ", max_wr, " is not in 1 to ", most));
   }
   if (max_sge > UROCE_MAX_SGE) {
     return absl::InvalidArgumentError(
-        absl::StrCat("srq: max_sge ", max_sge, " is above ", UROCE_MAX_SGE));
+        absl::StrCat(kind, ": max_sge ", max_sge, " is above ", UROCE_MAX_SGE));
   }
-  SharedReceiveLayout layout;
-  layout.max_sge = max_sge;
+  ReceiveRingLayout layout;
   layout.depth = DepthFor(max_wr, limits.qp_wr);
   layout.slot_bytes = ReceiveSlotBytes(max_sge);
-  layout.slots_offset = sizeof(uroce_srq_page);
-  layout.length_bytes = layout.slots_offset + uint64_t{layout.depth} * layout.slot_bytes;
+  layout.length_bytes = uint64_t{layout.depth} * layout.slot_bytes;
   return layout;
 }
 

@@ -48,16 +48,14 @@ struct CompletionRingLayout {
 };
 CompletionRingLayout LayOutCompletionRing(uint32_t depth);
 
-/// A shared receive queue in the arena: page, then slots.
-struct SharedReceiveLayout {
-  uint32_t max_sge = 0;
+/// A queue of receives that stands alone: its slots.
+struct ReceiveRingLayout {
   uint32_t depth = 0;  ///< A power of two.
   uint32_t slot_bytes = 0;
-  uint64_t slots_offset = 0;
   uint64_t length_bytes = 0;
 };
-/// Errors: InvalidArgument when a limit is exceeded.
-absl::StatusOr<SharedReceiveLayout> LayOutSharedReceiveQueue(uint32_t max_wr, uint32_t max_sge,
-                                                             const Limits& limits);
+/// `kind` names the queue in messages. Errors: InvalidArgument when a limit is exceeded.
+absl::StatusOr<ReceiveRingLayout> LayOutReceiveRing(const char* kind, uint32_t max_wr,
+                                                    uint32_t max_sge, const Limits& limits);
 
 }  // namespace uroce::nic

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/connections/rdma_cm_host.h"
+#include "nic/dumps/object_dumps.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
@@ -77,7 +78,7 @@ class ConnectionsSource : public ListSource {
     context.rdma_cm.service().ForEach(
         [&](const rdma_cm::Owner& owner, rdma_cm::EndpointId, const rdma_cm::EndpointInfo& info) {
           if (asker.is_privileged() || owner.uid == asker.uid()) {
-            rows_.push_back({owner.session, info});
+            rows_.push_back({owner.client, info});
           }
         });
   }

@@ -9,18 +9,18 @@
 #include "absl/strings/str_cat.h"
 #include "drivers/fault/fault_port.h"
 #include "nic/capture/capture.h"
-#include "nic/capture/flight_file.h"
-#include "nic/capture/flight_recorder.h"
+#include "nic/capture/history_file.h"
+#include "nic/capture/history_recorder.h"
 #include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/devices/port_attributes.h"
 #include "nic/dumps/connection_dump.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/dumps/held_dump.h"
-#include "nic/dumps/memory_dump.h"
+#include "nic/dumps/object_dumps.h"
 #include "nic/dumps/peer_dump.h"
 #include "nic/dumps/queue_pair_dump.h"
-#include "nic/dumps/srq_dump.h"
+#include "nic/dumps/switch_dump.h"
 #include "nic/dumps/worker_dump.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
@@ -98,8 +98,10 @@ constexpr DeviceCounterRow kDeviceCounters[] = {
     {"rx_cross_worker_full", &DeviceCounters::rx_cross_worker_full},
     {"rx_kept_full", &DeviceCounters::rx_kept_full},
     {"rx_parked_full", &DeviceCounters::rx_parked_full},
-    {"rx_ecn_marked", &DeviceCounters::rx_ecn_marked},
-    {"rx_cnp_ignored", &DeviceCounters::rx_cnp_ignored},
+    {"np_ecn_marked_roce_packets", &DeviceCounters::np_ecn_marked_roce_packets},
+    {"np_cnp_sent", &DeviceCounters::np_cnp_sent},
+    {"rp_cnp_handled", &DeviceCounters::rp_cnp_handled},
+    {"rp_cnp_ignored", &DeviceCounters::rp_cnp_ignored},
     {"multicast_rcv_packets", &DeviceCounters::multicast_rcv_packets},
     {"multicast_xmit_packets", &DeviceCounters::multicast_xmit_packets},
     {"no_buffer", &DeviceCounters::no_buffer},
@@ -119,12 +121,13 @@ Json FaultJson(const drivers::FaultCounters& counters) {
 
 // What the fault port did, counted by the workers.
 void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
-  if (device.fault_port() == nullptr) return;
+  if (!device.has_had_faults()) return;
   drivers::FaultCounters receive, transmit;
   nic.workers().RunTogether([&] {
     receive = device.fault_port()->receive_counters();
     transmit = device.fault_port()->transmit_counters();
   });
+  json["fault"] = device.config().fault;
   json["fault_receive"] = FaultJson(receive);
   json["fault_transmit"] = FaultJson(transmit);
 }
@@ -184,10 +187,11 @@ class StatSource : public DumpSource {
       list.push_back({{"name", device->name()}, {"counters", DeviceStatJson(*device)}});
       AddFaults(context_.nic, *device, list.back());
     }
-    const FlightRecorder::Counts& flights = context_.flights.counts();
+    const HistoryRecorder::Counts& recorded = context_.histories.counts();
     return {{"devices", list},
+            {"switch_ports", SwitchPortsJson(context_.nic)},
             {"workers", WorkersJson(context_.nic)},
-            {"flights", {{"written", flights.written}, {"missed", flights.missed}}},
+            {"flights", {{"written", recorded.written}, {"missed", recorded.missed}}},
             {"held", HeldJson(context_.nic)},
             {"cm", ManagerJson(context_.rdma_cm)},
             {"peers", PeerCountersJson(context_.peers)}};
@@ -213,28 +217,25 @@ std::unique_ptr<DumpSource> Whole(const Json& json) {
 
 absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpContext& context,
                                                      const Client& asker) {
+  for (const ObjectDump& dump : kObjectDumps) {
+    if (dump.what == what) return dump.make(context, asker);
+  }
   switch (what) {
     case UROCE_DUMP_DEVICES:
       return Whole(DevicesJson(context.nic));
     case UROCE_DUMP_STAT:
       return std::make_unique<StatSource>(context, asker);
-    case UROCE_DUMP_QP:
-      return MakeQueuePairsDump(context, asker);
-    case UROCE_DUMP_MR:
-      return MakeMemoryDump(context, asker);
-    case UROCE_DUMP_CM:
-      return MakeConnectionsDump(context, asker);
     case UROCE_DUMP_PEERS:
       return Whole(PeersJson(context.nic, Visible(context, asker)));
-    case UROCE_DUMP_SRQ:
-      return MakeSharedReceiveQueuesDump(context, asker);
+    case UROCE_DUMP_SWITCH:
+      return Whole(SwitchesJson(context.nic));
     default:
       return absl::InvalidArgumentError(absl::StrCat("there is no dump ", what));
   }
 }
 
-absl::StatusOr<std::unique_ptr<DumpSource>> MakeLiveFlight(Qpn qpn, const DumpContext& context,
-                                                           const Client& asker) {
+absl::StatusOr<std::unique_ptr<DumpSource>> MakeHistoryDump(Qpn qpn, const DumpContext& context,
+                                                            const Client& asker) {
   Nic& nic = context.nic;
   if (nic.config().flight_recorder.empty()) {
     return absl::FailedPreconditionError("the daemon runs without --flight-recorder");
@@ -251,10 +252,10 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeLiveFlight(Qpn qpn, const DumpCo
     return absl::NotFoundError(absl::StrCat("there is no queue pair ", qpn.value()));
   }
   nic.OwnerOf(object->queue_pair).Run([&] {
-    const datapath::PacketHistory* const flight = object->queue_pair.history();
-    if (flight != nullptr) packets = flight->InOrder();
+    const datapath::PacketHistory* const history = object->queue_pair.history();
+    if (history != nullptr) packets = history->InOrder();
   });
-  return std::make_unique<TextSource>(FlightFile(packets, CaptureInterface(*object->device), ""));
+  return std::make_unique<TextSource>(HistoryFile(packets, CaptureInterface(*object->device), ""));
 }
 
 }  // namespace uroce::nic

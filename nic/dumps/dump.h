@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpCo
 
 /// The newest packets of a live queue pair as a pcapng file, for the same askers.
 /// Errors: there is no such queue pair, or it keeps none.
-absl::StatusOr<std::unique_ptr<DumpSource>> MakeLiveFlight(Qpn qpn, const DumpContext& context,
-                                                           const Client& asker);
+absl::StatusOr<std::unique_ptr<DumpSource>> MakeHistoryDump(Qpn qpn, const DumpContext& context,
+                                                            const Client& asker);
 
 }  // namespace uroce::nic

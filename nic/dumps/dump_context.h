@@ -15,7 +15,7 @@ class UserTurns;
 namespace uroce::nic {
 
 class Client;
-class FlightRecorder;
+class HistoryRecorder;
 class Nic;
 class PeerAgreements;
 class RdmaCmHost;
@@ -27,7 +27,7 @@ struct DumpContext {
   UserTurns& turns;
   const RdmaCmHost& rdma_cm;
   const PeerAgreements& peers;
-  const FlightRecorder& flights;
+  const HistoryRecorder& histories;
   /// All clients, by rising ids.
   std::function<std::vector<const Client*>()> clients;
 };

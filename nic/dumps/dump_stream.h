@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a dump to whoever asked for it: piece by piece, as he takes them.
+// Sends a dump to the client that asked for it, piece by piece as the client reads.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon has given out and must get back, as JSON.
+// Numbers and frames that the daemon has given out and must get back, as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/dumps/memory_dump.h"
-
+// Registered memory as JSON.
 #include <infiniband/verbs.h>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +7,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "nic/dumps/object_dumps.h"
+#include "nic/dumps/tables_source.h"
 #include "nic/objects/client.h"
 #include "nic/objects/program.h"
 
@@ -32,6 +33,45 @@ const char* ModeOf(const datapath::MemoryRegion& region) {
     mode = its;
   }
   return mode != nullptr ? mode : "mixed";
+}
+
+/// What a code of enum uroce_mr_reason says; "" for none.
+const char* ReasonText(uint32_t reason) {
+  switch (reason) {
+    case UROCE_WHY_NONE:
+      return "";
+    case UROCE_WHY_STACK:
+      return "stack";
+    case UROCE_WHY_HEAP_PAGE:
+      return "heap page";
+    case UROCE_WHY_PARTIAL_PAGE:
+      return "partial page";
+    case UROCE_WHY_FILE_MAPPING:
+      return "file mapping";
+    case UROCE_WHY_READ_ONLY:
+      return "read-only";
+    case UROCE_WHY_FILE_SYSTEM:
+      return "file system";
+    case UROCE_WHY_NOT_REACHABLE:
+      return "file not reachable";
+    case UROCE_WHY_NO_USERFAULTFD:
+      return "no userfaultfd";
+    case UROCE_WHY_REFUSED:
+      return "refused by the kernel";
+    case UROCE_WHY_MANY_MAPPINGS:
+      return "max_map_count";
+    case UROCE_WHY_DAEMON_LIMIT:
+      return "daemon's limit";
+    case UROCE_WHY_MANY_PARTS:
+      return "too many parts";
+    case UROCE_WHY_UNKNOWN_THREADS:
+      return "unknown threads";
+    case UROCE_WHY_ON_DEMAND:
+      return "registered with on-demand paging";
+    case UROCE_WHY_POLICY:
+      return "policy";
+  }
+  return "unknown";
 }
 
 std::string RemoteAccessText(uint32_t access) {
@@ -100,96 +140,29 @@ Json WindowJson(const Client& client, const WindowObject& object) {
   return json;
 }
 
-/// Goes through programs, and each program's regions and windows.
-class MemorySource : public ListSource {
+/// Regions, then windows.
+class MemorySource : public TablesSource {
  public:
   MemorySource(const DumpContext& context, const Client& asker)
-      : ListSource("mrs"), context_(context), asker_(asker) {}
+      : TablesSource("mrs", context, asker, /*tables=*/2) {}
 
  private:
-  bool AppendItems(std::string& text) override {
-    for (const Client* client : context_.clients()) {
-      if (client->id() < client_) continue;
-      if (client->id() != client_) GoTo(client->id());
-      if (client->program() == nullptr || !asker_.MaySee(*client)) continue;
-      while (text.size() < kPieceBytes && AppendOne(*client, text)) continue;
-      if (text.size() >= kPieceBytes) return true;
-    }
-    return false;
-  }
-
-  void GoTo(uint32_t client) {
-    client_ = client;
-    in_windows_ = false;
-    handle_ = 0;
-  }
-
-  /// False: the client has no more.
-  bool AppendOne(const Client& client, std::string& text) {
+  uint32_t AddNext(const Client& client, uint32_t table, uint32_t handle,
+                   std::string& text) override {
     Program& program = *client.program();
-    if (!in_windows_ && handle_ != UROCE_NONE) {
-      handle_ =
-          program.regions().table().ForSome(handle_, 1, [&](uint32_t, const MemoryObject& memory) {
-            BeginItem(text);
-            AppendMemory(client, memory, text);
-          });
-      return true;
+    if (table == 1) {
+      return program.windows().table().ForSome(handle, 1, [&](uint32_t, const WindowObject& its) {
+        AddItem(text, WindowJson(client, its));
+      });
     }
-    if (in_windows_ && handle_ == UROCE_NONE) return false;
-    if (!in_windows_) handle_ = 0;
-    in_windows_ = true;
-    handle_ = program.windows().table().ForSome(
-        handle_, 1,
-        [&](uint32_t, const WindowObject& window) { AddItem(text, WindowJson(client, window)); });
-    return true;
+    return program.regions().table().ForSome(handle, 1, [&](uint32_t, const MemoryObject& its) {
+      BeginItem(text);
+      AppendMemory(client, its, text);
+    });
   }
-
-  const DumpContext& context_;
-  const Client& asker_;
-  uint32_t client_ = 0;  ///< Where to go on,
-  bool in_windows_ = false;
-  uint32_t handle_ = 0;
 };
 
 }  // namespace
-
-const char* ReasonText(uint32_t reason) {
-  switch (reason) {
-    case UROCE_WHY_NONE:
-      return "";
-    case UROCE_WHY_STACK:
-      return "stack";
-    case UROCE_WHY_HEAP_PAGE:
-      return "heap page";
-    case UROCE_WHY_PARTIAL_PAGE:
-      return "partial page";
-    case UROCE_WHY_FILE_MAPPING:
-      return "file mapping";
-    case UROCE_WHY_READ_ONLY:
-      return "read-only";
-    case UROCE_WHY_FILE_SYSTEM:
-      return "file system";
-    case UROCE_WHY_NOT_REACHABLE:
-      return "file not reachable";
-    case UROCE_WHY_NO_USERFAULTFD:
-      return "no userfaultfd";
-    case UROCE_WHY_REFUSED:
-      return "refused by the kernel";
-    case UROCE_WHY_MANY_MAPPINGS:
-      return "max_map_count";
-    case UROCE_WHY_DAEMON_LIMIT:
-      return "daemon's limit";
-    case UROCE_WHY_MANY_PARTS:
-      return "too many parts";
-    case UROCE_WHY_UNKNOWN_THREADS:
-      return "unknown threads";
-    case UROCE_WHY_ON_DEMAND:
-      return "registered with on-demand paging";
-    case UROCE_WHY_POLICY:
-      return "policy";
-  }
-  return "unknown";
-}
 
 std::unique_ptr<DumpSource> MakeMemoryDump(const DumpContext& context, const Client& asker) {
   return std::make_unique<MemorySource>(context, asker);

@@ -7,8 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "nic/capture/flight_recorder.h"
+#include "nic/capture/history_recorder.h"
 #include "nic/devices/port_attributes.h"
+#include "nic/dumps/object_dumps.h"
 #include "nic/net/address.h"
 #include "nic/objects/client.h"
 #include "nic/objects/counter_table.h"
@@ -102,8 +103,8 @@ class QueuePairsSource : public ListSource {
     const std::vector<QueuePairView> views = walk_.Next();
     for (const QueuePairView& view : views) {
       Json json = QueuePairJson(view);
-      const std::string flight = context_.flights.FileOf(view.object->queue_pair.qpn());
-      if (!flight.empty()) json["flight"] = flight;
+      const std::string file = context_.histories.FileOf(view.object->queue_pair.qpn());
+      if (!file.empty()) json["flight"] = file;
       AddItem(text, json);
     }
     return !views.empty();

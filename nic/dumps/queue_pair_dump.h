@@ -51,6 +51,4 @@ class QueuePairWalk {
   std::set<uint32_t> seen_targets_;  ///< Several programs may have one open.
 };
 
-std::unique_ptr<DumpSource> MakeQueuePairsDump(const DumpContext& context, const Client& asker);
-
 }  // namespace uroce::nic

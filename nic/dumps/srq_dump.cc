@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/dumps/srq_dump.h"
-
+// Shared receive queues as JSON.
 #include <nlohmann/json.hpp>
 
+#include "nic/dumps/object_dumps.h"
+#include "nic/dumps/tables_source.h"
 #include "nic/objects/client.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
@@ -40,33 +41,18 @@ Json QueueJson(Nic& nic, const Client& client, const SharedReceiveObject& srq) {
   return json;
 }
 
-class SharedReceiveQueuesSource : public ListSource {
+class SharedReceiveQueuesSource : public TablesSource {
  public:
   SharedReceiveQueuesSource(const DumpContext& context, const Client& asker)
-      : ListSource("srqs"), context_(context), asker_(asker) {}
+      : TablesSource("srqs", context, asker) {}
 
  private:
-  bool AppendItems(std::string& text) override {
-    for (const Client* client : context_.clients()) {
-      if (client->id() < client_) continue;
-      if (client->id() != client_) handle_ = 0;
-      client_ = client->id();
-      if (client->program() == nullptr || !asker_.MaySee(*client)) continue;
-      const auto append = [&](uint32_t, const SharedReceiveObject& srq) {
-        AddItem(text, QueueJson(context_.nic, *client, srq));
-      };
-      while (handle_ != UROCE_NONE) {
-        if (text.size() >= kPieceBytes) return true;
-        handle_ = client->program()->shared_receive_queues().table().ForSome(handle_, 1, append);
-      }
-    }
-    return false;
+  uint32_t AddNext(const Client& client, uint32_t, uint32_t handle, std::string& text) override {
+    return client.program()->shared_receive_queues().table().ForSome(
+        handle, 1, [&](uint32_t, const SharedReceiveObject& srq) {
+          AddItem(text, QueueJson(context().nic, client, srq));
+        });
   }
-
-  const DumpContext& context_;
-  const Client& asker_;
-  uint32_t client_ = 0;  ///< Where to go on,
-  uint32_t handle_ = 0;
 };
 
 }  // namespace

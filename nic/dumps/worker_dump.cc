@@ -27,7 +27,7 @@ Json WorkerJson(const Nic& nic, uint32_t index) {
   const datapath::WorkerCounters& counters = nic.workers().at(index).counters();
   Json json;
   json["worker"] = index;
-  json["queue_pairs"] = nic.queue_pair_count(index);
+  json["queue_pairs"] = nic.numbers().queue_pairs.count_on(index);
   for (const Row& row : kRows) {
     uint64_t sum = 0;
     for (const auto& device : nic.devices()) sum += device->datapath().Of(index, row.value);

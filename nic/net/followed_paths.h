@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paths of live queue pairs, and who stands next on each: what must be told to workers when a
-// neighbour gets another MAC, or a route another gateway. Pure.
+// The paths of live queue pairs, each with its next hop. Workers are told when the next hop of a
+// path changes, or the MAC of that next hop. Pure.
 #pragma once
 
 #include <compare>

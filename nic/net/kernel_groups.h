@@ -14,7 +14,7 @@
 
 namespace uroce::nic {
 
-/// One port's. Control thread.
+/// The groups of one port. Control thread.
 class KernelGroups {
  public:
   enum class How : uint8_t {

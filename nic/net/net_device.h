@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a way through the network depends on, of one of the daemon's devices.
+// The facts about one of the daemon's devices on which paths depend.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,8 @@ class NetDevice {
   virtual bool link_up() const = 0;
   /// Which in-process wire it is an end of, or -1. Exactly two devices are the ends of each.
   virtual int wire() const = 0;
+  /// Whether it is at one of the daemon's switches.
+  virtual bool at_switch() const { return false; }
   /// Whether the daemon itself is the port's host on its Ethernet: where there is no kernel
   /// interface, or where the settings say so.
   virtual bool is_host() const = 0;

@@ -45,7 +45,7 @@ class NetlinkRequest {
 };
 
 /// Attributes one behind the other, as they follow a message's header or lie in another attribute.
-/// The kernel's word is believed, but not beyond the bytes that are there.
+/// Lengths in them are checked against the bytes that are there.
 class NetlinkAttributes {
  public:
   explicit NetlinkAttributes(Bytes bytes) : bytes_(bytes) {}

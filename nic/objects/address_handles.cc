@@ -13,7 +13,7 @@
 namespace uroce::nic {
 
 AddressHandles::AddressHandles(ProgramCore& core, const Contexts& contexts)
-    : core_(core), contexts_(contexts), ahs_("ah", core.limits().ahs, &core.user().ahs) {}
+    : core_(core), contexts_(contexts), ahs_(Kind::kAh, core.limits(), core.user()) {}
 
 absl::StatusOr<AddressPlan> AddressHandles::Plan(const uroce_create_ah& request) const {
   const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.pd);
@@ -34,7 +34,8 @@ absl::StatusOr<uint32_t> AddressHandles::Create(const AddressPlan& plan, const M
   datapath::Path path = MakePath(plan.path, destination, plan.request.attr);
   path.udp_source_port = path.flow_label == 0 ? wire::kPortOfEachDatagram
                                               : wire::UdpSourcePort(path.flow_label, Qpn(), Qpn());
-  core_.session().MakeAddressTable(core_.limits().ahs);
+  path.ecn_capable = (*pd)->context->device->IsEcnCapable(path.traffic_class);
+  core_.session().MakeAddressTable(core_.limits().kinds.of(Kind::kAh).of_program);
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(
       AddressHandle{.pd = *pd,
                     .followed = std::move(followed),
@@ -58,14 +59,14 @@ absl::Status AddressHandles::Destroy(uint32_t handle) {
   return absl::OkStatus();
 }
 
-void AddressHandles::DestroyAllOf(const Context& context) {
+void AddressHandles::EndAllOf(const Context& context) {
   for (const uint32_t ah :
        ahs_.Handles([&](const auto& object) { return object.pd->context == &context; })) {
     static_cast<void>(Destroy(ah));
   }
 }
 
-void AddressHandles::ForgetPaths() {
+void AddressHandles::Release() {
   ahs_.ForEach([this](uint32_t, AddressHandle& ah) { core_.nic().address_handles().erase(&ah); });
 }
 

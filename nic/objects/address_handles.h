@@ -10,6 +10,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "pipeline/datapath/queue/address_table.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
@@ -28,7 +29,7 @@ struct AddressPlan {
 };
 
 /// Control thread.
-class AddressHandles {
+class AddressHandles : public ProgramPart {
  public:
   AddressHandles(ProgramCore& core, const Contexts& contexts);
 
@@ -40,10 +41,10 @@ class AddressHandles {
   /// Whether there is such an address handle: before workers are asked about it.
   absl::Status Check(uint32_t handle) const { return ahs_.Find(handle).status(); }
   absl::Status Destroy(uint32_t handle);
-  void DestroyAllOf(const Context& context);
 
-  /// At the program's end, when no worker knows the program: paths are not followed any more.
-  void ForgetPaths();
+  void EndAllOf(const Context& context) override;
+  /// Their paths are not followed any more.
+  void Release() override;
 
  private:
   ProgramCore& core_;

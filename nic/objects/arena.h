@@ -14,8 +14,8 @@
 
 namespace uroce::nic {
 
-/// Sparse: a page costs memory once touched, and a freed range gives its pages back, so that a new
-/// queue starts as zeros. Control thread.
+/// The memory is sparse: a page costs memory once it is touched. A range that is given back loses
+/// its pages, so that a new queue starts as zeros. Control thread.
 class Arena {
  public:
   /// What is taken counts against `of_user`, which outlives the arena. Its memory ends with it, or

@@ -56,7 +56,7 @@ CompletionQueues::CompletionQueues(ProgramCore& core, const Contexts& contexts)
     : core_(core),
       contexts_(contexts),
       channels_("channel", core.limits().channels, &core.user().sockets),
-      cqs_("cq", core.limits().cqs, &core.user().cqs) {}
+      cqs_(Kind::kCq, core.limits(), core.user()) {}
 
 absl::StatusOr<uint32_t> CompletionQueues::CreateChannel(uint32_t context_handle, Fd& records) {
   absl::StatusOr<Context*> context = contexts_.Find(context_handle);
@@ -155,17 +155,21 @@ absl::StatusOr<ResizedQueue> CompletionQueues::Resize(const uroce_resize_cq& req
     return absl::InvalidArgumentError(
         absl::StrCat("cq: more than ", request.cqe, " completions have not been polled"));
   }
-  // The program waits for the answer, and the workers write behind these.
-  auto to = layouts.begin();
-  for (const CompletionRing::Moved& ring : moved) {
-    rings::CopyWaiting(ring.from, ring.produced, ring.waiting, (to++)->second);
-  }
   std::swap(cq.rings, fresh);
-  GiveRings(fresh);
   cq.depth = *depth;
-  ResizedQueue resized{.cqe = *depth, .rings = {}};
-  for (const auto& [worker, range] : cq.rings) resized.rings.push_back(DescribeRing(worker, cq));
+  ResizedQueue resized{.cq = &cq, .old_rings = std::move(fresh), .moves = {}};
+  auto to = layouts.begin();
+  for (const CompletionRing::Moved& ring : moved) resized.moves.Add(ring, (to++)->second);
   return resized;
+}
+
+std::vector<uroce_cq_ring> CompletionQueues::EndResize(const ResizedQueue& resized) {
+  GiveRings(resized.old_rings);
+  std::vector<uroce_cq_ring> rings;
+  for (const auto& [worker, range] : resized.cq->rings) {
+    rings.push_back(DescribeRing(worker, *resized.cq));
+  }
+  return rings;
 }
 
 absl::Status CompletionQueues::Modify(const uroce_modify_cq& request) {
@@ -213,28 +217,31 @@ absl::StatusOr<uroce_destroy_cq_reply> CompletionQueues::Destroy(uint32_t handle
   return reply;
 }
 
-void CompletionQueues::DestroyAllOf(const Context& context) {
+void CompletionQueues::EndAllOf(const Context& context) {
   for (const uint32_t cq :
        cqs_.Handles([&](const auto& object) { return object.context == &context; })) {
     static_cast<void>(Destroy(cq));
   }
-}
-
-void CompletionQueues::DestroyChannelsOf(const Context& context) {
   for (const uint32_t channel :
        channels_.Handles([&](const auto& object) { return object.context == &context; })) {
     static_cast<void>(DestroyChannel(channel));
   }
 }
 
-void CompletionQueues::LeaveWorker(datapath::Worker& worker) {
+void CompletionQueues::LeaveWorkers() {
+  std::map<uint32_t, std::vector<CompletionRing*>> of_worker;
   cqs_.ForEach([&](uint32_t, CompletionQueueObject& object) {
-    CompletionRing* const ring = object.queue.ring(worker.index());
-    if (ring != nullptr) worker.RemoveCompletionRing(ring);
+    object.queue.ForEachRing(
+        [&](CompletionRing& ring) { of_worker[ring.worker()].push_back(&ring); });
   });
+  for (const auto& [index, rings] : of_worker) {
+    datapath::Worker& worker = core_.nic().workers().at(index);
+    worker.RunInPieces(rings.size(),
+                       [&, &its = rings](size_t ring) { worker.RemoveCompletionRing(its[ring]); });
+  }
 }
 
-void CompletionQueues::ForgetOverflows() {
+void CompletionQueues::Release() {
   cqs_.ForEach([this](uint32_t, CompletionQueueObject& object) {
     core_.nic().overflows().Forget(object.queue);
   });

@@ -10,8 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nic/objects/contexts.h"
+#include "nic/objects/cqe_moves.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
@@ -34,14 +36,15 @@ struct CompletionQueueObject {
   uint32_t users = 0;
 };
 
-/// Where the rings of a completion queue are after a resize.
+/// A completion queue that has fresh rings, and in the old ones CQEs that are still to be moved.
 struct ResizedQueue {
-  uint32_t cqe = 0;
-  std::vector<uroce_cq_ring> rings;
+  CompletionQueueObject* cq = nullptr;
+  std::map<uint32_t, ArenaRange> old_rings;  ///< By worker.
+  CqeMoves moves;
 };
 
 /// Control thread.
-class CompletionQueues {
+class CompletionQueues : public ProgramPart {
  public:
   CompletionQueues(ProgramCore& core, const Contexts& contexts);
 
@@ -49,23 +52,24 @@ class CompletionQueues {
   absl::Status DestroyChannel(uint32_t handle);
   absl::StatusOr<uroce_create_cq_reply> Create(const uroce_create_cq& request);
   absl::StatusOr<CompletionQueueObject*> Find(uint32_t handle) const { return cqs_.Find(handle); }
-  /// While the program polls none of the queue's rings, and makes or ends no queue pair.
-  /// Errors: InvalidArgument when more CQEs wait than are asked for.
+  /// From here until EndResize the program polls none of the queue's rings, and makes or ends no
+  /// queue pair. Errors: InvalidArgument when more CQEs wait than are asked for.
   absl::StatusOr<ResizedQueue> Resize(const uroce_resize_cq& request);
+  /// Once all CQEs are moved. Returns where the rings are.
+  std::vector<uroce_cq_ring> EndResize(const ResizedQueue& resized);
   absl::Status Modify(const uroce_modify_cq& request);
   absl::StatusOr<uroce_destroy_cq_reply> Destroy(uint32_t handle);
-  void DestroyAllOf(const Context& context);
-  void DestroyChannelsOf(const Context& context);
 
   /// The queue's ring on `worker`, made if there is none. Errors: ResourceExhausted.
   absl::StatusOr<datapath::CompletionRing*> RingOn(uint32_t worker, CompletionQueueObject& cq);
   /// As replies name it.
   static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
 
-  /// At the program's end, inside Run of `worker`: takes all rings from it.
-  void LeaveWorker(datapath::Worker& worker);
-  /// After that: no overflow is told any more.
-  void ForgetOverflows();
+  /// The queues, then the channels, which no other part uses.
+  void EndAllOf(const Context& context) override;
+  void LeaveWorkers() override;
+  /// No overflow is told any more.
+  void Release() override;
 
  private:
   absl::StatusOr<ArenaRange> TakeRing(uint32_t depth);

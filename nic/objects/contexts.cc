@@ -87,7 +87,7 @@ absl::Status Contexts::DeallocPd(uint32_t handle) {
   return absl::OkStatus();
 }
 
-void Contexts::DeallocPdsOf(const Context& context) {
+void Contexts::EndAllOf(const Context& context) {
   for (const uint32_t pd :
        pds_.Handles([&context](const auto& object) { return object.context == &context; })) {
     static_cast<void>(DeallocPd(pd));

@@ -12,12 +12,13 @@
 #include "nic/objects/handle_table.h"
 #include "nic/objects/objects.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
 
 /// Control thread.
-class Contexts {
+class Contexts : public ProgramPart {
  public:
   explicit Contexts(ProgramCore& core);
 
@@ -42,8 +43,8 @@ class Contexts {
                                  Domain::Use share);
   absl::StatusOr<ProtectionDomain*> FindPd(uint32_t handle) const { return pds_.Find(handle); }
   absl::Status DeallocPd(uint32_t handle);
-  /// Of a context in which nothing else needs them.
-  void DeallocPdsOf(const Context& context);
+  /// Its protection domains; the context stays until Remove.
+  void EndAllOf(const Context& context) override;
 
  private:
   absl::StatusOr<uint32_t> Add(NicDevice& device, const uroce_context_name& name,

@@ -16,7 +16,7 @@ namespace uroce::nic {
 /// thread.
 class Domain {
  public:
-  /// As long as it is held, the domain is used so.
+  /// The domain stays in this use while the object is held.
   using Use = std::shared_ptr<const void>;
 
   explicit Domain(uint32_t number) : number_(number) {}

@@ -24,6 +24,9 @@ class HandleTable {
   /// other programs as `of_user` allows.
   HandleTable(const char* kind, uint32_t limit, Quota* of_user = nullptr)
       : kind_(kind), limit_(limit), share_(of_user) {}
+  /// By the limits of a kind.
+  HandleTable(Kind kind, const Limits& limits, UserAccount& user)
+      : HandleTable(RowOf(kind).name, limits.kinds.of(kind).of_program, &user.of(kind)) {}
 
   /// Errors: ResourceExhausted.
   absl::StatusOr<uint32_t> Add(std::unique_ptr<T> object) {

@@ -104,10 +104,10 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
   const uroce_qp_attr& wanted = plan.request.attr;
   absl::Status status;
   QpState next = QpState::kReset;
-  std::unique_ptr<datapath::PacketHistory> flight;
+  std::unique_ptr<datapath::PacketHistory> history;
   const Config& config = core_.nic().config();
   if (!config.flight_recorder.empty() && (wanted.attr_mask & IBV_QP_RQ_PSN) != 0) {
-    flight = std::make_unique<datapath::PacketHistory>(config.flight_packets);
+    history = std::make_unique<datapath::PacketHistory>(config.flight_packets);
   }
   datapath::Worker& worker = core_.nic().OwnerOf(object.queue_pair);
   worker.Run([&] {
@@ -116,12 +116,13 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
     if (!status.ok()) return;
     next = NextState(wanted, live.state);
     if (next == QpState::kReset) ForgetAttributes(object.attr);
-    if (next == QpState::kRtr && flight) object.queue_pair.set_history(std::move(flight));
+    if (next == QpState::kRtr && history) object.queue_pair.set_history(std::move(history));
     Assign(wanted, object.attr);
     if (plan.path || next == QpState::kReset) object.agreement = std::move(agreement);
     std::optional<datapath::Path> path;
     if (plan.path && destination) {
       path = ConnectedPath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
+      path->ecn_capable = object.device->IsEcnCapable(path->traffic_class);
     }
     worker.Modify(&object.queue_pair, next, ToTransport(object.attr, object),
                   path ? &*path : nullptr);

@@ -16,6 +16,9 @@
 namespace uroce::nic {
 namespace {
 
+// Address handles whose path changes while all workers stand: some tens of us at most.
+constexpr size_t kAddressesPerStop = 256;
+
 datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
   return {.of_worker = limits.kept_frames,
           .of_program = limits.kept_frames_per_program,
@@ -25,18 +28,19 @@ datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
 }  // namespace
 
 Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
-         std::span<const datapath::WorkerSeat> seats)
+         std::span<const datapath::WorkerSeat> seats,
+         std::shared_ptr<drivers::SwitchNetwork> network)
     : config_(config),
+      network_(std::move(network)),
       devices_(std::move(devices)),
       keys_(config.limits.total_mrs),
+      numbers_(static_cast<uint32_t>(seats.size())),
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
-      queue_pair_counts_(seats.size()),
       workers_({.keys = &keys_,
-                .failures = &flights_,
+                .failures = &failures_,
                 .overflows = &overflows_,
                 .kept = KeptLimitsOf(config.limits)},
                seats) {
-  for (const datapath::WorkerSeat& seat : seats) pools_.push_back(seat.pool);
   // What fits the limit but not the machine would have the kernel kill a process, most likely us.
   const uint64_t machine_bytes =
       uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
@@ -74,25 +78,6 @@ datapath::Worker& Nic::HostWorkerOf(const NicDevice& device) {
   return workers_.at(device.datapath().host_worker());
 }
 
-uint32_t Nic::PlaceQueuePair(std::optional<uint32_t> bound) const {
-  if (bound) return *bound;
-  const auto fewest = std::ranges::min_element(queue_pair_counts_);
-  return static_cast<uint32_t>(fewest - queue_pair_counts_.begin());
-}
-
-uint32_t Nic::TakeQpn(uint32_t worker) {
-  const uint32_t count = workers_.count();
-  const uint32_t qpn =
-      qpns_.Take(Now(), {.first = FirstQpnOf(worker, count), .end = FirstQpnOf(worker + 1, count)});
-  if (qpn != 0) ++queue_pair_counts_[worker];
-  return qpn;
-}
-
-void Nic::ReleaseQpn(Qpn qpn) {
-  --queue_pair_counts_[uroce::OwnerOf(qpn, workers_.count())];
-  qpns_.Release(qpn.value(), Now());
-}
-
 void Nic::ChangeMac(NicDevice& device) {
   const Mac old = device.datapath().mac;
   const Mac& mac = device.info().mac;
@@ -112,10 +97,13 @@ void Nic::RewriteAddresses(PathRewriter rewrite) {
     datapath::Path path = ah->vector.path();
     if (rewrite(*ah->pd->context->device, path)) changed.emplace_back(ah, path);
   }
-  if (changed.empty()) return;
-  workers_.RunTogether([&] {
-    for (const auto& [ah, path] : changed) ah->vector.set_path(path);
-  });
+  for (std::span rest(changed); !rest.empty();) {
+    const std::span some = rest.first(std::min(rest.size(), kAddressesPerStop));
+    workers_.RunTogether([&] {
+      for (const auto& [ah, path] : some) ah->vector.set_path(path);
+    });
+    rest = rest.subspan(some.size());
+  }
 }
 
 NicDevice::Change Nic::Refresh(NicDevice& device) {
@@ -139,11 +127,12 @@ void Nic::MovePaths(std::span<const FollowedPath> paths) {
     path.destination_mac = moved->second;
     return true;
   };
-  workers_.RunOnEach([&](datapath::Worker& worker) {
-    worker.RewritePaths([&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
-      return move(queue_pair.config().device->index(), path);
-    });
-  });
+  for (uint32_t worker = 0; worker < workers_.count(); ++worker) {
+    workers_.at(worker).RewritePaths(
+        [&](const datapath::QueuePair& queue_pair, datapath::Path& path) {
+          return move(queue_pair.config().device->index(), path);
+        });
+  }
   RewriteAddresses(
       [&](const NicDevice& device, datapath::Path& path) { return move(device.index(), path); });
 }

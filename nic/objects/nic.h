@@ -5,26 +5,29 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "nic/base/fd.h"
-#include "nic/base/number_pool.h"
 #include "nic/base/side_thread.h"
 #include "nic/devices/exception_path.h"
 #include "nic/devices/nic_device.h"
 #include "nic/net/followed_paths.h"
 #include "nic/objects/domain.h"
-#include "nic/objects/flight_inbox.h"
+#include "nic/objects/failure_inbox.h"
+#include "nic/objects/numbers.h"
 #include "nic/objects/overflow_inbox.h"
 #include "nic/objects/user_account.h"
 #include "nic/objects/xrc_domain.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/memory/key_table.h"
 #include "pipeline/datapath/worker/workers.h"
+
+namespace uroce::drivers {
+class SwitchNetwork;
+}
 
 namespace uroce::nic {
 
@@ -35,8 +38,10 @@ class Program;
 class Nic {
  public:
   /// Takes the devices to the workers, one per seat, and starts them. Pools outlive this object.
+  /// `network` joins the devices at switches.
   Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
-      std::span<const datapath::WorkerSeat> seats);
+      std::span<const datapath::WorkerSeat> seats,
+      std::shared_ptr<drivers::SwitchNetwork> network = nullptr);
   ~Nic();
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
@@ -45,37 +50,24 @@ class Nic {
   const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
   /// The same, as nic/paths knows them.
   NetDevices net_devices() const;
+  /// Between the devices at switches; null: there are none. Its hosts are these, in their order.
+  drivers::SwitchNetwork* network() const { return network_.get(); }
   datapath::KeyTable& keys() { return keys_; }
   datapath::Workers& workers() { return workers_; }
   const datapath::Workers& workers() const { return workers_; }
-  /// Queue pairs that live on the worker.
-  uint32_t queue_pair_count(uint32_t worker) const { return queue_pair_counts_[worker]; }
   /// The worker that owns a queue pair.
   datapath::Worker& OwnerOf(const datapath::QueuePair& queue_pair);
   /// The worker that frames which are not RoCE pass through, of a device with a host link.
   datapath::Worker& HostWorkerOf(const NicDevice& device);
-  FlightInbox& flights() { return flights_; }
+  FailureInbox& failures() { return failures_; }
   OverflowInbox& overflows() { return overflows_; }
-  /// The worker of a new queue pair: the one that something it uses is bound to, or the one where
-  /// fewest live.
-  uint32_t PlaceQueuePair(std::optional<uint32_t> bound) const;
-  /// A number for a queue pair of `worker`, or 0. It lives there from now on.
-  uint32_t TakeQpn(uint32_t worker);
-  /// The queue pair has left its worker.
-  void ReleaseQpn(Qpn qpn);
   /// All programs, by their ids.
   std::map<uint32_t, Program*>& programs() { return programs_; }
   /// Those of all programs: their paths follow the network.
   std::set<AddressHandle*>& address_handles() { return address_handles_; }
-  NumberPool& key_numbers() { return key_numbers_; }
-  /// By which XRC requests name shared receive queues.
-  NumberPool& srq_numbers() { return srq_numbers_; }
+  Numbers& numbers() { return numbers_; }
+  const Numbers& numbers() const { return numbers_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }
-  size_t qpns_held() const { return qpns_.held(); }
-  size_t keys_held() const { return key_numbers_.held(); }
-  size_t srq_numbers_held() const { return srq_numbers_.held(); }
-  /// Of frames, one for each worker; some may be the same.
-  const std::vector<rte_mempool*>& pools() const { return pools_; }
   Domains& domains() { return domains_; }
   UserAccount& user(uint32_t uid) {
     return users_.try_emplace(uid, uid, config_.limits).first->second;
@@ -101,11 +93,10 @@ class Nic {
   void ChangeMac(NicDevice& device);
 
   Config config_;
+  std::shared_ptr<drivers::SwitchNetwork> network_;
   std::vector<std::unique_ptr<NicDevice>> devices_;
   datapath::KeyTable keys_;
-  NumberPool qpns_{24, 0};
-  NumberPool key_numbers_{32, 8};
-  NumberPool srq_numbers_{24, 0};
+  Numbers numbers_;
   XrcDomains xrc_domains_;
   Domains domains_;
   std::map<uint32_t, Program*> programs_;
@@ -113,10 +104,8 @@ class Nic {
   std::map<uint32_t, UserAccount> users_;  ///< Segments point into it.
   std::shared_ptr<SideThread> reaper_ = std::make_shared<SideThread>();
   Fd userfaultfd_;
-  FlightInbox flights_;
+  FailureInbox failures_;
   OverflowInbox overflows_;
-  std::vector<uint32_t> queue_pair_counts_;  ///< Of each worker.
-  std::vector<rte_mempool*> pools_;
   datapath::Workers workers_;
   std::vector<std::unique_ptr<ExceptionPath>> exception_paths_;
 };

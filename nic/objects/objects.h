@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the objects of all kinds belong to. Each object counts what still needs it; whoever made it
-// may not unmake it before those are gone. Control thread.
+// Contexts and protection domains, to which the objects of all kinds belong. Each object counts the
+// objects that use it; a program cannot destroy one that is in use. Control thread.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 
 namespace uroce::nic {
 
-/// From which address of the device to where. `what` begins the messages.
+/// The path from an address of the device to a destination. `what` begins the messages.
 /// Errors: InvalidArgument: the source index is empty, there is no destination, or the two are of
 /// different families.
 absl::StatusOr<PathKey> PathKeyOf(absl::string_view what, const NicDevice& device,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Birth and death of a program's objects.
+// Construction of a program, and the order in which its objects end.
 #include "nic/objects/program.h"
 
 #include <utility>
@@ -14,17 +14,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Make(Nic& nic, uint32_t id, ui
 }
 
 Program::Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> files_thread)
-    : core_(std::move(core)),
-      contexts_(*core_),
-      remapped_(*core_),
-      segments_(*core_, remapped_, std::move(files_thread)),
-      regions_(*core_, contexts_, segments_, remapped_),
-      windows_(*core_, contexts_),
-      completion_queues_(*core_, contexts_),
-      xrc_(*core_, contexts_),
-      shared_receive_queues_(*core_, contexts_, completion_queues_, xrc_),
-      queue_pairs_(*core_, contexts_, completion_queues_, shared_receive_queues_, xrc_),
-      address_handles_(*core_, contexts_) {
+    : core_(std::move(core)), segments_(*core_, remapped_, std::move(files_thread)) {
   core_->nic().programs().emplace(core_->id(), this);
   core_->Join();
 }
@@ -34,41 +24,22 @@ Program::Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> 
 Program::~Program() {
   Nic& nic = core_->nic();
   nic.programs().erase(core_->id());
-  queue_pairs_.LeaveWorkers();
-  nic.workers().RunOnEach([this](datapath::Worker& worker) {
-    shared_receive_queues_.LeaveWorker(worker);
-    completion_queues_.LeaveWorker(worker);
-    worker.RemoveSession(&core_->session());
-  });
+  ForEachPart([](ProgramPart& part) { part.LeaveWorkers(); });
+  nic.workers().RunOnEach(
+      [this](datapath::Worker& worker) { worker.RemoveSession(&core_->session()); });
   xrc_.CloseAllTargets();
-  regions_.UnpublishAll();
-  windows_.UnpublishAll();
+  ForEachPart([](ProgramPart& part) { part.Unpublish(); });
   core_->AwaitGrace();
-  address_handles_.ForgetPaths();
-  completion_queues_.ForgetOverflows();
-  queue_pairs_.ReleaseNumbers();
-  shared_receive_queues_.ReleaseNumbers();
-  regions_.ReleaseKeys();
-  windows_.ReleaseKeys();
+  ForEachPart([](ProgramPart& part) { part.Release(); });
 }
 
-// In the order in which they need each other; none of these can fail.
+// None of these can fail: nothing that is still there uses what ends.
 absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext(uint32_t handle) {
-  absl::StatusOr<Context*> found = contexts_.Find(handle);
+  const absl::StatusOr<Context*> found = contexts_.Find(handle);
   if (!found.ok()) return found.status();
-  const Context& context = **found;
-  queue_pairs_.DestroyAllOf(context);
-  xrc_.CloseTargetsOf(context);
-  address_handles_.DestroyAllOf(context);
-  shared_receive_queues_.DestroyAllOf(context);
-  windows_.DeallocAllOf(context);
-  std::vector<std::unique_ptr<MemoryObject>> memory = regions_.TakeAllOf(context);
-  contexts_.DeallocPdsOf(context);
-  completion_queues_.DestroyAllOf(context);
-  xrc_.CloseDomainsOf(context);
-  completion_queues_.DestroyChannelsOf(context);
+  ForEachPart([&context = **found](ProgramPart& part) { part.EndAllOf(context); });
   contexts_.Remove(handle);
-  return memory;
+  return regions_.TakeEnded();
 }
 
 }  // namespace uroce::nic

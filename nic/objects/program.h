@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <tuple>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "nic/base/side_thread.h"
 #include "nic/objects/address_handles.h"
@@ -44,6 +46,9 @@ class Program {
   SharedReceiveQueues& shared_receive_queues() { return shared_receive_queues_; }
   QueuePairs& queue_pairs() { return queue_pairs_; }
   AddressHandles& address_handles() { return address_handles_; }
+  /// The part of this type.
+  template <typename Part>
+  Part& part();
 
   /// Everything that was made in it goes too, as the kernel does it: programs count on that. The
   /// regions are returned as by Regions::BeginDereg.
@@ -60,17 +65,31 @@ class Program {
  private:
   Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> files_thread);
 
+  /// In the order in which they end: what uses another part comes before it.
+  auto parts() {
+    return std::tie(queue_pairs_, address_handles_, shared_receive_queues_, windows_, regions_,
+                    contexts_, completion_queues_, xrc_);
+  }
+  void ForEachPart(absl::FunctionRef<void(ProgramPart&)> visit) {
+    std::apply([visit](auto&... part) { (visit(part), ...); }, parts());
+  }
+
   std::unique_ptr<ProgramCore> core_;
-  Contexts contexts_;
-  RemappedRegions remapped_;
+  Contexts contexts_{*core_};
+  RemappedRegions remapped_{*core_};
   Segments segments_;
-  Regions regions_;
-  Windows windows_;
-  CompletionQueues completion_queues_;
-  Xrc xrc_;
-  SharedReceiveQueues shared_receive_queues_;
-  QueuePairs queue_pairs_;
-  AddressHandles address_handles_;
+  Regions regions_{*core_, contexts_, segments_, remapped_};
+  Windows windows_{*core_, contexts_};
+  CompletionQueues completion_queues_{*core_, contexts_};
+  Xrc xrc_{*core_, contexts_};
+  SharedReceiveQueues shared_receive_queues_{*core_, contexts_, completion_queues_, xrc_};
+  QueuePairs queue_pairs_{*core_, contexts_, completion_queues_, shared_receive_queues_, xrc_};
+  AddressHandles address_handles_{*core_, contexts_};
 };
+
+template <typename Part>
+Part& Program::part() {
+  return std::get<Part&>(std::tuple_cat(parts(), std::tie(segments_)));
+}
 
 }  // namespace uroce::nic

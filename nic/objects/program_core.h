@@ -16,8 +16,8 @@
 
 namespace uroce::nic {
 
-/// Control thread. It outlives the parts. Workers know it by its session, between Join and
-/// Worker::RemoveSession.
+/// Outlives the parts. Workers know the program by its session, between Join and
+/// Worker::RemoveSession. Control thread.
 class ProgramCore {
  public:
   /// `id` is unique in the life of the daemon. Errors: ResourceExhausted, Internal (no fd).

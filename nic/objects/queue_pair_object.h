@@ -18,7 +18,7 @@ class Nic;
 struct CompletionQueueObject;
 struct SharedReceiveObject;
 
-/// Of one program, or an XRC target, which has nothing of any program.
+/// A queue pair of one program, or an XRC target, which uses no object of a program.
 struct QueuePairObject {
   NicDevice* device = nullptr;
   ProtectionDomain* pd = nullptr;  ///< From here on to `srq` null for a target.

@@ -46,7 +46,7 @@ QueuePairs::QueuePairs(ProgramCore& core, const Contexts& contexts, CompletionQu
       cqs_(cqs),
       srqs_(srqs),
       xrc_(xrc),
-      qps_("qp", core.limits().qps, &core.user().qps),
+      qps_(Kind::kQp, core.limits(), core.user()),
       attachments_(&core.user().attachments) {}
 
 absl::Status QueuePairs::CheckCreate(const uroce_create_qp& request) const {
@@ -100,13 +100,14 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
   CompletionQueueObject* receive_cq = *cqs_.Find(request.recv_cq);
   SharedReceiveObject* srq = request.with_srq == 0 ? nullptr : *srqs_.Find(request.srq);
   const std::optional<uint32_t> bound = srq == nullptr ? std::nullopt : std::optional(srq->worker);
-  datapath::Worker& worker = core_.nic().workers().at(core_.nic().PlaceQueuePair(bound));
+  datapath::Worker& worker =
+      core_.nic().workers().at(core_.nic().numbers().queue_pairs.WorkerFor(bound));
   const uint32_t index = worker.index();
   const absl::StatusOr<datapath::CompletionRing*> send_ring = cqs_.RingOn(index, *send_cq);
   if (!send_ring.ok()) return send_ring.status();
   const absl::StatusOr<datapath::CompletionRing*> receive_ring = cqs_.RingOn(index, *receive_cq);
   if (!receive_ring.ok()) return receive_ring.status();
-  const Qpn qpn(core_.nic().TakeQpn(index));
+  const Qpn qpn(core_.nic().numbers().queue_pairs.Take(index, Nic::Now()));
   if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   const uint32_t handle = qps_.NextHandle();
   const uint32_t doorbell_slot = handle % UROCE_DOORBELL_SLOTS;
@@ -125,6 +126,7 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
       .async = core_.RecordsOn(pd->context->events),
       .signal_all = request.sq_sig_all != 0,
       .selective_repeat = pd->context->device->config().selective_repeat,
+      .congestion = &pd->context->device->datapath().CongestionOf(qpn),
       .doorbell_slot = doorbell_slot,
       .page = core_.arena().At<uroce_qp_page>(offset),
       .sq = core_.arena().At<uint8_t>(offset + layout.sq_offset),
@@ -189,7 +191,7 @@ absl::StatusOr<uroce_destroy_qp_reply> QueuePairs::Destroy(uint32_t handle) {
   worker.Run([&] { worker.RemoveQueuePair(&qp.queue_pair); });
   reply.async_events_reported = qp.queue_pair.async_records();
   AddCounters(qp.device->ended_counters(), qp.queue_pair.counters());
-  core_.nic().ReleaseQpn(config.qpn);
+  core_.nic().numbers().queue_pairs.Release(config.qpn, Nic::Now());
   qpns_.erase(config.qpn.value());
   --qp.pd->users;
   --qp.send_cq->users;
@@ -243,12 +245,13 @@ bool QueuePairs::ShrinksUnderSends(const uroce_resize_cq& request) {
   return found;
 }
 
-void QueuePairs::DestroyAllOf(const Context& context) {
+void QueuePairs::EndAllOf(const Context& context) {
   for (const uint32_t qp :
        qps_.Handles([&](const auto& object) { return object.pd->context == &context; })) {
     DetachAll(**qps_.Find(qp));
     static_cast<void>(Destroy(qp));
   }
+  xrc_.CloseTargetsOf(context);
 }
 
 void QueuePairs::LeaveWorkers() {
@@ -257,10 +260,10 @@ void QueuePairs::LeaveWorkers() {
         [](datapath::Worker& owner, datapath::QueuePair& qp) { owner.RemoveQueuePair(&qp); });
 }
 
-void QueuePairs::ReleaseNumbers() {
+void QueuePairs::Release() {
   qps_.ForEach([this](uint32_t, QueuePairObject& object) {
     AddCounters(object.device->ended_counters(), object.queue_pair.counters());
-    core_.nic().ReleaseQpn(object.queue_pair.qpn());
+    core_.nic().numbers().queue_pairs.Release(object.queue_pair.qpn(), Nic::Now());
   });
 }
 

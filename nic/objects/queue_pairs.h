@@ -14,6 +14,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "nic/objects/queue_pair_object.h"
 #include "nic/objects/shared_receive_queues.h"
 #include "nic/objects/xrc.h"
@@ -29,7 +30,7 @@ struct ModifyPlan {
 };
 
 /// Control thread.
-class QueuePairs {
+class QueuePairs : public ProgramPart {
  public:
   QueuePairs(ProgramCore& core, const Contexts& contexts, CompletionQueues& cqs,
              const SharedReceiveQueues& srqs, Xrc& xrc);
@@ -37,8 +38,8 @@ class QueuePairs {
   absl::StatusOr<uroce_create_qp_reply> Create(const uroce_create_qp& request);
   /// Errors: FailedPrecondition while it is attached to a group.
   absl::StatusOr<uroce_destroy_qp_reply> Destroy(uint32_t handle);
-  /// All of its own; not the targets.
-  void DestroyAllOf(const Context& context);
+  /// Its own, and the targets.
+  void EndAllOf(const Context& context) override;
   /// Whether there is such a queue pair: before workers are asked about it.
   absl::Status Check(uint32_t handle) const { return Find(handle).status(); }
   /// Whether the program has made the queue pair, or opened it: a target of its XRC domains.
@@ -69,11 +70,11 @@ class QueuePairs {
   /// what will be complete by being sent: whether that fits is not known yet.
   bool ShrinksUnderSends(const uroce_resize_cq& request);
 
-  // ---- at the program's end, in this order ----
-  /// Takes all out of their groups, then from their workers.
-  void LeaveWorkers();
-  /// Once no worker knows them: their counters count on in the device, their numbers go back.
-  void ReleaseNumbers();
+  // ---- at the program's end ----
+  /// Takes its own out of their groups, then from their workers.
+  void LeaveWorkers() override;
+  /// Their counters count on in the device, their numbers go back.
+  void Release() override;
 
   // ---- for dumps ----
   const HandleTable<QueuePairObject>& table() const { return qps_; }

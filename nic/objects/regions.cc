@@ -63,12 +63,12 @@ Regions::Regions(ProgramCore& core, const Contexts& contexts, const Segments& se
       contexts_(contexts),
       segments_(segments),
       remapped_(remapped),
-      mr_parts_(
-          std::make_shared<Quota>(Quota{core.uid(), core.limits().mr_parts, "--max-mr-parts"})),
-      mrs_("mr", core.limits().mrs, &core.user().mrs) {}
+      mr_parts_(std::make_shared<Quota>(
+          Quota{core.uid(), core.limits().kinds.of(Kind::kMrPart).of_program, "--max-mr-parts"})),
+      mrs_(Kind::kMr, core.limits(), core.user()) {}
 
 absl::Status Regions::CountParts(uint32_t count, MemoryObject& memory) const {
-  Quota& of_user = core_.user().mr_parts;
+  Quota& of_user = core_.user().of(Kind::kMrPart);
   if (absl::Status status = mr_parts_->Check("mr parts", count); !status.ok()) return status;
   if (absl::Status status = of_user.Check("mr parts", count); !status.ok()) return status;
   memory.parts = std::make_unique<QuotaShare>(&of_user);
@@ -184,10 +184,10 @@ absl::StatusOr<uroce_reg_mr_reply> Regions::Publish(std::unique_ptr<MemoryObject
   if (memory->replaces != UROCE_NONE) return PublishReplacement(std::move(memory));
   if (absl::Status status = mrs_.CheckRoom(); !status.ok()) return status;
   datapath::MemoryRegion& region = memory->region;
-  region.key = core_.nic().key_numbers().Take(Nic::Now());
+  region.key = core_.nic().numbers().keys.Take(Nic::Now());
   if (region.key == 0) return absl::ResourceExhaustedError("mr: no key is free");
   if (!core_.nic().keys().Publish(&region)) {
-    core_.nic().key_numbers().Release(region.key, Nic::Now());
+    core_.nic().numbers().keys.Release(region.key, Nic::Now());
     return absl::ResourceExhaustedError("mr: the daemon's table is full, see --max-total-mr");
   }
   ++memory->pd->users;
@@ -271,7 +271,7 @@ std::unique_ptr<MemoryObject> Regions::Take(uint32_t handle) {
   // No copy that begins from here on can be into this region.
   memory->copies_begun = core_.session().copies_begun();
   --memory->pd->users;
-  core_.nic().key_numbers().Release(memory->region.key, Nic::Now());
+  core_.nic().numbers().keys.Release(memory->region.key, Nic::Now());
   return memory;
 }
 
@@ -288,23 +288,21 @@ bool Regions::CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memor
                      [this](const auto& object) { return CopiesDone(*object); });
 }
 
-std::vector<std::unique_ptr<MemoryObject>> Regions::TakeAllOf(const Context& context) {
-  std::vector<std::unique_ptr<MemoryObject>> memory;
+void Regions::EndAllOf(const Context& context) {
   for (const uint32_t mr :
        mrs_.Handles([&](const MemoryObject& its) { return its.pd->context == &context; })) {
-    memory.push_back(Take(mr));
+    ended_.push_back(Take(mr));
   }
-  return memory;
 }
 
-void Regions::UnpublishAll() {
+void Regions::Unpublish() {
   mrs_.ForEach(
       [this](uint32_t, MemoryObject& memory) { core_.nic().keys().Unpublish(memory.published()); });
 }
 
-void Regions::ReleaseKeys() {
+void Regions::Release() {
   mrs_.ForEach([this](uint32_t, MemoryObject& memory) {
-    core_.nic().key_numbers().Release(memory.region.key, Nic::Now());
+    core_.nic().numbers().keys.Release(memory.region.key, Nic::Now());
   });
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -13,6 +14,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "nic/objects/remapped_regions.h"
 #include "nic/objects/segments.h"
 #include "pipeline/datapath/memory/memory_region.h"
@@ -41,7 +43,7 @@ struct MemoryObject {
 };
 
 /// Control thread. How a region is registered, step by step: nic/control/registrations.h.
-class Regions {
+class Regions : public ProgramPart {
  public:
   Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,
           RemappedRegions& remapped);
@@ -60,15 +62,16 @@ class Regions {
   /// Hides the region from peers and workers. The memory is the program's again once CopiesDone has
   /// said so, and the object has gone. Errors: FailedPrecondition while windows are bound to it.
   absl::StatusOr<std::unique_ptr<MemoryObject>> BeginDereg(uint32_t handle);
-  /// BeginDereg for all regions of a context, whatever is bound to them.
-  std::vector<std::unique_ptr<MemoryObject>> TakeAllOf(const Context& context);
+  /// BeginDereg for all regions of a context, whatever is bound to them. Until TakeEnded they are
+  /// kept here.
+  void EndAllOf(const Context& context) override;
+  std::vector<std::unique_ptr<MemoryObject>> TakeEnded() { return std::exchange(ended_, {}); }
   /// False: a copy that began before is under way; ask again.
   bool CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const;
   bool CopiesDone(uint64_t copies) const { return core_.session().CopiesDone(copies); }
 
-  /// At the program's end: hides all regions; gives their keys back once no worker looks at them.
-  void UnpublishAll();
-  void ReleaseKeys();
+  void Unpublish() override;
+  void Release() override;
 
   /// For dumps.
   const HandleTable<MemoryObject>& table() const { return mrs_; }
@@ -92,6 +95,7 @@ class Regions {
   RemappedRegions& remapped_;
   std::shared_ptr<Quota> mr_parts_;  ///< Each region counts its own.
   HandleTable<MemoryObject> mrs_;
+  std::vector<std::unique_ptr<MemoryObject>> ended_;  ///< With a context.
 };
 
 /// Bytes of the region that the daemon maps.

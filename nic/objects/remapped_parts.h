@@ -13,7 +13,7 @@
 
 namespace uroce::nic {
 
-/// Parts of one region. More are not made by good programs, and cost the control thread.
+/// Parts of one region, at most. Good programs make fewer; more would cost the control thread.
 inline constexpr size_t kMaxRemappedParts = 1024;
 
 /// `segments` with all parts that follow addresses, and lie in a mapped one of `newer`, mapped as

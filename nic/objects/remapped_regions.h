@@ -16,7 +16,7 @@ namespace uroce::nic {
 struct MemoryObject;
 struct Segment;
 
-/// Control thread. Holds only regions that are published.
+/// Holds the regions that are published and have such parts. Control thread.
 class RemappedRegions {
  public:
   explicit RemappedRegions(ProgramCore& core) : core_(core) {}

@@ -37,7 +37,7 @@ Segments::Segments(ProgramCore& core, RemappedRegions& remapped,
     : core_(core),
       remapped_(remapped),
       files_thread_(std::move(files_thread)),
-      segments_("segment", core.limits().segments, &core.user().segments) {}
+      segments_(Kind::kSegment, core.limits(), core.user()) {}
 
 absl::Status Segments::CheckMemory(uint64_t length) const {
   const UserAccount& account = core_.user();

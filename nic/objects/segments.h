@@ -16,8 +16,8 @@
 
 namespace uroce::nic {
 
-/// Memory that the program maps too: what a page range of it was swapped for, or part of a file of
-/// its own. Regions share it, and the last one to go unmaps it.
+/// Memory that the daemon and a program both map: a memfd that replaced pages of the program, or a
+/// part of the program's own file. Regions share a segment; the last one that ends unmaps it.
 struct Segment {
   GuardedMapping mapping;
   UserAccount* account = nullptr;  ///< Counts it, while set.

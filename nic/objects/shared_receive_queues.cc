@@ -4,7 +4,9 @@
 #include <infiniband/verbs.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "nic/devices/queue_layout.h"
@@ -12,14 +14,23 @@
 namespace uroce::nic {
 namespace {
 
+constexpr uint64_t kSlotsOffset = sizeof(uroce_srq_page);  // In the queue's range.
+
+absl::StatusOr<ArenaRange> TakeRange(Arena& arena, const ReceiveRingLayout& ring) {
+  const uint64_t length_bytes = kSlotsOffset + ring.length_bytes;
+  const absl::StatusOr<uint64_t> offset = arena.Take(length_bytes);
+  if (!offset.ok()) return offset.status();
+  return ArenaRange{*offset, length_bytes};
+}
+
 datapath::SharedReceiveQueueConfig QueueConfig(const Arena& arena, const ArenaRange& range,
-                                               const SharedReceiveLayout& layout) {
+                                               const ReceiveRingLayout& ring, uint32_t max_sge) {
   datapath::SharedReceiveQueueConfig config;
   config.page = arena.At<uroce_srq_page>(range.offset);
-  config.layout = {.slots = arena.At<uint8_t>(range.offset + layout.slots_offset),
-                   .depth = layout.depth,
-                   .slot_bytes = layout.slot_bytes};
-  config.max_sge = layout.max_sge;
+  config.layout = {.slots = arena.At<uint8_t>(range.offset + kSlotsOffset),
+                   .depth = ring.depth,
+                   .slot_bytes = ring.slot_bytes};
+  config.max_sge = max_sge;
   return config;
 }
 
@@ -30,7 +41,7 @@ uroce_srq_layout Describe(const ArenaRange& range,
           .depth = config.layout.depth,
           .slot_bytes = config.layout.slot_bytes,
           .page_offset = range.offset,
-          .slots_offset = range.offset + sizeof(uroce_srq_page)};
+          .slots_offset = range.offset + kSlotsOffset};
 }
 
 }  // namespace
@@ -41,7 +52,7 @@ SharedReceiveQueues::SharedReceiveQueues(ProgramCore& core, const Contexts& cont
       contexts_(contexts),
       cqs_(cqs),
       xrc_(xrc),
-      srqs_("srq", core.limits().srqs, &core.user().srqs) {}
+      srqs_(Kind::kSrq, core.limits(), core.user()) {}
 
 absl::StatusOr<SharedReceiveQueues::Plan> SharedReceiveQueues::MakePlan(
     const uroce_create_srq& request) const {
@@ -67,25 +78,25 @@ absl::StatusOr<uroce_create_srq_reply> SharedReceiveQueues::Create(
     const uroce_create_srq& request) {
   const absl::StatusOr<Plan> plan = MakePlan(request);
   if (!plan.ok()) return plan.status();
-  const absl::StatusOr<SharedReceiveLayout> layout =
-      LayOutSharedReceiveQueue(request.max_wr, request.max_sge, core_.limits());
-  if (!layout.ok()) return layout.status();
+  const absl::StatusOr<ReceiveRingLayout> ring =
+      LayOutReceiveRing("srq", request.max_wr, request.max_sge, core_.limits());
+  if (!ring.ok()) return ring.status();
   if (absl::Status status = srqs_.CheckRoom(); !status.ok()) return status;
-  const absl::StatusOr<uint64_t> offset = core_.arena().Take(layout->length_bytes);
-  if (!offset.ok()) return offset.status();
-  const ArenaRange range{*offset, layout->length_bytes};
-  datapath::SharedReceiveQueueConfig config = QueueConfig(core_.arena(), range, *layout);
+  const absl::StatusOr<ArenaRange> range = TakeRange(core_.arena(), *ring);
+  if (!range.ok()) return range.status();
+  datapath::SharedReceiveQueueConfig config =
+      QueueConfig(core_.arena(), *range, *ring, request.max_sge);
   config.pd = plan->pd->number();
   config.user_handle = request.user_handle;
   config.async = core_.RecordsOn(plan->pd->context->events);
   config.handle = srqs_.NextHandle();
   if (plan->xrcd != nullptr) {
     if (absl::Status status = JoinDomain(*plan, config); !status.ok()) {
-      core_.arena().Give(range.offset, range.length_bytes);
+      core_.arena().Give(range->offset, range->length_bytes);
       return status;
     }
   }
-  return Add(*plan, config, range, request.srq_limit);
+  return Add(*plan, config, *range, request.srq_limit);
 }
 
 absl::Status SharedReceiveQueues::JoinDomain(const Plan& plan,
@@ -94,7 +105,7 @@ absl::Status SharedReceiveQueues::JoinDomain(const Plan& plan,
   const absl::StatusOr<datapath::CompletionRing*> ring =
       cqs_.RingOn(domain.worker_index(), *plan.cq);
   if (!ring.ok()) return ring.status();
-  config.number = core_.nic().srq_numbers().Take(Nic::Now());
+  config.number = core_.nic().numbers().srqs.Take(Nic::Now());
   if (config.number == 0) return absl::ResourceExhaustedError("srq: no number is free");
   config.domain = &domain.queues();
   config.session = &core_.session();
@@ -105,8 +116,9 @@ absl::Status SharedReceiveQueues::JoinDomain(const Plan& plan,
 uroce_create_srq_reply SharedReceiveQueues::Add(const Plan& plan,
                                                 const datapath::SharedReceiveQueueConfig& config,
                                                 const ArenaRange& range, uint32_t limit) {
-  const uint32_t index = plan.xrcd != nullptr ? plan.xrcd->domain->worker_index()
-                                              : core_.nic().PlaceQueuePair(std::nullopt);
+  const uint32_t index = plan.xrcd != nullptr
+                             ? plan.xrcd->domain->worker_index()
+                             : core_.nic().numbers().queue_pairs.WorkerFor(std::nullopt);
   std::unique_ptr<SharedReceiveObject> object(new SharedReceiveObject{
       plan.pd, plan.xrcd, plan.cq, index, range, 0, datapath::SharedReceiveQueue(config)});
   datapath::Worker& worker = core_.nic().workers().at(index);
@@ -131,24 +143,24 @@ uroce_create_srq_reply SharedReceiveQueues::Add(const Plan& plan,
 absl::StatusOr<uroce_srq_layout> SharedReceiveQueues::Resize(SharedReceiveObject& srq,
                                                              uint32_t max_wr) {
   const datapath::SharedReceiveQueueConfig& old = srq.queue.config();
-  const absl::StatusOr<SharedReceiveLayout> layout =
-      LayOutSharedReceiveQueue(max_wr, old.max_sge, core_.limits());
-  if (!layout.ok()) return layout.status();
-  const absl::StatusOr<uint64_t> offset = core_.arena().Take(layout->length_bytes);
-  if (!offset.ok()) return offset.status();
-  const ArenaRange range{*offset, layout->length_bytes};
-  const datapath::SharedReceiveQueueConfig config = QueueConfig(core_.arena(), range, *layout);
+  const absl::StatusOr<ReceiveRingLayout> ring =
+      LayOutReceiveRing("srq", max_wr, old.max_sge, core_.limits());
+  if (!ring.ok()) return ring.status();
+  const absl::StatusOr<ArenaRange> range = TakeRange(core_.arena(), *ring);
+  if (!range.ok()) return range.status();
+  const datapath::SharedReceiveQueueConfig config =
+      QueueConfig(core_.arena(), *range, *ring, old.max_sge);
   bool moved = false;
   core_.nic().workers().at(srq.worker).Run([&] {
     moved = srq.queue.MoveTo(config.page, config.layout);
   });
   if (!moved) {
-    core_.arena().Give(range.offset, range.length_bytes);
+    core_.arena().Give(range->offset, range->length_bytes);
     return absl::InvalidArgumentError(absl::StrCat("srq: more than ", max_wr, " entries wait"));
   }
   core_.arena().Give(srq.range.offset, srq.range.length_bytes);
-  srq.range = range;
-  return Describe(range, config);
+  srq.range = *range;
+  return Describe(*range, config);
 }
 
 absl::StatusOr<uroce_srq_layout> SharedReceiveQueues::Modify(const uroce_modify_srq& request) {
@@ -194,14 +206,15 @@ absl::StatusOr<uroce_destroy_srq_reply> SharedReceiveQueues::Destroy(uint32_t ha
         absl::StrCat("srq: ", srq.users, " queue pairs still take from it"));
   }
   datapath::Worker& worker = core_.nic().workers().at(srq.worker);
-  worker.Run([&] { worker.RemoveSharedReceiveQueue(&srq.queue); });
+  datapath::SharedReceiveQueue* const leaving[] = {&srq.queue};
+  worker.RemoveSharedReceiveQueues(leaving);
   const uroce_destroy_srq_reply reply{.async_events_reported = srq.queue.async_records(),
                                       .reserved = 0};
   --srq.pd->users;
   if (srq.xrcd != nullptr) {
     --srq.xrcd->users;
     --srq.cq->users;
-    core_.nic().srq_numbers().Release(srq.queue.config().number, Nic::Now());
+    core_.nic().numbers().srqs.Release(srq.queue.config().number, Nic::Now());
   }
   const ArenaRange range = srq.range;
   srqs_.Remove(handle);
@@ -209,23 +222,27 @@ absl::StatusOr<uroce_destroy_srq_reply> SharedReceiveQueues::Destroy(uint32_t ha
   return reply;
 }
 
-void SharedReceiveQueues::DestroyAllOf(const Context& context) {
+void SharedReceiveQueues::EndAllOf(const Context& context) {
   for (const uint32_t srq :
        srqs_.Handles([&](const auto& object) { return object.pd->context == &context; })) {
     static_cast<void>(Destroy(srq));
   }
 }
 
-void SharedReceiveQueues::LeaveWorker(datapath::Worker& worker) {
+void SharedReceiveQueues::LeaveWorkers() {
+  std::map<uint32_t, std::vector<datapath::SharedReceiveQueue*>> of_worker;
   srqs_.ForEach([&](uint32_t, SharedReceiveObject& object) {
-    if (object.worker == worker.index()) worker.RemoveSharedReceiveQueue(&object.queue);
+    of_worker[object.worker].push_back(&object.queue);
   });
+  for (const auto& [worker, queues] : of_worker) {
+    core_.nic().workers().at(worker).RemoveSharedReceiveQueues(queues);
+  }
 }
 
-void SharedReceiveQueues::ReleaseNumbers() {
+void SharedReceiveQueues::Release() {
   srqs_.ForEach([this](uint32_t, SharedReceiveObject& srq) {
     if (srq.xrcd == nullptr) return;
-    core_.nic().srq_numbers().Release(srq.queue.config().number, Nic::Now());
+    core_.nic().numbers().srqs.Release(srq.queue.config().number, Nic::Now());
   });
 }
 

@@ -10,6 +10,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "nic/objects/xrc.h"
 #include "pipeline/datapath/queue/shared_receive_queue.h"
 #include "pipeline/shm/abi/uroce_commands.h"
@@ -27,7 +28,7 @@ struct SharedReceiveObject {
 };
 
 /// Control thread.
-class SharedReceiveQueues {
+class SharedReceiveQueues : public ProgramPart {
  public:
   SharedReceiveQueues(ProgramCore& core, const Contexts& contexts, CompletionQueues& cqs,
                       const Xrc& xrc);
@@ -39,12 +40,10 @@ class SharedReceiveQueues {
   absl::StatusOr<uroce_srq_layout> Modify(const uroce_modify_srq& request);
   absl::StatusOr<uroce_query_srq_reply> Query(uint32_t handle);
   absl::StatusOr<uroce_destroy_srq_reply> Destroy(uint32_t handle);
-  void DestroyAllOf(const Context& context);
 
-  /// At the program's end, inside Run of `worker`: takes its queues from it.
-  void LeaveWorker(datapath::Worker& worker);
-  /// After that: gives the numbers of XRC queues back.
-  void ReleaseNumbers();
+  void EndAllOf(const Context& context) override;
+  void LeaveWorkers() override;
+  void Release() override;
 
   /// For dumps.
   const HandleTable<SharedReceiveObject>& table() const { return srqs_; }

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "nic/base/side_thread.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/queue/record_pace.h"
@@ -18,7 +21,7 @@ namespace uroce::nic {
 struct Quota {
   uint32_t uid = 0;
   uint64_t limit = 0;
-  const char* flag = "";  ///< The setting that says the limit, for messages.
+  std::string flag;  ///< The setting that says the limit, for messages.
   uint64_t used = 0;
 
   /// Whether there is room for `more` of what messages call `kind`. Errors: ResourceExhausted.
@@ -57,42 +60,37 @@ class QuotaShare {
   uint64_t held_ = 0;
 };
 
-/// Counted against the limits per user. Control thread.
-struct UserAccount {
+/// What one user holds, and the limits on it. Control thread.
+class UserAccount {
+ public:
   UserAccount(uint32_t uid, const Limits& limits)
       : sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
-        segments{uid, limits.segments_per_user, "--max-segments-per-user"},
         mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
-        mrs{uid, limits.mrs_per_user, "--max-mr-per-user"},
-        mr_parts{uid, limits.mr_parts_per_user, "--max-mr-parts-per-user"},
-        mws{uid, limits.mws_per_user, "--max-mw-per-user"},
-        cqs{uid, limits.cqs_per_user, "--max-cq-per-user"},
-        qps{uid, limits.qps_per_user, "--max-qp-per-user"},
-        srqs{uid, limits.srqs_per_user, "--max-srq-per-user"},
-        xrcds{uid, limits.xrcds_per_user, "--max-xrcd-per-user"},
-        xrc_files{uid, limits.xrcds_per_user, "--max-xrcd-per-user"},
-        ahs{uid, limits.ahs_per_user, "--max-ah-per-user"},
+        xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
         attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
-        queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {}
+        queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {
+    for (const KindRow& row : kKinds) {
+      kinds_.push_back(
+          {uid, limits.kinds.of(row.kind).of_user,
+           absl::StrCat("--max-", absl::StrReplaceAll(row.setting, {{"_", "-"}}), "-per-user")});
+    }
+  }
+
+  Quota& of(Kind kind) { return kinds_[static_cast<size_t>(kind)]; }
+  const Quota& of(Kind kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
   datapath::RecordPace record_pace;
-  Quota sockets;  ///< Of contexts, completion channels and files of rdma_cm; an fd each.
-  Quota segments;
-  Quota mappings;  ///< Segments, and those gone that regions still use.
-  Quota mrs;
-  Quota mr_parts;
-  Quota mws;
-  Quota cqs;
-  Quota qps;
-  Quota srqs;
-  Quota xrcds;
-  Quota xrc_files;  ///< Of domains that are being opened.
-  Quota ahs;
+  Quota sockets;      ///< Of contexts, completion channels and files of rdma_cm; an fd each.
+  Quota mappings;     ///< Segments, and those gone that regions still use.
+  Quota xrc_files;    ///< Of domains that are being opened.
   Quota attachments;  ///< Of queue pairs to multicast groups.
   Quota queue_bytes;  ///< In arenas.
   uint64_t memory_bytes = 0;
   /// Closes the connections that were turned away.
   std::shared_ptr<SideThread> refusals_thread = std::make_shared<SideThread>();
+
+ private:
+  std::vector<Quota> kinds_;  ///< By Kind. As many as kKinds has rows: shares point to them.
 };
 
 }  // namespace uroce::nic

@@ -17,7 +17,7 @@ WindowObject::WindowObject(ProtectionDomain* its_pd, MemoryWindow::Type type, ui
 }
 
 Windows::Windows(ProgramCore& core, const Contexts& contexts)
-    : core_(core), contexts_(contexts), mws_("mw", core.limits().mws, &core.user().mws) {}
+    : core_(core), contexts_(contexts), mws_(Kind::kMw, core.limits(), core.user()) {}
 
 absl::StatusOr<uroce_alloc_mw_reply> Windows::Alloc(const uroce_alloc_mw& request) {
   const absl::StatusOr<ProtectionDomain*> pd = contexts_.FindPd(request.pd);
@@ -26,12 +26,12 @@ absl::StatusOr<uroce_alloc_mw_reply> Windows::Alloc(const uroce_alloc_mw& reques
     return absl::InvalidArgumentError(absl::StrCat("mw: there is no type ", request.type));
   }
   if (absl::Status status = mws_.CheckRoom(); !status.ok()) return status;
-  const uint32_t key = core_.nic().key_numbers().Take(Nic::Now());
+  const uint32_t key = core_.nic().numbers().keys.Take(Nic::Now());
   if (key == 0) return absl::ResourceExhaustedError("mw: no key is free");
   auto made =
       std::make_unique<WindowObject>(*pd, static_cast<MemoryWindow::Type>(request.type), key);
   if (!core_.nic().keys().Publish(&made->entry)) {
-    core_.nic().key_numbers().Release(key, Nic::Now());
+    core_.nic().numbers().keys.Release(key, Nic::Now());
     return absl::ResourceExhaustedError("mw: the daemon's table is full, see --max-total-mr");
   }
   ++(*pd)->users;
@@ -50,22 +50,22 @@ absl::Status Windows::Dealloc(uint32_t handle) {
 
 void Windows::End(const WindowObject& object) {
   datapath::ReleaseBinding(core_.nic().keys(), object.window);
-  core_.nic().key_numbers().Release(object.window.key(), Nic::Now());
+  core_.nic().numbers().keys.Release(object.window.key(), Nic::Now());
 }
 
-void Windows::DeallocAllOf(const Context& context) {
+void Windows::EndAllOf(const Context& context) {
   for (const uint32_t mw :
        mws_.Handles([&](const WindowObject& its) { return its.pd->context == &context; })) {
     static_cast<void>(Dealloc(mw));
   }
 }
 
-void Windows::UnpublishAll() {
+void Windows::Unpublish() {
   mws_.ForEach(
       [this](uint32_t, WindowObject& object) { core_.nic().keys().Unpublish(&object.entry); });
 }
 
-void Windows::ReleaseKeys() {
+void Windows::Release() {
   mws_.ForEach([this](uint32_t, WindowObject& object) { End(object); });
 }
 

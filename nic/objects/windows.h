@@ -9,6 +9,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "pipeline/datapath/memory/memory_region.h"
 #include "pipeline/datapath/memory/memory_window.h"
 #include "pipeline/shm/abi/uroce_commands.h"
@@ -23,18 +24,17 @@ struct WindowObject {
 };
 
 /// Control thread.
-class Windows {
+class Windows : public ProgramPart {
  public:
   Windows(ProgramCore& core, const Contexts& contexts);
 
   absl::StatusOr<uroce_alloc_mw_reply> Alloc(const uroce_alloc_mw& request);
   /// Bound or not: a window that goes grants nothing any more.
   absl::Status Dealloc(uint32_t handle);
-  void DeallocAllOf(const Context& context);
 
-  /// At the program's end: hides all windows; gives their keys back once no worker looks at them.
-  void UnpublishAll();
-  void ReleaseKeys();
+  void EndAllOf(const Context& context) override;
+  void Unpublish() override;
+  void Release() override;
 
   /// For dumps.
   const HandleTable<WindowObject>& table() const { return mws_; }

@@ -17,9 +17,9 @@ constexpr uint32_t kTargetBit = 1u << 31;
 Xrc::Xrc(ProgramCore& core, const Contexts& contexts)
     : core_(core),
       contexts_(contexts),
-      files_("xrc file", core.limits().xrcds, &core.user().xrc_files),
-      xrcds_("xrcd", core.limits().xrcds, &core.user().xrcds),
-      targets_("qp", core.limits().qps, &core.user().qps) {}
+      files_("xrc file", core.limits().kinds.of(Kind::kXrcd).of_program, &core.user().xrc_files),
+      xrcds_(Kind::kXrcd, core.limits(), core.user()),
+      targets_(Kind::kQp, core.limits(), core.user()) {}
 
 absl::StatusOr<uint32_t> Xrc::AddFile(XrcFile file) {
   return files_.Add(std::make_unique<XrcFile>(std::move(file)));
@@ -124,7 +124,7 @@ void Xrc::CloseAllTargets() {
   }
 }
 
-void Xrc::CloseDomainsOf(const Context& context) {
+void Xrc::EndAllOf(const Context& context) {
   for (const uint32_t xrcd :
        xrcds_.Handles([&](const XrcdObject& object) { return object.context == &context; })) {
     static_cast<void>(CloseDomain(xrcd));

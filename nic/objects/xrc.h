@@ -11,6 +11,7 @@
 #include "nic/objects/contexts.h"
 #include "nic/objects/handle_table.h"
 #include "nic/objects/program_core.h"
+#include "nic/objects/program_part.h"
 #include "nic/objects/xrc_domain.h"
 #include "nic/objects/xrc_file.h"
 #include "pipeline/datapath/queue/event_records.h"
@@ -33,7 +34,7 @@ struct OpenedTarget {
 };
 
 /// Control thread.
-class Xrc {
+class Xrc : public ProgramPart {
  public:
   Xrc(ProgramCore& core, const Contexts& contexts);
 
@@ -42,7 +43,8 @@ class Xrc {
   absl::StatusOr<uint32_t> OpenDomain(const uroce_open_xrcd& request);
   absl::StatusOr<XrcdObject*> FindDomain(uint32_t handle) const { return xrcds_.Find(handle); }
   absl::Status CloseDomain(uint32_t handle);
-  void CloseDomainsOf(const Context& context);
+  /// Its domains, in which nothing is any more.
+  void EndAllOf(const Context& context) override;
 
   /// Its handle is one of queue pairs: modified, queried and destroyed as others of the program.
   absl::StatusOr<uroce_target_reply> CreateTarget(const uroce_create_target& request);

@@ -24,6 +24,7 @@ datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page
   config.qpn = qpn;
   config.service = wire::Service::kXrc;
   config.selective_repeat = domain.device().config().selective_repeat;
+  config.congestion = &domain.device().datapath().CongestionOf(qpn);
   config.doorbell_slot = qpn.value() % UROCE_DOORBELL_SLOTS;
   config.page = page;
   config.sq = config.rq = reinterpret_cast<uint8_t*>(page + 1);  // Nothing lies there.
@@ -57,7 +58,7 @@ XrcTarget::~XrcTarget() {
   worker.Run([&] { worker.RemoveQueuePair(&object_.queue_pair); });
   AddCounters(domain_->device().ended_counters(), object_.queue_pair.counters());
   domain_->ForgetTarget(qpn());
-  domain_->nic().ReleaseQpn(qpn());
+  domain_->nic().numbers().queue_pairs.Release(qpn(), Nic::Now());
 }
 
 void XrcTarget::AddOpener(datapath::EventRecords* events) {
@@ -81,7 +82,7 @@ XrcDomain::XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, u
     : nic_(nic),
       device_(device),
       file_(std::move(file)),
-      worker_index_(nic.PlaceQueuePair(std::nullopt)),
+      worker_index_(nic.numbers().queue_pairs.WorkerFor(std::nullopt)),
       wake_fd_(std::move(wake_fd)),
       session_(0, Links(), uid) {
   worker().Run([this] { worker().AddSession(&session_); });
@@ -103,7 +104,7 @@ std::vector<datapath::SessionLink> XrcDomain::Links() {
 
 absl::StatusOr<std::shared_ptr<XrcTarget>> XrcDomain::MakeTarget(
     const std::shared_ptr<XrcDomain>& domain) {
-  const Qpn qpn(domain->nic_.TakeQpn(domain->worker_index_));
+  const Qpn qpn(domain->nic_.numbers().queue_pairs.Take(domain->worker_index_, Nic::Now()));
   if (qpn.value() == 0) return absl::ResourceExhaustedError("qp: no QPN is free");
   auto target = std::make_shared<XrcTarget>(domain, qpn);
   domain->targets_[qpn.value()] = target;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extended connection (XRC) domains: what several programs have of one, and its target queue pairs.
+// Extended connection (XRC) domains, which several programs share, and their target queue pairs.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,7 @@
 #include "nic/objects/xrc_file.h"
 #include "pipeline/datapath/queue/event_records.h"
 #include "pipeline/datapath/queue/session.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/datapath/worker/worker.h"
 
 namespace uroce::nic {
@@ -24,8 +24,8 @@ namespace uroce::nic {
 class Nic;
 class XrcDomain;
 
-/// A target queue pair, there for as long as a program has it open. What it has in place of a
-/// program's: memory for its page, and the session of its domain.
+/// A target queue pair, which exists while a program has it open. It belongs to no program: the
+/// memory of its page is the daemon's, and its session is that of its domain.
 class XrcTarget {
  public:
   XrcTarget(std::shared_ptr<XrcDomain> domain, Qpn qpn);
@@ -45,8 +45,8 @@ class XrcTarget {
   QueuePairObject object_;
 };
 
-/// A domain, there for as long as a program holds it. Its target queue pairs and its shared receive
-/// queues live on one worker, to which it is like a program of its own that never rings.
+/// A domain, which exists while a program holds it. Its target queue pairs and its shared receive
+/// queues live on one worker, which treats the domain like a program that never rings a doorbell.
 class XrcDomain {
  public:
   /// `uid` is the user who makes it. Errors: ResourceExhausted (no fd).
@@ -62,7 +62,7 @@ class XrcDomain {
   uint32_t worker_index() const { return worker_index_; }
   datapath::Worker& worker();
   datapath::Session& session() { return session_; }
-  datapath::XrcDomain& queues() { return queues_; }
+  datapath::XrcQueues& queues() { return queues_; }
 
   /// A new target of `domain`. Errors: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<XrcTarget>> MakeTarget(
@@ -83,7 +83,7 @@ class XrcDomain {
   Fd wake_fd_;
   std::unique_ptr<uroce_doorbells> doorbells_ = std::make_unique<uroce_doorbells>();
   datapath::Session session_;
-  datapath::XrcDomain queues_;
+  datapath::XrcQueues queues_;
   std::map<uint32_t, std::weak_ptr<XrcTarget>> targets_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames between the control thread and one device.
+// A channel for frames between the control thread and one device.
 #pragma once
 
 #include <cstdint>

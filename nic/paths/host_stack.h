@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Host of one port, run: its frames, the time, and what it finds out.
+// Runs the Host of one port: gives it frames and the time, and passes on what it finds out.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many who wait for the same few neighbours, each for a time of its own.
+// Lookups of neighbours by many callers, each of which waits for a time of its own.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "nic/base/fair_share.h"
 #include "nic/base/timers.h"
-#include "nic/cm/fair_share.h"
 #include "nic/net/followed_paths.h"
 #include "nic/paths/neighbours.h"
 
@@ -65,7 +65,7 @@ class NeighbourLookups {
   Id last_id_ = 0;
   std::map<Id, Waiter> waiters_;
   std::map<PathKey, Asked> asked_;
-  cm::FairShare<uint32_t> shares_{kMostPaths};  ///< Of `asked_`, by user.
+  FairShare<uint32_t> shares_{kMostPaths};  ///< Of `asked_`, by user.
   std::set<std::pair<Nanos, Id>> deadlines_;
   std::map<Id, absl::Status> answers_;  ///< To be delivered in the next turn.
   Timers::Id delivery_ = 0;

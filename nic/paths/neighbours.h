@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MAC of the next hop of a path: found once, and followed for as long as it is in use.
+// Finds the MAC of the next hop of a path, and follows it for as long as the path is in use.
 #pragma once
 
 #include <cstdint>

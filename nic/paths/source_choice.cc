@@ -27,6 +27,11 @@ std::vector<InterfaceAddress> AddressesOf(const NetDevice& device) {
 /// Whether its routes are its own and not the kernel's.
 bool HasOwnRoutes(const NetDevice& device) { return device.is_host() || device.wire() >= 0; }
 
+/// By a wire or by switches of the daemon.
+bool AreJoined(const NetDevice& a, const NetDevice& b) {
+  return (a.wire() >= 0 && a.wire() == b.wire()) || (a.at_switch() && b.at_switch());
+}
+
 bool SharesFamily(const Gid& a, const Gid& b) { return a.is_ipv4() == b.is_ipv4(); }
 
 }  // namespace
@@ -73,9 +78,8 @@ absl::StatusOr<SourceAddress> SourceChoice::OfHost(const Gid& destination) const
 }
 
 std::optional<SourceAddress> SourceChoice::OtherEnd(const SourceAddress& owner) const {
-  const int wire = owner.device->wire();
   for (const NetDevice* device : devices_) {
-    if (wire < 0 || device == owner.device || device->wire() != wire) continue;
+    if (device == owner.device || !AreJoined(*device, *owner.device)) continue;
     for (const InterfaceAddress& each : AddressesOf(*device)) {
       if (each.vlan_id != owner.vlan_id || !SharesFamily(each.gid, owner.address)) continue;
       if (OnLink(each, owner.address)) return SourceAddress{device, each.vlan_id, each.gid};

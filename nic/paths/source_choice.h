@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the daemon's addresses packets to a destination are sent from, when the program has not
-// said so.
+// Chooses the address from which packets to a destination are sent, when the program has not chosen
+// one.
 #pragma once
 
 #include <cstdint>

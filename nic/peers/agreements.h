@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "nic/cm/fair_share.h"
+#include "nic/base/fair_share.h"
 #include "nic/cm/request_limit.h"
 #include "nic/cm/source_limit.h"
 #include "nic/peers/types.h"
@@ -107,7 +107,7 @@ class Agreements {
   const Config config_;
   const Random random_;
   std::map<Key, Record> records_;
-  cm::FairShare<uint32_t> shares_;  ///< Of `records_`, by user.
+  FairShare<uint32_t> shares_;  ///< Of `records_`, by user.
   std::set<std::pair<Nanos, Key>> due_;
   cm::SourceLimit answers_;
   cm::RequestLimit questions_{kQuestionsPerSecond, kQuestionBurst};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables, time, and what comes and goes.
+// The service's tables and timers, and the clients, devices and messages that come and go.
 #include "nic/rdma_cm/service.h"
 
 #include <algorithm>

@@ -31,7 +31,7 @@ struct ServiceConfig {
 
 /// Who the endpoints are made for.
 struct Owner {
-  uint32_t session = 0;  ///< For `uroce cm`; no meaning here.
+  uint32_t client = 0;  ///< For `uroce cm`; no meaning here.
   uint32_t uid = 0;
   bool is_privileged = false;
 };

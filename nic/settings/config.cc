@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "drivers/fault/fault_config.h"
+#include "nic/settings/port_congestion.h"
 #include "nic/settings/port_network.h"
 #include "pipeline/base/steering.h"
 #include "pipeline/shm/abi/uroce_arena.h"
@@ -27,8 +28,14 @@ constexpr size_t kMaxNameLength = 15;  // Of a device: short enough for every to
 constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
 static_assert(kSelectiveRepeat.size() > kMaxNameLength);
 
+/// One of the two limits of a kind of objects.
+struct KindTarget {
+  Kind kind;
+  uint32_t KindLimits::*limit;
+};
+
 using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
-                            int Config::*, uint32_t Limits::*, uint64_t Limits::*>;
+                            int Config::*, uint32_t Limits::*, uint64_t Limits::*, KindTarget>;
 
 // What programs have room for.
 static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
@@ -40,8 +47,25 @@ struct Row {
   uint64_t high = 0;
 };
 
-const std::vector<Row>& Rows() {
-  static const auto* const rows = new std::vector<Row>{
+Row KindRowOfProgram(const KindRow& kind) {
+  return {
+      {absl::StrCat("max_", kind.setting), false, true, absl::StrCat(kind.plural, " of a program")},
+      KindTarget{kind.kind, &KindLimits::of_program},
+      1,
+      kind.most.of_program};
+}
+
+Row KindRowOfUser(const KindRow& kind) {
+  return {{absl::StrCat("max_", kind.setting, "_per_user"), false, true,
+           absl::StrCat(kind.plural, " of one user's programs")},
+          KindTarget{kind.kind, &KindLimits::of_user},
+          1,
+          kind.most.of_user};
+}
+
+/// All but the limits of kinds.
+std::vector<Row> FixedRows() {
+  return {
       {{"socket", false, false, "path of the control socket"}, &Config::socket_path},
       {{"workers", false, false, "threads that carry packets, 1 if not given"},
        &Config::workers,
@@ -49,7 +73,8 @@ const std::vector<Row>& Rows() {
        kMaxWorkers},
       {{"log_level", false, false, "trace, debug, info, warning, error or off"},
        &Config::log_level},
-      {{"wire_interfaces", true, false, "give the addresses of a wire's NICs to the kernel too"},
+      {{"wire_interfaces", true, false,
+        "give the addresses of NICs on wires and switches to the kernel too"},
        &Config::wire_interfaces},
       {{"no_huge", true, false, "take ordinary pages even where hugepages are reserved"},
        &Config::no_huge},
@@ -78,24 +103,10 @@ const std::vector<Row>& Rows() {
        1 << 16},
       {{"max_contexts", false, true, "contexts of a program"}, &Limits::contexts, 1, 1 << 10},
       {{"max_pd", false, true, "protection domains of a program"}, &Limits::pds, 1, 1 << 20},
-      {{"max_segments", false, true, "swapped memory ranges of a program"},
-       &Limits::segments,
-       1,
-       1 << 20},
-      {{"max_mr", false, true, "memory regions of a program"}, &Limits::mrs, 1, 1 << 20},
-      {{"max_mr_parts", false, true, "parts of all memory regions of a program"},
-       &Limits::mr_parts,
-       1,
-       1 << 24},
-      {{"max_mw", false, true, "memory windows of a program"}, &Limits::mws, 1, 1 << 20},
       {{"max_channels", false, true, "completion channels of a program"},
        &Limits::channels,
        1,
        1 << 16},
-      {{"max_cq", false, true, "completion queues of a program"}, &Limits::cqs, 1, 1 << 20},
-      {{"max_qp", false, true, "queue pairs of a program"}, &Limits::qps, 1, 1 << 20},
-      {{"max_ah", false, true, "address handles of a program"}, &Limits::ahs, 1, 1 << 20},
-      {{"max_srq", false, true, "shared receive queues of a program"}, &Limits::srqs, 1, 1 << 20},
       {{"max_cm_id", false, true, "librdmacm ids of a program, and its connections in time wait"},
        &Limits::cm_ids,
        1,
@@ -104,7 +115,6 @@ const std::vector<Row>& Rows() {
        &Limits::cm_joins,
        1,
        1 << 16},
-      {{"max_xrcd", false, true, "XRC domains of a program"}, &Limits::xrcds, 1, 1 << 16},
       {{"max_cqe", false, true, "entries of a completion queue"}, &Limits::cqe, 1, 1 << 24},
       {{"max_qp_wr", false, true, "work requests of a queue"}, &Limits::qp_wr, 1, 1 << 20},
       {{"max_kept_frames", false, true, "frames behind lost ones, of a worker; 0: go-back-N"},
@@ -124,40 +134,8 @@ const std::vector<Row>& Rows() {
        &Limits::sockets_per_user,
        1,
        1 << 20},
-      {{"max_segments_per_user", false, true, "swapped memory ranges of one user's programs"},
-       &Limits::segments_per_user,
-       1,
-       1 << 24},
       {{"max_mappings_per_user", false, true, "mappings that the daemon has of one user's memory"},
        &Limits::mappings_per_user,
-       1,
-       1 << 24},
-      {{"max_mr_per_user", false, true, "memory regions of one user's programs"},
-       &Limits::mrs_per_user,
-       1,
-       1 << 24},
-      {{"max_mr_parts_per_user", false, true, "parts of all memory regions of one user's programs"},
-       &Limits::mr_parts_per_user,
-       1,
-       1 << 24},
-      {{"max_mw_per_user", false, true, "memory windows of one user's programs"},
-       &Limits::mws_per_user,
-       1,
-       1 << 24},
-      {{"max_cq_per_user", false, true, "completion queues of one user's programs"},
-       &Limits::cqs_per_user,
-       1,
-       1 << 24},
-      {{"max_qp_per_user", false, true, "queue pairs of one user's programs"},
-       &Limits::qps_per_user,
-       1,
-       1 << 24},
-      {{"max_ah_per_user", false, true, "address handles of one user's programs"},
-       &Limits::ahs_per_user,
-       1,
-       1 << 24},
-      {{"max_srq_per_user", false, true, "shared receive queues of one user's programs"},
-       &Limits::srqs_per_user,
        1,
        1 << 24},
       {{"max_cm_id_per_user", false, true,
@@ -168,10 +146,6 @@ const std::vector<Row>& Rows() {
       {{"max_cm_join_per_user", false, true,
         "multicast groups of one user's programs by librdmacm"},
        &Limits::cm_joins_per_user,
-       1,
-       1 << 20},
-      {{"max_xrcd_per_user", false, true, "XRC domains of one user's programs"},
-       &Limits::xrcds_per_user,
        1,
        1 << 20},
       {{"max_mcast_per_user", false, true,
@@ -201,6 +175,15 @@ const std::vector<Row>& Rows() {
        1 << 16,
        uint64_t{1} << 32},
   };
+}
+
+const std::vector<Row>& Rows() {
+  static const auto* const rows = [] {
+    auto* made = new std::vector<Row>(FixedRows());
+    for (const KindRow& kind : kKinds) made->push_back(KindRowOfProgram(kind));
+    for (const KindRow& kind : kKinds) made->push_back(KindRowOfUser(kind));
+    return made;
+  }();
   return *rows;
 }
 
@@ -255,6 +238,8 @@ absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
     config.limits.*(*count) = static_cast<uint32_t>(number);
   } else if (const auto* bytes = std::get_if<uint64_t Limits::*>(&row.target)) {
     config.limits.*(*bytes) = number;
+  } else if (const auto* of_kind = std::get_if<KindTarget>(&row.target)) {
+    config.limits.kinds.of(of_kind->kind).*(of_kind->limit) = static_cast<uint32_t>(number);
   }
   return absl::OkStatus();
 }
@@ -272,6 +257,9 @@ absl::Status CheckName(const Setting& setting, const Config& config, const std::
       !std::all_of(name.begin(), name.end(), allowed)) {
     return Complain(setting, absl::StrCat("name \"", name, "\" must be 1 to ", kMaxNameLength,
                                           " letters, digits, '_' or '-'"));
+  }
+  if (name == kCongestionKey) {
+    return Complain(setting, absl::StrCat("name \"", name, "\" is the key of a wire"));
   }
   if (FindDevice(const_cast<Config&>(config), name) != nullptr) {
     return Complain(setting, absl::StrCat("name \"", name, "\" is used twice"));
@@ -356,7 +344,11 @@ absl::Status ApplyField(const Setting& setting, const Config& config, const std:
     device.name = value;
     return CheckName(setting, config, value);
   }
-  std::string known = "name";
+  if (IsCongestionKey(key)) {
+    const absl::Status status = SetCongestion(key, value, device);
+    return status.ok() ? status : Complain(setting, status.message());
+  }
+  std::string known = "name, cc, cc.PARAMETER";
   for (const Field& field : kFields) {
     absl::StrAppend(&known, ", ", field.key);
     if (key != field.key) continue;
@@ -388,13 +380,20 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
 /// Takes what is said of both ends of a wire out of `setting`.
 absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
   if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
-  const auto found =
-      std::find_if(setting.fields.begin(), setting.fields.end(),
-                   [](const auto& field) { return field.first == kSelectiveRepeat; });
-  if (found == setting.fields.end()) return absl::OkStatus();
-  const absl::Status status = SetSelectiveRepeat(found->second, device);
-  setting.fields.erase(found);
-  return status.ok() ? status : Complain(setting, status.message());
+  std::vector<std::pair<std::string, std::string>> ends;
+  for (auto& [key, value] : setting.fields) {
+    absl::Status status;
+    if (key == kSelectiveRepeat) {
+      status = SetSelectiveRepeat(value, device);
+    } else if (IsCongestionKey(key)) {
+      status = SetCongestion(key, value, device);
+    } else {
+      ends.emplace_back(std::move(key), std::move(value));
+    }
+    if (!status.ok()) return Complain(setting, status.message());
+  }
+  setting.fields = std::move(ends);
+  return absl::OkStatus();
 }
 
 absl::Status ApplyWire(Setting setting, Config& config) {
@@ -419,6 +418,66 @@ absl::Status ApplyWire(Setting setting, Config& config) {
   return absl::OkStatus();
 }
 
+/// `gid` plus `steps`, as a number in network order.
+Gid CountedUp(Gid gid, uint32_t steps) {
+  uint64_t carry = steps;
+  for (size_t i = gid.bytes.size(); i > 0 && carry != 0; --i) {
+    carry += gid.bytes[i - 1];
+    gid.bytes[i - 1] = static_cast<uint8_t>(carry);
+    carry >>= 8;
+  }
+  return gid;
+}
+
+/// The first of uroce0, uroce1 ... that no device has.
+std::string FreeDeviceName(Config& config) {
+  for (uint32_t number = 0;; ++number) {
+    std::string name = absl::StrCat("uroce", number);
+    if (FindDevice(config, name) == nullptr) return name;
+  }
+}
+
+/// The NIC at the next port of the last switch. Where the switch says no addresses, those of all
+/// switches count on.
+absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config) {
+  const SwitchSettings& own = config.switches.back();
+  DeviceConfig device;
+  device.name = FreeDeviceName(config);
+  device.at_switch = static_cast<int>(config.switches.size()) - 1;
+  device.mtu_bytes = own.mtu_bytes;
+  device.selective_repeat = own.selective_repeat;
+  if (absl::Status status = CheckName(setting, config, device.name); !status.ok()) return status;
+  const absl::Status status =
+      AddAddresses(own.addresses.empty() ? kFirstSwitchAddresses : own.addresses, device);
+  if (!status.ok()) return Complain(setting, status.message());
+  const auto earlier = std::ranges::count_if(config.devices, [&](const DeviceConfig& each) {
+    return each.at_switch >= 0 && config.switches[each.at_switch].addresses.empty();
+  });
+  const auto steps = own.addresses.empty() ? static_cast<uint32_t>(earlier) : port;
+  for (InterfaceAddress& address : device.addresses) address.gid = CountedUp(address.gid, steps);
+  config.devices.push_back(std::move(device));
+  return absl::OkStatus();
+}
+
+absl::Status ApplySwitch(const Setting& setting, Config& config) {
+  if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
+  SwitchSettings made;
+  for (const auto& [key, value] : setting.fields) {
+    const absl::Status status = SetSwitchField(key, value, made);
+    if (!status.ok()) return Complain(setting, status.message());
+  }
+  if (made.name.empty()) made.name = absl::StrCat("sw", config.switches.size());
+  if (absl::Status status = CheckName(setting, config, made.name); !status.ok()) return status;
+  const bool is_taken = std::ranges::any_of(
+      config.switches, [&](const SwitchSettings& each) { return each.name == made.name; });
+  if (is_taken) return Complain(setting, absl::StrCat("name \"", made.name, "\" is used twice"));
+  config.switches.push_back(std::move(made));
+  for (uint32_t port = 0; port < config.switches.back().ports; ++port) {
+    if (absl::Status status = AddSwitchNic(setting, port, config); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplyFault(const Setting& setting, Config& config) {
   const std::pair<std::string, std::string> parts =
       absl::StrSplit(setting.value, absl::MaxSplits(':', 1));
@@ -434,6 +493,7 @@ absl::Status ApplyFault(const Setting& setting, Config& config) {
 absl::Status Apply(const Setting& setting, Config& config) {
   if (setting.key == "port") return ApplyPort(setting, config);
   if (setting.key == "wire") return ApplyWire(setting, config);
+  if (setting.key == "switch") return ApplySwitch(setting, config);
   for (const Row& row : Rows()) {
     if (setting.key == row.info.key) return ApplyRow(row, setting, config);
   }
@@ -442,13 +502,14 @@ absl::Status Apply(const Setting& setting, Config& config) {
 
 absl::Status ApplyWireInterfaces(Config& config) {
   if (!config.wire_interfaces) return absl::OkStatus();
-  bool has_wire = false;
+  bool has_any = false;
   for (DeviceConfig& device : config.devices) {
-    device.wire_interface = device.wire >= 0;
-    has_wire |= device.wire_interface;
+    device.wire_interface = device.wire >= 0 || device.at_switch >= 0;
+    has_any |= device.wire_interface;
   }
-  if (has_wire) return absl::OkStatus();
-  return absl::InvalidArgumentError("wire_interfaces: there is no wire; give one by --wire");
+  if (has_any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "wire_interfaces: there is no NIC inside; give some by --wire or --switch");
 }
 
 absl::Status CheckAddressesDiffer(const Config& config) {
@@ -495,7 +556,7 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
       return status;
     }
   }
-  if (config.devices.empty()) {
+  if (config.devices.empty() && config.switches.empty()) {
     const absl::StatusOr<Setting> wire = SplitFields("--wire", "wire", kDefaultWire);
     if (!wire.ok()) return wire.status();
     if (absl::Status status = ApplyWire(*wire, config); !status.ok()) return status;
@@ -504,6 +565,7 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
     if (absl::Status status = ApplyFault(*fault, config); !status.ok()) return status;
   }
   if (absl::Status status = ApplyWireInterfaces(config); !status.ok()) return status;
+  if (absl::Status status = FinishSwitches(config.switches); !status.ok()) return status;
   if (absl::Status status = CheckAddressesDiffer(config); !status.ok()) return status;
   return config;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,63 +14,53 @@
 #include "absl/status/statusor.h"
 #include "nic/net/address.h"
 #include "nic/net/route.h"
+#include "nic/settings/object_kinds.h"
+#include "nic/settings/switch_settings.h"
+#include "pipeline/congestion/settings.h"
 
 namespace uroce::nic {
 
 /// One NIC.
 struct DeviceConfig {
   std::string name;
-  std::string dev;  ///< DPDK device argument; "" for an end of an in-process wire.
-  int wire = -1;    ///< Which in-process wire, or -1. Exactly two devices name each.
+  std::string dev;     ///< DPDK device argument; "" for an end of a wire and at a switch.
+  int wire = -1;       ///< Which in-process wire, or -1. Exactly two devices name each.
+  int at_switch = -1;  ///< At which of the daemon's switches, or -1.
   std::vector<InterfaceAddress> addresses;
   std::vector<Route> routes;     ///< For a port without a kernel interface.
-  bool wire_interface = false;   ///< A TAP of the name has the addresses of an end of a wire.
+  bool wire_interface = false;   ///< A TAP of the name has the addresses of a NIC inside.
   bool own_host = false;         ///< The daemon, not the kernel, is the host on a kernel interface.
   std::string exception;         ///< Name of a TAP for all traffic but RoCE, or "".
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
   uint32_t queues = 1;           ///< Receive queues of the device.
   bool selective_repeat = true;  ///< With peers that agree to it.
-  std::string fault;             ///< Text of drivers::ParseFault; "" for none.
+  /// Congestion control, and parameters that differ from its defaults (port_congestion.h).
+  std::optional<congestion::Profile> congestion;
+  std::vector<std::pair<const congestion::Parameter*, uint32_t>> congestion_parameters;
+  std::string fault;  ///< Text of drivers::ParseFault; "" for none.
 };
 
 /// What one program, one user and the daemon may hold.
 struct Limits {
+  LimitsOfKinds kinds;
   uint32_t sessions = 1024;
   uint32_t sessions_per_user = 512;
   uint32_t contexts = 64;  ///< From here on per program.
   uint32_t pds = 4096;
-  uint32_t segments = 16384;
-  uint32_t mrs = 65536;
-  uint32_t mr_parts = 1u << 17;  ///< Segments of all its regions.
-  uint32_t mws = 65536;
   uint32_t channels = 1024;
-  uint32_t cqs = 16384;
-  uint32_t qps = 16384;
-  uint32_t ahs = 32767;
-  uint32_t srqs = 4096;
   uint32_t cm_ids = 16384;  ///< What librdmacm calls rdma_cm_ids, and what is left of connections.
   uint32_t cm_joins = 256;  ///< Of multicast groups, by rdma_join_multicast.
-  uint32_t xrcds = 64;
-  uint32_t cqe = 1u << 22;    ///< Of one CQ.
+  uint32_t cqe = 1u << 22;  ///< Of one CQ.
   uint32_t qp_wr = 1u << 15;  ///< Of one queue of a QP.
   /// Frames kept behind holes: of a worker, of a program and of a queue pair
   /// (pipeline/datapath/frames/kept_frames.h).
   uint32_t kept_frames = 6144;
   uint32_t kept_frames_per_program = 4096;
   uint32_t kept_frames_per_qp = 2048;
-  uint32_t sockets_per_user = 8192;  ///< From here on of all programs of one user.
-  uint32_t segments_per_user = 16384;
+  uint32_t sockets_per_user = 8192;       ///< From here on of all programs of one user.
   uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.
-  uint32_t mrs_per_user = 1u << 17;
-  uint32_t mr_parts_per_user = 1u << 18;
-  uint32_t mws_per_user = 1u << 17;
-  uint32_t cqs_per_user = 1u << 15;
-  uint32_t qps_per_user = 1u << 15;
-  uint32_t ahs_per_user = 1u << 17;
-  uint32_t srqs_per_user = 1u << 14;
   uint32_t cm_ids_per_user = 1u << 15;
   uint32_t cm_joins_per_user = 512;
-  uint32_t xrcds_per_user = 512;
   uint32_t attachments_per_user = 512;
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                  ///< At a time.
@@ -81,12 +72,14 @@ struct Limits {
 
 struct Config {
   std::vector<DeviceConfig> devices;
+  std::vector<SwitchSettings> switches;
   std::string socket_path;
   uint32_t workers = 1;
   std::string log_level = "info";
   bool no_huge = false;
-  bool wire_interfaces = false;  ///< The kernel has the addresses of the wires' ends too.
-  std::string flight_recorder;   ///< Directory for the flights of failed queue pairs, or "".
+  bool wire_interfaces =
+      false;                    ///< The kernel has the addresses of NICs on wires and switches too.
+  std::string flight_recorder;  ///< Directory for the flights of failed queue pairs, or "".
   uint32_t flight_packets = 64;  ///< Kept of each queue pair.
   uint32_t flight_files = 100;   ///< Kept in the directory.
   bool share_userfaultfd = false;
@@ -95,7 +88,7 @@ struct Config {
   Limits limits;
 };
 
-/// A setting as somebody wrote it. `fields` replaces `value` for the keys port and wire.
+/// A setting as somebody wrote it. `fields` replaces `value` for the keys port, wire and switch.
 struct Setting {
   std::string origin;  ///< "--workers", "uroced.toml: workers": complaints begin with it.
   std::string key;
@@ -107,24 +100,28 @@ struct Setting {
 /// first '='.
 absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value);
 
-/// Settings in order: a later one replaces an earlier one, port and wire add up, fault names a
-/// device. Without any port or wire: two NICs on an in-process wire. `default_socket` stands in
+/// Settings in order: a later one replaces an earlier one, port, wire and switch add up, fault
+/// names a device. Without any of these: two NICs on an in-process wire. `default_socket` stands in
 /// for a socket setting.
 /// Errors: one line that names the setting, the value and what would be right.
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket);
 
-/// Names and meanings of all settings but port, wire and fault, for the flags and their help.
+/// Names and meanings of all settings but port, wire, switch and fault, for the flags and their
+/// help.
 struct SettingInfo {
-  const char* key;
+  std::string key;
   bool is_switch;  ///< Takes no value as a flag.
   bool is_limit;
-  const char* help;
+  std::string help;
 };
 const std::vector<SettingInfo>& SettingInfos();
 
 /// The embedded default, as --wire takes it.
 inline constexpr char kDefaultWire[] =
     "uroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24+fd00::2/64";
+
+/// The addresses of the first NIC at a switch; those of the others count up from it.
+inline constexpr char kFirstSwitchAddresses[] = "10.0.0.1/24+fd00::1/64";
 
 }  // namespace uroce::nic

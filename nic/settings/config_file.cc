@@ -55,7 +55,7 @@ class Reader {
   absl::Status Read(const toml::table& file) {
     for (const Entry& entry : InFileOrder(file)) {
       absl::Status status;
-      if (entry.key == "port" || entry.key == "wire") {
+      if (entry.key == "port" || entry.key == "wire" || entry.key == "switch") {
         status = ReadDevices(entry);
       } else if (entry.key == "limits") {
         status = ReadLimits(entry);

@@ -12,9 +12,10 @@
 
 namespace uroce::nic {
 
-/// TOML: settings by name, limits by name in [limits], [[port]] tables with the keys of --port and
-/// [[wire]] tables of two names. A list of addresses is an array or one string.
-/// Errors: one line that begins with `name` and the key or the line number.
+/// TOML: settings by name, limits by name in [limits], [[port]] and
+/// [[switch]] tables with the keys of these flags, and [[wire]] tables of two names. A list of
+/// addresses is an array or one string. Errors: one line that begins with `name` and the key or the
+/// line number.
 absl::StatusOr<std::vector<Setting>> ParseConfigFile(absl::string_view text,
                                                      const std::string& name);
 

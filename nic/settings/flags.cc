@@ -22,13 +22,25 @@ constexpr char kDescription[] =
     "uroced: a software RoCEv2 NIC for unmodified verbs programs.\n\n"
     "  uroced                                     two NICs joined by an in-process wire\n"
     "  uroced --wire uroce0=10.0.0.1/24,uroce1=10.0.0.2/24\n"
+    "  uroced --switch ports=8,rate=10G           eight NICs on an emulated switch\n"
     "  uroced --port 'name=uroce0,dev=net_af_packet0;iface=eth0'\n"
     "  uroced --config uroced.toml\n";
 
 constexpr char kWireHelp[] =
     "two NICs on a wire of their own; several IPs: IP+IP\n"
     "selective-repeat=on|off here and below, on if not given: repeat lost\n"
-    "packets alone with NICs that agree to it";
+    "packets alone with NICs that agree to it\n"
+    "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"
+    "wire and dcqcn on a port if not given; cc.PARAMETER=NUMBER";
+
+constexpr char kSwitchHelp[] =
+    "NICs on an emulated switch\n"
+    "name=NAME  ports=NICS  rate=10G  delay=1us  buffer=1M\n"
+    "ecn=MIN:MAX:PERCENT|off, such as 100K:400K:20%: mark from MIN bytes in the\n"
+    "queue on, all above MAX; pfc=on|off|XOFF:XON: pause instead of dropping\n"
+    "link=SWITCH+SWITCH: links to others, for NICs of all to meet;\n"
+    "link-rate=40G  link-delay=5us, if not the same\n"
+    "ip=10.1.0.1/24: the first NIC's, others count up; mtu=BYTES";
 
 constexpr char kPortHelp[] =
     "one NIC on a DPDK port; ';' stands for ',' in a value\n"
@@ -46,6 +58,7 @@ class Flags {
     app_.set_help_flag("-h,--help", "print this")->disable_flag_override();
     app_.set_version_flag("--version", "", "print the version")->disable_flag_override();
     Name("wire", AddValue("wire", "A=IP,B=IP", kWireHelp, kNics));
+    Name("switch", AddValue("switch", "KEY=VALUE,...", kSwitchHelp, kNics));
     Name("port", AddValue("port", "KEY=VALUE,...", kPortHelp, kNics));
     Name("fault", AddValue("fault", "NAME:KEY=VALUE,...",
                            "faults on any NIC, such as uroce0:drop=0.01", kNics));
@@ -115,7 +128,7 @@ class Flags {
       line.config_file = value;
       return absl::OkStatus();
     }
-    if (key != "port" && key != "wire") {
+    if (key != "port" && key != "wire" && key != "switch") {
       line.settings.push_back({flag, key, value, {}});
       return absl::OkStatus();
     }

@@ -132,6 +132,8 @@ std::string ReasonText(const uroce_capture_note& note) {
       return "dropped: " + Qp(note) + " is in state " + Lookup(kStateNames, note.detail);
     case UROCE_REASON_CNP_IGNORED:
       return "congestion notification, ignored";
+    case UROCE_REASON_CNP_HANDLED:
+      return "congestion notification: " + Qp(note) + " sends less";
     case UROCE_REASON_PARKED_FULL:
       return "dropped: too many wait behind " + Qp(note) + ", which waits for memory";
     case UROCE_REASON_ABANDONED:

@@ -24,7 +24,8 @@ wire::Psn ProbePsn(const SendWorks& works) {
 LossRecovery::LossRecovery(const RcConfig& config, SendWorks& works, QueuePairCounters& counters)
     : counters_(counters),
       works_(works),
-      window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1)),
+      window_(std::clamp<uint32_t>(config.max_in_flight_packets, 1, kMaxOutstandingPsns - 1),
+              config.congestion),
       selective_(config.selective_repeat) {}
 
 void LossRecovery::Configure(const QueuePairAttributes& attributes) {
@@ -34,16 +35,23 @@ void LossRecovery::Configure(const QueuePairAttributes& attributes) {
   SetSelective(attributes.selective_repeat);
 }
 
+void LossRecovery::Start() {
+  window_.Start(selective_.active(), works_.mtu().bytes());
+  losses_ = {};
+  ForgetLost();
+}
+
 void LossRecovery::SetSelective(bool agreed) {
   if (!selective_.SetActive(agreed)) return;
   probe_.Reset();
   round_trip_.Reset();
-  window_.Start();
+  window_.SetSelective(agreed);
   selective_.Start(works_.una());
 }
 
 void LossRecovery::Reset() {
-  window_.Start();
+  window_.Start(false, works_.mtu().bytes());
+  losses_ = {};
   Stop();
   timer_.ForgetTimeouts();
   go_back_.ForgetEvent();
@@ -84,7 +92,7 @@ void LossRecovery::OnResponse(const wire::TransportHeader& response, Nanos now) 
 }
 
 void LossRecovery::OnAcknowledged(uint32_t packets, Nanos now) {
-  window_.OnAcknowledged(packets);
+  window_.OnAcknowledged(works_.una(), packets, now);
   go_back_.OnProgress();
   timer_.ForgetTimeouts();
   rnr_.OnProgress(works_.una());
@@ -104,7 +112,7 @@ void LossRecovery::OnMap(wire::Psn base, const wire::KeptMap& map, Nanos now) {
   if (rnr_.waiting()) return;
   if (selective_.TakeArrived(works_, base, map, round_trip_)) EndRound(now);
   if (map.packets() == KeptWindow(works_.mtu())) ResendBehind(base + map.packets());
-  window_.OnLost(selective_.AddMissing(works_, base, map));
+  NoteLost(selective_.AddMissing(works_, base, map));
   StartProbeTimer(now);
 }
 
@@ -173,6 +181,7 @@ bool LossRecovery::CarryOut(GoBackN::Decision decision) {
       break;
   }
   StopTimers();
+  losses_.requests = true;
   window_.OnGoBack();
   GoBack();
   return true;
@@ -180,16 +189,22 @@ bool LossRecovery::CarryOut(GoBackN::Decision decision) {
 
 void LossRecovery::GoBack() {
   works_.GoBack();
+  window_.OnAllResent(selective_.active());
   if (!selective_.active()) return;
   selective_.OnGoBack(works_.una());
   round_trip_.GiveUp();
-  window_.Start();
 }
 
 void LossRecovery::OnHoleAt(wire::Psn psn) {
   // The map that was sent with it may have been lost, and another will come.
   if (!selective_.hears_maps()) return GoBackTo(psn);
-  if (!rnr_.waiting() && selective_.AddHole(works_, psn)) window_.OnLost(1);
+  if (!rnr_.waiting() && selective_.AddHole(works_, psn)) NoteLost(1);
+}
+
+void LossRecovery::NoteLost(uint32_t packets) {
+  if (packets == 0) return;
+  losses_.requests = true;
+  window_.OnLost(packets);
 }
 
 void LossRecovery::GoBackTo(wire::Psn psn) {

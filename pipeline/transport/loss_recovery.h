@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "pipeline/base/types.h"
+#include "pipeline/congestion/window.h"
 #include "pipeline/transport/ack_timer.h"
-#include "pipeline/transport/congestion_window.h"
 #include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/go_back_n.h"
@@ -39,6 +40,8 @@ class LossRecovery {
 
   // ---- state ----
   void Configure(const QueuePairAttributes& attributes);
+  /// The first request is about to be sent.
+  void Start();
   /// No single packet is known to be lost: the works have a first PSN, or one of them fails.
   void ForgetLost() { selective_.Start(works_.una()); }
   /// The responder agrees to selective repeat, or does not any more.
@@ -56,9 +59,10 @@ class LossRecovery {
   bool has_lost() const { return selective_.has_lost(); }
   /// Whether the next packet in order may leave, with so many requests in flight.
   bool MaySend(uint32_t requests_in_flight) const { return window_.MaySend(requests_in_flight); }
-  /// The packet that is sent now asks for an ACK: behind it nothing may leave.
+  /// The packet that is sent now asks for an ACK: behind it nothing may leave, or congestion
+  /// control measures round trips.
   bool AsksForAck(uint32_t requests_in_flight) const {
-    return window_.IsFullAfter(requests_in_flight);
+    return window_.AsksForAck(requests_in_flight);
   }
 
   // ---- sent ----
@@ -66,9 +70,11 @@ class LossRecovery {
   void BeforeSend(wire::Psn psn, Nanos now) {
     if (selective_.active()) round_trip_.OnSent(psn, now);
   }
-  /// The next packet in order has left.
-  void OnSent(Nanos now) {
+  /// The packet `psn`, the next one in order, has left, with `requests_in_flight` before it.
+  /// `asks`: for an ACK that nothing but itself holds up.
+  void OnSent(wire::Psn psn, uint32_t requests_in_flight, bool asks, Nanos now) {
     if (!timer_.running()) RestartTimers(now);
+    window_.OnSent(psn, requests_in_flight, asks, now);
   }
   /// The next packet may not leave for now. The ACK timer runs as if it had, and was lost.
   void OnHeld(Nanos now) {
@@ -114,6 +120,12 @@ class LossRecovery {
 
   // ---- timed out; false: its retries are exhausted ----
   [[nodiscard]] bool OnDeadline(Nanos now);
+  /// How long after a request the next one leaves, where congestion control allows less than one in
+  /// flight; else 0.
+  Nanos send_gap() const { return window_.gap(); }
+  /// What was lost, as NAKs, timeouts and responses say, since this was asked last.
+  Losses TakeLosses() { return std::exchange(losses_, {}); }
+  const congestion::Window& window() const { return window_; }
   Nanos deadline() const {
     return std::min({timer_.deadline(), rnr_.deadline(), probe_.deadline()});
   }
@@ -128,7 +140,12 @@ class LossRecovery {
   /// Behind a map of the whole KeptWindow nothing is kept: all from `psn` on is sent again.
   void ResendBehind(wire::Psn psn);
   void EndRound(Nanos now);
-  void OnResponsesLost(bool found) { counters_.implied_nak_seq_err += found; }
+  /// Selective repeat: so many packets are known to be lost.
+  void NoteLost(uint32_t packets);
+  void OnResponsesLost(bool found) {
+    counters_.implied_nak_seq_err += found;
+    losses_.responses |= found;
+  }
   void RestartTimers(Nanos now);
   void StopTimers();
   void StartProbeTimer(Nanos now);
@@ -137,13 +154,14 @@ class LossRecovery {
 
   QueuePairCounters& counters_;
   SendWorks& works_;
-  CongestionWindow window_;
+  congestion::Window window_;
   AckTimer timer_;
   RnrTimer rnr_;
   GoBackN go_back_;
   RoundTrip round_trip_;
   TailLossProbe probe_;
   SelectiveRepeat selective_;
+  Losses losses_;
 };
 
 }  // namespace uroce::transport

@@ -136,6 +136,13 @@ class RcQueuePair {
   /// Lost packets are repeated alone: the peer has agreed (pipeline/transport/README.md).
   bool selective() const { return requester_.selective(); }
 
+  // ---- congestion control: what a shell that paces asks ----
+  /// How long after a request the next data packet leaves at the earliest; mostly 0.
+  Nanos send_gap() const { return requester_.send_gap(); }
+  /// What was lost of what it asked for, since this was asked last.
+  Losses TakeLosses() { return requester_.TakeLosses(); }
+  const congestion::Window& window() const { return requester_.window(); }
+
  private:
   bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }
   /// The next packet of either half, with the opcodes of a reliable connection.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "pipeline/congestion/environment.h"
 #include "pipeline/wire/opcode.h"
 
 namespace uroce::transport {
@@ -19,7 +20,7 @@ struct RcConfig {
   uint8_t max_responder_resources = 16;  ///< Upper bound of max_dest_rd_atomic.
   /// Request packets that may be outstanding before a further one is sent. A READ is one of them:
   /// how much answers it is bounded by max_rd_atomic. With a responder that repeats selectively it
-  /// may become more (congestion_window.h).
+  /// may become more (pipeline/congestion/loss_window.h).
   uint32_t max_in_flight_packets = 256;
   /// Receive works come from a shared receive queue.
   bool shared_receive = false;
@@ -28,6 +29,15 @@ struct RcConfig {
   RcRole role = RcRole::kBoth;
   /// Repeat lost packets alone where the peer agrees to (pipeline/transport/README.md).
   bool selective_repeat = false;
+  /// Outlives the queue pair; null: losses alone bound what is in flight.
+  const congestion::Environment* congestion = nullptr;
+};
+
+/// What a requester knows to be lost: its requests, or the responses to them.
+struct Losses {
+  bool requests = false;
+  bool responses = false;
+  bool any() const { return requests || responses; }
 };
 
 /// What became of an arriving packet. Everything but kAccepted is counted by the shell too.

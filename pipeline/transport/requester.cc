@@ -33,7 +33,7 @@ void Requester::Configure(const QueuePairAttributes& attributes) {
 
 void Requester::Start(wire::Psn first) {
   works_.Start(first);
-  recovery_.ForgetLost();
+  recovery_.Start();
 }
 
 void Requester::Reset() {
@@ -134,8 +134,12 @@ bool Requester::AsksForAck() const {
   }
   const uint32_t packets = FillRequest(work, works_.mtu(), works_.next_psn(), packet);
   if (!packet.header.ack_request) packet.header.ack_request = AsksForAck();
+  const uint32_t in_flight = works_.RequestsInFlight();
   works_.Advance(work, packets);
-  recovery_.OnSent(now);
+  // Behind a READ an answer waits for that of the READ.
+  const bool measurable =
+      packet.header.ack_request && works_.reads_outstanding() == 0 && !packet.retransmission;
+  recovery_.OnSent(packet.header.psn, in_flight, measurable, now);
   return true;
 }
 

@@ -86,6 +86,10 @@ class Requester {
   wire::Psn next_psn() const { return works_.next_psn(); }
   /// Lost packets are repeated alone.
   bool selective() const { return recovery_.selective(); }
+  /// See LossRecovery.
+  Nanos send_gap() const { return recovery_.send_gap(); }
+  Losses TakeLosses() { return recovery_.TakeLosses(); }
+  const congestion::Window& window() const { return recovery_.window(); }
 
  private:
   /// Whether the next packet may leave.

@@ -21,8 +21,8 @@ int CreateSegment(void*, const uroce_create_segment&, SegmentGrant& grant) {
 }
 
 Daemon MakeDaemon() {
-  static int session;
-  return {.session = &session,
+  static int connection;
+  return {.connection = &connection,
           .userfaultfd_device = -1,
           .create_segment = CreateSegment,
           .destroy_segment = [](void*, uint32_t) { return 0; },

@@ -67,6 +67,7 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   QueuePairConfig config;
   config.session = session;
   config.device = device;
+  config.congestion = &device->CongestionOf(qpn);
   config.handle = qpn.value();
   config.qpn = qpn;
   config.pd = kTestPd;

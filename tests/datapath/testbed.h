@@ -46,7 +46,7 @@ struct Endpoint {
     Session* session = nullptr;            ///< Whose it is; null: the testbed's own.
     SharedReceiveQueue* shared = nullptr;  ///< In place of receives of its own.
     CompletionRing* send_ring = nullptr;   ///< To complete sends on, in place of one of its own.
-    XrcDomain* domain = nullptr;           ///< Of an XRC target.
+    XrcQueues* domain = nullptr;           ///< Of an XRC target.
   };
   Endpoint(Session* session, Device* device, Qpn qpn, uint32_t slot, const Limits& limits);
   ~Endpoint();

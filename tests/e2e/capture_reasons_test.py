@@ -137,7 +137,7 @@ class FaultyWireTest(unittest.TestCase):
                 "rx_icrc_encapsulated": "the ICRC is wrong",
                 "kept_out_of_order": r"kept: psn \d+ is ahead, qp 0x[0-9a-f]{6} expects psn \d+",
                 "duplicate_request": r"duplicate: qp 0x[0-9a-f]{6} expects psn \d+",
-                "rx_ecn_marked": "arrived with congestion experienced",
+                "np_ecn_marked_roce_packets": "arrived with congestion experienced",
                 "rx_ghost": "waits for this response",
                 "retransmitted_pkts": r"retransmission (\d+ of \d+ )?of qp 0x[0-9a-f]{6}: ",
         }.items():

@@ -16,7 +16,7 @@ UROCED_FLAGS = [
     (["--wire", "uroce0=10.0.0.300/24,uroce1=10.0.0.2/24"], "10.0.0.300"),
     (["--wire", "uroce0=10.0.0.1/99,uroce1=10.0.0.2/24"], "99"),
     (["--wire", "uroce0=10.0.0.1/24,uroce0=10.0.0.2/24"], "uroce0"),
-    (["--wire-interfaces", "--port", "name=uroce0,dev=net_null0"], "there is no wire"),
+    (["--wire-interfaces", "--port", "name=uroce0,dev=net_null0"], "there is no NIC inside"),
     (["--port", "name=uroce0"], "dev"),
     (["--port", "name=uroce0,dev=net_af_packet0;iface=nonesuch0"], "nonesuch0"),
     (["--port", "name=uroce0,dev=net_af_packet0;iface=lo,colour=red"], "colour"),

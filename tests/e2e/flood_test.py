@@ -15,7 +15,7 @@ SECONDS = 60 if LONG else 5
 FRAMES_PER_SECOND = [] if LONG else [100_000]
 # What the device may count a received frame as besides the packets of connections.
 DROPS = ("rx_not_roce", "rx_malformed", "rx_bad_opcode", "rx_icrc_encapsulated", "rx_bad_pkey",
-         "rx_unknown_qpn", "rx_bad_address", "rx_bad_state", "rx_ghost", "rx_cnp_ignored")
+         "rx_unknown_qpn", "rx_bad_address", "rx_bad_state", "rx_ghost", "rp_cnp_ignored")
 
 
 def mac_of(namespace):

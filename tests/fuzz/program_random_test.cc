@@ -26,7 +26,7 @@ TEST(ProgramRandomTest, TheGoodProgramIsGood) {
   {
     ProgramScript program(TheDaemon());
     program.Run(MadeProgram());
-    EXPECT_EQ(TheDaemon().nic().qpns_held(), 2u);
+    EXPECT_EQ(TheDaemon().nic().numbers().queue_pairs.held(), 2u);
     program.Run(GoodScripts()[0]);
     for (uint32_t index = 0; index < 5; ++index) {
       EXPECT_EQ(EntryOf(program, 0, index).generation, 1u) << index;

@@ -21,19 +21,20 @@ constexpr uint64_t kSegmentReach = 64 << 10;
 constexpr uint8_t kMostWait = 24;  // 17 s.
 
 nic::Limits SmallLimits() {
-  return {.contexts = 4,
-          .pds = 8,
-          .segments = 8,
-          .mrs = 16,
-          .channels = 4,
-          .cqs = 8,
-          .qps = 8,
-          .ahs = 8,
-          .cqe = 1 << 12,
-          .qp_wr = 1 << 10,
-          .queue_bytes_per_user = 16 << 20,
-          .memory_per_user = 16 << 20,
-          .capture_bytes = 1 << 20};
+  using nic::Kind;
+  nic::Limits limits{.contexts = 4,
+                     .pds = 8,
+                     .channels = 4,
+                     .cqe = 1 << 12,
+                     .qp_wr = 1 << 10,
+                     .queue_bytes_per_user = 16 << 20,
+                     .memory_per_user = 16 << 20,
+                     .capture_bytes = 1 << 20};
+  for (const Kind kind : {Kind::kSegment, Kind::kCq, Kind::kQp, Kind::kAh}) {
+    limits.kinds.of(kind).of_program = 8;
+  }
+  limits.kinds.of(Kind::kMr).of_program = 16;
+  return limits;
 }
 
 /// Of a process that has ended.
@@ -82,8 +83,8 @@ ProgramScript::ProgramScript(nic::HandDaemon& daemon)
 
 ProgramScript::ProgramScript(nic::HandDaemon& daemon, std::shared_ptr<Common> common)
     : daemon_(daemon), client_(daemon.socket_path()), common_(std::move(common)) {
-  const size_t before = daemon_.server().session_count();
-  daemon_.TurnUntil([&] { return daemon_.server().session_count() > before; });
+  const size_t before = daemon_.server().connection_count();
+  daemon_.TurnUntil([&] { return daemon_.server().connection_count() > before; });
 }
 
 // Of both programs the first one waits, whose end is the last.
@@ -91,7 +92,7 @@ ProgramScript::~ProgramScript() {
   shutdown(client_.socket_fd(), SHUT_RDWR);
   const bool is_first = common_.use_count() == (other_ == nullptr ? 1 : 2);
   other_.reset();
-  if (is_first) daemon_.TurnUntil([this] { return daemon_.server().session_count() == 0; });
+  if (is_first) daemon_.TurnUntil([this] { return daemon_.server().connection_count() == 0; });
   if (arena_ != nullptr) munmap(arena_, UROCE_ARENA_BYTES);
 }
 
@@ -273,7 +274,8 @@ void ProgramScript::Learn(uint32_t command, nic::Answer answer) {
 
 bool HoldsNothing(nic::HandDaemon& daemon) {
   const nic::Nic& nic = daemon.nic();
-  return nic.qpns_held() == 0 && nic.keys_held() == 0 && nic.queue_pair_count(0) == 0;
+  return nic.numbers().queue_pairs.held() == 0 && nic.numbers().keys.held() == 0 &&
+         nic.numbers().queue_pairs.count_on(0) == 0;
 }
 
 nic::HandDaemon& TheDaemon() {

@@ -14,7 +14,7 @@
 #include <iterator>
 #include <utility>
 
-#include "tests/fuzz/shim_sessions.h"
+#include "tests/fuzz/shim_connections.h"
 
 namespace uroce::fuzz {
 namespace {

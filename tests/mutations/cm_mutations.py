@@ -78,7 +78,7 @@ MUTATIONS = [
      "    return {0, route.remote.bytes, guid, number};"),
     ("cm-sources-share-one-limit", "source_limit.h", "return hash % kBuckets;",
      "return hash % 1;"),
-    ("cm-one-source-takes-all-places", "fair_share.h",
+    ("cm-one-source-takes-all-places", "../base/fair_share.h",
      "    if (held >= uint64_t{2} * left_) return false;",
      "    if (left_ == 0) return false;"),
     ("cm-ports-of-one-user", "bindings.cc",

@@ -2,7 +2,9 @@
 """All planted bugs, by room, with the test programs that look for them."""
 import base_mutations
 import cm_mutations
+import congestion_mutations
 import datapath_mutations
+import fabric_mutations
 import mutations
 import nic_mutations
 import paths_mutations
@@ -14,13 +16,19 @@ import verbs_shim_mutations
 LISTS = [
     ("pipeline/transport", ["tests/transport/transport_test", "tests/sim/sim_test"],
      mutations.MUTATIONS),
+    ("pipeline/congestion", ["tests/congestion/congestion_test",
+                             "tests/transport/transport_test"], congestion_mutations.MUTATIONS),
     ("pipeline/datapath", ["tests/datapath/memory_window_test",
                            "tests/datapath/datapath_parts_test",
                            "tests/datapath/datapath_worker_test"], datapath_mutations.MUTATIONS),
+    ("pipeline/fabric", ["tests/fabric/fabric_test"], fabric_mutations.MUTATIONS),
+    ("drivers/switch", ["tests/drivers/drivers_test"], fabric_mutations.PORT_MUTATIONS),
     ("nic/base", ["tests/nic/base/side_thread_test", "tests/nic/base/stranger_socket_test",
                   "tests/nic/base/user_turns_test", "tests/nic/base/log_budget_test",
                   "tests/datapath/datapath_parts_test"], base_mutations.MUTATIONS),
-    ("nic", ["tests/nic/nic_domain_test", "tests/nic/nic_control_test"], nic_mutations.MUTATIONS),
+    ("nic", ["tests/nic/nic_domain_test", "tests/nic/nic_numbers_test",
+             "tests/nic/nic_control_test", "tests/nic/nic_control_turns_test"],
+     nic_mutations.MUTATIONS),
     ("nic/cm", ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"], cm_mutations.MUTATIONS),
     ("nic/paths", ["tests/nic/paths/paths_test"], paths_mutations.MUTATIONS),
     ("nic/peers", ["tests/nic/peers/peers_test"], peers_mutations.MUTATIONS),

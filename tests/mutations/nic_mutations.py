@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs on purpose in whose memory is whose: name, file of nic, text that stands there once, what
-replaces it."""
+"""Bugs on purpose in whose memory is whose, and in who owns which number: name, file of nic, text
+that stands there once, what replaces it."""
 
 MUTATIONS = [
     ("shared-domain-with-copied-memory", "objects/domain.cc",
@@ -14,6 +14,17 @@ MUTATIONS = [
     ("domains-of-one-number", "objects/domain.cc",
      "  } while (!held_.insert(last_).second);",
      "    held_.insert(last_);\n  } while (false);"),
+    ("number-of-no-use-counts", "objects/numbers.cc",
+     "  if (qpn != 0) ++counts_[worker];", "  ++counts_[worker];"),
+    ("queue-pair-leaves-worker-0", "objects/numbers.cc",
+     "  --counts_[OwnerOf(qpn, workers())];", "  --counts_[0];"),
+    ("number-of-another-worker", "objects/numbers.cc",
+     "FirstQpnOf(worker + 1, workers())", "FirstQpnOf(workers(), workers())"),
+    ("new-queue-pairs-on-the-fullest", "objects/numbers.cc", "min_element", "max_element"),
+    ("cqes-left-behind", "objects/cqe_moves.cc",
+     "    if (ring.done < waiting) return false;\n", ""),
+    ("all-cqes-in-one-turn", "control/served_program.cc",
+     "constexpr uint32_t kCqesInAPiece = 2048;", "constexpr uint32_t kCqesInAPiece = 1u << 31;"),
     ("follower-without-the-right-holds-others-up", "objects/remapped_regions.cc",
      "        })) {\n      continue;\n", "        })) {\n      return replaced;\n"),
     ("any-file-of-proc-is-memory", "control/lent_file.cc",

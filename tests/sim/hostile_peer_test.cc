@@ -46,7 +46,8 @@ class HostileRun {
             .max_send_works = kSendWorks,
             .shared_receive = random_.Happens(200),
             .service = xrc_ ? wire::Service::kXrc : wire::Service::kRc,
-            .selective_repeat = random_.Happens(500)};
+            .selective_repeat = random_.Happens(500),
+            .congestion = random_.Happens(500) ? &ByDelay() : nullptr};
   }
 
   transport::QueuePairAttributes DrawAttributes() {

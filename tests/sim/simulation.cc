@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "pipeline/wire/icrc.h"
+#include "tests/sim/environment.h"
 
 namespace uroce::sim {
 namespace {
@@ -173,6 +174,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   config.core.signal_all = random.Happens(300);
   config.core.max_send_works = random.OneOf<uint32_t>({4, 16, 128});
   config.core.max_in_flight_packets = random.OneOf<uint32_t>({1, 2, 9, 64, 256});
+  if (random.Happens(400)) config.core.congestion = &ByDelay();
   config.may_fail = illegal || conditions_.death;
   config.may_die = conditions_.death;
   config.offers_credits = random.Happens(500);

@@ -19,9 +19,11 @@ struct LossRecoveryTest : testing::Test {
     recovery.ForgetLost();
   }
   void Send(const SendWork& work, Nanos now) {
-    recovery.BeforeSend(works.next_psn(), now);
+    const Psn psn = works.next_psn();
+    const uint32_t in_flight = works.RequestsInFlight();
+    recovery.BeforeSend(psn, now);
     SendWhole(works, work);
-    recovery.OnSent(now);
+    recovery.OnSent(psn, in_flight, true, now);
   }
   void Acknowledge(Psn end, Nanos now) {
     recovery.OnAcknowledged(works.AcknowledgeBefore(end).packets, now);

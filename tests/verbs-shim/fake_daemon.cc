@@ -350,7 +350,8 @@ int FakeDaemon::ResizeCq(const uroce_resize_cq& request, std::vector<uint8_t>& r
   for (auto& [worker, ring] : cq.rings) {
     const rings::CqeProducer old = ring.producer;
     ring = MakeRing(worker, cq.depth);
-    rings::CopyWaiting(old.layout(), old.produced(), old.waiting(), ring.producer.layout());
+    rings::CopyWaiting(old.layout(), old.produced() - old.waiting(), 0, old.waiting(),
+                       ring.producer.layout());
     ring.producer = rings::CqeProducer(ring.producer.layout(), old.waiting());
     Append(reply, ring.place);
   }

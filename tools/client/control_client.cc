@@ -94,6 +94,7 @@ absl::StatusOr<Reply> ReceiveReply(int socket) {
   return reply;
 }
 
+/// For what is answered by a file.
 absl::StatusOr<Reply> Ask(int socket, uint32_t command, const void* body, size_t body_bytes,
                           size_t reply_bytes = 0) {
   const absl::Status sent = SendRequest(socket, command, body, body_bytes);
@@ -202,6 +203,20 @@ absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump
 absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn) {
   const uroce_flight request{qpn, 0};
   return FetchFile(socket_path, UROCE_FLIGHT, &request, sizeof(request));
+}
+
+absl::Status RequestChange(const std::string& socket_path, uroce_change_what what,
+                           const std::string& target, const std::string& text) {
+  uroce_change request{static_cast<uint32_t>(what), 0, {}, {}};
+  if (target.size() > sizeof(request.target) || text.size() > sizeof(request.text)) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", target, " ", text, "\" is too long"));
+  }
+  memcpy(request.target, target.data(), target.size());
+  memcpy(request.text, text.data(), text.size());
+  absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path);
+  if (!socket.ok()) return socket.status();
+  const absl::Status sent = SendRequest(socket->get(), UROCE_CHANGE, &request, sizeof(request));
+  return sent.ok() ? ReceiveReply(socket->get()).status() : sent;
 }
 
 absl::StatusOr<CaptureSession> StartCapture(const std::string& socket_path,

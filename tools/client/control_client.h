@@ -27,6 +27,11 @@ absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump
 /// Asks for the newest packets of a queue pair, as the bytes of a pcapng file.
 absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn);
 
+/// Asks for a change of the network inside. Errors: InvalidArgument, the texts are too long; what
+/// the daemon says.
+absl::Status RequestChange(const std::string& socket_path, uroce_change_what what,
+                           const std::string& target, const std::string& text);
+
 /// A capture under way. It lasts until `socket` closes.
 struct CaptureSession {
   Fd socket;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -21,7 +22,16 @@ constexpr double kBitsPerByte = 8;
 /// Counters of one device. Gauges, which go up and down, are none.
 using Counters = std::map<std::string, uint64_t>;
 
-bool IsGauge(const std::string& name) { return CounterName(name) == "queue_pairs"; }
+bool IsGauge(const std::string& name) {
+  static const std::set<std::string> gauges = {"queue_pairs", "rate_bps", "delay_ns", "queue_bytes",
+                                               "peak_queue_bytes"};
+  return gauges.contains(CounterName(name));
+}
+
+/// Shown as they are, where they are not 0.
+bool IsShownGauge(const std::string& name) {
+  return name == "queue_bytes" || name == "peak_queue_bytes";
+}
 
 Counters CountersOf(const std::vector<Json>& devices, const std::string& name) {
   Counters counters;
@@ -43,7 +53,9 @@ std::string RateText(const std::string& name, uint64_t change, double seconds) {
 /// Adds the lines of one device, in the order of its dump.
 void AddDevice(const Json& device, const Counters& before, double seconds, TextTable& table) {
   for (const auto& [key, value] : CellsOf(device)) {
-    if (!value.is_number_unsigned() || IsGauge(key)) continue;
+    if (!value.is_number_unsigned()) continue;
+    if (IsShownGauge(key) && value != 0) table.AddRow({DeviceOf(device), key, CellText(value), ""});
+    if (IsGauge(key)) continue;
     const auto found = before.find(key);
     const auto now = value.get<uint64_t>();
     const uint64_t then = found == before.end() || found->second > now ? 0 : found->second;
@@ -51,6 +63,17 @@ void AddDevice(const Json& device, const Counters& before, double seconds, TextT
     table.AddRow({DeviceOf(device), CounterName(key), absl::StrCat(now - then),
                   RateText(key, now - then, seconds)});
   }
+}
+
+/// Ports of switches: those that lead to `device` ("": all).
+std::vector<Json> PortsOf(const Json& dump, const std::string& device) {
+  std::vector<Json> ports;
+  const auto found = dump.is_object() ? dump.find("switch_ports") : dump.end();
+  if (found == dump.end()) return ports;
+  for (const Json& port : *found) {
+    if (device.empty() || port.value("leads_to", "") == device) ports.push_back(port);
+  }
+  return ports;
 }
 
 }  // namespace
@@ -65,6 +88,10 @@ absl::StatusOr<std::string> RenderRates(const std::string& before, const std::st
   TextTable table({"device", "counter", "change", "rate"});
   for (const Json& object : SelectObjects(*new_dump, device)) {
     AddDevice(object, CountersOf(old_devices, DeviceOf(object)), seconds, table);
+  }
+  const std::vector<Json> old_ports = PortsOf(*old_dump, device);
+  for (const Json& port : PortsOf(*new_dump, device)) {
+    AddDevice(port, CountersOf(old_ports, DeviceOf(port)), seconds, table);
   }
   return absl::StrCat(absl::StrFormat("%.1f s\n", seconds),
                       table.empty() ? "nothing counted\n" : table.ToString());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What counters did between two dumps.
+// Rates of counters between two dumps.
 #pragma once
 
 #include <string>

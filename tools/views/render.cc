@@ -42,7 +42,9 @@ std::string RenderObjects(const std::vector<Json>& objects) {
 Json WithSpeedInWords(const Json& device) {
   Json worded = Json::object();
   for (const auto& [key, value] : device.items()) {
-    if (key == "speed_bps" && value.is_number()) {
+    if (key == "rate_bps" && value.is_number()) {
+      worded["rate"] = ScaledText(value.get<double>(), "b/s");
+    } else if (key == "speed_bps" && value.is_number()) {
       worded["speed"] = value == 0 ? "" : ScaledText(value.get<double>(), "b/s");
     } else {
       worded[key] = value;
@@ -69,6 +71,14 @@ std::string RenderDevices(const std::vector<Json>& devices) {
 Json MemberOf(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found == object.end() ? Json() : *found;
+}
+
+/// Each switch, and below them their ports.
+std::string RenderSwitches(const Json& dump, const std::vector<Json>& switches) {
+  std::vector<Json> ports;
+  const Json all = MemberOf(dump, "ports");
+  for (const Json& port : all) ports.push_back(WithSpeedInWords(port));
+  return absl::StrCat(RenderObjects(switches), "\n", RenderObjects(ports));
 }
 
 /// Each region, and below them the parts of those that the daemon does not map as a whole.
@@ -152,10 +162,29 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
     case UROCE_DUMP_SRQ:
     case UROCE_DUMP_PEERS:
       return objects.empty() ? std::string("none\n") : RenderObjects(objects);
+    case UROCE_DUMP_SWITCH:
+      return objects.empty() ? std::string("none\n") : RenderSwitches(*dump, objects);
     case UROCE_DUMP_MR:
       return objects.empty() ? std::string("none\n") : RenderRegions(objects);
   }
   return absl::InternalError("unknown dump");
+}
+
+absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::string& device) {
+  const absl::StatusOr<Json> dump = ParseDump(json);
+  if (!dump.ok()) return dump.status();
+  std::vector<Json> rows;
+  for (const Json& object : SelectObjects(*dump, device)) {
+    const std::string fault = object.value("fault", "");
+    Json row = {{"device", DeviceOf(object)}, {"fault", fault.empty() ? "off" : fault}};
+    for (const auto& [member, prefix] :
+         {std::pair("fault_receive", "rx_"), std::pair("fault_transmit", "tx_")}) {
+      const Json counters = MemberOf(object, member);
+      for (const auto& [name, value] : counters.items()) row[prefix + name] = value;
+    }
+    rows.push_back(std::move(row));
+  }
+  return RenderObjects(rows);
 }
 
 absl::StatusOr<std::string> RenderJson(const std::string& json) {

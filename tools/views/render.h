@@ -21,6 +21,9 @@ struct RenderOptions {
 absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& json,
                                        const RenderOptions& options);
 
+/// The faults of each device and what they did, from a dump UROCE_DUMP_STAT.
+absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::string& device);
+
 /// `json` indented for reading, and checked.
 absl::StatusOr<std::string> RenderJson(const std::string& json);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the registration of memory needs of a daemon. Functions, and no virtual ones: these would
-// need a C++ library. The session fills them in; tests have a daemon of their own.
+// need a C++ library. The connection fills them in; tests have a daemon of their own.
 #pragma once
 
 #include <cstdint>
@@ -34,19 +34,19 @@ struct SharedGrant {
 /// Each function returns 0 or a positive errno. They are called under the lock of the
 /// registrations.
 struct Daemon {
-  void* session;           // identity, too: segments of another session are of no use
+  void* connection;        // identity, too: segments of another connection are of no use
   int userfaultfd_device;  // /dev/userfaultfd as the daemon passed it, or -1
 
-  int (*create_segment)(void* session, const uroce_create_segment& request, SegmentGrant& grant);
-  int (*destroy_segment)(void* session, uint32_t handle);
-  int (*trim_segment)(void* session, const uroce_trim_segment& request);
-  int (*register_region)(void* session, const uroce_reg_mr& region,
+  int (*create_segment)(void* connection, const uroce_create_segment& request, SegmentGrant& grant);
+  int (*destroy_segment)(void* connection, uint32_t handle);
+  int (*trim_segment)(void* connection, const uroce_trim_segment& request);
+  int (*register_region)(void* connection, const uroce_reg_mr& region,
                          const uroce_mr_segment* segments, uroce_reg_mr_reply& reply);
-  int (*deregister_region)(void* session, uint32_t handle);
+  int (*deregister_region)(void* connection, uint32_t handle);
   /// Passes this program's /proc/self/mem; `fd` stays the caller's.
-  int (*send_memory_fd)(void* session, int fd);
+  int (*send_memory_fd)(void* connection, int fd);
   /// Lends a file; `file.fd` stays the caller's.
-  int (*share_file)(void* session, const SharedFile& file, SharedGrant& grant);
+  int (*share_file)(void* connection, const SharedFile& file, SharedGrant& grant);
 };
 
 }  // namespace uroce::memory

@@ -105,7 +105,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
       .stack_pointer = reinterpret_cast<uint64_t>(__builtin_frame_address(0))};
   if (!FindUntouchable(threads, registry.untouchable)) return ENOMEM;
   if (!registry.untouchable.Append(SwapStack())) return ENOMEM;
-  if (!registry.segments.ListLive(daemon.session, registry.live)) return ENOMEM;
+  if (!registry.segments.ListLive(daemon.connection, registry.live)) return ENOMEM;
   const PlanFacts facts{.mappings = registry.mappings.span(),
                         .untouchable = registry.untouchable.span(),
                         .live = registry.live.span()};
@@ -129,7 +129,7 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
                        .length = part.pages.end - part.pages.start,
                        .writable = true};
   if (!IdentityOf(grant.memfd, extent.device, extent.inode)) return EBADF;
-  index = registry.segments.Add(daemon.session, extent, UROCE_MR_MAPPED, grant.handle);
+  index = registry.segments.Add(daemon.connection, extent, UROCE_MR_MAPPED, grant.handle);
   if (index == SegmentTable::kNone) return ENOMEM;
   const SwapRequest swap{.pages = part.pages,
                          .protection = part.protection,
@@ -175,13 +175,13 @@ void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
   const uroce_create_segment create{.addr = part.pages.start,
                                     .length = part.pages.end - part.pages.start};
   SegmentGrant grant;
-  if (daemon.create_segment(daemon.session, create, grant) != 0) {
+  if (daemon.create_segment(daemon.connection, create, grant) != 0) {
     return MakeCopied(part, UROCE_WHY_DAEMON_LIMIT);
   }
   uint32_t index;
   const int error = SwapFor(registry, daemon, part, grant, index);
   if (error != 0) {
-    (void)daemon.destroy_segment(daemon.session, grant.handle);
+    (void)daemon.destroy_segment(daemon.connection, grant.handle);
     MakeCopied(part, error == ENOMEM ? UROCE_WHY_MANY_MAPPINGS : UROCE_WHY_REFUSED);
   } else {
     Refer(registry, daemon, index, part.addr - part.pages.start, part, registration);
@@ -193,7 +193,7 @@ void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
 uroce_mr_reason LendFile(Registry& registry, const Daemon& daemon, const RegionPart& part,
                          const SharedFile& file, uint32_t& index) {
   SharedGrant grant;
-  const int error = daemon.share_file(daemon.session, file, grant);
+  const int error = daemon.share_file(daemon.connection, file, grant);
   if (error != 0) return error == ENOMEM ? UROCE_WHY_DAEMON_LIMIT : UROCE_WHY_NOT_REACHABLE;
   const SegmentExtent extent{.device = part.vma->device,
                              .inode = part.vma->inode,
@@ -201,10 +201,10 @@ uroce_mr_reason LendFile(Registry& registry, const Daemon& daemon, const RegionP
                              .length = grant.length,
                              .writable = file.writable};
   const bool is_right = extent.Holds(part.file_offset, part.length);
-  index = is_right ? registry.segments.Add(daemon.session, extent, UROCE_MR_SHARED, grant.handle)
+  index = is_right ? registry.segments.Add(daemon.connection, extent, UROCE_MR_SHARED, grant.handle)
                    : SegmentTable::kNone;
   if (index != SegmentTable::kNone) return UROCE_WHY_NONE;
-  (void)daemon.destroy_segment(daemon.session, grant.handle);
+  (void)daemon.destroy_segment(daemon.connection, grant.handle);
   return UROCE_WHY_REFUSED;
 }
 
@@ -248,12 +248,12 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
 
 /// The daemon reaches copied parts by this program's /proc/self/mem: it gets it once.
 int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
-  if (registry.memory_fd_session == daemon.session) return 0;
+  if (registry.memory_fd_session == daemon.connection) return 0;
   const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC);
   if (fd < 0) return static_cast<int>(-fd);
-  const int error = daemon.send_memory_fd(daemon.session, static_cast<int>(fd));
+  const int error = daemon.send_memory_fd(daemon.connection, static_cast<int>(fd));
   SystemCall(SYS_close, fd);
-  if (error == 0) registry.memory_fd_session = daemon.session;
+  if (error == 0) registry.memory_fd_session = daemon.connection;
   return error;
 }
 
@@ -310,7 +310,8 @@ int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& re
       .segment_count = static_cast<uint32_t>(registry.list.size()),
       .replaces = replaces};
   uroce_reg_mr_reply reply;
-  const int refused = daemon.register_region(daemon.session, region, registry.list.begin(), reply);
+  const int refused =
+      daemon.register_region(daemon.connection, region, registry.list.begin(), reply);
   if (refused != 0) return refused;
   registration.handle = reply.handle;
   registration.lkey = reply.lkey;
@@ -367,7 +368,7 @@ int ReregisterMemory(const Daemon& daemon, const MemoryRequest& request,
 
 int DeregisterMemory(const Daemon& daemon, MemoryRegistration& registration) {
   const RegistryLock registry;
-  const int error = daemon.deregister_region(daemon.session, registration.handle);
+  const int error = daemon.deregister_region(daemon.connection, registration.handle);
   if (error != 0 && error != EIO) return error;
   if (registration.epoch == registry->epoch) DropReferences(*registry, daemon, registration);
   return error;

@@ -55,7 +55,7 @@ void InParent() {
   Unlock();
 }
 
-/// Every object of the parent's session is dead here, the memory is the child's own.
+/// Every object of the parent's connection is dead here, the memory is the child's own.
 void InChild() {
   fork_copy.Install();
   registry.segments.Forget();
@@ -77,9 +77,9 @@ void InChild() {
 void Registry::Prepare(const Daemon& daemon, MrPolicy (*default_policy)()) {
   if (!has_policy) policy = default_policy();
   has_policy = true;
-  if (support_session == daemon.session) return;
+  if (support_session == daemon.connection) return;
   support = ProbeFaultSupport(daemon.userfaultfd_device);
-  support_session = daemon.session;
+  support_session = daemon.connection;
 }
 
 void Registry::ClearFacts() {
@@ -99,9 +99,9 @@ void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
   }
 }
 
-// An error of the daemon means that the session has ended, and its segments with it.
+// An error of the daemon means that the connection has ended, and its segments with it.
 void Registry::EndSegment(const Daemon& daemon, uint32_t segment) {
-  (void)daemon.destroy_segment(daemon.session, segments.handle(segment));
+  (void)daemon.destroy_segment(daemon.connection, segments.handle(segment));
   if (segments.mode(segment) == UROCE_MR_MAPPED && CanGiveBack() &&
       GiveBack(SupportForReturns(), segments.extent(segment), segments.swapped(segment),
                returned)) {
@@ -117,10 +117,10 @@ void Registry::GiveBackUnreferenced(const Daemon& daemon, const PageReference& d
   if (unreferenced.empty() || !CanGiveBack()) return;
   const uint32_t handle = segments.handle(dropped.segment);
   for (const AddressRange& pages : unreferenced) {
-    (void)daemon.trim_segment(daemon.session, {.segment = handle,
-                                               .reserved = 0,
-                                               .offset = pages.start,
-                                               .length = pages.end - pages.start});
+    (void)daemon.trim_segment(daemon.connection, {.segment = handle,
+                                                  .reserved = 0,
+                                                  .offset = pages.start,
+                                                  .length = pages.end - pages.start});
   }
   GiveBackPages(SupportForReturns(), segments.extent(dropped.segment),
                 segments.swapped(dropped.segment), unreferenced.span(), returned);

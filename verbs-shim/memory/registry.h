@@ -41,7 +41,7 @@ struct Registry {
   MappedArray<RegionPart> parts;
   MappedArray<uroce_mr_segment> list;  // of `parts`, for the daemon
 
-  /// Makes ready what does not change between registrations of one session.
+  /// Makes ready what does not change between registrations of one connection.
   void Prepare(const Daemon& daemon, MrPolicy (*default_policy)());
 
   void ClearFacts();

@@ -6,9 +6,9 @@
 
 namespace uroce::memory {
 
-uint32_t SegmentTable::Add(const void* session, const SegmentExtent& extent, uroce_mr_mode mode,
+uint32_t SegmentTable::Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
                            uint32_t handle) {
-  return entries_.Add({.session = session,
+  return entries_.Add({.connection = connection,
                        .extent = extent,
                        .mode = mode,
                        .swapped = {},
@@ -79,10 +79,10 @@ const SegmentTable::Entry* SegmentTable::FindKept(const Vma& vma) const {
   return nullptr;
 }
 
-bool SegmentTable::ListLive(const void* session, MappedArray<LiveSegment>& live) const {
+bool SegmentTable::ListLive(const void* connection, MappedArray<LiveSegment>& live) const {
   for (uint32_t index = 0; index < entries_.end_index(); ++index) {
     const Entry& entry = entries_[index];
-    if (!IsReferenced(index) || entry.session != session) continue;
+    if (!IsReferenced(index) || entry.connection != connection) continue;
     if (!live.Append({entry.extent, index})) return false;
   }
   return true;

@@ -58,7 +58,7 @@ class SegmentTable {
   static constexpr uint32_t kNone = UINT32_MAX;  // also as MappedSlots has it
 
   /// Adds a segment, to which a reference comes next. kNone: no memory.
-  uint32_t Add(const void* session, const SegmentExtent& extent, uroce_mr_mode mode,
+  uint32_t Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
                uint32_t handle);
   /// Notes of a segment that `memory` was swapped for it.
   void NoteSwap(uint32_t index, const SwappedMemory& memory) { entries_[index].swapped = memory; }
@@ -88,8 +88,8 @@ class SegmentTable {
   /// Where the segment starts in its file.
   uint64_t file_offset(uint32_t index) const { return entries_[index].extent.offset; }
 
-  /// Appends all live segments of a session. False: no memory.
-  [[nodiscard]] bool ListLive(const void* session, MappedArray<LiveSegment>& live) const;
+  /// Appends all live segments of a connection. False: no memory.
+  [[nodiscard]] bool ListLive(const void* connection, MappedArray<LiveSegment>& live) const;
 
   /// True once any page of this process may be a segment's, used or not.
   bool ever_used() const { return entries_.end_index() != 0; }
@@ -106,7 +106,7 @@ class SegmentTable {
   const Entry* FindKept(const Vma& vma) const;
 
   struct Entry {
-    const void* session;
+    const void* connection;
     SegmentExtent extent;
     uroce_mr_mode mode;
     SwappedMemory swapped;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether an address of ours is ours alone: asked before it is used, and defended afterwards
-// (RFC 5227 for IPv4, RFC 4862, 5.4 for IPv6). Pure.
+// Detects address conflicts: an address is probed before it is used, and defended afterwards (RFC
+// 5227 for IPv4, RFC 4862, 5.4 for IPv6). Pure.
 #pragma once
 
 #include <cstdint>

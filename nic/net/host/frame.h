@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ethernet and IP around what a host speaks: taken apart with every check, and put together. Pure.
+// Parses, checks and writes the Ethernet and IP headers around a host's messages. Pure.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ Layout Load(Bytes bytes, size_t offset = 0) {
 
 inline bool IsUnicast(const Mac& mac) { return (mac[0] & 1) == 0 && mac != Mac{}; }
 
-/// From where to where, in Ethernet.
+/// The Ethernet addresses of a frame, and its VLAN.
 struct Link {
   Mac source{};
   Mac destination{};

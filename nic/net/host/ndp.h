@@ -9,8 +9,8 @@
 
 namespace uroce::nic {
 
-/// Who has `target`? From `source`, or from :: while it is being found out whether somebody has
-/// `target` (RFC 4862, 5.4).
+/// Asks who has `target`. `source` is ::, while a host finds out whether another one has the
+/// address that it wants (RFC 4862, 5.4).
 struct NeighbourSolicitation {
   Gid source;
   Gid destination;
@@ -18,7 +18,7 @@ struct NeighbourSolicitation {
   std::optional<Mac> source_mac;
 };
 
-/// I have it.
+/// Says that the sender has `target`.
 struct NeighbourAdvertisement {
   Gid source;
   Gid destination;

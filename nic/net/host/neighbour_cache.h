@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has which MAC on the links of one host: a cache that asks, believes for a while, and asks
-// again (RFC 4861, 7.3; for IPv4 in the same way, as RFC 1122, 2.3.2.1 wants it). Pure.
+// The MACs of the neighbours of one host. The cache asks for a MAC, uses the answer for a while,
+// and asks again (RFC 4861, 7.3; for IPv4 in the same way, as RFC 1122, 2.3.2.1 wants it). Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing the records of a capture past the cache: the ring is larger than it, and what the worker
-// needs next stays in it.
+// Writes the records of a capture without the cache: the ring is larger than the cache, which the
+// worker needs for other data.
 #pragma once
 
 #include <emmintrin.h>

@@ -37,7 +37,7 @@ class CrossWorkerQueues {
   ReceiveGates gates_;
 };
 
-/// One worker's ends of these queues. Its thread.
+/// One worker's ends of these queues. Used by that worker's thread.
 class CrossWorkerLink {
  public:
   /// `queues` is null for a worker that is alone, whose number is 0 then.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between a worker and a thread that answers frames which no queue pair is for: the stack of a port
-// of its own, or the general service interface.
+// A link between a worker and a thread that answers frames which no queue pair is for: the stack of
+// a port of its own, or the general service interface.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace uroce::datapath {
 
-/// Each written by one thread with relaxed stores.
+/// Each counter is written by one thread with relaxed stores.
 struct FrameLinkCounters {
   std::atomic<uint64_t> received{0};     ///< Frames handed to the stack. Worker.
   std::atomic<uint64_t> rx_discards{0};  ///< It was behind, or the frame too long. Worker.

@@ -19,7 +19,7 @@ struct FrameLimits {
   uint32_t of_queue_pair = 0;
 };
 
-/// How many are.
+/// How many frames are held for it.
 struct FrameCounts {
   uint32_t all = 0;
   uint32_t of_user = 0;
@@ -27,7 +27,7 @@ struct FrameCounts {
   uint32_t of_queue_pair = 0;
 };
 
-/// What is left to a user who holds as much as there is free for all.
+/// How many more a user may hold, who may have as many as are free for all users.
 constexpr uint32_t LeftToUser(const FrameLimits& limits, const FrameCounts& held) {
   return limits.of_worker - std::min(limits.of_worker, held.all + held.of_user);
 }
@@ -52,7 +52,7 @@ struct UserFrames {
   const std::shared_ptr<std::atomic<uint32_t>> all_waiting;  ///< Of the worker.
 };
 
-/// What one of them does.
+/// What one program of a user holds.
 struct ProgramFrames {
   std::shared_ptr<UserFrames> user;
   uint32_t kept = 0;

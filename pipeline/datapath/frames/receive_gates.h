@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which queue pairs want no more packets for now, for their peers in the same daemon.
+// Tells peers in the same daemon which queue pairs take no more packets for now.
 #pragma once
 
 #include <atomic>

@@ -19,8 +19,8 @@ inline std::span<const uint8_t> BytesOf(const rte_mbuf& frame) {
   return {rte_pktmbuf_mtod(&frame, const uint8_t*), frame.data_len};
 }
 
-/// Of a frame that was decoded and checked when it came: the views have to be made anew. False: it
-/// cannot be decoded after all.
+/// Decodes a frame again that was decoded and checked when it came. False: it cannot be decoded
+/// this time.
 inline bool DecodeAgain(const rte_mbuf& frame, wire::Packet& packet, wire::FrameView& view) {
   return wire::Decode(BytesOf(frame), packet, view) == wire::DecodeResult::kOk;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "drivers/port.h"
+#include "pipeline/base/steering.h"
 
 namespace uroce::datapath {
 namespace {
@@ -33,6 +34,17 @@ Device::Device(std::string name, uint32_t index, drivers::Port* port, uint32_t w
 // so that those of one queue are not all driven by the first.
 uint32_t Device::DriverOfQueue(uint32_t queue) const {
   return queues_ == workers_ ? queue : (index_ + queue) % workers_;
+}
+
+void Device::SetCongestion(const congestion::Settings& settings, uint64_t line_bps) {
+  for (CounterBlock& block : counters_) {
+    block.congestion.settings = settings;
+    block.congestion.line_bps = line_bps;
+  }
+}
+
+congestion::Environment& Device::CongestionOf(Qpn qpn) {
+  return counters_[OwnerOf(qpn, workers_)].congestion;
 }
 
 bool Device::HasAddress(const Gid& gid) const {

@@ -13,6 +13,7 @@
 
 #include "drivers/frame_queue.h"
 #include "pipeline/base/types.h"
+#include "pipeline/congestion/environment.h"
 
 namespace uroce::drivers {
 class Port;
@@ -24,7 +25,7 @@ class GsiLink;
 class HostLink;
 class QueuePair;
 
-/// Whom packets to a multicast group are for: all of its members.
+/// The members of a multicast group, each of which gets the packets that are sent to it.
 inline constexpr Qpn kMulticastQpn{0xffffff};
 
 /// Counters of one device and worker, who writes them with relaxed stores; control reads them at
@@ -48,8 +49,11 @@ struct DeviceCounters {
   std::atomic<uint64_t> rx_cross_worker_full{0};  ///< The worker they were for was behind.
   std::atomic<uint64_t> rx_kept_full{0};          ///< Behind a hole, and no room to keep it.
   std::atomic<uint64_t> rx_parked_full{0};  ///< No room behind a QP that waits for the helper.
-  std::atomic<uint64_t> rx_ecn_marked{0};
-  std::atomic<uint64_t> rx_cnp_ignored{0};
+  std::atomic<uint64_t> np_ecn_marked_roce_packets{0};  ///< Of all kinds, with a mark.
+  std::atomic<uint64_t> np_cnp_sent{0};
+  std::atomic<uint64_t> rp_cnp_handled{0};
+  /// CNPs to no queue pair, not from its peer, or without congestion control.
+  std::atomic<uint64_t> rp_cnp_ignored{0};
   std::atomic<uint64_t> no_buffer{0};   ///< The mbuf pool was empty.
   std::atomic<uint64_t> sq_corrupt{0};  ///< Impossible ring indices or entries.
   std::atomic<uint64_t> rq_corrupt{0};
@@ -78,6 +82,12 @@ class Device {
   drivers::FrameQueue* relay(uint32_t worker) const { return relays_[worker].get(); }
 
   DeviceCounters& counters(uint32_t worker) { return counters_[worker].its; }
+  /// Before a worker has the device, or while all stand still. `line_bps` > 0: what the port sends
+  /// at most.
+  void SetCongestion(const congestion::Settings& settings, uint64_t line_bps);
+  congestion::Environment& congestion(uint32_t worker) { return counters_[worker].congestion; }
+  /// Of the worker that owns the queue pair.
+  congestion::Environment& CongestionOf(Qpn qpn);
   /// Of all workers.
   uint64_t Sum(std::atomic<uint64_t> DeviceCounters::*counter) const;
   uint64_t Of(uint32_t worker, std::atomic<uint64_t> DeviceCounters::*counter) const {
@@ -111,6 +121,7 @@ class Device {
  private:
   struct alignas(64) CounterBlock {
     DeviceCounters its;
+    congestion::Environment congestion;
   };
   uint32_t DriverOfQueue(uint32_t queue) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bursts between a worker and a port.
+// Moves bursts of frames between a worker and a port.
 #include "pipeline/datapath/port/device_port.h"
 
 #include <algorithm>
@@ -22,6 +22,7 @@ DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross
       cross_worker_(*cross_worker),
       taps_(*taps),
       counters_(device->counters(cross_worker->index())),
+      congestion_(device->congestion(cross_worker->index())),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),
@@ -107,11 +108,12 @@ bool DevicePort::TakeRelayed(uint32_t most) {
 }
 
 bool DevicePort::has_work() const {
-  if (pending_count_ != 0 || own_count_ != 0 || !sessions_.empty() || host_has_frames() ||
-      gsi_has_frames()) {
-    return true;
-  }
-  return std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
+  if (own_count_ != 0) return true;
+  const bool has_relayed =
+      std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
+  const bool wants_to_send = pending_count_ != 0 || !sessions_.empty() || host_has_frames() ||
+                             gsi_has_frames() || has_relayed;
+  return wants_to_send && !IsHeldBack();
 }
 
 void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& note) {

@@ -46,7 +46,7 @@ struct SessionFlow : Flow {
   DeficitRoundRobin queue_pairs{kQueuePairQuantumBytes};
 };
 
-/// Captures of a worker; empty nearly always.
+/// The captures of a worker. Nearly always there is none.
 struct Taps {
   std::vector<CaptureTap*> list;
   Nanos time;  ///< Of this turn, since 1970; kept while there are captures.
@@ -63,8 +63,8 @@ struct Taps {
   void BeginTurn(Nanos wall_time);
 };
 
-/// Between a device and one of its workers: by a queue of the port, or, where the worker has none,
-/// by the worker that sends for it, while others hand over what it receives. One thread.
+/// One worker's access to a device: by a queue of the port, or, where the worker has none, by the
+/// worker that sends for it, while other workers pass on what it receives. One thread.
 class DevicePort {
  public:
   /// `position` is the device's in the list of all workers.
@@ -76,6 +76,7 @@ class DevicePort {
   Device& device() const { return device_; }
   uint16_t position() const { return position_; }
   DeviceCounters& counters() const { return counters_; }
+  congestion::Environment& congestion() const { return congestion_; }
   DeficitRoundRobin& sessions() { return sessions_; }
   SessionFlow* FlowOf(const Session* session);
   void ForgetSession(const Session* session);
@@ -103,7 +104,7 @@ class DevicePort {
   bool TakeRelayed(uint32_t most);
   bool has_relays() const { return !relays_.empty(); }
   void Flush(Nanos now);
-  /// Frames or flows that wait: no time to sleep.
+  /// Frames or flows that wait for this worker alone: no time to sleep.
   bool has_work() const;
   /// Whether the device's own stack, where it has one and this worker serves it, wants to send.
   bool host_has_frames() const {
@@ -130,6 +131,10 @@ class DevicePort {
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
   uint16_t ReceiveOwn(rte_mbuf** frames);
+  /// The port takes nothing now, and has said when it may take more.
+  bool IsHeldBack() const {
+    return queue_ && NextDeadline() != kNever && port_.TransmitRoom(*queue_) == 0;
+  }
   uint32_t TransmitRoom() const;
 
   Device& device_;
@@ -138,6 +143,7 @@ class DevicePort {
   CrossWorkerLink& cross_worker_;
   Taps& taps_;
   DeviceCounters& counters_;
+  congestion::Environment& congestion_;
   const std::optional<uint16_t> queue_;
   const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
   const bool serves_host_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams of queue pair 1 between a device's worker and whoever answers them.
+// A link for datagrams of queue pair 1, between a device's worker and the thread that answers them.
 #pragma once
 
 #include "pipeline/datapath/frames/frame_link.h"

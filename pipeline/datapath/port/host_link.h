@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between a worker and the stack that speaks everything but RoCE on a port of its own.
+// A link between a worker and the stack that handles all frames but RoCE on a port of its own.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace uroce::datapath {
 
-/// What of a port's frames its stack gets, and the way there.
+/// Chooses the frames of a port that its stack gets, and carries them to the stack.
 class HostLink : public FrameLink {
  public:
   /// Longest frame: Ethernet with a tag and an MTU of 9600, rounded up.

@@ -10,7 +10,8 @@
 namespace uroce::datapath {
 
 /// Events of one queue pair for one program: sent to the socket of the program's context, or kept
-/// while it is full. The worker's; nic looks inside only while it stands still (Worker::Run).
+/// while the socket is full. The worker's; nic looks inside only while it stands still
+/// (Worker::Run).
 class EventRecords {
  public:
   /// `element` names the queue pair in the records.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that a work or a peer took back, until nobody uses them any more.
+// After a work or a peer took a key back: waits until no worker uses the key any more.
 #pragma once
 
 #include <cstddef>

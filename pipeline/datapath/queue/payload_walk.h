@@ -26,12 +26,12 @@ inline uint32_t RightFor(transport::Access access) {
   return UINT32_MAX;
 }
 
-/// What the peer of `qp` may, by the keys that it names.
+/// The right of the peer of `qp`, by the keys that the peer names.
 inline AccessRight RemoteRight(const QueuePair& qp, uint32_t rights) {
   return {qp.remote_pd(), rights, qp.qpn().value(), qp.memory_session()};
 }
 
-/// What works of `qp` may, whose keys are of `pd`.
+/// The right of works of `qp`, whose keys are of `pd`.
 inline AccessRight LocalRight(const QueuePair& qp, uint32_t pd, uint32_t rights) {
   return {.pd = pd, .rights = rights, .session = qp.memory_session()};
 }
@@ -56,20 +56,20 @@ inline uint32_t LengthOf(const transport::Effect& effect) {
                                                               : effect.local.length_bytes;
 }
 
-/// Over `length` bytes from `place` in a list of entries.
+/// A walker over `length` bytes from `place` in a list of entries.
 inline PieceWalker WalkList(std::span<const uroce_sge> list, const MessagePlace& place,
                             uint32_t length, const AccessRight& right) {
   return {list, static_cast<uint32_t>(place.position), length, right};
 }
 
-/// Over `length` bytes from `place` in what a key names; `entry` has to outlive the walker.
+/// A walker over `length` bytes from `place` under a key; `entry` has to outlive the walker.
 inline PieceWalker WalkKey(uroce_sge& entry, const MessagePlace& place, uint32_t length,
                            const AccessRight& right) {
   entry = {place.position, length, place.key};
   return {{&entry, 1}, 0, length, right};
 }
 
-/// Over what an effect of `kind` places at `place`.
+/// A walker over the bytes that an effect of `kind` places at `place`.
 inline PieceWalker WalkEffect(const QueuePair& qp, transport::Effect::Kind kind,
                               const MessagePlace& place, uint32_t length, uroce_sge& entry) {
   using Kind = transport::Effect::Kind;
@@ -84,7 +84,7 @@ inline PieceWalker WalkEffect(const QueuePair& qp, transport::Effect::Kind kind,
                   LocalRight(qp, qp.config().pd, kLocalWrite));
 }
 
-/// Over what a packet like `packet` carries from `place`.
+/// A walker over the bytes that a packet like `packet` carries from `place`.
 inline PieceWalker WalkPacket(const QueuePair& qp, const transport::TxPacket& packet,
                               const MessagePlace& place, uint32_t length, uroce_sge& entry) {
   if (packet.source == transport::TxPacket::Source::kRemote) {

@@ -15,7 +15,7 @@ enum class PullResult : uint8_t {
   kCorrupt,  ///< An impossible index.
 };
 
-/// What a pull comes to whose look found nothing to take. Range: not kReady.
+/// The result of a pull that found nothing to take. Range: not kReady.
 constexpr PullResult NothingTaken(rings::QueueState state) {
   return state == rings::QueueState::kCorrupt ? PullResult::kCorrupt : PullResult::kDrained;
 }

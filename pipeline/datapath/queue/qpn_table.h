@@ -2,6 +2,7 @@
 // From the number in a packet to the queue pair. One worker's own.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,6 +33,23 @@ class QpnTable {
     for (const Slot& slot : slots_) {
       if (slot.queue_pair != nullptr) visit(*slot.queue_pair);
     }
+  }
+  /// How much of the table ForSome looks at.
+  struct Piece {
+    size_t most_queue_pairs = 0;
+    size_t most_slots = 0;
+  };
+  /// Calls `visit` for the queue pairs of one piece, from position `from` on; 0 is the beginning.
+  /// Returns the position to go on with, while the table does not change, and 0 after the last.
+  template <typename Visitor>
+  size_t ForSome(size_t from, Piece piece, Visitor&& visit) const {
+    const size_t end = std::min(slots_.size(), from + piece.most_slots);
+    for (; from < end && piece.most_queue_pairs != 0; ++from) {
+      if (slots_[from].queue_pair == nullptr) continue;
+      visit(*slots_[from].queue_pair);
+      --piece.most_queue_pairs;
+    }
+    return from < slots_.size() ? from : 0;
   }
 
  private:

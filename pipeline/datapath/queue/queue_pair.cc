@@ -9,14 +9,14 @@
 
 #include "pipeline/datapath/queue/waiting_work.h"
 #include "pipeline/datapath/queue/work_check.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::datapath {
 namespace {
 
 // The part of the object that packets and requests touch.
-constexpr size_t kHotBytes = 18 * UROCE_LINE;
+constexpr size_t kHotBytes = 19 * UROCE_LINE;
 static_assert(kHotBytes <= sizeof(QueuePair));
 
 uint32_t HeldSends(const QueuePairConfig& config) {
@@ -32,6 +32,15 @@ uint32_t MaxReceiveSge(const QueuePairConfig& config) {
   return std::min(config.max_receive_sge, UROCE_MAX_SGE);
 }
 
+// With congestion control switches mark packets in place of dropping them: ECT(0). The program's
+// DSCP stays.
+uint8_t TrafficClassOf(const Path& path) {
+  constexpr uint8_t kEcnMask = 3;
+  constexpr uint8_t kEct0 = 2;
+  const auto dscp = static_cast<uint8_t>(path.traffic_class & ~kEcnMask);
+  return path.ecn_capable ? dscp | kEct0 : path.traffic_class;
+}
+
 }  // namespace
 
 wire::HeaderTemplate MakeTemplate(const Path& path) {
@@ -40,7 +49,7 @@ wire::HeaderTemplate MakeTemplate(const Path& path) {
                                .vlan_tci = path.vlan_tci,
                                .source = path.source,
                                .destination = path.destination,
-                               .traffic_class = path.traffic_class,
+                               .traffic_class = TrafficClassOf(path),
                                .hop_limit = path.hop_limit,
                                .flow_label = path.flow_label,
                                .udp_source_port = path.udp_source_port,

@@ -15,6 +15,7 @@
 #include "pipeline/datapath/capture/packet_history.h"
 #include "pipeline/datapath/frames/kept_frames.h"
 #include "pipeline/datapath/queue/event_records.h"
+#include "pipeline/datapath/queue/flow_control.h"
 #include "pipeline/datapath/queue/list_membership.h"
 #include "pipeline/datapath/queue/pull_result.h"
 #include "pipeline/datapath/queue/queue_pair_config.h"
@@ -82,6 +83,8 @@ class alignas(UROCE_LINE) QueuePair {
 
   // ---- worker ----
   QueuePairCore& core() { return core_; }
+  FlowControl& flow() { return flow_; }
+  const FlowControl& flow() const { return flow_; }
   Traffic& traffic() { return traffic_; }
   const SendLists& send_lists() const { return send_lists_; }
   const ReceiveList& receive_list() const { return receive_list_; }
@@ -200,6 +203,7 @@ class alignas(UROCE_LINE) QueuePair {
 
   // What every packet and request touches comes first: see Prefetch.
   Links links_;
+  FlowControl flow_;
   rings::WorkQueueConsumer sends_;
   rings::WorkQueueConsumer receives_;
   SendLists send_lists_;

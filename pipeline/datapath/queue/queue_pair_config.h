@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/congestion/environment.h"
 #include "pipeline/datapath/queue/record_socket.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/transport/counters.h"
@@ -18,7 +19,7 @@ class CompletionRing;
 class Device;
 class Session;
 class SharedReceiveQueue;
-class XrcDomain;
+class XrcQueues;
 
 /// Fixed at creation. Addresses are the daemon's, in the session's arena.
 struct QueuePairConfig {
@@ -35,6 +36,8 @@ struct QueuePairConfig {
   RecordSocket async;
   bool signal_all = false;
   bool selective_repeat = true;  ///< Of a reliable connection: it may come to be agreed on.
+  /// Of the device and the worker; null: losses alone bound what is in flight.
+  const congestion::Environment* congestion = nullptr;
   uint32_t doorbell_slot = 0;
   uroce_qp_page* page = nullptr;
   uint8_t* sq = nullptr;
@@ -48,7 +51,7 @@ struct QueuePairConfig {
   uint32_t max_inline_bytes = 0;
   SharedReceiveQueue* shared = nullptr;  ///< Of the same worker; there is no RQ then.
   /// Of an XRC target, which has no queues: each request names a shared receive queue in it.
-  XrcDomain* domain = nullptr;
+  XrcQueues* domain = nullptr;
 };
 
 using Attributes = transport::QueuePairAttributes;
@@ -60,7 +63,8 @@ struct Path {
   Mac destination_mac{};
   Gid source;
   Gid destination;
-  uint8_t traffic_class = 0;
+  uint8_t traffic_class = 0;  ///< As the program gave it.
+  bool ecn_capable = false;   ///< Its packets say ECT(0), whatever the traffic class.
   uint8_t hop_limit = 64;
   uint32_t flow_label = 0;
   uint16_t vlan_tci = 0;  ///< 0: no 802.1Q header.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and ending the transport's queue pairs, and what they call by different names.
+// Making and ending the transport's queue pairs, and calls that services name differently.
 #include "pipeline/datapath/queue/queue_pair_core.h"
 
 #include <cassert>
@@ -13,6 +13,7 @@ transport::RcConfig ReliableConfig(const QueuePairConfig& config, uint32_t max_s
   core.signal_all = config.signal_all;
   core.max_send_works = max_send_works;
   core.selective_repeat = config.selective_repeat;
+  core.congestion = config.congestion;
   core.shared_receive = config.shared != nullptr || config.domain != nullptr;
   core.service = config.service;
   if (config.service != wire::Service::kXrc) return core;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport of one queue pair, of whatever service, behind one face.
+// The transport of one queue pair, with one interface for all services.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace uroce::datapath {
 
-/// One of the transport's queue pairs, made in place. Calls go on to it by a branch that foretells
-/// reliable connections; where the services differ, ask for the kind and use its own face. The
-/// contract with the caller is that of transport::RcQueuePair and transport::UcQueuePair.
+/// One of the transport's queue pairs, made in place. Calls are passed on by a branch that is
+/// predicted for reliable connections; where services differ, callers use the member of the kind.
+/// The contract with the caller is that of transport::RcQueuePair and transport::UcQueuePair.
 class QueuePairCore {
  private:
   enum class Kind : uint8_t { kReliable, kUnreliable, kDatagram };

@@ -14,7 +14,7 @@ class CompletionRing;
 class QueuePair;
 class SharedReceiveQueue;
 
-/// Who has records to write. One of them is set.
+/// An object that has records to write. One of the pointers is set.
 struct RecordSource {
   QueuePair* queue_pair = nullptr;
   CompletionRing* ring = nullptr;
@@ -23,8 +23,8 @@ struct RecordSource {
   bool operator==(const RecordSource&) const = default;
 };
 
-/// Programs decide when there is room, and how many wait: so each waits longer the longer there is
-/// none, and a pass looks at some alone. One thread.
+/// Programs decide when there is room, and how many objects wait. So an object waits longer the
+/// longer there is no room, and a pass looks at a bounded number of them. One thread.
 class RecordRetries {
  public:
   static constexpr Nanos kLongest{64'000'000};

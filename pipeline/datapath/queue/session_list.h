@@ -27,7 +27,7 @@ struct WorkerUser {
   TurnBudget budget{kTurnOfUser};
 };
 
-/// One program in the hands of one worker.
+/// What one worker keeps of one program.
 struct WorkerSession {
   Session* session = nullptr;
   uroce_doorbells* doorbells = nullptr;
@@ -70,8 +70,8 @@ struct WorkerSession {
 ///   the next turn.
 /// - `sleeping` is cleared before that turn. A ring in between is either seen in that turn, or its
 ///   thread saw the flag still set and writes the eventfd once more: an event for nothing.
-/// The flag and the eventfd are the program's to spoil; it harms its own doorbells alone, and
-/// writes for nothing have it polled for `park_after`, no more.
+/// A program can write the flag and the eventfd as it likes. It harms its own doorbells alone:
+/// needless writes have it polled for `park_after`, no more.
 ///
 /// The worker's thread, and control between its turns.
 class SessionList {

@@ -15,7 +15,7 @@ namespace uroce::datapath {
 
 class CompletionRing;
 class Session;
-class XrcDomain;
+class XrcQueues;
 
 /// Fixed at creation. Addresses are the daemon's, in the session's arena.
 struct SharedReceiveQueueConfig {
@@ -26,7 +26,7 @@ struct SharedReceiveQueueConfig {
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   RecordSocket async;
   // Of an extended connection (XRC), where all that the queue pairs lack is the queue's.
-  XrcDomain* domain = nullptr;     ///< Null for any other queue.
+  XrcQueues* domain = nullptr;     ///< Null for any other queue.
   uint32_t number = 0;             ///< By which requests name it.
   uint32_t handle = 0;             ///< Repeated in CQEs.
   Session* session = nullptr;      ///< Whose memory its domain's keys grant.

@@ -8,7 +8,7 @@
 
 namespace uroce::datapath {
 
-/// How much of each.
+/// An amount of each thing that has a budget.
 struct TurnAmounts {
   uint32_t queue_pairs = 0;  ///< Looked after because they asked for it. A word of bells is whole.
   uint32_t works = 0;        ///< Taken of their queues.
@@ -19,7 +19,7 @@ struct TurnAmounts {
 inline constexpr TurnAmounts kTurnOfProgram{.queue_pairs = 64, .works = 128};
 inline constexpr TurnAmounts kTurnOfUser{.queue_pairs = 128, .works = 256};
 
-/// What is left of it, in the turn that was asked last. Worker.
+/// What is left of a budget, in the turn that was asked for last. Used by one worker.
 class TurnBudget {
  public:
   explicit TurnBudget(const TurnAmounts& each_turn) : each_turn_(each_turn) {}

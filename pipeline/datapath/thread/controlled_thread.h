@@ -13,8 +13,8 @@
 
 namespace uroce::datapath {
 
-/// Before Start and after Stop the owner's thread stands for it. The thread's main function calls
-/// Serve once per turn and returns when must_stop says so.
+/// Before Start and after Stop, Run executes on the owner's thread. The thread's main function
+/// calls Serve once per turn and returns when must_stop says so.
 class ControlledThread {
  public:
   /// `wake` ends the thread's sleep, where it sleeps.

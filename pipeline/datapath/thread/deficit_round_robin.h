@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fair turns in bytes. Pure.
+// Deficit round robin: flows take turns, which are fair in bytes. Pure.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When no worker uses any more what was unpublished: without a word to the workers, and without
-// waking those that sleep.
+// Finds out when no worker uses any more what was unpublished. It sends workers nothing, and does
+// not wake those that sleep.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ struct rte_rcu_qsbr;
 
 namespace uroce::datapath {
 
-/// Of all workers that share tables. A worker holds nothing from a table beyond the turn in which
-/// it looked there, says so once per turn, and is no reader while it sleeps.
+/// The grace periods of all workers that share tables. A worker keeps nothing from a table beyond
+/// the turn in which it looked there, says so once per turn, and reads nothing while it sleeps.
 class GracePeriods {
  public:
   explicit GracePeriods(uint32_t workers);

@@ -11,8 +11,8 @@ namespace uroce::datapath {
 
 enum class IdleStep : uint8_t { kPoll, kYield, kSleep };
 
-/// Spin a little, yield, then sleep: what costs a neighbour on the same core least and a waiting
-/// program next to nothing (measured: 80 ns one way against 4 ms without the yield).
+/// An idle worker polls, then yields, then sleeps. That costs others on the same core least, and a
+/// waiting program next to nothing (measured: 80 ns one way against 4 ms without the yield).
 /// On a machine with more to do than processors a yield costs time slices of others (Linux 6.18
 /// puts who yields behind all that are ready), where a sleeper has its turn as soon as it is woken.
 /// So after one that was slow there is none for a while. Measured with 16 ready threads on two

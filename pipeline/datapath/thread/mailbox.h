@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that the control thread hands to a running worker.
+// The place where the control thread leaves work for a running worker.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one thread waits until another has done something for it.
+// A binary semaphore: one thread waits until another has done something for it.
 #pragma once
 
 #include <rte_pause.h>
@@ -7,8 +7,8 @@
 
 namespace uroce::datapath {
 
-/// Passed on by Release, awaited by Acquire, which looks a little and then sleeps. It never yields,
-/// as std::binary_semaphore does: a yield costs time slices of others (idle_policy.h).
+/// Acquire waits for Release: it polls for a short time and then sleeps. It does not yield, unlike
+/// std::binary_semaphore: a yield costs time slices of others (idle_policy.h).
 class Semaphore {
  public:
   Semaphore() { sem_init(&semaphore_, 0, 0); }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "pipeline/datapath/queue/address_table.h"
+#include "pipeline/datapath/queue/session.h"
 #include "pipeline/wire/gsi.h"
 
 namespace uroce::datapath {
@@ -30,7 +32,29 @@ uint8_t ReasonOf(wire::GsiResult result) {
   return UROCE_REASON_NONE;
 }
 
+/// Whether `qp` has sent to where the packet comes from.
+bool IsFromAPeer(const QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view) {
+  if (!qp.core().is_datagram()) return IsFromPeer(qp.path(), packet, view);
+  return std::ranges::any_of(qp.flow().paths, [&](uint32_t handle) {
+    const AddressVector* const vector = qp.config().session->FindAddress(handle);
+    return vector != nullptr && vector->pd() == qp.config().pd &&
+           IsFromPeer(vector->path(), packet, view);
+  });
+}
+
 }  // namespace
+
+bool Admission::IsCnpFor(const QueuePair* qp, DevicePort& port, const wire::Packet& packet,
+                         const wire::FrameView& view, const rte_mbuf* frame) {
+  const congestion::Environment& environment = port.congestion();
+  const bool reacts =
+      qp != nullptr && TakesPackets(qp->state()) && environment.is_on() &&
+      congestion::IsEnabled(environment.settings.rp.rp_enable, qp->path().traffic_class);
+  if (!reacts || !IsFromAPeer(*qp, packet, view)) {
+    return recorder_.Drop(port.counters().rp_cnp_ignored, UROCE_REASON_CNP_IGNORED);
+  }
+  return Admit(port, packet, view, frame, true);
+}
 
 bool Admission::IsForGsi(GsiLink& link, DevicePort& port, const wire::Packet& packet,
                          const wire::FrameView& view, const rte_mbuf* frame) {
@@ -50,10 +74,11 @@ bool Admission::IsForGroup(DevicePort& port, const wire::Packet& packet,
     recorder_.Begin();  // Nobody here has asked for it.
     return recorder_.Drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
   }
-  if (packet.congestion_experienced) Count(counters.rx_ecn_marked);
+  if (packet.congestion_experienced) Count(counters.np_ecn_marked_roce_packets);
   if (ServiceOf(packet.header.opcode) != wire::Service::kUd) {
     return recorder_.Drop(counters.rx_bad_opcode, UROCE_REASON_BAD_OPCODE);
   }
+  // A mark gets no CNP: it would tell the sender of one path among many.
   return Admit(port, packet, view, frame, true);
 }
 

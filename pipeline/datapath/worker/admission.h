@@ -29,6 +29,10 @@ class Admission {
   /// Whether `qp` takes the packet: its service, its state, and Admit.
   bool IsForQueuePair(const QueuePair& qp, DevicePort& port, const wire::Packet& packet,
                       const wire::FrameView& view, const rte_mbuf* frame);
+  /// Whether a CNP is for `qp`, which may be null, and to be believed: it is the flow of a queue
+  /// pair with congestion control, and comes from where its data goes.
+  bool IsCnpFor(const QueuePair* qp, DevicePort& port, const wire::Packet& packet,
+                const wire::FrameView& view, const rte_mbuf* frame);
   /// The checks of a packet to queue pair 1, of which `link` counts its own.
   bool IsForGsi(GsiLink& link, DevicePort& port, const wire::Packet& packet,
                 const wire::FrameView& view, const rte_mbuf* frame);
@@ -66,10 +70,7 @@ inline bool Admission::IsForPort(DevicePort& port, const wire::Packet& packet,
     recorder_.Begin();  // Its queue pair and its mark are another device's.
     return recorder_.Drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
   }
-  if (packet.congestion_experienced) Count(counters.rx_ecn_marked);
-  if (packet.header.opcode == wire::Opcode::kCnp) {
-    return recorder_.Drop(counters.rx_cnp_ignored, UROCE_REASON_CNP_IGNORED);
-  }
+  if (packet.congestion_experienced) Count(counters.np_ecn_marked_roce_packets);
   return true;
 }
 

@@ -13,13 +13,13 @@
 
 namespace uroce::datapath {
 
-/// Of a frame that is no packet.
+/// The annotation of a frame that is no packet.
 uroce_capture_note AnnotationOf(wire::DecodeResult result);
-/// Of a packet that has just arrived: who it is for, and its congestion mark.
+/// The annotation of a packet that has just arrived: its queue pair and its congestion mark.
 uroce_capture_note AnnotationOf(const wire::Packet& packet);
-/// Why `packet` is sent again, or that it is a NAK.
+/// The reason why `packet` is sent again, or that it is a NAK.
 void AddReason(const transport::TxPacket& packet, uroce_capture_note& annotation);
-/// Of a packet that `local` sends.
+/// The annotation of a packet that `local` sends.
 inline uroce_capture_note AnnotationOf(const transport::TxPacket& packet, Qpn local) {
   uroce_capture_note annotation{.qpn = local.value(), .psn = packet.header.psn.value()};
   const bool is_plain = packet.header.opcode != wire::Opcode::kAcknowledge;

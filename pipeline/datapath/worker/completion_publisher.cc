@@ -2,7 +2,7 @@
 #include "pipeline/datapath/worker/completion_publisher.h"
 
 #include "pipeline/datapath/port/device_port.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 
 namespace uroce::datapath {
 

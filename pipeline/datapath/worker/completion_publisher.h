@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the transports to the completion rings, and what follows from a full one.
+// Writes completions to completion rings, and finds the queue pairs whose ring is full.
 #pragma once
 
 #include <cstddef>

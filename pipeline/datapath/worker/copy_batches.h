@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of the copy helper takes its time, most of it between threads: what the next packets of the
-// same message need goes with it. What is predicted wrongly costs the work, and is done again.
+// Adds the payload of a message's next packets to the copy job of one packet, since a job costs
+// time between threads above all. A wrong prediction is dropped, and its packet copied again.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -15,8 +15,8 @@
 
 namespace uroce::datapath {
 
-/// Payload of later packets in the copy job of one: placed for packets that wait, prefetched for
-/// packets that are not yet polled. One thread.
+/// The job of one packet holds payload of later ones: of received packets that wait, which it
+/// places, and of packets that are not yet polled, which it prefetches. One thread.
 class CopyBatches {
  public:
   CopyBatches(const KeyTable& keys, const WaitingFrames& waiting_frames, FrameStash& stash)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the transport asks of memory: done here where the memory is mapped, by the session's helper
-// where it is not.
+// Executes what the transport asks of memory: at once where the memory is mapped, by the session's
+// helper where it is not.
 #pragma once
 
 #include <rte_mbuf.h>

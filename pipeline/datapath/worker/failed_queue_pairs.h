@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs that went to error by themselves, until the flight recorder has their packets.
+// Queue pairs that went to error by themselves, until the control thread has their packets.
 #pragma once
 
 #include <vector>

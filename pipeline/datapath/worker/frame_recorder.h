@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What captures and packet histories are told of frames, once it is known what became of them.
+// Writes frames to captures and packet histories, once it is known what became of them.
 #pragma once
 
 #include <rte_mbuf.h>

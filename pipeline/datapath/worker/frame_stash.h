@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Empty frames at hand.
+// Empty frames that a worker has taken from its pool in advance.
 #pragma once
 
 #include <rte_mbuf.h>

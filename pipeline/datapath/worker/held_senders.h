@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs that must not send for now.
+// Queue pairs that must not send for now, because a peer or a copy helper is behind.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace uroce::datapath {
 
-/// Those whose peer in the daemon has closed its gate, or whose program has too many frames waiting
-/// to have another copy job. One thread.
+/// Holds queue pairs whose peer in the daemon has closed its gate, and those whose program has too
+/// many frames waiting to have another copy job. One thread.
 class HeldSenders {
  public:
   /// `gates` is null for a worker that is alone.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "pipeline/datapath/queue/completion_ring.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 
 namespace uroce::datapath {
 namespace {
@@ -58,13 +58,13 @@ void Objects::Remove(QueuePair& qp) {
 
 void Objects::Add(SharedReceiveQueue& queue) {
   shared_queues_.push_back(&queue);
-  XrcDomain* const domain = queue.config().domain;
+  XrcQueues* const domain = queue.config().domain;
   if (domain != nullptr) domain->Insert(queue.config().number, &queue);
 }
 
 void Objects::Remove(SharedReceiveQueue& queue) {
   std::erase(shared_queues_, &queue);
-  XrcDomain* const domain = queue.config().domain;
+  XrcQueues* const domain = queue.config().domain;
   if (domain != nullptr) domain->Erase(queue.config().number);
 }
 
@@ -79,22 +79,21 @@ void Objects::SetPath(QueuePair& qp, const Path& path) const {
 }
 
 // A queue pair without an address vector has no peer, and no path that could change.
-void Objects::RewritePaths(Worker::PathRewriter rewrite) const {
-  queue_pairs_.ForEach([&](QueuePair& qp) {
-    if (qp.path().destination == Gid{}) return;
-    Path path = qp.path();
-    if (rewrite(qp, path)) SetPath(qp, path);
-  });
+void Objects::RewritePath(QueuePair& qp, Worker::PathRewriter rewrite) const {
+  if (qp.path().destination == Gid{}) return;
+  Path path = qp.path();
+  if (rewrite(qp, path)) SetPath(qp, path);
 }
 
 void Objects::FollowMac(const Device& device, const Mac& old) const {
-  RewritePaths([&](const QueuePair& qp, Path& path) {
+  const auto follow = [&](const QueuePair& qp, Path& path) {
     const bool from_here = qp.config().device == &device;
     const bool to_here = path.destination_mac == old;
     if (from_here) path.source_mac = device.mac;
     if (to_here) path.destination_mac = device.mac;
     return from_here || to_here;
-  });
+  };
+  queue_pairs_.ForEach([&](QueuePair& qp) { RewritePath(qp, follow); });
 }
 
 }  // namespace uroce::datapath

@@ -30,8 +30,9 @@ class Objects {
 
   /// `qp` sends to `path` from now on.
   void SetPath(QueuePair& qp, const Path& path) const;
-  /// See Worker, like the next.
-  void RewritePaths(Worker::PathRewriter rewrite) const;
+  /// As Worker::RewritePaths, for one queue pair.
+  void RewritePath(QueuePair& qp, Worker::PathRewriter rewrite) const;
+  /// See Worker.
   void FollowMac(const Device& device, const Mac& old) const;
 
  private:

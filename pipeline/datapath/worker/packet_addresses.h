@@ -18,7 +18,7 @@ namespace uroce::datapath {
 /// (docs/protocol/wire-format.md, section 6).
 constexpr bool IsOurPkey(uint16_t pkey) { return (pkey & 0x7fff) == 0x7fff; }
 
-/// By two words each: every packet is asked.
+/// Compares two words, since every packet is checked.
 inline bool IsSame(const Gid& a, const Gid& b) {
   uint64_t halves[4];
   std::memcpy(halves, a.bytes.data(), 16);

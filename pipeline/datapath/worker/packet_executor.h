@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a packet that was admitted to the transport of its queue pair, and to what that asks for.
+// Gives an admitted packet to its queue pair's transport, and executes what that asks for.
 #pragma once
 
 #include <rte_mbuf.h>

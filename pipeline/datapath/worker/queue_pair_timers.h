@@ -13,10 +13,10 @@ class QueuePairTimers {
  public:
   /// Files the timer of `qp` for what its transport waits for next. A filed one that has become too
   /// early stays where it is: it looks again when it fires.
-  void File(QueuePair& qp) {
-    const Nanos deadline = qp.core().NextDeadline();
-    TimerEntry& timer = qp.links().timer;
-    if (deadline < timer.deadline) wheel_.File(timer, deadline);
+  void File(QueuePair& qp) { FileAt(qp, qp.core().NextDeadline()); }
+  /// Has it fire at `at`, if it does not before.
+  void FileAt(QueuePair& qp, Nanos at) {
+    if (at < qp.links().timer.deadline) wheel_.File(qp.links().timer, at);
   }
   void Remove(QueuePair& qp) { wheel_.Remove(qp.links().timer); }
   /// One whose timer has fired, null when there is none. It is to be filed anew.

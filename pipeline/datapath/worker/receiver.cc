@@ -157,14 +157,31 @@ bool Receiver::OnPacket(DevicePort& port, const wire::Packet& packet, const wire
                         rte_mbuf* frame) {
   if (admission_.IsForPort(port, packet, view)) {
     QueuePair* const qp = Steer(port, packet.header.dest_qpn);
-    if (qp == nullptr) {
+    if (packet.header.opcode == wire::Opcode::kCnp) [[unlikely]] {
+      OnCnp(port, qp, packet, view, frame);
+    } else if (qp == nullptr) {
       OnStrangePacket(port, packet, view, frame);
     } else if (admission_.IsForQueuePair(*qp, port, packet, view, frame)) {
+      if (packet.congestion_experienced) [[unlikely]] {
+        context_.congestion.OnMarked(*qp, packet, view, frame);
+      }
       return context_.executor.Receive(*qp, packet, view, frame);
     }
   }
   context_.recorder.Record(port, frame);
   return false;
+}
+
+void Receiver::OnCnp(DevicePort& port, QueuePair* qp, const wire::Packet& packet,
+                     const wire::FrameView& view, const rte_mbuf* frame) {
+  if (!admission_.IsCnpFor(qp, port, packet, view, frame)) return;
+  DeviceCounters& counters = port.counters();
+  if (context_.congestion.OnCnp(*qp)) {
+    Count(counters.rp_cnp_handled);
+    context_.recorder.SetReason(UROCE_REASON_CNP_HANDLED);
+  } else {
+    context_.recorder.Drop(counters.rp_cnp_ignored, UROCE_REASON_CNP_IGNORED);
+  }
 }
 
 bool Receiver::OnFrame(DevicePort& port, rte_mbuf* frame) {

@@ -12,6 +12,7 @@
 #include "pipeline/datapath/queue/qpn_table.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/admission.h"
+#include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/frame_recorder.h"
 #include "pipeline/datapath/worker/frame_stash.h"
 #include "pipeline/datapath/worker/hand_over.h"
@@ -31,6 +32,7 @@ struct ReceiveContext {
   CrossWorkerLink& cross_worker;
   FrameRecorder& recorder;
   FrameStash& stash;
+  CongestionControl& congestion;
   PacketExecutor& executor;
   WorkerCounters& counters;
   const TurnTime& time;
@@ -55,6 +57,9 @@ class Receiver {
                        rte_mbuf* frame);
   /// The queue pair of this number on this port, or null.
   inline QueuePair* Steer(const DevicePort& port, Qpn number) const;
+  /// A CNP to `qp`, or to nobody.
+  void OnCnp(DevicePort& port, QueuePair* qp, const wire::Packet& packet,
+             const wire::FrameView& view, const rte_mbuf* frame);
   /// A packet to a queue pair that no program has: to queue pair 1, or to nobody.
   void OnStrangePacket(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                        const rte_mbuf* frame);

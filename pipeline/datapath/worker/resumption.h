@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs that go on: their copy is done, a key that they took back is free, it is their turn
-// again, or they may send again.
+// Continues queue pairs whose copy has ended, whose taken-back key is free, whose turn has come
+// again, or that may send again.
 #pragma once
 
 #include "pipeline/datapath/copy/payload.h"

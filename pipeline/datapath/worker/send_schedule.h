@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair's place among those of its port that have something to send.
+// Puts a queue pair into the send schedule of its port, and takes it out.
 #pragma once
 
 #include <cstdint>

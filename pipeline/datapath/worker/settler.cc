@@ -60,12 +60,17 @@ void Settler::Settle(QueuePair& qp) {
     PullPosted(qp);
     context_.states.PublishCompletions(qp);
   }
+  context_.congestion.TakeLosses(qp);
   context_.timers.File(qp);
-  if (qp.core().HasPacket(context_.time.now())) {
-    StartSending(qp);
-  } else {
-    StopSending(qp);
-  }
+  Schedule(qp);
+}
+
+void Settler::Schedule(QueuePair& qp) {
+  if (!qp.core().HasPacket(context_.time.now())) return StopSending(qp);
+  if (!context_.congestion.MustWait(qp)) [[likely]]
+    return StartSending(qp);
+  StopSending(qp);
+  context_.timers.FileAt(qp, context_.congestion.ResumeAt(qp));
 }
 
 void Settler::PublishEvents(QueuePair& qp) {

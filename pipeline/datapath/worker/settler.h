@@ -9,6 +9,7 @@
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/session_list.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
+#include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/key_changes.h"
 #include "pipeline/datapath/worker/queue_pair_timers.h"
 #include "pipeline/datapath/worker/ready_lists.h"
@@ -20,6 +21,7 @@ namespace uroce::datapath {
 /// What a settler works with.
 struct SettleContext {
   CompletionPublisher& completions;
+  CongestionControl& congestion;
   KeyChanges& key_changes;
   QueuePairTimers& timers;
   ReadyLists& ready;
@@ -42,6 +44,8 @@ class Settler {
 
  private:
   void Settle(QueuePair& qp);
+  /// Has it scheduled if it has something to send, now or when its time has come.
+  void Schedule(QueuePair& qp);
   void PublishEvents(QueuePair& qp);
   void PullPosted(QueuePair& qp);
   /// Hands works of the send queue to the transport. True: there are more.

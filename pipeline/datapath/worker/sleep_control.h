@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sleeping without missing anything: say that one is about to, look again, then sleep. And the
-// programs that are parked meanwhile.
+// How a worker sleeps without missing a wake-up: it announces the sleep, looks again, and then
+// sleeps. Also finds the parked programs that have rung.
 #pragma once
 
 #include <atomic>

@@ -43,11 +43,12 @@ void StateChanges::ApplyPending(QueuePair& qp) {
 // Its program may have seen the requests complete, and no answer leaves afterwards.
 void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attributes) {
   const bool stops = state == QpState::kErr || state == QpState::kReset;
-  if (stops) context_.transmitter.AcknowledgeAll(qp);
+  if (stops) context_.acknowledge_all(qp);
   qp.core().Modify(state, attributes);
   if (state == QpState::kReset) {
     qp.DiscardPosted();
     StopSending(qp);
+    context_.congestion.Forget(qp);
   }
   if (stops) DropKept(qp);
   qp.PublishState(qp.core().state());
@@ -119,8 +120,9 @@ void StateChanges::FailWaiting(QueuePair& qp) {
 }
 
 void StateChanges::End(QueuePair& qp) {
-  context_.transmitter.AcknowledgeAll(qp);
+  context_.acknowledge_all(qp);
   StopSending(qp);
+  context_.congestion.Forget(qp);
   AbandonWaiting(qp);
   DropKept(qp);
 }

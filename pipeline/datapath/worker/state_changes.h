@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs that change their state: when told to, or because something has failed.
+// Changes the state of queue pairs: when told to, or because something has failed.
 #pragma once
+
+#include <functional>
 
 #include "pipeline/datapath/frames/kept_frames.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
+#include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/failed_queue_pairs.h"
 #include "pipeline/datapath/worker/key_changes.h"
 #include "pipeline/datapath/worker/ready_lists.h"
-#include "pipeline/datapath/worker/transmitter.h"
 #include "pipeline/datapath/worker/turn_time.h"
 #include "pipeline/datapath/worker/waiting_packets.h"
 
@@ -18,14 +20,16 @@ namespace uroce::datapath {
 /// What changes of state work with.
 struct StateContext {
   CompletionPublisher& completions;
+  CongestionControl& congestion;
   Effects& effects;
   FailedQueuePairs& failed;
   KeptFramePool& kept_frames;
   KeyChanges& key_changes;
   ReadyLists& ready;
-  Transmitter& transmitter;
   WaitingPackets& waiting_packets;
   const TurnTime& time;
+  /// Sends all answers that a queue pair owes.
+  std::function<void(QueuePair&)> acknowledge_all;
 };
 
 /// One thread.

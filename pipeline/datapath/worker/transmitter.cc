@@ -150,6 +150,10 @@ void Transmitter::Hold(QueuePair& qp) {
   context_.timers.File(qp);
 }
 
+void Transmitter::Pace(QueuePair& qp) {
+  context_.timers.FileAt(qp, context_.congestion.ResumeAt(qp));
+}
+
 void Transmitter::SendOne(QueuePair& qp) {
   if (!qp.core().HasPacket(context_.time.now()) || qp.links().port->LookForRoom() == 0) return;
   uint32_t bytes = 0;
@@ -159,6 +163,10 @@ void Transmitter::SendOne(QueuePair& qp) {
 Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
   if (qp.is_waiting()) return Sent::kNothing;
   if (IsHeld(qp)) return Sent::kHeld;
+  if (context_.congestion.MustWait(qp)) [[unlikely]] {
+    Pace(qp);
+    return Sent::kHeld;
+  }
   // Before the packet: one that was polled must go out.
   rte_mbuf* const frame = context_.stash.Take(qp.links().port->counters());
   if (frame == nullptr) return Sent::kNoFrame;
@@ -263,6 +271,7 @@ void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* f
   drivers::SetDestination(*frame, qp.path().remote_qpn);
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
+  context_.congestion.OnSent(qp, packet, frame->data_len);
   const uroce_capture_note annotation = context_.recorder.AnnotateSent(qp, packet, frame);
   bool to_self = qp.links().peer == PeerPlace::kSameDevice;
   if (!qp.core().is_reliable()) to_self = FinishUnreliable(qp, packet, frame);
@@ -272,6 +281,7 @@ void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* f
 bool Transmitter::FinishUnreliable(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame) {
   qp.core().OnSent(packet);
   if (!qp.core().is_datagram()) return qp.links().peer == PeerPlace::kSameDevice;
+  qp.flow().NoteDatagram(packet.path);
   drivers::SetDestination(*frame, packet.header.dest_qpn);
   if (packet.header.dest_qpn == kMulticastQpn) LoopBack(qp, packet, *frame);
   const Mac& mac = qp.config().device->mac;

@@ -11,6 +11,7 @@
 #include "pipeline/datapath/memory/key_table.h"
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/frame_recorder.h"
 #include "pipeline/datapath/worker/frame_stash.h"
@@ -27,6 +28,7 @@ struct TransmitContext {
   const DevicePorts& ports;
   CrossWorkerLink& cross_worker;
   FrameStash& stash;
+  CongestionControl& congestion;
   CopyEngine& copies;
   HeldSenders& held;
   QueuePairTimers& timers;
@@ -69,6 +71,8 @@ class Transmitter {
     return true;
   }
   void Hold(QueuePair& qp);
+  /// The next packet of `qp` waits for its time.
+  void Pace(QueuePair& qp);
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);

@@ -12,8 +12,8 @@
 
 namespace uroce::datapath {
 
-/// Keeps them in WaitingWork, within the limits of WaitingFrames, and closes the gate of a queue
-/// pair behind which many wait: peers in the daemon wait then, too. One thread.
+/// Keeps these packets in WaitingWork, within the limits of WaitingFrames. Closes the gate of a
+/// queue pair behind which many wait, so that peers in the daemon wait, too. One thread.
 class WaitingPackets {
  public:
   /// `gates` is null for a worker that is alone.

@@ -2,14 +2,32 @@
 #include "pipeline/datapath/worker/worker.h"
 
 #include <algorithm>
+#include <set>
+#include <unordered_map>
 
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/datapath/worker/worker_impl.h"
 
 namespace uroce::datapath {
 namespace {
 
-// What a worker is asked about so many takes some tens of us at most.
-constexpr size_t kQueuePairsPerRun = 32;
+// What a worker is asked about so many objects takes some tens of us at most; to look at so many
+// empty slots, some us.
+constexpr size_t kObjectsPerRun = 32;
+constexpr QpnTable::Piece kTablePerRun{.most_queue_pairs = kObjectsPerRun, .most_slots = 4096};
+
+/// Shared receive queues of XRC that end, by their numbers.
+using LeavingQueues = std::unordered_map<uint32_t, const SharedReceiveQueue*>;
+
+/// The queue that `target` has selected may be another than that of the message it is at work on.
+void Leave(StateChanges& states, QueuePair& target, const LeavingQueues& leaving) {
+  const uint32_t at_work = target.core().reliable().receive_queue();
+  const uint32_t selected = target.shared() != nullptr ? target.shared()->config().number : at_work;
+  for (const uint32_t number : {selected, at_work}) {
+    const auto found = leaving.find(number);
+    if (found != leaving.end()) states.LeaveQueue(target, *found->second);
+  }
+}
 
 }  // namespace
 
@@ -23,15 +41,26 @@ void Worker::Start() {
 void Worker::Stop() { impl_->thread.Stop(); }
 void Worker::Run(absl::FunctionRef<void()> work) { impl_->thread.Run(work); }
 
+void Worker::RunInPieces(size_t count, absl::FunctionRef<void(size_t index)> work) {
+  for (size_t begin = 0; begin < count; begin += kObjectsPerRun) {
+    const size_t end = std::min(count, begin + kObjectsPerRun);
+    Run([&] {
+      for (size_t index = begin; index < end; ++index) work(index);
+    });
+  }
+}
+
 void Worker::RunForEach(std::span<QueuePair* const> queue_pairs,
                         absl::FunctionRef<void(QueuePair&)> work) {
-  while (!queue_pairs.empty()) {
-    const std::span some = queue_pairs.first(std::min(queue_pairs.size(), kQueuePairsPerRun));
-    Run([&] {
-      for (QueuePair* qp : some) work(*qp);
-    });
-    queue_pairs = queue_pairs.subspan(some.size());
-  }
+  RunInPieces(queue_pairs.size(), [&](size_t index) { work(*queue_pairs[index]); });
+}
+
+// Only the control thread changes the table.
+void Worker::RunForAll(absl::FunctionRef<void(QueuePair&)> work) {
+  size_t position = 0;
+  do {
+    Run([&] { position = impl_->objects.queue_pairs().ForSome(position, kTablePerRun, work); });
+  } while (position != 0);
 }
 
 void Worker::Hold() { impl_->thread.Hold(); }
@@ -61,9 +90,6 @@ bool Worker::LookForSends(QueuePair* queue_pair) {
 void Worker::AddSharedReceiveQueue(SharedReceiveQueue* queue) {
   impl_->AddSharedReceiveQueue(*queue);
 }
-void Worker::RemoveSharedReceiveQueue(SharedReceiveQueue* queue) {
-  impl_->RemoveSharedReceiveQueue(*queue);
-}
 void Worker::SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit) {
   queue->SetLimit(limit);
   if (queue->has_pending_record()) impl_->completions.retries().Want(*queue, impl_->time.now());
@@ -78,8 +104,35 @@ void Worker::Modify(QueuePair* queue_pair, transport::QpState state, const Attri
   impl_->states.Modify(*queue_pair, state, attributes);
 }
 
-void Worker::RewritePaths(PathRewriter rewrite) { impl_->objects.RewritePaths(rewrite); }
-void Worker::SetSelectiveRepeat(AgreementOf agreement) { impl_->SetSelectiveRepeat(agreement); }
+// First no target finds them any more, then none uses them. A target that goes on until it is seen
+// may have left the record of a limit event behind.
+void Worker::RemoveSharedReceiveQueues(std::span<SharedReceiveQueue* const> queues) {
+  RunInPieces(queues.size(),
+              [&](size_t index) { impl_->RemoveSharedReceiveQueue(*queues[index]); });
+  std::set<XrcQueues*> domains;
+  LeavingQueues leaving;
+  for (SharedReceiveQueue* queue : queues) {
+    if (queue->config().domain == nullptr) continue;
+    domains.insert(queue->config().domain);
+    leaving.emplace(queue->config().number, queue);
+  }
+  for (XrcQueues* domain : domains) {
+    RunForEach(domain->targets(),
+               [&](QueuePair& target) { Leave(impl_->states, target, leaving); });
+  }
+  if (!leaving.empty()) {
+    RunInPieces(queues.size(), [&](size_t index) { impl_->ForgetRecords(*queues[index]); });
+  }
+}
+
+void Worker::RewritePaths(PathRewriter rewrite) {
+  RunForAll([&](QueuePair& qp) { impl_->objects.RewritePath(qp, rewrite); });
+}
+
+void Worker::SetSelectiveRepeat(AgreementOf agreement) {
+  RunForAll([&](QueuePair& qp) { impl_->SetSelectiveRepeat(qp, agreement); });
+}
+
 void Worker::FollowMac(const Device& device, const Mac& old) {
   impl_->objects.FollowMac(device, old);
 }

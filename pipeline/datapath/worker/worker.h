@@ -62,8 +62,8 @@ struct WorkerCounters {
   std::atomic<uint64_t> taken_over{0};   ///< Frames that other workers received for this one.
 };
 
-/// Thread: its own, from Start to Stop. Everything else that nic wants of the objects a worker owns
-/// goes through Run.
+/// From Start to Stop a worker has a thread of its own. nic reaches the objects that the worker
+/// owns through Run.
 class Worker {
  public:
   explicit Worker(const WorkerConfig& config);
@@ -74,8 +74,9 @@ class Worker {
   /// Runs `work` on the worker's thread between two bursts and returns when it is done. Before
   /// Start and after Stop it runs on the caller's thread. Control thread.
   void Run(absl::FunctionRef<void()> work);
-  /// Shows each of this worker's `queue_pairs` to `work` as Run does, some at a time: packets go in
-  /// between.
+  /// Calls `work` for each index below `count` as Run does, some at a time: packets go in between.
+  void RunInPieces(size_t count, absl::FunctionRef<void(size_t index)> work);
+  /// Shows each of this worker's `queue_pairs` to `work` in such pieces.
   void RunForEach(std::span<QueuePair* const> queue_pairs,
                   absl::FunctionRef<void(QueuePair&)> work);
   /// Has the worker stand still between two bursts until Release. AwaitHold returns when it does:
@@ -92,6 +93,21 @@ class Worker {
   /// a worker that was not started. True: there was something to do.
   bool RunOnce(Nanos now);
 
+  // ---- control thread; in pieces, as RunInPieces ----
+  /// Forgets this worker's `queues`, which nothing takes from any more but targets of XRC: those
+  /// that are at work on a message for one of them go to error.
+  void RemoveSharedReceiveQueues(std::span<SharedReceiveQueue* const> queues);
+  /// Shows every queue pair with an address vector to `rewrite`, which says whether it changed the
+  /// path: packets made from then on take the new one. MACs and the tag may change; what the ICRC
+  /// covers may not, since packets whose payload is being gathered keep the headers they have.
+  using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
+  void RewritePaths(PathRewriter rewrite);
+  /// Shows every reliable connection with an address vector to `agreement`, which says whether the
+  /// NIC at the other end agrees to selective repeat from now on (pipeline/transport/README.md),
+  /// or nothing where that did not change.
+  using AgreementOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
+  void SetSelectiveRepeat(AgreementOf agreement);
+
   uint32_t index() const;
   const WorkerCounters& counters() const;
 
@@ -107,8 +123,6 @@ class Worker {
   bool LookForSends(QueuePair* queue_pair);
   /// The queue pairs that take from it are this worker's.
   void AddSharedReceiveQueue(SharedReceiveQueue* queue);
-  /// Of XRC: target queue pairs that are at work on a message for it go to error.
-  void RemoveSharedReceiveQueue(SharedReceiveQueue* queue);
   /// See SharedReceiveQueue::SetLimit.
   void SetReceiveLimit(SharedReceiveQueue* queue, uint32_t limit);
   /// Forgets a ring of this worker that no queue pair uses any more, before nic destroys it.
@@ -119,16 +133,6 @@ class Worker {
   /// Takes the attributes and the state; `path` is null where the address vector did not change.
   void Modify(QueuePair* queue_pair, transport::QpState state, const Attributes& attributes,
               const Path* path);
-  /// Shows every queue pair with an address vector to `rewrite`, which says whether it changed the
-  /// path: packets made from then on take the new one. MACs and the tag may change; what the ICRC
-  /// covers may not, since packets whose payload is being gathered keep the headers they have.
-  using PathRewriter = absl::FunctionRef<bool(const QueuePair& queue_pair, Path& path)>;
-  void RewritePaths(PathRewriter rewrite);
-  /// Shows every reliable connection with an address vector to `agreement`, which says whether the
-  /// NIC at the other end agrees to selective repeat from now on (pipeline/transport/README.md),
-  /// or nothing where that did not change.
-  using AgreementOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
-  void SetSelectiveRepeat(AgreementOf agreement);
   /// The device's MAC is another than `old` now: its queue pairs send from there, and paths to the
   /// old MAC lead to the new one.
   void FollowMac(const Device& device, const Mac& old);
@@ -136,6 +140,8 @@ class Worker {
   void RemoveTap(CaptureTap* tap);
 
  private:
+  void RunForAll(absl::FunctionRef<void(QueuePair&)> work);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -7,8 +7,9 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "pipeline/datapath/thread/grace_periods.h"
 
 namespace uroce::datapath {
@@ -41,6 +42,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
       sleep(sessions, time),
       ready(sessions, time),
       completions(config.overflows, time),
+      congestion(stash, time),
       copies({.worker = config.index,
               .keys = *config.keys,
               .ports = objects.ports(),
@@ -53,6 +55,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
                    .ports = objects.ports(),
                    .cross_worker = cross_worker,
                    .stash = stash,
+                   .congestion = congestion,
                    .copies = copies,
                    .held = held,
                    .timers = timers,
@@ -60,15 +63,17 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
                    .recorder = recorder,
                    .time = time}),
       states({.completions = completions,
+              .congestion = congestion,
               .effects = effects,
               .failed = failed,
               .kept_frames = kept_frames,
               .key_changes = key_changes,
               .ready = ready,
-              .transmitter = transmitter,
               .waiting_packets = waiting_packets,
-              .time = time}),
+              .time = time,
+              .acknowledge_all = [this](QueuePair& qp) { transmitter.AcknowledgeAll(qp); }}),
       settler({.completions = completions,
+               .congestion = congestion,
                .key_changes = key_changes,
                .timers = timers,
                .ready = ready,
@@ -95,6 +100,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
                 .cross_worker = cross_worker,
                 .recorder = recorder,
                 .stash = stash,
+                .congestion = congestion,
                 .executor = executor,
                 .counters = own_counters,
                 .time = time}),
@@ -109,7 +115,9 @@ void Worker::Impl::ThreadMain() {
   const bool registered = rte_thread_register() == 0;
   if (config.grace != nullptr) config.grace->Enter(config.index);
   while (!thread.must_stop()) {
-    const bool busy = Turn(time.ReadClock());
+    const Nanos now = time.ReadClock();
+    NoteStall(now);
+    const bool busy = Turn(now);
     switch (idle.AfterTurn(busy, time.now())) {
       case IdleStep::kPoll:
         break;
@@ -117,12 +125,25 @@ void Worker::Impl::ThreadMain() {
         sched_yield();
         break;
       case IdleStep::kSleep:
+        has_slept = true;
         Sleep();
         break;
     }
   }
   if (config.grace != nullptr) config.grace->Leave(config.index);
   if (registered) rte_thread_unregister();
+}
+
+// A turn takes some tens of us. Round trips leave out what is longer: it is the machine's, not the
+// network's.
+void Worker::Impl::NoteStall(Nanos now) {
+  constexpr Nanos kLongestTurn{150'000};
+  const Nanos passed = now - time.now();
+  if (!std::exchange(has_slept, false) && passed > kLongestTurn) {
+    for (const auto& port : objects.ports()) {
+      port->congestion().stalled = port->congestion().stalled + passed;
+    }
+  }
 }
 
 bool Worker::Impl::Turn(Nanos now) {
@@ -144,6 +165,7 @@ bool Worker::Impl::Turn(Nanos now) {
     settler.SettleTouched();
   }
   if (now >= completions.retries().next()) completions.retries().Pass(now);
+  congestion.Tend();
   failed.Deliver();
   sleep.TendPrograms();
   if (config.grace != nullptr) config.grace->Pass(config.index);
@@ -235,24 +257,19 @@ void Worker::Impl::AddSharedReceiveQueue(SharedReceiveQueue& queue) {
 
 void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue& queue) {
   objects.Remove(queue);
-  completions.retries().Remove({.shared_queue = &queue});
-  XrcDomain* const domain = queue.config().domain;
-  if (domain == nullptr) return;
-  for (QueuePair* qp : domain->targets()) states.LeaveQueue(*qp, queue);
+  ForgetRecords(queue);
 }
 
 // Attributes that wait for the end of a copy were made before this.
-void Worker::Impl::SetSelectiveRepeat(AgreementOf agreement) {
-  objects.queue_pairs().ForEach([&](QueuePair& qp) {
-    if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
-    const std::optional<bool> agreed = agreement(qp);
-    if (!agreed) return;
-    qp.core().reliable().SetSelectiveRepeat(*agreed);
-    if (qp.is_waiting() && qp.waiting().modification) {
-      qp.waiting().modification->attributes.selective_repeat = *agreed;
-    }
-    ready.Touch(qp);
-  });
+void Worker::Impl::SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement) {
+  if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
+  const std::optional<bool> agreed = agreement(qp);
+  if (!agreed) return;
+  qp.core().reliable().SetSelectiveRepeat(*agreed);
+  if (qp.is_waiting() && qp.waiting().modification) {
+    qp.waiting().modification->attributes.selective_repeat = *agreed;
+  }
+  ready.Touch(qp);
 }
 
 void Worker::Impl::ReserveLists() {

@@ -8,6 +8,7 @@
 #include "pipeline/datapath/thread/controlled_thread.h"
 #include "pipeline/datapath/thread/idle_policy.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
+#include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
 #include "pipeline/datapath/worker/effects.h"
 #include "pipeline/datapath/worker/failed_queue_pairs.h"
@@ -41,6 +42,9 @@ struct Worker::Impl {
   bool Turn(Nanos now);
   /// Begins a turn: what the last one was is counted once its end is known.
   void BeginTurn(Nanos now);
+  /// The time since the last turn, which began while there was no sleep, may be one in which this
+  /// thread did not run.
+  void NoteStall(Nanos now);
 
   // ---- sleep ----
   void Sleep();
@@ -57,8 +61,12 @@ struct Worker::Impl {
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
   void AddSharedReceiveQueue(SharedReceiveQueue& queue);
+  /// Nothing finds the queue any more; targets of XRC may still be at work with it.
   void RemoveSharedReceiveQueue(SharedReceiveQueue& queue);
-  void SetSelectiveRepeat(AgreementOf agreement);
+  void ForgetRecords(SharedReceiveQueue& queue) {
+    completions.retries().Remove({.shared_queue = &queue});
+  }
+  void SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement);
   /// The lists of a turn never allocate on the way of a packet.
   void ReserveLists();
 
@@ -69,6 +77,7 @@ struct Worker::Impl {
   TurnTime time;
   IdlePolicy idle;
   bool was_busy = false;
+  bool has_slept = true;
   CrossWorkerLink cross_worker;
   FrameStash stash;
   FrameRecorder recorder;
@@ -82,6 +91,7 @@ struct Worker::Impl {
   QueuePairTimers timers;
   ReadyLists ready;
   CompletionPublisher completions;
+  CongestionControl congestion;
   CopyEngine copies;
   KeyChanges key_changes;
   Effects effects;

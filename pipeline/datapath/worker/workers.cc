@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/workers.h"
 
+#include <rte_mempool.h>
+
 #include <utility>
 
 #include "pipeline/datapath/port/device.h"
@@ -18,6 +20,7 @@ Workers::Workers(const WorkerConfig& common, std::span<const WorkerSeat> seats)
     config.pool = seat.pool;
     config.cross_worker = &cross_worker_;
     config.grace = &grace_;
+    pools_.insert(seat.pool);
     workers_.push_back(std::make_unique<Worker>(config));
   }
 }
@@ -42,6 +45,12 @@ void Workers::RunTogether(absl::FunctionRef<void()> work) {
   for (const auto& worker : workers_) worker->AwaitHold();
   work();
   for (const auto& worker : workers_) worker->Release();
+}
+
+uint64_t Workers::frames_in_use() const {
+  uint64_t frames = 0;
+  for (const rte_mempool* pool : pools_) frames += rte_mempool_in_use_count(pool);
+  return frames;
 }
 
 void Workers::AddDevice(Device* device) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,8 @@ class Workers {
   void AwaitGrace() { grace_.Wait(); }
   /// For a worker that does not run and was turned by hand: it holds nothing any more.
   void LeaveGrace(uint32_t index) { grace_.Leave(index); }
+  /// Frames that the pools of the seats have given out. Any thread; takes some us a pool.
+  uint64_t frames_in_use() const;
 
   /// Gives the device to all workers, before Start.
   void AddDevice(Device* device);
@@ -55,6 +58,7 @@ class Workers {
  private:
   CrossWorkerQueues cross_worker_;
   GracePeriods grace_;
+  std::set<rte_mempool*> pools_;  ///< Workers of one NUMA node share one.
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -62,6 +62,7 @@ enum uroce_capture_reason {
   UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair; UD: not to this device */
   UROCE_REASON_BAD_STATE,   /* detail: enum ibv_qp_state */
   UROCE_REASON_CNP_IGNORED,
+  UROCE_REASON_CNP_HANDLED, /* not dropped: the queue pair sends less */
   UROCE_REASON_PARKED_FULL, /* no room behind a queue pair that waits for the program's memory */
   UROCE_REASON_ABANDONED,   /* the queue pair was reset or destroyed while the frame waited */
   UROCE_REASON_CROSS_WORKER_FULL, /* no room on the way to the worker of the queue pair */

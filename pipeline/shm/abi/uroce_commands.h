@@ -12,7 +12,8 @@
  * Control socket: AF_UNIX, SOCK_SEQPACKET. A request is uroce_request followed by the command's
  * own structure, in one datagram; the reply is uroce_reply followed by its own, in one datagram,
  * with the fds that the comment names as SCM_RIGHTS. One request is under way at a time.
- * The first request is UROCE_HELLO, or UROCE_DUMP / UROCE_CAPTURE / UROCE_FLIGHT from a tool.
+ * The first request is UROCE_HELLO, or UROCE_DUMP / UROCE_CAPTURE / UROCE_FLIGHT / UROCE_CHANGE
+ * from a tool.
  */
 enum uroce_command {
   UROCE_HELLO = 1,
@@ -59,6 +60,7 @@ enum uroce_command {
   UROCE_DUMP = 100,
   UROCE_CAPTURE = 101,
   UROCE_FLIGHT = 102,
+  UROCE_CHANGE = 103,
 };
 
 struct uroce_request {
@@ -514,6 +516,7 @@ enum uroce_dump_what {
   UROCE_DUMP_CM,
   UROCE_DUMP_SRQ,
   UROCE_DUMP_PEERS,
+  UROCE_DUMP_SWITCH,
 };
 struct uroce_dump {
   uint32_t what;
@@ -525,6 +528,19 @@ struct uroce_dump {
 struct uroce_flight {
   uint32_t qpn;
   uint32_t reserved;
+};
+
+/* CHANGE, from a tool of root's or of the daemon's user: all that `text` says, or nothing. */
+enum uroce_change_what {
+  UROCE_CHANGE_FAULT = 1, /* target: a device; text as of --fault, or "off" */
+  UROCE_CHANGE_SWITCH,    /* target: a switch, a port as "sw0:3", or the device at a port; text:
+                             KEY=VALUE,... of --switch, and link=up or link=down of a port */
+};
+struct uroce_change {
+  uint32_t what;
+  uint32_t reserved;
+  char target[64]; /* These two end with a 0, or fill their room. */
+  char text[256];
 };
 
 #endif /* UROCE_COMMANDS_H_ */

@@ -76,12 +76,13 @@ class CqeProducer {
   uint32_t consumed_ = 0;
 };
 
-/// Copies the `waiting` entries in front of index `produced` of one ring to the beginning of
-/// another, which is fresh. Nobody polls meanwhile. Range: waiting <= both depths.
-inline void CopyWaiting(const CqeRingLayout& from, uint32_t produced, uint32_t waiting,
+/// Copies of one ring's entries those that begin at index `oldest`, from the `first` of them up to
+/// `end`, to the same places behind the beginning of another ring, which is fresh. Nobody polls
+/// meanwhile. Range: end <= both depths.
+inline void CopyWaiting(const CqeRingLayout& from, uint32_t oldest, uint32_t first, uint32_t end,
                         const CqeRingLayout& to) {
-  for (uint32_t i = 0; i < waiting; ++i) {
-    const uroce_cqe& old = from.entries[(produced - waiting + i) & (from.depth - 1)];
+  for (uint32_t i = first; i < end; ++i) {
+    const uroce_cqe& old = from.entries[(oldest + i) & (from.depth - 1)];
     memcpy(&to.entries[i], &old, offsetof(uroce_cqe, generation));
     StoreRelease(to.entries[i].generation, Generation(i, to.depth));
   }

@@ -224,7 +224,8 @@ TEST_F(CompletionRingTest, AMovedRingGoesOnBehindWhatWaits) {
   transport::Completion completion;
   completion.wr_id = 3;
   ASSERT_EQ(ring_.Publish(completion, 0, Qpn(2)), PublishResult::kOk);
-  rings::CopyWaiting(moved.from, moved.produced, moved.waiting, memory_[1].layout());
+  rings::CopyWaiting(moved.from, moved.produced - moved.waiting, 0, moved.waiting,
+                     memory_[1].layout());
   rings::CqeConsumer consumer(memory_[1].layout());
   for (uint64_t i = 1; i <= 3; ++i) {
     ASSERT_NE(consumer.Peek(), nullptr);

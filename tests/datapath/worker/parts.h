@@ -57,6 +57,7 @@ class PartsTest : public testing::Test {
     Session session;
   };
 
+  rte_mempool* const pool_ = TestPool();  ///< First: DPDK has to be there for all that follows.
   TestPort wire_;
   Device device_{"test", 0, &wire_, 2};
   TurnTime time_;

@@ -474,9 +474,7 @@ TEST_F(WorkerParkedTest, AgreementIsNotLostToAModifyThatWaits) {
   WriteUntilCopying(*a);
   bed_.Modify(*b, transport::QpState::kRts);
   ASSERT_TRUE(b->qp->waiting().modification);
-  bed_.worker->Run([&] {
-    bed_.worker->SetSelectiveRepeat([](const QueuePair&) -> std::optional<bool> { return true; });
-  });
+  bed_.worker->SetSelectiveRepeat([](const QueuePair&) -> std::optional<bool> { return true; });
   uroce_cqe cqe;
   ASSERT_TRUE(bed_.RunUntil([&] { return a->PollSend(cqe); }));
   EXPECT_FALSE(b->qp->waiting().modification);

@@ -34,12 +34,10 @@ class WorkerPathsTest : public testing::Test {
     EXPECT_EQ(memcmp(target_.data(), source_.data(), kBytes), 0);
   }
   void SetDestination(Endpoint& endpoint, const Mac& mac) {
-    bed_.worker->Run([&] {
-      bed_.worker->RewritePaths([&](const QueuePair& queue_pair, Path& path) {
-        if (&queue_pair != endpoint.qp.get()) return false;
-        path.destination_mac = mac;
-        return true;
-      });
+    bed_.worker->RewritePaths([&](const QueuePair& queue_pair, Path& path) {
+      if (&queue_pair != endpoint.qp.get()) return false;
+      path.destination_mac = mac;
+      return true;
     });
   }
   static Mac Address(const rte_mbuf* frame, size_t offset) {
@@ -98,8 +96,7 @@ TEST_F(WorkerPathsTest, PathToTheOwnMacStaysInTheDevice) {
 TEST_F(WorkerPathsTest, OnlyQueuePairsWithAnAddressVectorAreShown) {
   bed_.AddEndpoint(0);
   int shown = 0;
-  bed_.worker->Run(
-      [&] { bed_.worker->RewritePaths([&](const QueuePair&, Path&) { return ++shown, false; }); });
+  bed_.worker->RewritePaths([&](const QueuePair&, Path&) { return ++shown, false; });
   EXPECT_EQ(shown, 2);
 }
 
@@ -113,12 +110,10 @@ TEST_F(WorkerPathsTest, ConnectionsAreToldWhatTheirPeerAgreesTo) {
   int shown = 0;
   const auto tell = [&](const Endpoint& which, bool agreed) {
     shown = 0;
-    bed_.worker->Run([&] {
-      bed_.worker->SetSelectiveRepeat([&](const QueuePair& queue_pair) -> std::optional<bool> {
-        ++shown;
-        if (&queue_pair != which.qp.get()) return std::nullopt;
-        return agreed;
-      });
+    bed_.worker->SetSelectiveRepeat([&](const QueuePair& queue_pair) -> std::optional<bool> {
+      ++shown;
+      if (&queue_pair != which.qp.get()) return std::nullopt;
+      return agreed;
     });
   };
   tell(a_, true);

@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "pipeline/datapath/copy/copy_helper.h"
 #include "pipeline/datapath/queue/event_records.h"
 #include "pipeline/datapath/queue/shared_receive_queue.h"
-#include "pipeline/datapath/queue/xrc_domain.h"
+#include "pipeline/datapath/queue/xrc_queues.h"
 #include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/testbed.h"
 
@@ -29,7 +30,7 @@ class OwnedQueue {
   static constexpr uint32_t kSlotBytes = rings::ReceiveSlotBytes(1);
   static constexpr uint32_t kEntries = 32;
 
-  OwnedQueue(Testbed& bed, XrcDomain* domain, Session* session, uint32_t pd, uint32_t number)
+  OwnedQueue(Testbed& bed, XrcQueues* domain, Session* session, uint32_t pd, uint32_t number)
       : bed_(bed),
         ring_(&cq_.AddRing(0, {consumed_.get(), entries_.data(), kEntries})),
         queue_({.pd = pd,
@@ -46,7 +47,8 @@ class OwnedQueue {
   ~OwnedQueue() { Remove(); }
 
   void Remove() {
-    if (std::exchange(is_there_, false)) bed_.worker->RemoveSharedReceiveQueue(&queue_);
+    SharedReceiveQueue* const leaving[] = {&queue_};
+    if (std::exchange(is_there_, false)) bed_.worker->RemoveSharedReceiveQueues(leaving);
   }
   void Post(uint64_t wr_id, const uroce_sge& sge) {
     uint8_t* tail = rings::WriteReceiveHeader(producer_.Slot(producer_.index()), wr_id, 1);
@@ -98,7 +100,7 @@ class WorkerXrcTest : public testing::Test {
   }
   bool IsInError() const { return target_.page_state() == static_cast<uint32_t>(QpState::kErr); }
 
-  XrcDomain domain_;
+  XrcQueues domain_;
   Testbed bed_;
   Session& session_a_ = bed_.AddSession();
   Session& session_b_ = bed_.AddSession();
@@ -200,6 +202,21 @@ TEST_F(WorkerXrcTest, AQueueThatGoesTakesWhoIsInTheMiddleOfItsMessageAlong) {
       {.opcode = kSend, .list = {Testbed::Sge(from_, 0, 100)}, .xrc_srqn = kB});
   ASSERT_TRUE(bed_.RunUntil([&] { return b_.Poll(cqe); }));
   EXPECT_EQ(cqe.status, kSuccess);
+}
+
+// As if the domain had many targets. A worker that nobody asks for anything is asleep, and makes
+// no turns.
+TEST_F(WorkerXrcTest, ManyTargetsLearnOfAQueueThatGoesSomeInATurn) {
+  constexpr size_t kTargets = 100'000, kMostInATurn = 32;
+  domain_.targets().assign(kTargets, target_.qp.get());
+  const std::atomic<uint64_t>& turns = bed_.worker->counters().turns;
+  bed_.worker->Start();
+  const uint64_t before = turns.load();
+  a_.Remove();
+  const uint64_t after = turns.load();
+  bed_.worker->Stop();
+  domain_.targets().assign(1, target_.qp.get());
+  EXPECT_GE(after - before, kTargets / kMostInATurn);
 }
 
 TEST_F(WorkerXrcTest, AQueueThatGoesLeavesTargetsThatAreIdle) {

@@ -79,7 +79,39 @@ std::vector<uint32_t> Numbers(uint32_t count) {
 TEST_F(FaultPortTest, WithoutFaultsEveryFramePassesInOrderAtOnce) {
   Make("seed=1");
   EXPECT_EQ(Pass(kCount), Numbers(kCount));
+  EXPECT_EQ(sender().Info().driver, "wire");
+}
+
+TEST_F(FaultPortTest, FaultsChangeWhileFramesPass) {
+  Make("seed=1");
+  EXPECT_EQ(Pass(100), Numbers(100));
+  EXPECT_EQ(counters().taken, 0u);
+  sender().Set({.seed = 3, .drop = 1});
   EXPECT_EQ(sender().Info().driver, "fault(wire)");
+  EXPECT_TRUE(Pass(100).empty());
+  EXPECT_EQ(counters().dropped, 100u);
+  sender().Set({});
+  EXPECT_EQ(Pass(100), Numbers(100));
+  EXPECT_EQ(counters().dropped, 100u);
+}
+
+TEST_F(FaultPortTest, FramesThatItHoldsLeaveBeforeThoseThatNeedNotWait) {
+  Make("delay=10us");
+  rte_mbuf* frames[] = {Frame(0), Frame(1)};
+  ASSERT_EQ(sender().TransmitBurst(0, frames, 1, Nanos(0)), 1);
+  sender().Set({});
+  ASSERT_EQ(sender().TransmitBurst(0, frames + 1, 1, Nanos(0)), 1);
+  std::vector<uint32_t> arrived;
+  Collect(Nanos(0), arrived);
+  EXPECT_TRUE(arrived.empty());
+  EXPECT_EQ(sender().ReceiveBurst(0, nullptr, 0, Nanos(10'000)), 0);
+  Collect(Nanos(10'000), arrived);
+  EXPECT_EQ(arrived, Numbers(2));
+}
+
+TEST_F(FaultPortTest, WithoutFaultsTheRoomIsThatOfThePort) {
+  Make("seed=1", 8);
+  EXPECT_EQ(sender().TransmitRoom(0), 8);
 }
 
 TEST_F(FaultPortTest, DropsAboutItsRateAndCountsEachOne) {

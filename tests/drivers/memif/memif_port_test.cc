@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -174,6 +176,40 @@ TEST_F(MemifPortTest, AServerTakesAStaleSocketButNothingElse) {
   EXPECT_TRUE(std::filesystem::exists(directory_ + "/file"));
   server_.reset();
   EXPECT_FALSE(std::filesystem::exists(socket_)) << "it leaves nothing behind";
+}
+
+/// While it lives, this process may open `spare` fds and no more.
+class FewFds {
+ public:
+  explicit FewFds(rlim_t spare) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const Fd next(dup(STDERR_FILENO));  // The lowest that is free; those above it are free too.
+    const rlimit few{static_cast<rlim_t>(next.get()) + spare, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFds() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewFds(const FewFds&) = delete;
+  FewFds& operator=(const FewFds&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// Once it listens, strangers connect and send fds, whose close may hang: nothing fails after that.
+TEST_F(MemifPortTest, AServerThatCannotBeMadeHasNeverListened) {
+  const auto arguments = ParseDeviceArguments("net_memif0;role=server;socket=" + socket_);
+  int failures = 0;
+  for (rlim_t spare = 0; spare < 16; ++spare) {
+    absl::Status status;
+    {
+      const FewFds few(spare);
+      status = OpenMemifPort(*arguments, pool()).status();
+    }
+    if (status.ok()) break;
+    ++failures;
+    EXPECT_FALSE(std::filesystem::exists(socket_)) << spare << " fds: " << status;
+  }
+  EXPECT_GE(failures, 2);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ class RdmaCmBed {
     paths_ = std::make_unique<PathServices>(loop_, *nic_);
     rdma_cm::ServiceConfig service = RdmaCmHost::MakeConfig(config.limits);
     service.cm_response_timeout = kResponseTimeout;
-    host_ =
-        std::make_unique<RdmaCmHost>(loop_, *nic_, paths_->neighbours(), paths_->gsi(), service);
+    host_ = std::make_unique<RdmaCmHost>(loop_, *nic_, paths_->kernel(), paths_->neighbours(),
+                                         paths_->gsi(), service);
   }
 
   rdma_cm::Service& service() { return host_->service(); }

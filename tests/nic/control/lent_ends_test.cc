@@ -67,7 +67,7 @@ void Await(Condition&& condition) {
 
 Limits SmallLimits() {
   Limits limits;
-  limits.segments = 1;
+  limits.kinds.of(Kind::kSegment).of_program = 1;
   return limits;
 }
 

@@ -39,25 +39,25 @@ class RefusedFdsTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { daemon_ = new HandDaemon({}); }
   static void TearDownTestSuite() { delete daemon_; }
-  void TearDown() override { AwaitSessions(0); }
+  void TearDown() override { AwaitConnections(0); }
 
   RefusedFdsTest() {
     refusals = 0;
-    AwaitSessions(1);
+    AwaitConnections(1);
   }
-  static void AwaitSessions(size_t count) {
-    daemon_->TurnUntil([=] { return daemon_->server().session_count() == count; });
+  static void AwaitConnections(size_t count) {
+    daemon_->TurnUntil([=] { return daemon_->server().connection_count() == count; });
   }
   static void Say(ControlClient& client) {
     const uroce_hello hello{UROCE_ABI_VERSION, 0};
     const auto* bytes = reinterpret_cast<const uint8_t*>(&hello);
     client.Post(UROCE_HELLO, {bytes, bytes + sizeof(hello)});
   }
-  /// The next answer; hung up when no session is left.
+  /// The next answer; hung up when no connection is left.
   static Answer AwaitAnswer(ControlClient& client) {
     Answer answer;
     daemon_->TurnUntil([&] {
-      const bool is_over = daemon_->server().session_count() == 0;
+      const bool is_over = daemon_->server().connection_count() == 0;
       return !(answer = client.Receive(MSG_DONTWAIT)).hung_up || is_over;
     });
     return answer;
@@ -85,7 +85,7 @@ TEST_F(RefusedFdsTest, OthersAreServedMeanwhile) {
   Say(*client_);
   daemon_->TurnUntil([] { return refusals != 0; });
   ControlClient other(daemon_->socket_path());
-  AwaitSessions(2);
+  AwaitConnections(2);
   const int before = refusals;
   other.Post(UROCE_DUMP, {});  // Too short: an answer without fds.
   EXPECT_EQ(AwaitAnswer(other).error, EINVAL);
@@ -93,7 +93,7 @@ TEST_F(RefusedFdsTest, OthersAreServedMeanwhile) {
   refusals_left = 0;
   EXPECT_EQ(AwaitAnswer(*client_).error, 0);
   client_.reset();
-  AwaitSessions(1);
+  AwaitConnections(1);
 }
 
 TEST_F(RefusedFdsTest, AProgramThatLeavesMeanwhileIsForgotten) {
@@ -101,14 +101,14 @@ TEST_F(RefusedFdsTest, AProgramThatLeavesMeanwhileIsForgotten) {
   Say(*client_);
   daemon_->TurnUntil([] { return refusals != 0; });
   client_.reset();
-  AwaitSessions(0);
+  AwaitConnections(0);
   refusals_left = 0;
 }
 
-TEST_F(RefusedFdsTest, ASessionEndsWhoseFdsNeverMay) {
+TEST_F(RefusedFdsTest, AConnectionEndsWhoseFdsNeverMay) {
   refusals_left = kForEver;
   Say(*client_);
-  AwaitSessions(0);
+  AwaitConnections(0);
   EXPECT_GT(refusals, 1);
   refusals_left = 0;
   EXPECT_TRUE(client_->Receive().hung_up);

@@ -36,7 +36,7 @@ class TeardownTest : public testing::Test {
   void TearDown() override { AwaitPrograms(0); }
 
   static void AwaitPrograms(size_t count) {
-    Daemon().TurnUntil([count] { return Daemon().server().session_count() == count; });
+    Daemon().TurnUntil([count] { return Daemon().server().connection_count() == count; });
   }
 };
 
@@ -148,24 +148,20 @@ class Owner {
 
 void ExpectNothingHeld() {
   Nic& nic = Daemon().nic();
-  EXPECT_EQ(nic.qpns_held(), 0u);
-  EXPECT_EQ(nic.keys_held(), 0u);
-  EXPECT_EQ(nic.srq_numbers_held(), 0u);
-  EXPECT_EQ(nic.queue_pair_count(0), 0u);
+  EXPECT_EQ(nic.numbers().queue_pairs.held(), 0u);
+  EXPECT_EQ(nic.numbers().keys.held(), 0u);
+  EXPECT_EQ(nic.numbers().srqs.held(), 0u);
+  EXPECT_EQ(nic.numbers().queue_pairs.count_on(0), 0u);
   EXPECT_TRUE(nic.address_handles().empty());
   for (const auto& device : nic.devices()) {
     EXPECT_TRUE(device->groups().empty());
     EXPECT_TRUE(device->datapath().groups.empty());
   }
   const UserAccount& user = nic.user(geteuid());
-  EXPECT_EQ(user.mrs.used, 0u);
-  EXPECT_EQ(user.mr_parts.used, 0u);
-  EXPECT_EQ(user.mws.used, 0u);
-  EXPECT_EQ(user.cqs.used, 0u);
-  EXPECT_EQ(user.qps.used, 0u);
-  EXPECT_EQ(user.srqs.used, 0u);
-  EXPECT_EQ(user.xrcds.used, 0u);
-  EXPECT_EQ(user.ahs.used, 0u);
+  for (const KindRow& row : kKinds) {
+    if (row.kind == Kind::kSegment) continue;  // They are the program's, not of its contexts.
+    EXPECT_EQ(user.of(row.kind).used, 0u) << row.name;
+  }
   EXPECT_EQ(user.attachments.used, 0u);
   EXPECT_EQ(user.sockets.used, 0u);
 }
@@ -201,8 +197,8 @@ TEST_F(TeardownTest, AContextTakesObjectsOfAllKindsWithIt) {
 TEST_F(TeardownTest, AProgramThatEndsLeavesNothingOfAnyKind) {
   auto owner = std::make_unique<Owner>();
   owner->MakeAllKinds();
-  EXPECT_EQ(Daemon().nic().qpns_held(), 3u);
-  EXPECT_EQ(Daemon().nic().keys_held(), 2u);
+  EXPECT_EQ(Daemon().nic().numbers().queue_pairs.held(), 3u);
+  EXPECT_EQ(Daemon().nic().numbers().keys.held(), 2u);
   owner.reset();
   AwaitPrograms(0);
   ExpectNothingHeld();

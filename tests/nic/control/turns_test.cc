@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <latch>
 #include <nlohmann/json.hpp>
@@ -31,13 +33,13 @@ class ControlTurnsTest : public testing::Test {
 
   ~ControlTurnsTest() override {
     clients_.clear();
-    daemon_->TurnUntil([] { return daemon_->server().session_count() == 0; });
+    daemon_->TurnUntil([] { return daemon_->server().connection_count() == 0; });
   }
 
   ControlClient& Connect() {
     clients_.push_back(std::make_unique<ControlClient>(daemon_->socket_path()));
-    const size_t before = daemon_->server().session_count();
-    daemon_->TurnUntil([&] { return daemon_->server().session_count() > before; });
+    const size_t before = daemon_->server().connection_count();
+    daemon_->TurnUntil([&] { return daemon_->server().connection_count() > before; });
     return *clients_.back();
   }
   ControlClient& ConnectProgram() {
@@ -151,11 +153,11 @@ TEST_F(ControlTurnsTest, ADumpThatNobodyWantsAnyMoreEnds) {
 
 TEST_F(ControlTurnsTest, WhatAProgramHeldComesBackWhenItHasLeft) {
   MakeQueuePairs(kQueuePairs);
-  EXPECT_EQ(daemon_->nic().qpns_held(), kQueuePairs);
+  EXPECT_EQ(daemon_->nic().numbers().queue_pairs.held(), kQueuePairs);
   clients_.clear();
-  daemon_->TurnUntil([] { return daemon_->server().session_count() == 0; });
-  EXPECT_EQ(daemon_->nic().qpns_held(), 0u);
-  EXPECT_EQ(daemon_->nic().queue_pair_count(0), 0u);
+  daemon_->TurnUntil([] { return daemon_->server().connection_count() == 0; });
+  EXPECT_EQ(daemon_->nic().numbers().queue_pairs.held(), 0u);
+  EXPECT_EQ(daemon_->nic().numbers().queue_pairs.count_on(0), 0u);
 }
 
 // A region keeps the mapping of a segment that its program has given back: without a count of its
@@ -185,7 +187,7 @@ TEST_F(ControlTurnsTest, MappingsOfAUserAreCountedThoughTheirSegmentsAreGone) {
   const Answer refused = make_segment();
   EXPECT_EQ(refused.error, ENOMEM);
   EXPECT_NE(refused.text.find("--max-mappings-per-user"), std::string::npos) << refused.text;
-  EXPECT_EQ(daemon_->nic().keys_held(), kMappings);
+  EXPECT_EQ(daemon_->nic().numbers().keys.held(), kMappings);
   ASSERT_EQ(Call(client, UROCE_DEREG_MR, uroce_handle{region, 0}).error, 0);
   EXPECT_EQ(make_segment().error, 0);
 }
@@ -228,6 +230,49 @@ TEST_F(ControlTurnsTest, HandlesThatThereAreNotCostWorkersNothing) {
     EXPECT_EQ(Call(client, UROCE_RESIZE_CQ, uroce_resize_cq{handle + 100, 1}).error, EINVAL);
   }
   EXPECT_TRUE(still.End()) << "a command has waited for the worker";
+}
+
+// A program says itself how many CQEs it has not polled: a ring can be full of them at once.
+TEST_F(ControlTurnsTest, AResizeMovesManyCqesSomeInATurnAndOthersAreServedInBetween) {
+  constexpr uint32_t kWaiting = 1 << 19;
+  ControlClient& client = Connect();
+  ControlClient& other = ConnectProgram();
+  const Answer hello = Call(client, UROCE_HELLO, uroce_hello{UROCE_ABI_VERSION, 0});
+  const Mapping arena(mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_NORESERVE, hello.fds.at(0).get(), 0),
+                      UROCE_ARENA_BYTES);
+  const uint32_t context = Call(client, UROCE_OPEN_CONTEXT, uroce_open_context{}).handle();
+  const uint32_t pd = Call(client, UROCE_ALLOC_PD, uroce_handle{context, 0}).handle();
+  const uint32_t cq =
+      Call(client, UROCE_CREATE_CQ, uroce_create_cq{context, kWaiting, 1, UROCE_NONE, 0}).handle();
+  const auto made =
+      Call(client, UROCE_CREATE_QP, uroce_create_qp{pd, IBV_QPT_RC, cq, cq, 1, 0, {1, 1, 1, 1, 0}})
+          .As<uroce_create_qp_reply>();
+  const uroce_cq_ring old = made.send_ring;
+  auto* entries = reinterpret_cast<uroce_cqe*>(arena.data() + old.cqe_offset);
+  for (uint32_t i = 0; i < kWaiting; ++i) entries[(i - kWaiting) & (old.depth - 1)].wr_id = i;
+  reinterpret_cast<uroce_cq_ring_page*>(arena.data() + old.page_offset)->consumed.value =
+      0u - kWaiting;
+
+  client.Post(UROCE_RESIZE_CQ, Bytes(uroce_resize_cq{cq, kWaiting * 2}));
+  uint32_t served = 0;
+  Answer resized;
+  while ((resized = client.Receive(MSG_DONTWAIT)).hung_up) {
+    other.Post(UROCE_LIST_DEVICES, {});
+    daemon_->Turn(10);
+    served += AnswersOf(other);
+  }
+  EXPECT_GE(served, 3u);
+  ASSERT_EQ(resized.error, 0) << resized.text;
+  uroce_cq_ring fresh{};
+  std::memcpy(&fresh, resized.body.data() + sizeof(uroce_resize_cq_reply), sizeof(fresh));
+  EXPECT_NE(fresh.cqe_offset, old.cqe_offset);
+  const auto* moved = reinterpret_cast<const uroce_cqe*>(arena.data() + fresh.cqe_offset);
+  for (uint32_t i = 0; i < kWaiting; ++i) {
+    ASSERT_EQ(moved[i].wr_id, i);
+    ASSERT_EQ(moved[i].generation, 1u);
+  }
+  EXPECT_EQ(moved[kWaiting].generation, 0u);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 
 Limits SmallLimits() {
   Limits limits;
-  limits.xrcds = 3;
+  limits.kinds.of(Kind::kXrcd).of_program = 3;
   return limits;
 }
 
@@ -33,7 +33,7 @@ class XrcTest : public testing::Test {
   void TearDown() override { AwaitNoProgram(); }
 
   static void AwaitNoProgram() {
-    Daemon().TurnUntil([] { return Daemon().server().session_count() == 0; });
+    Daemon().TurnUntil([] { return Daemon().server().connection_count() == 0; });
   }
 };
 
@@ -108,7 +108,7 @@ TEST_F(XrcTest, TheDomainOfAFileGoesWithTheLastWhoHoldsIt) {
   EXPECT_EQ(first->OpenDomain(file.get(), O_CREAT).error, 0);
   const uint32_t xrcd = second.OpenDomain(file.get(), 0).handle();
   first.reset();
-  Daemon().TurnUntil([] { return Daemon().server().session_count() == 1; });
+  Daemon().TurnUntil([] { return Daemon().server().connection_count() == 1; });
   EXPECT_EQ(second.OpenDomain(file.get(), O_EXCL).error, EINVAL);
   EXPECT_EQ(second.Handle(UROCE_CLOSE_XRCD, xrcd).error, 0);
   EXPECT_EQ(second.OpenDomain(file.get(), 0).error, EAGAIN);
@@ -151,7 +151,7 @@ TEST_F(XrcTest, AQueueKeepsWhatItBelongsTo) {
   EXPECT_EQ(member.Handle(UROCE_DESTROY_SRQ, queue.handle).error, 0);
   EXPECT_NE(member.MakeQueue(xrcd).As<uroce_create_srq_reply>().srqn, queue.srqn);
   EXPECT_EQ(member.Handle(UROCE_CLOSE_CONTEXT, member.context).error, 0) << "with all in it";
-  EXPECT_EQ(Daemon().nic().srq_numbers_held(), 0u);
+  EXPECT_EQ(Daemon().nic().numbers().srqs.held(), 0u);
 }
 
 TEST_F(XrcTest, AQueuePairOfAnotherServiceTakesNothingFromADomain) {
@@ -177,7 +177,7 @@ TEST_F(XrcTest, ATargetIsThereForAsLongAsAnybodyHasItOpen) {
   auto maker = std::make_unique<Member>();
   Member opener, stranger;
   const Fd file = SomeFile();
-  const size_t before = Daemon().nic().qpns_held();
+  const size_t before = Daemon().nic().numbers().queue_pairs.held();
   const uint32_t made = maker->OpenDomain(file.get(), O_CREAT).handle();
   const uint32_t opened = opener.OpenDomain(file.get(), 0).handle();
   const uint32_t own = stranger.OpenDomain(-1, 0).handle();
@@ -199,13 +199,13 @@ TEST_F(XrcTest, ATargetIsThereForAsLongAsAnybodyHasItOpen) {
             uint32_t{IBV_QPS_INIT});
 
   maker.reset();
-  Daemon().TurnUntil([] { return Daemon().server().session_count() == 2; });
+  Daemon().TurnUntil([] { return Daemon().server().connection_count() == 2; });
   EXPECT_EQ(opener.Handle(UROCE_QUERY_QP, second.handle).error, 0);
-  EXPECT_EQ(Daemon().nic().qpns_held(), before + 1);
+  EXPECT_EQ(Daemon().nic().numbers().queue_pairs.held(), before + 1);
   EXPECT_EQ(opener.Handle(UROCE_DESTROY_QP, second.handle).error, 0);
   EXPECT_EQ(opener.Handle(UROCE_DESTROY_QP, second.handle).error, EINVAL) << "twice";
   EXPECT_EQ(opener.OpenTarget(opened, target.qp_num).error, EINVAL) << "it is gone";
-  EXPECT_EQ(Daemon().nic().qpns_held(), before);
+  EXPECT_EQ(Daemon().nic().numbers().queue_pairs.held(), before);
 }
 
 TEST_F(XrcTest, ProgramsThatDieLeaveNothing) {
@@ -218,13 +218,13 @@ TEST_F(XrcTest, ProgramsThatDieLeaveNothing) {
     EXPECT_EQ(second.OpenTarget(opened, target.qp_num).error, 0);
     EXPECT_EQ(first.MakeQueue(made).error, 0);
     EXPECT_EQ(second.MakeQueue(opened).error, 0);
-    EXPECT_EQ(Daemon().nic().srq_numbers_held(), 2u);
-    EXPECT_EQ(Daemon().nic().queue_pair_count(0), 1u);
+    EXPECT_EQ(Daemon().nic().numbers().srqs.held(), 2u);
+    EXPECT_EQ(Daemon().nic().numbers().queue_pairs.count_on(0), 1u);
   }
   AwaitNoProgram();
-  EXPECT_EQ(Daemon().nic().srq_numbers_held(), 0u);
-  EXPECT_EQ(Daemon().nic().qpns_held(), 0u);
-  EXPECT_EQ(Daemon().nic().queue_pair_count(0), 0u);
+  EXPECT_EQ(Daemon().nic().numbers().srqs.held(), 0u);
+  EXPECT_EQ(Daemon().nic().numbers().queue_pairs.held(), 0u);
+  EXPECT_EQ(Daemon().nic().numbers().queue_pairs.count_on(0), 0u);
 }
 
 }  // namespace

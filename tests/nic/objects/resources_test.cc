@@ -270,7 +270,7 @@ TEST(QueueLayoutTest, EachQueueHoldsWhatSoftRoceGrants) {
     EXPECT_GE(pair->granted.max_send_wr, theirs);
     EXPECT_GE(pair->granted.max_recv_wr, theirs);
     EXPECT_EQ(pair->granted.max_recv_wr, pair->rq_depth) << "all of it holds";
-    EXPECT_GE(LayOutSharedReceiveQueue(wanted, 1, Limits{})->depth, theirs);
+    EXPECT_GE(LayOutReceiveRing("srq", wanted, 1, Limits{})->depth, theirs);
     EXPECT_GE(CompletionQueueDepth(wanted, Limits{}).value(), theirs);
   }
 }
@@ -280,7 +280,7 @@ TEST(QueueLayoutTest, NothingIsGrantedAboveTheLimits) {
   const auto pair = LayOutQueuePair({limits.qp_wr, limits.qp_wr - 1, 1, 1, 0}, limits);
   EXPECT_EQ(pair->granted.max_send_wr, limits.qp_wr);
   EXPECT_EQ(pair->granted.max_recv_wr, limits.qp_wr);
-  EXPECT_EQ(LayOutSharedReceiveQueue(limits.qp_wr, 1, limits)->depth, limits.qp_wr);
+  EXPECT_EQ(LayOutReceiveRing("srq", limits.qp_wr, 1, limits)->depth, limits.qp_wr);
   EXPECT_EQ(CompletionQueueDepth(limits.cqe, limits).value(), limits.cqe);
 }
 

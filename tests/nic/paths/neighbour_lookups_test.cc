@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kUser = 1000;
 constexpr uint32_t kOtherUser = 1001;
-/// What a user alone gets of the paths that are asked for, see cm::FairShare.
+/// What a user alone gets of the paths that are asked for, see FairShare.
 constexpr size_t kShare = NeighbourLookups::kMostPaths / 3 * 2;
 
 class NeighbourLookupsTest : public PathsBed {

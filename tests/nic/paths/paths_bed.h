@@ -83,6 +83,7 @@ class TestDevice final : public NetDevice {
   const Mac& mac() const override { return mac_; }
   bool link_up() const override { return has_link; }
   int wire() const override { return wire_number; }
+  bool at_switch() const override { return is_at_switch; }
   bool is_host() const override { return has_host; }
   int InterfaceOf(uint16_t vlan_id) const override {
     const auto found = interfaces.find(vlan_id);
@@ -93,6 +94,7 @@ class TestDevice final : public NetDevice {
 
   bool has_link = true;
   int wire_number = -1;
+  bool is_at_switch = false;
   bool has_host = false;
   std::map<uint16_t, int> interfaces;  ///< By VLAN.
   std::vector<Route> own_routes;

@@ -57,6 +57,18 @@ TEST_F(SourceChoiceTest, AnEndOfAWireIsReachedFromTheOther) {
   ExpectSource("10.2.7.2", left_, "10.2.7.1", 0, 7);
 }
 
+TEST_F(SourceChoiceTest, ANicAtASwitchIsReachedFromAnotherOne) {
+  TestDevice a(0, {Address("10.5.0.1/24")});
+  TestDevice b(1, {Address("10.5.0.2/24")});
+  TestDevice elsewhere(2, {Address("10.5.0.3/24")});
+  for (TestDevice* device : {&a, &b}) device->is_at_switch = true;
+  for (TestDevice* device : {&a, &b, &elsewhere}) device->has_host = true;
+  SourceChoice choice({&elsewhere, &a, &b}, kernel_);
+  EXPECT_EQ(choice.Choose(Ip("10.5.0.1"), 0)->device, &b);
+  EXPECT_EQ(choice.Choose(Ip("10.5.0.2"), 0)->device, &a);
+  EXPECT_EQ(choice.Choose(Ip("10.5.0.3"), 0)->device, &elsewhere);
+}
+
 TEST_F(SourceChoiceTest, AnEndWithoutAPeerInItsPrefixReachesItself) {
   TestDevice alone(0, {Address("10.5.0.1/24")});
   TestDevice far(1, {Address("10.6.0.1/24")});

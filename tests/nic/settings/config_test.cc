@@ -6,6 +6,7 @@
 
 #include "nic/settings/config_file.h"
 #include "nic/settings/flags.h"
+#include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {
@@ -56,6 +57,87 @@ TEST(ConfigTest, PortFieldsUseSemicolonsForCommas) {
   EXPECT_EQ(device.fault, "drop=0.01,seed=3");
 }
 
+TEST(ConfigTest, SwitchHasNicsWithAddressesThatCountOn) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--switch", "name=sw0,ports=8,rate=5G,delay=10us,buffer=1M,ecn=100K:400K:20%,pfc=off",
+       "--switch", "ports=4"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->devices.size(), 12u);
+  ASSERT_EQ(config->switches.size(), 2u);
+  const SwitchSettings& first = config->switches[0];
+  EXPECT_EQ(first.link.rate_bps, 5'000'000'000u);
+  EXPECT_EQ(first.link.delay, Nanos(10'000));
+  EXPECT_EQ(first.config.buffer_bytes, 1'000'000u);
+  EXPECT_TRUE(first.config.ecn.on);
+  EXPECT_EQ(first.config.ecn.min_bytes, 100'000u);
+  EXPECT_EQ(first.config.ecn.max_bytes, 400'000u);
+  EXPECT_DOUBLE_EQ(first.config.ecn.max_probability, 0.2);
+  EXPECT_FALSE(first.config.pfc.on);
+  EXPECT_EQ(config->switches[1].name, "sw1");
+  EXPECT_EQ(config->devices[9].name, "uroce9");
+  EXPECT_EQ(config->devices[9].at_switch, 1);
+  EXPECT_EQ(config->devices[9].addresses,
+            (std::vector{Address("10.0.0.10/24"), Address("fd00::a/64")}));
+  EXPECT_EQ(config->devices[9].mtu_bytes, 9000u);
+}
+
+TEST(ConfigTest, SwitchMayHaveAddressesOfItsOwnAndLinksToOthers) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--switch", "name=leaf,ports=2,rate=10G,ip=10.1.0.255/16,link=spine+spine,link-rate=40G",
+       "--switch", "name=spine,ports=0"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices[1].addresses, std::vector{Address("10.1.1.0/16")});
+  EXPECT_EQ(config->switches[0].neighbours, (std::vector<std::string>{"spine", "spine"}));
+  EXPECT_EQ(config->switches[0].trunk().rate_bps, 40'000'000'000u);
+  EXPECT_EQ(config->switches[0].trunk().delay, Nanos(1'000));
+}
+
+TEST(ConfigTest, NicsOfASwitchTakeNamesThatAreFree) {
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--wire=uroce1=10.9.0.1/24,b=10.9.0.2/24", "--switch=ports=2", "--fault=uroce2:drop=0.1"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices[2].name, "uroce0");
+  EXPECT_EQ(config->devices[3].name, "uroce2");
+  EXPECT_EQ(config->devices[3].fault, "drop=0.1");
+  EXPECT_EQ(config->devices[3].wire, -1);
+}
+
+// Of 400,000 bytes each of four links has 100,000. After a pause there arrive what is on the way in
+// twice the delay, 2 * 10 us * 1 Gb/s = 2,500 bytes, and three frames of 9,018.
+TEST(ConfigTest, PfcLeavesRoomForWhatArrivesAfterAPause) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--switch=ports=3,rate=1G,delay=10us,buffer=400K,pfc=on,link=b",
+                 "--switch=name=b,ports=1", "--switch=name=c,ports=1,pfc=100K:50K"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->switches[0].config.pfc.on);
+  EXPECT_EQ(config->switches[0].config.pfc.xoff_bytes, 100'000u - 2'500 - 3 * 9'018);
+  EXPECT_LT(config->switches[0].config.pfc.xon_bytes, config->switches[0].config.pfc.xoff_bytes);
+  EXPECT_EQ(config->switches[2].config.pfc.xoff_bytes, 100'000u);
+  EXPECT_EQ(config->switches[2].config.pfc.xon_bytes, 50'000u);
+}
+
+TEST(ConfigTest, FileSaysSwitchesAsFlagsDo) {
+  const absl::StatusOr<Config> config = FromFile(
+      "[[switch]]\nname = \"a\"\nports = 2\nrate = \"1G\"\nlink = [\"b\", \"b\"]\n"
+      "[[switch]]\nname = \"b\"\nports = 1\necn = \"off\"\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices.size(), 3u);
+  EXPECT_EQ(config->switches[0].neighbours.size(), 2u);
+  EXPECT_EQ(config->switches[0].link.rate_bps, 1'000'000'000u);
+}
+
+TEST(ConfigTest, ChangesOfASwitchHaveTheWordsOfItsSettings) {
+  const auto change = ParseSwitchChange("rate=1G,ecn=off,link=down");
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_EQ(change->rate_bps, 1'000'000'000u);
+  EXPECT_FALSE(change->ecn->on);
+  EXPECT_EQ(change->is_up, false);
+  EXPECT_FALSE(change->delay.has_value());
+  EXPECT_FALSE(ParseSwitchChange("rate").ok());
+  EXPECT_FALSE(ParseSwitchChange("ports=3").ok());
+  EXPECT_FALSE(ParseSwitchChange("link=sideways").ok());
+}
+
 TEST(ConfigTest, SelectiveRepeatIsOnUnlessAPortOrAWireSaysOff) {
   const absl::StatusOr<Config> config = FromFlags(
       {"--port=name=a,dev=net_null0,selective-repeat=off", "--port=name=b,dev=net_null1",
@@ -81,6 +163,32 @@ TEST(ConfigTest, SelectiveRepeatHasTheSameNameInFiles) {
       "[[wire]]\nb = \"10.0.0.1\"\nc = \"10.0.0.2\"\nselective-repeat = \"off\"\n");
   ASSERT_TRUE(config.ok()) << config.status();
   for (const DeviceConfig& device : config->devices) EXPECT_FALSE(device.selective_repeat);
+}
+
+TEST(ConfigTest, CongestionControlIsDcqcnOnAPortAndOffOnAWire) {
+  using congestion::Profile;
+  const absl::StatusOr<Config> config = FromFlags(
+      {"--port=name=a,dev=net_null0", "--port=name=b,dev=net_null1,cc.rpg_ai_rate=7,cc=dcqcn-mlx",
+       "--wire=c=10.0.0.1,d=10.0.0.2", "--wire=e=10.0.0.3,cc=dcqcn,f=10.0.0.4,cc.cnp_dscp=46"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::vector<Profile> profiles;
+  for (const DeviceConfig& device : config->devices) {
+    profiles.push_back(CongestionOf(device).profile);
+  }
+  EXPECT_EQ(profiles, (std::vector{Profile::kDcqcn, Profile::kDcqcnMlx, Profile::kOff,
+                                   Profile::kOff, Profile::kDcqcn, Profile::kDcqcn}));
+  EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_ai_rate, 7u);
+  EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_hai_rate, 50u);
+  EXPECT_EQ(CongestionOf(config->devices[5]).np.cnp_dscp, 46u);
+}
+
+TEST(ConfigTest, CongestionControlHasTheSameNamesInFiles) {
+  const absl::StatusOr<Config> config = FromFile(
+      "[[port]]\nname = \"a\"\ndev = \"net_null0\"\ncc = \"dcqcn\"\n\"cc.rpg_threshold\" = 3\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const congestion::Settings settings = CongestionOf(config->devices[0]);
+  EXPECT_EQ(settings.profile, congestion::Profile::kDcqcn);
+  EXPECT_EQ(settings.rp.rpg_threshold, 3u);
 }
 
 Route RouteOf(const char* text) { return ParseRoute(text).value(); }
@@ -160,7 +268,7 @@ TEST(ConfigTest, DashesAndUnderscoresAreTheSameInFlagNames) {
   EXPECT_EQ(config->log_level, "debug");
   EXPECT_TRUE(config->share_userfaultfd);
   EXPECT_TRUE(config->no_huge);
-  EXPECT_EQ(config->limits.qps, 100u);
+  EXPECT_EQ(config->limits.kinds.of(Kind::kQp).of_program, 100u);
 }
 
 TEST(ConfigTest, FileAndFlagsGiveTheSameConfig) {
@@ -199,7 +307,8 @@ w0 = ["10.0.0.2/24"]
   EXPECT_EQ(file->socket_path, flags->socket_path);
   EXPECT_EQ(file->log_level, flags->log_level);
   EXPECT_EQ(file->no_huge, flags->no_huge);
-  EXPECT_EQ(file->limits.mrs, flags->limits.mrs);
+  EXPECT_EQ(file->limits.kinds.of(Kind::kMr).of_program,
+            flags->limits.kinds.of(Kind::kMr).of_program);
   ASSERT_EQ(file->devices.size(), flags->devices.size());
   for (size_t i = 0; i < file->devices.size(); ++i) {
     EXPECT_EQ(file->devices[i].name, flags->devices[i].name);
@@ -314,6 +423,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--port=name=a,dev=net_null0", "--port=name=a,dev=net_null1"}, {"a", "twice"}},
         BadFlags{{"--port=name=a,dev=net_null0,selective-repeat=no"},
                  {"selective-repeat", "no", "off"}},
+        BadFlags{{"--port=name=a,dev=net_null0,cc=swift"}, {"cc", "swift", "dcqcn-mlx", "delay"}},
+        BadFlags{{"--port=name=a,dev=net_null0,cc.rpg_ai_rat=5"}, {"cc.rpg_ai_rat", "rpg_ai_rate"}},
+        BadFlags{{"--port=name=a,dev=net_null0,cc.cnp_dscp=64"}, {"cc.cnp_dscp", "64", "63"}},
+        BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,cc=on"}, {"--wire", "cc", "on", "delay"}},
+        BadFlags{{"--port=name=cc,dev=net_null0"}, {"cc", "key"}},
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,selective-repeat=true"},
                  {"--wire", "selective-repeat", "true", "on"}},
         BadFlags{{"--wire=a=10.0.0.1,selective-repeat=off"}, {"--wire", "two ends"}},
@@ -321,7 +435,20 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,c=10.0.0.3"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1,a=10.0.0.2"}, {"twice"}},
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.1"}, {"10.0.0.1", "a", "b"}},
-        BadFlags{{"--wire-interfaces", "--port=name=a,dev=net_null0"}, {"wire", "no wire"}},
+        BadFlags{{"--switch=ports=65"}, {"--switch", "ports=65", "0 to 64"}},
+        BadFlags{{"--switch=ports=64", "--switch=ports=1"}, {"--switch", "64 devices"}},
+        BadFlags{{"--switch=rat=1G"}, {"--switch", "rat", "did you mean rate"}},
+        BadFlags{{"--switch=rate=1"}, {"--switch", "rate=1", "10G"}},
+        BadFlags{{"--switch=delay=10"}, {"--switch", "delay=10", "10us"}},
+        BadFlags{{"--switch=ecn=400K:100K:20%"}, {"--switch", "ecn", "100K:400K:20%"}},
+        BadFlags{{"--switch=ecn=1K:2K:101%"}, {"--switch", "ecn"}},
+        BadFlags{{"--switch=pfc=1K:2K"}, {"--switch", "pfc", "XOFF:XON"}},
+        BadFlags{{"--switch=pfc=on,buffer=10K"}, {"--switch", "sw0", "pfc=on", "buffer="}},
+        BadFlags{{"--switch=link=sw1", "--switch=name=sw2"}, {"link=sw1", "did you mean sw"}},
+        BadFlags{{"--switch=link=sw0"}, {"link=sw0", "itself"}},
+        BadFlags{{"--switch=name=a", "--switch=name=a"}, {"--switch", "\"a\"", "twice"}},
+        BadFlags{{"--switch=ip=nonsense"}, {"--switch", "nonsense"}},
+        BadFlags{{"--wire-interfaces", "--port=name=a,dev=net_null0"}, {"wire", "--switch"}},
         BadFlags{{"--fault=nobody:drop=0.1"}, {"--fault", "nobody"}}));
 
 struct BadFile {

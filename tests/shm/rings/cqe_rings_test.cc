@@ -101,7 +101,9 @@ TEST_F(CqeRingsTest, AResizedRingTakesTheOldOnesPlace) {
   EXPECT_EQ(Poll(), 0);
   Memory fresh(8);
   const CqeProducer& old = producers_[1];
-  CopyWaiting(old.layout(), old.produced(), old.waiting(), fresh.layout());
+  const uint32_t oldest = old.produced() - old.waiting();
+  CopyWaiting(old.layout(), oldest, 0, 2, fresh.layout());
+  CopyWaiting(old.layout(), oldest, 2, old.waiting(), fresh.layout());
   rings_.Install(1, fresh.layout());
   producers_[1] = CqeProducer(fresh.layout(), old.waiting());
   EXPECT_EQ(rings_.count(), 2u);

@@ -45,7 +45,7 @@ void Node::Die() {
 void Node::StartProgram(uint32_t number) {
   Program& program = programs_[number];
   program.client = service_->AddClient(
-      {.session = number}, [](Qpn) { return true; },
+      {.client = number}, [](Qpn) { return true; },
       [this, number, life = program.life](const nic::rdma_cm::Event& event) {
         told_.push_back({number, life, event});
       });

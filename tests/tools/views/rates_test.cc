@@ -31,6 +31,20 @@ TEST(RatesTest, CountersOfADaemonStartedAnewCountFromZero) {
             "1.0 s\ndevice  counter  change  rate\na       packets      30  30 /s\n");
 }
 
+TEST(RatesTest, PortsOfSwitchesFollowWithTheirQueuesAsTheyAre) {
+  const auto dump = [](int queue_bytes, int marks) {
+    return R"({"devices": [], "switch_ports": [{"name": "sw0:1", "leads_to": "b", "rate_bps": 7,
+               "queue_bytes": )" +
+           std::to_string(queue_bytes) + R"(, "ecn_marks": )" + std::to_string(marks) + "}]}";
+  };
+  EXPECT_EQ(Rates(dump(5, 10), dump(6, 12), 1),
+            "1.0 s\n"
+            "device  counter      change  rate\n"
+            "sw0:1   queue_bytes       6\n"
+            "sw0:1   ecn_marks         2  2 /s\n");
+  EXPECT_EQ(Rates(dump(5, 10), dump(0, 12), 1, "a"), "1.0 s\nnothing counted\n");
+}
+
 TEST(RatesTest, NewCounterOrDeviceCountsFromZero) {
   EXPECT_EQ(Rates(Dump("b", R"("packets": 100)"), Dump("a", R"("packets": 30)"), 1),
             "1.0 s\ndevice  counter  change  rate\na       packets      30  30 /s\n");

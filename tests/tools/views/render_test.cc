@@ -39,6 +39,32 @@ TEST(RenderTest, SpeedIsInWordsAndEmptyColumnsAreLeftOut) {
             "a     25 Gb/s  10.0.0.1/24,fd00::1/64\n");
 }
 
+TEST(RenderTest, SwitchesHaveTheirPortsBelow) {
+  EXPECT_EQ(Render(UROCE_DUMP_SWITCH,
+                   R"({"switches": [{"name": "sw0", "ecn": "off"}],
+                       "ports": [{"name": "sw0:0", "leads_to": "uroce0", "rate_bps": 5000000000,
+                                  "queue_bytes": 12}]})"),
+            "name  ecn\n"
+            "sw0   off\n"
+            "\n"
+            "name   leads_to  rate    queue_bytes\n"
+            "sw0:0  uroce0    5 Gb/s           12\n");
+  EXPECT_EQ(Render(UROCE_DUMP_SWITCH, R"({"switches": [], "ports": []})"), "none\n");
+}
+
+TEST(RenderTest, FaultsAreThoseOfEachDevice) {
+  const auto text = RenderFaults(R"({"devices": [
+      {"name": "a", "counters": {"x": 1}},
+      {"name": "b", "fault": "drop=0.1", "fault_receive": {"dropped": 3},
+       "fault_transmit": {"dropped": 4}}]})",
+                                 "");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text,
+            "device  fault     rx_dropped  tx_dropped\n"
+            "a       off\n"
+            "b       drop=0.1           3           4\n");
+}
+
 TEST(RenderTest, ZeroCountersAreHiddenUnlessAsked) {
   const std::string json =
       R"([{"name": "a", "counters": {"rx": 5, "bad": 0}},

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kSparseBytes = 1ull << 40;
 
-FakeDaemon& Of(void* session) { return *static_cast<FakeDaemon*>(session); }
+FakeDaemon& Of(void* connection) { return *static_cast<FakeDaemon*>(connection); }
 
 }  // namespace
 
@@ -25,34 +25,34 @@ FakeDaemon& FakeDaemon::Make() {
 }
 
 Daemon FakeDaemon::calls() {
-  return {.session = this,
+  return {.connection = this,
           .userfaultfd_device = userfaultfd_device,
           .create_segment =
-              [](void* session, const uroce_create_segment& request, SegmentGrant& grant) {
-                return Of(session).CreateSegment(request, grant);
+              [](void* connection, const uroce_create_segment& request, SegmentGrant& grant) {
+                return Of(connection).CreateSegment(request, grant);
               },
-          .destroy_segment = [](void* session,
-                                uint32_t handle) { return Of(session).DestroySegment(handle); },
+          .destroy_segment = [](void* connection,
+                                uint32_t handle) { return Of(connection).DestroySegment(handle); },
           .trim_segment =
-              [](void* session, const uroce_trim_segment& request) {
-                return Of(session).TrimSegment(request);
+              [](void* connection, const uroce_trim_segment& request) {
+                return Of(connection).TrimSegment(request);
               },
           .register_region =
-              [](void* session, const uroce_reg_mr& request, const uroce_mr_segment* segments,
+              [](void* connection, const uroce_reg_mr& request, const uroce_mr_segment* segments,
                  uroce_reg_mr_reply& reply) {
-                return Of(session).RegisterRegion(request, segments, reply);
+                return Of(connection).RegisterRegion(request, segments, reply);
               },
           .deregister_region =
-              [](void* session, uint32_t handle) {
-                return Of(session).regions_.erase(handle) == 1 ? 0 : EINVAL;
+              [](void* connection, uint32_t handle) {
+                return Of(connection).regions_.erase(handle) == 1 ? 0 : EINVAL;
               },
           .send_memory_fd =
-              [](void* session, int fd) {
-                Of(session).memory_fd_ = dup(fd);
+              [](void* connection, int fd) {
+                Of(connection).memory_fd_ = dup(fd);
                 return 0;
               },
-          .share_file = [](void* session, const SharedFile& file,
-                           SharedGrant& grant) { return Of(session).ShareFile(file, grant); }};
+          .share_file = [](void* connection, const SharedFile& file,
+                           SharedGrant& grant) { return Of(connection).ShareFile(file, grant); }};
 }
 
 int FakeDaemon::Register(const void* address, uint64_t length, MemoryRegistration& registration,

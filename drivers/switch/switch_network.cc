@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/switch/switch_network.h"
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "drivers/frame_destination.h"
+#include "pipeline/base/steering.h"
+
+namespace uroce::drivers {
+namespace {
+
+/// From a worker to the one that runs the network.
+constexpr uint32_t kSentFrames = 128;
+/// What a sender wants to know of the room: more is as good.
+constexpr uint32_t kEnoughRoom = 64;
+constexpr uint16_t kBurst = 32;
+
+fabric::Frame FrameOf(rte_mbuf* mbuf) {
+  return {.bytes = rte_pktmbuf_mtod(mbuf, uint8_t*), .length_bytes = mbuf->data_len, .owner = mbuf};
+}
+
+rte_mbuf* MbufOf(const fabric::Frame& frame) { return static_cast<rte_mbuf*>(frame.owner); }
+
+}  // namespace
+
+SwitchNetwork::Place::Place(uint16_t queues) : bells(queues) {
+  for (uint16_t queue = 0; queue < queues; ++queue) {
+    if (queue != 0) sent.push_back(std::make_unique<FrameQueue>(kSentFrames));
+    received.push_back(std::make_unique<FrameQueue>(kSwitchReceiveFrames));
+  }
+}
+
+SwitchNetwork::SwitchNetwork(const SwitchNetworkConfig& config, rte_mempool* copies)
+    : nics_(config.nics),
+      queues_(config.queues),
+      copies_(copies),
+      fabric_(*this, {.max_frames = config.max_frames, .seed = config.seed}) {
+  for (const fabric::SwitchConfig& each : config.switches) fabric_.AddSwitch(each);
+  for (const SwitchNic& nic : nics_) {
+    fabric_.AddHost(nic.switch_index, nic.mac, nic.link);
+    places_.push_back(std::make_unique<Place>(queues_));
+  }
+  for (const SwitchTrunk& trunk : config.trunks) {
+    fabric_.Join(trunk.first_switch, trunk.second_switch, trunk.link);
+  }
+}
+
+uint16_t SwitchNetwork::Receive(uint32_t host, uint16_t queue, rte_mbuf** frames, uint16_t count,
+                                Nanos now) {
+  if (queue == 0) {
+    Advance(now);
+    if (queues_ != 1) TakeSent(host);
+  }
+  return places_[host]->received[queue]->Take(frames, count);
+}
+
+uint16_t SwitchNetwork::Transmit(uint32_t host, uint16_t queue, rte_mbuf* const* frames,
+                                 uint16_t count, Nanos now) {
+  if (queue != 0) {
+    const uint16_t put = places_[host]->sent[queue - 1u]->Put(frames, count);
+    if (put != 0) BellOf(host, 0).Ring();
+    return put;
+  }
+  Advance(now);
+  uint16_t sent = 0;
+  for (; sent < count && fabric_.SendRoom(host) != 0; ++sent) Send(host, frames[sent]);
+  return sent;
+}
+
+/// Once in a turn, whose time is the same at all ports. Time in which nothing happens is no lag.
+void SwitchNetwork::Advance(Nanos now) {
+  if (now == turn_ && now_ != now) return;
+  turn_ = now;
+  const Nanos next = std::min(now, std::max(fabric_.NextEvent(), now - kMostSwitchLag));
+  now_ = std::min(now, std::max(now_, next) + kSwitchStep);
+  fabric_.Advance(now_);
+}
+
+void SwitchNetwork::Send(uint32_t host, rte_mbuf* frame) {
+  fabric_.Send(host, FrameOf(frame), now_);
+}
+
+void SwitchNetwork::TakeSent(uint32_t host) {
+  for (const auto& sent : places_[host]->sent) {
+    rte_mbuf* frame = nullptr;
+    for (uint16_t i = 0; i < kBurst && fabric_.SendRoom(host) != 0; ++i) {
+      if (sent->Take(&frame, 1) == 0) break;
+      Send(host, frame);
+    }
+  }
+}
+
+uint16_t SwitchNetwork::Room(uint32_t host, uint16_t queue) {
+  const uint32_t room =
+      queue == 0 ? fabric_.SendRoom(host) : places_[host]->sent[queue - 1u]->Room(kEnoughRoom);
+  return static_cast<uint16_t>(std::min(room, kEnoughRoom));
+}
+
+bool SwitchNetwork::HasFrames(uint32_t host, uint16_t queue) const {
+  const Place& place = *places_[host];
+  if (!place.received[queue]->empty()) return true;
+  if (queue != 0 || fabric_.SendRoom(host) == 0) return false;
+  return std::ranges::any_of(place.sent, [](const auto& sent) { return !sent->empty(); });
+}
+
+void SwitchNetwork::Deliver(uint32_t host, const fabric::Frame& frame, Nanos) {
+  Place& place = *places_[host];
+  rte_mbuf* const mbuf = MbufOf(frame);
+  const auto queue = static_cast<uint16_t>(OwnerOf(DestinationOf(*mbuf), queues_));
+  if (place.received[queue]->Put(&mbuf, 1) == 0) {
+    place.missed.store(missed(host) + 1, std::memory_order_relaxed);
+    return rte_pktmbuf_free(mbuf);
+  }
+  if (queue != 0) place.bells[queue].Ring();
+}
+
+std::optional<fabric::Frame> SwitchNetwork::Copy(const fabric::Frame& frame) {
+  rte_mbuf* const copy = rte_pktmbuf_copy(MbufOf(frame), copies_, 0, UINT32_MAX);
+  if (copy == nullptr) return std::nullopt;
+  // Ports carry single segments; a pool of small mbufs would make a chain.
+  if (copy->nb_segs == 1) return FrameOf(copy);
+  rte_pktmbuf_free(copy);
+  return std::nullopt;
+}
+
+void SwitchNetwork::Free(const fabric::Frame& frame) { rte_pktmbuf_free(MbufOf(frame)); }
+
+}  // namespace uroce::drivers

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Emulated switches between the NICs of one daemon, and how the workers reach them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "drivers/bell.h"
+#include "drivers/frame_queue.h"
+#include "pipeline/fabric/fabric.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+
+namespace uroce::drivers {
+
+/// The port of one NIC, at a switch.
+struct SwitchNic {
+  Mac mac{};
+  uint32_t mtu_bytes = 9000;
+  uint32_t switch_index = 0;
+  fabric::LinkConfig link;
+};
+
+/// A link between two switches.
+struct SwitchTrunk {
+  uint32_t first_switch = 0;
+  uint32_t second_switch = 0;
+  fabric::LinkConfig link;
+};
+
+struct SwitchNetworkConfig {
+  std::vector<fabric::SwitchConfig> switches;
+  std::vector<SwitchTrunk> trunks;
+  std::vector<SwitchNic> nics;
+  uint32_t max_frames = 16384;  ///< That the switches and links hold.
+  uint64_t seed = 1;
+  uint16_t queues = 1;  ///< Of each port: as many as there are workers, queue i is worker i's.
+};
+
+/// Frames that wait for a worker to receive them, of each port and queue: what finds no room is
+/// dropped and counted, as by a NIC whose receive ring is full.
+inline constexpr uint32_t kSwitchReceiveFrames = 512;
+
+/// The network's time goes at most so far in a turn of worker 0. A worker that was away for longer,
+/// since others had its CPU, goes on turn by turn until the network's time is the clock's again: so
+/// no line stands still meanwhile for want of frames, and queues are what they would have been.
+/// Shorter than what a host has waiting for its link.
+inline constexpr Nanos kSwitchStep{50'000};
+/// How far it may be behind. Beyond, where the CPU cannot carry the rate, the network is slower.
+inline constexpr Nanos kMostSwitchLag{20'000'000};
+
+/// The switches and links of a daemon, and the rings between them and the workers. Worker 0 runs
+/// them whenever it drives its queue of a port, and their events end its sleep; the other workers
+/// give it what they send, and get what they receive, by rings. Frames are moved and not copied,
+/// but for those that go to many. Outlives its ports.
+class SwitchNetwork final : public fabric::Surroundings {
+ public:
+  /// Copies are made in mbufs of `copies`. The pools of all frames outlive it.
+  SwitchNetwork(const SwitchNetworkConfig& config, rte_mempool* copies);
+  ~SwitchNetwork() override = default;
+
+  uint16_t queues() const { return queues_; }
+  const SwitchNic& nic(uint32_t host) const { return nics_[host]; }
+
+  // ---- the worker that drives `queue` of the port of `host` ----
+  uint16_t Receive(uint32_t host, uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now);
+  uint16_t Transmit(uint32_t host, uint16_t queue, rte_mbuf* const* frames, uint16_t count,
+                    Nanos now);
+  uint16_t Room(uint32_t host, uint16_t queue);
+  Bell& BellOf(uint32_t host, uint16_t queue) { return places_[host]->bells[queue]; }
+  bool HasFrames(uint32_t host, uint16_t queue) const;
+  /// In the past while the network's time is behind.
+  Nanos NextDeadline(uint16_t queue) const { return queue == 0 ? fabric_.NextEvent() : kNever; }
+
+  // ---- control thread, while no worker is inside a port ----
+  const fabric::Fabric& fabric() const { return fabric_; }
+  /// The network's time, of what `fabric` says.
+  Nanos now() const { return now_; }
+  void SetSwitch(uint32_t switch_index, const fabric::SwitchConfig& config) {
+    fabric_.SetSwitch(switch_index, config, now_);
+  }
+  void SetLink(uint32_t cable, const fabric::LinkConfig& config) { fabric_.SetLink(cable, config); }
+  void SetUp(uint32_t cable, bool is_up) { fabric_.SetUp(cable, is_up, now_); }
+
+  // ---- control thread, at any time ----
+  /// Frames that arrived at the port and found its queue full.
+  uint64_t missed(uint32_t host) const {
+    return places_[host]->missed.load(std::memory_order_relaxed);
+  }
+
+  // ---- fabric::Surroundings ----
+  void Deliver(uint32_t host, const fabric::Frame& frame, Nanos arrival) override;
+  std::optional<fabric::Frame> Copy(const fabric::Frame& frame) override;
+  void Free(const fabric::Frame& frame) override;
+
+ private:
+  /// Rings and bells of one port, by its queues.
+  struct Place {
+    explicit Place(uint16_t queues);
+    std::vector<std::unique_ptr<FrameQueue>> sent;  ///< By the workers but the first.
+    std::vector<std::unique_ptr<FrameQueue>> received;
+    std::vector<Bell> bells;
+    std::atomic<uint64_t> missed{0};
+  };
+
+  /// Lets the network's time go on, to `now` or not as far.
+  void Advance(Nanos now);
+  /// At the network's time.
+  void Send(uint32_t host, rte_mbuf* frame);
+  /// Sends what other workers have put into the rings of `host`, as far as there is room.
+  void TakeSent(uint32_t host);
+
+  const std::vector<SwitchNic> nics_;
+  const uint16_t queues_;
+  rte_mempool* const copies_;
+  std::vector<std::unique_ptr<Place>> places_;
+  Nanos now_{0};
+  Nanos turn_{-1};  ///< The clock's time of the turn in which the network's time last went on.
+  fabric::Fabric fabric_;  ///< Ends first: it gives back what it holds.
+};
+
+}  // namespace uroce::drivers

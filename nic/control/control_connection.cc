@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Life of a connection, and the way of a request through it.
+#include "nic/control/control_connection.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nic/base/log_budget.h"
+#include "nic/base/user_turns.h"
+#include "nic/control/commands.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/program.h"
+
+namespace uroce::nic {
+namespace {
+
+// Whoever floods with commands gets so many in a turn of the loop, and no more time than his user
+// has in it.
+constexpr int kRequestsPerTurn = 16;
+// Until fds may be let out again, and until they are given up.
+constexpr DeferredReply::Pace kFdPace{.first = Nanos(10'000'000), .last = Nanos(10'000'000)};
+constexpr Nanos kFdPatience{5'000'000'000};
+constexpr size_t kMaxRequestBytes =
+    sizeof(uroce_request) + sizeof(uroce_reg_mr) + UROCE_MAX_MR_SEGMENTS * sizeof(uroce_mr_segment);
+
+}  // namespace
+
+// The pidfd tells of a death that the socket hides: a forked child may hold it open. Where there is
+// none (another PID namespace), the socket alone tells.
+ControlConnection::ControlConnection(ControlContext& context, uint32_t id, Fd socket,
+                                     const Peer& peer, Admission::Place place)
+    : context_(context),
+      place_(std::move(place)),
+      files_thread_(std::make_shared<SideThread>(place_)),
+      socket_(std::move(socket), files_thread_),
+      pidfd_(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0))),
+      deferred_(context.loop,
+                [this](const absl::Status& status, Reply&& reply) {
+                  Listen(true);
+                  Send(status, std::move(reply));
+                }),
+      client_(id, peer),
+      observations_(context, client_),
+      network_changes_(context, client_) {
+  watch_ = context_.loop.Watch(socket_.fd(), EPOLLIN, [this] { OnReadable(); });
+  if (pidfd_) death_watch_ = context_.loop.Watch(pidfd_.get(), EPOLLIN, [this] { End(); });
+}
+
+ControlConnection::~ControlConnection() {
+  StopHearing();
+  if (client_.program() != nullptr && context_.log_budget.Take(client_.uid(), Nic::Now())) {
+    spdlog::info("session {}: {} (pid {}) left", client_.id(), client_.command_name(),
+                 client_.peer().pid);
+  }
+}
+
+// While an answer is deferred, a hangup is all that is reported.
+void ControlConnection::OnReadable() {
+  if (deferred_.is_pending()) return End();
+  const Nanos begin = Nic::Now();
+  const Nanos deadline =
+      context_.turns.Enter(client_.uid(), client_.id(), context_.loop.turn(), begin);
+  if (deadline <= begin) return;
+  for (int i = 0; i < kRequestsPerTurn; ++i) {
+    if (!ReadOne() || Nic::Now() >= deadline) break;
+  }
+  context_.turns.Leave(client_.uid(), Nic::Now() - begin);
+}
+
+void ControlConnection::StopHearing() {
+  context_.loop.Forget(std::exchange(watch_, 0));
+  context_.loop.Forget(std::exchange(death_watch_, 0));
+  context_.turns.Forget(client_.uid(), client_.id());
+}
+
+void ControlConnection::Listen(bool is_listening) {
+  context_.loop.SetEvents(watch_, is_listening ? uint32_t{EPOLLIN} : 0);
+}
+
+// No command brings fds along: whoever sends some is not served any more.
+bool ControlConnection::ReadOne() {
+  alignas(8) uint8_t buffer[kMaxRequestBytes];
+  const auto [outcome, bytes] = socket_.Receive(buffer);
+  if (outcome == StrangerSocket::Outcome::kNothing) return false;
+  if (outcome != StrangerSocket::Outcome::kMessage) {
+    End();
+    return false;
+  }
+  Reply reply;
+  const absl::Status status =
+      bytes > sizeof(buffer)
+          ? absl::InvalidArgumentError(absl::StrCat("a request of ", bytes, " bytes"))
+          : Dispatch({buffer, bytes}, reply);
+  if (deferred_.is_pending()) {
+    Listen(false);
+    return false;
+  }
+  if (!status.ok()) spdlog::debug("session {}: {}", client_.id(), std::string(status.message()));
+  return Send(status, std::move(reply));
+}
+
+absl::Status ControlConnection::Dispatch(std::span<const uint8_t> datagram, Reply& reply) {
+  uroce_request header;
+  if (datagram.size() < sizeof(header)) return absl::InvalidArgumentError("a short request");
+  std::memcpy(&header, datagram.data(), sizeof(header));
+  if (header.size != datagram.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a request of ", datagram.size(), " bytes that says ", header.size));
+  }
+  const Command* command = FindCommand(header.command);
+  if (command == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("there is no command ", header.command));
+  }
+  const Body body = datagram.subspan(sizeof(header));
+  const bool fits =
+      command->has_list ? body.size() >= command->body_bytes : body.size() == command->body_bytes;
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "command ", header.command, " has ", command->body_bytes, " bytes, not ", body.size()));
+  }
+  if (command->needs_program && served_program_ == nullptr) {
+    return absl::InvalidArgumentError("the first command is HELLO");
+  }
+  return command->run(*this, body, reply);
+}
+
+absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) {
+  if (request.abi_version != UROCE_ABI_VERSION) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "liburoce.so speaks version ", request.abi_version, " of the protocol, uroced ",
+        UROCE_ABI_VERSION, "; use the same release of both"));
+  }
+  if (served_program_ != nullptr) return absl::InvalidArgumentError("HELLO was said before");
+  Nic& nic = context_.nic;
+  absl::StatusOr<std::unique_ptr<Program>> made =
+      Program::Make(nic, client_.id(), client_.uid(), files_thread_);
+  if (!made.ok()) return made.status();
+  client_.set_program(*std::move(made));
+  Fd program_end;
+  absl::StatusOr<std::unique_ptr<ServedProgram>> served =
+      ServedProgram::Make(context_, client_, deferred_, place_, files_thread_, program_end);
+  if (!served.ok()) {
+    client_.set_program(nullptr);
+    return served.status();
+  }
+  served_program_ = *std::move(served);
+  const bool share = client_.is_privileged() || nic.config().share_userfaultfd;
+  const bool has_userfaultfd = share && nic.userfaultfd() >= 0;
+  reply.Add(uroce_hello_reply{.abi_version = UROCE_ABI_VERSION,
+                              .worker_count = nic.workers().count(),
+                              .device_count = static_cast<uint32_t>(nic.devices().size()),
+                              .has_userfaultfd = has_userfaultfd});
+  ProgramCore& core = program().core();
+  reply.Lend(core.arena().fd());
+  for (const Fd& wake_fd : core.wake_fds()) reply.Lend(wake_fd.get());
+  reply.Give(std::move(program_end));
+  if (has_userfaultfd) reply.Lend(nic.userfaultfd());
+  return absl::OkStatus();
+}
+
+// Of a user without privilege the kernel lets so many fds be under way between processes, and no
+// more (ETOOMANYREFS): the user's other programs may have them there.
+bool ControlConnection::Send(const absl::Status& status, Reply&& reply) {
+  if (SendReply(socket_.fd(), status, reply)) return true;
+  if (errno != ETOOMANYREFS) {
+    End();
+    return false;
+  }
+  Listen(false);
+  auto later = std::make_shared<const Reply>(std::move(reply));
+  const Nanos deadline = Nic::Now() + kFdPatience;
+  deferred_.Repeat(kFdPace, [this, status, later, deadline] {
+    const bool is_sent = SendReply(socket_.fd(), status, *later);
+    if (!is_sent && errno == ETOOMANYREFS && Nic::Now() < deadline) return false;
+    deferred_.Release();
+    if (!is_sent) End();
+    Listen(true);
+    return true;
+  });
+  return false;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection of the control socket: to a program, or to a tool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "nic/base/event_loop.h"
+#include "nic/base/message.h"
+#include "nic/base/side_thread.h"
+#include "nic/base/stranger_socket.h"
+#include "nic/control/admission.h"
+#include "nic/control/control_context.h"
+#include "nic/control/deferred_reply.h"
+#include "nic/control/network_changes.h"
+#include "nic/control/observations.h"
+#include "nic/control/served_program.h"
+#include "nic/objects/client.h"
+
+namespace uroce::nic {
+
+/// Control thread. Reads one request at a time and answers it before the next; an answer that has
+/// to wait for the network or for a helper thread is deferred, while other connections go on.
+class ControlConnection {
+ public:
+  ControlConnection(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
+                    Admission::Place place);
+  ~ControlConnection();
+  ControlConnection(const ControlConnection&) = delete;
+  ControlConnection& operator=(const ControlConnection&) = delete;
+
+  const Client& client() const { return client_; }
+  /// It hears nothing any more, and is to end.
+  void StopHearing();
+
+  // ---- for commands (commands.cc) ----
+  absl::Status Hello(const uroce_hello& request, Reply& reply);
+  Observations& observations() { return observations_; }
+  NetworkChanges& network_changes() { return network_changes_; }
+  /// After HELLO.
+  ServedProgram& served_program() { return *served_program_; }
+  Program& program() { return *client_.program(); }
+
+ private:
+  void OnReadable();
+  /// False: no more in this turn.
+  bool ReadOne();
+  absl::Status Dispatch(std::span<const uint8_t> datagram, Reply& reply);
+  /// At once, or when the kernel lets fds out again. False: not yet, or the connection ends.
+  bool Send(const absl::Status& status, Reply&& reply);
+  /// Reads on, or not: hangups are told in any case.
+  void Listen(bool is_listening);
+  void End() { context_.end(*this); }
+
+  ControlContext& context_;
+  Admission::Place place_;
+  /// For all that the program hands over. It keeps the place while it hangs.
+  std::shared_ptr<SideThread> files_thread_;
+  StrangerSocket socket_;
+  Fd pidfd_;
+  EventLoop::Id watch_ = 0;
+  EventLoop::Id death_watch_ = 0;
+  DeferredReply deferred_;
+  Client client_;
+  std::unique_ptr<ServedProgram> served_program_;  ///< From HELLO on.
+  Observations observations_;
+  NetworkChanges network_changes_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/control_connections.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "nic/base/mapping_guard.h"
+#include "nic/base/message.h"
+#include "nic/base/stranger_socket.h"
+#include "nic/control/control_connection.h"
+#include "nic/control/services.h"
+#include "nic/objects/nic.h"
+
+namespace uroce::nic {
+namespace {
+
+// In a turn of the loop, unless one connection's end takes longer.
+constexpr Nanos kBurialTime{1'000'000};
+
+}  // namespace
+
+ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& services)
+    : nic_(nic),
+      admission_({.total = nic.config().limits.sessions,
+                  .per_user = nic.config().limits.sessions_per_user}),
+      context_{.loop = loop,
+               .nic = nic,
+               .neighbours = services.paths.neighbours(),
+               .rdma_cm = services.rdma_cm,
+               .peers = services.peers,
+               .background_tasks = services.tasks,
+               .turns = turns_,
+               .log_budget = log_budget_,
+               .dumps = {.loop = loop,
+                         .nic = nic,
+                         .turns = turns_,
+                         .rdma_cm = services.rdma_cm,
+                         .peers = services.peers,
+                         .histories = services.histories,
+                         .clients = [this] { return Clients(); }},
+               .end = [this](ControlConnection& connection) { End(connection); }} {}
+
+ControlConnections::~ControlConnections() = default;
+
+void ControlConnections::Clear() { connections_.clear(); }
+
+void ControlConnections::Admit(Fd socket) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length);
+  const Peer peer{credentials.pid, credentials.uid, credentials.gid};
+  absl::StatusOr<Admission::Place> place = admission_.Admit(peer.uid, peer.is_privileged());
+  if (!place.ok()) return TurnAway(std::move(socket), peer.uid, place.status());
+  const uint32_t id = next_id_++;
+  connections_[id] =
+      std::make_unique<ControlConnection>(context_, id, std::move(socket), peer, *std::move(place));
+}
+
+// The answer to its first command, whatever that will be.
+void ControlConnections::TurnAway(Fd socket, uid_t uid, const absl::Status& status) {
+  static_cast<void>(SendReply(socket.get(), status, Reply()));
+  const StrangerSocket ended(std::move(socket), nic_.user(uid).refusals_thread);
+  if (!log_budget_.Take(uid, Nic::Now())) return;
+  spdlog::warn("a program was turned away: {}", std::string(status.message()));
+}
+
+std::vector<const Client*> ControlConnections::Clients() const {
+  std::vector<const Client*> all;
+  for (const auto& [id, connection] : connections_) all.push_back(&connection->client());
+  return all;
+}
+
+void ControlConnections::EndStruck() {
+  for (const uint32_t id : MappingGuard::Get().TakeStruck()) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) continue;
+    ControlConnection& connection = *found->second;
+    End(connection);
+    if (!log_budget_.Take(connection.client().uid(), Nic::Now())) continue;
+    spdlog::warn("session {}: {} (pid {}) has lost registered memory, and is ended", id,
+                 connection.client().command_name(), connection.client().peer().pid);
+  }
+}
+
+// A connection may ask for its end from its own callback, and more than once: it is buried after
+// that.
+void ControlConnections::End(ControlConnection& connection) {
+  connection.StopHearing();
+  if (ended_.empty()) context_.loop.After(Nanos(0), [this] { Bury(); });
+  if (std::ranges::find(ended_, connection.client().id()) == ended_.end())
+    ended_.push_back(connection.client().id());
+}
+
+// Many programs may end at once: others are served in between.
+void ControlConnections::Bury() {
+  const Nanos deadline = Nic::Now() + kBurialTime;
+  do {
+    connections_.erase(ended_.front());
+    ended_.pop_front();
+  } while (!ended_.empty() && Nic::Now() < deadline);
+  if (!ended_.empty()) context_.loop.After(Nanos(0), [this] { Bury(); });
+}
+
+void ControlConnections::TellOmissions() {
+  for (const auto& [uid, lines] : log_budget_.TakeOmissions(Nic::Now())) {
+    spdlog::warn("user {}: {} lines left out here", uid, lines);
+  }
+}
+
+}  // namespace uroce::nic

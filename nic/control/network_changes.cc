@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/network_changes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "drivers/fault/fault_port.h"
+#include "drivers/switch/switch_network.h"
+#include "nic/base/suggestion.h"
+#include "nic/control/control_context.h"
+#include "nic/objects/nic.h"
+
+namespace uroce::nic {
+namespace {
+
+template <size_t kBytes>
+std::string TextOf(const char (&field)[kBytes]) {
+  return {field, strnlen(field, kBytes)};
+}
+
+NicDevice* FindDevice(const Nic& nic, const std::string& name) {
+  const auto found = std::ranges::find_if(
+      nic.devices(), [&](const auto& device) { return device->name() == name; });
+  return found == nic.devices().end() ? nullptr : found->get();
+}
+
+std::optional<uint32_t> FindSwitch(const Nic& nic, const std::string& name) {
+  const std::vector<SwitchSettings>& switches = nic.config().switches;
+  const auto found = std::ranges::find(switches, name, &SwitchSettings::name);
+  if (found == switches.end()) return std::nullopt;
+  return static_cast<uint32_t>(found - switches.begin());
+}
+
+/// Of a NIC at a switch.
+uint32_t CableOf(const Nic& nic, const NicDevice& device) {
+  uint32_t host = 0;
+  for (const auto& each : nic.devices()) {
+    if (each.get() == &device) break;
+    host += each->at_switch() ? 1 : 0;
+  }
+  return nic.network()->fabric().CableOf(host);
+}
+
+absl::Status NoSuch(const std::string& target, const Nic& nic) {
+  std::vector<std::string> names;
+  for (const SwitchSettings& each : nic.config().switches) names.push_back(each.name);
+  for (const auto& device : nic.devices()) {
+    if (device->at_switch()) names.push_back(device->name());
+  }
+  return absl::NotFoundError(absl::StrCat("there is no switch, port or NIC at one \"", target, "\"",
+                                          Suggestion(target, names)));
+}
+
+/// "sw0:3", or the name of a NIC at a switch.
+std::optional<uint32_t> FindCable(const Nic& nic, const std::string& target) {
+  const NicDevice* device = FindDevice(nic, target);
+  if (device != nullptr && device->at_switch()) return CableOf(nic, *device);
+  const std::pair<std::string, std::string> parts = absl::StrSplit(target, absl::MaxSplits(':', 1));
+  const std::optional<uint32_t> index = FindSwitch(nic, parts.first);
+  uint32_t port = 0;
+  if (!index || !absl::SimpleAtoi(parts.second, &port)) return std::nullopt;
+  const std::vector<uint32_t>& egress = nic.network()->fabric().switch_at(*index).egress;
+  if (port >= egress.size()) return std::nullopt;
+  return egress[port] / 2;
+}
+
+fabric::LinkConfig Changed(fabric::LinkConfig config, const SwitchChange& change) {
+  if (change.rate_bps) config.host_queue_bytes = HostQueueBytes(*change.rate_bps);
+  config.rate_bps = change.rate_bps.value_or(config.rate_bps);
+  config.delay = change.delay.value_or(config.delay);
+  return config;
+}
+
+}  // namespace
+
+absl::Status NetworkChanges::Change(const uroce_change& request) {
+  if (!client_.is_privileged()) {
+    return absl::PermissionDeniedError(
+        "the network is all programs': only root and the daemon's user may change it");
+  }
+  const std::string target = TextOf(request.target), text = TextOf(request.text);
+  if (request.what == UROCE_CHANGE_FAULT) return SetFault(target, text);
+  if (request.what == UROCE_CHANGE_SWITCH) return SetSwitch(target, text);
+  return absl::InvalidArgumentError(absl::StrCat("there is no change ", request.what));
+}
+
+absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {
+  NicDevice* const device = FindDevice(context_.nic, nic_name);
+  if (device == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& each : context_.nic.devices()) names.push_back(each->name());
+    return absl::NotFoundError(
+        absl::StrCat("there is no NIC \"", nic_name, "\"", Suggestion(nic_name, names)));
+  }
+  drivers::FaultConfig faults;
+  if (text != "off") {
+    const absl::StatusOr<drivers::FaultConfig> parsed = drivers::ParseFault(text);
+    if (!parsed.ok()) return parsed.status();
+    faults = *parsed;
+  }
+  context_.nic.workers().RunTogether([&] { device->fault_port()->Set(faults); });
+  device->ShowFault(text == "off" ? "" : text);
+  return absl::OkStatus();
+}
+
+absl::Status NetworkChanges::SetSwitch(const std::string& target, const std::string& text) {
+  const Nic& nic = context_.nic;
+  if (nic.network() == nullptr) {
+    return absl::NotFoundError("the daemon has no switch; see uroced --help, --switch");
+  }
+  const absl::StatusOr<SwitchChange> change = ParseSwitchChange(text);
+  if (!change.ok()) return change.status();
+  if (const auto index = FindSwitch(nic, target)) return ChangeSwitch(*index, *change);
+  if (const auto cable = FindCable(nic, target)) return ChangeCable(*cable, *change);
+  return NoSuch(target, nic);
+}
+
+/// Rate and delay are those of its NICs' links.
+absl::Status NetworkChanges::ChangeSwitch(uint32_t index, const SwitchChange& change) {
+  drivers::SwitchNetwork& network = *context_.nic.network();
+  const fabric::Switch& its = network.fabric().switch_at(index);
+  const SwitchSettings& settings = context_.nic.config().switches[index];
+  if (change.is_up) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("link: name a port, such as ", settings.name, ":0"));
+  }
+  fabric::SwitchConfig config = its.config;
+  config.buffer_bytes = change.buffer_bytes.value_or(config.buffer_bytes);
+  config.ecn = change.ecn.value_or(config.ecn);
+  if (change.pfc) {
+    const auto pfc =
+        PfcOf(*change.pfc, config.buffer_bytes, static_cast<uint32_t>(its.egress.size()),
+              Changed(settings.link, change), settings.mtu_bytes);
+    if (!pfc.ok()) return pfc.status();
+    config.pfc = *pfc;
+  }
+  context_.nic.workers().RunTogether([&] {
+    network.SetSwitch(index, config);
+    for (const uint32_t egress : its.egress) {
+      const fabric::Link& link = network.fabric().link(egress);
+      if (link.to_switch != fabric::Link::kHost) continue;
+      network.SetLink(egress / 2, Changed(link.config, change));
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status NetworkChanges::ChangeCable(uint32_t cable, const SwitchChange& change) {
+  if (change.buffer_bytes || change.ecn || change.pfc) {
+    return absl::InvalidArgumentError(
+        "buffer, ecn and pfc are a switch's; of a port there are rate, delay and link");
+  }
+  drivers::SwitchNetwork& network = *context_.nic.network();
+  context_.nic.workers().RunTogether([&] {
+    network.SetLink(cable, Changed(network.fabric().link(2 * cable).config, change));
+    if (change.is_up) network.SetUp(cable, *change.is_up);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace uroce::nic

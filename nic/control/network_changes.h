@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tool changes of the network inside while frames are on their way: faults of NICs, switches
+// and their links.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/objects/client.h"
+#include "nic/settings/switch_settings.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce::nic {
+
+class Nic;
+struct ControlContext;
+
+/// Of one client. Control thread.
+class NetworkChanges {
+ public:
+  NetworkChanges(ControlContext& context, const Client& client)
+      : context_(context), client_(client) {}
+
+  /// All of it or nothing. Errors: PermissionDenied; NotFound, there is no such NIC, switch or
+  /// port; InvalidArgument, one line that names the key and what would be right.
+  absl::Status Change(const uroce_change& request);
+
+ private:
+  absl::Status SetFault(const std::string& nic_name, const std::string& text);
+  absl::Status SetSwitch(const std::string& target, const std::string& text);
+  absl::Status ChangeSwitch(uint32_t index, const SwitchChange& change);
+  absl::Status ChangeCable(uint32_t cable, const SwitchChange& change);
+
+  ControlContext& context_;
+  const Client& client_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dumps that list objects of programs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "nic/dumps/dump_stream.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+
+namespace uroce::nic {
+
+/// Queue pairs as their workers have them.
+std::unique_ptr<DumpSource> MakeQueuePairsDump(const DumpContext& context, const Client& asker);
+/// Regions and windows: how the daemon reaches each part of a region, and why not better.
+std::unique_ptr<DumpSource> MakeMemoryDump(const DumpContext& context, const Client& asker);
+/// librdmacm ids: whose each is, where it leads and how far it has come.
+std::unique_ptr<DumpSource> MakeConnectionsDump(const DumpContext& context, const Client& asker);
+/// Shared receive queues: whose they are, and how full.
+std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const DumpContext& context,
+                                                        const Client& asker);
+
+/// Which of them a number of uroce_dump_what means. Each shows what `asker` may see, who outlives
+/// it.
+struct ObjectDump {
+  uint32_t what;
+  std::unique_ptr<DumpSource> (*make)(const DumpContext& context, const Client& asker);
+};
+inline constexpr ObjectDump kObjectDumps[] = {
+    {UROCE_DUMP_QP, MakeQueuePairsDump},
+    {UROCE_DUMP_MR, MakeMemoryDump},
+    {UROCE_DUMP_CM, MakeConnectionsDump},
+    {UROCE_DUMP_SRQ, MakeSharedReceiveQueuesDump},
+};
+
+}  // namespace uroce::nic

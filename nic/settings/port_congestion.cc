@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/settings/port_congestion.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "nic/base/suggestion.h"
+
+namespace uroce::nic {
+namespace {
+
+constexpr absl::string_view kParameterPrefix = "cc.";
+constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDcqcn;
+
+absl::Status SetProfile(const std::string& text, DeviceConfig& device) {
+  congestion::Profile profile = kDefaultOfPorts;
+  if (congestion::ParseProfile(text, profile)) {
+    device.congestion = profile;
+    return absl::OkStatus();
+  }
+  std::vector<std::string> names;
+  for (int i = 0; i < congestion::kProfiles; ++i) {
+    names.emplace_back(congestion::NameOf(static_cast<congestion::Profile>(i)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(kCongestionKey, " \"", text, "\" is none of ", absl::StrJoin(names, ", ")));
+}
+
+absl::Status NoParameter(const std::string& name) {
+  std::vector<std::string> names;
+  for (const congestion::Parameter& known : congestion::Parameters()) {
+    names.emplace_back(known.name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("there is no parameter \"", kParameterPrefix, name,
+                                                 "\"", Suggestion(name, names)));
+}
+
+}  // namespace
+
+bool IsCongestionKey(absl::string_view key) {
+  return key == kCongestionKey || absl::StartsWith(key, kParameterPrefix);
+}
+
+absl::Status SetCongestion(absl::string_view key, const std::string& text, DeviceConfig& device) {
+  if (key == kCongestionKey) return SetProfile(text, device);
+  const std::string name(absl::StripPrefix(key, kParameterPrefix));
+  const congestion::Parameter* const parameter = congestion::FindParameter(name);
+  if (parameter == nullptr) return NoParameter(name);
+  uint32_t value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < parameter->least || value > parameter->most) {
+    return absl::InvalidArgumentError(absl::StrCat(key, " \"", text, "\" is not a number from ",
+                                                   parameter->least, " to ", parameter->most));
+  }
+  device.congestion_parameters.emplace_back(parameter, value);
+  return absl::OkStatus();
+}
+
+congestion::Settings CongestionOf(const DeviceConfig& device) {
+  const congestion::Profile own = device.wire < 0 ? kDefaultOfPorts : congestion::Profile::kOff;
+  congestion::Settings settings = congestion::DefaultsOf(device.congestion.value_or(own));
+  for (const auto& [parameter, value] : device.congestion_parameters) {
+    parameter->of(settings) = value;
+  }
+  return settings;
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/congestion/dcqcn_mlx.h"
+
+#include <algorithm>
+
+#include "pipeline/congestion/units.h"
+
+namespace uroce::congestion {
+namespace {
+
+constexpr uint32_t kAlphaOne = 1024;
+constexpr uint32_t kMaxAlpha = 1023;
+
+uint32_t MaxRate(const ReactionSettings& settings, double line_bps) {
+  const auto line = static_cast<uint32_t>(line_bps / kMegabit);
+  return settings.rpg_max_rate == 0 ? line : std::min(line, settings.rpg_max_rate);
+}
+
+}  // namespace
+
+DcqcnMlx::DcqcnMlx(const ReactionSettings& settings, double line_bps, Nanos now)
+    : line_(MaxRate(settings, line_bps)),
+      rate_(line_),
+      target_(line_),
+      alpha_(settings.initial_alpha_value),
+      began_(now),
+      alpha_at_(now + Micros(settings.dce_tcp_rtt)),
+      increase_at_(now + Micros(settings.rpg_time_reset)) {
+  if (settings.rate_to_set_on_first_cnp == 0) {
+    Cut(settings, now);
+  } else {
+    rate_ = target_ = std::min(line_, settings.rate_to_set_on_first_cnp);
+  }
+}
+
+void DcqcnMlx::Cut(const ReactionSettings& settings, Nanos now) {
+  const uint64_t by_alpha = uint64_t{rate_} * alpha_ >> settings.rpg_gd;
+  const uint64_t most = uint64_t{rate_} * (100 - settings.rpg_min_dec_fac) / 100;
+  const bool clamps = settings.clamp_tgt_rate != 0 || byte_stage_ > 0 ||
+                      (settings.clamp_tgt_rate_after_time_inc != 0 && time_stage_ > 0);
+  if (clamps) target_ = rate_;
+  rate_ -= static_cast<uint32_t>(std::min(by_alpha, most));
+  rate_ = std::max(rate_, std::min(settings.rpg_min_rate, line_));
+  time_stage_ = byte_stage_ = 0;
+  bytes_ = 0;
+  increase_at_ = now + Micros(settings.rpg_time_reset);
+}
+
+void DcqcnMlx::OnCnp(const ReactionSettings& settings, Nanos now) {
+  cnp_for_alpha_ = true;
+  if (cut_at_ != kNever) return;
+  const int64_t period = Micros(settings.rate_reduce_monitor_period).count();
+  if (period == 0) return Cut(settings, now);
+  cut_at_ = began_ + Nanos(((now - began_).count() / period + 1) * period);
+}
+
+void DcqcnMlx::Advance(const ReactionSettings& settings, Nanos now) {
+  for (int events = 0; std::min({alpha_at_, increase_at_, cut_at_}) <= now; ++events) {
+    if (events == kMaxEvents || is_back()) {
+      alpha_at_ = std::max(alpha_at_, now + Nanos(1));
+      increase_at_ = std::max(increase_at_, now + Nanos(1));
+      if (cut_at_ <= now) cut_at_ = now + Nanos(1);  // A cut is never left out.
+      return;
+    }
+    if (cut_at_ <= std::min(alpha_at_, increase_at_)) {
+      const Nanos at = cut_at_;
+      cut_at_ = kNever;
+      Cut(settings, at);
+    } else if (alpha_at_ <= increase_at_) {
+      UpdateAlpha(settings);
+      alpha_at_ = alpha_at_ + Micros(settings.dce_tcp_rtt) * AlphaPeriods(settings, now);
+    } else {
+      ++time_stage_;
+      Increase(settings);
+      increase_at_ = increase_at_ + Micros(settings.rpg_time_reset);
+    }
+  }
+}
+
+// Of 0 without a CNP nothing becomes: those periods are passed over together.
+int64_t DcqcnMlx::AlphaPeriods(const ReactionSettings& settings, Nanos now) const {
+  if (alpha_ != 0) return 1;
+  return (now - alpha_at_).count() / Micros(settings.dce_tcp_rtt).count() + 1;
+}
+
+void DcqcnMlx::UpdateAlpha(const ReactionSettings& settings) {
+  alpha_ = alpha_ * settings.dce_tcp_g / kAlphaOne;
+  if (cnp_for_alpha_) alpha_ += kAlphaOne - settings.dce_tcp_g;
+  alpha_ = std::min(alpha_, kMaxAlpha);
+  cnp_for_alpha_ = false;
+}
+
+void DcqcnMlx::OnSent(const ReactionSettings& settings, uint32_t bytes) {
+  const uint64_t reset = uint64_t{settings.rpg_byte_reset} * kByteUnit;
+  for (bytes_ += bytes; bytes_ >= reset; bytes_ -= reset) {
+    ++byte_stage_;
+    Increase(settings);
+  }
+}
+
+void DcqcnMlx::Increase(const ReactionSettings& settings) {
+  if (std::min(time_stage_, byte_stage_) > settings.rpg_threshold) {
+    target_ += settings.rpg_hai_rate;
+  } else if (std::max(time_stage_, byte_stage_) >= settings.rpg_threshold) {
+    target_ += settings.rpg_ai_rate;
+  }
+  target_ = std::min(target_, line_);
+  rate_ = (rate_ + target_) / 2;
+}
+
+}  // namespace uroce::congestion

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/congestion/flow_rate.h"
+
+namespace uroce::congestion {
+
+LimitedFlow* LimitedFlows::Begin(FlowRate& owner, const Environment& environment, Nanos now) {
+  if (flows_.size() == flows_.capacity()) return nullptr;
+  const auto line_bps = static_cast<double>(environment.line_bps);
+  flows_.push_back({.point = ReactionPoint(environment.settings, line_bps, now),
+                    .pacer = {},
+                    .environment = &environment,
+                    .owner = &owner});
+  return &flows_.back();
+}
+
+void LimitedFlows::End(LimitedFlow& flow) {
+  flow.owner->limited_ = nullptr;
+  flow.owner->next_send_ = Nanos(0);  // It came of a rate that is no more.
+  if (&flow != &flows_.back()) {
+    flow = flows_.back();
+    flow.owner->limited_ = &flow;
+  }
+  flows_.pop_back();
+}
+
+void LimitedFlows::TendNext(Nanos now) {
+  if (next_ >= flows_.size()) next_ = 0;
+  LimitedFlow& flow = flows_[next_++];
+  flow.point.Advance(flow.environment->settings.rp, now);
+  if (flow.point.is_back()) End(flow);
+}
+
+bool FlowRate::OnCnp(const Environment& environment, LimitedFlows& flows, Nanos now) {
+  if (limited_ == nullptr) {
+    limited_ = flows.Begin(*this, environment, now);
+    return limited_ != nullptr;
+  }
+  const ReactionSettings& settings = environment.settings.rp;
+  limited_->point.Advance(settings, now);
+  limited_->point.OnCnp(settings, now);
+  return true;
+}
+
+void FlowRate::OnSentLimited(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes,
+                             Nanos now) {
+  const ReactionSettings& settings = limited_->environment->settings.rp;
+  double rate_bps = 0;
+  if (!limited_->point.OnSent(settings, bytes, now, rate_bps)) return flows.End(*limited_);
+  Pacer& pacer = limited_->pacer;
+  if (rate_bps != pacer.rate_bps()) pacer.SetRate(rate_bps);
+  const double counted = static_cast<double>(bytes) + static_cast<double>(answer_bytes);
+  next_send_ = pacer.NextSend(next_send_, now, counted);
+}
+
+void FlowRate::Reset(LimitedFlows& flows) {
+  if (limited_ != nullptr) flows.End(*limited_);
+  next_send_ = Nanos(0);
+}
+
+}  // namespace uroce::congestion

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The next send time of a flow of a given rate.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+
+namespace uroce::congestion {
+
+/// What a flow may send at once after a pause: at most a burst of a port, and no more than its rate
+/// makes of the time by which a worker is late.
+inline constexpr int64_t kMaxBurstBytes = 64 * 1024;
+inline constexpr Nanos kMaxBurstTime{100'000};
+
+/// How long `bytes` take. Range: `rate_bps` >= 1.
+inline Nanos TimeOf(double bytes, double rate_bps) {
+  return Nanos(std::llrint(bytes * 8e9 / rate_bps));
+}
+
+/// A rate as packets need it, which divide nothing.
+class Pacer {
+ public:
+  double rate_bps() const { return rate_bps_; }
+  /// Range: `rate_bps` >= 1.
+  void SetRate(double rate_bps) {
+    rate_bps_ = rate_bps;
+    nanos_per_byte_ = 8e9 / rate_bps;
+    credit_ = std::min(kMaxBurstTime, TimeOf(kMaxBurstBytes, rate_bps));
+  }
+  /// When the packet after one of `bytes` may leave, which leaves now. `next_send` was its time.
+  Nanos NextSend(Nanos next_send, Nanos now, double bytes) const {
+    const Nanos time(std::llrint(bytes * nanos_per_byte_));
+    return std::max(next_send, now - credit_) + time;
+  }
+
+ private:
+  double rate_bps_ = 0;
+  double nanos_per_byte_ = 0;
+  Nanos credit_;
+};
+
+}  // namespace uroce::congestion

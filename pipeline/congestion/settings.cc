@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/congestion/settings.h"
+
+#include <algorithm>
+#include <array>
+
+namespace uroce::congestion {
+namespace {
+
+constexpr std::array<std::string_view, kProfiles> kNames = {"off", "dcqcn", "dcqcn-mlx", "delay"};
+
+constexpr uint32_t kMaxRate = 1'000'000;  // Mb/s.
+constexpr uint32_t kMaxTime = 1'000'000;  // us.
+
+template <auto Member>
+uint32_t& Np(Settings& settings) {
+  return settings.np.*Member;
+}
+template <auto Member>
+uint32_t& Rp(Settings& settings) {
+  return settings.rp.*Member;
+}
+template <auto Member>
+uint32_t& Delay(Settings& settings) {
+  return settings.delay.*Member;
+}
+
+using N = NotificationSettings;
+using R = ReactionSettings;
+using D = DelaySettings;
+
+constexpr std::array kParameters = {
+    Parameter{"np_enable", Np<&N::np_enable>, 0, 255, "bit n: priority n answers marks"},
+    Parameter{"min_time_between_cnps", Np<&N::min_time_between_cnps>, 0, 4095,
+              "us between CNPs of one flow"},
+    Parameter{"cnp_dscp", Np<&N::cnp_dscp>, 0, 63, "DSCP of CNPs"},
+    Parameter{"cnp_802p_prio", Np<&N::cnp_802p_prio>, 0, 7, "VLAN priority of CNPs"},
+    Parameter{"rp_enable", Rp<&R::rp_enable>, 0, 255, "bit n: priority n reacts to CNPs"},
+    Parameter{"clamp_tgt_rate", Rp<&R::clamp_tgt_rate>, 0, 1, "each cut lowers the target"},
+    Parameter{"clamp_tgt_rate_after_time_inc", Rp<&R::clamp_tgt_rate_after_time_inc>, 0, 1,
+              "a cut after a timer event lowers the target"},
+    Parameter{"rpg_time_reset", Rp<&R::rpg_time_reset>, 1, kMaxTime, "us between timer events"},
+    Parameter{"rpg_byte_reset", Rp<&R::rpg_byte_reset>, 1, 1u << 30, "64 B between byte events"},
+    Parameter{"rpg_threshold", Rp<&R::rpg_threshold>, 1, 31, "events of fast recovery"},
+    Parameter{"rpg_max_rate", Rp<&R::rpg_max_rate>, 0, kMaxRate, "Mb/s, 0: line rate"},
+    Parameter{"rpg_ai_rate", Rp<&R::rpg_ai_rate>, 1, kMaxRate, "Mb/s of an additive increase"},
+    Parameter{"rpg_hai_rate", Rp<&R::rpg_hai_rate>, 1, kMaxRate, "Mb/s of a hyper increase"},
+    Parameter{"rpg_gd", Rp<&R::rpg_gd>, 10, 15, "log2 of what alpha is divided by"},
+    Parameter{"rpg_min_dec_fac", Rp<&R::rpg_min_dec_fac>, 0, 100, "% that a cut leaves at least"},
+    Parameter{"rpg_min_rate", Rp<&R::rpg_min_rate>, 1, kMaxRate, "Mb/s"},
+    Parameter{"rate_to_set_on_first_cnp", Rp<&R::rate_to_set_on_first_cnp>, 0, kMaxRate,
+              "Mb/s, 0: leave"},
+    Parameter{"dce_tcp_g", Rp<&R::dce_tcp_g>, 0, 1023, "1024 * (1 - g)"},
+    Parameter{"dce_tcp_rtt", Rp<&R::dce_tcp_rtt>, 1, kMaxTime, "us between updates of alpha"},
+    Parameter{"rate_reduce_monitor_period", Rp<&R::rate_reduce_monitor_period>, 0, kMaxTime,
+              "us between cuts"},
+    Parameter{"initial_alpha_value", Rp<&R::initial_alpha_value>, 0, 1023, "1/1024"},
+    Parameter{"base_target_delay", Delay<&D::base_target_delay>, 1, kMaxTime,
+              "us of a round trip without congestion"},
+    Parameter{"path_scaling", Delay<&D::path_scaling>, 0, 400,
+              "% that a round trip may exceed the shortest"},
+    Parameter{"fs_range", Delay<&D::fs_range>, 0, kMaxTime, "us that small windows may add"},
+    Parameter{"fs_min_cwnd", Delay<&D::fs_min_cwnd>, 1, 1'000'000, "1/1000 packet"},
+    Parameter{"fs_max_cwnd", Delay<&D::fs_max_cwnd>, 1, 100'000, "packets"},
+    Parameter{"ai", Delay<&D::ai>, 1, 1'000'000, "1/1000 packet a round trip"},
+    Parameter{"beta", Delay<&D::beta>, 1, 1000, "1/1000 of the excess"},
+    Parameter{"max_mdf", Delay<&D::max_mdf>, 1, 900, "1/1000 of the window"},
+    Parameter{"min_cwnd", Delay<&D::min_cwnd>, 4, 1'000'000, "1/1000 packet"},
+    Parameter{"initial_cwnd", Delay<&D::initial_cwnd>, 1, 1'000'000, "KB"},
+};
+
+/// What NVIDIA's NICs come with (docs/protocol/congestion.md, section 7).
+constexpr ReactionSettings kMlx = {.rpg_time_reset = 300,
+                                   .rpg_byte_reset = 32767,
+                                   .rpg_threshold = 1,
+                                   .rpg_ai_rate = 5,
+                                   .rpg_hai_rate = 50,
+                                   .dce_tcp_g = 1019,
+                                   .dce_tcp_rtt = 1,
+                                   .rate_reduce_monitor_period = 4};
+
+}  // namespace
+
+Settings DefaultsOf(Profile profile) {
+  Settings settings;
+  settings.profile = profile;
+  if (profile != Profile::kDcqcnMlx) return settings;
+  settings.rp = kMlx;
+  settings.np.min_time_between_cnps = 4;
+  return settings;
+}
+
+std::string_view NameOf(Profile profile) { return kNames[static_cast<size_t>(profile)]; }
+
+bool ParseProfile(std::string_view name, Profile& profile) {
+  const auto found = std::ranges::find(kNames, name);
+  if (found == kNames.end()) return false;
+  profile = static_cast<Profile>(found - kNames.begin());
+  return true;
+}
+
+std::span<const Parameter> Parameters() { return kParameters; }
+
+const Parameter* FindParameter(std::string_view name) {
+  const auto found = std::ranges::find(kParameters, name, &Parameter::name);
+  return found == kParameters.end() ? nullptr : &*found;
+}
+
+}  // namespace uroce::congestion

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of congestion control under the names that network engineers know, with their ranges
+// (docs/protocol/congestion.md, sections 4, 6 and 7).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace uroce::congestion {
+
+/// How senders react.
+enum class Profile : uint8_t {
+  kOff,       ///< To losses alone, by a window (loss_window.h). Marks are not answered.
+  kDcqcn,     ///< To CNPs, as the paper says (dcqcn.h).
+  kDcqcnMlx,  ///< To CNPs, by the integers of NVIDIA's NICs (dcqcn_mlx.h).
+  kDelay,     ///< To round trips by a window (delay_window.h), and to CNPs as kDcqcn.
+};
+inline constexpr int kProfiles = 4;
+
+/// Directory ecn/roce_np of mlx5.
+struct NotificationSettings {
+  uint32_t np_enable = 0xff;            ///< A bit for each priority.
+  uint32_t min_time_between_cnps = 50;  ///< us, of one flow.
+  uint32_t cnp_dscp = 48;
+  uint32_t cnp_802p_prio = 6;  ///< Where the path has a VLAN.
+};
+
+/// Directory ecn/roce_rp of mlx5. The defaults are the paper's, in the same units.
+struct ReactionSettings {
+  uint32_t rp_enable = 0xff;                   ///< A bit for each priority.
+  uint32_t clamp_tgt_rate = 0;                 ///< kDcqcnMlx.
+  uint32_t clamp_tgt_rate_after_time_inc = 1;  ///< kDcqcnMlx.
+  uint32_t rpg_time_reset = 55;                ///< us: the rate timer.
+  uint32_t rpg_byte_reset = 156250;            ///< 64 B: the byte counter, 10 MB.
+  uint32_t rpg_threshold = 5;                  ///< F.
+  uint32_t rpg_max_rate = 0;                   ///< Mb/s; 0: line rate.
+  uint32_t rpg_ai_rate = 40;                   ///< Mb/s.
+  uint32_t rpg_hai_rate = 200;                 ///< Mb/s: the authors' simulator has this.
+  uint32_t rpg_gd = 11;                        ///< log2 of the divisor of a cut; kDcqcnMlx.
+  uint32_t rpg_min_dec_fac = 50;          ///< Percent of the rate that remain at least; kDcqcnMlx.
+  uint32_t rpg_min_rate = 1;              ///< Mb/s.
+  uint32_t rate_to_set_on_first_cnp = 0;  ///< Mb/s; 0: leave.
+  uint32_t dce_tcp_g = 1020;              ///< 1024 * (1 - g): g = 1/256.
+  uint32_t dce_tcp_rtt = 55;              ///< us: the alpha timer.
+  uint32_t rate_reduce_monitor_period = 50;  ///< us: at most one cut in it.
+  uint32_t initial_alpha_value = 1023;       ///< kDcqcnMlx; the paper's alpha begins at 1.
+};
+
+/// Parameters of kDelay. Names are those of the Swift paper (SIGCOMM 2020).
+struct DelaySettings {
+  uint32_t base_target_delay = 100;  ///< us: a round trip that is no sign of congestion.
+  uint32_t path_scaling = 25;        ///< Percent that a round trip may exceed the path's shortest.
+  uint32_t fs_range = 100;           ///< us: added to the target of the smallest windows at most.
+  uint32_t fs_min_cwnd = 100;        ///< 1/1000 packet: the target is highest at this window.
+  uint32_t fs_max_cwnd = 100;        ///< Packets: nothing is added from this window on.
+  uint32_t ai = 500;                 ///< 1/1000 packet in a round trip.
+  uint32_t beta = 800;               ///< 1/1000: the weight of the excess in a decrease.
+  uint32_t max_mdf = 500;      ///< 1/1000: the largest decrease of a round trip, and of a loss.
+  uint32_t min_cwnd = 50;      ///< 1/1000 packet.
+  uint32_t initial_cwnd = 16;  ///< KB.
+};
+
+struct Settings {
+  Profile profile = Profile::kOff;
+  NotificationSettings np;
+  ReactionSettings rp;
+  DelaySettings delay;
+};
+
+/// The profile with its own defaults.
+Settings DefaultsOf(Profile profile);
+
+/// "off", "dcqcn", "dcqcn-mlx", "delay".
+std::string_view NameOf(Profile profile);
+/// False: there is no such profile.
+[[nodiscard]] bool ParseProfile(std::string_view name, Profile& profile);
+
+/// One parameter: its name, where it is, and what values it takes.
+struct Parameter {
+  std::string_view name;
+  uint32_t& (*of)(Settings& settings);
+  uint32_t least;
+  uint32_t most;
+  std::string_view meaning;  ///< With its unit.
+};
+std::span<const Parameter> Parameters();
+/// Null: there is no such parameter.
+const Parameter* FindParameter(std::string_view name);
+
+/// The priority of a traffic class without other configuration (docs/protocol/congestion.md,
+/// section 2): DSCP >> 3.
+constexpr uint32_t PriorityOf(uint8_t traffic_class) { return traffic_class >> 5; }
+constexpr bool IsEnabled(uint32_t mask, uint8_t traffic_class) {
+  return (mask >> PriorityOf(traffic_class) & 1) != 0;
+}
+
+}  // namespace uroce::congestion

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many request packets a requester may have in flight, whatever the profile.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/congestion/delay_window.h"
+#include "pipeline/congestion/environment.h"
+#include "pipeline/congestion/loss_window.h"
+#include "pipeline/wire/psn.h"
+
+namespace uroce::congestion {
+
+/// Bounds request packets in flight; a READ request is one of them, however many answer it. Losses
+/// decide (LossWindow), or round trips and losses (DelayWindow, with Profile::kDelay).
+/// Pure, owned by a requester's loss recovery, which tells it what happens.
+class Window {
+ public:
+  /// Range: `most` > 0, of go-back-N. `environment` may be null: there is no other profile than
+  /// kOff.
+  Window(uint32_t most, const Environment* environment)
+      : environment_(environment), most_(most), losses_(most), packets_(most) {}
+
+  /// The queue pair begins to send, or is reset. Range: `mtu_bytes` > 0.
+  void Start(bool selective, uint32_t mtu_bytes);
+  /// Selective repeat begins or ends.
+  void SetSelective(bool selective);
+
+  uint32_t packets() const { return packets_; }
+  /// Whether one more request packet may leave while `in_flight` are under way.
+  bool MaySend(uint32_t in_flight) const { return in_flight < packets_; }
+  /// Whether the next packet asks for an acknowledgement: the window is full with it, or round
+  /// trips are measured.
+  bool AsksForAck(uint32_t in_flight) const {
+    return in_flight + 1 >= packets_ || (by_delay_ && delay_.WantsAck());
+  }
+  /// See DelayWindow::gap.
+  Nanos gap() const { return by_delay_ ? delay_.gap() : Nanos(0); }
+
+  /// A packet in order leaves. `measurable`: it asks for an acknowledgement, which nothing but
+  /// itself holds up.
+  void OnSent(wire::Psn psn, uint32_t in_flight, bool measurable, Nanos now) {
+    if (!by_delay_) return;
+    const bool fills = in_flight + 1 >= packets_;
+    delay_.OnSent(psn, measurable, fills, now, environment_->stalled);
+  }
+  /// All before `una` is acknowledged: `packets` more.
+  void OnAcknowledged(wire::Psn una, uint32_t packets, Nanos now) {
+    if (by_delay_) return OnAcknowledgedByDelay(una, now);
+    losses_.OnAcknowledged(packets);
+    packets_ = losses_.packets();
+  }
+  /// Go-back-N: all from a lost packet on is sent again.
+  void OnGoBack();
+  /// All is sent again, whatever the reason.
+  void OnAllResent(bool selective);
+  /// Selective repeat: `packets` more are known to be lost.
+  void OnLost(uint32_t packets);
+  /// Selective repeat: a round trip has ended, with `in_flight` packets under way.
+  void OnRound(uint32_t in_flight);
+
+  /// Null: round trips are not looked at.
+  const DelayWindow* delay() const { return by_delay_ ? &delay_ : nullptr; }
+
+ private:
+  void OnAcknowledgedByDelay(wire::Psn una, Nanos now);
+  uint32_t MostOf(bool selective) const;
+  const DelaySettings& settings() const { return environment_->settings.delay; }
+
+  const Environment* const environment_;
+  const uint32_t most_;
+  bool by_delay_ = false;
+  LossWindow losses_;
+  DelayWindow delay_;
+  uint32_t packets_;
+  uint32_t lost_ = 0;  ///< By delay: in this round of selective repeat.
+};
+
+}  // namespace uroce::congestion

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/congestion_control.h"
+
+#include <array>
+#include <cstring>
+
+#include "drivers/frame_destination.h"
+#include "pipeline/congestion/units.h"
+#include "pipeline/datapath/worker/packet_addresses.h"
+#include "pipeline/wire/encode.h"
+#include "pipeline/wire/icrc.h"
+
+namespace uroce::datapath {
+namespace {
+
+constexpr std::array<uint8_t, 16> kCnpPayload{};
+constexpr uint8_t kEct0 = 2;
+constexpr uint32_t kPriorityShift = 13;
+/// Of the answer to a READ request, bytes that count as sent at once: a rate grows meanwhile.
+constexpr uint32_t kMaxAnswerBytes = 1u << 22;
+
+bool IsReadRequest(wire::Opcode opcode) {
+  return wire::OperationOf(opcode) == wire::Opcode::kReadRequest &&
+         wire::ServiceOf(opcode) != wire::Service::kCnp;
+}
+
+bool IsReadResponse(wire::Opcode opcode) {
+  const wire::OpcodeInfo& info = wire::InfoOf(opcode);
+  return info.Has(wire::OpcodeInfo::kRead) && info.Has(wire::OpcodeInfo::kResponse);
+}
+
+Mac SourceMac(const rte_mbuf* frame) {
+  Mac mac;
+  std::memcpy(mac.data(), rte_pktmbuf_mtod(frame, const uint8_t*) + mac.size(), mac.size());
+  return mac;
+}
+
+/// Where the CNP for a marked packet goes (docs/protocol/congestion.md, section 3).
+wire::HeaderTemplateConfig HeadersOf(const QueuePair& qp, const wire::Packet& packet,
+                                     const wire::FrameView& view, const rte_mbuf* marked) {
+  const congestion::NotificationSettings& settings = qp.links().port->congestion().settings.np;
+  const bool is_datagram = qp.core().is_datagram();
+  const uint32_t vlan = view.vlan_tci & kVlanIdMask;
+  const uint32_t tag = vlan == 0 ? 0 : vlan | settings.cnp_802p_prio << kPriorityShift;
+  const Qpn peer = is_datagram ? packet.header.deth.source_qpn : qp.path().remote_qpn;
+  return {.source_mac = qp.links().port->device().mac,
+          .destination_mac = is_datagram ? SourceMac(marked) : qp.path().destination_mac,
+          .vlan_tci = static_cast<uint16_t>(tag),
+          .source = packet.destination,
+          .destination = packet.source,
+          .traffic_class = static_cast<uint8_t>(settings.cnp_dscp << 2 | kEct0),
+          .hop_limit = qp.path().hop_limit,
+          .udp_source_port = wire::UdpSourcePort(0, qp.qpn(), peer),
+          .dest_qpn = peer,
+          .is_migrated = false};
+}
+
+}  // namespace
+
+void CongestionControl::OnMarked(QueuePair& qp, const wire::Packet& packet,
+                                 const wire::FrameView& view, const rte_mbuf* frame) {
+  if (!congestion::IsNotified(packet.header.opcode)) return;
+  if (!IsDue(qp, packet)) return;
+  SendCnp(qp, packet, view, frame);
+  // A responder with a reaction point does the same with the CNP; one without it is asked for less.
+  if (IsReadResponse(packet.header.opcode)) Slow(qp);
+}
+
+bool CongestionControl::IsDue(QueuePair& qp, const wire::Packet& packet) {
+  const congestion::Environment& environment = EnvironmentOf(qp);
+  const congestion::NotificationSettings& settings = environment.settings.np;
+  if (!environment.is_on() || !congestion::IsEnabled(settings.np_enable, qp.path().traffic_class)) {
+    return false;
+  }
+  // A full port drops the CNP, and the next mark gets one.
+  if (!qp.links().port->HasReserve()) return false;
+  const Nanos interval = congestion::Micros(settings.min_time_between_cnps);
+  const Nanos now = time_.now();
+  if (!qp.core().is_datagram()) return qp.flow().answers.OnMarked(now, interval);
+  return datagrams_.OnMarked(packet.source, packet.header.deth.source_qpn, now, interval);
+}
+
+void CongestionControl::SendCnp(const QueuePair& qp, const wire::Packet& packet,
+                                const wire::FrameView& view, const rte_mbuf* marked) {
+  DevicePort& port = *qp.links().port;
+  rte_mbuf* const frame = stash_.Take(port.counters());
+  if (frame == nullptr) return;
+  const wire::HeaderTemplateConfig path = HeadersOf(qp, packet, view, marked);
+  uint8_t* const start = rte_pktmbuf_mtod(frame, uint8_t*);
+  const wire::EncodedHeaders headers =
+      wire::EncodeHeaders(wire::HeaderTemplate(path), {.opcode = wire::Opcode::kCnp},
+                          kCnpPayload.size(), identification_++, start);
+  uint8_t* const payload = start + headers.length_bytes;
+  const uint32_t crc =
+      wire::CopyCrc32(headers.crc_state, payload, kCnpPayload.data(), kCnpPayload.size());
+  const size_t trailer = wire::WriteTrailer(payload + kCnpPayload.size(), kCnpPayload.size(), crc);
+  const size_t length = headers.length_bytes + kCnpPayload.size() + trailer;
+  frame->data_len = static_cast<uint16_t>(length);
+  frame->pkt_len = frame->data_len;
+  drivers::SetDestination(*frame, path.dest_qpn);
+  Count(port.counters().np_cnp_sent);
+  port.Queue(frame, path.destination_mac == port.device().mac, {.qpn = path.dest_qpn.value()});
+}
+
+void CongestionControl::Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes,
+                               Nanos gap) {
+  const wire::TransportHeader& header = packet.header;
+  if (!congestion::IsNotified(header.opcode)) return;  // Whatever is no data.
+  congestion::FlowRate& rate = qp.flow().rate;
+  const bool reads = IsReadRequest(header.opcode);
+  const uint32_t answer = reads ? std::min(header.reth.length_bytes, kMaxAnswerBytes) : 0;
+  rate.OnSent(limited_, bytes + congestion::kFrameOverheadBytes, answer, time_.now());
+  const bool is_request = packet.source != transport::TxPacket::Source::kRemote;
+  if (is_request && gap != Nanos(0)) rate.Delay(time_.now(), gap);
+}
+
+void CongestionControl::OnLosses(QueuePair& qp, transport::Losses losses) {
+  switch (EnvironmentOf(qp).settings.profile) {
+    case congestion::Profile::kOff:
+      return;
+    case congestion::Profile::kDcqcn:
+    case congestion::Profile::kDcqcnMlx:
+      Slow(qp);
+      return;
+    case congestion::Profile::kDelay:
+      // Its window has heard of lost requests; responses have none.
+      if (losses.responses) Slow(qp);
+      return;
+  }
+}
+
+}  // namespace uroce::datapath

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Congestion control of a worker's queue pairs: marks to CNPs, CNPs to rates, rates to times
+// (pipeline/congestion).
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+#include "pipeline/congestion/flow_rate.h"
+#include "pipeline/congestion/notification_point.h"
+#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/queue/queue_pair.h"
+#include "pipeline/datapath/worker/frame_stash.h"
+#include "pipeline/datapath/worker/turn_time.h"
+#include "pipeline/transport/effect.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::datapath {
+
+/// One thread. What every packet passes through is inline where it is called.
+class CongestionControl {
+ public:
+  CongestionControl(FrameStash& stash, const TurnTime& time)
+      : stash_(stash), time_(time), limited_(kMaxLimited) {}
+
+  // ---- received ----
+  /// A packet to `qp` that was admitted has a mark: sends a CNP, where one is due. It goes out
+  /// before all that is sent in this turn, and nothing limits it but the room of the port.
+  void OnMarked(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+                const rte_mbuf* frame);
+  /// A CNP to `qp` that was admitted. False: it is ignored, since too many are limited already.
+  bool OnCnp(QueuePair& qp) { return Slow(qp); }
+
+  // ---- sent ----
+  /// Whether `qp`, which has something to send, must wait for its time. Answers that are one packet
+  /// never wait.
+  bool MustWait(const QueuePair& qp) const {
+    if (qp.flow().rate.MaySend(time_.now())) [[likely]]
+      return false;
+    return !qp.core().HasAcknowledgement();
+  }
+  /// When to look again at one that must wait.
+  Nanos ResumeAt(const QueuePair& qp) const {
+    return std::min(qp.flow().rate.next_send(), time_.now() + kLongestWait);
+  }
+  /// A packet of `qp` has left in a frame of `bytes`.
+  void OnSent(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes) {
+    const bool is_limited = qp.flow().rate.point() != nullptr;
+    const Nanos gap = qp.core().is_reliable() ? qp.core().reliable().send_gap() : Nanos(0);
+    if (is_limited || gap != Nanos(0)) [[unlikely]]
+      Charge(qp, packet, bytes, gap);
+  }
+  /// Asks the transport of `qp` for losses, which are an event to some profiles.
+  void TakeLosses(QueuePair& qp) {
+    if (!qp.core().is_reliable()) return;
+    const transport::Losses losses = qp.core().reliable().TakeLosses();
+    if (losses.any()) [[unlikely]]
+      OnLosses(qp, losses);
+  }
+  /// `qp` is reset, or ends.
+  void Forget(QueuePair& qp) { qp.flow().rate.Reset(limited_); }
+  /// Once a turn.
+  void Tend() { limited_.Tend(time_.now()); }
+
+ private:
+  /// Queue pairs of a worker whose rate is limited at a time.
+  static constexpr uint32_t kMaxLimited = 16384;
+  /// A rate may be back before the time that it once said.
+  static constexpr Nanos kLongestWait{1'000'000};
+
+  static const congestion::Environment& EnvironmentOf(const QueuePair& qp) {
+    return qp.links().port->congestion();
+  }
+  bool Slow(QueuePair& qp) {
+    return qp.flow().rate.OnCnp(EnvironmentOf(qp), limited_, time_.now());
+  }
+  /// Whether a CNP is due for a marked packet.
+  bool IsDue(QueuePair& qp, const wire::Packet& packet);
+  void SendCnp(const QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+               const rte_mbuf* marked);
+  void Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes, Nanos gap);
+  void OnLosses(QueuePair& qp, transport::Losses losses);
+
+  FrameStash& stash_;
+  const TurnTime& time_;
+  congestion::LimitedFlows limited_;
+  congestion::DatagramNotificationPoints datagrams_;
+  uint16_t identification_ = 0;
+};
+
+}  // namespace uroce::datapath

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/fabric/fabric.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace uroce::fabric {
+namespace {
+
+constexpr uint32_t kNoLink = UINT32_MAX;
+/// Pauses and resumptions that may be on a link at a time. With so many on it the next is told when
+/// one has arrived.
+constexpr uint32_t kReservePerLink = 4;
+constexpr uint32_t kPauseFrameBytes = 60;
+
+uint32_t Opposite(uint32_t link) { return link ^ 1; }
+
+/// Spreads the choices of switches: with one hash for all, those behind the first would choose
+/// alike.
+uint32_t Choice(uint32_t flow_hash, uint32_t switch_index, uint64_t seed, size_t ways) {
+  uint64_t mixed = (flow_hash ^ (seed << 32)) + (switch_index + 1) * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return static_cast<uint32_t>((mixed >> 32) % ways);
+}
+
+}  // namespace
+
+Fabric::Fabric(Surroundings& surroundings, const FabricConfig& config)
+    : surroundings_(surroundings),
+      config_(config),
+      store_(config.max_frames),
+      random_(config.seed) {}
+
+Fabric::~Fabric() {
+  for (Link& link : links_) {
+    Clear(link.control);
+    Clear(link.data);
+    Clear(link.flight);
+  }
+}
+
+// ---- making it ----
+
+uint32_t Fabric::AddSwitch(const SwitchConfig& config) {
+  switches_.push_back({.config = config, .egress = {}});
+  are_routes_known_ = false;
+  return switches() - 1;
+}
+
+uint32_t Fabric::AddHost(uint32_t switch_index, const Mac& mac, const LinkConfig& config) {
+  const uint32_t host = hosts();
+  const uint32_t cable = AddCable(Link::kHost, switch_index, host, config);
+  hosts_.push_back({.mac = mac, .cable = cable, .switch_index = switch_index});
+  host_of_mac_[mac] = host;
+  return host;
+}
+
+uint32_t Fabric::Join(uint32_t first_switch, uint32_t second_switch, const LinkConfig& config) {
+  const uint32_t cable = AddCable(first_switch, second_switch, 0, config);
+  are_routes_known_ = false;
+  return cable;
+}
+
+uint32_t Fabric::AddCable(uint32_t first_switch, uint32_t second_switch, uint32_t host,
+                          const LinkConfig& config) {
+  const auto cable = static_cast<uint32_t>(links_.size() / 2);
+  for (const auto& [from, to] :
+       {std::pair(first_switch, second_switch), std::pair(second_switch, first_switch)}) {
+    if (from != Link::kHost) {
+      switches_[from].egress.push_back(static_cast<uint32_t>(links_.size()));
+    }
+    links_.push_back({.from_switch = from, .to_switch = to, .host = host, .config = config});
+  }
+  reserve_ += 2 * kReservePerLink;
+  store_.Grow(2 * kReservePerLink);
+  events_.Resize(static_cast<uint32_t>(2 * links_.size()));
+  return cable;
+}
+
+void Fabric::FindRoutes() {
+  std::vector<RouteEdge> edges;
+  for (uint32_t index = 0; index < links_.size(); ++index) {
+    const Link& link = links_[index];
+    if (!link.is_up || link.from_switch == Link::kHost || link.to_switch == Link::kHost) continue;
+    edges.push_back({.from = link.from_switch, .to = link.to_switch, .link = index});
+  }
+  routes_ = Routes(switches(), edges);
+  are_routes_known_ = true;
+}
+
+// ---- frames ----
+
+uint32_t Fabric::SendRoom(uint32_t host) const {
+  const Link& link = links_[2 * hosts_[host].cable];
+  const uint32_t free_slots = store_.free_slots() > reserve_ ? store_.free_slots() - reserve_ : 0;
+  if (!link.is_up) return std::max(free_slots, 1u);
+  return link.queue_bytes() < link.config.host_queue_bytes ? free_slots : 0;
+}
+
+void Fabric::Send(uint32_t host, const Frame& frame, Nanos now) {
+  if (!are_routes_known_) FindRoutes();
+  const uint32_t egress = 2 * hosts_[host].cable;
+  if (!links_[egress].is_up || store_.free_slots() <= reserve_) {
+    ++(links_[egress].is_up ? lost_slots_ : links_[egress].counters.down_drops);
+    surroundings_.Free(frame);
+    return;
+  }
+  const uint32_t index = store_.Take();
+  Slot& slot = store_[index];
+  slot = {.frame = frame,
+          .headers = ReadHeaders(frame.span()),
+          .source_host = host,
+          .source_switch = hosts_[host].switch_index};
+  const auto target = host_of_mac_.find(slot.headers.destination);
+  slot.goes_everywhere = target == host_of_mac_.end();
+  if (!slot.goes_everywhere) slot.target_host = target->second;
+  Queue(egress, index, now);
+}
+
+void Fabric::RunNext() {
+  const Nanos time = events_.next();
+  const uint32_t event = events_.first();
+  if (event < links_.size()) {
+    OnArrival(event, time);
+  } else {
+    Kick(event - static_cast<uint32_t>(links_.size()), time);
+  }
+}
+
+// ---- at the head of a link ----
+
+void Fabric::Queue(uint32_t index, uint32_t slot, Nanos now) {
+  Link& link = links_[index];
+  (store_[slot].headers.is_control ? link.control : link.data).Append(store_, slot);
+  link.peak_queue_bytes = std::max(link.peak_queue_bytes, link.queue_bytes());
+  Kick(index, now);
+}
+
+/// Has the line used, now or as soon as it is free.
+void Fabric::Kick(uint32_t index, Nanos now) {
+  Link& link = links_[index];
+  if (link.NextQueue() != nullptr && link.free_at <= now) Transmit(index, now);
+  if (link.NextQueue() != nullptr) {
+    events_.Set(TransmitEvent(index), link.free_at);
+  } else {
+    events_.Remove(TransmitEvent(index));
+  }
+}
+
+void Fabric::Transmit(uint32_t index, Nanos now) {
+  Link& link = links_[index];
+  const uint32_t slot = link.NextQueue()->Pop(store_);
+  const uint32_t length_bytes = store_[slot].frame.length_bytes;
+  ++link.counters.frames;
+  link.counters.bytes += length_bytes;
+  link.Occupy(WireBytes(length_bytes), now);
+  if (link.from_switch != Link::kHost) LeaveSwitch(link.from_switch, store_[slot], now);
+  Launch(index, slot);
+}
+
+/// Sends `slot` on its way as the last that uses the line.
+void Fabric::Launch(uint32_t index, uint32_t slot) {
+  Link& link = links_[index];
+  // A link whose delay was made shorter keeps its order.
+  link.last_arrival = std::max(link.last_arrival, link.free_at + link.config.delay);
+  store_[slot].due = link.last_arrival;
+  const bool is_first = link.flight.empty();
+  link.flight.Append(store_, slot);
+  if (is_first) events_.Set(ArrivalEvent(index), link.last_arrival);
+}
+
+// ---- at the end of a link ----
+
+void Fabric::OnArrival(uint32_t index, Nanos now) {
+  Link& link = links_[index];
+  const uint32_t slot = link.flight.Pop(store_);
+  if (link.flight.empty()) {
+    events_.Remove(ArrivalEvent(index));
+  } else {
+    events_.Set(ArrivalEvent(index), store_[link.flight.front()].due);
+  }
+  if (store_[slot].kind != Slot::Kind::kFrame) {
+    const bool pause = store_[slot].kind == Slot::Kind::kPause;
+    store_.Give(slot);
+    --link.pauses_in_flight;
+    OnPause(Opposite(index), pause, now);
+    Regulate(Opposite(index), now);
+  } else if (link.to_switch == Link::kHost) {
+    const Frame frame = store_[slot].frame;
+    store_.Give(slot);
+    surroundings_.Deliver(link.host, frame, now);
+  } else {
+    store_[slot].arrived_by = index;
+    Forward(link.to_switch, slot, now);
+  }
+}
+
+void Fabric::OnPause(uint32_t index, bool pause, Nanos now) {
+  Link& link = links_[index];
+  if (link.is_paused == pause) return;
+  link.is_paused = pause;
+  if (pause) {
+    ++link.counters.pauses;
+    link.paused_at = now;
+    return;
+  }
+  link.counters.paused = link.counters.paused + (now - link.paused_at);
+  Kick(index, now);
+}
+
+// ---- in a switch ----
+
+void Fabric::Forward(uint32_t switch_index, uint32_t slot, Nanos now) {
+  if (store_[slot].goes_everywhere) return ForwardToAll(switch_index, slot, now);
+  const uint32_t egress = EgressFor(switch_index, store_[slot]);
+  if (egress != kNoLink) return EnterSwitch(egress, slot, now);
+  ++switches_[switch_index].lost_ways;
+  Drop(slot);
+}
+
+/// A frame to its own sender has no way either: a switch sends nothing back to where it came from.
+uint32_t Fabric::EgressFor(uint32_t switch_index, const Slot& slot) const {
+  if (slot.target_host == slot.source_host) return kNoLink;
+  const Host& target = hosts_[slot.target_host];
+  if (target.switch_index == switch_index) return 2 * target.cable + 1;
+  const auto ways = routes_.NextLinks(switch_index, target.switch_index);
+  if (ways.empty()) return kNoLink;
+  return ways[Choice(slot.headers.flow_hash, switch_index, config_.seed, ways.size())];
+}
+
+/// A copy for each host of this switch and each switch behind it, and the frame itself for the
+/// last.
+void Fabric::ForwardToAll(uint32_t switch_index, uint32_t slot, Nanos now) {
+  const auto tree = routes_.TreeLinks(store_[slot].source_switch, switch_index);
+  uint32_t last = kNoLink;
+  for (const uint32_t egress : switches_[switch_index].egress) {
+    const Link& link = links_[egress];
+    const bool is_meant = link.to_switch == Link::kHost
+                              ? link.host != store_[slot].source_host
+                              : std::find(tree.begin(), tree.end(), egress) != tree.end();
+    if (!is_meant) continue;
+    const uint32_t before = std::exchange(last, egress);
+    if (before == kNoLink) continue;
+    const uint32_t copy = CopyOf(slot);
+    if (copy != FrameStore::kNone) EnterSwitch(before, copy, now);
+  }
+  if (last == kNoLink) return Drop(slot);
+  EnterSwitch(last, slot, now);
+}
+
+uint32_t Fabric::CopyOf(uint32_t slot) {
+  const std::optional<Frame> frame =
+      store_.free_slots() > reserve_ ? surroundings_.Copy(store_[slot].frame) : std::nullopt;
+  if (!frame) {
+    ++lost_slots_;
+    return FrameStore::kNone;
+  }
+  const uint32_t copy = store_.Take();
+  store_[copy] = store_[slot];
+  store_[copy].frame = *frame;
+  return copy;
+}
+
+/// RED comes before the full buffer, as in the order of a switch's pipeline.
+void Fabric::EnterSwitch(uint32_t index, uint32_t slot, Nanos now) {
+  Link& link = links_[index];
+  const Switch& owner = switches_[link.from_switch];
+  const uint64_t after = owner.buffered_bytes + store_[slot].frame.length_bytes;
+  if (!link.is_up) {
+    ++link.counters.down_drops;
+  } else if (!PassesRed(link, store_[slot])) {
+    ++link.counters.early_drops;
+  } else if (after > owner.config.buffer_bytes) {
+    ++link.counters.tail_drops;
+  } else {
+    return Admit(index, slot, now);
+  }
+  Drop(slot);
+}
+
+/// May mark the frame.
+bool Fabric::PassesRed(Link& link, Slot& slot) {
+  const SwitchConfig& config = switches_[link.from_switch].config;
+  const bool is_exempt = slot.headers.is_control || (config.pfc.on && !slot.headers.is_ecn_capable);
+  if (is_exempt || !Happens(MarkProbability(config.ecn, link.data.bytes()))) return true;
+  if (!slot.headers.is_ecn_capable) return false;
+  if (MarkCongestionExperienced(slot.frame.span())) ++link.counters.marks;
+  return true;
+}
+
+bool Fabric::Happens(double probability) {
+  if (probability <= 0) return false;
+  if (probability >= 1) return true;
+  constexpr double kOne = 1.0 / 9007199254740992.0;  // 2^-53
+  return static_cast<double>(random_() >> 11) * kOne < probability;
+}
+
+void Fabric::Admit(uint32_t index, uint32_t slot, Nanos now) {
+  Switch& owner = switches_[links_[index].from_switch];
+  const uint32_t length_bytes = store_[slot].frame.length_bytes;
+  owner.buffered_bytes += length_bytes;
+  owner.peak_buffered_bytes = std::max(owner.peak_buffered_bytes, owner.buffered_bytes);
+  if (!store_[slot].headers.is_control) {
+    const uint32_t arrived_by = store_[slot].arrived_by;
+    links_[arrived_by].share_bytes += length_bytes;
+    Regulate(arrived_by, now);
+  }
+  Queue(index, slot, now);
+}
+
+void Fabric::LeaveSwitch(uint32_t switch_index, const Slot& slot, Nanos now) {
+  switches_[switch_index].buffered_bytes -= slot.frame.length_bytes;
+  if (slot.headers.is_control) return;
+  links_[slot.arrived_by].share_bytes -= slot.frame.length_bytes;
+  Regulate(slot.arrived_by, now);
+}
+
+/// Pauses or resumes what comes by a link, as its share says.
+void Fabric::Regulate(uint32_t index, Nanos now) {
+  Link& link = links_[index];
+  const PfcConfig& pfc = switches_[link.to_switch].config.pfc;
+  const bool must_pause = pfc.on && link.share_bytes > pfc.xoff_bytes;
+  const bool may_resume = !pfc.on || link.share_bytes <= pfc.xon_bytes;
+  if (link.is_pausing ? may_resume : must_pause) TellPause(index, !link.is_pausing, now);
+}
+
+/// Tells the head of a link by the other direction. Ahead of what waits there, and behind the frame
+/// that is on the line.
+void Fabric::TellPause(uint32_t index, bool pause, Nanos now) {
+  Link& back = links_[Opposite(index)];
+  if (!back.is_up || back.pauses_in_flight == kReservePerLink) return;
+  links_[index].is_pausing = pause;
+  ++back.pauses_in_flight;
+  const uint32_t slot = store_.Take();
+  store_[slot] = {.kind = pause ? Slot::Kind::kPause : Slot::Kind::kResume};
+  back.Occupy(WireBytes(kPauseFrameBytes), std::max(now, back.free_at));
+  Launch(Opposite(index), slot);
+}
+
+// ---- changes ----
+
+void Fabric::SetSwitch(uint32_t switch_index, const SwitchConfig& config, Nanos now) {
+  switches_[switch_index].config = config;
+  for (const uint32_t egress : switches_[switch_index].egress) Regulate(Opposite(egress), now);
+}
+
+void Fabric::SetLink(uint32_t cable, const LinkConfig& config) {
+  for (Link* link : {&links_[2 * cable], &links_[2 * cable + 1]}) {
+    link->config = config;
+    link->fraction = 0;
+  }
+}
+
+void Fabric::SetUp(uint32_t cable, bool is_up, Nanos now) {
+  if (links_[2 * cable].is_up == is_up) return;
+  for (const uint32_t index : {2 * cable, 2 * cable + 1}) {
+    links_[index].is_up = is_up;
+    if (!is_up) Empty(index, now);
+  }
+  FindRoutes();
+}
+
+/// What waits for a link that went down, or is on it, is lost; pauses are forgotten at both ends.
+void Fabric::Empty(uint32_t index, Nanos now) {
+  Link& link = links_[index];
+  for (FrameList* queue : {&link.control, &link.data}) {
+    while (!queue->empty()) {
+      const uint32_t slot = queue->Pop(store_);
+      if (link.from_switch != Link::kHost) LeaveSwitch(link.from_switch, store_[slot], now);
+      ++link.counters.down_drops;
+      Drop(slot);
+    }
+  }
+  link.counters.down_drops += link.flight.frames() - link.pauses_in_flight;
+  Clear(link.flight);
+  link.pauses_in_flight = 0;
+  events_.Remove(ArrivalEvent(index));
+  events_.Remove(TransmitEvent(index));
+  OnPause(index, false, now);
+  link.is_pausing = false;
+}
+
+void Fabric::Drop(uint32_t slot) {
+  surroundings_.Free(store_[slot].frame);
+  store_.Give(slot);
+}
+
+void Fabric::Clear(FrameList& list) {
+  while (!list.empty()) {
+    const uint32_t slot = list.Pop(store_);
+    if (store_[slot].kind == Slot::Kind::kFrame) surroundings_.Free(store_[slot].frame);
+    store_.Give(slot);
+  }
+}
+
+}  // namespace uroce::fabric

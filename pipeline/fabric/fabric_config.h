@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What switches and links do, as numbers.
+#pragma once
+
+#include <cstdint>
+
+#include "pipeline/base/types.h"
+
+namespace uroce::fabric {
+
+/// A link, both directions alike.
+struct LinkConfig {
+  uint64_t rate_bps = 100'000'000'000;  ///< Not 0. Of bits on the wire, see WireBytes.
+  Nanos delay{0};                       ///< From the last bit's departure to its arrival.
+  /// What waits in a host for its link before SendRoom is 0. At least a frame always fits.
+  uint32_t host_queue_bytes = 64 * 1024;
+};
+
+/// RED on the queue of an egress port (docs/protocol/congestion.md, section 5): the probability is
+/// 0 for q <= min_bytes, max_probability * (q - min) / (max - min) for min < q <= max, and 1 above.
+/// Equal thresholds are a cut-off.
+struct EcnConfig {
+  bool on = false;
+  uint32_t min_bytes = 0;
+  uint32_t max_bytes = 0;  ///< >= min_bytes.
+  double max_probability = 1;
+};
+
+/// Of a frame that finds so many bytes in the queue.
+constexpr double MarkProbability(const EcnConfig& ecn, uint64_t queue_bytes) {
+  if (!ecn.on || queue_bytes <= ecn.min_bytes) return 0;
+  if (queue_bytes > ecn.max_bytes) return 1;
+  return ecn.max_probability * static_cast<double>(queue_bytes - ecn.min_bytes) /
+         static_cast<double>(ecn.max_bytes - ecn.min_bytes);
+}
+
+/// A link is paused when more than `xoff_bytes` of what came by it lie in the switch, and resumed
+/// at `xon_bytes` or less. What still arrives meanwhile needs room in the buffer.
+struct PfcConfig {
+  bool on = false;
+  uint32_t xoff_bytes = 0;
+  uint32_t xon_bytes = 0;  ///< <= xoff_bytes.
+};
+
+struct SwitchConfig {
+  uint64_t buffer_bytes = 1 << 20;  ///< Of frames that wait at any of its egress ports.
+  EcnConfig ecn;
+  PfcConfig pfc;
+};
+
+struct FabricConfig {
+  uint32_t max_frames = 16384;  ///< That wait or are on their way, in the whole fabric.
+  uint64_t seed = 1;            ///< Of the marks and of the choice between equal paths.
+};
+
+/// Bytes of line time of a frame without FCS: with it, at least 64, then preamble, start and gap.
+constexpr uint32_t WireBytes(uint32_t length_bytes) {
+  constexpr uint32_t kShortest = 60;
+  constexpr uint32_t kFcs = 4;
+  constexpr uint32_t kPreambleAndGap = 20;
+  return (length_bytes < kShortest ? kShortest : length_bytes) + kFcs + kPreambleAndGap;
+}
+
+}  // namespace uroce::fabric

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/datapath/worker/copy_engine.h"
+
+#include "pipeline/datapath/queue/payload_walk.h"
+#include "tests/datapath/worker/work_parts.h"
+
+namespace uroce::datapath {
+namespace {
+
+using transport::Effect;
+
+/// A queue pair whose program's memory only the helper reaches.
+class CopyEngineTest : public WorkPartsTest {
+ protected:
+  CopyEngineTest() { StartHelper(qp_); }
+
+  /// Has the payload of a new frame placed at the beginning of the region; returns the frame.
+  rte_mbuf* Place(const MemoryRegion& region) {
+    rte_mbuf* const frame = NewFrame(payload_);
+    Effect effect;
+    effect.kind = Effect::Kind::kPlaceRemote;
+    effect.remote = {Rkey(region.key), region.iova, static_cast<uint32_t>(payload_.size()), 0};
+    Transfer transfer;
+    transfer.bytes = rte_pktmbuf_mtod(frame, uint8_t*);
+    transfer.walker =
+        WalkEffect(qp_, effect.kind, PlaceOf(effect), LengthOf(effect), transfer.remote);
+    copies_.SubmitEffect(qp_, effect, packet_, transfer, frame);
+    return frame;
+  }
+  /// What the copy of `qp_` ended with.
+  MoveResult AwaitEnd() {
+    std::optional<MoveResult> ended;
+    while (!ended) {
+      sched_yield();
+      copies_.TakeFinished([&](QueuePair& qp, MoveResult result) {
+        EXPECT_EQ(&qp, &qp_);
+        ended = result;
+      });
+    }
+    return *ended;
+  }
+  static void FreeFrameOf(QueuePair& qp) {
+    rte_pktmbuf_free(std::exchange(qp.waiting().job->frame, nullptr));
+    qp.links().wait = WaitKind::kNone;
+  }
+
+  Endpoint& endpoint_ = AddConnected();
+  QueuePair& qp_ = *endpoint_.qp;
+  std::vector<uint8_t> payload_ = Pattern(1000, 1);
+  std::vector<uint8_t> memory_ = std::vector<uint8_t>(2000);
+  MemoryRegion& region_ = Register(qp_, memory_, MrMode::kCopied);
+};
+
+TEST_F(CopyEngineTest, AQueuePairWaitsUntilItsBytesAreThere) {
+  StartSending(qp_);
+  Place(region_);
+  EXPECT_EQ(qp_.links().wait, WaitKind::kEffect);
+  EXPECT_TRUE(port_->sessions().empty()) << "it sends nothing meanwhile";
+  EXPECT_EQ(AwaitEnd(), MoveResult::kDone);
+  EXPECT_TRUE(std::equal(payload_.begin(), payload_.end(), memory_.begin()));
+  EXPECT_EQ(memory_[payload_.size()], 0);
+  EXPECT_EQ(qp_.links().wait, WaitKind::kEffect) << "until whoever was told has done the rest";
+  EXPECT_NE(qp_.waiting().job, nullptr) << "for the next copy";
+  FreeFrameOf(qp_);
+  EXPECT_EQ(InFlight(), 0u);
+}
+
+TEST_F(CopyEngineTest, FramesOfACopyCountAsThoseOfItsProgram) {
+  Place(region_);
+  EXPECT_EQ(qp_.links().session->frames.waiting, 1u);
+  AwaitEnd();
+  EXPECT_EQ(qp_.links().session->frames.waiting, 0u);
+  FreeFrameOf(qp_);
+}
+
+TEST_F(CopyEngineTest, MemoryThatIsNotThereIsDenied) {
+  MemoryRegion& nowhere = Register(qp_, memory_, MrMode::kCopied);
+  nowhere.segments[0].app_addr = 8;
+  Place(nowhere);
+  EXPECT_EQ(AwaitEnd(), MoveResult::kDenied);
+  FreeFrameOf(qp_);
+}
+
+TEST_F(CopyEngineTest, AnAtomicReturnsWhatWasThere) {
+  std::vector<uint64_t> words = {40, 0};
+  Register(qp_, words, MrMode::kCopied);
+  Effect effect;
+  effect.kind = Effect::Kind::kAtomic;
+  effect.swap_add = 2;
+  copies_.SubmitAtomic(qp_, effect, reinterpret_cast<uint64_t>(words.data()));
+  EXPECT_EQ(AwaitEnd(), MoveResult::kDone);
+  EXPECT_EQ(qp_.waiting().job->original, 40u);
+  EXPECT_EQ(words[0], 42u);
+  EXPECT_EQ(words[1], 0u);
+  qp_.links().wait = WaitKind::kNone;
+}
+
+TEST_F(CopyEngineTest, NobodyIsToldOfACopyThatWasAbandoned) {
+  const uint32_t before = rte_mempool_avail_count(TestPool());
+  Place(region_);
+  CopyEngine::Abandon(qp_);
+  EXPECT_EQ(qp_.waiting().in_flight, nullptr);
+  EXPECT_NE(qp_.waiting().job, nullptr);
+  while (InFlight() != 0) {
+    sched_yield();
+    copies_.TakeFinished([](QueuePair&, MoveResult) { ADD_FAILURE(); });
+  }
+  EXPECT_EQ(rte_mempool_avail_count(TestPool()), before) << "the job's frame went with it";
+  EXPECT_EQ(qp_.links().session->frames.waiting, 0u);
+  qp_.links().wait = WaitKind::kNone;
+}
+
+}  // namespace
+}  // namespace uroce::datapath

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many packets a requester has in flight (pipeline/congestion/window.h).
+#include <gtest/gtest.h>
+
+#include <iomanip>
+#include <sstream>
+
+#include "tests/transport/selective_script.h"
+
+namespace uroce::transport {
+namespace {
+
+// [sr.flight 3.1.5.window] In a requester: two packets, then, once a round has come back, four; the
+// one at the bound asks for an ACK.
+TEST(RequesterWindow, ARequesterSendsMoreOnceItsPeerIsKnown) {
+  ScriptConfig config = Selective();
+  config.path_mtu = 256;
+  config.max_in_flight_packets = 2;
+  Script s(config);
+  MeasureRoundTrip(s);
+  s.Post(Write(256 * 8));
+  s.Sends({"WRITE_FIRST psn=000101 len=256", "WRITE_MIDDLE psn=000102 len=256 ackreq"});
+  s.Receive("ACK psn=000102 msn=1");
+  s.Sends({"WRITE_MIDDLE psn=000103 len=256", "WRITE_MIDDLE psn=000104 len=256",
+           "WRITE_MIDDLE psn=000105 len=256", "WRITE_MIDDLE psn=000106 len=256 ackreq"});
+}
+
+// [sr.flight sr.standard] With a responder of another make it stays as it is.
+TEST(RequesterWindow, ARequesterSendsNoMoreToAnotherMake) {
+  ScriptConfig config{.selective_repeat = true};
+  config.path_mtu = 256;
+  config.max_in_flight_packets = 2;
+  Script s(config);
+  s.Post(Write(256 * 8));
+  s.Sends({"WRITE_FIRST psn=000100 len=256", "WRITE_MIDDLE psn=000101 len=256 ackreq"});
+  s.Receive("ACK psn=000101 msn=0");
+  s.Sends({"WRITE_MIDDLE psn=000102 len=256", "WRITE_MIDDLE psn=000103 len=256 ackreq"});
+}
+
+/// The first `count` packets of a WRITE in packets of 256 bytes, with all that may be in flight.
+Texts FirstOfAWrite(uint32_t count) {
+  Texts texts;
+  for (uint32_t i = 0; i < count; ++i) {
+    std::ostringstream text;
+    text << (i == 0 ? "WRITE_FIRST" : "WRITE_MIDDLE") << " psn=" << std::hex << std::setw(6)
+         << std::setfill('0') << 0x100 + i << " len=256" << (i == count - 1 ? " ackreq" : "");
+    texts.push_back(text.str());
+  }
+  return texts;
+}
+
+// [3.1.5.narrow] In a requester: of sixteen packets the first eight again.
+TEST(RequesterWindow, ARequesterThatGoesBackSendsHalfAtOnce) {
+  ScriptConfig config;
+  config.path_mtu = 256;
+  config.max_in_flight_packets = 16;
+  Script s(config);
+  s.Post(Write(256 * 20));
+  s.Sends(FirstOfAWrite(16));
+  s.Receive("NAK_SEQ psn=000100 msn=0");
+  s.Sends(FirstOfAWrite(8));
+}
+
+}  // namespace
+}  // namespace uroce::transport

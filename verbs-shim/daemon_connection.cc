@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbs-shim/daemon_connection.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "verbs-shim/shared_file.h"
+
+namespace uroce::shim {
+namespace {
+
+constexpr uint32_t kMaxFds = 3 + UROCE_MAX_WORKERS;
+
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+DaemonConnection* g_connection = nullptr;  // The newest.
+bool g_fork_handler_is_set = false;
+
+const char* SocketPath() {
+  const char* path = secure_getenv("UROCE_SOCKET");
+  return path != nullptr && path[0] != '\0' ? path : UROCE_DEFAULT_SOCKET;
+}
+
+void CloseAll(const int* fds, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) close(fds[i]);
+}
+
+int ConnectSocket(const char* path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const size_t length_bytes = strlen(path);
+  if (length_bytes >= sizeof(address.sun_path)) {
+    Log("socket path is too long: %s", path);
+    return -1;
+  }
+  memcpy(address.sun_path, path, length_bytes);  // The rest is zero already.
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  int result;
+  do {
+    result = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return fd;
+  Log("no daemon at %s: %s", path, strerror(errno));
+  close(fd);
+  return -1;
+}
+
+bool SendAll(int fd, const void* data, size_t size_bytes) {
+  ssize_t sent;
+  do {
+    sent = send(fd, data, size_bytes, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(size_bytes);
+}
+
+/// Inode of a socket; 0: the fd is none. No other socket has it while this one lives.
+uint64_t InodeOfSocket(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
+}
+
+/// Receives one datagram and its fds, at most kMaxFds. Returns its bytes; 0 or less: no peer.
+ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t* fd_count) {
+  *fd_count = 0;
+  iovec part = {data, size_bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))];
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  // Without the padding behind the last fd, where the kernel would put one more.
+  message.msg_controllen = CMSG_LEN(kMaxFds * sizeof(int));
+  ssize_t received;
+  do {
+    // A peer that left a request unread behind is told first, and once; its last words come then.
+    received = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+  } while (received < 0 && (errno == EINTR || errno == ECONNRESET));
+  if (received < 0) return received;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const auto count = static_cast<uint32_t>((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    memcpy(fds + *fd_count, CMSG_DATA(c), count * sizeof(int));
+    *fd_count += count;
+  }
+  return received;
+}
+
+/// A thread cancelled inside a command would leave its reply to the next one.
+class CancelOff {
+ public:
+  CancelOff() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_); }
+  ~CancelOff() { pthread_setcancelstate(old_, nullptr); }
+  CancelOff(const CancelOff&) = delete;
+  CancelOff& operator=(const CancelOff&) = delete;
+
+ private:
+  int old_;
+};
+
+}  // namespace
+
+DaemonConnection* DaemonConnection::Current() {
+  const MutexLock lock(g_mutex);
+  return g_connection != nullptr && g_connection->is_live() ? g_connection : nullptr;
+}
+
+DaemonConnection* DaemonConnection::Get() {
+  const MutexLock lock(g_mutex);
+  if (g_connection != nullptr && g_connection->CheckAlive()) return g_connection;
+  if (!g_fork_handler_is_set) {
+    if (pthread_atfork(nullptr, nullptr, &DaemonConnection::InChild) != 0) return nullptr;
+    g_fork_handler_is_set = true;
+  }
+  DaemonConnection* connection = Connect();
+  if (connection == nullptr) return nullptr;
+  connection->older_ = g_connection;
+  g_connection = connection;
+  return connection;
+}
+
+DaemonConnection* DaemonConnection::Connect() {
+  const int fd = ConnectSocket(SocketPath());
+  if (fd < 0) return nullptr;
+  auto* connection = Make<DaemonConnection>();
+  if (connection == nullptr) {
+    close(fd);
+    return nullptr;
+  }
+  connection->control_fd_ = fd;
+  connection->control_inode_ = InodeOfSocket(fd);
+  if (connection->SayHello()) return connection;
+  close(fd);
+  Free(connection);
+  return nullptr;
+}
+
+bool DaemonConnection::SayHello() {
+  const uroce_hello hello = {UROCE_ABI_VERSION, 0};
+  uroce_hello_reply reply;
+  int fds[kMaxFds];
+  uint32_t fd_count = kMaxFds;
+  const int error = Call(*this, UROCE_HELLO, hello, &reply, fds, &fd_count);
+  if (error != 0) {
+    Log("the daemon refuses this program: %s", strerror(error));
+    return false;
+  }
+  if (TakeHelloFds(reply, fds, fd_count)) return true;
+  CloseAll(fds, fd_count);
+  return false;
+}
+
+bool DaemonConnection::TakeHelloFds(const uroce_hello_reply& hello, const int* fds,
+                                    uint32_t fd_count) {
+  const uint32_t workers = hello.worker_count;
+  if (hello.abi_version != UROCE_ABI_VERSION || workers == 0 || workers > UROCE_MAX_WORKERS ||
+      hello.device_count > UROCE_MAX_DEVICES) {
+    Log("the daemon speaks another version of the protocol (%u, ours is %u)", hello.abi_version,
+        UROCE_ABI_VERSION);
+    return false;
+  }
+  const bool has_userfaultfd = hello.has_userfaultfd != 0;
+  if (fd_count != 2 + workers + (has_userfaultfd ? 1 : 0)) {
+    Log("the daemon sent %u fds, which is not what it should", fd_count);
+    return false;
+  }
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    if (!IsAnonymous(fds[1 + worker])) {
+      Log("the daemon sent fd %u, which wakes no worker", 1 + worker);
+      return false;
+    }
+  }
+  if (!MapArena(fds[0])) return false;
+  close(fds[0]);
+  memcpy(wake_fds_, fds + 1, workers * sizeof(int));
+  memory_socket_ = fds[1 + workers];
+  userfaultfd_device_ = has_userfaultfd ? fds[2 + workers] : -1;
+  worker_count_ = workers;
+  device_count_ = hello.device_count;
+  return true;
+}
+
+bool DaemonConnection::MapArena(int arena_fd) {
+  if (!IsSealedMemory(arena_fd, UROCE_ARENA_BYTES)) {
+    Log("the daemon's arena is not what it should be");
+    return false;
+  }
+  // On x86 what may be written may be read. valgrind's leak check passes over mappings without
+  // PROT_READ: a look at all words would allocate 4 GiB, and fault at each word in a fork child.
+  void* memory =
+      mmap(nullptr, UROCE_ARENA_BYTES, PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
+  if (memory == MAP_FAILED) {
+    Log("cannot map the arena of %llu bytes: %s", UROCE_ARENA_BYTES, strerror(errno));
+    return false;
+  }
+  // A child must not post on its parent's queues, and a core file need not hold 4 GiB of holes.
+  madvise(memory, UROCE_ARENA_BYTES, MADV_DONTFORK);
+  madvise(memory, UROCE_ARENA_BYTES, MADV_DONTDUMP);
+  arena_ = static_cast<uint8_t*>(memory);
+  return true;
+}
+
+uroce_doorbells* DaemonConnection::doorbells(uint32_t worker) const {
+  return reinterpret_cast<uroce_doorbells*>(arena_ + UROCE_DOORBELLS_OFFSET) + worker;
+}
+
+int DaemonConnection::Command(void* request, size_t request_bytes, const ReplyRoom& reply, int* fds,
+                              uint32_t* fd_count) {
+  const ErrnoKeeper keeper;
+  const CancelOff cancel_off;
+  auto* header = static_cast<uroce_request*>(request);
+  header->size = static_cast<uint32_t>(request_bytes);
+  const uint32_t room = fd_count != nullptr ? *fd_count : 0;
+  int received_fds[kMaxFds];
+  uint32_t received_count = 0;
+  const int error = Exchange(request, request_bytes, reply, received_fds, &received_count);
+  const uint32_t kept = error != 0 ? 0 : received_count < room ? received_count : room;
+  if (kept != 0) memcpy(fds, received_fds, kept * sizeof(int));
+  CloseAll(received_fds + kept, received_count - kept);
+  if (fd_count != nullptr) *fd_count = kept;
+  return error;
+}
+
+int DaemonConnection::Exchange(const void* request, size_t request_bytes, const ReplyRoom& room,
+                               int* fds, uint32_t* fd_count) {
+  // Before the lock: in a forked child it may have been left taken by a thread that is not there.
+  if (!is_live()) return EIO;
+  const MutexLock lock(command_mutex_);
+  if (!is_live()) return EIO;
+  ssize_t received = 0;
+  // Who is turned away was told why before it asked, and cannot ask.
+  if (HoldsSocket() && (SendAll(control_fd_, request, request_bytes) || errno == EPIPE)) {
+    received = ReceiveWithFds(control_fd_, room.reply, room.most_bytes, fds, fd_count);
+  }
+  if (received < static_cast<ssize_t>(sizeof(uroce_reply))) {
+    MarkGone();
+    return EIO;
+  }
+  auto* header = static_cast<uroce_reply*>(room.reply);
+  if (header->error != 0) {
+    header->text[sizeof(header->text) - 1] = '\0';
+    Log("command %u: %s", static_cast<const uroce_request*>(request)->command,
+        header->text[0] != '\0' ? header->text : strerror(header->error));
+    return ErrnoOf(header->error);
+  }
+  const auto bytes = static_cast<size_t>(received);
+  return bytes == header->size && bytes >= room.least_bytes ? 0 : EIO;
+}
+
+bool DaemonConnection::CheckAlive() {
+  if (!is_live()) return false;
+  const ErrnoKeeper keeper;
+  pollfd control = {control_fd_, POLLRDHUP, 0};
+  const bool hung_up =
+      poll(&control, 1, 0) > 0 && (control.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+  if (hung_up || !HoldsSocket()) MarkGone();
+  return is_live();
+}
+
+void DaemonConnection::Wake(int wake_fd) {
+  const ErrnoKeeper keeper;
+  if (!is_live()) return;
+  if (!HoldsSocket()) return MarkGone();
+  const uint64_t one = 1;
+  const ssize_t ignored = write(wake_fd, &one, sizeof(one));  // Fails only when readable already.
+  (void)ignored;
+}
+
+bool DaemonConnection::HoldsSocket() const { return InodeOfSocket(control_fd_) == control_inode_; }
+
+void DaemonConnection::MarkGone() {
+  uint32_t expected = static_cast<uint32_t>(ConnectionState::kLive);
+  if (__atomic_compare_exchange_n(&state_, &expected,
+                                  static_cast<uint32_t>(ConnectionState::kDaemonGone), false,
+                                  __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    Log("the daemon is gone");
+  }
+}
+
+// Async-signal-safe calls only: the parent may have had threads.
+void DaemonConnection::InChild() {
+  g_mutex = PTHREAD_MUTEX_INITIALIZER;
+  // The daemon learns of the parent's end by these sockets: the child must not keep them open.
+  for (DaemonConnection* connection = g_connection; connection != nullptr;
+       connection = connection->older_) {
+    rings::StoreRelaxed(connection->state_, static_cast<uint32_t>(ConnectionState::kForked));
+    if (!connection->HoldsSocket()) continue;  // The parent had closed them all.
+    close(connection->control_fd_);
+    close(connection->memory_socket_);
+    CloseAll(connection->wake_fds_, connection->worker_count_);
+    if (connection->userfaultfd_device_ >= 0) close(connection->userfaultfd_device_);
+  }
+  g_connection = nullptr;
+}
+
+}  // namespace uroce::shim
