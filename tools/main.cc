@@ -71,6 +71,21 @@ int PrintDump(const Flags& flags, uroce_dump_what what) {
   return Print(flags.json ? RenderJson(*json) : RenderDump(what, *json, flags.render));
 }
 
+/// Waits until it is time for the next look.
+void AwaitNextLook(const Flags& flags) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
+  fputs(flags.json ? "" : "\n", stdout);
+}
+
+/// Once; with --watch, again and again.
+int WatchDump(const Flags& flags, uroce_dump_what what) {
+  while (true) {
+    const int result = PrintDump(flags, what);
+    if (result != 0 || flags.watch_s == 0) return result;
+    AwaitNextLook(flags);
+  }
+}
+
 /// The counters once; with --watch, then what they did in each interval. JSON has no rates: its
 /// reader has the numbers.
 int WatchStat(const Flags& flags) {
@@ -90,8 +105,7 @@ int WatchStat(const Flags& flags) {
     if (result != 0 || flags.watch_s == 0) return result;
     before = *json;
     then = now;
-    std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
-    fputs(flags.json ? "" : "\n", stdout);
+    AwaitNextLook(flags);
   }
 }
 
@@ -184,7 +198,7 @@ CLI::App* AddListing(CLI::App& app, Flags& flags, int& result, const char* name,
   command->add_option("-d,--device", flags.render.device, "Only this device")->excludes("--json");
   command->callback([&flags, &result, what, command] {
     if (!command->get_subcommands().empty()) return;
-    result = what == UROCE_DUMP_STAT ? WatchStat(flags) : PrintDump(flags, what);
+    result = what == UROCE_DUMP_STAT ? WatchStat(flags) : WatchDump(flags, what);
   });
   return command;
 }
@@ -283,6 +297,10 @@ void AddExtcap(CLI::App& app, Flags& flags, int& result) {
   extcap->callback([&flags, &result] { result = Extcap(flags); });
 }
 
+void AddWatch(CLI::App& command, Flags& flags, const char* description) {
+  command.add_option("--watch", flags.watch_s, description)->check(CLI::Range(0.1, 3600.0));
+}
+
 void AddListings(CLI::App& app, Flags& flags, int& result) {
   AddListing(app, flags, result, "devices", "Devices with their ports and GIDs",
              UROCE_DUMP_DEVICES);
@@ -290,8 +308,7 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
       AddListing(app, flags, result, "stat", "Counters of the devices", UROCE_DUMP_STAT);
   stat->add_flag("-a,--all", flags.render.all, "Counters that are zero, too");
   stat->add_flag("--workers", flags.render.workers, "What each worker does");
-  stat->add_option("--watch", flags.watch_s, "Every so many seconds, print changes and rates")
-      ->check(CLI::Range(0.1, 3600.0));
+  AddWatch(*stat, flags, "Every so many seconds, print changes and rates");
   AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);
   AddListing(app, flags, result, "mr", "Memory regions", UROCE_DUMP_MR);
   AddListing(app, flags, result, "srq", "Shared receive queues", UROCE_DUMP_SRQ);
@@ -308,6 +325,20 @@ void AddChange(CLI::App& command, Flags& flags, int& result, uroce_change_what w
   set->add_option(target, flags.change_target)->required();
   set->add_option("KEY=VALUE", flags.changes)->required();
   set->callback([&flags, &result, what] { result = Change(flags, what); });
+}
+
+void AddCongestion(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* cc = AddListing(app, flags, result, "cc",
+                            "Congestion control: rates, windows, round trips, CNPs of each flow",
+                            UROCE_DUMP_CC);
+  AddWatch(*cc, flags, "Every so many seconds, print them again");
+  AddListing(*cc, flags, result, "parameters", "Profile and parameters of each NIC",
+             UROCE_DUMP_CC_SETTINGS);
+  AddChange(*cc, flags, result, UROCE_CHANGE_CC, "NIC",
+            "Change profile or parameters of a NIC; connections that are there keep their profile");
+  cc->footer(
+      "Examples: uroce cc --watch 1\n"
+      "          uroce cc set uroce0 profile=dcqcn-mlx rpg_ai_rate=20");
 }
 
 void AddNetwork(CLI::App& app, Flags& flags, int& result) {
@@ -342,6 +373,7 @@ int Main(int argc, char** argv) {
   AddSocketFlag(app, flags);
   AddLaunchers(app, flags, result);
   AddListings(app, flags, result);
+  AddCongestion(app, flags, result);
   AddNetwork(app, flags, result);
   AddCapture(app, flags, result);
   AddFlight(app, flags, result);

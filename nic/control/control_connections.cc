@@ -23,7 +23,8 @@ constexpr Nanos kBurialTime{1'000'000};
 
 }  // namespace
 
-ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& services)
+ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& services,
+                                       std::function<void(NicDevice&)> publish)
     : nic_(nic),
       admission_({.total = nic.config().limits.sessions,
                   .per_user = nic.config().limits.sessions_per_user}),
@@ -42,7 +43,8 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
                          .peers = services.peers,
                          .histories = services.histories,
                          .clients = [this] { return Clients(); }},
-               .end = [this](ControlConnection& connection) { End(connection); }} {}
+               .end = [this](ControlConnection& connection) { End(connection); },
+               .publish = std::move(publish)} {}
 
 ControlConnections::~ControlConnections() = default;
 

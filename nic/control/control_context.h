@@ -20,6 +20,7 @@ namespace uroce::nic {
 
 class Neighbours;
 class Nic;
+class NicDevice;
 class PeerAgreements;
 class RdmaCmHost;
 class ControlConnection;
@@ -37,6 +38,8 @@ struct ControlContext {
   const DumpContext dumps;
   /// Ends a connection, after the current callback.
   std::function<void(ControlConnection&)> end;
+  /// A device is shown in files: it has changed.
+  std::function<void(NicDevice&)> publish;
   uint32_t captures = 0;  ///< That are under way.
 };
 

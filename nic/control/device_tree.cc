@@ -11,6 +11,7 @@
 #include "nic/devices/device_files.h"
 #include "nic/devices/gid_entries.h"
 #include "nic/objects/nic.h"
+#include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {
@@ -32,6 +33,7 @@ DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
     described.gid_interfaces.push_back(InterfaceName(entry.ifindex));
   }
   described.interface = device.info().interface;
+  described.congestion = CongestionOf(device.config());
   described.cpus = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_CONF)));
   return described;
 }

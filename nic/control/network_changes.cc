@@ -14,6 +14,7 @@
 #include "nic/base/suggestion.h"
 #include "nic/control/control_context.h"
 #include "nic/objects/nic.h"
+#include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {
@@ -44,6 +45,13 @@ uint32_t CableOf(const Nic& nic, const NicDevice& device) {
     host += each->at_switch() ? 1 : 0;
   }
   return nic.network()->fabric().CableOf(host);
+}
+
+absl::Status NoNic(const std::string& name, const Nic& nic) {
+  std::vector<std::string> names;
+  for (const auto& each : nic.devices()) names.push_back(each->name());
+  return absl::NotFoundError(
+      absl::StrCat("there is no NIC \"", name, "\"", Suggestion(name, names)));
 }
 
 absl::Status NoSuch(const std::string& target, const Nic& nic) {
@@ -85,18 +93,25 @@ absl::Status NetworkChanges::Change(const uroce_change& request) {
   }
   const std::string target = TextOf(request.target), text = TextOf(request.text);
   if (request.what == UROCE_CHANGE_FAULT) return SetFault(target, text);
+  if (request.what == UROCE_CHANGE_CC) return SetCongestion(target, text);
   if (request.what == UROCE_CHANGE_SWITCH) return SetSwitch(target, text);
   return absl::InvalidArgumentError(absl::StrCat("there is no change ", request.what));
 }
 
+absl::Status NetworkChanges::SetCongestion(const std::string& nic_name, const std::string& text) {
+  NicDevice* const device = FindDevice(context_.nic, nic_name);
+  if (device == nullptr) return NoNic(nic_name, context_.nic);
+  DeviceConfig config = device->config();
+  absl::Status status = ChangeCongestion(text, config);
+  if (!status.ok()) return status;
+  context_.nic.workers().RunTogether([&] { device->SetCongestion(config); });
+  context_.publish(*device);
+  return absl::OkStatus();
+}
+
 absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {
   NicDevice* const device = FindDevice(context_.nic, nic_name);
-  if (device == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& each : context_.nic.devices()) names.push_back(each->name());
-    return absl::NotFoundError(
-        absl::StrCat("there is no NIC \"", nic_name, "\"", Suggestion(nic_name, names)));
-  }
+  if (device == nullptr) return NoNic(nic_name, context_.nic);
   drivers::FaultConfig faults;
   if (text != "off") {
     const absl::StatusOr<drivers::FaultConfig> parsed = drivers::ParseFault(text);

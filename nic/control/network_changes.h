@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tool changes of the network inside while frames are on their way: faults of NICs, switches
-// and their links.
+// What a tool changes while frames are on their way: faults and congestion control of NICs,
+// switches inside and their links.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ class NetworkChanges {
 
  private:
   absl::Status SetFault(const std::string& nic_name, const std::string& text);
+  absl::Status SetCongestion(const std::string& nic_name, const std::string& text);
   absl::Status SetSwitch(const std::string& target, const std::string& text);
   absl::Status ChangeSwitch(uint32_t index, const SwitchChange& change);
   absl::Status ChangeCable(uint32_t cable, const SwitchChange& change);

@@ -37,7 +37,8 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     : loop_(loop),
       nic_(nic),
       services_(std::make_unique<Services>(loop, nic)),
-      connections_(std::make_unique<ControlConnections>(loop, nic, *services_)),
+      connections_(std::make_unique<ControlConnections>(
+          loop, nic, *services_, [this](NicDevice& device) { tree_.Publish(nic_, device); })),
       socket_(std::move(socket)),
       tree_(socket_.TakeTree()),
       network_(OpenNetlinkWatch()) {

@@ -111,6 +111,30 @@ void AddGids(const DescribedDevice& described, Files& files) {
   }
 }
 
+constexpr int kPriorities = 8;
+
+/// A file for each priority instead of the mask.
+void AddEnabled(const std::string& directory, bool is_on, uint32_t mask, Files& files) {
+  for (int priority = 0; priority < kPriorities; ++priority) {
+    const bool is_enabled = is_on && (mask >> priority & 1) != 0;
+    files.emplace(absl::StrCat(directory, "enable/", priority), is_enabled ? "1" : "0");
+  }
+}
+
+void AddCongestion(congestion::Settings settings, Files& files) {
+  files.emplace("ecn/profile", congestion::NameOf(settings.profile));
+  const bool is_on = settings.profile != congestion::Profile::kOff;
+  for (const congestion::Parameter& parameter : congestion::Parameters()) {
+    const std::string directory = absl::StrCat("ecn/", parameter.directory, "/");
+    const uint32_t value = parameter.of(settings);
+    if (parameter.name.ends_with("p_enable")) {
+      AddEnabled(directory, is_on, value, files);
+    } else {
+      files.emplace(absl::StrCat(directory, parameter.name), absl::StrCat(value));
+    }
+  }
+}
+
 }  // namespace
 
 Files DeviceFiles(const DescribedDevice& described) {
@@ -118,6 +142,7 @@ Files DeviceFiles(const DescribedDevice& described) {
   AddDevice(described.device, files);
   AddPort(described.port, files);
   AddGids(described, files);
+  AddCongestion(described.congestion, files);
   files.insert({{"device/numa_node", "-1"}, {"device/local_cpus", CpuMask(described.cpus)}});
   if (!described.interface.empty()) {
     files.emplace(absl::StrCat("device/net/", described.interface, "/dev_port"), "0");

@@ -62,6 +62,12 @@ void NicDevice::ConfigureCongestion() {
   datapath_.SetCongestion(CongestionOf(config_), line_bps);
 }
 
+void NicDevice::SetCongestion(const DeviceConfig& config) {
+  config_.congestion = config.congestion;
+  config_.congestion_parameters = config.congestion_parameters;
+  ConfigureCongestion();
+}
+
 bool NicDevice::IsEcnCapable(uint8_t traffic_class) const {
   const congestion::Settings settings = CongestionOf(config_);
   return settings.profile != congestion::Profile::kOff &&

@@ -113,6 +113,9 @@ class NicDevice final : public NetDevice {
     has_had_faults_ |= !text.empty();
     config_.fault = std::move(text);
   }
+  /// Congestion control from now on; connections that are there keep their profile. While all
+  /// workers stand still.
+  void SetCongestion(const DeviceConfig& config);
   bool has_had_faults() const { return has_had_faults_; }
   /// Has the workers know the addresses of the GID table. While all stand still, or before they
   /// have the device.

@@ -14,6 +14,7 @@
 #include "nic/connections/peer_agreements.h"
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/devices/port_attributes.h"
+#include "nic/dumps/congestion_dump.h"
 #include "nic/dumps/connection_dump.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/dumps/held_dump.h"
@@ -229,6 +230,8 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpCo
       return Whole(PeersJson(context.nic, Visible(context, asker)));
     case UROCE_DUMP_SWITCH:
       return Whole(SwitchesJson(context.nic));
+    case UROCE_DUMP_CC_SETTINGS:
+      return Whole(CongestionSettingsJson(context.nic));
     default:
       return absl::InvalidArgumentError(absl::StrCat("there is no dump ", what));
   }

@@ -20,6 +20,9 @@ std::unique_ptr<DumpSource> MakeConnectionsDump(const DumpContext& context, cons
 std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const DumpContext& context,
                                                         const Client& asker);
 
+/// Congestion control of queue pairs: rates, windows, round trips, CNPs.
+std::unique_ptr<DumpSource> MakeFlowsDump(const DumpContext& context, const Client& asker);
+
 /// Which of them a number of uroce_dump_what means. Each shows what `asker` may see, who outlives
 /// it.
 struct ObjectDump {
@@ -31,6 +34,7 @@ inline constexpr ObjectDump kObjectDumps[] = {
     {UROCE_DUMP_MR, MakeMemoryDump},
     {UROCE_DUMP_CM, MakeConnectionsDump},
     {UROCE_DUMP_SRQ, MakeSharedReceiveQueuesDump},
+    {UROCE_DUMP_CC, MakeFlowsDump},
 };
 
 }  // namespace uroce::nic

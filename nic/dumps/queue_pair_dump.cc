@@ -23,6 +23,26 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint32_t kQueuePairsPerPiece = 64;  // Their worker waits meanwhile: some us.
 
+FlowView FlowOf(const datapath::QueuePair& queue_pair, const congestion::DelaySettings& settings) {
+  const datapath::FlowControl& flow = queue_pair.flow();
+  FlowView view{.cnps_sent = flow.cnps_sent, .cnps_handled = flow.cnps_handled};
+  if (const congestion::ReactionPoint* const point = flow.rate.point()) {
+    view.is_limited = true;
+    view.rate_bps = point->rate_bps();
+    view.target_bps = point->target_bps();
+    view.alpha = point->alpha();
+  }
+  if (!queue_pair.core().is_reliable()) return view;
+  const congestion::Window& window = queue_pair.core().reliable().window();
+  view.window_packets = window.packets();
+  if (const congestion::DelayWindow* const delay = window.delay()) {
+    view.round_trip = delay->delay();
+    view.shortest_round_trip = delay->base();
+    view.target_round_trip = delay->Target(settings);
+  }
+  return view;
+}
+
 void Look(QueuePairView& view) {
   const datapath::QueuePair& queue_pair = view.object->queue_pair;
   view.state = queue_pair.state();
@@ -34,6 +54,10 @@ void Look(QueuePairView& view) {
   view.path = queue_pair.path();
   view.traffic = queue_pair.traffic();
   view.counters = queue_pair.counters();
+  const congestion::Settings& settings =
+      view.object->device->datapath().CongestionOf(queue_pair.qpn()).settings;
+  view.profile = settings.profile;
+  view.flow = FlowOf(queue_pair, settings.delay);
 }
 
 const char* StateName(transport::QpState state) {

@@ -8,12 +8,27 @@
 #include <vector>
 
 #include "nic/dumps/dump_stream.h"
+#include "pipeline/congestion/settings.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 
 namespace uroce::nic {
 
 class Program;
 struct QueuePairObject;
+
+/// The congestion control of one queue pair. 0: is not measured.
+struct FlowView {
+  bool is_limited;  ///< It has a reaction point: the next three say what that holds.
+  double rate_bps;
+  double target_bps;
+  double alpha;
+  uint32_t window_packets;  ///< Of a reliable connection.
+  Nanos round_trip;         ///< The newest, of `delay`; so the next two.
+  Nanos shortest_round_trip;
+  Nanos target_round_trip;
+  uint32_t cnps_sent;
+  uint32_t cnps_handled;
+};
 
 /// What one queue pair looked like in one moment of its worker.
 struct QueuePairView {
@@ -27,6 +42,8 @@ struct QueuePairView {
   datapath::Path path;
   datapath::QueuePair::Traffic traffic;
   datapath::Counters counters;
+  congestion::Profile profile;
+  FlowView flow;
 };
 
 /// Goes through queue pairs, some at a time, while others come and go. Control thread.

@@ -2,12 +2,14 @@
 #include "nic/settings/port_congestion.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "nic/base/suggestion.h"
 
@@ -57,6 +59,21 @@ absl::Status SetCongestion(absl::string_view key, const std::string& text, Devic
                                                    parameter->least, " to ", parameter->most));
   }
   device.congestion_parameters.emplace_back(parameter, value);
+  return absl::OkStatus();
+}
+
+absl::Status ChangeCongestion(const std::string& text, DeviceConfig& device) {
+  constexpr absl::string_view kProfileName = "profile";
+  DeviceConfig changed = device;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<std::string, std::string> words = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const bool is_profile = words.first == kProfileName;
+    const std::string key =
+        is_profile ? std::string(kCongestionKey) : absl::StrCat(kParameterPrefix, words.first);
+    absl::Status status = SetCongestion(key, words.second, changed);
+    if (!status.ok()) return status;
+  }
+  device = std::move(changed);
   return absl::OkStatus();
 }
 

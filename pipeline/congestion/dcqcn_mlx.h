@@ -26,7 +26,9 @@ class DcqcnMlx {
 
   double rate_bps() const { return rate_ * 1e6; }
   double target_bps() const { return target_ * 1e6; }
+  /// In parts of kAlphaOne.
   uint32_t alpha() const { return alpha_; }
+  static constexpr double kAlphaOne = 1024;
   /// Within a thousandth of the line rate: nothing is to be limited any more.
   bool is_back() const {
     return cut_at_ == kNever && uint64_t{rate_} * 1000 >= uint64_t{line_} * 999;

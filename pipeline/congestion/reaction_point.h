@@ -41,6 +41,11 @@ class ReactionPoint {
   double target_bps() const {
     return std::visit([](const auto& form) { return form.target_bps(); }, form_);
   }
+  /// How congested the path is: 0 to 1.
+  double alpha() const {
+    if (const Dcqcn* paper = std::get_if<Dcqcn>(&form_)) return paper->alpha();
+    return std::get<DcqcnMlx>(form_).alpha() / DcqcnMlx::kAlphaOne;
+  }
   bool is_back() const {
     return std::visit([](const auto& form) { return form.is_back(); }, form_);
   }

@@ -78,6 +78,7 @@ std::string_view NameOf(Profile profile);
 
 /// One parameter: its name, where it is, and what values it takes.
 struct Parameter {
+  std::string_view directory;  ///< Below ecn/ in sysfs: "roce_np", "roce_rp"; of kDelay "delay".
   std::string_view name;
   uint32_t& (*of)(Settings& settings);
   uint32_t least;

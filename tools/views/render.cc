@@ -2,6 +2,7 @@
 #include "tools/views/render.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
@@ -42,8 +43,8 @@ std::string RenderObjects(const std::vector<Json>& objects) {
 Json WithSpeedInWords(const Json& device) {
   Json worded = Json::object();
   for (const auto& [key, value] : device.items()) {
-    if (key == "rate_bps" && value.is_number()) {
-      worded["rate"] = ScaledText(value.get<double>(), "b/s");
+    if ((key == "rate_bps" || key == "target_bps") && value.is_number()) {
+      worded[key.substr(0, key.size() - strlen("_bps"))] = ScaledText(value.get<double>(), "b/s");
     } else if (key == "speed_bps" && value.is_number()) {
       worded["speed"] = value == 0 ? "" : ScaledText(value.get<double>(), "b/s");
     } else {
@@ -98,6 +99,28 @@ std::string RenderRegions(const std::vector<Json>& regions) {
 std::string RenderWorkers(const Json& dump) {
   const Json workers = MemberOf(dump, "workers");
   return RenderObjects(std::vector<Json>(workers.begin(), workers.end()));
+}
+
+/// Rates in words.
+std::string RenderFlows(const std::vector<Json>& flows) {
+  std::vector<Json> worded;
+  for (const Json& flow : flows) worded.push_back(WithSpeedInWords(flow));
+  return RenderObjects(worded);
+}
+
+/// One parameter a line, one device a column.
+std::string RenderParameters(const std::vector<Json>& devices) {
+  std::vector<std::string> header = {"parameter"};
+  for (const Json& device : devices) header.push_back(DeviceOf(device));
+  TextTable table(header);
+  if (devices.empty()) return table.ToString();
+  for (const auto& [name, value] : devices.front().items()) {
+    if (name == "device") continue;
+    std::vector<std::string> line = {name};
+    for (const Json& device : devices) line.push_back(CellText(MemberOf(device, name.c_str())));
+    table.AddRow(std::move(line));
+  }
+  return table.ToString();
 }
 
 bool IsZero(const Json& value) { return value.is_number() && value == 0; }
@@ -157,6 +180,10 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
       return RenderCounters(objects, options.all) +
              RenderShared(*dump, "cm", "connection manager", options.all) +
              RenderShared(*dump, "peers", "agreements with peers", options.all);
+    case UROCE_DUMP_CC_SETTINGS:
+      return RenderParameters(objects);
+    case UROCE_DUMP_CC:
+      return objects.empty() ? std::string("none\n") : RenderFlows(objects);
     case UROCE_DUMP_QP:
     case UROCE_DUMP_CM:
     case UROCE_DUMP_SRQ:

@@ -15,6 +15,9 @@ struct FlowControl {
   congestion::FlowRate rate;              ///< Of what it sends.
   congestion::NotificationPoint answers;  ///< To marks on what it receives; not of datagrams.
 
+  uint32_t cnps_sent = 0;     ///< Wraps.
+  uint32_t cnps_handled = 0;  ///< Wraps.
+
   /// Address handles of the newest datagrams: from where they lead CNPs are believed.
   std::array<uint32_t, 4> paths{};
   void NoteDatagram(uint32_t path) { paths[path % paths.size()] = path; }

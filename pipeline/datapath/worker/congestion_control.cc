@@ -80,11 +80,12 @@ bool CongestionControl::IsDue(QueuePair& qp, const wire::Packet& packet) {
   return datagrams_.OnMarked(packet.source, packet.header.deth.source_qpn, now, interval);
 }
 
-void CongestionControl::SendCnp(const QueuePair& qp, const wire::Packet& packet,
+void CongestionControl::SendCnp(QueuePair& qp, const wire::Packet& packet,
                                 const wire::FrameView& view, const rte_mbuf* marked) {
   DevicePort& port = *qp.links().port;
   rte_mbuf* const frame = stash_.Take(port.counters());
   if (frame == nullptr) return;
+  ++qp.flow().cnps_sent;
   const wire::HeaderTemplateConfig path = HeadersOf(qp, packet, view, marked);
   uint8_t* const start = rte_pktmbuf_mtod(frame, uint8_t*);
   const wire::EncodedHeaders headers =

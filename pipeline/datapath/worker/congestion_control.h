@@ -33,7 +33,11 @@ class CongestionControl {
   void OnMarked(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                 const rte_mbuf* frame);
   /// A CNP to `qp` that was admitted. False: it is ignored, since too many are limited already.
-  bool OnCnp(QueuePair& qp) { return Slow(qp); }
+  bool OnCnp(QueuePair& qp) {
+    if (!Slow(qp)) return false;
+    ++qp.flow().cnps_handled;
+    return true;
+  }
 
   // ---- sent ----
   /// Whether `qp`, which has something to send, must wait for its time. Answers that are one packet
@@ -80,7 +84,7 @@ class CongestionControl {
   }
   /// Whether a CNP is due for a marked packet.
   bool IsDue(QueuePair& qp, const wire::Packet& packet);
-  void SendCnp(const QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
+  void SendCnp(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                const rte_mbuf* marked);
   void Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes, Nanos gap);
   void OnLosses(QueuePair& qp, transport::Losses losses);

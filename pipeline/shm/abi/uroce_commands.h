@@ -517,6 +517,8 @@ enum uroce_dump_what {
   UROCE_DUMP_SRQ,
   UROCE_DUMP_PEERS,
   UROCE_DUMP_SWITCH,
+  UROCE_DUMP_CC, /* the flows of queue pairs */
+  UROCE_DUMP_CC_SETTINGS,
 };
 struct uroce_dump {
   uint32_t what;
@@ -535,6 +537,7 @@ enum uroce_change_what {
   UROCE_CHANGE_FAULT = 1, /* target: a device; text as of --fault, or "off" */
   UROCE_CHANGE_SWITCH,    /* target: a switch, a port as "sw0:3", or the device at a port; text:
                              KEY=VALUE,... of --switch, and link=up or link=down of a port */
+  UROCE_CHANGE_CC,        /* target: a device; text: profile=PROFILE,PARAMETER=NUMBER,... */
 };
 struct uroce_change {
   uint32_t what;

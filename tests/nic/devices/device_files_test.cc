@@ -72,5 +72,29 @@ TEST(DeviceFilesTest, CpusAreAMaskInWordsOf32) {
   EXPECT_EQ(DeviceFiles(described)["device/local_cpus"], "1,ffffffff");
 }
 
+TEST(DeviceFilesTest, CongestionControlReadsAsMlx5s) {
+  DescribedDevice described = Device();
+  described.congestion = congestion::DefaultsOf(congestion::Profile::kDcqcnMlx);
+  described.congestion.np.np_enable = 0xf7;
+  auto files = DeviceFiles(described);
+  EXPECT_EQ(files["ecn/profile"], "dcqcn-mlx");
+  EXPECT_EQ(files["ecn/roce_np/min_time_between_cnps"], "4");
+  EXPECT_EQ(files["ecn/roce_np/cnp_dscp"], "48");
+  EXPECT_EQ(files["ecn/roce_np/cnp_802p_prio"], "6");
+  EXPECT_EQ(files["ecn/roce_np/enable/2"], "1");
+  EXPECT_EQ(files["ecn/roce_np/enable/3"], "0");
+  EXPECT_EQ(files["ecn/roce_rp/enable/3"], "1");
+  EXPECT_EQ(files["ecn/roce_rp/rpg_time_reset"], "300");
+  EXPECT_EQ(files["ecn/delay/beta"], "800");
+  EXPECT_FALSE(files.contains("ecn/roce_np/np_enable"));
+}
+
+TEST(DeviceFilesTest, WithoutCongestionControlNoPriorityIsEnabled) {
+  auto files = DeviceFiles(Device());
+  EXPECT_EQ(files["ecn/profile"], "off");
+  EXPECT_EQ(files["ecn/roce_np/enable/0"], "0");
+  EXPECT_EQ(files["ecn/roce_rp/enable/7"], "0");
+}
+
 }  // namespace
 }  // namespace uroce::nic

@@ -191,6 +191,23 @@ TEST(ConfigTest, CongestionControlHasTheSameNamesInFiles) {
   EXPECT_EQ(settings.rp.rpg_threshold, 3u);
 }
 
+TEST(ConfigTest, CongestionControlIsChangedByHandAsAWhole) {
+  DeviceConfig device;
+  device.congestion = congestion::Profile::kDcqcn;
+  ASSERT_TRUE(ChangeCongestion("rpg_ai_rate=7,profile=dcqcn-mlx,rpg_gd=12", device).ok());
+  EXPECT_EQ(CongestionOf(device).profile, congestion::Profile::kDcqcnMlx);
+  EXPECT_EQ(CongestionOf(device).rp.rpg_ai_rate, 7u);
+  EXPECT_EQ(CongestionOf(device).rp.rpg_gd, 12u);
+  EXPECT_EQ(CongestionOf(device).rp.rpg_hai_rate, 50u);
+  ASSERT_TRUE(ChangeCongestion("rpg_ai_rate=9", device).ok());
+  EXPECT_EQ(CongestionOf(device).rp.rpg_ai_rate, 9u);
+  for (const char* bad : {"rpg_hai_rate=60,rpg_gd=16", "rpg_hai_rate=60,profile=on", "hai=60",
+                          "rpg_hai_rate", "", "rpg_hai_rate=60,,"}) {
+    EXPECT_EQ(ChangeCongestion(bad, device).code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_EQ(CongestionOf(device).rp.rpg_hai_rate, 50u);
+}
+
 Route RouteOf(const char* text) { return ParseRoute(text).value(); }
 
 TEST(ConfigTest, PortTakesVlansRoutesAndAnExceptionInterface) {
