@@ -57,8 +57,7 @@ class Requester {
   uint32_t unsent() const { return works_.unsent(); }
   /// Fetches the next work into the cache, some time before PollPacket.
   void PrefetchNext() const { works_.PrefetchNext(); }
-  /// True when the next work is local and its turn has come: no later one begins before
-  /// OnLocalDone.
+  /// True when the turn of a local work has come: no later work begins before OnLocalDone.
   bool HasLocal() const { return NextGate() == Gate::kLocal; }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
   void OnLocalDone(EffectOutcome outcome);

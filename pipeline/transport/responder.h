@@ -65,7 +65,7 @@ class Responder {
   void PostReceive(const ReceiveWork& work);
   uint32_t receive_queue() const { return message_.has_receive() ? message_.receive().queue : 0; }
   uint32_t receive_room() const { return completions_.room(); }
-  /// The next request may not use the SRQ that it names. It is refused unless it is a duplicate.
+  /// The next request may not use the SRQ that it names. It is refused if its PSN is ePSN.
   void DenySrq() { srq_denied_ = true; }
   /// Sets the number of receive works that acknowledgements report; kNoCredits: none is reported.
   void OfferCredits(uint32_t receives) { offered_receives_ = receives; }
@@ -113,7 +113,7 @@ class Responder {
   // For peers that agree to selective repeat: responder_kept.cc.
   PacketResult OnBehindHole(const wire::Packet& packet, Effect& effect);
   void OnKeepDone(EffectOutcome outcome);
-  /// The packet at ePSN has come again although it is kept.
+  /// A packet that is kept has come again.
   PacketResult OnKeptAgain();
   /// ePSN has moved while packets ahead of it were known.
   void AdvanceKept();

@@ -45,8 +45,7 @@ inline bool IsAnswer(const wire::TransportHeader& header, const HeldWork& work) 
   return work.is_read() || work.is_atomic_write();
 }
 
-/// Fills in the effect of a response to `work`. Needs IsAnswer. Returns kSuccess, or how the work
-/// fails.
+/// Fills in the effect of a response to `work`. Needs IsAnswer. Returns the status of the work.
 inline WcStatus PlaceResponse(const HeldWork& work, PathMtu mtu, const wire::Packet& packet,
                               Effect& effect) {
   const wire::TransportHeader& header = packet.header;

@@ -49,8 +49,7 @@ class UnreliableSends {
 
   // ---- packets ----
   bool HasPacket() const { return TurnOf() == Turn::kPacket || TurnOf() == Turn::kUnfit; }
-  /// The work whose packet is sent next, or null. After each packet the caller calls OnSent or
-  /// Fail.
+  /// The work whose packet is sent next, or null. The caller ends each packet by OnSent or Fail.
   const SendWork* Next();
   uint32_t packets_sent() const { return packets_sent_; }
   wire::Psn psn() const { return psn_; }
