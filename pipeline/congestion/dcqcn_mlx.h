@@ -14,8 +14,7 @@ namespace uroce::congestion {
 /// Pure. `now` never goes back.
 class DcqcnMlx {
  public:
-  /// Made at the first CNP. It cuts the rate at once, unless rate_to_set_on_first_cnp sets the
-  /// rate.
+  /// Made at the first CNP. Cuts the rate at once, unless rate_to_set_on_first_cnp sets the rate.
   DcqcnMlx(const ReactionSettings& settings, double line_bps, Nanos now);
 
   /// Applies the events of all timers that have expired by `now`.

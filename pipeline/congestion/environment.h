@@ -15,8 +15,7 @@ struct Environment {
   Settings settings;
   /// The line rate of the port, in bits per second.
   uint64_t line_bps = 100'000'000'000;
-  /// The total time in which the shell's thread was ready but did not run. Round trips leave it
-  /// out.
+  /// The total time in which the shell's thread was ready but not running. Round trips exclude it.
   Nanos stalled{};
 
   bool is_on() const { return settings.profile != Profile::kOff; }

@@ -11,8 +11,7 @@ namespace uroce::congestion {
 inline constexpr double kMegabit = 1e6;
 /// The unit of rpg_byte_reset, in bytes.
 inline constexpr uint32_t kByteUnit = 64;
-/// The most timer events that one Advance applies. Later ones are skipped: rates do not change
-/// then.
+/// The most timer events that one Advance applies. After a longer pause the others are skipped.
 inline constexpr int kMaxEvents = 8192;
 
 constexpr Nanos Micros(uint32_t count) { return Nanos(int64_t{count} * 1000); }
