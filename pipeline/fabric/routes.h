@@ -25,8 +25,7 @@ class Routes {
   std::span<const uint32_t> NextLinks(uint32_t at, uint32_t target) const {
     return next_links_[Index(at, target)];
   }
-  /// The links by which `at` forwards frames from `root` to all hosts. They are a tree for each
-  /// root.
+  /// The links by which `at` forwards frames from `root` to all hosts: a tree for each root.
   std::span<const uint32_t> TreeLinks(uint32_t root, uint32_t at) const {
     return tree_links_[Index(root, at)];
   }

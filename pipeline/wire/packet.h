@@ -38,8 +38,7 @@ struct Deth {
   Qpn source_qpn;
 };
 
-/// BTH and extended headers by value. A member of a header that `opcode` does not have is
-/// meaningless.
+/// BTH and extended headers by value. Members of headers that `opcode` lacks are meaningless.
 struct TransportHeader {
   Opcode opcode = Opcode::kAcknowledge;
   bool solicited = false;
