@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The notification point: when a receiver of marked packets sends CNPs
-// (docs/protocol/congestion.md, section 4).
+// When a receiver of marked packets sends CNPs (docs/protocol/congestion.md, section 4).
 #pragma once
 
 #include <array>

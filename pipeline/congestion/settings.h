@@ -26,8 +26,7 @@ struct NotificationSettings {
   uint32_t cnp_802p_prio = 6;  ///< Used when the path has a VLAN.
 };
 
-/// The reaction point: files of mlx5's directory ecn/roce_rp, in the same units. The defaults are
-/// those of the DCQCN paper.
+/// The reaction point: mlx5's directory ecn/roce_rp, in its units. Defaults: the DCQCN paper's.
 struct ReactionSettings {
   uint32_t rp_enable = 0xff;                   ///< A bit for each priority.
   uint32_t clamp_tgt_rate = 0;                 ///< kDcqcnMlx.

@@ -14,7 +14,8 @@ namespace uroce::fabric {
 struct Frame {
   uint8_t* bytes = nullptr;
   uint32_t length_bytes = 0;
-  void* owner = nullptr;  ///< The user's object with the bytes: an mbuf, a buffer of a simulation.
+  void* owner =
+      nullptr;  ///< The user's object that holds the bytes: an mbuf, or a buffer of a simulation.
   std::span<uint8_t> span() const { return {bytes, length_bytes}; }
 };
 

@@ -86,7 +86,7 @@ void LossRecovery::OnResponse(const wire::TransportHeader& response, Nanos now) 
   const bool is_nak = !is_data && (response.aeth.syndrome & wire::kSyndromeKindMask) != 0;
   // A NAK acknowledges packets before its PSN; other responses acknowledge their PSN too.
   bool arrived = is_nak ? round_trip_.CoversBefore(response.psn) : round_trip_.Covers(response.psn);
-  // A data response may belong to a repeated request, so its own packet is looked up as well.
+  // Of resent requests, a data response shows only the arrival of its own, not of those before it.
   if (is_data) arrived |= selective_.TakeArrived(works_.una(), response.psn);
   if (arrived) EndRound(now);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selective repeat at the responder: keeps and reports packets behind a hole, and executes each in
-// its turn.
+// Selective repeat at the responder: keeps, reports and later executes packets behind a hole.
 #include <algorithm>
 
 #include "pipeline/transport/psn_distance.h"

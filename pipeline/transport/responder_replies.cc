@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending side of the responder: READ responses, atomic acknowledgements, ACKs and NAKs in PSN
-// order.
+// The responder's sending side: READ responses, atomic acknowledgements, ACKs, NAKs in PSN order.
 #include "pipeline/transport/credits.h"
 #include "pipeline/transport/psn_distance.h"
 #include "pipeline/transport/responder.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes messages of the connection manager: one function per message, which lists the position
-// of each value.
+// Decodes messages of the connection manager: one function per message lists where each value is.
 #include <bit>
 #include <cstring>
 
