@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small value types of the whole pipeline: integers that could be swapped by mistake are different
+// Small value types of the whole pipeline. Integers that could be swapped by mistake have different
 // types. Pure.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace uroce {
 
-/// A point in time or a duration, in nanoseconds. The origin is the clock's own business: the pure
-/// core only compares and adds.
+/// A point in time or a duration, in nanoseconds. The clock defines the origin: the pure core only
+/// compares and adds times.
 class Nanos {
  public:
   constexpr Nanos() = default;
@@ -25,7 +25,7 @@ class Nanos {
   int64_t count_ = 0;
 };
 
-/// The deadline of something that has none.
+/// The value of a deadline that does not exist.
 inline constexpr Nanos kNever{INT64_MAX};
 
 /// Queue pair number: 24 bits. 0 and 1 are reserved (SMI, GSI), 0xffffff is multicast.
@@ -40,7 +40,7 @@ class Qpn {
   uint32_t value_ = 0;
 };
 
-/// Key of a memory region or window as the peer names it: 24 bits of index, 8 of variant.
+/// The key by which a peer names a memory region or window: 24 bits of index, 8 bits of variant.
 class Rkey {
  public:
   constexpr Rkey() = default;
@@ -52,7 +52,7 @@ class Rkey {
   uint32_t value_ = 0;
 };
 
-/// Key of a memory region as its owner names it in a scatter/gather entry.
+/// The key by which the owner of a memory region names it in a scatter/gather entry.
 class Lkey {
  public:
   constexpr Lkey() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One captured frame.
+// One captured frame, as capture writers take it.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace uroce::capture {
 
-/// One frame as it was seen at a device. `bytes` points into memory of whoever captured it, and may
-/// be less than was on the wire.
+/// One frame as a device received or sent it. `bytes` points into memory of the caller, and may be
+/// shorter than the frame on the wire.
 struct CapturedFrame {
-  uint64_t time_ns = 0;  ///< Since 1970.
+  uint64_t time_ns = 0;  ///< Nanoseconds since 1970.
   uint32_t interface_index = 0;
   uint32_t direction = 0;  ///< UROCE_CAPTURE_INBOUND or _OUTBOUND.
   uint32_t wire_length_bytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of frames by which a capture can be filtered: dropped, retransmitted, marked.
+// The kinds of frames that a capture filter can select: dropped, retransmitted, marked.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace uroce::capture {
 
 /// Bits UROCE_CAPTURE_DROPPED, _RETRANSMITTED and _MARKED of a frame with this note. A duplicate
-/// that was answered again was not executed, and counts as dropped.
-/// A NAK that is sent is none of them; what it answers is.
+/// request counts as dropped, because it is not executed. A NAK that is sent is neither dropped nor
+/// retransmitted; the request that it answers is dropped.
 constexpr uint32_t KindsOf(const uroce_capture_note& note) {
   const uint32_t kinds = (note.flags & UROCE_NOTE_MARKED) != 0 ? UROCE_CAPTURE_MARKED : 0;
   const bool is_again =

@@ -93,7 +93,7 @@ std::string ResendText(const uroce_capture_note& note) {
   std::string text = "retransmission ";
   if (note.limit == UROCE_NO_LIMIT) {
     text += "for ever ";
-  } else if (note.number != 0) {  // Else it costs no retry.
+  } else if (note.number != 0) {  // 0: the resend costs no retry.
     text += std::to_string(note.number) + " of " + std::to_string(note.limit) + " ";
   }
   return text + "of " + Qp(note) + ": " + Lookup(kResendTexts, note.detail);

@@ -40,7 +40,7 @@ struct TimeStamp {
   uint32_t lower;
 };
 
-/// What lies before the bytes of a frame.
+/// The part of a block before the bytes of a frame.
 struct PacketHead {
   uint32_t type;
   uint32_t block_bytes;
@@ -51,7 +51,7 @@ struct PacketHead {
 };
 static_assert(sizeof(PacketHead) == 28);
 
-/// What lies behind the frame, its pad and its comment.
+/// The part of a block behind the frame, its pad and its comment.
 struct PacketEnd {
   uint16_t flags_code;
   uint16_t flags_bytes;
@@ -140,7 +140,7 @@ void PcapngWriter::AddFrame(const CapturedFrame& frame, std::string_view comment
   PutFrameTail(frame, text);
 }
 
-/// Most frames of a capture: one step for all of the block.
+/// Writes a frame without comment, as most are, in one step for the whole block.
 void PcapngWriter::PutPlainFrame(const CapturedFrame& frame) {
   const PacketHead head = HeadOf(frame, 0);
   const PacketEnd end = EndOf(frame, 0);

@@ -13,30 +13,30 @@
 
 namespace uroce::capture {
 
-/// What a file says of one interface at its end. Frames, both directions together.
+/// The statistics of one interface at the end of a file: frames of both directions together.
 struct InterfaceStatistics {
   uint64_t received_frames = 0;  ///< Sent and received by the interface while captured.
-  uint64_t matching_frames = 0;  ///< Of those, taken by the capture and passed by its filter.
-  uint64_t lost_frames = 0;      ///< Of those, not taken for want of room.
+  uint64_t matching_frames = 0;  ///< Of received_frames, those that the filter passed.
+  uint64_t lost_frames = 0;      ///< Of received_frames, those lost because there was no room.
   std::string comment;
 };
 
-/// Encodes blocks into a byte buffer that the caller writes out and clears. libpcap reads pcapng
-/// but cannot write it, and the blocks needed are four. Order: section, interfaces, frames,
-/// statistics. A file may hold several sections.
+/// Encodes blocks into a byte buffer, which the caller writes out and clears. libpcap reads pcapng
+/// but cannot write it, and only four kinds of blocks are needed. Order: section, interfaces,
+/// frames, statistics. A file may hold several sections.
 class PcapngWriter {
  public:
   /// `comment` may be "".
   void AddSection(std::string_view application, std::string_view comment = {});
   /// `snap_length_bytes` 0 means no limit. Interfaces are numbered in the order of these calls.
   void AddInterface(const uroce_capture_interface& interface, uint32_t snap_length_bytes);
-  /// A frame with the text of its note, and `comment` behind it.
+  /// Adds a frame. Its comment is the text of its note, followed by `comment`.
   void AddFrame(const CapturedFrame& frame, std::string_view comment = {});
-  /// The same in two parts, between which the caller puts frame.bytes into the file itself: what
-  /// is large need not be copied into the buffer. The tail begins with the pad.
+  /// Adds a frame in two parts. The caller writes frame.bytes to the file between them, so that
+  /// large frames are not copied into the buffer. The tail begins with the pad.
   void AddFrameHead(const CapturedFrame& frame);
   void AddFrameTail(const CapturedFrame& frame);
-  /// At the end of the capture. `time_ns` since 1970.
+  /// Called at the end of the capture. `time_ns`: nanoseconds since 1970.
   void AddStatistics(uint32_t interface_index, uint64_t time_ns,
                      const InterfaceStatistics& statistics);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DCQCN's reaction point as the paper has it (docs/protocol/congestion.md, section 6).
+// DCQCN's reaction point as the paper defines it (docs/protocol/congestion.md, section 6).
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,36 @@
 
 namespace uroce::congestion {
 
-/// Current and target rate, in bits a second.
+/// Current and target rate, in bits per second.
 struct DcqcnRates {
   double current;
   double target;
 };
 
-/// An increase step, after so many events of the timer and of the byte counter since the last cut:
-/// fast recovery, additive or hyper increase.
+/// One increase step: fast recovery, additive increase or hyper increase. `timer_events` and
+/// `byte_events` are the events of the timer and of the byte counter since the last cut.
 DcqcnRates Increase(const ReactionSettings& settings, DcqcnRates rates, uint32_t timer_events,
                     uint32_t byte_events, double line_bps);
 
-/// One flow, from its first CNP until its rate is back. Rates are in bits a second. Timers are
-/// played when they matter: Advance comes before each other call with a time.
+/// One flow, from its first CNP until its rate is back at the line rate. Rates are in bits per
+/// second. Timers run only in Advance, which the caller calls before OnCnp and OnSent.
 /// Pure. `now` never goes back.
 class Dcqcn {
  public:
-  /// The first CNP.
+  /// Made at the first CNP of the flow.
   Dcqcn(const ReactionSettings& settings, double line_bps, Nanos now);
 
-  /// Plays the timers that have fired up to `now`.
+  /// Applies the events of all timers that have expired by `now`.
   void Advance(const ReactionSettings& settings, Nanos now);
-  /// A further CNP. Within rate_reduce_monitor_period of the last cut it says nothing new.
+  /// A further CNP. It is ignored within rate_reduce_monitor_period of the last cut.
   void OnCnp(const ReactionSettings& settings, Nanos now);
-  /// `bytes` have left, those that are sent again too.
+  /// `bytes` were sent, retransmissions included.
   void OnSent(const ReactionSettings& settings, uint32_t bytes);
 
   double rate_bps() const { return rates_.current; }
   double target_bps() const { return rates_.target; }
   double alpha() const { return alpha_; }
-  /// Within a thousandth of the line rate: nothing is to be limited any more.
+  /// True within a thousandth of the line rate: the flow needs no limit any more.
   bool is_back() const { return rates_.current >= line_ * 0.999; }
 
  private:

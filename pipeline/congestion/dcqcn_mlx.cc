@@ -59,7 +59,7 @@ void DcqcnMlx::Advance(const ReactionSettings& settings, Nanos now) {
     if (events == kMaxEvents || is_back()) {
       alpha_at_ = std::max(alpha_at_, now + Nanos(1));
       increase_at_ = std::max(increase_at_, now + Nanos(1));
-      if (cut_at_ <= now) cut_at_ = now + Nanos(1);  // A cut is never left out.
+      if (cut_at_ <= now) cut_at_ = now + Nanos(1);  // A cut is never skipped.
       return;
     }
     if (cut_at_ <= std::min(alpha_at_, increase_at_)) {
@@ -77,7 +77,7 @@ void DcqcnMlx::Advance(const ReactionSettings& settings, Nanos now) {
   }
 }
 
-// Of 0 without a CNP nothing becomes: those periods are passed over together.
+// An alpha of 0 stays 0 without a CNP: such periods are skipped at once.
 int64_t DcqcnMlx::AlphaPeriods(const ReactionSettings& settings, Nanos now) const {
   if (alpha_ != 0) return 1;
   return (now - alpha_at_).count() / Micros(settings.dce_tcp_rtt).count() + 1;

@@ -9,19 +9,19 @@
 
 namespace uroce::congestion {
 
-/// One flow, from its first CNP until its rate is back. Rates are in Mb/s, alpha in 1/1024. Timers
-/// are played when they matter: Advance comes before each other call with a time.
+/// One flow, from its first CNP until its rate is back at the line rate. Rates are in Mb/s, alpha
+/// in 1/1024. Timers run only in Advance, which the caller calls before OnCnp and OnSent.
 /// Pure. `now` never goes back.
 class DcqcnMlx {
  public:
-  /// The first CNP. It cuts at once, unless rate_to_set_on_first_cnp says the rate.
+  /// Made at the first CNP. Cuts the rate at once, unless rate_to_set_on_first_cnp sets the rate.
   DcqcnMlx(const ReactionSettings& settings, double line_bps, Nanos now);
 
-  /// Plays the timers that have fired up to `now`.
+  /// Applies the events of all timers that have expired by `now`.
   void Advance(const ReactionSettings& settings, Nanos now);
-  /// A further CNP: cuts at the end of its rate_reduce_monitor_period.
+  /// A further CNP: the rate is cut at the end of its rate_reduce_monitor_period.
   void OnCnp(const ReactionSettings& settings, Nanos now);
-  /// `bytes` have left, those that are sent again too.
+  /// `bytes` were sent, retransmissions included.
   void OnSent(const ReactionSettings& settings, uint32_t bytes);
 
   double rate_bps() const { return rate_ * 1e6; }
@@ -29,7 +29,7 @@ class DcqcnMlx {
   /// In parts of kAlphaOne.
   uint32_t alpha() const { return alpha_; }
   static constexpr double kAlphaOne = 1024;
-  /// Within a thousandth of the line rate: nothing is to be limited any more.
+  /// True within a thousandth of the line rate: the flow needs no limit any more.
   bool is_back() const {
     return cut_at_ == kNever && uint64_t{rate_} * 1000 >= uint64_t{line_} * 999;
   }
@@ -47,8 +47,8 @@ class DcqcnMlx {
   uint32_t time_stage_ = 0;
   uint32_t byte_stage_ = 0;
   uint64_t bytes_ = 0;         ///< Since the last byte event.
-  bool cnp_for_alpha_ = true;  ///< Came since the last update of alpha.
-  Nanos began_;                ///< The first monitor period.
+  bool cnp_for_alpha_ = true;  ///< A CNP came since the last update of alpha.
+  Nanos began_;                ///< Start of the first monitor period.
   Nanos cut_at_ = kNever;      ///< End of a monitor period in which a CNP came.
   Nanos alpha_at_;
   Nanos increase_at_;

@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kThousand = 1000;
 constexpr uint32_t kKilobyte = 1024;
 
-/// What the smallness of a window adds to its target: fs_range at fs_min_cwnd, nothing from
+/// The time that a small window adds to its target: fs_range at fs_min_cwnd, nothing from
 /// fs_max_cwnd on, and between them as 1 / sqrt(window) (Swift, section 3.5).
 double FlowScaling(const DelaySettings& settings, double window) {
   const double least = 1 / std::sqrt(static_cast<double>(settings.fs_max_cwnd));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many request packets may be in flight, by how long round trips take (Swift, SIGCOMM 2020).
+// The window of request packets in flight, controlled by round-trip times (Swift, SIGCOMM 2020).
 #pragma once
 
 #include <algorithm>
@@ -11,43 +11,43 @@
 
 namespace uroce::congestion {
 
-/// A round trip is measured from a packet that asks for an acknowledgement to the response that
-/// acknowledges it, one at a time, so each measures what the last change has brought about. Left
-/// out of it is what says nothing of the network: the time in which this side's thread did not run
-/// (Environment::stalled), and whole samples that a responder has put off by acknowledging many
-/// later packets with it, that READs in front of it held up, or in which something was lost.
+/// One round trip is measured at a time, from a packet that asks for an acknowledgement to the
+/// response that acknowledges it, so that each sample shows the effect of the last change. Samples
+/// leave out the time in which this side's thread did not run (Environment::stalled). A sample is
+/// not used when the responder delayed it by acknowledging many later packets with it, when READs
+/// in front of it delayed it, or when a packet was lost: it tells nothing of the network.
 ///
-/// A target depends on the path and, as many flows have small windows, on the window. Below it the
-/// window grows, if it is used: doubles each round trip at first, then by `ai`, and by more after
-/// several such round trips in a row. Above it, it shrinks by how far it is above, once in a round
-/// trip, but only from the second round trip on: a thread of the peer that did not run for some
-/// milliseconds holds up one. Windows of few packets are a gap between packets.
+/// The target delay depends on the path, and is higher for small windows. Below the target a window
+/// that was full grows: it doubles each round trip at first, then grows by `ai`, and by more after
+/// kLowRounds such round trips in a row. Above the target it shrinks by the excess, once in a round
+/// trip, but only from the second round trip in a row on, because a thread of the peer that did not
+/// run for some milliseconds delays one. A window of few packets becomes a gap between packets.
 ///
-/// Who comes to a queue that stands takes its delay for that of the path, and would keep it
-/// standing while others give way. So a flow that believes in a long path sends little for two
-/// round trips, now and then: if the queue is its own, it sees the path. The less it learns, the
-/// rarer it looks. Pure, part of a Window.
+/// A flow that starts while a queue is full takes the queue's delay for that of the path, and would
+/// keep the queue full while other flows slow down. So a flow with a long base delay sometimes
+/// looks at the path: it sends little for two round trips, in which its own queue drains. If the
+/// base delay does not shrink, the next look comes later. Pure, part of a Window.
 class DelayWindow {
  public:
-  /// Begins anew. `most` packets, `initial` at first.
+  /// Resets the window to initial_cwnd. It may grow to `most` packets.
   void Start(const DelaySettings& settings, uint32_t most, uint32_t mtu_bytes);
-  /// The window may reach as far from now on.
+  /// Sets the largest window, in packets.
   void SetMost(uint32_t most);
 
   uint32_t packets() const { return (window_ + kOne - 1) / kOne; }
-  /// Between two packets, where so few are to be in flight that whole ones are too coarse; else 0.
+  /// The time between two packets, where the window is below kPaced; otherwise 0.
   Nanos gap() const {
     if (window_ >= kPaced) [[likely]]
       return Nanos(0);
     return Nanos(static_cast<int64_t>(delay_ns_) * kOne / window_);
   }
-  /// Whether the next packet is to ask for an acknowledgement, so that some come in each window.
+  /// Whether the next packet should ask for an acknowledgement, so that each window has some.
   bool WantsAck() const {
     return unasked_ + 1u >= std::min(packets() / kAcksOfWindow, kMostUnasked);
   }
 
-  /// A packet leaves. `asks`: for an acknowledgement, which nothing but itself holds up. `fills`:
-  /// the window is full with it.
+  /// A packet leaves. `asks`: it asks for an acknowledgement that does not wait for other packets.
+  /// `fills`: the window is full with it.
   void OnSent(wire::Psn psn, bool asks, bool fills, Nanos now, Nanos stalled) {
     was_full_ |= fills;
     unasked_ = asks ? 0 : static_cast<uint16_t>(unasked_ + 1);
@@ -61,51 +61,51 @@ class DelayWindow {
     if (began_ == kNever || end.Since(psn_) <= 0) return;
     EndSample(settings, static_cast<uint32_t>(end.Since(psn_)) - 1, now, stalled);
   }
-  /// Something is lost, or sent again: what is measured now tells nothing.
+  /// Drops the sample under way: a packet is lost or sent again, so the sample tells nothing.
   void GiveUpSample() { began_ = kNever; }
-  /// The network, or the peer, could not hold what was sent.
+  /// Shrinks the window: the network or the peer has dropped packets.
   void OnLoss(const DelaySettings& settings);
 
-  /// Of the newest round trip, and the shortest of the last seconds; 0: there was none.
+  /// The newest round-trip time, 0 when there was none; and the shortest of the last 10 to 20 s.
   Nanos delay() const { return Nanos(delay_ns_); }
   Nanos base() const { return Nanos(Base()); }
-  /// What a round trip may take, with the window as it is.
+  /// The target of the round-trip time with the present window.
   Nanos Target(const DelaySettings& settings) const;
-  /// In thousandths of a packet.
+  /// The window in thousandths of a packet.
   uint64_t milli_packets() const { return uint64_t{window_} * 1000 / kOne; }
 
  private:
-  /// Of a packet, in which windows count.
+  /// One packet in the unit of windows, which is 1/256 packet.
   static constexpr uint32_t kOne = 256;
-  /// Below this window packets are paced.
+  /// Packets are paced below this window.
   static constexpr uint32_t kPaced = 4 * kOne;
   static constexpr uint32_t kAcksOfWindow = 4;
   static constexpr uint32_t kMostUnasked = 64;
-  /// Packets behind the one that is measured that its acknowledgement may cover: a burst.
+  /// The most later packets that the acknowledgement of a sample may cover: a burst.
   static constexpr uint32_t kMostMerged = 32;
-  /// Round trips above the target in a row from which on the window shrinks, and below it from
-  /// which on it grows faster.
+  /// After kHighRounds round trips in a row above the target the window shrinks. After kLowRounds
+  /// in a row below the target it grows faster.
   static constexpr uint8_t kHighRounds = 2;
   static constexpr uint8_t kLowRounds = 5;
-  /// How long the shortest round trip is believed: paths change.
+  /// The shortest round trip is used for one to two of these times, because paths change.
   static constexpr Nanos kBaseAge{10'000'000'000};
-  /// A look at the path: after so many of the shortest round trips, with one part in so many of the
-  /// window, for so many samples.
+  /// A look at the path comes kLookAfter base delays after the last one, or up to 2^6 times later.
+  /// It uses 1 / kLookWindow of the window, for kLookSamples samples.
   static constexpr int64_t kLookAfter = 16;
   static constexpr uint8_t kMostLookDoublings = 6;
   static constexpr uint32_t kLookWindow = 8;
   static constexpr uint8_t kLookSamples = 2;
-  /// The window grows by one part in so many after kLowRounds.
+  /// After kLowRounds the window grows by 1 / kFastGrowth of itself.
   static constexpr uint32_t kFastGrowth = 4;
 
   uint32_t Base() const { return std::min(base_ns_, old_base_ns_); }
   void EndSample(const DelaySettings& settings, uint32_t merged, Nanos now, Nanos stalled);
   void NoteBase(uint32_t sample_ns, Nanos now);
-  /// Begins a look at the path where one is due, or goes on with it. True: this sample is part of
-  /// it.
+  /// Begins a look at the path when one is due, or continues it. True: this sample belongs to the
+  /// look.
   bool Look(const DelaySettings& settings, uint32_t sample_ns, Nanos now);
   void EndLook(const DelaySettings& settings);
-  /// What a round trip may take by the length of the path, in ns.
+  /// The part of the target that depends on the path's base delay, in ns.
   int64_t OfPath(const DelaySettings& settings) const;
   void Grow(const DelaySettings& settings);
   void Shrink(const DelaySettings& settings, uint32_t delay_ns, int64_t target_ns);
@@ -114,22 +114,22 @@ class DelayWindow {
   uint32_t window_ = kOne;
   uint32_t most_ = 1;
   uint32_t delay_ns_ = 0;
-  uint32_t base_ns_ = UINT32_MAX;      ///< Since base_began_.
-  uint32_t old_base_ns_ = UINT32_MAX;  ///< Of the time before.
+  uint32_t base_ns_ = UINT32_MAX;      ///< The shortest since base_began_.
+  uint32_t old_base_ns_ = UINT32_MAX;  ///< The shortest of the period before.
   Nanos base_began_{0};
-  Nanos looked_{0};             ///< When it looked at the path last.
-  uint32_t look_base_ns_ = 0;   ///< What it believed then.
-  uint32_t kept_window_ = 0;    ///< While it looks at the path: what comes back.
-  uint8_t look_samples_ = 0;    ///< Left of the look.
-  uint8_t look_doublings_ = 0;  ///< Of the time between two looks.
-  Nanos began_ = kNever;        ///< Of the sample; kNever: there is none.
+  Nanos looked_{0};             ///< The start of the last look at the path.
+  uint32_t look_base_ns_ = 0;   ///< Base() at that time.
+  uint32_t kept_window_ = 0;    ///< The window to restore after the look.
+  uint8_t look_samples_ = 0;    ///< Samples left in the look.
+  uint8_t look_doublings_ = 0;  ///< How often the time between looks doubled.
+  Nanos began_ = kNever;        ///< Start of the sample; kNever when there is none.
   Nanos stalled_{0};            ///< Environment::stalled at that time.
   wire::Psn psn_;
   uint16_t unasked_ = 0;  ///< Packets since one asked for an acknowledgement.
   uint8_t low_rounds_ = 0;
   uint8_t high_rounds_ = 0;
-  bool starting_ = true;   ///< Nothing has been above the target yet.
-  bool was_full_ = false;  ///< In this round trip.
+  bool starting_ = true;   ///< No sample was above the target yet.
+  bool was_full_ = false;  ///< The window was full in this round trip.
 };
 
 }  // namespace uroce::congestion

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the flows of one NIC on one worker have in common.
+// The settings and measurements that all flows of one NIC on one worker share.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace uroce::congestion {
 
-/// Owned by the shell, which outlives the flows. One thread; `settings` are changed while it does
-/// nothing else.
+/// Owned by the shell, and outlives the flows. One thread uses it. `settings` change only while
+/// that thread does nothing else.
 struct Environment {
   Settings settings;
-  /// What the port sends at most.
+  /// The line rate of the port, in bits per second.
   uint64_t line_bps = 100'000'000'000;
-  /// How long in all the shell's thread did not run though it wanted to: round trips leave it out.
+  /// The total time in which the shell's thread was ready but not running. Round trips exclude it.
   Nanos stalled{};
 
   bool is_on() const { return settings.profile != Profile::kOff; }

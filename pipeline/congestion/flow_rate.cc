@@ -15,7 +15,7 @@ LimitedFlow* LimitedFlows::Begin(FlowRate& owner, const Environment& environment
 
 void LimitedFlows::End(LimitedFlow& flow) {
   flow.owner->limited_ = nullptr;
-  flow.owner->next_send_ = Nanos(0);  // It came of a rate that is no more.
+  flow.owner->next_send_ = Nanos(0);  // The limit has ended.
   if (&flow != &flows_.back()) {
     flow = flows_.back();
     flow.owner->limited_ = &flow;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many request packets may be in flight, by losses alone.
+// The window of request packets in flight, controlled by losses alone.
 #pragma once
 
 #include <algorithm>
@@ -7,23 +7,23 @@
 
 namespace uroce::congestion {
 
-/// Bounds request packets in flight; a READ request is one of them, however many answer it.
+/// Bounds request packets in flight. A READ request counts as one, however many responses it has.
 ///
-/// Go-back-N: at most as many as at the start. Each time that all is sent again the window is half,
-/// since what is sent again is as much again to whoever could not hold it; it grows slowly as
+/// Go-back-N: the window never exceeds its start value. Each time that all is sent again the window
+/// halves, because the resent packets would overload the same bottleneck again; it grows slowly as
 /// packets are acknowledged. Selective repeat (pipeline/transport/README.md): the window doubles in
-/// each round trip that uses it, as far as the responder's own window reaches, so that what comes
-/// behind a hole flows on until the hole is filled. Single losses change nothing. A round trip that
-/// loses more than one packet in eight has sent more than somebody on the way can hold: the window
-/// is half, and grows slowly from then on.
+/// each round trip that uses it, up to the responder's own window, so that packets flow on behind a
+/// hole until the hole is filled. Single losses change nothing. When a round trip loses more than
+/// one packet in eight, the path or the peer is overloaded: the window halves, and grows slowly
+/// from then on.
 /// Pure, part of a Window.
 class LossWindow {
  public:
   static constexpr uint32_t kMostPackets = 2048;
-  /// Selective repeat: one packet in so many of a window may be lost.
+  /// Selective repeat: up to one packet in kTolerable of a window may be lost.
   static constexpr uint32_t kTolerable = 8;
 
-  /// Range: `least` > 0. A wider one than kMostPackets stays as it is.
+  /// `least` is the start value, > 0. If it exceeds kMostPackets, the window does not grow.
   explicit LossWindow(uint32_t least) : least_(least), packets_(least) {}
 
   uint32_t packets() const { return packets_; }
@@ -70,7 +70,7 @@ class LossWindow {
   uint32_t least_;
   uint32_t packets_;
   uint32_t lost_ = 0;          ///< In this round.
-  uint32_t acknowledged_ = 0;  ///< Since it was narrowed or widened.
+  uint32_t acknowledged_ = 0;  ///< Since the window changed last.
   bool slow_ = false;
 };
 

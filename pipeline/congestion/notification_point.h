@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a receiver of marked packets says so (docs/protocol/congestion.md, section 4).
+// When a receiver of marked packets sends CNPs (docs/protocol/congestion.md, section 4).
 #pragma once
 
 #include <array>
@@ -10,20 +10,20 @@
 
 namespace uroce::congestion {
 
-/// Whether a mark on such a packet is answered: requests and READ responses. Neither CNPs, which
-/// are never answered, nor acknowledgements.
+/// Whether a CNP answers a mark on a packet of `opcode`. True for requests and READ responses,
+/// false for CNPs and acknowledgements.
 constexpr bool IsNotified(wire::Opcode opcode) {
   if (opcode == wire::Opcode::kCnp || wire::IsOfManufacturer(opcode)) return false;
   const wire::Opcode operation = wire::OperationOf(opcode);
   return operation != wire::Opcode::kAcknowledge && operation != wire::Opcode::kAtomicAcknowledge;
 }
 
-/// One flow: at most one CNP in each interval, and one for the packets of a burst, for which time
-/// stands still. Pure.
+/// One flow: at most one CNP in each interval, and at most one for the packets of a burst, which
+/// all have the same time. Pure.
 class NotificationPoint {
  public:
-  /// A packet with a mark has come. True: a CNP is due, and counts as sent. `interval` is
-  /// min_time_between_cnps.
+  /// A packet with a mark has come. True: the caller must send a CNP, which counts as sent.
+  /// `interval` is min_time_between_cnps.
   bool OnMarked(Nanos now, Nanos interval) {
     const bool is_first = last_ == kNever;
     if (!is_first && (now - last_ < interval || now == last_)) return false;
@@ -32,11 +32,11 @@ class NotificationPoint {
   }
 
  private:
-  Nanos last_ = kNever;  ///< Of the last CNP; kNever: there was none.
+  Nanos last_ = kNever;  ///< Time of the last CNP; kNever when there was none.
 };
 
-/// The flows of datagrams, whose senders are many: some share a place, and then an interval.
-/// Pure, one thread.
+/// The flows of datagrams, which may have many senders: a hash table of fixed size. Flows with the
+/// same place share one interval. Pure, one thread.
 class DatagramNotificationPoints {
  public:
   bool OnMarked(const Gid& source, Qpn source_qpn, Nanos now, Nanos interval) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The next send time of a flow of a given rate.
+// Computes the next send time of a flow from its rate.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 
 namespace uroce::congestion {
 
-/// What a flow may send at once after a pause: at most a burst of a port, and no more than its rate
-/// makes of the time by which a worker is late.
+/// After a pause a flow may send at once at most kMaxBurstBytes, a burst of a port, and at most
+/// the bytes of its rate in kMaxBurstTime, the time by which a worker may be late.
 inline constexpr int64_t kMaxBurstBytes = 64 * 1024;
 inline constexpr Nanos kMaxBurstTime{100'000};
 
-/// How long `bytes` take. Range: `rate_bps` >= 1.
+/// How long `bytes` take at `rate_bps`. Range: `rate_bps` >= 1.
 inline Nanos TimeOf(double bytes, double rate_bps) {
   return Nanos(std::llrint(bytes * 8e9 / rate_bps));
 }
 
-/// A rate as packets need it, which divide nothing.
+/// A rate, stored so that the calculation for each packet needs no division.
 class Pacer {
  public:
   double rate_bps() const { return rate_bps_; }
@@ -30,7 +30,7 @@ class Pacer {
     nanos_per_byte_ = 8e9 / rate_bps;
     credit_ = std::min(kMaxBurstTime, TimeOf(kMaxBurstBytes, rate_bps));
   }
-  /// When the packet after one of `bytes` may leave, which leaves now. `next_send` was its time.
+  /// A packet of `bytes`, due at `next_send`, leaves at `now`: when the packet after it may leave.
   Nanos NextSend(Nanos next_send, Nanos now, double bytes) const {
     const Nanos time(std::llrint(bytes * nanos_per_byte_));
     return std::max(next_send, now - credit_) + time;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reaction point of one flow, in either form.
+// The reaction point of one flow: Dcqcn or DcqcnMlx, by the profile.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace uroce::congestion {
 
-/// From the first CNP until the rate is back. Pure. See Dcqcn and DcqcnMlx.
+/// Exists from the first CNP of a flow until its rate is back. Pure. See Dcqcn and DcqcnMlx.
 class ReactionPoint {
  public:
   ReactionPoint(const Settings& settings, double line_bps, Nanos now)
@@ -24,7 +24,7 @@ class ReactionPoint {
   void OnCnp(const ReactionSettings& settings, Nanos now) {
     std::visit([&](auto& form) { form.OnCnp(settings, now); }, form_);
   }
-  /// A packet leaves now. False: the rate is back.
+  /// A packet leaves at `now`; sets `rate_bps`. False: the rate is back, no limit is needed.
   bool OnSent(const ReactionSettings& settings, uint32_t bytes, Nanos now, double& rate_bps) {
     return std::visit(
         [&](auto& form) {

@@ -74,7 +74,7 @@ constexpr std::array kParameters = {
     Parameter{kDelay, "initial_cwnd", Delay<&D::initial_cwnd>, 1, 1'000'000, "KB"},
 };
 
-/// What NVIDIA's NICs come with (docs/protocol/congestion.md, section 7).
+/// The defaults of NVIDIA's NICs (docs/protocol/congestion.md, section 7).
 constexpr ReactionSettings kMlx = {.rpg_time_reset = 300,
                                    .rpg_byte_reset = 32767,
                                    .rpg_threshold = 1,

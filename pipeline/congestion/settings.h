@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of congestion control under the names that network engineers know, with their ranges
+// The parameters of congestion control, with their ranges and their usual names
 // (docs/protocol/congestion.md, sections 4, 6 and 7).
 #pragma once
 
@@ -9,49 +9,49 @@
 
 namespace uroce::congestion {
 
-/// How senders react.
+/// How senders react to congestion.
 enum class Profile : uint8_t {
-  kOff,       ///< To losses alone, by a window (loss_window.h). Marks are not answered.
-  kDcqcn,     ///< To CNPs, as the paper says (dcqcn.h).
-  kDcqcnMlx,  ///< To CNPs, by the integers of NVIDIA's NICs (dcqcn_mlx.h).
-  kDelay,     ///< To round trips by a window (delay_window.h), and to CNPs as kDcqcn.
+  kOff,       ///< To losses alone, by a window (loss_window.h). No CNPs are sent.
+  kDcqcn,     ///< To CNPs, as the DCQCN paper defines (dcqcn.h).
+  kDcqcnMlx,  ///< To CNPs, with the integer arithmetic of NVIDIA's NICs (dcqcn_mlx.h).
+  kDelay,     ///< To round-trip times by a window (delay_window.h), and to CNPs as kDcqcn.
 };
 inline constexpr int kProfiles = 4;
 
-/// Directory ecn/roce_np of mlx5.
+/// The notification point: files of mlx5's directory ecn/roce_np.
 struct NotificationSettings {
   uint32_t np_enable = 0xff;            ///< A bit for each priority.
-  uint32_t min_time_between_cnps = 50;  ///< us, of one flow.
+  uint32_t min_time_between_cnps = 50;  ///< us, for one flow.
   uint32_t cnp_dscp = 48;
-  uint32_t cnp_802p_prio = 6;  ///< Where the path has a VLAN.
+  uint32_t cnp_802p_prio = 6;  ///< Used when the path has a VLAN.
 };
 
-/// Directory ecn/roce_rp of mlx5. The defaults are the paper's, in the same units.
+/// The reaction point: mlx5's directory ecn/roce_rp, in its units. Defaults: the DCQCN paper's.
 struct ReactionSettings {
   uint32_t rp_enable = 0xff;                   ///< A bit for each priority.
   uint32_t clamp_tgt_rate = 0;                 ///< kDcqcnMlx.
   uint32_t clamp_tgt_rate_after_time_inc = 1;  ///< kDcqcnMlx.
   uint32_t rpg_time_reset = 55;                ///< us: the rate timer.
-  uint32_t rpg_byte_reset = 156250;            ///< 64 B: the byte counter, 10 MB.
-  uint32_t rpg_threshold = 5;                  ///< F.
-  uint32_t rpg_max_rate = 0;                   ///< Mb/s; 0: line rate.
+  uint32_t rpg_byte_reset = 156250;            ///< Units of 64 B: the byte counter, 10 MB.
+  uint32_t rpg_threshold = 5;                  ///< F of the paper.
+  uint32_t rpg_max_rate = 0;                   ///< Mb/s; 0: the line rate.
   uint32_t rpg_ai_rate = 40;                   ///< Mb/s.
-  uint32_t rpg_hai_rate = 200;                 ///< Mb/s: the authors' simulator has this.
+  uint32_t rpg_hai_rate = 200;                 ///< Mb/s: the value of the authors' simulator.
   uint32_t rpg_gd = 11;                        ///< log2 of the divisor of a cut; kDcqcnMlx.
-  uint32_t rpg_min_dec_fac = 50;          ///< Percent of the rate that remain at least; kDcqcnMlx.
-  uint32_t rpg_min_rate = 1;              ///< Mb/s.
-  uint32_t rate_to_set_on_first_cnp = 0;  ///< Mb/s; 0: leave.
-  uint32_t dce_tcp_g = 1020;              ///< 1024 * (1 - g): g = 1/256.
-  uint32_t dce_tcp_rtt = 55;              ///< us: the alpha timer.
-  uint32_t rate_reduce_monitor_period = 50;  ///< us: at most one cut in it.
+  uint32_t rpg_min_dec_fac = 50;             ///< The least percentage that a cut leaves; kDcqcnMlx.
+  uint32_t rpg_min_rate = 1;                 ///< Mb/s.
+  uint32_t rate_to_set_on_first_cnp = 0;     ///< Mb/s; 0: not set.
+  uint32_t dce_tcp_g = 1020;                 ///< 1024 * (1 - g): g = 1/256.
+  uint32_t dce_tcp_rtt = 55;                 ///< us: the alpha timer.
+  uint32_t rate_reduce_monitor_period = 50;  ///< us: at most one cut in this time.
   uint32_t initial_alpha_value = 1023;       ///< kDcqcnMlx; the paper's alpha begins at 1.
 };
 
 /// Parameters of kDelay. Names are those of the Swift paper (SIGCOMM 2020).
 struct DelaySettings {
-  uint32_t base_target_delay = 100;  ///< us: a round trip that is no sign of congestion.
+  uint32_t base_target_delay = 100;  ///< us: a round trip without congestion.
   uint32_t path_scaling = 25;        ///< Percent that a round trip may exceed the path's shortest.
-  uint32_t fs_range = 100;           ///< us: added to the target of the smallest windows at most.
+  uint32_t fs_range = 100;           ///< us: the most that small windows add to the target.
   uint32_t fs_min_cwnd = 100;        ///< 1/1000 packet: the target is highest at this window.
   uint32_t fs_max_cwnd = 100;        ///< Packets: nothing is added from this window on.
   uint32_t ai = 500;                 ///< 1/1000 packet in a round trip.
@@ -68,25 +68,25 @@ struct Settings {
   DelaySettings delay;
 };
 
-/// The profile with its own defaults.
+/// The profile with the defaults of its parameters.
 Settings DefaultsOf(Profile profile);
 
 /// "off", "dcqcn", "dcqcn-mlx", "delay".
 std::string_view NameOf(Profile profile);
-/// False: there is no such profile.
+/// Returns false when there is no such profile.
 [[nodiscard]] bool ParseProfile(std::string_view name, Profile& profile);
 
-/// One parameter: its name, where it is, and what values it takes.
+/// One parameter: its name, the accessor of its value, and its range.
 struct Parameter {
   std::string_view directory;  ///< Below ecn/ in sysfs: "roce_np", "roce_rp"; of kDelay "delay".
   std::string_view name;
   uint32_t& (*of)(Settings& settings);
   uint32_t least;
   uint32_t most;
-  std::string_view meaning;  ///< With its unit.
+  std::string_view meaning;  ///< Its description, with the unit.
 };
 std::span<const Parameter> Parameters();
-/// Null: there is no such parameter.
+/// Null when there is no such parameter.
 const Parameter* FindParameter(std::string_view name);
 
 /// The priority of a traffic class without other configuration (docs/protocol/congestion.md,

@@ -53,7 +53,7 @@ void Window::OnLost(uint32_t packets) {
 
 void Window::OnRound(uint32_t in_flight) {
   if (by_delay_) {
-    // Round trips speak of congestion; single losses, which a bad cable brings about, do not.
+    // Round-trip times show congestion. Single losses do not: a bad cable may cause them.
     const bool much = lost_ * LossWindow::kTolerable > packets_;
     lost_ = 0;
     if (much) delay_.OnLoss(settings());

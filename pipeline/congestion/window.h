@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many request packets a requester may have in flight, whatever the profile.
+// The window of request packets that a requester may have in flight, for every profile.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace uroce::congestion {
 
-/// Bounds request packets in flight; a READ request is one of them, however many answer it. Losses
-/// decide (LossWindow), or round trips and losses (DelayWindow, with Profile::kDelay).
-/// Pure, owned by a requester's loss recovery, which tells it what happens.
+/// Bounds request packets in flight. A READ request counts as one, however many responses it has.
+/// Losses control it (LossWindow), or round-trip times and losses (DelayWindow, Profile::kDelay).
+/// Pure, owned by a requester's LossRecovery, which passes on the events.
 class Window {
  public:
-  /// Range: `most` > 0, of go-back-N. `environment` may be null: there is no other profile than
-  /// kOff.
+  /// `most` > 0 is the window of go-back-N. `environment` is not owned; null means Profile::kOff
+  /// for ever.
   Window(uint32_t most, const Environment* environment)
       : environment_(environment), most_(most), losses_(most), packets_(most) {}
 
@@ -38,14 +38,14 @@ class Window {
   /// See DelayWindow::gap.
   Nanos gap() const { return by_delay_ ? delay_.gap() : Nanos(0); }
 
-  /// A packet in order leaves. `measurable`: it asks for an acknowledgement, which nothing but
-  /// itself holds up.
+  /// A packet in order leaves. `measurable`: it asks for an acknowledgement that does not wait for
+  /// other packets.
   void OnSent(wire::Psn psn, uint32_t in_flight, bool measurable, Nanos now) {
     if (!by_delay_) return;
     const bool fills = in_flight + 1 >= packets_;
     delay_.OnSent(psn, measurable, fills, now, environment_->stalled);
   }
-  /// All before `una` is acknowledged: `packets` more.
+  /// `packets` more are acknowledged: now all before `una`.
   void OnAcknowledged(wire::Psn una, uint32_t packets, Nanos now) {
     if (by_delay_) return OnAcknowledgedByDelay(una, now);
     losses_.OnAcknowledged(packets);
@@ -60,7 +60,7 @@ class Window {
   /// Selective repeat: a round trip has ended, with `in_flight` packets under way.
   void OnRound(uint32_t in_flight);
 
-  /// Null: round trips are not looked at.
+  /// Null when round-trip times do not control the window.
   const DelayWindow* delay() const { return by_delay_ ? &delay_ : nullptr; }
 
  private:
@@ -74,7 +74,7 @@ class Window {
   LossWindow losses_;
   DelayWindow delay_;
   uint32_t packets_;
-  uint32_t lost_ = 0;  ///< By delay: in this round of selective repeat.
+  uint32_t lost_ = 0;  ///< By delay: packets lost in this round of selective repeat.
 };
 
 }  // namespace uroce::congestion

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The next events of many things, each of which has one at most.
+// A heap of numbered events, of which each has at most one time.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace uroce::fabric {
 
-/// Events 0, 1, 2, ... with a time each, or none. Of those with one time the lowest comes first, so
-/// that a run is repeated exactly.
+/// Events 0, 1, 2, ... each with a time or without. Of events with the same time the lowest number
+/// comes first, so that each run of a simulation gives the same result.
 class EventHeap {
  public:
-  /// Range: no event is set. All numbers below `events` may be used from now on.
+  /// Sets the number of events. Range: no event is set.
   void Resize(uint32_t events) {
     places_.resize(events, kNowhere);
     heap_.reserve(events);
@@ -23,7 +23,7 @@ class EventHeap {
   bool empty() const { return heap_.empty(); }
   Nanos next() const { return heap_.empty() ? kNever : heap_.front().time; }
 
-  /// Gives `event` a time, or another one.
+  /// Gives `event` a time, or changes its time.
   void Set(uint32_t event, Nanos time) {
     if (places_[event] == kNowhere) {
       places_[event] = static_cast<uint32_t>(heap_.size());
@@ -43,7 +43,7 @@ class EventHeap {
     Put(place, last);
     Settle(place);
   }
-  /// The earliest. Range: not empty.
+  /// The earliest event. Range: not empty.
   uint32_t first() const { return heap_.front().event; }
 
  private:

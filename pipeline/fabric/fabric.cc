@@ -8,15 +8,15 @@ namespace uroce::fabric {
 namespace {
 
 constexpr uint32_t kNoLink = UINT32_MAX;
-/// Pauses and resumptions that may be on a link at a time. With so many on it the next is told when
-/// one has arrived.
+/// The most PFC pauses and resumptions on a link at a time. When a link has so many, the next one
+/// is sent after one has arrived.
 constexpr uint32_t kReservePerLink = 4;
 constexpr uint32_t kPauseFrameBytes = 60;
 
 uint32_t Opposite(uint32_t link) { return link ^ 1; }
 
-/// Spreads the choices of switches: with one hash for all, those behind the first would choose
-/// alike.
+/// The path that a switch chooses for a flow. Each switch mixes the hash differently; otherwise all
+/// switches behind the first would choose alike.
 uint32_t Choice(uint32_t flow_hash, uint32_t switch_index, uint64_t seed, size_t ways) {
   uint64_t mixed = (flow_hash ^ (seed << 32)) + (switch_index + 1) * 0x9e3779b97f4a7c15;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
@@ -137,7 +137,7 @@ void Fabric::Queue(uint32_t index, uint32_t slot, Nanos now) {
   Kick(index, now);
 }
 
-/// Has the line used, now or as soon as it is free.
+/// Sends the next frame now, or schedules it for when the line is free.
 void Fabric::Kick(uint32_t index, Nanos now) {
   Link& link = links_[index];
   if (link.NextQueue() != nullptr && link.free_at <= now) Transmit(index, now);
@@ -159,10 +159,10 @@ void Fabric::Transmit(uint32_t index, Nanos now) {
   Launch(index, slot);
 }
 
-/// Sends `slot` on its way as the last that uses the line.
+/// Puts `slot`, which occupied the line last, on its way to the end of the link.
 void Fabric::Launch(uint32_t index, uint32_t slot) {
   Link& link = links_[index];
-  // A link whose delay was made shorter keeps its order.
+  // Frames stay in order even when the delay of the link was made shorter.
   link.last_arrival = std::max(link.last_arrival, link.free_at + link.config.delay);
   store_[slot].due = link.last_arrival;
   const bool is_first = link.flight.empty();
@@ -219,7 +219,7 @@ void Fabric::Forward(uint32_t switch_index, uint32_t slot, Nanos now) {
   Drop(slot);
 }
 
-/// A frame to its own sender has no way either: a switch sends nothing back to where it came from.
+/// kNoLink when there is no path. A frame to its own sender has none: no frame goes back.
 uint32_t Fabric::EgressFor(uint32_t switch_index, const Slot& slot) const {
   if (slot.target_host == slot.source_host) return kNoLink;
   const Host& target = hosts_[slot.target_host];
@@ -229,8 +229,8 @@ uint32_t Fabric::EgressFor(uint32_t switch_index, const Slot& slot) const {
   return ways[Choice(slot.headers.flow_hash, switch_index, config_.seed, ways.size())];
 }
 
-/// A copy for each host of this switch and each switch behind it, and the frame itself for the
-/// last.
+/// Sends a copy of the frame to each host of this switch and each next switch of the tree, and the
+/// frame itself to the last of them.
 void Fabric::ForwardToAll(uint32_t switch_index, uint32_t slot, Nanos now) {
   const auto tree = routes_.TreeLinks(store_[slot].source_switch, switch_index);
   uint32_t last = kNoLink;
@@ -262,7 +262,7 @@ uint32_t Fabric::CopyOf(uint32_t slot) {
   return copy;
 }
 
-/// RED comes before the full buffer, as in the order of a switch's pipeline.
+/// RED is applied before the check of the buffer, as in the pipeline of real switches.
 void Fabric::EnterSwitch(uint32_t index, uint32_t slot, Nanos now) {
   Link& link = links_[index];
   const Switch& owner = switches_[link.from_switch];
@@ -279,7 +279,7 @@ void Fabric::EnterSwitch(uint32_t index, uint32_t slot, Nanos now) {
   Drop(slot);
 }
 
-/// May mark the frame.
+/// Applies RED: may mark the frame. Returns false when the frame is to be dropped.
 bool Fabric::PassesRed(Link& link, Slot& slot) {
   const SwitchConfig& config = switches_[link.from_switch].config;
   const bool is_exempt = slot.headers.is_control || (config.pfc.on && !slot.headers.is_ecn_capable);
@@ -316,7 +316,7 @@ void Fabric::LeaveSwitch(uint32_t switch_index, const Slot& slot, Nanos now) {
   Regulate(slot.arrived_by, now);
 }
 
-/// Pauses or resumes what comes by a link, as its share says.
+/// Pauses or resumes the sender of a link, according to the link's share of the buffer.
 void Fabric::Regulate(uint32_t index, Nanos now) {
   Link& link = links_[index];
   const PfcConfig& pfc = switches_[link.to_switch].config.pfc;
@@ -325,8 +325,8 @@ void Fabric::Regulate(uint32_t index, Nanos now) {
   if (link.is_pausing ? may_resume : must_pause) TellPause(index, !link.is_pausing, now);
 }
 
-/// Tells the head of a link by the other direction. Ahead of what waits there, and behind the frame
-/// that is on the line.
+/// Sends a pause or resumption to the head of a link, by the other direction: ahead of the frames
+/// that wait there, and behind the frame that is on the line.
 void Fabric::TellPause(uint32_t index, bool pause, Nanos now) {
   Link& back = links_[Opposite(index)];
   if (!back.is_up || back.pauses_in_flight == kReservePerLink) return;
@@ -361,7 +361,7 @@ void Fabric::SetUp(uint32_t cable, bool is_up, Nanos now) {
   FindRoutes();
 }
 
-/// What waits for a link that went down, or is on it, is lost; pauses are forgotten at both ends.
+/// Drops the frames that wait for a link that went down or are on it; both ends forget pauses.
 void Fabric::Empty(uint32_t index, Nanos now) {
   Link& link = links_[index];
   for (FrameList* queue : {&link.control, &link.data}) {

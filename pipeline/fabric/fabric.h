@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts joined by switches, in the time of whoever calls: each frame waits for its turn at each
-// egress port on its way, takes the line for as long as its bits need, and may be marked, dropped
-// or held back there as real switches do. Pure.
+// A model of hosts joined by switches, in the caller's time: each frame waits in the queue of each
+// egress port on its path and occupies the line for the time of its bits. Switches mark, drop and
+// pause frames as real ones do. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,63 +19,63 @@
 
 namespace uroce::fabric {
 
-/// A switch as its user sees it.
+/// The configuration and counters of a switch.
 struct Switch {
   SwitchConfig config;
   std::vector<uint32_t>
       egress;  ///< The links that leave it: its ports, in the order of their making.
   uint64_t buffered_bytes = 0;
   uint64_t peak_buffered_bytes = 0;
-  uint64_t lost_ways = 0;  ///< Frames dropped since no path leads to their host. Cumulative.
+  uint64_t lost_ways = 0;  ///< Frames dropped because no path leads to their host. Cumulative.
 };
 
-/// Switches forward whole frames, by shortest paths; among equal ones a hash of the frame's flow
-/// chooses. Hosts are known by the MACs that they are added with; frames to a group or to an
-/// unknown MAC go to all other hosts. Rules of a port:
-/// - Frames of priority 6 and 7 go first. Those of the same kind stay in order.
-/// - A frame waits until its first bit leaves; the one on the line is not part of the queue.
-/// - RED looks at the bytes that wait when a frame arrives. It marks what is ECN capable and drops
-///   what is not; a switch with PFC drops nothing early.
-/// - What finds the buffer full is dropped.
-/// - PFC pauses travel as frames of the line's rate and delay, ahead of what waits, and hold back
-///   all but priority 6 and 7.
-/// A link has two directions, `cable * 2` from its first end and `cable * 2 + 1` to it; a host is
-/// the first end of its own. One thread. Time never goes back.
+/// Switches forward whole frames on shortest paths; a hash of the frame's flow chooses among equal
+/// paths. Switches know each host by the MAC that AddHost takes. Frames to a group or to an unknown
+/// MAC go to all other hosts. Rules of a port:
+/// - Frames of priority 6 and 7 go first. Frames of the same kind stay in order.
+/// - A frame waits until its first bit leaves; the frame on the line is not part of the queue.
+/// - RED uses the bytes that wait when a frame arrives. It marks frames that are ECN capable and
+///   drops other frames; a switch with PFC drops no frame early.
+/// - A frame that finds the buffer full is dropped.
+/// - PFC pauses travel as frames with the line's rate and delay, ahead of waiting frames, and hold
+///   back all priorities but 6 and 7.
+/// A cable has two links, one per direction: `cable * 2` leaves its first end, `cable * 2 + 1` its
+/// second end. A host is the first end of its cable. One thread. Time never goes back.
 class Fabric {
  public:
-  /// `surroundings` outlives it.
+  /// `surroundings` outlives the fabric.
   Fabric(Surroundings& surroundings, const FabricConfig& config);
-  /// Frees what it still has.
+  /// Frees the frames that are still in the fabric.
   ~Fabric();
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
-  // ---- making it, before the first frame ----
+  // ---- construction, before the first frame ----
   uint32_t AddSwitch(const SwitchConfig& config);
-  /// At `switch_index`'s next port. Returns the number of the host: 0, 1, 2 ...
+  /// Adds a host at the next port of `switch_index`. Returns the host's number: 0, 1, 2 ...
   uint32_t AddHost(uint32_t switch_index, const Mac& mac, const LinkConfig& config);
   /// Joins two switches and returns the cable. Two switches may have several.
   uint32_t Join(uint32_t first_switch, uint32_t second_switch, const LinkConfig& config);
 
   // ---- frames ----
-  /// Whether another frame of the host fits its queue, and how many at least.
+  /// How many frames the host's queue and the fabric can take at least; 0 when there is no room.
   uint32_t SendRoom(uint32_t host) const;
-  /// Takes `frame`. Where there is no room for it in the fabric it is dropped and counted.
+  /// Takes `frame`. A frame for which the fabric has no room is dropped and counted.
   void Send(uint32_t host, const Frame& frame, Nanos now);
-  /// Does all that is due by `now`, each event at its own time: what arrives is delivered.
+  /// Runs all events that are due by `now`, each at its own time; arriving frames are delivered.
   void Advance(Nanos now) {
     while (events_.next() <= now) RunNext();
   }
-  /// When Advance has something to do; kNever: nothing is on its way.
+  /// The time of the next event; kNever when no frame is on its way.
   Nanos NextEvent() const { return events_.next(); }
 
   // ---- changes, while frames are on their way ----
   void SetSwitch(uint32_t switch_index, const SwitchConfig& config, Nanos now);
   void SetLink(uint32_t cable, const LinkConfig& config);
-  /// Down: what waits for it or is on it is lost, and paths lead elsewhere.
+  /// Sets a cable up or down. Down: frames that wait for it or are on it are lost; paths change.
   void SetUp(uint32_t cable, bool is_up, Nanos now);
 
-  // ---- what there is ----
+  // ---- queries ----
   uint32_t switches() const { return static_cast<uint32_t>(switches_.size()); }
   uint32_t hosts() const { return static_cast<uint32_t>(hosts_.size()); }
   const Switch& switch_at(uint32_t index) const { return switches_[index]; }
@@ -94,8 +94,8 @@ class Fabric {
   uint32_t AddCable(uint32_t first_switch, uint32_t second_switch, uint32_t host,
                     const LinkConfig& config);
   void FindRoutes();
-  // Of each link, an arrival at its end and the end of the line's use. At one time arrivals come
-  // first.
+  // Each link has two events: an arrival at its end, and the end of the line's use. Of events with
+  // the same time arrivals come first.
   uint32_t ArrivalEvent(uint32_t link) const { return link; }
   uint32_t TransmitEvent(uint32_t link) const {
     return static_cast<uint32_t>(links_.size()) + link;
@@ -129,14 +129,14 @@ class Fabric {
   Surroundings& surroundings_;
   const FabricConfig config_;
   FrameStore store_;
-  uint32_t reserve_ = 0;  ///< Slots that only pauses take.
+  uint32_t reserve_ = 0;  ///< Slots that only PFC pauses may take.
   EventHeap events_;
   std::vector<Switch> switches_;
   std::vector<Link> links_;
   std::vector<Host> hosts_;
   std::map<Mac, uint32_t> host_of_mac_;
   Routes routes_;
-  bool are_routes_known_ = false;  ///< Found out with the first frame, and when a link changes.
+  bool are_routes_known_ = false;  ///< Computed at the first frame, and when a link changes.
   std::mt19937_64 random_;
   uint64_t lost_slots_ = 0;
 };

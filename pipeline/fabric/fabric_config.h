@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What switches and links do, as numbers.
+// The configuration of the switches and links of a fabric.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace uroce::fabric {
 
-/// A link, both directions alike.
+/// The configuration of a cable; both directions are alike.
 struct LinkConfig {
-  uint64_t rate_bps = 100'000'000'000;  ///< Not 0. Of bits on the wire, see WireBytes.
-  Nanos delay{0};                       ///< From the last bit's departure to its arrival.
-  /// What waits in a host for its link before SendRoom is 0. At least a frame always fits.
+  uint64_t rate_bps = 100'000'000'000;  ///< Not 0. Counts all bits on the wire, see WireBytes.
+  Nanos delay{0};                       ///< From the departure of the last bit to its arrival.
+  /// SendRoom is 0 when at least so many bytes wait in a host for its link. Not 0.
   uint32_t host_queue_bytes = 64 * 1024;
 };
 
@@ -26,7 +26,7 @@ struct EcnConfig {
   double max_probability = 1;
 };
 
-/// Of a frame that finds so many bytes in the queue.
+/// The probability for a frame that finds `queue_bytes` in the queue.
 constexpr double MarkProbability(const EcnConfig& ecn, uint64_t queue_bytes) {
   if (!ecn.on || queue_bytes <= ecn.min_bytes) return 0;
   if (queue_bytes > ecn.max_bytes) return 1;
@@ -34,8 +34,8 @@ constexpr double MarkProbability(const EcnConfig& ecn, uint64_t queue_bytes) {
          static_cast<double>(ecn.max_bytes - ecn.min_bytes);
 }
 
-/// A link is paused when more than `xoff_bytes` of what came by it lie in the switch, and resumed
-/// at `xon_bytes` or less. What still arrives meanwhile needs room in the buffer.
+/// A link is paused when more than `xoff_bytes` that arrived by it wait in the switch, and resumed
+/// at `xon_bytes` or less. Frames that arrive before the pause takes effect need buffer room.
 struct PfcConfig {
   bool on = false;
   uint32_t xoff_bytes = 0;
@@ -43,17 +43,17 @@ struct PfcConfig {
 };
 
 struct SwitchConfig {
-  uint64_t buffer_bytes = 1 << 20;  ///< Of frames that wait at any of its egress ports.
+  uint64_t buffer_bytes = 1 << 20;  ///< For frames that wait at all its egress ports.
   EcnConfig ecn;
   PfcConfig pfc;
 };
 
 struct FabricConfig {
-  uint32_t max_frames = 16384;  ///< That wait or are on their way, in the whole fabric.
-  uint64_t seed = 1;            ///< Of the marks and of the choice between equal paths.
+  uint32_t max_frames = 16384;  ///< The most frames in the whole fabric.
+  uint64_t seed = 1;            ///< Seeds the marks and the choice between equal paths.
 };
 
-/// Bytes of line time of a frame without FCS: with it, at least 64, then preamble, start and gap.
+/// Bytes on the line of a frame without FCS: at least 64 with FCS, then preamble, start and gap.
 constexpr uint32_t WireBytes(uint32_t length_bytes) {
   constexpr uint32_t kShortest = 60;
   constexpr uint32_t kFcs = 4;

@@ -27,14 +27,14 @@ Header Read(std::span<const uint8_t> bytes) {
   return header;
 }
 
-/// What follows the Ethernet header and its tag.
+/// The position and type of the data behind the Ethernet header and its tag.
 struct Payload {
   uint16_t ether_type = 0;
   uint16_t tci = 0;
   size_t offset = 0;
 };
 
-/// Range: at least an Ethernet header.
+/// Range: `frame` holds at least an Ethernet header.
 Payload PayloadOf(std::span<const uint8_t> frame) {
   Payload payload{.ether_type = Read<EthernetHeader>(frame).ether_type.value(),
                   .offset = sizeof(EthernetHeader)};
@@ -44,7 +44,7 @@ Payload PayloadOf(std::span<const uint8_t> frame) {
   return {.ether_type = tag.ether_type.value(), .tci = tag.tci.value(), .offset = behind_tag};
 }
 
-/// Eight bytes a step, then a finalizer: all bits of the result depend on all bytes.
+/// A hash: eight bytes per step, then a finalizer. All bits of the result depend on all bytes.
 class FlowHash {
  public:
   void Add(std::span<const uint8_t> bytes) {
@@ -66,7 +66,7 @@ class FlowHash {
   uint64_t hash_ = 0xcbf29ce484222325;
 };
 
-/// `segment`: what follows the IP header.
+/// Adds protocol and ports. `segment`: the bytes behind the IP header.
 void AddPorts(uint8_t protocol, std::span<const uint8_t> segment, FlowHash& hash) {
   constexpr size_t kPorts = 4;
   hash.Add({&protocol, 1});
@@ -87,7 +87,7 @@ bool ReadIpv4(std::span<const uint8_t> packet, FrameHeaders& headers) {
   hash.Add(ip.source);
   hash.Add(ip.destination);
   const size_t header_bytes = size_t{ip.version_ihl} % 16 * 4;
-  // A fragment but the first has no ports: all of a datagram go one way without them.
+  // Later fragments have no ports, so all fragments of a datagram are hashed without ports.
   constexpr uint16_t kFragmented = 0x3fff;
   const bool is_whole = (ip.fragment.value() & kFragmented) == 0 && header_bytes <= packet.size();
   AddPorts(ip.protocol, packet.subspan(is_whole ? header_bytes : packet.size()), hash);

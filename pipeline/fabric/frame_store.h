@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room for the frames of a fabric, and lists of them without an allocation for each.
+// The frames in a fabric: slots that are allocated at the start, and lists of slots.
 #pragma once
 
 #include <cassert>
@@ -11,22 +11,22 @@
 
 namespace uroce::fabric {
 
-/// A frame in the fabric, or what one end of a link tells the other.
+/// A frame in the fabric, or a PFC pause or resumption on a link.
 struct Slot {
   enum class Kind : uint8_t { kFrame, kPause, kResume };
   Frame frame;
   FrameHeaders headers;
   Kind kind = Kind::kFrame;
-  bool goes_everywhere = false;  ///< To all hosts but the sender.
+  bool goes_everywhere = false;  ///< The frame goes to all hosts but the sender.
   uint32_t source_host = 0;
-  uint32_t source_switch = 0;  ///< The first switch on its way.
-  uint32_t target_host = 0;    ///< Where it goes to one.
-  uint32_t arrived_by = 0;     ///< The link whose share it is part of.
-  Nanos due;                   ///< At the end of the link that it is on.
+  uint32_t source_switch = 0;  ///< The switch of the sending host.
+  uint32_t target_host = 0;    ///< Unless goes_everywhere.
+  uint32_t arrived_by = 0;     ///< The link whose share_bytes include it.
+  Nanos due;                   ///< Its arrival at the end of the link that it is on.
   uint32_t next = 0;
 };
 
-/// A fixed number of slots. The last `reserve` are for Take alone with `from_reserve`.
+/// A pool of slots, which only Grow enlarges.
 class FrameStore {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -61,7 +61,7 @@ class FrameStore {
   uint32_t free_slots_ = 0;
 };
 
-/// Slots in order.
+/// A first-in-first-out list of slots, linked by Slot::next.
 class FrameList {
  public:
   bool empty() const { return frames_ == 0; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One direction of a link: the queues at its head, and what is on its way.
+// One direction of a cable: the queues at its head, and the frames on it.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace uroce::fabric {
 
-/// Cumulative.
+/// The counters of a link. All are cumulative.
 struct LinkCounters {
   uint64_t frames = 0;  ///< Sent.
-  uint64_t bytes = 0;   ///< Of them, without FCS.
+  uint64_t bytes = 0;   ///< Sent, without FCS.
   uint64_t marks = 0;
-  uint64_t early_drops = 0;  ///< By RED: not ECN capable.
+  uint64_t early_drops = 0;  ///< Dropped by RED: not ECN capable.
   uint64_t tail_drops = 0;   ///< The buffer was full.
-  uint64_t down_drops = 0;   ///< The link was, or went, down.
-  uint64_t pauses = 0;       ///< How often it was paused.
-  Nanos paused;              ///< How long, but for the present pause.
+  uint64_t down_drops = 0;   ///< The link was down, or went down.
+  uint64_t pauses = 0;       ///< How often the link was paused.
+  Nanos paused;              ///< The time in past pauses, without the present one.
 };
 
-/// A value of the fabric, which alone changes it.
+/// The state of a link. Only the fabric, its owner, changes it.
 struct Link {
   static constexpr uint32_t kHost = UINT32_MAX;
   // ---- ends ----
-  uint32_t from_switch = kHost;  ///< Or a host's.
+  uint32_t from_switch = kHost;  ///< kHost: a host sends.
   uint32_t to_switch = kHost;
-  uint32_t host = 0;  ///< Where one end is a host's, which.
+  uint32_t host = 0;  ///< The number of the host, if one end is a host.
   // ---- behaviour ----
   LinkConfig config;
   bool is_up = true;
@@ -35,25 +35,25 @@ struct Link {
   FrameList control;
   FrameList data;
   FrameList flight;
-  Nanos free_at;          ///< The line is in use until then.
-  uint64_t fraction = 0;  ///< Of a nanosecond that `free_at` lacks, in units of 1 / rate.
+  Nanos free_at;          ///< The line is in use until this time.
+  uint64_t fraction = 0;  ///< Part of a ns by which `free_at` is early, in units of 1 / rate.
   Nanos last_arrival;
-  bool is_paused = false;  ///< By the other end, and `control` is not.
+  bool is_paused = false;  ///< The other end has paused `data`, not `control`.
   Nanos paused_at;
-  uint64_t share_bytes = 0;       ///< Of `data` in the switch at its end that came this way.
-  bool is_pausing = false;        ///< That switch has paused it, as far as it knows.
-  uint32_t pauses_in_flight = 0;  ///< Of `flight`, those that tell the other end.
+  uint64_t share_bytes = 0;       ///< Data in the switch at its end that arrived by it.
+  bool is_pausing = false;        ///< That switch has sent a pause, and no resumption since.
+  uint32_t pauses_in_flight = 0;  ///< The PFC frames among `flight`.
   uint64_t peak_queue_bytes = 0;
   LinkCounters counters;
 
   uint64_t queue_bytes() const { return control.bytes() + data.bytes(); }
-  /// The queue that sends next, or null.
+  /// The queue that sends next, or null when none may send.
   FrameList* NextQueue() {
     if (!control.empty()) return &control;
     return data.empty() || is_paused ? nullptr : &data;
   }
-  /// Uses the line for so many bytes from `start` on; returns when their last bit has left. Exact
-  /// on average at every rate.
+  /// Occupies the line for `wire_bytes` from `start` on. Returns when the last bit has left.
+  /// Rounding errors do not add up, at any rate.
   Nanos Occupy(uint32_t wire_bytes, Nanos start) {
     constexpr uint64_t kNanosPerSecond = 1'000'000'000;
     const uint64_t units = uint64_t{wire_bytes} * 8 * kNanosPerSecond + fraction;

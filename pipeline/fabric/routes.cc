@@ -37,7 +37,7 @@ std::vector<uint32_t> Routes::DistancesTo(uint32_t target, std::span<const Route
   return distances;
 }
 
-/// Each switch by the first link that reaches it.
+/// Adds the tree of `root`: the first link that reaches each switch.
 void Routes::AddTree(uint32_t root, std::span<const RouteEdge> edges) {
   std::vector<bool> is_reached(switches_);
   std::vector<uint32_t> reached{root};

@@ -15,17 +15,17 @@ struct RouteEdge {
   uint32_t link = 0;
 };
 
-/// Distance is the number of links. A value; computed anew whenever a link goes or comes.
+/// Distance is the number of links. A value: it is computed anew when a link goes down or up.
 class Routes {
  public:
   Routes() = default;
   Routes(uint32_t switches, std::span<const RouteEdge> edges);
 
-  /// The links from `at` that lie on shortest paths to `target`, another switch; none: no path.
+  /// The links from `at` on shortest paths to `target`, another switch; empty without a path.
   std::span<const uint32_t> NextLinks(uint32_t at, uint32_t target) const {
     return next_links_[Index(at, target)];
   }
-  /// The links by which `at` passes on what `root` sends to all: together they are a tree.
+  /// The links by which `at` forwards frames from `root` to all hosts: a tree for each root.
   std::span<const uint32_t> TreeLinks(uint32_t root, uint32_t at) const {
     return tree_links_[Index(root, at)];
   }

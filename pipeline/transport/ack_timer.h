@@ -15,37 +15,37 @@ class AckTimer {
  public:
   /// `code`: 0 to 31, 0 = no timeout.
   void Configure(uint8_t code) { timeout_ = AckTimeout(code); }
-  /// The attribute; kNever: there is none.
+  /// The timeout of the attribute; kNever when the code is 0.
   Nanos timeout() const { return timeout_; }
-  /// kNever: it does not run.
+  /// When the timer expires; kNever while it does not run.
   Nanos deadline() const { return deadline_; }
   bool running() const { return deadline_ != kNever; }
 
-  /// Runs from `now` on, longer after each timeout in a row. `round_trip`: 0 where none is
-  /// measured.
+  /// Starts the timer at `now`. Each timeout in a row makes the wait longer. `round_trip` is 0
+  /// where no round trip is measured.
   void Start(Nanos now, Nanos round_trip) {
     deadline_ = timeout_ == kNever ? kNever : now + Wait(round_trip);
   }
   void Stop() { deadline_ = kNever; }
-  /// True: it has expired, which is a timeout, and is stopped.
+  /// Returns true when the timer has expired at `now`. It then counts a timeout and stops.
   bool Expire(Nanos now) {
     if (now < deadline_) return false;
     deadline_ = kNever;
     backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
     return true;
   }
-  /// Something new was acknowledged, or the queue pair is reset: the next timeout is the first.
+  /// Resets the count of timeouts: something new was acknowledged, or the queue pair is reset.
   void ForgetTimeouts() { backoff_ = 0; }
-  /// There was a timeout, and nothing was acknowledged since.
+  /// True when nothing was acknowledged since the last timeout.
   bool timed_out() const { return backoff_ != 0; }
 
  private:
   /// Each timeout in a row doubles the next one, up to 4 times the attribute, which is as late as a
-  /// requester may expire. A peer that takes longer for what is in flight than the attribute says
-  /// would else get it again and again, each time with more to do.
+  /// requester may expire. A slow peer, which needs more time than the attribute, would otherwise
+  /// receive the same packets again and again, and have more work each time.
   static constexpr uint8_t kMaxBackoff = 2;
-  /// Where round trips are measured the timer waits for so many, within the same bounds: what takes
-  /// long every time is not lost.
+  /// Where round trips are measured, the timer waits for this many of them, within the same bounds:
+  /// a peer that always answers late has not lost the packets.
   static constexpr int64_t kRoundTrips = 3;
 
   Nanos Wait(Nanos round_trip) const {

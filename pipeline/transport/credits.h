@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// End-to-end credits: how many receive works a responder says it has, and how far its requester
-// goes by that (docs/protocol/transport.md, section 2).
+// End-to-end credits: a responder tells how many receive works it has, and its requester limits
+// the messages that it begins by that number (docs/protocol/transport.md, section 2).
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ constexpr uint8_t CreditCode(uint32_t receives) {
   return code;
 }
 
-/// The requester's side. Messages have numbers (SSN): the one that the responder counts as its n-th
-/// has number n. Without credits, and before the first, there is no limit.
+/// The requester's side. Messages have numbers (SSN): the message that the responder counts as its
+/// n-th has number n. There is no limit before the first credits arrive, or when none are sent.
 class SendCredits {
  public:
   /// An acknowledgement with the responder's message count and credit code came.
@@ -34,28 +34,28 @@ class SendCredits {
       return;
     }
     const uint32_t limit = msn + kCreditValues[code];
-    // Acknowledgements overtake each other: an older one takes nothing back.
+    // Acknowledgements can overtake each other: an older one does not lower the limit.
     if (!limited_ || Since(limit, limit_) > 0) limit_ = limit;
     limited_ = true;
   }
   void OnMessageBegun() { ++next_; }
 
-  // ---- the credit probe: one message may go to where the credits do not reach ----
+  // ---- the credit probe: one message may begin beyond the credits ----
   /// Whether a message that takes a receive work may begin.
   bool MayBegin() const { return !probing_ || Covers(); }
   /// The next message begins with the packet `first`, although the credits do not cover it. The
-  /// answer to that packet tells of new ones.
+  /// answer to that packet carries new credits.
   void BeginProbe(wire::Psn first) {
     probing_ = true;
     probe_psn_ = first;
   }
   /// Whether `psn` is the packet that was sent without credit.
   bool IsProbe(wire::Psn psn) const { return probing_ && psn == probe_psn_; }
-  /// The rest of a message from `first` on, of which `next` is sent next, waits for that answer.
+  /// True when a message from `first` on, whose next packet is `next`, waits for that answer.
   bool AwaitsProbe(wire::Psn first, wire::Psn next) const {
     return IsProbe(first) && next != first;
   }
-  /// All before `una` is acknowledged.
+  /// All packets before `una` are acknowledged.
   void OnAcknowledged(wire::Psn una) {
     if (probing_ && una.Since(probe_psn_) > 0) probing_ = false;
   }
@@ -64,14 +64,14 @@ class SendCredits {
   bool Covers() const { return !limited_ || Since(limit_, next_) >= 0; }
 
  private:
-  /// Numbers are of 24 bits, circular.
+  /// The distance from b to a. Message numbers have 24 bits and are circular.
   static constexpr int32_t Since(uint32_t a, uint32_t b) {
     return static_cast<int32_t>((a - b) << 8);
   }
   uint32_t next_ = 1;
   uint32_t limit_ = 0;
   bool limited_ = false;
-  bool probing_ = false;  ///< For the answer to probe_psn_.
+  bool probing_ = false;  ///< The answer to probe_psn_ has not come.
   wire::Psn probe_psn_;
 };
 

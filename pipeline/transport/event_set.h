@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous events that wait to be taken.
+// The asynchronous events of a queue pair that the shell has not polled yet.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace uroce::transport {
 
-/// A set: each event of a queue pair matters once until somebody has taken it.
+/// A set of events: an event that is raised again before it was polled is reported once.
 class EventSet {
  public:
   void Raise(QpEvent event) { bits_ |= Bit(event); }

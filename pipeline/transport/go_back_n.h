@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a requester sends all from the oldest unacknowledged packet on again, and at what cost
-// (docs/protocol/transport.md, section 3.3).
+// Go-back-N: decides when a requester resends all from the oldest unacknowledged packet on, and
+// whether that costs a retry (docs/protocol/transport.md, section 3.3).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace uroce::transport {
 
-/// Decides; the position moves in SendWorks. Each event goes back once: until something is
-/// acknowledged, a further NAK tells of the same loss. A NAK behind a timeout costs no retry: it
-/// tells of the round that the timeout has paid for. What is resent selectively costs none either:
-/// there the ACK timeout alone counts, from the last progress on, since a responder names what it
-/// misses many times within it.
+/// Only decides: the send position is in SendWorks. Each loss goes back once: until something is
+/// acknowledged, a further NAK tells of the same loss. A NAK after a timeout costs no retry: the
+/// timeout has taken one for the same round. Selective resends cost no retry either: a responder
+/// reports one missing packet many times within an ACK timeout, so only ACK timeouts since the last
+/// progress count.
 /// Pure, owned by a LossRecovery.
 class GoBackN {
  public:
@@ -26,22 +26,22 @@ class GoBackN {
     retries_.Refill();
     going_back_ = false;
   }
-  /// What comes now is news: a NAK, or a response that is passed over, goes back once more.
+  /// A NAK or implied NAK that comes from now on tells of a new loss, and goes back once more.
   void ForgetEvent() { going_back_ = false; }
 
-  /// The ACK timer has expired. Never kStay.
+  /// The ACK timer has expired. Never returns kStay.
   [[nodiscard]] Decision OnTimeout() {
     if (!retries_.Take()) return Decision::kExhausted;
     resend_ = {
         .cause = ResendCause::kAckTimeout, .number = retries_.taken(), .limit = retries_.limit()};
-    // A NAK that answers what is resent now is news, whatever came before.
+    // A NAK of a packet that is resent now tells of a new loss, whatever came before.
     going_back_ = false;
     return Decision::kGoBack;
   }
-  /// A NAK, or an implied one. `is_back`: all is to be sent again already, and nothing of it has
-  /// left. `timed_out`: a timeout has paid for this round.
+  /// A NAK or implied NAK has come. `is_back`: the requester has gone back already, and has resent
+  /// nothing yet. `timed_out`: a timeout has taken the retry for this round.
   [[nodiscard]] Decision OnLoss(ResendCause cause, bool is_back, bool timed_out) {
-    // Right behind an RNR NAK some responders send a NAK 0x60 (golden/linux-rxe-5-rnr).
+    // Some responders send a NAK 0x60 right after an RNR NAK (golden/linux-rxe-5-rnr).
     if (going_back_ || is_back) return Decision::kStay;
     const bool counts = !timed_out;
     if (counts && !retries_.Take()) return Decision::kExhausted;
@@ -51,19 +51,19 @@ class GoBackN {
     going_back_ = true;
     return Decision::kGoBack;
   }
-  /// It goes back at no retry of this budget, as `resend` says; false: it has, for this event.
+  /// Goes back without taking a retry. Returns false when it has gone back for this loss already.
   bool OnFreeLoss(ResendCause cause) {
     if (going_back_) return false;
     going_back_ = true;
     resend_ = {.cause = cause, .limit = retries_.limit()};
     return true;
   }
-  /// It has gone back for an RNR NAK.
+  /// The requester has gone back for an RNR NAK.
   void OnRnrNak(const Resend& resend) { resend_ = resend; }
 
-  /// Gone back for a NAK or a gap, and no progress since.
+  /// True when it has gone back for a NAK or a gap, and nothing was acknowledged since.
   bool going_back() const { return going_back_; }
-  /// Why what has been sent before is sent again.
+  /// Why packets are sent again.
   const Resend& resend() const { return resend_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a send queue fails: by one work, in its turn.
+// The failure of a send queue: which work fails, when, and with which status.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace uroce::transport {
 
-/// Completions come in posting order. So a work that is found unfit fails at the head: once all
-/// before it, which may still succeed, is complete. Pure, owned by a Requester.
+/// Completions come in posting order, and earlier works may still succeed. So a work that is found
+/// unfit fails at the head: once all works before it are complete. Pure, owned by a Requester.
 class HeadFailure {
  public:
-  /// The work at `index` is to fail with `status` when it is the oldest. Nothing from there on is
-  /// sent.
+  /// The work at `index` is to fail with `status` when it is the oldest. That work and later ones
+  /// are not sent.
   void FailAtHead(uint32_t index, WcStatus status) {
     pending_ = true;
     index_ = index;
     status_ = status;
   }
-  /// The work at `index` is one that fails at the head.
+  /// True when the work at `index` is to fail at the head.
   bool IsPendingAt(uint32_t index) const { return pending_ && index == index_; }
-  /// With what status. Meaningful while a work is to fail.
+  /// The status of the work that is to fail. Meaningful while there is one.
   WcStatus pending_status() const { return status_; }
 
   /// The oldest work has failed: `failure` says how.
@@ -34,9 +34,9 @@ class HeadFailure {
     head_status_ = failure.status;
   }
   bool failed() const { return failed_; }
-  /// Meaningful once failed.
+  /// How the oldest work failed. Meaningful once failed().
   const Failure& failure() const { return failure_; }
-  /// The status with which the next flushed work completes: the failed one's own comes first.
+  /// The status of the next flushed work: the first is the failed work and gets its own status.
   WcStatus TakeStatus() { return std::exchange(head_status_, WcStatus::kWrFlushErr); }
   void Reset() {
     pending_ = failed_ = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SEND or WRITE that is arriving: what a packet must be to continue it, which bytes of memory
-// it fills, and the completion at its end. Reliable and unreliable connections share it; what they
-// say to a packet that does not fit is their own.
+// The SEND or WRITE that is arriving: checks which packet may continue it, computes the memory that
+// a packet fills, and makes the completion. Reliable and unreliable connections share it; each
+// decides by itself what to do with a packet that does not fit.
 #pragma once
 
 #include <cassert>
@@ -17,15 +17,15 @@
 
 namespace uroce::transport {
 
-/// One message at most, and one receive work: the message's own, or one that waits for a message.
-/// A packet is looked at by Take, checked, placed by its effect, and counted by Commit.
+/// Holds at most one message and one receive work, which belongs to the message or waits for one.
+/// Each packet goes through Take, Check, Place (whose effect the shell carries out) and Commit.
 class InboundMessage {
  public:
   // ---- the receive work ----
   bool has_receive() const { return has_receive_; }
   const ReceiveWork& receive() const { return receive_; }
   void PostReceive(const ReceiveWork& work);
-  /// Ends the receive work, whatever for.
+  /// Ends the receive work, with success or an error, and returns its completion.
   Completion End(WcStatus status, WcOpcode opcode, uint32_t length_bytes);
 
   // ---- the message ----
@@ -34,7 +34,7 @@ class InboundMessage {
   bool Continues(const RequestShape& shape) const {
     return shape.first ? kind_ == RequestShape::Kind::kUnknown : kind_ == shape.kind;
   }
-  /// The message is given up. Its receive work waits for the next one.
+  /// Gives up the message. Its receive work waits for the next message.
   void Abandon() { kind_ = RequestShape::Kind::kUnknown; }
   void Clear();
 
@@ -43,25 +43,25 @@ class InboundMessage {
   bool NamesSameSrq(const wire::TransportHeader& header) const {
     return kind_ == RequestShape::Kind::kUnknown || header.xrc_srqn == xrc_srqn_;
   }
-  /// Notes what the packet is; a FIRST or ONLY makes the message. Needs Continues().
+  /// Records the packet's fields; a FIRST or ONLY begins the message. Needs Continues().
   void Take(const wire::Packet& packet, const RequestShape& shape);
   const RequestShape& shape() const { return shape_; }
   bool solicited() const { return solicited_; }
-  /// Why the packet does not fit its message, its receive work or the path MTU; kNone: it does.
+  /// Why the packet does not fit its message, its receive work or the path MTU; kNone when it fits.
   /// Source: docs/protocol/transport.md, section 4.1, step 6; docs/protocol/wire-format.md,
   /// section 5.
   Refusal Check(PathMtu mtu) const;
-  /// The packet is not executed now, and will come again.
+  /// Undoes Take: the packet is not executed now, and will come again.
   void PutBack() {
     if (shape_.first) Abandon();
   }
-  /// What the packet does to memory; kNone for one that does nothing.
+  /// Fills in the packet's effect on memory. Leaves `effect` unchanged when there is none.
   void Place(Effect& effect) const;
-  /// No bytes: whether the rest of the WRITE may be written.
+  /// Fills in an effect that only checks whether the rest of the WRITE may be written.
   void CheckKey(Effect& effect) const;
-  /// The packet is executed.
+  /// Counts the packet, which was executed.
   void Commit();
-  /// Whether the packet executed last ends a receive work: Complete it with success.
+  /// Whether the packet executed last ends a receive work, so that Complete() must follow.
   bool completes() const {
     return shape_.last && (shape_.kind == RequestShape::Kind::kSend || shape_.immediate);
   }
@@ -75,20 +75,20 @@ class InboundMessage {
   RequestShape::Kind kind_ = RequestShape::Kind::kUnknown;  ///< kUnknown: between messages.
   bool has_receive_ = false;
   ReceiveWork receive_;
-  // A SEND counts what has come, a WRITE also what is left.
+  // A SEND uses received_bytes_ alone; a WRITE also uses total_bytes_, va_ and rkey_.
   uint32_t received_bytes_ = 0;
   uint32_t total_bytes_ = 0;
   uint64_t va_ = 0;
   Rkey rkey_;
-  // The packet under way.
+  // The fields of the packet that Take has recorded.
   RequestShape shape_;
   bool solicited_ = false;
   uint32_t size_bytes_ = 0;
   uint32_t immediate_or_rkey_ = 0;
-  uint32_t xrc_srqn_ = 0;  ///< Of the message.
+  uint32_t xrc_srqn_ = 0;  ///< The SRQ that the message named.
 };
 
-// Every packet runs through these: out of line they cost a 64-byte WRITE a tenth of its time.
+// Every packet calls these. Out of line they take a tenth of the time of a 64-byte WRITE.
 
 inline void InboundMessage::Take(const wire::Packet& packet, const RequestShape& shape) {
   assert(Continues(shape));
@@ -131,7 +131,7 @@ inline Refusal InboundMessage::CheckWrite() const {
 
 inline void InboundMessage::Place(Effect& effect) const {
   if (kind_ == RequestShape::Kind::kWrite) {
-    // Keys of empty messages are not looked at (docs/protocol/transport.md, section 5).
+    // Keys of empty messages are not checked (docs/protocol/transport.md, section 5).
     if (size_bytes_ == 0) return;
     CheckKey(effect);
     effect.kind = Effect::Kind::kPlaceRemote;
@@ -149,7 +149,7 @@ inline void InboundMessage::Place(Effect& effect) const {
 inline void InboundMessage::CheckKey(Effect& effect) const {
   effect.kind = Effect::Kind::kCheckRemote;
   effect.access = Access::kRemoteWrite;
-  // Field by field: a value made first is written in pieces, read as one, and waits for that.
+  // Assigned field by field: copying a temporary in one piece stalls on the smaller stores to it.
   effect.remote.rkey = rkey_;
   effect.remote.va = va_ + received_bytes_;
   effect.remote.length_bytes = size_bytes_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which packets behind a hole a responder has: the shell keeps them, and gives them back in their
-// turn.
+// The set of packets behind a hole that a responder has. The shell keeps the packets themselves,
+// and gives each back in its turn.
 #pragma once
 
 #include <algorithm>
@@ -17,41 +17,41 @@ namespace uroce::transport {
 
 static_assert(PacketSet::kWindow <= wire::kMaxKeptPackets);
 
-/// How far behind ePSN a responder keeps packets: its map fits a packet of the path MTU.
+/// How many PSNs from ePSN on a responder keeps: their map fits into a packet of the path MTU.
 constexpr uint32_t KeptWindow(PathMtu mtu) {
   return std::min(PacketSet::kWindow, (mtu.bytes() - wire::kKeptMapHeaderBytes) * 8);
 }
 
 /// Pure, of fixed size, owned by a Responder.
 ///
-/// PSNs: expected_ (ePSN) .. end_ (nothing behind it has come). Members lie in between, less than a
-/// KeptWindow behind ePSN. A READ request takes the PSNs of its responses, and all of them are
-/// members.
+/// PSNs: expected_ (ePSN) .. end_ (no packet from there on has come). Members lie in between, less
+/// than a KeptWindow ahead of ePSN. A READ request takes the PSNs of its responses, and all of them
+/// are members.
 class KeptPackets {
  public:
-  /// Nothing has come ahead of `expected`.
+  /// Empties the set; `expected` becomes ePSN.
   void Start(wire::Psn expected) {
     kept_.Clear();
     expected_ = end_ = expected;
   }
-  /// Something has come ahead of the PSN expected.
+  /// True when a packet ahead of ePSN has come.
   bool active() const { return end_ != expected_; }
-  /// The shell keeps some of it.
+  /// True when the shell keeps at least one packet.
   bool any() const { return !kept_.empty(); }
   bool Contains(wire::Psn psn) const { return kept_.Contains(psn); }
-  /// The packet expected is kept: it is its turn.
+  /// True when the packet at ePSN is kept: its turn has come.
   bool is_next_kept() const { return Contains(expected_); }
 
-  /// The shell keeps the packet, which takes `packets` PSNs. Range: all within the window.
+  /// The shell keeps the packet `psn`, which takes `packets` PSNs, all within the window.
   void Insert(wire::Psn psn, uint32_t packets);
-  /// It came and is not kept: it must come again.
+  /// The packet `psn` came and is not kept: it must come again.
   void NoteSeen(wire::Psn psn);
-  /// It has been given back.
+  /// The shell has given back the packet `psn`.
   void Erase(wire::Psn psn) { kept_.Erase(psn); }
-  /// All before `expected` was executed.
+  /// Moves ePSN to `expected`: all packets before were executed.
   void Advance(wire::Psn expected);
 
-  /// The map that tells a requester of all this. Valid until the next call. Range: active().
+  /// The map of a selective acknowledgement. Valid until the next call. Needs active().
   std::span<const uint8_t> Map();
 
  private:

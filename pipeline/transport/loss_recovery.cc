@@ -10,9 +10,9 @@
 namespace uroce::transport {
 namespace {
 
-/// The packet whose answer tells of all before it: the last one. Of a READ no last packet is known
-/// to be one that was executed: the oldest. A responder that has not begun to answer it does
-/// nothing more for it.
+/// The packet to probe with. Normally the last one sent, because its answer tells of all before. If
+/// the last work is a READ, or too much is in flight, the oldest one: nobody knows whether the READ
+/// was executed.
 wire::Psn ProbePsn(const SendWorks& works) {
   if (works.InFlight() > PacketSet::kWindow) return works.una();
   const wire::Psn last = works.high_psn() - 1;
@@ -69,7 +69,7 @@ void LossRecovery::FillLost(TxPacket& packet) {
   const wire::Psn psn = selective_.NextLost();
   const HeldWork& work = works_.WorkOf(psn);
   const PathMtu mtu = works_.mtu();
-  // Where it was executed, a READ is asked again for the responses that are lost alone.
+  // For a READ that was executed, only the lost responses are requested again.
   const bool in_part = work.is_read() && selective_.WasExecuted(psn);
   const uint32_t packets = in_part ? FillPartOfRead(work, mtu, psn, selective_.LostRun(), packet)
                                    : FillRequest(work, mtu, psn, packet);
@@ -84,9 +84,9 @@ void LossRecovery::OnResponse(const wire::TransportHeader& response, Nanos now) 
   StartProbeTimer(now);
   const bool is_data = wire::OperationOf(response.opcode) != wire::Opcode::kAcknowledge;
   const bool is_nak = !is_data && (response.aeth.syndrome & wire::kSyndromeKindMask) != 0;
-  // A NAK speaks of what is before its PSN, all else of its PSN too.
+  // A NAK acknowledges packets before its PSN; other responses acknowledge their PSN too.
   bool arrived = is_nak ? round_trip_.CoversBefore(response.psn) : round_trip_.Covers(response.psn);
-  // Of what is before a response to a READ, its own requests say nothing: each came by itself.
+  // Of resent requests, a data response shows only the arrival of its own, not of those before it.
   if (is_data) arrived |= selective_.TakeArrived(works_.una(), response.psn);
   if (arrived) EndRound(now);
 }
@@ -102,7 +102,7 @@ void LossRecovery::OnAcknowledged(uint32_t packets, Nanos now) {
 }
 
 void LossRecovery::OnMapOf(wire::Psn base, Nanos now) {
-  SetSelective(true);  // Only a NIC that has heard of this one sends it.
+  SetSelective(true);  // Only a NIC that knows this one's capabilities sends it.
   selective_.OnMap();
   probe_.OnResponse();
   if (round_trip_.CoversBefore(base)) EndRound(now);
@@ -128,7 +128,7 @@ void LossRecovery::OnResponseTaken(Nanos now) {
 }
 
 bool LossRecovery::OnSequenceNak(wire::Psn psn, bool in_turn) {
-  // What a selective responder misses has nothing to do with the responses that are missing here.
+  // With selective repeat, lost requests and lost responses are independent of each other.
   if (selective_.active()) {
     OnHoleAt(psn);
     return true;
@@ -196,7 +196,7 @@ void LossRecovery::GoBack() {
 }
 
 void LossRecovery::OnHoleAt(wire::Psn psn) {
-  // The map that was sent with it may have been lost, and another will come.
+  // The map that was sent with the NAK may be lost; another map will come.
   if (!selective_.hears_maps()) return GoBackTo(psn);
   if (!rnr_.waiting() && selective_.AddHole(works_, psn)) NoteLost(1);
 }
@@ -235,7 +235,7 @@ void LossRecovery::StopTimers() {
 }
 
 void LossRecovery::StartProbeTimer(Nanos now) {
-  // Before the first round trip nobody knows how long an answer takes.
+  // No probe before the first round trip: the time of an answer is not known yet.
   const bool runs = works_.InFlight() != 0 && !rnr_.waiting() && round_trip_.measured();
   if (!runs) return probe_.Stop();
   probe_.Start(now, round_trip_.smoothed(), timer_.timeout());
@@ -247,7 +247,7 @@ void LossRecovery::Probe(Nanos now) {
   if (selective_.AwaitsResponses(works_.una())) {
     return OnResponsesLost(selective_.AskAgain(works_));
   }
-  // What is sent anyway is answered too.
+  // Packets that are to be resent anyway cause an answer too.
   if (has_lost() || works_.resends() || works_.InFlight() == 0) return;
   ++counters_.tail_loss_probes;
   selective_.AddProbe(ProbePsn(works_));

@@ -26,13 +26,13 @@
 
 namespace uroce::transport {
 
-/// What a requester calls when it wants to send, has sent, is answered and is not answered. It
-/// moves the position of `works` back, and knows nothing of memory, completions and failures: where
-/// its retries are exhausted it says so, and the requester fails.
+/// A requester calls it before and after it sends, on each response and on each deadline. It moves
+/// the send position of `works` back, and knows nothing of memory, completions and failures: it
+/// returns false when its retries are exhausted, and the requester fails.
 ///
-/// Its parts own their state; what one event means to several of them stands here. Congestion
-/// control is one of the parts: MaySend asks it, and it is told of what is acknowledged, of what is
-/// lost, of each round trip and of each time that all is sent again.
+/// Each part owns its state; this class passes an event on to the parts that it concerns.
+/// Congestion control is one of the parts: MaySend asks it, and it learns of acknowledgements,
+/// losses, round trips and each time that go-back-N resends all.
 /// Pure, owned by a Requester.
 class LossRecovery {
  public:
@@ -42,58 +42,58 @@ class LossRecovery {
   void Configure(const QueuePairAttributes& attributes);
   /// The first request is about to be sent.
   void Start();
-  /// No single packet is known to be lost: the works have a first PSN, or one of them fails.
+  /// Forgets which single packets are lost: when the first PSN is set, or a work fails.
   void ForgetLost() { selective_.Start(works_.una()); }
-  /// The responder agrees to selective repeat, or does not any more.
+  /// Sets whether the responder agrees to selective repeat.
   void SetSelective(bool agreed);
   bool selective() const { return selective_.active(); }
   bool offers_selective() const { return selective_.offered(); }
   void Reset();
-  /// The requester has failed, or is flushed: no timer runs.
+  /// Stops all timers: the requester has failed, or is flushed.
   void Stop();
 
-  // ---- may I send ----
-  /// For the end of an RNR wait: nothing may leave.
+  // ---- before sending ----
+  /// True during an RNR wait: nothing may leave.
   bool waiting() const { return rnr_.waiting(); }
-  /// A single lost packet is sent before all else, whatever MaySend says.
+  /// True when a single lost packet is to be resent. It leaves first, whatever MaySend says.
   bool has_lost() const { return selective_.has_lost(); }
-  /// Whether the next packet in order may leave, with so many requests in flight.
+  /// Whether the next packet in order may leave while `requests_in_flight` are outstanding.
   bool MaySend(uint32_t requests_in_flight) const { return window_.MaySend(requests_in_flight); }
-  /// The packet that is sent now asks for an ACK: behind it nothing may leave, or congestion
-  /// control measures round trips.
+  /// Whether the packet that is sent now asks for an ACK: because nothing may leave behind it, or
+  /// because congestion control measures round trips.
   bool AsksForAck(uint32_t requests_in_flight) const {
     return window_.AsksForAck(requests_in_flight);
   }
 
-  // ---- sent ----
+  // ---- sending ----
   /// A packet is about to leave while the next one in order is `psn`.
   void BeforeSend(wire::Psn psn, Nanos now) {
     if (selective_.active()) round_trip_.OnSent(psn, now);
   }
   /// The packet `psn`, the next one in order, has left, with `requests_in_flight` before it.
-  /// `asks`: for an ACK that nothing but itself holds up.
+  /// `asks`: it asks for an ACK that does not wait for other packets.
   void OnSent(wire::Psn psn, uint32_t requests_in_flight, bool asks, Nanos now) {
     if (!timer_.running()) RestartTimers(now);
     window_.OnSent(psn, requests_in_flight, asks, now);
   }
-  /// The next packet may not leave for now. The ACK timer runs as if it had, and was lost.
+  /// The next packet may not leave for now. The ACK timer runs as if the packet were sent and lost.
   void OnHeld(Nanos now) {
     if (!timer_.running()) timer_.Start(now, round_trip_.smoothed());
   }
-  /// Why packets in order that were sent before are sent again.
+  /// Why go-back-N sends packets again.
   const Resend& resend() const { return go_back_.resend(); }
-  /// Fills in the lost packet whose turn it is. Needs has_lost().
+  /// Fills in the lost packet that is resent next. Needs has_lost().
   void FillLost(TxPacket& packet);
 
-  // ---- acknowledged ----
-  /// A response says something, whatever it acknowledges. Of those that are no map.
+  // ---- acknowledgements ----
+  /// A response other than a selective acknowledgement has come, whatever it acknowledges.
   void OnResponse(const wire::TransportHeader& response, Nanos now);
-  /// Something new was acknowledged, up to the una of the works: `packets` PSNs, as the congestion
-  /// window counts them.
+  /// `packets` new PSNs were acknowledged, up to the una of the works, as the congestion window
+  /// counts them.
   void OnAcknowledged(uint32_t packets, Nanos now);
-  /// A selective acknowledgement of all before `base`, before OnAcknowledged of that.
+  /// A selective acknowledgement of all before `base` has come. OnAcknowledged follows.
   void OnMapOf(wire::Psn base, Nanos now);
-  /// And its map, behind it.
+  /// The map of that selective acknowledgement. Called after OnAcknowledged for it.
   void OnMap(wire::Psn base, const wire::KeptMap& map, Nanos now);
 
   // ---- responses before their turn: selective() ----
@@ -104,26 +104,26 @@ class LossRecovery {
   bool HasTaken(wire::Psn psn) const { return selective_.HasTaken(psn); }
   void OnEarlyResponse(wire::Psn psn) { selective_.OnEarlyResponse(psn); }
   void OnTaken(wire::Psn psn) { selective_.OnTaken(psn); }
-  /// A response in its turn was taken: it may be the turn of those that were taken before theirs.
+  /// The response whose turn it was is taken: responses taken early may be next in turn.
   void OnResponseTaken(Nanos now);
 
-  // ---- lost; false: its retries are exhausted ----
-  /// A NAK of `psn`, before which all is acknowledged. `in_turn`: also by their responses.
+  // ---- losses; false: the retries are exhausted ----
+  /// A NAK of `psn`, which acknowledges all before. `in_turn`: no response before it is missing.
   [[nodiscard]] bool OnSequenceNak(wire::Psn psn, bool in_turn);
   /// An implied NAK: the responder has answered all before `end`, and the oldest READ or atomic is
   /// incomplete.
   [[nodiscard]] bool OnResponsePassed(wire::Psn end);
-  /// An RNR NAK of `psn` that came before says the same.
+  /// Whether an RNR NAK of `psn` tells nothing new.
   bool IsKnownRnr(wire::Psn psn) const { return rnr_.IsKnown(psn); }
-  /// An RNR NAK: all goes again from `deadline` on. `in_turn`: no response was passed over.
+  /// An RNR NAK: all is sent again from `deadline` on. `in_turn`: no response was passed over.
   [[nodiscard]] bool OnRnrNak(wire::Psn psn, Nanos deadline, bool in_turn);
 
-  // ---- timed out; false: its retries are exhausted ----
+  // ---- timers; false: the retries are exhausted ----
   [[nodiscard]] bool OnDeadline(Nanos now);
-  /// How long after a request the next one leaves, where congestion control allows less than one in
-  /// flight; else 0.
+  /// The time between two requests, where congestion control allows less than one packet in flight;
+  /// otherwise 0.
   Nanos send_gap() const { return window_.gap(); }
-  /// What was lost, as NAKs, timeouts and responses say, since this was asked last.
+  /// What was lost since the last call, according to NAKs, timeouts and responses.
   Losses TakeLosses() { return std::exchange(losses_, {}); }
   const congestion::Window& window() const { return window_; }
   Nanos deadline() const {
@@ -133,14 +133,14 @@ class LossRecovery {
  private:
   [[nodiscard]] bool CarryOut(GoBackN::Decision decision);
   void GoBack();
-  /// A single hole: that packet is sent again, or all behind it where no map will tell more.
+  /// A NAK names one hole: resends that packet, or all from it on if the responder sends no maps.
   void OnHoleAt(wire::Psn psn);
-  /// Resends all from `psn` on. What is before was executed, and may still be answered.
+  /// Resends all from `psn` on. Packets before it were executed; their responses may still come.
   void GoBackTo(wire::Psn psn);
-  /// Behind a map of the whole KeptWindow nothing is kept: all from `psn` on is sent again.
+  /// Resends all from `psn` on, after a map of a whole KeptWindow: nothing behind the map is kept.
   void ResendBehind(wire::Psn psn);
   void EndRound(Nanos now);
-  /// Selective repeat: so many packets are known to be lost.
+  /// Selective repeat: `packets` packets are now known to be lost.
   void NoteLost(uint32_t packets);
   void OnResponsesLost(bool found) {
     counters_.implied_nak_seq_err += found;
@@ -149,7 +149,7 @@ class LossRecovery {
   void RestartTimers(Nanos now);
   void StopTimers();
   void StartProbeTimer(Nanos now);
-  /// Nothing came for long: a packet again finds out what is missing.
+  /// Resends one packet after a long silence, so that the answer tells what is missing.
   void Probe(Nanos now);
 
   QueuePairCounters& counters_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How SENDs and WRITEs of connections, reliable or not, fall into packets.
+// Splits SENDs and WRITEs of reliable and unreliable connections into packets.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace uroce::transport {
 
-/// Fills in packet `index` of the message of `work`, a SEND or WRITE, but for PSN, AckReq and what
-/// rides on the last packet; opcodes are those of reliable connections. True: it is the last.
+/// Fills in packet `index` of a SEND or WRITE `work`, except PSN, AckReq, immediate data and the
+/// key to invalidate. Opcodes are those of reliable connections. Returns true for the last packet.
 /// Source: docs/protocol/transport.md, section 3.1, steps 1 and 5.
 template <typename Work>
 bool FillMessagePacket(const Work& work, PathMtu mtu, uint32_t index, TxPacket& packet) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the next packets something is true of.
+// A set of PSNs within a window: a bitmap.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace uroce::transport {
 
-/// PSNs of one window of kWindow packets, which its owner moves: members lie within it, and are
-/// erased before it leaves them behind.
+/// Members lie within a window of kWindow PSNs. The owner moves the window, and erases members
+/// before the window moves past them.
 class PacketSet {
  public:
   static constexpr uint32_t kWindow = 2048;
@@ -34,7 +34,7 @@ class PacketSet {
     if (!empty()) words_ = {};
     count_ = 0;
   }
-  /// Bits of the 64 packets from `from` on.
+  /// The bits of the 64 PSNs from `from` on; bit 0 is `from`.
   uint64_t Word(wire::Psn from) const {
     const uint32_t skipped = from.value() % kWordBits;
     const uint64_t low = WordOf(from) >> skipped;
@@ -46,9 +46,9 @@ class PacketSet {
   void Erase(wire::Psn from, uint64_t bits) {
     Change(from, bits, [](uint64_t word, uint64_t changed) { return word & ~changed; });
   }
-  /// Packets from `from` to the first member; kWindow: there is none.
+  /// The distance from `from` to the first member; kWindow when there is none.
   uint32_t ToMember(wire::Psn from) const { return Scan(from, 0); }
-  /// Packets from `from` to the first that is no member; kWindow: all are.
+  /// The distance from `from` to the first PSN that is no member; kWindow when all are members.
   uint32_t ToGap(wire::Psn from) const { return Scan(from, ~uint64_t{0}); }
 
  private:
@@ -58,7 +58,7 @@ class PacketSet {
   static uint64_t BitOf(wire::Psn psn) { return uint64_t{1} << (psn.value() % kWordBits); }
   uint64_t& WordOf(wire::Psn psn) { return words_[psn.value() / kWordBits % kWords]; }
   const uint64_t& WordOf(wire::Psn psn) const { return words_[psn.value() / kWordBits % kWords]; }
-  /// Makes each of the two words that hold `bits`, of the packets from `from` on, a new one.
+  /// Applies `make` to the one or two words that hold the 64 PSNs from `from` on.
   template <typename Make>
   void Change(wire::Psn from, uint64_t bits, Make&& make) {
     const uint32_t skipped = from.value() % kWordBits;
@@ -71,7 +71,7 @@ class PacketSet {
     count_ += static_cast<uint32_t>(std::popcount(made) - std::popcount(word));
     word = made;
   }
-  /// Packets from `from` to the first bit that is set once `flip` has changed them.
+  /// The distance from `from` to the first bit that is set after exclusive or with `flip`.
   uint32_t Scan(wire::Psn from, uint64_t flip) const {
     const uint32_t skipped = from.value() % kWordBits;
     for (uint32_t word = 0; word <= kWords; ++word) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a message falls into packets.
+// The path MTU, and how it splits a message into packets.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ class PathMtu {
       : shift_(static_cast<uint8_t>(std::bit_width(size_bytes | 1) - 1)), bytes_(1u << shift_) {}
   constexpr uint32_t bytes() const { return bytes_; }
 
-  /// Splits a message. Shape: ceil(length_bytes / bytes()) packets, 1 for an empty message.
+  /// The number of packets of a message: ceil(length_bytes / bytes()), 1 for an empty message.
   /// Range: length_bytes <= 2^31.
   constexpr uint32_t PacketsOf(uint32_t length_bytes) const {
     return length_bytes <= bytes_ ? 1 : (length_bytes + bytes_ - 1) >> shift_;
@@ -32,7 +32,7 @@ class PathMtu {
 
  private:
   uint8_t shift_ = 10;
-  uint32_t bytes_ = 1u << 10;  ///< Each packet asks several times.
+  uint32_t bytes_ = 1u << 10;  ///< Stored, because each packet reads it several times.
 };
 
 }  // namespace uroce::transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all kinds of queue pairs speak of.
+// States, attributes and events that queue pairs of all services share.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ enum class QpState : uint8_t {
   kErr = 6,
 };
 
-/// What ibv_modify_qp can set of the transport, whatever the service: each takes what it knows. The
-/// shell has checked states, masks and ranges.
+/// The attributes of ibv_modify_qp that the transport uses. Each service reads those that apply to
+/// it. The shell has checked states, masks and ranges.
 struct QueuePairAttributes {
   bool remote_write = false;
   bool remote_read = false;
   bool remote_atomic = false;
-  uint32_t path_mtu_bytes = 1024;  ///< UD: the port's.
+  uint32_t path_mtu_bytes = 1024;  ///< UD: the port's MTU.
   wire::Psn rq_psn;
   wire::Psn sq_psn;
-  uint8_t max_rd_atomic = 0;       ///< READs and atomics this side may have outstanding.
-  uint8_t max_dest_rd_atomic = 0;  ///< READs and atomics the peer may have outstanding.
+  uint8_t max_rd_atomic = 0;       ///< READs and atomics that this side may have outstanding.
+  uint8_t max_dest_rd_atomic = 0;  ///< READs and atomics that the peer may have outstanding.
   uint8_t min_rnr_timer = 0;       ///< Code 0..31 sent in RNR NAKs.
   uint8_t timeout = 0;             ///< Local ACK timeout code 0..31, 0 = none.
   uint8_t retry_count = 0;         ///< 0..7.

@@ -4,7 +4,7 @@
 namespace uroce::transport {
 namespace {
 
-/// States in which packets are taken (docs/protocol/transport.md, section 1).
+/// Whether packets are accepted in `state` (docs/protocol/transport.md, section 1).
 bool Receives(QpState state) {
   return state == QpState::kRts || state == QpState::kRtr || state == QpState::kSqd;
 }
@@ -114,7 +114,7 @@ bool RcQueuePair::PollPacket(Nanos now, TxPacket& packet) {
 }
 
 bool RcQueuePair::PollHalves(Nanos now, TxPacket& packet) {
-  // A READ of gigabytes must not hold up what this side asks for: the two take turns.
+  // Responses to a READ of gigabytes must not hold up this side's requests: the two take turns.
   const bool own_first = own_turn_ && responder_.streaming();
   own_turn_ = false;
   if (!own_first && responder_.HasPacket()) {
@@ -156,7 +156,7 @@ void RcQueuePair::OnLocalDone(EffectOutcome outcome) {
 }
 
 bool RcQueuePair::PollEvent(QpEvent& event) {
-  // After the last completion of a receive, not before it (docs/protocol/transport.md,
+  // The event comes after the last receive completion, not before (docs/protocol/transport.md,
   // section 6.1).
   if (last_wqe_due_ && receive_room() == kMaxReceiveCompletions) {
     last_wqe_due_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reliable connection, extended (XRC) or not: requester and responder behind the face that the
-// shell drives.
+// One reliable connection, extended (XRC) or not: joins requester and responder to one interface
+// for the shell.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ namespace uroce::transport {
 /// then, when the burst is over, PollLocal and PollPacket until they yield nothing, PollCompletion
 /// likewise, then PollEvent, and NextDeadline once.
 /// An effect of kKeep asks for the packet itself; PollKept, after each packet, gives it back.
-/// With a shared receive queue PostReceive takes from that. An XRC request names one: where that is
-/// none of the target's domain, DenySrq comes first, and no receive work.
+/// With a shared receive queue, the shell takes receive works from that queue. An XRC request names
+/// an SRQ: when the SRQ is not in the target's domain, the shell calls DenySrq, not PostReceive.
 class RcQueuePair {
  public:
   explicit RcQueuePair(const RcConfig& config);
@@ -39,77 +39,77 @@ class RcQueuePair {
 
   // ---- state ----
   QpState state() const { return state_; }
-  /// Takes `attributes` as they now are, then the new state. kReset forgets all work without
-  /// completions. kErr flushes: every work held, and all that is posted later, completes with
+  /// Takes all of `attributes`, then the new state. kReset forgets all works without completions.
+  /// kErr flushes: all works that it holds, and all that are posted later, complete with
   /// WR_FLUSH_ERR.
   void Modify(QpState state, const QueuePairAttributes& attributes);
   const QueuePairAttributes& attributes() const { return attributes_; }
-  /// The NIC at the other end agrees to selective repeat, or does not any more, while the
-  /// connection lives. The next Modify takes it from the attributes again.
+  /// Changes whether the NIC at the other end agrees to selective repeat, while the connection is
+  /// in use. The next Modify sets it from its attributes again.
   void SetSelectiveRepeat(bool agreed);
-  /// SQD: work already begun is still under way.
+  /// True in SQD while works that have begun are not complete.
   bool draining() const { return state_ == QpState::kSqd && requester_.busy(); }
 
   // ---- send queue ----
-  /// Room in Post's terms: how many works may be posted now.
+  /// How many works may be posted now.
   uint32_t post_room() const { return requester_.room(); }
   [[nodiscard]] PostResult Post(const SendWork& work) { return requester_.Post(work); }
-  /// The work that `slot` names, while it is held. For the shell's gather and its tests.
+  /// Whether the send queue still holds the work of `slot`. For the shell's gather and its tests.
   bool Holds(uint32_t slot) const { return requester_.Holds(slot); }
-  /// Works that have not wholly left, and the next of them fetched into the cache: for shells with
-  /// more queue pairs than the cache holds.
+  /// unsent: the works whose last packet has not left. PrefetchNext: fetches the next of them into
+  /// the cache, for shells with more queue pairs than the cache holds.
   uint32_t unsent() const { return requester_.unsent(); }
   void PrefetchNext() const { requester_.PrefetchNext(); }
-  /// A window to bind, or a key of this side to invalidate, now that its turn has come. Later works
-  /// wait until OnLocalDone; packets and completions go on.
+  /// Yields a window to bind, or a key of this side to invalidate, when its turn has come. Later
+  /// works wait until OnLocalDone; packets and completions of earlier works go on.
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
-  /// Whether PollLocal would yield. Packets that leave, and OnLocalDone, can bring its turn.
+  /// Whether PollLocal would yield. Can become true when a packet leaves, and at OnLocalDone.
   bool HasLocal() const { return sending() && requester_.HasLocal(); }
-  /// kDone, or else the work fails: MW_BIND_ERR, LOC_QP_OP_ERR.
+  /// Ends the local work. Outcomes but kDone fail it: MW_BIND_ERR for a bind, else LOC_QP_OP_ERR.
   void OnLocalDone(EffectOutcome outcome);
 
   // ---- receive ----
   /// Whether executing this packet takes a receive work that the core does not hold yet.
   bool NeedsReceive(const wire::TransportHeader& header) const;
-  /// Hands one receive work to the core; in the error state it completes flushed at once.
+  /// Hands one receive work to the core. In the error state the work completes flushed at once.
   void PostReceive(const ReceiveWork& work) { responder_.PostReceive(work); }
-  /// XRC: the request that comes next names an SRQ out of its reach.
+  /// XRC: the next request names an SRQ that it may not use.
   void DenySrq() { responder_.DenySrq(); }
-  /// ReceiveWork::queue of the receive work that the core holds; 0: it holds none.
+  /// ReceiveWork::queue of the receive work that the core holds; 0 when it holds none.
   uint32_t receive_queue() const { return responder_.receive_queue(); }
-  /// How many receive works wait besides the one handed over: sent to the peer as credits. Without
-  /// a call, and with a shared receive queue, none are sent.
+  /// Sets how many receive works wait besides the one handed over; they are sent to the peer as
+  /// credits. Without a call, and with a shared receive queue, no credits are sent.
   void OfferCredits(uint32_t receives) {
     if (!shared_receive_) responder_.OfferCredits(receives);
   }
-  /// Room for receive completions, kMaxReceiveCompletions when all were polled. PostReceive in the
-  /// error state needs some.
+  /// Room for receive completions: kMaxReceiveCompletions when all were polled. PostReceive in the
+  /// error state needs room for one.
   uint32_t receive_room() const { return responder_.receive_room(); }
   [[nodiscard]] PacketResult OnPacket(const wire::Packet& packet, Nanos now, Effect& effect);
   /// Ends the effect that OnPacket returned. `original` is meaningful for kAtomic.
   void OnEffectDone(EffectOutcome outcome, uint64_t original, Nanos now);
 
   // ---- packets kept behind a hole (Effect::kKeep) ----
-  /// It is the turn of the packet `psn`, which goes through the same steps as when it came. Nothing
-  /// is done for one that the shell has lost: it will come again.
+  /// Yields the PSN of a kept packet whose turn has come. The shell passes that packet through the
+  /// same steps as an arriving one, or does nothing if it has lost the packet: it will come again.
   [[nodiscard]] bool PollKept(wire::Psn& psn) { return responder_.PollKept(psn); }
   /// Whether PollKept would yield.
   bool HasKept() const { return responder_.HasKept(); }
-  /// False: the shell lets go of all that it keeps.
+  /// False when no kept packet is needed any more: the shell frees all that it keeps.
   bool keeps() const { return responder_.keeps(); }
 
-  /// Of the last request, if OnPacket did not execute it: what a capture says of it.
+  /// Why OnPacket did not execute the last request, for captures.
   const RequestReport& request_report() const { return responder_.report(); }
-  /// How this connection came to its end by itself; Side::kNone while it has not.
+  /// How this connection failed; Side::kNone while it has not failed.
   Failure failure() const;
 
   // ---- send ----
-  /// Next packet: responses and acknowledgements first. False: nothing to send now.
+  /// Yields the next packet: responses and acknowledgements first. False: nothing to send now.
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
   /// Whether PollPacket would yield; cheap.
   bool HasPacket(Nanos now) const;
-  /// Whether PollPacket would yield an acknowledgement, for packets or of an atomic: peers wait for
-  /// these, and they weigh nothing.
+  /// Whether PollPacket would yield an acknowledgement, of packets or of an atomic: peers wait for
+  /// these, and they are small.
   bool HasAcknowledgement() const;
   /// The payload of the packet that PollPacket just returned could not be read (key gone, range
   /// wrong): a request fails its work with LOC_PROT_ERR, a response becomes NAK remote access.
@@ -117,29 +117,29 @@ class RcQueuePair {
 
   // ---- completions, events, time ----
   [[nodiscard]] bool PollCompletion(Completion& completion) {
-    // Asked several times a turn, mostly in vain.
+    // Shells call this several times a turn, and mostly there is no completion.
     const bool sent = requester_.MayComplete() && requester_.PollCompletion(completion);
     return sent || responder_.PollCompletion(completion);
   }
   [[nodiscard]] bool PollEvent(QpEvent& event);
-  /// When OnDeadline wants to be called; kNever while nothing is in flight. May move later
-  /// without notice; the caller asks again when the old deadline comes.
+  /// The time to call OnDeadline; kNever while nothing is in flight. The deadline may become later
+  /// without notice; the caller reads it again when the old deadline comes.
   Nanos NextDeadline() const { return requester_.deadline(); }
   void OnDeadline(Nanos now);
-  /// PollPacket's turn has come, and is passed over until the peer takes packets again. Then
-  /// NextDeadline anew: retries are spent meanwhile.
+  /// The shell does not call PollPacket now, because the peer does not take packets for a while.
+  /// Timeouts go on and take retries, so the shell reads NextDeadline again after this call.
   void OnHeld(Nanos now);
   const QueuePairCounters& counters() const { return counters_; }
-  /// PSN of the next request to send and the next one expected, for state dumps.
+  /// The PSNs of the next request to send and of the next request expected, for state dumps.
   wire::Psn next_send_psn() const { return requester_.next_psn(); }
   wire::Psn expected_psn() const { return responder_.expected_psn(); }
-  /// Lost packets are repeated alone: the peer has agreed (pipeline/transport/README.md).
+  /// Whether selective repeat is active: both ends agree (pipeline/transport/README.md).
   bool selective() const { return requester_.selective(); }
 
-  // ---- congestion control: what a shell that paces asks ----
-  /// How long after a request the next data packet leaves at the earliest; mostly 0.
+  // ---- congestion control: for a shell that paces ----
+  /// The least time between a request and the next data packet; mostly 0.
   Nanos send_gap() const { return requester_.send_gap(); }
-  /// What was lost of what it asked for, since this was asked last.
+  /// What the requester has lost since the last call.
   Losses TakeLosses() { return requester_.TakeLosses(); }
   const congestion::Window& window() const { return requester_.window(); }
 
@@ -149,7 +149,7 @@ class RcQueuePair {
   bool PollHalves(Nanos now, TxPacket& packet);
   void Reset();
   void EnterError();
-  /// Takes notice of what a half has come to: failed, or drained.
+  /// Changes the state, or raises events, when a half has failed or drained.
   void Settle();
 
   QueuePairCounters counters_;

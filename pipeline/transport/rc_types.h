@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configuration and results of a reliable connection: what its two halves and its shell all speak
-// of.
+// Configuration and results of a reliable connection, which its requester, its responder and its
+// shell share.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace uroce::transport {
 
-/// Which halves of a connection there are. XRC has one at each end.
+/// Which halves of a connection exist at this end. XRC has one half at each end.
 enum class RcRole : uint8_t { kBoth, kInitiator, kTarget };
 
-/// What is fixed at creation.
+/// What is fixed when the queue pair is created.
 struct RcConfig {
   bool signal_all = false;
   uint32_t max_send_works = 128;         ///< Works that Post may hold at once; a power of two.
   uint8_t max_responder_resources = 16;  ///< Upper bound of max_dest_rd_atomic.
-  /// Request packets that may be outstanding before a further one is sent. A READ is one of them:
-  /// how much answers it is bounded by max_rd_atomic. With a responder that repeats selectively it
-  /// may become more (pipeline/congestion/loss_window.h).
+  /// The most request packets in flight. A READ counts as one: max_rd_atomic bounds the responses.
+  /// With a responder that agrees to selective repeat, the window may grow beyond this
+  /// (pipeline/congestion/loss_window.h).
   uint32_t max_in_flight_packets = 256;
   /// Receive works come from a shared receive queue.
   bool shared_receive = false;
@@ -29,7 +29,7 @@ struct RcConfig {
   RcRole role = RcRole::kBoth;
   /// Repeat lost packets alone where the peer agrees to (pipeline/transport/README.md).
   bool selective_repeat = false;
-  /// Outlives the queue pair; null: losses alone bound what is in flight.
+  /// Not owned, outlives the queue pair. Null: losses alone bound what is in flight.
   const congestion::Environment* congestion = nullptr;
 };
 
@@ -40,12 +40,12 @@ struct Losses {
   bool any() const { return requests || responses; }
 };
 
-/// What became of an arriving packet. Everything but kAccepted is counted by the shell too.
+/// What became of an arriving packet. The shell counts each result but kAccepted too.
 enum class PacketResult : uint8_t {
   kAccepted,          ///< Executed, or an effect is under way.
-  kDuplicate,         ///< Seen before: answered again where the rules say so.
-  kOutOfSequence,     ///< A gap: NAK sent or already sent; dropped.
-  kKept,              ///< A gap before it: kept until its turn, if the shell has room.
+  kDuplicate,         ///< Executed before: answered again where the protocol says so.
+  kOutOfSequence,     ///< Dropped behind a gap. A NAK is due, or was sent before.
+  kKept,              ///< Behind a gap: kept until its turn, if the shell has room.
   kReceiverNotReady,  ///< RNR NAK.
   kNak,               ///< Refused with a fatal NAK (or by a failed check: error state).
   kGhost,             ///< A response that nothing waits for.

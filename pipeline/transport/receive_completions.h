@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completions of the receive queue between the packet that made them and the shell's poll.
+// Completions of the receive queue that wait for the shell's poll.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace uroce::transport {
 
-/// How many receive completions wait at most. The shell polls after each burst; a message that
-/// would need one more is refused as if no receive work were there.
+/// The most receive completions that may wait. The shell polls after each burst; a message that
+/// would need one more is refused as if there were no receive work.
 inline constexpr uint32_t kMaxReceiveCompletions = 64;
 
 /// First in, first out, of fixed size.
@@ -30,7 +30,7 @@ class ReceiveCompletions {
   void Clear() { head_ = tail_ = 0; }
 
  private:
-  // In front of the entries: with what a packet needs, when it makes no completion.
+  // In front of the entries, on a cache line that packets without a completion read anyway.
   uint32_t head_ = 0;
   uint32_t tail_ = 0;
   std::array<Completion, kMaxReceiveCompletions> entries_;

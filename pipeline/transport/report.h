@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection can say of a packet or of its own end beyond what the protocol needs: for
-// captures and for people. Written where something is wrong, never on the way of a good packet.
+// Why a connection refused a packet, resent packets or failed, in more detail than the protocol
+// carries: for captures and for people. Good packets write none of it.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace uroce::transport {
 
-/// Why a responder refuses a request for good.
+/// Why a responder refuses a request with a fatal NAK.
 enum class Refusal : uint8_t {
   kNone,
   kOrder,          ///< The opcode does not continue the message.
-  kPayloadLength,  ///< Not what the path MTU or the message leaves.
+  kPayloadLength,  ///< The length does not fit the path MTU or the message.
   kMessageLength,  ///< Over 2^31 bytes.
   kRight,          ///< The queue pair does not allow this operation.
   kResources,      ///< More READs and atomics than max_dest_rd_atomic.
@@ -23,21 +23,21 @@ enum class Refusal : uint8_t {
   kAlignment,      ///< Atomic on an address that is no multiple of 8.
   kRemoteKey,      ///< The key does not grant this range.
   kLocalKey,       ///< The receive's own key does not grant its range.
-  kInvalidate,     ///< The key to invalidate may not be.
+  kInvalidate,     ///< The key may not be invalidated.
 };
 
-/// Why a requester has gone back.
+/// Why a requester sends packets again.
 enum class ResendCause : uint8_t {
   kNone,
   kAckTimeout,
   kSequenceNak,
-  kRnrNak,         ///< Its timer has run out.
+  kRnrNak,         ///< The wait after an RNR NAK has ended.
   kImpliedNak,     ///< The response to a READ or atomic was passed over.
-  kSelectiveAck,   ///< The responder says that it is missing (pipeline/transport/README.md).
+  kSelectiveAck,   ///< A selective ACK reports it missing (pipeline/transport/README.md).
   kTailLossProbe,  ///< Nothing has come for some round trips (pipeline/transport/README.md).
 };
 
-/// A resend under way: the `number`-th of `limit` allowed without progress; 0: it costs no retry.
+/// A resend: the `number`-th of `limit` retries without progress; number 0: it costs no retry.
 struct Resend {
   static constexpr uint8_t kForEver = 255;
   ResendCause cause = ResendCause::kNone;
@@ -45,21 +45,21 @@ struct Resend {
   uint8_t limit = 0;  ///< retry_count or rnr_retry; kForEver where rnr_retry is 7.
 };
 
-/// Of a request that was not executed; meaningful while PacketResult says that it was not.
+/// Details of a request that was not executed; meaningful when its PacketResult says so.
 struct RequestReport {
   bool answered = false;  ///< Duplicate: answered again. Gap: a NAK was asked for.
-  uint8_t syndrome = 0;   ///< Of the NAK.
+  uint8_t syndrome = 0;   ///< The syndrome of the NAK.
   Refusal refusal = Refusal::kNone;
 };
 
-/// How a connection came to its end by itself.
+/// How a connection failed.
 struct Failure {
   enum class Side : uint8_t { kNone, kRequester, kResponder };
   Side side = Side::kNone;
-  WcStatus status = WcStatus::kSuccess;  ///< Of the work that failed; kSuccess: of none.
-  uint8_t syndrome = 0;                  ///< Of the NAK sent or received; 0: there was none.
-  Refusal refusal = Refusal::kNone;      ///< kResponder.
-  wire::Psn psn;                         ///< Oldest unacknowledged, or refused.
+  WcStatus status = WcStatus::kSuccess;  ///< Of the work that failed; kSuccess when none failed.
+  uint8_t syndrome = 0;                  ///< Of the NAK sent or received; 0 when there was none.
+  Refusal refusal = Refusal::kNone;      ///< Meaningful for Side::kResponder.
+  wire::Psn psn;                         ///< The oldest unacknowledged PSN, or the refused one.
 };
 
 }  // namespace uroce::transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What send works are called: by the BTH opcode of each packet, and in their completion.
+// The opcodes of send works: the BTH opcode of each packet, and the opcode of the completion.
 #pragma once
 
 #include "pipeline/transport/work.h"
@@ -11,7 +11,7 @@ constexpr bool IsWrite(WorkOpcode opcode) {
   return opcode == WorkOpcode::kWrite || opcode == WorkOpcode::kWriteWithImm;
 }
 
-/// What the completion of a send work says it was.
+/// The opcode in the completion of a send work.
 constexpr WcOpcode CompletionOpcode(WorkOpcode opcode) {
   switch (opcode) {
     case WorkOpcode::kWrite:
@@ -37,8 +37,8 @@ constexpr WcOpcode CompletionOpcode(WorkOpcode opcode) {
   return WcOpcode::kSend;  // A value outside the enum came from a hostile ring.
 }
 
-/// Opcode of a packet that opens and/or ends the message of a work (docs/protocol/wire-format.md,
-/// section 5).
+/// The BTH opcode of a packet of a SEND or WRITE. `first`, `last`: it opens or ends the message
+/// (docs/protocol/wire-format.md, section 5).
 constexpr wire::Opcode MessageOpcode(WorkOpcode work, bool first, bool last) {
   using wire::Opcode;
   if (!last) {

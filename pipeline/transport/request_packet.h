@@ -14,8 +14,8 @@
 
 namespace uroce::transport {
 
-/// Every so many packets of a long message ask for an ACK, so that the window moves before the
-/// message ends.
+/// One in this many packets of a long message asks for an ACK, so that the window moves before
+/// the message ends.
 inline constexpr uint32_t kAckRequestInterval = 32;
 inline constexpr uint32_t kAtomicBytes = 8;
 
@@ -72,9 +72,9 @@ inline uint32_t FillAtomicWrite(const HeldWork& work, TxPacket& packet) {
 
 }  // namespace internal
 
-/// Fills in the packet at `psn`, of `work`, but for what tells a retransmission. AckReq is set
-/// where the work itself asks for it. Returns the PSNs that the packet takes. Inline: part of the
-/// way of each packet.
+/// Fills in the packet at `psn` of `work`, except the fields of a retransmission. AckReq is set
+/// where the work itself asks for it. Returns how many PSNs the packet takes. Inline, because each
+/// packet calls it.
 inline uint32_t FillRequest(const HeldWork& work, PathMtu mtu, wire::Psn psn, TxPacket& packet) {
   packet.header.psn = psn;
   packet.header.xrc_srqn = work.xrc_srqn;
@@ -85,8 +85,8 @@ inline uint32_t FillRequest(const HeldWork& work, PathMtu mtu, wire::Psn psn, Tx
                           : internal::FillAtomicWrite(work, packet);
 }
 
-/// The same for a READ of which `packets` responses from `psn` on are missing, or as many as are
-/// left: it asks for these alone.
+/// Fills in a request for a part of a READ: only the `packets` responses from `psn` on, or as many
+/// as are left. Returns how many PSNs it takes.
 inline uint32_t FillPartOfRead(const HeldWork& work, PathMtu mtu, wire::Psn psn, uint32_t packets,
                                TxPacket& packet) {
   const uint32_t asked = std::min(packets, FillRequest(work, mtu, psn, packet));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a responder makes of a request opcode.
+// Request opcodes, taken apart for the responder.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace uroce::transport {
 
-/// A request opcode, taken apart. Eight bytes, so that it is copied in one piece.
+/// The kind and position of a request packet. Eight bytes, so that it is copied in one piece.
 struct alignas(8) RequestShape {
   enum class Kind : uint8_t { kUnknown, kSend, kWrite, kRead, kAtomic, kAtomicWrite };
   Kind kind = Kind::kUnknown;
@@ -18,7 +18,7 @@ struct alignas(8) RequestShape {
   bool immediate = false;
   bool invalidate = false;
 
-  /// Whether executing it takes a receive work that the message does not hold already.
+  /// Whether the packet takes a receive work that its message does not hold already.
   constexpr bool takes_receive() const {
     return (kind == Kind::kSend && first) || (kind == Kind::kWrite && immediate);
   }
@@ -78,8 +78,8 @@ inline constexpr auto kShapes = [] {
 
 }  // namespace internal
 
-/// Shape of `opcode`, whichever service it is of; kUnknown for what is no request. A table: every
-/// packet asks, some twice.
+/// The shape of `opcode` of any service; kUnknown when it is no request. A table, because every
+/// packet needs it, some twice.
 constexpr const RequestShape& ShapeOf(wire::Opcode opcode) {
   return internal::kShapes[static_cast<uint8_t>(opcode)];
 }

@@ -82,8 +82,8 @@ Requester::Gate Requester::StartGate(const HeldWork& work) const {
   if (work.is_plain()) return Gate::kOpen;
   if (work.fence() && works_.reads_outstanding() != 0) return Gate::kShut;
   if (work.is_local()) {
-    // An invalidation waits for all before it: they may use the key (docs/protocol/transport.md,
-    // section 4.4).
+    // An invalidation waits for all works before it, which may use the key
+    // (docs/protocol/transport.md, section 4.4).
     const bool waits = work.opcode == WorkOpcode::kLocalInvalidate && works_.under_way();
     return waits ? Gate::kShut : Gate::kLocal;
   }
@@ -108,7 +108,7 @@ bool Requester::AsksForAck() const {
   return recovery_.AsksForAck(works_.RequestsInFlight()) || credits_.IsProbe(works_.next_psn());
 }
 
-// Flat: the calls that every packet makes cost a 64-byte WRITE one instruction in 25.
+// Flat, because otherwise the calls of each packet are 1 in 25 instructions of a 64-byte WRITE.
 [[gnu::flatten]] bool Requester::PollPacket(Nanos now, TxPacket& packet) {
   const Gate gate = NextGate();
   if (gate == Gate::kShut || gate == Gate::kLocal) return false;
@@ -136,7 +136,7 @@ bool Requester::AsksForAck() const {
   if (!packet.header.ack_request) packet.header.ack_request = AsksForAck();
   const uint32_t in_flight = works_.RequestsInFlight();
   works_.Advance(work, packets);
-  // Behind a READ an answer waits for that of the READ.
+  // An answer behind a READ waits for the READ's responses, so its time is not measured.
   const bool measurable =
       packet.header.ack_request && works_.reads_outstanding() == 0 && !packet.retransmission;
   recovery_.OnSent(packet.header.psn, in_flight, measurable, now);
@@ -148,7 +148,7 @@ void Requester::OnHeld(Nanos now) {
 }
 
 void Requester::OnGatherFailed(const TxPacket& packet) {
-  // The packet never left: take its PSN back, so that no acknowledgement of it is believed.
+  // The packet never left: take its PSN back, so that no acknowledgement may name it.
   const uint32_t index = works_.TakeBack(packet.header.psn, !packet.retransmission);
   recovery_.ForgetLost();
   FailAtHead(index, WcStatus::kLocProtErr);
@@ -199,7 +199,7 @@ bool Requester::PollCompletion(Completion& completion) {
 
 PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect& effect) {
   TakeCredits(packet.header);
-  // Beyond the last packet sent, or before the oldest unacknowledged: nothing waits for it.
+  // A PSN beyond the last packet sent, or before the oldest unacknowledged one: a ghost.
   if (Distance(works_.una(), packet.header.psn) >= works_.Outstanding())
     return PacketResult::kGhost;
   if (wire::IsOfManufacturer(packet.header.opcode)) return OnSelectiveAcknowledge(packet, now);
@@ -215,7 +215,7 @@ PacketResult Requester::OnResponse(const wire::Packet& packet, Nanos now, Effect
 void Requester::TakeCredits(const wire::TransportHeader& header) {
   const bool has_aeth = wire::OperationOf(header.opcode) != wire::Opcode::kReadResponseMiddle;
   if (!has_aeth || !IsAck(header.aeth)) return;
-  // Also of an acknowledgement of the past, but of none that cannot be (section 3.2).
+  // Credits of old acknowledgements count too, but not those of impossible ones (section 3.2).
   const int32_t ahead = header.psn.Since(works_.una());
   if (ahead >= 0 && static_cast<uint32_t>(ahead) >= works_.Outstanding()) return;
   credits_.OnAck(header.aeth.msn, header.aeth.syndrome & wire::kSyndromeValueMask);
@@ -276,11 +276,11 @@ void Requester::OnFatalNak(uint8_t syndrome) {
 
 PacketResult Requester::OnRnrNak(const wire::TransportHeader& header, Nanos now) {
   if (recovery_.IsKnownRnr(header.psn)) return PacketResult::kAccepted;
-  // A READ or atomic in front of it whose response is lost goes again with it, after the wait, and
-  // at no other cost.
+  // A READ or atomic before this PSN whose response is lost is sent again too, after the wait. It
+  // costs no further retry.
   const bool in_turn = Acknowledge(header.psn, now);
   if (failed()) return PacketResult::kAccepted;
-  // Inside a READ there is nothing that could need a receive work.
+  // An RNR NAK cannot name a PSN within a READ, which needs no receive work.
   if (in_turn && header.psn != works_.una()) return PacketResult::kMalformed;
   const uint8_t syndrome = header.aeth.syndrome;
   const Nanos deadline = now + RnrWait(syndrome & wire::kSyndromeValueMask);
@@ -340,7 +340,7 @@ PacketResult Requester::OnEarlyResponse(const wire::Packet& packet, Effect& effe
   FailIfExhausted(recovery_.OnResponsePassed(psn));
   if (!recovery_.ReachesEarly(psn)) return PacketResult::kOutOfSequence;
   if (recovery_.HasTaken(psn)) return PacketResult::kGhost;
-  // What is wrong with it is found in its turn, when it was asked for again.
+  // A wrong response fails the work only when it comes again in its turn.
   const HeldWork& work = works_.WorkOf(psn);
   if (!IsAnswer(packet.header, work)) return PacketResult::kMalformed;
   const WcStatus status = PlaceResponse(work, works_.mtu(), packet, effect);

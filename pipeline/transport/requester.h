@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requester half of a reliable connection: makes works into requests, and responses into
+// The requester half of a reliable connection: turns works into requests, and responses into
 // completions (docs/protocol/transport.md, section 3).
 #pragma once
 
@@ -20,9 +20,9 @@
 
 namespace uroce::transport {
 
-/// Pure, one thread, owned by an RcQueuePair, which knows the state and calls accordingly. Works
-/// and PSNs lie in SendWorks; what becomes of lost packets, and how many packets may be in flight,
-/// is LossRecovery's.
+/// Pure, one thread, owned by an RcQueuePair, which knows the state and calls accordingly.
+/// SendWorks holds the works and PSNs. LossRecovery decides what is sent again, and how many
+/// packets may be in flight.
 class Requester {
  public:
   Requester(const RcConfig& config, QueuePairCounters& counters);
@@ -33,20 +33,20 @@ class Requester {
   void Configure(const QueuePairAttributes& attributes);
   /// RTR to RTS: the first request carries `first`.
   void Start(wire::Psn first);
-  /// SQD holds: works under way are finished, none is begun.
+  /// Hold is for SQD: works under way are finished, no other work begins.
   void SetHold(bool hold) { holding_ = hold; }
-  /// The responder agrees to selective repeat, or does not any more.
+  /// Sets whether the responder agrees to selective repeat.
   void SetSelective(bool agreed) { recovery_.SetSelective(agreed); }
   /// Forgets all works.
   void Reset();
-  /// Error state: what is held, and all that comes, completes with WR_FLUSH_ERR; a work that
-  /// failed comes first with its own status.
+  /// Error state: all works held, and all that are posted later, complete with WR_FLUSH_ERR; a work
+  /// that failed comes first with its own status.
   void Flush();
-  /// The work at the head has failed, its status is set: the queue pair belongs into ERR.
+  /// The work at the head has failed, its status is set: the queue pair must enter ERR.
   bool failed() const { return failure_.failed(); }
-  /// How; meaningful once failed.
+  /// How it failed; meaningful once failed().
   const Failure& failure() const { return failure_.failure(); }
-  /// Works are under way.
+  /// True while works are under way.
   bool busy() const { return works_.under_way() || executing_local_; }
 
   // ---- works ----
@@ -57,20 +57,20 @@ class Requester {
   uint32_t unsent() const { return works_.unsent(); }
   /// Fetches the next work into the cache, some time before PollPacket.
   void PrefetchNext() const { works_.PrefetchNext(); }
-  /// The next work is a local one, and it is its turn: nothing later begins before OnLocalDone.
+  /// True when the turn of a local work has come: no later work begins before OnLocalDone.
   bool HasLocal() const { return NextGate() == Gate::kLocal; }
   [[nodiscard]] bool PollLocal(LocalEffect& effect);
   void OnLocalDone(EffectOutcome outcome);
 
   // ---- events ----
-  /// Applies an ACK, NAK, READ response or atomic acknowledgement. It acknowledges SENDs and WRITEs
-  /// before its PSN too; a READ or atomic before it has lost its response and is resent.
+  /// Applies an ACK, NAK, READ response or atomic acknowledgement. The response also acknowledges
+  /// SENDs and WRITEs before its PSN; a READ or atomic before has lost its response and is resent.
   [[nodiscard]] PacketResult OnResponse(const wire::Packet& packet, Nanos now, Effect& effect);
   void OnEffectDone(EffectOutcome outcome, Nanos now);
   void OnGatherFailed(const TxPacket& packet);
   /// Ends an RNR wait, or resends, or fails the oldest work when its retries are spent.
   void OnDeadline(Nanos now);
-  /// The next packet may not leave for now. The ACK timer runs as if it had, and was lost.
+  /// The next packet may not leave for now. The ACK timer runs as if the packet were sent and lost.
   void OnHeld(Nanos now);
 
   // ---- outputs ----
@@ -84,7 +84,7 @@ class Requester {
   [[nodiscard]] bool PollCompletion(Completion& completion);
   Nanos deadline() const { return recovery_.deadline(); }
   wire::Psn next_psn() const { return works_.next_psn(); }
-  /// Lost packets are repeated alone.
+  /// Whether selective repeat is active.
   bool selective() const { return recovery_.selective(); }
   /// See LossRecovery.
   Nanos send_gap() const { return recovery_.send_gap(); }
@@ -96,7 +96,7 @@ class Requester {
   enum class Gate : uint8_t {
     kShut,
     kOpen,
-    kLocal,  ///< PollLocal's turn.
+    kLocal,  ///< The next work is local: PollLocal yields it.
     kUnfit,  ///< The next work cannot be executed: it fails at the head.
   };
 
@@ -104,9 +104,9 @@ class Requester {
   Gate StartGate(const HeldWork& work) const;
   void Begin(const HeldWork& work);
   void FailAtHead(uint32_t index, WcStatus status);
-  /// `syndrome` is that of the NAK that says so, if one does.
+  /// `syndrome` is that of the NAK that caused the failure; 0 when none did.
   void Fail(WcStatus status, uint8_t syndrome = 0);
-  /// Fails when LossRecovery has said that its retries are exhausted.
+  /// Fails unless LossRecovery `goes_on`: its retries are exhausted.
   void FailIfExhausted(bool goes_on) {
     if (!goes_on) Fail(WcStatus::kRetryExcErr);
   }
@@ -121,14 +121,14 @@ class Requester {
   PacketResult OnRnrNak(const wire::TransportHeader& header, Nanos now);
   /// A READ response or an atomic acknowledgement.
   PacketResult OnDataResponse(const wire::Packet& packet, Nanos now, Effect& effect);
-  /// A response ahead of its turn: its bytes go to their place at once.
+  /// A response ahead of its turn: its bytes are placed at once.
   PacketResult OnEarlyResponse(const wire::Packet& packet, Effect& effect);
-  /// Acknowledges all before `end`. False when a READ or atomic stands in the way, whose response
-  /// was lost: a resend from there has begun. Or it has failed.
+  /// Acknowledges all before `end`. False when a READ or atomic before `end` has lost its response:
+  /// a resend from there has begun, or the requester has failed.
   bool AcknowledgeBefore(wire::Psn end, Nanos now);
-  /// The same without the resend.
+  /// Acknowledges all before `end`. False when a READ or atomic before it is incomplete.
   bool Acknowledge(wire::Psn end, Nanos now);
-  /// Something was acknowledged.
+  /// Something new was acknowledged.
   void OnProgress();
 
   QueuePairCounters& counters_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responder, receiving side: checks in the order of docs/protocol/transport.md, section 4.1, and
-// execution.
+// The receiving side of the responder: checks requests in the order of docs/protocol/transport.md,
+// section 4.1, and executes them.
 #include "pipeline/transport/responder.h"
 
 #include <cassert>
@@ -104,7 +104,7 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
 }
 
 PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
-  // Behind an RNR NAK all is sent again anyway.
+  // After an RNR NAK the requester sends all again anyway.
   const bool refused = gap_reported_ && nak_syndrome_ != wire::kNakSequence;
   return selective_ && !refused ? OnBehindHole(packet, effect) : OnGap();
 }
@@ -112,7 +112,7 @@ PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnGap() {
   ++counters_.out_of_sequence;
   report_ = {.answered = !gap_reported_, .syndrome = wire::kNakSequence};
-  // One NAK a gap, and none behind an RNR NAK (docs/protocol/transport.md, section 4.1, step 2).
+  // One NAK per gap, and none after an RNR NAK (docs/protocol/transport.md, section 4.1, step 2).
   if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
   return PacketResult::kOutOfSequence;
 }
@@ -145,7 +145,7 @@ bool Responder::WasMessagePacket(wire::Psn psn) const {
 }
 
 PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Effect& effect) {
-  // Anything but what was asked for once is dropped, never refused.
+  // A duplicate that does not match the first request is dropped, never refused.
   ResponderResource* resource = resources_.Find(header.psn);
   if (resource == nullptr || !AsksAgainFor(*resource, header)) return PacketResult::kDuplicate;
   step_.kind = Step::Kind::kReplay;
@@ -179,7 +179,7 @@ bool Responder::AsksAgainFor(const ResponderResource& resource,
 }
 
 PacketResult Responder::OnDuplicateAtomic(const wire::TransportHeader& header) {
-  // The stored result answers again; executing twice would be wrong.
+  // The stored result is sent again: an atomic must not be executed twice.
   ResponderResource* resource = resources_.Find(header.psn);
   const auto kind = ShapeOf(header.opcode).kind == Kind::kAtomicWrite
                         ? ResponderResource::Kind::kAtomicWrite
@@ -218,8 +218,8 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnWriteWithoutReceive(const wire::Packet& packet, Effect& effect) {
   const Refusal refusal = message_.Check(mtu_);
   if (refusal != Refusal::kNone) return RefuseInvalid(refusal);
-  // The key first, then the receive work, then the data (docs/protocol/transport.md, section 4.1,
-  // 5).
+  // The key is checked first, then the receive work, then the data (docs/protocol/transport.md,
+  // section 4.1, 5).
   if (packet.payload.empty()) return RefuseNotReady();
   step_.kind = Step::Kind::kRefuseNotReady;
   message_.CheckKey(effect);
@@ -409,7 +409,7 @@ PacketResult Responder::RefuseInvalid(Refusal refusal) {
   if (message_.in_send()) {
     return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kRemInvReqErr, refusal);
   }
-  // The event tells what no completion tells (docs/protocol/transport.md, section 6).
+  // No completion reports this error, so an event does (docs/protocol/transport.md, section 6).
   events_.Raise(QpEvent::kQpReqErr);
   return Refuse(wire::kNakInvalidRequest, refusal);
 }
@@ -434,8 +434,8 @@ void Responder::Fail(WcStatus status, uint8_t syndrome, Refusal refusal) {
 void Responder::RefuseEffect(EffectOutcome outcome) {
   switch (outcome) {
     case EffectOutcome::kInvalidateFailed:
-      // No NAK: the requester sees success, the responder the error (docs/protocol/transport.md,
-      // section 6).
+      // No NAK: the requester sees success, and the responder sees the error
+      // (docs/protocol/transport.md, section 6).
       CommitPacket();
       FailReceive(WcStatus::kRemInvReqErr);
       Fail(WcStatus::kRemInvReqErr, 0, Refusal::kInvalidate);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responder half of a reliable connection: executes requests in PSN order and answers them
+// The responder half of a reliable connection: executes requests in PSN order and answers them
 // (docs/protocol/transport.md, section 4).
 #pragma once
 
@@ -24,13 +24,13 @@
 
 namespace uroce::transport {
 
-/// Sends no credits: the requester finds out by RNR NAKs.
+/// For OfferCredits: send no credits. RNR NAKs tell the requester that a receive work is missing.
 inline constexpr uint32_t kNoCredits = UINT32_MAX;
 
 /// Pure, one thread, owned by an RcQueuePair, which knows the state and calls accordingly.
 ///
-/// A request is checked by OnRequest, executed by the effect it returns, and counted (ePSN, MSN,
-/// completion, acknowledgement) by OnEffectDone; without an effect at once.
+/// OnRequest checks a request, the effect that it returns executes it, and OnEffectDone counts it
+/// (ePSN, MSN, completion, acknowledgement). Without an effect OnRequest counts it.
 /// Answers leave in PSN order: replies to READs and atomics first, then one NAK or one ACK, which
 /// covers all SENDs and WRITEs that were executed (section 4.2).
 class Responder {
@@ -42,20 +42,20 @@ class Responder {
   /// INIT to RTR: the first request must carry `expected`.
   void Start(wire::Psn expected);
   void Reset();
-  /// Error state: the receive work held, and all that come, complete flushed. Answers are dropped,
-  /// but for those owed up to a request that the responder itself refused.
+  /// Error state: the receive work held, and all posted later, complete flushed. Answers are
+  /// dropped, except those owed up to a request that the responder itself refused.
   void Flush();
-  /// A request was refused for good: the queue pair belongs into ERR.
+  /// A request was refused with a fatal NAK: the queue pair must enter ERR.
   bool failed() const { return failed_; }
-  /// How; meaningful once failed.
+  /// How it failed; meaningful once failed().
   const Failure& failure() const { return failure_; }
-  /// Of the last request, if it was not executed.
+  /// Why the last request was not executed.
   const RequestReport& report() const { return report_; }
 
   // ---- selective repeat ----
-  /// The requester has agreed to it, or does not any more.
+  /// Sets whether the requester agrees to selective repeat.
   void SetSelective(bool agreed);
-  /// The packet expected is kept: the shell gives it to OnRequest now, or has lost it.
+  /// Yields ePSN when its packet is kept: the shell gives it to OnRequest now, or has lost it.
   [[nodiscard]] bool PollKept(wire::Psn& psn);
   bool HasKept() const { return next_kept_; }
   bool keeps() const { return kept_ != nullptr && kept_->any(); }
@@ -65,9 +65,9 @@ class Responder {
   void PostReceive(const ReceiveWork& work);
   uint32_t receive_queue() const { return message_.has_receive() ? message_.receive().queue : 0; }
   uint32_t receive_room() const { return completions_.room(); }
-  /// The SRQ that the next request names is not within its reach: refused, unless it was before.
+  /// The next request may not use the SRQ that it names. It is refused if its PSN is ePSN.
   void DenySrq() { srq_denied_ = true; }
-  /// What acknowledgements say of receive works; kNoCredits: nothing.
+  /// Sets the number of receive works that acknowledgements report; kNoCredits: none is reported.
   void OfferCredits(uint32_t receives) { offered_receives_ = receives; }
   [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, Effect& effect);
   void OnEffectDone(EffectOutcome outcome, uint64_t original);
@@ -75,7 +75,7 @@ class Responder {
 
   // ---- outputs ----
   bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_ || map_due_; }
-  /// A READ is being answered: more than one packet may follow each other.
+  /// True while a READ is being answered, with possibly more than one packet.
   bool streaming() const {
     return resources_.owes() && resources_.Front().kind == ResponderResource::Kind::kRead;
   }
@@ -103,19 +103,19 @@ class Responder {
     uint32_t xrc_srqn = 0;                // kRead
     ResponderResource* replay = nullptr;  // kReplay
     wire::Psn replay_psn;                 // kReplay
-    uint32_t repeats = 0;                 // kReplay: packets; 0: all from replay_psn on.
+    uint32_t repeats = 0;                 // kReplay: responses; 0: all from replay_psn on.
     wire::Psn kept_psn;                   // kKeep
-    uint32_t kept_packets = 0;            // kKeep: PSNs that it takes.
+    uint32_t kept_packets = 0;            // kKeep: PSNs that the packet takes.
   };
 
   PacketResult OnAhead(const wire::Packet& packet, Effect& effect);
   PacketResult OnGap();
-  // Of a peer that repeats selectively: responder_kept.cc.
+  // For peers that agree to selective repeat: responder_kept.cc.
   PacketResult OnBehindHole(const wire::Packet& packet, Effect& effect);
   void OnKeepDone(EffectOutcome outcome);
-  /// A packet that is kept, and whose turn it is.
+  /// A packet that is kept has come again.
   PacketResult OnKeptAgain();
-  /// ePSN has moved, with packets ahead of it.
+  /// ePSN has moved while packets ahead of it were known.
   void AdvanceKept();
   void ForgetKept();
   void NoteKept() {
@@ -127,8 +127,8 @@ class Responder {
   /// Whether a SEND or WRITE packet may have had this PSN, which is before ePSN.
   bool WasMessagePacket(wire::Psn psn) const;
   PacketResult OnDuplicateRead(const wire::TransportHeader& header, Effect& effect);
-  /// Whether it asks for the rest of `resource` from its PSN on, or, of a requester that repeats
-  /// selectively, for a part of that.
+  /// Whether the request asks for the rest of `resource` from its PSN on. With selective repeat it
+  /// may ask for a part of the rest.
   bool AsksAgainFor(const ResponderResource& resource, const wire::TransportHeader& header) const;
   PacketResult OnDuplicateAtomic(const wire::TransportHeader& header);
   PacketResult OnSend(const wire::Packet& packet, Effect& effect);
@@ -148,9 +148,9 @@ class Responder {
   void FailReceive(WcStatus status);
 
   PacketResult RefuseNotReady();
-  /// Fatal NAK; the connection ends.
+  /// Sends a fatal NAK; the connection ends.
   PacketResult Refuse(uint8_t syndrome, Refusal refusal);
-  /// The same, with the receive work in use completed by `status`.
+  /// Does as Refuse, and completes the receive work in use with `status`.
   PacketResult RefuseReceive(uint8_t syndrome, WcStatus status, Refusal refusal);
   PacketResult RefuseInvalid(Refusal refusal);
   PacketResult RefuseAccess();
@@ -169,7 +169,7 @@ class Responder {
   EventSet& events_;
   const bool xrc_;
   wire::Psn epsn_;
-  wire::Psn ack_psn_;  ///< Newest packet of a SEND or WRITE that was executed.
+  wire::Psn ack_psn_;  ///< The newest packet of a SEND or WRITE that was executed.
   uint32_t msn_ = 0;
   PathMtu mtu_;
   bool remote_write_ = false;
@@ -180,13 +180,13 @@ class Responder {
   bool srq_denied_ = false;
   bool failed_ = false;
   bool flushing_ = false;
-  bool gap_reported_ = false;  ///< A NAK was sent for ePSN: say no more until it comes.
+  bool gap_reported_ = false;  ///< A NAK was sent for ePSN: no further one until it comes.
   bool ack_due_ = false;
   bool nak_due_ = false;
   bool selective_ = false;    ///< The requester understands selective acknowledgements.
   bool behind_hole_ = false;  ///< kept_->active()
   bool next_kept_ = false;    ///< kept_->is_next_kept()
-  bool map_due_ = false;      ///< A selective acknowledgement. Only while behind_hole_.
+  bool map_due_ = false;      ///< A selective acknowledgement is due. Only while behind_hole_.
   uint8_t nak_syndrome_ = 0;
   wire::Psn nak_psn_;
 
@@ -196,7 +196,7 @@ class Responder {
   Failure failure_;
   Step step_;
   ResponderResources resources_;
-  const std::unique_ptr<KeptPackets> kept_;  ///< Null: selective repeat is not offered.
+  const std::unique_ptr<KeptPackets> kept_;  ///< Null when selective repeat is not offered.
   ReceiveCompletions completions_;
 };
 

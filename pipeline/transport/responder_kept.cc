@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responder, selective repeat: packets behind a hole are kept, told of, and executed in their turn.
+// Selective repeat at the responder: keeps, reports and later executes packets behind a hole.
 #include <algorithm>
 
 #include "pipeline/transport/psn_distance.h"
@@ -11,11 +11,11 @@ namespace uroce::transport {
 PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
   if (!behind_hole_) kept_->Start(epsn_);
-  // A peer that understands no map, whatever is believed of it, understands this.
+  // A peer that does not understand maps, against the agreement, still understands this NAK.
   if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
   const uint32_t window = KeptWindow(mtu_);
   const uint32_t ahead = std::min(Distance(epsn_, header.psn), window - 1);
-  const wire::Psn psn = epsn_ + ahead;  // Behind the window: its end stands for all.
+  const wire::Psn psn = epsn_ + ahead;  // Packets beyond the window count as its last PSN.
   if (psn == header.psn && kept_->Contains(psn)) return OnKeptAgain();
   const bool is_read = ShapeOf(header.opcode).kind == RequestShape::Kind::kRead;
   const uint32_t packets = is_read ? mtu_.PacketsOf(header.reth.length_bytes) : 1;
@@ -32,7 +32,7 @@ PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect)
 
 PacketResult Responder::OnKeptAgain() {
   ++counters_.duplicate_request;
-  // The peer may ask since it has heard nothing.
+  // The peer may have resent the packet because it has received no answer.
   map_due_ = selective_;
   report_ = {.answered = selective_};
   return PacketResult::kDuplicate;
@@ -69,7 +69,7 @@ void Responder::AdvanceKept() {
   NoteKept();
   if (nak_syndrome_ == wire::kNakSequence) nak_due_ = false;  // Its hole is filled.
   if (behind_hole_ && !next_kept_) SetNak(epsn_, wire::kNakSequence);
-  // So that the requester learns at once that a hole is filled.
+  // Answer at once: the requester learns that a hole is filled.
   map_due_ = behind_hole_ && selective_;
   ack_due_ |= !behind_hole_;
 }

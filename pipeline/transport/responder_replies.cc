@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Responder, sending side: READ responses, atomic acknowledgements, ACKs and NAKs in PSN order.
+// The responder's sending side: READ responses, atomic acknowledgements, ACKs, NAKs in PSN order.
 #include "pipeline/transport/credits.h"
 #include "pipeline/transport/psn_distance.h"
 #include "pipeline/transport/responder.h"
@@ -16,8 +16,8 @@ bool Responder::PollPacket(TxPacket& packet) {
     return true;
   }
   const bool refused = nak_due_ && nak_syndrome_ != wire::kNakSequence;
-  // In front of the sequence NAK of the same hole, which then says nothing new; behind the replies,
-  // since it acknowledges all before the hole.
+  // The map goes before the sequence NAK of the same hole, which then tells nothing new. It goes
+  // after the replies, because it acknowledges all before the hole.
   const bool tells = selective_ && behind_hole_ && !refused && !resources_.owes();
   if (tells && map_due_) {
     FillSelectiveAcknowledge(packet);
@@ -25,23 +25,23 @@ bool Responder::PollPacket(TxPacket& packet) {
   }
   if (nak_due_) {
     nak_due_ = false;
-    // It acknowledges all before its PSN.
+    // The NAK acknowledges all before its PSN.
     if (nak_psn_ == epsn_) ack_due_ = false;
     FillAcknowledge(nak_psn_, nak_syndrome_, packet);
     return true;
   }
   if (!ack_due_) return false;
   ack_due_ = false;
-  // Never the PSN of a READ or atomic, which a duplicate behind it would bring about: rxe 6.1 takes
-  // an ACK with that PSN for the response and completes the request without its data.
+  // The PSN is never that of a READ or atomic, not even after a later duplicate: rxe 6.1 takes an
+  // ACK with that PSN for the response, and completes the request without its data.
   FillAcknowledge(ack_psn_, AckSyndrome(), packet);
   return true;
 }
 
 uint8_t Responder::AckSyndrome() const {
   if (offered_receives_ == kNoCredits) return wire::kSyndromeAck | wire::kCreditsUnlimited;
-  // The receive work at hand counts: its message is not in the MSN yet (docs/protocol/transport.md,
-  // section 2).
+  // The receive work that the responder holds counts too: its message is not in the MSN yet
+  // (docs/protocol/transport.md, section 2).
   const uint32_t at_hand = message_.has_receive() ? 1 : 0;
   return wire::kSyndromeAck | CreditCode(offered_receives_ + at_hand);
 }
@@ -101,9 +101,9 @@ void Responder::FillSelectiveAcknowledge(TxPacket& packet) {
 }
 
 void Responder::OnGatherFailed(const TxPacket& packet) {
-  // Access was lost half way: say so at the PSN that is missing (docs/protocol/transport.md,
-  // section 3.2). A reply given again is broken off in silence instead: a duplicate is never
-  // refused.
+  // The memory became inaccessible during the reply: send a NAK with the PSN that is missing
+  // (docs/protocol/transport.md, section 3.2). A repeated reply ends without a NAK: a duplicate is
+  // never refused.
   const bool under_way =
       resources_.owes() && resources_.Front().next_psn() == packet.header.psn + 1;
   if (packet.retransmission) {

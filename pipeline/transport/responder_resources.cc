@@ -23,7 +23,7 @@ bool ResponderResources::HasRoom() const {
 void ResponderResources::Add(const ResponderResource& resource) {
   assert(HasRoom());
   while (tail_ - oldest_ >= limit_) {
-    // A reply given again to a request that its requester no longer waits for.
+    // A repeated reply to an old request, for which the requester no longer waits.
     if (At(oldest_).owed) {
       At(oldest_).owed = false;
       --owed_;

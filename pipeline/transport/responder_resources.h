@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a responder remembers of READs and atomics: the replies it owes, and those it may have to
-// give again (docs/protocol/transport.md, section 4.3).
+// The READs and atomics that a responder remembers: those whose reply it owes, and those whose
+// reply it may have to repeat (docs/protocol/transport.md, section 4.3).
 #pragma once
 
 #include <cstdint>
@@ -14,46 +14,46 @@ namespace uroce::transport {
 
 /// One READ or atomic that was executed.
 struct ResponderResource {
-  /// An ATOMIC WRITE is answered as a READ of no bytes is.
+  /// The answer to an ATOMIC WRITE is that of a READ of no bytes.
   enum class Kind : uint8_t { kRead, kAtomic, kAtomicWrite };
 
   wire::Psn first_psn;
   uint32_t packets = 1;
-  wire::Psn reply_psn;        ///< Next response to send while `owed`, but for repeats.
-  wire::Psn repeat_psn;       ///< Next response to repeat while `repeats`.
-  uint32_t repeats = 0;       ///< Responses to repeat, before the reply goes on where it is.
+  wire::Psn reply_psn;        ///< Next response to send while `owed`, except repeats.
+  wire::Psn repeat_psn;       ///< Next response to repeat while `repeats` is not 0.
+  uint32_t repeats = 0;       ///< Responses to repeat before the reply goes on at reply_psn.
   uint32_t length_bytes = 0;  ///< READ.
   uint64_t va = 0;            ///< READ.
-  uint64_t original = 0;      ///< Atomic: what memory held before.
+  uint64_t original = 0;      ///< Atomic: the value before the operation.
   Rkey rkey;
   uint32_t xrc_srqn = 0;  ///< READ.
   Kind kind = Kind::kRead;
   bool owed = false;      ///< A reply is under way.
   bool opens = false;     ///< The next response is the first of this reply.
-  bool answered = false;  ///< A reply went out whole at least once.
+  bool answered = false;  ///< A whole reply was sent at least once.
 
   wire::Psn next_psn() const { return repeats != 0 ? repeat_psn : reply_psn; }
   wire::Psn end_psn() const { return first_psn + packets; }
 };
 
-/// The newest READs and atomics, in PSN order. The newest overwrites the oldest; replies leave in
-/// PSN order, also those given again.
+/// The newest READs and atomics, in PSN order. A new one overwrites the oldest. Replies leave in
+/// PSN order, repeated ones too.
 class ResponderResources {
  public:
   explicit ResponderResources(uint32_t capacity);
 
   void SetLimit(uint32_t limit);
   void Clear() { oldest_ = cursor_ = tail_ = owed_ = 0; }
-  /// Whether another request may come: the oldest was answered, so its requester may be done.
+  /// Whether another request may come: an entry is free, or the oldest one was answered.
   bool HasRoom() const;
   /// Takes a new request and owes its reply. Needs HasRoom().
   void Add(const ResponderResource& resource);
   /// The resource whose PSNs include `psn`, or null.
   ResponderResource* Find(wire::Psn psn);
-  /// Owes `resource` a reply from `psn` on, again.
+  /// Owes the reply to `resource` again, from `psn` on.
   void Replay(ResponderResource& resource, wire::Psn psn);
-  /// Owes it `packets` responses from `psn` on again, and no others besides: those that were not
-  /// sent yet come anyway. Parts that are asked for again together go as one.
+  /// Owes `packets` responses to `resource` again, from `psn` on. Responses that were not sent yet
+  /// follow anyway. Repeats that are asked for one after the other are joined to one range.
   void Repeat(ResponderResource& resource, wire::Psn psn, uint32_t packets);
 
   bool owes() const { return owed_ != 0; }
@@ -62,9 +62,9 @@ class ResponderResources {
   const ResponderResource& Front() const { return entries_[cursor_ & mask_]; }
   /// The next response of Front's reply has left; after its last one the reply is complete.
   void AdvanceFront();
-  /// Front's reply is complete, or is given up.
+  /// Ends Front's reply, which is complete or given up.
   void FinishFront();
-  /// What Front is to repeat is given up.
+  /// Gives up the responses that Front is to repeat.
   void FinishRepeats();
   void DropReplies();
 

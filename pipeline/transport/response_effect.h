@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the response to a READ or atomic does to memory (docs/protocol/transport.md, section 3.2).
-// Inline: part of the way of each response.
+// The effect of a READ response or atomic acknowledgement on memory (docs/protocol/transport.md,
+// section 3.2). Inline, because each response calls it.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 namespace uroce::transport {
 namespace internal {
 
-/// How the payload of a READ response fits the rest of its READ. FIRST and MIDDLE mean the same: a
-/// replayed READ starts with FIRST at some peers and goes on with MIDDLE at others; likewise ONLY
-/// and LAST.
+/// How the payload of a READ response fits the rest of its READ. FIRST and MIDDLE are accepted
+/// alike, because some peers begin a replayed READ with FIRST and others continue with MIDDLE.
+/// ONLY and LAST are accepted alike too.
 enum class ResponseFit : uint8_t { kFits, kWrongOpcode, kWrongLength };
 
 inline ResponseFit FitOf(wire::Opcode opcode, size_t size, uint32_t remaining, uint32_t mtu_bytes) {
@@ -31,12 +31,12 @@ inline ResponseFit FitOf(wire::Opcode opcode, size_t size, uint32_t remaining, u
 
 }  // namespace internal
 
-/// Whether an AETH says that all is well.
+/// Whether an AETH is a positive acknowledgement.
 inline bool IsAck(const wire::Aeth& aeth) {
   return (aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck;
 }
 
-/// Whether data is what `work` asks for, and says that all is well.
+/// Whether a data response is of the kind that `work` expects, and no NAK.
 inline bool IsAnswer(const wire::TransportHeader& header, const HeldWork& work) {
   const wire::Opcode operation = wire::OperationOf(header.opcode);
   const bool has_aeth = operation != wire::Opcode::kReadResponseMiddle;
@@ -45,7 +45,7 @@ inline bool IsAnswer(const wire::TransportHeader& header, const HeldWork& work) 
   return work.is_read() || work.is_atomic_write();
 }
 
-/// What the response to `work`, which IsAnswer, does to memory; kSuccess, or how the work fails.
+/// Fills in the effect of a response to `work`. Needs IsAnswer. Returns the status of the work.
 inline WcStatus PlaceResponse(const HeldWork& work, PathMtu mtu, const wire::Packet& packet,
                               Effect& effect) {
   const wire::TransportHeader& header = packet.header;
@@ -56,7 +56,7 @@ inline WcStatus PlaceResponse(const HeldWork& work, PathMtu mtu, const wire::Pac
     return WcStatus::kSuccess;
   }
   const uint32_t offset = mtu.OffsetOf(Distance(work.first_psn, header.psn));
-  // An ATOMIC WRITE is answered as a READ of nothing.
+  // The answer to an ATOMIC WRITE is that of a READ of no bytes.
   const uint32_t remaining = work.is_read() ? work.length_bytes - offset : 0;
   const size_t size = packet.payload.size();
   switch (internal::FitOf(header.opcode, size, remaining, mtu.bytes())) {

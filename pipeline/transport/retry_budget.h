@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a requester may send again without progress (docs/protocol/transport.md, section 3.3).
+// How many retries a requester has without progress (docs/protocol/transport.md, section 3.3).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class RetryBudget {
     return true;
   }
   uint8_t limit() const { return limit_; }
-  /// Taken since the last refill.
+  /// The number of retries taken since the last refill.
   uint8_t taken() const { return static_cast<uint8_t>(limit_ - left_); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a requester does about RNR NAKs: it waits, and sends again
+// The wait of a requester after an RNR NAK, before it sends again
 // (docs/protocol/transport.md, section 3.3).
 #pragma once
 
@@ -17,15 +17,15 @@ class RnrTimer {
  public:
   /// `retry`: rnr_retry, 0 to 7, 7 = for ever.
   void Configure(uint8_t retry) { retries_.Configure(retry); }
-  /// Nothing is sent before the deadline.
+  /// True during a wait: nothing is sent before the deadline.
   bool waiting() const { return deadline_ != kNever; }
   Nanos deadline() const { return deadline_; }
-  /// An RNR NAK of `psn` says nothing new: the wait is for that packet, or for one behind it.
+  /// True when an RNR NAK of `psn` says nothing new: the wait is for that packet or a later one.
   bool IsKnown(wire::Psn psn) const { return waiting() && psn_.Since(psn) >= 0; }
 
-  /// Takes one retry. False: there is none left.
+  /// Takes one retry. False: no retry is left.
   [[nodiscard]] bool TakeRetry() { return for_ever() || retries_.Take(); }
-  /// What is sent again after the wait, by the retry that was taken last.
+  /// Describes the resend after the wait, by the retry that was taken last.
   Resend resend() const {
     return {.cause = ResendCause::kRnrNak,
             .number = retries_.taken(),
@@ -43,10 +43,10 @@ class RnrTimer {
     deadline_ = kNever;
     return true;
   }
-  /// All before `una` is acknowledged, and something of it was not before.
+  /// Something new is acknowledged: all before `una`.
   void OnProgress(wire::Psn una) {
     retries_.Refill();
-    // What is in front of the packet that was refused tells nothing of it.
+    // Acknowledged packets before the refused one do not end the wait.
     if (una.Since(psn_) > 0) deadline_ = kNever;
   }
 

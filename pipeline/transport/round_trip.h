@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a round trip takes.
+// Measures the round-trip time of a requester.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace uroce::transport {
 
-/// Measures one round trip after the other. A round begins with a packet that is sent, and ends
-/// when that packet, or one sent later, is known to have arrived. Pure, owned by a LossRecovery.
+/// Measures one round trip at a time. A round begins with a packet that is sent, and ends when
+/// that packet, or one sent later, is known to have arrived. Pure, owned by a LossRecovery.
 class RoundTrip {
  public:
-  /// The packet `psn` is sent: a round begins with it if none is under way.
+  /// The packet `psn` is sent: begins a round unless one is under way.
   void OnSent(wire::Psn psn, Nanos now) {
     if (began_ != kNever) return;
     began_ = now;
@@ -21,9 +21,9 @@ class RoundTrip {
   }
   /// Whether `psn` was sent for the first time in this round: its arrival ends the round.
   bool Covers(wire::Psn psn) const { return psn.Since(first_) >= 0; }
-  /// Whether a packet before `end` was.
+  /// Whether a packet before `end` was sent for the first time in this round.
   bool CoversBefore(wire::Psn end) const { return end.Since(first_) > 0; }
-  /// Something sent in this round has arrived. False: no round is under way, and nothing changes.
+  /// A packet of this round has arrived. False: no round is under way, and nothing changes.
   bool End(Nanos now) {
     if (began_ == kNever) return false;
     const Nanos sample = now - began_;
@@ -32,7 +32,7 @@ class RoundTrip {
     began_ = kNever;
     return true;
   }
-  /// Gives the round under way up: its packets are sent again.
+  /// Gives up the round under way: its packets are sent again.
   void GiveUp() { began_ = kNever; }
   /// Forgets all that was measured.
   void Reset() {
@@ -41,11 +41,11 @@ class RoundTrip {
   }
 
   bool measured() const { return smoothed_ != Nanos(); }
-  /// Smoothed; 0: not measured yet.
+  /// The smoothed round-trip time; 0 when none was measured yet.
   Nanos smoothed() const { return smoothed_; }
 
  private:
-  /// The weight of a new sample is one in so many.
+  /// A new sample has a weight of 1 / kSmoothing.
   static constexpr int64_t kSmoothing = 8;
 
   Nanos began_ = kNever;

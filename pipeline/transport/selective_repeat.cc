@@ -7,7 +7,7 @@
 namespace uroce::transport {
 namespace {
 
-/// Packets that are looked at together.
+/// The number of packets that are processed together.
 constexpr uint32_t kMapWord = 64;
 
 constexpr uint64_t FirstBits(uint32_t count) {
@@ -84,7 +84,7 @@ uint32_t SelectiveRepeat::AddMissing(const SendWorks& works, wire::Psn base,
 
 uint32_t SelectiveRepeat::MapReach(const SendWorks& works, wire::Psn base,
                                    const wire::KeptMap& map) {
-  // What is to be sent anyway after going back is not lost.
+  // Packets that will be sent anyway, because of go-back-N, do not count as lost.
   const uint32_t ahead = Distance(works.una(), base);
   const uint32_t sent = works.InFlight() - std::min(works.InFlight(), ahead);
   const uint32_t window = PacketSet::kWindow - std::min(PacketSet::kWindow, ahead);

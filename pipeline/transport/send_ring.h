@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The works a send queue holds, from Post until their completion was polled.
+// The works that a send queue holds, from Post until their completion is polled.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace uroce::transport {
 
-/// A send work as the requester keeps it: one cache line, since an idle connection pays for a
-/// whole ring of them.
+/// A send work as the requester keeps it. One cache line, because each connection allocates a
+/// whole ring of them, even an idle one.
 struct alignas(64) HeldWork {
   uint64_t wr_id;
   uint64_t remote_va;
@@ -25,7 +25,7 @@ struct alignas(64) HeldWork {
   wire::Psn first_psn;  ///< Of its first packet; meaningful once begun.
   uint32_t packets;     ///< PSNs that it takes; meaningful once begun.
   WorkOpcode opcode;
-  uint8_t traits;  ///< Of WorkTraits.
+  uint8_t traits;  ///< Bits of WorkTraits.
   bool signaled;
   bool solicited;
   uint32_t xrc_srqn;  ///< XRC: the SRQ at the target.
@@ -35,17 +35,17 @@ struct alignas(64) HeldWork {
   bool is_read() const { return Has(WorkTraits::kRead); }
   bool is_atomic() const { return Has(WorkTraits::kAtomic); }
   bool is_atomic_write() const { return Has(WorkTraits::kAtomicWrite); }
-  /// Whether the responder keeps a resource for it, and only its own response completes it.
+  /// Whether the responder keeps a resource for the work, and only its own response completes it.
   bool is_read_or_atomic() const {
     return Has(WorkTraits::kRead | WorkTraits::kAtomic | WorkTraits::kAtomicWrite);
   }
   bool is_local() const { return Has(WorkTraits::kLocal); }
   bool takes_receive() const { return Has(WorkTraits::kTakesReceive); }
-  /// Nothing but room in the window stands before it.
+  /// True when the work needs only room in the window: no fence, receive work or resource.
   bool is_plain() const { return traits == WorkTraits::kExecutable; }
 
  private:
-  /// One of these.
+  /// Whether the work has at least one of the traits `of`.
   bool Has(uint8_t of) const { return (traits & of) != 0; }
 };
 static_assert(sizeof(HeldWork) == 64);

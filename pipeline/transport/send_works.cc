@@ -33,7 +33,7 @@ PostResult SendWorks::Post(const SendWork& work) {
 }
 
 bool SendWorks::Holds(uint32_t slot) const {
-  // Slots are the free-running indices of the shell's queue: consecutive.
+  // Slots are consecutive: they are the free-running indices of the shell's queue.
   return tail_ != reported_ && slot - ring_.At(reported_).slot < tail_ - reported_;
 }
 
@@ -55,7 +55,7 @@ void SendWorks::GoBackTo(wire::Psn psn) {
     const uint32_t packets = std::min(left, Distance(next_psn_, psn));
     if (work.is_read()) response_psns_ += packets - 1;
     next_psn_ = next_psn_ + packets;
-    if (packets < left) break;  // From within a message.
+    if (packets < left) break;  // `psn` is within this message.
   }
   while (next_ != begun_ && ring_.At(next_).is_local()) ++next_;
 }
@@ -77,7 +77,7 @@ SendWorks::Progress SendWorks::AcknowledgeMore(wire::Psn end) {
     const HeldWork& work = ring_.At(done_);
     const wire::Psn work_end = work.first_psn + work.packets;
     if (Distance(before, work_end) > acknowledged) {
-      // READs move on by their responses alone.
+      // Only its responses acknowledge a part of a READ.
       if (!work.is_read_or_atomic()) una = end;
       break;
     }

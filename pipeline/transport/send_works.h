@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The works of a send queue, the PSNs that they take, and how far they have come.
+// The works of a send queue: their order, their PSNs and their progress.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace uroce::transport {
 /// under way; [begun_, tail_) has not begun. `next_` in [done_, begun_] is the work whose packet
 /// `next_psn_` is sent next: going back to resend moves these two and nothing else.
 /// PSNs: una_ (oldest unacknowledged, in the work done_) .. next_psn_ .. high_psn_ (never sent).
-/// A local work (window, invalidation) lies between them without a PSN: it is begun once it is
-/// done, and ends with what is before it.
+/// A local work (window, invalidation) lies between them without a PSN: it counts as begun only
+/// when it is done, and completes with the works before it.
 class SendWorks {
  public:
   /// What an acknowledgement has done.
   struct Progress {
     uint32_t packets;  ///< PSNs acknowledged.
-    bool blocked;      ///< A READ or atomic stands in the way: its own response completes it.
+    bool blocked;      ///< A READ or atomic is in the way: only its response completes it.
   };
 
   /// `capacity` is a power of two.
@@ -53,11 +53,11 @@ class SendWorks {
   wire::Psn high_psn() const { return high_psn_; }
   uint32_t InFlight() const { return Distance(una_, next_psn_); }
   uint32_t Outstanding() const { return Distance(una_, high_psn_); }
-  /// What a window bounds: a READ is one packet of ours, however many answer it.
+  /// The packets that a window bounds: a READ counts as one, however many responses it has.
   uint32_t RequestsInFlight() const { return InFlight() - response_psns_; }
   /// READs and atomics under way.
   uint32_t reads_outstanding() const { return reads_outstanding_; }
-  /// The next packet has been sent before.
+  /// True when the next packet has been sent before.
   bool resends() const { return next_psn_ != high_psn_; }
 
   // ---- under way ----
@@ -80,9 +80,9 @@ class SendWorks {
   const HeldWork& next() const { return ring_.At(next_); }
   uint32_t next_index() const { return next_; }
   void PrefetchNext() const { __builtin_prefetch(&ring_.At(next_)); }
-  /// The next packet would be the first of its work.
+  /// True when the next packet is the first of its work, which has not begun.
   bool next_is_new() const { return next_ == begun_; }
-  /// The work at `next` gets its PSNs. Needs next_is_new().
+  /// Gives the work next() its PSNs. Needs next_is_new().
   void Begin() {
     HeldWork& work = ring_.At(next_);
     work.first_psn = next_psn_;
@@ -90,7 +90,7 @@ class SendWorks {
     if (work.is_read_or_atomic()) ++reads_outstanding_;
     ++begun_;
   }
-  /// The packet at next_psn, which takes `packets` PSNs of `work`, that at `next`, leaves.
+  /// The packet at next_psn() leaves. It takes `packets` PSNs of `work`, which is next().
   void Advance(const HeldWork& work, uint32_t packets) {
     const bool is_new = next_psn_ == high_psn_;
     next_psn_ = next_psn_ + packets;
@@ -101,27 +101,27 @@ class SendWorks {
   /// The oldest work that has not begun, which is a local one, and its index.
   const HeldWork& local() const { return ring_.At(begun_); }
   uint32_t local_index() const { return begun_; }
-  /// It is done.
+  /// The local work local() is done.
   void EndLocal();
-  /// The oldest unacknowledged packet is next.
+  /// Goes back: the oldest unacknowledged packet is sent next.
   void GoBack() {
     next_ = done_;
     next_psn_ = una_;
     response_psns_ = 0;
   }
-  /// The packet `psn`, which is in flight, is next.
+  /// Goes back to the packet `psn`, which is in flight: it is sent next.
   void GoBackTo(wire::Psn psn);
-  /// The packet `psn`, sent last, has never left: it is next. `first`: it has not been sent before
-  /// either, and its PSN is one that no acknowledgement may name. Returns the index of its work.
+  /// The packet `psn`, sent last, did not leave: it is sent next. `first`: it was never sent, so no
+  /// acknowledgement may name its PSN. Returns the index of its work.
   uint32_t TakeBack(wire::Psn psn, bool first);
 
   // ---- answers ----
   /// Completes SENDs and WRITEs before `end`.
   Progress AcknowledgeBefore(wire::Psn end) {
-    // Each response to a READ asks.
+    // Each response to a READ calls this.
     return end == una_ ? Progress{.packets = 0, .blocked = false} : AcknowledgeMore(end);
   }
-  /// The response at una has come.
+  /// The response to the packet at una() has come.
   void TakeResponse() {
     const HeldWork& work = ring_.At(done_);
     una_ = una_ + 1;
@@ -131,7 +131,7 @@ class SendWorks {
       --response_psns_;
     }
   }
-  /// What was about to be resent may have been acknowledged: it is not sent.
+  /// Packets that were to be resent may have been acknowledged meanwhile: skips them.
   void SkipAcknowledged() {
     if (InFlight() > Outstanding()) GoBack();
   }
@@ -140,7 +140,7 @@ class SendWorks {
   bool has_completed() const { return reported_ != done_; }
   /// The oldest work that is complete. Needs has_completed().
   const HeldWork& TakeCompleted() { return ring_.At(reported_++); }
-  /// The oldest work, which is given up. Needs !has_completed() and !empty().
+  /// Takes the oldest work, which is flushed. Needs !has_completed() and !empty().
   const HeldWork& TakeFlushed() {
     const HeldWork& work = ring_.At(reported_++);
     done_ = begun_ = next_ = reported_;
@@ -148,7 +148,7 @@ class SendWorks {
   }
 
  private:
-  /// All of the work at next_ has left.
+  /// The whole work at next_ has left.
   void EndNext() {
     do {
       ++next_;
@@ -175,7 +175,7 @@ class SendWorks {
   wire::Psn high_psn_;
   PathMtu mtu_;
   uint32_t reads_outstanding_ = 0;
-  /// PSNs in flight that are those of READ responses, but for one of each READ.
+  /// PSNs in flight that belong to READ responses, without one PSN for each READ.
   uint32_t response_psns_ = 0;
 };
 

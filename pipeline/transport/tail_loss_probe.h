@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a requester that has heard nothing for some round trips asks its responder where it is
-// (pipeline/transport/README.md).
+// The timer of tail loss probes: a requester that has received nothing for some round trips
+// resends a packet (pipeline/transport/README.md).
 #pragma once
 
 #include <algorithm>
@@ -10,20 +10,20 @@
 
 namespace uroce::transport {
 
-/// The timer of tail loss probes. Each probe without an answer doubles the wait for the next one.
+/// Each probe without an answer doubles the wait for the next one.
 /// Pure, owned by a LossRecovery.
 class TailLossProbe {
  public:
   Nanos deadline() const { return deadline_; }
-  /// Runs from `now` on, if a probe comes before the ACK timeout (kNever: there is none).
-  /// Range: `round_trip` > 0.
+  /// Starts the timer at `now` if the probe is due before `ack_timeout` (kNever when there is
+  /// none). Range: `round_trip` > 0.
   void Start(Nanos now, Nanos round_trip, Nanos ack_timeout) {
     const Nanos wait = std::max(round_trip * kRoundTrips, kLeastWait) * (int64_t{1} << unanswered_);
     const Nanos longest = ack_timeout == kNever ? kLongestWait : ack_timeout;
     deadline_ = wait < longest ? now + wait : kNever;
   }
   void Stop() { deadline_ = kNever; }
-  /// True: a probe is due, and the timer is stopped.
+  /// True when a probe is due at `now`. The timer is then stopped.
   bool Expire(Nanos now) {
     if (now < deadline_) return false;
     deadline_ = kNever;
@@ -38,11 +38,11 @@ class TailLossProbe {
   }
 
  private:
-  /// A probe waits for so many round trips without a word, and at least so long: acknowledgements
-  /// wait for the end of a burst, and programs for their CPU.
+  /// A probe waits for kRoundTrips without a response, and at least for kLeastWait:
+  /// acknowledgements wait for the end of a burst, and programs wait for a CPU.
   static constexpr int64_t kRoundTrips = 3;
   static constexpr Nanos kLeastWait{100'000};
-  /// Where the queue pair has no ACK timeout, there are no probes beyond this wait.
+  /// The longest wait for a probe of a queue pair without an ACK timeout.
   static constexpr Nanos kLongestWait{64'000'000};
   static constexpr uint8_t kMaxUnanswered = 16;
 

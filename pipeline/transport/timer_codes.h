@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations that travel as five-bit codes.
+// Durations that attributes and packets carry as five-bit codes.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ constexpr Nanos AckTimeout(uint8_t code) {
   return code == 0 ? kNever : Nanos(int64_t{4096} << (code & 31));
 }
 
-/// How long a requester waits at least after an RNR NAK (docs/protocol/transport.md, section 3.3).
+/// The least wait of a requester after an RNR NAK (docs/protocol/transport.md, section 3.3).
 constexpr Nanos RnrWait(uint8_t code) {
   constexpr std::array<uint32_t, 32> kTensOfMicroseconds = {
       65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = RequestShape::Kind;
 
-/// Why a work can never be sent; kSuccess: it can.
+/// The status with which a work fails that can never be sent; kSuccess when it can be sent.
 WcStatus VerdictOn(const SendWork& work) {
   const bool known = work.opcode <= WorkOpcode::kSendWithImm ||
                      work.opcode == WorkOpcode::kLocalInvalidate ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unreliable connection (docs/protocol/transport.md, section 9).
+// One queue pair of an unreliable connection (docs/protocol/transport.md, section 9).
 #pragma once
 
 #include "pipeline/transport/unreliable_queue_pair.h"
@@ -7,16 +7,16 @@
 
 namespace uroce::transport {
 
-/// Unreliable connection: SEND and WRITE, with immediate or without; nothing is acknowledged, and a
-/// message of which a packet is missing is lost. What a lost WRITE has placed stays.
+/// Unreliable connection: SEND and WRITE, with or without immediate. Nothing is acknowledged. A
+/// message with a missing packet is lost, but bytes that a lost WRITE has placed stay.
 /// Pure; one thread. `now` never goes back. No allocation after construction.
 ///
 /// The shell's contract, per arriving packet (ICRC, addresses and P_Key already checked):
 ///   if (NeedsReceive(header)) PostReceive(next RQ entry, if there is one);
 ///   result = OnPacket(packet, now, effect);
 ///   if (effect.kind != kNone) OnEffectDone(outcome, 0, now);
-/// Per packet that PollPacket yields: OnSent once its bytes are read, or OnGatherFailed, and only
-/// then the next. Then PollLocal, PollCompletion, PollEvent.
+/// For each packet from PollPacket the shell calls OnSent when its bytes are read, or
+/// OnGatherFailed, before the next packet. Then PollLocal, PollCompletion, PollEvent.
 class UcQueuePair : public UnreliableQueuePair {
  public:
   explicit UcQueuePair(const UnreliableConfig& config) : UnreliableQueuePair(config) {}

@@ -6,7 +6,7 @@
 namespace uroce::transport {
 namespace {
 
-/// A Q_Key with this bit set in a work stands for the queue pair's own.
+/// A work whose Q_Key has this bit set uses the queue pair's own Q_Key.
 constexpr uint32_t kOwnQkey = 1u << 31;
 
 }  // namespace
@@ -94,8 +94,8 @@ ReceiveResult UdQueuePair::OnPacket(const wire::Packet& packet, Nanos, Effect& e
 ReceiveResult UdQueuePair::OnTooLong() {
   ++counters_.resp_local_length_error;
   ++counters_.dropped_messages;
-  // One's own receive work waits for a datagram that fits; one that was taken from others says so
-  // (docs/protocol/transport.md, section 10).
+  // A receive work of the queue pair's own queue waits for the next datagram. One from a shared
+  // queue completes with an error (docs/protocol/transport.md, section 10).
   if (config_.shared_receive) FailReceive(WcStatus::kLocLenErr);
   return ReceiveResult::kTooLong;
 }

@@ -7,18 +7,18 @@
 
 namespace uroce::transport {
 
-/// What stands in front of the payload of a datagram received: the bytes of wire::GrhArea.
+/// The bytes in front of the payload of a received datagram: those of wire::GrhArea.
 inline constexpr uint32_t kGrhAreaBytes = 40;
 
-/// Unreliable datagrams: each SEND is one packet to wherever its work says. Which queue pairs a
-/// multicast packet is for is the shell's business; each gets it by OnPacket.
+/// Unreliable datagrams: each SEND is one packet to the destination that its work names. The shell
+/// decides which queue pairs get a multicast packet, and calls OnPacket for each.
 /// Pure; one thread. The shell's contract is that of UcQueuePair. The effect of an arriving
-/// datagram covers its payload and tells that the GRH area goes in front of it.
+/// datagram covers its payload, and asks for the GRH area in front of it.
 class UdQueuePair : public UnreliableQueuePair {
  public:
   explicit UdQueuePair(const UnreliableConfig& config) : UnreliableQueuePair(config) {}
 
-  /// A payload beyond the MTU fails in its turn, with LOC_LEN_ERR.
+  /// A work with a payload beyond the MTU fails in its turn, with LOC_LEN_ERR.
   [[nodiscard]] PostResult Post(const SendWork& work);
   [[nodiscard]] bool PollPacket(Nanos now, TxPacket& packet);
   void OnSent(const TxPacket& packet);
@@ -31,7 +31,7 @@ class UdQueuePair : public UnreliableQueuePair {
  private:
   ReceiveResult OnTooLong();
 
-  Completion arriving_;  ///< Of the datagram whose effect is under way.
+  Completion arriving_;  ///< The completion of the datagram whose effect is under way.
 };
 
 }  // namespace uroce::transport

@@ -79,7 +79,7 @@ void UnreliableQueuePair::NoteArrival() {
 }
 
 bool UnreliableQueuePair::PollEvent(QpEvent& event) {
-  // After the last completion of a receive, not before it (docs/protocol/transport.md,
+  // The event comes after the last receive completion, not before (docs/protocol/transport.md,
   // section 6.1).
   if (last_wqe_due_ && receive_room() == kMaxReceiveCompletions) {
     last_wqe_due_ = false;

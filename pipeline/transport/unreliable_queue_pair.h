@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What UC and UD queue pairs share: states, the send queue's end, receive works and completions.
+// The common part of UC and UD queue pairs: states, the send queue, receive works, completions.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 namespace uroce::transport {
 
 /// Base of UcQueuePair and UdQueuePair; see there for the shell's contract.
-/// An error of a work to be sent stops the send queue alone (SQE, until Modify(kRts)); one of a
-/// receive work ends the queue pair (docs/protocol/transport.md, section 6.1).
+/// An error of a send work stops the send queue only (SQE, until Modify(kRts)). An error of a
+/// receive work puts the queue pair into ERR (docs/protocol/transport.md, section 6.1).
 class UnreliableQueuePair {
  public:
   UnreliableQueuePair(const UnreliableQueuePair&) = delete;
@@ -27,11 +27,11 @@ class UnreliableQueuePair {
 
   // ---- state ----
   QpState state() const { return state_; }
-  /// Takes `attributes` as they now are, then the new state. kReset forgets all work without
-  /// completions. kErr flushes.
+  /// Takes all of `attributes`, then the new state. kReset forgets all works without completions.
+  /// kErr flushes.
   void Modify(QpState state, const QueuePairAttributes& attributes);
   const QueuePairAttributes& attributes() const { return attributes_; }
-  /// SQD: a work already begun is still under way.
+  /// True in SQD while a work that has begun is not complete.
   bool draining() const { return state_ == QpState::kSqd && sends_.busy(); }
 
   // ---- send queue ----
@@ -45,10 +45,10 @@ class UnreliableQueuePair {
   void OnGatherFailed(const TxPacket& packet, Nanos now);
 
   // ---- receive queue ----
-  /// Hands one receive work to the core; in the error state it completes flushed at once.
+  /// Hands one receive work to the core. In the error state the work completes flushed at once.
   void PostReceive(const ReceiveWork& work);
-  /// Room for receive completions, kMaxReceiveCompletions when all were polled. PostReceive in the
-  /// error state needs some.
+  /// Room for receive completions: kMaxReceiveCompletions when all were polled. PostReceive in the
+  /// error state needs room for one.
   uint32_t receive_room() const { return completions_.room(); }
 
   // ---- completions, events, time ----
@@ -56,7 +56,7 @@ class UnreliableQueuePair {
     return sends_.PollCompletion(completion) || completions_.Poll(completion);
   }
   [[nodiscard]] bool PollEvent(QpEvent& event);
-  /// Nothing is ever waited for.
+  /// Always kNever: these services have no timers.
   Nanos NextDeadline() const { return kNever; }
   void OnDeadline(Nanos) {}
   const QueuePairCounters& counters() const { return counters_; }
@@ -70,11 +70,11 @@ class UnreliableQueuePair {
   bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }
   bool receiving() const { return sending() || state_ == QpState::kRtr || state_ == QpState::kSqe; }
   bool receive_ready() const { return message_.has_receive() && completions_.room() > 1; }
-  /// A packet that this service knows has come.
+  /// A packet with an opcode of this service has come.
   void NoteArrival();
   void FailReceive(WcStatus status);
   void EnterError();
-  /// Takes notice of what the send queue has come to: failed, or drained.
+  /// Changes the state, or raises events, when the send queue has failed or drained.
   void Settle();
 
   QueuePairCounters counters_;

@@ -32,7 +32,7 @@ bool UnreliableSends::Holds(uint32_t slot) const {
 }
 
 UnreliableSends::Turn UnreliableSends::TurnOf() const {
-  // Until what was to flush has been polled, later works wait behind it.
+  // Later works wait until the completions of all flushed works are polled.
   if (next_ == tail_ || stopped_ || to_flush_ != 0) return Turn::kNone;
   if (leaving_ || executing_local_) return Turn::kNone;
   if (packets_sent_ != 0) return Turn::kPacket;
@@ -49,7 +49,7 @@ const SendWork* UnreliableSends::Next() {
 }
 
 void UnreliableSends::OnSent(bool last) {
-  if (!leaving_) return;  // Flushed meanwhile.
+  if (!leaving_) return;  // The queue was flushed meanwhile.
   leaving_ = false;
   psn_ = psn_ + 1;
   ++packets_sent_;

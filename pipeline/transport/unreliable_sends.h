@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The send queue of UC and UD: a work is complete when its last packet has left, and one that
-// cannot leave stops the queue alone (docs/protocol/transport.md, sections 6.1, 9 and 10).
+// The send queue of UC and UD: a work is complete when its last packet has left. A work that fails
+// stops only the send queue (docs/protocol/transport.md, sections 6.1, 9 and 10).
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,17 @@ class UnreliableSends {
 
   // ---- state ----
   void Start(wire::Psn first) { psn_ = first; }
-  /// SQD: the work under way is finished, none is begun.
+  /// Hold is for SQD: the work under way is finished, no other work begins.
   void SetHold(bool hold) { holding_ = hold; }
-  /// SQE and ERR: what is held, and all that comes, completes with WR_FLUSH_ERR; a work that failed
-  /// comes first with its own status.
+  /// SQE and ERR: all works held, and all that are posted later, complete with WR_FLUSH_ERR; a work
+  /// that failed comes first with its own status.
   void Flush();
   /// SQE to RTS: works posted from now on are sent.
   void Resume() { stopped_ = failed_ = false; }
   void Reset();
-  /// A work has failed: the queue belongs into SQE.
+  /// True when a work has failed: the queue pair must enter SQE.
   bool failed() const { return failed_; }
-  /// A work is under way.
+  /// True while a work is under way.
   bool busy() const { return packets_sent_ != 0 || leaving_ || executing_local_; }
 
   // ---- works ----
@@ -49,13 +49,13 @@ class UnreliableSends {
 
   // ---- packets ----
   bool HasPacket() const { return TurnOf() == Turn::kPacket || TurnOf() == Turn::kUnfit; }
-  /// The work whose next packet leaves, or null. After a packet of it: OnSent or Fail.
+  /// The work whose packet is sent next, or null. The caller ends each packet by OnSent or Fail.
   const SendWork* Next();
   uint32_t packets_sent() const { return packets_sent_; }
   wire::Psn psn() const { return psn_; }
-  /// A packet was made: nothing else leaves before its bytes are read.
+  /// The caller has made a packet: nothing else leaves before its bytes are read.
   void OnPacket() { leaving_ = true; }
-  /// Its bytes are read. `last`: of its work.
+  /// The bytes of the packet are read. `last`: it is the last packet of its work.
   void OnSent(bool last);
   /// The work under way ends with `status`.
   void Fail(WcStatus status);
@@ -70,7 +70,7 @@ class UnreliableSends {
     SendWork work;
     WcStatus verdict = WcStatus::kSuccess;
   };
-  /// Whose turn it is.
+  /// What the work at next_ needs now.
   enum class Turn : uint8_t { kNone, kPacket, kLocal, kUnfit };
   Turn TurnOf() const;
 
@@ -80,7 +80,7 @@ class UnreliableSends {
   uint32_t next_ = 0;
   uint32_t tail_ = 0;
   uint32_t to_flush_ = 0;
-  uint32_t packets_sent_ = 0;  ///< Of the work next_.
+  uint32_t packets_sent_ = 0;  ///< Packets of the work at next_ that were sent.
   wire::Psn psn_;
   const bool signal_all_;
   bool leaving_ = false;
@@ -88,7 +88,7 @@ class UnreliableSends {
   bool holding_ = false;
   bool stopped_ = false;  ///< SQE or ERR.
   bool failed_ = false;
-  WcStatus head_status_ = WcStatus::kWrFlushErr;  ///< Of the work next_, once it is to flush.
+  WcStatus head_status_ = WcStatus::kWrFlushErr;  ///< Of the work at next_, when it is flushed.
 };
 
 }  // namespace uroce::transport

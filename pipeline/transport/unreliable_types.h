@@ -8,19 +8,19 @@
 
 namespace uroce::transport {
 
-/// What is fixed at creation.
+/// What is fixed when the queue pair is created.
 struct UnreliableConfig {
   bool signal_all = false;
   uint32_t max_send_works = 128;  ///< Works that Post may hold at once; a power of two.
   bool shared_receive = false;    ///< Receive works come from a shared receive queue.
-  Qpn qpn;                        ///< UD: the number that datagrams say they are from.
+  Qpn qpn;                        ///< UD: the source QPN of sent datagrams.
 };
 
-/// What became of an arriving packet. Nothing is ever answered.
+/// What became of an arriving packet. No packet is ever answered.
 enum class ReceiveResult : uint8_t {
   kAccepted,       ///< Executed, or an effect is under way.
   kBadState,       ///< The queue pair takes no packets in its state.
-  kMalformed,      ///< Of another service, or not a request that this one knows.
+  kMalformed,      ///< Of another service, or no request of this service.
   kOutOfSequence,  ///< UC: a gap, or not the rest of a message: dropped up to the next FIRST or
                    ///< ONLY.
   kNoReceive,      ///< The message is dropped: no receive work.

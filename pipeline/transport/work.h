@@ -24,12 +24,12 @@ enum class WorkOpcode : uint8_t {
   kAtomicWrite = 15,
 };
 
-/// Whether the value is one that a program may ask for.
+/// Whether `opcode` is a value that a program may use.
 constexpr bool IsKnown(WorkOpcode opcode) {
   return opcode <= WorkOpcode::kSendWithInvalidate || opcode == WorkOpcode::kAtomicWrite;
 }
 
-/// Whether it does nothing but to keys of this side: no packet is sent for it.
+/// Whether the operation only changes keys of this side: no packet is sent for it.
 constexpr bool IsLocal(WorkOpcode opcode) {
   return opcode == WorkOpcode::kLocalInvalidate || opcode == WorkOpcode::kBindWindow;
 }
@@ -51,11 +51,11 @@ struct SendWork {
   uint64_t compare_add = 0;
   uint64_t swap = 0;
   uint32_t xrc_srqn = 0;  ///< XRC: the SRQ at the target, 24 bits.
-  // Datagrams: the address handle, in the shell's own terms, and the far end.
+  // Datagrams: the shell's number of the address handle, and the destination queue pair.
   uint32_t path = 0;
   Qpn remote_qpn;
   uint32_t remote_qkey = 0;
-  /// Found while copying: the entry cannot be executed and completes with LOC_QP_OP_ERR.
+  /// True when the shell found the entry invalid while copying it: it completes with LOC_QP_OP_ERR.
   bool malformed = false;
 };
 
@@ -63,8 +63,8 @@ struct SendWork {
 struct ReceiveWork {
   uint64_t wr_id = 0;
   uint32_t slot = 0;          ///< Free-running index in its queue.
-  uint32_t length_bytes = 0;  ///< Room: sum of the list.
-  uint32_t queue = 0;         ///< Which shared queue it is from, in the shell's own terms.
+  uint32_t length_bytes = 0;  ///< Room for a message: sum of the list.
+  uint32_t queue = 0;         ///< The shell's number of the shared queue that it is from.
   bool malformed = false;
 };
 
@@ -106,7 +106,7 @@ struct Completion {
   uint64_t wr_id = 0;
   uint32_t slot = 0;
   bool is_receive = false;
-  bool solicited = false;  ///< Of a receive: SE was set, or the status is an error.
+  bool solicited = false;  ///< Receive: SE was set, or the status is an error.
   bool has_immediate = false;
   bool has_invalidate = false;
   WcStatus status = WcStatus::kSuccess;
@@ -114,7 +114,7 @@ struct Completion {
   uint32_t queue = 0;  ///< Of a receive: ReceiveWork::queue.
   uint32_t length_bytes = 0;
   uint32_t immediate_or_rkey = 0;  ///< Immediate bytes unchanged, or the invalidated rkey.
-  // Datagrams received: where from, and what stands in front of the payload.
+  // Received datagrams: the source, and the kind of header in front of the payload.
   Qpn source_qpn;
   bool has_grh = false;
   bool is_ipv6 = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a requester asks of an operation, as bits: looked up once when a work is posted, and tested
-// by one instruction at each of the turns that the work takes.
+// Properties of an operation that a requester needs, as bits: looked up once when a work is posted,
+// and tested by one instruction each time the work is considered.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct WorkTraits {
   static constexpr uint8_t kLocal = 8;          ///< Done on this side alone, without a packet.
   static constexpr uint8_t kTakesReceive = 16;  ///< The responder needs a receive work for it.
   static constexpr uint8_t kFence = 32;
-  static constexpr uint8_t kExecutable = 64;  ///< Well formed, and of an opcode that is known.
+  static constexpr uint8_t kExecutable = 64;  ///< Well formed, with a known opcode.
 };
 
 namespace internal {

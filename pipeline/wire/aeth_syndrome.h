@@ -9,7 +9,7 @@ namespace uroce::wire {
 inline constexpr uint8_t kSyndromeKindMask = 0xe0;
 inline constexpr uint8_t kSyndromeValueMask = 0x1f;
 
-// Kinds: the top three bits. 0x40 and all from 0x80 on are reserved; their packets are ignored.
+// Kinds: the top three bits. 0x40 and values from 0x80 on are reserved: such packets are ignored.
 inline constexpr uint8_t kSyndromeAck = 0x00;     ///< Value: credit code.
 inline constexpr uint8_t kSyndromeRnrNak = 0x20;  ///< Value: RNR timer code.
 inline constexpr uint8_t kSyndromeNak = 0x60;     ///< Value: reason, below.

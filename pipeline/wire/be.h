@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers in network order, the building blocks of the header layouts.
+// Integers in network byte order, of which the header layouts consist.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@
 
 namespace uroce::wire {
 
-/// Unsigned integer of N bytes in network order, at any alignment. No conversion is implicit.
+/// Unsigned integer of N bytes in network order, at any alignment. There is no implicit conversion.
 template <size_t N>
 class Be {
   static_assert(N >= 2 && N <= 8);
@@ -30,7 +30,7 @@ class Be {
   }
 
  private:
-  /// One load and one byte swap, written out: GCC 12 makes single bytes of the loop.
+  /// One load and one byte swap. Written by hand, because GCC 12 loads single bytes in the loop.
   Host Swapped() const {
     static_assert(std::endian::native == std::endian::little);
     Host host;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer by layer through the frame, straight into the caller's packet.
+// Decodes a frame layer by layer, directly into the caller's packet.
 #include "pipeline/wire/decode.h"
 
 #include <bit>
@@ -16,15 +16,15 @@ constexpr uint8_t kEcnMask = 3;
 constexpr uint8_t kCongestionExperienced = 3;
 constexpr uint16_t kMoreFragmentsOrOffset = 0x3fff;
 
-/// What one layer tells the next. Offsets count from the start of the frame.
+/// The state that one layer passes to the next. Offsets count from the start of the frame.
 struct Cursor {
   uint32_t offset = 0;
-  uint32_t end = 0;  ///< Of what the IP length covers.
+  uint32_t end = 0;  ///< End of the bytes that the IP length covers.
   uint16_t ether_type = 0;
 };
 
-/// The header at `offset`, in place: layouts are bytes, at any alignment. Whole copies of them
-/// would cost more than reading the fields.
+/// The header at `offset`, read in place: layouts consist of bytes, at any alignment. Copying whole
+/// headers would cost more than reading their fields.
 template <typename Layout>
 const Layout& View(Bytes frame, uint32_t offset) {
   return *reinterpret_cast<const Layout*>(frame.data() + offset);
@@ -32,8 +32,8 @@ const Layout& View(Bytes frame, uint32_t offset) {
 
 bool Holds(Bytes frame, uint32_t offset, uint32_t bytes) { return offset + bytes <= frame.size(); }
 
-/// Sum of the ten words of an IPv4 header, folded; 0xffff when its checksum is right. One's
-/// complement addition does not care about byte order.
+/// The folded sum of the ten words of an IPv4 header; 0xffff when its checksum is right. One's
+/// complement addition is independent of the byte order.
 uint32_t Ipv4Sum(const uint8_t* header) {
   uint64_t words[2];
   uint32_t last;
@@ -62,8 +62,8 @@ DecodeResult DecodeEthernet(Bytes frame, Cursor& cursor, FrameView& view) {
   return DecodeResult::kOk;
 }
 
-/// ::ffff:a.b.c.d, written as two words: single bytes would have to be gathered again by every
-/// reader of the whole.
+/// Writes ::ffff:a.b.c.d as two words: after writes of single bytes every reader of the whole
+/// would have to wait until they are merged.
 void SetMapped(Gid& gid, const std::array<uint8_t, 4>& address) {
   constexpr uint64_t kPrefix = 0xffff0000;  // The bytes 00 00 ff ff in front of the address.
   const uint64_t halves[2] = {0, kPrefix | uint64_t{std::bit_cast<uint32_t>(address)} << 32};
@@ -110,8 +110,8 @@ DecodeResult DecodeIp(Bytes frame, Cursor& cursor, Packet& packet, FrameView& vi
   return DecodeResult::kNotIp;
 }
 
-/// Both lengths are known twice, from IP and from UDP; a packet in which they differ is not ours to
-/// interpret. The frame may be longer: Ethernet pads to 60 bytes.
+/// IP and UDP both give the length. A packet in which they differ is refused. The frame may be
+/// longer: Ethernet pads to 60 bytes.
 DecodeResult DecodeUdp(Bytes frame, Cursor& cursor, FrameView& view) {
   if (!Holds(frame, cursor.offset, sizeof(UdpHeader))) return DecodeResult::kTruncated;
   const auto& udp = View<UdpHeader>(frame, cursor.offset);
@@ -157,7 +157,7 @@ uint32_t LoadImmediate(Bytes frame, uint32_t offset) {
   return std::bit_cast<uint32_t>(View<ImmDtLayout>(frame, offset).bytes);
 }
 
-/// Reads what `info` says follows the BTH, in wire order. The caller has checked the length.
+/// Reads the extended headers that `info` lists, in wire order. The caller has checked the length.
 void DecodeExtendedHeaders(Bytes frame, uint32_t offset, const OpcodeInfo& info,
                            TransportHeader& header) {
   if (info.headers == 0) return;
@@ -187,11 +187,11 @@ void DecodeExtendedHeaders(Bytes frame, uint32_t offset, const OpcodeInfo& info,
   }
 }
 
-/// What leaves no payload to speak of. Whether a payload fits its place in a message is for the
-/// transport to judge, and to answer (docs/protocol/transport.md, section 4.1, step 6).
+/// Checks the body's pad and length. The transport checks whether a payload fits its message, and
+/// answers if it does not (docs/protocol/transport.md, section 4.1, step 6).
 DecodeResult CheckBody(const OpcodeInfo& info, uint32_t body_bytes, uint32_t pad_bytes) {
   if (body_bytes % 4 != 0 || pad_bytes > body_bytes) return DecodeResult::kBadPad;
-  // Nothing answers a response, so one with bytes too many ends here.
+  // A response with too many bytes is refused here, because responses are never answered.
   const bool bare_response =
       (info.traits & (OpcodeInfo::kResponse | OpcodeInfo::kPayload | OpcodeInfo::kKeptMap)) ==
       OpcodeInfo::kResponse;
@@ -199,8 +199,8 @@ DecodeResult CheckBody(const OpcodeInfo& info, uint32_t body_bytes, uint32_t pad
   return DecodeResult::kOk;
 }
 
-/// Reserved operations of a reliable service reach their queue pair, which refuses them with a NAK;
-/// all other opcodes of no table are nobody's (docs/protocol/wire-format.md, section 5).
+/// Whether a queue pair refuses the unknown `opcode` with a NAK: reserved operations of a reliable
+/// service. Other unknown opcodes are dropped (docs/protocol/wire-format.md, section 5).
 bool IsAnswerable(Opcode opcode) {
   if (IsOfManufacturer(opcode)) return false;
   return ServiceOf(opcode) == Service::kRc || ServiceOf(opcode) == Service::kXrc;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of an Ethernet frame to a wire::Packet: done once, at the edge. All code behind
-// relies on the checks made here.
+// Decodes an Ethernet frame into a wire::Packet, once, on arrival. All later code relies on the
+// checks that are made here.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,26 @@ namespace uroce::wire {
 /// Why a frame is no RoCEv2 packet, or kOk.
 enum class DecodeResult : uint8_t {
   kOk,
-  // Somebody else's frame.
-  kNotIp,        ///< Other ethertype, RoCEv1 and double tags among them; or no Ethernet header.
+  // Frames that are not RoCEv2.
+  kNotIp,        ///< Other ethertype, such as RoCEv1 or a double tag; or no Ethernet header.
   kNotUdp,       ///< Other IP protocol; IPv6 extension headers too.
   kNotRocePort,  ///< UDP to another port than 4791.
-  // RoCEv2, or it would be, but wrong.
-  kTruncated,         ///< The frame ends before its headers do, or before its IP length says.
+  // RoCEv2, or a broken frame that may be RoCEv2.
+  kTruncated,         ///< The frame is shorter than its headers, or than its IP length.
   kBadIpVersion,      ///< The version in the IP header is not that of the ethertype.
   kIpOptions,         ///< IPv4 header longer than 20 bytes.
   kFragment,          ///< IPv4 fragment.
-  kMappedAddress,     ///< An IPv6 packet with an address ::ffff:a.b.c.d would pass for IPv4.
-  kBadIpChecksum,     ///< IPv4 header checksum: traffic class and TTL have no other guard.
-  kBadUdpLength,      ///< Not what the IP header leaves for it, or too short for BTH and ICRC.
+  kMappedAddress,     ///< IPv6 with an address ::ffff:a.b.c.d, which would look like IPv4.
+  kBadIpChecksum,     ///< IPv4 header checksum: only it protects traffic class and TTL.
+  kBadUdpLength,      ///< Not the length that IP leaves, or too short for BTH and ICRC.
   kBadBthVersion,     ///< TVer is not 0.
-  kBadPad,            ///< More pad than body, or a body not a multiple of four bytes.
-  kBadPayloadLength,  ///< Cut inside its headers, or an acknowledgement with a payload.
-  kUnknownOpcode,     ///< In no table, and of no reliable service, which would answer it.
+  kBadPad,            ///< More pad than body, or a body that is no multiple of four bytes.
+  kBadPayloadLength,  ///< Ends within its headers, or an acknowledgement with a payload.
+  kUnknownOpcode,     ///< Unknown, and not of a reliable service, which would answer it.
 };
 inline constexpr int kDecodeResultCount = static_cast<int>(DecodeResult::kUnknownOpcode) + 1;
 
-/// The kinds of results that are counted apart.
+/// The kinds of results that have counters of their own.
 enum class DecodeClass : uint8_t { kOk, kNotRoce, kMalformed, kUnknownOpcode };
 
 constexpr DecodeClass ClassOf(DecodeResult result) {
@@ -43,7 +43,7 @@ constexpr DecodeClass ClassOf(DecodeResult result) {
   return DecodeClass::kMalformed;
 }
 
-/// Where the parts of a decoded frame lie, and what of Ethernet the receiver must still judge.
+/// The offsets in a decoded frame, and the Ethernet fields that the receiver must check.
 struct FrameView {
   Mac destination{};
   uint16_t vlan_tci = 0;  ///< 0 without an 802.1Q tag.
@@ -54,7 +54,7 @@ struct FrameView {
 };
 
 /// Decodes a whole frame, from the destination MAC on. `packet.payload` points into `frame`.
-/// What `packet` and `view` hold is of use only on kOk. Does not look at the ICRC: see icrc.h.
+/// `packet` and `view` are valid only on kOk. Does not check the ICRC: see icrc.h.
 [[nodiscard]] DecodeResult Decode(std::span<const uint8_t> frame, Packet& packet, FrameView& view);
 
 }  // namespace uroce::wire

@@ -11,7 +11,7 @@
 
 namespace uroce::wire {
 
-/// The encoder's view of a template.
+/// Gives the encoder access to a template.
 struct EncodeAccess {
   static const uint8_t* bytes(const HeaderTemplate& path) { return path.bytes_.data(); }
   static constexpr size_t kBytes = HeaderTemplate::kBytes;
@@ -84,7 +84,7 @@ uint8_t* PutEthernet(uint8_t* out, const HeaderTemplateConfig& config, bool is_i
   return Put(out, VlanTag{.tci = Be<2>(config.vlan_tci), .ether_type = Be<2>(ip_type)});
 }
 
-/// Lengths, identification and checksum of one packet, over the template's zeros.
+/// Writes lengths, identification and checksum of one packet over the template's zeros.
 void PatchIp(const HeaderTemplate& path, uint32_t udp_bytes, uint16_t identification, uint8_t* ip) {
   if (path.is_ipv6()) {
     Put(ip + offsetof(Ipv6Header, payload_length), Be<2>(static_cast<uint16_t>(udp_bytes)));
@@ -103,12 +103,12 @@ uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_byte
   const uint32_t ack_request = header.ack_request ? 0x80000000 : 0;
   bth[offsetof(BthLayout, opcode)] = static_cast<uint8_t>(header.opcode);
   bth[offsetof(BthLayout, flags)] |= static_cast<uint8_t>(solicited | pad_bytes << 4);
-  // A CNP is the one packet that carries BECN. Source: docs/protocol/wire-format.md, section 2.
+  // Only a CNP carries BECN. Source: docs/protocol/wire-format.md, section 2.
   if (header.opcode == Opcode::kCnp) bth[offsetof(BthLayout, congestion)] = kBecn;
   return Put(bth + offsetof(BthLayout, ack_request), Be<4>(ack_request | header.psn.value()));
 }
 
-/// Datagrams of one path come from many queue pairs, and go to many.
+/// Fills in the QPN and port of a datagram: one path carries datagrams of many queue pairs.
 void PatchDatagram(const HeaderTemplate& path, const TransportHeader& header, uint8_t* bth) {
   Put(bth + offsetof(BthLayout, dest_qpn), Be<3>(header.dest_qpn.value()));
   if (!path.has_port_of_each_datagram()) return;
@@ -145,7 +145,7 @@ uint8_t* PutDeth(uint8_t* out, const Deth& deth) {
                              .source_qpn = Be<3>(deth.source_qpn.value())});
 }
 
-/// Extended headers in wire order. Source: docs/protocol/wire-format.md, section 5.
+/// Writes the extended headers in wire order. Source: docs/protocol/wire-format.md, section 5.
 uint8_t* PutExtendedHeaders(uint8_t* out, const OpcodeInfo& info, const TransportHeader& header) {
   if (info.headers == 0) return out;
   if (info.Has(OpcodeInfo::kDeth)) out = PutDeth(out, header.deth);

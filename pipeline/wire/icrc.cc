@@ -13,8 +13,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-/// Finds out once what the processor can do. __builtin_cpu_supports also asks the operating
-/// system's part, the saved register state.
+/// Detects the kernels that the CPU can run. __builtin_cpu_supports also checks that the operating
+/// system saves the register state.
 std::vector<CrcKernel> FindKernels() {
   __builtin_cpu_init();
   const bool pclmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
@@ -37,12 +37,12 @@ const std::vector<CrcKernel>& Kernels() {
 /// A copy, so that a call is one load and one jump. Set before main; nothing computes CRCs earlier.
 const CrcKernel chosen_kernel = Kernels().front();
 
-// Fields that may change on the way: docs/protocol/wire-format.md, section 7.1.
+// Masks of the fields that routers may change: docs/protocol/wire-format.md, section 7.1.
 constexpr HeaderMask BuildIpv4Mask() {
   constexpr size_t kUdp = sizeof(Ipv4Header);
   constexpr size_t kBth = kUdp + sizeof(UdpHeader);
   HeaderMask mask;
-  // Traffic class, TTL, header checksum; UDP checksum; FECN, BECN and what is reserved beside them.
+  // Traffic class, TTL, header checksum; UDP checksum; FECN, BECN and the reserved bits with them.
   for (const size_t at :
        {size_t{1}, size_t{8}, size_t{10}, size_t{11}, kUdp + 6, kUdp + 7, kBth + 4}) {
     mask.bytes[at] = 0xff;
@@ -54,7 +54,7 @@ constexpr HeaderMask BuildIpv6Mask() {
   constexpr size_t kUdp = sizeof(Ipv6Header);
   constexpr size_t kBth = kUdp + sizeof(UdpHeader);
   HeaderMask mask;
-  mask.bytes[0] = 0x0f;  // The version stays.
+  mask.bytes[0] = 0x0f;  // The version is not masked.
   // Traffic class and flow label, hop limit; UDP checksum; as above.
   for (const size_t at :
        {size_t{1}, size_t{2}, size_t{3}, size_t{7}, kUdp + 6, kUdp + 7, kBth + 4}) {

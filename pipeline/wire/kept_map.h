@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a selective acknowledgement says behind its AETH: which packets from its PSN on the
-// responder keeps (docs: pipeline/wire/README.md).
+// The map behind the AETH of a selective acknowledgement: which packets from its PSN on the
+// responder keeps (pipeline/wire/README.md).
 #pragma once
 
 #include <cassert>
@@ -12,31 +12,31 @@
 
 namespace uroce::wire {
 
-/// Sixteen reserved bits, sixteen that count packets, then a bit for each of these in words of 32:
-/// bit i of word w is the packet 32 * w + i behind the PSN of the acknowledgement. 1: it is kept.
+/// Layout: 16 reserved bits, 16 bits for the number of packets, then one bit per packet in words of
+/// 32: bit i of word w is the PSN of the acknowledgement + 32 * w + i. 1: the packet is kept.
 inline constexpr uint32_t kMaxKeptPackets = 2048;
 inline constexpr uint32_t kKeptMapHeaderBytes = 4;
 inline constexpr uint32_t kMaxKeptMapBytes = kKeptMapHeaderBytes + kMaxKeptPackets / 8;
 
-/// Shape: bytes of a map of `packets` packets.
+/// The size in bytes of a map of `packets` packets.
 constexpr uint32_t KeptMapBytes(uint32_t packets) {
   return kKeptMapHeaderBytes + (packets + 31) / 32 * 4;
 }
 
-/// A map as it was received; a view of the bytes of the packet.
+/// A received map: a view of the bytes of the packet, which it does not own.
 class KeptMap {
  public:
-  /// False: `bytes` is no map. Range of a map: 1 to kMaxKeptPackets packets.
+  /// Returns false when `bytes` is no map. A map has 1 to kMaxKeptPackets packets.
   [[nodiscard]] bool Parse(std::span<const uint8_t> bytes) {
     if (bytes.size() < kKeptMapHeaderBytes) return false;
     packets_ = reinterpret_cast<const Be<2>*>(bytes.data() + 2)->value();
     words_ = bytes.data() + kKeptMapHeaderBytes;
     return packets_ != 0 && packets_ <= kMaxKeptPackets && bytes.size() == KeptMapBytes(packets_);
   }
-  /// How many packets from the PSN of the acknowledgement on it speaks of: none behind them has
-  /// come.
+  /// The number of packets that the map covers, from the PSN of the acknowledgement on. No later
+  /// packet has come.
   uint32_t packets() const { return packets_; }
-  /// Bits of the 64 packets from `first` on; 0 behind the last. Range: a multiple of 64.
+  /// The bits of the 64 packets from `first` on; 0 behind the last. `first` is a multiple of 64.
   uint64_t Kept(uint32_t first) const { return Word(first) | uint64_t{Word(first + 32)} << 32; }
 
  private:
@@ -51,8 +51,8 @@ class KeptMap {
   const uint8_t* words_ = nullptr;
 };
 
-/// Writes the map of `packets` packets; `kept(first)` has the bits of the 64 from `first` on, which
-/// may say anything behind the last. Returns its bytes: KeptMapBytes(packets).
+/// Writes a map of `packets` packets. `kept(first)` returns the bits of the 64 packets from `first`
+/// on; bits behind the last packet are ignored. Returns KeptMapBytes(packets).
 template <typename KeptBits>
 uint32_t WriteKeptMap(uint32_t packets, KeptBits&& kept, std::span<uint8_t, kMaxKeptMapBytes> out) {
   assert(packets <= kMaxKeptPackets);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of a RoCEv2 frame as they lie on the wire (docs/protocol/wire-format.md, sections 1 to
-// 3). Of RoCE packets only decode and encode read these; all other code sees wire::Packet.
+// Layouts of the headers of a RoCEv2 frame on the wire (docs/protocol/wire-format.md, sections 1 to
+// 3). Only decode and encode use them for RoCE packets; all other code uses wire::Packet.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ inline constexpr uint16_t kEtherTypeVlan = 0x8100;
 inline constexpr uint8_t kIpProtocolUdp = 17;
 inline constexpr uint16_t kRoceUdpPort = 4791;
 inline constexpr uint32_t kIcrcBytes = 4;
-/// Smallest frame that an Ethernet MAC sends, without its FCS.
+/// The smallest frame that an Ethernet MAC sends, without its FCS.
 inline constexpr uint32_t kMinFrameBytes = 60;
 
 struct EthernetHeader {
@@ -27,7 +27,7 @@ struct EthernetHeader {
   Be<2> ether_type;
 };
 
-/// What follows the two addresses in a tagged frame: 0x8100 stands in `EthernetHeader::ether_type`.
+/// Follows the EthernetHeader of a tagged frame, whose `ether_type` is 0x8100.
 struct VlanTag {
   Be<2> tci;  // 15:13 priority, 12 drop eligible, 11:0 VLAN id
   Be<2> ether_type;
@@ -62,7 +62,7 @@ struct UdpHeader {
   Be<2> checksum;
 };
 
-/// Of the flags of a BTH: the sender's path has migrated, or it knows no other.
+/// Bit of BthLayout::flags: the sender's path has migrated, or it has no alternate path.
 inline constexpr uint8_t kMigReq = 0x40;
 
 /// Base Transport Header. IBTA vol. 1, 9.2.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all management datagrams have in common, as it lies on the wire. Only codecs read it.
+// The common header of all management datagrams on the wire. Only codecs use it.
 #pragma once
 
 #include <cstddef>

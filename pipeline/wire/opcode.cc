@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opcode table, built from one row per operation and the services that know it.
+// The opcode table, built from one row per operation and the services that have it.
 #include "pipeline/wire/opcode.h"
 
 #include <array>
@@ -41,7 +41,7 @@ constexpr Operation kSendAndWrite[] = {
     {0x0b, I::kReth | I::kImmDt, kWriteRequest | kOnly},
 };
 
-// Rows that only reliable and extended reliable connections know.
+// Rows that only reliable and extended reliable connections have.
 constexpr Operation kReliableOnly[] = {
     {0x0c, I::kReth, I::kRequest | I::kRead | kOnly},
     {0x0d, I::kAeth, kReadResponse | I::kFirst | I::kFullPayload},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BTH opcodes and, per opcode, which headers follow, what the packet is and where in its message
-// it stands (docs/protocol/wire-format.md, section 5).
+// BTH opcodes and, per opcode, the headers that follow, the kind of packet and its position in the
+// message (docs/protocol/wire-format.md, section 5).
 #pragma once
 
 #include <array>
@@ -37,14 +37,14 @@ enum class Opcode : uint8_t {
   kUdSendOnly = 0x64,
   kUdSendOnlyWithImm = 0x65,
   kCnp = 0x81,
-  /// Of this make alone, in the range for manufacturers: what a responder keeps (kept_map.h).
+  /// Used by uroce only, in the range for manufacturers: carries the map of kept_map.h.
   kSelectiveAcknowledge = 0xd1,
 };
 
 /// Transport class: the top three bits of the opcode.
 enum class Service : uint8_t { kRc = 0, kUc = 1, kRd = 2, kUd = 3, kCnp = 4, kXrc = 5 };
 
-/// What one opcode means. Flags are bit sets so that a decoder tests many with one mask.
+/// The properties of one opcode. Bit sets, so that a decoder tests many flags with one mask.
 struct OpcodeInfo {
   enum Header : uint16_t {
     kDeth = 1 << 0,
@@ -67,7 +67,7 @@ struct OpcodeInfo {
     kFirst = 1 << 7,   ///< Opens a message; ONLY packets have kFirst and kLast.
     kLast = 1 << 8,    ///< Ends a message.
     kPayload = 1 << 9,
-    kFullPayload = 1 << 10,  ///< Payload is exactly the path MTU (FIRST and MIDDLE).
+    kFullPayload = 1 << 10,  ///< The payload is exactly the path MTU (FIRST and MIDDLE).
     kKeptMap = 1 << 11,      ///< A KeptMap follows, in place of a payload.
   };
   uint16_t headers;
@@ -82,7 +82,7 @@ struct OpcodeInfo {
 /// One entry per value of the BTH opcode.
 extern const std::array<OpcodeInfo, 256> kOpcodeTable;
 
-/// The entry of `opcode`; without kKnown for values that no table names.
+/// The entry of `opcode`. Unknown opcodes do not have kKnown.
 inline const OpcodeInfo& InfoOf(Opcode opcode) {
   return kOpcodeTable[static_cast<uint8_t>(opcode)];
 }
@@ -95,16 +95,16 @@ constexpr Opcode OperationOf(Opcode opcode) {
 /// Whether `opcode` is one that manufacturers may define (docs/protocol/wire-format.md, section 5).
 constexpr bool IsOfManufacturer(Opcode opcode) { return static_cast<uint8_t>(opcode) >= 0xc0; }
 
-/// `operation`, an opcode of reliable connections, as `service` writes it. Range: one of
-/// manufacturers is for kRc and kXrc alone.
+/// The opcode of `service` for `operation`, an opcode of reliable connections. Range: an opcode of
+/// manufacturers only with kRc and kXrc.
 constexpr Opcode OpcodeOf(Service service, Opcode operation) {
   const auto bits = static_cast<uint8_t>(service) << 5;
   return static_cast<Opcode>(static_cast<uint8_t>(operation) |
                              (IsOfManufacturer(operation) ? bits & 0x20 : bits));
 }
 
-/// Transport class of `opcode`. Those of manufacturers are ours: 0xc0 to 0xdf of reliable
-/// connections, 0xe0 to 0xff of extended ones.
+/// The transport class of `opcode`. uroce uses those of manufacturers: 0xc0 to 0xdf for reliable
+/// connections, 0xe0 to 0xff for extended ones.
 constexpr Service ServiceOf(Opcode opcode) {
   constexpr std::array<Service, 8> kServices = {Service::kRc, Service::kUc,  Service::kRd,
                                                 Service::kUd, Service::kCnp, Service::kXrc,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A RoCEv2 packet as values: what decode yields and what encode takes.
+// A RoCEv2 packet as values: the output of decode and the input of encode.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Deth {
   Qpn source_qpn;
 };
 
-/// BTH and extended headers by value. A member that `opcode` does not carry is meaningless.
+/// BTH and extended headers by value. Members of headers that `opcode` lacks are meaningless.
 struct TransportHeader {
   Opcode opcode = Opcode::kAcknowledge;
   bool solicited = false;
@@ -56,8 +56,8 @@ struct TransportHeader {
   uint32_t xrc_srqn = 0;  ///< XRCETH, 24 bits.
 };
 
-/// One received packet. `payload` points into the frame and excludes pad and ICRC. Of a selective
-/// acknowledgement it is the KeptMap.
+/// One received packet. `payload` points into the frame and excludes pad and ICRC. The payload of a
+/// selective acknowledgement is the KeptMap.
 struct Packet {
   TransportHeader header;
   std::span<const uint8_t> payload;

@@ -6,7 +6,7 @@
 
 namespace uroce::wire {
 
-/// Packet sequence number: 24 bits, circular. The half of the space behind a PSN is its past.
+/// Packet sequence number: 24 bits, circular. The 2^23 PSNs before a PSN are its past.
 class Psn {
  public:
   constexpr Psn() = default;

@@ -87,7 +87,7 @@ void AppendAtomic(std::string& text, const TransportHeader& header) {
   }
 }
 
-/// Kept packets by their distance from the PSN, and behind a slash how many the map speaks of.
+/// Appends the kept packets by their distance from the PSN, a slash, and the size of the map.
 void AppendKept(std::string& text, std::span<const uint8_t> bytes) {
   KeptMap map;
   if (!map.Parse(bytes)) {
@@ -148,7 +148,7 @@ std::string_view SyndromeName(uint8_t syndrome) {
 
 std::string ToString(const TransportHeader& header, uint32_t payload_bytes) {
   const OpcodeInfo& info = InfoOf(header.opcode);
-  // Acknowledgements go by what they say; an XRC one is told apart by its destination only.
+  // An acknowledgement has the name of its syndrome, with XRC too.
   const bool acknowledge = info.Has(OpcodeInfo::kResponse) && !info.Has(OpcodeInfo::kPayload) &&
                            !info.Has(OpcodeInfo::kAtomic) && !info.Has(OpcodeInfo::kKeptMap);
   std::string text =

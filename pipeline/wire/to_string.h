@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets as text, for tests, tools and state dumps. Allocates: not for the datapath.
+// Converts packets to text, for tests, tools and state dumps. Allocates: not for the datapath.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace uroce::wire {
 
-/// "WRITE_FIRST", "UC_SEND_ONLY", "XRC_READ_REQUEST", "CNP"; "UNKNOWN" for what no table names.
+/// "WRITE_FIRST", "UC_SEND_ONLY", "XRC_READ_REQUEST", "CNP"; "UNKNOWN" for unknown opcodes.
 std::string OpcodeName(Opcode opcode);
 
-/// What the syndrome of an AETH says: "ACK", "NAK_SEQ", "RNR_NAK" ...; "AETH_RESERVED".
+/// The meaning of the syndrome of an AETH: "ACK", "NAK_SEQ", "RNR_NAK" ...; "AETH_RESERVED".
 std::string_view SyndromeName(uint8_t syndrome);
 
-/// One packet in one line; what it does not carry is left out, and flags come last:
+/// One packet in one line. Headers that it does not have are left out, and flags come last:
 ///   "WRITE_FIRST psn=ffffff len=1024"           len: payload bytes
 ///   "SEND_LAST_WITH_IMM psn=000000 len=476 imm=a1b2c3d4 ackreq se"
 ///   "SEND_ONLY_WITH_INVALIDATE psn=000000 len=16 inv=08000127"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ends of a completion queue's ring on one worker. An entry carries the lap in which it was
-// written, so that the program needs no index of the worker, and the worker reads the program's
+// written, so that the program needs no index of the worker. The worker reads the program's index
 // only when the ring looks full.
 #pragma once
 
@@ -16,15 +16,15 @@ namespace uroce::rings {
 static_assert(sizeof(uroce_cqe) == UROCE_LINE);
 static_assert(offsetof(uroce_cqe, generation) == UROCE_LINE - sizeof(uint32_t));
 
-/// Where a ring lies. `depth` is a power of two.
+/// Addresses and depth of a ring. `depth` is a power of two.
 struct CqeRingLayout {
   uroce_cq_ring_page* page = nullptr;
   uroce_cqe* entries = nullptr;
   uint32_t depth = 1;
 };
 
-/// The lap of free-running index `index`, as entries carry it: never 0 in the first lap, where the
-/// memory still is.
+/// The lap of free-running index `index`, as entries carry it. The first lap is 1, so that entries
+/// which were never written, and hold 0, are not valid.
 constexpr uint32_t Generation(uint32_t index, uint32_t depth) {
   return (index >> std::countr_zero(depth)) + 1;
 }
@@ -32,24 +32,25 @@ constexpr uint32_t Generation(uint32_t index, uint32_t depth) {
 enum class PushResult : uint8_t {
   kOk,
   kFull,    ///< The program has not polled: CQ_ERR.
-  kCorrupt  ///< The program's index is impossible: as kFull.
+  kCorrupt  ///< The program's index is impossible: CQ_ERR too.
 };
 
 /// The worker's end.
 class CqeProducer {
  public:
   CqeProducer() = default;
-  /// A ring whose first `produced` entries are written by CopyWaiting.
+  /// A ring whose first `produced` entries CopyWaiting has written.
   explicit CqeProducer(const CqeRingLayout& layout, uint32_t produced = 0)
       : layout_(layout), produced_(produced) {}
 
   const CqeRingLayout& layout() const { return layout_; }
   uint32_t produced() const { return produced_; }
-  /// Entries that the program has not polled. More than depth: its index is impossible.
+  /// Entries that the program has not polled. More than depth when the program's index is
+  /// impossible.
   uint32_t waiting() const { return produced_ - LoadAcquire(layout_.page->consumed.value); }
 
-  /// Publishes `cqe`, whose generation is set here; visible at once. All that it reports is in
-  /// memory before.
+  /// Sets the generation of `cqe` and publishes it; visible at once. Everything that the CQE
+  /// reports is written to memory before.
   [[nodiscard]] PushResult Push(const uroce_cqe& cqe) {
     if (produced_ - consumed_ >= layout_.depth) {
       const PushResult room = LookForRoom();
@@ -76,9 +77,8 @@ class CqeProducer {
   uint32_t consumed_ = 0;
 };
 
-/// Copies of one ring's entries those that begin at index `oldest`, from the `first` of them up to
-/// `end`, to the same places behind the beginning of another ring, which is fresh. Nobody polls
-/// meanwhile. Range: end <= both depths.
+/// Copies entries to a new ring: entry `oldest` + i of `from` becomes entry i of `to`, for i in
+/// [first, end). Nobody polls meanwhile. Range: end <= both depths.
 inline void CopyWaiting(const CqeRingLayout& from, uint32_t oldest, uint32_t first, uint32_t end,
                         const CqeRingLayout& to) {
   for (uint32_t i = first; i < end; ++i) {

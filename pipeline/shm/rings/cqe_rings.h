@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's end of a completion queue over several workers: their rings, visited in turn.
+// The program's end of a completion queue that several workers serve: polls their rings in turn.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ struct WorkerCqeRing {
   CqeConsumer ring;
 };
 
-/// Shows the entries of all rings: those of one ring in order, the rings in turn, so that a busy
-/// worker does not hide the completions of another. Callers take turns (the queue's lock).
+/// Yields the entries of all rings: in order within a ring, and ring by ring in turn, so that a
+/// busy worker does not hold up the completions of others. Callers hold the queue's lock.
 class CqeRings {
  public:
-  /// Entries taken from one ring while others may have some.
+  /// The most entries taken from one ring before the others are polled.
   static constexpr uint32_t kTurn = 16;
 
   CqeRings() = default;
-  /// `rings` has room for one ring of each worker and stays the caller's.
+  /// `rings` has room for one ring of each worker. The caller owns it.
   explicit CqeRings(WorkerCqeRing* rings) : rings_(rings) {}
 
   uint32_t count() const { return count_; }
   /// Whether the ring of `worker` is known.
   bool Has(uint32_t worker) const { return Find(worker) != nullptr; }
-  /// Takes a ring in, or puts it in place of the one that `worker` had.
+  /// Adds the ring of `worker`, or replaces the one that it had.
   void Install(uint32_t worker, const CqeRingLayout& layout) {
     WorkerCqeRing* place = Find(worker);
     if (place == nullptr) place = &rings_[count_++];
@@ -69,7 +69,7 @@ class CqeRings {
     return nullptr;
   }
 
-  // Goes round once, back to where it came from.
+  // Polls each other ring once, then the current one again.
   const uroce_cqe* PeekOthers() {
     Publish();
     taken_ = 0;
@@ -84,7 +84,7 @@ class CqeRings {
   WorkerCqeRing* rings_ = nullptr;
   uint32_t count_ = 0;
   uint32_t current_ = 0;
-  uint32_t taken_ = 0;  // From the current ring, in its turn.
+  uint32_t taken_ = 0;  // Entries taken from the current ring in this turn.
 };
 
 }  // namespace uroce::rings

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Doorbells: one bit per queue pair, a summary bit per word of them. Any thread of the program
-// rings, one worker takes. They cannot overflow, and a flood costs the worker one bit per queue
-// and turn.
+// Doorbells: one bit per queue pair, and a summary bit per word of these bits. Any thread of the
+// program rings, one worker takes. Doorbells cannot overflow: many rings of a queue pair cost the
+// worker one bit per turn.
 #pragma once
 
 #include <bit>
@@ -19,8 +19,8 @@ namespace uroce::rings {
   const uint32_t word = slot / 64;
   uint64_t& summary = doorbells.summary[word / 64];
   const uint64_t word_bit = uint64_t{1} << (word % 64);
-  // The locked or is a full fence: whoever finds the summary bit set below has its own bit in the
-  // word before the worker, which clears the summary first, takes the word.
+  // The locked or is a full fence. So a ringer that finds the summary bit set below has set its own
+  // bit before the worker takes the word: the worker clears the summary bit first.
   __atomic_fetch_or(&doorbells.words[word].value, uint64_t{1} << (slot % 64), __ATOMIC_SEQ_CST);
   if ((LoadRelaxed(summary) & word_bit) == 0) {
     __atomic_fetch_or(&summary, word_bit, __ATOMIC_SEQ_CST);
@@ -28,35 +28,35 @@ namespace uroce::rings {
   return LoadRelaxed(doorbells.sleeping.value) != 0;
 }
 
-/// True when Take would find something. One cache line; worker.
+/// True when Take would find a doorbell. Reads one cache line. Worker.
 inline bool HasRung(const uroce_doorbells& doorbells) {
   uint64_t any = 0;
   for (const uint64_t& summary : doorbells.summary) any |= LoadRelaxed(summary);
   return any != 0;
 }
 
-/// The bits below `count`, of 64 or more.
+/// A word with the lowest `count` bits set; all 64 when `count` is 64 or more.
 constexpr uint64_t BitsBelow(uint32_t count) {
   return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
 
-/// Where the worker goes on with a program's doorbells.
+/// The position at which the worker continues with a program's doorbells.
 struct DoorbellCursor {
   uint32_t word = 0;
 };
 
-/// Takes doorbells of the first `slots` slots, in rising order from `cursor` on and around, and
-/// calls `on_slot(slot)` for each, until `most` are taken and a word of them is at its end. Returns
-/// how many; a word that is said to have some, and has none, counts as one. Worker. Whoever rings
-/// others has them forgotten: what a program writes here costs no more than the queue pairs that it
-/// has. Range: slots <= UROCE_DOORBELL_SLOTS.
+/// Takes doorbells of the first `slots` slots, in rising order from `cursor` on, with wrap-around,
+/// and calls `on_slot(slot)` for each. Stops at the end of the word in which `most` are reached.
+/// Returns the number taken; a word without doorbells whose summary bit is set counts as one.
+/// Doorbells of other slots are dropped, so that the cost is bounded by the queue pairs that the
+/// program has. Worker. Range: slots <= UROCE_DOORBELL_SLOTS.
 template <typename OnSlot>
 inline uint32_t TakeSome(uroce_doorbells& doorbells, uint32_t slots, uint32_t most,
                          DoorbellCursor& cursor, OnSlot&& on_slot) {
   const uint32_t words = (slots + 63) / 64;
   const uint32_t first = cursor.word;
   uint32_t taken = 0;
-  // The summary that the cursor is in comes twice: what lies before the cursor is last.
+  // The summary word of the cursor comes twice: its bits before the cursor come last.
   for (uint32_t step = 0; step <= UROCE_DOORBELL_SUMMARIES; ++step) {
     const uint32_t i = (first / 64 + step) % UROCE_DOORBELL_SUMMARIES;
     uint64_t& shared = doorbells.summary[i];
@@ -84,7 +84,7 @@ inline uint32_t TakeSome(uroce_doorbells& doorbells, uint32_t slots, uint32_t mo
   return taken;
 }
 
-/// All of every slot that there can be.
+/// Takes all doorbells of all slots.
 template <typename OnSlot>
 inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
   DoorbellCursor cursor;
@@ -92,8 +92,8 @@ inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
                   static_cast<OnSlot&&>(on_slot));
 }
 
-/// Says that the worker is about to sleep. Returns false when a doorbell came in meanwhile: then it
-/// must not. Worker.
+/// Announces that the worker is about to sleep. Returns false when a doorbell has come: then the
+/// worker must not sleep. Worker.
 [[nodiscard]] inline bool AnnounceSleep(uroce_doorbells& doorbells) {
   StoreRelaxed(doorbells.sleeping.value, uint32_t{1});
   // Either this load sees the bit, or the ringer's load sees the flag.
@@ -101,7 +101,7 @@ inline uint32_t Take(uroce_doorbells& doorbells, OnSlot&& on_slot) {
   return !HasRung(doorbells);
 }
 
-/// Says that the worker is awake: programs spare the eventfd again. Worker.
+/// Announces that the worker is awake: programs need not write to the eventfd. Worker.
 inline void AnnounceAwake(uroce_doorbells& doorbells) {
   StoreRelaxed(doorbells.sleeping.value, uint32_t{0});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access to words and blocks that another process may change at any moment. Freestanding: nothing
-// but compiler builtins, so that liburoce.so needs no library.
+// Access to words and blocks that another process may change at any moment. Freestanding: uses
+// compiler builtins only, so that liburoce.so needs no library.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,13 @@ inline void StoreRelease(Word& word, Word value) {
   __atomic_store_n(&word, value, __ATOMIC_RELEASE);
 }
 
-/// Orders earlier stores before later loads, of this thread, for all others.
-/// A locked instruction on the own stack is the cheapest such fence on x86-64; written out because
-/// ThreadSanitizer refuses the builtin.
+/// Orders this thread's earlier stores before its later loads, as all other threads see them.
+/// A locked instruction on the own stack is the cheapest such fence on x86-64. It is inline
+/// assembly because ThreadSanitizer refuses the builtin.
 inline void FullFence() { __asm__ volatile("lock; orq $0, (%%rsp)" ::: "memory", "cc"); }
 
-/// Copies `size_bytes` from shared memory, once: the compiler may not read the source again later,
-/// so a check of the copy holds for every use of it.
+/// Copies `size_bytes` from shared memory, once. The compiler may not read the source again later,
+/// so a check of the copy holds for every later use of the copy.
 inline void CopyOnce(void* copy, const void* shared, size_t size_bytes) {
   memcpy(copy, shared, size_bytes);
   __asm__ volatile("" : : "r"(copy) : "memory");

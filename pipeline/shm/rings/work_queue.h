@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of a send or receive queue: slots of one size in shared memory and one free-running
-// index that its producer, the program, publishes.
+// The two ends of a send or receive queue: slots of one size in shared memory, and a free-running
+// index that the producer, the program, publishes.
 #pragma once
 
 #include <cassert>
@@ -11,22 +11,22 @@
 
 namespace uroce::rings {
 
-/// Where a queue lies. `depth` is a power of two, or 0 for a queue that does not exist.
+/// Address and size of a queue. `depth` is a power of two, or 0 for a queue that does not exist.
 struct WorkQueueLayout {
   uint8_t* slots = nullptr;
   uint32_t depth = 0;
   uint32_t slot_bytes = 0;
 };
 
-/// The program's end. Callers take turns (the queue's lock). Slots become free by the program's own
-/// account, see verbs-shim; this class only writes and publishes.
+/// The program's end. Callers hold the queue's lock. The program itself keeps account of free
+/// slots, see verbs-shim; this class only writes and publishes.
 class WorkQueueProducer {
  public:
   WorkQueueProducer() = default;
   WorkQueueProducer(const WorkQueueLayout& layout, uroce_line32* produced)
       : layout_(layout), shared_(produced), produced_(LoadRelaxed(produced->value)) {}
 
-  /// Free-running index of the next work request. Any thread: others may be late.
+  /// Free-running index of the next work request. Any thread; without the lock it may be stale.
   uint32_t index() const { return LoadRelaxed(produced_); }
   const WorkQueueLayout& layout() const { return layout_; }
 
@@ -36,9 +36,9 @@ class WorkQueueProducer {
   }
   /// Counts the slot at index() as written; the worker does not see it yet.
   void Advance() { StoreRelaxed(produced_, produced_ + 1); }
-  /// Takes back what was written from `index` on and not published.
+  /// Takes back the work requests from `index` on, which are not published.
   void Rewind(uint32_t index) { StoreRelaxed(produced_, index); }
-  /// Shows the worker all that was written.
+  /// Makes all written work requests visible to the worker.
   void Publish() { StoreRelease(shared_->value, produced_); }
 
  private:
@@ -47,10 +47,10 @@ class WorkQueueProducer {
   uint32_t produced_ = 0;
 };
 
-/// What a look at the producer's index found.
+/// The result of reading the producer's index.
 enum class QueueState : uint8_t { kEmpty, kReady, kCorrupt };
 
-/// The worker's end. `produced` is the peer's word; all else is our copy.
+/// The worker's end. The program may change `produced` at any time; all other state is private.
 class WorkQueueConsumer {
  public:
   WorkQueueConsumer() = default;
@@ -60,13 +60,13 @@ class WorkQueueConsumer {
   /// Free-running index of the next work request to take.
   uint32_t index() const { return taken_; }
   const WorkQueueLayout& layout() const { return layout_; }
-  /// Work requests known to wait, without a look at shared memory.
+  /// Work requests that are known to wait; does not read shared memory.
   uint32_t seen() const { return seen_ - taken_; }
   /// How many waited when the index was last read.
   uint32_t waited() const { return waited_; }
 
-  /// Looks at the producer's index, only when everything seen before is taken.
-  /// kCorrupt: it promises more than fits; the queue pair is to be put in error.
+  /// Reads the producer's index, but only when all work requests seen before are taken.
+  /// kCorrupt: the index claims more than fits; the caller puts the queue pair in error.
   [[nodiscard]] QueueState Look() {
     if (taken_ != seen_) return QueueState::kReady;
     return LookAgain();
@@ -75,7 +75,7 @@ class WorkQueueConsumer {
   /// As Look, but always reads the index: for counts that must be current.
   [[nodiscard]] QueueState LookAgain() {
     const uint32_t produced = LoadAcquire(shared_->value);
-    // Also catches an index that went back. It only ever leaves bad values out of `seen_`.
+    // Also catches an index that went back. `seen_` never takes a bad value.
     if (produced - taken_ > layout_.depth) return QueueState::kCorrupt;
     seen_ = produced;
     waited_ = produced - taken_;

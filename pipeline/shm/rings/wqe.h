@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work requests in their slots: written by the program, copied once and checked by the worker.
+// Work requests in their slots: the program writes them; the worker copies them once and checks.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ constexpr uint32_t SendSlotBytes(uint32_t max_sge, uint32_t max_inline_bytes) {
   return (bytes + UROCE_LINE - 1) / UROCE_LINE * UROCE_LINE;
 }
 
-/// As SendSlotBytes; a receive slot is a power of two of at least 32 bytes, so that none of one
-/// entry crosses a cache line.
+/// Bytes of a receive slot: 32 if that is enough, else a multiple of a cache line, so that no slot
+/// with one entry crosses a cache line.
 constexpr uint32_t ReceiveSlotBytes(uint32_t max_sge) {
   const uint32_t bytes = static_cast<uint32_t>(sizeof(uroce_recv_wqe)) +
                          max_sge * static_cast<uint32_t>(sizeof(uroce_sge));
   return bytes <= 32 ? 32 : (bytes + UROCE_LINE - 1) / UROCE_LINE * UROCE_LINE;
 }
 
-/// What the queue pair was created with: no work request may exceed it.
+/// The limits with which the queue pair was created: no work request may exceed them.
 struct WqeLimits {
   uint32_t max_sge = 0;           ///< At most UROCE_MAX_SGE.
   uint32_t max_inline_bytes = 0;  ///< At most UROCE_MAX_INLINE.
@@ -53,7 +53,7 @@ struct ReceiveWqe {
 enum class WqeResult : uint8_t { kOk, kTooManySges, kInlineTooLong };
 
 /// Copies the work request at `slot` into `wqe`, each byte once. On an error only `header` is set,
-/// so that the completion can name wr_id. Opcode and flags are the reader's to judge.
+/// so that the completion can name wr_id. The caller checks opcode and flags.
 [[nodiscard]] inline WqeResult ReadSendWqe(const uint8_t* slot, const WqeLimits& limits,
                                            SendWqe& wqe) {
   CopyOnce(&wqe.header, slot, sizeof(wqe.header));
@@ -81,13 +81,13 @@ enum class WqeResult : uint8_t { kOk, kTooManySges, kInlineTooLong };
   return WqeResult::kOk;
 }
 
-/// Writes the header and returns where its entries, or its inline bytes, go.
+/// Writes the header and returns the address for its entries or inline bytes.
 inline uint8_t* WriteSendHeader(uint8_t* slot, const uroce_send_wqe& header) {
   memcpy(slot, &header, sizeof(header));
   return slot + sizeof(header);
 }
 
-/// Writes a receive header and returns where its entries go.
+/// Writes a receive header and returns the address for its entries.
 inline uint8_t* WriteReceiveHeader(uint8_t* slot, uint64_t wr_id, uint32_t num_sge) {
   const uroce_recv_wqe header = {wr_id, num_sge, 0};
   memcpy(slot, &header, sizeof(header));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the 256 bytes of a MAD to a message of the connection manager, and back.
+// Decodes the 256 bytes of a MAD into a message of the connection manager, and encodes it.
 #pragma once
 
 #include <array>
@@ -18,18 +18,18 @@ enum class CmDecodeResult : uint8_t {
   kBadBaseVersion,   ///< Not 1.
   kNotCm,            ///< Another management class.
   kBadClassVersion,  ///< Not 2.
-  kBadMethod,        ///< Not Send: ours has nothing that could be got or set.
+  kBadMethod,        ///< Not Send: nothing can be got or set here.
   kUnknownAttribute,
-  kZeroCommId,  ///< None of the sender's, or of the receiver's, is named where it must be.
+  kZeroCommId,  ///< The sender's or the receiver's communication ID is 0 where it must not be.
   kBadInfo,     ///< More additional information than its field holds.
 };
 inline constexpr int kCmDecodeResultCount = static_cast<int>(CmDecodeResult::kBadInfo) + 1;
 
-/// Decodes one MAD. `message` is of use only on kOk. Values are in the ranges that their fields
-/// give; whether they make sense together is the reader's to judge.
+/// Decodes one MAD. `message` is valid only on kOk. Each value is in the range of its field; the
+/// caller checks whether the values make sense together.
 [[nodiscard]] CmDecodeResult DecodeCm(std::span<const uint8_t> mad, CmMessage& message);
 
-/// Reserved fields are 0; of each value the bits that its field has are taken.
+/// Encodes one message. Reserved fields are 0; values are cut to the bits of their fields.
 std::array<uint8_t, kMadBytes> EncodeCm(const CmMessage& message);
 
 }  // namespace uroce::wire

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a message: a table of where each value lies.
+// Decodes messages of the connection manager: one function per message lists where each value is.
 #include <bit>
 #include <cstring>
 
@@ -146,7 +146,7 @@ CmApr FromLayout(const CmAprLayout& layout) {
           .private_data = layout.private_data};
 }
 
-/// False: `attribute` is in no table.
+/// Returns false when `attribute` is unknown.
 bool DecodeBody(CmAttribute attribute, const MadData& data, CmBody& body) {
   switch (attribute) {
     case CmAttribute::kReq:
@@ -193,8 +193,8 @@ CmDecodeResult CheckHeader(const MadHeaderLayout& header) {
   return header.method == kMadMethodSend ? CmDecodeResult::kOk : CmDecodeResult::kBadMethod;
 }
 
-/// The number under which the sender will be spoken to, and behind the first message that of the
-/// receiver. A REJ may come from somebody without one.
+/// Whether a message names the sender's communication ID and, except the first message, the
+/// receiver's. The sender of a REJ may have none.
 struct HasIds {
   bool operator()(const CmRej&) const { return true; }
   bool operator()(const CmReq& message) const { return message.local_comm_id != CommId(); }

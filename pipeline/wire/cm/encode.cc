@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a message: the mirror of decode.cc.
+// Encodes messages of the connection manager: one function per message, as in decode.cc.
 #include <cstring>
 
 #include "pipeline/wire/cm/codec.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Management datagrams of the connection manager as they lie on the wire (docs/protocol/cm.md,
-// sections 1 and 2). Only the codec reads these.
+// Layouts of the management datagrams of the connection manager on the wire (docs/protocol/cm.md,
+// sections 1 and 2). Only the codec uses them.
 #pragma once
 
 #include <array>
@@ -146,8 +146,8 @@ struct CmAprLayout {
   CmBytes<148> private_data;
 };
 
-/// What stands in front of the private data of a REQ or SIDR_REQ (docs/protocol/cm.md,
-/// section 3.1).
+/// The header of rdma_cm at the start of the private data of a REQ or SIDR_REQ
+/// (docs/protocol/cm.md, section 3.1).
 struct RdmaCmHeaderLayout {
   uint8_t version;     // 7:4 major, 3:0 minor
   uint8_t ip_version;  // 7:4

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the connection manager as values: what the MAD codec yields and takes
+// Messages of the connection manager as values, the output and input of the MAD codec
 // (IBTA vol. 1, 12.6; docs/protocol/cm.md, section 2).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace uroce::wire {
 
-/// Number of one end's communication. 0 is none. What each end calls local.
+/// Communication ID: the number that one end gives to a communication. 0 means none.
 class CommId {
  public:
   constexpr CommId() = default;
@@ -40,7 +40,7 @@ enum class CmAttribute : uint16_t {
   kApr = 0x1a,
 };
 inline constexpr int kCmAttributeCount = 11;
-/// From 0.
+/// The index of `attribute` in CmBody, from 0.
 constexpr int IndexOf(CmAttribute attribute) {
   return static_cast<int>(attribute) - static_cast<int>(CmAttribute::kReq);
 }
@@ -50,7 +50,7 @@ enum class CmTransport : uint8_t { kRc = 0, kUc = 1, kRd = 2, kExtended = 3 };
 /// Which message an MRA or REJ is about.
 enum class CmAbout : uint8_t { kReq = 0, kRep = 1, kOther = 2, kReserved = 3 };
 
-/// Reasons of a REJ. All 16 bits may arrive; these are ours, and those that we look at.
+/// Reasons of a REJ that the daemon sends or checks. Any value of 16 bits may arrive.
 enum class RejReason : uint16_t {
   kNoQp = 1,
   kNoResources = 3,
@@ -75,14 +75,14 @@ enum class SidrStatus : uint8_t {
   kVersionNotSupported = 5,
 };
 
-/// What a path record says, as a REQ carries it.
+/// A path in a REQ: fields of a path record.
 struct CmPath {
   uint16_t local_lid = 0;
   uint16_t remote_lid = 0;
   Gid local;
   Gid remote;
   uint32_t flow_label = 0;  ///< 20 bits.
-  uint8_t packet_rate = 0;  ///< 6 bits; 0: the port's own.
+  uint8_t packet_rate = 0;  ///< 6 bits; 0: the rate of the port.
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 0;
   uint8_t sl = 0;  ///< 4 bits.
@@ -91,7 +91,7 @@ struct CmPath {
   friend bool operator==(const CmPath&, const CmPath&) = default;
 };
 
-/// Private data of a message: always the whole field, zeros behind what the sender meant.
+/// Private data of a message: always the whole field, with zeros behind the sender's data.
 template <size_t bytes>
 using CmBytes = std::array<uint8_t, bytes>;
 inline constexpr size_t kCmAriBytes = 72;
@@ -111,7 +111,7 @@ struct CmReq {
   uint8_t remote_cm_response_timeout = 0;  ///< Code of 5 bits: how long the receiver may take.
   CmTransport transport = CmTransport::kRc;
   bool end_to_end_flow_control = false;
-  Psn starting_psn;                       ///< The first that the sender expects to receive.
+  Psn starting_psn;                       ///< The first PSN that the sender expects to receive.
   uint8_t local_cm_response_timeout = 0;  ///< Code of 5 bits: how long the sender will take.
   uint8_t retry_count = 0;                ///< 3 bits.
   uint16_t pkey = 0xffff;
@@ -122,7 +122,7 @@ struct CmReq {
   bool srq = false;
   uint8_t extended_transport = 0;  ///< 3 bits; 1: XRC.
   CmPath primary;
-  CmPath alternate;  ///< There is one when its local LID is not 0.
+  CmPath alternate;  ///< Exists when its local LID is not 0.
   CmBytes<92> private_data{};
   friend bool operator==(const CmReq&, const CmReq&) = default;
 };
@@ -139,10 +139,10 @@ struct CmMra {
 
 /// Reject.
 struct CmRej {
-  CommId local_comm_id;  ///< 0 where the sender has none: a REQ refused at once.
+  CommId local_comm_id;  ///< 0 when the sender has none: a REQ refused at once.
   CommId remote_comm_id;
   CmAbout about = CmAbout::kReq;
-  uint8_t info_bytes = 0;  ///< How much of `info` counts, 0 .. 72.
+  uint8_t info_bytes = 0;  ///< Valid bytes of `info`, 0 .. 72.
   RejReason reason = RejReason::kConsumerDefined;
   CmBytes<kCmAriBytes> info{};  ///< ARI: additional reject information.
   CmBytes<148> private_data{};
@@ -182,7 +182,7 @@ struct CmRtu {
 struct CmDreq {
   CommId local_comm_id;
   CommId remote_comm_id;
-  Qpn remote_qpn;  ///< The receiver's: a check that both speak of one connection.
+  Qpn remote_qpn;  ///< The receiver's QPN: checks that both ends mean the same connection.
   CmBytes<220> private_data{};
   friend bool operator==(const CmDreq&, const CmDreq&) = default;
 };
@@ -195,7 +195,7 @@ struct CmDrep {
   friend bool operator==(const CmDrep&, const CmDrep&) = default;
 };
 
-/// Service ID resolution request: which queue pair of datagrams serves an ID.
+/// Service ID resolution request: asks for the UD queue pair of a service ID.
 struct CmSidrReq {
   CommId request_id;
   uint16_t pkey = 0xffff;
@@ -218,7 +218,7 @@ struct CmSidrRep {
   friend bool operator==(const CmSidrRep&, const CmSidrRep&) = default;
 };
 
-/// Load alternate path. RoCE has none: the path stays as it came.
+/// Load alternate path. RoCE has no alternate paths: the path is not decoded.
 struct CmLap {
   CommId local_comm_id;
   CommId remote_comm_id;
@@ -247,7 +247,7 @@ static_assert(std::variant_size_v<CmBody> == kCmAttributeCount);
 
 /// One message with what its MAD header carries.
 struct CmMessage {
-  /// The same in all messages of one exchange; nothing is found by it.
+  /// The same in all messages of one exchange. Not used for look-ups.
   uint64_t transaction_id = 0;
   /// Options of ECE in REQ, REP and SIDR_REP, else 0.
   uint32_t attribute_modifier = 0;

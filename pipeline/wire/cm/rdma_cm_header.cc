@@ -12,7 +12,7 @@ namespace {
 using Field = std::array<uint8_t, 16>;
 static_assert(sizeof(RdmaCmHeaderLayout) == kRdmaCmHeaderBytes);
 
-/// An IPv4 address lies in the last four bytes; what stands in front of it has no meaning.
+/// The address in `field`. An IPv4 address is in the last four bytes; the others have no meaning.
 Gid AddressIn(const Field& field, bool ipv6) {
   if (ipv6) return {field};
   Gid gid;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses and port in front of the private data of a REQ or SIDR_REQ, and the service IDs that
-// hold the other port: how rdma_cm carries IP over the connection manager
-// (IBTA annex A11; docs/protocol/cm.md, section 3).
+// How rdma_cm carries IP addresses and ports over the connection manager: a header at the start of
+// the private data of a REQ or SIDR_REQ holds addresses and source port, and the service ID holds
+// the destination port (IBTA annex A11; docs/protocol/cm.md, section 3).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace uroce::wire {
 
-/// Namespaces of rdma_cm's ports: what their numbers stand for on the wire and in <rdma/rdma_cm.h>.
+/// Port spaces of rdma_cm. The values are those on the wire and in <rdma/rdma_cm.h>.
 enum class PortSpace : uint16_t {
   kIpoib = 0x0002,
   kTcp = 0x0106,
@@ -30,7 +30,7 @@ struct RdmaCmService {
 constexpr uint64_t ServiceIdOf(const RdmaCmService& service) {
   return uint64_t{static_cast<uint16_t>(service.space)} << 16 | service.port;
 }
-/// None: an ID of another range than rdma_cm's.
+/// The port space and port in a service ID; nullopt when the ID is not of rdma_cm.
 constexpr std::optional<RdmaCmService> ServiceOf(uint64_t service_id) {
   const uint64_t prefix = service_id >> 16;
   if (prefix != static_cast<uint16_t>(PortSpace::kTcp) &&
@@ -57,7 +57,7 @@ enum class RdmaCmHeaderResult : uint8_t {
   kBadIpVersion,  ///< Neither 4 nor 6.
 };
 
-/// Decodes the start of `private_data`. `header` is of use only on kOk.
+/// Decodes the start of `private_data`. `header` is valid only on kOk.
 [[nodiscard]] RdmaCmHeaderResult DecodeRdmaCmHeader(std::span<const uint8_t> private_data,
                                                     RdmaCmHeader& header);
 /// Writes kRdmaCmHeaderBytes to the start of `private_data`, which has room for them.

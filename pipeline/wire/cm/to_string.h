@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the connection manager as text, for tests, tools and state dumps. Allocates.
+// Converts messages of the connection manager to text, for tests, tools and state dumps. Allocates.
 #pragma once
 
 #include <string>

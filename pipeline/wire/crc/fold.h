@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 by carry-less multiplication: what the kernels of all vector widths share.
+// CRC-32 by carry-less multiplication: the common code of the kernels of all vector widths.
 //
-// 16 bytes of message in a register stand for a polynomial; moving them D bits closer to the end is
-// a multiplication by x^D mod P. The message is made a multiple of the block size by zero bytes in
-// front: with the state moved onto the first real bytes, leading zeros change nothing. So all
-// odd lengths are dealt with in the first block.
+// A register with 16 bytes of the message is a polynomial; moving it D bits closer to the end is a
+// multiplication by x^D mod P. Zero bytes in front extend the message to a multiple of the block
+// size: leading zeros change nothing when the state is applied to the first real bytes. So the
+// first block handles all odd lengths.
 #pragma once
 
 #include <immintrin.h>
@@ -135,13 +135,13 @@ inline void StoreShort(uint8_t* destination, Short value, size_t length) {
   }
 }
 
-/// What the first block leaves: the accumulator, and state still to go onto the next bytes.
+/// The result of the first block: the accumulator, and the state for the bytes behind the block.
 struct Head {
   __m128i accumulator;
   uint32_t beyond = 0;
 };
 
-/// First block of at most 16 bytes, `v` holding them (and perhaps more) from its low end.
+/// Processes the first `head` bytes, at most 16. `v` holds them, and maybe more, from its low end.
 [[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline Head FirstBlock(__m128i v,
                                                                             uint32_t state,
                                                                             size_t head) {
@@ -150,7 +150,7 @@ struct Head {
           .beyond = StateBeyond(state, head)};
 }
 
-/// The whole of an input below 16 bytes.
+/// Processes a whole input of fewer than 16 bytes.
 template <bool copies>
 [[gnu::target("sse4.1,pclmul")]] uint32_t UpdateShort(uint32_t state, uint8_t* destination,
                                                       const uint8_t* source, size_t length) {

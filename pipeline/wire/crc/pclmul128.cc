@@ -10,7 +10,7 @@ using fold::Constant128;
 using fold::Fold128;
 using fold::Over;
 
-/// Where the next block comes from, and where its copy goes.
+/// The source of the next block, and the destination of its copy.
 struct Stream {
   uint8_t* destination;
   const uint8_t* source;
@@ -27,7 +27,7 @@ template <bool copies>
   return block;
 }
 
-/// `blocks` >= 4, of which it takes all but up to three. `first` is already in hand.
+/// Takes groups of four of the `blocks` >= 4; up to three are left. `first` is loaded already.
 template <bool copies>
 [[gnu::target("sse4.1,pclmul"), gnu::always_inline]] inline __m128i FoldMany(__m128i first,
                                                                              Stream& stream,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 by table, eight bytes a step: for machines without carry-less multiplication, and the
-// reference of the others.
+// CRC-32 by tables, eight bytes per step: for machines without carry-less multiplication, and as
+// the reference for the other kernels.
 #include <array>
 #include <cstring>
 
@@ -14,7 +14,7 @@ constexpr size_t kSlices = 8;
 
 using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
 
-/// tables[s][b]: what byte b does to the register when s more bytes follow it.
+/// tables[s][b]: the effect of byte b on the register when s more bytes follow it.
 constexpr Tables BuildTables() {
   Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {

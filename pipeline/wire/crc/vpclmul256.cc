@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 with 256-bit VPCLMULQDQ: the bulk in four vectors of 32 bytes, the rest in blocks of 16.
+// CRC-32 with 256-bit VPCLMULQDQ: in steps of four vectors of 32 bytes, then in blocks of 16.
 #include "pipeline/wire/crc/fold.h"
 #include "pipeline/wire/crc/kernel.h"
 
@@ -49,8 +49,8 @@ template <bool copies>
                           _mm256_clmulepi64_epi128(value, distance, 0x11));
 }
 
-/// Takes rounds of 128 bytes while there are any (at least one) and yields one 16-byte sum.
-/// `carry` goes onto the first 16 bytes.
+/// Processes `rounds` >= 1 rounds of 128 bytes, and returns one 16-byte sum. `carry` is added to
+/// the first 16 bytes.
 template <bool copies>
 [[gnu::target("avx2,vpclmulqdq,pclmul"), gnu::always_inline]] inline __m128i FoldMany(
     __m128i carry, Stream& stream, size_t rounds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 with 512-bit VPCLMULQDQ: blocks of 64 bytes, four at a time in the bulk.
+// CRC-32 with 512-bit VPCLMULQDQ: blocks of 64 bytes, four at a time while there are enough.
 #include "pipeline/wire/crc/fold.h"
 #include "pipeline/wire/crc/kernel.h"
 
@@ -30,7 +30,7 @@ Next(Stream& stream) {
   return block;
 }
 
-/// All four lanes by the same distance.
+/// A vector that moves all four lanes by the same distance.
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512vbmi2,vpclmulqdq,pclmul"),
   gnu::always_inline]] inline __m512i
 Lanes(Distance distance) {
@@ -47,7 +47,7 @@ Fold512(__m512i value, __m512i distance, __m512i next) {
                                    kXorOfThree);
 }
 
-/// Takes rounds of 256 bytes while there are any (at least one) and yields one 64-byte sum.
+/// Processes rounds of 256 bytes (at least one), and returns one 64-byte sum.
 template <bool copies>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512vbmi2,vpclmulqdq,pclmul"),
   gnu::always_inline]] inline __m512i
@@ -68,7 +68,7 @@ FoldMany(__m512i sum, __m512i by64, Stream& stream, size_t rounds) {
   return Fold512(a, Lanes(Over(192)), b);
 }
 
-/// What moves each lane to the place of the last one, which stays.
+/// The distances that move each lane to the place of the last one, which stays.
 alignas(64) constexpr Distance kLaneDistances[] = {Over(48), Over(32), Over(16),
                                                    fold::kZeroDistance};
 
@@ -99,7 +99,7 @@ FoldRest(__m512i sum, Stream stream, size_t blocks) {
   return sum;
 }
 
-/// The first `head_bytes` of `block`, with the state upon them, at the high end.
+/// The first `head_bytes` of `block`, with the state added to them, at the high end.
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512vbmi2,vpclmulqdq,pclmul"),
   gnu::always_inline]] inline __m512i
 FirstBlock(__m512i block, uint32_t state, size_t head_bytes) {
@@ -132,7 +132,7 @@ template <bool copies>
   if (beyond == 0) [[likely]] {
     return Reduce512(FoldRest<copies>(sum, {destination, source}, blocks));
   }
-  // One to three bytes took only a part of the state: the rest goes onto the block behind them.
+  // A head of one to three bytes takes only a part of the state: the next block takes the rest.
   Stream stream = {destination, source};
   const __m512i rest = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(beyond)));
   const __m512i next = _mm512_xor_si512(Next<copies>(stream), rest);
