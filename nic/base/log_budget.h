@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A limit on the log lines that a user can cause.
+// Limits the log lines that a user can cause.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace uroce {
 
-/// Each user may cause kBurst lines at once, and one more in each kInterval. Those left out are
+/// Each user may cause kBurst lines at once, and one more in each kInterval. Omitted lines are
 /// counted. Pure.
 class LogBudget {
  public:
@@ -26,7 +26,8 @@ class LogBudget {
     uid_t uid = 0;
     uint64_t lines = 0;
   };
-  /// What is to be said of lines left out, of each user who has a line to spare: that is taken.
+  /// Returns and resets the counts of omitted lines, of each user whose budget has a line left. The
+  /// report takes that line.
   std::vector<Omission> TakeOmissions(Nanos now);
 
  private:
@@ -35,7 +36,7 @@ class LogBudget {
     uint64_t omitted = 0;
   };
 
-  std::map<uid_t, User> users_;  ///< Those who have taken lines lately.
+  std::map<uid_t, User> users_;  ///< Users that have taken lines lately.
 };
 
 }  // namespace uroce

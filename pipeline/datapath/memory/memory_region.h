@@ -25,10 +25,9 @@ struct MrSegment {
   uint8_t* mapped = nullptr;  ///< kMapped: where `iova` lies in the daemon.
   uint64_t app_addr = 0;      ///< Where `iova` lies in the application.
   // The fields below are for nic.
-  bool is_own_file = false;  ///< kMapped: a file of the program's own.
-  bool follows_address =
-      false;           ///< Is or was copied: has the bytes that the program has at app_addr.
-  uint8_t reason = 0;  ///< kCopied: why (enum uroce_mr_reason).
+  bool is_own_file = false;      ///< kMapped: a file of the program's own.
+  bool follows_address = false;  ///< Is or was copied: its bytes are those at app_addr.
+  uint8_t reason = 0;            ///< kCopied: why (enum uroce_mr_reason).
 };
 
 /// Number of a protection domain that no queue pair is in.

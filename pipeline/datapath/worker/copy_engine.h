@@ -84,8 +84,7 @@ class CopyEngine {
   static void Abandon(QueuePair& qp);
 
  private:
-  static constexpr int kMaxFinished =
-      kBurst;  // Jobs of one program whose end is handled in one turn.
+  static constexpr int kMaxFinished = kBurst;  // Finished jobs of a program handled per turn.
 
   void Submit(QueuePair& qp, CopyJob::Kind kind);
   /// Puts the copied pieces that come next into the job of `qp`.
