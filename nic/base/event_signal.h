@@ -9,9 +9,9 @@
 
 namespace uroce {
 
-/// O_NONBLOCK belongs to the open file, so the other process can clear it, and a write to an
-/// eventfd with a full counter then blocks. When the kernel itself adds to an eventfd, it never
-/// blocks: a full counter stays as it is. So each signal is the end of an asynchronous read of
+/// The other process can clear O_NONBLOCK, which belongs to the open file; a write to
+/// a full counter then blocks. Additions by the kernel itself never block: they leave
+/// a full counter as it is. So each signal is the end of an asynchronous read of
 /// nothing.
 class EventSignal {
  public:

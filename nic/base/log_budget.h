@@ -26,13 +26,13 @@ class LogBudget {
     uid_t uid = 0;
     uint64_t lines = 0;
   };
-  /// Returns and resets the counts of omitted lines, of each user whose budget has a line left. The
-  /// report takes that line.
+  /// Takes the counts of omitted lines, of users with a line left, which the report uses
+  /// up.
   std::vector<Omission> TakeOmissions(Nanos now);
 
  private:
   struct User {
-    Nanos empty_at{0};  ///< With no line taken since, kBurst are there this long after.
+    Nanos empty_at{0};  ///< A user's budget is the time since this; a line takes kInterval of it.
     uint64_t omitted = 0;
   };
 

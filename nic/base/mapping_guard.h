@@ -29,7 +29,7 @@ class MappingGuard {
   MappingGuard(const MappingGuard&) = delete;
   MappingGuard& operator=(const MappingGuard&) = delete;
 
-  /// The guard of the process, to which signal handlers belong. The first call installs the
+  /// The guard of this process. The first call installs the process's signal
   /// handler.
   static MappingGuard& Get();
 

@@ -7,10 +7,10 @@
 
 namespace uroce {
 
-/// Returns the daemon's end, for send(2) with MSG_DONTWAIT. `reader` is the program's end; the
-/// program may change its flags, and cannot send by it. A pipe would not do: a read whose page
-/// fault never ends, in memory that the reader's own file system serves, keeps the pipe's lock, and
-/// every write waits for that lock, non-blocking or not. A socket's sender takes no lock of its
+/// Returns the daemon's end, for send(2) with MSG_DONTWAIT. `reader` is the program's end,
+/// which cannot send; the program may set its flags. A pipe would not do: a read whose page
+/// fault never ends, in memory served by the reader's own file system, keeps the pipe's lock,
+/// and every write waits for it, non-blocking or not. A socket's sender takes no lock of its
 /// reader.
 absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader);
 

@@ -10,8 +10,8 @@
 
 namespace uroce {
 
-/// Returns "; did you mean NAME?" with the nearest of `names`, or nothing. A name is near if one
-/// letter in three, and at least one, has to be changed, added, left out or swapped with its
+/// Returns "; did you mean NAME?" with the nearest of `names`, or nothing. Near: at most
+/// one letter in three (at least one) is changed, added, left out or swapped with its
 /// neighbour.
 std::string Suggestion(absl::string_view word, const std::vector<std::string>& names);
 

@@ -33,7 +33,7 @@ class AddressVector {
   wire::HeaderTemplate header_template_;
 };
 
-/// A table by handle: a small number that the control thread gave and the program repeats in its
+/// By handle: a small number that the control thread gives and the program repeats in
 /// requests.
 class AddressTable {
  public:
@@ -46,7 +46,7 @@ class AddressTable {
   const AddressVector* Find(uint32_t handle) const {
     return handle < capacity_ ? slots_[handle].load(std::memory_order_acquire) : nullptr;
   }
-  /// Sets the entry of a handle; null hides it. Free the old one after a grace period. Control
+  /// Sets an entry. Null hides the old one: free it after a grace period. Control
   /// thread.
   void Set(uint32_t handle, const AddressVector* vector) {
     slots_[handle].store(vector, std::memory_order_release);

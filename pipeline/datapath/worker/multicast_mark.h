@@ -10,8 +10,8 @@
 
 namespace uroce::datapath {
 
-/// A dynamic flag of mbufs, which DPDK allots once per name. Drivers clear it in frames they
-/// receive. A frame with it is a copy of a packet that captures have seen and that all workers were
+/// A dynamic flag of mbufs, allotted by DPDK once per name; drivers clear it in received
+/// frames. A frame with it is a copy of a packet that captures have seen and all workers were
 /// given.
 class MulticastMark {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends the packets of the transports by the ports: acknowledgements first, then bytes in fair
-// turns.
+// Sends packets of the transports to the ports: acknowledgements first, then fair in
+// bytes.
 #pragma once
 
 #include <rte_mbuf.h>

@@ -32,9 +32,9 @@
 
 namespace uroce::datapath {
 
-/// A worker's parts and its turn. A turn gives what came in (finished copies, frames, doorbells,
-/// timers) to the transports of the queue pairs, settles those (completions, events, state), and
-/// sends what the transports have to send, fair in bytes. Each step is bounded; the next turn
+/// The parts of a worker. A turn gives what came in (finished copies, frames, doorbells,
+/// timers) to the transports, settles their queue pairs (completions, events, state), and
+/// sends what they have to send, fair in bytes. Each step is bounded; the next turn
 /// continues.
 struct Worker::Impl {
   explicit Impl(const WorkerConfig& worker_config);
