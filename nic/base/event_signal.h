@@ -9,10 +9,9 @@
 
 namespace uroce {
 
-/// The other process can clear O_NONBLOCK, which belongs to the open file; a write to
-/// a full counter then blocks. Additions by the kernel itself never block: they leave
-/// a full counter as it is. So each signal is the end of an asynchronous read of
-/// nothing.
+/// The other process can clear O_NONBLOCK, which belongs to the open file; a write to a full
+/// counter then blocks. Additions by the kernel itself never block: they leave a full counter as it
+/// is. So each signal is the end of an asynchronous read of nothing.
 class EventSignal {
  public:
   /// Errors name the system call. Causes: no asynchronous I/O in the kernel; fs.aio-max-nr used up.

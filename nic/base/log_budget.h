@@ -26,8 +26,7 @@ class LogBudget {
     uid_t uid = 0;
     uint64_t lines = 0;
   };
-  /// Takes the counts of omitted lines, of users with a line left, which the report uses
-  /// up.
+  /// Takes the counts of omitted lines, of users with a line left, which the report uses up.
   std::vector<Omission> TakeOmissions(Nanos now);
 
  private:

@@ -29,8 +29,7 @@ class MappingGuard {
   MappingGuard(const MappingGuard&) = delete;
   MappingGuard& operator=(const MappingGuard&) = delete;
 
-  /// The guard of this process. The first call installs the process's signal
-  /// handler.
+  /// The guard of this process. The first call installs the process's signal handler.
   static MappingGuard& Get();
 
   uint32_t capacity() const { return capacity_; }

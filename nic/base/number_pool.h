@@ -29,8 +29,7 @@ class NumberPool {
     uint64_t end = 0;
   };
 
-  /// Takes a free number. Range: 1 < value < 2^bits - 1. Returns 0 when half of all are
-  /// taken.
+  /// Takes a free number. Range: 1 < value < 2^bits - 1. Returns 0 when half of all are taken.
   uint32_t Take(Nanos now) { return Take(now, {0, uint64_t{mask_} + 1}); }
   /// Does the same within `range`. Returns 0 also when nearly all of the range are taken.
   uint32_t Take(Nanos now, const Range& range);

@@ -10,9 +10,8 @@
 
 namespace uroce {
 
-/// Returns "; did you mean NAME?" with the nearest of `names`, or nothing. Near: at most
-/// one letter in three (at least one) is changed, added, left out or swapped with its
-/// neighbour.
+/// Returns "; did you mean NAME?" with the nearest of `names`, or nothing. Near: at most one letter
+/// in three (at least one) is changed, added, left out or swapped with its neighbour.
 std::string Suggestion(absl::string_view word, const std::vector<std::string>& names);
 
 /// Does the same for the first argument that `app` or its sub-command did not expect.

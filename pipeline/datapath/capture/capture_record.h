@@ -46,10 +46,9 @@ inline void StreamWord(uint8_t* line, size_t offset, uint64_t word) {
   _mm_stream_si64(reinterpret_cast<long long*>(line + offset), static_cast<long long>(word));
 }
 
-/// Writes the record's first line, with `note` in place of the record's own. The
-/// words go from registers one by one: a line put together in memory and read back in
-/// larger pieces than it was written in would wait until each piece had reached the
-/// cache.
+/// Writes the record's first line, with `note` in place of the record's own. The words go from
+/// registers one by one: a line put together in memory and read back in larger pieces than it was
+/// written in would wait until each piece had reached the cache.
 inline void StreamHead(uint8_t* line, const uroce_capture_record& record,
                        const uroce_capture_note& note) {
   using Record = uroce_capture_record;

@@ -50,8 +50,7 @@ class CrossWorkerLink {
   /// Gives a frame to another worker. `position` is its device's place in the list of devices,
   /// which is the same at all workers. False: the queue is full, and the caller keeps the frame.
   [[nodiscard]] bool Give(uint32_t to, uint16_t position, rte_mbuf* frame);
-  /// Makes the next WakeTakers wake `worker`, which has something new where it looks each
-  /// turn.
+  /// Makes the next WakeTakers wake `worker`, which has something new where it looks each turn.
   void WantWake(uint32_t worker) { to_wake_ |= SetOf(worker); }
   /// Wakes the workers that have something new. Called at the end of a burst.
   void WakeTakers() {

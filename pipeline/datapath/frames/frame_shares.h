@@ -32,10 +32,9 @@ constexpr uint32_t LeftToUser(const FrameLimits& limits, const FrameCounts& held
   return limits.of_worker - std::min(limits.of_worker, held.all + held.of_user);
 }
 
-/// Whether a queue pair may hold one more frame. Holders leave room for others: a user
-/// holds at most as many frames as are free for all, a program and a queue pair at most
-/// as many as their user may still take. So a program that is alone holds a third at
-/// most.
+/// Whether a queue pair may hold one more frame. Holders leave room for others: a user holds at
+/// most as many frames as are free for all, a program and a queue pair at most as many as their
+/// user may still take. So a program that is alone holds a third at most.
 constexpr bool HasRoom(const FrameLimits& limits, const FrameCounts& held) {
   const uint32_t left = LeftToUser(limits, held);
   return held.of_program < std::min(limits.of_program, left) &&

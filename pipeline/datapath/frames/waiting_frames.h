@@ -19,8 +19,7 @@ class WaitingFrames {
  public:
   explicit WaitingFrames(const FrameLimits& limits);
 
-  /// Whether one more may wait for a queue pair of `program` that has `of_queue_pair`
-  /// already.
+  /// Whether one more may wait for a queue pair of `program` that has `of_queue_pair` already.
   bool HasRoom(const ProgramFrames& program, uint32_t of_queue_pair = 0) const {
     return all_->load(std::memory_order_relaxed) < ample_ ||
            datapath::HasRoom(limits_, Counts(program, of_queue_pair));

@@ -47,8 +47,7 @@ struct MemoryRegion {
   MemoryWindow* window = nullptr;    ///< For a window: what it grants. Else null.
   std::vector<MrSegment> segments;
   std::vector<uint32_t> segment_handles;  ///< For nic: what the mapped segments were made from.
-  /// Count of bound windows, or null. nic does not end a bound region; accesses ignore the
-  /// count.
+  /// Count of bound windows, or null. nic does not end a bound region; accesses ignore the count.
   std::atomic<uint32_t>* bound_windows = nullptr;
 };
 

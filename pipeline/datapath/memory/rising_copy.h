@@ -91,8 +91,7 @@ class RisingCopy {
     while (left_ > kLineBytes) Move<Vector>();
   }
 
-  /// Aligns the destination to 16 bytes. Ends early when too few bytes are left for the next
-  /// piece.
+  /// Aligns the destination to 16 bytes. Ends early when too few bytes are left for the next piece.
   [[gnu::always_inline]] void AlignDestination() {
     if (IsOff(7)) [[unlikely]] {
       if (IsOff(1) && left_ >= 1) Move<uint8_t>();

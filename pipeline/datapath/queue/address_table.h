@@ -33,8 +33,7 @@ class AddressVector {
   wire::HeaderTemplate header_template_;
 };
 
-/// By handle: a small number that the control thread gives and the program repeats in
-/// requests.
+/// By handle: a small number that the control thread gives and the program repeats in requests.
 class AddressTable {
  public:
   /// Makes a table for handles below `capacity`.
@@ -46,8 +45,7 @@ class AddressTable {
   const AddressVector* Find(uint32_t handle) const {
     return handle < capacity_ ? slots_[handle].load(std::memory_order_acquire) : nullptr;
   }
-  /// Sets an entry. Null hides the old one: free it after a grace period. Control
-  /// thread.
+  /// Sets an entry. Null hides the old one: free it after a grace period. Control thread.
   void Set(uint32_t handle, const AddressVector* vector) {
     slots_[handle].store(vector, std::memory_order_release);
   }

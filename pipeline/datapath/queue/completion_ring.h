@@ -64,8 +64,7 @@ class CompletionRing {
   QueuePair* NextToFail() { return left_to_fail_ == 0 ? nullptr : users_[--left_to_fail_]; }
 
   // ---- while the worker stands still ----
-  /// CQEs that the program has not polled. More than the depth: its index is
-  /// impossible.
+  /// CQEs that the program has not polled. More than the depth: its index is impossible.
   uint32_t waiting() const { return ring_.waiting(); }
   const rings::CqeRingLayout& layout() const { return ring_.layout(); }
   /// Where the ring was before a move, and how far it was written.

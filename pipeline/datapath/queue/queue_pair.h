@@ -128,9 +128,8 @@ class alignas(UROCE_LINE) QueuePair {
   /// Whether the shared receive queue had a limit event to report when last taken from.
   bool has_limit_event() const { return has_limit_event_; }
 
-  /// Writes the transport's state to the page, then a full fence: a program that reads the
-  /// page either sees ERR, or posted before the rings are looked at again. True: it
-  /// changed.
+  /// Writes the transport's state to the page, then a full fence: a program that reads the page
+  /// either sees ERR, or posted before the rings are looked at again. True: it changed.
   bool PublishState(transport::QpState state);
   /// Reports an asynchronous event, at once or by RetryRecords.
   void RaiseEvent(uint32_t event_type);

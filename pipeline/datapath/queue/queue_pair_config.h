@@ -50,8 +50,7 @@ struct QueuePairConfig {
   uint32_t max_receive_sge = 0;
   uint32_t max_inline_bytes = 0;
   SharedReceiveQueue* shared = nullptr;  ///< Belongs to the same worker; there is no RQ then.
-  /// For an XRC target, which has no queues: requests name a shared receive queue of the
-  /// domain.
+  /// For an XRC target, which has no queues: requests name a shared receive queue of the domain.
   XrcQueues* domain = nullptr;
 };
 

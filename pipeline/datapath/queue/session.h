@@ -48,13 +48,11 @@ class Session {
   void MakeAddressTable(uint32_t capacity);
   /// Sets an address handle for the workers, or clears it. Control thread, after MakeAddressTable.
   void SetAddress(uint32_t handle, const AddressVector* vector);
-  /// Returns the address vector of `handle`, or null. Any worker, for this
-  /// turn.
+  /// Returns the address vector of `handle`, or null. Any worker, for this turn.
   const AddressVector* FindAddress(uint32_t handle) const;
 
-  /// The number of copies begun. Read after the grace period of an unpublished copied
-  /// region: CopiesDone must confirm it before the program may reuse the memory. Control
-  /// thread.
+  /// The number of copies begun. Read after the grace period of an unpublished copied region:
+  /// CopiesDone must confirm it before the program may reuse the memory. Control thread.
   uint64_t copies_begun() const;
   /// Whether the first `copies` copies have ended. They may never end: the program's memory can
   /// block its reader for as long as it lives.

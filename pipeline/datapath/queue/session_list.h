@@ -39,8 +39,7 @@ struct WorkerSession {
   WorkerUser* user = nullptr;  ///< Kept alive by `frames`.
   TurnBudget budget{kTurnOfProgram};
   rings::DoorbellCursor doorbell_cursor;
-  // Queue pairs that want another turn, without a doorbell: by PostponedLink, the oldest
-  // first.
+  // Queue pairs that want another turn, without a doorbell: by PostponedLink, the oldest first.
   QueuePair* oldest_postponed = nullptr;
   QueuePair* newest_postponed = nullptr;
 

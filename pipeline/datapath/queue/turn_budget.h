@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits what the programs of one user make a worker do in one turn. A program asks by a store,
-// as often and for as many queue pairs as it likes; work beyond its budget waits for later
-// turns.
+// Limits what the programs of one user make a worker do in one turn. A program asks by a store, as
+// often and for as many queue pairs as it likes; work beyond its budget waits for later turns.
 #pragma once
 
 #include <algorithm>

@@ -26,8 +26,7 @@ class Admission {
   /// Whether a packet is for this device. Counts congestion marks of packets that
   /// are.
   bool IsForPort(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view);
-  /// Whether `qp` takes the packet: checks its service and its state, and calls
-  /// Admit.
+  /// Whether `qp` takes the packet: checks its service and its state, and calls Admit.
   bool IsForQueuePair(const QueuePair& qp, DevicePort& port, const wire::Packet& packet,
                       const wire::FrameView& view, const rte_mbuf* frame);
   /// Whether a CNP is valid for `qp`, which may be null: `qp` has congestion control, and the CNP

@@ -32,8 +32,7 @@ class CongestionControl {
   /// goes out before all else of this turn, and only the room of the port limits it.
   void OnMarked(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                 const rte_mbuf* frame);
-  /// Handles an admitted CNP to `qp`. False: it is ignored, since too many are limited
-  /// already.
+  /// Handles an admitted CNP to `qp`. False: it is ignored, since too many are limited already.
   bool OnCnp(QueuePair& qp) { return Slow(qp); }
 
   // ---- sent ----

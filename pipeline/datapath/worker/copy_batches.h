@@ -28,8 +28,7 @@ class CopyBatches {
   void PrefetchPayload(QueuePair& qp);
   /// Called when the job of `qp` is done: keeps what it placed and prefetched for later packets.
   static void Keep(QueuePair& qp);
-  /// True: the payload of packet `psn` was placed before, and `effect`, which places it, is
-  /// done.
+  /// True: the payload of packet `psn` was placed before, and `effect`, which places it, is done.
   static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn);
   /// Copies the payload of `packet`, if it was prefetched, with its part of the CRC.
   static bool TakePrefetched(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,

@@ -61,8 +61,7 @@ class CopyEngine {
   template <typename OnEnd>
   bool TakeFinished(OnEnd&& on_end) {
     bool any = false;
-    // By index: `on_end` may add programs that are polled again. One not polled has no
-    // copies.
+    // By index: `on_end` may add programs that are polled again. One not polled has no copies.
     const std::vector<WorkerSession*>& polled = context_.sessions.polled();
     for (size_t i = 0; i < polled.size(); ++i) {
       CopyHelper* const helper = polled[i]->session->copy_helper();

@@ -10,9 +10,8 @@
 
 namespace uroce::datapath {
 
-/// A dynamic flag of mbufs, allotted by DPDK once per name; drivers clear it in received
-/// frames. A frame with it is a copy of a packet that captures have seen and all workers were
-/// given.
+/// A dynamic flag of mbufs, allotted by DPDK once per name; drivers clear it in received frames. A
+/// frame with it is a copy of a packet that captures have seen and all workers were given.
 class MulticastMark {
  public:
   bool IsSet(const rte_mbuf& frame) const { return (frame.ol_flags & flag_) != 0; }

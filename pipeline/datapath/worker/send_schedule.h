@@ -10,8 +10,7 @@
 
 namespace uroce::datapath {
 
-/// Schedules `qp`, which has something to send, within its program, and the program on the
-/// port.
+/// Schedules `qp`, which has something to send, within its program, and the program on the port.
 inline void StartSending(QueuePair& qp) {
   SessionFlow& session = *qp.links().session_flow;
   session.queue_pairs.Add(qp.links().flow);

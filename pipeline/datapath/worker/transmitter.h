@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends packets of the transports to the ports: acknowledgements first, then fair in
-// bytes.
+// Sends packets of the transports to the ports: acknowledgements first, then fair in bytes.
 #pragma once
 
 #include <rte_mbuf.h>

@@ -32,10 +32,9 @@
 
 namespace uroce::datapath {
 
-/// The parts of a worker. A turn gives what came in (finished copies, frames, doorbells,
-/// timers) to the transports, settles their queue pairs (completions, events, state), and
-/// sends what they have to send, fair in bytes. Each step is bounded; the next turn
-/// continues.
+/// The parts of a worker. A turn gives what came in (finished copies, frames, doorbells, timers) to
+/// the transports, settles their queue pairs (completions, events, state), and sends what they have
+/// to send, fair in bytes. Each step is bounded; the next turn continues.
 struct Worker::Impl {
   explicit Impl(const WorkerConfig& worker_config);
 
