@@ -14,8 +14,7 @@ class Extents {
  public:
   /// All three are multiples of `grain`, which is a power of two.
   Extents(uint64_t begin, uint64_t end, uint64_t grain);
-  /// Takes a free range of at least `length` bytes; returns its offset, or nothing if there is
-  /// none.
+  /// Takes a free range of at least `length` bytes; returns its offset, or nothing.
   std::optional<uint64_t> Take(uint64_t length);
   /// Frees the range that Take returned for this length.
   void Give(uint64_t offset, uint64_t length);

@@ -28,8 +28,7 @@ uint32_t ProgramsShare() {
   return std::min(limit - limit / 8, kMaxCapacity);
 }
 
-/// A fault outside guarded mappings gets the previous action when the instruction, or the signal,
-/// repeats.
+/// A fault elsewhere gets the previous action, when the instruction or the signal repeats.
 void OnBusError(int number, siginfo_t* info, void*) {
   const int error = errno;
   const bool is_fault = info->si_code > 0;

@@ -37,8 +37,7 @@ struct SideThread::State {
 /// Work of destroyed objects, for which the system refused a thread.
 struct SideThread::Stranded {
   static Stranded& Get() {
-    static auto* const all =
-        new Stranded;  // Never destroyed: threads may use it until the process ends.
+    static auto* const all = new Stranded;  // Threads may use it until the process ends.
     return *all;
   }
 

@@ -31,8 +31,7 @@ StrangerSocket::Received StrangerSocket::Receive(std::span<uint8_t> buffer) {
   ssize_t got = 0;
   do {
     got = recvmsg(fd(), &message, MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC);
-  } while (got < 0 &&
-           errno == ECONNRESET);  // The error is reported once, before the messages in the queue.
+  } while (got < 0 && errno == ECONNRESET);  // Reported once, before the queued messages.
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {Outcome::kNothing};
   if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) return {Outcome::kFds};
   if (got <= 0) return {Outcome::kHangup};

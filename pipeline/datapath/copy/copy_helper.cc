@@ -217,8 +217,7 @@ bool CopyHelper::AreDone(uint64_t jobs) const {
 }
 
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
-  // The kernel also checks the writing thread's rights: the program must not gain the daemon's
-  // privilege.
+  // The kernel also checks the writer's rights: a program must not gain the daemon's privilege.
   const bool may_touch = ActFor(shared->memory.user);
   int empty_polls = 0;
   auto idle_since = std::chrono::steady_clock::now();
@@ -251,9 +250,7 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
     shared->helper_sleeps.store(false, std::memory_order_relaxed);
     empty_polls = 0;
   }
-  close(std::exchange(
-      shared->memory.fd,
-      -1));  // The file is a stranger's, and closing it may block: no other thread waits for that.
+  close(std::exchange(shared->memory.fd, -1));  // May block: no other thread waits for it.
 }
 
 }  // namespace uroce::datapath

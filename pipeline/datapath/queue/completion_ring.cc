@@ -26,8 +26,7 @@ constexpr uint8_t kSlOfIpv4 = 0xa;
 
 constexpr uint64_t kNanosPerMicro = 1000;
 
-// Not the worker's time of this turn, which drifts: programs compare this time with their own
-// clock.
+// Not the worker's time of this turn, which drifts: programs compare it with their clock.
 uint64_t TimeNow() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);

@@ -148,8 +148,7 @@ void PacketExecutor::ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showin
 // The request names the shared queue, and so the receives, keys and completion queue. The queue may
 // go while the target lives. The transport sees that one message keeps to one queue.
 bool PacketExecutor::SelectQueue(QueuePair& qp, const wire::TransportHeader& header) {
-  if (transport::IsResponse(header.opcode))
-    return true;  // The response is dropped: a target sends no requests.
+  if (transport::IsResponse(header.opcode)) return true;  // Dropped: a target sends no requests.
   if (qp.SelectShared(header.xrc_srqn)) return true;
   qp.core().reliable().DenySrq();
   return false;

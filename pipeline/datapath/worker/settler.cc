@@ -107,8 +107,7 @@ bool Settler::PullSends(QueuePair& qp) {
     case PullResult::kDrained:
       return false;
     case PullResult::kNoRoom:
-      return state >=
-             QpState::kSqe;  // Flushed works complete at once, and no packet causes another look.
+      return state >= QpState::kSqe;  // Flushed works end at once; no packet causes a look.
     case PullResult::kMore:
       return true;
     case PullResult::kCorrupt:

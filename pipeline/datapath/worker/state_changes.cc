@@ -40,8 +40,7 @@ void StateChanges::ApplyPending(QueuePair& qp) {
   Apply(qp, modification.state, modification.attributes);
 }
 
-// Acknowledges before it stops: the program may have seen the requests complete, and afterwards no
-// answer leaves.
+// Acknowledges before a stop: the program may have seen requests complete; no answer leaves later.
 void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attributes) {
   const bool stops = state == QpState::kErr || state == QpState::kReset;
   if (stops) context_.acknowledge_all(qp);
@@ -96,8 +95,7 @@ void StateChanges::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
     Modify(qp, QpState::kErr, qp.core().attributes());
   }
   if (is_selected)
-    static_cast<void>(
-        qp.SelectShared(number));  // The number is not found, so no queue is selected.
+    static_cast<void>(qp.SelectShared(number));  // Not found, so no queue is selected.
 }
 
 void StateChanges::FailWaiting(QueuePair& qp) {

@@ -24,8 +24,7 @@ using transport::TxPacket;
 
 uint8_t* StartOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
 
-// Prefetches the queue pairs of the next turns: each step needs what the one before it prefetched a
-// turn ago.
+// Prefetches for the next turns: each step needs what the one before it prefetched a turn ago.
 void PrefetchAfter(Flow& flow) {
   Flow& next = *flow.next;
   if (&next == &flow) return;
@@ -48,8 +47,7 @@ const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPack
 
 bool Transmitter::Transmit() {
   bool any = false;
-  // Acknowledgements go first: a remote sender waits for them. All other packets wait for their
-  // turn.
+  // Acknowledgements go first: a remote sender waits for them. Other packets wait for their turn.
   context_.ready.TakeReceived([&](QueuePair& qp) {
     if (!Acknowledge(qp)) return;
     any = true;
@@ -72,8 +70,7 @@ bool Transmitter::Acknowledge(QueuePair& qp) {
   return true;
 }
 
-// Each worker that sends by this port has the same share. A worker that needs less leaves the rest
-// to the others.
+// Each worker that sends by this port has the same share, and leaves what it does not need.
 bool Transmitter::ServePort(DevicePort& port) {
   bool any = false;
   if (port.host_has_frames()) any |= ServeLink(port, *port.device().host_link, Qpn());

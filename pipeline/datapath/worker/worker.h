@@ -74,8 +74,7 @@ class Worker {
   /// Runs `work` on the worker's thread between two bursts and returns when it is done. Before
   /// Start and after Stop it runs on the caller's thread. Control thread.
   void Run(absl::FunctionRef<void()> work);
-  /// Calls `work` for each index below `count` as Run does, in pieces with packets in
-  /// between.
+  /// Calls `work` for each index below `count` as Run does, in pieces; packets go in between.
   void RunInPieces(size_t count, absl::FunctionRef<void(size_t index)> work);
   /// Calls `work` for each of this worker's `queue_pairs`, in pieces as RunInPieces does.
   void RunForEach(std::span<QueuePair* const> queue_pairs,
