@@ -34,8 +34,7 @@ struct CopyJob {
   static constexpr uint32_t kMaxPieces = 32;
   static constexpr uint32_t kMaxBatched = 15;
 
-  /// The part of a job that serves a later packet: the helper's work is short, the wait for it
-  /// long.
+  /// The part of a job for a later packet: the helper's work is short, but the wait for it long.
   struct Batched {
     rte_mbuf* frame = nullptr;  ///< Holds the bytes; the job has a reference.
     uint32_t pieces_end = 0;    ///< Complete when this many pieces of the job have been moved.
