@@ -54,12 +54,12 @@ struct WorkerSession {
 };
 
 /// A program whose queue pairs have work is polled: the worker looks at its doorbells each turn,
-/// and tells it each time it sleeps. A program whose queue pairs have had none for `park_after` is
-/// parked: `sleeping` stays set in its doorbells, and it costs neither a look nor a store, however
-/// many there are. Its eventfd, which is always in the worker's epoll set, tells when it comes
-/// back: a sleeping worker wakes by it, and a busy one looks there each kLookInterval while a
+/// and sets `sleeping` there when it sleeps. A program whose queue pairs had none for `park_after`
+/// is parked: `sleeping` stays set in its doorbells, and it costs neither a look nor a store,
+/// however many there are. Its eventfd, which is always in the worker's epoll set, tells when it
+/// comes back: a sleeping worker wakes by it, and a busy one looks there each kLookInterval while a
 /// program is parked. A packet for one of its queue pairs also ends the parking, so a program that
-/// only answers its peer never rings for a parked program.
+/// only answers its peer is never parked when it rings.
 ///
 /// No wake-up is lost:
 /// - The program sets its doorbell's bit, then (a full fence between) reads `sleeping`. The worker

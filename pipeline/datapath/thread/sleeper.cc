@@ -20,7 +20,7 @@ constexpr int64_t kNanosPerMilli = 1'000'000;
 constexpr Nanos kLongestSleep{60 * kNanosPerSecond};
 
 // A port's socket keeps the error of an interface that went down until the error is read. Until
-// then it would wake its worker all the time.
+// then the socket would wake its worker all the time.
 void ClearError(int fd) {
   int error = 0;
   socklen_t length = sizeof(error);
