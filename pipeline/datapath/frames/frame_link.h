@@ -18,7 +18,7 @@ struct FrameLinkCounters {
   std::atomic<uint64_t> sent{0};         ///< Frames of the stack that went to the port. Worker.
   std::atomic<uint64_t> too_long{0};     ///< Dropped: longer than an mbuf. Worker.
   std::atomic<uint64_t> tx_discards{0};  ///< Dropped: the worker was behind. Stack.
-  /// Frames that the stack refused; on the link of the general service interface also the worker.
+  /// Refused frames: by the stack; on the link of the general service interface by the worker.
   std::atomic<uint64_t> rx_refused{0};
 };
 

@@ -105,7 +105,7 @@ void CongestionControl::SendCnp(const QueuePair& qp, const wire::Packet& packet,
 void CongestionControl::Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes,
                                Nanos gap) {
   const wire::TransportHeader& header = packet.header;
-  if (!congestion::IsNotified(header.opcode)) return;  // Packets without data count nothing.
+  if (!congestion::IsNotified(header.opcode)) return;  // Packets without data are not charged.
   congestion::FlowRate& rate = qp.flow().rate;
   const bool reads = IsReadRequest(header.opcode);
   const uint32_t answer = reads ? std::min(header.reth.length_bytes, kMaxAnswerBytes) : 0;
