@@ -22,7 +22,7 @@ struct BackgroundTasks::Mailbox {
   Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex;
   std::vector<Id> finished;
-  bool abandoned = false;  ///< Nobody will look at `finished`: an background task ends by itself.
+  bool abandoned = false;  ///< Nobody will look at `finished`: a background task ends by itself.
 };
 
 BackgroundTasks::BackgroundTasks(EventLoop& loop)
@@ -36,7 +36,7 @@ BackgroundTasks::~BackgroundTasks() {
   const std::lock_guard lock(mailbox_->mutex);
   mailbox_->abandoned = true;
   for (const Id id : mailbox_->finished) tasks_.erase(id);
-  for (auto& [id, task] : tasks_) static_cast<void>(task.release());  // Its thread's now.
+  for (auto& [id, task] : tasks_) static_cast<void>(task.release());  // Its thread owns it now.
 }
 
 BackgroundTasks::Id BackgroundTasks::Start(std::function<void()> work, std::function<void()> done,

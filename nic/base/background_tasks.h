@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that may take long, or for ever, off the control thread.
+// Runs work that may take long, or for ever, outside the control thread.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace uroce {
 
-/// BackgroundTasks are done on side threads, that nobody waits for. Control thread.
+/// Tasks run on side threads, which nobody waits for. Control thread.
 class BackgroundTasks {
  public:
   using Id = uint64_t;
 
   explicit BackgroundTasks(EventLoop& loop);
-  /// BackgroundTasks under way go on, and are destroyed with all they hold on their own threads.
+  /// Tasks under way continue. They are destroyed with all they hold on their own threads.
   ~BackgroundTasks();
   BackgroundTasks(const BackgroundTasks&) = delete;
   BackgroundTasks& operator=(const BackgroundTasks&) = delete;
 
-  /// Runs `work` on `thread`, or without it on one of its own, then `done` on this one. Both are
-  /// destroyed on this one. Where the system refuses another thread, the background task waits for
+  /// Runs `work` on `thread`, or when that is null on a new one, and then `done` on this thread.
+  /// Both are destroyed on this thread. Where the system refuses another thread, the task waits for
   /// one.
   Id Start(std::function<void()> work, std::function<void()> done,
            std::shared_ptr<SideThread> thread = nullptr);
-  /// `done` will not be called. The work goes on.
+  /// Cancels the call of `done`. The work continues.
   void Cancel(Id id);
 
  private:
@@ -47,7 +47,7 @@ class BackgroundTasks {
   EventLoop::Id watch_;
   Id next_id_ = 1;
   std::map<Id, std::unique_ptr<Task>> tasks_;
-  std::vector<std::shared_ptr<SideThread>> refused_;  ///< By the system, so far.
+  std::vector<std::shared_ptr<SideThread>> refused_;  ///< The system has refused them so far.
   EventLoop::Id retry_ = 0;
 };
 

@@ -11,11 +11,11 @@
 
 namespace uroce {
 
-/// Monotonic nanoseconds from the time stamp counter, measured against CLOCK_MONOTONIC at
-/// construction; that clock itself where the counter's rate is not constant. One thread.
+/// Monotonic nanoseconds from the time stamp counter, calibrated by CLOCK_MONOTONIC at
+/// construction. Uses CLOCK_MONOTONIC itself where the counter's rate is not constant. One thread.
 class Clock {
  public:
-  /// Takes about 10 ms.
+  /// The calibration takes about 10 ms.
   Clock();
   Nanos Now() const {
     if (ns_per_tick_shifted_ == 0) return SystemNow(CLOCK_MONOTONIC);

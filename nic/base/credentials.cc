@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kUnchanged = -1;
 
-// System calls, because the functions of the C library change all threads. Where there is nothing
-// to change, nothing has to be allowed: a namespace of users may not let its root set groups.
+// Uses system calls, because the functions of the C library change all threads. Where nothing
+// changes, no call is made: a user namespace may forbid its root to set groups.
 bool ChangeIds(const Credentials& user) {
   if (user.uid == geteuid() && user.gid == getegid()) return true;
   return syscall(SYS_setgroups, 0, nullptr) == 0 &&

@@ -11,19 +11,19 @@ namespace uroce {
 struct Credentials {
   uid_t uid = 0;
   gid_t gid = 0;
-  /// The calling thread's own.
+  /// The credentials of the calling thread.
   static Credentials Own();
 };
 
-/// Leaves the calling thread those of its capabilities that are in `capabilities` (bits by number),
-/// in effect. Returns 0 or an errno. Async-signal-safe.
+/// Reduces the effective capabilities of the calling thread to `capabilities` (bits by number), as
+/// far as it has them. Returns 0 or an errno. Async-signal-safe.
 [[nodiscard]] int KeepCapabilities(uint64_t capabilities);
 
-/// From here on what the calling thread does is judged by the kernel as done by this user, if it is
-/// another one then without further groups, and by those of the capabilities that are in
-/// `capabilities`. Real and saved user IDs stay, so that the user can neither signal nor trace the
-/// thread: that would reach the whole process. Where the process is not root's and may not change
-/// its user, it keeps that. False: the system refused; nothing is to be done for the user.
+/// Makes the kernel judge what the calling thread does from now on as done by `user`, with those of
+/// its capabilities that are in `capabilities`, and with no further groups if `user` is another
+/// one. Real and saved user IDs stay, so that the user can neither signal nor trace the thread:
+/// that would reach the whole process. A process that is not root's and may not change its user
+/// keeps it. False: the system refused; do nothing for the user then.
 [[nodiscard]] bool ActFor(const Credentials& user, uint64_t capabilities = 0);
 
 }  // namespace uroce

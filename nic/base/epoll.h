@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set of file descriptors. One descriptor is readable when any of the set is.
+// A set of file descriptors. Its own descriptor is readable when any of the set is.
 #pragma once
 
 #include <sys/epoll.h>
@@ -11,14 +11,14 @@ namespace uroce {
 /// `fd` is readable while one of its fds is.
 class Epoll {
  public:
-  /// Nothing if it has it.
+  /// Adds `fd`. No effect when the set has it already.
   void Add(int fd) const {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd;
     epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event);
   }
-  /// Nothing if it does not have it.
+  /// Removes `fd`. No effect when the set does not have it.
   void Remove(int fd) const { epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
   int fd() const { return fd_.get(); }
 

@@ -21,7 +21,7 @@ class EventLoop final : public Timers {
  public:
   EventLoop();
 
-  /// Calls `callback` whenever `fd` has one of the epoll `events`. The fd stays the caller's.
+  /// Calls `callback` whenever `fd` has one of the epoll `events`. The caller owns the fd.
   Id Watch(int fd, uint32_t events, std::function<void()> callback);
   /// Changes the events of a watched fd; 0 pauses it.
   void SetEvents(Id id, uint32_t events);
@@ -32,12 +32,12 @@ class EventLoop final : public Timers {
   Id After(Nanos delay, std::function<void()> callback) override;
   void Cancel(Id id) override;
 
-  /// Until Stop.
+  /// Runs until Stop.
   void Run();
   void Stop() { stopped_ = true; }
-  /// One wait of at most `timeout_ms`, and what it brought.
+  /// Waits once, at most `timeout_ms`, and calls the callbacks of what came.
   void RunOnce(int timeout_ms);
-  /// How many waits there were.
+  /// The number of waits so far.
   uint64_t turn() const { return turn_; }
 
  private:
@@ -60,7 +60,7 @@ class EventLoop final : public Timers {
   Id next_id_ = 1;
   bool stopped_ = false;
   uint64_t turn_ = 0;
-  Nanos busy_at_;  ///< When something came last.
+  Nanos busy_at_;  ///< When an event came last.
   absl::flat_hash_map<Id, Watched> watched_;
   Timers timers_;
   absl::flat_hash_map<Id, Timers::iterator> timer_places_;  ///< Thousands may be cancelled at once.

@@ -29,7 +29,7 @@ EventSignal::~EventSignal() {
   if (context_ != 0) syscall(SYS_io_destroy, context_);
 }
 
-// A read of no bytes is done when io_submit returns. Its result is taken, to make room for the
+// A read of no bytes is complete when io_submit returns. Its result is taken, to make room for the
 // next.
 void EventSignal::Raise(int event_fd) {
   iocb read{};

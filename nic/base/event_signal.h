@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raising an eventfd that another process holds too, without ever waiting for that process.
+// Signals an eventfd that another process holds too, without ever waiting for that process.
 #pragma once
 
 #include <linux/aio_abi.h>
@@ -9,12 +9,12 @@
 
 namespace uroce {
 
-/// O_NONBLOCK belongs to the open file, which the other process can change, and a write to an
-/// eventfd whose counter is full waits without it. What the kernel itself adds to an eventfd leaves
-/// a full counter as it is: so each signal is the end of an asynchronous read of nothing.
+/// The other process can clear O_NONBLOCK, which belongs to the open file; a write to a full
+/// counter then blocks. Additions by the kernel itself never block: they leave a full counter as it
+/// is. So each signal is the end of an asynchronous read of nothing.
 class EventSignal {
  public:
-  /// Errors name the system call: a kernel without asynchronous I/O, or fs.aio-max-nr is used up.
+  /// Errors name the system call. Causes: no asynchronous I/O in the kernel; fs.aio-max-nr used up.
   static absl::StatusOr<EventSignal> Make();
   EventSignal(EventSignal&& other) noexcept;
   EventSignal& operator=(EventSignal&&) = delete;

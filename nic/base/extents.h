@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranges of an arena are free. Pure.
+// Keeps track of the free ranges of an arena. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class Extents {
  public:
   /// All three are multiples of `grain`, which is a power of two.
   Extents(uint64_t begin, uint64_t end, uint64_t grain);
-  /// Offset of a free range of at least `length` bytes, now taken; nothing if there is none.
+  /// Takes a free range of at least `length` bytes; returns its offset, or nothing.
   std::optional<uint64_t> Take(uint64_t length);
-  /// Frees what Take gave for this length.
+  /// Frees the range that Take returned for this length.
   void Give(uint64_t offset, uint64_t length);
   uint64_t free_bytes() const { return free_bytes_; }
   uint64_t RoundUp(uint64_t length) const { return (length + grain_ - 1) & ~(grain_ - 1); }

@@ -7,9 +7,9 @@
 
 namespace uroce {
 
-/// A holder gets another place for as long as it has fewer than twice as many as are left. So one
-/// alone gets two thirds of all, several that take what they can a share each, and whoever comes
-/// behind them finds some left (Choudhury and Hahne's dynamic thresholds for packet buffers).
+/// A holder gets another place while it has fewer than twice as many as are left. So a single
+/// holder gets two thirds of all, several greedy holders get equal shares, and a later one finds
+/// some left (Choudhury and Hahne's dynamic thresholds for packet buffers).
 template <typename Holder>
 class FairShare {
  public:

@@ -11,7 +11,7 @@
 
 namespace uroce {
 
-/// Closes its fd at the end. Empty: -1.
+/// Owns an fd and closes it at the end. Empty: -1.
 class Fd {
  public:
   Fd() = default;
@@ -35,7 +35,7 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Unmaps its range at the end. Empty: data() is null.
+/// Owns a mapping and unmaps it at the end. Empty: data() is null.
 class Mapping {
  public:
   Mapping() = default;

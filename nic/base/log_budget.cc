@@ -10,7 +10,7 @@ constexpr Nanos kFull = LogBudget::kInterval * LogBudget::kBurst;
 
 }  // namespace
 
-// What a user has is the time since the bucket was empty; a line takes an interval of it.
+// A user's budget is the time since the bucket was empty; a line takes kInterval of it.
 bool LogBudget::Take(uid_t uid, Nanos now) {
   const auto [found, is_new] = users_.try_emplace(uid);
   User& user = found->second;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A limit on the log lines that a user can cause.
+// Limits the log lines that a user can cause.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 
 namespace uroce {
 
-/// Each user may cause kBurst lines at once, and one more in each kInterval. Those left out are
+/// Each user may cause kBurst lines at once, and one more in each kInterval. Omitted lines are
 /// counted. Pure.
 class LogBudget {
  public:
@@ -26,16 +26,16 @@ class LogBudget {
     uid_t uid = 0;
     uint64_t lines = 0;
   };
-  /// What is to be said of lines left out, of each user who has a line to spare: that is taken.
+  /// Takes the counts of omitted lines, of users with a line left, which the report uses up.
   std::vector<Omission> TakeOmissions(Nanos now);
 
  private:
   struct User {
-    Nanos empty_at{0};  ///< With no line taken since, kBurst are there this long after.
+    Nanos empty_at{0};  ///< A user's budget is the time since this; a line takes kInterval of it.
     uint64_t omitted = 0;
   };
 
-  std::map<uid_t, User> users_;  ///< Those who have taken lines lately.
+  std::map<uid_t, User> users_;  ///< Users that have taken lines lately.
 };
 
 }  // namespace uroce

@@ -16,19 +16,19 @@
 namespace uroce {
 namespace {
 
-constexpr uint32_t kDefaultMaxMapCount = 65530;  // The kernel's.
+constexpr uint32_t kDefaultMaxMapCount = 65530;  // The kernel's default.
 constexpr uint32_t kMaxCapacity = 1 << 20;
 
 struct sigaction previous_action;
 
-/// What programs may have of the process's mappings: the rest is for heaps, stacks and ports.
+/// The mappings of the process that programs may use: the others are for heaps, stacks and ports.
 uint32_t ProgramsShare() {
   uint32_t limit = kDefaultMaxMapCount;
   std::ifstream("/proc/sys/vm/max_map_count") >> limit;
   return std::min(limit - limit / 8, kMaxCapacity);
 }
 
-/// A fault elsewhere is a fault: it takes its course when the instruction, or the signal, repeats.
+/// A fault elsewhere gets the previous action, when the instruction or the signal repeats.
 void OnBusError(int number, siginfo_t* info, void*) {
   const int error = errno;
   const bool is_fault = info->si_code > 0;
@@ -58,7 +58,7 @@ MappingGuard::MappingGuard(uint32_t capacity)
       slots_(std::make_unique<Slot[]>(capacity)),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-// Never destroyed: a fault may come as long as there are threads.
+// The guard is never destroyed: a fault may come as long as there are threads.
 MappingGuard& MappingGuard::Get() {
   static MappingGuard* const guard = MakeProcessGuard();
   return *guard;
@@ -100,7 +100,7 @@ bool MappingGuard::Strike(const void* address) {
     const uintptr_t start = slot.start.load(std::memory_order_acquire);
     const size_t length = slot.length.load(std::memory_order_relaxed);
     if (start == 0 || at - start >= length) continue;
-    // Not mmap(): where a sanitizer has one of its own, it is not for signal handlers.
+    // Not mmap(): a sanitizer's version of it is not safe in signal handlers.
     const long result = syscall(SYS_mmap, start, length, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     if (result == -1) return false;

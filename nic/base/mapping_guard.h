@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keeps the daemon alive when a program or a peer shrinks a file, empties a file system, or
-// takes huge pages away under a mapping that both share: the access raises SIGBUS, and the mapping
-// becomes one of zeros.
+// Keeps the daemon alive when a program or a peer shrinks a file, empties a file system, or takes
+// huge pages away under a shared mapping: the access raises SIGBUS, and the mapping is replaced by
+// one of zeros.
 #pragma once
 
 #include <atomic>
@@ -18,10 +18,10 @@
 
 namespace uroce {
 
-/// The table of guarded mappings, which a handler of SIGBUS searches. Bounded, so that the kernel's
-/// bound on mappings (vm.max_map_count) never stops the daemon's own. Add, Remove, NoteLost and
-/// TakeStruck: any thread. A mapping is removed when no worker reads it any more, as it is
-/// unmapped.
+/// The table of guarded mappings, which a handler of SIGBUS searches. The table is bounded, so that
+/// the kernel's limit on mappings (vm.max_map_count) never stops the daemon's own. Any thread calls
+/// Add, Remove, NoteLost and TakeStruck. A mapping is removed when it is unmapped, after the last
+/// worker has stopped reading it.
 class MappingGuard {
  public:
   /// Room for `capacity` mappings.
@@ -29,16 +29,16 @@ class MappingGuard {
   MappingGuard(const MappingGuard&) = delete;
   MappingGuard& operator=(const MappingGuard&) = delete;
 
-  /// The process's own: signal handlers are the process's. The first call installs the handler.
+  /// The guard of this process. The first call installs the process's signal handler.
   static MappingGuard& Get();
 
   uint32_t capacity() const { return capacity_; }
 
-  /// An owner that is no program.
+  /// The owner of a mapping that belongs to no program.
   static constexpr uint32_t kNobody = 0;
 
-  /// Guards [start, start + length) for `owner`, who is named when it is struck. Whole pages of its
-  /// file system. Nothing when the table is full.
+  /// Guards [start, start + length) for `owner`, which TakeStruck names after a strike. The range
+  /// has whole pages of its file system. Returns nothing when the table is full.
   std::optional<uint32_t> Add(const void* start, size_t length, uint32_t owner);
   void Remove(uint32_t slot);
 
@@ -46,12 +46,12 @@ class MappingGuard {
   /// Async-signal-safe.
   bool Strike(const void* address);
 
-  /// Has `owner` named as one that is struck: its memory is gone without a mapping.
+  /// Makes TakeStruck name `owner`: its memory is gone, without a mapping of the daemon.
   void NoteLost(uint32_t owner);
 
-  /// Readable after a strike.
+  /// The fd is readable after a strike.
   int event_fd() const { return event_.get(); }
-  /// The owners of what was struck since the last call, each once.
+  /// Returns the owners of mappings struck since the last call, each once.
   std::vector<uint32_t> TakeStruck();
 
  private:
@@ -67,10 +67,10 @@ class MappingGuard {
 
   const uint32_t capacity_;
   std::unique_ptr<Slot[]> slots_;
-  std::atomic<uint32_t> used_{0};  ///< Slots that were ever taken.
+  std::atomic<uint32_t> used_{0};  ///< The number of slots that were ever taken.
   Fd event_;
   std::mutex mutex_;
-  std::vector<uint32_t> free_;  ///< Below `used_`.
+  std::vector<uint32_t> free_;  ///< Free slots below `used_`.
   std::vector<uint32_t> struck_owners_;
 };
 
@@ -78,7 +78,7 @@ class MappingGuard {
 class GuardedMapping {
  public:
   GuardedMapping() = default;
-  /// Errors: ResourceExhausted; `mapping` stays the caller's then.
+  /// Errors: ResourceExhausted, when the table is full; the caller then keeps `mapping`.
   static absl::StatusOr<GuardedMapping> Make(Mapping&& mapping, uint32_t owner);
   GuardedMapping(GuardedMapping&& other) noexcept
       : mapping_(std::move(other.mapping_)), slot_(std::exchange(other.slot_, std::nullopt)) {}

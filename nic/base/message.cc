@@ -13,7 +13,7 @@
 namespace uroce {
 namespace {
 
-constexpr size_t kMaxFds = UROCE_MAX_WORKERS + 3;  // HELLO has the most.
+constexpr size_t kMaxFds = UROCE_MAX_WORKERS + 3;  // HELLO has the most fds.
 
 uroce_reply MakeHeader(const absl::Status& status, size_t body_bytes) {
   uroce_reply header{};

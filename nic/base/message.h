@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams of the control socket.
+// Writes the datagrams of the control socket.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace uroce {
 
-/// What a command answers: its structure and the fds that go with it.
+/// The answer to a command: its structure, and the fds that go with it.
 class Reply {
  public:
-  /// Appends `value` as it goes out.
+  /// Appends the bytes of `value`.
   template <typename T>
   void Add(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -26,9 +26,9 @@ class Reply {
   void AddBytes(std::span<const uint8_t> bytes) {
     body_.insert(body_.end(), bytes.begin(), bytes.end());
   }
-  /// Lends an fd that stays the daemon's.
+  /// Adds an fd that the daemon keeps.
   void Lend(int fd) { fds_.push_back(fd); }
-  /// Hands an fd over: closed here once sent.
+  /// Adds an fd that is closed here once sent.
   void Give(Fd fd) {
     fds_.push_back(fd.get());
     owned_.push_back(std::move(fd));
@@ -46,7 +46,7 @@ class Reply {
 /// The errno that verbs return for a status.
 int ErrnoOf(const absl::Status& status);
 
-/// Sends a reply, or an error with its text. False: the socket would not take it at once; a program
+/// Sends a reply, or an error with its text. False: the socket did not take it at once. A program
 /// has one request under way and room for its answer, so it is not served any more.
 [[nodiscard]] bool SendReply(int socket, const absl::Status& status, const Reply& reply);
 

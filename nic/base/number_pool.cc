@@ -13,7 +13,7 @@ constexpr int kMaxDraws = 1024;
 
 }  // namespace
 
-// getrandom of so few bytes fails only before the kernel's pool is ready, and then it waits.
+// getrandom of so few bytes fails only before the kernel's pool is ready. It waits then.
 uint32_t SecureRandom() {
   uint32_t value = 0;
   ssize_t got = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that others must not guess, and that are not used again soon: QPNs and keys.
+// Hands out numbers that others must not guess and that are not soon used again: QPNs and keys.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace uroce {
 
-/// 32 bits from the kernel's CSPRNG.
+/// Returns 32 bits from the kernel's CSPRNG.
 uint32_t SecureRandom();
 
-/// Random numbers of `bits` bits, none of `reserved`, each with one holder at a time and none given
-/// out again for 60 s. `group_bits` low bits are the holder's to change: numbers that differ only
-/// there count as one, as ibv_inc_rkey needs for keys.
+/// Random numbers of `bits` bits, none of `reserved`. Each has one holder at a time and rests for
+/// 60 s before it is given out again. The holder may change the `group_bits` low bits: numbers that
+/// differ only there count as one, as ibv_inc_rkey needs for keys.
 class NumberPool {
  public:
   using Random = uint32_t (*)();
@@ -23,15 +23,15 @@ class NumberPool {
 
   NumberPool(uint32_t bits, uint32_t group_bits, Random random = SecureRandom);
 
-  /// Where a number is to lie: `first` <= number < `end`.
+  /// The range in which a number must lie: `first` <= number < `end`.
   struct Range {
     uint64_t first = 0;
     uint64_t end = 0;
   };
 
-  /// A number that nobody holds. Shape: 1 < value < 2^bits - 1. 0: half of all are taken.
+  /// Takes a free number. Range: 1 < value < 2^bits - 1. Returns 0 when half of all are taken.
   uint32_t Take(Nanos now) { return Take(now, {0, uint64_t{mask_} + 1}); }
-  /// The same, within `range`. 0: half of all are taken, or nearly all of the range.
+  /// Does the same within `range`. Returns 0 also when nearly all of the range are taken.
   uint32_t Take(Nanos now, const Range& range);
   /// Ends the hold; the number rests before it is given out again.
   void Release(uint32_t number, Nanos now);

@@ -9,7 +9,7 @@
 
 namespace uroce {
 
-// What a program sent here would wait to be closed by the daemon, with fds in it.
+// Data that a program sent here would stay until the daemon closes the socket, with fds in it.
 absl::StatusOr<Fd> MakeOneWaySocket(Fd& reader) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {

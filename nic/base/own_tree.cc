@@ -103,7 +103,7 @@ void OwnTree::Remove(absl::string_view name) {
 }
 
 OwnTree::~OwnTree() {
-  // Of what another has made there it takes an empty directory at most.
+  // If another user has put something there, rmdir removes an empty directory at most.
   if (directory_) rmdir(path_.c_str());
 }
 

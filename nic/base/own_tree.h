@@ -11,28 +11,28 @@
 
 namespace uroce {
 
-/// Names are paths relative to the directory. Nobody else can change what is in it, and no symbolic
+/// Names are paths relative to the directory. Nobody else can change its content, and no symbolic
 /// link is followed. Errors are those of the system calls.
 class OwnTree {
  public:
-  /// Makes the directory where there is none. Errors: PermissionDenied: it is another user's, or
-  /// another may write to it, or no directory.
+  /// Makes the directory if there is none. Errors: PermissionDenied when another user owns it or
+  /// may write to it, or when it is no directory.
   static absl::StatusOr<OwnTree> Make(const std::string& path);
-  /// An empty directory goes too.
+  /// Removes the directory if it is empty.
   ~OwnTree();
   OwnTree(OwnTree&&) = default;
   OwnTree& operator=(OwnTree&&) = delete;
 
-  /// Makes its directories too. A reader sees the former text or the new one.
+  /// Writes a file, and makes its directories. A reader sees the former text or the new one.
   absl::Status WriteFile(absl::string_view name, absl::string_view text);
-  /// A symbolic link to `target`. One that is there stays.
+  /// Makes a symbolic link to `target`. An existing one stays.
   absl::Status Link(absl::string_view name, const char* target);
-  /// Whatever it is, with all that is in it.
+  /// Removes a file or a directory with all that is in it.
   void Remove(absl::string_view name);
 
  private:
   explicit OwnTree(std::string path, Fd directory);
-  /// The directory that holds `name`, of which the last part is left.
+  /// Opens the directory that holds `name`, and reduces `name` to its last part.
   absl::StatusOr<Fd> OpenParent(absl::string_view& name, bool makes_it) const;
 
   std::string path_;

@@ -10,14 +10,14 @@
 
 namespace uroce {
 
-/// A sparse memfd of `length` bytes, sealed against any change of its size.
+/// Makes a sparse memfd of `length` bytes, sealed against any change of its size.
 absl::StatusOr<Fd> MakeSharedFile(const char* name, uint64_t length);
 /// Maps the first `length` bytes for reading and writing, or for reading alone. No page is touched.
 absl::StatusOr<Mapping> MapShared(int fd, uint64_t length, bool writable = true);
-/// A memfd with these bytes, sealed against every change.
+/// Makes a memfd with these bytes, sealed against every change.
 absl::StatusOr<Fd> MakeConstantFile(const char* name, const void* data, uint64_t length);
 
-/// Status of a failed system call.
+/// The status of a failed system call.
 absl::Status SystemError(const char* what, int error);
 
 }  // namespace uroce

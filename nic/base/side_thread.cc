@@ -14,11 +14,11 @@
 namespace uroce {
 namespace {
 
-// To start a thread takes as long as a command.
+// An idle thread is kept for a while: starting one takes as long as a command.
 constexpr std::chrono::milliseconds kIdleTime{100};
 constexpr std::chrono::microseconds kAwaitPoll{50};
 
-std::atomic<uint32_t> left_behind{0};  // States of objects that have gone.
+std::atomic<uint32_t> left_behind{0};  // The number of states whose objects are destroyed.
 
 }  // namespace
 
@@ -34,10 +34,10 @@ struct SideThread::State {
   bool is_abandoned = false;
 };
 
-/// Work of objects that have gone, for which there was no thread.
+/// Work of destroyed objects, for which the system refused a thread.
 struct SideThread::Stranded {
   static Stranded& Get() {
-    static auto* const all = new Stranded;  // Threads may use it to the last.
+    static auto* const all = new Stranded;  // Threads may use it until the process ends.
     return *all;
   }
 

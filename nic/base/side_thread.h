@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread for work that takes long or never ends. To unmap a gigabyte takes 60 ms; to close a
+// A thread for work that takes long or never ends. Unmapping a gigabyte takes 60 ms; closing a
 // stranger's socket takes as long as the stranger likes.
 #pragma once
 
@@ -10,37 +10,37 @@
 
 namespace uroce {
 
-/// A thread that does one thing after the other, and ends when it has been idle for a while. Nobody
-/// waits for it: what is left to do when this object goes is done all the same. Where the system
-/// refuses a thread, it is asked again when work comes and when any of these objects goes.
+/// A thread that does one work after the other, and ends when it has been idle for a while. Nobody
+/// waits for it: work that is left when this object is destroyed is still done. A thread that the
+/// system refused is asked for again when work comes and when any of these objects is destroyed.
 class SideThread {
  public:
-  /// `held` is let go once this object has gone and all is done.
+  /// `held` is released once this object is destroyed and all work is done.
   explicit SideThread(std::shared_ptr<void> held = nullptr);
   ~SideThread();
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
-  /// Any thread. `work` runs and is destroyed on the thread. False: the system refuses a thread;
-  /// the work is kept for the next call of Do or Launch.
+  /// `work` runs and is destroyed on the thread. False: the system refuses a thread; the work is
+  /// kept for the next call of Do or Launch. Any thread.
   bool Do(std::function<void()> work);
-  /// Any thread. Starts the thread if there is work and none. False: the system refuses it.
+  /// Starts the thread if there is work and no thread. False: the system refuses it. Any thread.
   bool Launch();
-  /// Any thread. Destroys `last` on the thread. Nobody else may have it, and its end may touch
-  /// nothing that another thread owns.
+  /// Destroys `last` on the thread. Nobody else may hold it, and its destructor may touch nothing
+  /// that another thread owns. Any thread.
   void End(std::shared_ptr<void> last);
 
-  /// An object that `thread` destroys, whoever lets go of it last.
+  /// Makes an object that `thread` destroys, whoever releases it last.
   template <typename T>
   static std::shared_ptr<T> MakeEndingOn(std::shared_ptr<SideThread> thread, T object) {
     return {new T(std::move(object)),
             [thread = std::move(thread)](T* last) { thread->End(std::shared_ptr<T>(last)); }};
   }
 
-  /// Any thread. Asks the system again for the threads that objects which have gone still need.
+  /// Asks the system again for the threads that destroyed objects still need. Any thread.
   static void LaunchStranded();
 
-  /// Waits until the threads of all objects that have gone are done; false: after `limit` some are
+  /// Waits until the threads of all destroyed objects are done. False: after `limit` some are
   /// not.
   static bool AwaitAll(std::chrono::milliseconds limit);
 

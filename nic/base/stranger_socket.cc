@@ -22,7 +22,7 @@ StrangerSocket::~StrangerSocket() {
   thread_->End(std::make_shared<Fd>(std::move(socket_)));
 }
 
-// A look at a message takes fds of it no more than it closes them: the queue has them still.
+// MSG_PEEK neither takes nor closes the fds of a message: the queue still has them.
 StrangerSocket::Received StrangerSocket::Receive(std::span<uint8_t> buffer) {
   iovec part{buffer.data(), buffer.size()};
   msghdr message{};
@@ -31,7 +31,7 @@ StrangerSocket::Received StrangerSocket::Receive(std::span<uint8_t> buffer) {
   ssize_t got = 0;
   do {
     got = recvmsg(fd(), &message, MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC);
-  } while (got < 0 && errno == ECONNRESET);  // Told once, before what is in the queue.
+  } while (got < 0 && errno == ECONNRESET);  // Reported once, before the queued messages.
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {Outcome::kNothing};
   if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) return {Outcome::kFds};
   if (got <= 0) return {Outcome::kHangup};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sockets that strangers write to. A message may bring fds along: whoever receives it without room
-// for them closes them, and so does whoever closes a socket with such a message in its queue. To
-// close a stranger's fd may take for ever.
+// Sockets that strangers write to. A message may bring fds along. A process that receives it
+// without room for them closes them, and so does one that closes a socket with such a message in
+// its queue. Closing a stranger's fd may take for ever.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace uroce {
 /// The daemon's end of a Unix socket. No call blocks.
 class StrangerSocket {
  public:
-  /// `thread` closes it, if it may block.
+  /// `thread` closes the socket if closing may block.
   StrangerSocket(Fd socket, std::shared_ptr<SideThread> thread);
   ~StrangerSocket();
   StrangerSocket(const StrangerSocket&) = delete;
@@ -28,21 +28,21 @@ class StrangerSocket {
   enum class Outcome { kMessage, kNothing, kHangup, kFds };
   struct Received {
     Outcome outcome = Outcome::kNothing;
-    size_t bytes = 0;  ///< Of the whole message, of which the buffer may hold the beginning alone.
+    size_t bytes = 0;  ///< Length of the whole message; the buffer may hold only its beginning.
   };
-  /// Takes a message. One that brings fds along is left in the queue, for good: kFds.
+  /// Takes a message. One that brings fds along stays in the queue for good: kFds.
   Received Receive(std::span<uint8_t> buffer);
 
  private:
-  /// Whether its queue is empty, and stays so.
+  /// Whether the queue is empty, and stays so.
   bool IsDrained();
 
   Fd socket_;
   std::shared_ptr<SideThread> thread_;
 };
 
-/// Has the kernel refuse fds to whoever sends them to a connection of `listener`, where it can
-/// (Linux 6.16).
+/// Makes the kernel refuse fds that are sent to connections of `listener`, where it can (Linux
+/// 6.16).
 void RefuseFds(int listener);
 
 }  // namespace uroce

@@ -10,8 +10,8 @@
 namespace uroce {
 namespace {
 
-/// Letters to change, add, leave out or swap with their neighbour: the optimal string alignment
-/// distance.
+/// The number of letters to change, add, leave out or swap with their neighbour: the optimal string
+/// alignment distance.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   const size_t width = b.size() + 1;
   std::vector<size_t> costs((a.size() + 1) * width);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The existing name that is nearest to a name that does not exist.
+// Suggests the existing name that is nearest to a name that does not exist.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -10,11 +10,11 @@
 
 namespace uroce {
 
-/// "; did you mean NAME?" with the nearest of `names`, or nothing: a name is near if one letter in
-/// three, and at least one, has to be changed, added, left out or swapped with its neighbour.
+/// Returns "; did you mean NAME?" with the nearest of `names`, or nothing. Near: at most one letter
+/// in three (at least one) is changed, added, left out or swapped with its neighbour.
 std::string Suggestion(absl::string_view word, const std::vector<std::string>& names);
 
-/// The same for the first argument that `app` or its sub-command did not expect.
+/// Does the same for the first argument that `app` or its sub-command did not expect.
 std::string SuggestionFor(const CLI::App& app);
 
 }  // namespace uroce

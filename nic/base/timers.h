@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time and timers of one thread: the event loop has them, and tests that set the time.
+// Time and timers of one thread. The event loop implements them, and so do tests that set the time.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ class Timers {
   using Id = uint64_t;
 
   virtual ~Timers() = default;
-  /// Monotonic.
+  /// The monotonic time.
   virtual Nanos Now() const = 0;
   /// Calls `callback` once, after `delay`, and never from within this call. Ids are never 0.
   virtual Id After(Nanos delay, std::function<void()> callback) = 0;
-  /// Of a timer that has fired, or 0: does nothing.
+  /// Cancels a timer. No effect on one that has fired, or on 0.
   virtual void Cancel(Id id) = 0;
 };
 

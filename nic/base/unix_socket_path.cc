@@ -25,7 +25,7 @@ absl::Status CheckLength(const std::string& path) {
   return Bad(path, absl::StrCat("the path of a socket has 1 to ", kLongest, " bytes"));
 }
 
-/// 0, or why no connection can be made.
+/// Returns 0, or the errno for which no connection can be made.
 int ConnectError(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return errno;
@@ -58,7 +58,7 @@ absl::Status PrepareServerPath(const std::string& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return absl::OkStatus();
   if (!S_ISSOCK(status.st_mode)) return Bad(path, "exists and is no socket");
-  // A full backlog is somebody's too.
+  // A full backlog also means that somebody listens.
   if (ConnectError(path) != ECONNREFUSED) return Bad(path, "somebody listens there already");
   if (unlink(path.c_str()) == 0) return absl::OkStatus();
   return Bad(path, absl::StrCat("left behind, cannot be removed: ", std::strerror(errno)));

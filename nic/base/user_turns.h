@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the control thread shares its time among users, and among the connections of one user.
+// Shares the control thread's time among users, and among the connections of one user.
 #pragma once
 
 #include <sys/types.h>
@@ -12,19 +12,19 @@
 
 namespace uroce {
 
-/// In each turn of the loop a user's connections get a millisecond together. Those that find it
-/// used up come first in the next turn, in their order. The last one may take longer: what it asks
-/// for is not interrupted. Pure.
+/// In each turn of the loop a user's connections get a millisecond together. Connections that find
+/// it used up come first in the next turn, in their order. The last request may exceed the time,
+/// since requests are not interrupted. Pure.
 class UserTurns {
  public:
   static constexpr Nanos kTurnTime{1'000'000};
 
-  /// Until when connection `id` of user `uid` may ask for things in turn `turn`; `now`: not in this
-  /// turn.
+  /// The time until which connection `id` of user `uid` may make requests in turn `turn`. `now`:
+  /// none in this turn.
   Nanos Enter(uid_t uid, uint64_t id, uint64_t turn, Nanos now);
-  /// After an Enter that let it in: so long it took.
+  /// Called after an Enter that allowed requests: they took this long.
   void Leave(uid_t uid, Nanos taken);
-  /// It will not come again.
+  /// Called when the connection has ended.
   void Forget(uid_t uid, uint64_t id);
 
  private:
@@ -34,7 +34,7 @@ class UserTurns {
     std::deque<uint64_t> waiting;
   };
 
-  std::map<uid_t, User> users_;  ///< Those that have connections, or had some.
+  std::map<uid_t, User> users_;  ///< Users that have connections, or had some.
 };
 
 }  // namespace uroce

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the records of a capture without the cache: the ring is larger than the cache, which the
-// worker needs for other data.
+// Writes capture records past the cache, by non-temporal stores. The ring is larger than the cache,
+// and the worker needs the cache for other data.
 #pragma once
 
 #include <emmintrin.h>
@@ -29,7 +29,7 @@ inline void StreamLine(uint8_t* line, const uint8_t* bytes) {
   }
 }
 
-/// The bytes of a frame, padded to whole lines.
+/// Writes the bytes of a frame, padded with zeros to whole lines.
 inline void StreamFrame(uint8_t* lines, const uint8_t* bytes, uint64_t length_bytes) {
   for (; length_bytes >= kRecordLine; length_bytes -= kRecordLine) {
     StreamLine(lines, bytes);
@@ -46,9 +46,9 @@ inline void StreamWord(uint8_t* line, size_t offset, uint64_t word) {
   _mm_stream_si64(reinterpret_cast<long long*>(line + offset), static_cast<long long>(word));
 }
 
-/// The line before the frame; the record's own note is not looked at. Word by word from registers:
-/// put together in memory and read back in larger pieces than it was written in, it would wait
-/// until each piece had reached the cache.
+/// Writes the record's first line, with `note` in place of the record's own. The words go from
+/// registers one by one: a line put together in memory and read back in larger pieces than it was
+/// written in would wait until each piece had reached the cache.
 inline void StreamHead(uint8_t* line, const uroce_capture_record& record,
                        const uroce_capture_note& note) {
   using Record = uroce_capture_record;

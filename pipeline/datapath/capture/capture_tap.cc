@@ -36,7 +36,7 @@ void CaptureTap::CountLost(uint32_t device_index, uint16_t direction) {
 bool CaptureTap::MakeRoom(uint64_t size) {
   const uint64_t consumed = std::atomic_ref(page_->consumed.value).load(std::memory_order_acquire);
   const uint64_t used = produced_ - consumed;
-  // A tool that wrote nonsense makes more than the ring "used": it loses packets.
+  // An impossible `consumed` makes more than the ring "used": the tool loses packets.
   if (used > ring_bytes_) return false;
   const auto to_end = [this] { return ring_bytes_ - (produced_ & (ring_bytes_ - 1)); };
   const uint64_t filler = size <= to_end() ? 0 : to_end();

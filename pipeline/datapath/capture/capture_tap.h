@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a worker leaves copies of frames for a capture: a byte ring in memory shared with the tool.
+// The capture tap: a worker copies frames into a byte ring in memory that the capture tool shares.
 #pragma once
 
 #include <algorithm>
@@ -13,31 +13,31 @@
 #include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::datapath {
-/// What a capture takes.
+/// Which frames a capture takes, and how much of each.
 struct TapConfig {
-  uint32_t snap_bytes = 65535;         ///< Of each frame at most.
-  uint32_t device_index = UROCE_NONE;  ///< Frames of one device alone, or UROCE_NONE.
-  uint32_t only = 0;                   ///< UROCE_CAPTURE_DROPPED and others; 0 for all frames.
+  uint32_t snap_bytes = 65535;         ///< Bytes taken of each frame, at most.
+  uint32_t device_index = UROCE_NONE;  ///< Take frames of this device only; UROCE_NONE: of all.
+  uint32_t only = 0;                   ///< Mask of UROCE_CAPTURE_DROPPED and others; 0: all frames.
 };
 
-/// One worker's part of a capture. The worker writes; the tool's `consumed` is checked on every
-/// use: an impossible value only loses packets. Layout: uroce_capture.h. Written past the cache,
-/// and published a turn later: see Publish.
+/// One worker's part of a capture; uroce_capture.h has the layout. The worker writes the ring past
+/// the cache, and publishes records one turn later: see Publish. The worker checks the tool's
+/// `consumed` on every use: an impossible value only loses packets.
 class CaptureTap {
  public:
   /// `ring` is aligned to 64 bytes and has `ring_bytes`, a power of two. `page` starts as zeros.
   CaptureTap(uroce_capture_page* page, uint8_t* ring, uint64_t ring_bytes, const TapConfig& config);
-  /// Copies one frame, or counts it as lost; the tool sees the copy after the next Publish.
-  /// `direction` is UROCE_CAPTURE_*; `time` since 1970. `device_index` < UROCE_MAX_DEVICES.
+  /// Copies one frame, or counts it as lost. The tool sees the copy after the next Publish.
+  /// `direction` is UROCE_CAPTURE_*. `time` counts from 1970. `device_index` < UROCE_MAX_DEVICES.
   void Add(uint32_t device_index, uint16_t direction, const uint8_t* frame, uint32_t length_bytes,
            Nanos time, const uroce_capture_note& note);
-  /// Shows the tool what was added, and that nothing from before `reached` comes any more. Waits
-  /// until the lines are in memory: best called when they had time to get there.
+  /// Shows the tool the added records, and promises that no record older than `reached` follows.
+  /// Waits until the written lines are in memory: call it when they have had time to get there.
   void Publish(Nanos reached);
 
  private:
-  /// Looks how far the tool is, and passes over the ring's end where a record of `size` bytes would
-  /// not fit before it. False: no room.
+  /// Reads how far the tool has consumed, and skips the ring's end where a record of `size` bytes
+  /// would not fit before it. False: the ring has no room.
   bool MakeRoom(uint64_t size);
   void CountLost(uint32_t device_index, uint16_t direction);
 
@@ -47,8 +47,8 @@ class CaptureTap {
   TapConfig config_;
   uint64_t produced_ = 0;
   uint64_t published_ = 0;
-  /// Up to here records fit one after the other, as far as known: the tool's line is looked at only
-  /// when a record would end behind it.
+  /// Up to here records fit one after the other, as far as known. The tool's cache line is read
+  /// only when a record would end behind this place.
   uint64_t room_end_ = 0;
   std::array<uroce_capture_lost, UROCE_MAX_DEVICES> lost_{};
 };

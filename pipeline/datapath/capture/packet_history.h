@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The newest packets of one queue pair, kept in memory, and what becomes of them when it fails: the
-// worker's part of the flight recorder.
+// Keeps the newest packets of one queue pair in memory, and hands them over when the queue pair
+// fails: the worker's part of the flight recorder.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace uroce::datapath {
 
 inline constexpr uint32_t kHistorySnapBytes = 128;
 
-/// One packet: its head, and what was made of it.
+/// One packet: its first bytes, and a note of what the worker did with it.
 struct HistoryPacket {
   uint64_t time_ns = 0;  ///< Since 1970.
   uint32_t wire_length_bytes = 0;
@@ -27,14 +27,14 @@ struct HistoryPacket {
   std::array<uint8_t, kHistorySnapBytes> bytes{};
 };
 
-/// Of one queue pair, which owns it; the worker's thread. Adding allocates nothing.
+/// The history of one queue pair, which owns it. Worker's thread. Add allocates nothing.
 class PacketHistory {
  public:
-  /// `packets` > 0. Takes all its memory here.
+  /// `packets` > 0 is the capacity. The constructor takes all the memory.
   explicit PacketHistory(uint32_t packets) : packets_(packets) {}
   void Add(uint16_t direction, std::span<const uint8_t> frame, Nanos time,
            const uroce_capture_note& note);
-  /// The oldest first.
+  /// Returns the kept packets, the oldest first.
   std::vector<HistoryPacket> InOrder() const;
 
  private:
@@ -42,21 +42,21 @@ class PacketHistory {
   uint64_t added_ = 0;
 };
 
-/// What put a queue pair in error.
+/// What put a queue pair in the error state.
 enum class FailureCause : uint8_t { kTransport, kCompletionQueue, kSendQueue, kReceiveQueue };
 
-/// What is left of a queue pair that went to error by itself.
+/// Describes a queue pair that went to the error state by itself, not by a command.
 struct FailedQueuePair {
   Qpn qpn;
   Qpn remote_qpn;
   uint32_t device_index = 0;
   Nanos time;  ///< Since 1970.
   FailureCause cause = FailureCause::kTransport;
-  transport::Failure failure;  ///< kTransport.
+  transport::Failure failure;  ///< Set when `cause` is kTransport.
   std::unique_ptr<PacketHistory> history;
 };
 
-/// Is told of each queue pair that failed, once, on the worker's thread: must not block.
+/// Takes each queue pair that failed, once, on the worker's thread. Take must not block.
 class FailureSink {
  public:
   virtual ~FailureSink() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The helper's thread, the queue to it and those back to the workers.
+// The helper's thread, the queue to it and the queues back to the workers.
 #include "pipeline/datapath/copy/copy_helper.h"
 
 #include <fcntl.h>
@@ -19,12 +19,12 @@
 namespace uroce::datapath {
 namespace {
 
-// Waits as the worker does: it polls, then yields, then sleeps.
+// The helper waits as a worker does: it polls, then yields, then sleeps.
 constexpr int kPollsBeforeYield = 16;
 constexpr std::chrono::microseconds kSpinBeforeSleep{20};
 constexpr std::chrono::seconds kStopLimit{1};
 
-std::atomic<uint32_t> live_helpers{0};  // Until the last who uses one has let go.
+std::atomic<uint32_t> live_helpers{0};  // Counts a helper until its last user has released it.
 
 enum class Outcome : uint8_t { kDone, kRefused, kProcessEnded };
 
@@ -76,7 +76,7 @@ Outcome Execute(int fd, CopyJob& job) {
 
 void Signal(int event_fd) {
   const uint64_t one = 1;
-  // A full counter is readable already, which is all that a waiter needs.
+  // A full counter is readable already, which is all that a waiting thread needs.
   [[maybe_unused]] const ssize_t written = write(event_fd, &one, sizeof(one));
 }
 
@@ -86,7 +86,7 @@ void DeleteAll(CopyJobQueue& jobs) {
 
 }  // namespace
 
-// A frame may be a link of its queue pair's list still, which is not ours to follow.
+// A frame may still be linked in its queue pair's list, so only this segment is freed.
 void CopyJob::DropBatched() {
   for (uint32_t i = 0; i < batched_count; ++i) rte_pktmbuf_free_seg(batched[i].frame);
   batched_count = 0;
@@ -108,7 +108,7 @@ void CopyJobQueue::Post(CopyJob* job) {
 CopyJob* CopyJobQueue::Take() {
   if (taken_ == nullptr) {
     CopyJob* newest = newest_.exchange(nullptr, std::memory_order_acquire);
-    while (newest != nullptr) {  // Newest first: turn it round.
+    while (newest != nullptr) {  // The list has the newest first: reverse it.
       CopyJob* const older = newest->next;
       newest->next = taken_;
       taken_ = newest;
@@ -120,13 +120,13 @@ CopyJob* CopyJobQueue::Take() {
   return job;
 }
 
-// One queue to the helper, whoever submits: all jobs have one order. The workers meet there in one
-// locked instruction, which is nothing beside the system call of a job.
+// All workers share one queue to the helper, so all jobs have one order. The queue costs a worker
+// one locked instruction, which is nothing beside the system call of a job.
 struct CopyHelper::Shared {
-  /// One worker's.
+  /// The part of one worker.
   struct alignas(64) Lane {
     int wake_fd = -1;
-    uint32_t in_flight = 0;  // The worker's own.
+    uint32_t in_flight = 0;  // Used by the worker alone.
     std::atomic<bool> sleeps{false};
     CopyJobQueue done;
   };
@@ -153,7 +153,7 @@ struct CopyHelper::Shared {
   ProgramMemory memory;
   const int own_fd;
   CopyJobQueue to_helper;
-  CopyJobQueue orphaned;  // The helper's: their process has ended.
+  CopyJobQueue orphaned;  // Used by the helper: jobs whose process has ended.
   std::vector<Lane> lanes;
   std::atomic<bool> stop{false};
   std::atomic<bool> helper_sleeps{false};
@@ -217,7 +217,7 @@ bool CopyHelper::AreDone(uint64_t jobs) const {
 }
 
 void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
-  // A write is judged by who makes it, too: the daemon's privilege is none of the program's.
+  // The kernel also checks the writer's rights: a program must not gain the daemon's privilege.
   const bool may_touch = ActFor(shared->memory.user);
   int empty_polls = 0;
   auto idle_since = std::chrono::steady_clock::now();
@@ -250,7 +250,7 @@ void CopyHelper::Run(const std::shared_ptr<Shared>& shared) {
     shared->helper_sleeps.store(false, std::memory_order_relaxed);
     empty_polls = 0;
   }
-  close(std::exchange(shared->memory.fd, -1));  // A stranger's: nobody else shall wait for it.
+  close(std::exchange(shared->memory.fd, -1));  // May block: no other thread waits for it.
 }
 
 }  // namespace uroce::datapath

@@ -10,7 +10,7 @@ void Add(CopyVector& vector, uint8_t* bytes, uint64_t length_bytes) {
   if (length_bytes != 0) vector.entries[vector.count++] = {bytes, length_bytes};
 }
 
-/// How many bytes of `piece` are in the aligned eight in which it ends.
+/// How many bytes of `piece` lie in the aligned eight bytes in which it ends.
 uint64_t EndBytes(const CopyPiece& piece) {
   const uint64_t past_eight = (piece.app_addr + piece.length_bytes - 1) % 8 + 1;
   return std::min<uint64_t>(past_eight, piece.length_bytes);

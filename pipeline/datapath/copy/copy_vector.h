@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of a copy job as preadv and pwritev take them.
+// Turns pieces of a copy job into the vectors that preadv and pwritev take.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,24 +11,24 @@
 
 namespace uroce::datapath {
 
-/// Contiguous bytes of the program, one system call's.
+/// Contiguous bytes of the program, for one system call.
 struct CopyVector {
   std::array<iovec, CopyJob::kMaxPieces + 1> entries;
   int count = 0;
 };
 
-/// The pieces from `first` on that follow each other in the program. The last eight bytes that a
-/// kWrite writes, those of an aligned piece or what the message has of it, are an entry of their
-/// own, because programs poll on them and because of what the kernel does with an entry of a
-/// process's memory:
-/// - It takes one after the other, and each in pages, in rising addresses. All bytes of an entry
-///   are visible before those of the next one.
-/// - Within a page it copies by one string instruction (processors with FSRM) or by quadwords,
-///   upwards or downwards as the addresses happen to be. There is no order within a page, then:
-///   a last line has been seen before the line in front of it.
-/// - An entry of eight aligned bytes is one quadword without FSRM. With FSRM no manual says so;
-/// none
-///   has been seen in parts.
+/// Gathers the pieces from `first` on that are contiguous in the program's memory.
+/// The last eight bytes of a kWrite (an aligned piece, or as much of it as the
+/// message has) get an entry of their own, because programs poll on them. The kernel
+/// treats the entries as follows:
+/// - It copies one entry after the other, and each entry page by page, in rising
+///   addresses. All bytes of an entry are visible before those of the next one.
+/// - Within a page it copies by one string instruction (processors with FSRM) or by
+///   quadwords, upwards or downwards, depending on the addresses. So there is no
+///   order within a page: the last line has been seen before the line in front of
+///   it.
+/// - An entry of eight aligned bytes is one quadword without FSRM. With FSRM no
+///   manual says so, but no such entry has been seen in parts.
 CopyVector GatherPieces(const CopyJob& job, uint32_t first);
 
 }  // namespace uroce::datapath

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over the pieces of a range.
+// Loops over the pieces of a byte range.
 #include "pipeline/datapath/copy/payload.h"
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace uroce::datapath {
 namespace {
 
-/// What a packet that reads a null segment is filled with.
+/// The payload of a packet that reads a null segment.
 constexpr std::array<uint8_t, 4096> kZeros{};
 
 const uint8_t* OrZeros(const uint8_t* mapped, [[maybe_unused]] uint32_t length_bytes) {
@@ -73,7 +73,7 @@ uint64_t ExecuteAtomic(uint8_t* mapped, bool compare_swap, uint64_t swap_add, ui
   if (!compare_swap) return __atomic_fetch_add(word, swap_add, __ATOMIC_SEQ_CST);
   uint64_t expected = compare;
   __atomic_compare_exchange_n(word, &expected, swap_add, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-  return expected;  // What was there, whether or not it was exchanged.
+  return expected;  // The value found, whether or not it was exchanged.
 }
 
 }  // namespace uroce::datapath

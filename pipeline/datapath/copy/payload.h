@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves payload between a frame and the program's memory, as far as the worker may reach itself.
+// Moves payload between a frame and that memory of a program which the worker itself can access.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ enum class MoveResult : uint8_t {
 };
 
 /// Writes bytes of a frame into mapped memory, in the order of OrderedCopy: programs poll on the
-/// last byte of a WRITE. Null segments drop them. `bytes` advances with `walker`.
+/// last byte of a WRITE. A null segment drops its bytes. `bytes` advances with `walker`.
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
-/// Reads mapped memory into a frame; null segments are zeros. At most the payload of a packet.
+/// Reads mapped memory into a frame. Null segments read as zeros. At most one packet's payload.
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
-/// The same in one pass with the CRC. After kCopied `crc` is meaningless.
+/// Does the same as Gather and computes the CRC in one pass. After kCopied `crc` is meaningless.
 MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, uint32_t& crc);
 /// After kCopied: adds the copied pieces that come next, as many as there is room for, to `job`.
 /// `bytes` advances with `walker`.

@@ -18,7 +18,7 @@ CrossWorkerQueues::CrossWorkerQueues(uint32_t workers, std::function<void(uint32
 CrossWorkerLink::CrossWorkerLink(CrossWorkerQueues* queues, uint32_t index)
     : queues_(queues), index_(index), workers_(queues == nullptr ? 1 : queues->workers()) {}
 
-// The mbuf's port is the driver's word for where a frame came from, and nobody reads it.
+// Uses the mbuf's port field, which a driver sets to the receiving port and nobody reads.
 bool CrossWorkerLink::Give(uint32_t to, uint16_t position, rte_mbuf* frame) {
   frame->port = position;
   if (queues_->Queue(index_, to).Put(&frame, 1) == 0) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames from one worker to another: those that came in at a queue which is not their owner's.
+// Passes frames from one worker to another when they came in at a queue that is not their owner's.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class CrossWorkerQueues {
   uint32_t workers() const { return workers_; }
   drivers::FrameQueue& Queue(uint32_t from, uint32_t to) { return *queues_[from * workers_ + to]; }
   void Wake(uint32_t worker) { wake_(worker); }
-  /// Of the queue pairs of all workers.
+  /// The receive gates of the queue pairs of all workers.
   ReceiveGates& gates() { return gates_; }
 
  private:
@@ -40,27 +40,27 @@ class CrossWorkerQueues {
 /// One worker's ends of these queues. Used by that worker's thread.
 class CrossWorkerLink {
  public:
-  /// `queues` is null for a worker that is alone, whose number is 0 then.
+  /// `queues` is null when the daemon has one worker; `index` is 0 then.
   CrossWorkerLink(CrossWorkerQueues* queues, uint32_t index);
 
   uint32_t index() const { return index_; }
   uint32_t workers() const { return workers_; }
   uint32_t OwnerOf(Qpn qpn) const { return uroce::OwnerOf(qpn, workers_); }
 
-  /// Gives a frame of the device at `position` (of the worker's list, which is the same in all) to
-  /// another worker. False: its queue is full, and the frame stays the caller's.
+  /// Gives a frame to another worker. `position` is its device's place in the list of devices,
+  /// which is the same at all workers. False: the queue is full, and the caller keeps the frame.
   [[nodiscard]] bool Give(uint32_t to, uint16_t position, rte_mbuf* frame);
-  /// `worker` is to look at what was put where it looks each turn, after the next WakeTakers.
+  /// Makes the next WakeTakers wake `worker`, which has something new where it looks each turn.
   void WantWake(uint32_t worker) { to_wake_ |= SetOf(worker); }
-  /// At the end of a burst.
+  /// Wakes the workers that have something new. Called at the end of a burst.
   void WakeTakers() {
     if (to_wake_ != 0) WakeAll();
   }
 
-  /// Null for a worker that is alone.
+  /// Null when the daemon has one worker.
   ReceiveGates* gates() const { return queues_ == nullptr ? nullptr : &queues_->gates(); }
 
-  /// Up to `count` frames that others gave; PositionOf says of which device each is.
+  /// Takes up to `count` frames of other workers. PositionOf tells which device a frame is of.
   uint16_t Take(rte_mbuf** frames, uint16_t count);
   static uint16_t PositionOf(const rte_mbuf& frame);
   bool empty() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames on their way from one thread to another, as copies: mbufs stay with their worker, whose
-// pool no other thread can empty or hold up.
+// Passes copies of frames from one thread to another. Mbufs stay with their worker, so no other
+// thread can empty or delay its pool.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace uroce::datapath {
 
 enum class PutResult : uint8_t { kPut, kFull, kTooLong };
 
-/// One producer thread, one consumer thread. Pages are touched as they are first used.
+/// A ring with one producer thread and one consumer thread. Pages are touched when first used.
 class FrameRing {
  public:
   /// `depth_frames` is a power of two.
@@ -20,7 +20,7 @@ class FrameRing {
 
   // ---- producer ----
   [[nodiscard]] PutResult Put(std::span<const uint8_t> frame);
-  /// The next slot to be filled, empty when all are taken; then how much of it is a frame.
+  /// Returns the next slot to fill, empty when all are taken. Commit says how long its frame is.
   std::span<uint8_t> Reserve();
   void Commit(uint32_t length_bytes);
 

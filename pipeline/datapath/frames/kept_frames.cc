@@ -10,7 +10,7 @@
 namespace uroce::datapath {
 namespace {
 
-/// Chunk numbers have sixteen bits. Each frame may lie in a chunk of its own.
+/// Chunk numbers have 16 bits. Each frame may lie in a chunk of its own.
 constexpr uint32_t kMostChunks = UINT16_MAX;
 
 }  // namespace
@@ -18,7 +18,7 @@ constexpr uint32_t kMostChunks = UINT16_MAX;
 KeptFramePool::KeptFramePool(const FrameLimits& limits) : limits_(limits) {
   static_assert(KeptFrames::kWindow == transport::PacketSet::kWindow);
   const uint32_t chunks = std::min(limits.of_worker, kMostChunks);
-  // Left as the system gives it: most is never touched.
+  // The memory is not initialized: most of it is never touched.
   chunks_ = std::unique_ptr<Chunk[]>(new Chunk[chunks]);
   free_.reserve(chunks);
   for (uint32_t number = chunks; number != 0; --number) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that queue pairs keep behind a hole until it is their turn (pipeline/transport/README.md).
+// Keeps frames that came behind a missing packet until their turn (pipeline/transport/README.md).
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct rte_mbuf;
 
 namespace uroce::datapath {
 
-/// What one queue pair keeps: where in the pool its frames lie. Touched only while it keeps any.
+/// Tells where in the pool the frames of one queue pair lie. Accessed only while it keeps any.
 class KeptFrames {
  public:
   bool any() const { return count_ != 0; }
@@ -31,17 +31,17 @@ class KeptFrames {
   uint32_t count_ = 0;
 };
 
-/// All that a worker's queue pairs keep, in chunks of consecutive PSNs. Nothing is allocated after
-/// construction. One thread.
+/// All frames that a worker's queue pairs keep, in chunks of consecutive PSNs. The pool allocates
+/// nothing after construction. One thread.
 class KeptFramePool {
  public:
   explicit KeptFramePool(const FrameLimits& limits);
 
   /// Takes the frame. False: there is no room for it, or `psn` is kept already.
   [[nodiscard]] bool Keep(KeptFrames& kept, ProgramFrames& program, wire::Psn psn, rte_mbuf* frame);
-  /// Gives it back; null: it is not there.
+  /// Returns the frame of `psn`, which leaves the pool; null when it is not kept.
   rte_mbuf* Take(KeptFrames& kept, ProgramFrames& program, wire::Psn psn);
-  /// Frees all of one queue pair. Returns how many.
+  /// Frees all frames of one queue pair. Returns their number.
   uint32_t Drop(KeptFrames& kept, ProgramFrames& program);
   uint32_t count() const { return count_; }
 

@@ -10,10 +10,10 @@
 
 namespace uroce::datapath {
 
-/// A gate for each queue pair number, open unless its worker has closed it. A peer of the same
-/// daemon keeps its packets while the gate is closed, where a peer elsewhere would lose them: the
-/// wire between them flows on for everybody else. Closed and opened by the worker that owns the
-/// queue pair; any worker reads, and may see a change late.
+/// One gate per queue pair number, open unless the owning worker has closed it. While a gate is
+/// closed, a peer in the same daemon holds its packets back (those of a remote peer would be lost),
+/// and the wire between them stays free for others. The worker that owns the queue pair closes and
+/// opens the gate. Any worker reads it, and may see a change late.
 class ReceiveGates {
  public:
   bool IsClosed(Qpn qpn) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker reads of a frame in an mbuf, which is always one segment.
+// Reads a received frame in an mbuf, which is always one segment.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -12,7 +12,7 @@
 
 namespace uroce::datapath {
 
-/// The VLAN of a tag; 0: none (docs/protocol/wire-format.md, section 1).
+/// The bits of a tag that hold the VLAN; 0: no VLAN (docs/protocol/wire-format.md, section 1).
 constexpr uint16_t kVlanIdMask = 0xfff;
 
 inline std::span<const uint8_t> BytesOf(const rte_mbuf& frame) {

@@ -7,7 +7,7 @@
 namespace uroce::datapath {
 namespace {
 
-// Of a program that is alone all that waits is its own: three times what any holds is free then.
+// When one program is alone, all waiting frames are its own: three times what any may hold is free.
 constexpr uint32_t kSharesOfOne = 3;
 
 void Add(UserFrames& user, uint32_t count) {

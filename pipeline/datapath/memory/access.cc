@@ -7,15 +7,15 @@
 namespace uroce::datapath {
 namespace {
 
-// What the region must allow, whatever the window grants: it may have become another since.
+// What the region must allow, whatever the window grants: another region may have the key by now.
 uint32_t RightsOfRegion(uint32_t rights) {
   return (rights & (kRemoteWrite | kRemoteAtomic)) != 0 ? kWindowBind | kLocalWrite : kWindowBind;
 }
 
 }  // namespace
 
-// docs/protocol/transport.md, section 8: key, state, protection domain and queue pair, rights,
-// bounds.
+// The order of checks is that of docs/protocol/transport.md, section 8: key, state, protection
+// domain and queue pair, rights, bounds.
 Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
                         const AccessRight& right) {
   const MemoryRegion* entry = keys.Find(key & ~kKeyVariant);
@@ -24,7 +24,7 @@ Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_
   const std::optional<WindowBinding> binding = window.Read(key);
   if (!binding || window.pd() != right.pd) return {};
   if (window.type() == MemoryWindow::Type::kType2 && binding->qpn != right.qpn) return {};
-  // A window has no lkey: local accesses want none of its rights, or one that none has.
+  // A window has no lkey: local accesses need no right of a window, or one that no window has.
   const bool is_remote = right.rights != kLocalRead;
   if (!is_remote || (binding->access & right.rights) != right.rights) return {};
   const uint64_t offset = (binding->access & kZeroBased) != 0 ? va : va - binding->addr;
@@ -37,7 +37,7 @@ Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_
   return Contains(*region, in_region, length_bytes) ? Grant{region, in_region} : Grant{};
 }
 
-// Parts of equal size, as huge pages are, are found at once.
+// Segments of equal size, such as huge pages, are found at the first guess.
 Piece PieceOfMany(const MemoryRegion& region, uint64_t va, uint32_t length_bytes) {
   const uint64_t count = region.segments.size();
   const uint64_t guess = std::min((va - region.iova) / (region.length_bytes / count), count - 1);

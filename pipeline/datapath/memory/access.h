@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From keys and addresses, as work requests and packets name them, to bytes.
+// Finds the bytes that the keys and addresses of work requests and packets name.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,16 @@ inline constexpr uint32_t kRemoteAtomic = 8;
 inline constexpr uint32_t kWindowBind = 16;
 inline constexpr uint32_t kZeroBased = 32;
 
-/// Whose access it is, and what it wants to do.
+/// Who makes an access, and what it needs.
 struct AccessRight {
   uint32_t pd = kNoPd;
   uint32_t rights = kLocalRead;
-  uint32_t qpn = 0;  ///< For windows that are one queue pair's; of local accesses without meaning.
-  /// Whose helper makes its copies: what is copied of another program's memory is out of reach.
+  uint32_t qpn = 0;  ///< For windows of one queue pair; local accesses ignore it.
+  /// The session whose helper makes the copies. Copied memory of other sessions is out of reach.
   const Session* session = nullptr;
 };
 
-/// What an access reaches: `va` in the region's own terms. False: it is not granted.
+/// The region that an access reaches, and the address in that region. False: access is denied.
 struct Grant {
   const MemoryRegion* region = nullptr;
   uint64_t va = 0;
@@ -43,12 +43,12 @@ inline bool Contains(const MemoryRegion& region, uint64_t va, uint64_t length_by
   return offset <= region.length_bytes && length_bytes <= region.length_bytes - offset;
 }
 
-/// As CheckAccess, by the key of a window.
+/// Does the same as CheckAccess, for the key of a window.
 Grant CheckWindowAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
                         const AccessRight& right);
 
-/// The region of `key`, if [va, va + length) lies in it and `right` is granted.
-/// Pointers are valid for this turn of the worker.
+/// Returns the region of `key`, if [va, va + length) lies in it and `right` is granted. Pointers
+/// are valid for this turn of the worker.
 inline Grant CheckAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64_t length_bytes,
                          const AccessRight& right) {
   const MemoryRegion* region = keys.Find(key);
@@ -60,7 +60,7 @@ inline Grant CheckAccess(const KeyTable& keys, uint32_t key, uint64_t va, uint64
   return {region, va};
 }
 
-/// Bytes that lie together in one segment.
+/// Contiguous bytes of one segment.
 struct Piece {
   MrMode mode = MrMode::kMapped;
   uint8_t* mapped = nullptr;  ///< kMapped; else null.
@@ -68,10 +68,10 @@ struct Piece {
   uint32_t length_bytes = 0;
 };
 
-/// As PieceAt, of a region with several segments.
+/// Does the same as PieceAt, for a region with several segments.
 Piece PieceOfMany(const MemoryRegion& region, uint64_t va, uint32_t length_bytes);
 
-/// Bytes [va, va + length) as far as they lie in `segment`, which holds va.
+/// Returns the bytes [va, va + length) as far as they lie in `segment`, which holds va.
 inline Piece PieceOfSegment(const MrSegment& segment, uint64_t va, uint32_t length_bytes) {
   const uint64_t offset = va - segment.iova;
   return {.mode = segment.mode,
@@ -81,15 +81,15 @@ inline Piece PieceOfSegment(const MrSegment& segment, uint64_t va, uint32_t leng
               std::min<uint64_t>(length_bytes, segment.length_bytes - offset))};
 }
 
-/// The first bytes of [va, va + length) that lie together; the range has passed CheckAccess.
+/// Returns the first contiguous bytes of [va, va + length). The range has passed CheckAccess.
 inline Piece PieceAt(const MemoryRegion& region, uint64_t va, uint32_t length_bytes) {
   if (region.segments.size() != 1) return PieceOfMany(region, va, length_bytes);
   return PieceOfSegment(region.segments.front(), va, length_bytes);
 }
 
 /// Walks bytes [offset, offset + length) of a list of scatter/gather entries, piece by piece, in
-/// list order. Holds keys and addresses, no pointers into memory: it may rest between turns.
-/// The list stays the caller's.
+/// list order. Holds keys and addresses, no pointers into memory, so it may be kept between turns.
+/// The caller owns the list.
 class PieceWalker {
  public:
   PieceWalker() = default;
@@ -98,11 +98,11 @@ class PieceWalker {
       : list_(list), offset_(offset_bytes), left_(length_bytes), right_(right) {}
 
   std::span<const uroce_sge> list() const { return list_; }
-  /// The list has moved; its entries are the same.
+  /// Called when the list has moved and has the same entries.
   void set_list(std::span<const uroce_sge> list) { list_ = list; }
   bool at_end() const { return left_ == 0; }
-  /// The piece at the present position, not at the end. False: the list, a key, a right, a range or
-  /// the program does not allow the access.
+  /// Finds the piece at the current position, which is not the end. False: the list, a key, a
+  /// right, a range or the program does not allow the access.
   [[nodiscard]] bool Look(const KeyTable& keys, Piece& piece) {
     // Entries of length 0 contribute nothing and are not checked.
     while (index_ < list_.size() && offset_ >= list_[index_].length) {
@@ -117,7 +117,7 @@ class PieceWalker {
     piece = PieceAt(*grant.region, grant.va, wanted);
     return piece.mode != MrMode::kCopied || grant.region->session == right_.session;
   }
-  /// Moves on behind the piece that Look showed.
+  /// Moves past the piece that Look found.
   void Pass(const Piece& piece) {
     offset_ += piece.length_bytes;
     left_ -= piece.length_bytes;
@@ -126,7 +126,7 @@ class PieceWalker {
  private:
   std::span<const uroce_sge> list_;
   uint32_t index_ = 0;
-  uint32_t offset_ = 0;  // In the list behind entry `index_`.
+  uint32_t offset_ = 0;  // From the start of entry `index_`.
   uint32_t left_ = 0;
   AccessRight right_;
 };

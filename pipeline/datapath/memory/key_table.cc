@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of the table: the control thread's end.
+// Changes of the table, by the control thread.
 #include "pipeline/datapath/memory/key_table.h"
 
 #include <bit>

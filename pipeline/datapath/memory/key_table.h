@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which region a key names: one writer (control), any number of reading workers, no lock.
+// Maps keys to regions without a lock: the control thread writes, and any number of workers read.
 #pragma once
 
 #include <atomic>
@@ -31,11 +31,11 @@ class KeyTable {
   /// Puts `region` in the place of `old`, which is published under the same key. Free `old` only
   /// after every worker has passed a turn. Control thread.
   void Replace(const MemoryRegion* old, const MemoryRegion* region);
-  /// Hides it. Free it only after every worker has passed a turn. Control thread.
+  /// Hides `region`. Free it only after every worker has passed a turn. Control thread.
   void Unpublish(const MemoryRegion* region);
 
  private:
-  /// Stands where a region was, so that probes of other keys pass over it.
+  /// Marks the slot of a removed region, so that probes for other keys pass over it.
   static const MemoryRegion kRemoved;
 
   /// The slot that holds `region`; `mask_ + 1` when none does.

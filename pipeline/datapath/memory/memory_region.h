@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A registered region as workers see it: a list of segments, each with its way to the bytes.
+// A registered region as workers see it: a list of segments, each reached in a way of its own.
 #pragma once
 
 #include <atomic>
@@ -13,20 +13,20 @@ namespace uroce::datapath {
 class MemoryWindow;
 class Session;
 
-/// How the daemon reaches the bytes of a segment. kNull has none: it drops what is written, and
-/// reads as zeros.
+/// How the daemon reaches the bytes of a segment. A kNull segment has no bytes: it drops what is
+/// written, and reads as zeros.
 enum class MrMode : uint8_t { kMapped = 1, kCopied = 2, kNull = 3 };
 
-/// [iova, iova + length) of a region. Sorted by iova, without gaps.
+/// The part [iova, iova + length) of a region. A region's segments are sorted and have no gaps.
 struct MrSegment {
   uint64_t iova = 0;
   uint64_t length_bytes = 0;
   MrMode mode = MrMode::kMapped;
   uint8_t* mapped = nullptr;  ///< kMapped: where `iova` lies in the daemon.
   uint64_t app_addr = 0;      ///< Where `iova` lies in the application.
-  // The rest is for nic.
+  // The fields below are for nic.
   bool is_own_file = false;      ///< kMapped: a file of the program's own.
-  bool follows_address = false;  ///< Is, or was, copied: it is what the program has at app_addr.
+  bool follows_address = false;  ///< Is or was copied: its bytes are those at app_addr.
   uint8_t reason = 0;            ///< kCopied: why (enum uroce_mr_reason).
 };
 
@@ -35,19 +35,19 @@ inline constexpr uint32_t kNoPd = 0;
 
 /// One memory region. Immutable once published in the KeyTable; unpublished, then freed after a
 /// grace period (Worker::Run on each worker).
-/// A memory window stands in the table as one too: of no domain, so that it grants nothing by
-/// itself, under its key without the variant.
+/// A memory window is a MemoryRegion of the table, too, under its key without the variant. It has
+/// no domain, so it grants nothing by itself.
 struct MemoryRegion {
   uint32_t key = 0;     ///< lkey and rkey.
   uint32_t pd = kNoPd;  ///< Daemon-wide number of the protection domain.
   uint32_t access = 0;  ///< IBV_ACCESS_* bits.
   uint64_t iova = 0;
   uint64_t length_bytes = 0;
-  const Session* session = nullptr;  ///< Of the program that registered it, whose app_addr are.
-  MemoryWindow* window = nullptr;    ///< Of a window: what it grants.
+  const Session* session = nullptr;  ///< The program that registered it, and that app_addr is of.
+  MemoryWindow* window = nullptr;    ///< For a window: what it grants. Else null.
   std::vector<MrSegment> segments;
   std::vector<uint32_t> segment_handles;  ///< For nic: what the mapped segments were made from.
-  /// Windows bound to it, for nic to refuse its end; or null. No access relies on it.
+  /// Count of bound windows, or null. nic does not end a bound region; accesses ignore the count.
   std::atomic<uint32_t>* bound_windows = nullptr;
 };
 

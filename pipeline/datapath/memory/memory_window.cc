@@ -9,7 +9,7 @@ MemoryWindow::MemoryWindow(Type type, uint32_t pd, uint32_t key)
       group_(key & ~kKeyVariant),
       word_(Next(0, Status::kFree, static_cast<uint8_t>(key))) {}
 
-// Loads with acquire order: none of them may move behind the second look at the word.
+// Loads with acquire order: no load may move behind the second read of the word.
 WindowBinding MemoryWindow::LoadBinding() const {
   return {.addr = addr_.load(std::memory_order_acquire),
           .length_bytes = length_bytes_.load(std::memory_order_acquire),
@@ -18,7 +18,7 @@ WindowBinding MemoryWindow::LoadBinding() const {
           .qpn = qpn_.load(std::memory_order_acquire)};
 }
 
-// Stores with release order: whoever sees one of them sees the word "changing" too.
+// Stores with release order: a reader that sees one of them sees the word "changing" too.
 void MemoryWindow::StoreBinding(const WindowBinding& binding) {
   addr_.store(binding.addr, std::memory_order_release);
   length_bytes_.store(binding.length_bytes, std::memory_order_release);

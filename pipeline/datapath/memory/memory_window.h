@@ -8,59 +8,59 @@
 
 namespace uroce::datapath {
 
-/// Low bits of a key that a program chooses: the rest says which region or window it is.
+/// The low bits of a key, which a program chooses. The other bits name the region or window.
 inline constexpr uint32_t kKeyVariant = 0xff;
 
 /// What a window grants while it is bound.
 struct WindowBinding {
-  uint64_t addr = 0;  ///< In the terms of the region.
+  uint64_t addr = 0;  ///< An address of the region.
   uint64_t length_bytes = 0;
   uint32_t region_key = 0;
   uint32_t access = 0;  ///< IBV_ACCESS_REMOTE_* and ZERO_BASED.
   uint32_t qpn = 0;     ///< Type 2: the one queue pair that may use it.
 };
 
-/// One memory window. It holds no pointer: each access finds the region by its key anew, under the
-/// grace periods of the key table, so a region that goes takes nothing of a window with it.
+/// One memory window. It holds no pointer to the region: each access finds the region by its key,
+/// under the grace periods of the key table. So a freed region leaves no dangling pointer here.
 ///
-/// Who may write: any worker, by Change, and one at a time. The state is one word with a count of
+/// Any worker may write, by Change, and one at a time. The state is one word with a count of
 /// changes. A writer takes the word to "changing" by compare and swap, which one of several wins,
 /// writes the fields, and stores the new state. A reader reads the word, the fields and the word
-/// again: where the two are alike, no writer came between, and the fields belong together. So
-/// nobody waits, and an access beside a change has either the old key or the new one, never a
-/// mixture. That nobody on another worker still uses the old key the writer must await: see
-/// Worker (key waits), which holds the completion back for a grace period.
+/// again. If both words are equal, no writer came between, and the fields belong together. So
+/// nobody waits, and an access during a change has either the old key or the new one, never a
+/// mixture. The writer must await that no other worker uses the old key any more: see Worker (key
+/// waits), which holds the completion back for a grace period.
 class MemoryWindow {
  public:
   /// Values are those of ibv_mw_type.
   enum class Type : uint8_t { kType1 = 1, kType2 = 2 };
 
-  /// `key` is its first; other keys differ from it by their variant alone.
+  /// `key` is the window's first key. Its other keys differ from it by their variant alone.
   MemoryWindow(Type type, uint32_t pd, uint32_t key);
   MemoryWindow(const MemoryWindow&) = delete;
   MemoryWindow& operator=(const MemoryWindow&) = delete;
 
   Type type() const { return type_; }
   uint32_t pd() const { return pd_; }
-  /// Its key of this moment.
+  /// The current key.
   uint32_t key() const { return group_ | (Load() & kKeyVariant); }
 
-  /// What `key` grants at this moment; nothing when it is not bound under this key, or is being
+  /// What `key` grants now. Nothing when the window is not bound under this key, or is being
   /// changed. Any thread.
   std::optional<WindowBinding> Read(uint32_t key) const;
-  /// The same under whatever key it has.
+  /// What the window grants now, under whatever key it has.
   std::optional<WindowBinding> Read() const { return Read(key()); }
 
   enum class ChangeResult : uint8_t {
     kChanged,
-    kRefused,  ///< Its state forbids it, or another change is under way.
+    kRefused,  ///< The window's state forbids it, or another change is under way.
   };
-  /// Binds it under `variant`. Type 2 must be free. `former` is what it granted before, if it did.
+  /// Binds the window under `variant`. Type 2 must be free. `former` gets the binding that ends.
   [[nodiscard]] ChangeResult Bind(const WindowBinding& binding, uint8_t variant,
                                   std::optional<WindowBinding>& former);
-  /// Type 1: grants nothing any more, under a key with `variant`.
+  /// Type 1 alone: ends the binding. The key gets `variant`.
   [[nodiscard]] ChangeResult Unbind(uint8_t variant, std::optional<WindowBinding>& former);
-  /// Takes `key` back. Type 2 alone, bound under this key.
+  /// Takes `key` back. Type 2 alone; the window must be bound under `key`.
   [[nodiscard]] ChangeResult Invalidate(uint32_t key, std::optional<WindowBinding>& former);
 
  private:
@@ -75,10 +75,10 @@ class MemoryWindow {
   }
 
   uint64_t Load() const { return word_.load(std::memory_order_acquire); }
-  /// The fields; they belong together if the word has not changed since.
+  /// Reads the fields. They belong together if the word has not changed since it was read.
   WindowBinding LoadBinding() const;
   void StoreBinding(const WindowBinding& binding);
-  /// From the state that was `seen` to another, for one of those who try.
+  /// Changes the state from `seen` to another. One of several concurrent callers succeeds.
   [[nodiscard]] ChangeResult Change(uint64_t seen, Status status, uint8_t variant,
                                     const WindowBinding& binding,
                                     std::optional<WindowBinding>& former);

@@ -35,7 +35,7 @@ const std::vector<OrderedCopyKernel>& Kernels() {
   return kernels;
 }
 
-/// A copy, so that a call is one load and one jump. Set before main; nothing copies earlier.
+/// Copied, so that a call is one load and one jump. Set before main; nothing copies earlier.
 const OrderedCopyKernel chosen_kernel = Kernels().front();
 
 }  // namespace

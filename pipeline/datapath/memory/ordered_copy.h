@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy that places payload. Programs poll on memory while it is written, so the order of the
-// stores is part of what the NIC promises; that of memcpy is its own (glibc's stores the end of
-// some lengths before the beginning).
+// stores is part of what the NIC promises. memcpy promises no order (that of glibc stores the end
+// of some lengths before the beginning).
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace uroce::datapath {
 
-/// Copies in rising addresses: at any moment the destination holds the first bytes of the source
-/// and behind them what was there before, and the first bytes become no fewer. An aligned piece of
-/// eight bytes is one store, and so are the aligned pieces of four and two that the ends leave.
+/// Copies in rising addresses. At any moment the destination holds the first bytes of the source,
+/// and behind them its old bytes; the number of copied bytes never falls. An aligned piece of eight
+/// bytes is one store, and so are the aligned pieces of four and two that the ends leave.
 /// Shape: any length and alignment; the two ranges do not overlap.
 /// Order: x86 makes stores visible in program order, and each of the stores is in one cache line.
 ///   Stores of up to 16 bytes are visible at once. Wider ones may become visible in parts, so the
@@ -25,7 +25,7 @@ struct OrderedCopyKernel {
   void (*copy)(uint8_t* to, const uint8_t* from, size_t length_bytes);
 };
 
-/// Those that this machine can run, best first; OrderedCopy is the first.
+/// The kernels that this machine can run, best first. OrderedCopy uses the first.
 std::span<const OrderedCopyKernel> AvailableOrderedCopyKernels();
 
 }  // namespace uroce::datapath

@@ -22,8 +22,8 @@ struct StoreToMemory {
 };
 
 /// One copy, by vectors of `vector_bytes` and the smaller pieces that the two ends need. Each store
-/// is aligned and begins where the last one ended. To be inlined into a function for a processor
-/// that has such vectors: it has no instructions of its own.
+/// is aligned and begins where the last one ended. The code is inlined into a function that is
+/// compiled for processors with such vectors.
 template <size_t vector_bytes, typename Sink>
 class RisingCopy {
  public:
@@ -43,7 +43,7 @@ class RisingCopy {
   using Vector = typename VectorOf<vector_bytes>::Type;
   using SixteenBytes = typename VectorOf<16>::Type;
 
-  /// Vectors by reference: a function cannot return one that its instruction set has not.
+  /// Loads by reference: a function cannot return a vector that its instruction set lacks.
   template <typename Piece>
   [[gnu::always_inline]] void Load(Piece& piece, size_t offset) const {
     memcpy(&piece, from_ + offset, sizeof(piece));
@@ -63,7 +63,7 @@ class RisingCopy {
     Pass(sizeof(Piece));
   }
 
-  /// Loads first: one that misses the cache keeps no other one waiting.
+  /// Makes all loads before the stores: a load that misses the cache does not delay the others.
   template <typename Piece>
   [[gnu::always_inline]] void MoveFour() {
     Piece a, b, c, d;
@@ -83,7 +83,7 @@ class RisingCopy {
     return (reinterpret_cast<uintptr_t>(to_) & bits) != 0;
   }
 
-  /// Leaves a line at most.
+  /// Moves vectors until a line or less is left.
   [[gnu::always_inline]] void MoveVectors() {
     while (IsOff(vector_bytes - 1)) Move<SixteenBytes>();
     // A vector with more than a line to go is not in the last line.
@@ -91,7 +91,7 @@ class RisingCopy {
     while (left_ > kLineBytes) Move<Vector>();
   }
 
-  /// To 16 bytes. Ends early with less bytes left than the next piece has.
+  /// Aligns the destination to 16 bytes. Ends early when too few bytes are left for the next piece.
   [[gnu::always_inline]] void AlignDestination() {
     if (IsOff(7)) [[unlikely]] {
       if (IsOff(1) && left_ >= 1) Move<uint8_t>();

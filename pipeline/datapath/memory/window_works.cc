@@ -13,7 +13,7 @@ using ChangeResult = MemoryWindow::ChangeResult;
 
 constexpr uint32_t kWriting = kRemoteWrite | kRemoteAtomic;
 constexpr uint32_t kGrantable = kRemoteRead | kWriting | kZeroBased;
-// A window grants nothing locally; programs ask for it all the same.
+// A window grants no local access, but programs ask for local write all the same.
 constexpr uint32_t kTolerated = kGrantable | kLocalWrite;
 
 MemoryWindow* FindWindow(const KeyTable& keys, uint32_t key, uint32_t pd) {
@@ -34,7 +34,7 @@ bool AllowsAccess(Type type, uint32_t access) {
   return (access & ~kTolerated) == 0 && !(type == Type::kType1 && is_zero_based);
 }
 
-// Counts are for people who deregister: one that was lost to a region that went is no loss.
+// The count serves deregistration only: losing it with its region does no harm.
 void ForgetBinding(const KeyTable& keys, const std::optional<WindowBinding>& former) {
   if (!former) return;
   const MemoryRegion* region = keys.Find(former->region_key);
@@ -61,7 +61,7 @@ WindowChange BindWindow(const KeyTable& keys, const BindRequest& request, const 
   if (request.length_bytes == 0) return Outcome(keys, window->Unbind(variant, former), former);
   const MemoryRegion* region = keys.Find(request.region_key);
   if (region == nullptr || !MayGrant(*region, request, user.pd)) return {};
-  // Before the window grants anything: who deregisters must not miss it.
+  // Counted before the window grants anything, so that a deregistration does not miss it.
   if (region->bound_windows != nullptr) region->bound_windows->fetch_add(1);
   const WindowBinding binding{.addr = request.addr,
                               .length_bytes = request.length_bytes,

@@ -9,17 +9,17 @@
 
 namespace uroce::datapath {
 
-/// What a BIND_MW work says.
+/// The fields of a BIND_MW work.
 struct BindRequest {
   uint64_t addr = 0;
-  uint64_t length_bytes = 0;  ///< 0: a window of type 1 is to grant nothing.
-  uint32_t window_key = 0;    ///< Which window; the variant does not matter.
-  uint32_t new_key = 0;       ///< Its variant is what counts.
+  uint64_t length_bytes = 0;  ///< 0: a window of type 1 is unbound.
+  uint32_t window_key = 0;    ///< Names the window; its variant is ignored.
+  uint32_t new_key = 0;       ///< Only its variant is used.
   uint32_t region_key = 0;
   uint32_t access = 0;  ///< IBV_ACCESS_REMOTE_* and ZERO_BASED.
 };
 
-/// Whose work it is.
+/// The queue pair whose work it is, and its domain.
 struct WindowUser {
   uint32_t pd = 0;
   uint32_t qpn = 0;
@@ -27,16 +27,16 @@ struct WindowUser {
 
 struct WindowChange {
   bool done = false;        ///< False: the work fails.
-  bool has_ended = false;   ///< A key grants nothing any more that did until now.
-  uint32_t former_qpn = 0;  ///< The one queue pair that could use it; 0: any of the domain.
+  bool has_ended = false;   ///< A key that granted access until now grants none any more.
+  uint32_t former_qpn = 0;  ///< The one queue pair that could use that key; 0: any of the domain.
 };
 
-/// Any worker, like the other.
+/// Executes a BIND_MW work. Any worker, as for InvalidateWindow.
 WindowChange BindWindow(const KeyTable& keys, const BindRequest& request, const WindowUser& user);
-/// Local and remote invalidation: windows of type 2 alone. Regions are invalidated only where they
-/// were registered by a work, which programs cannot do.
+/// Executes a local or remote invalidation, for windows of type 2 alone. A region could be
+/// invalidated only if a work had registered it, which programs cannot do.
 WindowChange InvalidateWindow(const KeyTable& keys, uint32_t key, uint32_t pd);
-/// The window is unpublished, and its grace period over: its region is not bound any more.
+/// Ends the binding of a window that is unpublished and whose grace period is over.
 void ReleaseBinding(const KeyTable& keys, const MemoryWindow& window);
 
 }  // namespace uroce::datapath

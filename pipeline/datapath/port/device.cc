@@ -30,8 +30,8 @@ Device::Device(std::string name, uint32_t index, drivers::Port* port, uint32_t w
   }
 }
 
-// With a queue for each worker, queue i is worker i's. Ports with fewer begin at different workers,
-// so that those of one queue are not all driven by the first.
+// With a queue for each worker, worker i drives queue i. Ports with fewer queues begin at different
+// workers, so that the first worker does not drive all ports with one queue.
 uint32_t Device::DriverOfQueue(uint32_t queue) const {
   return queues_ == workers_ ? queue : (index_ + queue) % workers_;
 }

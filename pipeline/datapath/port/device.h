@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One NIC as the workers see it: a port and who drives its queues, the address it answers to, its
-// counters.
+// A device: one NIC as the workers see it. It has a port, the workers that drive the port's queues,
+// addresses, and counters.
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ class GsiLink;
 class HostLink;
 class QueuePair;
 
-/// The members of a multicast group, each of which gets the packets that are sent to it.
+/// The number that names all members of a multicast group. Each member gets a packet sent to it.
 inline constexpr Qpn kMulticastQpn{0xffffff};
 
-/// Counters of one device and worker, who writes them with relaxed stores; control reads them at
-/// any time.
+/// Counters of one device at one worker, which writes them with relaxed stores. The control thread
+/// reads them at any time.
 struct DeviceCounters {
   std::atomic<uint64_t> port_rcv_packets{0};
   std::atomic<uint64_t> port_rcv_bytes{0};
@@ -46,13 +46,13 @@ struct DeviceCounters {
   std::atomic<uint64_t> rx_bad_address{0};  ///< Not from the QP's peer.
   std::atomic<uint64_t> rx_bad_state{0};
   std::atomic<uint64_t> rx_ghost{0};              ///< Responses that nothing waits for.
-  std::atomic<uint64_t> rx_cross_worker_full{0};  ///< The worker they were for was behind.
-  std::atomic<uint64_t> rx_kept_full{0};          ///< Behind a hole, and no room to keep it.
+  std::atomic<uint64_t> rx_cross_worker_full{0};  ///< The owning worker was behind.
+  std::atomic<uint64_t> rx_kept_full{0};          ///< Behind a missing packet; no room to keep it.
   std::atomic<uint64_t> rx_parked_full{0};  ///< No room behind a QP that waits for the helper.
-  std::atomic<uint64_t> np_ecn_marked_roce_packets{0};  ///< Of all kinds, with a mark.
+  std::atomic<uint64_t> np_ecn_marked_roce_packets{0};  ///< Packets of all kinds, with a CE mark.
   std::atomic<uint64_t> np_cnp_sent{0};
   std::atomic<uint64_t> rp_cnp_handled{0};
-  /// CNPs to no queue pair, not from its peer, or without congestion control.
+  /// CNPs for no queue pair, not from its peer, or for one without congestion control.
   std::atomic<uint64_t> rp_cnp_ignored{0};
   std::atomic<uint64_t> no_buffer{0};   ///< The mbuf pool was empty.
   std::atomic<uint64_t> sq_corrupt{0};  ///< Impossible ring indices or entries.
@@ -74,34 +74,34 @@ class Device {
 
   /// The port's queue that `worker` drives, if it drives one.
   std::optional<uint16_t> QueueOf(uint32_t worker) const;
-  /// Who drives the queue that `worker` sends by: itself, or the one that sends for it.
+  /// The worker that drives the queue by which `worker` sends: itself, or one that sends for it.
   uint32_t DriverOf(uint32_t worker) const;
-  /// The worker that frames which are not RoCE go to, and come from.
+  /// The worker that takes and sends the frames which are not RoCE.
   uint32_t host_worker() const { return DriverOfQueue(0); }
   /// Frames of a worker without a queue, on their way to its driver; null for the others.
   drivers::FrameQueue* relay(uint32_t worker) const { return relays_[worker].get(); }
 
   DeviceCounters& counters(uint32_t worker) { return counters_[worker].its; }
-  /// Before a worker has the device, or while all stand still. `line_bps` > 0: what the port sends
-  /// at most.
+  /// Called before a worker has the device, or while all workers stand still. `line_bps` > 0: what
+  /// the port sends at most.
   void SetCongestion(const congestion::Settings& settings, uint64_t line_bps);
   congestion::Environment& congestion(uint32_t worker) { return counters_[worker].congestion; }
-  /// Of the worker that owns the queue pair.
+  /// The environment at the worker that owns the queue pair.
   congestion::Environment& CongestionOf(Qpn qpn);
-  /// Of all workers.
+  /// The sum of one counter over all workers.
   uint64_t Sum(std::atomic<uint64_t> DeviceCounters::*counter) const;
   uint64_t Of(uint32_t worker, std::atomic<uint64_t> DeviceCounters::*counter) const {
     return (counters_[worker].its.*counter).load(std::memory_order_relaxed);
   }
 
-  /// Frames for other unicast addresses are not ours. Changed while all workers stand still.
+  /// Frames for other unicast MACs are not for the device. Changed while all workers stand still.
   Mac mac{};
   /// An address of the device, in one VLAN; 0: untagged.
   struct Address {
     Gid gid;
     uint16_t vlan_id = 0;
   };
-  /// Datagrams to other addresses are not ours. Changed like `mac`.
+  /// Packets to other IP addresses are not for the device. Changed like `mac`.
   std::vector<Address> addresses;
   /// A queue pair in a multicast group, and the worker that owns it.
   struct Member {
@@ -112,10 +112,10 @@ class Device {
   std::map<Gid, std::vector<Member>> groups;
   /// Whether `gid` is an address of the device.
   bool HasAddress(const Gid& gid) const;
-  /// Where frames go that are not RoCE, or null. Set before a worker has the device.
+  /// Takes the frames that are not RoCE; or null. Set before a worker has the device.
   HostLink* host_link = nullptr;
-  /// Where datagrams for queue pair 1 go, or null: dropped, as for any other that nobody has. Set
-  /// likewise.
+  /// Takes the datagrams for queue pair 1. Null: they are dropped, like those for any unknown queue
+  /// pair. Set before a worker has the device.
   GsiLink* gsi_link = nullptr;
 
  private:

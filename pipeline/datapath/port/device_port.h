@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device in the hands of one worker: frames in, frames out, and who sends next.
+// One worker's access to a device: frames in, frames out, and the choice of who sends next.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -33,10 +33,10 @@ inline void Count(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
-/// What a program, and a queue pair among those of its program, sends before the next one does:
-/// programs wait little for each other. Queue pairs wait longer, since each turn of one costs its
-/// state's way into the cache, at both ends, and an acknowledgement (measured at 4 KB: 390 ns a
-/// packet of one queue pair; of a hundred 500 with turns of 16 KB, 425 with 64 KB).
+/// The bytes that a program, and a queue pair within a program, sends before the next one does.
+/// Programs wait little for each other. Queue pairs wait longer: each turn of one brings its state
+/// into the cache at both ends, and costs an acknowledgement (measured at 4 KB: 390 ns a packet of
+/// one queue pair; of a hundred, 500 ns with turns of 16 KB and 425 ns with 64 KB).
 inline constexpr int64_t kSessionQuantumBytes = 16 * 1024;
 inline constexpr int64_t kQueuePairQuantumBytes = 64 * 1024;
 
@@ -49,7 +49,7 @@ struct SessionFlow : Flow {
 /// The captures of a worker. Nearly always there is none.
 struct Taps {
   std::vector<CaptureTap*> list;
-  Nanos time;  ///< Of this turn, since 1970; kept while there are captures.
+  Nanos time;  ///< The time of this turn, since 1970; updated while there are captures.
 
   void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame,
            const uroce_capture_note& note) {
@@ -58,13 +58,13 @@ struct Taps {
                time, note);
     }
   }
-  /// What was added in the turn before becomes visible: it has reached the memory meanwhile. Where
+  /// Publishes what the previous turn added, which has reached the memory meanwhile. Called when
   /// there are captures.
   void BeginTurn(Nanos wall_time);
 };
 
-/// One worker's access to a device: by a queue of the port, or, where the worker has none, by the
-/// worker that sends for it, while other workers pass on what it receives. One thread.
+/// One worker's access to a device. The worker drives a queue of the port. If it drives none,
+/// another worker sends for it, and other workers pass on what it receives. One thread.
 class DevicePort {
  public:
   /// `position` is the device's in the list of all workers.
@@ -81,12 +81,12 @@ class DevicePort {
   SessionFlow* FlowOf(const Session* session);
   void ForgetSession(const Session* session);
 
-  /// Up to 2 * kBurst frames: those from the port, and those that the device sent to itself, as far
-  /// as they are for this worker. Others of these go to their owner; one that is behind holds them
-  /// back. Captures see frames when it is known what became of them: see FrameRecorder.
+  /// Receives up to 2 * kBurst frames: those from the port, and those that the device sent to
+  /// itself for this worker. Frames to itself for other workers go to their owner; an owner that is
+  /// behind holds them back. Captures see frames once their fate is known: see FrameRecorder.
   uint16_t Receive(rte_mbuf** frames, Nanos now);
 
-  /// Frames that may be queued in this turn.
+  /// How many frames may be queued in this turn.
   uint32_t LookForRoom() const;
   /// Whether a burst fits beyond what LookForRoom counts: for packets whose turn has passed while
   /// their payload was being copied.
@@ -99,26 +99,26 @@ class DevicePort {
   /// Takes a copy of a frame that goes out, for members of its group on this device. The frame
   /// names a queue pair of this worker.
   void QueueLoopback(rte_mbuf* frame) { own_[(own_head_ + own_count_++) % kOwnRing] = frame; }
-  /// Takes up to `most` frames of each worker that this one sends for, and all together up to the
-  /// room that there is. True: there was one.
+  /// Takes up to `most` frames of each worker that this one sends for, and no more in all than
+  /// there is room for. True: it took at least one.
   bool TakeRelayed(uint32_t most);
   bool has_relays() const { return !relays_.empty(); }
   void Flush(Nanos now);
-  /// Frames or flows that wait for this worker alone: no time to sleep.
+  /// Whether frames or flows wait for this worker alone, so that it must not sleep.
   bool has_work() const;
   /// Whether the device's own stack, where it has one and this worker serves it, wants to send.
   bool host_has_frames() const {
     return serves_host_ && device_.host_link != nullptr && !device_.host_link->outbound().empty();
   }
 
-  /// The same of the device's GSI datagrams.
+  /// Whether the thread that answers the device's GSI datagrams wants to send, likewise.
   bool gsi_has_frames() const {
     return serves_gsi_ && device_.gsi_link != nullptr && !device_.gsi_link->outbound().empty();
   }
 
   // ---- sleeping; see drivers::Port ----
   int wait_fd() const { return queue_ ? port_.wait_fd(*queue_) : -1; }
-  /// Frames may come of which nothing tells a worker that sleeps.
+  /// Whether frames may come that do not wake a sleeping worker.
   bool needs_polling() const { return queue_ && wait_fd() < 0 && !port_.wakes_itself(); }
   bool BeforeSleep() { return !queue_ || port_.BeforeSleep(*queue_); }
   void AfterSleep() {
@@ -131,7 +131,7 @@ class DevicePort {
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
   uint16_t ReceiveOwn(rte_mbuf** frames);
-  /// The port takes nothing now, and has said when it may take more.
+  /// Whether the port takes no frame now, and has said when it may take more.
   bool IsHeldBack() const {
     return queue_ && NextDeadline() != kNever && port_.TransmitRoom(*queue_) == 0;
   }

@@ -6,14 +6,14 @@
 
 namespace uroce::datapath {
 
-/// Whole frames, of which the worker has checked all that can be wrong but the MAD. One worker
-/// serves those of all devices: the owner of queue pair 1.
+/// Carries whole frames. The worker has checked all parts of them but the MAD. One worker serves
+/// the links of all devices: the owner of queue pair 1.
 class GsiLink : public FrameLink {
  public:
-  /// Connections come by the thousand at once, and what is lost is repeated seconds later.
+  /// Thousands of connection requests come at once, and a lost one is repeated seconds later.
   static constexpr uint32_t kDepthFrames = 4096;
-  /// The longest frame: tagged, IPv6, BTH, DETH, MAD and ICRC are 346 bytes. Ethernet's own padding
-  /// is for shorter ones.
+  /// Room for the longest frame: tag, IPv6, BTH, DETH, MAD and ICRC have 346 bytes. Only shorter
+  /// frames are padded by Ethernet.
   static constexpr uint32_t kSlotBytes = 384;
 
   GsiLink() : FrameLink(kDepthFrames, kSlotBytes) {}

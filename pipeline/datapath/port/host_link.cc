@@ -19,8 +19,8 @@ bool IsTo(std::span<const uint8_t> frame, const Mac& mac) {
   return (frame[0] & 1) != 0 || std::equal(mac.begin(), mac.end(), frame.begin());
 }
 
-// What decoding stopped at for another reason than that it is not RoCE: a fragment or a packet with
-// options may be anybody's.
+// Whether decoding failed for a reason that does not say that a frame is RoCE: a fragment or a
+// packet with options may be of any protocol.
 bool MayBeOthers(wire::DecodeResult result) {
   return wire::ClassOf(result) == wire::DecodeClass::kNotRoce ||
          result == wire::DecodeResult::kIpOptions || result == wire::DecodeResult::kFragment;

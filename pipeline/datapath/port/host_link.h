@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link between a worker and the stack that handles all frames but RoCE on a port of its own.
+// A link between a worker and the network stack of a port, which handles all frames but RoCE.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ class HostLink : public FrameLink {
   HostLink(Takes takes, uint32_t depth_frames)
       : FrameLink(depth_frames, kSlotBytes), takes_(takes) {}
 
-  /// Whether a frame that was decoded as `result`, not kOk, is the stack's affair. Any worker.
+  /// Whether the stack takes a frame that was decoded as `result`, which is not kOk. Any worker.
   bool Wants(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac) const;
-  /// A frame that was decoded as `result`, not kOk. True: the stack wants it, and has got a copy
-  /// unless it is behind. The one worker that serves it.
+  /// Offers a frame that was decoded as `result`, which is not kOk. True: the stack wants it, and
+  /// got a copy unless it is behind. Called by the one worker that serves the link.
   bool Offer(wire::DecodeResult result, std::span<const uint8_t> frame, const Mac& mac);
 
  private:
   const Takes takes_;
 };
 
-/// Whether a host of its own has to see the frame: ARP, ICMP, IGMP, ICMPv6, also behind hop-by-hop
-/// options, with or without a tag.
+/// Whether the IP stack of a host has to see the frame: ARP, ICMP, IGMP, ICMPv6, also behind
+/// hop-by-hop options, with or without a tag.
 bool IsHostProtocol(std::span<const uint8_t> frame);
 
 }  // namespace uroce::datapath

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address handles of one program, as workers see them: one writer (control), any number of
-// reading workers, no lock.
+// The address handles of one program, as workers see them. The control thread writes, and any
+// number of workers read, without a lock.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace uroce::datapath {
 
-/// Where the datagrams of one address handle go. The path names no queue pair: each datagram has
+/// Where the datagrams of one address handle go. The path names no queue pair: each datagram names
 /// its own. Changed while all workers stand still.
 class AddressVector {
  public:
@@ -33,19 +33,19 @@ class AddressVector {
   wire::HeaderTemplate header_template_;
 };
 
-/// By handle: a small number that the control thread gave and the program repeats in its requests.
+/// By handle: a small number that the control thread gives and the program repeats in requests.
 class AddressTable {
  public:
-  /// For handles below `capacity`.
+  /// Makes a table for handles below `capacity`.
   explicit AddressTable(uint32_t capacity)
       : capacity_(capacity),
         slots_(std::make_unique<std::atomic<const AddressVector*>[]>(capacity)) {}
 
-  /// Any worker. Null: there is no such handle. Valid for this turn.
+  /// Returns the address vector of a handle, or null. Any worker; valid for this turn.
   const AddressVector* Find(uint32_t handle) const {
     return handle < capacity_ ? slots_[handle].load(std::memory_order_acquire) : nullptr;
   }
-  /// Null hides what was there: free it only after a grace period. Control thread.
+  /// Sets an entry. Null hides the old one: free it after a grace period. Control thread.
   void Set(uint32_t handle, const AddressVector* vector) {
     slots_[handle].store(vector, std::memory_order_release);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A completion queue: what its workers share, and a ring for each of them.
+// A completion queue: the state that its workers share, and one ring for each of them.
 #pragma once
 
 #include <atomic>
@@ -13,24 +13,24 @@
 
 namespace uroce::datapath {
 
-/// What nic knows of a CQ when it makes one. Addresses are the daemon's, in the arena.
+/// The settings of a CQ, which nic fixes at creation. Addresses are the daemon's, in the arena.
 struct CompletionQueueConfig {
   uroce_cq_page* page = nullptr;
   uint64_t user_handle = 0;  ///< Record written on the channel.
-  RecordSocket channel;      ///< For completions, where it has one.
-  RecordSocket async;        ///< For asynchronous events: of the context.
+  RecordSocket channel;      ///< For completions, if the CQ has a channel.
+  RecordSocket async;        ///< For asynchronous events of the context.
   bool has_times = false;    ///< Completions say when they were made.
 };
 
-/// When an armed queue makes its record: by `count` CQEs, or `period` after the first of them.
+/// Moderation: an armed queue makes its record after `count` CQEs, or `period` after the first.
 struct Moderation {
   uint16_t count = 0;
   uint16_t period_us = 0;
-  /// Off: at once.
+  /// Off: the record is made at once.
   bool is_on() const { return count > 1 && period_us != 0; }
 };
 
-/// Owned by nic, which alone makes and looks up rings; a worker knows its own by its queue pairs.
+/// Owned by nic, which alone makes and looks up rings. A worker gets its ring from its queue pairs.
 class CompletionQueue {
  public:
   explicit CompletionQueue(const CompletionQueueConfig& config) : config_(config) {}
@@ -38,7 +38,7 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   // ---- control ----
-  /// The ring of `worker`, or null.
+  /// Returns the ring of `worker`, or null.
   CompletionRing* ring(uint32_t worker) const {
     return worker < rings_.size() ? rings_[worker].get() : nullptr;
   }
@@ -48,7 +48,7 @@ class CompletionQueue {
     rings_[worker] = std::make_unique<CompletionRing>(this, worker, layout);
     return *rings_[worker];
   }
-  /// Calls `visit(CompletionRing&)` for each ring, in rising workers.
+  /// Calls `visit(CompletionRing&)` for each ring, in rising order of workers.
   template <typename Visit>
   void ForEachRing(Visit&& visit) const {
     for (const auto& ring : rings_) {
@@ -56,7 +56,7 @@ class CompletionQueue {
     }
   }
 
-  /// Holds from the next CQE on.
+  /// Sets the moderation, which applies from the next CQE on.
   void set_moderation(Moderation moderation) {
     moderation_.store(moderation, std::memory_order_relaxed);
   }
@@ -64,9 +64,9 @@ class CompletionQueue {
   // ---- any worker that has a ring ----
   const CompletionQueueConfig& config() const { return config_; }
   Moderation moderation() const { return moderation_.load(std::memory_order_relaxed); }
-  /// One of the rings was full: nothing is published on any of them any more.
+  /// Whether one of the rings was full: nothing is published on any of them any more.
   bool overflowed() const { return overflowed_.load(std::memory_order_relaxed); }
-  /// True: it was not marked before.
+  /// Marks the queue as overflowed. True: it was not marked before.
   bool MarkOverflowed() { return !overflowed_.exchange(true, std::memory_order_relaxed); }
 
  private:
@@ -76,8 +76,8 @@ class CompletionQueue {
   std::atomic<bool> overflowed_{false};
 };
 
-/// Learns of completion queues in error, on the thread of the worker that found one: their queue
-/// pairs on other workers have to go to error too. Must not block.
+/// Learns of completion queues in error, on the thread of the worker that found one. Their queue
+/// pairs on other workers must go to error too. Implementations must not block.
 class OverflowSink {
  public:
   virtual ~OverflowSink() = default;

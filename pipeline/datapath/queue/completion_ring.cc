@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CQEs, the arm word and the records that follow from them.
+// Writes CQEs, reads the arm word, and writes the records that are due.
 #include "pipeline/datapath/queue/completion_ring.h"
 
 #include <algorithm>
@@ -19,14 +19,14 @@ constexpr uint8_t kWcGrh = 1;
 constexpr uint8_t kWcWithImm = 2;
 constexpr uint8_t kWcWithInv = 8;
 
-// What IP header stands in front of a datagram, as mlx5 tells it: programs take the length of the
+// The kind of IP header in front of a datagram, coded as mlx5 does: programs take the length of the
 // sender's address from it (docs/protocol/verbs-semantics.md, section 7).
 constexpr uint8_t kSlOfIpv6 = 0x9;
 constexpr uint8_t kSlOfIpv4 = 0xa;
 
 constexpr uint64_t kNanosPerMicro = 1000;
 
-// Not the worker's time of this turn, which drifts: programs compare it with their own clock.
+// Not the worker's time of this turn, which drifts: programs compare it with their clock.
 uint64_t TimeNow() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -58,7 +58,7 @@ uroce_cqe ToCqe(const transport::Completion& completion, uint32_t handle, Qpn qp
 
 }  // namespace
 
-// A program that ends takes its newest first.
+// Searches from the end: a program that ends destroys its newest queue pairs first.
 void CompletionRing::ForgetUser(const QueuePair* qp) {
   const auto found = std::find(users_.rbegin(), users_.rend(), qp);
   if (found == users_.rend()) return;
@@ -104,7 +104,7 @@ void CompletionRing::Announce() {
   const bool due = rings::TakeArming(*queue_.config().page, solicited_in_burst_);
   solicited_in_burst_ = false;
   if (!due || !queue_.config().channel.is_open()) return;
-  // Where the socket was full a moment ago it is tried in its turn.
+  // If an earlier record is still pending, this one is tried with it by RetryRecords.
   if (++pending_channel_ == 1) WriteRecords();
 }
 

@@ -17,15 +17,15 @@ class QueuePair;
 /// What became of a completion.
 enum class PublishResult : uint8_t {
   kOk,
-  kOverflow,  ///< There is no room: the queue is in error from now on.
-  kInError    ///< It was before, by this worker or another.
+  kOverflow,  ///< The ring is full: the queue is in error from now on.
+  kInError    ///< The queue was in error before, by this worker or another.
 };
 
 /// The ring that the queue pairs of one worker complete on, and that worker's records on the
-/// channel. Owned by its CompletionQueue; used by its worker, so nic looks inside only while that
-/// stands still (Worker::Run).
+/// channel. Owned by its CompletionQueue. Used by its worker, so nic looks inside only while that
+/// worker stands still (Worker::Run).
 ///
-/// A full socket leaves its record pending: the worker calls RetryRecords until none is left.
+/// A full socket leaves its record pending: the worker calls RetryRecords until none is pending.
 class CompletionRing {
  public:
   CompletionRing(CompletionQueue* queue, uint32_t worker, const rings::CqeRingLayout& layout)
@@ -37,9 +37,9 @@ class CompletionRing {
   CompletionQueue& queue() const { return queue_; }
 
   // ---- worker ----
-  /// Writes one CQE for the queue pair, or of XRC the shared receive queue, that the program calls
-  /// `handle`. By kOverflow the queue is marked and an IBV_EVENT_CQ_ERR reported, once for
-  /// all its rings; the caller sees to it that the queue pairs of the CQ go to error.
+  /// Writes one CQE for the queue pair (for XRC, the shared receive queue) that the program calls
+  /// `handle`. kOverflow marks the queue and reports one IBV_EVENT_CQ_ERR for all its rings; the
+  /// caller must see that the queue pairs of the CQ go to error.
   [[nodiscard]] PublishResult Publish(const transport::Completion& completion, uint32_t handle,
                                       Qpn qpn);
   /// Ends a burst of Publish calls: one fence, then the arm word, then a record if one is due.
@@ -47,37 +47,37 @@ class CompletionRing {
   /// Whether Publish was called since FinishBurst.
   bool in_burst() const { return in_burst_; }
   bool has_pending_records() const { return pending_channel_ != 0 || pending_error_ || is_held_; }
-  /// Whether they wait for more CQEs.
+  /// Whether the pending records wait for more CQEs.
   bool is_held() const { return is_held_; }
-  /// Whether RecordRetries has it.
+  /// Whether RecordRetries has this ring.
   bool is_retried() const { return is_retried_; }
   void set_retried(bool is_retried) { is_retried_ = is_retried; }
-  /// When to call RetryRecords, from now on. Only with pending records.
+  /// Returns when to call RetryRecords next. Range: records are pending.
   Nanos RetryAfter() const;
   void RetryRecords();
-  /// The worker's queue pairs that complete here, each once: one that comes, and one that goes.
+  /// Adds or removes one of the worker's queue pairs that complete here. Each is listed once.
   void AddUser(QueuePair* qp) { users_.push_back(qp); }
   void ForgetUser(const QueuePair* qp);
-  /// Has NextToFail return each user of now. False: there is none.
+  /// Makes NextToFail return each user of this moment. False: there is none.
   bool FailUsers() { return (left_to_fail_ = users_.size()) != 0; }
-  /// The next user that is to go to error, or null.
+  /// Returns the next user that must go to error, or null.
   QueuePair* NextToFail() { return left_to_fail_ == 0 ? nullptr : users_[--left_to_fail_]; }
 
   // ---- while the worker stands still ----
-  /// CQEs that the program has not polled; more than the depth: its index is impossible.
+  /// CQEs that the program has not polled. More than the depth: its index is impossible.
   uint32_t waiting() const { return ring_.waiting(); }
   const rings::CqeRingLayout& layout() const { return ring_.layout(); }
-  /// Where the ring was, and how far it was written.
+  /// Where the ring was before a move, and how far it was written.
   struct Moved {
     rings::CqeRingLayout from;
     uint32_t produced = 0;
     uint32_t waiting = 0;
   };
-  /// Goes on in a fresh ring, behind `waiting` CQEs that the caller puts there by
+  /// Continues in a fresh ring, behind `waiting` CQEs that the caller puts there by
   /// rings::CopyWaiting.
   Moved MoveTo(const rings::CqeRingLayout& layout, uint32_t waiting);
 
-  /// Records written so far: what the program must have acknowledged at destruction.
+  /// The number of records written: the program must have acknowledged as many at destruction.
   uint32_t channel_records() const { return channel_records_; }
   uint32_t async_records() const { return async_records_; }
 
@@ -92,7 +92,7 @@ class CompletionRing {
   uint32_t worker_;
   rings::CqeProducer ring_;
   std::vector<QueuePair*> users_;
-  size_t left_to_fail_ = 0;  // The oldest so many of them.
+  size_t left_to_fail_ = 0;  // How many of the oldest `users_` are still to fail.
   bool in_burst_ = false;
   bool solicited_in_burst_ = false;
   bool pending_error_ = false;

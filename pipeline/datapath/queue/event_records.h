@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous events on their way to one program.
+// Sends the asynchronous events of queue pairs to one program.
 #pragma once
 
 #include <array>
@@ -9,19 +9,19 @@
 
 namespace uroce::datapath {
 
-/// Events of one queue pair for one program: sent to the socket of the program's context, or kept
-/// while the socket is full. The worker's; nic looks inside only while it stands still
-/// (Worker::Run).
+/// Events of one queue pair for one program. They are sent to the socket of the program's context,
+/// or kept while the socket is full. Used by the worker; nic looks inside only while it stands
+/// still (Worker::Run).
 class EventRecords {
  public:
   /// `element` names the queue pair in the records.
   EventRecords(const RecordSocket& async, uint64_t element) : async_(async), element_(element) {}
 
-  /// A program that reads nothing loses what comes when kMaxPending wait.
+  /// Sends or keeps an event. While kMaxPending events are kept, further ones are lost.
   void Raise(uint32_t event_type);
   bool has_pending() const { return pending_count_ != 0; }
   void Retry();
-  /// Records sent.
+  /// The number of records sent.
   uint32_t written() const { return written_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What congestion control keeps of one queue pair.
+// The state that congestion control keeps for one queue pair.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@
 
 namespace uroce::datapath {
 
-/// The worker's own, like the queue pair.
+/// Used by the worker that owns the queue pair.
 struct FlowControl {
-  congestion::FlowRate rate;              ///< Of what it sends.
-  congestion::NotificationPoint answers;  ///< To marks on what it receives; not of datagrams.
+  congestion::FlowRate rate;              ///< The rate at which the queue pair sends.
+  congestion::NotificationPoint answers;  ///< CNPs for marks on received packets; not for UD.
 
-  uint32_t cnps_sent = 0;     ///< Wraps.
-  uint32_t cnps_handled = 0;  ///< Wraps.
+  uint32_t cnps_sent = 0;     ///< CNPs that this side sent. Wraps.
+  uint32_t cnps_handled = 0;  ///< CNPs that slowed this flow down. Wraps.
 
-  /// Address handles of the newest datagrams: from where they lead CNPs are believed.
+  /// Address handles of the newest datagrams. CNPs from where these lead are believed.
   std::array<uint32_t, 4> paths{};
   void NoteDatagram(uint32_t path) { paths[path % paths.size()] = path; }
 };

@@ -16,7 +16,7 @@ void KeyWaits::Remove(const QueuePair& qp) {
   std::erase_if(waits_, [&qp](const Wait& wait) { return wait.qp == &qp; });
 }
 
-// The keys of a domain with copied memory are used by one program alone, and by its helper.
+// Only one program, and its helper, uses the keys of a domain with copied memory.
 bool KeyWaits::HasEnded(Wait& wait) const {
   if (wait.waiting == Waiting::kWork && wait.qp->is_waiting()) return false;
   const Session& session = *wait.qp->memory_session();

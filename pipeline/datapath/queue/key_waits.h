@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a work or a peer took a key back: waits until no worker uses the key any more.
+// Waits, after a work or a peer took a key back, until no worker uses the key any more.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@ namespace uroce::datapath {
 class GracePeriods;
 class QueuePair;
 
-/// Queue pairs of one worker that wait: who has taken a key back may be told so only when no access
+/// The queue pairs of one worker that wait. Taking a key back may be confirmed only when no access
 /// by it can be under way, neither on another worker nor at the helper of copied memory.
 class KeyWaits {
  public:
-  /// `grace` is null for a worker that is alone.
+  /// `grace` is null when the daemon has one worker.
   explicit KeyWaits(GracePeriods* grace) : grace_(grace) {}
 
-  /// Whose key it is that was taken back: a work of the queue pair waits, or what its peer sent.
+  /// Who took the key back, and waits: a work of the queue pair, or a packet of its peer.
   enum class Waiting : uint8_t { kWork, kPacket };
 
-  /// From here on `qp` waits; one work and one packet of it may.
+  /// Adds a wait of `qp`. One work and one packet of it may wait.
   void Add(QueuePair& qp, Waiting waiting);
-  /// Forgets it.
+  /// Forgets the waits of the queue pair.
   void Remove(const QueuePair& qp);
   bool empty() const { return waits_.empty(); }
-  /// Calls `on_end(QueuePair&, Waiting)` for each wait that is over; it may add new ones. A work
-  /// waits on while its queue pair waits for a copy.
+  /// Calls `on_end(QueuePair&, Waiting)` for each wait that is over; the call may add new ones. A
+  /// work waits on while its queue pair waits for a copy.
   template <typename OnEnd>
   void TakeEnded(OnEnd&& on_end) {
     for (size_t i = 0; i < waits_.size();) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the payload of a message lies in a program's memory, and by which right it is moved there
-// or read from there (docs/protocol/verbs-semantics.md, section 5).
+// Finds where the payload of a message lies in a program's memory, and which right an access to it
+// needs (docs/protocol/verbs-semantics.md, section 5).
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ inline uint32_t RightFor(transport::Access access) {
   return UINT32_MAX;
 }
 
-/// The right of the peer of `qp`, by the keys that the peer names.
+/// The access right of the peer of `qp`, for keys that the peer names.
 inline AccessRight RemoteRight(const QueuePair& qp, uint32_t rights) {
   return {qp.remote_pd(), rights, qp.qpn().value(), qp.memory_session()};
 }
 
-/// The right of works of `qp`, whose keys are of `pd`.
+/// The access right of works of `qp`, whose keys belong to `pd`.
 inline AccessRight LocalRight(const QueuePair& qp, uint32_t pd, uint32_t rights) {
   return {.pd = pd, .rights = rights, .session = qp.memory_session()};
 }
@@ -50,7 +50,7 @@ inline MessagePlace PlaceOf(const transport::TxPacket& packet) {
   return {packet.local.slot, packet.local.offset_bytes};
 }
 
-/// Bytes that `effect` places.
+/// The number of bytes that `effect` places.
 inline uint32_t LengthOf(const transport::Effect& effect) {
   return effect.kind == transport::Effect::Kind::kPlaceRemote ? effect.remote.length_bytes
                                                               : effect.local.length_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a look into a program's rings found.
+// The results of a look into a program's rings.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace uroce::datapath {
 
 enum class PullResult : uint8_t {
   kDrained,  ///< Nothing waits.
-  kNoRoom,   ///< The transport holds all it can: pull again when it has completed some.
-  kMore,     ///< One was taken, or the bound was reached: there may be more.
-  kCorrupt,  ///< An impossible index.
+  kNoRoom,   ///< The transport is full: pull again when it has completed some.
+  kMore,     ///< One was taken or the bound was reached: there may be more.
+  kCorrupt,  ///< The program's index is impossible.
 };
 
 /// The result of a pull that found nothing to take. Range: not kReady.

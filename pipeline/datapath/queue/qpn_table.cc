@@ -31,7 +31,7 @@ void QpnTable::Erase(Qpn qpn) {
   if (slots_[at].queue_pair == nullptr) return;
   slots_[at] = {};
   --size_;
-  // What follows without a gap may have been pushed on by the erased one: place it anew.
+  // The erased entry may have pushed on the entries that follow without a gap: place them anew.
   for (at = (at + 1) & mask_; slots_[at].queue_pair != nullptr; at = (at + 1) & mask_) {
     Place(std::exchange(slots_[at], {}));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the number in a packet to the queue pair. One worker's own.
+// Finds the queue pair of a number in a packet. Each worker has its own table.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace uroce::datapath {
 
 class QueuePair;
 
-/// Open addressing over at most half full slots. Queue pair numbers are random, so their low bits
-/// are hash enough.
+/// A table with open addressing, half full at most. Queue pair numbers are random, so their low
+/// bits serve as the hash.
 class QpnTable {
  public:
   QueuePair* Find(Qpn qpn) const {
@@ -22,9 +22,9 @@ class QpnTable {
       if (slots_[at].queue_pair == nullptr || slots_[at].qpn == qpn) return slots_[at].queue_pair;
     }
   }
-  /// Fetches into the cache what Find will look at first.
+  /// Prefetches what Find will look at first.
   void Prefetch(Qpn qpn) const { __builtin_prefetch(&slots_[qpn.value() & mask_]); }
-  /// `qpn` is not in the table. May allocate: between bursts.
+  /// Adds a queue pair. Range: `qpn` is not in the table. May allocate, so call it between bursts.
   void Insert(Qpn qpn, QueuePair* queue_pair);
   void Erase(Qpn qpn);
   size_t size() const { return size_; }
@@ -34,13 +34,13 @@ class QpnTable {
       if (slot.queue_pair != nullptr) visit(*slot.queue_pair);
     }
   }
-  /// How much of the table ForSome looks at.
+  /// How many slots of the table one ForSome looks at.
   struct Piece {
     size_t most_queue_pairs = 0;
     size_t most_slots = 0;
   };
-  /// Calls `visit` for the queue pairs of one piece, from position `from` on; 0 is the beginning.
-  /// Returns the position to go on with, while the table does not change, and 0 after the last.
+  /// Calls `visit` for the queue pairs of one piece of the table, from position `from` on; 0 is the
+  /// beginning. Returns the position to continue at, while the table does not change; 0 at the end.
   template <typename Visitor>
   size_t ForSome(size_t from, Piece piece, Visitor&& visit) const {
     const size_t end = std::min(slots_.size(), from + piece.most_slots);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the program's rings to the transport, and the state word back.
+// Moves works from the program's rings to the transport, and publishes the state word.
 #include "pipeline/datapath/queue/queue_pair.h"
 
 #include <rte_prefetch.h>
@@ -15,7 +15,7 @@
 namespace uroce::datapath {
 namespace {
 
-// The part of the object that packets and requests touch.
+// The first bytes of the object, which packets and requests touch.
 constexpr size_t kHotBytes = 19 * UROCE_LINE;
 static_assert(kHotBytes <= sizeof(QueuePair));
 
@@ -32,7 +32,7 @@ uint32_t MaxReceiveSge(const QueuePairConfig& config) {
   return std::min(config.max_receive_sge, UROCE_MAX_SGE);
 }
 
-// With congestion control switches mark packets in place of dropping them: ECT(0). The program's
+// With congestion control switches mark packets instead of dropping them: ECT(0). The program's
 // DSCP stays.
 uint8_t TrafficClassOf(const Path& path) {
   constexpr uint8_t kEcnMask = 3;
@@ -78,7 +78,7 @@ QueuePair::QueuePair(const QueuePairConfig& config)
 QueuePair::~QueuePair() = default;
 
 transport::QpState QueuePair::state() const {
-  // Only one that waits has a modification waiting; what waits lies elsewhere in memory.
+  // Only a waiting queue pair has a pending modification, which lies elsewhere in memory.
   if (is_waiting() && waiting_->modification) return waiting_->modification->state;
   return core_.state();
 }
@@ -179,7 +179,7 @@ PullResult QueuePair::PostOwnReceive() {
 }
 
 void QueuePair::OfferCredits() {
-  // An impossible index is found by the next pull.
+  // The next pull reports an impossible index.
   if (receives_.seen() <= receives_.waited() / 2) static_cast<void>(receives_.LookAgain());
   core_.reliable().OfferCredits(receives_.seen());
 }

@@ -34,27 +34,27 @@ struct SessionFlow;
 struct WaitingWork;
 struct WorkerSession;
 
-/// Whether a queue pair waits for its session's helper or for other workers, and with what. While
-/// it does, its transport is not called.
+/// Whether a queue pair waits for its session's helper or for other workers, and why. While it
+/// waits, its transport is not called.
 enum class WaitKind : uint8_t {
   kNone,
-  kEffect,      ///< The transport's wish is being executed.
+  kEffect,      ///< An effect that the transport asked for is executed.
   kGather,      ///< The payload of a packet is being read into its frame.
   kInvalidate,  ///< A key that a peer took back may still be in use elsewhere: see KeyWaits.
 };
 
-/// Where the device is that the packets of a connected queue pair go to.
+/// Which device the packets of a connected queue pair go to.
 enum class PeerPlace : uint8_t {
   kElsewhere,
   kInDaemon,    ///< Another device of this daemon.
-  kSameDevice,  ///< The queue pair's own.
+  kSameDevice,  ///< The queue pair's own device.
 };
 
 /// One queue pair. Made and destroyed by nic; between AddQueuePair and RemoveQueuePair everything
 /// here belongs to the worker's thread, and nic looks inside only within Worker::Run.
 class alignas(UROCE_LINE) QueuePair {
  public:
-  /// Send work requests that the transport holds at once; the rest waits in the ring.
+  /// The most send works that the transport holds at once. The other ones wait in the ring.
   static constexpr uint32_t kMaxHeldSends = 128;
 
   explicit QueuePair(const QueuePairConfig& config);
@@ -66,11 +66,11 @@ class alignas(UROCE_LINE) QueuePair {
   const QueuePairConfig& config() const { return config_; }
   Qpn qpn() const { return config_.qpn; }
   const Path& path() const { return path_; }
-  /// As last set by Worker::Modify, or as the transport changed it since.
+  /// The state as Worker::Modify set it last, or as the transport changed it since.
   transport::QpState state() const;
   const QueuePairCore& core() const { return core_; }
   Counters counters() const { return core_.counters(); }
-  /// Records written to the pipe of asynchronous events.
+  /// The number of records written to the socket of asynchronous events.
   uint32_t async_records() const { return events_.written(); }
   /// Packets and bytes of this queue pair, both directions.
   struct Traffic {
@@ -90,20 +90,20 @@ class alignas(UROCE_LINE) QueuePair {
   const ReceiveList& receive_list() const { return receive_list_; }
   const wire::HeaderTemplate& header_template() const { return header_template_; }
   void set_path(const Path& path);
-  /// Its newest packets, or null where no flight recorder is asked for.
+  /// The newest packets of the queue pair, or null when there is no flight recorder.
   PacketHistory* history() const { return history_.get(); }
   void set_history(std::unique_ptr<PacketHistory> history) { history_ = std::move(history); }
   std::unique_ptr<PacketHistory> TakeHistory() { return std::move(history_); }
 
-  /// Whose keys the entries of its receive works hold: its own, or those of the queue it shares.
+  /// The domain whose keys receive works hold: the queue pair's, or that of the shared queue.
   uint32_t receive_pd() const { return receive_pd_; }
-  /// By which the keys are judged that packets name: its own, or of XRC that of the selected queue.
+  /// The domain of the keys that packets name: the queue pair's, or for XRC the selected queue's.
   uint32_t remote_pd() const { return remote_pd_; }
-  /// Whose memory those keys grant.
+  /// The session whose memory the keys in packets grant.
   Session* memory_session() const {
     return is_target_ && shared_ != nullptr ? shared_->config().session : config_.session;
   }
-  /// An XRC target, which works with the queue that was selected last.
+  /// Whether this is an XRC target. It takes receives from the queue that was selected last.
   bool is_target() const { return is_target_; }
   /// Range: is_target(). False: its domain has no such queue, and none is selected.
   [[nodiscard]] bool SelectShared(uint32_t srqn);
@@ -113,33 +113,33 @@ class alignas(UROCE_LINE) QueuePair {
   /// Whether the send ring may hold more than the transport took: until PullSends finds it drained.
   bool may_have_sends() const { return may_have_sends_; }
   void LookForSends() { may_have_sends_ = true; }
-  /// Hands up to `left` posted sends to the transport, and takes them off `left`. kCorrupt: once;
-  /// the ring is not looked at any more, until DiscardPosted.
+  /// Hands up to `left` posted sends to the transport, and subtracts their number from `left`.
+  /// kCorrupt is returned once: the ring is not looked at again until DiscardPosted.
   PullResult PullSends(uint32_t& left);
-  /// Hands the next receive to the transport, if there is one. kCorrupt: as of PullSends.
+  /// Hands the next receive to the transport, if there is one. kCorrupt: as for PullSends.
   PullResult PullReceive();
   /// In the error state: hands up to `left` receives to the transport, which flushes them, and
-  /// takes them off `left`. What is posted to a shared queue stays there.
+  /// subtracts their number from `left`. Receives posted to a shared queue stay there.
   PullResult FlushReceives(uint32_t& left);
-  /// Forgets what is posted: the queue pair goes to RESET.
+  /// Forgets all posted works. Called when the queue pair goes to RESET.
   void DiscardPosted();
-  /// Whether works of it have bound windows or taken keys back.
+  /// Whether works of the queue pair have bound windows or taken keys back.
   bool has_local_works() const { return has_local_works_; }
-  /// Whether its shared receive queue, when last taken from, had a limit event to tell.
+  /// Whether the shared receive queue had a limit event to report when last taken from.
   bool has_limit_event() const { return has_limit_event_; }
 
-  /// Shows the transport's state in the page, followed by a full fence: a program that reads it
+  /// Writes the transport's state to the page, then a full fence: a program that reads the page
   /// either sees ERR, or posted before the rings are looked at again. True: it changed.
   bool PublishState(transport::QpState state);
   /// Reports an asynchronous event, at once or by RetryRecords.
   void RaiseEvent(uint32_t event_type);
   bool has_pending_records() const { return has_pending_records_; }
   void RetryRecords();
-  /// Who is told of events besides: each program that has opened an XRC target.
+  /// Adds or removes a further receiver of events: each program that has opened an XRC target.
   void AddListener(EventRecords* listener) { listeners_.push_back(listener); }
   void RemoveListener(EventRecords* listener) { std::erase(listeners_, listener); }
 
-  /// Its place in the worker's lists and tables. The worker's own.
+  /// The queue pair's place in the worker's lists and tables. Used by the worker alone.
   struct Timer : TimerEntry {
     QueuePair* queue_pair = nullptr;
   };
@@ -159,33 +159,33 @@ class alignas(UROCE_LINE) QueuePair {
   };
   Links& links() { return links_; }
   const Links& links() const { return links_; }
-  /// Whether its packets go to a device of this daemon.
+  /// Whether the packets of the queue pair go to a device of this daemon.
   bool is_peer_in_daemon() const { return links_.peer != PeerPlace::kElsewhere; }
   static QueuePair& OfTimer(TimerEntry& entry) { return *static_cast<Timer&>(entry).queue_pair; }
   static QueuePair& OfFlow(Flow& flow) { return *static_cast<ByteFlow&>(flow).queue_pair; }
 
-  /// Fetches into the cache what a packet or a posted request will need, some time ahead: with
-  /// thousands of queue pairs each would wait for memory a dozen times, one after the other.
+  /// Prefetches what a packet or a posted request will need, some time ahead. With thousands of
+  /// queue pairs each would otherwise wait for memory a dozen times, one after the other.
   void Prefetch() const;
-  /// The same for what lies behind pointers, when Prefetch has had its time: to receive, to send,
-  /// and to take posted requests.
+  /// Prefetch what lies behind pointers, after Prefetch has had its time: for receiving, sending,
+  /// and taking posted requests.
   void PrefetchReceive() const;
   void PrefetchSend() const;
   void PrefetchPosted() const;
 
-  /// For a copy, or for the end of a key: its transport is not called meanwhile.
+  /// Whether the queue pair waits for a copy or the end of a key. Its transport is not called then.
   bool is_waiting() const { return links_.wait != WaitKind::kNone; }
-  /// Whether it has posted what will be complete by being sent, and is not. Of services that await
-  /// no acknowledgement.
+  /// Whether a posted work is not sent yet that completes when it is sent. False for services that
+  /// await acknowledgements.
   bool HasUnsent() {
     if (core_.is_reliable()) return false;
     return is_waiting() || core_.HasUnsent() || sends_.LookAgain() == rings::QueueState::kReady;
   }
-  /// What waits for the helper; see waiting_work.h.
+  /// The work and packets that wait for the helper; see waiting_work.h.
   WaitingWork& waiting() { return *waiting_; }
   KeptFrames& kept() { return kept_; }
 
-  /// Its place in the list of those of its program that want another turn.
+  /// The place in the list of the program's queue pairs that want another turn.
   struct PostponedLink {
     QueuePair* previous = nullptr;
     QueuePair* next = nullptr;
@@ -196,12 +196,12 @@ class alignas(UROCE_LINE) QueuePair {
   PullResult PostSends(uint32_t& left);
   PullResult PostOwnReceive();
   PullResult PostSharedReceive();
-  /// Tells the transport how many receives wait. The program's index is read again when half of
-  /// what it last showed is taken: the peer always knows of half at least, and the index costs a
-  /// long queue next to nothing.
+  /// Tells the transport how many receives wait. The program's index is read again when half of the
+  /// receives that it last showed are taken. So the peer always knows of half at least, and reading
+  /// the index costs a long queue next to nothing.
   void OfferCredits();
 
-  // What every packet and request touches comes first: see Prefetch.
+  // Members that every packet and request touches come first: see Prefetch.
   Links links_;
   FlowControl flow_;
   rings::WorkQueueConsumer sends_;
@@ -225,7 +225,7 @@ class alignas(UROCE_LINE) QueuePair {
   QueuePairConfig config_;
   Path path_;
   wire::HeaderTemplate header_template_;
-  QueuePairCore core_;  // Ends in completions of receives, which many never use.
+  QueuePairCore core_;  // Its end holds completions of receives, which many never use.
   EventRecords events_;
   std::vector<EventRecords*> listeners_;
   KeptFrames kept_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nic says of a queue pair: at creation, and at each modify.
+// The settings of a queue pair that nic gives: at creation, and at each modify.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ struct QueuePairConfig {
   Qpn qpn;
   wire::Service service = wire::Service::kRc;  ///< kRc, kUc, kUd or kXrc.
   uint32_t pd = 0;                             ///< Daemon-wide number.
-  /// Both of the worker that owns the queue pair; null for an XRC target.
+  /// Both belong to the worker that owns the queue pair; null for an XRC target.
   CompletionRing* send_ring = nullptr;
   CompletionRing* receive_ring = nullptr;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   RecordSocket async;
   bool signal_all = false;
-  bool selective_repeat = true;  ///< Of a reliable connection: it may come to be agreed on.
-  /// Of the device and the worker; null: losses alone bound what is in flight.
+  bool selective_repeat = true;  ///< A reliable connection may agree on it.
+  /// The environment of the device and worker. Null: losses alone bound what is in flight.
   const congestion::Environment* congestion = nullptr;
   uint32_t doorbell_slot = 0;
   uroce_qp_page* page = nullptr;
@@ -49,27 +49,27 @@ struct QueuePairConfig {
   uint32_t max_send_sge = 0;
   uint32_t max_receive_sge = 0;
   uint32_t max_inline_bytes = 0;
-  SharedReceiveQueue* shared = nullptr;  ///< Of the same worker; there is no RQ then.
-  /// Of an XRC target, which has no queues: each request names a shared receive queue in it.
+  SharedReceiveQueue* shared = nullptr;  ///< Belongs to the same worker; there is no RQ then.
+  /// For an XRC target, which has no queues: requests name a shared receive queue of the domain.
   XrcQueues* domain = nullptr;
 };
 
 using Attributes = transport::QueuePairAttributes;
 using Counters = transport::QueuePairCounters;
 
-/// Where packets go: taken from an address vector and the neighbour table.
+/// Where packets go, as an address vector and the neighbour table say.
 struct Path {
   Mac source_mac{};
   Mac destination_mac{};
   Gid source;
   Gid destination;
   uint8_t traffic_class = 0;  ///< As the program gave it.
-  bool ecn_capable = false;   ///< Its packets say ECT(0), whatever the traffic class.
+  bool ecn_capable = false;   ///< Packets carry ECT(0), whatever the traffic class.
   uint8_t hop_limit = 64;
   uint32_t flow_label = 0;
   uint16_t vlan_tci = 0;  ///< 0: no 802.1Q header.
   uint16_t udp_source_port = 0xc000;
-  Qpn remote_qpn;  ///< Of a connected queue pair.
+  Qpn remote_qpn;  ///< For a connected queue pair.
 };
 
 /// The headers that packets on `path` have in common.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and ending the transport's queue pairs, and calls that services name differently.
+// Makes and ends the transport's queue pairs, and makes calls that services name differently.
 #include "pipeline/datapath/queue/queue_pair_core.h"
 
 #include <cassert>

@@ -38,7 +38,7 @@ class QueuePairCore {
 
   // ---- the kind ----
   wire::Service service() const { return service_; }
-  /// A reliable connection, extended or not: packets are answered.
+  /// Whether this is a reliable connection, extended or not: its packets are acknowledged.
   bool is_reliable() const { return kind_ == Kind::kReliable; }
   bool is_datagram() const { return kind_ == Kind::kDatagram; }
   /// Range: is_reliable().
@@ -67,9 +67,9 @@ class QueuePairCore {
     return Visit(*this, [&](auto& core) { return core.Post(work); });
   }
   bool HasPacket(Nanos now) const { return is_reliable() ? rc.HasPacket(now) : HasUnsent(); }
-  /// Whether a packet is to leave. Range: not is_reliable().
+  /// Whether there is a packet to send. Range: not is_reliable().
   bool HasUnsent() const { return is_datagram() ? ud.HasPacket() : uc.HasPacket(); }
-  /// See transport::RcQueuePair, like the next.
+  /// See transport::RcQueuePair, also for the next function.
   [[nodiscard]] bool PollLocal(transport::LocalEffect& effect) {
     return Visit(*this, [&](auto& core) { return core.PollLocal(effect); });
   }
@@ -80,7 +80,7 @@ class QueuePairCore {
   [[nodiscard]] bool PollPacket(Nanos now, transport::TxPacket& packet) {
     return Visit(*this, [&](auto& core) { return core.PollPacket(now, packet); });
   }
-  /// The bytes of the packet polled last were read. Range: not is_reliable().
+  /// Called when the bytes of the packet polled last were read. Range: not is_reliable().
   void OnSent(const transport::TxPacket& packet) {
     if (is_datagram()) return ud.OnSent(packet);
     uc.OnSent(packet);
@@ -132,18 +132,18 @@ class QueuePairCore {
   const Counters& counters() const {
     return Visit(*this, [](const auto& core) -> const Counters& { return core.counters(); });
   }
-  /// How a connection came to its end by itself.
+  /// Why a connection failed by itself.
   transport::Failure failure() const { return is_reliable() ? rc.failure() : transport::Failure{}; }
   wire::Psn next_send_psn() const {
     return Visit(*this, [](const auto& core) { return core.next_send_psn(); });
   }
-  /// Of datagrams none is expected.
+  /// The next PSN that is expected; datagrams have none.
   wire::Psn expected_psn() const;
 
  private:
   const Kind kind_;
   const wire::Service service_;
-  // Which one lives `kind_` says. Members of an unnamed union are public in it: no underscore.
+  // `kind_` says which member is alive. Members of an unnamed union are public: no underscore.
   union {
     transport::RcQueuePair rc;
     transport::UcQueuePair uc;

@@ -11,7 +11,7 @@ namespace uroce::datapath {
 
 class RecordPace;
 
-/// When a full socket is tried again first: see RecordRetries.
+/// The first wait after a full socket: see RecordRetries.
 inline constexpr Nanos kRecordRetry{1'000'000};
 
 /// Events of ibv_event_type that workers raise.
@@ -22,14 +22,14 @@ inline constexpr uint32_t kEventSrqLimitReached = 15;
 /// The daemon's end of a stream socket. Any thread. Owned by nic.
 struct RecordSocket {
   int fd = -1;                 ///< -1: nobody listens.
-  RecordPace* pace = nullptr;  ///< Of its user; null: none.
+  RecordPace* pace = nullptr;  ///< The pace of its user; null: no limit.
 
   bool is_open() const { return fd >= 0; }
-  /// Sends one record, whole or not at all: a wake-up, the one system call that the path of a
-  /// packet allows. It waits for nothing that a reader holds. `event_type`: of ibv_event_type, or
+  /// Sends one record, whole or not at all. This is a wake-up, the one system call that the path of
+  /// a packet allows. It waits for nothing that a reader holds. `event_type`: of ibv_event_type, or
   /// UROCE_EVENT_COMPLETION.
   /// False: the socket is full, or its user's records have taken too long; try again later. A
-  /// closed one takes everything.
+  /// closed socket takes everything.
   [[nodiscard]] bool Write(uint64_t element, uint32_t event_type) const;
 };
 

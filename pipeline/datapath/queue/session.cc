@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Life of a session's helper and of its address handles.
+// Makes and ends a session's copy helper and its address handles.
 #include "pipeline/datapath/queue/session.h"
 
 #include <system_error>

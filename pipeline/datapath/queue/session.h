@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program as the workers see it: doorbells, and what of its memory only a helper may touch.
+// One program as the workers see it: its doorbells, and the helper that accesses its copied memory.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct SessionLink {
 /// Made by nic, used by the workers between AddSession and RemoveSession.
 class Session {
  public:
-  /// One link per worker. `uid` is the user, with whose other programs this one shares.
+  /// `links` has one per worker. `uid` is the user, whose programs share limits.
   Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0);
   ~Session();
   Session(const Session&) = delete;
@@ -37,25 +37,25 @@ class Session {
   uroce_doorbells* doorbells(uint32_t worker) const { return links_[worker].doorbells; }
   int wake_fd(uint32_t worker) const { return links_[worker].wake_fd; }
 
-  /// Makes the helper thread for copied memory, which may live longer than this object. Control
-  /// thread, before the first copied region is published. There is none afterwards where the system
-  /// refuses the thread.
+  /// Makes the helper thread for copied memory, which may outlive this object. Control thread,
+  /// before the first copied region is published. Where the system refuses the thread, there is no
+  /// helper afterwards.
   void StartCopyHelper(ProgramMemory memory);
-  /// Null before StartCopyHelper. Any thread.
+  /// Returns the copy helper; null before StartCopyHelper. Any thread.
   CopyHelper* copy_helper() const { return helper_.load(std::memory_order_acquire); }
 
   /// Makes room for the program's address handles, once. Control thread, before the first is set.
   void MakeAddressTable(uint32_t capacity);
-  /// Shows workers an address handle, or none. Control thread, after MakeAddressTable.
+  /// Sets an address handle for the workers, or clears it. Control thread, after MakeAddressTable.
   void SetAddress(uint32_t handle, const AddressVector* vector);
-  /// What the program calls by `handle`, or null. Any worker, for this turn.
+  /// Returns the address vector of `handle`, or null. Any worker, for this turn.
   const AddressVector* FindAddress(uint32_t handle) const;
 
-  /// Copies begun so far. Taken after the grace period of an unpublished copied region, it is the
-  /// number that CopiesDone must confirm before the program may reuse the memory. Control thread.
+  /// The number of copies begun. Read after the grace period of an unpublished copied region:
+  /// CopiesDone must confirm it before the program may reuse the memory. Control thread.
   uint64_t copies_begun() const;
-  /// Whether the first `copies` copies have ended. They may never: the program's memory can block
-  /// its reader for as long as it lives.
+  /// Whether the first `copies` copies have ended. They may never end: the program's memory can
+  /// block its reader for as long as it lives.
   bool CopiesDone(uint64_t copies) const;
 
  private:

@@ -27,7 +27,7 @@ WorkerSession& SessionList::Add(Session* session, Nanos now) {
   added.user = user.get();
   added.frames.user = std::shared_ptr<UserFrames>(user, &user->frames);
   added.place = polled_.size();
-  polled_.reserve(sessions_.size());  // Unparking allocates nothing.
+  polled_.reserve(sessions_.size());  // So that unparking allocates nothing.
   polled_.push_back(&added);
   const int fd = session->wake_fd(worker_);
   if (fd < 0) return added;
@@ -70,7 +70,7 @@ void SessionList::Sweep(Nanos now) {
     return;
   }
   next_sweep_ = now + park_after_;
-  // From the end: who is parked gives its place to the last one.
+  // From the end: a parked program's place is taken by the last program.
   for (size_t i = polled_.size(); i-- != 0;) {
     WorkerSession& session = *polled_[i];
     if (now - session.last_work < park_after_ || HasCopies(session, worker_)) continue;
@@ -80,7 +80,7 @@ void SessionList::Sweep(Nanos now) {
 }
 
 bool SessionList::Park(WorkerSession& session) {
-  // Without an eventfd nobody could tell.
+  // Without an eventfd no ring would be noticed.
   if (session.session->wake_fd(worker_) < 0) return false;
   if (!rings::AnnounceSleep(*session.doorbells)) {
     rings::AnnounceAwake(*session.doorbells);

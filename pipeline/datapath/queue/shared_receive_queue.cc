@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking entries, moving them, and the limit event.
+// Takes entries, moves them to another ring, and raises the limit event.
 #include "pipeline/datapath/queue/shared_receive_queue.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ void SharedReceiveQueue::SetLimit(uint32_t limit) {
   if (limit_ != 0) CheckLimit();
 }
 
-// An impossible index is found by Take.
+// Take reports an impossible index.
 void SharedReceiveQueue::CheckLimit() {
   if (entries_.LookAgain() == rings::QueueState::kCorrupt || entries_.seen() >= limit_) return;
   limit_ = 0;

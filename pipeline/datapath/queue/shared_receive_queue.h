@@ -19,23 +19,23 @@ class XrcQueues;
 
 /// Fixed at creation. Addresses are the daemon's, in the session's arena.
 struct SharedReceiveQueueConfig {
-  uint32_t pd = 0;  ///< Daemon-wide number: what its entries point to is judged by it.
+  uint32_t pd = 0;  ///< Daemon-wide number of the domain of its entries' keys.
   uroce_srq_page* page = nullptr;
   rings::WorkQueueLayout layout;
   uint32_t max_sge = 0;
   uint64_t user_handle = 0;  ///< Element of asynchronous events.
   RecordSocket async;
-  // Of an extended connection (XRC), where all that the queue pairs lack is the queue's.
+  // For an XRC queue, which has everything that the queue pairs lack.
   XrcQueues* domain = nullptr;     ///< Null for any other queue.
-  uint32_t number = 0;             ///< By which requests name it.
+  uint32_t number = 0;             ///< The number by which requests name the queue.
   uint32_t handle = 0;             ///< Repeated in CQEs.
-  Session* session = nullptr;      ///< Whose memory its domain's keys grant.
-  CompletionRing* ring = nullptr;  ///< Of its worker, like the domain.
+  Session* session = nullptr;      ///< The program whose memory the domain's keys grant.
+  CompletionRing* ring = nullptr;  ///< Belongs to the queue's worker, like the domain.
 };
 
 /// Made and destroyed by nic, which looks inside only while its worker stands still (Worker::Run);
-/// else the worker's. Entries are copied out one by one, each for the queue pair that needs it, and
-/// the program may reuse a slot as soon as its entry is taken.
+/// otherwise used by the worker. Entries are copied out one by one, each for the queue pair that
+/// needs it, and the program may reuse a slot as soon as its entry is taken.
 class SharedReceiveQueue {
  public:
   explicit SharedReceiveQueue(const SharedReceiveQueueConfig& config);
@@ -44,7 +44,7 @@ class SharedReceiveQueue {
 
   const SharedReceiveQueueConfig& config() const { return config_; }
 
-  /// An entry, and how it was read.
+  /// An entry, and the result of reading it.
   struct Entry {
     rings::ReceiveWqe wqe;
     rings::WqeResult read = rings::WqeResult::kOk;
@@ -56,21 +56,21 @@ class SharedReceiveQueue {
   /// Arms the limit event: raised once fewer than `limit` entries wait, at once if so many do now.
   /// 0 disarms.
   void SetLimit(uint32_t limit);
-  /// Goes on in a fresh ring, with what waits at its beginning. False: too much waits, or the
-  /// program's index is impossible; nothing has changed. Nobody posts meanwhile.
+  /// Continues in a fresh ring, which begins with the entries that wait. False: too many wait, or
+  /// the program's index is impossible; nothing has changed. Nobody posts meanwhile.
   [[nodiscard]] bool MoveTo(uroce_srq_page* page, const rings::WorkQueueLayout& layout);
-  /// Entries that nobody has taken; 0 when the program's index is impossible.
+  /// The number of entries not taken yet; 0 when the program's index is impossible.
   uint32_t waiting() const;
-  /// 0 once the event was raised.
+  /// The armed limit; 0 once the event was raised.
   uint32_t limit() const { return limit_; }
 
-  /// The event's record did not fit into its pipe: the worker calls RetryRecord until it does.
+  /// Whether the event's record found its socket full: the worker calls RetryRecord until it fits.
   bool has_pending_record() const { return pending_record_; }
   void RetryRecord();
-  /// Whether RecordRetries has it.
+  /// Whether RecordRetries has this queue.
   bool is_retried() const { return is_retried_; }
   void set_retried(bool is_retried) { is_retried_ = is_retried; }
-  /// Records written to the pipe of asynchronous events.
+  /// The number of records written to the socket of asynchronous events.
   uint32_t async_records() const { return async_records_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of one user may have a worker do in one turn. A program asks with a store, as
-// often and for as many queue pairs as it likes; what is beyond its budget waits for later turns.
+// Limits what the programs of one user make a worker do in one turn. A program asks by a store, as
+// often and for as many queue pairs as it likes; work beyond its budget waits for later turns.
 #pragma once
 
 #include <algorithm>
@@ -8,18 +8,18 @@
 
 namespace uroce::datapath {
 
-/// An amount of each thing that has a budget.
+/// One amount for each kind of work that has a budget.
 struct TurnAmounts {
-  uint32_t queue_pairs = 0;  ///< Looked after because they asked for it. A word of bells is whole.
-  uint32_t works = 0;        ///< Taken of their queues.
+  uint32_t queue_pairs = 0;  ///< Looked after since they rang. A word of bells counts whole.
+  uint32_t works = 0;        ///< Works taken from their queues.
 };
 
-/// A turn sends 32 packets a port: who sends never needs more. A user has the budget of two
+/// A turn sends 32 packets per port, so a sender never needs more. A user has the budget of two
 /// programs, so that one of many leaves something to the others.
 inline constexpr TurnAmounts kTurnOfProgram{.queue_pairs = 64, .works = 128};
 inline constexpr TurnAmounts kTurnOfUser{.queue_pairs = 128, .works = 256};
 
-/// What is left of a budget, in the turn that was asked for last. Used by one worker.
+/// The rest of a budget in the turn that was asked for last. Used by one worker.
 class TurnBudget {
  public:
   explicit TurnBudget(const TurnAmounts& each_turn) : each_turn_(each_turn) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair that waits for its session's helper: what is under way, and what queues behind it.
+// A queue pair that waits for its session's helper: its current job, and the packets behind it.
 #pragma once
 
 #include <array>
@@ -23,16 +23,16 @@ namespace uroce::datapath {
 struct Transfer {
   uroce_sge remote{};  ///< A remote range as a list of one entry, for `walker`.
   PieceWalker walker;
-  uint8_t* bytes = nullptr;  ///< Where in the frame, or in the job, `walker` stands.
+  uint8_t* bytes = nullptr;  ///< Where `walker` stands in the frame or the job.
 
-  /// Goes on where `other` stands, which may end then.
+  /// Continues at the position of `other`, which may end then.
   void Continue(const Transfer& other) {
     *this = other;
     if (walker.list().data() == &other.remote) walker.set_list({&remote, 1});
   }
 };
 
-/// A place in what a message moves: a position in one list of entries, or in what one key names.
+/// A position in the bytes that a message moves: in one list of entries, or under one key.
 struct MessagePlace {
   uint32_t key = 0;       ///< Slot of the work, or rkey.
   uint64_t position = 0;  ///< Offset in its list, or address.
@@ -40,8 +40,8 @@ struct MessagePlace {
   bool operator==(const MessagePlace&) const = default;
 };
 
-/// Payload of packets that wait which was placed by the copy job of a packet before them; the
-/// transport has not seen them yet. Of one message, one after the other.
+/// Payload of waiting packets that the copy job of an earlier packet has placed. The transport has
+/// not seen these packets yet. They are consecutive packets of one message.
 struct BatchedPlacements {
   transport::Effect::Kind kind = transport::Effect::Kind::kNone;
   MessagePlace place;  ///< Where the first of them begins.
@@ -49,8 +49,8 @@ struct BatchedPlacements {
   uint32_t packets = 0;
 };
 
-/// Payload of the packets that one message sends next, read by the copy job of a packet before
-/// them.
+/// Payload of the packets that one message sends next, read by the copy job of an earlier
+/// packet.
 struct PrefetchedPayload {
   MessagePlace place;  ///< Where the first of them begins.
   wire::Psn psn;       ///< Its number.
@@ -61,9 +61,9 @@ struct PrefetchedPayload {
   bool empty() const { return next == end; }
 };
 
-/// Touched only while the queue pair waits: until then it would be lines of cache for nothing.
+/// Accessed only while the queue pair waits, so that it takes no cache lines otherwise.
 struct WaitingWork {
-  /// Attributes that came meanwhile, for when the wait is over.
+  /// Attributes that came during the wait, and apply when it is over.
   struct Modification {
     transport::QpState state;
     Attributes attributes;
@@ -79,13 +79,13 @@ struct WaitingWork {
   std::unique_ptr<CopyJob> job = std::make_unique<CopyJob>();
   std::optional<Modification> modification;
 
-  // Packets that arrived meanwhile, linked by rte_mbuf::next.
+  // Packets that arrived during the wait, linked by rte_mbuf::next.
   rte_mbuf* oldest = nullptr;
   rte_mbuf* newest = nullptr;
   uint32_t packets = 0;
-  bool gate_closed = false;  ///< Peers in the daemon are to wait.
+  bool gate_closed = false;  ///< Peers in the daemon must wait.
 
-  // What this side asks for and what it answers take turns: there is one of each for both.
+  // Jobs for this side's requests and for its answers take turns: there is one slot for both.
   BatchedPlacements placed_requests;
   BatchedPlacements placed_responses;
   PrefetchedPayload prefetched_requests;

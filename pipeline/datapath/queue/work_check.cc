@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a work request may be (docs/protocol/transport.md, sections 8 and 12).
+// Says which work requests are valid (docs/protocol/transport.md, sections 8 and 12).
 #include "pipeline/datapath/queue/work_check.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool CanExecute(WorkOpcode opcode, const rings::SendWqe& wqe, uint64_t length) {
   if (!IsKnown(opcode) || length > transport::kMaxMessageBytes) return false;
   if (wqe.is_inline() && !MayBeInline(opcode)) return false;
   if (transport::IsLocal(opcode)) return length == 0;
-  // Whether an atomic's remote address is aligned is the responder's to judge: NAK 0x61.
+  // The responder checks that an atomic's remote address is aligned, and answers NAK 0x61.
   return !IsAtomic(opcode) || length >= sizeof(uint64_t);
 }
 
@@ -47,7 +47,7 @@ transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read,
   work.signaled = (header.flags & UROCE_SEND_SIGNALED) != 0;
   work.solicited = (header.flags & UROCE_SEND_SOLICITED) != 0;
   work.fence = (header.flags & UROCE_SEND_FENCE) != 0;
-  if (!IsKnown(work.opcode)) work.opcode = WorkOpcode::kSend;  // One that has a name.
+  if (!IsKnown(work.opcode)) work.opcode = WorkOpcode::kSend;  // Any known opcode will do.
   if (read != rings::WqeResult::kOk) {
     work.malformed = true;
     return work;
@@ -90,7 +90,7 @@ transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeRes
   work.malformed = read != rings::WqeResult::kOk;
   if (work.malformed) return work;
   const uint64_t room = Sum(wqe.sges, wqe.header.num_sge);
-  // More room than any message needs is no error, only more than the field can say.
+  // More room than any message needs is no error, but the field cannot hold it.
   work.length_bytes = static_cast<uint32_t>(std::min<uint64_t>(room, transport::kMaxMessageBytes));
   return work;
 }

@@ -11,16 +11,16 @@
 
 namespace uroce::datapath {
 
-/// Work that cannot be executed (lengths, list, opcode, an atomic without room) comes back
-/// `malformed` and completes with LOC_QP_OP_ERR: the shim refuses it at the post, so only a program
-/// that writes rings by itself gets there. Opcodes that `service` lacks are the transport's to
-/// refuse.
+/// A work that cannot be executed (lengths, list, opcode, an atomic without room) comes back
+/// `malformed` and completes with LOC_QP_OP_ERR. The shim refuses such a work at the post, so only
+/// a program that writes rings by itself causes it. The transport refuses opcodes that `service`
+/// lacks.
 transport::SendWork ToSendWork(const rings::SendWqe& wqe, rings::WqeResult read, uint32_t slot,
                                wire::Service service);
-/// What a work request that is kBindWindow, and not malformed, asks for.
+/// The binding that a work request asks for. Range: it is kBindWindow, and not malformed.
 BindRequest ToBindRequest(const uroce_send_wqe& header);
-/// ReceiveWork::queue of a work that was taken from a shared receive queue; of others it is 0, and
-/// of XRC the number of the queue, which is greater.
+/// ReceiveWork::queue of a work from a shared receive queue. It is 0 for other works, and for XRC
+/// the number of the queue, which is greater.
 inline constexpr uint32_t kSharedQueue = 1;
 
 transport::ReceiveWork ToReceiveWork(const rings::ReceiveWqe& wqe, rings::WqeResult read,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage of lists by slot.
+// Stores lists by slot.
 #include "pipeline/datapath/queue/work_lists.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ uint32_t Stride(const rings::WqeLimits& limits) {
   constexpr uint32_t kBindBytes = sizeof(BindRequest);
   const uint32_t bytes =
       std::max({limits.max_sge * kSgeBytes, limits.max_inline_bytes, kBindBytes});
-  return (bytes + kSgeBytes - 1) / kSgeBytes * kSgeBytes;  // Keeps every list aligned.
+  return (bytes + kSgeBytes - 1) / kSgeBytes * kSgeBytes;  // This keeps every list aligned.
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private copies of what work requests point with: scatter/gather lists, inline bytes and what is
-// to be bound. Packets, first or resent, are gathered by these, never by the ring that the program
-// can still write.
+// Private copies of the memory that work requests point to: scatter/gather lists, inline bytes and
+// bind requests. Packets, first or resent, are gathered by these copies, never by the ring that the
+// program can still write.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +46,13 @@ class SendLists {
   std::unique_ptr<uint8_t[]> bytes_;
 };
 
-/// List of the one receive work request that the transport holds.
+/// The list of the one receive work request that the transport holds.
 class ReceiveList {
  public:
   explicit ReceiveList(uint32_t max_sge) : list_(std::make_unique<uroce_sge[]>(max_sge)) {}
 
   void Store(uint32_t slot, std::span<const uroce_sge> list);
-  /// Empty for any other slot.
+  /// Returns the list of a slot; empty for any other slot than the stored one.
   std::span<const uroce_sge> List(uint32_t slot) const {
     return {list_.get(), slot == slot_ ? count_ : 0};
   }

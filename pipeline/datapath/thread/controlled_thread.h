@@ -35,7 +35,7 @@ class ControlledThread {
   // ---- the thread ----
   bool must_stop() const { return stop_.load(std::memory_order_relaxed); }
   bool HasRequest() const { return mailbox_.HasRequest(); }
-  /// Does what is asked. True: there was something.
+  /// Serves a pending request. True: there was one.
   bool Serve() {
     if (!mailbox_.HasRequest()) return false;
     mailbox_.Serve();
@@ -43,7 +43,7 @@ class ControlledThread {
   }
 
  private:
-  /// What Hold posts.
+  /// The request that Hold posts.
   struct StandStill {
     void operator()() const {
       held.Release();

@@ -83,7 +83,7 @@ class DeficitRoundRobin {
   }
 
   const int64_t quantum_bytes_;
-  Flow* head_ = nullptr;  // Of a ring.
+  Flow* head_ = nullptr;  // Of a circular list.
 };
 
 }  // namespace uroce::datapath

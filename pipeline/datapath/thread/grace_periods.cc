@@ -11,8 +11,8 @@
 namespace uroce::datapath {
 namespace {
 
-// A worker that has lost its core is not waited for by spinning, which could keep it from coming
-// back; nor by yielding (semaphore.h).
+// The wait for a worker that has lost its core neither spins for long, which could keep the worker
+// off the core, nor yields (semaphore.h).
 constexpr int kPolls = 100;
 constexpr useconds_t kPauseUs = 50;
 

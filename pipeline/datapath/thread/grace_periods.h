@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out when no worker uses any more what was unpublished. It sends workers nothing, and does
-// not wake those that sleep.
+// Finds out when no worker uses an unpublished object any more. It sends workers no messages, and
+// does not wake those that sleep.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ class GracePeriods {
   explicit GracePeriods(uint32_t workers);
 
   // ---- worker `index` ----
-  /// From here on it reads; until Leave.
+  /// The worker may read tables from here on, until Leave.
   void Enter(uint32_t index);
-  /// It holds nothing now.
+  /// The worker holds nothing of the tables at this moment.
   void Pass(uint32_t index);
   void Leave(uint32_t index);
 
   // ---- any thread ----
-  /// Begins a grace period; HasPassed tells, of its token, when it is over. Whoever asks and is a
-  /// worker passes, too.
+  /// Begins a grace period and returns its token. HasPassed tells when it is over. A worker that
+  /// calls Start must pass as well.
   uint64_t Start();
   bool HasPassed(uint64_t token) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a worker that finds nothing to do polls on, yields or sleeps, and how long. Pure.
+// Decides when a worker that finds nothing to do polls on, yields or sleeps, and how long. Pure.
 #pragma once
 
 #include <algorithm>
@@ -13,24 +13,24 @@ enum class IdleStep : uint8_t { kPoll, kYield, kSleep };
 
 /// An idle worker polls, then yields, then sleeps. That costs others on the same core least, and a
 /// waiting program next to nothing (measured: 80 ns one way against 4 ms without the yield).
-/// On a machine with more to do than processors a yield costs time slices of others (Linux 6.18
-/// puts who yields behind all that are ready), where a sleeper has its turn as soon as it is woken.
-/// So after one that was slow there is none for a while. Measured with 16 ready threads on two
-/// processors: a WRITE took 9 ms with yields, and 30 us without.
+/// When more threads are ready than there are processors, a yield costs time slices of others:
+/// Linux 6.18 puts a yielding thread behind all that are ready, but runs a sleeper soon after its
+/// wake-up. So after a slow yield the worker does not yield for kWithoutYields. Measured with 16
+/// ready threads on two processors: a WRITE took 9 ms with yields, and 30 us without.
 class IdlePolicy {
  public:
   static constexpr uint32_t kPollsBeforeYield = 16;
   static constexpr Nanos kSlowYield{500'000};
   static constexpr Nanos kWithoutYields{10'000'000'000};
-  /// Sleeps beside ports that cannot wake the worker: short after traffic, long after a second
-  /// without.
+  /// Bounds of a sleep when a port cannot wake the worker: short after traffic, long after a second
+  /// without traffic.
   static constexpr Nanos kShortestPoll{50'000};
   static constexpr Nanos kLongestPoll{1'000'000};
 
   explicit IdlePolicy(Nanos spin_before_sleep) : spin_(spin_before_sleep) {}
 
-  /// After a turn that began at `now`: what to do next. A wake-up that finds nothing goes back to
-  /// sleep at once.
+  /// What to do after a turn that began at `now`. A worker that was woken and finds nothing sleeps
+  /// again at once.
   IdleStep AfterTurn(bool busy, Nanos now) {
     if (yielded_at_ != kNever && now - yielded_at_ > kSlowYield) {
       no_yield_before_ = now + kWithoutYields;
@@ -47,7 +47,7 @@ class IdlePolicy {
     return IdleStep::kYield;
   }
 
-  /// How long to sleep at most when some port only wakes by timer.
+  /// The longest time to sleep when some port only wakes by timer.
   Nanos PollInterval(Nanos now) const {
     const Nanos quiet((now - idle_since_).count() / 1000);
     return std::clamp(quiet, kShortestPoll, kLongestPoll);

@@ -9,7 +9,7 @@
 
 namespace uroce::datapath {
 
-/// One request at a time: callers take turns outside.
+/// Holds one request at a time: callers take turns outside.
 class Mailbox {
  public:
   /// Control: posts `work`; the worker must be woken if it sleeps. Then WaitDone.

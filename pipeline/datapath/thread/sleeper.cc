@@ -16,11 +16,11 @@ namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kNanosPerMilli = 1'000'000;
-// Nothing waits longer than this without looking again.
+// The longest sleep without another look.
 constexpr Nanos kLongestSleep{60 * kNanosPerSecond};
 
-// A port's socket keeps the error of an interface that went down until somebody asks for it, and
-// would wake its worker all the time.
+// A port's socket keeps the error of an interface that went down until the error is read. Until
+// then the socket would wake its worker all the time.
 void ClearError(int fd) {
   int error = 0;
   socklen_t length = sizeof(error);
@@ -39,7 +39,7 @@ Sleeper::~Sleeper() {
   close(epoll_fd_);
 }
 
-// Edge triggered: each write to an eventfd is an edge, though its counter is never read.
+// Edge triggered: each write to an eventfd wakes, though its counter is never read.
 void Sleeper::WatchEvents(int fd) { Watch(fd, EPOLLIN | EPOLLET); }
 
 void Sleeper::WatchReadable(int fd) { Watch(fd, EPOLLIN); }
@@ -60,7 +60,7 @@ std::span<const int> Sleeper::Sleep(Nanos limit) {
   epoll_event events[kMaxEvents];
   int count = epoll_pwait2(epoll_fd_, events, kMaxEvents, &timeout, nullptr);
   if (count < 0 && errno == ENOSYS) {
-    // Kernels before 5.11: whole milliseconds.
+    // Kernels before 5.11 take whole milliseconds.
     count = epoll_wait(epoll_fd_, events, kMaxEvents,
                        static_cast<int>((ns + kNanosPerMilli - 1) / kNanosPerMilli));
   }

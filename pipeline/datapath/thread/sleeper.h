@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a worker sleeps, and what wakes it.
+// Lets a worker sleep until a file descriptor, another thread or a deadline wakes it.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ struct epoll_event;
 
 namespace uroce::datapath {
 
-/// An epoll set with an eventfd of its own. Worker thread, but for Wake.
+/// An epoll set with an eventfd of its own. Used by the worker's thread, except Wake.
 class Sleeper {
  public:
   Sleeper();
@@ -20,15 +20,15 @@ class Sleeper {
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
-  /// An eventfd: every write wakes, and none need be read.
+  /// Watches an eventfd: every write wakes the worker, and nothing needs to be read.
   void WatchEvents(int fd);
-  /// An fd that stays readable while there is something to do.
+  /// Watches an fd that stays readable while there is something to do.
   void WatchReadable(int fd);
   void Unwatch(int fd);
-  /// Until something wakes it or `limit` has passed; kNever for no limit. Up to kMaxEvents of the
-  /// fds that had something, valid until the next call; the rest comes next time.
+  /// Sleeps until something wakes the worker or `limit` has passed; kNever for no limit. Returns up
+  /// to kMaxEvents of the ready fds, valid until the next call, which returns the others.
   std::span<const int> Sleep(Nanos limit);
-  /// The same, without sleeping.
+  /// Returns the same as Sleep, without sleeping.
   std::span<const int> Look();
   /// Ends the present or next Sleep. Any thread.
   void Wake();

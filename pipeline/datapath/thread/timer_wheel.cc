@@ -23,7 +23,7 @@ void TimerWheel::Remove(TimerEntry& entry) {
 }
 
 void TimerWheel::Insert(TimerEntry& entry) {
-  // Rounded up, so that nothing fires early.
+  // The tick is rounded up, so that nothing fires early.
   const int64_t ns = entry.deadline.count() < 0 ? 0 : entry.deadline.count();
   const uint64_t tick = (static_cast<uint64_t>(ns) + (1u << kTickShift) - 1) >> kTickShift;
   TimerEntry** head = &due_;

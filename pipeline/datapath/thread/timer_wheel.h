@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines of a worker's queue pairs. Pure: time is a parameter.
+// Keeps the deadlines of a worker's queue pairs. Pure: time is a parameter.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct TimerEntry {
   TimerEntry* next = nullptr;
   TimerEntry* previous = nullptr;
   Nanos deadline = kNever;  ///< kNever: not filed.
-  uint16_t place = 0;       ///< Level and slot, the wheel's own.
+  uint16_t place = 0;       ///< Level and slot, for the wheel alone.
 
   bool filed() const { return deadline != kNever; }
 };
@@ -33,14 +33,14 @@ class TimerWheel {
   void Remove(TimerEntry& entry);
   /// One entry whose deadline has passed, no longer filed; null when there is none.
   TimerEntry* PopExpired(Nanos now);
-  /// Not after the earliest deadline; kNever when nothing is filed.
+  /// A time not after the earliest deadline; kNever when nothing is filed.
   Nanos NextDeadline() const;
 
  private:
   static constexpr int kTickShift = 13;
   static constexpr int kLevelShift = 6;
   static constexpr int kSlots = 1 << kLevelShift;
-  static constexpr int kLevels = 9;  // 54 bits of ticks: more than 63 bits of nanoseconds hold.
+  static constexpr int kLevels = 9;  // 54 bits of ticks cover 63 bits of nanoseconds.
   static constexpr uint16_t kDue = UINT16_MAX;
 
   struct Slot {

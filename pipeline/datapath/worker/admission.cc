@@ -10,7 +10,7 @@
 namespace uroce::datapath {
 namespace {
 
-// Groups are joined on all VLANs of a device.
+// A group is joined on all VLANs of a device.
 bool IsInVlan(const Device& device, uint16_t vlan_id) {
   return std::ranges::any_of(device.addresses, [vlan_id](const Device::Address& address) {
     return address.vlan_id == vlan_id;
@@ -71,14 +71,14 @@ bool Admission::IsForGroup(DevicePort& port, const wire::Packet& packet,
   const Device& device = port.device();
   if (!device.groups.contains(packet.destination) ||
       !IsInVlan(device, view.vlan_tci & kVlanIdMask)) {
-    recorder_.Begin();  // Nobody here has asked for it.
+    recorder_.Begin();  // No queue pair here is in the group.
     return recorder_.Drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
   }
   if (packet.congestion_experienced) Count(counters.np_ecn_marked_roce_packets);
   if (ServiceOf(packet.header.opcode) != wire::Service::kUd) {
     return recorder_.Drop(counters.rx_bad_opcode, UROCE_REASON_BAD_OPCODE);
   }
-  // A mark gets no CNP: it would tell the sender of one path among many.
+  // A mark on a multicast packet gets no CNP: that would report one path among many to the sender.
   return Admit(port, packet, view, frame, true);
 }
 

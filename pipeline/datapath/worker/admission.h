@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks that a packet has to pass whoever it is for (docs/protocol/transport.md, section 4.1,
-// step 1).
+// The checks that every received packet has to pass, for whatever queue pair it is
+// (docs/protocol/transport.md, section 4.1, step 1).
 #pragma once
 
 #include <rte_mbuf.h>
@@ -17,31 +17,31 @@
 
 namespace uroce::datapath {
 
-/// What is dropped is counted, and its annotation says why. One thread. Inline is what every packet
-/// passes through.
+/// A dropped packet is counted, and its annotation says why. One thread. The checks that every
+/// packet passes through are inline.
 class Admission {
  public:
   explicit Admission(FrameRecorder& recorder) : recorder_(recorder) {}
 
-  /// Whether a packet is for this device and its queue pairs at all. Congestion marks are counted
-  /// here.
+  /// Whether a packet is for this device. Counts congestion marks of packets that
+  /// are.
   bool IsForPort(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view);
-  /// Whether `qp` takes the packet: its service, its state, and Admit.
+  /// Whether `qp` takes the packet: checks its service and its state, and calls Admit.
   bool IsForQueuePair(const QueuePair& qp, DevicePort& port, const wire::Packet& packet,
                       const wire::FrameView& view, const rte_mbuf* frame);
-  /// Whether a CNP is for `qp`, which may be null, and to be believed: it is the flow of a queue
-  /// pair with congestion control, and comes from where its data goes.
+  /// Whether a CNP is valid for `qp`, which may be null: `qp` has congestion control, and the CNP
+  /// comes from the peer that `qp` sends to.
   bool IsCnpFor(const QueuePair* qp, DevicePort& port, const wire::Packet& packet,
                 const wire::FrameView& view, const rte_mbuf* frame);
-  /// The checks of a packet to queue pair 1, of which `link` counts its own.
+  /// Whether a packet to queue pair 1 passes the checks. `link` counts its own refusals.
   bool IsForGsi(GsiLink& link, DevicePort& port, const wire::Packet& packet,
                 const wire::FrameView& view, const rte_mbuf* frame);
-  /// The checks of a packet to a multicast group that are not a member's own.
+  /// Whether a packet to a multicast group passes the checks that are common to all members.
   bool IsForGroup(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                   const rte_mbuf* frame);
 
  private:
-  /// The partition, the addresses, and the ICRC last, because it costs most. `is_addressed`: the
+  /// Checks the partition, the addresses, and last the ICRC, which costs most. `is_addressed`: the
   /// packet's addresses are right.
   bool Admit(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
              const rte_mbuf* frame, bool is_addressed);
@@ -67,7 +67,7 @@ inline bool Admission::IsForPort(DevicePort& port, const wire::Packet& packet,
                                  const wire::FrameView& view) {
   DeviceCounters& counters = port.counters();
   if (view.destination != port.device().mac) {
-    recorder_.Begin();  // Its queue pair and its mark are another device's.
+    recorder_.Begin();  // The packet's queue pair and mark are another device's.
     return recorder_.Drop(counters.rx_not_roce, UROCE_REASON_NOT_ROCE);
   }
   if (packet.congestion_experienced) Count(counters.np_ecn_marked_roce_packets);

@@ -170,7 +170,7 @@ void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& annotati
   const transport::Failure failure = core.failure();
   annotation.flags |= UROCE_NOTE_FAILED;
   annotation.status = static_cast<uint8_t>(failure.status);
-  // Accepted, and then its effect was refused: a key, or a range.
+  // The packet was accepted, and then its effect was refused: a key, or a range.
   if (failure.side != transport::Failure::Side::kResponder) return;
   annotation.reason = UROCE_REASON_REFUSED;
   annotation.number = failure.syndrome;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what the transport says of packets to the annotations that captures carry. Values alone.
+// Turns what the transport says of packets into the annotations of captures. Values alone.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace uroce::datapath {
 
-/// The annotation of a frame that is no packet.
+/// The annotation of a frame that is not a packet.
 uroce_capture_note AnnotationOf(wire::DecodeResult result);
 /// The annotation of a packet that has just arrived: its queue pair and its congestion mark.
 uroce_capture_note AnnotationOf(const wire::Packet& packet);
-/// The reason why `packet` is sent again, or that it is a NAK.
+/// Adds the reason why `packet` is sent again, or that it is a NAK.
 void AddReason(const transport::TxPacket& packet, uroce_capture_note& annotation);
 /// The annotation of a packet that `local` sends.
 inline uroce_capture_note AnnotationOf(const transport::TxPacket& packet, Qpn local) {
@@ -26,14 +26,14 @@ inline uroce_capture_note AnnotationOf(const transport::TxPacket& packet, Qpn lo
   if (packet.retransmission || !is_plain) AddReason(packet, annotation);
   return annotation;
 }
-/// Completes the annotation of a request, or response, that `core` has just had and made `result`
-/// of.
+/// Completes the annotation of a request or response that `core` was shown, with `result`, the
+/// answer of `core`.
 void AddResult(const transport::RcQueuePair& core, bool is_response, transport::PacketResult result,
                uroce_capture_note& annotation);
-/// The same of a packet for a UC or UD queue pair.
+/// Does the same for a packet of a UC or UD queue pair.
 void AddResult(const QueuePairCore& core, transport::ReceiveResult result,
                uroce_capture_note& annotation);
-/// The packet was the end of the connection.
+/// Adds that the packet put the queue pair in error.
 void AddFailure(const transport::RcQueuePair& core, uroce_capture_note& annotation);
 
 }  // namespace uroce::datapath

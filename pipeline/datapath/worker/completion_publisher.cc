@@ -11,7 +11,7 @@ bool CompletionPublisher::Publish(QueuePair& qp, const transport::Completion& co
   uint32_t handle = qp.config().handle;
   if (qp.is_target()) [[unlikely]] {
     const SharedReceiveQueue* const queue = qp.config().domain->Find(completion.queue);
-    if (queue == nullptr) return true;  // It has gone: nobody waits for the completion.
+    if (queue == nullptr) return true;  // The queue has gone: nobody waits for the completion.
     ring = queue->config().ring;
     handle = queue->config().handle;
   }
@@ -27,7 +27,7 @@ bool CompletionPublisher::Publish(QueuePair& qp, const transport::Completion& co
       if (ring->has_pending_records()) retries_.Want(*ring, time_.now());
       FailUsers(*ring);
       if (overflows_ != nullptr) overflows_->OnOverflow(ring->queue());
-      return false;  // A target is none of the ring's users.
+      return false;  // XRC targets are not among the ring's users.
   }
   return true;
 }
@@ -47,7 +47,7 @@ void CompletionPublisher::FinishSomeBursts() {
   bursts_.clear();
 }
 
-// Those that complete something meanwhile go to error by that.
+// Users that complete a work before their turn go to error when they publish it.
 void CompletionPublisher::FailUsers(CompletionRing& ring) {
   std::erase(failing_, &ring);
   if (ring.FailUsers()) failing_.push_back(&ring);

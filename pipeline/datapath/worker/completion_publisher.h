@@ -15,29 +15,29 @@ namespace uroce::datapath {
 /// One thread.
 class CompletionPublisher {
  public:
-  /// `overflows` is null where there is no other worker.
+  /// `overflows` is null when the daemon has one worker.
   CompletionPublisher(OverflowSink* overflows, const TurnTime& time)
       : overflows_(overflows), time_(time) {}
 
-  /// Writes a CQE for each completion that the transport of `qp` has. False: a ring is in error,
-  /// and so `qp` is to be.
+  /// Writes a CQE for each completion that the transport of `qp` has. False: a ring is in error, so
+  /// `qp` must go to error as well.
   [[nodiscard]] bool PublishAll(QueuePair& qp);
-  /// Shows programs what was published since the last call.
+  /// Makes visible to programs what was published since the last call.
   void FinishBursts() {
     if (!bursts_.empty()) FinishSomeBursts();
   }
-  /// Has NextToFail return the queue pairs of now that complete on `ring`.
+  /// Makes NextToFail return the queue pairs that complete on `ring` at this moment.
   void FailUsers(CompletionRing& ring);
-  /// One that is to go to error since its ring is; null: none.
+  /// Returns a queue pair that must go to error because its ring is in error; null: none.
   QueuePair* NextToFail();
   bool any_to_fail() const { return !failing_.empty(); }
 
-  /// Records of queue pairs, rings and shared queues that found no room.
+  /// The retries of records (of queue pairs, rings and shared queues) that found no room.
   RecordRetries& retries() { return retries_; }
   const RecordRetries& retries() const { return retries_; }
 
   // ---- between turns ----
-  /// Room for as many rings, and for records of `sources`.
+  /// Reserves room for `rings` rings, and for records of `sources` sources.
   void Reserve(size_t rings, size_t sources);
   void Remove(CompletionRing* ring);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<uint8_t, 16> kCnpPayload{};
 constexpr uint8_t kEct0 = 2;
 constexpr uint32_t kPriorityShift = 13;
-/// Of the answer to a READ request, bytes that count as sent at once: a rate grows meanwhile.
+/// Bytes of an answer to READ that count as sent at once, at most: the rate grows meanwhile.
 constexpr uint32_t kMaxAnswerBytes = 1u << 22;
 
 bool IsReadRequest(wire::Opcode opcode) {
@@ -72,7 +72,7 @@ bool CongestionControl::IsDue(QueuePair& qp, const wire::Packet& packet) {
   if (!environment.is_on() || !congestion::IsEnabled(settings.np_enable, qp.path().traffic_class)) {
     return false;
   }
-  // A full port drops the CNP, and the next mark gets one.
+  // When the port is full, this CNP is lost, and the next mark gets one.
   if (!qp.links().port->HasReserve()) return false;
   const Nanos interval = congestion::Micros(settings.min_time_between_cnps);
   const Nanos now = time_.now();
@@ -106,7 +106,7 @@ void CongestionControl::SendCnp(QueuePair& qp, const wire::Packet& packet,
 void CongestionControl::Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes,
                                Nanos gap) {
   const wire::TransportHeader& header = packet.header;
-  if (!congestion::IsNotified(header.opcode)) return;  // Whatever is no data.
+  if (!congestion::IsNotified(header.opcode)) return;  // Packets without data are not charged.
   congestion::FlowRate& rate = qp.flow().rate;
   const bool reads = IsReadRequest(header.opcode);
   const uint32_t answer = reads ? std::min(header.reth.length_bytes, kMaxAnswerBytes) : 0;
@@ -124,7 +124,7 @@ void CongestionControl::OnLosses(QueuePair& qp, transport::Losses losses) {
       Slow(qp);
       return;
     case congestion::Profile::kDelay:
-      // Its window has heard of lost requests; responses have none.
+      // The window has been told of lost requests; responses have no window.
       if (losses.responses) Slow(qp);
       return;
   }

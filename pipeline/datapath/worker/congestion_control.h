@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Congestion control of a worker's queue pairs: marks to CNPs, CNPs to rates, rates to times
-// (pipeline/congestion).
+// Congestion control of a worker's queue pairs: marks cause CNPs, CNPs change rates, and rates set
+// send times (pipeline/congestion).
 #pragma once
 
 #include <rte_mbuf.h>
@@ -21,18 +21,18 @@
 
 namespace uroce::datapath {
 
-/// One thread. What every packet passes through is inline where it is called.
+/// One thread. The code that every packet passes through is inline where it is called.
 class CongestionControl {
  public:
   CongestionControl(FrameStash& stash, const TurnTime& time)
       : stash_(stash), time_(time), limited_(kMaxLimited) {}
 
   // ---- received ----
-  /// A packet to `qp` that was admitted has a mark: sends a CNP, where one is due. It goes out
-  /// before all that is sent in this turn, and nothing limits it but the room of the port.
+  /// Handles the mark of a packet to `qp` that was admitted: sends a CNP when one is due. The CNP
+  /// goes out before all else of this turn, and only the room of the port limits it.
   void OnMarked(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                 const rte_mbuf* frame);
-  /// A CNP to `qp` that was admitted. False: it is ignored, since too many are limited already.
+  /// Handles an admitted CNP to `qp`. False: it is ignored, since too many are limited already.
   bool OnCnp(QueuePair& qp) {
     if (!Slow(qp)) return false;
     ++qp.flow().cnps_handled;
@@ -40,40 +40,40 @@ class CongestionControl {
   }
 
   // ---- sent ----
-  /// Whether `qp`, which has something to send, must wait for its time. Answers that are one packet
+  /// Whether `qp`, which has something to send, must wait for its send time. Answers of one packet
   /// never wait.
   bool MustWait(const QueuePair& qp) const {
     if (qp.flow().rate.MaySend(time_.now())) [[likely]]
       return false;
     return !qp.core().HasAcknowledgement();
   }
-  /// When to look again at one that must wait.
+  /// When to look again at a queue pair that must wait.
   Nanos ResumeAt(const QueuePair& qp) const {
     return std::min(qp.flow().rate.next_send(), time_.now() + kLongestWait);
   }
-  /// A packet of `qp` has left in a frame of `bytes`.
+  /// Called when a packet of `qp` has left in a frame of `bytes`.
   void OnSent(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes) {
     const bool is_limited = qp.flow().rate.point() != nullptr;
     const Nanos gap = qp.core().is_reliable() ? qp.core().reliable().send_gap() : Nanos(0);
     if (is_limited || gap != Nanos(0)) [[unlikely]]
       Charge(qp, packet, bytes, gap);
   }
-  /// Asks the transport of `qp` for losses, which are an event to some profiles.
+  /// Takes the losses that the transport of `qp` has found; some profiles react to them.
   void TakeLosses(QueuePair& qp) {
     if (!qp.core().is_reliable()) return;
     const transport::Losses losses = qp.core().reliable().TakeLosses();
     if (losses.any()) [[unlikely]]
       OnLosses(qp, losses);
   }
-  /// `qp` is reset, or ends.
+  /// Called when `qp` is reset or ends: its rate is limited no more.
   void Forget(QueuePair& qp) { qp.flow().rate.Reset(limited_); }
-  /// Once a turn.
+  /// Called once a turn.
   void Tend() { limited_.Tend(time_.now()); }
 
  private:
-  /// Queue pairs of a worker whose rate is limited at a time.
+  /// The most queue pairs of a worker whose rate is limited at a time.
   static constexpr uint32_t kMaxLimited = 16384;
-  /// A rate may be back before the time that it once said.
+  /// The longest wait before a look: a rate may recover before the time that it gave.
   static constexpr Nanos kLongestWait{1'000'000};
 
   static const congestion::Environment& EnvironmentOf(const QueuePair& qp) {

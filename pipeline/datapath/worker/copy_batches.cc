@@ -16,9 +16,9 @@ using transport::Effect;
 using transport::TxPacket;
 using wire::OpcodeInfo;
 
-// Packets that wait, looked at for one copy job.
+// The most waiting packets that are looked at for one copy job.
 constexpr uint32_t kMaxLooks = 64;
-// What tells one kind of message from another.
+// The traits that distinguish kinds of messages.
 constexpr uint16_t kKindTraits =
     OpcodeInfo::kSend | OpcodeInfo::kWrite | OpcodeInfo::kRead | OpcodeInfo::kResponse;
 
@@ -65,7 +65,7 @@ void CopyBatches::BatchPlacements(QueuePair& qp) {
   MessagePlace place = Behind(PlaceOf(effect), LengthOf(effect));
   wire::Psn psn = waiting.effect_psn + 1;
   uint32_t looks = 0;
-  // Of a FIRST or MIDDLE more is to come.
+  // A FIRST or MIDDLE packet is followed by more of its message.
   for (rte_mbuf* frame = waiting.oldest;
        frame != nullptr && info->Has(OpcodeInfo::kFullPayload) && ++looks <= kMaxLooks &&
        job.batched_count < CopyJob::kMaxBatched;
@@ -132,7 +132,7 @@ bool CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet, uint8_t*
   const uint32_t length = packet.payload_bytes();
   if (packet.header.psn != prefetched.psn || PlaceOf(packet) != prefetched.place ||
       frame->data_len != length) {
-    DropPrefetched(qp, prefetched);  // Something is sent again.
+    DropPrefetched(qp, prefetched);  // The transport sends something again.
     return false;
   }
   crc = wire::CopyCrc32(crc, payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds the payload of a message's next packets to the copy job of one packet, since a job costs
-// time between threads above all. A wrong prediction is dropped, and its packet copied again.
+// Adds payload of a message's next packets to the copy job of one packet, since most of a job's
+// cost is time between threads. A wrong prediction is dropped, and its packet is copied again.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -15,22 +15,22 @@
 
 namespace uroce::datapath {
 
-/// The job of one packet holds payload of later ones: of received packets that wait, which it
-/// places, and of packets that are not yet polled, which it prefetches. One thread.
+/// The job of one packet also holds payload of later packets: it places payload of received packets
+/// that wait, and prefetches payload of packets that are not yet polled. One thread.
 class CopyBatches {
  public:
   CopyBatches(const KeyTable& keys, const WaitingFrames& waiting_frames, FrameStash& stash)
       : keys_(keys), waiting_frames_(waiting_frames), stash_(stash) {}
 
-  /// Adds payload of packets that wait to the copy job of the packet before them.
+  /// Adds the payload of waiting packets to the copy job of the packet before them.
   void BatchPlacements(QueuePair& qp);
-  /// Adds payload that the message sends next to the copy job of a packet.
+  /// Adds the payload that the message sends next to the copy job of a packet.
   void PrefetchPayload(QueuePair& qp);
-  /// The job of `qp` is done: keeps what it has brought besides.
+  /// Called when the job of `qp` is done: keeps what it placed and prefetched for later packets.
   static void Keep(QueuePair& qp);
-  /// Whether the payload of packet `psn` was placed before, and `effect` is that: then it is done.
+  /// True: the payload of packet `psn` was placed before, and `effect`, which places it, is done.
   static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn);
-  /// Copies the payload of `packet`, if it was prefetched, with its share of the CRC.
+  /// Copies the payload of `packet`, if it was prefetched, with its part of the CRC.
   static bool TakePrefetched(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
                              uint32_t& crc);
   static void Forget(QueuePair& qp);

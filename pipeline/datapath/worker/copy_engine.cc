@@ -58,7 +58,7 @@ void CopyEngine::Submit(QueuePair& qp, CopyJob::Kind kind) {
   WorkerSession* program = qp.links().session;
   if (session != qp.config().session) {
     program = context_.sessions.Find(session);
-    // Who has copies under way is looked at in each turn.
+    // A program that has copies under way must be polled.
     context_.sessions.NoteWork(*program, context_.time.now());
   }
   job->frames_held.Begin(program->frames, (job->frame != nullptr ? 1 : 0) + job->batched_count);

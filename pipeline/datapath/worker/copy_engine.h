@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of the session's copy helper, from submission to their end. A queue pair with one waits: its
-// transport is not called and its packets wait, all others go on.
+// Runs jobs of the session's copy helper. A queue pair with a job waits: its transport is not
+// called and its packets are kept, while all other queue pairs go on.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -20,7 +20,7 @@
 
 namespace uroce::datapath {
 
-/// What the copy jobs of one worker work with.
+/// The parts of a worker that its copy jobs use.
 struct CopyContext {
   uint32_t worker = 0;
   const KeyTable& keys;
@@ -36,17 +36,17 @@ class CopyEngine {
       : context_(context), batches_(batches) {}
 
   // ---- `qp` waits from then on ----
-  /// For `effect` of `packet`, whose payload goes where `transfer` stands. `frame` holds the
-  /// payload and is the job's; null where the payload is in the job.
+  /// Submits a job for `effect` of `packet`, whose payload goes to the position of `transfer`.
+  /// `frame` holds the payload and belongs to the job; null where the payload is in the job.
   void SubmitEffect(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
                     const Transfer& transfer, rte_mbuf* frame);
-  /// For an atomic at `app_addr` of the program.
+  /// Submits a job for an atomic at `app_addr` of the program.
   void SubmitAtomic(QueuePair& qp, const transport::Effect& effect, uint64_t app_addr);
-  /// For the payload of `packet`, whose headers are in `frame`; that is the job's.
+  /// Submits a job for the payload of `packet`. `frame` holds its headers and belongs to the job.
   void SubmitGather(QueuePair& qp, const transport::TxPacket& packet, const Transfer& transfer,
                     uint32_t crc_before_payload, rte_mbuf* frame);
 
-  /// What earlier jobs have done already: see CopyBatches.
+  /// Take what earlier jobs have done for this packet: see CopyBatches.
   static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn) {
     return CopyBatches::TakePlaced(qp, effect, psn);
   }
@@ -56,12 +56,12 @@ class CopyEngine {
   }
 
   /// Calls `on_end(QueuePair&, MoveResult)` for each queue pair whose bytes have all been moved, or
-  /// cannot be. It waits still, for what is to be done then. Some in each turn, as far as there is
-  /// room for the packets that may leave.
+  /// cannot be. The queue pair still waits during the call. Handles a bounded number per turn, as
+  /// far as there is room for the packets that may leave.
   template <typename OnEnd>
   bool TakeFinished(OnEnd&& on_end) {
     bool any = false;
-    // By index: who is touched may be polled again, and is added. One that waits has no copies.
+    // By index: `on_end` may add programs that are polled again. One not polled has no copies.
     const std::vector<WorkerSession*>& polled = context_.sessions.polled();
     for (size_t i = 0; i < polled.size(); ++i) {
       CopyHelper* const helper = polled[i]->session->copy_helper();
@@ -79,19 +79,19 @@ class CopyEngine {
     return any;
   }
 
-  /// Forgets what is under way for `qp`, and what was done before for packets to come.
+  /// Forgets the job of `qp` that is under way, and what jobs have done for its later packets.
   static void Abandon(QueuePair& qp);
 
  private:
-  static constexpr int kMaxFinished = kBurst;  // Jobs whose end is handled in one turn.
+  static constexpr int kMaxFinished = kBurst;  // Finished jobs of a program handled per turn.
 
   void Submit(QueuePair& qp, CopyJob::Kind kind);
-  /// Puts the copied pieces that come next into the job.
+  /// Puts the copied pieces that come next into the job of `qp`.
   void TakePieces(QueuePair& qp);
   bool HasReserve() const;
-  /// Whose `job` was; null: it has gone, and the job with it.
+  /// Returns the queue pair of `job`. Null: the queue pair has gone, and the job is freed.
   static QueuePair* TakeBack(CopyJob* job, ProgramFrames& program);
-  /// False: it goes on with another job.
+  /// False: the copy of `qp` continues with another job.
   bool HasEnded(QueuePair& qp, MoveResult& result);
 
   const CopyContext context_;

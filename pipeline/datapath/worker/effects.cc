@@ -18,8 +18,8 @@ bool Invalidates(const Effect& effect) {
   return effect.invalidate || effect.kind == Effect::Kind::kInvalidate;
 }
 
-// Not across two segments. And aligned: the requested address is, but the region may call its first
-// byte 0 wherever that lies, or a window may.
+// Whether an atomic may use the piece: it lies in one segment and is aligned. The requested address
+// is aligned, but a region or a window may begin at any address and call its first byte 0.
 bool HoldsAtomic(const Piece& piece) {
   const uint64_t address =
       piece.mode == MrMode::kMapped ? reinterpret_cast<uintptr_t>(piece.mapped) : piece.app_addr;
@@ -43,7 +43,7 @@ bool Effects::IsGranted(const QueuePair& qp, const Effect& effect) const {
 bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& packet,
                     rte_mbuf* frame) {
   Transfer transfer;
-  transfer.bytes = const_cast<uint8_t*>(packet.payload.data());  // Only read: Place.
+  transfer.bytes = const_cast<uint8_t*>(packet.payload.data());  // Place only reads it.
   switch (effect.kind) {
     case Effect::Kind::kNone:
       return true;
@@ -58,7 +58,7 @@ bool Effects::Start(QueuePair& qp, const Effect& effect, const wire::Packet& pac
       if (effect.grh_area) transfer.bytes -= transport::kGrhAreaBytes;
       break;
     case Effect::Kind::kPlaceOriginal:
-      qp.waiting().job->value = effect.value;  // May have to outlast this turn.
+      qp.waiting().job->value = effect.value;  // The value may have to outlast this turn.
       transfer.bytes = reinterpret_cast<uint8_t*>(&qp.waiting().job->value);
       break;
     case Effect::Kind::kPlaceSend:
@@ -111,7 +111,7 @@ bool Effects::StartAtomic(QueuePair& qp, const Effect& effect) {
     return true;
   }
   copies_.SubmitAtomic(qp, effect, piece.app_addr);
-  return true;  // It waits, but the frame is not needed any more.
+  return true;  // `qp` waits, but the frame is not needed any more.
 }
 
 void Effects::Finish(QueuePair& qp, const Effect& effect, MoveResult result, uint64_t original) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes what the transport asks of memory: at once where the memory is mapped, by the session's
-// helper where it is not.
+// Executes the effects that the transport asks for on memory: at once where the memory is mapped,
+// by the session's copy helper where it is not.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -28,19 +28,19 @@ class Effects {
         kept_frames_(kept_frames),
         time_(time) {}
 
-  /// Begins the effect of `packet`, which is in `frame`. True: it has ended, or `qp` waits without
-  /// need of the frame. False: the frame is kept, or `qp` waits and it is the copy job's.
+  /// Begins the effect of `packet`, which is in `frame`. True: the effect has ended, or `qp` waits
+  /// and needs no frame. False: the frame is kept, or `qp` waits and the frame is the copy job's.
   bool Start(QueuePair& qp, const transport::Effect& effect, const wire::Packet& packet,
              rte_mbuf* frame);
-  /// The bytes of `effect` were moved, or could not be. `original`: what an atomic found. `qp` may
-  /// wait afterwards, for the end of a key.
+  /// Called when the bytes of `effect` were moved, or could not be. `original`: the value that an
+  /// atomic found. `qp` may wait afterwards, for the end of a key.
   void Finish(QueuePair& qp, const transport::Effect& effect, MoveResult result, uint64_t original);
 
  private:
-  /// Whether the peer may do what `effect` checks before a message: of the whole of it.
+  /// Whether the peer has the right to the whole message that `effect` checks before it begins.
   bool IsGranted(const QueuePair& qp, const transport::Effect& effect) const;
   bool StartAtomic(QueuePair& qp, const transport::Effect& effect);
-  /// Keeps a packet behind a hole. False: there is no room.
+  /// Keeps a packet that came behind a missing one. False: there is no room.
   bool Keep(QueuePair& qp, wire::Psn psn, rte_mbuf* frame);
 
   const KeyTable& keys_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs that went to error by themselves, until the control thread has their packets.
+// Holds queue pairs that went to error by themselves, until the control thread has their packets.
 #pragma once
 
 #include <vector>
@@ -13,17 +13,17 @@ namespace uroce::datapath {
 /// One thread.
 class FailedQueuePairs {
  public:
-  /// `sink` is null where no flight recorder is asked for.
+  /// `sink` is null when there is no flight recorder.
   FailedQueuePairs(FailureSink* sink, TurnTime& time) : sink_(sink), time_(time) {}
 
-  /// `qp` is told of when it has sent what it owes: the NAK that tells its peer belongs to its
-  /// packets. What is said first of its cause stands.
+  /// Adds `qp`, which is reported once it has sent what it owes: the NAK to its peer is one of its
+  /// packets. The cause of the first call stands.
   void Add(QueuePair& qp, FailureCause cause);
-  /// Tells of those that have sent all.
+  /// Reports the queue pairs that have sent all.
   void Deliver() {
     if (!failed_.empty()) DeliverSome();
   }
-  /// `qp` goes: it is told of at once, if it has failed.
+  /// Called when `qp` is removed: reports it at once, if it has failed.
   void Remove(const QueuePair& qp);
 
  private:

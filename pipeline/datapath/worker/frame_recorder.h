@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes frames to captures and packet histories, once it is known what became of them.
+// Writes frames to captures and packet histories, once their fate is known.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -20,14 +20,14 @@ namespace uroce::datapath {
 /// Whether a frame is shown to the transport for the first time, or again after it was kept.
 enum class Showing : uint8_t { kFirst, kAgain };
 
-/// Owns the captures of a worker and the annotation of the frame at work: Begin, then what becomes
-/// known of it, then one of the Record calls. One thread.
+/// Owns the captures of a worker and the annotation of the current frame. Order of calls: Begin,
+/// then what becomes known of the frame, then one of the Record calls. One thread.
 class FrameRecorder {
  public:
   explicit FrameRecorder(TurnTime& time) : time_(time) {}
 
   // ---- captures ----
-  /// For ports, which record what they send.
+  /// The captures, for ports, which record what they send.
   Taps& taps() { return taps_; }
   void AddTap(CaptureTap* tap) { taps_.list.push_back(tap); }
   void RemoveTap(CaptureTap* tap);
@@ -36,16 +36,16 @@ class FrameRecorder {
   }
 
   // ---- the annotation of the frame at work ----
-  /// Nothing is known of it, or its decoding failed, or it holds `packet`.
+  /// Begins a frame: nothing is known of it, or its decoding failed, or it holds `packet`.
   void Begin() { annotation_ = {}; }
   void Begin(wire::DecodeResult result) { annotation_ = AnnotationOf(result); }
   void Begin(const wire::Packet& packet) { annotation_ = AnnotationOf(packet); }
-  /// UROCE_REASON_*; the meaning of `detail` depends on it.
+  /// `reason` is UROCE_REASON_*; the meaning of `detail` depends on it.
   void SetReason(uint8_t reason, uint8_t detail = 0) {
     annotation_.reason = reason;
     annotation_.detail = detail;
   }
-  /// Counts that it is dropped, and why. Returns false.
+  /// Counts that the frame is dropped, and notes why. Returns false.
   bool Drop(std::atomic<uint64_t>& counter, uint8_t reason, uint8_t detail = 0) {
     Count(counter);
     SetReason(reason, detail);
@@ -58,19 +58,19 @@ class FrameRecorder {
     if (taps_.list.empty() || mark_.IsSet(*frame)) return;
     taps_.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, annotation_);
   }
-  /// Whether the packets of `qp` are recorded at all: asked before the calls below.
+  /// Whether the packets of `qp` are recorded at all: callers check it before the calls below.
   bool IsRecorded(const QueuePair& qp) const {
     return !taps_.list.empty() || qp.history() != nullptr;
   }
-  /// A packet that the transport of `qp` has had; the annotation is completed by `result`.
-  /// `had_failed`: the queue pair was in error before. One that was kept is recorded when it comes,
-  /// and again only if the queue pair fails by it.
+  /// Records a packet that the transport of `qp` was shown; `result` completes the annotation.
+  /// `had_failed`: the queue pair was in error before. A kept packet is recorded when it comes, and
+  /// again only if it makes the queue pair fail.
   void RecordResult(QueuePair& qp, const wire::Packet& packet, transport::PacketResult result,
                     bool had_failed, const rte_mbuf* frame, Showing showing);
   void RecordUnreliable(QueuePair& qp, transport::ReceiveResult result, const rte_mbuf* frame);
-  /// A packet that the transport was not shown.
+  /// Records a packet that the transport was not shown.
   void RecordBadState(QueuePair& qp, const rte_mbuf* frame);
-  /// A frame that waited behind `qp`, and is dropped for `reason`.
+  /// Records a frame that waited behind `qp` and is dropped for `reason`.
   void RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame);
 
   // ---- sent frames ----

@@ -20,12 +20,12 @@ class FrameStash {
   FrameStash(const FrameStash&) = delete;
   FrameStash& operator=(const FrameStash&) = delete;
 
-  /// An empty frame for a device; null: the pool is empty, which `counters` say.
+  /// Returns an empty frame. Null: the pool is empty, which `counters` count.
   rte_mbuf* Take(DeviceCounters& counters) {
     if (count_ == 0 && !Fill(counters)) return nullptr;
     return frames_[--count_];
   }
-  /// A copy of a frame, to be sent or received once more; null: there is no frame, or none as long.
+  /// Copies a frame, to be sent or received once more. Null: no frame is free or large enough.
   rte_mbuf* Copy(const rte_mbuf& frame, DeviceCounters& counters) {
     rte_mbuf* const copy = Take(counters);
     if (copy == nullptr) return nullptr;
@@ -40,7 +40,7 @@ class FrameStash {
     copy->pkt_len = frame.data_len;
     return copy;
   }
-  /// Takes back a frame of Take that is as it was.
+  /// Takes back an unchanged frame that Take returned.
   void Return(rte_mbuf* frame) { frames_[count_++] = frame; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Received frames that are for another worker.
+// Hands received frames that are for another worker over to it.
 #pragma once
 
 #include <rte_mbuf.h>

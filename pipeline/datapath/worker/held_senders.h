@@ -11,21 +11,21 @@
 
 namespace uroce::datapath {
 
-/// Holds queue pairs whose peer in the daemon has closed its gate, and those whose program has too
-/// many frames waiting to have another copy job. One thread.
+/// Holds queue pairs whose peer in the daemon has closed its gate, and those whose program has so
+/// many frames waiting that it may not have another copy job. One thread.
 class HeldSenders {
  public:
-  /// `gates` is null for a worker that is alone.
+  /// `gates` is null when the daemon has one worker.
   HeldSenders(const ReceiveGates* gates, const WaitingPackets& waiting)
       : gates_(gates), waiting_(waiting) {}
 
   /// Whether `qp` must not send now.
   bool MustHold(const QueuePair& qp) const { return IsPeerFull(qp) || !waiting_.MayWait(qp); }
-  /// Has it found by Release when it may send again.
+  /// Adds `qp`, which Release finds when it may send again.
   void Add(QueuePair& qp) {
     if (qp.links().lists.Enter(WorkerList::kHeld)) held_.push_back(&qp);
   }
-  /// Calls `on_release(QueuePair&)` for those that may send again; some are looked at in each turn.
+  /// Calls `on_release(QueuePair&)` for those that may send again. Checks up to kMaxLooks a turn.
   template <typename OnRelease>
   bool Release(OnRelease&& on_release) {
     if (held_.empty()) return false;
@@ -63,7 +63,7 @@ class HeldSenders {
   const ReceiveGates* const gates_;
   const WaitingPackets& waiting_;
   std::vector<QueuePair*> held_;
-  size_t next_ = 0;  // Looked at first in the next turn.
+  size_t next_ = 0;  // Index that is checked first in the next turn.
 };
 
 }  // namespace uroce::datapath

@@ -7,7 +7,7 @@ namespace {
 using transport::EffectOutcome;
 using transport::LocalEffect;
 
-// A work that fails is told by any outcome but kDone.
+// Any outcome but kDone makes the work fail.
 EffectOutcome OutcomeOf(const WindowChange& change) {
   return change.done ? EffectOutcome::kDone : EffectOutcome::kInvalidateFailed;
 }
@@ -20,9 +20,9 @@ WindowChange Perform(const KeyTable& keys, const QueuePair& qp, const LocalEffec
   return BindWindow(keys, qp.send_lists().Bind(effect.slot), {pd, qp.qpn().value()});
 }
 
-// Whether somebody may be using the key that `qp` has taken back. The one queue pair that could use
-// it is at rest when its own worker takes it back in its name: it would be waiting if a copy of its
-// were under way.
+// Whether another may be using the key that `qp` has taken back. If `qp` is the one queue pair that
+// could use the key, no access is under way: `qp` would be waiting if one of its copies were under
+// way.
 bool MayStillUse(const QueuePair& qp, const WindowChange& change) {
   return change.has_ended && change.former_qpn != qp.qpn().value();
 }
@@ -41,7 +41,7 @@ void KeyChanges::ExecuteLocals(QueuePair& qp) {
     qp.core().OnLocalDone(OutcomeOf(change));
     any = true;
   }
-  // There is room for what is posted, and no packet to say so.
+  // The transport has room for posted works now, and no packet will cause another look at them.
   if (any && qp.may_have_sends()) ready_.Postpone(qp);
 }
 

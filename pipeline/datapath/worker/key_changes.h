@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Works and packets that bind windows and take keys back.
+// Executes works and packets that bind windows and take keys back.
 #pragma once
 
 #include "pipeline/datapath/memory/key_table.h"
@@ -12,19 +12,19 @@
 
 namespace uroce::datapath {
 
-/// Who takes a key back is told when nobody uses it any more. One thread.
+/// A work or packet that takes a key back ends when nobody uses the key any more. One thread.
 class KeyChanges {
  public:
-  /// `grace` is null for a worker that is alone.
+  /// `grace` is null when the daemon has one worker.
   KeyChanges(const KeyTable& keys, GracePeriods* grace, ReadyLists& ready, const TurnTime& time)
       : keys_(keys), ready_(ready), time_(time), waits_(grace) {}
 
-  /// Executes the works of `qp` that bind windows or take keys back, as far as it is their turn.
+  /// Executes the works of `qp` that bind windows or take keys back and whose turn it is.
   void ExecuteLocals(QueuePair& qp);
-  /// Takes back the key that a message names, and ends its effect, now or after a wait.
+  /// Takes back the key that a message names. Ends the message's effect, now or after a wait.
   void InvalidateForPeer(QueuePair& qp, Rkey rkey);
-  /// Ends the works and effects of which the keys are used by nobody any more. Calls
-  /// `on_end(QueuePair&)` for each queue pair that waits no more.
+  /// Ends the works and effects whose keys nobody uses any more. Calls `on_end(QueuePair&)` for
+  /// each queue pair that waits no more.
   template <typename OnEnd>
   bool TakeEnded(OnEnd&& on_end) {
     if (waits_.empty()) return false;

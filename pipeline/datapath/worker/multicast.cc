@@ -9,7 +9,7 @@
 namespace uroce::datapath {
 namespace {
 
-// A queue pair does not hear itself.
+// Whether the member itself sent the packet: a queue pair does not receive its own datagrams.
 bool IsFromMember(const Device& device, const QueuePair& member, const wire::Packet& packet) {
   return packet.header.deth.source_qpn == member.qpn() && device.HasAddress(packet.source);
 }
@@ -44,7 +44,7 @@ void MulticastReceiver::GiveToOthers(DevicePort& port, const wire::Packet& packe
 
 void MulticastReceiver::DeliverToMembers(DevicePort& port, const wire::Packet& packet,
                                          const rte_mbuf* frame) {
-  // It may be gone since another worker looked.
+  // The group may have gone since another worker looked.
   const auto group = port.device().groups.find(packet.destination);
   if (group == port.device().groups.end()) return;
   for (const Device::Member& member : group->second) {

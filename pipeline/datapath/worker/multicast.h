@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams to multicast groups (docs/protocol/transport.md, section 10): each member gets a copy
-// of its own, since what is written in front of its payload goes over the headers.
+// Receives datagrams to multicast groups (docs/protocol/transport.md, section 10). Each member gets
+// its own copy, since the bytes written in front of the payload overwrite the headers.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -20,7 +20,7 @@
 
 namespace uroce::datapath {
 
-/// What the receiver of multicast packets works with.
+/// The parts of a worker that its receiver of multicast packets uses.
 struct MulticastContext {
   uint32_t worker = 0;
   Admission& admission;
@@ -35,8 +35,8 @@ class MulticastReceiver {
  public:
   explicit MulticastReceiver(const MulticastContext& context) : context_(context) {}
 
-  /// A packet to all members of a group: those of this worker get it, and the other workers copies.
-  /// The frame stays the caller's.
+  /// Gives a packet to the group's members of this worker, and copies of it to the other workers.
+  /// The caller keeps the frame.
   void Receive(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                const rte_mbuf* frame);
 
@@ -44,7 +44,7 @@ class MulticastReceiver {
   void GiveToOthers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
   void DeliverToMembers(DevicePort& port, const wire::Packet& packet, const rte_mbuf* frame);
   void Deliver(QueuePair& qp, rte_mbuf* copy);
-  /// A copy that is not recorded again; null: counted.
+  /// Returns a copy that is not recorded again. Null: there is no frame, which is counted.
   rte_mbuf* Copy(DevicePort& port, const rte_mbuf& frame);
 
   const MulticastContext context_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mark on the copies of multicast packets that workers give each other.
+// Marks the copies of multicast packets that workers give each other.
 #pragma once
 
 #include <rte_debug.h>
@@ -10,8 +10,8 @@
 
 namespace uroce::datapath {
 
-/// A flag of mbufs that DPDK gives away once per name: drivers clear it in what they receive. A
-/// frame with it is a copy of a packet that captures have seen and that was given to all workers.
+/// A dynamic flag of mbufs, allotted by DPDK once per name; drivers clear it in received frames. A
+/// frame with it is a copy of a packet that captures have seen and all workers were given.
 class MulticastMark {
  public:
   bool IsSet(const rte_mbuf& frame) const { return (frame.ol_flags & flag_) != 0; }

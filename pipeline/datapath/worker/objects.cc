@@ -78,7 +78,7 @@ void Objects::SetPath(QueuePair& qp, const Path& path) const {
                                    : PeerPlace::kElsewhere;
 }
 
-// A queue pair without an address vector has no peer, and no path that could change.
+// Without an address vector a queue pair has no peer, and no path that could change.
 void Objects::RewritePath(QueuePair& qp, Worker::PathRewriter rewrite) const {
   if (qp.path().destination == Gid{}) return;
   Path path = qp.path();

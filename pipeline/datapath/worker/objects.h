@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker has been given: ports, queue pairs and shared receive queues.
+// The objects that a worker has been given: ports, queue pairs and shared receive queues.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace uroce::datapath {
 
-/// Changed between turns alone. One thread.
+/// Objects change between turns only. One thread.
 class Objects {
  public:
   const DevicePorts& ports() const { return ports_; }
@@ -22,7 +22,7 @@ class Objects {
   size_t shared_queues() const { return shared_queues_.size(); }
 
   DevicePort& AddDevice(Device* device, CrossWorkerLink& cross_worker, Taps& taps);
-  /// Gives a queue pair its place in the tables, among those of its program and its port.
+  /// Adds a queue pair to the tables, and to the flows of its program and its port.
   void Add(QueuePair& qp, const SessionList& sessions);
   void Remove(QueuePair& qp);
   void Add(SharedReceiveQueue& queue);
@@ -30,15 +30,15 @@ class Objects {
 
   /// `qp` sends to `path` from now on.
   void SetPath(QueuePair& qp, const Path& path) const;
-  /// As Worker::RewritePaths, for one queue pair.
+  /// Does what Worker::RewritePaths does, for one queue pair.
   void RewritePath(QueuePair& qp, Worker::PathRewriter rewrite) const;
-  /// See Worker.
+  /// See Worker::FollowMac.
   void FollowMac(const Device& device, const Mac& old) const;
 
  private:
   DevicePorts ports_;
   QpnTable queue_pairs_;
-  std::vector<SharedReceiveQueue*> shared_queues_;  // Few, and asked for rarely.
+  std::vector<SharedReceiveQueue*> shared_queues_;  // There are few, and they are looked up rarely.
 };
 
 }  // namespace uroce::datapath

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a packet's partition and addresses are those that a queue pair expects.
+// Checks whether a packet's partition and addresses are those that a queue pair expects.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 namespace uroce::datapath {
 
-/// The one P_Key of the table is 0xffff; the top bit is the kind of membership
-/// (docs/protocol/wire-format.md, section 6).
+/// Whether `pkey` matches 0xffff, the only P_Key of the table; the top bit is the kind of
+/// membership (docs/protocol/wire-format.md, section 6).
 constexpr bool IsOurPkey(uint16_t pkey) { return (pkey & 0x7fff) == 0x7fff; }
 
-/// Compares two words, since every packet is checked.
+/// Compares two words at a time: every packet is checked.
 inline bool IsSame(const Gid& a, const Gid& b) {
   uint64_t halves[4];
   std::memcpy(halves, a.bytes.data(), 16);
@@ -26,13 +26,13 @@ inline bool IsSame(const Gid& a, const Gid& b) {
   return ((halves[0] ^ halves[2]) | (halves[1] ^ halves[3])) == 0;
 }
 
-/// Source and destination are those of the connection, and the tag is that of its path.
+/// Whether source and destination are those of the connection, and the tag is that of its path.
 inline bool IsFromPeer(const Path& path, const wire::Packet& packet, const wire::FrameView& view) {
   return IsSame(packet.source, path.destination) && IsSame(packet.destination, path.source) &&
          ((view.vlan_tci ^ path.vlan_tci) & kVlanIdMask) == 0;
 }
 
-/// Whether a datagram went to an address of the device. Whoever sends: the Q_Key decides.
+/// Whether a datagram is for an address of the device. Any sender passes: the Q_Key decides.
 inline bool IsForDevice(const Device& device, const wire::Packet& packet,
                         const wire::FrameView& view) {
   return std::ranges::any_of(device.addresses, [&](const Device::Address& address) {

@@ -20,12 +20,12 @@ using transport::ReceiveResult;
 
 static_assert(transport::kGrhAreaBytes == std::tuple_size_v<decltype(wire::GrhArea({}, {}))>);
 
-// What one packet may take of the transport's room for completions: its own, and a flushed one.
+// Completions that one packet may need room for: its own, and one that is flushed.
 constexpr uint32_t kReceiveRoomKept = 2;
-// Packets of one queue pair given back at a time: the others wait meanwhile.
+// The most packets of one queue pair that are replayed at a time: the others wait meanwhile.
 constexpr int kMaxReplayed = 64;
 
-// The transport counts per queue pair; here is what it leaves to the device.
+// The transport counts per queue pair. This counts what the device's counters show.
 void CountResult(DeviceCounters& counters, PacketResult result) {
   switch (result) {
     case PacketResult::kAccepted:
@@ -52,7 +52,7 @@ void CountResult(DeviceCounters& counters, ReceiveResult result) {
   if (result == ReceiveResult::kMalformed) Count(counters.rx_malformed);
 }
 
-// Ethernet to DETH are more bytes than the area: it is written over them.
+// Writes the GRH area over the headers: those from Ethernet to DETH are longer than the area.
 void PutGrhArea(const wire::Packet& packet, const wire::FrameView& view, rte_mbuf* frame) {
   const auto area = wire::GrhArea(BytesOf(*frame), view);
   assert(packet.payload.data() >= rte_pktmbuf_mtod(frame, const uint8_t*) + area.size());
@@ -87,7 +87,7 @@ bool PacketExecutor::Execute(QueuePair& qp, const wire::Packet& packet, const wi
                              rte_mbuf* frame, Showing showing) {
   context_.ready.AddReceived(qp);
   context_.ready.Touch(qp);
-  // A burst may complete more receives than the transport keeps.
+  // The packets of a burst may complete more receives than the transport keeps.
   if (qp.core().receive_room() <= kReceiveRoomKept) context_.states.PublishCompletions(qp);
   if (!GiveReceive(qp, packet.header)) {
     context_.states.FailCorrupt(qp, FailureCause::kReceiveQueue);
@@ -98,13 +98,13 @@ bool PacketExecutor::Execute(QueuePair& qp, const wire::Packet& packet, const wi
   return ExecuteReliable(qp, packet, frame, showing);
 }
 
-// Nothing is answered, and a datagram stands behind the header that brought it.
+// Unreliable packets are not answered, and a datagram's header area is placed with its payload.
 bool PacketExecutor::ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet,
                                        const wire::FrameView& view, rte_mbuf* frame) {
   Effect effect;
   const ReceiveResult result = qp.core().OnUnreliablePacket(packet, context_.time.now(), effect);
   CountResult(qp.links().port->counters(), result);
-  // Before the effect: a datagram's writes over the headers.
+  // Recorded before the effect, which writes over the headers of a datagram.
   if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordUnreliable(qp, result, frame);
   if (effect.kind == Effect::Kind::kNone) return false;
   if (effect.grh_area) {
@@ -122,7 +122,7 @@ void PacketExecutor::ReplaySomeKept(QueuePair& qp) {
     if (!context_.waiting_packets.MayWait(qp)) return context_.held.Add(qp);
     if (!qp.core().reliable().PollKept(psn)) return;
     rte_mbuf* const frame = context_.kept_frames.Take(qp.kept(), qp.links().session->frames, psn);
-    if (frame == nullptr) continue;  // A hostile peer's: one READ's responses within another's.
+    if (frame == nullptr) continue;  // A hostile peer put one READ's responses within another's.
     ExecuteAgain(qp, frame, Showing::kAgain);
   }
   if (qp.core().reliable().HasKept()) context_.ready.Postpone(qp);
@@ -145,10 +145,10 @@ void PacketExecutor::ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showin
   if (!decoded || !Execute(qp, packet, view, frame, showing)) rte_pktmbuf_free(frame);
 }
 
-// The request says whose receives, keys and completion queue it means, and these may be gone while
-// the target lives. A message keeps to one queue: the transport sees to that.
+// The request names the shared queue, and so the receives, keys and completion queue. The queue may
+// go while the target lives. The transport sees that one message keeps to one queue.
 bool PacketExecutor::SelectQueue(QueuePair& qp, const wire::TransportHeader& header) {
-  if (transport::IsResponse(header.opcode)) return true;  // Dropped: a target asks for nothing.
+  if (transport::IsResponse(header.opcode)) return true;  // Dropped: a target sends no requests.
   if (qp.SelectShared(header.xrc_srqn)) return true;
   qp.core().reliable().DenySrq();
   return false;

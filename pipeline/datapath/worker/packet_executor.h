@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives an admitted packet to its queue pair's transport, and executes what that asks for.
+// Gives an admitted packet to its queue pair's transport, and executes the effects it asks for.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -18,7 +18,7 @@
 
 namespace uroce::datapath {
 
-/// What an executor works with.
+/// The parts of a worker that its executor uses.
 struct ExecuteContext {
   Effects& effects;
   FrameRecorder& recorder;
@@ -30,12 +30,12 @@ struct ExecuteContext {
   const TurnTime& time;
 };
 
-/// One thread. What every packet passes through is inline, here or where it is called.
+/// One thread. The code that every packet passes through is inline, here or where it is called.
 class PacketExecutor {
  public:
   explicit PacketExecutor(const ExecuteContext& context) : context_(context) {}
 
-  /// Shows a received packet to the transport of `qp`, or keeps it behind what `qp` waits for.
+  /// Shows a received packet to the transport of `qp`. When `qp` waits, the packet is kept instead.
   /// True: the frame was kept, for later or by a copy job.
   bool Receive(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                rte_mbuf* frame) {
@@ -48,12 +48,12 @@ class PacketExecutor {
     }
     return Execute(qp, packet, view, frame, Showing::kFirst);
   }
-  /// Shows those of the packets behind a hole whose turn has come.
+  /// Shows the transport those packets behind a missing one whose turn has come.
   void ReplayKept(QueuePair& qp) {
     if (qp.core().HasKept()) [[unlikely]]
       ReplaySomeKept(qp);
   }
-  /// Shows the packets that waited behind a copy, until one of them has `qp` wait again.
+  /// Shows the transport the packets that waited behind a copy, until one makes `qp` wait again.
   void ReplayWaiting(QueuePair& qp);
 
  private:
@@ -64,12 +64,12 @@ class PacketExecutor {
                               Showing showing);
   bool ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                          rte_mbuf* frame);
-  /// Shows the transport a frame that was kept, and frees it or leaves it to whom it is for.
+  /// Shows the transport a frame that was kept. Frees the frame unless it is kept again.
   void ExecuteAgain(QueuePair& qp, rte_mbuf* frame, Showing showing);
   void ReplaySomeKept(QueuePair& qp);
   /// Hands the transport the receive work that a packet needs. False: the queue is corrupt.
   static inline bool GiveReceive(QueuePair& qp, const wire::TransportHeader& header);
-  /// Has an XRC target work with the queue that a request names. False: it must not.
+  /// Makes an XRC target use the shared queue that a request names. False: it must not.
   static bool SelectQueue(QueuePair& qp, const wire::TransportHeader& header);
 
   const ExecuteContext context_;

@@ -9,7 +9,7 @@
 namespace uroce::datapath {
 namespace {
 
-// Queue pairs whose bell has rung that are fetched into the cache before it is their turn.
+// How many rung queue pairs are prefetched before it is their turn.
 constexpr size_t kFetchedAhead = 4;
 
 }  // namespace
@@ -20,7 +20,7 @@ bool ReadyLists::TakeDoorbells() {
     if (rings::HasRung(*session.doorbells)) any |= TakeDoorbellsOf(session);
   });
   if (!any) return false;
-  // Taken first and looked at afterwards, so that those behind the first can be fetched meanwhile.
+  // All are taken before any is looked at, so that the next ones can be prefetched meanwhile.
   for (size_t i = 1; i < std::min(rung_.size(), kFetchedAhead); ++i) rung_[i]->Prefetch();
   for (size_t i = 0; i < rung_.size(); ++i) {
     if (i + kFetchedAhead < rung_.size()) rung_[i + kFetchedAhead]->Prefetch();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue pairs that a worker looks after in this turn, and in the next ones.
+// Lists the queue pairs that a worker looks after in this turn, and in the next ones.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace uroce::datapath {
 
-/// Lists with room for every queue pair: nothing is allocated on the way of a packet. One thread.
+/// Lists with room for every queue pair, so that no packet causes an allocation. One thread.
 class ReadyLists {
  public:
   ReadyLists(SessionList& sessions, const TurnTime& time) : sessions_(sessions), time_(time) {}
 
-  /// `qp` is to be looked after in this turn.
+  /// Has `qp` looked after in this turn.
   void Touch(QueuePair& qp) {
     if (!qp.links().lists.Enter(WorkerList::kTouched)) return;
     touched_.push_back(&qp);
     sessions_.NoteWork(*qp.links().session, time_.now());
   }
-  /// Calls `look_after(QueuePair&)` for each that is touched, and for those that this touches.
+  /// Calls `look_after(QueuePair&)` for each touched queue pair, also for those touched by a call.
   template <typename LookAfter>
   void TakeTouched(LookAfter&& look_after) {
     for (size_t i = 0; i < touched_.size(); ++i) {
@@ -34,7 +34,7 @@ class ReadyLists {
     touched_.clear();
   }
 
-  /// A packet came for `qp`, which may have to answer it.
+  /// Notes that a packet came for `qp`, which may have to answer it.
   void AddReceived(QueuePair& qp) {
     if (qp.links().lists.Enter(WorkerList::kReceived)) received_.push_back(&qp);
   }
@@ -47,13 +47,13 @@ class ReadyLists {
     received_.clear();
   }
 
-  /// Touches those whose doorbell has rung, as far as the budgets of their programs go.
+  /// Touches queue pairs whose doorbell has rung, as far as the budgets of their programs go.
   bool TakeDoorbells();
 
   /// Has `qp` looked after in the next turn in which its program has a budget.
   void Postpone(QueuePair& qp);
-  /// Touches those that were postponed, as far as budgets go, and calls `visit(QueuePair&)`. One
-  /// that is postponed meanwhile waits for the next turn.
+  /// Touches postponed queue pairs, as far as budgets go, and calls `visit(QueuePair&)` for each.
+  /// One that is postponed meanwhile waits for the next turn.
   template <typename Visit>
   bool TakePostponed(Visit&& visit) {
     bool any = false;
@@ -72,16 +72,16 @@ class ReadyLists {
     return any;
   }
 
-  /// No time to sleep.
+  /// Whether there is work, so that the worker must not sleep.
   bool has_work() const { return postponed_ != 0 || !touched_.empty(); }
 
   // ---- between turns ----
-  /// Room for as many queue pairs.
+  /// Reserves room for `queue_pairs` queue pairs.
   void Reserve(size_t queue_pairs);
   void Remove(QueuePair& qp);
 
  private:
-  /// Another program is first in each turn: those of one user share a budget.
+  /// Begins with another program each turn, since programs of one user share a budget.
   template <typename Visit>
   void ForEachInTurn(Visit&& visit) {
     const std::vector<WorkerSession*>& sessions = sessions_.polled();
@@ -97,10 +97,10 @@ class ReadyLists {
 
   SessionList& sessions_;
   const TurnTime& time_;
-  std::vector<QueuePair*> rung_;  // First of each doorbell slot.
+  std::vector<QueuePair*> rung_;  // The first one of each doorbell slot.
   std::vector<QueuePair*> touched_;
   std::vector<QueuePair*> received_;
-  uint32_t postponed_ = 0;  // Of all programs, which have the lists.
+  uint32_t postponed_ = 0;  // Number for all programs; each program has its list.
 };
 
 }  // namespace uroce::datapath

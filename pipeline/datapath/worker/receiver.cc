@@ -18,7 +18,7 @@ void Prefetch(const rte_mbuf* frame) {
   rte_prefetch0(bytes + 64);
 }
 
-/// Where the queue pair's number stands in a frame of the usual kind. A hint: nothing is checked.
+/// Reads the queue pair number of a frame of the usual format. A hint: nothing is checked.
 Qpn PeekQpn(const rte_mbuf* frame) {
   constexpr uint32_t kIpv4Offset = 14 + 20 + 8 + 5;
   constexpr uint32_t kIpv6Offset = 14 + 40 + 8 + 5;
@@ -29,9 +29,9 @@ Qpn PeekQpn(const rte_mbuf* frame) {
   return Qpn(uint32_t{bytes[0]} << 16 | uint32_t{bytes[1]} << 8 | bytes[2]);
 }
 
-/// Fetches for the frames of a burst, some frames ahead, what each needs: its headers, its place in
-/// the table, its queue pair and what that points to. Each step needs the one before it. Of a burst
-/// of one there is nothing to fetch ahead.
+/// Prefetches what each frame of a burst needs, some frames ahead: its headers, its place in the
+/// table, its queue pair and what that points to. Each step needs the one before it. A burst of one
+/// frame has nothing to prefetch.
 class LookAhead {
  public:
   LookAhead(const QpnTable& table, rte_mbuf* const* frames, uint32_t count)
@@ -42,7 +42,7 @@ class LookAhead {
     for (uint32_t at = 0; at < std::min(count_, kQueuePairs); ++at) FindQueuePair(at);
   }
 
-  /// Before the frame at `at` is worked on.
+  /// Called before the frame at `at` is handled.
   void Step(uint32_t at) {
     if (at + kHeaders < count_) Prefetch(frames_[at + kHeaders]);
     if (at + kNumbers < count_) FindNumber(at + kNumbers);
@@ -74,7 +74,7 @@ class LookAhead {
   const QpnTable& table_;
   rte_mbuf* const* const frames_;
   const uint32_t count_;
-  // Of the frames ahead; not cleared, since most bursts are short.
+  // For the frames ahead; not cleared, since most bursts are short.
   std::array<uint32_t, kRing> numbers_;
   std::array<const QueuePair*, kRing> found_;
 };
@@ -143,7 +143,7 @@ bool Receiver::TakeFromOtherWorkers() {
     if (port.device().host_link != nullptr) port.device().host_link->Flush();
   }
   rte_pktmbuf_free_bulk(frames.data(), done);
-  // Those that came in here for others have gone in the meantime.
+  // Wakes the owners of frames that came in here for other workers and were given to them above.
   others.WakeTakers();
   return count != 0;
 }

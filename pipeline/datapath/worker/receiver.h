@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a frame to whom it is for: a queue pair, another worker, the stack of its port, the control
-// thread, or a counter.
+// Gives each frame to whom it is for: a queue pair, another worker, the stack of its port, or the
+// control thread. Other frames are dropped and counted.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -25,7 +25,7 @@
 
 namespace uroce::datapath {
 
-/// What a receiver works with.
+/// The parts of a worker that its receiver uses.
 struct ReceiveContext {
   const DevicePorts& ports;
   const QpnTable& queue_pairs;
@@ -38,29 +38,29 @@ struct ReceiveContext {
   const TurnTime& time;
 };
 
-/// One thread. What every packet passes through is inline where it is called.
+/// One thread. The code that every packet passes through is inline where it is called.
 class Receiver {
  public:
   explicit Receiver(const ReceiveContext& context);
 
-  /// Takes a burst of each port, and what other workers have received for this one.
+  /// Takes a burst from each port, and the frames that other workers have received for this one.
   bool Receive();
 
  private:
   bool TakeFromOtherWorkers();
   /// True: the frame was kept, for later.
   bool OnFrame(DevicePort& port, rte_mbuf* frame);
-  /// The same of a frame that is no RoCE packet.
+  /// Does the same for a frame that is no RoCE packet.
   bool OnOtherFrame(DevicePort& port, rte_mbuf* frame, wire::DecodeResult decoded);
-  /// The same of a packet to a queue pair of this worker, or to none.
+  /// Does the same for a packet to a queue pair of this worker, or to an unknown one.
   inline bool OnPacket(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                        rte_mbuf* frame);
   /// The queue pair of this number on this port, or null.
   inline QueuePair* Steer(const DevicePort& port, Qpn number) const;
-  /// A CNP to `qp`, or to nobody.
+  /// Handles a CNP to `qp`, or to no queue pair (null).
   void OnCnp(DevicePort& port, QueuePair* qp, const wire::Packet& packet,
              const wire::FrameView& view, const rte_mbuf* frame);
-  /// A packet to a queue pair that no program has: to queue pair 1, or to nobody.
+  /// Handles a packet to a queue pair that no program has: queue pair 1, or an unknown one.
   void OnStrangePacket(DevicePort& port, const wire::Packet& packet, const wire::FrameView& view,
                        const rte_mbuf* frame);
 

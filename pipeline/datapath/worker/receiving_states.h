@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which states a queue pair receives.
+// Says in which states a queue pair receives.
 #pragma once
 
 #include "pipeline/transport/queue_pair_types.h"

@@ -17,14 +17,14 @@ void Resumption::FinishCopy(QueuePair& qp, MoveResult result) {
     rte_mbuf* const frame = std::exchange(waiting.job->frame, nullptr);
     context_.effects.Finish(qp, waiting.effect, result, waiting.job->original);
     if (frame != nullptr) rte_pktmbuf_free(frame);
-    if (qp.is_waiting()) return;  // For the end of a key.
+    if (qp.is_waiting()) return;  // It waits for the end of a key.
   }
   GoOn(qp);
 }
 
-// The first of the packets that wait may have it wait again, and so may each after it. Its own
-// packets must not wait for the last of them: its peer resends what is not acknowledged in time,
-// and gives up.
+// Any packet that waits may make `qp` wait again when it is replayed. So `qp` sends one packet
+// before: its own packets must not wait for the last of them, because its peer resends what is not
+// acknowledged in time, and gives up.
 void Resumption::GoOn(QueuePair& qp) {
   context_.ready.Touch(qp);
   context_.states.ApplyPending(qp);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continues queue pairs whose copy has ended, whose taken-back key is free, whose turn has come
-// again, or that may send again.
+// Continues queue pairs whose copy has ended, whose taken-back key nobody uses any more, whose turn
+// has come again, or that may send again.
 #pragma once
 
 #include "pipeline/datapath/copy/payload.h"
@@ -16,7 +16,7 @@
 
 namespace uroce::datapath {
 
-/// What resumption works with.
+/// The parts of a worker that resumption uses.
 struct ResumeContext {
   CopyEngine& copies;
   Effects& effects;
@@ -53,7 +53,7 @@ class Resumption {
 
  private:
   void FinishCopy(QueuePair& qp, MoveResult result);
-  /// `qp` waits no more: does what has waited for that.
+  /// Called when `qp` waits no more: does what was postponed until then.
   void GoOn(QueuePair& qp);
 
   const ResumeContext context_;

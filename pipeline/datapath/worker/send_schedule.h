@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a queue pair into the send schedule of its port, and takes it out.
+// Adds a queue pair to the send schedule of its port, and removes it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace uroce::datapath {
 
-/// `qp` has something to send: its program's turn comes, and within that its own.
+/// Schedules `qp`, which has something to send, within its program, and the program on the port.
 inline void StartSending(QueuePair& qp) {
   SessionFlow& session = *qp.links().session_flow;
   session.queue_pairs.Add(qp.links().flow);
@@ -23,7 +23,7 @@ inline void StopSending(QueuePair& qp) {
   if (session.queue_pairs.empty()) qp.links().port->sessions().Remove(session);
 }
 
-/// `qp` and its program have sent `bytes` of their share.
+/// Counts `bytes` as sent by `qp` and by its program.
 inline void Charge(QueuePair& qp, uint32_t bytes) {
   DeficitRoundRobin::Charge(qp.links().flow, bytes);
   DeficitRoundRobin::Charge(*qp.links().session_flow, bytes);

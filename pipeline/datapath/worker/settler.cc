@@ -8,9 +8,9 @@ namespace {
 
 using transport::QpState;
 
-// Work requests taken of one queue per turn.
+// The most work requests taken from one queue per turn.
 constexpr uint32_t kPullBurst = 32;
-// Timers that fire in one turn.
+// The most timers that fire in one turn.
 constexpr int kMaxExpiries = 64;
 
 bool TakesSends(QpState state) {
@@ -36,7 +36,7 @@ bool Settler::Expire() {
   for (; fired < kMaxExpiries; ++fired) {
     QueuePair* const qp = context_.timers.PopExpired(now);
     if (qp == nullptr) break;
-    // One that waits is asked again when it is settled after the wait.
+    // A waiting queue pair is asked again when it is settled after the wait.
     if (qp->is_waiting()) continue;
     if (qp->core().NextDeadline() <= now) qp->core().OnDeadline(now);
     context_.ready.Touch(*qp);  // Files the timer anew.
@@ -45,7 +45,7 @@ bool Settler::Expire() {
 }
 
 void Settler::Settle(QueuePair& qp) {
-  context_.states.PublishCompletions(qp);  // Makes room for what is posted.
+  context_.states.PublishCompletions(qp);  // This makes room for posted works.
   if (qp.is_waiting()) return;
   PullPosted(qp);
   if (qp.has_local_works()) [[unlikely]] {
@@ -55,7 +55,7 @@ void Settler::Settle(QueuePair& qp) {
   PublishEvents(qp);
   if (qp.PublishState(qp.core().state())) {
     if (qp.core().state() == QpState::kErr) context_.states.OnTransportError(qp);
-    // Work posted before the program saw the new state rang no bell for it: look once more.
+    // Works posted before the program saw the new state rang no doorbell for it: look once more.
     qp.LookForSends();
     PullPosted(qp);
     context_.states.PublishCompletions(qp);
@@ -107,7 +107,7 @@ bool Settler::PullSends(QueuePair& qp) {
     case PullResult::kDrained:
       return false;
     case PullResult::kNoRoom:
-      return state >= QpState::kSqe;  // Flushed works leave at once, with no packet to say so.
+      return state >= QpState::kSqe;  // Flushed works end at once; no packet causes a look.
     case PullResult::kMore:
       return true;
     case PullResult::kCorrupt:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks after the queue pairs of a turn: takes what is posted, publishes completions and events,
-// files timers, and has those scheduled that have something to send.
+// Looks after the touched queue pairs of a turn: takes posted works, publishes completions and
+// events, files timers, and schedules queue pairs that have something to send.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace uroce::datapath {
 
-/// What a settler works with.
+/// The parts of a worker that its settler uses.
 struct SettleContext {
   CompletionPublisher& completions;
   CongestionControl& congestion;
@@ -34,9 +34,9 @@ class Settler {
  public:
   explicit Settler(const SettleContext& context) : context_(context) {}
 
-  /// Shows the transports the timers that have fired.
+  /// Tells the transports of the timers that have fired.
   bool Expire();
-  /// Settles every queue pair that is touched, and shows programs what is complete.
+  /// Settles every queue pair that is touched, and shows programs the completions.
   void SettleTouched() {
     context_.ready.TakeTouched([this](QueuePair& qp) { Settle(qp); });
     context_.completions.FinishBursts();
@@ -44,13 +44,13 @@ class Settler {
 
  private:
   void Settle(QueuePair& qp);
-  /// Has it scheduled if it has something to send, now or when its time has come.
+  /// Schedules `qp` if it has something to send, now or when its send time has come.
   void Schedule(QueuePair& qp);
   void PublishEvents(QueuePair& qp);
   void PullPosted(QueuePair& qp);
   /// Hands works of the send queue to the transport. True: there are more.
   bool PullSends(QueuePair& qp);
-  /// Has the transport flush receives. True: there are more.
+  /// Makes the transport flush receives. True: there are more.
   bool FlushReceives(QueuePair& qp);
   /// Takes works of one queue, up to what the program's budget allows.
   template <typename Pull>

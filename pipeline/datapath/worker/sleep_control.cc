@@ -26,14 +26,14 @@ void SleepControl::AnnounceAwake() {
 void SleepControl::LookForParked() {
   const std::span<const int> written = sleeper_.Look();
   TakeBack(written);
-  // As many as a look takes: there may be more.
+  // When Look returns as many as it can, there may be more.
   const bool is_whole = written.size() != Sleeper::kMaxEvents;
   look_at_ = is_whole ? time_.now() + SessionList::kLookInterval : time_.now();
 }
 
 void SleepControl::TakeBack(std::span<const int> written_fds) {
   if (written_fds.empty()) return;
-  const Nanos time = time_.ReadClock();  // A sleep ago it was another.
+  const Nanos time = time_.ReadClock();  // The time of the turn is from before the sleep.
   for (const int fd : written_fds) sessions_.OnEvent(fd, time);
 }
 

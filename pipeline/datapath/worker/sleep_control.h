@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker sleeps without missing a wake-up: it announces the sleep, looks again, and then
+// Lets a worker sleep without missing a wake-up: it announces the sleep, looks again, and then
 // sleeps. Also finds the parked programs that have rung.
 #pragma once
 
@@ -12,25 +12,25 @@
 
 namespace uroce::datapath {
 
-/// The worker's thread, but for Wake.
+/// Used by the worker's thread, except Wake.
 class SleepControl {
  public:
   SleepControl(SessionList& sessions, const TurnTime& time) : sessions_(sessions), time_(time) {}
 
-  /// What wakes the worker.
+  /// The sleeper that wakes the worker.
   Sleeper& sleeper() { return sleeper_; }
-  /// Ends the worker's sleep, where it sleeps. Any thread, after it has put something where the
-  /// worker looks each turn.
+  /// Ends the worker's sleep, if it sleeps. Any thread calls it, after it has put something where
+  /// the worker looks each turn.
   void Wake();
 
   /// Tells programs and other threads that the worker is about to sleep. False: a program has rung
-  /// or a copy is done meanwhile. What else there may be to do is looked for afterwards.
+  /// or a copy is done meanwhile. The caller checks for other work afterwards.
   [[nodiscard]] bool Announce();
   void Sleep(Nanos limit);
-  /// After Announce, whether the worker has slept or not.
+  /// Called after Announce, whether the worker has slept or not.
   void AnnounceAwake();
 
-  /// Parks programs that are still, and takes back those that have rung since. Once per turn.
+  /// Parks idle programs, and takes back parked ones that have rung since. Called once per turn.
   void TendPrograms() {
     sessions_.ParkIdle(time_.now());
     if (time_.now() >= look_at_ && sessions_.any_parked()) LookForParked();

@@ -11,7 +11,7 @@ namespace {
 
 using transport::QpState;
 
-// Queue pairs that go to error in one turn because their completion queue has overflowed.
+// The most queue pairs that go to error in one turn because their completion queue has overflowed.
 constexpr int kMaxFailures = 64;
 
 }  // namespace
@@ -25,7 +25,7 @@ void StateChanges::Modify(QueuePair& qp, QpState state, const Attributes& attrib
   if (state == QpState::kReset) {
     const WaitKind wait = qp.links().wait;
     AbandonWaiting(qp);
-    // The transport wants every effect ended; what it makes of this one it forgets at once.
+    // The transport must be told of the end of every effect; the reset below discards the outcome.
     if (wait == WaitKind::kEffect || wait == WaitKind::kInvalidate) {
       qp.core().OnEffectDone(transport::EffectOutcome::kDone, 0, context_.time.now());
     }
@@ -40,7 +40,7 @@ void StateChanges::ApplyPending(QueuePair& qp) {
   Apply(qp, modification.state, modification.attributes);
 }
 
-// Its program may have seen the requests complete, and no answer leaves afterwards.
+// Acknowledges before a stop: the program may have seen requests complete; no answer leaves later.
 void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attributes) {
   const bool stops = state == QpState::kErr || state == QpState::kReset;
   if (stops) context_.acknowledge_all(qp);
@@ -84,8 +84,8 @@ bool StateChanges::FailSome() {
   return true;
 }
 
-// To the peer it is as if the queue had gone before its next packet (docs/protocol/transport.md,
-// section 11).
+// The peer sees the same as if the queue had gone before the peer's next packet
+// (docs/protocol/transport.md, section 11).
 void StateChanges::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
   const uint32_t number = queue.config().number;
   const bool is_selected = qp.shared() == &queue;
@@ -95,7 +95,7 @@ void StateChanges::LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue) {
     Modify(qp, QpState::kErr, qp.core().attributes());
   }
   if (is_selected)
-    static_cast<void>(qp.SelectShared(number));  // It is not found: none is selected.
+    static_cast<void>(qp.SelectShared(number));  // Not found, so no queue is selected.
 }
 
 void StateChanges::FailWaiting(QueuePair& qp) {

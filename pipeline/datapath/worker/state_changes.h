@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes the state of queue pairs: when told to, or because something has failed.
+// Changes the state of queue pairs: on command, or because something has failed.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace uroce::datapath {
 
-/// What changes of state work with.
+/// The parts of a worker that changes of state use.
 struct StateContext {
   CompletionPublisher& completions;
   CongestionControl& congestion;
@@ -37,34 +37,34 @@ class StateChanges {
  public:
   explicit StateChanges(const StateContext& context) : context_(context) {}
 
-  /// Takes the attributes and the state: at once, or at the end of what `qp` waits for.
+  /// Sets the attributes and the state: at once, or when `qp` waits no more.
   void Modify(QueuePair& qp, transport::QpState state, const Attributes& attributes);
-  /// `qp` waits no more: takes what Modify has left for that.
+  /// Called when `qp` waits no more: applies a postponed Modify.
   void ApplyPending(QueuePair& qp);
-  /// Writes the CQEs of `qp`, which goes to error where its completion queue is.
+  /// Writes the CQEs of `qp`. Puts `qp` in error when its completion queue is in error.
   void PublishCompletions(QueuePair& qp) {
     if (!context_.completions.PublishAll(qp)) Fail(qp, FailureCause::kCompletionQueue);
   }
-  /// Puts `qp` in error, if it is not.
+  /// Puts `qp` in error, unless it is already.
   void Fail(QueuePair& qp, FailureCause cause);
-  /// The same for a ring that holds what cannot be, which is counted and told. `cause`: kSendQueue
-  /// or kReceiveQueue.
+  /// Does the same for a ring with impossible content, which is counted and reported. `cause`:
+  /// kSendQueue or kReceiveQueue.
   void FailCorrupt(QueuePair& qp, FailureCause cause);
-  /// The transport of `qp` has put it in error.
+  /// Called when the transport of `qp` has put it in error.
   void OnTransportError(QueuePair& qp);
   /// Puts some of the queue pairs in error whose completion queue has overflowed.
   bool FailOverflowed() { return context_.completions.any_to_fail() && FailSome(); }
-  /// `queue` is no more: its XRC target `qp` cannot finish what it has begun with it.
+  /// Called when `queue` is destroyed: the XRC target `qp` cannot finish a message that uses it.
   void LeaveQueue(QueuePair& qp, const SharedReceiveQueue& queue);
-  /// `qp` goes: sends what it owes, and forgets all that waits or is kept.
+  /// Called before `qp` is removed: sends what it owes, and forgets all that waits or is kept.
   void End(QueuePair& qp);
 
  private:
   bool FailSome();
   void Apply(QueuePair& qp, transport::QpState state, const Attributes& attributes);
-  /// Forgets what is under way at the helper and all that waits behind it.
+  /// Forgets the job that is under way at the helper, and all packets that wait behind it.
   void AbandonWaiting(QueuePair& qp);
-  /// The end of what is under way at the helper of a program that leaves.
+  /// Fails the job that is under way at the helper of a program that leaves.
   void FailWaiting(QueuePair& qp);
   void DropKept(QueuePair& qp);
 

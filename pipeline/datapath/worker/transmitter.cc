@@ -24,7 +24,7 @@ using transport::TxPacket;
 
 uint8_t* StartOf(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*); }
 
-// Those whose turns come next: each step needs what the one before it fetched a turn ago.
+// Prefetches for the next turns: each step needs what the one before it prefetched a turn ago.
 void PrefetchAfter(Flow& flow) {
   Flow& next = *flow.next;
   if (&next == &flow) return;
@@ -34,11 +34,11 @@ void PrefetchAfter(Flow& flow) {
   QueuePair::OfFlow(next).PrefetchSend();
 }
 
-// The headers of the path that a datagram takes; null: its address handle is not the queue pair's
-// to use.
+// The headers of the path that a datagram takes. Null: the queue pair may not use the address
+// handle.
 const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPacket& packet) {
   const AddressVector* const vector = qp.config().session->FindAddress(packet.path);
-  // Its protection domain is of one program and one device.
+  // The protection domain belongs to one program and one device.
   if (vector == nullptr || vector->pd() != qp.config().pd) return nullptr;
   return &vector->header_template();
 }
@@ -47,7 +47,7 @@ const wire::HeaderTemplate* TemplateOfDatagram(const QueuePair& qp, const TxPack
 
 bool Transmitter::Transmit() {
   bool any = false;
-  // Acknowledgements first: a sender elsewhere waits for them. All else waits for its turn.
+  // Acknowledgements go first: a remote sender waits for them. Other packets wait for their turn.
   context_.ready.TakeReceived([&](QueuePair& qp) {
     if (!Acknowledge(qp)) return;
     any = true;
@@ -70,7 +70,7 @@ bool Transmitter::Acknowledge(QueuePair& qp) {
   return true;
 }
 
-// Each worker that sends here has the same share, and who needs less leaves the rest to the others.
+// Each worker that sends by this port has the same share, and leaves what it does not need.
 bool Transmitter::ServePort(DevicePort& port) {
   bool any = false;
   if (port.host_has_frames()) any |= ServeLink(port, *port.device().host_link, Qpn());
@@ -167,7 +167,7 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
     Pace(qp);
     return Sent::kHeld;
   }
-  // Before the packet: one that was polled must go out.
+  // The frame is taken before the packet is polled: a polled packet must be sent.
   rte_mbuf* const frame = context_.stash.Take(qp.links().port->counters());
   if (frame == nullptr) return Sent::kNoFrame;
   TxPacket packet;
@@ -202,7 +202,7 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
     case MoveResult::kCopied:
       break;
   }
-  crc = header_crc;  // What the pass over mapped memory made of it means nothing.
+  crc = header_crc;  // The CRC of the pass over mapped memory is meaningless.
   if (CopyEngine::TakePrefetched(qp, packet, payload, crc)) {
     FinishFrame(qp, packet, frame, crc);
     return Sent::kPacket;

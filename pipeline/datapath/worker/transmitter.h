@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the transports to the ports: acknowledgements first, then bytes in fair turns.
+// Sends packets of the transports to the ports: acknowledgements first, then fair in bytes.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -22,7 +22,7 @@
 
 namespace uroce::datapath {
 
-/// What a transmitter works with.
+/// The parts of a worker that its transmitter uses.
 struct TransmitContext {
   const KeyTable& keys;
   const DevicePorts& ports;
@@ -37,12 +37,12 @@ struct TransmitContext {
   const TurnTime& time;
 };
 
-/// One thread. What every packet passes through is inline where it is called.
+/// One thread. The code that every packet passes through is inline where it is called.
 class Transmitter {
  public:
   explicit Transmitter(const TransmitContext& context) : context_(context) {}
 
-  /// Sends what there is to send, a burst for each port. Whoever has sent is touched.
+  /// Sends what there is to send, a burst for each port. Queue pairs that have sent are touched.
   bool Transmit();
   /// Sends all answers that `qp` owes.
   void AcknowledgeAll(QueuePair& qp) {
@@ -56,14 +56,14 @@ class Transmitter {
  private:
   enum class Sent : uint8_t { kPacket, kNothing, kHeld, kWaits, kFailed, kNoFrame };
 
-  /// Sends the next answer that `qp` owes, where that is one packet. False: nothing was sent.
+  /// Sends the next answer that `qp` owes, if the answer is one packet. False: nothing was sent.
   bool Acknowledge(QueuePair& qp);
-  /// Sends what is queued for one port: its stack's, other workers' and its own queue pairs'.
+  /// Sends what is queued for one port by its stack, other workers and this worker's queue pairs.
   bool ServePort(DevicePort& port);
   bool ServeQueuePairs(DevicePort& port);
-  /// Sends what a stack has queued, to queue pair `destination` where it is RoCE.
+  /// Sends what a stack has queued, to queue pair `destination` if it is RoCE.
   bool ServeLink(DevicePort& port, FrameLink& link, Qpn destination);
-  /// Whether `qp` must not send now. It is looked after when it may.
+  /// Whether `qp` must not send now. A held queue pair is looked after when it may send again.
   bool IsHeld(QueuePair& qp) {
     if (!context_.held.MustHold(qp)) [[likely]]
       return false;
@@ -71,19 +71,19 @@ class Transmitter {
     return true;
   }
   void Hold(QueuePair& qp);
-  /// The next packet of `qp` waits for its time.
+  /// Lets the next packet of `qp` wait for its send time.
   void Pace(QueuePair& qp);
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
-  /// Reads the payload of a packet from the program's memory, to behind the headers in `frame`.
+  /// Reads the payload of a packet from the program's memory into `frame`, behind the headers.
   inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet, uint32_t header_crc,
                             rte_mbuf* frame);
   Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
   void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame, uint32_t crc);
-  /// The bytes of a packet without acknowledgement are in its frame. True: it is for this device.
+  /// Completes the frame of an unacknowledged service's packet. True: it is for this device.
   bool FinishUnreliable(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
-  /// Has members of the group on the sender's own device get what it sends.
+  /// Gives what the sender sends to the members of the group on its own device.
   void LoopBack(QueuePair& qp, const transport::TxPacket& packet, const rte_mbuf& frame);
 
   const TransmitContext context_;

@@ -17,11 +17,11 @@ class TurnTime {
     now_ = now;
   }
   Nanos now() const { return now_; }
-  /// Which turn it is; the first is 1.
+  /// The number of the turn; the first turn is 1.
   uint64_t number() const { return number_; }
-  /// `now()` since 1970.
+  /// The time of `now()` since 1970.
   Nanos Wall() { return clock_.Wall(now_); }
-  /// What the clock says now, later than `now()`.
+  /// The time of the clock at the call, which is later than `now()`.
   Nanos ReadClock() const { return clock_.Now(); }
 
  private:

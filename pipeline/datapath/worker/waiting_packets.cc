@@ -8,8 +8,8 @@
 namespace uroce::datapath {
 namespace {
 
-// Where gates close: below that by what may be on the way still, from one peer and from all of a
-// program, for which half of what may wait is left.
+// Gates close at these limits, which are below those of waiting frames by what may still be on the
+// way: from one peer, and from all peers of a program, for which half of the limit is left.
 constexpr uint32_t kGateWaiting = 256;
 constexpr uint32_t kGateShares = 24;
 

@@ -11,15 +11,15 @@
 namespace uroce::datapath {
 namespace {
 
-// What a worker is asked about so many objects takes some tens of us at most; to look at so many
-// empty slots, some us.
+// Work on so many objects takes some tens of us at most; a look at so many empty slots takes some
+// us.
 constexpr size_t kObjectsPerRun = 32;
 constexpr QpnTable::Piece kTablePerRun{.most_queue_pairs = kObjectsPerRun, .most_slots = 4096};
 
-/// Shared receive queues of XRC that end, by their numbers.
+/// XRC shared receive queues that are removed, by number.
 using LeavingQueues = std::unordered_map<uint32_t, const SharedReceiveQueue*>;
 
-/// The queue that `target` has selected may be another than that of the message it is at work on.
+/// The queue that `target` has selected may differ from that of its current message.
 void Leave(StateChanges& states, QueuePair& target, const LeavingQueues& leaving) {
   const uint32_t at_work = target.core().reliable().receive_queue();
   const uint32_t selected = target.shared() != nullptr ? target.shared()->config().number : at_work;
@@ -104,8 +104,8 @@ void Worker::Modify(QueuePair* queue_pair, transport::QpState state, const Attri
   impl_->states.Modify(*queue_pair, state, attributes);
 }
 
-// First no target finds them any more, then none uses them. A target that goes on until it is seen
-// may have left the record of a limit event behind.
+// First the queues leave the domains, so that no target finds them any more; then targets stop
+// using them. A target that used one in between may have left the record of a limit event behind.
 void Worker::RemoveSharedReceiveQueues(std::span<SharedReceiveQueue* const> queues) {
   RunInPieces(queues.size(),
               [&](size_t index) { impl_->RemoveSharedReceiveQueue(*queues[index]); });

@@ -15,7 +15,7 @@
 namespace uroce::datapath {
 namespace {
 
-// How often keys are looked at that somebody may still be using.
+// The interval of looks at taken-back keys that somebody may still be using.
 constexpr Nanos kKeyWaitInterval{50'000};
 
 void PinTo(int core) {
@@ -110,8 +110,8 @@ void Worker::Impl::ThreadMain() {
   pthread_setname_np(pthread_self(), "uroce-worker");
   PinTo(config.core);
   prctl(PR_SET_TIMERSLACK, 1);  // Sleeps end when they should, not 50 us later.
-  // A thread that DPDK knows has a cache of every mempool; without it each frame costs a ring
-  // access and comes back cold.
+  // A thread that is registered with DPDK has a cache of every mempool. Without one each frame
+  // costs a ring access and is cold in the cache.
   const bool registered = rte_thread_register() == 0;
   if (config.grace != nullptr) config.grace->Enter(config.index);
   while (!thread.must_stop()) {
@@ -134,8 +134,8 @@ void Worker::Impl::ThreadMain() {
   if (registered) rte_thread_unregister();
 }
 
-// A turn takes some tens of us. Round trips leave out what is longer: it is the machine's, not the
-// network's.
+// A turn takes some tens of us. Round-trip times leave out longer stalls: the machine causes them,
+// not the network.
 void Worker::Impl::NoteStall(Nanos now) {
   constexpr Nanos kLongestTurn{150'000};
   const Nanos passed = now - time.now();
@@ -158,7 +158,7 @@ bool Worker::Impl::Turn(Nanos now) {
   busy |= resumption.ReleaseHeld();
   busy |= states.FailOverflowed();
   busy |= settler.Expire();
-  // Programs see what is complete before the time that sending takes.
+  // Programs see completions before this worker spends time on sending.
   settler.SettleTouched();
   if (transmitter.Transmit()) {
     busy = true;
@@ -185,7 +185,7 @@ void Worker::Impl::Sleep() {
     sleep.Sleep(SleepLimit());
     if (config.grace != nullptr) config.grace->Enter(config.index);
   } else {
-    sched_yield();  // What it waits for may need this core: a full ring's other end.
+    sched_yield();  // The other end, for instance of a full ring, may need this core.
   }
   sleep.AnnounceAwake();
   for (const auto& port : objects.ports()) port->AfterSleep();
@@ -260,7 +260,7 @@ void Worker::Impl::RemoveSharedReceiveQueue(SharedReceiveQueue& queue) {
   ForgetRecords(queue);
 }
 
-// Attributes that wait for the end of a copy were made before this.
+// Also updates attributes that wait for the end of a copy, since they were made before this call.
 void Worker::Impl::SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement) {
   if (!qp.core().is_reliable() || qp.path().destination == Gid{}) return;
   const std::optional<bool> agreed = agreement(qp);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker put together from its parts. Included by worker.cc and worker_impl.cc alone.
+// A worker, put together from its parts. Included by worker.cc and worker_impl.cc alone.
 #pragma once
 
 #include "pipeline/datapath/frames/cross_worker_queues.h"
@@ -32,23 +32,23 @@
 
 namespace uroce::datapath {
 
-/// A turn: what came in (finished copies, frames, doorbells, timers) is given to the transport of
-/// its queue pair, which is then settled (completions, events, state), and what the transports have
-/// to send goes out, fair in bytes. Each step is bounded; what is left waits for the next turn.
+/// The parts of a worker. A turn gives what came in (finished copies, frames, doorbells, timers) to
+/// the transports, settles their queue pairs (completions, events, state), and sends what they have
+/// to send, fair in bytes. Each step is bounded; the next turn continues.
 struct Worker::Impl {
   explicit Impl(const WorkerConfig& worker_config);
 
   void ThreadMain();
   bool Turn(Nanos now);
-  /// Begins a turn: what the last one was is counted once its end is known.
+  /// Begins a turn. Counts the previous turn as well, since its end is known only now.
   void BeginTurn(Nanos now);
-  /// The time since the last turn, which began while there was no sleep, may be one in which this
-  /// thread did not run.
+  /// Called when a turn begins without a sleep before it: a long time since the last turn may be
+  /// one in which this thread did not run.
   void NoteStall(Nanos now);
 
   // ---- sleep ----
   void Sleep();
-  /// Says that the worker is about to sleep. False: there is something to do.
+  /// Announces that the worker is about to sleep. False: there is something to do.
   bool MaySleep();
   bool HasWork() const;
   /// How long to sleep at most; kNever: until something wakes the worker.
@@ -61,17 +61,17 @@ struct Worker::Impl {
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
   void AddSharedReceiveQueue(SharedReceiveQueue& queue);
-  /// Nothing finds the queue any more; targets of XRC may still be at work with it.
+  /// Removes the queue from all lists. XRC targets may still have a message that uses it.
   void RemoveSharedReceiveQueue(SharedReceiveQueue& queue);
   void ForgetRecords(SharedReceiveQueue& queue) {
     completions.retries().Remove({.shared_queue = &queue});
   }
   void SetSelectiveRepeat(QueuePair& qp, AgreementOf agreement);
-  /// The lists of a turn never allocate on the way of a packet.
+  /// Reserves room in the lists of a turn, so that no packet causes an allocation.
   void ReserveLists();
 
-  // Each part sees those above it alone, and these by reference: so there are as many fields as
-  // parts, of which only this knows all.
+  // Each part knows only parts above it, by reference. So there are as many fields as parts, and
+  // this struct alone knows all of them.
   const WorkerConfig config;
   WorkerCounters own_counters;
   TurnTime time;

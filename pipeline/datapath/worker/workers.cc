@@ -25,7 +25,7 @@ Workers::Workers(const WorkerConfig& common, std::span<const WorkerSeat> seats)
   }
 }
 
-// The queues between them go last: what is in there belongs to no worker.
+// The queues between workers are destroyed last: frames in them belong to no worker.
 Workers::~Workers() { Stop(); }
 
 void Workers::Start() {

@@ -15,13 +15,13 @@
 
 namespace uroce::datapath {
 
-/// What each worker has for itself.
+/// Settings that each worker has for itself.
 struct WorkerSeat {
   int core = -1;  ///< CPU to pin to, or -1.
   rte_mempool* pool = nullptr;
 };
 
-/// Control thread, but for `at(i).Wake`.
+/// Used by the control thread, except `at(i).Wake`, which any thread may call.
 class Workers {
  public:
   /// One worker per seat; all else is as in `common`.
@@ -38,21 +38,21 @@ class Workers {
 
   /// Runs `work` on each worker, as Worker::Run does, one after the other.
   void RunOnEach(absl::FunctionRef<void(Worker&)> work);
-  /// Runs `work` on the caller's thread while all workers stand still between two bursts: for what
-  /// several of them use.
+  /// Runs `work` on the caller's thread while all workers stand still between two bursts: for
+  /// objects that several workers use.
   void RunTogether(absl::FunctionRef<void()> work);
-  /// Returns when no worker uses any more what was unpublished before the call. A sleeping worker
-  /// sleeps on.
+  /// Returns when no worker uses objects any more that were unpublished before the call. Does not
+  /// wake a sleeping worker.
   void AwaitGrace() { grace_.Wait(); }
-  /// For a worker that does not run and was turned by hand: it holds nothing any more.
+  /// For a worker that was not started but turned by hand: it holds nothing any more.
   void LeaveGrace(uint32_t index) { grace_.Leave(index); }
-  /// Frames that the pools of the seats have given out. Any thread; takes some us a pool.
+  /// The number of frames that the pools have given out. Any thread; takes some us per pool.
   uint64_t frames_in_use() const;
 
   /// Gives the device to all workers, before Start.
   void AddDevice(Device* device);
-  /// From now on frames to `mac` are the device's, and its queue pairs send from there. Paths to
-  /// the old MAC lead to the new one.
+  /// Changes the device's MAC: it receives frames to `mac`, and its queue pairs send from `mac`.
+  /// Paths to the old MAC lead to the new one.
   void ChangeMac(Device& device, const Mac& mac);
 
  private:
