@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection needs of the daemon around it.
+// The parts of the daemon that a connection needs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class PeerAgreements;
 class RdmaCmHost;
 class ControlConnection;
 
-/// All of it outlives the connections. Control thread.
+/// All references outlive the connections. Control thread.
 struct ControlContext {
   EventLoop& loop;
   Nic& nic;
@@ -37,7 +37,7 @@ struct ControlContext {
   const DumpContext dumps;
   /// Ends a connection, after the current callback.
   std::function<void(ControlConnection&)> end;
-  uint32_t captures = 0;  ///< That are under way.
+  uint32_t captures = 0;  ///< Captures that are running.
 };
 
 }  // namespace uroce::nic

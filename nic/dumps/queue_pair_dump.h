@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs as their workers have them, and as JSON.
+// The state of queue pairs as their workers see it, also as JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace uroce::nic {
 class Program;
 struct QueuePairObject;
 
-/// What one queue pair looked like in one moment of its worker.
+/// A snapshot of one queue pair, taken inside Run of its worker.
 struct QueuePairView {
   const Client* client;
   const QueuePairObject* object;
   transport::QpState state;
   bool draining;
-  bool is_selective;  ///< Of a reliable connection.
+  bool is_selective;  ///< Selective repeat is in use; reliable connections only.
   uint32_t next_send_psn;
   uint32_t expected_psn;
   datapath::Path path;
@@ -29,26 +29,26 @@ struct QueuePairView {
   datapath::Counters counters;
 };
 
-/// Goes through queue pairs, some at a time, while others come and go. Control thread.
+/// Iterates over queue pairs, some at a time, while others come and go. Control thread.
 class QueuePairWalk {
  public:
-  /// Those that `asker` may see, or those of all.
+  /// Visits the queue pairs that `asker` may see, or all of them.
   QueuePairWalk(const DumpContext& context, const Client& asker, bool of_all);
-  /// The next ones; none: those were all. Until the control thread does anything else.
+  /// The next ones; empty at the end. Valid until the control thread does anything else.
   std::vector<QueuePairView> Next();
 
  private:
-  /// False: the client has no more.
+  /// Returns false when the client has no more.
   bool TakeSome(const Client& client, std::vector<QueuePairView>& views);
   void LookAt(std::vector<QueuePairView>& views) const;
 
   const DumpContext& context_;
   const Client& asker_;
   const bool of_all_;
-  uint32_t client_ = 0;  ///< Where to go on,
+  uint32_t client_ = 0;  ///< Where the next call continues,
   bool in_targets_ = false;
   uint32_t handle_ = 0;
-  std::set<uint32_t> seen_targets_;  ///< Several programs may have one open.
+  std::set<uint32_t> seen_targets_;  ///< Several programs may have opened the same target.
 };
 
 }  // namespace uroce::nic
