@@ -29,9 +29,9 @@ struct MemoryObject {
   std::unique_ptr<QuotaShare> parts;               ///< The share of its user's parts that it takes.
   std::shared_ptr<Quota> program_quota;            ///< The program may be destroyed first.
   std::unique_ptr<QuotaShare> parts_of_program;    ///< The share of its program's parts.
-  std::vector<std::shared_ptr<Segment>> segments;  ///< Those that region.segments point into.
-  Domain::Use copied;              ///< Where its program's helper reaches parts of it, or did.
-  uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one is to become.
+  std::vector<std::shared_ptr<Segment>> segments;  ///< The targets of pointers in region.segments.
+  Domain::Use copied;              ///< Set if the program's helper reaches parts of it, or did.
+  uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one will replace.
   /// A region without rights; keeps the key's place while `region` is being replaced.
   std::unique_ptr<datapath::MemoryRegion> stand_in;
   const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
@@ -59,8 +59,8 @@ class Regions : public ProgramPart {
   /// running. A replacement takes the handle and key of the old region. Errors: ResourceExhausted.
   absl::StatusOr<uroce_reg_mr_reply> Publish(std::unique_ptr<MemoryObject> memory);
   absl::StatusOr<MemoryObject*> Find(uint32_t handle) const { return mrs_.Find(handle); }
-  /// Hides the region from peers and workers. The memory is the program's again once CopiesDone has
-  /// said so, and the object has gone. Errors: FailedPrecondition while windows are bound to it.
+  /// Hides the region from peers and workers. The memory is the program's again once CopiesDone is
+  /// true and the object is destroyed. Errors: FailedPrecondition while windows are bound.
   absl::StatusOr<std::unique_ptr<MemoryObject>> BeginDereg(uint32_t handle);
   /// BeginDereg for all regions of a context, even with bound windows. They are kept here until
   /// TakeEnded.

@@ -22,8 +22,8 @@ inline constexpr size_t kMaxRemappedParts = 1024;
 std::vector<datapath::MrSegment> MapRemapped(const std::vector<datapath::MrSegment>& segments,
                                              const std::vector<datapath::MrSegment>& newer);
 
-/// `segments` with all that follows addresses, and is mapped in `mapping`, copied again. Parts are
-/// cut for that as long as there are no more than kMaxRemappedParts. Nothing when there are none.
+/// `segments` with the memory that refers to addresses and is mapped in `mapping` copied again.
+/// Parts are split for that, up to kMaxRemappedParts. Nothing when no part is affected.
 std::vector<datapath::MrSegment> CopyRemapped(const std::vector<datapath::MrSegment>& segments,
                                               std::span<const uint8_t> mapping);
 

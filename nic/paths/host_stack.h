@@ -41,9 +41,9 @@ class HostStack {
   const Host& host() const { return host_; }
 
  private:
-  /// False: it is malformed.
+  /// Returns false for a malformed frame.
   bool OnFrame(Bytes frame);
-  /// Passes on what the host has to say, and waits for its next deadline.
+  /// Passes on the frames and events of the host, and sets the timer for its next deadline.
   void Pump();
   void Tell(const HostEvent& event);
   void SetTimer();

@@ -21,8 +21,8 @@ class NeighbourLookups {
   using Id = uint64_t;
   /// The status is OK, or the error of Neighbours::Find.
   using Handler = std::function<void(const absl::Status&)>;
-  /// Destinations that are asked for at a time, shared fairly between users; each costs the control
-  /// thread some 20 us at every look. Whoever asks for more is told at once that nobody answers.
+  /// Destinations that are looked up at a time, shared fairly between users; each costs the control
+  /// thread some 20 us per check. Requests above that fail at once, as if nobody answered.
   static constexpr size_t kMostPaths = 1536;
 
   NeighbourLookups(Timers& timers, Neighbours& neighbours)

@@ -82,8 +82,8 @@ class Neighbours {
 
   void Continue(Id id);
   void Finish(Id id, const absl::StatusOr<Mac>& mac);
-  /// Who has the destination of `path` and is reached without the world outside: the device itself,
-  /// another end of the same in-process wire, or another port on a kernel interface. Null: nobody.
+  /// The device that has the destination of `path` and is reached inside the daemon: the device
+  /// itself, the other end of its in-process wire, or another port on a kernel interface. Or null.
   const NetDevice* OwnerOf(const PathKey& path) const;
   HostStack* HostOf(const PathKey& path) const;
   // Answers from the kernel, or from the port's own host.

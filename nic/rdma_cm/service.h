@@ -82,8 +82,8 @@ class Service {
   std::unique_ptr<ServiceImpl> impl_;
 };
 
-/// The endpoints of one program. Calls return kOk, or why nothing has changed (ErrnoOf); what takes
-/// time ends with an event. Each call may return kNoSuchId: no endpoint of this program.
+/// The endpoints of one program. Calls return kOk, or why nothing has changed (ErrnoOf). Long
+/// operations end with an event. Each call may return kNoSuchId: no endpoint of this program.
 class Client {
  public:
   ~Client();
@@ -107,9 +107,9 @@ class Client {
   Result SetAckTimeout(EndpointId id, uint8_t code);
 
   // ---- addresses ----
-  /// A loopback address is of no device, as a wildcard is; who listens there is reached from this
-  /// host alone, at the addresses of all its devices. Errors: kNotPermitted: the port;
-  /// kAddressInUse, kAddressNotAvailable: also when no device has the address.
+  /// Binds an address. A loopback address belongs to no device, like a wildcard; a listener there
+  /// is reachable from this host only, at the addresses of all its devices. Errors: kNotPermitted:
+  /// the port; kAddressInUse, kAddressNotAvailable: also if no device has the address.
   Result Bind(EndpointId id, const SocketAddress& address);
   /// Ends with kAddressResolved or kAddressError (-ETIMEDOUT, -ENODEV, -ENETUNREACH). `source`:
   /// null, or the address to bind to first. `timeout`: for the neighbour's answer. A loopback

@@ -57,7 +57,7 @@ struct Limits {
   uint32_t kept_frames = 6144;
   uint32_t kept_frames_per_program = 4096;
   uint32_t kept_frames_per_qp = 2048;
-  uint32_t sockets_per_user = 8192;       ///< From here on of all programs of one user.
+  uint32_t sockets_per_user = 8192;       ///< These are for all programs of one user.
   uint32_t mappings_per_user = 1u << 15;  ///< Of programs' memory, in the daemon.
   uint32_t cm_ids_per_user = 1u << 15;
   uint32_t cm_joins_per_user = 512;

@@ -27,7 +27,7 @@ struct KindRow {
   const char* plural;   ///< In the help of these settings.
   KindLimits limits;    ///< Defaults.
   KindLimits most;      ///< The highest limits that can be set.
-  uint32_t uroce_device_info::*info = nullptr;  ///< Where a program reads its limit, if anywhere.
+  uint32_t uroce_device_info::*info = nullptr;  ///< The field of the program's limit, or null.
 };
 
 inline constexpr KindRow kKinds[] = {
