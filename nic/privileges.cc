@@ -43,7 +43,7 @@ constexpr const char* kRefusedCalls[] = {
 
 constexpr uint64_t Bit(int capability) { return uint64_t{1} << capability; }
 
-/// What each thread does to itself. It runs in a signal handler too, so it makes system calls only.
+/// The steps of each thread for itself. They also run in a signal handler: system calls only.
 struct Shedding {
   uint64_t capabilities = 0;
   sem_t done = {};

@@ -19,7 +19,7 @@ static_assert(sizeof(uroce_capture_page) <= kRingOffset);
 constexpr uint64_t kMinRingBytes = 64 << 10;
 constexpr uint32_t kMaxSnapBytes = 65535;
 
-/// The bytes of one ring; `wanted_bytes` is for all rings together.
+/// Returns the bytes of one ring; `wanted_bytes` is for all rings together.
 uint64_t RingBytes(const Nic& nic, uint64_t wanted_bytes) {
   const uint32_t rings = nic.workers().count();
   const uint64_t limit = std::bit_floor(nic.config().limits.capture_bytes) / rings;

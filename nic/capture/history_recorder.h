@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the packet history of each queue pair that failed to a file.
+// Writes a packet history file for each queue pair that enters the error state by itself.
 #pragma once
 
 #include <cstdint>

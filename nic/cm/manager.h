@@ -37,11 +37,11 @@ struct Config {
 };
 
 /// The control thread calls it:
-/// - the code that serves programs makes ids (Bind, Listen, Connect, Resolve ...), and destroys all
-/// of a program's ids when the program dies;
-/// - the code that receives GSI datagrams hands their MADs to OnMad;
+///   - the code that serves programs makes ids (Bind, Listen, Connect, Resolve ...), and destroys
+///     all ids of a program when it dies;
+///   - the code that receives GSI datagrams hands their MADs to OnMad;
 ///   - the event loop calls OnDeadline at NextDeadline;
-/// - after each of these calls the caller takes the datagrams and events until there are none.
+///   - after each of these calls the caller takes all datagrams and events.
 /// An id is the communication's number on the wire. It lives from the call or request that makes it
 /// until Destroy. It is not given out again before its connection's time wait is over.
 class Manager {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes the simulated network on behalf of a tool while frames pass: faults of NICs, switches and
+// Changes the daemon's network on behalf of a tool while frames pass: faults of NICs, switches and
 // their links.
 #pragma once
 

@@ -45,7 +45,7 @@ class QueuePairWalk {
   const DumpContext& context_;
   const Client& asker_;
   const bool of_all_;
-  uint32_t client_ = 0;  ///< Where the next call continues,
+  uint32_t client_ = 0;  ///< Where the next call continues, with the next two.
   bool in_targets_ = false;
   uint32_t handle_ = 0;
   std::set<uint32_t> seen_targets_;  ///< Several programs may have opened the same target.

@@ -205,7 +205,7 @@ void Netlink::Probe(int ifindex, const Gid& address) {
   if (!Ask(request, answer)) SendToDiscard(ifindex, address);
 }
 
-// Newer kernels filter other kinds out by themselves; ReadVlan does it for older ones.
+// A kernel that supports the filter leaves out other kinds; otherwise ReadVlan does.
 std::optional<std::vector<VlanInterface>> Netlink::VlansAbove(int ifindex) {
   NetlinkRequest request(RTM_GETLINK, NLM_F_DUMP, ifinfomsg{});
   const uint32_t without_statistics = RTEXT_FILTER_SKIP_STATS;

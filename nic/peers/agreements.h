@@ -23,7 +23,7 @@ struct Config {
   std::vector<uint32_t> features;  ///< Per device: bits of wire::Capabilities.
   uint64_t instance = 0;           ///< Random; identifies this daemon process.
   uint64_t secret = 0;             ///< Random.
-  uint32_t most_peers = 4096;      ///< The most peers in use at a time.
+  uint32_t most_peers = 4096;      ///< The most paths with a record.
 };
 
 /// Keeps one record per path that queue pairs use: packets of strangers make none. An answer counts

@@ -211,7 +211,7 @@ void ServiceImpl::OnDeviceGone(uint32_t device) {
   Pump();
 }
 
-// As Linux does when a bond fails over to its other link.
+// Linux raises the same event when a bond fails over to its other link.
 void ServiceImpl::OnMacChange(uint32_t device) {
   for (const auto& [number, endpoint] : endpoints_) {
     const bool is_on_it = endpoint->attachment && endpoint->attachment->device == device;

@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
 constexpr uint32_t kMaxMtu = 9600;
 constexpr uint32_t kMaxQueues = 16;
-constexpr size_t kMaxNameLength = 15;  // Of a device: short enough for every tool's column.
+constexpr size_t kMaxNameLength = 15;  // Of a device: fits the columns of all tools.
 // Longer than any device name, so that it can stand among the device names of a wire.
 constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
 static_assert(kSelectiveRepeat.size() > kMaxNameLength);

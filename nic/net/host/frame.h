@@ -79,12 +79,12 @@ class FrameWriter {
   void AddBytes(Bytes bytes) { frame_.insert(frame_.end(), bytes.begin(), bytes.end()); }
   /// Adds an IPv4 header for `payload_bytes` that follow. It says "do not fragment".
   void AddIpv4(const Gid& source, const Gid& destination, uint8_t protocol, size_t payload_bytes);
-  /// As IGMP is sent: every router on the way looks at it.
+  /// Adds an IPv4 header with a router alert, as IGMP is sent: every router on the way reads it.
   void AddIpv4WithRouterAlert(const Gid& source, const Gid& destination, uint8_t protocol,
                               uint8_t ttl, size_t payload_bytes);
   void AddIpv6(const Gid& source, const Gid& destination, uint8_t protocol, uint8_t hop_limit,
                size_t payload_bytes);
-  /// An ICMPv6 message, whose checksum it fills in.
+  /// Adds an ICMPv6 message, and fills in its checksum.
   void AddIcmpv6(const Gid& source, const Gid& destination, Bytes message);
   /// The frame, padded to the least that Ethernet sends.
   Frame Finish();

@@ -31,7 +31,7 @@ class NeighbourCache {
   enum class State : uint8_t {
     kIncomplete,  ///< Asked for; no answer yet.
     kReachable,   ///< It answered not long ago.
-    kStale,       ///< The MAC is used until it is needed again.
+    kStale,       ///< The MAC is kept, and checked once it is needed.
     kProbe,       ///< The MAC is used while the neighbour is asked to confirm it.
     kFailed,      ///< It does not answer.
   };
