@@ -136,7 +136,7 @@ void Gsi::Await(const PathKey& key, const cm::Route& route, const Mad& mad) {
   waiting.push_back({route, mad});
 }
 
-// A forgotten path that is known is found again quickly.
+// A known path that is forgotten here is found again quickly.
 void Gsi::StartLookup(const PathKey& key) {
   if (lookups_.size() == kMostLookups) GiveUpOldestLookup();
   if (paths_.size() == kMostPaths) {

@@ -132,7 +132,7 @@ bool NeighbourCache::Expire(const NextHop& hop, Entry& entry, Nanos now) {
       Ask(hop, entry, State::kProbe, now);
       return true;
     case State::kProbe:
-      // The neighbour may have another MAC now: the last question goes to all hosts.
+      // The MAC may have changed: when the unicast questions are used up, all hosts are asked.
       Ask(hop, entry, entry.questions < kQuestions ? State::kProbe : State::kIncomplete, now);
       return true;
     case State::kIncomplete:
