@@ -24,7 +24,7 @@ namespace {
 constexpr Nanos kSettleTime{1'000'000'000};
 constexpr int kSettleTurnMs = 50;
 
-/// Gives up what only the start needed, and checks what the daemon must be able to do without it.
+/// Drops privileges that only the start needs, then checks that the daemon can work without them.
 absl::Status Unprivileged(const Config& config) {
   if (!config.keep_privileges) {
     const bool is_elsewhere = IsInAnothersDirectory(config.socket_path);
@@ -47,7 +47,7 @@ std::string DefaultSocketPath() {
   return absl::StrCat(run, "/uroce/uroced.sock");
 }
 
-// The socket comes first: a second daemon on it must not disturb the ports of the first.
+// The socket comes first: a second daemon on the same path must not disturb the ports of the first.
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   absl::StatusOr<ControlSocket> socket = ControlSocket::Listen(config.socket_path);
   if (!socket.ok()) return socket.status();
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   return daemon;
 }
 
-// Whoever waits for the daemon to be ready wants to use its addresses.
+// Programs that wait for the daemon to be ready want to use its addresses.
 void Daemon::Settle() {
   const Nanos deadline = Nic::Now() + kSettleTime;
   while (server_->is_settling() && Nic::Now() < deadline) loop_.RunOnce(kSettleTurnMs);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon put together: ports, NICs, workers, control socket.
+// Assembles the daemon: ports, NICs, workers, control socket.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,11 @@ class Nic;
 class Server;
 struct Ports;
 
-/// Where the control socket is without a word about it: /run for root, the user's own run
-/// directory for others.
+/// The path of the control socket when no setting names one: in /run for root, in the user's own
+/// runtime directory for others.
 std::string DefaultSocketPath();
 
-/// One daemon, from its start to its end. Control thread.
+/// One daemon, from its start to its end. The control thread owns it.
 class Daemon {
  public:
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// uroced: start and stop.
+// uroced: starts and stops the daemon.
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -58,7 +58,7 @@ void StartLog(const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-// Threads inherit the mask: the signals reach the control thread's signalfd alone.
+// Threads inherit the mask: only the control thread's signalfd gets these signals.
 void PrepareProcess() {
   signal(SIGPIPE, SIG_IGN);
   sigset_t signals;
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
   StartLog(config->log_level);
   PrepareProcess();
   const int status = Serve(*config);
-  // A thread that hangs in what a program lent must not see the process's objects go.
+  // A thread that hangs in what a program lent must not run while the objects are destroyed.
   if (uroce::SideThread::AwaitAll(kLongestEnd)) return status;
   std::fputs("uroced: threads that hang in what programs lent are left to the kernel\n", stderr);
   _exit(status);

@@ -21,15 +21,15 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint32_t kPoolFrames = 8192;
-constexpr uint32_t kQueueFrames = 1024;  // What each further receive queue keeps for itself.
-constexpr uint32_t kSlackMib = 64;       // Rings and the drivers' own needs.
+constexpr uint32_t kQueueFrames = 1024;  // Kept by each further receive queue.
+constexpr uint32_t kSlackMib = 64;       // For rings and drivers.
 
 absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
   return absl::InvalidArgumentError(
       absl::StrCat("--port: name=", device.name, ": ", status.message()));
 }
 
-/// Whether its port is the daemon's own work.
+/// Whether the port is emulated by the daemon.
 bool IsInside(const DeviceConfig& device) { return device.wire >= 0 || device.at_switch >= 0; }
 
 struct Plan {
@@ -45,10 +45,10 @@ drivers::DeviceOptions OptionsOf(const DeviceConfig& device, uint32_t workers) {
           .workers = static_cast<uint16_t>(workers)};
 }
 
-// A pool serves all ports: frames pass from one to another on the in-process wire.
+// One pool serves all ports: frames pass between ports on the in-process wire.
 absl::StatusOr<Plan> MakePlan(const Config& config) {
   Plan plan;
-  plan.frames += config.limits.kept_frames;  // These come back only when their hole is filled.
+  plan.frames += config.limits.kept_frames;  // They return once their gap is filled.
   plan.eal.allow_hugepages = !config.no_huge;
   for (const DeviceConfig& device : config.devices) {
     if (IsInside(device)) continue;
@@ -86,7 +86,7 @@ drivers::WireEndConfig WireEnd(const DeviceConfig& device, uint32_t index) {
   return end;
 }
 
-// The two ends of a wire stand side by side in the configuration.
+// The two ends of a wire are adjacent in the configuration.
 absl::Status AddWire(const Config& config, uint32_t index,
                      std::vector<std::unique_ptr<drivers::Port>>& ports) {
   absl::StatusOr<drivers::Wire> wire = drivers::MakeWire(
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
       ports.push_back(std::make_unique<drivers::SwitchPort>(network, switch_ports++));
       continue;
     }
-    rte_mempool* const pool = seats[index % seats.size()].pool;  // Of whom drives its first queue.
+    rte_mempool* const pool = seats[index % seats.size()].pool;  // Of its first queue's worker.
     absl::StatusOr<std::unique_ptr<drivers::Port>> port = OpenPort(device, config.workers, pool);
     if (!port.ok()) return Complain(device, port.status());
     ports.push_back(*std::move(port));
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
   return ports;
 }
 
-/// Every port can make faults: which, may change while the daemon runs.
+/// Every port can inject faults: they may change while the daemon runs.
 absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(
     const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
     const std::vector<datapath::WorkerSeat>& seats) {
@@ -147,8 +147,8 @@ absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(
   return std::make_unique<NicDevice>(config, index, std::move(faulty), workers, fault);
 }
 
-// The workers of a NUMA node share a pool that holds what all workers may hold at once: frames may
-// wait at other workers than the one that received them.
+// The workers of a NUMA node share a pool. It has room for the frames of all workers, because
+// frames may wait at other workers than the one that received them.
 absl::StatusOr<std::vector<datapath::WorkerSeat>> MakeSeats(const Config& config,
                                                             const Plan& plan) {
   std::vector<datapath::WorkerSeat> seats;
@@ -166,7 +166,7 @@ absl::StatusOr<std::vector<datapath::WorkerSeat>> MakeSeats(const Config& config
   return seats;
 }
 
-// Before DPDK starts, which fails as a whole for what one of them lacks.
+// Checks devices before DPDK starts, which fails as a whole if one of them lacks something.
 absl::Status CheckPciDevices(const Config& config, const drivers::EalConfig& eal) {
   for (const DeviceConfig& device : config.devices) {
     if (IsInside(device)) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the configuration to open ports.
+// Opens the ports that the configuration describes.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@ class SwitchNetwork;
 namespace uroce::nic {
 
 struct Ports {
-  std::vector<datapath::WorkerSeat> seats;  ///< Of the workers.
+  std::vector<datapath::WorkerSeat> seats;  ///< One seat for each worker.
   std::vector<std::unique_ptr<NicDevice>> devices;
-  /// Between the devices at switches, or null. Its hosts are these, in their order.
+  /// The network between the devices at switches, or null. Its hosts are these devices, in order.
   std::shared_ptr<drivers::SwitchNetwork> network;
 };
 
-/// Starts DPDK and opens the ports of the configuration. Once per process.
-/// Errors: one line that names the device.
+/// Starts DPDK and opens the ports of the configuration. Call it once per process. Errors: one line
+/// that names the device.
 absl::StatusOr<Ports> OpenPorts(const Config& config);
 
 }  // namespace uroce::nic

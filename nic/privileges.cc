@@ -26,7 +26,7 @@ namespace {
 
 constexpr time_t kThreadPatienceS = 1;
 
-// What no part of the daemon calls, and what would be of use to whoever took it over.
+// System calls that no part of the daemon makes, and that would help an attacker.
 constexpr const char* kRefusedCalls[] = {
     // Programs and other processes.
     "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "kcmp",
@@ -37,13 +37,13 @@ constexpr const char* kRefusedCalls[] = {
     "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot",
     "swapon", "swapoff", "iopl", "ioperm", "modify_ldt", "acct", "quotactl", "syslog",
     "sethostname", "setdomainname", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
-    // Parts of the kernel that the daemon does without.
+    // Kernel interfaces that the daemon does not use.
     "io_uring_setup", "perf_event_open", "add_key", "request_key", "keyctl", "personality",
     "uselib", "vhangup", "lookup_dcookie"};
 
 constexpr uint64_t Bit(int capability) { return uint64_t{1} << capability; }
 
-/// What each thread does to itself, in a handler too: system calls alone.
+/// The steps of each thread for itself. They also run in a signal handler: system calls only.
 struct Shedding {
   uint64_t capabilities = 0;
   sem_t done = {};
@@ -81,8 +81,8 @@ std::set<pid_t> OtherThreads() {
   return threads;
 }
 
-// Capabilities are a thread's own, and DPDK has started threads by now: each sheds its own, in a
-// handler. One that starts meanwhile is seen at the next look.
+// Capabilities belong to threads, and DPDK has started threads: each drops its own in a signal
+// handler. A thread that starts meanwhile is found by the next pass.
 absl::Status ShedInOtherThreads() {
   struct sigaction action = {};
   struct sigaction former = {};

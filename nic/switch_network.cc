@@ -10,15 +10,15 @@ namespace {
 
 constexpr uint32_t kFewestFrames = 4096;
 constexpr uint32_t kMostFrames = 32768;
-/// Of a frame, on average of what fills a buffer: where frames are smaller, their number is the
-/// limit, as the number of cells is in a real switch.
+/// The assumed average size of buffered frames. With smaller frames their number is the limit, like
+/// the number of cells in a real switch.
 constexpr uint64_t kUsualFrameBytes = 1024;
 
 uint64_t BytesOnTheWay(const fabric::LinkConfig& link) {
   return static_cast<uint64_t>(link.delay.count()) * (link.rate_bps / 1'000'000) / 8'000;
 }
 
-/// In switches and on links.
+/// The most frames in switches and on links.
 uint32_t MostFrames(const Config& config) {
   uint64_t bytes = 0;
   for (const SwitchSettings& each : config.switches) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the settings of switches to the network that they describe.
+// Builds the network of switches that the settings describe.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace uroce::nic {
 
-/// Frames that may wait in switches, on links and for their receivers; 0 without switches.
+/// The number of frames that may wait in switches, on links and for receivers; 0 without switches.
 uint32_t FramesInNetwork(const Config& config);
 
-/// The switches of `config`, with a host for each device that is at one, in their order; null
-/// without switches. `copies`: see drivers::SwitchNetwork.
+/// Makes the switches of `config`, with one host for each device attached to one, in their order.
+/// Returns null without switches. `copies`: see drivers::SwitchNetwork.
 std::shared_ptr<drivers::SwitchNetwork> MakeSwitchNetwork(const Config& config,
                                                           rte_mempool* copies);
 

@@ -27,7 +27,7 @@ std::vector<int> AllowedCores() {
   return cores;
 }
 
-// A CPU's directory links to that of its node.
+// The directory of a CPU has a link to its NUMA node.
 int NumaNodeOf(int core) {
   if (core < 0) return -1;
   std::error_code error;

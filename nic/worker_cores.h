@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which CPU each worker runs on.
+// Chooses the CPU on which each worker runs.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace uroce::nic {
 
-/// The CPU of each worker, or -1 for one that the scheduler places. Several workers get one each of
-/// `allowed`, where at least one is left for the programs, so that no two share one while another
-/// is free. Others are moved by the scheduler, away from a CPU that a program takes: on two CPUs
-/// two workers that stay where they are carry half as much beside two programs that poll.
+/// Returns the CPU of each worker, or -1 for a worker that the scheduler places. Several workers
+/// get one CPU of `allowed` each if at least one CPU is left for the programs: then no two share a
+/// CPU while another is free. Otherwise the scheduler moves them away from CPUs that programs take:
+/// on two CPUs, two pinned workers carry half as much beside two programs that poll.
 std::vector<int> WorkerCores(uint32_t workers, const std::vector<int>& allowed);
 
-/// CPUs that this process may run on.
+/// Returns the CPUs that this process may run on.
 std::vector<int> AllowedCores();
 
-/// The NUMA node of `core`, or -1 where it is not known or `core` is -1.
+/// Returns the NUMA node of `core`, or -1 if it is unknown or `core` is -1.
 int NumaNodeOf(int core);
 
 }  // namespace uroce::nic

@@ -19,7 +19,7 @@ static_assert(sizeof(uroce_capture_page) <= kRingOffset);
 constexpr uint64_t kMinRingBytes = 64 << 10;
 constexpr uint32_t kMaxSnapBytes = 65535;
 
-/// What is wanted is for all rings together.
+/// Returns the bytes of one ring; `wanted_bytes` is for all rings together.
 uint64_t RingBytes(const Nic& nic, uint64_t wanted_bytes) {
   const uint32_t rings = nic.workers().count();
   const uint64_t limit = std::bit_floor(nic.config().limits.capture_bytes) / rings;
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_ca
   if (!file.ok()) return file.status();
   absl::StatusOr<Mapping> mapping = MapShared(file->get(), map_bytes);
   if (!mapping.ok()) return mapping.status();
-  // The worker must not fault on its first way through the ring.
+  // The worker must not page-fault on its first pass through the ring.
   if (madvise(mapping->data(), mapping->length(), MADV_POPULATE_WRITE) != 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("capture: no memory for ", map_bytes, " bytes"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One live capture: memory shared with a tool, and each worker's tap into its part of it.
+// One live capture: memory shared with a tool, with a part and a tap for each worker.
 #pragma once
 
 #include <deque>
@@ -13,13 +13,13 @@
 
 namespace uroce::nic {
 
-/// A device as capture files name it.
+/// Describes a device as capture files name it.
 uroce_capture_interface CaptureInterface(const NicDevice& device);
 
-/// Frames flow into it from Start until it is destroyed. Control thread.
+/// Frames are captured from Start until the object is destroyed. Control thread.
 class Capture {
  public:
-  /// Fills the reply: layout, interfaces, the memory's fd.
+  /// Starts a capture and fills the reply: layout, interfaces, the memory's fd.
   /// Errors: no such device, a ring of an impossible size.
   static absl::StatusOr<std::unique_ptr<Capture>> Start(Nic& nic, const uroce_capture& request,
                                                         Reply& reply);
@@ -32,7 +32,7 @@ class Capture {
 
   Nic& nic_;
   Mapping mapping_;
-  std::deque<datapath::CaptureTap> taps_;  ///< By the index of their worker.
+  std::deque<datapath::CaptureTap> taps_;  ///< Indexed by worker.
 };
 
 }  // namespace uroce::nic

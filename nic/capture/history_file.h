@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet history as a pcapng file, with what ended the queue pair in words.
+// Writes a packet history as a pcapng file, with a comment that says why the queue pair failed.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace uroce::nic {
 
-/// "qp 0x000123 failed: RETRY_EXC_ERR at psn 1040", "... refused psn 1042, NAK remote access
-/// error".
+/// Says why a queue pair failed: "qp 0x000123 failed: RETRY_EXC_ERR at psn 1040", or "... refused
+/// psn 1042, NAK remote access error".
 std::string FailureComment(const datapath::FailedQueuePair& failed);
 
-/// A whole file of `packets`, seen at `interface`. `comment` is that of the section and of the last
-/// packet; it may be "".
+/// Returns a complete pcapng file of `packets`, seen at `interface`. `comment` is attached to the
+/// section and to the last packet; it may be "".
 std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
                         const uroce_capture_interface& interface, const std::string& comment);
 
-/// "uroce0-qp0x000123-20240131T235959.123456789Z.pcapng", in UTC.
+/// A name like "uroce0-qp0x000123-20240131T235959.123456789Z.pcapng"; the time is in UTC.
 std::string HistoryFileName(const std::string& device, Qpn qpn, Nanos time);
 
 }  // namespace uroce::nic

@@ -20,9 +20,9 @@ namespace {
 
 // Histories that wait for the file system; further ones are counted.
 constexpr size_t kMaxWaiting = 64;
-constexpr mode_t kOwnerOnly = 0600;  // It holds the heads of what programs say to each other.
+constexpr mode_t kOwnerOnly = 0600;  // The file has the first bytes of programs' messages.
 
-/// errno, or 0.
+/// Returns 0 or an errno.
 int WriteFile(const std::string& path, const std::string& bytes) {
   const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly));
   if (!file) return errno;
@@ -64,7 +64,7 @@ void HistoryRecorder::OnFailures() {
 
 void HistoryRecorder::WriteNext() {
   if (waiting_.empty()) return;
-  // Shared by the background task's two halves, of which either may be the last to go.
+  // Both halves of the background task share it; either may be the last to release it.
   auto failed = std::make_shared<datapath::FailedQueuePair>(std::move(waiting_.front()));
   waiting_.pop_front();
   busy_ = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the packet history of each queue pair that went to error by itself to a file.
+// Writes a packet history file for each queue pair that enters the error state by itself.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace uroce::nic {
 
-/// Control thread; the files are written by background tasks, one at a time. Of this daemon's files
-/// the newest --flight-files are kept. Without --flight-recorder it does nothing.
+/// Control thread; background tasks write the files, one at a time. The newest --flight-files files
+/// of this daemon are kept. Without --flight-recorder the recorder does nothing.
 class HistoryRecorder {
  public:
   HistoryRecorder(EventLoop& loop, BackgroundTasks& background_tasks, Nic& nic);
@@ -28,7 +28,7 @@ class HistoryRecorder {
         0;  ///< More failed at once than wait to be written, or no file could be made.
   };
   const Counts& counts() const { return counts_; }
-  /// The newest file of a queue pair, or "".
+  /// The path of the newest file of a queue pair, or "".
   std::string FileOf(Qpn qpn) const;
 
  private:
@@ -47,7 +47,7 @@ class HistoryRecorder {
     std::string path;
     Qpn qpn;
   };
-  std::deque<File> files_;  ///< The oldest first.
+  std::deque<File> files_;  ///< Oldest first.
   Counts counts_;
 };
 

@@ -60,7 +60,7 @@ Result Bindings::Listen(BindingId id, uint32_t backlog) {
   if (found == bindings_.end()) return Result::kNoSuchId;
   Binding& binding = found->second;
   if (binding.listens) return Result::kWrongState;
-  // Two that share a port by `reuse_address` would not know whose a request is.
+  // Two listeners with one port by `reuse_address` could not tell whose a request is.
   const Result checked = Check(binding.parameters, false, id);
   if (checked != Result::kOk) return checked;
   binding.listens = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has which address and port in rdma_cm's port spaces, and who listens there
-// (docs/protocol/cm.md, section 3; the rules of conflict are those of Linux's rdma_cm). Pure.
+// Records which program has which address and port in rdma_cm's port spaces, and who listens there
+// (docs/protocol/cm.md, section 3; conflicts are decided as by Linux's rdma_cm). Pure.
 #pragma once
 
 #include <array>
@@ -16,49 +16,49 @@ namespace uroce::nic::cm {
 
 struct BindParameters {
   wire::PortSpace space = wire::PortSpace::kTcp;
-  Gid address;        ///< One of the host as a whole (IsOfHost), or a device's.
-  uint16_t port = 0;  ///< 0: one that nobody has.
+  Gid address;        ///< An address of the host as a whole (IsOfHost), or a device's.
+  uint16_t port = 0;  ///< 0: choose a free one.
   bool reuse_address = false;
-  /// A wildcard of its own family alone. IPv4 addresses always are; IPv6 ones by IPV6_V6ONLY.
+  /// A wildcard covers its own family only. IPv4 ones always do; IPv6 ones with IPV6_V6ONLY.
   bool own_family_only = false;
-  uint32_t user = 0;  ///< Who shares the ports that are chosen with the others.
+  uint32_t user = 0;  ///< The user by whom shares of the chosen ports are counted.
 };
 
-/// The ports of all programs beside one daemon. One thread.
+/// The port bindings of all programs of one daemon. One thread.
 class Bindings {
  public:
-  /// In a listener's backlog, for all sources together.
+  /// Places in a listener's backlog, for all sources together.
   static constexpr uint32_t kPlaces = 1024;
 
-  struct PortRange {  ///< Of ports that are chosen; both ends count.
+  struct PortRange {  ///< The ports that are chosen; inclusive.
     uint16_t first = 32768;
     uint16_t last = 60999;
   };
   Bindings() = default;
   explicit Bindings(PortRange range) : range_(range) {}
 
-  /// `random` says where the search for a free port begins. Sets `id` on kOk.
-  /// The range is shared fairly between users: whatever some take, others find a port.
-  /// Errors: kAddressInUse, kAddressNotAvailable; kNoRoom: no port is free, or the user has enough.
+  /// Binds an address and port. `random` says where the search for a free port begins. Sets `id` on
+  /// kOk. Users share the range fairly: no user can take all ports. Errors: kAddressInUse,
+  /// kAddressNotAvailable; kNoRoom: no port is free, or the user has enough.
   Result Bind(const BindParameters& parameters, uint32_t random, BindingId& id);
-  /// From now on requests find it. Addresses that were shared by `reuse_address` cannot both
-  /// listen. `backlog`: requests of one source that may wait to be taken.
+  /// Starts to listen. Of bindings that share an address by `reuse_address` only one can listen.
+  /// `backlog`: how many requests of one source may wait to be taken.
   Result Listen(BindingId id, uint32_t backlog);
-  /// Its port may be had by another.
+  /// Removes the binding; another one may have its port.
   void Release(BindingId id);
   uint16_t PortOf(BindingId id) const;
 
-  /// Whether anybody listens for the service, at whatever address.
+  /// Whether any binding listens for the service, at any address.
   bool HasListener(const wire::RdmaCmService& service) const;
-  /// Who listens for the service at `destination`; BindingId{}: nobody.
+  /// The listener for the service at `destination`; BindingId{} if there is none.
   BindingId FindListener(const wire::RdmaCmService& service, const Gid& destination) const;
-  /// The device's address, of the given family, at which somebody listens for the service. Nothing:
-  /// nobody does, or one at all addresses.
+  /// The device address, of the given family, at which a binding listens for the service. Nothing
+  /// if there is no listener, or if it listens at all addresses.
   std::optional<Gid> AddressOfListener(const wire::RdmaCmService& service, bool is_ipv4) const;
   /// Takes a place in a listener's backlog for a request of `source`. False: the source has as many
-  /// as it may, or more than are left for others.
+  /// as it may have, or the remaining places are kept for other sources.
   bool TakePlace(BindingId id, const Gid& source);
-  /// Gives it back. The listener may be gone.
+  /// Returns a place in the backlog. The listener may be gone.
   void ReturnPlace(BindingId id, const Gid& source);
 
   size_t size() const { return bindings_.size(); }
@@ -74,11 +74,11 @@ class Bindings {
 
   bool IsFree(const Service& service) const { return !by_service_.contains(service); }
   bool IsInRange(uint16_t port) const { return range_.first <= port && port <= range_.last; }
-  /// Those of the range, by user. A port that many are bound to counts for each.
+  /// The ports of the range, shared by user. A port that several are bound to counts for each.
   FairShare<uint32_t>& SharedPorts(wire::PortSpace space);
-  /// 0: none is free.
+  /// Returns a free port, or 0 if there is none.
   uint16_t FreePort(wire::PortSpace space, uint32_t random) const;
-  /// Whether `wanted` can stand beside all others of its port. `but`: itself.
+  /// Whether `wanted` is compatible with the other bindings of its port. `but`: skip this one.
   Result Check(const BindParameters& wanted, bool reuse_address, BindingId but) const;
 
   PortRange range_;
@@ -88,12 +88,12 @@ class Bindings {
   uint32_t last_id_ = 0;
 };
 
-/// :: or 0.0.0.0.
+/// Whether `address` is :: or 0.0.0.0.
 bool IsWildcard(const Gid& address);
-/// ::1, or of 127.0.0.0/8.
+/// Whether `address` is ::1 or in 127.0.0.0/8.
 bool IsLoopback(const Gid& address);
-/// A wildcard or a loopback address: of no device in particular, and reached by every one. Linux's
-/// rdma_cm makes no difference between the two.
+/// Whether `address` is a wildcard or a loopback address: it belongs to no device in particular,
+/// and every device reaches it. Linux's rdma_cm does not distinguish the two.
 bool IsOfHost(const Gid& address);
 
 }  // namespace uroce::nic::cm

@@ -12,7 +12,7 @@ namespace {
 constexpr uint16_t kPermissiveLid = 0xffff;
 constexpr uint8_t kExtendedXrc = 1;
 
-/// Without a router in between, paths say so: Linux does by hop limits up to 1.
+/// The path says whether a router is in between: as in Linux, hop limits up to 1 mean none.
 wire::CmPath MakePath(const ConnectParameters& parameters) {
   const Route& route = parameters.route;
   const bool routed = route.hop_limit > 1;
@@ -30,7 +30,7 @@ wire::CmPath MakePath(const ConnectParameters& parameters) {
       .local_ack_timeout = AckTimeout(parameters.local_ca_ack_delay, parameters.packet_life_time)};
 }
 
-/// Addresses and port, then the program's own bytes.
+/// Addresses and port, then the program's private data.
 template <size_t bytes>
 wire::CmBytes<bytes> MakePrivateData(const Route& route, uint16_t source_port,
                                      std::span<const uint8_t> data) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program asks for, and what time brings.
+// Calls of the program, and deadlines.
 #include "nic/cm/connection.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace uroce::nic::cm {
 namespace {
 
-/// A DREQ opens an exchange of its own.
+/// Marks the transaction of a DREQ.
 constexpr uint64_t kDreqExchange = uint64_t{1} << 32;
-/// And so does one that asks.
+/// Marks the transaction of an inquiry.
 constexpr uint64_t kInquiryExchange = uint64_t{2} << 32;
 
 }  // namespace
@@ -97,8 +97,8 @@ Result Connection::Disconnect(Nanos now) {
   return Result::kOk;
 }
 
-// Linux sends one DREQ when an id in use is destroyed, and keeps nothing. Here it is repeated until
-// the peer knows: a program that is killed says goodbye through a network that loses.
+// Linux sends one DREQ when an id in use is destroyed, and keeps no state. Here it is repeated
+// until the peer answers: so the peer of a killed program learns it in spite of loss.
 void Connection::Destroy(Nanos now) {
   owned_ = false;
   switch (state_) {
@@ -133,8 +133,8 @@ void Connection::OnDeviceGone() {
   Raise(EventKind::kDeviceRemoved);
 }
 
-// Whoever can send a REQ, or a program beside the peer's, can name any queue pair: that is no
-// evidence. A DREQ that names no queue pair of the peer's is answered by a CM that does not know
+// Anybody who can send a REQ, or a program beside the peer's, can name any queue pair: that proves
+// nothing. A DREQ that names none of the peer's queue pairs is answered by a CM that does not know
 // the connection, and ignored by one that does (docs/protocol/cm.md, sections 2 and 7).
 void Connection::OnStale(Nanos now) {
   if (state_ != State::kEstablished || inquires_) return;
@@ -155,10 +155,10 @@ void Connection::OnDeadline(Nanos now) {
   SendAgain();
 }
 
-// The peer is told too, once, in case it hears us and we did not hear it: without that it would
-// keep a connection with nobody.
+// The peer is told too, once, because it may hear us although we did not hear it: otherwise it
+// would keep half a connection.
 void Connection::GiveUp(Nanos now) {
-  if (state_ == State::kEstablished) return Enter(State::kEstablished);  // Nobody has denied it.
+  if (state_ == State::kEstablished) return Enter(State::kEstablished);  // No peer has denied it.
   if (state_ == State::kDreqSent) {
     EnterTimewait(now);
     return Raise(EventKind::kDisconnected, {}, true);
@@ -219,7 +219,7 @@ void Connection::SendRej(wire::CmAbout about, wire::RejReason reason,
        transaction_id_);
 }
 
-// The peer may know us by our CA GUID and number alone: a REQ's sender has no number of the peer's
+// The peer may know only our CA GUID and id: the sender of a REQ has no id of the peer's
 // (docs/protocol/cm.md, section 9, reason 4).
 void Connection::SendGivingUp(wire::CmAbout about) {
   wire::CmRej rej{.local_comm_id = id_,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One communication between two queue pairs, from REQ to the end of time wait: the state machine of
+// One connection between two queue pairs, from REQ to the end of time wait: the state machine of
 // IBTA vol. 1, 12.9 (docs/protocol/cm.md, section 7). Pure.
 #pragma once
 
@@ -13,63 +13,63 @@
 
 namespace uroce::nic::cm {
 
-/// The standard's states. MRA is sent in answer to repeated messages alone, so that the states
-/// "MRA sent" are those of the message that is not answered yet.
+/// The states of the standard. An MRA is sent only in answer to repeated messages, so the
+/// standard's states "MRA sent" are merged with the states of the message that is not answered yet.
 enum class State : uint8_t {
-  kIdle,            ///< Over, or not begun.
-  kReqSent,         ///< Active.
-  kMraReqReceived,  ///< Active: the peer wants more time.
-  kRepReceived,     ///< Active: the program has to move its queue pair.
-  kReqReceived,     ///< Passive: the program has to answer.
-  kRepSent,         ///< Passive.
-  kMraRepReceived,  ///< Passive: the peer wants more time.
+  kIdle,            ///< The connection has ended, or has not begun.
+  kReqSent,         ///< Active side.
+  kMraReqReceived,  ///< Active side: the peer wants more time.
+  kRepReceived,     ///< Active side: the program has to move its queue pair.
+  kReqReceived,     ///< Passive side: the program has to answer.
+  kRepSent,         ///< Passive side.
+  kMraRepReceived,  ///< Passive side: the peer wants more time.
   kEstablished,
   kDreqSent,
   kDreqReceived,  ///< The program has to disconnect too.
-  kTimewait,      ///< Old packets of the queue pair may still be under way.
+  kTimewait,      ///< Old packets of the queue pair may still be in the network.
 };
-/// "REQ_SENT" and so on.
+/// The name of a state, as in "REQ_SENT".
 std::string_view StateName(State state);
 
-/// Owned by the Manager, which finds it by id, checks where messages come from and calls
-/// OnDeadline. The program's end is `owned`: without it the connection goes on to its proper end,
-/// and raises no events.
+/// Owned by the Manager, which finds it by id, checks the source of each message and calls
+/// OnDeadline. `owned_` says that the program still holds the id: without it the connection
+/// completes its protocol and raises no events.
 class Connection {
  public:
-  /// MRAs that are believed in one state: a peer cannot hold a connection for ever.
+  /// MRAs that are accepted in one state, so that a peer cannot hold a connection for ever.
   static constexpr uint8_t kMostMras = 16;
-  /// Times that a peer is asked whether it still knows a connection.
+  /// How often a peer is asked whether it still knows a connection.
   static constexpr uint8_t kInquiries = 4;
-  /// What our MRAs ask for, as Linux's do: 65 s.
+  /// The service timeout code that our MRAs ask for, as Linux's do: 65 s.
   static constexpr uint8_t kServiceTimeout = 24;
 
   Connection(CommId id, Outbox& outbox) : id_(id), outbox_(&outbox) {}
 
-  // ---- the program's calls; kWrongState changes nothing ----
-  /// Sends REQ, again and again. Once for each connection.
+  // ---- calls of the program; kWrongState changes nothing ----
+  /// Sends REQ and repeats it. Call it once for each connection.
   Result Connect(const ConnectParameters& parameters, Nanos now);
-  /// Begins on the passive side, with a REQ that somebody listens for.
+  /// Begins the passive side, with a REQ for which there is a listener.
   void OnReq(const Route& route, BindingId listener, const wire::RdmaCmHeader& header,
              const wire::CmMessage& message);
-  /// Sends REP. The queue pair is in RTS by then: the peer's first packet may overtake its RTU.
+  /// Sends REP. The queue pair must be in RTS: the peer's first packet may overtake its RTU.
   Result Accept(const AcceptParameters& parameters, Nanos now);
   Result Reject(wire::RejReason reason, std::span<const uint8_t> private_data,
                 std::span<const uint8_t> info = {});
   /// Sends RTU, on the active side.
   Result Establish();
-  /// The queue pair has received its first packet: as good as an RTU.
+  /// The queue pair has received its first packet, which counts as an RTU.
   Result OnFirstPacket();
-  /// Sends DREQ, or DREP where the peer was first. The queue pair is in ERR by then.
+  /// Sends DREQ, or DREP if the peer's DREQ came first. The queue pair must be in ERR.
   Result Disconnect(Nanos now);
-  /// The program's id is gone. The peer is told in the way that the state demands.
+  /// The program has destroyed its id. The peer gets the message that the state requires.
   void Destroy(Nanos now);
-  /// The device is gone, nothing can be sent any more.
+  /// The device is gone; nothing more can be sent.
   void OnDeviceGone();
 
   // ---- messages of this connection ----
   void OnRepeatedReq(const wire::CmMessage& message);
   void OnRep(const wire::CmMessage& message);
-  /// The REP was of a queue pair that is in another connection.
+  /// The REP names a queue pair that is in another connection.
   void OnStaleRep(const wire::CmMessage& message, Nanos now);
   void OnRtu();
   void OnMra(const wire::CmMra& mra, Nanos now);
@@ -77,8 +77,8 @@ class Connection {
   void OnDreq(const wire::CmMessage& message, Nanos now);
   void OnDrep(Nanos now);
   void OnLap(const wire::CmMessage& message);
-  /// The peer's queue pair is named for another connection, so that the peer may have forgotten
-  /// this one. It is asked; only its word that it knows of none ends the connection.
+  /// Another connection names the peer's queue pair, so the peer may have forgotten this one. The
+  /// peer is asked. Only its answer that it knows no such connection ends this one.
   void OnStale(Nanos now);
 
   void OnDeadline(Nanos now);
@@ -91,8 +91,8 @@ class Connection {
   Qpn local_qpn() const { return local_qpn_; }
   Qpn remote_qpn() const { return attributes_.dest_qpn; }
   uint64_t service_id() const { return service_id_; }
-  /// None before the peer's queue pair is known. Until Accept the READs and atomics of the passive
-  /// side are those that the REQ asks for.
+  /// None before the peer's queue pair is known. Until Accept, the numbers of READs and atomics of
+  /// the passive side are those that the REQ asks for.
   std::optional<QueuePairAttributes> attributes() const {
     return remote_id_ == CommId() ? std::nullopt : std::optional(attributes_);
   }
@@ -104,12 +104,12 @@ class Connection {
   bool awaits_reply() const {
     return state_ == State::kReqSent || state_ == State::kMraReqReceived;
   }
-  /// Whether the peer may not have our number: its REQ came, and nothing that answers our REP.
+  /// Whether the peer may not know our id: its REQ came, but no answer to our REP.
   bool is_half_known() const {
     return state_ == State::kReqReceived || state_ == State::kRepSent ||
            state_ == State::kMraRepReceived;
   }
-  /// Nobody needs it any more.
+  /// Whether the connection can be freed.
   bool finished() const { return !owned_ && state_ == State::kIdle; }
 
  private:
@@ -117,7 +117,7 @@ class Connection {
   void Enter(State state);
   void EnterTimewait(Nanos now);
   void Send(wire::CmBody body, uint64_t transaction_id);
-  /// Sends, and again after each `interval` until something else happens.
+  /// Sends a message, and repeats it after each `interval` until another event stops that.
   void SendRepeatedly(wire::CmBody body, uint64_t transaction_id, Nanos interval, Nanos now);
   void SendAgain();
   wire::CmDreq DreqNaming(Qpn remote_qpn) const;
@@ -139,13 +139,13 @@ class Connection {
   uint8_t max_cm_retries_ = 0;
   uint8_t transmissions_left_ = 0;
   uint8_t mras_ = 0;       ///< Received in this state.
-  bool inquires_ = false;  ///< In kEstablished: whether the peer knows of it.
+  bool inquires_ = false;  ///< In kEstablished: we are asking whether the peer still knows it.
   uint8_t packet_life_time_ = 0;
   CommId remote_id_;
   uint64_t local_ca_guid_ = 0;
   uint64_t remote_ca_guid_ = 0;
   Qpn local_qpn_;
-  QueuePairAttributes attributes_;  ///< What is known of them yet.
+  QueuePairAttributes attributes_;  ///< As far as they are known.
   uint64_t service_id_ = 0;
   Route route_;
   BindingId listener_{};
@@ -153,7 +153,7 @@ class Connection {
   uint64_t dreq_transaction_id_ = 0;  ///< Of the peer's DREQ.
   Nanos interval_;                    ///< Between transmissions.
   Nanos deadline_ = kNever;
-  wire::CmMessage repeated_;  ///< What is sent again.
+  wire::CmMessage repeated_;  ///< The message that is sent again.
 };
 
 }  // namespace uroce::nic::cm

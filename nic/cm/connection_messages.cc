@@ -41,9 +41,9 @@ void Connection::OnReq(const Route& route, BindingId listener, const wire::RdmaC
                   .message = message});
 }
 
-// In REP_SENT the REP was lost, or crosses the request: it is sent again at once, beside its timer
-// and its retries (Linux waits for the timer). A peer that has sent an MRA has the REP. Behind the
-// end of a connection the number stands for nothing: its sender has to take another.
+// In REP_SENT the REP was lost, or crosses the request: it is sent again at once, without a change
+// of its timer and retries (Linux waits for the timer). A peer that has sent an MRA has the REP.
+// After the end of a connection its id is invalid: the sender has to take another.
 void Connection::OnRepeatedReq(const wire::CmMessage& message) {
   ++outbox_->counters.duplicates;
   if (state_ == State::kReqReceived) return SendMra(wire::CmAbout::kReq);
@@ -59,7 +59,7 @@ void Connection::OnRep(const wire::CmMessage& message) {
   if (!awaits_reply()) {
     ++outbox_->counters.duplicates;
     if (state_ == State::kRepReceived) SendMra(wire::CmAbout::kRep);
-    // The peer did not get our RTU, or not yet.
+    // The peer has not received our RTU.
     if (state_ == State::kEstablished) {
       Send(wire::CmRtu{.local_comm_id = id_, .remote_comm_id = remote_id_}, transaction_id_);
     }
@@ -78,7 +78,7 @@ void Connection::OnRep(const wire::CmMessage& message) {
   Raise(EventKind::kConnectReply, message);
 }
 
-// To the program it is a rejection, by ourselves: Linux waits until the REQ's retries are spent.
+// The program gets a rejection at once; Linux waits until the REQ's retries are used up.
 void Connection::OnStaleRep(const wire::CmMessage& message, Nanos now) {
   const auto& rep = std::get<wire::CmRep>(message.body);
   const wire::CmMessage rej = {.transaction_id = message.transaction_id,
@@ -112,8 +112,8 @@ void Connection::OnMra(const wire::CmMra& mra, Nanos now) {
               BoundedTimeOf(attributes_.timeout, kMostTimewait);
 }
 
-// In ESTABLISHED it is the peer that gave up waiting for our RTU, or that was destroyed meanwhile:
-// Linux ignores it there and would keep half a connection.
+// In ESTABLISHED the peer has given up waiting for our RTU, or was destroyed meanwhile: Linux
+// ignores the REJ there and would keep half a connection.
 void Connection::OnRej(const wire::CmMessage& message, Nanos now) {
   switch (state_) {
     case State::kIdle:
@@ -133,7 +133,7 @@ void Connection::OnRej(const wire::CmMessage& message, Nanos now) {
     case State::kMraRepReceived:
       break;
   }
-  // Our queue pair's number is taken for another's: it has to rest.
+  // The peer takes our queue pair for an older one: its number must rest.
   const bool stale = std::get<wire::CmRej>(message.body).reason == wire::RejReason::kStale;
   stale ? EnterTimewait(now) : Enter(State::kIdle);
   Raise(EventKind::kRejected, message);
@@ -157,7 +157,7 @@ void Connection::OnDreq(const wire::CmMessage& message, Nanos now) {
       dreq_transaction_id_ = message.transaction_id;
       Enter(State::kDreqReceived);
       return Raise(EventKind::kDisconnected, message);
-    case State::kDreqSent:  // Both at once: each answers the other.
+    case State::kDreqSent:  // Both sides sent one: each answers the other.
       SendDrep(message);
       EnterTimewait(now);
       return Raise(EventKind::kDisconnected, message);
@@ -181,7 +181,7 @@ void Connection::OnDrep(Nanos now) {
   Raise(EventKind::kDisconnected);
 }
 
-// RoCE has one path: Linux's CM refuses as well.
+// RoCE has one path: Linux's CM refuses LAP too.
 void Connection::OnLap(const wire::CmMessage& message) {
   if (state_ != State::kEstablished) {
     ++outbox_->counters.wrong_state;

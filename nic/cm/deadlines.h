@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communications, ordered by their next deadline. Pure.
+// Orders the communications by their next deadline. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace uroce::nic::cm {
 
-/// One deadline an id. Owned by the manager, which says what an id's deadline was before.
+/// One deadline per id. Owned by the manager, which passes the previous deadline of an id.
 class Deadlines {
  public:
   void Move(CommId id, Nanos from, Nanos to) {
@@ -19,7 +19,7 @@ class Deadlines {
     if (to != kNever) due_.insert({to, id});
   }
   Nanos Next() const { return due_.empty() ? kNever : due_.begin()->first; }
-  /// Whose is due by `now`; the id 0: nobody's.
+  /// The id whose deadline is first and not later than `now`; id 0 if there is none.
   CommId FirstDue(Nanos now) const {
     return !due_.empty() && Next() <= now ? due_.begin()->second : CommId();
   }

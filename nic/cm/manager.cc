@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of programs, time, and the tables.
+// Calls of programs, deadlines, and the tables.
 #include "nic/cm/manager.h"
 
 #include <algorithm>
@@ -193,7 +193,7 @@ Manager::ResolutionEntry* Manager::FindResolution(CommId id) {
   return found == resolutions_.end() ? nullptr : &found->second;
 }
 
-// Ends soon: of 2^32 numbers at most max_ids are taken.
+// The loop ends soon: of 2^32 numbers at most max_ids are in use.
 CommId Manager::NewId() {
   CommId id;
   do {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connection manager of a daemon: all communications of all programs on all devices. Pure: MADs
-// and calls come in with the time, datagrams and events go out as values.
+// and calls come in together with the time, datagrams and events go out as values.
 #pragma once
 
 #include <array>
@@ -25,31 +25,31 @@
 
 namespace uroce::nic::cm {
 
-/// 32 bits that a stranger cannot guess.
+/// Returns 32 random bits that outsiders cannot guess.
 using RandomSource = std::function<uint32_t()>;
 
 struct Config {
-  /// Communications of all kinds, those in time wait too.
+  /// The most communications of all kinds, including those in time wait.
   size_t max_ids = 65536;
-  uint32_t requests_per_second = 25'000;  ///< Of one source.
+  uint32_t requests_per_second = 25'000;  ///< Per source.
   uint32_t request_burst = 10'000;
   Bindings::PortRange ports;
 };
 
-/// One thread, the control thread, calls it:
-///   - what serves programs makes ids (Bind, Listen, Connect, Resolve ...), and destroys them all
-///     when their program dies;
-///   - what has received a GSI datagram hands its MAD to OnMad;
+/// The control thread calls it:
+///   - the code that serves programs makes ids (Bind, Listen, Connect, Resolve ...), and destroys
+///     all ids of a program when it dies;
+///   - the code that receives GSI datagrams hands their MADs to OnMad;
 ///   - the event loop calls OnDeadline at NextDeadline;
-///   - after each of these the datagrams and events are taken until there are none.
-/// An id is the communication's number on the wire; it lives from the call or request that makes it
-/// until Destroy, and is not given out again before its connection's time wait is over.
+///   - after each of these calls the caller takes all datagrams and events.
+/// An id is the communication's number on the wire. It lives from the call or request that makes it
+/// until Destroy. It is not given out again before its connection's time wait is over.
 class Manager {
  public:
-  /// Answers about services of datagrams that are kept for peers that ask again; older ones are
-  /// forgotten: their programs are asked again.
+  /// The most answers about services of datagrams that are kept for peers that ask again. Older
+  /// ones are dropped, and their programs are asked again.
   static constexpr size_t kMostAnswers = 4096;
-  /// Deadlines that one call works off; there may be more at once.
+  /// Deadlines that one call handles; the next call handles the remaining ones.
   static constexpr int kDeadlinesAtOnce = 256;
 
   Manager(const Config& config, RandomSource random);
@@ -57,7 +57,7 @@ class Manager {
   // ---- addresses and listeners ----
   Result Bind(const BindParameters& parameters, BindingId& id);
   Result Listen(BindingId id, uint32_t backlog);
-  /// Requests that the program has got before live on.
+  /// Requests that the program has already received remain.
   void Release(BindingId id) { bindings_.Release(id); }
   uint16_t PortOf(BindingId id) const { return bindings_.PortOf(id); }
   std::optional<Gid> AddressOfListener(const wire::RdmaCmService& service, bool is_ipv4) const {
@@ -66,13 +66,13 @@ class Manager {
 
   // ---- connections ----
   Result Connect(const ConnectParameters& parameters, Nanos now, CommId& id);
-  /// `holder` lives until nothing is left of the communication: after the program has destroyed it,
-  /// and its time wait is over. Of an id that there is not it lives no longer.
+  /// Keeps `holder` until the communication is gone: the program has destroyed the id and the time
+  /// wait is over. For an unknown id `holder` is released at once.
   void Keep(CommId id, std::shared_ptr<void> holder);
-  /// The program has got the event of a request: another may take its place in the backlog.
+  /// The program has taken the event of a request: its place in the backlog becomes free.
   Result OnRequestTaken(CommId id);
   Result Accept(CommId id, const AcceptParameters& parameters, Nanos now);
-  /// Refuses a request or a reply. `info`: what the reason goes on to say (ARI), up to 72 bytes.
+  /// Refuses a request or a reply. `info`: more about the reason (ARI), up to 72 bytes.
   Result Reject(CommId id, wire::RejReason reason, std::span<const uint8_t> private_data,
                 std::span<const uint8_t> info = {});
   Result Establish(CommId id);
@@ -83,14 +83,14 @@ class Manager {
   Result Resolve(const ResolveParameters& parameters, Nanos now, CommId& id);
   Result Answer(CommId id, const ResolveAnswer& answer, Nanos now);
 
-  /// The program's id goes, in whatever state; what must still be said to the peer is said.
+  /// The program gives up the id, in any state. The peer still gets the messages that it needs.
   Result Destroy(CommId id, Nanos now);
-  /// A device is gone, with all that is on it.
+  /// A device is gone, and with it all communications on it.
   void OnDeviceGone(uint32_t device);
 
-  // ---- from outside ----
-  /// A GSI datagram's MAD. `route`: who sent it (remote) to which of our addresses (local), with
-  /// the traffic class and hop limit for an answer.
+  // ---- events from outside ----
+  /// Takes the MAD of a GSI datagram. `route`: the sender (remote), our address (local), and the
+  /// traffic class and hop limit for an answer.
   void OnMad(const Route& route, std::span<const uint8_t> mad, Nanos now);
   void OnDeadline(Nanos now);
   Nanos NextDeadline() const { return deadlines_.Next(); }
@@ -102,34 +102,34 @@ class Manager {
   // ---- queries ----
   const Counters& counters() const { return outbox_.counters; }
   const Connection* FindConnection(CommId id) const;
-  /// Those in time wait too.
+  /// Including those in time wait.
   size_t size() const { return connections_.size() + resolutions_.size(); }
   size_t bindings() const { return bindings_.size(); }
-  /// Calls `visit(const Connection&)` for each, in no order.
+  /// Calls `visit(const Connection&)` for each connection, in no order.
   template <typename Visit>
   void ForEachConnection(Visit visit) const {
     for (const auto& [id, entry] : connections_) visit(entry.object);
   }
 
  private:
-  /// An end of a communication elsewhere: the device by which it is reached, its address, its CA
-  /// GUID, and the number of a communication or a queue pair. GUIDs alone are anybody's to claim.
+  /// The peer's end: the device that reaches it, its address, its CA GUID, and the number of a
+  /// communication or queue pair. A GUID alone proves nothing: anybody can claim it.
   using Remote = std::tuple<uint32_t, std::array<uint8_t, 16>, uint64_t, uint32_t>;
   template <typename Object>
   struct Entry {
     Entry(CommId id, Outbox& outbox) : object(id, outbox) {}
     Object object;
-    Nanos deadline = kNever;  ///< As `deadlines_` has it.
-    BindingId place{};        ///< In whose backlog it has a place.
+    Nanos deadline = kNever;  ///< The deadline that `deadlines_` holds.
+    BindingId place{};        ///< The listener in whose backlog it has a place.
     std::shared_ptr<void> holder;
   };
   using ConnectionEntry = Entry<Connection>;
   using ResolutionEntry = Entry<ServiceResolution>;
-  /// Entries stay where they are.
+  /// Addresses of entries are stable.
   template <typename Object>
   using Table = std::unordered_map<uint32_t, Entry<Object>>;
 
-  // By message.
+  // Handlers, one per message type.
   void OnMessage(const Route& route, const wire::CmMessage& message, Nanos now);
   void OnReq(const Route& route, const wire::CmMessage& message, Nanos now);
   void OnRep(const Route& route, const wire::CmMessage& message, Nanos now);
@@ -140,39 +140,39 @@ class Manager {
   template <typename Body>
   void OnOther(const Route& route, const wire::CmMessage& message, Nanos now);
 
-  // Who is meant.
+  // Finding the communication that a message is for.
   static Remote RemoteAt(const Route& route, uint64_t guid, uint32_t number) {
     return {route.device, route.remote.bytes, guid, number};
   }
   ConnectionEntry* Find(CommId id);
   ResolutionEntry* FindResolution(CommId id);
   ConnectionEntry* FindBy(const absl::flat_hash_map<Remote, CommId>& index, const Remote& remote);
-  /// The connection of a pair of numbers, if the message comes from its peer. Counts what does not.
+  /// Finds the connection of a pair of ids if the message comes from its peer; counts a mismatch.
   ConnectionEntry* FindPair(const Route& route, CommId ours, CommId theirs);
   ConnectionEntry* FindRejected(const Route& route, const wire::CmRej& rej);
 
-  // Whether a request may begin a communication.
+  // Decides whether a request may begin a communication.
   enum class Refusal : uint8_t {
     kNone,
-    kDropped,     ///< The listener takes no more; the peer will ask again.
-    kNoListener,  ///< Of its service.
-    kNotForUs,    ///< None at its address, or its addresses contradict the packet's.
+    kDropped,     ///< The backlog is full; the peer will ask again.
+    kNoListener,  ///< Nobody listens for its service.
+    kNotForUs,    ///< No listener at its address, or its addresses contradict the packet's.
   };
-  /// Who listens; takes a place in that one's backlog on kNone, and counts all else.
+  /// Finds the listener. On kNone takes a place in its backlog; counts each refusal.
   Refusal FindService(const Route& route, uint64_t service_id,
                       std::span<const uint8_t> private_data, wire::RdmaCmHeader& header,
                       BindingId& listener);
-  /// Whether there may be one more, and now, of this source. Counts it if not.
+  /// Whether one more communication of this source is allowed now. Counts a refusal.
   bool HasRoom(const Gid& source, Nanos now);
-  /// Whether a REQ's queue pair is in a connection. Refuses it then, and has the old connection
-  /// make sure of its peer.
+  /// Whether a REQ's queue pair is already in a connection. If so, refuses the REQ and has the old
+  /// connection ask its peer.
   bool IsStale(const Route& route, const wire::CmMessage& message, Nanos now);
   void RefuseReq(const Route& route, const wire::CmMessage& message, wire::RejReason reason);
   void RefuseRep(const Route& route, const wire::CmMessage& message, wire::RejReason reason);
 
   void ForgetOldAnswers();
   CommId NewId();
-  /// Brings indices and deadlines up to what has become of an entry; frees it when it is finished.
+  /// Updates indices and deadlines after a change of an entry; frees the entry when it is finished.
   Result Settle(ConnectionEntry& entry, Result result = Result::kOk);
   Result Settle(ResolutionEntry& entry, Result result = Result::kOk);
   void EnterIndices(Connection& connection);
@@ -188,10 +188,10 @@ class Manager {
   Deadlines deadlines_;
   Table<Connection> connections_;
   Table<ServiceResolution> resolutions_;
-  absl::flat_hash_map<Remote, CommId> by_remote_id_;   ///< Connections that know their peer ...
-  absl::flat_hash_map<Remote, CommId> by_remote_qpn_;  ///< ... until they are over.
-  std::deque<CommId> answers_;                         ///< In order; some may be forgotten already.
-  /// Requests that have come, by who asks: CA GUIDs are not in them.
+  absl::flat_hash_map<Remote, CommId> by_remote_id_;   ///< Connections that know their peer,
+  absl::flat_hash_map<Remote, CommId> by_remote_qpn_;  ///< until they end.
+  std::deque<CommId> answers_;                         ///< Oldest first; some ids may be gone.
+  /// Received requests, by address and id of the requester, without the CA GUID.
   absl::flat_hash_map<std::pair<std::array<uint8_t, 16>, uint32_t>, CommId> by_request_;
 };
 

@@ -12,7 +12,7 @@ constexpr uint8_t kLeastMtu = 1;  // 256 bytes.
 constexpr uint8_t kMostMtu = 5;   // 4096 bytes.
 constexpr uint8_t kExtendedXrc = 1;
 
-/// What is wrong with a REQ, whoever it is for.
+/// The reason to reject a REQ for any listener, if there is one.
 std::optional<wire::RejReason> ReasonAgainst(const wire::CmReq& req) {
   const bool xrc = req.transport == wire::CmTransport::kExtended;
   if (req.transport == wire::CmTransport::kRd || (xrc && req.extended_transport != kExtendedXrc)) {
@@ -57,7 +57,7 @@ void Manager::OnMessage(const Route& route, const wire::CmMessage& message, Nano
       return OnOther<wire::CmDrep>(route, message, now);
     case wire::CmAttribute::kLap:
       return OnOther<wire::CmLap>(route, message, now);
-    case wire::CmAttribute::kApr:  // We ask for no path.
+    case wire::CmAttribute::kApr:  // We send no LAP.
       ++outbox_.counters.wrong_state;
       return;
     case wire::CmAttribute::kSidrReq:
@@ -96,8 +96,8 @@ void Manager::OnReq(const Route& route, const wire::CmMessage& message, Nanos no
   Settle(entry);
 }
 
-// A request from a queue pair that is in a connection already: its host may have forgotten that
-// one, and is asked to take another queue pair (docs/protocol/cm.md, section 4).
+// The request names a queue pair that is already in a connection: its host may have forgotten that
+// connection, and must take another queue pair (docs/protocol/cm.md, section 4).
 bool Manager::IsStale(const Route& route, const wire::CmMessage& message, Nanos now) {
   const auto& req = std::get<wire::CmReq>(message.body);
   ConnectionEntry* const old =
@@ -119,7 +119,7 @@ void Manager::OnRep(const Route& route, const wire::CmMessage& message, Nanos no
     entry->object.OnRep(message);
     return static_cast<void>(Settle(*entry));
   }
-  // Its sender waits for an RTU that nobody will send: it learns so at once.
+  // The sender waits for an RTU that will not come: the REJ says so at once.
   if (entry == nullptr || !entry->object.awaits_reply()) {
     return RefuseRep(route, message, wire::RejReason::kInvalidCommId);
   }
@@ -148,7 +148,7 @@ void Manager::OnRej(const Route& route, const wire::CmMessage& message, Nanos no
   Settle(*entry);
 }
 
-// Every DREQ is answered: who asks for the end of what we do not know must not wait for it.
+// Every DREQ is answered: a peer must not wait to end a connection that we do not know.
 void Manager::OnDreq(const Route& route, const wire::CmMessage& message, Nanos now) {
   const auto& dreq = std::get<wire::CmDreq>(message.body);
   const ConnectionEntry* const any = Find(dreq.remote_comm_id);
@@ -225,8 +225,8 @@ Manager::ConnectionEntry* Manager::FindBy(const absl::flat_hash_map<Remote, Comm
   return found == index.end() ? nullptr : Find(found->second);
 }
 
-// Before the REP we know no number of the peer's. A number can be guessed in time; with the
-// addresses it takes somebody on the path.
+// Before the REP we do not know the peer's id. Attackers can guess an id in time, but the addresses
+// too only if they are on the path.
 Manager::ConnectionEntry* Manager::FindPair(const Route& route, CommId ours, CommId theirs) {
   ConnectionEntry* const entry = Find(ours);
   if (entry == nullptr ||
@@ -240,8 +240,8 @@ Manager::ConnectionEntry* Manager::FindPair(const Route& route, CommId ours, Com
   return nullptr;
 }
 
-// Who gives up may not know our number, and names itself by its CA GUID and its own. Behind that it
-// does: half of the numbers is half of what a stranger has to guess.
+// A peer that gives up may not know our id; it names itself by its CA GUID and its own id. Once it
+// knows ours it must name both: one id alone is easier to guess.
 Manager::ConnectionEntry* Manager::FindRejected(const Route& route, const wire::CmRej& rej) {
   if (rej.reason != wire::RejReason::kTimeout || rej.remote_comm_id != CommId()) {
     return FindPair(route, rej.remote_comm_id, rej.local_comm_id);
@@ -255,7 +255,7 @@ Manager::ConnectionEntry* Manager::FindRejected(const Route& route, const wire::
   return FindPair(route, entry->object.id(), rej.local_comm_id);
 }
 
-// Addresses are in the request twice, in the packet and in the private data: they have to agree.
+// Addresses are both in the packet and in the private data of the request: they must agree.
 Manager::Refusal Manager::FindService(const Route& route, uint64_t service_id,
                                       std::span<const uint8_t> private_data,
                                       wire::RdmaCmHeader& header, BindingId& listener) {
@@ -292,7 +292,7 @@ void Manager::RefuseReq(const Route& route, const wire::CmMessage& message,
   wire::CmRej rej{.remote_comm_id = std::get<wire::CmReq>(message.body).local_comm_id,
                   .about = wire::CmAbout::kReq,
                   .reason = reason};
-  if (reason == wire::RejReason::kInvalidMtu) {  // ARI: an MTU that would do.
+  if (reason == wire::RejReason::kInvalidMtu) {  // ARI: an acceptable MTU.
     rej.info_bytes = 1;
     rej.info[0] = kMostMtu;
   }

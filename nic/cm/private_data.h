@@ -9,7 +9,7 @@
 
 namespace uroce::nic::cm {
 
-/// `data` at the start of a field, zeros behind it.   Range: `data` fits.
+/// Returns a field that starts with `data` and ends in zeros.   Range: `data` fits.
 template <size_t bytes>
 wire::CmBytes<bytes> Padded(std::span<const uint8_t> data) {
   wire::CmBytes<bytes> field{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Service ID resolution: which queue pair of datagrams serves an address and port. One request and
-// one response (IBTA vol. 1, 12.11; docs/protocol/cm.md, sections 2 and 6). Pure.
+// Service ID resolution: finds the queue pair of datagrams that serves an address and port. It is
+// one request and one response (IBTA vol. 1, 12.11; docs/protocol/cm.md, sections 2 and 6). Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace uroce::nic::cm {
 
-/// One resolution, at the side that asks or at the side that answers. Owned by the Manager. The
-/// answering side remembers its answer for a while: a lost one is sent again without the program.
+/// One resolution, at the asking or at the answering side. Owned by the Manager. The answering side
+/// keeps its answer for a while: if it is lost, it is sent again without asking the program.
 class ServiceResolution {
  public:
   enum class State : uint8_t {
@@ -20,7 +20,7 @@ class ServiceResolution {
     kReqReceived,
     kAnswered,  ///< The answer is kept for a peer that asks again.
   };
-  /// How long: two of Linux's intervals between questions, and some.
+  /// How long an answer is kept: a little more than two of Linux's intervals between requests.
   static constexpr Nanos kKeepAnswer{10'000'000'000};
 
   ServiceResolution(CommId id, Outbox& outbox) : id_(id), outbox_(&outbox) {}
@@ -38,14 +38,14 @@ class ServiceResolution {
     if (state_ == State::kAnswered) End();
   }
 
-  /// The program's id is gone. A request without an answer is refused.
+  /// The program has destroyed its id. A request without an answer is refused.
   void Destroy(Nanos now);
   void OnDeviceGone();
   void OnDeadline(Nanos now);
   Nanos NextDeadline() const { return deadline_; }
 
   CommId id() const { return id_; }
-  /// The number by which the asking side knows it.
+  /// The number that the asking side has given to the resolution.
   CommId request_id() const { return request_id_; }
   const Route& route() const { return route_; }
   State state() const { return state_; }
@@ -69,7 +69,7 @@ class ServiceResolution {
   BindingId listener_{};
   Nanos interval_;
   Nanos deadline_ = kNever;
-  wire::CmMessage message_;  ///< What is sent again: the request, or the answer.
+  wire::CmMessage message_;  ///< The message that is sent again: the request or the answer.
 };
 
 }  // namespace uroce::nic::cm

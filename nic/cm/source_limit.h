@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A limit on the rate of connection requests, per source address. Pure.
+// Limits the rate of connection requests per source address. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace uroce::nic::cm {
 
-/// Sources share buckets by a hash that they cannot foresee, so that one who floods takes the
-/// requests of few others, and memory is bounded whoever asks.
+/// Sources share buckets by a hash that they cannot predict. A source that floods therefore blocks
+/// few others, and memory is bounded for any number of sources.
 class SourceLimit {
  public:
   static constexpr size_t kBuckets = 256;
 
-  /// `secret` is random; the rest is each bucket's, as RequestLimit has it.
+  /// `secret` is random. `per_second` and `burst` apply to each bucket, as in RequestLimit.
   SourceLimit(uint64_t secret, uint32_t per_second, uint32_t burst)
       : secret_(secret), buckets_(kBuckets, RequestLimit(per_second, burst)) {}
 
-  /// False: one too many. `now` never goes back.
+  /// False: the request is above the limit. `now` never goes back.
   bool Take(const Gid& source, Nanos now) { return buckets_[BucketOf(source)].Take(now); }
 
  private:

@@ -15,25 +15,25 @@ namespace uroce::nic::cm {
 
 using wire::CommId;
 
-/// A bound address and port of this host; 0 is none.
+/// Names a bound address and port of this host; 0 names none.
 enum class BindingId : uint32_t {};
 
-/// Between which ends messages go, and what their IP headers carry.
+/// The two ends of a message's way, and the fields of its IP header.
 struct Route {
-  uint32_t device = 0;  ///< The caller's own number of it, see RouteDevice.
+  uint32_t device = 0;  ///< The caller's number of the device, see RouteDevice.
   Gid local;
   Gid remote;
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 64;
   uint8_t sl = 0;
   uint32_t flow_label = 0;  ///< 20 bits.
-  /// Of a message that has come: who sent its frame, the next hop on the way back. What is not
-  /// remembered is answered there without asking for the peer; what is goes to whom the network
-  /// names: only so an address is evidence of who speaks.
+  /// For a received message: the MAC that sent its frame, the next hop of the way back. Answers
+  /// that leave no state behind go to this MAC, without neighbour resolution. All others go to the
+  /// MAC that the network resolves: only then does an address prove who speaks.
   std::optional<Mac> frame_source;
 };
 
-/// Route::device of a VLAN of the daemon's device `device`, and back.
+/// Route::device for a VLAN of the daemon's device `device`, and the inverse functions.
 constexpr uint32_t RouteDevice(uint32_t device, uint16_t vlan_id) {
   return device | uint32_t{vlan_id} << 16;
 }
@@ -46,44 +46,44 @@ struct Datagram {
   wire::CmMessage message;
 };
 
-/// What became of a call.
+/// The result of a call.
 enum class Result : uint8_t {
   kOk,
   kNoSuchId,
   kWrongState,           ///< The state of the id does not allow it; nothing has changed.
-  kNoRoom,               ///< As many as there may be, see Config.
-  kAddressInUse,         ///< Somebody has that address and port.
-  kAddressNotAvailable,  ///< The same, one of the two being a wildcard.
-  kTooLong,              ///< More private data than the message holds.
-  kInvalid,              ///< An argument that nobody can mean.
-  kNotPermitted,         ///< The unprivileged may not.
+  kNoRoom,               ///< A limit is reached, see Config.
+  kAddressInUse,         ///< The address and port are in use.
+  kAddressNotAvailable,  ///< They are in use, and one of the two is a wildcard.
+  kTooLong,              ///< The private data does not fit the message.
+  kInvalid,              ///< An argument has an invalid value.
+  kNotPermitted,         ///< Only privileged programs may do it.
   kNotSupported,
-  kNoRoute,   ///< To the destination.
-  kNoDevice,  ///< The way there is none of ours.
+  kNoRoute,   ///< There is no route to the destination.
+  kNoDevice,  ///< The route leads through no device of the daemon.
 };
 
 enum class EventKind : uint8_t {
   kConnectRequest,  ///< A REQ for a listener; the id is new, and `message` the REQ.
   kConnectReply,    ///< The REP to our REQ. Move the queue pair to RTS, then Establish.
-  kEstablished,     ///< The passive side's: an RTU, or the first packet of the queue pair.
+  kEstablished,     ///< Passive side: an RTU, or the first packet of the queue pair.
   kRejected,        ///< `message` is the REJ.
-  kUnreachable,     ///< All transmissions spent.
-  kDisconnected,    ///< By the peer or by us, once; `timed_out`: the peer did not answer.
-  kTimewaitExit,    ///< The queue pair's number may be used again.
+  kUnreachable,     ///< All transmissions were sent without an answer.
+  kDisconnected,    ///< By the peer or by us; raised once. `timed_out`: the peer did not answer.
+  kTimewaitExit,    ///< The queue pair's number may be reused.
   kDeviceRemoved,
   kResolveRequest,  ///< A SIDR_REQ for a listener; the id is new.
-  kResolved,        ///< The SIDR_REP, whatever its status.
+  kResolved,        ///< The SIDR_REP, with any status.
 };
 
-/// Something that a program is told.
+/// One event for a program.
 struct Event {
   EventKind kind = EventKind::kConnectRequest;
   CommId id;
-  BindingId listener{};  ///< Of requests.
+  BindingId listener{};  ///< For requests.
   bool timed_out = false;
   Route route;
-  wire::RdmaCmHeader header;  ///< Of requests: addresses and port of the other side.
-  wire::CmMessage message;    ///< That brought it; of use where the kind says so.
+  wire::RdmaCmHeader header;  ///< For requests: addresses and port of the peer.
+  wire::CmMessage message;    ///< The message behind the event; valid where the kind says so.
 };
 
 /// Room for the program's private data in each message, in bytes.
@@ -93,10 +93,10 @@ inline constexpr size_t kRejectPrivateBytes = 148;
 inline constexpr size_t kResolvePrivateBytes = 216 - wire::kRdmaCmHeaderBytes;
 inline constexpr size_t kAnswerPrivateBytes = 136;
 
-/// What a queue pair brings into its connection.
+/// What a queue pair contributes to its connection.
 struct QueuePairParameters {
   Qpn qpn;
-  wire::Psn starting_psn;      ///< Random: what this side expects to receive first.
+  wire::Psn starting_psn;      ///< Random: the first PSN that this side expects to receive.
   uint64_t local_ca_guid = 0;  ///< Of the device.
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
@@ -108,7 +108,7 @@ struct QueuePairParameters {
 struct ConnectParameters {
   Route route;
   uint8_t path_mtu = 3;             ///< Code, 1 (256 bytes) to 5 (4096).
-  uint8_t packet_life_time = 18;    ///< Code; what Linux 6.1 assumes of RoCE.
+  uint8_t packet_life_time = 18;    ///< Code; Linux 6.1 assumes it for RoCE.
   uint8_t local_ca_ack_delay = 15;  ///< Code, of the device.
   wire::RdmaCmService service;
   uint16_t source_port = 0;
@@ -117,7 +117,7 @@ struct ConnectParameters {
   QueuePairParameters qp;
   uint8_t retry_count = 7;                  ///< 0 .. 7.
   uint8_t cm_response_timeout = 20;         ///< Code, for both sides.
-  uint8_t max_cm_retries = 15;              ///< 0 .. 15; one transmission more.
+  uint8_t max_cm_retries = 15;              ///< 0 .. 15; one transmission more is sent.
   std::span<const uint8_t> private_data{};  ///< Up to kConnectPrivateBytes.
 };
 
@@ -143,13 +143,13 @@ struct ResolveAnswer {
   std::span<const uint8_t> private_data{};  ///< Up to kAnswerPrivateBytes.
 };
 
-/// The attributes of a connected queue pair that both sides have agreed on, as ibv_modify_qp calls
-/// them. Its own PSN is the program's `starting_psn`; min_rnr_timer and access are the program's.
+/// The attributes that both sides of a connection have agreed on, named as in ibv_modify_qp. The
+/// own PSN is `starting_psn`; the program chooses min_rnr_timer and access.
 /// Source: docs/protocol/cm.md, section 5.
 struct QueuePairAttributes {
   Qpn dest_qpn;
   wire::Psn sq_psn;      ///< The peer's starting PSN.
-  uint8_t path_mtu = 0;  ///< Code, the REQ's: the passive side takes it as it is.
+  uint8_t path_mtu = 0;  ///< Code of the REQ: the passive side takes it unchanged.
   uint8_t max_rd_atomic = 0;
   uint8_t max_dest_rd_atomic = 0;
   uint8_t timeout = 0;  ///< Code.

@@ -34,7 +34,7 @@ absl::StatusOr<uint32_t> CmFiles::Open(Fd& program_end) {
     return SystemError("socketpair", errno);
   }
   program_end.Reset(ends[1]);
-  shutdown(ends[0], SHUT_RD);  // Or fds that are sent here would wait to be closed.
+  shutdown(ends[0], SHUT_RD);  // Otherwise fds sent here would wait to be closed.
   auto file = std::make_unique<OpenFile>();
   file->socket.Reset(ends[0]);
   const uint32_t handle = sockets_.NextHandle();
@@ -49,7 +49,7 @@ void CmFiles::Close(uint32_t handle) {
   loop_.Forget(file->watch);
 }
 
-// A program that leaves these bytes unread has enough of them when there is no room for more.
+// If there is no room for more bytes, the program has enough unread ones to be woken.
 void CmFiles::Signal(uint32_t handle) {
   const absl::StatusOr<OpenFile*> file = sockets_.Find(handle);
   if (!file.ok()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's open files of rdma_cm, and the sockets that stand for them.
+// A program's open files of rdma_cm, and the sockets that represent them.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace uroce::nic {
 
-/// Control thread. The program has one end of each pair of sockets; bytes that go there say that
-/// events wait. Nothing can be sent to ours: its hang-up is the file's end.
+/// Control thread. The program holds one end of each socket pair; bytes sent to it say that events
+/// wait. The daemon's end receives nothing: its hang-up means that the file is closed.
 class CmFiles {
  public:
   CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdma_cm::Owner& owner,
@@ -30,7 +30,7 @@ class CmFiles {
 
   /// Errors: ResourceExhausted; Internal: no sockets.
   absl::StatusOr<uint32_t> Open(Fd& program_end);
-  /// Executes a command, whatever comes of it. `bytes`: as UROCE_WRITE_CM has it.
+  /// Executes a command. `bytes`: as described at UROCE_WRITE_CM. The reply has the result.
   void Write(const uroce_write_cm& request, std::span<const uint8_t> bytes, Reply& reply);
 
  private:

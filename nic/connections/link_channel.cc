@@ -29,7 +29,7 @@ void LinkChannel::Send(std::span<const uint8_t> frame) {
   if (link_.Send(frame)) worker_.Wake();
 }
 
-// What is left after a turn's share waits until others have had theirs.
+// Frames beyond a turn's share wait, so that other work is not delayed.
 void LinkChannel::OnFrames() {
   link_.ClearWake();
   int taken = 0;

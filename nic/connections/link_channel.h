@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A channel for frames between the control thread and a device, by a link to the device's worker.
+// A channel for frames between the control thread and a device, over a link to the device's worker.
 #pragma once
 
 #include "nic/base/event_loop.h"
@@ -9,13 +9,13 @@
 
 namespace uroce::nic {
 
-/// Takes a bounded number of frames per turn of the loop: a flood costs the rest of the control
-/// thread little. Control thread.
+/// Takes a bounded number of frames per turn of the loop, so that a flood delays other work of the
+/// control thread little. Control thread.
 class LinkChannel final : public FrameChannel {
  public:
   struct Pace {
     int frames_per_turn = 64;
-    Nanos pause{0};  ///< Between turns that leave frames behind.
+    Nanos pause{0};  ///< Between turns when frames are left over.
   };
 
   /// `worker` serves `link`; both outlive it.

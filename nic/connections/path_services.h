@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the search for neighbours and the datagrams of queue pair 1: gives them the control thread's
-// time, the kernel, the NICs, and links to the workers.
+// Runs neighbour resolution and the datagrams of queue pair 1: provides the time of the control
+// thread, the kernel, the NICs, and links to the workers.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ namespace uroce::nic {
 class PathServices {
  public:
   PathServices(EventLoop& loop, Nic& nic);
-  /// Makes hosts of the ports that are their own. `on_addresses` is told when the usable addresses
-  /// of a device have changed.
+  /// Starts a host stack for each port that is a host of its own. Calls `on_addresses` when the
+  /// usable addresses of a device have changed.
   void StartHosts(const std::function<void(NicDevice&)>& on_addresses);
 
   KernelRouting& kernel() { return netlink_; }

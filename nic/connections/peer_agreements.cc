@@ -72,7 +72,7 @@ void PeerAgreements::OnTimer() {
   Settle();
 }
 
-// A timer that comes too early is cheaper than one that is moved.
+// A timer that fires too early costs less than moving it.
 void PeerAgreements::Settle() {
   const Nanos now = Nic::Now();
   agreements_.OnDeadline(now);
@@ -85,7 +85,7 @@ void PeerAgreements::Settle() {
   timer_ = loop_.After(std::max(deadline - now, Nanos(0)), [this] { OnTimer(); });
 }
 
-// What finds no room is as good as lost on the way: it is asked again.
+// A datagram without room counts as lost: the question is asked again.
 void PeerAgreements::SendDatagrams(const std::optional<Mac>& asked_by) {
   peers::Datagram datagram;
   while (agreements_.PollDatagram(datagram)) {

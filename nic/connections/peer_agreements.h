@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the agreements with peers: gives them the control thread's time and datagrams, and tells
-// queue pairs what is agreed.
+// Runs the agreements with peers: provides the time and the datagrams, and tells queue pairs the
+// agreed result.
 #pragma once
 
 #include <span>
@@ -21,18 +21,18 @@ class PeerAgreements {
   PeerAgreements(const PeerAgreements&) = delete;
   PeerAgreements& operator=(const PeerAgreements&) = delete;
 
-  /// What is known of the NIC at the other end of a path that a reliable connection is to use; the
-  /// peer is asked while the result is held. Null: it is not asked, since the device offers
-  /// nothing, or too many are.
+  /// Returns what is known of the NIC at the other end of a reliable connection's path. The peer is
+  /// asked while the result is held. Null when the peer is not asked: the device offers nothing, or
+  /// too many peers are being asked.
   peers::Holder Use(const PathKey& path, uint32_t user);
   const peers::Counters& counters() const { return agreements_.counters(); }
 
  private:
   void OnMad(const cm::Route& route, std::span<const uint8_t> mad);
   void OnTimer();
-  /// Does what the agreements want done.
+  /// Carries out what the agreements request.
   void Settle();
-  /// `asked_by`: to whose frame the answers among them belong.
+  /// `asked_by`: the MAC of the frame to which answers among them belong.
   void SendDatagrams(const std::optional<Mac>& asked_by);
   void TellQueuePairs();
 

@@ -13,7 +13,7 @@
 namespace uroce::nic {
 namespace {
 
-/// A setting of the kernel in the daemon's network namespace.
+/// Reads a sysctl of the daemon's network namespace.
 template <typename... Values>
 bool ReadSysctl(const char* path, Values&... values) {
   std::ifstream file(path);
@@ -64,8 +64,8 @@ RdmaCmHost::~RdmaCmHost() {
   loop_.Cancel(timer_);
 }
 
-// Deadlines move with every message: a timer that comes too early is cheaper than one that is
-// moved.
+// Deadlines move with every message: a timer that fires too early costs less than moving
+// it.
 void RdmaCmHost::SetDeadline(Nanos when) {
   deadline_ = when;
   if (when >= timer_at_) return;

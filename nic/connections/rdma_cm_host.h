@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs rdma_cm's service with the control thread's time, devices, neighbours, and datagrams.
+// Runs rdma_cm's service: provides the time, devices, neighbours, and datagrams.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace uroce::nic {
 /// Control thread.
 class RdmaCmHost final : private rdma_cm::Environment {
  public:
-  /// Reads the MADs of the connection manager that `gsi` receives.
+  /// Receives the connection manager's MADs from `gsi`.
   RdmaCmHost(EventLoop& loop, Nic& nic, KernelRouting& kernel, Neighbours& neighbours, Gsi& gsi,
              const rdma_cm::ServiceConfig& config);
   ~RdmaCmHost() override;
 
   rdma_cm::Service& service() { return service_; }
   const rdma_cm::Service& service() const { return service_; }
-  /// With the daemon's limits, and the kernel's ports.
+  /// Combines the daemon's limits with the kernel's range of local ports.
   static rdma_cm::ServiceConfig MakeConfig(const Limits& limits);
   const Gsi& gsi() const { return gsi_; }
-  /// Whether something is still to be said to peers, after the last program has gone.
+  /// Whether messages to peers are still to be sent after the last program has gone.
   bool has_farewells() const { return service_.has_farewells() || !gsi_.is_idle(); }
 
  private:
@@ -55,7 +55,7 @@ class RdmaCmHost final : private rdma_cm::Environment {
   SourceChoice sources_;
   NeighbourLookups lookups_;
   Nanos deadline_ = kNever;
-  Nanos timer_at_ = kNever;  ///< Never later than `deadline_`.
+  Nanos timer_at_ = kNever;  ///< Not later than `deadline_`.
   EventLoop::Id timer_ = 0;
   rdma_cm::Service service_;
   Gsi& gsi_;

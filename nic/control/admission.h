@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may connect: so many programs and tools in all, and so many of one user.
+// Decides who may connect: limits programs and tools in total and per user.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace uroce::nic {
 /// Counts connections. Any thread.
 class Admission {
  public:
-  /// Places beyond the limit that only the privileged may take: to see who took the others.
+  /// Places beyond the limit for privileged users only, who can then see who took the others.
   static constexpr uint32_t kReserved = 16;
 
   struct Limits {
@@ -26,11 +26,11 @@ class Admission {
 
   explicit Admission(const Limits& limits);
 
-  /// One connection's place; others that hold on to what the connection left behind may keep it
-  /// longer, so that leaving and coming again gains nothing. Outlives the Admission if it must.
+  /// The place of one connection. Holders of what the connection left behind may keep it longer, so
+  /// that reconnecting gains nothing. A place may outlive the Admission.
   using Place = std::shared_ptr<void>;
 
-  /// Errors: ResourceExhausted, with a text for the program that is turned away.
+  /// Errors: ResourceExhausted, with a text for the refused program.
   absl::StatusOr<Place> Admit(uid_t uid, bool is_privileged);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of a command to the arguments of a method, and from its results to the bytes of
-// the reply.
+// Turns the bytes of a command into the arguments of a method, and the method's results into the
+// bytes of the reply.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace uroce::nic {
 
-/// What follows the header of a command.
+/// The bytes behind the header of a command.
 using Body = std::span<const uint8_t>;
 
-/// A handle, an object's description, or several of these.
+/// Adds a result to the reply: a handle, an object's description, or a list of these.
 template <typename T>
 void AddTo(Reply& reply, const T& value) {
   reply.Add(value);
@@ -39,10 +39,10 @@ absl::Status AddResult(const absl::StatusOr<T>& result, Reply& reply) {
   return result.status();
 }
 
-/// One argument of a method that a command calls, by its type: `uint32_t`, a handle; `const T&`, a
-/// command's structure; `Body`, the list behind it; `Fd&`, an fd that goes with the reply;
-/// `Reply&`, for what is no such result. kBytes is what the command's body has of it. The size of
-/// the body is checked before.
+/// One argument of a method that a command calls, chosen by its type: `uint32_t`, a handle; `const
+/// T&`, the structure of a command; `Body`, the list behind it; `Fd&`, an fd that goes with the
+/// reply; `Reply&`, for other results. kBytes is the size of the argument in the command's body.
+/// The size of the body is checked before.
 template <typename T>
 struct Argument;
 
@@ -91,11 +91,11 @@ struct Argument<Reply&> {
   Reply& reply;
 };
 
-/// How a command calls `kMethod` of a `Part`.
+/// Calls `kMethod` of a `Part` with the arguments of a command.
 template <auto kMethod, typename Of, typename... Arguments>
 struct MethodCall {
   using Part = Of;
-  /// Of the body; with a list, at least.
+  /// Size of the body; its minimum for a command with a list.
   static constexpr size_t kBodyBytes = (size_t{0} + ... + Argument<Arguments>::kBytes);
   static constexpr bool kHasList = (false || ... || std::is_same_v<Arguments, Body>);
 

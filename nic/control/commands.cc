@@ -14,7 +14,7 @@
 namespace uroce::nic {
 namespace {
 
-/// The part of a connection that a method is of: a part of its program, if nothing else.
+/// The part of a connection with the method of a command; by default a part of its program.
 template <typename Part>
 Part& PartOf(ControlConnection& connection) {
   return connection.program().part<Part>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of the control socket: from bytes to the objects of a program and back.
+// The table of commands of the control socket.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ namespace uroce::nic {
 
 class ControlConnection;
 
-/// One command, and the method that carries it out.
+/// One command, and the method that executes it.
 struct Command {
   uint32_t number;
-  size_t body_bytes;  ///< Exactly, or at least for one that ends in a list.
+  size_t body_bytes;  ///< Exact size, or the minimum for a command that ends in a list.
   bool has_list;
-  bool needs_program;  ///< HELLO was said.
+  bool needs_program;  ///< The command requires an earlier HELLO.
   absl::Status (*run)(ControlConnection& connection, Body body, Reply& reply);
 };
 
-/// Null: there is no such command.
+/// Null when there is no such command.
 const Command* FindCommand(uint32_t number);
 
 }  // namespace uroce::nic

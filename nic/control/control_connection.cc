@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Life of a connection, and the way of a request through it.
+// The life cycle of a connection, and the handling of its requests.
 #include "nic/control/control_connection.h"
 
 #include <spdlog/spdlog.h>
@@ -24,10 +24,10 @@
 namespace uroce::nic {
 namespace {
 
-// Whoever floods with commands gets so many in a turn of the loop, and no more time than his user
-// has in it.
+// A client that floods commands may execute this many in a turn of the loop, within the time share
+// of its user.
 constexpr int kRequestsPerTurn = 16;
-// Until fds may be let out again, and until they are given up.
+// How often a reply with fds is tried again, and when the connection gives up.
 constexpr DeferredReply::Pace kFdPace{.first = Nanos(10'000'000), .last = Nanos(10'000'000)};
 constexpr Nanos kFdPatience{5'000'000'000};
 constexpr size_t kMaxRequestBytes =
@@ -35,8 +35,8 @@ constexpr size_t kMaxRequestBytes =
 
 }  // namespace
 
-// The pidfd tells of a death that the socket hides: a forked child may hold it open. Where there is
-// none (another PID namespace), the socket alone tells.
+// The pidfd reports a death that the socket hides: a forked child may hold the socket open. Without
+// a pidfd (another PID namespace) only the socket reports it.
 ControlConnection::ControlConnection(ControlContext& context, uint32_t id, Fd socket,
                                      const Peer& peer, Admission::Place place)
     : context_(context),
@@ -64,7 +64,7 @@ ControlConnection::~ControlConnection() {
   }
 }
 
-// While an answer is deferred, a hangup is all that is reported.
+// While an answer is deferred, only hangups are reported.
 void ControlConnection::OnReadable() {
   if (deferred_.is_pending()) return End();
   const Nanos begin = Nic::Now();
@@ -87,7 +87,7 @@ void ControlConnection::Listen(bool is_listening) {
   context_.loop.SetEvents(watch_, is_listening ? uint32_t{EPOLLIN} : 0);
 }
 
-// No command brings fds along: whoever sends some is not served any more.
+// No command carries fds: a client that sends some is disconnected.
 bool ControlConnection::ReadOne() {
   alignas(8) uint8_t buffer[kMaxRequestBytes];
   const auto [outcome, bytes] = socket_.Receive(buffer);
@@ -168,8 +168,8 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
   return absl::OkStatus();
 }
 
-// Of a user without privilege the kernel lets so many fds be under way between processes, and no
-// more (ETOOMANYREFS): the user's other programs may have them there.
+// For an unprivileged user the kernel limits the fds in flight between processes (ETOOMANYREFS):
+// the user's other programs may have used up the limit.
 bool ControlConnection::Send(const absl::Status& status, Reply&& reply) {
   if (SendReply(socket_.fd(), status, reply)) return true;
   if (errno != ETOOMANYREFS) {

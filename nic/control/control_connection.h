@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of the control socket: to a program, or to a tool.
+// One connection of the control socket, to a program or to a tool.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace uroce::nic {
 
-/// Control thread. Reads one request at a time and answers it before the next; an answer that has
-/// to wait for the network or for a helper thread is deferred, while other connections go on.
+/// Control thread. Reads one request at a time and answers it before the next. An answer that has
+/// to wait for the network or a helper thread is deferred; other connections continue meanwhile.
 class ControlConnection {
  public:
   ControlConnection(ControlContext& context, uint32_t id, Fd socket, const Peer& peer,
@@ -32,7 +32,7 @@ class ControlConnection {
   ControlConnection& operator=(const ControlConnection&) = delete;
 
   const Client& client() const { return client_; }
-  /// It hears nothing any more, and is to end.
+  /// Reads no more requests; the connection is about to end.
   void StopHearing();
 
   // ---- for commands (commands.cc) ----
@@ -45,18 +45,18 @@ class ControlConnection {
 
  private:
   void OnReadable();
-  /// False: no more in this turn.
+  /// Returns false when this turn has nothing more to read.
   bool ReadOne();
   absl::Status Dispatch(std::span<const uint8_t> datagram, Reply& reply);
-  /// At once, or when the kernel lets fds out again. False: not yet, or the connection ends.
+  /// Sends now, or when the kernel permits more fds. False: it waits, or the connection ends.
   bool Send(const absl::Status& status, Reply&& reply);
-  /// Reads on, or not: hangups are told in any case.
+  /// Switches reading on or off. Hangups are reported in both cases.
   void Listen(bool is_listening);
   void End() { context_.end(*this); }
 
   ControlContext& context_;
   Admission::Place place_;
-  /// For all that the program hands over. It keeps the place while it hangs.
+  /// Handles all fds that the program hands over. It keeps the place while it hangs.
   std::shared_ptr<SideThread> files_thread_;
   StrangerSocket socket_;
   Fd pidfd_;

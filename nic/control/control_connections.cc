@@ -18,7 +18,7 @@
 namespace uroce::nic {
 namespace {
 
-// In a turn of the loop, unless one connection's end takes longer.
+// Per turn of the loop, unless the end of one connection takes longer.
 constexpr Nanos kBurialTime{1'000'000};
 
 }  // namespace
@@ -62,7 +62,7 @@ void ControlConnections::Admit(Fd socket) {
       std::make_unique<ControlConnection>(context_, id, std::move(socket), peer, *std::move(place));
 }
 
-// The answer to its first command, whatever that will be.
+// Sends the answer to the client's first command, whatever the command is.
 void ControlConnections::TurnAway(Fd socket, uid_t uid, const absl::Status& status) {
   static_cast<void>(SendReply(socket.get(), status, Reply()));
   const StrangerSocket ended(std::move(socket), nic_.user(uid).refusals_thread);
@@ -88,8 +88,8 @@ void ControlConnections::EndStruck() {
   }
 }
 
-// A connection may ask for its end from its own callback, and more than once: it is buried after
-// that.
+// A connection may ask for its end from its own callback, and more than once: it is destroyed after
+// the callback.
 void ControlConnections::End(ControlConnection& connection) {
   connection.StopHearing();
   if (ended_.empty()) context_.loop.After(Nanos(0), [this] { Bury(); });
@@ -97,7 +97,7 @@ void ControlConnections::End(ControlConnection& connection) {
     ended_.push_back(connection.client().id());
 }
 
-// Many programs may end at once: others are served in between.
+// Many programs may end at once: other clients are served in between.
 void ControlConnections::Bury() {
   const Nanos deadline = Nic::Now() + kBurialTime;
   do {

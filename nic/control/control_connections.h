@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All connections of the control socket: who is let in, and how they end.
+// All connections of the control socket: admits them and ends them.
 #pragma once
 
 #include <sys/types.h>
@@ -31,18 +31,18 @@ class ControlConnections {
   ControlConnections(const ControlConnections&) = delete;
   ControlConnections& operator=(const ControlConnections&) = delete;
 
-  /// Lets in whoever connected on `socket`, or tells why not.
+  /// Admits the client that connected on `socket`, or refuses it and tells it why.
   void Admit(Fd socket);
   size_t count() const { return connections_.size(); }
-  /// Ends those whose programs took memory away under the daemon.
+  /// Ends the connections of programs that removed memory which the daemon had mapped.
   void EndStruck();
-  /// Ends all at once.
+  /// Ends all connections at once.
   void Clear();
-  /// Logs how many lines were left out.
+  /// Logs how many log lines were suppressed.
   void TellOmissions();
 
  private:
-  /// Says why, to the program and in the log.
+  /// Refuses a client; says why to the client and in the log.
   void TurnAway(Fd socket, uid_t uid, const absl::Status& status);
   std::vector<const Client*> Clients() const;
   void End(ControlConnection& connection);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection needs of the daemon around it.
+// The parts of the daemon that a connection needs.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class PeerAgreements;
 class RdmaCmHost;
 class ControlConnection;
 
-/// All of it outlives the connections. Control thread.
+/// All references outlive the connections. Control thread.
 struct ControlContext {
   EventLoop& loop;
   Nic& nic;
@@ -38,9 +38,9 @@ struct ControlContext {
   const DumpContext dumps;
   /// Ends a connection, after the current callback.
   std::function<void(ControlConnection&)> end;
-  /// A device is shown in files: it has changed.
+  /// Rewrites the files that describe a device, after a change of it.
   std::function<void(NicDevice&)> publish;
-  uint32_t captures = 0;  ///< That are under way.
+  uint32_t captures = 0;  ///< Captures that are running.
 };
 
 }  // namespace uroce::nic

@@ -34,7 +34,7 @@ void MakeDirectoryOf(const std::string& path) {
   if (slash != std::string::npos && slash != 0) mkdir(path.substr(0, slash).c_str(), 0755);
 }
 
-// Whoever holds the lock serves the socket; a socket without one is a dead daemon's.
+// The holder of the lock serves the socket; an unlocked socket is left from a dead daemon.
 absl::StatusOr<Fd> TakeLock(const std::string& path) {
   const std::string lock_path = path + ".lock";
   Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
@@ -62,7 +62,7 @@ absl::StatusOr<Fd> BindSocket(const std::string& path) {
   if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     return Complain(path, "cannot be bound", errno);
   }
-  chmod(path.c_str(), 0666);  // Every user's programs may connect; limits are per user.
+  chmod(path.c_str(), 0666);  // Programs of every user may connect; limits are per user.
   RefuseFds(listener.get());
   if (listen(listener.get(), kBacklog) != 0) return Complain(path, "cannot listen", errno);
   return listener;
@@ -90,12 +90,12 @@ ControlSocket::ControlSocket(std::string path, Fd lock, OwnTree tree, Fd listene
       tree_(std::move(tree)),
       listener_(std::move(listener)) {}
 
-// The socket first: whoever finds the lock free may make a socket of its own.
+// The socket is removed first: another daemon that finds the lock free may create its own.
 ControlSocket::~ControlSocket() {
   if (!listener_) return;
   unlink(path_.c_str());
   unlink((path_ + ".lock").c_str());
-  // Connections that wait go with it, and with them what was sent there.
+  // Closing also drops waiting connections, and what clients sent on them.
   SideThread().End(std::make_shared<Fd>(std::move(listener_)));
 }
 

@@ -11,20 +11,20 @@
 
 namespace uroce::nic {
 
-/// A listening socket in the file system, and the lock beside it that says that somebody serves it.
-/// Both go with this object.
+/// A listening socket in the file system, and a lock file beside it, which says that a daemon
+/// serves the socket. The destructor removes both.
 class ControlSocket {
  public:
-  /// Makes its directory too. A socket that nobody serves any more is replaced.
-  /// Errors: AlreadyExists when a daemon serves it; PermissionDenied when another user has
-  /// something in the place of the lock, or of the tree.
+  /// Creates the socket, and its directory if needed. Replaces a socket that no daemon serves.
+  /// Errors: AlreadyExists when a daemon serves it; PermissionDenied when another user owns a file
+  /// in the place of the lock or of the tree.
   static absl::StatusOr<ControlSocket> Listen(const std::string& path);
   ~ControlSocket();
   ControlSocket(ControlSocket&&) = default;
   ControlSocket& operator=(ControlSocket&&) = delete;
 
   int fd() const { return listener_.get(); }
-  /// For files beside the socket, at its path with UROCE_TREE_SUFFIX. Once.
+  /// The directory beside the socket, at its path with UROCE_TREE_SUFFIX. Call it once.
   OwnTree TakeTree() { return std::move(tree_); }
 
  private:

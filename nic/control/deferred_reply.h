@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reply to a command that has to wait: for the network, for a worker, for a side thread.
+// The reply to a command that has to wait: for the network, a worker, or a side thread.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 
 namespace uroce::nic {
 
-/// At most one reply is pending. Whoever defers it completes it once, in a later callback of the
-/// loop, or defers it again. A wait that is under way is cancelled at the end. Control thread.
+/// At most one reply is pending. The code that defers it completes it once, in a later callback of
+/// the loop, or defers it again. The destructor cancels a pending wait. Control thread.
 class DeferredReply {
  public:
-  /// Fills the reply in; the status goes with it.
+  /// Fills the reply in; the returned status is sent with it.
   using Writer = std::function<absl::Status(Reply&)>;
   using Sender = std::function<void(const absl::Status&, Reply&&)>;
 
@@ -27,22 +27,22 @@ class DeferredReply {
 
   bool is_pending() const { return cancel_ != nullptr; }
 
-  /// Something is under way that `cancel` ends. It may be called at the very end: by then whoever
-  /// deferred the reply may be gone.
+  /// Marks the reply as pending on an operation that `cancel` ends. The destructor may call
+  /// `cancel` when the code that deferred the reply is already gone.
   void Defer(std::function<void()> cancel);
-  /// Times between two looks: `first`, then twice as long each time, up to `last`.
+  /// Intervals between two checks: `first`, then doubled each time, up to `last`.
   struct Pace {
     Nanos first;
     Nanos last;
   };
-  /// Looks whether `is_ready`, the first time after pace.first; then completes.
+  /// Calls `is_ready` at this pace, first after pace.first, until it is true; then completes.
   void Poll(Pace pace, std::function<bool()> is_ready, Writer write);
-  /// Calls `step` in this pace until it returns true: it has completed or released the reply.
+  /// Calls `step` at this pace until it returns true: then it has completed or released the reply.
   void Repeat(Pace pace, std::function<bool()> step);
 
-  /// Sends what `write` says, unless it defers the reply again.
+  /// Sends what `write` returns, unless `write` defers the reply again.
   void Complete(const Writer& write);
-  /// Nothing is pending any more: the reply has been sent, or never will be.
+  /// Ends the pending state: the reply has been sent, or never will be.
   void Release() { cancel_ = nullptr; }
 
  private:

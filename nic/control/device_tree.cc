@@ -40,7 +40,7 @@ DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
 
 }  // namespace
 
-// What a killed daemon left under this socket is stale.
+// Files that a killed daemon left beside this socket are stale.
 DeviceTree::DeviceTree(OwnTree tree) : tree_(std::move(tree)) { Remove(); }
 
 DeviceTree::~DeviceTree() { Remove(); }
@@ -62,7 +62,7 @@ void DeviceTree::Publish(const Nic& nic, const NicDevice& device) {
     if (old != former.end() && old->second == text) continue;
     Complain(tree_.WriteFile(directory + path, text + "\n"));
   }
-  // Programs look whether they may read and write a character device there, and no more.
+  // Programs only check that they may read and write a character device there.
   Complain(tree_.Link(kNodes + device.name(), "/dev/null"));
   former = std::move(files);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that describe the devices as /sys and /dev do. liburoce.so redirects programs that look
-// there to these files.
+// Files that describe the devices as /sys and /dev do. liburoce.so redirects programs that read
+// those paths to these files.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@ namespace uroce::nic {
 class Nic;
 class NicDevice;
 
-/// A directory beside the control socket, for as long as the object lives. What cannot be written
-/// is missed by programs that look for it, and by nobody else: it is said once. Control thread.
+/// A directory beside the control socket, for the lifetime of the object. A file that cannot be
+/// written affects only programs that look for it: the error is logged once. Control thread.
 class DeviceTree {
  public:
   explicit DeviceTree(OwnTree tree);
@@ -23,7 +23,7 @@ class DeviceTree {
   DeviceTree(const DeviceTree&) = delete;
   DeviceTree& operator=(const DeviceTree&) = delete;
 
-  /// Writes what is not as it was.
+  /// Writes the files that have changed.
   void Publish(const Nic& nic, const NicDevice& device);
 
  private:
@@ -33,7 +33,7 @@ class DeviceTree {
 
   OwnTree tree_;
   bool has_failed_ = false;
-  std::map<std::string, Files> written_;  ///< By device.
+  std::map<std::string, Files> written_;  ///< By device name.
 };
 
 }  // namespace uroce::nic

@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kMaxLentBytes = uint64_t{1} << 44;
 constexpr uint64_t kLookBehindMappings = uint64_t{1} << 40;  // CAP_CHECKPOINT_RESTORE (Linux 5.9)
 
-/// An fd made with O_PATH has no access mode at all.
+/// Whether `fd` allows the access. An fd opened with O_PATH allows none.
 bool AllowsAccess(int fd, bool writable) {
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || (flags & O_PATH) != 0) return false;
@@ -30,7 +30,7 @@ bool AllowsAccess(int fd, bool writable) {
   return mode == O_RDWR || (mode == O_RDONLY && !writable);
 }
 
-/// The bytes of the file to map, in whole pages of its file system; 0 or an errno.
+/// Finds the bytes of the file to map, in whole pages of its file system. Returns 0 or an errno.
 int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end) {
   if (!AllowsAccess(fd, request.writable != 0)) return EINVAL;
   struct statfs file_system {};
@@ -48,7 +48,7 @@ int CheckFile(const uroce_lend& request, int fd, uint64_t& begin, uint64_t& end)
   return end - begin <= kMaxLentBytes && end < file_bytes + page_bytes ? 0 : EINVAL;
 }
 
-/// A line of /proc/PID/maps.
+/// The device and inode in a line of /proc/PID/maps.
 struct SharedMapping {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -75,10 +75,10 @@ bool FindMapping(const Lender& lender, const uroce_lend& request, SharedMapping&
 
 }  // namespace
 
-// A path may be forged by a mount of the program's own making. The file system's type may not, nor
-// what its kind of file does: positions that are addresses, so that the upper half of them is there
-// too, has proc for what reads a process's memory alone (mem, environ, pagemap), and of these only
-// mem can be written. Nothing but that is asked of others, since their writes may have effects.
+// A program can forge a path by its own mounts, but not the type of the file system, nor the
+// behaviour of its files. In proc, only files that read a process's memory (mem, environ, pagemap)
+// have positions that are addresses, with a valid upper half, and only mem of these is writable.
+// Nothing else is tried on other files, since writing to them may have effects.
 bool IsMemoryFile(int fd) {
   constexpr off_t kUpperHalf = INT64_MIN;
   struct statfs file_system {};
@@ -124,11 +124,11 @@ int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file) {
   const std::string link =
       absl::StrCat("/proc/", lender.pid, "/map_files/", absl::Hex(request.vma_start), "-",
                    absl::Hex(request.vma_end));
-  const Fd found(open(link.c_str(), O_PATH | O_CLOEXEC));  // Found, and not opened yet.
+  const Fd found(open(link.c_str(), O_PATH | O_CLOEXEC));  // Located, but not opened yet.
   if (!found) return errno;
   struct stat status {};
   if (fstat(found.get(), &status) != 0) return errno;
-  // The mapping may have become another one between the two looks; a device may mind being opened.
+  // The mapping may have changed between the two reads; opening a device may have effects.
   const bool is_same = status.st_dev == mapping.device && status.st_ino == mapping.inode;
   if (!is_same || !S_ISREG(status.st_mode)) return EACCES;
   const std::string path = absl::StrCat("/proc/self/fd/", found.get());

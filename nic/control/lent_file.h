@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a program lends the daemon: its own memory, and files that it has mapped shared. They
-// are strangers' fds: whoever looks at one may block, so all here runs on threads that nobody waits
-// for.
+// Files that a program lends the daemon: its own memory, and files that it has mapped shared. These
+// fds are untrusted: a thread that uses one may block, so all functions here run on threads that no
+// other thread waits for.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace uroce::nic {
 
-/// The process that connected, and whose rights it has.
+/// The process that connected, and the credentials of its user.
 struct Lender {
   pid_t pid = 0;
   Credentials user;
@@ -30,25 +30,25 @@ struct LentFile {
   bool writable = false;
 };
 
-/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing. Its position
-/// moves.
+/// Whether `fd` is a process's memory (/proc/PID/mem), open for reading and writing. Moves the file
+/// position of `fd`.
 bool IsMemoryFile(int fd);
 
-/// Maps what `request` asks for, of `file`. Returns 0 or an errno: EINVAL (not a file on tmpfs or
-/// hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
+/// Maps the part of `file` that `request` asks for. Returns 0 or an errno: EINVAL (not a file on
+/// tmpfs or hugetlbfs, not open for the access, bytes behind its end), or that of mmap.
 [[nodiscard]] int MapLentFile(const uroce_lend& request, const Fd& file, LentFile& lent);
 
-/// Finds out which file `file` is, and holds it without a hold on its contents; `thread` will let
-/// go of it. Returns 0 or an errno: EBADF when `file` was opened with O_PATH, which takes no right
-/// to the file; EOPNOTSUPP on FUSE, whose server might have the thread wait for ever then.
+/// Identifies the file `file`, and holds its identity without keeping its contents; `thread` will
+/// release it. Returns 0 or an errno: EBADF when `file` was opened with O_PATH, which needs no
+/// right to the file; EOPNOTSUPP on FUSE, whose server could block the thread for ever.
 [[nodiscard]] int FindXrcFile(const Fd& file, const std::shared_ptr<SideThread>& thread,
                               XrcFile& found);
 
-/// Opens the file behind the lender's mapping that `request` names: the daemon lends its privilege
-/// to look there (CAP_CHECKPOINT_RESTORE), nothing else. From then on the calling thread has only
-/// the rights of the lender's user besides, so that neither a PID that is given out anew nor a
-/// program that has become another user's is looked into. Returns 0 or an errno; EACCES when the
-/// mapping is not shared, or does not allow the access now.
+/// Opens the file behind the lender's mapping that `request` names. The daemon adds only its
+/// privilege to look there (CAP_CHECKPOINT_RESTORE). From then on the calling thread otherwise has
+/// only the rights of the lender's user, so that it cannot look into a process that reuses the PID,
+/// nor into a program that now runs as another user. Returns 0 or an errno; EACCES when the mapping
+/// is not shared, or does not allow the access now.
 [[nodiscard]] int OpenMappedFile(const Lender& lender, const uroce_lend& request, Fd& file);
 
 }  // namespace uroce::nic

@@ -34,7 +34,7 @@ std::vector<Fd> TakeFds(msghdr& message) {
   return fds;
 }
 
-/// Receives one message, with at most one fd. 0, EINVAL, or EPIPE: the program hung up.
+/// Receives one message, with at most one fd. Returns 0, EINVAL, or EPIPE (the program hung up).
 int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
   iovec part{&request, sizeof(request)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
@@ -45,7 +45,7 @@ int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
   message.msg_controllen = sizeof(control);
   const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got < 0) return EPIPE;
-  std::vector<Fd> fds = TakeFds(message);  // Also of an empty message: they are ours to close.
+  std::vector<Fd> fds = TakeFds(message);  // Also for an empty message: we own them.
   if (got == 0) return EPIPE;
   const bool is_cut = (message.msg_flags & MSG_TRUNC) != 0;
   if (got != sizeof(request) || is_cut || fds.size() > 1) return EINVAL;
@@ -55,7 +55,7 @@ int ReceiveLend(int socket, uroce_lend& request, Fd& file) {
 
 }  // namespace
 
-/// What the thread finds out. It ends there too.
+/// The findings of the side thread, where it is also destroyed.
 struct MemorySocket::Inspection {
   std::shared_ptr<StrangerSocket> socket;
   std::shared_ptr<SideThread> thread;
@@ -119,7 +119,7 @@ void MemorySocket::Watch() {
   watch_ = loop_.Watch(socket_->fd(), EPOLLIN, [this] { OnMessage(); });
 }
 
-// Not watched until this message is done with; for good when the program hung up.
+// Stops watching until this message is handled, or for good when the program has hung up.
 void MemorySocket::OnMessage() {
   loop_.Forget(watch_);
   auto inspection = SideThread::MakeEndingOn(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second socket of a program, on which it sends the files of its memory to the daemon.
+// The second socket of a program, over which it sends the files of its memory to the daemon.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace uroce::nic {
 
-/// A stranger's fd may block whoever looks at it or closes it. So each message is received, and its
-/// fd checked, mapped and closed, on the connection's thread for that; the control thread only
-/// learns the outcome. Control thread.
+/// An untrusted fd may block the thread that uses or closes it. So the connection's side thread
+/// receives each message and checks, maps and closes its fd. The control thread only learns the
+/// outcome. Control thread.
 class MemorySocket {
  public:
-  /// `program_end` is for the program. Threads that hang in what it lent keep its place: `thread`
-  /// does so itself.
+  /// `program_end` is the program's end of the socket pair. Threads that hang in what the program
+  /// lent keep `place`; `thread` does so itself.
   static absl::StatusOr<std::unique_ptr<MemorySocket>> Make(
       EventLoop& loop, BackgroundTasks& background_tasks, Program& program, const Lender& lender,
       Admission::Place place, std::shared_ptr<SideThread> thread, Fd& program_end);
@@ -39,7 +39,7 @@ class MemorySocket {
   void Watch();
   void OnMessage();
   void OnInspected(Inspection& inspection);
-  /// Takes what was lent; fills in `reply`.
+  /// Takes over what was lent; fills in `reply`.
   void Take(Inspection& inspection, uroce_lend_reply& reply);
 
   EventLoop& loop_;

@@ -37,7 +37,7 @@ std::optional<uint32_t> FindSwitch(const Nic& nic, const std::string& name) {
   return static_cast<uint32_t>(found - switches.begin());
 }
 
-/// Of a NIC at a switch.
+/// The cable of a NIC at a switch.
 uint32_t CableOf(const Nic& nic, const NicDevice& device) {
   uint32_t host = 0;
   for (const auto& each : nic.devices()) {
@@ -64,7 +64,7 @@ absl::Status NoSuch(const std::string& target, const Nic& nic) {
                                           Suggestion(target, names)));
 }
 
-/// "sw0:3", or the name of a NIC at a switch.
+/// `target` is "sw0:3", or the name of a NIC at a switch.
 std::optional<uint32_t> FindCable(const Nic& nic, const std::string& target) {
   const NicDevice* device = FindDevice(nic, target);
   if (device != nullptr && device->at_switch()) return CableOf(nic, *device);
@@ -135,7 +135,7 @@ absl::Status NetworkChanges::SetSwitch(const std::string& target, const std::str
   return NoSuch(target, nic);
 }
 
-/// Rate and delay are those of its NICs' links.
+/// Rate and delay apply to the links of the switch's NICs.
 absl::Status NetworkChanges::ChangeSwitch(uint32_t index, const SwitchChange& change) {
   drivers::SwitchNetwork& network = *context_.nic.network();
   const fabric::Switch& its = network.fabric().switch_at(index);

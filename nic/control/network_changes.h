@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tool changes while frames are on their way: faults and congestion control of NICs,
-// switches inside and their links.
+// Changes the daemon's network on behalf of a tool while frames pass: faults and congestion control
+// of NICs, switches and their links.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace uroce::nic {
 class Nic;
 struct ControlContext;
 
-/// Of one client. Control thread.
+/// Belongs to one client. Control thread.
 class NetworkChanges {
  public:
   NetworkChanges(ControlContext& context, const Client& client)
       : context_(context), client_(client) {}
 
-  /// All of it or nothing. Errors: PermissionDenied; NotFound, there is no such NIC, switch or
-  /// port; InvalidArgument, one line that names the key and what would be right.
+  /// Applies the whole change or nothing. Errors: PermissionDenied; NotFound: there is no such NIC,
+  /// switch or port; InvalidArgument: one line that names the key and what it accepts.
   absl::Status Change(const uroce_change& request);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client watches of the daemon: a dump, and a capture.
+// The observations of one client: a dump and a capture.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class DumpSource;
 class DumpStream;
 struct ControlContext;
 
-/// Both end with it. Control thread.
+/// Both end when the object does. Control thread.
 class Observations {
  public:
   Observations(ControlContext& context, const Client& client);
@@ -27,11 +27,11 @@ class Observations {
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
 
-  /// Lends a socket through which the dump comes. One that is under way ends.
+  /// Lends a socket from which the dump is read. Ends a dump that is running.
   absl::Status Dump(const uroce_dump& request, Fd& reader);
-  /// As Dump: the newest packets of a queue pair.
+  /// Like Dump, for the newest packets of a queue pair.
   absl::Status History(const uroce_flight& request, Fd& reader);
-  /// Errors: PermissionDenied, InvalidArgument (one is under way), ResourceExhausted.
+  /// Errors: PermissionDenied, InvalidArgument (one is running), ResourceExhausted.
   absl::Status StartCapture(const uroce_capture& request, Reply& reply);
 
  private:

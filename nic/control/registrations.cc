@@ -8,9 +8,9 @@
 namespace uroce::nic {
 namespace {
 
-// A copy that takes so long may take for ever.
+// A copy that is not done by then may hang for ever.
 constexpr DeferredReply::Pace kCopyPace{.first = Nanos(1'000'000), .last = Nanos(64'000'000)};
-constexpr uint64_t kPopulateBytes = 2 << 20;  // More would hold other programs up for 1 ms.
+constexpr uint64_t kPopulateBytes = 2 << 20;  // More would delay other programs by 1 ms.
 
 }  // namespace
 
@@ -76,7 +76,7 @@ absl::Status Registrations::Deregister(uint32_t handle) {
   return LetGo(std::move(all));
 }
 
-// A copy that the program's own memory blocks holds the program back, and nobody else.
+// If the program's own memory blocks a copy, only this program waits.
 absl::Status Registrations::LetGo(std::vector<std::unique_ptr<MemoryObject>> memory) {
   if (regions_.CopiesDone(memory)) return absl::OkStatus();
   auto leaving = std::make_shared<std::vector<std::unique_ptr<MemoryObject>>>(std::move(memory));

@@ -17,20 +17,20 @@
 
 namespace uroce::nic {
 
-/// A region is planned; its pages are brought in, on a side thread where that takes long; when no
-/// older copy into its memory is under way any more it is published. On its way back it is hidden,
-/// and let go when no copy into it is under way any more: the answer says that the memory is the
-/// program's alone again. One at a time. Control thread.
+/// To register, a region is planned; its pages are populated, on a side thread if that takes long;
+/// it is published once no earlier copy into its memory is running. To deregister, a region is
+/// hidden, and released once no copy into it is running: the answer says that the memory belongs to
+/// the program alone again. One at a time. Control thread.
 class Registrations {
  public:
   Registrations(Regions& regions, BackgroundTasks& tasks, DeferredReply& deferred)
       : regions_(regions), tasks_(tasks), deferred_(deferred) {}
 
-  /// Segments of the next region, `list` being their bytes.
+  /// Adds segments of the next region; `list` has their bytes.
   absl::Status AddSegments(const uroce_add_mr_segments& request, std::span<const uint8_t> list);
   absl::Status Register(const uroce_reg_mr& request, std::span<const uint8_t> list, Reply& reply);
   absl::Status Deregister(uint32_t handle);
-  /// For regions that are hidden.
+  /// Releases regions that are hidden.
   absl::Status LetGo(std::vector<std::unique_ptr<MemoryObject>> memory);
 
  private:
@@ -43,7 +43,7 @@ class Registrations {
   Regions& regions_;
   BackgroundTasks& tasks_;
   DeferredReply& deferred_;
-  SegmentList segments_;  ///< Of the next region.
+  SegmentList segments_;  ///< Segments of the next region.
 };
 
 }  // namespace uroce::nic

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects the segments of a region, of which one message does not hold all.
+// Collects the segments of a region when one message cannot hold all of them.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace uroce::nic {
 
-/// Collects what a program says before REG_MR. Bounded by UROCE_MAX_MR_PARTS. Pure.
+/// Collects the segments that precede REG_MR. Bounded by UROCE_MAX_MR_PARTS. Pure.
 class SegmentList {
  public:
-  /// Adds `count` segments, of which `bytes` consists, as number `first` and on; 0 begins anew.
+  /// Adds the `count` segments in `bytes` as numbers `first` and following; `first` 0 starts anew.
   /// Errors: InvalidArgument.
   absl::Status Add(uint32_t first, uint32_t count, std::span<const uint8_t> bytes);
-  /// All `count` segments of a region, of which `bytes` holds the last ones. Where it holds all,
-  /// what was collected stays for another region. Errors: InvalidArgument.
+  /// Returns all `count` segments of a region; `bytes` holds the last ones. If `bytes` holds all of
+  /// them, the collected segments stay for another region. Errors: InvalidArgument.
   absl::StatusOr<std::vector<uroce_mr_segment>> Take(uint32_t count,
                                                      std::span<const uint8_t> bytes);
 

@@ -22,10 +22,10 @@ namespace uroce::nic {
 namespace {
 
 constexpr DeferredReply::Pace kSendPace{.first = Nanos(200'000), .last = Nanos(200'000)};
-// For CQEs that a resize moves; a piece takes some 0.1 ms where the memory is fresh.
+// For CQEs that a resize moves; a piece takes some 0.1 ms if the memory is fresh.
 constexpr DeferredReply::Pace kMovePace{.first = Nanos(20'000), .last = Nanos(20'000)};
 constexpr uint32_t kCqesInAPiece = 2048;
-constexpr Nanos kLongestSend{200'000'000};  // Of what was posted before a command.
+constexpr Nanos kLongestSend{200'000'000};  // For what was posted before a command.
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that has said HELLO: what the daemon keeps for it besides its objects.
+// A program that has said HELLO: what the daemon keeps for it beside its objects.
 #pragma once
 
 #include <functional>
@@ -24,12 +24,12 @@ class CqeMoves;
 class MemorySocket;
 struct ControlContext;
 
-/// Carries out the commands that need more than the program's objects: an answer may have to wait
-/// for the network or for workers, or be about files of rdma_cm. Control thread.
+/// Executes the commands that need more than the program's objects: the answer may have to wait for
+/// the network or for workers, or the command concerns files of rdma_cm. Control thread.
 class ServedProgram {
  public:
-  /// For a client that has a program. `program_end` is of its memory socket. `place` and `thread`
-  /// are as for MemorySocket::Make. Errors: Internal (no socket).
+  /// The client has a program. `program_end` is the program's end of its memory socket. `place` and
+  /// `thread` are as for MemorySocket::Make. Errors: Internal (no socket).
   static absl::StatusOr<std::unique_ptr<ServedProgram>> Make(
       ControlContext& context, const Client& client, DeferredReply& deferred,
       Admission::Place place, std::shared_ptr<SideThread> thread, Fd& program_end);
@@ -47,37 +47,37 @@ class ServedProgram {
   absl::Status CreateAh(const uroce_create_ah& request, Reply& reply);
   absl::Status DestroyAh(uint32_t handle, Reply& reply);
   absl::StatusOr<uint32_t> OpenCm(Fd& program_end);
-  /// What becomes of the command itself is in the reply: its errors are the kernel's, not ours.
+  /// The reply has the result of the CM command itself: its errors are those of the kernel's ABI.
   absl::Status WriteCm(const uroce_write_cm& request, Body list, Reply& reply);
 
  private:
   ServedProgram(ControlContext& context, const Client& client, DeferredReply& deferred);
 
   Program& program() { return *client_.program(); }
-  /// Has `answer` write the reply once the MAC of the next hop is known: at once, or later.
+  /// Has `answer` write the reply once the MAC of the next hop is known: now or later.
   using Answer = std::function<absl::Status(const Mac&, FollowedPaths::Holder, Reply&)>;
   absl::Status WithNextHop(const PathKey& path, Answer answer, Reply& reply);
-  /// Has `write` write the reply once nothing is `unsent` of what was posted before: at once, or
-  /// later, or after kLongestSend in any case. An adapter is faster than the system call, and
-  /// programs count on that.
+  /// Has `write` write the reply once nothing that was posted before is `unsent`: now, later, or
+  /// after kLongestSend at the latest. With an adapter, posted sends leave before the system call
+  /// ends, and programs rely on that.
   using Condition = std::function<bool()>;
   absl::Status AfterSends(Condition unsent, DeferredReply::Writer write, Reply& reply);
-  /// Whether to wait no longer. A look costs as much as there are queue pairs, and waits for the
-  /// user's turn.
+  /// Whether the wait is over. A check costs time proportional to the number of queue pairs, and
+  /// waits for the user's turn.
   bool IsSent(const Condition& unsent, Nanos until);
-  /// Resizes the queue, and answers once its CQEs have been moved: at once, or later, as the user's
-  /// turns allow.
+  /// Resizes the queue, and answers once its CQEs have been moved: now, or later, within the user's
+  /// turns.
   absl::Status Resize(const uroce_resize_cq& request, Reply& reply);
-  /// False: some are left for another turn.
+  /// Returns false when some CQEs are left for another turn.
   bool MoveCqes(CqeMoves& moves);
-  /// AfterSends of all the program's datagrams: they need address handles and queue pairs.
+  /// AfterSends for all datagrams of the program: these use address handles and queue pairs.
   absl::Status AfterDatagrams(DeferredReply::Writer write, Reply& reply);
 
   ControlContext& context_;
   const Client& client_;
   DeferredReply& deferred_;
   Registrations registrations_;
-  std::unique_ptr<CmFiles> cm_files_;  ///< Ends before the program: peers are told first.
+  std::unique_ptr<CmFiles> cm_files_;  ///< Destroyed before the program: peers are told first.
   std::unique_ptr<MemorySocket> memory_socket_;
 };
 

@@ -22,12 +22,12 @@
 namespace uroce::nic {
 namespace {
 
-// How soon a port notices what no fd tells it.
+// The interval at which a port checks for changes that no fd reports.
 constexpr Nanos kMaintenanceInterval{250'000'000};
-// How long news of links and addresses are gathered before they are looked at.
+// How long news of links and addresses are collected before they are read.
 constexpr Nanos kSettleTime{20'000'000};
-// How long peers have to answer that a connection ends with the daemon. They have been told by
-// then.
+// How long the daemon waits at its end for the peers' answers. All peers have been told before this
+// time ends.
 constexpr Nanos kFarewellTime{200'000'000};
 constexpr int kFarewellTurnMs = 10;
 
@@ -86,7 +86,7 @@ void Server::SayFarewell() {
 void Server::OnConnection() {
   Fd socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
-    // Out of fds: the listener stays readable, and would keep the loop from all else.
+    // No fd is left: the listener stays readable, and would keep the loop busy.
     if (errno == EMFILE || errno == ENFILE) {
       spdlog::warn("a program cannot connect: {}", std::strerror(errno));
       loop_.SetEvents(listener_watch_, 0);
@@ -97,8 +97,8 @@ void Server::OnConnection() {
   connections_->Admit(std::move(socket));
 }
 
-// Neighbours are followed at once. Links and addresses may come by the thousand: one look at all of
-// them follows a storm every kSettleTime, and leaves the thread free in between.
+// News of neighbours are handled at once. Links and addresses may change by the thousand: all of
+// them are read once every kSettleTime, which leaves the thread free in between.
 void Server::OnNetworkChange() {
   const NetlinkNews news = ReadNetlinkWatch(network_.get());
   services_->paths.neighbours().OnNews(news);
@@ -121,7 +121,7 @@ void Server::MaintainPorts() {
 void Server::MaintainPort(NicDevice& device) {
   device.port().Maintain(
       [this](absl::FunctionRef<void()> work) { nic_.workers().RunTogether(work); });
-  // Of kernel interfaces netlink tells, and asking costs more. A TAP does not know the port's link.
+  // Netlink reports changes of kernel interfaces at less cost. A TAP does not know the port's link.
   if (device.info().interface.empty() || device.tap() >= 0) Refresh(device);
 }
 

@@ -28,18 +28,18 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   size_t connection_count() const;
-  /// Whether it is still being found out if the ports' own addresses may be used.
+  /// Whether conflict detection for the ports' own addresses is still running.
   bool is_settling() const;
 
  private:
   void OnConnection();
   void OnNetworkChange();
   void RefreshAfter(Nanos delay);
-  /// Has every port look after its device, now and then; what changed is told to programs.
+  /// Has every port check its device periodically; tells programs what has changed.
   void MaintainPorts();
   void MaintainPort(NicDevice& device);
   void Refresh(NicDevice& device);
-  /// Lets the peers of programs know that these are gone, with the daemon.
+  /// Tells the peers of programs that the programs end, with the daemon.
   void SayFarewell();
 
   EventLoop& loop_;
@@ -47,7 +47,7 @@ class Server {
   const std::unique_ptr<Services> services_;
   const std::unique_ptr<ControlConnections> connections_;
   ControlSocket socket_;
-  DeviceTree tree_;  ///< Goes before the socket: behind that, another daemon may have one there.
+  DeviceTree tree_;  ///< Removed before the socket: later another daemon may create its tree there.
   Fd network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;

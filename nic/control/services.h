@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs on the control thread for all connections.
+// The services that run on the control thread for all connections.
 #pragma once
 
 #include "nic/base/background_tasks.h"
@@ -12,7 +12,7 @@
 
 namespace uroce::nic {
 
-/// In the order in which they need each other. Outlives the connections.
+/// Each member needs those above it. Outlives the connections.
 struct Services {
   Services(EventLoop& loop, Nic& nic)
       : paths(loop, nic),

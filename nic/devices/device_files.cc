@@ -20,7 +20,7 @@ struct Named {
 constexpr Named kStates[] = {{1, "DOWN"}, {2, "INIT"}, {3, "ARMED"}, {4, "ACTIVE"}};
 constexpr Named kPhysicalStates[] = {{2, "Polling"}, {3, "Disabled"}, {5, "LinkUp"}};
 
-/// "4: ACTIVE"
+/// Formats as "4: ACTIVE".
 template <size_t N>
 std::string Numbered(const Named (&names)[N], uint32_t value) {
   const auto* found = std::find_if(std::begin(names), std::end(names),
@@ -43,7 +43,7 @@ uint32_t Lanes(uint32_t width_code) {
   return width_code == 1 ? 1 : 4 * static_cast<uint32_t>(std::bit_width(width_code) - 1);
 }
 
-/// "100 Gb/sec (4X EDR)"
+/// Formats as "100 Gb/sec (4X EDR)".
 std::string Rate(const uroce_port_info& port) {
   const auto* found = std::find_if(std::begin(kSpeeds), std::end(kSpeeds),
                                    [&](const Speed& s) { return s.code == port.active_speed; });
@@ -54,7 +54,7 @@ std::string Rate(const uroce_port_info& port) {
                       speed.name, ")");
 }
 
-/// Groups of two bytes.
+/// Formats hex digits in groups of two bytes.
 std::string Groups(const uint8_t* bytes, size_t count) {
   std::string text;
   for (size_t i = 0; i < count; i += 2) {
@@ -68,7 +68,7 @@ std::string Guid(uint64_t big_endian) {
   return Groups(bytes.data(), bytes.size());
 }
 
-/// All of them, in words of 32 bits: "3,ffffffff".
+/// The mask of all CPUs, in words of 32 bits: "3,ffffffff".
 std::string CpuMask(uint32_t cpus) {
   const uint32_t top = cpus % 32 == 0 ? 32 : cpus % 32;
   std::string mask = absl::StrCat(absl::Hex((uint64_t{1} << top) - 1));

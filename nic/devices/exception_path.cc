@@ -14,7 +14,7 @@
 namespace uroce::nic {
 namespace {
 
-// Until a worker that was behind is looked at again. It empties its ring within microseconds.
+// The pause before a busy worker is tried again. It empties its ring within microseconds.
 constexpr int kBehindMs = 1;
 
 }  // namespace
@@ -44,7 +44,7 @@ void ExceptionPath::ThreadMain() {
   }
 }
 
-// An interface that is down refuses frames, as a NIC that is down loses them.
+// An interface that is down refuses frames; they are lost, as with a NIC that is down.
 bool ExceptionPath::ToKernel() {
   int count = 0;
   for (; count < kBurst; ++count) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of all traffic but RoCE between a port and the kernel's network stack.
+// Moves all traffic but RoCE between a port and the kernel's network stack.
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,11 @@
 namespace uroce::nic {
 
 /// Moves frames between a TAP and a worker, on a thread of its own from construction to
-/// destruction: bulk traffic of the kernel keeps no command waiting. What the worker does not take
-/// stays in the TAP's queue, so that the kernel's senders see it as on any slow link.
+/// destruction: bulk traffic of the kernel delays no command. Frames that the worker does not take
+/// stay in the TAP's queue, so that the kernel's senders see backpressure as on any slow link.
 class ExceptionPath {
  public:
-  /// `tap`, `link` and `worker` outlive it; `name` is the TAP's, for the log.
+  /// `tap`, `link` and `worker` outlive the object; `name` is the TAP's, for the log.
   ExceptionPath(std::string name, int tap, datapath::HostLink& link, datapath::Worker& worker);
   ~ExceptionPath();
   ExceptionPath(const ExceptionPath&) = delete;
@@ -27,13 +27,13 @@ class ExceptionPath {
   static constexpr int kBurst = 64;
 
   void ThreadMain();
-  /// Each moves up to kBurst frames. True: there was one.
+  /// Each moves up to kBurst frames. Returns whether there was one.
   bool ToKernel();
   bool FromKernel();
   void Wait();
 
   const std::string name_;
-  int tap_;  ///< -1 when somebody has deleted the interface.
+  int tap_;  ///< -1 after somebody has deleted the interface.
   datapath::HostLink& link_;
   datapath::Worker& worker_;
   const Fd stop_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GID table of a device as programs are told.
+// The GID table of a device in the form that programs get.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace uroce::nic {
 
-/// Every slot, empty ones too.
+/// Returns every slot, including empty ones.
 std::vector<uroce_gid_entry> GidEntries(const NicDevice& device);
 
 }  // namespace uroce::nic

@@ -25,7 +25,7 @@ int KernelNetwork::InterfaceOf(uint16_t vlan_id) const {
 void KernelNetwork::RefreshVlans(const Mac& mac) {
   std::optional<std::vector<VlanInterface>> listed = std::vector<VlanInterface>();
   if (ifindex_ != 0) listed = netlink_.VlansAbove(ifindex_);
-  if (!listed) return;  // What was known holds until the next news.
+  if (!listed) return;  // The known VLANs stay until the next news.
   vlans_ = *std::move(listed);
   const auto ours = std::stable_partition(vlans_.begin(), vlans_.end(),
                                           [&](const auto& vlan) { return vlan.mac == mac; });
@@ -55,8 +55,8 @@ void KernelNetwork::Mute(const VlanInterface& vlan) {
   }
 }
 
-// GID indices follow this order where slots are free: the interface's own addresses have those that
-// they would have without VLANs.
+// GID indices follow this order while slots are free: the interface's own addresses get the same
+// indices as without VLANs.
 void KernelNetwork::RefreshAddresses() {
   std::optional<std::vector<LinkAddress>> listed = std::vector<LinkAddress>();
   if (ifindex_ != 0) listed = netlink_.Addresses();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel has above the interface of a port: its addresses, and its VLANs with theirs.
+// The kernel's addresses and VLANs on the interface of a port.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace uroce::nic {
 /// The kernel's side of one port, in the daemon's network namespace. Control thread.
 class KernelNetwork {
  public:
-  /// Looks again at what is above interface `ifindex`; 0: there is none. VLANs that came are kept
-  /// from answering RoCE packets from then on. A VLAN with another MAC than `mac`, the port's, is
-  /// left to the kernel: frames for it are not the port's.
+  /// Reads again what is configured on interface `ifindex`; 0: there is none. From then on new
+  /// VLANs do not answer RoCE packets. A VLAN whose MAC differs from `mac`, the port's, is left to
+  /// the kernel: its frames are not the port's.
   void Refresh(int ifindex, const Mac& mac);
 
-  /// Those of the interface itself come first.
+  /// The addresses of the interface itself come first.
   const std::vector<InterfaceAddress>& addresses() const { return addresses_; }
-  /// The interface that has the port's traffic of this VLAN, itself for 0; 0: there is none.
+  /// The interface for the port's traffic of this VLAN; 0 is the port's own. Returns 0 for none.
   int InterfaceOf(uint16_t vlan_id) const;
 
  private:
@@ -33,7 +33,7 @@ class KernelNetwork {
   Netlink netlink_;
   int ifindex_ = 0;
   std::vector<VlanInterface> vlans_;
-  std::vector<VlanInterface> foreign_;        ///< With MACs of their own.
+  std::vector<VlanInterface> foreign_;        ///< VLANs with other MACs.
   std::map<int, drivers::KernelMute> mutes_;  ///< By ifindex of the VLAN.
   std::vector<InterfaceAddress> addresses_;
 };

@@ -13,7 +13,7 @@ using transport::QpState;
 struct Rule {
   QpState from;
   QpState to;
-  uint32_t types;  ///< TypeBit of each that it holds for.
+  uint32_t types;  ///< TypeBits of the types to which the rule applies.
   uint32_t required;
   uint32_t optional;
 };
@@ -47,7 +47,7 @@ constexpr uint32_t kTgtSqdOptional =
     kXrcSqdOptional | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 constexpr uint32_t kRcSqdOptional = kIniSqdOptional | kTgtSqdOptional;
 
-// To RESET from anywhere and to ERR from anywhere but RESET: see FindRule.
+// FindRule adds the transitions to RESET from any state, and to ERR from any state but RESET.
 constexpr Rule kRules[] = {
     {QpState::kReset, QpState::kInit, kConnected, kConnectedInit, 0},
     {QpState::kReset, QpState::kInit, kUd, kDatagramInit, 0},
@@ -126,7 +126,7 @@ absl::Status CheckAddressVector(const uroce_ah_attr& attr) {
   return AtMost("ah_attr.sl", attr.sl, 15);
 }
 
-// Q_Keys of this half are those of management (docs/protocol/transport.md, section 10).
+// Q_Keys with this bit are for management (docs/protocol/transport.md, section 10).
 constexpr uint32_t kPrivilegedQkey = 1u << 31;
 
 constexpr uint32_t kPsnMask = 0xffffff;  // PSNs are masked, not refused.
@@ -205,7 +205,7 @@ absl::Status CheckRanges(const uroce_qp_attr& attr, const ModifyView& view) {
 
 void Assign(const uroce_qp_attr& from, uroce_qp_attr& to) {
   const uint32_t mask = from.attr_mask;
-  // It is asked for anew at each drain.
+  // The program requests it anew for each drain.
   to.en_sqd_async_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) ? from.en_sqd_async_notify : 0;
   if (mask & IBV_QP_ACCESS_FLAGS) to.qp_access_flags = from.qp_access_flags;
   if (mask & IBV_QP_PKEY_INDEX) to.pkey_index = from.pkey_index;

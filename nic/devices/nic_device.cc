@@ -19,10 +19,10 @@
 namespace uroce::nic {
 namespace {
 
-constexpr size_t kMaxGroups = 4096;  // Each may cost an fd for each VLAN.
+constexpr size_t kMaxGroups = 4096;  // Each may need an fd per VLAN.
 constexpr uint32_t kHostDepthFrames = 128;
-constexpr uint32_t kExceptionDepthFrames = 512;  // As the queue of a TAP.
-constexpr uint32_t kAckDelayCode = 15;           // 134 ms: what a loaded host may take to answer.
+constexpr uint32_t kExceptionDepthFrames = 512;  // As long as a TAP's queue.
+constexpr uint32_t kAckDelayCode = 15;           // 134 ms: a loaded host may need it to answer.
 
 bool IsHost(const DeviceConfig& config, const drivers::PortInfo& info) {
   const bool has_kernel = !info.interface.empty() && !config.own_host;
@@ -54,8 +54,8 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
   ShowAddresses();
 }
 
-// Devices that know no speed, and those that claim one without meaning it, can do more than a
-// worker sends.
+// Devices without a known speed, or with a nominal one, are faster than a worker can
+// send.
 void NicDevice::ConfigureCongestion() {
   constexpr uint64_t kUnknownSpeed = 100'000'000'000;
   const uint64_t line_bps = info_.speed_bps == 0 ? kUnknownSpeed : info_.speed_bps;
@@ -84,7 +84,7 @@ void NicDevice::ShowAddresses() {
 
 NicDevice::Change NicDevice::Refresh() {
   drivers::PortInfo info = ReadInfo();
-  // An interface that is gone has no MAC and MTU: programs keep those they know.
+  // An interface that is gone has no MAC and MTU: the device keeps the last known ones.
   if (!info.interface.empty() && info.ifindex == 0) {
     info.mac = info_.mac;
     info.mtu_bytes = info_.mtu_bytes;
@@ -136,7 +136,7 @@ void NicDevice::LeaveGroup(const Gid& group) {
   if (on_group_) on_group_(group, false);
 }
 
-// On all VLANs where the port has an address of the group's family.
+// Joins groups on all VLANs where the port has an address of the group's family.
 absl::Status NicDevice::ShowGroups() {
   std::set<KernelGroups::Place> places;
   for (uint32_t index = 0; index < GidTable::kLength; ++index) {

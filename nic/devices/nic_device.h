@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One NIC of the daemon: its port, its addresses, and what programs are told of it.
+// One NIC of the daemon: its port, its addresses, and the attributes that programs query.
 #pragma once
 
 #include <cstdint>
@@ -31,32 +31,32 @@ class FaultPort;
 
 namespace uroce::nic {
 
-/// Queue pairs in one group of a device: a packet to it is copied for each.
+/// The most queue pairs in one group of a device: a packet to the group is copied for each.
 inline constexpr uint32_t kMaxGroupMembers = 64;
 
-/// Addresses come from the settings, and where there are none and a kernel interface stands behind
-/// the port, from that interface. Of a port that is a host of its own, they are used as far as
-/// nobody else has them. Control thread, but for `datapath`.
+/// Addresses come from the settings; if these name none and the port has a kernel interface, they
+/// come from that interface. A port that is a host of its own uses those addresses that no other
+/// host has. Control thread, except `datapath`.
 class NicDevice final : public NetDevice {
  public:
-  /// For so many workers. `fault` is the port itself where it is one, or null.
+  /// `workers`: their number. `fault` is the port itself if it injects faults, or null.
   NicDevice(const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
             uint32_t workers, drivers::FaultPort* fault = nullptr);
 
-  /// Looks at the port and its interface again. Nic::Refresh tells the workers what they must know.
+  /// Reads the port and its interface again. Nic::Refresh passes the changes on to the workers.
   struct Change {
     bool gids = false;
     bool link = false;
-    bool why_down = false;  ///< Down, for a reason that is new.
+    bool why_down = false;  ///< The link is down for a new reason.
     bool mac = false;
-    bool interface = false;  ///< It went, or another one has its name now.
+    bool interface = false;  ///< The interface went, or another one has its name.
   };
   Change Refresh();
-  /// Whether every VLAN of the given addresses has an interface, where the kernel is asked for
+  /// Checks that every VLAN of the given addresses has an interface, if the kernel resolves
   /// neighbours. Errors: one line with the command that adds it.
   absl::Status CheckVlans() const;
-  /// Whether the kernel leaves the port's addresses to us. Errors: one line with the command that
-  /// has it do so.
+  /// Checks that the kernel does not handle the port's addresses itself. Errors: one line with the
+  /// command that stops it.
   absl::Status CheckHost() const;
 
   // ---- NetDevice ----
@@ -73,42 +73,42 @@ class NicDevice final : public NetDevice {
 
   const DeviceConfig& config() const { return config_; }
   const drivers::PortInfo& info() const { return info_; }
-  /// Frames that are not RoCE; null where only the kernel sees them.
+  /// The link for frames that are not RoCE; null if only the kernel sees them.
   datapath::HostLink* host_link() const { return host_link_.get(); }
-  /// Datagrams of queue pair 1.
+  /// The link for datagrams of queue pair 1.
   datapath::GsiLink& gsi_link() const { return *gsi_link_; }
-  /// The TAP of the exception path, or -1.
+  /// The fd of the exception path's TAP, or -1.
   int tap() const { return tap_.get(); }
-  /// Opens the exception path's TAP, where there is to be one; from then on it is the port's kernel
-  /// interface. Before a worker has the device. Errors: one line that names it.
+  /// Opens the exception path's TAP if one is configured; from then on it is the port's kernel
+  /// interface. Call it before a worker has the device. Errors: one line that names the TAP.
   absl::Status OpenException();
-  /// Has the kernel know the port's addresses, where the settings say so. Errors: one line that
-  /// names the interface.
+  /// Adds the port's addresses to the kernel by a TAP, if configured. Errors: one line that names
+  /// the interface.
   absl::Status OpenAddressTap();
-  /// Those of the given addresses that may be used; effective with the next Refresh.
+  /// Sets those of the given addresses that may be used; they take effect at the next Refresh.
   void SetUsableAddresses(std::vector<InterfaceAddress> addresses) {
     usable_addresses_ = std::move(addresses);
   }
-  /// Has the port be in a multicast group, until as many calls of LeaveGroup: on Ethernet, where
-  /// routers and switches may have to know, and by its filter. Which queue pairs get what is sent
-  /// to the group, `datapath` says. Errors: InvalidArgument, no group's address; ResourceExhausted;
-  /// Unavailable, of the kernel.
+  /// Joins a multicast group, until LeaveGroup was called as often: on Ethernet, where routers and
+  /// switches may have to know, and in the port's filter. `datapath` says which queue pairs get the
+  /// packets of the group. Errors: InvalidArgument: not the address of a group; ResourceExhausted;
+  /// Unavailable: the kernel refused.
   absl::Status JoinGroup(const Gid& group);
-  /// Range: JoinGroup was called for it.
+  /// Range: JoinGroup was called for `group`.
   void LeaveGroup(const Gid& group);
-  /// Groups that the port is in, and how often each was joined.
+  /// The groups that the port is in, and how often each was joined.
   const std::map<Gid, uint32_t>& groups() const { return groups_; }
-  /// Told of each group that the port joins or leaves. For a host of the daemon's own.
+  /// Sets the listener for groups that the port joins or leaves, for a host of the daemon's own.
   void OnGroups(std::function<void(const Gid& group, bool joined)> listener) {
     on_group_ = std::move(listener);
   }
-  /// Whether packets of this traffic class say that switches may mark them.
+  /// Whether packets of this traffic class allow switches to mark them (ECN-capable transport).
   bool IsEcnCapable(uint8_t traffic_class) const;
   uroce_port_info PortAttributes() const;
   uroce_device_info DeviceInfo(const Limits& limits) const;
   drivers::Port& port() const { return *port_; }
   drivers::FaultPort* fault_port() const { return fault_port_; }
-  /// `text` says the faults from now on; see drivers::ParseFault. "" for none.
+  /// Records the text of the current faults; see drivers::ParseFault. "" for none.
   void ShowFault(std::string text) {
     has_had_faults_ |= !text.empty();
     config_.fault = std::move(text);
@@ -117,10 +117,10 @@ class NicDevice final : public NetDevice {
   /// workers stand still.
   void SetCongestion(const DeviceConfig& config);
   bool has_had_faults() const { return has_had_faults_; }
-  /// Has the workers know the addresses of the GID table. While all stand still, or before they
-  /// have the device.
+  /// Passes the addresses of the GID table to the workers. Call it while all workers stand still,
+  /// or before they have the device.
   void ShowAddresses();
-  /// What the queue pairs that are gone had counted.
+  /// The sum of the counters of the queue pairs that are gone.
   datapath::Counters& ended_counters() { return ended_counters_; }
   const datapath::Counters& ended_counters() const { return ended_counters_; }
   datapath::Device& datapath() { return datapath_; }
@@ -131,7 +131,7 @@ class NicDevice final : public NetDevice {
   void ConfigureCongestion();
   void MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_frames);
   void RefreshNetwork();
-  /// Has the kernel know the groups, on the interfaces that there are now.
+  /// Joins the groups in the kernel, on the interfaces that exist now.
   absl::Status ShowGroups();
   const std::vector<InterfaceAddress>& Addresses() const;
 
@@ -142,12 +142,12 @@ class NicDevice final : public NetDevice {
   Fd tap_;          ///< Of the exception path.
   Fd address_tap_;  ///< Its interface has the port's addresses.
   drivers::PortInfo info_;
-  uint64_t node_guid_;  ///< That of the first MAC: it names the device for as long as it is there.
+  uint64_t node_guid_;  ///< From the first MAC: it names the device for its whole life.
   KernelNetwork network_;
   std::unique_ptr<datapath::HostLink> host_link_;
   std::unique_ptr<datapath::GsiLink> gsi_link_ = std::make_unique<datapath::GsiLink>();
   bool is_host_ = false;
-  std::vector<InterfaceAddress> usable_addresses_;  ///< Of a host.
+  std::vector<InterfaceAddress> usable_addresses_;  ///< If the port is a host.
   GidTable gids_;
   std::map<Gid, uint32_t> groups_;
   KernelGroups kernel_groups_{KernelGroups::How::kJoin};

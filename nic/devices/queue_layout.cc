@@ -42,8 +42,8 @@ absl::Status CheckCaps(const uroce_qp_cap& wanted, const Limits& limits) {
 
 }  // namespace
 
-// A send slot fills whole cache lines and whatever is left in its last one is granted as inline
-// room; receive slots are powers of two, so that none straddles more lines than it must.
+// A send slot fills whole cache lines; the room left in its last line is granted as inline data.
+// Receive slots are powers of two, so that none touches more lines than necessary.
 absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, const Limits& limits) {
   if (absl::Status status = CheckCaps(wanted, limits); !status.ok()) return status;
   QueuePairLayout layout;
@@ -54,7 +54,7 @@ absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, cons
     layout.sq_depth = DepthFor(wanted.max_send_wr, limits.qp_wr);
     layout.sq_slot_bytes = RoundUp(header + std::max(sges, wanted.max_inline_data), UROCE_LINE);
     layout.granted.max_send_wr = layout.sq_depth;
-    // Also to who asks for none: rdma_xclient counts on the room of its SGE, as devices give it.
+    // Also if none is asked for: rdma_xclient uses the room of its SGE, which devices grant.
     layout.granted.max_inline_data = std::min(layout.sq_slot_bytes - header, UROCE_MAX_INLINE);
   }
   if (wanted.max_recv_wr != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of queues: from what a program asks for to what it gets and how that lies in the arena.
+// Sizes of queues: turns what a program asks for into what it gets and the layout in the arena.
 // Pure.
 #pragma once
 
@@ -13,17 +13,17 @@
 
 namespace uroce::nic {
 
-/// Queues are powers of two long: what a limit between two of them lets a program have.
+/// The most entries of a queue under `limit`: depths are powers of two, so it is rounded up.
 constexpr uint32_t MostEntries(uint32_t limit) { return std::bit_ceil(limit); }
 
-/// Entries of a queue for which `wanted` were asked, all of which are granted: the next power of
-/// two above. Programs count on what Linux's software RoCE gives them, which is one less than that,
-/// so 2047 for 1024; who asks for the most gets no more.
+/// Entries of a queue when `wanted` were asked for; all of them are granted: the next power of two
+/// above. Programs rely on what Linux's software RoCE grants, which is one less than a power of
+/// two: 2047 for 1024. A program that asks for the maximum gets no more than that.
 constexpr uint32_t DepthFor(uint32_t wanted, uint32_t limit) {
   return std::bit_ceil(std::min(wanted + 1, MostEntries(limit)));
 }
 
-/// One queue pair in the arena: page, then SQ slots, then RQ slots, as offsets from its start.
+/// One queue pair in the arena: a page, then SQ slots, then RQ slots, as offsets from its start.
 struct QueuePairLayout {
   uroce_qp_cap granted{};
   uint32_t sq_depth = 0;  ///< Powers of two; 0 for a queue without entries.
@@ -37,18 +37,18 @@ struct QueuePairLayout {
 /// Errors: InvalidArgument above a limit.
 absl::StatusOr<QueuePairLayout> LayOutQueuePair(const uroce_qp_cap& wanted, const Limits& limits);
 
-/// Depth of a completion queue's rings for `cqe`, see DepthFor.
-/// Errors: InvalidArgument for 0 or above the limit.
+/// Depth of the rings of a completion queue for `cqe` entries, see DepthFor. Errors:
+/// InvalidArgument for 0 or above the limit.
 absl::StatusOr<uint32_t> CompletionQueueDepth(uint32_t cqe, const Limits& limits);
 
-/// One ring of a completion queue: its page, then the entries.
+/// One ring of a completion queue: its page, then its entries.
 struct CompletionRingLayout {
   uint64_t entries_offset = 0;
   uint64_t length_bytes = 0;
 };
 CompletionRingLayout LayOutCompletionRing(uint32_t depth);
 
-/// A queue of receives that stands alone: its slots.
+/// The slots of a receive queue without a queue pair.
 struct ReceiveRingLayout {
   uint32_t depth = 0;  ///< A power of two.
   uint32_t slot_bytes = 0;

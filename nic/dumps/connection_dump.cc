@@ -39,7 +39,7 @@ const char* StateName(rdma_cm::State state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-/// Once there is a connection, its own state says more.
+/// Returns the state of the connection once there is one: it says more.
 std::string StateOf(const rdma_cm::EndpointInfo& info) {
   const bool connects =
       info.state == rdma_cm::State::kConnect || info.state == rdma_cm::State::kDisconnect;
@@ -70,7 +70,7 @@ Json EndpointJson(const Nic& nic, const Client& client, const rdma_cm::EndpointI
           {"remote_comm_id", info.remote_comm_id.value()}};
 }
 
-/// Says what all endpoints were like in one moment.
+/// Dumps a snapshot of all endpoints.
 class ConnectionsSource : public ListSource {
  public:
   ConnectionsSource(const DumpContext& context, const Client& asker)

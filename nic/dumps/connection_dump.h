@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the connection manager keeps and counts, as JSON.
+// The state and counters of the connection manager, as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,7 +8,7 @@ namespace uroce::nic {
 
 class RdmaCmHost;
 
-/// Messages received and sent by kind, and what became of those that did nothing.
+/// Messages received and sent by kind, and the reasons why messages had no effect.
 nlohmann::ordered_json ManagerJson(const RdmaCmHost& host);
 
 }  // namespace uroce::nic

@@ -120,7 +120,7 @@ Json FaultJson(const drivers::FaultCounters& counters) {
           {"corrupted", counters.corrupted},   {"ce_marked", counters.ce_marked}};
 }
 
-// What the fault port did, counted by the workers.
+// Adds the fault port's statistics, which the workers count.
 void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
   if (!device.has_had_faults()) return;
   drivers::FaultCounters receive, transmit;
@@ -143,12 +143,12 @@ void AddLinkCounters(const std::string& prefix, const datapath::FrameLink& link,
                                     counters.too_long.load(std::memory_order_relaxed);
 }
 
-/// Adds the counters of live connections up, some at a time; then it says all.
+/// Adds up the counters of live connections, some at a time; then dumps the sums.
 class StatSource : public DumpSource {
  public:
   StatSource(const DumpContext& context, const Client& asker)
       : context_(context), walk_(context, asker, /*of_all=*/true) {
-    // Counters of connections that have ended count on in their device.
+    // The device keeps the counters of connections that have ended.
     for (const auto& device : context.nic.devices()) sums_[device.get()] = device->ended_counters();
   }
 
@@ -173,7 +173,7 @@ class StatSource : public DumpSource {
     json["port_xmit_discards"] = port.tx_discards;
     json["port_rcv_missed"] = port.rx_missed;
     json["port_rcv_damaged"] = port.rx_damaged;
-    // Frames that are not RoCE, on a port with a stack of its own for them.
+    // Frames that are not RoCE, on a port with its own stack for them.
     const datapath::HostLink* const host = device.datapath().host_link;
     if (host != nullptr) AddLinkCounters("host", *host, json);
     AddLinkCounters("gsi", device.gsi_link(), json);

@@ -12,13 +12,13 @@
 
 namespace uroce::nic {
 
-/// What uroce_dump_what names. Devices and their counters are for everybody; queue pairs and memory
-/// regions of other users only for the privileged. `asker` outlives it.
+/// Makes the dump that uroce_dump_what names. Everybody may see devices and their counters; only
+/// the privileged see queue pairs and memory regions of other users. `asker` outlives the dump.
 absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpContext& context,
                                                      const Client& asker);
 
-/// The newest packets of a live queue pair as a pcapng file, for the same askers.
-/// Errors: there is no such queue pair, or it keeps none.
+/// Dumps the newest packets of a live queue pair as a pcapng file, for the same askers. Errors:
+/// there is no such queue pair, or it keeps no packets.
 absl::StatusOr<std::unique_ptr<DumpSource>> MakeHistoryDump(Qpn qpn, const DumpContext& context,
                                                             const Client& asker);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dumps need of the daemon.
+// The parts of the daemon that dumps read.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ class Nic;
 class PeerAgreements;
 class RdmaCmHost;
 
-/// All of it outlives every dump.
+/// All references outlive every dump.
 struct DumpContext {
   EventLoop& loop;
   Nic& nic;
@@ -28,7 +28,7 @@ struct DumpContext {
   const RdmaCmHost& rdma_cm;
   const PeerAgreements& peers;
   const HistoryRecorder& histories;
-  /// All clients, by rising ids.
+  /// Returns all clients in the order of their ids.
   std::function<std::vector<const Client*>()> clients;
 };
 

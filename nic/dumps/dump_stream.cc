@@ -75,7 +75,7 @@ void DumpStream::OnWritable() {
   const bool goes_on = Continue(deadline);
   context_.turns.Leave(uid, Nic::Now() - begin);
   if (goes_on) return;
-  const std::function<void()> done = std::move(done_);  // It outlives this object.
+  const std::function<void()> done = std::move(done_);  // The callback may destroy this object.
   done();
 }
 

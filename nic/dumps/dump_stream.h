@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends a dump to the client that asked for it, piece by piece as the client reads.
+// Sends a dump to the client that asked for it, in pieces, as the client reads.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 
 namespace uroce::nic {
 
-/// Says what a dump holds. Control thread. Between two calls objects come and go.
+/// Produces the text of a dump. Control thread. Objects may come and go between two calls.
 class DumpSource {
  public:
   virtual ~DumpSource() = default;
-  /// Appends the next piece, of some tens of kilobytes and at best less than a millisecond's work.
-  /// False: that was the last.
+  /// Appends the next piece: some tens of kilobytes, normally less than a millisecond's work.
+  /// Returns false after the last piece.
   virtual bool Append(std::string& text) = 0;
 };
 
-/// As it goes out. A process may be named by any bytes: those that are no UTF-8 are replaced.
+/// Serializes `json`. Process names can be any bytes: invalid UTF-8 is replaced.
 std::string JsonText(const nlohmann::ordered_json& json);
 
-/// A text that is there already.
+/// A dump whose whole text is ready.
 class TextSource : public DumpSource {
  public:
   explicit TextSource(std::string text) : text_(std::move(text)) {}
@@ -50,10 +50,10 @@ class ListSource : public DumpSource {
 
  protected:
   static constexpr size_t kPieceBytes = 32 << 10;
-  /// Adds the next items; false: those were the last.
+  /// Adds the next items. Returns false after the last ones.
   virtual bool AppendItems(std::string& text) = 0;
   void AddItem(std::string& text, const nlohmann::ordered_json& item);
-  /// What comes before an item that is written otherwise.
+  /// Writes what precedes an item, for items that AddItem does not write.
   void BeginItem(std::string& text);
 
  private:
@@ -62,12 +62,12 @@ class ListSource : public DumpSource {
   bool has_items_ = false;
 };
 
-/// Sends on a stream socket what the asker's user has time for in the turns of the loop. Whoever
-/// does not read it has the daemon hold one piece. Control thread.
+/// Sends a dump on a stream socket, within the user's turns of the loop. If the client does not
+/// read, the daemon holds one piece. Control thread.
 class DumpStream {
  public:
-  /// `asker` outlives it. `done` is called at the end, also when nobody reads any more; it may
-  /// destroy the stream. Errors: Internal, no socket.
+  /// `asker` outlives the stream. `done` is called at the end, also when the client stops reading;
+  /// it may destroy the stream. Errors: Internal, no socket.
   static absl::StatusOr<std::unique_ptr<DumpStream>> Start(const DumpContext& context,
                                                            const Client& asker,
                                                            std::unique_ptr<DumpSource> source,
@@ -80,9 +80,9 @@ class DumpStream {
   DumpStream(const DumpContext& context, const Client& asker, std::unique_ptr<DumpSource> source,
              Fd socket, std::function<void()> done);
   void OnWritable();
-  /// False: it is over.
+  /// Returns false when the dump is over.
   bool Continue(Nanos deadline);
-  /// Among the connections of its user.
+  /// Identifies the stream among the connections of its user.
   uint64_t id() const;
 
   const DumpContext& context_;
@@ -92,7 +92,7 @@ class DumpStream {
   std::function<void()> done_;
   EventLoop::Id watch_ = 0;
   std::string piece_;
-  size_t sent_bytes_ = 0;  ///< Of the piece.
+  size_t sent_bytes_ = 0;  ///< Of `piece_`.
   bool is_last_ = false;
 };
 

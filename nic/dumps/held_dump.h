@@ -8,8 +8,8 @@ namespace uroce::nic {
 
 class Nic;
 
-/// Numbers of queue pairs and keys that somebody holds, and the frames that are on their way or
-/// kept by the workers, which keep up to a burst each.
+/// The numbers of queue pairs and keys that are in use, and the frames that are on their way or
+/// kept by the workers. Each worker keeps up to a burst of frames.
 nlohmann::ordered_json HeldJson(const Nic& nic);
 
 }  // namespace uroce::nic

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered memory as JSON.
+// Dumps registered memory as JSON.
 #include <infiniband/verbs.h>
 
 #include <nlohmann/json.hpp>
@@ -35,7 +35,7 @@ const char* ModeOf(const datapath::MemoryRegion& region) {
   return mode != nullptr ? mode : "mixed";
 }
 
-/// What a code of enum uroce_mr_reason says; "" for none.
+/// The text for a code of enum uroce_mr_reason; "" for none.
 const char* ReasonText(uint32_t reason) {
   switch (reason) {
     case UROCE_WHY_NONE:
@@ -86,7 +86,7 @@ std::string AccessText(uint32_t access) {
   return (access & IBV_ACCESS_LOCAL_WRITE ? "rw" : "r") + RemoteAccessText(access);
 }
 
-// There may be thousands in a region: as text, since a tree of values takes ten times as long.
+// A region may have thousands of segments: text takes a tenth of the time of JSON values.
 void AppendSegments(const datapath::MemoryRegion& region, std::string& text) {
   text += '[';
   for (const datapath::MrSegment& segment : region.segments) {
@@ -140,7 +140,7 @@ Json WindowJson(const Client& client, const WindowObject& object) {
   return json;
 }
 
-/// Regions, then windows.
+/// Dumps regions, then windows.
 class MemorySource : public TablesSource {
  public:
   MemorySource(const DumpContext& context, const Client& asker)

@@ -12,19 +12,19 @@ namespace uroce::nic {
 
 /// Queue pairs as their workers have them.
 std::unique_ptr<DumpSource> MakeQueuePairsDump(const DumpContext& context, const Client& asker);
-/// Regions and windows: how the daemon reaches each part of a region, and why not better.
+/// Regions and windows: how the daemon reaches each part of a region, and why not faster.
 std::unique_ptr<DumpSource> MakeMemoryDump(const DumpContext& context, const Client& asker);
-/// librdmacm ids: whose each is, where it leads and how far it has come.
+/// librdmacm ids: their programs, their destinations and their states.
 std::unique_ptr<DumpSource> MakeConnectionsDump(const DumpContext& context, const Client& asker);
-/// Shared receive queues: whose they are, and how full.
+/// Shared receive queues: their programs, and how full they are.
 std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const DumpContext& context,
                                                         const Client& asker);
 
 /// Congestion control of queue pairs: rates, windows, round trips, CNPs.
 std::unique_ptr<DumpSource> MakeFlowsDump(const DumpContext& context, const Client& asker);
 
-/// Which of them a number of uroce_dump_what means. Each shows what `asker` may see, who outlives
-/// it.
+/// Maps numbers of uroce_dump_what to these dumps. Each dump shows what `asker` may see; `asker`
+/// outlives the dump.
 struct ObjectDump {
   uint32_t what;
   std::unique_ptr<DumpSource> (*make)(const DumpContext& context, const Client& asker);

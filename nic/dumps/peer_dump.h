@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the NICs that queue pairs are connected to, as JSON.
+// What the daemon knows of the NICs that queue pairs are connected to, as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@ class Client;
 
 /// Each path that reliable connections of the given clients use, and what is agreed on there.
 nlohmann::ordered_json PeersJson(const Nic& nic, const std::vector<const Client*>& clients);
-/// Questions and answers, of all.
+/// Counts the questions and answers of all peers.
 nlohmann::ordered_json PeerCountersJson(const PeerAgreements& peers);
 
 }  // namespace uroce::nic

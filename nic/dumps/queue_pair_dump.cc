@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint32_t kQueuePairsPerPiece = 64;  // Their worker waits meanwhile: some us.
+constexpr uint32_t kQueuePairsPerPiece = 64;  // Their worker waits some us.
 
 FlowView FlowOf(const datapath::QueuePair& queue_pair, const congestion::DelaySettings& settings) {
   const datapath::FlowControl& flow = queue_pair.flow();
@@ -80,7 +80,7 @@ const char* TypeName(uint32_t qp_type) {
   }
 }
 
-/// How lost packets are repeated.
+/// The name of the method that repeats lost packets.
 const char* RecoveryName(const QueuePairView& view) {
   if (!view.object->queue_pair.core().is_reliable()) return "";
   return view.is_selective ? "selective" : "go-back-n";
@@ -109,7 +109,7 @@ Json QueuePairJson(const QueuePairView& view) {
   json["sent_bytes"] = view.traffic.sent_bytes;
   json["received_packets"] = view.traffic.received_packets;
   json["received_bytes"] = view.traffic.received_bytes;
-  Json counters = Json::object();  // Those that count something: most never do.
+  Json counters = Json::object();  // Only the counters that are not 0: most always are.
   for (const CounterRow& row : kCounters) {
     if (view.counters.*row.value != 0) counters[row.name] = view.counters.*row.value;
   }
@@ -180,7 +180,7 @@ bool QueuePairWalk::TakeSome(const Client& client, std::vector<QueuePairView>& v
         });
     return true;
   }
-  // A target is shown once, as that of the first who has it open.
+  // A target is shown once, for the first program that has it open.
   handle_ =
       program.xrc().targets().ForSome(handle_, room, [&](uint32_t, const OpenedTarget& opened) {
         if (!seen_targets_.insert(opened.target->qpn().value()).second) return;

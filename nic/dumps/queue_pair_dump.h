@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs as their workers have them, and as JSON.
+// The state of queue pairs as their workers see it, also as JSON.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ namespace uroce::nic {
 class Program;
 struct QueuePairObject;
 
-/// The congestion control of one queue pair. 0: is not measured.
+/// The congestion control of one queue pair. A value that is not measured is 0.
 struct FlowView {
-  bool is_limited;  ///< It has a reaction point: the next three say what that holds.
+  bool is_limited;  ///< The flow has a reaction point, whose state the next three fields show.
   double rate_bps;
   double target_bps;
   double alpha;
-  uint32_t window_packets;  ///< Of a reliable connection.
-  Nanos round_trip;         ///< The newest, of `delay`; so the next two.
+  uint32_t window_packets;  ///< For reliable connections.
+  Nanos round_trip;         ///< The newest. This field and the next two are of profile `delay`.
   Nanos shortest_round_trip;
   Nanos target_round_trip;
   uint32_t cnps_sent;
   uint32_t cnps_handled;
 };
 
-/// What one queue pair looked like in one moment of its worker.
+/// A snapshot of one queue pair, taken inside Run of its worker.
 struct QueuePairView {
   const Client* client;
   const QueuePairObject* object;
   transport::QpState state;
   bool draining;
-  bool is_selective;  ///< Of a reliable connection.
+  bool is_selective;  ///< Selective repeat is in use; reliable connections only.
   uint32_t next_send_psn;
   uint32_t expected_psn;
   datapath::Path path;
@@ -46,26 +46,26 @@ struct QueuePairView {
   FlowView flow;
 };
 
-/// Goes through queue pairs, some at a time, while others come and go. Control thread.
+/// Iterates over queue pairs, some at a time, while others come and go. Control thread.
 class QueuePairWalk {
  public:
-  /// Those that `asker` may see, or those of all.
+  /// Visits the queue pairs that `asker` may see, or all of them.
   QueuePairWalk(const DumpContext& context, const Client& asker, bool of_all);
-  /// The next ones; none: those were all. Until the control thread does anything else.
+  /// The next ones; empty at the end. Valid until the control thread does anything else.
   std::vector<QueuePairView> Next();
 
  private:
-  /// False: the client has no more.
+  /// Returns false when the client has no more.
   bool TakeSome(const Client& client, std::vector<QueuePairView>& views);
   void LookAt(std::vector<QueuePairView>& views) const;
 
   const DumpContext& context_;
   const Client& asker_;
   const bool of_all_;
-  uint32_t client_ = 0;  ///< Where to go on,
+  uint32_t client_ = 0;  ///< Where the next call continues, with the next two.
   bool in_targets_ = false;
   uint32_t handle_ = 0;
-  std::set<uint32_t> seen_targets_;  ///< Several programs may have one open.
+  std::set<uint32_t> seen_targets_;  ///< Several programs may have opened the same target.
 };
 
 }  // namespace uroce::nic

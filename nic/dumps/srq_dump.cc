@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared receive queues as JSON.
+// Dumps shared receive queues as JSON.
 #include <nlohmann/json.hpp>
 
 #include "nic/dumps/object_dumps.h"
@@ -36,7 +36,7 @@ Json QueueJson(Nic& nic, const Client& client, const SharedReceiveObject& srq) {
   json["max_wr"] = config.layout.depth;
   json["max_sge"] = config.max_sge;
   json["limit"] = limit;
-  // To an XRC queue the target queue pairs of its domain lead, whoever has them open.
+  // All target queue pairs of its domain use an XRC queue, whichever programs opened them.
   json["qps"] = srq.xrcd != nullptr ? srq.xrcd->domain->target_count() : srq.users;
   return json;
 }

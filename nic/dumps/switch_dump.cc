@@ -37,7 +37,7 @@ Json SwitchJson(const Nic& nic, const Fabric& fabric, uint32_t index) {
           {"no_path_drops", its.lost_ways}};
 }
 
-/// The devices at switches, in the order of the network's hosts.
+/// The names of the devices at switches, in the order of the network's hosts.
 std::vector<std::string> HostNames(const Nic& nic) {
   std::vector<std::string> names;
   for (const auto& device : nic.devices()) {
@@ -51,7 +51,7 @@ uint64_t PausedMicros(const Link& link, Nanos now) {
   return static_cast<uint64_t>(paused.count() / 1'000);
 }
 
-/// What leaves by the port, and how often what comes by it was paused.
+/// What is sent by the port, and how often traffic received by it was paused.
 Json PortJson(const Fabric& fabric, uint32_t egress, Nanos now) {
   const Link& out = fabric.link(egress);
   const Link& in = fabric.link(egress ^ 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The switches inside and their ports as JSON.
+// The switches of the daemon and their ports, as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

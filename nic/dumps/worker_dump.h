@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each worker does, as JSON.
+// The activity of each worker, as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,7 +9,7 @@ namespace uroce::nic {
 class Nic;
 
 /// One object per worker: its queue pairs, the packets of all devices that it received and sent,
-/// those that it handed over, took over or dropped on the way, and the time that it was busy.
+/// those that it handed over, took over or dropped, and the time that it was busy.
 nlohmann::ordered_json WorkersJson(const Nic& nic);
 
 }  // namespace uroce::nic

@@ -80,7 +80,7 @@ absl::StatusOr<InterfaceAddress> ParseInterfaceAddress(absl::string_view text) {
 }
 
 bool IsUnicast(const Gid& gid) {
-  // From 224 on: groups, reserved addresses, and 255.255.255.255.
+  // 224 and above: multicast, reserved addresses, and 255.255.255.255.
   if (gid.is_ipv4() && gid.bytes[12] >= 224) return false;
   return !IsMulticast(gid) && !IsUnspecifiedOrLoopback(gid);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of addresses: IP addresses with prefix, GIDs, MACs. Pure.
+// Parses and formats addresses: IP addresses with prefix, GIDs, MACs. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace uroce::nic {
 
-/// An IP address of a port and the on-link prefix around it. IPv4 as ::ffff:a.b.c.d.
+/// An IP address of a port and its on-link prefix. IPv4 as ::ffff:a.b.c.d.
 struct InterfaceAddress {
   Gid gid;
   uint8_t prefix_bits = 128;  ///< Counted in the 128 bits of the GID: 96 + n for IPv4.
@@ -19,18 +19,18 @@ struct InterfaceAddress {
   friend bool operator==(const InterfaceAddress&, const InterfaceAddress&) = default;
 };
 
-/// "10.0.0.1/24", "fd00::1/64" or "10.0.0.1/24 vlan 100"; without a prefix the address stands alone
-/// (/32, /128).
-/// Errors: not an address, not a unicast address, prefix or VLAN out of range.
+/// Parses "10.0.0.1/24", "fd00::1/64" or "10.0.0.1/24 vlan 100". Without a prefix length the prefix
+/// is the address alone (/32, /128). Errors: not an address, not a unicast address, prefix or VLAN
+/// out of range.
 absl::StatusOr<InterfaceAddress> ParseInterfaceAddress(absl::string_view text);
 
-/// An address of any kind, and how many of its bits count: 96 + n for IPv4.
+/// An address of any kind, and the number of its significant bits: 96 + n for IPv4.
 struct IpPrefix {
   Gid gid;
   uint8_t bits = 128;
 };
-/// "10.0.0.0/16" or "::/0"; without a prefix length all bits count.
-/// Errors: not an address, prefix length out of range.
+/// Parses "10.0.0.0/16" or "::/0"; without a prefix length all bits are significant. Errors: not an
+/// address, prefix length out of range.
 absl::StatusOr<IpPrefix> ParseIpPrefix(absl::string_view text);
 /// An address that a port can own: not multicast, broadcast, reserved, loopback or unspecified.
 bool IsUnicast(const Gid& gid);
@@ -57,11 +57,11 @@ constexpr uint16_t VlanTci(uint16_t vlan_id, uint8_t priority) {
   return static_cast<uint16_t>((priority & 7) << 13 | vlan_id);
 }
 
-/// "10.0.0.1" or "fe80::1".
+/// Formats as "10.0.0.1" or "fe80::1".
 std::string FormatAddress(const Gid& gid);
-/// "10.0.0.1/24" or "10.0.0.1/24 vlan 100".
+/// Formats as "10.0.0.1/24" or "10.0.0.1/24 vlan 100".
 std::string FormatInterfaceAddress(const InterfaceAddress& address);
-/// Eight groups of four hex digits, as sysfs shows a GID.
+/// Formats as eight groups of four hex digits, as sysfs shows a GID.
 std::string FormatGid(const Gid& gid);
 std::string FormatMac(const Mac& mac);
 

@@ -15,7 +15,7 @@ namespace uroce::nic {
 
 class NetDevice;
 
-/// From an address of a port to a destination.
+/// Identifies a path: from an address of a port to a destination.
 struct PathKey {
   const NetDevice* device = nullptr;
   uint16_t vlan_id = 0;  ///< 0: untagged.
@@ -29,19 +29,19 @@ struct FollowedPath {
   PathKey key;
   Gid next_hop;
   Mac mac{};
-  std::shared_ptr<const void> use;  ///< Keeps the next hop in the cache of the port's own host.
+  std::shared_ptr<const void> use;  ///< Keeps the next hop in the port's own neighbour cache.
 };
 
-/// Control thread. A path is followed for as long as somebody holds what Follow returned.
+/// Control thread. A path is followed while the result of Follow is held.
 class FollowedPaths {
  public:
   using Holder = std::shared_ptr<FollowedPath>;
 
   /// Queue pairs with the same key share a path, which takes the newest next hop.
   Holder Follow(const FollowedPath& path);
-  /// All that are held. What is not is forgotten meanwhile.
+  /// Returns all paths that are held, and removes the others.
   std::vector<Holder> Held();
-  /// `mac` has `next_hop` on this VLAN of this device from now on: the paths that this changes.
+  /// Records that `next_hop` has `mac` on this VLAN of this device. Returns the changed paths.
   std::vector<FollowedPath> OnNeighbour(const NetDevice* device, uint16_t vlan_id,
                                         const Gid& next_hop, const Mac& mac);
 
@@ -49,7 +49,7 @@ class FollowedPaths {
   static constexpr size_t kFewPaths = 64;
 
   std::map<PathKey, std::weak_ptr<FollowedPath>> paths_;
-  size_t forget_at_ = kFewPaths;  ///< Number of paths at which it is worth to look for dead ones.
+  size_t forget_at_ = kFewPaths;  ///< Number of paths at which dead ones are looked for.
 };
 
 }  // namespace uroce::nic

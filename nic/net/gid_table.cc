@@ -33,7 +33,7 @@ std::optional<uint32_t> GidTable::Find(const GidEntry& entry) const {
   return std::nullopt;
 }
 
-// Index 0 is the default GID's for ever; an address equal to it is there once.
+// Index 0 always has the default GID; an address equal to it is not entered twice.
 bool GidTable::Keep(const std::vector<InterfaceAddress>& addresses) {
   bool changed = false;
   for (uint32_t i = 1; i < kLength; ++i) {
@@ -49,7 +49,7 @@ bool GidTable::Keep(const std::vector<InterfaceAddress>& addresses) {
   return changed;
 }
 
-// A link-local address equal to the default GID is there already, and not added twice.
+// A link-local address equal to the default GID is in the table already.
 bool GidTable::Insert(const GidEntry& entry) {
   if (Find(entry)) return false;
   const auto slot = std::find(slots_.begin(), slots_.end(), std::nullopt);

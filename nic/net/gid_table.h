@@ -12,16 +12,16 @@
 
 namespace uroce::nic {
 
-/// One GID. The same address in two VLANs makes two of them.
+/// One GID. The same address in two VLANs makes two entries.
 struct GidEntry {
   Gid gid;
   uint16_t vlan_id = 0;  ///< 0: untagged.
   friend bool operator==(const GidEntry&, const GidEntry&) = default;
 };
 
-/// Slots with stable indices: a GID keeps its index for as long as it is there, and a freed slot
-/// is taken by the next newcomer (docs/protocol/verbs-semantics.md, section 1). Queue pairs whose
-/// source GID goes keep their path, as with the kernel's RoCE: the index is looked at when they are
+/// Slots with stable indices: a GID keeps its index while it exists, and a freed slot goes to the
+/// next new GID (docs/protocol/verbs-semantics.md, section 1). Queue pairs whose source GID is
+/// removed keep their path, as with the kernel's RoCE: the index is only read when they are
 /// connected.
 class GidTable {
  public:
@@ -29,8 +29,8 @@ class GidTable {
 
   /// Index 0: fe80::/64 with the EUI-64 of `mac`.
   explicit GidTable(const Mac& mac);
-  /// Makes the table hold the default GID of `mac` and `addresses`. What does not fit is left out.
-  /// True: something changed.
+  /// Makes the table hold the default GID of `mac` and `addresses`. Addresses that do not fit are
+  /// left out. Returns whether something changed.
   bool Update(const Mac& mac, const std::vector<InterfaceAddress>& addresses);
 
   /// The GID at `index`, unless the slot is empty or does not exist.

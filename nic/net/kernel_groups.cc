@@ -33,7 +33,7 @@ group_req RequestFor(int ifindex, const Gid& group) {
   return request;
 }
 
-// A socket for each group: the kernel counts how many one may have. Nothing is sent to its port.
+// One socket per group: the kernel limits the groups of a socket. Nobody sends to its port.
 Fd Join(int ifindex, const Gid& group) {
   const bool is_ipv4 = group.is_ipv4();
   Fd fd(socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -45,7 +45,7 @@ Fd Join(int ifindex, const Gid& group) {
   return Fd();
 }
 
-// A packet socket of no protocol receives nothing; its membership holds the filter open.
+// A packet socket without a protocol receives nothing; its membership keeps the filter open.
 Fd Filter(int ifindex, const Gid& group) {
   Fd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Mac mac = MulticastMac(group);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multicast groups that the kernel joins for a port: it sends IGMP and MLD, and lets their frames
-// through the filter of its interface.
+// Multicast groups that the kernel joins for a port: it sends IGMP and MLD, and accepts the groups'
+// frames in the filter of its interface.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class KernelGroups {
  public:
   enum class How : uint8_t {
     kJoin,    ///< The kernel is the port's host.
-    kFilter,  ///< The daemon is: the interface only has to let the frames in.
+    kFilter,  ///< The daemon is: the interface only accepts the frames.
   };
   explicit KernelGroups(How how) : how_(how) {}
 
   /// A group on an interface, by its index.
   using Place = std::pair<int, Gid>;
-  /// Joins what is wanted and leaves what is not. Errors: Unavailable, where the kernel refuses
-  /// some, which is tried again by the next call; all others are joined.
+  /// Joins the groups in `wanted` and leaves all others. Errors: Unavailable when the kernel
+  /// refuses some; the next call tries these again. All others are joined.
   absl::Status Set(const std::set<Place>& wanted);
 
  private:

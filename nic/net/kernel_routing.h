@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions to the kernel about routes and neighbours.
+// Queries the kernel for routes and neighbours.
 #pragma once
 
 #include <optional>
@@ -9,27 +9,27 @@
 
 namespace uroce::nic {
 
-/// A way out of the host.
+/// How packets to a destination leave the host.
 struct KernelRoute {
   int ifindex = 0;
   Gid source;
-  bool is_local = false;  ///< The destination is the host's own.
+  bool is_local = false;  ///< The destination is an address of this host.
 };
 
-/// Implemented by Netlink, and by tests. Answers come within the call. Control thread.
+/// Implemented by Netlink, and by tests. Calls return the answer directly. Control thread.
 class KernelRouting {
  public:
   virtual ~KernelRouting() = default;
-  /// Who gets frames for `destination` out of interface `ifindex`: itself, or a gateway.
-  /// Errors: Unavailable without a route there.
+  /// The neighbour that gets frames for `destination` on interface `ifindex`: the destination
+  /// itself, or a gateway. Errors: Unavailable if there is no route.
   virtual absl::StatusOr<Gid> NextHop(int ifindex, const Gid& destination) = 0;
-  /// Which interface packets to `destination` leave by, and from which address, where nobody has
-  /// said so. `ifindex`: that they have to leave by, or 0.
-  /// Errors: Unavailable without a route there.
+  /// The interface by which packets to `destination` leave, and their source address, when neither
+  /// is given. `ifindex`: the interface that they have to leave by, or 0 for any. Errors:
+  /// Unavailable if there is no route.
   virtual absl::StatusOr<KernelRoute> RouteTo(const Gid& destination, int ifindex) = 0;
   /// The MAC of a neighbour, if the kernel knows it now.
   virtual std::optional<Mac> Neighbour(int ifindex, const Gid& address) = 0;
-  /// Has the kernel look for the neighbour.
+  /// Makes the kernel resolve the neighbour.
   virtual void Probe(int ifindex, const Gid& address) = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about one of the daemon's devices on which paths depend.
+// The properties of one of the daemon's devices that paths depend on.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@ class NetDevice {
  public:
   virtual ~NetDevice() = default;
   virtual const std::string& name() const = 0;
-  /// Among the daemon's.
+  /// The index among the daemon's devices.
   virtual uint32_t index() const = 0;
   virtual const Mac& mac() const = 0;
   virtual bool link_up() const = 0;
-  /// Which in-process wire it is an end of, or -1. Exactly two devices are the ends of each.
+  /// The in-process wire of which the device is an end, or -1. Each wire has exactly two ends.
   virtual int wire() const = 0;
-  /// Whether it is at one of the daemon's switches.
+  /// Whether the device is attached to one of the daemon's switches.
   virtual bool at_switch() const { return false; }
-  /// Whether the daemon itself is the port's host on its Ethernet: where there is no kernel
-  /// interface, or where the settings say so.
+  /// Whether the daemon itself is the port's host on its Ethernet: if there is no kernel interface,
+  /// or if the settings say so.
   virtual bool is_host() const = 0;
-  /// The kernel interface whose routes and neighbours are those of this VLAN; 0: there is none.
+  /// The kernel interface with the routes and neighbours of this VLAN; 0 if there is none.
   virtual int InterfaceOf(uint16_t vlan_id) const = 0;
   virtual const GidTable& gids() const = 0;
-  /// Of a host, beyond the prefixes of its addresses.
+  /// The routes of a host, beside the prefixes of its addresses.
   virtual const std::vector<Route>& routes() const = 0;
 };
 
-/// All of the daemon, by their indices.
+/// All devices of the daemon, by their indices.
 using NetDevices = std::vector<const NetDevice*>;
 
 }  // namespace uroce::nic

@@ -20,7 +20,7 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint16_t kDiscardPort = 9;
-// The kernel makes a listing in datagrams of up to this size.
+// The kernel sends a list in datagrams of up to this size.
 constexpr size_t kListBytes = 32768;
 constexpr int kDatagramsPerLook = 32;
 constexpr int kListAttempts = 3;
@@ -35,7 +35,7 @@ ndmsg NeighbourHeader(int ifindex, const Gid& address) {
   return header;
 }
 
-/// An empty datagram to the neighbour's discard port has the kernel look for it.
+/// Sends an empty datagram to the neighbour's discard port, so that the kernel resolves it.
 void SendToDiscard(int ifindex, const Gid& address) {
   const Fd probe(socket(FamilyOf(address), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   char interface[IF_NAMESIZE] = "";
@@ -76,7 +76,7 @@ void AddNews(const NetlinkMessage& message, NetlinkNews& news) {
 
 }  // namespace
 
-/// The kernel's word, or its errno.
+/// The answer of the kernel, or its errno.
 struct Netlink::Answer {
   alignas(8) uint8_t bytes[4096];
   NetlinkMessage message;
@@ -84,7 +84,7 @@ struct Netlink::Answer {
 };
 
 Netlink::Netlink() : socket_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {
-  // The kernel answers at once; this is for the day on which it does not.
+  // The kernel answers at once; the timeout is a safeguard.
   const timeval patience{.tv_sec = 0, .tv_usec = 100'000};
   setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 }
@@ -95,7 +95,7 @@ bool Netlink::Ask(NetlinkRequest& request, Answer& answer) {
     answer.error = errno;
     return false;
   }
-  do {  // Answers to earlier questions that came too late are passed over.
+  do {  // Skips late answers to earlier requests.
     const ssize_t got = recv(socket_.get(), answer.bytes, sizeof(answer.bytes), 0);
     Bytes datagram(answer.bytes, got < 0 ? 0 : static_cast<size_t>(got));
     const std::optional<NetlinkMessage> message = TakeMessage(datagram);
@@ -205,7 +205,7 @@ void Netlink::Probe(int ifindex, const Gid& address) {
   if (!Ask(request, answer)) SendToDiscard(ifindex, address);
 }
 
-// The kernel leaves out other kinds where it knows the filter; elsewhere ReadVlan does.
+// A kernel that supports the filter leaves out other kinds; otherwise ReadVlan does.
 std::optional<std::vector<VlanInterface>> Netlink::VlansAbove(int ifindex) {
   NetlinkRequest request(RTM_GETLINK, NLM_F_DUMP, ifinfomsg{});
   const uint32_t without_statistics = RTEXT_FILTER_SKIP_STATS;
@@ -253,7 +253,7 @@ Fd OpenNetlinkWatch() {
   return fd;
 }
 
-// ENOBUFS: there were more news than the socket holds.
+// ENOBUFS: news were lost because the socket's buffer was full.
 NetlinkNews ReadNetlinkWatch(int fd) {
   NetlinkNews news;
   std::vector<uint8_t> buffer(kListBytes);

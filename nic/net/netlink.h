@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel knows of links, addresses, routes and neighbours in the daemon's network
+// Reads the kernel's links, addresses, routes and neighbours in the daemon's network
 // namespace.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace uroce::nic {
 
-/// One rtnetlink socket for questions; the kernel answers them within the call. Control thread.
+/// One rtnetlink socket for requests; each call returns with the answer. Control thread.
 class Netlink final : public KernelRouting {
  public:
   Netlink();
@@ -26,13 +26,13 @@ class Netlink final : public KernelRouting {
   absl::StatusOr<Gid> NextHop(int ifindex, const Gid& destination) override;
   absl::StatusOr<KernelRoute> RouteTo(const Gid& destination, int ifindex) override;
   std::optional<Mac> Neighbour(int ifindex, const Gid& address) override;
-  /// By request, or with less privilege by a datagram to the neighbour's discard port.
+  /// Sends a request; without the privilege, a datagram to the neighbour's discard port.
   void Probe(int ifindex, const Gid& address) override;
 
-  /// The 802.1Q interfaces above `ifindex`. Nothing: the kernel gave no whole list; what changed
-  /// meanwhile comes as news.
+  /// The 802.1Q interfaces above `ifindex`. Nothing if the kernel gave no complete list; the watch
+  /// reports what changed meanwhile.
   std::optional<std::vector<VlanInterface>> VlansAbove(int ifindex);
-  /// All addresses of all interfaces, IPv4 first. Nothing: as above.
+  /// All addresses of all interfaces, IPv4 first. Nothing: as for VlansAbove.
   std::optional<std::vector<LinkAddress>> Addresses();
   /// Gives the interface an address that may be used at once, without a route to its prefix.
   /// Errors: one line that names the address; PermissionDenied.
@@ -42,12 +42,12 @@ class Netlink final : public KernelRouting {
   struct Answer;
 
   bool Ask(NetlinkRequest& request, Answer& answer);
-  /// `ifindex`: as of RouteTo.
+  /// `ifindex`: as in RouteTo.
   absl::Status AskForRoute(const Gid& destination, int ifindex, Answer& answer);
-  /// Shows each message of a list to `take`. False: it is not whole, or what it lists changed while
-  /// it was made, so that something may be missing.
+  /// Calls `take` for each message of a list. Returns false if the list is incomplete or changed
+  /// while the kernel made it, so that an entry may be missing.
   bool List(NetlinkRequest& request, absl::FunctionRef<void(const NetlinkMessage&)> take);
-  /// A list of what `read` makes of its messages, in a few attempts.
+  /// Returns a list of the results of `read`, after a few attempts at most.
   template <typename Item>
   std::optional<std::vector<Item>> ListOf(NetlinkRequest& request,
                                           std::optional<Item> (*read)(const NetlinkMessage&));
@@ -56,12 +56,12 @@ class Netlink final : public KernelRouting {
   uint32_t sequence_ = 0;
 };
 
-/// A socket that becomes readable when links, addresses, routes or neighbours change. Empty: the
-/// kernel has none.
+/// Opens a socket that becomes readable when links, addresses, routes or neighbours change. Empty
+/// if the kernel has none.
 Fd OpenNetlinkWatch();
 
-/// Takes what a watch holds, but not more than a turn of the control thread should take: the rest
-/// keeps it readable.
+/// Reads news from a watch, up to what one turn of the control thread should take. If more is left,
+/// the watch stays readable.
 NetlinkNews ReadNetlinkWatch(int fd);
 
 }  // namespace uroce::nic

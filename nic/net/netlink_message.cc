@@ -107,7 +107,7 @@ std::optional<Gid> GidOf(Bytes address) {
   return gid;
 }
 
-// IFLA_LINK of an interface whose lower one is elsewhere is a number of that other namespace.
+// If the lower interface is in another namespace, IFLA_LINK is its number there.
 std::optional<VlanInterface> ReadVlan(const NetlinkMessage& message) {
   const auto link = message.Fixed<ifinfomsg>();
   if (message.header.nlmsg_type != RTM_NEWLINK || !link) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of rtnetlink: built for questions, and read from answers and news. Pure.
+// Messages of rtnetlink: builds requests, and parses answers and news. Pure.
 #pragma once
 
 #include <linux/netlink.h>
@@ -17,7 +17,7 @@ namespace uroce::nic {
 
 using Bytes = std::span<const uint8_t>;
 
-/// One question under construction. All of ours fit.
+/// One request under construction. All requests of the daemon fit into it.
 class NetlinkRequest {
  public:
   /// `header` is the fixed part behind the netlink header, such as an rtmsg.
@@ -26,13 +26,13 @@ class NetlinkRequest {
     Start(type, flags, &header, sizeof(header));
   }
   void Add(uint16_t type, const void* value, size_t length);
-  /// The address alone: 4 bytes or 16.
+  /// Adds the address alone: 4 bytes or 16.
   void Add(uint16_t type, const Gid& gid);
-  /// Attributes added between these two are inside of one of `type`.
+  /// Attributes added between Open and Close are nested in an attribute of `type`.
   void Open(uint16_t type);
   void Close();
 
-  /// With this sequence number.
+  /// Returns the request with this sequence number.
   Bytes Finish(uint32_t sequence);
 
  private:
@@ -44,14 +44,14 @@ class NetlinkRequest {
   size_t open_ = 0;
 };
 
-/// Attributes one behind the other, as they follow a message's header or lie in another attribute.
-/// Lengths in them are checked against the bytes that are there.
+/// A sequence of attributes behind a message's header or nested in another attribute. Their lengths
+/// are checked against the available bytes.
 class NetlinkAttributes {
  public:
   explicit NetlinkAttributes(Bytes bytes) : bytes_(bytes) {}
-  /// The value of the first of `type`; nothing when there is none.
+  /// The value of the first attribute of `type`; nothing when there is none.
   std::optional<Bytes> Find(uint16_t type) const;
-  /// The same as a T, where it has that size.
+  /// The value as a T; nothing unless it has that size.
   template <typename T>
   std::optional<T> Read(uint16_t type) const {
     const std::optional<Bytes> value = Find(type);
@@ -60,23 +60,23 @@ class NetlinkAttributes {
     std::memcpy(&result, value->data(), sizeof(T));
     return result;
   }
-  /// The same as attributes in it; none when it is not there.
+  /// The attributes nested in it; empty when it does not exist.
   NetlinkAttributes Nested(uint16_t type) const {
     return NetlinkAttributes(Find(type).value_or(Bytes()));
   }
-  /// A text that ends at its first zero byte.
+  /// The value as a text that ends at its first zero byte.
   std::string Text(uint16_t type) const;
 
  private:
   Bytes bytes_;
 };
 
-/// One message of a datagram. `body` is what follows the netlink header.
+/// One message of a datagram. `body` is the part behind the netlink header.
 struct NetlinkMessage {
   nlmsghdr header{};
   Bytes body;
 
-  /// The fixed part as a T and the attributes behind it; nothing when the body is shorter.
+  /// The fixed part of the body as a T; nothing when the body is shorter.
   template <typename T>
   std::optional<T> Fixed() const {
     if (body.size() < sizeof(T)) return std::nullopt;
@@ -91,10 +91,10 @@ struct NetlinkMessage {
   }
 };
 
-/// Takes the next message off the front of a datagram; nothing at its end, or where it is cut.
+/// Removes the next message from the front of a datagram; nothing at its end, or if it is cut off.
 std::optional<NetlinkMessage> TakeMessage(Bytes& datagram);
 
-/// An address of 4 or 16 bytes.
+/// The GID of an address of 4 or 16 bytes.
 std::optional<Gid> GidOf(Bytes address);
 
 /// An 802.1Q interface above another one.
@@ -106,24 +106,24 @@ struct VlanInterface {
   Mac mac{};
   friend bool operator==(const VlanInterface&, const VlanInterface&) = default;
 };
-/// Of an RTM_NEWLINK: nothing unless it is one, above an interface of the same network namespace.
+/// Parses an RTM_NEWLINK; nothing unless it is a VLAN on an interface of the same namespace.
 std::optional<VlanInterface> ReadVlan(const NetlinkMessage& message);
 
-/// What the kernel says of a neighbour.
+/// The kernel's news of a neighbour.
 struct NeighbourNews {
   int ifindex = 0;
   Gid address;
   std::optional<Mac> mac;    ///< While it is known.
-  bool needs_probe = false;  ///< It is known no more, or has not been confirmed for a while.
+  bool needs_probe = false;  ///< The MAC is unknown, or was not confirmed for a while.
   bool deleted = false;
 };
-/// Of an RTM_NEWNEIGH or RTM_DELNEIGH with an IP address.
+/// Parses an RTM_NEWNEIGH or RTM_DELNEIGH with an IP address.
 std::optional<NeighbourNews> ReadNeighbour(const NetlinkMessage& message);
 
-/// What changed since the last look.
+/// What changed since the last read.
 struct NetlinkNews {
-  bool links = false;   ///< Or addresses.
-  bool routes = false;  ///< Or anything else may have changed: news were lost.
+  bool links = false;   ///< Links or addresses changed.
+  bool routes = false;  ///< Routes changed, or news were lost: anything may have changed.
   std::vector<NeighbourNews> neighbours;
 };
 
@@ -133,10 +133,10 @@ struct LinkAddress {
   Gid address;
   uint8_t prefix_bits = 128;  ///< As in InterfaceAddress.
 };
-/// Of an RTM_NEWADDR: nothing for an address that another host was found to have (RFC 4862, 5.4.5).
+/// Parses an RTM_NEWADDR; nothing for an address that another host has (RFC 4862, 5.4.5).
 std::optional<LinkAddress> ReadAddress(const NetlinkMessage& message);
 
-/// Bytes of the address alone, as the kernel takes it.
+/// The bytes of the address alone, as the kernel expects it.
 Bytes AddressBytes(const Gid& gid);
 
 }  // namespace uroce::nic

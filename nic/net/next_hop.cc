@@ -20,7 +20,7 @@ bool IsOnLink(const std::vector<InterfaceAddress>& addresses, uint16_t vlan_id, 
   });
 }
 
-// A prefix is compared as an address's is.
+// Treats a route's prefix like an address's.
 bool Covers(const Route& route, const Gid& gid) {
   return route.prefix.is_ipv4() == gid.is_ipv4() &&
          OnLink({.gid = route.prefix, .prefix_bits = route.prefix_bits}, gid);

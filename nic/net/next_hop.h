@@ -20,10 +20,10 @@ struct NextHop {
   friend auto operator<=>(const NextHop&, const NextHop&) = default;
 };
 
-/// Who gets packets from `source`, one of `addresses`, to `destination`. The source decides the
-/// VLAN; there the longest prefix does, and among equal ones that of an address before a route.
-/// Link-local destinations are on link, and link-local sources never leave it (RFC 4007, 9).
-/// Errors: Unavailable without a way there.
+/// Returns the next hop for packets from `source`, one of `addresses`, to `destination`. The source
+/// decides the VLAN. On it the longest prefix wins, and among equal ones an address's before a
+/// route's. Link-local destinations are on link, and packets from link-local sources are never
+/// routed (RFC 4007, 9). Errors: Unavailable if there is no next hop.
 absl::StatusOr<NextHop> FindNextHop(const std::vector<InterfaceAddress>& addresses,
                                     const std::vector<Route>& routes, const Gid& source,
                                     const Gid& destination);

@@ -11,8 +11,8 @@
 
 namespace uroce::nic {
 
-/// Destinations in a prefix are reached by a gateway that is on link. IPv4 as ::ffff:a.b.c.d. A
-/// route serves destinations of its gateway's family only: "::/0" holds no IPv4 address.
+/// A route to a prefix by a gateway that is on link. IPv4 as ::ffff:a.b.c.d. A route serves only
+/// destinations of its gateway's family: "::/0" contains no IPv4 address.
 struct Route {
   Gid prefix;               ///< Bits behind `prefix_bits` are zero.
   uint8_t prefix_bits = 0;  ///< Counted in the 128 bits of the GID; IPv4's default route has 96.
@@ -20,12 +20,12 @@ struct Route {
   friend bool operator==(const Route&, const Route&) = default;
 };
 
-/// "10.9.0.0/16 via 192.0.2.7".
-/// Errors: not of this form, bits behind the prefix, gateway of the other family or not unicast.
+/// Parses "10.9.0.0/16 via 192.0.2.7". Errors: not of this form, bits behind the prefix, gateway of
+/// the other family or not unicast.
 absl::StatusOr<Route> ParseRoute(absl::string_view text);
-/// "192.0.2.254": the default route of its family by this gateway.
+/// Parses "192.0.2.254": the default route of its family by this gateway.
 absl::StatusOr<Route> ParseGateway(absl::string_view text);
-/// "10.9.0.0/16 via 192.0.2.7".
+/// Formats as "10.9.0.0/16 via 192.0.2.7".
 std::string FormatRoute(const Route& route);
 
 }  // namespace uroce::nic

@@ -37,7 +37,7 @@ absl::Status Error(const std::string& name, absl::string_view step) {
   return absl::InternalError(absl::StrCat(name, ": ", step, ": ", std::strerror(error)));
 }
 
-// The MAC first: some of what the kernel does on the way up depends on it.
+// The MAC is set first: some things that the kernel does when the link goes up depend on it.
 absl::Status Configure(const std::string& name, const Mac& mac, uint32_t mtu_bytes) {
   const Fd kernel(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request = Request(name);

@@ -13,18 +13,18 @@
 
 namespace uroce::nic {
 
-/// Opens the TAP `name`, which is made unless it is there, gives it `mac` and an MTU of
-/// `mtu_bytes`, and brings it up. One frame a read or write; reads do not block. One that was made
-/// here goes with the fd. Errors: one line that begins with the name.
+/// Opens the TAP `name`, creates it unless it exists, sets its MAC `mac` and an MTU of `mtu_bytes`,
+/// and brings it up. One read or write moves one frame; reads do not block. A TAP created here is
+/// removed when the fd is closed. Errors: one line that begins with the name.
 absl::StatusOr<Fd> OpenTap(const std::string& name, const Mac& mac, uint32_t mtu_bytes);
 
-/// A TAP that is there for its addresses: the kernel takes them for its own, and delivers what
-/// programs of this host send to each other at them. Nobody reads what goes out of it, and the
-/// kernel's routes stay as they are. Errors: as above.
+/// Opens a TAP that only holds addresses: the kernel treats them as its own, and delivers what
+/// programs of this host send to each other at them. Nobody reads the frames that it sends, and the
+/// kernel's routes do not change. Errors: as for OpenTap.
 absl::StatusOr<Fd> OpenAddressTap(const std::string& name, const Mac& mac, uint32_t mtu_bytes,
                                   const std::vector<InterfaceAddress>& addresses);
 
-/// Shows the kernel a cable at the TAP's other end, or none. Kernels before 5.0 always see one.
+/// Tells the kernel whether a cable is at the TAP. Kernels before 5.0 always see a cable.
 void SetTapCarrier(const Fd& tap, bool has_carrier);
 
 }  // namespace uroce::nic

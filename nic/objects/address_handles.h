@@ -33,17 +33,17 @@ class AddressHandles : public ProgramPart {
  public:
   AddressHandles(ProgramCore& core, const Contexts& contexts);
 
-  /// Checks all that can be checked, and says which path needs the MAC of its next hop.
+  /// Checks all that can be checked now, and names the path whose next hop's MAC is needed.
   absl::StatusOr<AddressPlan> Plan(const uroce_create_ah& request) const;
-  /// `destination` is that MAC, and `followed` what keeps it right from then on, if anything does.
+  /// `destination` is that MAC. `followed` keeps it up to date, or is null if nothing does.
   absl::StatusOr<uint32_t> Create(const AddressPlan& plan, const Mac& destination,
                                   FollowedPaths::Holder followed);
-  /// Whether there is such an address handle: before workers are asked about it.
+  /// Checks that the address handle exists, before workers are asked about it.
   absl::Status Check(uint32_t handle) const { return ahs_.Find(handle).status(); }
   absl::Status Destroy(uint32_t handle);
 
   void EndAllOf(const Context& context) override;
-  /// Their paths are not followed any more.
+  /// Stops following their paths.
   void Release() override;
 
  private:

@@ -14,18 +14,18 @@
 
 namespace uroce::nic {
 
-/// The memory is sparse: a page costs memory once it is touched. A range that is given back loses
-/// its pages, so that a new queue starts as zeros. Control thread.
+/// The memory is sparse: a page costs memory once it is touched. A returned range loses its pages,
+/// so that a new queue starts as zeros. Control thread.
 class Arena {
  public:
-  /// What is taken counts against `of_user`, which outlives the arena. Its memory ends with it, or
-  /// by `reaper`.
+  /// What is taken counts against `of_user`, which outlives the arena. `reaper` unmaps the memory;
+  /// without a reaper the destructor does.
   static absl::StatusOr<Arena> Make(uint32_t worker_count, Quota* of_user = nullptr,
                                     std::shared_ptr<SideThread> reaper = nullptr);
 
-  /// A zeroed range, page aligned. Errors: ResourceExhausted.
+  /// Takes a zeroed, page-aligned range. Errors: ResourceExhausted.
   absl::StatusOr<uint64_t> Take(uint64_t length_bytes);
-  /// Gives it back; no worker may use it any more.
+  /// Returns a range to the arena; no worker may use it any more.
   void Give(uint64_t offset, uint64_t length_bytes);
 
   template <typename T>

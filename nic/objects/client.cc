@@ -17,7 +17,7 @@ std::string CommandName(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
   std::string name;
   std::getline(file, name);
-  // Whoever reads it may be a terminal, which obeys some bytes.
+  // The name may be printed on a terminal, which interprets control bytes.
   std::ranges::replace_if(
       name, [](char c) { return c < ' ' || c > '~'; }, '?');
   return name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at the other end of a connection to the control socket: a program, or a tool.
+// The process at the other end of a connection to the control socket: a program or a tool.
 #pragma once
 
 #include <sys/types.h>
@@ -17,14 +17,14 @@ struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  /// Of root or of the daemon's own user.
+  /// Whether the process is root's or the daemon's own user's.
   bool is_privileged() const;
 };
 
-/// One connected process and what it made. Control thread.
+/// One connected process and its objects. Control thread.
 class Client {
  public:
-  /// `id` is unique in the life of the daemon.
+  /// `id` is unique during the life of the daemon.
   Client(uint32_t id, const Peer& peer);
   ~Client();
   Client(const Client&) = delete;
@@ -34,12 +34,12 @@ class Client {
   const Peer& peer() const { return peer_; }
   uid_t uid() const { return peer_.uid; }
   bool is_privileged() const { return peer_.is_privileged(); }
-  /// Name of the process, for people: what is no printable ASCII is '?'.
+  /// Name of the process, for logs: each byte that is not printable ASCII is '?'.
   const std::string& command_name() const { return command_name_; }
   /// Null for a tool, and before HELLO.
   Program* program() const { return program_.get(); }
   void set_program(std::unique_ptr<Program> program);
-  /// Whether what `other` has is shown to this one.
+  /// Whether this client may see the objects of `other`.
   bool MaySee(const Client& other) const { return is_privileged() || other.uid() == uid(); }
 
  private:

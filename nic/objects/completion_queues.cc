@@ -29,7 +29,7 @@ std::vector<CompletionRing::Moved> MoveRings(
     const datapath::CompletionQueue& queue, const std::map<uint32_t, rings::CqeRingLayout>& layouts,
     uint32_t limit) {
   uint64_t total = 0;
-  std::map<uint32_t, uint32_t> waiting;  // The program's word: read once.
+  std::map<uint32_t, uint32_t> waiting;  // The program can change these: read once.
   queue.ForEachRing([&](const CompletionRing& ring) {
     const uint32_t count = ring.waiting();
     waiting[ring.worker()] = count;
@@ -43,8 +43,8 @@ std::vector<CompletionRing::Moved> MoveRings(
   return moved;
 }
 
-/// Runs `work` while no worker runs. A worker that is alone does it itself, and need not wait for
-/// this thread to get a processor: programs resize as often as they like.
+/// Runs `work` while no worker runs. A single worker runs it itself, without waiting until this
+/// thread gets a CPU: programs may resize often.
 void RunBetweenTurns(datapath::Workers& workers, absl::FunctionRef<void()> work) {
   if (workers.count() == 1) return workers.at(0).Run(work);
   workers.RunTogether(work);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion channels and completion queues of a program. A queue has a ring on every worker with
-// queue pairs that use it, made with the first of these.
+// Completion channels and completion queues of a program. A queue has a ring on every worker that
+// has queue pairs using it; the ring is made with the first of these queue pairs.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace uroce::nic {
 
 struct Channel {
   Context* context = nullptr;
-  Fd records;  ///< Where they are sent.
+  Fd records;  ///< The socket for completion notices.
   uint32_t users = 0;
 };
 
 struct CompletionQueueObject {
   Context* context = nullptr;
-  Channel* channel = nullptr;  ///< Or null.
+  Channel* channel = nullptr;  ///< May be null.
   ArenaRange page;
   uint64_t user_handle = 0;
   uint32_t depth = 0;                    ///< Of each ring. A power of two.
@@ -36,7 +36,7 @@ struct CompletionQueueObject {
   uint32_t users = 0;
 };
 
-/// A completion queue that has fresh rings, and in the old ones CQEs that are still to be moved.
+/// A completion queue with new rings; the CQEs in its old rings are still to be moved.
 struct ResizedQueue {
   CompletionQueueObject* cq = nullptr;
   std::map<uint32_t, ArenaRange> old_rings;  ///< By worker.
@@ -52,28 +52,28 @@ class CompletionQueues : public ProgramPart {
   absl::Status DestroyChannel(uint32_t handle);
   absl::StatusOr<uroce_create_cq_reply> Create(const uroce_create_cq& request);
   absl::StatusOr<CompletionQueueObject*> Find(uint32_t handle) const { return cqs_.Find(handle); }
-  /// From here until EndResize the program polls none of the queue's rings, and makes or ends no
-  /// queue pair. Errors: InvalidArgument when more CQEs wait than are asked for.
+  /// Until EndResize the program polls none of the queue's rings, and creates or destroys no queue
+  /// pair. Errors: InvalidArgument when more CQEs wait than are asked for.
   absl::StatusOr<ResizedQueue> Resize(const uroce_resize_cq& request);
-  /// Once all CQEs are moved. Returns where the rings are.
+  /// Call it once all CQEs are moved. Returns the places of the rings.
   std::vector<uroce_cq_ring> EndResize(const ResizedQueue& resized);
   absl::Status Modify(const uroce_modify_cq& request);
   absl::StatusOr<uroce_destroy_cq_reply> Destroy(uint32_t handle);
 
-  /// The queue's ring on `worker`, made if there is none. Errors: ResourceExhausted.
+  /// The queue's ring on `worker`; makes it if there is none. Errors: ResourceExhausted.
   absl::StatusOr<datapath::CompletionRing*> RingOn(uint32_t worker, CompletionQueueObject& cq);
-  /// As replies name it.
+  /// Describes a ring in the form of replies.
   static uroce_cq_ring DescribeRing(uint32_t worker, const CompletionQueueObject& cq);
 
-  /// The queues, then the channels, which no other part uses.
+  /// Ends the queues, then the channels, which no other part uses.
   void EndAllOf(const Context& context) override;
   void LeaveWorkers() override;
-  /// No overflow is told any more.
+  /// Removes the queues from the overflow inbox.
   void Release() override;
 
  private:
   absl::StatusOr<ArenaRange> TakeRing(uint32_t depth);
-  /// For every ring of `cq` a fresh one. On an error none is taken.
+  /// Takes a new ring for every ring of `cq`. On an error none is taken.
   absl::Status TakeRings(const CompletionQueueObject& cq, uint32_t depth,
                          std::map<uint32_t, ArenaRange>& taken);
   void GiveRings(const std::map<uint32_t, ArenaRange>& rings);

@@ -20,7 +20,7 @@ absl::Status Busy(const char* kind, uint32_t users) {
       absl::StrCat(kind, ": ", users, " objects still belong to it"));
 }
 
-// Who can guess it has the context's memory.
+// The name is secret: a program that knows it can access the context's memory.
 uroce_context_name DrawName() {
   uroce_context_name name{.magic = UROCE_CONTEXT_NAME_MAGIC, .secret = {}};
   size_t drawn = 0;
@@ -118,7 +118,7 @@ absl::StatusOr<std::vector<uroce_gid_entry>> Contexts::QueryGids(uint32_t handle
   return GidEntries(*(*context)->device);
 }
 
-// A program that lets its socket fill up misses port events; it harms nobody else.
+// A program that lets its socket fill up misses port events; others are not affected.
 void Contexts::RaisePortEvent(const NicDevice& device, uint32_t event_type) const {
   contexts_.ForEach([&](uint32_t, Context& context) {
     if (context.device != &device) return;

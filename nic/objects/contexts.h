@@ -22,28 +22,28 @@ class Contexts : public ProgramPart {
  public:
   explicit Contexts(ProgramCore& core);
 
-  /// `name` is the file by which another program may import it.
+  /// `name` is a file that allows another program to import the context.
   absl::StatusOr<uint32_t> Open(const uroce_open_context& request, Fd& events, Fd& name);
-  /// A context for `origin`, which another program has made, or this one.
+  /// Makes a context for `origin`, which another program or this one has made.
   absl::StatusOr<uint32_t> Import(NicDevice& device, const ForeignObject& origin, Fd& events);
-  /// The context of this name, if this program has made it.
+  /// The handle of the context with this name, if this program made it.
   std::optional<uint32_t> Named(const uroce_context_name& name) const;
   /// Errors: InvalidArgument.
   absl::StatusOr<Context*> Find(uint32_t handle) const { return contexts_.Find(handle); }
-  /// Nothing is in it any more.
+  /// Removes a context that has no objects any more.
   void Remove(uint32_t handle) { contexts_.Remove(handle); }
   absl::StatusOr<uroce_port_info> QueryPort(uint32_t handle) const;
   absl::StatusOr<std::vector<uroce_gid_entry>> QueryGids(uint32_t handle) const;
-  /// Tells every context of `device` of a port event.
+  /// Sends a port event to every context of `device`.
   void RaisePortEvent(const NicDevice& device, uint32_t event_type) const;
 
   absl::StatusOr<uint32_t> AllocPd(uint32_t context);
-  /// A protection domain for one that a program shares.
+  /// Adds a protection domain for a domain that another program shares.
   absl::StatusOr<uint32_t> AddPd(Context& context, std::shared_ptr<Domain> domain,
                                  Domain::Use share);
   absl::StatusOr<ProtectionDomain*> FindPd(uint32_t handle) const { return pds_.Find(handle); }
   absl::Status DeallocPd(uint32_t handle);
-  /// Its protection domains; the context stays until Remove.
+  /// Ends its protection domains; the context stays until Remove.
   void EndAllOf(const Context& context) override;
 
  private:

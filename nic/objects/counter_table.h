@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters of a queue pair by name, to add them up and to show them.
+// The counters of a queue pair by name, for sums and dumps.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ Domain::Use Domain::Begin(Users& its, const Users& other) {
   return use;
 }
 
-// A program can make domains until the numbers wrap.
+// A program can make so many domains that the numbers wrap around.
 std::shared_ptr<Domain> Domains::Make() {
   do {
     last_ = last_ == most_ ? datapath::kNoPd + 1 : last_ + 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protection domains as the daemon knows them, whichever programs have them.
+// Protection domains in the daemon; several programs may share one.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace uroce::nic {
 
-/// One domain. Its maker and each program that imports it have a ProtectionDomain of their own for
-/// it, and a program may have several. Only the helper of the program that registered copied memory
-/// reaches it, so a domain has copied memory, or is shared by programs, and never both. Control
-/// thread.
+/// One domain. Its maker and each program that imports it have ProtectionDomains for it; a program
+/// may have several. Copied memory is reached only by the copy helper of the program that
+/// registered it. So a domain either has copied memory or is shared by programs, never both.
+/// Control thread.
 class Domain {
  public:
   /// The domain stays in this use while the object is held.
@@ -21,11 +21,11 @@ class Domain {
 
   explicit Domain(uint32_t number) : number_(number) {}
 
-  /// Of the whole daemon: keys and queue pairs are compared by it.
+  /// Unique in the daemon: keys and queue pairs are compared by it.
   uint32_t number() const { return number_; }
-  /// For a region with memory that the helper of its program reaches. Null: the domain is shared.
+  /// For a region with copied memory. Null if the domain is shared.
   Use HoldCopiedMemory() { return Begin(copied_memory_, shared_); }
-  /// For another program than its maker. Null: it has copied memory.
+  /// For a program other than its maker. Null if the domain has copied memory.
   Use Share() { return Begin(shared_, copied_memory_); }
 
  private:
@@ -40,12 +40,12 @@ class Domain {
 /// All domains of the daemon. Outlives them. Control thread.
 class Domains {
  public:
-  /// Numbers are in [1, most]. Range: more than there are ever domains.
+  /// Numbers are in [1, most]. Range: more than the number of domains at any time.
   explicit Domains(uint32_t most = UINT32_MAX) : most_(most) {}
   Domains(const Domains&) = delete;
   Domains& operator=(const Domains&) = delete;
 
-  /// A domain with a number that no other has.
+  /// Makes a domain with an unused number.
   std::shared_ptr<Domain> Make();
 
  private:

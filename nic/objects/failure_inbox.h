@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs that failed, with their packet history, on their way from the worker to the control
+// Passes queue pairs that failed, with their packet history, from the workers to the control
 // thread.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace uroce::nic {
 
-/// The worker puts in, once per queue pair that fails; control takes out when `fd` is readable.
+/// A worker adds each failed queue pair once; the control thread takes when `fd` is readable.
 class FailureInbox final : public datapath::FailureSink {
  public:
   void Take(datapath::FailedQueuePair failed) override {

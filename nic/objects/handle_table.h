@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of one kind of one program, named by small integers.
+// Maps handles, small integers, to the objects of one kind of one program.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 
 namespace uroce::nic {
 
-/// Owns its objects. Handles are dense, below the limit; a freed one is given out again as late as
-/// the others allow, so that a stale handle meets an empty slot rather than a stranger.
+/// Owns its objects. Handles are dense, below the limit. A freed handle is reused as late as
+/// possible, so that a stale handle finds an empty slot rather than another object.
 template <typename T>
 class HandleTable {
  public:
-  /// `kind` names the objects in messages; at most `limit` of them exist, and as many of the user's
-  /// other programs as `of_user` allows.
+  /// `kind` names the objects in messages. At most `limit` of them exist; `of_user` limits those of
+  /// all programs of the user.
   HandleTable(const char* kind, uint32_t limit, Quota* of_user = nullptr)
       : kind_(kind), limit_(limit), share_(of_user) {}
-  /// By the limits of a kind.
+  /// Uses the limits of a kind.
   HandleTable(Kind kind, const Limits& limits, UserAccount& user)
       : HandleTable(RowOf(kind).name, limits.kinds.of(kind).of_program, &user.of(kind)) {}
 
@@ -43,20 +43,20 @@ class HandleTable {
     return absl::ResourceExhaustedError(absl::StrCat(kind_, ": all ", limit_, " are in use"));
   }
 
-  /// The handle that the next Add will give, while there is room.
+  /// The handle that the next Add will return, if there is room.
   uint32_t NextHandle() const {
     const auto size = static_cast<uint32_t>(slots_.size());
     return GivesFreshSlot() ? size : free_.front();
   }
 
-  /// Errors: InvalidArgument, when there is no such object.
+  /// Errors: InvalidArgument when there is no such object.
   absl::StatusOr<T*> Find(uint32_t handle) const {
     T* object = handle < slots_.size() ? slots_[handle].get() : nullptr;
     if (object != nullptr) return object;
     return absl::InvalidArgumentError(absl::StrCat(kind_, ": there is no handle ", handle));
   }
 
-  /// Gives the object back to the caller; the handle must exist.
+  /// Removes an object and returns it; the handle must exist.
   std::unique_ptr<T> Remove(uint32_t handle) {
     --count_;
     share_.Give(1);
@@ -64,8 +64,8 @@ class HandleTable {
     return std::move(slots_[handle]);
   }
 
-  /// Puts `object` in the place of the one that has this handle, which must exist, and gives that
-  /// back.
+  /// Replaces the object that has this handle, which must exist, by `object`. Returns the old
+  /// object.
   std::unique_ptr<T> Exchange(uint32_t handle, std::unique_ptr<T> object) {
     std::swap(slots_[handle], object);
     return object;
@@ -73,7 +73,7 @@ class HandleTable {
 
   uint32_t count() const { return count_; }
 
-  /// Handles of the objects that `wanted` picks.
+  /// Returns the handles of the objects that `wanted` selects.
   template <typename Wanted>
   std::vector<uint32_t> Handles(Wanted&& wanted) const {
     std::vector<uint32_t> handles;
@@ -83,8 +83,8 @@ class HandleTable {
     return handles;
   }
 
-  /// Calls `visit(handle, object)` for each from handle `first` on, and no more than `most`, in
-  /// rising handles. Returns the handle to go on with, or kNoHandle.
+  /// Calls `visit(handle, object)` for at most `most` objects from handle `first` on, in rising
+  /// order of handles. Returns the handle at which to continue, or kNoHandle.
   static constexpr uint32_t kNoHandle = UINT32_MAX;
   template <typename Visit>
   uint32_t ForSome(uint32_t first, uint32_t most, Visit&& visit) const {
@@ -96,7 +96,7 @@ class HandleTable {
     return kNoHandle;
   }
 
-  /// Calls `visit(handle, object)` for each, in rising handles.
+  /// Calls `visit(handle, object)` for each object, in rising order of handles.
   template <typename Visit>
   void ForEach(Visit&& visit) const {
     for (uint32_t handle = 0; handle < slots_.size(); ++handle) {

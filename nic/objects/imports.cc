@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts, protection domains and regions that programs share: ibv_import_device(3). What is
-// imported stands for what its maker made, and is of no use once that is gone.
+// Contexts, protection domains and regions that programs share: ibv_import_device(3). An imported
+// object refers to the maker's object, and is useless once that is gone.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -16,7 +16,7 @@ absl::Status NotImported(const char* kind) {
   return absl::InvalidArgumentError(absl::StrCat(kind, ": it is not of an imported context"));
 }
 
-/// Who made what an imported context stands for. `kind` is what is to be imported from there.
+/// The maker of an imported context's original. `kind` is the kind of object to import from it.
 absl::StatusOr<Program*> MakerOf(Nic& nic, const Context& context, const char* kind) {
   if (!context.origin) return NotImported(kind);
   const auto found = nic.programs().find(context.origin->program);

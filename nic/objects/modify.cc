@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ibv_modify_qp and ibv_query_qp of a program's queue pairs.
+// ibv_modify_qp and ibv_query_qp for a program's queue pairs.
 #include <infiniband/verbs.h>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +25,7 @@ datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObjec
   result.remote_write = (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
   result.remote_read = (attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) != 0;
   result.remote_atomic = (attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0;
-  // Datagrams have the port's.
+  // Datagram queue pairs use the port's MTU.
   const bool is_datagram = object.queue_pair.core().is_datagram();
   const uint32_t mtu = is_datagram ? ActiveMtuOf(object) : attr.path_mtu;
   if (mtu != 0) result.path_mtu_bytes = MtuBytes(mtu);
@@ -50,7 +50,7 @@ datapath::Path ConnectedPath(const PathKey& key, const Mac& destination, Qpn loc
   return path;
 }
 
-// What a queue pair forgets on its way back to RESET: all but its sizes.
+// Clears the attributes of a queue pair that returns to RESET, except its sizes.
 void ForgetAttributes(uroce_qp_attr& attr) {
   const uroce_qp_cap cap = attr.cap;
   attr = {};
@@ -67,7 +67,7 @@ absl::Status CheckModify(const uroce_qp_attr& wanted, const QueuePairObject& obj
 
 }  // namespace
 
-// Only where the network has to be asked is the transition checked ahead of ApplyModify: a refusal
+// The transition is checked before ApplyModify only if the network has to be asked: a refusal
 // should not take a second.
 absl::StatusOr<ModifyPlan> QueuePairs::PlanModify(const uroce_modify_qp& wanted) {
   const absl::StatusOr<QueuePairObject*> found = Find(wanted.handle);
@@ -92,7 +92,7 @@ absl::StatusOr<ModifyPlan> QueuePairs::PlanPath(const uroce_modify_qp& request,
   return ModifyPlan{request, *path, object.queue_pair.core().is_reliable()};
 }
 
-// The state is looked at and changed in one turn of its worker: the queue pair may fail at any
+// The state is read and changed in one turn of the worker: the queue pair may fail at any
 // time.
 absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& plan,
                                                               const std::optional<Mac>& destination,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs in multicast groups: ibv_attach_mcast(3).
+// Attaches queue pairs to multicast groups: ibv_attach_mcast(3).
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ Gid GroupOf(const uroce_mcast& request) {
 
 datapath::Device& DeviceOf(const QueuePairObject& qp) { return qp.pd->context->device->datapath(); }
 
-// While all workers stand still.
+// Call it while all workers stand still.
 void Remove(const QueuePairObject& qp, const Gid& group) {
   auto& groups = DeviceOf(qp).groups;
   const auto found = groups.find(group);

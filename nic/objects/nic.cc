@@ -16,7 +16,7 @@
 namespace uroce::nic {
 namespace {
 
-// Address handles whose path changes while all workers stand: some tens of us at most.
+// Address handles changed per stop of all workers: some tens of us at most.
 constexpr size_t kAddressesPerStop = 256;
 
 datapath::FrameLimits KeptLimitsOf(const Limits& limits) {
@@ -41,12 +41,12 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
                 .overflows = &overflows_,
                 .kept = KeptLimitsOf(config.limits)},
                seats) {
-  // What fits the limit but not the machine would have the kernel kill a process, most likely us.
+  // If memory fits the limit but not the machine, the kernel kills a process, most likely this one.
   const uint64_t machine_bytes =
       uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
   uint64_t& limit = config_.limits.memory_per_user;
   limit = std::min(limit, machine_bytes / 4 * 3);
-  // Whatever one user does, others' memory can be mapped.
+  // Leaves room for others' mappings, whatever one user does.
   uint32_t& mappings = config_.limits.mappings_per_user;
   mappings = std::min(mappings, std::max(MappingGuard::Get().capacity() / 2, 1u));
   for (const auto& device : devices_) workers_.AddDevice(&device->datapath());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all programs share: the NICs, the workers, the numbers that must be unique.
+// What all programs share: the NICs, the workers, and the numbers that must be unique.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ namespace uroce::nic {
 struct AddressHandle;
 class Program;
 
-/// Control thread. The workers are stopped before the devices go.
+/// Control thread. The workers are stopped before the devices are destroyed.
 class Nic {
  public:
-  /// Takes the devices to the workers, one per seat, and starts them. Pools outlive this object.
-  /// `network` joins the devices at switches.
+  /// Gives the devices to the workers, one worker per seat, and starts them. Mempools outlive this
+  /// object. `network` joins the devices at switches.
   Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
       std::span<const datapath::WorkerSeat> seats,
       std::shared_ptr<drivers::SwitchNetwork> network = nullptr);
@@ -48,22 +48,22 @@ class Nic {
 
   const Config& config() const { return config_; }
   const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
-  /// The same, as nic/paths knows them.
+  /// The same devices, as nic/paths uses them.
   NetDevices net_devices() const;
-  /// Between the devices at switches; null: there are none. Its hosts are these, in their order.
+  /// The network between the devices at switches, or null. Its hosts are these devices, in order.
   drivers::SwitchNetwork* network() const { return network_.get(); }
   datapath::KeyTable& keys() { return keys_; }
   datapath::Workers& workers() { return workers_; }
   const datapath::Workers& workers() const { return workers_; }
   /// The worker that owns a queue pair.
   datapath::Worker& OwnerOf(const datapath::QueuePair& queue_pair);
-  /// The worker that frames which are not RoCE pass through, of a device with a host link.
+  /// The worker that forwards the frames that are not RoCE, for a device with a host link.
   datapath::Worker& HostWorkerOf(const NicDevice& device);
   FailureInbox& failures() { return failures_; }
   OverflowInbox& overflows() { return overflows_; }
   /// All programs, by their ids.
   std::map<uint32_t, Program*>& programs() { return programs_; }
-  /// Those of all programs: their paths follow the network.
+  /// The address handles of all programs: their paths follow the network.
   std::set<AddressHandle*>& address_handles() { return address_handles_; }
   Numbers& numbers() { return numbers_; }
   const Numbers& numbers() const { return numbers_; }
@@ -72,22 +72,22 @@ class Nic {
   UserAccount& user(uint32_t uid) {
     return users_.try_emplace(uid, uid, config_.limits).first->second;
   }
-  /// Lets go of large memory. Shared, for what may end after this object.
+  /// Unmaps large memory. Shared with objects that may outlive this one.
   const std::shared_ptr<SideThread>& reaper() const { return reaper_; }
   /// /dev/userfaultfd, or -1.
   int userfaultfd() const { return userfaultfd_.get(); }
 
-  /// Has live queue pairs and address handles on these paths send to the MACs that are given there.
+  /// Has live queue pairs and address handles on these paths use the MACs in `paths`.
   void MovePaths(std::span<const FollowedPath> paths);
-  /// Puts all queue pairs of the completion queues in `overflows` in error, on whatever worker.
+  /// Puts all queue pairs of the completion queues in `overflows` in error, on every worker.
   void FailOverflowed();
-  /// Looks at the device's port and interface again; the workers follow.
+  /// Reads the device's port and interface again, and tells the workers about changes.
   NicDevice::Change Refresh(NicDevice& device);
 
   static Nanos Now();
 
  private:
-  /// Shows each address handle's path to `rewrite`, which says whether it changed it.
+  /// Calls `rewrite` for each address handle's path; it returns whether it changed the path.
   using PathRewriter = absl::FunctionRef<bool(const NicDevice& device, datapath::Path& path)>;
   void RewriteAddresses(PathRewriter rewrite);
   void ChangeMac(NicDevice& device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of queue pairs, keys and XRC receive queues, which are unique in the daemon.
+// Numbers of queue pairs, keys and XRC receive queues, unique in the daemon.
 #pragma once
 
 #include <array>
@@ -13,17 +13,17 @@
 
 namespace uroce::nic {
 
-/// Numbers of queue pairs, and how many queue pairs live on each worker: a number says which worker
-/// owns its queue pair (pipeline/base/steering.h). Control thread.
+/// Allocates numbers of queue pairs, and counts the queue pairs of each worker. A number determines
+/// the worker that owns its queue pair (pipeline/base/steering.h). Control thread.
 class QueuePairNumbers {
  public:
   explicit QueuePairNumbers(uint32_t workers, NumberPool::Random random = SecureRandom)
       : pool_(24, 0, random), counts_(workers) {}
 
-  /// The worker of a new queue pair: the one that something it uses is `bound` to, or the one where
-  /// fewest live.
+  /// The worker for a new queue pair: the one to which an object that it uses is `bound`, or the
+  /// one with the fewest queue pairs.
   uint32_t WorkerFor(std::optional<uint32_t> bound) const;
-  /// A number for a queue pair of `worker`, or 0. It lives there from now on.
+  /// Takes a number for a queue pair of `worker`, which counts it from now on. 0: there is none.
   uint32_t Take(uint32_t worker, Nanos now);
   /// The queue pair has left its worker.
   void Release(Qpn qpn, Nanos now);
@@ -42,7 +42,7 @@ class QueuePairNumbers {
 struct Numbers {
   explicit Numbers(uint32_t workers) : queue_pairs(workers) {}
 
-  /// How many of one sort are held, with the name that dumps give it.
+  /// The count of one kind of numbers in use, with its name in dumps.
   struct Held {
     const char* name;
     size_t count;
@@ -53,7 +53,7 @@ struct Numbers {
 
   QueuePairNumbers queue_pairs;
   NumberPool keys{32, 8};  ///< Of regions and windows.
-  NumberPool srqs{24, 0};  ///< By which XRC requests name shared receive queues.
+  NumberPool srqs{24, 0};  ///< XRC requests name shared receive queues by these.
 };
 
 }  // namespace uroce::nic

@@ -14,24 +14,24 @@
 
 namespace uroce::nic {
 
-/// Another program's object, which may be gone.
+/// An object of another program, which may no longer exist.
 struct ForeignObject {
-  uint32_t program = 0;  ///< Its number; none is given out again.
+  uint32_t program = 0;  ///< Id of the program; ids are not reused.
   uint32_t handle = 0;
 };
 
 struct Context {
   NicDevice* device = nullptr;
-  Fd events;  ///< Where its asynchronous events are sent.
+  Fd events;  ///< The socket for its asynchronous events.
   uint32_t users = 0;
-  uroce_context_name name{};            ///< Who knows it may import the context.
+  uroce_context_name name{};            ///< A program that knows the name may import the context.
   std::optional<ForeignObject> origin;  ///< Of an imported context.
 };
 
 struct ProtectionDomain {
   Context* context = nullptr;
   std::shared_ptr<Domain> domain;
-  Domain::Use share;  ///< Of one that another program made.
+  Domain::Use share;  ///< Set for a domain that another program made.
   uint32_t users = 0;
   uint32_t number() const { return domain->number(); }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion queues in error on their way from the worker that found one to the control thread,
+// Passes completion queues in error from the worker that found the error to the control thread,
 // which tells the other workers.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace uroce::nic {
 
-/// Workers put in, once per queue; control takes out when `fd` is readable.
+/// A worker adds each queue once; the control thread takes when `fd` is readable.
 class OverflowInbox final : public datapath::OverflowSink {
  public:
   void OnOverflow(datapath::CompletionQueue& queue) override {
@@ -32,7 +32,7 @@ class OverflowInbox final : public datapath::OverflowSink {
     const std::lock_guard lock(mutex_);
     return std::exchange(queues_, {});
   }
-  /// Before `queue` is destroyed; no worker uses it any more.
+  /// Call it before `queue` is destroyed, when no worker uses it any more.
   void Forget(const datapath::CompletionQueue& queue) {
     const std::lock_guard lock(mutex_);
     std::erase(queues_, &queue);

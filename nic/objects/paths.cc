@@ -10,8 +10,8 @@
 namespace uroce::nic {
 namespace {
 
-// The kernel replaces the program's hop limit by the route's, as docs/protocol/verbs-semantics.md,
-// section 4, has it; 64 is what routes say by default. To groups the program's own counts.
+// The route's hop limit replaces the program's, as in the kernel (docs/protocol/verbs-semantics.md,
+// section 4); 64 is the default of routes. Groups use the program's value.
 constexpr uint8_t kHopLimit = 64;
 
 uint8_t HopLimit(const Gid& destination, const uroce_ah_attr& attr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From address vectors, as programs write them, to the paths of packets.
+// Turns address vectors of programs into the paths of packets.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -11,14 +11,14 @@
 
 namespace uroce::nic {
 
-/// The path from an address of the device to a destination. `what` begins the messages.
+/// The path from an address of the device to a destination. Error messages begin with `what`.
 /// Errors: InvalidArgument: the source index is empty, there is no destination, or the two are of
 /// different families.
 absl::StatusOr<PathKey> PathKeyOf(absl::string_view what, const NicDevice& device,
                                   const uroce_ah_attr& attr);
 
-/// The path to the next hop that has `destination`, with the rest from `attr`. Queue pair and UDP
-/// source port are the caller's to add.
+/// The path with the next hop's MAC `destination`; the other fields come from `attr`. The caller
+/// adds the queue pair and the UDP source port.
 datapath::Path MakePath(const PathKey& key, const Mac& destination, const uroce_ah_attr& attr);
 
 }  // namespace uroce::nic

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Construction of a program, and the order in which its objects end.
+// Construction of a program, and the order in which its objects are destroyed.
 #include "nic/objects/program.h"
 
 #include <utility>
@@ -19,8 +19,8 @@ Program::Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> 
   core_->Join();
 }
 
-// Queue pairs first: to its peers a program that ended is silent, and their retries run out. Keys
-// that go before would have it refuse what they ask.
+// Queue pairs end first, so that an ended program is silent to its peers, and their retries run
+// out. If keys ended first, queue pairs would refuse the peers' requests.
 Program::~Program() {
   Nic& nic = core_->nic();
   nic.programs().erase(core_->id());
@@ -33,7 +33,7 @@ Program::~Program() {
   ForEachPart([](ProgramPart& part) { part.Release(); });
 }
 
-// None of these can fail: nothing that is still there uses what ends.
+// None of these can fail: no remaining object uses what ends.
 absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext(uint32_t handle) {
   const absl::StatusOr<Context*> found = contexts_.Find(handle);
   if (!found.ok()) return found.status();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that one program made: its parts, and the order in which they end.
+// All objects of one program: its parts, and the order in which they are destroyed.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@
 
 namespace uroce::nic {
 
-/// Control thread. Handles are the program's word: each method of a part checks them. Statuses map
-/// to the errno values that verbs return (nic/base/message.h). At the end everything goes: queue
-/// pairs first, then what they used, then the memory, after the workers have let go.
+/// Control thread. Handles come from the program: each method of a part checks them. Statuses map
+/// to errno values of verbs (nic/base/message.h). The destructor ends everything: queue pairs, then
+/// the objects they used, then the memory, once the workers have released it.
 class Program {
  public:
-  /// `files_thread` lets go of what the program lends.
+  /// `files_thread` closes what the program lends.
   static absl::StatusOr<std::unique_ptr<Program>> Make(Nic& nic, uint32_t id, uint32_t uid,
                                                        std::shared_ptr<SideThread> files_thread);
   ~Program();
@@ -50,12 +50,12 @@ class Program {
   template <typename Part>
   Part& part();
 
-  /// Everything that was made in it goes too, as the kernel does it: programs count on that. The
-  /// regions are returned as by Regions::BeginDereg.
+  /// Closes a context and destroys all objects in it, as the kernel does: programs rely on that.
+  /// The regions are returned as by Regions::BeginDereg.
   absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> CloseContext(uint32_t handle);
 
   // ---- what programs share (imports.cc) ----
-  /// A context for one of this name, of another program or of this one. Errors: InvalidArgument.
+  /// Makes a context for one with this name, of any program. Errors: InvalidArgument.
   absl::StatusOr<uroce_import_context_reply> ImportContext(const uroce_context_name& name,
                                                            Fd& events);
   /// Errors: InvalidArgument, Unimplemented (copied memory).
@@ -65,7 +65,7 @@ class Program {
  private:
   Program(std::unique_ptr<ProgramCore> core, std::shared_ptr<SideThread> files_thread);
 
-  /// In the order in which they end: what uses another part comes before it.
+  /// The order in which they end: a part that uses another one comes before it.
   auto parts() {
     return std::tie(queue_pairs_, address_handles_, shared_receive_queues_, windows_, regions_,
                     contexts_, completion_queues_, xrc_);

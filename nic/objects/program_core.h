@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts of a program need: its numbers, its queue memory, and what workers know it by.
+// What all parts of a program share: its numbers, its queue memory, and its session.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace uroce::nic {
 
-/// Outlives the parts. Workers know the program by its session, between Join and
-/// Worker::RemoveSession. Control thread.
+/// Outlives the parts. Workers hold the program's session between Join and Worker::RemoveSession.
+/// Control thread.
 class ProgramCore {
  public:
-  /// `id` is unique in the life of the daemon. Errors: ResourceExhausted, Internal (no fd).
+  /// `id` is unique during the life of the daemon. Errors: ResourceExhausted, Internal (no fd).
   static absl::StatusOr<std::unique_ptr<ProgramCore>> Make(Nic& nic, uint32_t id, uint32_t uid);
   ProgramCore(const ProgramCore&) = delete;
   ProgramCore& operator=(const ProgramCore&) = delete;
 
-  /// Shows the program to all workers.
+  /// Gives the session to all workers.
   void Join();
 
   uint32_t id() const { return session_.id(); }
@@ -39,9 +39,9 @@ class ProgramCore {
   /// The eventfd of each worker.
   const std::vector<Fd>& wake_fds() const { return wake_fds_; }
   datapath::Session& session() { return session_; }
-  /// For workers: `socket` is one that MakeOneWaySocket made for this program.
+  /// For workers: writes to `socket`, which MakeOneWaySocket made for this program.
   datapath::RecordSocket RecordsOn(const Fd& socket) const;
-  /// Afterwards no worker uses what was unpublished or replaced before.
+  /// Returns when no worker uses what was unpublished or replaced before.
   void AwaitGrace() const { nic_.workers().AwaitGrace(); }
 
  private:

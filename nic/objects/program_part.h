@@ -6,21 +6,21 @@ namespace uroce::nic {
 
 struct Context;
 
-/// What the end of a context, or of the program, asks of each part, in the order of
-/// Program::ForEachPart: what uses objects of another part comes before that part. Control thread.
+/// Ends objects with their context or program. Parts are called in the order of
+/// Program::ForEachPart: a part that uses objects of another comes before it. Control thread.
 class ProgramPart {
  public:
   virtual ~ProgramPart() = default;
 
-  /// Ends all that belongs to the context.
+  /// Destroys all objects of the context.
   virtual void EndAllOf(const Context& context) = 0;
 
   // ---- at the program's end, in this order ----
-  /// Takes from workers what they own, some at a time.
+  /// Takes the objects that workers own from them, some at a time.
   virtual void LeaveWorkers() {}
-  /// Hides what all workers can find. A grace period follows.
+  /// Removes the objects that all workers can find. A grace period follows.
   virtual void Unpublish() {}
-  /// Gives back what others may have next: numbers, keys, places in tables of the daemon.
+  /// Releases what others may get next: numbers, keys, places in tables of the daemon.
   virtual void Release() {}
 };
 

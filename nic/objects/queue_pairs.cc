@@ -30,7 +30,7 @@ std::optional<wire::Service> ServiceOfType(uint32_t qp_type) {
   }
 }
 
-/// An XRC initiator has no receive side.
+/// Removes the receive side, which an XRC initiator does not have.
 void LeaveOutReceives(uroce_create_qp& request) {
   request.recv_cq = request.send_cq;
   request.with_srq = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs of a program: its own, and the XRC targets that it has open.
+// Queue pairs of a program: those it made, and the XRC targets that it has opened.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@
 
 namespace uroce::nic {
 
-/// A modify that passed its checks. `path` is set when the path changes.
+/// A modify command that passed its checks. `path` is set when the path changes.
 struct ModifyPlan {
   uroce_modify_qp request{};
   std::optional<PathKey> path;
-  bool is_reliable = false;  ///< Of a reliable connection, which may agree on more with its peer.
+  bool is_reliable = false;  ///< A reliable connection, which may use an agreement with its peer.
 };
 
 /// Control thread.
@@ -36,20 +36,20 @@ class QueuePairs : public ProgramPart {
              const SharedReceiveQueues& srqs, Xrc& xrc);
 
   absl::StatusOr<uroce_create_qp_reply> Create(const uroce_create_qp& request);
-  /// Errors: FailedPrecondition while it is attached to a group.
+  /// Errors: FailedPrecondition while the queue pair is attached to a group.
   absl::StatusOr<uroce_destroy_qp_reply> Destroy(uint32_t handle);
-  /// Its own, and the targets.
+  /// Ends the program's own queue pairs, and the targets.
   void EndAllOf(const Context& context) override;
-  /// Whether there is such a queue pair: before workers are asked about it.
+  /// Checks that the queue pair exists, before workers are asked about it.
   absl::Status Check(uint32_t handle) const { return Find(handle).status(); }
-  /// Whether the program has made the queue pair, or opened it: a target of its XRC domains.
+  /// Whether the program made the queue pair, or has opened it as a target of its XRC domains.
   bool Has(Qpn qpn) const { return qpns_.contains(qpn.value()) || xrc_.HasTarget(qpn); }
 
   // ---- modify and query (modify.cc) ----
-  /// Checks all that can be checked, and says which path needs the MAC of its next hop.
+  /// Checks all that can be checked now, and names the path whose next hop's MAC is needed.
   absl::StatusOr<ModifyPlan> PlanModify(const uroce_modify_qp& wanted);
-  /// Applies it. `destination` is the MAC that the plan asked for, `followed` what keeps it right
-  /// from then on, if anything does, and `agreement` what is known of the NIC there.
+  /// Applies the plan. `destination` is the MAC that the plan needs, `followed` keeps it up to date
+  /// (null if nothing does), and `agreement` says what is known of the NIC there.
   absl::StatusOr<uroce_modify_qp_reply> ApplyModify(const ModifyPlan& plan,
                                                     const std::optional<Mac>& destination,
                                                     FollowedPaths::Holder followed,
@@ -57,41 +57,41 @@ class QueuePairs : public ProgramPart {
   absl::StatusOr<uroce_qp_attr> Query(uint32_t handle);
 
   // ---- multicast (multicast.cc) ----
-  /// Has a UD queue pair get what is sent to a group, too; the port joins the group. Again: nothing
-  /// changes. Errors: InvalidArgument, ResourceExhausted, Unavailable.
+  /// Attaches a UD queue pair to a group, which the port joins. A second call changes nothing.
+  /// Errors: InvalidArgument, ResourceExhausted, Unavailable.
   absl::Status Attach(const uroce_mcast& request);
   absl::Status Detach(const uroce_mcast& request);
 
-  // ---- what was posted and is to be sent ----
-  /// Whether datagrams were posted that are still to leave. An adapter begins with them at once,
-  /// and programs (mckey) destroy what they need as soon as they have posted.
+  // ---- posted sends ----
+  /// Whether posted datagrams have not been sent yet. An adapter begins to send them at once, and
+  /// programs (mckey) destroy what the datagrams need as soon as they have posted.
   bool HasUnsentDatagrams();
-  /// Whether the resize makes the queue smaller while queue pairs that complete on it have posted
-  /// what will be complete by being sent: whether that fits is not known yet.
+  /// Whether the resize makes the queue smaller while posted sends will still complete on it: then
+  /// it is not yet known whether their CQEs fit.
   bool ShrinksUnderSends(const uroce_resize_cq& request);
 
   // ---- at the program's end ----
-  /// Takes its own out of their groups, then from their workers.
+  /// Detaches the program's own queue pairs from their groups, then takes them from their workers.
   void LeaveWorkers() override;
-  /// Their counters count on in the device, their numbers go back.
+  /// Adds their counters to the device's, and returns their numbers.
   void Release() override;
 
   // ---- for dumps ----
   const HandleTable<QueuePairObject>& table() const { return qps_; }
-  /// Its own and the targets that it has opened.
+  /// Calls `visit` for the program's own queue pairs and the targets that it has opened.
   void ForEach(absl::FunctionRef<void(const QueuePairObject& queue_pair)> visit) const;
 
  private:
   absl::Status CheckCreate(const uroce_create_qp& request) const;
   absl::StatusOr<uroce_create_qp_reply> Make(const uroce_create_qp& request,
                                              const QueuePairLayout& layout, uint64_t offset);
-  /// Of its own or a target.
+  /// Finds one of the program's own or a target.
   absl::StatusOr<QueuePairObject*> Find(uint32_t handle) const;
   absl::StatusOr<ModifyPlan> PlanPath(const uroce_modify_qp& request,
                                       const QueuePairObject& object) const;
   void DetachAll(QueuePairObject& qp);
-  /// Shows those queue pairs that are meant to `visit`, inside Run of the worker that owns them;
-  /// the newest of each worker first.
+  /// Calls `visit` for the queue pairs that `is_meant` selects, inside Run of the worker that owns
+  /// them; the newest of each worker first.
   void Visit(absl::FunctionRef<bool(const QueuePairObject&)> is_meant,
              absl::FunctionRef<void(datapath::Worker&, datapath::QueuePair&)> visit);
 

@@ -41,8 +41,8 @@ absl::Status CheckAccess(uint32_t access) {
   return absl::OkStatus();
 }
 
-/// Pages of a shared mapping are writable once they are there at all, if it is: reading brings them
-/// in with less work than writing.
+/// Populates pages of a shared mapping. If it is writable, its pages are writable once populated:
+/// populating by reading costs less than by writing.
 absl::Status Populate(uint8_t* start, uint64_t length) {
   const auto address = reinterpret_cast<uintptr_t>(start);
   const uintptr_t begin = address / kPageBytes * kPageBytes;
@@ -113,7 +113,7 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
       return Refuse("copied memory needs /proc/self/mem first");
     result.mode = datapath::MrMode::kCopied;
     result.reason = static_cast<uint8_t>(segment.reason);
-    // What is there on demand may be other memory tomorrow: a mapping would not notice.
+    // On-demand memory may change later: a mapping would not notice.
     result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
     return result;
   }
@@ -135,7 +135,7 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
       segment.length > mapping.length() - segment.segment_offset) {
     return Refuse("beyond the end of its segment");
   }
-  // Atomics rely on it: an address aligned for the program is aligned for the daemon.
+  // Atomics rely on this: an address aligned for the program is aligned for the daemon.
   if ((segment.segment_offset ^ segment.addr) % kPageBytes != 0) {
     return Refuse("the offset in the segment does not suit the address");
   }
@@ -211,8 +211,8 @@ uroce_reg_mr_reply Regions::PublishReplacement(std::unique_ptr<MemoryObject> mem
   return {handle, key, key, 0};
 }
 
-// Copies that are under way into memory that `memory` maps must not mix with what it lets happen;
-// and none may be under way into memory that the region had before.
+// Copies that are running into memory that `memory` maps must not overlap with its accesses; and no
+// copy may be running into memory that the region had before.
 bool Regions::MakeWay(MemoryObject& memory) {
   bool must_wait = remapped_.Map(memory);
   if (memory.replaces != UROCE_NONE) {
@@ -268,7 +268,7 @@ std::unique_ptr<MemoryObject> Regions::Take(uint32_t handle) {
   remapped_.Remove(*memory);
   core_.nic().keys().Unpublish(memory->published());
   core_.AwaitGrace();
-  // No copy that begins from here on can be into this region.
+  // No copy that begins after this can be into this region.
   memory->copies_begun = core_.session().copies_begun();
   --memory->pd->users;
   core_.nic().numbers().keys.Release(memory->region.key, Nic::Now());

@@ -26,47 +26,47 @@ struct MemoryObject {
   ProtectionDomain* pd = nullptr;
   datapath::MemoryRegion region;
   uint64_t addr = 0;
-  std::unique_ptr<QuotaShare> parts;               ///< How many of its user's parts it takes.
-  std::shared_ptr<Quota> program_quota;            ///< The program may go before it.
-  std::unique_ptr<QuotaShare> parts_of_program;    ///< The same of its program's.
-  std::vector<std::shared_ptr<Segment>> segments;  ///< Those that region.segments point into.
-  Domain::Use copied;              ///< Where its program's helper reaches parts of it, or did.
-  uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one is to become.
-  /// Grants nothing; keeps the key's place while `region` is being replaced.
+  std::unique_ptr<QuotaShare> parts;               ///< The share of its user's parts that it takes.
+  std::shared_ptr<Quota> program_quota;            ///< The program may be destroyed first.
+  std::unique_ptr<QuotaShare> parts_of_program;    ///< The share of its program's parts.
+  std::vector<std::shared_ptr<Segment>> segments;  ///< The targets of pointers in region.segments.
+  Domain::Use copied;              ///< Set if the program's helper reaches parts of it, or did.
+  uint32_t replaces = UROCE_NONE;  ///< Handle of the region that this one will replace.
+  /// A region without rights; keeps the key's place while `region` is being replaced.
   std::unique_ptr<datapath::MemoryRegion> stand_in;
   const datapath::MemoryRegion* published() const { return stand_in ? stand_in.get() : &region; }
-  /// Set by Hide and BeginDereg: Session::CopiesDone must confirm so many before the memory is
-  /// free.
+  /// Set by Hide and BeginDereg: the memory is free once Session::CopiesDone confirms this number
+  /// of copies.
   uint64_t copies_begun = 0;
-  /// Counted by workers. Here and not in `region`, which is copied.
+  /// Counted by workers. It is outside of `region`, which is copied.
   std::unique_ptr<std::atomic<uint32_t>> bound_windows = std::make_unique<std::atomic<uint32_t>>(0);
 };
 
-/// Control thread. How a region is registered, step by step: nic/control/registrations.h.
+/// Control thread. The steps of a registration: nic/control/registrations.h.
 class Regions : public ProgramPart {
  public:
   Regions(ProgramCore& core, const Contexts& contexts, const Segments& segments,
           RemappedRegions& remapped);
 
-  /// Checks a region and finds its bytes.
+  /// Checks a region and finds the memory behind its segments.
   absl::StatusOr<std::unique_ptr<MemoryObject>> Plan(const uroce_reg_mr& request,
                                                      const uroce_mr_segment* segments) const;
-  /// Hides the region that `memory` is to replace from peers and workers, and has older regions
-  /// reach what they copy by the mappings of `memory`. False: copies up to memory.copies_begun may
-  /// be under way into what `memory` is to have.
+  /// Hides the region that `memory` will replace from peers and workers, and lets older regions
+  /// reach the memory they copy by the mappings of `memory`. False: copies up to
+  /// memory.copies_begun may still be writing into that memory.
   bool MakeWay(MemoryObject& memory);
-  /// Makes it known to peers and workers; its pages are there, and no copy is under way. One that
-  /// replaces another takes its handle and key. Errors: ResourceExhausted.
+  /// Publishes the region to peers and workers. Its pages must be populated, and no copy may be
+  /// running. A replacement takes the handle and key of the old region. Errors: ResourceExhausted.
   absl::StatusOr<uroce_reg_mr_reply> Publish(std::unique_ptr<MemoryObject> memory);
   absl::StatusOr<MemoryObject*> Find(uint32_t handle) const { return mrs_.Find(handle); }
-  /// Hides the region from peers and workers. The memory is the program's again once CopiesDone has
-  /// said so, and the object has gone. Errors: FailedPrecondition while windows are bound to it.
+  /// Hides the region from peers and workers. The memory is the program's again once CopiesDone is
+  /// true and the object is destroyed. Errors: FailedPrecondition while windows are bound.
   absl::StatusOr<std::unique_ptr<MemoryObject>> BeginDereg(uint32_t handle);
-  /// BeginDereg for all regions of a context, whatever is bound to them. Until TakeEnded they are
-  /// kept here.
+  /// BeginDereg for all regions of a context, even with bound windows. They are kept here until
+  /// TakeEnded.
   void EndAllOf(const Context& context) override;
   std::vector<std::unique_ptr<MemoryObject>> TakeEnded() { return std::exchange(ended_, {}); }
-  /// False: a copy that began before is under way; ask again.
+  /// False: a copy that began before is still running; ask again.
   bool CopiesDone(const std::vector<std::unique_ptr<MemoryObject>>& memory) const;
   bool CopiesDone(uint64_t copies) const { return core_.session().CopiesDone(copies); }
 
@@ -83,7 +83,7 @@ class Regions : public ProgramPart {
                                               const uroce_mr_segment& segment,
                                               MemoryObject& memory) const;
   static absl::Status CheckUnbound(const MemoryObject& memory);
-  /// BeginDereg, whatever is bound to it.
+  /// BeginDereg, even with bound windows.
   std::unique_ptr<MemoryObject> Take(uint32_t handle);
   void HideReplaced(const MemoryObject& memory);
   uroce_reg_mr_reply PublishReplacement(std::unique_ptr<MemoryObject> memory);
@@ -93,15 +93,15 @@ class Regions : public ProgramPart {
   const Contexts& contexts_;
   const Segments& segments_;
   RemappedRegions& remapped_;
-  std::shared_ptr<Quota> mr_parts_;  ///< Each region counts its own.
+  std::shared_ptr<Quota> mr_parts_;  ///< Each region counts its own parts.
   HandleTable<MemoryObject> mrs_;
-  std::vector<std::unique_ptr<MemoryObject>> ended_;  ///< With a context.
+  std::vector<std::unique_ptr<MemoryObject>> ended_;  ///< Regions of contexts that ended.
 };
 
-/// Bytes of the region that the daemon maps.
+/// The number of bytes of the region that the daemon maps.
 uint64_t MappedBytes(const MemoryObject& memory);
-/// Brings all pages of the region in: a worker must never fault. Any thread; takes about 0.1 to
-/// 0.5 ms per MB. Errors: ResourceExhausted.
+/// Populates all pages of the region: a worker must never page-fault. Any thread; takes about 0.1
+/// to 0.5 ms per MB. Errors: ResourceExhausted.
 absl::Status PopulateRegion(const MemoryObject& memory);
 
 }  // namespace uroce::nic

@@ -17,7 +17,7 @@ bool Follows(const MrSegment& segment, const MrSegment& mapped) {
          mapped.app_addr < EndOf(segment);
 }
 
-/// The bytes of `segment` at the program's addresses [from, to).
+/// The part of `segment` at the program's addresses [from, to).
 MrSegment PartOf(const MrSegment& segment, uint64_t from, uint64_t to) {
   const uint64_t offset = from - segment.app_addr;
   MrSegment part = segment;
@@ -37,7 +37,7 @@ MrSegment MappedPart(const MrSegment& segment, const MrSegment& mapped, uint64_t
   return part;
 }
 
-/// Takes parts in rising addresses; joins copied neighbours.
+/// Collects parts in rising addresses; joins adjacent copied ones.
 class PartList {
  public:
   void Add(const MrSegment& part) {
@@ -59,7 +59,7 @@ class PartList {
   std::vector<MrSegment> parts_;
 };
 
-/// Adds `segment`, mapped where one of `newer` from `next` on holds it. True: it has changed.
+/// Adds `segment`, mapped where a part of `newer` from `next` on has it. True: it was changed.
 bool AddMapped(const MrSegment& segment, std::vector<MrSegment>::const_iterator next,
                std::vector<MrSegment>::const_iterator end, PartList& parts) {
   bool changed = false;
@@ -91,7 +91,7 @@ MrSegment CopiedAgain(MrSegment segment) {
   return segment;
 }
 
-/// Adds `segment`, copied where it is mapped in `mapping`.
+/// Adds `segment`; the part of it in `mapping` becomes copied.
 void AddCopied(const MrSegment& segment, std::span<const uint8_t> mapping, PartList& parts) {
   const uint8_t* first = segment.mapped;
   const uint8_t* start = std::max(first, mapping.data());

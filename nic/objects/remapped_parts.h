@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copied parts of regions follow the program's addresses, whatever lies there. When such memory
-// becomes mapped for a later region they must be reached by the same mapping: an atomic that is a
-// CPU instruction and one that the copy helper executes do not exclude each other. Pure.
+// Copied parts of regions refer to the program's addresses, whatever memory is there. When a later
+// region maps such memory, these parts must be reached by the same mapping: an atomic that is a CPU
+// instruction and one that the copy helper executes do not exclude each other. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace uroce::nic {
 
-/// Parts of one region, at most. Good programs make fewer; more would cost the control thread.
+/// The most parts of one region. Well-behaved programs need fewer; more would delay the daemon.
 inline constexpr size_t kMaxRemappedParts = 1024;
 
-/// `segments` with all parts that follow addresses, and lie in a mapped one of `newer`, mapped as
-/// it is; both are parts of a region, in rising addresses. Nothing when that changes nothing, or
-/// would make more than kMaxRemappedParts.
+/// Returns `segments` in which every part that refers to addresses, and lies in a mapped part of
+/// `newer`, is mapped like it. Both are parts of a region, in rising addresses. Nothing when that
+/// changes nothing, or would make more than kMaxRemappedParts.
 std::vector<datapath::MrSegment> MapRemapped(const std::vector<datapath::MrSegment>& segments,
                                              const std::vector<datapath::MrSegment>& newer);
 
-/// `segments` with all that follows addresses, and is mapped in `mapping`, copied again. Parts are
-/// cut for that as long as there are no more than kMaxRemappedParts. Nothing when there are none.
+/// `segments` with the memory that refers to addresses and is mapped in `mapping` copied again.
+/// Parts are split for that, up to kMaxRemappedParts. Nothing when no part is affected.
 std::vector<datapath::MrSegment> CopyRemapped(const std::vector<datapath::MrSegment>& segments,
                                               std::span<const uint8_t> mapping);
 

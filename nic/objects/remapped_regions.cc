@@ -11,7 +11,7 @@
 namespace uroce::nic {
 namespace {
 
-/// Lets go of segments that no part of the region points into any more.
+/// Releases segments that no part of the region points into any more.
 void DropUnused(MemoryObject& memory) {
   const auto& parts = memory.region.segments;
   std::erase_if(memory.segments, [&parts](const std::shared_ptr<Segment>& segment) {
@@ -32,7 +32,7 @@ void RemappedRegions::Add(MemoryObject& memory) {
   }
 }
 
-// Workers see one region or the other; neither changes while they may look at it.
+// Workers see the old or the new region; neither changes while they may read it.
 void RemappedRegions::Replace(MemoryObject& memory, std::vector<datapath::MrSegment> parts,
                               const std::vector<std::shared_ptr<Segment>>& segments) {
   datapath::MemoryRegion next = memory.region;

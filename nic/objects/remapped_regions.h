@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions whose copied parts follow the program's addresses: a later region may map these.
+// Regions whose copied parts refer to the program's addresses: a later region may map these.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace uroce::nic {
 struct MemoryObject;
 struct Segment;
 
-/// Holds the regions that are published and have such parts. Control thread.
+/// Holds the published regions with such parts. Control thread.
 class RemappedRegions {
  public:
   explicit RemappedRegions(ProgramCore& core) : core_(core) {}
 
-  /// Takes `memory` in if parts of it follow addresses.
+  /// Adds `memory` if parts of it refer to addresses.
   void Add(MemoryObject& memory);
   void Remove(MemoryObject& memory) { regions_.erase(&memory); }
-  /// Has regions reach what they copy by the mappings of `memory`, where it has them. True: some
-  /// do, and copies that have begun may still be under way.
+  /// Lets regions use the mappings of `memory` for what they copied there. True: some regions
+  /// changed, and copies that have begun may still be running.
   bool Map(const MemoryObject& memory);
-  /// Has regions that reach what they copy by `mapping`, or a part of one, copy it again.
+  /// Lets regions that use `mapping`, or a part of it, copy again.
   void Unmap(std::span<const uint8_t> mapping);
 
  private:
-  /// `segments` are those that it points into besides its own.
+  /// `segments`: the segments that `parts` point into, beside those of `memory`.
   void Replace(MemoryObject& memory, std::vector<datapath::MrSegment> parts,
                const std::vector<std::shared_ptr<Segment>>& segments);
 

@@ -13,14 +13,14 @@ namespace uroce::nic {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kGrowthBytes = uint64_t{1} << 40;  // So that mremap may grow a swapped range.
+constexpr uint64_t kGrowthBytes = uint64_t{1} << 40;  // Room for mremap to grow a swapped range.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44;
 constexpr uint32_t kWriting =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 }  // namespace
 
-// What no region writes to is mapped for reading alone.
+// A segment that no region writes to is mapped read-only.
 absl::Status AllowAccess(Segment& segment, uint32_t access) {
   if (segment.is_writable || (access & kWriting) == 0) return absl::OkStatus();
   const GuardedMapping& mapping = segment.mapping;
@@ -48,8 +48,8 @@ absl::Status Segments::CheckMemory(uint64_t length) const {
                                                    ", see --max-memory-per-user"));
 }
 
-// It counts no more at once, and is unmapped by whoever has the time: the file may be longer than
-// what is mapped of it, and its end frees all. While that lasts the program can lend no other.
+// The segment leaves the counts at once, and the files thread unmaps it: unmapping may free the
+// whole file, which may be longer than the mapping. Meanwhile the program can lend no other.
 std::shared_ptr<Segment> Segments::Make(bool is_own_file) const {
   return {new Segment{.is_own_file = is_own_file}, [thread = files_thread_](Segment* last) {
             std::unique_ptr<Segment> segment(last);
@@ -98,8 +98,8 @@ absl::StatusOr<uint32_t> Segments::AddShared(Mapping&& mapping, bool writable) {
   return Add(std::move(mapping), std::move(segment));
 }
 
-// Regions over it go on, and the mapping ends with the last of them; but the program is about to
-// have other memory at the addresses of those that were remapped to it.
+// Regions over the segment keep its mapping until the last of them ends. But the program will have
+// other memory at the addresses of the regions that were remapped to it.
 absl::Status Segments::Destroy(uint32_t handle) {
   const absl::StatusOr<std::shared_ptr<Segment>*> segment = segments_.Find(handle);
   if (!segment.ok()) return segment.status();

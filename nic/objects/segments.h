@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a program and the daemon both map, under its memory regions.
+// Memory that a program and the daemon both map; memory regions refer to it.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +17,35 @@
 namespace uroce::nic {
 
 /// Memory that the daemon and a program both map: a memfd that replaced pages of the program, or a
-/// part of the program's own file. Regions share a segment; the last one that ends unmaps it.
+/// part of the program's own file. Regions share a segment; it is unmapped with the last of them.
 struct Segment {
   GuardedMapping mapping;
-  UserAccount* account = nullptr;  ///< Counts it, while set.
-  bool is_own_file = false;        ///< The program's, which it can shrink.
+  UserAccount* account = nullptr;  ///< Counts the segment, if set.
+  bool is_own_file = false;        ///< The program's own file, which it can truncate.
   bool may_write = true;           ///< The file allows it.
-  bool is_writable = false;        ///< Mapped so: once a region needs it.
+  bool is_writable = false;        ///< Mapped writable, once a region needs it.
 };
 
-/// Has a segment mapped so that a region with these rights may use it. Errors: InvalidArgument.
+/// Maps a segment so that a region with these rights can use it. Errors: InvalidArgument.
 absl::Status AllowAccess(Segment& segment, uint32_t access);
 
 /// Control thread.
 class Segments {
  public:
-  /// `files_thread` lets go of what the program lends. `remapped` knows the regions that a segment
-  /// was remapped into.
+  /// `files_thread` closes what the program lends. `remapped` holds the regions that use a segment
+  /// after remapping.
   Segments(ProgramCore& core, RemappedRegions& remapped, std::shared_ptr<SideThread> files_thread);
 
   absl::StatusOr<uint32_t> Create(const uroce_create_segment& request, Fd& file);
-  /// Makes a segment of a mapping of the program's own file. Returns its handle. One that is
-  /// refused stays the caller's, to unmap where that may take long.
+  /// Makes a segment from a mapping of the program's own file. Returns its handle. On an error the
+  /// mapping stays with the caller, who unmaps it where that may take long.
   absl::StatusOr<uint32_t> AddShared(Mapping&& mapping, bool writable);
   absl::StatusOr<std::shared_ptr<Segment>*> Find(uint32_t handle) const {
     return segments_.Find(handle);
   }
-  /// No region has been told of it any more, or will; afterwards none reaches memory by it.
+  /// Call it when no region uses the segment or will. Afterwards no region reaches memory by it.
   absl::Status Destroy(uint32_t handle);
-  /// The same for some pages of a segment, of which the others stay.
+  /// Does the same for some pages of a segment; the other pages stay.
   absl::Status Trim(const uroce_trim_segment& request);
 
  private:

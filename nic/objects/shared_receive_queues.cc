@@ -14,7 +14,7 @@
 namespace uroce::nic {
 namespace {
 
-constexpr uint64_t kSlotsOffset = sizeof(uroce_srq_page);  // In the queue's range.
+constexpr uint64_t kSlotsOffset = sizeof(uroce_srq_page);  // In the range of the queue.
 
 absl::StatusOr<ArenaRange> TakeRange(Arena& arena, const ReceiveRingLayout& ring) {
   const uint64_t length_bytes = kSlotsOffset + ring.length_bytes;
@@ -139,7 +139,7 @@ uroce_create_srq_reply SharedReceiveQueues::Add(const Plan& plan,
   return reply;
 }
 
-// What waits is copied to a fresh ring, where it comes first.
+// Waiting entries are copied to the start of a new ring.
 absl::StatusOr<uroce_srq_layout> SharedReceiveQueues::Resize(SharedReceiveObject& srq,
                                                              uint32_t max_wr) {
   const datapath::SharedReceiveQueueConfig& old = srq.queue.config();

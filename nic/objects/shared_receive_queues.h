@@ -19,9 +19,9 @@ namespace uroce::nic {
 
 struct SharedReceiveObject {
   ProtectionDomain* pd = nullptr;
-  XrcdObject* xrcd = nullptr;           ///< Or null.
-  CompletionQueueObject* cq = nullptr;  ///< Of XRC, or null.
-  uint32_t worker = 0;                  ///< On which the queue pairs live that use it.
+  XrcdObject* xrcd = nullptr;           ///< Null unless of XRC.
+  CompletionQueueObject* cq = nullptr;  ///< Null unless of XRC.
+  uint32_t worker = 0;                  ///< The worker of the queue pairs that use it.
   ArenaRange range;
   uint32_t users = 0;
   datapath::SharedReceiveQueue queue;
@@ -35,8 +35,8 @@ class SharedReceiveQueues : public ProgramPart {
 
   absl::StatusOr<uroce_create_srq_reply> Create(const uroce_create_srq& request);
   absl::StatusOr<SharedReceiveObject*> Find(uint32_t handle) const { return srqs_.Find(handle); }
-  /// While the program posts nothing to it. Errors: InvalidArgument when more entries wait than are
-  /// asked for.
+  /// Call it while the program posts nothing to the queue. Errors: InvalidArgument when more
+  /// entries wait than are asked for.
   absl::StatusOr<uroce_srq_layout> Modify(const uroce_modify_srq& request);
   absl::StatusOr<uroce_query_srq_reply> Query(uint32_t handle);
   absl::StatusOr<uroce_destroy_srq_reply> Destroy(uint32_t handle);
@@ -49,14 +49,14 @@ class SharedReceiveQueues : public ProgramPart {
   const HandleTable<SharedReceiveObject>& table() const { return srqs_; }
 
  private:
-  /// What a queue is to belong to, checked.
+  /// The checked objects that a new queue will belong to.
   struct Plan {
     ProtectionDomain* pd = nullptr;
-    XrcdObject* xrcd = nullptr;  ///< Of XRC, or null, like `cq`.
+    XrcdObject* xrcd = nullptr;  ///< Null unless of XRC, like `cq`.
     CompletionQueueObject* cq = nullptr;
   };
   absl::StatusOr<Plan> MakePlan(const uroce_create_srq& request) const;
-  /// Gives a queue what makes it one of the plan's domain: a number and a completion ring.
+  /// Sets what a queue of the plan's XRC domain needs: a number and a completion ring.
   absl::Status JoinDomain(const Plan& plan, datapath::SharedReceiveQueueConfig& config);
   uroce_create_srq_reply Add(const Plan& plan, const datapath::SharedReceiveQueueConfig& config,
                              const ArenaRange& range, uint32_t limit);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of one user hold together.
+// Counts and limits the resources of all programs of one user.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace uroce::nic {
 
-/// How much of one thing the programs of a user may hold together, and do. Control thread.
+/// The limit and the use of one resource by all programs of a user. Control thread.
 struct Quota {
   uint32_t uid = 0;
   uint64_t limit = 0;
-  std::string flag;  ///< The setting that says the limit, for messages.
+  std::string flag;  ///< The setting of the limit, for messages.
   uint64_t used = 0;
 
-  /// Whether there is room for `more` of what messages call `kind`. Errors: ResourceExhausted.
+  /// Checks that `more` fits; messages call the resource `kind`. Errors: ResourceExhausted.
   absl::Status Check(const char* kind, uint64_t more) const {
     if (more <= limit - used) return absl::OkStatus();
     return absl::ResourceExhaustedError(
@@ -32,7 +32,7 @@ struct Quota {
   }
 };
 
-/// One program's share of a quota, given back at the end. Without a quota there is no limit.
+/// One program's share of a quota, returned by the destructor. Without a quota there is no limit.
 class QuotaShare {
  public:
   explicit QuotaShare(Quota* quota = nullptr) : quota_(quota) {}
@@ -45,7 +45,7 @@ class QuotaShare {
   absl::Status Check(const char* kind, uint64_t more) const {
     return quota_ == nullptr ? absl::OkStatus() : quota_->Check(kind, more);
   }
-  /// After Check.
+  /// Call it after Check.
   void Take(uint64_t amount) {
     held_ += amount;
     if (quota_ != nullptr) quota_->used += amount;
@@ -60,7 +60,7 @@ class QuotaShare {
   uint64_t held_ = 0;
 };
 
-/// What one user holds, and the limits on it. Control thread.
+/// The resources of one user, and their limits. Control thread.
 class UserAccount {
  public:
   UserAccount(uint32_t uid, const Limits& limits)
@@ -80,17 +80,17 @@ class UserAccount {
   const Quota& of(Kind kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
   datapath::RecordPace record_pace;
-  Quota sockets;      ///< Of contexts, completion channels and files of rdma_cm; an fd each.
-  Quota mappings;     ///< Segments, and those gone that regions still use.
-  Quota xrc_files;    ///< Of domains that are being opened.
-  Quota attachments;  ///< Of queue pairs to multicast groups.
-  Quota queue_bytes;  ///< In arenas.
+  Quota sockets;      ///< For contexts, completion channels and files of rdma_cm; one fd each.
+  Quota mappings;     ///< Segments, including removed ones that regions still use.
+  Quota xrc_files;    ///< For domains that are being opened.
+  Quota attachments;  ///< Queue pairs attached to multicast groups.
+  Quota queue_bytes;  ///< Bytes taken in arenas.
   uint64_t memory_bytes = 0;
-  /// Closes the connections that were turned away.
+  /// Closes refused connections.
   std::shared_ptr<SideThread> refusals_thread = std::make_shared<SideThread>();
 
  private:
-  std::vector<Quota> kinds_;  ///< By Kind. As many as kKinds has rows: shares point to them.
+  std::vector<Quota> kinds_;  ///< Indexed by Kind. Its size never changes: shares point into it.
 };
 
 }  // namespace uroce::nic

@@ -20,7 +20,7 @@ struct WindowObject {
   WindowObject(ProtectionDomain* its_pd, datapath::MemoryWindow::Type type, uint32_t key);
   ProtectionDomain* pd;
   datapath::MemoryWindow window;
-  datapath::MemoryRegion entry;  ///< In the table of keys.
+  datapath::MemoryRegion entry;  ///< Its entry in the table of keys.
 };
 
 /// Control thread.
@@ -29,7 +29,7 @@ class Windows : public ProgramPart {
   Windows(ProgramCore& core, const Contexts& contexts);
 
   absl::StatusOr<uroce_alloc_mw_reply> Alloc(const uroce_alloc_mw& request);
-  /// Bound or not: a window that goes grants nothing any more.
+  /// Frees the window, bound or not; it grants no access any more.
   absl::Status Dealloc(uint32_t handle);
 
   void EndAllOf(const Context& context) override;
@@ -40,7 +40,7 @@ class Windows : public ProgramPart {
   const HandleTable<WindowObject>& table() const { return mws_; }
 
  private:
-  /// After its grace period.
+  /// Call it after the grace period.
   void End(const WindowObject& object);
 
   ProgramCore& core_;

@@ -9,7 +9,7 @@
 namespace uroce::nic {
 namespace {
 
-// Handles of opened targets are those of their own table with this bit.
+// Handles of opened targets are handles of their own table with this bit set.
 constexpr uint32_t kTargetBit = 1u << 31;
 
 }  // namespace

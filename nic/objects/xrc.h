@@ -25,7 +25,7 @@ struct XrcdObject {
   uint32_t users = 0;
 };
 
-/// A target queue pair as one program has it.
+/// A target queue pair that one program has opened.
 struct OpenedTarget {
   XrcdObject* xrcd = nullptr;
   std::shared_ptr<XrcTarget> target;
@@ -38,22 +38,22 @@ class Xrc : public ProgramPart {
  public:
   Xrc(ProgramCore& core, const Contexts& contexts);
 
-  /// For one OpenDomain.
+  /// Adds a file for one call of OpenDomain.
   absl::StatusOr<uint32_t> AddFile(XrcFile file);
   absl::StatusOr<uint32_t> OpenDomain(const uroce_open_xrcd& request);
   absl::StatusOr<XrcdObject*> FindDomain(uint32_t handle) const { return xrcds_.Find(handle); }
   absl::Status CloseDomain(uint32_t handle);
-  /// Its domains, in which nothing is any more.
+  /// Closes its domains, which have no objects any more.
   void EndAllOf(const Context& context) override;
 
-  /// Its handle is one of queue pairs: modified, queried and destroyed as others of the program.
+  /// The target's handle is a queue pair handle: Modify, query and destroy commands accept it.
   absl::StatusOr<uroce_target_reply> CreateTarget(const uroce_create_target& request);
   absl::StatusOr<uroce_target_reply> OpenTarget(const uroce_open_target& request);
   /// Whether the handle of a queue pair is that of a target.
   static bool IsTarget(uint32_t handle);
   absl::StatusOr<OpenedTarget*> FindTarget(uint32_t handle) const;
   bool HasTarget(Qpn qpn) const { return open_counts_.contains(qpn.value()); }
-  /// The target is there for as long as anybody has it open.
+  /// Closes one handle. The target exists while any program has it open.
   absl::StatusOr<uroce_destroy_qp_reply> CloseTarget(uint32_t handle);
   void CloseTargetsOf(const Context& context);
   void CloseAllTargets();
@@ -70,7 +70,7 @@ class Xrc : public ProgramPart {
   HandleTable<XrcFile> files_;
   HandleTable<XrcdObject> xrcds_;
   HandleTable<OpenedTarget> targets_;
-  absl::flat_hash_map<uint32_t, uint32_t> open_counts_;  ///< Of `targets_`, by QPN.
+  absl::flat_hash_map<uint32_t, uint32_t> open_counts_;  ///< Handles in `targets_`, by QPN.
 };
 
 }  // namespace uroce::nic

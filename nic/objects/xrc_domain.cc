@@ -27,8 +27,8 @@ datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page
   config.congestion = &domain.device().datapath().CongestionOf(qpn);
   config.doorbell_slot = qpn.value() % UROCE_DOORBELL_SLOTS;
   config.page = page;
-  config.sq = config.rq = reinterpret_cast<uint8_t*>(page + 1);  // Nothing lies there.
-  config.max_receive_sge = UROCE_MAX_SGE;                        // Of whatever queue.
+  config.sq = config.rq = reinterpret_cast<uint8_t*>(page + 1);  // It has no slots.
+  config.max_receive_sge = UROCE_MAX_SGE;                        // Of any receive queue.
   config.domain = &domain.queues();
   return config;
 }
@@ -94,8 +94,8 @@ XrcDomain::~XrcDomain() {
 
 datapath::Worker& XrcDomain::worker() { return nic_.workers().at(worker_index_); }
 
-// With the others it has nothing in common. Its worker's eventfd is written by nobody: it is there
-// so that a domain which is still can be parked.
+// The domain shares nothing with other workers. Nobody writes to its eventfd: it exists so that the
+// worker can park an idle domain.
 std::vector<datapath::SessionLink> XrcDomain::Links() {
   std::vector<datapath::SessionLink> links(nic_.workers().count());
   links[worker_index_] = {.doorbells = doorbells_.get(), .wake_fd = wake_fd_.get()};

@@ -25,7 +25,7 @@ class Nic;
 class XrcDomain;
 
 /// A target queue pair, which exists while a program has it open. It belongs to no program: the
-/// memory of its page is the daemon's, and its session is that of its domain.
+/// daemon owns the memory of its page, and it uses the session of its domain.
 class XrcTarget {
  public:
   XrcTarget(std::shared_ptr<XrcDomain> domain, Qpn qpn);
@@ -35,7 +35,7 @@ class XrcTarget {
 
   QueuePairObject& object() { return object_; }
   Qpn qpn() const { return object_.queue_pair.qpn(); }
-  /// Who opened it is told of its events.
+  /// Adds a program that has opened the target and gets its events.
   void AddOpener(datapath::EventRecords* events);
   void RemoveOpener(datapath::EventRecords* events);
 
@@ -64,13 +64,13 @@ class XrcDomain {
   datapath::Session& session() { return session_; }
   datapath::XrcQueues& queues() { return queues_; }
 
-  /// A new target of `domain`. Errors: ResourceExhausted.
+  /// Makes a new target of `domain`. Errors: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<XrcTarget>> MakeTarget(
       const std::shared_ptr<XrcDomain>& domain);
-  /// Errors: InvalidArgument, when none has this number.
+  /// Errors: InvalidArgument when no target has this number.
   absl::StatusOr<std::shared_ptr<XrcTarget>> FindTarget(uint32_t qpn) const;
   uint32_t target_count() const { return static_cast<uint32_t>(targets_.size()); }
-  /// By ~XrcTarget.
+  /// For ~XrcTarget.
   void ForgetTarget(Qpn qpn) { targets_.erase(qpn.value()); }
 
  private:
@@ -78,7 +78,7 @@ class XrcDomain {
 
   Nic& nic_;
   NicDevice& device_;
-  const std::optional<XrcFile> file_;  ///< Held, or its inode number might become another file's.
+  const std::optional<XrcFile> file_;  ///< Kept open so that no other file gets its inode number.
   const uint32_t worker_index_;
   Fd wake_fd_;
   std::unique_ptr<uroce_doorbells> doorbells_ = std::make_unique<uroce_doorbells>();
@@ -87,12 +87,12 @@ class XrcDomain {
   std::map<uint32_t, std::weak_ptr<XrcTarget>> targets_;
 };
 
-/// The domains that programs know by a file. Control thread.
+/// The domains that are identified by a file. Control thread.
 class XrcDomains {
  public:
-  /// The domain of `device` and `file`, by the rules of ibv_open_xrcd(3): made where there is none
-  /// and O_CREAT allows it; `uid` is the user who opens it. Errors: Aborted (there is none),
-  /// InvalidArgument (there is one, and O_EXCL), ResourceExhausted.
+  /// Opens the domain of `device` and `file` by the rules of ibv_open_xrcd(3): creates it if it
+  /// does not exist and O_CREAT is set. `uid` is the user who opens it. Errors: Aborted (it does
+  /// not exist), InvalidArgument (it exists, and O_EXCL is set), ResourceExhausted.
   absl::StatusOr<std::shared_ptr<XrcDomain>> Open(Nic& nic, NicDevice& device, XrcFile file,
                                                   uint32_t oflags, uint32_t uid);
 

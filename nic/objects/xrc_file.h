@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file by which programs share an extended connection (XRC) domain.
+// A file that identifies an extended connection (XRC) domain which programs share.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace uroce::nic {
 
-/// Opened with O_PATH: nothing of it is touched, and its inode number stays its own. It is closed
-/// on a side thread: to let go of a file may mean to free all that is in it.
+/// Opened with O_PATH: its contents are not accessed, and its inode number is not reused. A side
+/// thread closes it, because closing a file may free all its contents.
 struct XrcFile {
   std::shared_ptr<const Fd> path;
   uint64_t file_system = 0;  ///< st_dev

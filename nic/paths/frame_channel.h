@@ -12,17 +12,17 @@ namespace uroce::nic {
 /// Control thread.
 class FrameChannel {
  public:
-  /// Takes a frame that has come. False: it is malformed, which the channel counts.
+  /// Takes a received frame. Returns false if it is malformed, which the channel counts.
   using Receiver = std::function<bool(std::span<const uint8_t> frame)>;
 
   virtual ~FrameChannel() = default;
-  /// Null: nobody takes frames. The receiver is never called from within a call of the channel.
+  /// Null: frames are not delivered. The receiver is never called from within a channel method.
   virtual void SetReceiver(Receiver receiver) = 0;
-  /// Whether a frame that is sent now is queued.
+  /// Whether there is room to queue a frame.
   virtual bool has_room() const = 0;
-  /// Queues a frame for the port. Without room it is lost, and counted.
+  /// Queues a frame for the port. Without room the frame is lost and counted.
   virtual void Send(std::span<const uint8_t> frame) = 0;
-  /// Whether all that was sent has left for the port.
+  /// Whether all frames sent have left for the port.
   virtual bool is_idle() const = 0;
 };
 

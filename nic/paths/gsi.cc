@@ -13,9 +13,9 @@
 namespace uroce::nic {
 namespace {
 
-constexpr uint8_t kDscpMask = 0xfc;  // The rest is the network's.
+constexpr uint8_t kDscpMask = 0xfc;  // The other bits are ECN.
 
-/// Nothing where it is a group's: an answer would go to all of it.
+/// Nothing if it is a multicast MAC: an answer would go to a whole group.
 std::optional<Mac> SourceMacOf(std::span<const uint8_t> frame) {
   Mac mac;
   std::ranges::copy(frame.subspan(mac.size(), mac.size()), mac.begin());
@@ -23,7 +23,7 @@ std::optional<Mac> SourceMacOf(std::span<const uint8_t> frame) {
   return is_group ? std::nullopt : std::optional(mac);
 }
 
-/// Traffic class of a decoded packet.
+/// The traffic class of a decoded packet.
 uint8_t TrafficClassOf(std::span<const uint8_t> frame, const wire::FrameView& view) {
   const uint8_t* const ip = frame.data() + view.ip_offset;
   const auto in_ipv6 = static_cast<uint8_t>(ip[0] << 4 | ip[1] >> 4);
@@ -48,7 +48,7 @@ wire::HeaderTemplate TemplateOf(const Mac& source, const Mac& destination, const
 using FrameBytes =
     std::array<uint8_t, wire::kMaxHeaderBytes + wire::kMadBytes + wire::kMaxTrailerBytes>;
 
-/// Writes a whole frame into `buffer`.
+/// Writes a complete frame into `buffer`.
 std::span<const uint8_t> WriteFrame(const wire::HeaderTemplate& path, const Mad& mad, wire::Psn psn,
                                     uint16_t identification, FrameBytes& buffer) {
   constexpr uint32_t kBytes{wire::kMadBytes};
@@ -136,7 +136,7 @@ void Gsi::Await(const PathKey& key, const cm::Route& route, const Mad& mad) {
   waiting.push_back({route, mad});
 }
 
-// A path that is known is quickly found again.
+// A known path that is forgotten here is found again quickly.
 void Gsi::StartLookup(const PathKey& key) {
   if (lookups_.size() == kMostLookups) GiveUpOldestLookup();
   if (paths_.size() == kMostPaths) {
@@ -157,7 +157,7 @@ void Gsi::GiveUpOldestLookup() {
   paths_.erase(key);
 }
 
-// Where the link is full by now the peer, or we, will say it again.
+// If the link is full now, the peer or this side repeats the message.
 void Gsi::OnNeighbour(const PathKey& key, const absl::StatusOr<Mac>& mac) {
   lookups_.erase(paths_.at(key).lookup);
   const std::vector<Waiting> waiting = std::exchange(paths_.at(key).waiting, {});

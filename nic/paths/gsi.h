@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Management datagrams of all devices: from a MAD and its route to a frame, and back.
+// Management datagrams of all devices: turns a MAD and its route into a frame, and back.
 #pragma once
 
 #include <array>
@@ -21,57 +21,57 @@ namespace uroce::nic {
 
 using Mad = std::array<uint8_t, wire::kMadBytes>;
 
-/// Of all devices.
+/// Sums over all devices.
 struct GsiCounters {
-  uint64_t no_neighbour = 0;   ///< Datagrams dropped: nobody answers for their destination ...
-  uint64_t no_room = 0;        ///< ... or too many wait for it to answer.
-  uint64_t unknown_class = 0;  ///< Received, of a management class that nobody here reads.
+  uint64_t no_neighbour = 0;   ///< Datagrams dropped: the next hop does not answer,
+  uint64_t no_room = 0;        ///< or too many datagrams wait for its answer.
+  uint64_t unknown_class = 0;  ///< Received MADs of a class without a handler.
 };
 
-/// Control thread. The worker has checked what is received
+/// Control thread. The worker has checked the received frames
 /// (pipeline/datapath/worker/admission.cc).
 class Gsi {
  public:
   using Handler = std::function<void(const cm::Route&, std::span<const uint8_t> mad)>;
 
-  /// Where a device's datagrams come and go.
+  /// A device and the channel of its datagrams.
   struct Port {
     const NetDevice* device = nullptr;
     FrameChannel* channel = nullptr;
   };
 
-  /// `ports`: of all devices, by their indices. Devices and channels outlive this object.
+  /// `ports`: one for each device, by index. Devices and channels outlive this object.
   Gsi(Timers& timers, Neighbours& neighbours, std::vector<Port> ports);
   ~Gsi();
   Gsi(const Gsi&) = delete;
   Gsi& operator=(const Gsi&) = delete;
 
-  /// Who reads the MADs of a management class; it may send. Null: nobody any more.
+  /// Sets the reader of the MADs of a management class; it may call Send. Null removes it.
   void SetHandler(uint8_t management_class, Handler handler);
-  /// Sends a MAD, where nothing is known of the next hop after that has been found. False: the
-  /// device's queue is full.
+  /// Sends a MAD, after resolving its next hop if that is unknown. False: the device's queue is
+  /// full.
   [[nodiscard]] bool Send(const cm::Route& route, const Mad& mad);
-  /// Whether all that was sent has left for the ports.
+  /// Whether all datagrams sent have left for the ports.
   bool is_idle() const;
   const GsiCounters& counters() const { return counters_; }
 
  private:
   static constexpr size_t kMostPaths = 4096;
-  /// Of addresses that may well not exist: who answers does so soon, so that the oldest gives way.
+  /// Addresses may not exist. Existing neighbours answer soon, so the oldest lookup is dropped.
   static constexpr size_t kMostLookups = 256;
-  static constexpr size_t kMostWaiting = 64;  ///< Of one path.
+  static constexpr size_t kMostWaiting = 64;  ///< For one path.
   static constexpr Nanos kForgetAfter{30'000'000'000};
 
   struct Waiting {
     cm::Route route;
     Mad mad;
   };
-  /// A path whose next hop the kernel, or the port's own host, has found or is to find.
+  /// A path; the kernel or the port's own host has resolved its next hop, or is doing so.
   struct Path {
-    FollowedPaths::Holder followed;  ///< Null: not found yet.
+    FollowedPaths::Holder followed;  ///< Null while it is not resolved.
     Neighbours::Id lookup = 0;
     std::vector<Waiting> waiting;
-    bool used = true;  ///< Since the last look.
+    bool used = true;  ///< Since the last ForgetUnused.
   };
 
   void OnFrame(const NetDevice& device, std::span<const uint8_t> frame);

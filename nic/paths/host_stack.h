@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the Host of one port: gives it frames and the time, and passes on what it finds out.
+// Runs the Host of one port: gives it frames and the time, and passes on its events.
 #pragma once
 
 #include <functional>
@@ -17,33 +17,33 @@ namespace uroce::nic {
 class HostStack {
  public:
   struct Listener {
-    /// Which of the port's addresses may be used has changed.
+    /// The set of the port's usable addresses has changed.
     std::function<void()> on_addresses;
-    /// A neighbour has this MAC now, or, without one, does not answer.
+    /// A neighbour has this MAC now; without a MAC, it does not answer.
     std::function<void(const NextHop&, const std::optional<Mac>&)> on_neighbour;
   };
 
-  /// `channel` outlives it; `name` is the device's, for the log.
+  /// `channel` outlives the object; `name` is the device's, for the log.
   HostStack(Timers& timers, FrameChannel& channel, std::string name, const HostConfig& config,
             Listener listener);
   ~HostStack();
   HostStack(const HostStack&) = delete;
   HostStack& operator=(const HostStack&) = delete;
 
-  /// Says how the port's link is, from the first time on.
+  /// Reports the state of the port's link. The first call starts the host.
   void OnLink(bool up);
-  /// As Host has them.
+  /// These forward to Host.
   absl::StatusOr<NextHop> Route(const Gid& source, const Gid& destination) const;
   NeighbourCache::Answer Find(const NextHop& hop, Mac& mac);
-  /// As Host has it.
+  /// Forwards to Host.
   void SetGroup(const Gid& group, bool joined);
   NeighbourCache::Use Hold(const NextHop& hop) { return host_.Hold(hop); }
   const Host& host() const { return host_; }
 
  private:
-  /// False: it is malformed.
+  /// Returns false for a malformed frame.
   bool OnFrame(Bytes frame);
-  /// Passes on what the host has to say, and waits for its next deadline.
+  /// Passes on the frames and events of the host, and sets the timer for its next deadline.
   void Pump();
   void Tell(const HostEvent& event);
   void SetTimer();

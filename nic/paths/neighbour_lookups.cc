@@ -62,7 +62,7 @@ void NeighbourLookups::Answer(Id id, const absl::Status& status) {
   if (delivery_ == 0) delivery_ = timers_.After(Nanos(0), [this] { Deliver(); });
 }
 
-// A handler may start and cancel others.
+// A handler may start and cancel other lookups.
 void NeighbourLookups::Deliver() {
   delivery_ = 0;
   while (!answers_.empty()) {

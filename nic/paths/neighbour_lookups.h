@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookups of neighbours by many callers, each of which waits for a time of its own.
+// Neighbour lookups for many callers, each with its own timeout.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace uroce::nic {
 
-/// A thousand connections to one host ask for it once. Control thread.
+/// A thousand connections to one host share one lookup. Control thread.
 class NeighbourLookups {
  public:
   using Id = uint64_t;
-  /// OK, or as Neighbours::Find fails.
+  /// The status is OK, or the error of Neighbours::Find.
   using Handler = std::function<void(const absl::Status&)>;
-  /// Destinations that are asked for at a time, shared fairly between users; each costs the control
-  /// thread some 20 us at every look. Whoever asks for more is told at once that nobody answers.
+  /// Destinations that are looked up at a time, shared fairly between users; each costs the control
+  /// thread some 20 us per check. Requests above that fail at once, as if nobody answered.
   static constexpr size_t kMostPaths = 1536;
 
   NeighbourLookups(Timers& timers, Neighbours& neighbours)
@@ -31,23 +31,23 @@ class NeighbourLookups {
   NeighbourLookups(const NeighbourLookups&) = delete;
   NeighbourLookups& operator=(const NeighbourLookups&) = delete;
 
-  /// `user`: on whose behalf. The handler is called once, unless cancelled, and never from within
-  /// this call.
+  /// `user`: the user on whose behalf the lookup is. The handler is called once, unless cancelled,
+  /// and never from within this call.
   Id Start(const PathKey& path, uint32_t user, Nanos timeout, Handler handler);
   void Cancel(Id id);
 
  private:
-  static constexpr Nanos kSweep{10'000'000};  ///< How late a timeout may come.
+  static constexpr Nanos kSweep{10'000'000};  ///< The most that a timeout is late.
   static constexpr Nanos kPatience{60'000'000'000};
 
   struct Waiter {
     PathKey path;
     Nanos deadline;
     Handler handler;
-    bool answered = false;  ///< In `answers_`.
+    bool answered = false;  ///< Its answer is in `answers_`.
   };
   struct Asked {
-    uint32_t user = 0;  ///< Who was the first to ask.
+    uint32_t user = 0;  ///< The user who asked first.
     Neighbours::Id lookup = 0;
     std::set<Id> waiters;
   };
@@ -65,7 +65,7 @@ class NeighbourLookups {
   Id last_id_ = 0;
   std::map<Id, Waiter> waiters_;
   std::map<PathKey, Asked> asked_;
-  FairShare<uint32_t> shares_{kMostPaths};  ///< Of `asked_`, by user.
+  FairShare<uint32_t> shares_{kMostPaths};  ///< Of the entries in `asked_`, by user.
   std::set<std::pair<Nanos, Id>> deadlines_;
   std::map<Id, absl::Status> answers_;  ///< To be delivered in the next turn.
   Timers::Id delivery_ = 0;

@@ -10,12 +10,12 @@
 namespace uroce::nic {
 namespace {
 
-// Between looks: longer and longer, since most who answer do so at once.
+// Pauses between checks get longer, since most neighbours that answer do so at once.
 constexpr Nanos kFirstPause{5'000'000};
 constexpr Nanos kLongestPause{160'000'000};
-// While a lookup lasts: the kernel asks three times, a second apart, then it gives up.
+// During a lookup: the kernel asks three times, a second apart, then it gives up.
 constexpr Nanos kProbeInterval{4'000'000'000};
-// Routes change in storms. One look at all paths follows them, this long after the first.
+// Routes may change in bursts. All paths are checked once, this long after the first change.
 constexpr Nanos kSettleTime{50'000'000};
 // A neighbour that does not answer is asked again after this time, while queue pairs send to it.
 constexpr Nanos kAskAgain{2'000'000'000};
@@ -39,7 +39,7 @@ void Neighbours::StartHost(const NetDevice& device, FrameChannel& channel, const
   };
   host_listener.on_neighbour = [this, &device](const struct NextHop& hop,
                                                const std::optional<Mac>& mac) {
-    if (!mac) return;  // Retransmission decides how long the paths of its queue pairs live.
+    if (!mac) return;  // Retransmission decides how long its queue pairs live.
     move_paths_(paths_.OnNeighbour(&device, hop.vlan_id, hop.address, *mac));
   };
   host = std::make_unique<HostStack>(timers_, channel, device.name(), config,
@@ -133,7 +133,7 @@ HostStack* Neighbours::HostOf(const PathKey& path) const {
   return it == hosts_.end() ? nullptr : it->second.get();
 }
 
-// The interface may go at any time: its number is asked for anew, here and below.
+// The interface may be removed at any time: its number is looked up anew, here and below.
 bool Neighbours::CanAsk(const PathKey& path) const {
   return HostOf(path) != nullptr || InterfaceOf(path) != 0;
 }
@@ -146,12 +146,12 @@ std::optional<Mac> Neighbours::Neighbour(const PathKey& path, const Gid& hop) {
   return answer == NeighbourCache::Answer::kKnown ? std::optional(mac) : std::nullopt;
 }
 
-// A host that was asked for a neighbour looks for it until it has an answer.
+// The host stack keeps asking for a neighbour until it has an answer.
 void Neighbours::Probe(const PathKey& path, const Gid& hop) {
   if (HostOf(path) == nullptr) kernel_.Probe(InterfaceOf(path), hop);
 }
 
-// Routers do not forward what is link-local at either end (RFC 4291, 2.5.6).
+// Routers do not forward packets with a link-local source or destination (RFC 4291, 2.5.6).
 absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
   if (const HostStack* host = HostOf(path)) {
     const absl::StatusOr<struct NextHop> hop = host->Route(path.source, path.destination);
@@ -166,7 +166,7 @@ absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
                    " is a router, which link-local addresses do not pass"));
 }
 
-// Using the neighbour is what keeps the kernel asking whether it is still there.
+// Using the neighbour makes the kernel check whether it is still there.
 FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
   if (!CanAsk(path) || OwnerOf(path) != nullptr) return nullptr;
   const absl::StatusOr<Gid> hop = NextHop(path);
@@ -217,7 +217,7 @@ void Neighbours::CheckSome() {
   if (!to_check_.empty()) CheckAfter(Nanos(0));
 }
 
-// A path whose route or neighbour is gone stays as it is: retransmission decides for how long.
+// A path without a route or neighbour keeps its MAC: retransmission decides how long it lives.
 void Neighbours::Check(FollowedPath& path) {
   const absl::StatusOr<Gid> hop = CanAsk(path.key) ? NextHop(path.key) : absl::UnavailableError("");
   if (!hop.ok()) return;

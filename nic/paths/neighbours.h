@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the MAC of the next hop of a path, and follows it for as long as the path is in use.
+// Finds the MAC of the next hop of a path, and follows its changes while the path is in use.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@
 
 namespace uroce::nic {
 
-/// Within the daemon and on its in-process wires, devices know each other; beside a kernel
-/// interface, the kernel's routes and neighbours decide, for each packet as if the kernel sent it:
-/// when they change, the paths of live queue pairs change. A port that is a host of its own asks
-/// and answers by its HostStack, which is run from here. Control thread.
+/// Devices of the daemon, and devices on its in-process wires, know each other. Beside a kernel
+/// interface, the kernel's routes and neighbours decide, as if the kernel sent each packet: when
+/// they change, the paths of live queue pairs change. A port that is a host of its own resolves
+/// neighbours by its HostStack, which this class runs. Control thread.
 class Neighbours {
  public:
   using Id = uint64_t;
   using Callback = std::function<void(const absl::StatusOr<Mac>&)>;
-  /// docs/protocol/verbs-semantics.md, section 4, has 1 s; the kernel repeats a question that was
-  /// lost after just that time, so half a second more lets its answer in.
+  /// docs/protocol/verbs-semantics.md, section 4, says 1 s. The kernel repeats a lost question
+  /// after exactly 1 s; half a second more lets the answer to the second question arrive.
   static constexpr Nanos kPatience{1'500'000'000};
 
-  /// Has live queue pairs and address handles on these paths send to the MACs that are given there.
+  /// Has live queue pairs and address handles on these paths use the MACs in the paths.
   using MovePaths = std::function<void(std::span<const FollowedPath>)>;
-  /// Told of those of a host's addresses that may be used, when they have changed.
+  /// Gets a host's usable addresses when these have changed.
   using AddressListener = std::function<void(std::vector<InterfaceAddress>)>;
 
   Neighbours(Timers& timers, KernelRouting& kernel, NetDevices devices, MovePaths move_paths)
@@ -44,29 +44,29 @@ class Neighbours {
         kernel_(kernel),
         devices_(std::move(devices)),
         move_paths_(std::move(move_paths)) {}
-  /// Makes a host of `device`, one of those given that is to be its own. `channel` outlives this
-  /// object.
+  /// Starts the host stack of `device`, one of the given devices, for which is_host() is true.
+  /// `channel` outlives this object.
   void StartHost(const NetDevice& device, FrameChannel& channel, const HostConfig& config,
                  AddressListener listener);
-  /// A device that is a host of its own joined the group, or left it.
+  /// Reports that a device which is a host of its own joined or left the group.
   void SetGroup(const NetDevice& device, const Gid& group, bool joined);
-  /// Whether some address is still being probed for, and the link of its port is up.
+  /// Whether an address is still being probed while the link of its port is up.
   bool has_tentative_address() const;
-  /// The link of a port came or went.
+  /// Reports that the link of a port came or went.
   void OnLink(const NetDevice& device);
 
-  /// The answer, where it takes no waiting; nothing where the kernel has to be asked.
-  /// Errors: DeadlineExceeded when nobody can have it, Unavailable without a way there.
+  /// Returns the MAC if it is known without waiting; nothing if the kernel has to be asked. Errors:
+  /// DeadlineExceeded when no host can have the address, Unavailable without a route.
   std::optional<absl::StatusOr<Mac>> Find(const PathKey& path);
-  /// Asks the kernel, for as long as `patience`. The callback comes once, unless cancelled, and
-  /// never from within this call. Errors: as of Find.
+  /// Asks the kernel, for up to `patience`. The callback is called once, unless cancelled, and
+  /// never from within this call. Errors: as for Find.
   Id Resolve(const PathKey& path, Callback callback, Nanos patience = kPatience);
   void Cancel(Id id);
 
-  /// Keeps the queue pairs of `path`, whose next hop was just resolved, on their way for as long as
-  /// the result is held. Null where the kernel has no say.
+  /// Follows `path`, whose next hop was just resolved, for its queue pairs while the result is
+  /// held. Null if the kernel has no influence on the path.
   FollowedPaths::Holder Follow(const PathKey& path, const Mac& mac);
-  /// What netlink told.
+  /// Takes news from netlink.
   void OnNews(const NetlinkNews& news);
 
  private:
@@ -74,25 +74,25 @@ class Neighbours {
     PathKey path;
     Gid next_hop;
     Nanos deadline;
-    Nanos probe_at;  ///< Again: the kernel gives up by itself, and before that loses questions.
-    Nanos pause;     ///< Until the next look.
+    Nanos probe_at;  ///< Probe again: the kernel gives up by itself, and may lose questions before.
+    Nanos pause;     ///< Until the next check.
     Callback callback;
     Timers::Id timer;
   };
 
   void Continue(Id id);
   void Finish(Id id, const absl::StatusOr<Mac>& mac);
-  /// Who has the destination of `path` and is reached without the world outside: the device itself,
-  /// another end of the same in-process wire, or another port on a kernel interface. Null: nobody.
+  /// The device that has the destination of `path` and is reached inside the daemon: the device
+  /// itself, the other end of its in-process wire, or another port on a kernel interface. Or null.
   const NetDevice* OwnerOf(const PathKey& path) const;
   HostStack* HostOf(const PathKey& path) const;
-  // Answers of the kernel, or of the port's own host.
+  // Answers from the kernel, or from the port's own host.
   bool CanAsk(const PathKey& path) const;
   absl::StatusOr<Gid> NextHop(const PathKey& path);
   std::optional<Mac> Neighbour(const PathKey& path, const Gid& hop);
   void Probe(const PathKey& path, const Gid& hop);
   void OnNeighbour(const NeighbourNews& news);
-  /// Looks at the routes and neighbours of all followed paths again, some per turn.
+  /// Checks the routes and neighbours of all followed paths again, some per turn.
   void CheckAfter(Nanos delay);
   void CheckSome();
   void Check(FollowedPath& path);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint8_t kLinkLocalBits = 64;
 
-/// All GIDs of a device with their prefixes: the default GID too, which no setting names.
+/// All GIDs of a device with their prefixes, including the default GID, which no setting names.
 std::vector<InterfaceAddress> AddressesOf(const NetDevice& device) {
   std::vector<InterfaceAddress> addresses = device.gids().addresses();
   const std::optional<GidEntry> link_local = device.gids().At(0);
@@ -24,10 +24,10 @@ std::vector<InterfaceAddress> AddressesOf(const NetDevice& device) {
   return addresses;
 }
 
-/// Whether its routes are its own and not the kernel's.
+/// Whether the device has its own routes, and not the kernel's.
 bool HasOwnRoutes(const NetDevice& device) { return device.is_host() || device.wire() >= 0; }
 
-/// By a wire or by switches of the daemon.
+/// Whether a wire or the switches of the daemon join them.
 bool AreJoined(const NetDevice& a, const NetDevice& b) {
   return (a.wire() >= 0 && a.wire() == b.wire()) || (a.at_switch() && b.at_switch());
 }
@@ -56,12 +56,12 @@ absl::StatusOr<SourceAddress> SourceChoice::Choose(const Gid& destination, int i
     if (const auto source = OnLinkOfOwnHost(destination)) return *source;
   }
   absl::StatusOr<SourceAddress> source = AskKernel(destination, ifindex);
-  if (source.ok() || ifindex != 0) return source;  // The port of an own host has no ifindex.
+  if (source.ok() || ifindex != 0) return source;  // A port that is its own host has no ifindex.
   if (const auto by_route = ByRouteOfOwnHost(destination)) return *by_route;
   return source;
 }
 
-// A device reaches its own addresses without a link too.
+// A device reaches its own addresses even without a link.
 absl::StatusOr<SourceAddress> SourceChoice::OfHost(const Gid& destination) const {
   std::optional<SourceAddress> without_link;
   for (const NetDevice* device : devices_) {
@@ -88,7 +88,7 @@ std::optional<SourceAddress> SourceChoice::OtherEnd(const SourceAddress& owner) 
   return std::nullopt;
 }
 
-// A group is on every link: the first address of its family will do.
+// A group is on every link: the first address of its family is used.
 std::optional<SourceAddress> SourceChoice::OnLinkOfOwnHost(const Gid& destination) const {
   for (const NetDevice* device : devices_) {
     if (!HasOwnRoutes(*device)) continue;

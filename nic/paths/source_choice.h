@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the address from which packets to a destination are sent, when the program has not chosen
+// Chooses the source address of packets to a destination when the program has not chosen
 // one.
 #pragma once
 
@@ -26,15 +26,15 @@ class SourceChoice {
   SourceChoice(NetDevices devices, KernelRouting& kernel)
       : devices_(std::move(devices)), kernel_(kernel) {}
 
-  /// Who has the address. `ifindex`: of the kernel's interface, where the address is link-local and
-  /// the program has said it, or 0.
+  /// The device that has the address. `ifindex`: the kernel's interface, if the address is
+  /// link-local and the program has named the interface, or 0.
   std::optional<SourceAddress> FindOwner(const Gid& address, int ifindex) const;
-  /// An end of an in-process wire reaches the other by the wire, and an own address is reached from
-  /// itself. Otherwise ports that are hosts of their own come first with what is on their link, the
-  /// kernel's routes next, and gateways of such ports last. An address of the host as a whole
-  /// (cm::IsOfHost) is an address of the first device with a link.
-  /// Errors: Unavailable: there is no route; NotFound: it leads by an interface that is no
-  /// device's, or no device has an address of the family.
+  /// Chooses the source for a destination. The two ends of an in-process wire reach each other by
+  /// the wire, and an own address is reached from itself. Otherwise the order is: on-link prefixes
+  /// of ports that are hosts of their own, routes of the kernel, gateways of such ports. An address
+  /// of the host as a whole (cm::IsOfHost) stands for an address of the first device with a link.
+  /// Errors: Unavailable: there is no route; NotFound: the route's interface belongs to no device,
+  /// or no device has an address of the family.
   absl::StatusOr<SourceAddress> Choose(const Gid& destination, int ifindex);
 
  private:

@@ -176,7 +176,7 @@ void Agreements::Forget(const Key& key) {
   records_.erase(found);
 }
 
-// Those that nobody uses go first.
+// Records that are not in use are removed first.
 bool Agreements::MakeRoom(uint32_t user) {
   if (shares_.Take(user)) return true;
   std::vector<Key> unused;

@@ -11,34 +11,34 @@
 
 namespace uroce::nic::peers {
 
-/// An address of ours and one of a peer.
+/// A path: an address of ours and one of a peer.
 struct Key {
-  uint32_t device = 0;   ///< Index among the daemon's.
+  uint32_t device = 0;   ///< Index among the daemon's devices.
   uint16_t vlan_id = 0;  ///< 0: untagged.
   Gid local;
   Gid remote;
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-/// What the last inquiry came to.
+/// The result of the last inquiry.
 enum class State : uint8_t {
-  kUnknown,   ///< None has ended yet, or what was known is too old.
-  kAnswered,  ///< The peer is of this make, and said what it knows.
-  kRefused,   ///< It answered by an error status: it is of another make.
+  kUnknown,   ///< No inquiry has ended, or its result is too old.
+  kAnswered,  ///< The peer runs this software, and told its capabilities.
+  kRefused,   ///< It answered with an error status: it runs other software.
   kSilent,    ///< It does not answer.
 };
 
-/// What is known of the NIC at the other end of a path. `Agreements` changes it.
+/// What is known of the NIC at the other end of a path. `Agreements` updates it.
 struct Agreement {
   Key key;
   State state = State::kUnknown;
-  wire::Capabilities peer;  ///< Of its last answer.
-  Nanos heard_at{0};        ///< When that came.
-  uint32_t restarts = 0;    ///< Times that it answered as another instance than before.
+  wire::Capabilities peer;  ///< From its last answer.
+  Nanos heard_at{0};        ///< The time of that answer.
+  uint32_t restarts = 0;    ///< How often another instance than before answered.
 
   bool selective_repeat() const { return state == State::kAnswered && peer.selective_repeat(); }
 };
-/// The peer is asked for as long as somebody holds one.
+/// The peer is asked while a holder exists.
 using Holder = std::shared_ptr<const Agreement>;
 
 /// A MAD to send.
@@ -47,7 +47,7 @@ struct Datagram {
   wire::CapabilitiesMad mad;
 };
 
-/// What live queue pairs on the path are to be told.
+/// A change that live queue pairs on the path must be told.
 struct Change {
   Key key;
   bool selective_repeat = false;
@@ -59,11 +59,11 @@ struct Counters {
   uint64_t answers_sent = 0;
   uint64_t answers_received = 0;
   uint64_t refusals_received = 0;  ///< Answers with an error status.
-  uint64_t unmatched = 0;          ///< Answers to no question of ours, or to one answered before.
+  uint64_t unmatched = 0;          ///< Answers without an open question of ours.
   uint64_t malformed = 0;
-  uint64_t over_rate = 0;    ///< Questions not answered: too many came.
-  uint64_t no_room = 0;      ///< Paths that no peer is asked on: there are too many.
-  uint64_t fell_silent = 0;  ///< Peers that had agreed and do not answer any more.
+  uint64_t over_rate = 0;    ///< Questions not answered: too many arrived.
+  uint64_t no_room = 0;      ///< Paths whose peers are not asked: there are too many.
+  uint64_t fell_silent = 0;  ///< Peers that had agreed and have stopped answering.
 };
 
 }  // namespace uroce::nic::peers

@@ -8,7 +8,7 @@
 namespace uroce::nic::rdma_cm {
 namespace {
 
-/// What Linux 6.1 assumes of RoCE, a code (docs/protocol/cm.md, section 5).
+/// The time code that Linux 6.1 assumes for RoCE (docs/protocol/cm.md, section 5).
 constexpr uint8_t kPacketLifeTime = 18;
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr Qpn kMulticastQpn{0xffffff};
@@ -19,8 +19,8 @@ SocketAddress AnyOf(const SocketAddress& other) {
   return any;
 }
 
-/// The program's, or one made of the ports, so that connections take different ways through a
-/// network that spreads by the UDP source port (docs/protocol/cm.md, section 5).
+/// The program's flow label, or one made of the ports, so that connections take different paths in
+/// a network that balances by the UDP source port (docs/protocol/cm.md, section 5).
 uint32_t FlowLabelOf(const Endpoint& endpoint) {
   if (endpoint.local.flow_label != 0) return endpoint.local.flow_label & kFlowLabelMask;
   return (endpoint.local.port * 31u + endpoint.remote.port) & kFlowLabelMask;
@@ -81,8 +81,8 @@ Result ServiceImpl::ResolveAddress(Endpoint& endpoint, const SocketAddress* sour
   return Result::kOk;
 }
 
-// At the address that somebody listens at. Where somebody listens at all of them, or nobody yet,
-// any one will do: the endpoint's own, if it has one.
+// Chooses the address of a listener. If it listens at all addresses, or there is none yet, any
+// address is right: the endpoint's own, if it has one.
 Result ServiceImpl::ChooseDestination(const Endpoint& endpoint, SocketAddress& destination) {
   if (!cm::IsOfHost(destination.address)) return Result::kOk;
   const bool is_ipv4 = destination.address.is_ipv4();
@@ -131,7 +131,7 @@ Result ServiceImpl::ResolveRoute(Endpoint& endpoint) {
   return Result::kOk;
 }
 
-// An ACK timeout of the program's is that of one packet there and one back.
+// An ACK timeout that the program sets is the round trip time of one packet.
 PathRecord ServiceImpl::PathOf(const Endpoint& endpoint) const {
   const uint8_t timeout = endpoint.ack_timeout.value_or(0);
   return {.source = endpoint.attachment->address,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of one program: each finds its endpoint, acts on it and passes its events on.
+// The calls of one program: each finds its endpoint, executes, and passes its events on.
 #include "nic/rdma_cm/service_impl.h"
 
 namespace uroce::nic::rdma_cm {

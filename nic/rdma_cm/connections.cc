@@ -135,7 +135,7 @@ Result ServiceImpl::Reject(Endpoint& endpoint, uint8_t reason,
   return manager_.Reject(endpoint.comm, static_cast<wire::RejReason>(reason), private_data);
 }
 
-// Where there is no connection any more, or not yet, there is nothing to say: Linux agrees.
+// Without a connection there is nothing to send; Linux does the same.
 Result ServiceImpl::Disconnect(const Endpoint& endpoint) {
   if (endpoint.comm == cm::CommId()) return Result::kWrongState;
   static_cast<void>(manager_.Disconnect(endpoint.comm, environment_.Now()));

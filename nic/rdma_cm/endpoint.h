@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rdma_cm_id: what the service keeps of it. Pure.
+// One rdma_cm_id as the service keeps it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline constexpr uint32_t kDatagramQkey = 0x01234567;
 struct Endpoint {
   EndpointId id{};
   uint32_t client = 0;
-  std::shared_ptr<void> place;  ///< In the counts of its program and user.
+  std::shared_ptr<void> place;  ///< Its place in the counts of program and user.
   wire::PortSpace space = wire::PortSpace::kTcp;
   ibv_qp_type qp_type = IBV_QPT_RC;
   State state = State::kIdle;
@@ -28,19 +28,19 @@ struct Endpoint {
   SocketAddress remote;
   std::optional<Attachment> attachment;
   cm::BindingId binding{};             ///< 0: none; requests have their listener's port.
-  Environment::LookupId lookup = 0;    ///< Under way in kAddressQuery.
-  std::optional<PathRecord> path;      ///< Once the route is resolved, or with the request.
+  Environment::LookupId lookup = 0;    ///< Runs in kAddressQuery.
+  std::optional<PathRecord> path;      ///< Set once the route is resolved, or with a request.
   wire::Psn starting_psn;              ///< Chosen when the endpoint is made.
   cm::CommId comm;                     ///< 0: nothing was sent or received.
-  std::optional<EndpointId> listener;  ///< Of a request that the program has not been shown.
-  std::set<EndpointId> requests;       ///< Of a listener: those.
+  std::optional<EndpointId> listener;  ///< Of a request that was not shown to the program.
+  std::set<EndpointId> requests;       ///< Of a listener: these requests.
   struct Membership {
     Gid group;
     bool receives = true;  ///< The device is a member on its behalf.
     std::shared_ptr<void> place;
   };
   std::map<MembershipId, Membership> groups;
-  Qpn qpn;  ///< As Connect or Accept has named it.
+  Qpn qpn;  ///< As given to Connect or Accept.
 
   // Options.
   uint8_t tos = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the connection manager's events to those that programs know (docs/protocol/cm.md,
-// section 8).
+// Turns events of the connection manager into events for programs (docs/protocol/cm.md, section
+// 8).
 #include <algorithm>
 #include <cerrno>
 
@@ -10,7 +10,7 @@
 namespace uroce::nic::rdma_cm {
 namespace {
 
-/// What the program's peer has put behind the addresses.
+/// The peer program's private data, behind the addresses.
 template <size_t bytes>
 PrivateData BehindHeader(const wire::CmBytes<bytes>& field) {
   return PrivateData(std::span(field).subspan(wire::kRdmaCmHeaderBytes));
@@ -21,7 +21,7 @@ ibv_qp_type TypeOf(const wire::CmReq& req) {
   return req.transport == wire::CmTransport::kUc ? IBV_QPT_UC : IBV_QPT_RC;
 }
 
-// What one side serves is what the other may have outstanding.
+// What one side serves is the limit of what the other may have outstanding.
 ConnectionParameters ParametersOf(const wire::CmReq& req) {
   return {.responder_resources = req.initiator_depth,
           .initiator_depth = req.responder_resources,
@@ -50,7 +50,7 @@ PathRecord PathAlong(const cm::Route& route) {
           .sl = route.sl};
 }
 
-/// Beside the REQ's MTU and timeout.
+/// Adds the path of a REQ, with its MTU and timeout.
 void AddPathOf(const wire::CmReq& req, PathRecord& path) {
   const uint8_t timeout = req.primary.local_ack_timeout;
   path.mtu = req.path_mtu;
@@ -104,7 +104,7 @@ void ServiceImpl::OnEvent(const cm::Event& event) {
   }
 }
 
-// Who listens at a loopback address does not count on other hosts. Linux lets them in.
+// A listener at a loopback address does not accept requests of other hosts. Linux accepts them.
 bool ServiceImpl::Serves(const Endpoint& listener, ibv_qp_type qp_type, const cm::Route& route) {
   const bool is_for_this_host = cm::IsLoopback(listener.local.address);
   if (is_for_this_host && !environment_.FindAddress(route.remote, 0)) return false;
@@ -123,7 +123,7 @@ void ServiceImpl::OnRequest(const cm::Event& event) {
     static_cast<void>(manager_.Destroy(event.id, environment_.Now()));  // Refuses it.
     return;
   }
-  // The queue pair could not be moved to RTR, and nobody would say why.
+  // Otherwise the queue pair could not be moved to RTR, without a reason for the program.
   const uint8_t most_mtu = environment_.Facts(DeviceOf(event.route)).active_mtu;
   if (req != nullptr && req->path_mtu > most_mtu) {
     static_cast<void>(

@@ -58,7 +58,7 @@ ibv_ah_attr AddressVectorOf(const PathRecord& path, uint8_t gid_index) {
   return address;
 }
 
-// Rights are given once it is known what the peer may do: the queue pair passes INIT twice.
+// Access rights are set once the peer's rights are known: the queue pair passes INIT twice.
 Result UnconnectedAttributes(const Endpoint& endpoint, ibv_qp_state state,
                              QueuePairAttributes& attributes) {
   attributes = {.attr = {.qp_state = state}, .mask = IBV_QP_STATE};

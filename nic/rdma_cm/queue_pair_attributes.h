@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of the queue pairs that endpoints bring into their connections
-// (docs/protocol/cm.md, section 5). Pure.
+// Attributes for ibv_modify_qp of the queue pairs of endpoints (docs/protocol/cm.md, section 5).
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace uroce::nic::rdma_cm {
 
-/// Where packets on `path` go, as an address vector. `gid_index`: of the path's source.
+/// The address vector for packets on `path`. `gid_index`: of the path's source.
 ibv_ah_attr AddressVectorOf(const PathRecord& path, uint8_t gid_index);
 
-/// Of a datagram endpoint, or one that knows no peer yet: INIT needs none, RTR and RTS of datagrams
-/// neither. Errors: kWrongState: another state.
+/// Attributes for a datagram endpoint, or one without a peer: INIT needs no peer, and for datagrams
+/// RTR and RTS do not either. Errors: kWrongState: another state.
 Result UnconnectedAttributes(const Endpoint& endpoint, ibv_qp_state state,
                              QueuePairAttributes& attributes);
-/// Of one that knows its peer. `agreed`: what both sides have said. Errors: kInvalid: a state that
-/// rdma_cm brings no queue pair to.
+/// Attributes for an endpoint with a peer. `agreed`: as both sides have agreed. Errors: kInvalid:
+/// not a state to which rdma_cm moves queue pairs.
 Result ConnectedAttributes(const Endpoint& endpoint, ibv_qp_state state,
                            const cm::QueuePairAttributes& agreed, uint8_t gid_index,
                            QueuePairAttributes& attributes);

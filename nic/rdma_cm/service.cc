@@ -11,10 +11,10 @@
 namespace uroce::nic::rdma_cm {
 namespace {
 
-/// Datagrams of a device that wait for room; what is more is dropped, and repeated by whoever
-/// misses it.
+/// Datagrams of a device that wait for room; further ones are dropped, and the protocol repeats
+/// them.
 constexpr size_t kMostUnsent = 16384;
-/// How soon to try again.
+/// The pause before sending is tried again.
 constexpr Nanos kUnsentPause{500'000};
 
 bool IsSupported(wire::PortSpace space, ibv_qp_type qp_type) {
@@ -202,7 +202,7 @@ void ServiceImpl::OnDeviceGone(uint32_t device) {
     if (!endpoint->attachment || endpoint->attachment->device != device) continue;
     if (endpoint->state == State::kDeviceGone) continue;
     routes.insert(RouteDevice(*endpoint->attachment));
-    if (endpoint->comm != cm::CommId()) continue;  // Told by way of the manager.
+    if (endpoint->comm != cm::CommId()) continue;  // The manager reports it.
     if (endpoint->lookup != 0) environment_.Cancel(std::exchange(endpoint->lookup, 0));
     endpoint->state = State::kDeviceGone;
     Raise(*endpoint, {.kind = EventKind::kDeviceRemoval});
@@ -211,7 +211,7 @@ void ServiceImpl::OnDeviceGone(uint32_t device) {
   Pump();
 }
 
-// As Linux does when a bond fails over to its other link.
+// Linux raises the same event when a bond fails over to its other link.
 void ServiceImpl::OnMacChange(uint32_t device) {
   for (const auto& [number, endpoint] : endpoints_) {
     const bool is_on_it = endpoint->attachment && endpoint->attachment->device == device;

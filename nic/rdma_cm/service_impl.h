@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside rdma_cm's service: its tables, and what each call and message does. Included by this
-// room's sources alone.
+// The inside of rdma_cm's service: its tables, and the work of each call and message. Only the
+// sources of this room include it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace uroce::nic::rdma_cm {
 
-/// The manager knows communications by number; here they belong to endpoints, and these to
-/// programs. After each call or message Pump passes on what has come of it.
+/// The manager identifies communications by number; this class maps them to endpoints, and these to
+/// programs. After each call or message Pump passes on the results.
 class ServiceImpl {
  public:
   ServiceImpl(const ServiceConfig& config, Environment& environment, cm::RandomSource random);
@@ -25,7 +25,7 @@ class ServiceImpl {
   uint32_t AddClient(const Owner& owner, Service::HasQueuePair has_queue_pair,
                      Service::EventHandler handler);
   void RemoveClient(uint32_t number);
-  /// Null: no endpoint of this program.
+  /// Null when the program has no such endpoint.
   Endpoint* Find(uint32_t client, EndpointId id);
   Result Create(uint32_t client, wire::PortSpace space, ibv_qp_type qp_type, EndpointId& id);
   void Destroy(Endpoint& endpoint);
@@ -33,7 +33,7 @@ class ServiceImpl {
   void OnDeadline();
   void OnDeviceGone(uint32_t device);
   void OnMacChange(uint32_t device);
-  /// Hands out events and datagrams, and says when to come again.
+  /// Hands out events and datagrams, and sets the next deadline.
   void Pump();
   bool has_farewells() const;
   const cm::Manager& manager() const { return manager_; }
@@ -70,9 +70,9 @@ class ServiceImpl {
                        QueuePairAttributes& attributes) const;
 
  private:
-  /// Of one program, or of all programs of a user.
+  /// Counts of one program, or of all programs of a user.
   struct Holdings {
-    uint32_t endpoints = 0;  ///< And what is left of connections.
+    uint32_t endpoints = 0;  ///< Including remains of connections.
     uint32_t joins = 0;
   };
   struct ClientEntry {
@@ -88,7 +88,7 @@ class ServiceImpl {
   Endpoint& NewEndpoint(uint32_t client);
   bool HasRoom(uint32_t client) const;
   bool HasRoomToJoin(uint32_t client) const;
-  /// Counts one for the program and its user, for as long as the result lives.
+  /// Counts one for the program and its user while the result lives.
   std::shared_ptr<void> Count(uint32_t client, uint32_t Holdings::*what);
   Endpoint* FindByComm(cm::CommId comm);
   void Attach(Endpoint& endpoint, cm::CommId comm);
@@ -97,10 +97,10 @@ class ServiceImpl {
   void SetDeadline();
 
   // ---- addresses.cc ----
-  /// The one that it is bound to, or the one that the route suggests.
+  /// The source that the endpoint is bound to, or the one that the route suggests.
   Result ChooseSource(const Endpoint& endpoint, const SocketAddress& destination,
                       Attachment& source);
-  /// Makes an address of this host as a whole one of a device.
+  /// Replaces an address of this host as a whole by an address of a device.
   Result ChooseDestination(const Endpoint& endpoint, SocketAddress& destination);
   void OnNeighbour(EndpointId id, const Attachment& source, int error);
   PathRecord PathOf(const Endpoint& endpoint) const;
@@ -137,7 +137,7 @@ class ServiceImpl {
   absl::flat_hash_map<uint32_t, std::unique_ptr<Endpoint>> endpoints_;
   absl::flat_hash_map<uint32_t, EndpointId> by_comm_;
   absl::flat_hash_map<uint32_t, EndpointId> by_binding_;
-  /// By device, which had no room for them: one that sends nothing holds up no other's.
+  /// By device: datagrams without room. A device that cannot send does not delay the others.
   std::map<uint32_t, std::deque<cm::Datagram>> unsent_;
   uint64_t unsent_dropped_ = 0;
 };

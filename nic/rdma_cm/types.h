@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls and events of rdma_cm's service, as values. Pure.
+// Arguments and events of rdma_cm's service, as values. Pure.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,13 +18,13 @@ namespace uroce::nic::rdma_cm {
 
 using cm::Result;
 
-/// Number of an endpoint, which programs call an rdma_cm_id; 0 is none. The daemon's own, and not
-/// given out again soon.
+/// Number of an endpoint, which programs call an rdma_cm_id; 0 is none. It is unique in the daemon,
+/// and not reused soon.
 enum class EndpointId : uint32_t {};
 /// Number of an endpoint's membership in a multicast group; 0 is none.
 enum class MembershipId : uint32_t {};
 
-/// An address and port, as a sockaddr has them.
+/// An address and port, as in a sockaddr.
 struct SocketAddress {
   Gid address;              ///< IPv4 as ::ffff:a.b.c.d. All zeros behind that, or at all: any.
   uint16_t port = 0;        ///< Host order. 0: any.
@@ -33,36 +33,36 @@ struct SocketAddress {
   friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
 };
 
-/// The user's bytes in a message.   Range: what the message holds, see cm::k...PrivateBytes.
+/// The program's bytes in a message.   Range: the room in the message, see cm::k...PrivateBytes.
 struct PrivateData {
   static constexpr size_t kMost = 224;
   std::array<uint8_t, kMost> bytes{};
   uint8_t size = 0;
 
   PrivateData() = default;
-  /// Takes as much of `data` as there is room for.
+  /// Copies as much of `data` as fits.
   explicit PrivateData(std::span<const uint8_t> data);
   std::span<const uint8_t> span() const { return {bytes.data(), size}; }
 };
 
-/// What rdma_conn_param has, of Connect and Accept and of the events of the other side.
+/// The values of rdma_conn_param, in Connect and Accept and in events from the peer.
 struct ConnectionParameters {
-  uint8_t responder_resources = 0;  ///< READs and atomics that it serves at once.
-  uint8_t initiator_depth = 0;      ///< READs and atomics that it has outstanding.
+  uint8_t responder_resources = 0;  ///< READs and atomics that this side serves at once.
+  uint8_t initiator_depth = 0;      ///< READs and atomics that this side has outstanding.
   bool flow_control = false;
   uint8_t retry_count = 7;      ///< More counts as 7. Connect alone.
   uint8_t rnr_retry_count = 7;  ///< More counts as 7.
   bool srq = false;
   Qpn qpn;
-  uint32_t qkey = 0;  ///< Accept of a datagram service; 0: the one of rdma_cm.
+  uint32_t qkey = 0;  ///< For Accept of a datagram service; 0: that of rdma_cm.
   PrivateData private_data;
 };
 
-/// How datagrams reach the other side, or a multicast group.
+/// How datagrams reach the peer, or a multicast group.
 struct DatagramParameters {
   Qpn qpn;
   uint32_t qkey = 0;
-  ibv_ah_attr address{};  ///< On the endpoint's own device.
+  ibv_ah_attr address{};  ///< Relative to the endpoint's device.
 };
 
 /// The numbers of enum rdma_cm_event_type.
@@ -85,22 +85,22 @@ enum class EventKind : uint8_t {
   kTimewaitExit = 15,
 };
 
-/// Something that a program is told.
+/// One event for a program.
 struct Event {
   EventKind kind = EventKind::kAddressResolved;
-  EndpointId id{};            ///< Of a request: a new endpoint of the same program.
-  EndpointId listener{};      ///< Of a request: who listens.
-  MembershipId membership{};  ///< Of the multicast kinds.
+  EndpointId id{};            ///< For a request: a new endpoint of the same program.
+  EndpointId listener{};      ///< For a request: the listener.
+  MembershipId membership{};  ///< For the multicast kinds.
   /// As rdma_cm_event::status: 0, a negative errno, the reason of a REJ, or the status of a
   /// SIDR_REP.
   int status = 0;
-  bool is_datagram = false;  ///< Which of the two below counts, where one does.
+  bool is_datagram = false;  ///< Which of the next two fields is valid, if any.
   ConnectionParameters connection;
   DatagramParameters datagram;  ///< kEstablished of a datagram service, and kMulticastJoin.
   PrivateData private_data;     ///< The whole field of the message, as Linux gives it.
 };
 
-/// What is known of the way to the other side, as a path record has it.
+/// The route to the peer, in the form of a path record.
 struct PathRecord {
   Gid source;
   Gid destination;
@@ -128,7 +128,7 @@ enum class State : uint8_t {
   kDeviceGone,
 };
 
-/// What one can ask of an endpoint.
+/// The properties of an endpoint that queries return.
 struct EndpointInfo {
   wire::PortSpace space = wire::PortSpace::kTcp;
   ibv_qp_type qp_type = IBV_QPT_RC;
@@ -144,7 +144,7 @@ struct EndpointInfo {
   Qpn remote_qpn;
 };
 
-/// What ibv_modify_qp is to be given, and its mask.
+/// The attributes for ibv_modify_qp, and their mask.
 struct QueuePairAttributes {
   ibv_qp_attr attr{};
   int mask = 0;

@@ -23,12 +23,12 @@ namespace {
 constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
 constexpr uint32_t kMaxMtu = 9600;
 constexpr uint32_t kMaxQueues = 16;
-constexpr size_t kMaxNameLength = 15;  // Of a device: short enough for every tool's column.
-// Too long for the name of a device, so that it can stand among those of a wire.
+constexpr size_t kMaxNameLength = 15;  // Of a device: fits the columns of all tools.
+// Longer than any device name, so that it can stand among the device names of a wire.
 constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
 static_assert(kSelectiveRepeat.size() > kMaxNameLength);
 
-/// One of the two limits of a kind of objects.
+/// The limit per program or per user of a kind of objects.
 struct KindTarget {
   Kind kind;
   uint32_t KindLimits::*limit;
@@ -37,7 +37,7 @@ struct KindTarget {
 using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
                             int Config::*, uint32_t Limits::*, uint64_t Limits::*, KindTarget>;
 
-// What programs have room for.
+// The shim's structures have room for this number.
 static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
 
 struct Row {
@@ -63,7 +63,7 @@ Row KindRowOfUser(const KindRow& kind) {
           kind.most.of_user};
 }
 
-/// All but the limits of kinds.
+/// The settings except the limits of kinds.
 std::vector<Row> FixedRows() {
   return {
       {{"socket", false, false, "path of the control socket"}, &Config::socket_path},
@@ -320,7 +320,7 @@ absl::Status CheckKeysDiffer(const Setting& setting) {
   return absl::OkStatus();
 }
 
-/// How the fields of a port but its name are read. Complaints lack the origin.
+/// A field of a port except its name, and its parser. Error messages lack the origin.
 struct Field {
   absl::string_view key;
   absl::Status (*set)(const std::string& text, DeviceConfig& device);
@@ -377,7 +377,7 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
   return absl::OkStatus();
 }
 
-/// Takes what is said of both ends of a wire out of `setting`.
+/// Moves the fields that apply to both ends of a wire from `setting` to `device`.
 absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
   if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
   std::vector<std::pair<std::string, std::string>> ends;
@@ -418,7 +418,7 @@ absl::Status ApplyWire(Setting setting, Config& config) {
   return absl::OkStatus();
 }
 
-/// `gid` plus `steps`, as a number in network order.
+/// Adds `steps` to `gid`, as a number in network order.
 Gid CountedUp(Gid gid, uint32_t steps) {
   uint64_t carry = steps;
   for (size_t i = gid.bytes.size(); i > 0 && carry != 0; --i) {
@@ -429,7 +429,7 @@ Gid CountedUp(Gid gid, uint32_t steps) {
   return gid;
 }
 
-/// The first of uroce0, uroce1 ... that no device has.
+/// The first name of uroce0, uroce1 ... that no device has.
 std::string FreeDeviceName(Config& config) {
   for (uint32_t number = 0;; ++number) {
     std::string name = absl::StrCat("uroce", number);
@@ -437,8 +437,8 @@ std::string FreeDeviceName(Config& config) {
   }
 }
 
-/// The NIC at the next port of the last switch. Where the switch says no addresses, those of all
-/// switches count on.
+/// Adds the NIC at the next port of the last switch. If the switch has no addresses of its own, the
+/// NIC's address continues the sequence over all such switches.
 absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config) {
   const SwitchSettings& own = config.switches.back();
   DeviceConfig device;
@@ -543,7 +543,7 @@ absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const s
   return setting;
 }
 
-// Faults come last: they name devices that a later flag may bring.
+// Faults are applied last: they may name devices that a later flag adds.
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket) {
   Config config;

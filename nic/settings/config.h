@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon was told: every setting and every limit, checked once. Pure.
+// The configuration of the daemon: every setting and every limit, checked once. Pure.
 //
-// A setting comes from a flag or from the file; both become `Setting`s and pass the same checks, so
-// that the same words have the same meaning and the same complaint.
+// A setting comes from a flag or from the file. Both become `Setting`s and pass the same checks, so
+// that the same text has the same meaning and the same error message.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ namespace uroce::nic {
 /// One NIC.
 struct DeviceConfig {
   std::string name;
-  std::string dev;     ///< DPDK device argument; "" for an end of a wire and at a switch.
-  int wire = -1;       ///< Which in-process wire, or -1. Exactly two devices name each.
-  int at_switch = -1;  ///< At which of the daemon's switches, or -1.
+  std::string dev;     ///< DPDK device argument; "" on a wire or at a switch.
+  int wire = -1;       ///< Number of the in-process wire, or -1. Each wire has two devices.
+  int at_switch = -1;  ///< Index of the daemon's switch, or -1.
   std::vector<InterfaceAddress> addresses;
   std::vector<Route> routes;     ///< For a port without a kernel interface.
   bool wire_interface = false;   ///< A TAP of the name has the addresses of a NIC inside.
@@ -40,34 +40,34 @@ struct DeviceConfig {
   std::string fault;  ///< Text of drivers::ParseFault; "" for none.
 };
 
-/// What one program, one user and the daemon may hold.
+/// Limits per program, per user and for the daemon.
 struct Limits {
   LimitsOfKinds kinds;
   uint32_t sessions = 1024;
   uint32_t sessions_per_user = 512;
-  uint32_t contexts = 64;  ///< From here on per program.
+  uint32_t contexts = 64;  ///< This and the next limits are per program.
   uint32_t pds = 4096;
   uint32_t channels = 1024;
-  uint32_t cm_ids = 16384;  ///< What librdmacm calls rdma_cm_ids, and what is left of connections.
-  uint32_t cm_joins = 256;  ///< Of multicast groups, by rdma_join_multicast.
-  uint32_t cqe = 1u << 22;  ///< Of one CQ.
-  uint32_t qp_wr = 1u << 15;  ///< Of one queue of a QP.
-  /// Frames kept behind holes: of a worker, of a program and of a queue pair
+  uint32_t cm_ids = 16384;    ///< rdma_cm_ids, and remains of their connections.
+  uint32_t cm_joins = 256;    ///< Multicast groups joined by rdma_join_multicast.
+  uint32_t cqe = 1u << 22;    ///< In one CQ.
+  uint32_t qp_wr = 1u << 15;  ///< In one queue of a QP.
+  /// Frames kept behind gaps in the PSNs: per worker, program and queue pair
   /// (pipeline/datapath/frames/kept_frames.h).
   uint32_t kept_frames = 6144;
   uint32_t kept_frames_per_program = 4096;
   uint32_t kept_frames_per_qp = 2048;
-  uint32_t sockets_per_user = 8192;       ///< From here on of all programs of one user.
-  uint32_t mappings_per_user = 1u << 15;  ///< Of their memory, in the daemon.
+  uint32_t sockets_per_user = 8192;       ///< These are for all programs of one user.
+  uint32_t mappings_per_user = 1u << 15;  ///< Of programs' memory, in the daemon.
   uint32_t cm_ids_per_user = 1u << 15;
   uint32_t cm_joins_per_user = 512;
   uint32_t attachments_per_user = 512;
   uint64_t queue_bytes_per_user = 16ull << 30;
   uint32_t captures = 16;                  ///< At a time.
-  uint32_t total_mrs = 1u << 18;           ///< Of the daemon, windows too.
-  uint32_t total_connections = 1u << 17;   ///< That are made, stand, or are in time wait.
+  uint32_t total_mrs = 1u << 18;           ///< In the daemon, including windows.
+  uint32_t total_connections = 1u << 17;   ///< Being set up, established, or in time wait.
   uint64_t memory_per_user = 64ull << 30;  ///< Bytes of registered memory that the daemon maps.
-  uint64_t capture_bytes = 256ull << 20;   ///< Ring of one capture.
+  uint64_t capture_bytes = 256ull << 20;   ///< Size of the ring of one capture.
 };
 
 struct Config {
@@ -79,45 +79,45 @@ struct Config {
   bool no_huge = false;
   bool wire_interfaces =
       false;                    ///< The kernel has the addresses of NICs on wires and switches too.
-  std::string flight_recorder;  ///< Directory for the flights of failed queue pairs, or "".
-  uint32_t flight_packets = 64;  ///< Kept of each queue pair.
-  uint32_t flight_files = 100;   ///< Kept in the directory.
+  std::string flight_recorder;  ///< Directory for packet histories of failed queue pairs, or "".
+  uint32_t flight_packets = 64;  ///< Packets kept for each queue pair.
+  uint32_t flight_files = 100;   ///< Files kept in the directory.
   bool share_userfaultfd = false;
   bool keep_privileges = false;  ///< See nic/privileges.h.
   int ready_fd = -1;
   Limits limits;
 };
 
-/// A setting as somebody wrote it. `fields` replaces `value` for the keys port, wire and switch.
+/// A setting as it was written. The keys port, wire and switch use `fields` instead of `value`.
 struct Setting {
-  std::string origin;  ///< "--workers", "uroced.toml: workers": complaints begin with it.
+  std::string origin;  ///< "--workers", "uroced.toml: workers": begins error messages.
   std::string key;
   std::string value;
   std::vector<std::pair<std::string, std::string>> fields;
 };
 
-/// Splits "name=uroce0,ip=..." at ',', where blanks and line breaks may stand, and each part at its
-/// first '='.
+/// Splits "name=uroce0,ip=..." at ',', beside which blanks and line breaks are allowed, and each
+/// part at its first '='.
 absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value);
 
-/// Settings in order: a later one replaces an earlier one, port, wire and switch add up, fault
-/// names a device. Without any of these: two NICs on an in-process wire. `default_socket` stands in
-/// for a socket setting.
-/// Errors: one line that names the setting, the value and what would be right.
+/// Applies settings in order: a later one replaces an earlier one; port, wire and switch add NICs
+/// and switches; fault names a device. Without port, wire and switch there are two NICs on an
+/// in-process wire. `default_socket` is used when no setting names the socket. Errors: one line
+/// that names the setting, the value and what would be right.
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket);
 
-/// Names and meanings of all settings but port, wire, switch and fault, for the flags and their
-/// help.
+/// Names and help texts of all settings but port, wire, switch and fault, for the flags and
+/// --help.
 struct SettingInfo {
   std::string key;
-  bool is_switch;  ///< Takes no value as a flag.
+  bool is_switch;  ///< A flag without a value.
   bool is_limit;
   std::string help;
 };
 const std::vector<SettingInfo>& SettingInfos();
 
-/// The embedded default, as --wire takes it.
+/// The default wire, in the syntax of --wire.
 inline constexpr char kDefaultWire[] =
     "uroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24+fd00::2/64";
 

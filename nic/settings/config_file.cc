@@ -16,7 +16,7 @@ absl::Status Complain(const std::string& origin, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(origin, ": ", what));
 }
 
-// The text a flag would have for this value. Arrays are joined as addresses are: by '+'.
+// The text of a flag with this value. Arrays are joined by '+', as addresses are.
 absl::StatusOr<std::string> TextOf(const toml::node& node, const std::string& origin) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return absl::StrCat(number->get());
@@ -37,7 +37,7 @@ struct Entry {
   const toml::node* node;
 };
 
-// toml++ sorts its keys: the order of the file decides which NIC is the first.
+// toml++ sorts its keys, but the order in the file decides which NIC is the first.
 std::vector<Entry> InFileOrder(const toml::table& table) {
   std::vector<Entry> entries;
   for (const auto& [key, node] : table) entries.push_back({std::string(key.str()), &node});
@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<Setting>> ParseConfigFile(absl::string_view text,
     if (absl::Status status = reader.Read(toml::parse(std::string(text))); !status.ok())
       return status;
     return reader.TakeSettings();
-  } catch (const toml::parse_error& error) {  // The library's only way to report one.
+  } catch (const toml::parse_error& error) {  // The library reports errors only in this way.
     return Complain(absl::StrCat(name, ":", error.source().begin.line),
                     std::string(error.description()));
   }

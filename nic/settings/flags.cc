@@ -50,7 +50,7 @@ constexpr char kPortHelp[] =
     "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and\n"
     "with host=uroce also on a kernel interface that has no addresses";
 
-/// The options of uroced, and which setting each of them is.
+/// The options of uroced, and the setting that each of them sets.
 class Flags {
  public:
   Flags() {
@@ -71,7 +71,7 @@ class Flags {
 
   absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
     CommandLine line;
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse order.
     try {
       app_.parse(std::move(arguments));
     } catch (const CLI::CallForHelp&) {
@@ -110,7 +110,7 @@ class Flags {
   }
   void Name(const std::string& key, const CLI::Option* option) { keys_[option] = key; }
 
-  /// The settings in the order in which they stand on the command line.
+  /// Collects the settings in the order of the command line.
   absl::Status Collect(CommandLine& line) const {
     std::map<const CLI::Option*, size_t> taken;
     for (const CLI::Option* option : app_.parse_order()) {
@@ -142,7 +142,7 @@ class Flags {
   std::map<const CLI::Option*, std::string> keys_;
 };
 
-/// With '-' for '_' in the name of a flag.
+/// Replaces '_' by '-' in the name of a flag.
 std::string WithDashes(const std::string& argument) {
   if (!absl::StartsWith(argument, "--")) return argument;
   const size_t end = std::min(argument.find('='), argument.size());
@@ -155,7 +155,7 @@ std::string WithDashes(const std::string& argument) {
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
   std::vector<std::string> dashed;
   for (const std::string& argument : arguments) {
-    // Nothing but flags could follow it.
+    // Only flags could follow it.
     if (argument == "--") return absl::InvalidArgumentError("stray argument \"--\"");
     dashed.push_back(WithDashes(argument));
   }

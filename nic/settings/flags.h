@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as settings. Pure.
+// Parses the command line into settings. Pure.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ struct CommandLine {
 };
 
 /// Flags are --name=value or --name value, switches --name; '-' and '_' in names are the same.
-/// Errors: one line that names the argument. Nothing is abbreviated and nothing is ignored.
+/// Errors: one line that names the argument. Abbreviations and unknown arguments are errors.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
-/// What --help prints.
+/// The text that --help prints.
 std::string HelpText();
 
 }  // namespace uroce::nic

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of objects that are counted, of a program and of its user: what they are called, how
-// many there may be, and where programs are told. One row a kind. Pure.
+// The kinds of objects that are counted per program and per user: their names, their limits, and
+// where programs read the limits. One row per kind. Pure.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace uroce::nic {
 
 enum class Kind : uint8_t { kSegment, kMr, kMrPart, kMw, kCq, kQp, kAh, kSrq, kXrcd };
 
-/// How many of a kind there may be.
+/// The limits of a kind.
 struct KindLimits {
   uint32_t of_program = 0;
   uint32_t of_user = 0;  ///< Of all programs of one user.
@@ -24,10 +24,10 @@ struct KindRow {
   Kind kind;
   const char* name;     ///< In messages.
   const char* setting;  ///< The limits are set by max_SETTING and max_SETTING_per_user.
-  const char* plural;   ///< In the help of these.
-  KindLimits limits;    ///< Unless they are set.
-  KindLimits most;      ///< That can be set.
-  uint32_t uroce_device_info::*info = nullptr;  ///< Where a program reads its limit, if anywhere.
+  const char* plural;   ///< In the help of these settings.
+  KindLimits limits;    ///< Defaults.
+  KindLimits most;      ///< The highest limits that can be set.
+  uint32_t uroce_device_info::*info = nullptr;  ///< The field of the program's limit, or null.
 };
 
 inline constexpr KindRow kKinds[] = {
@@ -99,7 +99,7 @@ constexpr bool IsEachRowAtItsKind() {
 }
 static_assert(IsEachRowAtItsKind());
 
-/// The limits of all kinds, at first those of the table.
+/// The limits of all kinds; initially the defaults of the table.
 class LimitsOfKinds {
  public:
   constexpr LimitsOfKinds() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Congestion control of one NIC as its settings say it. Pure.
+// Parses the congestion control settings of one NIC. Pure.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace uroce::nic {
 
-/// "cc" is the profile, and "cc.NAME" a parameter of it, whichever comes first.
+/// "cc" is the profile, and "cc.NAME" a parameter of it; their order does not matter.
 inline constexpr absl::string_view kCongestionKey = "cc";
 bool IsCongestionKey(absl::string_view key);
 
 /// Range: IsCongestionKey(key). Errors: one line that names the value and what would be right.
 absl::Status SetCongestion(absl::string_view key, const std::string& text, DeviceConfig& device);
 
-/// Changes of it by hand: "profile=delay,ai=300,...", all of them or none. Errors: as
+/// Applies changes such as "profile=delay,ai=300", all of them or none. Errors: those of
 /// SetCongestion.
 absl::Status ChangeCongestion(const std::string& text, DeviceConfig& device);
 
-/// What the fields say together. Without a profile: `dcqcn` on a port; `off` on an in-process wire,
-/// which holds its sender back and has no queue that could grow.
+/// Combines the settings of the device. Without a profile: `dcqcn` on a port; `off` on an
+/// in-process wire, which applies backpressure to its sender and has no queue that could grow.
 congestion::Settings CongestionOf(const DeviceConfig& device);
 
 }  // namespace uroce::nic

@@ -59,7 +59,7 @@ absl::Status CheckPrefixesDiffer(const DeviceConfig& device) {
   return absl::OkStatus();
 }
 
-// "" also for a device that cannot be parsed: opening it says so.
+// "" also for a device that cannot be parsed: opening it reports the error.
 std::string KernelInterfaceOf(const DeviceConfig& device) {
   const auto arguments = drivers::ParseDeviceArguments(device.dev);
   return arguments.ok() ? arguments->Interface() : "";
@@ -98,7 +98,7 @@ absl::Status SetHost(const std::string& text, DeviceConfig& device) {
       absl::StrCat("host \"", text, "\" is neither kernel nor uroce"));
 }
 
-// '%' would have the kernel choose a number.
+// '%' is refused because the kernel would replace it by a number.
 absl::Status SetException(const std::string& text, DeviceConfig& device) {
   const bool allowed = std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isgraph(c) && c != '/' && c != ':' && c != '%';

@@ -29,7 +29,7 @@ absl::Status Bad(absl::string_view key, absl::string_view value, absl::string_vi
   return absl::InvalidArgumentError(absl::StrCat(key, "=", value, ": ", right));
 }
 
-/// A number with K, M or G behind it: thousands, millions, thousands of millions.
+/// Parses a number with an optional suffix: K is 10^3, M is 10^6, G is 10^9.
 std::optional<uint64_t> ParseAmount(absl::string_view text) {
   double factor = 1;
   for (const auto& [unit, meaning] :
@@ -41,7 +41,7 @@ std::optional<uint64_t> ParseAmount(absl::string_view text) {
   }
   double number = 0;
   const bool is_number = absl::SimpleAtod(text, &number);
-  // Written so that NaN is refused too.
+  // This form of the comparison refuses NaN too.
   const bool in_range = number >= 0 && number * factor <= 1e15;
   if (!is_number || !in_range) return std::nullopt;
   return static_cast<uint64_t>(std::llround(number * factor));
@@ -131,7 +131,7 @@ absl::Status SetOnOff(absl::string_view key, absl::string_view value, absl::stri
   return Bad(key, value, absl::StrCat("either ", on, " or ", off));
 }
 
-/// How a key is read.
+/// A key and its parser.
 struct Field {
   absl::string_view key;
   absl::Status (*set)(const std::string& value, SwitchSettings& settings);
@@ -236,8 +236,8 @@ fabric::LinkConfig SwitchSettings::trunk() const {
           .delay = trunk_delay.value_or(link.delay)};
 }
 
-/// Enough that a turn of a worker does not leave the line idle, and little enough that a program's
-/// frames do not wait long in its own NIC.
+/// Large enough that the line does not become idle during a turn of a worker, and small enough that
+/// a program's frames do not wait long in its own NIC.
 uint32_t HostQueueBytes(uint64_t rate_bps) {
   constexpr uint64_t kShortest = 16'000;
   constexpr uint64_t kLongest = 1'000'000;
@@ -276,8 +276,8 @@ absl::Status FinishSwitches(std::vector<SwitchSettings>& switches) {
   return absl::OkStatus();
 }
 
-// After a pause is sent there arrive: a frame that the pause waits for on the line, what was sent
-// while the pause was on its way, what was on its way then, and the frame that the sender was at.
+// After a pause is decided these still arrive: a frame while the pause waits for the line, what is
+// sent while the pause is on its way, what is on its way then, and the sender's current frame.
 absl::StatusOr<fabric::PfcConfig> PfcOf(const PfcSettings& pfc, uint64_t buffer_bytes,
                                         uint32_t ports, const fabric::LinkConfig& link,
                                         uint32_t mtu_bytes) {

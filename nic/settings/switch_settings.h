@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulated switches as their settings say them, and changes of them while the daemon runs. Pure.
+// Parses settings of emulated switches, and changes of them while the daemon runs. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace uroce::nic {
 
-/// Thresholds of PFC as the settings have them.
+/// Thresholds of PFC as configured.
 struct PfcSettings {
   enum class Mode : uint8_t { kOff, kOn, kGiven };
   Mode mode = Mode::kOff;
-  uint32_t xoff_bytes = 0;  ///< kGiven.
+  uint32_t xoff_bytes = 0;  ///< For kGiven.
   uint32_t xon_bytes = 0;
 };
 
@@ -27,10 +27,10 @@ struct TrunkSettings {
   fabric::LinkConfig link;
 };
 
-/// One switch: what its own keys say, and what they mean once all switches are known.
+/// One switch: its own keys, and values that are derived once all switches are known.
 struct SwitchSettings {
   std::string name;
-  uint32_t ports = 4;  ///< Each with a NIC.
+  uint32_t ports = 4;  ///< Each port has a NIC.
   fabric::LinkConfig link{.rate_bps = 10'000'000'000, .delay = Nanos(1'000)};
   uint32_t mtu_bytes = 9000;
   std::string addresses;  ///< Of the first NIC, or "".
@@ -44,22 +44,22 @@ struct SwitchSettings {
   fabric::LinkConfig trunk() const;
 };
 
-/// Each takes the value of a key. Errors: one line that names the key, the value and what would be
+/// Sets the value of a key. Errors: one line that names the key, the value and what would be
 /// right.
 absl::Status SetSwitchField(const std::string& key, const std::string& value,
                             SwitchSettings& settings);
-/// Whether `key` is one of a switch.
+/// The keys of a switch.
 const std::vector<std::string>& SwitchKeys();
 
-/// Thresholds for the switch at `index`, and whether the names of neighbours are right. Errors: as
-/// above; `pfc=on` with a buffer that cannot hold what arrives after a pause.
+/// Sets the thresholds of all switches, and checks the names of neighbours. Errors: as above; also
+/// `pfc=on` with a buffer that cannot hold what arrives after a pause.
 absl::Status FinishSwitches(std::vector<SwitchSettings>& switches);
 
-/// What `uroce switch set` may change.
+/// The values that `uroce switch set` may change.
 struct SwitchChange {
   std::optional<uint64_t> rate_bps;
   std::optional<Nanos> delay;
-  std::optional<bool> is_up;  ///< Of a port.
+  std::optional<bool> is_up;  ///< Ports only.
   std::optional<uint64_t> buffer_bytes;
   std::optional<fabric::EcnConfig> ecn;
   std::optional<PfcSettings> pfc;
@@ -67,11 +67,11 @@ struct SwitchChange {
 /// Parses "rate=1G,ecn=off". Errors: as above.
 absl::StatusOr<SwitchChange> ParseSwitchChange(const std::string& text);
 
-/// What may wait in a NIC for a link of this rate.
+/// The bytes that may wait in a NIC for a link of this rate.
 uint32_t HostQueueBytes(uint64_t rate_bps);
 
-/// The thresholds that `pfc` stands for in a switch of so many ports, whose links are like `link`.
-/// Errors: the buffer is too small for it.
+/// The thresholds for `pfc` in a switch with this number of ports, whose links are like `link`.
+/// Errors: the buffer is too small.
 absl::StatusOr<fabric::PfcConfig> PfcOf(const PfcSettings& pfc, uint64_t buffer_bytes,
                                         uint32_t ports, const fabric::LinkConfig& link,
                                         uint32_t mtu_bytes);

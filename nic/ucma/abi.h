@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's structures of the command ABI, and libc's addresses, which must come first.
+// Includes the kernel's structures of the command ABI behind libc's addresses, which must be first.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command of rdma_cm's ABI as it was written, and what it answers. Pure.
+// A command of rdma_cm's ABI, and its answer. Pure.
 #pragma once
 
 #include <algorithm>
@@ -12,29 +12,29 @@
 
 namespace uroce::nic::ucma {
 
-/// Everything in it is a stranger's word.
+/// All fields are untrusted input.
 struct Command {
   uint32_t number = 0;              ///< RDMA_USER_CM_CMD_*
   std::span<const uint8_t> in;      ///< Its structure.
-  std::span<const uint8_t> option;  ///< What came behind: the value of an option.
+  std::span<const uint8_t> option;  ///< The bytes behind it: the value of an option.
   size_t out_bytes = 0;             ///< Room for its response.
 };
 
-/// Splits what was written. Returns 0, or EINVAL: the header says more than there is.
+/// Splits the written bytes. Returns 0, or EINVAL if the header claims more than there is.
 int ParseCommand(std::span<const uint8_t> bytes, Command& command);
 
-/// What became of a command.
+/// The result of a command.
 struct Answer {
   int error = 0;  ///< 0 or a positive errno.
-  /// How often the queue of events of the file (of MIGRATE_ID: of the one that the id came from)
-  /// has become empty since the last answer.
+  /// How often the event queue of the file (for MIGRATE_ID: of the file that the id came from) has
+  /// become empty since the last answer.
   uint32_t emptied = 0;
   uint32_t old_emptied = 0;
   std::vector<uint8_t> response;
 };
 
-/// Copies the command's structure, of which older programs may know no more than the first
-/// `least_bytes`. Returns 0, or EINVAL: it is shorter than that.
+/// Copies the command's structure. Older programs may write only its first `least_bytes` or more.
+/// Returns 0, or EINVAL if it is shorter than that.
 template <typename T>
 int Read(const Command& command, T& value, size_t least_bytes = sizeof(T)) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -43,8 +43,8 @@ int Read(const Command& command, T& value, size_t least_bytes = sizeof(T)) {
   return 0;
 }
 
-/// Makes `value` the response, as much of it as the program has room for. Returns 0, or ENOSPC:
-/// less than `least_bytes`.
+/// Makes `value` the response, truncated to the room that the program gives. Returns 0, or ENOSPC
+/// if that is less than `least_bytes`.
 template <typename T>
 int Respond(const Command& command, const T& value, Answer& answer,
             size_t least_bytes = sizeof(T)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands: lengths and values are checked as the kernel's ucma does, then the service is
-// called.
+// The commands: each checks lengths and values as the kernel's ucma does, then calls the
+// service.
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -15,7 +15,7 @@ namespace {
 using rdma_cm::ErrnoOf;
 
 constexpr int64_t kNanosPerMillisecond = 1'000'000;
-constexpr size_t kMostMemberships = 4096;  // Of one program, those that failed too.
+constexpr size_t kMostMemberships = 4096;  // Of one program, including failed ones.
 
 /// The bytes of an address inside a command.
 template <typename Address>
@@ -23,11 +23,11 @@ std::span<const uint8_t> BytesOf(const Address& address) {
   return {reinterpret_cast<const uint8_t*>(&address), sizeof(address)};
 }
 
-/// An address of which the program says that it has `size_bytes`. Empty: that is not so.
+/// The bytes of an address with the length that the program claims. Empty if the length is wrong.
 std::span<const uint8_t> SizedBytesOf(const __kernel_sockaddr_storage& address, size_t size_bytes) {
   const std::span<const uint8_t> bytes = BytesOf(address);
   const size_t wanted = AddressBytes(FamilyOf(bytes));
-  // Families that are not ours have sizes that are not ours to judge.
+  // The sizes of unsupported families are not checked here.
   return wanted == 0 || wanted == size_bytes ? bytes : std::span<const uint8_t>();
 }
 
@@ -44,7 +44,7 @@ int ReadParameters(const rdma_ucm_conn_param& from, rdma_cm::ConnectionParameter
   return 0;
 }
 
-/// The type of queue pair that an id is for. Returns 0, or EINVAL: no such port space.
+/// Finds the queue pair type of a new id. Returns 0, or EINVAL: no such port space.
 int QueuePairType(const rdma_ucm_create_id& command, ibv_qp_type& type) {
   switch (command.ps) {
     case RDMA_PS_TCP:
@@ -62,7 +62,7 @@ int QueuePairType(const rdma_ucm_create_id& command, ibv_qp_type& type) {
   }
 }
 
-/// An option's value of exactly the size of T. Returns 0 or EINVAL.
+/// Reads an option's value of exactly the size of T. Returns 0 or EINVAL.
 template <typename T>
 int ReadValue(std::span<const uint8_t> bytes, T& value) {
   if (bytes.size() != sizeof(T)) return EINVAL;
@@ -87,7 +87,7 @@ Files::Handler Files::FindHandler(uint32_t number) {
       &Files::Disconnect,       //
       &Files::InitQueuePair,    //
       &Files::GetEvent,         //
-      nullptr,                  // GET_OPTION, which the kernel does not have either
+      nullptr,                  // GET_OPTION, which the kernel lacks too
       &Files::SetOption,        //
       &Files::Notify,           //
       &Files::JoinIpMulticast,  //
@@ -209,7 +209,7 @@ int Files::QueryRoute(Call& call) {
   if (call.command.out_bytes < kLeast) return ENOSPC;
   rdma_ucm_query command{};
   Id* id = nullptr;
-  // Without the option, which is another command's.
+  // Without the field `option`, which belongs to another command.
   if (const int error = ReadWithId(call, command, id, offsetof(rdma_ucm_query, option))) {
     return error;
   }
@@ -253,7 +253,7 @@ int Files::Connect(Call& call) {
   rdma_ucm_connect command{};
   Id* id = nullptr;
   rdma_cm::ConnectionParameters parameters;
-  // Older programs say nothing of ECE.
+  // Older programs do not send the ECE field.
   if (const int error = ReadWithId(call, command, id, offsetof(rdma_ucm_connect, reserved))) {
     return error;
   }
@@ -269,7 +269,7 @@ int Files::Listen(Call& call) {
   return ErrnoOf(client_->Listen(id->endpoint, command.backlog));
 }
 
-// Also how a program that moves its queue pair itself says, after CONNECT_RESPONSE, that it has.
+// After CONNECT_RESPONSE, a program that moves its queue pair itself reports RTS by this command.
 int Files::Accept(Call& call) {
   rdma_ucm_accept command{};
   Id* id = nullptr;
@@ -316,7 +316,7 @@ int Files::SetOption(Call& call) {
   Id* id = nullptr;
   if (const int error = ReadWithId(call, command, id)) return error;
   if (command.optlen != call.command.option.size()) return EINVAL;
-  // Paths of RoCE are nobody's to set: librdmacm then resolves the route.
+  // Paths of RoCE cannot be set: librdmacm then resolves the route.
   if (command.level != RDMA_OPTION_ID) return ENOSYS;
   return SetIdOption(*id, command.optname, call.command.option);
 }
@@ -359,7 +359,7 @@ int Files::JoinMulticast(Call& call) {
   return Join(call, command.id, command.uid, group, send_only);
 }
 
-// Known by its number before the service can tell of it.
+// The membership gets its number before the service can raise an event for it.
 int Files::Join(Call& call, IdNumber number, uint64_t uid, std::span<const uint8_t> group,
                 bool send_only) {
   Id* id = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files, ids and events. What the kernel's ucma does is in its source and in librdmacm, which
-// counts on it: ids wait with their end until all events that were reported of them have been
+// Files, ids and events, with the behaviour of the kernel's ucma. librdmacm relies on it:
+// destroying an id waits until all events that were reported for the id have been
 // acknowledged.
 #include "nic/ucma/files.h"
 
@@ -17,7 +17,7 @@ using rdma_cm::EventKind;
 // librdmacm looks ids up in a table of 2^16.
 constexpr uint32_t kMostNumber = 0xffff;
 
-/// The next number that `taken` does not have, in a circle that gives a freed one out late.
+/// The next number that is not in `taken`; it goes in a circle, so that freed numbers rest.
 template <typename Taken>
 uint32_t NextNumber(uint32_t& last, const Taken& taken) {
   do {
@@ -73,9 +73,9 @@ void Files::OnEvent(const rdma_cm::Event& event) {
   if (event.kind == EventKind::kConnectRequest) return OnRequest(event);
   if (IsMulticast(event.kind)) return OnMulticast(event);
   const auto found = by_endpoint_.find(event.id);
-  if (found == by_endpoint_.end()) return;  // A request that nobody has taken yet.
+  if (found == by_endpoint_.end()) return;  // A request that was not taken yet.
   const Id& id = ids_.at(found->second);
-  // The program knows it by no name of its own yet: its Accept will fail.
+  // The program has not named this id yet: its Accept will fail.
   if (id.uid == 0) return;
   WaitingEvent waiting{.id = found->second, .response = EventResponse(event, id.is_datagram)};
   waiting.response.uid = id.uid;
@@ -120,7 +120,7 @@ bool Files::HasRoomForEvents(const Id& id) const {
 }
 
 int Files::GetEvent(Call& call) {
-  // Older programs have no room for what was added behind `param`.
+  // Older programs have no room for the fields behind `param`.
   constexpr size_t kLeast = offsetof(rdma_ucm_event_resp, reserved);
   rdma_ucm_get_event command{};
   if (call.command.out_bytes < kLeast) return ENOSPC;
@@ -183,7 +183,7 @@ Files::IdNumber Files::AddId(FileId file, const Id& id) {
   return number;
 }
 
-// Its events go, and what requests have made of it goes with the endpoint.
+// Removes the id's events; the endpoint's end removes the endpoints of its requests.
 void Files::RemoveId(IdNumber number) {
   const auto found = ids_.find(number);
   Id& id = found->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open files of one program on rdma_cm's device, as the kernel's ucma has them: ids, their
-// events in order, and the commands that are written. Pure.
+// The open files of one program on rdma_cm's device, with the behaviour of the kernel's ucma: ids,
+// their events in order, and the commands written to the file. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@
 
 namespace uroce::nic::ucma {
 
-/// An open file, by the caller's own number.
+/// Identifies an open file; the caller chooses the number.
 enum class FileId : uint32_t {};
 
-/// Control thread. Its end is that of the program: all ids are destroyed, and their peers told.
+/// Control thread. The destructor destroys all ids of the program and tells their peers.
 class Files {
  public:
-  /// Events wait in a file that had none.
+  /// Called when events wait in a file that had none.
   using Signal = std::function<void(FileId)>;
-  /// As ibv_get_device_guid returns it, of a device by the service's index.
+  /// The node GUID as ibv_get_device_guid returns it; `device` is the service's index.
   using NodeGuid = std::function<uint64_t(uint32_t device)>;
 
   Files(rdma_cm::Service& service, const rdma_cm::Owner& owner,
@@ -35,25 +35,25 @@ class Files {
   Files(const Files&) = delete;
   Files& operator=(const Files&) = delete;
 
-  /// `file` is not open.
+  /// Opens `file`, which must not be open.
   void Open(FileId file) { files_.try_emplace(file); }
-  /// With all ids that belong to it.
+  /// Closes `file` and destroys all ids that belong to it.
   void Close(FileId file);
-  /// Executes what was written to `file`. `old_file`: where MIGRATE_ID takes the id from.
+  /// Executes a command written to `file`. `old_file`: the file from which MIGRATE_ID takes the id.
   Answer Write(FileId file, FileId old_file, std::span<const uint8_t> bytes);
 
   size_t id_count() const { return ids_.size(); }
-  /// That wait in `file`, which is open.
+  /// The number of events that wait in `file`, which must be open.
   size_t event_count(FileId file) const { return files_.at(file).events.size(); }
 
  private:
-  using IdNumber = uint32_t;          ///< What programs call an id by.
-  using MembershipNumber = uint32_t;  ///< And a multicast membership.
+  using IdNumber = uint32_t;          ///< Names an id for programs.
+  using MembershipNumber = uint32_t;  ///< Names a membership for programs.
 
   struct Id {
     FileId file{};
     rdma_cm::EndpointId endpoint{};
-    uint64_t uid = 0;  ///< The program's word for it; 0: a request that was not accepted yet.
+    uint64_t uid = 0;  ///< Chosen by the program; 0: a request that is not accepted.
     bool is_datagram = false;
     uint32_t events_reported = 0;
     std::vector<MembershipNumber> memberships;
@@ -65,19 +65,19 @@ class Files {
     uint32_t events_reported = 0;
   };
   struct WaitingEvent {
-    IdNumber id = 0;                  ///< Whose it is; of a request: who listens.
-    MembershipNumber membership = 0;  ///< Of the multicast kinds.
-    rdma_cm::EndpointId request{};    ///< Of a request: the endpoint that becomes an id.
+    IdNumber id = 0;                  ///< The id of the event; for a request: the listener.
+    MembershipNumber membership = 0;  ///< For the multicast kinds.
+    rdma_cm::EndpointId request{};    ///< For a request: the endpoint that becomes an id.
     rdma_ucm_event_resp response{};
   };
-  /// That wait, for each id of a file: with more the program has to read some first.
+  /// The most waiting events per id of a file; above that the program must read some first.
   static constexpr size_t kEventsPerId = 16;
   struct File {
     std::deque<WaitingEvent> events;
     std::set<IdNumber> ids;
-    uint32_t emptied = 0;  ///< Not said in an answer yet.
+    uint32_t emptied = 0;  ///< Not yet reported in an answer.
   };
-  /// A command in the file that it was written to.
+  /// A command and the file that it was written to.
   struct Call {
     FileId file_id{};
     File& file;
@@ -96,7 +96,7 @@ class Files {
   static void NoteEmptied(File& file, bool was_empty) {
     if (!was_empty && file.events.empty()) ++file.emptied;
   }
-  /// Forgets the events that `is_meant`.
+  /// Removes the events for which `is_meant` is true.
   template <typename IsMeant>
   static void Purge(File& file, IsMeant is_meant) {
     const bool was_empty = file.events.empty();
@@ -109,9 +109,9 @@ class Files {
   void RemoveId(IdNumber number);
   MembershipNumber AddMembership(const Membership& membership);
   File* FindFile(FileId file);
-  /// 0, ENOENT: there is no such id; EINVAL: it is another file's. As the kernel says it.
+  /// Returns 0, ENOENT (there is no such id) or EINVAL (it is another file's), as the kernel does.
   int FindId(FileId file, IdNumber number, Id*& id);
-  /// As FindId, for an id that `command` begins with or has at `Structure::id`.
+  /// Reads `command`, and finds its id as FindId: its first field, or `Structure::id`.
   template <typename Structure>
   int ReadWithId(Call& call, Structure& command, Id*& id, size_t least_bytes = sizeof(Structure));
   Described Describe(const Id& id) const;
@@ -140,7 +140,7 @@ class Files {
   int LeaveMulticast(Call& call);
   int MigrateId(Call& call);
 
-  /// Whether there is room for what a program can have itself told any number of times.
+  /// Whether there is room for events that a program can cause any number of times.
   bool HasRoomForEvents(const Id& id) const;
   int Resolve(const Id& id, std::span<const uint8_t> source, std::span<const uint8_t> destination,
               uint32_t timeout_ms);
@@ -156,7 +156,7 @@ class Files {
   std::map<rdma_cm::EndpointId, IdNumber> by_endpoint_;
   MembershipNumber last_membership_ = 0;
   std::map<MembershipNumber, Membership> memberships_;
-  std::unique_ptr<rdma_cm::Client> client_;  ///< Goes first.
+  std::unique_ptr<rdma_cm::Client> client_;  ///< Destroyed first.
 };
 
 }  // namespace uroce::nic::ucma

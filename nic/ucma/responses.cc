@@ -9,11 +9,11 @@
 namespace uroce::nic::ucma {
 namespace {
 
-constexpr uint16_t kAfIb = 27;  // In Linux alone, and in no header of libc.
+constexpr uint16_t kAfIb = 27;  // Defined by Linux, but in no libc header.
 constexpr uint8_t kPort = 1;
 constexpr uint16_t kDefaultPkey = 0xffff;
-constexpr uint32_t kNoDeviceIndex = UINT32_MAX;  // Programs then go by the GUID.
-constexpr uint8_t kExactly = 2;                  // Selectors of path records.
+constexpr uint32_t kNoDeviceIndex = UINT32_MAX;  // Programs then use the GUID.
+constexpr uint8_t kExactly = 2;                  // A selector in path records.
 // struct sockaddr_ib: family, pkey, flow info, 16 bytes of address, service ID and its mask, scope.
 constexpr size_t kIbPkeyOffset = 2;
 constexpr size_t kIbAddressOffset = 8;
@@ -55,7 +55,7 @@ ib_user_path_rec UserPath(const rdma_cm::PathRecord& path) {
   return record;
 }
 
-// A path record as on the wire (IBTA vol. 1, 15.2.5.16).
+// A path record in its wire format (IBTA vol. 1, 15.2.5.16).
 struct WirePath {
   uint64_t service_id;
   uint8_t dgid[16];

@@ -23,7 +23,7 @@ AddressClaim::Reaction AddressClaim::OnConflict(Nanos now) {
     deadline_ = now + kRetry;
     return was_lost ? Reaction::kNone : Reaction::kLost;
   }
-  // Addresses of a port are given on purpose: they are kept, and a fight over one is not fed.
+  // Addresses are configured on purpose: they are kept, but not defended more often than this.
   if (was_lost || now - defended_at_ < kDefendInterval) return Reaction::kNone;
   defended_at_ = now;
   return Reaction::kDefend;

@@ -10,43 +10,43 @@
 
 namespace uroce::nic {
 
-/// One address, from the first probe on. The same steps for both families.
+/// The claim to one address, from the first probe on. Both families use the same steps.
 class AddressClaim {
  public:
   static constexpr uint32_t kProbes = 3;
-  /// RFC 5227 counts in seconds, for networks that are slow to come up; on those of RDMA an answer
-  /// takes microseconds, and programs wait for the address.
+  /// RFC 5227 uses intervals of seconds, for networks that are slow to come up. In RDMA networks an
+  /// answer takes microseconds, and programs wait for the address.
   static constexpr Nanos kProbeInterval{100'000'000};
   static constexpr Nanos kWaitBeforeUse{200'000'000};
   static constexpr Nanos kAnnounceInterval{2'000'000'000};
   static constexpr Nanos kDefendInterval{10'000'000'000};  ///< RFC 5227, 2.4 (c).
-  /// Until a lost address is tried again: the other host may have been told to give it up.
+  /// The pause before a lost address is tried again: the other host may give it up meanwhile.
   static constexpr Nanos kRetry{60'000'000'000};
 
   enum class State : uint8_t {
     kTentative,  ///< Not used yet.
     kUsable,
-    kConflict,  ///< Somebody else's.
+    kConflict,  ///< Another host has it.
   };
 
   explicit AddressClaim(const InterfaceAddress& address) : address_(address) {}
   const InterfaceAddress& address() const { return address_; }
   State state() const { return state_; }
 
-  /// Without a link there is nobody to ask, and an address that nobody else had is usable.
+  /// Without a link nobody can be asked: an address without a known conflict becomes usable.
   void OnLinkDown();
-  /// Probes. An address in use stays so meanwhile: its queue pairs live through a lost link.
+  /// Starts probing. A usable address stays usable meanwhile: its queue pairs survive a lost link.
   void OnLinkUp(Nanos now);
 
-  /// Somebody else says that the address is his, or is about to. What follows: the claim is lost,
-  /// the address has to be defended by an announcement, or it was defended just before.
+  /// Another host uses the address, or is about to. The result: the claim is lost, the address has
+  /// to be defended by an announcement, or it was defended a short time ago.
   enum class Reaction : uint8_t { kLost, kDefend, kNone };
   Reaction OnConflict(Nanos now);
 
   bool probing() const { return probing_; }
 
-  /// What is due: a probe, that the address may be used from now on and is announced, or that it
-  /// is announced once more (RFC 5227, 2.3).
+  /// The step that is due: send a probe, start to use the address and announce it, or announce it
+  /// once more (RFC 5227, 2.3).
   enum class Step : uint8_t { kNone, kProbe, kUse, kAnnounce };
   Step OnDeadline(Nanos now);
   Nanos NextDeadline() const { return deadline_; }

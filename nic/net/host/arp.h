@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address resolution protocol over Ethernet and IPv4 (RFC 826), as values. Pure.
+// Parses and builds packets of the address resolution protocol for IPv4 (RFC 826). Pure.
 #pragma once
 
 #include "nic/net/host/frame.h"
@@ -16,7 +16,7 @@ struct ArpPacket {
   Gid target;
 };
 
-/// kBadAddress: a sender that no host can be, as a multicast MAC or address.
+/// kBadAddress: the sender's address is impossible, such as a multicast MAC.
 [[nodiscard]] FrameResult ParseArp(Bytes payload, ArpPacket& packet);
 
 Frame MakeArp(const ArpPacket& packet, const Link& link);

@@ -13,7 +13,7 @@ namespace uroce::nic {
 /// counts as if a zero followed. 0 over bytes that hold their own right checksum.
 uint16_t InternetChecksum(std::span<const uint8_t> bytes);
 
-/// The same over an ICMPv6 message and its pseudo header (RFC 8200, 8.1).
+/// The checksum of an ICMPv6 message and its pseudo header (RFC 8200, 8.1).
 uint16_t Icmpv6Checksum(const Gid& source, const Gid& destination,
                         std::span<const uint8_t> message);
 

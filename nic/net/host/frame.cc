@@ -35,7 +35,7 @@ Bytes BytesOf(const Layout& layout) {
   return {reinterpret_cast<const uint8_t*>(&layout), sizeof(layout)};
 }
 
-// Without its checksum.
+// The checksum is left 0.
 wire::Ipv4Header MakeIpv4(const Gid& source, const Gid& destination, uint8_t protocol,
                           size_t payload_bytes) {
   wire::Ipv4Header header{};
@@ -49,7 +49,7 @@ wire::Ipv4Header MakeIpv4(const Gid& source, const Gid& destination, uint8_t pro
   return header;
 }
 
-// MLD queries come with a router alert in front (RFC 3810, 5).
+// MLD queries have a router alert option in front (RFC 3810, 5).
 FrameResult SkipHopByHop(IpView& view) {
   if (view.protocol != kIpProtocolHopByHop) return FrameResult::kTaken;
   if (view.payload.size() < sizeof(RouterAlertLayout)) return FrameResult::kTruncated;
@@ -109,7 +109,7 @@ FrameResult ParseIpv6(Bytes packet, IpView& view) {
   if (sizeof(header) + length > packet.size()) return FrameResult::kTruncated;
   view.source.bytes = header.source;
   view.destination.bytes = header.destination;
-  // ::ffff:a.b.c.d would pass for IPv4 from here on.
+  // ::ffff:a.b.c.d would be treated as IPv4 from here on.
   if (view.source.is_ipv4() || view.destination.is_ipv4()) return FrameResult::kBadAddress;
   view.protocol = header.next_header;
   view.hop_limit = header.hop_limit;

@@ -16,19 +16,19 @@ using Bytes = std::span<const uint8_t>;
 /// A whole frame, from the destination MAC on, without FCS; at least 60 bytes where we made it.
 using Frame = std::vector<uint8_t>;
 
-/// What became of a frame that the host was given. Each is counted.
+/// The result for a frame that the host was given. Each result is counted.
 enum class FrameResult : uint8_t {
   kTaken,
-  kNotForUs,   ///< Another MAC, address, VLAN or protocol; our own frame come back.
+  kNotForUs,   ///< Another MAC, address, VLAN or protocol; or our own frame.
   kTruncated,  ///< Shorter than its headers or lengths say, or a wrong length.
   kBadHeader,  ///< Version, hop limit, ICMP code, hardware type, option of length 0.
   kBadChecksum,
-  kFragment,    ///< Nothing that is for the host is ever large: fragments are not put together.
-  kBadAddress,  ///< No unicast MAC or address where there must be one.
+  kFragment,    ///< The host reassembles no fragments: no message for it is large.
+  kBadAddress,  ///< A MAC or address is not unicast where it must be.
 };
 inline constexpr int kFrameResultCount = static_cast<int>(FrameResult::kBadAddress) + 1;
 
-/// An Ethernet frame taken apart. A priority tag (VLAN 0) counts as none.
+/// A parsed Ethernet frame. A priority tag (VLAN 0) counts as no tag.
 struct EthernetView {
   Mac destination{};
   Mac source{};
@@ -38,19 +38,19 @@ struct EthernetView {
 };
 [[nodiscard]] FrameResult ParseEthernet(Bytes frame, EthernetView& view);
 
-/// An IP packet taken apart; of extension headers only hop-by-hop options are passed over.
+/// A parsed IP packet. Of extension headers only hop-by-hop options are skipped.
 struct IpView {
   Gid source;
   Gid destination;
   uint8_t protocol = 0;
   uint8_t hop_limit = 0;
-  bool has_options = false;  ///< IPv4. They were passed over.
-  Bytes payload;             ///< Exactly what the IP length says.
+  bool has_options = false;  ///< IPv4 options, which were skipped.
+  Bytes payload;             ///< Exactly as long as the IP header says.
 };
 [[nodiscard]] FrameResult ParseIpv4(Bytes packet, IpView& view);
 [[nodiscard]] FrameResult ParseIpv6(Bytes packet, IpView& view);
 
-/// The layout at `offset` of `bytes`, copied. The caller has checked that it lies within.
+/// Copies the layout at `offset` of `bytes`. The caller has checked that it lies within.
 template <typename Layout>
 Layout Load(Bytes bytes, size_t offset = 0) {
   Layout layout;
@@ -77,14 +77,14 @@ class FrameWriter {
     AddBytes({reinterpret_cast<const uint8_t*>(&layout), sizeof(layout)});
   }
   void AddBytes(Bytes bytes) { frame_.insert(frame_.end(), bytes.begin(), bytes.end()); }
-  /// IP headers around `payload_bytes` that follow. The IPv4 one says "do not fragment".
+  /// Adds an IPv4 header for `payload_bytes` that follow. It says "do not fragment".
   void AddIpv4(const Gid& source, const Gid& destination, uint8_t protocol, size_t payload_bytes);
-  /// As IGMP is sent: every router on the way looks at it.
+  /// Adds an IPv4 header with a router alert, as IGMP is sent: every router on the way reads it.
   void AddIpv4WithRouterAlert(const Gid& source, const Gid& destination, uint8_t protocol,
                               uint8_t ttl, size_t payload_bytes);
   void AddIpv6(const Gid& source, const Gid& destination, uint8_t protocol, uint8_t hop_limit,
                size_t payload_bytes);
-  /// An ICMPv6 message, whose checksum it fills in.
+  /// Adds an ICMPv6 message, and fills in its checksum.
   void AddIcmpv6(const Gid& source, const Gid& destination, Bytes message);
   /// The frame, padded to the least that Ethernet sends.
   Frame Finish();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of what a host speaks beside RoCE, as they lie on the wire: ARP (RFC 826), ICMP (RFC
-// 792), IGMP (RFC 2236, 2; RFC 3376, 4), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5).
-// Ethernet and IP are pipeline/wire/layout.h's. Pure.
+// Wire layouts of the headers that a host uses beside RoCE: ARP (RFC 826), ICMP (RFC 792), IGMP
+// (RFC 2236, 2; RFC 3376, 4), neighbour discovery (RFC 4861, 4), MLDv2 (RFC 3810, 5). The layouts
+// of Ethernet and IP are in pipeline/wire/layout.h. Pure.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ inline constexpr uint8_t kIcmpv6NeighbourAdvertisement = 136;
 inline constexpr uint8_t kIcmpv6Redirect = 137;
 inline constexpr uint8_t kIcmpv6ListenerReport = 143;
 
-/// Neighbour discovery has this hop limit in both directions: no router let it through.
+/// Hop limit of all neighbour discovery messages: it proves that no router forwarded them.
 inline constexpr uint8_t kNdpHopLimit = 255;
 
 inline constexpr Mac kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
@@ -53,14 +53,14 @@ struct ArpLayout {
   std::array<uint8_t, 4> target;
 };
 
-/// What every ICMP and ICMPv6 message begins with.
+/// The first bytes of every ICMP and ICMPv6 message.
 struct IcmpLayout {
   uint8_t type;
   uint8_t code;
   Be<2> checksum;
 };
 
-/// IGMP of version 2, and what a query of version 3 begins with.
+/// A message of IGMP version 2, and the start of a query of version 3.
 struct IgmpLayout {
   uint8_t type;
   uint8_t max_response;  // In units of 0.1 s.
@@ -68,7 +68,7 @@ struct IgmpLayout {
   std::array<uint8_t, 4> group;
 };
 
-/// IGMP of version 3: a report, and one group of it, without sources.
+/// A report of IGMP version 3; IgmpRecordLayout is one group of it, without sources.
 struct IgmpReportLayout {
   uint8_t type;
   uint8_t reserved;
@@ -77,7 +77,7 @@ struct IgmpReportLayout {
   Be<2> group_count;
 };
 struct IgmpRecordLayout {
-  uint8_t type;  // 3: to INCLUDE{}, that is: left; 4: to EXCLUDE{}, joined.
+  uint8_t type;  // 3: to INCLUDE{}, group left; 4: to EXCLUDE{}, group joined.
   uint8_t auxiliary_words;
   Be<2> source_count;
   std::array<uint8_t, 4> group;
@@ -89,7 +89,7 @@ using RouterAlertOption = std::array<uint8_t, 4>;
 /// Neighbour solicitation and advertisement up to their options.
 struct NeighbourLayout {
   IcmpLayout icmp;
-  Be<4> flags;  // Of an advertisement: 31 router, 30 solicited, 29 override.
+  Be<4> flags;  // Of an advertisement: bit 31 router, 30 solicited, 29 override.
   std::array<uint8_t, 16> target;
 };
 
@@ -108,7 +108,7 @@ struct ListenerReportLayout {
 
 /// One group of a report, without sources.
 struct ListenerRecordLayout {
-  uint8_t type;  // As of IgmpRecordLayout.
+  uint8_t type;  // As in IgmpRecordLayout.
   uint8_t auxiliary_words;
   Be<2> source_count;
   std::array<uint8_t, 16> group;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of the host, its deadlines, and what it sends of its own accord.
+// The addresses of the host, its deadlines, and the frames that it sends by itself.
 #include "nic/net/host/host.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint8_t kLinkLocalBits = 64;
 
-// Bits that two addresses begin with in common.
+// The length of the common prefix of two addresses, in bits.
 int CommonBits(const Gid& a, const Gid& b) {
   int bits = 0;
   while (bits < 128 && ((a.bytes[bits / 8] ^ b.bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0) ++bits;
@@ -39,7 +39,7 @@ void Host::OnLink(bool up, Nanos now) {
   }
   if (!up) return;
   neighbours_.OnLinkUp(now);
-  // Before the probes: a switch that watches groups has to let the answers through.
+  // Before the probes: a snooping switch must let their answers through.
   ReportMemberships(now);
   OnDeadline(now);
 }
@@ -152,7 +152,7 @@ void Host::SendProbe(const InterfaceAddress& address) {
                                      {mac_, MulticastMac(group), address.vlan_id}));
 }
 
-// Whoever has an older MAC of the address learns the new one (RFC 5227, 2.3; RFC 4861, 7.2.6).
+// Hosts with an older MAC of the address learn the new one (RFC 5227, 2.3; RFC 4861, 7.2.6).
 void Host::Announce(const InterfaceAddress& address) {
   if (address.gid.is_ipv4()) {
     const ArpPacket announcement{.is_request = true,
@@ -176,7 +176,7 @@ void Host::Announce(const InterfaceAddress& address) {
 void Host::Ask(const NeighbourCache::Question& question) {
   const auto& [target, vlan_id] = question.hop;
   const std::optional<Gid> source = SourceFor(vlan_id, target);
-  if (!source) return;  // None is usable yet: the next question may find one.
+  if (!source) return;  // No address is usable yet: the next question may find one.
   if (target.is_ipv4()) {
     const ArpPacket request{.is_request = true,
                             .sender_mac = mac_,

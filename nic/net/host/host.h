@@ -29,28 +29,28 @@ struct HostConfig {
   std::vector<Route> routes;
 };
 
-/// What the host found out.
+/// A result that the host reports.
 struct HostEvent {
   enum class Kind : uint8_t {
-    kAddressUsable,     ///< `who` is an address of ours that nobody else has.
-    kAddressLost,       ///< `who` was to be ours, but `mac` has it.
-    kAddressContested,  ///< `mac` says that `who` is his; it was defended.
-    kNeighbour,         ///< `who` is at `mac` from now on.
-    kNeighbourSilent,   ///< Nobody answers for `who`.
+    kAddressUsable,     ///< `who` is an address of ours, without a conflict.
+    kAddressLost,       ///< `who` is configured for us, but `mac` has it.
+    kAddressContested,  ///< `mac` claimed `who`; we defended it.
+    kNeighbour,         ///< `who` has `mac` from now on.
+    kNeighbourSilent,   ///< `who` does not answer.
   };
   Kind kind = Kind::kAddressUsable;
   NextHop who;
   Mac mac{};
 };
 
-/// ARP with conflict detection, neighbour discovery, echo, memberships of groups, and routes.
-/// Router advertisements and redirects are ignored: addresses and routes are given. One thread.
-/// `now` never goes back. After any call, poll frames and events until there is none, and ask
-/// NextDeadline again.
+/// Implements ARP with conflict detection, neighbour discovery, echo, group memberships, and
+/// routes. Ignores router advertisements and redirects: addresses and routes are configured. One
+/// thread. `now` never goes back. After any call, poll frames and events until there is none, and
+/// call NextDeadline again.
 class Host {
  public:
-  /// Its addresses are `config`'s and the link-local one of its MAC (which is GID 0). None is in
-  /// use before the first OnLink.
+  /// The host has the addresses of `config` and the link-local address of its MAC (which is GID 0).
+  /// No address is in use before the first OnLink.
   explicit Host(const HostConfig& config);
 
   // ---- events in ----
@@ -59,8 +59,8 @@ class Host {
   void OnDeadline(Nanos now);
   Nanos NextDeadline() const;
 
-  // ---- multicast groups, beside those that neighbour discovery needs ----
-  /// On every VLAN with an address of the group's family.
+  // ---- multicast groups, beside those of neighbour discovery ----
+  /// Joins on every VLAN with an address of the group's family.
   void Join(const Gid& group, Nanos now);
   void Leave(const Gid& group);
 
@@ -70,16 +70,16 @@ class Host {
 
   // ---- the way to a destination ----
   absl::StatusOr<NextHop> Route(const Gid& source, const Gid& destination) const;
-  /// As NeighbourCache says it.
+  /// As NeighbourCache::Find.
   NeighbourCache::Answer Find(const NextHop& hop, Nanos now, Mac& mac);
   NeighbourCache::Use Hold(const NextHop& hop) { return neighbours_.Hold(hop); }
 
   // ---- queries ----
-  /// Those of the configured addresses that may be used, in their order.
+  /// The configured addresses that may be used, in their order.
   std::vector<InterfaceAddress> UsableAddresses() const;
-  /// Whether it is still being found out for some address whether it may be used.
+  /// Whether conflict detection is still running for an address.
   bool has_tentative_address() const;
-  /// Frames by what became of them.
+  /// Counts of frames by result.
   const std::array<uint64_t, kFrameResultCount>& frame_counts() const { return frame_counts_; }
 
  private:
@@ -101,7 +101,7 @@ class Host {
   void AnswerArp(const ArpPacket& request, uint16_t vlan_id);
   void AnswerSolicitation(const NeighbourSolicitation& solicitation, const EthernetView& ethernet);
   void Ask(const NeighbourCache::Question& question);
-  /// The usable address on a VLAN that shares most with `peer`, of the same family.
+  /// The usable address on a VLAN with the longest common prefix with `peer`, of the same family.
   std::optional<Gid> SourceFor(uint16_t vlan_id, const Gid& peer) const;
   std::set<uint16_t> Vlans() const;
   bool HasAddress(uint16_t vlan_id, bool is_ipv4) const;
@@ -115,13 +115,13 @@ class Host {
 
   const Mac mac_;
   const std::vector<nic::Route> routes_;
-  std::vector<AddressClaim> claims_;   ///< The link-local one of the MAC is the first.
+  std::vector<AddressClaim> claims_;   ///< The first is the link-local one of the MAC.
   std::vector<InterfaceAddress> own_;  ///< The addresses of `claims_`.
   NeighbourCache neighbours_;
   bool link_up_ = false;
   std::set<Gid> groups_;  ///< Joined by Join.
   Nanos report_at_ = kNever;
-  Nanos old_igmp_until_{0};  ///< An older router is there: it gets reports of version 2.
+  Nanos old_igmp_until_{0};  ///< Until then an older router gets reports of version 2.
   std::deque<Frame> frames_;
   std::deque<HostEvent> events_;
   std::array<uint64_t, kFrameResultCount> frame_counts_{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast groups of a host, and what it says of them.
+// The multicast groups of a host, and its reports of them.
 #include <algorithm>
 #include <ranges>
 
@@ -10,9 +10,9 @@
 namespace uroce::nic {
 namespace {
 
-// A report may be lost: it is said again (RFC 3376, 8.11; RFC 3810, 9.11).
+// A report may be lost, so it is repeated (RFC 3376, 8.11; RFC 3810, 9.11).
 constexpr Nanos kRepeatDelay{1'000'000'000};
-// So many fit into a frame, of either family.
+// This number fits into a frame of either family.
 constexpr size_t kMaxRecords = 64;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What arrives at the host.
+// Handles the frames that the host receives.
 #include <algorithm>
 
 #include "nic/net/host/checksum.h"
@@ -12,10 +12,10 @@ namespace uroce::nic {
 namespace {
 
 constexpr size_t kEchoHeaderBytes = 8;
-// Answers of many hosts to one query are spread (RFC 3810, 6.2); one host has one answer to all
-// queries of this time.
+// The answers of many hosts to one query are spread in time (RFC 3810, 6.2); this host sends one
+// answer to all queries within this delay.
 constexpr Nanos kReportDelay{100'000'000};
-// For how long an older router is remembered (RFC 3376, 8.12, with the usual intervals).
+// How long an older router is remembered (RFC 3376, 8.12, with the usual intervals).
 constexpr Nanos kOldRouterTime{260'000'000'000};
 
 FrameResult CheckIcmpv6(const IpView& ip) {
@@ -40,7 +40,7 @@ FrameResult Host::Dispatch(Bytes frame, Nanos now) {
   if (result != FrameResult::kTaken) return result;
   const bool to_group = (ethernet.destination[0] & 1) != 0;
   if (!to_group && ethernet.destination != mac_) return FrameResult::kNotForUs;
-  if (ethernet.source == mac_) return FrameResult::kNotForUs;  // Our own, come back.
+  if (ethernet.source == mac_) return FrameResult::kNotForUs;  // Our own frame came back.
   if (!IsUnicast(ethernet.source)) return FrameResult::kBadAddress;
   switch (ethernet.ether_type) {
     case kEtherTypeArp:
@@ -67,7 +67,7 @@ FrameResult Host::OnArp(const EthernetView& ethernet, Nanos now) {
   AddressClaim* const target = FindClaim(vlan_id, packet.target);
   const bool to_us = target != nullptr && ethernet.destination == mac_;
   if (IsArpProbe(packet)) {
-    // Who probes for an address that we probe for would have it next (RFC 5227, 2.1.1).
+    // A host that probes for the address we probe for wants it too (RFC 5227, 2.1.1).
     if (target != nullptr && target->probing()) OnConflict(*target, packet.sender_mac, now);
   } else {
     neighbours_.OnWord({packet.sender, vlan_id},
@@ -92,7 +92,7 @@ FrameResult Host::OnIpv4(const EthernetView& ethernet, Nanos now) {
   const FrameResult result = ParseIpv4(ethernet.payload, ip);
   if (result != FrameResult::kTaken) return result;
   if (ip.protocol == kIpProtocolIgmp) return OnIgmp(ip, now);
-  // Packets with options are rare, and none that the host has to answer needs them.
+  // Packets with options are rare, and none of them needs an answer from the host.
   if (ip.has_options) return FrameResult::kBadHeader;
   if (ip.protocol != kIpProtocolIcmp) return FrameResult::kNotForUs;
   if (!IsUsable(ethernet.vlan_id, ip.destination)) return FrameResult::kNotForUs;
@@ -128,12 +128,12 @@ FrameResult Host::OnIpv6(const EthernetView& ethernet, Nanos now) {
       result = CheckListenerQuery(ip);
       if (result == FrameResult::kTaken) report_at_ = std::min(report_at_, now + kReportDelay);
       return result;
-    default:  // Advertisements of routers and redirects among them.
+    default:  // Includes router advertisements and redirects.
       return FrameResult::kNotForUs;
   }
 }
 
-// An answer to a packet that everybody got would make us part of a flood (RFC 1122, 3.2.2.6).
+// Answers to broadcast or multicast requests would add to a flood (RFC 1122, 3.2.2.6).
 FrameResult Host::OnEcho(const EthernetView& ethernet, const IpView& ip) {
   if (ip.payload.size() < kEchoHeaderBytes) return FrameResult::kTruncated;
   if (ip.payload[1] != 0) return FrameResult::kBadHeader;
@@ -150,7 +150,7 @@ FrameResult Host::OnSolicitation(const EthernetView& ethernet, const IpView& ip,
   AddressClaim* const claim = FindClaim(ethernet.vlan_id, solicitation.target);
   if (claim == nullptr) return FrameResult::kNotForUs;
   if (solicitation.source == Gid{}) {
-    // RFC 4862, 5.4.3: two that look for the same address at the same time both leave it.
+    // RFC 4862, 5.4.3: if two hosts probe for the same address at a time, neither uses it.
     if (claim->probing()) OnConflict(*claim, ethernet.source, now);
   } else if (solicitation.source_mac) {
     neighbours_.OnWord({solicitation.source, ethernet.vlan_id}, {.mac = solicitation.source_mac},

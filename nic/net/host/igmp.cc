@@ -17,8 +17,8 @@ constexpr uint8_t kReport3 = 0x22;
 constexpr uint8_t kChangeToInclude = 3;
 constexpr uint8_t kChangeToExclude = 4;
 constexpr size_t kLeastQuery3Bytes = 12;
-// 224.0.0.22: all IGMPv3 routers; 224.0.0.2: all routers, where version 2 says that a group is
-// left.
+// 224.0.0.22: all IGMPv3 routers; 224.0.0.2: all routers, the destination of leave messages of
+// version 2.
 constexpr Gid kAllIgmp3Routers{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 22}};
 constexpr Gid kAllRouters{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 2}};
 
@@ -65,8 +65,8 @@ Frame MakeIgmpReport2(const Gid& source, const Gid& group, Membership membership
   return Finish(source, joined ? group : kAllRouters, std::move(message), link);
 }
 
-// RFC 3376, 7.1: the length tells the version. One of version 1 is told by its code 0; it gets
-// answers of version 2, as routers that old are gone.
+// RFC 3376, 7.1: the length gives the version. Queries of version 1 have code 0; they get answers
+// of version 2, since such old routers no longer exist.
 FrameResult CheckIgmpQuery(const IpView& ip, bool& is_old) {
   if (ip.payload.size() < sizeof(IgmpLayout)) return FrameResult::kTruncated;
   if (InternetChecksum(ip.payload) != 0) return FrameResult::kBadChecksum;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host says of a multicast group.
+// The change of a group membership that a host reports.
 #pragma once
 
 #include <cstdint>

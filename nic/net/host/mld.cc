@@ -10,7 +10,7 @@ constexpr uint8_t kHopLimit = 1;
 constexpr uint8_t kChangeToInclude = 3;
 constexpr uint8_t kChangeToExclude = 4;
 constexpr size_t kLeastQueryBytes = 24;
-// Router alert of value 0, MLD (RFC 2711, 2.1), and a PadN of none.
+// Router alert with value 0, MLD (RFC 2711, 2.1), and an empty PadN.
 constexpr RouterAlertLayout kRouterAlert{kIpProtocolIcmpv6, 0, {5, 2, 0, 0, 1, 0}};
 
 Frame::const_pointer BytesOf(const void* layout) {

@@ -13,7 +13,7 @@ constexpr uint8_t kTargetMac = 2;
 constexpr uint32_t kSolicited = 1u << 30;
 constexpr uint32_t kOverride = 1u << 29;
 
-// The first option of `type`; others are passed over (RFC 4861, 4.6).
+// Finds the first option of `type`; others are skipped (RFC 4861, 4.6).
 FrameResult FindMacOption(Bytes options, uint8_t type, std::optional<Mac>& mac) {
   while (!options.empty()) {
     if (options.size() < 2) return FrameResult::kTruncated;
@@ -29,7 +29,7 @@ FrameResult FindMacOption(Bytes options, uint8_t type, std::optional<Mac>& mac) 
   return FrameResult::kTaken;
 }
 
-// What both messages have to hold to.
+// The checks that both messages share.
 FrameResult CheckCommon(const IpView& ip, NeighbourLayout& layout) {
   if (ip.hop_limit != kNdpHopLimit) return FrameResult::kBadHeader;
   if (ip.payload.size() < sizeof(layout)) return FrameResult::kTruncated;

@@ -9,8 +9,8 @@
 
 namespace uroce::nic {
 
-/// Asks who has `target`. `source` is ::, while a host finds out whether another one has the
-/// address that it wants (RFC 4862, 5.4).
+/// Asks for the MAC of `target`. `source` is :: while the sender checks whether another host has
+/// the address (RFC 4862, 5.4).
 struct NeighbourSolicitation {
   Gid source;
   Gid destination;
@@ -24,11 +24,11 @@ struct NeighbourAdvertisement {
   Gid destination;
   Gid target;
   bool solicited = false;
-  bool overrides = false;  ///< What the receiver has in its cache.
+  bool overrides = false;  ///< Replaces the MAC in the receiver's cache.
   std::optional<Mac> target_mac;
 };
 
-/// Check as RFC 4861, 7.1.1 and 7.1.2 demand; the caller has checked the ICMPv6 checksum.
+/// Parse and check by RFC 4861, 7.1.1 and 7.1.2; the caller has checked the ICMPv6 checksum.
 [[nodiscard]] FrameResult ParseSolicitation(const IpView& ip, NeighbourSolicitation& solicitation);
 [[nodiscard]] FrameResult ParseAdvertisement(const IpView& ip,
                                              NeighbourAdvertisement& advertisement);

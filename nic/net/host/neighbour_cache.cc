@@ -95,7 +95,7 @@ std::optional<NeighbourCache::Change> NeighbourCache::PollChange() {
   return change;
 }
 
-// The one that would expire first goes.
+// Removes the entry that would expire first.
 bool NeighbourCache::MakeRoom() {
   if (entries_.size() < kMaxEntries) return true;
   auto victim = entries_.end();
@@ -116,7 +116,7 @@ void NeighbourCache::Ask(const NextHop& hop, Entry& entry, State state, Nanos no
   questions_.push_back({hop, state == State::kProbe ? entry.mac : std::nullopt});
 }
 
-// What nobody confirmed is checked at once where it matters.
+// An unconfirmed MAC that is in use is checked at once.
 void NeighbourCache::Settle(const NextHop& hop, Entry& entry, State state, Nanos now) {
   if (state == State::kStale && entry.in_use()) return Ask(hop, entry, State::kProbe, now);
   entry.state = state;
@@ -132,7 +132,7 @@ bool NeighbourCache::Expire(const NextHop& hop, Entry& entry, Nanos now) {
       Ask(hop, entry, State::kProbe, now);
       return true;
     case State::kProbe:
-      // The neighbour may have another MAC by now: everybody is asked.
+      // The MAC may have changed: when the unicast questions are used up, all hosts are asked.
       Ask(hop, entry, entry.questions < kQuestions ? State::kProbe : State::kIncomplete, now);
       return true;
     case State::kIncomplete:
