@@ -29,6 +29,8 @@ LISTS = [
     ("nic", ["tests/nic/nic_domain_test", "tests/nic/nic_numbers_test",
              "tests/nic/nic_control_test", "tests/nic/nic_control_turns_test"],
      nic_mutations.MUTATIONS),
+    ("nic", ["tests/nic/nic_config_test", "tests/nic/nic_device_files_test"],
+     nic_mutations.SETTINGS_MUTATIONS),
     ("nic/cm", ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"], cm_mutations.MUTATIONS),
     ("nic/paths", ["tests/nic/paths/paths_test"], paths_mutations.MUTATIONS),
     ("nic/peers", ["tests/nic/peers/peers_test"], peers_mutations.MUTATIONS),

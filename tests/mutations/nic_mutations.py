@@ -33,3 +33,13 @@ MUTATIONS = [
     ("page-map-is-memory", "control/lent_file.cc",
      " &&\n         pwrite(fd, \"\", 0, 0) == 0;", ";"),
 ]
+
+# Settings and files of devices.
+SETTINGS_MUTATIONS = [
+    ("half-a-change-of-congestion-control", "settings/port_congestion.cc",
+     "  DeviceConfig changed = device;\n", "  DeviceConfig& changed = device;\n"),
+    ("priorities-counted-from-one", "devices/device_files.cc",
+     "(mask >> priority & 1) != 0;", "(mask >> (priority + 1) & 1) != 0;"),
+    ("priorities-enabled-by-no-profile", "devices/device_files.cc",
+     "is_on && (mask >>", "(mask >>"),
+]
