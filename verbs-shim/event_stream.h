@@ -33,9 +33,9 @@ class EventStream {
   /// stream's.
   Result Next(DaemonConnection& connection, int fd, bool of_completions, uroce_event_record& record,
               void** object);
-  /// Takes out the records of objects that `table` does not have any more. It waits for nothing.
+  /// Removes the records of objects that `table` no longer has. Never blocks.
   void DropEnded(EventTable& table, int fd);
-  /// At the stream's end.
+  /// Frees the memory, when the stream ends.
   void Free();
 
  private:
