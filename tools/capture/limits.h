@@ -30,7 +30,7 @@ struct CaptureAmount {
 /// number above 0.
 absl::Status AddLimit(absl::string_view option, absl::string_view text, CaptureLimits& limits);
 
-/// Whether a bound on bytes, packets or time is given: one by which a file can be full.
+/// Whether bytes, packets or time are bounded: such a bound can end one file.
 bool BoundsOneFile(const CaptureLimits& limits);
 
 /// Whether a bound other than that on files is reached.
