@@ -24,7 +24,7 @@ class HostPauses {
   static constexpr uint32_t kBurst = 32;
   static constexpr Nanos kBetweenBursts{1'000};
 
-  /// `chance`: in a thousand, of each turn.
+  /// `chance`: in a thousand, for each turn.
   HostPauses(uint32_t chance, uint32_t hosts, uint64_t seed)
       : chance_(chance), hosts_(hosts), random_(seed) {}
 

@@ -14,7 +14,7 @@ namespace uroce::sim::cm {
 using nic::cm::CommId;
 using nic::cm::EventKind;
 
-/// One end, from its first call or event to its program's Destroy.
+/// One end, from its first call or event until its program destroys it.
 struct End {
   uint32_t node = 0;
   CommId id;
