@@ -27,7 +27,7 @@ bool ReceiveWake::AddLate(int fd) {
   return true;
 }
 
-// An fd with an error alone, as that of a queue that is detached, has no frames.
+// An fd with an error only, such as that of a detached queue, has no frames.
 bool ReceiveWake::IsLate() {
   if (late_.empty() || poll(late_.data(), late_.size(), 0) <= 0) return false;
   return std::ranges::any_of(late_, [](const pollfd& fd) { return (fd.revents & POLLIN) != 0; });

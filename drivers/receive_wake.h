@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One fd that stands for any number of fds of a device: it wakes a worker that sleeps.
+// One fd that combines the fds of a device: it wakes a sleeping worker.
 #pragma once
 
 #include <poll.h>
@@ -8,9 +8,9 @@
 
 namespace uroce::drivers {
 
-/// An epoll set of fds that belong to a driver. Each of them is only waited on, never read: an edge
-/// on one makes `fd` readable until the next Drain. A worker that finds nothing after an edge has
-/// woken in vain, once.
+/// An epoll set of fds that belong to a driver. The fds are only waited on, never read: an edge on
+/// one makes `fd` readable until the next Drain. A worker that finds no frames after an edge was
+/// woken once in vain.
 class ReceiveWake {
  public:
   ReceiveWake();
@@ -19,15 +19,15 @@ class ReceiveWake {
   ReceiveWake& operator=(const ReceiveWake&) = delete;
 
   int fd() const { return epoll_fd_; }
-  /// Control thread, while no worker is inside the port; false: it cannot be waited on.
+  /// Control thread, while no worker is inside the port. False: the fd cannot be waited on.
   bool Add(int fd);
-  /// The same, of a driver that finds its frames only some time after the edge.
+  /// Like Add, for a driver that finds its frames only some time after the edge.
   bool AddLate(int fd);
   void RemoveAll();
-  /// Whether frames wait behind an fd of AddLate: its edge may be drained, and its driver not have
-  /// found them yet. Worker, before it sleeps.
+  /// Whether frames wait behind an fd of AddLate: the edge may be drained before the driver has
+  /// found them. Called by the worker before it sleeps.
   bool IsLate();
-  /// Takes the edges so far. Worker.
+  /// Clears the edges so far. Called by the worker.
   void Drain();
 
  private:

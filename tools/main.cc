@@ -31,7 +31,7 @@
 namespace uroce::tools {
 namespace {
 
-constexpr int kExitFailed = 1;  // It ran and ended badly.
+constexpr int kExitFailed = 1;  // It ran and failed.
 constexpr int kExitUsage = 2;   // It could not start: flags, values, no daemon.
 
 /// Flags of all sub-commands; each uses its own.
@@ -71,13 +71,13 @@ int PrintDump(const Flags& flags, uroce_dump_what what) {
   return Print(flags.json ? RenderJson(*json) : RenderDump(what, *json, flags.render));
 }
 
-/// Waits until it is time for the next look.
+/// Sleeps for the time of --watch.
 void AwaitNextLook(const Flags& flags) {
   std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
   fputs(flags.json ? "" : "\n", stdout);
 }
 
-/// Once; with --watch, again and again.
+/// Prints a dump once; with --watch, again after each interval.
 int WatchDump(const Flags& flags, uroce_dump_what what) {
   while (true) {
     const int result = PrintDump(flags, what);
@@ -86,8 +86,8 @@ int WatchDump(const Flags& flags, uroce_dump_what what) {
   }
 }
 
-/// The counters once; with --watch, then what they did in each interval. JSON has no rates: its
-/// reader has the numbers.
+/// Prints the counters once; with --watch, then also their change in each interval. JSON has no
+/// rates: its readers compute them from the numbers.
 int WatchStat(const Flags& flags) {
   using Clock = std::chrono::steady_clock;
   const std::string socket_path = ResolveSocketPath(flags.socket);
@@ -151,7 +151,7 @@ int PrintEnvironment(const Flags& flags) {
   return Print(ToShellExports(*environment));
 }
 
-/// Where the first word that is neither a flag nor --socket's value stands, from `start` on.
+/// The index of the first word, from `start` on, that is neither a flag nor the value of --socket.
 size_t SkipFlags(const std::vector<std::string>& arguments, size_t start) {
   size_t i = start;
   while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
@@ -160,7 +160,7 @@ size_t SkipFlags(const std::vector<std::string>& arguments, size_t start) {
   return std::min(i, arguments.size());
 }
 
-/// Cuts the program of `uroce run` and its arguments off: they are not ours to parse.
+/// Removes the program of `uroce run` and its arguments: this tool must not parse them.
 std::vector<std::string> TakeProgram(std::vector<std::string>& arguments) {
   const size_t command = SkipFlags(arguments, 0);
   if (command == arguments.size() || arguments[command] != "run") return {};
@@ -180,12 +180,12 @@ int RunProgram(const Flags& flags, const std::vector<std::string>& command) {
   const auto environment = MakeLaunchEnvironment(socket_path);
   if (!environment.ok()) return Report(environment.status());
   if (absl::Status status = CheckTakesPreload(command.front()); !status.ok()) return Report(status);
-  // Without a daemon the program would only say that it finds no device.
+  // Without a daemon the program would only report that it finds no device.
   if (const auto probe = ConnectToDaemon(socket_path); !probe.ok()) return Report(probe.status());
   return Report(Exec(*environment, command));
 }
 
-/// Before the sub-command or behind it: people try both.
+/// Accepts the flag before the sub-command and after it: people try both.
 void AddSocketFlag(CLI::App& app, Flags& flags) {
   app.add_option("--socket", flags.socket, "Control socket of the daemon (or UROCE_SOCKET)");
 }
@@ -317,7 +317,7 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
   AddListing(app, flags, result, "cm", "Connections of librdmacm programs", UROCE_DUMP_CM);
 }
 
-/// `name set TARGET KEY=VALUE...`
+/// Adds the command `name set TARGET KEY=VALUE...`.
 void AddChange(CLI::App& command, Flags& flags, int& result, uroce_change_what what,
                const char* target, const std::string& help) {
   CLI::App* set = command.add_subcommand("set", help);
@@ -381,7 +381,7 @@ int Main(int argc, char** argv) {
   AddDoctor(app, flags, result);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   flags.program = TakeProgram(arguments);
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end.
   try {
     app.parse(arguments);
     if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");

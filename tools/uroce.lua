@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Wireshark: what NICs of uroced say to each other beside the standard, in a tree of its own behind
--- that of RoCEv2. `uroce extcap --install` puts it into the folder of personal Lua plugins;
--- pipeline/wire/selective-repeat.md has the bytes.
+-- Wireshark dissector for the messages of uroced that the standard lacks. They get a tree after that
+-- of RoCEv2. `uroce extcap --install` puts this file into the folder of personal Lua plugins;
+-- pipeline/wire/selective-repeat.md defines the bytes.
 
 local PORT = 4791
 local BTH_BYTES, DETH_BYTES, AETH_BYTES, ICRC_BYTES = 12, 8, 4, 4
@@ -37,7 +37,7 @@ uroce.experts = { malformed, reserved }
 local udp_destination = Field.new("udp.dstport")
 local udp_payload = Field.new("udp.payload")
 
--- Whether packet `index` of the bitmap is kept. Words of 32 bits, the lowest bit first.
+-- Whether packet `index` of the bitmap is kept. The words have 32 bits, the lowest bit first.
 local function is_kept(bitmap, index)
   local word = bitmap(4 * math.floor(index / 32), 4):uint()
   return bit32.extract(word, index % 32) == 1
@@ -47,7 +47,7 @@ local function range_text(first, last)
   return first == last and tostring(first) or first .. "-" .. last
 end
 
--- How many packets are kept, and in words which are not.
+-- The number of kept packets, and a text that names those that are missing.
 local function read_bitmap(bitmap, psn, packets)
   local kept, gap, missing = 0, nil, {}
   for index = 0, packets do
@@ -128,5 +128,5 @@ function uroce.dissector(_, pinfo, tree)
   end
 end
 
--- A post-dissector: what Wireshark knows of RoCEv2 it goes on showing.
+-- A post-dissector, so that Wireshark still shows its own tree of RoCEv2.
 register_postdissector(uroce)

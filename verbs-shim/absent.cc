@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs that our devices do not have. Programs reach them through tables or exported symbols; each
-// says EOPNOTSUPP, as rdma-core does for a device without it. No slot stays empty.
+// Verbs that our devices do not support. Programs reach them through tables or exported symbols.
+// Each one gives EOPNOTSUPP, as rdma-core does for a device without that verb. No slot stays empty.
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
@@ -11,7 +11,7 @@ namespace {
 UROCE_REAL(ibv_query_ece, "IBVERBS_1.10");
 UROCE_REAL(ibv_set_ece, "IBVERBS_1.10");
 
-/// A function of any signature that refuses: by errno and null, or by the errno itself.
+/// A function of any signature that refuses: it sets errno and returns null, or returns the errno.
 template <typename Function>
 struct Refusal;
 template <typename Object, typename... Arguments>

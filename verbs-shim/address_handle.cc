@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address handles, also from a received datagram. Rules: docs/protocol/verbs-semantics.md, sections
-// 4 and 7.
+// Makes address handles, also from a received datagram. Rules: docs/protocol/verbs-semantics.md,
+// sections 4 and 7.
 #include <endian.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ UROCE_REAL(ibv_destroy_ah, "IBVERBS_1.1");
 UROCE_REAL(ibv_init_ah_from_wc, "IBVERBS_1.1");
 UROCE_REAL(ibv_create_ah_from_wc, "IBVERBS_1.1");
 
-constexpr size_t kIpv4Offset = 20;  // Of an IPv4 header in the 40 bytes in front of a datagram.
+constexpr size_t kIpv4Offset = 20;  // Of an IPv4 header in the 40 bytes before a datagram.
 
 ibv_ah* Create(ibv_pd* pd, const ibv_ah_attr& attr) {
   auto* ah = Make<AddressHandle>();
@@ -43,7 +43,7 @@ void MappedGid(const uint8_t* ipv4, uint8_t* gid) {
   memcpy(gid + 12, ipv4, 4);
 }
 
-/// Who sent a datagram and to which address of ours.
+/// The sender of a datagram, and the address of ours that it was sent to.
 struct Ends {
   uint8_t source[16];
   uint8_t destination[16];
@@ -70,7 +70,7 @@ Ends ReadHeader(const ibv_wc& wc, const ibv_grh& grh) {
   return ends;
 }
 
-/// Our table's index of the address that the datagram went to, or -1.
+/// The index in our GID table of the address that the datagram was sent to, or -1.
 int FindSourceIndex(Context& context, const uint8_t* gid, int* error) {
   uroce_gid_entry entries[UROCE_MAX_GIDS];
   uint32_t count;

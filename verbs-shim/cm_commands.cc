@@ -38,7 +38,7 @@ bool IsOff() {
   return value != nullptr && strcmp(value, "off") == 0;
 }
 
-/// Where the answer goes; null: the command has none.
+/// The address of the answer. Null: the command has none.
 void* ResponseOf(const rdma_ucm_cmd_hdr& command, const uint8_t* in) {
   size_t offset = 0;
   switch (command.cmd) {
@@ -54,7 +54,7 @@ void* ResponseOf(const rdma_ucm_cmd_hdr& command, const uint8_t* in) {
     case RDMA_USER_CM_CMD_MIGRATE_ID:
     case RDMA_USER_CM_CMD_QUERY:
     case RDMA_USER_CM_CMD_JOIN_MCAST:
-      break;  // It comes first.
+      break;  // The address of the answer comes first.
     default:
       return nullptr;
   }
@@ -64,7 +64,7 @@ void* ResponseOf(const rdma_ucm_cmd_hdr& command, const uint8_t* in) {
   return reinterpret_cast<void*>(address);
 }
 
-/// The command's own structure. What it does not have is zero.
+/// The command's own structure. Fields that a short command lacks are zero.
 template <typename Command>
 Command Read(const Request& request) {
   Command command = {};
@@ -73,7 +73,7 @@ Command Read(const Request& request) {
   return command;
 }
 
-/// Puts the value of an option behind the command, whose bytes in the request become `*bytes`.
+/// Appends the value of an option to the command, whose bytes in the request become `*bytes`.
 /// Returns 0 or an errno.
 int AddOption(Request& request, size_t* bytes) {
   const auto command = Read<rdma_ucm_set_option>(request);
@@ -85,7 +85,7 @@ int AddOption(Request& request, size_t* bytes) {
   return 0;
 }
 
-/// Names the file that an id comes from. Returns 0 or an errno.
+/// Sets in the request the file that an id comes from. Returns 0 or an errno.
 int NameOldFile(Request& request, const CmFile& file, int* old_fd) {
   CmFile old;
   *old_fd = static_cast<int>(Read<rdma_ucm_migrate_id>(request).fd);
@@ -95,7 +95,7 @@ int NameOldFile(Request& request, const CmFile& file, int* old_fd) {
   return 0;
 }
 
-/// Takes bytes that said that events wait: there are none any more, or they have said so anew.
+/// Reads bytes that signalled events: either no events are left, or the daemon has signalled again.
 void TakeSignals(int fd, uint32_t count) {
   uint8_t signals[16];
   for (uint32_t left = count; left > 0;) {
@@ -106,7 +106,7 @@ void TakeSignals(int fd, uint32_t count) {
   }
 }
 
-/// Keeps account of ids, after a command that has succeeded.
+/// Records changes of the program's ids, after a command that has succeeded.
 void Remember(const CmFile& file, const Request& request, const Response& reply) {
   CmIds& ids = file.connection->cm_ids();
   uint32_t created = 0;
@@ -128,7 +128,7 @@ void Remember(const CmFile& file, const Request& request, const Response& reply)
   }
 }
 
-/// Has the daemon execute a command of `bytes` in `request.in`. Returns 0 or an errno.
+/// Makes the daemon execute a command of `bytes` in `request.in`. Returns 0 or an errno.
 int Execute(const CmFile& file, int fd, Request& request, size_t bytes) {
   int old_fd = -1;
   int error = 0;
@@ -156,27 +156,27 @@ int Execute(const CmFile& file, int fd, Request& request, size_t bytes) {
   return 0;
 }
 
-/// Waits for an event as the file's flags say; as a system call that waits it can be interrupted,
-/// and cancelled. Returns 0 or an errno.
+/// Waits for an event as the file's flags say. Like a blocking system call, the wait can be
+/// interrupted and cancelled. Returns 0 or an errno.
 int AwaitEvent(int fd) {
   uint8_t signal;
   const ssize_t got = recv(fd, &signal, sizeof(signal), MSG_PEEK);
-  // Without the other end the command will say what has become of the daemon.
+  // When the daemon's end is closed, the command reports what happened to the daemon.
   return got >= 0 || errno == ECONNRESET ? 0 : errno;
 }
 
 int GetEvent(const CmFile& file, int fd, Request& request, size_t bytes) {
   for (;;) {
-    // A child would wait for its parent's events.
+    // A forked child would wait for its parent's events.
     const int wait_error = file.connection->is_live() ? AwaitEvent(fd) : EIO;
     if (wait_error != 0) return wait_error;
     const int error = Execute(file, fd, request, bytes);
     if (error != EAGAIN || (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return error;
-    sched_yield();  // Another thread has it, and has yet to take its signal.
+    sched_yield();  // Another thread took the event, and has yet to read its signal.
   }
 }
 
-/// A program ends its ids after the daemon as before; no event of them is acknowledged any more.
+/// A program ends its ids as usual after the daemon is gone. Their events need no acknowledgement.
 int EndWithoutDaemon(const CmFile& file, const Request& request) {
   static_assert(sizeof(rdma_ucm_destroy_id_resp) == sizeof(uint32_t));
   void* response = ResponseOf(request.command, request.in);
@@ -188,7 +188,7 @@ int EndWithoutDaemon(const CmFile& file, const Request& request) {
   return 0;
 }
 
-/// The devices have gone with the daemon: each id hears of it once.
+/// The devices are gone with the daemon: each id gets one event that says so.
 int TellOfRemoval(const CmFile& file, const Request& request) {
   constexpr uint32_t kDeviceRemoval = 11;  // RDMA_CM_EVENT_DEVICE_REMOVAL
   rdma_ucm_event_resp event = {};
@@ -217,7 +217,7 @@ int ExecuteWithoutDaemon(const CmFile& file, const Request& request) {
   }
 }
 
-/// Applies what open(2) was asked for to an fd that has only FD_CLOEXEC.
+/// Applies the flags of open(2) to an fd that has only FD_CLOEXEC.
 bool SetFlags(int fd, int flags) {
   if ((flags & O_CLOEXEC) == 0 && fcntl(fd, F_SETFD, 0) != 0) return false;
   return (flags & O_NONBLOCK) == 0 || fcntl(fd, F_SETFL, O_NONBLOCK) == 0;

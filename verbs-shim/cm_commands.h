@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of the connection manager: what opening and writing them does.
+// Opens and writes files of the connection manager on behalf of the program.
 #pragma once
 
 #include <stddef.h>
@@ -9,16 +9,18 @@
 
 namespace uroce::shim {
 
-/// OpenCm: the node is not ours, but whatever else there is under its name.
+/// Result of OpenCm: the shim does not serve the node, and the caller opens what has its name.
 inline constexpr int kNotOurs = -2;
 
 /// Whether `path` is the node of the connection manager. Async-signal-safe.
 bool IsCmNode(const char* path);
 
-/// open(2) of the node: an fd, -1 with errno, or kNotOurs: there is no daemon, or UROCE_CM=off.
+/// Acts as open(2) on the node: an fd, -1 with errno, or kNotOurs without a daemon or with
+/// UROCE_CM=off.
 int OpenCm(int flags);
 
-/// write(2) of a command to a file, which is `fd`. Answers go where the command points to.
+/// Acts as write(2) of a command to `file`, whose fd is `fd`. Answers go where the command points
+/// to.
 ssize_t WriteCm(const CmFile& file, int fd, const void* data, size_t size_bytes);
 
 }  // namespace uroce::shim

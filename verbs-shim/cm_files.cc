@@ -9,8 +9,8 @@
 namespace uroce::shim {
 namespace {
 
-/// Of a socket; 0: `fd` is none. By a system call: libc's function is hooked for the sake of these
-/// files.
+/// The inode of a socket; 0: `fd` is no socket. Makes a direct system call, since libc's function
+/// is hooked for these very files.
 uint64_t InodeOf(int fd) {
   const ErrnoKeeper keeper;
   struct stat status;
@@ -33,7 +33,7 @@ bool CmFiles::Find(int fd, CmFile* file) {
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   if (rings::LoadRelaxed(slot.inode) != inode) return false;  // Another's now, who is making it.
   if (InodeOf(fd) == inode) return true;
-  // Closed, and the number is something else's: forgotten, unless it was made anew by now.
+  // The fd is closed and its number reused. Its entry is removed, unless a new one was added.
   __atomic_compare_exchange_n(&slot.inode, &inode, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return false;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which fds of the program are files of the connection manager.
+// Records which fds of the program are files of the connection manager.
 #pragma once
 
 #include <stddef.h>
@@ -9,30 +9,31 @@
 
 namespace uroce::shim {
 
-/// An open file of the connection manager, as the daemon knows it. Any thread; a copy may outlive
-/// what it stands for, its connection excepted.
+/// An open file of the connection manager, as the daemon knows it. Any thread. A copy may outlive
+/// the file, but not its connection.
 struct CmFile {
   DaemonConnection* connection = nullptr;
   uint32_t handle = 0;
 };
 
-/// Async-signal-safe, without locks. Nobody tells when an fd is closed, so each is known by its
-/// socket's inode too, which no other socket has while it lives.
+/// The set of such fds. Async-signal-safe, without locks. The shim is not told when an fd is
+/// closed, so each entry also has its socket's inode, which no other socket has while that one
+/// lives.
 class CmFiles {
  public:
-  /// False for nearly all fds of nearly all programs; for all others ask Find.
+  /// False for nearly all fds of nearly all programs. If true, ask Find.
   static bool MayHave(int fd) {
     const Chunk* chunk = ChunkOf(fd);
     return chunk != nullptr && rings::LoadRelaxed(chunk->slots[fd % kChunkSlots].inode) != 0;
   }
-  /// Whether `fd` is such a file. Keeps errno.
+  /// Whether `fd` is a file of the connection manager. Keeps errno.
   static bool Find(int fd, CmFile* file);
-  /// From now on it is; the caller has just made `fd`. False: there is no room.
+  /// Adds `fd`, which the caller has just made. False: there is no room.
   static bool Add(int fd, const CmFile& file);
 
  private:
   struct Slot {
-    uint64_t inode;  ///< 0: not one.
+    uint64_t inode;  ///< 0: the fd is no such file.
     CmFile file;
   };
   static constexpr unsigned kChunkSlots = 256;
@@ -48,7 +49,7 @@ class CmFiles {
   }
   static Chunk* MakeChunk(unsigned index);
 
-  static Chunk* chunks_[kChunks];  ///< Made when needed, never freed.
+  static Chunk* chunks_[kChunks];  ///< Allocated when needed, never freed.
 };
 
 }  // namespace uroce::shim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks on libc's functions of fds, for files of the connection manager: they are written to, must
-// look like character devices, and may be duplicated. All else works on them as it is: they are
-// sockets. Other fds cost a load; async-signal-safe for them.
+// Hooks on libc's functions of fds, for files of the connection manager: writes go to the daemon,
+// stat shows a character device, and duplicates are followed. All other calls work unchanged: the
+// files are sockets. Other fds cost one load. The hooks are async-signal-safe for other fds.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -31,7 +31,7 @@ constinit NextFunction<DuplicateTo> next_dup2("dup2");
 constinit NextFunction<DuplicateWith> next_dup3("dup3");
 constinit NextFunction<Control> next_fcntl("fcntl"), next_fcntl64("fcntl64");
 
-// Not in a signal handler, later.
+// Looked up here, so that no signal handler has to do it later.
 __attribute__((constructor)) void LookUpAll() {
   static_cast<void>(next_write.Get());
   static_cast<void>(next_fstat.Get());
@@ -45,7 +45,8 @@ __attribute__((constructor)) void LookUpAll() {
   static_cast<void>(next_fcntl64.Get());
 }
 
-/// The number by which librdmacm knows the node where the kernel has one (it asks by netlink).
+/// The device number by which librdmacm knows the kernel's node, if there is one (asked by
+/// netlink).
 dev_t DeviceNumber() {
   const ErrnoKeeper keeper;
   struct stat status;
@@ -53,7 +54,8 @@ dev_t DeviceNumber() {
   return result == 0 && S_ISCHR(status.st_mode) ? status.st_rdev : makedev(10, 0);
 }
 
-/// Makes the status of a file's socket that of the node. On x86-64 all versions are laid out alike.
+/// Makes the status of a file's socket that of the node. On x86-64 all versions have the same
+/// layout.
 int Disguise(int result, int fd, struct stat* status) {
   CmFile file;
   if (result != 0 || !CmFiles::MayHave(fd) || !CmFiles::Find(fd, &file)) return result;
@@ -62,7 +64,7 @@ int Disguise(int result, int fd, struct stat* status) {
   return 0;
 }
 
-/// `copy` was made from `fd`.
+/// Records `copy`, which was duplicated from `fd`.
 int Follow(int copy, int fd) {
   CmFile file;
   if (copy < 0 || copy == fd || !CmFiles::MayHave(fd) || !CmFiles::Find(fd, &file)) return copy;
@@ -72,7 +74,8 @@ int Follow(int copy, int fd) {
   return -1;
 }
 
-/// Whatever the third argument is, there is one in its register: libc's own function counts on it.
+/// The third argument is always in its register, whatever its type: libc's own function relies on
+/// it.
 int FollowControl(Control* next, int fd, int command, void* argument) {
   const int result = next(fd, command, argument);
   const bool copies = command == F_DUPFD || command == F_DUPFD_CLOEXEC;

@@ -42,7 +42,7 @@ bool CmIds::TakeOne(uint32_t file, uint32_t* id, uint64_t* uid) {
       if (rings::LoadAcquire(entry.uid) == 0 || rings::LoadRelaxed(entry.file) != file) continue;
       *uid = __atomic_exchange_n(&entry.uid, uint64_t{0}, __ATOMIC_ACQ_REL);
       *id = i;
-      if (*uid != 0) return true;  // Another thread was not faster.
+      if (*uid != 0) return true;  // No other thread took it first.
     }
   }
   return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of rdma_cm that a program has. When the daemon is gone, the shim makes their last events.
+// The rdma_cm ids of a program. When the daemon is gone, the shim makes their last events itself.
 #pragma once
 
 #include <stddef.h>
@@ -9,24 +9,25 @@
 
 namespace uroce::shim {
 
-/// Of one connection. Any thread, without locks: programs use an id on one thread at a time.
+/// The ids of one connection. Any thread, without locks: a program uses an id on one thread at a
+/// time.
 class CmIds {
  public:
-  /// Ids above are not known; the daemon's are below while there is room.
+  /// Ids from this number on are not recorded. The daemon gives lower ids while it has any.
   static constexpr uint32_t kMost = 1u << 16;
 
-  /// The id belongs to `file`, and events of it carry `uid`, which is not 0.
+  /// Records that the id belongs to `file`, and that its events carry `uid`, which is not 0.
   void Set(uint32_t id, uint32_t file, uint64_t uid);
-  /// It belongs to another file from now on.
+  /// Records that the id belongs to another file from now on.
   void Move(uint32_t id, uint32_t file);
   void Forget(uint32_t id);
-  /// Forgets an id of `file`. False: there is none.
+  /// Forgets one id of `file` and yields it. False: the file has no id.
   bool TakeOne(uint32_t file, uint32_t* id, uint64_t* uid);
 
  private:
   static constexpr uint32_t kChunkIds = 256;
   struct Id {
-    uint64_t uid;  ///< 0: not there.
+    uint64_t uid;  ///< 0: the id does not exist.
     uint32_t file;
   };
   struct Chunk {
@@ -39,7 +40,7 @@ class CmIds {
   }
   bool MakeChunk(uint32_t index);
 
-  Chunk* chunks_[kMost / kChunkIds] = {};  ///< Made when needed, never freed.
+  Chunk* chunks_[kMost / kChunkIds] = {};  ///< Allocated when needed, never freed.
 };
 
 }  // namespace uroce::shim

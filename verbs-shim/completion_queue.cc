@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and ending completion channels and queues.
+// Makes and ends completion channels and completion queues.
 #include <unistd.h>
 
 #include "verbs-shim/completion_rings.h"
@@ -113,7 +113,7 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
   if (cq == nullptr) return FailWith(ENOMEM);
   cq->verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
   cq->verbs.cond = PTHREAD_COND_INITIALIZER;
-  // The channel's lock also keeps it from going away while the daemon ties the CQ to it.
+  // The lock also keeps the channel alive while the daemon ties the CQ to it.
   const MutexLock lock(context.verbs.context.mutex);
   EventTable& events = context.connection->events();
   events.Add(cq->events, EventKind::kCq, cq);
@@ -127,7 +127,7 @@ CompletionQueue* CreateCq(Context& context, const ibv_cq_init_attr_ex& wanted) {
   return cq;
 }
 
-/// `cq` has ended, and its events.
+/// Drops the unread events of `cq`, which has ended.
 void DropUnread(CompletionQueue& cq, const uroce_destroy_cq_reply& reply) {
   ibv_comp_channel* channel = cq.verbs.channel;
   if (channel != nullptr && reply.comp_events_reported != cq.events.completion_events) {
@@ -165,14 +165,14 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
   if ((attributes->wc_flags & ~kServedFlags) != 0) return FailWith(EOPNOTSUPP);
   constexpr uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   if ((attributes->comp_mask & ~kKnown) != 0) return FailWith(EOPNOTSUPP);
-  // What a parent domain says of threads and allocators changes nothing here.
+  // A parent domain's thread domain and allocators have no effect here.
   const bool has_domain = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0;
   if (has_domain &&
       (attributes->parent_domain == nullptr || attributes->parent_domain->context != context)) {
     return FailWith(EINVAL);
   }
   const bool has_flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
-  // SINGLE_THREADED only allows less locking; overruns are never ignored.
+  // SINGLE_THREADED only permits less locking; overruns are never ignored.
   if (has_flags && (attributes->flags & ~uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0) {
     return FailWith(EOPNOTSUPP);
   }
@@ -180,7 +180,7 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
   return cq == nullptr ? nullptr : &cq->verbs;
 }
 
-// ibv_modify_cq(3). Without both a count and a period events come at once.
+// ibv_modify_cq(3). Unless both a count and a period are given, events come at once.
 int ModifyCq(ibv_cq* cq, ibv_modify_cq_attr* attributes) {
   if (attributes->attr_mask != IBV_CQ_ATTR_MODERATE) return EINVAL;
   const ibv_moderate_cq& moderate = attributes->moderate;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ibv_cq_ex: one completion at a time, read field by field. The lock is held from start_poll to
+// ibv_cq_ex: programs read one completion at a time, field by field. The lock is held from
+// start_poll
 // end_poll.
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
@@ -46,7 +47,7 @@ uint64_t ReadTime(ibv_cq_ex* cq) { return Ours(cq)->current.time_ns; }
 uint64_t ReadWallTime(ibv_cq_ex* cq) {
   return ReadTime(cq) + (ClockNs(CLOCK_REALTIME) - ClockNs(CLOCK_MONOTONIC));
 }
-// Of capabilities that creation refuses, so that no program comes here by right.
+// For capabilities that the creation of a CQ refuses, so no correct program calls it.
 uint16_t ReadNoVlan(ibv_cq_ex*) { return 0; }
 uint32_t ReadNoFlowTag(ibv_cq_ex*) { return 0; }
 void ReadNoTagInfo(ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; }

@@ -60,7 +60,7 @@ int CallWithSegments(DaemonConnection& connection, uroce_command command, const 
   return connection.Command(&message, bytes, shim::WholeReply(reply));
 }
 
-/// All but the last so many that one message holds.
+/// Sends all segments but the last ones, which fit one message.
 int AddSegments(DaemonConnection& connection, const uroce_mr_segment* segments, uint32_t count) {
   for (uint32_t first = 0; first < count; first += UROCE_MAX_MR_SEGMENTS) {
     const uint32_t left = count - first;
@@ -114,7 +114,7 @@ bool SendLend(int socket, uroce_lend request, int fd) {
   return sent == static_cast<ssize_t>(sizeof(request));
 }
 
-/// The connection's own thread answers, not the one that answers commands.
+/// A thread of this connection answers in the daemon, not the thread that answers commands.
 int Lend(void* connection, const uroce_lend& request, int fd, uroce_lend_reply& reply) {
   const shim::ErrnoKeeper keeper;
   const int socket = ConnectionOf(connection).memory_socket();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon of a connection, as the registration of memory sees it.
+// The daemon of a connection, as the code that registers memory uses it.
 #pragma once
 
 #include "verbs-shim/daemon_connection.h"
@@ -7,11 +7,12 @@
 
 namespace uroce::memory {
 
-/// Valid as long as the connection. Cheap: made for each call.
+/// Valid as long as the connection. Cheap: callers make one for each call.
 Daemon DaemonOf(shim::DaemonConnection& connection);
 
-/// Lends a file by which programs share an XRC domain; `fd` stays the caller's. `*file` is for one
-/// UROCE_OPEN_XRCD. Returns 0 or a positive errno. Waits for registrations: the socket is theirs.
+/// Lends a file by which programs share an XRC domain; the caller keeps `fd`. `*file` is for one
+/// UROCE_OPEN_XRCD. Returns 0 or a positive errno. Waits for registrations, which use the same
+/// socket.
 [[nodiscard]] int LendXrcFile(shim::DaemonConnection& connection, int fd, uint32_t* file);
 
 }  // namespace uroce::memory

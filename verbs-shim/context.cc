@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening and closing a device.
+// Opens and closes devices.
 #include <string.h>
 #include <unistd.h>
 
@@ -79,7 +79,7 @@ ibv_context* Open(Device& device) {
   if (context == nullptr) return FailWith(ENOMEM);
   context->connection = connection;
   context->device = &device;
-  int fds[2] = {-1, -1};  // Of asynchronous events, and of the context's name.
+  int fds[2] = {-1, -1};  // The fds of the asynchronous events and of the context's name.
   const int error = MakeHandle(*connection, UROCE_OPEN_CONTEXT, uroce_open_context{device.index, 0},
                                &context->handle, fds, UROCE_CLOSE_CONTEXT);
   if (error != 0) {
@@ -90,16 +90,16 @@ ibv_context* Open(Device& device) {
   return &context->verbs.context;
 }
 
-/// Whether `fd` names a context of ours.
+/// Whether `fd` names a context of ours. Sets `name`.
 bool ReadName(int fd, uroce_context_name& name) {
   const ErrnoKeeper keeper;
   return pread(fd, &name, sizeof(name), 0) == static_cast<ssize_t>(sizeof(name)) &&
          name.magic == UROCE_CONTEXT_NAME_MAGIC;
 }
 
-/// Makes a context of another process's, or of this one's; `cmd_fd` becomes its.
+/// Imports a context of this or another process. The new context owns `cmd_fd`.
 ibv_context* Import(const uroce_context_name& name, int cmd_fd) {
-  // Also connects, and learns of the devices.
+  // Connects to the daemon too, and learns its devices.
   ibv_device** list = ibv_get_device_list(nullptr);
   DaemonConnection* connection = DaemonConnection::Current();
   if (list != nullptr) ibv_free_device_list(list);
@@ -124,7 +124,7 @@ ibv_context* Import(const uroce_context_name& name, int cmd_fd) {
   return &context->verbs.context;
 }
 
-/// What the program left behind ends with it, at the daemon: perftest leaves a CQ.
+/// The daemon frees the objects that the program left behind: perftest leaves a CQ.
 int Close(Context& context) {
   const int error = EndObject(*context.connection, UROCE_CLOSE_CONTEXT, context.handle);
   if (error != 0) {

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kMaxFds = 3 + UROCE_MAX_WORKERS;
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-DaemonConnection* g_connection = nullptr;  // The newest.
+DaemonConnection* g_connection = nullptr;  // The newest connection.
 bool g_fork_handler_is_set = false;
 
 const char* SocketPath() {
@@ -65,7 +65,8 @@ uint64_t InodeOfSocket(int fd) {
   return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
 }
 
-/// Receives one datagram and its fds, at most kMaxFds. Returns its bytes; 0 or less: no peer.
+/// Receives one datagram and its fds, at most kMaxFds. Returns its bytes; 0 or less: no peer is
+/// left.
 ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t* fd_count) {
   *fd_count = 0;
   iovec part = {data, size_bytes};
@@ -74,11 +75,12 @@ ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  // Without the padding behind the last fd, where the kernel would put one more.
+  // Excludes the padding after the last fd, where the kernel would store one more.
   message.msg_controllen = CMSG_LEN(kMaxFds * sizeof(int));
   ssize_t received;
   do {
-    // A peer that left a request unread behind is told first, and once; its last words come then.
+    // After a peer closed with unread requests, the first call fails once; then come its last
+    // messages.
     received = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
   } while (received < 0 && (errno == EINTR || errno == ECONNRESET));
   if (received < 0) return received;
@@ -91,7 +93,7 @@ ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t
   return received;
 }
 
-/// A thread cancelled inside a command would leave its reply to the next one.
+/// Prevents that a thread is cancelled inside a command: its reply would go to the next command.
 class CancelOff {
  public:
   CancelOff() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_); }
@@ -190,8 +192,8 @@ bool DaemonConnection::MapArena(int arena_fd) {
     Log("the daemon's arena is not what it should be");
     return false;
   }
-  // On x86 what may be written may be read. valgrind's leak check passes over mappings without
-  // PROT_READ: a look at all words would allocate 4 GiB, and fault at each word in a fork child.
+  // On x86 writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a
+  // look at all words would allocate 4 GiB, and would fault at each word in a forked child.
   void* memory =
       mmap(nullptr, UROCE_ARENA_BYTES, PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
   if (memory == MAP_FAILED) {
@@ -228,12 +230,12 @@ int DaemonConnection::Command(void* request, size_t request_bytes, const ReplyRo
 
 int DaemonConnection::Exchange(const void* request, size_t request_bytes, const ReplyRoom& room,
                                int* fds, uint32_t* fd_count) {
-  // Before the lock: in a forked child it may have been left taken by a thread that is not there.
+  // Checked before the lock: in a forked child, a thread that no longer exists may hold the lock.
   if (!is_live()) return EIO;
   const MutexLock lock(command_mutex_);
   if (!is_live()) return EIO;
   ssize_t received = 0;
-  // Who is turned away was told why before it asked, and cannot ask.
+  // EPIPE is no error: a client that was turned away finds the reason in the socket, sent earlier.
   if (HoldsSocket() && (SendAll(control_fd_, request, request_bytes) || errno == EPIPE)) {
     received = ReceiveWithFds(control_fd_, room.reply, room.most_bytes, fds, fd_count);
   }
@@ -282,14 +284,14 @@ void DaemonConnection::MarkGone() {
   }
 }
 
-// Async-signal-safe calls only: the parent may have had threads.
+// Makes async-signal-safe calls only: the parent may have had threads.
 void DaemonConnection::InChild() {
   g_mutex = PTHREAD_MUTEX_INITIALIZER;
-  // The daemon learns of the parent's end by these sockets: the child must not keep them open.
+  // The daemon notices the parent's end when these sockets close, so the child must not hold them.
   for (DaemonConnection* connection = g_connection; connection != nullptr;
        connection = connection->older_) {
     rings::StoreRelaxed(connection->state_, static_cast<uint32_t>(ConnectionState::kForked));
-    if (!connection->HoldsSocket()) continue;  // The parent had closed them all.
+    if (!connection->HoldsSocket()) continue;  // The parent had closed the fds.
     close(connection->control_fd_);
     close(connection->memory_socket_);
     CloseAll(connection->wake_fds_, connection->worker_count_);

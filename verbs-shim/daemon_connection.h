@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's connection to the daemon: control socket, arena, doorbells.
+// The connection of the process to the daemon: control socket, arena, doorbells.
 #pragma once
 
 #include <pthread.h>
@@ -16,50 +16,51 @@
 
 namespace uroce::shim {
 
-/// Where a connection stands. It only ever leaves kLive.
+/// The state of a connection. It starts as kLive and changes at most once.
 enum class ConnectionState : uint32_t {
   kLive,
-  kDaemonGone,  ///< Commands give EIO; what was posted is flushed by this side.
-  kForked       ///< This is a child: the arena is not mapped, every object is dead.
+  kDaemonGone,  ///< Commands give EIO; the shim flushes what was posted.
+  kForked       ///< This process is a forked child: the arena is not mapped, all objects are dead.
 };
 
-/// Where a reply goes, and how long one without an error is.
+/// Where a reply is stored, and the allowed length of a reply without an error.
 struct ReplyRoom {
   void* reply;
   size_t least_bytes;
   size_t most_bytes;
 };
 
-/// The room of a reply that is all of `reply`.
+/// The room of a reply that fills all of `reply`.
 template <typename Reply>
 ReplyRoom WholeReply(Reply& reply) {
   return {&reply, sizeof(reply), sizeof(reply)};
 }
 
-/// One per process and life of the daemon; made by the first ibv_get_device_list, never freed,
-/// since objects refer to it. Any thread.
+/// One per process and run of the daemon. The first ibv_get_device_list makes it. It is never
+/// freed, since objects refer to it. Any thread.
 class DaemonConnection {
  public:
-  /// The process's connection, connecting if there is none or its daemon is gone. Null: no daemon.
+  /// The process's connection. Connects if there is none or its daemon is gone. Null: no daemon.
   static DaemonConnection* Get();
-  /// The process's connection if there is a live one, without connecting.
+  /// The process's live connection, or null. Never connects.
   static DaemonConnection* Current();
 
-  /// Sends `request`, which starts with uroce_request (filled in here but for `command`), and waits
-  /// for the reply, which starts with uroce_reply and goes to `room`. Returns 0 or a positive
-  /// errno: the daemon's, or EIO when it is gone, or its reply has another length than `room` says.
-  /// `fds`, with room for `*fd_count`, takes the fds that came along, all close-on-exec; those that
-  /// find no room are closed. On an error no fd is left open.
+  /// Sends `request`, which starts with uroce_request (this function sets all of it but `command`),
+  /// and waits for the reply, which starts with uroce_reply and is stored in `room`. Returns 0 or a
+  /// positive errno: the daemon's, or EIO when it is gone or its reply has another length than
+  /// `room` allows. `fds`, with room for `*fd_count`, takes the fds of the reply, all
+  /// close-on-exec. Fds that have no room are closed. On an error no fd is left open.
   int Command(void* request, size_t request_bytes, const ReplyRoom& room, int* fds = nullptr,
               uint32_t* fd_count = nullptr);
 
   ConnectionState state() const { return static_cast<ConnectionState>(rings::LoadRelaxed(state_)); }
   bool is_live() const { return state() == ConnectionState::kLive; }
-  /// Looks, without waiting, whether the daemon still holds its end of the socket. Two system
+  /// Checks, without blocking, whether the daemon still holds its end of the socket. Two system
   /// calls.
   bool CheckAlive();
-  /// Ends the sleep of a worker. A program may have closed all fds that it does not know, and have
-  /// others under their numbers: those are left alone, and the connection is over.
+  /// Wakes a sleeping worker. A program may have closed all fds that it does not know, and have
+  /// opened others with the same numbers. This function does not write to those, and ends the
+  /// connection.
   void Wake(int wake_fd);
 
   uint8_t* arena() const { return arena_; }
@@ -69,10 +70,10 @@ class DaemonConnection {
   uint32_t worker_count() const { return worker_count_; }
   QueuePairTable& queue_pairs() { return queue_pairs_; }
   EventTable& events() { return events_; }
-  /// Held while a queue pair comes or goes: the daemon may give its handle out again at once, and
-  /// until then nobody may take the one for the other.
+  /// Held while a queue pair is made or destroyed: the daemon may reuse its handle at once, and
+  /// until the lock is free nobody may take one queue pair for the other.
   pthread_mutex_t& queue_pair_mutex() { return queue_pair_mutex_; }
-  /// Of rdma_cm, as far as they have told a name of their own.
+  /// The ids of rdma_cm for which the program has set a uid.
   CmIds& cm_ids() { return cm_ids_; }
   /// Socket for uroce_lend.
   int memory_socket() const { return memory_socket_; }
@@ -91,7 +92,7 @@ class DaemonConnection {
   int Exchange(const void* request, size_t request_bytes, const ReplyRoom& room, int* fds,
                uint32_t* fd_count);
   void MarkGone();
-  /// Whether the control socket is still under its number; async-signal-safe.
+  /// Whether the control socket still has its fd number. Async-signal-safe.
   bool HoldsSocket() const;
 
   pthread_mutex_t command_mutex_ = PTHREAD_MUTEX_INITIALIZER;
@@ -111,7 +112,7 @@ class DaemonConnection {
   pthread_mutex_t queue_pair_mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 
-/// A request of a command whose own structure is `Body`, laid out as it goes out.
+/// A request of a command whose own structure is `Body`, in the layout in which it is sent.
 template <typename Body>
 struct RequestOf {
   uroce_request header;
@@ -124,13 +125,14 @@ struct ReplyOf {
 };
 struct Nothing {};
 
-/// An error as the daemon says it: 0 or a positive errno. What is neither is EIO.
+/// The error in a reply: 0 or a positive errno. Any other value becomes EIO.
 inline int ErrnoOf(int32_t error) {
   constexpr int32_t kGreatest = 4095;
   return error >= 0 && error <= kGreatest ? error : EIO;
 }
 
-/// Runs a command with fixed structures both ways. Returns 0 or a positive errno; `reply` is set
+/// Runs a command with fixed structures in both directions. Returns 0 or a positive errno; `reply`
+/// is set only on 0.
 /// only on 0.
 template <typename Request, typename Reply>
 int Call(DaemonConnection& connection, uroce_command command, const Request& request, Reply* reply,
@@ -147,7 +149,7 @@ int Call(DaemonConnection& connection, uroce_command command, const Request& req
   return error;
 }
 
-/// As Call, for commands that reply with nothing but an error.
+/// Like Call, for commands that reply with an error code alone.
 template <typename Request>
 int Call(DaemonConnection& connection, uroce_command command, const Request& request) {
   RequestOf<Request> message = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: ibv_alloc_dm(3). Ours is a memfd that the program maps and, once it is
-// registered, the daemon maps too; an import shares the mapping of the same process.
+// Device memory: ibv_alloc_dm(3). The memory is a memfd that the program maps, and that the daemon
+// maps too once it is registered. Imports in the same process share the mapping.
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,15 +18,15 @@ UROCE_REAL(ibv_import_dm, "IBVERBS_1.13");
 UROCE_REAL(ibv_unimport_dm, "IBVERBS_1.13");
 
 constexpr uint64_t kAccessBytes = 4;    // Offsets and lengths are multiples of it.
-constexpr uint32_t kLogPageBytes = 12;  // The greatest alignment that can be asked for.
+constexpr uint32_t kLogPageBytes = 12;  // The greatest alignment that may be requested.
 
-/// The bytes, which imports share.
+/// The bytes of one device memory, which imports share.
 struct DeviceBytes {
   uint8_t* start;
   uint64_t length;
   uint32_t handle;
-  uint32_t objects;  ///< ibv_dm of it. Under g_mutex.
-  uint32_t regions;  ///< Memory regions over it. Atomic.
+  uint32_t objects;  ///< How many ibv_dm use it. Under g_mutex.
+  uint32_t regions;  ///< Memory regions of it. Atomic.
   const Device* device;
   DeviceBytes* next;
 };
@@ -45,7 +45,7 @@ using shim::Ours;
 
 uint64_t MappedBytes(uint64_t length) { return memory::PageUp(length); }
 
-/// Null, with errno, when the system has no memory.
+/// Maps a new file. Null, with errno, when the system has no memory.
 uint8_t* MapFile(uint64_t length) {
   const int fd = memfd_create("uroce-device-memory", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
@@ -75,7 +75,7 @@ DeviceBytes* MakeBytes(const Device& device, uint64_t length) {
   return bytes;
 }
 
-/// One object less; the last one takes the bytes along.
+/// Removes one object; with the last one the bytes are freed.
 void DropBytes(DeviceBytes* bytes) {
   {
     const MutexLock lock(g_mutex);
@@ -105,7 +105,7 @@ int CopyFrom(void* to, ibv_dm* dm, uint64_t offset, size_t length) {
   return error;
 }
 
-/// An object over `bytes`, which are counted already.
+/// Makes an object over `bytes`, which count this object already.
 ibv_dm* MakeObject(ibv_context* context, DeviceBytes* bytes) {
   auto* dm = Make<DeviceMemory>();
   if (dm == nullptr) {
@@ -157,7 +157,7 @@ int FreeDm(ibv_dm* dm) {
 
 ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t dm_offset, size_t length, unsigned int access) {
   DeviceBytes& bytes = *Ours(dm)->bytes;
-  // Its addresses begin with 0, whatever the offset: ibv_alloc_dm(3).
+  // Its addresses begin at 0, whatever the offset is: ibv_alloc_dm(3).
   if ((access & IBV_ACCESS_ZERO_BASED) == 0 || (access & IBV_ACCESS_ON_DEMAND) != 0 ||
       CheckPiece(*Ours(dm), dm_offset, length) != 0) {
     return FailWith(EINVAL);

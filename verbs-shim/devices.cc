@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device list: ours in front, then what the real library finds.
+// The device list: our devices first, then those of the real library.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ UROCE_REAL(ibv_get_device_index, "IBVERBS_1.9");
 
 pthread_mutex_t g_devices_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/// What lies in front of a list that we return.
+/// The bytes before a list that we return.
 struct ListHeader {
   uint64_t magic;
   ibv_device** real;
@@ -32,7 +32,7 @@ struct DeviceListReply {
   uroce_device_info devices[UROCE_MAX_DEVICES];
 };
 
-/// The slot that has this name, or a fresh one; null when all are used.
+/// The slot of the device with this name, or a free one; null when all are used.
 Device* SlotOf(const char* name) {
   for (Device& device : g_devices) {
     if (device.is_used && strcmp(device.verbs.name, name) == 0) return &device;
@@ -46,7 +46,7 @@ Device* SlotOf(const char* name) {
 void Describe(Device& device, const uroce_device_info& info, uint32_t index) {
   device.info = info;
   device.index = index;
-  if (device.is_used) return;  // Programs may read it at this moment; a name is for ever.
+  if (device.is_used) return;  // Programs may be reading it now, and names never change.
   ibv_device& verbs = device.verbs;
   verbs.node_type = IBV_NODE_CA;
   verbs.transport_type = IBV_TRANSPORT_IB;
@@ -57,7 +57,7 @@ void Describe(Device& device, const uroce_device_info& info, uint32_t index) {
   device.is_used = true;
 }
 
-/// Fills `found` with the daemon's devices. Returns how many; none without a daemon.
+/// Fills `found` with the daemon's devices, and returns their number; 0 without a daemon.
 uint32_t ListOurs(Device** found) {
   DaemonConnection* connection = DaemonConnection::Get();
   if (connection == nullptr) return 0;
@@ -88,7 +88,7 @@ ibv_device** List(int* count) {
   Device* ours[UROCE_MAX_DEVICES];
   const uint32_t our_count = ListOurs(ours);
   int real_count = 0;
-  // No kernel RDMA, or no real library at all, is an empty list.
+  // Without kernel RDMA or a real library, its list is empty.
   ibv_device** real = real_ibv_get_device_list.CallOr(nullptr, &real_count);
   if (real == nullptr) real_count = 0;
 
@@ -112,7 +112,7 @@ ibv_device** List(int* count) {
 void FreeList(ibv_device** list) {
   if (list == nullptr) return;
   ListHeader* header = reinterpret_cast<ListHeader*>(list) - 1;
-  if (header->magic != kListMagic) {  // Made by the real library behind our back.
+  if (header->magic != kListMagic) {  // The real library made the list, not us.
     real_ibv_free_device_list.Call(list);
     return;
   }
@@ -155,7 +155,7 @@ UROCE_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
   return IsOurs(device) ? Ours(device)->info.node_guid : real_ibv_get_device_guid.CallOr(0, device);
 }
 
-// The kernel's number of an RDMA device: ours have none.
+// The kernel's index of an RDMA device: our devices have none.
 UROCE_EXPORT int ibv_get_device_index(ibv_device* device) {
   return IsOurs(device) ? -1 : real_ibv_get_device_index.CallOr(-1, device);
 }

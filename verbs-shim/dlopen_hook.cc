@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that dlopen libibverbs take its functions by dlsym of that handle, where nothing that
-// is preloaded is looked at. They get a library whose dependencies are ours, then libibverbs: both
-// are searched, in this order, by dlsym and dlvsym alike.
+// Programs that dlopen libibverbs get its functions by dlsym of that handle, and dlsym does not
+// search preloaded libraries then. So dlopen gives them a library that depends on ours and then on
+// libibverbs: dlsym and dlvsym both search the dependencies in this order.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ bool IsVerbsLibrary(const char* path) {
   return strcmp(name, "libibverbs.so.1") == 0 || strcmp(name, "libibverbs.so") == 0;
 }
 
-/// The library in front, which lies beside ours. Null: it is not there.
+/// Opens the library with these dependencies, which lies beside ours. Null: the file is missing.
 void* OpenFront(int flags) {
   Dl_info own = {};
   if (dladdr(reinterpret_cast<void*>(&OpenFront), &own) == 0 || own.dli_fname == nullptr) {
@@ -41,11 +41,11 @@ extern "C" {
 
 void* HookDlopen(const char* path, int flags) __asm__("dlopen");
 
-// Ends in a tail call: the real one searches the RUNPATH of who called it.
+// The hook ends in a tail call: the real dlopen searches the RUNPATH of its caller.
 __attribute__((optimize("optimize-sibling-calls"))) UROCE_EXPORT void* HookDlopen(const char* path,
                                                                                   int flags) {
   if (IsVerbsLibrary(path) && (flags & RTLD_NOLOAD) == 0) {
-    // One that is named by its directory comes first, and is then the dependency, too.
+    // A libibverbs named with its directory is loaded first, and then is also the dependency.
     const bool is_there = strchr(path, '/') == nullptr || next_dlopen.Get()(path, flags) != nullptr;
     void* front = is_there ? OpenFront(flags) : nullptr;
     if (front != nullptr) return front;

@@ -22,7 +22,7 @@ bool HasEnded(EventTable& table, const uroce_event_record& record) {
   return KindOfEvent(record.event_type, &kind) && table.HasEnded(record.element);
 }
 
-/// Records of what has ended among those that wait on `fd`; 0 also where they cannot be seen.
+/// How many records on `fd` are of ended objects; 0 also when the records cannot be seen.
 uint32_t CountEnded(EventTable& table, int fd) {
   int waiting_bytes = 0;
   if (ioctl(fd, SIOCINQ, &waiting_bytes) != 0 || waiting_bytes <= 0) return 0;
@@ -80,7 +80,7 @@ bool KindOfEvent(uint32_t event_type, EventKind* kind) {
 EventStream::Result EventStream::Next(DaemonConnection& connection, int fd, bool of_completions,
                                       uroce_event_record& record, void** object) {
   for (;;) {
-    // A child's would be its parent's events.
+    // In a forked child these would be the parent's events.
     if (connection.state() == ConnectionState::kForked) {
       errno = EIO;
       return Result::kError;
@@ -114,7 +114,7 @@ EventTable::Found EventStream::TakeFirst(EventTable& table, int fd, const uroce_
     memmove(ahead_, ahead_ + 1, --count_ * kRecordBytes);
     found = Find(table, of_completions, record, object);
   }
-  // Another thread may have dropped records while this one held its own.
+  // Another thread may have dropped records while this one held a record of its own.
   DropEndedLocked(table, fd);
   return found;
 }
@@ -124,7 +124,7 @@ void EventStream::DropEnded(EventTable& table, int fd) {
   DropEndedLocked(table, fd);
 }
 
-// Each record ahead stands for one that waits on the fd and has ended.
+// Each record ahead stands for one that waits on the fd and whose object has ended.
 void EventStream::DropEndedLocked(EventTable& table, int fd) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count_; ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events as they come from the daemon on one fd: a completion channel's, or the asynchronous ones
+// Events that come from the daemon on one fd: those of a completion channel, or the asynchronous
+// ones
 // of a context.
 #pragma once
 
@@ -12,37 +13,38 @@
 
 namespace uroce::shim {
 
-/// The fd can be polled as long as an event waits that Next gives out, and no longer: records of an
-/// object that ends are taken out of the midst of the stream. A socket lets go only of what is
-/// first: so as many records as have lost their meaning are taken from there, and those of them
-/// that have not are kept here, ahead of the stream. Each record read from the fd then stands for
-/// the first of those.
+/// The program polls the fd, so the fd must be readable exactly while Next has an event to give.
+/// When an object ends, its records have to leave the middle of the stream, but a socket gives up
+/// only its first records. So as many records as became void are read from the fd, and the valid
+/// ones among them are kept here, ahead of the stream. Each record that Next reads from the fd then
+/// stands for the first of those kept here.
 ///
-/// A part of each channel and context, zeroed memory at first. Any thread.
+/// A member of each channel and context, which begins as zeroed memory. Any thread.
 class EventStream {
  public:
   enum class Result {
     kEvent,
-    kError,  ///< errno says why: EAGAIN and EINTR, which are the program's own doing; EIO.
+    kError,  ///< See errno: EAGAIN and EINTR, which the program caused; or EIO.
     kEnd     ///< The daemon has closed its end.
   };
 
-  /// Waits for the next event of an object that the program still has, or of a port; `object` is
-  /// null for a port. kError with EIO: it names nothing, or is of another kind than this stream's.
+  /// Waits for the next event of an object that the program still has, or of a port: `object` is
+  /// then null. kError with EIO: the record names no object, or one of another kind than this
+  /// stream's.
   Result Next(DaemonConnection& connection, int fd, bool of_completions, uroce_event_record& record,
               void** object);
-  /// Takes out the records of objects that `table` does not have any more. It waits for nothing.
+  /// Removes the records of objects that `table` no longer has. Never blocks.
   void DropEnded(EventTable& table, int fd);
-  /// At the stream's end.
+  /// Frees the memory, when the stream ends.
   void Free();
 
  private:
-  /// Of the records ahead and `last`, read just now, the first that is of an object that is there.
+  /// Of the records ahead and `last`, which was just read: the first one whose object still exists.
   EventTable::Found TakeFirst(EventTable& table, int fd, const uroce_event_record& last,
                               bool of_completions, uroce_event_record& record, void** object);
   void DropEndedLocked(EventTable& table, int fd);
-  /// Takes the first record off the stream, and leaves room ahead for one more. False: there is
-  /// none, or no memory to keep it.
+  /// Takes the first record off the stream, and makes room ahead for one more. False: there is no
+  /// record, or no memory to keep it.
   bool TakeAhead(EventTable& table, int fd);
 
   pthread_mutex_t mutex_;
@@ -51,7 +53,7 @@ class EventStream {
   uint32_t capacity_;
 };
 
-/// What an event of `event_type` is of. False: of a port or a device.
+/// The kind of object that an event of `event_type` concerns. False: a port or a device.
 bool KindOfEvent(uint32_t event_type, EventKind* kind);
 
 }  // namespace uroce::shim

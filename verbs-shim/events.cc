@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion and asynchronous events: what ibv_get_*_event and ibv_ack_*_events do.
+// Completion and asynchronous events: ibv_get_*_event and ibv_ack_*_events.
 #include <errno.h>
 
 #include "verbs-shim/objects.h"
@@ -34,7 +34,7 @@ int GetCqEvent(Channel& channel, ibv_cq** cq, void** cq_context) {
   return -1;
 }
 
-/// `object` is what the event is of, where it is not of a port.
+/// Fills `event`. `object` is the event's object, unless the event is of a port.
 void Describe(const uroce_event_record& record, void* object, ibv_async_event& event) {
   event.event_type = static_cast<ibv_event_type>(record.event_type);
   EventKind kind;
@@ -49,8 +49,8 @@ void Describe(const uroce_event_record& record, void* object, ibv_async_event& e
   }
 }
 
-/// The daemon's end is the device's: one DEVICE_FATAL, after that EIO, as the kernel does when a
-/// device was removed.
+/// When the daemon has ended, so has the device: one DEVICE_FATAL, and then EIO, as the kernel does
+/// after a device was removed.
 int ReportFatal(Context& context, ibv_async_event* event) {
   (void)context.connection->CheckAlive();
   if (__atomic_exchange_n(&context.fatal_reported, 1, __ATOMIC_RELAXED) != 0) {
@@ -68,7 +68,7 @@ int GetAsyncEvent(Context& context, ibv_async_event* event) {
   const int fd = context.verbs.context.async_fd;
   switch (context.events.Next(*context.connection, fd, /*of_completions=*/false, record, &object)) {
     case EventStream::Result::kEvent:
-      if (record.event_type > IBV_EVENT_WQ_FATAL) {  // No event.
+      if (record.event_type > IBV_EVENT_WQ_FATAL) {  // The type is none.
         errno = EIO;
         return -1;
       }
@@ -89,7 +89,8 @@ void Acknowledge(pthread_mutex_t& mutex, pthread_cond_t& condition, uint32_t& co
   pthread_cond_broadcast(&condition);
 }
 
-/// Whose event it is; null for events of a port or a device, which nobody waits for.
+/// The context of the event's object; null for events of a port or a device, which nobody waits
+/// for.
 ibv_context* ContextOf(const ibv_async_event& event) {
   EventKind kind;
   if (!KindOfEvent(event.event_type, &kind)) return nullptr;

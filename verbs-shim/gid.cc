@@ -6,7 +6,7 @@
 #include "verbs-shim/real_library.h"
 #include "verbs-shim/verbs_ops.h"
 
-/// Private to rdma-core, but ibv_devinfo and pyverbs import it: values of the sysfs text.
+/// Private to rdma-core, but ibv_devinfo and pyverbs import it: the values of the sysfs text.
 enum ibv_gid_type_sysfs { IBV_GID_TYPE_SYSFS_IB_ROCE_V1, IBV_GID_TYPE_SYSFS_ROCE_V2 };
 extern "C" int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index,
                                   ibv_gid_type_sysfs* type);
@@ -24,7 +24,7 @@ struct GidTableReply {
   uroce_gid_entry entries[UROCE_MAX_GIDS];
 };
 
-/// Entry `index`, valid or not. Returns an errno.
+/// Reads entry `index`, valid or not. Returns 0 or an errno.
 int ReadGid(ibv_context* context, uint8_t port, int64_t index, uroce_gid_entry* entry) {
   uroce_gid_entry entries[UROCE_MAX_GIDS];
   uint32_t count;
@@ -56,7 +56,7 @@ int QueryGidEx(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entr
   return 0;
 }
 
-/// The count of valid entries, or a negative errno.
+/// Returns the number of valid entries, or a negative errno.
 ssize_t QueryGidTable(ibv_context* context, ibv_gid_entry* to, size_t room, uint32_t flags,
                       size_t entry_bytes) {
   if (flags != 0 || entry_bytes < sizeof(ibv_gid_entry)) return -EINVAL;
@@ -129,7 +129,7 @@ UROCE_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned
   uroce_gid_entry entry;
   const int error = ReadGid(context, port, index, &entry);
   if (error != 0) return Fail(error);
-  // An empty slot has no type: programs then take the text of RoCE v1 and IB.
+  // An empty slot has no type: programs then expect what sysfs has for RoCE v1 and IB.
   const bool is_v2 = entry.valid != 0 && entry.type == IBV_GID_TYPE_ROCE_V2;
   *type = is_v2 ? IBV_GID_TYPE_SYSFS_ROCE_V2 : IBV_GID_TYPE_SYSFS_IB_ROCE_V1;
   return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protection domains and regions of an imported context: ibv_import_pd(3), ibv_import_mr(3). An
-// imported object ends with the one that it stands for; to unimport it ends it in this program
+// imported object ends with the object that it stands for. Unimporting ends it in this program
+// only.
 // alone.
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
@@ -42,7 +43,7 @@ ibv_mr* ImportMr(ibv_pd* pd, uint32_t handle) {
     return FailWith(error);
   }
   mr->is_imported = true;
-  // Where it lies is the maker's matter.
+  // Only the maker knows the address.
   mr->verbs = {pd->context, pd, nullptr, made.length, handle, made.lkey, made.rkey};
   return &mr->verbs;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hook on libc's madvise: see memory/advice.h. What programs ask the kernel without libc is
-// not seen: verbs-shim/memory/README.md says what that means.
+// The hook on libc's madvise: see memory/advice.h. System calls that programs make without libc are
+// not seen: verbs-shim/memory/README.md tells the consequences.
 #include <sys/mman.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory region of this library.
+// A memory region that this library made.
 #pragma once
 
 #include "verbs-shim/memory/memory.h"
@@ -9,18 +9,18 @@ namespace uroce::shim {
 
 struct MemoryRegion {
   ibv_mr verbs;
-  memory::MemoryRequest request;  ///< What it is now: ibv_rereg_mr changes parts of it.
+  memory::MemoryRequest request;  ///< Its present state: ibv_rereg_mr changes parts of it.
   memory::MemoryRegistration registration;
-  uint32_t* users_of_memory;     ///< Of device memory: counted down when the region goes. Or null.
-  MemoryRegion* next_on_demand;  ///< In the list of those with on-demand paging.
-  bool is_imported;              ///< Its maker changes and ends it.
+  uint32_t* users_of_memory;     ///< Of its device memory, decremented at the end; or null.
+  MemoryRegion* next_on_demand;  ///< In the list of regions with on-demand paging.
+  bool is_imported;              ///< Only its maker may change or end it.
   bool is_null;                  ///< Of no memory: it cannot become another.
 };
 
 inline MemoryRegion* Ours(ibv_mr* mr) { return reinterpret_cast<MemoryRegion*>(mr); }
 
-/// Makes a region of `request`, whose pd is that of `pd`; `addr` is what ibv_mr says. Null with
-/// errno.
+/// Makes a region of `request`, whose pd must be that of `pd`; `addr` becomes ibv_mr::addr. Null
+/// with errno on failure.
 ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& request);
 
 }  // namespace uroce::shim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory windows: ibv_alloc_mw(3), ibv_bind_mw(3). Binding is a work of a queue pair (post.cc).
+// Memory windows: ibv_alloc_mw(3), ibv_bind_mw(3). A bind is a work request of a queue pair
+// (post.cc).
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
 
@@ -25,8 +26,8 @@ int DeallocMw(ibv_mw* mw) {
   return error;
 }
 
-// The header lets type 1 alone through. The key is the window's from now on: who uses it before the
-// binding is complete is refused.
+// The header of libibverbs lets only type 1 through. The window has the new key from now on: its
+// use is refused until the binding is complete.
 int BindMw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   ibv_send_wr request = {};
   request.wr_id = bind->wr_id;

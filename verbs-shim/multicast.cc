@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs in multicast groups: ibv_attach_mcast(3).
+// Attaches queue pairs to multicast groups: ibv_attach_mcast(3).
 #include <string.h>
 
 #include "verbs-shim/objects.h"

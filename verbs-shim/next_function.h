@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition in libc of a function that this library replaces.
+// Finds the definition in libc of a function that this library replaces.
 #pragma once
 
 #include <dlfcn.h>
 
 namespace uroce::shim {
 
-/// Looked up once. A hook may run before any constructor and in a signal handler: the first call
-/// comes from a constructor of ours, or looks it up itself.
+/// Looks the function up once. A hook may run before any constructor and in a signal handler: so a
+/// constructor of ours calls first, or the hook looks the function up itself.
 template <typename Signature>
 class NextFunction {
  public:

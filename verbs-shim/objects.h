@@ -28,10 +28,10 @@ struct Device {
 
 extern constinit Device g_devices[UROCE_MAX_DEVICES];
 
-/// The device at this place of the daemon's last list, or null.
+/// The device with this index in the daemon's last list, or null.
 Device* FindDevice(uint32_t index);
 
-/// The greatest device memory that one ibv_alloc_dm makes.
+/// The most bytes of device memory that one ibv_alloc_dm may allocate.
 inline constexpr uint64_t kMaxDeviceMemoryBytes = 256 << 10;
 
 /// An opened device.
@@ -39,16 +39,16 @@ struct Context {
   DaemonConnection* connection;
   Device* device;
   uint32_t handle;
-  uint32_t fatal_reported;  ///< The one DEVICE_FATAL after the daemon's end was delivered.
-  EventStream events;       ///< Asynchronous ones.
+  uint32_t fatal_reported;  ///< DEVICE_FATAL was delivered; it comes once, when the daemon is gone.
+  EventStream events;       ///< Asynchronous events.
   verbs_context verbs;      ///< Last: programs hold &verbs.context and look in front of it.
 };
 
-/// A protection domain, or a parent domain, which stands for one.
+/// A protection domain; or a parent domain, which stands for a protection domain.
 struct ProtectionDomain {
   ibv_pd verbs;
   uint32_t parents;                     ///< Parent domains of it. Under the context's mutex.
-  ProtectionDomain* protection_domain;  ///< Of a parent domain; else null.
+  ProtectionDomain* protection_domain;  ///< Of a parent domain; otherwise null.
   ibv_td* td;                           ///< Of a parent domain, or null.
 };
 
@@ -56,7 +56,7 @@ struct AddressHandle {
   ibv_ah verbs;
 };
 
-/// A domain of extended connections.
+/// An XRC domain.
 struct XrcDomain {
   ibv_xrcd verbs;
   uint32_t handle;
@@ -71,27 +71,27 @@ struct Channel {
 struct QueuePair;
 
 struct alignas(UROCE_LINE) CompletionQueue {
-  /// Also an ibv_cq: both start alike.
+  /// Also an ibv_cq: both structures start alike.
   ibv_cq_ex verbs;
   DaemonConnection* connection;
   EventSource events;
   uroce_cq_page* page;
-  rings::WorkerCqeRing* ring_memory;  ///< What `rings` lives in: one for each worker.
+  rings::WorkerCqeRing* ring_memory;  ///< The memory of `rings`: one ring for each worker.
 
-  /// Guards all below, and each queue pair's `retired`.
+  /// Guards all members below, and `retired` of each queue pair.
   SpinLock lock;
   uint32_t empty_polls;
   rings::CqeRings rings;
-  QueuePair* last_queue_pair;  ///< Of the last CQE: the next one is mostly of the same.
-  uroce_cqe current;           ///< Between start_poll and end_poll.
+  QueuePair* last_queue_pair;  ///< Of the last CQE: the next CQE is mostly of the same one.
+  uroce_cqe current;           ///< Valid between start_poll and end_poll.
 };
 
-/// Send or receive queue of a queue pair.
+/// The send or receive queue of a queue pair.
 struct alignas(UROCE_LINE) WorkQueue {
   SpinLock lock;  ///< Guards `ring`.
   uint32_t max_requests;
   uint32_t max_sge;
-  uint32_t retired;  ///< Index behind the newest request known to be complete. Written by pollers.
+  uint32_t retired;  ///< Index after the newest request known to be complete. Written by pollers.
   rings::WorkQueueProducer ring;
 
   uint32_t waiting() const { return ring.index() - rings::LoadAcquire(retired); }
@@ -101,25 +101,25 @@ struct alignas(UROCE_LINE) SharedReceiveQueue {
   ibv_srq verbs;
   DaemonConnection* connection;
   EventSource events;
-  CompletionQueue* cq;  ///< Of XRC: where it completes; else null.
-  uint32_t number;      ///< Of XRC: by which requests name it.
+  CompletionQueue* cq;  ///< Of an XRC SRQ: its completion queue; otherwise null.
+  uint32_t number;      ///< Of an XRC SRQ: the number by which requests name it.
   uroce_srq_page* page;
-  SpinLock lock;  ///< Guards `ring`, and where it is.
+  SpinLock lock;  ///< Guards `ring`, and the place of its memory.
   uint32_t max_requests;
   uint32_t max_sge;
   rings::WorkQueueProducer ring;
 };
 
-/// A list that ibv_wr_* calls build, from wr_start to wr_complete.
+/// A list of requests that ibv_wr_* calls build, from wr_start to wr_complete.
 struct Build {
-  uint32_t first;  ///< Index of its first request.
-  int error;       ///< The first one.
-  bool is_open;    ///< `request` is described, but not in the ring yet.
+  uint32_t first;  ///< Index of the first request of the list.
+  int error;       ///< The first error.
+  bool is_open;    ///< Whether `request` is begun, but not in the ring yet.
   ibv_send_wr request;
   ibv_sge sges[UROCE_MAX_SGE];
 };
 
-/// An XRC target has no queues, no page and no place in the connection's table.
+/// A queue pair. An XRC target has no queues, no page and no place in the connection's table.
 struct alignas(UROCE_LINE) QueuePair {
   ibv_qp_ex verbs;  ///< Starts with the ibv_qp.
   DaemonConnection* connection;
@@ -129,14 +129,14 @@ struct alignas(UROCE_LINE) QueuePair {
   int wake_fd;
   uint32_t max_inline_bytes;
   bool signal_all;
-  bool has_extended;  ///< ibv_qp_ex was asked for.
+  bool has_extended;  ///< Whether the program asked for an ibv_qp_ex.
   ibv_qp_cap cap;
   WorkQueue send;
   WorkQueue receive;
-  QueuePair* next;  ///< In the connection's table.
+  QueuePair* next;  ///< In the list of the connection's table.
   EventSource events;
 
-  Build build;  ///< Under send.lock.
+  Build build;  ///< Guarded by send.lock.
 };
 
 // ---- from the public structure to ours, and whether it is ours ----
@@ -162,9 +162,9 @@ inline SharedReceiveQueue* Ours(ibv_srq* srq) { return reinterpret_cast<SharedRe
 inline QueuePair* Ours(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
 inline QueuePair* Ours(ibv_qp_ex* qp) { return reinterpret_cast<QueuePair*>(qp); }
 
-/// Whether an object of `context` may be named to the daemon of `connection`: 0, or an errno.
-/// EINVAL: it is another library's. EIO: its own daemon has gone. The next daemon may have the
-/// object's handle for another object, and another number of workers.
+/// Whether the daemon of `connection` knows an object of `context`: 0, or an errno. EINVAL: the
+/// object is another library's. EIO: the object's own daemon has gone. The next daemon may have
+/// given the object's handle to another object, and may have another number of workers.
 inline int CheckNamed(const DaemonConnection& connection, ibv_context* context) {
   if (!IsOurs(context)) return EINVAL;
   return Ours(context)->connection == &connection ? 0 : EIO;

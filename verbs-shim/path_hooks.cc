@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks on libc's functions of paths: programs read of our devices in /sys and look for their node
-// in /dev, without privilege; the daemon has both beside its socket. All other paths, and those
-// that the daemon does not have, go on as they are. Async-signal-safe, and errno is kept.
+// Hooks on libc's functions of paths. Without privilege, programs find our devices in /sys and the
+// connection manager's node in /dev; the daemon keeps both beside its socket. Other paths, and
+// those that the daemon does not have, are passed on unchanged. Async-signal-safe; errno is kept.
 //
-// The hooks have names of their own and libc's by their labels: libc's headers give some of the
-// declarations other labels, by the size of file offsets.
+// The hooks have names of their own in C++, and libc's names as labels: libc's headers give some of
+// their declarations other labels, depending on the size of file offsets.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,21 +23,21 @@
 namespace uroce::shim {
 namespace {
 
-/// A path, and the one to use in its place.
+/// A path, and the path to use in its place.
 class Path {
  public:
   explicit Path(const char* path) : used_(path) {
     if (path != nullptr && path[0] == '/' && MayBeOurs(path)) Redirect(path);
   }
   const char* get() const { return used_; }
-  /// Flags of fstatat(2). A node of ours is a link to a character device: programs must see what it
-  /// leads to.
+  /// Flags of fstatat(2). Our node is a link to a character device, and programs must see the
+  /// device that it leads to.
   int Follow(int flags) const { return used_ == place_ ? flags & ~AT_SYMLINK_NOFOLLOW : flags; }
 
  private:
   static constexpr size_t kRoom = 512;
 
-  // Most paths are none, and part here.
+  // Most paths are none of ours, and are told apart here.
   static bool MayBeOurs(const char* path) {
     return strncmp(path, "/sys/class/inf", 14) == 0 || strncmp(path, "/dev/inf", 8) == 0;
   }
@@ -52,7 +52,7 @@ class Path {
     memcpy(tree, socket, length + 1);
     memcpy(tree + length, UROCE_TREE_SUFFIX, sizeof(UROCE_TREE_SUFFIX));
     if (!RedirectPath(path, tree, place_, kRoom)) return;
-    // A directory that the kernel has too is the kernel's: hardware is listed there.
+    // When the kernel has a directory too, programs see the kernel's: it lists the hardware.
     const bool is_listing = strchr(path + strlen("/sys/class/"), '/') == nullptr;
     if (is_listing && Exists(path)) return;
     if (Exists(place_)) used_ = place_;
@@ -110,7 +110,7 @@ void LookUp(Functions&... functions) {
   (static_cast<void>(functions.Get()), ...);
 }
 
-// Not in a signal handler, later.
+// Looked up here, so that no signal handler has to do it later.
 __attribute__((constructor)) void LookUpAll() {
   LookUp(next_open, next_open64, next_open_2, next_open64_2, next_openat, next_openat64,
          next_openat_2, next_openat64_2, next_stat, next_stat64, next_lstat, next_lstat64,
@@ -120,13 +120,13 @@ __attribute__((constructor)) void LookUpAll() {
          next_fopen64);
 }
 
-/// The mode that follows flags which make a file; 0 else.
+/// The mode argument, which is there when `flags` make a file; 0 otherwise.
 int ModeOf(int flags, va_list arguments) {
   const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
   return makes ? va_arg(arguments, int) : 0;
 }
 
-/// As OpenCm, for all paths.
+/// Like OpenCm, for all paths.
 int OpenIfCm(const char* path, int flags) { return IsCmNode(path) ? OpenCm(flags) : kNotOurs; }
 
 }  // namespace
@@ -226,7 +226,7 @@ UROCE_EXPORT int HookStat(const char* path, void* status) {
 UROCE_EXPORT int HookStat64(const char* path, void* status) {
   return next_stat64.Get()(Path(path).get(), status);
 }
-// As Path::Follow.
+// Like Path::Follow.
 UROCE_EXPORT int HookLstat(const char* path, void* status) {
   const Path used(path);
   return (used.get() == path ? next_lstat : next_stat).Get()(used.get(), status);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Polling completion queues: no system call while completions come.
+// Polls completion queues: without a system call while completions come.
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +11,15 @@
 namespace uroce::shim {
 namespace {
 
-/// A program that spins on an empty queue keeps the worker it waits for from the core: time slices
-/// of 4-11 ms where two must share one.
+/// A program that spins on an empty queue keeps the worker that it waits for from the core: for
+/// time slices of 4-11 ms when the two share a core.
 constexpr uint32_t kEmptyPollsBeforeYield = 16;
-/// How often a poll that stays empty asks whether the daemon lives.
+/// After how many empty polls with a yield the shim checks whether the daemon lives.
 constexpr uint32_t kYieldsPerCheck = 64;
 constexpr uint32_t kPollsPerCheckWithoutYield = 4096;
 
 bool YieldIsWanted() {
-  static int wanted = -1;  // Read once; a race of two threads finds the same.
+  static int wanted = -1;  // Read once; two racing threads read the same value.
   int value = __atomic_load_n(&wanted, __ATOMIC_RELAXED);
   if (value < 0) {
     const char* text = secure_getenv("UROCE_YIELD");
@@ -33,7 +33,7 @@ QueuePair* FindQueuePair(CompletionQueue& cq, uint32_t handle) {
   QueuePair* last = cq.last_queue_pair;
   if (last != nullptr && last->verbs.qp_base.handle == handle) return last;
   QueuePair* found = cq.connection->queue_pairs().Find(handle);
-  // Of a queue pair that completes elsewhere nobody would take it out of here when it goes.
+  // When a queue pair that completes elsewhere ends, nobody removes its completions from this CQ.
   if (found != nullptr && found->verbs.qp_base.send_cq != VerbsOf(&cq) &&
       found->verbs.qp_base.recv_cq != VerbsOf(&cq)) {
     return nullptr;
@@ -42,14 +42,14 @@ QueuePair* FindQueuePair(CompletionQueue& cq, uint32_t handle) {
   return found;
 }
 
-/// The slots up to `index` are free again: a completion retires the unsignaled ones before it.
+/// Frees the slots up to `index`: a completion also retires the unsignaled requests before its own.
 void Retire(WorkQueue& queue, uint32_t index) {
   const uint32_t retired = rings::LoadRelaxed(queue.retired);
   const uint32_t advance = index + 1 - retired;
   if (advance <= queue.ring.index() - retired) rings::StoreRelease(queue.retired, index + 1);
 }
 
-/// Copies the entry and does its account. False: its queue pair is gone.
+/// Copies the entry and accounts for it. False: its queue pair is gone.
 bool Account(CompletionQueue& cq, const uroce_cqe& entry) {
   rings::CopyOnce(&cq.current, &entry, sizeof(entry));
   if (cq.current.qp_handle == UROCE_NONE) return false;
@@ -63,7 +63,7 @@ bool Account(CompletionQueue& cq, const uroce_cqe& entry) {
   return true;
 }
 
-/// The next request of `queue` that will never be done, as a completion.
+/// Makes a flush completion of the next request of `queue`, which will never be done.
 bool FlushOne(CompletionQueue& cq, QueuePair& queue_pair, WorkQueue& queue, bool is_receive) {
   if (queue.waiting() == 0) return false;
   const uint32_t index = rings::LoadRelaxed(queue.retired);
@@ -76,7 +76,7 @@ bool FlushOne(CompletionQueue& cq, QueuePair& queue_pair, WorkQueue& queue, bool
   return true;
 }
 
-/// Stands in for a daemon that is gone: what was posted completes as flushed, in order per queue.
+/// Acts for a daemon that is gone: posted requests complete as flushed, in order per queue.
 bool FlushNext(CompletionQueue& cq) {
   bool found = false;
   cq.connection->queue_pairs().ForEach([&](QueuePair* queue_pair) {
@@ -107,8 +107,8 @@ void Describe(const uroce_cqe& cqe, ibv_wc& wc) {
   wc.dlid_path_bits = 0;
 }
 
-/// Has pollers skip what waits of `handle`, a queue pair's, or with UROCE_CQE_XRC a shared receive
-/// queue's. The caller holds cq.lock.
+/// Makes pollers skip the waiting completions of `handle`: a queue pair's handle or, with
+/// UROCE_CQE_XRC, a shared receive queue's. The caller holds cq.lock.
 void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
   cq.rings.ForEachWaiting([handle, kind](uroce_cqe& cqe) {
     const bool is_of_kind = (cqe.flags & UROCE_CQE_XRC) == kind;
@@ -116,8 +116,8 @@ void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
   });
 }
 
-/// Yields the core after `empty_polls` that found nothing, and asks now and then whether the daemon
-/// lives. True: others ran, and completions may have come.
+/// Yields the core after `empty_polls` that found nothing, and regularly checks whether the daemon
+/// lives. True: other threads ran, and completions may have come.
 bool WaitForTurn(DaemonConnection& connection, uint32_t empty_polls) {
   const ErrnoKeeper keeper;
   const bool yields = YieldIsWanted();
@@ -158,7 +158,7 @@ int StartPoll(CompletionQueue& cq) {
     if (has_yielded || !WaitForTurn(*cq.connection, empty_polls)) break;
     has_yielded = true;
   }
-  // An overflowed queue has lost completions that its program would wait for.
+  // An overflowed queue has lost completions that its program would wait for without end.
   return rings::LoadRelaxed(cq.page->error.value) != 0 ? EIO : ENOENT;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Posting work requests: checked here, written into the ring, published once a list.
+// Posts work requests: each is checked and written into the ring; each list is published once.
 // Which request is legal: docs/protocol/transport.md, sections 1 and 12;
 // docs/protocol/verbs-semantics.md, section 6.
 #include <string.h>
@@ -25,7 +25,7 @@ constexpr uint32_t Bit(ibv_wr_opcode opcode) { return 1u << opcode; }
 
 constexpr uint32_t kAtomics = Bit(IBV_WR_ATOMIC_CMP_AND_SWP) | Bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
 constexpr uint32_t kWrites = Bit(IBV_WR_RDMA_WRITE) | Bit(IBV_WR_RDMA_WRITE_WITH_IMM);
-/// Of kAtomics the fields of a WRITE have what it needs.
+/// Listed with kAtomics: the fields of a WRITE hold what it needs.
 constexpr uint32_t kAtomicWrite = Bit(IBV_WR_ATOMIC_WRITE);
 constexpr uint32_t kSends =
     Bit(IBV_WR_SEND) | Bit(IBV_WR_SEND_WITH_IMM) | Bit(IBV_WR_SEND_WITH_INV);
@@ -46,8 +46,8 @@ uint64_t TotalBytes(const ibv_send_wr& wr) {
   return total;
 }
 
-// One of those who find the worker asleep wakes it, at the price of a system call: it may take long
-// to get a processor, and until then every post would do it again.
+// One of the posters that find the worker asleep wakes it by a system call. The worker may take
+// long to get a processor, and without this rule every post would make the system call until then.
 void RingDoorbell(const QueuePair& queue_pair) {
   uroce_doorbells& doorbells = *queue_pair.doorbells;
   if (!rings::Ring(doorbells, queue_pair.doorbell_slot)) return;
@@ -61,8 +61,8 @@ uint32_t LegalOpcodes(ibv_qp_type type) {
   return type == IBV_QPT_UC ? kOfUnreliableConnection : kOfReliableConnection;
 }
 
-// Where the window's state, keys and rights do not suit, the work fails; this is what cannot even
-// be written down.
+// When the window's state, keys or rights do not allow the bind, the work fails. This function
+// refuses only what a slot cannot even express.
 int CheckBind(const QueuePair& queue_pair, const ibv_send_wr& wr) {
   const ibv_mw* mw = wr.bind_mw.mw;
   const ibv_mr* mr = wr.bind_mw.bind_info.mr;
@@ -84,7 +84,7 @@ int CheckSend(const QueuePair& queue_pair, const ibv_send_wr& wr) {
   }
   if ((kLocals & bit) != 0) return wr.opcode == IBV_WR_BIND_MW ? CheckBind(queue_pair, wr) : 0;
   if (static_cast<unsigned>(wr.num_sge) > queue_pair.send.max_sge) return EINVAL;
-  // Whether the remote address is aligned is the responder's to judge, as hardware has it.
+  // The responder judges whether the remote address is aligned, as with hardware.
   return ((kAtomics | kAtomicWrite) & bit) != 0 && TotalBytes(wr) < kAtomicBytes ? EINVAL : 0;
 }
 
@@ -107,7 +107,7 @@ uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
   header.opcode = static_cast<uint8_t>(wr.opcode);
   header.flags = static_cast<uint8_t>(wr.send_flags & kKnownFlags);
   header.num_sge = static_cast<uint8_t>(wr.num_sge);
-  header.imm_or_rkey = wr.imm_data;  // Or invalidate_rkey, the same bytes.
+  header.imm_or_rkey = wr.imm_data;  // Or invalidate_rkey, which has the same bytes.
   header.inline_length = 0;
   header.xrc_srqn = type == IBV_QPT_XRC_SEND ? wr.qp_type.xrc.remote_srqn : 0;
   if (type == IBV_QPT_UD) {
@@ -124,7 +124,7 @@ uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
     if (wr.opcode == IBV_WR_BIND_MW) DescribeBind(wr, header);
     return header;
   }
-  // remote_addr lies at the same place in both.
+  // remote_addr is at the same offset in both structures.
   header.remote_addr = wr.wr.rdma.remote_addr;
   if ((kAtomics & Bit(wr.opcode)) != 0) {
     header.rkey = wr.wr.atomic.rkey;
@@ -136,7 +136,7 @@ uroce_send_wqe HeaderOf(const ibv_send_wr& wr, ibv_qp_type type) {
   return header;
 }
 
-/// Copies the bytes themselves: their buffers are the program's again when post returns.
+/// Copies the payload bytes: the program may reuse their buffers when post returns.
 void WriteInline(uint8_t* slot, uroce_send_wqe& header, const ibv_send_wr& wr) {
   uint8_t* place = slot + sizeof(header);
   for (int i = 0; i < wr.num_sge; ++i) {
@@ -149,10 +149,10 @@ void WriteInline(uint8_t* slot, uroce_send_wqe& header, const ibv_send_wr& wr) {
   rings::WriteSendHeader(slot, header);
 }
 
-/// A worker does not look at receive queues of its own accord when the queue pair is in error: it
-/// is told, so that what is posted then is flushed too.
+/// Rings when the queue pair is in error. A worker does not check receive queues by itself then, so
+/// the doorbell makes it flush what is posted then, too.
 void RingIfInError(const QueuePair& queue_pair) {
-  // Against the worker, which stores the state, fences and reads the index.
+  // Pairs with the worker, which stores the state, fences and reads the index.
   rings::FullFence();
   if (rings::LoadRelaxed(queue_pair.page->state.value) == IBV_QPS_ERR) RingDoorbell(queue_pair);
 }

@@ -11,10 +11,10 @@ namespace {
 UROCE_REAL(ibv_alloc_pd, "IBVERBS_1.1");
 UROCE_REAL(ibv_dealloc_pd, "IBVERBS_1.1");
 
-/// A hint that one thread uses what is made in it: our locks cost it nothing.
+/// A hint that one thread uses the objects made in it. It has no effect: our locks are cheap then.
 struct ThreadDomain {
   ibv_td verbs;
-  uint32_t users;  ///< Parent domains.
+  uint32_t users;  ///< How many parent domains use it.
 };
 
 ThreadDomain* Ours(ibv_td* td) { return reinterpret_cast<ThreadDomain*>(td); }
@@ -72,8 +72,8 @@ int DeallocTd(ibv_td* td) {
   return 0;
 }
 
-// Custom allocators are for what a provider allocates in the program; our queues lie in memory that
-// the daemon made, so they are never called.
+// Custom allocators serve what a provider allocates in the program. Our queues lie in memory that
+// the daemon made, so the allocators are never called.
 ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attributes) {
   constexpr uint32_t kKnown =
       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device and its port say of themselves. Values: docs/protocol/verbs-semantics.md, sections
+// Attributes of a device and its port. Values: docs/protocol/verbs-semantics.md, sections
 // 2 and 3.
 #include <string.h>
 
@@ -18,8 +18,8 @@ UROCE_REAL(ibv_query_pkey, "IBVERBS_1.1");
 UROCE_REAL(ibv_get_pkey_index, "IBVERBS_1.5");
 
 constexpr uint16_t kDefaultPkey = 0xffff;
-/// Bytes of ibv_port_attr that the exported symbol fills: programs built against old headers have
-/// no more. The newer ones come in by the op, with their length.
+/// Bytes of ibv_port_attr that the exported symbol fills: programs built with old headers have no
+/// more. Programs built with newer headers call the op, which takes a length.
 constexpr size_t kOldPortAttrBytes = offsetof(ibv_port_attr, flags);
 
 void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
@@ -30,7 +30,7 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.sys_image_guid = info.node_guid;
   attr.max_mr_size = info.max_mr_size;
   attr.page_size_cap = 0xfffff000;
-  attr.vendor_id = 0xffffff;  // No OUI of our own.
+  attr.vendor_id = 0xffffff;  // We have no OUI.
   attr.max_qp = static_cast<int>(info.max_qp);
   attr.max_qp_wr = static_cast<int>(info.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
@@ -63,12 +63,12 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
 void DescribeExtensions(ibv_device_attr_ex& attr) {
   attr.phys_port_cnt_ex = 1;
   attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
-  // Times of completions are those of CLOCK_MONOTONIC, in ns.
+  // Completion timestamps are times of CLOCK_MONOTONIC, in ns.
   attr.completion_timestamp_mask = UINT64_MAX;
   attr.hca_core_clock = 1000000;  // kHz
   attr.cq_mod_caps = {UINT16_MAX, UINT16_MAX};
   attr.max_dm_size = kMaxDeviceMemoryBytes;
-  // Copied memory is looked at by each access, so it need not be there before.
+  // Each access checks the pages of copied memory, so they need not be present before.
   attr.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   constexpr uint32_t kOfDatagrams =
       IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -129,7 +129,7 @@ int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
   return 0;
 }
 
-// As mlx5 answers: the whole count in tv_nsec.
+// Like mlx5: the whole count is in tv_nsec.
 int QueryRtValues(ibv_context*, ibv_values_ex* values) {
   const bool wants_clock = (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
   values->comp_mask = wants_clock ? IBV_VALUES_MASK_RAW_CLOCK : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making, changing and ending queue pairs. Which change is legal is the daemon's to say.
+// Makes, changes and ends queue pairs. The daemon decides which change is legal.
 #include <string.h>
 
 #include <initializer_list>
@@ -20,17 +20,17 @@ UROCE_REAL(ibv_destroy_qp, "IBVERBS_1.1");
 UROCE_REAL(ibv_qp_to_qp_ex, "IBVERBS_1.6");
 UROCE_REAL(ibv_query_qp_data_in_order, "IBVERBS_1.14");
 
-/// What both ways to make a queue pair ask for.
+/// The parameters that both ways to make a queue pair have.
 struct Wish {
   ibv_pd* pd;
   void* qp_context;
   ibv_cq* send_cq;
   ibv_cq* recv_cq;
-  ibv_srq* srq;  ///< Or null.
+  ibv_srq* srq;  ///< May be null.
   ibv_qp_type type;
   bool signal_all;
   bool wants_extended;
-  ibv_qp_cap* cap;  ///< Becomes what was granted.
+  ibv_qp_cap* cap;  ///< Set to what was granted.
 };
 
 bool IsDepth(uint32_t depth) { return (depth & (depth - 1)) == 0; }
@@ -41,7 +41,7 @@ bool HoldsSend(uint32_t slot_bytes, const uroce_qp_cap& cap) {
   return slot_bytes >= sizeof(uroce_send_wqe) + tail;
 }
 
-/// Whether the slots hold what the queue pair may post.
+/// Whether the slots are large enough for what the program may post.
 bool HaveRoom(const uroce_create_qp_reply& made) {
   const uroce_qp_cap& cap = made.cap;
   return cap.max_send_sge <= UROCE_MAX_SGE && cap.max_recv_sge <= UROCE_MAX_SGE &&
@@ -51,7 +51,7 @@ bool HaveRoom(const uroce_create_qp_reply& made) {
          (made.rq_depth == 0 || HoldsReceive(made.rq_slot_bytes, cap.max_recv_sge));
 }
 
-/// Whether a reply can be believed enough to touch what it points to.
+/// Whether a reply's addresses and sizes are valid, so that the shim may access that memory.
 bool IsSane(const DaemonConnection& connection, const uroce_create_qp_reply& made) {
   return made.worker < connection.worker_count() && made.doorbell_slot < UROCE_DOORBELL_SLOTS &&
          IsDepth(made.sq_depth) && IsDepth(made.rq_depth) && HaveRoom(made) &&
@@ -100,7 +100,7 @@ void FillVerbs(QueuePair& queue_pair, const Wish& wish, const uroce_create_qp_re
   FillQpEx(queue_pair.verbs);
 }
 
-/// Whether all that the queue pair is to use may be named to the daemon of `connection`; an errno.
+/// Whether the daemon of `connection` knows all objects that the queue pair uses: 0 or an errno.
 int CheckNamed(const DaemonConnection& connection, const Wish& wish) {
   int error = CheckNamed(connection, wish.send_cq->context);
   const bool receives = wish.type != IBV_QPT_XRC_SEND;
@@ -109,7 +109,7 @@ int CheckNamed(const DaemonConnection& connection, const Wish& wish) {
   return error;
 }
 
-/// Of a queue pair that the connection's table of events has.
+/// Makes the daemon's part of `queue_pair`, which is in the connection's table of events.
 int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   DaemonConnection& connection = *Ours(wish.pd->context)->connection;
   int error = CheckNamed(connection, wish);
@@ -118,7 +118,7 @@ int MakeQueuePair(QueuePair& queue_pair, const Wish& wish) {
   request.pd = wish.pd->handle;
   request.qp_type = wish.type;
   request.send_cq = wish.send_cq->handle;
-  // An XRC initiator receives nothing, whatever was said.
+  // An XRC initiator has no receive queue, whatever the program asked for.
   const bool receives = wish.type != IBV_QPT_XRC_SEND;
   request.user_handle = queue_pair.events.number;
   request.recv_cq = receives ? wish.recv_cq->handle : UROCE_NONE;
@@ -179,7 +179,7 @@ ibv_qp* Create(const Wish& wish) {
   return FailWith(error);
 }
 
-/// RESET drops what is posted: the worker skips to our index and no completion comes any more.
+/// RESET drops posted requests: the worker skips to our index, and their completions never come.
 void OnReset(QueuePair& queue_pair) {
   ForgetCompletions(queue_pair);
   for (WorkQueue* queue : {&queue_pair.send, &queue_pair.receive}) {
@@ -219,7 +219,7 @@ int Query(QueuePair& queue_pair, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   return 0;
 }
 
-/// Ends it at the daemon and in our tables; afterwards only its owner knows it.
+/// Ends the queue pair at the daemon and in our tables. Afterwards only its owner knows it.
 int Withdraw(QueuePair& queue_pair, uroce_destroy_qp_reply* reply) {
   DaemonConnection& connection = *queue_pair.connection;
   const uint32_t handle = queue_pair.verbs.qp_base.handle;
@@ -247,14 +247,14 @@ int Destroy(QueuePair& queue_pair) {
   return 0;
 }
 
-/// An XRC target has a domain, and nothing else that could be asked for.
+/// An XRC target has only a domain; other attributes cannot be asked for.
 ibv_qp* CreateTarget(ibv_qp_init_attr_ex& attributes) {
   constexpr uint32_t kServed = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD;
   if ((attributes.comp_mask & ~kServed) != 0) return FailWith(EOPNOTSUPP);
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0) return FailWith(EINVAL);
   attributes.cap = {};
   ibv_qp* target = uroce::shim::CreateTarget(attributes.xrcd, attributes.qp_context);
-  // It has none, but librdmacm makes that of an id's queue pair the id's own.
+  // The target has no PD, but librdmacm stores the queue pair's PD in the rdma_cm_id.
   const bool names_pd = (attributes.comp_mask & IBV_QP_INIT_ATTR_PD) != 0;
   if (target != nullptr && names_pd) target->pd = attributes.pd;
   return target;
@@ -290,7 +290,7 @@ extern "C" {
 
 UROCE_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   if (!IsOurs(pd->context)) return real_ibv_create_qp.CallOr(nullptr, pd, attributes);
-  if (attributes->qp_type == IBV_QPT_XRC_RECV) return FailWith(EINVAL);  // It has no domain.
+  if (attributes->qp_type == IBV_QPT_XRC_RECV) return FailWith(EINVAL);  // XRC_RECV has no PD.
   return Create({pd, attributes->qp_context, attributes->send_cq, attributes->recv_cq,
                  attributes->srq, attributes->qp_type, attributes->sq_sig_all != 0, false,
                  &attributes->cap});
@@ -315,7 +315,7 @@ UROCE_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
   return Ours(qp)->has_extended ? &Ours(qp)->verbs : nullptr;
 }
 
-// No promise: data may be placed out of order where both ends agree on it.
+// Gives no promise: data may be placed out of order when both ends agreed on it.
 UROCE_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {
   if (IsOurs(qp->context)) return 0;
   return real_ibv_query_qp_data_in_order.CallOr(0, qp, opcode, flags);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ibv_qp_ex: a list of requests built call by call, posted whole by wr_complete or not at all. The
+// ibv_qp_ex: a list of requests is built call by call, and wr_complete posts all of it or nothing.
+// The
 // send queue's lock is held from wr_start on. Rules: ibv_wr_post(3).
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
@@ -7,7 +8,7 @@
 namespace uroce::shim {
 namespace {
 
-/// Writes the request described so far, if any, to the ring; it stays unpublished.
+/// Writes the request described so far, if any, to the ring, and does not publish it.
 void FinishRequest(QueuePair& queue_pair) {
   Build& build = queue_pair.build;
   if (!build.is_open) return;
@@ -90,7 +91,7 @@ void SetSge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
   SetSges(qp, 1, &sge);
 }
 
-/// Inline bytes go into the ring at once, and what follows them changes what is there.
+/// Inline bytes go into the ring at once. Later calls change the request in the ring.
 bool IsWritten(const QueuePair& queue_pair) {
   const Build& build = queue_pair.build;
   return !build.is_open && build.error == 0 && queue_pair.send.ring.index() != build.first;
@@ -111,7 +112,7 @@ void SetXrcSrqn(ibv_qp_ex* qp, uint32_t remote_srqn) {
   if (IsWritten(queue_pair)) SetRemoteSrq(queue_pair, remote_srqn);
 }
 
-/// The bytes are the program's again after this call: the request goes into the ring at once.
+/// The program may reuse the bytes after this call, so the request goes into the ring at once.
 void SetInlineList(ibv_qp_ex* qp, size_t count, const ibv_data_buf* buffers) {
   Build& build = Ours(qp)->build;
   if (count > UROCE_MAX_SGE) return Refuse(qp, EINVAL);
@@ -129,7 +130,7 @@ void SetInline(ibv_qp_ex* qp, void* addr, size_t length) {
   SetInlineList(qp, 1, &buffer);
 }
 
-/// The eight bytes are the program's again after this call, too.
+/// The program may reuse the eight bytes after this call too.
 void AtomicWrite(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, const void* value) {
   OpenRdma(qp, IBV_WR_ATOMIC_WRITE, rkey, remote_addr, 0);
   SetInline(qp, const_cast<void*>(value), sizeof(uint64_t));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the handle in a CQE to the queue pair: pollers look up without a lock.
+// Finds the queue pair by the handle in a CQE. Pollers look it up without a lock.
 #pragma once
 
 #include <pthread.h>
@@ -12,9 +12,10 @@ namespace uroce::shim {
 
 struct QueuePair;
 
-/// The queue pairs of a connection: a radix tree over the 32 bits of the handle, whose nodes stay
-/// once made, and a list to walk. Add and Remove take turns by the mutex; Find may run beside them.
-/// Who frees a queue pair first keeps pollers from finding it: see ForgetCompletions.
+/// The queue pairs of a connection: a radix tree over the 32 bits of the handle, whose nodes are
+/// never freed, and a list for ForEach. A mutex serializes Add and Remove; Find may run at the same
+/// time. Before a queue pair is freed, its completions are dropped from the CQs: see
+/// ForgetCompletions.
 class QueuePairTable {
  public:
   /// False: no memory.
@@ -29,7 +30,7 @@ class QueuePairTable {
     return leaf == nullptr ? nullptr : rings::LoadAcquire(leaf->entries[handle & 1023]);
   }
 
-  /// Calls `visit(QueuePair*)` for each; none is added or removed meanwhile.
+  /// Calls `visit(QueuePair*)` for each queue pair. None is added or removed meanwhile.
   template <typename Visit>
   void ForEach(Visit&& visit) {
     const MutexLock lock(mutex_);

@@ -7,7 +7,7 @@ namespace uroce::shim {
 
 void* FindReal(const char* name, const char* version) {
   const ErrnoKeeper keeper;
-  // By handle, since RTLD_NEXT finds nothing when libibverbs came in under a dlopened module.
+  // Found by handle: RTLD_NEXT finds nothing when a dlopened module brought libibverbs in.
   void* library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
   void* found = nullptr;
   if (library != nullptr) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The installed libibverbs: calls on objects that are not this library's go there.
+// Calls the installed libibverbs, for objects that are not this library's.
 #pragma once
 
 #include <errno.h>
 
 #include "verbs-shim/support.h"
 
-/// Put before the definition of what programs may see.
+/// Marks a definition that programs may see.
 #define UROCE_EXPORT __attribute__((visibility("default")))
 
 namespace uroce::shim {
 
-/// Address of `name` in the real library, or null. Never our own definition: the library's handle
-/// is searched, then what comes after us in search order.
+/// The address of `name` in the real library, or null. Never our own definition: searches the real
+/// library's handle, and then the libraries behind ours in search order.
 void* FindReal(const char* name, const char* version);
 
 /// One function of the real library, looked up at its first call.
@@ -21,7 +21,7 @@ class RealFunction {
  public:
   constexpr RealFunction(const char* name, const char* version) : name_(name), version_(version) {}
 
-  /// Calls it; without a real library returns `otherwise` and sets errno to ENOSYS.
+  /// Calls the function. Without a real library, returns `otherwise` and sets errno to ENOSYS.
   template <typename Otherwise, typename... Arguments>
   auto CallOr(Otherwise otherwise, Arguments... arguments) {
     Signature* function = Get();
@@ -30,7 +30,7 @@ class RealFunction {
     errno = ENOSYS;
     return static_cast<Result>(otherwise);
   }
-  /// As CallOr, for those that return nothing.
+  /// Like CallOr, for functions without a result.
   template <typename... Arguments>
   void Call(Arguments... arguments) {
     Signature* function = Get();

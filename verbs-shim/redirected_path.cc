@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kDirectories[] = {"/sys/class/infiniband", "/dev/infiniband"};
 
-/// The directory itself, or something in it; not what only begins with its name.
+/// Whether `path` is the directory or in it, and does not merely begin with its name.
 bool IsUnder(const char* path, const char* directory) {
   const size_t length = strlen(directory);
   return strncmp(path, directory, length) == 0 && (path[length] == '\0' || path[length] == '/');

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files programs find in the daemon's directory in place of the usual one. Pure.
+// Maps paths of the system to those in the daemon's directory that programs see instead. Pure.
 #pragma once
 
 #include <stddef.h>
 
 namespace uroce::shim {
 
-/// Writes where the daemon keeps what stands at `path`, under `tree`, to `place` of `room` bytes.
-/// False: the path is of another kind, or the name does not fit.
+/// Writes to `place`, of `room` bytes, the path under `tree` that the daemon has in place of
+/// `path`. False: `path` is not redirected, or the name does not fit.
 bool RedirectPath(const char* path, const char* tree, char* place, size_t room);
 
 }  // namespace uroce::shim

@@ -68,7 +68,7 @@ int Deregister(MemoryRegion& mr) {
   return 0;
 }
 
-/// What `mr` is to become; an errno.
+/// Sets what `mr` is to become. Returns 0 or an errno.
 int PlanChange(const MemoryRegion& mr, int flags, const ibv_pd* pd, const void* addr, size_t length,
                int access, memory::MemoryRequest& request) {
   constexpr int kKnown =
@@ -81,14 +81,14 @@ int PlanChange(const MemoryRegion& mr, int flags, const ibv_pd* pd, const void* 
   }
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) request.access = static_cast<unsigned>(access);
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
-    if (mr.users_of_memory != nullptr) return EINVAL;  // The memory is the device's.
+    if (mr.users_of_memory != nullptr) return EINVAL;  // Device memory cannot be replaced.
     request.addr = request.iova = reinterpret_cast<uintptr_t>(addr);
     request.length = length;
   }
   return 0;
 }
 
-/// 0 or an errno; then nothing has changed.
+/// Returns 0 or an errno, and then nothing has changed.
 int Reregister(MemoryRegion& mr, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
   memory::MemoryRequest request;
   int error = PlanChange(mr, flags, pd, addr, length, access, request);
@@ -106,8 +106,8 @@ int Reregister(MemoryRegion& mr, int flags, ibv_pd* pd, void* addr, size_t lengt
   return 0;
 }
 
-/// Whether advice for a piece of an on-demand region of `pd` may be followed; an errno. `start` is
-/// where the piece lies.
+/// Checks whether advice for a part of an on-demand region of `pd` may be followed: 0 or an errno.
+/// `start` is set to the part's address.
 int CheckAdvice(const ibv_pd& pd, bool writes, const ibv_sge& sge, uint64_t* start) {
   const MutexLock lock(g_on_demand_mutex);
   const MemoryRegion* mr = g_on_demand;
@@ -122,7 +122,7 @@ int CheckAdvice(const ibv_pd& pd, bool writes, const ibv_sge& sge, uint64_t* sta
   return is_inside ? 0 : EINVAL;
 }
 
-/// Brings pages in as an access would. False: there are none.
+/// Brings pages in as an access would. False: no memory is mapped there.
 bool Prefetch(uint64_t address, uint32_t length, bool writes) {
   const ErrnoKeeper keeper;
   const uint64_t start = memory::PageDown(address);
@@ -153,7 +153,7 @@ ibv_mr* RegisterRegion(ibv_pd* pd, void* addr, const memory::MemoryRequest& requ
   return &mr->verbs;
 }
 
-// ibv_alloc_null_mr(3): any address of any length, for scatter entries alone; so it has no rkey.
+// ibv_alloc_null_mr(3): any address of any length, for scatter entries only, so it has no rkey.
 ibv_mr* AllocNullMr(ibv_pd* pd) {
   auto* mr = Make<MemoryRegion>();
   if (mr == nullptr) return FailWith(ENOMEM);
@@ -182,7 +182,7 @@ int AdviseMr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* s
   if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || num_sge == 0) return EINVAL;
   if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
   const bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
-  // Without FLUSH it is a hint, whose failure nobody is told.
+  // Without FLUSH the advice is a hint, and failures are not reported.
   const bool must_tell = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
   for (uint32_t i = 0; i < num_sge; ++i) {
     uint64_t start;

@@ -13,7 +13,7 @@
 namespace uroce::shim {
 namespace {
 
-/// By a system call: libc's functions are hooked for files of the connection manager.
+/// Makes a direct system call: libc's functions are hooked for files of the connection manager.
 bool StatusOf(int fd, struct stat& status) {
   return syscall(SYS_newfstatat, fd, "", &status, AT_EMPTY_PATH) == 0;
 }
@@ -22,12 +22,12 @@ bool StatusOf(int fd, struct stat& status) {
 
 bool IsSealedMemory(int fd, uint64_t size_bytes) {
   const ErrnoKeeper keeper;
-  // Only files in memory have seals: from here on no file system can keep its answer back.
+  // Only memory files have seals: from here on no file system can delay its answer.
   const long seals = syscall(SYS_fcntl, fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return false;
   struct stat status;
   struct statfs system;
-  // Pages of hugetlbfs may be missing when they are touched.
+  // Pages of hugetlbfs may be missing at access.
   return StatusOf(fd, status) && static_cast<uint64_t>(status.st_size) >= size_bytes &&
          fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
 }

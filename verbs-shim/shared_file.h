@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the fds that the daemon sends are what they should be: touching and writing them must not
-// end the program or hold it up.
+// Checks the kinds of the fds that the daemon sends: access to their memory and writes to them must
+// neither end the program nor block it.
 #pragma once
 
 #include <stdint.h>
 
 namespace uroce::shim {
 
-/// Whether `fd` is a memory file of `size_bytes` or more that cannot shrink and is made of ordinary
-/// pages: where it is mapped no access raises SIGBUS.
+/// Whether `fd` is a memory file of `size_bytes` or more, which cannot shrink and has ordinary
+/// pages: accesses to its mapping never raise SIGBUS.
 bool IsSealedMemory(int fd, uint64_t size_bytes);
 
-/// Whether `fd` is no file, pipe, device or socket: an eventfd, or another of its kind, on which a
-/// write neither raises SIGPIPE nor waits for a peer.
+/// Whether `fd` is an eventfd or another anonymous inode, and no file, pipe, device or socket. A
+/// write to such an fd neither raises SIGPIPE nor waits for a peer.
 bool IsAnonymous(int fd);
 
 }  // namespace uroce::shim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared receive queues. Posting rings no bell: the worker looks when a message comes.
+// Shared receive queues. Posting rings no doorbell: the worker looks at them when a message comes.
 #include "verbs-shim/completion_rings.h"
 #include "verbs-shim/objects.h"
 #include "verbs-shim/real_library.h"
@@ -13,7 +13,7 @@ UROCE_REAL(ibv_modify_srq, "IBVERBS_1.1");
 UROCE_REAL(ibv_query_srq, "IBVERBS_1.1");
 UROCE_REAL(ibv_destroy_srq, "IBVERBS_1.1");
 
-/// Whether a reply can be believed enough to touch what it points to.
+/// Whether a reply's addresses and sizes are valid, so that the shim may access that memory.
 bool IsSane(const uroce_srq_layout& layout) {
   const bool is_power = layout.depth != 0 && (layout.depth & (layout.depth - 1)) == 0;
   return is_power && layout.max_wr <= layout.depth && layout.max_sge <= UROCE_MAX_SGE &&
@@ -31,10 +31,10 @@ void FillRing(SharedReceiveQueue& srq, const uroce_srq_layout& layout) {
   srq.max_sge = layout.max_sge;
 }
 
-/// What both ways to make one ask for.
+/// The parameters that both ways to make a shared receive queue have.
 struct Wish {
   ibv_pd* pd;
-  ibv_xrcd* xrcd;  ///< Of XRC, or null, like `cq`.
+  ibv_xrcd* xrcd;  ///< Of an XRC SRQ; otherwise null, like `cq`.
   ibv_cq* cq;
 };
 
@@ -65,7 +65,7 @@ int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& att
   uroce_create_srq request = RequestFor(wish, attributes.attr);
   request.user_handle = srq.events.number;
   uroce_create_srq_reply made;
-  // The ring of a worker that the CQ did not have comes with it.
+  // The reply brings the ring of the SRQ's worker, which the CQ may not have yet.
   const MutexLock lock(connection.queue_pair_mutex());
   error = Call(connection, UROCE_CREATE_SRQ, request, &made);
   if (error != 0) return error;
@@ -106,7 +106,7 @@ ibv_srq* Create(const Wish& wish, ibv_srq_init_attr& attributes) {
   return &srq->verbs;
 }
 
-/// Nobody posts meanwhile: a resize moves what waits to another ring.
+/// The lock keeps others from posting: a resize moves waiting requests to another ring.
 int Modify(SharedReceiveQueue& srq, const ibv_srq_attr& attributes, int mask) {
   const SpinGuard guard(srq.lock);
   const uroce_modify_srq request = {srq.verbs.handle, static_cast<uint32_t>(mask),
@@ -127,7 +127,7 @@ int Query(SharedReceiveQueue& srq, ibv_srq_attr& attributes) {
   return error;
 }
 
-/// Ends it at the daemon; afterwards no completion of it is polled.
+/// Ends the SRQ at the daemon. Afterwards no completion of it is polled.
 int Withdraw(SharedReceiveQueue& srq, uroce_destroy_srq_reply* reply) {
   const MutexLock lock(srq.connection->queue_pair_mutex());
   const int error = EndObject(*srq.connection, UROCE_DESTROY_SRQ, srq.verbs.handle, reply);
@@ -198,7 +198,7 @@ ibv_srq* CreateSrqEx(ibv_context*, ibv_srq_init_attr_ex* attributes) {
 }
 
 int GetSrqNum(ibv_srq* srq, uint32_t* number) {
-  if (Ours(srq)->cq == nullptr) return EINVAL;  // It has none.
+  if (Ours(srq)->cq == nullptr) return EINVAL;  // Only an XRC SRQ has one.
   *number = Ours(srq)->number;
   return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock of one queue: verbs are thread safe per object, and post and poll may not block.
+// The lock of one queue. Verbs are thread safe per object, and post and poll must not block.
 #pragma once
 
 #include <sched.h>
@@ -8,12 +8,12 @@
 
 namespace uroce::shim {
 
-/// Held for some tens of nanoseconds. Free of locked instructions while the process has one thread.
-/// A waiter yields soon: the holder may have lost its core.
+/// Held for some tens of nanoseconds. Uses no locked instruction while the process has one thread.
+/// A waiter soon yields its core: the holder may have been preempted.
 class SpinLock {
  public:
   void Lock() {
-    // Threads cannot come into being between Lock and Unlock: nothing in between makes one.
+    // No thread starts between Lock and Unlock: no code between them starts one.
     if (__libc_single_threaded) {
       __atomic_store_n(&held_, 1, __ATOMIC_RELAXED);
       return;

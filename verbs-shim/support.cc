@@ -39,7 +39,7 @@ void Log(const char* format, ...) {
   length += static_cast<size_t>(written);
   if (length > sizeof(line) - 2) length = sizeof(line) - 2;
   line[length++] = '\n';
-  // One write: lines of several threads do not mix. A closed stderr is no matter of ours.
+  // One write, so that lines of several threads do not mix. A closed stderr is not an error here.
   const ssize_t ignored = write(STDERR_FILENO, line, length);
   (void)ignored;
 }

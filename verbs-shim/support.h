@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shim uses in place of a C++ library: it lives in strangers' processes and needs libc
-// alone.
+// Replaces a C++ library in the shim: the shim runs inside programs of others and needs only
+// libc.
 #pragma once
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 namespace uroce::shim {
 
-/// Zeroed, constructed object of its own cache lines, or null. `Free` ends it; T needs no
-/// destructor.
+/// Makes a zeroed and constructed object in cache lines of its own, or returns null. `Free` frees
+/// it; T needs no destructor.
 template <typename T>
 T* Make() {
   constexpr size_t kLine = 64;
@@ -40,10 +40,10 @@ class MutexLock {
   pthread_mutex_t& mutex_;
 };
 
-/// What a clock shows.
+/// The time of a clock in nanoseconds.
 uint64_t ClockNs(clockid_t clock);
 
-/// Puts errno back as it was: calls that succeed leave it alone.
+/// Restores errno at the end of its scope: calls that succeed do not change it.
 class ErrnoKeeper {
  public:
   ErrnoKeeper();
@@ -55,10 +55,10 @@ class ErrnoKeeper {
   int saved_;
 };
 
-/// One line to stderr, when UROCE_LOG is set and not 0. Keeps errno.
+/// Writes one line to stderr, if UROCE_LOG is set and not 0. Keeps errno.
 void Log(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/// Sets errno to `error` and returns null: how verbs that make objects fail.
+/// Sets errno to `error` and returns null: the result of verbs that fail to make an object.
 inline decltype(nullptr) FailWith(int error) {
   errno = error;
   return nullptr;

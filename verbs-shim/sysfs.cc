@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that programs read of a device by ibv_read_sysfs_file, answered for ours.
+// Answers ibv_read_sysfs_file for the sysfs files of our devices.
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ const Device* FindByPath(const char* directory) {
   return nullptr;
 }
 
-/// Bytes written, as the real one returns; -1 with ENOENT for files that we do not have.
+/// Returns the bytes written, like the real function; -1 with ENOENT for files that we do not have.
 int Answer(const Device& device, const char* file, char* buffer, size_t size) {
   const char* text = nullptr;
   if (strcmp(file, "fw_ver") == 0) text = device.info.firmware;

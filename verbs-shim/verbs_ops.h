@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs reach through the tables in ibv_context, and helpers between the verbs' files.
+// The verbs that programs call through the tables in ibv_context, and helpers of several sources.
 #pragma once
 
 #include "verbs-shim/objects.h"
@@ -39,9 +39,9 @@ ibv_dm* AllocDm(ibv_context* context, ibv_alloc_dm_attr* attributes);
 int FreeDm(ibv_dm* dm);
 ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t dm_offset, size_t length, unsigned int access);
 
-/// Fills every slot of both tables: those of verbs that we do not have, with their refusal.
+/// Fills every slot of both tables. Slots of verbs that the shim lacks get functions that refuse.
 void FillOps(verbs_context& context);
-/// The slots of what we do not have.
+/// Fills the slots of the verbs that the shim lacks.
 void FillAbsentOps(verbs_context& context);
 
 // ---- between files ----
@@ -51,50 +51,52 @@ void FillCqEx(ibv_cq_ex& cq);
 /// Gives `queue_pair` the functions of ibv_qp_ex.
 void FillQpEx(ibv_qp_ex& queue_pair);
 
-/// Locks `cq` and takes its first completion into cq.current. After many polls that found nothing
-/// it yields the core, and then looks again: a poll that finds nothing did so after all that ran
-/// meanwhile, so a program that reads of a disconnection next has had what completed before.
-/// Returns 0; or, with `cq` not locked, ENOENT when there is none, EIO when none will ever come.
+/// Locks `cq` and takes its first completion into cq.current. After many polls that found nothing,
+/// it yields the core and looks again. So an empty poll has seen everything that completed before
+/// it: a program that reads of a disconnection next has had all completions that came before.
+/// Returns 0. Errors leave `cq` unlocked: ENOENT when there is none, EIO when none will ever come.
 int StartPoll(CompletionQueue& cq);
-/// Takes the next completion of `cq` into cq.current, also in place of a daemon that is gone. The
-/// caller holds cq.lock. Returns false when there is none.
+/// Takes the next completion of `cq` into cq.current. When the daemon is gone, the shim makes the
+/// completion. The caller holds cq.lock. Returns false when there is none.
 bool TakeCompletion(CompletionQueue& cq);
 /// Gives polled entries back to the worker, and unlocks `cq`.
 void FinishPoll(CompletionQueue& cq);
-/// Drops the completions of `queue_pair` that wait on its CQs; afterwards no poller refers to it.
+/// Drops the completions of `queue_pair` that wait on its CQs. Afterwards no poller refers to it.
 void ForgetCompletions(QueuePair& queue_pair);
-/// The same for a shared receive queue of XRC.
+/// Like the other overload, for a shared receive queue of XRC.
 void ForgetCompletions(SharedReceiveQueue& srq);
-/// A target queue pair of `xrcd`.
+/// Makes a target queue pair of `xrcd`.
 ibv_qp* CreateTarget(ibv_xrcd* xrcd, void* qp_context);
 
-/// What post_send may say of one request: 0 or the errno. Writes it to the next slot.
+/// Checks one request of post_send, and writes it to the next slot. Returns 0 or an errno.
 int WriteSend(QueuePair& queue_pair, const ibv_send_wr& wr);
-/// Writes a receive request to the next slot of `ring`, where there is room. 0 or the errno.
+/// Writes a receive request to the next slot of `ring`, which has room. Returns 0 or an errno.
 int WriteReceive(rings::WorkQueueProducer& ring, uint32_t max_sge, const ibv_recv_wr& wr);
-/// Gives the request that WriteSend wrote last, a datagram, the address in `wr`.
+/// Sets the address in `wr` in the request, a datagram, that WriteSend wrote last.
 void SetAddress(QueuePair& queue_pair, const ibv_send_wr& wr);
-/// Has the request that WriteSend wrote last go to another shared receive queue. Of XRC.
+/// Sets the remote shared receive queue of the request that WriteSend wrote last. For XRC.
 void SetRemoteSrq(QueuePair& queue_pair, uint32_t srqn);
-/// Publishes what was written since `first` and rings. The caller holds send.lock.
+/// Publishes the requests since `first` and rings the doorbell. The caller holds send.lock.
 void PublishSends(QueuePair& queue_pair, uint32_t first);
-/// 0, or why nothing can be posted to the send queue now.
+/// 0, or the errno for which the send queue takes no request now.
 int CheckSendable(const QueuePair& queue_pair);
 
-/// Fills `entries`, of UROCE_MAX_GIDS, with the GID table; `*count` is its length. Returns an
-/// errno.
+/// Fills `entries`, of UROCE_MAX_GIDS, with the GID table, and sets `*count` to its length. Returns
+/// 0 or an errno.
 int ReadGids(Context& context, uroce_gid_entry* entries, uint32_t* count);
 
-/// After `ended` has left the table of events: takes back those of its asynchronous events that the
-/// program has not read, where the daemon `sent` more than were given to the program.
+/// Called after `ended` left the table of events. If the daemon `sent` more asynchronous events of
+/// it than the program was given, discards those that the program has not read.
 void DropUnread(Context& context, const EventSource& ended, uint32_t sent);
 
-/// Waits until `*completed` reaches `given`: events that the program was given must be acknowledged
-/// before their object goes, which no event finds any more.
+/// Waits until `*completed` reaches `given`: the program must acknowledge the events that it was
+/// given before their object is freed. The object is in no table any more, so no further event
+/// comes.
 void WaitForAcknowledgement(pthread_mutex_t& mutex, pthread_cond_t& condition,
                             const uint32_t* completed, uint32_t given);
 
-/// Runs a command that ends an object. An object whose daemon is gone ends here without it.
+/// Runs a command that ends an object. When the object's daemon is gone, ends the object without
+/// it.
 template <typename Reply>
 int EndObject(DaemonConnection& connection, uroce_command command, uint32_t handle, Reply* reply) {
   const uroce_handle request = {handle, 0};
@@ -108,7 +110,7 @@ inline int EndObject(DaemonConnection& connection, uroce_command command, uint32
   return connection.state() == ConnectionState::kDaemonGone ? 0 : error;
 }
 
-/// Makes an object that the daemon knows by a handle and nothing else.
+/// Makes an object that the daemon knows by a handle alone.
 template <typename Request>
 int MakeHandle(DaemonConnection& connection, uroce_command command, const Request& request,
                uint32_t* handle) {
@@ -118,12 +120,12 @@ int MakeHandle(DaemonConnection& connection, uroce_command command, const Reques
   return error;
 }
 
-/// Takes back what a command has made whose fds have not all come: the program has no room for
-/// them. Closes those that have. Returns EMFILE.
+/// Undoes a command whose fds have not all come, because the program has no room for them. Closes
+/// the fds that have come. Returns EMFILE.
 int TakeBack(DaemonConnection& connection, uroce_command end, uint32_t handle, const int* fds,
              uint32_t fd_count);
 
-/// The same of an object that comes with `Count` fds; `end` is the command that ends it.
+/// Like TakeBack, for an object that comes with `Count` fds; `end` is the command that ends it.
 template <size_t Count, typename Request>
 int MakeHandle(DaemonConnection& connection, uroce_command command, const Request& request,
                uint32_t* handle, int (&fds)[Count], uroce_command end) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extended connections (XRC): domains, and the target queue pairs in them, which several programs
-// may have open. Rules: ibv_open_xrcd(3), ibv_open_qp(3).
+// Extended reliable connections (XRC): domains, and the target queue pairs in them. Several
+// programs may open the same ones. Rules: ibv_open_xrcd(3), ibv_open_qp(3).
 #include "verbs-shim/attributes.h"
 #include "verbs-shim/connection_daemon.h"
 #include "verbs-shim/objects.h"
@@ -35,7 +35,7 @@ void FillVerbs(ibv_qp& verbs, ibv_context* context, void* qp_context,
   verbs.cond = PTHREAD_COND_INITIALIZER;
 }
 
-/// Makes or opens a target; `request` lacks the user_handle.
+/// Makes or opens a target; `request` has all but user_handle.
 template <typename Request>
 ibv_qp* MakeTarget(ibv_context* context, void* qp_context, uroce_command command, Request request) {
   auto* queue_pair = Make<QueuePair>();

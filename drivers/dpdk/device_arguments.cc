@@ -17,8 +17,8 @@ namespace {
 constexpr uint32_t kStandardMtu = 1500;
 constexpr uint32_t kEthernetBytes = 14 + 2 * 4;  // With two VLAN tags.
 constexpr uint32_t kVirtioHeaderBytes = 12;      // Before the frame, in the same mbuf.
-/// What a NIC's buffers are multiples of: the e1000 family knows powers of two only, and spreads a
-/// frame over several mbufs when the largest one may not fit.
+/// The size of a NIC's buffers is a multiple of this: the e1000 family accepts only powers of two,
+/// and spreads a frame over several mbufs when the largest frame may not fit one.
 constexpr uint32_t kPciFrameBytes = 8192;
 
 bool IsPciAddress(const std::string& name) {
@@ -26,7 +26,7 @@ bool IsPciAddress(const std::string& name) {
          name.find_first_not_of("0123456789abcdefABCDEF:.") == std::string::npos;
 }
 
-/// As the kernel and DPDK write it: with the domain, in small letters.
+/// The address as the kernel and DPDK write it: with the domain, in lower case.
 std::string FullPciAddress(const std::string& address) {
   const bool has_domain = std::ranges::count(address, ':') == 2;
   return absl::AsciiStrToLower(has_domain ? address : absl::StrCat("0000:", address));

@@ -30,24 +30,24 @@ struct DeviceArguments {
   const DriverRules& rules() const { return RulesOf(driver); }
   /// The kernel interface that the port sends and receives on, or "".
   std::string Interface() const;
-  /// Whether the kernel goes on using that interface: its addresses, neighbours and routes are then
-  /// the port's too.
+  /// Whether the kernel goes on using that interface: then the interface's addresses, neighbours
+  /// and routes are also the port's.
   bool IsShared() const;
   bool IsPci() const { return driver.empty(); }
-  /// As DPDK takes it, with commas.
+  /// The arguments as DPDK takes them, separated by commas.
   std::string ToDpdk() const;
 };
 
-/// Parses `text`, parts separated by ';' or ',', and adds what the driver needs to carry RoCE
-/// frames where the user does not say otherwise. `mac` is a key of every port without a kernel
+/// Parses `text`, whose parts are separated by ';' or ',', and adds what the driver needs to carry
+/// RoCE frames, unless the user gave another value. `mac` is a key of every port without a kernel
 /// interface. Errors name the device, the key, the value and what would be right.
 absl::StatusOr<DeviceArguments> ParseDeviceArguments(const std::string& text);
 
-/// Frames of a pool that is one port's alone (DriverRules::own_pool_frame_bytes).
+/// How many frames a pool that serves one port alone has (DriverRules::own_pool_frame_bytes).
 inline constexpr uint32_t kOwnPoolFrames = 8192;
 
-/// Bytes of a frame that the mbufs of this port must hold (see MakePool); `mtu_bytes` as the user
-/// asked for, or 0.
+/// Bytes of a frame that the mbufs of this port must hold (see MakePool). `mtu_bytes` is the MTU
+/// that the user asked for, or 0.
 uint32_t RequiredFrameBytes(const DeviceArguments& arguments, uint32_t mtu_bytes);
 
 }  // namespace uroce::drivers

@@ -108,7 +108,7 @@ absl::Status CheckTap(const DeviceArguments& arguments) {
                      {{CAP_NET_ADMIN, "CAP_NET_ADMIN"}});
 }
 
-/// The worker reads and writes these files: none that could make it wait.
+/// The worker reads and writes these files, so files that could make it block are refused.
 absl::Status CheckFile(const DeviceArguments& arguments, absl::string_view key, int access_mode) {
   const std::string* path = arguments.Find(key);
   if (path == nullptr) return absl::OkStatus();

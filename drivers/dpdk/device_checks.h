@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that a device can do what the user asked. They run before DPDK is asked, because DPDK
-// gives its reasons in a log alone.
+// Checks that a device can do what the user asked. They run before DPDK is called, because DPDK
+// gives its reasons only in a log.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,12 +9,13 @@
 
 namespace uroce::drivers {
 
-/// Looks for what the device stands on: interface, socket, file, PCI device; and for the rights to
-/// use it. Removes a socket that nobody listens on any more. Control thread. Errors are one line
+/// Checks that what the device needs exists (interface, socket, file, PCI device), with the right
+/// to use it. Removes a socket that nobody listens on any more. Control thread. Errors are one line
 /// that names the device, the key, the value and what would be right.
 absl::Status CheckDevice(const DeviceArguments& arguments, const DeviceOptions& options);
 
-/// The Ethernet payload that fits the driver's frames, whatever is behind it; 0: no limit.
+/// The largest Ethernet payload that the driver's frames hold, whatever device is behind the
+/// driver; 0: no limit.
 uint32_t MtuLimit(const DeviceArguments& arguments);
 
 }  // namespace uroce::drivers

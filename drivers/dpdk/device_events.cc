@@ -36,7 +36,7 @@ void DeviceEvents::Listen(uint16_t port_id) {
 void DeviceEvents::Forget() {
   if (port_id_ == kNone) return;
   for (const rte_eth_event_type event : kEvents) {
-    // Busy while the callback runs.
+    // Unregistering fails while the callback runs.
     while (rte_eth_dev_callback_unregister(port_id_, event, &DeviceEvents::OnEvent, this) ==
            -EAGAIN) {
       rte_pause();
@@ -50,8 +50,8 @@ void DeviceEvents::Take() {
   [[maybe_unused]] const ssize_t got = read(event_fd_, &events, sizeof(events));
 }
 
-// The driver has marked a device that goes as gone before it calls, and frees it afterwards. At
-// every other event it may hold locks that the worker inside waits for.
+// The driver marks a device that goes away as gone before it calls this, and frees the device after
+// the call. At every other event the driver may hold locks that a worker inside waits for.
 int DeviceEvents::OnEvent(uint16_t port_id, rte_eth_event_type type, void* self, void*) {
   auto& events = *static_cast<DeviceEvents*>(self);
   if (type == RTE_ETH_EVENT_INTR_LSC && !LinkIsUp(port_id)) {

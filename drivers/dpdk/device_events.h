@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events that a driver's own threads report of a device: its peer has come or gone.
+// Events of a device that a driver's own threads report: its peer has come or gone.
 #pragma once
 
 #include <rte_ethdev.h>
@@ -9,9 +9,9 @@
 
 namespace uroce::drivers {
 
-/// Events of one device, from whatever thread its driver has, as an fd; and a gate that keeps such
-/// a thread from taking a device away while a worker is switching its interrupts: net_vhost frees
-/// a peer's rings when it dies, and only waits for bursts.
+/// Gives the events of one device, from whatever thread its driver has, as an fd. Also a gate that
+/// keeps that thread from removing a device while a worker switches its interrupts: net_vhost frees
+/// a peer's rings when the peer dies, and only waits for bursts to end.
 class DeviceEvents {
  public:
   DeviceEvents();
@@ -19,15 +19,15 @@ class DeviceEvents {
   DeviceEvents(const DeviceEvents&) = delete;
   DeviceEvents& operator=(const DeviceEvents&) = delete;
 
-  /// Begins and ends hearing of a device. Control thread.
+  /// Begins to hear of a device; Forget ends it. Control thread.
   void Listen(uint16_t port_id);
   void Forget();
 
-  /// Readable after an event until Take.
+  /// The fd is readable from an event until Take.
   int fd() const { return event_fd_; }
   void Take();
 
-  /// Workers: what stands between them happens before the device goes, or finds it gone.
+  /// Workers call both around an access: the access ends before the device goes, or finds it gone.
   void Enter() { inside_.fetch_add(1, std::memory_order_seq_cst); }
   void Leave() { inside_.fetch_sub(1, std::memory_order_release); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file descriptors of a device, on which a sleeping worker waits. DPDK has no function
+// Finds the file descriptors of a device, on which a sleeping worker waits. DPDK has no function
 // for them.
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace uroce::drivers {
 
-/// All fds of this process, in rising order, of the kind that such a driver makes: AF_PACKET or
-/// AF_XDP sockets, queues of a TAP. They are readable exactly when frames wait, where the driver
-/// itself offers no interrupt. None for the other kinds. Control thread; looks through /proc.
+/// All fds of this process, in rising order, of the kind that such a driver opens: AF_PACKET or
+/// AF_XDP sockets, queues of a TAP. They are readable exactly when frames wait, even where the
+/// driver offers no interrupt. Empty for the other kinds. Control thread; the function reads /proc.
 std::vector<int> FdsOf(WakeUp kind);
 
-/// Those that came into being since `before` was taken.
+/// The fds of that kind that were opened since `before` was taken.
 std::vector<int> FdsSince(WakeUp kind, const std::vector<int>& before);
 
 }  // namespace uroce::drivers

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint16_t kDescriptors = 1024;
 
-/// One attempt at a device, with or without receive interrupts.
+/// One attempt to open a device, with or without receive interrupts.
 class Attempt {
  public:
   Attempt(const DeviceArguments& arguments, const DeviceOptions& options, uint16_t port_id)
@@ -56,7 +56,7 @@ absl::Status Attempt::Refusal(absl::string_view why) const {
   return absl::InvalidArgumentError(absl::StrCat("dev \"", arguments_.name, "\": ", why));
 }
 
-/// What DPDK would only report in its own log.
+/// Reports what DPDK would only write to its own log.
 absl::Status Attempt::Check() {
   const int error = rte_eth_dev_info_get(port_id_, &info_);
   if (error != 0) return Error("information", error);
@@ -72,9 +72,9 @@ absl::Status Attempt::Check() {
   return absl::OkStatus();
 }
 
-/// MTU 0 leaves the device's own limit alone: memif, af_packet and tap advertise 1518 bytes, refuse
-/// more, and yet carry it. Frames are spread over RSS queues by addresses and UDP ports; nothing
-/// else is asked of a device that would touch a frame: no scattering, one segment to send.
+/// MTU 0 leaves the device's own limit unchanged: memif, af_packet and tap advertise 1518 bytes and
+/// refuse more, and yet carry longer frames. RSS spreads frames by addresses and UDP ports. The
+/// device is asked for nothing else that changes frames: no scattering, and one segment to send.
 rte_eth_conf Attempt::Configuration(bool interrupts) const {
   rte_eth_conf conf{};
   if (arguments_.rules().sets_mtu) conf.rxmode.mtu = options_.mtu_bytes;
@@ -107,7 +107,7 @@ absl::Status Attempt::SetUpQueues(rte_mempool* pool) {
   return absl::OkStatus();
 }
 
-/// A NIC takes frames for its own address alone; virtual devices take all.
+/// A NIC takes only frames for its own address; virtual devices take all frames.
 absl::Status Attempt::SetMac() {
   if (!arguments_.IsPci() || !arguments_.mac.has_value()) return absl::OkStatus();
   rte_ether_addr mac{};
@@ -124,8 +124,8 @@ absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
   if (absl::Status status = SetMac(); !status.ok()) return status;
   error = rte_eth_dev_start(port_id_);
   if (error != 0) return Error("start", error);
-  // Solicitations of neighbours and the packets of groups come to many MACs. Devices that cannot be
-  // told let them all through, or have a kernel interface whose filter is the kernel's.
+  // Neighbour solicitations and multicast packets come to many MACs. Devices that cannot be
+  // configured let all of them through, or have a kernel interface whose filter the kernel sets.
   static_cast<void>(rte_eth_allmulticast_enable(port_id_));
   return DpdkDevice{
       .port_id = port_id_,
@@ -134,7 +134,7 @@ absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
       .checks_ip_header = (conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) != 0};
 }
 
-/// Each queue has an fd, and its interrupt can be switched.
+/// Whether each queue has an fd, and its interrupt can be switched on and off.
 bool InterruptsWork(const DpdkDevice& device) {
   for (uint16_t queue = 0; queue < device.queues; ++queue) {
     if (rte_eth_dev_rx_intr_ctl_q_get_fd(device.port_id, queue) < 0) return false;
@@ -163,7 +163,7 @@ absl::StatusOr<DpdkDevice> StartDevice(const DeviceArguments& arguments,
   return attempt.Start(false, pool);
 }
 
-/// A device has an owner from here on, so that nobody opens it twice.
+/// From here on the device has an owner, so that nobody opens it twice.
 bool Claim(uint16_t port_id) {
   static const uint64_t us = [] {
     uint64_t id = RTE_ETH_DEV_NO_OWNER;
@@ -174,7 +174,7 @@ bool Claim(uint16_t port_id) {
   return rte_eth_dev_owner_set(port_id, &owner) == 0;
 }
 
-/// What may be in the way of a device that DPDK does not open, or "".
+/// What may prevent DPDK from opening a device, or "".
 std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& options) {
   if (options.queues > 1) return absl::StrCat("; queues=", options.queues, " may be too many");
   rlimit locked{};
@@ -186,7 +186,7 @@ std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& opti
 
 absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOptions& options) {
   uint16_t port_id = 0;
-  // PCI devices named to InitEal are there already.
+  // PCI devices that InitEal was given are probed already.
   if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) {
     if (arguments.IsPci() && Claim(port_id)) return port_id;
     return absl::AlreadyExistsError(absl::StrCat("dev \"", arguments.name, "\": used twice"));

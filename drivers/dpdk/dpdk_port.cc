@@ -29,8 +29,8 @@ namespace {
 
 constexpr uint16_t kTransmitRoomFrames = 256;
 constexpr uint16_t kEarlyFrames = 32;
-/// How long a device may refuse frames before they are dropped: some drivers refuse for ever what
-/// they cannot send, and so does a device whose peer is gone.
+/// How long a device may refuse frames before they are dropped. Some drivers refuse for ever the
+/// frames that they cannot send, and so does a device whose peer is gone.
 constexpr Nanos kRefusalLimit{10'000'000};
 constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
 constexpr uint32_t kStandardMtu = 1500;
@@ -40,13 +40,13 @@ void Count(std::atomic<uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-/// What one worker drives: one transmit queue of the device, and of its receive queues the one of
-/// the same number and every n-th after it, where n workers share the device.
+/// What one worker drives: one transmit queue of the device, the receive queue of the same number,
+/// and every n-th receive queue after it, where n workers share the device.
 struct alignas(64) DpdkQueue {
   ReceiveWake wake;
   bool wakes = false;
-  uint16_t next = 0;                            ///< The receive queue that was looked into last.
-  std::array<rte_mbuf*, kEarlyFrames> early{};  ///< Came between the last look and the sleep.
+  uint16_t next = 0;                            ///< The receive queue that was read last.
+  std::array<rte_mbuf*, kEarlyFrames> early{};  ///< They came between the last look and the sleep.
   uint16_t early_count = 0;
   Nanos refused_since = kNever;
   std::atomic<uint64_t> tx_dropped{0};
@@ -92,18 +92,18 @@ class DpdkPort final : public Port {
   const DeviceOptions options_;
   rte_mempool* const pool_;
   std::optional<KernelMute> mute_;
-  const std::optional<Mac> given_mac_;  ///< Unlike those of NICs and interfaces, it stays.
-  const bool receives_;                 ///< Frames come from this device at all.
+  const std::optional<Mac> given_mac_;  ///< Unlike the MAC of a NIC or interface, it stays.
+  const bool receives_;                 ///< Whether frames can come from this device at all.
   DpdkDevice device_;  ///< Changed while no worker is inside; 0 queues while there is none.
   std::vector<DpdkQueue> queues_;
   DeviceEvents events_;
   PeerLoss loss_;
   int ifindex_ = 0;                   ///< Of the kernel interface that the device was opened on.
-  PortCounters closed_;               ///< Of devices that this port has closed.
-  mutable PacketDrops packet_drops_;  ///< Asking the kernel is all that changes it.
+  PortCounters closed_;               ///< Summed over the devices that this port has closed.
+  mutable PacketDrops packet_drops_;  ///< Mutable: a query of the kernel resets its counts.
 };
 
-/// A file in is all that arrives; without one nothing ever does.
+/// Whether frames can arrive: a file port receives only what its input file holds, if it has one.
 bool Receives(const DeviceArguments& arguments) {
   if (arguments.driver != "net_pcap") return true;
   return !arguments.Interface().empty() || arguments.Find("rx_pcap") != nullptr;
@@ -154,7 +154,7 @@ void DpdkPort::Detach() {
   device_ = {.queues = 0};
 }
 
-/// False: no fd tells of frames. A driver's own fds are one per queue, in their order, or for all.
+/// False: no fd signals frames. A driver has one fd per queue, in their order, or fds for all.
 bool DpdkPort::AddWakes(uint16_t index) {
   std::vector<int> fds;
   const bool one_each = device_.fds.size() == device_.queues;
@@ -172,7 +172,7 @@ bool DpdkPort::AddWakes(uint16_t index) {
   return !fds.empty() && std::ranges::all_of(fds, add);
 }
 
-/// All receive queues in turn, each first at its time.
+/// Polls all receive queues of the worker; they take turns at being the first.
 uint16_t DpdkPort::Poll(uint16_t index, rte_mbuf** frames, uint16_t count) {
   DpdkQueue& queue = queues_[index];
   uint16_t got = 0;
@@ -236,7 +236,7 @@ void DpdkPort::SwitchInterrupts(uint16_t index, bool on) {
   events_.Leave();
 }
 
-// A frame that came before the interrupt was on makes none: look once more.
+// A frame that came before the interrupt was on raises none, so the port looks once more.
 bool DpdkPort::BeforeSleep(uint16_t index) {
   DpdkQueue& queue = queues_[index];
   if (!device_.has_interrupts) return !queue.wake.IsLate();
@@ -328,7 +328,7 @@ PortCounters DpdkPort::counters() const {
   return counters;
 }
 
-/// net_virtio_user never connects again by itself, and a packet socket stays with an interface that
+/// net_virtio_user never reconnects by itself, and a packet socket stays bound to an interface that
 /// was deleted.
 void DpdkPort::Maintain(WhileIdle while_idle) {
   events_.Take();
@@ -339,7 +339,7 @@ void DpdkPort::Maintain(WhileIdle while_idle) {
   if (loss_.is_settled()) Reconnect(while_idle);
 }
 
-/// The other side must listen, or each attempt would take a while.
+/// Reconnects only when the other side listens: otherwise each attempt would take long.
 void DpdkPort::Reconnect(WhileIdle while_idle) {
   if (!CheckDevice(arguments_, options_).ok()) return;
   while_idle([this] { Detach(); });
@@ -349,16 +349,16 @@ void DpdkPort::Reconnect(WhileIdle while_idle) {
   while_idle([&] { Attach(*device); });
 }
 
-/// Another interface has the name of the one that the device was opened on.
+/// Whether another interface now has the name of the one that the device was opened on.
 bool DpdkPort::HasOtherInterface() const {
   const std::string interface = arguments_.Interface();
-  // A device that is closed keeps what frames of a pool of its own it had.
+  // A closed device keeps the frames of its own pool that it held.
   if (interface.empty() || arguments_.rules().own_pool_frame_bytes != 0) return false;
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface);
   return kernel.ok() && kernel->ifindex != ifindex_;
 }
 
-/// What does not work yet is tried again at the next call.
+/// What does not work yet is tried again at the next call of Maintain.
 void DpdkPort::FollowInterface(WhileIdle while_idle) {
   while_idle([this] { Detach(); });
   mute_.reset();

@@ -6,22 +6,24 @@ namespace {
 
 constexpr uint32_t kXdpFrameBytes = 63 * 64 - 64 - 128 - 128;
 
-// af_packet. Frames of path MTU 4096 do not fit 4096 bytes, and the size must divide the block.
-// More slots than bursts: the kernel fills the ring also while the worker does not run. Past the
-// queueing discipline a frame that finds the NIC busy is lost, and tcpdump never sees it.
+// af_packet: frames of path MTU 4096 do not fit 4096 bytes, and the slot size must divide the
+// block. The ring has more slots than a burst, because the kernel also fills it while the worker
+// does not run. With qdisc bypass, a frame that finds the NIC busy is lost, and tcpdump never sees
+// frames.
 //
-// af_xdp. Without copy mode, or with a busy budget of 0 in zero-copy mode, the driver waits up to a
-// second inside a receive burst; with a budget it makes a system call at every empty one. An XDP
-// frame lies in one page, behind the mempool's header, an mbuf, its headroom and 256 bytes of XDP's
-// own; 63 cache lines in all, because the pool would make 65 of 64. Its own XDP program takes all
-// that arrives; a program of the user's may leave the kernel what is not RoCE.
+// af_xdp: without copy mode, or with a busy budget of 0 in zero-copy mode, the driver blocks up to
+// a second inside a receive burst; with a budget it makes a system call at every empty burst. An
+// XDP frame lies in one page, behind the mempool's header, an mbuf, its headroom and 256 bytes of
+// XDP; 63 cache lines in all, because the pool would make 65 of 64. The driver's XDP program takes
+// all frames that arrive; a program that the user loads may leave frames other than RoCE to the
+// kernel.
 //
-// memif. Spoken by memif_port, not by the driver. Buffers of a power of two would crowd into few
-// sets of the caches; these hold frames of MTU 9000.
+// memif: implemented by memif_port, not by the driver. Buffers of a power of two would crowd into
+// few sets of the caches; these buffers hold frames of MTU 9000.
 //
-// tap. The driver refuses longer frames whatever the interface's MTU is.
+// tap: the driver refuses longer frames whatever the interface's MTU is.
 //
-// vhost. Only without TSO does every frame fit a buffer.
+// vhost: every frame fits a buffer only without TSO.
 std::vector<DriverRules> MakeTable() {
   std::vector<DriverRules> table;
   table.push_back({.driver = "", .wake_up = WakeUp::kInterrupt, .sets_mtu = true});

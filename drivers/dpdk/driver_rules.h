@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this program knows of DPDK's drivers: their keys, and the ways in which they differ. Pure.
+// What the daemon knows of DPDK's drivers: their keys, and the ways in which they differ. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,47 +12,47 @@ namespace uroce::drivers {
 
 /// How a sleeping worker learns that a device has frames.
 enum class WakeUp : uint8_t {
-  kTimer,         ///< It looks, now and then.
+  kTimer,         ///< The worker looks for frames at intervals.
   kInterrupt,     ///< The driver's receive interrupts, where the device has them.
   kPacketSocket,  ///< The driver's AF_PACKET sockets are readable.
   kXdpSocket,     ///< The driver's AF_XDP sockets are readable.
   kTapQueue,      ///< The driver's queues of the TAP are readable.
 };
 
-/// One driver. Sizes in bytes.
+/// The rules of one driver. Sizes are in bytes.
 struct DriverRules {
   absl::string_view driver;
-  /// All keys that it takes; empty: not known here, DPDK checks them.
+  /// All keys that the driver takes. Empty: the keys are not known here, and DPDK checks them.
   std::vector<absl::string_view> keys;
-  /// One of these must be given; empty: none need be.
+  /// At least one of these keys must be given. Empty: no key is required.
   std::vector<absl::string_view> required;
-  /// Used where the user is silent.
+  /// Keys and the values that they get when the user does not give them.
   std::vector<std::pair<absl::string_view, absl::string_view>> defaults;
   /// The key that takes the number of queues, or "".
   absl::string_view queues_key;
   /// Keys that name a kernel interface which the port sends and receives on: MAC, MTU and link are
   /// the interface's.
   std::vector<absl::string_view> interface_keys;
-  /// The kernel does not see what arrives there, unless this key is given.
+  /// The kernel does not see the frames that arrive there, unless this key is given.
   absl::string_view takes_interface_without;
   WakeUp wake_up = WakeUp::kTimer;
-  /// Room for a frame in mbufs of a pool that is this port's alone, because its driver shares the
-  /// memory with the kernel; 0: the pool of all ports.
+  /// Bytes for a frame in the mbufs of a pool that only this port uses, because its driver shares
+  /// the memory with the kernel. 0: the port uses the pool of all ports.
   uint32_t own_pool_frame_bytes = 0;
-  /// The Ethernet payload that fits its frames; 0: what a frame of the pool holds.
+  /// The largest Ethernet payload of its frames. 0: the limit is what a frame of the pool holds.
   uint32_t mtu_limit = 0;
-  /// The device has no address of its own: the port makes up one, always the same.
+  /// The device has no address of its own: the port makes up one, which is the same at each start.
   bool made_up_mac = false;
-  /// The device itself is told the MTU.
+  /// The device itself must be told the MTU.
   bool sets_mtu = false;
-  /// As many transmit queues as receive queues, or it does not start.
+  /// The device starts only with as many transmit queues as receive queues.
   bool pairs_queues = false;
-  /// Its error counter also counts the frames that it only asks to have again.
+  /// The driver's error counter also counts frames that it only refuses for now, to be sent again.
   bool counts_refusals = false;
 };
 
-/// The rules of a driver such as "net_vhost", or of physical NICs for "". For a driver that is not
-/// in the table: no keys, no defaults, a timer.
+/// The rules of a driver such as "net_vhost"; "" stands for physical NICs. A driver that is not in
+/// the table has no keys, no defaults, and WakeUp::kTimer.
 const DriverRules& RulesOf(absl::string_view driver);
 
 }  // namespace uroce::drivers

@@ -17,7 +17,7 @@
 namespace uroce::drivers {
 namespace {
 
-/// DPDK pins its caller to a core. The daemon places its own threads.
+/// Restores the caller's CPU affinity, since DPDK pins its caller to a core.
 class AffinityKeeper {
  public:
   AffinityKeeper() { known_ = sched_getaffinity(0, sizeof set_, &set_) == 0; }
@@ -50,7 +50,7 @@ uint64_t FreeHugepageMib() {
   return mib;
 }
 
-/// Takes a library's output away, where the library is loaded.
+/// Silences a library's output, if the library is loaded.
 void Quieten(const char* library, const char* setter) {
   void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return;
@@ -65,12 +65,12 @@ void Quieten(const char* library, const char* setter) {
 std::vector<std::string> EalArguments(const EalConfig& config, int core, bool hugepages) {
   std::vector<std::string> arguments = {"uroced", absl::StrCat("--lcores=0@", core), "-m",
                                         absl::StrCat(config.memory_mib), "--no-telemetry",
-                                        // What fails is said once, by our own status.
+                                        // Our own status reports what fails.
                                         "--log-level=*:critical",
                                         absl::StrCat("--file-prefix=uroce", getpid())};
   // DPDK 22.11 refuses --in-memory together with --no-huge; both leave no file behind.
   if (hugepages) {
-    // net_virtio_user passes its memory on by fds, and only a few at a time.
+    // net_virtio_user passes its memory to the peer as fds, and only a few at a time.
     arguments.insert(arguments.end(), {"--in-memory", "--single-file-segments"});
   } else {
     arguments.insert(arguments.end(), {"--no-huge", "--no-shconf"});
@@ -91,9 +91,9 @@ absl::Status InitEal(const EalConfig& config) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   if (rte_eal_init(static_cast<int>(argv.size()), argv.data()) >= 0) {
-    // DPDK makes a directory for files that it was told not to write.
+    // DPDK makes this directory, though it was told to write no files.
     rmdir(rte_eal_get_runtime_dir());
-    // Those behind net_af_xdp talk on stderr; what fails is said once, by our own status.
+    // The libraries behind net_af_xdp write to stderr; our own status reports what fails.
     Quieten("libbpf.so.1", "libbpf_set_print");
     Quieten("libxdp.so.1", "libxdp_set_print");
     return absl::OkStatus();
@@ -127,7 +127,8 @@ absl::StatusOr<rte_mempool*> MakePool(const std::string& name, uint32_t frame_by
 }
 
 uint64_t PoolBytes(uint32_t frame_bytes, uint32_t count) {
-  // Beside the data: the mbuf itself, the mempool's object header, and padding that spreads objects
+  // Besides the data: the mbuf itself, the mempool's object header, and padding that spreads
+  // objects
   // over memory channels.
   constexpr uint64_t kOverheadBytes = 256;
   return (uint64_t{frame_bytes} + RTE_PKTMBUF_HEADROOM + sizeof(rte_mbuf) + kOverheadBytes) * count;

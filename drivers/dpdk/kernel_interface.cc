@@ -17,7 +17,7 @@
 namespace uroce::drivers {
 namespace {
 
-/// Any socket will do for interface requests.
+/// A socket for interface requests, which any kind of socket accepts.
 class RequestSocket {
  public:
   RequestSocket() : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
@@ -34,7 +34,7 @@ class RequestSocket {
   int fd_;
 };
 
-/// 0 where the driver does not tell.
+/// The speed of the interface; 0 when the driver does not tell it.
 uint64_t SpeedOf(const RequestSocket& kernel, ifreq question) {
   ethtool_cmd command{};
   command.cmd = ETHTOOL_GSET;

@@ -16,10 +16,11 @@ struct KernelInterface {
   Mac mac{};
   uint32_t mtu_bytes = 0;
   bool link_up = false;    ///< Up and running.
-  uint64_t speed_bps = 0;  ///< 0 where the kernel does not know.
+  uint64_t speed_bps = 0;  ///< 0 when the kernel does not know.
 };
 
-/// Reads the interface as it is now, in this thread's network namespace. NotFound names it.
+/// Reads the present state of the interface, in this thread's network namespace. A NotFound error
+/// names the interface.
 absl::StatusOr<KernelInterface> ReadKernelInterface(const std::string& name);
 
 }  // namespace uroce::drivers

@@ -42,7 +42,7 @@ bool BindTo(int fd, int family) {
   return bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
 }
 
-/// The filter is there before the port is, so that nothing is ever queued.
+/// The filter is attached before the UDP port is bound, so that nothing is ever queued.
 bool Configure(int fd, int family, const std::string& interface) {
   const int on = 1;
   if (!Set(fd, SOL_SOCKET, SO_REUSEADDR, on)) return false;
@@ -60,7 +60,7 @@ absl::StatusOr<KernelMute> KernelMute::Open(const std::string& interface) {
   KernelMute mute;
   for (const int family : {AF_INET, AF_INET6}) {
     const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 && errno == EAFNOSUPPORT) continue;  // No IPv6 here, hence no answers in it.
+    if (fd < 0 && errno == EAFNOSUPPORT) continue;  // No IPv6 here: no answers over it.
     if (fd >= 0) mute.fds_.push_back(fd);
     if (fd >= 0 && Configure(fd, family, interface)) continue;
     if (errno == EADDRINUSE || errno == EADDRNOTAVAIL) continue;

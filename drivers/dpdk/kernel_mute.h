@@ -10,12 +10,12 @@
 
 namespace uroce::drivers {
 
-/// A port on a kernel interface (af_packet, af_xdp, tap) leaves the frames to the kernel's stack
-/// too, which would tell each sender that nobody listens on UDP port 4791. This holds sockets of
-/// that port on that interface whose filter drops everything before it is queued.
+/// A port on a kernel interface (af_packet, af_xdp, tap) also leaves the frames to the kernel's
+/// stack, which would tell each sender that nobody listens on UDP port 4791. This class holds
+/// sockets of that UDP port on that interface. Their filter drops everything before it is queued.
 class KernelMute {
  public:
-  /// A port that another program holds is fine: then the kernel does not answer either.
+  /// No error when another program holds the UDP port: then the kernel does not answer either.
   static absl::StatusOr<KernelMute> Open(const std::string& interface);
   ~KernelMute();
   KernelMute(KernelMute&& other) noexcept : fds_(std::exchange(other.fds_, {})) {}

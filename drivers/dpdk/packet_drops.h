@@ -8,13 +8,14 @@
 
 namespace uroce::drivers {
 
-/// net_af_packet of DPDK 22.11 does not ask for them; the kernel counts them per socket, and starts
-/// anew whenever it is asked (packet(7), PACKET_STATISTICS). Control thread.
+/// Reads the drops, since net_af_packet of DPDK 22.11 does not. The kernel counts them per socket
+/// and resets the count at each query (packet(7), PACKET_STATISTICS). Control thread.
 class PacketDrops {
  public:
-  /// From now on these sockets are asked, which stay their owner's; what others had lost is kept.
+  /// Queries these sockets from now on; their owner keeps them. Drops counted before stay in the
+  /// sum.
   void Watch(std::vector<int> sockets) { sockets_ = std::move(sockets); }
-  /// Frames lost so far. Asked now and then, so that the kernel's 32 bits do not overflow.
+  /// Frames lost so far. Call it regularly, so that the kernel's 32-bit counter does not overflow.
   uint64_t Count();
 
  private:

@@ -65,7 +65,7 @@ bool IsBifurcated(const PciDevice& device) {
   return std::ranges::find(kDrivers, device.kernel_driver) != kDrivers.end();
 }
 
-// UIO passes on one interrupt of the device, at most. QEMU's virtio-net, driven by DPDK 22.11
+// UIO passes on at most one interrupt of the device. QEMU's virtio-net, driven by DPDK 22.11
 // through vfio-pci, did not wake a sleeping worker (tests/interop/pci-guest).
 bool HasQueueInterrupts(const PciDevice& device) {
   return !IsUio(device) && device.vendor != kVirtioVendor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of a PCI device, and whether DPDK can drive it as it is.
+// What the kernel says of a PCI device, and whether DPDK can drive the device in its present state.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace uroce::drivers {
 
-/// As sysfs shows it. Control thread.
+/// A PCI device as sysfs shows it. Control thread.
 struct PciDevice {
   bool exists = false;
   uint32_t vendor = 0;
@@ -22,13 +22,13 @@ struct PciDevice {
 /// `address` in full: "0000:3b:00.0". `sysfs` is where sysfs is mounted.
 PciDevice ReadPciDevice(const std::string& address, const std::string& sysfs = "/sys");
 
-/// Whether DPDK drives the device beside its kernel driver, which stays bound.
+/// Whether DPDK drives the device while its kernel driver stays bound.
 bool IsBifurcated(const PciDevice& device);
-/// Whether a worker can sleep on interrupts of its receive queues.
+/// Whether a worker can sleep on interrupts of the device's receive queues.
 bool HasQueueInterrupts(const PciDevice& device);
 
-/// Whether DPDK can drive it, given pages that stay where they are (hugepages). Errors are one line
-/// that names the device, what is wrong and the command that mends it. Pure.
+/// Whether DPDK can drive the device. `hugepages` says that DPDK has pages that stay in place.
+/// Errors are one line that names the device, what is wrong and the command that mends it. Pure.
 absl::Status CheckPciDevice(const std::string& address, const PciDevice& device, bool hugepages);
 
 }  // namespace uroce::drivers

@@ -8,8 +8,9 @@
 namespace uroce::drivers {
 namespace {
 
-// The driver orders its work for one microsecond later. One thread does all of it in the order of
-// time, so that of two alarms the second comes after what that thread ordered before the first.
+// The driver schedules its work one microsecond ahead. One thread runs all alarms in the order of
+// time, so the second of two alarms runs after the work that was scheduled before the first one
+// ran.
 constexpr uint64_t kAlarmUs = 1'000;
 
 }  // namespace
@@ -21,7 +22,7 @@ void PeerLoss::Notice() {
   rte_eal_alarm_set(kAlarmUs, &PeerLoss::OnFirstAlarm, this);
 }
 
-// Waits for an alarm that is under way. The first may have set the second meanwhile.
+// Waits for an alarm that is running. The first alarm may have set the second one meanwhile.
 void PeerLoss::Forget() {
   if (!noticed_) return;
   rte_eal_alarm_cancel(&PeerLoss::OnFirstAlarm, this);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a device whose peer is gone may be closed.
+// Tells when a device whose peer is gone may be closed.
 #pragma once
 
 #include <atomic>
 
 namespace uroce::drivers {
 
-/// Each look at the link of a net_virtio_user whose peer is gone orders work from DPDK's interrupt
-/// thread, to be done a moment later on the device; closing the device does not call it off. After
-/// Notice the owner looks no more, and once what was ordered until then is done, the device may
-/// go. Control thread.
+/// When the peer of a net_virtio_user is gone, each query of the device's link schedules work on
+/// DPDK's interrupt thread, to be done on the device a moment later. Closing the device does not
+/// cancel that work. After Notice the owner queries the link no more. Once all work scheduled until
+/// then is done (`is_settled`), the device may be closed. Control thread.
 class PeerLoss {
  public:
   PeerLoss() = default;

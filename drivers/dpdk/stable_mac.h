@@ -7,8 +7,8 @@
 
 namespace uroce::drivers {
 
-/// A locally administered unicast address that is the same at each start, and another one for
-/// another device, socket, end of it or interface, network namespace or machine.
+/// A locally administered unicast address that is the same at each start. It differs between
+/// devices, sockets, the two ends of a socket, interfaces, network namespaces and machines.
 Mac StableMac(const DeviceArguments& arguments);
 
 }  // namespace uroce::drivers

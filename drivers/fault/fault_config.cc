@@ -12,7 +12,7 @@
 namespace uroce::drivers {
 namespace {
 
-/// Longer delays than a path has; what is on its way lies in bounded memory.
+/// Longer than the delay of any path, and bounded, because delayed frames lie in bounded memory.
 constexpr absl::Duration kMaxDelay = absl::Seconds(1);
 
 absl::Status Bad(const std::string& key, const std::string& value, const char* right) {

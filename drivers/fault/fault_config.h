@@ -16,12 +16,12 @@ struct FaultConfig {
   uint64_t seed = 1;
   double drop = 0;
   double duplicate = 0;
-  double reorder = 0;  ///< Held back until one to eight later frames have passed.
+  double reorder = 0;  ///< The frame is held back until one to eight later frames have passed it.
   double corrupt = 0;  ///< One byte is changed.
   double ce_mark = 0;  ///< ECN of IP frames becomes 3, congestion experienced.
-  Nanos delay{0};      ///< Of every frame.
+  Nanos delay{0};      ///< Every frame is delayed by this time.
   Direction direction = Direction::kBoth;
-  /// Whether a frame may come out otherwise than it went in.
+  /// Whether every frame comes out exactly as it went in, and at once.
   bool is_harmless() const {
     return drop == 0 && duplicate == 0 && reorder == 0 && corrupt == 0 && ce_mark == 0 &&
            delay == Nanos(0);
@@ -29,7 +29,7 @@ struct FaultConfig {
 };
 
 /// Parses "seed=1,drop=0.01,duplicate=0.01,reorder=0.02,delay=10us,corrupt=0.001,ce=0.01,dir=both",
-/// any part of it in any order. Errors name the key, the value and what would be right.
+/// or any of these keys in any order. Errors name the key, the value and what would be right.
 absl::StatusOr<FaultConfig> ParseFault(const std::string& text);
 
 }  // namespace uroce::drivers

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLaneFrames = 1024;
 constexpr size_t kHeldFrames = 64;
 constexpr uint32_t kMaxPassing = 8;
-/// A held frame leaves after this time though too few others pass it.
+/// A held frame leaves after this time, even if too few other frames have passed it.
 constexpr Nanos kHoldLimit{200'000};
 
 std::span<uint8_t> BytesOf(rte_mbuf* frame) {
@@ -50,7 +50,7 @@ void FaultLane::Set(const FaultConfig& config, uint64_t seed) {
   random_.seed(seed);
 }
 
-/// Draws at every call, so that changing one rate does not change what the others do.
+/// Draws a number at every call, so that a change of one rate does not change the other faults.
 bool FaultLane::Chance(double rate) {
   constexpr double kOne = 1.0 / 9007199254740992.0;  // 2^-53
   return static_cast<double>(random_() >> 11) * kOne < rate;
@@ -70,7 +70,7 @@ void FaultLane::Put(rte_mbuf* frame, Nanos now) {
     return;
   }
   if (ce_mark && fabric::MarkCongestionExperienced(BytesOf(frame))) ++counters_.ce_marked;
-  // The copy stays whole, so that a corrupted frame may have a good twin.
+  // The copy is not corrupted, so that a corrupted frame may have an intact duplicate.
   if (duplicate) Duplicate(frame, now);
   if (corrupt) Corrupt(frame);
   Line(frame, reorder, now);
@@ -79,7 +79,7 @@ void FaultLane::Put(rte_mbuf* frame, Nanos now) {
 void FaultLane::Line(rte_mbuf* frame, bool hold, Nanos now) {
   const Nanos due = now + config_.delay;
   if (!hold || held_.size() == kHeldFrames) {
-    // Where the delay was made shorter, later frames do not overtake.
+    // After the delay was made shorter, later frames do not overtake earlier ones.
     line_.push_back({.frame = frame, .due = line_.empty() ? due : std::max(due, line_.back().due)});
     return;
   }
@@ -91,7 +91,7 @@ void FaultLane::Line(rte_mbuf* frame, bool hold, Nanos now) {
 void FaultLane::Duplicate(const rte_mbuf* frame, Nanos now) {
   rte_mbuf* const copy = rte_pktmbuf_copy(frame, copies_, 0, UINT32_MAX);
   if (copy == nullptr) return;
-  // Ports carry single segments; a pool of small mbufs would make a chain.
+  // Ports carry single segments, and a pool of small mbufs would make a chain.
   if (copy->nb_segs != 1) {
     rte_pktmbuf_free(copy);
     return;
@@ -109,7 +109,7 @@ void FaultLane::Corrupt(rte_mbuf* frame) {
   ++counters_.corrupted;
 }
 
-/// A held frame whose time has come, or null.
+/// Takes a held frame whose time has come, or null.
 rte_mbuf* FaultLane::TakeHeld(Nanos now) {
   const auto leaves = [now](const Held& held) { return held.passing == 0 || held.due <= now; };
   const auto found = std::find_if(held_.begin(), held_.end(), leaves);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One direction of a fault port: frames go in, and come out late, twice, changed or not at all.
+// One direction of a fault port: its frames come out late, twice, changed or not at all.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct rte_mempool;
 
 namespace uroce::drivers {
 
-/// What a lane did, cumulative. Frames that left = taken - dropped + duplicated - those still held.
+/// What a lane did, cumulative. Frames that left = taken - dropped + duplicated - frames still
+/// held.
 struct FaultCounters {
   uint64_t taken = 0;
   uint64_t dropped = 0;
@@ -26,29 +27,29 @@ struct FaultCounters {
   FaultCounters& operator+=(const FaultCounters& other);
 };
 
-/// Owns the frames it holds; none is lost except by a drop. One thread. `now` never goes back.
-/// Frames put in are limited by room().
+/// Owns the frames that it holds, and loses none except by a drop. Used by one thread. `now` never
+/// goes back. A caller puts in at most room() frames.
 class FaultLane {
  public:
-  /// `copies` is where duplicates are made; with it empty there are none.
+  /// Duplicates are made in mbufs of `copies`; when it is null, no frame is duplicated.
   FaultLane(const FaultConfig& config, uint64_t seed, rte_mempool* copies);
   ~FaultLane();
   FaultLane(const FaultLane&) = delete;
   FaultLane& operator=(const FaultLane&) = delete;
 
-  /// From the next frame on; those in it leave as they would have.
+  /// Applies to the next frame and those after it. Frames in the lane leave as they would have.
   void Set(const FaultConfig& config, uint64_t seed);
 
   /// Takes ownership of `frame`. room() must not be 0.
   void Put(rte_mbuf* frame, Nanos now);
-  /// Up to `count` frames that are due, in the order in which they leave.
+  /// Yields up to `count` frames that are due, in the order in which they leave.
   uint16_t Take(rte_mbuf** frames, uint16_t count, Nanos now);
   /// Puts frames that nobody took back to the front, in their order.
   void Untake(rte_mbuf* const* frames, uint16_t count);
 
-  /// Frames may pass it by: it would do nothing, and holds none.
+  /// Whether frames may bypass the lane: it makes no faults and holds no frames.
   bool is_idle() const { return is_harmless_ && line_.empty() && held_.empty(); }
-  /// Frames that fit even if each of them is duplicated.
+  /// How many frames fit even if each of them is duplicated.
   uint16_t room() const;
   /// When the next frame is due: in the past if one is waiting, kNever if none is held.
   Nanos NextDeadline() const;
@@ -59,11 +60,11 @@ class FaultLane {
     rte_mbuf* frame;
     Nanos due;
   };
-  /// Held back for reordering.
+  /// A frame that is held back for reordering.
   struct Held {
     rte_mbuf* frame;
-    Nanos due;         ///< Leaves then at the latest, though nothing passes any more.
-    uint32_t passing;  ///< Frames still to pass it.
+    Nanos due;         ///< The frame leaves then at the latest, even if no more frames pass.
+    uint32_t passing;  ///< How many frames must still pass it.
   };
 
   bool Chance(double rate);
@@ -76,7 +77,7 @@ class FaultLane {
   bool is_harmless_;
   rte_mempool* const copies_;
   std::mt19937_64 random_;
-  std::deque<Late> line_;  ///< In order of arrival, which is that of `due`.
+  std::deque<Late> line_;  ///< In order of arrival, which is also the order of `due`.
   std::vector<Held> held_;
   FaultCounters counters_;
 };

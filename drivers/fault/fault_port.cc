@@ -12,13 +12,13 @@ namespace {
 
 constexpr uint16_t kBurst = 32;
 
-/// The configuration of one lane: harmless where `direction` does not include it.
+/// The configuration of one lane: without faults when `direction` does not include the lane.
 FaultConfig LaneConfig(const FaultConfig& config, FaultConfig::Direction lane) {
   const bool meant = config.direction == FaultConfig::Direction::kBoth || config.direction == lane;
   return meant ? config : FaultConfig{};
 }
 
-/// The seed of one direction of one queue: each draws on its own.
+/// The seed of one direction of one queue: each lane draws its own random numbers.
 uint64_t LaneSeed(const FaultConfig& config, uint16_t queue, uint64_t direction) {
   constexpr uint64_t kApart = 0x9e3779b97f4a7c15;
   return 2 * config.seed + direction + queue * kApart;
@@ -47,7 +47,7 @@ void FaultPort::Set(const FaultConfig& config) {
   }
 }
 
-/// Frames that are due, to the wrapped port; what it does not take waits here.
+/// Gives the frames that are due to the wrapped port. Frames that it does not take wait here.
 void FaultPort::SendOn(uint16_t queue, Nanos now) {
   FaultLane& lane = lanes_[queue]->transmit;
   std::array<rte_mbuf*, kBurst> frames;

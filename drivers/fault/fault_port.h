@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wraps any port and drops, duplicates, delays, reorders, corrupts or marks its frames, by seed and
-// rates.
+// A port around any other port: it drops, duplicates, delays, reorders, corrupts or marks the
+// frames, by a seed and rates.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ struct rte_mempool;
 
 namespace uroce::drivers {
 
-/// A port with faults in one or both directions, each queue with its own: on a port of one queue
-/// the same seed and frames give the same faults. Without faults it passes bursts on as they are.
-/// Frames that wait in it are sent on by ReceiveBurst too, so a worker that polls needs to do
-/// nothing else; one that would sleep asks NextDeadline.
+/// A port with faults in one or both directions. Each queue has its own faults: on a port of one
+/// queue the same seed and frames give the same faults. Without faults the port passes bursts on
+/// unchanged. ReceiveBurst also sends on the frames that wait in the port, so a worker that polls
+/// needs to do nothing else. A worker that wants to sleep asks NextDeadline.
 class FaultPort final : public Port {
  public:
   /// Duplicates are copied into mbufs of `copies`, which outlives this port.
@@ -38,9 +38,9 @@ class FaultPort final : public Port {
   int maintain_fd() const override { return port_->maintain_fd(); }
 
   // ---- while no worker is inside ----
-  /// From now on; each queue draws from the new seed.
+  /// Applies from now on. Each queue starts its random numbers from the new seed.
   void Set(const FaultConfig& config);
-  /// Of all queues.
+  /// The counters, summed over all queues.
   FaultCounters receive_counters() const;
   FaultCounters transmit_counters() const;
 

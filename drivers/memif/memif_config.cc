@@ -13,13 +13,13 @@
 namespace uroce::drivers {
 namespace {
 
-// More does not fit the 16-bit length of an mbuf with its headroom.
+// More does not fit the 16-bit length of an mbuf with headroom.
 constexpr uint32_t kMaxBufferBytes = UINT16_MAX - RTE_PKTMBUF_HEADROOM;
 constexpr uint32_t kMinLog2RingSlots = 5;  // A burst.
 constexpr uint32_t kFrameOverheadBytes = RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
 
 absl::Status Bad(const DeviceArguments& arguments, absl::string_view key, absl::string_view why) {
-  // A secret is nobody else's business.
+  // A message must not contain the secret.
   const std::string value = key == "secret" ? "..." : arguments.Value(key);
   return absl::InvalidArgumentError(
       absl::StrCat("dev \"", arguments.name, "\": ", key, "=", value, ": ", why));
@@ -46,7 +46,7 @@ absl::Status CheckSocket(const DeviceArguments& arguments) {
   return Bad(arguments, "socket", absl::StrCat(path.size(), " characters, at most ", kLongest));
 }
 
-/// Reads the number of `key` where it lies in [least, most].
+/// Reads the number of `key`, which must lie in [least, most].
 absl::Status ReadNumber(const DeviceArguments& arguments, absl::string_view key, uint32_t least,
                         uint32_t most, absl::string_view what, uint32_t& number) {
   if (absl::SimpleAtoi(arguments.Value(key), &number) && number >= least && number <= most) {

@@ -13,15 +13,15 @@ namespace uroce::drivers {
 
 inline constexpr char kMemifDriver[] = "net_memif";
 
-/// One end of a memif: frames in shared memory between two processes. The names of the options are
-/// those of DPDK's driver of that name.
+/// The settings of one end of a memif: frames in shared memory between two processes. The options
+/// have the names that DPDK's driver of that name gives them.
 struct MemifConfig {
   bool is_server = false;
-  std::string socket;           ///< The server listens there.
-  uint32_t id = 0;              ///< Both ends must give the same.
-  uint16_t buffer_bytes = 0;    ///< bsize: of each slot. The client's counts for both directions.
-  uint8_t log2_ring_slots = 0;  ///< rsize. The client's counts.
-  std::string secret;           ///< The client must know the server's, where it has one.
+  std::string socket;           ///< The path that the server listens at.
+  uint32_t id = 0;              ///< Both ends must give the same id.
+  uint16_t buffer_bytes = 0;    ///< Option bsize, of each slot. The client's value holds both ways.
+  uint8_t log2_ring_slots = 0;  ///< Option rsize. The client's value holds for both ends.
+  std::string secret;           ///< The client must give the server's secret, if there is one.
   Mac mac{};
 };
 
@@ -29,7 +29,7 @@ struct MemifConfig {
 /// Errors: InvalidArgument, which names the device, the option, its value and what would be right.
 absl::StatusOr<MemifConfig> ParseMemifConfig(const DeviceArguments& arguments);
 
-/// Bytes of an Ethernet payload that fit one buffer behind header and VLAN tag.
+/// Bytes of an Ethernet payload that fit one buffer after the header and a VLAN tag.
 uint32_t MemifMtuBytes(const MemifConfig& config);
 
 }  // namespace uroce::drivers

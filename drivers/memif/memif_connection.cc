@@ -17,7 +17,7 @@ namespace {
 using memif::Message;
 using memif::MessageType;
 
-// Of one readiness: the loop has others to serve.
+// Messages read at one readiness of the socket: the event loop also has others to serve.
 constexpr int kMessagesAtOnce = 32;
 constexpr size_t kMaxRegions = 16;
 constexpr char kName[] = "uroce";
@@ -29,7 +29,7 @@ void CopyText(absl::string_view text, char (&field)[kBytes]) {
   field[length] = '\0';
 }
 
-/// A text field that the peer may have filled to the brim.
+/// A text field, which the peer may have filled without a terminating zero.
 template <size_t kBytes>
 std::string Text(const char (&field)[kBytes]) {
   return {field, strnlen(field, kBytes)};
@@ -39,7 +39,7 @@ size_t RingBytes(uint8_t log2_slots) {
   return sizeof(memif::RingHeader) + (sizeof(memif::Descriptor) << log2_slots);
 }
 
-/// Takes a message with at most one fd; others that came with it are closed. False: of wrong size.
+/// Receives a message with at most one fd, and closes further fds. False: the size is wrong.
 bool Receive(int socket, Message& message, Fd& fd) {
   iovec part{&message, sizeof(message)};
   alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
@@ -72,10 +72,10 @@ Message MakeMessage(MessageType type) {
 
 }  // namespace
 
-/// A message with fds, and what the thread finds out about them. It ends there too.
+/// A message with fds, and what the side thread finds out about them. Destroyed on that thread too.
 struct MemifConnection::Inspection {
   std::shared_ptr<StrangerSocket> socket;
-  std::shared_ptr<Fd> done;  ///< Written at the end.
+  std::shared_ptr<Fd> done;  ///< Written when the thread is done.
   Message message{};
   absl::Status status;  ///< Why the message is refused.
   MemifMemory memory;   ///< Of kAddRegion.
@@ -177,9 +177,9 @@ absl::Status MemifConnection::StartInspection() {
   return absl::OkStatus();
 }
 
-/// False: the thread is not done.
+/// False: the side thread is not done.
 bool MemifConnection::ReadInspected() {
-  thread_->Launch();  // If the system has refused it.
+  thread_->Launch();  // Does nothing unless the system refused to start the thread before.
   uint64_t count = 0;
   if (read(inspected_->get(), &count, sizeof(count)) < 0) return false;
   const std::shared_ptr<Inspection> inspection = std::exchange(inspection_, nullptr);
@@ -282,7 +282,7 @@ absl::Status MemifConnection::OnHello(const memif::Hello& hello) {
   return SendNext();
 }
 
-/// Both rings, then the buffers of the first, then those of the second.
+/// Makes memory for both rings, then the buffers of the first ring, then those of the second.
 absl::Status MemifConnection::MakeMemory() {
   const uint64_t buffers_bytes = uint64_t{config_.buffer_bytes} << send_.log2_slots;
   absl::StatusOr<MemifMemory> memory =
@@ -389,7 +389,7 @@ absl::Status MemifConnection::Send(const Message& message, int fd) {
     std::memcpy(CMSG_DATA(item), &fd, sizeof(fd));
   }
   const ssize_t sent = sendmsg(socket_->fd(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-  // Of a peer that is gone reading tells, with the reason that it may have left.
+  // A peer that is gone is no error here: reading reports it, with the reason if the peer sent one.
   if (sent == sizeof(message) || errno == EPIPE || errno == ECONNRESET) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, "the peer does not read its messages");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of a memif: from a connected socket over the handshake to two rings.
+// One connection of a memif, from the connected socket through the handshake to two rings.
 #pragma once
 
 #include <cstdint>
@@ -23,41 +23,41 @@
 
 namespace uroce::drivers {
 
-/// Control thread; a worker uses `sender` and `receiver` of one that is connected. The end of the
-/// object has what they work on unmapped.
+/// Used by the control thread. A worker uses `sender` and `receiver` while the state is kConnected.
+/// Destruction unmaps the memory that these two use.
 ///
-/// A stranger's fd may block whoever receives it, looks at it or closes it. So each message with
-/// fds is received, and they are checked, mapped and closed, on a thread of the connection, that
-/// nobody waits for; this thread only learns the outcome.
+/// A stranger's fd may block the thread that receives it, looks at it or closes it. So a thread of
+/// the connection, which nobody waits for, receives each message with fds, and checks, maps and
+/// closes the fds. The control thread only learns the outcome.
 class MemifConnection {
  public:
   enum class State : uint8_t { kHandshake, kConnected, kEnded };
 
-  /// `socket` does not block. The server speaks first. Frames go into mbufs of `pool`; `signal`,
-  /// which outlives the object, wakes the peer. `held` is let go once the object has gone and all
-  /// that came from the peer has ended.
+  /// `socket` is non-blocking. The server speaks first. Frames go into mbufs of `pool`. `signal`,
+  /// which outlives the object, wakes the peer. `held` is released once the object and all that
+  /// came from the peer are gone.
   MemifConnection(const MemifConfig& config, Fd socket, EventSignal* signal, rte_mempool* pool,
                   std::shared_ptr<void> held = nullptr);
-  /// Tells the peer that it is over, where that has not been said.
+  /// Tells the peer that the connection ends, unless the peer has been told.
   ~MemifConnection();
   MemifConnection(const MemifConnection&) = delete;
   MemifConnection& operator=(const MemifConnection&) = delete;
 
-  /// Reads what has come, and answers.
+  /// Reads the messages that have come, and answers them.
   State OnReadable();
-  /// Ends it, and says why to the peer.
+  /// Ends the connection, and tells the peer the reason.
   void End(absl::string_view why);
 
   State state() const { return state_; }
-  /// Why it ended.
+  /// Why the connection ended.
   const std::string& reason() const { return reason_; }
   /// Readable while OnReadable has something to do.
   int fd() const { return events_.fd(); }
-  /// Whether the thread has a message. Others wait until it is done with that.
+  /// Whether the side thread has a message. Later messages wait until the thread is done with it.
   bool is_inspecting() const { return inspection_ != nullptr; }
-  /// Of the ring that we receive on; -1 before it is there.
+  /// The eventfd of the ring that we receive on; -1 before the ring exists.
   int event_fd() const { return receive_.fd(); }
-  /// Of the ring that the peer receives on.
+  /// The eventfd of the ring that the peer receives on; -1 before the ring exists.
   int peer_event_fd() const { return send_.fd(); }
   /// The first region.
   std::span<uint8_t> memory() const { return regions_.front(); }
@@ -77,7 +77,7 @@ class MemifConnection {
   bool ReadOne();
   bool ReadInspected();
   absl::Status StartInspection();
-  /// `brought` is what came along, if anything did.
+  /// `brought` is what came with the message, or null.
   absl::Status OnMessage(const memif::Message& message, Inspection* brought);
   absl::Status OnHello(const memif::Hello& hello);
   absl::Status OnInit(const memif::Init& init);
@@ -97,14 +97,14 @@ class MemifConnection {
   rte_mempool* const pool_;
   const std::shared_ptr<SideThread> thread_;
   const std::shared_ptr<StrangerSocket> socket_;
-  const std::shared_ptr<Fd> inspected_;  ///< An eventfd that the thread writes.
-  Epoll events_;                         ///< `inspected_`, and `socket_` but during an inspection.
+  const std::shared_ptr<Fd> inspected_;  ///< An eventfd that the side thread writes.
+  Epoll events_;                         ///< `inspected_`, and `socket_` except in an inspection.
   std::shared_ptr<Inspection> inspection_;
   State state_ = State::kHandshake;
   std::string reason_;
   bool is_greeted_ = false;                              ///< Init or Hello has come.
-  std::deque<std::pair<memif::Message, int>> requests_;  ///< A client's, one at a time.
-  std::vector<std::shared_ptr<MemifMemory>> memories_;   ///< They end on the thread.
+  std::deque<std::pair<memif::Message, int>> requests_;  ///< Of a client: sent one at a time.
+  std::vector<std::shared_ptr<MemifMemory>> memories_;   ///< Unmapped on the side thread.
   MemifRegions regions_;
   RingPlace send_;
   RingPlace receive_;

@@ -17,7 +17,7 @@
 namespace uroce::drivers {
 namespace {
 
-// In whole pages of its file system, which may be huge ones: only so they can be unmapped.
+// Maps whole pages of the file's file system, perhaps huge ones: only whole pages can be unmapped.
 absl::StatusOr<MemifMemory> Map(Fd fd, uint64_t size_bytes) {
   struct statfs file_system {};
   if (fstatfs(fd.get(), &file_system) != 0) return absl::ErrnoToStatus(errno, "memif: fstatfs");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the two ends of a memif share, and the fds that go with it.
+// Memory that the two ends of a memif share, and the fds that come with it.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace uroce::drivers {
 
-/// A mapped memory file that cannot shrink. Its pages may go all the same, and be missing where
-/// they are huge ones: the peer that has taken them away reads and writes others than we do from
-/// then on.
+/// A mapped memory file that cannot shrink. The peer can still take its pages away: after that the
+/// peer reads and writes other pages than we do, and huge pages may be missing when we access
+/// them.
 struct MemifMemory {
   Fd fd;
   GuardedMapping mapping;
@@ -21,11 +21,11 @@ struct MemifMemory {
   std::span<uint8_t> bytes() const { return {mapping.data(), size_bytes}; }
 };
 
-/// A new file of `size_bytes` zeros. Errors name the system call.
+/// Makes a file of `size_bytes` zeros. Errors name the system call.
 absl::StatusOr<MemifMemory> MakeMemifMemory(uint64_t size_bytes);
 
-/// Maps the peer's file. Any thread. Errors: not a memory file, not sealed against shrinking, or
-/// smaller than `size_bytes`.
+/// Maps the peer's file. Any thread. Errors: the file is no memory file, is not sealed against
+/// shrinking, or is smaller than `size_bytes`.
 absl::StatusOr<MemifMemory> MapMemifMemory(Fd fd, uint64_t size_bytes);
 
 /// Whether `fd` is an eventfd.

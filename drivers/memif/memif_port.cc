@@ -23,15 +23,16 @@
 namespace uroce::drivers {
 namespace {
 
-// There is no wire whose speed could be told; a memory bus carries about this.
+// A memif has no wire whose speed could be reported; a memory bus carries about this much.
 constexpr uint64_t kSpeedBps = 100'000'000'000;
-/// How long a peer may leave the ring full before frames are dropped instead of held back: one that
-/// shares its core with many others is back by then.
+/// How long a peer may leave the ring full before frames are dropped instead of held back. A peer
+/// that shares its core with many others runs again within this time.
 constexpr Nanos kRefusalLimit{1'000'000'000};
-/// A sender without a fence may miss that we asked for a wake-up; its store has long arrived then.
+/// A sender without a fence may miss that we asked for a wake-up; after this time its frame is
+/// visible.
 constexpr Nanos kLookAgain{50'000};
 constexpr uint16_t kBurst = 32;
-/// With those that are over, whose peers keep a thread from closing what came from them.
+/// Counts ended connections too, while a thread of theirs is blocked in closing the peer's fds.
 constexpr long kMostConnections = 8;
 
 /// Adds to a counter that only the worker writes.
@@ -71,22 +72,22 @@ class MemifPort final : public Port {
 
   // Control thread.
   const std::shared_ptr<void> room_ = std::make_shared<char>();  ///< Each connection holds it.
-  Fd listener_;                                                  ///< A server's.
+  Fd listener_;                                                  ///< Of a server; else empty.
   Epoll maintain_;
   std::unique_ptr<MemifConnection> connection_;
   bool link_up_ = false;
   std::string why_down_;
 
-  // Worker, and control inside `while_idle`.
+  // Used by the worker, and by the control thread inside `while_idle`.
   MemifConnection* active_ = nullptr;  ///< `connection_` while it is connected.
   ReceiveWake wake_;
   EventSignal signal_;
   Nanos now_;
   Nanos look_again_at_ = kNever;
   Nanos refused_since_ = kNever;
-  bool is_stuck_ = false;  ///< The peer takes nothing any more.
+  bool is_stuck_ = false;  ///< The peer takes no more frames.
 
-  std::atomic<bool> is_corrupt_{false};  ///< From the worker to control: end the connection.
+  std::atomic<bool> is_corrupt_{false};  ///< The worker asks control to end the connection.
   std::atomic<uint64_t> tx_dropped_{0};
   std::atomic<uint64_t> rx_dropped_{0};
 };
@@ -103,7 +104,7 @@ MemifPort::MemifPort(MemifConfig config, Fd listener, EventSignal signal, rte_me
 MemifPort::~MemifPort() {
   if (!listener_) return;
   unlink(config_.socket.c_str());
-  // With the fds that whoever waits to be let in has sent.
+  // Also closes the fds that clients in the backlog have sent.
   SideThread().End(std::make_shared<Fd>(std::move(listener_)));
 }
 
@@ -123,7 +124,7 @@ uint16_t MemifPort::ReceiveBurst(uint16_t, rte_mbuf** frames, uint16_t count, Na
   return received;
 }
 
-/// Notes since when the ring is full, and whether that is too long.
+/// Notes since when the ring has been full, and whether that is too long.
 void MemifPort::WatchRoom(Nanos now) {
   if (active_->sender().room() != 0) {
     refused_since_ = kNever;
@@ -156,7 +157,7 @@ bool MemifPort::BeforeSleep(uint16_t) {
   return receiver.AskForWake();
 }
 
-// The peer's eventfd is never read: a read may wait, whatever was set before.
+// The peer's eventfd is never read: a read may block, whatever flags were set before.
 void MemifPort::AfterSleep(uint16_t) {
   if (active_ != nullptr) wake_.Drain();
 }
@@ -185,7 +186,7 @@ void MemifPort::Maintain(WhileIdle while_idle) {
     if (is_corrupt_.exchange(false, std::memory_order_relaxed)) {
       connection_->End("impossible words in a ring");
     }
-    // A client that was turned away waits for the next look before it knocks again.
+    // A client that was turned away waits until the next Maintain before it connects again.
     if (connection_->state() == MemifConnection::State::kEnded) return Drop(while_idle);
   } else if (!config_.is_server) {
     Knock();
@@ -199,7 +200,7 @@ void MemifPort::Maintain(WhileIdle while_idle) {
   while_idle([this] { SetActive(connection_.get()); });
 }
 
-/// Worker's thread, or none runs.
+/// Called on the worker's thread, or while no worker runs.
 void MemifPort::SetActive(MemifConnection* connection) {
   active_ = connection;
   refused_since_ = look_again_at_ = kNever;
@@ -229,14 +230,14 @@ void MemifPort::Knock() {
   if (socket) TakeOver(std::move(socket));
 }
 
-// A client that never finishes its handshake must not keep the next one out.
+// A client that never finishes its handshake must not block the next client.
 void MemifPort::Admit() {
   const bool has_room = HasRoom();
   Fd socket = has_room ? AcceptMemif(listener_.get()) : Fd();
   if (socket || (has_room && errno == EAGAIN)) {
     maintain_.Add(listener_.get());
   } else {
-    maintain_.Remove(listener_.get());  // It stays readable; the next look is at its time.
+    maintain_.Remove(listener_.get());  // It stays readable; the next Maintain looks at it.
   }
   if (!socket) return;
   if (link_up_) {
@@ -261,7 +262,7 @@ absl::StatusOr<std::unique_ptr<Port>> OpenMemifPort(const DeviceArguments& argum
   absl::StatusOr<EventSignal> signal = EventSignal::Make();
   absl::Status status = signal.status();
   if (!config->is_server) status.Update(CheckMemifDirectory(config->socket));
-  // Last, since strangers connect at once: from here on only the port closes the listener.
+  // The listener comes last, since strangers connect at once: from here on only the port closes it.
   absl::StatusOr<Fd> listener = Fd();
   if (status.ok() && config->is_server) listener = ListenForMemif(config->socket);
   status.Update(listener.status());

@@ -12,13 +12,13 @@ struct rte_mempool;
 
 namespace uroce::drivers {
 
-/// Opens the end that `arguments` of driver net_memif describe. The link is up while the other end
-/// is connected; either may come, go and come back at any time. Frames go into mbufs of `pool`.
-/// Control thread. Errors name the option.
+/// Opens the end of a memif that `arguments` of driver net_memif describe. The link is up while the
+/// other end is connected. Either end may start, stop and start again at any time. Frames go into
+/// mbufs of `pool`. Control thread. Errors name the option.
 ///
-/// Spoken here and not by DPDK's driver of that name, whose interrupt thread unmaps the rings under
-/// a worker that is inside them when the peer dies, and which believes whatever the peer writes
-/// there. DPDK's driver will do as the other end.
+/// This port implements memif itself instead of using DPDK's driver of that name: the interrupt
+/// thread of that driver unmaps the rings under a worker that uses them when the peer dies, and the
+/// driver trusts whatever the peer writes there. DPDK's driver can be the other end.
 absl::StatusOr<std::unique_ptr<Port>> OpenMemifPort(const DeviceArguments& arguments,
                                                     rte_mempool* pool);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memif 2.0 as it is spoken: messages on the control socket, rings in shared memory. Both ends run
-// on one machine, so all integers are in host order.
+// The memif 2.0 protocol: messages on the control socket, and rings in shared memory. Both ends run
+// on one machine, so all integers are in host byte order.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ enum class MessageType : uint16_t {
   kDisconnect,
 };
 
-/// Server to client, first of all: what it can do. Limits are indices: 0 is one ring or region.
+/// Server to client, the first message: its limits, as indices: 0 stands for one ring or region.
 struct [[gnu::packed]] Hello {
   char name[kNameBytes];
   uint16_t min_version;
@@ -39,7 +39,7 @@ struct [[gnu::packed]] Hello {
   uint8_t max_log2_ring_slots;
 };
 
-/// Client to server: which interface it wants. Mode 0 carries Ethernet frames.
+/// Client to server: which interface the client wants. Mode 0 carries Ethernet frames.
 struct [[gnu::packed]] Init {
   uint16_t version;
   uint32_t id;
@@ -48,7 +48,7 @@ struct [[gnu::packed]] Init {
   char name[kNameBytes];
 };
 
-/// Client to server, with the memory's fd.
+/// Client to server, sent with the fd of the region's memory.
 struct [[gnu::packed]] AddRegion {
   uint16_t index;
   uint64_t size_bytes;
@@ -56,7 +56,7 @@ struct [[gnu::packed]] AddRegion {
 
 inline constexpr uint16_t kRingIsClientToServer = 1;
 
-/// Client to server, with the eventfd that wakes the ring's receiver.
+/// Client to server, sent with the eventfd that wakes the ring's receiver.
 struct [[gnu::packed]] AddRing {
   uint16_t flags;
   uint16_t index;
@@ -66,12 +66,12 @@ struct [[gnu::packed]] AddRing {
   uint16_t private_header_bytes;
 };
 
-/// Connect (client to server) and Connected (its answer).
+/// The body of Connect (client to server) and of Connected (its answer).
 struct [[gnu::packed]] InterfaceName {
   char name[kNameBytes];
 };
 
-/// Either way, before the socket is closed.
+/// Sent by either end before it closes the socket.
 struct [[gnu::packed]] Disconnect {
   uint32_t code;
   char reason[kReasonBytes];
@@ -104,9 +104,9 @@ struct Descriptor {
 };
 static_assert(sizeof(Descriptor) == 16);
 
-/// Head counts the slots that the client has handed over, tail those that the server has: on a ring
-/// from client to server a frame sent and a frame taken, on the other an empty buffer and a frame
-/// sent.
+/// Head counts the slots that the client has handed over, tail those that the server has. On a ring
+/// from client to server these are frames sent and frames taken; on the other ring, empty buffers
+/// and frames sent.
 struct RingHeader {
   uint32_t cookie;
   uint16_t flags;

@@ -12,7 +12,7 @@ namespace {
 
 using memif::Descriptor;
 
-/// A copy that is read once, whatever the compiler makes of it.
+/// Copies a descriptor, which is read exactly once, whatever the compiler does.
 Descriptor Load(Descriptor& shared) {
   auto* const words = reinterpret_cast<uint64_t*>(&shared);
   const uint64_t copy[2] = {std::atomic_ref(words[0]).load(std::memory_order_relaxed),
@@ -39,7 +39,7 @@ std::span<uint8_t> MemifRing::Buffer(uint16_t index, const Descriptor& descripto
   return region.subspan(descriptor.offset_bytes, descriptor.length_bytes);
 }
 
-// A client's frames go out by head, a server's by tail; the free slots end at the other.
+// A client sends by advancing head, a server by advancing tail. The other index ends free slots.
 MemifSender::MemifSender(const MemifRing& ring, EventSignal* signal)
     : ring_(ring), signal_(signal) {
   uint16_t& mine = ring.is_clients() ? ring.header->head : ring.header->tail;
@@ -70,14 +70,14 @@ uint16_t MemifSender::Send(rte_mbuf** frames, uint16_t count) {
   return sent;
 }
 
-/// Copies one frame behind those that wait to be published. Returns its slots; 0: no room.
+/// Copies one frame behind those that wait to be published. Returns the slots used; 0: no room.
 uint16_t MemifSender::Put(const rte_mbuf& frame) {
   const auto* from = rte_pktmbuf_mtod(&frame, const uint8_t*);
   uint32_t left = frame.data_len;
   uint16_t used = 0;
   do {
     if (Room(used) <= used) {
-      // A ring that cannot hold one frame will never do.
+      // A ring that is too small for one frame can never send it.
       is_corrupt_ |= used == ring_.slots;
       return 0;
     }
@@ -105,8 +105,8 @@ uint16_t MemifSender::Put(const rte_mbuf& frame) {
   return used;
 }
 
-// Index and flag are each stored before the other end's is loaded, in one order that all see: a
-// receiver that asks for a wake-up finds the frame, or we find that it asked.
+// Index and flag are each stored before the other end's value is loaded, in one total order: either
+// the receiver that asks for a wake-up finds the frame, or we find that it asked.
 void MemifSender::Publish() {
   uint16_t& mine = ring_.is_clients() ? ring_.header->head : ring_.header->tail;
   std::atomic_ref(mine).store(next_, std::memory_order_seq_cst);
@@ -139,7 +139,7 @@ uint16_t MemifReceiver::Receive(rte_mbuf** frames, uint16_t count) {
   if (available == 0) return 0;
   if (is_wake_asked_) StopWake();
   count = std::min(count, available);
-  // Without mbufs the frames wait in the ring.
+  // Without free mbufs the frames stay in the ring.
   if (rte_pktmbuf_alloc_bulk(pool_, frames, count) != 0) return 0;
   uint16_t received = 0;
   uint16_t all_used = 0;
@@ -161,12 +161,12 @@ uint16_t MemifReceiver::Receive(rte_mbuf** frames, uint16_t count) {
   return received;
 }
 
-/// Copies the frame that begins at `next_` and sets the number of its slots.
+/// Copies the frame that begins at `next_`, and sets `used` to the number of its slots.
 MemifReceiver::Taken MemifReceiver::Take(rte_mbuf& frame, uint16_t available, uint16_t& used) {
   uint64_t length = 0;
   const uint64_t room = rte_pktmbuf_tailroom(&frame);
   for (bool goes_on = true; goes_on; ++used) {
-    // The first slots of a frame whose last one cannot come.
+    // The slots begin a frame whose last slot cannot come.
     if (used == available)
       return available == ring_.slots ? Taken::kImpossible : Taken::kIncomplete;
     const auto index = static_cast<uint16_t>(next_ + used);
@@ -189,7 +189,7 @@ MemifReceiver::Taken MemifReceiver::Take(rte_mbuf& frame, uint16_t available, ui
   return Taken::kFrame;
 }
 
-// What a client has read it hands over again, empty; a server just lets go.
+// A client hands the slots that it has read over again, empty; a server only releases them.
 void MemifReceiver::GiveBack(uint16_t used) {
   if (!ring_.is_clients()) {
     std::atomic_ref(ring_.header->tail).store(next_, std::memory_order_release);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two directions of a memif: frames copied between mbufs and buffers in shared memory. The peer
-// may write there what it likes and when it likes: each word is read once and checked, and what is
-// impossible ends the connection.
+// The two directions of a memif: frames are copied between mbufs and buffers in shared memory. The
+// peer may write anything there at any time: each word is read once and checked, and an impossible
+// value ends the connection.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct rte_mempool;
 
 namespace uroce::drivers {
 
-/// Memory that both ends map, by the number that descriptors give.
+/// The regions that both ends map, indexed by the region number in descriptors.
 using MemifRegions = std::vector<std::span<uint8_t>>;
 
-/// A ring and its buffers. On the client's side buffer i lies at i * `buffer_bytes` of `buffers`;
-/// on the server's, where `buffers` is empty, the descriptors say where.
+/// A ring and its buffers. In the client, buffer i lies at i * `buffer_bytes` of `buffers`. In the
+/// server `buffers` is empty, and the descriptors say where the buffers are.
 struct MemifRing {
   memif::RingHeader* header = nullptr;
   uint32_t slots = 0;  ///< A power of two, at most 2^kMaxLog2RingSlots.
   const MemifRegions* regions = nullptr;
   std::span<uint8_t> buffers;
-  uint32_t buffers_offset = 0;  ///< Of `buffers` in region 0.
+  uint32_t buffers_offset = 0;  ///< The offset of `buffers` in region 0.
   uint32_t buffer_bytes = 0;
   int event_fd = -1;  ///< Wakes the ring's receiver.
 
@@ -35,7 +35,7 @@ struct MemifRing {
   memif::Descriptor& At(uint16_t index) const {
     return reinterpret_cast<memif::Descriptor*>(header + 1)[index & (slots - 1)];
   }
-  /// The buffer of a slot, as long as it is or as its descriptor says; empty: impossible.
+  /// A slot's buffer, whole or as its descriptor says; empty when the descriptor is impossible.
   std::span<uint8_t> Buffer(uint16_t index, const memif::Descriptor& descriptor) const;
 };
 
@@ -47,12 +47,12 @@ class MemifSender {
 
   /// Copies the first n frames, frees them and returns n: as many as there is room for.
   [[nodiscard]] uint16_t Send(rte_mbuf** frames, uint16_t count);
-  /// Slots that are free, or more than `enough` of them: the peer's word is only read when fewer
-  /// were left.
+  /// Slots that are free, or any number above `enough`: the peer's index is read only when at most
+  /// `enough` were left.
   uint16_t Room(uint16_t enough);
-  /// As last seen.
+  /// Free slots as of the last look.
   uint16_t room() const { return room_; }
-  /// The peer wrote what cannot be.
+  /// Whether the peer wrote an impossible value.
   bool is_corrupt() const { return is_corrupt_; }
 
  private:
@@ -73,11 +73,11 @@ class MemifReceiver {
   MemifReceiver(const MemifRing& ring, rte_mempool* pool);
 
   uint16_t Receive(rte_mbuf** frames, uint16_t count);
-  /// Has the sender write the ring's eventfd with what it sends from now on. False: frames are
-  /// there. A sender that puts no fence between its frame and its look at our flag may still miss
-  /// the change; the next look at the ring, a moment later, finds that frame.
+  /// Asks the sender to write the ring's eventfd for each frame from now on. False: frames are
+  /// there already. A sender without a fence between its frame and its look at our flag may still
+  /// miss the change; our next look at the ring, a moment later, finds that frame.
   bool AskForWake();
-  /// The opposite. Receive does the same when it finds frames.
+  /// Asks the sender to write the eventfd no more. Receive does so too when it finds frames.
   void StopWake();
   bool is_wake_asked() const { return is_wake_asked_; }
   /// Frames dropped since the last call because they were longer than an mbuf.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control socket of a memif: where a server listens and a client connects.
+// The control socket of a memif: a server listens on it, and a client connects to it.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace uroce::drivers {
 
-/// Listens at `path`; a socket file that nobody serves is replaced. Errors name path and reason: a
-/// server that is alive, another kind of file, a directory that is missing or not writable.
+/// Listens at `path`, and replaces a socket file that nobody serves. Errors name path and reason: a
+/// live server, another kind of file, a directory that is missing or not writable.
 absl::StatusOr<Fd> ListenForMemif(const std::string& path);
 
-/// A socket to the server at `path`; empty while none listens there.
+/// A socket connected to the server at `path`; empty while no server listens there.
 Fd ConnectMemif(const std::string& path);
 
-/// OkStatus where the directory of `path` is there, for a client whose server may come later.
+/// OkStatus when the directory of `path` exists, for a client whose server may start later.
 absl::Status CheckMemifDirectory(const std::string& path);
 
-/// The next client of a listener, or empty.
+/// Accepts the next client of a listener; empty when none waits.
 Fd AcceptMemif(int listener);
 
 }  // namespace uroce::drivers

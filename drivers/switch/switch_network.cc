@@ -11,9 +11,9 @@
 namespace uroce::drivers {
 namespace {
 
-/// From a worker to the one that runs the network.
+/// Depth of each ring from a worker to worker 0, which runs the network.
 constexpr uint32_t kSentFrames = 128;
-/// What a sender wants to know of the room: more is as good.
+/// The most room that Room reports: senders need to know no more.
 constexpr uint32_t kEnoughRoom = 64;
 constexpr uint16_t kBurst = 32;
 
@@ -69,7 +69,7 @@ uint16_t SwitchNetwork::Transmit(uint32_t host, uint16_t queue, rte_mbuf* const*
   return sent;
 }
 
-/// Once in a turn, whose time is the same at all ports. Time in which nothing happens is no lag.
+/// Runs once per turn: all ports have the same `now` in a turn. Time without events is no lag.
 void SwitchNetwork::Advance(Nanos now) {
   if (now == turn_ && now_ != now) return;
   turn_ = now;
@@ -119,7 +119,7 @@ void SwitchNetwork::Deliver(uint32_t host, const fabric::Frame& frame, Nanos) {
 std::optional<fabric::Frame> SwitchNetwork::Copy(const fabric::Frame& frame) {
   rte_mbuf* const copy = rte_pktmbuf_copy(MbufOf(frame), copies_, 0, UINT32_MAX);
   if (copy == nullptr) return std::nullopt;
-  // Ports carry single segments; a pool of small mbufs would make a chain.
+  // Ports carry single segments, and a pool of small mbufs would make a chain.
   if (copy->nb_segs == 1) return FrameOf(copy);
   rte_pktmbuf_free(copy);
   return std::nullopt;

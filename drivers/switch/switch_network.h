@@ -17,7 +17,7 @@ struct rte_mempool;
 
 namespace uroce::drivers {
 
-/// The port of one NIC, at a switch.
+/// The port of one NIC at a switch.
 struct SwitchNic {
   Mac mac{};
   uint32_t mtu_bytes = 9000;
@@ -36,27 +36,27 @@ struct SwitchNetworkConfig {
   std::vector<fabric::SwitchConfig> switches;
   std::vector<SwitchTrunk> trunks;
   std::vector<SwitchNic> nics;
-  uint32_t max_frames = 16384;  ///< That the switches and links hold.
+  uint32_t max_frames = 16384;  ///< How many frames the switches and links hold together.
   uint64_t seed = 1;
-  uint16_t queues = 1;  ///< Of each port: as many as there are workers, queue i is worker i's.
+  uint16_t queues = 1;  ///< Of each port: the number of workers. Worker i drives queue i.
 };
 
-/// Frames that wait for a worker to receive them, of each port and queue: what finds no room is
-/// dropped and counted, as by a NIC whose receive ring is full.
+/// How many frames wait for a worker in each receive queue of a port. A frame that finds the queue
+/// full is dropped and counted, as by a NIC whose receive ring is full.
 inline constexpr uint32_t kSwitchReceiveFrames = 512;
 
-/// The network's time goes at most so far in a turn of worker 0. A worker that was away for longer,
-/// since others had its CPU, goes on turn by turn until the network's time is the clock's again: so
-/// no line stands still meanwhile for want of frames, and queues are what they would have been.
-/// Shorter than what a host has waiting for its link.
+/// The most that the network's time advances in one turn of worker 0. After worker 0 was away for
+/// longer, because others had its CPU, the network's time catches up with the clock turn by turn.
+/// So no line falls idle for want of frames, and queues are as long as they would have been. The
+/// step is shorter than the time that a host's waiting frames take on its link.
 inline constexpr Nanos kSwitchStep{50'000};
-/// How far it may be behind. Beyond, where the CPU cannot carry the rate, the network is slower.
+/// How far the network's time may lag. When the CPU cannot carry the rate, the network runs slower.
 inline constexpr Nanos kMostSwitchLag{20'000'000};
 
 /// The switches and links of a daemon, and the rings between them and the workers. Worker 0 runs
-/// them whenever it drives its queue of a port, and their events end its sleep; the other workers
-/// give it what they send, and get what they receive, by rings. Frames are moved and not copied,
-/// but for those that go to many. Outlives its ports.
+/// them whenever it drives its queue of a port, and their events end its sleep. The other workers
+/// exchange frames with worker 0 through rings. Frames are moved and not copied, except those that
+/// go to several ports. Outlives its ports.
 class SwitchNetwork final : public fabric::Surroundings {
  public:
   /// Copies are made in mbufs of `copies`. The pools of all frames outlive it.
@@ -73,12 +73,12 @@ class SwitchNetwork final : public fabric::Surroundings {
   uint16_t Room(uint32_t host, uint16_t queue);
   Bell& BellOf(uint32_t host, uint16_t queue) { return places_[host]->bells[queue]; }
   bool HasFrames(uint32_t host, uint16_t queue) const;
-  /// In the past while the network's time is behind.
+  /// The deadline is in the past while the network's time is behind.
   Nanos NextDeadline(uint16_t queue) const { return queue == 0 ? fabric_.NextEvent() : kNever; }
 
   // ---- control thread, while no worker is inside a port ----
   const fabric::Fabric& fabric() const { return fabric_; }
-  /// The network's time, of what `fabric` says.
+  /// The network's time, at which `fabric` is in its present state.
   Nanos now() const { return now_; }
   void SetSwitch(uint32_t switch_index, const fabric::SwitchConfig& config) {
     fabric_.SetSwitch(switch_index, config, now_);
@@ -101,17 +101,17 @@ class SwitchNetwork final : public fabric::Surroundings {
   /// Rings and bells of one port, by its queues.
   struct Place {
     explicit Place(uint16_t queues);
-    std::vector<std::unique_ptr<FrameQueue>> sent;  ///< By the workers but the first.
+    std::vector<std::unique_ptr<FrameQueue>> sent;  ///< By the workers other than worker 0.
     std::vector<std::unique_ptr<FrameQueue>> received;
     std::vector<Bell> bells;
     std::atomic<uint64_t> missed{0};
   };
 
-  /// Lets the network's time go on, to `now` or not as far.
+  /// Advances the network's time, at most to `now`.
   void Advance(Nanos now);
-  /// At the network's time.
+  /// Sends at the network's time.
   void Send(uint32_t host, rte_mbuf* frame);
-  /// Sends what other workers have put into the rings of `host`, as far as there is room.
+  /// Sends what other workers have put into the rings of `host`, as much as there is room for.
   void TakeSent(uint32_t host);
 
   const std::vector<SwitchNic> nics_;
@@ -119,8 +119,8 @@ class SwitchNetwork final : public fabric::Surroundings {
   rte_mempool* const copies_;
   std::vector<std::unique_ptr<Place>> places_;
   Nanos now_{0};
-  Nanos turn_{-1};  ///< The clock's time of the turn in which the network's time last went on.
-  fabric::Fabric fabric_;  ///< Ends first: it gives back what it holds.
+  Nanos turn_{-1};         ///< The clock's time of the turn that advanced the network's time last.
+  fabric::Fabric fabric_;  ///< Destroyed first: it gives back the frames that it holds.
 };
 
 }  // namespace uroce::drivers

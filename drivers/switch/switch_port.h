@@ -10,8 +10,8 @@
 
 namespace uroce::drivers {
 
-/// Link and speed are those of its link to the switch. Frames that the link has no room for yet
-/// hold the sender back; a link that is down takes all and loses them.
+/// Its link state and speed are those of its link to the switch. While that link has no room for
+/// more frames, the sender has to wait; a link that is down takes all frames and loses them.
 class SwitchPort final : public Port {
  public:
   SwitchPort(std::shared_ptr<SwitchNetwork> network, uint32_t host)

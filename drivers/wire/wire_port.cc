@@ -19,10 +19,11 @@ namespace {
 
 constexpr uint64_t kSpeedBps = 100'000'000'000;
 constexpr uint16_t kMaxQueues = 64;  // As many as a word has bits.
-/// What a sender wants to know of the room in a ring: more is as good.
+/// The most room in a ring that is reported: senders need to know no more.
 constexpr uint32_t kEnoughRoom = 64;
 
-/// What arrives at one end: a lane from each of the other end's queues to each of its own.
+/// The frames that arrive at one end: a lane from each of the other end's queues to each of its
+/// own.
 class Inlet {
  public:
   Inlet(uint16_t queues, uint32_t depth_frames) : queues_(queues), bells_(queues) {
@@ -56,7 +57,7 @@ class WirePort final : public Port {
   int wait_fd(uint16_t queue) const override {
     return wakes_itself() ? -1 : in_->BellOf(queue).fd();
   }
-  /// With one queue both ends are driven by the one worker, or by threads that do not sleep.
+  /// With one queue, one worker drives both ends, or threads that do not sleep drive them.
   bool wakes_itself() const override { return queues_ == 1; }
   bool BeforeSleep(uint16_t queue) override;
   void AfterSleep(uint16_t queue) override;
@@ -81,10 +82,10 @@ class WirePort final : public Port {
   const uint16_t queues_;
   const std::shared_ptr<Inlet> out_;
   const std::shared_ptr<Inlet> in_;
-  std::vector<FirstLane> first_lane_;  ///< Of each queue: the lane that it looks into first.
+  std::vector<FirstLane> first_lane_;  ///< Of each queue: the lane that it reads first.
 };
 
-/// All lanes in turn, each first at its time.
+/// Reads all lanes of the queue; they take turns at being the first.
 uint16_t WirePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
   if (queues_ == 1) return in_->Lane(0, 0).Take(frames, count);
   uint16_t from = first_lane_[queue].from;
@@ -97,7 +98,7 @@ uint16_t WirePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t coun
   return got;
 }
 
-/// Frames for the same queue go together; the first that does not fit ends the burst.
+/// Sends frames for the same queue together. The first frame that does not fit ends the burst.
 uint16_t WirePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
   if (queues_ == 1) return out_->Lane(0, 0).Put(frames, count);
   const auto target = [&](uint16_t i) { return OwnerOf(DestinationOf(*frames[i]), queues_); };
@@ -117,7 +118,7 @@ uint16_t WirePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t cou
   return sent;
 }
 
-/// That of the fullest lane: a frame may be for any of them.
+/// The room of the fullest lane, since a frame may be for any lane.
 uint16_t WirePort::TransmitRoom(uint16_t queue) const {
   if (queues_ == 1) return static_cast<uint16_t>(out_->Lane(0, 0).Room(kEnoughRoom));
   uint32_t room = UINT16_MAX;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The in-process wire: two ports joined by bounded rings of frames. Nothing is copied or lost; a
-// full ring holds the sender back. With several queues there is a ring from each queue to each, and
-// the sender puts a frame where its queue pair lives, so that frames cross cores once.
+// The in-process wire: two ports joined by bounded rings of frames. Frames are not copied or lost:
+// a full ring makes the sender wait. With several queues there is a ring from each queue to each
+// queue, and the sender picks the ring of the worker that owns the queue pair: frames change cores
+// once.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +20,28 @@ struct WireEndConfig {
   uint32_t mtu_bytes = 9000;  ///< RoCE then uses path MTU 4096.
 };
 
-/// Both ends. One thread drives each queue; it may be the same one.
+/// Both ends. One thread drives each queue; the same thread may drive several.
 struct Wire {
   std::unique_ptr<Port> first;
   std::unique_ptr<Port> second;
 };
 
-/// Depth of each direction: enough for a burst on its way while the next is made, and little
-/// enough that the frames in flight stay in the second-level cache.
+/// Frames in each direction: enough for a burst to be on its way while the next one is made, and so
+/// few that the frames in flight stay in the second-level cache.
 inline constexpr uint32_t kWireDepthFrames = 128;
 
-/// How a wire is made.
+/// The settings of a wire.
 struct WireConfig {
-  uint32_t depth_frames = kWireDepthFrames;  ///< Of each ring, exactly.
-  /// Of each end: as many as there are workers, and queue i belongs to worker i at both ends.
+  uint32_t depth_frames = kWireDepthFrames;  ///< The depth of each ring, exactly.
+  /// Queues of each end: the number of workers. Worker i drives queue i at both ends.
   uint16_t queues = 1;
 };
 
-/// Frames must come from pools that outlive both ends.
+/// Makes a wire. Frames must come from pools that outlive both ends.
 absl::StatusOr<Wire> MakeWire(const WireEndConfig& first, const WireEndConfig& second,
                               const WireConfig& config = {});
 
-/// A locally administered unicast address that depends on `name` and `index` alone.
+/// A locally administered unicast address that depends only on `name` and `index`.
 Mac LocalMac(std::string_view name, uint32_t index);
 
 }  // namespace uroce::drivers

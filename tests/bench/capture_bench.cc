@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What captures cost a worker: WRITEs of 64 KiB over the in-process wire with and without one, in
-// turns of a fraction of a millisecond each, so that a busy machine disturbs all alike. The tool's
-// side costs nothing here; tests/bench/run-capture measures programs and the tool together.
+// Measures the cost of captures for a worker: WRITEs of 64 KiB over the in-process wire, with and
+// without a capture, in turns of a fraction of a millisecond each, so that other load disturbs both
+// alike. The tool's side costs nothing here; tests/bench/run-capture measures programs and the tool
+// together.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections of rdma_cm's service through a worker and the in-process wire: how long one takes,
-// and how many there are in a second. Programs and their queue pairs are left out.
+// Measures connections of the rdma_cm service through a worker and the in-process wire: the time of
+// one, and the number per second. Programs and their queue pairs are left out.
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -40,7 +40,7 @@ class Pair {
     static_cast<void>(client_.client->ResolveAddress(client_.Create(), nullptr,
                                                      WireAddress(2, kPort), kResolveTime));
   }
-  /// Works off the events that are there.
+  /// Handles the waiting events.
   void Step() {
     for (; !client_.events.empty(); client_.events.pop_front()) OnClient(client_.events.front());
     for (; !server_.events.empty(); server_.events.pop_front()) OnServer(server_.events.front());
@@ -52,7 +52,7 @@ class Pair {
     }
   }
 
-  bool repeat = false;  ///< Another one as soon as one has ended.
+  bool repeat = false;  ///< Starts another connection as soon as one has ended.
   int established() const { return established_; }
   int ended() const { return ended_; }
   Nanos connected_at() const { return connected_at_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy that places payload, each kernel, against memcpy: within the first cache, and from
-// memory to memory. Bytes come from where payload begins in a frame.
+// Compares the kernels that copy payload with memcpy: within the first-level cache, and from memory
+// to memory. The source begins where payload begins in a frame.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -16,7 +16,7 @@ constexpr size_t kAreaBytes = size_t{256} << 20;
 constexpr size_t kPayloadOffset = 70;
 constexpr size_t kPageBytes = 4096;
 
-/// Two areas, the second for what is copied.
+/// Two areas; the second one is the destination.
 uint8_t* Memory() {
   static uint8_t* const memory = [] {
     void* const area =
@@ -32,7 +32,7 @@ void ByMemcpy(uint8_t* to, const uint8_t* from, size_t length_bytes) {
   memcpy(to, from, length_bytes);
 }
 
-/// `step_bytes` further on each time.
+/// Copies from and to a place `step_bytes` further on each time.
 void CopyAgainAndAgain(benchmark::State& state, const OrderedCopyKernel& kernel,
                        size_t step_bytes) {
   const auto length = static_cast<size_t>(state.range(0));
@@ -49,7 +49,7 @@ void CopyAgainAndAgain(benchmark::State& state, const OrderedCopyKernel& kernel,
 }
 
 void Register(const OrderedCopyKernel& kernel) {
-  // The same bytes again, half a page from each other: addresses that look alike cost time.
+  // Copies the same bytes repeatedly, half a page apart: addresses with equal low bits cost time.
   const auto cached = [kernel](benchmark::State& state) { CopyAgainAndAgain(state, kernel, 0); };
   const auto memory = [kernel](benchmark::State& state) {
     CopyAgainAndAgain(state, kernel, 7 * kPageBytes + 2112);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's whole loop over the in-process wire, both ends of the connection and the program's
-// posts and polls on the one core: what a core can carry, without the cost of crossing cores.
+// Measures a worker's whole loop over the in-process wire, with both ends of the connection and the
+// program's posts and polls on one core: what a core can carry, without the cost of crossing cores.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -30,7 +30,7 @@ BENCHMARK(BM_Write)->Args({4096, 32})->Args({65536, 16})->Args({1 << 20, 4});
 BENCHMARK(BM_Send)->Args({64, 1})->Args({64, 32})->Args({64, 128});
 BENCHMARK(BM_Read)->Args({64, 32})->Args({65536, 16})->Args({1 << 20, 4});
 
-/// With the flight recorder on both ends: against BM_Write of the same arguments.
+/// With the flight recorder on both ends; compare with BM_Write of the same arguments.
 void BM_WriteRecorded(benchmark::State& state) {
   const auto length = static_cast<uint32_t>(state.range(0));
   const auto depth = static_cast<uint32_t>(state.range(1));
@@ -43,7 +43,7 @@ void BM_WriteRecorded(benchmark::State& state) {
 }
 BENCHMARK(BM_WriteRecorded)->Args({64, 32})->Args({65536, 16});
 
-/// A turn that finds nothing: what polling costs.
+/// A turn that finds no work: the cost of polling.
 void BM_EmptyTurn(benchmark::State& state) {
   TestPool();
   Testbed bed;

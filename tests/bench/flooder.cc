@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// usage: flooder SOCKET KIND UID: one program of that user that asks as much of the daemon as it
-// can, until it is killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps,
-// queues, registrations, sessions, deaths, fds (commands that bring some along), regions (dumps of
-// very many), files (that are long, and lent for a page); or spin, which asks nothing and takes a
-// processor as the others do. Prints a line when the flood begins.
+// usage: flooder SOCKET KIND UID: one program of that user that loads the daemon as much as it can,
+// until it is killed. KIND: doorbells, bells, channel, copies, handles, commands, dumps, queues,
+// registrations, sessions, deaths, fds (commands with unexpected fds), regions (dumps of very
+// many), files (long ones, lent for one page); or spin, which asks nothing and uses a processor
+// like the others. Prints a line when the flood begins.
 #include <fcntl.h>
 #include <grp.h>
 #include <infiniband/verbs.h>
@@ -60,7 +60,7 @@ void Dump(Program& program, uint32_t what) {
   }
 }
 
-// Of handles that there are not, beside queue pairs of which any might have used them.
+// Uses handles that do not exist, beside queue pairs any of which might have used them.
 [[noreturn]] void FloodHandles(Program& program) {
   for (;;) {
     Require(program.client.Handle(UROCE_DESTROY_AH, UINT32_MAX).error != 0, "DESTROY_AH");
@@ -79,7 +79,7 @@ void Dump(Program& program, uint32_t what) {
   }
 }
 
-/// As many regions with as many parts as a program may have.
+/// Makes as many regions with as many parts as a program may have.
 [[noreturn]] void FloodRegions(Program& program) {
   constexpr uint32_t kRegions = 2000, kParts = 64;
   constexpr uint64_t kPartBytes = 4096;
@@ -100,7 +100,7 @@ void Dump(Program& program, uint32_t what) {
   for (;;) Dump(program, UROCE_DUMP_MR);
 }
 
-/// Each is let go of by the daemon last.
+/// The daemon is the last holder of each file.
 [[noreturn]] void FloodFiles(Program& program) {
   SayReady();
   for (;;) {
@@ -115,7 +115,7 @@ void Dump(Program& program, uint32_t what) {
   }
 }
 
-/// Fds whose close takes long, where none are expected.
+/// Sends fds whose close takes long, where none are expected.
 [[noreturn]] void FloodFds(const std::string& socket_path) {
   SayReady();
   for (;;) {
@@ -208,7 +208,7 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   for (;;) kind == "queues" ? MakeQueues(program) : Register(program);
 }
 
-/// Another user than the daemon's, without any privilege; its own memory stays its own.
+/// Becomes another user than the daemon's, without any privilege; its memory stays its own.
 void BecomeUser(uid_t uid) {
   Require(setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
               setresuid(uid, uid, uid) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goodput over a network that loses packets: WRITEs and READs of 1 MB at a simulated 100 Gb/s and
-// 100 us of round trip, by go-back-N and by selective repeat. Virtual time: the result is the same
-// on every machine. usage: loss_bench [timeout code [window in packets]], 14 and the default if
-// none are given; by selective repeat the window grows.
+// Measures goodput over a network that loses packets: WRITEs and READs of 1 MB at a simulated 100
+// Gb/s and 100 us of round trip, with go-back-N and with selective repeat. Time is virtual: the
+// result is the same on every machine. usage: loss_bench [timeout code [window in packets]], by
+// default 14 and the default window; with selective repeat the window grows.
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -29,7 +29,7 @@ constexpr uint32_t kOverheadBytes = 38 + 20 + 8 + 12 + 4;
 constexpr uint32_t kPicosPerByte = 80;
 constexpr Nanos kLongest{60'000'000'000};
 
-/// One direction of the link: a packet at a time, first in, first out, some of them lost.
+/// One direction of the link: sends one packet at a time, in order, and loses some.
 class Direction {
  public:
   Direction(uint32_t lost_in_100000, uint64_t seed) : lost_(lost_in_100000), random_(seed) {}
@@ -101,7 +101,7 @@ class Run {
     }
   }
 
-  /// Goodput in Gb/s; 0 when the connection failed or took for ever.
+  /// The goodput in Gb/s; 0 when the connection failed or took too long.
   double Execute() {
     while (completed_ != kMessages) {
       Post();

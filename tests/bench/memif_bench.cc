@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two workers in two processes, each on its core, over a memif: WRITEs at path MTU 4096, posted and
-// polled by the sender's own thread, without programs. The limit of two daemons beside each other.
+// polled by the sender's own thread, without programs. Shows the limit of two daemons on one
+// machine.
 //
 //   memif_bench [OPTIONS OF THE MEMIF, such as rsize=8;bsize=4352]
 #include <sched.h>
@@ -31,7 +32,7 @@ Nanos Now() {
   return Nanos(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
 }
 
-/// What both processes see.
+/// The memory that both processes share.
 struct Shared {
   std::atomic<bool> is_over{false};
 };
@@ -57,8 +58,8 @@ std::unique_ptr<drivers::Port> Open(const std::string& role, const std::string& 
   exit(2);
 }
 
-/// One process' side. Both build the same objects, so that numbers and keys agree; each has a wire
-/// behind one device only.
+/// One process's side. Both make the same objects, so that numbers and keys are equal; only one
+/// device of each has a wire.
 class Side {
  public:
   Side(int device, const std::string& role, const std::string& options, uint8_t* buffer)
@@ -87,7 +88,7 @@ class Side {
   void Serve(const std::atomic<bool>& is_over) {
     while (!is_over.load(std::memory_order_relaxed)) Turn();
   }
-  /// Gb/s of `length`-byte messages, `depth` of them posted at any time.
+  /// The rate in Gb/s for `length`-byte messages, with `depth` of them posted at all times.
   double Write(uint32_t length, uint32_t depth) {
     const Endpoint::Send send{.opcode = kWrite,
                               .list = {Testbed::Sge(*region_, 0, length)},
@@ -111,7 +112,7 @@ class Side {
   }
 
  private:
-  /// As the worker's thread does, but for the sleep.
+  /// Like the worker's thread, but without sleep.
   void Turn() {
     constexpr int kPollsBeforeYield = 16;
     empty_turns_ = bed_.worker->RunOnce(Now()) ? 0 : empty_turns_ + 1;

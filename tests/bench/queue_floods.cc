@@ -31,7 +31,7 @@ constexpr uint64_t kPage = 4096;
 
 int g_userfaultfd = -1;
 
-/// A page that cannot be read by the kernel either: the daemon's copy of it does not end.
+/// Makes a page that even the kernel cannot read: the daemon's copy of it does not end.
 void* MakeStuckPage() {
   void* const page =
       mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -83,7 +83,8 @@ void MakeManyQueuePairs(Program& program, uint32_t type) {
 }
 
 void FillChannel(Program& program) {
-  // Another open file of its pipe. Its own fds are the devices' event pipe, name, and channel.
+  // Opens the channel's pipe again. The program's own fds are the devices' event pipe, name, and
+  // channel.
   const nic::Answer channel = program.client.Handle(UROCE_CREATE_CHANNEL, program.contexts[0]);
   const std::string path = "/proc/self/fd/" + std::to_string(channel.fds.at(0).get());
   const Fd full(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));

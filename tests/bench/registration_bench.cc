@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What registering memory costs the application, without the daemon's share.
+// Measures the cost of registering memory for the application, without the daemon's part.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -66,7 +66,7 @@ void BM_RegisterUntouched(benchmark::State& state) { Register(state, false); }
 BENCHMARK(BM_RegisterTouched)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20);
 BENCHMARK(BM_RegisterUntouched)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20);
 
-/// What a program pays that registers the same buffer for each use of it.
+/// The cost for a program that registers the same buffer for each use of it.
 void BM_RegisterAndDeregister(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   const Daemon daemon = MakeDaemon();
@@ -80,7 +80,7 @@ void BM_RegisterAndDeregister(benchmark::State& state) {
 }
 BENCHMARK(BM_RegisterAndDeregister)->Arg(4 << 10)->Arg(1 << 20)->Arg(1 << 30);
 
-/// A second region over pages that are a segment already.
+/// A second region over pages that already are a segment.
 void BM_RegisterAgain(benchmark::State& state) {
   const Daemon daemon = MakeDaemon();
   char* pages = MapPages(64 << 10, true);
@@ -95,7 +95,7 @@ void BM_RegisterAgain(benchmark::State& state) {
 }
 BENCHMARK(BM_RegisterAgain);
 
-/// The program's first write to every page after it was registered.
+/// The program's first write to every page after the registration.
 void BM_TouchAfterRegister(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   const Daemon daemon = MakeDaemon();

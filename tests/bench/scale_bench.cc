@@ -24,11 +24,11 @@ namespace {
 constexpr uint8_t kWrite = 0;
 constexpr uint32_t kLength = 4096;
 constexpr size_t kBufferBytes = 1 << 20;  // Payload stays in cache: the crowd is what is measured.
-constexpr int kTurnsPerStretch = 64;      // A millisecond or so.
+constexpr int kTurnsPerStretch = 64;      // About a millisecond.
 constexpr int kStretches = 20;
 constexpr int kWarmUp = 300;
 
-/// The queue pairs of one program, each with `depth` messages posted at any time, on one CQ.
+/// The queue pairs of one program, each with `depth` messages posted at all times, on one CQ.
 class Crowd {
  public:
   Crowd(Testbed* bed, Session* session, uint32_t count, uint32_t depth)
@@ -61,7 +61,7 @@ class Crowd {
     }
   }
 
-  /// Posts anew what is complete.
+  /// Posts a new message for each complete one.
   void Refill() {
     while (const uroce_cqe* entry = ring_.Peek()) {
       if (entry->status != 0) abort();
@@ -108,7 +108,8 @@ struct Scene {
     for (const auto& crowd : crowds) sum += crowd->completed();
     return sum;
   }
-  /// Turns for a while; adds to `costs` the worker's time per message, in ticks, of each stretch.
+  /// Runs turns for a while; adds the worker's time per message of each stretch, in ticks, to
+  /// `costs`.
   void Run(int stretches) {
     for (int stretch = 0; stretch < stretches; ++stretch) {
       const uint64_t before = completed();
@@ -122,7 +123,7 @@ struct Scene {
       costs.push_back(static_cast<double>(ticks) / static_cast<double>(completed() - before));
     }
   }
-  /// In ticks per message. Of a busy machine a stretch that nobody disturbed, yet no lucky one.
+  /// In ticks per message: the 10th percentile, which other load disturbs least.
   double Cost() {
     const auto tenth = costs.begin() + static_cast<ptrdiff_t>(costs.size() / 10);
     std::ranges::nth_element(costs, tenth);
@@ -155,7 +156,7 @@ void Scale(int rounds) {
     scene.Run(kWarmUp);
     scene.costs.clear();
   }
-  // In turns: what disturbs the machine meets them all.
+  // The scenes take turns, so that load on the machine disturbs all of them alike.
   for (int round = 0; round < rounds; ++round) {
     for (const auto& scene : scenes) scene->Run(kStretches);
   }

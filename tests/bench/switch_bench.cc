@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a frame costs on its way from one NIC to another: by the wire inside, by a switch, and by
-// three of them. Virtual time, one thread.
+// Measures the cost of a frame on its way from one NIC to another: over the in-process wire, over
+// one switch, and over three switches. Virtual time, one thread.
 #include <benchmark/benchmark.h>
 #include <rte_mbuf.h>
 
@@ -44,7 +44,8 @@ rte_mbuf* MakeFrame() {
   return frame;
 }
 
-/// Bursts from `from` to `to`, a frame's time at 100 Gb/s apart; frames are used again.
+/// Sends bursts from `from` to `to`, with a frame's time at 100 Gb/s between frames; reuses the
+/// frames.
 void PassBursts(benchmark::State& state, Port& from, Port& to) {
   std::vector<rte_mbuf*> frames;
   for (int i = 0; i < kBurst; ++i) frames.push_back(MakeFrame());
@@ -68,7 +69,7 @@ void ByWire(benchmark::State& state) {
 }
 BENCHMARK(ByWire);
 
-/// NICs 0 and 1 at the ends of a row of switches, and idle ones beside them.
+/// NICs 0 and 1 at the ends of a row of switches, and idle NICs beside them.
 void BySwitches(benchmark::State& state) {
   const auto switches = static_cast<uint32_t>(state.range(0));
   SwitchNetworkConfig config{.switches = {}, .trunks = {}, .nics = {}};

@@ -49,7 +49,7 @@ SendWork WriteOf(uint32_t slot, uint32_t length_bytes) {
   return work;
 }
 
-/// Moves everything that waits at `from` to `to`, in one burst; returns the packets.
+/// Moves all packets that wait at `from` to `to`, in one burst; returns their number.
 uint32_t Carry(RcQueuePair& from, RcQueuePair& to, Nanos now) {
   static std::array<TxPacket, 2 * kBurst> burst;
   static std::array<uint8_t, kMtu> payload;
@@ -145,8 +145,8 @@ class FrameWire {
   bool sound_ = true;
 };
 
-/// One 4 KB packet of WRITEs of 1 MB. The argument is how many bytes of memory source and
-/// destination each take: the message runs through it again and again.
+/// One 4 KB packet of WRITEs of 1 MB. The argument is the size of the source and of the destination
+/// in bytes: the message runs through them repeatedly.
 void BM_Write1MPacket(benchmark::State& state) {
   constexpr uint32_t kMessageBytes = 1 << 20;
   Pair pair;

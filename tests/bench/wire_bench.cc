@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The leaves of pipeline/wire, all data in the first-level cache: copy and ICRC per kernel, decode
-// and check of a packet, encode.
+// Measures the functions of pipeline/wire with all data in the first-level cache: copy and ICRC per
+// kernel, decode and check of a packet, encode.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -35,7 +35,7 @@ TransportHeader WriteOnly(uint32_t bytes) {
           .reth = {.va = 0x7f0000001000, .rkey = Rkey(0x12345678), .length_bytes = bytes}};
 }
 
-/// A whole packet, as a sender makes it.
+/// Encodes a whole packet, like a sender.
 size_t Encode(const HeaderTemplate& path, const TransportHeader& header, uint32_t bytes,
               uint16_t identification, uint8_t* out) {
   const EncodedHeaders encoded = EncodeHeaders(path, header, bytes, identification, out);
@@ -121,7 +121,7 @@ const bool registered = [] {
       benchmark::RegisterBenchmark(("Crc" + suffix).c_str(), Crc, kernel, length);
       benchmark::RegisterBenchmark(("CopyCrc" + suffix).c_str(), CopyCrc, kernel, length,
                                    size_t{0});
-      // Behind headers the payload starts anywhere: IPv4, UDP, BTH and Ethernet are 54 bytes.
+      // After the headers payload may start anywhere: IPv4, UDP, BTH and Ethernet are 54 bytes.
       benchmark::RegisterBenchmark(("CopyCrcUnaligned" + suffix).c_str(), CopyCrc, kernel, length,
                                    size_t{54});
     }

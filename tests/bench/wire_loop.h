@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection over the in-process wire, both ends of it and the program's posts and polls driven
-// by one thread: what benchmarks of a worker share.
+// A connection over the in-process wire. One thread drives both ends and the program's posts and
+// polls. Several benchmarks of a worker use it.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace uroce::datapath {
 
-/// Memory of a capture, as large as by default; its tool takes at once what there is.
+/// Memory of a capture, of the default size; its reader takes all records at once.
 class LoopCapture {
  public:
   explicit LoopCapture(uint32_t snap_bytes)
@@ -60,8 +60,8 @@ class WireLoop {
     bed_.worker->Run([this] { bed_.worker->AddTap(capture_->tap()); });
   }
 
-  /// Keeps `depth` messages of `length` bytes posted until `count` are complete; of SENDs as many
-  /// receives too.
+  /// Keeps `depth` messages of `length` bytes posted until `count` are complete; for SENDs also as
+  /// many receives.
   void Move(uint8_t opcode, uint32_t length, uint32_t depth, uint64_t count) {
     const MemoryRegion& local = opcode == kRead ? *to_ : *from_;
     const MemoryRegion& remote = opcode == kRead ? *from_ : *to_;

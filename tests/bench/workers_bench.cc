@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker against two, each a thread with queue pairs of its own that send WRITEs of 64 B over
-// the in-process wire, posted and polled by the thread itself: what a second core adds.
+// Compares one worker with two. Each is a thread with its own queue pairs that send WRITEs of 64 B
+// over the in-process wire, and posts and polls itself: the gain of a second core.
 //
 //   workers_bench [PAIRS]
 //
 // "own": both ends of a connection on one worker. "across": the ends on different workers, so that
-// every frame changes cores. On a machine with other load read the time of the thread per message,
-// which does not count what others take; the rate needs cores that are free.
+// every frame changes cores. On a machine with other load, read the thread's time per message,
+// which excludes the time of others; the rate needs cores that are free.
 #include <rte_lcore.h>
 #include <time.h>
 
@@ -38,7 +38,7 @@ int64_t ThreadNanoseconds() {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Of one worker or of all: messages, and what they took.
+/// Of one worker or of all: the messages, and the time that they took.
 struct Cost {
   uint64_t messages = 0;
   int64_t thread_ns = 0;
@@ -48,7 +48,7 @@ struct Cost {
   double ns_each() const { return static_cast<double>(thread_ns) / static_cast<double>(messages); }
 };
 
-/// What one worker sends.
+/// The messages of one worker.
 class Load {
  public:
   Load(Testbed* bed, uint32_t worker, uint32_t peer) : worker_(bed->workers->at(worker)) {
@@ -63,9 +63,9 @@ class Load {
     }
   }
 
-  /// On the worker's thread, until `stop`.
+  /// Runs on the worker's thread, until `stop`.
   Cost Run(const std::atomic<bool>& stop) {
-    // With a cache of frames, as the daemon's workers have.
+    // With a cache of frames, like the daemon's workers.
     const bool registered = rte_thread_register() == 0;
     Cost cost;
     const int64_t start = ThreadNanoseconds();
@@ -80,7 +80,7 @@ class Load {
  private:
   uint64_t Turn() {
     now_ = now_ + Nanos(1000);
-    // Nothing to do: the other end may need this core.
+    // The worker found no work, and the other end may need this core.
     if (!worker_.RunOnce(now_)) sched_yield();
     uint64_t completed = 0;
     for (Endpoint* sender : senders_) {
@@ -117,7 +117,7 @@ class Scene {
       : wire_(drivers::MakeWire({}, {}, {.queues = static_cast<uint16_t>(workers)}).value()),
         bed_({wire_.first.get(), wire_.second.get()}, workers) {
     bed_.attributes.path_mtu_bytes = 4096;
-    bed_.attributes.timeout = 0;  // Nothing is lost here, however long a thread has no core.
+    bed_.attributes.timeout = 0;  // Nothing is lost here, even if a thread has no core for long.
     for (uint32_t worker = 0; worker < workers; ++worker) {
       const uint32_t peer = across ? (worker + 1) % workers : worker;
       loads_.push_back(std::make_unique<Load>(&bed_, worker, peer));

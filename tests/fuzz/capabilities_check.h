@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of the codec of capabilities for any bytes whatever.
+// Invariants of the codec of capabilities that hold for any bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace uroce::wire {
 
-/// Decodes `bytes`, makes the MAD again and decodes that: they are equal.
+/// Decodes `bytes`, encodes the MAD again and decodes that: both must be equal.
 inline bool CapabilitiesHold(std::span<const uint8_t> bytes) {
   CapabilitiesMad mad;
   if (DecodeCapabilities(bytes, mad) != CapabilitiesResult::kOk) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of the MAD codec for any bytes whatever.
+// Invariants of the MAD codec that hold for any bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace uroce::wire {
 
-/// Decodes `mad`, touches all that it yields, makes the MAD again and decodes that: they are equal.
+/// Decodes `mad`, reads all results, encodes the MAD again and decodes that: both must be equal.
 inline bool CmHolds(std::span<const uint8_t> mad) {
   CmMessage message;
   if (DecodeCm(mad, message) != CmDecodeResult::kOk) return true;

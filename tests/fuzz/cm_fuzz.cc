@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a MAD, of the connection manager or about capabilities. Built by
-// clang alone.
+// libFuzzer target that reads any bytes as a MAD of the connection manager or about capabilities.
+// Only clang builds it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

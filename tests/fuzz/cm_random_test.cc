@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The property of the MAD fuzzer over random bytes and over messages with random changes, from
-// fixed seeds: what runs where there is no libFuzzer.
+// Checks the property of the MAD fuzzer with random bytes, and with messages and random changes,
+// from fixed seeds: this test runs where there is no libFuzzer.
 #include <gtest/gtest.h>
 
 #include <random>

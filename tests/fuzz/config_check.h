@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of flags and files of settings for any bytes whatever.
+// Invariants of the parsers of flags and settings files that hold for any bytes.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace uroce::nic {
 
-/// Files and flags of settings that are taken.
+/// Settings, as files and flags, that are accepted.
 inline constexpr const char* kGoodConfigs[] = {
     "workers = 1\nmax_qp = 100\n[[port]]\nname = \"uroce0\"\ndev = \"net_af_packet0;iface=eth0\"\n"
     "ip = [\"192.0.2.1/24\", \"2001:db8::1/64\", \"10.5.0.1/24 vlan 100\"]\nmtu = 4200\n",
@@ -24,10 +24,11 @@ inline constexpr const char* kGoodConfigs[] = {
     "--wire-interfaces\n--wire\na=10.0.0.1/24,b=10.0.0.2/24",
 };
 
-/// Whether it is no error, or one that says something.
+/// Whether the status is ok, or an error with a message.
 inline bool IsSaid(const absl::Status& status) { return status.ok() || !status.message().empty(); }
 
-/// Takes `text` for a file in TOML, and for flags, one a line. False: it is refused without a word.
+/// Parses `text` as a file in TOML, and as flags, one per line. False: it is refused without a
+/// message.
 inline bool ConfigHolds(const std::string& text) {
   const auto file = ParseConfigFile(text, "uroced.toml");
   if (!IsSaid(file.status())) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as settings. Built by clang alone. With --seeds DIRECTORY it writes
-// good ones there.
+// libFuzzer target that reads any bytes as settings. Only clang builds it. With --seeds DIRECTORY
+// it writes good settings there.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes what the fuzzers of the core begin with, a folder a target: the conversations of the
-// golden captures, with their records as a dictionary; their frames; the messages of connection
-// managers among them. usage: core_corpus FOLDER
+// Writes the first inputs of the core's fuzzers, one folder for each target: the conversations of
+// the golden captures, with their records as a dictionary; their frames; and the messages of
+// connection managers among them. usage: core_corpus FOLDER
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

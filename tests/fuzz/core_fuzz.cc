@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer targets: any bytes as the life of a queue pair, UROCE_FUZZ_QUEUE_PAIR's kind. Built by
-// clang alone. Requester and responder are the same target with another corpus to start from.
+// libFuzzer targets that read any bytes as the life of a queue pair of UROCE_FUZZ_QUEUE_PAIR's
+// kind. Only clang builds them. Requester and responder are the same target with different corpora.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The property of the core's fuzzers over golden conversations with random changes, from fixed
-// seeds: what runs where there is no libFuzzer.
+// Checks the property of the core's fuzzers with golden conversations and random changes, from
+// fixed seeds: this test runs where there is no libFuzzer.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -24,7 +24,7 @@ Bytes BytesOf(const std::vector<CoreRecord>& script) {
   return bytes;
 }
 
-/// Changes bytes, and doubles, swaps or takes out whole records.
+/// Changes bytes, and duplicates, swaps or removes whole records.
 void Change(Bytes& bytes, Random& random) {
   constexpr auto kSize = static_cast<ptrdiff_t>(sizeof(CoreRecord));
   const auto records = static_cast<uint32_t>(bytes.size() / sizeof(CoreRecord));

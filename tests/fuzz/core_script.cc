@@ -51,7 +51,7 @@ WorkOpcode OpcodeOf(const RequestShape& shape) {
   }
 }
 
-/// The work whose last packet this is, posted and sent.
+/// Posts and sends the work whose last packet this is.
 void AppendWork(const wire::Packet& packet, uint32_t length, std::vector<CoreRecord>& script) {
   const RequestShape shape = transport::ShapeOf(packet.header.opcode);
   CoreRecord post;

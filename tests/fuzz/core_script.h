@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as the life of one queue pair: packets, works, time, failures. The shell of the hostile
-// tests plays it, and its invariants are what must hold.
+// Reads any bytes as the life of one queue pair: packets, works, time, failures. The shell of the
+// hostile tests runs it and checks the invariants.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct Conversation;
 
 namespace uroce::sim {
 
-/// One thing that happens. Fields that its kind does not need are ignored.
+/// One event. Fields that its kind does not need are ignored.
 struct CoreRecord {
   enum Kind : uint8_t { kRequest, kResponse, kPost, kTime, kSend, kState, kKinds };
   enum Flag : uint8_t {
@@ -35,14 +35,14 @@ struct CoreRecord {
   uint8_t flags = 0;
   uint8_t opcode = 0;    ///< Of a packet (BTH) or of a work.
   uint8_t syndrome = 0;  ///< kTime: 2^syndrome ns.
-  uint16_t psn = 0;      ///< From the first of its direction on.
-  uint16_t size = 0;     ///< Of the payload. kSend: how many packets.
-  uint32_t length = 0;   ///< Of a work, or RETH's.
-  uint32_t msn = 0;      ///< 24 bits, and of a map the first 32.
+  uint16_t psn = 0;      ///< Relative to the first PSN of its direction.
+  uint16_t size = 0;     ///< Bytes of the payload. kSend: how many packets.
+  uint32_t length = 0;   ///< Of a work or of the RETH.
+  uint32_t msn = 0;      ///< 24 bits; also the first 32 bits of a map.
 };
 static_assert(sizeof(CoreRecord) == 16);
 
-/// The first record tells what kind of queue pair it is.
+/// The first record sets the kind of queue pair.
 template <typename QueuePair>
 class CoreScript {
  public:
@@ -114,7 +114,7 @@ class CoreScript {
         return;
       default:
         shell.Receive(PacketOf(record, shell), ReactionOf(record));
-        // There is room for so many, and the shell polls after each burst.
+        // There is room for so many completions, and the shell polls after each burst.
         shell.PollCompletions();
     }
   }
@@ -136,7 +136,7 @@ class CoreScript {
             .original = record.length};
   }
 
-  /// A map whose bits are those of the record, again and again.
+  /// A map that repeats the bits of the record.
   static std::span<const uint8_t> MapOf(const CoreRecord& record) {
     static std::array<uint8_t, wire::kMaxKeptMapBytes> map;
     const uint64_t bits = uint64_t{record.length} << 32 | record.msn;
@@ -166,7 +166,8 @@ class CoreScript {
   }
 };
 
-/// A golden conversation as the script of one end: what it posts and what reaches it.
+/// A golden conversation as the script of one end: the works that it posts, the packets that it
+/// gets.
 std::vector<CoreRecord> ScriptOfRequester(const Conversation& conversation);
 std::vector<CoreRecord> ScriptOfReceiver(const Conversation& conversation);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of decode for any bytes whatever.
+// Invariants of decode that hold for any bytes.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace uroce::wire {
 
-/// Decodes `frame`, touches all that it yields, makes the packet again and decodes that. False if
-/// the two differ, or if the new one is not right in every respect.
+/// Decodes `frame`, reads all that decode yields, encodes the packet again and decodes that. False
+/// if the two packets differ, or if the new frame is not valid in every respect.
 inline bool DecodeHolds(std::span<const uint8_t> frame) {
   Packet packet;
   FrameView view;

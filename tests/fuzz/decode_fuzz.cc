@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a frame. Built by clang alone.
+// libFuzzer target that reads any bytes as a frame. Only clang builds it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The property of the decode fuzzer over random bytes and over golden frames with random changes,
-// from fixed seeds: what runs where there is no libFuzzer.
+// Checks the property of the decode fuzzer with random bytes, and with golden frames and random
+// changes, from fixed seeds: this test runs where there is no libFuzzer.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -15,7 +15,7 @@ namespace {
 
 using Frame = std::vector<uint8_t>;
 
-/// Checks in a block of exactly its size, where sanitizers see a byte read behind it.
+/// Checks in a block of the frame's exact size, where sanitizers notice a read beyond its end.
 bool Holds(const Frame& frame) {
   const Frame exact(frame);
   return DecodeHolds(exact);
@@ -55,7 +55,7 @@ void Mutate(Frame& frame, std::mt19937& random) {
   }
 }
 
-/// The IPv4 checksum would refuse most changes: put it right in three of four frames.
+/// A wrong IPv4 checksum would hide most changes, so it is corrected in three of four frames.
 void FixChecksum(Frame& frame, std::mt19937& random) {
   const bool ipv4 = frame.size() >= 34 && frame[12] == 0x08 && frame[13] == 0x00;
   if (!ipv4 || random() % 4 == 0) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room for what a call writes, between bytes that it must leave alone.
+// Memory for the output of a call, between bytes that the call must not change.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as what becomes of management datagrams on their way, and as what
-// strangers send. Built by clang alone. With --seeds DIRECTORY it writes good scripts there.
+// libFuzzer target that reads any bytes as changes of management datagrams on their way, and as
+// datagrams of strangers. Only clang builds it. With --seeds DIRECTORY it writes good scripts
+// there.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of all that reads management datagrams, whatever becomes of them on the way: the
-// connection managers of two hosts while programs connect, and the agreements with peers.
+// Invariants of all code that reads management datagrams, whatever happens to the datagrams on the
+// way: the connection managers of two hosts while programs connect, and the agreements with peers.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@
 
 namespace uroce::fuzz {
 
-/// What a script does to each MAD on its way; behind its end they pass.
+/// What a script does to each MAD on its way. After the script's end, MADs pass unchanged.
 enum MadFate : uint8_t {
   kPass,
   kLose,
-  kRepeat,    ///< It comes once more, behind what is under way.
-  kAlter,     ///< Count; an offset and a value each. Then it goes on.
-  kForge,     ///< As kAlter, of a copy that comes as well.
-  kStranger,  ///< Host; then as kForge: a copy that another host seems to have sent.
-  kTell,      ///< Path; length; bytes: a MAD to the agreements, behind a header of their class.
-  kAnswer,    ///< Path; status; features: the right answer to the last question on that path.
-  kUse,       ///< Path: a queue pair is to use it, or does not any more.
+  kRepeat,    ///< The MAD is delivered once more, after those under way.
+  kAlter,     ///< Count; an offset and a value each. Then the MAD is delivered.
+  kForge,     ///< Like kAlter, for an additional copy.
+  kStranger,  ///< Host; then like kForge: the copy seems to come from another host.
+  kTell,      ///< Path; length; bytes: a MAD to the agreements, after a header of their class.
+  kAnswer,    ///< Path; status; features: the correct answer to the last question on that path.
+  kUse,       ///< Path: a queue pair starts to use it, or stops.
   kPassTime,  ///< Exponent: 2^n us, for the agreements.
   kFateCount
 };
@@ -37,7 +37,7 @@ class MadsRun {
     run_.network().on_delivery = [this](auto& packet) { return Decide(packet); };
   }
 
-  /// Runs two programs that connect by `space`. Whether all holds to their end.
+  /// Runs two programs that connect by `space`. Returns whether all invariants hold to their end.
   bool Holds(uint16_t space) {
     const std::vector<uint8_t> programs = nic::ucma::GoodUcmaScript(space);
     return run_.Holds(programs) && holds_;
@@ -121,7 +121,7 @@ class MadsRun {
     }
     Listen();
   }
-  /// Takes what the agreements say. Nobody is believed who did not answer a question.
+  /// Takes the results of the agreements. A peer that answered no question must not be believed.
   void Listen() {
     nic::peers::Datagram datagram;
     while (agreements_.PollDatagram(datagram)) {
@@ -154,7 +154,7 @@ inline bool MadsHold(std::span<const uint8_t> script) {
   return MadsRun(script).Holds(RDMA_PS_TCP) && MadsRun(script).Holds(RDMA_PS_UDP);
 }
 
-/// Networks that lose, repeat and change a little, and a peer that agrees.
+/// Networks that lose, repeat and change a few MADs, and a peer that agrees.
 inline std::vector<std::vector<uint8_t>> GoodMadsScripts() {
   return {{kPass, kRepeat, kPass, kRepeat, kRepeat, kRepeat},
           {kLose, kPass, kLose, kPass, kLose, kLose},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as what a peer of a memif says and writes. Built by clang alone. With
-// --seeds DIRECTORY it writes good scripts there.
+// libFuzzer target that reads any bytes as a memif peer's messages and writes. Only clang builds
+// it. With --seeds DIRECTORY it writes good scripts there.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

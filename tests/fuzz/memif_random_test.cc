@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The property of the fuzzer of memif peers over scripts with random changes, from a fixed
-// seed: what runs where there is no libFuzzer.
+// Checks the property of the fuzzer of memif peers with scripts and random changes, from a fixed
+// seed: this test runs where there is no libFuzzer.
 #include <gtest/gtest.h>
 
 #include <random>

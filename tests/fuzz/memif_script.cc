@@ -48,7 +48,7 @@ rte_mempool* ThePool() {
   return pool;
 }
 
-/// The client's first requests as they should be.
+/// The client's first requests, all correct.
 Message GoodMessage(MessageType type) {
   Message message{};
   message.type = type;
@@ -73,7 +73,7 @@ Message GoodMessage(MessageType type) {
   return message;
 }
 
-/// One for all scripts: the kernel takes a while to let go of one.
+/// One for all scripts: the kernel takes long to release one.
 EventSignal* TheSignal() {
   static EventSignal signal = EventSignal::Make().value();
   return &signal;
@@ -157,7 +157,7 @@ bool MemifScript::Do(uint8_t record) {
   }
 }
 
-/// The peer is a connection as ours until it has the rings.
+/// Lets the peer be a connection like ours, until it has the rings.
 void MemifScript::Greet() {
   if (peer_ != nullptr) return;
   peer_ = std::make_unique<MemifConnection>(Config(!is_server_), Fd(dup(peer_socket_.get())),
@@ -168,7 +168,7 @@ void MemifScript::Greet() {
   }
 }
 
-/// With what a thread has to look at before.
+/// Reads messages, and waits for those that a side thread has to inspect first.
 void MemifScript::Read(MemifConnection& connection) {
   static_cast<void>(connection.OnReadable());
   while (connection.is_inspecting()) {
@@ -208,7 +208,7 @@ int MemifScript::FdOf(uint8_t kind) {
       return memory_.fd.get();
     case 1:
       return event_fd_.get();
-    case 2:  // It may shrink.
+    case 2:  // The file can shrink.
       file_.Reset(memfd_create("fuzz", MFD_CLOEXEC));
       static_cast<void>(ftruncate(file_.get(), kMemoryBytes));
       return file_.get();
@@ -222,7 +222,7 @@ int MemifScript::FdOf(uint8_t kind) {
   }
 }
 
-/// Into the memory that is shared, whoever made it.
+/// Writes to the shared memory, whichever end made it.
 void MemifScript::Write(uint64_t offset, std::span<const uint8_t> bytes) {
   std::span<uint8_t> memory = memory_.bytes();
   if (peer_ != nullptr && IsUp()) memory = ours_->memory();

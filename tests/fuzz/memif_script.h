@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of a memif whatever its peer does: what it says on the socket, with which fds, and
-// what it writes into the memory that both share, at any time.
+// Invariants of a memif that hold whatever its peer does: its messages on the socket, their fds,
+// and its writes to the memory that both share, at any time.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -15,15 +15,15 @@
 
 namespace uroce::fuzz {
 
-/// What a record of a script begins with.
+/// The first byte of a record of a script.
 enum MemifRecord : uint8_t {
-  kMemifGreet,     ///< The peer does the handshake as it should.
+  kMemifGreet,     ///< The peer does a correct handshake.
   kMemifMessage,   ///< Type; kind of fd; count; an offset and a value each: a message of the peer.
-  kMemifNonsense,  ///< Length; bytes that the peer says.
+  kMemifNonsense,  ///< Length; bytes that the peer sends.
   kMemifWrite,     ///< Offset in the memory, 3 bytes; length; bytes.
   kMemifIndex,     ///< Which of both rings; 1: its tail; the value, 2 bytes.
   kMemifSlot,      ///< Which ring; slot; a memif::Descriptor.
-  kMemifRead,      ///< We read what the peer has said.
+  kMemifRead,      ///< We read the peer's messages.
   kMemifReceive,   ///< How many frames we look for.
   kMemifSend,      ///< How many; bytes of each, 2 bytes.
   kMemifSleep,     ///< We ask to be woken, or not.
@@ -32,10 +32,10 @@ enum MemifRecord : uint8_t {
 
 class MemifScript {
  public:
-  /// The first byte of the script says whether we are the server. Frames are of `pool`.
+  /// The first byte of the script says whether we are the server. Frames are in mbufs of `pool`.
   MemifScript(std::span<const uint8_t> script, rte_mempool* pool);
 
-  /// Does it. False: a frame that cannot be.
+  /// Runs the script. False: a received frame is impossible.
   bool Holds();
 
  private:
@@ -58,16 +58,16 @@ class MemifScript {
   std::unique_ptr<drivers::MemifConnection> ours_;
   bool is_server_ = false;
   Fd peer_socket_;
-  std::unique_ptr<drivers::MemifConnection> peer_;  ///< Of a peer that has greeted.
-  drivers::MemifMemory memory_;                     ///< What a peer lends that has not.
+  std::unique_ptr<drivers::MemifConnection> peer_;  ///< Of a peer that did the handshake.
+  drivers::MemifMemory memory_;                     ///< Lent by a peer that did not.
   Fd event_fd_;
   Fd file_;
 };
 
 std::vector<std::vector<uint8_t>> GoodMemifScripts();
 
-/// Runs `script` with frames of a pool of its own process. False: it does not hold, or a frame is
-/// missing.
+/// Runs `script` with frames of this process's pool. False: an invariant does not hold, or a frame
+/// is missing.
 bool MemifHolds(std::span<const uint8_t> script);
 
 }  // namespace uroce::fuzz

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer targets: any bytes as what a program says and does, from its connection on
-// (control_fuzz), or once it has two connected queue pairs (rings_fuzz, with UROCE_FUZZ_MADE).
-// Built by clang alone. With --seeds DIRECTORY they write scripts of good programs there, for a
+// libFuzzer targets that read any bytes as a program's messages and actions: from its connection on
+// (control_fuzz), or from two connected queue pairs on (rings_fuzz, with UROCE_FUZZ_MADE). Only
+// clang builds them. With --seeds DIRECTORY they write scripts of good programs there, for a
 // corpus.
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The property of the daemon's fuzzers over good programs with random changes, from fixed seeds:
-// what runs where there is no libFuzzer.
+// Checks the property of the daemon's fuzzers with good programs and random changes, from fixed
+// seeds: this test runs where there is no libFuzzer.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -88,7 +88,7 @@ TEST(ProgramRandomTest, NothingIsLeftOfProgramsThatSayRandomThings) { CheckChang
 
 TEST(ProgramRandomTest, NothingIsLeftOfProgramsThatDoRandomThings) { CheckChanged(true, 2, 600); }
 
-// The worker, too, is what it was.
+// The worker must also be in its former state.
 TEST(ProgramRandomTest, TheGoodProgramIsStillGoodAfterThem) {
   CheckChanged(true, 3, 50);
   ProgramScript program(TheDaemon());

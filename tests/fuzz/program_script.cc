@@ -16,7 +16,7 @@
 namespace uroce::fuzz {
 namespace {
 
-constexpr uint64_t kReach = 1 << 20;  // Of the arena: where the first queues lie.
+constexpr uint64_t kReach = 1 << 20;  // The part of the arena where the first queues lie.
 constexpr uint64_t kSegmentReach = 64 << 10;
 constexpr uint8_t kMostWait = 24;  // 17 s.
 
@@ -37,7 +37,7 @@ nic::Limits SmallLimits() {
   return limits;
 }
 
-/// Of a process that has ended.
+/// /proc/PID/mem of a process that has ended.
 Fd MemoryOfNobody() {
   static const Fd memory = [] {
     const pid_t child = fork();
@@ -87,7 +87,7 @@ ProgramScript::ProgramScript(nic::HandDaemon& daemon, std::shared_ptr<Common> co
   daemon_.TurnUntil([&] { return daemon_.server().connection_count() > before; });
 }
 
-// Of both programs the first one waits, whose end is the last.
+// Of two programs, the first one waits for the end of both, since it ends last.
 ProgramScript::~ProgramScript() {
   shutdown(client_.socket_fd(), SHUT_RDWR);
   const bool is_first = common_.use_count() == (other_ == nullptr ? 1 : 2);
@@ -179,7 +179,7 @@ void ProgramScript::Command(uint32_t command, ScriptReader& reader) {
   TakeAnswers(command);
 }
 
-// The daemon looks at what is lent on a thread: the script goes on when it has.
+// A thread of the daemon inspects lent files: the script goes on when that is done.
 void ProgramScript::Lend(ScriptReader& reader) {
   const Fd file = FileOfKind(static_cast<uint8_t>(reader.Number(1)));
   std::vector<uint8_t> bytes = reader.Bytes(sizeof(uroce_lend));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as what a program does to the daemon: commands, files that it lends, the memory that
-// both share, doorbells, time, its end.
+// Reads any bytes as a program's actions towards the daemon: commands, files that it lends, the
+// memory that both share, doorbells, time, and its end.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +14,44 @@
 
 namespace uroce::fuzz {
 
-/// What a record of a script begins with. A number below kDatagram is a command's: its length in
-/// words follows, then its body.
+/// The first byte of a record. A number below kDatagram is a command: its length in words follows,
+/// then its body.
 enum Record : uint8_t {
-  kDatagram = 0x80,  ///< Length; bytes that go out as they are.
+  kDatagram = 0x80,  ///< Length; bytes that are sent unchanged.
   kLend,             ///< Kind of the file; a uroce_lend.
-  kMemory,           ///< Offset in the arena, 3 bytes; length; bytes to put there.
+  kMemory,           ///< Offset in the arena, 3 bytes; length; bytes to write there.
   kRing,             ///< Doorbell slot, 2 bytes.
   kTurns,            ///< How many turns of the worker, a microsecond each.
   kWait,             ///< Exponent: 2^n us pass, then there is a turn.
-  kSegment,  ///< Number of the segment, offset in words, 2 bytes; length; bytes to put there.
-  kFdAlong,  ///< Kind of the file; length; bytes that go out with it where no file is expected.
+  kSegment,  ///< Number of the segment, offset in words, 2 bytes; length; bytes to write there.
+  kFdAlong,  ///< Kind of the file; length; bytes that are sent with it where no file is expected.
   kOther,  ///< From here on another program does it, that connects at its first; or the first one.
 };
 
-/// Words that stand for numbers which nobody knows beforehand, in commands and in memory: the key
+/// Words that stand for numbers which are not known beforehand, in commands and in memory: the key
 /// and the number of the n-th region and queue pair that the script has made, and the n-th word of
-/// the names of its contexts, one after the other.
+/// the names of its contexts, in their order.
 inline constexpr uint32_t kKeyOf = 0x6b657900;
 inline constexpr uint32_t kQpnOf = 0x71706e00;
 inline constexpr uint32_t kNameOf = 0x6e616d00;
 
-/// One program, or two, at a daemon whose workers do not run by themselves.
+/// One or two programs of a daemon whose workers run only when called.
 class ProgramScript {
  public:
   explicit ProgramScript(nic::HandDaemon& daemon);
-  /// The programs are gone afterwards, and the daemon has seen that.
+  /// Ends the programs, and waits until the daemon has noticed that.
   ~ProgramScript();
   ProgramScript(const ProgramScript&) = delete;
   ProgramScript& operator=(const ProgramScript&) = delete;
 
-  /// Does what `script` says. A record that ends early ends it.
+  /// Does what `script` says. A truncated record ends the script.
   void Run(std::span<const uint8_t> script);
 
   nic::ControlClient& client() { return client_; }
   uint8_t* arena() const { return arena_; }
 
  private:
-  /// What both programs go by.
+  /// What both programs share.
   struct Common {
     Nanos now;
     std::vector<uint32_t> keys, qpns, names;
@@ -63,13 +63,13 @@ class ProgramScript {
   void SendDatagram(ScriptReader& reader);
   void Lend(ScriptReader& reader);
   void SendFdAlong(ScriptReader& reader);
-  /// Sends bytes, and the file unless it is none. False: the socket does not take them.
+  /// Sends bytes, with the file unless it is empty. False: the socket does not take them.
   static bool Send(int socket, std::vector<uint8_t>& bytes, const Fd& file);
   void WriteArena(ScriptReader& reader);
   void WriteSegment(ScriptReader& reader);
   void Ring(uint32_t slot);
   void PassTime(Nanos time);
-  /// Puts what the script cannot know in place of the words that stand for it.
+  /// Replaces the words that stand for numbers by those numbers.
   void Fill(std::vector<uint8_t>& bytes) const;
   void Learn(uint32_t command, nic::Answer answer);
   void TakeAnswers(uint32_t command);
@@ -89,15 +89,16 @@ bool HoldsNothing(nic::HandDaemon& daemon);
 /// The daemon of this process.
 nic::HandDaemon& TheDaemon();
 
-/// A program that makes two connected queue pairs, and how programs go on from there: what a fuzzer
-/// begins with.
+/// A program that makes two connected queue pairs, and ways in which programs go on from there: the
+/// first inputs of a fuzzer.
 std::vector<uint8_t> MadeProgram();
 std::vector<std::vector<uint8_t>> GoodScripts();
-/// Where the n-th queue pair of MadeProgram completes: offset in the arena of a uroce_cq_ring_page,
-/// and the entries behind it.
+/// Where the n-th queue pair of MadeProgram completes: the offset in the arena of a
+/// uroce_cq_ring_page, and of the entries after it.
 uint32_t RingOfQueuePair(uint32_t qp);
 
-/// Runs `script`, behind MadeProgram if `made`. False: something is left of the program.
+/// Runs `script`, after MadeProgram if `made`. False: the daemon still holds something of the
+/// program.
 bool ScriptHolds(std::span<const uint8_t> script, bool made);
 
 }  // namespace uroce::fuzz

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs that behave say, as liburoce.so says it.
+// The commands of correct programs, as liburoce.so sends them.
 #include <infiniband/verbs.h>
 
 #include <cstring>
@@ -15,14 +15,14 @@ constexpr uint64_t kAddr = 0x10000;
 constexpr uint64_t kBytes = 64 << 10;
 constexpr uint32_t kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-// Where the first program of a daemon with one worker finds its queues: the arena gives out whole
-// pages from its start.
+// The places of the queues of the first program of a daemon with one worker: the arena gives out
+// whole pages from its start.
 constexpr uint32_t kPage = 4096;
 constexpr uint32_t kQueues =
     (UROCE_DOORBELLS_OFFSET + sizeof(uroce_doorbells) + kPage - 1) / kPage * kPage;
 constexpr uint32_t kCqPages = 2;
 constexpr uint32_t kSlotBytes = 128;
-constexpr uint32_t kDepth = 8;  // Granted to who asks for one less.
+constexpr uint32_t kDepth = 8;  // Granted to a program that asks for one less.
 
 class Script {
  public:
@@ -111,8 +111,8 @@ void Register(Script& script, uint32_t pd, uint32_t segment) {
 // Each is followed by the ring of its completion queue, which is made with it.
 uint32_t PageOfQueuePair(uint32_t qp) { return kQueues + (kCqPages + 2 * qp) * kPage; }
 
-/// A send request of the n-th queue pair into its slot, and the bell. `rkey`: that of the peer if
-/// 0.
+/// Writes a send request of the n-th queue pair to its slot, and rings the doorbell. `rkey`: 0
+/// stands for the peer's.
 void PostSend(Script& script, uint32_t qp, uint32_t index, uroce_send_wqe wqe, uint32_t length,
               uint32_t rkey = 0) {
   struct {
@@ -161,7 +161,7 @@ std::vector<uint8_t> AllOperations() {
 
 std::vector<uint8_t> ErrorsAndRetries() {
   Script script;
-  PostSend(script, 0, 0, {.opcode = IBV_WR_SEND}, 64);  // Nobody waits for it.
+  PostSend(script, 0, 0, {.opcode = IBV_WR_SEND}, 64);  // The peer has no receive for it.
   for (int i = 0; i < 4; ++i) script.Short(kTurns, 4, 1).Short(kWait, 14, 1);
   PostSend(script, 1, 0, {.opcode = IBV_WR_RDMA_WRITE}, 1 << 20);  // Beyond the region.
   PostReceive(script, 1, 0);
@@ -238,7 +238,7 @@ void RegisterCopied(Script& script, uint32_t pd) {
   script.Call(UROCE_REG_MR, message);
 }
 
-/// The first program's context and domain, imported by who speaks.
+/// The context and domain of the first program, imported by the present one.
 void ImportDomain(Script& script, uint32_t context) {
   const uint32_t name[] = {kNameOf,     kNameOf + 1, kNameOf + 2,
                            kNameOf + 3, kNameOf + 4, kNameOf + 5};
@@ -267,7 +267,7 @@ std::vector<uint8_t> SharedDomain() {
   return script.Short(kTurns, 20, 1).bytes();
 }
 
-/// What it reaches belongs to no process.
+/// The memory that it accesses belongs to no process.
 std::vector<uint8_t> CopiesOfNobody() {
   Script script;
   LendMemory(script, 5);
@@ -276,8 +276,8 @@ std::vector<uint8_t> CopiesOfNobody() {
   return script.Short(kTurns, 20, 1).bytes();
 }
 
-/// Regions of several parts, told in more than one message, of memory that is copied, of none, and
-/// one that becomes another.
+/// Regions of several parts, told in more than one message; of copied memory; of no memory; and one
+/// that is reregistered.
 std::vector<uint8_t> Regions() {
   constexpr uint64_t kPart = kBytes / 4;
   Script script;
@@ -316,7 +316,7 @@ std::vector<uint8_t> Regions() {
   return script.Handle(UROCE_DEREG_MR, 2).Call(UROCE_TRIM_SEGMENT, trim).bytes();
 }
 
-/// What another context of the first one's name, or one that does not exist, may have of it.
+/// Imports from another context with the first one's name, and from one that does not exist.
 std::vector<uint8_t> Imports() {
   Script script;
   struct {
@@ -346,7 +346,7 @@ void WriteCm(Script& script, uint32_t number, const Body& body) {
 
 /// Two ids of one program that connect to each other.
 std::vector<uint8_t> ConnectionManager() {
-  constexpr uint16_t kPort = 0x2f1d;  // 7471, in the order of the network.
+  constexpr uint16_t kPort = 0x2f1d;  // 7471, in network byte order.
   Script script;
   script.Call(UROCE_OPEN_CM);
   rdma_ucm_create_id create{};

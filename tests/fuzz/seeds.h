@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fuzzer begins with, written by the fuzzer itself.
+// Writes the first inputs of a fuzzer; the fuzzer itself does so on request.
 #pragma once
 
 #include <unistd.h>

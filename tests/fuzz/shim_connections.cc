@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built without control of access: what a connection keeps for ever is its own.
+// Built without access control, because it frees what a connection keeps private and for ever.
 #include "tests/fuzz/shim_connections.h"
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@ namespace uroce::fuzz {
 
 void EndSessions(uint64_t guard_bytes) {
   shim::DaemonConnection* connection =
-      shim::DaemonConnection::Get();  // The newest, and it knows the older ones.
+      shim::DaemonConnection::Get();  // The newest connection, which links to the older ones.
   shim::DaemonConnection::InChild();  // Closes the fds and forgets the connections.
   while (connection != nullptr) {
     munmap(connection->arena_ - guard_bytes, UROCE_ARENA_BYTES + 2 * guard_bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of connections, which programs do not have: a script begins as a process does.
+// Ends connections, which programs cannot do: a script begins in the state of a new process.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace uroce::fuzz {
 
 /// Forgets and frees the connections of this process, and `guard_bytes` of address space on each
-/// side of their arenas. No object refers to them any more, and a daemon answers.
+/// side of their arenas. No object may refer to them any more, and a daemon must answer.
 void EndSessions(uint64_t guard_bytes);
 
 }  // namespace uroce::fuzz

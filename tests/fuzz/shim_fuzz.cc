@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as a daemon that means harm, to the real shim. Built by clang alone.
-// With --seeds DIRECTORY it writes good scripts there, for a corpus.
+// libFuzzer target that reads any bytes as a malicious daemon, for the real shim. Only clang builds
+// it. With --seeds DIRECTORY it writes good scripts there, for a corpus.
 #include <cstdio>
 #include <cstdlib>
 

@@ -73,7 +73,7 @@ uint8_t* ShimProgram::Memory() {
 ShimProgram::ShimProgram() { std::fill_n(Memory(), kMemoryBytes, kPattern); }
 
 ShimProgram::~ShimProgram() {
-  // Whatever the daemon had it mapped to is there, and stays.
+  // The memory stays mapped, whatever the daemon had mapped there.
   std::fill_n(Memory(), kMemoryBytes, kPattern);
 }
 
@@ -164,7 +164,7 @@ int ShimProgram::EndObject(const Held& held) {
   return 0;
 }
 
-/// Without a daemon there is an end to what completes: what was posted, and what lay in the rings.
+/// Without a daemon completions must end: those of posted requests, and those left in the rings.
 void ShimProgram::Drain() {
   constexpr int kMostPolls = 1 << 16;
   for (const Held& held : held_) {
@@ -180,14 +180,14 @@ void ShimProgram::Drain() {
 }
 
 void ShimProgram::EndAll() {
-  // A command finds that the daemon is gone.
+  // A command notices that the daemon is gone.
   ibv_device** const list = ibv_get_device_list(nullptr);
   if (list != nullptr) ibv_free_device_list(list);
   Drain();
   for (; !held_.empty(); held_.pop_back()) {
     call_ = "end of an object without its daemon";
     const int error = EndObject(held_.back());
-    // The end of the first object may be what finds that the daemon is gone.
+    // The end of the first object may be the command that notices that the daemon is gone.
     Expect(error == 0 || error == EIO, "refused");
     if (error != 0) Expect(EndObject(held_.back()) == 0, "refused twice");
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that calls verbs as a script says: on objects that it has, in an order that the manual
-// allows, so that whatever goes wrong is the library's doing.
+// allows, so that every failure is the library's fault.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,10 +13,10 @@
 
 namespace uroce::fuzz {
 
-/// Calls that a script can name, each with operands of its own (shim_program.cc).
+/// The calls that a script can name, each with its own operands (shim_program.cc).
 enum ShimCall : uint8_t {
   kOpenDevice,
-  kEnd,  ///< Kind of the object, which one.
+  kEnd,  ///< Kind of the object; its index.
   kAllocPd,
   kCreateChannel,
   kCreateCq,
@@ -59,7 +59,7 @@ enum ShimCall : uint8_t {
 
 class ShimProgram {
  public:
-  /// Most objects of one kind.
+  /// The most objects of one kind.
   static constexpr size_t kMost = 6;
 
   enum class Kind : uint8_t {
@@ -83,13 +83,13 @@ class ShimProgram {
   ShimProgram(const ShimProgram&) = delete;
   ShimProgram& operator=(const ShimProgram&) = delete;
 
-  /// Does one call with operands from `reader`.
+  /// Makes one call with operands from `reader`.
   void Do(uint8_t call, ScriptReader& reader);
-  /// Ends all that it has, newest first. The daemon is gone: nothing may refuse.
+  /// Ends all objects, the newest first. The daemon is gone: no call may refuse.
   void EndAll();
   /// What was wrong, or "".
   const std::string& failure() const { return failure_; }
-  /// The call that is under way, or the last one.
+  /// The name of the call under way, or of the last one.
   static const char* call();
 
  private:
@@ -148,7 +148,7 @@ class ShimProgram {
 
   static constexpr int kGreatestErrno = 4095;
   static constexpr size_t kMemoryBytes = 16 * 4096;
-  /// What the program registers and sends from: pages of its own.
+  /// The memory that the program registers and sends from: pages of its own.
   static uint8_t* Memory();
 
   /// The n-th object of a kind, or null.
@@ -160,13 +160,13 @@ class ShimProgram {
   bool Has(Kind kind, const void* object) const;
   bool HasRoom(Kind kind) const;
   bool IsUsed(const void* object) const;
-  /// Keeps what a call has made; one that failed has said why.
+  /// Keeps the object that a call has made. A call that failed has reported the reason.
   void Hold(Kind kind, void* object, std::vector<const void*> uses);
-  /// 0, or why the object is still there.
+  /// Ends the object. Returns 0, or why the object is still there.
   static int EndObject(const Held& held);
   void Expect(bool is_right, const char* what);
   void ExpectErrno(int error);
-  /// Of a call that returns -1 with errno.
+  /// Checks the result of a call that fails with -1 and errno.
   void ExpectMinusOne(int result);
   ibv_ah_attr AhAttr(ScriptReader& reader) const;
   ibv_send_wr SendRequest(ScriptReader& reader, ibv_sge* sges, uint32_t most_sges);

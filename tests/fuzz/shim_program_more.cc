@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's calls beside those of queues.
+// The calls of the program other than those on queues.
 #include <fcntl.h>
 #include <rdma/rdma_user_cm.h>
 
@@ -157,7 +157,7 @@ void ShimProgram::OpenCm(ScriptReader&) {
   if (fd >= 0) Hold(Kind::kCmFile, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), {});
 }
 
-// A command's pointers are the program's own, whatever else the script says of it.
+// The pointers in a command must be the program's own, whatever else the script writes to it.
 void ShimProgram::WriteCm(ScriptReader& reader) {
   const auto fd =
       static_cast<int>(reinterpret_cast<intptr_t>(Pick<void>(Kind::kCmFile, reader.Number(1))));

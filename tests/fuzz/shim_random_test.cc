@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The property of the shim's fuzzer over good scripts with random changes, from fixed seeds: what
-// runs where there is no libFuzzer.
+// Checks the property of the shim's fuzzer with good scripts and random changes, from fixed seeds:
+// this test runs where there is no libFuzzer.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -16,9 +16,9 @@ namespace {
 
 using Script = std::vector<uint8_t>;
 
-constexpr unsigned kDeadlineSeconds = 60;  ///< Of a script, which takes a millisecond.
+constexpr unsigned kDeadlineSeconds = 60;  ///< For one script, which takes a millisecond.
 
-/// A call that does not return says which it is.
+/// Names the call that does not return.
 void OnAlarm(int) {
   const char* const call = ShimProgram::call();
   static_cast<void>(write(STDERR_FILENO, "does not return: ", 17));

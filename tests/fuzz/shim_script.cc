@@ -25,7 +25,7 @@ constexpr uint64_t kGuardBytes = 1 << 20;
 
 ShimScript* g_script = nullptr;
 
-/// As a daemon writes, to whom SIGPIPE is nothing: a program's own writes are not like that.
+/// Writes as a daemon does, which ignores SIGPIPE; the program's own writes do not.
 void Write(int fd, const void* data, size_t size) {
   if (fd < 0) return;
   const auto old = signal(SIGPIPE, SIG_IGN);
@@ -35,21 +35,21 @@ void Write(int fd, const void* data, size_t size) {
 
 }  // namespace
 
-// The linker leads these calls of the shim here (--wrap).
+// The linker redirects these calls of the shim to here (--wrap).
 extern "C" {
 
 ssize_t __real_send(int fd, const void* data, size_t size, int flags);
 ssize_t __real_sendmsg(int fd, const msghdr* message, int flags);
 void* __real_mmap64(void* address, size_t size, int protection, int flags, int fd, off_t offset);
 
-/// A request goes out: the daemon, on this thread, answers it.
+/// Sends a request. The daemon answers it, on this thread.
 ssize_t __wrap_send(int fd, const void* data, size_t size, int flags) {
   const ssize_t sent = __real_send(fd, data, size, flags);
   if (g_script != nullptr && sent > 0) g_script->OnRequest();
   return sent;
 }
 
-/// Programs lend memory so; what the daemon itself sends has no number of a lend.
+/// Programs lend memory by this call. Messages that the daemon itself sends differ in size.
 ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
   const ssize_t sent = __real_sendmsg(fd, message, flags);
   const bool is_lend = message->msg_iovlen == 1 && message->msg_iov->iov_len == sizeof(uroce_lend);
@@ -57,7 +57,7 @@ ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
   return sent;
 }
 
-/// The program's arena lies between pages that nobody may touch.
+/// Maps the program's arena between pages without access.
 void* __wrap_mmap64(void* address, size_t size, int protection, int flags, int fd, off_t offset) {
   if (address != nullptr || size != UROCE_ARENA_BYTES || protection != PROT_WRITE) {
     return __real_mmap64(address, size, protection, flags, fd, offset);
@@ -207,7 +207,7 @@ void ShimScript::AnswerCm(ScriptReader& reader) {
 void ShimScript::OnRequest() {
   const auto alter = [this](const auto& request, auto& reply) { Alter(request, reply); };
   if (is_admitted_ && !is_gone_ && daemon_.AnswerNext(alter)) return;
-  // It is a new client's, or nobody's.
+  // The socket belongs to a new client, or to none.
   daemon_.Admit();
   is_admitted_ = true;
   is_gone_ = !daemon_.AnswerNext(alter);
@@ -285,16 +285,16 @@ int ShimScript::MakeFd(uint8_t kind) {
       fd = memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING);
       static_cast<void>(ftruncate(fd, 4096));
       break;
-    case 2:  // Of the right size, but it may shrink.
+    case 2:  // Of the right size, but able to shrink.
       fd = memfd_create("unsealed", MFD_CLOEXEC);
       static_cast<void>(ftruncate(fd, UROCE_ARENA_BYTES));
       break;
-    case 3:  // Nobody reads it.
+    case 3:  // Without a reader.
       if (pipe2(ends, O_CLOEXEC) != 0) return 0;
       close(ends[0]);
       fd = ends[1];
       break;
-    case 4:  // Nobody writes it.
+    case 4:  // Without a writer.
       if (pipe2(ends, O_CLOEXEC) != 0) return 0;
       close(ends[1]);
       fd = ends[0];
@@ -315,7 +315,7 @@ int ShimScript::MakeFd(uint8_t kind) {
     case 8:
       fd = open("/", O_RDONLY | O_CLOEXEC);
       break;
-    case 9:  // Sealed, but of pages that may not be there.
+    case 9:  // Sealed, but of pages that may be missing.
       fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
       if (fd < 0) return MakeFd(1);
       static_cast<void>(ftruncate(fd, UROCE_ARENA_BYTES));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a daemon that means harm, and as what a program calls meanwhile: the real shim gets
-// the answers, the fds, the shared memory and the events that a script says. One thread, so what
-// fails once fails again: the daemon acts where a program's request reaches it.
+// Reads any bytes as a malicious daemon, and as the calls of a program meanwhile: the real shim
+// gets the answers, the fds, the shared memory and the events that a script says. One thread runs
+// both, so failures repeat: the daemon acts when a program's request reaches it.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@
 
 namespace uroce::fuzz {
 
-/// What a record of a script begins with. A number below kAlterReply is a ShimCall. The daemon is
-/// a good one but for what these say; what names a command is of the next request of that command,
-/// 0: of any.
+/// The first byte of a record. A number below kAlterReply is a ShimCall. The daemon is correct
+/// except for these records. A record that names a command applies to the next request of that
+/// command, or of any command if it names 0.
 enum ShimRecord : uint8_t {
-  kAlterReply = 0x80,  ///< Command; offset, 2 bytes; length; bytes that are put there.
-  kResizeReply,        ///< Command; how many bytes go out, 2 bytes.
+  kAlterReply = 0x80,  ///< Command; offset, 2 bytes; length; bytes that are written there.
+  kResizeReply,        ///< Command; how many bytes are sent, 2 bytes.
   kReplyFds,           ///< Command; count; a kind of fd each (ShimScript::MakeFd).
-  kHangUp,             ///< Command, which is not answered.
-  kArena,              ///< Offset in the arena, 3 bytes; length; bytes to put there.
-  kArenaThen,          ///< The same behind a command, while it is under way.
+  kHangUp,             ///< Command, which gets no answer.
+  kArena,              ///< Offset in the arena, 3 bytes; length; bytes to write there.
+  kArenaThen,          ///< The same, after a command, while the command is under way.
   kCompletion,         ///< CQ; worker; then the fields of CompletionFields.
   kEvent,              ///< Socket, 1: of asynchronous events; object; what is added to its
                        ///< user_handle, 8 bytes; type, 255: a completion; how many bytes of the
                        ///< record are written.
-  kSignal,             ///< Bytes that come on the newest file of rdma_cm.
+  kSignal,             ///< Bytes that arrive on the newest file of rdma_cm.
   kAnswerCm,           ///< Error, 4 bytes; signals, 4 bytes; length; bytes of the response.
   kAnswerLend,         ///< A uroce_lend_reply to the next uroce_lend.
-  kWorkers,            ///< How many the daemon says it has; which one has the next queue pairs.
+  kWorkers,            ///< The number that the daemon tells; the worker of the next queue pairs.
 };
 
-/// Of a completion that has its place and generation right.
+/// The fields of a completion whose place and generation are right.
 struct CompletionFields {
   uint8_t queue_pair = 0;  ///< Which one; 255: the handle in `handle`.
   uint8_t handle = 0;
@@ -54,12 +54,12 @@ class ShimScript {
   ShimScript(const ShimScript&) = delete;
   ShimScript& operator=(const ShimScript&) = delete;
 
-  /// Does what `script` says. A record that ends early ends it.
+  /// Does what `script` says. A truncated record ends the script.
   void Run(std::span<const uint8_t> script);
-  /// The daemon ends, then all that the program has. What was wrong, or "".
+  /// Ends the daemon, then all objects of the program. Returns what was wrong, or "".
   std::string Finish();
 
-  /// A command of the program has gone out, or what it lends.
+  /// Called after the program has sent a command, or has lent memory.
   void OnRequest();
   void OnLend();
 
@@ -83,8 +83,8 @@ class ShimScript {
   int MakeFd(uint8_t kind);
 
   shim_test::FakeDaemon daemon_;
-  bool is_gone_ = false;      ///< The present client is hung up on.
-  bool is_admitted_ = false;  ///< There is one.
+  bool is_gone_ = false;      ///< The present client is disconnected.
+  bool is_admitted_ = false;  ///< There is a client.
   std::vector<Alteration> plan_;
   std::vector<uint64_t> user_handles_;  ///< Of CQs, QPs and SRQs, as they were made.
   std::vector<uint32_t> cqs_, queue_pairs_;
@@ -93,10 +93,10 @@ class ShimScript {
   ShimProgram program_;
 };
 
-/// Scripts of a good daemon and a program that uses all of it: what a fuzzer begins with.
+/// Scripts of a correct daemon and a program that uses all of it: the first inputs of a fuzzer.
 std::vector<std::vector<uint8_t>> GoodShimScripts();
 
-/// Runs `script`. What was wrong, or "".
+/// Runs `script`. Returns what was wrong, or "".
 std::string ShimFailure(std::span<const uint8_t> script);
 
 }  // namespace uroce::fuzz

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that use all of the shim, at a daemon that means no harm, and at one that does a little.
+// Programs that use all of the shim, with a correct daemon, and with one that is slightly
+// malicious.
 #include <rdma/rdma_user_cm.h>
 
 #include <cstring>
@@ -26,7 +27,7 @@ class Script {
     bytes_.insert(bytes_.end(), bytes, bytes + sizeof(fields));
     return *this;
   }
-  /// Puts `value` at `place` behind the header of the next reply to `command`.
+  /// Writes `value` at `place` after the header of the next reply to `command`.
   template <typename Value>
   Script& Alter(uint8_t command, size_t place, const Value& value) {
     const auto at = static_cast<uint16_t>(sizeof(uroce_reply) + place);
@@ -44,7 +45,7 @@ class Script {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     return *this;
   }
-  /// One of each object of a program, and its queue pair in RTS.
+  /// Makes one of each object of a program, and moves its queue pair to RTS.
   Script& Make() {
     Do(kOpenDevice, {0}).Do(kAllocPd, {0}).Do(kCreateChannel, {0}).Do(kCreateCq, {0, 16, 0});
     return Do(kCreateQp, {0, 0, 0, 8, 7, 7, 2, 2, 64}).Do(kModifyQp, {0, 1}).Do(kModifyQp, {0, 3});
@@ -110,7 +111,7 @@ Bytes ConnectionManager() {
   return script.Do(kWriteCm, {0, RDMA_USER_CM_CMD_GET_EVENT, 64, 1, 1, 0}).bytes();
 }
 
-/// Answers that are refused, and what comes afterwards.
+/// Replies that the shim refuses, and the program's calls afterwards.
 Bytes Lies() {
   Script script;
   script.Do(kReplyFds, {UROCE_HELLO, 70}).Then(Bytes(70, 1)).Do(kOpenDevice, {0});
@@ -118,7 +119,7 @@ Bytes Lies() {
   script.Do(kResizeReply, {UROCE_HELLO, 130, 0}).Do(kOpenDevice, {0}).Make();
   script.Alter(UROCE_CREATE_QP, offsetof(uroce_create_qp_reply, sq_offset), UROCE_ARENA_BYTES);
   script.Do(kCreateQp, {0, 0, 0, 0, 7, 7, 2, 2, 64});
-  constexpr uint32_t kSlotBytes = 64;  // Of 8 slots: 112 bytes are posted.
+  constexpr uint32_t kSlotBytes = 64;  // For 8 slots; each request takes 112 bytes.
   script.Alter(UROCE_CREATE_QP, offsetof(uroce_create_qp_reply, sq_slot_bytes), kSlotBytes);
   script.Alter(UROCE_CREATE_QP, offsetof(uroce_create_qp_reply, sq_offset),
                UROCE_ARENA_BYTES - 8 * kSlotBytes);
@@ -136,7 +137,7 @@ Bytes Lies() {
   return script.Do(kGetAsyncEvent, {0}).Do(kOpenDevice, {1}).Do(kAllocPd, {1}).bytes();
 }
 
-/// A worker that sleeps, and what should wake it: at first a pipe that nobody reads.
+/// A worker that sleeps, and the fd that should wake it: at first a pipe without a reader.
 Bytes Sleep() {
   constexpr uint32_t kSleeping = UROCE_DOORBELLS_OFFSET + offsetof(uroce_doorbells, sleeping);
   Script script;

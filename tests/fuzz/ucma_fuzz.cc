@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any bytes as what programs write to files of rdma_cm. Built by clang alone.
-// With --seeds DIRECTORY it writes good scripts there.
+// libFuzzer target that reads any bytes as a program's writes to files of rdma_cm. Only clang
+// builds it. With --seeds DIRECTORY it writes good scripts there.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

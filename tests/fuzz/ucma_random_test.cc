@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The property of the fuzzer of rdma_cm's commands over good scripts with random changes, from
-// fixed seeds: what runs where there is no libFuzzer.
+// Checks the property of the fuzzer of rdma_cm's commands with good scripts and random changes,
+// from fixed seeds: this test runs where there is no libFuzzer.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRounds = 4000;
 
-/// Mostly small numbers, as ids, files and commands are.
+/// Mostly small numbers, which ids, files and commands are.
 uint8_t AnyByte(std::mt19937& random) {
   return static_cast<uint8_t>(random() % 4 == 0 ? random() : random() % 24);
 }
@@ -48,7 +48,7 @@ TEST(UcmaRandomTest, HoldsForRandomCommands) {
   }
 }
 
-// It is good for something only if it gets to its end as it is.
+// The script is useful as a first input only if it runs to its end unchanged.
 TEST(UcmaRandomTest, TheGoodScriptIsGood) {
   UcmaRun run;
   EXPECT_TRUE(run.Holds(GoodUcmaScript(RDMA_PS_TCP)));

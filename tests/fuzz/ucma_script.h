@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of rdma_cm's commands for any bytes whatever: two programs write them, with files
-// that come and go, while their hosts talk.
+// Invariants of rdma_cm's commands that hold for any bytes: two programs write them, to files that
+// are opened and closed, while their hosts exchange messages.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 namespace uroce::nic::ucma {
 
-/// A script is a row of steps: this, then `length` bytes that are written.
+/// A script is a sequence of steps: this structure, then the `length` bytes to write.
 struct UcmaStep {
-  static constexpr uint8_t kServer = 1;  ///< In `what`: the second program does it.
-  static constexpr uint8_t kRun = 2;     ///< First all that is due is done.
-  static constexpr uint8_t kReopen = 4;  ///< First the file is closed and opened again.
+  static constexpr uint8_t kServer = 1;  ///< In `what`: the second program takes the step.
+  static constexpr uint8_t kRun = 2;     ///< All due work is done before the step.
+  static constexpr uint8_t kReopen = 4;  ///< The file is closed and reopened before the step.
   uint8_t what = 0;
   uint8_t file = 0;      ///< Modulo kFiles.
   uint8_t old_file = 0;  ///< Likewise.
@@ -36,9 +36,9 @@ class UcmaRun {
   }
 
   rdma_cm::Network& network() { return network_; }
-  /// Commands that were refused.
+  /// How many commands were refused.
   int refused() const { return refused_; }
-  /// Whether all holds to the script's end.
+  /// Whether all invariants hold to the script's end.
   bool Holds(std::span<const uint8_t> script) {
     while (script.size() >= sizeof(UcmaStep)) {
       UcmaStep step;
@@ -63,7 +63,7 @@ class UcmaRun {
     return FitsRoom(answer, bytes) && SignalsHold(program);
   }
 
-  // Errors answer nothing, and nothing is longer than its room.
+  // An error must give no answer, and no answer may exceed its room.
   static bool FitsRoom(const Answer& answer, std::span<const uint8_t> bytes) {
     if (answer.error != 0) return answer.error > 0 && answer.response.empty();
     rdma_ucm_cmd_hdr header;
@@ -71,7 +71,7 @@ class UcmaRun {
     return answer.response.size() <= header.out;
   }
 
-  // A file can be read exactly while events wait.
+  // A file must be readable exactly while events wait.
   static bool SignalsHold(UcmaProgram& program) {
     for (uint8_t file = 0; file < kFiles; ++file) {
       const size_t waiting = program.files().event_count(FileId{file});
@@ -86,7 +86,7 @@ class UcmaRun {
   UcmaProgram server_{network_[1]};
 };
 
-/// A script in the making.
+/// Builds a script.
 class UcmaScript {
  public:
   template <typename Body>
@@ -110,7 +110,7 @@ class UcmaScript {
   std::vector<uint8_t> bytes_;
 };
 
-/// A server that listens, a client that connects by it, and the end of the connection.
+/// A server that listens, a client that connects to it, and the end of the connection.
 inline std::vector<uint8_t> GoodUcmaScript(uint16_t space) {
   constexpr uint8_t kClient = 0, kServer = UcmaStep::kServer, kRun = UcmaStep::kRun;
   constexpr uint16_t kPort = 7471;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that whoever starts a test may set, and what queue pairs find around them.
+// Reads numbers that the user of a test may set, and defines the settings around queue pairs.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
 }
 
-/// Of queue pairs whose window is one of round trips.
+/// For queue pairs whose congestion window follows round-trip times.
 inline const congestion::Environment& ByDelay() {
   static const congestion::Environment environment{
       .settings = congestion::DefaultsOf(congestion::Profile::kDelay)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts whose CPU is elsewhere: for a while nothing of them runs, and what arrives waits.
+// Hosts without a CPU: for a while nothing of such a host runs, and what arrives waits.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace uroce::sim {
 
-/// A host that wakes up finds what came meanwhile, and takes it a burst at a time with its own
-/// turns between, as a worker does: its timers are looked at before it has read all that was in
+/// A host that wakes up takes the waiting frames burst by burst, with its own turns
+/// between, as a worker does. So its timers run before it has read all that arrived in
 /// time.
 class HostPauses {
  public:
@@ -24,7 +24,7 @@ class HostPauses {
   static constexpr uint32_t kBurst = 32;
   static constexpr Nanos kBetweenBursts{1'000};
 
-  /// `chance`: in a thousand, of each turn.
+  /// `chance`: in a thousand, for each turn.
   HostPauses(uint32_t chance, uint32_t hosts, uint64_t seed)
       : chance_(chance), hosts_(hosts), random_(seed) {}
 
@@ -36,7 +36,7 @@ class HostPauses {
     if (random_.Happens(chance_))
       hosts_[host].wakes = now + kLeast + Nanos(random_.Below(kMostMore));
   }
-  /// A frame is there for a host that sleeps, or has not read what came before.
+  /// Keeps a frame for a host that sleeps, or that has not yet read earlier frames.
   void Keep(Arrival arrival) { hosts_[arrival.host].waiting.push_back(std::move(arrival)); }
   bool Waits(uint32_t host) const { return !hosts_[host].waiting.empty(); }
   bool Take(uint32_t host, Arrival& arrival) {
@@ -46,7 +46,7 @@ class HostPauses {
     waiting.pop_front();
     return true;
   }
-  /// When the next frame that waits is to be taken.
+  /// When the next waiting frame is to be taken.
   Nanos NextTake(Nanos now) const {
     Nanos next = kNever;
     for (const Host& host : hosts_) {

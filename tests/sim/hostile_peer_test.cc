@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair whose peer sends anything at any time, and whose memory fails at random: what must
-// hold all the same. UROCE_SIM_SEED=N replays one seed; UROCE_SIM_COUNT=N runs that many.
+// A queue pair whose peer sends anything at any time, and whose memory fails at random, keeps its
+// invariants. UROCE_SIM_SEED=N replays one seed; UROCE_SIM_COUNT=N runs that many.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class HostileRun {
 
   uint64_t connections() const { return shell_.connections(); }
 
-  /// Empty when all went well.
+  /// Runs to the end. Returns "" when all is well.
   std::string Run() {
     for (int step = 0; step < kSteps && shell_.fault().empty(); ++step) Step();
     shell_.End();
@@ -92,7 +92,7 @@ class HostileRun {
     shell_.Post(work);
   }
 
-  /// Near what is expected in either direction, so that many are taken.
+  /// A packet near what is expected in either direction, so that many are accepted.
   wire::Packet RandomPacket() {
     wire::Packet packet;
     wire::TransportHeader& header = packet.header;
@@ -119,7 +119,8 @@ class HostileRun {
     return packet;
   }
 
-  /// What an honest peer might send; without these a connection ends with its first packets.
+  /// A packet that an honest peer might send. Without these a connection ends with its first
+  /// packets.
   wire::Packet PolitePacket() {
     using wire::Opcode;
     wire::Packet packet;
@@ -154,7 +155,7 @@ class HostileRun {
     const uint32_t within = std::min(packets, wire::kMaxKeptPackets);
     const uint32_t bytes = wire::WriteKeptMap(
         within, [this](uint32_t) { return random_.Next(); }, map_);
-    if (packets != within) map_[2] = 0xff;  // More than there may be.
+    if (packets != within) map_[2] = 0xff;  // More bits than allowed.
     return std::span(map_).first(bytes - (random_.Happens(20) ? 1 : 0));
   }
 
@@ -187,7 +188,7 @@ TEST(HostilePeer, EveryWorkCompletesOnceAndNothingElseIsTouched) {
     EXPECT_EQ(run.Run(), "") << "replay with UROCE_SIM_SEED=" << seed;
     connections += run.connections();
   }
-  // Long enough connections to get deep, short enough to see many ends.
+  // Connections are long enough to reach late states, and short enough for many ends.
   if (replay) return;
   EXPECT_GT(connections, 10 * count);
   EXPECT_LT(connections, 200 * count);

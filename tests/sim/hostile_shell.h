@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shell of a queue pair whose peer sends anything at any time, and whose memory fails: it does
-// what it is told, and sees to what must hold all the same. Random tests and fuzzers tell it.
+// The shell of a queue pair whose peer sends anything at any time, and whose memory fails. It does
+// as random tests and fuzzers say, and checks the invariants that must hold nevertheless.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace uroce::sim {
 
-/// How the shell and its memory take one packet.
+/// How the shell and its memory react to one packet.
 struct Reaction {
-  uint32_t receive_bytes = 0;  ///< Room of the receive work, if one is needed; 0: there is none.
+  uint32_t receive_bytes = 0;  ///< Size of the receive work, if one is needed; 0: there is none.
   bool receive_malformed = false;
-  bool srq_denied = false;  ///< XRC: the SRQ is out of reach.
+  bool srq_denied = false;  ///< Of XRC: the SRQ is not accessible.
   bool effect_fails = false;
-  uint64_t original = 0;  ///< What an atomic finds.
+  uint64_t original = 0;  ///< The value that an atomic finds.
 };
 
-/// Every work completes once, in order; nothing outside of a work is touched or read; nothing
-/// leaves in the error state.
+/// Checks that every work completes once and in order, that nothing outside of a work is read or
+/// written, and that nothing is sent in the error state.
 template <typename QueuePair>
 class HostileShell {
  public:
@@ -41,11 +41,12 @@ class HostileShell {
   QueuePair& qp() { return qp_; }
   const Attributes& attributes() const { return attributes_; }
   Nanos now() const { return now_; }
-  /// Empty while all is well.
+  /// What was wrong; "" while all is well.
   const std::string& fault() const { return fault_; }
   uint64_t connections() const { return connections_; }
 
-  /// Into the error state, if it is not there: all that was posted has completed.
+  /// Moves the queue pair to the error state, unless it is there. All posted works must have
+  /// completed.
   void End() {
     using transport::QpState;
     const bool refused = kReliable && qp_.state() == QpState::kErr;
@@ -57,7 +58,7 @@ class HostileShell {
     transport::TxPacket packet;
     if (!refused && qp_.PollPacket(now_, packet)) Fault("a packet leaves in ERR");
   }
-  /// The application makes a new connection of the old queue pair.
+  /// The application connects the old queue pair anew.
   void Reconnect() {
     End();
     qp_.Modify(transport::QpState::kReset, attributes_);
@@ -69,7 +70,7 @@ class HostileShell {
   void Drain() {
     if (qp_.state() == transport::QpState::kRts) qp_.Modify(transport::QpState::kSqd, attributes_);
   }
-  /// On from SQD, once it has drained, and from SQE.
+  /// Resumes from SQD, once the queue has drained, and from SQE.
   void Resume() {
     using transport::QpState;
     const bool drained = qp_.state() == QpState::kSqd && !qp_.draining();
@@ -92,7 +93,7 @@ class HostileShell {
       wire::Psn psn;
       while (qp_.PollKept(psn)) {
         const auto kept = kept_.Take(psn);
-        if (kept == nullptr) continue;  // READs whose responses would overlap.
+        if (kept == nullptr) continue;  // For READs whose responses would overlap.
         ReceiveOne(kept->packet, reaction);
         PollCompletions();
       }

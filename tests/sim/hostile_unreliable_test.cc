@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unreliable queue pairs to which anything comes at any time, and whose memory fails at random:
-// what must hold all the same. UROCE_SIM_SEED=N replays one seed; UROCE_SIM_COUNT=N runs that many.
+// Unreliable queue pairs that receive anything at any time, and whose memory fails at random, keep
+// their invariants. UROCE_SIM_SEED=N replays one seed; UROCE_SIM_COUNT=N runs that many.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -34,7 +34,7 @@ class HostileUnreliableRun {
                 .rq_psn = wire::Psn(random_.OneOf<uint32_t>({0, 0xfffffe})),
                 .qkey = 5}) {}
 
-  /// Empty when all went well.
+  /// Runs to the end. Returns "" when all is well.
   std::string Run() {
     for (int step = 0; step < kSteps && shell_.fault().empty(); ++step) Step();
     shell_.End();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network of hosts that loses, doubles, delays, reorders, spoils and holds up frames, and now and
-// then takes no long ones, in virtual time, from a seed.
+// A network of hosts, in virtual time, from a seed. It loses, duplicates, delays, reorders,
+// corrupts and holds up frames, and at times takes no long ones.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +17,20 @@
 
 namespace uroce::sim {
 
-/// Chances in a thousand, of each frame.
+/// Chances in a thousand, for each frame.
 struct NetworkFaults {
   uint32_t drop = 0;
   uint32_t duplicate = 0;
-  uint32_t delay = 0;    ///< For itself: it arrives behind later ones.
-  uint32_t corrupt = 0;  ///< One bit.
-  uint32_t pause = 0;    ///< Its link stands still for a while.
-  uint32_t far = 0;      ///< It arrives behind all that others send for many round trips.
-  uint32_t shrink = 0;   ///< For a while its link takes short frames only.
+  uint32_t delay = 0;    ///< The frame alone is late: it arrives after later ones.
+  uint32_t corrupt = 0;  ///< One bit is changed.
+  uint32_t pause = 0;    ///< The frame's link stops for a while.
+  uint32_t far = 0;      ///< The frame arrives after all that others send for many round trips.
+  uint32_t shrink = 0;   ///< The frame's link takes only short frames for a while.
   bool reorders() const { return delay != 0 || duplicate != 0 || far != 0; }
   bool loses() const { return drop != 0 || corrupt != 0 || shrink != 0; }
 };
 
-/// Room for the longest frame. Used again and again: a run has a million of them.
+/// Has room for the longest frame. Reused: a run has a million frames.
 struct Frame {
   static constexpr uint32_t kRoom = 4352;
   uint32_t length_bytes = 0;
@@ -56,7 +56,7 @@ class Network {
   Network(const NetworkFaults& faults, uint32_t hosts, uint64_t seed)
       : faults_(faults), hosts_(hosts), links_(size_t{hosts} * hosts), random_(seed) {}
 
-  /// A frame to fill and send.
+  /// Takes a frame, to fill and send.
   std::unique_ptr<Frame> Take() {
     if (idle_.empty()) return std::make_unique_for_overwrite<Frame>();
     std::unique_ptr<Frame> frame = std::move(idle_.back());
@@ -65,7 +65,7 @@ class Network {
   }
   void GiveBack(std::unique_ptr<Frame> frame) { idle_.push_back(std::move(frame)); }
 
-  /// False: it is lost, or spoilt.
+  /// False: the frame is lost or corrupted.
   bool Send(uint32_t from, uint32_t to, std::unique_ptr<Frame> frame, Nanos now) {
     if (random_.Happens(faults_.drop)) return Lose(std::move(frame));
     Link& link = links_[size_t{from} * hosts_ + to];
@@ -84,10 +84,10 @@ class Network {
     return !spoilt;
   }
   Nanos NextArrival() const { return flights_.empty() ? kNever : flights_.top().arrival; }
-  /// The next frame that has arrived by `now`; false: none.
+  /// Takes the next frame that has arrived by `now`; false: there is none.
   bool TakeArrival(Nanos now, Arrival& arrival) {
     if (flights_.empty() || flights_.top().arrival > now) return false;
-    // The heap's order does not depend on what is moved out of it.
+    // The order of the heap does not depend on the member that is moved out.
     Flight& top = const_cast<Flight&>(flights_.top());
     arrival = {.host = top.to, .frame = std::move(top.frame)};
     flights_.pop();
@@ -106,7 +106,7 @@ class Network {
     uint64_t order;
     uint32_t to;
     std::unique_ptr<Frame> frame;
-    bool operator<(const Flight& other) const {  // The queue's top is its greatest.
+    bool operator<(const Flight& other) const {  // The top of the queue is its greatest element.
       if (arrival != other.arrival) return arrival > other.arrival;
       return order > other.order;
     }

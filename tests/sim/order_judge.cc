@@ -45,7 +45,7 @@ OrderJudge::OrderJudge(const Workload& plan, wire::Psn first, uint32_t path_mtu)
 }
 
 uint32_t OrderJudge::IndexOf(wire::Psn psn) const {
-  // What is far behind counts as executed long ago.
+  // A packet far before the first one counts as executed long ago.
   return static_cast<uint32_t>(std::max(psn.Since(first_), 0));
 }
 
@@ -112,7 +112,7 @@ std::string OrderJudge::OnAtomic(const transport::RemoteRange& range, uint64_t o
 
 std::string OrderJudge::OnRead(const wire::Packet& packet) {
   const uint32_t index = IndexOf(packet.header.psn);
-  if (index < next_) return "";  // An answer to be given again.
+  if (index < next_) return "";  // A response to be sent again.
   if (std::string fault = CheckTurn(index); !fault.empty()) return fault;
   if (work().work.opcode != WorkOpcode::kRead) return Request(work_) + " executed as a READ";
   Advance(runs_[work_].packets);
@@ -124,10 +124,10 @@ std::string OrderJudge::OnAnswer(const transport::TxPacket& packet) const {
   const uint32_t index = IndexOf(header.psn);
   const wire::Opcode operation = wire::OperationOf(header.opcode);
   if (operation != wire::Opcode::kAcknowledge) return CheckAnswerTo(index, packet);
-  // A NAK and a selective acknowledgement say that their PSN is missing, an ACK that it is not.
+  // A NAK and a selective acknowledgement name a missing PSN; an ACK names a PSN that has arrived.
   const bool is_ack = (header.aeth.syndrome & wire::kSyndromeKindMask) == wire::kSyndromeAck &&
                       !wire::IsOfManufacturer(header.opcode);
-  // Before its first request a responder may acknowledge the PSN in front of it.
+  // Before its first request a responder may acknowledge the PSN before that request.
   const bool executed = header.psn.Since(first_) < 0 || index + is_ack <= next_;
   return executed ? "" : "an answer to " + Request(WorkOf(index)) + " before it was executed";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judges of order themselves: what they find, and what they must let pass.
+// Tests of the judges of order: the faults that they find, and the runs that they must accept.
 #include "tests/sim/order_judge.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ PlannedWork Work(WorkOpcode opcode, uint64_t va, std::vector<uint8_t> bytes) {
   return planned;
 }
 
-/// 300 bytes to 1000, 8 more onto the first of them, an atomic on these, and a SEND.
+/// WRITEs 300 bytes to 1000, WRITEs 8 bytes over the first of them, an atomic there, and a SEND.
 Workload Plan() {
   Workload plan;
   plan.works.push_back(Work(WorkOpcode::kWrite, 1000, std::vector<uint8_t>(300, 1)));
@@ -121,7 +121,7 @@ TEST(OrderJudge, AnAcknowledgementOfWhatHasNotCome) {
   EXPECT_EQ(judge.OnAnswer(ack), "");
 }
 
-/// A READ of 8 bytes that are 1, and a WRITE of 2 to the first four of them.
+/// A READ of 8 bytes of value 1, and a WRITE of value 2 to the first four of them.
 Workload ReadAndWrite(bool fence) {
   Workload plan;
   plan.works.push_back(Work(WorkOpcode::kRead, 1000, std::vector<uint8_t>(8)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue pair of a simulated host, with the program that uses it and the judge of what it sees.
+// One queue pair of a simulated host, with its program and the judge of what it receives.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace uroce::sim {
 /// The address of a host: IPv4 or IPv6.
 Gid AddressOf(uint32_t host, bool ipv6);
 
-/// How frames get from one host to a queue pair of another.
+/// The way of frames from one host to a queue pair of another host.
 class Path {
  public:
   Path(Network& network, uint32_t from, uint32_t to, Qpn qpn, bool ipv6);
-  /// False: the network has lost it.
+  /// False: the network has lost the frame.
   bool Send(const wire::TransportHeader& header, std::span<const uint8_t> payload, Nanos now);
   uint32_t to() const { return to_; }
-  /// From now on it leads to another queue pair of that host.
+  /// From now on the path leads to another queue pair of that host.
   void Redirect(Qpn qpn);
 
  private:
@@ -36,14 +36,14 @@ class Path {
   wire::HeaderTemplate template_;
 };
 
-/// A received frame that is for this queue pair, ICRC checked.
+/// A received frame for this queue pair, whose ICRC was checked.
 struct ReceivedFrame {
   std::span<const uint8_t> bytes;
   const wire::Packet& packet;
   const wire::FrameView& view;
 };
 
-/// Executes a plan against its peers, serves theirs, and notes the first thing that is wrong.
+/// Executes a plan against its peers, serves theirs, and records the first fault that it finds.
 class Party {
  public:
   explicit Party(uint32_t host) : host_(host) {}
@@ -52,19 +52,19 @@ class Party {
   Party& operator=(const Party&) = delete;
 
   virtual void OnFrame(const ReceivedFrame& frame, Nanos now) = 0;
-  /// A turn of a worker: completions, works, packets. Returns when it wants the next at the latest.
+  /// A turn of a worker: completions, works, packets. Returns the latest time of the next turn.
   virtual Nanos Turn(Nanos now) = 0;
-  /// All that the plan foresees has come about, as far as it can.
+  /// Whether all that the plan foresees has happened, as far as it can.
   virtual bool finished() const = 0;
-  /// After the end: whatever could not be judged on the way.
+  /// Called after the end: judges what could not be judged before.
   virtual void Judge() {}
   virtual std::string Describe() const = 0;
 
   uint32_t host() const { return host_; }
-  /// The host is gone: neither turns nor frames come any more.
+  /// The host died: it gets no more turns or frames.
   void Die() { dead_ = true; }
   bool dead() const { return dead_; }
-  /// Empty while all is well.
+  /// The first fault; "" while all is well.
   const std::string& fault() const { return fault_; }
 
  protected:

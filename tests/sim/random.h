@@ -10,7 +10,7 @@
 
 namespace uroce::sim {
 
-/// SplitMix64: the standard library's distributions differ between implementations.
+/// SplitMix64, because the distributions of the standard library differ between implementations.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -20,9 +20,9 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  /// In [0, bound).
+  /// A number in [0, bound).
   uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(Next() % bound); }
-  /// True `per_mille` times in a thousand.
+  /// True with a chance of `per_mille` in a thousand.
   bool Happens(uint32_t per_mille) { return Below(1000) < per_mille; }
   void Fill(std::span<uint8_t> bytes) {
     for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {

@@ -115,7 +115,7 @@ void RcParty::ChangeAgreement() {
 }
 
 void RcParty::PostWorks() {
-  // In clumps, so that the queue is sometimes empty and sometimes full.
+  // Posts in groups, so that the queue is sometimes empty and sometimes full.
   while (posted_ != plan_->works.size() && qp_.post_room() != 0 && !random_.Happens(200)) {
     if (qp_.Post(plan_->works[posted_].work) != transport::PostResult::kPosted) {
       return Fault("post refused in spite of room");
@@ -150,11 +150,11 @@ void RcParty::OnFrame(const ReceivedFrame& frame, Nanos now) {
 
 void RcParty::ReplayKept(Nanos now) {
   wire::Psn psn;
-  // Not all at once, if there is other work.
+  // Leaves some for later, if there is other work.
   while (!random_.Happens(50) && qp_.PollKept(psn)) {
     const std::unique_ptr<transport::PacketCopy> kept = kept_.Take(psn);
     if (kept == nullptr) return Fault("a packet is to be given back that was not kept");
-    if (random_.Happens(5)) continue;  // It is lost after all.
+    if (random_.Happens(5)) continue;  // Treated as lost after all.
     Receive(kept->packet, now);
   }
   if (!qp_.keeps()) kept_.Clear();
@@ -177,7 +177,7 @@ void RcParty::Receive(const wire::Packet& packet, Nanos now) {
                                                   !wire::IsOfManufacturer(packet.header.opcode));
   if (refused && !config_.may_fail) Fault("refused " + wire::ToString(packet));
   if (effect.kind == Effect::Kind::kNone) return;
-  PollCompletions();  // A program may: what it finds must be in memory.
+  PollCompletions();  // A program may poll here: data that it is told of must be in memory.
   if (effect.kind == Effect::Kind::kKeep) return qp_.OnEffectDone(Keep(packet), 0, now);
   uint64_t original = 0;
   const EffectOutcome outcome = Execute(effect, packet, original);
@@ -256,7 +256,7 @@ uint64_t RcParty::ExecuteAtomic(const Effect& effect) {
 
 void RcParty::SendPackets(Nanos now) {
   if (config_.offers_credits) qp_.OfferCredits(pool_.waiting());
-  // Sometimes a scheduler gives less than one wants.
+  // Sometimes a scheduler gives less than the queue pair wants.
   const uint32_t budget = random_.Happens(200) ? random_.Below(4) : kBurst;
   TxPacket packet;
   for (uint32_t i = 0; i < budget; ++i) {
@@ -324,8 +324,8 @@ void RcParty::OnSendError(const Completion& completion) {
   const WcStatus foretold = plan_->works[completion.slot].failure;
   const bool flushed = completion.status == WcStatus::kWrFlushErr;
   const bool foretold_now = foretold != WcStatus::kSuccess && completion.status == foretold;
-  // Its own requests have failed the peer's end; or it is silent: it died, its NAK was lost, or
-  // the network lost too much.
+  // Its own requests put the peer's end in error; or the peer is silent, because it died, its NAK
+  // was lost, or the network lost too much.
   const bool by_peer = flushed && (config_.may_die || peers_plan_->has_illegal);
   const bool silent = config_.may_fail || peer_->ended_ || unlucky();
   const bool silence = completion.status == WcStatus::kRetryExcErr && silent;
@@ -379,7 +379,7 @@ void RcParty::OnReceiveCompletion(const Completion& completion) {
 }
 
 void RcParty::TakeReceive(uint32_t slot) {
-  // Of a shared queue others take some.
+  // From a shared queue other queue pairs take some.
   const bool in_order = config_.core.shared_receive ? slot >= next_receive_ : slot == next_receive_;
   if (!in_order) Fault("receive works out of order");
   next_receive_ = slot + 1;
@@ -400,8 +400,8 @@ bool RcParty::TakeInvalidated(uint32_t rkey) {
 }
 
 void RcParty::Judge() {
-  // What a success of the peer's last work promises is all there; of a peer that died or was left
-  // alone nobody knows how far it came.
+  // After the peer's last work succeeded, all that it promises must be there. For a peer that died
+  // or was abandoned nobody knows how far it came.
   const Workload& plan = *peers_plan_;
   const bool whole = !config_.may_fail && !ended_ && !peer_->ended_;
   const bool complete = whole || (peer_->ended_ && plan.has_illegal && !dead() && !peer_->dead() &&

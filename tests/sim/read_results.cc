@@ -10,13 +10,13 @@ namespace {
 
 using transport::WorkOpcode;
 
-/// Works behind it wait for all READs in front of it.
+/// Works after such a one wait for all READs before it.
 bool EndsReads(const PlannedWork& planned) {
   return planned.work.fence || planned.work.opcode == WorkOpcode::kLocalInvalidate ||
          planned.failure != transport::WcStatus::kSuccess;
 }
 
-/// What `planned` leaves in memory.
+/// The bytes that `planned` leaves in memory.
 std::span<const uint8_t> StoredBy(const PlannedWork& planned) {
   switch (planned.work.opcode) {
     case WorkOpcode::kWrite:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A receive queue of a simulated program, its own or shared by several queue pairs of a host, whose
-// buffers come late on purpose.
+// A receive queue of a simulated program, used by one queue pair or shared by several of a host.
+// Its buffers come late on purpose.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@ class ReceivePool {
   static constexpr uint32_t kBytes = 24'000;
   static constexpr uint32_t kMostWaiting = 64;
 
-  /// `most_pause_ns`: between refills; 0: there is always one more.
+  /// `most_pause_ns`: the longest time between refills; 0: there is always one more buffer.
   ReceivePool(uint32_t most_pause_ns, uint64_t seed) : pause_(most_pause_ns), random_(seed) {}
 
-  /// Posts some, when it is time.
+  /// Posts some buffers, if it is time.
   void Refill(Nanos now) {
     if (pause_ == 0 || now < next_) return;
     for (uint32_t i = 1 + random_.Below(8); i != 0 && waiting() < kMostWaiting; --i) Post();
@@ -39,13 +39,13 @@ class ReceivePool {
     GiveBytes(buffers_[work.slot]);
     return work;
   }
-  /// Of the work that is taken next.
+  /// The slot of the work that is taken next.
   uint32_t next_slot() const {
     return posted_.empty() ? static_cast<uint32_t>(buffers_.size()) : posted_.front().slot;
   }
   uint32_t waiting() const { return static_cast<uint32_t>(posted_.size()); }
   std::vector<uint8_t>& Buffer(uint32_t slot) { return buffers_[slot]; }
-  /// Its completion has been looked at.
+  /// Frees the buffer of `slot`, whose completion has been checked.
   void Release(uint32_t slot) { idle_.push_back(std::move(buffers_[slot])); }
 
  private:
@@ -55,7 +55,7 @@ class ReceivePool {
     posted_.push_back({.wr_id = slot, .slot = slot, .length_bytes = kBytes, .queue = 7});
   }
 
-  /// A buffer has bytes while it is in use: those of another message, if there was one.
+  /// Fills a buffer that is in use with bytes, those of another message if there was one.
   void GiveBytes(std::vector<uint8_t>& buffer) {
     if (idle_.empty()) return buffer.resize(kBytes);
     buffer = std::move(idle_.back());

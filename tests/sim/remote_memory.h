@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a peer reaches under a key.
+// Memory that a peer accesses by a key.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace uroce::sim {
 
-/// Layout: counters for atomics, then bytes for anything.
+/// Its layout: counters for atomics, then bytes for any use.
 class RemoteMemory {
  public:
   static constexpr uint32_t kCounters = 4;
@@ -43,8 +43,8 @@ class RemoteMemory {
   void Store(uint64_t va, uint64_t value) { std::memcpy(&bytes_[va - kBase], &value, 8); }
 
  private:
-  /// Bytes of a block drawn once, from anywhere in it: to draw all of them takes longer than to
-  /// send them.
+  /// Fills the memory with bytes from any place in a block that is drawn once: to draw all bytes
+  /// would take longer than to send them.
   void Fill(Random& random) {
     static const std::vector<uint8_t> kBlock = [] {
       std::vector<uint8_t> block(1 << 20);

@@ -13,12 +13,13 @@
 namespace uroce::sim {
 namespace {
 
-// No run that goes well comes near these.
+// No good run comes near these limits.
 constexpr Nanos kLongestRun{60'000'000'000};
 constexpr uint64_t kMostPackets = 300'000;
 constexpr uint32_t kDataBytes = 120'000;
 constexpr uint32_t kMostConnections = 8;
-/// Parts of a run draw from seeds of their own, so that leaving one out changes no other.
+/// The parts of a run draw from their own seeds, so that leaving one out does not change the
+/// others.
 enum Draw : uint64_t { kConditions = 1, kNetwork, kRest, kHosts, kConnections = 100 };
 
 Random DrawFor(uint64_t seed, uint64_t part) { return Random(Random(seed * 1000 + part).Next()); }
@@ -149,7 +150,7 @@ Kind& Simulation::Add(Qpn qpn, std::unique_ptr<Kind> party) {
 }
 
 void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
-  // Often so near to the end of the PSN space that it wraps.
+  // Often so close to the end of the PSN space that PSNs wrap.
   const wire::Psn psn_a(
       random.OneOf<uint32_t>({0xffffff, 0xffffe0, 0x7ffff0, random.Below(1 << 24)}));
   const wire::Psn psn_b(random.OneOf<uint32_t>({0xffffff, 0xffff80, random.Below(1 << 24)}));
@@ -168,7 +169,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
                                             .timeout = uint8_t(pauses_.any() ? 14 : 8),
                                             .retry_count = 7,
                                             .rnr_retry = 7};
-  // Just as many as the peer sends, or room to spare.
+  // As many as the peer sends, or more.
   if (random.Happens(700)) attributes.max_dest_rd_atomic = attributes.max_rd_atomic;
   RcPartyConfig config;
   config.core.signal_all = random.Happens(300);
@@ -186,10 +187,10 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   RemoteMemory& memory_b = AddMemory(kDataBytes, random);
   ReceivePool& pool_a = shared ? *shared_pools_[a] : AddPool(random);
   ReceivePool& pool_b = shared ? *shared_pools_[b] : AddPool(random);
-  // Mixed pairs: an end that knows selective repeat meets one that does not.
+  // Mixed pairs: one end supports selective repeat, and the other does not.
   const bool knows_a = Selective(random);
   const bool knows_b = Selective(random);
-  // One that was replaced by one that knows nothing of it may still be believed to know.
+  // A host may still be believed to support it after it was replaced by one that does not.
   const bool agreed = random.Happens(knows_a && knows_b ? 900 : 50);
   config.core.selective_repeat = knows_a;
   config.agreed = agreed;
@@ -254,7 +255,8 @@ void Simulation::Reset(Connection& connection) {
   connection.reset = kNever;
   const Qpn qpn_a = connection.next_qpn_a;
   const Qpn qpn_b = connection.next_qpn_b;
-  // Where the old life ended: what is left of it has the PSNs of the new one.
+  // The new PSNs begin where the old life ended: leftover packets of the old life have the same
+  // PSNs.
   const wire::Psn psn_a = connection.b.expected_psn() - connection.random.Below(4);
   const wire::Psn psn_b = connection.a.expected_psn() - connection.random.Below(4);
   Rename(connection.a, qpn_a);
@@ -447,7 +449,7 @@ namespace {
 
 std::string Outcome(const SimulationOptions& options) { return Simulation(options).Run(); }
 
-/// `less` in place of `options`, if it fails too.
+/// Takes `less` in place of `options`, if it fails too.
 bool Keep(SimulationOptions& options, const SimulationOptions& less) {
   if (Outcome(less).empty()) return false;
   options = less;

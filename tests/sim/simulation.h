@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole run: hosts, queue pairs of all kinds between them, a faulty network, programs and judges,
-// in virtual time, from a seed.
+// Simulates a whole run: hosts, queue pairs of all kinds between them, a faulty network, programs
+// and judges. Time is virtual, and all choices come from a seed.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 
 namespace uroce::sim {
 
-/// What is left out of a run, to find the least that still fails. What stays is the same run: each
-/// part draws from a seed of its own.
+/// What is left out of a run, to find the smallest run that still fails. The remaining parts do not
+/// change: each part draws from its own seed.
 struct SimulationOptions {
   static constexpr uint32_t kAll = UINT32_MAX;
   static constexpr uint32_t kDatagrams = 99;
 
   uint64_t seed = 1;
-  uint32_t connection = kAll;  ///< The one that stays; kDatagrams for these alone.
+  uint32_t connection = kAll;  ///< The one to run; kDatagrams: only the datagrams.
   uint32_t works = kAll;       ///< Of each program, at most so many.
   uint32_t without = 0;        ///< Bits of `Part`.
 
@@ -48,7 +48,7 @@ struct SimulationOptions {
     kReset = 1 << 11,
     kAllParts = (1 << 12) - 1,
   };
-  /// "seed=7,connection=1,works=3,without=5", and back. Unknown words end the program.
+  /// Converts to "seed=7,connection=1,works=3,without=5", and back. Unknown words end the program.
   std::string ToString() const;
   static SimulationOptions FromString(const std::string& text);
 };
@@ -57,7 +57,7 @@ class Simulation {
  public:
   explicit Simulation(const SimulationOptions& options);
 
-  /// Empty when all went well.
+  /// Runs to the end. Returns "" when all is well.
   std::string Run();
   uint64_t packets() const { return network_.taken(); }
   uint64_t retransmitted() const;
@@ -74,15 +74,15 @@ class Simulation {
     uint32_t host_pauses;  ///< In a thousand turns.
   };
 
-  /// A reliable connection, and what its works are drawn from.
+  /// A reliable connection, and the settings that its works are drawn from.
   struct Connection {
     RcParty& a;
     RcParty& b;
     RemoteMemory& memory_a;
     RemoteMemory& memory_b;
-    WorkloadConfig workload;  ///< Of `a`; that of `b` has no illegal work.
+    WorkloadConfig workload;  ///< Of `a`; the plan of `b` has no illegal work.
     bool one_way;
-    Nanos reset = kNever;  ///< When it loses all that is under way and is connected anew.
+    Nanos reset = kNever;  ///< When it drops all works under way and is reconnected.
     Qpn next_qpn_a;
     Qpn next_qpn_b;
     Random random;
@@ -90,7 +90,7 @@ class Simulation {
 
   void AddConnection(uint32_t index);
   void AddRc(uint32_t a, uint32_t b, bool xrc, Random& random);
-  /// Gives both ends their works, on memory as it is now.
+  /// Plans the works of both ends, for the present contents of memory.
   void Plan(Connection& connection);
   Workload* PlanOf(const WorkloadConfig& config, const RemoteMemory& target, Random& random);
   void PlanReset(Connection& connection);
@@ -98,7 +98,7 @@ class Simulation {
   void AddUc(uint32_t a, uint32_t b, Random& random);
   void AddDatagrams(Random& random);
   uint32_t Works(Random& random) const;
-  /// Whether an end of a connection knows selective repeat.
+  /// Whether an end of a connection supports selective repeat.
   bool Selective(Random& random) const;
   RemoteMemory& AddMemory(uint32_t bytes, Random& random);
   ReceivePool& AddPool(Random& random);
@@ -108,14 +108,14 @@ class Simulation {
   Qpn NextQpn() { return Qpn(next_qpn_++); }
 
   void TakeArrivals(Nanos now);
-  /// Gives each host that is awake its turns. Returns when something is to happen next.
+  /// Runs each host that is awake. Returns when the next event is due.
   Nanos TakeTurns(Nanos now);
-  /// Returns when it wants the next.
+  /// Runs one party. Returns when it wants the next turn.
   Nanos TakeTurn(Party& party, Nanos now);
   void Deliver(const Arrival& arrival, Nanos now);
   void Kill(Nanos now);
   void ResetSome(Nanos now);
-  /// Frames to its former QPN find nobody any more.
+  /// Frames to its former QPN then find no queue pair.
   void Rename(const Party& party, Qpn qpn);
   bool finished() const;
   std::string FirstFault() const;
@@ -127,7 +127,7 @@ class Simulation {
   HostPauses pauses_;
   std::vector<std::unique_ptr<RemoteMemory>> memories_;
   std::vector<std::unique_ptr<ReceivePool>> pools_;
-  std::vector<std::unique_ptr<ReceivePool>> shared_pools_;  ///< One a host.
+  std::vector<std::unique_ptr<ReceivePool>> shared_pools_;  ///< One for each host.
   std::vector<std::unique_ptr<Workload>> workloads_;
   std::vector<std::unique_ptr<Party>> parties_;
   std::vector<Nanos> next_turns_;  ///< Of each party.
@@ -135,11 +135,11 @@ class Simulation {
   std::vector<Connection> connections_;
   Nanos next_reset_ = kNever;
   uint32_t next_qpn_ = 0x100;
-  bool faulty_ = false;  ///< A party has found one.
+  bool faulty_ = false;  ///< A party has found a fault.
 };
 
-/// Runs `options`; when that fails, finds the least that fails too. Empty, or what is wrong and the
-/// options to see it again.
+/// Runs `options`. When that fails, finds the smallest run that also fails. Returns "", or what is
+/// wrong and the options that repeat it.
 std::string RunAndMinimize(const SimulationOptions& options, uint64_t& packets,
                            uint64_t& retransmitted);
 

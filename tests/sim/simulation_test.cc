@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many runs of the simulation. UROCE_SIM=seed=N,... replays one, UROCE_SIM_COUNT=N runs that many;
-// UROCE_SIM_SEED=N is where they begin, UROCE_SIM_WITHOUT=N leaves parts out of all.
+// UROCE_SIM_SEED=N is the first seed, UROCE_SIM_WITHOUT=N leaves parts out of all runs.
 #include "tests/sim/simulation.h"
 
 #include <gtest/gtest.h>
@@ -13,14 +13,15 @@
 namespace uroce::sim {
 namespace {
 
-// What a run of the tests does; more is for those who have time. Builds for sanitizers are slow.
+// How many runs the tests make by default. Builds for sanitizers are slow.
 #ifdef NDEBUG
 constexpr uint64_t kPackets = 1'000'000;
 #else
 constexpr uint64_t kPackets = 100'000;
 #endif
 
-/// Memory of one run serves the next: giving it back to the system takes a fifth of all time.
+/// The memory of one run is kept for the next: to return it to the system takes a fifth of all
+/// time.
 const bool kMemoryIsKept =
     mallopt(M_MMAP_THRESHOLD, 1 << 30) == 1 && mallopt(M_TRIM_THRESHOLD, 1 << 30) == 1;
 
@@ -48,7 +49,7 @@ TEST(Simulation, EveryProgramSeesWhatItWasPromised) {
   }
 }
 
-// One seed is one run.
+// The same seed gives the same run.
 TEST(Simulation, TheSameSeedReplaysTheSameRun) {
   for (uint64_t seed = 1; seed < 4; ++seed) {
     Simulation first({.seed = seed});

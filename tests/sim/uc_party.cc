@@ -42,7 +42,7 @@ Message UcParty::PlanMessage(uint32_t index) {
   work.length_bytes = 8 + random_.OneOf<uint32_t>({0, 56, mtu - 8, mtu - 7, 3 * mtu + 1});
   work.rkey = peer_->memory_.rkey();
   work.remote_va = next_va_;
-  // WRITEs that find no fresh bytes any more are SENDs.
+  // When no unwritten bytes are left, a SEND replaces the WRITE.
   const uint64_t end = RemoteMemory::kBase + peer_->memory_.size_bytes();
   if (next_va_ + work.length_bytes > end) work.opcode = WorkOpcode::kSend;
   if (work.opcode == WorkOpcode::kWrite || work.opcode == WorkOpcode::kWriteWithImm) {
@@ -120,13 +120,13 @@ void UcParty::Judge() {
   for (const Message& message : peer_->messages()) {
     const WorkOpcode opcode = message.work.opcode;
     const auto size = static_cast<uint32_t>(message.bytes.size());
-    // What a dead host had sent, it cannot tell any more.
+    // The dead host can no longer say what it had sent.
     const bool failed = !message.sent && !peer_->dead();
     if (message.received != 0 && failed) Fault("a message that had failed was received");
     const bool comes = message.sent && opcode != WorkOpcode::kWrite;
     if (lossless && comes && message.received != 1) Fault("a message was lost without a reason");
     if (opcode != WorkOpcode::kWrite && opcode != WorkOpcode::kWriteWithImm) continue;
-    // A WRITE that was lost has left some of its packets.
+    // A lost WRITE may have left some of its packets in memory.
     const uint64_t va = message.work.remote_va;
     const auto now = memory_.At(va, size);
     if (std::ranges::equal(now, message.bytes)) continue;

@@ -14,7 +14,7 @@ class UcParty : public UnreliableParty<transport::UcQueuePair> {
           const transport::QueuePairAttributes& attributes, RemoteMemory& memory, ReceivePool& pool,
           const Path& path, const NetworkFaults& faults, uint64_t seed);
 
-  /// Plans `count` messages to `peer`, WRITEs into disjoint ranges of its memory.
+  /// Plans `count` messages to `peer`. WRITEs go to disjoint ranges of its memory.
   void Plan(uint32_t count, UcParty& peer);
 
   void OnFrame(const ReceivedFrame& frame, Nanos now) override;
@@ -30,14 +30,14 @@ class UcParty : public UnreliableParty<transport::UcQueuePair> {
   bool WriteOnce(uint64_t va, std::span<const uint8_t> data);
   bool Holds(const Message& message, uint64_t va) const;
 
-  RemoteMemory& memory_;  ///< Ours, that the peer reaches.
+  RemoteMemory& memory_;  ///< Our memory, which the peer accesses.
   std::vector<uint8_t> initial_;
-  std::vector<uint8_t> written_;  ///< 1 where memory was.
+  std::vector<uint8_t> written_;  ///< 1 for each byte that was written.
   Path path_;
   NetworkFaults faults_;
   UcParty* peer_ = nullptr;
   uint64_t next_va_ = RemoteMemory::kBase;
-  uint32_t next_index_ = 0;  ///< The least that may come next.
+  uint32_t next_index_ = 0;  ///< The lowest index that may come next.
 };
 
 }  // namespace uroce::sim

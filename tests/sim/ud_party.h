@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One simulated queue pair of datagrams, which writes to all others.
+// One simulated datagram queue pair, which sends to all others.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ class UdParty : public UnreliableParty<transport::UdQueuePair> {
           const transport::QueuePairAttributes& attributes, ReceivePool& pool, bool ipv6,
           const NetworkFaults& faults, uint64_t seed);
 
-  /// Plans `count` datagrams to `parties`, all of the network.
+  /// Plans `count` datagrams to `parties`, which are all parties of the network.
   void Plan(uint32_t count, Network& network, const std::vector<UdParty*>& parties);
   Qpn qpn() const { return qpn_; }
 
@@ -36,7 +36,7 @@ class UdParty : public UnreliableParty<transport::UdQueuePair> {
   bool ipv6_;
   NetworkFaults faults_;
   std::vector<UdParty*> parties_;
-  std::vector<Path> paths_;  ///< To each party.
+  std::vector<Path> paths_;  ///< To each party, in their order.
 };
 
 }  // namespace uroce::sim

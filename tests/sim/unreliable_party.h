@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated program on an unreliable queue pair. Messages may be lost, but what arrives is whole,
-// was sent, and was not refused.
+// A simulated program on an unreliable queue pair. Messages may be lost; each that arrives must be
+// complete, must have been sent, and must not have been refused.
 #pragma once
 
 #include <cstring>
@@ -18,17 +18,17 @@
 
 namespace uroce::sim {
 
-/// One message: its work, its bytes, and what became of it.
+/// One message: its work, its bytes, and its outcome.
 struct Message {
   transport::SendWork work;
-  std::vector<uint8_t> bytes;  ///< The first four tell its index, where there are so many.
+  std::vector<uint8_t> bytes;  ///< The first four bytes hold its index, if it is long enough.
   transport::WcStatus failure = transport::WcStatus::kSuccess;  ///< Of an illegal one.
   bool gather_fails = false;
   bool sent = false;
   uint32_t received = 0;
 };
 
-/// `size` bytes that no other message has, the first four being `index`.
+/// `size` bytes that no other message has; the first four are `index`.
 inline std::vector<uint8_t> BytesOf(uint32_t tag, uint32_t index, uint32_t size) {
   std::vector<uint8_t> bytes(size);
   Random(uint64_t{tag} << 32 | index).Fill(bytes);
@@ -36,7 +36,7 @@ inline std::vector<uint8_t> BytesOf(uint32_t tag, uint32_t index, uint32_t size)
   return bytes;
 }
 
-/// Posts its messages, and begins anew whenever one has stopped the send queue.
+/// Posts its messages, and restarts the send queue whenever a message has stopped it.
 template <typename QueuePair>
 class UnreliableParty : public Party {
  public:
@@ -76,7 +76,7 @@ class UnreliableParty : public Party {
   virtual Path& PathOf(const transport::TxPacket& packet) = 0;
   virtual void OnReceived(const transport::Completion& completion) = 0;
 
-  /// Feeds the core, and returns what it wants done.
+  /// Gives a packet to the core, and returns the effect to execute.
   transport::Effect Give(const wire::Packet& packet, Nanos now) {
     if (qp_.NeedsReceive(packet.header)) {
       if (const auto work = pool_.Take()) qp_.PostReceive(*work);
@@ -85,7 +85,7 @@ class UnreliableParty : public Party {
     static_cast<void>(qp_.OnPacket(packet, now, effect));
     return effect;
   }
-  /// Bytes behind `offset_bytes` of a receive work.
+  /// Writes the bytes at `offset_bytes` of a receive work.
   void PlaceReceive(const transport::LocalRange& local, std::span<const uint8_t> payload) {
     std::vector<uint8_t>& buffer = pool_.Buffer(local.slot);
     if (local.offset_bytes + payload.size() > buffer.size() ||
@@ -163,7 +163,7 @@ class UnreliableParty : public Party {
   std::vector<Message> messages_;
   uint32_t posted_ = 0;
   uint32_t completed_ = 0;
-  bool stopped_ = false;  ///< Some work has failed.
+  bool stopped_ = false;  ///< A work has failed.
 };
 
 }  // namespace uroce::sim

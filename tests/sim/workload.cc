@@ -24,7 +24,7 @@ class Planner {
     const uint32_t illegal_at = config_.illegal ? random_.Below(config_.works) : config_.works;
     for (uint32_t i = 0; i < config_.works; ++i) {
       Add(i, i == illegal_at);
-      // The peer has executed the READ, and would execute what is behind it.
+      // The peer has executed the READ, and would execute the works after it.
       if (workload_.works.back().scatter_fails) break;
     }
     workload_.memory = std::move(model_);
@@ -107,23 +107,23 @@ class Planner {
     const uint32_t at = PlaceOf(work.length_bytes);
     work.remote_va = RemoteMemory::kBase + at;
     Store(at, planned.local);
-    // An empty WRITE names no memory: neither address nor key need be right.
+    // An empty WRITE uses no memory, so neither address nor key need be valid.
     if (work.length_bytes == 0) {
       work.remote_va = random_.Next();
       work.rkey = Rkey(static_cast<uint32_t>(random_.Next()));
     }
   }
 
-  /// Where a WRITE goes: over or around the one before, over the counters, or anywhere.
+  /// Where a WRITE goes: over or around the WRITE before it, over the counters, or anywhere.
   uint32_t PlaceOf(uint32_t length) {
-    // The last third is never written: READs find what was there from the start.
+    // The last third is never written: READs find its first contents.
     const uint32_t last = target_.size_bytes() / 3 * 2 - length;
     switch (random_.Below(8)) {
       case 0:
         return std::min(written_at_, last);
       case 1:
         return std::min(written_at_ + random_.Below(written_bytes_ + 1), last);
-      case 2:  // A flag behind its data.
+      case 2:  // A flag after its data.
         return std::min(written_at_ + written_bytes_, last);
       case 3:
         return random_.Below(RemoteMemory::kCounters * 8);
@@ -132,7 +132,7 @@ class Planner {
     }
   }
 
-  /// Behind an illegal work nothing is executed.
+  /// After an illegal work nothing is executed.
   void Store(uint32_t at, const std::vector<uint8_t>& bytes) {
     if (workload_.has_illegal) return;
     std::ranges::copy(bytes, model_.begin() + at);
@@ -142,7 +142,7 @@ class Planner {
 
   void PlanRead(PlannedWork& planned) {
     SendWork& work = planned.work;
-    // What was written last and around it, what nobody writes, or anything.
+    // Around the last write, where nothing is ever written, or anywhere.
     const uint32_t last = target_.size_bytes() - work.length_bytes;
     const uint32_t kind = random_.Below(4);
     uint32_t at = random_.Below(last + 1);
@@ -153,7 +153,7 @@ class Planner {
     planned.expected.assign(model_.begin() + at, model_.begin() + at + work.length_bytes);
   }
 
-  /// A counter, or a word of what was written last.
+  /// A counter, or a word of the last write.
   uint32_t WordOf() {
     const uint32_t counter = random_.Below(RemoteMemory::kCounters) * 8;
     const uint32_t within = written_at_ + random_.Below(written_bytes_ + 1);
@@ -176,7 +176,7 @@ class Planner {
     Store(at, planned.stored);
   }
 
-  /// What the atomic is to leave in place of `original`.
+  /// The value that the atomic is to leave in place of `original`.
   uint64_t PlanResult(SendWork& work, uint64_t original) {
     if (work.opcode == WorkOpcode::kFetchAdd) {
       work.compare_add = random_.Next();
@@ -188,7 +188,7 @@ class Planner {
     return hits ? work.swap : original;
   }
 
-  /// Once more, later, it would undo what others did to the word meanwhile.
+  /// A late repetition would undo what other works did to the word meanwhile.
   void PlanAtomicWrite(PlannedWork& planned) {
     const uint32_t at = WordOf();
     planned.work.remote_va = RemoteMemory::kBase + at;
@@ -198,7 +198,7 @@ class Planner {
     Store(at, planned.local);
   }
 
-  /// Something that must fail, and how.
+  /// Plans a work that must fail, and its status.
   void PlanIllegal(PlannedWork& planned) {
     using transport::WcStatus;
     SendWork& work = planned.work;
@@ -212,7 +212,7 @@ class Planner {
         work.opcode = WorkOpcode::kWrite;
         work.rkey = Rkey(target_.rkey().value() + 1);
         break;
-      case 1:  // One byte behind the end.
+      case 1:  // One byte beyond the end.
         work.opcode = WorkOpcode::kWrite;
         work.remote_va += target_.size_bytes() - work.length_bytes + 1;
         break;
@@ -262,7 +262,7 @@ class Planner {
   Random& random_;
   const RemoteMemory& target_;
   std::vector<uint8_t> model_;
-  uint32_t written_at_ = 0;  ///< By the last work that stores something.
+  uint32_t written_at_ = 0;  ///< Of the last work that stores bytes.
   uint32_t written_bytes_ = 0;
   Workload workload_;
 };

@@ -4,7 +4,7 @@
 namespace uroce::tools {
 namespace {
 
-// From here on a copy costs more than a piece of its own in writev.
+// From this size on, a copy costs more than one more part in writev.
 constexpr size_t kLargeFrameBytes = 1024;
 
 }  // namespace

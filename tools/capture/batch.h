@@ -11,20 +11,20 @@
 
 namespace uroce::tools {
 
-/// Large frames are not copied: they are written from where they lie, so that must hold them until
+/// Large frames are not copied but written from their place, so that memory must hold them until
 /// the batch is cleared.
 class CaptureBatch {
  public:
-  /// For blocks that are no frames.
+  /// Takes blocks other than frames.
   capture::PcapngWriter& writer() { return writer_; }
   void AddFrame(const capture::CapturedFrame& frame);
   uint64_t bytes() const { return writer_.bytes().size() + borrowed_bytes_; }
-  /// All bytes in their order. Valid until the batch changes.
+  /// All bytes in order. Valid until the batch changes.
   std::vector<std::span<const uint8_t>> Parts() const;
   void Clear();
 
  private:
-  /// Bytes of a frame that belong behind the first `position` bytes of the writer's.
+  /// Bytes of a frame that follow the first `position` bytes of the writer.
   struct Borrowed {
     size_t position;
     std::span<const uint8_t> bytes;

@@ -26,7 +26,7 @@ volatile sig_atomic_t g_interrupted = 0;
 
 void OnSignal(int) { g_interrupted = 1; }
 
-/// Without SA_RESTART, so that a signal also ends a write to a pipe that nobody reads.
+/// Installs handlers without SA_RESTART, so that a signal also ends a blocked write to a pipe.
 void CatchSignals() {
   struct sigaction action {};
   action.sa_handler = OnSignal;
@@ -35,7 +35,7 @@ void CatchSignals() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-/// A mapping of the capture's memory, unmapped when it goes.
+/// A mapping of the capture's memory, unmapped by the destructor.
 class Mapping {
  public:
   Mapping(int fd, uint64_t length_bytes)
@@ -126,7 +126,7 @@ absl::Status RunCapture(const std::string& socket_path, const CaptureOptions& op
   if (!filter.ok()) return filter.status();
   const absl::StatusOr<CaptureSession> session = Start(socket_path, options);
   if (!session.ok()) return session.status();
-  // Opened last: a capture that cannot start leaves an older file alone.
+  // Opened last: a capture that cannot start does not overwrite an older file.
   absl::StatusOr<CaptureOutput> output =
       CaptureOutput::Open(options.file, IsRing(options), options.file_limits.files);
   if (!output.ok()) return output.status();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce capture`: frames of the daemon's devices into pcapng files, live.
+// `uroce capture`: writes frames of the daemon's devices into pcapng files, live.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct CaptureOptions {
   std::string filter;              ///< libpcap expression, "" for all frames.
   uint32_t snap_length_bytes = 0;  ///< 0: whole frames.
   uint32_t only = 0;               ///< UROCE_CAPTURE_DROPPED and others; 0: all frames.
-  uint64_t ring_bytes = 64 << 20;  ///< Between the daemon and this tool.
+  uint64_t ring_bytes = 64 << 20;  ///< The size of each ring to this tool.
   uint32_t directions = UROCE_CAPTURE_INBOUND | UROCE_CAPTURE_OUTBOUND;
-  CaptureLimits file_limits;  ///< When a ring of files goes on to its next file; none: no ring.
-  CaptureLimits limits;       ///< When the capture ends; none: when interrupted.
-  bool quiet = false;         ///< Say on stderr only what was lost.
+  CaptureLimits file_limits;  ///< When a ring of files starts its next file; none: no ring.
+  CaptureLimits limits;       ///< When the capture ends; none: by a signal.
+  bool quiet = false;         ///< Print to stderr only what was lost.
 };
 
 /// Captures until SIGINT, SIGTERM or SIGHUP, until a limit is reached, until the reader of a pipe
-/// goes, or until the daemon goes (an error). Says on stderr what it captured and lost.
-/// Errors: kInvalidArgument for options that do not fit together; kDataLoss when the capture began
-/// and ended badly, a full disk for one: what was written until then is well formed.
+/// closes it, or until the daemon ends (an error). Prints to stderr the numbers captured and lost.
+/// Errors: kInvalidArgument for options that exclude each other; kDataLoss when a started capture
+/// failed, for example by a full disk: the file is well formed up to that point.
 absl::Status RunCapture(const std::string& socket_path, const CaptureOptions& options);
 
 }  // namespace uroce::tools

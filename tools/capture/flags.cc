@@ -24,7 +24,7 @@ void AddCaptureFlags(CLI::App& app, CaptureOptions& options) {
          "--only", add_kinds,
          "Only frames that were dropped, retransmitted or marked (several: joined by ',')")
       ->delimiter(',')
-      ->allow_extra_args(false)  // What follows is the filter.
+      ->allow_extra_args(false)  // The filter comes next.
       ->transform(CLI::Transformer(
           std::map<std::string, uint32_t>{{"dropped", UROCE_CAPTURE_DROPPED},
                                           {"retransmitted", UROCE_CAPTURE_RETRANSMITTED},

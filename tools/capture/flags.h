@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that `uroce capture` and uroce-extcap share: which packets, and how much of each.
+// Flags that `uroce capture` and uroce-extcap share: which packets to capture, and how much of
+// each.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kKilobyteBytes = 1000;
 constexpr double kNanosPerSecond = 1e9;
-constexpr uint64_t kMaxValue = 1'000'000'000'000;  // So that no unit overflows.
+constexpr uint64_t kMaxValue = 1'000'000'000'000;  // No unit overflows.
 constexpr double kMaxSeconds = 1e9;
 
 absl::Status BadLimit(absl::string_view option, absl::string_view text, absl::string_view reason) {

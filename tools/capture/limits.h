@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a capture file is full and when a capture ends, in the words of dumpcap(1).
+// Limits of a capture file and of a capture, with the words of dumpcap(1).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace uroce::tools {
 
-/// Bounds on a file or on a whole capture; 0 is none.
+/// Bounds on a file or on a whole capture; 0 means no bound.
 struct CaptureLimits {
   uint64_t bytes = 0;
   uint64_t packets = 0;
@@ -17,12 +17,12 @@ struct CaptureLimits {
   uint64_t files = 0;  ///< Of a ring: files kept. Of a capture: files written.
 };
 
-/// How much of a file or of a capture there is so far.
+/// The amount in a file or in a capture so far.
 struct CaptureAmount {
   uint64_t bytes = 0;
   uint64_t packets = 0;
   uint64_t duration_ns = 0;
-  uint64_t files = 0;  ///< That are full.
+  uint64_t files = 0;  ///< The number of full files.
 };
 
 /// Adds `text`, one of filesize:KB (units of 1000 bytes), packets:N, duration:SECONDS (fractions
@@ -30,10 +30,10 @@ struct CaptureAmount {
 /// number above 0.
 absl::Status AddLimit(absl::string_view option, absl::string_view text, CaptureLimits& limits);
 
-/// Whether a bound on bytes, packets or time is given: one by which a file can be full.
+/// Whether bytes, packets or time are bounded: such a bound can end one file.
 bool BoundsOneFile(const CaptureLimits& limits);
 
-/// Whether any bound but that on files is reached.
+/// Whether a bound other than that on files is reached.
 bool IsReached(const CaptureLimits& limits, const CaptureAmount& amount);
 
 }  // namespace uroce::tools

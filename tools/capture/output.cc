@@ -22,12 +22,12 @@
 namespace uroce::tools {
 namespace {
 
-constexpr mode_t kOwnerOnly = 0600;   // A capture holds what programs say to each other.
+constexpr mode_t kOwnerOnly = 0600;   // A capture holds the data of programs.
 constexpr int kStuckReaderMs = 2000;  // How long the end of a capture waits for a pipe's reader.
-constexpr size_t kNoBlocking = PIPE_BUF;  // A pipe that polls as writable takes as much.
+constexpr size_t kNoBlocking = PIPE_BUF;  // A writable pipe takes as much.
 constexpr size_t kPartsOfACall = 256;     // Linux takes up to 1024.
 
-/// Gives a file that sudo made to the user who called it.
+/// Gives a file that sudo made to the user who called sudo.
 void GiveToCaller(int fd) {
   const char* uid_text = getenv("SUDO_UID");
   const char* gid_text = getenv("SUDO_GID");
@@ -35,12 +35,12 @@ void GiveToCaller(int fd) {
   gid_t gid = 0;
   if (geteuid() != 0 || uid_text == nullptr || gid_text == nullptr) return;
   if (!absl::SimpleAtoi(uid_text, &uid) || !absl::SimpleAtoi(gid_text, &gid)) return;
-  // Root can still hand the file over when the file system refuses, so that is no error.
+  // No error when the file system refuses: root can still change the owner later.
   if (fchown(fd, uid, gid) != 0) return;
 }
 
-/// Only a file that did not exist changes its owner: an old one may be somebody else's, reached by
-/// a link.
+/// Only a new file changes its owner: an old one may belong to another user, and be reached by a
+/// link.
 Fd Create(const std::string& path) {
   Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnly));
   if (fd) {
@@ -57,7 +57,7 @@ bool IsWritable(int fd) {
   return poll(&poller, 1, kStuckReaderMs) > 0;
 }
 
-/// Takes `written` bytes off the front, and parts that are empty.
+/// Removes `written` bytes from the front, and empty parts.
 void Skip(std::span<std::span<const uint8_t>>& parts, size_t written) {
   while (!parts.empty() && written >= parts.front().size()) {
     written -= parts.front().size();
@@ -109,13 +109,13 @@ absl::Status CaptureOutput::OpenFile() {
 
 absl::Status CaptureOutput::Next() {
   fd_ = Fd();
-  // The old file goes first: on a nearly full disk the new one may need its room.
+  // The old file is removed first: on a nearly full disk the new one may need its space.
   while (kept_files_ != 0 && ring_names_.size() >= kept_files_) RemoveOldest();
   return OpenFile();
 }
 
 void CaptureOutput::RemoveOldest() {
-  unlink(ring_names_.front().c_str());  // Gone already when somebody moved it away.
+  unlink(ring_names_.front().c_str());  // It may be gone already.
   ring_names_.pop_front();
 }
 
@@ -145,7 +145,7 @@ ssize_t CaptureOutput::WriteSome(std::span<const std::span<const uint8_t>> parts
   std::array<iovec, kPartsOfACall> pieces;
   const size_t count = std::min(parts.size(), pieces.size());
   for (size_t i = 0; i < count; ++i) {
-    pieces[i] = {const_cast<uint8_t*>(parts[i].data()), parts[i].size()};  // Only read.
+    pieces[i] = {const_cast<uint8_t*>(parts[i].data()), parts[i].size()};  // They are only read.
   }
   return writev(fd_.get(), pieces.data(), static_cast<int>(count));
 }

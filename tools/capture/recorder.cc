@@ -17,13 +17,13 @@
 namespace uroce::tools {
 namespace {
 
-// Written out when more than this waits: it stays in the cache until then, and no program that
-// polls on this processor waits for longer than it takes to fill.
+// A batch is written when it exceeds this: until then it stays in the cache, and a program that
+// polls on this processor waits no longer than the batch takes to fill.
 constexpr size_t kWriteBytes = 64 << 10;
-constexpr uint64_t kHeldBytes = 1 << 20;  // Of the ring, given back at the latest then.
-constexpr int kEndMs = 2000;              // A daemon that is well answers at once.
-// The daemon wakes nobody for a capture, so the rings are looked at this often. 64 MiB hold 5 ms of
-// 100 Gb/s.
+constexpr uint64_t kHeldBytes = 1 << 20;  // Of the ring: at most so much is kept.
+constexpr int kEndMs = 2000;              // A healthy daemon answers at once.
+// The daemon wakes nobody for a capture, so the tool looks at the rings at this interval. 64 MiB
+// hold 5 ms at 100 Gb/s.
 constexpr int kPollIntervalMs = 5;
 constexpr uint64_t kProgressIntervalNs = 1'000'000'000;
 
@@ -67,7 +67,7 @@ CaptureRecorder::CaptureRecorder(CaptureRings rings, PacketFilter filter, Captur
       session_(session),
       totals_(session.interfaces.size()),
       at_file_(session.interfaces.size()),
-      // What reads a pipe often prints to the same terminal.
+      // The program that reads a pipe often prints to the same terminal.
       is_bounded_(BoundsOneFile(options.limits)),
       has_bounded_files_(BoundsOneFile(options.file_limits)),
       shows_progress_(!options.quiet && options.file != "-" && isatty(STDERR_FILENO) != 0) {}
@@ -83,7 +83,7 @@ absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
     const bool is_last = stopping != 0;
     if (is_last) {
       EndCapture();
-      rings_.LookAtRest();  // What is in the rings by now is still written.
+      rings_.LookAtRest();  // The frames in the rings are still written.
     } else {
       rings_.LookAgain(ClockNs(CLOCK_REALTIME));
     }
@@ -93,11 +93,10 @@ absl::Status CaptureRecorder::Run(const volatile sig_atomic_t& stopping) {
   }
   ClearProgress();
   if (absl::IsUnavailable(status)) return EndWithout(status);
-  return status.ok() ? EndFile()
-                     : status;  // After a failed write the file cannot end as it should.
+  return status.ok() ? EndFile() : status;  // After a failed write the file cannot be completed.
 }
 
-/// The daemon went: what it left is written, and the file ends as it should.
+/// The daemon is gone: writes the frames that it left, and completes the file.
 absl::Status CaptureRecorder::EndWithout(const absl::Status& daemon) {
   rings_.LookAtRest();
   absl::Status status = Turn();
@@ -115,7 +114,8 @@ absl::Status CaptureRecorder::Turn() {
   return status;
 }
 
-/// Takes a memory's worth at most, so that a flood holds up neither a signal nor the clock.
+/// Takes at most as much as the memory of the capture, so that a flood delays neither signals nor
+/// time limits.
 absl::Status CaptureRecorder::DrainRings() {
   capture::CapturedFrame frame;
   for (uint64_t taken_bytes = 0; taken_bytes < session_.reply.map_bytes;
@@ -223,7 +223,7 @@ absl::Status CaptureRecorder::Flush() {
   const uint64_t packets = std::exchange(waiting_packets_, 0);
   batch_.Clear();
   rings_.Release();
-  // A program that polls on this processor goes first: it yields too when it finds nothing.
+  // A program that polls on this processor runs first: it also yields when it finds nothing.
   sched_yield();
   if (result == WriteResult::kFailed) {
     return absl::DataLossError(absl::StrCat("write ", output_.name(), ": ", strerror(reason), "; ",
@@ -263,7 +263,7 @@ uint64_t CaptureRecorder::lost_packets() const {
 absl::Status CaptureRecorder::Wait() {
   pollfd fds[2] = {{session_.socket.get(), POLLIN, 0}, {output_.fd(), 0, 0}};
   if (poll(fds, 2, kPollIntervalMs) <= 0) return absl::OkStatus();
-  // A pipe whose reader has gone reports POLLERR, also while no frame comes.
+  // A pipe whose reader has closed it reports POLLERR, even while no frame comes.
   if (fds[1].revents & (POLLERR | POLLHUP)) finished_ = true;
   if (fds[0].revents) return absl::UnavailableError("the daemon ended");
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One capture from the shared rings, through the filter, into its files.
+// Records one capture from the shared rings, through the filter, into its files.
 #pragma once
 
 #include <csignal>
@@ -25,16 +25,16 @@ class CaptureRecorder {
   CaptureRecorder(CaptureRings rings, PacketFilter filter, CaptureOutput output,
                   const CaptureOptions& options, const CaptureSession& session);
 
-  /// Returns when `stopping` is set, a limit is reached or a pipe's reader has gone.
-  /// Errors: kDataLoss when the daemon goes or a file cannot be written.
+  /// Returns when `stopping` is set, a limit is reached or a pipe's reader has closed it. Errors:
+  /// kDataLoss when the daemon ends or a file cannot be written.
   absl::Status Run(const volatile sig_atomic_t& stopping);
 
   /// Packets that are in the files.
   uint64_t written_packets() const { return total_.packets; }
-  /// Packets that the daemon found no room for.
+  /// Packets that the daemon dropped, because the rings had no room.
   uint64_t lost_packets() const;
-  /// What there was of one interface, by direction. Packets that no filter of this tool let pass
-  /// are `seen` alone.
+  /// Counts of one interface, by direction. A packet that a filter of this tool rejects counts only
+  /// as `seen`.
   struct Amounts {
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -53,11 +53,11 @@ class CaptureRecorder {
   absl::Status DrainRings();
   absl::Status Record(const capture::CapturedFrame& frame);
   bool IsWanted(const capture::CapturedFrame& frame) const;
-  /// A full file ends when a packet comes that does not belong into it any more, so a ring holds no
-  /// empty files: a quiet hour does not push the packets before it out.
+  /// A full file ends when a packet comes that exceeds it. So a ring has no empty files: while no
+  /// packets come, the files with the last packets are not removed.
   bool FileIsFull() const;
   bool IsLastFile() const;
-  /// A limit of the whole capture is reached.
+  /// Whether a limit of the whole capture is reached.
   bool IsEnough() const;
   CaptureAmount FileAmount() const;
   CaptureAmount TotalAmount() const;
@@ -65,7 +65,7 @@ class CaptureRecorder {
   absl::Status EndFile();
   absl::Status NextFile();
   absl::Status Flush();
-  /// Has the daemon end the capture: what is in the rings and counted as lost then is all.
+  /// Makes the daemon end the capture: the rings and the counts of losses do not change after that.
   void EndCapture();
   absl::Status EndWithout(const absl::Status& daemon);
   absl::Status Wait();
@@ -81,12 +81,12 @@ class CaptureRecorder {
   CaptureBatch batch_;
   std::vector<InterfaceTotals> totals_;   // Of the capture, without those lost.
   std::vector<InterfaceTotals> at_file_;  // What TotalsOf said when this file began.
-  CaptureAmount file_;                    // What is written of this file; duration_ns is its start.
-  CaptureAmount total_;                   // The same of the capture.
+  CaptureAmount file_;                    // Written to this file; duration_ns: its start.
+  CaptureAmount total_;                   // The same for the whole capture.
   uint64_t waiting_packets_ = 0;          // In `batch_`, not yet in the file.
   uint64_t now_ns_ = 0;
   uint64_t next_progress_ns_ = 0;
-  const bool is_bounded_;  // By more than a number of files.
+  const bool is_bounded_;  // By more than the number of files.
   const bool has_bounded_files_;
   bool shows_progress_;
   bool finished_ = false;

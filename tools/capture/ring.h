@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reading end of one worker's byte ring of a capture, in memory shared with the daemon.
+// Reads one worker's byte ring of a capture, in memory shared with the daemon.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace uroce::tools {
 
 enum class [[nodiscard]] CaptureTakeResult : uint8_t{
     kOk, kEmpty,
-    kCorrupt,  ///< The daemon's words make no sense; the capture cannot go on.
+    kCorrupt,  ///< The ring's contents are invalid; the capture cannot go on.
 };
 
-/// Takes records in order. The header of a record is read once, checked, then used: a record
-/// outside the ring or the published bytes is kCorrupt, never followed. The bytes of a frame are
-/// not copied: they lie in the ring until the next Release.
+/// Takes records in order. The header of a record is read once, checked, and then used: a record
+/// outside the ring or the published bytes is kCorrupt, and is not followed. The bytes of a frame
+/// are not copied: they stay in the ring until the next Release.
 class CaptureRing {
  public:
   /// `ring_bytes` is a power of two; `interface_count` bounds the records' interface_index.
@@ -24,18 +24,18 @@ class CaptureRing {
               uint32_t interface_count);
 
   CaptureTakeResult Take(capture::CapturedFrame& frame);
-  /// The next frame, which stays the next one until Pass.
+  /// Looks at the next frame, which stays the next one until Pass.
   CaptureTakeResult Look(capture::CapturedFrame& frame);
   /// Takes the frame of the last Look, which was kOk.
   void Pass() { taken_ += looked_bytes_; }
   /// Gives the room of all frames taken so far back to the daemon.
   void Release();
-  /// Bytes taken and not released.
+  /// Bytes taken and not yet released.
   uint64_t held_bytes() const { return taken_ - released_; }
-  /// Nothing from before this time, since 1970, comes any more but what can be taken after the
-  /// call.
+  /// A time since 1970. After the call, no frame from before that time is added: those that exist
+  /// can be taken.
   uint64_t reached_ns() const;
-  /// Frames of an interface that the daemon found no room for, so far.
+  /// How many frames of an interface the daemon has dropped so far, because the ring had no room.
   uroce_capture_lost lost_frames(uint32_t interface_index) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rings of a capture, one for each worker, as one sequence of frames.
+// Merges the rings of a capture, one for each worker, into one sequence of frames.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace uroce::tools {
 
-/// Takes frames in order of time, as far as no worker can still have an earlier one. One ring is in
-/// order by itself: its frames can be taken at once.
+/// Takes frames in order of time, up to the time before which no worker can add a frame any more. A
+/// single ring is always in order: its frames can be taken at once.
 class CaptureRings {
  public:
-  /// How far a worker that says nothing is behind at most: a sleeping one is not.
+  /// The longest time that a silent worker may be behind: a sleeping worker is not behind.
   static constexpr uint64_t kPatienceNs = 20'000'000;
 
   /// At least one ring.
   explicit CaptureRings(const std::vector<CaptureRing>& rings);
 
-  /// Asks how far the workers are; frames from before that can be taken. `now_ns` since 1970.
+  /// Reads how far the workers are; frames from before that time can be taken. `now_ns` since 1970.
   void LookAgain(uint64_t now_ns);
-  /// The daemon has ended the capture: all that is left can be taken.
+  /// The daemon has ended the capture: all remaining frames can be taken.
   void LookAtRest() { end_ns_ = kNoEnd; }
 
   CaptureTakeResult Take(capture::CapturedFrame& frame);
   /// Gives the room of all frames taken so far back to the daemon.
   void Release();
-  /// Bytes taken and not released.
+  /// Bytes taken and not yet released.
   uint64_t held_bytes() const;
-  /// Frames of an interface that the daemon found no room for, so far.
+  /// How many frames of an interface the daemon has dropped so far, because the rings had no room.
   uroce_capture_lost lost_frames(uint32_t interface_index) const;
 
  private:
@@ -40,7 +40,7 @@ class CaptureRings {
     capture::CapturedFrame next{};
     bool has_next = false;
   };
-  /// Has `source` know its next frame, if it has one.
+  /// Makes `source` look at its next frame, if it has one.
   CaptureTakeResult Look(Source& source) const;
 
   std::vector<Source> sources_;

@@ -19,11 +19,11 @@ namespace {
 constexpr size_t kMaxReplyBytes = sizeof(uroce_reply) + sizeof(uroce_capture_reply) +
                                   UROCE_MAX_DEVICES * sizeof(uroce_capture_interface);
 constexpr int kMaxReplyFds = 4;
-// A dump of some million objects. More is a broken daemon, not a long list.
+// Enough for a dump of some million objects. A longer one means a broken daemon.
 constexpr uint64_t kMaxDumpBytes = 1ull << 30;
 constexpr size_t kPieceBytes = 64 << 10;
 
-/// A reply's bytes behind uroce_reply, and its descriptors.
+/// The bytes of a reply after uroce_reply, and its descriptors.
 struct Reply {
   std::vector<uint8_t> body;
   std::vector<Fd> fds;
@@ -35,7 +35,7 @@ absl::Status SendRequest(int socket, uint32_t command, const void* body, size_t 
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  // Who is turned away was told why before it asks, and cannot ask.
+  // EPIPE is no error: a client that was turned away finds the reason in the socket, sent earlier.
   if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0 && errno != EPIPE) {
     return absl::ErrnoToStatus(errno, "the daemon took no request");
   }
@@ -83,7 +83,7 @@ absl::StatusOr<Reply> ReceiveReply(int socket) {
   ssize_t received = 0;
   do {
     received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  } while (received < 0 && errno == ECONNRESET);  // Told once; the last words come then.
+  } while (received < 0 && errno == ECONNRESET);  // Reported once; the last messages come then.
   if (received < 0) return absl::ErrnoToStatus(errno, "no reply of the daemon");
   Reply reply;
   reply.fds = TakeFds(message);
@@ -94,7 +94,7 @@ absl::StatusOr<Reply> ReceiveReply(int socket) {
   return reply;
 }
 
-/// For what is answered by a file.
+/// Asks for what the daemon answers with a file.
 absl::StatusOr<Reply> Ask(int socket, uint32_t command, const void* body, size_t body_bytes,
                           size_t reply_bytes = 0) {
   const absl::Status sent = SendRequest(socket, command, body, body_bytes);
@@ -119,7 +119,7 @@ absl::StatusOr<std::string> ReadWhole(int fd) {
   }
 }
 
-/// The memory will be mapped: it must not shrink under us, and each ring must lie inside its part.
+/// The tool maps the memory, so it must not shrink, and each ring must lie inside its part.
 absl::Status CheckCaptureMemory(int fd, const uroce_capture_reply& reply) {
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
@@ -154,7 +154,7 @@ absl::Status ReadInterfaces(const std::vector<uint8_t>& body, CaptureSession& se
   return absl::OkStatus();
 }
 
-/// Asks for what the daemon answers by a stream.
+/// Asks for what the daemon answers with a stream.
 absl::StatusOr<std::string> FetchFile(const std::string& socket_path, uint32_t command,
                                       const void* request, size_t request_bytes) {
   absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool's end of the daemon's control socket: one connection, one request.
+// The tool's connection to the daemon's control socket: one connection, one request.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace uroce::tools {
 
-/// The socket to talk to: `flag`, else $UROCE_SOCKET, else the daemon's default place: the one of a
-/// daemon without root ($XDG_RUNTIME_DIR) when only that one exists.
+/// The socket to use: `flag`, else $UROCE_SOCKET, else the daemon's default path. That is the path
+/// of a daemon without root ($XDG_RUNTIME_DIR) when only that one exists.
 std::string ResolveSocketPath(const std::string& flag);
 
 /// Connects to the daemon. Errors: kUnavailable, with one line that says how to start it.
@@ -27,12 +27,12 @@ absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump
 /// Asks for the newest packets of a queue pair, as the bytes of a pcapng file.
 absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn);
 
-/// Asks for a change of the network inside. Errors: InvalidArgument, the texts are too long; what
-/// the daemon says.
+/// Requests a change of the emulated network. Errors: InvalidArgument when the texts are too long;
+/// or the daemon's errors.
 absl::Status RequestChange(const std::string& socket_path, uroce_change_what what,
                            const std::string& target, const std::string& text);
 
-/// A capture under way. It lasts until `socket` closes.
+/// A capture that runs. It ends when `socket` closes.
 struct CaptureSession {
   Fd socket;
   Fd memory;  ///< Sealed memfd of `reply.map_bytes`.
@@ -40,7 +40,7 @@ struct CaptureSession {
   std::vector<uroce_capture_interface> interfaces;
 };
 
-/// Starts a capture; the reply is checked, so that the rings lie inside the memfd.
+/// Starts a capture, and checks in the reply that the rings lie inside the memfd.
 absl::StatusOr<CaptureSession> StartCapture(const std::string& socket_path,
                                             const uroce_capture& request);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting programs with liburoce.so in front of libibverbs.
+// Starts programs with liburoce.so in front of libibverbs.
 #pragma once
 
 #include <string>
@@ -10,34 +10,34 @@
 
 namespace uroce::tools {
 
-/// The variables that a program needs to meet the daemon.
+/// The environment variables that make a program find the daemon.
 struct LaunchEnvironment {
-  std::string preload;  ///< LD_PRELOAD: liburoce.so, then what was there.
+  std::string preload;  ///< LD_PRELOAD: liburoce.so, then the former value.
   std::string socket;   ///< UROCE_SOCKET
-  std::string asan;     ///< ASAN_OPTIONS: what was there, and what liburoce.so needs.
+  std::string asan;     ///< ASAN_OPTIONS: the former value, and what liburoce.so needs.
 };
 
-/// Path of this program, to be used in commands.
+/// The path of this program, for use in commands.
 std::string OwnPath();
 
-/// Where liburoce.so is: beside this binary in a build tree, else where it is installed.
+/// The path of liburoce.so: beside this binary in a build tree, or where it is installed.
 absl::StatusOr<std::string> FindLibrary();
 
-/// `existing` is the LD_PRELOAD so far. liburoce.so is put first and never twice: it must be found
-/// before the libraries that it stands in for.
+/// `existing` is the former LD_PRELOAD. liburoce.so comes first and never twice: the linker must
+/// find it before the libraries that it replaces.
 std::string PrependPreload(const std::string& library, const std::string& existing);
 
-/// `existing` is the ASAN_OPTIONS so far. A program built with AddressSanitizer ends before its
-/// main where a library is preloaded before the sanitizer's own; it is told not to look, unless
-/// `existing` says what it shall do. Other programs do not read this.
+/// `existing` is the former ASAN_OPTIONS. A program built with AddressSanitizer exits before main
+/// when a library is preloaded before the sanitizer's own. The added option turns that check off,
+/// unless `existing` sets it. Other programs do not read this variable.
 std::string AppendAsanOptions(const std::string& existing);
 
 absl::StatusOr<LaunchEnvironment> MakeLaunchEnvironment(const std::string& socket_path);
 
-/// Lines for a shell's `eval`, quoted.
+/// Lines for a shell's `eval`, with quotes.
 std::string ToShellExports(const LaunchEnvironment& environment);
 
-/// Becomes the program; returns only when that fails.
+/// Replaces this process by the program; returns only when that fails.
 absl::Status Exec(const LaunchEnvironment& environment, const std::vector<std::string>& command);
 
 }  // namespace uroce::tools

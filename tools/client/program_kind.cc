@@ -15,7 +15,7 @@
 namespace uroce::tools {
 namespace {
 
-/// Where execvp finds it, or "".
+/// The path at which execvp finds the program, or "".
 std::string Find(const std::string& program) {
   if (program.find('/') != std::string::npos) return program;
   const char* path = std::getenv("PATH");
@@ -41,7 +41,7 @@ bool HasInterpreter(std::ifstream& file, const Elf64_Ehdr& header) {
   return false;
 }
 
-/// Why nothing can be preloaded into it, or "".
+/// Why no library can be preloaded into the program, or "".
 std::string Obstacle(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};

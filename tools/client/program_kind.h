@@ -8,9 +8,9 @@
 
 namespace uroce::tools {
 
-/// Ok for programs that the dynamic linker starts, for scripts, and for what is not there or cannot
-/// be read: running it will tell. Errors: FailedPrecondition, with the reason, for programs into
-/// which nothing can be preloaded.
+/// Ok for programs that the dynamic linker starts, for scripts, and for files that do not exist or
+/// cannot be read: running those reports the error. Errors: FailedPrecondition, with the reason,
+/// for programs into which no library can be preloaded.
 absl::Status CheckTakesPreload(const std::string& program);
 
 }  // namespace uroce::tools

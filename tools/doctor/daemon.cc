@@ -24,13 +24,13 @@ using Json = nlohmann::ordered_json;
 constexpr uint32_t kLargestPathMtu = 4096;
 constexpr uint32_t kMtuAbovePathMtu = 104;  // Headers, rounded up to 4200 for 4096.
 
-/// What the frames of a driver can carry, whatever the interface's MTU.
+/// The largest path MTU that the frames of a driver can carry, whatever the interface's MTU is.
 uint32_t LargestPathMtu(const std::string& driver) {
   if (driver == "net_af_xdp") return 2048;
   return driver == "net_tap" ? 1024 : kLargestPathMtu;
 }
 
-/// errno of a connect, and who listens there.
+/// Sets the errno of a connect, and the process that listens there.
 void Connect(DaemonFacts& facts) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -191,7 +191,7 @@ Finding CheckDevice(const DaemonDevice& device) {
   return {Level::kOk, "devices", text, ""};
 }
 
-/// One for all wires.
+/// One finding for all wires.
 std::optional<Finding> CheckWireAddresses(const DaemonFacts& facts, const std::string& uroced) {
   for (const DaemonDevice& device : facts.devices) {
     if (device.driver != "wire") continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon as a program would meet it: its socket, its version, its devices.
+// Checks the daemon as a program meets it: its socket, its version, its devices.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ struct DaemonDevice {
   std::vector<std::string> addresses;  ///< "10.0.0.1/24".
 };
 
-/// A memory region with more parts than the daemon takes: the rest is copied.
+/// A memory region with more parts than the daemon takes: its last part is copied.
 struct CutRegion {
   std::string program;
   pid_t pid = 0;
@@ -32,24 +32,24 @@ struct CutRegion {
 
 struct DaemonFacts {
   std::string socket;        ///< Its path.
-  int connect_errno = 0;     ///< 0: somebody answers.
-  std::string dump_error;    ///< Why the dump of devices failed; "" when it came.
-  pid_t pid = 0;             ///< Of who listens.
-  std::string version;       ///< "" when it says none.
-  uint32_t abi_version = 0;  ///< Of the protocol of programs; 0 when it says none.
+  int connect_errno = 0;     ///< 0: a process answers.
+  std::string dump_error;    ///< Why the dump of devices failed; "" on success.
+  pid_t pid = 0;             ///< Of the process that listens.
+  std::string version;       ///< "" when it tells none.
+  uint32_t abi_version = 0;  ///< Of the protocol of programs; 0: it tells none.
   std::vector<DaemonDevice> devices;
   std::vector<pid_t> program_pids;  ///< Programs with memory regions.
   std::vector<CutRegion> cut_regions;
   std::set<std::string> kernel_addresses;  ///< Of this network namespace's interfaces: "10.0.0.1".
 };
 
-/// Connects, and asks for devices and memory regions.
+/// Connects to the daemon, and asks for devices and memory regions.
 DaemonFacts ReadDaemon(const std::string& socket_path);
 
-/// Fills what a dump of devices says. False: it is no such dump.
+/// Fills `facts` from a dump of devices. False: `json` is no such dump.
 bool ParseDevices(const std::string& json, DaemonFacts& facts);
 
-/// Fills what a dump of memory regions says.
+/// Fills `facts` from a dump of memory regions.
 void ParseRegions(const std::string& json, DaemonFacts& facts);
 
 /// `uroced` is the command that starts a daemon.

@@ -22,9 +22,9 @@
 namespace uroce::tools {
 namespace {
 
-constexpr int kCheckColumn = 12;  // Width of the longest name of a check.
+constexpr int kCheckColumn = 12;  // The width of a check's name.
 
-/// The daemon of the same build tree, or the installed one.
+/// The path of uroced: in the same build tree, or installed.
 std::string FindUroced() {
   std::error_code error;
   const auto place = std::filesystem::path(OwnPath()).parent_path();

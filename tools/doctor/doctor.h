@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `uroce doctor`: what is missing on this machine, and the command that mends it.
+// `uroce doctor`: finds what this machine lacks, and the commands that mend it.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace uroce::tools {
 /// Runs all checks on this machine, with the daemon of `socket_path`.
 Findings Examine(const std::string& socket_path);
 
-/// One line a finding, its command below it, and a last line that counts.
+/// One line for each finding, its command below it, and a last line with the counts.
 std::string RenderFindings(const Findings& findings);
 /// {"findings": [{"level", "check", "text", "fix"}], "problems": n, "notes": n}
 std::string FindingsToJson(const Findings& findings);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a check of `uroce doctor` found.
+// The result of a check of `uroce doctor`.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace uroce::tools {
 
 enum class Level : uint8_t {
   kOk,
-  kNote,     ///< All works; something could be had, or be faster.
+  kNote,     ///< All works; something could be added or be faster.
   kProblem,  ///< Something does not work, or soon will not.
 };
 
-/// One line for people, and the command that changes what it says.
+/// One line for people, and the command that mends what the line says.
 struct Finding {
   Level level = Level::kOk;
-  std::string check;  ///< The group it belongs to: "daemon", "kernel".
+  std::string check;  ///< The group of the check: "daemon", "kernel".
   std::string text;
   std::string fix;  ///< A command for a shell; "" when there is nothing to do.
 };

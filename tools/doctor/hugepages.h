@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugepages: reserved, free, and enough for a daemon.
+// Checks hugepages: reserved, free, and enough for a daemon.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace uroce::tools {
 
-/// Pages of one size.
+/// The hugepages of one size.
 struct HugepagePool {
   uint64_t page_bytes = 0;
   uint64_t total = 0;
   uint64_t free = 0;
 };
 
-/// From /sys/kernel/mm/hugepages.
+/// Reads /sys/kernel/mm/hugepages.
 std::vector<HugepagePool> ReadHugepages(const Machine& machine);
-/// `daemon_runs`: pages that are taken may then be the daemon's.
+/// `daemon_runs`: the pages in use may then be the daemon's.
 Findings CheckHugepages(const std::vector<HugepagePool>& pools, bool daemon_runs);
 
 }  // namespace uroce::tools

@@ -10,7 +10,7 @@ namespace uroce::tools {
 namespace {
 
 constexpr char kDirectory[] = "/sys/class/net";
-// As the daemon counts: GRH 40, UDP 8, BTH 12, XRCETH 4, AtomicETH 28, ICRC 4.
+// The daemon counts the same: GRH 40, UDP 8, BTH 12, XRCETH 4, AtomicETH 28, ICRC 4.
 constexpr uint32_t kHeaderBytes = 96;
 constexpr uint32_t kLargestPathMtu = 4096;
 constexpr uint32_t kSmallestPathMtu = 256;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel interfaces that a port could use, and the RoCE packets that their MTU carries.
+// Checks kernel interfaces that a port could use, and the RoCE packets that their MTU carries.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct KernelInterface {
   bool up = false;
 };
 
-/// The largest path MTU (256 to 4096) whose packets fit an IP MTU, 0 when none does.
+/// The largest path MTU (256 to 4096) whose packets fit an IP MTU; 0 when none does.
 uint32_t RoceMtu(uint32_t mtu_bytes);
 
-/// Ethernet interfaces of /sys/class/net, without the loopback.
+/// The Ethernet interfaces in /sys/class/net, without the loopback interface.
 std::vector<KernelInterface> ReadInterfaces(const Machine& machine);
 Findings CheckInterfaces(const std::vector<KernelInterface>& interfaces);
 

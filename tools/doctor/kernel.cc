@@ -13,7 +13,7 @@
 namespace uroce::tools {
 namespace {
 
-// What x86-64-v2 adds, as /proc/cpuinfo spells it: the build assumes it.
+// The flags that x86-64-v2 adds, spelt as in /proc/cpuinfo: the build assumes x86-64-v2.
 constexpr const char* kNeededFlags[] = {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"};
 constexpr char kUpgrade[] = "sudo apt-get install linux-image-amd64";
 

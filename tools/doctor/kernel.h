@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's version and the CPU, against what uroce is built on.
+// Checks the kernel's version and the CPU against the needs of uroce.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct KernelFacts {
   int minor = 0;
   int cpus = 0;
   std::string cpu_flags;   ///< As /proc/cpuinfo lists them.
-  std::string crc_kernel;  ///< Which variant of the ICRC this machine runs.
+  std::string crc_kernel;  ///< The variant of the ICRC that this machine runs.
 };
 
 KernelFacts ReadKernel(const Machine& machine);

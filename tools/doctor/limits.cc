@@ -10,9 +10,9 @@ namespace uroce::tools {
 namespace {
 
 constexpr uint64_t kUnlimited = ~uint64_t{0};
-constexpr uint64_t kVfioBytes = 1ull << 30;  // What a daemon's pools may take.
+constexpr uint64_t kVfioBytes = 1ull << 30;  // What a daemon's pools may need.
 
-/// From four fifths on.
+/// Whether `used` is at least four fifths of `limit`.
 bool IsMuch(uint64_t used, uint64_t limit) { return used >= limit - limit / 5; }
 
 /// The soft limit of a line of /proc/PID/limits: name, soft, hard, unit.
@@ -66,7 +66,7 @@ LimitFacts ReadLimits(const Machine& machine, const std::vector<pid_t>& pids) {
   facts.memlock_bytes =
       SoftLimit(machine.Read("/proc/self/limits").value_or(""), "Max locked memory");
   for (const std::string& entry : machine.List("/sys/bus/pci/drivers/vfio-pci")) {
-    // Bound devices stand beside the driver's own files under their address, 0000:3b:00.0.
+    // Bound devices stand beside the driver's other files, under their addresses: 0000:3b:00.0.
     if (entry.find(':') != std::string::npos) facts.vfio_in_use = true;
   }
   for (const pid_t pid : pids) facts.processes.push_back(ReadProcess(machine, pid));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits that a running daemon and its programs come close to.
+// Checks limits that a running daemon and its programs may reach.
 #pragma once
 
 #include <sys/types.h>
@@ -14,11 +14,11 @@
 
 namespace uroce::tools {
 
-/// A process that registered memory, or the daemon.
+/// The daemon, or a process that registered memory.
 struct ProcessFacts {
   pid_t pid = 0;
   std::string name;
-  std::optional<uint64_t> maps;        ///< Mappings; absent when they may not be counted.
+  std::optional<uint64_t> maps;        ///< Mappings; absent when this user may not count them.
   std::optional<uint64_t> open_files;  ///< Descriptors.
   std::optional<uint64_t> max_files;   ///< RLIMIT_NOFILE; ~0 is unlimited.
 };

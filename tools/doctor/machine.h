@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files under /proc, /sys and /dev that checks read, below a root that tests choose.
+// Reads the files under /proc, /sys and /dev for the checks. Tests choose another root for the
+// paths.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +10,25 @@
 
 namespace uroce::tools {
 
-/// Paths are absolute, as on the machine. What cannot be read is absent: a check says what that
-/// means.
+/// Paths are absolute, as on the machine. A file that cannot be read gives no value; each check
+/// decides what that means.
 class Machine {
  public:
-  /// `root` "" is the machine itself.
+  /// `root` "" stands for the machine itself.
   explicit Machine(std::string root = "") : root_(std::move(root)) {}
 
   /// The text of a file, up to 1 MiB.
   std::optional<std::string> Read(const std::string& path) const;
-  /// A file that holds one number.
+  /// The number in a file that holds one.
   std::optional<uint64_t> ReadNumber(const std::string& path) const;
   /// Lines of a file of any length; nullopt when it cannot be read.
   std::optional<uint64_t> CountLines(const std::string& path) const;
   /// Names in a directory, sorted.
   std::vector<std::string> List(const std::string& path) const;
-  /// What a link points to, as it is written.
+  /// The target of a link, as it is written.
   std::optional<std::string> ReadLink(const std::string& path) const;
   bool Exists(const std::string& path) const;
-  /// Whether this process may open it for reading and writing.
+  /// Whether this process may open the file for reading and writing.
   bool MayUse(const std::string& path) const;
 
  private:

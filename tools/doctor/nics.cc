@@ -16,7 +16,7 @@ std::string LastPart(const std::optional<std::string>& path) {
   return path ? path->substr(path->rfind('/') + 1) : "";
 }
 
-/// Interfaces hang below the PCI device, or below the virtio device that it carries.
+/// Interfaces are below the PCI device, or below the virtio device that it carries.
 std::vector<std::string> InterfacesOf(const Machine& machine, const std::string& place) {
   std::vector<std::string> interfaces = machine.List(place + "/net");
   for (const std::string& name : machine.List(place)) {
@@ -41,7 +41,7 @@ PciNic ReadNic(const Machine& machine, const std::string& address) {
   return nic;
 }
 
-/// Drivers that DPDK shares a NIC with: it stays with the kernel and needs no vfio.
+/// Whether DPDK shares a NIC with this driver: the kernel keeps the NIC, and vfio is not needed.
 bool IsShared(const std::string& driver) { return driver == "mlx5_core" || driver == "mlx4_core"; }
 bool IsForDpdk(const std::string& driver) {
   return driver == "vfio-pci" || driver == "uio_pci_generic" || driver == "igb_uio";
@@ -73,7 +73,7 @@ Finding CheckNic(const PciNic& nic, const NicFacts& facts) {
           has + (can_move ? ", with the kernel; vfio-pci can have it" : ", with the kernel"), ""};
 }
 
-/// What vfio-pci would need, said once for all NICs that the kernel has.
+/// Says what vfio-pci would need, once for all NICs that the kernel has.
 void CheckVfio(const NicFacts& facts, Findings& findings) {
   bool kernel_has_one = false;
   bool all_isolated = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ethernet adapters on PCI: which driver has them, and whether a daemon could own them.
+// Checks Ethernet adapters on PCI: which driver has them, and whether a daemon could drive them.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace uroce::tools {
 struct PciNic {
   std::string address;                  ///< 0000:3b:00.0
   std::string driver;                   ///< "" when none is bound.
-  std::vector<std::string> interfaces;  ///< The kernel's, of a bound network driver.
+  std::vector<std::string> interfaces;  ///< Of the kernel driver that is bound.
   std::string iommu_group;              ///< "" when no IOMMU isolates it.
-  bool vfio_usable = false;             ///< Its /dev/vfio file may be opened.
+  bool vfio_usable = false;             ///< This user may open its /dev/vfio file.
 };
 
 struct NicFacts {
@@ -24,7 +24,7 @@ struct NicFacts {
   bool unsafe_noiommu = false;  ///< vfio's mode for machines without an IOMMU.
 };
 
-/// From /sys/bus/pci; class 0x0200, Ethernet controllers.
+/// Reads /sys/bus/pci: devices of class 0x0200, Ethernet controllers.
 NicFacts ReadNics(const Machine& machine);
 Findings CheckNics(const NicFacts& facts);
 

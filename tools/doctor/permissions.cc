@@ -52,7 +52,7 @@ Finding CheckTun(const PermissionFacts& facts) {
           facts.tun.exists ? "sudo chmod 0666 /dev/net/tun" : "sudo modprobe tun"};
 }
 
-/// The daemon passes /dev/userfaultfd on; without it programs still have what needs no privilege.
+/// The daemon passes /dev/userfaultfd on. Without it programs still have the unprivileged features.
 Finding CheckUserfaultfd(const PermissionFacts& facts) {
   if (facts.userfaultfd.usable) {
     return {Level::kOk, "permissions", "/dev/userfaultfd: memory is registered without copies", ""};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a daemon started by this user could reach: capabilities and devices.
+// Checks what a daemon that this user starts could use: capabilities and devices.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct DeviceFile {
 };
 
 struct PermissionFacts {
-  uint64_t capabilities = 0;  ///< Effective ones, bits as in capability.h.
+  uint64_t capabilities = 0;  ///< The effective ones, with bits as in capability.h.
   DeviceFile userfaultfd;
   DeviceFile tun;
   /// errno of the userfaultfd system call in user mode only; 0 when it works.
   int userfaultfd_errno = 0;
 };
 
-/// From /proc/self/status and /dev. Makes and closes one userfaultfd.
+/// Reads /proc/self/status and /dev. Makes and closes one userfaultfd.
 PermissionFacts ReadPermissions(const Machine& machine);
 Findings CheckPermissions(const PermissionFacts& facts);
 

@@ -16,7 +16,7 @@
 namespace uroce::tools {
 namespace {
 
-/// A program that stands for its package.
+/// A program, and the package that has it.
 struct PackageRow {
   const char* program;
   const char* package;

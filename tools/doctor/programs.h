@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs and libraries that people use with uroce, and the packages that have them.
+// Finds programs and libraries that people use with uroce, and names the packages that have them.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 namespace uroce::tools {
 
 struct ProgramFacts {
-  std::vector<std::string> found;  ///< Of the programs that are looked for.
+  std::vector<std::string> found;  ///< The programs that were found, of those looked for.
   std::string library;             ///< liburoce.so, or "" when it is not found.
   bool has_libibverbs = false;
   bool extcap_installed = false;  ///< Wireshark finds uroce-extcap.
   std::string uroce;              ///< This program's own path, for commands.
 };
 
-/// From $PATH, the loader and Wireshark's folders.
+/// Looks at $PATH, the loader and Wireshark's folders.
 ProgramFacts ReadPrograms();
 Findings CheckPrograms(const ProgramFacts& facts);
 

@@ -12,8 +12,8 @@
 namespace uroce::tools {
 namespace {
 
-constexpr char kPortSuffix[] = ":12B7";  // 4791 as /proc/net/udp writes it.
-constexpr size_t kLocalAddress = 1;      // Words of a line there.
+constexpr char kPortSuffix[] = ":12B7";  // 4791 as it appears in /proc/net/udp.
+constexpr size_t kLocalAddress = 1;      // Indices of words in a line of it.
 constexpr size_t kInode = 9;
 
 /// Inodes of the sockets that are bound to the port.
@@ -30,7 +30,7 @@ std::set<std::string> SocketsOfPort(const Machine& machine) {
   return inodes;
 }
 
-/// Takes out of `inodes` what a process holds; whether it holds any.
+/// Removes from `inodes` the sockets that a process holds. Returns whether it holds any.
 bool TakeSocketsOf(const Machine& machine, const std::string& pid, std::set<std::string>& inodes) {
   const std::string place = absl::StrCat("/proc/", pid, "/fd");
   size_t taken = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What uroce-extcap tells Wireshark, in the sentences of extcap(4). Pure.
+// Writes the answers of uroce-extcap to Wireshark, in the format of extcap(4). Pure.
 #pragma once
 
 #include <string>
@@ -18,19 +18,20 @@ struct ExtcapInterface {
   std::string address;  ///< The first IP address, or "".
 };
 
-/// The NICs in the daemon's dump of devices; none when it is no such dump.
+/// The NICs in the daemon's dump of devices; empty when `json` is no such dump.
 std::vector<ExtcapInterface> ReadExtcapInterfaces(const std::string& json);
 
-/// Answer to --extcap-interfaces: this program, its NICs and, with two or more, all of them as one.
+/// The answer to --extcap-interfaces: this program, its NICs and, if there are two or more, all as
+/// one.
 std::string DescribeInterfaces(const std::vector<ExtcapInterface>& interfaces);
 
-/// Answer to --extcap-dlts: all devices carry Ethernet frames.
+/// The answer to --extcap-dlts: all devices carry Ethernet frames.
 std::string DescribeLinkTypes(const std::string& interface);
 
-/// Answer to --extcap-config: the options of a capture, which come back as flags of --capture.
+/// The answer to --extcap-config: the options of a capture, which Wireshark passes with --capture.
 std::string DescribeOptions();
 
-/// The device that an interface of DescribeInterfaces names; "" for all.
+/// The device of an interface that DescribeInterfaces names; "" for all devices.
 std::string DeviceOfInterface(const std::string& interface);
 
 }  // namespace uroce::tools

@@ -43,7 +43,7 @@ bool IsThere(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// Beside this program in a build tree, else where `ninja install` puts it.
+/// The path of a file: beside this program in a build tree, or where `ninja install` puts it.
 absl::StatusOr<fs::path> FindInstalled(const char* name, const char* folder) {
   for (const fs::path& place :
        {fs::path(OwnPath()).parent_path() / name, fs::path(folder) / name}) {
@@ -59,8 +59,8 @@ absl::StatusOr<fs::path> BelowHome(const char* folder) {
   return absl::FailedPreconditionError("extcap: HOME is not set: whose folder?");
 }
 
-/// The folder that this user may write to. Wireshark before 4.2 has none for users who are not
-/// root: then it is the one of later versions.
+/// The folder that this user may write to. Wireshark before 4.2 has none for users other than root:
+/// then this is the folder of later versions.
 absl::StatusOr<fs::path> FolderOfUser(const ExtcapFolders& folders) {
   if (geteuid() == 0) return fs::path(folders.global);
   if (!folders.personal.empty()) return fs::path(folders.personal);
@@ -72,7 +72,7 @@ absl::StatusOr<fs::path> DissectorFolder(const ExtcapFolders& folders) {
   return BelowHome(".local/lib/wireshark/plugins");
 }
 
-/// A file that is no link was put there by `ninja install`, and stays.
+/// Makes a link. A file that is no link was installed by `ninja install`, and stays.
 absl::Status PutLink(const fs::path& link, const fs::path& target) {
   if (IsThere(link) && !fs::is_symlink(link)) return absl::OkStatus();
   std::error_code error;
@@ -84,7 +84,7 @@ absl::Status PutLink(const fs::path& link, const fs::path& target) {
       absl::StrCat("extcap: ", link.string(), ": ", error.message()));
 }
 
-/// False: there is none.
+/// Removes a link. False: there is none.
 absl::StatusOr<bool> TakeLink(const fs::path& link) {
   std::error_code error;
   if (!fs::is_symlink(link, error)) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where Wireshark looks for capture programs and dissectors of others, and the places of
+// Finds the folders in which Wireshark looks for capture programs and dissectors, and the places of
 // uroce-extcap and uroce.lua there.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace uroce::tools {
 
-/// Wireshark's folders; "" for one that it does not have.
+/// Wireshark's folders; "" for a folder that Wireshark does not have.
 struct ExtcapFolders {
   std::string global;        ///< Of capture programs.
   std::string personal{};    ///< Since Wireshark 4.2.
@@ -18,10 +18,10 @@ struct ExtcapFolders {
   std::string personal_lua{};
 };
 
-/// From the text of `tshark -G folders`.
+/// Parses the output of `tshark -G folders`.
 ExtcapFolders ParseExtcapFolders(const std::string& text);
 
-/// Asks tshark or wireshark; without both, the folder that `ninja install` uses.
+/// Asks tshark or wireshark. Without both, returns the folder that `ninja install` uses.
 ExtcapFolders FindExtcapFolders();
 
 /// Path of uroce-extcap where Wireshark finds it, or "".
@@ -30,19 +30,19 @@ std::string InstalledExtcap();
 /// A link to uroce-extcap.
 struct ExtcapLink {
   std::string path;
-  std::string hint;  ///< What Wireshark must be told to look there; "" when it does by itself.
+  std::string hint;  ///< What Wireshark must be told to look there; "" for nothing.
 };
 
-/// Links uroce-extcap into Wireshark's folder: root's into the global one, others' into their own.
-/// Errors: kFailedPrecondition when this user cannot.
+/// Links uroce-extcap into Wireshark's folder: for root the global one, for others the personal
+/// one. Errors: kFailedPrecondition when this user may not write there.
 absl::StatusOr<ExtcapLink> InstallExtcap();
 
-/// Links the dissector into this user's folder, where `ninja install` did not put it into the one
-/// of all. Returns its path. Errors: as above.
+/// Links the dissector into this user's folder, unless `ninja install` put it into the global one.
+/// Returns its path. Errors as above.
 absl::StatusOr<std::string> InstallDissector();
 
-/// Removes such links; never what `ninja install` or a package put there. Returns that of
-/// uroce-extcap.
+/// Removes these links, but not files that `ninja install` or a package installed. Returns the path
+/// of uroce-extcap's link.
 absl::StatusOr<std::string> RemoveExtcap();
 
 }  // namespace uroce::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// uroce-extcap: what Wireshark runs to list the daemon's NICs and to capture on one of them.
+// uroce-extcap: Wireshark runs it to list the daemon's NICs and to capture on one of them.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 
-/// What Wireshark asks for, and with what.
+/// The flags that Wireshark passes.
 struct Request {
   bool list_interfaces = false;
   bool list_link_types = false;
@@ -42,17 +42,17 @@ void AddFlags(CLI::App& app, Request& request) {
   app.add_option("--fifo", request.options.file, "Pipe or file to write to");
   app.add_option("--socket", request.socket, "Control socket of the daemon (or UROCE_SOCKET)");
   AddCaptureFlags(app, request.options);
-  app.allow_extras();  // A newer Wireshark may say more.
+  app.allow_extras();  // A newer Wireshark may pass other flags too.
 }
 
-/// Without a daemon there is nothing to list, which is no error: Wireshark always asks.
+/// Without a daemon the list is empty, which is no error: Wireshark asks at every start.
 void ListInterfaces(const Request& request) {
   const auto json = FetchDump(ResolveSocketPath(request.socket), UROCE_DUMP_DEVICES);
   const auto interfaces = json.ok() ? ReadExtcapInterfaces(*json) : std::vector<ExtcapInterface>();
   fputs(DescribeInterfaces(interfaces).c_str(), stdout);
 }
 
-/// Wireshark shows what is printed beside the filter; nothing means that it is good.
+/// Wireshark shows the output beside the filter; empty output means that the filter is good.
 void CheckFilter(const std::string& filter) {
   const auto compiled = PacketFilter::Compile(filter);
   if (!compiled.ok()) puts(std::string(compiled.status().message()).c_str());
@@ -63,7 +63,7 @@ int Capture(Request& request) {
     fputs("uroce-extcap: --capture wants --extcap-interface and --fifo\n", stderr);
     return kExitFailed;
   }
-  request.options.quiet = true;  // Wireshark takes all that is said for an error.
+  request.options.quiet = true;  // Wireshark shows any output as an error.
   request.options.device = DeviceOfInterface(request.interface);
   const absl::Status status = RunCapture(ResolveSocketPath(request.socket), request.options);
   if (status.ok()) return 0;

@@ -6,7 +6,7 @@
 namespace uroce::tools {
 namespace {
 
-/// Members of a dump's objects that are too long for a cell; --json has them.
+/// Whether a member of a dump's object is too long for a cell; --json shows it.
 bool IsDetail(const std::string& key) { return key == "segments"; }
 
 void Flatten(const Json& object, const std::string& prefix, Cells& cells) {
@@ -19,7 +19,7 @@ void Flatten(const Json& object, const std::string& prefix, Cells& cells) {
   }
 }
 
-/// The list of objects in a dump: the dump itself, or its first member that is one.
+/// The list of objects in a dump: the dump itself, or its first member that is a list.
 const Json* FindList(const Json& dump) {
   if (dump.is_array()) return &dump;
   for (const auto& [key, value] : dump.items()) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kBitsPerByte = 8;
 
-/// Counters of one device. Gauges, which go up and down, are none.
+/// The counters of one device. Gauges, which go up and down, are not counters.
 using Counters = std::map<std::string, uint64_t>;
 
 bool IsGauge(const std::string& name) {
@@ -28,7 +28,7 @@ bool IsGauge(const std::string& name) {
   return gauges.contains(CounterName(name));
 }
 
-/// Shown as they are, where they are not 0.
+/// Whether a gauge is shown, with its value, when it is not 0.
 bool IsShownGauge(const std::string& name) {
   return name == "queue_bytes" || name == "peak_queue_bytes";
 }
@@ -65,7 +65,7 @@ void AddDevice(const Json& device, const Counters& before, double seconds, TextT
   }
 }
 
-/// Ports of switches: those that lead to `device` ("": all).
+/// The ports of switches: those that lead to `device` ("": all ports).
 std::vector<Json> PortsOf(const Json& dump, const std::string& device) {
   std::vector<Json> ports;
   const auto found = dump.is_object() ? dump.find("switch_ports") : dump.end();

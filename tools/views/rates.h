@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates of counters between two dumps.
+// Shows rates of counters between two dumps.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace uroce::tools {
 
-/// A table of the counters that changed from `before` to `after`, two dumps of UROCE_DUMP_STAT that
-/// lie `seconds` apart: by how much, and the rate. A counter that went back belongs to a daemon
-/// that was started anew: it counts from 0. `device` "" is all.
+/// A table of the counters that changed from `before` to `after`, two dumps of UROCE_DUMP_STAT
+/// `seconds` apart: the difference and the rate. A counter that decreased is of a daemon that was
+/// restarted, and counts from 0. `device` "" stands for all devices.
 absl::StatusOr<std::string> RenderRates(const std::string& before, const std::string& after,
                                         double seconds, const std::string& device);
 
-/// A number of a unit with three digits and an SI prefix: "12.3 Mb/s".
+/// `value` with three digits, an SI prefix and the unit: "12.3 Mb/s".
 std::string ScaledText(double value, absl::string_view unit);
 
-/// Counters lie below a member of their own, whose name says nothing to people.
+/// The name to show. Counters are below a member of their own, whose name is left out.
 std::string CounterName(const std::string& name);
 
 }  // namespace uroce::tools

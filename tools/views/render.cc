@@ -15,7 +15,7 @@
 namespace uroce::tools {
 namespace {
 
-/// One object a row; a column that would be empty is left out.
+/// One row for each object; a column that would be empty is left out.
 std::string RenderObjects(const std::vector<Json>& objects) {
   std::vector<std::string> columns;
   std::vector<Cells> rows;
@@ -39,7 +39,7 @@ std::string RenderObjects(const std::vector<Json>& objects) {
   return table.ToString();
 }
 
-/// The speed in words, in the place of its number.
+/// The device with its speed in words instead of a number.
 Json WithSpeedInWords(const Json& device) {
   Json worded = Json::object();
   for (const auto& [key, value] : device.items()) {
@@ -74,7 +74,7 @@ Json MemberOf(const Json& object, const char* name) {
   return found == object.end() ? Json() : *found;
 }
 
-/// Each switch, and below them their ports.
+/// Each switch, and below the switches their ports.
 std::string RenderSwitches(const Json& dump, const std::vector<Json>& switches) {
   std::vector<Json> ports;
   const Json all = MemberOf(dump, "ports");
@@ -82,7 +82,7 @@ std::string RenderSwitches(const Json& dump, const std::vector<Json>& switches) 
   return absl::StrCat(RenderObjects(switches), "\n", RenderObjects(ports));
 }
 
-/// Each region, and below them the parts of those that the daemon does not map as a whole.
+/// Each region, and below the regions the parts of those that the daemon does not map as a whole.
 std::string RenderRegions(const std::vector<Json>& regions) {
   std::string text = RenderObjects(regions);
   for (const Json& region : regions) {
@@ -95,7 +95,7 @@ std::string RenderRegions(const std::vector<Json>& regions) {
   return text;
 }
 
-/// One worker a line.
+/// One line for each worker.
 std::string RenderWorkers(const Json& dump) {
   const Json workers = MemberOf(dump, "workers");
   return RenderObjects(std::vector<Json>(workers.begin(), workers.end()));
@@ -125,7 +125,7 @@ std::string RenderParameters(const std::vector<Json>& devices) {
 
 bool IsZero(const Json& value) { return value.is_number() && value == 0; }
 
-/// One counter a line, one device a column.
+/// One line for each counter, one column for each device.
 std::string RenderCounters(const std::vector<Json>& devices, bool all) {
   std::vector<std::string> header = {"counter"};
   std::vector<std::string> order;
@@ -152,7 +152,7 @@ std::string RenderCounters(const std::vector<Json>& devices, bool all) {
   return table.ToString();
 }
 
-/// Counters of what is one for all devices, under a title.
+/// The counters that all devices share, under a title.
 std::string RenderShared(const Json& dump, const char* member, const char* title, bool all) {
   const Json counters = dump.is_object() ? MemberOf(dump, member) : Json();
   TextTable table({title, ""});

@@ -8,14 +8,14 @@
 namespace uroce::tools {
 namespace {
 
-/// An address has more than one dot.
+/// An address has more than one dot, so it is not a number.
 bool IsNumber(const std::string& cell) {
   return !cell.empty() && cell.find_first_not_of("0123456789.") == std::string::npos &&
          std::count(cell.begin(), cell.end(), '.') <= 1;
 }
 
-/// Whoever reads it may be a terminal, which obeys control characters: those of ASCII, and C1 in
-/// UTF-8 (0xc2, then 0x80 to 0x9f).
+/// The output may go to a terminal, which obeys control characters: those of ASCII, and C1 in UTF-8
+/// (0xc2, then 0x80 to 0x9f).
 void MakePrintable(std::string& cell) {
   for (size_t i = 0; i < cell.size(); ++i) {
     const auto byte = static_cast<uint8_t>(cell[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of text, as wide as their widest cell.
+// Text in columns that are as wide as their widest cell.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace uroce::tools {
 
-/// Rows under a header. Cells that hold a number are aligned to the right.
+/// Rows under a header. Cells with a number are aligned to the right.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header);
   /// A short row is filled with empty cells; '?' stands for control characters.
   void AddRow(std::vector<std::string> cells);
-  /// Whether there is no row but the header.
+  /// Whether the table has only its header.
   bool empty() const { return rows_.size() == 1; }
-  /// One line a row, without blanks at their ends.
+  /// One line for each row, without blanks at the ends of lines.
   std::string ToString() const;
 
  private:

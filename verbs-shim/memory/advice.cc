@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Advice for mappings of segments, which are shared where the program's own were private.
+// Applies advice to mappings of segments, which are shared where the program's own were private.
 #include "verbs-shim/memory/advice.h"
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ int64_t Tell(AddressRange range, int advice) {
   return SystemCall(SYS_madvise, range.start, range.end - range.start, advice);
 }
 
-/// Whether the advice becomes a property of the mapping.
+/// Whether the advice becomes a lasting property of the mapping.
 bool IsLasting(int advice) {
   switch (advice) {
     case MADV_NORMAL:
@@ -41,8 +41,9 @@ bool IsLasting(int advice) {
   }
 }
 
-/// The kept mapping's answer is the one that the program's memory would give. A child made by
-/// clone, which runs no handlers, has what the segment's says.
+/// Advises the segment's mapping and the kept one, and returns the kept one's result, as the
+/// program's own memory would give it. A child made by clone runs no handlers, and has the
+/// segment's mapping.
 int64_t TellBoth(const Registry& registry, const Vma& vma, AddressRange range, int advice) {
   const int64_t shared = Tell(range, advice);
   const uint64_t kept = registry.segments.KeptFor(vma, range);
@@ -50,22 +51,22 @@ int64_t TellBoth(const Registry& registry, const Vma& vma, AddressRange range, i
   return Tell({kept, kept + (range.end - range.start)}, advice);
 }
 
-/// Shared pages that are dropped are still in the file: only a hole in it reads as zeros.
+/// Dropped pages of shared memory are still in the file: only a hole in the file reads as zeros.
 int64_t Drop(AddressRange range, int advice) {
-  const int64_t result = Tell(range, advice);  // Fails where the memory is locked.
+  const int64_t result = Tell(range, advice);  // Fails where memory is locked.
   return result == 0 ? Tell(range, MADV_REMOVE) : result;
 }
 
 int64_t AdviseSegment(const Registry& registry, const Vma& vma, AddressRange range, int advice) {
   if (advice == MADV_DONTNEED || advice == kDontNeedLocked) return Drop(range, advice);
-  if (advice == MADV_FREE) return 0;  // The kernel may take its time.
+  if (advice == MADV_FREE) return 0;  // The kernel may free the pages at any later time.
   if (advice == MADV_REMOVE) return -EINVAL;
   if (IsLasting(advice)) return TellBoth(registry, vma, range, advice);
   return Tell(range, advice);
 }
 
-/// Goes over `range` in pieces: a segment's, and all between two of them. Like the kernel, which
-/// goes on behind a gap and tells of it in the end.
+/// Advises `range` in pieces: each segment, and all between two segments. Like the kernel, it goes
+/// on after a gap and reports the gap at the end.
 int64_t AdvisePieces(const Registry& registry, AddressRange range, int advice) {
   bool has_gap = false;
   uint64_t at = range.start;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file behind a shared mapping.
+// Finds the file behind a shared mapping.
 #include "verbs-shim/memory/backing_file.h"
 
 #include <dirent.h>
@@ -17,10 +17,10 @@
 namespace uroce::memory {
 namespace {
 
-// A program with more open files than this has its memory's file looked for in vain.
+// In a program with more open files than this, the search for the memory's file fails.
 constexpr int kMaxFdsSeen = 4096;
 
-// Static, because the stack may be a small one.
+// Static, because the caller's stack may be small.
 char g_mapping_name[4096];
 char g_fd_name[4096];
 
@@ -41,7 +41,7 @@ bool AllowsAccess(int64_t fd, bool writable) {
   return mode == O_RDWR || (mode == O_RDONLY && !writable);
 }
 
-/// Keeps an fd that is the mapping's file, and closes any other.
+/// Returns an fd that is the mapping's file, and closes any other.
 int64_t KeepIfRight(const Vma& vma, bool writable, int64_t fd) {
   if (fd < 0 || (IsFileOf(vma, fd) && AllowsAccess(fd, writable))) return fd;
   SystemCall(SYS_close, fd);
@@ -76,7 +76,7 @@ void ReadLink(int64_t directory, const char* path, char (&target)[kSize]) {
   target[length > 0 && length < static_cast<int64_t>(kSize) - 1 ? length : 0] = '\0';
 }
 
-/// Opens a path that leads to the mapping's file; others are not opened, nor are devices.
+/// Opens a path that leads to the mapping's file. Other files and devices are not opened.
 int64_t OpenByPath(const Vma& vma, bool writable, const char* path) {
   struct stat status = {};
   if (SystemCall(SYS_stat, path, &status) != 0) return -1;
@@ -90,7 +90,7 @@ int NumberOf(const char* name) {
   return *name == '\0' ? number : -1;
 }
 
-/// A duplicate, of the same open file: it is the right one whatever another thread does to `fd`.
+/// Duplicates `fd`. The copy is checked, so it stays right whatever another thread does to `fd`.
 int64_t Duplicate(const Vma& vma, bool writable, int fd) {
   return KeepIfRight(vma, writable, SystemCall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0));
 }
@@ -102,7 +102,7 @@ int64_t FindAmong(const Vma& vma, bool writable, int64_t directory, const char* 
     at += entry->d_reclen;
     const int number = NumberOf(entry->d_name);
     if (number < 0) continue;
-    // By its name first: to look at a file of another kind may block.
+    // The link's name is checked first: a stat of another kind of file may block.
     ReadLink(directory, entry->d_name, g_fd_name);
     if (strcmp(g_fd_name, g_mapping_name) != 0) continue;
     const int64_t found = Duplicate(vma, writable, number);

@@ -8,7 +8,7 @@
 
 namespace uroce::memory {
 
-/// Not memcpy: a program under a sanitizer has one of its own, which minds freed memory on the way.
+/// Not memcpy: under a sanitizer the program has its own memcpy, which rejects freed memory.
 inline void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
 }
@@ -24,7 +24,8 @@ inline bool IsZeroPage(uint64_t page) {
   return true;
 }
 
-/// Copies whole pages to memory that was never touched. Pages of zeros are not, and take none.
+/// Copies whole pages to memory that was never touched. Pages of zeros are skipped, and use no
+/// memory.
 inline void CopyUsedPages(uint64_t to, uint64_t from, uint64_t length) {
   for (uint64_t at = 0; at < length; at += kPageBytes) {
     if (!IsZeroPage(from + at)) CopyBytes(to + at, from + at, kPageBytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the registration of memory needs of a daemon. Functions, and no virtual ones: these would
-// need a C++ library. The connection fills them in; tests have a daemon of their own.
+// What the registration of memory needs of a daemon. These are function pointers, since virtual
+// functions would need a C++ library. The connection sets them; tests have a daemon of their own.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace uroce::memory {
 
-/// A segment that the daemon made: its memfd is the caller's to close.
+/// A segment that the daemon made. The caller closes its memfd.
 struct SegmentGrant {
   uint32_t handle;
   int memfd;
@@ -20,11 +20,11 @@ struct SegmentGrant {
 struct SharedFile {
   AddressRange vma;  // where it is mapped
   bool writable;     // a region writes to it
-  int fd;            // or -1: the daemon looks for it
+  int fd;            // -1: the daemon looks for the file
   uint64_t offset;
   uint64_t length;
 };
-/// What the daemon made of it: a segment of these bytes of the file.
+/// The segment that the daemon made of these bytes of the file.
 struct SharedGrant {
   uint32_t handle;
   uint64_t offset;
@@ -34,7 +34,7 @@ struct SharedGrant {
 /// Each function returns 0 or a positive errno. They are called under the lock of the
 /// registrations.
 struct Daemon {
-  void* connection;        // identity, too: segments of another connection are of no use
+  void* connection;        // also its identity: segments of another connection cannot be used
   int userfaultfd_device;  // /dev/userfaultfd as the daemon passed it, or -1
 
   int (*create_segment)(void* connection, const uroce_create_segment& request, SegmentGrant& grant);
@@ -43,9 +43,9 @@ struct Daemon {
   int (*register_region)(void* connection, const uroce_reg_mr& region,
                          const uroce_mr_segment* segments, uroce_reg_mr_reply& reply);
   int (*deregister_region)(void* connection, uint32_t handle);
-  /// Passes this program's /proc/self/mem; `fd` stays the caller's.
+  /// Passes this program's /proc/self/mem; the caller keeps `fd`.
   int (*send_memory_fd)(void* connection, int fd);
-  /// Lends a file; `file.fd` stays the caller's.
+  /// Lends a file; the caller keeps `file.fd`.
   int (*share_file)(void* connection, const SharedFile& file, SharedGrant& grant);
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a segment's mappings back to private memory.
+// Turns a segment's mappings back into private memory.
 #include "verbs-shim/memory/give_back.h"
 
 #include <sys/mman.h>
@@ -14,19 +14,19 @@ namespace {
 
 constexpr AddressRange kWholeFile{0, UINT64_MAX};
 
-/// What is given back of a segment.
+/// The pages of a segment that are to be given back.
 struct Wanted {
   const SegmentExtent& extent;
   SwappedMemory& swapped;
   std::span<const AddressRange> pages;  // of the file, in rising offsets
-  uint64_t bytes;  // of them where they were swapped, if none has moved or gone
+  uint64_t bytes;  // of these pages at their first place, if none has moved or gone
 };
 
 bool IsOf(const Vma& vma, const SegmentExtent& extent) {
   return vma.kind == VmaKind::kSegment && vma.inode == extent.inode && vma.device == extent.device;
 }
 
-/// The bytes of `vma` from `from` on, below `to`.
+/// The part of `vma` from `from` to `to`, cut at its ends.
 Vma PartOf(const Vma& vma, uint64_t from, uint64_t to) {
   Vma part = vma;
   part.start = from;
@@ -49,7 +49,7 @@ bool AppendParts(const Vma& vma, std::span<const AddressRange> pages, MappedArra
   return true;
 }
 
-/// Leaves the parts of `mappings` that are wanted. False: no memory.
+/// Reduces `mappings` to the wanted parts. False: no memory.
 bool SelectWanted(const Wanted& wanted, MappedArray<Vma>& mappings) {
   const size_t found = mappings.size();
   for (size_t i = 0; i < found; ++i) {
@@ -71,7 +71,7 @@ bool AreAllInPlace(const Wanted& wanted, const MappedArray<Vma>& mappings) {
   return bytes == wanted.bytes;
 }
 
-/// Finds the wanted mappings: all where they were made, as nearly always, or anywhere.
+/// Finds the wanted mappings: at their first place if all are there, as nearly always, or anywhere.
 bool FindWanted(const Wanted& wanted, MappedArray<Vma>& mappings) {
   const AddressRange all = wanted.swapped.pages;
   const AddressRange place{all.start + wanted.pages.front().start,
@@ -83,7 +83,7 @@ bool FindWanted(const Wanted& wanted, MappedArray<Vma>& mappings) {
   return ReadMaps({0, UINT64_MAX}, mappings) == 0 && SelectWanted(wanted, mappings);
 }
 
-/// What mremap added to the segment was never kept anywhere.
+/// Pages that mremap added to the segment have no kept mapping.
 bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const Wanted& wanted) {
   const uint64_t kept = wanted.swapped.kept, length = wanted.extent.length;
   const uint64_t kept_bytes = kept != 0 && vma.file_offset < length ? length - vma.file_offset : 0;
@@ -92,7 +92,7 @@ bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const Wanted& 
   if (vma.start < split) {
     uint64_t place = kept + vma.file_offset;
     is_done = SwapBack(support, PartOf(vma, vma.start, split), place) == 0;
-    // A hole, which may be another's by now: what is left around it is left to lie there.
+    // After this the kept mapping has a hole, which may be reused; its other parts are left there.
     if (place == 0) wanted.swapped.kept = 0;
   }
   uint64_t nowhere = 0;
@@ -100,7 +100,7 @@ bool GiveBackMapping(const FaultSupport* support, const Vma& vma, const Wanted& 
   return is_done;
 }
 
-/// A second mapping of the same pages of the file; its start is 0 where there is no place for it.
+/// Maps the same pages of the file a second time. The start is 0 where there is no room for it.
 Vma MapAgain(const Vma& vma) {
   const uint64_t length = vma.end - vma.start;
   const int64_t address = SystemCall(SYS_mremap, vma.start, 0, length, MREMAP_MAYMOVE);
@@ -111,7 +111,7 @@ Vma MapAgain(const Vma& vma) {
   return again;
 }
 
-/// Unmaps what MapAgain() made. `frees`: the file is to hold these pages no more.
+/// Unmaps what MapAgain() made. `frees`: also removes these pages from the file.
 void Unmap(const Vma& vma, bool frees) {
   if (vma.start == 0) return;
   const uint64_t length = vma.end - vma.start;
@@ -148,7 +148,7 @@ void GiveBackPages(const FaultSupport* support, const SegmentExtent& extent, Swa
     is_done &= GiveBackMapping(support, vma, wanted);
     vma = again;
   }
-  // Not before: the program may have mapped the same pages twice.
+  // Not earlier: the program may have mapped the same pages twice.
   for (const Vma& vma : mappings) Unmap(vma, is_done);
   if (is_done) swapped.returned_bytes += wanted.bytes;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes memory private to the program again, when no region uses it any more.
+// Makes memory private to the program again, once no region uses it.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@
 
 namespace uroce::memory {
 
-/// Whatever the program still has of the segment `extent`, wherever it has moved it, becomes
-/// private memory of the same contents; `swapped.kept` comes back, or goes. Writers wait meanwhile;
-/// without `support` there are none. False: some of it stays the segment's, with nothing lost: the
-/// kernel has no memory, or the program a userfaultfd of its own there. `mappings` is scratch
-/// space.
+/// Makes all that the program still has mapped of the segment `extent`, at any address, private
+/// memory of the same contents. `swapped.kept` is mapped back, or unmapped. Writers wait meanwhile;
+/// when `support` is null there are none. False: some of it stays the segment's, and nothing is
+/// lost: the kernel has no memory, or the program has its own userfaultfd there. `mappings` is
+/// scratch space.
 [[nodiscard]] bool GiveBack(const FaultSupport* support, const SegmentExtent& extent,
                             SwappedMemory& swapped, MappedArray<Vma>& mappings);
 
-/// The same for some pages of a segment that goes on: `pages` of its file, in rising offsets. These
-/// take no memory in the file afterwards, if none of them stays.
+/// Does the same for some pages of a segment that stays: `pages` of its file, in rising offsets.
+/// These pages use no memory in the file afterwards, if none of them stays the segment's.
 void GiveBackPages(const FaultSupport* support, const SegmentExtent& extent, SwappedMemory& swapped,
                    std::span<const AddressRange> pages, MappedArray<Vma>& mappings);
 

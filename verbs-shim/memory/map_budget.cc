@@ -10,10 +10,10 @@
 namespace uroce::memory {
 namespace {
 
-constexpr uint64_t kDefaultLimit = 65530;  // The kernel's.
+constexpr uint64_t kDefaultLimit = 65530;  // The kernel's default.
 constexpr uint64_t kMapsPerSwap = 3;       // It may cut a mapping into three, and keeps one.
 constexpr uint64_t kMostSwaps = 1024;
-// Refusals until the next look: counting tens of thousands of mappings takes tens of ms.
+// Refusals until the next count: counting tens of thousands of mappings takes tens of ms.
 constexpr uint32_t kRefusals = 256;
 
 uint64_t ReadLimit() {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many more mappings this library may make. The kernel's limit also holds for the program.
+// Limits how many more mappings this library makes. The kernel's limit also covers the program.
 #pragma once
 
 #include <cstdint>
 
 namespace uroce::memory {
 
-/// The kernel refuses a process more mappings than vm.max_map_count, and the program's next malloc
-/// or thread with them. Swaps stop while an eighth of them is still free. Of static storage; used
-/// under the lock of the registrations.
+/// A process may have at most vm.max_map_count mappings. At the limit the kernel also refuses the
+/// program's next malloc or thread. So swaps stop while an eighth of the mappings is still free. Of
+/// static storage; used under the lock of the registrations.
 class MapBudget {
  public:
-  /// Whether one more swap fits. Looks at the kernel's files now and then: in a program with few
-  /// mappings once for a thousand swaps.
+  /// Whether one more swap fits. Reads the kernel's files from time to time: once per thousand
+  /// swaps in a program with few mappings.
   [[nodiscard]] bool Take();
 
-  /// The mappings that a process with `used` of `limit` may still have of us before it is to look
-  /// again. Pure.
+  /// How many mappings we may add to a process that has `used` of `limit`, before the next count.
+  /// Pure.
   static uint32_t Share(uint64_t used, uint64_t limit);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An array that grows in pages of its own: no heap, because the heap may be write-protected, and
-// because a program's own allocator must not notice us.
+// An array that grows in pages of its own. It uses no heap, because the heap may be
+// write-protected, and because a program's own allocator must not see our allocations.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,14 +17,14 @@ namespace uroce::memory {
 
 inline constexpr size_t kFirstArrayBytes = 64 << 10;
 
-/// For objects of static storage, which live as long as the process: no destructor, so that nothing
-/// runs at exit while other threads still register. Others call Release().
+/// For objects of static storage, which live as long as the process. It has no destructor, so that
+/// no code runs at exit while other threads still register. Other owners call Release().
 template <typename T>
 class MappedArray {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  /// Adds one element, or changes nothing and returns false when there is no memory.
+  /// Adds one element. Returns false, and changes nothing, when there is no memory.
   [[nodiscard]] bool Append(const T& value) {
     if (size_ == capacity_ && !Grow()) return false;
     data_[size_++] = value;

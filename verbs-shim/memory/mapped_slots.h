@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects in places that are used again, each known by its index.
+// Objects in reusable slots, each known by its index.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace uroce::memory {
 
-/// For objects of static storage, as MappedArray. Places that are free keep what they held last.
+/// For objects of static storage, like MappedArray. Free slots keep their last value.
 template <typename T>
 class MappedSlots {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  /// The index of a copy of `value`; kNone: no memory.
+  /// Adds a copy of `value`, and returns its index; kNone: no memory.
   [[nodiscard]] uint32_t Add(const T& value) {
     const uint32_t index = first_free_;
     if (index == kNone) {

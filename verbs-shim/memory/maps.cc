@@ -26,7 +26,7 @@ class LineParser {
  public:
   explicit LineParser(std::string_view line) : rest_(line) {}
 
-  /// Takes a number and the separator behind it; a separator of '\0' is none.
+  /// Takes a number and the separator after it. '\0' stands for no separator.
   bool TakeNumber(int base, char separator, uint64_t& value) {
     size_t digits = 0;
     value = 0;
@@ -57,7 +57,7 @@ class LineParser {
     return true;
   }
 
-  /// What is left, without the blanks before it: the name.
+  /// Takes the text that is left, without the blanks before it: the name.
   std::string_view TakeName() {
     while (TakeCharacter(' ')) {
     }
@@ -79,8 +79,8 @@ bool Equal(std::string_view left, std::string_view right) {
   return left.size() == right.size() && StartsWith(left, right);
 }
 
-// The kernel gives at most a page at a time; a path has at most PATH_MAX bytes. Static, because the
-// stack may be a small one and the heap is what is looked at.
+// The kernel gives at most one page per read; a path has at most PATH_MAX bytes. Static, because
+// the caller's stack may be small, and because the heap is being examined.
 char g_buffer[16384];
 
 /// Reads the file in pieces and hands out whole lines.
@@ -93,7 +93,7 @@ class MapsReader {
   MapsReader(const MapsReader&) = delete;
   MapsReader& operator=(const MapsReader&) = delete;
 
-  /// 1 and the next line, 0 at the end, or a negative errno.
+  /// Returns 1 and the next line, 0 at the end, or a negative errno.
   int TakeLine(std::string_view& line) {
     if (fd_ < 0) return static_cast<int>(fd_);
     for (;;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's mappings, as /proc/self/maps tells them.
+// The process's mappings, read from the kernel.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class VmaKind : uint8_t {
   kSpecial,    // vvar, vsyscall: the kernel's own, unreadable to others
 };
 
-/// A device number, whatever its form was.
+/// A device number, independent of the form in which the kernel gave it.
 constexpr uint64_t MakeDevice(uint64_t major_number, uint64_t minor_number) {
   return major_number << 32 | minor_number;
 }
@@ -41,7 +41,7 @@ struct Vma {
   uint64_t start;
   uint64_t end;
   uint64_t file_offset;
-  uint64_t device;  // of its file, as MakeDevice() has it
+  uint64_t device;  // of its file, in the form of MakeDevice()
   uint64_t inode;
   bool readable;
   bool writable;
@@ -55,24 +55,24 @@ struct Vma {
 /// PROT_* of a mapping.
 int ProtectionOf(const Vma& vma);
 
-/// What a mapping is, of which all but the kind is known, by its name.
+/// The kind of a mapping, by its name; all else in `vma` is set already.
 VmaKind KindOf(const Vma& vma, std::string_view name);
 
-/// Parses one line, without its line feed. False, and `vma` is undefined, for anything else.
+/// Parses one line, without its line feed. False for an invalid line; `vma` is then undefined.
 [[nodiscard]] bool ParseMapsLine(std::string_view line, Vma& vma);
 
-// Each appends mappings in rising addresses, and returns 0 or an errno. Not reentrant: the caller
-// holds the lock of the registrations.
+// Each of these functions appends mappings in rising addresses, and returns 0 or an errno. They are
+// not reentrant: the caller holds the lock of the registrations.
 
-/// All mappings that meet `window`. Reads the text: 20 us in a small program, for all mappings up
-/// to the window's end.
+/// All mappings that overlap `window`. Reads the text of all mappings up to the window's end: 20 us
+/// in a small program.
 [[nodiscard]] int ReadMaps(AddressRange window, MappedArray<Vma>& vmas);
 /// Counts all mappings of the process.
 [[nodiscard]] int CountMaps(uint64_t& count);
-/// Asks for each mapping of `region`, and of `window` around it as far as they join it without a
-/// gap: below 1 us each, and the others cost nothing. Linux 6.11.
+/// Queries each mapping of `region`, and those of `window` that adjoin it without a gap. Each
+/// mapping costs below 1 us, and the others cost nothing. Needs Linux 6.11.
 [[nodiscard]] int QueryMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas);
-/// Asks, or reads the window where the kernel does not answer. Clears `vmas` first.
+/// Clears `vmas`, and then calls QueryMaps, or ReadMaps where the kernel has no such query.
 [[nodiscard]] int FindMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas);
 
 }  // namespace uroce::memory

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registration: look at the memory, decide, swap what is to be mapped, tell the daemon.
+// Registration: examines the memory, plans, swaps pages for segments, and tells the daemon.
 #include "verbs-shim/memory/memory.h"
 
 #include <fcntl.h>
@@ -50,8 +50,8 @@ int CheckRequest(const MemoryRequest& request) {
   return CheckAccess(request.access);
 }
 
-/// valgrind preloads a library of its own. To it, swapped pages would be defined and addressable as
-/// a whole, whatever the program has made of their bytes.
+/// valgrind preloads a library of its own. valgrind would take swapped pages as defined and
+/// addressable as a whole, whatever it knew of the bytes before.
 bool IsUnderValgrind() {
   const char* preloaded = secure_getenv("LD_PRELOAD");
   return preloaded != nullptr && strstr(preloaded, "/vgpreload_core") != nullptr;
@@ -70,7 +70,7 @@ int PlanNothing(Registry& registry) {
   return 0;
 }
 
-/// Memory that may come, go and change places has one way to it: at its address, by each access.
+/// On-demand memory may come, go and move, so each access goes to its address by copying.
 int PlanOnDemand(Registry& registry, const MemoryRequest& request) {
   (void)PlanNothing(registry);
   RegionPart all = {};
@@ -95,7 +95,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   registry.ClearFacts();
   int error = FindMaps(region, PlanWindow(region), registry.mappings);
   if (error != 0) return error;
-  // Without knowledge of the threads any memory might be a stack.
+  // Without knowledge of the threads, any memory might be a stack.
   plan.knows_threads = ListThreads(registry.threads) == 0;
   if (registry.threads.size() == 1) plan.whole_partial_pages = true;
   const ThreadFacts threads{
@@ -112,15 +112,15 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   return Plan(plan, facts, registry.parts);
 }
 
-/// Whether the private mapping of `part` is kept, to come back. That it moves away would show to
-/// system calls of other threads if these could not be held back.
+/// Whether the private mapping of `part` is kept, to be mapped back. Its move would be visible to
+/// system calls of other threads if these could not be made to wait.
 bool KeepsMapping(const Registry& registry, const RegionPart& part) {
   const bool is_private = part.vma->kind != VmaKind::kSegment;
   return is_private && (registry.support.kernel_mode || registry.threads.size() == 1);
 }
 
-/// Puts `grant`'s memfd in place of the pages of `part` and enters it into the table. An errno:
-/// nothing has changed.
+/// Maps `grant`'s memfd over the pages of `part`, and enters it into the table. On an errno nothing
+/// has changed.
 int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
             const SegmentGrant& grant, uint32_t& index) {
   SegmentExtent extent{.device = 0,
@@ -147,7 +147,7 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
   return error;
 }
 
-/// Makes `part` one of segment `index`, to which the region gets a reference.
+/// Makes `part` a part of segment `index`, to which the region gets a reference.
 void Refer(Registry& registry, const Daemon& daemon, uint32_t index, uint64_t file_offset,
            RegionPart& part, MemoryRegistration& registration) {
   const AddressRange pages{PageDown(file_offset), PageUp(file_offset + part.length)};
@@ -164,8 +164,8 @@ void Refer(Registry& registry, const Daemon& daemon, uint32_t index, uint64_t fi
   MakeCopied(part, UROCE_WHY_REFUSED);
 }
 
-/// Makes a part that is to be swapped a live one, or a copied one where that is not possible: the
-/// kernel refuses (no userfaultfd, vm.max_map_count reached) or the daemon has no memory for it.
+/// Makes a part to be swapped live, or copied where a swap is impossible: the kernel refuses (no
+/// userfaultfd, vm.max_map_count reached) or the daemon has no memory for it.
 void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
               MemoryRegistration& registration) {
   if (registry.support.origin == FaultSupport::Origin::kNone) {
@@ -189,7 +189,8 @@ void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
   SystemCall(SYS_close, grant.memfd);
 }
 
-/// Lends the file of a shared part, and enters it into the table. On an error it stays copied.
+/// Lends the file of a shared part, and enters it into the table. On an error the part stays
+/// copied.
 uroce_mr_reason LendFile(Registry& registry, const Daemon& daemon, const RegionPart& part,
                          const SharedFile& file, uint32_t& index) {
   SharedGrant grant;
@@ -208,7 +209,7 @@ uroce_mr_reason LendFile(Registry& registry, const Daemon& daemon, const RegionP
   return UROCE_WHY_REFUSED;
 }
 
-/// Makes a part of a shared file a live one, or a copied one where neither side can open the file.
+/// Makes a part of a shared file live, or copied where neither side can open the file.
 void SharePart(Registry& registry, const Daemon& daemon, bool writable, RegionPart& part,
                MemoryRegistration& registration) {
   const BackingFile backing = OpenBackingFile(*part.vma, writable);
@@ -229,8 +230,8 @@ void SharePart(Registry& registry, const Daemon& daemon, bool writable, RegionPa
   if (backing.fd >= 0) SystemCall(SYS_close, backing.fd);
 }
 
-/// Takes references to the segments that the plan found, then makes the others. In this order: a
-/// part behind a live segment's end must not make an end of it.
+/// Takes references to the segments that the plan found, then makes the other parts reachable. In
+/// this order, because a part behind a live segment's end must not end that segment.
 void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_write,
                         MemoryRegistration& registration) {
   for (RegionPart& part : registry.parts) {
@@ -246,7 +247,7 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
   JoinParts(registry.parts);
 }
 
-/// The daemon reaches copied parts by this program's /proc/self/mem: it gets it once.
+/// Passes /proc/self/mem of this program to the daemon once: it reaches copied parts by it.
 int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
   if (registry.memory_fd_session == daemon.connection) return 0;
   const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -345,7 +346,7 @@ int RegisterMemory(const Daemon& daemon, const MemoryRequest& request,
                    MemoryRegistration& registration) {
   const int invalid = CheckRequest(request);
   if (invalid != 0) return invalid;
-  // Before the lock: this takes one of the dynamic loader's.
+  // Called before the lock, since it takes a lock of the dynamic loader.
   const uint64_t tls_bytes = StaticTlsBytes();
   const RegistryLock registry;
   return Register(*registry, daemon, request, tls_bytes, UROCE_NONE, registration);
@@ -357,7 +358,7 @@ int ReregisterMemory(const Daemon& daemon, const MemoryRequest& request,
   if (invalid != 0) return invalid;
   const uint64_t tls_bytes = StaticTlsBytes();
   const RegistryLock registry;
-  if (registration.epoch != registry->epoch) return EIO;  // Of the parent of this fork child.
+  if (registration.epoch != registry->epoch) return EIO;  // The parent of this fork child made it.
   MemoryRegistration next = {};
   const int error = Register(*registry, daemon, request, tls_bytes, registration.handle, next);
   if (error != 0) return error;

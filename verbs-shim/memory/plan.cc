@@ -62,7 +62,7 @@ bool Join(RegionPart& last, const RegionPart& next) {
   return true;
 }
 
-/// One run over the mappings of a region.
+/// One pass over the mappings of a region.
 class Planner {
  public:
   Planner(const PlanRequest& request, const PlanFacts& facts, MappedArray<RegionPart>& parts)
@@ -94,7 +94,7 @@ class Planner {
     }
   }
 
-  /// Why a mapping cannot be reached better, as far as the mapping alone tells.
+  /// Why a mapping must be copied, as far as the mapping alone tells.
   uroce_mr_reason WhyCopied(const Vma& vma) const {
     if (request_.policy == MrPolicy::kCopied) return UROCE_WHY_POLICY;
     if (vma.kind == VmaKind::kShared) return UROCE_WHY_NONE;
@@ -105,7 +105,7 @@ class Planner {
     return UROCE_WHY_NONE;
   }
 
-  /// One live segment has all of the piece, or a new one will.
+  /// Adds a shared piece: one live segment has all of it, or a new one will.
   void AddShared(const Vma& vma, AddressRange piece) {
     const uint64_t file_offset = vma.file_offset + (piece.start - vma.start);
     RegionPart part = CopiedPart(piece.start, piece.end, UROCE_WHY_NONE);
@@ -117,8 +117,8 @@ class Planner {
     Append(part);
   }
 
-  /// The memfd of a live segment is reused as far as the daemon maps it. Behind that (after
-  /// mremap), and when the daemon has let go of the segment, the pages are like private ones.
+  /// Reuses the memfd of a live segment as far as the daemon maps it. Behind that (after mremap),
+  /// and after the daemon has released the segment, the pages are treated as private ones.
   void AddSegment(const Vma& vma, AddressRange piece) {
     const uint64_t file_offset = vma.file_offset + (piece.start - vma.start);
     const LiveSegment* live = FindLive(vma, file_offset, 1, false);
@@ -187,8 +187,8 @@ class Planner {
     return request_.whole_partial_pages ? UROCE_WHY_NONE : UROCE_WHY_PARTIAL_PAGE;
   }
 
-  /// A glibc arena's heap starts at a multiple of its greatest size with the part in use, and ends
-  /// there with address space held back, if not all is in use.
+  /// The heap of a glibc arena starts at a multiple of its greatest size. The used part comes
+  /// first, and then reserved address space, unless all of it is used.
   bool MayLieInArena(uint64_t page) const {
     const AddressRange heap{ArenaHeapDown(page), ArenaHeapDown(page) + kArenaHeapBytes};
     uint64_t used_to = heap.start;

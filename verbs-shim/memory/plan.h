@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides how each part of a memory region reaches the daemon. Pure: it looks at values only.
+// Decides how the daemon reaches each part of a memory region. Pure: works on values alone.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace uroce::memory {
 
-/// What UROCE_MR asks for.
+/// The values of UROCE_MR.
 enum class MrPolicy : uint8_t { kAutomatic, kMapped, kCopied };
 
-/// How one part of a region reaches the daemon.
+/// How the daemon reaches one part of a region.
 enum class PartKind : uint8_t {
-  kCopied,  // through /proc/self/mem
+  kCopied,  // accessed through /proc/self/mem
   kSwap,    // private pages, to be replaced by a new segment
   kShare,   // pages of a shared file, to be lent to the daemon
   kLive,    // pages that already are a segment the daemon maps
@@ -26,10 +26,10 @@ struct RegionPart {
   uint64_t addr;    // in the application
   uint64_t length;  // bytes of the region in this part
   PartKind kind;
-  uroce_mr_reason reason;  // kCopied: why
+  uroce_mr_reason reason;  // kCopied: the reason
   int protection;          // kSwap: PROT_* of the pages
-  AddressRange pages;      // kSwap: what is replaced; holds [addr, addr + length)
-  const Vma* vma;          // kSwap, kShare: the mapping; of several the first
+  AddressRange pages;      // kSwap: the pages that are replaced; they hold [addr, addr + length)
+  const Vma* vma;          // kSwap, kShare: the mapping, or the first of several
   uint32_t segment;        // kLive: its index in the table of segments
   uint64_t file_offset;    // kShare, kLive: where addr lies in the file
 };
@@ -55,13 +55,13 @@ struct PlanRequest {
   AddressRange region;
   bool needs_write;  // some access flag lets the daemon write
   MrPolicy policy;
-  bool knows_threads;        // stacks are known; else nothing private is swapped
-  bool whole_partial_pages;  // pages that the region covers partly may be swapped whole: strangers
-                             // who write to the rest wait, and get no EFAULT
+  bool knows_threads;        // stacks are known; if false, no private memory is swapped
+  bool whole_partial_pages;  // pages that the region covers in part may be swapped whole: then
+                             // threads that write to the rest wait, and get no EFAULT
   uint32_t max_parts;
 };
 
-/// What the decision looks at. `mappings` are those of PlanWindow(), in rising addresses;
+/// The input of the decision. `mappings` are those of PlanWindow(), in rising addresses;
 /// `untouchable` are stacks and thread control blocks, page aligned.
 struct PlanFacts {
   std::span<const Vma> mappings;
@@ -69,27 +69,27 @@ struct PlanFacts {
   std::span<const LiveSegment> live;
 };
 
-/// The mappings that Plan() needs to see for `region`: those of the region, and, if it covers pages
-/// partly, as far as an arena of glibc may reach. Behind a gap they do not matter.
+/// The range whose mappings Plan() needs for `region`: the region itself and, if it covers pages in
+/// part, the range that an arena of glibc may reach. Mappings behind a gap do not matter.
 AddressRange PlanWindow(AddressRange region);
 
 /// Splits `request.region` into parts, in rising addresses and without gaps.
 /// Errors: EFAULT where memory is missing or does not allow the access, ENOMEM.
 ///
-/// Never swapped: stacks and thread-local storage (a fork on a swapped stack runs parent and child
-/// on one stack), memory that is not private, anonymous and writable, and pages covered only in
-/// part that lie in the brk heap or in a glibc arena: there glibc's own fork writes, in the child,
-/// before any handler runs. In doubt a part is copied. Shared memory is lent as it is. Behind
-/// `max_parts` - 1 parts the rest is copied.
+/// Never swapped: stacks and thread-local storage (after a fork, parent and child would run on one
+/// swapped stack); memory that is not private, anonymous and writable; and pages covered only in
+/// part that lie in the brk heap or in a glibc arena, because glibc's own fork writes there, in the
+/// child, before any handler runs. When in doubt, a part is copied. Shared memory is lent without a
+/// swap. After `max_parts` - 1 parts the remaining range is copied.
 [[nodiscard]] int Plan(const PlanRequest& request, const PlanFacts& facts,
                        MappedArray<RegionPart>& parts);
 
-/// Makes `part` a copied one, whatever it was.
+/// Makes `part` a copied part, whatever its kind was.
 void MakeCopied(RegionPart& part, uroce_mr_reason reason);
-/// Makes `part` one of the live segment `index`.
+/// Makes `part` a part of the live segment `index`.
 void MakeLive(RegionPart& part, uint32_t index, uint64_t file_offset);
 
-/// Joins neighbours that one part can describe.
+/// Joins neighbouring parts that one part can describe.
 void JoinParts(MappedArray<RegionPart>& parts);
 
 }  // namespace uroce::memory

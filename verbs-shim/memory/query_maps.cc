@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the kernel for single mappings by address, which spares reading all those before them.
+// Queries the kernel for single mappings by address, which saves reading all mappings before them.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -36,7 +36,8 @@ constexpr uint64_t kQueryCommand = _IOWR('f', 17, ProcmapQuery);
 constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
 constexpr uint64_t kCoveringOrNext = 16;
 
-/// The mapping at or behind `address`. 0 or a negative errno, -ENOENT behind the last.
+/// The mapping at or after `address`. Returns 0 or a negative errno, -ENOENT after the last
+/// mapping.
 int64_t Query(int64_t fd, uint64_t address, Vma& vma) {
   static char name[4096];
   ProcmapQuery query = {};
@@ -62,7 +63,7 @@ int64_t Query(int64_t fd, uint64_t address, Vma& vma) {
   return 0;
 }
 
-/// Below and above `region` only what joins it without a gap is of interest.
+/// Below and above `region`, only mappings that adjoin it without a gap are queried.
 int64_t QueryAll(int64_t fd, AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
   for (uint64_t address = window.start; address < window.end;) {
     Vma vma;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry, its lock, and what a fork makes of both.
+// The registry, its lock, and the effect of a fork on both.
 #include "verbs-shim/memory/registry.h"
 
 #include <pthread.h>
@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kLockWaitNs = 5'000'000, kSecondNs = 1'000'000'000;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-pthread_t owner = 0;      // of `mutex`; read by others than the owner, who then is none
-bool is_forking = false;  // some thread is about to fork, or just has
+pthread_t owner = 0;      // of `mutex`; each thread only compares it with itself
+bool is_forking = false;  // a thread is about to fork, or just has forked
 constinit SwappedPlaces swapped_places;
 constinit Registry registry{.places = swapped_places};
 constinit ForkCopy fork_copy;
@@ -26,7 +26,7 @@ void Lock() {
   __atomic_store_n(&owner, pthread_self(), __ATOMIC_RELAXED);
 }
 
-/// Waits for some milliseconds.
+/// Waits up to some milliseconds.
 bool TryLock() {
   timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -55,7 +55,7 @@ void InParent() {
   Unlock();
 }
 
-/// Every object of the parent's connection is dead here, the memory is the child's own.
+/// In a fork child, the objects of the parent's connection are dead; the memory is the child's own.
 void InChild() {
   fork_copy.Install();
   registry.segments.Forget();
@@ -68,8 +68,8 @@ void InChild() {
   mutex = PTHREAD_MUTEX_INITIALIZER;
 }
 
-// As early as possible: then it is the last to run before a fork and the first to run after it, so
-// that other handlers neither write to memory that is copied already, nor to the parent's.
+// Registered as early as possible: so it runs last before a fork and first after it, and no other
+// handler writes to memory that is copied already, or to the parent's.
 [[gnu::constructor(101)]] void WatchForks() { (void)pthread_atfork(BeforeFork, InParent, InChild); }
 
 }  // namespace
@@ -130,7 +130,7 @@ const FaultSupport* Registry::SupportForReturns() const {
   return support.kernel_mode && support.protects_shared ? &support : nullptr;
 }
 
-/// Without a userfaultfd that holds back the kernel too a system call of another thread would fail
+/// Without a userfaultfd that also stops the kernel, a system call of another thread would fail
 /// with EFAULT: the memory then stays a segment's, unless there is no other thread.
 bool Registry::CanGiveBack() {
   if (SupportForReturns() != nullptr) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of this process's registrations, and its lock, which also holds off fork.
+// The state of this process's registrations, and their lock, which also delays forks.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace uroce::memory {
 
-/// One per process. All under the lock.
+/// One per process. All members are used under the lock.
 struct Registry {
   SegmentTable segments;
-  SwappedPlaces& places;  // apart, so that its zeros take no room in the library's file
-  uint32_t epoch = 0;     // how many forks this process is away from the first
+  SwappedPlaces& places;  // a separate object, so that its zeros take no room in the library's file
+  uint32_t epoch = 0;     // how many forks lie between this process and the first one
 
   bool has_policy = false;
   MrPolicy policy = MrPolicy::kAutomatic;
   FaultSupport support;
   MapBudget map_budget;
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
-  const void* memory_fd_session = nullptr;  // which has this program's /proc/self/mem
+  const void* memory_fd_session = nullptr;  // the connection that has this program's /proc/self/mem
 
-  // What one return of pages looks at.
+  // Scratch space of one return of pages.
   MappedArray<Vma> returned;
   MappedArray<AddressRange> references;
   MappedArray<AddressRange> unreferenced;
 
-  // What one registration looks at; kept to save the system calls.
+  // Scratch space of one registration; kept to save system calls.
   MappedArray<Vma> mappings;  // `parts` point into it
   MappedArray<ThreadRecord> threads;
   MappedArray<AddressRange> untouchable;
@@ -41,13 +41,13 @@ struct Registry {
   MappedArray<RegionPart> parts;
   MappedArray<uroce_mr_segment> list;  // of `parts`, for the daemon
 
-  /// Makes ready what does not change between registrations of one connection.
+  /// Prepares what stays the same for all registrations of one connection.
   void Prepare(const Daemon& daemon, MrPolicy (*default_policy)());
 
   void ClearFacts();
 
-  /// Ends a reference. The pages that no other reference has become the program's alone again, and
-  /// with the last reference the daemon lets go of the segment.
+  /// Ends a reference. Pages that no other reference covers become private to the program again.
+  /// With the last reference the daemon releases the segment.
   void DropReference(const Daemon& daemon, uint32_t reference);
   /// Ends a segment without references.
   void EndSegment(const Daemon& daemon, uint32_t segment);
@@ -58,10 +58,10 @@ struct Registry {
   bool CanGiveBack();
 };
 
-/// Whether a page of `range` may be a segment's, in use or not. Any thread, without the lock.
+/// Whether a page of `range` may be a segment's, used or not. Any thread; needs no lock.
 bool MayBeSwapped(AddressRange range);
 
-/// Holds the registry for a scope, in which the thread cannot be cancelled: it would not let go.
+/// Holds the registry for a scope. The thread cannot be cancelled in it: it would keep the lock.
 class RegistryLock {
  public:
   RegistryLock();
@@ -75,8 +75,9 @@ class RegistryLock {
   int cancel_state_;
 };
 
-/// Holds the registry for a scope, for callers that may hold locks which a fork takes before or
-/// after ours, or may have interrupted the holder: waits neither for a fork nor for itself.
+/// Holds the registry for a scope. For callers that may hold locks which a fork takes before or
+/// after ours, or that may have interrupted the holder: waits neither for a fork nor for its own
+/// thread.
 class RegistryVisit {
  public:
   RegistryVisit();

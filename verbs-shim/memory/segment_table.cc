@@ -37,7 +37,8 @@ PageReference SegmentTable::DropReference(uint32_t reference) {
   return dropped.what;
 }
 
-/// Looks at the oldest first: small regions mostly lie in a large one that was there before.
+/// Tries the oldest references first: small regions mostly lie in a large one that was there
+/// before.
 bool SegmentTable::ListUnreferenced(const PageReference& of, MappedArray<AddressRange>& references,
                                     MappedArray<AddressRange>& pages) const {
   references.Clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments that the daemon maps, and which of their pages regions use.
+// The segments that the daemon maps, and the pages of them that regions use.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace uroce::memory {
 
-/// What a segment took the place of.
+/// The memory that a segment replaced.
 struct SwappedMemory {
-  AddressRange pages;       // where it was then; {0, 0}: the program's own file
-  uint64_t kept;            // the private mapping, which comes back; or 0
-  uint64_t returned_bytes;  // of `pages`: they are the program's alone again
+  AddressRange pages;       // their place at that time; {0, 0}: the program's own file
+  uint64_t kept;            // the private mapping, which will be mapped back; or 0
+  uint64_t returned_bytes;  // bytes of `pages` that are private to the program again
 };
 
-/// The references of a region, by their indices.
+/// The references of a region, as indices.
 class SegmentReferences {
  public:
   /// False: no memory.
@@ -27,7 +27,7 @@ class SegmentReferences {
     few_[count_++] = index;
     return true;
   }
-  /// Calls `visit(index)` for each, and forgets them.
+  /// Calls `visit(index)` for each reference, and forgets them all.
   template <typename Visit>
   void TakeAll(Visit&& visit) {
     for (uint32_t i = 0; i < count_; ++i) visit(few_[i]);
@@ -44,37 +44,37 @@ class SegmentReferences {
   MappedArray<uint32_t> more_;
 };
 
-/// Pages of a segment's file that a region reaches.
+/// Pages of a segment's file that a region can access.
 struct PageReference {
   uint32_t segment;    // its index
   AddressRange pages;  // of the file
 };
 
-/// One per process, of static storage. Used under the lock of the registrations.
-/// A segment is known by device and inode of its file, which /proc/self/maps shows wherever the
-/// program may have moved its pages; where they were at first does not matter.
+/// One per process, of static storage. Used under the lock of the registrations. A segment is
+/// identified by device and inode of its file, which /proc/self/maps shows even after the program
+/// has moved its pages; their first place does not matter.
 class SegmentTable {
  public:
-  static constexpr uint32_t kNone = UINT32_MAX;  // also as MappedSlots has it
+  static constexpr uint32_t kNone = UINT32_MAX;  // equal to MappedSlots's
 
-  /// Adds a segment, to which a reference comes next. kNone: no memory.
+  /// Adds a segment; the caller adds a reference next. kNone: no memory.
   uint32_t Add(const void* connection, const SegmentExtent& extent, uroce_mr_mode mode,
                uint32_t handle);
-  /// Notes of a segment that `memory` was swapped for it.
+  /// Records that `memory` was swapped for the segment.
   void NoteSwap(uint32_t index, const SwappedMemory& memory) { entries_[index].swapped = memory; }
 
-  /// Where the kept mapping of `range`, a part of `vma`, lies; 0: none was kept of all of it.
+  /// The address of the kept mapping of `range`, a part of `vma`; 0: not all of it was kept.
   uint64_t KeptFor(const Vma& vma, AddressRange range) const;
-  /// The same for all of `vma`, if it lies where it was swapped: only one mapping does.
+  /// The same for all of `vma`, if it lies where it was swapped: only one mapping can lie there.
   uint64_t KeptInPlace(const Vma& vma) const;
 
-  /// Notes that a region reaches `reference`. Returns its index; kNone: no memory.
+  /// Records that a region uses `reference`. Returns its index; kNone: no memory.
   [[nodiscard]] uint32_t AddReference(const PageReference& reference);
-  /// Forgets it, and returns what it was.
+  /// Removes a reference, and returns its value.
   PageReference DropReference(uint32_t reference);
-  /// False: Remove() is next.
+  /// False: the caller calls Remove() next.
   bool IsReferenced(uint32_t index) const { return entries_[index].first_reference != kNone; }
-  /// Appends those pages of `of` that no reference has, in rising offsets. `references` is scratch
+  /// Appends the pages of `of` that no reference covers, in rising offsets. `references` is scratch
   /// space. False: no memory.
   [[nodiscard]] bool ListUnreferenced(const PageReference& of,
                                       MappedArray<AddressRange>& references,
@@ -85,7 +85,7 @@ class SegmentTable {
   uroce_mr_mode mode(uint32_t index) const { return entries_[index].mode; }
   const SegmentExtent& extent(uint32_t index) const { return entries_[index].extent; }
   SwappedMemory& swapped(uint32_t index) { return entries_[index].swapped; }
-  /// Where the segment starts in its file.
+  /// The offset of the segment in its file.
   uint64_t file_offset(uint32_t index) const { return entries_[index].extent.offset; }
 
   /// Appends all live segments of a connection. False: no memory.
@@ -94,7 +94,7 @@ class SegmentTable {
   /// True once any page of this process may be a segment's, used or not.
   bool ever_used() const { return entries_.end_index() != 0; }
 
-  /// In a fork child, which has none.
+  /// Called in a fork child, which has no segments.
   void Forget() {
     entries_.Clear();
     references_.Clear();
@@ -102,7 +102,7 @@ class SegmentTable {
 
  private:
   struct Entry;
-  /// The entry of the segment that `vma` shows, if a private mapping was kept for it; or null.
+  /// The entry of the segment that `vma` maps, if a private mapping was kept for it; or null.
   const Entry* FindKept(const Vma& vma) const;
 
   struct Entry {
@@ -114,7 +114,7 @@ class SegmentTable {
     uint32_t first_reference;  // kNone: the entry is free
     uint32_t last_reference;
   };
-  /// One of a segment's, in the order in which they were added.
+  /// One reference to a segment; a segment's references are listed in the order of their addition.
   struct Reference {
     PageReference what;
     uint32_t previous;

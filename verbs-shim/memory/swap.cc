@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The swap of private pages for a memfd.
+// Swaps private pages for a memfd, and back.
 #include "verbs-shim/memory/swap.h"
 
 #include <fcntl.h>
@@ -17,13 +17,13 @@ namespace {
 constexpr uint64_t kHugeBytes = 2 << 20;
 constexpr int kReadWrite = PROT_READ | PROT_WRITE;
 
-/// Any advice that the kernel refuses for locked memory tells; this one does nothing else.
+/// Any advice that the kernel refuses for locked memory shows it; this advice has no other effect.
 bool IsLocked(uint64_t page) {
   return SystemCall(SYS_madvise, page, kPageBytes, MADV_COLD) == -EINVAL;
 }
 
-/// Unused addresses that lie in a huge page as `pages` do: then whole tables of pages move, and
-/// not one page after the other. An address or a negative errno.
+/// Reserves addresses at the same offset in a huge page as `pages`: then the move takes whole page
+/// tables, and not one page after the other. Returns an address or a negative errno.
 int64_t Reserve(AddressRange pages) {
   const uint64_t length = pages.end - pages.start;
   const uint64_t spare = length >= kHugeBytes ? kHugeBytes : 0;
@@ -37,7 +37,7 @@ int64_t Reserve(AddressRange pages) {
   return static_cast<int64_t>(start + below);
 }
 
-/// One swap: the steps, in order. Only raw system calls, and nothing written but this stack.
+/// One swap: its steps, in order. Makes raw system calls only and writes nothing but this stack.
 class Swap {
  public:
   Swap(const FaultSupport& support, const SwapRequest& request)
@@ -77,8 +77,8 @@ class Swap {
     return 0;
   }
 
-  /// The mapping moves away and leaves an empty one, on which threads wait, until the memfd lies
-  /// there.
+  /// Moves the mapping away, which leaves an empty one, on which threads wait until the memfd is
+  /// mapped there.
   int64_t Exchange(WriteProtection& protection) {
     if (place_ != 0 && protection.HoldAbsent() == 0) MoveAway();
     const int64_t result = SystemCall(SYS_mmap, request_.pages.start, Length(), request_.protection,
@@ -92,7 +92,7 @@ class Swap {
     const int64_t result = SystemCall(SYS_mremap, request_.pages.start, Length(), Length(),
                                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place_);
     if (!IsError(result)) kept_ = place_;
-    place_ = 0;  // Where the move failed another thread's mapping may lie there by now.
+    place_ = 0;  // After a failed move another thread's mapping may be there.
   }
 
   void MoveBack() {
@@ -101,7 +101,8 @@ class Swap {
     kept_ = 0;
   }
 
-  /// What the pages hold is the segment's now; that they are locked is said of the segment's.
+  /// Drops the kept mapping's pages: the segment has the contents now, and also the lock of locked
+  /// pages.
   void EmptyKept() {
     if (is_locked_) SystemCall(SYS_munlock, kept_, Length());
     if (is_locked_) SystemCall(SYS_mlock, request_.pages.start, Length());
@@ -117,7 +118,7 @@ class Swap {
   bool is_locked_ = false;
 };
 
-/// The way back. As above.
+/// One swap back, under the same rules.
 class Return {
  public:
   Return(const FaultSupport* support, const Vma& vma, uint64_t kept)
@@ -162,8 +163,8 @@ class Return {
     return FillByFile();
   }
 
-  /// Pages without access can be read so, and no otherwise while other threads rely on their being
-  /// without it.
+  /// Pages without access can be read only by the file, while other threads rely on their being
+  /// without access.
   int64_t FillByFile() {
     const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fd;
@@ -183,8 +184,8 @@ class Return {
       const int64_t result = SystemCall(SYS_mprotect, place_, Length(), protection);
       if (result != 0) return result;
     }
-    // Others of the kept mapping's pages may still be wanted, and nobody else's may come between.
-    // Where there is no memory for that, the kernel has unmapped the segment's pages nevertheless.
+    // Other pages of the kept mapping may still be wanted, and no other mapping may come between.
+    // When the kernel has no memory for that, it has unmapped the segment's pages nevertheless.
     if (kept_ != 0 && MoveTo(MREMAP_DONTUNMAP) == 0) return 0;
     const int64_t result = MoveTo(0);
     if (result == 0) kept_ = 0;
@@ -246,7 +247,7 @@ int SwapPages(const FaultSupport& support, const SwapRequest& request, uint64_t&
   SwapCall call{.support = &support, .request = &request, .kept = 0, .result = -EFAULT};
   if (!RunOnSwapStack(RunSwap, &call)) return ENOMEM;
   kept = call.kept;
-  // One fault per page of a later first write would cost twice as much (0.13 against 0.28 ms/MB).
+  // One fault per page at later first writes would cost twice as much (0.13 against 0.28 ms/MB).
   if (call.result == 0) {
     const uint64_t length = request.pages.end - request.pages.start;
     SystemCall(SYS_madvise, request.pages.start, length, MADV_POPULATE_READ);

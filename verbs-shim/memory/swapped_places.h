@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An approximate set of the swapped pages, for callers that may not wait for the lock.
+// An approximate set of the swapped pages, for callers that must not wait for the lock.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace uroce::memory {
 
-/// Counts swaps by address: one counter stands for 2 MB, and for those some 128 GB away. Written
-/// under the lock of the registrations, read by any thread. What mremap has moved is not seen at
-/// its new place.
+/// Counts swaps by address. One counter stands for 2 MB of addresses, and for others at multiples
+/// of some 128 GB from them. Written under the lock of the registrations, read by any thread. Pages
+/// that mremap has moved are not counted at their new address.
 class SwappedPlaces {
  public:
   void Add(AddressRange pages) { Change(pages, 1); }
@@ -34,7 +34,7 @@ class SwappedPlaces {
   static constexpr uint64_t kPlaces = 1 << 16;
 
   static uint64_t First(AddressRange range) { return range.start / kPlaceBytes; }
-  /// All counters once are enough.
+  /// No range needs more than one pass over all counters.
   static uint64_t LastOf(AddressRange range) {
     const uint64_t last = (range.end - 1) / kPlaceBytes;
     const uint64_t most = First(range) + kPlaces - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls without libc in between: they touch no errno (thread-local memory, which may be
+// System calls without libc. They do not write errno (thread-local memory, which may be
 // write-protected while a range is swapped) and are safe in a fork child and in signal handlers.
 #pragma once
 
@@ -17,7 +17,7 @@ inline uint64_t ToRegister(Argument argument) {
   }
 }
 
-/// The kernel's own result: a negative errno on failure.
+/// Returns the kernel's own result: a negative errno on failure.
 template <typename... Arguments>
 inline int64_t SystemCall(int64_t number, Arguments... arguments) {
   static_assert(sizeof...(arguments) <= 6);
@@ -34,7 +34,8 @@ inline int64_t SystemCall(int64_t number, Arguments... arguments) {
   return result;
 }
 
-/// mmap and friends answer an address or a negative errno in the last page of the address space.
+/// mmap and related calls return an address, or a negative errno in the last page of the address
+/// space.
 inline bool IsError(int64_t result) { return result < 0 && result >= -4095; }
 
 }  // namespace uroce::memory

@@ -13,7 +13,7 @@
 namespace uroce::memory {
 namespace {
 
-// At least what lies behind the robust list in glibc's struct pthread (2304 bytes in all in 2.36).
+// At least the bytes after the robust list in glibc's struct pthread (2304 bytes in all in 2.36).
 constexpr uint64_t kControlBlockBytes = 4096;
 // glibc's reserve for modules that are loaded later, with the greatest usual tunables.
 constexpr uint64_t kTlsReserveBytes = 8192;
@@ -30,7 +30,7 @@ int64_t ThreadId(const char* name) {
   return *name == '\0' ? id : 0;
 }
 
-/// Appends one thread; a thread that has just ended is none.
+/// Appends one thread, unless the thread has just ended.
 int AddThread(int64_t thread_id, int64_t process_id, MappedArray<ThreadRecord>& threads) {
   uint64_t head = 0;
   uint64_t length = 0;
@@ -41,7 +41,7 @@ int AddThread(int64_t thread_id, int64_t process_id, MappedArray<ThreadRecord>& 
   return threads.Append(record) ? 0 : ENOMEM;
 }
 
-/// Adds the threads of one buffer of directory entries; sees whether `self` is among them.
+/// Adds the threads of one buffer of directory entries; sets `seen_self` if `self` is among them.
 int AddEntries(const char* entries, int64_t bytes, int64_t self, bool& seen_self,
                MappedArray<ThreadRecord>& threads) {
   const int64_t process_id = SystemCall(SYS_getpid);
@@ -68,7 +68,7 @@ int ReadTasks(int64_t fd, MappedArray<ThreadRecord>& threads) {
     const int error = AddEntries(entries, bytes, self, seen_self, threads);
     if (error != 0) return error;
   }
-  // A /proc of another PID namespace names other numbers.
+  // A /proc of another PID namespace has other numbers.
   return seen_self ? 0 : ESRCH;
 }
 
@@ -93,8 +93,8 @@ AddressRange StackAndControlBlock(const Vma& vma, const ThreadRecord& thread, ui
   return {Max(start, vma.start), Min(end, vma.end)};
 }
 
-/// The neighbourhood of the caller's frame, wherever it runs. Of a thread's own stack this is a
-/// part.
+/// The surroundings of the caller's frame, on any stack. If the thread runs on its own stack, they
+/// are part of it.
 AddressRange CallerStack(const Vma& vma, uint64_t stack_pointer) {
   const uint64_t start = PageDown(stack_pointer - kCoroutineBelowBytes);
   const uint64_t end = PageUp(stack_pointer + kCoroutineAboveBytes);

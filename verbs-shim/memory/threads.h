@@ -10,31 +10,32 @@
 
 namespace uroce::memory {
 
-/// A thread, as the kernel knows it.
+/// A thread as the kernel describes it.
 struct ThreadRecord {
   uint64_t control_block;  // an address in glibc's thread control block; 0 when it has none
   bool is_main;
 };
 
-/// Lists all threads. glibc tells the kernel where each thread keeps its list of robust mutexes,
-/// and that is in the control block. 0 or an errno; then nothing is known about any thread.
+/// Lists all threads. glibc tells the kernel the address of each thread's list of robust mutexes,
+/// which is in the control block. Returns 0 or an errno; then no thread is known.
 [[nodiscard]] int ListThreads(MappedArray<ThreadRecord>& threads);
 
-/// Bytes of thread-local storage right below each thread's control block, or a little more.
+/// Bytes of thread-local storage right below each thread's control block, or slightly more than
+/// that.
 /// Takes the dynamic loader's lock.
 uint64_t StaticTlsBytes();
 
-/// What FindUntouchable() looks at.
+/// The input of FindUntouchable().
 struct ThreadFacts {
   std::span<const Vma> mappings;
   std::span<const ThreadRecord> threads;
   uint64_t static_tls_bytes;
-  uint64_t stack_pointer;  // of the caller, who may run on a coroutine's stack
+  uint64_t stack_pointer;  // of the caller, which may run on a coroutine's stack
 };
 
-/// Appends, page aligned, the parts of `facts.mappings` that are stacks or control blocks. Pure.
-/// A thread's stack lies below its control block, in the same mapping: where that mapping starts,
-/// and not only where the stack does, because the stack's size is not known. False: no memory.
+/// Appends, page aligned, the parts of `facts.mappings` that are stacks or control blocks. Pure. A
+/// thread's stack lies below its control block, in the same mapping. Its size is not known, so the
+/// part begins at the start of that mapping. False: no memory.
 [[nodiscard]] bool FindUntouchable(const ThreadFacts& facts, MappedArray<AddressRange>& ranges);
 
 }  // namespace uroce::memory

@@ -25,7 +25,7 @@ constexpr uint64_t kAllSignals = ~uint64_t{0};
 
 uint64_t stack_base = 0;
 
-/// An open userfaultfd; negative errno when it could not be opened.
+/// Opens a userfaultfd; returns a negative errno when it cannot be opened.
 int64_t OpenUserfault(const FaultSupport& support) {
   if (support.origin == FaultSupport::Origin::kDevice) {
     return SystemCall(SYS_ioctl, support.device_fd, USERFAULTFD_IOC_NEW, O_CLOEXEC);
@@ -42,7 +42,7 @@ int64_t Negotiate(int64_t fd, uint64_t wanted, uint64_t& offered) {
   return result;
 }
 
-/// Fills in what the kernel offers. False when this way is closed or cannot write-protect.
+/// Sets what the kernel offers. False when this way is closed or cannot write-protect.
 bool Probe(FaultSupport& support) {
   const int64_t fd = OpenUserfault(support);
   if (fd < 0) return false;
@@ -59,8 +59,8 @@ uint64_t WantedFeatures(const FaultSupport& support) {
          (support.protects_shared ? kFeatureProtectShared : 0);
 }
 
-/// Calls `function` on the stack that ends at `top`. The frame pointer keeps the caller's frame
-/// findable for debuggers.
+/// Calls `function` on the stack that ends at `top`. Debuggers find the caller's frame by the frame
+/// pointer.
 [[gnu::noinline]] void CallOnStack(uint64_t top, void (*function)(void*), void* argument) {
   asm volatile(
       "movq %%rsp, %%rbx\n\t"
@@ -110,7 +110,7 @@ int64_t WriteProtection::Protect(const FaultSupport& support) {
   if (result == 0) result = Watch(UFFDIO_REGISTER_MODE_WP);
   if (result != 0) return result;
   const uint64_t length = pages_.end - pages_.start;
-  // Older kernels skip pages that are not there: a first write to one would get lost.
+  // Older kernels skip absent pages: a first write to one would get lost.
   if (!support.protects_absent) {
     result = SystemCall(SYS_madvise, pages_.start, length, MADV_POPULATE_READ);
     if (result != 0) return result;

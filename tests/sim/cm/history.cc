@@ -88,8 +88,8 @@ std::string Attempt::Judge(bool both_lived) const {
   return fault;
 }
 
-// Through a network that loses a tenth and with programs that answer within half a minute, retries
-// are never spent.
+// Retries never run out in a network that loses a tenth of frames, with programs that answer within
+// half a minute.
 std::string Attempt::JudgeOutcome() const {
   const auto any = [&](auto test) { return std::ranges::any_of(passive, test); };
   if (!active.destroyed) return "the active program never ended";

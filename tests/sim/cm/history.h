@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program did with one end of a communication, what it was told, and whether that makes
-// sense at this end and beside the other.
+// Records what a program did with one end of a communication, and which events it got, and checks
+// that both are plausible at this end and together with the other end.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace uroce::sim::cm {
 using nic::cm::CommId;
 using nic::cm::EventKind;
 
-/// One end, from its first call or event to its program's Destroy.
+/// One end, from its first call or event until its program destroys it.
 struct End {
   uint32_t node = 0;
   CommId id;
@@ -22,40 +22,41 @@ struct End {
   // What the program did.
   bool accepted = false;
   bool rejected = false;
-  bool established = false;  ///< Sent RTU, or was told.
+  bool established = false;  ///< It sent the RTU, or was told of it.
   bool destroyed = false;
   bool leaves = false;  ///< Disconnected or destroyed it before it was told of an end.
-  // What it was told.
+  // Which events the program got.
   bool replied = false;
   bool was_rejected = false;
   bool unreachable = false;
   bool disconnected = false;
-  bool timed_out = false;  ///< And the peer had not answered.
+  bool timed_out = false;  ///< It gave up, and the peer had not answered.
   bool timewait_over = false;
-  uint16_t reason = 0;  ///< Of `was_rejected`.
+  uint16_t reason = 0;  ///< The reason when `was_rejected`.
 
-  /// Takes an event; what is wrong with it, or nothing.
+  /// Takes an event. Returns what is wrong with it, or "".
   std::string OnEvent(EventKind kind);
-  /// The program destroys it.
+  /// The program destroys this end.
   void Destroy() {
     leaves |= !ended();
     destroyed = true;
   }
-  /// Whether the program is told how it ended.
+  /// Whether an event told the program how the connection ended.
   bool ended() const { return was_rejected || unreachable || disconnected; }
   std::string ToString() const;
 };
 
-/// A connection that somebody wanted: its active end, and what its REQs became at the other side. A
-/// REQ that comes again behind a rejection makes a second end there.
+/// A connection that a program wanted: its active end, and the ends that its REQs made at the other
+/// side. A REQ that is repeated after a rejection makes a second end there.
 struct Attempt {
   uint32_t target = 0;
   bool has_listener = true;
-  bool claims = false;  ///< Names a queue pair that is in another connection.
+  bool claims = false;  ///< It names a queue pair that is in another connection.
   End active;
   std::vector<End> passive;
 
-  /// What is wrong when all is over. `both_lived`: neither node died; otherwise less is promised.
+  /// Returns what is wrong at the end of the run. `both_lived`: neither node died. Otherwise fewer
+  /// things are checked.
   std::string Judge(bool both_lived) const;
 
  private:

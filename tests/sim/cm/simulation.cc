@@ -16,13 +16,14 @@ using nic::cm::Result;
 using nic::cm::Route;
 using wire::PortSpace;
 
-// No run that goes well comes near it: sixteen transmissions of a REQ take 98 s.
+// No good run takes nearly as long: sixteen transmissions of a REQ take 98 s.
 constexpr Nanos kLongestRun{2'000'000'000'000};
 constexpr uint16_t kPort = 7174;
 constexpr uint16_t kNobodysPort = 7175;
 constexpr uint32_t kFirstQpn = 0x10;
 constexpr uint32_t kRepeatedQpns = 30;
-/// Parts of a run draw from seeds of their own, so that leaving one out changes no other.
+/// The parts of a run draw from their own seeds, so that leaving one out does not change the
+/// others.
 enum Draw : uint64_t { kConditions = 1, kNetwork, kPrograms, kNumbers };
 
 Random DrawFor(uint64_t seed, uint64_t part) { return Random(Random(seed * 1000 + part).Next()); }
@@ -89,7 +90,7 @@ Simulation::Simulation(const Options& options)
   for (uint32_t i = 0; i < conditions_.connections; ++i) {
     const uint32_t from = random_.Below(conditions_.nodes);
     auto attempt = std::make_unique<Attempt>();
-    attempt->target = random_.Below(conditions_.nodes);  // Itself, too.
+    attempt->target = random_.Below(conditions_.nodes);  // Perhaps itself.
     attempt->has_listener = !random_.Happens(50);
     attempt->claims = random_.Happens(100) && conditions_.claims;
     attempt->active.node = from;
@@ -116,7 +117,7 @@ void Simulation::Plan(Nanos at, uint32_t node, Do what, CommId id, uint32_t atte
                  .attempt = attempt});
 }
 
-// A node that comes back has its CA GUID still, and gives out its last queue pairs' numbers again.
+// A node that comes back keeps its CA GUID, and gives its last queue pairs' numbers out again.
 void Simulation::Start(uint32_t index) {
   Node& node = nodes_[index];
   auto numbers =
@@ -157,7 +158,7 @@ std::string Simulation::Run() {
   return fault_.empty() ? Judge() : fault_;
 }
 
-// A frame is the number of its sender and a MAD.
+// A frame holds the number of its sender and a MAD.
 void Simulation::Receive(uint32_t index, std::span<const uint8_t> frame) {
   Node& node = nodes_[index];
   if (node.manager == nullptr) return;
@@ -178,7 +179,7 @@ void Simulation::Act(const Action& action) {
   Node& node = nodes_[action.node];
   if (action.what == Do::kRestart) Start(action.node);
   if (node.manager == nullptr) return;
-  // What was planned for a former life is void, but new work: that is the next one's.
+  // Actions of a former life are void, except new work: the next life does it.
   const bool is_new_work = action.what == Do::kConnect || action.what == Do::kResolve;
   if (action.life == node.life || is_new_work) OnProgram(action);
   if (node.manager != nullptr) Flush(action.node);
@@ -192,7 +193,7 @@ void Simulation::Die(Node& node) {
   ++node.life;
 }
 
-// Calls at a bad moment are refused and change nothing: the kills and the peers see to that.
+// Calls in a wrong state must be refused and change nothing; kills and peers cause such calls.
 void Simulation::OnProgram(const Action& action) {
   Node& node = nodes_[action.node];
   nic::cm::Manager& manager = *node.manager;
@@ -285,7 +286,7 @@ nic::cm::QueuePairParameters Simulation::NewQueuePair(uint32_t node) {
           .local_ca_guid = 0xca00 + node};
 }
 
-// As a program does whose host does not look whose a queue pair is.
+// Acts as a program on a host that does not check who owns a queue pair.
 nic::cm::QueuePairParameters Simulation::ClaimedQueuePair(uint32_t index, uint32_t target) {
   nic::cm::QueuePairParameters claimed = NewQueuePair(index);
   for (const auto& [id, end] : nodes_[index].ends) {
@@ -337,7 +338,7 @@ void Simulation::OnEvent(uint32_t index, const Event& event) {
   OnEndEvent(index, *found->second, event);
 }
 
-// A program takes what comes, and then thinks about it: mostly not for long.
+// A program takes the request, and then answers after a time, which is mostly short.
 void Simulation::OnRequest(uint32_t index, const Event& event) {
   const auto& req = std::get<wire::CmReq>(event.message.body);
   const uint32_t from = event.route.remote.bytes[15] - 1u;
@@ -345,7 +346,7 @@ void Simulation::OnRequest(uint32_t index, const Event& event) {
   if (wanted == by_request_.end()) return Fail("a request that nobody made");
   End end{.node = index, .id = event.id};
   Attempt& attempt = *attempts_[wanted->second];
-  // The ends of an attempt stay where they are: `passive` has room for all there will be.
+  // Ends of an attempt must not move in memory: `passive` has room for all there will be.
   if (attempt.passive.capacity() == 0) attempt.passive.reserve(32);
   if (attempt.passive.size() == attempt.passive.capacity()) return Fail("requests without end");
   attempt.passive.push_back(end);
@@ -373,13 +374,13 @@ void Simulation::OnEndEvent(uint32_t index, End& end, const Event& event) {
   }
   if (event.kind == EventKind::kEstablished) {
     ++summary_.established;
-    // Some wait for the other side to end it, which it does, unless it is dead.
+    // Some programs wait for the other side to end it, which it does, unless it is dead.
     if (!conditions_.death && random_.Happens(500)) return;
     return Plan(After(10'000), index, Do::kDisconnect, event.id);
   }
   if (event.kind == EventKind::kDisconnected) {
     end.timed_out = event.timed_out;
-    // The program answers, and some have no patience for the end of time wait.
+    // The program answers; some programs do not wait for the end of time wait.
     Plan(After(1'000), index, Do::kDisconnect, event.id);
     if (random_.Happens(300))
       Plan(After(3'000) + Nanos(1'000'000'000), index, Do::kDestroy, event.id);
@@ -394,7 +395,7 @@ void Simulation::Fail(const std::string& fault) {
   if (fault_.empty()) fault_ = fault;
 }
 
-// All programs are done, and nothing is under way.
+// Called when all programs are done and no message is under way.
 std::string Simulation::Judge() const {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const nic::cm::Manager* const manager = nodes_[i].manager.get();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole run of connection managers: nodes whose programs connect to each other, dawdle, refuse,
-// are killed, and name queue pairs of others; a network that loses, doubles and reorders; nodes
-// that die and come back with the same queue pairs. In virtual time, from a seed.
+// Simulates a whole run of connection managers. Programs connect to each other, delay, refuse, are
+// killed, and name queue pairs of others. The network loses, duplicates and reorders. Nodes die and
+// come back with the same queue pairs. Time is virtual, and all choices come from a seed.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Options {
   static constexpr uint32_t kAll = UINT32_MAX;
 
   uint64_t seed = 1;
-  uint32_t connections = kAll;  ///< At most so many: the first ones.
+  uint32_t connections = kAll;  ///< Runs at most so many: the first ones.
   uint32_t without = 0;         ///< Bits of Part.
 
   enum Part : uint32_t {
@@ -35,12 +35,12 @@ struct Options {
     kClaims = 1 << 5,
     kAllParts = (1 << 6) - 1,
   };
-  /// "seed=7,connections=3,without=5", and back. Unknown words end the program.
+  /// Converts to "seed=7,connections=3,without=5", and back. Unknown words end the program.
   std::string ToString() const;
   static Options FromString(const std::string& text);
 };
 
-/// What a run was made of, to see that it tried what it should.
+/// Counts what happened in a run, to check that the run tried what it should.
 struct Summary {
   uint64_t connections = 0;
   uint64_t established = 0;
@@ -51,7 +51,7 @@ struct Summary {
   uint64_t retransmitted = 0;
   uint64_t mras = 0;
   uint64_t stale = 0;
-  uint64_t claims = 0;  ///< Of queue pairs in established connections.
+  uint64_t claims = 0;  ///< Claims of queue pairs in established connections.
   friend bool operator==(const Summary&, const Summary&) = default;
 };
 
@@ -59,7 +59,7 @@ class Simulation {
  public:
   explicit Simulation(const Options& options);
 
-  /// Empty when all went well.
+  /// Runs to the end. Returns "" when all is well.
   std::string Run();
   void AddTo(Summary& summary) const;
 
@@ -82,21 +82,21 @@ class Simulation {
     Nanos at;
     uint64_t order = 0;
     uint32_t node = 0;
-    uint32_t life = 0;  ///< Of the node: another's actions are void.
+    uint32_t life = 0;  ///< Of the node. Actions of another life are void.
     Do what = Do::kDestroy;
     CommId id;
     uint32_t attempt = 0;
-    bool operator<(const Action& other) const {  // The queue's top is its greatest.
+    bool operator<(const Action& other) const {  // The top of the queue is its greatest element.
       return at != other.at ? at > other.at : order > other.order;
     }
   };
   struct Node {
-    std::unique_ptr<nic::cm::Manager> manager;  ///< Null: dead.
+    std::unique_ptr<nic::cm::Manager> manager;  ///< Null when the node is dead.
     uint32_t life = 0;
     bool died = false;
     uint32_t next_qpn = 0;
     std::map<CommId, End*> ends;
-    std::map<CommId, bool> resolutions;  ///< Our ids: whether they are at an end.
+    std::map<CommId, bool> resolutions;  ///< Our ids, and whether each has ended.
   };
   struct Conditions {
     Conditions(const Options& options, Random random);
@@ -122,7 +122,7 @@ class Simulation {
   void OnRequest(uint32_t node, const nic::cm::Event& event);
   void OnEndEvent(uint32_t node, End& end, const nic::cm::Event& event);
   nic::cm::QueuePairParameters NewQueuePair(uint32_t node);
-  /// That of another connection of the node's, which stands; a new one where there is none.
+  /// The queue pair of another established connection of the node; a new one when there is none.
   nic::cm::QueuePairParameters ClaimedQueuePair(uint32_t node, uint32_t target);
   nic::cm::Route RouteTo(uint32_t from, uint32_t to) const;
   Nanos After(uint32_t most_ms) {
@@ -141,15 +141,15 @@ class Simulation {
   uint64_t order_ = 0;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<Attempt>> attempts_;
-  /// By the active side's node and number: whose a REQ is.
+  /// The attempt of a REQ, by the active side's node and communication ID.
   std::map<std::pair<uint32_t, CommId>, uint32_t> by_request_;
   std::priority_queue<Action> actions_;
   std::string fault_;
   Summary summary_;
 };
 
-/// Runs `options`; when that fails, finds the least that fails too. Empty, or what is wrong and the
-/// command to see it again.
+/// Runs `options`. When that fails, finds the smallest run that also fails. Returns "", or what is
+/// wrong and the command that repeats it.
 std::string RunAndMinimize(const Options& options, Summary& summary);
 
 }  // namespace uroce::sim::cm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many connections between many nodes. UROCE_CM_SIM=seed=N,... replays one run,
-// UROCE_CM_SIM_CONNECTIONS=N makes that many; UROCE_CM_SIM_SEED=N is where they begin.
+// UROCE_CM_SIM_CONNECTIONS=N makes that many; UROCE_CM_SIM_SEED=N is the first seed.
 #include "tests/sim/cm/simulation.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace uroce::sim::cm {
 namespace {
 
-// What a run of the tests does. Builds for sanitizers are slow.
+// How many connections a run of the tests makes. Builds for sanitizers are slow.
 #ifdef NDEBUG
 constexpr uint64_t kConnections = 100'000;
 #else
@@ -39,7 +39,7 @@ TEST(CmSimulation, BothSidesAgreeAndNoStateStays) {
             << summary.resolved << " resolved; " << summary.messages << " messages, "
             << summary.retransmitted << " again, " << summary.mras << " MRA, " << summary.stale
             << " stale, " << summary.claims << " claims\n";
-  // Runs in which nothing happens prove nothing.
+  // A run in which nothing happens proves nothing.
   EXPECT_GT(summary.established, count / 2);
   EXPECT_GT(summary.rejected, 0u);
   EXPECT_GT(summary.unreachable, 0u);
@@ -50,7 +50,7 @@ TEST(CmSimulation, BothSidesAgreeAndNoStateStays) {
   EXPECT_GT(summary.claims, 0u);
 }
 
-// One seed is one run.
+// The same seed gives the same run.
 TEST(CmSimulation, TheSameSeedReplaysTheSameRun) {
   for (uint64_t seed = 1; seed < 6; ++seed) {
     Simulation first({.seed = seed});

@@ -107,7 +107,7 @@ Result Node::ChooseSource(const Gid&, uint32_t, Attachment& source) {
   return Result::kOk;
 }
 
-// Who has died still has its MAC in everybody's table.
+// The MAC of a dead host is still in the neighbour tables of all others.
 Node::LookupId Node::FindNeighbour(const Attachment&, const Gid& destination, uint32_t,
                                    Nanos timeout, LookupHandler handler) {
   const bool answers = HostOf(destination) < hosts_;

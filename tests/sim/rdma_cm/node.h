@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host of the simulation: rdma_cm's service, and the programs on it.
+// A host of the simulation: the rdma_cm service, and the programs on it.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace uroce::sim::rdma_cm {
 using nic::rdma_cm::EndpointId;
 using nic::rdma_cm::Result;
 
-/// The address of a host: 10.0.0.1 is that of the first.
+/// The address of a host; the first host has 10.0.0.1.
 Gid AddressOf(uint32_t host);
-/// The host that has it; nobody's is beyond them all.
+/// The host with this address; for an address of no host, a number beyond all hosts.
 uint32_t HostOf(const Gid& address);
 
-/// What a program was told, and has not looked at yet.
+/// An event that a program was given, and has not looked at yet.
 struct Told {
   uint32_t program = 0;
-  uint32_t life = 0;  ///< Of the program: another's events are void.
+  uint32_t life = 0;  ///< Of the program. Events of another life are void.
   nic::rdma_cm::Event event;
 };
 
-/// Answers the service's questions; datagrams go to the simulation.
+/// The service's environment. Its datagrams go to the simulation.
 class Node final : public nic::rdma_cm::Environment {
  public:
   using Sender =
@@ -43,19 +43,19 @@ class Node final : public nic::rdma_cm::Environment {
     std::map<EndpointId, cm::End*> ends;
   };
 
-  /// `now` is the simulation's. Of `hosts` each has one address.
+  /// `now` is the simulation's time. Each of the `hosts` has one address.
   Node(uint32_t number, uint32_t hosts, uint32_t programs, const Nanos& now, Sender send);
   ~Node() override;
 
-  /// Comes to life; `random` chooses its numbers.
+  /// Starts the host; `random` chooses its numbers.
   void Start(nic::cm::RandomSource random);
-  /// Is gone at once: nobody hears of it.
+  /// Ends the host at once: no other host is told.
   void Die();
-  /// A program has come to life.
+  /// Starts a program.
   void StartProgram(uint32_t program);
-  /// A program is killed: its peers are told.
+  /// Kills a program: its peers are told.
   void Kill(uint32_t program);
-  /// A datagram of `from`, or what is due by now.
+  /// Takes a datagram of `from`, or runs what is due by now.
   void OnMad(uint32_t from, std::span<const uint8_t> mad);
   void OnTime();
   Nanos NextDue() const;
@@ -65,7 +65,7 @@ class Node final : public nic::rdma_cm::Environment {
   const nic::rdma_cm::Service& service() const { return *service_; }
   std::vector<Program>& programs() { return programs_; }
   std::deque<Told>& told() { return told_; }
-  /// What is left behind when all programs have gone and all is quiet; empty: nothing.
+  /// What is left when all programs have gone and the network is quiet; "" for nothing.
   std::string Remains() const;
 
  private:
@@ -93,13 +93,13 @@ class Node final : public nic::rdma_cm::Environment {
   const uint32_t hosts_;
   const Nanos& now_;
   const Sender send_;
-  std::unique_ptr<nic::rdma_cm::Service> service_;  ///< Null: dead.
+  std::unique_ptr<nic::rdma_cm::Service> service_;  ///< Null when the host is dead.
   std::vector<Program> programs_;
   std::deque<Told> told_;
   Nanos deadline_ = kNever;
   LookupId last_lookup_ = 0;
   std::map<LookupId, Lookup> lookups_;
-  bool silent_ = false;  ///< While it dies.
+  bool silent_ = false;  ///< While the host dies.
 };
 
 }  // namespace uroce::sim::rdma_cm

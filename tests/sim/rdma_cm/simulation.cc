@@ -10,17 +10,18 @@ using nic::rdma_cm::Event;
 using nic::rdma_cm::EventKind;
 using wire::PortSpace;
 
-// No run that goes well comes near it: sixteen transmissions of a REQ take 98 s.
+// No good run takes nearly as long: sixteen transmissions of a REQ take 98 s.
 constexpr Nanos kLongestRun{2'000'000'000'000};
 constexpr Nanos kResolveTime{2'000'000'000};
 constexpr uint16_t kPort = 7174;
 constexpr uint16_t kNobodysPort = 7175;
-constexpr uint32_t kPrograms = 3;  // Of each host.
-constexpr uint32_t kServer = 0;    // The one that listens.
+constexpr uint32_t kPrograms = 3;  // On each host.
+constexpr uint32_t kServer = 0;    // The program that listens.
 constexpr uint32_t kFirstQpn = 0x10;
 constexpr uint32_t kRepeatedQpns = 30;
-constexpr uint32_t kBusyMs = 60'000;  // When programs begin something.
-/// Parts of a run draw from seeds of their own, so that leaving one out changes no other.
+constexpr uint32_t kBusyMs = 60'000;  // How long programs begin new work.
+/// The parts of a run draw from their own seeds, so that leaving one out does not change the
+/// others.
 enum Draw : uint64_t { kConditions = 1, kNetwork, kWork, kNumbers };
 
 Random DrawFor(uint64_t seed, uint64_t part) { return Random(Random(seed * 1000 + part).Next()); }
@@ -31,7 +32,7 @@ nic::rdma_cm::SocketAddress AnyAddress() {
   return any;
 }
 
-/// An event of a connection, as its history knows it; nothing: it says nothing of the connection.
+/// The event as a connection's history records it; nullopt when it does not concern a connection.
 std::optional<nic::cm::EventKind> KindOf(EventKind kind) {
   switch (kind) {
     case EventKind::kConnectResponse:
@@ -98,7 +99,7 @@ void Simulation::PlanAttempts() {
   for (uint32_t i = 0; i < conditions_.connections; ++i) {
     const Place place{random_.Below(conditions_.nodes), random_.Below(kPrograms), {}};
     auto attempt = std::make_unique<Attempt>();
-    attempt->history.target = random_.Below(conditions_.nodes);  // Itself, too.
+    attempt->history.target = random_.Below(conditions_.nodes);  // Perhaps itself.
     attempt->history.has_listener = !random_.Happens(50);
     attempt->history.active.node = place.node;
     attempt->history.active.active = true;
@@ -128,7 +129,7 @@ void Simulation::PlanDeath() {
 
 std::string Simulation::Run() {
   RunUntilQuiet();
-  // Everybody goes. What must still be said is said, and then nothing is left.
+  // All programs are killed. Their last messages are sent, and then nothing may be left.
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     if (!nodes_[i]->alive()) continue;
     for (uint32_t program = 0; program < kPrograms; ++program) nodes_[i]->Kill(program);
@@ -167,7 +168,7 @@ Nanos Simulation::NextMoment() const {
   return next;
 }
 
-// A frame is the number of its sender and a MAD.
+// A frame holds the number of its sender and a MAD.
 void Simulation::Send(uint32_t from, const nic::cm::Route& route, std::span<const uint8_t> mad) {
   std::unique_ptr<Frame> frame = network_.Take();
   frame->length_bytes = 1 + wire::kMadBytes;
@@ -199,7 +200,7 @@ void Simulation::LookAtWhatWasTold(uint32_t number) {
 
 // ---- hosts and programs ----
 
-// What was planned for a former life is void, but new work: that is the next one's.
+// Actions of a former life are void, except new work: the next life does it.
 void Simulation::Act(const Action& action) {
   const Place& place = action.place;
   Node& node = *nodes_[place.node];
@@ -229,7 +230,7 @@ void Simulation::Act(const Action& action) {
   if (node.alive() && program.client != nullptr && is_meant) OnProgram(action);
 }
 
-// A host that comes back has its CA GUID still, and gives out its last queue pairs' numbers again.
+// A host that comes back keeps its CA GUID, and gives its last queue pairs' numbers out again.
 void Simulation::Start(uint32_t number) {
   if (nodes_[number]->alive()) return;
   auto numbers =
@@ -251,7 +252,7 @@ void Simulation::Listen(uint32_t number) {
   }
 }
 
-// Calls at a bad moment are refused and change nothing: the kills and the peers see to that.
+// Calls in a wrong state must be refused and change nothing; kills and peers cause such calls.
 void Simulation::OnProgram(const Action& action) {
   const Place& place = action.place;
   nic::rdma_cm::Client& client = *nodes_[place.node]->programs()[place.program].client;
@@ -366,7 +367,7 @@ void Simulation::OnEvent(const Place& place, const Event& event) {
   OnDatagramEvent(place, event);
 }
 
-// A program takes what comes, and then thinks about it: mostly not for long.
+// A program takes the request, and then answers after a time, which is mostly short.
 void Simulation::OnRequest(const Place& place, const Event& event) {
   Plan(After(500), place, Do::kTake);
   const Nanos answer = After(Dawdles() ? 30'000 : 1'000);
@@ -376,12 +377,12 @@ void Simulation::OnRequest(const Place& place, const Event& event) {
   if (random_.Happens(50)) Plan(After(20'000), place, Do::kDestroy);
   nic::rdma_cm::EndpointInfo info;
   Node::Program& program = nodes_[place.node]->programs()[place.program];
-  if (program.client->Query(place.id, info) != Result::kOk) return;  // Its listener has gone.
+  if (program.client->Query(place.id, info) != Result::kOk) return;  // Its listener is gone.
   const auto wanted =
       by_queue_pair_.find({HostOf(info.remote.address), event.connection.qpn.value()});
   if (wanted == by_queue_pair_.end()) return Fail("a request that nobody made");
   std::vector<cm::End>& passive = attempts_[wanted->second]->history.passive;
-  // The ends of an attempt stay where they are: `passive` has room for all there will be.
+  // Ends of an attempt must not move in memory: `passive` has room for all there will be.
   if (passive.capacity() == 0) passive.reserve(32);
   if (passive.size() == passive.capacity()) return Fail("requests without end");
   passive.push_back({.node = place.node, .id = cm::CommId(static_cast<uint32_t>(place.id))});
@@ -404,7 +405,7 @@ void Simulation::OnEnd(const Place& place, cm::End& end, const Event& event) {
     case EventKind::kDisconnected:
       end.timed_out = event.status != 0;
       Plan(After(1'000), place, Do::kDisconnect);
-      if (!random_.Happens(300)) return;  // The others wait for the end of time wait.
+      if (!random_.Happens(300)) return;  // The others await the end of time wait.
       return Plan(After(3'000) + Nanos(1'000'000'000), place, Do::kDestroy);
     case EventKind::kRejected:
       ++summary_.rejected;
@@ -428,7 +429,7 @@ void Simulation::Fail(const std::string& fault) {
   if (fault_.empty()) fault_ = fault;
 }
 
-// All programs are gone, and nothing is under way.
+// Called when all programs are gone and no message is under way.
 std::string Simulation::Judge() {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (!nodes_[i]->alive()) continue;
@@ -439,7 +440,7 @@ std::string Simulation::Judge() {
   for (size_t i = 0; i < attempts_.size(); ++i) {
     cm::Attempt& attempt = attempts_[i]->history;
     if (!attempts_[i]->is_connection) continue;
-    if (server_killed_[attempt.target]) attempt.has_listener = false;  // For a while.
+    if (server_killed_[attempt.target]) attempt.has_listener = false;  // For some time.
     const bool lived = !died_[attempt.active.node] && !died_[attempt.target];
     const std::string wrong = attempt.Judge(lived);
     if (!wrong.empty()) return "attempt " + std::to_string(i) + ": " + wrong;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole run of rdma_cm's services: programs on several hosts resolve, connect, dawdle, refuse,
-// are killed and come again; a network that loses, doubles and reorders; hosts that die and come
-// back with the same queue pairs. In virtual time, from a seed.
+// Simulates a whole run of rdma_cm services. Programs on several hosts resolve, connect, delay,
+// refuse, are killed and started again. The network loses, duplicates and reorders. Hosts die and
+// come back with the same queue pairs. Time is virtual, and all choices come from a seed.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace uroce::sim::rdma_cm {
 
-/// What a run was made of, to see that it tried what it should.
+/// Counts what happened in a run, to check that the run tried what it should.
 struct Summary {
   uint64_t connections = 0;
   uint64_t established = 0;
@@ -38,7 +38,7 @@ class Simulation {
  public:
   explicit Simulation(uint64_t seed);
 
-  /// Empty when all went well.
+  /// Runs to the end. Returns "" when all is well.
   std::string Run();
   void AddTo(Summary& summary) const;
 
@@ -58,7 +58,7 @@ class Simulation {
     kDie,
     kRestart,
   };
-  /// Whose turn it is to do what.
+  /// The host, the program and the endpoint that an action is for.
   struct Place {
     uint32_t node = 0;
     uint32_t program = 0;
@@ -71,11 +71,11 @@ class Simulation {
     uint32_t life = 0;  ///< Of the program.
     Do what = Do::kDestroy;
     uint32_t attempt = 0;
-    bool operator<(const Action& other) const {  // The queue's top is its greatest.
+    bool operator<(const Action& other) const {  // The top of the queue is its greatest element.
       return at != other.at ? at > other.at : order > other.order;
     }
   };
-  /// How bad it is.
+  /// How bad the network and the hosts are.
   struct Conditions {
     explicit Conditions(Random random);
     NetworkFaults faults;
@@ -88,8 +88,8 @@ class Simulation {
   struct Attempt {
     cm::Attempt history;
     bool is_datagram = false;
-    bool is_nobodys = false;     ///< To an address that no host has.
-    bool is_connection = false;  ///< It has come to a REQ.
+    bool is_nobodys = false;     ///< Goes to an address that no host has.
+    bool is_connection = false;  ///< It has got as far as a REQ.
   };
 
   // ---- the plan ----
@@ -141,9 +141,9 @@ class Simulation {
   std::vector<bool> died_;
   std::vector<bool> server_killed_;
   std::vector<std::unique_ptr<Attempt>> attempts_;
-  /// By the active side's node and queue pair, which no two attempts of a life share.
+  /// By the active side's node and queue pair, which differ for all attempts of a life.
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> by_queue_pair_;
-  /// Which attempt an active endpoint is for.
+  /// The attempt that an active endpoint is for.
   std::map<std::tuple<uint32_t, uint32_t, EndpointId>, uint32_t> by_endpoint_;
   std::priority_queue<Action> actions_;
   std::string fault_;

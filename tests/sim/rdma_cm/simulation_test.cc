@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many connections between the programs of many hosts. UROCE_RDMA_CM_SIM=N replays the run of a
-// seed, UROCE_CM_SIM_CONNECTIONS=N makes that many; UROCE_CM_SIM_SEED=N is where they begin.
+// seed, UROCE_CM_SIM_CONNECTIONS=N makes that many; UROCE_CM_SIM_SEED=N is the first seed.
 #include "tests/sim/rdma_cm/simulation.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace uroce::sim::rdma_cm {
 namespace {
 
-// What a run of the tests does. Builds for sanitizers are slow.
+// How many connections a run of the tests makes. Builds for sanitizers are slow.
 #ifdef NDEBUG
 constexpr uint64_t kConnections = 100'000;
 #else
@@ -42,7 +42,7 @@ TEST(RdmaCmSimulation, BothSidesAgreeAndNoStateStays) {
             << summary.rejected << " rejected; " << summary.unresolved << " addresses not, and "
             << summary.services_found << " services resolved; " << summary.kills << " programs and "
             << summary.deaths << " hosts killed; " << summary.retransmitted << " messages again\n";
-  // Runs in which nothing happens prove nothing.
+  // A run in which nothing happens proves nothing.
   EXPECT_GT(summary.established, count / 2);
   EXPECT_GT(summary.rejected, 0u);
   EXPECT_GT(summary.unresolved, 0u);
@@ -52,7 +52,7 @@ TEST(RdmaCmSimulation, BothSidesAgreeAndNoStateStays) {
   EXPECT_GT(summary.retransmitted, 0u);
 }
 
-// One seed is one run.
+// The same seed gives the same run.
 TEST(RdmaCmSimulation, TheSameSeedReplaysTheSameRun) {
   for (uint64_t seed = 1; seed < 4; ++seed) {
     Summary first;
