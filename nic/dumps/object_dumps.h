@@ -30,10 +30,8 @@ struct ObjectDump {
   std::unique_ptr<DumpSource> (*make)(const DumpContext& context, const Client& asker);
 };
 inline constexpr ObjectDump kObjectDumps[] = {
-    {UROCE_DUMP_QP, MakeQueuePairsDump},
-    {UROCE_DUMP_MR, MakeMemoryDump},
-    {UROCE_DUMP_CM, MakeConnectionsDump},
-    {UROCE_DUMP_SRQ, MakeSharedReceiveQueuesDump},
+    {UROCE_DUMP_QP, MakeQueuePairsDump},  {UROCE_DUMP_MR, MakeMemoryDump},
+    {UROCE_DUMP_CM, MakeConnectionsDump}, {UROCE_DUMP_SRQ, MakeSharedReceiveQueuesDump},
     {UROCE_DUMP_CC, MakeFlowsDump},
 };
 
