@@ -8,7 +8,6 @@
 namespace uroce::congestion {
 namespace {
 
-constexpr uint32_t kAlphaOne = 1024;
 constexpr uint32_t kMaxAlpha = 1023;
 
 uint32_t MaxRate(const ReactionSettings& settings, double line_bps) {

@@ -28,7 +28,7 @@ class DcqcnMlx {
   double target_bps() const { return target_ * 1e6; }
   /// In parts of kAlphaOne.
   uint32_t alpha() const { return alpha_; }
-  static constexpr double kAlphaOne = 1024;
+  static constexpr uint32_t kAlphaOne = 1024;
   /// True within a thousandth of the line rate: the flow needs no limit any more.
   bool is_back() const {
     return cut_at_ == kNever && uint64_t{rate_} * 1000 >= uint64_t{line_} * 999;

@@ -44,7 +44,7 @@ class ReactionPoint {
   /// How congested the path is: 0 to 1.
   double alpha() const {
     if (const Dcqcn* paper = std::get_if<Dcqcn>(&form_)) return paper->alpha();
-    return std::get<DcqcnMlx>(form_).alpha() / DcqcnMlx::kAlphaOne;
+    return 1.0 * std::get<DcqcnMlx>(form_).alpha() / DcqcnMlx::kAlphaOne;
   }
   bool is_back() const {
     return std::visit([](const auto& form) { return form.is_back(); }, form_);
