@@ -53,10 +53,10 @@ void FillCompatOps(ibv_context_ops& ops) {
 void FillAbsentOps(verbs_context& context) {
   Refuse(context.read_counters, context.attach_counters_point_flow, context.create_counters,
          context.destroy_counters, context.modify_flow_action_esp, context.destroy_flow_action,
-         context.create_flow_action_esp, context.modify_qp_rate_limit,
-         context.destroy_rwq_ind_table, context.create_rwq_ind_table, context.destroy_wq,
-         context.modify_wq, context.create_wq, context.ibv_destroy_flow, context.ABI_placeholder2,
-         context.ibv_create_flow, context.ABI_placeholder1);
+         context.create_flow_action_esp, context.destroy_rwq_ind_table,
+         context.create_rwq_ind_table, context.destroy_wq, context.modify_wq, context.create_wq,
+         context.ibv_destroy_flow, context.ABI_placeholder2, context.ibv_create_flow,
+         context.ABI_placeholder1);
   context.post_srq_ops = &RefusePostSrqOps;
   ibv_context_ops& ops = context.context.ops;
   FillCompatOps(ops);

@@ -27,6 +27,7 @@ uroce_ah_attr ToAbi(const ibv_ah_attr& attr) {
   to.is_global = attr.is_global;
   to.sl = attr.sl;
   to.port_num = attr.port_num;
+  to.static_rate = attr.static_rate;
   return to;
 }
 
@@ -40,6 +41,7 @@ ibv_ah_attr FromAbi(const uroce_ah_attr& attr) {
   to.is_global = attr.is_global;
   to.sl = attr.sl;
   to.port_num = attr.port_num;
+  to.static_rate = attr.static_rate;
   return to;
 }
 

@@ -24,6 +24,7 @@ void FillOps(verbs_context& context) {
   context.modify_cq = &ModifyCq;
   context.query_rt_values = &QueryRtValues;
   context.create_qp_ex = &CreateQpEx;
+  context.modify_qp_rate_limit = &ModifyQpRateLimit;
   context.create_srq_ex = &CreateSrqEx;
   context.get_srq_num = &GetSrqNum;
   context.open_xrcd = &OpenXrcd;

@@ -60,6 +60,10 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
   attr.phys_port_cnt = 1;
 }
 
+/// Types of queue pairs that IBV_QP_RATE_LIMIT is for, a bit for each.
+constexpr uint32_t kPacedTypes =
+    1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD | 1u << IBV_QPT_XRC_SEND;
+
 void DescribeExtensions(ibv_device_attr_ex& attr) {
   attr.phys_port_cnt_ex = 1;
   attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
@@ -78,6 +82,9 @@ void DescribeExtensions(ibv_device_attr_ex& attr) {
   attr.odp_caps.per_transport_caps.uc_odp_caps = kOfUnreliable;
   attr.odp_caps.per_transport_caps.ud_odp_caps = kOfDatagrams;
   attr.xrc_odp_caps = kOfReliable;
+  attr.packet_pacing_caps = {.qp_rate_limit_min = UROCE_MIN_RATE_LIMIT,
+                             .qp_rate_limit_max = UROCE_MAX_RATE_LIMIT,
+                             .supported_qpts = kPacedTypes};
 }
 
 int DescribePort(Context& context, uint8_t port, ibv_port_attr& attr) {

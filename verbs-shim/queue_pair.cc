@@ -262,6 +262,14 @@ ibv_qp* CreateTarget(ibv_qp_init_attr_ex& attributes) {
 
 }  // namespace
 
+// Bursts are as long as the worker's: max_burst_sz and typical_pkt_sz are hints to adapters.
+int ModifyQpRateLimit(ibv_qp* qp, ibv_qp_rate_limit_attr* attributes) {
+  if (attributes->comp_mask != 0) return EINVAL;
+  ibv_qp_attr attr = {};
+  attr.rate_limit = attributes->rate_limit;
+  return Modify(*Ours(qp), attr, IBV_QP_RATE_LIMIT);
+}
+
 ibv_qp* CreateQpEx(ibv_context*, ibv_qp_init_attr_ex* attributes) {
   constexpr uint32_t kServed =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;

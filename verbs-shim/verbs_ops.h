@@ -26,6 +26,7 @@ int ModifyCq(ibv_cq* cq, ibv_modify_cq_attr* attributes);
 ibv_srq* CreateSrqEx(ibv_context* context, ibv_srq_init_attr_ex* attributes);
 int GetSrqNum(ibv_srq* srq, uint32_t* number);
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+int ModifyQpRateLimit(ibv_qp* qp, ibv_qp_rate_limit_attr* attributes);
 ibv_xrcd* OpenXrcd(ibv_context* context, ibv_xrcd_init_attr* attributes);
 int CloseXrcd(ibv_xrcd* xrcd);
 ibv_qp* OpenQp(ibv_context* context, ibv_qp_open_attr* attributes);

@@ -34,10 +34,11 @@ constexpr uint32_t kPeer = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_Q
 constexpr uint32_t kRtrOptional = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
 constexpr uint32_t kRtsRequired =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-constexpr uint32_t kUcRtsOptional =
-    IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE;
+// Linux takes a rate limit for raw packets alone, and adapters for what their driver names.
+constexpr uint32_t kUcRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
+                                    IBV_QP_PATH_MIG_STATE | IBV_QP_RATE_LIMIT;
 constexpr uint32_t kRcRtsOptional = kUcRtsOptional | IBV_QP_MIN_RNR_TIMER;
-constexpr uint32_t kUdRtsOptional = IBV_QP_CUR_STATE | IBV_QP_QKEY;
+constexpr uint32_t kUdRtsOptional = IBV_QP_CUR_STATE | IBV_QP_QKEY | IBV_QP_RATE_LIMIT;
 constexpr uint32_t kUcSqdOptional =
     IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE;
 constexpr uint32_t kXrcSqdOptional = kUcSqdOptional | IBV_QP_PORT | IBV_QP_TIMEOUT;
@@ -126,6 +127,11 @@ absl::Status CheckAddressVector(const uroce_ah_attr& attr) {
   return AtMost("ah_attr.sl", attr.sl, 15);
 }
 
+/// 0 ends the limit.
+bool IsRateLimit(uint32_t kbps) {
+  return kbps == 0 || (kbps >= UROCE_MIN_RATE_LIMIT && kbps <= UROCE_MAX_RATE_LIMIT);
+}
+
 // Q_Keys with this bit are for management (docs/protocol/transport.md, section 10).
 constexpr uint32_t kPrivilegedQkey = 1u << 31;
 
@@ -190,6 +196,10 @@ absl::Status CheckRanges(const uroce_qp_attr& attr, const ModifyView& view) {
   if ((mask & IBV_QP_DEST_QPN) != 0 && attr.dest_qp_num > kPsnMask) {
     return Refuse(absl::StrCat("dest_qp_num ", attr.dest_qp_num, " has more than 24 bits"));
   }
+  if ((mask & IBV_QP_RATE_LIMIT) != 0 && !IsRateLimit(attr.rate_limit)) {
+    return Refuse(absl::StrCat("rate_limit ", attr.rate_limit, " kb/s is not in ",
+                               UROCE_MIN_RATE_LIMIT, " to ", UROCE_MAX_RATE_LIMIT));
+  }
   if ((mask & IBV_QP_QKEY) != 0 && (attr.qkey & kPrivilegedQkey) != 0 && !view.is_privileged) {
     return absl::PermissionDeniedError(
         "modify_qp: a qkey with bit 31 set is for privileged programs");
@@ -223,6 +233,7 @@ void Assign(const uroce_qp_attr& from, uroce_qp_attr& to) {
   if (mask & IBV_QP_MAX_DEST_RD_ATOMIC) to.max_dest_rd_atomic = from.max_dest_rd_atomic;
   if (mask & IBV_QP_PATH_MIG_STATE) to.path_mig_state = from.path_mig_state;
   if (mask & IBV_QP_DEST_QPN) to.dest_qp_num = from.dest_qp_num;
+  if (mask & IBV_QP_RATE_LIMIT) to.rate_limit = from.rate_limit;
 }
 
 }  // namespace uroce::nic

@@ -3,6 +3,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+
 namespace uroce::nic {
 namespace {
 
@@ -23,6 +25,20 @@ constexpr SpeedRow kSpeeds[] = {
     {100, {k4x, kEdr}}, {200, {k4x, kHdr}},  {400, {k4x, kNdr}},
 };
 
+struct StaticRate {
+  ibv_rate code;
+  uint64_t mbps;
+};
+constexpr StaticRate kStaticRates[] = {
+    {IBV_RATE_2_5_GBPS, 2'500},   {IBV_RATE_5_GBPS, 5'000},     {IBV_RATE_10_GBPS, 10'000},
+    {IBV_RATE_14_GBPS, 14'062},   {IBV_RATE_20_GBPS, 20'000},   {IBV_RATE_25_GBPS, 25'781},
+    {IBV_RATE_28_GBPS, 28'125},   {IBV_RATE_30_GBPS, 30'000},   {IBV_RATE_40_GBPS, 40'000},
+    {IBV_RATE_50_GBPS, 53'125},   {IBV_RATE_56_GBPS, 56'250},   {IBV_RATE_60_GBPS, 60'000},
+    {IBV_RATE_80_GBPS, 80'000},   {IBV_RATE_100_GBPS, 103'125}, {IBV_RATE_112_GBPS, 112'500},
+    {IBV_RATE_120_GBPS, 120'000}, {IBV_RATE_168_GBPS, 168'750}, {IBV_RATE_200_GBPS, 206'250},
+    {IBV_RATE_300_GBPS, 309'375}, {IBV_RATE_400_GBPS, 425'000}, {IBV_RATE_600_GBPS, 637'500},
+};
+
 }  // namespace
 
 uint32_t ActiveMtu(uint32_t mtu_bytes) {
@@ -34,6 +50,11 @@ uint32_t ActiveMtu(uint32_t mtu_bytes) {
 
 uint32_t MtuBytes(uint32_t mtu) {
   return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
+}
+
+uint64_t StaticRateBps(uint8_t rate) {
+  const auto* const found = std::ranges::find(kStaticRates, rate, &StaticRate::code);
+  return found == std::end(kStaticRates) ? 0 : found->mbps * 1'000'000;
 }
 
 LinkSpeed LinkSpeedOf(uint64_t speed_bps) {

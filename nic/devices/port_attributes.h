@@ -15,6 +15,9 @@ uint32_t ActiveMtu(uint32_t mtu_bytes);
 /// The bytes of enum ibv_mtu 1..5; 0 for other values.
 uint32_t MtuBytes(uint32_t mtu);
 
+/// The bits per second of enum ibv_rate; 0 for IBV_RATE_MAX and for values that it does not have.
+uint64_t StaticRateBps(uint8_t rate);
+
 /// Link width in lanes and speed per lane, as verbs encode them.
 struct LinkSpeed {
   uint32_t width = 1;

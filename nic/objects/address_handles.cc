@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/devices/port_attributes.h"
 #include "nic/objects/paths.h"
 #include "pipeline/wire/encode.h"
 
@@ -34,6 +35,7 @@ absl::StatusOr<uint32_t> AddressHandles::Create(const AddressPlan& plan, const M
   datapath::Path path = MakePath(plan.path, destination, plan.request.attr);
   path.udp_source_port = path.flow_label == 0 ? wire::kPortOfEachDatagram
                                               : wire::UdpSourcePort(path.flow_label, Qpn(), Qpn());
+  path.static_rate_bps = StaticRateBps(plan.request.attr.static_rate);
   path.ecn_capable = (*pd)->context->device->IsEcnCapable(path.traffic_class);
   core_.session().MakeAddressTable(core_.limits().kinds.of(Kind::kAh).of_program);
   const absl::StatusOr<uint32_t> handle = ahs_.Add(std::make_unique<AddressHandle>(

@@ -2,6 +2,8 @@
 // ibv_modify_qp and ibv_query_qp for a program's queue pairs.
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "nic/devices/modify_rules.h"
 #include "nic/devices/port_attributes.h"
@@ -48,6 +50,13 @@ datapath::Path ConnectedPath(const PathKey& key, const Mac& destination, Qpn loc
   path.remote_qpn = Qpn(attr.dest_qp_num);
   path.udp_source_port = wire::UdpSourcePort(path.flow_label, local, path.remote_qpn);
   return path;
+}
+
+/// The lower one of the queue pair's limit and the static rate of its path; 0: there is none.
+double RateLimitBps(const uroce_qp_attr& attr) {
+  const double own = 1e3 * attr.rate_limit;
+  const auto of_path = static_cast<double>(StaticRateBps(attr.ah_attr.static_rate));
+  return own == 0 || of_path == 0 ? own + of_path : std::min(own, of_path);
 }
 
 // Clears the attributes of a queue pair that returns to RESET, except its sizes.
@@ -123,6 +132,9 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
     if (plan.path && destination) {
       path = ConnectedPath(*plan.path, *destination, object.queue_pair.qpn(), object.attr);
       path->ecn_capable = object.device->IsEcnCapable(path->traffic_class);
+    }
+    if (RateLimitBps(object.attr) != object.queue_pair.flow().rate.limit_bps()) {
+      object.queue_pair.flow().rate.SetLimit(RateLimitBps(object.attr));
     }
     worker.Modify(&object.queue_pair, next, ToTransport(object.attr, object),
                   path ? &*path : nullptr);

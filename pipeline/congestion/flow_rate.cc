@@ -15,7 +15,7 @@ LimitedFlow* LimitedFlows::Begin(FlowRate& owner, const Environment& environment
 
 void LimitedFlows::End(LimitedFlow& flow) {
   flow.owner->limited_ = nullptr;
-  flow.owner->next_send_ = Nanos(0);  // The limit has ended.
+  flow.owner->next_send_ = flow.owner->next_by_limit_;
   if (&flow != &flows_.back()) {
     flow = flows_.back();
     flow.owner->limited_ = &flow;
@@ -41,8 +41,21 @@ bool FlowRate::OnCnp(const Environment& environment, LimitedFlows& flows, Nanos 
   return true;
 }
 
+void FlowRate::SetLimit(double bps) {
+  next_by_limit_ = Nanos(0);
+  limit_ = Pacer();
+  if (bps != 0) limit_.SetRate(bps);
+}
+
 void FlowRate::OnSentLimited(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes,
                              Nanos now) {
+  if (limited_ != nullptr) PaceByPoint(flows, bytes, answer_bytes, now);
+  if (limit_.rate_bps() == 0) return;
+  next_by_limit_ = limit_.NextSend(next_by_limit_, now, bytes);
+  next_send_ = std::max(next_send_, next_by_limit_);
+}
+
+void FlowRate::PaceByPoint(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes, Nanos now) {
   const ReactionSettings& settings = limited_->environment->settings.rp;
   double rate_bps = 0;
   if (!limited_->point.OnSent(settings, bytes, now, rate_bps)) return flows.End(*limited_);
@@ -54,7 +67,7 @@ void FlowRate::OnSentLimited(LimitedFlows& flows, uint32_t bytes, uint64_t answe
 
 void FlowRate::Reset(LimitedFlows& flows) {
   if (limited_ != nullptr) flows.End(*limited_);
-  next_send_ = Nanos(0);
+  next_send_ = next_by_limit_;
 }
 
 }  // namespace uroce::congestion

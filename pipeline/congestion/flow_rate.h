@@ -61,28 +61,38 @@ class FlowRate {
   bool MaySend(Nanos now) const { return next_send_ <= now; }
   /// The earliest time of the next data packet.
   Nanos next_send() const { return next_send_; }
-  /// Null when the flow has no limit: its rate is the line rate.
+  /// Null when no CNP limits the flow.
   const ReactionPoint* point() const { return limited_ == nullptr ? nullptr : &limited_->point; }
+
+  /// Whether OnSent must be called for each data packet.
+  bool is_limited() const { return limited_ != nullptr || limit_.rate_bps() != 0; }
+  /// Sets a limit that lasts until it is changed, whatever CNPs say; 0 ends it. Range: 0 or >= 1.
+  void SetLimit(double bps);
+  double limit_bps() const { return limit_.rate_bps(); }
 
   /// A data packet of `bytes` on the wire has left. `answer_bytes` is the size of the responses to
   /// a READ request: they count as if they left now, so that responses from a responder without a
   /// reaction point come no faster than the rate.
   void OnSent(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes, Nanos now) {
-    if (limited_ != nullptr) [[unlikely]]
+    if (is_limited()) [[unlikely]]
       OnSentLimited(flows, bytes, answer_bytes, now);
   }
-  /// The next packet leaves no earlier than `now` + `gap`: the window is below one packet.
+  /// The next packet leaves no earlier than `now` + `gap`.
   void Delay(Nanos now, Nanos gap) { next_send_ = std::max(next_send_, now + gap); }
   /// A CNP, or an event that counts as one. False: there is no room for the flow's state.
   bool OnCnp(const Environment& environment, LimitedFlows& flows, Nanos now);
-  /// Forgets the limit: the queue pair is reset, or ends.
+  /// Forgets what CNPs said: the queue pair is reset, or ends. The limit of SetLimit remains.
   void Reset(LimitedFlows& flows);
 
  private:
   friend class LimitedFlows;
   void OnSentLimited(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes, Nanos now);
 
+  void PaceByPoint(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes, Nanos now);
+
   Nanos next_send_{0};
+  Nanos next_by_limit_{0};  ///< next_send_ as far as limit_ decides.
+  Pacer limit_;             ///< A rate of 0: there is none.
   LimitedFlow* limited_ = nullptr;
 };
 

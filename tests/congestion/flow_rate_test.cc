@@ -30,6 +30,14 @@ struct FlowRateTest : testing::Test {
     }
     return bytes;
   }
+  /// Likewise, whether or not CNPs limit the flow.
+  uint64_t SendLimited(FlowRate& flow, Nanos now, Nanos end, Nanos turn) {
+    uint64_t bytes = 0;
+    for (; now < end; now = now + turn) {
+      for (; flow.MaySend(now); bytes += kPacket) flow.OnSent(flows, kPacket, 0, now);
+    }
+    return bytes;
+  }
   Environment environment;
   LimitedFlows flows{8};
 };
@@ -137,6 +145,46 @@ TEST_F(FlowRateTest, ABoundedNumberOfFlows) {
   EXPECT_TRUE(all[8].MaySend(Nanos(0)));
   all[3].Reset(flows);
   EXPECT_TRUE(all[8].OnCnp(environment, flows, Nanos(0)));
+}
+
+// [cc.pace.limit] A limit needs no CNP and no state, and is that of the flow at each look.
+TEST_F(FlowRateTest, ALimitIsKeptWithoutCnps) {
+  for (const Nanos turn : {Nanos(100), Nanos(8'192), Nanos(60'000)}) {
+    FlowRate flow;
+    flow.SetLimit(1e9);
+    const uint64_t bytes = SendLimited(flow, Nanos(1'000'000), Nanos(101'000'000), turn);
+    EXPECT_LE(bytes, 12'500'000u + kMaxBurstBytes);
+    EXPECT_GE(bytes, 12'500'000u * 98 / 100);
+    EXPECT_EQ(flows.size(), 0u);
+    flow.Reset(flows);
+    EXPECT_EQ(flow.limit_bps(), 1e9);
+    flow.SetLimit(0);
+    EXPECT_TRUE(flow.MaySend(Nanos(101'000'000)) || flow.next_send() < Nanos(101'100'000));
+    flow.OnSent(flows, kPacket, 0, Nanos(102'000'000));
+    EXPECT_TRUE(flow.MaySend(Nanos(102'000'000)));
+  }
+}
+
+// [cc.pace.limit] The lower one of both decides: the limit while the rate of CNPs is higher and
+// when it ends, that rate while it is lower.
+TEST_F(FlowRateTest, TheLowerOfLimitAndRateDecides) {
+  environment.settings.rp.rpg_ai_rate = 1;
+  environment.settings.rp.rpg_time_reset = 1'000'000;
+  environment.settings.rp.rpg_byte_reset = 1u << 30;
+  environment.settings.rp.rate_to_set_on_first_cnp = 500;
+  FlowRate flow;
+  flow.SetLimit(1e9);
+  ASSERT_TRUE(flow.OnCnp(environment, flows, Nanos(0)));
+  ASSERT_NEAR(flow.point()->rate_bps(), 250e6, 1);
+  const uint64_t slow = SendLimited(flow, Nanos(0), Nanos(100'000'000), Nanos(8'192));
+  EXPECT_NEAR(static_cast<double>(slow), 3.125e6, 0.1e6);
+  flow.Reset(flows);
+  ASSERT_EQ(flow.point(), nullptr);
+  const uint64_t limited = SendLimited(flow, Micros(100'000), Micros(200'000), Nanos(8'192));
+  EXPECT_NEAR(static_cast<double>(limited), 12.5e6, 0.2e6);
+  flow.SetLimit(100e6);
+  const uint64_t less = SendLimited(flow, Micros(200'000), Micros(300'000), Nanos(8'192));
+  EXPECT_NEAR(static_cast<double>(less), 1.25e6, 0.1e6);
 }
 
 // [cc.pace.gap] A gap between packets counts from now on, without a credit for the past.

@@ -69,7 +69,8 @@ struct Path {
   uint32_t flow_label = 0;
   uint16_t vlan_tci = 0;  ///< 0: no 802.1Q header.
   uint16_t udp_source_port = 0xc000;
-  Qpn remote_qpn;  ///< For a connected queue pair.
+  Qpn remote_qpn;                ///< For a connected queue pair.
+  uint64_t static_rate_bps = 0;  ///< Of an address handle: datagrams leave no faster. 0: no limit.
 };
 
 /// The headers that packets on `path` have in common.

@@ -11,6 +11,8 @@
 #include "pipeline/base/types.h"
 #include "pipeline/congestion/flow_rate.h"
 #include "pipeline/congestion/notification_point.h"
+#include "pipeline/congestion/pacer.h"
+#include "pipeline/congestion/units.h"
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/frame_stash.h"
@@ -53,10 +55,19 @@ class CongestionControl {
   }
   /// Called when a packet of `qp` has left in a frame of `bytes`.
   void OnSent(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes) {
-    const bool is_limited = qp.flow().rate.point() != nullptr;
+    const bool is_limited = qp.flow().rate.is_limited();
     const Nanos gap = qp.core().is_reliable() ? qp.core().reliable().send_gap() : Nanos(0);
     if (is_limited || gap != Nanos(0)) [[unlikely]]
       Charge(qp, packet, bytes, gap);
+  }
+  /// A datagram of `qp` has left on `path`, in a frame of `bytes`. The static rate of the path
+  /// holds the next datagram back.
+  void OnSentTo(QueuePair& qp, const Path& path, uint32_t bytes) {
+    if (path.static_rate_bps == 0) [[likely]]
+      return;
+    const double counted = bytes + congestion::kFrameOverheadBytes;
+    const auto rate_bps = static_cast<double>(path.static_rate_bps);
+    qp.flow().rate.Delay(time_.now(), congestion::TimeOf(counted, rate_bps));
   }
   /// Takes the losses that the transport of `qp` has found; some profiles react to them.
   void TakeLosses(QueuePair& qp) {

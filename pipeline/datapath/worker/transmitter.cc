@@ -282,6 +282,8 @@ bool Transmitter::FinishUnreliable(QueuePair& qp, const TxPacket& packet, rte_mb
   qp.core().OnSent(packet);
   if (!qp.core().is_datagram()) return qp.links().peer == PeerPlace::kSameDevice;
   qp.flow().NoteDatagram(packet.path);
+  const AddressVector* const vector = qp.config().session->FindAddress(packet.path);
+  if (vector != nullptr) context_.congestion.OnSentTo(qp, vector->path(), frame->data_len);
   drivers::SetDestination(*frame, packet.header.dest_qpn);
   if (packet.header.dest_qpn == kMulticastQpn) LoopBack(qp, packet, *frame);
   const Mac& mac = qp.config().device->mac;

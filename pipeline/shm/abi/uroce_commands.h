@@ -373,7 +373,8 @@ struct uroce_ah_attr {
   uint8_t is_global;
   uint8_t sl;
   uint8_t port_num;
-  uint8_t reserved[2];
+  uint8_t static_rate; /* enum ibv_rate */
+  uint8_t reserved;
 };
 
 /* Fields of struct ibv_qp_attr in fixed widths; attr_mask has the IBV_QP_* bits. */
@@ -400,8 +401,11 @@ struct uroce_qp_attr {
   uint8_t retry_cnt;
   uint8_t rnr_retry;
   uint8_t path_mig_state;
-  uint32_t rate_limit;
+  uint32_t rate_limit; /* kb/s */
 };
+/* Range of rate_limit but 0, which is none: kb/s on the wire. */
+#define UROCE_MIN_RATE_LIMIT 100u
+#define UROCE_MAX_RATE_LIMIT 100000000u
 struct uroce_modify_qp {
   uint32_t handle;
   struct uroce_qp_attr attr;

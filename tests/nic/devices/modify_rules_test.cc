@@ -67,7 +67,7 @@ TransitionTable DatagramRows() {
   t[{QpState::kRts, QpState::kRts}] = {0, kCs | kQk};
   t[{QpState::kSqd, QpState::kSqd}] = {0, kPk | kQk};
   t[{QpState::kSqd, QpState::kRts}] = {0, kCs | kQk};
-  t[{QpState::kSqe, QpState::kRts}] = {0, kCs | kQk};
+  t[{QpState::kSqe, QpState::kRts}] = {0, kCs | kQk | IBV_QP_RATE_LIMIT};
   return t;
 }
 
@@ -109,6 +109,9 @@ TransitionTable RowsOf(uint32_t type) {
 TransitionTable Table(uint32_t type) {
   TransitionTable t = RowsOf(type);
   t[{QpState::kRts, QpState::kSqd}] = {0, IBV_QP_EN_SQD_ASYNC_NOTIFY};
+  for (const QpState from : {QpState::kRtr, QpState::kRts, QpState::kSqd}) {
+    t[{from, QpState::kRts}].optional |= IBV_QP_RATE_LIMIT;
+  }
   for (int from = 0; from <= 6; ++from) {
     t[{QpState(from), QpState::kReset}] = {0, 0};
     if (from != 0) t[{QpState(from), QpState::kErr}] = {0, 0};
@@ -266,6 +269,11 @@ TEST(ModifyRulesTest, ValuesAtAndBeyondTheirLimits) {
   EXPECT_TRUE(InRange(kPo, [](auto& a) { a.port_num = 1; }));
   EXPECT_FALSE(InRange(IBV_QP_DEST_QPN, [](auto& a) { a.dest_qp_num = 0x1000000; }));
   EXPECT_FALSE(InRange(kAlt, [](auto&) {}));
+  EXPECT_TRUE(InRange(IBV_QP_RATE_LIMIT, [](auto& a) { a.rate_limit = 0; }));
+  EXPECT_FALSE(InRange(IBV_QP_RATE_LIMIT, [](auto& a) { a.rate_limit = 99; }));
+  EXPECT_TRUE(InRange(IBV_QP_RATE_LIMIT, [](auto& a) { a.rate_limit = 100; }));
+  EXPECT_TRUE(InRange(IBV_QP_RATE_LIMIT, [](auto& a) { a.rate_limit = 100'000'000; }));
+  EXPECT_FALSE(InRange(IBV_QP_RATE_LIMIT, [](auto& a) { a.rate_limit = 100'000'001; }));
 }
 
 TEST(ModifyRulesTest, QkeysOfManagementAreForPrivilegedPrograms) {

@@ -26,6 +26,21 @@ TEST(PortAttributesTest, SpeedKeepsTheOrderOfMagnitude) {
   EXPECT_EQ(LinkSpeedOf(400'000'000'000), (LinkSpeed{2, 128}));
 }
 
+// libibverbs, ibv_rate_to_mbps.
+TEST(PortAttributesTest, StaticRatesAreThoseOfTheLibrary) {
+  EXPECT_EQ(StaticRateBps(IBV_RATE_MAX), 0u);
+  EXPECT_EQ(StaticRateBps(1), 0u);
+  EXPECT_EQ(StaticRateBps(255), 0u);
+  int known = 0;
+  for (int rate = IBV_RATE_2_5_GBPS; rate < 32; ++rate) {
+    const int mbps = ibv_rate_to_mbps(static_cast<ibv_rate>(rate));
+    const uint64_t expected = mbps < 0 ? 0 : uint64_t(mbps) * 1'000'000;
+    EXPECT_EQ(StaticRateBps(static_cast<uint8_t>(rate)), expected) << rate;
+    known += mbps > 0;
+  }
+  EXPECT_GE(known, 21);
+}
+
 TEST(PortAttributesTest, PortIsActiveWithLinkOnly) {
   drivers::PortInfo info;
   info.mtu_bytes = 1500;
