@@ -187,6 +187,18 @@ TEST_F(FlowRateTest, TheLowerOfLimitAndRateDecides) {
   EXPECT_NEAR(static_cast<double>(less), 1.25e6, 0.1e6);
 }
 
+// [cc.pace.limit] What the limit has said outlives the rate of CNPs.
+TEST_F(FlowRateTest, ALimitOutlivesTheRateOfCnps) {
+  FlowRate flow;
+  flow.SetLimit(1e6);
+  ASSERT_TRUE(flow.OnCnp(environment, flows, Nanos(0)));
+  for (int i = 0; i < 4; ++i) flow.OnSent(flows, kPacket, 0, Nanos(0));
+  const Nanos later = Micros(55 * 20);
+  flows.Tend(later);
+  ASSERT_EQ(flow.point(), nullptr);
+  EXPECT_FALSE(flow.MaySend(later));
+}
+
 // [cc.pace.gap] A gap between packets counts from now on, without a credit for the past.
 TEST_F(FlowRateTest, AGap) {
   FlowRate flow;

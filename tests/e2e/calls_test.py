@@ -49,6 +49,9 @@ class CallsTest(unittest.TestCase):
     def test_a_program_without_memory_is_told_so_and_loses_nothing(self):
         self.check("no-memory")
 
+    def test_rates_that_programs_ask_for_bound_what_leaves(self):
+        self.check("rate-limits")
+
     def test_a_program_without_fds_is_told_so_and_loses_nothing(self):
         self.check("no-fds")
 

@@ -19,6 +19,7 @@ void ca_bad_arguments(struct ca_bed* bed);
 void ca_wrong_order(struct ca_bed* bed);
 void ca_no_memory(struct ca_bed* bed);
 void ca_no_fds(struct ca_bed* bed);
+void ca_rate_limits(struct ca_bed* bed);
 
 /* Ends the program unless a call failed with `error`: by null and errno, or by what it returned. */
 void ca_refused(const void* made, int error, const char* what);

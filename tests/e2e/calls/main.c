@@ -10,13 +10,10 @@
 static const struct {
   const char* name;
   void (*run)(struct ca_bed* bed);
-} kCases[] = {{"null-region", ca_null_region},
-              {"moderation", ca_moderation},
-              {"unsupported", ca_unsupported},
-              {"bad-arguments", ca_bad_arguments},
-              {"wrong-order", ca_wrong_order},
-              {"no-memory", ca_no_memory},
-              {"no-fds", ca_no_fds}};
+} kCases[] = {{"null-region", ca_null_region}, {"moderation", ca_moderation},
+              {"unsupported", ca_unsupported}, {"bad-arguments", ca_bad_arguments},
+              {"wrong-order", ca_wrong_order}, {"no-memory", ca_no_memory},
+              {"no-fds", ca_no_fds},           {"rate-limits", ca_rate_limits}};
 
 void ca_refused(const void* made, int error, const char* what) {
   const int found = errno;
