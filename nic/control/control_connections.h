@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -26,7 +27,9 @@ struct Services;
 /// Control thread.
 class ControlConnections {
  public:
-  ControlConnections(EventLoop& loop, Nic& nic, Services& services);
+  /// `publish` rewrites the files that describe a device.
+  ControlConnections(EventLoop& loop, Nic& nic, Services& services,
+                     std::function<void(NicDevice&)> publish);
   ~ControlConnections();
   ControlConnections(const ControlConnections&) = delete;
   ControlConnections& operator=(const ControlConnections&) = delete;

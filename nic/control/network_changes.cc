@@ -101,7 +101,7 @@ absl::Status NetworkChanges::Change(const uroce_change& request) {
 absl::Status NetworkChanges::SetCongestion(const std::string& nic_name, const std::string& text) {
   NicDevice* const device = FindDevice(context_.nic, nic_name);
   if (device == nullptr) return NoNic(nic_name, context_.nic);
-  DeviceConfig config = device->config();
+  CongestionConfig config = device->config().congestion;
   absl::Status status = ChangeCongestion(text, config);
   if (!status.ok()) return status;
   context_.nic.workers().RunTogether([&] { device->SetCongestion(config); });

@@ -125,12 +125,12 @@ void AddCongestion(congestion::Settings settings, Files& files) {
   files.emplace("ecn/profile", congestion::NameOf(settings.profile));
   const bool is_on = settings.profile != congestion::Profile::kOff;
   for (const congestion::Parameter& parameter : congestion::Parameters()) {
-    const std::string directory = absl::StrCat("ecn/", parameter.directory, "/");
+    const std::string directory = absl::StrCat("ecn/", std::string(parameter.directory), "/");
     const uint32_t value = parameter.of(settings);
     if (parameter.name.ends_with("p_enable")) {
       AddEnabled(directory, is_on, value, files);
     } else {
-      files.emplace(absl::StrCat(directory, parameter.name), absl::StrCat(value));
+      files.emplace(directory + std::string(parameter.name), absl::StrCat(value));
     }
   }
 }

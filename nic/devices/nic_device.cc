@@ -62,9 +62,8 @@ void NicDevice::ConfigureCongestion() {
   datapath_.SetCongestion(CongestionOf(config_), line_bps);
 }
 
-void NicDevice::SetCongestion(const DeviceConfig& config) {
-  config_.congestion = config.congestion;
-  config_.congestion_parameters = config.congestion_parameters;
+void NicDevice::SetCongestion(const CongestionConfig& config) {
+  config_.congestion = config;
   ConfigureCongestion();
 }
 

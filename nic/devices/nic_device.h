@@ -115,7 +115,7 @@ class NicDevice final : public NetDevice {
   }
   /// Congestion control from now on; connections that are there keep their profile. While all
   /// workers stand still.
-  void SetCongestion(const DeviceConfig& config);
+  void SetCongestion(const CongestionConfig& config);
   bool has_had_faults() const { return has_had_faults_; }
   /// Passes the addresses of the GID table to the workers. Call it while all workers stand still,
   /// or before they have the device.

@@ -345,7 +345,7 @@ absl::Status ApplyField(const Setting& setting, const Config& config, const std:
     return CheckName(setting, config, value);
   }
   if (IsCongestionKey(key)) {
-    const absl::Status status = SetCongestion(key, value, device);
+    const absl::Status status = SetCongestion(key, value, device.congestion);
     return status.ok() ? status : Complain(setting, status.message());
   }
   std::string known = "name, cc, cc.PARAMETER";
@@ -386,7 +386,7 @@ absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
     if (key == kSelectiveRepeat) {
       status = SetSelectiveRepeat(value, device);
     } else if (IsCongestionKey(key)) {
-      status = SetCongestion(key, value, device);
+      status = SetCongestion(key, value, device.congestion);
     } else {
       ends.emplace_back(std::move(key), std::move(value));
     }
@@ -446,6 +446,7 @@ absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config)
   device.at_switch = static_cast<int>(config.switches.size()) - 1;
   device.mtu_bytes = own.mtu_bytes;
   device.selective_repeat = own.selective_repeat;
+  device.congestion = own.congestion;
   if (absl::Status status = CheckName(setting, config, device.name); !status.ok()) return status;
   const absl::Status status =
       AddAddresses(own.addresses.empty() ? kFirstSwitchAddresses : own.addresses, device);

@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "nic/net/address.h"
 #include "nic/net/route.h"
+#include "nic/settings/congestion_config.h"
 #include "nic/settings/object_kinds.h"
 #include "nic/settings/switch_settings.h"
-#include "pipeline/congestion/settings.h"
 
 namespace uroce::nic {
 
@@ -34,9 +34,7 @@ struct DeviceConfig {
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
   uint32_t queues = 1;           ///< Receive queues of the device.
   bool selective_repeat = true;  ///< With peers that agree to it.
-  /// Congestion control, and parameters that differ from its defaults (port_congestion.h).
-  std::optional<congestion::Profile> congestion;
-  std::vector<std::pair<const congestion::Parameter*, uint32_t>> congestion_parameters;
+  CongestionConfig congestion;
   std::string fault;  ///< Text of drivers::ParseFault; "" for none.
 };
 

@@ -19,10 +19,10 @@ namespace {
 constexpr absl::string_view kParameterPrefix = "cc.";
 constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDcqcn;
 
-absl::Status SetProfile(const std::string& text, DeviceConfig& device) {
+absl::Status SetProfile(const std::string& text, CongestionConfig& config) {
   congestion::Profile profile = kDefaultOfPorts;
   if (congestion::ParseProfile(text, profile)) {
-    device.congestion = profile;
+    config.profile = profile;
     return absl::OkStatus();
   }
   std::vector<std::string> names;
@@ -48,8 +48,9 @@ bool IsCongestionKey(absl::string_view key) {
   return key == kCongestionKey || absl::StartsWith(key, kParameterPrefix);
 }
 
-absl::Status SetCongestion(absl::string_view key, const std::string& text, DeviceConfig& device) {
-  if (key == kCongestionKey) return SetProfile(text, device);
+absl::Status SetCongestion(absl::string_view key, const std::string& text,
+                           CongestionConfig& config) {
+  if (key == kCongestionKey) return SetProfile(text, config);
   const std::string name(absl::StripPrefix(key, kParameterPrefix));
   const congestion::Parameter* const parameter = congestion::FindParameter(name);
   if (parameter == nullptr) return NoParameter(name);
@@ -58,13 +59,14 @@ absl::Status SetCongestion(absl::string_view key, const std::string& text, Devic
     return absl::InvalidArgumentError(absl::StrCat(key, " \"", text, "\" is not a number from ",
                                                    parameter->least, " to ", parameter->most));
   }
-  device.congestion_parameters.emplace_back(parameter, value);
+  std::erase_if(config.parameters, [&](const auto& known) { return known.first == parameter; });
+  config.parameters.emplace_back(parameter, value);
   return absl::OkStatus();
 }
 
-absl::Status ChangeCongestion(const std::string& text, DeviceConfig& device) {
+absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config) {
   constexpr absl::string_view kProfileName = "profile";
-  DeviceConfig changed = device;
+  CongestionConfig changed = config;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
     const std::pair<std::string, std::string> words = absl::StrSplit(part, absl::MaxSplits('=', 1));
     const bool is_profile = words.first == kProfileName;
@@ -73,14 +75,14 @@ absl::Status ChangeCongestion(const std::string& text, DeviceConfig& device) {
     absl::Status status = SetCongestion(key, words.second, changed);
     if (!status.ok()) return status;
   }
-  device = std::move(changed);
+  config = std::move(changed);
   return absl::OkStatus();
 }
 
 congestion::Settings CongestionOf(const DeviceConfig& device) {
   const congestion::Profile own = device.wire < 0 ? kDefaultOfPorts : congestion::Profile::kOff;
-  congestion::Settings settings = congestion::DefaultsOf(device.congestion.value_or(own));
-  for (const auto& [parameter, value] : device.congestion_parameters) {
+  congestion::Settings settings = congestion::DefaultsOf(device.congestion.profile.value_or(own));
+  for (const auto& [parameter, value] : device.congestion.parameters) {
     parameter->of(settings) = value;
   }
   return settings;

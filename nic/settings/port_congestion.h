@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "nic/settings/config.h"
+#include "nic/settings/congestion_config.h"
 #include "pipeline/congestion/settings.h"
 
 namespace uroce::nic {
@@ -16,11 +17,12 @@ inline constexpr absl::string_view kCongestionKey = "cc";
 bool IsCongestionKey(absl::string_view key);
 
 /// Range: IsCongestionKey(key). Errors: one line that names the value and what would be right.
-absl::Status SetCongestion(absl::string_view key, const std::string& text, DeviceConfig& device);
+absl::Status SetCongestion(absl::string_view key, const std::string& text,
+                           CongestionConfig& config);
 
 /// Applies changes such as "profile=delay,ai=300", all of them or none. Errors: those of
 /// SetCongestion.
-absl::Status ChangeCongestion(const std::string& text, DeviceConfig& device);
+absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config);
 
 /// Combines the settings of the device. Without a profile: `dcqcn` on a port; `off` on an
 /// in-process wire, which applies backpressure to its sender and has no queue that could grow.

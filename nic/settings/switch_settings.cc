@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "nic/base/suggestion.h"
+#include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {
@@ -247,7 +248,7 @@ uint32_t HostQueueBytes(uint64_t rate_bps) {
 
 const std::vector<std::string>& SwitchKeys() {
   static const auto* const keys = [] {
-    auto* made = new std::vector<std::string>;
+    auto* made = new std::vector<std::string>{"cc", "cc.PARAMETER"};
     for (const Field& field : kFields) made->emplace_back(field.key);
     return made;
   }();
@@ -256,6 +257,7 @@ const std::vector<std::string>& SwitchKeys() {
 
 absl::Status SetSwitchField(const std::string& key, const std::string& value,
                             SwitchSettings& settings) {
+  if (IsCongestionKey(key)) return SetCongestion(key, value, settings.congestion);
   for (const Field& field : kFields) {
     if (field.key == key) return field.set(value, settings);
   }

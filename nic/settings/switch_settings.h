@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "nic/settings/congestion_config.h"
 #include "pipeline/fabric/fabric_config.h"
 
 namespace uroce::nic {
@@ -35,6 +36,7 @@ struct SwitchSettings {
   uint32_t mtu_bytes = 9000;
   std::string addresses;  ///< Of the first NIC, or "".
   bool selective_repeat = true;
+  CongestionConfig congestion;          ///< Of the NICs.
   std::vector<std::string> neighbours;  ///< Names of switches, one for each link to them.
   std::optional<uint64_t> trunk_rate_bps;
   std::optional<Nanos> trunk_delay;

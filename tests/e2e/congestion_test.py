@@ -93,7 +93,7 @@ class CongestionTest(unittest.TestCase):
                                 (("uroce9", "rpg_ai_rate=7"), "uroce9")):
             with self.subTest(words=words):
                 status, output = run_status(self.lab.hosts[0].uroce("cc", "set", *words))
-                self.assertEqual(status, 1)
+                self.assertEqual(status, 2)
                 self.assertIn(expected, output)
         self.assertEqual(self.parameter("uroce1", "rpg_ai_rate"), 40)
 

@@ -37,7 +37,7 @@ MUTATIONS = [
 # Settings and files of devices.
 SETTINGS_MUTATIONS = [
     ("half-a-change-of-congestion-control", "settings/port_congestion.cc",
-     "  DeviceConfig changed = device;\n", "  DeviceConfig& changed = device;\n"),
+     "  CongestionConfig changed = config;\n", "  CongestionConfig& changed = config;\n"),
     ("priorities-counted-from-one", "devices/device_files.cc",
      "(mask >> priority & 1) != 0;", "(mask >> (priority + 1) & 1) != 0;"),
     ("priorities-enabled-by-no-profile", "devices/device_files.cc",

@@ -182,6 +182,15 @@ TEST(ConfigTest, CongestionControlIsDcqcnOnAPortAndOffOnAWire) {
   EXPECT_EQ(CongestionOf(config->devices[5]).np.cnp_dscp, 46u);
 }
 
+TEST(ConfigTest, CongestionControlOfASwitchIsThatOfItsNics) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--switch=ports=2,cc=dcqcn-mlx,cc.rpg_gd=12", "--switch=name=sw1,ports=2"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(CongestionOf(config->devices[1]).profile, congestion::Profile::kDcqcnMlx);
+  EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_gd, 12u);
+  EXPECT_EQ(CongestionOf(config->devices[2]).profile, congestion::Profile::kDcqcn);
+}
+
 TEST(ConfigTest, CongestionControlHasTheSameNamesInFiles) {
   const absl::StatusOr<Config> config = FromFile(
       "[[port]]\nname = \"a\"\ndev = \"net_null0\"\ncc = \"dcqcn\"\n\"cc.rpg_threshold\" = 3\n");
@@ -193,17 +202,20 @@ TEST(ConfigTest, CongestionControlHasTheSameNamesInFiles) {
 
 TEST(ConfigTest, CongestionControlIsChangedByHandAsAWhole) {
   DeviceConfig device;
-  device.congestion = congestion::Profile::kDcqcn;
-  ASSERT_TRUE(ChangeCongestion("rpg_ai_rate=7,profile=dcqcn-mlx,rpg_gd=12", device).ok());
+  device.congestion.profile = congestion::Profile::kDcqcn;
+  ASSERT_TRUE(
+      ChangeCongestion("rpg_ai_rate=7,profile=dcqcn-mlx,rpg_gd=12", device.congestion).ok());
   EXPECT_EQ(CongestionOf(device).profile, congestion::Profile::kDcqcnMlx);
   EXPECT_EQ(CongestionOf(device).rp.rpg_ai_rate, 7u);
   EXPECT_EQ(CongestionOf(device).rp.rpg_gd, 12u);
   EXPECT_EQ(CongestionOf(device).rp.rpg_hai_rate, 50u);
-  ASSERT_TRUE(ChangeCongestion("rpg_ai_rate=9", device).ok());
+  ASSERT_TRUE(ChangeCongestion("rpg_ai_rate=9", device.congestion).ok());
   EXPECT_EQ(CongestionOf(device).rp.rpg_ai_rate, 9u);
+  EXPECT_EQ(device.congestion.parameters.size(), 2u);
   for (const char* bad : {"rpg_hai_rate=60,rpg_gd=16", "rpg_hai_rate=60,profile=on", "hai=60",
                           "rpg_hai_rate", "", "rpg_hai_rate=60,,"}) {
-    EXPECT_EQ(ChangeCongestion(bad, device).code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(ChangeCongestion(bad, device.congestion).code(), absl::StatusCode::kInvalidArgument)
+        << bad;
   }
   EXPECT_EQ(CongestionOf(device).rp.rpg_hai_rate, 50u);
 }
