@@ -10,6 +10,16 @@ namespace {
 
 double GainOf(const ReactionSettings& settings) { return (1024.0 - settings.dce_tcp_g) / 1024.0; }
 
+double AdditiveStep(const ReactionSettings& settings, double line_bps) {
+  return settings.rpg_ai_rate != 0 ? settings.rpg_ai_rate * kMegabit
+                                   : std::min(40e6, line_bps / 400);
+}
+
+double HyperStep(const ReactionSettings& settings, double line_bps) {
+  return settings.rpg_hai_rate != 0 ? settings.rpg_hai_rate * kMegabit
+                                    : std::min(200e6, line_bps / 80);
+}
+
 double MaxRate(const ReactionSettings& settings, double line_bps) {
   if (settings.rpg_max_rate == 0) return line_bps;
   return std::min(line_bps, settings.rpg_max_rate * kMegabit);
@@ -80,9 +90,9 @@ DcqcnRates Increase(const ReactionSettings& settings, DcqcnRates rates, uint32_t
   const uint32_t most = std::max(timer_events, byte_events);
   double target = rates.target;
   if (fewest > settings.rpg_threshold) {
-    target += (fewest - settings.rpg_threshold) * (settings.rpg_hai_rate * kMegabit);
+    target += (fewest - settings.rpg_threshold) * HyperStep(settings, line_bps);
   } else if (most >= settings.rpg_threshold) {
-    target += settings.rpg_ai_rate * kMegabit;
+    target += AdditiveStep(settings, line_bps);
   }
   target = std::min(target, line_bps);
   return {.current = (rates.current + target) / 2, .target = target};

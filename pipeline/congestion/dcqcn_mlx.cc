@@ -15,6 +15,11 @@ uint32_t MaxRate(const ReactionSettings& settings, double line_bps) {
   return settings.rpg_max_rate == 0 ? line : std::min(line, settings.rpg_max_rate);
 }
 
+/// Mb/s. A setting of 0 stands for `of_line`.
+uint32_t StepOf(uint32_t setting, uint32_t of_line) {
+  return setting != 0 ? setting : std::max(of_line, 1u);
+}
+
 }  // namespace
 
 DcqcnMlx::DcqcnMlx(const ReactionSettings& settings, double line_bps, Nanos now)
@@ -99,9 +104,9 @@ void DcqcnMlx::OnSent(const ReactionSettings& settings, uint32_t bytes) {
 
 void DcqcnMlx::Increase(const ReactionSettings& settings) {
   if (std::min(time_stage_, byte_stage_) > settings.rpg_threshold) {
-    target_ += settings.rpg_hai_rate;
+    target_ += StepOf(settings.rpg_hai_rate, std::min(200u, line_ / 80));
   } else if (std::max(time_stage_, byte_stage_) >= settings.rpg_threshold) {
-    target_ += settings.rpg_ai_rate;
+    target_ += StepOf(settings.rpg_ai_rate, std::min(40u, line_ / 400));
   }
   target_ = std::min(target_, line_);
   rate_ = (rate_ + target_) / 2;

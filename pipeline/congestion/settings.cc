@@ -46,8 +46,10 @@ constexpr std::array kParameters = {
               "64 B between byte events"},
     Parameter{kRp, "rpg_threshold", Rp<&R::rpg_threshold>, 1, 31, "events of fast recovery"},
     Parameter{kRp, "rpg_max_rate", Rp<&R::rpg_max_rate>, 0, kMaxRate, "Mb/s, 0: line rate"},
-    Parameter{kRp, "rpg_ai_rate", Rp<&R::rpg_ai_rate>, 1, kMaxRate, "Mb/s of an additive increase"},
-    Parameter{kRp, "rpg_hai_rate", Rp<&R::rpg_hai_rate>, 1, kMaxRate, "Mb/s of a hyper increase"},
+    Parameter{kRp, "rpg_ai_rate", Rp<&R::rpg_ai_rate>, 0, kMaxRate,
+              "Mb/s of an additive increase, 0: 40, or 1/400 of the line"},
+    Parameter{kRp, "rpg_hai_rate", Rp<&R::rpg_hai_rate>, 0, kMaxRate,
+              "Mb/s of a hyper increase, 0: 200, or 1/80 of the line"},
     Parameter{kRp, "rpg_gd", Rp<&R::rpg_gd>, 10, 15, "log2 of what alpha is divided by"},
     Parameter{kRp, "rpg_min_dec_fac", Rp<&R::rpg_min_dec_fac>, 0, 100,
               "% that a cut leaves at least"},
@@ -89,7 +91,11 @@ constexpr ReactionSettings kMlx = {.rpg_time_reset = 300,
 Settings DefaultsOf(Profile profile) {
   Settings settings;
   settings.profile = profile;
-  if (profile != Profile::kDcqcnMlx) return settings;
+  if (profile != Profile::kDcqcnMlx) {
+    // The paper's 40 and 200 Mb/s, and less on slow links.
+    settings.rp.rpg_ai_rate = settings.rp.rpg_hai_rate = 0;
+    return settings;
+  }
   settings.rp = kMlx;
   settings.np.min_time_between_cnps = 4;
   return settings;

@@ -35,8 +35,8 @@ struct ReactionSettings {
   uint32_t rpg_byte_reset = 156250;            ///< Units of 64 B: the byte counter, 10 MB.
   uint32_t rpg_threshold = 5;                  ///< F of the paper.
   uint32_t rpg_max_rate = 0;                   ///< Mb/s; 0: the line rate.
-  uint32_t rpg_ai_rate = 40;                   ///< Mb/s.
-  uint32_t rpg_hai_rate = 200;                 ///< Mb/s: the value of the authors' simulator.
+  uint32_t rpg_ai_rate = 40;                   ///< Mb/s; 0: 40, or line / 400.
+  uint32_t rpg_hai_rate = 200;                 ///< Mb/s; 0: 200, or line / 80.
   uint32_t rpg_gd = 11;                        ///< log2 of the divisor of a cut; kDcqcnMlx.
   uint32_t rpg_min_dec_fac = 50;             ///< The least percentage that a cut leaves; kDcqcnMlx.
   uint32_t rpg_min_rate = 1;                 ///< Mb/s.

@@ -159,5 +159,19 @@ TEST(Dcqcn, AMaximumRateEndsTheLimit) {
   EXPECT_LE(point.rate_bps(), 10 * kGiga);
 }
 
+// [cc.rp.step] Steps that are not set are the paper's, and less on slow links.
+TEST_F(DcqcnTest, StepsGrowWithTheLine) {
+  ReactionSettings settings = DefaultsOf(Profile::kDcqcn).rp;
+  const DcqcnRates rates{.current = 1e8, .target = 2e8};
+  EXPECT_NEAR(Increase(settings, rates, 5, 5, 40e9).target, 2e8 + 40e6, 1);
+  EXPECT_NEAR(Increase(settings, rates, 5, 5, 1e9).target, 2e8 + 2.5e6, 1);
+  EXPECT_NEAR(Increase(settings, rates, 6, 6, 40e9).target, 2e8 + 200e6, 1);
+  EXPECT_NEAR(Increase(settings, rates, 7, 8, 1e9).target, 2e8 + 2 * 12.5e6, 1);
+  settings.rpg_ai_rate = 3;
+  settings.rpg_hai_rate = 9;
+  EXPECT_NEAR(Increase(settings, rates, 5, 5, 1e9).target, 2e8 + 3e6, 1);
+  EXPECT_NEAR(Increase(settings, rates, 6, 6, 1e9).target, 2e8 + 9e6, 1);
+}
+
 }  // namespace
 }  // namespace uroce::congestion

@@ -50,7 +50,8 @@ TEST(CongestionSettings, DefaultsOfThePaper) {
                                                     {"rpg_time_reset", 55},
                                                     {"rpg_byte_reset", 10'000'000 / 64},
                                                     {"rpg_threshold", 5},
-                                                    {"rpg_ai_rate", 40}};
+                                                    {"rpg_ai_rate", 0},
+                                                    {"rpg_hai_rate", 0}};
   for (const Profile profile : {Profile::kDcqcn, Profile::kDelay}) {
     for (const auto& [name, value] : defaults) EXPECT_EQ(Value(profile, name), value) << name;
   }

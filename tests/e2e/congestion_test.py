@@ -80,7 +80,7 @@ class CongestionTest(unittest.TestCase):
         self.assertEqual(text("roce_np/enable/3"), "1")
         self.uroce("cc", "set", "uroce2", "cnp_dscp=46", "np_enable=247", "rpg_ai_rate=7")
         self.addCleanup(self.uroce, "cc", "set", "uroce2", "cnp_dscp=48", "np_enable=255",
-                        "rpg_ai_rate=40")
+                        "rpg_ai_rate=0")
         self.assertEqual(text("roce_np/cnp_dscp"), "46")
         self.assertEqual(text("roce_np/enable/3"), "0")
         self.assertEqual(text("roce_np/enable/2"), "1")
@@ -88,14 +88,14 @@ class CongestionTest(unittest.TestCase):
 
     def test_all_of_a_change_or_nothing(self):
         for words, expected in ((("uroce1", "rpg_ai_rate=7", "alpha=2"), "alpha"),
-                                (("uroce1", "rpg_ai_rate=0"), "1 to"),
+                                (("uroce1", "rpg_gd=9"), "10 to"),
                                 (("uroce1", "profile=swift"), "delay"),
                                 (("uroce9", "rpg_ai_rate=7"), "uroce9")):
             with self.subTest(words=words):
                 status, output = run_status(self.lab.hosts[0].uroce("cc", "set", *words))
                 self.assertEqual(status, 2)
                 self.assertIn(expected, output)
-        self.assertEqual(self.parameter("uroce1", "rpg_ai_rate"), 40)
+        self.assertEqual(self.parameter("uroce1", "rpg_ai_rate"), 0)
 
     def test_a_profile_is_that_of_new_connections(self):
         self.uroce("cc", "set", "uroce1", "profile=delay")
