@@ -161,7 +161,7 @@ TEST(Dcqcn, AMaximumRateEndsTheLimit) {
 
 // [cc.rp.step] Steps that are not set are the paper's, and less on slow links.
 TEST_F(DcqcnTest, StepsGrowWithTheLine) {
-  ReactionSettings settings = DefaultsOf(Profile::kDcqcn).rp;
+  settings = DefaultsOf(Profile::kDcqcn).rp;
   const DcqcnRates rates{.current = 1e8, .target = 2e8};
   EXPECT_NEAR(Increase(settings, rates, 5, 5, 40e9).target, 2e8 + 40e6, 1);
   EXPECT_NEAR(Increase(settings, rates, 5, 5, 1e9).target, 2e8 + 2.5e6, 1);
