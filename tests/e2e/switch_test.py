@@ -66,7 +66,8 @@ class SwitchTest(unittest.TestCase):
                       f"--tclass={ECT0_TRAFFIC_CLASS}")
         self.addCleanup(flows.stop)
         self.lab.use(0, 3)
-        wait_until(lambda: self.lab.a.counters()["counters.np_ecn_marked_roce_packets"], "marks", timeout_s=60)
+        wait_until(lambda: self.lab.a.counters()["counters.np_ecn_marked_roce_packets"], "marks",
+                   timeout_s=60)
         port = self.lab.port("uroce0")
         self.assertGreater(port["ecn_marks"], 0)
         self.assertGreater(port["peak_queue_bytes"], 20_000)
