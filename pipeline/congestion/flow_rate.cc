@@ -2,6 +2,12 @@
 #include "pipeline/congestion/flow_rate.h"
 
 namespace uroce::congestion {
+namespace {
+
+/// By how much a worker that sleeps between packets may be late without a loss of rate.
+constexpr Nanos kMaxLate{2'000'000};
+
+}  // namespace
 
 LimitedFlow* LimitedFlows::Begin(FlowRate& owner, const Environment& environment, Nanos now) {
   if (flows_.size() == flows_.capacity()) return nullptr;
@@ -44,7 +50,7 @@ bool FlowRate::OnCnp(const Environment& environment, LimitedFlows& flows, Nanos 
 void FlowRate::SetLimit(double bps) {
   next_by_limit_ = Nanos(0);
   limit_ = Pacer();
-  if (bps != 0) limit_.SetRate(bps);
+  if (bps != 0) limit_.SetRate(bps, kMaxLate);
 }
 
 void FlowRate::OnSentLimited(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes,

@@ -24,11 +24,12 @@ inline Nanos TimeOf(double bytes, double rate_bps) {
 class Pacer {
  public:
   double rate_bps() const { return rate_bps_; }
-  /// Range: `rate_bps` >= 1.
-  void SetRate(double rate_bps) {
+  /// `credit`: what a late packet has lost of its time at most is made up for. Range:
+  /// `rate_bps` >= 1.
+  void SetRate(double rate_bps, Nanos credit = kMaxBurstTime) {
     rate_bps_ = rate_bps;
     nanos_per_byte_ = 8e9 / rate_bps;
-    credit_ = std::min(kMaxBurstTime, TimeOf(kMaxBurstBytes, rate_bps));
+    credit_ = std::min(credit, TimeOf(kMaxBurstBytes, rate_bps));
   }
   /// A packet of `bytes`, due at `next_send`, leaves at `now`: when the packet after it may leave.
   Nanos NextSend(Nanos next_send, Nanos now, double bytes) const {

@@ -149,11 +149,11 @@ TEST_F(FlowRateTest, ABoundedNumberOfFlows) {
 
 // [cc.pace.limit] A limit needs no CNP and no state, and is that of the flow at each look.
 TEST_F(FlowRateTest, ALimitIsKeptWithoutCnps) {
-  for (const Nanos turn : {Nanos(100), Nanos(8'192), Nanos(60'000)}) {
+  for (const Nanos turn : {Nanos(100), Nanos(8'192), Nanos(400'000)}) {
     FlowRate flow;
     flow.SetLimit(1e9);
     const uint64_t bytes = SendLimited(flow, Nanos(1'000'000), Nanos(101'000'000), turn);
-    EXPECT_LE(bytes, 12'500'000u + kMaxBurstBytes);
+    EXPECT_LE(bytes, 12'500'000u + kMaxBurstBytes + kPacket);
     EXPECT_GE(bytes, 12'500'000u * 98 / 100);
     EXPECT_EQ(flows.size(), 0u);
     flow.Reset(flows);
@@ -163,6 +163,14 @@ TEST_F(FlowRateTest, ALimitIsKeptWithoutCnps) {
     flow.OnSent(flows, kPacket, 0, Nanos(102'000'000));
     EXPECT_TRUE(flow.MaySend(Nanos(102'000'000)));
   }
+}
+
+// [cc.pace.limit] A slow flow keeps its rate though each packet leaves late.
+TEST_F(FlowRateTest, ALateWorkerKeepsASlowLimit) {
+  FlowRate flow;
+  flow.SetLimit(100e6);
+  const uint64_t bytes = SendLimited(flow, Nanos(0), Micros(200'000), Micros(550));
+  EXPECT_NEAR(static_cast<double>(bytes), 2.5e6, 0.05e6);
 }
 
 // [cc.pace.limit] The lower one of both decides: the limit while the rate of CNPs is higher and

@@ -84,6 +84,8 @@ MUTATIONS = [
      "limited_ != nullptr || limit_.rate_bps() != 0", "limited_ != nullptr"),
     ("limit-without-its-bytes", "flow_rate.cc",
      "limit_.NextSend(next_by_limit_, now, bytes)", "limit_.NextSend(next_by_limit_, now, 64)"),
+    ("late-packets-lose-their-time", "flow_rate.cc",
+     "limit_.SetRate(bps, kMaxLate)", "limit_.SetRate(bps)"),
     ("limit-not-ended", "flow_rate.cc", "  limit_ = Pacer();\n", ""),
     ("old-rate-is-kept", "flow_rate.cc", "if (rate_bps != pacer.rate_bps()) pacer",
      "if (pacer.rate_bps() == 0) pacer"),
