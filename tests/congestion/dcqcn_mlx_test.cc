@@ -47,6 +47,14 @@ TEST_F(DcqcnMlxTest, AlphaGrows) {
   EXPECT_EQ(alphas, (std::vector<uint32_t>{0, 5, 9, 13, 17, 21, 25, 29, 33}));
 }
 
+// [cc.mlx.alpha] It has ten bits, whatever its gain.
+TEST_F(DcqcnMlxTest, AlphaHasTenBits) {
+  settings.dce_tcp_g = 0;
+  DcqcnMlx point(settings, kLine, Nanos(0));
+  point.Advance(settings, Micros(1));
+  EXPECT_EQ(point.alpha(), 1023u);
+}
+
 // [cc.mlx.cut] The first cut at 100 Gb/s, and the timer steps behind it.
 TEST_F(DcqcnMlxTest, TheFirstCutAndTheWayBack) {
   DcqcnMlx point(settings, kLine, Nanos(0));

@@ -159,6 +159,30 @@ TEST(Dcqcn, AMaximumRateEndsTheLimit) {
   EXPECT_LE(point.rate_bps(), 10 * kGiga);
 }
 
+// [cc.rp.restart] A cut restarts both timers: between two events it does not leave them as they
+// were.
+TEST_F(DcqcnTest, ACutRestartsBothTimers) {
+  point.Advance(settings, Micros(100));
+  point.OnCnp(settings, Micros(100));
+  const double rate = point.rate_bps();
+  const double alpha = point.alpha();
+  point.Advance(settings, Micros(154));
+  EXPECT_EQ(point.rate_bps(), rate);
+  EXPECT_EQ(point.alpha(), alpha);
+  point.Advance(settings, Micros(155));
+  EXPECT_GT(point.rate_bps(), rate);
+  EXPECT_LT(point.alpha(), alpha);
+}
+
+// [cc.rp.bytes] Bytes beyond an event count for the next one.
+TEST_F(DcqcnTest, BytesBeyondAnEventCount) {
+  settings.rpg_byte_reset = 1;
+  point.OnSent(settings, 96);
+  EXPECT_EQ(point.rate_bps(), 30 * kGiga);
+  point.OnSent(settings, 96);
+  EXPECT_EQ(point.rate_bps(), 37.5 * kGiga) << "two more events";
+}
+
 // [cc.rp.step] Steps that are not set are the paper's, and less on slow links.
 TEST_F(DcqcnTest, StepsGrowWithTheLine) {
   settings = DefaultsOf(Profile::kDcqcn).rp;
