@@ -61,8 +61,8 @@ void DescribeDevice(const uroce_device_info& info, ibv_device_attr& attr) {
 }
 
 /// Types of queue pairs that IBV_QP_RATE_LIMIT is for, a bit for each.
-constexpr uint32_t kPacedTypes =
-    1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD | 1u << IBV_QPT_XRC_SEND;
+constexpr uint32_t kPacedTypes = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
+                                 1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV;
 
 void DescribeExtensions(ibv_device_attr_ex& attr) {
   attr.phys_port_cnt_ex = 1;

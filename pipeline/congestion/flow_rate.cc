@@ -4,7 +4,7 @@
 namespace uroce::congestion {
 namespace {
 
-/// By how much a worker that sleeps between packets may be late without a loss of rate.
+/// How late a worker that sleeps between packets may wake without a loss of rate.
 constexpr Nanos kMaxLate{2'000'000};
 
 }  // namespace
@@ -49,6 +49,7 @@ bool FlowRate::OnCnp(const Environment& environment, LimitedFlows& flows, Nanos 
 
 void FlowRate::SetLimit(double bps) {
   next_by_limit_ = Nanos(0);
+  if (limited_ == nullptr) next_send_ = Nanos(0);  // A time that the former limit gave.
   limit_ = Pacer();
   if (bps != 0) limit_.SetRate(bps, kMaxLate);
 }

@@ -87,12 +87,11 @@ class FlowRate {
  private:
   friend class LimitedFlows;
   void OnSentLimited(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes, Nanos now);
-
   void PaceByPoint(LimitedFlows& flows, uint32_t bytes, uint64_t answer_bytes, Nanos now);
 
   Nanos next_send_{0};
-  Nanos next_by_limit_{0};  ///< next_send_ as far as limit_ decides.
-  Pacer limit_;             ///< A rate of 0: there is none.
+  Nanos next_by_limit_{0};  ///< The time that limit_ allows.
+  Pacer limit_;             ///< Has a rate of 0 when no limit is set.
   LimitedFlow* limited_ = nullptr;
 };
 

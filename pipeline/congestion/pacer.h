@@ -24,8 +24,8 @@ inline Nanos TimeOf(double bytes, double rate_bps) {
 class Pacer {
  public:
   double rate_bps() const { return rate_bps_; }
-  /// `credit`: what a late packet has lost of its time at most is made up for. Range:
-  /// `rate_bps` >= 1.
+  /// Packets that leave late by at most `credit` do not lower the rate: the next ones leave sooner.
+  /// Range: `rate_bps` >= 1.
   void SetRate(double rate_bps, Nanos credit = kMaxBurstTime) {
     rate_bps_ = rate_bps;
     nanos_per_byte_ = 8e9 / rate_bps;

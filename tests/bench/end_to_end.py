@@ -73,13 +73,27 @@ def spread(values):
     return " ".join(f"{value:.1f}" for value in values)
 
 
+def show(lab, program, *arguments):
+    """Runs a program of this folder at host `a` and prints what it says."""
+    for line in lab.a.run(BENCH / program, *arguments, timeout_s=180).splitlines():
+        print("  " + line)
+
+
+def rates():
+    """How exactly rate limits of queue pairs are kept."""
+    lab = WireLab()
+    try:
+        print("rate limits, WRITEs of one program")
+        show(lab, "paced_rates", lab.a.gid_index(), lab.b.gid_index())
+    finally:
+        lab.close()
+
+
 def latency():
     lab = WireLab()
     try:
         print("one-way latency of an 8 B WRITE, both ends in one program")
-        for line in lab.a.run(BENCH / "verbs_latency", "-x", lab.a.gid_index(), "-y",
-                              lab.b.gid_index(), timeout_s=120).splitlines():
-            print("  " + line)
+        show(lab, "verbs_latency", "-x", lab.a.gid_index(), "-y", lab.b.gid_index())
     finally:
         lab.close()
 
@@ -89,9 +103,7 @@ def calls():
     lab = WireLab()
     try:
         print("calls of verbs, medians")
-        for line in lab.a.run(BENCH / "verbs_calls", lab.a.gid_index(), lab.b.gid_index(),
-                              timeout_s=120).splitlines():
-            print("  " + line)
+        show(lab, "verbs_calls", lab.a.gid_index(), lab.b.gid_index())
         begin = time.monotonic()
         pingpong(lab, "-n", 1)
         took_s = time.monotonic() - begin
@@ -132,7 +144,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--only", choices=["bandwidth", "latency", "memory"])
+    parser.add_argument("--only", choices=["bandwidth", "latency", "rates", "memory"])
     options = parser.parse_args()
     print(f"{platform.node()}: {os.cpu_count()} cores, Linux {platform.release()}")
     if options.only in (None, "bandwidth"):
@@ -140,6 +152,8 @@ def main():
     if options.only in (None, "latency"):
         latency()
         calls()
+    if options.only in (None, "rates"):
+        rates()
     if options.only in (None, "memory"):
         idle_queue_pairs(1000)
 

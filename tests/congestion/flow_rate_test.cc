@@ -159,10 +159,26 @@ TEST_F(FlowRateTest, ALimitIsKeptWithoutCnps) {
     flow.Reset(flows);
     EXPECT_EQ(flow.limit_bps(), 1e9);
     flow.SetLimit(0);
-    EXPECT_TRUE(flow.MaySend(Nanos(101'000'000)) || flow.next_send() < Nanos(101'100'000));
+    EXPECT_TRUE(flow.MaySend(Nanos(101'000'000)));
     flow.OnSent(flows, kPacket, 0, Nanos(102'000'000));
     EXPECT_TRUE(flow.MaySend(Nanos(102'000'000)));
   }
+}
+
+// [cc.pace.limit] A new limit, or none, counts at once; a time that CNPs gave remains.
+TEST_F(FlowRateTest, ANewLimitCountsAtOnce) {
+  FlowRate flow;
+  flow.SetLimit(1e5);
+  for (int i = 0; i < 4; ++i) flow.OnSent(flows, kPacket, 0, Nanos(0));
+  ASSERT_FALSE(flow.MaySend(Micros(500'000)));
+  flow.SetLimit(1e9);
+  EXPECT_TRUE(flow.MaySend(Micros(1)));
+  ASSERT_TRUE(flow.OnCnp(environment, flows, Micros(1)));
+  for (int i = 0; i < 100; ++i) flow.OnSent(flows, kPacket, 0, Micros(1));
+  const Nanos by_cnp = flow.next_send();
+  ASSERT_GT(by_cnp, Micros(1));
+  flow.SetLimit(0);
+  EXPECT_EQ(flow.next_send(), by_cnp);
 }
 
 // [cc.pace.limit] A slow flow keeps its rate though each packet leaves late.

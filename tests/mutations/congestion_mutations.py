@@ -86,6 +86,8 @@ MUTATIONS = [
      "limit_.NextSend(next_by_limit_, now, bytes)", "limit_.NextSend(next_by_limit_, now, 64)"),
     ("late-packets-lose-their-time", "flow_rate.cc",
      "limit_.SetRate(bps, kMaxLate)", "limit_.SetRate(bps)"),
+    ("time-of-the-former-limit", "flow_rate.cc",
+     "  if (limited_ == nullptr) next_send_ = Nanos(0);", "  "),
     ("limit-not-ended", "flow_rate.cc", "  limit_ = Pacer();\n", ""),
     ("old-rate-is-kept", "flow_rate.cc", "if (rate_bps != pacer.rate_bps()) pacer",
      "if (pacer.rate_bps() == 0) pacer"),

@@ -285,15 +285,14 @@ bool Transmitter::FinishUnreliable(QueuePair& qp, const TxPacket& packet, rte_mb
   const AddressVector* const vector = qp.config().session->FindAddress(packet.path);
   if (vector != nullptr) context_.congestion.OnSentTo(qp, vector->path(), frame->data_len);
   drivers::SetDestination(*frame, packet.header.dest_qpn);
-  if (packet.header.dest_qpn == kMulticastQpn) LoopBack(qp, packet, *frame);
+  if (packet.header.dest_qpn == kMulticastQpn) LoopBack(qp, vector, *frame);
   const Mac& mac = qp.config().device->mac;
   return std::memcmp(StartOf(frame), mac.data(), mac.size()) == 0;
 }
 
-void Transmitter::LoopBack(QueuePair& qp, const TxPacket& packet, const rte_mbuf& frame) {
+void Transmitter::LoopBack(QueuePair& qp, const AddressVector* vector, const rte_mbuf& frame) {
   DevicePort& port = *qp.links().port;
   Count(port.counters().multicast_xmit_packets);
-  const AddressVector* const vector = qp.config().session->FindAddress(packet.path);
   if (vector == nullptr || !port.device().groups.contains(vector->path().destination)) return;
   rte_mbuf* const copy = context_.stash.Copy(frame, port.counters());
   if (copy == nullptr) return;

@@ -84,7 +84,7 @@ class Transmitter {
   /// Completes the frame of an unacknowledged service's packet. True: it is for this device.
   bool FinishUnreliable(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
   /// Gives what the sender sends to the members of the group on its own device.
-  void LoopBack(QueuePair& qp, const transport::TxPacket& packet, const rte_mbuf& frame);
+  void LoopBack(QueuePair& qp, const AddressVector* vector, const rte_mbuf& frame);
 
   const TransmitContext context_;
   uint16_t identification_ = 0;
