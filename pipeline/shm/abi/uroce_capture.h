@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A capture: the ring that uroced fills and a tool empties, and what is noted of each frame. Plain
- * C, and a part of the ABI's version.
+ * A capture: the ring that uroced fills and a tool empties, and the annotation of each frame. Plain
+ * C, covered by UROCE_ABI_VERSION.
  */
 #ifndef UROCE_CAPTURE_H_
 #define UROCE_CAPTURE_H_
@@ -9,24 +9,24 @@
 
 #include "pipeline/shm/abi/uroce_arena.h"
 
-/* CAPTURE, from a tool of root's or of the daemon's user: fds of the reply: a memfd, mapped whole,
- * of ring_count equal parts, one for each worker: a uroce_capture_page, and ring_bytes of records
- * at ring_offset of the part. In each the records are in order of time. The tool ends it by
- * shutting its side of the socket down; when the daemon has closed its own, no record and no loss
- * comes any more, and what is in the ring may still be read. */
-#define UROCE_CAPTURE_DROPPED 1u       /* bits of `only` */
-#define UROCE_CAPTURE_RETRANSMITTED 2u /* requests sent again, and responses given again */
+/* CAPTURE, from a tool that runs as root or as the daemon's user. Fds of the reply: a memfd. It has
+ * ring_count equal parts, one for each worker. A part holds a uroce_capture_page, and ring_bytes of
+ * records from ring_offset of the part on, in order of time. The tool ends the capture: it shuts
+ * down its side of the socket. When the daemon has closed its own side, it adds no more records and
+ * counts no more losses; the tool may still read the ring. */
+#define UROCE_CAPTURE_DROPPED 1u       /* bits of `only`: dropped frames */
+#define UROCE_CAPTURE_RETRANSMITTED 2u /* requests and responses sent again */
 #define UROCE_CAPTURE_MARKED 4u        /* arrived with congestion experienced */
 struct uroce_capture {
   char device[64]; /* "" for all */
   uint32_t snap_length;
-  uint32_t only;       /* UROCE_CAPTURE_*: frames of these kinds alone; 0 for all frames */
-  uint64_t ring_bytes; /* of all rings, wanted; a power of two */
+  uint32_t only;       /* UROCE_CAPTURE_*: record frames of these kinds only; 0: all frames */
+  uint64_t ring_bytes; /* wanted, of all rings together; a power of two */
 };
 struct uroce_capture_reply {
   uint64_t map_bytes;
   uint64_t ring_offset;
-  uint64_t ring_bytes;      /* of each ring, granted, a power of two */
+  uint64_t ring_bytes;      /* granted, of each ring; a power of two */
   uint32_t interface_count; /* uroce_capture_interface[interface_count] follow */
   uint32_t ring_count;
 };
@@ -36,24 +36,24 @@ struct uroce_capture_interface {
   uint16_t reserved;
   uint32_t mtu;
 };
-/* Frames that found no room. */
+/* Frames that the ring had no room for. */
 struct uroce_capture_lost {
   uint64_t inbound;
   uint64_t outbound;
 };
 struct uroce_capture_page {
-  struct uroce_line64 produced;                      /* daemon: bytes, free running */
-  struct uroce_line64 consumed;                      /* tool: bytes, free running */
-  struct uroce_line64 reached;                       /* daemon: records from before are published;
-                                                      * ns since 1970, still while it sleeps */
+  struct uroce_line64 produced; /* daemon: bytes, free running */
+  struct uroce_line64 consumed; /* tool: bytes, free running */
+  struct uroce_line64 reached;  /* daemon: ns since 1970; all records of before this
+                                 * time are published. Advances in sleep too */
   struct uroce_capture_lost lost[UROCE_MAX_DEVICES]; /* daemon */
 };
 
-/* What the device made of a frame, in codes and numbers; pipeline/capture has their texts. */
+/* What the device did with a frame; pipeline/capture turns these codes into text. */
 enum uroce_capture_reason {
-  UROCE_REASON_NONE = 0, /* taken, or sent for the first time */
-  /* Received and dropped before the transport, as the counters of the device have it. */
-  UROCE_REASON_NOT_ROCE,   /* detail: wire::DecodeResult; 0: of another MAC */
+  UROCE_REASON_NONE = 0, /* accepted, or sent for the first time */
+  /* Received and dropped before the transport; a counter of the device counts each reason. */
+  UROCE_REASON_NOT_ROCE,   /* detail: wire::DecodeResult; 0: to another MAC */
   UROCE_REASON_MALFORMED,  /* detail: wire::DecodeResult; 0: a response that cannot be right */
   UROCE_REASON_BAD_OPCODE, /* unknown, or not of the queue pair's service */
   UROCE_REASON_BAD_ICRC,
@@ -62,37 +62,37 @@ enum uroce_capture_reason {
   UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair; UD: not to this device */
   UROCE_REASON_BAD_STATE,   /* detail: enum ibv_qp_state */
   UROCE_REASON_CNP_IGNORED,
-  UROCE_REASON_CNP_HANDLED, /* not dropped: the queue pair sends less */
-  UROCE_REASON_PARKED_FULL, /* no room behind a queue pair that waits for the program's memory */
-  UROCE_REASON_ABANDONED,   /* the queue pair was reset or destroyed while the frame waited */
-  UROCE_REASON_CROSS_WORKER_FULL, /* no room on the way to the worker of the queue pair */
-  /* Received, and not executed by the transport. */
+  UROCE_REASON_CNP_HANDLED,       /* not dropped: the queue pair lowers its rate */
+  UROCE_REASON_PARKED_FULL,       /* no room: the queue pair waits for a copy of memory */
+  UROCE_REASON_ABANDONED,         /* the queue pair was reset or destroyed while the frame waited */
+  UROCE_REASON_CROSS_WORKER_FULL, /* the queue to the queue pair's worker is full */
+  /* Received; the transport did not execute it. */
   UROCE_REASON_GHOST,           /* a response that nothing waits for */
-  UROCE_REASON_RESPONSE_GAP,    /* of a READ: a response before it was lost */
+  UROCE_REASON_RESPONSE_GAP,    /* a response to a READ; one before it was lost */
   UROCE_REASON_DUPLICATE,       /* detail: 1 answered again */
-  UROCE_REASON_OUT_OF_SEQUENCE, /* expected_psn; detail: 1 NAK sent, 0 it was sent before */
+  UROCE_REASON_OUT_OF_SEQUENCE, /* expected_psn; detail: 1: NAK sent, 0: NAK was sent before */
   UROCE_REASON_NOT_READY,       /* no receive is posted: RNR NAK; number: its timer code */
   UROCE_REASON_REFUSED,         /* number: syndrome of the NAK; detail: enum uroce_refusal */
-  /* The same for UC and UD, where nothing is answered. */
-  UROCE_REASON_MESSAGE_CUT,     /* a packet before it was lost, and with it the message */
+  /* Received and not executed; UC and UD, which answer nothing. */
+  UROCE_REASON_MESSAGE_CUT,     /* a packet before it was lost, so the message is dropped */
   UROCE_REASON_NO_RECEIVE,      /* no receive is posted */
   UROCE_REASON_TOO_LONG,        /* longer than the receive */
-  UROCE_REASON_MESSAGE_REFUSED, /* a length, a right or a key is wrong */
+  UROCE_REASON_MESSAGE_REFUSED, /* a length, an access right or a key is wrong */
   UROCE_REASON_BAD_QKEY,
   UROCE_REASON_BAD_RECEIVE, /* the receive is malformed: the queue pair is in error */
   /* Sent. */
   UROCE_REASON_RETRANSMITTED,  /* detail: enum uroce_resend_cause; number of limit */
-  UROCE_REASON_ANSWERED_AGAIN, /* a response given again, to a duplicate request */
+  UROCE_REASON_ANSWERED_AGAIN, /* the response to a duplicate request */
   UROCE_REASON_NAK,            /* a NAK of any kind; number: its syndrome */
-  UROCE_REASON_SELECTIVE_ACK,  /* to a NIC of this make: packets are missing, others kept */
-  /* Received, and executed later. */
+  UROCE_REASON_SELECTIVE_ACK,  /* to another uroce: some packets are missing, later ones kept */
+  /* Received; will be executed later. */
   UROCE_REASON_KEPT, /* a packet before it is missing; expected_psn */
 };
-/* Why a responder refuses a request for good; the order is that of transport::Refusal. */
+/* Why a responder refuses a request with a fatal NAK; in the order of transport::Refusal. */
 enum uroce_refusal {
   UROCE_REFUSAL_NONE = 0,
   UROCE_REFUSAL_ORDER,          /* the opcode does not continue the message */
-  UROCE_REFUSAL_PAYLOAD_LENGTH, /* not what the path MTU or the message leaves */
+  UROCE_REFUSAL_PAYLOAD_LENGTH, /* not the length that the path MTU and the message require */
   UROCE_REFUSAL_MESSAGE_LENGTH, /* over 2^31 bytes */
   UROCE_REFUSAL_RIGHT,          /* the queue pair does not allow this operation */
   UROCE_REFUSAL_RESOURCES,      /* more READs and atomics than max_dest_rd_atomic */
@@ -103,36 +103,36 @@ enum uroce_refusal {
   UROCE_REFUSAL_LOCAL_KEY,      /* the receive's own key does not grant its range */
   UROCE_REFUSAL_INVALIDATE,     /* the key to invalidate may not be */
 };
-/* Why a requester sends again; the order is that of transport::ResendCause. */
+/* Why a requester sends again; in the order of transport::ResendCause. */
 enum uroce_resend_cause {
   UROCE_RESEND_NONE = 0,
   UROCE_RESEND_ACK_TIMEOUT,
   UROCE_RESEND_SEQUENCE_NAK,
-  UROCE_RESEND_RNR_NAK,         /* its timer has run out */
-  UROCE_RESEND_IMPLIED_NAK,     /* the response to a READ or atomic was passed over */
-  UROCE_RESEND_SELECTIVE_ACK,   /* the responder misses it, and keeps what follows */
-  UROCE_RESEND_TAIL_LOSS_PROBE, /* nothing has come for some round trips */
+  UROCE_RESEND_RNR_NAK,         /* the time that the RNR NAK named has passed */
+  UROCE_RESEND_IMPLIED_NAK,     /* a later response came; that of a READ or atomic is missing */
+  UROCE_RESEND_SELECTIVE_ACK,   /* the responder misses it and keeps later packets */
+  UROCE_RESEND_TAIL_LOSS_PROBE, /* no answer for some round trips */
 };
 #define UROCE_NOTE_MARKED 1u /* flags: congestion experienced */
 #define UROCE_NOTE_FAILED 2u /* flags: the queue pair went to error by this packet */
-#define UROCE_NO_LIMIT 255u  /* limit: sent again for ever */
+#define UROCE_NO_LIMIT 255u  /* limit: there is none */
 struct uroce_capture_note {
   uint8_t reason; /* enum uroce_capture_reason */
   uint8_t detail;
   uint8_t number;
   uint8_t limit;
   uint8_t flags;  /* UROCE_NOTE_* */
-  uint8_t status; /* FAILED: enum ibv_wc_status of the work that failed; 0: of none */
+  uint8_t status; /* FAILED: enum ibv_wc_status of the work that failed; 0: no work failed */
   uint16_t reserved;
-  uint32_t qpn; /* of this end; 0: of no queue pair */
+  uint32_t qpn; /* of this end; 0: no queue pair */
   uint32_t psn; /* of the packet */
   uint32_t expected_psn;
   uint32_t reserved2;
 };
 
-/* A record starts at a multiple of 64 and is contiguous: one with length UROCE_NONE fills the rest
- * of the ring up to its end. captured_length bytes of frame follow; size counts all of it and is a
- * multiple of 64, so that a record shares no cache line with another. */
+/* A record starts at a multiple of 64 and is contiguous. captured_length bytes of frame follow it;
+ * `size` counts both, and is a multiple of 64, so that records share no cache line. A record with
+ * captured_length UROCE_NONE fills the rest of the ring up to its end. */
 #define UROCE_CAPTURE_ALIGNMENT 64u
 #define UROCE_CAPTURE_INBOUND 1u
 #define UROCE_CAPTURE_OUTBOUND 2u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The commands on the control socket of uroced. Plain C, and a part of the ABI's version.
+ * The commands on the control socket of uroced. Plain C, covered by UROCE_ABI_VERSION.
  */
 #ifndef UROCE_COMMANDS_H_
 #define UROCE_COMMANDS_H_
@@ -9,9 +9,10 @@
 #include "pipeline/shm/abi/uroce_arena.h"
 
 /* ---- commands ---------------------------------------------------------------------------------
- * Control socket: AF_UNIX, SOCK_SEQPACKET. A request is uroce_request followed by the command's
- * own structure, in one datagram; the reply is uroce_reply followed by its own, in one datagram,
- * with the fds that the comment names as SCM_RIGHTS. One request is under way at a time.
+ * Control socket: AF_UNIX, SOCK_SEQPACKET. A request is one datagram: a uroce_request, then the
+ * structure of the command. The reply is one datagram: a uroce_reply, then the structure of the
+ * command's reply, and the fds that the command's comment names (SCM_RIGHTS). A program sends its
+ * next request after the reply to the one before.
  * The first request is UROCE_HELLO, or UROCE_DUMP / UROCE_CAPTURE / UROCE_FLIGHT / UROCE_CHANGE
  * from a tool.
  */
@@ -71,7 +72,7 @@ struct uroce_request {
 struct uroce_reply {
   int32_t error;  /* 0, or a positive errno; then nothing follows */
   uint32_t size;  /* of the whole datagram */
-  char text[120]; /* Why, for UROCE_LOG; "" when error is 0. */
+  char text[120]; /* The reason of the error, for UROCE_LOG. */
 };
 
 /* HELLO. fds: arena, eventfd of each worker (worker_count), socket for uroce_lend below, and,
@@ -87,8 +88,9 @@ struct uroce_hello_reply {
   uint32_t has_userfaultfd;
 };
 
-/* On the second socket, also SOCK_SEQPACKET: what the program lends the daemon of its memory. One
- * request with at most one fd, one reply; one request is under way at a time. */
+/* On the second socket, also SOCK_SEQPACKET: the program lends parts of its memory to the daemon.
+ * A request has at most one fd. A program sends its next request after the reply to the one
+ * before. */
 enum uroce_lend_what {
   UROCE_LEND_MEMORY = 1, /* The program's own /proc/self/mem, open for reading and writing: needed
                             before the first REG_MR with a copied segment. */
@@ -99,17 +101,17 @@ enum uroce_lend_what {
 };
 struct uroce_lend {
   uint32_t what;     /* enum uroce_lend_what */
-  uint32_t writable; /* LEND_FILE: not 0 to write to it too */
+  uint32_t writable; /* LEND_FILE: not 0: the daemon may write to it too */
   uint64_t vma_start;
   uint64_t vma_end;
-  uint64_t offset; /* LEND_FILE: the bytes of the file to map */
+  uint64_t offset; /* LEND_FILE: the range of the file to map */
   uint64_t length;
 };
 struct uroce_lend_reply {
   int32_t error;
   uint32_t segment; /* LEND_FILE: for uroce_mr_segment and DESTROY_SEGMENT. LEND_XRC_FILE: for
                        uroce_open_xrcd */
-  uint64_t offset;  /* LEND_FILE: what the daemon maps, rounded out to pages of the file system */
+  uint64_t offset;  /* LEND_FILE: the range that the daemon maps, in whole pages of the file */
   uint64_t length;
 };
 
@@ -139,13 +141,14 @@ struct uroce_device_info {
 
 /* LIST_DEVICES: reply is uroce_device_info[device_count]. */
 
-/* OPEN_CONTEXT. fds: the socket of asynchronous events; a sealed memfd that holds
- * uroce_context_name. Whoever has that one may import the context: it is ibv_context.cmd_fd. */
+/* OPEN_CONTEXT. fds: the socket of asynchronous events; a sealed memfd that holds a
+ * uroce_context_name. A program that has the memfd may import the context. The memfd is
+ * ibv_context.cmd_fd. */
 struct uroce_open_context {
   uint32_t device_index;
   uint32_t reserved;
 };
-/* Reply of every command that makes an object without more to say. */
+/* Reply of each command that makes an object and tells only its handle. */
 struct uroce_handle {
   uint32_t handle;
   uint32_t reserved;
@@ -155,18 +158,19 @@ struct uroce_context_name {
   uint64_t magic;
   uint64_t secret[2]; /* 128 random bits */
 };
-/* IMPORT_CONTEXT: request uroce_context_name; a context of the same device whose protection domains
- * and regions may be imported. fds: its own socket of asynchronous events. */
+/* IMPORT_CONTEXT: request uroce_context_name. Makes a context of the same device, by which the
+ * named context's protection domains and regions can be imported. fds: the new context's socket of
+ * asynchronous events. */
 struct uroce_import_context_reply {
   uint32_t handle;
   uint32_t device_index;
 };
-/* IMPORT_PD: `owner` is a context that was imported; reply uroce_handle, a protection domain that
- * shares keys with the imported one. IMPORT_MR: `owner` is such a protection domain. Regions that
- * are copied cannot be shared between programs: EOPNOTSUPP. */
+/* IMPORT_PD: `owner` is an imported context. Reply: uroce_handle of a protection domain that shares
+ * keys with the imported one. IMPORT_MR: `owner` is an imported protection domain. A region with
+ * copied segments cannot be imported: EOPNOTSUPP. */
 struct uroce_import {
   uint32_t owner;
-  uint32_t handle; /* in the program that made it */
+  uint32_t handle; /* in the program that made the object */
 };
 struct uroce_import_mr_reply {
   uint64_t length;
@@ -196,52 +200,53 @@ struct uroce_gid_entry {
 };
 /* QUERY_GIDS: reply is uroce_gid_entry[gid_table_length], empty slots with valid 0. */
 
-/* CREATE_SEGMENT: memory to swap a page range for. fds: the sealed memfd, of which bytes
- * [0, length) are the segment's; its size is larger, so that mremap may grow the range. The shim
- * knows its segments in /proc/self/maps by the memfd's name. */
+/* CREATE_SEGMENT: memory that replaces a range of the program's pages. fds: a sealed memfd; its
+ * bytes [0, length) are the segment's. The memfd is larger, so that mremap may grow the range. The
+ * shim finds its segments in /proc/self/maps by the memfd's name. */
 #define UROCE_SEGMENT_NAME "uroce-segment"
 struct uroce_create_segment {
   uint64_t addr; /* where the shim will map it, page aligned */
   uint64_t length;
 };
 
-/* TRIM_SEGMENT: no region has these pages of a segment any more, and the program is about to have
- * other memory in their place. The rest of the segment stays what it is. */
+/* TRIM_SEGMENT: no region uses these pages of a segment any more, and the program is about to map
+ * other memory in their place. The daemon frees the pages. The rest of the segment stays. */
 struct uroce_trim_segment {
   uint32_t segment;
   uint32_t reserved;
-  uint64_t offset; /* in whole pages */
+  uint64_t offset; /* a multiple of the page size, like length */
   uint64_t length;
 };
 
-/* REG_MR: the region [va, va + length) as a list of segments in rising addresses without gaps. Of
- * more than UROCE_MAX_MR_SEGMENTS the first ones come before, by ADD_MR_SEGMENTS, as many in each
- * message: REG_MR then says how many there are in all, and UROCE_MAX_MR_PARTS is the most. */
+/* REG_MR: the region [addr, addr + length) as a list of segments, in rising order of address,
+ * without gaps. A region may have UROCE_MAX_MR_PARTS segments. When it has more than
+ * UROCE_MAX_MR_SEGMENTS, messages ADD_MR_SEGMENTS with UROCE_MAX_MR_SEGMENTS each carry the first
+ * ones, and REG_MR carries the rest. segment_count of REG_MR counts all segments. */
 enum uroce_mr_mode {
   UROCE_MR_MAPPED = 1,
   UROCE_MR_COPIED = 2,
   UROCE_MR_SHARED = 3,
-  UROCE_MR_NULL = 4, /* no memory: drops what is written, and reads as zeros. For access of the
-                        program's own queue pairs alone. */
+  UROCE_MR_NULL = 4, /* no memory: writes are dropped, reads return zeros. Only the program's own
+                        queue pairs may use it. */
 };
-/* Why a segment is copied, for people. */
+/* Why a segment is copied; shown to users. */
 enum uroce_mr_reason {
-  UROCE_WHY_NONE = 0,       /* it is not */
-  UROCE_WHY_STACK,          /* a stack or thread-local storage */
-  UROCE_WHY_HEAP_PAGE,      /* a page covered in part, in the brk heap or in an arena of malloc's */
-  UROCE_WHY_PARTIAL_PAGE,   /* a page covered in part, and the kernel may write to the rest */
-  UROCE_WHY_FILE_MAPPING,   /* a private mapping of a file, hugetlb's too */
-  UROCE_WHY_READ_ONLY,      /* private memory that is not writable */
-  UROCE_WHY_FILE_SYSTEM,    /* a shared file, not on tmpfs or hugetlbfs */
-  UROCE_WHY_NOT_REACHABLE,  /* a shared file that neither side may open */
-  UROCE_WHY_NO_USERFAULTFD, /* the kernel gives the program none */
-  UROCE_WHY_REFUSED,        /* the kernel would not protect or replace the pages */
-  UROCE_WHY_MANY_MAPPINGS,  /* the program is close to vm.max_map_count */
-  UROCE_WHY_DAEMON_LIMIT,   /* the daemon had no segment to give */
-  UROCE_WHY_MANY_PARTS,     /* more parts than a region may have */
-  UROCE_WHY_UNKNOWN_THREADS, /* where the stacks lie is not known */
-  UROCE_WHY_POLICY,          /* UROCE_MR=copied, valgrind */
-  UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: it is what lies there at the moment */
+  UROCE_WHY_NONE = 0,        /* It is not copied. */
+  UROCE_WHY_STACK,           /* a stack or thread-local storage */
+  UROCE_WHY_HEAP_PAGE,       /* a page covered in part, in the brk heap or in an arena of malloc */
+  UROCE_WHY_PARTIAL_PAGE,    /* a page covered in part; the kernel may write to the rest */
+  UROCE_WHY_FILE_MAPPING,    /* a private mapping of a file, or of hugetlb pages */
+  UROCE_WHY_READ_ONLY,       /* private memory that is not writable */
+  UROCE_WHY_FILE_SYSTEM,     /* a shared file, not on tmpfs or hugetlbfs */
+  UROCE_WHY_NOT_REACHABLE,   /* a shared file that neither side may open */
+  UROCE_WHY_NO_USERFAULTFD,  /* The kernel gives the program no userfaultfd. */
+  UROCE_WHY_REFUSED,         /* The kernel refused to protect or to replace the pages. */
+  UROCE_WHY_MANY_MAPPINGS,   /* The program is close to vm.max_map_count. */
+  UROCE_WHY_DAEMON_LIMIT,    /* The daemon has no segment left for the program. */
+  UROCE_WHY_MANY_PARTS,      /* more parts than a region may have */
+  UROCE_WHY_UNKNOWN_THREADS, /* The shim does not know where the stacks lie. */
+  UROCE_WHY_POLICY,          /* UROCE_MR=copied, or the program runs in valgrind */
+  UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: the mappings may change at any time */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */
@@ -249,7 +254,7 @@ struct uroce_mr_segment {
   uint32_t mode;           /* enum uroce_mr_mode */
   uint32_t segment;        /* mapped, shared: handle of CREATE_SEGMENT or uroce_lend; else
                               UROCE_NONE */
-  uint64_t segment_offset; /* mapped, shared: where addr lies in the segment */
+  uint64_t segment_offset; /* mapped, shared: the place of addr in the segment */
   uint32_t reason;         /* enum uroce_mr_reason */
   uint32_t reserved;
 };
@@ -258,13 +263,13 @@ struct uroce_reg_mr {
   uint32_t access; /* enum ibv_access_flags */
   uint64_t addr;
   uint64_t length;
-  uint64_t iova; /* what SGEs and peers call addr; 0 with ZERO_BASED */
+  uint64_t iova; /* the address of `addr` in SGEs and requests; 0 with ZERO_BASED */
   uint32_t segment_count;
-  uint32_t replaces; /* UROCE_NONE, or the handle of a region that becomes this one: handle and
-                        key stay, and no access to the former memory is under way afterwards */
-  /* uroce_mr_segment[segment_count], or the last ones of these */
+  uint32_t replaces; /* UROCE_NONE, or the handle of a region that becomes this one: it keeps its
+                        handle and key; after the reply nothing accesses its former memory */
+  /* The uroce_mr_segment entries that no ADD_MR_SEGMENTS carried follow. */
 };
-/* `first` is the number of those that came before, 0 for those of a new region. */
+/* `first`: the number of segments in the messages before; 0 begins a new region. */
 struct uroce_add_mr_segments {
   uint32_t first;
   uint32_t segment_count;
@@ -277,14 +282,14 @@ struct uroce_reg_mr_reply {
   uint32_t reserved;
 };
 
-/* ALLOC_MW: a memory window, bound by works of queue pairs. */
+/* ALLOC_MW: a memory window; works of queue pairs bind it. */
 struct uroce_alloc_mw {
   uint32_t pd;
   uint32_t type; /* enum ibv_mw_type */
 };
 struct uroce_alloc_mw_reply {
   uint32_t handle;
-  uint32_t rkey; /* its first; a program may change the low byte */
+  uint32_t rkey; /* the window's first key; a program may change the low byte */
 };
 
 /* CREATE_CHANNEL (request: a context). fds: its socket. Reply: uroce_handle. */
@@ -295,7 +300,7 @@ struct uroce_create_cq {
   uint64_t user_handle; /* struct ibv_cq * */
   uint32_t channel;     /* UROCE_NONE: no channel */
   uint32_t comp_vector;
-  uint32_t has_times; /* not 0: completions say when they were made */
+  uint32_t has_times; /* not 0: CQEs have time_ns */
   uint32_t reserved;
 };
 struct uroce_create_cq_reply {
@@ -303,25 +308,26 @@ struct uroce_create_cq_reply {
   uint32_t cqe;         /* granted: at least what was asked for */
   uint64_t page_offset; /* uroce_cq_page */
 };
-/* RESIZE_CQ: while nobody polls, and no queue pair that uses the CQ comes or goes. What waits in
- * the rings is moved to new ones, where it comes first and consumed is 0. EINVAL, and nothing has
- * changed, when more waits than `cqe`. */
+/* RESIZE_CQ. Meanwhile the shim does not poll the CQ, and creates and destroys no queue pair that
+ * uses it. The CQEs that wait move to the start of new rings, whose `consumed` is 0. EINVAL when
+ * more than `cqe` wait; nothing has changed then. */
 struct uroce_resize_cq {
   uint32_t handle;
   uint32_t cqe;
 };
 struct uroce_resize_cq_reply {
   uint32_t cqe;        /* granted */
-  uint32_t ring_count; /* as many as before; uroce_cq_ring[ring_count] follow */
+  uint32_t ring_count; /* unchanged; uroce_cq_ring[ring_count] follow */
 };
-/* MODIFY_CQ: when an armed CQ with a channel makes its record: by `count` CQEs, or `period_us`
- * after the first of them. One of them 0: at once. Of several workers each counts its own. */
+/* MODIFY_CQ: an armed CQ with a channel makes its record after `count` CQEs, or `period_us` after
+ * the first of them. It makes the record at once when `count` or `period_us` is 0. Each worker
+ * counts its own CQEs. */
 struct uroce_modify_cq {
   uint32_t handle;
   uint16_t count;
   uint16_t period_us;
 };
-/* DESTROY_CQ: request uroce_handle. Reply: the records sent, read or not. */
+/* DESTROY_CQ: request uroce_handle. The reply counts the records sent, whether read or not. */
 struct uroce_destroy_cq_reply {
   uint32_t comp_events_reported;
   uint32_t async_events_reported;
@@ -339,10 +345,10 @@ struct uroce_create_qp {
   uint32_t pd;
   uint32_t qp_type; /* enum ibv_qp_type: RC (2), UC (3), UD (4) or XRC_SEND (9) */
   uint32_t send_cq;
-  uint32_t recv_cq; /* XRC_SEND: not looked at, nor are with_srq and what caps say of receives */
+  uint32_t recv_cq;     /* XRC_SEND: ignored, like with_srq and the receive fields of `cap` */
   uint64_t user_handle; /* struct ibv_qp * */
   uint32_t sq_sig_all;
-  struct uroce_qp_cap cap; /* with an SRQ the receive queue's are not looked at, and granted as 0 */
+  struct uroce_qp_cap cap; /* with an SRQ the receive fields are ignored, and granted as 0 */
   uint32_t with_srq;       /* not 0: `srq` is the handle of one */
   uint32_t srq;
 };
@@ -360,7 +366,7 @@ struct uroce_create_qp_reply {
   uint64_t page_offset;
   uint64_t sq_offset;
   uint64_t rq_offset;
-  struct uroce_cq_ring send_ring; /* of the CQs on `worker`; the shim may know them already */
+  struct uroce_cq_ring send_ring; /* the CQs' rings of `worker`; the shim may have them already */
   struct uroce_cq_ring receive_ring;
 };
 
@@ -403,7 +409,7 @@ struct uroce_qp_attr {
   uint8_t path_mig_state;
   uint32_t rate_limit; /* kb/s */
 };
-/* Range of rate_limit but 0, which is none: kb/s on the wire. */
+/* Range of rate_limit: kb/s on the wire; 0: no limit. */
 #define UROCE_MIN_RATE_LIMIT 100u
 #define UROCE_MAX_RATE_LIMIT 100000000u
 struct uroce_modify_qp {
@@ -414,28 +420,28 @@ struct uroce_modify_qp_reply {
   uint32_t qp_state;
   uint32_t reserved;
 };
-/* QUERY_QP: request uroce_handle, reply uroce_qp_attr. Handles of targets will do. */
-/* DESTROY_QP: request uroce_handle. After the reply no CQE of the QP appears. */
+/* QUERY_QP: request uroce_handle, of a queue pair or of an XRC target; reply uroce_qp_attr. */
+/* DESTROY_QP: request uroce_handle. After the reply no CQE of the queue pair appears. */
 struct uroce_destroy_qp_reply {
   uint32_t async_events_reported;
   uint32_t reserved;
 };
 
-/* ATTACH_MCAST, DETACH_MCAST: a UD queue pair gets what is sent to the group, or no more. */
+/* ATTACH_MCAST: a UD queue pair receives what is sent to the group. DETACH_MCAST ends that. */
 struct uroce_mcast {
   uint32_t qp;
   uint32_t reserved;
   uint8_t gid[16];
 };
 
-/* CREATE_AH: reply is uroce_handle, which names the path in requests of UD queue pairs. The answer
- * waits for the network to tell the next hop. */
+/* CREATE_AH: reply is uroce_handle, which names the path in works of UD queue pairs. The daemon
+ * replies when the network has resolved the next hop. */
 struct uroce_create_ah {
   uint32_t pd;
   struct uroce_ah_attr attr;
 };
 
-/* Where a shared receive queue lies. */
+/* The place of a shared receive queue in the arena. */
 struct uroce_srq_layout {
   uint32_t max_wr; /* granted */
   uint32_t max_sge;
@@ -457,12 +463,12 @@ struct uroce_create_srq {
 };
 struct uroce_create_srq_reply {
   uint32_t handle;
-  uint32_t srqn; /* XRC: by which requests name it; else 0 */
+  uint32_t srqn; /* XRC: the number by which requests name the queue; else 0 */
   struct uroce_srq_layout layout;
-  struct uroce_cq_ring ring; /* XRC: of the CQ, where it completes; the shim may know it already */
+  struct uroce_cq_ring ring; /* XRC: of the queue's CQ; the shim may have it already */
 };
-/* MODIFY_SRQ: reply is uroce_srq_layout, of use when the mask has IBV_SRQ_MAX_WR: what waits has
- * moved to another ring, where it comes first. Nobody posts meanwhile. */
+/* MODIFY_SRQ: reply is uroce_srq_layout, set when the mask has IBV_SRQ_MAX_WR: the entries that
+ * wait have moved to the start of another ring. The shim does not post meanwhile. */
 struct uroce_modify_srq {
   uint32_t handle;
   uint32_t mask; /* enum ibv_srq_attr_mask */
@@ -481,18 +487,18 @@ struct uroce_destroy_srq_reply {
   uint32_t reserved;
 };
 
-/* OPEN_XRCD: reply is uroce_handle. Who names a file has the domain that others have of it. */
+/* OPEN_XRCD: reply is uroce_handle. Programs that name the same file share a domain. */
 struct uroce_open_xrcd {
   uint32_t context;
-  uint32_t file; /* of LEND_XRC_FILE, and used up; UROCE_NONE: a domain of the program's own */
-  uint32_t
-      oflags; /* O_CREAT, or EAGAIN where there is no domain yet; O_EXCL: EINVAL where is one */
+  uint32_t file;   /* of LEND_XRC_FILE, for one use; UROCE_NONE: a domain of the program alone */
+  uint32_t oflags; /* without O_CREAT: EAGAIN if there is no domain; O_EXCL: EINVAL if there is */
   uint32_t reserved;
 };
 /* CLOSE_XRCD: request is uroce_handle. */
-/* CREATE_TARGET: an XRC_RECV queue pair, opened by this program. OPEN_TARGET: the domain's with
- * this number, opened by this program too. Each opener has a handle of its own for MODIFY_QP,
- * QUERY_QP and DESTROY_QP; the queue pair is there as long as it is open. */
+/* CREATE_TARGET makes an XRC_RECV queue pair and opens it. OPEN_TARGET opens the domain's target of
+ * number qp_num, which another program may have made. Each program that opened a target has a
+ * handle of its own for MODIFY_QP, QUERY_QP and DESTROY_QP. The queue pair exists until all have
+ * destroyed their handles. */
 struct uroce_create_target {
   uint32_t xrcd;
   uint32_t reserved;
@@ -510,8 +516,8 @@ struct uroce_target_reply {
   uint32_t reserved;
 };
 
-/* DUMP, from a tool: fds of the reply: a stream socket through which JSON comes, to its end. One at
- * a time. Objects are shown one after the other, each as it is at that moment. */
+/* DUMP, from a tool. fds of the reply: a stream socket that carries JSON up to its end. The daemon
+ * sends one dump at a time. It reads objects one after the other, not all at one moment. */
 enum uroce_dump_what {
   UROCE_DUMP_DEVICES = 1,
   UROCE_DUMP_STAT,
@@ -529,14 +535,15 @@ struct uroce_dump {
   uint32_t reserved;
 };
 
-/* FLIGHT, from a tool: the newest packets of a queue pair, as a pcapng file. Fds as for DUMP. Of
- * other users only for root and the daemon's user. */
+/* FLIGHT, from a tool: the newest packets of a queue pair, as a pcapng file. Fds as for DUMP. Only
+ * root and the daemon's user may ask for another user's queue pair. */
 struct uroce_flight {
   uint32_t qpn;
   uint32_t reserved;
 };
 
-/* CHANGE, from a tool of root's or of the daemon's user: all that `text` says, or nothing. */
+/* CHANGE, from a tool that runs as root or as the daemon's user. The daemon makes all changes that
+ * `text` names, or none. */
 enum uroce_change_what {
   UROCE_CHANGE_FAULT = 1, /* target: a device; text as of --fault, or "off" */
   UROCE_CHANGE_SWITCH,    /* target: a switch, a port as "sw0:3", or the device at a port; text:
@@ -546,7 +553,7 @@ enum uroce_change_what {
 struct uroce_change {
   uint32_t what;
   uint32_t reserved;
-  char target[64]; /* These two end with a 0, or fill their room. */
+  char target[64]; /* Both strings end with a 0 byte, or fill their fields. */
   char text[256];
 };
 
