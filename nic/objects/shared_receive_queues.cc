@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -139,7 +140,7 @@ uroce_create_srq_reply SharedReceiveQueues::Add(const Plan& plan,
   return reply;
 }
 
-// Waiting entries are copied to the start of a new ring.
+// Entries that wait are copied to the start of a new ring here, while the worker goes on.
 absl::StatusOr<uroce_srq_layout> SharedReceiveQueues::Resize(SharedReceiveObject& srq,
                                                              uint32_t max_wr) {
   const datapath::SharedReceiveQueueConfig& old = srq.queue.config();
@@ -150,14 +151,15 @@ absl::StatusOr<uroce_srq_layout> SharedReceiveQueues::Resize(SharedReceiveObject
   if (!range.ok()) return range.status();
   const datapath::SharedReceiveQueueConfig config =
       QueueConfig(core_.arena(), *range, *ring, old.max_sge);
-  bool moved = false;
-  core_.nic().workers().at(srq.worker).Run([&] {
-    moved = srq.queue.MoveTo(config.page, config.layout);
-  });
-  if (!moved) {
+  datapath::Worker& worker = core_.nic().workers().at(srq.worker);
+  std::optional<datapath::SharedReceiveQueue::Waiting> waiting;
+  worker.Run([&] { waiting = srq.queue.LookForWaiting(); });
+  if (!waiting || waiting->count > config.layout.depth) {
     core_.arena().Give(range->offset, range->length_bytes);
     return absl::InvalidArgumentError(absl::StrCat("srq: more than ", max_wr, " entries wait"));
   }
+  srq.queue.CopyTo(config.layout, *waiting);
+  worker.Run([&] { srq.queue.MoveTo(config.page, config.layout, *waiting); });
   core_.arena().Give(srq.range.offset, srq.range.length_bytes);
   srq.range = *range;
   return Describe(*range, config);

@@ -24,20 +24,28 @@ PullResult SharedReceiveQueue::Take(Entry& entry) {
   return PullResult::kMore;
 }
 
-bool SharedReceiveQueue::MoveTo(uroce_srq_page* page, const rings::WorkQueueLayout& layout) {
-  if (entries_.LookAgain() == rings::QueueState::kCorrupt) return false;
-  const uint32_t waiting = entries_.seen();
-  if (waiting > layout.depth) return false;
+std::optional<SharedReceiveQueue::Waiting> SharedReceiveQueue::LookForWaiting() {
+  if (entries_.LookAgain() == rings::QueueState::kCorrupt) return std::nullopt;
+  return Waiting{.first = entries_.index(), .count = entries_.seen()};
+}
+
+void SharedReceiveQueue::CopyTo(const rings::WorkQueueLayout& layout,
+                                const Waiting& waiting) const {
   const uint32_t slot_bytes = std::min(layout.slot_bytes, config_.layout.slot_bytes);
-  for (uint32_t i = 0; i < waiting; ++i, entries_.Advance()) {
-    memcpy(layout.slots + size_t{i} * layout.slot_bytes, entries_.Slot(), slot_bytes);
+  for (uint32_t i = 0; i < waiting.count; ++i) {
+    memcpy(layout.slots + size_t{i} * layout.slot_bytes, entries_.Slot(waiting.first + i),
+           slot_bytes);
   }
-  rings::StoreRelease(page->produced.value, waiting);
-  rings::StoreRelease(page->consumed.value, 0u);
+}
+
+void SharedReceiveQueue::MoveTo(uroce_srq_page* page, const rings::WorkQueueLayout& layout,
+                                const Waiting& waiting) {
+  const uint32_t taken = std::min(entries_.index() - waiting.first, waiting.count);
+  rings::StoreRelease(page->produced.value, waiting.count);
+  rings::StoreRelease(page->consumed.value, taken);
   config_.page = page;
   config_.layout = layout;
-  entries_ = rings::WorkQueueConsumer(layout, &page->produced);
-  return true;
+  entries_ = rings::WorkQueueConsumer(layout, &page->produced, taken);
 }
 
 uint32_t SharedReceiveQueue::waiting() const {

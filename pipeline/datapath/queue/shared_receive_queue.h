@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "pipeline/datapath/queue/pull_result.h"
 #include "pipeline/datapath/queue/record_socket.h"
@@ -56,9 +57,22 @@ class SharedReceiveQueue {
   /// Arms the limit event: raised once fewer than `limit` entries wait, at once if so many do now.
   /// 0 disarms.
   void SetLimit(uint32_t limit);
-  /// Continues in a fresh ring, which begins with the entries that wait. False: too many wait, or
-  /// the program's index is impossible; nothing has changed. Nobody posts meanwhile.
-  [[nodiscard]] bool MoveTo(uroce_srq_page* page, const rings::WorkQueueLayout& layout);
+
+  /// The entries that waited at one moment.
+  struct Waiting {
+    uint32_t first = 0;  ///< Free-running index.
+    uint32_t count = 0;
+  };
+  // A move to another ring takes three steps: LookForWaiting, CopyTo, MoveTo. The program does not
+  // post meanwhile; what it posts all the same is lost.
+  /// Nothing: the program's index is impossible.
+  std::optional<Waiting> LookForWaiting();
+  /// Copies the entries to the start of another ring, which has room for them. Any thread; the
+  /// worker may take entries meanwhile.
+  void CopyTo(const rings::WorkQueueLayout& layout, const Waiting& waiting) const;
+  /// Continues in the ring that CopyTo has filled, after the entries taken since LookForWaiting.
+  void MoveTo(uroce_srq_page* page, const rings::WorkQueueLayout& layout, const Waiting& waiting);
+
   /// The number of entries not taken yet; 0 when the program's index is impossible.
   uint32_t waiting() const;
   /// The armed limit; 0 once the event was raised.

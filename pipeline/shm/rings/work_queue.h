@@ -54,8 +54,9 @@ enum class QueueState : uint8_t { kEmpty, kReady, kCorrupt };
 class WorkQueueConsumer {
  public:
   WorkQueueConsumer() = default;
-  WorkQueueConsumer(const WorkQueueLayout& layout, const uroce_line32* produced)
-      : layout_(layout), shared_(produced) {}
+  /// `first` is the index of the first work request to take.
+  WorkQueueConsumer(const WorkQueueLayout& layout, const uroce_line32* produced, uint32_t first = 0)
+      : layout_(layout), shared_(produced), taken_(first), seen_(first) {}
 
   /// Free-running index of the next work request to take.
   uint32_t index() const { return taken_; }
@@ -83,8 +84,10 @@ class WorkQueueConsumer {
   }
 
   /// The next slot, after kReady. The program can still write to it: copy once (wqe.h).
-  const uint8_t* Slot() const {
-    return layout_.slots + static_cast<size_t>(taken_ & (layout_.depth - 1)) * layout_.slot_bytes;
+  const uint8_t* Slot() const { return Slot(taken_); }
+  /// The slot of the work request at `index`.
+  const uint8_t* Slot(uint32_t index) const {
+    return layout_.slots + static_cast<size_t>(index & (layout_.depth - 1)) * layout_.slot_bytes;
   }
   /// Counts the slot as taken.
   void Advance() {

@@ -95,10 +95,19 @@ TEST_F(SharedReceiveQueueTest, WhatWaitsMovesToAnotherRing) {
   EXPECT_EQ(Take(), 1u);
   uroce_srq_page page{};
   std::vector<uint8_t> slots(size_t{16} * kSlotBytes);
-  EXPECT_FALSE(queue_.MoveTo(&page, {.slots = slots.data(), .depth = 4, .slot_bytes = kSlotBytes}));
-  ASSERT_TRUE(queue_.MoveTo(&page, {.slots = slots.data(), .depth = 16, .slot_bytes = kSlotBytes}));
+  const rings::WorkQueueLayout layout = {
+      .slots = slots.data(), .depth = 16, .slot_bytes = kSlotBytes};
+  const auto waiting = queue_.LookForWaiting();
+  ASSERT_TRUE(waiting);
+  EXPECT_EQ(waiting->first, 1u);
+  EXPECT_EQ(waiting->count, 5u);
+  queue_.CopyTo(layout, *waiting);
+  EXPECT_EQ(Take(), 2u) << "messages come while entries are copied";
+  queue_.MoveTo(&page, layout, *waiting);
   EXPECT_EQ(page.produced.value, 5u);
-  for (uint64_t id = 2; id <= 6; ++id) EXPECT_EQ(Take(), id);
+  EXPECT_EQ(page.consumed.value, 1u);
+  EXPECT_EQ(queue_.waiting(), 4u);
+  for (uint64_t id = 3; id <= 6; ++id) EXPECT_EQ(Take(), id);
   EXPECT_EQ(Take(), 0u);
   EXPECT_EQ(page.consumed.value, 5u);
 }
@@ -109,8 +118,7 @@ TEST_F(SharedReceiveQueueTest, AnImpossibleIndexIsFound) {
   EXPECT_EQ(queue_.Take(entry), PullResult::kCorrupt);
   queue_.SetLimit(3);
   EXPECT_EQ(Events(), 0);
-  uroce_srq_page page{};
-  EXPECT_FALSE(queue_.MoveTo(&page, Config().layout));
+  EXPECT_FALSE(queue_.LookForWaiting());
 }
 
 }  // namespace
