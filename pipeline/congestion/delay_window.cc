@@ -96,13 +96,11 @@ void DelayWindow::EndSample(const DelaySettings& settings, uint32_t merged, Nano
   const uint32_t shorter = std::min(sample, delay_ns_);
   delay_ns_ = sample;
   if (sample <= target) {
-    high_rounds_ = 0;
     Grow(settings);
   } else {
     starting_ = false;
     low_rounds_ = 0;
-    high_rounds_ = std::min<uint8_t>(high_rounds_ + 1, kHighRounds);
-    if (high_rounds_ == kHighRounds) Shrink(settings, std::max(shorter, 1u), target);
+    Shrink(settings, std::max(shorter, 1u), target);
   }
   was_full_ = false;
 }

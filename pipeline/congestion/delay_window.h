@@ -19,9 +19,9 @@ namespace uroce::congestion {
 ///
 /// The target delay depends on the path, and is higher for small windows. Below the target a window
 /// that was full grows: it doubles each round trip at first, then grows by `ai`, and by more after
-/// kLowRounds such round trips in a row. Above the target it shrinks by the excess, once in a round
-/// trip, but only from the second round trip in a row on, because a thread of the peer that did not
-/// run for some milliseconds delays one. A window of few packets becomes a gap between packets.
+/// kLowRounds such round trips in a row. Above the target it shrinks once in a round trip, by the
+/// excess of the shorter one of the last two, because a thread of the peer that did not run for some
+/// milliseconds delays one. A window of few packets becomes a gap between packets.
 ///
 /// A flow that starts while a queue is full takes the queue's delay for that of the path, and would
 /// keep the queue full while other flows slow down. So a flow with a long base delay sometimes
@@ -83,9 +83,7 @@ class DelayWindow {
   static constexpr uint32_t kMostUnasked = 64;
   /// The most later packets that the acknowledgement of a sample may cover: a burst.
   static constexpr uint32_t kMostMerged = 32;
-  /// After kHighRounds round trips in a row above the target the window shrinks. After kLowRounds
-  /// in a row below the target it grows faster.
-  static constexpr uint8_t kHighRounds = 2;
+  /// After so many round trips in a row below the target the window grows faster.
   static constexpr uint8_t kLowRounds = 5;
   /// The shortest round trip is used for one to two of these times, because paths change.
   static constexpr Nanos kBaseAge{10'000'000'000};
@@ -127,7 +125,6 @@ class DelayWindow {
   wire::Psn psn_;
   uint16_t unasked_ = 0;  ///< Packets since one asked for an acknowledgement.
   uint8_t low_rounds_ = 0;
-  uint8_t high_rounds_ = 0;
   bool starting_ = true;   ///< No sample was above the target yet.
   bool was_full_ = false;  ///< The window was full in this round trip.
 };

@@ -61,6 +61,19 @@ TEST_F(WindowTest, SelectiveRepeatByLosses) {
   EXPECT_EQ(window.packets(), 256u);
 }
 
+// [cc.delay.lost] By delay: a round trip in which something was lost is not measured.
+TEST_F(WindowTest, LossesEndTheSample) {
+  Window window = Make(Profile::kDelay);
+  window.Start(true, kMtu);
+  window.OnSent(Psn(0), 0, true, Micros(10));
+  window.OnLost(1);
+  window.OnAcknowledged(Psn(1), 1, Micros(5'010));
+  EXPECT_EQ(window.delay()->delay(), Nanos(0));
+  window.OnSent(Psn(1), 0, true, Micros(5'020));
+  window.OnAcknowledged(Psn(2), 1, Micros(5'040));
+  EXPECT_EQ(window.delay()->delay(), Micros(20));
+}
+
 // [cc.loss cc.delay.start] By delay: a loss halves the window too, many in a round as well, and a
 // few do not.
 TEST_F(WindowTest, LossesAndDelay) {
