@@ -20,8 +20,8 @@ namespace uroce::congestion {
 /// The target delay depends on the path, and is higher for small windows. Below the target a window
 /// that was full grows: it doubles each round trip at first, then grows by `ai`, and by more after
 /// kLowRounds such round trips in a row. Above the target it shrinks once in a round trip, by the
-/// excess of the shorter one of the last two, because a thread of the peer that did not run for some
-/// milliseconds delays one. A window of few packets becomes a gap between packets.
+/// excess of the shorter one of the last two, because a thread of the peer that did not run for
+/// some milliseconds delays one. A window of few packets becomes a gap between packets.
 ///
 /// A flow that starts while a queue is full takes the queue's delay for that of the path, and would
 /// keep the queue full while other flows slow down. So a flow with a long base delay sometimes
