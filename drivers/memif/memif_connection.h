@@ -24,7 +24,8 @@
 namespace uroce::drivers {
 
 /// Used by the control thread. A worker uses `sender` and `receiver` while the state is kConnected.
-/// Destruction unmaps the memory that these two use.
+/// Destruction unmaps the memory that these two use. It has a field for each thing that the
+/// handshake agrees on, and for what is shared with the thread below.
 ///
 /// A stranger's fd may block the thread that receives it, looks at it or closes it. So a thread of
 /// the connection, which nobody waits for, receives each message with fds, and checks, maps and

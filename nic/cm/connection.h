@@ -33,7 +33,8 @@ std::string_view StateName(State state);
 
 /// Owned by the Manager, which finds it by id, checks the source of each message and calls
 /// OnDeadline. `owned_` says that the program still holds the id: without it the connection
-/// completes its protocol and raises no events.
+/// completes its protocol and raises no events. It has many fields because messages of every state
+/// repeat what the messages before them have said.
 class Connection {
  public:
   /// MRAs that are accepted in one state, so that a peer cannot hold a connection for ever.

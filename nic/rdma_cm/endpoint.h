@@ -17,6 +17,7 @@ namespace uroce::nic::rdma_cm {
 /// The Q_Key of datagrams between endpoints of the port spaces UDP and IB.
 inline constexpr uint32_t kDatagramQkey = 0x01234567;
 
+/// What an rdma_cm_id has: a record of what the calls of librdmacm have set, a field for each.
 struct Endpoint {
   EndpointId id{};
   uint32_t client = 0;

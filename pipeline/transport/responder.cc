@@ -23,33 +23,32 @@ Responder::Responder(const RcConfig& config, QueuePairCounters& counters, EventS
     : counters_(counters),
       events_(events),
       xrc_(config.service == wire::Service::kXrc),
-      resources_(config.max_responder_resources),
-      kept_(config.selective_repeat ? std::make_unique<KeptPackets>() : nullptr) {}
+      hole_(config.selective_repeat),
+      resources_(config.max_responder_resources) {}
 
 void Responder::Configure(const QueuePairAttributes& attributes) {
-  mtu_ = PathMtu(attributes.path_mtu_bytes);
-  remote_write_ = attributes.remote_write;
-  remote_read_ = attributes.remote_read;
-  remote_atomic_ = attributes.remote_atomic;
-  min_rnr_timer_ = attributes.min_rnr_timer;
+  settings_ = {.mtu = PathMtu(attributes.path_mtu_bytes),
+               .remote_write = attributes.remote_write,
+               .remote_read = attributes.remote_read,
+               .remote_atomic = attributes.remote_atomic,
+               .min_rnr_timer = attributes.min_rnr_timer};
   resources_.SetLimit(attributes.max_dest_rd_atomic);
   SetSelective(attributes.selective_repeat);
 }
 
 void Responder::Start(wire::Psn expected) {
   epsn_ = expected;
-  ack_psn_ = expected - 1;
+  acks_.Start(expected);
   ForgetKept();
 }
 
 void Responder::Reset() {
-  epsn_ = ack_psn_ = wire::Psn();
-  msn_ = 0;
+  epsn_ = wire::Psn();
+  acks_.Reset();
   message_.Clear();
-  srq_denied_ = failed_ = flushing_ = gap_reported_ = ack_due_ = nak_due_ = false;
+  srq_denied_ = failed_ = flushing_ = false;
   resources_.Clear();
   completions_.Clear();
-  offered_receives_ = kNoCredits;
   ForgetKept();
 }
 
@@ -58,7 +57,7 @@ void Responder::Flush() {
   ForgetKept();
   if (!failed_) {
     resources_.DropReplies();
-    ack_due_ = nak_due_ = false;
+    acks_.Drop();
   }
   if (message_.has_receive()) FailReceive(WcStatus::kWrFlushErr);
 }
@@ -80,8 +79,8 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
   const bool denied = std::exchange(srq_denied_, false);
   if (ahead > 0) return OnAhead(packet, effect);
   if (ahead < 0) return OnDuplicate(header, effect);
-  if (next_kept_) return OnKeptAgain();
-  gap_reported_ = false;
+  if (hole_.is_next_kept()) return OnKeptAgain();
+  acks_.EndGap();
   step_.ack_request = header.ack_request;
   const RequestShape& shape = ShapeOf(header.opcode);
   if (!message_.Continues(shape)) return RefuseInvalid(Refusal::kOrder);
@@ -105,15 +104,15 @@ PacketResult Responder::OnRequest(const wire::Packet& packet, Effect& effect) {
 
 PacketResult Responder::OnAhead(const wire::Packet& packet, Effect& effect) {
   // After an RNR NAK the requester sends all again anyway.
-  const bool refused = gap_reported_ && nak_syndrome_ != wire::kNakSequence;
-  return selective_ && !refused ? OnBehindHole(packet, effect) : OnGap();
+  const bool refused = acks_.gap_reported() && !acks_.is_nak_of_gap();
+  return hole_.is_selective() && !refused ? OnBehindHole(packet, effect) : OnGap();
 }
 
 PacketResult Responder::OnGap() {
   ++counters_.out_of_sequence;
-  report_ = {.answered = !gap_reported_, .syndrome = wire::kNakSequence};
+  report_ = {.answered = !acks_.gap_reported(), .syndrome = wire::kNakSequence};
   // One NAK per gap, and none after an RNR NAK (docs/protocol/transport.md, section 4.1, step 2).
-  if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
+  if (!acks_.gap_reported()) acks_.OweNak(epsn_, wire::kNakSequence);
   return PacketResult::kOutOfSequence;
 }
 
@@ -124,9 +123,10 @@ PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect&
     case Kind::kSend:
     case Kind::kWrite:
       if (header.ack_request && WasMessagePacket(header.psn)) {
-        report_.answered = ack_due_ = true;
-        map_due_ = behind_hole_ && selective_;
-        gap_reported_ = false;
+        report_.answered = true;
+        acks_.OweAck();
+        acks_.OweMap(hole_.is_open() && hole_.is_selective());
+        acks_.EndGap();
       }
       break;
     case Kind::kRead:
@@ -141,7 +141,7 @@ PacketResult Responder::OnDuplicate(const wire::TransportHeader& header, Effect&
 }
 
 bool Responder::WasMessagePacket(wire::Psn psn) const {
-  return ack_psn_.Since(psn) >= 0 && ack_psn_.Since(epsn_) < 0;
+  return acks_.executed().Since(psn) >= 0 && acks_.executed().Since(epsn_) < 0;
 }
 
 PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Effect& effect) {
@@ -151,7 +151,7 @@ PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Eff
   step_.kind = Step::Kind::kReplay;
   step_.replay = resource;
   step_.replay_psn = header.psn;
-  step_.repeats = selective_ ? mtu_.PacketsOf(header.reth.length_bytes) : 0;
+  step_.repeats = hole_.is_selective() ? settings_.mtu.PacketsOf(header.reth.length_bytes) : 0;
   if (header.reth.length_bytes == 0) {
     OnEffectDone(EffectOutcome::kDone, 0);
     return PacketResult::kDuplicate;
@@ -169,10 +169,10 @@ PacketResult Responder::OnDuplicateRead(const wire::TransportHeader& header, Eff
 bool Responder::AsksAgainFor(const ResponderResource& resource,
                              const wire::TransportHeader& header) const {
   const wire::Reth& reth = header.reth;
-  const uint32_t offset = mtu_.OffsetOf(Distance(resource.first_psn, header.psn));
+  const uint32_t offset = settings_.mtu.OffsetOf(Distance(resource.first_psn, header.psn));
   const uint32_t rest = resource.length_bytes - offset;
-  const bool in_part =
-      selective_ && reth.length_bytes < rest && reth.length_bytes % mtu_.bytes() == 0;
+  const bool in_part = hole_.is_selective() && reth.length_bytes < rest &&
+                       reth.length_bytes % settings_.mtu.bytes() == 0;
   return resource.kind == ResponderResource::Kind::kRead && reth.va == resource.va + offset &&
          reth.rkey == resource.rkey && header.xrc_srqn == resource.xrc_srqn &&
          (reth.length_bytes == rest || (in_part && reth.length_bytes != 0));
@@ -187,7 +187,7 @@ PacketResult Responder::OnDuplicateAtomic(const wire::TransportHeader& header) {
   if (resource == nullptr || resource->kind != kind) return PacketResult::kDuplicate;
   resources_.Replay(*resource, header.psn);
   report_.answered = true;
-  gap_reported_ = false;
+  acks_.EndGap();
   return PacketResult::kDuplicate;
 }
 
@@ -204,7 +204,7 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
 // Flat, as Requester::PollPacket.
 [[gnu::flatten]] PacketResult Responder::OnWrite(const wire::Packet& packet, Effect& effect) {
   const RequestShape& shape = ShapeOf(packet.header.opcode);
-  if (!remote_write_) return RefuseInvalid(Refusal::kRight);
+  if (!settings_.remote_write) return RefuseInvalid(Refusal::kRight);
   counters_.rx_write_requests += shape.first;
   message_.Take(packet, shape);
   if (!shape.immediate) return ExecutePacket(effect);
@@ -216,7 +216,7 @@ PacketResult Responder::OnSend(const wire::Packet& packet, Effect& effect) {
 }
 
 PacketResult Responder::OnWriteWithoutReceive(const wire::Packet& packet, Effect& effect) {
-  const Refusal refusal = message_.Check(mtu_);
+  const Refusal refusal = message_.Check(settings_.mtu);
   if (refusal != Refusal::kNone) return RefuseInvalid(refusal);
   // The key is checked first, then the receive work, then the data (docs/protocol/transport.md,
   // section 4.1, 5).
@@ -227,7 +227,7 @@ PacketResult Responder::OnWriteWithoutReceive(const wire::Packet& packet, Effect
 }
 
 PacketResult Responder::ExecutePacket(Effect& effect) {
-  const Refusal refusal = message_.Check(mtu_);
+  const Refusal refusal = message_.Check(settings_.mtu);
   if (refusal == Refusal::kReceiveLength) {
     ++counters_.resp_local_length_error;
     return RefuseReceive(wire::kNakInvalidRequest, WcStatus::kLocLenErr, refusal);
@@ -242,7 +242,7 @@ PacketResult Responder::ExecutePacket(Effect& effect) {
 PacketResult Responder::OnRead(const wire::Packet& packet, Effect& effect) {
   const wire::Reth& reth = packet.header.reth;
   ++counters_.rx_read_requests;
-  if (!remote_read_) return RefuseInvalid(Refusal::kRight);
+  if (!settings_.remote_read) return RefuseInvalid(Refusal::kRight);
   if (!resources_.HasRoom()) return RefuseInvalid(Refusal::kResources);
   if (!packet.payload.empty()) return RefuseInvalid(Refusal::kPayloadLength);
   if (reth.length_bytes > kMaxMessageBytes) return RefuseInvalid(Refusal::kMessageLength);
@@ -266,7 +266,7 @@ PacketResult Responder::OnRead(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnAtomic(const wire::Packet& packet, Effect& effect) {
   const wire::AtomicEth& atomic = packet.header.atomic;
   ++counters_.rx_atomic_requests;
-  if (!remote_atomic_) return RefuseInvalid(Refusal::kRight);
+  if (!settings_.remote_atomic) return RefuseInvalid(Refusal::kRight);
   if (!resources_.HasRoom()) return RefuseInvalid(Refusal::kResources);
   if (!packet.payload.empty()) return RefuseInvalid(Refusal::kPayloadLength);
   if (atomic.va % kAtomicBytes != 0) return RefuseInvalid(Refusal::kAlignment);
@@ -287,7 +287,7 @@ PacketResult Responder::OnAtomic(const wire::Packet& packet, Effect& effect) {
 PacketResult Responder::OnAtomicWrite(const wire::Packet& packet, Effect& effect) {
   const wire::Reth& reth = packet.header.reth;
   ++counters_.rx_atomic_requests;
-  if (!remote_write_) return RefuseInvalid(Refusal::kRight);
+  if (!settings_.remote_write) return RefuseInvalid(Refusal::kRight);
   if (!resources_.HasRoom()) return RefuseInvalid(Refusal::kResources);
   if (packet.payload.size() != kAtomicBytes) return RefuseInvalid(Refusal::kPayloadLength);
   if (reth.length_bytes != kAtomicBytes) return RefuseInvalid(Refusal::kMessageLength);
@@ -308,7 +308,7 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
     // A duplicate that fails its check is dropped, never refused (docs/protocol/transport.md,
     // section 4.3).
     if (outcome != EffectOutcome::kDone) return;
-    gap_reported_ = false;
+    acks_.EndGap();
     report_.answered = true;
     if (step_.repeats != 0) {
       return resources_.Repeat(*step_.replay, step_.replay_psn, step_.repeats);
@@ -336,32 +336,31 @@ void Responder::OnEffectDone(EffectOutcome outcome, uint64_t original) {
 }
 
 void Responder::CommitPacket() {
-  ack_psn_ = epsn_;
+  acks_.OnExecuted(epsn_, step_.ack_request);
   epsn_ = epsn_ + 1;
-  ack_due_ |= step_.ack_request;
 }
 
 void Responder::CommitMessage() {
   CommitPacket();
-  if (message_.shape().last) CountMessage();
+  if (message_.shape().last) acks_.CountMessage();
   message_.Commit();
   if (message_.completes()) completions_.Push(message_.Complete());
-  if (behind_hole_) AdvanceKept();
+  if (hole_.is_open()) AdvanceKept();
 }
 
 void Responder::CommitRead() {
   ResponderResource resource;
   resource.first_psn = epsn_;
-  resource.packets = mtu_.PacketsOf(step_.reth.length_bytes);
+  resource.packets = settings_.mtu.PacketsOf(step_.reth.length_bytes);
   resource.length_bytes = step_.reth.length_bytes;
   resource.va = step_.reth.va;
   resource.rkey = step_.reth.rkey;
   resource.xrc_srqn = step_.xrc_srqn;
   resources_.Add(resource);
   epsn_ = epsn_ + resource.packets;
-  CountMessage();
-  ack_due_ = false;  // The response acknowledges all before it.
-  if (behind_hole_) AdvanceKept();
+  acks_.CountMessage();
+  acks_.DropAck();  // The response acknowledges all before it.
+  if (hole_.is_open()) AdvanceKept();
 }
 
 void Responder::CommitAtomic(ResponderResource::Kind kind, uint64_t original) {
@@ -371,9 +370,9 @@ void Responder::CommitAtomic(ResponderResource::Kind kind, uint64_t original) {
   resource.kind = kind;
   resources_.Add(resource);
   epsn_ = epsn_ + 1;
-  CountMessage();
-  ack_due_ = false;
-  if (behind_hole_) AdvanceKept();
+  acks_.CountMessage();
+  acks_.DropAck();
+  if (hole_.is_open()) AdvanceKept();
 }
 
 void Responder::FailReceive(WcStatus status) {
@@ -384,16 +383,16 @@ void Responder::FailReceive(WcStatus status) {
 
 PacketResult Responder::RefuseNotReady() {
   ++counters_.out_of_buffer;
-  const auto syndrome = static_cast<uint8_t>(wire::kSyndromeRnrNak | min_rnr_timer_);
+  const auto syndrome = static_cast<uint8_t>(wire::kSyndromeRnrNak | settings_.min_rnr_timer);
   report_ = {.answered = true, .syndrome = syndrome};
-  SetNak(epsn_, syndrome);
+  acks_.OweNak(epsn_, syndrome);
   message_.PutBack();
   return PacketResult::kReceiverNotReady;
 }
 
 PacketResult Responder::Refuse(uint8_t syndrome, Refusal refusal) {
   message_.Abandon();
-  SetNak(epsn_, syndrome);
+  acks_.OweNak(epsn_, syndrome);
   Fail(WcStatus::kSuccess, syndrome, refusal);
   return PacketResult::kNak;
 }
@@ -449,12 +448,6 @@ void Responder::RefuseEffect(EffectOutcome outcome) {
       RefuseAccess();
       return;
   }
-}
-
-void Responder::SetNak(wire::Psn psn, uint8_t syndrome) {
-  nak_due_ = gap_reported_ = true;
-  nak_psn_ = psn;
-  nak_syndrome_ = syndrome;
 }
 
 }  // namespace uroce::transport

@@ -4,14 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "pipeline/base/types.h"
+#include "pipeline/transport/acknowledgements.h"
+#include "pipeline/transport/behind_hole.h"
 #include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
 #include "pipeline/transport/inbound_message.h"
-#include "pipeline/transport/kept_packets.h"
 #include "pipeline/transport/path_mtu.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/rc_types.h"
@@ -23,9 +23,6 @@
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
-
-/// For OfferCredits: send no credits. RNR NAKs tell the requester that a receive work is missing.
-inline constexpr uint32_t kNoCredits = UINT32_MAX;
 
 /// Pure, one thread, owned by an RcQueuePair, which knows the state and calls accordingly.
 ///
@@ -57,8 +54,8 @@ class Responder {
   void SetSelective(bool agreed);
   /// Yields ePSN when its packet is kept: the shell gives it to OnRequest now, or has lost it.
   [[nodiscard]] bool PollKept(wire::Psn& psn);
-  bool HasKept() const { return next_kept_; }
-  bool keeps() const { return kept_ != nullptr && kept_->any(); }
+  bool HasKept() const { return hole_.is_next_kept(); }
+  bool keeps() const { return hole_.keeps(); }
 
   // ---- events ----
   bool NeedsReceive(const wire::TransportHeader& header) const;
@@ -67,14 +64,14 @@ class Responder {
   uint32_t receive_room() const { return completions_.room(); }
   /// The next request may not use the SRQ that it names. It is refused if its PSN is ePSN.
   void DenySrq() { srq_denied_ = true; }
-  /// Sets the number of receive works that acknowledgements report; kNoCredits: none is reported.
-  void OfferCredits(uint32_t receives) { offered_receives_ = receives; }
+  /// See Acknowledgements::OfferCredits.
+  void OfferCredits(uint32_t receives) { acks_.OfferCredits(receives); }
   [[nodiscard]] PacketResult OnRequest(const wire::Packet& packet, Effect& effect);
   void OnEffectDone(EffectOutcome outcome, uint64_t original);
   void OnGatherFailed(const TxPacket& packet);
 
   // ---- outputs ----
-  bool HasPacket() const { return resources_.owes() || nak_due_ || ack_due_ || map_due_; }
+  bool HasPacket() const { return resources_.owes() || acks_.owes_any(); }
   /// True while a READ is being answered, with possibly more than one packet.
   bool streaming() const {
     return resources_.owes() && resources_.Front().kind == ResponderResource::Kind::kRead;
@@ -118,11 +115,8 @@ class Responder {
   /// ePSN has moved while packets ahead of it were known.
   void AdvanceKept();
   void ForgetKept();
-  void NoteKept() {
-    behind_hole_ = kept_->active();
-    next_kept_ = kept_->is_next_kept();
-    map_due_ &= behind_hole_;
-  }
+  /// A map is due only while there is a hole.
+  void TendMap() { acks_.OweMap(acks_.owes_map() && hole_.is_open()); }
   PacketResult OnDuplicate(const wire::TransportHeader& header, Effect& effect);
   /// Whether a SEND or WRITE packet may have had this PSN, which is before ePSN.
   bool WasMessagePacket(wire::Psn psn) const;
@@ -144,7 +138,6 @@ class Responder {
   void CommitMessage();
   void CommitRead();
   void CommitAtomic(ResponderResource::Kind kind, uint64_t original);
-  void CountMessage() { msn_ = (msn_ + 1) & 0xffffff; }
   void FailReceive(WcStatus status);
 
   PacketResult RefuseNotReady();
@@ -157,46 +150,37 @@ class Responder {
   /// The connection ends.
   void Fail(WcStatus status, uint8_t syndrome, Refusal refusal);
   void RefuseEffect(EffectOutcome outcome);
-  void SetNak(wire::Psn psn, uint8_t syndrome);
 
   void FillReply(TxPacket& packet);
   void FillReadResponse(const ResponderResource& resource, TxPacket& packet);
-  void FillAcknowledge(wire::Psn psn, uint8_t syndrome, TxPacket& packet) const;
+  static void FillAcknowledge(wire::Psn psn, const wire::Aeth& aeth, TxPacket& packet);
   void FillSelectiveAcknowledge(TxPacket& packet);
-  uint8_t AckSyndrome() const;
+  wire::Aeth AethOfAck() const { return acks_.Aeth(message_.has_receive()); }
+
+  /// What the program has set: see Configure.
+  struct Settings {
+    PathMtu mtu;
+    bool remote_write = false;
+    bool remote_read = false;
+    bool remote_atomic = false;
+    uint8_t min_rnr_timer = 0;
+  };
 
   QueuePairCounters& counters_;
   EventSet& events_;
   const bool xrc_;
   wire::Psn epsn_;
-  wire::Psn ack_psn_;  ///< The newest packet of a SEND or WRITE that was executed.
-  uint32_t msn_ = 0;
-  PathMtu mtu_;
-  bool remote_write_ = false;
-  bool remote_read_ = false;
-  bool remote_atomic_ = false;
-  uint8_t min_rnr_timer_ = 0;
-
+  Settings settings_;
   bool srq_denied_ = false;
   bool failed_ = false;
   bool flushing_ = false;
-  bool gap_reported_ = false;  ///< A NAK was sent for ePSN: no further one until it comes.
-  bool ack_due_ = false;
-  bool nak_due_ = false;
-  bool selective_ = false;    ///< The requester understands selective acknowledgements.
-  bool behind_hole_ = false;  ///< kept_->active()
-  bool next_kept_ = false;    ///< kept_->is_next_kept()
-  bool map_due_ = false;      ///< A selective acknowledgement is due. Only while behind_hole_.
-  uint8_t nak_syndrome_ = 0;
-  wire::Psn nak_psn_;
-
-  uint32_t offered_receives_ = kNoCredits;
+  Acknowledgements acks_;
+  BehindHole hole_;
   InboundMessage message_;
   RequestReport report_;
   Failure failure_;
   Step step_;
   ResponderResources resources_;
-  const std::unique_ptr<KeptPackets> kept_;  ///< Null when selective repeat is not offered.
   ReceiveCompletions completions_;
 };
 

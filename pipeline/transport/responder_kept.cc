@@ -10,15 +10,15 @@ namespace uroce::transport {
 
 PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect) {
   const wire::TransportHeader& header = packet.header;
-  if (!behind_hole_) kept_->Start(epsn_);
+  if (!hole_.is_open()) hole_.Start(epsn_);
   // A peer that does not understand maps, against the agreement, still understands this NAK.
-  if (!gap_reported_) SetNak(epsn_, wire::kNakSequence);
-  const uint32_t window = KeptWindow(mtu_);
+  if (!acks_.gap_reported()) acks_.OweNak(epsn_, wire::kNakSequence);
+  const uint32_t window = KeptWindow(settings_.mtu);
   const uint32_t ahead = std::min(Distance(epsn_, header.psn), window - 1);
   const wire::Psn psn = epsn_ + ahead;  // Packets beyond the window count as its last PSN.
-  if (psn == header.psn && kept_->Contains(psn)) return OnKeptAgain();
+  if (psn == header.psn && hole_.Contains(psn)) return OnKeptAgain();
   const bool is_read = ShapeOf(header.opcode).kind == RequestShape::Kind::kRead;
-  const uint32_t packets = is_read ? mtu_.PacketsOf(header.reth.length_bytes) : 1;
+  const uint32_t packets = is_read ? settings_.mtu.PacketsOf(header.reth.length_bytes) : 1;
   step_.kind = Step::Kind::kKeep;
   step_.kept_psn = psn;
   step_.kept_packets = packets;
@@ -33,51 +33,49 @@ PacketResult Responder::OnBehindHole(const wire::Packet& packet, Effect& effect)
 PacketResult Responder::OnKeptAgain() {
   ++counters_.duplicate_request;
   // The peer may have resent the packet because it has received no answer.
-  map_due_ = selective_;
-  report_ = {.answered = selective_};
+  acks_.OweMap(hole_.is_selective());
+  report_ = {.answered = hole_.is_selective()};
   return PacketResult::kDuplicate;
 }
 
 void Responder::OnKeepDone(EffectOutcome outcome) {
-  map_due_ = selective_;
+  acks_.OweMap(hole_.is_selective());
   if (outcome == EffectOutcome::kDone) {
     ++counters_.kept_out_of_order;
-    kept_->Insert(step_.kept_psn, step_.kept_packets);
+    hole_.Insert(step_.kept_psn, step_.kept_packets);
   } else {
     ++counters_.out_of_sequence;
     report_ = {.answered = true};
-    kept_->NoteSeen(step_.kept_psn);
+    hole_.NoteSeen(step_.kept_psn);
   }
-  NoteKept();
+  TendMap();
 }
 
 bool Responder::PollKept(wire::Psn& psn) {
-  if (!next_kept_) return false;
+  if (!hole_.is_next_kept()) return false;
   psn = epsn_;
-  kept_->Erase(psn);
-  NoteKept();
+  hole_.Erase(psn);
+  TendMap();
   return true;
 }
 
 void Responder::SetSelective(bool agreed) {
-  selective_ = agreed && kept_ != nullptr;
-  map_due_ &= selective_;
+  hole_.SetSelective(agreed);
+  acks_.OweMap(acks_.owes_map() && hole_.is_selective());
 }
 
 void Responder::AdvanceKept() {
-  kept_->Advance(epsn_);
-  NoteKept();
-  if (nak_syndrome_ == wire::kNakSequence) nak_due_ = false;  // Its hole is filled.
-  if (behind_hole_ && !next_kept_) SetNak(epsn_, wire::kNakSequence);
+  hole_.Advance(epsn_);
+  if (acks_.is_nak_of_gap()) acks_.DropNak();  // Its hole is filled.
+  if (hole_.is_open() && !hole_.is_next_kept()) acks_.OweNak(epsn_, wire::kNakSequence);
   // Answer at once: the requester learns that a hole is filled.
-  map_due_ = behind_hole_ && selective_;
-  ack_due_ |= !behind_hole_;
+  acks_.OweMap(hole_.is_open() && hole_.is_selective());
+  if (!hole_.is_open()) acks_.OweAck();
 }
 
 void Responder::ForgetKept() {
-  if (kept_ == nullptr) return;
-  kept_->Start(epsn_);
-  NoteKept();
+  hole_.Start(epsn_);
+  TendMap();
 }
 
 }  // namespace uroce::transport

@@ -64,7 +64,8 @@ struct Taps {
 };
 
 /// One worker's access to a device. The worker drives a queue of the port. If it drives none,
-/// another worker sends for it, and other workers pass on what it receives. One thread.
+/// another worker sends for it, and other workers pass on what it receives. Most of its fields are
+/// what the constructor was given, or has looked up, so that no packet looks it up. One thread.
 class DevicePort {
  public:
   /// `position` is the device's in the list of all workers.
