@@ -141,12 +141,12 @@ TEST_F(ResumptionTest, AChangeOfStateThatWaitedForTheCopyIsMade) {
 }
 
 TEST_F(ResumptionTest, AHeldQueuePairGoesOnWhenItsProgramMayHaveCopiesAgain) {
-  uint32_t& waiting = qp_.links().session->frames.waiting;
-  waiting = kWaiting.of_program;
+  ProgramFrames& frames = qp_.links().session->frames;
+  WaitingFrames::Take(frames, kWaiting.of_program);
   held_.Add(qp_);
   EXPECT_FALSE(resumption_.ReleaseHeld());
   EXPECT_TRUE(Touched().empty());
-  waiting = 0;
+  WaitingFrames::Give(frames, kWaiting.of_program);
   EXPECT_TRUE(resumption_.ReleaseHeld());
   EXPECT_EQ(Touched(), std::vector<QueuePair*>{&qp_});
   EXPECT_TRUE(held_.empty());
