@@ -29,48 +29,52 @@ std::span<const uint8_t> BytesOf(const rte_mbuf& frame) {
 /// order: a frame that does not fit its flow's newest group begins another.
 class Groups {
  public:
-  Groups(rte_mbuf* const* frames, uint16_t count, bool joins) {
-    for (uint16_t i = 0; i < count; ++i) Place(frames[i], static_cast<uint8_t>(i), joins);
-  }
-
   struct Group {
     std::optional<Builder> builder;
-    uint8_t first = 0;  ///< Indices into the burst; `next` leads from one frame to the next.
+    uint8_t first = 0;  ///< Index into the burst; NextOf leads from one frame to the next.
     uint8_t last = 0;
   };
+
+  /// `joins`: groups may have more than one frame.
+  void Make(rte_mbuf* const* frames, uint16_t count, bool joins) {
+    size_ = 0;
+    for (uint16_t i = 0; i < count; ++i) Place(*frames[i], static_cast<uint8_t>(i), joins);
+  }
   uint16_t size() const { return size_; }
   const Group& operator[](uint16_t index) const { return groups_[index]; }
   uint8_t NextOf(uint8_t frame) const { return next_[frame]; }
 
  private:
-  void Place(const rte_mbuf* frame, uint8_t index, bool joins) {
+  void Place(const rte_mbuf& frame, uint8_t index, bool joins) {
     next_[index] = kNoFrame;
     const uint16_t looks = joins ? std::min(size_, kMostLooks) : 0;
     for (uint16_t back = 1; back <= looks; ++back) {
       Group& group = groups_[size_ - back];
-      const Builder::Added added = group.builder->Add(BytesOf(*frame));
+      const Builder::Added added = group.builder->Add(BytesOf(frame));
       if (added == Builder::Added::kOtherFlow) continue;
       if (added == Builder::Added::kDoesNotFit) break;
       next_[group.last] = index;
       group.last = index;
       return;
     }
-    groups_[size_].builder.emplace(BytesOf(*frame));
-    groups_[size_].first = groups_[size_].last = index;
-    ++size_;
+    Group& group = groups_[size_++];
+    group.builder.emplace(BytesOf(frame));
+    group.first = group.last = index;
   }
 
   std::array<Group, FrameWriter::kMostFrames> groups_;
-  std::array<uint8_t, FrameWriter::kMostFrames> next_;
+  std::array<uint8_t, FrameWriter::kMostFrames> next_{};
   uint16_t size_ = 0;
 };
 
 /// The messages of sendmmsg for the groups of a burst.
 class Messages {
  public:
-  Messages(const Groups& groups, rte_mbuf* const* frames) {
-    for (uint16_t i = 0; i < groups.size(); ++i) Add(groups, i, frames);
+  void Make(const Groups& groups, rte_mbuf* const* frames) {
+    used_ = 0;
+    for (count_ = 0; count_ < groups.size(); ++count_) Add(groups, count_, frames);
   }
+  /// How many messages were sent; -1 and errno: none.
   int Send(int socket) {
     int sent = 0;
     do {
@@ -91,10 +95,9 @@ class Messages {
     } else {
       AddSuperframe(groups, index, frames);
     }
-    msghdr message{};
+    msghdr& message = messages_[index].msg_hdr;
     message.msg_iov = begin;
     message.msg_iovlen = static_cast<size_t>(parts_.data() + used_ - begin);
-    messages_[count_++] = {.msg_hdr = message, .msg_len = 0};
   }
   void AddSuperframe(const Groups& groups, uint16_t index, rte_mbuf* const* frames) {
     const Builder& builder = *groups[index].builder;
@@ -116,27 +119,26 @@ class Messages {
   }
 
   static constexpr size_t kMost = FrameWriter::kMostFrames;
-  std::array<mmsghdr, kMost> messages_;
-  std::array<iovec, 3 * kMost> parts_;
-  std::array<VnetHeader, kMost> vnet_;
-  std::array<std::array<uint8_t, wire::kMaxUdpHeaderBytes>, kMost> headers_;
-  unsigned count_ = 0;
+  std::array<mmsghdr, kMost> messages_{};
+  std::array<iovec, 3 * kMost> parts_{};
+  std::array<VnetHeader, kMost> vnet_{};
+  std::array<std::array<uint8_t, wire::kMaxUdpHeaderBytes>, kMost> headers_{};
+  uint16_t count_ = 0;
   size_t used_ = 0;
 };
 
-/// Frees the frames of the first `sent` groups, and moves the others, in their order, to the end
-/// of the burst. Returns how many were freed.
+/// Frees the frames of the first `sent` groups, and moves the others, in the order of their groups,
+/// behind them. Returns how many were freed.
 uint16_t Release(const Groups& groups, uint16_t sent, rte_mbuf** frames, uint16_t count) {
   std::array<rte_mbuf*, FrameWriter::kMostFrames> ordered;
   uint16_t used = 0;
-  uint16_t freed = 0;
+  uint16_t freed = count;
   for (uint16_t i = 0; i < groups.size(); ++i) {
     if (i == sent) freed = used;
     for (uint8_t at = groups[i].first; at != kNoFrame; at = groups.NextOf(at)) {
       ordered[used++] = frames[at];
     }
   }
-  if (sent == groups.size()) freed = used;
   std::copy_n(ordered.begin(), count, frames);
   rte_pktmbuf_free_bulk(frames, freed);
   return freed;
@@ -144,30 +146,40 @@ uint16_t Release(const Groups& groups, uint16_t sent, rte_mbuf** frames, uint16_
 
 }  // namespace
 
+struct FrameWriter::Burst {
+  Groups groups;
+  Messages messages;
+};
+
+FrameWriter::FrameWriter() : burst_(new Burst) {}
+FrameWriter::~FrameWriter() = default;
+
 FrameWriter::Sent FrameWriter::Send(int socket, rte_mbuf** frames, uint16_t count) {
+  auto& [groups, messages] = *burst_;
   Sent result;
-  while (result.frames < count && !result.is_full) {
+  while (result.frames < count) {
     rte_mbuf** const rest = frames + result.frames;
     const auto left = std::min<uint16_t>(kMostFrames, static_cast<uint16_t>(count - result.frames));
-    const Groups groups(rest, left, sends_superframes_);
-    int sent = Messages(groups, rest).Send(socket);
-    if (sent < 0) {
-      const bool is_super = groups[0].builder->segments() > 1;
-      if (errno == EAGAIN || errno == ENOBUFS) {
-        result.is_full = true;
-        break;
-      }
-      if (is_super && (errno == EINVAL || errno == EOPNOTSUPP)) {
-        sends_superframes_ = false;
-        continue;
-      }
-      sent = 1;  // The interface is down or gone, or a frame is too long for it.
-      const uint16_t dropped = Release(groups, 1, rest, left);
-      result.frames += dropped;
-      result.dropped += dropped;
+    groups.Make(rest, left, sends_superframes_);
+    messages.Make(groups, rest);
+    const int sent = messages.Send(socket);
+    if (sent > 0) {
+      result.frames += Release(groups, static_cast<uint16_t>(sent), rest, left);
       continue;
     }
-    result.frames += Release(groups, static_cast<uint16_t>(sent), rest, left);
+    if (errno == EAGAIN || errno == ENOBUFS) {
+      result.is_full = true;
+      break;
+    }
+    const bool is_superframe = groups[0].builder->segments() > 1;
+    if (is_superframe && (errno == EINVAL || errno == EOPNOTSUPP)) {
+      sends_superframes_ = false;
+      continue;
+    }
+    // The interface is down or gone, or the frame is too long for it.
+    const uint16_t dropped = Release(groups, 1, rest, left);
+    result.frames += dropped;
+    result.dropped += dropped;
   }
   return result;
 }

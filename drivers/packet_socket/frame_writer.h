@@ -4,15 +4,18 @@
 
 #include <rte_mbuf.h>
 
-#include <array>
 #include <cstdint>
+#include <memory>
 
 namespace uroce::drivers {
 
 /// One thread.
 class FrameWriter {
  public:
-  static constexpr uint16_t kMostFrames = 64;  ///< Of one call.
+  static constexpr uint16_t kMostFrames = 64;  ///< Of one system call.
+
+  FrameWriter();
+  ~FrameWriter();
 
   struct Sent {
     uint16_t frames = 0;   ///< Sent or dropped: their mbufs are freed.
@@ -20,13 +23,13 @@ class FrameWriter {
     bool is_full = false;  ///< The kernel has no room for the frame that is first now.
   };
   /// Sends the first n of `count` frames; frames of different flows may change their order, also in
-  /// `frames`.
+  /// `frames`. When the kernel refuses superframes, frames leave one by one from then on.
   Sent Send(int socket, rte_mbuf** frames, uint16_t count);
 
-  /// Whether the kernel takes superframes for this interface, as far as is known.
-  bool sends_superframes() const { return sends_superframes_; }
-
  private:
+  struct Burst;
+
+  const std::unique_ptr<Burst> burst_;
   bool sends_superframes_ = true;
 };
 
