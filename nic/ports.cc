@@ -12,6 +12,7 @@
 #include "drivers/dpdk/pci_device.h"
 #include "drivers/fault/fault_port.h"
 #include "drivers/memif/memif_port.h"
+#include "drivers/packet_socket/packet_socket_port.h"
 #include "drivers/switch/switch_port.h"
 #include "drivers/wire/wire_port.h"
 #include "nic/switch_network.h"
@@ -103,7 +104,11 @@ absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& devi
   const auto arguments = drivers::ParseDeviceArguments(device.dev);
   if (!arguments.ok()) return arguments.status();
   if (arguments->driver == drivers::kMemifDriver) return drivers::OpenMemifPort(*arguments, pool);
-  return drivers::OpenDpdkPort(device.dev, OptionsOf(device, workers), pool);
+  const drivers::DeviceOptions options = OptionsOf(device, workers);
+  if (arguments->driver == drivers::kPacketSocketDriver) {
+    return drivers::OpenPacketSocketPort(*arguments, options, device.own_host, pool);
+  }
+  return drivers::OpenDpdkPort(device.dev, options, pool);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(

@@ -18,6 +18,8 @@ constexpr uint32_t kXdpFrameBytes = 63 * 64 - 64 - 128 - 128;
 // all frames that arrive; a program that the user loads may leave frames other than RoCE to the
 // kernel.
 //
+// iface: no driver of DPDK; packet_socket_port implements it.
+//
 // memif: implemented by memif_port, not by the driver. Buffers of a power of two would crowd into
 // few sets of the caches; these buffers hold frames of MTU 9000.
 //
@@ -36,6 +38,11 @@ std::vector<DriverRules> MakeTable() {
                                 {"qpairs", "1"},
                                 {"qdisc_bypass", "0"}},
                    .queues_key = "qpairs",
+                   .interface_keys = {"iface"},
+                   .wake_up = WakeUp::kPacketSocket});
+  table.push_back({.driver = "net_iface",
+                   .keys = {"iface"},
+                   .required = {"iface"},
                    .interface_keys = {"iface"},
                    .wake_up = WakeUp::kPacketSocket});
   table.push_back({.driver = "net_af_xdp",

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "drivers/dpdk/device_arguments.h"
 #include "drivers/fault/fault_config.h"
 #include "nic/settings/port_congestion.h"
 #include "nic/settings/port_network.h"
@@ -277,8 +278,15 @@ std::string WithCommas(std::string text) {
 }
 
 absl::Status SetDev(const std::string& text, DeviceConfig& device) {
+  if (!device.dev.empty()) return absl::InvalidArgumentError("iface and dev exclude each other");
   device.dev = WithCommas(text);
   return absl::OkStatus();
+}
+
+absl::Status SetInterface(const std::string& text, DeviceConfig& device) {
+  const absl::Status status = SetDev(absl::StrCat("net_iface,iface=", text), device);
+  if (!status.ok()) return status;
+  return drivers::ParseDeviceArguments(device.dev).status();
 }
 
 absl::Status SetMtu(const std::string& text, DeviceConfig& device) {
@@ -326,6 +334,7 @@ struct Field {
   absl::Status (*set)(const std::string& text, DeviceConfig& device);
 };
 constexpr Field kFields[] = {
+    {"iface", SetInterface},
     {"dev", SetDev},
     {"ip", AddAddresses},
     {"gateway", AddGateways},
@@ -368,7 +377,7 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
   }
   if (device.name.empty()) return Complain(setting, "name=... is missing, such as name=uroce0");
   if (device.dev.empty()) {
-    return Complain(setting, "dev=... is missing, such as dev=net_af_packet0;iface=eth0");
+    return Complain(setting, "iface=... or dev=... is missing, such as iface=eth0");
   }
   if (absl::Status status = CheckNetwork(device); !status.ok()) {
     return Complain(setting, absl::StrCat("name=", device.name, ": ", status.message()));

@@ -23,7 +23,7 @@ constexpr char kDescription[] =
     "  uroced                                     two NICs joined by an in-process wire\n"
     "  uroced --wire uroce0=10.0.0.1/24,uroce1=10.0.0.2/24\n"
     "  uroced --switch ports=8,rate=10G           eight NICs on an emulated switch\n"
-    "  uroced --port 'name=uroce0,dev=net_af_packet0;iface=eth0'\n"
+    "  uroced --port name=uroce0,iface=eth0\n"
     "  uroced --config uroced.toml\n";
 
 constexpr char kWireHelp[] =
@@ -43,8 +43,9 @@ constexpr char kSwitchHelp[] =
     "ip=10.1.0.1/24: the first NIC's, others count up; mtu=BYTES";
 
 constexpr char kPortHelp[] =
-    "one NIC on a DPDK port; ';' stands for ',' in a value\n"
-    "name=NAME  dev=DPDK-DEVICE  mtu=BYTES  fault=FAULTS\n"
+    "one NIC on a kernel interface or a DPDK device\n"
+    "name=NAME  iface=INTERFACE  mtu=BYTES  fault=FAULTS\n"
+    "dev=DPDK-DEVICE in place of iface; ';' stands for ',' in a value\n"
     "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100\n"
     "without a kernel interface also gateway=IP+IP, exception=TAP and\n"
     "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and\n"

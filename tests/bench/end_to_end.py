@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
-from lab import BUILD, WireLab  # noqa: E402
+from lab import BUILD, VethLab, WireLab  # noqa: E402
 from memif_lab import MemifLab  # noqa: E402
 from netns import Namespace, make_veth_pair  # noqa: E402
 from process import (  # noqa: E402
@@ -23,12 +23,12 @@ from programs import perftest, pingpong  # noqa: E402
 BENCH = BUILD / "tests" / "bench"
 
 
-def iperf3_gbps(seconds):
-    """TCP by iperf3's defaults between two namespaces over a veth pair of MTU 9000."""
+def iperf3_gbps(seconds, mtu):
+    """TCP by iperf3's defaults between two namespaces over a veth pair."""
     a, b = Namespace(), Namespace()
     server = None
     try:
-        make_veth_pair(a, b, 9000)
+        make_veth_pair(a, b, mtu)
         server = Process(a.command(["iperf3", "-s", "-1"]))
         wait_until(lambda: is_listening(server.pid, 5201), "iperf3")
         text = run(b.command(["iperf3", "-c", "10.0.0.1", "-t", seconds, "-J"]), seconds + 30)
@@ -51,10 +51,27 @@ def bandwidth(rounds, seconds):
     print(f"bandwidth, Gb/s, {rounds} rounds in turn of {seconds} s each")
     cases = {"64 KB in-process": (WireLab, 65536), "1 MB in-process": (WireLab, 1048576),
              "64 KB two daemons, memif": (MemifLab, 65536)}
+    compare(cases, 9000, rounds, seconds)
+
+
+def interfaces(rounds, seconds):
+    """Two daemons over a veth pair, by iface= and by DPDK's driver, against TCP over the same."""
+    print(f"two daemons over veth, Gb/s, {rounds} rounds in turn of {seconds} s each")
+    for mtu in (9000, 1500):
+        print(f"  MTU {mtu}")
+        compare({"64 KB iface=": (lambda: VethLab(mtu), 65536),
+                 "1 MB iface=": (lambda: VethLab(mtu), 1048576),
+                 "64 KB net_af_packet":
+                     (lambda: VethLab(mtu, device="net_af_packet0;iface=eth0"), 65536)},
+                mtu, rounds, seconds)
+
+
+def compare(cases, mtu, rounds, seconds):
+    """Bandwidth of ib_write_bw in labs, and of TCP over a veth pair, in turns."""
     ours = {name: [] for name in cases}
     theirs = []
     for _ in range(rounds):
-        theirs.append(iperf3_gbps(seconds))
+        theirs.append(iperf3_gbps(seconds, mtu))
         for name, (make_lab, size) in cases.items():
             lab = make_lab()
             try:
@@ -62,7 +79,7 @@ def bandwidth(rounds, seconds):
             finally:
                 lab.close()
     rival = statistics.median(theirs)
-    print(f"  {'iperf3 over veth, MTU 9000':38}{rival:8.1f}   ({spread(theirs)})")
+    print(f"  {f'iperf3 over veth, MTU {mtu}':38}{rival:8.1f}   ({spread(theirs)})")
     for name, values in ours.items():
         mine = statistics.median(values)
         print(f"  {'ib_write_bw ' + name:38}{mine:8.1f}   ({spread(values)})"
@@ -144,11 +161,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--only", choices=["bandwidth", "latency", "rates", "memory"])
+    parser.add_argument("--only", choices=["bandwidth", "interfaces", "latency", "rates", "memory"])
     options = parser.parse_args()
     print(f"{platform.node()}: {os.cpu_count()} cores, Linux {platform.release()}")
     if options.only in (None, "bandwidth"):
         bandwidth(options.rounds, options.seconds)
+    if options.only in (None, "interfaces"):
+        interfaces(options.rounds, options.seconds)
     if options.only in (None, "latency"):
         latency()
         calls()

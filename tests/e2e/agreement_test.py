@@ -9,7 +9,7 @@ from process import wait_until
 from programs import extended_pingpong, pingpong
 from roce import Packet, capabilities_of, read_capture
 
-PORT = "name=uroce0,dev=net_af_packet0;iface=eth0"
+PORT = "name=uroce0,iface=eth0"
 OFF = "selective-repeat=off"
 
 

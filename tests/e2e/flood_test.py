@@ -30,7 +30,7 @@ def sent_by(namespace):
 
 class FloodTest(unittest.TestCase):
     def setUp(self):
-        self.lab = VethLab(9000)
+        self.lab = VethLab(9000, device="net_af_packet0;iface=eth0")
         self.addCleanup(self.lab.close)
 
     def counters(self):

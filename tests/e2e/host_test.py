@@ -23,7 +23,7 @@ class OwnHostLab(RouterLab):
     def _port(self, number):
         if number != 1:
             return super()._port(number)
-        return ("name=uroce0,dev=net_af_packet0;iface=eth0,host=uroce,"
+        return ("name=uroce0,iface=eth0,host=uroce,"
                 f"ip=10.1.0.2/24+{TAKEN}/24+fd00:1::2/64,gateway=10.1.0.1+fd00:1::1")
 
     def _add_network(self, number):

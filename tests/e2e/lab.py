@@ -233,7 +233,7 @@ class WireLab(Lab):
 class VethLab(Lab):
     """Two daemons on the ends of a veth pair."""
 
-    def __init__(self, mtu, *arguments, device="net_af_packet0;iface=eth0"):
+    def __init__(self, mtu, *arguments, device="net_iface;iface=eth0"):
         self.mtu = mtu
         self.device = device
         self.arguments = arguments

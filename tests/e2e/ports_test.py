@@ -126,6 +126,14 @@ class TapTest(Transfers, unittest.TestCase):
                 run(self.lab.namespace.command(["ping", "-c", 1, "-W", 10, address]))
 
 
+class PacketRingTest(Transfers, unittest.TestCase):
+    path_mtu = 4096
+
+    @staticmethod
+    def make_lab():
+        return VethLab(9000, device="net_af_packet0;iface=eth0")
+
+
 class PcapInterfaceTest(Transfers, unittest.TestCase):
     path_mtu = 4096
 

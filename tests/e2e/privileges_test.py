@@ -93,7 +93,7 @@ class PrivilegesTest(unittest.TestCase):
 
 class OwnUserTest(unittest.TestCase):
     def test_data_beside_the_kernel(self):
-        lab = ServiceLab(1500, device="net_af_packet0;iface=eth0;framecnt=256")
+        lab = ServiceLab(1500)
         self.addCleanup(lab.close)
         lab.forget_gids()
         for daemon in lab.daemons:

@@ -27,7 +27,7 @@ class RouterLab(Lab):
         return Host(namespace, daemon, "uroce0", f"10.{number}.0.2", f"fd00:{number}::2")
 
     def _port(self, _number):
-        return "name=uroce0,dev=net_af_packet0;iface=eth0"
+        return "name=uroce0,iface=eth0"
 
     def _add_network(self, number):
         namespace = self._add_namespace()

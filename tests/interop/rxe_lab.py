@@ -57,7 +57,7 @@ class BridgeLab(RxeLab):
     def _build(self):
         self.bridge, host = self._add_namespace(), self._add_namespace()
         self._make_bridge(host)
-        daemon = self._add_daemon(host, "--port", "name=uroce0,dev=net_af_packet0;iface=eth0",
+        daemon = self._add_daemon(host, "--port", "name=uroce0,iface=eth0",
                                   *self.arguments)
         self._finish(host, daemon, "--netns", self.bridge.name, "--tap", "guest0")
 

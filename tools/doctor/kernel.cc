@@ -15,7 +15,7 @@ namespace {
 
 // The flags that x86-64-v2 adds, spelt as in /proc/cpuinfo: the build assumes x86-64-v2.
 constexpr const char* kNeededFlags[] = {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"};
-constexpr char kUpgrade[] = "sudo apt-get install linux-image-amd64";
+constexpr char kUpgrade[] = "sudo apt-get install -t bookworm-backports linux-image-amd64";
 
 bool IsBefore(const KernelFacts& facts, int major, int minor) {
   return facts.major < major || (facts.major == major && facts.minor < minor);
@@ -30,6 +30,11 @@ Finding CheckVersion(const KernelFacts& facts) {
   }
   if (IsBefore(facts, 6, 1)) {
     return {Level::kNote, "kernel", version + " has no /dev/userfaultfd to pass to programs (6.1)",
+            kUpgrade};
+  }
+  if (IsBefore(facts, 6, 2)) {
+    return {Level::kNote, "kernel",
+            version + " does not take UDP superframes (6.2): --port iface= sends packet by packet",
             kUpgrade};
   }
   return {Level::kOk, "kernel", version, ""};

@@ -86,7 +86,7 @@ void CheckVfio(const NicFacts& facts, Findings& findings) {
   if (!facts.has_vfio_driver) {
     findings.push_back({Level::kNote, "nics",
                         "vfio-pci is not loaded: uroced can use these NICs beside the kernel "
-                        "(net_af_packet), not own them",
+                        "(iface=), not own them",
                         "sudo modprobe vfio-pci"});
   } else if (!all_isolated && !facts.unsafe_noiommu) {
     findings.push_back(

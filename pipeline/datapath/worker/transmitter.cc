@@ -217,8 +217,10 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
   const wire::HeaderTemplate* const path =
       qp.core().is_datagram() ? TemplateOfDatagram(qp, packet) : &qp.header_template();
   if (path == nullptr) return FailGather(qp, packet);
+  // Those of a queue pair rise by one, so that a port can send its packets as superframes.
+  const auto identification = static_cast<uint16_t>(qp.traffic().sent_packets);
   const wire::EncodedHeaders headers =
-      wire::EncodeHeaders(*path, packet.header, length, identification_++, start);
+      wire::EncodeHeaders(*path, packet.header, length, identification, start);
   uint8_t* const payload = start + headers.length_bytes;
   frame->data_len = static_cast<uint16_t>(headers.length_bytes);
   uint32_t crc = headers.crc_state;

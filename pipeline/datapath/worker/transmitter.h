@@ -87,7 +87,6 @@ class Transmitter {
   void LoopBack(QueuePair& qp, const AddressVector* vector, const rte_mbuf& frame);
 
   const TransmitContext context_;
-  uint16_t identification_ = 0;
 };
 
 }  // namespace uroce::datapath

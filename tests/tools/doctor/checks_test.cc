@@ -236,7 +236,7 @@ TEST(DoctorInterfacesTest, InterfaceTooSmallForRoceHearsTheCommand) {
 
 TEST(DoctorKernelTest, OldKernelsAndProcessorsAreTold) {
   const KernelFacts good{.major = 6,
-                         .minor = 1,
+                         .minor = 2,
                          .cpus = 2,
                          .cpu_flags = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
                          .crc_kernel = "pclmul128"};
@@ -246,6 +246,8 @@ TEST(DoctorKernelTest, OldKernelsAndProcessorsAreTold) {
   EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kProblem, "5.13", "apt-get")));
   facts.minor = 15;
   EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kNote, "5.15", "apt-get")));
+  facts.major = 6, facts.minor = 1;
+  EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kNote, "6.1", "apt-get")));
   facts = good;
   facts.cpu_flags = "cx16 lahf_lm sse4_1 sse4_2 ssse3";
   EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kProblem, "lacks popcnt", "-cpu host")));

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drivers/packet_socket/packet_socket_port.h"
+
+#include <rte_mbuf.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "drivers/dpdk/device_checks.h"
+#include "drivers/dpdk/kernel_interface.h"
+#include "drivers/dpdk/kernel_mute.h"
+#include "drivers/dpdk/packet_drops.h"
+#include "drivers/packet_socket/frame_reader.h"
+#include "drivers/packet_socket/frame_writer.h"
+#include "drivers/packet_socket/packet_socket.h"
+#include "drivers/receive_wake.h"
+#include "nic/base/fd.h"
+
+namespace uroce::drivers {
+namespace {
+
+constexpr uint16_t kRoom = FrameWriter::kMostFrames;
+constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
+/// A socket or queue of the kernel that was full is tried again after this time.
+constexpr Nanos kTryAgain{20'000};
+/// After this time of refusals frames are dropped: the interface does not send.
+constexpr Nanos kRefusalLimit{1'000'000'000};
+
+/// Adds to a counter that only the worker writes.
+void Count(std::atomic<uint64_t>& counter, uint64_t count) {
+  counter.store(counter.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
+}
+
+/// What one worker drives.
+struct alignas(64) SocketQueue {
+  Fd socket;  ///< Changed while no worker is inside.
+  ReceiveWake wake;
+  FrameReader reader;
+  FrameWriter writer;
+  Nanos try_again_at = kNever;  ///< kNever: there is room.
+  Nanos refused_since = kNever;
+  std::atomic<uint64_t> tx_dropped{0};
+  std::atomic<uint64_t> rx_dropped{0};
+};
+
+class PacketSocketPort final : public Port {
+ public:
+  PacketSocketPort(std::string interface, const DeviceOptions& options, bool takes_all_frames,
+                   rte_mempool* pool)
+      : interface_(std::move(interface)),
+        mtu_bytes_(options.mtu_bytes),
+        takes_all_frames_(takes_all_frames),
+        pool_(pool),
+        queues_(std::min(options.queues, options.workers)) {}
+
+  uint16_t queues() const override { return static_cast<uint16_t>(queues_.size()); }
+  uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
+  uint16_t TransmitRoom(uint16_t queue) const override {
+    return queues_[queue].try_again_at == kNever ? kRoom : 0;
+  }
+  int wait_fd(uint16_t queue) const override { return queues_[queue].wake.fd(); }
+  bool BeforeSleep(uint16_t queue) override { return !queues_[queue].reader.has_frames(); }
+  void AfterSleep(uint16_t queue) override { queues_[queue].wake.Drain(); }
+  Nanos NextDeadline(uint16_t queue) const override { return queues_[queue].try_again_at; }
+
+  PortInfo Info() const override;
+  PortCounters counters() const override;
+  void Maintain(WhileIdle while_idle) override;
+
+  /// Opens the interface of the name as it is now. Called while no worker is inside.
+  absl::Status Open();
+
+ private:
+  absl::StatusOr<std::vector<Fd>> OpenSockets(int ifindex) const;
+  void Close();
+
+  const std::string interface_;
+  const uint32_t mtu_bytes_;  ///< 0: the interface's.
+  const bool takes_all_frames_;
+  rte_mempool* const pool_;
+  std::vector<SocketQueue> queues_;
+  std::optional<KernelMute> mute_;
+  int ifindex_ = 0;                   ///< 0: the sockets are closed.
+  mutable PacketDrops packet_drops_;  ///< Mutable: a query of the kernel resets its counts.
+};
+
+// ---- worker ----
+
+uint16_t PacketSocketPort::ReceiveBurst(uint16_t index, rte_mbuf** frames, uint16_t count,
+                                        Nanos now) {
+  SocketQueue& queue = queues_[index];
+  if (queue.try_again_at <= now) queue.try_again_at = kNever;
+  if (!queue.socket) return 0;
+  const uint16_t got = queue.reader.Receive(queue.socket.get(), pool_, frames, count);
+  if (const uint64_t dropped = queue.reader.TakeDropped(); dropped != 0) {
+    Count(queue.rx_dropped, dropped);
+  }
+  return got;
+}
+
+uint16_t PacketSocketPort::TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t count,
+                                         Nanos now) {
+  SocketQueue& queue = queues_[index];
+  if (queue.try_again_at != kNever) return 0;
+  const FrameWriter::Sent sent = queue.socket ? queue.writer.Send(queue.socket.get(), frames, count)
+                                              : FrameWriter::Sent{.is_full = true};
+  if (sent.dropped != 0) Count(queue.tx_dropped, sent.dropped);
+  if (sent.frames != 0 || !sent.is_full) queue.refused_since = kNever;
+  if (!sent.is_full) return sent.frames;
+  if (queue.refused_since == kNever) queue.refused_since = now;
+  if (now - queue.refused_since < kRefusalLimit) {
+    queue.try_again_at = now + kTryAgain;
+    return sent.frames;
+  }
+  rte_pktmbuf_free_bulk(frames + sent.frames, count - sent.frames);
+  Count(queue.tx_dropped, count - sent.frames);
+  return count;
+}
+
+// ---- control ----
+
+PortInfo PacketSocketPort::Info() const {
+  PortInfo info;
+  info.driver = kPacketSocketDriver;
+  info.interface = interface_;
+  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface_);
+  if (!kernel.ok()) {
+    info.why_down = std::string(kernel.status().message());
+    return info;
+  }
+  info.mac = kernel->mac;
+  info.ifindex = kernel->ifindex;
+  info.link_up = kernel->link_up && ifindex_ == kernel->ifindex;
+  info.mtu_bytes = kernel->mtu_bytes;
+  if (mtu_bytes_ != 0) info.mtu_bytes = std::min(info.mtu_bytes, mtu_bytes_);
+  info.speed_bps = kernel->speed_bps != 0 ? kernel->speed_bps : kUnknownSpeedBps;
+  return info;
+}
+
+PortCounters PacketSocketPort::counters() const {
+  PortCounters counters{.tx_discards = 0, .rx_missed = packet_drops_.Count(), .rx_damaged = 0};
+  for (const SocketQueue& queue : queues_) {
+    counters.tx_discards += queue.tx_dropped.load(std::memory_order_relaxed);
+    counters.rx_missed += queue.rx_dropped.load(std::memory_order_relaxed);
+  }
+  return counters;
+}
+
+/// A packet socket stays bound to an interface that was deleted. What cannot be opened yet is tried
+/// again at the next call.
+void PacketSocketPort::Maintain(WhileIdle while_idle) {
+  packet_drops_.Count();
+  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface_);
+  if (!kernel.ok() || kernel->ifindex == ifindex_) return;
+  while_idle([this] {
+    Close();
+    Open().IgnoreError();
+  });
+}
+
+void PacketSocketPort::Close() {
+  packet_drops_.Count();
+  packet_drops_.Watch({});
+  mute_.reset();
+  ifindex_ = 0;
+  for (SocketQueue& queue : queues_) {
+    queue.wake.RemoveAll();
+    queue.socket.Reset();
+  }
+}
+
+absl::StatusOr<std::vector<Fd>> PacketSocketPort::OpenSockets(int ifindex) const {
+  // Of several daemons on an interface each receives all of its frames.
+  static std::atomic<uint16_t> fanouts{0};
+  const auto fanout_id = static_cast<uint16_t>(getpid() + fanouts.fetch_add(1) * 4099);
+  std::vector<Fd> sockets;
+  for (uint16_t i = 0; i < queues(); ++i) {
+    absl::StatusOr<Fd> socket = OpenPacketSocket({.ifindex = ifindex,
+                                                  .takes_all_frames = takes_all_frames_,
+                                                  .sockets = queues(),
+                                                  .fanout_id = fanout_id});
+    if (!socket.ok()) return socket.status();
+    sockets.push_back(*std::move(socket));
+  }
+  return sockets;
+}
+
+absl::Status PacketSocketPort::Open() {
+  const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface_);
+  if (!kernel.ok()) return kernel.status();
+  absl::StatusOr<KernelMute> mute = KernelMute::Open(interface_);
+  if (!mute.ok()) return mute.status();
+  absl::StatusOr<std::vector<Fd>> sockets = OpenSockets(kernel->ifindex);
+  if (!sockets.ok()) return sockets.status();
+  std::vector<int> fds;
+  for (uint16_t i = 0; i < queues(); ++i) {
+    queues_[i].socket = std::move((*sockets)[i]);
+    fds.push_back(queues_[i].socket.get());
+    if (!queues_[i].wake.Add(fds.back())) return absl::InternalError("packet socket: epoll");
+  }
+  packet_drops_.Watch(std::move(fds));
+  mute_.emplace(*std::move(mute));
+  ifindex_ = kernel->ifindex;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Port>> OpenPacketSocketPort(const DeviceArguments& arguments,
+                                                           const DeviceOptions& options,
+                                                           bool takes_all_frames,
+                                                           rte_mempool* pool) {
+  if (absl::Status status = CheckDevice(arguments, options); !status.ok()) return status;
+  auto port =
+      std::make_unique<PacketSocketPort>(arguments.Interface(), options, takes_all_frames, pool);
+  if (absl::Status status = port->Open(); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("iface=", arguments.Interface(), ": ", status.message()));
+  }
+  return port;
+}
+
+}  // namespace uroce::drivers

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/wire/superframe.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pipeline/wire/layout.h"
+
+namespace uroce::wire {
+namespace {
+
+constexpr uint16_t kIp = UdpFrame::kIpOffset;
+constexpr uint16_t kFragmentBits = 0x3fff;  // More fragments, and the offset.
+
+template <typename Header>
+Header Load(const uint8_t* at) {
+  Header header;
+  std::memcpy(&header, at, sizeof header);
+  return header;
+}
+
+template <typename Header>
+void Store(uint8_t* at, const Header& header) {
+  std::memcpy(at, &header, sizeof header);
+}
+
+/// Sum of 16-bit words in network order, as RFC 1071 has it; an odd byte is followed by a zero.
+uint64_t Sum(std::span<const uint8_t> bytes) {
+  uint64_t sum = 0;
+  size_t i = 0;
+  for (; i + 1 < bytes.size(); i += 2) sum += uint32_t{bytes[i]} << 8 | bytes[i + 1];
+  if (i < bytes.size()) sum += uint32_t{bytes[i]} << 8;
+  return sum;
+}
+
+uint16_t Fold(uint64_t sum) {
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<uint16_t>(sum);
+}
+
+/// Sets the lengths of the IP header at `ip` to those of `udp_bytes`, and completes it.
+void FinishIp(uint8_t* ip, bool is_ipv6, uint32_t udp_bytes) {
+  if (is_ipv6) {
+    auto header = Load<Ipv6Header>(ip);
+    header.payload_length = Be<2>(static_cast<uint16_t>(udp_bytes));
+    return Store(ip, header);
+  }
+  auto header = Load<Ipv4Header>(ip);
+  header.total_length = Be<2>(static_cast<uint16_t>(sizeof header + udp_bytes));
+  header.checksum = Be<2>(0);
+  Store(ip, header);
+  header.checksum = Be<2>(static_cast<uint16_t>(~Fold(Sum({ip, sizeof header}))));
+  Store(ip, header);
+}
+
+uint16_t PseudoHeaderSum(const uint8_t* ip, bool is_ipv6, uint32_t udp_bytes) {
+  const size_t addresses = is_ipv6 ? offsetof(Ipv6Header, source) : offsetof(Ipv4Header, source);
+  const size_t length = is_ipv6 ? 32 : 8;
+  return Fold(Sum({ip + addresses, length}) + kIpProtocolUdp + udp_bytes);
+}
+
+uint16_t IdentificationOf(const uint8_t* frame) {
+  return Load<Ipv4Header>(frame + kIp).identification.value();
+}
+
+/// Whether the headers are equal but for lengths, checksums and the IPv4 identification.
+bool IsSameFlow(const uint8_t* a, const uint8_t* b, const UdpFrame& places) {
+  const auto equal = [&](size_t begin, size_t end) {
+    return std::memcmp(a + begin, b + begin, end - begin) == 0;
+  };
+  const size_t ports_end = places.udp_offset() + offsetof(UdpHeader, length);
+  if (places.is_ipv6) {
+    return equal(0, kIp + offsetof(Ipv6Header, payload_length)) &&
+           equal(kIp + offsetof(Ipv6Header, next_header), ports_end);
+  }
+  return equal(0, kIp + offsetof(Ipv4Header, total_length)) &&
+         equal(kIp + offsetof(Ipv4Header, fragment), kIp + offsetof(Ipv4Header, checksum)) &&
+         equal(kIp + offsetof(Ipv4Header, source), ports_end);
+}
+
+}  // namespace
+
+std::optional<UdpFrame> FindUdp(std::span<const uint8_t> frame) {
+  if (frame.size() < kIp + sizeof(Ipv4Header) + sizeof(UdpHeader)) return std::nullopt;
+  const uint16_t type = Load<EthernetHeader>(frame.data()).ether_type.value();
+  if (type == kEtherTypeIpv4) {
+    const auto ip = Load<Ipv4Header>(frame.data() + kIp);
+    const bool is_fragment = (ip.fragment.value() & kFragmentBits) != 0;
+    if (ip.version_ihl != 0x45 || ip.protocol != kIpProtocolUdp || is_fragment) return std::nullopt;
+    return UdpFrame{.payload_offset = kIp + sizeof(Ipv4Header) + sizeof(UdpHeader)};
+  }
+  constexpr uint16_t kIpv6Payload = kIp + sizeof(Ipv6Header) + sizeof(UdpHeader);
+  if (type != kEtherTypeIpv6 || frame.size() < kIpv6Payload) return std::nullopt;
+  if (Load<Ipv6Header>(frame.data() + kIp).next_header != kIpProtocolUdp) return std::nullopt;
+  return UdpFrame{.payload_offset = kIpv6Payload, .is_ipv6 = true};
+}
+
+SuperframeBuilder::SuperframeBuilder(std::span<const uint8_t> frame)
+    : first_(frame), places_(FindUdp(frame)) {
+  is_complete_ = !places_ || frame.size() == places_->payload_offset;
+  if (places_) payload_bytes_ = segment_bytes();
+}
+
+SuperframeBuilder::Added SuperframeBuilder::Add(std::span<const uint8_t> frame) {
+  if (!places_ || frame.size() <= places_->payload_offset) return Added::kOtherFlow;
+  if (!IsSameFlow(first_.data(), frame.data(), *places_)) return Added::kOtherFlow;
+  const auto payload = static_cast<uint32_t>(frame.size() - places_->payload_offset);
+  const uint32_t bytes = places_->payload_offset - kIp + payload_bytes_ + payload;
+  const auto next = static_cast<uint16_t>(IdentificationOf(first_.data()) + segments_);
+  const bool is_next = places_->is_ipv6 || IdentificationOf(frame.data()) == next;
+  const bool fits = frame.size() <= first_.size() && bytes <= kMaxSuperframeBytes;
+  if (is_complete_ || segments_ == kMaxSegments || !is_next || !fits) return Added::kDoesNotFit;
+  ++segments_;
+  payload_bytes_ += payload;
+  is_complete_ = frame.size() < first_.size();
+  return Added::kYes;
+}
+
+size_t SuperframeBuilder::WriteHeaders(uint8_t* out) const {
+  const uint32_t udp_bytes = sizeof(UdpHeader) + payload_bytes_;
+  std::copy_n(first_.data(), places_->payload_offset, out);
+  FinishIp(out + kIp, places_->is_ipv6, udp_bytes);
+  auto udp = Load<UdpHeader>(out + places_->udp_offset());
+  udp.length = Be<2>(static_cast<uint16_t>(udp_bytes));
+  udp.checksum = Be<2>(PseudoHeaderSum(out + kIp, places_->is_ipv6, udp_bytes));
+  Store(out + places_->udp_offset(), udp);
+  return places_->payload_offset;
+}
+
+std::optional<SuperframeCutter> SuperframeCutter::Make(std::span<const uint8_t> superframe,
+                                                       uint16_t segment_bytes) {
+  const std::optional<UdpFrame> places = FindUdp(superframe);
+  if (!places || segment_bytes == 0 || superframe.size() <= places->payload_offset) {
+    return std::nullopt;
+  }
+  return SuperframeCutter(superframe, *places, segment_bytes);
+}
+
+SuperframeCutter::SuperframeCutter(std::span<const uint8_t> superframe, const UdpFrame& places,
+                                   uint16_t segment_bytes)
+    : superframe_(superframe), places_(places), segment_bytes_(segment_bytes) {
+  const auto payload = static_cast<uint32_t>(superframe.size() - places.payload_offset);
+  segments_ = (payload + segment_bytes - 1) / segment_bytes;
+}
+
+uint32_t SuperframeCutter::FrameBytes(uint32_t index) const {
+  const auto payload = static_cast<uint32_t>(superframe_.size() - places_.payload_offset);
+  return places_.payload_offset +
+         std::min<uint32_t>(segment_bytes_, payload - index * segment_bytes_);
+}
+
+void SuperframeCutter::Write(uint32_t index, Identifications identifications, uint8_t* out) const {
+  const uint32_t payload = FrameBytes(index) - places_.payload_offset;
+  std::copy_n(superframe_.data(), places_.payload_offset, out);
+  if (!places_.is_ipv6 && identifications == Identifications::kRising) {
+    auto ip = Load<Ipv4Header>(out + kIp);
+    ip.identification = Be<2>(static_cast<uint16_t>(ip.identification.value() + index));
+    Store(out + kIp, ip);
+  }
+  FinishIp(out + kIp, places_.is_ipv6, static_cast<uint32_t>(sizeof(UdpHeader) + payload));
+  auto udp = Load<UdpHeader>(out + places_.udp_offset());
+  udp.length = Be<2>(static_cast<uint16_t>(sizeof udp + payload));
+  udp.checksum = Be<2>(0);
+  Store(out + places_.udp_offset(), udp);
+  std::memcpy(out + places_.payload_offset,
+              superframe_.data() + places_.payload_offset + size_t{index} * segment_bytes_,
+              payload);
+}
+
+bool CompleteChecksum(std::span<uint8_t> frame, size_t start, size_t offset) {
+  if (start >= frame.size() || offset + 2 > frame.size() - start) return false;
+  // The field holds the sum of the pseudo header.
+  const auto sum = static_cast<uint16_t>(~Fold(Sum(frame.subspan(start))));
+  Store(frame.data() + start + offset, Be<2>(sum == 0 ? 0xffff : sum));
+  return true;
+}
+
+}  // namespace uroce::wire
