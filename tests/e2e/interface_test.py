@@ -9,7 +9,7 @@ from programs import data_check, perftest, seed
 
 
 def counter(host, name):
-    return host.counters().get(f"counters.{name}", 0)
+    return host.counters()[f"counters.{name}"]
 
 
 class SuperframesTest(unittest.TestCase):
