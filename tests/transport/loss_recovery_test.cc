@@ -64,6 +64,17 @@ TEST_F(LossRecoveryTest, ATimeoutGoesBackUntilNoRetryIsLeft) {
   EXPECT_EQ(counters.retry_exceeded_err, 1u);
 }
 
+// [cc.loss] Whoever controls the rate learns of each loss of requests once.
+TEST_F(LossRecoveryTest, ALossOfRequestsIsToldOnce) {
+  Send(Write(4 * kSmallMtu), Nanos(0));
+  EXPECT_FALSE(recovery.TakeLosses().any());
+  EXPECT_TRUE(recovery.OnDeadline(recovery.deadline()));
+  const Losses losses = recovery.TakeLosses();
+  EXPECT_TRUE(losses.requests);
+  EXPECT_FALSE(losses.responses);
+  EXPECT_FALSE(recovery.TakeLosses().any());
+}
+
 // [3.3.rnr-quiet 3.3.rnr-retries]
 TEST_F(LossRecoveryTest, AnRnrNakWaitsWithoutTheAckTimer) {
   Send(Write(0), Nanos(0));

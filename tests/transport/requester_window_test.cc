@@ -61,5 +61,37 @@ TEST(RequesterWindow, ARequesterThatGoesBackSendsHalfAtOnce) {
   s.Sends(FirstOfAWrite(8));
 }
 
+struct RequesterRoundTrips : testing::Test {
+  Nanos Measured() { return script.qp().window().delay()->delay(); }
+  congestion::Environment environment{.settings =
+                                          congestion::DefaultsOf(congestion::Profile::kDelay)};
+  Script script{{.congestion = &environment}};
+};
+
+// [cc.delay.one] From a packet that asks to the ACK of it.
+TEST_F(RequesterRoundTrips, AreThoseOfPacketsThatAsk) {
+  script.At(0).Post(Write(8)).Sends({"WRITE_ONLY psn=000100 len=8 ackreq"});
+  script.At(7'000).Receive("ACK psn=000100 msn=1").Completes({"0 WRITE SUCCESS"});
+  EXPECT_EQ(Measured(), Nanos(7'000));
+}
+
+// [cc.delay.one] The responder answers a READ first, which takes its time.
+TEST_F(RequesterRoundTrips, AreNotMeasuredBehindAReadThatIsAnswered) {
+  script.At(0).Post(Read(8)).Post(Write(8));
+  script.Sends({"READ_REQUEST psn=000100 len=8 ackreq", "WRITE_ONLY psn=000101 len=8 ackreq"});
+  script.At(900'000).Receive("READ_RESPONSE_ONLY psn=000100 len=8 msn=1");
+  script.Receive("ACK psn=000101 msn=2");
+  EXPECT_EQ(Measured(), Nanos(0));
+}
+
+// [cc.delay.lost] The ACK may be that of the first transmission.
+TEST_F(RequesterRoundTrips, AreNotMeasuredWithWhatIsSentAgain) {
+  script.At(0).Post(Write(8)).Sends({"WRITE_ONLY psn=000100 len=8 ackreq"});
+  constexpr int64_t kTimeout = 67'108'864;  // Code 14.
+  script.At(kTimeout).Sends({"WRITE_ONLY psn=000100 len=8 ackreq"});
+  script.At(kTimeout + 10).Receive("ACK psn=000100 msn=1").Completes({"0 WRITE SUCCESS"});
+  EXPECT_EQ(Measured(), Nanos(0));
+}
+
 }  // namespace
 }  // namespace uroce::transport

@@ -44,7 +44,8 @@ Script::Script(const ScriptConfig& config)
            .shared_receive = config.shared_receive,
            .service = config.service,
            .role = config.role,
-           .selective_repeat = config.selective_repeat}) {
+           .selective_repeat = config.selective_repeat,
+           .congestion = config.congestion}) {
   for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
     if (state <= config.state) qp_.Modify(state, attributes_);
   }

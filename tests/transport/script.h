@@ -36,6 +36,7 @@ struct ScriptConfig {
   RcRole role = RcRole::kBoth;
   bool selective_repeat = false;
   bool agreed = false;  ///< The peer's NIC has agreed to that.
+  const congestion::Environment* congestion = nullptr;
 };
 
 /// Runs the shell's contract on one queue pair. Times are nanoseconds. Every expectation covers all
