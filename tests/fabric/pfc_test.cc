@@ -123,6 +123,27 @@ TEST_F(PfcTest, SenderFarAwayGoesOnInTheEnd) {
   EXPECT_FALSE(LinkFrom(0).is_paused);
 }
 
+// Four are on the way, so a fifth is told when the first has arrived, and no frame has moved.
+TEST_F(PfcTest, WhatFoundNoRoomOnTheWayIsToldLater) {
+  const SwitchConfig on{.buffer_bytes = 1 << 20,
+                        .pfc = {.on = true, .xoff_bytes = 2 * kFrameBytes, .xon_bytes = 0}};
+  const SwitchConfig off{.buffer_bytes = 1 << 20};
+  MakeStar(3, on, {.rate_bps = 1'000'000'000, .delay = Nanos(1'000'000)});
+  fabric().SetLink(fabric().CableOf(1), {.rate_bps = 1'000'000, .delay = Nanos(1'000)});
+  SendMany(0, 6);
+  for (int change = 0; change < 4; ++change) {
+    const Nanos now(1'200'000 + 50'000 * change);
+    fabric().Advance(now);
+    EXPECT_EQ(LinkFrom(0).is_pausing, change % 2 == 0);
+    fabric().SetSwitch(0, change % 2 == 0 ? off : on, now);
+  }
+  EXPECT_FALSE(LinkFrom(0).is_pausing);
+  fabric().Advance(Nanos(3'500'000));
+  EXPECT_TRUE(LinkFrom(0).is_paused);
+  Finish();
+  EXPECT_EQ(deliveries().size(), 6u);
+}
+
 TEST_F(PfcTest, SwitchedOffItResumesWhoIsPaused) {
   Make(kFiveAndTwo);
   SendMany(0, 20);

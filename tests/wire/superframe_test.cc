@@ -46,7 +46,7 @@ class SuperframeTest : public testing::TestWithParam<bool> {
   PacketTrain train_;
 };
 INSTANTIATE_TEST_SUITE_P(Ip, SuperframeTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "V6" : "V4"; });
+                         [](const auto& parameter) { return parameter.param ? "V6" : "V4"; });
 
 TEST_P(SuperframeTest, WhatIsCutIsWhatWasJoined) {
   std::vector<Frame> frames;
