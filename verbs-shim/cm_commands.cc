@@ -171,7 +171,15 @@ int GetEvent(const CmFile& file, int fd, Request& request, size_t bytes) {
     const int wait_error = file.connection->is_live() ? AwaitEvent(fd) : EIO;
     if (wait_error != 0) return wait_error;
     const int error = Execute(file, fd, request, bytes);
-    if (error != EAGAIN || (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return error;
+    if (error != EAGAIN) return error;
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0) {
+      // Another thread has destroyed the id, with its event, and closed the file. A call that the
+      // kernel executes goes on waiting then: rping ends while its event thread does so.
+      pause();
+      return EINTR;
+    }
+    if ((flags & O_NONBLOCK) != 0) return error;
     sched_yield();  // Another thread took the event, and has yet to read its signal.
   }
 }
