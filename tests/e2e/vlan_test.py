@@ -146,19 +146,32 @@ s.bind(("eth0", 0))
 s.send(bytes.fromhex("{}"))
 """
 
-    def test_tagged_frame_arrives_whole(self):
-        lab = VethLab(1500)
+    def test_a_tagged_frame_arrives_whole(self):
+        lab = VethLab(1500, device="net_af_packet0;iface=eth0")
+        self.check(lab, 0x88B5, bytes(range(100)), "rx_not_roce")
+
+    def test_a_tagged_roce_packet_arrives_whole(self):
+        """By iface=, which receives no other frames. Its queue pair is not there."""
+        bth = bytes.fromhex("04 40 ffff 00 abcdef 00 000001")
+        packet = bytes.fromhex("45 00 0030 0000 4000 40 11 0000 0a090909 0a000001"
+                               "c000 12b7 001c 0000") + bth + bytes(8)
+        total = sum(struct.unpack("!10H", packet[:20]))
+        checksum = 0xFFFF - (total + (total >> 16)) % 0x10000
+        packet = packet[:10] + struct.pack("!H", checksum) + packet[12:]
+        self.check(VethLab(1500), 0x0800, packet, "port_rcv_packets")
+
+    def check(self, lab, ether_type, payload, counter):
         self.addCleanup(lab.tear_down)
         frame = bytes.fromhex("ffffffffffff020000000009") + struct.pack(
-            "!HHH", ETHERTYPE_VLAN, 3 << 13 | VLAN, 0x88B5) + bytes(range(100))
-        frames = captured(lab.a, lambda: self.send_and_wait(lab, frame))
-        self.assertIn(frame, frames)
-        lab.close()
+            "!HHH", ETHERTYPE_VLAN, 3 << 13 | VLAN, ether_type) + payload
 
-    def send_and_wait(self, lab, frame):
-        before = lab.a.counters()["counters.rx_not_roce"]
-        lab.b.namespace.run(["python3", "-c", self.SENDER.format(frame.hex())])
-        wait_until(lambda: lab.a.counters()["counters.rx_not_roce"] > before, "the frame")
+        def send_and_wait():
+            before = lab.a.counters()[f"counters.{counter}"]
+            lab.b.namespace.run(["python3", "-c", self.SENDER.format(frame.hex())])
+            wait_until(lambda: lab.a.counters()[f"counters.{counter}"] > before, "the frame")
+
+        self.assertIn(frame, captured(lab.a, send_and_wait))
+        lab.close()
 
 
 @unittest.skipUnless(kernel_has_vlans(), "this kernel has no 802.1Q interfaces")
