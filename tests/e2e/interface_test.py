@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port on a kernel interface (iface=): superframes whole and cut, interfaces that are slow, down or
-gone."""
+"""A port on a kernel interface (iface=): superframes, and interfaces that are slow or down."""
 import unittest
 
 from lab import VethLab

@@ -10,6 +10,7 @@ import nic_mutations
 import paths_mutations
 import peers_mutations
 import rdma_cm_mutations
+import superframe_mutations
 import verbs_shim_mutations
 
 # Room, test programs (scripts, then a simulation), bugs.
@@ -23,6 +24,9 @@ LISTS = [
                            "tests/datapath/datapath_worker_test"], datapath_mutations.MUTATIONS),
     ("pipeline/fabric", ["tests/fabric/fabric_test"], fabric_mutations.MUTATIONS),
     ("drivers/switch", ["tests/drivers/drivers_test"], fabric_mutations.PORT_MUTATIONS),
+    ("pipeline/wire", ["tests/wire/wire_test"], superframe_mutations.MUTATIONS),
+    ("drivers/packet_socket", ["tests/drivers/drivers_test"],
+     superframe_mutations.SOCKET_MUTATIONS),
     ("nic/base", ["tests/nic/base/side_thread_test", "tests/nic/base/stranger_socket_test",
                   "tests/nic/base/user_turns_test", "tests/nic/base/log_budget_test",
                   "tests/datapath/datapath_parts_test"], base_mutations.MUTATIONS),

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bugs in superframes: (name, file under pipeline/wire or drivers/packet_socket, text, what it
+becomes)."""
+
+MUTATIONS = [
+    ("superframe-of-any-identification", "superframe.cc",
+     "const bool is_next = places_->is_ipv6 || IdentificationOf(frame.data()) == next;",
+     "const bool is_next = places_->is_ipv6 || next == next;"),
+    ("superframe-beyond-64-KB", "superframe.cc",
+     " && bytes <= kMaxSuperframeBytes;", " && bytes != 0;"),
+    ("superframe-of-65-packets", "superframe.cc", "segments_ == kMaxSegments || ", ""),
+    ("superframe-goes-on-behind-a-short-packet", "superframe.cc",
+     "  is_complete_ = frame.size() < first_.size();\n", ""),
+    ("superframe-of-two-traffic-classes", "superframe.cc",
+     "equal(0, kIp + offsetof(Ipv4Header, total_length))",
+     "equal(0, kIp)"),
+    ("superframe-of-two-source-ports", "superframe.cc",
+     "places.udp_offset() + offsetof(UdpHeader, length);", "places.udp_offset();"),
+    ("superframe-with-the-length-of-one", "superframe.cc",
+     "udp.length = Be<2>(static_cast<uint16_t>(udp_bytes));",
+     "udp.length = Be<2>(static_cast<uint16_t>(sizeof udp + segment_bytes()));"),
+    ("superframe-with-a-whole-checksum", "superframe.cc",
+     "udp.checksum = Be<2>(PseudoHeaderSum(out + kIp, places_->is_ipv6, udp_bytes));",
+     "udp.checksum = Be<2>(0);"),
+    ("cut-packets-have-one-identification", "superframe.cc",
+     "ip.identification.value() + index", "ip.identification.value()"),
+    ("cut-packets-keep-the-partial-checksum", "superframe.cc",
+     "  udp.checksum = Be<2>(0);\n", ""),
+    ("fragments-are-joined", "superframe.cc",
+     "ip.protocol != kIpProtocolUdp || is_fragment)", "ip.protocol != kIpProtocolUdp)"),
+]
+
+SOCKET_MUTATIONS = [
+    ("a-short-packet-is-overtaken", "frame_writer.cc",
+     "if (added == Builder::Added::kDoesNotFit) break;",
+     "if (added == Builder::Added::kDoesNotFit) continue;"),
+    ("unsent-frames-are-freed", "frame_writer.cc",
+     "Release(groups, static_cast<uint16_t>(sent), rest, left);",
+     "Release(groups, groups.size(), rest, left);"),
+    ("a-full-socket-drops", "frame_writer.cc",
+     "if (errno == EAGAIN || errno == ENOBUFS) {", "if (errno == ENOBUFS) {"),
+    ("the-rest-of-a-superframe-is-lost", "frame_reader.cc",
+     "if (++segment_ >= (cutter_ ? cutter_->segments() : 1)) {", "if (++segment_ >= 1) {"),
+    ("identifications-of-gro-are-not-looked-at", "frame_reader.cc",
+     "for (const auto identifications : {kRising, kSame}) {",
+     "for (const auto identifications : {kRising}) {"),
+    ("frames-longer-than-their-mbuf", "frame_reader.cc",
+     "  if (whole > rte_pktmbuf_tailroom(&frame)) return false;\n", ""),
+    ("a-superframe-waits-behind-the-next", "frame_reader.cc",
+     "    if (!has_frames()) {", "    if (!has_frames() || got == 0) {"),
+]
