@@ -31,7 +31,7 @@ MUTATIONS = [
     ("cm-goodbye-is-told", "connection.cc", "  if (!owned_) return;\n", ""),
     ("cm-repeated-req-is-new", "manager_messages.cc",
      "  if (ConnectionEntry* const entry = FindBy(by_remote_id_, remote)) {",
-     "  if (ConnectionEntry* const entry = FindBy(by_remote_id_, {0, 0})) {"),
+     "  if (ConnectionEntry* const entry = FindBy(by_remote_id_, Remote())) {"),
     ("cm-indices-keep-the-dead", "manager.cc", "  LeaveIndices(connection);\n", ""),
     ("cm-deadline-outlives-its-id", "manager.cc",
      "  entry.deadline = connection.NextDeadline();\n", ""),

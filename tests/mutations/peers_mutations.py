@@ -16,7 +16,9 @@ MUTATIONS = [
      "  if (is_news) Hasten(found->second, kShortestInterval, now);", ""),
     ("peers-strangers-make-records", "agreements.cc",
      "  Answer(from, mad.transaction_id, now);\n",
-     "  Answer(from, mad.transaction_id, now);\n  Use(from, now);\n"),
+     "  Answer(from, mad.transaction_id, now);\n"
+     "  static auto* const kept = new std::vector<Holder>;\n"
+     "  kept->push_back(Use(from, 0, now));\n"),
     ("peers-answers-without-limit", "agreements.cc",
      "  if (!answers_.Take(to.remote, now)) {", "  if (false) {"),
     ("peers-answer-what-another-device-knows", "agreements.cc",
