@@ -74,12 +74,19 @@ class PacketSocketPort final : public Port {
   PortCounters counters() const override;
   void Maintain(WhileIdle while_idle) override;
 
-  /// Opens the interface of the name as it is now. Called while no worker is inside.
-  absl::Status Open();
+  /// What belongs to one interface of the name: another one may get it later.
+  struct Opened {
+    std::vector<Fd> sockets;
+    KernelMute mute;
+    int ifindex = 0;
+  };
+  absl::StatusOr<Opened> Open() const;
+  /// Uses what was opened; its sockets are the former ones then. Called while no worker is inside.
+  /// False: a socket cannot wake its worker; Maintain tries again.
+  [[nodiscard]] bool Exchange(Opened& opened);
 
  private:
   absl::StatusOr<std::vector<Fd>> OpenSockets(int ifindex) const;
-  void Close();
 
   const std::string interface_;
   const uint32_t mtu_bytes_;  ///< 0: the interface's.
@@ -87,7 +94,7 @@ class PacketSocketPort final : public Port {
   rte_mempool* const pool_;
   std::vector<SocketQueue> queues_;
   std::optional<KernelMute> mute_;
-  int ifindex_ = 0;                   ///< 0: the sockets are closed.
+  int ifindex_ = 0;  ///< Of the interface that the sockets are bound to; 0: they must be opened.
   mutable PacketDrops packet_drops_;  ///< Mutable: a query of the kernel resets its counts.
 };
 
@@ -154,26 +161,32 @@ PortCounters PacketSocketPort::counters() const {
 }
 
 /// A packet socket stays bound to an interface that was deleted. What cannot be opened yet is tried
-/// again at the next call.
+/// again at the next call. Workers stand still for the exchange of the sockets alone: to open and
+/// to close one takes the kernel milliseconds.
 void PacketSocketPort::Maintain(WhileIdle while_idle) {
   packet_drops_.Count();
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface_);
   if (!kernel.ok() || kernel->ifindex == ifindex_) return;
-  while_idle([this] {
-    Close();
-    Open().IgnoreError();
-  });
+  mute_.reset();
+  absl::StatusOr<Opened> opened = Open();
+  if (!opened.ok()) return;
+  while_idle([&] { static_cast<void>(Exchange(*opened)); });
 }
 
-void PacketSocketPort::Close() {
-  packet_drops_.Count();
-  packet_drops_.Watch({});
-  mute_.reset();
-  ifindex_ = 0;
-  for (SocketQueue& queue : queues_) {
+bool PacketSocketPort::Exchange(Opened& opened) {
+  bool wakes = true;
+  std::vector<int> fds;
+  for (uint16_t i = 0; i < queues(); ++i) {
+    SocketQueue& queue = queues_[i];
     queue.wake.RemoveAll();
-    queue.socket.Reset();
+    std::swap(queue.socket, opened.sockets[i]);
+    wakes &= queue.wake.Add(queue.socket.get());
+    fds.push_back(queue.socket.get());
   }
+  packet_drops_.Watch(std::move(fds));
+  mute_.emplace(std::move(opened.mute));
+  ifindex_ = wakes ? opened.ifindex : 0;
+  return wakes;
 }
 
 absl::StatusOr<std::vector<Fd>> PacketSocketPort::OpenSockets(int ifindex) const {
@@ -192,23 +205,14 @@ absl::StatusOr<std::vector<Fd>> PacketSocketPort::OpenSockets(int ifindex) const
   return sockets;
 }
 
-absl::Status PacketSocketPort::Open() {
+absl::StatusOr<PacketSocketPort::Opened> PacketSocketPort::Open() const {
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(interface_);
   if (!kernel.ok()) return kernel.status();
   absl::StatusOr<KernelMute> mute = KernelMute::Open(interface_);
   if (!mute.ok()) return mute.status();
   absl::StatusOr<std::vector<Fd>> sockets = OpenSockets(kernel->ifindex);
   if (!sockets.ok()) return sockets.status();
-  std::vector<int> fds;
-  for (uint16_t i = 0; i < queues(); ++i) {
-    queues_[i].socket = std::move((*sockets)[i]);
-    fds.push_back(queues_[i].socket.get());
-    if (!queues_[i].wake.Add(fds.back())) return absl::InternalError("packet socket: epoll");
-  }
-  packet_drops_.Watch(std::move(fds));
-  mute_.emplace(*std::move(mute));
-  ifindex_ = kernel->ifindex;
-  return absl::OkStatus();
+  return Opened{*std::move(sockets), *std::move(mute), kernel->ifindex};
 }
 
 }  // namespace
@@ -220,10 +224,12 @@ absl::StatusOr<std::unique_ptr<Port>> OpenPacketSocketPort(const DeviceArguments
   if (absl::Status status = CheckDevice(arguments, options); !status.ok()) return status;
   auto port =
       std::make_unique<PacketSocketPort>(arguments.Interface(), options, takes_all_frames, pool);
-  if (absl::Status status = port->Open(); !status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat("iface=", arguments.Interface(), ": ", status.message()));
+  absl::StatusOr<PacketSocketPort::Opened> opened = port->Open();
+  if (!opened.ok()) {
+    return absl::Status(opened.status().code(), absl::StrCat("iface=", arguments.Interface(), ": ",
+                                                             opened.status().message()));
   }
+  if (!port->Exchange(*opened)) return absl::InternalError("packet socket: epoll");
   return port;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pipeline/wire/internet_checksum.h"
 #include "pipeline/wire/layout.h"
 
 namespace uroce::fabric {
@@ -115,13 +116,6 @@ void ReadOther(std::span<const uint8_t> frame, uint16_t tci, FrameHeaders& heade
   headers.is_control = tci >> 13 >= kFirstControlPriority;
 }
 
-uint16_t Ipv4Checksum(std::span<const uint8_t> header) {
-  uint32_t sum = 0;
-  for (size_t i = 0; i + 1 < header.size(); i += 2) sum += header[i] << 8 | header[i + 1];
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<uint16_t>(~sum);
-}
-
 bool MarkIpv4(std::span<uint8_t> packet) {
   if (packet.size() < sizeof(Ipv4Header)) return false;
   auto ip = Read<Ipv4Header>(packet);
@@ -130,7 +124,7 @@ bool MarkIpv4(std::span<uint8_t> packet) {
   ip.traffic_class |= kEcnBits;
   ip.checksum = Be<2>(0);
   std::memcpy(packet.data(), &ip, sizeof ip);
-  ip.checksum = Be<2>(Ipv4Checksum(packet.first(header_bytes)));
+  ip.checksum = Be<2>(wire::ChecksumOfSum(wire::SumOfWords(packet.first(header_bytes))));
   std::memcpy(packet.data(), &ip, sizeof ip);
   return true;
 }

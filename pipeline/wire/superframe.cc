@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pipeline/wire/internet_checksum.h"
 #include "pipeline/wire/layout.h"
 
 namespace uroce::wire {
@@ -24,20 +25,6 @@ void Store(uint8_t* at, const Header& header) {
   std::memcpy(at, &header, sizeof header);
 }
 
-/// Sum of 16-bit words in network order, as RFC 1071 has it; an odd byte is followed by a zero.
-uint64_t Sum(std::span<const uint8_t> bytes) {
-  uint64_t sum = 0;
-  size_t i = 0;
-  for (; i + 1 < bytes.size(); i += 2) sum += uint32_t{bytes[i]} << 8 | bytes[i + 1];
-  if (i < bytes.size()) sum += uint32_t{bytes[i]} << 8;
-  return sum;
-}
-
-uint16_t Fold(uint64_t sum) {
-  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<uint16_t>(sum);
-}
-
 /// Sets the lengths of the IP header at `ip` to those of `udp_bytes`, and completes it.
 void FinishIp(uint8_t* ip, bool is_ipv6, uint32_t udp_bytes) {
   if (is_ipv6) {
@@ -49,14 +36,14 @@ void FinishIp(uint8_t* ip, bool is_ipv6, uint32_t udp_bytes) {
   header.total_length = Be<2>(static_cast<uint16_t>(sizeof header + udp_bytes));
   header.checksum = Be<2>(0);
   Store(ip, header);
-  header.checksum = Be<2>(static_cast<uint16_t>(~Fold(Sum({ip, sizeof header}))));
+  header.checksum = Be<2>(ChecksumOfSum(SumOfWords({ip, sizeof header})));
   Store(ip, header);
 }
 
 uint16_t PseudoHeaderSum(const uint8_t* ip, bool is_ipv6, uint32_t udp_bytes) {
   const size_t addresses = is_ipv6 ? offsetof(Ipv6Header, source) : offsetof(Ipv4Header, source);
   const size_t length = is_ipv6 ? 32 : 8;
-  return Fold(Sum({ip + addresses, length}) + kIpProtocolUdp + udp_bytes);
+  return FoldSum(SumOfWords({ip + addresses, length}) + kIpProtocolUdp + udp_bytes);
 }
 
 uint16_t IdentificationOf(const uint8_t* frame) {
@@ -170,7 +157,7 @@ void SuperframeCutter::Write(uint32_t index, Identifications identifications, ui
 bool CompleteChecksum(std::span<uint8_t> frame, size_t start, size_t offset) {
   if (start >= frame.size() || offset + 2 > frame.size() - start) return false;
   // The field holds the sum of the pseudo header.
-  const auto sum = static_cast<uint16_t>(~Fold(Sum(frame.subspan(start))));
+  const uint16_t sum = ChecksumOfSum(SumOfWords(frame.subspan(start)));
   Store(frame.data() + start + offset, Be<2>(sum == 0 ? 0xffff : sum));
   return true;
 }
