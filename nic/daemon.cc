@@ -21,7 +21,7 @@
 namespace uroce::nic {
 namespace {
 
-constexpr Nanos kSettleTime{1'000'000'000};
+constexpr Nanos kMostTimeToSettle{1'000'000'000};
 constexpr int kSettleTurnMs = 50;
 
 /// Drops privileges that only the start needs, then checks that the daemon can work without them.
@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
 
 // Programs that wait for the daemon to be ready want to use its addresses.
 void Daemon::Settle() {
-  const Nanos deadline = Nic::Now() + kSettleTime;
+  const Nanos deadline = Nic::Now() + kMostTimeToSettle;
   while (server_->is_settling() && Nic::Now() < deadline) loop_.RunOnce(kSettleTurnMs);
 }
 

@@ -5,15 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "nic/base/page.h"
 #include "nic/base/shared_memory.h"
 
 namespace uroce::nic {
-namespace {
-
-constexpr uint64_t kPageBytes = 4096;
-
-}  // namespace
-
 absl::StatusOr<Arena> Arena::Make(uint32_t worker_count, Quota* of_user,
                                   std::shared_ptr<SideThread> reaper) {
   absl::StatusOr<Fd> fd = MakeSharedFile("uroce-arena", UROCE_ARENA_BYTES);

@@ -7,15 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "nic/base/one_way_socket.h"
 #include "nic/devices/queue_layout.h"
+#include "nic/objects/still_in_use.h"
 
 namespace uroce::nic {
 namespace {
 
 using datapath::CompletionRing;
-
-absl::Status Busy(const char* kind, uint32_t users) {
-  return absl::FailedPreconditionError(absl::StrCat(kind, ": ", users, " objects still use it"));
-}
 
 rings::CqeRingLayout LayoutAt(const Arena& arena, const ArenaRange& range, uint32_t depth) {
   return {.page = arena.At<uroce_cq_ring_page>(range.offset),
@@ -71,7 +68,7 @@ absl::StatusOr<uint32_t> CompletionQueues::CreateChannel(uint32_t context_handle
 absl::Status CompletionQueues::DestroyChannel(uint32_t handle) {
   absl::StatusOr<Channel*> channel = channels_.Find(handle);
   if (!channel.ok()) return channel.status();
-  if ((*channel)->users != 0) return Busy("channel", (*channel)->users);
+  if ((*channel)->users != 0) return StillInUse("channel", (*channel)->users);
   --(*channel)->context->users;
   channels_.Remove(handle);
   return absl::OkStatus();
@@ -200,7 +197,7 @@ absl::StatusOr<uroce_destroy_cq_reply> CompletionQueues::Destroy(uint32_t handle
   absl::StatusOr<CompletionQueueObject*> found = cqs_.Find(handle);
   if (!found.ok()) return found.status();
   CompletionQueueObject& cq = **found;
-  if (cq.users != 0) return Busy("cq", cq.users);
+  if (cq.users != 0) return StillInUse("cq", cq.users);
   uroce_destroy_cq_reply reply{};
   cq.queue.ForEachRing([&](CompletionRing& ring) {
     datapath::Worker& worker = core_.nic().workers().at(ring.worker());

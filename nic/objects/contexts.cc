@@ -11,14 +11,10 @@
 #include "nic/base/one_way_socket.h"
 #include "nic/base/shared_memory.h"
 #include "nic/devices/gid_entries.h"
+#include "nic/objects/still_in_use.h"
 
 namespace uroce::nic {
 namespace {
-
-absl::Status Busy(const char* kind, uint32_t users) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(kind, ": ", users, " objects still belong to it"));
-}
 
 // The name is secret: a program that knows it can access the context's memory.
 uroce_context_name DrawName() {
@@ -81,7 +77,7 @@ absl::StatusOr<uint32_t> Contexts::AddPd(Context& context, std::shared_ptr<Domai
 absl::Status Contexts::DeallocPd(uint32_t handle) {
   absl::StatusOr<ProtectionDomain*> pd = pds_.Find(handle);
   if (!pd.ok()) return pd.status();
-  if ((*pd)->users != 0) return Busy("pd", (*pd)->users);
+  if ((*pd)->users != 0) return StillInUse("pd", (*pd)->users);
   --(*pd)->context->users;
   pds_.Remove(handle);
   return absl::OkStatus();

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/page.h"
 #include "nic/base/shared_memory.h"
 
 namespace uroce::nic {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kGrowthBytes = uint64_t{1} << 40;  // Room for mremap to grow a swapped range.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44;
 constexpr uint32_t kWriting =

@@ -90,6 +90,12 @@ def run_meson_tests(results, build, arguments):
             count_test(results, build, json.loads(line), cases)
 
 
+def without_passed_cases(text):
+    """GoogleTest's output with what failed alone: logs are cut by those who keep them."""
+    return "\n".join(line for line in text.splitlines()
+                     if not line.startswith(("[ RUN      ]", "[       OK ]")))
+
+
 def count_test(results, build, test, cases):
     name = f"{build}: {test['name']}"
     report = cases / (Path(test["command"][0]).name + ".json")
@@ -99,7 +105,8 @@ def count_test(results, build, test, cases):
         results.add_skip(name, text.strip() or "the test says so")
     elif test["result"] != "OK":
         broken = counted["failures"] if counted else 0
-        results.add_failure(f"{name} ({test['result']})", text, max(1, broken))
+        shown = without_passed_cases(text) if counted else text  # Else the last case crashed.
+        results.add_failure(f"{name} ({test['result']})", shown, max(1, broken))
         if counted:
             results.add_pass(counted["tests"] - broken)
     elif counted is None:

@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import re
-from pathlib import Path
 
 from builds import ROOT, configure, run
 
@@ -34,8 +33,8 @@ class TidyKeys:
     INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
     def __init__(self):
-        version = run(["clang-tidy", "--version"])[1]
-        self._common = version.encode() + (ROOT / ".clang-tidy").read_bytes()
+        version = re.search(r"version (\S+)", run(["clang-tidy", "--version"])[1])
+        self._common = version.group(1).encode() + (ROOT / ".clang-tidy").read_bytes()
         self._texts = {}
 
     def of(self, source, command):
@@ -61,22 +60,33 @@ class TidyKeys:
         return self._texts[name]
 
 
-def tidy_cache():
-    """Verdicts outlive the clone, as compilers' outputs do in ccache."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    cache = Path(home) / "uroce" / "tidy-clean"
-    cache.mkdir(parents=True, exist_ok=True)
-    return cache
+class TidyRecord:
+    """The sources that clang-tidy has found clean, and the keys that they had then. It is a part of
+    the tree, since to read all sources takes half an hour. Lines: key, source."""
+
+    def __init__(self, path):
+        self._path = path
+        lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
+        self._keys = {source: key for key, source in (line.split() for line in lines)}
+
+    def is_clean(self, source, key):
+        return self._keys.get(source) == key
+
+    def add(self, source, key):
+        self._keys[source] = key
+
+    def write(self, sources):
+        """Of sources that are no more, nothing is kept."""
+        kept = sorted(set(sources) & self._keys.keys())
+        self._path.write_text("".join(f"{self._keys[source]}  {source}\n" for source in kept),
+                              encoding="ascii")
 
 
 def tidy_one(source):
     return run(["clang-tidy", "--quiet", "-p", "build", source])
 
 
-def run_tidy(results, _options):
-    if not (ROOT / ".clang-tidy").exists():
-        results.add_skip("clang-tidy", "no .clang-tidy")
-        return
+def run_tidy(results, options):
     error = configure("build", ["-Dbuildtype=release"])
     if error:
         results.add_failure("clang-tidy", error)
@@ -86,9 +96,10 @@ def run_tidy(results, _options):
              for entry in commands}
     sources = [name for name in tracked(".cc", ".c")
                if name in built and not name.startswith("tests/")]
-    cache, tidy_keys = tidy_cache(), TidyKeys()
+    record, tidy_keys = TidyRecord(ROOT / ".ci" / "tidy-clean"), TidyKeys()
     keys = {source: tidy_keys.of(source, built[source]) for source in sources}
-    todo = [source for source in sources if not (cache / keys[source]).exists()]
+    todo = [source for source in sources
+            if options.long or not record.is_clean(source, keys[source])]
     print(f"   {len(sources) - len(todo)} of {len(sources)} known to be clean", flush=True)
     results.add_pass(len(sources) - len(todo))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -97,4 +108,5 @@ def run_tidy(results, _options):
                 results.add_failure(f"clang-tidy {source}", output)
             else:
                 results.add_pass()
-                (cache / keys[source]).touch()
+                record.add(source, keys[source])
+                record.write(sources)

@@ -29,7 +29,7 @@ def parse(arguments):
     parser.add_argument("-k", dest="pattern", default="",
                         help="only end-to-end tests whose name holds this")
     parser.add_argument("--long", action="store_true",
-                        help="end-to-end tests at full length, all message sizes")
+                        help="end-to-end tests at full length, clang-tidy on all sources")
     options = parser.parse_args(arguments)
     unknown = [step for step in options.steps if step not in STEPS]
     if unknown:

@@ -8,12 +8,12 @@
 #include <numeric>
 
 #include "pipeline/wire/icrc.h"
+#include "tests/datapath/memory/test_domains.h"
 #include "tests/datapath/step_watch.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint32_t kPd = 7;
 constexpr uint32_t kNullKey = 0x100;
 constexpr uint32_t kMappedKey = 0x200;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/memory/access.h"
+#include "tests/datapath/memory/test_domains.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +8,6 @@
 
 namespace uroce::datapath {
 namespace {
-
-constexpr uint32_t kPd = 7;
 
 class AccessTest : public testing::Test {
  protected:

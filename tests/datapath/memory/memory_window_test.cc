@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/memory/memory_window.h"
+#include "tests/datapath/memory/test_domains.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,6 @@ using Type = MemoryWindow::Type;
 using ChangeResult = MemoryWindow::ChangeResult;
 
 constexpr uint32_t kKey = 0x1234'56fe;
-constexpr uint32_t kPd = 7;
 
 WindowBinding Binding(uint64_t addr) {
   return {.addr = addr, .length_bytes = addr * 2, .region_key = 0x100, .access = 2, .qpn = 5};

@@ -6,13 +6,13 @@
 #include <array>
 
 #include "pipeline/datapath/memory/access.h"
+#include "tests/datapath/memory/test_domains.h"
 
 namespace uroce::datapath {
 namespace {
 
 using Type = MemoryWindow::Type;
 
-constexpr uint32_t kPd = 7;
 constexpr uint32_t kOtherPd = 8;
 constexpr uint32_t kQpn = 100;
 constexpr uint32_t kOtherQpn = 101;

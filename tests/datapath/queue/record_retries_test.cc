@@ -15,13 +15,14 @@ namespace uroce::datapath {
 namespace {
 
 constexpr size_t kQueues = 200;
-constexpr uint32_t kDepth = 4;
+constexpr uint32_t kRingDepth = 4;
 
 /// A completion queue with one entry, whose record found a full channel.
 struct Waiting {
   explicit Waiting(int channel_fd)
       : queue({.page = &page, .channel = {channel_fd}}),
-        ring(queue.AddRing(0, {.page = &ring_page, .entries = entries.data(), .depth = kDepth})) {
+        ring(queue.AddRing(0,
+                           {.page = &ring_page, .entries = entries.data(), .depth = kRingDepth})) {
     page.arm.value = UROCE_CQ_ARMED_NEXT;
     EXPECT_EQ(ring.Publish({}, 0, Qpn()), PublishResult::kOk);
     ring.FinishBurst();
@@ -30,7 +31,7 @@ struct Waiting {
 
   uroce_cq_page page{};
   uroce_cq_ring_page ring_page{};
-  std::array<uroce_cqe, kDepth> entries{};
+  std::array<uroce_cqe, kRingDepth> entries{};
   CompletionQueue queue;
   CompletionRing& ring;
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/settler.h"
 
+#include "tests/datapath/work_codes.h"
 #include "tests/datapath/worker/work_parts.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
 constexpr uint32_t kPullBurst = 32;  // Works taken of one queue in a turn.
 
 class SettlerTest : public WorkPartsTest {

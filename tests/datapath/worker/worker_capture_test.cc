@@ -9,13 +9,11 @@
 #include "pipeline/datapath/capture/capture_tap.h"
 #include "pipeline/wire/decode.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kSend = 2;
-constexpr uint8_t kRead = 4;
 constexpr size_t kEthernetBytes = 14;
 constexpr size_t kIpv4Bytes = 20;
 constexpr uint64_t kRing = 1 << 20;

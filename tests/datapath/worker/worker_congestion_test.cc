@@ -12,14 +12,13 @@
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/icrc.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
 using congestion::Profile;
 
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kRead = 4;
 constexpr uint64_t kLine = 40'000'000'000;
 
 uint8_t* Ip(rte_mbuf* frame) { return rte_pktmbuf_mtod(frame, uint8_t*) + 14; }

@@ -14,12 +14,10 @@
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/waiting_work.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
-
-constexpr uint8_t kWrite = 0, kSend = 2, kRead = 4, kFetchAdd = 6;
-constexpr uint8_t kLocProtErr = 4, kRemAccessErr = 10;
 
 /// Memory that only the helper reaches.
 class WorkerParkedTest : public testing::Test {

@@ -8,6 +8,7 @@
 
 #include "pipeline/datapath/port/host_link.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
@@ -16,7 +17,6 @@ using Bytes = std::vector<uint8_t>;
 using Takes = HostLink::Takes;
 
 constexpr uint32_t kDepth = 64;
-constexpr uint8_t kWrite = 0;
 
 Bytes Frame(uint16_t ether_type, size_t length, uint8_t to = 0xff) {
   Bytes frame(length, 0);

@@ -5,12 +5,11 @@
 #include <random>
 
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kSend = 2;
 constexpr uint32_t kError = 6;
 
 class WorkerHostileTest : public testing::Test {

@@ -8,11 +8,10 @@
 
 #include "pipeline/datapath/frames/received_frame.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
-
-constexpr uint8_t kWrite = 0;
 
 /// The number of its BTH, of a frame over IPv4 without a tag.
 uint32_t PsnOf(const rte_mbuf* frame) {

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kSend = 2;
 constexpr uint32_t kQkey = 0x11111111;
 constexpr uint32_t kArea = transport::kGrhAreaBytes;
 constexpr uint32_t kLength = 1000;

@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
 constexpr Mac kOther{0x02, 0, 0, 0, 0, 0x77};
 
 class WorkerPathsTest : public testing::Test {

@@ -4,13 +4,12 @@
 
 #include "pipeline/datapath/queue/shared_receive_queue.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kSend = 2;
 constexpr uint32_t kLastWqeReached = 16;
-constexpr uint8_t kLocProtErr = 4;
 
 /// Two senders on one side; on the other, two queue pairs that share a queue of depth 16.
 class SharedReceiveTest : public testing::Test {

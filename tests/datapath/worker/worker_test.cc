@@ -9,17 +9,10 @@
 #include "pipeline/transport/credits.h"
 #include "pipeline/wire/decode.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
-
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kWriteWithImm = 1;
-constexpr uint8_t kSend = 2;
-constexpr uint8_t kRead = 4;
-constexpr uint8_t kCompareSwap = 5;
-constexpr uint8_t kFetchAdd = 6;
-constexpr uint8_t kAtomicWrite = 15;
 
 /// Both ends connected; 256 KB on each side, mapped or copied as the parameter says.
 class WorkerTest : public testing::TestWithParam<MrMode> {

@@ -12,11 +12,10 @@
 
 #include "drivers/wire/wire_port.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
-
-constexpr uint8_t kWrite = 0;
 
 class WorkerThreadTest : public testing::TestWithParam<MrMode> {
  protected:
@@ -97,7 +96,7 @@ class ShownInTurns {
   std::map<uint64_t, size_t> shown_;
 };
 
-constexpr size_t kMostInATurn = 32;
+constexpr size_t kMostPacketsInATurn = 32;
 
 // Whoever has thousands of queue pairs makes the packets of others wait for some of them, not for
 // all: a turn comes between.
@@ -109,7 +108,7 @@ TEST_P(WorkerThreadTest, ManyQueuePairsAreShownSomeInATurn) {
     EXPECT_EQ(&qp, a_.qp.get());
     shown.Count();
   });
-  EXPECT_LE(shown.most(), kMostInATurn);
+  EXPECT_LE(shown.most(), kMostPacketsInATurn);
   EXPECT_EQ(shown.sum(), many.size());
 }
 
@@ -124,7 +123,7 @@ TEST_P(WorkerThreadTest, PathsAndAgreementsOfAllAreChangedSomeInATurn) {
     return std::nullopt;
   });
   for (const ShownInTurns* shown : {&paths, &agreements}) {
-    EXPECT_LE(shown->most(), kMostInATurn);
+    EXPECT_LE(shown->most(), kMostPacketsInATurn);
     EXPECT_EQ(shown->sum(), 2 * kPairs + 2);
   }
 }

@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
-
-constexpr uint8_t kWrite = 0;
 
 class WorkerTurnsTest : public testing::Test {
  protected:

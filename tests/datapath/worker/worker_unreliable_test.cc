@@ -3,20 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWriteWithImm = 1;
-constexpr uint8_t kSend = 2;
-constexpr uint8_t kSendWithImm = 3;
-constexpr uint8_t kRead = 4;
 constexpr uint32_t kQkey = 0x11111111;
 constexpr uint32_t kOwnQkey = 0x80000000;
-constexpr uint8_t kLocLenErr = 1;
-constexpr uint8_t kLocQpOpErr = 2;
-constexpr uint8_t kLocProtErr = 4;
-constexpr uint8_t kWrFlushErr = 5;
 
 /// 64 KB on each side, mapped or copied as the parameter says.
 class UnreliableTest : public testing::TestWithParam<MrMode> {

@@ -4,22 +4,15 @@
 
 #include "pipeline/datapath/memory/memory_window.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
-constexpr uint8_t kLocalInvalidate = 7;
-constexpr uint8_t kBind = 8;
-constexpr uint8_t kSendWithInvalidate = 9;
-constexpr uint8_t kLocQpOpErr = 2;
-constexpr uint8_t kMwBindErr = 6;
-constexpr uint8_t kRemAccessErr = 10;
 constexpr uint8_t kBindCompletion = 5;
 constexpr uint8_t kLocalInvalidateCompletion = 6;
 constexpr uint8_t kWithInvalidate = 8;
 constexpr size_t kBytes = 64 * 1024;
-constexpr uint32_t kRead = kRemoteRead;
 
 /// A connection a - b and another c - d. The windows are on the side of b and d. The last worker
 /// owns b, the first one all others.
@@ -44,7 +37,7 @@ class WindowsTest : public testing::Test {
                   .rkey = window.key() + 1,
                   .imm_or_rkey = window.key(),
                   .compare_add = length,
-                  .swap = target_.key | uint64_t{kRemoteWrite | kRead} << 32});
+                  .swap = target_.key | uint64_t{kRemoteWrite | kRemoteRead} << 32});
   }
   static void PostInvalidate(Endpoint& end, uint32_t key) {
     end.PostSend({.opcode = kLocalInvalidate, .imm_or_rkey = key});

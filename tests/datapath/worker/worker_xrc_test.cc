@@ -13,14 +13,13 @@
 #include "pipeline/datapath/queue/xrc_queues.h"
 #include "tests/datapath/queue/record_stream.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
 using transport::QpState;
 
-constexpr uint8_t kWrite = 0, kSend = 2, kRead = 4, kFetchAdd = 6;
-constexpr uint8_t kSuccess = 0, kRemInvReqErr = 9, kRemAccessErr = 10;
 constexpr uint32_t kQpAccessErr = 3;
 
 /// A program's shared receive queue in a domain, with a completion queue of its own.

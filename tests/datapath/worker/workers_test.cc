@@ -13,12 +13,12 @@
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/port/host_link.h"
 #include "tests/datapath/testbed.h"
+#include "tests/datapath/work_codes.h"
 
 namespace uroce::datapath {
 namespace {
 
-constexpr uint8_t kWrite = 0;
-constexpr size_t kBytes = 64 * 1024;
+constexpr size_t kMemoryBytes = 64 * 1024;
 
 class WorkersBed {
  public:
@@ -46,10 +46,12 @@ class WorkersBed {
   const WorkerCounters& CountersOf(uint32_t worker) { return bed.workers->at(worker).counters(); }
 
   Testbed bed;
-  std::vector<uint8_t> source_bytes = Pattern(kBytes, 1);
-  std::vector<uint8_t> target_bytes = std::vector<uint8_t>(kBytes);
-  MemoryRegion& source = bed.Register(source_bytes.data(), kBytes, kAllAccess, MrMode::kMapped);
-  MemoryRegion& target = bed.Register(target_bytes.data(), kBytes, kAllAccess, MrMode::kMapped);
+  std::vector<uint8_t> source_bytes = Pattern(kMemoryBytes, 1);
+  std::vector<uint8_t> target_bytes = std::vector<uint8_t>(kMemoryBytes);
+  MemoryRegion& source =
+      bed.Register(source_bytes.data(), kMemoryBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& target =
+      bed.Register(target_bytes.data(), kMemoryBytes, kAllAccess, MrMode::kMapped);
 };
 
 /// Workers of the two ends of a connection.
