@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Polls completion queues: without a system call while completions come.
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/shm/rings/arming.h"
 #include "verbs-shim/objects.h"
+#include "verbs-shim/time_slice.h"
 #include "verbs-shim/verbs_ops.h"
 
 namespace uroce::shim {
@@ -121,7 +121,7 @@ void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
 bool WaitForTurn(DaemonConnection& connection, uint32_t empty_polls) {
   const ErrnoKeeper keeper;
   const bool yields = YieldIsWanted();
-  if (yields) sched_yield();
+  if (yields) YieldCore();
   const uint32_t period = yields ? kYieldsPerCheck : kPollsPerCheckWithoutYield;
   if (empty_polls % period == 0) (void)connection.CheckAlive();
   return yields;

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <functional>
+#include <thread>
 
 #include "pipeline/shm/rings/arming.h"
 #include "tests/verbs-shim/shim_fixture.h"
+#include "verbs-shim/time_slice.h"
 
 namespace {
 int g_yields = 0;
@@ -46,6 +48,66 @@ TEST_F(PollTest, SixteenEmptyPollsInARowYieldAndACompletionStartsAnew) {
   ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
   for (int i = 0; i < 15; ++i) (void)ibv_poll_cq(cq_, 1, &wc);
   EXPECT_EQ(g_yields, 2);
+}
+
+using shim::SchedAttr;
+
+class SliceTest : public PollTest {
+ protected:
+  static constexpr uint64_t kShortNs = 100'000;
+
+  static SchedAttr Scheduling() {
+    SchedAttr attributes;
+    EXPECT_EQ(syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0), 0);
+    return attributes;
+  }
+  static int Set(const SchedAttr& attributes) {
+    return static_cast<int>(syscall(SYS_sched_setattr, 0, &attributes, 0));
+  }
+  /// Yields in a thread of its own, which others keep from the core for so long; returns how the
+  /// kernel schedules the thread then. `prepare` is run in the thread before.
+  SchedAttr AfterYieldsOf(useconds_t us, const std::function<void()>& prepare = {}) {
+    g_others = [us] { usleep(us); };
+    SchedAttr after;
+    std::thread([&] {
+      if (prepare) prepare();
+      ibv_wc wc;
+      for (int i = 0; i < 20; ++i) EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+      after = Scheduling();
+    }).join();
+    g_others = nullptr;
+    return after;
+  }
+};
+
+TEST_F(SliceTest, AThreadThatOthersKeepWaitingAsksForShortSlices) {
+  const SchedAttr before = Scheduling();
+  if (before.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";
+  ASSERT_GT(before.slice_ns, kShortNs);
+  const SchedAttr after = AfterYieldsOf(1000);
+  EXPECT_EQ(after.slice_ns, kShortNs);
+  EXPECT_EQ(after.policy, before.policy);
+  EXPECT_EQ(after.nice, before.nice);
+  EXPECT_EQ(Scheduling().slice_ns, before.slice_ns) << "of a thread that does not poll";
+}
+
+TEST_F(SliceTest, WhatAProgramHasChosenStays) {
+  const SchedAttr own = Scheduling();
+  if (own.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";
+  EXPECT_EQ(AfterYieldsOf(1000,
+                          [own] {
+                            SchedAttr nicer = own;
+                            nicer.nice = 3;
+                            ASSERT_EQ(Set(nicer), 0);
+                          })
+                .nice,
+            3);
+  const SchedAttr real_time{.policy = SCHED_RR, .priority = 1};
+  const SchedAttr after = AfterYieldsOf(1000, [&] {
+    if (Set(real_time) != 0) GTEST_SKIP() << "no right to a real-time policy";
+  });
+  EXPECT_EQ(after.policy, uint32_t{SCHED_RR});
+  EXPECT_EQ(after.priority, 1u);
 }
 
 // A program that reads "disconnected" after an empty poll destroys its queue pair, and loses what
