@@ -279,7 +279,8 @@ absl::Status FinishSwitches(std::vector<SwitchSettings>& switches) {
 }
 
 // After a pause is decided these still arrive: a frame while the pause waits for the line, what is
-// sent while the pause is on its way, what is on its way then, and the sender's current frame.
+// sent while the pause is on its way, what is on its way then, and the sender's current frame. One
+// frame more is to spare.
 absl::StatusOr<fabric::PfcConfig> PfcOf(const PfcSettings& pfc, uint64_t buffer_bytes,
                                         uint32_t ports, const fabric::LinkConfig& link,
                                         uint32_t mtu_bytes) {

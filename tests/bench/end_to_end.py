@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Program-to-program figures: bandwidth against the kernel's TCP over a veth pair, in turn on the
-same machine; one-way latency; memory of idle queue pairs; processor time of an idle daemon."""
+same machine and beside busy processes; one-way latency; memory of idle queue pairs; processor time
+of an idle daemon."""
 import argparse
 import json
 import os
@@ -86,6 +87,34 @@ def compare(cases, mtu, rounds, seconds):
               f"   ratio {mine / rival:.2f}")
 
 
+def beside(busy, size, seconds):
+    """ib_write_bw in-process beside `busy` processes that never sleep: Gb/s and M messages/s."""
+    lab = WireLab()
+    others = [Process(["sh", "-c", "while :; do :; done"]) for _ in range(busy)]
+    try:
+        row = perftest(lab, "ib_write_bw", "-s", size, "-D", seconds, "--report_gbits",
+                       timeout_s=seconds + 60)[-1]
+        return row[3], row[4]
+    finally:
+        for other in others:
+            other.kill()
+        lab.close()
+
+
+def shared_cpus(rounds, seconds):
+    print(f"in-process beside busy processes, {rounds} rounds in turn of {seconds} s each")
+    for size, unit, column in ((64, "M/s", 1), (65536, "Gb/s", 0)):
+        values = {busy: [] for busy in (0, 1, 2)}
+        for _ in range(rounds):
+            for busy, found in values.items():
+                found.append(beside(busy, size, seconds)[column])
+        alone = statistics.median(values[0])
+        for busy, found in values.items():
+            median = statistics.median(found)
+            print(f"  ib_write_bw {size:5} B, {busy} busy{median:12.2f} {unit:5}"
+                  f"({' '.join(f'{value:.2f}' for value in found)})   ratio {median / alone:.2f}")
+
+
 def spread(values):
     return " ".join(f"{value:.1f}" for value in values)
 
@@ -161,13 +190,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--only", choices=["bandwidth", "interfaces", "latency", "rates", "memory"])
+    parser.add_argument("--only", choices=["bandwidth", "interfaces", "shared", "latency", "rates",
+                                           "memory"])
     options = parser.parse_args()
     print(f"{platform.node()}: {os.cpu_count()} cores, Linux {platform.release()}")
     if options.only in (None, "bandwidth"):
         bandwidth(options.rounds, options.seconds)
     if options.only in (None, "interfaces"):
         interfaces(options.rounds, options.seconds)
+    if options.only in (None, "shared"):
+        shared_cpus(options.rounds, options.seconds)
     if options.only in (None, "latency"):
         latency()
         calls()

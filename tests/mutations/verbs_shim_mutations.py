@@ -33,4 +33,13 @@ MUTATIONS = [
      "found->verbs.qp_base.recv_cq != VerbsOf(&cq)", "false"),
     ("shim-objects-of-the-former-daemon", "objects.h",
      "  return Ours(context)->connection == &connection ? 0 : EIO;", "  return 0;"),
+    ("shim-slices-of-real-time-threads", "time_slice.cc",
+     "  if (attr.policy != SCHED_OTHER && attr.policy != SCHED_BATCH) return;\n",
+     "  attr.policy = SCHED_OTHER, attr.priority = 0;\n"),
+    ("shim-slices-of-all-who-yield", "time_slice.cc",
+     "if (NowNs() - before < kSlowYieldNs) return;", "if (NowNs() == before) return;"),
+    ("shim-slices-are-never-asked-for", "time_slice.cc",
+     "if (attr.slice_ns <= kShortSliceNs) return;", "if (attr.slice_ns > kShortSliceNs) return;"),
+    ("shim-slices-with-another-nice-value", "time_slice.cc",
+     "attr.slice_ns = kShortSliceNs;", "attr.slice_ns = kShortSliceNs, attr.nice = 0;"),
 ]

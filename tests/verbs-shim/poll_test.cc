@@ -91,6 +91,17 @@ TEST_F(SliceTest, AThreadThatOthersKeepWaitingAsksForShortSlices) {
   EXPECT_EQ(Scheduling().slice_ns, before.slice_ns) << "of a thread that does not poll";
 }
 
+// A yield may take long on a busy machine, but not each of them.
+TEST_F(SliceTest, AThreadThatIsNotKeptWaitingAsksForNothing) {
+  const SchedAttr before = Scheduling();
+  if (before.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";
+  bool has_kept_its_own = false;
+  for (int i = 0; i < 100 && !has_kept_its_own; ++i) {
+    has_kept_its_own = AfterYieldsOf(0).slice_ns == before.slice_ns;
+  }
+  EXPECT_TRUE(has_kept_its_own);
+}
+
 TEST_F(SliceTest, WhatAProgramHasChosenStays) {
   const SchedAttr own = Scheduling();
   if (own.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";

@@ -135,15 +135,23 @@ void Worker::Impl::ThreadMain() {
 }
 
 // A turn takes some tens of us. Round-trip times leave out longer stalls: the machine causes them,
-// not the network.
+// not the network. Answers that arrived meanwhile, or that this worker has yet to send to itself,
+// are taken before timers expire: a packet that nobody has lost is not sent again.
 void Worker::Impl::NoteStall(Nanos now) {
   constexpr Nanos kLongestTurn{150'000};
+  constexpr uint8_t kTurnsToCatchUp = 8;
   const Nanos passed = now - time.now();
-  if (!std::exchange(has_slept, false) && passed > kLongestTurn) {
-    for (const auto& port : objects.ports()) {
-      port->congestion().stalled = port->congestion().stalled + passed;
-    }
+  if (std::exchange(has_slept, false) || passed <= kLongestTurn) return;
+  turns_without_timers = kTurnsToCatchUp;
+  for (const auto& port : objects.ports()) {
+    port->congestion().stalled = port->congestion().stalled + passed;
   }
+}
+
+bool Worker::Impl::ExpireTimers() {
+  if (turns_without_timers == 0) return settler.Expire();
+  --turns_without_timers;
+  return true;
 }
 
 bool Worker::Impl::Turn(Nanos now) {
@@ -157,7 +165,7 @@ bool Worker::Impl::Turn(Nanos now) {
   busy |= resumption.TakePostponed();
   busy |= resumption.ReleaseHeld();
   busy |= states.FailOverflowed();
-  busy |= settler.Expire();
+  busy |= ExpireTimers();
   // Programs see completions before this worker spends time on sending.
   settler.SettleTouched();
   if (transmitter.Transmit()) {

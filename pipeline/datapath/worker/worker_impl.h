@@ -45,6 +45,7 @@ struct Worker::Impl {
   /// Called when a turn begins without a sleep before it: a long time since the last turn may be
   /// one in which this thread did not run.
   void NoteStall(Nanos now);
+  bool ExpireTimers();
 
   // ---- sleep ----
   void Sleep();
@@ -78,6 +79,7 @@ struct Worker::Impl {
   IdlePolicy idle;
   bool was_busy = false;
   bool has_slept = true;
+  uint8_t turns_without_timers = 0;  ///< After a stall: so many turns come before timers expire.
   CrossWorkerLink cross_worker;
   FrameStash stash;
   FrameRecorder recorder;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <thread>
 
@@ -140,6 +141,25 @@ TEST_P(WorkerThreadTest, ADoorbellWakesASleepingWorker) {
     WriteAndWait(i);
   }
   EXPECT_EQ(memcmp(target_.data(), source_.data(), 5000), 0);
+}
+
+// A thread that has lost its core finds its timers due, and the answer still to be taken.
+TEST_P(WorkerThreadTest, WhatWasNotLostIsNotSentAgainAfterAStall) {
+  bed_.attributes.timeout = 8;  // 1 ms.
+  Endpoint& c = bed_.AddEndpoint(0);
+  Endpoint& d = bed_.AddEndpoint(1);
+  bed_.Connect(c, d);
+  bed_.ports[0].filter = [](rte_mbuf*) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return true;
+  };
+  bed_.worker->Start();
+  c.PostSend({.opcode = kWrite, .wr_id = 1});  // Of no bytes: there is no helper to wait for.
+  uroce_cqe cqe;
+  while (!c.PollSend(cqe)) std::this_thread::yield();
+  EXPECT_EQ(cqe.status, 0);
+  bed_.worker->Stop();
+  EXPECT_EQ(bed_.ports[0].sent, 1u);
 }
 
 TEST_P(WorkerThreadTest, BackToBackMessagesGetThrough) {
