@@ -193,4 +193,7 @@ MUTATIONS = [
     ("data-is-not-ecn-capable", "queue/queue_pair.cc",
      "return path.ecn_capable ? dscp | kEct0 : path.traffic_class;",
      "return path.traffic_class + 0 * dscp * kEct0;"),
+    ("timers-come-first-after-a-stall", "worker/worker_impl.cc",
+     "  turns_without_timers = kTurnsToCatchUp;\n", ""),
+    ("no-timers-after-a-stall", "worker/worker_impl.cc", "  --turns_without_timers;\n", ""),
 ]

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -39,6 +40,24 @@ class WorkerThreadTest : public testing::TestWithParam<MrMode> {
     while (!a_.PollSend(cqe)) std::this_thread::yield();
     EXPECT_EQ(cqe.wr_id, wr_id);
     EXPECT_EQ(cqe.status, 0);
+  }
+  /// The frames that a WRITE takes whose worker stands still for 20 timeouts after the first one.
+  /// `arrives`: whether the frame of that number, from 1 on, does.
+  uint64_t SentForAWriteWithAStall(const std::function<bool(uint64_t)>& arrives) {
+    bed_.attributes.timeout = 8;  // 1 ms.
+    Endpoint& c = bed_.AddEndpoint(0);
+    bed_.Connect(c, bed_.AddEndpoint(1));
+    bed_.ports[0].filter = [&](rte_mbuf*) {
+      if (bed_.ports[0].sent == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return arrives(bed_.ports[0].sent);
+    };
+    bed_.worker->Start();
+    c.PostSend({.opcode = kWrite, .wr_id = 1});  // Of no bytes: there is no helper to wait for.
+    uroce_cqe cqe;
+    while (!c.PollSend(cqe)) std::this_thread::yield();
+    EXPECT_EQ(cqe.status, 0);
+    bed_.worker->Stop();
+    return bed_.ports[0].sent;
   }
   void WaitUntilAsleep() {
     while (std::atomic_ref(bed_.doorbells[0].sleeping.value).load() == 0) std::this_thread::yield();
@@ -145,21 +164,11 @@ TEST_P(WorkerThreadTest, ADoorbellWakesASleepingWorker) {
 
 // A thread that has lost its core finds its timers due, and the answer still to be taken.
 TEST_P(WorkerThreadTest, WhatWasNotLostIsNotSentAgainAfterAStall) {
-  bed_.attributes.timeout = 8;  // 1 ms.
-  Endpoint& c = bed_.AddEndpoint(0);
-  Endpoint& d = bed_.AddEndpoint(1);
-  bed_.Connect(c, d);
-  bed_.ports[0].filter = [](rte_mbuf*) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return true;
-  };
-  bed_.worker->Start();
-  c.PostSend({.opcode = kWrite, .wr_id = 1});  // Of no bytes: there is no helper to wait for.
-  uroce_cqe cqe;
-  while (!c.PollSend(cqe)) std::this_thread::yield();
-  EXPECT_EQ(cqe.status, 0);
-  bed_.worker->Stop();
-  EXPECT_EQ(bed_.ports[0].sent, 1u);
+  EXPECT_EQ(SentForAWriteWithAStall([](uint64_t) { return true; }), 1u);
+}
+
+TEST_P(WorkerThreadTest, WhatWasLostBeforeAStallIsSentAgain) {
+  EXPECT_GE(SentForAWriteWithAStall([](uint64_t sent) { return sent > 1; }), 2u);
 }
 
 TEST_P(WorkerThreadTest, BackToBackMessagesGetThrough) {
