@@ -52,9 +52,18 @@ TEST_F(PollTest, SixteenEmptyPollsInARowYieldAndACompletionStartsAnew) {
 
 using shim::SchedAttr;
 
+/// A thread begins with the slices of the one that made it.
 class SliceTest : public PollTest {
  protected:
   static constexpr uint64_t kShortNs = 100'000;
+
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(PollTest::SetUp());
+    SchedAttr own = Scheduling();
+    if (own.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";
+    own.slice_ns = 30 * kShortNs;
+    ASSERT_EQ(Set(own), 0);
+  }
 
   static SchedAttr Scheduling() {
     SchedAttr attributes;
@@ -82,8 +91,6 @@ class SliceTest : public PollTest {
 
 TEST_F(SliceTest, AThreadThatOthersKeepWaitingAsksForShortSlices) {
   const SchedAttr before = Scheduling();
-  if (before.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";
-  ASSERT_GT(before.slice_ns, kShortNs);
   const SchedAttr after = AfterYieldsOf(1000);
   EXPECT_EQ(after.slice_ns, kShortNs);
   EXPECT_EQ(after.policy, before.policy);
@@ -94,7 +101,6 @@ TEST_F(SliceTest, AThreadThatOthersKeepWaitingAsksForShortSlices) {
 // A yield may take long on a busy machine, but not each of them.
 TEST_F(SliceTest, AThreadThatIsNotKeptWaitingAsksForNothing) {
   const SchedAttr before = Scheduling();
-  if (before.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";
   bool has_kept_its_own = false;
   for (int i = 0; i < 100 && !has_kept_its_own; ++i) {
     has_kept_its_own = AfterYieldsOf(0).slice_ns == before.slice_ns;
@@ -102,23 +108,26 @@ TEST_F(SliceTest, AThreadThatIsNotKeptWaitingAsksForNothing) {
   EXPECT_TRUE(has_kept_its_own);
 }
 
-TEST_F(SliceTest, WhatAProgramHasChosenStays) {
-  const SchedAttr own = Scheduling();
-  if (own.slice_ns == 0) GTEST_SKIP() << "this kernel (before 6.12) has slices of one size";
-  EXPECT_EQ(AfterYieldsOf(1000,
-                          [own] {
-                            SchedAttr nicer = own;
-                            nicer.nice = 3;
-                            ASSERT_EQ(Set(nicer), 0);
-                          })
-                .nice,
-            3);
-  const SchedAttr real_time{.policy = SCHED_RR, .priority = 1};
-  const SchedAttr after = AfterYieldsOf(1000, [&] {
-    if (Set(real_time) != 0) GTEST_SKIP() << "no right to a real-time policy";
-  });
-  EXPECT_EQ(after.policy, uint32_t{SCHED_RR});
-  EXPECT_EQ(after.priority, 1u);
+TEST_F(SliceTest, TheNiceValueStays) {
+  SchedAttr nicer = Scheduling();
+  nicer.nice = 3;
+  const SchedAttr after = AfterYieldsOf(1000, [&] { EXPECT_EQ(Set(nicer), 0); });
+  EXPECT_EQ(after.nice, 3);
+  EXPECT_EQ(after.slice_ns, kShortNs);
+}
+
+// The kernel has a run time of such a thread in the place of a slice.
+TEST_F(SliceTest, AThreadWithADeadlineKeepsItsRunTime) {
+  constexpr uint64_t kRunNs = 10'000'000, kPeriodNs = 20'000'000;
+  const SchedAttr deadline{.policy = 6,  // SCHED_DEADLINE
+                           .slice_ns = kRunNs,
+                           .deadline_ns = kPeriodNs,
+                           .period_ns = kPeriodNs};
+  bool is_granted = false;
+  const SchedAttr after = AfterYieldsOf(1000, [&] { is_granted = Set(deadline) == 0; });
+  if (!is_granted) GTEST_SKIP() << "no right to SCHED_DEADLINE: it needs root";
+  EXPECT_EQ(after.policy, deadline.policy);
+  EXPECT_EQ(after.slice_ns, kRunNs);
 }
 
 // A program that reads "disconnected" after an empty poll destroys its queue pair, and loses what
