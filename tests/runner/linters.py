@@ -38,7 +38,7 @@ class TidyKeys:
         self._texts = {}
 
     def of(self, source, command):
-        digest = hashlib.sha256(self._common + command.encode())
+        digest = hashlib.sha256(self._common + command.removeprefix("ccache ").encode())
         for name in sorted(self._reachable(source)):
             digest.update(name.encode() + self._read(name))
         return digest.hexdigest()
