@@ -10,23 +10,29 @@
 
 namespace uroce::transport {
 
-/// Each probe without an answer doubles the wait for the next one.
+/// Each probe without an answer doubles the wait for the next one. A wait has kParts parts, and a
+/// look at the timer ends at most one of them: an owner that has stood still looks at what arrived
+/// meanwhile before it looks at the timer again, and nothing is sent again that only lies there.
 /// Pure, owned by a LossRecovery.
 class TailLossProbe {
  public:
+  /// The end of this part of the wait.
   Nanos deadline() const { return deadline_; }
   /// Starts the timer at `now` if the probe is due before `ack_timeout` (kNever when there is
   /// none). Range: `round_trip` > 0.
   void Start(Nanos now, Nanos round_trip, Nanos ack_timeout) {
     const Nanos wait = std::max(round_trip * kRoundTrips, kLeastWait) * (int64_t{1} << unanswered_);
     const Nanos longest = ack_timeout == kNever ? kLongestWait : ack_timeout;
-    deadline_ = wait < longest ? now + wait : kNever;
+    part_ = Nanos(wait.count() / kParts);
+    parts_left_ = kParts;
+    deadline_ = wait < longest ? now + part_ : kNever;
   }
   void Stop() { deadline_ = kNever; }
   /// True when a probe is due at `now`. The timer is then stopped.
   bool Expire(Nanos now) {
     if (now < deadline_) return false;
-    deadline_ = kNever;
+    deadline_ = --parts_left_ == 0 ? kNever : now + part_;
+    if (parts_left_ != 0) return false;
     unanswered_ = std::min<uint8_t>(unanswered_ + 1, kMaxUnanswered);
     return true;
   }
@@ -45,8 +51,11 @@ class TailLossProbe {
   /// The longest wait for a probe of a queue pair without an ACK timeout.
   static constexpr Nanos kLongestWait{64'000'000};
   static constexpr uint8_t kMaxUnanswered = 16;
+  static constexpr uint8_t kParts = 4;
 
   Nanos deadline_ = kNever;
+  Nanos part_{0};
+  uint8_t parts_left_ = 0;  ///< Of the wait that runs.
   uint8_t unanswered_ = 0;  ///< Probes since the last response.
 };
 

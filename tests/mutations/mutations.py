@@ -225,6 +225,8 @@ MUTATIONS = [
      "  if (works_.head_index() == index) Fail(status);", "  Fail(status);"),
     ("no-end-of-credit-probes", "credits.h",
      "return !probing_ || Covers();", "return true;"),
+    ("one-late-look-sends-a-probe", "tail_loss_probe.h",
+     "    parts_left_ = kParts;\n", "    parts_left_ = 1;\n    part_ = wait;\n"),
     ("a-tail-loss-probe-is-told-as-a-timeout", "selective_repeat.cc",
      "{.cause = ResendCause::kTailLossProbe}", "{.cause = ResendCause::kAckTimeout}"),
     ("a-nak-that-is-free-is-told-as-a-retry", "go_back_n.h",

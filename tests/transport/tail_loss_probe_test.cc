@@ -9,13 +9,36 @@ namespace {
 
 constexpr Nanos kUs{1'000};
 
+/// When `probe` is due, looked at whenever its timer asks for it.
+Nanos DueAt(TailLossProbe& probe) {
+  for (;;) {
+    const Nanos now = probe.deadline();
+    EXPECT_FALSE(probe.Expire(now - Nanos(1)));
+    if (probe.Expire(now)) return now;
+  }
+}
+
 // [sr.probe]
 TEST(TailLossProbeTest, WaitsForThreeRoundTripsAndAtLeastATenthOfAMillisecond) {
   TailLossProbe probe;
   probe.Start(Nanos(0), kUs * 10, kNever);
-  EXPECT_EQ(probe.deadline(), kUs * 100);
+  EXPECT_EQ(DueAt(probe), kUs * 100);
+  probe.OnResponse();
   probe.Start(Nanos(0), kUs * 50, kNever);
-  EXPECT_EQ(probe.deadline(), kUs * 150);
+  EXPECT_EQ(DueAt(probe), kUs * 150);
+}
+
+// [sr.probe]
+TEST(TailLossProbeTest, AnOwnerThatStoodStillHasMoreLooksBeforeItIsDue) {
+  TailLossProbe probe;
+  probe.Start(Nanos(0), kUs * 10, kNever);
+  Nanos now = kUs * 1'000'000;
+  for (int look = 0; look < 3; ++look, now = probe.deadline()) {
+    EXPECT_FALSE(probe.Expire(now));
+    EXPECT_EQ(probe.deadline(), now + kUs * 25);
+  }
+  EXPECT_TRUE(probe.Expire(now));
+  EXPECT_EQ(now, kUs * 1'000'075);
 }
 
 // [sr.probe]
@@ -23,14 +46,12 @@ TEST(TailLossProbeTest, EachOneWithoutAnAnswerDoublesTheWait) {
   TailLossProbe probe;
   for (const int factor : {1, 2, 4}) {
     probe.Start(Nanos(0), kUs * 10, kNever);
-    EXPECT_EQ(probe.deadline(), kUs * 100 * factor);
-    EXPECT_FALSE(probe.Expire(probe.deadline() - Nanos(1)));
-    EXPECT_TRUE(probe.Expire(probe.deadline()));
+    EXPECT_EQ(DueAt(probe), kUs * 100 * factor);
     EXPECT_EQ(probe.deadline(), kNever);
   }
   probe.OnResponse();
   probe.Start(Nanos(0), kUs * 10, kNever);
-  EXPECT_EQ(probe.deadline(), kUs * 100);
+  EXPECT_EQ(DueAt(probe), kUs * 100);
 }
 
 // [sr.probe]
@@ -39,7 +60,8 @@ TEST(TailLossProbeTest, LeavesTheRestToTheAckTimeout) {
   probe.Start(Nanos(0), kUs * 50, kUs * 150);
   EXPECT_EQ(probe.deadline(), kNever);
   probe.Start(Nanos(0), kUs * 50, kUs * 151);
-  EXPECT_EQ(probe.deadline(), kUs * 150);
+  EXPECT_EQ(DueAt(probe), kUs * 150);
+  probe.OnResponse();
   probe.Start(Nanos(0), kUs * 64'000, kNever);
   EXPECT_EQ(probe.deadline(), kNever) << "beyond the longest wait, without an ACK timeout too";
 }
