@@ -21,6 +21,11 @@ double FlowScaling(const DelaySettings& settings, double window) {
   return std::clamp(share, 0.0, 1.0) * static_cast<double>(Micros(settings.fs_range).count());
 }
 
+/// A round-trip time in ns: not 0, and less than the initial base delay.
+uint32_t InRange(Nanos sample) {
+  return static_cast<uint32_t>(std::clamp<int64_t>(sample.count(), 1, UINT32_MAX - 1));
+}
+
 }  // namespace
 
 void DelayWindow::Start(const DelaySettings& settings, uint32_t most, uint32_t mtu_bytes) {
@@ -86,10 +91,11 @@ void DelayWindow::EndLook(const DelaySettings& settings) {
 
 void DelayWindow::EndSample(const DelaySettings& settings, uint32_t merged, Nanos now,
                             Nanos stalled) {
-  const int64_t ran = (now - began_ - (stalled - stalled_)).count();
+  const Nanos whole = now - began_;
   began_ = kNever;
-  const auto sample = static_cast<uint32_t>(std::clamp<int64_t>(ran, 1, UINT32_MAX - 1));
-  NoteBase(sample, now);
+  // Threads are known to have waited for so long at most, so this is the least that the path takes.
+  const uint32_t sample = InRange(whole - (stalled - stalled_));
+  NoteBase(InRange(whole), now);
   if (Look(settings, sample, now)) return;
   const int64_t target = Target(settings).count();
   if (sample > target && merged > kMostMerged) return;

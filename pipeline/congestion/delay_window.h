@@ -13,9 +13,10 @@ namespace uroce::congestion {
 
 /// One round trip is measured at a time, from a packet that asks for an acknowledgement to the
 /// response that acknowledges it, so that each sample shows the effect of the last change. Samples
-/// leave out the time in which this side's thread did not run (Environment::stalled). A sample is
-/// not used when the responder delayed it by acknowledging many later packets with it, when READs
-/// in front of it delayed it, or when a packet was lost: it tells nothing of the network.
+/// leave out the time in which this side's thread did not run (Environment::stalled), and the
+/// responder's, as far as it tells. A sample is not used when the responder delayed it by
+/// acknowledging many later packets with it, when READs in front of it delayed it, or when a packet
+/// was lost: it tells nothing of the network.
 ///
 /// The target delay depends on the path, and is higher for small windows. Below the target a window
 /// that was full grows: it doubles each round trip at first, then grows by `ai`, and by more after
@@ -56,7 +57,8 @@ class DelayWindow {
     stalled_ = stalled;
     psn_ = psn;
   }
-  /// All before `end` is acknowledged.
+  /// All before `end` is acknowledged. `stalled`: with the time for which the responder's thread
+  /// made the packets wait.
   void OnAcknowledged(const DelaySettings& settings, wire::Psn end, Nanos now, Nanos stalled) {
     if (began_ == kNever || end.Since(psn_) <= 0) return;
     EndSample(settings, static_cast<uint32_t>(end.Since(psn_)) - 1, now, stalled);

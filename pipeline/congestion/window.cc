@@ -30,8 +30,8 @@ void Window::OnAllResent(bool selective) {
   packets_ = losses_.packets();
 }
 
-void Window::OnAcknowledgedByDelay(wire::Psn una, Nanos now) {
-  delay_.OnAcknowledged(settings(), una, now, environment_->stalled);
+void Window::OnAcknowledgedByDelay(wire::Psn una, Nanos now, Nanos peer_delay) {
+  delay_.OnAcknowledged(settings(), una, now, environment_->stalled + peer_delay);
   packets_ = delay_.packets();
 }
 

@@ -45,9 +45,10 @@ class Window {
     const bool fills = in_flight + 1 >= packets_;
     delay_.OnSent(psn, measurable, fills, now, environment_->stalled);
   }
-  /// `packets` more are acknowledged: now all before `una`.
-  void OnAcknowledged(wire::Psn una, uint32_t packets, Nanos now) {
-    if (by_delay_) return OnAcknowledgedByDelay(una, now);
+  /// `packets` more are acknowledged: now all before `una`. `peer_delay`: how long they waited for
+  /// the responder's CPU, as it says.
+  void OnAcknowledged(wire::Psn una, uint32_t packets, Nanos now, Nanos peer_delay = Nanos(0)) {
+    if (by_delay_) return OnAcknowledgedByDelay(una, now, peer_delay);
     losses_.OnAcknowledged(packets);
     packets_ = losses_.packets();
   }
@@ -64,7 +65,7 @@ class Window {
   const DelayWindow* delay() const { return by_delay_ ? &delay_ : nullptr; }
 
  private:
-  void OnAcknowledgedByDelay(wire::Psn una, Nanos now);
+  void OnAcknowledgedByDelay(wire::Psn una, Nanos now, Nanos peer_delay);
   uint32_t MostOf(bool selective) const;
   const DelaySettings& settings() const { return environment_->settings.delay; }
 

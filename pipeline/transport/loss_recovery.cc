@@ -6,6 +6,7 @@
 #include "pipeline/transport/kept_packets.h"
 #include "pipeline/transport/request_packet.h"
 #include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/host_delay.h"
 
 namespace uroce::transport {
 namespace {
@@ -82,6 +83,7 @@ void LossRecovery::OnResponse(const wire::TransportHeader& response, Nanos now) 
   if (!selective_.active()) return;
   probe_.OnResponse();
   StartProbeTimer(now);
+  peer_delay_ = wire::HostDelayOf(response.host_delay);
   const bool is_data = wire::OperationOf(response.opcode) != wire::Opcode::kAcknowledge;
   const bool is_nak = !is_data && (response.aeth.syndrome & wire::kSyndromeKindMask) != 0;
   // A NAK acknowledges packets before its PSN; other responses acknowledge their PSN too.
@@ -92,7 +94,7 @@ void LossRecovery::OnResponse(const wire::TransportHeader& response, Nanos now) 
 }
 
 void LossRecovery::OnAcknowledged(uint32_t packets, Nanos now) {
-  window_.OnAcknowledged(works_.una(), packets, now);
+  window_.OnAcknowledged(works_.una(), packets, now, peer_delay_);
   go_back_.OnProgress();
   timer_.ForgetTimeouts();
   rnr_.OnProgress(works_.una());
@@ -101,11 +103,12 @@ void LossRecovery::OnAcknowledged(uint32_t packets, Nanos now) {
   if (!rnr_.waiting()) RestartTimers(now);
 }
 
-void LossRecovery::OnMapOf(wire::Psn base, Nanos now) {
+void LossRecovery::OnMapOf(const wire::TransportHeader& response, Nanos now) {
   SetSelective(true);  // Only a NIC that knows this one's capabilities sends it.
   selective_.OnMap();
   probe_.OnResponse();
-  if (round_trip_.CoversBefore(base)) EndRound(now);
+  peer_delay_ = wire::HostDelayOf(response.host_delay);
+  if (round_trip_.CoversBefore(response.psn)) EndRound(now);
 }
 
 void LossRecovery::OnMap(wire::Psn base, const wire::KeptMap& map, Nanos now) {

@@ -91,8 +91,8 @@ class LossRecovery {
   /// `packets` new PSNs were acknowledged, up to the una of the works, as the congestion window
   /// counts them.
   void OnAcknowledged(uint32_t packets, Nanos now);
-  /// A selective acknowledgement of all before `base` has come. OnAcknowledged follows.
-  void OnMapOf(wire::Psn base, Nanos now);
+  /// A selective acknowledgement of all before its PSN has come. OnAcknowledged follows.
+  void OnMapOf(const wire::TransportHeader& response, Nanos now);
   /// The map of that selective acknowledgement. Called after OnAcknowledged for it.
   void OnMap(wire::Psn base, const wire::KeptMap& map, Nanos now);
 
@@ -160,6 +160,7 @@ class LossRecovery {
   GoBackN go_back_;
   RoundTrip round_trip_;
   TailLossProbe probe_;
+  Nanos peer_delay_{0};  ///< That the newest response told (pipeline/wire/host_delay.h).
   SelectiveRepeat selective_;
   Losses losses_;
 };

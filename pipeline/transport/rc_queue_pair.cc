@@ -15,6 +15,7 @@ RcQueuePair::RcQueuePair(const RcConfig& config)
     : shared_receive_(config.shared_receive),
       service_(config.service),
       role_(config.role),
+      congestion_(config.congestion),
       requester_(config, counters_),
       responder_(config, counters_, events_) {}
 
@@ -107,6 +108,7 @@ Failure RcQueuePair::failure() const {
 
 bool RcQueuePair::PollPacket(Nanos now, TxPacket& packet) {
   if (!PollHalves(now, packet)) return false;
+  packet.header.host_delay = HostDelayFor(packet.header.opcode);
   if (service_ != wire::Service::kRc) {
     packet.header.opcode = wire::OpcodeOf(service_, packet.header.opcode);
   }

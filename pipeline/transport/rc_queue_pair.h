@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/congestion/environment.h"
 #include "pipeline/transport/counters.h"
 #include "pipeline/transport/effect.h"
 #include "pipeline/transport/event_set.h"
@@ -15,6 +16,7 @@
 #include "pipeline/transport/requester.h"
 #include "pipeline/transport/responder.h"
 #include "pipeline/transport/work.h"
+#include "pipeline/wire/host_delay.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::transport {
@@ -147,6 +149,13 @@ class RcQueuePair {
   bool sending() const { return state_ == QpState::kRts || state_ == QpState::kSqd; }
   /// The next packet of either half, with the opcodes of a reliable connection.
   bool PollHalves(Nanos now, TxPacket& packet);
+  /// The host_delay of a packet that leaves now.
+  uint8_t HostDelayFor(wire::Opcode opcode) const {
+    if (congestion_ == nullptr || congestion_->host_delay == Nanos(0)) [[likely]]
+      return 0;
+    const bool tells = selective() && wire::InfoOf(opcode).Has(wire::OpcodeInfo::kResponse);
+    return tells ? wire::HostDelayCode(congestion_->host_delay) : uint8_t{0};
+  }
   void Reset();
   void EnterError();
   /// Changes the state, or raises events, when a half has failed or drained.
@@ -162,6 +171,7 @@ class RcQueuePair {
   const bool shared_receive_;
   const wire::Service service_;
   const RcRole role_;
+  const congestion::Environment* const congestion_;
   bool last_wqe_due_ = false;  ///< LAST_WQE_REACHED waits for the last receive completion.
   bool own_turn_ = false;      ///< A READ response left last: a request may go before the next one.
   Requester requester_;

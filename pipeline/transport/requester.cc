@@ -225,7 +225,7 @@ PacketResult Requester::OnSelectiveAcknowledge(const wire::Packet& packet, Nanos
   wire::KeptMap map;
   if (!recovery_.offers_selective() || !map.Parse(packet.payload)) return PacketResult::kMalformed;
   const wire::Psn base = packet.header.psn;
-  recovery_.OnMapOf(base, now);
+  recovery_.OnMapOf(packet.header, now);
   AcknowledgeBefore(base, now);
   if (!failed()) recovery_.OnMap(base, map, now);
   return PacketResult::kAccepted;

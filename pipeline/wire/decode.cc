@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "pipeline/wire/host_delay.h"
 #include "pipeline/wire/layout.h"
 
 namespace uroce::wire {
@@ -210,6 +211,7 @@ void DecodeBth(const BthLayout& bth, TransportHeader& header) {
   header.opcode = Opcode{bth.opcode};
   header.solicited = (bth.flags & 0x80) != 0;
   header.ack_request = (bth.ack_request & 0x80) != 0;
+  header.host_delay = bth.congestion & kHostDelayMask;
   header.pkey = bth.pkey.value();
   header.dest_qpn = Qpn(bth.dest_qpn.value());
   header.psn = Psn(bth.psn.value());

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "pipeline/wire/host_delay.h"
 #include "pipeline/wire/icrc.h"
 #include "pipeline/wire/layout.h"
 
@@ -104,7 +105,8 @@ uint8_t* PatchBth(uint8_t* bth, const TransportHeader& header, uint32_t pad_byte
   bth[offsetof(BthLayout, opcode)] = static_cast<uint8_t>(header.opcode);
   bth[offsetof(BthLayout, flags)] |= static_cast<uint8_t>(solicited | pad_bytes << 4);
   // Only a CNP carries BECN. Source: docs/protocol/wire-format.md, section 2.
-  if (header.opcode == Opcode::kCnp) bth[offsetof(BthLayout, congestion)] = kBecn;
+  bth[offsetof(BthLayout, congestion)] =
+      header.opcode == Opcode::kCnp ? kBecn : header.host_delay & kHostDelayMask;
   return Put(bth + offsetof(BthLayout, ack_request), Be<4>(ack_request | header.psn.value()));
 }
 

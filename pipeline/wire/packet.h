@@ -43,6 +43,8 @@ struct TransportHeader {
   Opcode opcode = Opcode::kAcknowledge;
   bool solicited = false;
   bool ack_request = false;
+  /// Of responses between NICs that agree to it: see host_delay.h. Otherwise 0.
+  uint8_t host_delay = 0;
   uint16_t pkey = 0xffff;
   Qpn dest_qpn;
   Psn psn;

@@ -101,6 +101,13 @@ TEST_F(DelayWindowTest, OwnStallsAreLeftOut) {
   EXPECT_EQ(window.delay(), Micros(20));
 }
 
+// [cc.delay.noise] What a sample leaves out may be too much, so the base delay leaves out nothing.
+TEST_F(DelayWindowTest, TheBaseIsThatOfWholeRoundTrips) {
+  for (int i = 0; i < 3; ++i) Round(20'000, true, Micros(19'990));
+  EXPECT_EQ(window.delay(), Micros(10));
+  EXPECT_EQ(window.base(), Micros(20'000));
+}
+
 // [cc.delay.merged] An acknowledgement that was put off until many later packets had come says
 // nothing, unless it came in time all the same.
 TEST_F(DelayWindowTest, MergedAcknowledgementsSayNothing) {

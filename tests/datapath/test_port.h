@@ -4,8 +4,10 @@
 
 #include <rte_mbuf.h>
 
+#include <chrono>
 #include <deque>
 #include <functional>
+#include <thread>
 
 #include "drivers/port.h"
 
@@ -17,6 +19,7 @@ class TestPort : public drivers::Port {
     for (rte_mbuf* frame : arrived) rte_pktmbuf_free(frame);
   }
   uint16_t ReceiveBurst(uint16_t, rte_mbuf** frames, uint16_t count, Nanos) override {
+    if (receive_takes.count() != 0) std::this_thread::sleep_for(receive_takes);
     uint16_t taken = 0;
     for (; taken < count && !arrived.empty(); ++taken) {
       frames[taken] = arrived.front();
@@ -42,6 +45,7 @@ class TestPort : public drivers::Port {
   TestPort* peer = nullptr;
   std::deque<rte_mbuf*> arrived;
   std::function<bool(rte_mbuf*)> filter;  ///< False: the frame is lost.
+  std::chrono::microseconds receive_takes{0};
   uint16_t room = 256;
   uint64_t sent = 0;
 };

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "pipeline/wire/aeth_syndrome.h"
+#include "pipeline/wire/host_delay.h"
 #include "pipeline/wire/kept_map.h"
 #include "pipeline/wire/to_string.h"
 
@@ -117,6 +118,8 @@ void SetField(const std::string& text, const std::string& word, wire::TransportH
     header.atomic_original = hex();
   } else if (name == "ackreq") {
     header.ack_request = true;
+  } else if (name == "waited") {
+    header.host_delay = wire::HostDelayCode(Nanos(dec()));
   } else if (name == "kept") {
     map = MapOf(value);
   } else if (name == "se") {

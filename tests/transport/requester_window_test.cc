@@ -5,6 +5,8 @@
 #include <iomanip>
 #include <sstream>
 
+#include "pipeline/wire/host_delay.h"
+#include "tests/transport/packet_text.h"
 #include "tests/transport/selective_script.h"
 
 namespace uroce::transport {
@@ -91,6 +93,66 @@ TEST_F(RequesterRoundTrips, AreNotMeasuredWithWhatIsSentAgain) {
   script.At(kTimeout).Sends({"WRITE_ONLY psn=000100 len=8 ackreq"});
   script.At(kTimeout + 10).Receive("ACK psn=000100 msn=1").Completes({"0 WRITE SUCCESS"});
   EXPECT_EQ(Measured(), Nanos(0));
+}
+
+// [cc.delay.host] The responder tells how long its CPU made the packet wait.
+TEST(RequesterWaits, OfThePeerAreLeftOutOnceItHasAgreed) {
+  for (const bool agreed : {true, false}) {
+    const congestion::Environment environment{
+        .settings = congestion::DefaultsOf(congestion::Profile::kDelay)};
+    Script script{{.selective_repeat = true, .agreed = agreed, .congestion = &environment}};
+    script.At(0).Post(Write(8)).Sends({"WRITE_ONLY psn=000100 len=8 ackreq"});
+    script.At(70'000).Receive("ACK psn=000100 msn=1 waited=40000").Completes({"0 WRITE SUCCESS"});
+    EXPECT_EQ(script.qp().window().delay()->delay(), Nanos(agreed ? 30'000 : 70'000));
+  }
+}
+
+// [cc.delay.host] The newest answer counts, not one before it.
+TEST(RequesterWaits, AreThoseOfTheAnswer) {
+  const congestion::Environment environment{
+      .settings = congestion::DefaultsOf(congestion::Profile::kDelay)};
+  Script script{{.selective_repeat = true, .agreed = true, .congestion = &environment}};
+  script.At(0).Post(Write(8)).Sends({"WRITE_ONLY psn=000100 len=8 ackreq"});
+  script.At(70'000).Receive("ACK psn=000100 msn=1 waited=40000").Completes({"0 WRITE SUCCESS"});
+  script.Post(Write(8)).Sends({"WRITE_ONLY psn=000101 len=8 ackreq"});
+  script.At(80'000).Receive("ACK psn=000101 msn=2").Completes({"1 WRITE SUCCESS"});
+  EXPECT_EQ(script.qp().window().delay()->delay(), Nanos(10'000));
+}
+
+/// The host_delay of what a queue pair sends after `arrival`, 50 us after which its thread ran.
+uint8_t ToldBy(bool agreed, const std::string& arrival) {
+  RcConfig config{.selective_repeat = true};
+  const congestion::Environment environment{.host_delay = Nanos(50'000)};
+  config.congestion = &environment;
+  RcQueuePair qp(config);
+  QueuePairAttributes attributes;
+  attributes.path_mtu_bytes = 1024;
+  attributes.sq_psn = wire::Psn(0x100);
+  attributes.rq_psn = wire::Psn(0x200);
+  attributes.remote_write = true;
+  attributes.selective_repeat = agreed;
+  for (const QpState state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
+    qp.Modify(state, attributes);
+  }
+  if (arrival.empty()) {
+    EXPECT_EQ(qp.Post(Write(8)), PostResult::kPosted);
+  } else {
+    Effect effect;
+    EXPECT_EQ(qp.OnPacket(PacketOf(arrival, wire::Service::kRc), Nanos(1), effect),
+              PacketResult::kAccepted);
+  }
+  TxPacket packet;
+  EXPECT_TRUE(qp.PollPacket(Nanos(1), packet));
+  return packet.header.host_delay;
+}
+
+// [cc.delay.host] Answers to a peer that has agreed tell; nothing else does.
+TEST(ResponderWaits, AreToldInAnswers) {
+  const std::string write = "WRITE_ONLY psn=000200 len=0 total=0 va=0 rkey=1 ackreq";
+  EXPECT_EQ(ToldBy(true, write), wire::HostDelayCode(Nanos(50'000)));
+  EXPECT_NE(ToldBy(true, write), 0);
+  EXPECT_EQ(ToldBy(false, write), 0);
+  EXPECT_EQ(ToldBy(true, ""), 0) << "a request";
 }
 
 }  // namespace

@@ -68,7 +68,10 @@ void Worker::AwaitHold() { impl_->thread.AwaitHold(); }
 void Worker::Release() { impl_->thread.Release(); }
 void Worker::Wake() { impl_->sleep.Wake(); }
 
-bool Worker::RunOnce(Nanos now) { return impl_->Turn(now); }
+bool Worker::RunOnce(Nanos now, Nanos waited) {
+  impl_->NoteWait(waited);
+  return impl_->Turn(now);
+}
 
 uint32_t Worker::index() const { return impl_->config.index; }
 const WorkerCounters& Worker::counters() const { return impl_->own_counters; }

@@ -91,7 +91,8 @@ class Worker {
 
   /// One turn on the caller's thread, at the time that the caller says. For tests and benchmarks of
   /// a worker that was not started. True: there was something to do.
-  bool RunOnce(Nanos now);
+  /// `waited`: how long the thread was ready before, but had no CPU.
+  bool RunOnce(Nanos now, Nanos waited = Nanos(0));
 
   // ---- control thread; in pieces, as RunInPieces ----
   /// Forgets this worker's `queues`. Nothing but XRC targets takes from them any more: targets with

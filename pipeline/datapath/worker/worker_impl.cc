@@ -114,9 +114,10 @@ void Worker::Impl::ThreadMain() {
   // costs a ring access and is cold in the cache.
   const bool registered = rte_thread_register() == 0;
   if (config.grace != nullptr) config.grace->Enter(config.index);
+  run_delay.Open();
   while (!thread.must_stop()) {
     const Nanos now = time.ReadClock();
-    NoteStall(now);
+    NoteWait(WaitBefore(now));
     const bool busy = Turn(now);
     switch (idle.AfterTurn(busy, time.now())) {
       case IdleStep::kPoll:
@@ -134,24 +135,39 @@ void Worker::Impl::ThreadMain() {
   if (registered) rte_thread_unregister();
 }
 
-// A turn takes some tens of us. Round-trip times leave out longer stalls: the machine causes them,
-// not the network. Answers that arrived meanwhile, or that this worker has yet to send to itself,
-// are taken before timers expire: a packet that nobody has lost is not sent again.
-void Worker::Impl::NoteStall(Nanos now) {
-  constexpr Nanos kLongestTurn{150'000};
+Nanos Worker::Impl::WaitBefore(Nanos now) {
+  const Nanos since_last = now - time.now();
+  return std::exchange(has_slept, false) ? std::exchange(waited_in_sleep, Nanos(0)) : since_last;
+}
+
+bool Worker::Impl::MeasuresWaits() const {
+  return std::ranges::any_of(objects.ports(), [](const auto& port) {
+    return port->congestion().settings.profile == congestion::Profile::kDelay;
+  });
+}
+
+// A turn takes some tens of us. Round-trip times leave out longer waits, here and at peers, which
+// are told: the machine causes them, not the network. Answers that arrived meanwhile, or that this
+// worker has yet to send to itself, are taken before timers expire: a packet that nobody has lost
+// is not sent again. A worker whose turns are all that long has its timers in each ninth.
+void Worker::Impl::NoteWait(Nanos waited) {
+  constexpr Nanos kLongestTurn{50'000};
+  constexpr Nanos kStall{150'000};
   constexpr uint8_t kTurnsToCatchUp = 8;
-  const Nanos passed = now - time.now();
-  if (std::exchange(has_slept, false) || passed <= kLongestTurn) return;
-  turns_without_timers = kTurnsToCatchUp;
+  if (waited > kStall && turns_until_timers == 0) turns_until_timers = kTurnsToCatchUp + 1;
+  const Nanos told = waited > kLongestTurn ? waited : Nanos(0);
+  const Nanos before = std::exchange(told_wait, told);
+  if (told == Nanos(0) && before == Nanos(0)) [[likely]]
+    return;
   for (const auto& port : objects.ports()) {
-    port->congestion().stalled = port->congestion().stalled + passed;
+    port->congestion().host_delay = told;
+    port->congestion().stalled = port->congestion().stalled + told;
   }
 }
 
 bool Worker::Impl::ExpireTimers() {
-  if (turns_without_timers == 0) return settler.Expire();
-  --turns_without_timers;
-  return true;
+  if (turns_until_timers != 0) --turns_until_timers;
+  return turns_until_timers != 0 || settler.Expire();
 }
 
 bool Worker::Impl::Turn(Nanos now) {
@@ -190,7 +206,10 @@ void Worker::Impl::BeginTurn(Nanos now) {
 void Worker::Impl::Sleep() {
   if (MaySleep()) {
     if (config.grace != nullptr) config.grace->Leave(config.index);
+    const bool measures = MeasuresWaits();
+    const Nanos before = measures ? run_delay.Read() : Nanos(0);
     sleep.Sleep(SleepLimit());
+    if (measures) waited_in_sleep = run_delay.Read() - before;
     if (config.grace != nullptr) config.grace->Enter(config.index);
   } else {
     sched_yield();  // The other end, for instance of a full ring, may need this core.

@@ -7,6 +7,7 @@
 #include "pipeline/datapath/queue/session_list.h"
 #include "pipeline/datapath/thread/controlled_thread.h"
 #include "pipeline/datapath/thread/idle_policy.h"
+#include "pipeline/datapath/thread/run_delay.h"
 #include "pipeline/datapath/worker/completion_publisher.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"
@@ -42,9 +43,14 @@ struct Worker::Impl {
   bool Turn(Nanos now);
   /// Begins a turn. Counts the previous turn as well, since its end is known only now.
   void BeginTurn(Nanos now);
-  /// Called when a turn begins without a sleep before it: a long time since the last turn may be
-  /// one in which this thread did not run.
-  void NoteStall(Nanos now);
+  /// How long this thread was ready before a turn at `now`, but had no CPU; also the time of the
+  /// last turn, where that was long.
+  Nanos WaitBefore(Nanos now);
+  /// Whether waits for a CPU after a sleep are measured, at two microseconds a sleep: while
+  /// round-trip times control what a port sends.
+  bool MeasuresWaits() const;
+  /// Called before each turn.
+  void NoteWait(Nanos waited);
   bool ExpireTimers();
 
   // ---- sleep ----
@@ -79,7 +85,10 @@ struct Worker::Impl {
   IdlePolicy idle;
   bool was_busy = false;
   bool has_slept = true;
-  uint8_t turns_without_timers = 0;  ///< After a stall: so many turns come before timers expire.
+  RunDelay run_delay;
+  Nanos waited_in_sleep{0};  ///< How long the thread waited for a CPU after the event that woke it.
+  Nanos told_wait{0};        ///< Environment::host_delay of all ports.
+  uint8_t turns_until_timers = 0;  ///< After a stall: timers expire in the turn that makes it 0.
   CrossWorkerLink cross_worker;
   FrameStash stash;
   FrameRecorder recorder;

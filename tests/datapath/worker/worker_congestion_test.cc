@@ -376,6 +376,25 @@ TEST_F(WorkerDelayTest, AnIdleWireIsUsed) {
   EXPECT_NE(a_.qp->flow().rate.point(), nullptr);
 }
 
+// [cc.delay.host] A thread that waited for a CPU tells its peers, and leaves its wait out.
+TEST_F(WorkerDelayTest, AWaitForACpuIsTold) {
+  const auto& environment = bed_.devices[0]->congestion(0);
+  const auto turn = [&](int64_t waited) {
+    bed_.now = bed_.now + Nanos(waited + 1'000);
+    bed_.worker->RunOnce(bed_.now, Nanos(waited));
+  };
+  turn(50'000);
+  EXPECT_EQ(environment.host_delay, Nanos(0)) << "as long as a turn may take";
+  turn(60'000);
+  EXPECT_EQ(environment.host_delay, Nanos(60'000));
+  EXPECT_EQ(environment.stalled, Nanos(60'000));
+  turn(60'000);
+  EXPECT_EQ(environment.stalled, Nanos(120'000));
+  turn(0);
+  EXPECT_EQ(environment.host_delay, Nanos(0));
+  EXPECT_EQ(environment.stalled, Nanos(120'000));
+}
+
 // [cc.delay.small] Less than one packet in flight: a gap between them.
 TEST_F(WorkerDelayTest, AGapBetweenPackets) {
   Post(kWrite, 0, 4 * kPath);

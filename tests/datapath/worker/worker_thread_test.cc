@@ -171,6 +171,12 @@ TEST_P(WorkerThreadTest, WhatWasLostBeforeAStallIsSentAgain) {
   EXPECT_GE(SentForAWriteWithAStall([](uint64_t sent) { return sent > 1; }), 2u);
 }
 
+// Turns that are all as long as a stall put timers off, not away.
+TEST_P(WorkerThreadTest, WhatWasLostIsSentAgainThoughEveryTurnIsAStall) {
+  bed_.ports[1].receive_takes = std::chrono::milliseconds(1);
+  EXPECT_GE(SentForAWriteWithAStall([](uint64_t sent) { return sent > 1; }), 2u);
+}
+
 TEST_P(WorkerThreadTest, BackToBackMessagesGetThrough) {
   bed_.worker->Start();
   for (uint64_t i = 0; i < 2000; ++i) WriteAndWait(i);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What round trips make of simulated networks, by the daemon's own devices, workers and switches.
+// Virtual time: each run gives the same numbers. tests/bench/network_bench prints tables of them.
+#include <gtest/gtest.h>
+
+#include "tests/networks/scenarios.h"
+
+namespace uroce::networks {
+namespace {
+
+using congestion::DefaultsOf;
+using congestion::Profile;
+
+// [cc.net.marks cc.net.taildrop] Senders to one NIC share its line, and nothing is lost.
+TEST(NetworksTest, AnIncastByRoundTrips) {
+  for (const Kind kind : {Kind::kMarked, Kind::kUnmarked, Kind::kLossless}) {
+    for (const uint32_t senders : {2u, 4u, 8u, 16u, 64u}) {
+      const Shares shares =
+          RunIncast(Star(kind, senders + 1, DefaultsOf(Profile::kDelay)), {.senders = senders});
+      EXPECT_GE(shares.jain, 0.96) << NameOf(kind) << senders;
+      EXPECT_GE(shares.use, 0.95) << NameOf(kind) << senders;
+      EXPECT_EQ(shares.lost, 0) << NameOf(kind) << senders;
+      EXPECT_EQ(shares.failed, 0u);
+    }
+  }
+}
+
+// [cc.net.taildrop] What would be without: the judge sees losses and unfair shares.
+TEST(NetworksTest, AnIncastWithoutControl) {
+  const Shares shares =
+      RunIncast(Star(Kind::kUnmarked, 65, DefaultsOf(Profile::kOff)), {.senders = 64});
+  EXPECT_GE(shares.lost, 0.2);
+  EXPECT_LE(shares.jain, 0.5);
+  EXPECT_EQ(shares.failed, 0u) << "but all of it arrives";
+}
+
+// [cc.net.marks] A NIC that reads from eight.
+TEST(NetworksTest, AnIncastOfResponses) {
+  const Shares shares =
+      RunIncast(Star(Kind::kMarked, 9, DefaultsOf(Profile::kDcqcn)), {.senders = 8, .reads = true});
+  EXPECT_GE(shares.jain, 0.97);
+  EXPECT_GE(shares.use, 0.95);
+  EXPECT_EQ(shares.lost, 0);
+}
+
+// [cc.net.alone] Alone on an idle network a flow has all of it.
+TEST(NetworksTest, AFlowAloneHasAll) {
+  for (const Profile profile : {Profile::kOff, Profile::kDelay, Profile::kDcqcn}) {
+    const Shares shares = RunIncast(Star(Kind::kUnmarked, 2, DefaultsOf(profile)), {.senders = 1});
+    EXPECT_GE(shares.use, 0.99);
+    EXPECT_LE(shares.queue_99, 10'000u);
+  }
+}
+
+// [cc.net.taildrop] Flows that come and go: the shares follow.
+TEST(NetworksTest, FlowsThatComeAndGo) {
+  const auto stages = RunComingAndGoing(Star(Kind::kUnmarked, 5, DefaultsOf(Profile::kDelay)), 4,
+                                        Nanos(20'000'000));
+  ASSERT_EQ(stages.size(), 7u);
+  for (const Shares& stage : stages) {
+    EXPECT_GE(stage.jain, 0.97);
+    EXPECT_GE(stage.use, 0.95);
+    EXPECT_EQ(stage.lost, 0);
+  }
+}
+
+// [cc.net.hosts] Workers that wait for a CPU after each of their sleeps: round trips are as long as
+// these waits, though the network is idle.
+TEST(NetworksTest, HostsWithSharedCpus) {
+  const auto use = [](Profile profile, Nanos runs, Nanos waits) {
+    NetworkConfig config = Star(Kind::kUnmarked, 2, DefaultsOf(profile));
+    config.cpu = {.runs = runs, .waits = waits};
+    return RunIncast(config,
+                     {.senders = 1, .warm = Nanos(200'000'000), .measured = Nanos(400'000'000)})
+        .use;
+  };
+  for (const auto& [runs, waits] :
+       {std::pair{Nanos(3'000'000), Nanos(3'000'000)}, std::pair{Nanos(100'000), Nanos(300'000)},
+        std::pair{Nanos(3'000'000), Nanos(18'000'000)}}) {
+    EXPECT_GE(use(Profile::kDelay, runs, waits), 0.9 * use(Profile::kOff, runs, waits))
+        << waits.count();
+  }
+}
+
+}  // namespace
+}  // namespace uroce::networks
