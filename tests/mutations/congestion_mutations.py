@@ -136,4 +136,8 @@ MUTATIONS = [
     ("look-keeps-its-window", "delay_window.cc", "  SetWindow(settings, kept_window_);\n", ""),
     ("many-losses-are-none", "window.cc", "    if (much) delay_.OnLoss(settings());\n",
      "    static_cast<void>(much);\n"),
+    ("waits-of-the-peer-are-round-trips", "window.cc",
+     "environment_->stalled + peer_delay", "environment_->stalled + Nanos(0 * peer_delay.count())"),
+    ("base-of-what-is-left", "delay_window.cc", "NoteBase(InRange(whole), now);",
+     "NoteBase(sample, now);"),
 ]

@@ -11,7 +11,8 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 LISTS = [HERE / "rules.txt", TESTS / "datapath/rules.txt", TESTS / "nic/cm/rules.txt",
          TESTS / "congestion/rules.txt"]
-SOURCES = [source for room in ["transport", "wire", "golden", "datapath", "nic/cm", "congestion"]
+SOURCES = [source for room in ["transport", "wire", "golden", "datapath", "nic/cm", "congestion",
+                              "networks"]
            for source in (TESTS / room).rglob("*_test.cc")]
 TEST = re.compile(r"((?://.*\n)+)TEST(?:_F|_P)?\((\w+), (\w+)\)")
 IDS = re.compile(r"// \[([\w.\s-]+)\]")
