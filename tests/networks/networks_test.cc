@@ -64,6 +64,17 @@ TEST(NetworksTest, FlowsThatComeAndGo) {
   }
 }
 
+// [cc.net.slow] A slow line and 20 ms there and back are used.
+TEST(NetworksTest, ALongPath) {
+  NetworkConfig config = Star(Kind::kSlow, 5, DefaultsOf(Profile::kDelay));
+  config.turn = Nanos(50'000);
+  const Shares shares = RunIncast(
+      config, {.senders = 4, .warm = Nanos(8'000'000'000), .measured = Nanos(1'000'000'000)});
+  EXPECT_GE(shares.use, 0.9);
+  EXPECT_LE(shares.lost, 0.001);
+  EXPECT_EQ(shares.failed, 0u);
+}
+
 // [cc.net.hosts] Workers that wait for a CPU after each of their sleeps: round trips are as long as
 // these waits, though the network is idle.
 TEST(NetworksTest, HostsWithSharedCpus) {
