@@ -100,7 +100,6 @@ class Flow {
   /// From post to completion, of each message since the last ResetCounts.
   const std::vector<Nanos>& latencies() const { return latencies_; }
   void ResetCounts();
-  const datapath::QueuePair& queue_pair() const { return *from_.qp; }
 
  private:
   datapath::Endpoint& from_;
@@ -125,7 +124,6 @@ class NetworkBed {
   Nanos now() const { return now_; }
   SimulatedNic& nic(uint32_t number) { return *nics_[number]; }
   const fabric::Fabric& fabric() const { return network_->fabric(); }
-  drivers::SwitchNetwork& network() { return *network_; }
   /// The link from its switch to a NIC.
   const fabric::Link& LinkTo(uint32_t nic) const {
     return fabric().link(fabric().CableOf(nic) * 2 + 1);
