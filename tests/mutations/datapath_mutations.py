@@ -4,6 +4,17 @@ agreements with peers, held senders, budgets of programs, last answers and the o
 name, file of pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
+    ("bells-for-nothing-cost-nothing", "queue/turn_budget.h",
+     "each = idle > rung - rung / 4 ?", "each = idle > rung ?"),
+    ("bells-for-nothing-for-ever-few", "queue/turn_budget.h",
+     "std::min(each * 2, full_.queue_pairs)", "std::min(each, full_.queue_pairs)"),
+    ("users-bells-not-judged", "queue/session_list.h",
+     "    user->budget.NoteBells(rung, idle);\n", ""),
+    ("bells-for-nothing-are-looked-after", "worker/ready_lists.cc",
+     "    if (!qp->HasPosted()) continue;\n", ""),
+    ("bells-of-receives-not-looked-after", "queue/queue_pair.cc",
+     "  return core_.state() == transport::QpState::kErr && flushes_receives() &&\n         receives_.HasPosted();\n",
+     "  return false;\n"),
     ("copied-memory-of-another-program", "memory/access.h",
      "return piece.mode != MrMode::kCopied || grant.region->session == right_.session;",
      "return true;"),

@@ -106,6 +106,28 @@ void QueuePair::set_path(const Path& path) {
   header_template_ = MakeTemplate(path);
 }
 
+bool QueuePair::takes_sends() const {
+  using transport::QpState;
+  switch (core_.state()) {
+    case QpState::kRts:
+    case QpState::kSqd:
+    case QpState::kSqe:
+    case QpState::kErr:
+      return true;
+    case QpState::kReset:
+    case QpState::kInit:
+    case QpState::kRtr:
+      return false;
+  }
+  return false;
+}
+
+bool QueuePair::HasPosted() const {
+  if (!takes_sends()) return false;
+  if (!has_corrupt_sends_ && sends_.HasPosted()) return true;
+  return core_.state() == transport::QpState::kErr && flushes_receives() && receives_.HasPosted();
+}
+
 PullResult QueuePair::PullSends(uint32_t& left) {
   const PullResult pulled = has_corrupt_sends_ ? PullResult::kDrained : PostSends(left);
   if (pulled == PullResult::kDrained) may_have_sends_ = false;
@@ -185,7 +207,7 @@ void QueuePair::OfferCredits() {
 }
 
 PullResult QueuePair::FlushReceives(uint32_t& left) {
-  if (shared_ != nullptr || is_target_) return PullResult::kDrained;
+  if (!flushes_receives()) return PullResult::kDrained;
   for (; left != 0; --left) {
     const PullResult pulled = PullReceive();
     if (pulled != PullResult::kMore) return pulled;

@@ -110,6 +110,11 @@ class alignas(UROCE_LINE) QueuePair {
   /// The queue that receives are taken from, or null.
   const SharedReceiveQueue* shared() const { return shared_; }
   SharedReceiveQueue* shared() { return shared_; }
+  /// Whether posted sends are taken in the state of the transport.
+  bool takes_sends() const;
+  /// Whether the rings hold something that a look would take: a send, or in the error state a
+  /// receive. Reads the rings' indices in shared memory.
+  bool HasPosted() const;
   /// Whether the send ring may hold more than the transport took: until PullSends finds it drained.
   bool may_have_sends() const { return may_have_sends_; }
   void LookForSends() { may_have_sends_ = true; }
@@ -200,6 +205,10 @@ class alignas(UROCE_LINE) QueuePair {
   /// receives that it last showed are taken. So the peer always knows of half at least, and reading
   /// the index costs a long queue next to nothing.
   void OfferCredits();
+  /// Whether receives are flushed in the error state: those posted to a shared queue stay there.
+  bool flushes_receives() const {
+    return shared_ == nullptr && !is_target_ && !has_corrupt_receives_;
+  }
 
   // Members that every packet and request touches come first: see Prefetch.
   Links links_;

@@ -39,6 +39,8 @@ struct WorkerSession {
   WorkerUser* user = nullptr;  ///< Kept alive by `frames`.
   TurnBudget budget{kTurnOfProgram};
   rings::DoorbellCursor doorbell_cursor;
+  uint32_t rung = 0;  ///< Doorbells that were taken last.
+  uint32_t idle = 0;  ///< Those of them behind which nothing was posted.
   // Queue pairs that want another turn, without a doorbell: by PostponedLink, the oldest first.
   QueuePair* oldest_postponed = nullptr;
   QueuePair* newest_postponed = nullptr;
@@ -50,6 +52,12 @@ struct WorkerSession {
   /// Takes up to `wanted` of `what` from the budget of this turn, and returns how much that is.
   uint32_t Spend(uint64_t turn, uint32_t TurnAmounts::*what, uint32_t wanted) {
     return datapath::Spend(budget.Of(turn), user->budget.Of(turn), what, wanted);
+  }
+  /// Has what the last doorbells brought decide how many are taken in the next turns.
+  void JudgeBells() {
+    budget.NoteBells(rung, idle);
+    user->budget.NoteBells(rung, idle);
+    rung = idle = 0;
   }
 };
 

@@ -10,7 +10,7 @@ namespace uroce::datapath {
 
 /// One amount for each kind of work that has a budget.
 struct TurnAmounts {
-  uint32_t queue_pairs = 0;  ///< Looked after since they rang. A word of bells counts whole.
+  uint32_t queue_pairs = 0;  ///< Looked after since they rang.
   uint32_t works = 0;        ///< Works taken from their queues.
 };
 
@@ -20,9 +20,22 @@ inline constexpr TurnAmounts kTurnOfProgram{.queue_pairs = 64, .works = 128};
 inline constexpr TurnAmounts kTurnOfUser{.queue_pairs = 128, .works = 256};
 
 /// The rest of a budget in the turn that was asked for last. Used by one worker.
+///
+/// A doorbell that says nothing costs its program a store, and the worker a look at cold memory. So
+/// whoever rings mostly such ones has fewer queue pairs looked after in a turn, down to a
+/// sixteenth.
 class TurnBudget {
  public:
-  explicit TurnBudget(const TurnAmounts& each_turn) : each_turn_(each_turn) {}
+  explicit TurnBudget(const TurnAmounts& full) : full_(full), each_turn_(full) {}
+
+  /// Tells that `rung` doorbells were looked at, behind `idle` of which nothing was posted. The
+  /// next turns have half the queue pairs if these are more than three of four, else twice as many.
+  void NoteBells(uint32_t rung, uint32_t idle) {
+    if (rung == 0) return;
+    uint32_t& each = each_turn_.queue_pairs;
+    each = idle > rung - rung / 4 ? std::max(each / 2, full_.queue_pairs / 16)
+                                  : std::min(each * 2, full_.queue_pairs);
+  }
 
   TurnAmounts& Of(uint64_t turn) {
     if (turn != turn_) left_ = each_turn_;
@@ -31,7 +44,8 @@ class TurnBudget {
   }
 
  private:
-  const TurnAmounts each_turn_;
+  const TurnAmounts full_;
+  TurnAmounts each_turn_;
   TurnAmounts left_;
   uint64_t turn_ = 0;  ///< The first turn is 1.
 };

@@ -24,23 +24,35 @@ bool ReadyLists::TakeDoorbells() {
   for (size_t i = 1; i < std::min(rung_.size(), kFetchedAhead); ++i) rung_[i]->Prefetch();
   for (size_t i = 0; i < rung_.size(); ++i) {
     if (i + kFetchedAhead < rung_.size()) rung_[i + kFetchedAhead]->Prefetch();
-    for (QueuePair* qp = rung_[i]; qp != nullptr; qp = qp->links().next_of_slot) {
-      qp->LookForSends();
-      Touch(*qp);
-    }
+    if (!LookBehindBell(*rung_[i])) ++rung_[i]->links().session->idle;
   }
   rung_.clear();
   return true;
 }
 
+bool ReadyLists::LookBehindBell(QueuePair& first_of_slot) {
+  bool any = false;
+  for (QueuePair* qp = &first_of_slot; qp != nullptr; qp = qp->links().next_of_slot) {
+    if (!qp->HasPosted()) continue;
+    any = true;
+    qp->LookForSends();
+    Touch(*qp);
+  }
+  return any;
+}
+
 bool ReadyLists::TakeDoorbellsOf(WorkerSession& session) {
   const auto slots = static_cast<uint32_t>(session.slots.size());
+  session.JudgeBells();
   const uint32_t most = session.Left(turn(), &TurnAmounts::queue_pairs);
+  const size_t before = rung_.size();
   const uint32_t taken =
       rings::TakeSome(*session.doorbells, slots, most, session.doorbell_cursor, [&](uint32_t slot) {
         if (session.slots[slot] != nullptr) rung_.push_back(session.slots[slot]);
       });
   session.Spend(turn(), &TurnAmounts::queue_pairs, taken);
+  session.rung = taken;
+  session.idle = taken - static_cast<uint32_t>(rung_.size() - before);
   return taken != 0;
 }
 

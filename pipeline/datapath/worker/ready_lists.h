@@ -47,7 +47,8 @@ class ReadyLists {
     received_.clear();
   }
 
-  /// Touches queue pairs whose doorbell has rung, as far as the budgets of their programs go.
+  /// Touches queue pairs whose doorbell has rung and who have something posted, as far as the
+  /// budgets of their programs go.
   bool TakeDoorbells();
 
   /// Has `qp` looked after in the next turn in which its program has a budget.
@@ -92,6 +93,8 @@ class ReadyLists {
     }
   }
   bool TakeDoorbellsOf(WorkerSession& session);
+  /// Touches the queue pairs of a slot for which something is posted. False: for none.
+  bool LookBehindBell(QueuePair& first_of_slot);
   void ForgetPostponed(QueuePair& qp);
   uint64_t turn() const { return time_.number(); }
 

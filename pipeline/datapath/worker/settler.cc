@@ -13,21 +13,6 @@ constexpr uint32_t kPullBurst = 32;
 // The most timers that fire in one turn.
 constexpr int kMaxExpiries = 64;
 
-bool TakesSends(QpState state) {
-  switch (state) {
-    case QpState::kRts:
-    case QpState::kSqd:
-    case QpState::kSqe:
-    case QpState::kErr:
-      return true;
-    case QpState::kReset:
-    case QpState::kInit:
-    case QpState::kRtr:
-      return false;
-  }
-  return false;
-}
-
 }  // namespace
 
 bool Settler::Expire() {
@@ -96,7 +81,7 @@ PullResult Settler::PullWithinBudget(QueuePair& qp, uint32_t most, Pull&& pull) 
 
 void Settler::PullPosted(QueuePair& qp) {
   bool more = false;
-  if (qp.may_have_sends() && TakesSends(qp.core().state())) more = PullSends(qp);
+  if (qp.may_have_sends() && qp.takes_sends()) more = PullSends(qp);
   if (qp.core().state() == QpState::kErr) more |= FlushReceives(qp);
   if (more) context_.ready.Postpone(qp);
 }

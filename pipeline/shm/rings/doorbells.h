@@ -42,21 +42,23 @@ constexpr uint64_t BitsBelow(uint32_t count) {
 
 /// The position at which the worker continues with a program's doorbells.
 struct DoorbellCursor {
-  uint32_t word = 0;
+  uint32_t slot = 0;
 };
 
 /// Takes doorbells of the first `slots` slots, in rising order from `cursor` on, with wrap-around,
-/// and calls `on_slot(slot)` for each. Stops at the end of the word in which `most` are reached.
-/// Returns the number taken; a word without doorbells whose summary bit is set counts as one.
-/// Doorbells of other slots are dropped, so that the cost is bounded by the queue pairs that the
-/// program has. Worker. Range: slots <= UROCE_DOORBELL_SLOTS.
+/// and calls `on_slot(slot)` for each, until `most` are taken. Returns the number taken; a word
+/// without doorbells whose summary bit is set counts as one. Doorbells of other slots are dropped,
+/// so that the cost is bounded by the queue pairs that the program has. Worker.
+/// Range: slots <= UROCE_DOORBELL_SLOTS.
 template <typename OnSlot>
 inline uint32_t TakeSome(uroce_doorbells& doorbells, uint32_t slots, uint32_t most,
                          DoorbellCursor& cursor, OnSlot&& on_slot) {
   const uint32_t words = (slots + 63) / 64;
-  const uint32_t first = cursor.word;
+  const uint32_t first = cursor.slot / 64;
+  // The word of the cursor comes twice: its slots before the cursor come last.
+  const uint64_t before_cursor = BitsBelow(cursor.slot % 64);
+  bool first_again = false;
   uint32_t taken = 0;
-  // The summary word of the cursor comes twice: its bits before the cursor come last.
   for (uint32_t step = 0; step <= UROCE_DOORBELL_SUMMARIES; ++step) {
     const uint32_t i = (first / 64 + step) % UROCE_DOORBELL_SUMMARIES;
     uint64_t& shared = doorbells.summary[i];
@@ -66,19 +68,38 @@ inline uint32_t TakeSome(uroce_doorbells& doorbells, uint32_t slots, uint32_t mo
     if ((summary & ~ours) != 0) __atomic_fetch_and(&shared, ours, __ATOMIC_SEQ_CST);
     summary &= ours;
     if (step == 0) summary &= ~BitsBelow(first % 64);
-    if (step == UROCE_DOORBELL_SUMMARIES) summary &= BitsBelow(first % 64);
+    if (step == UROCE_DOORBELL_SUMMARIES) summary &= BitsBelow(first % 64 + 1);
     for (; summary != 0; summary &= summary - 1) {
+      const uint64_t word_bit = summary & -summary;
       const uint32_t word = i * 64 + static_cast<uint32_t>(std::countr_zero(summary));
-      cursor.word = word;
+      cursor.slot = word * 64;
       if (taken >= most) return taken;
-      __atomic_fetch_and(&shared, ~(summary & -summary), __ATOMIC_SEQ_CST);
-      uint64_t bits = __atomic_exchange_n(&doorbells.words[word].value, 0, __ATOMIC_SEQ_CST);
-      bits &= BitsBelow(slots - word * 64);
-      if (bits == 0) ++taken;
+      __atomic_fetch_and(&shared, ~word_bit, __ATOMIC_SEQ_CST);
+      uint64_t& bells = doorbells.words[word].value;
+      const uint64_t rung =
+          __atomic_exchange_n(&bells, 0, __ATOMIC_SEQ_CST) & BitsBelow(slots - word * 64);
+      uint64_t bits = rung;
+      if (word == first) {
+        bits &= first_again ? before_cursor : ~before_cursor;
+        first_again = true;
+      }
+      if (rung == 0) ++taken;
+      uint64_t left = rung & ~bits;
+      cursor.slot = (word + 1) * 64 % UROCE_DOORBELL_SLOTS;
       for (; bits != 0; bits &= bits - 1) {
+        if (taken >= most) {
+          left |= bits;
+          cursor.slot = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+          break;
+        }
         on_slot(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
         ++taken;
       }
+      if (left == 0) continue;
+      // As Ring does: the word first.
+      __atomic_fetch_or(&bells, left, __ATOMIC_SEQ_CST);
+      __atomic_fetch_or(&shared, word_bit, __ATOMIC_SEQ_CST);
+      if (taken >= most) return taken;
     }
   }
   return taken;

@@ -66,6 +66,9 @@ class WorkQueueConsumer {
   /// How many waited when the index was last read.
   uint32_t waited() const { return waited_; }
 
+  /// Whether the producer's index says that something waits, or is corrupt. Changes nothing.
+  bool HasPosted() const { return LoadAcquire(shared_->value) != taken_; }
+
   /// Reads the producer's index, but only when all work requests seen before are taken.
   /// kCorrupt: the index claims more than fits; the caller puts the queue pair in error.
   [[nodiscard]] QueueState Look() {

@@ -32,8 +32,11 @@ class PartsTest : public testing::Test {
     for (const auto& program : programs_) sessions_.Remove(&program->session);
   }
 
-  Session& AddProgram() {
-    programs_.push_back(std::make_unique<Program>(static_cast<uint32_t>(programs_.size() + 1)));
+  /// Of a user of its own.
+  Session& AddProgram() { return AddProgram(static_cast<uint32_t>(programs_.size() + 1)); }
+  Session& AddProgram(uint32_t user) {
+    programs_.push_back(
+        std::make_unique<Program>(static_cast<uint32_t>(programs_.size() + 1), user));
     sessions_.Add(&programs_.back()->session, time_.now());
     return programs_.back()->session;
   }
@@ -51,7 +54,7 @@ class PartsTest : public testing::Test {
   static constexpr FrameLimits kWaiting{.of_worker = 4096, .of_program = 4096, .of_queue_pair = 8};
 
   struct Program {
-    explicit Program(uint32_t id) : session(id, {{.doorbells = doorbells.get()}}, id) {}
+    Program(uint32_t id, uint32_t user) : session(id, {{.doorbells = doorbells.get()}}, user) {}
 
     std::unique_ptr<uroce_doorbells> doorbells = std::make_unique<uroce_doorbells>();
     Session session;

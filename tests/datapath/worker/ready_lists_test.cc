@@ -20,8 +20,18 @@ class ReadyListsTest : public PartsTest {
     ready_.TakePostponed([&](QueuePair& qp) { postponed.push_back(&qp); });
     return postponed;
   }
+  /// A queue pair that takes sends.
+  Endpoint& AddReady(Session& session) {
+    Endpoint& added = AddEndpoint(session);
+    for (const auto state :
+         {transport::QpState::kInit, transport::QpState::kRtr, transport::QpState::kRts}) {
+      added.qp->core().Modify(state, {});
+    }
+    return added;
+  }
   void NextTurn() { time_.Begin(time_.now() + Nanos(1000)); }
 
+  static constexpr uint32_t kUser = 61000;
   ReadyLists ready_{sessions_, time_};
 };
 
@@ -84,15 +94,77 @@ TEST_F(ReadyListsTest, AProgramBeyondItsBudgetWaitsAndOthersDoNot) {
 }
 
 TEST_F(ReadyListsTest, ARungBellTouchesTheQueuePairsOfItsSlotAndHasThemLookForSends) {
-  Endpoint& a = AddEndpoint(AddProgram());
-  QueuePair& b = AddQueuePair();
+  Endpoint& a = AddReady(AddProgram());
+  QueuePair& b = *AddReady(AddProgram()).qp;
   EXPECT_FALSE(ready_.TakeDoorbells());
   ASSERT_FALSE(a.qp->may_have_sends());
-  ASSERT_FALSE(rings::Ring(*a.session->doorbells(0), a.slot)) << "nobody sleeps";
+  a.PostSend({});
   EXPECT_TRUE(ready_.TakeDoorbells());
   EXPECT_EQ(Touched(), QueuePairs{a.qp.get()});
   EXPECT_TRUE(a.qp->may_have_sends());
   EXPECT_FALSE(b.may_have_sends());
+}
+
+TEST_F(ReadyListsTest, ABellBehindWhichNothingIsPostedTouchesNobody) {
+  Endpoint& ready = AddReady(AddProgram());
+  Endpoint& not_ready = AddEndpoint(AddProgram());
+  not_ready.PostSend({});  // In RESET sends are not taken.
+  ready.RingBell();
+  EXPECT_TRUE(ready_.TakeDoorbells());
+  EXPECT_EQ(Touched(), QueuePairs{});
+}
+
+TEST_F(ReadyListsTest, ABellInTheErrorStateIsAboutReceivesToo) {
+  Endpoint& failed = AddReady(AddProgram());
+  failed.qp->core().Modify(transport::QpState::kErr, {});
+  failed.PostReceive(1, {});
+  failed.RingBell();
+  EXPECT_TRUE(ready_.TakeDoorbells());
+  EXPECT_EQ(Touched(), QueuePairs{failed.qp.get()});
+}
+
+TEST_F(ReadyListsTest, WhoRingsForNothingIsLookedAtLess) {
+  Session& idle = AddProgram();
+  for (uint32_t i = 0; i < kTurnOfProgram.queue_pairs; ++i) AddReady(idle);
+  const auto ring_all = [&] {
+    for (const auto& endpoint : endpoints_) (void)rings::Ring(*idle.doorbells(0), endpoint->slot);
+  };
+  const auto taken = [&] {
+    NextTurn();
+    ring_all();
+    const uint32_t budget = kTurnOfProgram.queue_pairs;
+    (void)ready_.TakeDoorbells();
+    return budget - sessions_.Find(&idle)->Left(time_.number(), &TurnAmounts::queue_pairs);
+  };
+  EXPECT_EQ(taken(), kTurnOfProgram.queue_pairs);
+  for (int turns = 0; turns < 6; ++turns) (void)taken();
+  NextTurn();
+  EXPECT_EQ(sessions_.Find(&idle)->Left(time_.number(), &TurnAmounts::queue_pairs),
+            kTurnOfProgram.queue_pairs / 16);
+  // Who posts has all of its turn again.
+  for (const auto& endpoint : endpoints_) endpoint->PostSend({});
+  for (int turns = 0; turns < 6; ++turns) (void)taken();
+  NextTurn();
+  EXPECT_EQ(sessions_.Find(&idle)->Left(time_.number(), &TurnAmounts::queue_pairs),
+            kTurnOfProgram.queue_pairs);
+}
+
+TEST_F(ReadyListsTest, AUserWhoseProgramsRingForNothingIsLookedAtLess) {
+  std::vector<WorkerSession*> programs;
+  for (int i = 0; i < 8; ++i) {
+    Session& program = AddProgram(kUser);
+    programs.push_back(sessions_.Find(&program));
+    for (uint32_t j = 0; j < kTurnOfProgram.queue_pairs; ++j) AddReady(program);
+  }
+  for (int turns = 0; turns < 6; ++turns) {
+    NextTurn();
+    for (const auto& endpoint : endpoints_) {
+      (void)rings::Ring(*endpoint->session->doorbells(0), endpoint->slot);
+    }
+    (void)ready_.TakeDoorbells();
+  }
+  NextTurn();
+  EXPECT_EQ(programs[0]->user->budget.Of(time_.number()).queue_pairs, kTurnOfUser.queue_pairs / 16);
 }
 
 TEST_F(ReadyListsTest, WhoGoesIsInNoListAnyMore) {

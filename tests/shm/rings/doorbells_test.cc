@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -62,6 +63,37 @@ TEST_F(DoorbellsTest, NoneIsPassedOverThatRingsOnce) {
   }
   EXPECT_EQ(times, std::vector<uint32_t>(UROCE_DOORBELL_SLOTS, 1));
   EXPECT_EQ(TakeAll(*doorbells_), std::vector<uint32_t>{0});
+}
+
+// All ring all the time: each has its turn as often as the others.
+TEST_F(DoorbellsTest, NoneIsPassedOverWhileAllRing) {
+  constexpr uint32_t kSlots = 200;
+  for (const uint32_t most : {1u, 4u, 7u, 64u, 150u}) {
+    std::vector<uint32_t> times(kSlots);
+    DoorbellCursor cursor;
+    for (uint32_t turn = 0; turn < 2 * kSlots; ++turn) {
+      for (uint32_t slot = 0; slot < kSlots; ++slot) (void)Ring(*doorbells_, slot);
+      EXPECT_EQ(TakeSome(*doorbells_, kSlots, most, cursor, [&](uint32_t slot) { ++times[slot]; }),
+                most);
+    }
+    const auto [least, greatest] = std::ranges::minmax(times);
+    EXPECT_EQ(least, 2 * most) << most;
+    EXPECT_EQ(greatest, 2 * most) << most;
+    (void)TakeAll(*doorbells_);
+  }
+}
+
+TEST_F(DoorbellsTest, WhatIsLeftOfAWordIsTakenLater) {
+  for (const uint32_t slot : {3u, 5u, 60u}) (void)Ring(*doorbells_, slot);
+  DoorbellCursor cursor;
+  std::vector<uint32_t> slots;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(HasRung(*doorbells_));
+    EXPECT_EQ(TakeSome(*doorbells_, 64, 1, cursor, [&](uint32_t slot) { slots.push_back(slot); }),
+              1u);
+    (void)Ring(*doorbells_, 3);
+  }
+  EXPECT_EQ(slots, (std::vector<uint32_t>{3, 5, 60}));
 }
 
 TEST_F(DoorbellsTest, SummaryBitsWithoutWordsAreHarmless) {
