@@ -90,7 +90,7 @@ Shares RunIncast(const NetworkConfig& config, const Incast& incast) {
   NetworkBed bed(config);
   std::vector<Flow*> flows;
   for (uint32_t i = 1; i <= incast.senders; ++i) {
-    flows.push_back(incast.reads ? &bed.Connect(0, i, kDepth) : &bed.Connect(i, 0, kDepth));
+    flows.push_back(incast.reads ? &bed.Connect(0, i) : &bed.Connect(i, 0));
     flows.back()->KeepPosted(kDepth, kMessageBytes, incast.reads);
   }
   bed.Run(incast.warm);
