@@ -5,16 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/congestion/settings.h"
+#include "tests/bench/candidate.h"
 #include "tests/networks/completion_times.h"
 
 namespace uroce::networks {
-
-/// Settings and the name that the tables have for them.
-struct Candidate {
-  std::string name;
-  congestion::Settings settings;
-};
 
 struct CompletionOptions {
   FatTree tree;

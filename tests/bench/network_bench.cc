@@ -2,20 +2,24 @@
 // What the profiles of congestion control make of simulated networks: tables for
 // pipeline/congestion/README.md. Virtual time: the numbers do not depend on the machine.
 // usage: network_bench [OPTION...] [PROFILE[,PARAMETER=VALUE]...]...
+//   --mixed, --attacks, --published   tables of these (scenario_tables.h), and nothing else
 //   --fct             flow completion times of web search in a fat tree, and nothing else
 //   --csv=FILE        their numbers, too
 //   --pods=2          of 64 NICs        --rate=25     Gb/s of a NIC     --pfc=1
 //   --load=50         percent           --mtu=4096    bytes             --ms=20   of flows measured
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "tests/bench/completion_table.h"
+#include "tests/bench/scenario_tables.h"
 #include "tests/networks/scenarios.h"
 
 namespace uroce::networks {
@@ -119,6 +123,9 @@ std::optional<uroce::congestion::Settings> SettingsOf(const std::string& text) {
   return settings;
 }
 
+/// Options that choose what is printed.
+const std::set<std::string> kTables = {"mixed", "attacks", "published", "fct"};
+
 using Options = std::map<std::string, std::string>;
 
 /// Takes "--name=value" out of `words`.
@@ -139,7 +146,7 @@ std::optional<uroce::networks::CompletionOptions> CompletionOptionsOf(const Opti
                                              {"mtu", 4096}, {"ms", 20},   {"pfc", 1}};
   uroce::networks::CompletionOptions result;
   for (const auto& [name, value] : options) {
-    if (name == "fct") continue;
+    if (kTables.contains(name)) continue;
     if (name == "csv") {
       result.csv = value;
     } else if (!numbers.contains(name) || !absl::SimpleAtoi(value, &numbers[name])) {
@@ -173,9 +180,15 @@ int main(int argc, char** argv) {
     }
     candidates.push_back({name, *settings});
   }
+  if (options.contains("mixed")) uroce::networks::MixedTable(candidates);
+  if (options.contains("attacks")) uroce::networks::AttackTable(candidates);
+  if (options.contains("published")) uroce::networks::PublishedTable(candidates);
   if (options.contains("fct")) {
     return uroce::networks::CompletionTable(candidates, *completion) ? 0 : 1;
   }
+  const bool chooses = std::ranges::any_of(
+      kTables, [&](const std::string& table) { return options.contains(table); });
+  if (chooses) return 0;
   uroce::networks::IncastTable(candidates);
   uroce::networks::LatencyTable(candidates);
   uroce::networks::OtherTables(candidates);
