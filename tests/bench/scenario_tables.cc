@@ -107,6 +107,7 @@ void PublishedTable(const std::vector<Candidate>& candidates) {
   for (const auto& [name, settings] : candidates) {
     incasts("DCQCN paper, " + name, [&](uint32_t nics) { return PaperStar(nics, settings); });
   }
+  incasts("DCQCN paper, deployed", [](uint32_t nics) { return PaperStar(nics, PaperSettings()); });
   incasts("DCQCN paper, first parameters", PaperFirstStar);
   for (const uint32_t gigabits : {25u, 100u}) {
     incasts(Text("HPCC simulator, %u Gb/s", gigabits),
@@ -122,6 +123,7 @@ void PublishedTable(const std::vector<Candidate>& candidates) {
   for (const auto& [name, settings] : candidates) {
     converges("DCQCN paper, " + name, PaperStar(3, settings));
   }
+  converges("DCQCN paper, deployed", PaperStar(3, PaperSettings()));
   converges("DCQCN paper, first parameters", PaperFirstStar(3));
   converges("HPCC simulator, 25 Gb/s", HpccStar(3, 25, HpccSettings(25)));
 }

@@ -25,8 +25,14 @@ NetworkConfig PaperStar(uint32_t nics, const congestion::Settings& settings) {
   return config;
 }
 
-congestion::Settings PaperFirstSettings() {
+congestion::Settings PaperSettings() {
   congestion::Settings settings = congestion::DefaultsOf(congestion::Profile::kDcqcn);
+  settings.rp.rpg_min_rate = 100;
+  return settings;
+}
+
+congestion::Settings PaperFirstSettings() {
+  congestion::Settings settings = PaperSettings();
   settings.rp.rpg_time_reset = 1'500;
   settings.rp.rpg_byte_reset = 150'000 / 64;
   settings.rp.dce_tcp_g = 1024 - 1024 / 16;

@@ -15,6 +15,8 @@ NetworkConfig PaperStarWithoutMarks(uint32_t nics, const congestion::Settings& s
 /// counter of 150 KB and g = 1/16.
 NetworkConfig PaperFirstStar(uint32_t nics);
 congestion::Settings PaperFirstSettings();
+/// `dcqcn` with the deployed parameters and the authors' simulator's floor of 100 Mb/s.
+congestion::Settings PaperSettings();
 
 /// A star of the public HPCC simulator (simulation/run.py), 25 or 100 Gb/s, links of 1 us, PFC:
 /// marks from 100 to 400 KB and 20 % at 25 Gb/s, in proportion to the rate. Its DCQCN is NVIDIA's
