@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the profiles of congestion control make of simulated networks: tables for
 // pipeline/congestion/README.md. Virtual time: the numbers do not depend on the machine.
-// usage: network_bench [PROFILE[,PARAMETER=VALUE]...]...
+// usage: network_bench [OPTION...] [PROFILE[,PARAMETER=VALUE]...]...
+//   --mixed, --attacks, --published   tables of these (scenario_tables.h), and nothing else
+//   --fct             flow completion times of web search in a fat tree, and nothing else
+//   --csv=FILE        their numbers, too
+//   --pods=2          of 64 NICs        --rate=25     Gb/s of a NIC     --pfc=1
+//   --load=50         percent           --mtu=4096    bytes             --ms=20   of flows measured
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "tests/bench/completion_table.h"
+#include "tests/bench/scenario_tables.h"
 #include "tests/networks/scenarios.h"
 
 namespace uroce::networks {
 namespace {
-
-struct Candidate {
-  std::string name;
-  congestion::Settings settings;
-};
 
 void IncastTable(const std::vector<Candidate>& candidates) {
   std::printf("| senders | network | profile | Jain | use | lost | queue, 99 %% | failed | s |\n");
@@ -118,10 +123,53 @@ std::optional<uroce::congestion::Settings> SettingsOf(const std::string& text) {
   return settings;
 }
 
+/// Options that choose what is printed.
+const std::set<std::string> kTables = {"mixed", "attacks", "published", "fct"};
+
+using Options = std::map<std::string, std::string>;
+
+/// Takes "--name=value" out of `words`.
+Options TakeOptions(std::vector<std::string>& words) {
+  Options options;
+  std::erase_if(words, [&](const std::string& word) {
+    if (!word.starts_with("--")) return false;
+    options.insert(std::pair<std::string, std::string>(
+        absl::StrSplit(word.substr(2), absl::MaxSplits('=', 1))));
+    return true;
+  });
+  return options;
+}
+
+/// Nothing when an option has no number, or is none.
+std::optional<uroce::networks::CompletionOptions> CompletionOptionsOf(const Options& options) {
+  std::map<std::string, uint32_t> numbers = {{"pods", 2},   {"rate", 25}, {"load", 50},
+                                             {"mtu", 4096}, {"ms", 20},   {"pfc", 1}};
+  uroce::networks::CompletionOptions result;
+  for (const auto& [name, value] : options) {
+    if (kTables.contains(name)) continue;
+    if (name == "csv") {
+      result.csv = value;
+    } else if (!numbers.contains(name) || !absl::SimpleAtoi(value, &numbers[name])) {
+      std::fprintf(stderr, "network_bench: --%s=%s\n", name.c_str(), value.c_str());
+      return std::nullopt;
+    }
+  }
+  result.tree.pods = numbers["pods"];
+  result.tree.rate_bps = numbers["rate"] * uint64_t{1'000'000'000};
+  result.tree.pfc = numbers["pfc"] != 0;
+  result.load.part = numbers["load"] / 100.0;
+  result.load.measured = uroce::Nanos(numbers["ms"] * int64_t{1'000'000});
+  result.mtu_bytes = numbers["mtu"];
+  return result;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::vector<std::string> names(argv + 1, argv + argc);
+  const Options options = TakeOptions(names);
+  const auto completion = CompletionOptionsOf(options);
+  if (!completion) return 2;
   if (names.empty()) names = {"off", "dcqcn", "dcqcn-mlx", "delay"};
   std::vector<uroce::networks::Candidate> candidates;
   for (const std::string& name : names) {
@@ -132,6 +180,15 @@ int main(int argc, char** argv) {
     }
     candidates.push_back({name, *settings});
   }
+  if (options.contains("mixed")) uroce::networks::MixedTable(candidates);
+  if (options.contains("attacks")) uroce::networks::AttackTable(candidates);
+  if (options.contains("published")) uroce::networks::PublishedTable(candidates);
+  if (options.contains("fct")) {
+    return uroce::networks::CompletionTable(candidates, *completion) ? 0 : 1;
+  }
+  const bool chooses = std::ranges::any_of(
+      kTables, [&](const std::string& table) { return options.contains(table); });
+  if (chooses) return 0;
   uroce::networks::IncastTable(candidates);
   uroce::networks::LatencyTable(candidates);
   uroce::networks::OtherTables(candidates);

@@ -141,3 +141,16 @@ MUTATIONS = [
     ("base-of-what-is-left", "delay_window.cc", "NoteBase(InRange(whole), now);",
      "NoteBase(sample, now);"),
 ]
+
+# What simulated networks find: bugs of pipeline/datapath/worker ...
+WORKER_MUTATIONS = [
+    ("marks-get-no-cnp", "congestion_control.cc", "  if (!IsDue(qp, packet)) return;\n",
+     "  if (!IsDue(qp, packet) || true) return;\n"),
+    ("cnp-of-a-stranger-is-believed", "admission.cc",
+     "!IsFromAPeer(*qp, packet, view)", "(!IsFromAPeer(*qp, packet, view) && false)"),
+]
+# ... and of pipeline/fabric.
+FABRIC_MUTATIONS = [
+    ("pauses-come-too-late", "fabric.cc", "link.share_bytes > pfc.xoff_bytes",
+     "link.share_bytes > 64 * pfc.xoff_bytes"),
+]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/networks/network_bed.h"
 
+#include <rte_mbuf.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 #include <numeric>
 
 #include "drivers/dpdk/eal.h"
+#include "drivers/fault/fault_port.h"
 #include "pipeline/base/steering.h"
+#include "pipeline/shm/rings/doorbells.h"
 #include "tests/datapath/work_codes.h"
 
 namespace uroce::networks {
@@ -91,7 +94,8 @@ void Join(SimulatedNic& nic, const Endpoint& from, SimulatedNic& peer, const End
   path.source = nic.address();
   path.destination = peer.address();
   path.remote_qpn = to.qp->qpn();
-  path.ecn_capable = config.settings.profile != congestion::Profile::kOff;
+  path.traffic_class = config.traffic_class;
+  path.ecn_capable = nic.device().congestion(0).is_on();
   // Routers choose among equal paths by the source port.
   path.udp_source_port = static_cast<uint16_t>(0xc000 | (from.qp->qpn().value() * 41 & 0x3fff));
   datapath::Worker& worker = nic.worker();
@@ -110,17 +114,24 @@ SimulatedNic::SimulatedNic(const NetworkConfig& config, uint32_t number,
                            std::shared_ptr<drivers::SwitchNetwork> network)
     : cpu_(config.cpu),
       random_(config.seed * 1'000 + number),
-      port_(std::move(network), number),
+      network_(std::move(network)),
+      number_(number),
+      port_(std::make_unique<drivers::SwitchPort>(network_, number)),
       doorbells_(std::make_unique<uroce_doorbells>()) {
+  if (const auto faults = config.faults_of.find(number); faults != config.faults_of.end()) {
+    port_ = std::make_unique<drivers::FaultPort>(std::move(port_), faults->second, FramePool());
+  }
   const std::vector<datapath::WorkerSeat> seats(1, {.pool = FramePool()});
   workers_ = std::make_unique<datapath::Workers>(
       datapath::WorkerConfig{.keys = &keys_, .park_after = kNever}, seats);
   session_ = std::make_unique<datapath::Session>(
       1, std::vector<datapath::SessionLink>{{.doorbells = doorbells_.get(), .wake_fd = -1}});
-  device_ = std::make_unique<datapath::Device>("sim" + std::to_string(number), number, &port_);
+  device_ = std::make_unique<datapath::Device>("sim" + std::to_string(number), number, port_.get());
   device_->mac = MacOf(number);
   device_->addresses = {{AddressOf(number)}};
-  device_->SetCongestion(config.settings, config.link.rate_bps);
+  const auto its = config.settings_of.find(number);
+  device_->SetCongestion(its == config.settings_of.end() ? config.settings : its->second,
+                         config.link.rate_bps);
   source_ = RegionAt(Memory(), kKey, session_.get());
   target_ = RegionAt(Memory() + Flow::kMostBytes, kKey + 0x100, session_.get());
   if (!keys_.Publish(&source_) || !keys_.Publish(&target_)) abort();
@@ -153,21 +164,36 @@ bool SimulatedNic::HasCpu(Nanos now, Nanos& waited) {
   return has_cpu_;
 }
 
+bool SimulatedNic::IsIdle(Nanos now) {
+  if (network_->HasFrames(number_, 0) || rings::HasRung(*doorbells_)) return false;
+  return now < worker().NextDeadline() && now < port_->NextDeadline(0) &&
+         port_->TransmitRoom(0) != 0;
+}
+
 void SimulatedNic::RunOnce(Nanos now) {
   Nanos waited{0};
-  if (cpu_.waits != Nanos(0) && !HasCpu(now, waited)) return;
+  if (cpu_.waits != Nanos(0)) {
+    if (!HasCpu(now, waited)) return;
+  } else if (idle_turns_ < kMostIdleTurns && IsIdle(now)) {
+    ++idle_turns_;
+    return;
+  }
+  idle_turns_ = 0;
   if (worker().RunOnce(now, waited)) was_busy_ = now;
 }
 
-Endpoint& SimulatedNic::AddEndpoint(uint32_t depth) {
-  const auto number = static_cast<uint32_t>(endpoints_.size());
-  Endpoint::Limits limits{.sq_depth = depth, .rq_depth = 1, .cq_depth = depth};
-  limits.has_events = false;
+Endpoint& SimulatedNic::AddEndpoint(const Endpoint::Limits& limits) {
+  const uint32_t number = made_endpoints_++;
   endpoints_.push_back(std::make_unique<Endpoint>(session_.get(), device_.get(),
                                                   Qpn(FirstQpnOf(0, 1) + 0x100 + number),
                                                   number % UROCE_DOORBELL_SLOTS, limits));
   worker().AddQueuePair(endpoints_.back()->qp.get());
   return *endpoints_.back();
+}
+
+void SimulatedNic::RemoveEndpoint(Endpoint& endpoint) {
+  worker().RemoveQueuePair(endpoint.qp.get());
+  std::erase_if(endpoints_, [&](const auto& each) { return each.get() == &endpoint; });
 }
 
 void Flow::Post(uint32_t bytes, bool reads) {
@@ -216,18 +242,41 @@ NetworkBed::NetworkBed(const NetworkConfig& config)
 
 NetworkBed::~NetworkBed() = default;
 
-Flow& NetworkBed::Connect(uint32_t from, uint32_t to, uint32_t depth) {
-  Endpoint& requester = nic(from).AddEndpoint(depth);
-  Endpoint& responder = nic(to).AddEndpoint(1);
+Flow& NetworkBed::Connect(uint32_t from, uint32_t to, const FlowConfig& flow) {
+  Endpoint::Limits limits{.sq_depth = flow.depth, .rq_depth = 1, .cq_depth = flow.depth};
+  limits.service = flow.service;
+  limits.has_events = false;
+  Endpoint& requester = nic(from).AddEndpoint(limits);
+  limits.sq_depth = limits.cq_depth = 1;
+  Endpoint& responder = nic(to).AddEndpoint(limits);
   Join(nic(from), requester, nic(to), responder, config_);
   Join(nic(to), responder, nic(from), requester, config_);
-  flows_.push_back(std::make_unique<Flow>(requester, now_));
+  if (flow.limit_bps != 0) requester.qp->flow().rate.SetLimit(flow.limit_bps);
+  flows_.push_back(std::make_unique<Flow>(
+      Flow::Ends{.from = from, .to = to, .requester = &requester, .responder = &responder}, now_));
   return *flows_.back();
+}
+
+void NetworkBed::Disconnect(Flow& flow) {
+  const Flow::Ends ends = flow.ends();
+  std::erase_if(flows_, [&](const auto& each) { return each.get() == &flow; });
+  nic(ends.from).RemoveEndpoint(*ends.requester);
+  nic(ends.to).RemoveEndpoint(*ends.responder);
+}
+
+void NetworkBed::Inject(uint32_t from, std::span<const uint8_t> bytes) {
+  rte_mbuf* frame = rte_pktmbuf_alloc(FramePool());
+  if (frame == nullptr) abort();
+  std::ranges::copy(bytes, rte_pktmbuf_mtod(frame, uint8_t*));
+  frame->data_len = static_cast<uint16_t>(bytes.size());
+  frame->pkt_len = frame->data_len;
+  if (network_->Transmit(from, 0, &frame, 1, now_) == 0) rte_pktmbuf_free(frame);
 }
 
 void NetworkBed::Run(Nanos duration) {
   for (const Nanos end = now_ + duration; now_ < end; now_ = now_ + config_.turn) {
     for (const auto& flow : flows_) flow->Run();
+    network_->Receive(0, 0, nullptr, 0, now_);  // Its time advances, though no worker may look.
     for (const auto& nic : nics_) nic->RunOnce(now_);
     if (watched_ != nullptr) queue_samples_.push_back(watched_->queue_bytes());
   }

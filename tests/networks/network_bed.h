@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
+#include "drivers/fault/fault_config.h"
 #include "drivers/switch/switch_network.h"
 #include "drivers/switch/switch_port.h"
 #include "pipeline/congestion/settings.h"
@@ -34,8 +37,12 @@ struct NetworkConfig {
   std::vector<drivers::SwitchTrunk> trunks;
   std::vector<uint32_t> switch_of_nic;  ///< A NIC for each entry, at that switch.
   fabric::LinkConfig link;              ///< Of each NIC to its switch.
-  congestion::Settings settings;        ///< Of all NICs.
-  uint32_t mtu_bytes = 4096;            ///< Path MTU.
+  congestion::Settings settings;        ///< Of all NICs but those of `settings_of`.
+  std::map<uint32_t, congestion::Settings> settings_of;  ///< By NIC.
+  std::map<uint32_t, drivers::FaultConfig> faults_of;    ///< What becomes of a NIC's frames.
+  /// What programs ask for. 2: data say ECT(0) without congestion control too.
+  uint8_t traffic_class = 0;
+  uint32_t mtu_bytes = 4096;  ///< Path MTU.
   /// All connections agree to selective repeat, as between two daemons; otherwise go-back-N.
   bool selective = true;
   Nanos turn{1'000};  ///< Each worker runs once in this time.
@@ -46,13 +53,18 @@ struct NetworkConfig {
 /// One NIC with a worker of its own.
 class SimulatedNic {
  public:
+  /// The most turns in a row that are left out because the worker has nothing to do: each turn has
+  /// a look at one limited flow, too.
+  static constexpr uint32_t kMostIdleTurns = 16;
+
   SimulatedNic(const NetworkConfig& config, uint32_t number,
                std::shared_ptr<drivers::SwitchNetwork> network);
   ~SimulatedNic();
   SimulatedNic(const SimulatedNic&) = delete;
   SimulatedNic& operator=(const SimulatedNic&) = delete;
 
-  datapath::Endpoint& AddEndpoint(uint32_t depth);
+  datapath::Endpoint& AddEndpoint(const datapath::Endpoint::Limits& limits);
+  void RemoveEndpoint(datapath::Endpoint& endpoint);
   /// A turn of the worker, if it has a CPU now.
   void RunOnce(Nanos now);
   datapath::Worker& worker() { return workers_->at(0); }
@@ -62,6 +74,8 @@ class SimulatedNic {
  private:
   /// Whether the worker runs at `now`; `waited`: for how long it did not before.
   bool HasCpu(Nanos now, Nanos& waited);
+  /// Whether a turn at `now` would find nothing to do.
+  bool IsIdle(Nanos now);
 
   const SharedCpu cpu_;
   bool has_cpu_ = false;
@@ -69,7 +83,11 @@ class SimulatedNic {
   Nanos lost_cpu_ = kStart;
   Nanos was_busy_ = kStart;
   std::mt19937_64 random_;
-  drivers::SwitchPort port_;
+  std::shared_ptr<drivers::SwitchNetwork> network_;
+  const uint32_t number_;
+  uint32_t idle_turns_ = 0;
+  uint32_t made_endpoints_ = 0;
+  std::unique_ptr<drivers::Port> port_;
   std::unique_ptr<datapath::Device> device_;
   datapath::KeyTable keys_{64};
   datapath::MemoryRegion source_, target_;
@@ -79,13 +97,25 @@ class SimulatedNic {
   std::vector<std::unique_ptr<datapath::Endpoint>> endpoints_;
 };
 
-/// The requester of a reliable connection, which writes to or reads from its peer.
+struct FlowConfig {
+  uint32_t depth = 64;  ///< Messages under way at most.
+  wire::Service service = wire::Service::kRc;
+  double limit_bps = 0;  ///< A rate limit of the program's; 0: none.
+};
+
+/// The requester of a connection, which writes to or reads from its peer.
 class Flow {
  public:
   /// The most bytes of a message.
   static constexpr uint32_t kMostBytes = 32 << 20;
 
-  Flow(datapath::Endpoint& from, const Nanos& now) : from_(from), now_(now) {}
+  /// The two ends of the connection, and their NICs.
+  struct Ends {
+    uint32_t from = 0, to = 0;
+    datapath::Endpoint* requester = nullptr;
+    datapath::Endpoint* responder = nullptr;
+  };
+  Flow(const Ends& ends, const Nanos& now) : ends_(ends), from_(*ends.requester), now_(now) {}
   /// Posts a message. Range: fewer than `depth` messages are under way.
   void Post(uint32_t bytes, bool reads = false);
   /// Takes completions. Keeps `depth` messages of `bytes` under way, while `bytes` is not 0.
@@ -100,8 +130,10 @@ class Flow {
   /// From post to completion, of each message since the last ResetCounts.
   const std::vector<Nanos>& latencies() const { return latencies_; }
   void ResetCounts();
+  const Ends& ends() const { return ends_; }
 
  private:
+  const Ends ends_;
   datapath::Endpoint& from_;
   const Nanos& now_;
   uint32_t depth_ = 0, bytes_ = 0;
@@ -117,8 +149,12 @@ class NetworkBed {
   explicit NetworkBed(const NetworkConfig& config);
   ~NetworkBed();
 
-  /// A connection with room for `depth` messages.
-  Flow& Connect(uint32_t from, uint32_t to, uint32_t depth = 64);
+  /// A connection, whose two queue pairs are new.
+  Flow& Connect(uint32_t from, uint32_t to, const FlowConfig& flow = {});
+  /// Destroys a flow and its queue pairs.
+  void Disconnect(Flow& flow);
+  /// Puts a frame on the line of NIC `from`, as if that NIC had sent it.
+  void Inject(uint32_t from, std::span<const uint8_t> bytes);
   /// Lets time pass.
   void Run(Nanos duration);
   Nanos now() const { return now_; }

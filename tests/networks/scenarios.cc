@@ -1,45 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/networks/scenarios.h"
 
+#include <algorithm>
+
+#include "tests/networks/link_watch.h"
+
 namespace uroce::networks {
-namespace {
-
-constexpr uint64_t kGigabit = 1'000'000'000;
-/// Of each flow without end: messages under way, and their size.
-constexpr uint32_t kDepth = 64;
-constexpr uint32_t kMessageBytes = 16 * 1024;
-
-uint64_t DropsOf(const fabric::Link& link) {
-  return link.counters.early_drops + link.counters.tail_drops;
-}
-
-/// What a link has counted since the construction.
-class LinkWatch {
- public:
-  LinkWatch(const fabric::Link& link, Nanos now)
-      : link_(link), before_(link.counters), began_(now) {}
-  double use(Nanos now) const {
-    const fabric::LinkCounters& counters = link_.counters;
-    const uint64_t frames = counters.frames - before_.frames;
-    constexpr uint64_t kOverhead = fabric::WireBytes(1000) - 1000;
-    const uint64_t bytes = counters.bytes - before_.bytes + frames * kOverhead;
-    const auto seconds = static_cast<double>((now - began_).count()) / 1e9;
-    return static_cast<double>(bytes) * 8 / seconds / static_cast<double>(link_.config.rate_bps);
-  }
-  double lost() const {
-    const uint64_t lost = DropsOf(link_) - before_.early_drops - before_.tail_drops;
-    const uint64_t frames = link_.counters.frames - before_.frames + lost;
-    return frames == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(frames);
-  }
-
- private:
-  const fabric::Link& link_;
-  const fabric::LinkCounters before_;
-  const Nanos began_;
-};
-
-}  // namespace
-
 std::string_view NameOf(Kind kind) {
   switch (kind) {
     case Kind::kMarked:
@@ -79,7 +45,6 @@ NetworkConfig Star(Kind kind, uint32_t nics, const congestion::Settings& setting
   return config;
 }
 
-/// Jain's index of what the flows have completed since ResetCounts.
 double FairnessOf(const std::vector<Flow*>& flows) {
   std::vector<double> completed;
   for (const Flow* flow : flows) completed.push_back(static_cast<double>(flow->completed_bytes()));
@@ -90,7 +55,7 @@ Shares RunIncast(const NetworkConfig& config, const Incast& incast) {
   NetworkBed bed(config);
   std::vector<Flow*> flows;
   for (uint32_t i = 1; i <= incast.senders; ++i) {
-    flows.push_back(incast.reads ? &bed.Connect(0, i, kDepth) : &bed.Connect(i, 0, kDepth));
+    flows.push_back(incast.reads ? &bed.Connect(0, i) : &bed.Connect(i, 0));
     flows.back()->KeepPosted(kDepth, kMessageBytes, incast.reads);
   }
   bed.Run(incast.warm);
@@ -179,6 +144,29 @@ std::vector<Shares> RunComingAndGoing(const NetworkConfig& config, uint32_t send
         {.jain = FairnessOf(present), .use = watch.use(bed.now()), .lost = watch.lost()});
   }
   return stages;
+}
+
+Convergence RunConvergence(const NetworkConfig& config, Nanos before, Nanos duration) {
+  constexpr Nanos kInterval{2'000'000};
+  NetworkBed bed(config);
+  std::vector<Flow*> flows{&bed.Connect(1, 0), &bed.Connect(2, 0)};
+  flows[0]->KeepPosted(kDepth, kMessageBytes);
+  bed.Run(before);
+  flows[1]->KeepPosted(kDepth, kMessageBytes);
+  Convergence result;
+  const Nanos began = bed.now();
+  std::vector<double> sums(flows.size());
+  for (const Nanos end = began + duration; bed.now() < end;) {
+    for (Flow* flow : flows) flow->ResetCounts();
+    bed.Run(kInterval);
+    if (FairnessOf(flows) < 0.9) result.until = bed.now() - began;
+    if (bed.now() - began <= Nanos(duration.count() / 2)) continue;
+    for (size_t i = 0; i < flows.size(); ++i) {
+      sums[i] += static_cast<double>(flows[i]->completed_bytes());
+    }
+  }
+  result.jain = JainIndex(sums);
+  return result;
 }
 
 }  // namespace uroce::networks

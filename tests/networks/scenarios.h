@@ -9,6 +9,11 @@
 
 namespace uroce::networks {
 
+/// Of each flow without end: messages under way, and their size.
+inline constexpr uint32_t kDepth = 64;
+inline constexpr uint32_t kMessageBytes = 16 * 1024;
+inline constexpr uint64_t kGigabit = 1'000'000'000;
+
 enum class Kind : uint8_t {
   kMarked,    ///< 25 Gb/s, 10 us there and back, 1 MB of buffer; RED marks: 100 to 400 KB, 20 %.
   kUnmarked,  ///< The same without marks: a full buffer drops.
@@ -19,6 +24,9 @@ std::string_view NameOf(Kind kind);
 
 /// A switch of this kind with `nics` NICs.
 NetworkConfig Star(Kind kind, uint32_t nics, const congestion::Settings& settings);
+
+/// Jain's index of what the flows have completed since ResetCounts.
+double FairnessOf(const std::vector<Flow*>& flows);
 
 struct Shares {
   double jain = 0;        ///< Jain's index of the flows' completed bytes.
@@ -55,5 +63,13 @@ Shares RunParkingLot(const NetworkConfig& star, uint32_t hops, Nanos warm = Nano
 /// Flows to one NIC come one after the other, and go in the same order. The shares of each stage in
 /// its second half, those of the flows that are there.
 std::vector<Shares> RunComingAndGoing(const NetworkConfig& config, uint32_t senders, Nanos stage);
+
+struct Convergence {
+  Nanos until{0};   ///< The end of the last 2 ms whose Jain's index was below 0.9.
+  double jain = 0;  ///< Of the second half.
+};
+/// One flow writes for `before`; then a second one to the same NIC comes, and both go on for
+/// `duration`.
+Convergence RunConvergence(const NetworkConfig& config, Nanos before, Nanos duration);
 
 }  // namespace uroce::networks

@@ -73,6 +73,8 @@ bool Worker::RunOnce(Nanos now, Nanos waited) {
   return impl_->Turn(now);
 }
 
+Nanos Worker::NextDeadline() const { return impl_->NextDeadline(); }
+
 uint32_t Worker::index() const { return impl_->config.index; }
 const WorkerCounters& Worker::counters() const { return impl_->own_counters; }
 

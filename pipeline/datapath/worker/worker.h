@@ -93,6 +93,9 @@ class Worker {
   /// a worker that was not started. True: there was something to do.
   /// `waited`: how long the thread was ready before, but had no CPU.
   bool RunOnce(Nanos now, Nanos waited = Nanos(0));
+  /// When the next RunOnce has something to do, if no frame arrives, nobody rings and the ports
+  /// have room: the time of a timer; kNever without one; a time in the past while there is work.
+  Nanos NextDeadline() const;
 
   // ---- control thread; in pieces, as RunInPieces ----
   /// Forgets this worker's `queues`. Nothing but XRC targets takes from them any more: targets with

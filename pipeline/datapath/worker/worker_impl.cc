@@ -230,6 +230,11 @@ bool Worker::Impl::HasWork() const {
   return std::ranges::any_of(objects.ports(), [](const auto& port) { return port->has_work(); });
 }
 
+Nanos Worker::Impl::NextDeadline() const {
+  if (was_busy || HasWork() || !key_changes.empty() || !held.empty()) return time.now();
+  return std::min(timers.NextDeadline(), completions.retries().next());
+}
+
 Nanos Worker::Impl::SleepLimit() const {
   const Nanos now = time.ReadClock();
   Nanos wake_at = std::min(timers.NextDeadline(), completions.retries().next());

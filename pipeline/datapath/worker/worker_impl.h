@@ -59,6 +59,7 @@ struct Worker::Impl {
   bool MaySleep();
   bool HasWork() const;
   /// How long to sleep at most; kNever: until something wakes the worker.
+  Nanos NextDeadline() const;
   Nanos SleepLimit() const;
 
   // ---- between turns: see Worker ----
