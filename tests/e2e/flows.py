@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""perftest from several hosts of a lab to one, all at once and without end."""
+import time
+
+from lab import next_port
+from process import Failed, wait_until
+from programs import perftest_rows
+
+GBPS_COLUMN = 3
+
+
+class Flows:
+    """A program pair for each sender, until `stop`. READs are asked for by the receiver: their
+    answers are what the senders send. A flow says each second what it has carried."""
+
+    def __init__(self, lab, tool, senders, receiver, *flags):
+        self._programs = []
+        self._meters = []
+        for sender in senders:
+            ends = [lab.hosts[receiver], lab.hosts[sender]]
+            if tool.startswith("ib_read"):
+                ends.reverse()
+            self._start(lab, tool, *ends, flags)
+
+    def _start(self, lab, tool, to, source, flags):
+        port = next_port()
+
+        def program(host):
+            return ["stdbuf", "-oL", tool, "-d", host.device, "-x", host.gid_index(), "-p", port,
+                    "-F", "-u", 18, "--run_infinitely", "-D", 1, "--report_gbits", *flags]
+
+        server = to.start(*program(to))
+        self._programs.append(server)
+        wait_until(lambda: to.is_listening(server, port), "a listener", timeout_s=60)
+        client = source.start(*program(source), lab.tcp_address(to))
+        self._programs.append(client)
+        # Datagrams that were lost count for their sender: what has arrived the receiver knows.
+        self._meters.append(server if "UD" in flags else client)
+
+    def running(self):
+        return all(program.running() for program in self._programs)
+
+    def gbps(self, seconds):
+        """What each flow carries of payload in the next so many seconds: means of whole ones."""
+        before = [len(perftest_rows(meter.output())) for meter in self._meters]
+        time.sleep(seconds)
+        if not self.running():
+            raise Failed("\n".join(program.describe() for program in self._programs
+                                   if not program.running()))
+        found = [perftest_rows(meter.output())[first:]
+                 for meter, first in zip(self._meters, before)]
+        return [sum(row[GBPS_COLUMN] for row in rows) / max(len(rows), 1) for rows in found]
+
+    def stop(self):
+        for program in self._programs:
+            program.kill()
