@@ -5,8 +5,8 @@
  * Frames are never dropped here: the shaper's limit does that.
  *
  * RATE_BPS, KMIN_BYTES, KMAX_BYTES and PMAX_PERCENT are given by the compiler's -D. A frame that
- * finds up to KMIN_BYTES is not marked, at KMAX_BYTES PMAX_PERCENT of them are, and above all
- * (docs/protocol/congestion.md, section 5). */
+ * finds less than KMIN_BYTES is not marked, just below KMAX_BYTES PMAX_PERCENT of them are, and
+ * from there on all (docs/protocol/congestion.md, section 5): with two zeros every frame. */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 
@@ -24,8 +24,8 @@ __u64 empty_at_ns;
 
 static int is_marked(__u64 queue_ns) {
   const __u64 least = DRAIN_NANOS(KMIN_BYTES), most = DRAIN_NANOS(KMAX_BYTES);
-  if (queue_ns <= least) return 0;
-  if (queue_ns > most) return 1;
+  if (queue_ns >= most) return 1;
+  if (queue_ns < least) return 0;
   return random() < RANDOM_RANGE * PMAX_PERCENT / 100 * (queue_ns - least) / (most - least + 1);
 }
 
