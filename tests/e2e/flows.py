@@ -6,8 +6,6 @@ from lab import next_port
 from process import Failed, wait_until
 from programs import perftest_rows
 
-GBPS_COLUMN = 3
-
 
 class Flows:
     """A program pair for each sender, until `stop`. READs are asked for by the receiver: their
@@ -41,15 +39,28 @@ class Flows:
         return all(program.running() for program in self._programs)
 
     def gbps(self, seconds):
-        """What each flow carries of payload in the next so many seconds: means of whole ones."""
-        before = [len(perftest_rows(meter.output())) for meter in self._meters]
-        time.sleep(seconds)
+        """What each flow carries of payload in about the next so many seconds: whole rows, by when
+        they were seen, since a late alarm makes a row longer than it says."""
+        marks = [[] for _ in self._meters]  # Of each flow: when so many bytes had been carried.
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for meter, its in zip(self._meters, marks):
+                rows = perftest_rows(meter.output())
+                carried = sum(row[0] * row[1] for row in rows)
+                if not its or len(rows) != its[-1][2]:
+                    its.append((time.monotonic(), carried, len(rows)))
+            time.sleep(0.02)
         if not self.running():
             raise Failed("\n".join(program.describe() for program in self._programs
                                    if not program.running()))
-        found = [perftest_rows(meter.output())[first:]
-                 for meter, first in zip(self._meters, before)]
-        return [sum(row[GBPS_COLUMN] for row in rows) / max(len(rows), 1) for rows in found]
+        return [self._rate(its[1:]) for its in marks]  # The first is no end of a row.
+
+    @staticmethod
+    def _rate(marks):
+        if len(marks) < 2:
+            return 0.0
+        (begin, before, _), (end, after, _) = marks[0], marks[-1]
+        return (after - before) * 8 / (end - begin) / 1e9
 
     def stop(self):
         for program in self._programs:
