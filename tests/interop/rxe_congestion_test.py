@@ -89,11 +89,11 @@ class FromRxeTest(RxeCongestion, unittest.TestCase):
             first = self.count(name)
             wait_until(lambda its=name, least=first: self.count(its) > least, name)
 
-    def test_reads_are_asked_for_as_fast_as_answers_may_come(self):
+    def test_reads_get_a_rate_for_their_answers(self):
         with self.traffic(self.lab.rxe, self.lab.uroce, "ib_read_bw", "-o", READS_IN_FLIGHT):
             self.check_marks_are_answered()
-            wait_until(lambda: any(flow.get("rate_bps", LINE_BPS) < 10 * PORT_BPS
-                                   for flow in self.flows()), "a rate for the answers")
+            wait_until(lambda: any(flow.get("rate_bps", LINE_BPS) < LINE_BPS
+                                   for flow in self.flows()), "a rate for the answers", 20)
 
     def test_rxe_goes_on_beside_cnps(self):
         with self.traffic(self.lab.uroce, self.lab.rxe, "ib_write_bw"):
