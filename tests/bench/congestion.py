@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--senders", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--settle", type=float, default=3, help="seconds before each measurement")
-    parser.add_argument("--seconds", type=float, default=6, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--profiles", nargs="+", default=PROFILES,
                         help="also with parameters: dcqcn,cc.rpg_ai_rate=5")
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
