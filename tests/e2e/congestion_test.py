@@ -3,8 +3,9 @@
 import json
 import unittest
 
+from flows import Flows
 from process import run, run_status, wait_until
-from switch_lab import Flows, SwitchLab
+from switch_lab import SwitchLab
 
 RECEIVER = 0
 SENDERS = (1, 2, 3)

@@ -177,6 +177,10 @@ class Lab:
         for host in (self.a, self.b):
             host.forget_gids()
 
+    def tcp_address(self, _host):
+        """Where programs that meet by TCP find a server of this host."""
+        return self.server_address
+
     def tear_down(self):
         """Ends all, whatever its state. May be called again."""
         for daemon in self.daemons:

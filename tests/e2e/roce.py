@@ -179,6 +179,12 @@ def bth(opcode, qpn, psn, ack=False, pad=0):
                        (0x80000000 if ack else 0) | (psn & 0xFFFFFF))
 
 
+def cnp(qpn):
+    """BTH and the 16 bytes of a CNP (docs/protocol/congestion.md, section 3)."""
+    becn = 0x40000000
+    return struct.pack("!BBHII", CNP, 0, 0xFFFF, becn | qpn, 0) + bytes(16)
+
+
 def reth(address, rkey, length):
     return struct.pack("!QII", address, rkey, length)
 

@@ -2,7 +2,7 @@
 """NICs on emulated switches of one daemon, each a host of its own."""
 import re
 
-from lab import Host, Lab, find_list, next_port
+from lab import Host, Lab, find_list
 from process import Failed, run, wait_until
 
 
@@ -48,29 +48,3 @@ class SwitchLab(Lab):
 
     def switch(self, name):
         return next(s for s in self.hosts[0].dump("switch")["switches"] if s["name"] == name)
-
-
-class Flows:
-    """perftest from several NICs to one, until `stop`."""
-
-    def __init__(self, lab, tool, senders, receiver, *flags):
-        self._programs = []
-        for sender in senders:
-            port = next_port()
-
-            def program(host, listen_on=port):
-                return [tool, "-d", host.device, "-x", host.gid_index(), "-p", listen_on, "-F",
-                        "-u", 18, "--run_infinitely", *flags]
-
-            to, source = lab.hosts[receiver], lab.hosts[sender]
-            server = to.start(*program(to))
-            self._programs.append(server)
-            wait_until(lambda s=server, p=port: to.is_listening(s, p), "a listener", timeout_s=60)
-            self._programs.append(source.start(*program(source), lab.server_address))
-
-    def running(self):
-        return all(program.running() for program in self._programs)
-
-    def stop(self):
-        for program in self._programs:
-            program.kill()

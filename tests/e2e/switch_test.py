@@ -7,10 +7,11 @@ import time
 import unittest
 
 from capture import capturing, tshark
+from flows import Flows
 from lab import LONG, UROCE
 from process import Process, run, run_status, wait_until
 from programs import data_check, perftest, pingpong, seed
-from switch_lab import Flows, SwitchLab
+from switch_lab import SwitchLab
 
 ITERATIONS = 1000 if LONG else 100
 DATA_OPS = 10000 if LONG else 500

@@ -183,7 +183,8 @@ struct ibv_ah_attr vc_address_vector(const struct vc_side* side) {
       .port_num = 1,
       .grh = {.dgid = side->peer.gid,
               .sgid_index = (uint8_t)side->options->gid_indices[side->index],
-              .hop_limit = 64}};
+              .hop_limit = 64,
+              .traffic_class = side->options->traffic_class}};
 }
 
 static void to_rtr(struct vc_side* side) {

@@ -18,6 +18,7 @@ struct vc_options {
   uint32_t max_bytes;
   uint32_t mtu_bytes; /* 0: the port's. */
   uint8_t ack_timeout;
+  uint8_t traffic_class;
   uint8_t retry_count;
   uint8_t rnr_retry;
   uint32_t deadline_s;

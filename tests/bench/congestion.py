@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real programs through one congested port: perftest from several hosts to one behind a port of
+1 Gb/s that marks, or drops alone, on a bridge of the kernel (a daemon a host) and on --switch (one
+daemon). Prints for each profile what arrives, how it is shared, and what it costs in repeated
+packets. Needs root, clang and a build."""
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+
+from congested_lab import CongestedLab, RedPort  # noqa: E402
+from flows import Flows  # noqa: E402
+from switch_lab import SwitchLab  # noqa: E402
+
+PROFILES = ("off", "dcqcn", "dcqcn-mlx", "delay")
+PORT_GBPS = 1
+BUFFER = 10**6
+MARKS = (20_000, 80_000, 20)
+TOOLS = {"write": ("ib_write_bw", "-s", 65536), "read": ("ib_read_bw", "-s", 65536),
+         "ud": ("ib_send_bw", "-c", "UD", "-s", 4096)}
+
+
+class Bridge:
+    """Namespaces around a bridge of the kernel."""
+
+    def __init__(self, senders, profile, marks):
+        kmin, kmax, pmax = MARKS if marks else (None, None, None)
+        self.lab = CongestedLab(senders, RedPort(PORT_GBPS * 10**9, BUFFER, kmin, kmax, pmax),
+                                congestion=profile)
+
+    def drops(self):
+        return self.lab.drops()
+
+
+class Switch:
+    """The NICs of one daemon's switch, with links of ten times the port's rate."""
+
+    def __init__(self, senders, profile, marks):
+        ecn = "ecn={}:{}:{}%".format(*MARKS) if marks else "ecn=off"
+        self.lab = SwitchLab(f"ports={senders + 1},rate={PORT_GBPS * 10}G,delay=5us,"
+                             f"buffer={BUFFER},{ecn},cc={profile}")
+        self.lab.set("uroce0", f"rate={PORT_GBPS}G")
+
+    def drops(self):
+        port = self.lab.port("uroce0")
+        return port["tail_drops"] + port["early_drops"]
+
+
+NETWORKS = {"bridge": Bridge, "switch": Switch}
+
+
+def counters(network):
+    """Sums over all hosts, and the drops of the port."""
+    total = {"drops": network.drops()}
+    for host in network.lab.hosts:
+        for name, value in host.counters().items():
+            name = name.removeprefix("counters.")
+            if isinstance(value, int):
+                total[name] = total.get(name, 0) + value
+    return total
+
+
+def jain(rates):
+    squares = sum(rate * rate for rate in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else 0
+
+
+def measure(options, network_name, profile, marks, tool):
+    network = NETWORKS[network_name](options.senders, profile, marks)
+    flows = None
+    try:
+        flows = Flows(network.lab, TOOLS[tool][0], range(1, options.senders + 1), 0,
+                      *TOOLS[tool][1:])
+        time.sleep(options.settle)
+        before, begin = counters(network), time.monotonic()
+        rates = flows.gbps(options.seconds)
+        after, took_s = counters(network), time.monotonic() - begin
+        delta = {name: after[name] - before.get(name, 0) for name in after}
+        flows.stop()
+        return {
+            "goodput": sum(rates), "jain": jain(rates),
+            "resent": 100 * delta["retransmitted_pkts"] / max(delta["port_xmit_packets"], 1),
+            "drops": delta["drops"] / took_s,
+            "marks": delta["np_ecn_marked_roce_packets"] / took_s,
+            "cnps": delta["np_cnp_sent"] / took_s, "handled": delta["rp_cnp_handled"] / took_s}
+    finally:
+        if flows:
+            flows.stop()
+        network.lab.tear_down()
+
+
+COLUMNS = (("goodput", "Gb/s", 8, 3), ("jain", "Jain", 7, 3), ("resent", "resent %", 9, 3),
+           ("drops", "drops/s", 8, 0), ("marks", "marks/s", 8, 0), ("cnps", "CNPs/s", 8, 0),
+           ("handled", "handled", 8, 0))
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tests/bench/run-congestion", description=__doc__)
+    parser.add_argument("--senders", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--settle", type=float, default=3, help="seconds before each measurement")
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    parser.add_argument("--profiles", nargs="+", default=PROFILES,
+                        help="also with parameters: dcqcn,cc.rpg_ai_rate=5")
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=["write"])
+    parser.add_argument("--marks", nargs="+", choices=["marked", "unmarked"],
+                        default=["marked", "unmarked"])
+    options = parser.parse_args()
+    print(f"{platform.node()}: {os.cpu_count()} cores, Linux {platform.release()}, load "
+          f"{os.getloadavg()[0]:.1f}; {options.senders}:1 through {PORT_GBPS} Gb/s, medians of "
+          f"{options.rounds} rounds of {options.seconds:g} s")
+    print(f"{'network':8}{'port':9}{'tool':6}{'profile':26}"
+          + "".join(f"{title:>{width}}" for _, title, width, _ in COLUMNS), flush=True)
+    for network in options.networks:
+        for marks in options.marks:
+            for tool in options.tools:
+                runs = {profile: [] for profile in options.profiles}
+                for _ in range(options.rounds):
+                    for profile, its in runs.items():
+                        its.append(measure(options, network, profile, marks == "marked", tool))
+                for profile, its in runs.items():
+                    print(f"{network:8}{marks:9}{tool:6}{profile:26}" + "".join(
+                        f"{statistics.median(run[name] for run in its):{width}.{digits}f}"
+                        for name, _, width, digits in COLUMNS), flush=True)
+
+
+if __name__ == "__main__":
+    main()
