@@ -6,6 +6,8 @@
 #include <ranges>
 
 #include "drivers/frame_destination.h"
+#include "pipeline/congestion/units.h"
+#include "pipeline/datapath/queue/session.h"
 #include "pipeline/wire/gsi.h"
 
 namespace uroce::datapath {
@@ -15,6 +17,10 @@ void Taps::BeginTurn(Nanos wall_time) {
   for (CaptureTap* tap : list) tap->Publish(time);
 }
 
+SessionFlow::SessionFlow(const Session* its) : session(its), share(its->rate()) {
+  resume.flow = this;
+}
+
 DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross_worker, Taps* taps)
     : device_(*device),
       port_(*device->port()),
@@ -22,11 +28,12 @@ DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross
       cross_worker_(*cross_worker),
       taps_(*taps),
       counters_(device->counters(cross_worker->index())),
-      congestion_(device->congestion(cross_worker->index())),
+      environments_(device->congestion(cross_worker->index())),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),
-      serves_gsi_(cross_worker->OwnerOf(wire::kGsiQpn) == cross_worker->index()) {
+      serves_gsi_(cross_worker->OwnerOf(wire::kGsiQpn) == cross_worker->index()),
+      share_(device->rate()) {
   for (uint32_t worker = 0; worker < cross_worker->workers(); ++worker) {
     if (worker == cross_worker->index() || device->DriverOf(worker) != cross_worker->index())
       continue;
@@ -43,8 +50,7 @@ SessionFlow* DevicePort::FlowOf(const Session* session) {
   for (const auto& flow : flows_) {
     if (flow->session == session) return flow.get();
   }
-  flows_.push_back(std::make_unique<SessionFlow>());
-  flows_.back()->session = session;
+  flows_.push_back(std::make_unique<SessionFlow>(session));
   return flows_.back().get();
 }
 
@@ -52,8 +58,24 @@ void DevicePort::ForgetSession(const Session* session) {
   std::erase_if(flows_, [&](const auto& flow) {
     if (flow->session != session) return false;
     sessions_.Remove(*flow);
+    if (flow->resume.filed()) --paused_count_;
+    paused_.Remove(flow->resume);
     return true;
   });
+}
+
+void DevicePort::Pause(SessionFlow& flow) {
+  sessions_.Remove(flow);
+  if (!flow.resume.filed()) ++paused_count_;
+  paused_.File(flow.resume, flow.share.next_send());
+}
+
+void DevicePort::ResumeExpired(Nanos now) {
+  while (TimerEntry* const entry = paused_.PopExpired(now)) {
+    --paused_count_;
+    SessionFlow& flow = *static_cast<SessionFlow::Timer*>(entry)->flow;
+    if (!flow.queue_pairs.empty()) sessions_.Add(flow);
+  }
 }
 
 uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
@@ -111,8 +133,8 @@ bool DevicePort::has_work() const {
   if (own_count_ != 0) return true;
   const bool has_relayed =
       std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
-  const bool wants_to_send = pending_count_ != 0 || !sessions_.empty() || host_has_frames() ||
-                             gsi_has_frames() || has_relayed;
+  const bool wants_to_send = pending_count_ != 0 || (!sessions_.empty() && !is_paced_) ||
+                             host_has_frames() || gsi_has_frames() || has_relayed;
   return wants_to_send && !IsHeldBack();
 }
 
@@ -126,6 +148,7 @@ void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& 
     own_[(own_head_ + own_count_++) % kOwnRing] = frame;
   } else {
     pending_[pending_count_++] = frame;
+    share_.OnSent(frame->data_len + congestion::kFrameOverheadBytes);
   }
 }
 
