@@ -26,7 +26,7 @@ class TrafficClassTest(unittest.TestCase):
                           [*words, "-d", "uroce1", self.lab.server_address], port, timeout_s=120)
 
     def classes(self, run_programs, opcodes=()):
-        """Of what both NICs send meanwhile, or of these opcodes: (DSCP, ECN, whether it is a CNP)."""
+        """Of what both NICs send meanwhile, of these opcodes: (DSCP, ECN, whether it is a CNP)."""
         path = f"{self.lab.directory}/classes.pcapng"
         with capturing(self.lab.a, path):
             run_programs()
@@ -63,7 +63,7 @@ class TrafficClassTest(unittest.TestCase):
         self.assertEqual(seen, {(ON << 3, 2, False), (CNP_DSCP, 2, True)})
 
     def test_a_type_of_service_of_rdma_cm_is_kept(self):
-        # By both ends: the client asks for it. A connection before, by which perftest talks, has none.
+        # By both ends: the client asks for it. perftest's first connection, to talk, has none.
         seen = self.classes(lambda: perftest_by_cm(self.lab, "ib_read_bw", "-n", 20,
                                                    f"--tos={ON << 5}"), {*READ, CNP})
         self.assertEqual(seen, {(ON << 3, 2, False), (CNP_DSCP, 2, True)})

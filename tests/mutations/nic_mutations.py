@@ -45,7 +45,8 @@ SETTINGS_MUTATIONS = [
     ("a-profile-of-all-priorities", "settings/port_congestion.cc",
      "own.value_or(ProfileOf(device))", "own ? ProfileOf(device) : ProfileOf(device)"),
     ("priorities-without-parameters", "settings/port_congestion.cc",
-     "  for (const auto& [parameter, value] : config.parameters) parameter->of(settings) = value;\n",
+     "  for (const auto& [parameter, value] : config.parameters) "
+     "parameter->of(settings) = value;\n",
      "  static_cast<void>(config);\n"),
     ("any-rate", "settings/amount.cc", "!parsed || *parsed < kMinRate || *parsed > kMaxRate",
      "!parsed || *parsed < kMinRate * 0 || *parsed > kMaxRate * 1000"),
