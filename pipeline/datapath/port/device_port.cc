@@ -7,7 +7,6 @@
 
 #include "drivers/frame_destination.h"
 #include "pipeline/congestion/units.h"
-#include "pipeline/datapath/queue/session.h"
 #include "pipeline/wire/gsi.h"
 
 namespace uroce::datapath {
@@ -15,10 +14,6 @@ namespace uroce::datapath {
 void Taps::BeginTurn(Nanos wall_time) {
   time = wall_time;
   for (CaptureTap* tap : list) tap->Publish(time);
-}
-
-SessionFlow::SessionFlow(const Session* its) : session(its), share(its->rate()) {
-  resume.flow = this;
 }
 
 DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross_worker, Taps* taps)
@@ -46,11 +41,11 @@ DevicePort::~DevicePort() {
   for (; own_count_ != 0; --own_count_, ++own_head_) rte_pktmbuf_free(own_[own_head_ % kOwnRing]);
 }
 
-SessionFlow* DevicePort::FlowOf(const Session* session) {
+SessionFlow* DevicePort::FlowOf(const Session* session, SharedRate* rate) {
   for (const auto& flow : flows_) {
     if (flow->session == session) return flow.get();
   }
-  flows_.push_back(std::make_unique<SessionFlow>(session));
+  flows_.push_back(std::make_unique<SessionFlow>(session, rate));
   return flows_.back().get();
 }
 

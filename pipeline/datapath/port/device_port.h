@@ -46,7 +46,9 @@ inline constexpr int64_t kQueuePairQuantumBytes = 64 * 1024;
 
 /// The queue pairs of one session that have something to send on one port.
 struct SessionFlow : Flow {
-  explicit SessionFlow(const Session* its);
+  SessionFlow(const Session* its, SharedRate* rate) : session(its), share(rate) {
+    resume.flow = this;
+  }
 
   const Session* session;
   DeficitRoundRobin queue_pairs{kQueuePairQuantumBytes};
@@ -94,7 +96,8 @@ class DevicePort {
   }
   std::span<congestion::Environment> environments() const { return environments_; }
   DeficitRoundRobin& sessions() { return sessions_; }
-  SessionFlow* FlowOf(const Session* session);
+  /// `rate`: the limit of the user, or null.
+  SessionFlow* FlowOf(const Session* session, SharedRate* rate);
   void ForgetSession(const Session* session);
 
   // ---- limits: of the device, and of users ----
