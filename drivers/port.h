@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -12,6 +13,13 @@ struct rte_mbuf;
 
 namespace uroce::drivers {
 
+/// Link pause (IEEE 802.3x) of a port: whether it stops sending when the other end asks for it
+/// (rx), and asks the other end to when its own buffer fills (tx). The names are those of ethtool.
+enum class FlowControl : uint8_t { kOff, kRx, kTx, kFull };
+/// "off", "rx", "tx", "full".
+const char* NameOf(FlowControl flow_control);
+std::optional<FlowControl> ParseFlowControl(const std::string& name);
+
 /// What a port is, and its state as last seen.
 struct PortInfo {
   Mac mac{};
@@ -19,9 +27,10 @@ struct PortInfo {
   bool link_up = false;
   std::string why_down;  ///< Why the link is not up, where the port knows it, or "".
   uint64_t speed_bps = 0;
-  std::string driver;     ///< "wire", "net_af_packet", "fault(wire)" ...
-  std::string interface;  ///< Kernel interface behind it, or "".
-  int ifindex = 0;        ///< Of `interface`, or 0.
+  std::string driver;                       ///< "wire", "net_af_packet", "fault(wire)" ...
+  std::string interface;                    ///< Kernel interface behind it, or "".
+  int ifindex = 0;                          ///< Of `interface`, or 0.
+  std::optional<FlowControl> flow_control;  ///< No value: the port has none, or does not tell.
 };
 
 /// Counted drops of a port, cumulative.
@@ -29,6 +38,9 @@ struct PortCounters {
   uint64_t tx_discards = 0;  ///< Frames that the device did not accept.
   uint64_t rx_missed = 0;    ///< Frames that the device had no room for.
   uint64_t rx_damaged = 0;   ///< Frames whose IPv4 header the device found wrong.
+  /// Pause frames, of the link and of priorities, where the device counts them.
+  std::optional<uint64_t> rx_pauses;
+  std::optional<uint64_t> tx_pauses;
 };
 
 /// One port. Its queues are alike, and each is driven by one worker thread. A worker without a

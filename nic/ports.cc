@@ -43,7 +43,8 @@ struct Plan {
 drivers::DeviceOptions OptionsOf(const DeviceConfig& device, uint32_t workers) {
   return {.mtu_bytes = device.mtu_bytes,
           .queues = static_cast<uint16_t>(device.queues),
-          .workers = static_cast<uint16_t>(workers)};
+          .workers = static_cast<uint16_t>(workers),
+          .flow_control = device.flow_control};
 }
 
 // One pool serves all ports: frames pass between ports on the in-process wire.
@@ -103,7 +104,11 @@ absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& devi
                                                         uint32_t workers, rte_mempool* pool) {
   const auto arguments = drivers::ParseDeviceArguments(device.dev);
   if (!arguments.ok()) return arguments.status();
-  if (arguments->driver == drivers::kMemifDriver) return drivers::OpenMemifPort(*arguments, pool);
+  if (arguments->driver == drivers::kMemifDriver) {
+    if (!device.flow_control) return drivers::OpenMemifPort(*arguments, pool);
+    return absl::UnimplementedError(absl::StrCat(
+        "flow-control=", drivers::NameOf(*device.flow_control), ": a memif has no link pause"));
+  }
   const drivers::DeviceOptions options = OptionsOf(device, workers);
   if (arguments->driver == drivers::kPacketSocketDriver) {
     return drivers::OpenPacketSocketPort(*arguments, options, device.own_host, pool);

@@ -6,6 +6,9 @@
 local PORT = 4791
 local BTH_BYTES, DETH_BYTES, AETH_BYTES, ICRC_BYTES = 12, 8, 4, 4
 local SELECTIVE_ACK = { [0xD1] = "RC", [0xF1] = "XRC" }
+local CNP, BECN = 0x81, 0x40
+-- Of the BTH's byte behind the P_Key: FECN and BECN are the bits above.
+local HOST_DELAY_MASK, HOST_DELAY_UNIT_US = 0x3f, 8
 local UD_SEND_ONLY, GSI_QPN = 0x64, 1
 local CAPABILITIES_CLASS, OUI = 0x37, 0x726f63
 local METHODS = { [0x01] = "Get", [0x81] = "GetResp" }
@@ -28,6 +31,9 @@ fields.features = ProtoField.uint32("uroce.mad.features", "Features", base.HEX)
 fields.selective =
   ProtoField.bool("uroce.mad.features.selective_repeat", "Selective repeat", 32, nil, 0x00000001)
 fields.instance = ProtoField.uint64("uroce.mad.instance", "Instance", base.HEX)
+fields.cnp = ProtoField.uint24("uroce.cnp.qp", "Congestion notification for queue pair", base.HEX)
+fields.waited = ProtoField.uint32("uroce.host_delay", "The request may have waited for a CPU (us)",
+                                  base.DEC)
 local malformed = ProtoExpert.new("uroce.malformed", "Malformed", expert.group.MALFORMED,
                                   expert.severity.ERROR)
 local reserved = ProtoExpert.new("uroce.reserved", "Reserved bits are not 0",
@@ -109,6 +115,25 @@ local function dissect_mad(mad, pinfo, tree)
   pinfo.cols.info = text
 end
 
+-- How long the request that an answer acknowledges may have waited for a CPU of the host.
+-- pipeline/wire/host_delay.h has the code: two bits of fraction and four of exponent.
+local function add_host_delay(payload, tree)
+  local code = bit32.band(payload(4, 1):uint(), HOST_DELAY_MASK)
+  if code == 0 then return end
+  local us = (4 + code % 4) * 2 ^ math.floor(code / 4) * HOST_DELAY_UNIT_US
+  local branch = tree:add(uroce, payload(4, 1), "uroce, wait of a host")
+  branch:add(fields.waited, payload(4, 1), us)
+end
+
+local function dissect_cnp(payload, pinfo, tree)
+  local branch = tree:add(uroce, payload, "uroce, congestion notification (CNP)")
+  branch:add(fields.cnp, payload(5, 3))
+  if bit32.band(payload(4, 1):uint(), BECN) == 0 then
+    branch:add_proto_expert_info(malformed, "BECN is not set")
+  end
+  pinfo.cols.info = string.format("Congestion Notification (CNP) QP=0x%06x", payload(5, 3):uint())
+end
+
 local function is_capabilities(payload)
   local mad = BTH_BYTES + DETH_BYTES
   return payload:len() == mad + 256 + ICRC_BYTES and payload(0, 1):uint() == UD_SEND_ONLY
@@ -121,6 +146,8 @@ function uroce.dissector(_, pinfo, tree)
   if not port or not udp or port.value ~= PORT then return end
   local payload = udp.range
   if payload:len() < BTH_BYTES + ICRC_BYTES then return end
+  if payload(0, 1):uint() == CNP then return dissect_cnp(payload, pinfo, tree) end
+  add_host_delay(payload, tree)
   local service = SELECTIVE_ACK[payload(0, 1):uint()]
   if service then return dissect_ack(payload, service, pinfo, tree) end
   if is_capabilities(payload) then

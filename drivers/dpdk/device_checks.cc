@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "drivers/dpdk/flow_control.h"
 #include "drivers/dpdk/kernel_interface.h"
 #include "nic/base/capability.h"
 #include "nic/base/unix_socket_path.h"
@@ -71,6 +72,11 @@ absl::Status CheckInterfaceMtu(const DeviceArguments& arguments, const DeviceOpt
 absl::Status CheckInterface(const DeviceArguments& arguments, const DeviceOptions& options) {
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(arguments.Interface());
   if (!kernel.ok()) return Named(arguments, "iface", kernel.status());
+  if (options.flow_control) {
+    return Bad(arguments, absl::StrCat("flow-control=", NameOf(*options.flow_control),
+                                       ": the kernel sets that of ", kernel->name, "; ",
+                                       EthtoolCommand(kernel->name, *options.flow_control)));
+  }
   const std::string what = absl::StrCat("iface=", kernel->name);
   absl::Status rights = CheckRights(arguments, what, {{CAP_NET_RAW, "CAP_NET_RAW"}});
   if (rights.ok() && arguments.rules().wake_up == WakeUp::kXdpSocket) {

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "drivers/dpdk/device_fds.h"
+#include "drivers/dpdk/flow_control.h"
 #include "drivers/dpdk/pci_device.h"
 
 namespace uroce::drivers {
@@ -124,6 +125,10 @@ absl::StatusOr<DpdkDevice> Attempt::Start(bool interrupts, rte_mempool* pool) {
   if (absl::Status status = SetMac(); !status.ok()) return status;
   error = rte_eth_dev_start(port_id_);
   if (error != 0) return Error("start", error);
+  if (options_.flow_control) {
+    absl::Status status = WriteFlowControl(arguments_, port_id_, *options_.flow_control);
+    if (!status.ok()) return status;
+  }
   // Neighbour solicitations and multicast packets come to many MACs. Devices that cannot be
   // configured let all of them through, or have a kernel interface whose filter the kernel sets.
   static_cast<void>(rte_eth_allmulticast_enable(port_id_));

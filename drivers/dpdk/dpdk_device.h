@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "drivers/dpdk/device_arguments.h"
+#include "drivers/port.h"
 
 struct rte_mempool;
 
@@ -17,6 +19,7 @@ struct DeviceOptions {
   uint32_t mtu_bytes = 0;  ///< Ethernet payload; 0: the device's own MTU.
   uint16_t queues = 1;     ///< Receive queues, with RSS where the device has it.
   uint16_t workers = 1;    ///< Threads that drive it; each has a transmit queue, up to `queues`.
+  std::optional<FlowControl> flow_control;  ///< No value: it stays as the device has it.
 };
 
 /// A started device.

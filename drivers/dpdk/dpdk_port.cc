@@ -17,6 +17,7 @@
 #include "drivers/dpdk/device_checks.h"
 #include "drivers/dpdk/device_events.h"
 #include "drivers/dpdk/eal.h"
+#include "drivers/dpdk/flow_control.h"
 #include "drivers/dpdk/kernel_interface.h"
 #include "drivers/dpdk/kernel_mute.h"
 #include "drivers/dpdk/packet_drops.h"
@@ -30,14 +31,22 @@ namespace {
 constexpr uint16_t kTransmitRoomFrames = 256;
 constexpr uint16_t kEarlyFrames = 32;
 /// How long a device may refuse frames before they are dropped. Some drivers refuse for ever the
-/// frames that they cannot send, and so does a device whose peer is gone.
+/// frames that they cannot send, and so does a device whose peer is gone. A device that lets the
+/// other end pause it refuses for as long as that lasts; switches end long pauses after a part of a
+/// second, too.
 constexpr Nanos kRefusalLimit{10'000'000};
+constexpr Nanos kPauseLimit{1'000'000'000};
 constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
 constexpr uint32_t kStandardMtu = 1500;
 
 /// A counter that one thread writes and another reads.
 void Count(std::atomic<uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+/// No value if both have none.
+std::optional<uint64_t> Sum(std::optional<uint64_t> a, std::optional<uint64_t> b) {
+  return a || b ? std::optional(a.value_or(0) + b.value_or(0)) : std::nullopt;
 }
 
 /// What one worker drives: one transmit queue of the device, the receive queue of the same number,
@@ -98,7 +107,9 @@ class DpdkPort final : public Port {
   std::vector<DpdkQueue> queues_;
   DeviceEvents events_;
   PeerLoss loss_;
-  int ifindex_ = 0;                   ///< Of the kernel interface that the device was opened on.
+  int ifindex_ = 0;  ///< Of the kernel interface that the device was opened on.
+  Nanos refusal_limit_ = kRefusalLimit;
+  PauseCounts pauses_;
   PortCounters closed_;               ///< Summed over the devices that this port has closed.
   mutable PacketDrops packet_drops_;  ///< Mutable: a query of the kernel resets its counts.
 };
@@ -131,6 +142,10 @@ void DpdkPort::Attach(const DpdkDevice& device) {
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(arguments_.Interface());
   ifindex_ = kernel.ok() ? kernel->ifindex : 0;
   events_.Listen(device.port_id);
+  pauses_.Watch(device.port_id);
+  const std::optional<FlowControl> flow_control = ReadFlowControl(device.port_id);
+  const bool may_be_paused = flow_control == FlowControl::kRx || flow_control == FlowControl::kFull;
+  refusal_limit_ = may_be_paused ? kPauseLimit : kRefusalLimit;
   if (arguments_.driver == "net_af_packet") packet_drops_.Watch(device_.fds);
   for (uint16_t index = 0; index < queues(); ++index) {
     queues_[index].next = index;
@@ -147,6 +162,8 @@ void DpdkPort::Detach() {
   const PortCounters last = DeviceCounters();
   closed_.tx_discards += last.tx_discards;
   closed_.rx_missed += last.rx_missed;
+  closed_.rx_pauses = Sum(closed_.rx_pauses, last.rx_pauses);
+  closed_.tx_pauses = Sum(closed_.tx_pauses, last.tx_pauses);
   packet_drops_.Count();
   packet_drops_.Watch({});
   events_.Forget();
@@ -218,7 +235,7 @@ uint16_t DpdkPort::TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t cou
     return taken;
   }
   if (queue.refused_since == kNever) queue.refused_since = now;
-  if (now - queue.refused_since < kRefusalLimit) return 0;
+  if (now - queue.refused_since < refusal_limit_) return 0;
   rte_pktmbuf_free(frames[0]);
   Count(queue.tx_dropped);
   return 1;
@@ -263,6 +280,7 @@ PortInfo DpdkPort::DeviceInfo() const {
   }
   rte_eth_link link{};
   const bool is_there = device_.queues != 0 && !loss_.noticed();
+  if (is_there) info.flow_control = ReadFlowControl(device_.port_id);
   if (is_there && rte_eth_link_get_nowait(device_.port_id, &link) == 0) {
     info.link_up = link.link_status == RTE_ETH_LINK_UP;
     const bool known = link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
@@ -313,6 +331,7 @@ PortCounters DpdkPort::DeviceCounters() const {
   if (device_.queues != 0 && rte_eth_stats_get(device_.port_id, &stats) == 0) {
     counters.tx_discards = arguments_.rules().counts_refusals ? 0 : stats.oerrors;
     counters.rx_missed = stats.imissed + stats.rx_nombuf;
+    pauses_.AddTo(counters);
   }
   return counters;
 }
@@ -321,6 +340,8 @@ PortCounters DpdkPort::counters() const {
   PortCounters counters = DeviceCounters();
   counters.tx_discards += closed_.tx_discards;
   counters.rx_missed += closed_.rx_missed + packet_drops_.Count();
+  counters.rx_pauses = Sum(counters.rx_pauses, closed_.rx_pauses);
+  counters.tx_pauses = Sum(counters.tx_pauses, closed_.tx_pauses);
   for (const DpdkQueue& queue : queues_) {
     counters.tx_discards += queue.tx_dropped.load(std::memory_order_relaxed);
     counters.rx_damaged += queue.rx_damaged.load(std::memory_order_relaxed);

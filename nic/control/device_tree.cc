@@ -34,6 +34,8 @@ DescribedDevice Describe(const Nic& nic, const NicDevice& device) {
   }
   described.interface = device.info().interface;
   described.congestion = CongestionOf(device.config());
+  std::ranges::transform(CongestionOfPriorities(device.config()), described.profiles.begin(),
+                         &congestion::Settings::profile);
   described.cpus = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_CONF)));
   return described;
 }

@@ -111,24 +111,24 @@ void AddGids(const DescribedDevice& described, Files& files) {
   }
 }
 
-constexpr int kPriorities = 8;
-
 /// A file for each priority instead of the mask.
-void AddEnabled(const std::string& directory, bool is_on, uint32_t mask, Files& files) {
-  for (int priority = 0; priority < kPriorities; ++priority) {
-    const bool is_enabled = is_on && (mask >> priority & 1) != 0;
+void AddEnabled(const DescribedDevice& described, const std::string& directory, uint32_t mask,
+                Files& files) {
+  for (uint32_t priority = 0; priority < congestion::kPriorities; ++priority) {
+    const bool is_on = described.profiles[priority] != congestion::Profile::kOff;
+    const bool is_enabled = is_on && congestion::IsEnabled(mask, priority);
     files.emplace(absl::StrCat(directory, "enable/", priority), is_enabled ? "1" : "0");
   }
 }
 
-void AddCongestion(congestion::Settings settings, Files& files) {
+void AddCongestion(const DescribedDevice& described, Files& files) {
+  congestion::Settings settings = described.congestion;
   files.emplace("ecn/profile", congestion::NameOf(settings.profile));
-  const bool is_on = settings.profile != congestion::Profile::kOff;
   for (const congestion::Parameter& parameter : congestion::Parameters()) {
     const std::string directory = absl::StrCat("ecn/", std::string(parameter.directory), "/");
     const uint32_t value = parameter.of(settings);
     if (parameter.name.ends_with("p_enable")) {
-      AddEnabled(directory, is_on, value, files);
+      AddEnabled(described, directory, value, files);
     } else {
       files.emplace(directory + std::string(parameter.name), absl::StrCat(value));
     }
@@ -142,7 +142,7 @@ Files DeviceFiles(const DescribedDevice& described) {
   AddDevice(described.device, files);
   AddPort(described.port, files);
   AddGids(described, files);
-  AddCongestion(described.congestion, files);
+  AddCongestion(described, files);
   files.insert({{"device/numa_node", "-1"}, {"device/local_cpus", CpuMask(described.cpus)}});
   if (!described.interface.empty()) {
     files.emplace(absl::StrCat("device/net/", described.interface, "/dev_port"), "0");

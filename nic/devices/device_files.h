@@ -3,6 +3,7 @@
 // Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +23,7 @@ struct DescribedDevice {
   std::string interface;                    ///< The kernel's interface, or "".
   uint32_t cpus = 1;
   congestion::Settings congestion;
+  std::array<congestion::Profile, congestion::kPriorities> profiles{};
 };
 
 /// Returns file contents by path under /sys/class/infiniband/<name>. As in the kernel, an empty

@@ -47,6 +47,7 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
   datapath_.mac = info_.mac;
   datapath_.gsi_link = gsi_link_.get();
   is_host_ = IsHost(config_, info_);
+  if (config_.rate_bps != 0) datapath_.SetRate(config_.rate_bps);
   ConfigureCongestion();
   if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
   RefreshNetwork();
@@ -58,8 +59,9 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
 // send.
 void NicDevice::ConfigureCongestion() {
   constexpr uint64_t kUnknownSpeed = 100'000'000'000;
-  const uint64_t line_bps = info_.speed_bps == 0 ? kUnknownSpeed : info_.speed_bps;
-  datapath_.SetCongestion(CongestionOf(config_), line_bps);
+  uint64_t line_bps = info_.speed_bps == 0 ? kUnknownSpeed : info_.speed_bps;
+  if (config_.rate_bps != 0) line_bps = std::min(line_bps, config_.rate_bps);
+  datapath_.SetCongestionOfPriorities(CongestionOfPriorities(config_), line_bps);
 }
 
 void NicDevice::SetCongestion(const CongestionConfig& config) {
@@ -68,9 +70,9 @@ void NicDevice::SetCongestion(const CongestionConfig& config) {
 }
 
 bool NicDevice::IsEcnCapable(uint8_t traffic_class) const {
-  const congestion::Settings settings = CongestionOf(config_);
-  return settings.profile != congestion::Profile::kOff &&
-         congestion::IsEnabled(settings.rp.rp_enable, traffic_class);
+  const uint32_t priority = congestion::PriorityOf(traffic_class);
+  const congestion::Settings settings = CongestionOfPriorities(config_)[priority];
+  return congestion::Environment{.settings = settings, .priority = priority}.reacts();
 }
 
 void NicDevice::ShowAddresses() {

@@ -32,7 +32,9 @@ Json FlowJson(const QueuePairView& view) {
   json["program"] = view.client->command_name();
   json["qpn"] = view.object->queue_pair.qpn().value();
   json["remote"] = view.path.remote_qpn == Qpn() ? "" : FormatAddress(view.path.destination);
+  json["priority"] = view.priority;
   json["profile"] = congestion::NameOf(view.profile);
+  if (flow.limit_bps != 0) json["limit_bps"] = WholeBps(flow.limit_bps);
   if (flow.is_limited) {
     json["rate_bps"] = WholeBps(flow.rate_bps);
     json["target_bps"] = WholeBps(flow.target_bps);
@@ -72,6 +74,14 @@ class FlowsSource : public ListSource {
   QueuePairWalk walk_;
 };
 
+/// The profile of each priority, under its number.
+void AddPriorities(const DeviceConfig& device, Json& json) {
+  const auto settings = CongestionOfPriorities(device);
+  for (size_t priority = 0; priority < settings.size(); ++priority) {
+    json[std::to_string(priority)] = congestion::NameOf(settings[priority].profile);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<DumpSource> MakeFlowsDump(const DumpContext& context, const Client& asker) {
@@ -83,6 +93,9 @@ Json CongestionSettingsJson(const Nic& nic) {
   for (const auto& device : nic.devices()) {
     congestion::Settings settings = CongestionOf(device->config());
     Json json = {{"device", device->name()}, {"profile", congestion::NameOf(settings.profile)}};
+    AddPriorities(device->config(), json);
+    json["rate_bps"] = device->config().rate_bps;
+    json["max_rate_per_user_bps"] = nic.config().limits.rate_per_user_bps;
     for (const congestion::Parameter& parameter : congestion::Parameters()) {
       json[std::string(parameter.name)] = parameter.of(settings);
     }

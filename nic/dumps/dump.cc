@@ -45,6 +45,8 @@ Json DeviceJson(const NicDevice& device) {
   json["interface"] = info.interface;
   json["link"] = info.link_up ? "up" : "down";
   json["speed_bps"] = info.speed_bps;
+  if (device.config().rate_bps != 0) json["rate_bps"] = device.config().rate_bps;
+  if (info.flow_control) json["flow_control"] = drivers::NameOf(*info.flow_control);
   json["mtu"] = info.mtu_bytes;
   json["active_mtu"] = MtuBytes(port.active_mtu);
   json["mac"] = FormatMac(info.mac);
@@ -103,6 +105,9 @@ constexpr DeviceCounterRow kDeviceCounters[] = {
     {"np_cnp_sent", &DeviceCounters::np_cnp_sent},
     {"rp_cnp_handled", &DeviceCounters::rp_cnp_handled},
     {"rp_cnp_ignored", &DeviceCounters::rp_cnp_ignored},
+    {"roce_slow_restart", &DeviceCounters::roce_slow_restart},
+    {"roce_slow_restart_cnps", &DeviceCounters::roce_slow_restart_cnps},
+    {"roce_slow_restart_trans", &DeviceCounters::roce_slow_restart_trans},
     {"multicast_rcv_packets", &DeviceCounters::multicast_rcv_packets},
     {"multicast_xmit_packets", &DeviceCounters::multicast_xmit_packets},
     {"no_buffer", &DeviceCounters::no_buffer},
@@ -173,6 +178,8 @@ class StatSource : public DumpSource {
     json["port_xmit_discards"] = port.tx_discards;
     json["port_rcv_missed"] = port.rx_missed;
     json["port_rcv_damaged"] = port.rx_damaged;
+    if (port.rx_pauses) json["port_rcv_pauses"] = *port.rx_pauses;
+    if (port.tx_pauses) json["port_xmit_pauses"] = *port.tx_pauses;
     // Frames that are not RoCE, on a port with its own stack for them.
     const datapath::HostLink* const host = device.datapath().host_link;
     if (host != nullptr) AddLinkCounters("host", *host, json);

@@ -25,7 +25,9 @@ constexpr uint32_t kQueuePairsPerPiece = 64;  // Their worker waits some us.
 
 FlowView FlowOf(const datapath::QueuePair& queue_pair, const congestion::DelaySettings& settings) {
   const datapath::FlowControl& flow = queue_pair.flow();
-  FlowView view{.cnps_sent = flow.cnps_sent, .cnps_handled = flow.cnps_handled};
+  FlowView view{.limit_bps = flow.rate.limit_bps(),
+                .cnps_sent = flow.cnps_sent,
+                .cnps_handled = flow.cnps_handled};
   if (const congestion::ReactionPoint* const point = flow.rate.point()) {
     view.is_limited = true;
     view.rate_bps = point->rate_bps();
@@ -54,10 +56,11 @@ void Look(QueuePairView& view) {
   view.path = queue_pair.path();
   view.traffic = queue_pair.traffic();
   view.counters = queue_pair.counters();
-  const congestion::Settings& settings =
-      view.object->device->datapath().CongestionOf(queue_pair.qpn()).settings;
-  view.profile = settings.profile;
-  view.flow = FlowOf(queue_pair, settings.delay);
+  const congestion::Environment& environment =
+      view.object->device->datapath().CongestionOf(queue_pair.qpn(), queue_pair.traffic_class());
+  view.priority = environment.priority;
+  view.profile = environment.reacts() ? environment.settings.profile : congestion::Profile::kOff;
+  view.flow = FlowOf(queue_pair, environment.settings.delay);
 }
 
 const char* StateName(transport::QpState state) {

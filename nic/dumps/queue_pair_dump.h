@@ -18,7 +18,8 @@ struct QueuePairObject;
 
 /// The congestion control of one queue pair. A value that is not measured is 0.
 struct FlowView {
-  bool is_limited;  ///< The flow has a reaction point, whose state the next three fields show.
+  double limit_bps;  ///< That the program has set.
+  bool is_limited;   ///< The flow has a reaction point, whose state the next three fields show.
   double rate_bps;
   double target_bps;
   double alpha;
@@ -42,7 +43,8 @@ struct QueuePairView {
   datapath::Path path;
   datapath::QueuePair::Traffic traffic;
   datapath::Counters counters;
-  congestion::Profile profile;
+  uint32_t priority;            ///< Of what it sends.
+  congestion::Profile profile;  ///< Of this priority.
   FlowView flow;
 };
 

@@ -41,6 +41,8 @@ datapath::Attributes ToTransport(const uroce_qp_attr& attr, const QueuePairObjec
   result.retry_count = attr.retry_cnt;
   result.rnr_retry = attr.rnr_retry;
   result.notify_drained = attr.en_sqd_async_notify != 0;
+  result.congestion =
+      &object.device->datapath().CongestionOf(object.queue_pair.qpn(), attr.ah_attr.traffic_class);
   return result;
 }
 

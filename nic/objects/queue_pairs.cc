@@ -126,7 +126,7 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
       .async = core_.RecordsOn(pd->context->events),
       .signal_all = request.sq_sig_all != 0,
       .selective_repeat = pd->context->device->config().selective_repeat,
-      .congestion = &pd->context->device->datapath().CongestionOf(qpn),
+      .congestion = &pd->context->device->datapath().CongestionOf(qpn, 0),
       .doorbell_slot = doorbell_slot,
       .page = core_.arena().At<uroce_qp_page>(offset),
       .sq = core_.arena().At<uint8_t>(offset + layout.sq_offset),

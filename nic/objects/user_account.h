@@ -14,6 +14,7 @@
 #include "nic/base/side_thread.h"
 #include "nic/settings/config.h"
 #include "pipeline/datapath/queue/record_pace.h"
+#include "pipeline/datapath/thread/shared_rate.h"
 
 namespace uroce::nic {
 
@@ -69,6 +70,9 @@ class UserAccount {
         xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
         attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {
+    if (limits.rate_per_user_bps != 0) {
+      rate = std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps);
+    }
     for (const KindRow& row : kKinds) {
       kinds_.push_back(
           {uid, limits.kinds.of(row.kind).of_user,
@@ -80,6 +84,8 @@ class UserAccount {
   const Quota& of(Kind kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
   datapath::RecordPace record_pace;
+  /// What all queue pairs of the user send together; null: no limit. Sessions refer to it.
+  std::unique_ptr<datapath::SharedRate> rate;
   Quota sockets;      ///< For contexts, completion channels and files of rdma_cm; one fd each.
   Quota mappings;     ///< Segments, including removed ones that regions still use.
   Quota xrc_files;    ///< For domains that are being opened.

@@ -24,7 +24,7 @@ datapath::QueuePairConfig TargetConfig(XrcDomain& domain, Qpn qpn, uroce_qp_page
   config.qpn = qpn;
   config.service = wire::Service::kXrc;
   config.selective_repeat = domain.device().config().selective_repeat;
-  config.congestion = &domain.device().datapath().CongestionOf(qpn);
+  config.congestion = &domain.device().datapath().CongestionOf(qpn, 0);
   config.doorbell_slot = qpn.value() % UROCE_DOORBELL_SLOTS;
   config.page = page;
   config.sq = config.rq = reinterpret_cast<uint8_t*>(page + 1);  // It has no slots.
@@ -84,7 +84,7 @@ XrcDomain::XrcDomain(Nic& nic, NicDevice& device, std::optional<XrcFile> file, u
       file_(std::move(file)),
       worker_index_(nic.numbers().queue_pairs.WorkerFor(std::nullopt)),
       wake_fd_(std::move(wake_fd)),
-      session_(0, Links(), uid) {
+      session_(0, Links(), uid, nic.user(uid).rate.get()) {
   worker().Run([this] { worker().AddSession(&session_); });
 }
 

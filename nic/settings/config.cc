@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "drivers/dpdk/device_arguments.h"
 #include "drivers/fault/fault_config.h"
+#include "nic/settings/amount.h"
 #include "nic/settings/port_congestion.h"
 #include "nic/settings/port_network.h"
 #include "pipeline/base/steering.h"
@@ -28,6 +29,8 @@ constexpr size_t kMaxNameLength = 15;  // Of a device: fits the columns of all t
 // Longer than any device name, so that it can stand among the device names of a wire.
 constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
 static_assert(kSelectiveRepeat.size() > kMaxNameLength);
+/// On a wire it is no name of a device, either.
+constexpr absl::string_view kRate = "rate";
 
 /// The limit per program or per user of a kind of objects.
 struct KindTarget {
@@ -35,8 +38,14 @@ struct KindTarget {
   uint32_t KindLimits::*limit;
 };
 
-using Target = std::variant<std::string Config::*, uint32_t Config::*, bool Config::*,
-                            int Config::*, uint32_t Limits::*, uint64_t Limits::*, KindTarget>;
+/// A limit in bits per second.
+struct RateTarget {
+  uint64_t Limits::*limit;
+};
+
+using Target =
+    std::variant<std::string Config::*, uint32_t Config::*, bool Config::*, int Config::*,
+                 uint32_t Limits::*, uint64_t Limits::*, KindTarget, RateTarget>;
 
 // The shim's structures have room for this number.
 static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
@@ -167,6 +176,9 @@ std::vector<Row> FixedRows() {
        &Limits::total_connections,
        1,
        1 << 24},
+      {{"max_rate_per_user", false, true,
+        "bits per second that one user's programs send together, such as 1G"},
+       RateTarget{&Limits::rate_per_user_bps}},
       {{"max_memory_per_user", false, true, "bytes of mapped memory of one user's programs"},
        &Limits::memory_per_user,
        1 << 20,
@@ -228,6 +240,10 @@ absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
   }
   if (const auto* flag = std::get_if<bool Config::*>(&row.target)) {
     return SetSwitch(setting, config.*(*flag));
+  }
+  if (const auto* rate = std::get_if<RateTarget>(&row.target)) {
+    const absl::Status status = ParseRate(setting.value, config.limits.*(rate->limit));
+    return status.ok() ? status : Complain(setting, status.message());
   }
   uint64_t number = 0;
   if (absl::Status status = SetNumber(row, setting, number); !status.ok()) return status;
@@ -311,6 +327,19 @@ absl::Status SetFault(const std::string& text, DeviceConfig& device) {
   return drivers::ParseFault(device.fault).status();
 }
 
+absl::Status SetRate(const std::string& text, DeviceConfig& device) {
+  const absl::Status status = ParseRate(text, device.rate_bps);
+  return status.ok() ? status
+                     : absl::InvalidArgumentError(absl::StrCat(kRate, " ", status.message()));
+}
+
+absl::Status SetFlowControl(const std::string& text, DeviceConfig& device) {
+  device.flow_control = drivers::ParseFlowControl(text);
+  if (device.flow_control) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("flow-control \"", text, "\" is none of off, rx, tx, full"));
+}
+
 absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device) {
   device.selective_repeat = text == "on";
   if (text == "on" || text == "off") return absl::OkStatus();
@@ -345,6 +374,8 @@ constexpr Field kFields[] = {
     {"queues", SetQueues},
     {"fault", SetFault},
     {kSelectiveRepeat, SetSelectiveRepeat},
+    {kRate, SetRate},
+    {"flow-control", SetFlowControl},
 };
 
 absl::Status ApplyField(const Setting& setting, const Config& config, const std::string& key,
@@ -357,7 +388,7 @@ absl::Status ApplyField(const Setting& setting, const Config& config, const std:
     const absl::Status status = SetCongestion(key, value, device.congestion);
     return status.ok() ? status : Complain(setting, status.message());
   }
-  std::string known = "name, cc, cc.PARAMETER";
+  std::string known = "name, cc, cc.PRIORITY, cc.PARAMETER";
   for (const Field& field : kFields) {
     absl::StrAppend(&known, ", ", field.key);
     if (key != field.key) continue;
@@ -394,6 +425,8 @@ absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
     absl::Status status;
     if (key == kSelectiveRepeat) {
       status = SetSelectiveRepeat(value, device);
+    } else if (key == kRate) {
+      status = SetRate(value, device);
     } else if (IsCongestionKey(key)) {
       status = SetCongestion(key, value, device.congestion);
     } else {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "drivers/port.h"
 #include "nic/net/address.h"
 #include "nic/net/route.h"
 #include "nic/settings/congestion_config.h"
@@ -34,6 +35,9 @@ struct DeviceConfig {
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
   uint32_t queues = 1;           ///< Receive queues of the device.
   bool selective_repeat = true;  ///< With peers that agree to it.
+  uint64_t rate_bps = 0;         ///< The most that the NIC sends, on the wire. 0: no limit.
+  /// Link pause of the port; without a value it stays as the device has it.
+  std::optional<drivers::FlowControl> flow_control;
   CongestionConfig congestion;
   std::string fault;  ///< Text of drivers::ParseFault; "" for none.
 };
@@ -61,9 +65,10 @@ struct Limits {
   uint32_t cm_joins_per_user = 512;
   uint32_t attachments_per_user = 512;
   uint64_t queue_bytes_per_user = 16ull << 30;
-  uint32_t captures = 16;                  ///< At a time.
-  uint32_t total_mrs = 1u << 18;           ///< In the daemon, including windows.
-  uint32_t total_connections = 1u << 17;   ///< Being set up, established, or in time wait.
+  uint32_t captures = 16;                 ///< At a time.
+  uint32_t total_mrs = 1u << 18;          ///< In the daemon, including windows.
+  uint32_t total_connections = 1u << 17;  ///< Being set up, established, or in time wait.
+  uint64_t rate_per_user_bps = 0;         ///< The most that a user's queue pairs send. 0: no limit.
   uint64_t memory_per_user = 64ull << 30;  ///< Bytes of registered memory that the daemon maps.
   uint64_t capture_bytes = 256ull << 20;   ///< Size of the ring of one capture.
 };

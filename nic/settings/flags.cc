@@ -31,7 +31,9 @@ constexpr char kWireHelp[] =
     "selective-repeat=on|off here and below, on if not given: repeat lost\n"
     "packets alone with NICs that agree to it\n"
     "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"
-    "wire and dcqcn on a port if not given; cc.PARAMETER=NUMBER";
+    "wire and dcqcn on a port if not given; cc.3=PROFILE: of priority 3 (DSCP\n"
+    "24 to 31) alone; cc.PARAMETER=NUMBER\n"
+    "rate=5G, also of a port: each NIC sends no more, in bits on the wire";
 
 constexpr char kSwitchHelp[] =
     "NICs on an emulated switch\n"
@@ -44,8 +46,9 @@ constexpr char kSwitchHelp[] =
 
 constexpr char kPortHelp[] =
     "one NIC on a kernel interface or a DPDK device\n"
-    "name=NAME  iface=INTERFACE  mtu=BYTES  fault=FAULTS\n"
+    "name=NAME  iface=INTERFACE  mtu=BYTES  rate=BPS  fault=FAULTS\n"
     "dev=DPDK-DEVICE in place of iface; ';' stands for ',' in a value\n"
+    "flow-control=off|rx|tx|full: link pause of a DPDK device that has it\n"
     "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100\n"
     "without a kernel interface also gateway=IP+IP, exception=TAP and\n"
     "route=10.9.0.0/16 via 192.0.2.7+...; the daemon is the host on it, and\n"

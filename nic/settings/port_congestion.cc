@@ -2,6 +2,7 @@
 #include "nic/settings/port_congestion.h"
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,10 +20,11 @@ namespace {
 constexpr absl::string_view kParameterPrefix = "cc.";
 constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDcqcn;
 
-absl::Status SetProfile(const std::string& text, CongestionConfig& config) {
+absl::Status SetProfile(absl::string_view key, const std::string& text,
+                        std::optional<congestion::Profile>& to) {
   congestion::Profile profile = kDefaultOfPorts;
   if (congestion::ParseProfile(text, profile)) {
-    config.profile = profile;
+    to = profile;
     return absl::OkStatus();
   }
   std::vector<std::string> names;
@@ -30,7 +32,18 @@ absl::Status SetProfile(const std::string& text, CongestionConfig& config) {
     names.emplace_back(congestion::NameOf(static_cast<congestion::Profile>(i)));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(kCongestionKey, " \"", text, "\" is none of ", absl::StrJoin(names, ", ")));
+      absl::StrCat(key, " \"", text, "\" is none of ", absl::StrJoin(names, ", ")));
+}
+
+congestion::Profile ProfileOf(const DeviceConfig& device) {
+  return device.congestion.profile.value_or(device.wire < 0 ? kDefaultOfPorts
+                                                            : congestion::Profile::kOff);
+}
+
+congestion::Settings WithParameters(congestion::Profile profile, const CongestionConfig& config) {
+  congestion::Settings settings = congestion::DefaultsOf(profile);
+  for (const auto& [parameter, value] : config.parameters) parameter->of(settings) = value;
+  return settings;
 }
 
 absl::Status NoParameter(const std::string& name) {
@@ -50,8 +63,15 @@ bool IsCongestionKey(absl::string_view key) {
 
 absl::Status SetCongestion(absl::string_view key, const std::string& text,
                            CongestionConfig& config) {
-  if (key == kCongestionKey) return SetProfile(text, config);
+  if (key == kCongestionKey) return SetProfile(key, text, config.profile);
   const std::string name(absl::StripPrefix(key, kParameterPrefix));
+  uint32_t priority = 0;
+  if (absl::SimpleAtoi(name, &priority)) {
+    if (priority < congestion::kPriorities && name.size() == 1) {
+      return SetProfile(key, text, config.of_priority[priority]);
+    }
+    return absl::InvalidArgumentError(absl::StrCat(key, ": priorities are 0 to 7"));
+  }
   const congestion::Parameter* const parameter = congestion::FindParameter(name);
   if (parameter == nullptr) return NoParameter(name);
   uint32_t value = 0;
@@ -80,10 +100,15 @@ absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config)
 }
 
 congestion::Settings CongestionOf(const DeviceConfig& device) {
-  const congestion::Profile own = device.wire < 0 ? kDefaultOfPorts : congestion::Profile::kOff;
-  congestion::Settings settings = congestion::DefaultsOf(device.congestion.profile.value_or(own));
-  for (const auto& [parameter, value] : device.congestion.parameters) {
-    parameter->of(settings) = value;
+  return WithParameters(ProfileOf(device), device.congestion);
+}
+
+std::array<congestion::Settings, congestion::kPriorities> CongestionOfPriorities(
+    const DeviceConfig& device) {
+  std::array<congestion::Settings, congestion::kPriorities> settings;
+  for (size_t priority = 0; priority < settings.size(); ++priority) {
+    const std::optional<congestion::Profile>& own = device.congestion.of_priority[priority];
+    settings[priority] = WithParameters(own.value_or(ProfileOf(device)), device.congestion);
   }
   return settings;
 }

@@ -2,6 +2,7 @@
 // Parses the congestion control settings of one NIC. Pure.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,7 +13,8 @@
 
 namespace uroce::nic {
 
-/// "cc" is the profile, and "cc.NAME" a parameter of it; their order does not matter.
+/// "cc" is the profile, "cc.3" that of priority 3, and "cc.NAME" a parameter of all; their order
+/// does not matter.
 inline constexpr absl::string_view kCongestionKey = "cc";
 bool IsCongestionKey(absl::string_view key);
 
@@ -24,8 +26,12 @@ absl::Status SetCongestion(absl::string_view key, const std::string& text,
 /// SetCongestion.
 absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config);
 
-/// Combines the settings of the device. Without a profile: `dcqcn` on a port; `off` on an
-/// in-process wire, which applies backpressure to its sender and has no queue that could grow.
+/// Combines the settings of the device for packets of a priority that has no profile of its own.
+/// Without a profile: `dcqcn` on a port; `off` on an in-process wire, which applies backpressure to
+/// its sender and has no queue that could grow.
 congestion::Settings CongestionOf(const DeviceConfig& device);
+/// The settings of each priority.
+std::array<congestion::Settings, congestion::kPriorities> CongestionOfPriorities(
+    const DeviceConfig& device);
 
 }  // namespace uroce::nic

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "nic/base/suggestion.h"
+#include "nic/settings/amount.h"
 #include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
@@ -19,8 +20,6 @@ namespace {
 constexpr uint32_t kMostPorts = 64;
 constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
 constexpr uint32_t kMaxMtu = 9600;
-constexpr uint64_t kMinRate = 1'000'000;
-constexpr uint64_t kMaxRate = 400'000'000'000;
 constexpr uint64_t kMinBuffer = 10'000;
 constexpr uint64_t kMaxBuffer = 1'000'000'000;
 constexpr absl::Duration kMaxDelay = absl::Seconds(1);
@@ -30,31 +29,9 @@ absl::Status Bad(absl::string_view key, absl::string_view value, absl::string_vi
   return absl::InvalidArgumentError(absl::StrCat(key, "=", value, ": ", right));
 }
 
-/// Parses a number with an optional suffix: K is 10^3, M is 10^6, G is 10^9.
-std::optional<uint64_t> ParseAmount(absl::string_view text) {
-  double factor = 1;
-  for (const auto& [unit, meaning] :
-       {std::pair("K", 1e3), std::pair("M", 1e6), std::pair("G", 1e9)}) {
-    if (absl::ConsumeSuffix(&text, unit)) {
-      factor = meaning;
-      break;
-    }
-  }
-  double number = 0;
-  const bool is_number = absl::SimpleAtod(text, &number);
-  // This form of the comparison refuses NaN too.
-  const bool in_range = number >= 0 && number * factor <= 1e15;
-  if (!is_number || !in_range) return std::nullopt;
-  return static_cast<uint64_t>(std::llround(number * factor));
-}
-
 absl::Status SetRate(absl::string_view key, absl::string_view value, uint64_t& rate_bps) {
-  const auto parsed = ParseAmount(value);
-  if (!parsed || *parsed < kMinRate || *parsed > kMaxRate) {
-    return Bad(key, value, "a rate in bits per second from 1M to 400G, for example 10G");
-  }
-  rate_bps = *parsed;
-  return absl::OkStatus();
+  if (ParseRate(value, rate_bps).ok()) return absl::OkStatus();
+  return Bad(key, value, "a rate in bits per second from 1M to 400G, for example 10G");
 }
 
 absl::Status SetDelay(absl::string_view key, absl::string_view value, Nanos& delay) {

@@ -10,13 +10,17 @@ namespace uroce::capture {
 
 /// Bits UROCE_CAPTURE_DROPPED, _RETRANSMITTED and _MARKED of a frame with this note. A duplicate
 /// request counts as dropped, because it is not executed. A NAK that is sent is neither dropped nor
-/// retransmitted; the request that it answers is dropped.
+/// retransmitted; the request that it answers is dropped. CNPs that are sent or handled are
+/// neither.
 constexpr uint32_t KindsOf(const uroce_capture_note& note) {
   const uint32_t kinds = (note.flags & UROCE_NOTE_MARKED) != 0 ? UROCE_CAPTURE_MARKED : 0;
   const bool is_again =
       note.reason == UROCE_REASON_RETRANSMITTED || note.reason == UROCE_REASON_ANSWERED_AGAIN;
   if (is_again) return kinds | UROCE_CAPTURE_RETRANSMITTED;
-  const bool is_taken = note.reason == UROCE_REASON_NONE || note.reason == UROCE_REASON_NAK;
+  const bool is_taken = note.reason == UROCE_REASON_NONE || note.reason == UROCE_REASON_NAK ||
+                        note.reason == UROCE_REASON_SELECTIVE_ACK ||
+                        note.reason == UROCE_REASON_CNP_SENT ||
+                        note.reason == UROCE_REASON_CNP_HANDLED;
   return is_taken ? kinds : kinds | UROCE_CAPTURE_DROPPED;
 }
 

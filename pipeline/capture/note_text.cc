@@ -79,6 +79,18 @@ std::string Qp(const uroce_capture_note& note) {
 
 std::string Psn(uint32_t psn) { return std::to_string(psn); }
 
+/// Follows a text.
+std::string RateText(const uroce_capture_note& note) {
+  if (note.rate_mbps == 0) return "";
+  char text[32];
+  if (note.rate_mbps < 1000) {
+    std::snprintf(text, sizeof(text), ", rate %u Mb/s", note.rate_mbps);
+  } else {
+    std::snprintf(text, sizeof(text), ", rate %.1f Gb/s", note.rate_mbps / 1e3);
+  }
+  return text;
+}
+
 std::string DuplicateText(const uroce_capture_note& note) {
   const std::string text = "duplicate: " + Qp(note) + " expects psn " + Psn(note.expected_psn);
   return text + (note.detail != 0 ? ", answered again" : ", not answered");
@@ -133,7 +145,7 @@ std::string ReasonText(const uroce_capture_note& note) {
     case UROCE_REASON_CNP_IGNORED:
       return "congestion notification, ignored";
     case UROCE_REASON_CNP_HANDLED:
-      return "congestion notification: " + Qp(note) + " sends less";
+      return "congestion notification: " + Qp(note) + " sends less" + RateText(note);
     case UROCE_REASON_PARKED_FULL:
       return "dropped: too many wait behind " + Qp(note) + ", which waits for memory";
     case UROCE_REASON_ABANDONED:
@@ -177,6 +189,8 @@ std::string ReasonText(const uroce_capture_note& note) {
     case UROCE_REASON_KEPT:
       return "kept: psn " + Psn(note.psn) + " is ahead, " + Qp(note) + " expects psn " +
              Psn(note.expected_psn);
+    case UROCE_REASON_CNP_SENT:
+      return "CNP sent by " + Qp(note) + " for psn " + Psn(note.psn) + RateText(note);
     default:
       return "reason " + std::to_string(note.reason) + " of " + Qp(note);
   }

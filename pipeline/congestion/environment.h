@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings and measurements that all flows of one NIC on one worker share.
+// The settings and measurements that all flows of one NIC, priority and worker share.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ namespace uroce::congestion {
 /// that thread does nothing else.
 struct Environment {
   Settings settings;
+  /// The priority of the flows' packets, 0 to 7 (PriorityOf).
+  uint32_t priority = 0;
   /// The line rate of the port, in bits per second.
   uint64_t line_bps = 100'000'000'000;
   /// The total time in which the shell's thread was ready but not running. Round trips exclude it.
@@ -22,6 +24,11 @@ struct Environment {
   Nanos host_delay{};
 
   bool is_on() const { return settings.profile != Profile::kOff; }
+  /// Whether marks on packets of this priority are answered.
+  bool notifies() const { return is_on() && IsEnabled(settings.np.np_enable, priority); }
+  /// Whether flows of this priority react: to CNPs, losses, and round trips if the profile is
+  /// kDelay. Their packets say ECT(0).
+  bool reacts() const { return is_on() && IsEnabled(settings.rp.rp_enable, priority); }
 };
 
 }  // namespace uroce::congestion

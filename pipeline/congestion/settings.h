@@ -92,8 +92,8 @@ const Parameter* FindParameter(std::string_view name);
 /// The priority of a traffic class without other configuration (docs/protocol/congestion.md,
 /// section 2): DSCP >> 3.
 constexpr uint32_t PriorityOf(uint8_t traffic_class) { return traffic_class >> 5; }
-constexpr bool IsEnabled(uint32_t mask, uint8_t traffic_class) {
-  return (mask >> PriorityOf(traffic_class) & 1) != 0;
-}
+inline constexpr uint32_t kPriorities = 8;
+/// Whether the bit of `priority` is set, as in np_enable and rp_enable.
+constexpr bool IsEnabled(uint32_t mask, uint32_t priority) { return (mask >> priority & 1) != 0; }
 
 }  // namespace uroce::congestion

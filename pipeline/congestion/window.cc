@@ -10,7 +10,9 @@ uint32_t Window::MostOf(bool selective) const {
 }
 
 void Window::Start(bool selective, uint32_t mtu_bytes) {
-  by_delay_ = environment_ != nullptr && environment_->settings.profile == Profile::kDelay;
+  environment_ = next_environment_;
+  by_delay_ = environment_ != nullptr && environment_->reacts() &&
+              environment_->settings.profile == Profile::kDelay;
   lost_ = 0;
   losses_.Start();
   if (by_delay_) delay_.Start(settings(), MostOf(selective), mtu_bytes);

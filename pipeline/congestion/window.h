@@ -17,11 +17,12 @@ namespace uroce::congestion {
 /// Pure, owned by a requester's LossRecovery, which passes on the events.
 class Window {
  public:
-  /// `most` > 0 is the window of go-back-N. `environment` is not owned; null means Profile::kOff
-  /// for ever.
+  /// `most` > 0 is the window of go-back-N. `environment` is not owned; null means Profile::kOff.
   Window(uint32_t most, const Environment* environment)
       : environment_(environment), most_(most), losses_(most), packets_(most) {}
 
+  /// From the next Start on, another environment counts: that of the path's priority.
+  void SetEnvironment(const Environment* environment) { next_environment_ = environment; }
   /// The queue pair begins to send, or is reset. Range: `mtu_bytes` > 0.
   void Start(bool selective, uint32_t mtu_bytes);
   /// Selective repeat begins or ends.
@@ -69,7 +70,8 @@ class Window {
   uint32_t MostOf(bool selective) const;
   const DelaySettings& settings() const { return environment_->settings.delay; }
 
-  const Environment* const environment_;
+  const Environment* environment_;
+  const Environment* next_environment_ = environment_;
   const uint32_t most_;
   bool by_delay_ = false;
   LossWindow losses_;

@@ -33,6 +33,7 @@ void LossRecovery::Configure(const QueuePairAttributes& attributes) {
   timer_.Configure(attributes.timeout);
   go_back_.Configure(attributes.retry_count);
   rnr_.Configure(attributes.rnr_retry);
+  if (attributes.congestion != nullptr) window_.SetEnvironment(attributes.congestion);
   SetSelective(attributes.selective_repeat);
 }
 

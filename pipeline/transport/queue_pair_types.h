@@ -6,6 +6,10 @@
 
 #include "pipeline/wire/psn.h"
 
+namespace uroce::congestion {
+struct Environment;
+}
+
 namespace uroce::transport {
 
 /// Values are those of ibv_qp_state.
@@ -38,6 +42,9 @@ struct QueuePairAttributes {
   bool notify_drained = false;     ///< Raise SQ_DRAINED once when SQD has drained.
   /// The NIC at the other end has agreed to selective repeat (pipeline/transport/README.md).
   bool selective_repeat = false;
+  /// The environment of the path's priority, from the next begin of sending on. Null: that of the
+  /// queue pair's configuration.
+  const congestion::Environment* congestion = nullptr;
 };
 
 enum class PostResult : uint8_t { kPosted, kQueueFull };

@@ -74,6 +74,15 @@ TEST(NoteTextTest, ANakThatIsSentNamesWhatItSays) {
   EXPECT_EQ(NoteText(note), "RNR NAK of qp 0x000123: no receive is posted, timer code 12");
 }
 
+TEST(NoteTextTest, NotificationsTellTheRate) {
+  uroce_capture_note note{.reason = UROCE_REASON_CNP_SENT, .qpn = 0x123, .psn = 1042};
+  EXPECT_EQ(NoteText(note), "CNP sent by qp 0x000123 for psn 1042");
+  note.rate_mbps = 4240;
+  EXPECT_EQ(NoteText(note), "CNP sent by qp 0x000123 for psn 1042, rate 4.2 Gb/s");
+  EXPECT_EQ(NoteText({.reason = UROCE_REASON_CNP_HANDLED, .qpn = 0x123, .rate_mbps = 950}),
+            "congestion notification: qp 0x000123 sends less, rate 950 Mb/s");
+}
+
 TEST(NoteTextTest, MarksAndFailuresStandBesideTheReason) {
   EXPECT_EQ(NoteText({.flags = UROCE_NOTE_MARKED}), "arrived with congestion experienced");
   EXPECT_EQ(NoteText({.flags = UROCE_NOTE_FAILED, .status = 12, .qpn = 1}),
@@ -82,12 +91,12 @@ TEST(NoteTextTest, MarksAndFailuresStandBesideTheReason) {
 
 TEST(NoteTextTest, EveryReasonHasATextOfItsOwn) {
   std::set<std::string> texts;
-  for (int reason = 1; reason <= UROCE_REASON_NAK; ++reason) {
+  for (int reason = 1; reason <= UROCE_REASON_CNP_SENT; ++reason) {
     const std::string text = NoteText({.reason = static_cast<uint8_t>(reason)});
     EXPECT_EQ(text.find("reason "), std::string::npos) << text;
     texts.insert(text);
   }
-  EXPECT_EQ(texts.size(), static_cast<size_t>(UROCE_REASON_NAK));
+  EXPECT_EQ(texts.size(), static_cast<size_t>(UROCE_REASON_CNP_SENT));
 }
 
 TEST(NoteTextTest, UnknownCodesBecomeNumbers) {
@@ -106,7 +115,11 @@ TEST(NoteTest, KindsAreWhatTheFiltersAskFor) {
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_REFUSED}), UROCE_CAPTURE_DROPPED);
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_RETRANSMITTED}), UROCE_CAPTURE_RETRANSMITTED);
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_ANSWERED_AGAIN}), UROCE_CAPTURE_RETRANSMITTED);
-  EXPECT_EQ(KindsOf({.reason = UROCE_REASON_NAK}), 0u);
+  for (const uint8_t taken : {UROCE_REASON_NAK, UROCE_REASON_SELECTIVE_ACK, UROCE_REASON_CNP_SENT,
+                              UROCE_REASON_CNP_HANDLED}) {
+    EXPECT_EQ(KindsOf({.reason = taken}), 0u) << int{taken};
+  }
+  EXPECT_EQ(KindsOf({.reason = UROCE_REASON_CNP_IGNORED}), UROCE_CAPTURE_DROPPED);
   EXPECT_EQ(KindsOf({.reason = UROCE_REASON_GHOST, .flags = UROCE_NOTE_MARKED}),
             UROCE_CAPTURE_DROPPED | UROCE_CAPTURE_MARKED);
 }

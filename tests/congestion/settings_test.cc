@@ -84,8 +84,8 @@ TEST(CongestionSettings, Profiles) {
 TEST(CongestionSettings, PriorityOfATrafficClass) {
   EXPECT_EQ(PriorityOf(0x6a), 3u);
   EXPECT_EQ(PriorityOf(0xc2), 6u);
-  EXPECT_TRUE(IsEnabled(1 << 3, 0x6a));
-  EXPECT_FALSE(IsEnabled(0xff & ~(1 << 3), 0x6a));
+  EXPECT_TRUE(IsEnabled(1 << 3, PriorityOf(0x6a)));
+  EXPECT_FALSE(IsEnabled(0xff & ~(1 << 3), PriorityOf(0x6a)));
 }
 
 }  // namespace

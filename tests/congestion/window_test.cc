@@ -45,6 +45,21 @@ TEST_F(WindowTest, LossesDecide) {
   EXPECT_EQ(alone.packets(), 32u);
 }
 
+// [cc.priority] The environment of the path's priority counts from the next start on, and a
+// priority that does not react has losses alone.
+TEST_F(WindowTest, APriorityHasItsEnvironment) {
+  Window window = Make(Profile::kDcqcn);
+  window.Start(false, kMtu);
+  Environment other{.settings = DefaultsOf(Profile::kDelay), .priority = 3};
+  window.SetEnvironment(&other);
+  EXPECT_EQ(window.delay(), nullptr) << "while it sends";
+  window.Start(false, kMtu);
+  EXPECT_NE(window.delay(), nullptr);
+  other.settings.rp.rp_enable = 0xff & ~(1 << 3);
+  window.Start(false, kMtu);
+  EXPECT_EQ(window.delay(), nullptr);
+}
+
 // [cc.loss] Selective repeat begins anew when all is sent again, by losses alone.
 TEST_F(WindowTest, SelectiveRepeatByLosses) {
   Window window = Make(Profile::kOff);

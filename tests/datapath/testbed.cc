@@ -67,7 +67,7 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   QueuePairConfig config;
   config.session = session;
   config.device = device;
-  config.congestion = &device->CongestionOf(qpn);
+  config.congestion = &device->CongestionOf(qpn, 0);
   config.handle = qpn.value();
   config.qpn = qpn;
   config.pd = kTestPd;
@@ -159,7 +159,7 @@ bool Endpoint::Poll(rings::CqeConsumer& ring, uroce_cqe& cqe) {
 Testbed::Testbed() : Testbed({nullptr, nullptr}) {}
 
 Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count,
-                 Nanos park_after)
+                 Nanos park_after, uint64_t rate_bps)
     : doorbells(std::make_unique<uroce_doorbells[]>(worker_count)) {
   attributes.remote_write = attributes.remote_read = attributes.remote_atomic = true;
   attributes.path_mtu_bytes = 1024;
@@ -183,6 +183,7 @@ Testbed::Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_co
     devices[i] = std::make_unique<Device>("test" + std::to_string(i), i, port, worker_count);
     devices[i]->mac = {2, 0, 0, 0, 0, static_cast<uint8_t>(i + 1)};
     devices[i]->addresses = {{AddressOf(*devices[i])}};
+    if (i == 0 && rate_bps != 0) devices[i]->SetRate(rate_bps);
     workers->AddDevice(devices[i].get());
   }
   workers->RunOnEach([&](Worker& each) { each.AddSession(session.get()); });
@@ -216,7 +217,7 @@ std::pair<Endpoint*, Endpoint*> Testbed::AddPair() {
   return {&a, &b};
 }
 
-Session& Testbed::AddSession() {
+Session& Testbed::AddSession(SharedRate* rate) {
   other_doorbells.push_back(std::make_unique<uroce_doorbells[]>(workers->count()));
   std::vector<SessionLink> links;
   for (uint32_t i = 0; i < workers->count(); ++i) {
@@ -224,7 +225,7 @@ Session& Testbed::AddSession() {
     links.push_back({.doorbells = &other_doorbells.back()[i], .wake_fd = wake_fds.back()});
   }
   const auto id = static_cast<uint32_t>(other_sessions.size() + 2);
-  other_sessions.push_back(std::make_unique<Session>(id, std::move(links)));
+  other_sessions.push_back(std::make_unique<Session>(id, std::move(links), id, rate));
   workers->RunOnEach([&](Worker& each) { each.AddSession(other_sessions.back().get()); });
   return *other_sessions.back();
 }

@@ -105,16 +105,17 @@ class Testbed {
  public:
   Testbed();
   /// Over two ports that are joined elsewhere; null: over TestPorts. `park_after`: see SessionList.
+  /// `rate_bps`: the limit of the first device; 0: none.
   explicit Testbed(const std::array<drivers::Port*, 2>& joined, uint32_t worker_count = 1,
-                   Nanos park_after = kNever);
+                   Nanos park_after = kNever, uint64_t rate_bps = 0);
   ~Testbed();
 
   Endpoint& AddEndpoint(int device, const Endpoint::Limits& limits, uint32_t on_worker = 0);
   Endpoint& AddEndpoint(int device) { return AddEndpoint(device, Endpoint::Limits{}); }
   /// Takes them off the worker: before memory goes that they use and the testbed does not own.
   void RemoveEndpoints();
-  /// Another program.
-  Session& AddSession();
+  /// Another program. `rate`: the limit of its user, or null.
+  Session& AddSession(SharedRate* rate = nullptr);
   void Connect(Endpoint& a, Endpoint& b);
   /// One on each device, connected.
   std::pair<Endpoint*, Endpoint*> AddPair();

@@ -111,7 +111,7 @@ class FaultyWireTest(unittest.TestCase):
         cls.seed = seed()
         print(f"   faults with seed {cls.seed}", flush=True)
         faults = f"drop=0.02,duplicate=0.02,corrupt=0.02,ce=0.05,seed={cls.seed}"
-        cls.lab = WireLab("--fault", f"uroce0:{faults}")
+        cls.lab = WireLab("--fault", f"uroce0:{faults}", keys=["cc=dcqcn"])
         cls.addClassCleanup(cls.lab.close)
         cls.path = f"{cls.lab.directory}/faults.pcapng"
         before = counted(cls.lab)
@@ -139,6 +139,8 @@ class FaultyWireTest(unittest.TestCase):
                 "duplicate_request": r"duplicate: qp 0x[0-9a-f]{6} expects psn \d+",
                 "np_ecn_marked_roce_packets": "arrived with congestion experienced",
                 "rx_ghost": "waits for this response",
+                "np_cnp_sent": r"CNP sent by qp 0x[0-9a-f]{6} for psn \d+",
+                "rp_cnp_handled": r"qp 0x[0-9a-f]{6} sends less, rate [0-9.]+ [MG]b/s",
                 "retransmitted_pkts": r"retransmission (\d+ of \d+ )?of qp 0x[0-9a-f]{6}: ",
         }.items():
             with self.subTest(name):

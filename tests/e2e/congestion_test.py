@@ -87,6 +87,16 @@ class CongestionTest(unittest.TestCase):
         self.assertEqual(text("roce_np/enable/2"), "1")
         self.assertEqual(text("roce_rp/rpg_ai_rate"), "7")
 
+    def test_a_priority_is_changed_alone(self):
+        self.uroce("cc", "set", "uroce3", "3=off", "5=delay")
+        self.addCleanup(self.uroce, "cc", "set", "uroce3", "3=dcqcn", "5=dcqcn")
+        self.assertEqual([self.parameter("uroce3", str(priority)) for priority in (2, 3, 5)],
+                         ["dcqcn", "off", "delay"])
+        base = f"{self.lab.hosts[0].daemon.socket}.d/sys/class/infiniband/uroce3/ecn"
+        for priority, expected in ((2, "1"), (3, "0"), (5, "1")):
+            with open(f"{base}/roce_rp/enable/{priority}", encoding="ascii") as file:
+                self.assertEqual(file.read().strip(), expected)
+
     def test_all_of_a_change_or_nothing(self):
         for words, expected in ((("uroce1", "rpg_ai_rate=7", "alpha=2"), "alpha"),
                                 (("uroce1", "rpg_gd=9"), "10 to"),

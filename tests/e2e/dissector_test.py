@@ -107,6 +107,28 @@ class DissectorTest(unittest.TestCase):
         self.assertEqual(self.values(capabilities(0x81, status=0x0C), *fields),
                          ["0x81", "0x000c", "0x0102030405060708", "", "", ""])
 
+    def test_waits_of_hosts_are_read(self):
+        # pipeline/wire/host_delay.h: (4 + f) * 2^e * 8 us.
+        for code, us in ((1, 40), (4, 64), (7, 112), (0x3F, 1835008)):
+            for opcode in (0x11, 0xD1):
+                packet = bytearray(bth(opcode, QPN, 77))
+                packet[4] |= code
+                body = AETH + (struct.pack("!HHI", 0, 1, 0) if opcode == 0xD1 else b"")
+                frame = frame_v4(*ENDS, bytes(packet) + body)
+                self.assertEqual(self.values(frame, "uroce.host_delay"), [str(us)])
+        self.assertEqual(self.tshark(STANDARD, "-Y", "uroce.host_delay"), "")
+
+    def test_notifications_are_named(self):
+        packet = bytearray(bth(0x81, QPN, 0))
+        packet[4] = 0x40
+        frame = frame_v4(*ENDS, bytes(packet) + bytes(16))
+        self.assertEqual(self.values(frame, "uroce.cnp.qp", "uroce.host_delay"), ["0x000123", ""])
+        self.assertIn("Congestion Notification (CNP) QP=0x000123", self.tshark([frame]))
+        self.assertEqual(self.tshark([frame], "-Y", "uroce.malformed"), "")
+        packet[4] = 0
+        frame = frame_v4(*ENDS, bytes(packet) + bytes(16))
+        self.assertTrue(self.tshark([frame], "-Y", "uroce.malformed"))
+
     def test_packets_of_the_standard_look_as_without_it(self):
         for arguments in ((), ("-V",)):
             self.assertEqual(self.tshark(STANDARD, *arguments),

@@ -218,17 +218,19 @@ class Lab:
 
 
 class WireLab(Lab):
-    """One daemon, two NICs on its in-process wire."""
+    """One daemon, two NICs on its in-process wire, which `keys` of --wire say more of."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, keys=()):
         self.arguments = arguments
+        self.keys = keys
         super().__init__()
 
     def _build(self):
         namespace = self._add_namespace()
         daemon = self._add_daemon(
             namespace, "--wire",
-            "uroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24+fd00::2/64", *self.arguments)
+            ",".join(["uroce0=10.0.0.1/24+fd00::1/64", "uroce1=10.0.0.2/24+fd00::2/64",
+                      *self.keys]), *self.arguments)
         self.a = Host(namespace, daemon, "uroce0", "10.0.0.1", "fd00::1")
         self.b = Host(namespace, daemon, "uroce1", "10.0.0.2", "fd00::2")
         self.server_address = "127.0.0.1"

@@ -15,6 +15,10 @@ MUTATIONS = [
      "operation != wire::Opcode::kAcknowledge && ", ""),
     ("datagrams-of-all-senders-are-one-flow", "notification_point.h",
      "source_qpn.value() * 0x9e3779b1", "0 * source_qpn.value()"),
+    # ---- priorities ----
+    ("window-of-the-first-priority-for-ever", "window.cc",
+     "  environment_ = next_environment_;\n", ""),
+    ("window-of-a-priority-that-is-off", "window.cc", "environment_->reacts() &&\n", "true &&\n"),
     # ---- the paper's reaction point ----
     ("alpha-not-decayed", "dcqcn.cc", "      alpha_ *= 1 - GainOf(settings);\n", ""),
     ("alpha-not-raised", "dcqcn.cc", "  alpha_ = (1 - gain) * alpha_ + gain;\n", ""),

@@ -39,7 +39,15 @@ SETTINGS_MUTATIONS = [
     ("half-a-change-of-congestion-control", "settings/port_congestion.cc",
      "  CongestionConfig changed = config;\n", "  CongestionConfig& changed = config;\n"),
     ("priorities-counted-from-one", "devices/device_files.cc",
-     "(mask >> priority & 1) != 0;", "(mask >> (priority + 1) & 1) != 0;"),
+     "congestion::IsEnabled(mask, priority);", "congestion::IsEnabled(mask, priority + 1);"),
     ("priorities-enabled-by-no-profile", "devices/device_files.cc",
-     "is_on && (mask >>", "(mask >>"),
+     "is_on && congestion::IsEnabled", "congestion::IsEnabled"),
+    ("a-profile-of-all-priorities", "settings/port_congestion.cc",
+     "own.value_or(ProfileOf(device))", "own ? ProfileOf(device) : ProfileOf(device)"),
+    ("priorities-without-parameters", "settings/port_congestion.cc",
+     "  for (const auto& [parameter, value] : config.parameters) "
+     "parameter->of(settings) = value;\n",
+     "  static_cast<void>(config);\n"),
+    ("any-rate", "settings/amount.cc", "!parsed || *parsed < kMinRate || *parsed > kMaxRate",
+     "!parsed || *parsed < kMinRate * 0 || *parsed > kMaxRate * 1000"),
 ]

@@ -43,7 +43,7 @@ std::string RenderObjects(const std::vector<Json>& objects) {
 Json WithSpeedInWords(const Json& device) {
   Json worded = Json::object();
   for (const auto& [key, value] : device.items()) {
-    if ((key == "rate_bps" || key == "target_bps") && value.is_number()) {
+    if ((key == "rate_bps" || key == "target_bps" || key == "limit_bps") && value.is_number()) {
       worded[key.substr(0, key.size() - strlen("_bps"))] = ScaledText(value.get<double>(), "b/s");
     } else if (key == "speed_bps" && value.is_number()) {
       worded["speed"] = value == 0 ? "" : ScaledText(value.get<double>(), "b/s");

@@ -36,15 +36,25 @@ uint32_t Device::DriverOfQueue(uint32_t queue) const {
   return queues_ == workers_ ? queue : (index_ + queue) % workers_;
 }
 
-void Device::SetCongestion(const congestion::Settings& settings, uint64_t line_bps) {
+void Device::SetCongestionOfPriorities(const SettingsOfPriorities& settings, uint64_t line_bps) {
   for (CounterBlock& block : counters_) {
-    block.congestion.settings = settings;
-    block.congestion.line_bps = line_bps;
+    for (uint32_t priority = 0; priority < congestion::kPriorities; ++priority) {
+      congestion::Environment& environment = block.congestion[priority];
+      environment.settings = settings[priority];
+      environment.priority = priority;
+      environment.line_bps = line_bps;
+    }
   }
 }
 
-congestion::Environment& Device::CongestionOf(Qpn qpn) {
-  return counters_[OwnerOf(qpn, workers_)].congestion;
+void Device::SetCongestion(const congestion::Settings& settings, uint64_t line_bps) {
+  SettingsOfPriorities all;
+  all.fill(settings);
+  SetCongestionOfPriorities(all, line_bps);
+}
+
+congestion::Environment& Device::CongestionOf(Qpn qpn, uint8_t traffic_class) {
+  return congestion(OwnerOf(qpn, workers_))[congestion::PriorityOf(traffic_class)];
 }
 
 bool Device::HasAddress(const Gid& gid) const {

@@ -3,17 +3,20 @@
 // addresses, and counters.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "drivers/frame_queue.h"
 #include "pipeline/base/types.h"
 #include "pipeline/congestion/environment.h"
+#include "pipeline/datapath/thread/shared_rate.h"
 
 namespace uroce::drivers {
 class Port;
@@ -54,6 +57,11 @@ struct DeviceCounters {
   std::atomic<uint64_t> rp_cnp_handled{0};
   /// CNPs for no queue pair, not from its peer, or for one without congestion control.
   std::atomic<uint64_t> rp_cnp_ignored{0};
+  /// Losses that slowed a flow down, of those the losses that counted as a CNP, and of those the
+  /// ones that gave a flow at the line rate its limit.
+  std::atomic<uint64_t> roce_slow_restart{0};
+  std::atomic<uint64_t> roce_slow_restart_cnps{0};
+  std::atomic<uint64_t> roce_slow_restart_trans{0};
   std::atomic<uint64_t> no_buffer{0};   ///< The mbuf pool was empty.
   std::atomic<uint64_t> sq_corrupt{0};  ///< Impossible ring indices or entries.
   std::atomic<uint64_t> rq_corrupt{0};
@@ -82,12 +90,23 @@ class Device {
   drivers::FrameQueue* relay(uint32_t worker) const { return relays_[worker].get(); }
 
   DeviceCounters& counters(uint32_t worker) { return counters_[worker].its; }
-  /// Called before a worker has the device, or while all workers stand still. `line_bps` > 0: what
-  /// the port sends at most.
+  /// Limits what the device sends to `bps`, all workers together. Range: `bps` >= 1. Called before
+  /// a worker has the device.
+  void SetRate(uint64_t bps) { rate_ = std::make_unique<SharedRate>(bps); }
+  /// Null: no limit.
+  SharedRate* rate() const { return rate_.get(); }
+  /// Settings of each priority. Called before a worker has the device, or while all workers stand
+  /// still. `line_bps` > 0: what the port sends at most.
+  using SettingsOfPriorities = std::array<congestion::Settings, congestion::kPriorities>;
+  void SetCongestionOfPriorities(const SettingsOfPriorities& settings, uint64_t line_bps);
+  /// The same settings for all priorities.
   void SetCongestion(const congestion::Settings& settings, uint64_t line_bps);
-  congestion::Environment& congestion(uint32_t worker) { return counters_[worker].congestion; }
-  /// The environment at the worker that owns the queue pair.
-  congestion::Environment& CongestionOf(Qpn qpn);
+  /// The environment of each priority at a worker.
+  std::span<congestion::Environment, congestion::kPriorities> congestion(uint32_t worker) {
+    return counters_[worker].congestion;
+  }
+  /// The environment at the worker that owns the queue pair, for packets of `traffic_class`.
+  congestion::Environment& CongestionOf(Qpn qpn, uint8_t traffic_class);
   /// The sum of one counter over all workers.
   uint64_t Sum(std::atomic<uint64_t> DeviceCounters::*counter) const;
   uint64_t Of(uint32_t worker, std::atomic<uint64_t> DeviceCounters::*counter) const {
@@ -121,7 +140,7 @@ class Device {
  private:
   struct alignas(64) CounterBlock {
     DeviceCounters its;
-    congestion::Environment congestion;
+    std::array<congestion::Environment, congestion::kPriorities> congestion;
   };
   uint32_t DriverOfQueue(uint32_t queue) const;
 
@@ -132,6 +151,7 @@ class Device {
   uint32_t queues_;
   std::vector<std::unique_ptr<drivers::FrameQueue>> relays_;
   std::vector<CounterBlock> counters_;
+  std::unique_ptr<SharedRate> rate_;
 };
 
 }  // namespace uroce::datapath

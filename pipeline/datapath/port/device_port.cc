@@ -6,6 +6,7 @@
 #include <ranges>
 
 #include "drivers/frame_destination.h"
+#include "pipeline/congestion/units.h"
 #include "pipeline/wire/gsi.h"
 
 namespace uroce::datapath {
@@ -22,11 +23,12 @@ DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross
       cross_worker_(*cross_worker),
       taps_(*taps),
       counters_(device->counters(cross_worker->index())),
-      congestion_(device->congestion(cross_worker->index())),
+      environments_(device->congestion(cross_worker->index())),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),
-      serves_gsi_(cross_worker->OwnerOf(wire::kGsiQpn) == cross_worker->index()) {
+      serves_gsi_(cross_worker->OwnerOf(wire::kGsiQpn) == cross_worker->index()),
+      share_(device->rate()) {
   for (uint32_t worker = 0; worker < cross_worker->workers(); ++worker) {
     if (worker == cross_worker->index() || device->DriverOf(worker) != cross_worker->index())
       continue;
@@ -39,12 +41,11 @@ DevicePort::~DevicePort() {
   for (; own_count_ != 0; --own_count_, ++own_head_) rte_pktmbuf_free(own_[own_head_ % kOwnRing]);
 }
 
-SessionFlow* DevicePort::FlowOf(const Session* session) {
+SessionFlow* DevicePort::FlowOf(const Session* session, SharedRate* rate) {
   for (const auto& flow : flows_) {
     if (flow->session == session) return flow.get();
   }
-  flows_.push_back(std::make_unique<SessionFlow>());
-  flows_.back()->session = session;
+  flows_.push_back(std::make_unique<SessionFlow>(session, rate));
   return flows_.back().get();
 }
 
@@ -52,8 +53,24 @@ void DevicePort::ForgetSession(const Session* session) {
   std::erase_if(flows_, [&](const auto& flow) {
     if (flow->session != session) return false;
     sessions_.Remove(*flow);
+    if (flow->resume.filed()) --paused_count_;
+    paused_.Remove(flow->resume);
     return true;
   });
+}
+
+void DevicePort::Pause(SessionFlow& flow) {
+  sessions_.Remove(flow);
+  if (!flow.resume.filed()) ++paused_count_;
+  paused_.File(flow.resume, flow.share.next_send());
+}
+
+void DevicePort::ResumeExpired(Nanos now) {
+  while (TimerEntry* const entry = paused_.PopExpired(now)) {
+    --paused_count_;
+    SessionFlow& flow = *static_cast<SessionFlow::Timer*>(entry)->flow;
+    if (!flow.queue_pairs.empty()) sessions_.Add(flow);
+  }
 }
 
 uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
@@ -111,8 +128,8 @@ bool DevicePort::has_work() const {
   if (own_count_ != 0) return true;
   const bool has_relayed =
       std::ranges::any_of(relays_, [](const auto* relay) { return !relay->empty(); });
-  const bool wants_to_send = pending_count_ != 0 || !sessions_.empty() || host_has_frames() ||
-                             gsi_has_frames() || has_relayed;
+  const bool wants_to_send = pending_count_ != 0 || (!sessions_.empty() && !is_paced_) ||
+                             host_has_frames() || gsi_has_frames() || has_relayed;
   return wants_to_send && !IsHeldBack();
 }
 
@@ -126,6 +143,7 @@ void DevicePort::Queue(rte_mbuf* frame, bool to_self, const uroce_capture_note& 
     own_[(own_head_ + own_count_++) % kOwnRing] = frame;
   } else {
     pending_[pending_count_++] = frame;
+    share_.OnSent(frame->data_len + congestion::kFrameOverheadBytes);
   }
 }
 

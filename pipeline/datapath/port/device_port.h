@@ -4,11 +4,13 @@
 
 #include <rte_mbuf.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "drivers/port.h"
@@ -19,6 +21,8 @@
 #include "pipeline/datapath/port/gsi_link.h"
 #include "pipeline/datapath/port/host_link.h"
 #include "pipeline/datapath/thread/deficit_round_robin.h"
+#include "pipeline/datapath/thread/shared_rate.h"
+#include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::datapath {
@@ -42,8 +46,17 @@ inline constexpr int64_t kQueuePairQuantumBytes = 64 * 1024;
 
 /// The queue pairs of one session that have something to send on one port.
 struct SessionFlow : Flow {
-  const Session* session = nullptr;
+  SessionFlow(const Session* its, SharedRate* rate) : session(its), share(rate) {
+    resume.flow = this;
+  }
+
+  const Session* session;
   DeficitRoundRobin queue_pairs{kQueuePairQuantumBytes};
+  RateShare share;  ///< Of what the programs of the user may send together.
+  struct Timer : TimerEntry {
+    SessionFlow* flow = nullptr;
+  };
+  Timer resume;  ///< Filed while the session waits for its share.
 };
 
 /// The captures of a worker. Nearly always there is none.
@@ -77,10 +90,32 @@ class DevicePort {
   Device& device() const { return device_; }
   uint16_t position() const { return position_; }
   DeviceCounters& counters() const { return counters_; }
-  congestion::Environment& congestion() const { return congestion_; }
+  /// The environment of packets of `traffic_class`.
+  congestion::Environment& CongestionOf(uint8_t traffic_class) const {
+    return environments_[congestion::PriorityOf(traffic_class)];
+  }
+  std::span<congestion::Environment> environments() const { return environments_; }
   DeficitRoundRobin& sessions() { return sessions_; }
-  SessionFlow* FlowOf(const Session* session);
+  /// `rate`: the limit of the user, or null.
+  SessionFlow* FlowOf(const Session* session, SharedRate* rate);
   void ForgetSession(const Session* session);
+
+  // ---- limits: of the device, and of users ----
+  /// Whether the device's limit lets data leave now. Acknowledgements, CNPs, and what stacks send
+  /// do not wait, but count.
+  bool MaySend(Nanos now) {
+    if (!share_.is_limited()) [[likely]]
+      return true;
+    is_paced_ = !share_.MaySend(now);
+    return !is_paced_;
+  }
+  /// Takes `flow` from the schedule until its user's limit lets it send.
+  void Pause(SessionFlow& flow);
+  /// Puts those back whose time has come.
+  void Resume(Nanos now) {
+    if (paused_count_ != 0) [[unlikely]]
+      ResumeExpired(now);
+  }
 
   /// Receives up to 2 * kBurst frames: those from the port, and those that the device sent to
   /// itself for this worker. Frames to itself for other workers go to their owner; an owner that is
@@ -125,17 +160,24 @@ class DevicePort {
   void AfterSleep() {
     if (queue_) port_.AfterSleep(*queue_);
   }
-  Nanos NextDeadline() const { return queue_ ? port_.NextDeadline(*queue_) : kNever; }
+  Nanos NextDeadline() const { return std::min(PortDeadline(), RateDeadline()); }
 
  private:
   static constexpr uint32_t kPending = 2 * kBurst;
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
   uint16_t ReceiveOwn(rte_mbuf** frames);
+  Nanos PortDeadline() const { return queue_ ? port_.NextDeadline(*queue_) : kNever; }
+  /// When a limit lets data leave that it holds back.
+  Nanos RateDeadline() const {
+    const Nanos own = is_paced_ && !sessions_.empty() ? share_.next_send() : kNever;
+    return paused_count_ == 0 ? own : std::min(own, paused_.NextDeadline());
+  }
   /// Whether the port takes no frame now, and has said when it may take more.
   bool IsHeldBack() const {
-    return queue_ && NextDeadline() != kNever && port_.TransmitRoom(*queue_) == 0;
+    return queue_ && PortDeadline() != kNever && port_.TransmitRoom(*queue_) == 0;
   }
+  void ResumeExpired(Nanos now);
   uint32_t TransmitRoom() const;
 
   Device& device_;
@@ -144,7 +186,7 @@ class DevicePort {
   CrossWorkerLink& cross_worker_;
   Taps& taps_;
   DeviceCounters& counters_;
-  congestion::Environment& congestion_;
+  const std::span<congestion::Environment, congestion::kPriorities> environments_;
   const std::optional<uint16_t> queue_;
   const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
   const bool serves_host_;
@@ -152,6 +194,10 @@ class DevicePort {
   std::vector<drivers::FrameQueue*> relays_;  ///< Of workers that this one sends for.
   DeficitRoundRobin sessions_{kSessionQuantumBytes};
   std::vector<std::unique_ptr<SessionFlow>> flows_;
+  RateShare share_;              ///< Of the device's limit.
+  bool is_paced_ = false;        ///< The device's limit was in the way when it was asked last.
+  TimerWheel paused_{Nanos(0)};  ///< Sessions that wait for their share.
+  uint32_t paused_count_ = 0;
   std::array<rte_mbuf*, kPending> pending_{};
   uint32_t pending_count_ = 0;
   std::array<rte_mbuf*, kOwnRing> own_{};  // Frames to the device's own address.

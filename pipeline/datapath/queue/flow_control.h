@@ -21,6 +21,8 @@ struct FlowControl {
   /// Address handles of the newest datagrams. CNPs from where these lead are believed.
   std::array<uint32_t, 4> paths{};
   void NoteDatagram(uint32_t path) { paths[path % paths.size()] = path; }
+  /// The traffic class of the newest datagram: CNPs and losses concern its priority.
+  uint8_t traffic_class = 0;
 };
 
 }  // namespace uroce::datapath

@@ -66,6 +66,10 @@ class alignas(UROCE_LINE) QueuePair {
   const QueuePairConfig& config() const { return config_; }
   Qpn qpn() const { return config_.qpn; }
   const Path& path() const { return path_; }
+  /// The traffic class of what the queue pair sends: of its path, or of its newest datagram.
+  uint8_t traffic_class() const {
+    return core_.is_datagram() ? flow_.traffic_class : path_.traffic_class;
+  }
   /// The state as Worker::Modify set it last, or as the transport changed it since.
   transport::QpState state() const;
   const QueuePairCore& core() const { return core_; }

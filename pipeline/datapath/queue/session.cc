@@ -10,8 +10,8 @@
 
 namespace uroce::datapath {
 
-Session::Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid)
-    : id_(id), uid_(uid), links_(std::move(links)) {}
+Session::Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid, SharedRate* rate)
+    : id_(id), uid_(uid), rate_(rate), links_(std::move(links)) {}
 
 Session::~Session() = default;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pipeline/base/types.h"
+#include "pipeline/datapath/thread/shared_rate.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 
 namespace uroce::datapath {
@@ -26,14 +27,17 @@ struct SessionLink {
 /// Made by nic, used by the workers between AddSession and RemoveSession.
 class Session {
  public:
-  /// `links` has one per worker. `uid` is the user, whose programs share limits.
-  Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0);
+  /// `links` has one per worker. `uid` is the user, whose programs share limits. `rate` is what
+  /// these programs may send together, and outlives the session; null: no limit.
+  Session(uint32_t id, std::vector<SessionLink> links, uint32_t uid = 0,
+          SharedRate* rate = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   uint32_t id() const { return id_; }
   uint32_t uid() const { return uid_; }
+  SharedRate* rate() const { return rate_; }
   uroce_doorbells* doorbells(uint32_t worker) const { return links_[worker].doorbells; }
   int wake_fd(uint32_t worker) const { return links_[worker].wake_fd; }
 
@@ -61,6 +65,7 @@ class Session {
  private:
   uint32_t id_;
   uint32_t uid_;
+  SharedRate* rate_;
   std::vector<SessionLink> links_;
   std::unique_ptr<CopyHelper> owned_helper_;
   std::atomic<CopyHelper*> helper_{nullptr};

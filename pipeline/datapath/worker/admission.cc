@@ -46,10 +46,8 @@ bool IsFromAPeer(const QueuePair& qp, const wire::Packet& packet, const wire::Fr
 
 bool Admission::IsCnpFor(const QueuePair* qp, DevicePort& port, const wire::Packet& packet,
                          const wire::FrameView& view, const rte_mbuf* frame) {
-  const congestion::Environment& environment = port.congestion();
   const bool reacts =
-      qp != nullptr && TakesPackets(qp->state()) && environment.is_on() &&
-      congestion::IsEnabled(environment.settings.rp.rp_enable, qp->path().traffic_class);
+      qp != nullptr && TakesPackets(qp->state()) && port.CongestionOf(qp->traffic_class()).reacts();
   if (!reacts || !IsFromAPeer(*qp, packet, view)) {
     return recorder_.Drop(port.counters().rp_cnp_ignored, UROCE_REASON_CNP_IGNORED);
   }

@@ -29,6 +29,12 @@ bool IsReadResponse(wire::Opcode opcode) {
   return info.Has(wire::OpcodeInfo::kRead) && info.Has(wire::OpcodeInfo::kResponse);
 }
 
+/// The traffic class of a decoded frame, which the path of its sender may not share.
+uint8_t TrafficClassOf(const rte_mbuf* frame, const wire::FrameView& view) {
+  const uint8_t* const ip = rte_pktmbuf_mtod(frame, const uint8_t*) + view.ip_offset;
+  return view.is_ipv6 ? static_cast<uint8_t>(ip[0] << 4 | ip[1] >> 4) : ip[1];
+}
+
 Mac SourceMac(const rte_mbuf* frame) {
   Mac mac;
   std::memcpy(mac.data(), rte_pktmbuf_mtod(frame, const uint8_t*) + mac.size(), mac.size());
@@ -37,8 +43,8 @@ Mac SourceMac(const rte_mbuf* frame) {
 
 /// Where the CNP for a marked packet goes (docs/protocol/congestion.md, section 3).
 wire::HeaderTemplateConfig HeadersOf(const QueuePair& qp, const wire::Packet& packet,
-                                     const wire::FrameView& view, const rte_mbuf* marked) {
-  const congestion::NotificationSettings& settings = qp.links().port->congestion().settings.np;
+                                     const wire::FrameView& view, const rte_mbuf* marked,
+                                     const congestion::NotificationSettings& settings) {
   const bool is_datagram = qp.core().is_datagram();
   const uint32_t vlan = view.vlan_tci & kVlanIdMask;
   const uint32_t tag = vlan == 0 ? 0 : vlan | settings.cnp_802p_prio << kPriorityShift;
@@ -60,33 +66,33 @@ wire::HeaderTemplateConfig HeadersOf(const QueuePair& qp, const wire::Packet& pa
 void CongestionControl::OnMarked(QueuePair& qp, const wire::Packet& packet,
                                  const wire::FrameView& view, const rte_mbuf* frame) {
   if (!congestion::IsNotified(packet.header.opcode)) return;
-  if (!IsDue(qp, packet)) return;
-  SendCnp(qp, packet, view, frame);
+  const congestion::Environment& environment =
+      qp.links().port->CongestionOf(TrafficClassOf(frame, view));
+  if (!IsDue(qp, packet, environment)) return;
   // A responder with a reaction point does the same with the CNP; one without it is asked for less.
-  if (IsReadResponse(packet.header.opcode)) Slow(qp);
+  if (IsReadResponse(packet.header.opcode) && EnvironmentOf(qp).reacts()) Slow(qp);
+  SendCnp(qp, packet, view, frame, environment.settings.np);
 }
 
-bool CongestionControl::IsDue(QueuePair& qp, const wire::Packet& packet) {
-  const congestion::Environment& environment = EnvironmentOf(qp);
-  const congestion::NotificationSettings& settings = environment.settings.np;
-  if (!environment.is_on() || !congestion::IsEnabled(settings.np_enable, qp.path().traffic_class)) {
-    return false;
-  }
+bool CongestionControl::IsDue(QueuePair& qp, const wire::Packet& packet,
+                              const congestion::Environment& environment) {
+  if (!environment.notifies()) return false;
   // When the port is full, this CNP is lost, and the next mark gets one.
   if (!qp.links().port->HasReserve()) return false;
-  const Nanos interval = congestion::Micros(settings.min_time_between_cnps);
+  const Nanos interval = congestion::Micros(environment.settings.np.min_time_between_cnps);
   const Nanos now = time_.now();
   if (!qp.core().is_datagram()) return qp.flow().answers.OnMarked(now, interval);
   return datagrams_.OnMarked(packet.source, packet.header.deth.source_qpn, now, interval);
 }
 
 void CongestionControl::SendCnp(QueuePair& qp, const wire::Packet& packet,
-                                const wire::FrameView& view, const rte_mbuf* marked) {
+                                const wire::FrameView& view, const rte_mbuf* marked,
+                                const congestion::NotificationSettings& settings) {
   DevicePort& port = *qp.links().port;
   rte_mbuf* const frame = stash_.Take(port.counters());
   if (frame == nullptr) return;
   ++qp.flow().cnps_sent;
-  const wire::HeaderTemplateConfig path = HeadersOf(qp, packet, view, marked);
+  const wire::HeaderTemplateConfig path = HeadersOf(qp, packet, view, marked, settings);
   uint8_t* const start = rte_pktmbuf_mtod(frame, uint8_t*);
   const wire::EncodedHeaders headers =
       wire::EncodeHeaders(wire::HeaderTemplate(path), {.opcode = wire::Opcode::kCnp},
@@ -100,7 +106,12 @@ void CongestionControl::SendCnp(QueuePair& qp, const wire::Packet& packet,
   frame->pkt_len = frame->data_len;
   drivers::SetDestination(*frame, path.dest_qpn);
   Count(port.counters().np_cnp_sent);
-  port.Queue(frame, path.destination_mac == port.device().mac, {.qpn = path.dest_qpn.value()});
+  const bool reads = IsReadResponse(packet.header.opcode);
+  port.Queue(frame, path.destination_mac == port.device().mac,
+             {.reason = UROCE_REASON_CNP_SENT,
+              .qpn = qp.qpn().value(),
+              .psn = packet.header.psn.value(),
+              .rate_mbps = reads ? RateMbps(qp) : 0});
 }
 
 void CongestionControl::Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes,
@@ -116,18 +127,32 @@ void CongestionControl::Charge(QueuePair& qp, const transport::TxPacket& packet,
 }
 
 void CongestionControl::OnLosses(QueuePair& qp, transport::Losses losses) {
-  switch (EnvironmentOf(qp).settings.profile) {
+  const congestion::Environment& environment = EnvironmentOf(qp);
+  if (!environment.reacts()) return;
+  switch (environment.settings.profile) {
     case congestion::Profile::kOff:
       return;
     case congestion::Profile::kDcqcn:
     case congestion::Profile::kDcqcnMlx:
-      Slow(qp);
-      return;
+      break;
     case congestion::Profile::kDelay:
       // The window has been told of lost requests; responses have no window.
-      if (losses.responses) Slow(qp);
-      return;
+      if (!losses.responses) {
+        Count(qp.links().port->counters().roce_slow_restart);
+        return;
+      }
+      break;
   }
+  SlowByLoss(qp);
+}
+
+void CongestionControl::SlowByLoss(QueuePair& qp) {
+  const bool was_limited = qp.flow().rate.point() != nullptr;
+  if (!Slow(qp)) return;
+  DeviceCounters& counters = qp.links().port->counters();
+  Count(counters.roce_slow_restart);
+  Count(counters.roce_slow_restart_cnps);
+  if (!was_limited) Count(counters.roce_slow_restart_trans);
 }
 
 }  // namespace uroce::datapath

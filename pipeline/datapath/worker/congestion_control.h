@@ -34,6 +34,11 @@ class CongestionControl {
   /// goes out before all else of this turn, and only the room of the port limits it.
   void OnMarked(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
                 const rte_mbuf* frame);
+  /// The rate that CNPs leave to `qp`, in Mb/s; 0: all of the line's.
+  static uint32_t RateMbps(const QueuePair& qp) {
+    const congestion::ReactionPoint* const point = qp.flow().rate.point();
+    return point == nullptr ? 0 : static_cast<uint32_t>(point->rate_bps() / congestion::kMegabit);
+  }
   /// Handles an admitted CNP to `qp`. False: it is ignored, since too many are limited already.
   bool OnCnp(QueuePair& qp) {
     if (!Slow(qp)) return false;
@@ -63,6 +68,7 @@ class CongestionControl {
   /// A datagram of `qp` has left on `path`, in a frame of `bytes`. The static rate of the path
   /// holds the next datagram back.
   void OnSentTo(QueuePair& qp, const Path& path, uint32_t bytes) {
+    qp.flow().traffic_class = path.traffic_class;
     if (path.static_rate_bps == 0) [[likely]]
       return;
     const double counted = bytes + congestion::kFrameOverheadBytes;
@@ -88,17 +94,19 @@ class CongestionControl {
   static constexpr Nanos kLongestWait{1'000'000};
 
   static const congestion::Environment& EnvironmentOf(const QueuePair& qp) {
-    return qp.links().port->congestion();
+    return qp.links().port->CongestionOf(qp.traffic_class());
   }
   bool Slow(QueuePair& qp) {
     return qp.flow().rate.OnCnp(EnvironmentOf(qp), limited_, time_.now());
   }
-  /// Whether a CNP is due for a marked packet.
-  bool IsDue(QueuePair& qp, const wire::Packet& packet);
+  /// Whether a CNP is due for a marked packet, by the settings of its priority.
+  bool IsDue(QueuePair& qp, const wire::Packet& packet, const congestion::Environment& environment);
   void SendCnp(QueuePair& qp, const wire::Packet& packet, const wire::FrameView& view,
-               const rte_mbuf* marked);
+               const rte_mbuf* marked, const congestion::NotificationSettings& settings);
   void Charge(QueuePair& qp, const transport::TxPacket& packet, uint32_t bytes, Nanos gap);
   void OnLosses(QueuePair& qp, transport::Losses losses);
+  /// A loss counts as a CNP.
+  void SlowByLoss(QueuePair& qp);
 
   FrameStash& stash_;
   const TurnTime& time_;

@@ -45,6 +45,8 @@ class FrameRecorder {
     annotation_.reason = reason;
     annotation_.detail = detail;
   }
+  /// The rate of the queue pair after the frame, in Mb/s.
+  void SetRate(uint32_t mbps) { annotation_.rate_mbps = mbps; }
   /// Counts that the frame is dropped, and notes why. Returns false.
   bool Drop(std::atomic<uint64_t>& counter, uint8_t reason, uint8_t detail = 0) {
     Count(counter);

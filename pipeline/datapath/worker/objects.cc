@@ -35,7 +35,7 @@ void Objects::Add(QueuePair& qp, const SessionList& sessions) {
     if (&port->device() == its.device) links.port = port.get();
   }
   assert(links.port != nullptr);
-  links.session_flow = links.port->FlowOf(its.session);
+  links.session_flow = links.port->FlowOf(its.session, its.session->rate());
   links.session = sessions.Find(its.session);
   assert(links.session != nullptr);
   std::vector<QueuePair*>& slots = links.session->slots;

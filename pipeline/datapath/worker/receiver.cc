@@ -179,6 +179,7 @@ void Receiver::OnCnp(DevicePort& port, QueuePair* qp, const wire::Packet& packet
   if (context_.congestion.OnCnp(*qp)) {
     Count(counters.rp_cnp_handled);
     context_.recorder.SetReason(UROCE_REASON_CNP_HANDLED);
+    context_.recorder.SetRate(CongestionControl::RateMbps(*qp));
   } else {
     context_.recorder.Drop(counters.rp_cnp_ignored, UROCE_REASON_CNP_IGNORED);
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "pipeline/congestion/units.h"
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/thread/deficit_round_robin.h"
@@ -23,10 +24,12 @@ inline void StopSending(QueuePair& qp) {
   if (session.queue_pairs.empty()) qp.links().port->sessions().Remove(session);
 }
 
-/// Counts `bytes` as sent by `qp` and by its program.
+/// Counts a frame of `bytes` as sent by `qp`, by its program and by its user.
 inline void Charge(QueuePair& qp, uint32_t bytes) {
+  SessionFlow& session = *qp.links().session_flow;
   DeficitRoundRobin::Charge(qp.links().flow, bytes);
-  DeficitRoundRobin::Charge(*qp.links().session_flow, bytes);
+  DeficitRoundRobin::Charge(session, bytes);
+  session.share.OnSent(bytes + congestion::kFrameOverheadBytes);
 }
 
 }  // namespace uroce::datapath

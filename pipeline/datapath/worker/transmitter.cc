@@ -78,6 +78,7 @@ bool Transmitter::ServePort(DevicePort& port) {
   if (port.has_relays()) {
     any |= port.TakeRelayed(std::max(port.LookForRoom() / context_.cross_worker.workers(), 1u));
   }
+  port.Resume(context_.time.now());
   if (!port.sessions().empty()) any |= ServeQueuePairs(port);
   if (port.has_relays()) any |= port.TakeRelayed(kBurst);
   return any;
@@ -88,9 +89,14 @@ bool Transmitter::ServeQueuePairs(DevicePort& port) {
   uint32_t room = port.LookForRoom();
   const Flow* last = nullptr;
   bool any = false;
-  while (room != 0) {
+  const Nanos now = context_.time.now();
+  while (room != 0 && port.MaySend(now)) {
     auto* session = static_cast<SessionFlow*>(schedule.Current());
     if (session == nullptr) break;
+    if (session->share.is_limited() && !session->share.MaySend(now)) [[unlikely]] {
+      port.Pause(*session);
+      continue;
+    }
     Flow* flow = session->queue_pairs.Current();
     if (flow == nullptr) {
       schedule.Remove(*session);
@@ -111,8 +117,7 @@ bool Transmitter::ServeQueuePairs(DevicePort& port) {
     if (sent == Sent::kNothing) StopSending(qp);
     if (sent != Sent::kPacket) continue;
     --room;
-    DeficitRoundRobin::Charge(*flow, bytes);
-    DeficitRoundRobin::Charge(*session, bytes);
+    Charge(qp, bytes);
   }
   return any;
 }

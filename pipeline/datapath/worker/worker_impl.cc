@@ -142,7 +142,9 @@ Nanos Worker::Impl::WaitBefore(Nanos now) {
 
 bool Worker::Impl::MeasuresWaits() const {
   return std::ranges::any_of(objects.ports(), [](const auto& port) {
-    return port->congestion().settings.profile == congestion::Profile::kDelay;
+    return std::ranges::any_of(port->environments(), [](const congestion::Environment& each) {
+      return each.settings.profile == congestion::Profile::kDelay;
+    });
   });
 }
 
@@ -160,8 +162,10 @@ void Worker::Impl::NoteWait(Nanos waited) {
   if (told == Nanos(0) && before == Nanos(0)) [[likely]]
     return;
   for (const auto& port : objects.ports()) {
-    port->congestion().host_delay = told;
-    port->congestion().stalled = port->congestion().stalled + told;
+    for (congestion::Environment& environment : port->environments()) {
+      environment.host_delay = told;
+      environment.stalled = environment.stalled + told;
+    }
   }
 }
 

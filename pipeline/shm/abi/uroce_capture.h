@@ -62,7 +62,7 @@ enum uroce_capture_reason {
   UROCE_REASON_BAD_ADDRESS, /* not from the peer of the queue pair; UD: not to this device */
   UROCE_REASON_BAD_STATE,   /* detail: enum ibv_qp_state */
   UROCE_REASON_CNP_IGNORED,
-  UROCE_REASON_CNP_HANDLED,       /* not dropped: the queue pair lowers its rate */
+  UROCE_REASON_CNP_HANDLED,       /* not dropped: the queue pair lowers its rate, to rate_mbps */
   UROCE_REASON_PARKED_FULL,       /* no room: the queue pair waits for a copy of memory */
   UROCE_REASON_ABANDONED,         /* the queue pair was reset or destroyed while the frame waited */
   UROCE_REASON_CROSS_WORKER_FULL, /* the queue to the queue pair's worker is full */
@@ -87,6 +87,8 @@ enum uroce_capture_reason {
   UROCE_REASON_SELECTIVE_ACK,  /* to another uroce: some packets are missing, later ones kept */
   /* Received; will be executed later. */
   UROCE_REASON_KEPT, /* a packet before it is missing; expected_psn */
+  /* Sent. */
+  UROCE_REASON_CNP_SENT, /* psn: of the marked packet; rate_mbps: of READ requests from now on */
 };
 /* Why a responder refuses a request with a fatal NAK; in the order of transport::Refusal. */
 enum uroce_refusal {
@@ -127,7 +129,7 @@ struct uroce_capture_note {
   uint32_t qpn; /* of this end; 0: no queue pair */
   uint32_t psn; /* of the packet */
   uint32_t expected_psn;
-  uint32_t reserved2;
+  uint32_t rate_mbps; /* of what the queue pair sends; 0: unknown, or the line's */
 };
 
 /* A record starts at a multiple of 64 and is contiguous. captured_length bytes of frame follow it;

@@ -155,6 +155,45 @@ TEST_F(WorkerCaptureTest, AGapIsToldWithTheExpectedPsnAndItsNak) {
   EXPECT_EQ(resent[0].qpn, a_.qp->qpn().value());
 }
 
+TEST_F(WorkerCaptureTest, NotificationsTellForWhichPacketAndTheNewRate) {
+  congestion::Settings settings = congestion::DefaultsOf(congestion::Profile::kDcqcn);
+  settings.rp.rate_to_set_on_first_cnp = 4'200;
+  for (const auto& device : bed_.devices) device->SetCongestion(settings, 40'000'000'000);
+  // CE for the second packet of a WRITE, then for a READ response.
+  const auto mark = [](rte_mbuf* frame) {
+    uint8_t* const ip = rte_pktmbuf_mtod_offset(frame, uint8_t*, kEthernetBytes);
+    ip[1] |= 3;
+    ip[10] = ip[11] = 0;
+    uint32_t sum = 0;
+    for (size_t at = 0; at < kIpv4Bytes; at += 2) sum += uint32_t{ip[at]} << 8 | ip[at + 1];
+    while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+    ip[10] = static_cast<uint8_t>(~sum >> 8);
+    ip[11] = static_cast<uint8_t>(~sum);
+    return true;
+  };
+  bed_.ports[0].filter = [&](rte_mbuf* frame) { return bed_.ports[0].sent != 2 || mark(frame); };
+  a_.PostSend(Transfer(kWrite, 3000, to_.key));
+  for (int i = 0; i < 20; ++i) bed_.Turn();
+  auto sent = NotesOf(UROCE_REASON_CNP_SENT);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].psn, 1u);
+  EXPECT_EQ(sent[0].qpn, b_.qp->qpn().value());
+  EXPECT_EQ(sent[0].rate_mbps, 0u) << "what it sends itself is not slowed down";
+  const auto handled = NotesOf(UROCE_REASON_CNP_HANDLED);
+  ASSERT_EQ(handled.size(), 1u);
+  EXPECT_EQ(handled[0].qpn, a_.qp->qpn().value());
+  EXPECT_NEAR(handled[0].rate_mbps, 2'100, 2'100);
+  EXPECT_NE(handled[0].rate_mbps, 0u);
+  bed_.Turn(Nanos(100'000'000));
+  bed_.ports[1].filter = mark;
+  a_.PostSend(Transfer(kRead, 64, to_.key));
+  for (int i = 0; i < 20; ++i) bed_.Turn();
+  sent = NotesOf(UROCE_REASON_CNP_SENT);
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[1].qpn, a_.qp->qpn().value());
+  EXPECT_NE(sent[1].rate_mbps, 0u) << "its READ requests are slowed down";
+}
+
 TEST_F(WorkerCaptureTest, TimeoutsAreNumberedAndTheReplyToTheirDuplicatesIsTold) {
   bed_.ports[1].filter = [](rte_mbuf*) { return false; };  // No answer comes back.
   a_.PostSend(Transfer(kWrite, 64, to_.key));

@@ -357,6 +357,73 @@ TEST_F(WorkerCongestionTest, ATimeoutSlowsDown) {
   }));
   EXPECT_TRUE(slowed);
   EXPECT_EQ(Counted(0, &DeviceCounters::rp_cnp_handled), 0u);
+  EXPECT_EQ(Counted(0, &DeviceCounters::roce_slow_restart), 1u);
+  EXPECT_EQ(Counted(0, &DeviceCounters::roce_slow_restart_cnps), 1u);
+  EXPECT_EQ(Counted(0, &DeviceCounters::roce_slow_restart_trans), 1u);
+}
+
+// [cc.priority] Each priority has its own profile: that of the path decides what marks, CNPs and
+// losses do, and that of the marked packet whether it is answered.
+TEST_F(WorkerCongestionTest, APriorityHasItsProfile) {
+  Device::SettingsOfPriorities settings;
+  settings.fill(congestion::DefaultsOf(Profile::kDcqcn));
+  settings[3] = congestion::DefaultsOf(Profile::kOff);
+  settings[5].np.np_enable = settings[5].rp.rp_enable = 0xdf;
+  for (const auto& device : bed_.devices) device->SetCongestionOfPriorities(settings, kLine);
+  const Gid peer = Testbed::AddressOf(*bed_.devices[1]);
+  uint64_t ignored = 0;
+  for (const int priority : {3, 5, 4}) {
+    Path path = a_.qp->path();
+    path.traffic_class = static_cast<uint8_t>(priority << 5);
+    bed_.worker->Modify(a_.qp.get(), transport::QpState::kRts, bed_.attributes, &path);
+    const bool is_on = priority == 4;
+    cnps_[1].clear();
+    marks_[0] = 1;
+    Post(kWrite, static_cast<uint64_t>(priority), kPath);
+    ExpectDone(1);
+    EXPECT_EQ(cnps_[1].size(), is_on ? 1u : 0u) << priority;
+    if (!is_on) InjectCnp(0, peer, a_.qp->qpn());
+    bed_.Turn();
+    EXPECT_EQ(a_.qp->flow().rate.point() != nullptr, is_on) << priority;
+    ignored += is_on ? 0 : 1;
+    EXPECT_EQ(Counted(0, &DeviceCounters::rp_cnp_ignored), ignored);
+  }
+}
+
+// [cc.priority] By delay on one priority alone: the window of a path of another has losses alone.
+TEST_F(WorkerCongestionTest, APriorityHasItsWindow) {
+  Device::SettingsOfPriorities settings;
+  settings.fill(congestion::DefaultsOf(Profile::kDcqcn));
+  settings[3] = congestion::DefaultsOf(Profile::kDelay);
+  settings[5] = congestion::DefaultsOf(Profile::kDelay);
+  settings[5].rp.rp_enable = 0xff & ~(1 << 5);
+  for (const auto& device : bed_.devices) device->SetCongestionOfPriorities(settings, kLine);
+  for (const int priority : {3, 4, 5}) {
+    const auto traffic_class = static_cast<uint8_t>(priority << 5);
+    bed_.attributes.congestion = &bed_.devices[0]->CongestionOf(a_.qp->qpn(), traffic_class);
+    bed_.Modify(a_, transport::QpState::kReset);
+    bed_.Modify(b_, transport::QpState::kReset);
+    bed_.Connect(a_, b_);
+    EXPECT_EQ(a_.qp->core().reliable().window().delay() != nullptr, priority == 3);
+  }
+}
+
+// A requester whose window is by delay counts a loss, which is no CNP then.
+TEST_F(WorkerCongestionTest, ALossOfADelayWindowIsCounted) {
+  for (const auto& device : bed_.devices) {
+    device->SetCongestion(congestion::DefaultsOf(Profile::kDelay), kLine);
+  }
+  bed_.attributes.timeout = 8;
+  bed_.Modify(a_, transport::QpState::kReset);
+  bed_.Modify(b_, transport::QpState::kReset);
+  bed_.Connect(a_, b_);
+  bool lost = false;
+  bed_.ports[0].filter = [&](rte_mbuf*) { return std::exchange(lost, true); };
+  Post(kWrite, 1, kPath);
+  ExpectDone(1);
+  EXPECT_EQ(Counted(0, &DeviceCounters::roce_slow_restart), 1u);
+  EXPECT_EQ(Counted(0, &DeviceCounters::roce_slow_restart_cnps), 0u);
+  EXPECT_EQ(Counted(0, &DeviceCounters::roce_slow_restart_trans), 0u);
 }
 
 class WorkerDelayTest : public WorkerCongestionTest {
@@ -378,7 +445,7 @@ TEST_F(WorkerDelayTest, AnIdleWireIsUsed) {
 
 // [cc.delay.host] A thread that waited for a CPU tells its peers, and leaves its wait out.
 TEST_F(WorkerDelayTest, AWaitForACpuIsTold) {
-  const auto& environment = bed_.devices[0]->congestion(0);
+  const auto& environment = bed_.devices[0]->congestion(0)[0];
   const auto turn = [&](int64_t waited) {
     bed_.now = bed_.now + Nanos(waited + 1'000);
     bed_.worker->RunOnce(bed_.now, Nanos(waited));

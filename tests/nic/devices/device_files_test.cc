@@ -76,6 +76,8 @@ TEST(DeviceFilesTest, CongestionControlReadsAsMlx5s) {
   DescribedDevice described = Device();
   described.congestion = congestion::DefaultsOf(congestion::Profile::kDcqcnMlx);
   described.congestion.np.np_enable = 0xf7;
+  described.profiles.fill(congestion::Profile::kDcqcnMlx);
+  described.profiles[5] = congestion::Profile::kOff;
   auto files = DeviceFiles(described);
   EXPECT_EQ(files["ecn/profile"], "dcqcn-mlx");
   EXPECT_EQ(files["ecn/roce_np/min_time_between_cnps"], "4");
@@ -84,6 +86,7 @@ TEST(DeviceFilesTest, CongestionControlReadsAsMlx5s) {
   EXPECT_EQ(files["ecn/roce_np/enable/2"], "1");
   EXPECT_EQ(files["ecn/roce_np/enable/3"], "0");
   EXPECT_EQ(files["ecn/roce_rp/enable/3"], "1");
+  EXPECT_EQ(files["ecn/roce_rp/enable/5"], "0") << "its own profile is off";
   EXPECT_EQ(files["ecn/roce_rp/rpg_time_reset"], "300");
   EXPECT_EQ(files["ecn/delay/beta"], "800");
   EXPECT_FALSE(files.contains("ecn/roce_np/np_enable"));

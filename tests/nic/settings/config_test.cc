@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "nic/settings/config_file.h"
 #include "nic/settings/flags.h"
 #include "nic/settings/port_congestion.h"
@@ -189,6 +190,66 @@ TEST(ConfigTest, CongestionControlOfASwitchIsThatOfItsNics) {
   EXPECT_EQ(CongestionOf(config->devices[1]).profile, congestion::Profile::kDcqcnMlx);
   EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_gd, 12u);
   EXPECT_EQ(CongestionOf(config->devices[2]).profile, congestion::Profile::kDcqcn);
+}
+
+TEST(ConfigTest, APriorityMayHaveAProfileOfItsOwn) {
+  using congestion::Profile;
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port=name=a,dev=net_null0,cc.3=delay,cc.5=off,cc=dcqcn-mlx,cc.rpg_gd=12"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto settings = CongestionOfPriorities(config->devices[0]);
+  EXPECT_EQ(settings[0].profile, Profile::kDcqcnMlx);
+  EXPECT_EQ(settings[3].profile, Profile::kDelay);
+  EXPECT_EQ(settings[5].profile, Profile::kOff);
+  EXPECT_EQ(settings[3].np.min_time_between_cnps, 50u) << "the defaults of its profile";
+  EXPECT_EQ(settings[7].np.min_time_between_cnps, 4u);
+  EXPECT_EQ(settings[3].rp.rpg_gd, 12u);
+  for (const char* bad : {"cc.8=off", "cc.03=off", "cc.3=on"}) {
+    const auto refused = FromFlags({absl::StrCat("--port=name=a,dev=net_null0,", bad)});
+    EXPECT_FALSE(refused.ok()) << bad;
+  }
+  DeviceConfig device = config->devices[0];
+  ASSERT_TRUE(ChangeCongestion("3=off", device.congestion).ok());
+  EXPECT_EQ(CongestionOfPriorities(device)[3].profile, Profile::kOff);
+}
+
+TEST(ConfigTest, NicsAndUsersMayHaveARate) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port=name=a,dev=net_null0,rate=2.5G", "--wire=b=10.0.0.1,rate=10M,c=10.0.0.2",
+                 "--max-rate-per-user=1G"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->devices[0].rate_bps, 2'500'000'000u);
+  EXPECT_EQ(config->devices[1].rate_bps, 10'000'000u);
+  EXPECT_EQ(config->devices[2].rate_bps, 10'000'000u);
+  EXPECT_EQ(config->limits.rate_per_user_bps, 1'000'000'000u);
+  const absl::StatusOr<Config> file = FromFile(
+      "[limits]\nmax_rate_per_user = \"400G\"\n[[port]]\nname = \"a\"\n"
+      "dev = \"net_null0\"\nrate = \"1M\"\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->limits.rate_per_user_bps, 400'000'000'000u);
+  EXPECT_EQ(file->devices[0].rate_bps, 1'000'000u);
+  for (const char* bad : {"rate=0", "rate=999K", "rate=401G", "rate=fast", "rate=-1G", "rate="}) {
+    const auto refused = FromFlags({absl::StrCat("--port=name=a,dev=net_null0,", bad)});
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_NE(refused.status().message().find("1M to 400G"), absl::string_view::npos);
+  }
+  EXPECT_FALSE(FromFlags({"--max-rate-per-user=1"}).ok());
+}
+
+TEST(ConfigTest, FlowControlHasTheNamesOfEthtool) {
+  using drivers::FlowControl;
+  for (const auto& [text, mode] :
+       {std::pair("off", FlowControl::kOff), std::pair("rx", FlowControl::kRx),
+        std::pair("tx", FlowControl::kTx), std::pair("full", FlowControl::kFull)}) {
+    const auto config =
+        FromFlags({absl::StrCat("--port=name=a,dev=net_null0,flow-control=", text)});
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->devices[0].flow_control, mode);
+    EXPECT_STREQ(drivers::NameOf(mode), text);
+  }
+  EXPECT_FALSE(FromFlags({"--port=name=a,dev=net_null0"})->devices[0].flow_control);
+  const auto refused = FromFlags({"--port=name=a,dev=net_null0,flow-control=on"});
+  EXPECT_NE(refused.status().message().find("off, rx, tx, full"), absl::string_view::npos);
 }
 
 TEST(ConfigTest, CongestionControlHasTheSameNamesInFiles) {
