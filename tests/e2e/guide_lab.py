@@ -84,7 +84,8 @@ class Machine:
         if not is_root:
             environment += ["USER=reader", f"XDG_RUNTIME_DIR=/run/user/{UID}"]
             user = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
-        return ["nsenter", f"--target={self._holder.pid}", "--mount", "--net", f"--wdns={self.work}",
+        return ["nsenter", f"--target={self._holder.pid}", "--mount", "--net",
+                f"--wdns={self.work}",
                 "setsid", *user, "env", "-i", *environment, "bash", "-c", text]
 
     def seen(self, path):
