@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of MPI whose four ranks have a NIC each of one switch, by the lines that README.md gives."""
+"""Jobs of MPI whose four ranks have a NIC each of one switch, by the lines that docs/guide/networks.md gives."""
 import os
 import unittest
 from unittest import mock

@@ -34,7 +34,7 @@ class ElsewhereLab(WireLab):
 
 
 class ServiceLab(VethLab):
-    """As README says: the daemons are a user of their own, with two capabilities."""
+    """As docs/guide/privilege.md says: daemons of a user of their own, with two capabilities."""
 
     daemon_prefix = ("setpriv", f"--reuid={SERVICE_UID}", f"--regid={SERVICE_UID}",
                      "--clear-groups", "--bounding-set=-all,+net_admin,+net_raw",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the devices do not have, by the error that README.md names; and arguments that are wrong. */
+ * What the devices do not have, by the error that docs/guide/programs.md names;
+ * and arguments that are wrong. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
