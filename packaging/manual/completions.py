@@ -89,7 +89,8 @@ def bash(parsed):
                   "return ;;"]
     for kind, how in (("file", "compgen -f"), ("device", f"compgen -W \"$({LIST_DEVICES})\"")):
         if kinds.get(kind):
-            lines.append(f"    {'|'.join(kinds[kind])}) COMPREPLY=($({how} -- \"$cur\")); return ;;")
+            names = "|".join(kinds[kind])
+            lines.append(f"    {names}) COMPREPLY=($({how} -- \"$cur\")); return ;;")
     if kinds.get("any"):
         lines.append(f"    {'|'.join(kinds['any'])}) return ;;")
     lines += ["  esac", "  case $place in"]

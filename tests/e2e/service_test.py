@@ -92,5 +92,6 @@ class ServiceTest(unittest.TestCase):
                         ["sh", "-c", '"$@" 9</dev/null', "sh", UROCED, "--ready-fd", "9"]):
             status, output = run_status([*command, "--no-huge", "--socket", self.socket])
             self.assertEqual(status, 2, output)
-            self.assertIn(f'--ready-fd: "{command[-1]}" is no file that is open for writing', output)
+            self.assertIn(f'--ready-fd: "{command[-1]}" is no file that is open for writing',
+                          output)
             self.assertEqual(os.listdir(self.directory), [])
