@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/daemon.h"
 
-#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -17,6 +16,7 @@
 #include "nic/objects/nic.h"
 #include "nic/ports.h"
 #include "nic/privileges.h"
+#include "nic/service_manager.h"
 
 namespace uroce::nic {
 namespace {
@@ -72,21 +72,35 @@ Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)
 
 Daemon::~Daemon() = default;
 
-void Daemon::Run() {
+sigset_t Daemon::Signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  return signals;
+}
+
+void Daemon::OnSignal(int signal_fd) {
+  signalfd_siginfo signal{};
+  if (read(signal_fd, &signal, sizeof(signal)) != sizeof(signal)) return;
+  if (signal.ssi_signo != SIGHUP) return loop_.Stop();
+  spdlog::warn("SIGHUP changes nothing: settings are read at the start alone");
+}
+
+void Daemon::Run() {
+  const sigset_t signals = Signals();
   const Fd signal_fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  const EventLoop::Id watch = loop_.Watch(signal_fd.get(), EPOLLIN, [this] { loop_.Stop(); });
+  const EventLoop::Id watch =
+      loop_.Watch(signal_fd.get(), EPOLLIN, [this, &signal_fd] { OnSignal(signal_fd.get()); });
+  ServiceManager manager(loop_);
+  manager.TellReady(ReadyLine());
   loop_.Run();
+  manager.TellStopping();
   loop_.Forget(watch);
   spdlog::info("stopping with {} programs connected", server_->connection_count());
 }
 
 std::string Daemon::ReadyLine() const {
-  std::string line =
-      absl::StrCat("uroced: ready, socket ", nic_->config().socket_path, ", devices");
+  std::string line = absl::StrCat("ready, socket ", nic_->config().socket_path, ", devices");
   for (const auto& device : nic_->devices()) {
     absl::StrAppend(&line, &device == &nic_->devices().front() ? " " : ", ", device->name());
     for (const InterfaceAddress& address : device->gids().addresses()) {

@@ -2,6 +2,8 @@
 // Assembles the daemon: ports, NICs, workers, control socket.
 #pragma once
 
+#include <signal.h>
+
 #include <memory>
 #include <string>
 
@@ -28,13 +30,16 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  /// Serves until SIGTERM or SIGINT, which the caller has blocked.
+  /// The signals that Run takes. The caller blocks them in all threads.
+  static sigset_t Signals();
+  /// Serves until SIGTERM or SIGINT. SIGHUP changes nothing: settings are read at the start alone.
   void Run();
-  /// "uroced: ready, socket ..., devices ...".
+  /// "ready, socket ..., devices ...".
   std::string ReadyLine() const;
 
  private:
   void Settle();
+  void OnSignal(int signal_fd);
 
   Daemon(const Config& config, Ports ports, ControlSocket socket);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // uroced: starts and stops the daemon.
+#include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -46,6 +47,15 @@ absl::StatusOr<uroce::nic::Config> ReadConfig(const uroce::nic::CommandLine& lin
   return uroce::nic::MakeConfig(settings, uroce::nic::DefaultSocketPath());
 }
 
+// Files that the daemon opens take free numbers, so this is asked before it opens any.
+absl::Status CheckReadyFd(int ready_fd) {
+  if (ready_fd < 0) return absl::OkStatus();
+  const int flags = fcntl(ready_fd, F_GETFL);
+  if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--ready-fd: \"", ready_fd, "\" is no file that is open for writing"));
+}
+
 int Fail(const absl::Status& status, int exit_status) {
   std::fprintf(stderr, "uroced: %s\n", std::string(status.message()).c_str());
   return exit_status;
@@ -61,10 +71,7 @@ void StartLog(const std::string& level) {
 // Threads inherit the mask: only the control thread's signalfd gets these signals.
 void PrepareProcess() {
   signal(SIGPIPE, SIG_IGN);
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  const sigset_t signals = uroce::nic::Daemon::Signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -74,7 +81,7 @@ void PrepareProcess() {
 }
 
 void TellReady(const uroce::nic::Daemon& daemon, int ready_fd) {
-  std::fprintf(stderr, "%s\n", daemon.ReadyLine().c_str());
+  std::fprintf(stderr, "uroced: %s\n", daemon.ReadyLine().c_str());
   if (ready_fd < 0) return;
   [[maybe_unused]] const ssize_t written = write(ready_fd, "\n", 1);
   close(ready_fd);
@@ -101,6 +108,9 @@ int main(int argc, char** argv) {
   if (line->version) return std::puts("uroced " UROCE_VERSION) < 0;
   const auto config = ReadConfig(*line);
   if (!config.ok()) return Fail(config.status(), kExitUsage);
+  if (absl::Status status = CheckReadyFd(config->ready_fd); !status.ok()) {
+    return Fail(status, kExitUsage);
+  }
   StartLog(config->log_level);
   PrepareProcess();
   const int status = Serve(*config);

@@ -15,6 +15,7 @@ STEPS = {
     "build": builds.build_release,
     "tree": suites.run_tree,
     "unit": builds.run_unit,
+    "packaging": suites.run_packaging,
     "e2e": suites.run_e2e,
     "asan": builds.run_asan,
     "tsan": builds.run_tsan,

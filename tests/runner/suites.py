@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests written in Python: of the tree, and end to end."""
 import os
+import subprocess
 import sys
 import time
 import unittest
@@ -60,6 +61,20 @@ def run_directory(results, directory, pattern=""):
 
 def run_tree(results, _options):
     run_directory(results, ROOT / "tests" / "tree")
+
+
+def run_packaging(results, options):
+    """The slow part builds the packages in a chroot: a script, on demand."""
+    run_directory(results, ROOT / "tests" / "packaging", options.pattern)
+    if not options.long:
+        results.add_skip("packaging/chroot", "packages are built with --long: some ten minutes")
+        return
+    done = subprocess.run([ROOT / "tests" / "packaging" / "chroot"], stdin=subprocess.DEVNULL,
+                          check=False)
+    if done.returncode:
+        results.add_failure("packaging/chroot", "see its output above")
+    else:
+        results.add_pass()
 
 
 def run_e2e(results, options):

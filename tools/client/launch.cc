@@ -32,21 +32,20 @@ std::string OwnPath() {
   return error ? "uroce" : self.string();
 }
 
+std::string FromOwnFolder(const char* folder) {
+  return (std::filesystem::path(OwnPath()).parent_path() / folder).lexically_normal().string();
+}
+
 absl::StatusOr<std::string> FindLibrary() {
   std::error_code error;
-  const auto directory = std::filesystem::path(OwnPath()).parent_path();
-  std::vector<std::filesystem::path> places;
-  if (!directory.empty()) {
-    places.push_back(directory / "../verbs-shim/liburoce.so");
-    places.push_back(directory / "liburoce.so");
-  }
-  places.emplace_back(UROCE_LIBDIR "/liburoce.so");
-  for (const auto& place : places) {
+  const std::string places[] = {FromOwnFolder("../verbs-shim/liburoce.so"),
+                                FromOwnFolder(UROCE_SHIM_DIR "/liburoce.so")};
+  for (const std::string& place : places) {
     const auto found = std::filesystem::canonical(place, error);
     if (!error) return found.string();
   }
-  return absl::NotFoundError(absl::StrCat("liburoce.so is neither at ", places.front().string(),
-                                          " nor at ", places.back().string()));
+  return absl::NotFoundError(
+      absl::StrCat("liburoce.so is neither at ", places[0], " nor at ", places[1]));
 }
 
 std::string PrependPreload(const std::string& library, const std::string& existing) {

@@ -20,7 +20,10 @@ struct LaunchEnvironment {
 /// The path of this program, for use in commands.
 std::string OwnPath();
 
-/// The path of liburoce.so: beside this binary in a build tree, or where it is installed.
+/// A folder that is given from the folder of this program: "../lib".
+std::string FromOwnFolder(const char* folder);
+
+/// The path of liburoce.so: in the build tree of this program, or where it is installed from there.
 absl::StatusOr<std::string> FindLibrary();
 
 /// `existing` is the former LD_PRELOAD. liburoce.so comes first and never twice: the linker must

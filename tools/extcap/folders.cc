@@ -44,7 +44,7 @@ bool IsThere(const fs::path& path) {
 }
 
 /// The path of a file: beside this program in a build tree, or where `ninja install` puts it.
-absl::StatusOr<fs::path> FindInstalled(const char* name, const char* folder) {
+absl::StatusOr<fs::path> FindInstalled(const char* name, const std::string& folder) {
   for (const fs::path& place :
        {fs::path(OwnPath()).parent_path() / name, fs::path(folder) / name}) {
     if (IsThere(place)) return place;
@@ -126,7 +126,7 @@ ExtcapFolders FindExtcapFolders() {
     ExtcapFolders folders = ParseExtcapFolders(OutputOf(command));
     if (!folders.global.empty()) return folders;
   }
-  return {.global = UROCE_EXTCAP_DIR};
+  return {.global = FromOwnFolder(UROCE_EXTCAP_DIR)};
 }
 
 std::string InstalledExtcap() {
@@ -139,7 +139,7 @@ std::string InstalledExtcap() {
 }
 
 absl::StatusOr<ExtcapLink> InstallExtcap() {
-  const absl::StatusOr<fs::path> program = FindInstalled(kName, UROCE_EXTCAP_DIR);
+  const absl::StatusOr<fs::path> program = FindInstalled(kName, FromOwnFolder(UROCE_EXTCAP_DIR));
   if (!program.ok()) return program.status();
   const ExtcapFolders folders = FindExtcapFolders();
   const absl::StatusOr<fs::path> folder = FolderOfUser(folders);
@@ -153,7 +153,7 @@ absl::StatusOr<std::string> InstallDissector() {
   const ExtcapFolders folders = FindExtcapFolders();
   const fs::path of_all = fs::path(folders.global_lua) / kDissector;
   if (!folders.global_lua.empty() && IsThere(of_all)) return of_all.string();
-  const absl::StatusOr<fs::path> script = FindInstalled(kDissector, UROCE_LUA_DIR);
+  const absl::StatusOr<fs::path> script = FindInstalled(kDissector, FromOwnFolder(UROCE_LUA_DIR));
   if (!script.ok()) return script.status();
   const absl::StatusOr<fs::path> folder = DissectorFolder(folders);
   if (!folder.ok()) return folder.status();

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A JSON schema of uroced.toml, for editors: the flags of uroced by the names of their keys."""
+import json
+
+VALUE = {"type": ["string", "integer", "boolean"]}
+FIELDS = {"type": "object", "additionalProperties": {
+    "anyOf": [VALUE, {"type": "array", "items": {"type": "string"}}]}}
+
+
+def key_of(entry):
+    return entry.names[-1].removeprefix("--").replace("-", "_")
+
+
+def property_of(entry):
+    value = {"type": ["string", "integer"]} if entry.value else {"type": "boolean"}
+    return {"description": " ".join(entry.text), **value}
+
+
+def properties(entries):
+    return {key_of(entry): property_of(entry) for entry in entries}
+
+
+def schema(uroced):
+    top = properties(uroced.entries("Daemon"))
+    del top["config"]
+    for entry in uroced.entries("NICs (each flag may be repeated)"):
+        if key_of(entry) == "fault":
+            top["fault"] = property_of(entry)
+        else:
+            top[key_of(entry)] = {"description": " ".join(entry.text), "type": "array",
+                                  "items": FIELDS}
+    top["limits"] = {"type": "object", "properties": properties(uroced.entries("Limits")),
+                     "additionalProperties": False}
+    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#",
+                       "title": "uroced.toml", "type": "object", "properties": top,
+                       "additionalProperties": False}, indent=2) + "\n"

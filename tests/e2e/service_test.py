@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon as a service: what the service manager is told, SIGHUP, --ready-fd."""
+import os
+import signal
+import socket
+import tempfile
+import unittest
+from pathlib import Path
+
+from lab import UROCE, UROCED
+from process import Process, run, run_status, wait_until
+
+WATCHDOG_US = 500_000
+
+
+class ServiceTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="uroce-e2e-")
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        self.socket = f"{self.directory}/uroced.sock"
+
+    def start(self, *arguments, **environment):
+        daemon = Process([UROCED, "--no-huge", "--socket", self.socket, *arguments],
+                         {**os.environ, **environment})
+        self.addCleanup(daemon.kill)
+        return daemon
+
+    def start_ready(self):
+        daemon = self.start()
+        wait_until(lambda: "uroced: ready, " in daemon.output(), "the line of a ready daemon")
+        return daemon
+
+    def test_the_service_manager_is_told(self):
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(manager.close)
+        manager.bind(f"{self.directory}/notify")
+        manager.settimeout(30)
+        daemon = self.start(NOTIFY_SOCKET=f"{self.directory}/notify",
+                            WATCHDOG_USEC=str(WATCHDOG_US))
+        told = []
+        while told.count("WATCHDOG=1") < 3:
+            told.append(manager.recv(4096).decode())
+        ready = [text for text in told if text.startswith("READY=1\n")]
+        self.assertEqual(len(ready), 1, told)
+        self.assertIn(f"STATUS=ready, socket {self.socket}, devices uroce0 10.0.0.1/24", ready[0])
+        self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
+        self.assertEqual(daemon.stop(), 0)
+        while (text := manager.recv(4096).decode()) == "WATCHDOG=1":
+            pass
+        self.assertEqual(text, "STOPPING=1")
+
+    def test_no_sign_of_life_comes_from_a_daemon_that_stands(self):
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(manager.close)
+        manager.bind(f"{self.directory}/notify")
+        manager.settimeout(30)
+        daemon = self.start(NOTIFY_SOCKET=f"{self.directory}/notify",
+                            WATCHDOG_USEC=str(WATCHDOG_US))
+        while not manager.recv(4096).startswith(b"READY=1"):
+            pass
+        daemon.signal(signal.SIGSTOP)
+        wait_until(lambda: " (stopped)" in Path(f"/proc/{daemon.pid}/status").read_text(),
+                   "a stopped daemon")
+        manager.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            while manager.recv(4096):
+                pass
+        manager.settimeout(3 * WATCHDOG_US / 1e6)
+        with self.assertRaises(TimeoutError):
+            manager.recv(4096)
+        daemon.signal(signal.SIGCONT)
+
+    def test_sighup_ends_nothing(self):
+        daemon = self.start_ready()
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: "SIGHUP changes nothing" in daemon.output(), "a line about SIGHUP")
+        self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
+        self.assertEqual(daemon.stop(), 0)
+        self.assertEqual(os.listdir(self.directory), [], "nothing stays behind")
+
+    def test_ready_fd_gets_a_byte(self):
+        path = f"{self.directory}/ready"
+        daemon = Process(["sh", "-c", f'exec "$@" 9>{path}', "sh", UROCED, "--no-huge",
+                          "--socket", self.socket, "--ready-fd", "9"])
+        self.addCleanup(daemon.kill)
+        wait_until(lambda: os.path.exists(path) and Path(path).read_bytes() == b"\n", "a byte")
+        self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
+
+    def test_a_ready_fd_that_nobody_could_read_is_refused(self):
+        for command in ([UROCED, "--ready-fd", "77"],
+                        ["sh", "-c", '"$@" 9</dev/null', "sh", UROCED, "--ready-fd", "9"]):
+            status, output = run_status([*command, "--no-huge", "--socket", self.socket])
+            self.assertEqual(status, 2, output)
+            self.assertIn(f'--ready-fd: "{command[-1]}" is no file that is open for writing',
+                          output)
+            self.assertEqual(os.listdir(self.directory), [])

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shells complete commands, flags, their values and NICs."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from built import MADE
+
+ASK_BASH = """
+source "$1"
+COMP_WORDS=(${2}); [[ $2 == *' ' ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_"${COMP_WORDS[0]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+# A shell on a terminal of its own, which prints what it would offer.
+ASK_ZSH = r"""
+zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z "PS1= ; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D"
+zpty -w z 'compadd() { [[ -n $words ]] && builtin compadd -O offered "$@"
+  print -rl -- "offer:"${^offered}; builtin compadd "$@" }'
+zpty -w z "zstyle ':completion:*' verbose no; bindkey '^I' complete-word; print rea''dy"
+zpty -r z seen '*ready*'
+zpty -w -n z "$2"$'\t'
+sleep 1.5
+while zpty -r -t z part; do print -rn -- "$part"; done
+zpty -d z
+"""
+
+
+class Completions:
+    """What each shell is asked."""
+
+    def offer(self, line):
+        raise NotImplementedError
+
+    def setUp(self):
+        if not shutil.which(self.shell):
+            self.skipTest(f"no {self.shell}: its completion is not tried")
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        os.makedirs(f"{directory.name}/uroced.sock.d/sys/class/infiniband/uroce7")
+        self.environment = {**os.environ, "UROCE_SOCKET": f"{directory.name}/uroced.sock",
+                            "HOME": directory.name, "TERM": "dumb"}
+
+    def ask(self, *command):
+        return subprocess.run(command, capture_output=True, text=True, env=self.environment,
+                              stdin=subprocess.DEVNULL, check=False, timeout=60).stdout
+
+    def check(self, line, wanted, unwanted=()):
+        offered = self.offer(line)
+        for word in wanted:
+            self.assertIn(word, offered, line)
+        for word in unwanted:
+            self.assertNotIn(word, offered, line)
+
+    def test_commands(self):
+        self.check("uroce s", ["stat", "srq", "switch"], ["capture"])
+        self.check("uroce cc ", ["parameters", "set"], ["stat"])
+
+    def test_flags(self):
+        self.check("uroce stat --w", ["--watch", "--workers"], ["--write"])
+        self.check("uroced --max-q", ["--max-qp", "--max-qp-wr"], ["--workers"])
+
+    def test_values(self):
+        self.check("uroce capture --direction ", ["in", "out", "inout"])
+        self.check("uroce stat --device ", ["uroce7"])
+        self.check("uroced --log-level ", ["warning", "debug"])
+
+
+class BashTest(Completions, unittest.TestCase):
+    shell = "bash"
+
+    def offer(self, line):
+        return self.ask("bash", "--norc", "-c", ASK_BASH, "bash", str(MADE / line.split()[0]),
+                        line).split()
+
+
+class FishTest(Completions, unittest.TestCase):
+    shell = "fish"
+
+    def offer(self, line):
+        said = self.ask("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]",
+                        str(MADE / f"{line.split()[0]}.fish"), line)
+        return [offered.split("\t")[0] for offered in said.splitlines()]
+
+
+class ZshTest(Completions, unittest.TestCase):
+    shell = "zsh"
+
+    def offer(self, line):
+        said = self.ask("zsh", "-f", "-c", ASK_ZSH, "zsh", str(MADE), line)
+        return re.findall(r"offer:(\S+)", said)  # The first stands behind the echo of the line.
