@@ -9,13 +9,16 @@
 #include <cstring>
 #include <functional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "nic/base/suggestion.h"
 #include "tools/capture/command.h"
 #include "tools/capture/flags.h"
@@ -25,6 +28,7 @@
 #include "tools/client/program_kind.h"
 #include "tools/doctor/doctor.h"
 #include "tools/extcap/folders.h"
+#include "tools/views/dump_view.h"
 #include "tools/views/rates.h"
 #include "tools/views/render.h"
 
@@ -33,6 +37,9 @@ namespace {
 
 constexpr int kExitFailed = 1;  // It ran and failed.
 constexpr int kExitUsage = 2;   // It could not start: flags, values, no daemon.
+// Of `run`, as of shells and env(1).
+constexpr int kExitNotRunnable = 126;
+constexpr int kExitNoProgram = 127;
 
 /// Flags of all sub-commands; each uses its own.
 struct Flags {
@@ -46,8 +53,9 @@ struct Flags {
   std::vector<std::string> ring_limits;
   std::vector<std::string> stop_limits;
   std::vector<std::string> filter_words;
-  std::vector<std::string> program;  ///< Of `run`.
-  std::string change_target;         ///< Of `switch set` and `fault set`.
+  std::vector<std::string> selections;  ///< Of listings: pid=, qpn=, device=.
+  std::vector<std::string> program;     ///< Of `run`.
+  std::string change_target;            ///< Of `switch set` and `fault set`.
   std::vector<std::string> changes;
   bool install = false;  ///< Of `extcap`.
   bool remove = false;
@@ -61,14 +69,41 @@ int Report(const absl::Status& status) {
 
 int Print(const absl::StatusOr<std::string>& text) {
   if (!text.ok()) return Report(text.status());
-  fputs(text->c_str(), stdout);
-  return fflush(stdout) == 0 ? 0 : kExitFailed;
+  if (fputs(text->c_str(), stdout) >= 0 && fflush(stdout) == 0) return 0;
+  return Report(absl::DataLossError(absl::StrCat("standard output: ", strerror(errno))));
+}
+
+/// Refuses a device that the daemon does not have.
+absl::Status CheckDevice(const Flags& flags) {
+  const std::string& wanted = flags.render.select.device;
+  if (wanted.empty()) return absl::OkStatus();
+  const auto json = FetchDump(ResolveSocketPath(flags.socket), UROCE_DUMP_DEVICES);
+  if (!json.ok()) return json.status();
+  const absl::StatusOr<Json> dump = ParseDump(*json);
+  if (!dump.ok()) return dump.status();
+  std::vector<std::string> names;
+  for (const Json& device : SelectObjects(*dump, {})) names.push_back(DeviceOf(device));
+  if (std::find(names.begin(), names.end(), wanted) != names.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("there is no device \"", wanted, "\"",
+                                                 Suggestion(wanted, names), "; the devices are ",
+                                                 absl::StrJoin(names, ", ")));
+}
+
+absl::Status TakeSelections(Flags& flags) {
+  for (const std::string& text : flags.selections) {
+    if (absl::Status status = AddFilter(text, flags.render.select); !status.ok()) return status;
+  }
+  return CheckDevice(flags);
+}
+
+int PrintJson(const Flags& flags, const std::string& json) {
+  return Print(RenderJson(json, flags.render.select, absl::Now(), flags.watch_s != 0));
 }
 
 int PrintDump(const Flags& flags, uroce_dump_what what) {
   const absl::StatusOr<std::string> json = FetchDump(ResolveSocketPath(flags.socket), what);
   if (!json.ok()) return Report(json.status());
-  return Print(flags.json ? RenderJson(*json) : RenderDump(what, *json, flags.render));
+  return flags.json ? PrintJson(flags, *json) : Print(RenderDump(what, *json, flags.render));
 }
 
 /// Sleeps for the time of --watch.
@@ -98,10 +133,10 @@ int WatchStat(const Flags& flags) {
     if (!json.ok()) return Report(json.status());
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - then).count();
-    const int result = flags.json ? Print(RenderJson(*json))
+    const int result = flags.json ? PrintJson(flags, *json)
                        : before.empty()
                            ? Print(RenderDump(UROCE_DUMP_STAT, *json, flags.render))
-                           : Print(RenderRates(before, *json, seconds, flags.render.device));
+                           : Print(RenderRates(before, *json, seconds, flags.render.select.device));
     if (result != 0 || flags.watch_s == 0) return result;
     before = *json;
     then = now;
@@ -110,10 +145,11 @@ int WatchStat(const Flags& flags) {
 }
 
 int PrintFaults(const Flags& flags) {
+  if (const absl::Status status = CheckDevice(flags); !status.ok()) return Report(status);
   const absl::StatusOr<std::string> json =
       FetchDump(ResolveSocketPath(flags.socket), UROCE_DUMP_STAT);
   if (!json.ok()) return Report(json.status());
-  return Print(RenderFaults(*json, flags.render.device));
+  return Print(RenderFaults(*json, flags.render.select.device));
 }
 
 int Change(const Flags& flags, uroce_change_what what) {
@@ -179,10 +215,15 @@ int RunProgram(const Flags& flags, const std::vector<std::string>& command) {
   const std::string socket_path = ResolveSocketPath(flags.socket);
   const auto environment = MakeLaunchEnvironment(socket_path);
   if (!environment.ok()) return Report(environment.status());
-  if (absl::Status status = CheckTakesPreload(command.front()); !status.ok()) return Report(status);
+  if (absl::Status status = CheckTakesPreload(command.front()); !status.ok()) {
+    Report(status);
+    return kExitNotRunnable;
+  }
   // Without a daemon the program would only report that it finds no device.
   if (const auto probe = ConnectToDaemon(socket_path); !probe.ok()) return Report(probe.status());
-  return Report(Exec(*environment, command));
+  const absl::Status status = Exec(*environment, command);
+  Report(status);
+  return absl::IsNotFound(status) ? kExitNoProgram : kExitNotRunnable;
 }
 
 /// Accepts the flag before the sub-command and after it: people try both.
@@ -190,15 +231,34 @@ void AddSocketFlag(CLI::App& app, Flags& flags) {
   app.add_option("--socket", flags.socket, "Control socket of the daemon (or UROCE_SOCKET)");
 }
 
+void AddWatch(CLI::App& command, Flags& flags) {
+  command
+      .add_option("--watch", flags.watch_s,
+                  "Every so many seconds, print again; stat: changes and rates")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            double seconds = 0;
+            const bool is_good =
+                absl::SimpleAtod(text, &seconds) && seconds >= 0.1 && seconds <= 3600;
+            return is_good ? std::string() : text + " is no number of seconds from 0.1 to 3600";
+          },
+          ""));
+}
+
 CLI::App* AddListing(CLI::App& app, Flags& flags, int& result, const char* name,
                      const char* description, uroce_dump_what what) {
   CLI::App* command = app.add_subcommand(name, description);
   AddSocketFlag(*command, flags);
-  command->add_flag("--json", flags.json, "Print the daemon's JSON");
-  command->add_option("-d,--device", flags.render.device, "Only this device")->excludes("--json");
+  command->add_flag("--json", flags.json, "Print JSON; with --watch one line each time (NDJSON)");
+  command->add_option("-d,--device", flags.render.select.device, "Only this device");
+  AddWatch(*command, flags);
+  command->add_option("FILTER", flags.selections, "Only device=NAME, pid=NUMBER, qpn=NUMBER");
   command->callback([&flags, &result, what, command] {
     if (!command->get_subcommands().empty()) return;
-    result = what == UROCE_DUMP_STAT ? WatchStat(flags) : WatchDump(flags, what);
+    const absl::Status status = TakeSelections(flags);
+    result = !status.ok()              ? Report(status)
+             : what == UROCE_DUMP_STAT ? WatchStat(flags)
+                                       : WatchDump(flags, what);
   });
   return command;
 }
@@ -297,10 +357,6 @@ void AddExtcap(CLI::App& app, Flags& flags, int& result) {
   extcap->callback([&flags, &result] { result = Extcap(flags); });
 }
 
-void AddWatch(CLI::App& command, Flags& flags, const char* description) {
-  command.add_option("--watch", flags.watch_s, description)->check(CLI::Range(0.1, 3600.0));
-}
-
 void AddListings(CLI::App& app, Flags& flags, int& result) {
   AddListing(app, flags, result, "devices", "Devices with their ports and GIDs",
              UROCE_DUMP_DEVICES);
@@ -308,7 +364,6 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
       AddListing(app, flags, result, "stat", "Counters of the devices", UROCE_DUMP_STAT);
   stat->add_flag("-a,--all", flags.render.all, "Counters that are zero, too");
   stat->add_flag("--workers", flags.render.workers, "What each worker does");
-  AddWatch(*stat, flags, "Every so many seconds, print changes and rates");
   AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);
   AddListing(app, flags, result, "mr", "Memory regions", UROCE_DUMP_MR);
   AddListing(app, flags, result, "srq", "Shared receive queues", UROCE_DUMP_SRQ);
@@ -331,7 +386,6 @@ void AddCongestion(CLI::App& app, Flags& flags, int& result) {
   CLI::App* cc = AddListing(app, flags, result, "cc",
                             "Congestion control: rates, windows, round trips, CNPs of each flow",
                             UROCE_DUMP_CC);
-  AddWatch(*cc, flags, "Every so many seconds, print them again");
   AddListing(*cc, flags, result, "parameters", "Profile and parameters of each NIC",
              UROCE_DUMP_CC_SETTINGS);
   AddChange(*cc, flags, result, UROCE_CHANGE_CC, "NIC",
@@ -354,7 +408,7 @@ void AddNetwork(CLI::App& app, Flags& flags, int& result) {
       "          uroce switch set uroce3 link=down");
   CLI::App* fault = app.add_subcommand("fault", "Faults that NICs make, and what they did");
   AddSocketFlag(*fault, flags);
-  fault->add_option("-d,--device", flags.render.device, "Only this device");
+  fault->add_option("-d,--device", flags.render.select.device, "Only this device");
   fault->callback([&flags, &result, fault] {
     if (fault->get_subcommands().empty()) result = PrintFaults(flags);
   });
@@ -386,7 +440,11 @@ int Main(int argc, char** argv) {
     app.parse(arguments);
     if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) {
+      std::ostringstream text;
+      app.exit(error, text, text);
+      return Print(text.str());
+    }
     fprintf(stderr, "uroce: %s%s (see uroce --help)\n", error.what(), SuggestionFor(app).c_str());
     return kExitUsage;
   }

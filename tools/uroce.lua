@@ -157,3 +157,40 @@ end
 
 -- A post-dissector, so that Wireshark still shows its own tree of RoCEv2.
 register_postdissector(uroce)
+
+-- Wireshark says "Malformed" of packets whose payload was cut by a snap length, in a text that no
+-- dissector may change. This one says what is known of them instead.
+local cut = Proto("uroce_cut", "uroce, payload that was not captured")
+local bth_opcode = Field.new("infiniband.bth.opcode")
+local bth_qp = Field.new("infiniband.bth.destqp")
+
+function cut.dissector(_, pinfo, _)
+  if pinfo.caplen >= pinfo.len then return end
+  local opcode, qp = bth_opcode(), bth_qp()
+  if not opcode or not qp or not tostring(pinfo.cols.info):find("Invalid Packet Length") then
+    return
+  end
+  local name = opcode.display:gsub("^.-%((%w+)%) %- ", "%1 "):gsub(" %(%d+%)$", "")
+  pinfo.cols.info:clear_fence()
+  pinfo.cols.info = string.format("%s QP=0x%06x, payload cut", name, qp.value)
+end
+
+register_postdissector(cut)
+
+-- Wireshark tries RPC over RDMA on what a program sends, and finds messages of less than 16 bytes,
+-- and some others, malformed. Heuristics of scripts come first: this one takes what is no RPC over
+-- RDMA (RFC 8166, section 4.2: version 1, message types 0 to 4) but would be taken for it.
+local RPC_BYTES, RPC_VERSION, RPC_TYPES = 16, 1, 4
+local message = Proto("uroce_message", "Message of a program")
+local data = Dissector.get("data")
+
+function message.dissector(_, _, _) end
+
+message:register_heuristic("infiniband.payload", function(payload, pinfo, tree)
+  if payload:reported_len() >= RPC_BYTES then
+    if payload:len() < RPC_BYTES or payload(4, 4):uint() == RPC_VERSION then return false end
+    if payload(12, 4):uint() > RPC_TYPES then return false end
+  end
+  data:call(payload, pinfo, tree)
+  return true
+end)

@@ -93,6 +93,13 @@ ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t
   return received;
 }
 
+/// The program itself only reports that there is no device. It may ask for them again and again.
+void WarnOfRefusal(const char* reason) {
+  static bool was_said = false;
+  if (__atomic_exchange_n(&was_said, true, __ATOMIC_RELAXED)) return;
+  Warn("the daemon refuses this program: %s", reason);
+}
+
 /// Prevents that a thread is cancelled inside a command: its reply would go to the next command.
 class CancelOff {
  public:
@@ -246,8 +253,10 @@ int DaemonConnection::Exchange(const void* request, size_t request_bytes, const 
   auto* header = static_cast<uroce_reply*>(room.reply);
   if (header->error != 0) {
     header->text[sizeof(header->text) - 1] = '\0';
-    Log("command %u: %s", static_cast<const uroce_request*>(request)->command,
-        header->text[0] != '\0' ? header->text : strerror(header->error));
+    const char* reason = header->text[0] != '\0' ? header->text : strerror(header->error);
+    const uint32_t command = static_cast<const uroce_request*>(request)->command;
+    if (command == UROCE_HELLO) WarnOfRefusal(reason);
+    Log("command %u: %s", command, reason);
     return ErrnoOf(header->error);
   }
   const auto bytes = static_cast<size_t>(received);

@@ -26,15 +26,13 @@ uint64_t ClockNs(clockid_t clock) {
 ErrnoKeeper::ErrnoKeeper() : saved_(errno) {}
 ErrnoKeeper::~ErrnoKeeper() { errno = saved_; }
 
-void Log(const char* format, ...) {
-  if (!IsLogging()) return;
+namespace {
+
+void WriteLine(const char* format, va_list arguments) {
   const ErrnoKeeper keeper;
   char line[512];
   size_t length = static_cast<size_t>(snprintf(line, sizeof(line), "uroce[%d]: ", getpid()));
-  va_list arguments;
-  va_start(arguments, format);
   const int written = vsnprintf(line + length, sizeof(line) - length - 1, format, arguments);
-  va_end(arguments);
   if (written < 0) return;
   length += static_cast<size_t>(written);
   if (length > sizeof(line) - 2) length = sizeof(line) - 2;
@@ -42,6 +40,23 @@ void Log(const char* format, ...) {
   // One write, so that lines of several threads do not mix. A closed stderr is not an error here.
   const ssize_t ignored = write(STDERR_FILENO, line, length);
   (void)ignored;
+}
+
+}  // namespace
+
+void Log(const char* format, ...) {
+  if (!IsLogging()) return;
+  va_list arguments;
+  va_start(arguments, format);
+  WriteLine(format, arguments);
+  va_end(arguments);
+}
+
+void Warn(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  WriteLine(format, arguments);
+  va_end(arguments);
 }
 
 }  // namespace uroce::shim

@@ -57,6 +57,8 @@ class ErrnoKeeper {
 
 /// Writes one line to stderr, if UROCE_LOG is set and not 0. Keeps errno.
 void Log(const char* format, ...) __attribute__((format(printf, 1, 2)));
+/// Writes the line in any case: for what a user must know who sees only that there is no device.
+void Warn(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 /// Sets errno to `error` and returns null: the result of verbs that fail to make an object.
 inline decltype(nullptr) FailWith(int error) {

@@ -180,7 +180,9 @@ bool Claim(uint16_t port_id) {
 }
 
 /// What may prevent DPDK from opening a device, or "".
-std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& options) {
+std::string GuessWhy(const DeviceArguments& arguments, const DeviceOptions& options, int reason) {
+  // What DPDK says of a virtual device whose name no driver has.
+  if (reason == EFAULT) return absl::StrCat("; no driver here is called ", arguments.driver);
   if (options.queues > 1) return absl::StrCat("; queues=", options.queues, " may be too many");
   rlimit locked{};
   if (arguments.rules().wake_up != WakeUp::kPacketSocket || geteuid() == 0) return "";
@@ -199,8 +201,9 @@ absl::StatusOr<uint16_t> Attach(const DeviceArguments& arguments, const DeviceOp
   const int error = rte_dev_probe(arguments.ToDpdk().c_str());
   if (rte_eth_dev_get_port_by_name(arguments.name.c_str(), &port_id) == 0) return port_id;
   const int reason = error == 0 ? ENODEV : std::abs(error);
-  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(), "\": DPDK cannot open it: ",
-                                          std::strerror(reason), GuessWhy(arguments, options)));
+  return absl::InternalError(absl::StrCat("dev \"", arguments.ToDpdk(),
+                                          "\": DPDK cannot open it: ", std::strerror(reason),
+                                          GuessWhy(arguments, options, reason)));
 }
 
 }  // namespace

@@ -4,10 +4,17 @@
 
 #include <cpuid.h>
 
+#include <cstdlib>
+#include <limits>
+
 namespace uroce {
 namespace {
 
 constexpr timespec kCalibration{.tv_sec = 0, .tv_nsec = 10'000'000};
+// Of several readings the one during which the least time passed: the thread may lose its CPU.
+constexpr int kReadings = 4;
+// Two readings of the same offset differ by less.
+constexpr int64_t kReadingNoiseNs = 10'000;
 
 // CPUID 0x80000007, EDX bit 8: the counter's rate is the same in all power states.
 bool HasInvariantCounter() {
@@ -20,17 +27,10 @@ bool HasInvariantCounter() {
 
 }  // namespace
 
-Clock::Clock() : base_(SystemNow(CLOCK_MONOTONIC)) {
-  if (HasInvariantCounter()) {
-    base_ticks_ = __rdtsc();
-    nanosleep(&kCalibration, nullptr);
-    const uint64_t ticks = __rdtsc() - base_ticks_;
-    const Nanos passed = SystemNow(CLOCK_MONOTONIC) - base_;
-    ns_per_tick_shifted_ =
-        static_cast<uint64_t>((static_cast<Wide>(passed.count()) << kShift) / ticks);
-  }
-  ReadWall(Now());
-}
+Clock::Clock()
+    : has_counter_(HasInvariantCounter()),
+      time_(Read(), ReadLater()),
+      wall_offset_(ReadWallOffset()) {}
 
 Nanos Clock::SystemNow(clockid_t clock) {
   timespec time{};
@@ -38,9 +38,52 @@ Nanos Clock::SystemNow(clockid_t clock) {
   return Nanos(time.tv_sec * 1'000'000'000 + time.tv_nsec);
 }
 
-void Clock::ReadWall(Nanos now) {
-  wall_read_ = now;
-  wall_offset_ = SystemNow(CLOCK_REALTIME) - now;
+CounterTime::Reading Clock::Read() {
+  CounterTime::Reading best;
+  uint64_t shortest = std::numeric_limits<uint64_t>::max();
+  for (int i = 0; i < kReadings; ++i) {
+    const uint64_t before = __rdtsc();
+    const Nanos time = SystemNow(CLOCK_MONOTONIC);
+    const uint64_t taken = __rdtsc() - before;
+    if (taken >= shortest) continue;
+    shortest = taken;
+    best = {before + taken / 2, time};
+  }
+  return best;
+}
+
+CounterTime::Reading Clock::ReadLater() {
+  nanosleep(&kCalibration, nullptr);
+  return Read();
+}
+
+// CLOCK_REALTIME is CLOCK_MONOTONIC with an offset that changes when the time is set: adjtimex(2)
+// slows both down alike.
+Nanos Clock::ReadWallOffset() {
+  Nanos offset{0};
+  Nanos shortest = kNever;
+  for (int i = 0; i < kReadings; ++i) {
+    const Nanos before = SystemNow(CLOCK_MONOTONIC);
+    const Nanos wall = SystemNow(CLOCK_REALTIME);
+    const Nanos taken = SystemNow(CLOCK_MONOTONIC) - before;
+    if (taken >= shortest) continue;
+    shortest = taken;
+    offset = wall - before - Nanos(taken.count() / 2);
+  }
+  return offset;
+}
+
+void Clock::Tend() {
+  if (has_counter_) time_.Correct(Read());
+  const Nanos offset = ReadWallOffset();
+  if (std::abs((offset - wall_offset_).count()) > kReadingNoiseNs) wall_offset_ = offset;
+}
+
+Nanos Clock::Wall() {
+  const Nanos wall = Now() + wall_offset_;
+  if (wall < last_wall_ && last_wall_ - wall < kMostHeld) return last_wall_;
+  last_wall_ = wall;
+  return wall;
 }
 
 }  // namespace uroce

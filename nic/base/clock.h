@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's clock: read once per turn.
+// The worker's clock.
 #pragma once
 
 #include <x86intrin.h>
@@ -7,38 +7,39 @@
 #include <cstdint>
 #include <ctime>
 
+#include "nic/base/counter_time.h"
 #include "pipeline/base/types.h"
 
 namespace uroce {
 
-/// Monotonic nanoseconds from the time stamp counter, calibrated by CLOCK_MONOTONIC at
-/// construction. Uses CLOCK_MONOTONIC itself where the counter's rate is not constant. One thread.
+/// Nanoseconds of CLOCK_MONOTONIC from the time stamp counter, which Tend keeps to it. Uses
+/// CLOCK_MONOTONIC itself where the counter's rate is not constant. One thread.
 class Clock {
  public:
-  /// The calibration takes about 10 ms.
+  /// How often Tend is to be called.
+  static constexpr Nanos kTendInterval{1'000'000'000};
+
+  /// The first calibration takes about 10 ms.
   Clock();
-  Nanos Now() const {
-    if (ns_per_tick_shifted_ == 0) return SystemNow(CLOCK_MONOTONIC);
-    const auto ticks = static_cast<Wide>(__rdtsc() - base_ticks_);
-    return base_ + Nanos(static_cast<int64_t>(ticks * ns_per_tick_shifted_ >> kShift));
-  }
-  /// `now` since 1970. Follows changes of the system's clock within a second.
-  Nanos Wall(Nanos now) {
-    if (now - wall_read_ > Nanos(1'000'000'000)) ReadWall(now);
-    return now + wall_offset_;
-  }
+  /// Never goes back.
+  Nanos Now() const { return has_counter_ ? time_.At(__rdtsc()) : SystemNow(CLOCK_MONOTONIC); }
+  /// The time since 1970. Never goes back, but where the system's clock is set back by
+  /// kMostHeld or more; then it follows within kTendInterval, as it follows other changes.
+  Nanos Wall();
+  /// Reads the system's clocks.
+  void Tend();
 
  private:
-  __extension__ using Wide = unsigned __int128;
-  static constexpr int kShift = 40;
+  static constexpr Nanos kMostHeld{1'000'000'000};
   static Nanos SystemNow(clockid_t clock);
-  void ReadWall(Nanos now);
+  static CounterTime::Reading Read();
+  static CounterTime::Reading ReadLater();
+  static Nanos ReadWallOffset();
 
-  uint64_t base_ticks_ = 0;
-  uint64_t ns_per_tick_shifted_ = 0;
-  Nanos base_;
-  Nanos wall_read_;
+  const bool has_counter_;
+  CounterTime time_;
   Nanos wall_offset_;
+  Nanos last_wall_{0};
 };
 
 }  // namespace uroce

@@ -30,6 +30,11 @@ std::string FailureText(const transport::Failure& failure) {
   return text;
 }
 
+std::string SectionComment(const std::string& comment) {
+  return absl::StrCat(comment, comment.empty() ? "" : "; ", "of each packet the first ",
+                      datapath::kHistorySnapBytes, " bytes were kept, zeros stand for the others");
+}
+
 }  // namespace
 
 std::string FailureComment(const datapath::FailedQueuePair& failed) {
@@ -50,14 +55,16 @@ std::string FailureComment(const datapath::FailedQueuePair& failed) {
 std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
                         const uroce_capture_interface& interface, const std::string& comment) {
   capture::PcapngWriter writer;
-  writer.AddSection("uroced " UROCE_VERSION, comment);
-  writer.AddInterface(interface, datapath::kHistorySnapBytes);
+  writer.AddSection("uroced " UROCE_VERSION, SectionComment(comment));
+  writer.AddInterface(interface, 0);
   for (const datapath::HistoryPacket& packet : packets) {
+    std::vector<uint8_t> bytes(packet.bytes.begin(), packet.bytes.begin() + packet.captured_bytes);
+    bytes.resize(packet.wire_length_bytes);
     const capture::CapturedFrame frame{.time_ns = packet.time_ns,
                                        .direction = packet.direction,
                                        .wire_length_bytes = packet.wire_length_bytes,
                                        .note = packet.note,
-                                       .bytes = {packet.bytes.data(), packet.captured_bytes}};
+                                       .bytes = bytes};
     writer.AddFrame(frame, &packet == &packets.back() ? comment : std::string());
   }
   return {writer.bytes().begin(), writer.bytes().end()};

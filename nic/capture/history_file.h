@@ -16,7 +16,8 @@ namespace uroce::nic {
 std::string FailureComment(const datapath::FailedQueuePair& failed);
 
 /// Returns a complete pcapng file of `packets`, seen at `interface`. `comment` is attached to the
-/// section and to the last packet; it may be "".
+/// section and to the last packet; it may be "". Packets have their whole length, because Wireshark
+/// takes cut ones for malformed: zeros stand for what was not kept, and the section says so.
 std::string HistoryFile(const std::vector<datapath::HistoryPacket>& packets,
                         const uroce_capture_interface& interface, const std::string& comment);
 

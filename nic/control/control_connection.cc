@@ -136,6 +136,13 @@ absl::Status ControlConnection::Dispatch(std::span<const uint8_t> datagram, Repl
 
 absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) {
   if (request.abi_version != UROCE_ABI_VERSION) {
+    if (context_.log_budget.Take(client_.uid(), Nic::Now())) {
+      spdlog::warn(
+          "session {}: {} (pid {}) is refused: its liburoce.so speaks version {} of the "
+          "protocol, this is {}",
+          client_.id(), client_.command_name(), client_.peer().pid, request.abi_version,
+          UROCE_ABI_VERSION);
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         "liburoce.so speaks version ", request.abi_version, " of the protocol, uroced ",
         UROCE_ABI_VERSION, "; use the same release of both"));

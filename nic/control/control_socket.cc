@@ -24,6 +24,9 @@ constexpr int kBacklog = 128;
 constexpr char kRemedy[] =
     "; remove it, or give a --socket in a directory where nobody else makes files";
 
+constexpr char kOtherPlace[] =
+    "; start it as root, set XDG_RUNTIME_DIR, or give a --socket in a directory of your own";
+
 absl::Status Complain(const std::string& path, absl::string_view what, int error) {
   return absl::Status(absl::ErrnoToStatusCode(error),
                       absl::StrCat("--socket: ", path, ": ", what, ": ", std::strerror(error)));
@@ -38,7 +41,10 @@ void MakeDirectoryOf(const std::string& path) {
 absl::StatusOr<Fd> TakeLock(const std::string& path) {
   const std::string lock_path = path + ".lock";
   Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!lock) return Complain(lock_path, "cannot be opened", errno);
+  if (!lock) {
+    const absl::Status status = Complain(lock_path, "cannot be opened", errno);
+    return absl::Status(status.code(), absl::StrCat(status.message(), kOtherPlace));
+  }
   struct stat status {};
   if (fstat(lock.get(), &status) != 0 || status.st_uid != geteuid()) {
     return absl::PermissionDeniedError(
@@ -71,6 +77,10 @@ absl::StatusOr<Fd> BindSocket(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<ControlSocket> ControlSocket::Listen(const std::string& path) {
+  if (struct stat status{}; stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--socket: ", path, " is a directory; name a file in it, such as ", path, "/uroced.sock"));
+  }
   MakeDirectoryOf(path);
   absl::StatusOr<Fd> lock = TakeLock(path);
   if (!lock.ok()) return lock.status();

@@ -4,9 +4,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "nic/base/suggestion.h"
 
 namespace uroce::nic {
@@ -35,19 +38,33 @@ absl::StatusOr<std::string> TextOf(const toml::node& node, const std::string& or
 struct Entry {
   std::string key;
   const toml::node* node;
+  uint32_t line;  // Of the key.
 };
 
 // toml++ sorts its keys, but the order in the file decides which NIC is the first.
 std::vector<Entry> InFileOrder(const toml::table& table) {
   std::vector<Entry> entries;
-  for (const auto& [key, node] : table) entries.push_back({std::string(key.str()), &node});
+  for (const auto& [key, node] : table) {
+    entries.push_back({std::string(key.str()), &node, key.source().begin.line});
+  }
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.node->source().begin < b.node->source().begin;
   });
   return entries;
 }
 
-/// Collects the settings of one file.
+std::string Spelt(absl::string_view key, char other, char usual) {
+  return absl::StrReplaceAll(key, {{std::string(1, other), std::string(1, usual)}});
+}
+
+/// The key of a field as flags spell it: those of ports and switches have hyphens, parameters of
+/// congestion control have none, and those of wires are names of NICs.
+std::string FieldKey(const std::string& device_kind, const std::string& key) {
+  const bool is_free = device_kind == "wire" || absl::StartsWith(key, "cc.");
+  return is_free ? key : Spelt(key, '_', '-');
+}
+
+/// Collects the settings of one file. Underscores and hyphens are the same in keys.
 class Reader {
  public:
   explicit Reader(std::string name) : name_(std::move(name)) {}
@@ -60,7 +77,7 @@ class Reader {
       } else if (entry.key == "limits") {
         status = ReadLimits(entry);
       } else {
-        status = ReadScalar(entry, absl::StrCat(name_, ": ", entry.key), false);
+        status = ReadScalar(entry, Origin(entry, entry.key), false);
       }
       if (!status.ok()) return status;
     }
@@ -70,52 +87,77 @@ class Reader {
   std::vector<Setting> TakeSettings() { return std::move(settings_); }
 
  private:
+  std::string Origin(const Entry& entry, absl::string_view key) const {
+    return absl::StrCat(name_, ":", entry.line, ": ", key);
+  }
+
   absl::Status ReadDevices(const Entry& entry) {
-    const std::string origin = absl::StrCat(name_, ": ", entry.key);
     const toml::array* array = entry.node->as_array();
     if (array == nullptr || !array->is_array_of_tables()) {
-      return Complain(origin, absl::StrCat("must be written as [[", entry.key, "]]"));
+      return Complain(Origin(entry, entry.key),
+                      absl::StrCat("must be written as [[", entry.key, "]]"));
     }
     for (const toml::node& element : *array) {
+      const std::string origin =
+          absl::StrCat(name_, ":", element.source().begin.line, ": ", entry.key);
       Setting setting{origin, entry.key, "", {}};
       for (const Entry& field : InFileOrder(*element.as_table())) {
-        absl::StatusOr<std::string> text =
-            TextOf(*field.node, absl::StrCat(origin, ".", field.key));
-        if (!text.ok()) return text.status();
-        setting.fields.emplace_back(field.key, *std::move(text));
+        if (absl::Status status = ReadField(field, "", setting); !status.ok()) return status;
       }
       settings_.push_back(std::move(setting));
     }
     return absl::OkStatus();
   }
 
+  /// `cc.rpg_ai_rate = 20` is a table in TOML.
+  absl::Status ReadField(const Entry& field, const std::string& prefix, Setting& setting) {
+    const std::string key = absl::StrCat(prefix, field.key);
+    if (const toml::table* table = field.node->as_table(); table != nullptr && prefix.empty()) {
+      for (const Entry& member : InFileOrder(*table)) {
+        if (absl::Status status = ReadField(member, key + ".", setting); !status.ok()) {
+          return status;
+        }
+      }
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::string> text =
+        TextOf(*field.node, Origin(field, absl::StrCat(setting.key, ".", key)));
+    if (!text.ok()) return text.status();
+    setting.fields.emplace_back(FieldKey(setting.key, key), *std::move(text));
+    return absl::OkStatus();
+  }
+
   absl::Status ReadLimits(const Entry& entry) {
     const toml::table* limits = entry.node->as_table();
-    if (limits == nullptr) return Complain(name_, "limits: must be written as [limits]");
+    if (limits == nullptr) {
+      return Complain(Origin(entry, entry.key), "must be written as [limits]");
+    }
     for (const Entry& limit : InFileOrder(*limits)) {
-      absl::Status status = ReadScalar(limit, absl::StrCat(name_, ": limits.", limit.key), true);
+      absl::Status status =
+          ReadScalar(limit, Origin(limit, absl::StrCat("limits.", limit.key)), true);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
   absl::Status ReadScalar(const Entry& entry, const std::string& origin, bool is_limit) {
+    const std::string key = Spelt(entry.key, '-', '_');
     const auto& infos = SettingInfos();
     const auto info = std::find_if(infos.begin(), infos.end(), [&](const SettingInfo& candidate) {
-      return entry.key == candidate.key;
+      return key == candidate.key;
     });
-    if (info == infos.end() && !(entry.key == "fault" && !is_limit)) {
-      std::vector<std::string> names;
+    if (info == infos.end() && !(key == "fault" && !is_limit)) {
+      std::vector<std::string> names = {"port", "wire", "switch", "fault", "limits"};
       for (const SettingInfo& candidate : infos) names.emplace_back(candidate.key);
-      return Complain(
-          origin, absl::StrCat("unknown key", Suggestion(entry.key, names), "; see uroced --help"));
+      return Complain(origin,
+                      absl::StrCat("unknown key", Suggestion(key, names), "; see uroced --help"));
     }
     if (info != infos.end() && info->is_limit != is_limit) {
       return Complain(origin, info->is_limit ? "belongs under [limits]" : "is no limit");
     }
     absl::StatusOr<std::string> text = TextOf(*entry.node, origin);
     if (!text.ok()) return text.status();
-    settings_.push_back({origin, entry.key, *std::move(text), {}});
+    settings_.push_back({origin, key, *std::move(text), {}});
     return absl::OkStatus();
   }
 

@@ -33,11 +33,19 @@ STANDARD = [frame_v4(*ENDS, bth(0x11, QPN, 77) + AETH),
             frame_v4(*ENDS, bth(0x04, QPN, 78, ack=True) + b"x" * 64)]
 
 
-def write_pcap(path, frames):
+def message(payload):
+    padding = -len(payload) % 4
+    header = bytearray(bth(0x04, QPN, 78, ack=True))
+    header[1] |= padding << 4
+    return frame_v4(*ENDS, bytes(header) + payload + bytes(padding))
+
+
+def write_pcap(path, frames, snap=65535):
     with open(path, "wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, snap, 1))
         for frame in frames:
-            file.write(struct.pack("<IIII", 1, 0, len(frame), len(frame)) + frame)
+            kept = frame[:snap]
+            file.write(struct.pack("<IIII", 1, 0, len(kept), len(frame)) + kept)
 
 
 class DissectorTest(unittest.TestCase):
@@ -53,9 +61,9 @@ class DissectorTest(unittest.TestCase):
         os.makedirs(folder)
         os.symlink(UROCE.parent / "uroce.lua", f"{folder}/uroce.lua")
 
-    def tshark(self, frames, *arguments, home=None):
+    def tshark(self, frames, *arguments, home=None, snap=65535):
         path = f"{self.home}/frames.pcap"
-        write_pcap(path, frames)
+        write_pcap(path, frames, snap)
         done = subprocess.run(["tshark", "-r", path, *arguments], stdin=subprocess.DEVNULL,
                               env={**os.environ, "HOME": home or self.home},
                               capture_output=True, text=True, timeout=60, check=True)
@@ -69,6 +77,28 @@ class DissectorTest(unittest.TestCase):
     def test_folder_is_the_one_of_wireshark(self):
         folders = run(["env", f"HOME={self.home}", "tshark", "-G", "folders"])
         self.assertRegex(folders, rf"(?m)^Personal Lua Plugins:\s*{self.home}/\.local/lib/")
+
+    def test_short_messages_and_such_as_look_like_rpc_are_whole(self):
+        frames = [message(b"x" * size) for size in (0, 1, 4, 12, 15, 16, 64)]
+        frames += [message(struct.pack("!IIII", 1, 2, 3, kind) + b"x" * 8) for kind in range(6)]
+        self.assertIn("Malformed", self.tshark(frames, home=self.bare_home))
+        lines = self.tshark(frames).splitlines()
+        self.assertEqual(len(lines), len(frames))
+        for line in lines:
+            self.assertRegex(line, r"RRoCE \d+ RC Send Only QP=0x000123\s*$")
+
+    def test_rpc_over_rdma_is_still_found(self):
+        call = struct.pack("!IIIIIII", 7, 1, 32, 0, 0, 0, 0)  # No chunks: the call follows.
+        call += struct.pack("!IIIIII", 7, 0, 2, 100003, 4, 0) + bytes(16)
+        self.assertIn("NFS", self.tshark([message(call)]))
+
+    def test_cut_payload_is_called_so(self):
+        frames = [STANDARD[0], message(b"x" * 1000)]
+        self.assertIn("Malformed", self.tshark(frames, home=self.bare_home, snap=128))
+        acknowledged, cut = self.tshark(frames, snap=128).splitlines()
+        self.assertIn("RC Acknowledge QP=0x000123", acknowledged)
+        self.assertIn("RC SEND Only QP=0x000123, payload cut", cut)
+        self.assertNotIn("Malformed", cut)
 
     def test_bitmap_is_read(self):
         frame = acknowledgement(0xD1, 0xFFFFFE, 40, [0xFFFFFFF0, 0x81])

@@ -39,13 +39,15 @@ UROCED_FLAGS = [
     (["--port", "name=uroce0,dev=net_af_xdp0;iface=lo"], "iface=lo has the MTU 65536"),
     (["--port", "name=uroce0,dev=net_pcap0;rx_pcap=/nonexistent.pcap"], "/nonexistent.pcap"),
     (["--port", "name=uroce0,dev=net_pcap0;rx_pcap=/dev/zero"], "is no file"),
-    (["--port", "name=uroce0,dev=net_bogus0"], "net_bogus0"),
+    (["--port", "name=uroce0,dev=net_bogus0"], "no driver here is called net_bogus"),
     (["--port", "name=uroce0,dev=ffff:ff:1f.7"], "no such PCI device"),
     (["--fault", "uroce0:drop=2"], "drop"),
     (["--fault", "uroce0:explode=0.1"], "explode"),
     (["--fault", "uroce9:drop=0.1"], "uroce9"),
     (["--config", "/nonexistent/uroced.toml"], "/nonexistent/uroced.toml"),
     (["--socket", "/nonexistent/directory/uroced.sock"], "/nonexistent/directory"),
+    (["--socket", "/nonexistent/directory/uroced.sock"], "XDG_RUNTIME_DIR"),
+    (["--socket", "/tmp"], "/tmp is a directory"),
 ]
 
 UROCE_FLAGS = [
@@ -53,6 +55,9 @@ UROCE_FLAGS = [
     (["bogus"], "bogus"),
     (["stat", "--bogus"], "--bogus"),
     (["stat", "--watch", "soon"], "soon"),
+    (["stat", "--watch", "abc"], "abc is no number of seconds from 0.1 to 3600"),
+    (["stats"], "did you mean stat"),
+    (["qp", "colour=1"], "device=NAME, pid=NUMBER or qpn=NUMBER"),
     (["run"], "program"),
     (["capture"], "--write"),
     (["capture", "-w", "/dev/null", "-c", "-5"], "-5"),
@@ -62,7 +67,8 @@ UROCE_FLAGS = [
     (["capture", "-w", "/dev/null", "-b", "files:3"], "-b files"),
     (["capture", "-w", "-", "-b", "packets:3"], "-w -"),
     (["capture", "-w", "/dev/null", "-a", "sheep:3"], "-a sheep:3"),
-    (["capture", "-w", "/dev/null", "-Q", "up"], "up"),
+    (["capture", "-w", "/dev/null", "-Q", "up"], "up is none of in, out, inout"),
+    (["capture", "-w", "/dev/null", "--only", "lost"], "none of dropped, retransmitted, marked"),
     (["extcap", "--install", "--remove"], "--install"),
     (["--socket", "/nonexistent/uroced.sock", "stat"], "/nonexistent/uroced.sock"),
     (["--socket", "/nonexistent/uroced.sock", "run", "--", "true"], "/nonexistent/uroced.sock"),
@@ -98,6 +104,11 @@ class FlagsTest(unittest.TestCase):
     def test_uroce_names_the_flag_and_the_value(self):
         for flags, hint in UROCE_FLAGS:
             self.check([UROCE, *flags], hint)
+
+    def test_output_to_a_full_disk_is_an_error(self):
+        status, output = run_status(["sh", "-c", f"{UROCE} --help > /dev/full"])
+        self.assertEqual((status, output.strip()),
+                         (1, "uroce: standard output: No space left on device"))
 
     def test_help_and_version_end_well(self):
         for program in (UROCE, UROCED):

@@ -55,6 +55,15 @@ class FlightTest(unittest.TestCase):
         self.assertIn("retransmission 2 of 2", text)
         self.assertIn("RETRY_EXC_ERR", text)
 
+    def test_wireshark_finds_no_packet_malformed(self):
+        self.fail("receiver-never-ready", "--rnr-retries", 2)
+        path = self.newest(1)[0]
+        lengths = tshark(path, "-T", "fields", "-e", "frame.len", "-e", "frame.cap_len").split()
+        self.assertGreater(max(map(int, lengths)), 1000, "a packet that is not kept as a whole")
+        self.assertEqual(lengths[::2], lengths[1::2])
+        self.assertNotIn("Malformed", tshark(path))
+        self.assertIn("zeros stand for the others", run(["capinfos", path]))
+
     def test_the_programs_own_modify_leaves_no_file(self):
         self.fail("flush-by-modify")
         pingpong(self.lab, "-n", 10)

@@ -2,6 +2,7 @@
 #include "tools/doctor/daemon.h"
 
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -78,6 +79,8 @@ DaemonDevice DeviceOf(const Json& json) {
   device.name = Member(json, "name", std::string());
   device.driver = Member(json, "driver", std::string());
   device.interface = Member(json, "interface", std::string());
+  device.interface_exists =
+      device.interface.empty() || if_nametoindex(device.interface.c_str()) != 0;
   device.link_up = Member(json, "link", std::string()) == "up";
   device.mtu_bytes = Member(json, "mtu", uint32_t{0});
   device.active_mtu = Member(json, "active_mtu", uint32_t{0});
@@ -164,6 +167,14 @@ Finding CheckDevice(const DaemonDevice& device) {
       device.interface.empty()
           ? absl::StrCat("uroced --port name=", device.name, ",mtu=", wanted, ",...")
           : absl::StrCat("sudo ip link set dev ", interface, " mtu ", wanted);
+  if (!device.interface_exists) {
+    return {
+        Level::kProblem, "devices",
+        absl::StrCat(device.name, ": there is no interface ", interface,
+                     " here; the NIC takes the next one of this name, or uroced runs in another "
+                     "network namespace"),
+        "ip -brief link show"};
+  }
   if (!device.link_up) {
     return {
         Level::kProblem, "devices",

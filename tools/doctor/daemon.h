@@ -17,6 +17,7 @@ struct DaemonDevice {
   std::string name;
   std::string driver;     ///< DPDK's name, "pci" or "wire".
   std::string interface;  ///< The kernel's, or "".
+  bool interface_exists = true;
   bool link_up = false;
   uint32_t mtu_bytes = 0;
   uint32_t active_mtu = 0;             ///< RoCE path MTU; 0: the interface's is too small.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/views/dump_view.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace uroce::tools {
@@ -36,15 +39,42 @@ absl::StatusOr<Json> ParseDump(const std::string& text) {
   return parsed;
 }
 
-std::vector<Json> SelectObjects(const Json& dump, const std::string& device) {
+std::vector<Json> SelectObjects(const Json& dump, const Selection& selection) {
   std::vector<Json> selected;
   const Json* list = FindList(dump);
   if (list == nullptr) return selected;
   for (const Json& object : *list) {
-    if (!object.is_object()) continue;
-    if (device.empty() || DeviceOf(object) == device) selected.push_back(object);
+    if (object.is_object() && IsSelected(object, selection)) selected.push_back(object);
   }
   return selected;
+}
+
+bool IsSelected(const Json& object, const Selection& selection) {
+  const auto fits = [&object](const char* key, const std::optional<uint32_t>& wanted) {
+    const auto found = object.find(key);
+    return !wanted || (found != object.end() && *found == *wanted);
+  };
+  return (selection.device.empty() || DeviceOf(object) == selection.device) &&
+         fits("pid", selection.pid) && fits("qpn", selection.qpn);
+}
+
+absl::Status AddFilter(const std::string& text, Selection& selection) {
+  const size_t equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
+  if (key == "device" && !value.empty()) {
+    selection.device = value;
+    return absl::OkStatus();
+  }
+  uint32_t number = 0;
+  const bool is_number = absl::StartsWith(value, "0x") ? absl::SimpleHexAtoi(value, &number)
+                                                       : absl::SimpleAtoi(value, &number);
+  if ((key != "pid" && key != "qpn") || !is_number) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is no filter: device=NAME, pid=NUMBER or qpn=NUMBER"));
+  }
+  (key == "pid" ? selection.pid : selection.qpn) = number;
+  return absl::OkStatus();
 }
 
 std::string DeviceOf(const Json& object) {

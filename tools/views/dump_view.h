@@ -3,7 +3,9 @@
 // unknown members are passed on, and missing ones are left out.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +21,20 @@ using Cells = std::vector<std::pair<std::string, Json>>;
 /// Errors: kDataLoss when `text` is not JSON.
 absl::StatusOr<Json> ParseDump(const std::string& text);
 
-/// The objects of a dump that belong to `device` ("": all).
-std::vector<Json> SelectObjects(const Json& dump, const std::string& device);
+/// What a listing shows; objects without such a member are left out.
+struct Selection {
+  std::string device;  ///< "": of all.
+  std::optional<uint32_t> pid;
+  std::optional<uint32_t> qpn;
+};
+
+/// Takes "device=uroce0", "pid=17", or "qpn=0x11", in decimal too.
+absl::Status AddFilter(const std::string& text, Selection& selection);
+
+bool IsSelected(const Json& object, const Selection& selection);
+
+/// The objects of a dump's list that are selected.
+std::vector<Json> SelectObjects(const Json& dump, const Selection& selection);
 
 /// The device that an object is, or that it belongs to.
 std::string DeviceOf(const Json& object);

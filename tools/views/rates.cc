@@ -84,9 +84,9 @@ absl::StatusOr<std::string> RenderRates(const std::string& before, const std::st
   if (!old_dump.ok()) return old_dump.status();
   const absl::StatusOr<Json> new_dump = ParseDump(after);
   if (!new_dump.ok()) return new_dump.status();
-  const std::vector<Json> old_devices = SelectObjects(*old_dump, device);
+  const std::vector<Json> old_devices = SelectObjects(*old_dump, {.device = device});
   TextTable table({"device", "counter", "change", "rate"});
-  for (const Json& object : SelectObjects(*new_dump, device)) {
+  for (const Json& object : SelectObjects(*new_dump, {.device = device})) {
     AddDevice(object, CountersOf(old_devices, DeviceOf(object)), seconds, table);
   }
   const std::vector<Json> old_ports = PortsOf(*old_dump, device);

@@ -7,13 +7,21 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "tools/views/dump_view.h"
 #include "tools/views/rates.h"
 #include "tools/views/text_table.h"
 
 namespace uroce::tools {
 namespace {
+
+/// QPNs are shown as perftest and tshark show them.
+std::string CellOf(const std::string& name, const Json& value) {
+  const bool is_qpn = (name == "qpn" || absl::EndsWith(name, "_qpn")) && value.is_number_unsigned();
+  return is_qpn ? absl::StrFormat("0x%06x", value.get<uint32_t>()) : CellText(value);
+}
 
 /// One row for each object; a column that would be empty is left out.
 std::string RenderObjects(const std::vector<Json>& objects) {
@@ -32,7 +40,7 @@ std::string RenderObjects(const std::vector<Json>& objects) {
     for (const auto& [name, value] : row) {
       const auto column = std::find(columns.begin(), columns.end(), name);
       if (column == columns.end()) continue;
-      texts[static_cast<size_t>(column - columns.begin())] = CellText(value);
+      texts[static_cast<size_t>(column - columns.begin())] = CellOf(name, value);
     }
     table.AddRow(std::move(texts));
   }
@@ -123,6 +131,26 @@ std::string RenderParameters(const std::vector<Json>& devices) {
   return table.ToString();
 }
 
+/// What a person looks for; --json has the rest.
+std::string RenderQueuePairs(const std::vector<Json>& queue_pairs) {
+  static constexpr const char* kColumns[] = {"device",   "pid",        "program",        "qpn",
+                                             "type",     "state",      "remote_qpn",     "remote",
+                                             "path_mtu", "sent_bytes", "received_bytes", "recovery",
+                                             "flight"};
+  std::vector<Json> brief;
+  for (const Json& queue_pair : queue_pairs) {
+    Json row = Json::object();
+    for (const char* column : kColumns) {
+      const Json value = MemberOf(queue_pair, column);
+      if (!value.is_null()) row[column] = value;
+    }
+    const Json resent = MemberOf(MemberOf(queue_pair, "counters"), "retransmitted_pkts");
+    if (!resent.is_null()) row["retransmitted"] = resent;
+    brief.push_back(std::move(row));
+  }
+  return RenderObjects(brief);
+}
+
 bool IsZero(const Json& value) { return value.is_number() && value == 0; }
 
 /// One line for each counter, one column for each device.
@@ -141,6 +169,7 @@ std::string RenderCounters(const std::vector<Json>& devices, bool all) {
     }
   }
   TextTable table(header);
+  bool any = false;
   for (const std::string& name : order) {
     std::vector<std::string> line = lines[name];
     const bool silent = std::all_of(line.begin(), line.end(), [](auto& c) { return c.empty(); });
@@ -148,8 +177,9 @@ std::string RenderCounters(const std::vector<Json>& devices, bool all) {
     for (std::string& cell : line) cell = cell.empty() ? "0" : cell;
     line.insert(line.begin(), CounterName(name));
     table.AddRow(std::move(line));
+    any = true;
   }
-  return table.ToString();
+  return any ? table.ToString() : "nothing counted yet; --all shows all counters\n";
 }
 
 /// The counters that all devices share, under a title.
@@ -171,7 +201,7 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
                                        const RenderOptions& options) {
   const absl::StatusOr<Json> dump = ParseDump(json);
   if (!dump.ok()) return dump.status();
-  const std::vector<Json> objects = SelectObjects(*dump, options.device);
+  const std::vector<Json> objects = SelectObjects(*dump, options.select);
   switch (what) {
     case UROCE_DUMP_DEVICES:
       return RenderDevices(objects);
@@ -185,6 +215,7 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
     case UROCE_DUMP_CC:
       return objects.empty() ? std::string("none\n") : RenderFlows(objects);
     case UROCE_DUMP_QP:
+      return objects.empty() ? std::string("none\n") : RenderQueuePairs(objects);
     case UROCE_DUMP_CM:
     case UROCE_DUMP_SRQ:
     case UROCE_DUMP_PEERS:
@@ -201,7 +232,7 @@ absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::str
   const absl::StatusOr<Json> dump = ParseDump(json);
   if (!dump.ok()) return dump.status();
   std::vector<Json> rows;
-  for (const Json& object : SelectObjects(*dump, device)) {
+  for (const Json& object : SelectObjects(*dump, {.device = device})) {
     const std::string fault = object.value("fault", "");
     Json row = {{"device", DeviceOf(object)}, {"fault", fault.empty() ? "off" : fault}};
     for (const auto& [member, prefix] :
@@ -214,10 +245,26 @@ absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::str
   return RenderObjects(rows);
 }
 
-absl::StatusOr<std::string> RenderJson(const std::string& json) {
+absl::StatusOr<std::string> RenderJson(const std::string& json, const Selection& select,
+                                       absl::Time time, bool is_line) {
   const absl::StatusOr<Json> dump = ParseDump(json);
   if (!dump.ok()) return dump.status();
-  return dump->dump(2) + "\n";
+  Json stamped = {
+      {"timestamp", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())}};
+  const bool selects = !select.device.empty() || select.pid || select.qpn;
+  for (const auto& [name, value] : dump->items()) {
+    if (!selects || !IsListOfObjects(value)) {
+      stamped[name] = value;
+      continue;
+    }
+    stamped[name] = Json::array();
+    for (const Json& object : value) {
+      if (IsSelected(object, select)) stamped[name].push_back(object);
+    }
+  }
+  return stamped.dump(is_line ? -1 : 2, ' ', /*ensure_ascii=*/true,
+                      Json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace uroce::tools

@@ -5,7 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "pipeline/shm/abi/uroce_commands.h"
+#include "tools/views/dump_view.h"
 
 namespace uroce::tools {
 
@@ -13,7 +15,7 @@ namespace uroce::tools {
 struct RenderOptions {
   bool all = false;      ///< Also show counters that are zero.
   bool workers = false;  ///< Of UROCE_DUMP_STAT: show each worker, not each device.
-  std::string device;    ///< Show only what belongs to this device; "" for all.
+  Selection select;
 };
 
 /// A table of `json`. Unknown columns follow the known ones, and missing columns are left out,
@@ -24,7 +26,10 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
 /// The faults of each device and their counters, from a dump UROCE_DUMP_STAT.
 absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::string& device);
 
-/// `json`, checked and indented for reading.
-absl::StatusOr<std::string> RenderJson(const std::string& json);
+/// `json` with "timestamp" (RFC 3339, UTC, microseconds), and in its lists what `select` selects.
+/// Indented for reading, or as one line for each look of --watch (NDJSON). All that is not ASCII is
+/// escaped.
+absl::StatusOr<std::string> RenderJson(const std::string& json, const Selection& select,
+                                       absl::Time time, bool is_line);
 
 }  // namespace uroce::tools

@@ -33,7 +33,10 @@ std::string Pad(const std::string& cell, size_t width) {
 
 }  // namespace
 
-TextTable::TextTable(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+TextTable::TextTable(std::vector<std::string> header) {
+  for (std::string& cell : header) MakePrintable(cell);
+  rows_.push_back(std::move(header));
+}
 
 void TextTable::AddRow(std::vector<std::string> cells) {
   cells.resize(rows_.front().size());

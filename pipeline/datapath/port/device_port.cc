@@ -11,8 +11,8 @@
 
 namespace uroce::datapath {
 
-void Taps::BeginTurn(Nanos wall_time) {
-  time = wall_time;
+void Taps::BeginTurn() {
+  const Nanos time = clock.Wall();
   for (CaptureTap* tap : list) tap->Publish(time);
 }
 

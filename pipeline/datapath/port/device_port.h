@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "drivers/port.h"
+#include "nic/base/clock.h"
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/capture/capture_tap.h"
 #include "pipeline/datapath/frames/cross_worker_queues.h"
@@ -61,11 +62,15 @@ struct SessionFlow : Flow {
 
 /// The captures of a worker. Nearly always there is none.
 struct Taps {
-  std::vector<CaptureTap*> list;
-  Nanos time;  ///< The time of this turn, since 1970; updated while there are captures.
+  explicit Taps(Clock& worker_clock) : clock(worker_clock) {}
 
+  std::vector<CaptureTap*> list;
+  Clock& clock;
+
+  /// Each frame has a time of its own, so that those of a burst can be told apart.
   void Add(uint32_t device_index, uint16_t direction, const rte_mbuf* frame,
            const uroce_capture_note& note) {
+    const Nanos time = clock.Wall();
     for (CaptureTap* tap : list) {
       tap->Add(device_index, direction, rte_pktmbuf_mtod(frame, const uint8_t*), frame->data_len,
                time, note);
@@ -73,7 +78,7 @@ struct Taps {
   }
   /// Publishes what the previous turn added, which has reached the memory meanwhile. Called when
   /// there are captures.
-  void BeginTurn(Nanos wall_time);
+  void BeginTurn();
 };
 
 /// One worker's access to a device. The worker drives a queue of the port. If it drives none,

@@ -35,7 +35,7 @@ void FailedQueuePairs::Deliver(const Failed& failed) {
   sink_->Take({.qpn = qp.qpn(),
                .remote_qpn = qp.path().remote_qpn,
                .device_index = qp.config().device->index(),
-               .time = time_.Wall(),
+               .time = time_.clock().Wall(),
                .cause = failed.cause,
                .failure = qp.core().failure(),
                .history = qp.TakeHistory()});

@@ -54,7 +54,7 @@ void FrameRecorder::RecordWithHistory(QueuePair& qp, const rte_mbuf* frame) {
 
 void FrameRecorder::AddToHistory(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
                                  const uroce_capture_note& annotation) {
-  qp.history()->Add(direction, BytesOf(*frame), time_.Wall(), annotation);
+  qp.history()->Add(direction, BytesOf(*frame), taps_.clock.Wall(), annotation);
 }
 
 }  // namespace uroce::datapath

@@ -24,7 +24,7 @@ enum class Showing : uint8_t { kFirst, kAgain };
 /// then what becomes known of the frame, then one of the Record calls. One thread.
 class FrameRecorder {
  public:
-  explicit FrameRecorder(TurnTime& time) : time_(time) {}
+  explicit FrameRecorder(TurnTime& time) : taps_(time.clock()) {}
 
   // ---- captures ----
   /// The captures, for ports, which record what they send.
@@ -32,7 +32,7 @@ class FrameRecorder {
   void AddTap(CaptureTap* tap) { taps_.list.push_back(tap); }
   void RemoveTap(CaptureTap* tap);
   void BeginTurn() {
-    if (!taps_.list.empty()) taps_.BeginTurn(time_.Wall());
+    if (!taps_.list.empty()) taps_.BeginTurn();
   }
 
   // ---- the annotation of the frame at work ----
@@ -90,7 +90,6 @@ class FrameRecorder {
   void AddToHistory(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
                     const uroce_capture_note& annotation);
 
-  TurnTime& time_;
   const MulticastMark mark_;
   Taps taps_;
   uroce_capture_note annotation_{};

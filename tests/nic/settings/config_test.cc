@@ -541,6 +541,28 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--wire-interfaces", "--port=name=a,dev=net_null0"}, {"wire", "--switch"}},
         BadFlags{{"--fault=nobody:drop=0.1"}, {"--fault", "nobody"}}));
 
+TEST(ConfigTest, FileTakesKeysAsFlagsSpellThem) {
+  const absl::StatusOr<Config> config = FromFile(R"(
+log-level = "debug"
+flight_packets = 7
+[limits]
+max-qp = 5
+[[port]]
+name = "under_score"
+dev = "net_null0"
+selective_repeat = "off"
+cc.rpg_ai_rate = 20
+[[wire]]
+a_b = "10.0.0.1"
+c = "10.0.0.2"
+)");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->log_level, "debug");
+  EXPECT_EQ(config->devices[0].name, "under_score");
+  EXPECT_FALSE(config->devices[0].selective_repeat);
+  EXPECT_EQ(config->devices[1].name, "a_b");
+}
+
 struct BadFile {
   const char* text;
   std::vector<std::string> words;
@@ -562,7 +584,10 @@ TEST_P(BadFileTest, IsOneLineThatNamesFileAndKey) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadFileTest,
     testing::Values(BadFile{"socket = \n", {":1"}}, BadFile{"\n\nx y z\n", {":3"}},
-                    BadFile{"bogus = 1", {"bogus"}}, BadFile{"workers = 65", {"workers", "65"}},
+                    BadFile{"\n\nbogus = 1", {"uroced.toml:3: bogus"}},
+                    BadFile{"[limits]\nmax-qps = 1", {":2: limits.max-qps", "did you mean max_qp"}},
+                    BadFile{"\n[[port]]\nname = \"a\"\ncolour = 1", {":2: port", "colour"}},
+                    BadFile{"workers = 65", {"workers", "65"}},
                     BadFile{"workers = 1.5", {"workers"}}, BadFile{"max_qp = 5", {"[limits]"}},
                     BadFile{"[limits]\nsocket = \"x\"", {"limits.socket"}},
                     BadFile{"limits = 3", {"[limits]"}}, BadFile{"port = 3", {"[[port]]"}},

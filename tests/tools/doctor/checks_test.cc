@@ -75,6 +75,15 @@ TEST(DoctorDaemonTest, OtherProtocolIsAProblemAndOtherReleaseANote) {
   EXPECT_THAT(CheckDaemon(facts, "uroced"), Contains(Says(Level::kNote, "0.0.9", "sudo kill 7")));
 }
 
+TEST(DoctorDaemonTest, AnInterfaceThatIsGoneIsNotSetUp) {
+  DaemonFacts facts = GoodDaemon();
+  facts.devices[0].interface_exists = false;
+  facts.devices[0].link_up = false;
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              Contains(Says(Level::kProblem, "there is no interface eth0", "ip -brief link")));
+  EXPECT_THAT(CheckDaemon(facts, "uroced"), Not(Contains(Says(Level::kProblem, "is down", ""))));
+}
+
 TEST(DoctorDaemonTest, DevicesThatCannotCarryTrafficAreProblems) {
   DaemonFacts facts = GoodDaemon();
   facts.devices[0].link_up = false;
@@ -130,6 +139,7 @@ TEST(DoctorDaemonTest, DumpIsReadAndAnotherKindRefused) {
                            facts));
   ASSERT_EQ(facts.devices.size(), 1u);
   EXPECT_TRUE(facts.devices[0].link_up);
+  EXPECT_EQ(facts.devices[0].interface_exists, facts.devices[0].interface.empty());
   EXPECT_EQ(facts.devices[0].active_mtu, 1024u);
   EXPECT_EQ(facts.devices[0].addresses, std::vector<std::string>{"10.0.0.1/24"});
   EXPECT_EQ(facts.version, "1.2");

@@ -17,11 +17,55 @@ std::string Render(uroce_dump_what what, const std::string& json, RenderOptions 
 }
 
 TEST(RenderTest, ColumnsFollowTheMembersAndNestedOnesAreFolded) {
-  EXPECT_EQ(Render(UROCE_DUMP_QP, R"({"qps": [{"qpn": 17, "peer": {"qpn": 4}, "state": "RTS"},
-                                              {"qpn": 1234, "state": "INIT"}]})"),
-            "qpn   peer.qpn  state\n"
-            "  17         4  RTS\n"
-            "1234            INIT\n");
+  EXPECT_EQ(Render(UROCE_DUMP_CM, R"({"ids": [{"id": 17, "peer": {"port": 4}, "state": "RTS"},
+                                              {"id": 1234, "state": "INIT"}]})"),
+            "id    peer.port  state\n"
+            "  17          4  RTS\n"
+            "1234             INIT\n");
+}
+
+TEST(RenderTest, QueuePairsShowWhatAPersonReads) {
+  EXPECT_EQ(Render(UROCE_DUMP_QP, R"({"qps": [
+      {"qpn": 17, "remote_qpn": 4, "state": "RTS", "udp_source_port": 5, "send_psn": 6,
+       "counters": {"rx_write_requests": 7, "retransmitted_pkts": 8}}]})"),
+            "qpn       state  remote_qpn  retransmitted\n"
+            "0x000011  RTS    0x000004                8\n");
+}
+
+TEST(RenderTest, FiltersSelectByDeviceProgramAndNumber) {
+  const std::string json = R"({"qps": [{"device": "a", "pid": 1, "qpn": 17},
+                                       {"device": "a", "pid": 2, "qpn": 18},
+                                       {"device": "b", "pid": 1, "qpn": 19}], "more": {"x": 1}})";
+  Selection select;
+  ASSERT_TRUE(AddFilter("device=a", select).ok());
+  ASSERT_TRUE(AddFilter("pid=1", select).ok());
+  ASSERT_TRUE(AddFilter("qpn=0x11", select).ok());
+  const auto text = RenderJson(json, select, absl::UnixEpoch(), true);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text,
+            "{\"timestamp\":\"1970-01-01T00:00:00.000000Z\","
+            "\"qps\":[{\"device\":\"a\",\"pid\":1,\"qpn\":17}],"
+            "\"more\":{\"x\":1}}\n");
+  for (const char* bad : {"pid", "pid=", "pid=x", "colour=1", "device=", "qpn=0xx"}) {
+    EXPECT_FALSE(AddFilter(bad, select).ok()) << bad;
+  }
+}
+
+TEST(RenderTest, JsonKeepsTerminalsFromEscapes) {
+  const auto text =
+      RenderJson("{\"name\": \"\\u001b\\u009b\\u007f\"}", {}, absl::UnixEpoch(), false);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr("\\u001b\\u009b\\u007f"));
+}
+
+TEST(RenderTest, IdleCountersSaySo) {
+  EXPECT_THAT(Render(UROCE_DUMP_STAT, R"([{"name": "a", "counters": {"rx": 0}}])"),
+              HasSubstr("nothing counted yet"));
+}
+
+TEST(RenderTest, EscapesInTheNameOfAColumnStayOffTheTerminal) {
+  EXPECT_THAT(Render(UROCE_DUMP_STAT, R"([{"name": "a\u001b[2J", "rx": 1}])"),
+              Not(HasSubstr("\033")));
 }
 
 TEST(RenderTest, DevicesListTheirGidsBelow) {
@@ -78,7 +122,7 @@ TEST(RenderTest, ZeroCountersAreHiddenUnlessAsked) {
 TEST(RenderTest, DeviceFlagSelects) {
   const std::string text =
       Render(UROCE_DUMP_MR, R"([{"device": "a", "lkey": 1}, {"device": "b", "lkey": 2}])",
-             {.device = "b"});
+             {.select = {.device = "b"}});
   EXPECT_THAT(text, HasSubstr("2"));
   EXPECT_THAT(text, Not(HasSubstr("1")));
 }
@@ -95,7 +139,7 @@ TEST(RenderTest, ControlCharactersStayOffTheTerminal) {
 
 TEST(RenderTest, BrokenJsonIsAnError) {
   EXPECT_FALSE(RenderDump(UROCE_DUMP_QP, "{\"qps\": [", {}).ok());
-  EXPECT_FALSE(RenderJson("nope").ok());
+  EXPECT_FALSE(RenderJson("nope", {}, absl::UnixEpoch(), false).ok());
 }
 
 TEST(RenderTest, MembersOfOtherTypesDoNotMatter) {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/counter_time.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace uroce {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kTicksPerSecond = 3'000'000'000;
+
+/// A counter whose rate the test changes, and the true time.
+class CounterTimeTest : public testing::Test {
+ protected:
+  using Reading = CounterTime::Reading;
+
+  Reading True() const { return {ticks_, Nanos(now_ns_)}; }
+  /// Lets time pass, while the counter is `ppm` fast.
+  void Pass(int64_t ns, int64_t ppm) {
+    now_ns_ += ns;
+    const int64_t ticks = ns / 1000 * (kTicksPerSecond / 1'000'000);
+    ticks_ += static_cast<uint64_t>(ticks + ticks / 1'000'000 * ppm);
+  }
+  int64_t ErrorNs() const { return (time_.At(ticks_) - Nanos(now_ns_)).count(); }
+  /// Passes `seconds` in steps of a millisecond, and corrects after each second. Returns the
+  /// largest error. The time goes on in each step.
+  int64_t Run(int seconds, int64_t ppm) {
+    int64_t worst_ns = 0;
+    for (int i = 1; i <= seconds * 1000; ++i) {
+      const Nanos before = time_.At(ticks_);
+      Pass(kSecondNs / 1000, ppm);
+      if (i % 1000 == 0) time_.Correct(True());
+      EXPECT_GT(time_.At(ticks_), before) << "at " << i << " ms";
+      worst_ns = std::max(worst_ns, std::abs(ErrorNs()));
+    }
+    return worst_ns;
+  }
+
+  uint64_t ticks_ = 123'456'789;
+  int64_t now_ns_ = 55 * kSecondNs;
+  CounterTime time_ = [this] {
+    const Reading first = True();
+    Pass(kSecondNs / 100, 0);
+    return CounterTime(first, True());
+  }();
+};
+
+TEST_F(CounterTimeTest, FollowsACounterThatDriftsWithoutAStepBack) {
+  Run(2, 1500);
+  EXPECT_LT(Run(10, 1500), 10'000) << "the rate is known after an interval";
+  Run(2, -1900);
+  EXPECT_LT(Run(10, -1900), 10'000);
+}
+
+TEST_F(CounterTimeTest, AnErrorIsMadeUpForInASecondAndNoLonger) {
+  Pass(kSecondNs, 1000);
+  time_.Correct(True());
+  EXPECT_NEAR(static_cast<double>(ErrorNs()), 1e6, 1e4) << "it is ahead, and does not step back";
+  Pass(kSecondNs, 1000);
+  EXPECT_LT(std::abs(ErrorNs()), 10'000);
+  Pass(60 * kSecondNs, 1000);
+  EXPECT_LT(std::abs(ErrorNs()), 100'000) << "no correction came for a minute";
+}
+
+TEST_F(CounterTimeTest, WhatIsFarBehindIsSetAtOnce) {
+  now_ns_ += 3600 * kSecondNs;  // The counter stood still while the machine was suspended.
+  Pass(1'000'000, 0);
+  time_.Correct(True());
+  EXPECT_LT(std::abs(ErrorNs()), 1000);
+}
+
+TEST_F(CounterTimeTest, WhatIsFarAheadGoesOnAtHalfTheRate) {
+  ticks_ += 3600 * uint64_t{kTicksPerSecond};  // The other clock stood still.
+  Pass(1'000'000, 0);
+  time_.Correct(True());
+  const Nanos before = time_.At(ticks_);
+  ticks_ += 1'000'000;
+  EXPECT_GT(time_.At(ticks_), before);
+}
+
+TEST_F(CounterTimeTest, ReadingsThatAreNotLaterChangeNothing) {
+  Pass(kSecondNs, 100);
+  time_.Correct(True());
+  const Nanos expected = time_.At(ticks_ + 1000);
+  time_.Correct(True());
+  time_.Correct({ticks_ + 10, Nanos(now_ns_ - 10)});
+  time_.Correct({ticks_ - 10, Nanos(now_ns_ + 10)});
+  EXPECT_EQ(time_.At(ticks_ + 1000), expected);
+}
+
+TEST_F(CounterTimeTest, TicksBeforeTheLastReadingAreJustBefore) {
+  Pass(kSecondNs, 0);
+  time_.Correct(True());
+  EXPECT_NEAR(static_cast<double>((time_.At(ticks_) - time_.At(ticks_ - 300)).count()), 100, 5);
+}
+
+}  // namespace
+}  // namespace uroce
