@@ -15,7 +15,8 @@ LimitedFlow* LimitedFlows::Begin(FlowRate& owner, const Environment& environment
   flows_.push_back({.point = ReactionPoint(environment.settings, line_bps, now),
                     .pacer = {},
                     .environment = &environment,
-                    .owner = &owner});
+                    .owner = &owner,
+                    .allowed = Nanos(0)});
   return &flows_.back();
 }
 
@@ -33,7 +34,22 @@ void LimitedFlows::TendNext(Nanos now) {
   if (next_ >= flows_.size()) next_ = 0;
   LimitedFlow& flow = flows_[next_++];
   flow.point.Advance(flow.environment->settings.rp, now);
-  if (flow.point.is_back()) End(flow);
+  if (flow.point.is_back()) return End(flow);
+  Hasten(flow, now);
+}
+
+// At the lowest rate a packet takes tens of milliseconds, in which the rate rises a thousandfold.
+void LimitedFlows::Hasten(LimitedFlow& flow, Nanos now) {
+  FlowRate& owner = *flow.owner;
+  const double former_bps = flow.pacer.rate_bps();
+  const double rate_bps = flow.point.rate_bps();
+  // Nothing was sent yet, or something else holds the flow back.
+  if (former_bps == 0 || owner.next_send_ != flow.allowed) return;
+  if (rate_bps <= former_bps || flow.allowed <= now) return;
+  const auto left = static_cast<double>((flow.allowed - now).count());
+  flow.pacer.SetRate(rate_bps);
+  flow.allowed = now + Nanos(std::llrint(left * former_bps / rate_bps));
+  owner.next_send_ = std::max(flow.allowed, owner.next_by_limit_);
 }
 
 bool FlowRate::OnCnp(const Environment& environment, LimitedFlows& flows, Nanos now) {
@@ -69,7 +85,7 @@ void FlowRate::PaceByPoint(LimitedFlows& flows, uint32_t bytes, uint64_t answer_
   Pacer& pacer = limited_->pacer;
   if (rate_bps != pacer.rate_bps()) pacer.SetRate(rate_bps);
   const double counted = static_cast<double>(bytes) + static_cast<double>(answer_bytes);
-  next_send_ = pacer.NextSend(next_send_, now, counted);
+  next_send_ = limited_->allowed = pacer.NextSend(next_send_, now, counted);
 }
 
 void FlowRate::Reset(LimitedFlows& flows) {

@@ -21,6 +21,7 @@ struct LimitedFlow {
   Pacer pacer;
   const Environment* environment;
   FlowRate* owner;
+  Nanos allowed{0};  ///< When the rate allows the next packet.
 };
 
 /// The limited flows of a worker: an array of bounded size. One thread.
@@ -32,7 +33,8 @@ class LimitedFlows {
   LimitedFlows& operator=(const LimitedFlows&) = delete;
 
   uint32_t size() const { return static_cast<uint32_t>(flows_.size()); }
-  /// Checks one flow, in turn: removes it when its rate is back, even if it sends nothing.
+  /// Checks one flow, in turn: one that waits at a rate which has risen since waits less, and one
+  /// whose rate is back is removed, even if it sends nothing.
   void Tend(Nanos now) {
     if (!flows_.empty()) TendNext(now);
   }
@@ -43,6 +45,7 @@ class LimitedFlows {
   LimitedFlow* Begin(FlowRate& owner, const Environment& environment, Nanos now);
   void End(LimitedFlow& flow);
   void TendNext(Nanos now);
+  static void Hasten(LimitedFlow& flow, Nanos now);
 
   std::vector<LimitedFlow> flows_;
   uint32_t next_ = 0;  ///< The flow that Tend checks next.

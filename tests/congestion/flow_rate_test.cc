@@ -68,6 +68,39 @@ TEST_F(FlowRateTest, TheRateIsKept) {
   }
 }
 
+// [cc.pace.rate] A packet's time at the lowest rate is 34 ms: the rate rises meanwhile, and it
+// counts.
+TEST_F(FlowRateTest, AWaitEndsSoonerWhenTheRateRises) {
+  FlowRate flow;
+  Nanos now(0);
+  for (; now < Micros(1'000); now = now + Micros(50)) {
+    ASSERT_TRUE(flow.OnCnp(environment, flows, now));
+  }
+  ASSERT_EQ(flow.point()->rate_bps(), 1e6);
+  flow.OnSent(flows, kPacket, 0, now);
+  const Nanos first = flow.next_send();
+  ASSERT_GT(first, now + Micros(30'000));
+  flows.Tend(now);
+  EXPECT_EQ(flow.next_send(), first) << "the rate is what it was";
+  for (int i = 0; i < 20; ++i) flows.Tend(now = now + Micros(100));
+  const double rate_bps = flow.point()->rate_bps();
+  ASSERT_GT(rate_bps, 100e6);
+  EXPECT_LE(flow.next_send(), now + TimeOf(kPacket, rate_bps));
+}
+
+// [cc.pace.limit] A limit that the program set holds however the rate rises.
+TEST_F(FlowRateTest, ARisingRateLeavesTheLimit) {
+  FlowRate flow;
+  flow.SetLimit(1e6);
+  Nanos now(0);
+  for (; now < Micros(1'000); now = now + Micros(50)) {
+    ASSERT_TRUE(flow.OnCnp(environment, flows, now));
+  }
+  flow.OnSent(flows, kPacket, 0, now);
+  for (int i = 0; i < 20; ++i) flows.Tend(now = now + Micros(100));
+  EXPECT_GE(flow.next_send(), Micros(1'000) + TimeOf(kPacket, 1e6) - Micros(2'000));
+}
+
 // [cc.pace.burst] After a pause a burst leaves at once, and no more.
 TEST_F(FlowRateTest, ABurstAfterAPause) {
   FlowRate flow;

@@ -76,6 +76,9 @@ MUTATIONS = [
      "std::min(time_stage_, byte_stage_) >= settings"),
     ("mlx-cut-forgotten-when-back", "dcqcn_mlx.h", "cut_at_ == kNever && ", ""),
     # ---- rates and times ----
+    ("waits-at-the-rate-that-was", "flow_rate.cc", "  Hasten(flow, now);\n", ""),
+    ("waits-less-than-a-limit", "flow_rate.cc",
+     "std::max(flow.allowed, owner.next_by_limit_)", "flow.allowed"),
     ("state-stays", "flow_rate.cc",
     "if (!limited_->point.OnSent(settings, bytes, now, rate_bps)) return flows.End(*limited_);",
      "static_cast<void>(limited_->point.OnSent(settings, bytes, now, rate_bps));"),
@@ -95,7 +98,7 @@ MUTATIONS = [
     ("limit-not-ended", "flow_rate.cc", "  limit_ = Pacer();\n", ""),
     ("old-rate-is-kept", "flow_rate.cc", "if (rate_bps != pacer.rate_bps()) pacer",
      "if (pacer.rate_bps() == 0) pacer"),
-    ("idle-state-stays", "flow_rate.cc", "  if (flow.point.is_back()) End(flow);\n", ""),
+    ("idle-state-stays", "flow_rate.cc", "  if (flow.point.is_back()) return End(flow);\n", ""),
     ("last-flow-lost-in-its-move", "flow_rate.cc", "    flow.owner->limited_ = &flow;\n", ""),
     ("no-bound-of-flows", "flow_rate.cc",
      "  if (flows_.size() == flows_.capacity()) return nullptr;\n", ""),
