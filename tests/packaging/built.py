@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("UROCE_BUILD", "build")
-MADE = BUILD / "packaging"
+MADE = BUILD / "tools" / "packaging"
 UROCED = BUILD / "nic" / "uroced"
 UROCE = BUILD / "tools" / "uroce"
-sys.path.insert(0, str(ROOT / "packaging" / "manual"))
+sys.path.insert(0, str(ROOT / "tools" / "packaging" / "manual"))

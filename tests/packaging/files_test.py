@@ -10,7 +10,7 @@ import unittest
 
 from built import BUILD, MADE, ROOT, UROCED
 
-CONTAINER = ROOT / "packaging" / "container"
+CONTAINER = ROOT / "tools" / "packaging" / "container"
 INSTRUCTIONS = {"FROM", "COPY", "RUN", "USER", "VOLUME", "ENTRYPOINT"}
 
 
@@ -65,7 +65,7 @@ class FilesTest(unittest.TestCase):
         self.assertEqual(known - {"limits"}, keys - {"version", "config"})
 
     def test_the_settings_of_the_service_are_toml(self):
-        text = (ROOT / "packaging/uroced.toml").read_text()
+        text = (ROOT / "tools/packaging/uroced.toml").read_text()
         self.assertEqual(tomllib.loads(text), {}, "two NICs on a wire")
         shown = re.sub(r"^#(?=[\[a-z])", "", text, flags=re.M)
         self.assertEqual(tomllib.loads(shown)["port"][0]["name"], "uroce0")

@@ -4,7 +4,7 @@
 FILES = {"--write", "--config", "--socket", "--flight-recorder"}
 DEVICES = {"--device"}
 CHOICES = {"--log-level": ["trace", "debug", "info", "warning", "error", "off"]}
-HEADER = "# SPDX-License-Identifier: Apache-2.0\n# Made from --help by packaging/manual.\n"
+HEADER = "# SPDX-License-Identifier: Apache-2.0\n# Made from --help by tools/packaging/manual.\n"
 # NICs of the daemon that the environment names.
 LIST_DEVICES = 'ls "${UROCE_SOCKET:-/run/uroce/uroced.sock}.d/sys/class/infiniband" 2>/dev/null'
 

@@ -142,7 +142,7 @@ def from_markdown(text):
 
 
 def wire_page():
-    text = (HERE.parents[1] / "pipeline/wire/selective-repeat.md").read_text(encoding="utf-8")
+    text = (HERE.parents[2] / "pipeline/wire/selective-repeat.md").read_text(encoding="utf-8")
     return ('uroce-wire(7) "" "uroce"\n\n# NAME\n\n'
             "uroce-wire - what two NICs of uroced say to each other alone\n\n# DESCRIPTION\n"
             + from_markdown(text).rstrip() + "\n\n# SEE ALSO\n\n*uroced*(8)\n")
