@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import tempfile
 import time
 
@@ -88,10 +87,6 @@ class Machine:
                 f"--wdns={self.work}",
                 "setsid", *user, "env", "-i", *environment, "bash", "-c", text]
 
-    def seen(self, path):
-        """A path of this machine, as the test finds it."""
-        return f"/proc/{self._holder.pid}/root{path}"
-
     def listeners(self):
         """How many TCP ports somebody listens on."""
         count = 0
@@ -126,10 +121,10 @@ class Background:
         self.process = process
         self.is_daemon = "nic/uroced" in text
 
-    def wait_ready(self, socket_path, listeners):
+    def wait_ready(self, listeners):
         """Until it can be talked to: a reader takes longer to type the next command."""
         if self.is_daemon:
-            wait_until(lambda: self._accepts(self.machine.seen(socket_path)), f"{socket_path}")
+            wait_until(self._says_ready, f"{self.text} to be ready")
             return
         deadline = time.monotonic() + 10 * PATIENCE
         still = 0  # For how many looks no thread of it has run.
@@ -139,15 +134,10 @@ class Background:
             still = still + 1 if is_asleep(self.process.pid) else 0
             time.sleep(0.01)
 
-    def _accepts(self, path):
+    def _says_ready(self):
         if not self.process.running():
             raise Failed(f"it has ended: {self.text}\n{self.process.output()}")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-            try:
-                probe.connect(path)
-            except OSError:
-                return False
-        return True
+        return "uroced: ready" in self.process.output()
 
 
 class Reader:
@@ -233,7 +223,7 @@ class Reader:
             process = self._start(machine, bare.rstrip("& "), is_root)
             background = Background(machine, command, process)
             self._background.append(background)
-            background.wait_ready(socket_of(bare, is_root), listeners)
+            background.wait_ready(listeners)
         else:
             self._run(machine, command, is_root, comment)
             self._let_end()
@@ -308,13 +298,3 @@ def kill_group(process):
     except ProcessLookupError:
         pass
     process.kill()
-
-
-def socket_of(command, is_root):
-    """Where the daemon that `command` starts listens."""
-    match = re.search(r"--socket (\S+)", command)
-    if match:
-        return match[1]
-    return "/run/uroce/uroced.sock" if is_root else f"/run/user/{UID}/uroce/uroced.sock"
-
-
