@@ -73,27 +73,29 @@ int Print(const absl::StatusOr<std::string>& text) {
   return Report(absl::DataLossError(absl::StrCat("standard output: ", strerror(errno))));
 }
 
-/// Refuses a device that the daemon does not have.
-absl::Status CheckDevice(const Flags& flags) {
+/// Refuses a device, or for a listing of switches a switch, that the daemon does not have.
+absl::Status CheckDevice(const Flags& flags, uroce_dump_what what) {
+  const bool is_switch = what == UROCE_DUMP_SWITCH;
   const std::string& wanted = flags.render.select.device;
   if (wanted.empty()) return absl::OkStatus();
-  const auto json = FetchDump(ResolveSocketPath(flags.socket), UROCE_DUMP_DEVICES);
+  const auto json = FetchDump(ResolveSocketPath(flags.socket),
+                              is_switch ? UROCE_DUMP_SWITCH : UROCE_DUMP_DEVICES);
   if (!json.ok()) return json.status();
   const absl::StatusOr<Json> dump = ParseDump(*json);
   if (!dump.ok()) return dump.status();
   std::vector<std::string> names;
   for (const Json& device : SelectObjects(*dump, {})) names.push_back(DeviceOf(device));
   if (std::find(names.begin(), names.end(), wanted) != names.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("there is no device \"", wanted, "\"",
-                                                 Suggestion(wanted, names), "; the devices are ",
-                                                 absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("there is no ", is_switch ? "switch" : "device",
+                                                 " \"", wanted, "\"", Suggestion(wanted, names),
+                                                 "; there are: ", absl::StrJoin(names, ", ")));
 }
 
-absl::Status TakeSelections(Flags& flags) {
+absl::Status TakeSelections(Flags& flags, uroce_dump_what what) {
   for (const std::string& text : flags.selections) {
     if (absl::Status status = AddFilter(text, flags.render.select); !status.ok()) return status;
   }
-  return CheckDevice(flags);
+  return CheckDevice(flags, what);
 }
 
 int PrintJson(const Flags& flags, const std::string& json) {
@@ -145,7 +147,8 @@ int WatchStat(const Flags& flags) {
 }
 
 int PrintFaults(const Flags& flags) {
-  if (const absl::Status status = CheckDevice(flags); !status.ok()) return Report(status);
+  if (const absl::Status status = CheckDevice(flags, UROCE_DUMP_STAT); !status.ok())
+    return Report(status);
   const absl::StatusOr<std::string> json =
       FetchDump(ResolveSocketPath(flags.socket), UROCE_DUMP_STAT);
   if (!json.ok()) return Report(json.status());
@@ -255,7 +258,7 @@ CLI::App* AddListing(CLI::App& app, Flags& flags, int& result, const char* name,
   command->add_option("FILTER", flags.selections, "Only device=NAME, pid=NUMBER, qpn=NUMBER");
   command->callback([&flags, &result, what, command] {
     if (!command->get_subcommands().empty()) return;
-    const absl::Status status = TakeSelections(flags);
+    const absl::Status status = TakeSelections(flags, what);
     result = !status.ok()              ? Report(status)
              : what == UROCE_DUMP_STAT ? WatchStat(flags)
                                        : WatchDump(flags, what);
