@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of MPI whose four ranks have a NIC each of one switch, by the lines that docs/guide/networks.md gives."""
+"""Jobs of MPI whose four ranks have a NIC each of one switch, by the lines of
+docs/guide/networks.md."""
 import os
 import unittest
 from unittest import mock

@@ -151,8 +151,9 @@ MUTATIONS = [
 
 # What simulated networks find: bugs of pipeline/datapath/worker ...
 WORKER_MUTATIONS = [
-    ("marks-get-no-cnp", "congestion_control.cc", "  if (!IsDue(qp, packet)) return;\n",
-     "  if (!IsDue(qp, packet) || true) return;\n"),
+    ("marks-get-no-cnp", "congestion_control.cc",
+     "  if (!IsDue(qp, packet, environment)) return;\n",
+     "  if (!IsDue(qp, packet, environment) || true) return;\n"),
     ("cnp-of-a-stranger-is-believed", "admission.cc",
      "!IsFromAPeer(*qp, packet, view)", "(!IsFromAPeer(*qp, packet, view) && false)"),
 ]
