@@ -68,7 +68,8 @@ class CongestedPort:
         self.assertEqual(sum(self.count(host, "rp_cnp_ignored") for host in lab.hosts), 0)
 
     def test_marks_slow_writers_down(self):
-        for profile in ("dcqcn", "dcqcn-mlx", "delay"):
+        # `delay` may keep the queue so short that a sender never has a CNP.
+        for profile in ("dcqcn", "dcqcn-mlx"):
             with self.subTest(profile):
                 self.check_slows_down(profile, WRITE)
                 self.doCleanups()

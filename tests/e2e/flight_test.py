@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 from capture import tshark
-from lab import UROCED, VERBS_CHECK, WireLab, find_list
+from lab import UROCED, VERBS_CHECK, WireLab, find_list, next_port
 from process import is_listening, run, run_status, wait_until
 from programs import perftest, pingpong
 
@@ -56,7 +56,16 @@ class FlightTest(unittest.TestCase):
         self.assertIn("RETRY_EXC_ERR", text)
 
     def test_wireshark_finds_no_packet_malformed(self):
-        self.fail("receiver-never-ready", "--rnr-retries", 2)
+        flags = ["ib_write_bw", "-x", self.lab.a.gid_index(), "-p", next_port(), "-F", "-u", 8,
+                 "-s", 65536, "--run_infinitely"]
+        server = self.lab.b.start(*flags, "-d", self.lab.b.device)
+        self.addCleanup(server.kill)
+        wait_until(lambda: self.lab.b.is_listening(server, flags[4]),
+                   "a listener")
+        client = self.lab.a.start(*flags, "-d", self.lab.a.device, self.lab.server_address)
+        self.addCleanup(client.kill)
+        wait_until(lambda: self.lab.b.counters()["counters.port_rcv_packets"] > 1000, "traffic")
+        server.kill()
         path = self.newest(1)[0]
         lengths = tshark(path, "-T", "fields", "-e", "frame.len", "-e", "frame.cap_len").split()
         self.assertGreater(max(map(int, lengths)), 1000, "a packet that is not kept as a whole")

@@ -146,6 +146,9 @@ class Reader:
 
     def __init__(self, page, has_interface):
         self._page = page
+        # Who is started in the background by a shell hands it on that SIGINT is ignored.
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         remove_stale()
         self._machines = [Machine()]
         if has_interface:
