@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
+
 namespace uroce::tools {
 
 namespace {
@@ -18,7 +20,7 @@ CLI::Validator OneOf(const std::map<std::string, uint32_t>& words, const std::st
         word = std::to_string(found->second);
         return std::string();
       },
-      "");
+      "{" + absl::StrReplaceAll(named, {{", ", ","}}) + "}");
 }
 
 }  // namespace
