@@ -10,6 +10,8 @@ MUTATIONS = [
      "std::min(each * 2, full_.queue_pairs)", "std::min(each, full_.queue_pairs)"),
     ("users-bells-not-judged", "queue/session_list.h",
      "    user->budget.NoteBells(rung, idle);\n", ""),
+    ("bells-for-nothing-are-work", "worker/ready_lists.cc",
+     "  return any_posted;\n", "  return true;\n"),
     ("bells-for-nothing-are-looked-after", "worker/ready_lists.cc",
      "    if (!qp->HasPosted()) continue;\n", ""),
     ("bells-of-receives-not-looked-after", "queue/queue_pair.cc",

@@ -20,14 +20,18 @@ bool ReadyLists::TakeDoorbells() {
     if (rings::HasRung(*session.doorbells)) any |= TakeDoorbellsOf(session);
   });
   if (!any) return false;
+  // Bells for nothing are no work: a worker that has nothing else leaves its CPU to others.
+  bool any_posted = false;
   // All are taken before any is looked at, so that the next ones can be prefetched meanwhile.
   for (size_t i = 1; i < std::min(rung_.size(), kFetchedAhead); ++i) rung_[i]->Prefetch();
   for (size_t i = 0; i < rung_.size(); ++i) {
     if (i + kFetchedAhead < rung_.size()) rung_[i + kFetchedAhead]->Prefetch();
-    if (!LookBehindBell(*rung_[i])) ++rung_[i]->links().session->idle;
+    const bool posted = LookBehindBell(*rung_[i]);
+    any_posted |= posted;
+    if (!posted) ++rung_[i]->links().session->idle;
   }
   rung_.clear();
-  return true;
+  return any_posted;
 }
 
 bool ReadyLists::LookBehindBell(QueuePair& first_of_slot) {
