@@ -2,12 +2,15 @@
 #include "pipeline/congestion/delay_window.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "pipeline/congestion/units.h"
 
 namespace uroce::congestion {
 namespace {
 
+double Env(const char* n, double d) { const char* v = getenv(n); return v ? atof(v) : d; }
+const auto kLong = int64_t(Env("LONG", 0)); const double kUp = Env("UP", 0.5), kDown = Env("DOWN", 0.5), kAi = Env("AI", 0.05); const double kProp = Env("PROP", 0.5); const bool kFilter = Env("FILTER", 1) > 0;
 constexpr uint32_t kThousand = 1000;
 constexpr uint32_t kKilobyte = 1024;
 
@@ -28,6 +31,7 @@ uint32_t InRange(Nanos sample) {
 
 }  // namespace
 
+const int DelayWindow::dither_ = int(Env("DITHER", 256));
 void DelayWindow::Start(const DelaySettings& settings, uint32_t most, uint32_t mtu_bytes) {
   *this = {};
   most_ = most;
@@ -48,6 +52,7 @@ void DelayWindow::SetWindow(const DelaySettings& settings, uint64_t window) {
 
 int64_t DelayWindow::OfPath(const DelaySettings& settings) const {
   const int64_t base = Base() == UINT32_MAX ? 0 : Base();
+  if (base < kLong) return 0;
   return base + base * settings.path_scaling / 100;
 }
 
@@ -99,7 +104,7 @@ void DelayWindow::EndSample(const DelaySettings& settings, uint32_t merged, Nano
   if (Look(settings, sample, now)) return;
   const int64_t target = Target(settings).count();
   if (sample > target && merged > kMostMerged) return;
-  const uint32_t shorter = std::min(sample, delay_ns_);
+  const uint32_t shorter = kFilter ? std::min(sample, delay_ns_ == 0 ? sample : delay_ns_) : sample;
   delay_ns_ = sample;
   if (sample <= target) {
     Grow(settings);
@@ -108,23 +113,29 @@ void DelayWindow::EndSample(const DelaySettings& settings, uint32_t merged, Nano
     low_rounds_ = 0;
     Shrink(settings, std::max(shorter, 1u), target);
   }
+  mix_ = (mix_ + sample) * 0x9e3779b1;
+  const double small = std::min(1.0, static_cast<double>(window_) / kOne);
+  const double t = static_cast<double>(Target(settings).count());
+  const double d = std::min(static_cast<double>(delay_ns_), 4 * t);
+  pace_ns_ = static_cast<uint32_t>(t + (d - t) * small * kProp);
   was_full_ = false;
 }
 
 void DelayWindow::Grow(const DelaySettings& settings) {
   if (!was_full_) return;
-  low_rounds_ = std::min<uint8_t>(low_rounds_ + 1, kLowRounds);
-  const uint64_t step = uint64_t{settings.ai} * kOne / kThousand;
   if (starting_) return SetWindow(settings, uint64_t{window_} * 2);
-  const uint64_t fast = low_rounds_ == kLowRounds ? window_ / kFastGrowth : 0;
-  SetWindow(settings, window_ + std::max(step, fast));
+  const double target = static_cast<double>(Target(settings).count());
+  const double e = (target - delay_ns_) / target;
+  const double small = std::min(1.0, static_cast<double>(window_) / kOne);
+  const double step = small * small * kAi * kOne;
+  SetWindow(settings, window_ + std::llround(window_ * kUp * e * std::min(1.0, static_cast<double>(window_) / kOne) + step));
 }
 
 void DelayWindow::Shrink(const DelaySettings& settings, uint32_t delay_ns, int64_t target_ns) {
-  const double excess = static_cast<double>(delay_ns - target_ns) / delay_ns;
-  const double wanted = std::max(excess, 0.0) * settings.beta / kThousand;
+  const double excess = (double(delay_ns) - double(target_ns)) / delay_ns;
+  const double wanted = std::max(excess, 0.0) * kDown * std::min(1.0, static_cast<double>(window_) / kOne);
   const double most = static_cast<double>(settings.max_mdf) / kThousand;
-  SetWindow(settings, static_cast<uint64_t>(window_ * (1 - std::min(wanted, most))));
+  SetWindow(settings, std::llround(window_ * (1 - std::min(wanted, most))));
 }
 
 void DelayWindow::OnLoss(const DelaySettings& settings) {
