@@ -20,7 +20,7 @@ namespace uroce::datapath {
 namespace {
 
 constexpr uint32_t kPath = 1024;
-constexpr size_t kBytes = 1 << 20;
+constexpr size_t kWrittenBytes = 1 << 20;
 constexpr uint64_t kRate = 1'000'000'000;
 constexpr Nanos kTurn{5'000};
 
@@ -84,10 +84,10 @@ class Senders {
 
   uint64_t bytes_on_wire_ = 0;
   Testbed bed_;
-  std::vector<uint8_t> source_ = Pattern(kBytes, 1);
-  std::vector<uint8_t> target_ = std::vector<uint8_t>(kBytes);
-  MemoryRegion& from_ = bed_.Register(source_.data(), kBytes, kAllAccess, MrMode::kMapped);
-  MemoryRegion& to_ = bed_.Register(target_.data(), kBytes, kAllAccess, MrMode::kMapped);
+  std::vector<uint8_t> source_ = Pattern(kWrittenBytes, 1);
+  std::vector<uint8_t> target_ = std::vector<uint8_t>(kWrittenBytes);
+  MemoryRegion& from_ = bed_.Register(source_.data(), kWrittenBytes, kAllAccess, MrMode::kMapped);
+  MemoryRegion& to_ = bed_.Register(target_.data(), kWrittenBytes, kAllAccess, MrMode::kMapped);
   std::vector<Sender> senders_;
 };
 
