@@ -14,16 +14,17 @@ namespace {
 constexpr Nanos kBegin{1'000'000'000};
 constexpr Nanos kSecond{1'000'000'000};
 
-struct Sender {
+struct RatedSender {
   RateShare share;
   uint32_t packet_bytes;
   uint64_t sent_bytes = 0;
 };
 
 /// Lets `senders` send whenever they may, for `duration`, with a turn every `turn`.
-void SendFor(std::vector<Sender>& senders, Nanos duration, Nanos turn, int packets_a_turn = 64) {
+void SendFor(std::vector<RatedSender>& senders, Nanos duration, Nanos turn,
+             int packets_a_turn = 64) {
   for (Nanos now = kBegin; now < kBegin + duration; now = now + turn) {
-    for (Sender& sender : senders) {
+    for (RatedSender& sender : senders) {
       for (int i = 0; i < packets_a_turn && sender.share.MaySend(now); ++i) {
         sender.share.OnSent(sender.packet_bytes);
         sender.sent_bytes += sender.packet_bytes;
@@ -32,9 +33,9 @@ void SendFor(std::vector<Sender>& senders, Nanos duration, Nanos turn, int packe
   }
 }
 
-uint64_t SumOf(const std::vector<Sender>& senders) {
+uint64_t SumOf(const std::vector<RatedSender>& senders) {
   uint64_t sum = 0;
-  for (const Sender& sender : senders) sum += sender.sent_bytes;
+  for (const RatedSender& sender : senders) sum += sender.sent_bytes;
   return sum;
 }
 
@@ -44,7 +45,7 @@ TEST(SharedRateTest, SendersKeepTheRateTogether) {
   for (const uint64_t bps : {10'000'000ull, 1'000'000'000ull, 20'000'000'000ull}) {
     for (const size_t count : {1, 2, 5}) {
       SharedRate rate(bps);
-      std::vector<Sender> senders;
+      std::vector<RatedSender> senders;
       const std::array<uint32_t, 5> sizes = {4200, 98, 1100, 4200, 300};
       for (size_t i = 0; i < count; ++i) senders.push_back({RateShare(&rate), sizes[i]});
       const auto seconds = bps > 1'000'000'000 ? 0.05 : 4.0;
@@ -52,7 +53,7 @@ TEST(SharedRateTest, SendersKeepTheRateTogether) {
       SendFor(senders, duration, Nanos(bps > 1'000'000'000 ? 5'000 : 50'000), 512);
       const double wanted = static_cast<double>(bps) / 8 * seconds;
       EXPECT_NEAR(static_cast<double>(SumOf(senders)) / wanted, 1, 0.01) << bps << " " << count;
-      for (const Sender& sender : senders) {
+      for (const RatedSender& sender : senders) {
         EXPECT_NEAR(static_cast<double>(sender.sent_bytes) / (wanted / static_cast<double>(count)),
                     1, 0.03)
             << bps << " " << count << " " << sender.packet_bytes;
@@ -67,7 +68,7 @@ TEST(SharedRateTest, WhoIsIdleTakesNothing) {
   RateShare idle(&rate);
   ASSERT_TRUE(idle.MaySend(kBegin));
   idle.OnSent(100);
-  std::vector<Sender> senders = {{RateShare(&rate), 4200}};
+  std::vector<RatedSender> senders = {{RateShare(&rate), 4200}};
   SendFor(senders, kSecond, Nanos(10'000));
   EXPECT_NEAR(static_cast<double>(SumOf(senders)) / 125e6, 1, 0.01);
 }
@@ -76,7 +77,7 @@ TEST(SharedRateTest, WhoIsIdleTakesNothing) {
 TEST(SharedRateTest, APauseBuysABurst) {
   for (const uint64_t bps : {1'000'000ull, 1'000'000'000ull, 100'000'000'000ull}) {
     SharedRate rate(bps);
-    Sender sender{RateShare(&rate), 4200};
+    RatedSender sender{RateShare(&rate), 4200};
     const Nanos now = kBegin + kSecond * 1000;
     while (sender.share.MaySend(now)) {
       sender.share.OnSent(sender.packet_bytes);
@@ -92,7 +93,7 @@ TEST(SharedRateTest, APauseBuysABurst) {
 // than a burst.
 TEST(SharedRateTest, LateTurnsCostNoRate) {
   SharedRate rate(5'000'000'000);
-  std::vector<Sender> senders = {{RateShare(&rate), 4200}};
+  std::vector<RatedSender> senders = {{RateShare(&rate), 4200}};
   SendFor(senders, kSecond, Nanos(100'000));
   EXPECT_NEAR(static_cast<double>(SumOf(senders)) / 625e6, 1, 0.01);
 }
