@@ -11,10 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "drivers/dpdk/device_arguments.h"
-#include "drivers/fault/fault_config.h"
 #include "nic/settings/amount.h"
 #include "nic/settings/port_congestion.h"
+#include "nic/settings/port_fields.h"
 #include "nic/settings/port_network.h"
 #include "pipeline/base/steering.h"
 #include "pipeline/shm/abi/uroce_arena.h"
@@ -22,15 +21,9 @@
 namespace uroce::nic {
 namespace {
 
-constexpr uint32_t kMinMtu = 352;  // Path MTU 256 and its headers.
-constexpr uint32_t kMaxMtu = 9600;
-constexpr uint32_t kMaxQueues = 16;
 constexpr size_t kMaxNameLength = 15;  // Of a device: fits the columns of all tools.
-// Longer than any device name, so that it can stand among the device names of a wire.
-constexpr absl::string_view kSelectiveRepeat = "selective-repeat";
-static_assert(kSelectiveRepeat.size() > kMaxNameLength);
-/// On a wire it is no name of a device, either.
-constexpr absl::string_view kRate = "rate";
+// It can stand among the device names of a wire. kRateKey cannot be told from one, and is none.
+static_assert(kSelectiveRepeatKey.size() > kMaxNameLength);
 
 /// The limit per program or per user of a kind of objects.
 struct KindTarget {
@@ -287,66 +280,6 @@ absl::Status CheckName(const Setting& setting, const Config& config, const std::
   return absl::OkStatus();
 }
 
-// ';' stands for ',' inside a field.
-std::string WithCommas(std::string text) {
-  std::replace(text.begin(), text.end(), ';', ',');
-  return text;
-}
-
-absl::Status SetDev(const std::string& text, DeviceConfig& device) {
-  if (!device.dev.empty()) return absl::InvalidArgumentError("iface and dev exclude each other");
-  device.dev = WithCommas(text);
-  return absl::OkStatus();
-}
-
-absl::Status SetInterface(const std::string& text, DeviceConfig& device) {
-  const absl::Status status = SetDev(absl::StrCat("net_iface,iface=", text), device);
-  if (!status.ok()) return status;
-  return drivers::ParseDeviceArguments(device.dev).status();
-}
-
-absl::Status SetMtu(const std::string& text, DeviceConfig& device) {
-  if (absl::SimpleAtoi(text, &device.mtu_bytes) && device.mtu_bytes >= kMinMtu &&
-      device.mtu_bytes <= kMaxMtu) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("mtu \"", text, "\" is not a number from ", kMinMtu, " to ", kMaxMtu));
-}
-
-absl::Status SetQueues(const std::string& text, DeviceConfig& device) {
-  if (absl::SimpleAtoi(text, &device.queues) && device.queues >= 1 && device.queues <= kMaxQueues) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("queues \"", text, "\" is not a number from 1 to ", kMaxQueues));
-}
-
-absl::Status SetFault(const std::string& text, DeviceConfig& device) {
-  device.fault = WithCommas(text);
-  return drivers::ParseFault(device.fault).status();
-}
-
-absl::Status SetRate(const std::string& text, DeviceConfig& device) {
-  const absl::Status status = ParseRate(text, device.rate_bps);
-  return status.ok() ? status
-                     : absl::InvalidArgumentError(absl::StrCat(kRate, " ", status.message()));
-}
-
-absl::Status SetFlowControl(const std::string& text, DeviceConfig& device) {
-  device.flow_control = drivers::ParseFlowControl(text);
-  if (device.flow_control) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("flow-control \"", text, "\" is none of off, rx, tx, full"));
-}
-
-absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device) {
-  device.selective_repeat = text == "on";
-  if (text == "on" || text == "off") return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(kSelectiveRepeat, " \"", text, "\" is neither on nor off"));
-}
-
 absl::Status CheckKeysDiffer(const Setting& setting) {
   for (size_t i = 0; i < setting.fields.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -356,27 +289,6 @@ absl::Status CheckKeysDiffer(const Setting& setting) {
   }
   return absl::OkStatus();
 }
-
-/// A field of a port except its name, and its parser. Error messages lack the origin.
-struct Field {
-  absl::string_view key;
-  absl::Status (*set)(const std::string& text, DeviceConfig& device);
-};
-constexpr Field kFields[] = {
-    {"iface", SetInterface},
-    {"dev", SetDev},
-    {"ip", AddAddresses},
-    {"gateway", AddGateways},
-    {"route", AddRoutes},
-    {"exception", SetException},
-    {"host", SetHost},
-    {"mtu", SetMtu},
-    {"queues", SetQueues},
-    {"fault", SetFault},
-    {kSelectiveRepeat, SetSelectiveRepeat},
-    {kRate, SetRate},
-    {"flow-control", SetFlowControl},
-};
 
 absl::Status ApplyField(const Setting& setting, const Config& config, const std::string& key,
                         const std::string& value, DeviceConfig& device) {
@@ -389,7 +301,7 @@ absl::Status ApplyField(const Setting& setting, const Config& config, const std:
     return status.ok() ? status : Complain(setting, status.message());
   }
   std::string known = "name, cc, cc.PRIORITY, cc.PARAMETER";
-  for (const Field& field : kFields) {
+  for (const PortField& field : PortFields()) {
     absl::StrAppend(&known, ", ", field.key);
     if (key != field.key) continue;
     const absl::Status status = field.set(value, device);
@@ -423,9 +335,9 @@ absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
   std::vector<std::pair<std::string, std::string>> ends;
   for (auto& [key, value] : setting.fields) {
     absl::Status status;
-    if (key == kSelectiveRepeat) {
+    if (key == kSelectiveRepeatKey) {
       status = SetSelectiveRepeat(value, device);
-    } else if (key == kRate) {
+    } else if (key == kRateKey) {
       status = SetRate(value, device);
     } else if (IsCongestionKey(key)) {
       status = SetCongestion(key, value, device.congestion);

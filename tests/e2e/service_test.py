@@ -31,13 +31,18 @@ class ServiceTest(unittest.TestCase):
         wait_until(lambda: "uroced: ready, " in daemon.output(), "the line of a ready daemon")
         return daemon
 
-    def test_the_service_manager_is_told(self):
+    def start_as_service(self):
+        """The socket of a service manager, and a daemon that it has started."""
         manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(manager.close)
         manager.bind(f"{self.directory}/notify")
         manager.settimeout(30)
         daemon = self.start(NOTIFY_SOCKET=f"{self.directory}/notify",
                             WATCHDOG_USEC=str(WATCHDOG_US))
+        return manager, daemon
+
+    def test_the_service_manager_is_told(self):
+        manager, daemon = self.start_as_service()
         told = []
         while told.count("WATCHDOG=1") < 3:
             told.append(manager.recv(4096).decode())
@@ -51,12 +56,7 @@ class ServiceTest(unittest.TestCase):
         self.assertEqual(text, "STOPPING=1")
 
     def test_no_sign_of_life_comes_from_a_daemon_that_stands(self):
-        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(manager.close)
-        manager.bind(f"{self.directory}/notify")
-        manager.settimeout(30)
-        daemon = self.start(NOTIFY_SOCKET=f"{self.directory}/notify",
-                            WATCHDOG_USEC=str(WATCHDOG_US))
+        manager, daemon = self.start_as_service()
         while not manager.recv(4096).startswith(b"READY=1"):
             pass
         daemon.signal(signal.SIGSTOP)

@@ -37,6 +37,10 @@ std::string FromOwnFolder(const char* folder) {
 }
 
 absl::StatusOr<std::string> FindLibrary() {
+  // Never from the folder in which somebody happens to be.
+  if (!std::filesystem::path(OwnPath()).is_absolute()) {
+    return absl::NotFoundError("where liburoce.so lies cannot be told: /proc/self/exe is missing");
+  }
   std::error_code error;
   const std::string places[] = {FromOwnFolder("../verbs-shim/liburoce.so"),
                                 FromOwnFolder(UROCE_SHIM_DIR "/liburoce.so")};
