@@ -19,6 +19,8 @@ constexpr std::chrono::milliseconds kIdleTime{100};
 constexpr std::chrono::microseconds kAwaitPoll{50};
 
 std::atomic<uint32_t> left_behind{0};  // The number of states whose objects are destroyed.
+// The number of works that are not destroyed. The last owner of an object may be the object's work.
+std::atomic<uint64_t> works_left{0};
 
 }  // namespace
 
@@ -70,6 +72,7 @@ void SideThread::LaunchStranded() {
 }
 
 bool SideThread::Do(std::function<void()> work) {
+  works_left.fetch_add(1, std::memory_order_relaxed);
   {
     const std::lock_guard lock(state_->mutex);
     state_->waiting.push_back(std::move(work));
@@ -98,7 +101,8 @@ void SideThread::End(std::shared_ptr<void> last) {
 
 bool SideThread::AwaitAll(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (left_behind.load(std::memory_order_acquire) != 0) {
+  while (works_left.load(std::memory_order_acquire) != 0 ||
+         left_behind.load(std::memory_order_acquire) != 0) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(kAwaitPoll);
   }
@@ -117,6 +121,7 @@ void SideThread::Run(const std::shared_ptr<State>& state) {
     lock.unlock();
     work();
     work = nullptr;
+    works_left.fetch_sub(1, std::memory_order_release);
     lock.lock();
   }
   state->is_running = false;

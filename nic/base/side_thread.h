@@ -40,8 +40,8 @@ class SideThread {
   /// Asks the system again for the threads that destroyed objects still need. Any thread.
   static void LaunchStranded();
 
-  /// Waits until the threads of all destroyed objects are done. False: after `limit` some are
-  /// not.
+  /// Waits until all work is done and the threads of all destroyed objects have ended. False:
+  /// after `limit` that is not so.
   static bool AwaitAll(std::chrono::milliseconds limit);
 
  private:

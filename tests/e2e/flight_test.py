@@ -32,6 +32,9 @@ class FlightTest(unittest.TestCase):
     def counts(self):
         return json.loads(run(self.lab.a.uroce("stat", "--json")))["flights"]
 
+    def received(self):
+        return self.lab.b.counters()["counters.port_rcv_packets"]
+
     def fail(self, case, *flags):
         self.lab.a.run(VERBS_CHECK, "--errors", case, "--deadline", 20, "--max-bytes", 4096,
                        "--gid-a", self.lab.a.gid_index(), "--gid-b", self.lab.b.gid_index(), *flags)
@@ -62,9 +65,10 @@ class FlightTest(unittest.TestCase):
         self.addCleanup(server.kill)
         wait_until(lambda: self.lab.b.is_listening(server, flags[4]),
                    "a listener")
+        before = self.received()
         client = self.lab.a.start(*flags, "-d", self.lab.a.device, self.lab.server_address)
         self.addCleanup(client.kill)
-        wait_until(lambda: self.lab.b.counters()["counters.port_rcv_packets"] > 1000, "traffic")
+        wait_until(lambda: self.received() > before + 1000, "traffic")
         server.kill()
         path = self.newest(1)[0]
         lengths = tshark(path, "-T", "fields", "-e", "frame.len", "-e", "frame.cap_len").split()

@@ -43,6 +43,17 @@ TEST(SideThreadTest, WhoGivesSomethingDoesNotWaitForItsEnd) {
   EXPECT_TRUE(SideThread::AwaitAll(kLong));
 }
 
+TEST(SideThreadTest, OneThatItsOwnWorkHoldsLastIsAwaited) {
+  std::promise<void> go;
+  {
+    const auto thread = std::make_shared<SideThread>();
+    thread->Do([thread, wait = go.get_future().share()] { wait.wait(); });
+  }
+  EXPECT_FALSE(SideThread::AwaitAll(std::chrono::milliseconds(20)));
+  go.set_value();
+  EXPECT_TRUE(SideThread::AwaitAll(kLong));
+}
+
 TEST(SideThreadTest, WhatIsLeftWhenItGoesIsDoneInOrder) {
   std::vector<int> ended;
   {
