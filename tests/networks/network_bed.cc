@@ -235,6 +235,7 @@ void Flow::ResetCounts() {
 NetworkBed::NetworkBed(const NetworkConfig& config)
     : config_(config),
       network_(std::make_shared<drivers::SwitchNetwork>(NetworkOf(config), FramePool())) {
+  if (config.turn > drivers::kSwitchStep) abort();
   for (uint32_t i = 0; i < config.switch_of_nic.size(); ++i) {
     nics_.push_back(std::make_unique<SimulatedNic>(config_, i, network_));
   }

@@ -45,7 +45,9 @@ struct NetworkConfig {
   uint32_t mtu_bytes = 4096;  ///< Path MTU.
   /// All connections agree to selective repeat, as between two daemons; otherwise go-back-N.
   bool selective = true;
-  Nanos turn{1'000};  ///< Each worker runs once in this time.
+  /// Each worker runs once in this time. Range: at most drivers::kSwitchStep. With longer turns the
+  /// switches' time lags, and frames arrive early when it catches up.
+  Nanos turn{1'000};
   SharedCpu cpu;      ///< Of each worker.
   uint64_t seed = 1;
 };

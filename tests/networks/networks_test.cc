@@ -75,7 +75,7 @@ TEST(NetworksTest, FlowsThatComeAndGo) {
 // [cc.net.slow] A slow line and 20 ms there and back are used.
 TEST(NetworksTest, ALongPath) {
   NetworkConfig config = Star(Kind::kSlow, 5, DefaultsOf(Profile::kDelay));
-  config.turn = Nanos(100'000);
+  config.turn = drivers::kSwitchStep;
   const Shares shares = RunIncast(
       config, {.senders = 4, .warm = Nanos(8'000'000'000), .measured = Nanos(1'000'000'000)});
   EXPECT_GE(shares.use, 0.9);
