@@ -92,24 +92,31 @@ class Swap {
     return result;
   }
 
+  /// Locked pages are unlocked before: the kernel would unlock all of the mapping that they are a
+  /// part of (Linux 6.18).
   void MoveAway() {
+    if (is_locked_) SystemCall(SYS_munlock, request_.pages.start, Length());
     const int64_t result = SystemCall(SYS_mremap, request_.pages.start, Length(), Length(),
                                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place_);
     if (!IsError(result)) kept_ = place_;
     place_ = 0;  // After a failed move another thread's mapping may be there.
+    if (kept_ == 0) LockAgain();
   }
 
   void MoveBack() {
     SystemCall(SYS_mremap, kept_, Length(), Length(), MREMAP_MAYMOVE | MREMAP_FIXED,
                request_.pages.start);
     kept_ = 0;
+    LockAgain();
   }
 
-  /// Drops the kept mapping's pages: the segment has the contents now, and also the lock of locked
-  /// pages.
-  void EmptyKept() {
-    if (is_locked_) SystemCall(SYS_munlock, kept_, Length());
+  void LockAgain() {
     if (is_locked_) SystemCall(SYS_mlock, request_.pages.start, Length());
+  }
+
+  /// Drops the kept mapping's pages: the segment has the contents now, and also their lock.
+  void EmptyKept() {
+    LockAgain();
     SystemCall(SYS_madvise, kept_, Length(), MADV_DONTNEED);
   }
 

@@ -8,12 +8,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 namespace uroce::memory {
 namespace {
 
 constexpr uint64_t kSegvBit = uint64_t{1} << (SIGSEGV - 1);
 constexpr int64_t kEpollPwait2 = 441;
+constexpr int kLooks = 20;
+constexpr int64_t kPauseNs = 500'000;
 
 struct SystemCallState {
   int64_t number;
@@ -155,6 +158,23 @@ bool LookAt(int64_t id, ThreadState& state) {
   return state.is_dead || (bytes >= 0 && ParseSystemCall(TextOf(bytes), ReadWord, state));
 }
 
+/// Looks until the thread does not block the signal, for a while: a thread that starts or ends, or
+/// makes another one, blocks all signals for some microseconds. One that was seen to block it for
+/// longer is not waited for again. False: it blocks it, or the kernel does not tell.
+bool AwaitUnblocked(int64_t id, ThreadState& state) {
+  static int64_t last_blocker = 0;
+  for (int look = 0; look < kLooks; ++look) {
+    state = {};
+    if (!LookAt(id, state)) return false;
+    if (state.is_dead || !state.blocks_segv) return true;
+    if (id == last_blocker) return false;
+    const timespec pause{.tv_sec = 0, .tv_nsec = kPauseNs};
+    SystemCall(SYS_nanosleep, &pause, 0);
+  }
+  last_blocker = id;
+  return false;
+}
+
 }  // namespace
 
 bool ParseStatus(std::string_view status, ThreadState& state) {
@@ -181,9 +201,7 @@ bool CanAllWait(std::span<const ThreadRecord> threads, MappedArray<uint64_t>& st
   for (const ThreadRecord& thread : threads) {
     if (thread.id == self) continue;
     ThreadState state;
-    if (!LookAt(thread.id, state)) return false;
-    if (state.is_dead) continue;
-    if (state.blocks_segv) return false;
+    if (!AwaitUnblocked(thread.id, state)) return false;
     if (state.stack_pointer != 0 && !stack_pointers.Append(state.stack_pointer)) return false;
   }
   return true;
