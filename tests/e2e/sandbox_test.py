@@ -3,7 +3,6 @@
 capability, a read-only root, and none of the system calls that such a profile refuses."""
 import os
 import re
-import sys
 import unittest
 from pathlib import Path
 
@@ -21,7 +20,7 @@ class SandboxTest(unittest.TestCase):
 def _inside(name):
     def test(self):
         status, output = run_status(
-            [SANDBOX, sys.executable, "-W", "ignore", "-B", INSIDE, f"SandboxInside.{name}"], 300,
+            [SANDBOX, "python3", "-W", "ignore", "-B", INSIDE, f"SandboxInside.{name}"], 300,
             env={**os.environ, "PYTHONPATH": str(INSIDE.parent)})
         self.assertEqual(status, 0, output)
     return test

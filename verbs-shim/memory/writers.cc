@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kSegvBit = uint64_t{1} << (SIGSEGV - 1);
 constexpr int64_t kEpollPwait2 = 441;
-constexpr int kLooks = 20;
+constexpr int kLooks = 200;
 constexpr int64_t kPauseNs = 500'000;
 
 struct SystemCallState {
