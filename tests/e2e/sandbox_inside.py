@@ -87,6 +87,19 @@ class SandboxInside(unittest.TestCase):
                 pingpong(self.lab)
             self.assertGreater(os.path.getsize(path), 100000)
 
+    def test_the_line_of_the_guide(self):
+        """docs/guide/containers.md, "Without any privilege"."""
+        with tempfile.TemporaryDirectory() as directory:
+            output = run(
+                ["sh", "-c",
+                 "uroced --no-huge --wire uroce0=10.0.0.1/24,uroce1=10.0.0.2/24 & "
+                 "while ! test -S $XDG_RUNTIME_DIR/uroce/uroced.sock; do sleep 0.1; done; "
+                 "uroce run -- ibv_devinfo; status=$?; kill $!; wait $!; exit $status"],
+                env={**os.environ, "XDG_RUNTIME_DIR": directory,
+                     "PATH": f"{BUILD}/nic:{BUILD}/tools:{os.environ['PATH']}"})
+        for device in ("uroce0", "uroce1"):
+            self.assertIn(device, output)
+
     def test_doctor(self):
         status, output = run_status([UROCE, "--socket", self.lab.a.daemon.socket, "doctor"])
         self.assertIn(status, (0, 1), output)
