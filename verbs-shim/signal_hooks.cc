@@ -26,6 +26,15 @@ constinit NextFunction<Simple> next_signal("signal"), next_sysv_signal("__sysv_s
 constinit NextFunction<Simple> next_sigset("sigset");
 constinit NextFunction<Ignore> next_sigignore("sigignore");
 
+// Looked up here, so that no signal handler has to do it later.
+__attribute__((constructor)) void LookUpAll() {
+  static_cast<void>(next_sigaction.Get());
+  static_cast<void>(next_signal.Get());
+  static_cast<void>(next_sysv_signal.Get());
+  static_cast<void>(next_sigset.Get());
+  static_cast<void>(next_sigignore.Get());
+}
+
 KernelAction ToKernel(const struct sigaction& action) {
   KernelAction kernel{.handler = reinterpret_cast<uint64_t>(action.sa_handler),
                       .flags = static_cast<uint32_t>(action.sa_flags),
