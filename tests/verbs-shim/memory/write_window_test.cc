@@ -111,17 +111,24 @@ class WriteWindowTest : public testing::Test {
   /// Starts a thread, and returns when it sleeps until the window closes.
   template <typename Work>
   std::thread StartAndAwaitSleep(Work work) {
-    std::atomic<pid_t> id = 0;
-    std::thread thread([&id, work] {
-      id = static_cast<pid_t>(syscall(SYS_gettid));
+    id_ = 0;
+    has_ended_ = false;
+    std::thread thread([this, work] {
+      id_ = static_cast<pid_t>(syscall(SYS_gettid));
       work();
+      has_ended_ = true;
     });
-    while (id == 0 || !SleepsInFutex(id, &FindFaultState()->sequence)) std::this_thread::yield();
+    const void* sequence = &FindFaultState()->sequence;
+    while (!has_ended_ && (id_ == 0 || !SleepsInFutex(id_, sequence))) std::this_thread::yield();
+    EXPECT_FALSE(has_ended_) << "It did not wait.";
     return thread;
   }
 
   uint8_t* pages_ = nullptr;
   uint8_t* other_ = nullptr;  // not in the window
+  // Of the thread that was started last.
+  std::atomic<pid_t> id_ = 0;
+  std::atomic<bool> has_ended_ = false;
 };
 
 TEST_F(WriteWindowTest, AWriterWaitsAndWritesToWhatLiesThereThen) {
@@ -315,6 +322,7 @@ TEST_F(WriteWindowTest, WithoutAHandlerASignalHasItsUsualEnd) {
 TEST_F(WriteWindowTest, AChildThatSharesTheMemoryWaits) {
   Open();
   std::atomic<pid_t> child = 0;
+  has_ended_ = false;
   std::thread parent([&] {
     const pid_t id = vfork();
     if (id == 0) {
@@ -325,6 +333,7 @@ TEST_F(WriteWindowTest, AChildThatSharesTheMemoryWaits) {
     int status = 0;
     waitpid(id, &status, 0);
     EXPECT_EQ(status, 0);
+    has_ended_ = true;
   });
   const auto sleeps = [&child] {
     std::ifstream file("/proc/" + std::to_string(child) + "/syscall");
@@ -332,7 +341,7 @@ TEST_F(WriteWindowTest, AChildThatSharesTheMemoryWaits) {
     std::getline(file, line);
     return line.starts_with(std::to_string(SYS_futex) + " ");
   };
-  while (child == 0 || !sleeps()) std::this_thread::yield();
+  while (!has_ended_ && (child == 0 || !sleeps())) std::this_thread::yield();
   EXPECT_EQ(pages_[0], 0);
   CloseWriteWindow(false);
   parent.join();
