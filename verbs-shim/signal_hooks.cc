@@ -61,7 +61,7 @@ bool SetHandler(int signal, sighandler_t handler, uint64_t flags, sighandler_t& 
                           .flags = flags,
                           .restorer = 0,
                           .mask = (flags & SA_RESTART) != 0 ? own : 0};
-  KernelAction old;
+  KernelAction old = {};
   if (!ChangeSegvAction(&next, &old)) return false;
   before = reinterpret_cast<sighandler_t>(old.handler);
   return true;

@@ -83,7 +83,7 @@ class ActionLock {
 
 /// Takes over what the program has said to the kernel itself, if it has.
 bool Adopt() {
-  KernelAction now;
+  KernelAction now = {};
   if (Exchange(nullptr, &now) != 0) return false;
   if (now.handler != reinterpret_cast<uint64_t>(in_front)) SetProgramsAction(now);
   const KernelAction front = Disguised(ProgramsAction());
@@ -138,7 +138,7 @@ bool ChangeSegvAction(const KernelAction* next, KernelAction* old) {
     }
     const ActionLock lock(*state);
     if (__atomic_load_n(&state->sequence, __ATOMIC_ACQUIRE) % 2 != 0) continue;
-    KernelAction now;
+    KernelAction now = {};
     if (Exchange(nullptr, &now) == 0 && now.handler != reinterpret_cast<uint64_t>(in_front)) {
       SetProgramsAction(now);
     }

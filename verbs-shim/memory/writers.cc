@@ -88,7 +88,6 @@ bool HidesMask(const SystemCallState& call, bool (*read_word)(uint64_t, uint64_t
     case SYS_ppoll:
       return call.arguments[3] != 0;
     case SYS_epoll_pwait:
-      return call.arguments[4] != 0;
     case kEpollPwait2:
       return call.arguments[4] != 0;
     case SYS_pselect6:
