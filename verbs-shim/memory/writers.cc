@@ -118,15 +118,21 @@ class TaskPath {
     char digits[20];
     size_t count = 0;
     for (; id > 0; id /= 10) digits[count++] = static_cast<char>('0' + id % 10);
-    char* end = stpcpy(text_, "/proc/self/task/");
-    while (count > 0) *end++ = digits[--count];
-    *end++ = '/';
-    strcpy(end, name);
+    Append("/proc/self/task/");
+    while (count > 0) text_[length_++] = digits[--count];
+    Append("/");
+    Append(name);
+    text_[length_] = '\0';
   }
   const char* get() const { return text_; }
 
  private:
-  char text_[64];
+  void Append(const char* more) {
+    while (*more != '\0') text_[length_++] = *more++;
+  }
+
+  size_t length_ = 0;
+  char text_[64];  // room for the longest of both names and any number
 };
 
 // Static, because the caller's stack may be small. Used under the lock of the registrations.
