@@ -14,7 +14,8 @@ MUTATIONS = [
      "if (window.is_open || !window.pages.Contains(address)) return false;"),
     ("window-is-inherited", "fault_state.cc", "MADV_WIPEONFORK) != 0", "MADV_DOFORK) != 0"),
     ("swap-before-the-copy", "swap.cc",
-     "    if (result == 0) result = CopyOut();\n    if (result == 0) result = Exchange(protection);\n"
+     "    if (result == 0) result = CopyOut();\n"
+     "    if (result == 0) result = Exchange(protection);\n"
      "    protection.End(result == 0);\n    if (kept_",
      "    protection.End(false);\n    if (result == 0) result = CopyOut();\n"
      "    if (result == 0) result = Exchange(protection);\n    if (kept_"),
@@ -39,6 +40,7 @@ MUTATIONS = [
     ("writers-on-stacks-in-the-pages", "registry.cc",
      "if (pages.Meets({stack_pointer - kFrameBytes, stack_pointer + 1})) return UROCE_WHY_STACK;",
      "(void)stack_pointer;"),
-    ("threads-need-no-window", "registry.cc", "return is_signal && is_alone() ? nullptr : &support;",
+    ("threads-need-no-window", "registry.cc",
+     "return is_signal && is_alone() ? nullptr : &support;",
      "return is_signal ? nullptr : &support;"),
 ]
