@@ -94,8 +94,8 @@ void AppendSegments(const datapath::MemoryRegion& region, std::string& text) {
   for (const datapath::MrSegment& segment : region.segments) {
     absl::StrAppend(&text, &segment == &region.segments.front() ? "" : ",", R"({"address":"0x)",
                     absl::Hex(segment.app_addr), R"(","length":)", segment.length_bytes,
-                    R"(,"mode":")", ModeOf(segment), R"(","reason":")",
-                    ReasonText(segment.reason), R"("})");
+                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", ReasonText(segment.reason),
+                    R"("})");
   }
   text += ']';
 }
