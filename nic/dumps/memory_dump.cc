@@ -68,6 +68,8 @@ const char* ReasonText(uint32_t reason) {
       return "unknown threads";
     case UROCE_WHY_ON_DEMAND:
       return "registered with on-demand paging";
+    case UROCE_WHY_SEGV_BLOCKED:
+      return "no userfaultfd, SIGSEGV blocked";
     case UROCE_WHY_POLICY:
       return "policy";
   }
@@ -90,11 +92,10 @@ std::string AccessText(uint32_t access) {
 void AppendSegments(const datapath::MemoryRegion& region, std::string& text) {
   text += '[';
   for (const datapath::MrSegment& segment : region.segments) {
-    const bool is_copied = segment.mode == datapath::MrMode::kCopied;
     absl::StrAppend(&text, &segment == &region.segments.front() ? "" : ",", R"({"address":"0x)",
                     absl::Hex(segment.app_addr), R"(","length":)", segment.length_bytes,
-                    R"(,"mode":")", ModeOf(segment), R"(","reason":")",
-                    is_copied ? ReasonText(segment.reason) : "", R"("})");
+                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", ReasonText(segment.reason),
+                    R"("})");
   }
   text += ']';
 }

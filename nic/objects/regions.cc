@@ -108,11 +108,11 @@ absl::StatusOr<datapath::MrSegment> Regions::Resolve(const uroce_reg_mr& request
   datapath::MrSegment result{.iova = request.iova + (segment.addr - request.addr),
                              .length_bytes = segment.length,
                              .app_addr = segment.addr};
+  result.reason = static_cast<uint8_t>(segment.reason);
   if (segment.mode == UROCE_MR_COPIED) {
     if (core_.session().copy_helper() == nullptr)
       return Refuse("copied memory needs /proc/self/mem first");
     result.mode = datapath::MrMode::kCopied;
-    result.reason = static_cast<uint8_t>(segment.reason);
     // On-demand memory may change later: a mapping would not notice.
     result.follows_address = (request.access & IBV_ACCESS_ON_DEMAND) == 0;
     return result;

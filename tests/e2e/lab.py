@@ -147,9 +147,11 @@ class Lab:
     make_namespace = Namespace
     daemon_prefix = ()
     daemon_owner = 0  # The user who has the sockets' directories.
+    are_namespaces_ours = True  # and stale ones are removed
 
     def __init__(self):
-        remove_stale()
+        if self.are_namespaces_ours:
+            remove_stale()
         self.directory = tempfile.mkdtemp(prefix="uroce-e2e-")
         self.namespaces = []
         self.daemons = []

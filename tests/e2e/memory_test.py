@@ -215,6 +215,38 @@ class MemoryTest(MemoryCase):
         self.assertEqual(self._results(prefix=NOBODY), self._results())
 
 
+class WithoutUserfaultfdTest(MemoryCase):
+    """As in a container, where the kernel gives no userfaultfd."""
+
+    SETTING = "UROCE_USERFAULTFD=0"
+
+    def test_it_says_how_each_kind_of_memory_is_reached(self):
+        ways = self._ways(self.SETTING)
+        for kind, way in COPIED_EVERYWHERE.items():
+            self._assert_ways(ways, [kind], way)
+        self._assert_ways(ways, SHARED_EVERYWHERE + SHARED_BY_LINK, "shared")
+        for kind in (*MAPPED, "odd pages", "bss", "large heap", "mixed"):
+            self.assertIn("mapped: no userfaultfd", ways[kind], kind)
+
+    def test_results_are_equal(self):
+        self.assertEqual(self._results(self.SETTING), self._results())
+
+    def test_programs_change_their_memory_while_it_is_registered(self):
+        run(self._command(self.SETTING, program=PROGRAMS / "changing_memory"))
+
+    def test_memory_that_is_or_was_registered_is_ordinary_memory(self):
+        run(self._command(self.SETTING, program=PROGRAMS / "ordinary_memory"))
+
+    def test_programs_that_use_the_signal_themselves(self):
+        for setting in (self.SETTING, "UROCE_USERFAULTFD=1"):
+            with self.subTest(setting):
+                run(self._command(setting, program=PROGRAMS / "fault_handlers"))
+
+    def test_forks_among_transfers(self):
+        run(self._command(self.SETTING, program=PROGRAMS / "forking",
+                          arguments=["100" if LONG else "3"]), timeout_s=120)
+
+
 class SharedUserfaultfdTest(MemoryCase):
     daemon_flags = ("--share-userfaultfd",)
 

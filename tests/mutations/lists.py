@@ -5,6 +5,7 @@ import cm_mutations
 import congestion_mutations
 import datapath_mutations
 import fabric_mutations
+import memory_mutations
 import mutations
 import nic_mutations
 import paths_mutations
@@ -45,4 +46,8 @@ LISTS = [
     ("nic/rdma_cm", ["tests/nic/rdma_cm/rdma_cm_test"], rdma_cm_mutations.MUTATIONS),
     ("verbs-shim", ["tests/fuzz/shim_random_test", "tests/verbs-shim/shim_test"],
      verbs_shim_mutations.MUTATIONS),
+    ("verbs-shim/memory", ["tests/verbs-shim/memory/memory_write_window_test",
+                           "tests/verbs-shim/memory/memory_writers_test",
+                           "tests/verbs-shim/memory/memory_swap_test"],
+     memory_mutations.MUTATIONS),
 ]

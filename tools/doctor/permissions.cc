@@ -52,7 +52,8 @@ Finding CheckTun(const PermissionFacts& facts) {
           facts.tun.exists ? "sudo chmod 0666 /dev/net/tun" : "sudo modprobe tun"};
 }
 
-/// The daemon passes /dev/userfaultfd on. Without it programs still have the unprivileged features.
+/// The daemon passes /dev/userfaultfd on. Without it programs still have the unprivileged features,
+/// and in most containers none.
 Finding CheckUserfaultfd(const PermissionFacts& facts) {
   if (facts.userfaultfd.usable) {
     return {Level::kOk, "permissions", "/dev/userfaultfd: memory is registered without copies", ""};
@@ -63,12 +64,12 @@ Finding CheckUserfaultfd(const PermissionFacts& facts) {
             "being registered fails with EFAULT, and memory shared with a heap is copied",
             "sudo sysctl -w vm.unprivileged_userfaultfd=1"};
   }
-  return {
-      Level::kNote, "permissions",
-      absl::StrCat("userfaultfd: ", strerror(facts.userfaultfd_errno),
-                   "; registered memory is copied on every access, which is slower (a container "
-                   "must allow the system call)"),
-      "docker run --security-opt seccomp=unconfined ..."};
+  return {Level::kOk, "permissions",
+          absl::StrCat("userfaultfd: ", strerror(facts.userfaultfd_errno),
+                       ": memory is registered without copies all the same; threads that write to "
+                       "it meanwhile wait in a handler of SIGSEGV, and a program of which a thread "
+                       "blocks that signal has its memory copied (uroce mr)"),
+          ""};
 }
 
 }  // namespace

@@ -64,6 +64,12 @@ MrPolicy PolicyOfEnvironment() {
   return IsUnderValgrind() ? MrPolicy::kCopied : MrPolicy::kAutomatic;
 }
 
+/// UROCE_USERFAULTFD=0: as where the kernel gives none.
+bool TakesUserfaultfd() {
+  const char* value = secure_getenv("UROCE_USERFAULTFD");
+  return value == nullptr || strcmp(value, "0") != 0;
+}
+
 int PlanNothing(Registry& registry) {
   registry.ClearFacts();
   registry.parts.Clear();
@@ -97,7 +103,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
   if (error != 0) return error;
   // Without knowledge of the threads, any memory might be a stack.
   plan.knows_threads = ListThreads(registry.threads) == 0;
-  if (registry.threads.size() == 1) plan.whole_partial_pages = true;
+  if (registry.is_alone()) plan.whole_partial_pages = true;
   const ThreadFacts threads{
       .mappings = registry.mappings.span(),
       .threads = registry.threads.span(),
@@ -116,7 +122,7 @@ int PlanRegion(Registry& registry, const Daemon& daemon, const MemoryRequest& re
 /// system calls of other threads if these could not be made to wait.
 bool KeepsMapping(const Registry& registry, const RegionPart& part) {
   const bool is_private = part.vma->kind != VmaKind::kSegment;
-  return is_private && (registry.support.kernel_mode || registry.threads.size() == 1);
+  return is_private && (registry.support.kernel_mode || registry.is_alone());
 }
 
 /// Maps `grant`'s memfd over the pages of `part`, and enters it into the table. On an errno nothing
@@ -137,7 +143,7 @@ int SwapFor(Registry& registry, const Daemon& daemon, const RegionPart& part,
                          .keep = KeepsMapping(registry, part)};
   registry.places.Add(part.pages);
   uint64_t kept;
-  const int error = SwapPages(registry.support, swap, kept);
+  const int error = SwapPages(registry.SupportForSwap(), swap, kept);
   if (error != 0) {
     registry.places.Remove(part.pages);
     registry.segments.Remove(index);
@@ -164,13 +170,12 @@ void Refer(Registry& registry, const Daemon& daemon, uint32_t index, uint64_t fi
   MakeCopied(part, UROCE_WHY_REFUSED);
 }
 
-/// Makes a part to be swapped live, or copied where a swap is impossible: the kernel refuses (no
-/// userfaultfd, vm.max_map_count reached) or the daemon has no memory for it.
+/// Makes a part to be swapped live, or copied where a swap is impossible: writers cannot be made to
+/// wait, the kernel refuses (vm.max_map_count reached), or the daemon has no memory for it.
 void SwapPart(Registry& registry, const Daemon& daemon, RegionPart& part,
               MemoryRegistration& registration) {
-  if (registry.support.origin == FaultSupport::Origin::kNone) {
-    return MakeCopied(part, UROCE_WHY_NO_USERFAULTFD);
-  }
+  const uroce_mr_reason reason = registry.WhyNotWait(part.pages);
+  if (reason != UROCE_WHY_NONE) return MakeCopied(part, reason);
   if (!registry.map_budget.Take()) return MakeCopied(part, UROCE_WHY_MANY_MAPPINGS);
   const uroce_create_segment create{.addr = part.pages.start,
                                     .length = part.pages.end - part.pages.start};
@@ -267,7 +272,7 @@ bool HasCopiedPart(const Registry& registry) {
 
 bool IsLimit(uroce_mr_reason reason) {
   return reason == UROCE_WHY_MANY_PARTS || reason == UROCE_WHY_MANY_MAPPINGS ||
-         reason == UROCE_WHY_DAEMON_LIMIT || reason == UROCE_WHY_NO_USERFAULTFD;
+         reason == UROCE_WHY_DAEMON_LIMIT || reason == UROCE_WHY_SEGV_BLOCKED;
 }
 
 uint64_t LimitedBytes(const Registry& registry) {
@@ -276,6 +281,11 @@ uint64_t LimitedBytes(const Registry& registry) {
     if (part.kind == PartKind::kCopied && IsLimit(part.reason)) bytes += part.length;
   }
   return bytes;
+}
+
+uint32_t HowSwapped(const Registry& registry, uint32_t mode) {
+  const bool is_signal = registry.support.origin == FaultSupport::Origin::kSignal;
+  return is_signal && mode == UROCE_MR_MAPPED ? UROCE_WHY_NO_USERFAULTFD : UROCE_WHY_NONE;
 }
 
 uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
@@ -287,6 +297,7 @@ uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
   segment.reason = part.reason;
   if (part.kind == PartKind::kLive) {
     segment.mode = registry.segments.mode(part.segment);
+    segment.reason = HowSwapped(registry, segment.mode);
     segment.segment = registry.segments.handle(part.segment);
     segment.segment_offset = part.file_offset - registry.segments.file_offset(part.segment);
   }
@@ -327,7 +338,7 @@ void DropReferences(Registry& registry, const Daemon& daemon, MemoryRegistration
 
 int Register(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
              uint64_t tls_bytes, uint32_t replaces, MemoryRegistration& registration) {
-  registry.Prepare(daemon, PolicyOfEnvironment);
+  registry.Prepare(daemon, PolicyOfEnvironment, TakesUserfaultfd);
   registration.references = {};
   registration.epoch = registry.epoch;
   int error = PlanRegion(registry, daemon, request, tls_bytes);

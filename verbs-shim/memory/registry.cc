@@ -8,10 +8,14 @@
 
 #include "verbs-shim/memory/fork_copy.h"
 #include "verbs-shim/memory/give_back.h"
+#include "verbs-shim/memory/write_window.h"
+#include "verbs-shim/memory/writers.h"
 
 namespace uroce::memory {
 namespace {
 
+// More than the kernel puts on a stack for a signal handler, with all registers of AVX-512 and AMX.
+constexpr uint64_t kFrameBytes = 16 << 10;
 constexpr int64_t kLockWaitNs = 5'000'000, kSecondNs = 1'000'000'000;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -74,11 +78,12 @@ void InChild() {
 
 }  // namespace
 
-void Registry::Prepare(const Daemon& daemon, MrPolicy (*default_policy)()) {
+void Registry::Prepare(const Daemon& daemon, MrPolicy (*default_policy)(),
+                       bool (*takes_userfaultfd)()) {
   if (!has_policy) policy = default_policy();
   has_policy = true;
   if (support_session == daemon.connection) return;
-  support = ProbeFaultSupport(daemon.userfaultfd_device);
+  support = takes_userfaultfd() ? ProbeFaultSupport(daemon.userfaultfd_device) : FaultSupport{};
   support_session = daemon.connection;
 }
 
@@ -86,8 +91,28 @@ void Registry::ClearFacts() {
   mappings.Clear();
   threads.Clear();
   untouchable.Clear();
+  stack_pointers.Clear();
+  writers = Writers::kUnknown;
   live.Clear();
   parts.Clear();
+}
+
+const FaultSupport* Registry::SupportForSwap() const {
+  const bool is_signal = support.origin == FaultSupport::Origin::kSignal;
+  return is_signal && is_alone() ? nullptr : &support;
+}
+
+uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {
+  if (support.origin != FaultSupport::Origin::kSignal || is_alone()) return UROCE_WHY_NONE;
+  if (writers == Writers::kUnknown) {
+    writers = CanAllWait(threads.span(), stack_pointers) ? Writers::kCanWait : Writers::kCannotWait;
+  }
+  if (writers == Writers::kCannotWait || !PrepareWriteWindows()) return UROCE_WHY_SEGV_BLOCKED;
+  for (const uint64_t stack_pointer : stack_pointers) {
+    // What lies right below is written to as well.
+    if (pages.Meets({stack_pointer - kFrameBytes, stack_pointer + 1})) return UROCE_WHY_STACK;
+  }
+  return UROCE_WHY_NONE;
 }
 
 void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
@@ -134,7 +159,7 @@ const FaultSupport* Registry::SupportForReturns() const {
 /// with EFAULT: the memory then stays a segment's, unless there is no other thread.
 bool Registry::CanGiveBack() {
   if (SupportForReturns() != nullptr) return true;
-  return ListThreads(threads) == 0 && threads.size() == 1;
+  return ListThreads(threads) == 0 && is_alone();
 }
 
 RegistryLock::RegistryLock() {

@@ -25,6 +25,8 @@ struct Registry {
   MrPolicy policy = MrPolicy::kAutomatic;
   FaultSupport support;
   MapBudget map_budget;
+  enum class Writers : uint8_t { kUnknown, kCanWait, kCannotWait };
+  Writers writers = Writers::kUnknown;      // of this registration, where a handler makes them wait
   const void* support_session = nullptr;    // whose userfaultfd device `support` names
   const void* memory_fd_session = nullptr;  // the connection that has this program's /proc/self/mem
 
@@ -37,14 +39,21 @@ struct Registry {
   MappedArray<Vma> mappings;  // `parts` point into it
   MappedArray<ThreadRecord> threads;
   MappedArray<AddressRange> untouchable;
+  MappedArray<uint64_t> stack_pointers;  // of other threads, where `writers` is known
   MappedArray<LiveSegment> live;
   MappedArray<RegionPart> parts;
   MappedArray<uroce_mr_segment> list;  // of `parts`, for the daemon
 
   /// Prepares what stays the same for all registrations of one connection.
-  void Prepare(const Daemon& daemon, MrPolicy (*default_policy)());
+  void Prepare(const Daemon& daemon, MrPolicy (*default_policy)(), bool (*takes_userfaultfd)());
 
   void ClearFacts();
+  /// Whether this is the only thread, as far as the last ListThreads() knows.
+  bool is_alone() const { return threads.size() == 1; }
+  /// How writers are made to wait; null: there are none.
+  const FaultSupport* SupportForSwap() const;
+  /// Why writers to `pages` could not be made to wait; NONE if they can. May look at all threads.
+  uroce_mr_reason WhyNotWait(AddressRange pages);
 
   /// Ends a reference. Pages that no other reference covers become private to the program again.
   /// With the last reference the daemon releases the segment.

@@ -40,16 +40,19 @@ int64_t Reserve(AddressRange pages) {
 /// One swap: its steps, in order. Makes raw system calls only and writes nothing but this stack.
 class Swap {
  public:
-  Swap(const FaultSupport& support, const SwapRequest& request)
+  Swap(const FaultSupport* support, const SwapRequest& request)
       : support_(support), request_(request) {}
 
   int64_t Run() {
     if (request_.keep) PrepareToKeep();
     WriteProtection protection;
-    int64_t result = protection.Begin(support_, request_.pages);
+    int64_t result = 0;
+    if (support_ != nullptr) {
+      result = protection.Begin(*support_, request_.pages, request_.protection);
+    }
     if (result == 0) result = CopyOut();
     if (result == 0) result = Exchange(protection);
-    protection.End();
+    protection.End(result == 0);
     if (kept_ != 0) {
       EmptyKept();
     } else if (place_ != 0) {
@@ -80,7 +83,8 @@ class Swap {
   /// Moves the mapping away, which leaves an empty one, on which threads wait until the memfd is
   /// mapped there.
   int64_t Exchange(WriteProtection& protection) {
-    if (place_ != 0 && protection.HoldAbsent() == 0) MoveAway();
+    const bool can_move = support_ == nullptr || protection.HoldAbsent() == 0;
+    if (place_ != 0 && can_move) MoveAway();
     const int64_t result = SystemCall(SYS_mmap, request_.pages.start, Length(), request_.protection,
                                       MAP_SHARED | MAP_FIXED, request_.memfd, 0);
     if (!IsError(result)) return 0;
@@ -88,30 +92,37 @@ class Swap {
     return result;
   }
 
+  /// Locked pages are unlocked before: the kernel would unlock all of the mapping that they are a
+  /// part of (Linux 6.18).
   void MoveAway() {
+    if (is_locked_) SystemCall(SYS_munlock, request_.pages.start, Length());
     const int64_t result = SystemCall(SYS_mremap, request_.pages.start, Length(), Length(),
                                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place_);
     if (!IsError(result)) kept_ = place_;
     place_ = 0;  // After a failed move another thread's mapping may be there.
+    if (kept_ == 0) LockAgain();
   }
 
   void MoveBack() {
     SystemCall(SYS_mremap, kept_, Length(), Length(), MREMAP_MAYMOVE | MREMAP_FIXED,
                request_.pages.start);
     kept_ = 0;
+    LockAgain();
   }
 
-  /// Drops the kept mapping's pages: the segment has the contents now, and also the lock of locked
-  /// pages.
-  void EmptyKept() {
-    if (is_locked_) SystemCall(SYS_munlock, kept_, Length());
+  void LockAgain() {
     if (is_locked_) SystemCall(SYS_mlock, request_.pages.start, Length());
+  }
+
+  /// Drops the kept mapping's pages: the segment has the contents now, and also their lock.
+  void EmptyKept() {
+    LockAgain();
     SystemCall(SYS_madvise, kept_, Length(), MADV_DONTNEED);
   }
 
   uint64_t Length() const { return request_.pages.end - request_.pages.start; }
 
-  const FaultSupport& support_;
+  const FaultSupport* support_;
   const SwapRequest& request_;
   uint64_t place_ = 0;  // where the private mapping is to go
   uint64_t kept_ = 0;   // where it is
@@ -146,10 +157,13 @@ class Return {
       if (result != 0) return result;
     }
     WriteProtection protection;
-    int64_t result = support_ == nullptr ? 0 : protection.Begin(*support_, vma_.range());
+    int64_t result = 0;
+    if (support_ != nullptr) {
+      result = protection.Begin(*support_, vma_.range(), ProtectionOf(vma_));
+    }
     if (result == 0) result = Fill();
     if (result == 0) result = Move();
-    protection.End();
+    protection.End(result == 0);
     if (result == 0 && is_locked_) SystemCall(SYS_mlock, vma_.start, Length());
     return result;
   }
@@ -216,7 +230,7 @@ struct SwapCall {
 
 void RunSwap(void* argument) {
   auto* call = static_cast<SwapCall*>(argument);
-  Swap swap(*call->support, *call->request);
+  Swap swap(call->support, *call->request);
   const int64_t result = swap.Run();
   call->result = result;
   call->kept = swap.kept();
@@ -240,11 +254,10 @@ void RunReturn(void* argument) {
 
 }  // namespace
 
-int SwapPages(const FaultSupport& support, const SwapRequest& request, uint64_t& kept) {
+int SwapPages(const FaultSupport* support, const SwapRequest& request, uint64_t& kept) {
   kept = 0;
-  if (support.origin == FaultSupport::Origin::kNone) return ENOSYS;
   if (SwapStack().Meets(request.pages)) return ENOMEM;
-  SwapCall call{.support = &support, .request = &request, .kept = 0, .result = -EFAULT};
+  SwapCall call{.support = support, .request = &request, .kept = 0, .result = -EFAULT};
   if (!RunOnSwapStack(RunSwap, &call)) return ENOMEM;
   kept = call.kept;
   // One fault per page at later first writes would cost twice as much (0.13 against 0.28 ms/MB).

@@ -18,7 +18,8 @@ struct SwapRequest {
 };
 
 /// Write-protects the pages, copies them, and maps the memfd over them. A thread that writes
-/// meanwhile waits in the page fault, and then repeats its write on the new mapping. The caller's
+/// meanwhile waits in the page fault or a signal handler, and then repeats its write on the new
+/// mapping. With a null `support` the caller knows that there is no other thread. The caller's
 /// stack and control block are never in `pages`.
 ///
 /// With `keep` the private mapping is not unmapped but moved elsewhere, without its pages. It is
@@ -28,7 +29,7 @@ struct SwapRequest {
 ///
 /// Returns 0, or an errno: then nothing has changed. Direct I/O into the pages that began before is
 /// not delayed, as with any memory whose pages move.
-[[nodiscard]] int SwapPages(const FaultSupport& support, const SwapRequest& request,
+[[nodiscard]] int SwapPages(const FaultSupport* support, const SwapRequest& request,
                             uint64_t& kept);
 
 /// Makes the pages of `vma`, a mapping of a segment, private again. Their contents go to the

@@ -37,7 +37,8 @@ int AddThread(int64_t thread_id, int64_t process_id, MappedArray<ThreadRecord>& 
   const int64_t result = SystemCall(SYS_get_robust_list, thread_id, &head, &length);
   if (result == -ESRCH) return 0;
   if (result < 0) return static_cast<int>(-result);
-  const ThreadRecord record{.control_block = head, .is_main = thread_id == process_id};
+  const ThreadRecord record{
+      .id = thread_id, .control_block = head, .is_main = thread_id == process_id};
   return threads.Append(record) ? 0 : ENOMEM;
 }
 

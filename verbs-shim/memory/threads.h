@@ -12,6 +12,7 @@ namespace uroce::memory {
 
 /// A thread as the kernel describes it.
 struct ThreadRecord {
+  int64_t id;
   uint64_t control_block;  // an address in glibc's thread control block; 0 when it has none
   bool is_main;
 };

@@ -8,9 +8,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <cerrno>
 #include <csignal>
 
 #include "verbs-shim/memory/system_call.h"
+#include "verbs-shim/memory/write_window.h"
 
 namespace uroce::memory {
 namespace {
@@ -88,12 +90,17 @@ FaultSupport ProbeFaultSupport(int device_fd) {
   return {};
 }
 
-int64_t WriteProtection::Begin(const FaultSupport& support, AddressRange pages) {
+int64_t WriteProtection::Begin(const FaultSupport& support, AddressRange pages, int protection) {
   pages_ = pages;
+  if (support.origin == FaultSupport::Origin::kSignal) {
+    const int64_t result = OpenWriteWindow(pages, protection);
+    is_window_ = result == 0;
+    return result;
+  }
   fd_ = OpenUserfault(support);
   if (fd_ < 0) return fd_;
   const int64_t result = Protect(support);
-  if (result != 0) End();
+  if (result != 0) End(false);
   return result;
 }
 
@@ -122,10 +129,13 @@ int64_t WriteProtection::Protect(const FaultSupport& support) {
 }
 
 int64_t WriteProtection::HoldAbsent() {
+  if (fd_ < 0) return -EBADF;
   return Watch(UFFDIO_REGISTER_MODE_WP | UFFDIO_REGISTER_MODE_MISSING);
 }
 
-void WriteProtection::End() {
+void WriteProtection::End(bool is_replaced) {
+  if (is_window_) CloseWriteWindow(is_replaced);
+  is_window_ = false;
   if (fd_ >= 0) SystemCall(SYS_close, fd_);
   fd_ = -1;
 }

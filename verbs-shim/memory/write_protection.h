@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes writes to a range of this process's memory wait, by userfaultfd, while its pages are
-// replaced.
+// Makes writes to a range of this process's memory wait while its pages are replaced: by
+// userfaultfd, or, where the kernel gives none, by a handler of SIGSEGV (write_window.h).
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace uroce::memory {
 
-/// What userfaultfd offers to this process.
+/// How writers can be made to wait, and what the kernel's userfaultfd offers to this process.
 struct FaultSupport {
-  enum class Origin : uint8_t { kNone, kDevice, kSystemCall };
-  Origin origin = Origin::kNone;
+  enum class Origin : uint8_t { kDevice, kSystemCall, kSignal };
+  Origin origin = Origin::kSignal;
   bool kernel_mode = false;      // also stops writes made by the kernel; otherwise these get EFAULT
   bool protects_absent = false;  // write-protects pages that were never touched (Linux 6.4)
   bool protects_shared = false;  // write-protects shared memory too (Linux 5.19)
@@ -20,7 +20,8 @@ struct FaultSupport {
 };
 
 /// Tries, in this order: the device that the daemon passed (-1: none), the system call, and the
-/// system call for user-mode faults only, which needs no privilege.
+/// system call for user-mode faults only, which needs no privilege. What is left is a handler of
+/// SIGSEGV, which is all there is in most containers.
 FaultSupport ProbeFaultSupport(int device_fd);
 
 /// Between Begin() and End() every thread that writes to the pages waits. Its write then goes to
@@ -28,12 +29,13 @@ FaultSupport ProbeFaultSupport(int device_fd);
 /// but the stack: it runs under RunOnSwapStack().
 class WriteProtection {
  public:
-  /// Returns 0 or a negative errno; then no write is stopped, and End() does nothing.
-  int64_t Begin(const FaultSupport& support, AddressRange pages);
-  /// From here on accesses to absent pages wait too.
+  /// `protection` (PROT_*) is that of the pages. With kSignal the caller has prepared write
+  /// windows. Returns 0 or a negative errno; then no write is stopped, and End() does nothing.
+  int64_t Begin(const FaultSupport& support, AddressRange pages, int protection);
+  /// From here on accesses to absent pages wait too. Fails with kSignal.
   int64_t HoldAbsent();
-  /// Wakes every thread that waits.
-  void End();
+  /// Wakes every thread that waits. `is_replaced`: another mapping lies there.
+  void End(bool is_replaced);
 
  private:
   int64_t Protect(const FaultSupport& support);
@@ -41,6 +43,7 @@ class WriteProtection {
 
   AddressRange pages_ = {0, 0};
   int64_t fd_ = -1;
+  bool is_window_ = false;
 };
 
 /// Calls `function` on a stack of this library, with all signals blocked, so that no memory but

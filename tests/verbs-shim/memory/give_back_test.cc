@@ -428,6 +428,7 @@ TEST_F(GiveBackTest, UntouchedPagesTakeNoMemory) {
 
 // Each writer owns a word of every page; one of them writes by system calls.
 TEST_F(GiveBackTest, NoWriteIsLost) {
+  if (getenv("UROCE_USERFAULTFD") != nullptr) GTEST_SKIP() << "system calls get EFAULT";
   constexpr int kWriters = 3;
   memset(pages_, 0, kBytes);
   std::atomic<bool> stop = false;

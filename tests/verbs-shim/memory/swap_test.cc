@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "pipeline/shm/abi/uroce_commands.h"
+#include "verbs-shim/memory/write_window.h"
 
 namespace uroce::memory {
 namespace {
@@ -26,22 +27,35 @@ struct Way {
   const char* name;
   bool kernel_mode;
   bool protects_absent;
+  bool by_signal = false;
 };
 
 /// Anonymous pages and the swaps of them.
 class SwapTest : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
+    if (GetParam().by_signal) {
+      ASSERT_TRUE(PrepareWriteWindows());
+    } else {
+      ProbeUserfaultfd();
+    }
+    if (IsSkipped()) return;
+    pages_ = static_cast<uint64_t*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+  void TearDown() override {
+    if (pages_ != nullptr) munmap(pages_, kBytes);
+  }
+
+  void ProbeUserfaultfd() {
     support_ = ProbeFaultSupport(-1);
-    if (support_.origin == FaultSupport::Origin::kNone) GTEST_SKIP() << "no userfaultfd here";
+    const bool has_none = support_.origin == FaultSupport::Origin::kSignal;
+    if (has_none) GTEST_SKIP() << "no userfaultfd here";
     if (GetParam().kernel_mode && !support_.kernel_mode) GTEST_SKIP() << "user-mode faults only";
     if (GetParam().protects_absent && !support_.protects_absent) GTEST_SKIP() << "old kernel";
     support_.kernel_mode = GetParam().kernel_mode;
     support_.protects_absent = GetParam().protects_absent;
-    pages_ = static_cast<uint64_t*>(
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   }
-  void TearDown() override { munmap(pages_, kBytes); }
 
   /// Swaps all pages for those of a new memfd.
   void Swap() {
@@ -52,7 +66,7 @@ class SwapTest : public testing::TestWithParam<Way> {
                               .protection = PROT_READ | PROT_WRITE,
                               .memfd = memfd,
                               .keep = false};
-    ASSERT_EQ(SwapPages(support_, request, kept_), 0);
+    ASSERT_EQ(SwapPages(&support_, request, kept_), 0);
     close(memfd);
   }
 
@@ -156,12 +170,12 @@ TEST_P(SwapTest, RefusesWhatCannotBeProtectedAndLeavesIt) {
   memcpy(mapped, "kept", sizeof("kept"));
   const auto start = reinterpret_cast<uint64_t>(mapped);
   EXPECT_NE(
-      SwapPages(support_, {{start, start + kBytes}, PROT_READ | PROT_WRITE, -1, false}, kept_), 0);
+      SwapPages(&support_, {{start, start + kBytes}, PROT_READ | PROT_WRITE, -1, false}, kept_), 0);
   EXPECT_STREQ(mapped, "kept");
   const auto anonymous = reinterpret_cast<uint64_t>(pages_);
   Word(3, 0) = 7;
-  EXPECT_EQ(SwapPages(support_, {{anonymous, anonymous + kBytes}, PROT_READ | PROT_WRITE, -1, true},
-                      kept_),
+  EXPECT_EQ(SwapPages(&support_,
+                      {{anonymous, anonymous + kBytes}, PROT_READ | PROT_WRITE, -1, true}, kept_),
             EBADF);
   EXPECT_EQ(kept_, 0u) << "it came back";
   EXPECT_EQ(Word(3, 0), 7u);
@@ -182,7 +196,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, SwapTest,
                          testing::Values(Way{"KernelMode", true, true},
                                          Way{"KernelModeBeforeLinux64", true, false},
                                          Way{"UserMode", false, true},
-                                         Way{"UserModeBeforeLinux64", false, false}),
+                                         Way{"UserModeBeforeLinux64", false, false},
+                                         Way{"Signal", false, false, true}),
                          [](const auto& way) { return way.param.name; });
 
 }  // namespace

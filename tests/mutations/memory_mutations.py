@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes that get lost and signals of others, where pages are swapped without userfaultfd: (name,
+file under verbs-shim/memory, text, what it becomes)."""
+
+MUTATIONS = [
+    ("window-writable", "write_window.cc", "protection & ~PROT_WRITE);", "protection);"),
+    ("window-stays-read-only", "write_window.cc", "  if (!is_replaced) {", "  if (is_replaced) {"),
+    ("window-late-fault-is-the-programs", "write_window.cc",
+     "    if (IsWritable(state, address)) return true;\n", ""),
+    ("window-takes-faults-of-all-pages", "write_window.cc",
+     "sequence % 2 != 0 && state.pages.Contains(address)", "sequence % 2 != 0"),
+    ("window-in-a-child-stays-read-only", "write_window.cc",
+     "if (!window.is_open || !window.pages.Contains(address)) return false;",
+     "if (window.is_open || !window.pages.Contains(address)) return false;"),
+    ("window-is-inherited", "fault_state.cc", "MADV_WIPEONFORK) != 0", "MADV_DOFORK) != 0"),
+    ("swap-before-the-copy", "swap.cc",
+     "    if (result == 0) result = CopyOut();\n"
+     "    if (result == 0) result = Exchange(protection);\n"
+     "    protection.End(result == 0);\n    if (kept_",
+     "    protection.End(false);\n    if (result == 0) result = CopyOut();\n"
+     "    if (result == 0) result = Exchange(protection);\n    if (kept_"),
+    ("segv-front-handler-is-reset", "segv_action.cc",
+     "(front.flags & ~uint64_t{SA_RESETHAND}) | SA_SIGINFO", "front.flags | SA_SIGINFO"),
+    ("segv-handler-is-never-reset", "segv_action.cc",
+     "(action.flags & SA_RESETHAND) == 0 || state", "(action.flags & SA_RESETHAND) != 0 || state"),
+    ("segv-always-on-the-other-stack", "segv_action.cc",
+     "(front.flags & ~uint64_t{SA_RESETHAND}) | SA_SIGINFO",
+     "(front.flags & ~uint64_t{SA_RESETHAND}) | SA_SIGINFO | SA_ONSTACK"),
+    ("segv-ignored-is-taken", "segv_action.cc", "front.handler != kIgnore && Exchange", "Exchange"),
+    ("segv-sent-is-lost", "segv_action.cc", "  if (info->si_code > 0) return;\n", "  return;\n"),
+    ("segv-raw-action-is-lost", "segv_action.cc",
+     "reinterpret_cast<uint64_t>(in_front)) SetProgramsAction(now);",
+     "reinterpret_cast<uint64_t>(in_front)) now = {};"),
+    ("writers-may-block-the-signal", "writers.cc",
+     "if (state.is_dead || !state.blocks_segv) return true;", "return true;"),
+    ("writers-masks-hidden-by-ppoll", "writers.cc", "return call.arguments[3] != 0;",
+     "return false;"),
+    ("writers-masks-hidden-by-sigwait", "writers.cc",
+     "return !read_word(call.arguments[0], word) || (word & kSegvBit) != 0;", "return false;"),
+    ("writers-on-stacks-in-the-pages", "registry.cc",
+     "if (pages.Meets({stack_pointer - kFrameBytes, stack_pointer + 1})) return UROCE_WHY_STACK;",
+     "(void)stack_pointer;"),
+    ("threads-need-no-window", "registry.cc",
+     "return is_signal && is_alone() ? nullptr : &support;",
+     "return is_signal ? nullptr : &support;"),
+]
