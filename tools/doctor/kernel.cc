@@ -34,7 +34,7 @@ Finding CheckVersion(const KernelFacts& facts) {
   }
   if (IsBefore(facts, 6, 2)) {
     return {Level::kNote, "kernel",
-            version + " does not take UDP superframes (6.2): --port iface= sends packet by packet",
+            version + " does not take UDP superframes of packet sockets (6.2): iface= sends packet by packet",
             kUpgrade};
   }
   return {Level::kOk, "kernel", version, ""};
