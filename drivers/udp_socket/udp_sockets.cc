@@ -122,6 +122,10 @@ absl::StatusOr<Fd> OpenReceiver(const Kind& kind) {
   if (kind.is_shared && !TurnOn(fd->get(), SOL_SOCKET, SO_REUSEPORT)) {
     return StepFailed(kind, kRoceUdpPort, "SO_REUSEPORT");
   }
+  // RoCE packets may have no UDP checksum, over IPv6 too: those of adapters have none.
+  if (kind.is_ipv6 && !TurnOn(fd->get(), IPPROTO_UDP, UDP_NO_CHECK6_RX)) {
+    return StepFailed(kind, kRoceUdpPort, "UDP_NO_CHECK6_RX");
+  }
   // Kernels before 5.0 do not have it, and deliver packet by packet.
   TurnOn(fd->get(), IPPROTO_UDP, UDP_GRO);
   if (!BindTo(fd->get(), kind, kRoceUdpPort)) return StepFailed(kind, kRoceUdpPort, "bind");

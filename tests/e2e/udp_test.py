@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A port by UDP sockets (udp=), of a daemon of nobody without any capability: programs, data by
 bytes, the packets on the cable, and peers that read whole frames."""
+import os
 import unittest
 
 from lab import NOBODY, UROCED, MixedLab, UdpLab, VethLab
@@ -110,7 +111,7 @@ class SegmentedTest(UdpPort, unittest.TestCase):
     def check_cable(self, version):
         path = f"{self.lab.directory}/cable{version}.pcap"
         tcpdump = Process(self.lab.a.namespace.command(
-            ["tcpdump", "-i", "eth0", "-s", 0, "--immediate-mode", "-Z", "root", "-c", 3000,
+            ["tcpdump", "-i", "eth0", "-s", 0, "-B", 65536, "--immediate-mode", "-Z", "root", "-c", 3000,
              "-w", path, "udp", "port", "4791"]))
         self.addCleanup(tcpdump.kill)
         wait_until(lambda: "listening on" in tcpdump.output(), "tcpdump")
@@ -129,10 +130,14 @@ class RefusalsTest(unittest.TestCase):
     def setUp(self):
         self.lab = VethLab(1500)
         self.addCleanup(self.lab.close)
+        os.chmod(self.lab.directory, 0o711)
+        self.directory = f"{self.lab.directory}/nobody"
+        os.makedirs(self.directory)
+        os.chown(self.directory, 65534, 65534)
 
     def check(self, place, *says):
         status, output = run_status(self.lab.a.namespace.command(
-            [*NOBODY, UROCED, "--socket", f"{self.lab.directory}/other.sock", "--no-huge",
+            [*NOBODY, UROCED, "--socket", f"{self.directory}/other.sock", "--no-huge",
              "--port", f"name=uroce1,{place}"]))
         self.assertNotEqual(status, 0)
         for text in says:
