@@ -295,5 +295,6 @@ class MixedLab(UdpLab):
         return super()._add_daemon(namespace, *arguments)
 
 
-__all__ = ["BUILD", "LONG", "NOBODY", "ROOT", "UROCE", "UROCED", "VERBS_CHECK", "Daemon", "Host", "Lab",
-           "MixedLab", "UdpLab", "VethLab", "WireLab", "find_list", "flatten", "next_port", "run", "run_status"]
+__all__ = ["BUILD", "LONG", "NOBODY", "ROOT", "UROCE", "UROCED", "VERBS_CHECK", "Daemon", "Host",
+           "Lab", "MixedLab", "UdpLab", "VethLab", "WireLab", "find_list", "flatten", "next_port",
+           "run", "run_status"]

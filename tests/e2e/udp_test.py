@@ -69,7 +69,11 @@ class JumboTest(UdpPort, unittest.TestCase):
         perftest(self.lab, "ib_write_bw", "-s", 65536, "-n", 1000)
         self.assertEqual(counter(self.lab.a, "port_rcv_fitted"), 0)
 
+
+class LinkTest(unittest.TestCase):
     def test_a_link_that_goes_down_and_comes_back(self):
+        self.lab = UdpLab(9000)
+        self.addCleanup(self.lab.close)
         self.lab.a.namespace.ip("link", "set", "eth0", "down")
         wait_until(lambda: "PORT_DOWN" in self.lab.a.run("ibv_devinfo", "-d", "uroce0"), "down")
         self.lab.a.namespace.ip("link", "set", "eth0", "up")
@@ -111,8 +115,8 @@ class SegmentedTest(UdpPort, unittest.TestCase):
     def check_cable(self, version):
         path = f"{self.lab.directory}/cable{version}.pcap"
         tcpdump = Process(self.lab.a.namespace.command(
-            ["tcpdump", "-i", "eth0", "-s", 0, "-B", 65536, "--immediate-mode", "-Z", "root", "-c", 3000,
-             "-w", path, "udp", "port", "4791"]))
+            ["tcpdump", "-i", "eth0", "-s", 0, "-B", 65536, "--immediate-mode", "-Z", "root", "-c",
+             3000, "-w", path, "udp", "port", "4791"]))
         self.addCleanup(tcpdump.kill)
         wait_until(lambda: "listening on" in tcpdump.output(), "tcpdump")
         perftest(self.lab, "ib_write_bw", "-s", 65536, "-n", 200, version=version)

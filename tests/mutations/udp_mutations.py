@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs in ports by UDP sockets: (name, file under pipeline/wire or drivers/udp_socket, text, what it
-becomes)."""
+"""Bugs in ports by UDP sockets: (name, file under pipeline/wire or drivers/udp_socket, text, what
+it becomes)."""
 
 WIRE_MUTATIONS = [
     ("renumbered-without-its-icrc", "icrc_change.cc", "  icrc ^= change;\n", ""),
@@ -21,7 +21,8 @@ SOCKET_MUTATIONS = [
      "identification++);", "identification);"),
     ("all-flows-have-one-source-port", "udp_sockets.h",
      "flows[source_port % kFlowSockets]", "flows[source_port % 1]"),
-    ("flow-sockets-receive", "udp_sockets.cc", "BPF_RET | BPF_K, 0, 0, 0}", "BPF_RET | BPF_K, 0, 0, 1}"),
+    ("flow-sockets-receive", "udp_sockets.cc",
+     "BPF_RET | BPF_K, 0, 0, 0}", "BPF_RET | BPF_K, 0, 0, 1}"),
     ("what-is-no-udp-stops-the-port", "datagram_writer.cc",
      "      errno = EPROTONOSUPPORT;\n", "      errno = EAGAIN;\n"),
     ("ecn-does-not-leave-over-ipv4", "datagram_writer.cc",

@@ -34,7 +34,7 @@ Finding CheckVersion(const KernelFacts& facts) {
   }
   if (IsBefore(facts, 6, 2)) {
     return {Level::kNote, "kernel",
-            version + " does not take UDP superframes of packet sockets (6.2): iface= sends packet by packet",
+            version + " takes no UDP superframes of packet sockets (6.2): iface= sends them one by one",
             kUpgrade};
   }
   return {Level::kOk, "kernel", version, ""};
