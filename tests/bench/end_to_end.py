@@ -56,7 +56,7 @@ def bandwidth(rounds, seconds):
 
 
 def interfaces(rounds, seconds):
-    """Two daemons over a veth pair, by iface=, udp= and DPDK's driver, against TCP over the same."""
+    """Two daemons over veth, by iface=, udp= and DPDK's driver, against TCP over the same."""
     print(f"two daemons over veth, Gb/s, {rounds} rounds in turn of {seconds} s each")
     for mtu in (9000, 1500):
         print(f"  MTU {mtu}")

@@ -34,7 +34,7 @@ Finding CheckVersion(const KernelFacts& facts) {
   }
   if (IsBefore(facts, 6, 2)) {
     return {Level::kNote, "kernel",
-            version + " takes no UDP superframes of packet sockets (6.2): iface= sends them one by one",
+            version + " takes no UDP superframes of iface= (6.2): it sends packet by packet",
             kUpgrade};
   }
   return {Level::kOk, "kernel", version, ""};
