@@ -31,6 +31,9 @@ struct PortInfo {
   std::string interface;                    ///< Kernel interface behind it, or "".
   int ifindex = 0;                          ///< Of `interface`, or 0.
   std::optional<FlowControl> flow_control;  ///< No value: the port has none, or does not tell.
+  /// Of a port whose kernel finds the way to each peer: the MAC that stands for all of them. Such a
+  /// port has no VLANs, and carries nothing but RoCE.
+  std::optional<Mac> peer_mac;
 };
 
 /// Counted drops of a port, cumulative.
@@ -41,6 +44,9 @@ struct PortCounters {
   /// Pause frames, of the link and of priorities, where the device counts them.
   std::optional<uint64_t> rx_pauses;
   std::optional<uint64_t> tx_pauses;
+  /// Packets whose IPv4 identification was not told, and not the expected one, so that the ICRC had
+  /// to tell it (docs/protocol/wire-format.md, section 7.4).
+  std::optional<uint64_t> rx_fitted;
 };
 
 /// One port. Its queues are alike, and each is driven by one worker thread. A worker without a

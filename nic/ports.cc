@@ -14,6 +14,7 @@
 #include "drivers/memif/memif_port.h"
 #include "drivers/packet_socket/packet_socket_port.h"
 #include "drivers/switch/switch_port.h"
+#include "drivers/udp_socket/udp_port.h"
 #include "drivers/wire/wire_port.h"
 #include "nic/switch_network.h"
 #include "nic/worker_cores.h"
@@ -112,6 +113,9 @@ absl::StatusOr<std::unique_ptr<drivers::Port>> OpenPort(const DeviceConfig& devi
   const drivers::DeviceOptions options = OptionsOf(device, workers);
   if (arguments->driver == drivers::kPacketSocketDriver) {
     return drivers::OpenPacketSocketPort(*arguments, options, device.own_host, pool);
+  }
+  if (arguments->driver == drivers::kUdpDriver) {
+    return drivers::OpenUdpPort(*arguments, options, pool);
   }
   return drivers::OpenDpdkPort(device.dev, options, pool);
 }

@@ -126,7 +126,8 @@ absl::Status RefuseCalls() {
 
 uint64_t OfPort(const std::string& dev) {
   const auto arguments = drivers::ParseDeviceArguments(dev);
-  if (!arguments.ok() || (arguments->Interface().empty() && !arguments->IsPci())) return 0;
+  if (!arguments.ok() || arguments->rules().needs_no_privilege) return 0;
+  if (arguments->Interface().empty() && !arguments->IsPci()) return 0;
   const uint64_t used = Bit(CAP_NET_ADMIN) | Bit(CAP_NET_RAW) | Bit(CAP_IPC_LOCK);
   return arguments->rules().wake_up == drivers::WakeUp::kXdpSocket ? used | Bit(CAP_BPF) : used;
 }

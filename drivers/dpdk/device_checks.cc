@@ -78,7 +78,10 @@ absl::Status CheckInterface(const DeviceArguments& arguments, const DeviceOption
                                        EthtoolCommand(kernel->name, *options.flow_control)));
   }
   const std::string what = absl::StrCat("iface=", kernel->name);
-  absl::Status rights = CheckRights(arguments, what, {{CAP_NET_RAW, "CAP_NET_RAW"}});
+  absl::Status rights = absl::OkStatus();
+  if (!arguments.rules().needs_no_privilege) {
+    rights = CheckRights(arguments, what, {{CAP_NET_RAW, "CAP_NET_RAW"}});
+  }
   if (rights.ok() && arguments.rules().wake_up == WakeUp::kXdpSocket) {
     rights = CheckRights(arguments, what, {{CAP_NET_ADMIN, "CAP_NET_ADMIN"}, {CAP_BPF, "CAP_BPF"}});
   }

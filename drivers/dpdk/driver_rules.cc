@@ -18,7 +18,7 @@ constexpr uint32_t kXdpFrameBytes = 63 * 64 - 64 - 128 - 128;
 // all frames that arrive; a program that the user loads may leave frames other than RoCE to the
 // kernel.
 //
-// iface: no driver of DPDK; packet_socket_port implements it.
+// iface, udp: no drivers of DPDK; packet_socket_port and udp_port implement them.
 //
 // memif: implemented by memif_port, not by the driver. Buffers of a power of two would crowd into
 // few sets of the caches; these buffers hold frames of MTU 9000.
@@ -45,6 +45,11 @@ std::vector<DriverRules> MakeTable() {
                    .required = {"iface"},
                    .interface_keys = {"iface"},
                    .wake_up = WakeUp::kPacketSocket});
+  table.push_back({.driver = kUdpDriver,
+                   .keys = {"iface", "address"},
+                   .required = {"iface", "address"},
+                   .interface_keys = {"iface"},
+                   .needs_no_privilege = true});
   table.push_back({.driver = "net_af_xdp",
                    .keys = {"iface", "start_queue", "queue_count", "shared_umem", "xdp_prog",
                             "busy_budget", "force_copy"},

@@ -10,6 +10,8 @@
 
 namespace uroce::drivers {
 
+inline constexpr char kUdpDriver[] = "net_udp";
+
 /// How a sleeping worker learns that a device has frames.
 enum class WakeUp : uint8_t {
   kTimer,         ///< The worker looks for frames at intervals.
@@ -47,6 +49,8 @@ struct DriverRules {
   bool sets_mtu = false;
   /// The device starts only with as many transmit queues as receive queues.
   bool pairs_queues = false;
+  /// Nothing that the driver does needs a capability.
+  bool needs_no_privilege = false;
   /// The driver's error counter also counts frames that it only refuses for now, to be sent again.
   bool counts_refusals = false;
 };

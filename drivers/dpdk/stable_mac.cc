@@ -28,7 +28,8 @@ uint64_t NetworkNamespace() {
 
 Mac StableMac(const DeviceArguments& arguments) {
   std::string identity = absl::StrCat(MachineId(), "|", NetworkNamespace(), "|", arguments.name);
-  for (const char* key : {"iface", "path", "socket", "role", "id", "rx_pcap", "tx_pcap"}) {
+  for (const char* key :
+       {"iface", "address", "path", "socket", "role", "id", "rx_pcap", "tx_pcap"}) {
     absl::StrAppend(&identity, "|", arguments.Value(key));
   }
   return LocalMac(identity, 0);

@@ -9,68 +9,17 @@
 #include <optional>
 #include <span>
 
+#include "drivers/packet_socket/frame_groups.h"
 #include "drivers/packet_socket/vnet_header.h"
 #include "pipeline/wire/superframe.h"
 
 namespace uroce::drivers {
 namespace {
 
-using Builder = wire::SuperframeBuilder;
-
-// A frame is compared with so many of the newest groups.
-constexpr uint16_t kMostLooks = 8;
-constexpr uint8_t kNoFrame = 0xff;
-
-std::span<const uint8_t> BytesOf(const rte_mbuf& frame) {
-  return {rte_pktmbuf_mtod(&frame, const uint8_t*), frame.data_len};
-}
-
-/// The frames of a burst, in groups that leave as one superframe each. A flow's frames keep their
-/// order: a frame that does not fit its flow's newest group begins another.
-class Groups {
- public:
-  struct Group {
-    std::optional<Builder> builder;
-    uint8_t first = 0;  ///< Index into the burst; NextOf leads from one frame to the next.
-    uint8_t last = 0;
-  };
-
-  /// `joins`: groups may have more than one frame.
-  void Make(rte_mbuf* const* frames, uint16_t count, bool joins) {
-    size_ = 0;
-    for (uint16_t i = 0; i < count; ++i) Place(*frames[i], static_cast<uint8_t>(i), joins);
-  }
-  uint16_t size() const { return size_; }
-  const Group& operator[](uint16_t index) const { return groups_[index]; }
-  uint8_t NextOf(uint8_t frame) const { return next_[frame]; }
-
- private:
-  void Place(const rte_mbuf& frame, uint8_t index, bool joins) {
-    next_[index] = kNoFrame;
-    const uint16_t looks = joins ? std::min(size_, kMostLooks) : 0;
-    for (uint16_t back = 1; back <= looks; ++back) {
-      Group& group = groups_[size_ - back];
-      const Builder::Added added = group.builder->Add(BytesOf(frame));
-      if (added == Builder::Added::kOtherFlow) continue;
-      if (added == Builder::Added::kDoesNotFit) break;
-      next_[group.last] = index;
-      group.last = index;
-      return;
-    }
-    Group& group = groups_[size_++];
-    group.builder.emplace(BytesOf(frame));
-    group.first = group.last = index;
-  }
-
-  std::array<Group, FrameWriter::kMostFrames> groups_;
-  std::array<uint8_t, FrameWriter::kMostFrames> next_{};
-  uint16_t size_ = 0;
-};
-
 /// The messages of sendmmsg for the groups of a burst.
 class Messages {
  public:
-  void Make(const Groups& groups, rte_mbuf* const* frames) {
+  void Make(const FrameGroups& groups, rte_mbuf* const* frames) {
     used_ = 0;
     for (count_ = 0; count_ < groups.size(); ++count_) Add(groups, count_, frames);
   }
@@ -84,13 +33,13 @@ class Messages {
   }
 
  private:
-  void Add(const Groups& groups, uint16_t index, rte_mbuf* const* frames) {
-    const Groups::Group& group = groups[index];
+  void Add(const FrameGroups& groups, uint16_t index, rte_mbuf* const* frames) {
+    const FrameGroups::Group& group = groups[index];
     iovec* const begin = parts_.data() + used_;
     vnet_[index] = {};
     Append(&vnet_[index], sizeof(VnetHeader));
     if (group.builder->segments() == 1) {
-      const std::span<const uint8_t> bytes = BytesOf(*frames[group.first]);
+      const std::span<const uint8_t> bytes = FrameBytes(*frames[group.first]);
       Append(bytes.data(), bytes.size());
     } else {
       AddSuperframe(groups, index, frames);
@@ -99,8 +48,8 @@ class Messages {
     message.msg_iov = begin;
     message.msg_iovlen = static_cast<size_t>(parts_.data() + used_ - begin);
   }
-  void AddSuperframe(const Groups& groups, uint16_t index, rte_mbuf* const* frames) {
-    const Builder& builder = *groups[index].builder;
+  void AddSuperframe(const FrameGroups& groups, uint16_t index, rte_mbuf* const* frames) {
+    const wire::SuperframeBuilder& builder = *groups[index].builder;
     const wire::UdpFrame& places = builder.places();
     vnet_[index] = {.flags = kNeedsChecksum,
                     .gso_type = kGsoUdpPackets,
@@ -109,8 +58,8 @@ class Messages {
                     .csum_start = places.udp_offset(),
                     .csum_offset = 6};
     Append(headers_[index].data(), builder.WriteHeaders(headers_[index].data()));
-    for (uint8_t at = groups[index].first; at != kNoFrame; at = groups.NextOf(at)) {
-      const auto payload = BytesOf(*frames[at]).subspan(places.payload_offset);
+    for (uint8_t at = groups[index].first; at != FrameGroups::kNoFrame; at = groups.NextOf(at)) {
+      const auto payload = FrameBytes(*frames[at]).subspan(places.payload_offset);
       Append(payload.data(), payload.size());
     }
   }
@@ -127,27 +76,10 @@ class Messages {
   size_t used_ = 0;
 };
 
-/// Frees the frames of the first `sent` groups, and moves the others, in the order of their groups,
-/// behind them. Returns how many were freed.
-uint16_t Release(const Groups& groups, uint16_t sent, rte_mbuf** frames, uint16_t count) {
-  std::array<rte_mbuf*, FrameWriter::kMostFrames> ordered;
-  uint16_t used = 0;
-  uint16_t freed = count;
-  for (uint16_t i = 0; i < groups.size(); ++i) {
-    if (i == sent) freed = used;
-    for (uint8_t at = groups[i].first; at != kNoFrame; at = groups.NextOf(at)) {
-      ordered[used++] = frames[at];
-    }
-  }
-  std::copy_n(ordered.begin(), count, frames);
-  rte_pktmbuf_free_bulk(frames, freed);
-  return freed;
-}
-
 }  // namespace
 
 struct FrameWriter::Burst {
-  Groups groups;
+  FrameGroups groups;
   Messages messages;
 };
 
@@ -164,7 +96,7 @@ FrameWriter::Sent FrameWriter::Send(int socket, rte_mbuf** frames, uint16_t coun
     messages.Make(groups, rest);
     const int sent = messages.Send(socket);
     if (sent > 0) {
-      result.frames += Release(groups, static_cast<uint16_t>(sent), rest, left);
+      result.frames += groups.Release(static_cast<uint16_t>(sent), rest, left);
       continue;
     }
     if (errno == EAGAIN || errno == ENOBUFS) {
@@ -177,7 +109,7 @@ FrameWriter::Sent FrameWriter::Send(int socket, rte_mbuf** frames, uint16_t coun
       continue;
     }
     // The interface is down or gone, or the frame is too long for it.
-    const uint16_t dropped = Release(groups, 1, rest, left);
+    const uint16_t dropped = groups.Release(1, rest, left);
     result.frames += dropped;
     result.dropped += dropped;
   }

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "drivers/packet_socket/frame_groups.h"
+
 namespace uroce::drivers {
 
 /// One thread.
 class FrameWriter {
  public:
-  static constexpr uint16_t kMostFrames = 64;  ///< Of one system call.
+  static constexpr uint16_t kMostFrames = FrameGroups::kMostFrames;  ///< Of one system call.
 
   FrameWriter();
   ~FrameWriter();

@@ -8,9 +8,9 @@
 
 namespace uroce::nic {
 
-void KernelNetwork::Refresh(int ifindex, const Mac& mac) {
+void KernelNetwork::Refresh(int ifindex, const Mac& mac, Vlans vlans) {
   ifindex_ = ifindex;
-  RefreshVlans(mac);
+  if (vlans == Vlans::kServed) RefreshVlans(mac);
   RefreshAddresses();
 }
 

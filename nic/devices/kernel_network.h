@@ -17,8 +17,9 @@ class KernelNetwork {
  public:
   /// Reads again what is configured on interface `ifindex`; 0: there is none. From then on new
   /// VLANs do not answer RoCE packets. A VLAN whose MAC differs from `mac`, the port's, is left to
-  /// the kernel: its frames are not the port's.
-  void Refresh(int ifindex, const Mac& mac);
+  /// the kernel: its frames are not the port's; kNone leaves all of them.
+  enum class Vlans : uint8_t { kServed, kNone };
+  void Refresh(int ifindex, const Mac& mac, Vlans vlans = Vlans::kServed);
 
   /// The addresses of the interface itself come first.
   const std::vector<InterfaceAddress>& addresses() const { return addresses_; }

@@ -241,7 +241,9 @@ void NicDevice::MakeHostLink(datapath::HostLink::Takes takes, uint32_t depth_fra
 }
 
 void NicDevice::RefreshNetwork() {
-  if (!is_host() && !info_.interface.empty()) network_.Refresh(info_.ifindex, info_.mac);
+  if (is_host() || info_.interface.empty()) return;
+  const auto vlans = info_.peer_mac ? KernelNetwork::Vlans::kNone : KernelNetwork::Vlans::kServed;
+  network_.Refresh(info_.ifindex, info_.mac, vlans);
 }
 
 const std::vector<InterfaceAddress>& NicDevice::Addresses() const {

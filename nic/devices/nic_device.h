@@ -67,6 +67,7 @@ class NicDevice final : public NetDevice {
   int wire() const override { return config_.wire; }
   bool at_switch() const override { return config_.at_switch >= 0; }
   bool is_host() const override { return is_host_; }
+  std::optional<Mac> peer_mac() const override { return info_.peer_mac; }
   int InterfaceOf(uint16_t vlan_id) const override { return network_.InterfaceOf(vlan_id); }
   const GidTable& gids() const override { return gids_; }
   const std::vector<Route>& routes() const override { return config_.routes; }

@@ -178,6 +178,7 @@ class StatSource : public DumpSource {
     json["port_xmit_discards"] = port.tx_discards;
     json["port_rcv_missed"] = port.rx_missed;
     json["port_rcv_damaged"] = port.rx_damaged;
+    if (port.rx_fitted) json["port_rcv_fitted"] = *port.rx_fitted;
     if (port.rx_pauses) json["port_rcv_pauses"] = *port.rx_pauses;
     if (port.tx_pauses) json["port_xmit_pauses"] = *port.tx_pauses;
     // Frames that are not RoCE, on a port with its own stack for them.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class NetDevice {
   /// Whether the daemon itself is the port's host on its Ethernet: if there is no kernel interface,
   /// or if the settings say so.
   virtual bool is_host() const = 0;
+  /// The MAC that stands for every peer, if the kernel finds the way to each.
+  virtual std::optional<Mac> peer_mac() const { return std::nullopt; }
   /// The kernel interface with the routes and neighbours of this VLAN; 0 if there is none.
   virtual int InterfaceOf(uint16_t vlan_id) const = 0;
   virtual const GidTable& gids() const = 0;

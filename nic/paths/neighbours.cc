@@ -75,9 +75,18 @@ std::optional<absl::StatusOr<Mac>> Neighbours::Find(const PathKey& path) {
     return absl::DeadlineExceededError(absl::StrCat("nobody on the wire of ", Place(path), " has ",
                                                     FormatAddress(path.destination)));
   }
-  if (CanAsk(path)) return std::nullopt;
+  if (CanAsk(path)) return MacOfAnyPeer(path);
   return absl::UnavailableError(absl::StrCat(Place(path), " has no kernel interface now to find ",
                                              FormatAddress(path.destination), " by"));
+}
+
+// The kernel looks for the neighbour itself when a packet leaves.
+std::optional<absl::StatusOr<Mac>> Neighbours::MacOfAnyPeer(const PathKey& path) {
+  const std::optional<Mac> mac = path.device->peer_mac();
+  if (!mac) return std::nullopt;
+  const absl::StatusOr<Gid> hop = NextHop(path);
+  if (!hop.ok()) return hop.status();
+  return *mac;
 }
 
 Neighbours::Id Neighbours::Resolve(const PathKey& path, Callback callback, Nanos patience) {
@@ -168,7 +177,7 @@ absl::StatusOr<Gid> Neighbours::NextHop(const PathKey& path) {
 
 // Using the neighbour makes the kernel check whether it is still there.
 FollowedPaths::Holder Neighbours::Follow(const PathKey& path, const Mac& mac) {
-  if (!CanAsk(path) || OwnerOf(path) != nullptr) return nullptr;
+  if (!CanAsk(path) || OwnerOf(path) != nullptr || path.device->peer_mac()) return nullptr;
   const absl::StatusOr<Gid> hop = NextHop(path);
   if (!hop.ok()) return nullptr;
   move_paths_(paths_.OnNeighbour(path.device, path.vlan_id, *hop, mac));

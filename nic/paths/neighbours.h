@@ -88,6 +88,7 @@ class Neighbours {
   HostStack* HostOf(const PathKey& path) const;
   // Answers from the kernel, or from the port's own host.
   bool CanAsk(const PathKey& path) const;
+  std::optional<absl::StatusOr<Mac>> MacOfAnyPeer(const PathKey& path);
   absl::StatusOr<Gid> NextHop(const PathKey& path);
   std::optional<Mac> Neighbour(const PathKey& path, const Gid& hop);
   void Probe(const PathKey& path, const Gid& hop);

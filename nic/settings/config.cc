@@ -320,7 +320,7 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
   }
   if (device.name.empty()) return Complain(setting, "name=... is missing, such as name=uroce0");
   if (device.dev.empty()) {
-    return Complain(setting, "iface=... or dev=... is missing, such as iface=eth0");
+    return Complain(setting, "iface=..., udp=... or dev=... is missing, such as iface=eth0");
   }
   if (absl::Status status = CheckNetwork(device); !status.ok()) {
     return Complain(setting, absl::StrCat("name=", device.name, ": ", status.message()));

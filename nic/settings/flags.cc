@@ -24,6 +24,7 @@ constexpr char kDescription[] =
     "  uroced --wire uroce0=10.0.0.1/24,uroce1=10.0.0.2/24\n"
     "  uroced --switch ports=8,rate=10G           eight NICs on an emulated switch\n"
     "  uroced --port name=uroce0,iface=eth0\n"
+    "  uroced --port name=uroce0,udp=eth0         the same without any privilege\n"
     "  uroced --config uroced.toml\n";
 
 constexpr char kWireHelp[] =
@@ -47,6 +48,8 @@ constexpr char kSwitchHelp[] =
 constexpr char kPortHelp[] =
     "one NIC on a kernel interface or a DPDK device\n"
     "name=NAME  iface=INTERFACE  mtu=BYTES  rate=BPS  fault=FAULTS\n"
+    "udp=INTERFACE, udp=192.0.2.1 or udp=192.0.2.1+2001:db8::1 in place of\n"
+    "iface: by UDP sockets, without any privilege\n"
     "dev=DPDK-DEVICE in place of iface; ';' stands for ',' in a value\n"
     "flow-control=off|rx|tx|full: link pause of a DPDK device that has it\n"
     "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100\n"

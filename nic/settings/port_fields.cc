@@ -25,7 +25,8 @@ std::string WithCommas(std::string text) {
 }
 
 absl::Status SetDev(const std::string& text, DeviceConfig& device) {
-  if (!device.dev.empty()) return absl::InvalidArgumentError("iface and dev exclude each other");
+  if (!device.dev.empty())
+    return absl::InvalidArgumentError("iface, udp and dev exclude each other");
   device.dev = WithCommas(text);
   return absl::OkStatus();
 }
@@ -34,6 +35,34 @@ absl::Status SetInterface(const std::string& text, DeviceConfig& device) {
   const absl::Status status = SetDev(absl::StrCat("net_iface,iface=", text), device);
   if (!status.ok()) return status;
   return drivers::ParseDeviceArguments(device.dev).status();
+}
+
+// Addresses are also those of the NIC: a socket has no others.
+absl::Status SetUdp(const std::string& text, DeviceConfig& device) {
+  if (!device.addresses.empty()) return absl::InvalidArgumentError("ip and udp exclude each other");
+  const bool is_address = AddAddresses(text, device).ok();
+  if (!is_address) device.addresses.clear();
+  for (size_t i = 0; i < device.addresses.size(); ++i) {
+    const InterfaceAddress& address = device.addresses[i];
+    const bool is_second = i > 0 && address.gid.is_ipv4() == device.addresses[0].gid.is_ipv4();
+    if (address.prefix_bits == 128 && address.vlan_id == 0 && i < 2 && !is_second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("udp \"", text,
+                     "\" is neither an interface, nor an address, nor an IPv4 and an "
+                     "IPv6 address joined by '+', such as 192.0.2.1+2001:db8::1"));
+  }
+  const absl::Status status =
+      SetDev(absl::StrCat(drivers::kUdpDriver, is_address ? ",address=" : ",iface=", text), device);
+  if (!status.ok()) return status;
+  return drivers::ParseDeviceArguments(device.dev).status();
+}
+
+absl::Status SetIp(const std::string& text, DeviceConfig& device) {
+  const auto arguments = drivers::ParseDeviceArguments(device.dev);
+  if (arguments.ok() && arguments->driver == drivers::kUdpDriver) {
+    return absl::InvalidArgumentError("ip and udp exclude each other");
+  }
+  return AddAddresses(text, device);
 }
 
 absl::Status SetMtu(const std::string& text, DeviceConfig& device) {
@@ -63,7 +92,8 @@ absl::Status SetFlowControl(const std::string& text, DeviceConfig& device) {
 constexpr PortField kFields[] = {
     {"iface", SetInterface},
     {"dev", SetDev},
-    {"ip", AddAddresses},
+    {"udp", SetUdp},
+    {"ip", SetIp},
     {"gateway", AddGateways},
     {"route", AddRoutes},
     {"exception", SetException},

@@ -42,6 +42,8 @@ class SuperframeBuilder {
   Added Add(std::span<const uint8_t> frame);
 
   uint32_t segments() const { return segments_; }
+  /// Whether the first frame is a UDP packet, so that `places` may be called.
+  bool has_places() const { return places_.has_value(); }
   const UdpFrame& places() const { return *places_; }
   /// UDP payload of each segment but the last.
   uint16_t segment_bytes() const {

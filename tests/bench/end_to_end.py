@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
-from lab import BUILD, VethLab, WireLab  # noqa: E402
+from lab import BUILD, UdpLab, VethLab, WireLab  # noqa: E402
 from memif_lab import MemifLab  # noqa: E402
 from netns import Namespace, make_veth_pair  # noqa: E402
 from process import (  # noqa: E402
@@ -56,12 +56,14 @@ def bandwidth(rounds, seconds):
 
 
 def interfaces(rounds, seconds):
-    """Two daemons over a veth pair, by iface= and by DPDK's driver, against TCP over the same."""
+    """Two daemons over veth, by iface=, udp= and DPDK's driver, against TCP over the same."""
     print(f"two daemons over veth, Gb/s, {rounds} rounds in turn of {seconds} s each")
     for mtu in (9000, 1500):
         print(f"  MTU {mtu}")
         compare({"64 KB iface=": (lambda: VethLab(mtu), 65536),
                  "1 MB iface=": (lambda: VethLab(mtu), 1048576),
+                 "64 KB udp= (nobody)": (lambda: UdpLab(mtu), 65536),
+                 "1 MB udp= (nobody)": (lambda: UdpLab(mtu), 1048576),
                  "64 KB net_af_packet":
                      (lambda: VethLab(mtu, device="net_af_packet0;iface=eth0"), 65536)},
                 mtu, rounds, seconds)

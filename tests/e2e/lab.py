@@ -19,6 +19,10 @@ UROCE = BUILD / "tools" / "uroce"
 VERBS_CHECK = BUILD / "tests" / "e2e" / "verbs_check"
 LONG = bool(os.environ.get("UROCE_E2E_LONG"))
 
+# Starts a program as nobody, without any capability.
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all",
+          "--inh-caps=-all")
+
 _next_port = 20000
 
 
@@ -253,11 +257,46 @@ class VethLab(Lab):
         hosts = []
         for number, namespace in enumerate(spaces, 1):
             daemon = self._add_daemon(
-                namespace, "--port", f"name=uroce0,dev={self.device}", *self.arguments)
+                namespace, "--port", f"name=uroce0,{self._port(number)}", *self.arguments)
             hosts.append(Host(namespace, daemon, "uroce0", f"10.0.0.{number}", f"fd00::{number}"))
         self.a, self.b = hosts
         self.server_address = "10.0.0.1"
 
+    def _port(self, _number):
+        return f"dev={self.device}"
 
-__all__ = ["BUILD", "LONG", "ROOT", "UROCE", "UROCED", "VERBS_CHECK", "Daemon", "Host", "Lab",
-           "VethLab", "WireLab", "find_list", "flatten", "next_port", "run", "run_status"]
+
+class UdpLab(VethLab):
+    """The same by UDP sockets. The daemons are those of nobody, without any capability."""
+
+    daemon_prefix = NOBODY
+    daemon_owner = 65534
+
+    def __init__(self, mtu, *arguments, place="eth0"):
+        """`place`: an interface or addresses, in which {} is the number of the host."""
+        self.place = place
+        super().__init__(mtu, *arguments)
+
+    def _add_daemon(self, namespace, *arguments):
+        os.chmod(self.directory, 0o711)
+        return super()._add_daemon(namespace, *arguments)
+
+    def _port(self, number):
+        return f"udp={self.place.format(number, number)}"
+
+
+class MixedLab(UdpLab):
+    """`a` is the daemon of nobody by UDP sockets; `b` is one with all rights by iface=."""
+
+    def _port(self, number):
+        return super()._port(number) if number == 1 else "iface=eth0"
+
+    def _add_daemon(self, namespace, *arguments):
+        if self.daemons:
+            self.daemon_prefix, self.daemon_owner = (), 0
+        return super()._add_daemon(namespace, *arguments)
+
+
+__all__ = ["BUILD", "LONG", "NOBODY", "ROOT", "UROCE", "UROCED", "VERBS_CHECK", "Daemon", "Host",
+           "Lab", "MixedLab", "UdpLab", "VethLab", "WireLab", "find_list", "flatten", "next_port",
+           "run", "run_status"]

@@ -5,7 +5,7 @@ import os
 import unittest
 
 from guest import SCRIPTS, Guest, missing
-from lab import Host, Lab
+from lab import NOBODY, Host, Lab
 from netns import has_usable_addresses
 from process import Process, run, run_status, wait_until
 
@@ -54,10 +54,12 @@ class BridgeLab(RxeLab):
     """The guest's tap and a veth pair on a bridge; uroced works on the other end of the pair, in a
     namespace that stands for its machine."""
 
+    port = "iface=eth0"
+
     def _build(self):
         self.bridge, host = self._add_namespace(), self._add_namespace()
         self._make_bridge(host)
-        daemon = self._add_daemon(host, "--port", "name=uroce0,iface=eth0",
+        daemon = self._add_daemon(host, "--port", f"name=uroce0,{self.port}",
                                   *self.arguments)
         self._finish(host, daemon, "--netns", self.bridge.name, "--tap", "guest0")
 
@@ -74,6 +76,18 @@ class BridgeLab(RxeLab):
         host.ip("addr", "add", f"{UROCE_ADDRESS6}/64", "dev", "eth0")
         host.ip("link", "set", "eth0", "up")
         wait_until(lambda: has_usable_addresses(host), "a link-local address")
+
+
+class UdpLab(BridgeLab):
+    """The same by UDP sockets: the daemon is that of nobody, without any capability."""
+
+    port = "udp=eth0"
+    daemon_prefix = NOBODY
+    daemon_owner = 65534
+
+    def _add_daemon(self, namespace, *arguments):
+        os.chmod(self.directory, 0o711)
+        return super()._add_daemon(namespace, *arguments)
 
 
 class VhostLab(RxeLab):

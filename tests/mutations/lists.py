@@ -12,6 +12,7 @@ import paths_mutations
 import peers_mutations
 import rdma_cm_mutations
 import superframe_mutations
+import udp_mutations
 import verbs_shim_mutations
 
 # Room, test programs (scripts, then a simulation), bugs.
@@ -32,6 +33,8 @@ LISTS = [
     ("pipeline/wire", ["tests/wire/wire_test"], superframe_mutations.MUTATIONS),
     ("drivers/packet_socket", ["tests/drivers/drivers_test"],
      superframe_mutations.SOCKET_MUTATIONS),
+    ("pipeline/wire", ["tests/wire/wire_test"], udp_mutations.WIRE_MUTATIONS),
+    ("drivers/udp_socket", ["tests/drivers/drivers_test"], udp_mutations.SOCKET_MUTATIONS),
     ("nic/base", ["tests/nic/base/side_thread_test", "tests/nic/base/stranger_socket_test",
                   "tests/nic/base/user_turns_test", "tests/nic/base/log_budget_test",
                   "tests/datapath/datapath_parts_test"], base_mutations.MUTATIONS),

@@ -31,12 +31,12 @@ MUTATIONS = [
 ]
 
 SOCKET_MUTATIONS = [
-    ("a-short-packet-is-overtaken", "frame_writer.cc",
-     "if (added == Builder::Added::kDoesNotFit) break;",
-     "if (added == Builder::Added::kDoesNotFit) continue;"),
+    ("a-short-packet-is-overtaken", "frame_groups.cc",
+     "if (added == Added::kDoesNotFit) break;",
+     "if (added == Added::kDoesNotFit) continue;"),
     ("unsent-frames-are-freed", "frame_writer.cc",
-     "Release(groups, static_cast<uint16_t>(sent), rest, left);",
-     "Release(groups, groups.size(), rest, left);"),
+     "groups.Release(static_cast<uint16_t>(sent), rest, left);",
+     "groups.Release(groups.size(), rest, left);"),
     ("a-full-socket-drops", "frame_writer.cc",
      "if (errno == EAGAIN || errno == ENOBUFS) {", "if (errno == ENOBUFS) {"),
     ("the-rest-of-a-superframe-is-lost", "frame_reader.cc",

@@ -34,7 +34,7 @@ Finding CheckVersion(const KernelFacts& facts) {
   }
   if (IsBefore(facts, 6, 2)) {
     return {Level::kNote, "kernel",
-            version + " does not take UDP superframes (6.2): --port iface= sends packet by packet",
+            version + " takes no UDP superframes of iface= (6.2): it sends packet by packet",
             kUpgrade};
   }
   return {Level::kOk, "kernel", version, ""};

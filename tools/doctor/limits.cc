@@ -10,6 +10,7 @@ namespace uroce::tools {
 namespace {
 
 constexpr uint64_t kUnlimited = ~uint64_t{0};
+constexpr uint64_t kUdpBytes = 4ull << 20;   // For what arrives while a worker does not run.
 constexpr uint64_t kVfioBytes = 1ull << 30;  // What a daemon's pools may need.
 
 /// Whether `used` is at least four fifths of `limit`.
@@ -63,6 +64,7 @@ void CheckProcess(const ProcessFacts& process, uint64_t max_map_count, Findings&
 LimitFacts ReadLimits(const Machine& machine, const std::vector<pid_t>& pids) {
   LimitFacts facts;
   facts.max_map_count = machine.ReadNumber("/proc/sys/vm/max_map_count");
+  facts.rmem_max_bytes = machine.ReadNumber("/proc/sys/net/core/rmem_max");
   facts.memlock_bytes =
       SoftLimit(machine.Read("/proc/self/limits").value_or(""), "Max locked memory");
   for (const std::string& entry : machine.List("/sys/bus/pci/drivers/vfio-pci")) {
@@ -84,6 +86,12 @@ Findings CheckLimits(const LimitFacts& facts) {
                         absl::StrCat("memlock is ", *facts.memlock_bytes / 1024,
                                      " KiB: a NIC bound to vfio-pci has its memory locked"),
                         "ulimit -l unlimited"});
+  }
+  if (facts.rmem_max_bytes.value_or(kUnlimited) < kUdpBytes) {
+    findings.push_back({Level::kNote, "limits",
+                        absl::StrCat("net.core.rmem_max is ", *facts.rmem_max_bytes / 1024,
+                                     " KiB: a port by UDP sockets (udp=) loses packets beyond it"),
+                        "sudo sysctl -w net.core.rmem_max=33554432"});
   }
   if (!findings.empty()) return findings;
   return {{Level::kOk, "limits",

@@ -25,8 +25,9 @@ struct ProcessFacts {
 
 struct LimitFacts {
   std::optional<uint64_t> max_map_count;
-  std::optional<uint64_t> memlock_bytes;  ///< RLIMIT_MEMLOCK of this user; ~0 is unlimited.
-  bool vfio_in_use = false;               ///< A NIC is bound to vfio-pci: its memory is locked.
+  std::optional<uint64_t> memlock_bytes;   ///< RLIMIT_MEMLOCK of this user; ~0 is unlimited.
+  std::optional<uint64_t> rmem_max_bytes;  ///< Of a socket's receive buffer.
+  bool vfio_in_use = false;                ///< A NIC is bound to vfio-pci: its memory is locked.
   std::vector<ProcessFacts> processes;
 };
 

@@ -198,6 +198,13 @@ TEST(DoctorLimitsTest, UnknownOrUnlimitedIsNoProblem) {
       ElementsAre(IsOk()));
 }
 
+TEST(DoctorLimitsTest, SmallReceiveBuffersMatterToPortsByUdpSockets) {
+  EXPECT_THAT(CheckLimits({.rmem_max_bytes = 4 << 20}), ElementsAre(IsOk()));
+  EXPECT_THAT(CheckLimits({.rmem_max_bytes = 212992}),
+              ElementsAre(Says(Level::kNote, "net.core.rmem_max is 208 KiB",
+                               "sudo sysctl -w net.core.rmem_max=33554432")));
+}
+
 TEST(DoctorLimitsTest, MemlockMattersToVfioOnly) {
   EXPECT_THAT(CheckLimits({.memlock_bytes = 65536}), ElementsAre(IsOk()));
   EXPECT_THAT(CheckLimits({.memlock_bytes = 65536, .vfio_in_use = true}),

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames through UDP sockets of the loopback interface: what the writer sends, the reader receives.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <vector>
+
+#include "drivers/udp_socket/datagram_reader.h"
+#include "drivers/udp_socket/datagram_writer.h"
+#include "drivers/udp_socket/identification_guess.h"
+#include "nic/base/fd.h"
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/icrc.h"
+#include "pipeline/wire/icrc_change.h"
+#include "tests/drivers/frame_pool.h"
+#include "tests/wire/packet_train.h"
+
+namespace uroce::drivers {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr Mac kOwnMac = {0x02, 1, 2, 3, 4, 5};
+
+bool HasRightIcrcIn(const Bytes& frame) {
+  wire::Packet packet;
+  wire::FrameView view;
+  return wire::Decode(frame, packet, view) == wire::DecodeResult::kOk &&
+         wire::IcrcIsRight(frame, view);
+}
+
+Bytes PayloadOf(const Bytes& frame) {
+  const auto places = wire::FindUdp(frame);
+  return {frame.begin() + places->payload_offset, frame.end() - 4};
+}
+
+/// The writer's flow sockets are bound to 127.0.0.1 or ::1, and the receiver is any socket there.
+/// Frames have the addresses of the train, so the test sends to the receiver by itself.
+class DatagramsTest : public FramePoolTest {
+ protected:
+  DatagramsTest() { reader_.SetMac(kOwnMac); }
+
+  rte_mbuf* MbufOf(const Bytes& bytes) {
+    rte_mbuf* const frame = rte_pktmbuf_alloc(pool());
+    std::copy(bytes.begin(), bytes.end(), rte_pktmbuf_mtod(frame, uint8_t*));
+    frame->data_len = static_cast<uint16_t>(bytes.size());
+    frame->pkt_len = frame->data_len;
+    return frame;
+  }
+
+  /// The loopback addresses that stand for those of the train.
+  static Bytes OnLoopback(const wire::PacketTrain& train, Bytes frame) {
+    const wire::UdpFrame places = *wire::FindUdp(frame);
+    uint8_t* const source = frame.data() + 14 + (train.ipv6 ? 8 : 12);
+    if (train.ipv6) {
+      for (int i = 0; i < 2; ++i) {
+        std::memset(source + 16 * i, 0, 15);
+        source[16 * i + 15] = 1;
+      }
+    } else {
+      const uint8_t both[] = {127, 0, 0, 1, 127, 0, 0, 1};
+      std::memcpy(source, both, sizeof both);
+    }
+    const size_t icrc = frame.size() - 4;
+    wire::StoreIcrc(frame.data() + icrc,
+                    wire::MaskedHeaderCrc32(frame.data() + 14, icrc - 14, places.is_ipv6));
+    return frame;
+  }
+
+  bool Open() {
+    UdpPlace place;
+    Gid ipv4;
+    ipv4.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+    Gid ipv6;
+    ipv6.bytes[15] = 1;
+    place.addresses = {ipv4, ipv6};
+    // Shared: another test, or a daemon of this machine, may have the port.
+    absl::StatusOr<UdpSockets> opened = OpenUdpSockets(place, /*is_shared=*/true);
+    if (!opened.ok()) return false;
+    sockets_ = *std::move(opened);
+    return true;
+  }
+
+  DatagramWriter::Sent Send(const std::vector<Bytes>& all) {
+    std::vector<rte_mbuf*> frames;
+    for (const Bytes& bytes : all) frames.push_back(MbufOf(bytes));
+    const DatagramWriter::Sent sent =
+        writer_.Send(sockets_, frames.data(), static_cast<uint16_t>(frames.size()));
+    rte_pktmbuf_free_bulk(frames.data() + sent.frames,
+                          static_cast<unsigned>(frames.size() - sent.frames));
+    return sent;
+  }
+
+  std::vector<Bytes> Receive() {
+    std::vector<Bytes> received;
+    rte_mbuf* frames[32];
+    while (const uint16_t count = reader_.Receive(sockets_, pool(), frames, 32)) {
+      for (uint16_t i = 0; i < count; ++i) {
+        const auto* const bytes = rte_pktmbuf_mtod(frames[i], const uint8_t*);
+        received.emplace_back(bytes, bytes + frames[i]->data_len);
+        rte_pktmbuf_free(frames[i]);
+      }
+    }
+    return received;
+  }
+
+  UdpSockets sockets_;
+  DatagramWriter writer_;
+  DatagramReader reader_;
+};
+
+class DatagramFamilies : public DatagramsTest, public testing::WithParamInterface<bool> {
+ protected:
+  DatagramFamilies() { train_.ipv6 = GetParam(); }
+  wire::PacketTrain train_;
+};
+
+TEST_P(DatagramFamilies, PacketsOfAFlowComeBackInOrderEachWithItsIcrc) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  std::vector<Bytes> sent;
+  for (const size_t bytes : {1024, 1024, 1024, 100, 4, 4, 1024, 1024}) {
+    sent.push_back(OnLoopback(train_, train_.Next(bytes)));
+  }
+  EXPECT_EQ(Send(sent).frames, sent.size());
+  const std::vector<Bytes> received = Receive();
+  ASSERT_EQ(received.size(), sent.size());
+  for (size_t i = 0; i < sent.size(); ++i) {
+    EXPECT_EQ(PayloadOf(received[i]), PayloadOf(sent[i])) << i;
+    EXPECT_TRUE(HasRightIcrcIn(received[i])) << i;
+    EXPECT_TRUE(std::equal(kOwnMac.begin(), kOwnMac.end(), received[i].begin())) << i;
+  }
+  EXPECT_EQ(reader_.TakeCounts().fitted, 0u) << "own packets have expected identifications";
+}
+
+TEST_P(DatagramFamilies, TrafficClassAndHopLimitArrive) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  Bytes frame = OnLoopback(train_, train_.Next(64));
+  const uint8_t traffic_class = 26 << 2 | 2;  // AF31, ECT(0).
+  if (GetParam()) {
+    frame[14] = static_cast<uint8_t>(0x60 | traffic_class >> 4);
+    frame[15] = static_cast<uint8_t>(traffic_class << 4);
+    frame[14 + 7] = 7;
+  } else {
+    frame[15] = traffic_class;
+    frame[14 + 8] = 7;
+  }
+  Send({frame});
+  const std::vector<Bytes> received = Receive();
+  ASSERT_EQ(received.size(), 1u);
+  if (GetParam()) {
+    EXPECT_EQ((received[0][14] << 4 & 0xf0) | received[0][15] >> 4, traffic_class);
+    EXPECT_EQ(received[0][14 + 7], 7);
+  } else {
+    EXPECT_EQ(received[0][15], traffic_class);
+    EXPECT_EQ(received[0][14 + 8], 7);
+  }
+}
+
+TEST_P(DatagramFamilies, FlowsHaveSourcePortsOfTheirOwn) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  std::vector<Bytes> sent;
+  for (uint16_t i = 0; i < UdpFamily::kFlowSockets; ++i) {
+    train_.udp_source_port = static_cast<uint16_t>(0xc100 + i);
+    sent.push_back(OnLoopback(train_, train_.Next(64)));
+  }
+  Send(sent);
+  std::vector<int> ports;
+  for (const Bytes& frame : Receive()) {
+    const size_t at = wire::FindUdp(frame)->udp_offset();
+    ports.push_back(frame[at] << 8 | frame[at + 1]);
+    EXPECT_GE(ports.back(), 0xc000);
+  }
+  std::ranges::sort(ports);
+  EXPECT_EQ(ports.size(), UdpFamily::kFlowSockets);
+  EXPECT_EQ(std::ranges::adjacent_find(ports), ports.end());
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, DatagramFamilies, testing::Bool());
+
+TEST_F(DatagramsTest, WhatIsNoUdpPacketIsDroppedAndCounted) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  wire::PacketTrain train;
+  const Bytes arp(60, 0);
+  const DatagramWriter::Sent sent = Send({OnLoopback(train, train.Next(64)), arp});
+  EXPECT_EQ(sent.frames, 2);
+  EXPECT_EQ(sent.dropped, 1);
+  EXPECT_EQ(Receive().size(), 1u);
+}
+
+// Behind the flow sockets is nobody: what is sent to them must not fill a buffer.
+TEST_F(DatagramsTest, FlowSocketsReceiveNothing) {
+  if (!Open()) GTEST_SKIP() << "UDP port 4791 of this host is in use, or a family is missing";
+  const UdpFamily::FlowSocket& flow = sockets_.ipv4.flows[0];
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(flow.port);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const Fd sender(socket(AF_INET, SOCK_DGRAM, 0));
+  EXPECT_EQ(sendto(sender.get(), "x", 1, 0, reinterpret_cast<sockaddr*>(&to), sizeof to), 1);
+  pollfd poll_fd = {.fd = flow.fd.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&poll_fd, 1, 0), 0);
+}
+
+class IdentificationGuessTest : public testing::Test {
+ protected:
+  using Found = IdentificationGuess::Found;
+  /// What a socket tells of the next packet: all but the identification.
+  Found Store(uint16_t identification) {
+    train_.identification = identification;
+    frame_ = train_.Next(256);
+    wire::SetIdentification(frame_, 0x5555);
+    return guess_.Store(frame_, *wire::FindUdp(frame_));
+  }
+  bool IsStored(uint16_t identification) const {
+    return (frame_[18] << 8 | frame_[19]) == identification && HasRightIcrcIn(frame_);
+  }
+
+  wire::PacketTrain train_;
+  Bytes frame_;
+  IdentificationGuess guess_;
+};
+
+TEST_F(IdentificationGuessTest, ZeroAndTheNextOfAFlowAreExpected) {
+  EXPECT_EQ(Store(0), Found::kExpected);
+  EXPECT_EQ(Store(1), Found::kExpected);
+  EXPECT_EQ(Store(2), Found::kExpected);
+  EXPECT_TRUE(IsStored(2));
+  EXPECT_EQ(Store(2), Found::kExpected) << "GRO also joins packets with one identification";
+  EXPECT_EQ(Store(0), Found::kExpected);
+  EXPECT_TRUE(IsStored(0));
+}
+
+TEST_F(IdentificationGuessTest, AnotherOneIsTakenFromTheIcrcAndSaidSo) {
+  EXPECT_EQ(Store(0xabcd), Found::kFitted);
+  EXPECT_TRUE(IsStored(0xabcd));
+  EXPECT_EQ(Store(0xabce), Found::kExpected);
+  EXPECT_EQ(Store(0xffff), Found::kFitted);
+  EXPECT_EQ(Store(0), Found::kExpected);
+}
+
+TEST_F(IdentificationGuessTest, EachFlowHasItsOwn) {
+  EXPECT_EQ(Store(100), Found::kFitted);
+  train_.udp_source_port = 0xc001;
+  EXPECT_EQ(Store(101), Found::kFitted);
+  train_.udp_source_port = 0xc000;
+  EXPECT_EQ(Store(101), Found::kExpected);
+}
+
+TEST_F(IdentificationGuessTest, ADamagedPacketStaysDamaged) {
+  frame_ = train_.Next(256);
+  frame_[100] ^= 4;
+  EXPECT_EQ(guess_.Store(frame_, *wire::FindUdp(frame_)), Found::kDamaged);
+  EXPECT_FALSE(HasRightIcrcIn(frame_));
+  frame_.resize(42 + 4);
+  EXPECT_EQ(guess_.Store(frame_, {.payload_offset = 42, .is_ipv6 = false}), Found::kDamaged);
+}
+
+}  // namespace
+}  // namespace uroce::drivers
