@@ -2,8 +2,10 @@
 #include "nic/control/live_counters.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -24,15 +26,33 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr char kPort[] = "ports/1/";
 constexpr Nanos kWithoutLease{1'000'000'000};
 
-/// The control thread alone may get the signal of its leases.
-Fd SignalsOfLeases() {
+// Of the files that the daemon may have open; programs need the others.
+constexpr rlim_t kShareOfFiles = 2;
+
+sigset_t SignalOfLeases() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGIO);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+Fd MakeSignalFd() {
+  const sigset_t signals = SignalOfLeases();
   return Fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+/// This thread gets the signals of its leases by the fd alone.
+void BlockSignal() {
+  const sigset_t signals = SignalOfLeases();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+bool HasRoomFor(size_t files) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && files <= limit.rlim_cur / kShareOfFiles;
 }
 
 /// False: somebody has the file open, or there are no leases here.
@@ -59,7 +79,7 @@ void WriteText(const std::string& text, int fd) {
 }  // namespace
 
 LiveCounters::LiveCounters(EventLoop& loop, const Nic& nic, Statistics& statistics, OwnTree& tree)
-    : loop_(loop), nic_(nic), statistics_(statistics), tree_(tree), signals_(SignalsOfLeases()) {
+    : loop_(loop), nic_(nic), statistics_(statistics), tree_(tree), signals_(MakeSignalFd()) {
   if (signals_) watch_ = loop_.Watch(signals_.get(), EPOLLIN, [this] { OnOpened(); });
   Refresh();
 }
@@ -104,30 +124,47 @@ void LiveCounters::Write(const Json& statistics) {
 }
 
 void LiveCounters::MakeFiles(const Json& statistics) {
+  size_t count = 0;
+  for (const Json& device : statistics.at("devices")) count += FilesOf(device).size();
+  absl::Status status = HasRoomFor(count)
+                            ? absl::OkStatus()
+                            : absl::ResourceExhaustedError("too few files may be open (ulimit -n)");
   for (const Json& device : statistics.at("devices")) {
-    const std::string name = device.at("name");
-    const auto its = std::ranges::find_if(
-        nic_.devices(), [&name](const auto& each) { return each->name() == name; });
-    if (its == nic_.devices().end()) continue;
-    const std::string directory = absl::StrCat(DeviceTree::DirectoryOf(**its), "ports/1/");
-    const auto lifespan_ms = Statistics::kLifespan.count() / 1'000'000;
-    static_cast<void>(
-        tree_.WriteFile(directory + "hw_counters/lifespan", absl::StrCat(lifespan_ms, "\n")));
-    for (const auto& [path, value] : FilesOf(device)) {
-      const absl::Status status = tree_.WriteFile(directory + path, absl::StrCat(value, "\n"));
-      absl::StatusOr<Fd> fd = tree_.Open(directory + path);
-      if (!status.ok() || !fd.ok()) {
-        const absl::Status& what = status.ok() ? fd.status() : status;
-        spdlog::warn("{}: there are no files of counters", std::string(what.message()));
-        return;
-      }
-      files_.push_back({name, path, *std::move(fd), absl::StrCat(value, "\n")});
+    if (status.ok()) status = MakeFilesOf(device);
+  }
+  if (status.ok()) return;
+  spdlog::warn("{}: there are no files of counters", std::string(status.message()));
+  files_.clear();
+  for (const auto& device : nic_.devices()) {
+    for (const char* const name : {"counters", "hw_counters"}) {
+      tree_.Remove(absl::StrCat(DeviceTree::DirectoryOf(*device), kPort, name));
     }
   }
 }
 
+absl::Status LiveCounters::MakeFilesOf(const Json& device) {
+  const std::string name = device.at("name");
+  const auto its = std::ranges::find_if(nic_.devices(),
+                                        [&name](const auto& each) { return each->name() == name; });
+  if (its == nic_.devices().end()) return absl::OkStatus();
+  const std::string directory = absl::StrCat(DeviceTree::DirectoryOf(**its), kPort);
+  const auto lifespan_ms = Statistics::kLifespan.count() / 1'000'000;
+  absl::Status status =
+      tree_.WriteFile(directory + "hw_counters/lifespan", absl::StrCat(lifespan_ms, "\n"));
+  for (const auto& [path, value] : FilesOf(device)) {
+    std::string text = absl::StrCat(value, "\n");
+    if (status.ok()) status = tree_.WriteFile(directory + path, text);
+    if (!status.ok()) return status;
+    absl::StatusOr<Fd> fd = tree_.Open(directory + path);
+    if (!fd.ok()) return fd.status();
+    files_.push_back({name, path, *std::move(fd), std::move(text)});
+  }
+  return status;
+}
+
 void LiveCounters::TakeLeases() {
   next_ = 0;
+  BlockSignal();
   bool has_all = signals_.get() >= 0;
   for (const File& file : files_) has_all &= TakeLease(file.fd.get());
   if (!has_all) next_ = loop_.After(kWithoutLease, [this] { Refresh(); });

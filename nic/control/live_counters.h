@@ -3,13 +3,12 @@
 // (nic/devices/counter_files.h).
 #pragma once
 
-#include <signal.h>
-
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "nic/base/event_loop.h"
 #include "nic/base/fd.h"
 #include "nic/base/own_tree.h"
@@ -24,7 +23,8 @@ class Statistics;
 /// opens them. Leases are taken again after the time that an answer of Statistics is fresh.
 /// A file that somebody keeps open, and every file where the file system has no leases, is written
 /// once a second; then a reader may see a number between two looks.
-/// Control thread, which blocks SIGIO from the construction on.
+/// There are none when they would be more than half of the files that the daemon may have open.
+/// Control thread, which blocks SIGIO once it has leases.
 class LiveCounters {
  public:
   /// Writes all files for the first time. References outlive this object.
@@ -45,6 +45,7 @@ class LiveCounters {
   void Refresh();
   void Write(const nlohmann::ordered_json& statistics);
   void MakeFiles(const nlohmann::ordered_json& statistics);
+  absl::Status MakeFilesOf(const nlohmann::ordered_json& device);
   void TakeLeases();
 
   EventLoop& loop_;
