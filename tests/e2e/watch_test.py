@@ -130,8 +130,8 @@ class MetricsTest(unittest.TestCase):
     def connect(self):
         connection = socket.socket(socket.AF_UNIX)
         self.addCleanup(connection.close)
+        connection.connect(self.path)  # Blocking, it waits where many have just come.
         connection.settimeout(30 * PATIENCE)
-        connection.connect(self.path)
         return connection
 
     def ask(self, request):
