@@ -10,13 +10,17 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "nic/control/server.h"
+#include "nic/metrics/metrics_server.h"
 #include "nic/objects/nic.h"
 #include "nic/ports.h"
 #include "nic/privileges.h"
 #include "nic/service_manager.h"
+#include "nic/settings/listen_address.h"
 
 namespace uroce::nic {
 namespace {
@@ -39,6 +43,14 @@ absl::Status Unprivileged(const Config& config) {
   return absl::OkStatus();
 }
 
+/// Null without --metrics. The port or the path may need a privilege that is given up later.
+absl::StatusOr<std::unique_ptr<MetricsServer>> ListenForMetrics(const Config& config) {
+  if (config.metrics.empty()) return nullptr;
+  const absl::StatusOr<ListenAddress> address = ParseListenAddress(config.metrics);
+  if (!address.ok()) return address.status();
+  return MetricsServer::Listen(*address);
+}
+
 }  // namespace
 
 std::string DefaultSocketPath() {
@@ -53,10 +65,21 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   if (!socket.ok()) return socket.status();
   absl::StatusOr<Ports> ports = OpenPorts(config);
   if (!ports.ok()) return ports.status();
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = ListenForMetrics(config);
+  if (!metrics.ok()) return metrics.status();
   if (absl::Status status = Unprivileged(config); !status.ok()) return status;
   std::unique_ptr<Daemon> daemon(new Daemon(config, *std::move(ports), *std::move(socket)));
   daemon->Settle();
+  daemon->Serve(*std::move(metrics));
   return daemon;
+}
+
+void Daemon::Serve(std::unique_ptr<MetricsServer> metrics) {
+  if (metrics == nullptr) return;
+  metrics_ = std::move(metrics);
+  metrics_->Start(loop_, [this](std::function<void(MetricsServer::Statistics)> answer) {
+    server_->statistics().Ask(std::move(answer));
+  });
 }
 
 // Programs that wait for the daemon to be ready want to use its addresses.

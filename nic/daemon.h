@@ -14,6 +14,7 @@
 namespace uroce::nic {
 
 class ControlSocket;
+class MetricsServer;
 class Nic;
 class Server;
 struct Ports;
@@ -39,6 +40,7 @@ class Daemon {
 
  private:
   void Settle();
+  void Serve(std::unique_ptr<MetricsServer> metrics);
   void OnSignal(int signal_fd);
 
   Daemon(const Config& config, Ports ports, ControlSocket socket);
@@ -46,6 +48,7 @@ class Daemon {
   EventLoop loop_;
   const std::unique_ptr<Nic> nic_;
   const std::unique_ptr<Server> server_;
+  std::unique_ptr<MetricsServer> metrics_;  ///< Null without --metrics.
 };
 
 }  // namespace uroce::nic

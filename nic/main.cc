@@ -5,11 +5,13 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -17,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/base/side_thread.h"
 #include "nic/daemon.h"
+#include "nic/log_format.h"
 #include "nic/settings/config_file.h"
 #include "nic/settings/flags.h"
 
@@ -61,10 +64,21 @@ int Fail(const absl::Status& status, int exit_status) {
   return exit_status;
 }
 
-void StartLog(const std::string& level) {
+int Print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  return Fail(absl::DataLossError(absl::StrCat("standard output: ", std::strerror(errno))),
+              kExitFailure);
+}
+
+void StartLog(const uroce::nic::Config& config) {
+  struct stat status {};
+  const bool is_journal =
+      fstat(STDERR_FILENO, &status) == 0 &&
+      uroce::nic::IsJournal(std::getenv("JOURNAL_STREAM"), status.st_dev, status.st_ino);
   auto logger = spdlog::stderr_logger_mt("uroced");
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e uroced %l: %v");
-  logger->set_level(spdlog::level::from_str(level));
+  logger->set_formatter(
+      uroce::nic::MakeLogFormatter({.is_json = config.json_log, .is_journal = is_journal}));
+  logger->set_level(spdlog::level::from_str(config.log_level));
   spdlog::set_default_logger(std::move(logger));
 }
 
@@ -80,8 +94,13 @@ void PrepareProcess() {
   }
 }
 
-void TellReady(const uroce::nic::Daemon& daemon, int ready_fd) {
-  std::fprintf(stderr, "uroced: %s\n", daemon.ReadyLine().c_str());
+void TellReady(const uroce::nic::Daemon& daemon, const uroce::nic::Config& config) {
+  const int ready_fd = config.ready_fd;
+  if (config.json_log) {
+    spdlog::info("{}", daemon.ReadyLine());
+  } else {
+    std::fprintf(stderr, "uroced: %s\n", daemon.ReadyLine().c_str());
+  }
   if (ready_fd < 0) return;
   [[maybe_unused]] const ssize_t written = write(ready_fd, "\n", 1);
   close(ready_fd);
@@ -94,7 +113,7 @@ int Serve(const uroce::nic::Config& config) {
         absl::IsInvalidArgument(daemon.status()) || absl::IsNotFound(daemon.status());
     return Fail(daemon.status(), usage ? kExitUsage : kExitFailure);
   }
-  TellReady(**daemon, config.ready_fd);
+  TellReady(**daemon, config);
   (*daemon)->Run();
   return 0;
 }
@@ -104,14 +123,14 @@ int Serve(const uroce::nic::Config& config) {
 int main(int argc, char** argv) {
   const auto line = uroce::nic::ParseCommandLine({argv + 1, argv + argc});
   if (!line.ok()) return Fail(line.status(), kExitUsage);
-  if (line->help) return std::fputs(uroce::nic::HelpText().c_str(), stdout) < 0;
-  if (line->version) return std::puts("uroced " UROCE_VERSION) < 0;
+  if (line->help) return Print(uroce::nic::HelpText());
+  if (line->version) return Print("uroced " UROCE_VERSION "\n");
   const auto config = ReadConfig(*line);
   if (!config.ok()) return Fail(config.status(), kExitUsage);
   if (absl::Status status = CheckReadyFd(config->ready_fd); !status.ok()) {
     return Fail(status, kExitUsage);
   }
-  StartLog(config->log_level);
+  StartLog(*config);
   PrepareProcess();
   const int status = Serve(*config);
   // A thread that hangs in what a program lent must not run while the objects are destroyed.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <span>
 #include <sstream>
 #include <string>
@@ -31,6 +32,8 @@
 #include "tools/views/dump_view.h"
 #include "tools/views/rates.h"
 #include "tools/views/render.h"
+#include "tools/views/screen.h"
+#include "tools/views/top.h"
 
 namespace uroce::tools {
 namespace {
@@ -59,6 +62,8 @@ struct Flags {
   std::vector<std::string> changes;
   bool install = false;  ///< Of `extcap`.
   bool remove = false;
+  bool is_batch = false;  ///< Of `top`.
+  uint64_t count = 0;     ///< Of `top` and `monitor`; 0: without end.
 };
 
 int Report(const absl::Status& status) {
@@ -144,6 +149,66 @@ int WatchStat(const Flags& flags) {
     then = now;
     AwaitNextLook(flags);
   }
+}
+
+/// Shows the programs and queue pairs with the highest rates, again after each interval.
+int Top(Flags& flags) {
+  using Clock = std::chrono::steady_clock;
+  if (absl::Status status = TakeSelections(flags, UROCE_DUMP_QP); !status.ok())
+    return Report(status);
+  const std::string socket_path = ResolveSocketPath(flags.socket);
+  absl::StatusOr<std::string> before = FetchDump(socket_path, UROCE_DUMP_QP);
+  if (!before.ok()) return Report(before.status());
+  std::unique_ptr<Screen> screen;
+  if (!flags.is_batch) {
+    absl::StatusOr<std::unique_ptr<Screen>> opened = Screen::Open();
+    if (!opened.ok()) return Report(opened.status());
+    screen = *std::move(opened);
+    screen->Show("uroce top: q ends it");
+  }
+  Clock::time_point then = Clock::now();
+  for (uint64_t shown = 0; flags.count == 0 || shown < flags.count; ++shown) {
+    if (screen == nullptr) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
+    } else if (!screen->Await(flags.watch_s)) {
+      return 0;
+    }
+    absl::StatusOr<std::string> after = FetchDump(socket_path, UROCE_DUMP_QP);
+    const Clock::time_point now = Clock::now();
+    const absl::StatusOr<std::string> text =
+        after.ok() ? RenderTop(*before, *after, std::chrono::duration<double>(now - then).count(),
+                               flags.render.select)
+                   : after.status();
+    if (!text.ok()) screen.reset();  // The line that says why comes after the screen.
+    if (!text.ok()) return Report(text.status());
+    if (screen != nullptr) screen->Show(*text);
+    if (const int result = screen == nullptr ? Print(*text + "\n") : 0; result != 0) return result;
+    before = *std::move(after);
+    then = now;
+  }
+  return 0;
+}
+
+/// Whether `monitor` shows an event: one that is selected, or the news that some were lost.
+bool IsShown(const std::string& line, const Selection& select) {
+  const absl::StatusOr<Json> event = ParseDump(line);
+  if (!event.ok() || !event->is_object()) return false;
+  return event->value("event", "") == "lost" || IsSelected(*event, select);
+}
+
+/// Prints events until the daemon ends, or as many as are wanted.
+int Follow(Flags& flags) {
+  if (absl::Status status = TakeSelections(flags, UROCE_DUMP_QP); !status.ok())
+    return Report(status);
+  int result = 0;
+  uint64_t shown = 0;
+  const auto take = [&](const std::string& line) {
+    if (!IsShown(line, flags.render.select)) return true;
+    result = Print(line + "\n");
+    return result == 0 && ++shown != flags.count;
+  };
+  const absl::Status status = FollowEvents(ResolveSocketPath(flags.socket), take);
+  return result != 0 ? result : Report(status);
 }
 
 int PrintFaults(const Flags& flags) {
@@ -360,6 +425,30 @@ void AddExtcap(CLI::App& app, Flags& flags, int& result) {
   extcap->callback([&flags, &result] { result = Extcap(flags); });
 }
 
+void AddWatching(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* top = app.add_subcommand(
+      "top", "Programs and queue pairs with the highest rates, on the whole terminal; q ends it");
+  AddSocketFlag(*top, flags);
+  top->add_flag("--batch", flags.is_batch, "Print one table after the other instead");
+  AddWatch(*top, flags);
+  top->add_option("-c,--count", flags.count, "End after so many tables")
+      ->check(CLI::PositiveNumber);
+  top->add_option("FILTER", flags.selections, "Only device=NAME, pid=NUMBER, qpn=NUMBER");
+  top->footer("Example: uroce top --batch --watch 0.5 device=uroce0");
+  top->callback([&flags, &result] {
+    if (flags.watch_s == 0) flags.watch_s = 1;
+    result = Top(flags);
+  });
+  CLI::App* monitor = app.add_subcommand(
+      "monitor", "Events as they come, one JSON object a line: programs, queue pairs, links, GIDs");
+  AddSocketFlag(*monitor, flags);
+  monitor->add_option("-c,--count", flags.count, "End after so many events")
+      ->check(CLI::PositiveNumber);
+  monitor->add_option("FILTER", flags.selections, "Only device=NAME, pid=NUMBER, qpn=NUMBER");
+  monitor->footer("Example: uroce monitor device=uroce0 | jq -r .event");
+  monitor->callback([&flags, &result] { result = Follow(flags); });
+}
+
 void AddListings(CLI::App& app, Flags& flags, int& result) {
   AddListing(app, flags, result, "devices", "Devices with their ports and GIDs",
              UROCE_DUMP_DEVICES);
@@ -430,6 +519,7 @@ int Main(int argc, char** argv) {
   AddSocketFlag(app, flags);
   AddLaunchers(app, flags, result);
   AddListings(app, flags, result);
+  AddWatching(app, flags, result);
   AddCongestion(app, flags, result);
   AddNetwork(app, flags, result);
   AddCapture(app, flags, result);

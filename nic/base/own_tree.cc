@@ -89,6 +89,14 @@ absl::Status OwnTree::WriteFile(absl::string_view name, absl::string_view text) 
   return SystemError(path_.c_str(), errno);
 }
 
+absl::StatusOr<Fd> OwnTree::Open(absl::string_view name) const {
+  const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/false);
+  if (!parent.ok()) return parent.status();
+  Fd file(openat(parent->get(), std::string(name).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!file) return SystemError(path_.c_str(), errno);
+  return file;
+}
+
 absl::Status OwnTree::Link(absl::string_view name, const char* target) {
   const absl::StatusOr<Fd> parent = OpenParent(name, /*makes_it=*/true);
   if (!parent.ok()) return parent.status();

@@ -25,6 +25,8 @@ class OwnTree {
 
   /// Writes a file, and makes its directories. A reader sees the former text or the new one.
   absl::Status WriteFile(absl::string_view name, absl::string_view text);
+  /// Opens a file for reading and writing. `name` must be a file.
+  absl::StatusOr<Fd> Open(absl::string_view name) const;
   /// Makes a symbolic link to `target`. An existing one stays.
   absl::Status Link(absl::string_view name, const char* target);
   /// Removes a file or a directory with all that is in it.

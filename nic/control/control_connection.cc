@@ -18,6 +18,7 @@
 #include "nic/base/log_budget.h"
 #include "nic/base/user_turns.h"
 #include "nic/control/commands.h"
+#include "nic/control/monitor.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
 
@@ -58,6 +59,8 @@ ControlConnection::ControlConnection(ControlContext& context, uint32_t id, Fd so
 
 ControlConnection::~ControlConnection() {
   StopHearing();
+  context_.monitor.Forget(client_);
+  if (client_.program() != nullptr) context_.monitor.OnProgram(client_, /*has_joined=*/false);
   if (client_.program() != nullptr && context_.log_budget.Take(client_.uid(), Nic::Now())) {
     spdlog::info("session {}: {} (pid {}) left", client_.id(), client_.command_name(),
                  client_.peer().pid);
@@ -161,6 +164,11 @@ absl::Status ControlConnection::Hello(const uroce_hello& request, Reply& reply) 
     return served.status();
   }
   served_program_ = *std::move(served);
+  context_.monitor.OnProgram(client_, /*has_joined=*/true);
+  if (context_.log_budget.Take(client_.uid(), Nic::Now())) {
+    spdlog::info("session {}: {} (pid {}) joined", client_.id(), client_.command_name(),
+                 client_.peer().pid);
+  }
   const bool share = client_.is_privileged() || nic.config().share_userfaultfd;
   const bool has_userfaultfd = share && nic.userfaultfd() >= 0;
   reply.Add(uroce_hello_reply{.abi_version = UROCE_ABI_VERSION,

@@ -43,8 +43,10 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
                          .peers = services.peers,
                          .histories = services.histories,
                          .clients = [this] { return Clients(); }},
+               .monitor = monitor_,
                .end = [this](ControlConnection& connection) { End(connection); },
-               .publish = std::move(publish)} {}
+               .publish = std::move(publish)},
+      monitor_(context_.dumps) {}
 
 ControlConnections::~ControlConnections() = default;
 

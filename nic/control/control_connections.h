@@ -17,6 +17,7 @@
 #include "nic/base/user_turns.h"
 #include "nic/control/admission.h"
 #include "nic/control/control_context.h"
+#include "nic/control/monitor.h"
 
 namespace uroce::nic {
 
@@ -36,6 +37,9 @@ class ControlConnections {
 
   /// Admits the client that connected on `socket`, or refuses it and tells it why.
   void Admit(Fd socket);
+  /// What dumps read.
+  const DumpContext& dumps() const { return context_.dumps; }
+  Monitor& monitor() { return monitor_; }
   size_t count() const { return connections_.size(); }
   /// Ends the connections of programs that removed memory which the daemon had mapped.
   void EndStruck();
@@ -56,6 +60,7 @@ class ControlConnections {
   UserTurns turns_;
   LogBudget log_budget_;
   ControlContext context_;
+  Monitor monitor_;
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::unique_ptr<ControlConnection>> connections_;
   std::deque<uint32_t> ended_;

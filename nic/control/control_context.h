@@ -18,6 +18,7 @@ class UserTurns;
 
 namespace uroce::nic {
 
+class Monitor;
 class Neighbours;
 class Nic;
 class NicDevice;
@@ -36,6 +37,7 @@ struct ControlContext {
   UserTurns& turns;
   LogBudget& log_budget;
   const DumpContext dumps;
+  Monitor& monitor;
   /// Ends a connection, after the current callback.
   std::function<void(ControlConnection&)> end;
   /// Rewrites the files that describe a device, after a change of it.

@@ -51,11 +51,15 @@ void DeviceTree::Remove() {
   for (const char* const place : {"sys", "dev"}) tree_.Remove(place);
 }
 
+std::string DeviceTree::DirectoryOf(const NicDevice& device) {
+  return kClass + device.name() + "/";
+}
+
 void DeviceTree::Publish(const Nic& nic, const NicDevice& device) {
   Files files = DeviceFiles(Describe(nic, device));
   Files& former = written_[device.name()];
   if (files == former) return;
-  const std::string directory = kClass + device.name() + "/";
+  const std::string directory = DirectoryOf(device);
   for (const auto& [path, text] : former) {
     if (!files.contains(path)) tree_.Remove(directory + path);
   }

@@ -23,6 +23,10 @@ class DeviceTree {
   DeviceTree(const DeviceTree&) = delete;
   DeviceTree& operator=(const DeviceTree&) = delete;
 
+  /// The same directory, for files of others than Publish's.
+  OwnTree& tree() { return tree_; }
+  /// The directory of a device in it.
+  static std::string DirectoryOf(const NicDevice& device);
   /// Writes the files that have changed.
   void Publish(const Nic& nic, const NicDevice& device);
 

@@ -6,9 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "nic/capture/capture.h"
 #include "nic/control/control_context.h"
+#include "nic/control/monitor.h"
 #include "nic/dumps/dump.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/objects/nic.h"
+#include "pipeline/shm/abi/uroce_events.h"
 
 namespace uroce::nic {
 
@@ -20,6 +22,7 @@ Observations::~Observations() {
 }
 
 absl::Status Observations::Dump(const uroce_dump& request, Fd& reader) {
+  if (request.what == UROCE_DUMP_EVENTS) return context_.monitor.Watch(client_, reader);
   return Stream(MakeDump(request.what, context_.dumps, client_), reader);
 }
 

@@ -27,7 +27,8 @@ class Observations {
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
 
-  /// Lends a socket from which the dump is read. Ends a dump that is running.
+  /// Lends a socket from which the dump is read. Ends a dump that is running. Events
+  /// (pipeline/shm/abi/uroce_events.h) have no end.
   absl::Status Dump(const uroce_dump& request, Fd& reader);
   /// Like Dump, for the newest packets of a queue pair.
   absl::Status History(const uroce_flight& request, Fd& reader);

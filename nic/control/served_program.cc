@@ -13,6 +13,7 @@
 #include "nic/connections/rdma_cm_host.h"
 #include "nic/control/control_context.h"
 #include "nic/control/memory_socket.h"
+#include "nic/control/monitor.h"
 #include "nic/objects/cqe_moves.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/program.h"
@@ -143,18 +144,27 @@ absl::Status ServedProgram::WithNextHop(const PathKey& path, Answer answer, Repl
   return absl::OkStatus();
 }
 
+absl::StatusOr<uroce_modify_qp_reply> ServedProgram::Modified(const ModifyPlan& plan,
+                                                              const std::optional<Mac>& mac,
+                                                              FollowedPaths::Holder followed,
+                                                              peers::Holder agreement) {
+  absl::StatusOr<uroce_modify_qp_reply> reply =
+      program().queue_pairs().ApplyModify(plan, mac, std::move(followed), std::move(agreement));
+  if (reply.ok()) context_.monitor.OnModified(client_, plan.request.handle);
+  return reply;
+}
+
 absl::Status ServedProgram::ModifyQp(const uroce_modify_qp& request, Reply& reply) {
-  QueuePairs& queue_pairs = program().queue_pairs();
-  const absl::StatusOr<ModifyPlan> plan = queue_pairs.PlanModify(request);
+  const absl::StatusOr<ModifyPlan> plan = program().queue_pairs().PlanModify(request);
   if (!plan.ok()) return plan.status();
   if (!plan->path) {
-    return AddResult(queue_pairs.ApplyModify(*plan, std::nullopt, nullptr, nullptr), reply);
+    return AddResult(Modified(*plan, std::nullopt, nullptr, nullptr), reply);
   }
-  const auto answer = [this, &queue_pairs, plan = *plan](
-                          const Mac& mac, FollowedPaths::Holder followed, Reply& to) {
+  const auto answer = [this, plan = *plan](const Mac& mac, FollowedPaths::Holder followed,
+                                           Reply& to) {
     const peers::Holder agreement =
         plan.is_reliable ? context_.peers.Use(*plan.path, client_.uid()) : peers::Holder();
-    return AddResult(queue_pairs.ApplyModify(plan, mac, std::move(followed), agreement), to);
+    return AddResult(Modified(plan, mac, std::move(followed), agreement), to);
   };
   return WithNextHop(*plan->path, answer, reply);
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@
 #include "nic/control/registrations.h"
 #include "nic/net/followed_paths.h"
 #include "nic/objects/client.h"
+#include "nic/objects/queue_pairs.h"
 #include "pipeline/shm/abi/uroce_cm_commands.h"
 
 namespace uroce::nic {
@@ -57,6 +59,11 @@ class ServedProgram {
   /// Has `answer` write the reply once the MAC of the next hop is known: now or later.
   using Answer = std::function<absl::Status(const Mac&, FollowedPaths::Holder, Reply&)>;
   absl::Status WithNextHop(const PathKey& path, Answer answer, Reply& reply);
+  /// Modifies a queue pair, and tells monitors.
+  absl::StatusOr<uroce_modify_qp_reply> Modified(const ModifyPlan& plan,
+                                                 const std::optional<Mac>& mac,
+                                                 FollowedPaths::Holder followed,
+                                                 peers::Holder agreement);
   /// Has `write` write the reply once nothing that was posted before is `unsent`: now, later, or
   /// after kLongestSend at the latest. With an adapter, posted sends leave before the system call
   /// ends, and programs rely on that.

@@ -41,6 +41,8 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
           loop, nic, *services_, [this](NicDevice& device) { tree_.Publish(nic_, device); })),
       socket_(std::move(socket)),
       tree_(socket_.TakeTree()),
+      statistics_(connections_->dumps()),
+      counters_(loop, nic, statistics_, tree_.tree()),
       network_(OpenNetlinkWatch()) {
   listener_watch_ = loop_.Watch(socket_.fd(), EPOLLIN, [this] { OnConnection(); });
   guard_watch_ =
@@ -129,6 +131,11 @@ void Server::Refresh(NicDevice& device) {
   const NicDevice::Change change = nic_.Refresh(device);
   tree_.Publish(nic_, device);
   const drivers::PortInfo& info = device.info();
+  Monitor& monitor = connections_->monitor();
+  if (change.link || change.why_down) monitor.OnLink(device);
+  if (change.gids) monitor.OnGids(device);
+  if (change.mac) monitor.OnMac(device);
+  if (change.interface) monitor.OnInterface(device);
   if (change.link || change.why_down) {
     spdlog::info("{}: link {}{}{}", device.name(), info.link_up ? "up" : "down",
                  info.why_down.empty() ? "" : ": ", info.why_down);

@@ -10,6 +10,8 @@
 #include "nic/base/fd.h"
 #include "nic/control/control_socket.h"
 #include "nic/control/device_tree.h"
+#include "nic/control/live_counters.h"
+#include "nic/control/statistics.h"
 
 namespace uroce::nic {
 
@@ -28,6 +30,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   size_t connection_count() const;
+  /// The counters of all devices.
+  Statistics& statistics() { return statistics_; }
   /// Whether conflict detection for the ports' own addresses is still running.
   bool is_settling() const;
 
@@ -48,6 +52,8 @@ class Server {
   const std::unique_ptr<ControlConnections> connections_;
   ControlSocket socket_;
   DeviceTree tree_;  ///< Removed before the socket: later another daemon may create its tree there.
+  Statistics statistics_;
+  LiveCounters counters_;
   Fd network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;

@@ -91,6 +91,7 @@ NicDevice::Change NicDevice::Refresh() {
     info.mtu_bytes = info_.mtu_bytes;
   }
   const drivers::PortInfo before = std::exchange(info_, std::move(info));
+  if (before.link_up && !info_.link_up) ++link_downed_;
   if (tap_ && info_.link_up != before.link_up) SetTapCarrier(tap_, info_.link_up);
   RefreshNetwork();
   const Change change{.gids = gids_.Update(info_.mac, Addresses()),

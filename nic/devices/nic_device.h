@@ -118,6 +118,8 @@ class NicDevice final : public NetDevice {
   /// workers stand still.
   void SetCongestion(const CongestionConfig& config);
   bool has_had_faults() const { return has_had_faults_; }
+  /// How often the link went down.
+  uint64_t link_downed() const { return link_downed_; }
   /// Passes the addresses of the GID table to the workers. Call it while all workers stand still,
   /// or before they have the device.
   void ShowAddresses();
@@ -140,6 +142,7 @@ class NicDevice final : public NetDevice {
   std::unique_ptr<drivers::Port> port_;
   drivers::FaultPort* const fault_port_;
   bool has_had_faults_;
+  uint64_t link_downed_ = 0;
   Fd tap_;          ///< Of the exception path.
   Fd address_tap_;  ///< Its interface has the port's addresses.
   drivers::PortInfo info_;

@@ -63,11 +63,6 @@ void Look(QueuePairView& view) {
   view.flow = FlowOf(queue_pair, environment.settings.delay);
 }
 
-const char* StateName(transport::QpState state) {
-  static constexpr const char* kNames[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-  return kNames[static_cast<size_t>(state)];
-}
-
 const char* TypeName(uint32_t qp_type) {
   switch (qp_type) {
     case IBV_QPT_UC:
@@ -97,7 +92,7 @@ Json QueuePairJson(const QueuePairView& view) {
   json["program"] = view.client->command_name();
   json["qpn"] = config.qpn.value();
   json["type"] = TypeName(view.object->qp_type);
-  json["state"] = StateName(view.state);
+  json["state"] = QpStateName(view.state);
   json["draining"] = view.draining;
   json["recovery"] = RecoveryName(view);
   json["remote_qpn"] = view.path.remote_qpn.value();
@@ -142,6 +137,11 @@ class QueuePairsSource : public ListSource {
 };
 
 }  // namespace
+
+const char* QpStateName(transport::QpState state) {
+  static constexpr const char* kNames[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  return kNames[static_cast<size_t>(state)];
+}
 
 QueuePairWalk::QueuePairWalk(const DumpContext& context, const Client& asker, bool of_all)
     : context_(context), asker_(asker), of_all_(of_all) {}

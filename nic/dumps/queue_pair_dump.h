@@ -31,6 +31,9 @@ struct FlowView {
   uint32_t cnps_handled;
 };
 
+/// "RESET" to "ERR".
+const char* QpStateName(transport::QpState state);
+
 /// A snapshot of one queue pair, taken inside Run of its worker.
 struct QueuePairView {
   const Client* client;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "nic/settings/amount.h"
+#include "nic/settings/listen_address.h"
 #include "nic/settings/port_congestion.h"
 #include "nic/settings/port_fields.h"
 #include "nic/settings/port_network.h"
@@ -36,9 +37,12 @@ struct RateTarget {
   uint64_t Limits::*limit;
 };
 
+/// "text" or "json".
+struct LogFormatTarget {};
+
 using Target =
     std::variant<std::string Config::*, uint32_t Config::*, bool Config::*, int Config::*,
-                 uint32_t Limits::*, uint64_t Limits::*, KindTarget, RateTarget>;
+                 uint32_t Limits::*, uint64_t Limits::*, KindTarget, RateTarget, LogFormatTarget>;
 
 // The shim's structures have room for this number.
 static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
@@ -76,6 +80,10 @@ std::vector<Row> FixedRows() {
        kMaxWorkers},
       {{"log_level", false, false, "trace, debug, info, warning, error or off"},
        &Config::log_level},
+      {{"log_format", false, false, "text, or json: one object a line"}, LogFormatTarget{}},
+      {{"metrics", false, false,
+        "serve OpenMetrics at 127.0.0.1:9464, or the path of a Unix socket"},
+       &Config::metrics},
       {{"wire_interfaces", true, false,
         "give the addresses of NICs on wires and switches to the kernel too"},
        &Config::wire_interfaces},
@@ -223,6 +231,10 @@ absl::Status SetText(const Setting& setting, std::string& out) {
     return Complain(
         setting, absl::StrCat("\"", setting.value, "\" is none of ", absl::StrJoin(kLevels, ", ")));
   }
+  if (setting.key == "metrics") {
+    const absl::StatusOr<ListenAddress> address = ParseListenAddress(setting.value);
+    if (!address.ok()) return Complain(setting, address.status().message());
+  }
   out = setting.value;
   return absl::OkStatus();
 }
@@ -233,6 +245,11 @@ absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
   }
   if (const auto* flag = std::get_if<bool Config::*>(&row.target)) {
     return SetSwitch(setting, config.*(*flag));
+  }
+  if (std::holds_alternative<LogFormatTarget>(row.target)) {
+    config.json_log = setting.value == "json";
+    if (config.json_log || setting.value == "text") return absl::OkStatus();
+    return Complain(setting, absl::StrCat("\"", setting.value, "\" is neither text nor json"));
   }
   if (const auto* rate = std::get_if<RateTarget>(&row.target)) {
     const absl::Status status = ParseRate(setting.value, config.limits.*(rate->limit));

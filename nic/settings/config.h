@@ -79,6 +79,8 @@ struct Config {
   std::string socket_path;
   uint32_t workers = 1;
   std::string log_level = "info";
+  bool json_log = false;
+  std::string metrics;  ///< Where metrics are served (nic/settings/listen_address.h), or "".
   bool no_huge = false;
   bool wire_interfaces =
       false;                    ///< The kernel has the addresses of NICs on wires and switches too.

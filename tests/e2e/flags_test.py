@@ -106,9 +106,12 @@ class FlagsTest(unittest.TestCase):
             self.check([UROCE, *flags], hint)
 
     def test_output_to_a_full_disk_is_an_error(self):
-        status, output = run_status(["sh", "-c", f"{UROCE} --help > /dev/full"])
-        self.assertEqual((status, output.strip()),
-                         (1, "uroce: standard output: No space left on device"))
+        for program in (UROCE, UROCED):
+            for flag in ("--help", "--version"):
+                status, output = run_status(["sh", "-c", f"{program} {flag} > /dev/full"])
+                self.assertEqual(
+                    (status, output.strip()),
+                    (1, f"{program.name}: standard output: No space left on device"))
 
     def test_help_and_version_end_well(self):
         for program in (UROCE, UROCED):

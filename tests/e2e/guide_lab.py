@@ -137,7 +137,8 @@ class Background:
     def _says_ready(self):
         if not self.process.running():
             raise Failed(f"it has ended: {self.text}\n{self.process.output()}")
-        return "uroced: ready" in self.process.output()
+        # As text, or as a message of JSON.
+        return re.search(r'uroced: ready|"message":"ready', self.process.output()) is not None
 
 
 class Reader:

@@ -51,3 +51,23 @@ SETTINGS_MUTATIONS = [
     ("any-rate", "settings/amount.cc", "!parsed || *parsed < kMinRate || *parsed > kMaxRate",
      "!parsed || *parsed < kMinRate * 0 || *parsed > kMaxRate * 1000"),
 ]
+
+# What watches the daemon is shown: files of counters, metrics, where they are served.
+WATCH_MUTATIONS = [
+    ("data-in-bytes", "devices/counter_files.cc", "kWordBytes = 4;", "kWordBytes = 1;"),
+    ("unicast-below-zero", "devices/counter_files.cc", "packets - std::min(multicast, packets);",
+     "packets - multicast;"),
+    ("parts-of-sums-are-missing", "devices/counter_files.cc", "    used.erase(part);\n", ""),
+    ("queue-pairs-are-a-counter", "devices/counter_files.cc", "used = {\"queue_pairs\"};",
+     "used = {};"),
+    ("port-0", "settings/listen_address.cc", " && port != 0 &&", " &&"),
+    ("host-by-name", "settings/listen_address.cc",
+     "!has_port || !IsNumericHost(host, is_bracketed)", "!has_port"),
+    ("label-ends-early", "metrics/open_metrics.cc", "{\"\\\"\", \"\\\\\\\"\"}, ", ""),
+    ("programs-without-a-bound", "metrics/open_metrics.cc", "if (i >= kMaxProgramLabels) {",
+     "if (false) {"),
+    ("smallest-programs-first", "metrics/open_metrics.cc",
+     "get<uint64_t>() > b->", "get<uint64_t>() < b->"),
+    ("gauge-is-a-counter", "metrics/open_metrics.cc", "name != \"queue_pairs\", HelpOf",
+     "true, HelpOf"),
+]

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "pipeline/shm/abi/uroce_events.h"
 
 namespace uroce::tools {
 namespace {
@@ -198,6 +199,29 @@ absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path) {
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what) {
   const uroce_dump request{static_cast<uint32_t>(what), 0};
   return FetchFile(socket_path, UROCE_DUMP, &request, sizeof(request));
+}
+
+absl::Status FollowEvents(const std::string& socket_path,
+                          const std::function<bool(const std::string& line)>& take) {
+  const uroce_dump request{UROCE_DUMP_EVENTS, 0};
+  absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path);
+  if (!socket.ok()) return socket.status();
+  absl::StatusOr<Reply> reply = Ask(socket->get(), UROCE_DUMP, &request, sizeof(request));
+  if (!reply.ok()) return reply.status();
+  std::string rest;
+  std::vector<char> piece(kPieceBytes);
+  for (;;) {
+    const ssize_t got = read(reply->fds[0].get(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return absl::DataLossError("the daemon has ended");
+    rest.append(piece.data(), static_cast<size_t>(got));
+    for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
+      if (!take(rest.substr(0, end))) return absl::OkStatus();
+      rest.erase(0, end + 1);
+    }
+    if (rest.size() > kMaxDumpBytes)
+      return absl::DataLossError("an event of the daemon is too long");
+  }
 }
 
 absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn) {

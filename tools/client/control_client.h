@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path);
 
 /// Asks for one of the daemon's state dumps and returns its JSON text.
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what);
+
+/// Calls `take` with each line of the daemon's events, without its end, until it returns false
+/// (pipeline/shm/abi/uroce_events.h). Errors: DataLoss, the daemon has ended; or FetchDump's.
+absl::Status FollowEvents(const std::string& socket_path,
+                          const std::function<bool(const std::string& line)>& take);
 
 /// Asks for the newest packets of a queue pair, as the bytes of a pcapng file.
 absl::StatusOr<std::string> FetchFlight(const std::string& socket_path, uint32_t qpn);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/live_counters.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nic/control/device_tree.h"
+#include "nic/control/statistics.h"
+#include "nic/devices/counter_files.h"
+#include "nic/objects/nic.h"
+
+namespace uroce::nic {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kPort[] = "ports/1/";
+constexpr Nanos kWithoutLease{1'000'000'000};
+
+// Of the files that the daemon may have open; programs need the others.
+constexpr rlim_t kShareOfFiles = 2;
+
+sigset_t SignalOfLeases() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGIO);
+  return signals;
+}
+
+Fd MakeSignalFd() {
+  const sigset_t signals = SignalOfLeases();
+  return Fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+/// This thread gets the signals of its leases by the fd alone.
+void BlockSignal() {
+  const sigset_t signals = SignalOfLeases();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+bool HasRoomFor(size_t files) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && files <= limit.rlim_cur / kShareOfFiles;
+}
+
+/// False: somebody has the file open, or there are no leases here.
+bool TakeLease(int fd) {
+  f_owner_ex owner{.type = F_OWNER_TID, .pid = gettid()};
+  return fcntl(fd, F_SETOWN_EX, &owner) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+}
+
+std::map<std::string, uint64_t> FilesOf(const Json& device) {
+  CounterValues values;
+  for (const auto& [name, value] : device.at("counters").items()) {
+    if (value.is_number_unsigned()) values[name] = value.get<uint64_t>();
+  }
+  return CounterFiles(values);
+}
+
+/// Numbers do not become shorter while the daemon lives.
+void WriteText(const std::string& text, int fd) {
+  if (pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    spdlog::debug("a file of counters cannot be written");
+  }
+}
+
+}  // namespace
+
+LiveCounters::LiveCounters(EventLoop& loop, const Nic& nic, Statistics& statistics, OwnTree& tree)
+    : loop_(loop), nic_(nic), statistics_(statistics), tree_(tree), signals_(MakeSignalFd()) {
+  if (signals_) watch_ = loop_.Watch(signals_.get(), EPOLLIN, [this] { OnOpened(); });
+  Refresh();
+}
+
+LiveCounters::~LiveCounters() {
+  loop_.Forget(watch_);
+  loop_.Cancel(next_);
+}
+
+void LiveCounters::OnOpened() {
+  signalfd_siginfo signal{};
+  while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) continue;
+  Refresh();
+}
+
+void LiveCounters::Refresh() {
+  if (std::exchange(is_refreshing_, true)) return;
+  loop_.Cancel(std::exchange(next_, 0));
+  statistics_.Ask([this](const std::shared_ptr<const Json>& statistics) {
+    is_refreshing_ = false;
+    Write(*statistics);
+  });
+}
+
+void LiveCounters::Write(const Json& statistics) {
+  if (!std::exchange(has_files_, true)) MakeFiles(statistics);
+  const Nanos begin = Nic::Now();
+  auto file = files_.begin();
+  for (const Json& device : statistics.at("devices")) {
+    const std::map<std::string, uint64_t> values = FilesOf(device);
+    for (; file != files_.end() && file->device == device.at("name"); ++file) {
+      const auto value = values.find(file->name);
+      if (value == values.end()) continue;
+      std::string text = absl::StrCat(value->second, "\n");
+      if (text != file->text) WriteText(text, file->fd.get());
+      file->text = std::move(text);
+      fcntl(file->fd.get(), F_SETLEASE, F_UNLCK);
+    }
+  }
+  const Nanos rest = (Nic::Now() - begin) * Statistics::kRestPerWork;
+  next_ = loop_.After(std::max(Statistics::kLifespan, rest), [this] { TakeLeases(); });
+}
+
+void LiveCounters::MakeFiles(const Json& statistics) {
+  size_t count = 0;
+  for (const Json& device : statistics.at("devices")) count += FilesOf(device).size();
+  absl::Status status = HasRoomFor(count)
+                            ? absl::OkStatus()
+                            : absl::ResourceExhaustedError("too few files may be open (ulimit -n)");
+  for (const Json& device : statistics.at("devices")) {
+    if (status.ok()) status = MakeFilesOf(device);
+  }
+  if (status.ok()) return;
+  spdlog::warn("{}: there are no files of counters", std::string(status.message()));
+  files_.clear();
+  for (const auto& device : nic_.devices()) {
+    for (const char* const name : {"counters", "hw_counters"}) {
+      tree_.Remove(absl::StrCat(DeviceTree::DirectoryOf(*device), kPort, name));
+    }
+  }
+}
+
+absl::Status LiveCounters::MakeFilesOf(const Json& device) {
+  const std::string name = device.at("name");
+  const auto its = std::ranges::find_if(nic_.devices(),
+                                        [&name](const auto& each) { return each->name() == name; });
+  if (its == nic_.devices().end()) return absl::OkStatus();
+  const std::string directory = absl::StrCat(DeviceTree::DirectoryOf(**its), kPort);
+  const auto lifespan_ms = Statistics::kLifespan.count() / 1'000'000;
+  absl::Status status =
+      tree_.WriteFile(directory + "hw_counters/lifespan", absl::StrCat(lifespan_ms, "\n"));
+  for (const auto& [path, value] : FilesOf(device)) {
+    std::string text = absl::StrCat(value, "\n");
+    if (status.ok()) status = tree_.WriteFile(directory + path, text);
+    if (!status.ok()) return status;
+    absl::StatusOr<Fd> fd = tree_.Open(directory + path);
+    if (!fd.ok()) return fd.status();
+    files_.push_back({name, path, *std::move(fd), std::move(text)});
+  }
+  return status;
+}
+
+void LiveCounters::TakeLeases() {
+  next_ = 0;
+  BlockSignal();
+  bool has_all = signals_.get() >= 0;
+  for (const File& file : files_) has_all &= TakeLease(file.fd.get());
+  if (!has_all) next_ = loop_.After(kWithoutLease, [this] { Refresh(); });
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of counters that are fresh when they are read, below ports/1 of each device of the tree
+// (nic/devices/counter_files.h).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "nic/base/event_loop.h"
+#include "nic/base/fd.h"
+#include "nic/base/own_tree.h"
+
+namespace uroce::nic {
+
+class Nic;
+class Statistics;
+
+/// Each file has a write lease (fcntl(2), F_SETLEASE): who opens it waits in the kernel until this
+/// object has written the file anew and gives the lease up. So files cost nothing while nobody
+/// opens them. Leases are taken again after the time that an answer of Statistics is fresh.
+/// A file that somebody keeps open, and every file where the file system has no leases, is written
+/// once a second; then a reader may see a number between two looks.
+/// There are none when they would be more than half of the files that the daemon may have open.
+/// Control thread, which blocks SIGIO once it has leases.
+class LiveCounters {
+ public:
+  /// Writes all files for the first time. References outlive this object.
+  LiveCounters(EventLoop& loop, const Nic& nic, Statistics& statistics, OwnTree& tree);
+  ~LiveCounters();
+  LiveCounters(const LiveCounters&) = delete;
+  LiveCounters& operator=(const LiveCounters&) = delete;
+
+ private:
+  struct File {
+    std::string device;
+    std::string name;  ///< Below ports/1.
+    Fd fd;
+    std::string text;
+  };
+
+  void OnOpened();
+  void Refresh();
+  void Write(const nlohmann::ordered_json& statistics);
+  void MakeFiles(const nlohmann::ordered_json& statistics);
+  absl::Status MakeFilesOf(const nlohmann::ordered_json& device);
+  void TakeLeases();
+
+  EventLoop& loop_;
+  const Nic& nic_;
+  Statistics& statistics_;
+  OwnTree& tree_;
+  Fd signals_;  ///< SIGIO: somebody opens a file.
+  EventLoop::Id watch_ = 0;
+  EventLoop::Id next_ = 0;
+  bool is_refreshing_ = false;
+  bool has_files_ = false;
+  std::vector<File> files_;
+};
+
+}  // namespace uroce::nic

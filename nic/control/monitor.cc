@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/control/monitor.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "nic/base/one_way_socket.h"
+#include "nic/dumps/dump_stream.h"
+#include "nic/net/address.h"
+#include "nic/objects/counter_table.h"
+#include "nic/objects/nic.h"
+#include "nic/objects/program.h"
+#include "nic/objects/queue_pair_object.h"
+
+namespace uroce::nic {
+namespace {
+
+// How often queue pairs are looked at: workers put them in error without a word.
+constexpr Nanos kLookInterval{250'000'000};
+constexpr int64_t kMicrosPerSecond = 1'000'000;
+
+/// RFC 3339, UTC, with microseconds.
+std::string Timestamp() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  const int64_t micros = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
+  const time_t seconds = micros / kMicrosPerSecond;
+  tm parts{};
+  gmtime_r(&seconds, &parts);
+  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", parts.tm_year + 1900,
+                         parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                         micros % kMicrosPerSecond);
+}
+
+std::string LineOf(const char* event, const Monitor::Json& fields) {
+  Monitor::Json json = {{"timestamp", Timestamp()}, {"event", event}};
+  json.update(fields);
+  return JsonText(json) + "\n";
+}
+
+Monitor::Json CountersJson(const datapath::Counters& counters) {
+  Monitor::Json json = Monitor::Json::object();
+  for (const CounterRow& row : kCounters) {
+    if (counters.*row.value != 0) json[row.name] = counters.*row.value;
+  }
+  return json;
+}
+
+}  // namespace
+
+Monitor::Monitor(const DumpContext& context)
+    : context_(context), self_(0, Peer{getpid(), geteuid(), getegid()}) {}
+
+Monitor::~Monitor() {
+  context_.loop.Cancel(next_);
+  while (!watchers_.empty()) Remove(watchers_.begin()->first);
+}
+
+absl::Status Monitor::Watch(const Client& client, Fd& reader) {
+  Remove(client.id());
+  absl::StatusOr<Fd> socket = MakeOneWaySocket(reader);
+  if (!socket.ok()) return socket.status();
+  Watcher& watcher = watchers_[client.id()];
+  watcher.uid = client.uid();
+  watcher.is_privileged = client.is_privileged();
+  watcher.socket = *std::move(socket);
+  watcher.watch =
+      context_.loop.Watch(watcher.socket.get(), 0, [this, id = client.id()] { OnReady(id); });
+  if (watchers_.size() > 1) return absl::OkStatus();
+  known_.clear();
+  walk_.reset();
+  is_first_look_ = true;
+  context_.loop.Cancel(next_);
+  next_ = context_.loop.After(Nanos(0), [this] { Look(); });
+  return absl::OkStatus();
+}
+
+void Monitor::Forget(const Client& client) { Remove(client.id()); }
+
+void Monitor::Remove(uint32_t client) {
+  const auto found = watchers_.find(client);
+  if (found == watchers_.end()) return;
+  context_.loop.Forget(found->second.watch);
+  watchers_.erase(found);
+  if (!watchers_.empty()) return;
+  context_.loop.Cancel(std::exchange(next_, 0));
+  walk_.reset();
+  known_.clear();
+}
+
+// Also called when the reader is gone.
+void Monitor::OnReady(uint32_t client) {
+  const auto found = watchers_.find(client);
+  if (found == watchers_.end()) return;
+  const bool is_gone = found->second.text.empty();
+  if (is_gone || !Send(found->second)) Remove(client);
+}
+
+bool Monitor::Send(Watcher& watcher) {
+  while (!watcher.text.empty()) {
+    const ssize_t sent = send(watcher.socket.get(), watcher.text.data(), watcher.text.size(),
+                              MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN) return false;
+    if (sent < 0) {
+      context_.loop.SetEvents(watcher.watch, EPOLLOUT);
+      return true;
+    }
+    watcher.text.erase(0, static_cast<size_t>(sent));
+    if (watcher.text.empty() && watcher.lost != 0) {
+      watcher.text = LineOf("lost", {{"count", std::exchange(watcher.lost, 0)}});
+    }
+  }
+  context_.loop.SetEvents(watcher.watch, 0);
+  return true;
+}
+
+void Monitor::Add(const std::string& line, Watcher& watcher) {
+  if (watcher.lost != 0 || watcher.text.size() + line.size() > kMaxBytes) {
+    ++watcher.lost;
+    return;
+  }
+  watcher.text += line;
+}
+
+void Monitor::Tell(std::optional<uid_t> uid, const char* event, const Json& fields) {
+  if (watchers_.empty()) return;
+  const std::string line = LineOf(event, fields);
+  std::vector<uint32_t> gone;
+  for (auto& [id, watcher] : watchers_) {
+    if (uid && !watcher.is_privileged && watcher.uid != *uid) continue;
+    const bool was_waiting = !watcher.text.empty();
+    Add(line, watcher);
+    if (!was_waiting && !Send(watcher)) gone.push_back(id);
+  }
+  for (const uint32_t id : gone) Remove(id);
+}
+
+void Monitor::OnProgram(const Client& client, bool has_joined) {
+  Tell(client.uid(), has_joined ? "program_joined" : "program_left",
+       {{"program", client.command_name()}, {"pid", client.peer().pid}, {"session", client.id()}});
+}
+
+void Monitor::OnModified(const Client& client, uint32_t handle) {
+  if (watchers_.empty() || client.program() == nullptr) return;
+  const auto object = client.program()->queue_pairs().table().Find(handle);
+  if (!object.ok()) return;
+  transport::QpState state{};
+  datapath::Counters counters;
+  context_.nic.OwnerOf((*object)->queue_pair).Run([&] {
+    state = (*object)->queue_pair.state();
+    counters = (*object)->queue_pair.counters();
+  });
+  OnQueuePair(client, **object, state, CountersJson(counters));
+}
+
+void Monitor::OnQueuePair(const Client& client, const QueuePairObject& object,
+                          transport::QpState state, const Json& counters) {
+  const uint32_t qpn = object.queue_pair.qpn().value();
+  const auto [found, is_new] = known_.try_emplace(qpn);
+  KnownQueuePair& known = found->second;
+  known.seen = looks_;
+  if (!is_new && known.state == state) return;
+  const char* const from = is_new ? "" : QpStateName(known.state);
+  if (is_new) {
+    known.uid = client.uid();
+    known.whose = {{"device", object.device->name()},
+                   {"qpn", qpn},
+                   {"program", client.command_name()},
+                   {"pid", client.peer().pid}};
+  }
+  known.state = state;
+  if (is_new && is_first_look_) return;
+  Json fields = known.whose;
+  fields["from"] = from;
+  fields["to"] = QpStateName(state);
+  const bool has_failed = state == transport::QpState::kErr || state == transport::QpState::kSqe;
+  if (has_failed && !counters.empty()) fields["counters"] = counters;
+  Tell(known.uid, "queue_pair", fields);
+}
+
+void Monitor::Look() {
+  next_ = 0;
+  if (walk_ == nullptr) {
+    ++looks_;
+    walk_ = std::make_unique<QueuePairWalk>(context_, self_, /*of_all=*/true);
+  }
+  const std::vector<QueuePairView> views = walk_->Next();
+  for (const QueuePairView& view : views) {
+    OnQueuePair(*view.client, *view.object, view.state, CountersJson(view.counters));
+    if (watchers_.empty()) return;
+  }
+  if (views.empty()) EndLook();
+  if (watchers_.empty()) return;
+  next_ = context_.loop.After(views.empty() ? kLookInterval : Nanos(0), [this] { Look(); });
+}
+
+void Monitor::EndLook() {
+  walk_.reset();
+  is_first_look_ = false;
+  std::vector<KnownQueuePair> gone;
+  std::erase_if(known_, [&](auto& each) {
+    const bool is_gone = each.second.seen != looks_;
+    if (is_gone) gone.push_back(std::move(each.second));
+    return is_gone;
+  });
+  for (KnownQueuePair& each : gone) {
+    each.whose["from"] = QpStateName(each.state);
+    each.whose["to"] = "";
+    Tell(each.uid, "queue_pair", each.whose);
+  }
+}
+
+void Monitor::OnLink(const NicDevice& device) {
+  const drivers::PortInfo& info = device.info();
+  Tell(std::nullopt, "link",
+       {{"device", device.name()}, {"link", info.link_up ? "up" : "down"}, {"why", info.why_down}});
+}
+
+void Monitor::OnGids(const NicDevice& device) {
+  Json gids = Json::array();
+  for (uint32_t index = 0; index < GidTable::kLength; ++index) {
+    if (const auto gid = device.gids().At(index)) gids.push_back(FormatAddress(gid->gid));
+  }
+  Tell(std::nullopt, "gids", {{"device", device.name()}, {"gids", gids}});
+}
+
+void Monitor::OnMac(const NicDevice& device) {
+  Tell(std::nullopt, "mac", {{"device", device.name()}, {"mac", FormatMac(device.info().mac)}});
+}
+
+void Monitor::OnInterface(const NicDevice& device) {
+  Tell(std::nullopt, "interface",
+       {{"device", device.name()},
+        {"interface", device.info().interface},
+        {"is_there", device.info().ifindex != 0}});
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells tools what happens (pipeline/shm/abi/uroce_events.h).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "nic/base/event_loop.h"
+#include "nic/base/fd.h"
+#include "nic/dumps/dump_context.h"
+#include "nic/dumps/queue_pair_dump.h"
+#include "nic/objects/client.h"
+#include "pipeline/transport/queue_pair_types.h"
+
+namespace uroce::nic {
+
+class NicDevice;
+struct QueuePairObject;
+
+/// Costs nothing while nobody watches. Each watcher has a socket that is never waited for, and up
+/// to kMaxBytes of lines behind it; a watcher that is slower than the events loses some and is told
+/// how many. Control thread.
+class Monitor {
+ public:
+  static constexpr size_t kMaxBytes = 64 << 10;
+  using Json = nlohmann::ordered_json;
+
+  explicit Monitor(const DumpContext& context);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  /// Has `client` watch; `reader` is the end to read from. A client that watches already begins
+  /// anew. Errors: Internal, no socket.
+  absl::Status Watch(const Client& client, Fd& reader);
+  /// The client is about to end.
+  void Forget(const Client& client);
+
+  // ---- what happens ----
+  void OnProgram(const Client& client, bool has_joined);
+  /// A program has modified its queue pair.
+  void OnModified(const Client& client, uint32_t handle);
+  void OnLink(const NicDevice& device);
+  void OnGids(const NicDevice& device);
+  void OnMac(const NicDevice& device);
+  void OnInterface(const NicDevice& device);
+
+ private:
+  struct Watcher {
+    uid_t uid = 0;
+    bool is_privileged = false;
+    Fd socket;
+    EventLoop::Id watch = 0;
+    std::string text;  ///< Whole lines, but what is sent of the first.
+    uint64_t lost = 0;
+  };
+  struct KnownQueuePair {
+    transport::QpState state{};
+    uid_t uid = 0;
+    Json whose;  ///< device, qpn, program, pid.
+    uint64_t seen = 0;
+  };
+
+  /// `uid`: the user whose event it is; without one everybody's.
+  void Tell(std::optional<uid_t> uid, const char* event, const Json& fields);
+  void Add(const std::string& line, Watcher& watcher);
+  /// Returns false when the watcher is gone.
+  bool Send(Watcher& watcher);
+  void OnReady(uint32_t client);
+  void Remove(uint32_t client);
+
+  void Look();
+  void EndLook();
+  void OnQueuePair(const Client& client, const QueuePairObject& object, transport::QpState state,
+                   const Json& counters);
+
+  const DumpContext& context_;
+  const Client self_;
+  std::map<uint32_t, Watcher> watchers_;      ///< By the id of the client.
+  std::map<uint32_t, KnownQueuePair> known_;  ///< By QPN.
+  std::unique_ptr<QueuePairWalk> walk_;
+  uint64_t looks_ = 0;
+  bool is_first_look_ = false;
+  EventLoop::Id next_ = 0;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's counters in the text format of OpenMetrics 1.0. Pure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace uroce::nic {
+
+inline constexpr char kOpenMetricsType[] =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The programs with the most queue pairs have a line each, up to this number; the others share
+/// the line of program="other".
+inline constexpr size_t kMaxProgramLabels = 64;
+
+/// `statistics`: the JSON of UROCE_DUMP_STAT, with `programs` as of StatWalk. Every member of a
+/// device's counters that is a number becomes a family uroce_<name>, with a text from the table in
+/// the source, or its name when the table does not have it.
+std::string OpenMetrics(const nlohmann::ordered_json& statistics);
+
+}  // namespace uroce::nic

@@ -1,0 +1,453 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What watches the daemon: files of counters, node_exporter, metrics, events, rates, the log."""
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from lab import ROOT, UROCE, UROCED, WireLab, next_port
+from process import PATIENCE, Process, run, run_status, wait_until
+from programs import pingpong
+
+PYTHON = "/usr/bin/python3"  # For which Debian has pyverbs and prometheus_client.
+DASHBOARD = ROOT / "tools" / "packaging" / "grafana" / "uroce.json"
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+class CounterFilesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab()
+        cls.addClassCleanup(cls.lab.close)
+        cls.tree = Path(f"{cls.lab.a.daemon.socket}.d/sys")
+        wait_until(cls.file("hw_counters/out_of_buffer").exists, "files of counters")
+
+    @classmethod
+    def file(cls, name, device="uroce0"):
+        return cls.tree / "class/infiniband" / device / "ports/1" / name
+
+    def value(self, name):
+        return int(self.file(name).read_text())
+
+    def test_files_say_what_uroce_stat_says(self):
+        pingpong(self.lab, "-n", 100)
+        counters = self.lab.a.counters()
+        self.assertGreater(counters["counters.port_rcv_bytes"], 100 * 4096)
+        time.sleep(0.05)
+        self.assertEqual(self.value("counters/port_rcv_data"),
+                         counters["counters.port_rcv_bytes"] // 4)
+        self.assertEqual(self.value("counters/port_xmit_packets"),
+                         counters["counters.port_xmit_packets"])
+        for name, value in counters.items():
+            plain = name.removeprefix("counters.")
+            if name != plain and self.file(f"hw_counters/{plain}").exists():
+                self.assertEqual(self.value(f"hw_counters/{plain}"), value, plain)
+
+    # The last number that a program counts is there as soon as the program has ended.
+    def test_each_look_sees_what_was_counted_before(self):
+        for _ in range(5):
+            before = self.value("counters/port_rcv_packets")
+            pingpong(self.lab, "-n", 50)
+            self.assertGreaterEqual(self.value("counters/port_rcv_packets"), before + 50)
+            time.sleep(0.03)
+
+    def test_whoever_keeps_a_file_open_delays_nobody(self):
+        with open(self.file("counters/port_rcv_packets"), encoding="ascii"):
+            before = self.value("counters/port_rcv_packets")
+            pingpong(self.lab, "-n", 50)
+            wait_until(lambda: self.value("counters/port_rcv_packets") >= before + 50,
+                       "a file that is written once a second")
+
+    def test_programs_find_them_in_sys(self):
+        path = "/sys/class/infiniband/uroce0/ports/1/counters/port_rcv_data"
+        self.assertTrue(self.lab.a.run("cat", path).strip().isdigit())
+        output = self.lab.a.run("ibstat", "uroce0")
+        self.assertIn("State: Active", output)
+        self.assertIn("Link layer: Ethernet", output)
+
+    # With no timeout, a daemon that did not give its leases up would have readers wait for 45 s.
+    def test_files_can_be_read_when_the_daemon_is_gone(self):
+        lab = WireLab()
+        self.addCleanup(lab.tear_down)
+        path = Path(f"{lab.a.daemon.socket}.d/sys/class/infiniband/uroce0/ports/1/counters")
+        wait_until((path / "link_downed").exists, "files of counters")
+        time.sleep(0.1)
+        lab.daemons[0].process.kill()
+        began = time.monotonic()
+        self.assertEqual((path / "link_downed").read_text(), "0\n")
+        self.assertLess(time.monotonic() - began, 20 * PATIENCE)
+
+    def test_node_exporter_reads_them(self):
+        if shutil.which("prometheus-node-exporter") is None:
+            self.skipTest("there is no prometheus-node-exporter")
+        port = next_port()
+        # It wants to ask for the ids of PCI devices, too.
+        exporter = Process(self.lab.a.namespace.command([
+            "prometheus-node-exporter", "--collector.disable-defaults", "--collector.infiniband",
+            f"--path.sysfs={self.tree}", f"--web.listen-address=127.0.0.1:{port}"]))
+        self.addCleanup(exporter.kill)
+
+        def scrape():
+            return run_status(self.lab.a.namespace.command(
+                ["curl", "-s", f"http://127.0.0.1:{port}/metrics"]))
+
+        wait_until(lambda: scrape()[0] == 0, "node_exporter")
+        counters = self.lab.a.counters()
+        time.sleep(0.05)
+        text = scrape()[1]
+        self.assertIn('node_scrape_collector_success{collector="infiniband"} 1', text)
+        seen = dict(re.findall(r'(node_infiniband_\w+)\{device="uroce0",port="1"\} (\S+)', text))
+        # It shows bytes: it multiplies words by 4.
+        self.assertEqual(float(seen["node_infiniband_port_data_received_bytes_total"]),
+                         counters["counters.port_rcv_bytes"] // 4 * 4)
+        self.assertEqual(float(seen["node_infiniband_port_packets_transmitted_total"]),
+                         counters["counters.port_xmit_packets"])
+        self.assertEqual(float(seen["node_infiniband_link_downed_total"]), 0)
+        self.assertGreater(len(seen), 15)
+
+
+class MetricsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab()
+        cls.addClassCleanup(cls.lab.close)
+        cls.path = f"{cls.lab.directory}/metrics.sock"
+        # One that was killed has left its socket.
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(cls.path)
+        cls.daemon = cls.lab._add_daemon(
+            cls.lab.a.namespace, "--wire", "m0=10.1.0.1/24,m1=10.1.0.2/24", "--metrics", cls.path)
+        wait_until(lambda: "ready, " in cls.daemon.process.output(), "a ready daemon")
+
+    def connect(self):
+        connection = socket.socket(socket.AF_UNIX)
+        self.addCleanup(connection.close)
+        connection.connect(self.path)  # Blocking, it waits where many have just come.
+        connection.settimeout(30 * PATIENCE)
+        return connection
+
+    def ask(self, request):
+        connection = self.connect()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(request)
+        data = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.recv(65536):
+                data += piece
+        return data
+
+    def get(self, path="/metrics"):
+        connection = self.connect()
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        return response.status, response.getheader("Content-Type"), response.read().decode()
+
+    def test_the_text_is_open_metrics(self):
+        status, kind, text = self.get()
+        self.assertEqual(status, 200)
+        self.assertIn("application/openmetrics-text; version=1.0.0", kind)
+        file = f"{self.lab.directory}/open_metrics.txt"
+        Path(file).write_text(text, encoding="utf-8")
+        families = json.loads(run([PYTHON, "-c", PARSE, file]))
+        self.assertEqual(families["uroce_port_rcv_bytes"]["unit"], "bytes")
+        for name, family in families.items():
+            self.assertNotIn(family["help"], ("", name.removeprefix("uroce_")),
+                             f"{name} has no help")
+        devices = {labels["device"] for labels in families["uroce_out_of_sequence"]["labels"]}
+        self.assertEqual(devices, {"m0", "m1"})
+
+    def test_promtool_has_no_complaint(self):
+        if shutil.which("promtool") is None:
+            self.skipTest("there is no promtool")
+        text = self.get()[2]
+        file = f"{self.lab.directory}/metrics.txt"
+        # It reads the older format, which has no UNIT and EOF, and types samples, not families.
+        plain = [line for line in text.splitlines() if not re.match(r"# (UNIT|EOF)", line)]
+        counters = set(re.findall(r"(?m)^# TYPE (\S+) counter", text))
+        plain = [re.sub(r"^(# (?:TYPE|HELP) )(\S+)",
+                        lambda m: m[1] + m[2] + ("_total" if m[2] in counters else ""), line)
+                 for line in plain]
+        Path(file).write_text("\n".join(plain) + "\n", encoding="utf-8")
+        status, output = run_status(["sh", "-c", f"promtool check metrics < {file}"])
+        self.assertEqual((status, output), (0, ""))
+
+    def test_the_dashboard_asks_for_what_there_is(self):
+        text = self.get()[2]
+        there = set(re.findall(r"(?m)^(\w+)(?:\{| )", text))
+        dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+        asked = set(re.findall(r"\buroce_\w+", json.dumps(
+            [dashboard["panels"], dashboard["templating"]])))
+        self.assertGreater(len(asked), 15)
+        # Programs have lines once there are some.
+        self.assertLessEqual(asked - {"uroce_program_queue_pairs"}, there)
+
+    def test_anything_else_is_an_error(self):
+        self.assertEqual(self.get("/")[0], 404)
+        self.assertIn(b" 404 ", self.ask(b"POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n"))
+        self.assertIn(b" 400 ", self.ask(b"\x00\x01\x02\r\n\r\n") or b" 400 ")
+
+    def test_slow_many_and_huge_clients_end_and_others_are_served(self):
+        slow = [self.connect() for _ in range(40)]
+        for connection in slow:
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
+        huge = self.ask(b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\n\r\n")
+        self.assertNotIn(b"200 OK", huge)
+        self.assertNotIn(b"200 OK", self.ask(
+            b"GET /metrics HTTP/1.1\r\n" + b"A: b\r\n" * 100000 + b"\r\n"))
+        # The daemon itself has noticed nothing.
+        began = time.monotonic()
+        self.assertIn("m0", run([UROCE, "--socket", self.daemon.socket, "qp"])
+                      + "m0")
+        self.assertLess(time.monotonic() - began, 10 * PATIENCE)
+        for connection in slow:
+            with contextlib.suppress(ConnectionResetError):
+                self.assertEqual(connection.recv(100), b"", "ended by the daemon")
+
+        def is_served():
+            try:
+                return self.get()[0] == 200
+            except (OSError, http.client.HTTPException):
+                return False
+
+        wait_until(is_served, "a scrape after the flood")
+
+    def test_programs_have_their_lines(self):
+        lab_host = self.lab.a
+        environment = {**os.environ, "UROCE_SOCKET": self.daemon.socket}
+        server = Process(lab_host.namespace.command(
+            [UROCE, "--socket", self.daemon.socket, "run", "--",
+             "ibv_rc_pingpong", "-d", "m0", "-g", "1", "-p", str(next_port())]), environment)
+        self.addCleanup(server.kill)
+        line = rf'uroce_program_queue_pairs{{program="ibv_rc_pingpong",pid="{server.pid}",' \
+               r'session="\d+"} 1'
+        wait_until(lambda: re.search(line, self.get()[2]), "the line of a program")
+
+    def test_a_place_that_is_taken_is_an_error(self):
+        status, output = run_status(self.lab.a.namespace.command(
+            [UROCED, "--no-huge", "--socket", f"{self.lab.directory}/other.sock", "--metrics",
+             self.path]))
+        self.assertNotEqual(status, 0)
+        self.assertIn(f"--metrics: cannot listen on {self.path}", output)
+
+    def test_an_address_serves_too(self):
+        port = next_port()
+        daemon = self.lab._add_daemon(
+            self.lab.a.namespace, "--wire", "t0=10.2.0.1/24,t1=10.2.0.2/24", "--metrics",
+            f"127.0.0.1:{port}")
+
+        def scrape():
+            return run_status(self.lab.a.namespace.command(
+                ["curl", "-s", f"http://127.0.0.1:{port}/metrics"]))
+
+        wait_until(lambda: scrape()[0] == 0, "a port that listens")
+        self.assertIn('device="t0"', scrape()[1])
+        self.assertTrue(daemon.process.running())
+
+
+# A strict parser of OpenMetrics; prints what it has read.
+PARSE = """
+import json, sys
+from prometheus_client.openmetrics import parser
+families = parser.text_string_to_metric_families(open(sys.argv[1]).read())
+print(json.dumps({family.name: {"unit": family.unit, "help": family.documentation,
+                                "labels": [sample.labels for sample in family.samples]}
+                  for family in families}))
+"""
+CHANGES = 4000
+# Moves a queue pair to INIT and back.
+MANY_CHANGES = f"""
+from pyverbs.device import Context
+from pyverbs.pd import PD
+from pyverbs.cq import CQ
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+import pyverbs.enums as e
+context = Context(name="uroce0")
+pd = PD(context)
+cq = CQ(context, 10)
+qp = QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(1, 1, 1, 1)))
+for _ in range({CHANGES // 2}):
+    qp.to_init(QPAttr(port_num=1))
+    qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
+"""
+
+
+def events(process):
+    """Those that a monitor has printed; its last line may not be complete."""
+    return [json.loads(line) for line in process.output().split("\n")[:-1]]
+
+
+class MonitorTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab()
+        cls.addClassCleanup(cls.lab.close)
+        for directory in (cls.lab.directory, os.path.dirname(cls.lab.a.daemon.socket)):
+            os.chmod(directory, 0o711)
+
+    def watch(self):
+        monitor = Process(self.lab.a.uroce("monitor"))
+        self.addCleanup(monitor.kill)
+        # It watches once a program that joins is seen.
+        wait_until(lambda: self.lab.a.run("ibv_devices") and monitor.output(), "a first event")
+        return monitor
+
+    def test_programs_and_their_queue_pairs_come_and_go(self):
+        monitor = self.watch()
+        pingpong(self.lab, "-n", 10)
+
+        def is_over():
+            seen = [event for event in events(monitor) if event.get("program") == "ibv_rc_pingpong"]
+            return sum(event["event"] == "program_left" for event in seen) == 2 and sum(
+                event["event"] == "queue_pair" and event["to"] == "" for event in seen) == 2
+
+        wait_until(is_over, "the end of both programs")
+        states = [(event["from"], event["to"]) for event in events(monitor)
+                  if event["event"] == "queue_pair" and event["device"] == "uroce0"]
+        # A look may come before the first change.
+        self.assertTrue({("", "INIT"), ("RESET", "INIT")} & set(states), states)
+        self.assertIn(("INIT", "RTR"), states)
+        self.assertIn(("RTR", "RTS"), states)
+        for event in events(monitor):
+            self.assertRegex(event["timestamp"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+
+    def test_filters_choose(self):
+        monitor = Process(self.lab.a.uroce("monitor", "device=uroce1", "--count", "2"))
+        self.addCleanup(monitor.kill)
+        wait_until(lambda: pingpong(self.lab, "-n", 10) and not monitor.running(), "two events")
+        self.assertEqual(monitor.wait(10), 0)
+        self.assertEqual([event["device"] for event in events(monitor)], ["uroce1", "uroce1"])
+
+    # Others' programs are nobody's business.
+    def test_nobody_sees_no_programs_of_others(self):
+        everybody = self.watch()
+        nobody = Process([*NOBODY, UROCE, "--socket", self.lab.a.daemon.socket, "monitor"])
+        self.addCleanup(nobody.kill)
+        time.sleep(0.3)
+        before = len(events(everybody))
+        self.lab.a.run("ibv_devices")
+        wait_until(lambda: len(events(everybody)) > before, "an event")
+        self.assertEqual(nobody.output(), "")
+
+    def test_a_slow_reader_loses_events_and_is_told_how_many(self):
+        monitor = self.watch()
+        monitor.signal(signal.SIGSTOP)
+        # Its socket and the daemon keep some 900 events.
+        self.lab.a.run(PYTHON, "-c", MANY_CHANGES, timeout_s=120)
+        monitor.signal(signal.SIGCONT)
+
+        def lost():
+            self.lab.a.run("ibv_devices")
+            return [event["count"] for event in events(monitor) if event["event"] == "lost"]
+
+        wait_until(lost, "word of what is lost")
+        told = [event for event in events(monitor)
+                if event["event"] == "queue_pair" and event["program"].startswith("python3")]
+        self.assertGreater(len(told), 300)
+        self.assertGreater(lost()[0], 100)
+        self.assertLessEqual(len(told) + sum(lost()), CHANGES + 100)
+
+    def test_the_end_of_the_daemon_is_said(self):
+        lab = WireLab()
+        self.addCleanup(lab.tear_down)
+        monitor = Process(lab.a.uroce("monitor"))
+        self.addCleanup(monitor.kill)
+        wait_until(lambda: lab.a.run("ibv_devices") and monitor.output(), "a first event")
+        lab.daemons[0].stop()
+        self.assertEqual(monitor.wait(30), 1)
+        self.assertIn("uroce: the daemon has ended", monitor.output())
+
+
+class TopTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab()
+        cls.addClassCleanup(cls.lab.close)
+
+    def test_rates_of_programs_are_shown(self):
+        top = Process(self.lab.a.uroce("top", "--batch", "--watch", "0.2"))
+        self.addCleanup(top.kill)
+        wait_until(lambda: pingpong(self.lab, "-n", 3000) and
+                   re.search(r"(?m)^ibv_rc_pingpong +\d+ +1 +\S+ [kMG]b/s", top.output()), "a rate")
+
+    def test_a_full_screen_needs_a_terminal(self):
+        status, output = run_status(self.lab.a.uroce("top"))
+        self.assertEqual(status, 2)
+        self.assertIn("try --batch", output)
+
+    def test_a_terminal_shows_it_until_q(self):
+        leader, follower = os.openpty()
+        self.addCleanup(os.close, leader)
+        environment = {**os.environ, "TERM": "xterm"}
+        top = subprocess.Popen([str(word) for word in self.lab.a.uroce("top", "--watch", "0.1")],
+                               stdin=follower, stdout=follower, stderr=follower, env=environment)
+        os.close(follower)
+        self.addCleanup(top.kill)
+        text = b""
+        while b"0 queue pairs" not in text:
+            text += os.read(leader, 4096)
+        os.write(leader, b"q")
+        with contextlib.suppress(OSError):
+            while os.read(leader, 4096):
+                pass
+        self.assertEqual(top.wait(30), 0)
+
+
+class LogTest(unittest.TestCase):
+    def daemon(self, *arguments):
+        lab = WireLab(*arguments)
+        self.addCleanup(lab.tear_down)
+        return lab
+
+    def test_programs_join_and_leave(self):
+        lab = self.daemon()
+        lab.a.run("ibv_devices")
+        text = lab.daemons[0].process.output
+        wait_until(lambda: re.search(r"info: session \d+: ibv_devices \(pid \d+\) left", text()),
+                   "a line")
+        self.assertRegex(text(), r"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d uroced "
+                                 r"info: session \d+: ibv_devices \(pid \d+\) joined$")
+
+    def test_json_has_one_object_a_line(self):
+        lab = self.daemon("--log-format", "json")
+        lab.a.run("ibv_devices")
+        text = lab.daemons[0].process.output
+        wait_until(lambda: " left" in text(), "a line")
+        lines = [json.loads(line) for line in text().splitlines()]
+        self.assertIn("ready, socket", lines[0]["message"])
+        for line in lines:
+            self.assertEqual(list(line), ["timestamp", "level", "message"])
+            self.assertRegex(line["timestamp"], r"[+-]\d\d:\d\d$")
+
+    def test_a_bad_form_or_place_is_refused(self):
+        for flags, reason in ((("--log-format", "xml"), '"xml" is neither text nor json'),
+                              (("--metrics", "localhost:1"), "--metrics: ")):
+            status, output = run_status([UROCED, *flags])
+            self.assertEqual(status, 2)
+            self.assertIn(reason, output)
+
+    def test_lines_have_priorities_in_the_journal_alone(self):
+        file = "/tmp/uroce-e2e-journal"
+        self.addCleanup(os.unlink, file)
+        with open(file, "w", encoding="utf-8") as stream:
+            status = os.fstat(stream.fileno())
+        command = f"JOURNAL_STREAM={status.st_dev}:{status.st_ino} exec {UROCED} --no-huge " \
+                  f"--socket /tmp/uroce-e2e-journal.sock 2>>{file}"
+        daemon = Process(["sh", "-c", command])
+        self.addCleanup(daemon.kill)
+        wait_until(lambda: "ready" in Path(file).read_text(), "a ready daemon")
+        daemon.stop()
+        self.assertRegex(Path(file).read_text(), r"(?m)^<6>\d{4}-.* uroced info: stopping")
+
+
+if __name__ == "__main__":
+    unittest.main()
