@@ -35,9 +35,9 @@ const char* ModeOf(const datapath::MemoryRegion& region) {
   return mode != nullptr ? mode : "mixed";
 }
 
-/// The text for a code of enum uroce_mr_reason; "" for none.
-const char* ReasonText(uint32_t reason) {
-  switch (reason) {
+/// The text for a segment's code of enum uroce_mr_reason; "" for none.
+const char* ReasonText(const datapath::MrSegment& segment) {
+  switch (segment.reason) {
     case UROCE_WHY_NONE:
       return "";
     case UROCE_WHY_STACK:
@@ -55,7 +55,9 @@ const char* ReasonText(uint32_t reason) {
     case UROCE_WHY_NOT_REACHABLE:
       return "file not reachable";
     case UROCE_WHY_NO_USERFAULTFD:
-      return "no userfaultfd";
+      // A handler of SIGSEGV stands in for it, if no thread blocks the signal.
+      return segment.mode == datapath::MrMode::kCopied ? "no userfaultfd, SIGSEGV blocked"
+                                                       : "no userfaultfd";
     case UROCE_WHY_REFUSED:
       return "refused by the kernel";
     case UROCE_WHY_MANY_MAPPINGS:
@@ -68,8 +70,6 @@ const char* ReasonText(uint32_t reason) {
       return "unknown threads";
     case UROCE_WHY_ON_DEMAND:
       return "registered with on-demand paging";
-    case UROCE_WHY_SEGV_BLOCKED:
-      return "no userfaultfd, SIGSEGV blocked";
     case UROCE_WHY_POLICY:
       return "policy";
   }
@@ -94,7 +94,7 @@ void AppendSegments(const datapath::MemoryRegion& region, std::string& text) {
   for (const datapath::MrSegment& segment : region.segments) {
     absl::StrAppend(&text, &segment == &region.segments.front() ? "" : ",", R"({"address":"0x)",
                     absl::Hex(segment.app_addr), R"(","length":)", segment.length_bytes,
-                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", ReasonText(segment.reason),
+                    R"(,"mode":")", ModeOf(segment), R"(","reason":")", ReasonText(segment),
                     R"("})");
   }
   text += ']';

@@ -272,7 +272,7 @@ bool HasCopiedPart(const Registry& registry) {
 
 bool IsLimit(uroce_mr_reason reason) {
   return reason == UROCE_WHY_MANY_PARTS || reason == UROCE_WHY_MANY_MAPPINGS ||
-         reason == UROCE_WHY_DAEMON_LIMIT || reason == UROCE_WHY_SEGV_BLOCKED;
+         reason == UROCE_WHY_DAEMON_LIMIT || reason == UROCE_WHY_NO_USERFAULTFD;
 }
 
 uint64_t LimitedBytes(const Registry& registry) {

@@ -107,7 +107,7 @@ uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {
   if (writers == Writers::kUnknown) {
     writers = CanAllWait(threads.span(), stack_pointers) ? Writers::kCanWait : Writers::kCannotWait;
   }
-  if (writers == Writers::kCannotWait || !PrepareWriteWindows()) return UROCE_WHY_SEGV_BLOCKED;
+  if (writers == Writers::kCannotWait || !PrepareWriteWindows()) return UROCE_WHY_NO_USERFAULTFD;
   for (const uint64_t stack_pointer : stack_pointers) {
     // What lies right below is written to as well.
     if (pages.Meets({stack_pointer - kFrameBytes, stack_pointer + 1})) return UROCE_WHY_STACK;

@@ -229,7 +229,7 @@ enum uroce_mr_mode {
   UROCE_MR_NULL = 4, /* no memory: writes are dropped, reads return zeros. Only the program's own
                         queue pairs may use it. */
 };
-/* Why a segment is copied, or how it was mapped; shown to users. */
+/* Why a segment is copied; shown to users. */
 enum uroce_mr_reason {
   UROCE_WHY_NONE = 0,        /* It is not copied. */
   UROCE_WHY_STACK,           /* a stack or thread-local storage */
@@ -239,8 +239,7 @@ enum uroce_mr_reason {
   UROCE_WHY_READ_ONLY,       /* private memory that is not writable */
   UROCE_WHY_FILE_SYSTEM,     /* a shared file, not on tmpfs or hugetlbfs */
   UROCE_WHY_NOT_REACHABLE,   /* a shared file that neither side may open */
-  UROCE_WHY_NO_USERFAULTFD,  /* mapped: The kernel gives the program no userfaultfd, so threads that
-                                write wait in a handler of SIGSEGV. */
+  UROCE_WHY_NO_USERFAULTFD,  /* The kernel gives the program no userfaultfd. */
   UROCE_WHY_REFUSED,         /* The kernel refused to protect or to replace the pages. */
   UROCE_WHY_MANY_MAPPINGS,   /* The program is close to vm.max_map_count. */
   UROCE_WHY_DAEMON_LIMIT,    /* The daemon has no segment left for the program. */
@@ -248,7 +247,6 @@ enum uroce_mr_reason {
   UROCE_WHY_UNKNOWN_THREADS, /* The shim does not know where the stacks lie. */
   UROCE_WHY_POLICY,          /* UROCE_MR=copied, or the program runs in valgrind */
   UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: the mappings may change at any time */
-  UROCE_WHY_SEGV_BLOCKED,    /* There is no userfaultfd, and a thread blocks or ignores SIGSEGV. */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */

@@ -166,7 +166,7 @@ TEST_F(WithoutUserfaultfdTest, MemoryIsCopiedWhileAThreadBlocksTheSignal) {
     Sleep();
   });
   EXPECT_EQ(Register(), "c262144");
-  EXPECT_EQ(reason_, UROCE_WHY_SEGV_BLOCKED);
+  EXPECT_EQ(reason_, UROCE_WHY_NO_USERFAULTFD);
   EXPECT_NE(mr_.limited_bytes, 0u);
   End();
   EXPECT_EQ(Register(), "m262144");
@@ -249,7 +249,7 @@ TEST_F(WithoutUserfaultfdTest, MemoryIsCopiedWhereTheSignalIsIgnored) {
   ignored.handler = reinterpret_cast<uint64_t>(SIG_IGN);
   ASSERT_TRUE(ChangeSegvAction(&ignored, &before));
   EXPECT_EQ(Register(), "c262144");
-  EXPECT_EQ(reason_, UROCE_WHY_SEGV_BLOCKED);
+  EXPECT_EQ(reason_, UROCE_WHY_NO_USERFAULTFD);
   ASSERT_TRUE(ChangeSegvAction(&before, nullptr));
   EXPECT_EQ(Register(), "m262144");
 }
