@@ -48,7 +48,7 @@ struct NetworkConfig {
   /// Each worker runs once in this time. Range: at most drivers::kSwitchStep. With longer turns the
   /// switches' time lags, and frames arrive early when it catches up.
   Nanos turn{1'000};
-  SharedCpu cpu;      ///< Of each worker.
+  SharedCpu cpu;  ///< Of each worker.
   uint64_t seed = 1;
 };
 
