@@ -39,8 +39,8 @@ Finding CheckNetwork(const PermissionFacts& facts) {
   if (missing.empty()) return {Level::kOk, "permissions", "may use every kind of port", ""};
   return {Level::kNote, "permissions",
           absl::StrCat("no ", absl::StrJoin(missing, ", "),
-                       ": uroced started by you serves the in-process wire, memif, vhost-user and "
-                       "pcap files, not kernel interfaces"),
+                       ": uroced started by you serves the in-process wire, UDP sockets (udp=), memif, "
+                       "vhost-user and pcap files, not kernel interfaces (iface=)"),
           "sudo uroced"};
 }
 
