@@ -2,22 +2,28 @@
 #include "pipeline/congestion/delay_window.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "pipeline/congestion/units.h"
 
 namespace uroce::congestion {
 namespace {
 
+double Env(const char* n, double d) { const char* v = getenv(n); return v ? atof(v) : d; }
+const auto kLong = int64_t(Env("LONG", 0));
+const double kM = Env("M", 0.3), kProp = Env("PROP", 0.5), kNorm = Env("NORM", 0), kSmall = Env("SMALL", 0), kFilterOn = Env("FILTER", 1), kUp = Env("UP", 1);
 constexpr uint32_t kThousand = 1000;
 constexpr uint32_t kKilobyte = 1024;
 
 /// The time that a small window adds to its target: fs_range at fs_min_cwnd, nothing from
 /// fs_max_cwnd on, and between them as 1 / sqrt(window) (Swift, section 3.5).
 double FlowScaling(const DelaySettings& settings, double window) {
-  const double least = 1 / std::sqrt(static_cast<double>(settings.fs_max_cwnd));
-  const double most = 1 / std::sqrt(settings.fs_min_cwnd / static_cast<double>(kThousand));
+  const double most = static_cast<double>(settings.fs_max_cwnd);
+  const double least = settings.fs_min_cwnd / static_cast<double>(kThousand);
   if (most <= least) return 0;
-  const double share = (1 / std::sqrt(window) - least) / (most - least);
+  static const double kPow = Env("POW", 0.5);
+  const double share = kPow == 0 ? std::log(most / window) / std::log(most / least)
+                          : (std::pow(window, -kPow) - std::pow(most, -kPow)) / (std::pow(least, -kPow) - std::pow(most, -kPow));
   return std::clamp(share, 0.0, 1.0) * static_cast<double>(Micros(settings.fs_range).count());
 }
 
@@ -28,6 +34,7 @@ uint32_t InRange(Nanos sample) {
 
 }  // namespace
 
+const int DelayWindow::dither_ = int(Env("DITHER", 256));
 void DelayWindow::Start(const DelaySettings& settings, uint32_t most, uint32_t mtu_bytes) {
   *this = {};
   most_ = most;
@@ -54,7 +61,9 @@ int64_t DelayWindow::OfPath(const DelaySettings& settings) const {
 Nanos DelayWindow::Target(const DelaySettings& settings) const {
   const int64_t of_fabric = Micros(settings.base_target_delay).count();
   const double scaling = FlowScaling(settings, static_cast<double>(window_) / kOne);
-  return Nanos(std::max(OfPath(settings), of_fabric) + static_cast<int64_t>(scaling));
+  const int64_t path = OfPath(settings);
+  if (path > of_fabric + Micros(settings.fs_range).count()) return Nanos(path + static_cast<int64_t>(scaling));
+  return Nanos(std::max(path, of_fabric + static_cast<int64_t>(scaling)));
 }
 
 void DelayWindow::NoteBase(uint32_t sample_ns, Nanos now) {
@@ -72,19 +81,21 @@ bool DelayWindow::Look(const DelaySettings& settings, uint32_t sample_ns, Nanos 
     if (--look_samples_ == 0) EndLook(settings);
     return true;
   }
-  const bool is_long = OfPath(settings) > Micros(settings.base_target_delay).count();
+  const bool is_long = OfPath(settings) > Micros(settings.base_target_delay + settings.fs_range).count();
   const Nanos due = Nanos(Base()) * (kLookAfter << look_doublings_);
   if (!is_long || now - looked_ < due) return false;
   looked_ = now;
   look_base_ns_ = Base();
   kept_window_ = window_;
   look_samples_ = kLookSamples;
-  SetWindow(settings, window_ / kLookWindow);
+  static const double lw = Env("LW", 64), lm = Env("LM", 0.0625); SetWindow(settings, std::llround(std::max(window_ / lw, std::min<double>(window_, kOne * lm))));
+  SetPace(settings);
   return true;
 }
 
 void DelayWindow::EndLook(const DelaySettings& settings) {
   SetWindow(settings, kept_window_);
+  SetPace(settings);
   const bool learnt = Base() < look_base_ns_ - look_base_ns_ / 8;
   look_doublings_ = learnt ? 0 : std::min<uint8_t>(look_doublings_ + 1, kMostLookDoublings);
 }
@@ -99,38 +110,34 @@ void DelayWindow::EndSample(const DelaySettings& settings, uint32_t merged, Nano
   if (Look(settings, sample, now)) return;
   const int64_t target = Target(settings).count();
   if (sample > target && merged > kMostMerged) return;
-  const uint32_t shorter = std::min(sample, delay_ns_);
+  const uint32_t shorter = kFilterOn > 0 ? std::min(sample, delay_ns_ == 0 ? sample : delay_ns_) : sample;
   delay_ns_ = sample;
+  const double t0 = static_cast<double>(target);
+  const double small = kSmall > 0 ? std::min(1.0, std::pow(double(window_) / kOne, kSmall)) : 1.0;
   if (sample <= target) {
-    Grow(settings);
+    if (was_full_) {
+      if (starting_) SetWindow(settings, uint64_t{window_} * 2);
+      else SetWindow(settings, std::llround(window_ * std::exp(kM * kUp * small * (t0 - sample) / t0)) + 1);
+    }
   } else {
     starting_ = false;
-    low_rounds_ = 0;
-    Shrink(settings, std::max(shorter, 1u), target);
+    const double x = (double(shorter) - t0) / t0;
+    if (x > 0) SetWindow(settings, std::llround(window_ * std::max(std::exp(-kM * small * x), 1 - settings.max_mdf / 1000.0)));
   }
+  mix_ = (mix_ + sample) * 0x9e3779b1;
+  SetPace(settings);
   was_full_ = false;
 }
-
-void DelayWindow::Grow(const DelaySettings& settings) {
-  if (!was_full_) return;
-  low_rounds_ = std::min<uint8_t>(low_rounds_ + 1, kLowRounds);
-  const uint64_t step = uint64_t{settings.ai} * kOne / kThousand;
-  if (starting_) return SetWindow(settings, uint64_t{window_} * 2);
-  const uint64_t fast = low_rounds_ == kLowRounds ? window_ / kFastGrowth : 0;
-  SetWindow(settings, window_ + std::max(step, fast));
-}
-
-void DelayWindow::Shrink(const DelaySettings& settings, uint32_t delay_ns, int64_t target_ns) {
-  const double excess = static_cast<double>(delay_ns - target_ns) / delay_ns;
-  const double wanted = std::max(excess, 0.0) * settings.beta / kThousand;
-  const double most = static_cast<double>(settings.max_mdf) / kThousand;
-  SetWindow(settings, static_cast<uint64_t>(window_ * (1 - std::min(wanted, most))));
+void DelayWindow::SetPace(const DelaySettings& settings) {
+  const double small = std::min(1.0, static_cast<double>(window_) / kOne);
+  const double t = static_cast<double>(Target(settings).count());
+  const double d = std::min(static_cast<double>(delay_ns_), 4 * t);
+  pace_ns_ = static_cast<uint32_t>(t + (d - t) * small * kProp);
 }
 
 void DelayWindow::OnLoss(const DelaySettings& settings) {
   GiveUpSample();
   starting_ = false;
-  low_rounds_ = 0;
   SetWindow(settings, uint64_t{window_} * (kThousand - settings.max_mdf) / kThousand);
 }
 

@@ -40,7 +40,7 @@ class DelayWindow {
   Nanos gap() const {
     if (window_ >= kPaced) [[likely]]
       return Nanos(0);
-    return Nanos(static_cast<int64_t>(delay_ns_) * kOne / window_);
+    return Nanos(static_cast<int64_t>(pace_ns_) * kOne / window_ * (256 - dither_ / 2 + (mix_ >> 24) * dither_ / 256) / 256);
   }
   /// Whether the next packet should ask for an acknowledgement, so that each window has some.
   bool WantsAck() const {
@@ -50,7 +50,8 @@ class DelayWindow {
   /// A packet leaves. `asks`: it asks for an acknowledgement that does not wait for other packets.
   /// `fills`: the window is full with it.
   void OnSent(wire::Psn psn, bool asks, bool fills, Nanos now, Nanos stalled) {
-    was_full_ |= fills;
+    was_full_ |= fills || (gap() != Nanos(0) && now - sent_ <= gap() * 2);
+    sent_ = now;
     unasked_ = asks ? 0 : static_cast<uint16_t>(unasked_ + 1);
     if (!asks || began_ != kNever) return;
     began_ = now;
@@ -78,7 +79,7 @@ class DelayWindow {
 
  private:
   /// One packet in the unit of windows, which is 1/256 packet.
-  static constexpr uint32_t kOne = 256;
+  static constexpr uint32_t kOne = 1 << 14;
   /// Packets are paced below this window.
   static constexpr uint32_t kPaced = 4 * kOne;
   static constexpr uint32_t kAcksOfWindow = 4;
@@ -104,16 +105,19 @@ class DelayWindow {
   /// Begins a look at the path when one is due, or continues it. True: this sample belongs to the
   /// look.
   bool Look(const DelaySettings& settings, uint32_t sample_ns, Nanos now);
+  void SetPace(const DelaySettings& settings);
   void EndLook(const DelaySettings& settings);
   /// The part of the target that depends on the path's base delay, in ns.
   int64_t OfPath(const DelaySettings& settings) const;
-  void Grow(const DelaySettings& settings);
-  void Shrink(const DelaySettings& settings, uint32_t delay_ns, int64_t target_ns);
   void SetWindow(const DelaySettings& settings, uint64_t window);
 
   uint32_t window_ = kOne;
   uint32_t most_ = 1;
   uint32_t delay_ns_ = 0;
+  uint32_t pace_ns_ = 0;
+  uint32_t mix_ = 0;
+  static const int dither_;
+  Nanos sent_{0};
   uint32_t base_ns_ = UINT32_MAX;      ///< The shortest since base_began_.
   uint32_t old_base_ns_ = UINT32_MAX;  ///< The shortest of the period before.
   Nanos base_began_{0};
@@ -126,7 +130,6 @@ class DelayWindow {
   Nanos stalled_{0};            ///< Environment::stalled at that time.
   wire::Psn psn_;
   uint16_t unasked_ = 0;  ///< Packets since one asked for an acknowledgement.
-  uint8_t low_rounds_ = 0;
   bool starting_ = true;   ///< No sample was above the target yet.
   bool was_full_ = false;  ///< The window was full in this round trip.
 };
