@@ -110,6 +110,9 @@ def join(first, second):
         machine.namespace.ip("addr", "add", f"2001:db8::{number}/64", "dev", "eth0",
                              "nodad")
         machine.namespace.ip("link", "set", "eth0", "up")
+    for machine in (first, second):  # The kernel says so up to a second later.
+        wait_until(lambda its=machine: "state UP" in its.namespace.ip("link", "show", "eth0"),
+                   "the cable")
 
 
 class Background:
