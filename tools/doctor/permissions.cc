@@ -37,11 +37,12 @@ Finding CheckNetwork(const PermissionFacts& facts) {
     if (!Has(facts, row.bit)) missing.emplace_back(row.name);
   }
   if (missing.empty()) return {Level::kOk, "permissions", "may use every kind of port", ""};
-  return {Level::kNote, "permissions",
-          absl::StrCat("no ", absl::StrJoin(missing, ", "),
-                       ": uroced started by you serves the in-process wire, UDP sockets (udp=), memif, "
-                       "vhost-user and pcap files, not kernel interfaces (iface=)"),
-          "sudo uroced"};
+  return {
+      Level::kNote, "permissions",
+      absl::StrCat("no ", absl::StrJoin(missing, ", "),
+                   ": uroced started by you serves the in-process wire, UDP sockets (udp=), memif, "
+                   "vhost-user and pcap files, not kernel interfaces (iface=)"),
+      "sudo uroced"};
 }
 
 Finding CheckTun(const PermissionFacts& facts) {
