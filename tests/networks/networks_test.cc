@@ -72,6 +72,7 @@ TEST(NetworksTest, FlowsThatComeAndGo) {
   }
 }
 
+#ifndef __SANITIZE_ADDRESS__  // Nine seconds of five NICs.
 // [cc.net.slow] A slow line and 20 ms there and back are used.
 TEST(NetworksTest, ALongPath) {
   NetworkConfig config = Star(Kind::kSlow, 5, DefaultsOf(Profile::kDelay));
@@ -82,6 +83,7 @@ TEST(NetworksTest, ALongPath) {
   EXPECT_LE(shares.lost, 0.001);
   EXPECT_EQ(shares.failed, 0u);
 }
+#endif
 
 // [cc.net.hosts] Workers that wait for a CPU after each of their sleeps: round trips are as long as
 // these waits, though the network is idle.
