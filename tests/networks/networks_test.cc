@@ -72,8 +72,8 @@ TEST(NetworksTest, FlowsThatComeAndGo) {
   }
 }
 
-#ifndef __SANITIZE_ADDRESS__  // Nine seconds of five NICs.
-// [cc.net.slow] A slow line and 20 ms there and back are used.
+#ifndef __SANITIZE_ADDRESS__
+// [cc.net.slow] A slow line and 20 ms there and back are used. Nine seconds of five NICs.
 TEST(NetworksTest, ALongPath) {
   NetworkConfig config = Star(Kind::kSlow, 5, DefaultsOf(Profile::kDelay));
   config.turn = drivers::kSwitchStep;
