@@ -19,6 +19,7 @@
 #include "drivers/packet_socket/frame_reader.h"
 #include "drivers/packet_socket/frame_writer.h"
 #include "drivers/packet_socket/packet_socket.h"
+#include "drivers/packet_socket/transmit_gate.h"
 #include "drivers/receive_wake.h"
 #include "nic/base/fd.h"
 
@@ -27,11 +28,6 @@ namespace {
 
 constexpr uint16_t kRoom = FrameWriter::kMostFrames;
 constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
-/// A socket or queue of the kernel that was full is tried again after this time.
-constexpr Nanos kTryAgain{20'000};
-/// After this time of refusals frames are dropped: the interface does not send.
-constexpr Nanos kRefusalLimit{1'000'000'000};
-
 /// Adds to a counter that only the worker writes.
 void Count(std::atomic<uint64_t>& counter, uint64_t count) {
   counter.store(counter.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
@@ -43,8 +39,7 @@ struct alignas(64) SocketQueue {
   ReceiveWake wake;
   FrameReader reader;
   FrameWriter writer;
-  Nanos try_again_at = kNever;  ///< kNever: there is room.
-  Nanos refused_since = kNever;
+  TransmitGate gate;
   std::atomic<uint64_t> tx_dropped{0};
   std::atomic<uint64_t> rx_dropped{0};
 };
@@ -63,12 +58,12 @@ class PacketSocketPort final : public Port {
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override {
-    return queues_[queue].try_again_at == kNever ? kRoom : 0;
+    return queues_[queue].gate.is_open() ? kRoom : 0;
   }
   int wait_fd(uint16_t queue) const override { return queues_[queue].wake.fd(); }
   bool BeforeSleep(uint16_t queue) override { return !queues_[queue].reader.has_frames(); }
   void AfterSleep(uint16_t queue) override { queues_[queue].wake.Drain(); }
-  Nanos NextDeadline(uint16_t queue) const override { return queues_[queue].try_again_at; }
+  Nanos NextDeadline(uint16_t queue) const override { return queues_[queue].gate.opens_at(); }
 
   PortInfo Info() const override;
   PortCounters counters() const override;
@@ -103,7 +98,7 @@ class PacketSocketPort final : public Port {
 uint16_t PacketSocketPort::ReceiveBurst(uint16_t index, rte_mbuf** frames, uint16_t count,
                                         Nanos now) {
   SocketQueue& queue = queues_[index];
-  if (queue.try_again_at <= now) queue.try_again_at = kNever;
+  queue.gate.Advance(now);
   if (!queue.socket) return 0;
   const uint16_t got = queue.reader.Receive(queue.socket.get(), pool_, frames, count);
   if (const uint64_t dropped = queue.reader.TakeDropped(); dropped != 0) {
@@ -115,17 +110,11 @@ uint16_t PacketSocketPort::ReceiveBurst(uint16_t index, rte_mbuf** frames, uint1
 uint16_t PacketSocketPort::TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t count,
                                          Nanos now) {
   SocketQueue& queue = queues_[index];
-  if (queue.try_again_at != kNever) return 0;
+  if (!queue.gate.is_open()) return 0;
   const FrameWriter::Sent sent = queue.socket ? queue.writer.Send(queue.socket.get(), frames, count)
                                               : FrameWriter::Sent{.is_full = true};
   if (sent.dropped != 0) Count(queue.tx_dropped, sent.dropped);
-  if (sent.frames != 0 || !sent.is_full) queue.refused_since = kNever;
-  if (!sent.is_full) return sent.frames;
-  if (queue.refused_since == kNever) queue.refused_since = now;
-  if (now - queue.refused_since < kRefusalLimit) {
-    queue.try_again_at = now + kTryAgain;
-    return sent.frames;
-  }
+  if (!queue.gate.GivesUp(sent.frames != 0, sent.is_full, now)) return sent.frames;
   rte_pktmbuf_free_bulk(frames + sent.frames, count - sent.frames);
   Count(queue.tx_dropped, count - sent.frames);
   return count;

@@ -16,6 +16,7 @@
 #include "drivers/dpdk/device_checks.h"
 #include "drivers/dpdk/kernel_interface.h"
 #include "drivers/dpdk/stable_mac.h"
+#include "drivers/packet_socket/transmit_gate.h"
 #include "drivers/receive_wake.h"
 #include "drivers/udp_socket/datagram_reader.h"
 #include "drivers/udp_socket/datagram_writer.h"
@@ -26,11 +27,6 @@ namespace {
 
 constexpr uint16_t kUdpRoom = FrameGroups::kMostFrames;
 constexpr uint64_t kUdpSpeedBps = 10'000'000'000;
-/// A socket or queue of the kernel that was full is tried again after this time.
-constexpr Nanos kUdpTryAgain{20'000};
-/// After this time of refusals frames are dropped: the host does not send.
-constexpr Nanos kUdpRefusalLimit{1'000'000'000};
-
 /// Adds to a counter that only the worker writes.
 void AddTo(std::atomic<uint64_t>& counter, uint64_t count) {
   counter.store(counter.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
@@ -42,8 +38,7 @@ struct alignas(64) UdpQueue {
   ReceiveWake wake;
   DatagramReader reader;
   DatagramWriter writer;
-  Nanos try_again_at = kNever;  ///< kNever: there is room.
-  Nanos refused_since = kNever;
+  TransmitGate gate;
   std::atomic<uint64_t> tx_dropped{0};
   std::atomic<uint64_t> rx_dropped{0};
   std::atomic<uint64_t> rx_fitted{0};
@@ -98,12 +93,12 @@ class UdpPort final : public Port {
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
   uint16_t TransmitRoom(uint16_t queue) const override {
-    return queues_[queue].try_again_at == kNever ? kUdpRoom : 0;
+    return queues_[queue].gate.is_open() ? kUdpRoom : 0;
   }
   int wait_fd(uint16_t queue) const override { return queues_[queue].wake.fd(); }
   bool BeforeSleep(uint16_t queue) override { return !queues_[queue].reader.has_frames(); }
   void AfterSleep(uint16_t queue) override { queues_[queue].wake.Drain(); }
-  Nanos NextDeadline(uint16_t queue) const override { return queues_[queue].try_again_at; }
+  Nanos NextDeadline(uint16_t queue) const override { return queues_[queue].gate.opens_at(); }
 
   PortInfo Info() const override;
   PortCounters counters() const override;
@@ -141,9 +136,8 @@ class UdpPort final : public Port {
 
 uint16_t UdpPort::ReceiveBurst(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos now) {
   UdpQueue& queue = queues_[index];
-  if (queue.try_again_at <= now) queue.try_again_at = kNever;
+  queue.gate.Advance(now);
   const uint16_t got = queue.reader.Receive(queue.sockets, pool_, frames, count);
-  if (got == 0) return 0;
   const DatagramReader::Counts counts = queue.reader.TakeCounts();
   if (counts.dropped != 0) AddTo(queue.rx_dropped, counts.dropped);
   if (counts.fitted != 0) AddTo(queue.rx_fitted, counts.fitted);
@@ -152,16 +146,10 @@ uint16_t UdpPort::ReceiveBurst(uint16_t index, rte_mbuf** frames, uint16_t count
 
 uint16_t UdpPort::TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t count, Nanos now) {
   UdpQueue& queue = queues_[index];
-  if (queue.try_again_at != kNever) return 0;
+  if (!queue.gate.is_open()) return 0;
   const DatagramWriter::Sent sent = queue.writer.Send(queue.sockets, frames, count);
   if (sent.dropped != 0) AddTo(queue.tx_dropped, sent.dropped);
-  if (sent.frames != 0 || !sent.is_full) queue.refused_since = kNever;
-  if (!sent.is_full) return sent.frames;
-  if (queue.refused_since == kNever) queue.refused_since = now;
-  if (now - queue.refused_since < kUdpRefusalLimit) {
-    queue.try_again_at = now + kUdpTryAgain;
-    return sent.frames;
-  }
+  if (!queue.gate.GivesUp(sent.frames != 0, sent.is_full, now)) return sent.frames;
   rte_pktmbuf_free_bulk(frames + sent.frames, count - sent.frames);
   AddTo(queue.tx_dropped, count - sent.frames);
   return count;

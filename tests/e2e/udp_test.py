@@ -5,7 +5,7 @@ import os
 import unittest
 
 from lab import NOBODY, UROCED, MixedLab, UdpLab
-from process import Process, run_status, wait_until
+from process import Process, run, run_status, wait_until
 from programs import data_check, perftest, pingpong, seed
 from roce import Packet, read_capture
 
@@ -68,6 +68,14 @@ class JumboTest(UdpPort, unittest.TestCase):
     def test_own_packets_have_expected_identifications(self):
         perftest(self.lab, "ib_write_bw", "-s", 65536, "-n", 1000)
         self.assertEqual(counter(self.lab.a, "port_rcv_fitted"), 0)
+
+    def test_datagrams_that_are_no_packets_are_counted_at_once(self):
+        before = counter(self.lab.a, "port_rcv_missed")
+        script = ("import socket\n"
+                  "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                  f"[s.sendto(b'',('{self.lab.server_address}',4791)) for _ in range(3)]\n")
+        run(self.lab.b.namespace.command(["python3", "-c", script]), 60)
+        wait_until(lambda: counter(self.lab.a, "port_rcv_missed") == before + 3, "the drops")
 
 
 class LinkTest(unittest.TestCase):
