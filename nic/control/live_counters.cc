@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/control/device_tree.h"
 #include "nic/control/statistics.h"
+#include "nic/control/thread_time.h"
 #include "nic/devices/counter_files.h"
 #include "nic/objects/nic.h"
 
@@ -27,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kPort[] = "ports/1/";
-constexpr Nanos kWithoutLease{1'000'000'000};
+constexpr Nanos kLongestWithoutLease{1'000'000'000};
 
 // Of the files that the daemon may have open; programs need the others.
 constexpr rlim_t kShareOfFiles = 2;
@@ -106,7 +107,7 @@ void LiveCounters::Refresh() {
 
 void LiveCounters::Write(const Json& statistics) {
   if (!std::exchange(has_files_, true)) MakeFiles(statistics);
-  const Nanos begin = Nic::Now();
+  const Nanos begin = ThreadTime();
   auto file = files_.begin();
   for (const Json& device : statistics.at("devices")) {
     const std::map<std::string, uint64_t> values = FilesOf(device);
@@ -119,7 +120,7 @@ void LiveCounters::Write(const Json& statistics) {
       fcntl(file->fd.get(), F_SETLEASE, F_UNLCK);
     }
   }
-  const Nanos rest = (Nic::Now() - begin) * Statistics::kRestPerWork;
+  const Nanos rest = (ThreadTime() - begin) * Statistics::kRestPerWork;
   next_ = loop_.After(std::max(Statistics::kLifespan, rest), [this] { TakeLeases(); });
 }
 
@@ -167,7 +168,10 @@ void LiveCounters::TakeLeases() {
   BlockSignal();
   bool has_all = signals_.get() >= 0;
   for (const File& file : files_) has_all &= TakeLease(file.fd.get());
-  if (!has_all) next_ = loop_.After(kWithoutLease, [this] { Refresh(); });
+  without_lease_ = has_all ? Nanos(0)
+                           : std::clamp(without_lease_ * 2, Statistics::kLifespan,
+                                        kLongestWithoutLease);
+  if (!has_all) next_ = loop_.After(without_lease_, [this] { Refresh(); });
 }
 
 }  // namespace uroce::nic

@@ -22,7 +22,8 @@ class Statistics;
 /// object has written the file anew and gives the lease up. So files cost nothing while nobody
 /// opens them. Leases are taken again after the time that an answer of Statistics is fresh.
 /// A file that somebody keeps open, and every file where the file system has no leases, is written
-/// once a second; then a reader may see a number between two looks.
+/// at first every few milliseconds, later once a second; then a reader may see a number between two
+/// looks.
 /// There are none when they would be more than half of the files that the daemon may have open.
 /// Control thread, which blocks SIGIO once it has leases.
 class LiveCounters {
@@ -55,6 +56,7 @@ class LiveCounters {
   Fd signals_;  ///< SIGIO: somebody opens a file.
   EventLoop::Id watch_ = 0;
   EventLoop::Id next_ = 0;
+  Nanos without_lease_{0};  ///< How long a file without its lease is left as it is.
   bool is_refreshing_ = false;
   bool has_files_ = false;
   std::vector<File> files_;

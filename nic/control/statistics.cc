@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "nic/control/thread_time.h"
 #include "nic/dumps/stat_dump.h"
 #include "nic/objects/nic.h"
 
@@ -28,14 +29,14 @@ void Statistics::Ask(Answer answer) {
 // A piece is some ten microseconds of each worker; other clients are served in between.
 void Statistics::Continue() {
   next_ = 0;
-  const Nanos begin = Nic::Now();
+  const Nanos begin = ThreadTime();
   const bool goes_on = walk_->Continue();
   if (!goes_on) {
     Json whole = walk_->Whole();
     whole["programs"] = walk_->Programs();
     newest_ = std::make_shared<const Json>(std::move(whole));
   }
-  spent_ = spent_ + (Nic::Now() - begin);
+  spent_ = spent_ + (ThreadTime() - begin);
   if (!goes_on) return Finish();
   next_ = context_.loop.After(Nanos(0), [this] { Continue(); });
 }

@@ -17,8 +17,8 @@ namespace uroce::nic {
 class StatWalk;
 
 /// Looks at the counters when somebody asks, and only then. Questions that come while it looks get
-/// one answer together. An answer is kept for 10 ms, and for 50 times as long as it took: strangers
-/// that ask without end take 2 % of the control thread at most. Control thread.
+/// one answer together. An answer is kept for 10 ms, and for 50 times the CPU time that it took:
+/// strangers that ask without end take 2 % of the control thread at most. Control thread.
 class Statistics {
  public:
   /// The JSON of UROCE_DUMP_STAT, and `programs` as of StatWalk.
