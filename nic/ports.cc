@@ -158,7 +158,9 @@ absl::StatusOr<std::unique_ptr<NicDevice>> MakeDevice(
   auto faulty =
       std::make_unique<drivers::FaultPort>(std::move(port), faults, seats[index % workers].pool);
   drivers::FaultPort* const fault = faulty.get();
-  return std::make_unique<NicDevice>(config, index, std::move(faulty), workers, fault);
+  auto device = std::make_unique<NicDevice>(config, index, std::move(faulty), workers, fault);
+  device->datapath().leaves_icrc_out = IsInside(config) && !config.always_icrc;
+  return device;
 }
 
 // The workers of a NUMA node share a pool. It has room for the frames of all workers, because

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <span>
 
+#include "drivers/pending_icrc.h"
 #include "pipeline/fabric/frame_headers.h"
 
 namespace uroce::drivers {
@@ -105,6 +106,8 @@ void FaultLane::Corrupt(rte_mbuf* frame) {
   if (frame->data_len == 0) return;
   const auto at = static_cast<uint32_t>((draw >> 8) % frame->data_len);
   const auto flip = static_cast<uint8_t>(draw % 255 + 1);
+  static const PendingIcrc pending;
+  pending.Settle(*frame);
   *rte_pktmbuf_mtod_offset(frame, uint8_t*, at) ^= flip;
   ++counters_.corrupted;
 }

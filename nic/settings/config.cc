@@ -285,7 +285,7 @@ absl::Status CheckName(const Setting& setting, const Config& config, const std::
     return Complain(setting, absl::StrCat("name \"", name, "\" must be 1 to ", kMaxNameLength,
                                           " letters, digits, '_' or '-'"));
   }
-  if (name == kCongestionKey) {
+  if (name == kCongestionKey || name == kIcrcKey) {
     return Complain(setting, absl::StrCat("name \"", name, "\" is the key of a wire"));
   }
   if (FindDevice(const_cast<Config&>(config), name) != nullptr) {
@@ -356,6 +356,8 @@ absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
       status = SetSelectiveRepeat(value, device);
     } else if (key == kRateKey) {
       status = SetRate(value, device);
+    } else if (key == kIcrcKey) {
+      status = SetIcrc(value, device.always_icrc);
     } else if (IsCongestionKey(key)) {
       status = SetCongestion(key, value, device.congestion);
     } else {
@@ -417,6 +419,7 @@ absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config)
   device.at_switch = static_cast<int>(config.switches.size()) - 1;
   device.mtu_bytes = own.mtu_bytes;
   device.selective_repeat = own.selective_repeat;
+  device.always_icrc = own.always_icrc;
   device.congestion = own.congestion;
   if (absl::Status status = CheckName(setting, config, device.name); !status.ok()) return status;
   const absl::Status status =

@@ -35,6 +35,7 @@ struct DeviceConfig {
   uint32_t mtu_bytes = 0;        ///< 0: the port's own.
   uint32_t queues = 1;           ///< Receive queues of the device.
   bool selective_repeat = true;  ///< With peers that agree to it.
+  bool always_icrc = false;      ///< Also in frames that do not leave the daemon.
   uint64_t rate_bps = 0;         ///< The most that the NIC sends, on the wire. 0: no limit.
   /// Link pause of the port; without a value it stays as the device has it.
   std::optional<drivers::FlowControl> flow_control;

@@ -34,7 +34,9 @@ constexpr char kWireHelp[] =
     "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"
     "wire and dcqcn on a port if not given; cc.3=PROFILE: of priority 3 (DSCP\n"
     "24 to 31) alone; cc.PARAMETER=NUMBER\n"
-    "rate=5G, also of a port: each NIC sends no more, in bits on the wire";
+    "rate=5G, also of a port: each NIC sends no more, in bits on the wire\n"
+    "icrc=always, also of a switch: packets carry their ICRC on the way to a\n"
+    "NIC inside too, not only to captures and faults (needed, if not given)";
 
 constexpr char kSwitchHelp[] =
     "NICs on an emulated switch\n"

@@ -126,6 +126,13 @@ absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device) {
       absl::StrCat(kSelectiveRepeatKey, " \"", text, "\" is neither on nor off"));
 }
 
+absl::Status SetIcrc(const std::string& text, bool& always) {
+  always = text == "always";
+  if (always || text == "needed") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kIcrcKey, " \"", text, "\" is neither always nor needed"));
+}
+
 std::span<const PortField> PortFields() { return kFields; }
 
 }  // namespace uroce::nic

@@ -13,6 +13,7 @@ namespace uroce::nic {
 
 inline constexpr absl::string_view kSelectiveRepeatKey = "selective-repeat";
 inline constexpr absl::string_view kRateKey = "rate";
+inline constexpr absl::string_view kIcrcKey = "icrc";
 
 /// A field, and its parser. Errors: one line that says what would be right, without the origin.
 struct PortField {
@@ -25,5 +26,7 @@ std::span<const PortField> PortFields();
 absl::Status SetFault(const std::string& text, DeviceConfig& device);
 absl::Status SetRate(const std::string& text, DeviceConfig& device);
 absl::Status SetSelectiveRepeat(const std::string& text, DeviceConfig& device);
+/// `text` is "always" or "needed". Of NICs on wires and switches.
+absl::Status SetIcrc(const std::string& text, bool& always);
 
 }  // namespace uroce::nic

@@ -13,6 +13,7 @@
 #include "nic/base/suggestion.h"
 #include "nic/settings/amount.h"
 #include "nic/settings/port_congestion.h"
+#include "nic/settings/port_fields.h"
 
 namespace uroce::nic {
 namespace {
@@ -165,6 +166,10 @@ constexpr Field kFields[] = {
     {"selective-repeat",
      [](const std::string& value, SwitchSettings& settings) {
        return SetOnOff("selective-repeat", value, "on", "off", settings.selective_repeat);
+     }},
+    {"icrc",
+     [](const std::string& value, SwitchSettings& settings) {
+       return SetIcrc(value, settings.always_icrc);
      }},
 };
 

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "pipeline/datapath/memory/ordered_copy.h"
-#include "pipeline/wire/icrc.h"
 
 namespace uroce::datapath {
 namespace {
@@ -50,10 +49,10 @@ MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes) {
   });
 }
 
-MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
-                         uint32_t& crc) {
+MoveResult GatherWithIcrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
+                          RunningIcrc& icrc) {
   return Move(keys, walker, bytes, [&](const uint8_t* mapped, uint8_t* frame, uint32_t length) {
-    crc = wire::CopyCrc32(crc, frame, OrZeros(mapped, length), length);
+    icrc.Copy(frame, OrZeros(mapped, length), length);
   });
 }
 

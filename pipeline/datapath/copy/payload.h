@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "pipeline/datapath/copy/copy_helper.h"
+#include "pipeline/datapath/copy/running_icrc.h"
 #include "pipeline/datapath/memory/access.h"
 #include "pipeline/datapath/memory/key_table.h"
 
@@ -21,8 +22,10 @@ enum class MoveResult : uint8_t {
 MoveResult Place(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
 /// Reads mapped memory into a frame. Null segments read as zeros. At most one packet's payload.
 MoveResult Gather(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes);
-/// Does the same as Gather and computes the CRC in one pass. After kCopied `crc` is meaningless.
-MoveResult GatherWithCrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, uint32_t& crc);
+/// Does the same as Gather, and `icrc` takes the bytes in the same pass. After kCopied `icrc` is
+/// meaningless.
+MoveResult GatherWithIcrc(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes,
+                          RunningIcrc& icrc);
 /// After kCopied: adds the copied pieces that come next, as many as there is room for, to `job`.
 /// `bytes` advances with `walker`.
 void TakeCopied(const KeyTable& keys, PieceWalker& walker, uint8_t*& bytes, CopyJob& job);

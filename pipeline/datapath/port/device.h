@@ -115,6 +115,9 @@ class Device {
 
   /// Frames for other unicast MACs are not for the device. Changed while all workers stand still.
   Mac mac{};
+  /// Frames do not leave the daemon, so that their ICRC need not be computed
+  /// (drivers/pending_icrc.h). Changed like `mac`.
+  bool leaves_icrc_out = false;
   /// An address of the device, in one VLAN; 0: untagged.
   struct Address {
     Gid gid;

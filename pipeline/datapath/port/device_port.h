@@ -95,6 +95,8 @@ class DevicePort {
   Device& device() const { return device_; }
   uint16_t position() const { return position_; }
   DeviceCounters& counters() const { return counters_; }
+  /// See Device.
+  bool leaves_icrc_out() const { return device_.leaves_icrc_out; }
   /// The environment of packets of `traffic_class`.
   congestion::Environment& CongestionOf(uint8_t traffic_class) const {
     return environments_[congestion::PriorityOf(traffic_class)];

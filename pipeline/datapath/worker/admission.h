@@ -5,6 +5,7 @@
 
 #include <rte_mbuf.h>
 
+#include "drivers/pending_icrc.h"
 #include "pipeline/datapath/frames/received_frame.h"
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
@@ -47,6 +48,7 @@ class Admission {
              const rte_mbuf* frame, bool is_addressed);
 
   FrameRecorder& recorder_;
+  const drivers::PendingIcrc pending_;
 };
 
 inline bool Admission::Admit(DevicePort& port, const wire::Packet& packet,
@@ -57,7 +59,7 @@ inline bool Admission::Admit(DevicePort& port, const wire::Packet& packet,
     return recorder_.Drop(counters.rx_bad_pkey, UROCE_REASON_BAD_PKEY);
   }
   if (!is_addressed) return recorder_.Drop(counters.rx_bad_address, UROCE_REASON_BAD_ADDRESS);
-  if (!wire::IcrcIsRight(BytesOf(*frame), view)) {
+  if (!pending_.IsSet(*frame) && !wire::IcrcIsRight(BytesOf(*frame), view)) {
     return recorder_.Drop(counters.rx_icrc_encapsulated, UROCE_REASON_BAD_ICRC);
   }
   return true;

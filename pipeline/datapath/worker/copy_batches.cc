@@ -7,7 +7,6 @@
 #include "pipeline/datapath/frames/received_frame.h"
 #include "pipeline/datapath/queue/payload_walk.h"
 #include "pipeline/datapath/queue/session_list.h"
-#include "pipeline/wire/icrc.h"
 
 namespace uroce::datapath {
 namespace {
@@ -125,7 +124,7 @@ void CopyBatches::PrefetchPayload(QueuePair& qp) {
 }
 
 bool CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet, uint8_t* payload,
-                                 uint32_t& crc) {
+                                 RunningIcrc& icrc) {
   PrefetchedPayload& prefetched = PrefetchedFor(qp.waiting(), packet);
   if (prefetched.empty()) return false;
   rte_mbuf* const frame = prefetched.frames[prefetched.next];
@@ -135,7 +134,7 @@ bool CopyBatches::TakePrefetched(QueuePair& qp, const TxPacket& packet, uint8_t*
     DropPrefetched(qp, prefetched);  // The transport sends something again.
     return false;
   }
-  crc = wire::CopyCrc32(crc, payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);
+  icrc.Copy(payload, rte_pktmbuf_mtod(frame, const uint8_t*), length);
   rte_pktmbuf_free(frame);
   WaitingFrames::Give(qp.links().session->frames);
   ++prefetched.next;

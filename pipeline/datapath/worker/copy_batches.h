@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "pipeline/datapath/copy/running_icrc.h"
 #include "pipeline/datapath/frames/waiting_frames.h"
 #include "pipeline/datapath/memory/key_table.h"
 #include "pipeline/datapath/queue/queue_pair.h"
@@ -30,9 +31,9 @@ class CopyBatches {
   static void Keep(QueuePair& qp);
   /// True: the payload of packet `psn` was placed before, and `effect`, which places it, is done.
   static bool TakePlaced(QueuePair& qp, const transport::Effect& effect, wire::Psn psn);
-  /// Copies the payload of `packet`, if it was prefetched, with its part of the CRC.
+  /// Copies the payload of `packet`, if it was prefetched, and `icrc` takes it.
   static bool TakePrefetched(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
-                             uint32_t& crc);
+                             RunningIcrc& icrc);
   static void Forget(QueuePair& qp);
 
  private:

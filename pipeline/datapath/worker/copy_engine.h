@@ -51,8 +51,8 @@ class CopyEngine {
     return CopyBatches::TakePlaced(qp, effect, psn);
   }
   static bool TakePrefetched(QueuePair& qp, const transport::TxPacket& packet, uint8_t* payload,
-                             uint32_t& crc) {
-    return CopyBatches::TakePrefetched(qp, packet, payload, crc);
+                             RunningIcrc& icrc) {
+    return CopyBatches::TakePrefetched(qp, packet, payload, icrc);
   }
 
   /// Calls `on_end(QueuePair&, MoveResult)` for each queue pair whose bytes have all been moved, or

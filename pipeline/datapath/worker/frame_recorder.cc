@@ -54,6 +54,7 @@ void FrameRecorder::RecordWithHistory(QueuePair& qp, const rte_mbuf* frame) {
 
 void FrameRecorder::AddToHistory(QueuePair& qp, uint16_t direction, const rte_mbuf* frame,
                                  const uroce_capture_note& annotation) {
+  pending_.Fill(*frame);
   qp.history()->Add(direction, BytesOf(*frame), taps_.clock.Wall(), annotation);
 }
 

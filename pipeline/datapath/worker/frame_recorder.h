@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "drivers/pending_icrc.h"
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/annotations.h"
@@ -58,6 +59,7 @@ class FrameRecorder {
   /// Gives a frame to the captures.
   void Record(DevicePort& port, const rte_mbuf* frame) {
     if (taps_.list.empty() || mark_.IsSet(*frame)) return;
+    pending_.Fill(*frame);
     taps_.Add(port.device().index(), UROCE_CAPTURE_INBOUND, frame, annotation_);
   }
   /// Whether the packets of `qp` are recorded at all: callers check it before the calls below.
@@ -91,6 +93,7 @@ class FrameRecorder {
                     const uroce_capture_note& annotation);
 
   const MulticastMark mark_;
+  const drivers::PendingIcrc pending_;
   Taps taps_;
   uroce_capture_note annotation_{};
 };

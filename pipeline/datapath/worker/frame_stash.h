@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "drivers/pending_icrc.h"
 #include "pipeline/datapath/port/device_port.h"
 
 namespace uroce::datapath {
@@ -38,6 +39,7 @@ class FrameStash {
                 frame.data_len);
     copy->data_len = frame.data_len;
     copy->pkt_len = frame.data_len;
+    pending_.Inherit(*copy, frame);
     return copy;
   }
   /// Takes back an unchanged frame that Take returned.
@@ -54,6 +56,7 @@ class FrameStash {
   }
 
   rte_mempool* const pool_;
+  const drivers::PendingIcrc pending_;
   std::array<rte_mbuf*, kBurst> frames_{};
   uint32_t count_ = 0;
 };

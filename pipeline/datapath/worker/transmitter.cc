@@ -187,10 +187,11 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
 }
 
 Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& packet,
-                                             uint32_t header_crc, rte_mbuf* frame) {
+                                             const RunningIcrc& icrc_of_headers,
+                                             rte_mbuf* frame) {
   const uint32_t length = packet.payload_bytes();
   uint8_t* const payload = StartOf(frame) + frame->data_len;
-  uint32_t crc = header_crc;
+  RunningIcrc icrc = icrc_of_headers;
   Transfer transfer;
   if (packet.source == TxPacket::Source::kRemote && qp.is_target() &&
       !qp.SelectShared(packet.remote.xrc_srqn)) [[unlikely]] {
@@ -198,21 +199,21 @@ Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& pack
   }
   transfer.walker = WalkPacket(qp, packet, PlaceOf(packet), length, transfer.remote);
   transfer.bytes = payload;
-  switch (GatherWithCrc(context_.keys, transfer.walker, transfer.bytes, crc)) {
+  switch (GatherWithIcrc(context_.keys, transfer.walker, transfer.bytes, icrc)) {
     case MoveResult::kDone:
-      FinishFrame(qp, packet, frame, crc);
+      FinishFrame(qp, packet, frame, icrc);
       return Sent::kPacket;
     case MoveResult::kDenied:
       return FailGather(qp, packet);
     case MoveResult::kCopied:
       break;
   }
-  crc = header_crc;  // The CRC of the pass over mapped memory is meaningless.
-  if (CopyEngine::TakePrefetched(qp, packet, payload, crc)) {
-    FinishFrame(qp, packet, frame, crc);
+  icrc = icrc_of_headers;  // That of the pass over mapped memory is meaningless.
+  if (CopyEngine::TakePrefetched(qp, packet, payload, icrc)) {
+    FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
   }
-  context_.copies.SubmitGather(qp, packet, transfer, header_crc, frame);
+  context_.copies.SubmitGather(qp, packet, transfer, icrc_of_headers.state(), frame);
   return Sent::kWaits;
 }
 
@@ -228,24 +229,24 @@ Transmitter::Sent Transmitter::Build(QueuePair& qp, const TxPacket& packet, rte_
       wire::EncodeHeaders(*path, packet.header, length, identification, start);
   uint8_t* const payload = start + headers.length_bytes;
   frame->data_len = static_cast<uint16_t>(headers.length_bytes);
-  uint32_t crc = headers.crc_state;
+  RunningIcrc icrc(headers.crc_state, LeavesIcrcOut(qp));
   if (length == 0) {
-    FinishFrame(qp, packet, frame, crc);
+    FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
   }
   if (packet.source == TxPacket::Source::kOwn) [[unlikely]] {
-    crc = wire::CopyCrc32(crc, payload, packet.own.data(), length);
-    FinishFrame(qp, packet, frame, crc);
+    icrc.Copy(payload, packet.own.data(), length);
+    FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
   }
   const transport::LocalRange& local = packet.local;
   if (packet.source == TxPacket::Source::kSend && qp.send_lists().is_inline(local.slot)) {
     const uint8_t* source = qp.send_lists().InlineBytes(local.slot).data() + local.offset_bytes;
-    crc = wire::CopyCrc32(crc, payload, source, length);
-    FinishFrame(qp, packet, frame, crc);
+    icrc.Copy(payload, source, length);
+    FinishFrame(qp, packet, frame, icrc);
     return Sent::kPacket;
   }
-  return GatherPayload(qp, packet, headers.crc_state, frame);
+  return GatherPayload(qp, packet, icrc, frame);
 }
 
 Transmitter::Sent Transmitter::FailGather(QueuePair& qp, const TxPacket& packet) {
@@ -263,16 +264,18 @@ void Transmitter::FinishGather(QueuePair& qp, MoveResult result) {
   }
   const std::span<const uint8_t> payload{StartOf(frame) + frame->data_len,
                                          waiting.packet.payload_bytes()};
-  const uint32_t crc = wire::Crc32Update(waiting.crc_before_payload, payload);
-  FinishFrame(qp, waiting.packet, frame, crc);
+  RunningIcrc icrc(waiting.crc_before_payload, LeavesIcrcOut(qp));
+  icrc.Pass(payload);
+  FinishFrame(qp, waiting.packet, frame, icrc);
   Charge(qp, frame->data_len);
 }
 
 void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* frame,
-                              uint32_t crc) {
+                              const RunningIcrc& icrc) {
   const uint32_t payload_bytes = packet.payload_bytes();
   uint8_t* const trailer = StartOf(frame) + frame->data_len + payload_bytes;
-  const size_t trailer_bytes = wire::WriteTrailer(trailer, payload_bytes, crc);
+  const size_t trailer_bytes = wire::WriteTrailer(trailer, payload_bytes, icrc.state());
+  if (icrc.is_left_out()) pending_.Set(*frame);
   frame->data_len = static_cast<uint16_t>(frame->data_len + payload_bytes + trailer_bytes);
   frame->pkt_len = frame->data_len;
   drivers::SetDestination(*frame, qp.path().remote_qpn);

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 
+#include "drivers/pending_icrc.h"
 #include "pipeline/datapath/copy/payload.h"
+#include "pipeline/datapath/copy/running_icrc.h"
 #include "pipeline/datapath/frames/cross_worker_queues.h"
 #include "pipeline/datapath/memory/key_table.h"
 #include "pipeline/datapath/port/device_port.h"
@@ -71,22 +73,28 @@ class Transmitter {
     return true;
   }
   void Hold(QueuePair& qp);
+  /// Whether frames of `qp` need no ICRC: they stay in the daemon, and nobody looks at them.
+  bool LeavesIcrcOut(const QueuePair& qp) const {
+    return qp.links().port->leaves_icrc_out() && !context_.recorder.IsRecorded(qp);
+  }
   /// Lets the next packet of `qp` wait for its send time.
   void Pace(QueuePair& qp);
   /// Sends the next packet of `qp`; `bytes` is its size.
   Sent SendNext(QueuePair& qp, uint32_t& bytes);
   Sent Build(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
   /// Reads the payload of a packet from the program's memory into `frame`, behind the headers.
-  inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet, uint32_t header_crc,
-                            rte_mbuf* frame);
+  inline Sent GatherPayload(QueuePair& qp, const transport::TxPacket& packet,
+                            const RunningIcrc& icrc_of_headers, rte_mbuf* frame);
   Sent FailGather(QueuePair& qp, const transport::TxPacket& packet);
-  void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame, uint32_t crc);
+  void FinishFrame(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame,
+                   const RunningIcrc& icrc);
   /// Completes the frame of an unacknowledged service's packet. True: it is for this device.
   bool FinishUnreliable(QueuePair& qp, const transport::TxPacket& packet, rte_mbuf* frame);
   /// Gives what the sender sends to the members of the group on its own device.
   void LoopBack(QueuePair& qp, const AddressVector* vector, const rte_mbuf& frame);
 
   const TransmitContext context_;
+  const drivers::PendingIcrc pending_;
 };
 
 }  // namespace uroce::datapath

@@ -94,10 +94,18 @@ TEST_F(PayloadTest, ANullRegionReadsAsZeros) {
 TEST_F(PayloadTest, TheCrcCountsTheZerosOfANullRegion) {
   PieceWalker walker = Walker(kLocalRead);
   uint8_t* bytes = frame_.data();
-  uint32_t crc = 0x12345678;
-  ASSERT_EQ(GatherWithCrc(keys_, walker, bytes, crc), MoveResult::kDone);
+  RunningIcrc icrc(0x12345678, false);
+  ASSERT_EQ(GatherWithIcrc(keys_, walker, bytes, icrc), MoveResult::kDone);
   EXPECT_TRUE(HoldsZerosBetween());
-  EXPECT_EQ(crc, wire::Crc32Update(0x12345678, frame_));
+  EXPECT_EQ(icrc.state(), wire::Crc32Update(0x12345678, frame_));
+}
+
+TEST_F(PayloadTest, WithoutAnIcrcTheSameBytesAreRead) {
+  PieceWalker walker = Walker(kLocalRead);
+  uint8_t* bytes = frame_.data();
+  RunningIcrc icrc(0x12345678, true);
+  ASSERT_EQ(GatherWithIcrc(keys_, walker, bytes, icrc), MoveResult::kDone);
+  EXPECT_TRUE(HoldsZerosBetween());
 }
 
 }  // namespace

@@ -10,8 +10,10 @@
 #include <numeric>
 #include <vector>
 
+#include "drivers/pending_icrc.h"
 #include "drivers/wire/wire_port.h"
 #include "tests/drivers/frame_pool.h"
+#include "tests/wire/packet_train.h"
 
 namespace uroce::drivers {
 namespace {
@@ -191,6 +193,23 @@ TEST_F(FaultPortTest, CorruptionChangesExactlyOneByte) {
     rte_pktmbuf_free(frame);
   }
   EXPECT_EQ(counters().corrupted, 200u);
+}
+
+TEST_F(FaultPortTest, WhatIsCorruptedHasItsIcrcBeforeAndIsChecked) {
+  Make("corrupt=1");
+  const PendingIcrc pending;
+  const std::vector<uint8_t> whole = wire::PacketTrain{}.Next(1024);
+  rte_mbuf* frame = Frame(0, static_cast<uint16_t>(whole.size()));
+  std::copy(whole.begin(), whole.end() - wire::kIcrcBytes, rte_pktmbuf_mtod(frame, uint8_t*));
+  pending.Set(*frame);
+  ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
+  ASSERT_EQ(receiver().ReceiveBurst(0, &frame, 1, Nanos(0)), 1);
+  EXPECT_FALSE(pending.IsSet(*frame));
+  size_t changed = 0;
+  const auto* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
+  for (size_t i = 0; i < whole.size(); ++i) changed += bytes[i] != whole[i];
+  EXPECT_EQ(changed, 1u);
+  rte_pktmbuf_free(frame);
 }
 
 TEST_F(FaultPortTest, CongestionMarkKeepsTheIpv4ChecksumRight) {

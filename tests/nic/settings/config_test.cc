@@ -158,6 +158,17 @@ TEST(ConfigTest, SelectiveRepeatIsOnUnlessAPortOrAWireSaysOff) {
                                                                 {"g", true}}));
 }
 
+TEST(ConfigTest, NicsInsideLeaveTheIcrcOutIfNotToldOtherwise) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--wire=a=10.0.0.1,b=10.0.0.2,icrc=always", "--wire=c=10.0.0.3,d=10.0.0.4",
+                 "--switch=ports=1,icrc=always,ip=10.1.0.1/24",
+                 "--switch=ports=1,icrc=needed,ip=10.2.0.1/24"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::vector<bool> always;
+  for (const DeviceConfig& device : config->devices) always.push_back(device.always_icrc);
+  EXPECT_EQ(always, (std::vector<bool>{true, true, false, false, true, false}));
+}
+
 TEST(ConfigTest, SelectiveRepeatHasTheSameNameInFiles) {
   const absl::StatusOr<Config> config = FromFile(
       "[[port]]\nname = \"a\"\ndev = \"net_null0\"\nselective-repeat = \"off\"\n"
@@ -521,6 +532,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,selective-repeat=true"},
                  {"--wire", "selective-repeat", "true", "on"}},
         BadFlags{{"--wire=a=10.0.0.1,selective-repeat=off"}, {"--wire", "two ends"}},
+        BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,icrc=no"}, {"icrc", "no", "always"}},
+        BadFlags{{"--wire=a=10.0.0.1,icrc=10.0.0.2"}, {"--wire", "icrc"}},
+        BadFlags{{"--port=name=a,dev=net_null0,icrc=always"}, {"icrc", "unknown key"}},
         BadFlags{{"--wire=a=10.0.0.1"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1,b=10.0.0.2,c=10.0.0.3"}, {"--wire", "two ends"}},
         BadFlags{{"--wire=a=10.0.0.1,a=10.0.0.2"}, {"twice"}},

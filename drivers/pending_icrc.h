@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Marks frames that stay in the daemon's memory and do not carry their ICRC: nobody has computed
+// it, and nobody needs to check it, as with checksums of the kernel's loopback.
+#pragma once
+
+#include <rte_debug.h>
+#include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "pipeline/wire/decode.h"
+#include "pipeline/wire/icrc.h"
+#include "pipeline/wire/packet.h"
+
+namespace uroce::drivers {
+
+/// A dynamic flag of mbufs, allotted by DPDK once per name; drivers clear it in received frames.
+/// Who shows a marked frame to somebody, or spoils it, fills its ICRC in first. EAL is there.
+class PendingIcrc {
+ public:
+  bool IsSet(const rte_mbuf& frame) const { return (frame.ol_flags & flag_) != 0; }
+  void Set(rte_mbuf& frame) const { frame.ol_flags |= flag_; }
+  /// For a copy of the bytes of `from`.
+  void Inherit(rte_mbuf& copy, const rte_mbuf& from) const {
+    copy.ol_flags |= from.ol_flags & flag_;
+  }
+  /// Computes the ICRC of a marked frame, and leaves the mark: what is right needs no check.
+  void Fill(const rte_mbuf& frame) const {
+    if (!IsSet(frame)) return;
+    wire::Packet packet;
+    wire::FrameView view;
+    const std::span<uint8_t> bytes{rte_pktmbuf_mtod(&frame, uint8_t*), frame.data_len};
+    if (wire::Decode(bytes, packet, view) != wire::DecodeResult::kOk) return;
+    const uint8_t* const ip = bytes.data() + view.ip_offset;
+    const auto length = static_cast<size_t>(view.icrc_offset - view.ip_offset);
+    wire::StoreIcrc(bytes.data() + view.icrc_offset,
+                    wire::MaskedHeaderCrc32(ip, length, view.is_ipv6));
+  }
+  /// Fills the ICRC in, and has it checked.
+  void Settle(rte_mbuf& frame) const {
+    Fill(frame);
+    frame.ol_flags &= ~flag_;
+  }
+
+ private:
+  static uint64_t Register() {
+    static constexpr rte_mbuf_dynflag kFlag{.name = "uroce_pending_icrc", .flags = 0};
+    const int bit = rte_mbuf_dynflag_register(&kFlag);
+    RTE_VERIFY(bit >= 0);
+    return uint64_t{1} << static_cast<uint32_t>(bit);
+  }
+
+  const uint64_t flag_ = Register();
+};
+
+}  // namespace uroce::drivers
