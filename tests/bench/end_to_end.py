@@ -50,7 +50,11 @@ def write_gbps(lab, size, seconds):
 
 def bandwidth(rounds, seconds):
     print(f"bandwidth, Gb/s, {rounds} rounds in turn of {seconds} s each")
+    def with_icrc():
+        return WireLab(keys=["icrc=always"])
     cases = {"64 KB in-process": (WireLab, 65536), "1 MB in-process": (WireLab, 1048576),
+             "64 KB in-process, icrc=always": (with_icrc, 65536),
+             "1 MB in-process, icrc=always": (with_icrc, 1048576),
              "64 KB two daemons, memif": (MemifLab, 65536)}
     compare(cases, 9000, rounds, seconds)
 
@@ -82,10 +86,10 @@ def compare(cases, mtu, rounds, seconds):
             finally:
                 lab.close()
     rival = statistics.median(theirs)
-    print(f"  {f'iperf3 over veth, MTU {mtu}':38}{rival:8.1f}   ({spread(theirs)})")
+    print(f"  {f'iperf3 over veth, MTU {mtu}':43}{rival:8.1f}   ({spread(theirs)})")
     for name, values in ours.items():
         mine = statistics.median(values)
-        print(f"  {'ib_write_bw ' + name:38}{mine:8.1f}   ({spread(values)})"
+        print(f"  {'ib_write_bw ' + name:43}{mine:8.1f}   ({spread(values)})"
               f"   ratio {mine / rival:.2f}")
 
 
