@@ -199,7 +199,7 @@ bool DaemonConnection::MapArena(int arena_fd) {
     Log("the daemon's arena is not what it should be");
     return false;
   }
-  // On x86 writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a
+  // Writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a
   // look at all words would allocate 4 GiB, and would fault at each word in a forked child.
   void* memory =
       mmap(nullptr, UROCE_ARENA_BYTES, PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);

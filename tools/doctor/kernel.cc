@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/kernel.h"
 
+#include <array>
 #include <cstdio>
 #include <set>
 #include <vector>
@@ -13,9 +14,17 @@
 namespace uroce::tools {
 namespace {
 
+#if defined(__x86_64__)
 // The flags that x86-64-v2 adds, spelt as in /proc/cpuinfo: the build assumes x86-64-v2.
-constexpr const char* kNeededFlags[] = {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"};
+constexpr std::array<const char*, 6> kNeededFlags{"cx16",   "lahf_lm", "popcnt",
+                                                  "sse4_1", "sse4_2",  "ssse3"};
 constexpr char kUpgrade[] = "sudo apt-get install -t bookworm-backports linux-image-amd64";
+constexpr char kCrcInstruction[] = "PCLMULQDQ";
+#else
+constexpr std::array<const char*, 0> kNeededFlags{};  // The build assumes armv8-a alone.
+constexpr char kUpgrade[] = "sudo apt-get install -t bookworm-backports linux-image-arm64";
+constexpr char kCrcInstruction[] = "PMULL";
+#endif
 
 bool IsBefore(const KernelFacts& facts, int major, int minor) {
   return facts.major < major || (facts.major == major && facts.minor < minor);
@@ -56,7 +65,8 @@ Finding CheckCpu(const KernelFacts& facts) {
   const std::string text =
       absl::StrCat(facts.cpus, facts.cpus == 1 ? " CPU" : " CPUs", ", ICRC by ", facts.crc_kernel);
   if (facts.crc_kernel == "portable") {
-    return {Level::kNote, "cpu", text + ": ten times slower than with PCLMULQDQ", ""};
+    return {Level::kNote, "cpu", absl::StrCat(text, ": ten times slower than with ", kCrcInstruction),
+            ""};
   }
   if (facts.cpus == 1) {
     return {Level::kNote, "cpu", text + ": uroced and programs take turns", ""};
