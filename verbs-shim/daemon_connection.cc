@@ -170,9 +170,10 @@ bool DaemonConnection::TakeHelloFds(const uroce_hello_reply& hello, const int* f
   const uint32_t workers = hello.worker_count;
   if (hello.abi_version != UROCE_ABI_VERSION) {
     char reason[120];
-    snprintf(reason, sizeof(reason),
-             "uroced speaks version %u of the protocol, liburoce.so %u; use the same release of both",
-             hello.abi_version, UROCE_ABI_VERSION);
+    snprintf(
+        reason, sizeof(reason),
+        "uroced speaks version %u of the protocol, liburoce.so %u; use the same release of both",
+        hello.abi_version, UROCE_ABI_VERSION);
     WarnOfRefusal(reason);
     return false;
   }

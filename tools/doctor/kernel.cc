@@ -65,8 +65,8 @@ Finding CheckCpu(const KernelFacts& facts) {
   const std::string text =
       absl::StrCat(facts.cpus, facts.cpus == 1 ? " CPU" : " CPUs", ", ICRC by ", facts.crc_kernel);
   if (facts.crc_kernel == "portable") {
-    return {Level::kNote, "cpu", absl::StrCat(text, ": ten times slower than with ", kCrcInstruction),
-            ""};
+    return {Level::kNote, "cpu",
+            absl::StrCat(text, ": ten times slower than with ", kCrcInstruction), ""};
   }
   if (facts.cpus == 1) {
     return {Level::kNote, "cpu", text + ": uroced and programs take turns", ""};

@@ -114,8 +114,7 @@ int64_t FindAmong(const Vma& vma, bool writable, int64_t directory, const char* 
 int64_t OpenByFd(const Vma& vma, bool writable) {
   if (g_mapping_name[0] == '\0') return -1;
   alignas(8) static char entries[16384];
-  const int64_t directory =
-      OpenFile("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int64_t directory = OpenFile("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return -1;
   int64_t found = -1;
   for (int seen = 0; found < 0 && seen < kMaxFdsSeen; seen += sizeof(entries) / 32) {

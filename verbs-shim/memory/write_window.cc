@@ -50,7 +50,8 @@ struct SyndromeRecord {
 };
 constexpr uint32_t kSyndromeMagic = 0x45535201;
 
-/// A data abort of user space by a permission, while writing (ESR_EL1 in the architecture's manual).
+/// A data abort of user space by a permission, while writing (ESR_EL1 in the architecture's
+/// manual).
 bool IsWriteAbort(uint64_t syndrome) {
   constexpr uint64_t kDataAbort = 0x24, kPermission = 0x0c, kWrite = 1 << 6;
   return (syndrome >> 26 & 0x3f) == kDataAbort && (syndrome & 0x3c) == kPermission &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 by arm64's 64-bit polynomial multiply (PMULL), four blocks of 16 bytes at a time: the steps
-// of pclmul128.cc.
+// CRC-32 by arm64's 64-bit polynomial multiply (PMULL), four blocks of 16 bytes at a time: the
+// steps of pclmul128.cc.
 #include <arm_neon.h>
 
 #include "pipeline/wire/crc/kernel.h"
@@ -40,8 +40,7 @@ uint64x2_t Fold(uint64x2_t value, uint64x2_t distance) {
 uint32_t Reduce(uint64x2_t value) {
   const uint64x2_t high_by_x32 = Pair(High(value) << 32, High(value) >> 32);
   const uint64x2_t sum = veorq_u64(Product(Low(value), fold::kX96), high_by_x32);
-  const uint64x2_t quotient =
-      Product(Low(sum) >> 32 | High(sum) << 32, fold::Quotient());
+  const uint64x2_t quotient = Product(Low(sum) >> 32 | High(sum) << 32, fold::Quotient());
   const uint64x2_t product = Product(Low(quotient), fold::kPolynomial33);
   return static_cast<uint32_t>((High(sum) >> 32) ^ High(product));
 }

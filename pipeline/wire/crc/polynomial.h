@@ -30,8 +30,8 @@ constexpr Distance Over(unsigned bytes) {
 }
 inline constexpr Distance kZeroDistance = {.low = 0, .high = 0};
 
-/// Byte shuffles of 16 bytes, in which an index out of range gives 0: loading at offset n moves n low
-/// bytes to the high end.
+/// Byte shuffles of 16 bytes, in which an index out of range gives 0: loading at offset n moves n
+/// low bytes to the high end.
 alignas(32) inline constexpr uint8_t kMoveUp[32] = {
     0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
     0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
