@@ -28,8 +28,8 @@ BANNED = {
 }
 # What names a processor, and where it may: pipeline/cpu/README.md.
 OF_A_PROCESSOR = re.compile(
-    r"__x86_64__|__aarch64__|__builtin_ia32|__builtin_cpu|[a-z]mmintrin|x86intrin|arm_neon|cpuid\.h|"
-    r"__rdtsc|\b_mm\d*_|gnu::target|\bhwcap\.h|ucontext\.h")
+    r"__x86_64__|__aarch64__|__builtin_ia32|__builtin_cpu|[a-z]mmintrin|x86intrin|arm_neon|"
+    r"cpuid\.h|__rdtsc|\b_mm\d*_|gnu::target|\bhwcap\.h|ucontext\.h")
 ROOMS_OF_PROCESSORS = ("pipeline/cpu/", "pipeline/wire/crc/", "verbs-shim/memory/")
 SOURCES_OF_PROCESSORS = ("pipeline/datapath/memory/ordered_copy.cc", "tools/client/program_kind.cc",
                          "tools/doctor/kernel.cc")
@@ -196,9 +196,9 @@ class TreeTest(unittest.TestCase):
             (ROOT / source).write_text(f'#include "{name}"\n', encoding="utf-8")
             language = ["gcc", "-std=gnu11"] if is_c else ["g++", "-std=c++20"]
             done = subprocess.run(
-                [*ccache, *language, *OF_MACHINE.get(platform.machine(), []), *flags, "-I.", "-Wall", "-Wextra",
-                 "-Wno-missing-field-initializers", '-DUROCE_VERSION="0"', "-c", source,
-                 "-o", source.with_suffix(".o")],
+                [*ccache, *language, *OF_MACHINE.get(platform.machine(), []), *flags, "-I.",
+                 "-Wall", "-Wextra", "-Wno-missing-field-initializers", '-DUROCE_VERSION="0"',
+                 "-c", source, "-o", source.with_suffix(".o")],
                 cwd=ROOT, capture_output=True, text=True, check=False)
             return f"{name}:\n{done.stderr}" if done.returncode or done.stderr else None
 
