@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A library and a daemon of different releases: no device, and one clear line at each end. A relay
 between the real two changes the version in what one of them says."""
+import contextlib
 import os
 import socket
 import struct
@@ -46,13 +47,22 @@ class Relay:
                 return
             with program, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
                 daemon.connect(self._daemon)
-                daemon.send(with_version(program.recv(4096), 8, self._of_program))
-                reply, fds, _, _ = socket.recv_fds(daemon, 65536, 256)
-                if self._of_daemon != ABI_VERSION:
-                    reply = with_version(reply, REPLY_HEADER, self._of_daemon)
-                socket.send_fds(program, [reply], fds)
-                for fd in fds:
-                    os.close(fd)
+                with contextlib.suppress(ConnectionError):  # One of them hangs up.
+                    daemon.send(with_version(program.recv(4096), 8, self._of_program))
+                    self._answer(program, daemon, self._of_daemon)
+                    while request := program.recv(65536):
+                        daemon.send(request)
+                        self._answer(program, daemon)
+
+    @staticmethod
+    def _answer(program, daemon, version=ABI_VERSION):
+        """Gives the program the daemon's reply, as one of `version`."""
+        reply, fds, _, _ = socket.recv_fds(daemon, 65536, 256)
+        if version != ABI_VERSION:
+            reply = with_version(reply, REPLY_HEADER, version)
+        socket.send_fds(program, [reply], fds)
+        for fd in fds:
+            os.close(fd)
 
 
 class VersionsTest(unittest.TestCase):
