@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/kernel.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdio>
 #include <set>
@@ -25,6 +27,7 @@ constexpr std::array<const char*, 0> kNeededFlags{};  // The build assumes armv8
 constexpr char kUpgrade[] = "sudo apt-get install -t bookworm-backports linux-image-arm64";
 constexpr char kCrcInstruction[] = "PMULL";
 #endif
+constexpr uint64_t kPageBytes = 4096;  // What registration and the arena count in.
 
 bool IsBefore(const KernelFacts& facts, int major, int minor) {
   return facts.major < major || (facts.major == major && facts.minor < minor);
@@ -74,6 +77,14 @@ Finding CheckCpu(const KernelFacts& facts) {
   return {Level::kOk, "cpu", text, ""};
 }
 
+Finding CheckPages(const KernelFacts& facts) {
+  if (facts.page_bytes == kPageBytes) return {Level::kOk, "pages", "4 KB", ""};
+  return {Level::kProblem, "pages",
+          absl::StrCat("the kernel's pages have ", facts.page_bytes / 1024,
+                       " KB: uroce registers memory by pages of 4 KB"),
+          "sudo apt-get install linux-image-arm64"};
+}
+
 }  // namespace
 
 KernelFacts ReadKernel(const Machine& machine) {
@@ -86,9 +97,12 @@ KernelFacts ReadKernel(const Machine& machine) {
   }
   facts.cpu_flags = FieldOf(cpus, "flags").value_or("");
   facts.crc_kernel = wire::CrcKernelName();
+  facts.page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return facts;
 }
 
-Findings CheckKernel(const KernelFacts& facts) { return {CheckVersion(facts), CheckCpu(facts)}; }
+Findings CheckKernel(const KernelFacts& facts) {
+  return {CheckVersion(facts), CheckCpu(facts), CheckPages(facts)};
+}
 
 }  // namespace uroce::tools
