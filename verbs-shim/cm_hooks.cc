@@ -54,7 +54,7 @@ dev_t DeviceNumber() {
   return result == 0 && S_ISCHR(status.st_mode) ? status.st_rdev : makedev(10, 0);
 }
 
-/// Makes the status of a file's socket that of the node. On x86-64 all versions have the same
+/// Makes the status of a file's socket that of the node. On 64 bits all versions have the same
 /// layout.
 int Disguise(int result, int fd, struct stat* status) {
   CmFile file;

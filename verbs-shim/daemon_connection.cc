@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -97,7 +98,7 @@ ssize_t ReceiveWithFds(int fd, void* data, size_t size_bytes, int* fds, uint32_t
 void WarnOfRefusal(const char* reason) {
   static bool was_said = false;
   if (__atomic_exchange_n(&was_said, true, __ATOMIC_RELAXED)) return;
-  Warn("the daemon refuses this program: %s", reason);
+  Warn("no devices of uroced for this program: %s", reason);
 }
 
 /// Prevents that a thread is cancelled inside a command: its reply would go to the next command.
@@ -167,10 +168,17 @@ bool DaemonConnection::SayHello() {
 bool DaemonConnection::TakeHelloFds(const uroce_hello_reply& hello, const int* fds,
                                     uint32_t fd_count) {
   const uint32_t workers = hello.worker_count;
-  if (hello.abi_version != UROCE_ABI_VERSION || workers == 0 || workers > UROCE_MAX_WORKERS ||
-      hello.device_count > UROCE_MAX_DEVICES) {
-    Log("the daemon speaks another version of the protocol (%u, ours is %u)", hello.abi_version,
-        UROCE_ABI_VERSION);
+  if (hello.abi_version != UROCE_ABI_VERSION) {
+    char reason[120];
+    snprintf(
+        reason, sizeof(reason),
+        "uroced speaks version %u of the protocol, liburoce.so %u; use the same release of both",
+        hello.abi_version, UROCE_ABI_VERSION);
+    WarnOfRefusal(reason);
+    return false;
+  }
+  if (workers == 0 || workers > UROCE_MAX_WORKERS || hello.device_count > UROCE_MAX_DEVICES) {
+    Log("the daemon has %u workers and %u devices, which cannot be", workers, hello.device_count);
     return false;
   }
   const bool has_userfaultfd = hello.has_userfaultfd != 0;
@@ -199,7 +207,7 @@ bool DaemonConnection::MapArena(int arena_fd) {
     Log("the daemon's arena is not what it should be");
     return false;
   }
-  // On x86 writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a
+  // Writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a
   // look at all words would allocate 4 GiB, and would fault at each word in a forked child.
   void* memory =
       mmap(nullptr, UROCE_ARENA_BYTES, PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);

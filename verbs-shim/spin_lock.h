@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <sys/single_threaded.h>
 
+#include "pipeline/cpu/fences.h"
+
 namespace uroce::shim {
 
 /// Held for some tens of nanoseconds. Uses no locked instruction while the process has one thread.
@@ -27,7 +29,7 @@ class SpinLock {
     constexpr int kSpinsBeforeYield = 32;
     for (int spins = 0; __atomic_load_n(&held_, __ATOMIC_RELAXED) != 0; ++spins) {
       if (spins < kSpinsBeforeYield) {
-        __builtin_ia32_pause();
+        cpu::Pause();
       } else {
         sched_yield();
       }

@@ -28,7 +28,10 @@ class DeviceEvents {
   void Take();
 
   /// Workers call both around an access: the access ends before the device goes, or finds it gone.
-  void Enter() { inside_.fetch_add(1, std::memory_order_seq_cst); }
+  void Enter() {
+    inside_.fetch_add(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // The add alone does not order loads.
+  }
   void Leave() { inside_.fetch_sub(1, std::memory_order_release); }
 
  private:

@@ -85,6 +85,9 @@ std::vector<std::string> EalArguments(const EalConfig& config, int core, bool hu
 }  // namespace
 
 absl::Status InitEal(const EalConfig& config) {
+  if (access("/sys/devices/system/cpu", F_OK) != 0) {
+    return absl::FailedPreconditionError("dpdk: /sys is not mounted, where it finds processors");
+  }
   const AffinityKeeper affinity;
   std::vector<std::string> arguments =
       EalArguments(config, affinity.AllowedCore(), EnoughHugepages(config));

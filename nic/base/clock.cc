@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calibration of the time stamp counter.
+// Calibration of the processor's counter.
 #include "nic/base/clock.h"
-
-#include <cpuid.h>
 
 #include <cstdlib>
 #include <limits>
@@ -16,19 +14,10 @@ constexpr int kReadings = 4;
 // Two readings of the same offset differ by less.
 constexpr int64_t kReadingNoiseNs = 10'000;
 
-// CPUID 0x80000007, EDX bit 8: the counter's rate is the same in all power states.
-bool HasInvariantCounter() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  return __get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx) != 0 && (edx & (1u << 8)) != 0;
-}
-
 }  // namespace
 
 Clock::Clock()
-    : has_counter_(HasInvariantCounter()),
+    : has_counter_(cpu::CounterIsSteady()),
       time_(Read(), ReadLater()),
       wall_offset_(ReadWallOffset()) {}
 
@@ -42,9 +31,9 @@ CounterTime::Reading Clock::Read() {
   CounterTime::Reading best;
   uint64_t shortest = std::numeric_limits<uint64_t>::max();
   for (int i = 0; i < kReadings; ++i) {
-    const uint64_t before = __rdtsc();
+    const uint64_t before = cpu::ReadCounter();
     const Nanos time = SystemNow(CLOCK_MONOTONIC);
-    const uint64_t taken = __rdtsc() - before;
+    const uint64_t taken = cpu::ReadCounter() - before;
     if (taken >= shortest) continue;
     shortest = taken;
     best = {before + taken / 2, time};

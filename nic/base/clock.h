@@ -2,17 +2,16 @@
 // The worker's clock.
 #pragma once
 
-#include <x86intrin.h>
-
 #include <cstdint>
 #include <ctime>
 
 #include "nic/base/counter_time.h"
 #include "pipeline/base/types.h"
+#include "pipeline/cpu/counter.h"
 
 namespace uroce {
 
-/// Nanoseconds of CLOCK_MONOTONIC from the time stamp counter, which Tend keeps to it. Uses
+/// Nanoseconds of CLOCK_MONOTONIC from the processor's counter, which Tend keeps to it. Uses
 /// CLOCK_MONOTONIC itself where the counter's rate is not constant. One thread.
 class Clock {
  public:
@@ -22,7 +21,9 @@ class Clock {
   /// The first calibration takes about 10 ms.
   Clock();
   /// Never goes back.
-  Nanos Now() const { return has_counter_ ? time_.At(__rdtsc()) : SystemNow(CLOCK_MONOTONIC); }
+  Nanos Now() const {
+    return has_counter_ ? time_.At(cpu::ReadCounter()) : SystemNow(CLOCK_MONOTONIC);
+  }
   /// The time since 1970. Never goes back, but where the system's clock is set back by
   /// kMostHeld or more; then it follows within kTendInterval, as it follows other changes.
   Nanos Wall();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of memory, as the kernel maps them on x86-64.
+// Pages of memory, as the kernel maps them on x86-64, and Debian's on arm64.
 #pragma once
 
 #include <cstdint>

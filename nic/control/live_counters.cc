@@ -111,7 +111,8 @@ void LiveCounters::Write(const Json& statistics) {
   auto file = files_.begin();
   for (const Json& device : statistics.at("devices")) {
     const std::map<std::string, uint64_t> values = FilesOf(device);
-    for (; file != files_.end() && file->device == device.at("name"); ++file) {
+    const auto& name = device.at("name").get_ref<const std::string&>();
+    for (; file != files_.end() && file->device == name; ++file) {
       const auto value = values.find(file->name);
       if (value == values.end()) continue;
       std::string text = absl::StrCat(value->second, "\n");
@@ -168,9 +169,9 @@ void LiveCounters::TakeLeases() {
   BlockSignal();
   bool has_all = signals_.get() >= 0;
   for (const File& file : files_) has_all &= TakeLease(file.fd.get());
-  without_lease_ = has_all ? Nanos(0)
-                           : std::clamp(without_lease_ * 2, Statistics::kLifespan,
-                                        kLongestWithoutLease);
+  without_lease_ =
+      has_all ? Nanos(0)
+              : std::clamp(without_lease_ * 2, Statistics::kLifespan, kLongestWithoutLease);
   if (!has_all) next_ = loop_.After(without_lease_, [this] { Refresh(); });
 }
 

@@ -87,18 +87,22 @@ class BoundedStream final : public httplib::Stream {
 /// Threads of httplib, with a bound on what waits for them.
 class BoundedTasks final : public httplib::TaskQueue {
  public:
-  void enqueue(std::function<void()> work) override {
+  /// void, or bool in newer versions of httplib: work that is refused here is done, too.
+  using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue(nullptr));
+
+  Enqueued enqueue(std::function<void()> work) override {
     if (waiting_ >= kMaxWaiting) {
       refuses = true;
       work();
       refuses = false;
-      return;
+      return static_cast<Enqueued>(true);
     }
     ++waiting_;
     pool_.enqueue([this, work = std::move(work)] {
       --waiting_;
       work();
     });
+    return static_cast<Enqueued>(true);
   }
   void shutdown() override { pool_.shutdown(); }
 
@@ -145,9 +149,20 @@ class MetricsServer::Http final : public httplib::Server {
     if (refuses) return false;
     BoundedStream stream(socket, ends_);
     bool is_closed = false;
-    const bool result = process_request(stream, /*close_connection=*/true, is_closed, nullptr);
+    const bool result = Answer(*this, stream, is_closed);
     ::shutdown(socket, SHUT_RDWR);
     return result;
+  }
+
+  /// Newer versions of httplib ask for the addresses of both ends, which nobody here looks at.
+  template <typename Server>
+  static bool Answer(Server& server, BoundedStream& stream, bool& is_closed) {
+    constexpr bool kCloses = true;
+    if constexpr (requires { server.process_request(stream, kCloses, is_closed, nullptr); }) {
+      return server.process_request(stream, kCloses, is_closed, nullptr);
+    } else {
+      return server.process_request(stream, "", 0, "", 0, kCloses, is_closed, nullptr);
+    }
   }
 
   std::atomic<bool> ends_{false};

@@ -20,12 +20,13 @@ def run(command, **options):
 
 
 def configure(build, meson_options):
-    """Sets the build directory up, or keeps it. Returns an error text or None."""
+    """Sets the build directory up, or keeps it. Returns an error text or None. Warnings are errors
+    here alone: another compiler or library may warn of more."""
     directory = ROOT / build
     if (directory / "build.ninja").exists():
         return None
     shutil.rmtree(directory, ignore_errors=True)
-    status, output = run(["meson", "setup", build, *meson_options])
+    status, output = run(["meson", "setup", build, "-Dwerror=true", *meson_options])
     return output if status else None
 
 

@@ -2,6 +2,7 @@
 """Reads the tree: who includes whom, headers that compile alone, tags, words that must not be."""
 import concurrent.futures
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -25,6 +26,14 @@ BANNED = {
     "unfinished work": re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"),
     "a path of some machine": re.compile(r"/work/|/home/|/root/"),
 }
+# What names a processor, and where it may: pipeline/cpu/README.md.
+OF_A_PROCESSOR = re.compile(
+    r"__x86_64__|__aarch64__|__builtin_ia32|__builtin_cpu|[a-z]mmintrin|x86intrin|arm_neon|"
+    r"cpuid\.h|__rdtsc|\b_mm\d*_|gnu::target|\bhwcap\.h|ucontext\.h")
+ROOMS_OF_PROCESSORS = ("pipeline/cpu/", "pipeline/wire/crc/", "verbs-shim/memory/")
+SOURCES_OF_PROCESSORS = ("pipeline/datapath/memory/ordered_copy.cc", "tools/client/program_kind.cc",
+                         "tools/doctor/kernel.cc")
+OF_MACHINE = {"x86_64": ["-march=x86-64-v2"]}
 C_ROOMS = ("verbs-shim/", "pipeline/shm/", "tests/e2e/")
 COMMENT = re.compile(r"//.*|/\*.*?\*/")
 
@@ -111,6 +120,16 @@ class TreeTest(unittest.TestCase):
                     found.append(f"{name}:{number}: {line.strip()}")
         self.assert_nothing(found)
 
+    def test_processors_are_named_in_few_places(self):
+        found = []
+        for name in sources_of_rooms():
+            if name.startswith(ROOMS_OF_PROCESSORS) or name in SOURCES_OF_PROCESSORS:
+                continue
+            found += [f"{name}:{number}: {line.strip()}"
+                      for number, line in enumerate(read(name).splitlines(), 1)
+                      if OF_A_PROCESSOR.search(line)]
+        self.assert_nothing(found)
+
     def test_nothing_banned_is_used(self):
         found = []
         for name in tracked(".h", ".cc", ".c", ".py", ".build", ".md"):
@@ -177,9 +196,9 @@ class TreeTest(unittest.TestCase):
             (ROOT / source).write_text(f'#include "{name}"\n', encoding="utf-8")
             language = ["gcc", "-std=gnu11"] if is_c else ["g++", "-std=c++20"]
             done = subprocess.run(
-                [*ccache, *language, "-march=x86-64-v2", *flags, "-I.", "-Wall", "-Wextra",
-                 "-Wno-missing-field-initializers", '-DUROCE_VERSION="0"', "-c", source,
-                 "-o", source.with_suffix(".o")],
+                [*ccache, *language, *OF_MACHINE.get(platform.machine(), []), *flags, "-I.",
+                 "-Wall", "-Wextra", "-Wno-missing-field-initializers", '-DUROCE_VERSION="0"',
+                 "-c", source, "-o", source.with_suffix(".o")],
                 cwd=ROOT, capture_output=True, text=True, check=False)
             return f"{name}:\n{done.stderr}" if done.returncode or done.stderr else None
 

@@ -15,6 +15,14 @@
 namespace uroce::tools {
 namespace {
 
+#if defined(__x86_64__)
+constexpr uint16_t kMachine = EM_X86_64;
+constexpr char kMachineName[] = "x86-64";
+#else
+constexpr uint16_t kMachine = EM_AARCH64;
+constexpr char kMachineName[] = "arm64";
+#endif
+
 /// The path at which execvp finds the program, or "".
 std::string Find(const std::string& program) {
   if (program.find('/') != std::string::npos) return program;
@@ -46,8 +54,8 @@ std::string Obstacle(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};
   if (!ReadAt(file, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "";
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64) {
-    return "it is no x86-64 program";
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachine) {
+    return absl::StrCat("it is no ", kMachineName, " program");
   }
   if (!HasInterpreter(file, header)) return "it is statically linked";
   struct stat status {};

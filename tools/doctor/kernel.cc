@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/kernel.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <cstdio>
 #include <set>
 #include <vector>
@@ -13,9 +16,18 @@
 namespace uroce::tools {
 namespace {
 
+#if defined(__x86_64__)
 // The flags that x86-64-v2 adds, spelt as in /proc/cpuinfo: the build assumes x86-64-v2.
-constexpr const char* kNeededFlags[] = {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"};
+constexpr std::array<const char*, 6> kNeededFlags{"cx16",   "lahf_lm", "popcnt",
+                                                  "sse4_1", "sse4_2",  "ssse3"};
 constexpr char kUpgrade[] = "sudo apt-get install -t bookworm-backports linux-image-amd64";
+constexpr char kCrcInstruction[] = "PCLMULQDQ";
+#else
+constexpr std::array<const char*, 0> kNeededFlags{};  // The build assumes armv8-a alone.
+constexpr char kUpgrade[] = "sudo apt-get install -t bookworm-backports linux-image-arm64";
+constexpr char kCrcInstruction[] = "PMULL";
+#endif
+constexpr uint64_t kPageBytes = 4096;  // What registration and the arena count in.
 
 bool IsBefore(const KernelFacts& facts, int major, int minor) {
   return facts.major < major || (facts.major == major && facts.minor < minor);
@@ -56,12 +68,21 @@ Finding CheckCpu(const KernelFacts& facts) {
   const std::string text =
       absl::StrCat(facts.cpus, facts.cpus == 1 ? " CPU" : " CPUs", ", ICRC by ", facts.crc_kernel);
   if (facts.crc_kernel == "portable") {
-    return {Level::kNote, "cpu", text + ": ten times slower than with PCLMULQDQ", ""};
+    return {Level::kNote, "cpu",
+            absl::StrCat(text, ": ten times slower than with ", kCrcInstruction), ""};
   }
   if (facts.cpus == 1) {
     return {Level::kNote, "cpu", text + ": uroced and programs take turns", ""};
   }
   return {Level::kOk, "cpu", text, ""};
+}
+
+Finding CheckPages(const KernelFacts& facts) {
+  if (facts.page_bytes == kPageBytes) return {Level::kOk, "pages", "4 KB", ""};
+  return {Level::kProblem, "pages",
+          absl::StrCat("the kernel's pages have ", facts.page_bytes / 1024,
+                       " KB: uroce registers memory by pages of 4 KB"),
+          "sudo apt-get install linux-image-arm64"};
 }
 
 }  // namespace
@@ -76,9 +97,12 @@ KernelFacts ReadKernel(const Machine& machine) {
   }
   facts.cpu_flags = FieldOf(cpus, "flags").value_or("");
   facts.crc_kernel = wire::CrcKernelName();
+  facts.page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return facts;
 }
 
-Findings CheckKernel(const KernelFacts& facts) { return {CheckVersion(facts), CheckCpu(facts)}; }
+Findings CheckKernel(const KernelFacts& facts) {
+  return {CheckVersion(facts), CheckCpu(facts), CheckPages(facts)};
+}
 
 }  // namespace uroce::tools

@@ -2,6 +2,7 @@
 // Checks the kernel's version and the CPU against the needs of uroce.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "tools/doctor/finding.h"
@@ -15,6 +16,7 @@ struct KernelFacts {
   int cpus = 0;
   std::string cpu_flags;   ///< As /proc/cpuinfo lists them.
   std::string crc_kernel;  ///< The variant of the ICRC that this machine runs.
+  uint64_t page_bytes = 4096;
 };
 
 KernelFacts ReadKernel(const Machine& machine);

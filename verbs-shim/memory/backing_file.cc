@@ -50,7 +50,7 @@ int64_t KeepIfRight(const Vma& vma, bool writable, int64_t fd) {
 
 int64_t OpenFor(const char* path, bool writable) {
   const int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  return SystemCall(SYS_open, path, flags);
+  return OpenFile(path, flags);
 }
 
 void AppendHex(char*& at, uint64_t value) {
@@ -79,7 +79,7 @@ void ReadLink(int64_t directory, const char* path, char (&target)[kSize]) {
 /// Opens a path that leads to the mapping's file. Other files and devices are not opened.
 int64_t OpenByPath(const Vma& vma, bool writable, const char* path) {
   struct stat status = {};
-  if (SystemCall(SYS_stat, path, &status) != 0) return -1;
+  if (SystemCall(SYS_newfstatat, AT_FDCWD, path, &status, 0) != 0) return -1;
   if (!IsFileOf(vma, status) || !S_ISREG(status.st_mode)) return -1;
   return KeepIfRight(vma, writable, OpenFor(path, writable));
 }
@@ -114,8 +114,7 @@ int64_t FindAmong(const Vma& vma, bool writable, int64_t directory, const char* 
 int64_t OpenByFd(const Vma& vma, bool writable) {
   if (g_mapping_name[0] == '\0') return -1;
   alignas(8) static char entries[16384];
-  const int64_t directory =
-      SystemCall(SYS_open, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int64_t directory = OpenFile("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return -1;
   int64_t found = -1;
   for (int seen = 0; found < 0 && seen < kMaxFdsSeen; seen += sizeof(entries) / 32) {

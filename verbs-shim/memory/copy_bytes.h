@@ -10,7 +10,19 @@ namespace uroce::memory {
 
 /// Not memcpy: under a sanitizer the program has its own memcpy, which rejects freed memory.
 inline void CopyBytes(uint64_t to, uint64_t from, uint64_t length) {
+#if defined(__x86_64__)
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+#else
+  const auto move = [&]<typename Word>(Word) {
+    for (; length >= sizeof(Word); length -= sizeof(Word)) {
+      *reinterpret_cast<volatile Word*>(to) = *reinterpret_cast<const volatile Word*>(from);
+      to += sizeof(Word);
+      from += sizeof(Word);
+    }
+  };
+  move(uint64_t{});
+  move(uint8_t{});
+#endif
 }
 
 inline bool IsZeroPage(uint64_t page) {

@@ -17,7 +17,7 @@ constexpr uint64_t kMostSwaps = 1024;
 constexpr uint32_t kRefusals = 256;
 
 uint64_t ReadLimit() {
-  const int64_t fd = SystemCall(SYS_open, "/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+  const int64_t fd = OpenFile("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return kDefaultLimit;
   char text[24] = {};
   const int64_t bytes = SystemCall(SYS_read, fd, text, sizeof(text));

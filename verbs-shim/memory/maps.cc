@@ -86,7 +86,7 @@ char g_buffer[16384];
 /// Reads the file in pieces and hands out whole lines.
 class MapsReader {
  public:
-  MapsReader() { fd_ = SystemCall(SYS_open, "/proc/self/maps", O_RDONLY | O_CLOEXEC); }
+  MapsReader() { fd_ = OpenFile("/proc/self/maps", O_RDONLY | O_CLOEXEC); }
   ~MapsReader() {
     if (fd_ >= 0) SystemCall(SYS_close, fd_);
   }

@@ -255,7 +255,7 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
 /// Passes /proc/self/mem of this program to the daemon once: it reaches copied parts by it.
 int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
   if (registry.memory_fd_session == daemon.connection) return 0;
-  const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC);
+  const int64_t fd = OpenFile("/proc/self/mem", O_RDWR | O_CLOEXEC);
   if (fd < 0) return static_cast<int>(-fd);
   const int error = daemon.send_memory_fd(daemon.connection, static_cast<int>(fd));
   SystemCall(SYS_close, fd);

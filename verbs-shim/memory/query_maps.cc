@@ -87,7 +87,7 @@ int64_t QueryAll(int64_t fd, AddressRange region, AddressRange window, MappedArr
 }  // namespace
 
 int QueryMaps(AddressRange region, AddressRange window, MappedArray<Vma>& vmas) {
-  const int64_t fd = SystemCall(SYS_open, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int64_t fd = OpenFile("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return static_cast<int>(-fd);
   const int64_t result = QueryAll(fd, region, window, vmas);
   SystemCall(SYS_close, fd);

@@ -20,11 +20,24 @@ SegvHandler* in_front = nullptr;
 KernelAction actions[2];
 uint32_t current = 0;
 
+#if defined(__x86_64__)
 // Unwinders and debuggers know the frame of a signal by these two instructions.
 extern "C" [[gnu::visibility("hidden")]] void UroceSegvRestorer();
 asm(".text\n\t.p2align 4\n\t.type UroceSegvRestorer,@function\n\t.hidden UroceSegvRestorer\n"
     "UroceSegvRestorer:\n\tmovq $15, %rax\n\tsyscall\n\t.size UroceSegvRestorer, "
     ".-UroceSegvRestorer");
+
+void SetRestorer(KernelAction& action) {
+  if ((action.flags & kRestorerFlag) != 0 && action.restorer != 0) return;
+  action.flags |= kRestorerFlag;
+  action.restorer = reinterpret_cast<uint64_t>(&UroceSegvRestorer);
+}
+#else
+/// The kernel has its own.
+void SetRestorer(KernelAction& action) {
+  if (action.restorer == 0) action.flags &= ~kRestorerFlag;
+}
+#endif
 
 int64_t Exchange(const KernelAction* next, KernelAction* old) {
   return SystemCall(SYS_rt_sigaction, SIGSEGV, next, old, sizeof(old->mask));
@@ -53,10 +66,7 @@ KernelAction Disguised(const KernelAction& action) {
   }
   front.handler = reinterpret_cast<uint64_t>(in_front);
   front.flags = (front.flags & ~uint64_t{SA_RESETHAND}) | SA_SIGINFO;
-  if ((front.flags & kRestorerFlag) == 0 || front.restorer == 0) {
-    front.flags |= kRestorerFlag;
-    front.restorer = reinterpret_cast<uint64_t>(&UroceSegvRestorer);
-  }
+  SetRestorer(front);
   return front;
 }
 

@@ -9,7 +9,7 @@ namespace uroce::memory {
 
 using SegvHandler = void(int, siginfo_t*, void*);
 
-/// The kernel's sigaction of x86-64 (rt_sigaction(2)).
+/// The kernel's sigaction (rt_sigaction(2)), alike on x86-64 and arm64.
 struct KernelAction {
   uint64_t handler;  // or SIG_DFL, SIG_IGN
   uint64_t flags;    // SA_*

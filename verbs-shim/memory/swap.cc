@@ -180,7 +180,7 @@ class Return {
   /// Pages without access can be read only by the file, while other threads rely on their being
   /// without access.
   int64_t FillByFile() {
-    const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    const int64_t fd = OpenFile("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fd;
     int64_t result = 0;
     for (uint64_t done = 0; done < Length() && result >= 0;) {

@@ -106,7 +106,7 @@ AddressRange CallerStack(const Vma& vma, uint64_t stack_pointer) {
 
 int ListThreads(MappedArray<ThreadRecord>& threads) {
   threads.Clear();
-  const int64_t fd = SystemCall(SYS_open, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int64_t fd = OpenFile("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return static_cast<int>(-fd);
   const int error = ReadTasks(fd, threads);
   SystemCall(SYS_close, fd);

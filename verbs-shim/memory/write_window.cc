@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include <climits>
+#include <cstring>
 
 #include "verbs-shim/memory/fault_state.h"
 #include "verbs-shim/memory/segv_action.h"
@@ -15,10 +16,6 @@
 
 namespace uroce::memory {
 namespace {
-
-// Bits of a page fault's error code on x86-64; the processor's manual names them.
-constexpr int64_t kPageFault = 14;
-constexpr int64_t kWrite = 1 << 1, kFetch = 1 << 4, kKey = 1 << 5, kShadowStack = 1 << 6;
 
 /// The window that is open, in memory that a fork child inherits.
 struct Window {
@@ -28,12 +25,55 @@ struct Window {
 };
 Window window;
 
-bool IsWriteFault(const siginfo_t& info, const ucontext_t& context) {
-  if (info.si_code != SEGV_ACCERR || context.uc_mcontext.gregs[REG_TRAPNO] != kPageFault) {
-    return false;
-  }
-  const int64_t error = context.uc_mcontext.gregs[REG_ERR];
+#if defined(__x86_64__)
+
+/// The bits of the error code as the processor's manual names them.
+bool WasWriting(const mcontext_t& context) {
+  constexpr int64_t kPageFault = 14;
+  constexpr int64_t kWrite = 1 << 1, kFetch = 1 << 4, kKey = 1 << 5, kShadowStack = 1 << 6;
+  if (context.gregs[REG_TRAPNO] != kPageFault) return false;
+  const int64_t error = context.gregs[REG_ERR];
   return (error & kWrite) != 0 && (error & (kFetch | kKey | kShadowStack)) == 0;
+}
+
+#else
+
+/// The head of a record behind the registers, and the record with the exception's syndrome
+/// (asm/sigcontext.h).
+struct ContextRecord {
+  uint32_t magic;
+  uint32_t size_bytes;
+};
+struct SyndromeRecord {
+  ContextRecord head;
+  uint64_t syndrome;
+};
+constexpr uint32_t kSyndromeMagic = 0x45535201;
+
+/// A data abort of user space by a permission, while writing (ESR_EL1 in the architecture's
+/// manual).
+bool IsWriteAbort(uint64_t syndrome) {
+  constexpr uint64_t kDataAbort = 0x24, kPermission = 0x0c, kWrite = 1 << 6;
+  return (syndrome >> 26 & 0x3f) == kDataAbort && (syndrome & 0x3c) == kPermission &&
+         (syndrome & kWrite) != 0;
+}
+
+bool WasWriting(const mcontext_t& context) {
+  constexpr size_t kBytes = sizeof(context.__reserved);
+  for (size_t at = 0; at + sizeof(SyndromeRecord) <= kBytes;) {
+    SyndromeRecord record;
+    memcpy(&record, context.__reserved + at, sizeof(record));
+    if (record.head.magic == kSyndromeMagic) return IsWriteAbort(record.syndrome);
+    if (record.head.magic == 0 || record.head.size_bytes == 0) break;
+    at += record.head.size_bytes;
+  }
+  return false;
+}
+
+#endif
+
+bool IsWriteFault(const siginfo_t& info, const ucontext_t& context) {
+  return info.si_code == SEGV_ACCERR && WasWriting(context.uc_mcontext);
 }
 
 /// Tries by an atomic or of 0, which changes nothing. The word that it wakes nobody on is ours.

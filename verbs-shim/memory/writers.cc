@@ -104,7 +104,7 @@ bool HidesMask(const SystemCallState& call, bool (*read_word)(uint64_t, uint64_t
 
 /// Reads through the kernel: the address may be wrong.
 bool ReadWord(uint64_t address, uint64_t& word) {
-  const int64_t fd = SystemCall(SYS_open, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  const int64_t fd = OpenFile("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const int64_t bytes = SystemCall(SYS_pread64, fd, &word, sizeof(word), address);
   SystemCall(SYS_close, fd);
@@ -140,7 +140,7 @@ char text[4096];
 
 /// Reads a file whole; returns its bytes or a negative errno.
 int64_t ReadText(const TaskPath& path) {
-  const int64_t fd = SystemCall(SYS_open, path.get(), O_RDONLY | O_CLOEXEC);
+  const int64_t fd = OpenFile(path.get(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fd;
   const int64_t bytes = SystemCall(SYS_read, fd, text, sizeof(text));
   SystemCall(SYS_close, fd);

@@ -3,13 +3,12 @@
 // and the worker needs the cache for other data.
 #pragma once
 
-#include <emmintrin.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "pipeline/cpu/streaming_store.h"
 #include "pipeline/shm/abi/uroce_capture.h"
 
 namespace uroce::datapath {
@@ -23,10 +22,7 @@ constexpr uint64_t RecordBytes(uint32_t captured_length) {
 }
 
 inline void StreamLine(uint8_t* line, const uint8_t* bytes) {
-  for (uint64_t i = 0; i < kRecordLine; i += 16) {
-    const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + i));
-    _mm_stream_si128(reinterpret_cast<__m128i*>(line + i), part);
-  }
+  for (uint64_t i = 0; i < kRecordLine; i += 16) cpu::StreamSixteen(line + i, bytes + i);
 }
 
 /// Writes the bytes of a frame, padded with zeros to whole lines.
@@ -43,7 +39,7 @@ inline void StreamFrame(uint8_t* lines, const uint8_t* bytes, uint64_t length_by
 }
 
 inline void StreamWord(uint8_t* line, size_t offset, uint64_t word) {
-  _mm_stream_si64(reinterpret_cast<long long*>(line + offset), static_cast<long long>(word));
+  cpu::StreamEight(line + offset, word);
 }
 
 /// Writes the record's first line, with `note` in place of the record's own. The words go from

@@ -2,11 +2,11 @@
 // The worker's end of a capture ring.
 #include "pipeline/datapath/capture/capture_tap.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+
+#include "pipeline/cpu/streaming_store.h"
 
 namespace uroce::datapath {
 
@@ -17,7 +17,7 @@ CaptureTap::CaptureTap(uroce_capture_page* page, uint8_t* ring, uint64_t ring_by
 void CaptureTap::Publish(Nanos reached) {
   if (published_ != produced_) {
     published_ = produced_;
-    _mm_sfence();  // Streaming stores are not ordered by a release.
+    cpu::StreamFence();  // A release does not order them.
     std::atomic_ref(page_->produced.value).store(produced_, std::memory_order_release);
   }
   std::atomic_ref(page_->reached.value)

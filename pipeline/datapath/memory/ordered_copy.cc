@@ -9,6 +9,8 @@
 namespace uroce::datapath {
 namespace {
 
+#if defined(__x86_64__)
+
 [[gnu::target("avx512f")]] void CopyBy64(uint8_t* to, const uint8_t* from, size_t length_bytes) {
   RisingCopy<64, StoreToMemory>(to, from, length_bytes).Run();
 }
@@ -29,6 +31,30 @@ std::vector<OrderedCopyKernel> FindKernels() {
   kernels.push_back({"sse2", CopyBy16});
   return kernels;
 }
+
+#else
+
+/// Each piece of up to eight bytes is stored after all before it.
+struct StoreInOrder {
+  template <typename Piece>
+  static void Store(uint8_t* to, const Piece& piece) {
+    if constexpr (sizeof(Piece) <= sizeof(uint64_t)) {
+      __atomic_store_n(reinterpret_cast<Piece*>(to), piece, __ATOMIC_RELEASE);
+    } else {
+      for (size_t i = 0; i < sizeof(Piece) / sizeof(uint64_t); ++i) {
+        Store(to + i * sizeof(uint64_t), static_cast<uint64_t>(piece[i]));
+      }
+    }
+  }
+};
+
+void CopyByEight(uint8_t* to, const uint8_t* from, size_t length_bytes) {
+  RisingCopy<16, StoreInOrder>(to, from, length_bytes).Run();
+}
+
+std::vector<OrderedCopyKernel> FindKernels() { return {{"release", CopyByEight}}; }
+
+#endif
 
 const std::vector<OrderedCopyKernel>& Kernels() {
   static const std::vector<OrderedCopyKernel> kernels = FindKernels();

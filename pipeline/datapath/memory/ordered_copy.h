@@ -14,9 +14,9 @@ namespace uroce::datapath {
 /// and behind them its old bytes; the number of copied bytes never falls. An aligned piece of eight
 /// bytes is one store, and so are the aligned pieces of four and two that the ends leave.
 /// Shape: any length and alignment; the two ranges do not overlap.
-/// Order: x86 makes stores visible in program order, and each of the stores is in one cache line.
+/// Order: x86-64 makes stores visible in program order, and each of them is in one cache line.
 ///   Stores of up to 16 bytes are visible at once. Wider ones may become visible in parts, so the
-///   last cache line, where most programs poll, has none.
+///   last cache line, where most programs poll, has none. On arm64 each store is a release.
 void OrderedCopy(uint8_t* to, const uint8_t* from, size_t length_bytes);
 
 /// The copy for one instruction set. For tests and benchmarks.

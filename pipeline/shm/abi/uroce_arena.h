@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What liburoce.so and uroced share: the layout of the arena, which holds doorbells and queues.
- * Plain C, freestanding, little endian, x86-64. A field that the other side writes can hold any
+ * Plain C, freestanding, little endian, 64 bits. A field that the other side writes can hold any
  * value at any time: a reader copies it once, checks the copy, and uses the copy.
  *
  * One process has one session with a daemon: one control socket, one arena, one set of doorbells.

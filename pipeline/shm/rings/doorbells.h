@@ -19,11 +19,12 @@ namespace uroce::rings {
   const uint32_t word = slot / 64;
   uint64_t& summary = doorbells.summary[word / 64];
   const uint64_t word_bit = uint64_t{1} << (word % 64);
-  // The locked or is a full fence. So a ringer that finds the summary bit set below has set its own
-  // bit before the worker takes the word: the worker clears the summary bit first.
+  // A ringer that finds the summary bit set below has set its own bit before the worker takes the
+  // word: both change the word atomically, and the worker clears the summary bit before.
   __atomic_fetch_or(&doorbells.words[word].value, uint64_t{1} << (slot % 64), __ATOMIC_SEQ_CST);
   if ((LoadRelaxed(summary) & word_bit) == 0) {
     __atomic_fetch_or(&summary, word_bit, __ATOMIC_SEQ_CST);
+    FullFenceAfterAtomic();  // Before the look at `sleeping`: see AnnounceSleep.
   }
   return LoadRelaxed(doorbells.sleeping.value) != 0;
 }

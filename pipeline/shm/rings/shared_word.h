@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "pipeline/cpu/fences.h"
+
 namespace uroce::rings {
 
 template <typename Word>
@@ -29,10 +31,8 @@ inline void StoreRelease(Word& word, Word value) {
   __atomic_store_n(&word, value, __ATOMIC_RELEASE);
 }
 
-/// Orders this thread's earlier stores before its later loads, as all other threads see them.
-/// A locked instruction on the own stack is the cheapest such fence on x86-64. It is inline
-/// assembly because ThreadSanitizer refuses the builtin.
-inline void FullFence() { __asm__ volatile("lock; orq $0, (%%rsp)" ::: "memory", "cc"); }
+using cpu::FullFence;
+using cpu::FullFenceAfterAtomic;
 
 /// Copies `size_bytes` from shared memory, once. The compiler may not read the source again later,
 /// so a check of the copy holds for every later use of the copy.

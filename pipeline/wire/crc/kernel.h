@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace uroce::wire {
 
@@ -29,12 +30,15 @@ struct CrcKernel {
 
 /// The kernels that this machine can run, fastest first. The last one is the portable kernel.
 std::span<const CrcKernel> AvailableCrcKernels();
+/// Asks the processor; AvailableCrcKernels keeps the answer.
+std::vector<CrcKernel> FindCrcKernels();
 
-// Each kernel may run only on CPUs that have its instructions.
+// Each kernel may run only on CPUs that have its instructions; each architecture has its own.
 extern const CrcKernel kPortableCrcKernel;
 extern const CrcKernel kPclmul128CrcKernel;
 extern const CrcKernel kVpclmul256CrcKernel;
 extern const CrcKernel kVpclmul512CrcKernel;
+extern const CrcKernel kPmull128CrcKernel;
 
 /// The generic CrcKernel::masked: masks a copy of the first 64 bytes.
 template <uint32_t (*update)(uint32_t, const uint8_t*, size_t)>

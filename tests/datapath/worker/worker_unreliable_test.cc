@@ -2,6 +2,8 @@
 // UC and UD queue pairs of a worker: bytes, the area in front of datagrams, addresses, drops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/datapath/testbed.h"
 #include "tests/datapath/work_codes.h"
 

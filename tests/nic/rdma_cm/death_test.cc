@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that die, networks that lose, devices that go.
+#include <algorithm>
+
 #include "tests/nic/rdma_cm/service_bed.h"
 
 namespace uroce::nic::rdma_cm {

@@ -268,6 +268,9 @@ TEST(DoctorKernelTest, OldKernelsAndProcessorsAreTold) {
   facts = good;
   facts.cpu_flags = "cx16 lahf_lm sse4_1 sse4_2 ssse3";
   EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kProblem, "lacks popcnt", "-cpu host")));
+  facts = good;
+  facts.page_bytes = 65536;
+  EXPECT_THAT(CheckKernel(facts), Contains(Says(Level::kProblem, "64 KB", "linux-image")));
 }
 
 TEST(DoctorRocePortTest, OnlyADaemonOfOursMayHoldThePortBesideAKernelInterface) {
