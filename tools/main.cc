@@ -58,7 +58,7 @@ struct Flags {
   std::vector<std::string> filter_words;
   std::vector<std::string> selections;  ///< Of listings: pid=, qpn=, device=.
   std::vector<std::string> program;     ///< Of `run`.
-  std::string change_target;            ///< Of `switch set` and `fault set`.
+  std::string change_target;            ///< Of `set` and `fault clear`.
   std::vector<std::string> changes;
   bool install = false;  ///< Of `extcap`.
   bool remove = false;
@@ -217,7 +217,9 @@ int PrintFaults(const Flags& flags) {
   const absl::StatusOr<std::string> json =
       FetchDump(ResolveSocketPath(flags.socket), UROCE_DUMP_STAT);
   if (!json.ok()) return Report(json.status());
-  return Print(RenderFaults(*json, flags.render.select.device));
+  if (!flags.json) return Print(RenderFaults(*json, flags.render.select.device));
+  const absl::StatusOr<std::string> faults = FaultsOf(*json);
+  return faults.ok() ? PrintJson(flags, *faults) : Report(faults.status());
 }
 
 int Change(const Flags& flags, uroce_change_what what) {
@@ -498,17 +500,41 @@ void AddNetwork(CLI::App& app, Flags& flags, int& result) {
   switches->footer(
       "Examples: uroce switch set sw0 ecn=100K:400K:20% pfc=off\n"
       "          uroce switch set uroce3 link=down");
-  CLI::App* fault = app.add_subcommand("fault", "Faults that NICs make, and what they did");
-  AddSocketFlag(*fault, flags);
-  fault->add_option("-d,--device", flags.render.select.device, "Only this device");
-  fault->callback([&flags, &result, fault] {
-    if (fault->get_subcommands().empty()) result = PrintFaults(flags);
+}
+
+CLI::App* AddFaultListing(CLI::App& app, Flags& flags, int& result, const char* name,
+                          const char* description) {
+  CLI::App* command = app.add_subcommand(name, description);
+  AddSocketFlag(*command, flags);
+  command->add_flag("--json", flags.json, "Print JSON");
+  command->add_option("-d,--device", flags.render.select.device, "Only this device");
+  command->callback([&flags, &result, command] {
+    if (command->get_subcommands().empty()) result = PrintFaults(flags);
   });
-  AddChange(*fault, flags, result, UROCE_CHANGE_FAULT, "NIC",
-            "Have a NIC make other faults, as uroced --fault; off: none");
+  return command;
+}
+
+void AddFaults(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* fault =
+      AddFaultListing(app, flags, result, "fault", "Faults that NICs make, and what they did");
+  AddFaultListing(*fault, flags, result, "show", "The same");
+  AddChange(
+      *fault, flags, result, UROCE_CHANGE_FAULT, "NIC",
+      "Have a NIC make these faults and no others, as uroced --fault: rates (drop, duplicate, "
+      "reorder, corrupt, ce, delay, dir, seed), then rules, each rule=ACTION qpn= opcode= "
+      "dir= nth= every= count=; off: none");
+  CLI::App* clear =
+      fault->add_subcommand("clear", "End the faults of a NIC; without a name, of all NICs");
+  AddSocketFlag(*clear, flags);
+  clear->add_option("NIC", flags.change_target);
+  clear->callback([&flags, &result] {
+    flags.changes = {"off"};
+    result = Change(flags, UROCE_CHANGE_FAULT);
+  });
   fault->footer(
       "Examples: uroce fault set uroce0 drop=0.01 delay=10us\n"
-      "          uroce fault set uroce0 off");
+      "          uroce fault set uroce0 rule=drop opcode=WRITE_MIDDLE dir=tx nth=3\n"
+      "          uroce fault clear uroce0");
 }
 
 int Main(int argc, char** argv) {
@@ -522,6 +548,7 @@ int Main(int argc, char** argv) {
   AddWatching(app, flags, result);
   AddCongestion(app, flags, result);
   AddNetwork(app, flags, result);
+  AddFaults(app, flags, result);
   AddCapture(app, flags, result);
   AddFlight(app, flags, result);
   AddExtcap(app, flags, result);

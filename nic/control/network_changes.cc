@@ -19,6 +19,8 @@
 namespace uroce::nic {
 namespace {
 
+constexpr absl::string_view kNoFault = "off";
+
 template <size_t kBytes>
 std::string TextOf(const char (&field)[kBytes]) {
   return {field, strnlen(field, kBytes)};
@@ -110,17 +112,26 @@ absl::Status NetworkChanges::SetCongestion(const std::string& nic_name, const st
 }
 
 absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {
+  if (nic_name.empty() && text == kNoFault) {
+    for (const auto& device : context_.nic.devices()) SetFaultOf(*device, {}, "");
+    return absl::OkStatus();
+  }
   NicDevice* const device = FindDevice(context_.nic, nic_name);
   if (device == nullptr) return NoNic(nic_name, context_.nic);
-  drivers::FaultConfig faults;
-  if (text != "off") {
-    const absl::StatusOr<drivers::FaultConfig> parsed = drivers::ParseFault(text);
-    if (!parsed.ok()) return parsed.status();
-    faults = *parsed;
+  if (text == kNoFault) {
+    SetFaultOf(*device, {}, "");
+    return absl::OkStatus();
   }
-  context_.nic.workers().RunTogether([&] { device->fault_port()->Set(faults); });
-  device->ShowFault(text == "off" ? "" : text);
+  const absl::StatusOr<drivers::FaultConfig> faults = drivers::ParseFault(text);
+  if (!faults.ok()) return faults.status();
+  SetFaultOf(*device, *faults, text);
   return absl::OkStatus();
+}
+
+void NetworkChanges::SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults,
+                                const std::string& text) {
+  context_.nic.workers().RunTogether([&] { device.fault_port()->Set(faults); });
+  device.ShowFault(text);
 }
 
 absl::Status NetworkChanges::SetSwitch(const std::string& target, const std::string& text) {

@@ -12,9 +12,14 @@
 #include "nic/settings/switch_settings.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
+namespace uroce::drivers {
+struct FaultConfig;
+}
+
 namespace uroce::nic {
 
 class Nic;
+class NicDevice;
 struct ControlContext;
 
 /// Belongs to one client. Control thread.
@@ -29,6 +34,7 @@ class NetworkChanges {
 
  private:
   absl::Status SetFault(const std::string& nic_name, const std::string& text);
+  void SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults, const std::string& text);
   absl::Status SetCongestion(const std::string& nic_name, const std::string& text);
   absl::Status SetSwitch(const std::string& target, const std::string& text);
   absl::Status ChangeSwitch(uint32_t index, const SwitchChange& change);

@@ -68,7 +68,9 @@ class Flags {
     Name("switch", AddValue("switch", "KEY=VALUE,...", kSwitchHelp, kNics));
     Name("port", AddValue("port", "KEY=VALUE,...", kPortHelp, kNics));
     Name("fault", AddValue("fault", "NAME:KEY=VALUE,...",
-                           "faults on any NIC, such as uroce0:drop=0.01", kNics));
+                           "faults on any NIC, such as uroce0:drop=0.01 or, of single packets,\n"
+                           "uroce0:rule=drop,opcode=ACK,nth=3; keys as uroce fault set",
+                           kNics));
     Name("config",
          AddValue("config", "FILE", "settings in TOML under the same names; flags win", "Daemon"));
     for (const SettingInfo& info : SettingInfos()) AddSetting(info);
