@@ -517,7 +517,7 @@ CLI::App* AddFaultListing(CLI::App& app, Flags& flags, int& result, const char* 
 void AddFaults(CLI::App& app, Flags& flags, int& result) {
   CLI::App* fault =
       AddFaultListing(app, flags, result, "fault", "Faults that NICs make, and what they did");
-  AddFaultListing(*fault, flags, result, "show", "The same");
+  AddFaultListing(*fault, flags, result, "show", "List them, as without a command");
   AddChange(
       *fault, flags, result, UROCE_CHANGE_FAULT, "NIC",
       "Have a NIC make these faults and no others, as uroced --fault: rates (drop, duplicate, "
@@ -537,6 +537,37 @@ void AddFaults(CLI::App& app, Flags& flags, int& result) {
       "          uroce fault clear uroce0");
 }
 
+void AddConfig(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* config = app.add_subcommand("config", "The daemon's settings, while it runs");
+  config->require_subcommand(1);
+  AddSocketFlag(*config, flags);
+  CLI::App* show = config->add_subcommand(
+      "show", "Print the settings that hold, as a file that uroced --config takes");
+  AddSocketFlag(*show, flags);
+  show->add_flag("--json", flags.json, "Print JSON");
+  show->callback([&flags, &result] { result = PrintDump(flags, UROCE_DUMP_CONFIG); });
+  CLI::App* reload = config->add_subcommand(
+      "reload", "Have the daemon read its file anew; what it says holds, all of it or nothing");
+  AddSocketFlag(*reload, flags);
+  reload->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_RELOAD); });
+  CLI::App* set = config->add_subcommand(
+      "set", "Change settings until the next reload: log_level, and most limits");
+  AddSocketFlag(*set, flags);
+  set->add_option("KEY=VALUE", flags.changes)->required();
+  set->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_CONFIG); });
+  config->footer(
+      "Examples: uroce config show > now.toml\n"
+      "          uroce config set log_level=debug max_qp_per_user=4096\n"
+      "          uroce config reload");
+  CLI::App* port = app.add_subcommand("port", "Settings of a NIC, while programs use it");
+  port->require_subcommand(1);
+  AddSocketFlag(*port, flags);
+  AddChange(*port, flags, result, UROCE_CHANGE_PORT, "NIC",
+            "Change what --port says of it: rate=BPS|off, cc=PROFILE, cc.PRIORITY=PROFILE, "
+            "cc.PARAMETER=NUMBER; until the next reload");
+  port->footer("Example: uroce port set uroce0 rate=5G cc=delay");
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   int result = 0;
@@ -549,6 +580,7 @@ int Main(int argc, char** argv) {
   AddCongestion(app, flags, result);
   AddNetwork(app, flags, result);
   AddFaults(app, flags, result);
+  AddConfig(app, flags, result);
   AddCapture(app, flags, result);
   AddFlight(app, flags, result);
   AddExtcap(app, flags, result);

@@ -13,6 +13,7 @@
 #include "drivers/switch/switch_network.h"
 #include "nic/base/suggestion.h"
 #include "nic/control/control_context.h"
+#include "nic/control/reconfiguration.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/port_congestion.h"
 
@@ -91,12 +92,15 @@ fabric::LinkConfig Changed(fabric::LinkConfig config, const SwitchChange& change
 absl::Status NetworkChanges::Change(const uroce_change& request) {
   if (!client_.is_privileged()) {
     return absl::PermissionDeniedError(
-        "the network is all programs': only root and the daemon's user may change it");
+        "the daemon serves all programs: only root and the daemon's user may change it");
   }
   const std::string target = TextOf(request.target), text = TextOf(request.text);
   if (request.what == UROCE_CHANGE_FAULT) return SetFault(target, text);
   if (request.what == UROCE_CHANGE_CC) return SetCongestion(target, text);
   if (request.what == UROCE_CHANGE_SWITCH) return SetSwitch(target, text);
+  if (request.what == UROCE_CHANGE_RELOAD) return context_.reconfiguration.Reload();
+  if (request.what == UROCE_CHANGE_CONFIG) return context_.reconfiguration.Set(text);
+  if (request.what == UROCE_CHANGE_PORT) return SetPort(target, text);
   return absl::InvalidArgumentError(absl::StrCat("there is no change ", request.what));
 }
 
@@ -109,6 +113,12 @@ absl::Status NetworkChanges::SetCongestion(const std::string& nic_name, const st
   context_.nic.workers().RunTogether([&] { device->SetCongestion(config); });
   context_.publish(*device);
   return absl::OkStatus();
+}
+
+absl::Status NetworkChanges::SetPort(const std::string& nic_name, const std::string& text) {
+  NicDevice* const device = FindDevice(context_.nic, nic_name);
+  if (device == nullptr) return NoNic(nic_name, context_.nic);
+  return context_.reconfiguration.SetPort(*device, text);
 }
 
 absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes the daemon's network on behalf of a tool while frames pass: faults and congestion control
-// of NICs, switches and their links.
+// Changes the daemon on behalf of a tool while frames pass: faults, rates and congestion control of
+// NICs, switches and their links, settings.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,14 @@ class NetworkChanges {
       : context_(context), client_(client) {}
 
   /// Applies the whole change or nothing. Errors: PermissionDenied; NotFound: there is no such NIC,
-  /// switch or port; InvalidArgument: one line that names the key and what it accepts.
+  /// switch or port; InvalidArgument: one line that names the key and what it accepts;
+  /// FailedPrecondition: a setting that only the start reads.
   absl::Status Change(const uroce_change& request);
 
  private:
   absl::Status SetFault(const std::string& nic_name, const std::string& text);
   void SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults, const std::string& text);
+  absl::Status SetPort(const std::string& nic_name, const std::string& text);
   absl::Status SetCongestion(const std::string& nic_name, const std::string& text);
   absl::Status SetSwitch(const std::string& target, const std::string& text);
   absl::Status ChangeSwitch(uint32_t index, const SwitchChange& change);

@@ -34,7 +34,8 @@ constexpr char kWireHelp[] =
     "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"
     "wire and dcqcn on a port if not given; cc.3=PROFILE: of priority 3 (DSCP\n"
     "24 to 31) alone; cc.PARAMETER=NUMBER\n"
-    "rate=5G, also of a port: each NIC sends no more, in bits on the wire";
+    "rate=5G|off, also of a port: each NIC sends no more, in bits on the wire\n"
+    "A.rate=, A.cc=... here, uroce0.cc=... of a switch: of one NIC alone";
 
 constexpr char kSwitchHelp[] =
     "NICs on an emulated switch\n"

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/views/config_text.h"
 #include "tools/views/dump_view.h"
 #include "tools/views/rates.h"
 #include "tools/views/text_table.h"
@@ -212,6 +213,8 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
              RenderShared(*dump, "peers", "agreements with peers", options.all);
     case UROCE_DUMP_CC_SETTINGS:
       return RenderParameters(objects);
+    case UROCE_DUMP_CONFIG:
+      return RenderConfig(json);
     case UROCE_DUMP_CC:
       return objects.empty() ? std::string("none\n") : RenderFlows(objects);
     case UROCE_DUMP_QP:
