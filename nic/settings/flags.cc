@@ -35,7 +35,7 @@ constexpr char kWireHelp[] =
     "wire and dcqcn on a port if not given; cc.3=PROFILE: of priority 3 (DSCP\n"
     "24 to 31) alone; cc.PARAMETER=NUMBER\n"
     "rate=5G|off, also of a port: each NIC sends no more, in bits on the wire\n"
-    "A.rate=, A.cc=... here, uroce0.cc=... of a switch: of one NIC alone";
+    "A.KEY=... here, uroce0.KEY=... of a switch: rate or cc of one NIC alone";
 
 constexpr char kSwitchHelp[] =
     "NICs on an emulated switch\n"
