@@ -60,7 +60,7 @@ std::string DefaultSocketPath() {
 }
 
 // The socket comes first: a second daemon on the same path must not disturb the ports of the first.
-absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config, ConfigReader reader) {
   absl::StatusOr<ControlSocket> socket = ControlSocket::Listen(config.socket_path);
   if (!socket.ok()) return socket.status();
   absl::StatusOr<Ports> ports = OpenPorts(config);
@@ -69,6 +69,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   if (!metrics.ok()) return metrics.status();
   if (absl::Status status = Unprivileged(config); !status.ok()) return status;
   std::unique_ptr<Daemon> daemon(new Daemon(config, *std::move(ports), *std::move(socket)));
+  daemon->server_->reconfiguration().SetReader(std::move(reader));
   daemon->Settle();
   daemon->Serve(*std::move(metrics));
   return daemon;
@@ -102,19 +103,22 @@ sigset_t Daemon::Signals() {
   return signals;
 }
 
-void Daemon::OnSignal(int signal_fd) {
+void Daemon::OnSignal(int signal_fd, ServiceManager& manager) {
   signalfd_siginfo signal{};
   if (read(signal_fd, &signal, sizeof(signal)) != sizeof(signal)) return;
   if (signal.ssi_signo != SIGHUP) return loop_.Stop();
-  spdlog::warn("SIGHUP changes nothing: settings are read at the start alone");
+  manager.TellReloading();
+  static_cast<void>(server_->reconfiguration().Reload());  // The log says what came of it.
+  manager.TellReady(ReadyLine());
 }
 
 void Daemon::Run() {
   const sigset_t signals = Signals();
   const Fd signal_fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  const EventLoop::Id watch =
-      loop_.Watch(signal_fd.get(), EPOLLIN, [this, &signal_fd] { OnSignal(signal_fd.get()); });
   ServiceManager manager(loop_);
+  const EventLoop::Id watch = loop_.Watch(signal_fd.get(), EPOLLIN, [this, &signal_fd, &manager] {
+    OnSignal(signal_fd.get(), manager);
+  });
   manager.TellReady(ReadyLine());
   loop_.Run();
   manager.TellStopping();

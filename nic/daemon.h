@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
+#include "nic/control/reconfiguration.h"
 #include "nic/settings/config.h"
 
 namespace uroce::nic {
@@ -17,6 +18,7 @@ class ControlSocket;
 class MetricsServer;
 class Nic;
 class Server;
+class ServiceManager;
 struct Ports;
 
 /// The path of the control socket when no setting names one: in /run for root, in the user's own
@@ -26,14 +28,15 @@ std::string DefaultSocketPath();
 /// One daemon, from its start to its end. The control thread owns it.
 class Daemon {
  public:
-  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config);
+  /// `reader` reads the settings that `config` was made from once more.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Config& config, ConfigReader reader);
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
   /// The signals that Run takes. The caller blocks them in all threads.
   static sigset_t Signals();
-  /// Serves until SIGTERM or SIGINT. SIGHUP changes nothing: settings are read at the start alone.
+  /// Serves until SIGTERM or SIGINT. SIGHUP has it read its settings anew.
   void Run();
   /// "ready, socket ..., devices ...".
   std::string ReadyLine() const;
@@ -41,7 +44,7 @@ class Daemon {
  private:
   void Settle();
   void Serve(std::unique_ptr<MetricsServer> metrics);
-  void OnSignal(int signal_fd);
+  void OnSignal(int signal_fd, ServiceManager& manager);
 
   Daemon(const Config& config, Ports ports, ControlSocket socket);
 

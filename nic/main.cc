@@ -106,8 +106,20 @@ void TellReady(const uroce::nic::Daemon& daemon, const uroce::nic::Config& confi
   close(ready_fd);
 }
 
-int Serve(const uroce::nic::Config& config) {
-  const auto daemon = uroce::nic::Daemon::Start(config);
+/// As ReadConfig, but from a file alone: what a pipe held has been read, and the daemon must not
+/// wait for more.
+absl::StatusOr<uroce::nic::Config> ReadConfigAgain(const uroce::nic::CommandLine& line) {
+  struct stat status {};
+  const std::string& path = line.config_file;
+  if (!path.empty() && stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--config: ", path, " is no file that can be read again"));
+  }
+  return ReadConfig(line);
+}
+
+int Serve(const uroce::nic::CommandLine& line, const uroce::nic::Config& config) {
+  const auto daemon = uroce::nic::Daemon::Start(config, [line] { return ReadConfigAgain(line); });
   if (!daemon.ok()) {
     const bool usage =
         absl::IsInvalidArgument(daemon.status()) || absl::IsNotFound(daemon.status());
@@ -132,7 +144,7 @@ int main(int argc, char** argv) {
   }
   StartLog(*config);
   PrepareProcess();
-  const int status = Serve(*config);
+  const int status = Serve(*line, *config);
   // A thread that hangs in what a program lent must not run while the objects are destroyed.
   if (uroce::SideThread::AwaitAll(kLongestEnd)) return status;
   std::fputs("uroced: threads that hang in what programs lent are left to the kernel\n", stderr);

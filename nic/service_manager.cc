@@ -2,6 +2,7 @@
 #include "nic/service_manager.h"
 
 #include <systemd/sd-daemon.h>
+#include <time.h>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,6 +27,14 @@ ServiceManager::~ServiceManager() {
 
 void ServiceManager::TellReady(const std::string& status) {
   sd_notify(kKeepEnvironment, absl::StrCat("READY=1\nSTATUS=", status).c_str());
+}
+
+void ServiceManager::TellReloading() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t now_us =
+      int64_t{now.tv_sec} * 1'000'000 + int64_t{now.tv_nsec} / kNanosPerMicrosecond;
+  sd_notify(kKeepEnvironment, absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", now_us).c_str());
 }
 
 void ServiceManager::TellStopping() { sd_notify(kKeepEnvironment, "STOPPING=1"); }

@@ -23,6 +23,8 @@ class ServiceManager {
   /// Programs may connect; `status` is a line for people.
   void TellReady(const std::string& status);
   /// The daemon begins to end.
+  /// TellReady follows.
+  void TellReloading();
   void TellStopping();
 
  private:

@@ -58,7 +58,7 @@ struct Flags {
   std::vector<std::string> filter_words;
   std::vector<std::string> selections;  ///< Of listings: pid=, qpn=, device=.
   std::vector<std::string> program;     ///< Of `run`.
-  std::string change_target;            ///< Of `switch set` and `fault set`.
+  std::string change_target;            ///< Of `set` and `fault clear`.
   std::vector<std::string> changes;
   bool install = false;  ///< Of `extcap`.
   bool remove = false;
@@ -217,7 +217,9 @@ int PrintFaults(const Flags& flags) {
   const absl::StatusOr<std::string> json =
       FetchDump(ResolveSocketPath(flags.socket), UROCE_DUMP_STAT);
   if (!json.ok()) return Report(json.status());
-  return Print(RenderFaults(*json, flags.render.select.device));
+  if (!flags.json) return Print(RenderFaults(*json, flags.render.select.device));
+  const absl::StatusOr<std::string> faults = FaultsOf(*json);
+  return faults.ok() ? PrintJson(flags, *faults) : Report(faults.status());
 }
 
 int Change(const Flags& flags, uroce_change_what what) {
@@ -498,17 +500,72 @@ void AddNetwork(CLI::App& app, Flags& flags, int& result) {
   switches->footer(
       "Examples: uroce switch set sw0 ecn=100K:400K:20% pfc=off\n"
       "          uroce switch set uroce3 link=down");
-  CLI::App* fault = app.add_subcommand("fault", "Faults that NICs make, and what they did");
-  AddSocketFlag(*fault, flags);
-  fault->add_option("-d,--device", flags.render.select.device, "Only this device");
-  fault->callback([&flags, &result, fault] {
-    if (fault->get_subcommands().empty()) result = PrintFaults(flags);
+}
+
+CLI::App* AddFaultListing(CLI::App& app, Flags& flags, int& result, const char* name,
+                          const char* description) {
+  CLI::App* command = app.add_subcommand(name, description);
+  AddSocketFlag(*command, flags);
+  command->add_flag("--json", flags.json, "Print JSON");
+  command->add_option("-d,--device", flags.render.select.device, "Only this device");
+  command->callback([&flags, &result, command] {
+    if (command->get_subcommands().empty()) result = PrintFaults(flags);
   });
-  AddChange(*fault, flags, result, UROCE_CHANGE_FAULT, "NIC",
-            "Have a NIC make other faults, as uroced --fault; off: none");
+  return command;
+}
+
+void AddFaults(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* fault =
+      AddFaultListing(app, flags, result, "fault", "Faults that NICs make, and what they did");
+  AddFaultListing(*fault, flags, result, "show", "List them, as without a command");
+  AddChange(
+      *fault, flags, result, UROCE_CHANGE_FAULT, "NIC",
+      "Have a NIC make these faults and no others, as uroced --fault: rates (drop, duplicate, "
+      "reorder, corrupt, ce, delay, dir, seed), then rules, each rule=ACTION qpn= opcode= "
+      "dir= nth= every= count=; off: none");
+  CLI::App* clear =
+      fault->add_subcommand("clear", "End the faults of a NIC; without a name, of all NICs");
+  AddSocketFlag(*clear, flags);
+  clear->add_option("NIC", flags.change_target);
+  clear->callback([&flags, &result] {
+    flags.changes = {"off"};
+    result = Change(flags, UROCE_CHANGE_FAULT);
+  });
   fault->footer(
       "Examples: uroce fault set uroce0 drop=0.01 delay=10us\n"
-      "          uroce fault set uroce0 off");
+      "          uroce fault set uroce0 rule=drop opcode=WRITE_MIDDLE dir=tx nth=3\n"
+      "          uroce fault clear uroce0");
+}
+
+void AddConfig(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* config = app.add_subcommand("config", "The daemon's settings, while it runs");
+  config->require_subcommand(1);
+  AddSocketFlag(*config, flags);
+  CLI::App* show = config->add_subcommand(
+      "show", "Print the settings that hold, as a file that uroced --config takes");
+  AddSocketFlag(*show, flags);
+  show->add_flag("--json", flags.json, "Print JSON");
+  show->callback([&flags, &result] { result = PrintDump(flags, UROCE_DUMP_CONFIG); });
+  CLI::App* reload = config->add_subcommand(
+      "reload", "Have the daemon read its file anew; what it says holds, all of it or nothing");
+  AddSocketFlag(*reload, flags);
+  reload->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_RELOAD); });
+  CLI::App* set = config->add_subcommand(
+      "set", "Change settings until the next reload: log_level, and most limits");
+  AddSocketFlag(*set, flags);
+  set->add_option("KEY=VALUE", flags.changes)->required();
+  set->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_CONFIG); });
+  config->footer(
+      "Examples: uroce config show > now.toml\n"
+      "          uroce config set log_level=debug max_qp_per_user=4096\n"
+      "          uroce config reload");
+  CLI::App* port = app.add_subcommand("port", "Settings of a NIC, while programs use it");
+  port->require_subcommand(1);
+  AddSocketFlag(*port, flags);
+  AddChange(*port, flags, result, UROCE_CHANGE_PORT, "NIC",
+            "Change what --port says of it: rate=BPS|off, cc=PROFILE, cc.PRIORITY=PROFILE, "
+            "cc.PARAMETER=NUMBER; until the next reload");
+  port->footer("Example: uroce port set uroce0 rate=5G cc=delay");
 }
 
 int Main(int argc, char** argv) {
@@ -522,6 +579,8 @@ int Main(int argc, char** argv) {
   AddWatching(app, flags, result);
   AddCongestion(app, flags, result);
   AddNetwork(app, flags, result);
+  AddFaults(app, flags, result);
+  AddConfig(app, flags, result);
   AddCapture(app, flags, result);
   AddFlight(app, flags, result);
   AddExtcap(app, flags, result);

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cassert>
-#include <span>
+#include <utility>
 
 #include "drivers/pending_icrc.h"
 #include "pipeline/fabric/frame_headers.h"
+#include "pipeline/wire/decode.h"
 
 namespace uroce::drivers {
 namespace {
@@ -16,8 +17,10 @@ namespace {
 constexpr size_t kLaneFrames = 1024;
 constexpr size_t kHeldFrames = 64;
 constexpr uint32_t kMaxPassing = 8;
-/// A held frame leaves after this time, even if too few other frames have passed it.
+/// A held frame leaves after this time, even if too few other frames have passed it. That of a rule
+/// may wait longer: what it does must not depend on when the worker runs.
 constexpr Nanos kHoldLimit{200'000};
+constexpr Nanos kRuleHoldLimit{10'000'000};
 
 std::span<uint8_t> BytesOf(rte_mbuf* frame) {
   return {rte_pktmbuf_mtod(frame, uint8_t*), frame->data_len};
@@ -35,9 +38,9 @@ FaultCounters& FaultCounters::operator+=(const FaultCounters& other) {
   return *this;
 }
 
-FaultLane::FaultLane(const FaultConfig& config, uint64_t seed, rte_mempool* copies)
-    : config_(config), is_harmless_(config.is_harmless()), copies_(copies), random_(seed) {
-  held_.reserve(kHeldFrames);
+FaultLane::FaultLane(const FaultConfig& config, LaneRules rules, uint64_t seed, rte_mempool* copies)
+    : copies_(copies) {
+  Set(config, std::move(rules), seed);
 }
 
 FaultLane::~FaultLane() {
@@ -45,9 +48,11 @@ FaultLane::~FaultLane() {
   for (const Held& held : held_) rte_pktmbuf_free(held.frame);
 }
 
-void FaultLane::Set(const FaultConfig& config, uint64_t seed) {
+void FaultLane::Set(const FaultConfig& config, LaneRules rules, uint64_t seed) {
   config_ = config;
-  is_harmless_ = config.is_harmless();
+  rules_ = std::move(rules);
+  is_harmless_ = config_.is_harmless() && rules_.empty();
+  held_.reserve(rules_.empty() ? kHeldFrames : kLaneFrames);
   random_.seed(seed);
 }
 
@@ -57,36 +62,85 @@ bool FaultLane::Chance(double rate) {
   return static_cast<double>(random_() >> 11) * kOne < rate;
 }
 
+FaultLane::Fate FaultLane::DrawFate() {
+  Fate fate;
+  fate.drop = Chance(config_.drop);
+  fate.duplicate = Chance(config_.duplicate);
+  const bool reorder = Chance(config_.reorder);
+  fate.corrupt = Chance(config_.corrupt);
+  fate.mark = Chance(config_.ce_mark);
+  if (reorder && held_.size() < kHeldFrames) {
+    const auto passing = static_cast<uint32_t>(random_() % kMaxPassing) + 1;
+    fate.hold = Hold{.longest = kHoldLimit, .passing = passing};
+  }
+  return fate;
+}
+
+/// Every rule counts every packet that it matches, whatever others do to the packet.
+void FaultLane::ApplyRules(std::span<const uint8_t> frame, Fate& fate) {
+  wire::Packet packet;
+  wire::FrameView view;
+  if (wire::Decode(frame, packet, view) != wire::DecodeResult::kOk) return;
+  for (ActiveFaultRule* const active : rules_) {
+    const FaultRule& rule = active->rule;
+    if (!rule.Matches(packet.header)) continue;
+    const uint64_t number = active->matched.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (!rule.ActsOn(number)) continue;
+    active->acted.fetch_add(1, std::memory_order_relaxed);
+    switch (rule.action) {
+      case FaultRule::Action::kDrop:
+        fate.drop = true;
+        break;
+      case FaultRule::Action::kDuplicate:
+        fate.duplicate = true;
+        break;
+      case FaultRule::Action::kCorrupt:
+        fate.corrupt_at = view.icrc_offset - 1;  // All headers stay as they are.
+        break;
+      case FaultRule::Action::kMark:
+        fate.mark = true;
+        break;
+      case FaultRule::Action::kDelay:
+        fate.hold = Hold{.longest = rule.delay, .passing = UINT32_MAX};
+        break;
+      case FaultRule::Action::kReorder:
+        fate.hold = Hold{.longest = kRuleHoldLimit, .passing = rule.passing};
+        break;
+    }
+  }
+}
+
 void FaultLane::Put(rte_mbuf* frame, Nanos now) {
   assert(room() > 0);
   ++counters_.taken;
-  const bool drop = Chance(config_.drop);
-  const bool duplicate = Chance(config_.duplicate);
-  const bool reorder = Chance(config_.reorder);
-  const bool corrupt = Chance(config_.corrupt);
-  const bool ce_mark = Chance(config_.ce_mark);
-  if (drop) {
+  Fate fate = DrawFate();
+  if (!rules_.empty()) ApplyRules(BytesOf(frame), fate);
+  if (fate.drop) {
     ++counters_.dropped;
     rte_pktmbuf_free(frame);
     return;
   }
-  if (ce_mark && fabric::MarkCongestionExperienced(BytesOf(frame))) ++counters_.ce_marked;
+  if (fate.mark && fabric::MarkCongestionExperienced(BytesOf(frame))) ++counters_.ce_marked;
   // The copy is not corrupted, so that a corrupted frame may have an intact duplicate.
-  if (duplicate) Duplicate(frame, now);
-  if (corrupt) Corrupt(frame);
-  Line(frame, reorder, now);
+  if (fate.duplicate) Duplicate(frame, now);
+  if (fate.corrupt_at) {
+    BytesOf(frame)[*fate.corrupt_at] ^= 0xff;
+    ++counters_.corrupted;
+  } else if (fate.corrupt) {
+    Corrupt(frame);
+  }
+  Line(frame, fate.hold, now);
 }
 
-void FaultLane::Line(rte_mbuf* frame, bool hold, Nanos now) {
+void FaultLane::Line(rte_mbuf* frame, const std::optional<Hold>& hold, Nanos now) {
   const Nanos due = now + config_.delay;
-  if (!hold || held_.size() == kHeldFrames) {
+  if (!hold) {
     // After the delay was made shorter, later frames do not overtake earlier ones.
     line_.push_back({.frame = frame, .due = line_.empty() ? due : std::max(due, line_.back().due)});
     return;
   }
   ++counters_.reordered;
-  const auto passing = static_cast<uint32_t>(random_() % kMaxPassing) + 1;
-  held_.push_back({.frame = frame, .due = due + kHoldLimit, .passing = passing});
+  held_.push_back({.frame = frame, .due = due + hold->longest, .passing = hold->passing});
 }
 
 void FaultLane::Duplicate(const rte_mbuf* frame, Nanos now) {
@@ -98,7 +152,7 @@ void FaultLane::Duplicate(const rte_mbuf* frame, Nanos now) {
     return;
   }
   ++counters_.duplicated;
-  Line(copy, false, now);
+  Line(copy, std::nullopt, now);
 }
 
 void FaultLane::Corrupt(rte_mbuf* frame) {

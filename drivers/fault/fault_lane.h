@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "drivers/fault/fault_config.h"
@@ -27,18 +29,22 @@ struct FaultCounters {
   FaultCounters& operator+=(const FaultCounters& other);
 };
 
+/// The rules that a lane applies. The port owns them.
+using LaneRules = std::vector<ActiveFaultRule*>;
+
 /// Owns the frames that it holds, and loses none except by a drop. Used by one thread. `now` never
 /// goes back. A caller puts in at most room() frames.
 class FaultLane {
  public:
   /// Duplicates are made in mbufs of `copies`; when it is null, no frame is duplicated.
-  FaultLane(const FaultConfig& config, uint64_t seed, rte_mempool* copies);
+  FaultLane(const FaultConfig& config, LaneRules rules, uint64_t seed, rte_mempool* copies);
   ~FaultLane();
   FaultLane(const FaultLane&) = delete;
   FaultLane& operator=(const FaultLane&) = delete;
 
-  /// Applies to the next frame and those after it. Frames in the lane leave as they would have.
-  void Set(const FaultConfig& config, uint64_t seed);
+  /// Applies to the next frame and those after it: the rates and the delay of `config`, and
+  /// `rules`. Frames in the lane leave as they would have.
+  void Set(const FaultConfig& config, LaneRules rules, uint64_t seed);
 
   /// Takes ownership of `frame`. room() must not be 0.
   void Put(rte_mbuf* frame, Nanos now);
@@ -60,21 +66,39 @@ class FaultLane {
     rte_mbuf* frame;
     Nanos due;
   };
-  /// A frame that is held back for reordering.
+  /// A frame that is held back, so that others pass it.
   struct Held {
     rte_mbuf* frame;
     Nanos due;         ///< The frame leaves then at the latest, even if no more frames pass.
     uint32_t passing;  ///< How many frames must still pass it.
   };
 
+  /// How long a frame is held back at most.
+  struct Hold {
+    Nanos longest;
+    uint32_t passing;  ///< Frames that may pass it.
+  };
+  /// What becomes of one frame.
+  struct Fate {
+    bool drop = false;
+    bool duplicate = false;
+    bool mark = false;
+    bool corrupt = false;                ///< At a random place.
+    std::optional<uint32_t> corrupt_at;  ///< At this byte.
+    std::optional<Hold> hold;
+  };
+
   bool Chance(double rate);
-  void Line(rte_mbuf* frame, bool hold, Nanos now);
+  Fate DrawFate();
+  void ApplyRules(std::span<const uint8_t> frame, Fate& fate);
+  void Line(rte_mbuf* frame, const std::optional<Hold>& hold, Nanos now);
   void Duplicate(const rte_mbuf* frame, Nanos now);
   void Corrupt(rte_mbuf* frame);
   rte_mbuf* TakeHeld(Nanos now);
 
   FaultConfig config_;
-  bool is_harmless_;
+  LaneRules rules_;
+  bool is_harmless_ = true;
   rte_mempool* const copies_;
   std::mt19937_64 random_;
   std::deque<Late> line_;  ///< In order of arrival, which is also the order of `due`.

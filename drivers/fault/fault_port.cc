@@ -12,10 +12,12 @@ namespace {
 
 constexpr uint16_t kBurst = 32;
 
-/// The configuration of one lane: without faults when `direction` does not include the lane.
-FaultConfig LaneConfig(const FaultConfig& config, FaultConfig::Direction lane) {
-  const bool meant = config.direction == FaultConfig::Direction::kBoth || config.direction == lane;
-  return meant ? config : FaultConfig{};
+/// The rates and the delay of one lane: none when `direction` does not include the lane.
+FaultConfig LaneConfig(const FaultConfig& config, FaultDirection lane) {
+  const bool meant = config.direction == FaultDirection::kBoth || config.direction == lane;
+  FaultConfig its = meant ? config : FaultConfig{};
+  its.rules.clear();
+  return its;
 }
 
 /// The seed of one direction of one queue: each lane draws its own random numbers.
@@ -27,23 +29,34 @@ uint64_t LaneSeed(const FaultConfig& config, uint16_t queue, uint64_t direction)
 }  // namespace
 
 FaultPort::FaultPort(std::unique_ptr<Port> port, const FaultConfig& config, rte_mempool* copies)
-    : port_(std::move(port)), is_harmless_(config.is_harmless()) {
-  const FaultConfig receive = LaneConfig(config, FaultConfig::Direction::kReceive);
-  const FaultConfig transmit = LaneConfig(config, FaultConfig::Direction::kTransmit);
+    : port_(std::move(port)) {
   for (uint16_t queue = 0; queue < port_->queues(); ++queue) {
-    lanes_.emplace_back(
-        new Lanes{.receive = FaultLane(receive, LaneSeed(config, queue, 0), copies),
-                  .transmit = FaultLane(transmit, LaneSeed(config, queue, 1), copies)});
+    lanes_.emplace_back(new Lanes{.receive = FaultLane({}, {}, 0, copies),
+                                  .transmit = FaultLane({}, {}, 0, copies)});
   }
+  Set(config);
+}
+
+LaneRules FaultPort::RulesOf(FaultDirection lane) const {
+  LaneRules rules;
+  for (const auto& active : rules_) {
+    const FaultDirection direction = active->rule.direction;
+    if (direction == FaultDirection::kBoth || direction == lane) rules.push_back(active.get());
+  }
+  return rules;
 }
 
 void FaultPort::Set(const FaultConfig& config) {
   is_harmless_ = config.is_harmless();
+  rules_.clear();
+  for (const FaultRule& rule : config.rules) {
+    rules_.push_back(std::make_unique<ActiveFaultRule>(rule));
+  }
   for (uint16_t queue = 0; queue < port_->queues(); ++queue) {
-    lanes_[queue]->receive.Set(LaneConfig(config, FaultConfig::Direction::kReceive),
-                               LaneSeed(config, queue, 0));
-    lanes_[queue]->transmit.Set(LaneConfig(config, FaultConfig::Direction::kTransmit),
-                                LaneSeed(config, queue, 1));
+    lanes_[queue]->receive.Set(LaneConfig(config, FaultDirection::kReceive),
+                               RulesOf(FaultDirection::kReceive), LaneSeed(config, queue, 0));
+    lanes_[queue]->transmit.Set(LaneConfig(config, FaultDirection::kTransmit),
+                                RulesOf(FaultDirection::kTransmit), LaneSeed(config, queue, 1));
   }
 }
 

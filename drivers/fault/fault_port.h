@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A port around any other port: it drops, duplicates, delays, reorders, corrupts or marks the
-// frames, by a seed and rates.
+// frames, by a seed and rates, and single packets by rules.
 #pragma once
 
 #include <memory>
@@ -43,6 +43,8 @@ class FaultPort final : public Port {
   /// The counters, summed over all queues.
   FaultCounters receive_counters() const;
   FaultCounters transmit_counters() const;
+  /// The rules with their counts, which Set makes anew. Also while workers are inside.
+  const std::vector<std::unique_ptr<ActiveFaultRule>>& rules() const { return rules_; }
 
  private:
   /// Both directions of one queue.
@@ -51,11 +53,13 @@ class FaultPort final : public Port {
     FaultLane transmit;
   };
 
+  LaneRules RulesOf(FaultDirection lane) const;
   void SendOn(uint16_t queue, Nanos now);
   void TakeIn(uint16_t queue, Nanos now);
 
   const std::unique_ptr<Port> port_;
-  bool is_harmless_;
+  bool is_harmless_ = true;
+  std::vector<std::unique_ptr<ActiveFaultRule>> rules_;
   std::vector<std::unique_ptr<Lanes>> lanes_;
 };
 

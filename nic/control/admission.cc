@@ -8,6 +8,11 @@ namespace uroce::nic {
 
 Admission::Admission(const Limits& limits) : limits_(limits), counts_(std::make_shared<Counts>()) {}
 
+void Admission::SetLimits(const Limits& limits) {
+  const std::lock_guard lock(counts_->mutex);
+  limits_ = limits;
+}
+
 absl::StatusOr<Admission::Place> Admission::Admit(uid_t uid, bool is_privileged) {
   const std::lock_guard lock(counts_->mutex);
   const auto found = counts_->of_user.find(uid);

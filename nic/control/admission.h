@@ -25,6 +25,8 @@ class Admission {
   };
 
   explicit Admission(const Limits& limits);
+  /// Applies to those who come from now on.
+  void SetLimits(const Limits& limits);
 
   /// The place of one connection. Holders of what the connection left behind may keep it longer, so
   /// that reconnecting gains nothing. A place may outlive the Admission.
@@ -40,7 +42,7 @@ class Admission {
     std::map<uid_t, uint32_t> of_user;
   };
 
-  const Limits limits_;
+  Limits limits_;  ///< Under the mutex of the counts.
   const std::shared_ptr<Counts> counts_;
 };
 

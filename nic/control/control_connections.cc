@@ -28,6 +28,7 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
     : nic_(nic),
       admission_({.total = nic.config().limits.sessions,
                   .per_user = nic.config().limits.sessions_per_user}),
+      reconfiguration_(nic, admission_, publish),
       context_{.loop = loop,
                .nic = nic,
                .neighbours = services.paths.neighbours(),
@@ -44,6 +45,7 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
                          .histories = services.histories,
                          .clients = [this] { return Clients(); }},
                .monitor = monitor_,
+               .reconfiguration = reconfiguration_,
                .end = [this](ControlConnection& connection) { End(connection); },
                .publish = std::move(publish)},
       monitor_(context_.dumps) {}

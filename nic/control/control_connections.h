@@ -18,6 +18,7 @@
 #include "nic/control/admission.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
+#include "nic/control/reconfiguration.h"
 
 namespace uroce::nic {
 
@@ -40,6 +41,7 @@ class ControlConnections {
   /// What dumps read.
   const DumpContext& dumps() const { return context_.dumps; }
   Monitor& monitor() { return monitor_; }
+  Reconfiguration& reconfiguration() { return reconfiguration_; }
   size_t count() const { return connections_.size(); }
   /// Ends the connections of programs that removed memory which the daemon had mapped.
   void EndStruck();
@@ -57,6 +59,7 @@ class ControlConnections {
 
   Nic& nic_;
   Admission admission_;
+  Reconfiguration reconfiguration_;
   UserTurns turns_;
   LogBudget log_budget_;
   ControlContext context_;

@@ -24,6 +24,7 @@ class Nic;
 class NicDevice;
 class PeerAgreements;
 class RdmaCmHost;
+class Reconfiguration;
 class ControlConnection;
 
 /// All references outlive the connections. Control thread.
@@ -38,6 +39,7 @@ struct ControlContext {
   LogBudget& log_budget;
   const DumpContext dumps;
   Monitor& monitor;
+  Reconfiguration& reconfiguration;
   /// Ends a connection, after the current callback.
   std::function<void(ControlConnection&)> end;
   /// Rewrites the files that describe a device, after a change of it.

@@ -13,11 +13,14 @@
 #include "drivers/switch/switch_network.h"
 #include "nic/base/suggestion.h"
 #include "nic/control/control_context.h"
+#include "nic/control/reconfiguration.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {
 namespace {
+
+constexpr absl::string_view kNoFault = "off";
 
 template <size_t kBytes>
 std::string TextOf(const char (&field)[kBytes]) {
@@ -89,12 +92,15 @@ fabric::LinkConfig Changed(fabric::LinkConfig config, const SwitchChange& change
 absl::Status NetworkChanges::Change(const uroce_change& request) {
   if (!client_.is_privileged()) {
     return absl::PermissionDeniedError(
-        "the network is all programs': only root and the daemon's user may change it");
+        "the daemon serves all programs: only root and the daemon's user may change it");
   }
   const std::string target = TextOf(request.target), text = TextOf(request.text);
   if (request.what == UROCE_CHANGE_FAULT) return SetFault(target, text);
   if (request.what == UROCE_CHANGE_CC) return SetCongestion(target, text);
   if (request.what == UROCE_CHANGE_SWITCH) return SetSwitch(target, text);
+  if (request.what == UROCE_CHANGE_RELOAD) return context_.reconfiguration.Reload();
+  if (request.what == UROCE_CHANGE_CONFIG) return context_.reconfiguration.Set(text);
+  if (request.what == UROCE_CHANGE_PORT) return SetPort(target, text);
   return absl::InvalidArgumentError(absl::StrCat("there is no change ", request.what));
 }
 
@@ -109,18 +115,33 @@ absl::Status NetworkChanges::SetCongestion(const std::string& nic_name, const st
   return absl::OkStatus();
 }
 
-absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {
+absl::Status NetworkChanges::SetPort(const std::string& nic_name, const std::string& text) {
   NicDevice* const device = FindDevice(context_.nic, nic_name);
   if (device == nullptr) return NoNic(nic_name, context_.nic);
-  drivers::FaultConfig faults;
-  if (text != "off") {
-    const absl::StatusOr<drivers::FaultConfig> parsed = drivers::ParseFault(text);
-    if (!parsed.ok()) return parsed.status();
-    faults = *parsed;
+  return context_.reconfiguration.SetPort(*device, text);
+}
+
+absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {
+  if (nic_name.empty() && text == kNoFault) {
+    for (const auto& device : context_.nic.devices()) SetFaultOf(*device, {}, "");
+    return absl::OkStatus();
   }
-  context_.nic.workers().RunTogether([&] { device->fault_port()->Set(faults); });
-  device->ShowFault(text == "off" ? "" : text);
+  NicDevice* const device = FindDevice(context_.nic, nic_name);
+  if (device == nullptr) return NoNic(nic_name, context_.nic);
+  if (text == kNoFault) {
+    SetFaultOf(*device, {}, "");
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<drivers::FaultConfig> faults = drivers::ParseFault(text);
+  if (!faults.ok()) return faults.status();
+  SetFaultOf(*device, *faults, text);
   return absl::OkStatus();
+}
+
+void NetworkChanges::SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults,
+                                const std::string& text) {
+  context_.nic.workers().RunTogether([&] { device.fault_port()->Set(faults); });
+  device.ShowFault(text);
 }
 
 absl::Status NetworkChanges::SetSwitch(const std::string& target, const std::string& text) {

@@ -77,6 +77,8 @@ Server::~Server() {
 
 size_t Server::connection_count() const { return connections_->count(); }
 
+Reconfiguration& Server::reconfiguration() { return connections_->reconfiguration(); }
+
 bool Server::is_settling() const { return services_->paths.neighbours().has_tentative_address(); }
 
 void Server::SayFarewell() {

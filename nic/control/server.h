@@ -18,6 +18,7 @@ namespace uroce::nic {
 class Nic;
 class NicDevice;
 class ControlConnections;
+class Reconfiguration;
 struct Services;
 
 /// Control thread: everything here happens in `loop`.
@@ -32,6 +33,7 @@ class Server {
   size_t connection_count() const;
   /// The counters of all devices.
   Statistics& statistics() { return statistics_; }
+  Reconfiguration& reconfiguration();
   /// Whether conflict detection for the ports' own addresses is still running.
   bool is_settling() const;
 

@@ -47,7 +47,7 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
   datapath_.mac = info_.mac;
   datapath_.gsi_link = gsi_link_.get();
   is_host_ = IsHost(config_, info_);
-  if (config_.rate_bps != 0) datapath_.SetRate(config_.rate_bps);
+  datapath_.SetRate(config_.rate_bps);
   ConfigureCongestion();
   if (is_host_) MakeHostLink(datapath::HostLink::Takes::kHostProtocols, kHostDepthFrames);
   RefreshNetwork();
@@ -66,6 +66,12 @@ void NicDevice::ConfigureCongestion() {
 
 void NicDevice::SetCongestion(const CongestionConfig& config) {
   config_.congestion = config;
+  ConfigureCongestion();
+}
+
+void NicDevice::SetRate(uint64_t bps) {
+  config_.rate_bps = bps;
+  datapath_.SetRate(bps);
   ConfigureCongestion();
 }
 

@@ -117,6 +117,8 @@ class NicDevice final : public NetDevice {
   /// Congestion control from now on; connections that are there keep their profile. While all
   /// workers stand still.
   void SetCongestion(const CongestionConfig& config);
+  /// What the NIC sends at most from now on; 0: no limit. While all workers stand still.
+  void SetRate(uint64_t bps);
   bool has_had_faults() const { return has_had_faults_; }
   /// How often the link went down.
   uint64_t link_downed() const { return link_downed_; }

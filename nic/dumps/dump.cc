@@ -10,6 +10,7 @@
 #include "nic/capture/history_file.h"
 #include "nic/capture/history_recorder.h"
 #include "nic/devices/port_attributes.h"
+#include "nic/dumps/config_dump.h"
 #include "nic/dumps/congestion_dump.h"
 #include "nic/dumps/dump_stream.h"
 #include "nic/dumps/object_dumps.h"
@@ -98,6 +99,8 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeDump(uint32_t what, const DumpCo
       return Whole(PeersJson(context.nic, Visible(context, asker)));
     case UROCE_DUMP_SWITCH:
       return Whole(SwitchesJson(context.nic));
+    case UROCE_DUMP_CONFIG:
+      return Whole(ConfigJson(context.nic));
     case UROCE_DUMP_CC_SETTINGS:
       return Whole(CongestionSettingsJson(context.nic));
     default:

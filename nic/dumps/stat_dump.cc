@@ -68,6 +68,16 @@ Json FaultJson(const drivers::FaultCounters& counters) {
           {"corrupted", counters.corrupted},   {"ce_marked", counters.ce_marked}};
 }
 
+Json RulesJson(const drivers::FaultPort& port) {
+  Json list = Json::array();
+  for (const auto& active : port.rules()) {
+    list.push_back({{"rule", drivers::FormatRule(active->rule)},
+                    {"matched", active->matched.load(std::memory_order_relaxed)},
+                    {"acted", active->acted.load(std::memory_order_relaxed)}});
+  }
+  return list;
+}
+
 // Adds the fault port's statistics, which the workers count.
 void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
   if (!device.has_had_faults()) return;
@@ -79,6 +89,7 @@ void AddFaults(Nic& nic, const NicDevice& device, Json& json) {
   json["fault"] = device.config().fault;
   json["fault_receive"] = FaultJson(receive);
   json["fault_transmit"] = FaultJson(transmit);
+  json["fault_rules"] = RulesJson(*device.fault_port());
 }
 
 void AddLinkCounters(const std::string& prefix, const datapath::FrameLink& link, Json& json) {

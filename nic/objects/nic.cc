@@ -41,14 +41,7 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
                 .overflows = &overflows_,
                 .kept = KeptLimitsOf(config.limits)},
                seats) {
-  // If memory fits the limit but not the machine, the kernel kills a process, most likely this one.
-  const uint64_t machine_bytes =
-      uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
-  uint64_t& limit = config_.limits.memory_per_user;
-  limit = std::min(limit, machine_bytes / 4 * 3);
-  // Leaves room for others' mappings, whatever one user does.
-  uint32_t& mappings = config_.limits.mappings_per_user;
-  mappings = std::min(mappings, std::max(MappingGuard::Get().capacity() / 2, 1u));
+  config_.limits = Bounded(config_.limits);
   for (const auto& device : devices_) workers_.AddDevice(&device->datapath());
   workers_.Start();
   for (const auto& device : devices_) {
@@ -62,6 +55,33 @@ Nic::~Nic() {
   exception_paths_.clear();  // They wake a worker.
   workers_.Stop();
   datapath::CopyHelper::AwaitAll();
+}
+
+Limits Nic::Bounded(Limits limits) {
+  // If memory fits the limit but not the machine, the kernel kills a process, most likely this one.
+  const uint64_t machine_bytes =
+      uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  limits.memory_per_user = std::min(limits.memory_per_user, machine_bytes / 4 * 3);
+  // Leaves room for others' mappings, whatever one user does.
+  limits.mappings_per_user =
+      std::min(limits.mappings_per_user, std::max(MappingGuard::Get().capacity() / 2, 1u));
+  return limits;
+}
+
+void Nic::TakeSettings(const Config& next) {
+  config_.log_level = next.log_level;
+  config_.limits = Bounded(next.limits);
+  config_.nics = next.nics;
+  for (DeviceConfig& device : config_.devices) {
+    const auto changed = std::ranges::find(next.devices, device.name, &DeviceConfig::name);
+    if (changed == next.devices.end()) continue;
+    device.rate_bps = changed->rate_bps;
+    device.congestion = changed->congestion;
+    device.fault = changed->fault;
+  }
+  workers_.RunTogether([&] {
+    for (auto& [uid, user] : users_) user.SetLimits(config_.limits);
+  });
 }
 
 NetDevices Nic::net_devices() const {

@@ -47,6 +47,12 @@ class Nic {
   Nic& operator=(const Nic&) = delete;
 
   const Config& config() const { return config_; }
+  /// Takes what may change while the daemon runs (nic/settings/config_change.h), but for the
+  /// devices' own settings. Programs that are there keep their limits; those of their users apply
+  /// to what they ask for from now on.
+  void TakeSettings(const Config& next);
+  /// The limits that this machine can bear.
+  static Limits Bounded(Limits limits);
   const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
   /// The same devices, as nic/paths uses them.
   NetDevices net_devices() const;

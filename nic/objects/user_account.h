@@ -27,7 +27,8 @@ struct Quota {
 
   /// Checks that `more` fits; messages call the resource `kind`. Errors: ResourceExhausted.
   absl::Status Check(const char* kind, uint64_t more) const {
-    if (more <= limit - used) return absl::OkStatus();
+    // A limit may have been lowered below what is used.
+    if (used <= limit && more <= limit - used) return absl::OkStatus();
     return absl::ResourceExhaustedError(
         absl::StrCat(kind, ": user ", uid, " holds ", used, " of ", limit, ", see ", flag));
   }
@@ -65,14 +66,12 @@ class QuotaShare {
 class UserAccount {
  public:
   UserAccount(uint32_t uid, const Limits& limits)
-      : sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
+      : rate(std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps)),
+        sockets{uid, limits.sockets_per_user, "--max-sockets-per-user"},
         mappings{uid, limits.mappings_per_user, "--max-mappings-per-user"},
         xrc_files{uid, limits.kinds.of(Kind::kXrcd).of_user, "--max-xrcd-per-user"},
         attachments{uid, limits.attachments_per_user, "--max-mcast-per-user"},
         queue_bytes{uid, limits.queue_bytes_per_user, "--max-queue-bytes-per-user"} {
-    if (limits.rate_per_user_bps != 0) {
-      rate = std::make_unique<datapath::SharedRate>(limits.rate_per_user_bps);
-    }
     for (const KindRow& row : kKinds) {
       kinds_.push_back(
           {uid, limits.kinds.of(row.kind).of_user,
@@ -80,11 +79,23 @@ class UserAccount {
     }
   }
 
+  /// Applies to what the user asks for from now on; what it holds stays. While all workers stand
+  /// still.
+  void SetLimits(const Limits& limits) {
+    rate->Set(limits.rate_per_user_bps);
+    sockets.limit = limits.sockets_per_user;
+    mappings.limit = limits.mappings_per_user;
+    xrc_files.limit = limits.kinds.of(Kind::kXrcd).of_user;
+    attachments.limit = limits.attachments_per_user;
+    queue_bytes.limit = limits.queue_bytes_per_user;
+    for (const KindRow& row : kKinds) of(row.kind).limit = limits.kinds.of(row.kind).of_user;
+  }
+
   Quota& of(Kind kind) { return kinds_[static_cast<size_t>(kind)]; }
   const Quota& of(Kind kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
   datapath::RecordPace record_pace;
-  /// What all queue pairs of the user send together; null: no limit. Sessions refer to it.
+  /// What all queue pairs of the user send together. Sessions refer to it.
   std::unique_ptr<datapath::SharedRate> rate;
   Quota sockets;      ///< For contexts, completion channels and files of rdma_cm; one fd each.
   Quota mappings;     ///< Segments, including removed ones that regions still use.

@@ -201,6 +201,31 @@ const std::vector<Row>& Rows() {
   return *rows;
 }
 
+/// The value at a target as text.
+struct Reader {
+  const Config& config;
+  std::string operator()(std::string Config::*text) const { return config.*text; }
+  std::string operator()(bool Config::*flag) const { return config.*flag ? "true" : "false"; }
+  std::string operator()(uint32_t Config::*number) const { return absl::StrCat(config.*number); }
+  std::string operator()(int Config::*fd) const {
+    return config.*fd < 0 ? "" : absl::StrCat(config.*fd);
+  }
+  std::string operator()(uint32_t Limits::*limit) const {
+    return absl::StrCat(config.limits.*limit);
+  }
+  std::string operator()(uint64_t Limits::*limit) const {
+    return absl::StrCat(config.limits.*limit);
+  }
+  std::string operator()(const KindTarget& target) const {
+    return absl::StrCat(config.limits.kinds.of(target.kind).*target.limit);
+  }
+  std::string operator()(const RateTarget& target) const {
+    const uint64_t bps = config.limits.*target.limit;
+    return bps == 0 ? "" : absl::StrCat(bps);
+  }
+  std::string operator()(const LogFormatTarget&) const { return config.json_log ? "json" : "text"; }
+};
+
 absl::Status Complain(const Setting& setting, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(setting.origin, ": ", what));
 }
@@ -346,31 +371,74 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
   return absl::OkStatus();
 }
 
+/// Whether the NICs of wires and switches have the key too.
+bool IsNicKey(absl::string_view key) {
+  return key == kSelectiveRepeatKey || key == kRateKey || IsCongestionKey(key);
+}
+
+/// Range: IsNicKey(key).
+absl::Status SetNicField(const std::string& key, const std::string& value, DeviceConfig& device) {
+  if (key == kSelectiveRepeatKey) return SetSelectiveRepeat(value, device);
+  if (key == kRateKey) return SetRate(value, device);
+  return SetCongestion(key, value, device.congestion);
+}
+
 /// Moves the fields that apply to both ends of a wire from `setting` to `device`.
 absl::Status TakeCommonFields(Setting& setting, DeviceConfig& device) {
-  if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
   std::vector<std::pair<std::string, std::string>> ends;
   for (auto& [key, value] : setting.fields) {
-    absl::Status status;
-    if (key == kSelectiveRepeatKey) {
-      status = SetSelectiveRepeat(value, device);
-    } else if (key == kRateKey) {
-      status = SetRate(value, device);
-    } else if (key == kIcrcKey) {
-      status = SetIcrc(value, device.always_icrc);
-    } else if (IsCongestionKey(key)) {
-      status = SetCongestion(key, value, device.congestion);
-    } else {
-      ends.emplace_back(std::move(key), std::move(value));
+    if (key == kIcrcKey) {
+      const absl::Status status = SetIcrc(value, device.always_icrc);
+      if (!status.ok()) return Complain(setting, status.message());
+      continue;
     }
+    if (!IsNicKey(key)) {
+      ends.emplace_back(std::move(key), std::move(value));
+      continue;
+    }
+    const absl::Status status = SetNicField(key, value, device);
     if (!status.ok()) return Complain(setting, status.message());
   }
   setting.fields = std::move(ends);
   return absl::OkStatus();
 }
 
+/// Moves the fields of single NICs, such as "uroce1.rate", out of `setting`.
+Setting TakeFieldsOfNics(Setting& setting) {
+  Setting of_nics{setting.origin, setting.key, "", {}};
+  std::erase_if(setting.fields, [&](auto& field) {
+    const bool is_of_nic = absl::StrContains(field.first, '.') && !IsCongestionKey(field.first);
+    if (is_of_nic) of_nics.fields.push_back(field);
+    return is_of_nic;
+  });
+  return of_nics;
+}
+
+/// Applies the fields of single NICs to those from number `first` on.
+absl::Status ApplyFieldsOfNics(const Setting& setting, size_t first, Config& config) {
+  for (const auto& [key, value] : setting.fields) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(key, absl::MaxSplits('.', 1));
+    const auto device =
+        std::find_if(config.devices.begin() + static_cast<ptrdiff_t>(first), config.devices.end(),
+                     [&](const DeviceConfig& candidate) { return candidate.name == parts.first; });
+    if (device == config.devices.end() || !IsNicKey(parts.second)) {
+      return Complain(setting, absl::StrCat("\"", key,
+                                            "\" is no NIC of it with a key rate, cc, "
+                                            "cc.PRIORITY, cc.PARAMETER or selective-repeat"));
+    }
+    const absl::Status status = SetNicField(parts.second, value, *device);
+    if (!status.ok()) {
+      return Complain(setting, absl::StrCat(parts.first, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplyWire(Setting setting, Config& config) {
+  if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
   DeviceConfig common;
+  const size_t first = config.devices.size();
+  const Setting of_nics = TakeFieldsOfNics(setting);
   if (absl::Status status = TakeCommonFields(setting, common); !status.ok()) return status;
   if (setting.fields.size() != 2) {
     return Complain(setting, absl::StrCat("a wire has two ends, not ", setting.fields.size(),
@@ -388,7 +456,7 @@ absl::Status ApplyWire(Setting setting, Config& config) {
     }
     config.devices.push_back(std::move(device));
   }
-  return absl::OkStatus();
+  return ApplyFieldsOfNics(of_nics, first, config);
 }
 
 /// Adds `steps` to `gid`, as a number in network order.
@@ -434,8 +502,10 @@ absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config)
   return absl::OkStatus();
 }
 
-absl::Status ApplySwitch(const Setting& setting, Config& config) {
+absl::Status ApplySwitch(Setting setting, Config& config) {
   if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
+  const size_t first = config.devices.size();
+  const Setting of_nics = TakeFieldsOfNics(setting);
   SwitchSettings made;
   for (const auto& [key, value] : setting.fields) {
     const absl::Status status = SetSwitchField(key, value, made);
@@ -450,8 +520,22 @@ absl::Status ApplySwitch(const Setting& setting, Config& config) {
   for (uint32_t port = 0; port < config.switches.back().ports; ++port) {
     if (absl::Status status = AddSwitchNic(setting, port, config); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return ApplyFieldsOfNics(of_nics, first, config);
 }
+
+absl::Status ApplyNics(const Setting& setting, Config& config) {
+  const size_t first = config.devices.size();
+  const absl::Status status = setting.key == "port"   ? ApplyPort(setting, config)
+                              : setting.key == "wire" ? ApplyWire(setting, config)
+                                                      : ApplySwitch(setting, config);
+  config.nics.push_back({setting, {}});
+  for (size_t i = first; i < config.devices.size(); ++i) {
+    config.nics.back().names.push_back(config.devices[i].name);
+  }
+  return status;
+}
+
+bool IsOfNics(absl::string_view key) { return key == "port" || key == "wire" || key == "switch"; }
 
 absl::Status ApplyFault(const Setting& setting, Config& config) {
   const std::pair<std::string, std::string> parts =
@@ -466,9 +550,7 @@ absl::Status ApplyFault(const Setting& setting, Config& config) {
 }
 
 absl::Status Apply(const Setting& setting, Config& config) {
-  if (setting.key == "port") return ApplyPort(setting, config);
-  if (setting.key == "wire") return ApplyWire(setting, config);
-  if (setting.key == "switch") return ApplySwitch(setting, config);
+  if (IsOfNics(setting.key)) return ApplyNics(setting, config);
   for (const Row& row : Rows()) {
     if (setting.key == row.info.key) return ApplyRow(row, setting, config);
   }
@@ -534,7 +616,7 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
   if (config.devices.empty() && config.switches.empty()) {
     const absl::StatusOr<Setting> wire = SplitFields("--wire", "wire", kDefaultWire);
     if (!wire.ok()) return wire.status();
-    if (absl::Status status = ApplyWire(*wire, config); !status.ok()) return status;
+    if (absl::Status status = ApplyNics(*wire, config); !status.ok()) return status;
   }
   for (const Setting* fault : faults) {
     if (absl::Status status = ApplyFault(*fault, config); !status.ok()) return status;
@@ -543,6 +625,23 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
   if (absl::Status status = FinishSwitches(config.switches); !status.ok()) return status;
   if (absl::Status status = CheckAddressesDiffer(config); !status.ok()) return status;
   return config;
+}
+
+std::string ValueOf(const std::string& key, const Config& config) {
+  for (const Row& row : Rows()) {
+    if (row.info.key == key) return std::visit(Reader{config}, row.target);
+  }
+  return "";
+}
+
+absl::Status ChangeConfig(const std::vector<Setting>& settings, Config& config) {
+  Config changed = config;
+  for (const Setting& setting : settings) {
+    if (IsOfNics(setting.key)) return Complain(setting, "is no setting of the daemon as a whole");
+    if (absl::Status status = Apply(setting, changed); !status.ok()) return status;
+  }
+  config = std::move(changed);
+  return absl::OkStatus();
 }
 
 const std::vector<SettingInfo>& SettingInfos() {

@@ -74,8 +74,23 @@ struct Limits {
   uint64_t capture_bytes = 256ull << 20;   ///< Size of the ring of one capture.
 };
 
+/// A setting as it was written. The keys port, wire and switch use `fields` instead of `value`.
+struct Setting {
+  std::string origin;  ///< "--workers", "uroced.toml: workers": begins error messages.
+  std::string key;
+  std::string value;
+  std::vector<std::pair<std::string, std::string>> fields;
+};
+
+/// A setting port, wire or switch, and the NICs that it makes.
+struct NicSetting {
+  Setting setting;
+  std::vector<std::string> names;
+};
+
 struct Config {
   std::vector<DeviceConfig> devices;
+  std::vector<NicSetting> nics;  ///< Where `devices` come from.
   std::vector<SwitchSettings> switches;
   std::string socket_path;
   uint32_t workers = 1;
@@ -94,14 +109,6 @@ struct Config {
   Limits limits;
 };
 
-/// A setting as it was written. The keys port, wire and switch use `fields` instead of `value`.
-struct Setting {
-  std::string origin;  ///< "--workers", "uroced.toml: workers": begins error messages.
-  std::string key;
-  std::string value;
-  std::vector<std::pair<std::string, std::string>> fields;
-};
-
 /// Splits "name=uroce0,ip=..." at ',', beside which blanks and line breaks are allowed, and each
 /// part at its first '='.
 absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value);
@@ -109,7 +116,8 @@ absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const s
 /// Applies settings in order: a later one replaces an earlier one; port, wire and switch add NICs
 /// and switches; fault names a device. Without port, wire and switch there are two NICs on an
 /// in-process wire. `default_socket` is used when no setting names the socket. Errors: one line
-/// that names the setting, the value and what would be right.
+/// that names the setting, the value and what would be right. The keys of one NIC of a wire or
+/// switch have its name before them: "uroce1.rate", "uroce1.cc".
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket);
 
@@ -122,6 +130,11 @@ struct SettingInfo {
   std::string help;
 };
 const std::vector<SettingInfo>& SettingInfos();
+/// The value of such a setting in `config`, as it is written; "" for text that was not given, a fd
+/// or a rate that there is none of.
+std::string ValueOf(const std::string& key, const Config& config);
+/// Applies such settings to `config`, all or none. Errors: as MakeConfig.
+absl::Status ChangeConfig(const std::vector<Setting>& settings, Config& config);
 
 /// The default wire, in the syntax of --wire.
 inline constexpr char kDefaultWire[] =

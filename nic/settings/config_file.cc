@@ -58,9 +58,9 @@ std::string Spelt(absl::string_view key, char other, char usual) {
 }
 
 /// The key of a field as flags spell it: those of ports and switches have hyphens, parameters of
-/// congestion control have none, and those of wires are names of NICs.
+/// congestion control have none, and those of wires have names of NICs.
 std::string FieldKey(const std::string& device_kind, const std::string& key) {
-  const bool is_free = device_kind == "wire" || absl::StartsWith(key, "cc.");
+  const bool is_free = device_kind == "wire" || absl::StrContains(key, "cc.");
   return is_free ? key : Spelt(key, '_', '-');
 }
 
@@ -109,12 +109,14 @@ class Reader {
     return absl::OkStatus();
   }
 
-  /// `cc.rpg_ai_rate = 20` is a table in TOML.
-  absl::Status ReadField(const Entry& field, const std::string& prefix, Setting& setting) {
+  /// `cc.rpg_ai_rate = 20` is a table in TOML, and `uroce1.cc.rpg_ai_rate = 20` one in another.
+  absl::Status ReadField(const Entry& field, const std::string& prefix, Setting& setting,
+                         int depth = 0) {
     const std::string key = absl::StrCat(prefix, field.key);
-    if (const toml::table* table = field.node->as_table(); table != nullptr && prefix.empty()) {
+    if (const toml::table* table = field.node->as_table(); table != nullptr && depth < 2) {
       for (const Entry& member : InFileOrder(*table)) {
-        if (absl::Status status = ReadField(member, key + ".", setting); !status.ok()) {
+        absl::Status status = ReadField(member, key + ".", setting, depth + 1);
+        if (!status.ok()) {
           return status;
         }
       }
@@ -155,7 +157,18 @@ class Reader {
     if (info != infos.end() && info->is_limit != is_limit) {
       return Complain(origin, info->is_limit ? "belongs under [limits]" : "is no limit");
     }
-    absl::StatusOr<std::string> text = TextOf(*entry.node, origin);
+    if (const toml::array* faults = entry.node->as_array(); faults != nullptr && key == "fault") {
+      for (const toml::node& fault : *faults) {
+        if (absl::Status status = AddScalar(fault, origin, key); !status.ok()) return status;
+      }
+      return absl::OkStatus();
+    }
+    return AddScalar(*entry.node, origin, key);
+  }
+
+  absl::Status AddScalar(const toml::node& node, const std::string& origin,
+                         const std::string& key) {
+    absl::StatusOr<std::string> text = TextOf(node, origin);
     if (!text.ok()) return text.status();
     settings_.push_back({origin, key, *std::move(text), {}});
     return absl::OkStatus();

@@ -34,7 +34,8 @@ constexpr char kWireHelp[] =
     "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"
     "wire and dcqcn on a port if not given; cc.3=PROFILE: of priority 3 (DSCP\n"
     "24 to 31) alone; cc.PARAMETER=NUMBER\n"
-    "rate=5G, also of a port: each NIC sends no more, in bits on the wire\n"
+    "rate=5G|off, also of a port: each NIC sends no more, in bits on the wire\n"
+    "A.KEY=... here, uroce0.KEY=... of a switch: rate or cc of one NIC alone\n"
     "icrc=always, also of a switch: packets carry their ICRC on the way to a\n"
     "NIC inside too, not only to captures and faults (needed, if not given)";
 
@@ -70,7 +71,9 @@ class Flags {
     Name("switch", AddValue("switch", "KEY=VALUE,...", kSwitchHelp, kNics));
     Name("port", AddValue("port", "KEY=VALUE,...", kPortHelp, kNics));
     Name("fault", AddValue("fault", "NAME:KEY=VALUE,...",
-                           "faults on any NIC, such as uroce0:drop=0.01", kNics));
+                           "faults on any NIC, such as uroce0:drop=0.01 or, of single packets,\n"
+                           "uroce0:rule=drop,opcode=ACK,nth=3; keys as uroce fault set",
+                           kNics));
     Name("config",
          AddValue("config", "FILE", "settings in TOML under the same names; flags win", "Daemon"));
     for (const SettingInfo& info : SettingInfos()) AddSetting(info);

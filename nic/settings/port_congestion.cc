@@ -99,6 +99,25 @@ absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config)
   return absl::OkStatus();
 }
 
+std::vector<std::pair<std::string, std::string>> CongestionFields(const CongestionConfig& config) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  if (config.profile) fields.emplace_back(kCongestionKey, congestion::NameOf(*config.profile));
+  for (size_t priority = 0; priority < config.of_priority.size(); ++priority) {
+    const std::optional<congestion::Profile>& own = config.of_priority[priority];
+    if (own) {
+      fields.emplace_back(absl::StrCat(kParameterPrefix, priority), congestion::NameOf(*own));
+    }
+  }
+  for (const congestion::Parameter& parameter : congestion::Parameters()) {
+    for (const auto& [its, value] : config.parameters) {
+      if (its != &parameter) continue;
+      fields.emplace_back(std::string(kParameterPrefix) + std::string(parameter.name),
+                          absl::StrCat(value));
+    }
+  }
+  return fields;
+}
+
 congestion::Settings CongestionOf(const DeviceConfig& device) {
   return WithParameters(ProfileOf(device), device.congestion);
 }

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +27,9 @@ absl::Status SetCongestion(absl::string_view key, const std::string& text,
 /// Applies changes such as "profile=delay,ai=300", all of them or none. Errors: those of
 /// SetCongestion.
 absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config);
+
+/// The keys and values that make `config`, in an order of their own.
+std::vector<std::pair<std::string, std::string>> CongestionFields(const CongestionConfig& config);
 
 /// Combines the settings of the device for packets of a priority that has no profile of its own.
 /// Without a profile: `dcqcn` on a port; `off` on an in-process wire, which applies backpressure to

@@ -114,6 +114,8 @@ absl::Status SetFault(const std::string& text, DeviceConfig& device) {
 }
 
 absl::Status SetRate(const std::string& text, DeviceConfig& device) {
+  device.rate_bps = 0;
+  if (text == "off") return absl::OkStatus();
   const absl::Status status = ParseRate(text, device.rate_bps);
   return status.ok() ? status
                      : absl::InvalidArgumentError(absl::StrCat(kRateKey, " ", status.message()));

@@ -74,7 +74,7 @@ class ServiceTest(unittest.TestCase):
     def test_sighup_ends_nothing(self):
         daemon = self.start_ready()
         daemon.signal(signal.SIGHUP)
-        wait_until(lambda: "SIGHUP changes nothing" in daemon.output(), "a line about SIGHUP")
+        wait_until(lambda: "settings: none has changed" in daemon.output(), "a line about SIGHUP")
         self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
         self.assertEqual(daemon.stop(), 0)
         self.assertEqual(os.listdir(self.directory), [], "nothing stays behind")

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/views/config_text.h"
 #include "tools/views/dump_view.h"
 #include "tools/views/rates.h"
 #include "tools/views/text_table.h"
@@ -212,6 +213,8 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
              RenderShared(*dump, "peers", "agreements with peers", options.all);
     case UROCE_DUMP_CC_SETTINGS:
       return RenderParameters(objects);
+    case UROCE_DUMP_CONFIG:
+      return RenderConfig(json);
     case UROCE_DUMP_CC:
       return objects.empty() ? std::string("none\n") : RenderFlows(objects);
     case UROCE_DUMP_QP:
@@ -231,7 +234,7 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
 absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::string& device) {
   const absl::StatusOr<Json> dump = ParseDump(json);
   if (!dump.ok()) return dump.status();
-  std::vector<Json> rows;
+  std::vector<Json> rows, rules;
   for (const Json& object : SelectObjects(*dump, {.device = device})) {
     const std::string fault = object.value("fault", "");
     Json row = {{"device", DeviceOf(object)}, {"fault", fault.empty() ? "off" : fault}};
@@ -241,8 +244,25 @@ absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::str
       for (const auto& [name, value] : counters.items()) row[prefix + name] = value;
     }
     rows.push_back(std::move(row));
+    for (const Json& rule : MemberOf(object, "fault_rules")) {
+      rules.push_back({{"device", DeviceOf(object)}});
+      rules.back().update(rule);
+    }
   }
-  return RenderObjects(rows);
+  return RenderObjects(rows) + (rules.empty() ? "" : "\n" + RenderObjects(rules));
+}
+
+absl::StatusOr<std::string> FaultsOf(const std::string& json) {
+  const absl::StatusOr<Json> dump = ParseDump(json);
+  if (!dump.ok()) return dump.status();
+  Json list = Json::array();
+  for (const Json& object : SelectObjects(*dump, {})) {
+    list.push_back({{"name", DeviceOf(object)}});
+    for (const auto& [name, value] : object.items()) {
+      if (name.starts_with("fault")) list.back()[name] = value;
+    }
+  }
+  return Json({{"devices", list}}).dump();
 }
 
 absl::StatusOr<std::string> RenderJson(const std::string& json, const Selection& select,

@@ -23,8 +23,11 @@ struct RenderOptions {
 absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& json,
                                        const RenderOptions& options);
 
-/// The faults of each device and their counters, from a dump UROCE_DUMP_STAT.
+/// The faults of each device and their counters, and its rules with theirs, from a dump
+/// UROCE_DUMP_STAT.
 absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::string& device);
+/// The same as a dump: of each device its name and what is said of its faults.
+absl::StatusOr<std::string> FaultsOf(const std::string& json);
 
 /// `json` with "timestamp" (RFC 3339, UTC, microseconds), and in its lists what `select` selects.
 /// Indented for reading, or as one line for each look of --watch (NDJSON). All that is not ASCII is

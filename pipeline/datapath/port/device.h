@@ -90,10 +90,9 @@ class Device {
   drivers::FrameQueue* relay(uint32_t worker) const { return relays_[worker].get(); }
 
   DeviceCounters& counters(uint32_t worker) { return counters_[worker].its; }
-  /// Limits what the device sends to `bps`, all workers together. Range: `bps` >= 1. Called before
-  /// a worker has the device.
-  void SetRate(uint64_t bps) { rate_ = std::make_unique<SharedRate>(bps); }
-  /// Null: no limit.
+  /// Limits what the device sends to `bps`, all workers together; 0: no limit. Called before a
+  /// worker has the device, or while all workers stand still.
+  void SetRate(uint64_t bps) { rate_->Set(bps); }
   SharedRate* rate() const { return rate_.get(); }
   /// Settings of each priority. Called before a worker has the device, or while all workers stand
   /// still. `line_bps` > 0: what the port sends at most.
@@ -154,7 +153,7 @@ class Device {
   uint32_t queues_;
   std::vector<std::unique_ptr<drivers::FrameQueue>> relays_;
   std::vector<CounterBlock> counters_;
-  std::unique_ptr<SharedRate> rate_;
+  std::unique_ptr<SharedRate> rate_ = std::make_unique<SharedRate>(0);
 };
 
 }  // namespace uroce::datapath

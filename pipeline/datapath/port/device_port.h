@@ -111,9 +111,7 @@ class DevicePort {
   /// Whether the device's limit lets data leave now. Acknowledgements, CNPs, and what stacks send
   /// do not wait, but count.
   bool MaySend(Nanos now) {
-    if (!share_.is_limited()) [[likely]]
-      return true;
-    is_paced_ = !share_.MaySend(now);
+    is_paced_ = share_.is_limited() && !share_.MaySend(now);
     return !is_paced_;
   }
   /// Takes `flow` from the schedule until its user's limit lets it send.

@@ -30,21 +30,28 @@ class SharedRate {
   static constexpr int64_t kLeastTicketBytes = 4'500;
   static constexpr int64_t kMostTicketBytes = 16 * 1024;
 
-  /// Range: `bps` >= 1.
-  explicit SharedRate(uint64_t bps)
-      : bps_(bps),
-        nanos_per_byte_(8e9 / static_cast<double>(bps)),
-        ticket_bytes_(std::clamp(
-            std::llrint(static_cast<double>(kTicketTime.count()) / nanos_per_byte_),
-            static_cast<long long>(kLeastTicketBytes), static_cast<long long>(kMostTicketBytes))),
-        credit_(std::min(TimeOf(kCreditBytes), kMaxLate)) {}
+  /// 0: no limit.
+  explicit SharedRate(uint64_t bps) { Set(bps); }
   SharedRate(const SharedRate&) = delete;
   SharedRate& operator=(const SharedRate&) = delete;
 
+  /// While no sender is inside. Tickets that were given keep their times.
+  void Set(uint64_t bps) {
+    bps_ = bps;
+    next_.store(0, std::memory_order_relaxed);
+    if (bps == 0) return;
+    nanos_per_byte_ = 8e9 / static_cast<double>(bps);
+    ticket_bytes_ = std::clamp(
+        std::llrint(static_cast<double>(kTicketTime.count()) / nanos_per_byte_),
+        static_cast<long long>(kLeastTicketBytes), static_cast<long long>(kMostTicketBytes));
+    credit_ = std::min(TimeOf(kCreditBytes), kMaxLate);
+  }
+
+  bool is_limited() const { return bps_ != 0; }
   uint64_t bps() const { return bps_; }
   int64_t ticket_bytes() const { return ticket_bytes_; }
 
-  /// Takes the next ticket: the time from which its bytes may leave.
+  /// Takes the next ticket: the time from which its bytes may leave. Range: is_limited().
   Nanos TakeTicket(Nanos now) {
     const int64_t earliest = (now - credit_).count();
     const int64_t length = TimeOf(ticket_bytes_).count();
@@ -61,10 +68,10 @@ class SharedRate {
     return Nanos(std::llrint(static_cast<double>(bytes) * nanos_per_byte_));
   }
 
-  const uint64_t bps_;
-  const double nanos_per_byte_;
-  const int64_t ticket_bytes_;
-  const Nanos credit_;
+  uint64_t bps_ = 0;
+  double nanos_per_byte_ = 0;
+  int64_t ticket_bytes_ = kLeastTicketBytes;
+  Nanos credit_;
   alignas(64) std::atomic<int64_t> next_{0};  ///< When the next ticket begins.
 };
 
@@ -74,7 +81,7 @@ class RateShare {
   /// `rate` outlives this object; null: no limit.
   explicit RateShare(SharedRate* rate = nullptr) : rate_(rate) {}
 
-  bool is_limited() const { return rate_ != nullptr; }
+  bool is_limited() const { return rate_ != nullptr && rate_->is_limited(); }
   /// Whether a packet may leave, of any size. Takes a ticket when the last one is used up, so a
   /// sender that has nothing to send does not ask. Range: is_limited().
   bool MaySend(Nanos now) {

@@ -529,6 +529,7 @@ enum uroce_dump_what {
   UROCE_DUMP_SWITCH,
   UROCE_DUMP_CC, /* the flows of queue pairs */
   UROCE_DUMP_CC_SETTINGS,
+  UROCE_DUMP_CONFIG, /* the settings that hold */
 };
 struct uroce_dump {
   uint32_t what;
@@ -545,10 +546,13 @@ struct uroce_flight {
 /* CHANGE, from a tool that runs as root or as the daemon's user. The daemon makes all changes that
  * `text` names, or none. */
 enum uroce_change_what {
-  UROCE_CHANGE_FAULT = 1, /* target: a device; text as of --fault, or "off" */
+  UROCE_CHANGE_FAULT = 1, /* target: a device; text as of --fault, or "off"; "" and "off": all */
   UROCE_CHANGE_SWITCH,    /* target: a switch, a port as "sw0:3", or the device at a port; text:
                              KEY=VALUE,... of --switch, and link=up or link=down of a port */
   UROCE_CHANGE_CC,        /* target: a device; text: profile=PROFILE,PARAMETER=NUMBER,... */
+  UROCE_CHANGE_RELOAD,    /* the daemon reads its file anew; target and text: "" */
+  UROCE_CHANGE_CONFIG,    /* target: ""; text: KEY=VALUE,... of settings without NICs */
+  UROCE_CHANGE_PORT,      /* target: a device; text: KEY=VALUE,... of --port */
 };
 struct uroce_change {
   uint32_t what;

@@ -40,6 +40,24 @@ uint64_t SumOf(const std::vector<RatedSender>& senders) {
   return sum;
 }
 
+TEST(SharedRateTest, ARateChangesAndEndsWhileItsSendersStay) {
+  SharedRate rate(0);
+  RateShare share(&rate);
+  EXPECT_FALSE(share.is_limited());
+  Nanos now = kBegin;
+  for (const uint64_t bps : {8'000'000ull, 80'000'000ull, 8'000'000ull}) {
+    rate.Set(bps);
+    EXPECT_TRUE(share.is_limited());
+    uint64_t sent_bytes = 0;
+    for (const Nanos end = now + kSecond; now < end; now = now + Nanos(50'000)) {
+      for (int i = 0; i < 64 && share.MaySend(now); ++i, sent_bytes += 1000) share.OnSent(1000);
+    }
+    EXPECT_NEAR(static_cast<double>(sent_bytes) * 8 / static_cast<double>(bps), 1, 0.15) << bps;
+  }
+  rate.Set(0);
+  EXPECT_FALSE(share.is_limited());
+}
+
 // [cc.limit.rate] The senders of a limit keep it together, from 10 Mb/s to 20 Gb/s, whatever their
 // packets are, and share it by bytes.
 TEST(SharedRateTest, SendersKeepTheRateTogether) {

@@ -26,6 +26,17 @@ TEST(AdmissionTest, OneUserCannotTakeAllPlaces) {
   EXPECT_TRUE(admission.Admit(kBob, false).ok());
 }
 
+TEST(AdmissionTest, LimitsChangeForThoseWhoCome) {
+  Admission admission({.total = 1, .per_user = 1});
+  const auto first = admission.Admit(1000, false);
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(admission.Admit(1001, false).ok());
+  admission.SetLimits({.total = 2, .per_user = 1});
+  EXPECT_TRUE(admission.Admit(1001, false).ok());
+  admission.SetLimits({.total = 0, .per_user = 1});  // Who is there stays.
+  EXPECT_FALSE(admission.Admit(1002, false).ok());
+}
+
 TEST(AdmissionTest, WhoLeavesMakesRoom) {
   Admission admission({.total = 1, .per_user = 1});
   std::optional<Admission::Place> place = *admission.Admit(kAlice, false);

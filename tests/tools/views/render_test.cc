@@ -109,6 +109,24 @@ TEST(RenderTest, FaultsAreThoseOfEachDevice) {
             "b       drop=0.1           3           4\n");
 }
 
+TEST(RenderTest, RulesOfFaultsAreListedBelow) {
+  const std::string json = R"({"devices": [
+      {"name": "b", "counters": {"x": 1}, "fault": "rule=drop",
+       "fault_rules": [{"rule": "rule=drop", "matched": 9, "acted": 1}]}]})";
+  const auto text = RenderFaults(json, "");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text,
+            "device  fault\n"
+            "b       rule=drop\n"
+            "\n"
+            "device  rule       matched  acted\n"
+            "b       rule=drop        9      1\n");
+  const auto dump = FaultsOf(json);
+  ASSERT_TRUE(dump.ok()) << dump.status();
+  EXPECT_THAT(*dump, HasSubstr(R"("acted":1)"));
+  EXPECT_THAT(*dump, Not(HasSubstr("counters")));
+}
+
 TEST(RenderTest, ZeroCountersAreHiddenUnlessAsked) {
   const std::string json =
       R"([{"name": "a", "counters": {"rx": 5, "bad": 0}},

@@ -43,7 +43,7 @@ def flags_of(parsed, heading="#"):
 
 
 def synopsis(parsed):
-    usage = re.sub(r" ?\[SUBCOMMAND\]", "", parsed.usage)
+    usage = re.sub(r" ?\[?SUBCOMMAND\]?", "", parsed.usage)
     words = " ".join(parsed.words)
     return bold(words) + " " + escape(usage.removeprefix(words).strip())
 

@@ -3,8 +3,9 @@
 import json
 
 VALUE = {"type": ["string", "integer", "boolean"]}
-FIELDS = {"type": "object", "additionalProperties": {
-    "anyOf": [VALUE, {"type": "array", "items": {"type": "string"}}]}}
+OF_ONE = {"anyOf": [VALUE, {"type": "array", "items": {"type": "string"}},
+                    {"type": "object"}]}  # cc.PARAMETER and uroce1.rate are tables.
+FIELDS = {"type": "object", "additionalProperties": OF_ONE}
 
 
 def key_of(entry):
@@ -25,7 +26,8 @@ def schema(uroced):
     del top["config"]
     for entry in uroced.entries("NICs (each flag may be repeated)"):
         if key_of(entry) == "fault":
-            top["fault"] = property_of(entry)
+            top["fault"] = {"description": " ".join(entry.text), "type": ["string", "array"],
+                            "items": {"type": "string"}}
         else:
             top[key_of(entry)] = {"description": " ".join(entry.text), "type": "array",
                                   "items": FIELDS}
