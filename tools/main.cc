@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -30,6 +31,7 @@
 #include "tools/doctor/doctor.h"
 #include "tools/extcap/folders.h"
 #include "tools/views/dump_view.h"
+#include "tools/views/listing.h"
 #include "tools/views/rates.h"
 #include "tools/views/render.h"
 #include "tools/views/screen.h"
@@ -100,17 +102,29 @@ absl::Status TakeSelections(Flags& flags, uroce_dump_what what) {
   for (const std::string& text : flags.selections) {
     if (absl::Status status = AddFilter(text, flags.render.select); !status.ok()) return status;
   }
+  if (absl::Status status = CheckFilters(what, flags.render.select); !status.ok()) return status;
   return CheckDevice(flags, what);
 }
 
-int PrintJson(const Flags& flags, const std::string& json) {
-  return Print(RenderJson(json, flags.render.select, absl::Now(), flags.watch_s != 0));
+/// Fetches a dump. qpn= selects what the queue pair uses where objects have no such number.
+absl::StatusOr<std::string> FetchSelected(const Flags& flags, uroce_dump_what what) {
+  const std::string socket_path = ResolveSocketPath(flags.socket);
+  const std::optional<uint32_t> qpn = flags.render.select.qpn;
+  absl::StatusOr<std::string> json = FetchDump(socket_path, what);
+  if (!json.ok() || !qpn || !IsUsedByQueuePairs(what)) return json;
+  const absl::StatusOr<std::string> queue_pairs = FetchDump(socket_path, UROCE_DUMP_QP);
+  if (!queue_pairs.ok()) return queue_pairs.status();
+  return OnlyUsedBy(*qpn, *queue_pairs, what, *json);
+}
+
+int PrintJson(const Flags& flags, uroce_dump_what what, const std::string& json) {
+  return Print(RenderJson(what, json, flags.render.select, absl::Now(), flags.watch_s != 0));
 }
 
 int PrintDump(const Flags& flags, uroce_dump_what what) {
-  const absl::StatusOr<std::string> json = FetchDump(ResolveSocketPath(flags.socket), what);
+  const absl::StatusOr<std::string> json = FetchSelected(flags, what);
   if (!json.ok()) return Report(json.status());
-  return flags.json ? PrintJson(flags, *json) : Print(RenderDump(what, *json, flags.render));
+  return flags.json ? PrintJson(flags, what, *json) : Print(RenderDump(what, *json, flags.render));
 }
 
 /// Sleeps for the time of --watch.
@@ -140,7 +154,7 @@ int WatchStat(const Flags& flags) {
     if (!json.ok()) return Report(json.status());
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - then).count();
-    const int result = flags.json ? PrintJson(flags, *json)
+    const int result = flags.json ? PrintJson(flags, UROCE_DUMP_STAT, *json)
                        : before.empty()
                            ? Print(RenderDump(UROCE_DUMP_STAT, *json, flags.render))
                            : Print(RenderRates(before, *json, seconds, flags.render.select.device));
@@ -322,7 +336,7 @@ CLI::App* AddListing(CLI::App& app, Flags& flags, int& result, const char* name,
   command->add_flag("--json", flags.json, "Print JSON; with --watch one line each time (NDJSON)");
   command->add_option("-d,--device", flags.render.select.device, "Only this device");
   AddWatch(*command, flags);
-  command->add_option("FILTER", flags.selections, "Only device=NAME, pid=NUMBER, qpn=NUMBER");
+  command->add_option("FILTER", flags.selections, FiltersText(what));
   command->callback([&flags, &result, what, command] {
     if (!command->get_subcommands().empty()) return;
     const absl::Status status = TakeSelections(flags, what);
@@ -459,8 +473,12 @@ void AddListings(CLI::App& app, Flags& flags, int& result) {
   stat->add_flag("-a,--all", flags.render.all, "Counters that are zero, too");
   stat->add_flag("--workers", flags.render.workers, "What each worker does");
   AddListing(app, flags, result, "qp", "Queue pairs", UROCE_DUMP_QP);
+  AddListing(app, flags, result, "cq", "Completion queues", UROCE_DUMP_CQ);
   AddListing(app, flags, result, "mr", "Memory regions", UROCE_DUMP_MR);
   AddListing(app, flags, result, "srq", "Shared receive queues", UROCE_DUMP_SRQ);
+  AddListing(app, flags, result, "pd", "Protection domains", UROCE_DUMP_PD);
+  AddListing(app, flags, result, "ctx", "Contexts: devices that programs have open",
+             UROCE_DUMP_CTX);
   AddListing(app, flags, result, "peers", "NICs that queue pairs are connected to",
              UROCE_DUMP_PEERS);
   AddListing(app, flags, result, "cm", "Connections of librdmacm programs", UROCE_DUMP_CM);

@@ -105,11 +105,13 @@ Json MemoryJson(const Client& client, const MemoryObject& memory) {
   Json json;
   json["device"] = memory.pd->context->device->name();
   json["pid"] = client.peer().pid;
+  json["session"] = client.id();
   json["program"] = client.command_name();
   json["key"] = Hex(region.key);
   json["address"] = Hex(memory.addr);
   json["iova"] = Hex(region.iova);
   json["length"] = region.length_bytes;
+  json["pd"] = memory.pd->number();
   json["access"] = AccessText(region.access);
   json["mode"] = ModeOf(region);
   return json;
@@ -130,10 +132,12 @@ Json WindowJson(const Client& client, const WindowObject& object) {
   Json json;
   json["device"] = object.pd->context->device->name();
   json["pid"] = client.peer().pid;
+  json["session"] = client.id();
   json["program"] = client.command_name();
   json["key"] = Hex(window.key());
   json["iova"] = is_bound ? Hex(binding.addr) : "";
   json["length"] = binding.length_bytes;
+  json["pd"] = object.pd->number();
   json["access"] = std::string(absl::StripLeadingAsciiWhitespace(RemoteAccessText(binding.access)));
   json["mode"] = window.type() == datapath::MemoryWindow::Type::kType1 ? "window 1" : "window 2";
   json["region"] = is_bound ? Hex(binding.region_key) : "";

@@ -20,6 +20,13 @@ std::unique_ptr<DumpSource> MakeConnectionsDump(const DumpContext& context, cons
 std::unique_ptr<DumpSource> MakeSharedReceiveQueuesDump(const DumpContext& context,
                                                         const Client& asker);
 
+/// Completion queues: their programs, and how full their rings are.
+std::unique_ptr<DumpSource> MakeCompletionQueuesDump(const DumpContext& context,
+                                                     const Client& asker);
+std::unique_ptr<DumpSource> MakeProtectionDomainsDump(const DumpContext& context,
+                                                      const Client& asker);
+std::unique_ptr<DumpSource> MakeContextsDump(const DumpContext& context, const Client& asker);
+
 /// Congestion control of queue pairs: rates, windows, round trips, CNPs.
 std::unique_ptr<DumpSource> MakeFlowsDump(const DumpContext& context, const Client& asker);
 
@@ -30,9 +37,14 @@ struct ObjectDump {
   std::unique_ptr<DumpSource> (*make)(const DumpContext& context, const Client& asker);
 };
 inline constexpr ObjectDump kObjectDumps[] = {
-    {UROCE_DUMP_QP, MakeQueuePairsDump},  {UROCE_DUMP_MR, MakeMemoryDump},
-    {UROCE_DUMP_CM, MakeConnectionsDump}, {UROCE_DUMP_SRQ, MakeSharedReceiveQueuesDump},
+    {UROCE_DUMP_QP, MakeQueuePairsDump},
+    {UROCE_DUMP_MR, MakeMemoryDump},
+    {UROCE_DUMP_CM, MakeConnectionsDump},
+    {UROCE_DUMP_SRQ, MakeSharedReceiveQueuesDump},
     {UROCE_DUMP_CC, MakeFlowsDump},
+    {UROCE_DUMP_CQ, MakeCompletionQueuesDump},
+    {UROCE_DUMP_PD, MakeProtectionDomainsDump},
+    {UROCE_DUMP_CTX, MakeContextsDump},
 };
 
 }  // namespace uroce::nic

@@ -84,15 +84,27 @@ const char* RecoveryName(const QueuePairView& view) {
   return view.is_selective ? "selective" : "go-back-n";
 }
 
+/// The objects that it uses, as `uroce ctx`, `pd`, `cq` and `srq` number them.
+void AddUsed(const QueuePairObject& object, Json& json) {
+  if (object.pd == nullptr) return;
+  json["ctx"] = object.pd->context->handle;
+  json["pd"] = object.pd->number();
+  if (object.send_cq != nullptr) json["send_cq"] = object.send_cq->handle;
+  if (object.receive_cq != nullptr) json["receive_cq"] = object.receive_cq->handle;
+  if (object.srq != nullptr) json["srq"] = object.srq->queue.config().handle;
+}
+
 Json QueuePairJson(const QueuePairView& view) {
   const datapath::QueuePairConfig& config = view.object->queue_pair.config();
   Json json;
   json["device"] = config.device->name();
   json["pid"] = view.client->peer().pid;
+  json["session"] = view.client->id();
   json["program"] = view.client->command_name();
   json["qpn"] = config.qpn.value();
   json["type"] = TypeName(view.object->qp_type);
   json["state"] = QpStateName(view.state);
+  AddUsed(*view.object, json);
   json["draining"] = view.draining;
   json["recovery"] = RecoveryName(view);
   json["remote_qpn"] = view.path.remote_qpn.value();

@@ -25,6 +25,7 @@ Json QueueJson(Nic& nic, const Client& client, const SharedReceiveObject& srq) {
   Json json;
   json["device"] = srq.pd->context->device->name();
   json["pid"] = client.peer().pid;
+  json["session"] = client.id();
   json["uid"] = client.uid();
   json["program"] = client.command_name();
   json["handle"] = config.handle;

@@ -9,6 +9,7 @@
 #include "nic/capture/history_recorder.h"
 #include "nic/dumps/connection_dump.h"
 #include "nic/dumps/held_dump.h"
+#include "nic/dumps/histogram_json.h"
 #include "nic/dumps/peer_dump.h"
 #include "nic/dumps/switch_dump.h"
 #include "nic/dumps/worker_dump.h"
@@ -61,6 +62,19 @@ constexpr DeviceCounterRow kDeviceCounters[] = {
 static_assert(sizeof(kDeviceCounters) / sizeof(DeviceCounterRow) * sizeof(uint64_t) ==
                   sizeof(DeviceCounters),
               "every counter has a row");
+
+template <typename Kind>
+Json SumJson(const datapath::Device& device, Kind datapath::DeviceHistograms::*histogram) {
+  return HistogramJson(Kind::kShape, device.Sum(histogram));
+}
+
+Json HistogramsJson(const datapath::Device& device) {
+  using datapath::DeviceHistograms;
+  return {{"completion_ns", SumJson(device, &DeviceHistograms::completion_ns)},
+          {"round_trip_ns", SumJson(device, &DeviceHistograms::round_trip_ns)},
+          {"sent_bytes", SumJson(device, &DeviceHistograms::sent_bytes)},
+          {"received_bytes", SumJson(device, &DeviceHistograms::received_bytes)}};
+}
 
 Json FaultJson(const drivers::FaultCounters& counters) {
   return {{"taken", counters.taken},           {"dropped", counters.dropped},
@@ -149,7 +163,9 @@ Json StatWalk::DeviceJson(const NicDevice& device) const {
 Json StatWalk::Whole() const {
   Json list = Json::array();
   for (const auto& device : context_.nic.devices()) {
-    list.push_back({{"name", device->name()}, {"counters", DeviceJson(*device)}});
+    list.push_back({{"name", device->name()},
+                    {"counters", DeviceJson(*device)},
+                    {"histograms", HistogramsJson(device->datapath())}});
     AddFaults(context_.nic, *device, list.back());
   }
   const HistoryRecorder::Counts& recorded = context_.histories.counts();

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "nic/dumps/histogram_json.h"
 #include "nic/objects/nic.h"
 
 namespace uroce::nic {
@@ -37,6 +38,9 @@ Json WorkerJson(const Nic& nic, uint32_t index) {
   json["taken_over"] = counters.taken_over.load(std::memory_order_relaxed);
   json["turns"] = counters.turns.load(std::memory_order_relaxed);
   json["busy_ms"] = counters.busy_ns.load(std::memory_order_relaxed) / 1'000'000;
+  HistogramSums turns;
+  counters.turn_ns.AddTo(turns);
+  json["histograms"] = {{"turn_ns", HistogramJson(TurnHistogram::kShape, turns)}};
   return json;
 }
 

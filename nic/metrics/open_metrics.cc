@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 
@@ -104,11 +105,41 @@ std::string Quoted(absl::string_view text) {
 
 class Writer {
  public:
-  /// Begins a family. A name that ends in a unit, as OpenMetrics wants it, has that unit.
+  /// Begins a family of counters or gauges.
   void Begin(absl::string_view name, bool is_counter, absl::string_view help) {
-    name_ = std::string(name);
     suffix_ = is_counter ? "_total" : "";
-    absl::StrAppend(&text_, "# TYPE ", name_, is_counter ? " counter\n" : " gauge\n");
+    BeginFamily(name, is_counter ? "counter" : "gauge", help);
+  }
+  void BeginHistogram(absl::string_view name, absl::string_view help) {
+    BeginFamily(name, "histogram", help);
+  }
+  template <typename Value>
+  void Add(const std::string& labels, Value value) {
+    AddLine(suffix_, labels, value);
+  }
+  /// `histogram` is as of HistogramJson; its values are multiplied by `unit`.
+  void AddHistogram(const std::string& labels, const Json& histogram, double unit) {
+    const Json& bounds = histogram.at("bounds");
+    uint64_t count = 0;
+    size_t bucket = 0;
+    for (const Json& in_bucket : histogram.at("counts")) {
+      count += in_bucket.get<uint64_t>();
+      const std::string bound =
+          bucket < bounds.size() ? absl::StrFormat("%.9g", bounds.at(bucket).get<double>() * unit)
+                                 : "+Inf";
+      AddLine("_bucket", absl::StrCat(labels, ",le=\"", bound, "\""), count);
+      ++bucket;
+    }
+    AddLine("_count", labels, count);
+    AddLine("_sum", labels, absl::StrFormat("%.12g", histogram.at("sum").get<double>() * unit));
+  }
+  std::string End() && { return std::move(text_) + "# EOF\n"; }
+
+ private:
+  /// A name that ends in a unit, as OpenMetrics wants it, has that unit.
+  void BeginFamily(absl::string_view name, absl::string_view type, absl::string_view help) {
+    name_ = std::string(name);
+    absl::StrAppend(&text_, "# TYPE ", name_, " ", type, "\n");
     for (const absl::string_view unit : {"bytes", "seconds"}) {
       if (absl::EndsWith(name_, absl::StrCat("_", unit))) {
         absl::StrAppend(&text_, "# UNIT ", name_, " ", unit, "\n");
@@ -117,13 +148,11 @@ class Writer {
     absl::StrAppend(&text_, "# HELP ", name_, " ", help, "\n");
   }
   template <typename Value>
-  void Add(const std::string& labels, Value value) {
-    absl::StrAppend(&text_, name_, suffix_, labels.empty() ? "" : "{", labels,
+  void AddLine(absl::string_view suffix, const std::string& labels, const Value& value) {
+    absl::StrAppend(&text_, name_, suffix, labels.empty() ? "" : "{", labels,
                     labels.empty() ? "" : "}", " ", value, "\n");
   }
-  std::string End() && { return std::move(text_) + "# EOF\n"; }
 
- private:
   std::string text_;
   std::string name_;
   const char* suffix_ = "";
@@ -155,6 +184,36 @@ void AddDevices(const Json& devices, Writer& writer) {
   for (const std::string& name : order) {
     writer.Begin(absl::StrCat("uroce_", name), name != "queue_pairs", HelpOf(name));
     for (const auto& [label, value] : families[name]) writer.Add(label, value);
+  }
+}
+
+struct HistogramFamily {
+  const char* member;
+  const char* labels;  ///< Besides the device.
+  const char* name;    ///< The family. Equal names follow each other.
+  double unit;         ///< Of the numbers in the dump.
+  const char* help;
+};
+constexpr HistogramFamily kHistogramFamilies[] = {
+    {"completion_ns", "", "uroce_completion_seconds", 1e-9,
+     "Time from the turn in which the worker takes a signaled work from its send queue to the turn "
+     "in which it completes; the wait in the queue before is not part of it"},
+    {"round_trip_ns", "", "uroce_round_trip_seconds", 1e-9,
+     "Round trips of connections with selective repeat; each measures one packet at a time"},
+    {"sent_bytes", ",direction=\"send\"", "uroce_message_bytes", 1,
+     "Sizes of messages: works taken from send queues, and messages that a receive work has taken"},
+    {"received_bytes", ",direction=\"receive\"", "uroce_message_bytes", 1, ""},
+};
+
+void AddHistograms(const Json& devices, Writer& writer) {
+  absl::string_view family;
+  for (const HistogramFamily& each : kHistogramFamilies) {
+    if (family != each.name) writer.BeginHistogram(each.name, each.help);
+    family = each.name;
+    for (const Json& device : devices) {
+      writer.AddHistogram(LabelOf("device", device, "name") + each.labels,
+                          device.at("histograms").at(each.member), each.unit);
+    }
   }
 }
 
@@ -202,6 +261,11 @@ void AddWorkers(const Json& workers, Writer& writer) {
   writer.Begin("uroce_worker_busy_seconds", true, "Time of the turns that found work");
   for (const Json& worker : workers) {
     writer.Add(LabelOf("worker", worker, "worker"), worker.at("busy_ms").get<double>() / 1000);
+  }
+  writer.BeginHistogram("uroce_worker_turn_seconds", "Lengths of the turns that found work");
+  for (const Json& worker : workers) {
+    writer.AddHistogram(LabelOf("worker", worker, "worker"), worker.at("histograms").at("turn_ns"),
+                        1e-9);
   }
 }
 
@@ -261,6 +325,7 @@ std::string OpenMetrics(const Json& statistics) {
   writer.Add("version=\"" UROCE_VERSION "\"", 1);
   const Json& devices = statistics.at("devices");
   AddDevices(devices, writer);
+  AddHistograms(devices, writer);
   AddFaults(devices, writer);
   AddWorkers(statistics.at("workers"), writer);
   AddHeld(statistics.at("held"), writer);

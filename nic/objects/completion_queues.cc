@@ -104,6 +104,7 @@ absl::StatusOr<uroce_create_cq_reply> CompletionQueues::Create(const uroce_creat
                                 datapath::CompletionQueue(config)});
   ++(*context)->users;
   if (channel != nullptr) ++channel->users;
+  object->handle = cqs_.NextHandle();
   return uroce_create_cq_reply{
       .handle = *cqs_.Add(std::move(object)), .cqe = *depth, .page_offset = *offset};
 }

@@ -34,6 +34,7 @@ struct CompletionQueueObject {
   std::map<uint32_t, ArenaRange> rings;  ///< By worker.
   datapath::CompletionQueue queue;
   uint32_t users = 0;
+  uint32_t handle = 0;
 };
 
 /// A completion queue with new rings; the CQEs in its old rings are still to be moved.
@@ -70,6 +71,9 @@ class CompletionQueues : public ProgramPart {
   void LeaveWorkers() override;
   /// Removes the queues from the overflow inbox.
   void Release() override;
+
+  /// For dumps.
+  const HandleTable<CompletionQueueObject>& table() const { return cqs_; }
 
  private:
   absl::StatusOr<ArenaRange> TakeRing(uint32_t depth);

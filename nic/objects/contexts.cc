@@ -39,8 +39,11 @@ absl::StatusOr<uint32_t> Contexts::Add(NicDevice& device, const uroce_context_na
   if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<Fd> socket = MakeOneWaySocket(events);
   if (!socket.ok()) return socket.status();
-  return contexts_.Add(std::make_unique<Context>(
-      Context{.device = &device, .events = *std::move(socket), .name = name, .origin = origin}));
+  return contexts_.Add(std::make_unique<Context>(Context{.device = &device,
+                                                         .events = *std::move(socket),
+                                                         .name = name,
+                                                         .origin = origin,
+                                                         .handle = contexts_.NextHandle()}));
 }
 
 Contexts::Contexts(ProgramCore& core)

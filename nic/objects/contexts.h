@@ -46,6 +46,10 @@ class Contexts : public ProgramPart {
   /// Ends its protection domains; the context stays until Remove.
   void EndAllOf(const Context& context) override;
 
+  /// For dumps, as is the next.
+  const HandleTable<Context>& table() const { return contexts_; }
+  const HandleTable<ProtectionDomain>& pds() const { return pds_; }
+
  private:
   absl::StatusOr<uint32_t> Add(NicDevice& device, const uroce_context_name& name,
                                std::optional<ForeignObject> origin, Fd& events);

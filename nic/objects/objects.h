@@ -26,6 +26,7 @@ struct Context {
   uint32_t users = 0;
   uroce_context_name name{};            ///< A program that knows the name may import the context.
   std::optional<ForeignObject> origin;  ///< Of an imported context.
+  uint32_t handle = 0;
 };
 
 struct ProtectionDomain {

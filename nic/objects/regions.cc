@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/base/page.h"
+#include "pipeline/base/probes.h"
 #include "pipeline/datapath/copy/copy_helper.h"
 
 namespace uroce::nic {
@@ -53,6 +54,12 @@ absl::Status Populate(uint8_t* start, uint64_t length) {
   if (errno == EFAULT) return absl::OutOfRangeError("mr: pages behind the end of their file");
   return absl::ResourceExhaustedError(
       absl::StrCat("mr: no memory for ", length, " bytes (errno ", errno, ")"));
+}
+
+void TraceRegistration(const MemoryObject& memory) {
+  const datapath::MemoryRegion& region = memory.region;
+  probes::Register(region.key, region.iova, region.length_bytes, region.access,
+                   memory.pd->number());
 }
 
 }  // namespace
@@ -193,6 +200,7 @@ absl::StatusOr<uroce_reg_mr_reply> Regions::Publish(std::unique_ptr<MemoryObject
   ++memory->pd->users;
   const uint32_t key = region.key;
   remapped_.Add(*memory);
+  TraceRegistration(*memory);
   return uroce_reg_mr_reply{*mrs_.Add(std::move(memory)), key, key, 0};
 }
 
@@ -204,6 +212,7 @@ uroce_reg_mr_reply Regions::PublishReplacement(std::unique_ptr<MemoryObject> mem
   memory->region.key = key;
   ++memory->pd->users;
   remapped_.Add(*memory);
+  TraceRegistration(*memory);
   core_.nic().keys().Replace(&stand_in, &memory->region);
   core_.AwaitGrace();
   const std::unique_ptr<MemoryObject> former = mrs_.Exchange(handle, std::move(memory));

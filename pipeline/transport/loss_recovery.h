@@ -125,6 +125,8 @@ class LossRecovery {
   Nanos send_gap() const { return window_.gap(); }
   /// What was lost since the last call, according to NAKs, timeouts and responses.
   Losses TakeLosses() { return std::exchange(losses_, {}); }
+  /// The newest round-trip time; 0 when none was measured since the last call.
+  Nanos TakeRoundTrip() { return round_trip_.TakeNewest(); }
   const congestion::Window& window() const { return window_; }
   Nanos deadline() const {
     return std::min({timer_.deadline(), rnr_.deadline(), probe_.deadline()});

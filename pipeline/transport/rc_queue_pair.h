@@ -143,6 +143,9 @@ class RcQueuePair {
   Nanos send_gap() const { return requester_.send_gap(); }
   /// What the requester has lost since the last call.
   Losses TakeLosses() { return requester_.TakeLosses(); }
+  /// The newest round-trip time, which only selective repeat measures; 0 when none was measured
+  /// since the last call.
+  Nanos TakeRoundTrip() { return requester_.TakeRoundTrip(); }
   const congestion::Window& window() const { return requester_.window(); }
 
  private:

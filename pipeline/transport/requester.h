@@ -89,6 +89,8 @@ class Requester {
   /// See LossRecovery.
   Nanos send_gap() const { return recovery_.send_gap(); }
   Losses TakeLosses() { return recovery_.TakeLosses(); }
+  /// The newest round-trip time; 0 when none was measured since the last call.
+  Nanos TakeRoundTrip() { return recovery_.TakeRoundTrip(); }
   const congestion::Window& window() const { return recovery_.window(); }
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "pipeline/base/types.h"
 #include "pipeline/wire/psn.h"
@@ -30,6 +31,7 @@ class RoundTrip {
     const int64_t change = (sample - smoothed_).count() / kSmoothing;
     smoothed_ = measured() ? smoothed_ + Nanos(change) : sample;
     began_ = kNever;
+    newest_ = sample;
     return true;
   }
   /// Gives up the round under way: its packets are sent again.
@@ -41,6 +43,8 @@ class RoundTrip {
   }
 
   bool measured() const { return smoothed_ != Nanos(); }
+  /// The newest round-trip time; 0 when none was measured since the last call.
+  Nanos TakeNewest() { return std::exchange(newest_, Nanos()); }
   /// The smoothed round-trip time; 0 when none was measured yet.
   Nanos smoothed() const { return smoothed_; }
 
@@ -50,6 +54,7 @@ class RoundTrip {
 
   Nanos began_ = kNever;
   Nanos smoothed_;
+  Nanos newest_;
   wire::Psn first_;
 };
 

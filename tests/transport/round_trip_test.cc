@@ -33,6 +33,15 @@ TEST(RoundTripTest, ASampleWeighsAnEighth) {
   EXPECT_EQ(round.smoothed(), Nanos(900));
 }
 
+TEST(RoundTripTest, EachRoundIsTakenOnce) {
+  RoundTrip round;
+  EXPECT_EQ(round.TakeNewest(), Nanos(0));
+  round.OnSent(Psn(0), Nanos(100));
+  ASSERT_TRUE(round.End(Nanos(800)));
+  EXPECT_EQ(round.TakeNewest(), Nanos(700));
+  EXPECT_EQ(round.TakeNewest(), Nanos(0));
+}
+
 TEST(RoundTripTest, WhatIsSentAgainIsNotMeasured) {
   RoundTrip round;
   round.OnSent(Psn(0xffffff), Nanos(0));

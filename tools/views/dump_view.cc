@@ -9,14 +9,18 @@
 namespace uroce::tools {
 namespace {
 
-/// Whether a member of a dump's object is too long for a cell; --json shows it.
-bool IsDetail(const std::string& key) { return key == "segments"; }
+/// Whether a member of a dump's object is too long for a cell, or of use to programs alone; --json
+/// shows it.
+bool IsDetail(const std::string& key) {
+  return key == "segments" || key == "session" || key == "histograms";
+}
 
 void Flatten(const Json& object, const std::string& prefix, Cells& cells) {
   for (const auto& [key, value] : object.items()) {
+    if (IsDetail(key)) continue;
     if (value.is_object()) {
       Flatten(value, prefix + key + ".", cells);
-    } else if (!IsListOfObjects(value) && !IsDetail(key)) {
+    } else if (!IsListOfObjects(value)) {
       cells.emplace_back(prefix + key, value);
     }
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "tools/views/config_text.h"
 #include "tools/views/dump_view.h"
+#include "tools/views/listing.h"
 #include "tools/views/rates.h"
 #include "tools/views/text_table.h"
 
@@ -222,6 +223,9 @@ absl::StatusOr<std::string> RenderDump(uroce_dump_what what, const std::string& 
     case UROCE_DUMP_CM:
     case UROCE_DUMP_SRQ:
     case UROCE_DUMP_PEERS:
+    case UROCE_DUMP_CQ:
+    case UROCE_DUMP_PD:
+    case UROCE_DUMP_CTX:
       return objects.empty() ? std::string("none\n") : RenderObjects(objects);
     case UROCE_DUMP_SWITCH:
       return objects.empty() ? std::string("none\n") : RenderSwitches(*dump, objects);
@@ -265,12 +269,15 @@ absl::StatusOr<std::string> FaultsOf(const std::string& json) {
   return Json({{"devices", list}}).dump();
 }
 
-absl::StatusOr<std::string> RenderJson(const std::string& json, const Selection& select,
-                                       absl::Time time, bool is_line) {
+absl::StatusOr<std::string> RenderJson(uroce_dump_what what, const std::string& json,
+                                       const Selection& select, absl::Time time, bool is_line) {
   const absl::StatusOr<Json> dump = ParseDump(json);
   if (!dump.ok()) return dump.status();
+  const Listing& listing = ListingOf(what);
   Json stamped = {
-      {"timestamp", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())}};
+      {"timestamp", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())},
+      {"schema", listing.schema},
+      {"schema_version", listing.version}};
   const bool selects = !select.device.empty() || select.pid || select.qpn;
   for (const auto& [name, value] : dump->items()) {
     if (!selects || !IsListOfObjects(value)) {

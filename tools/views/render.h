@@ -29,10 +29,10 @@ absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::str
 /// The same as a dump: of each device its name and what is said of its faults.
 absl::StatusOr<std::string> FaultsOf(const std::string& json);
 
-/// `json` with "timestamp" (RFC 3339, UTC, microseconds), and in its lists what `select` selects.
-/// Indented for reading, or as one line for each look of --watch (NDJSON). All that is not ASCII is
-/// escaped.
-absl::StatusOr<std::string> RenderJson(const std::string& json, const Selection& select,
-                                       absl::Time time, bool is_line);
+/// `json` with "timestamp" (RFC 3339, UTC, microseconds), "schema" and "schema_version", and in its
+/// lists what `select` selects. Indented for reading, or as one line for each look of --watch
+/// (NDJSON). All that is not ASCII is escaped.
+absl::StatusOr<std::string> RenderJson(uroce_dump_what what, const std::string& json,
+                                       const Selection& select, absl::Time time, bool is_line);
 
 }  // namespace uroce::tools

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "drivers/frame_queue.h"
+#include "pipeline/base/histogram.h"
 #include "pipeline/base/types.h"
 #include "pipeline/congestion/environment.h"
 #include "pipeline/datapath/thread/shared_rate.h"
@@ -68,6 +69,16 @@ struct DeviceCounters {
   std::atomic<uint64_t> cq_overflow{0};
 };
 
+/// Distributions of one device at one worker, which adds to them. The control thread reads them.
+struct DeviceHistograms {
+  /// From the turn that takes a work from its queue to the turn that completes it; of works that
+  /// succeed and are signaled.
+  LatencyHistogram completion_ns;
+  LatencyHistogram round_trip_ns;  ///< Of connections with selective repeat, one at a time.
+  SizeHistogram sent_bytes;        ///< Messages: works taken from send queues.
+  SizeHistogram received_bytes;    ///< Messages that a receive work has taken.
+};
+
 /// Owned by nic; outlives the workers' use of it.
 class Device {
  public:
@@ -90,6 +101,7 @@ class Device {
   drivers::FrameQueue* relay(uint32_t worker) const { return relays_[worker].get(); }
 
   DeviceCounters& counters(uint32_t worker) { return counters_[worker].its; }
+  DeviceHistograms& histograms(uint32_t worker) { return counters_[worker].histograms; }
   /// Limits what the device sends to `bps`, all workers together; 0: no limit. Called before a
   /// worker has the device, or while all workers stand still.
   void SetRate(uint64_t bps) { rate_->Set(bps); }
@@ -110,6 +122,13 @@ class Device {
   uint64_t Sum(std::atomic<uint64_t> DeviceCounters::*counter) const;
   uint64_t Of(uint32_t worker, std::atomic<uint64_t> DeviceCounters::*counter) const {
     return (counters_[worker].its.*counter).load(std::memory_order_relaxed);
+  }
+  /// The sums of one histogram over all workers.
+  template <typename Kind>
+  HistogramSums Sum(Kind DeviceHistograms::*histogram) const {
+    HistogramSums sums;
+    for (const CounterBlock& block : counters_) (block.histograms.*histogram).AddTo(sums);
+    return sums;
   }
 
   /// Frames for other unicast MACs are not for the device. Changed while all workers stand still.
@@ -143,6 +162,7 @@ class Device {
   struct alignas(64) CounterBlock {
     DeviceCounters its;
     std::array<congestion::Environment, congestion::kPriorities> congestion;
+    DeviceHistograms histograms;
   };
   uint32_t DriverOfQueue(uint32_t queue) const;
 

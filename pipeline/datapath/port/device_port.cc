@@ -23,6 +23,7 @@ DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross
       cross_worker_(*cross_worker),
       taps_(*taps),
       counters_(device->counters(cross_worker->index())),
+      histograms_(device->histograms(cross_worker->index())),
       environments_(device->congestion(cross_worker->index())),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),

@@ -97,6 +97,7 @@ class DevicePort {
   DeviceCounters& counters() const { return counters_; }
   /// See Device.
   bool leaves_icrc_out() const { return device_.leaves_icrc_out; }
+  DeviceHistograms& histograms() const { return histograms_; }
   /// The environment of packets of `traffic_class`.
   congestion::Environment& CongestionOf(uint8_t traffic_class) const {
     return environments_[congestion::PriorityOf(traffic_class)];
@@ -191,6 +192,7 @@ class DevicePort {
   CrossWorkerLink& cross_worker_;
   Taps& taps_;
   DeviceCounters& counters_;
+  DeviceHistograms& histograms_;
   const std::span<congestion::Environment, congestion::kPriorities> environments_;
   const std::optional<uint16_t> queue_;
   const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "pipeline/base/probes.h"
 #include "pipeline/datapath/queue/waiting_work.h"
 #include "pipeline/datapath/queue/work_check.h"
 #include "pipeline/datapath/queue/xrc_queues.h"
@@ -128,14 +129,14 @@ bool QueuePair::HasPosted() const {
   return core_.state() == transport::QpState::kErr && flushes_receives() && receives_.HasPosted();
 }
 
-PullResult QueuePair::PullSends(uint32_t& left) {
-  const PullResult pulled = has_corrupt_sends_ ? PullResult::kDrained : PostSends(left);
+PullResult QueuePair::PullSends(uint32_t& left, Nanos now, SizeHistogram& sizes) {
+  const PullResult pulled = has_corrupt_sends_ ? PullResult::kDrained : PostSends(left, now, sizes);
   if (pulled == PullResult::kDrained) may_have_sends_ = false;
   if (pulled == PullResult::kCorrupt) has_corrupt_sends_ = true;
   return pulled;
 }
 
-PullResult QueuePair::PostSends(uint32_t& left) {
+PullResult QueuePair::PostSends(uint32_t& left, Nanos now, SizeHistogram& sizes) {
   rings::SendWqe wqe;
   while (core_.post_room() != 0) {
     const rings::QueueState state = sends_.Look();
@@ -146,6 +147,8 @@ PullResult QueuePair::PostSends(uint32_t& left) {
     const rings::WqeResult read = rings::ReadSendWqe(sends_.Slot(), SendLimits(config_), wqe);
     sends_.Advance();
     const transport::SendWork work = ToSendWork(wqe, read, slot, core_.service());
+    probes::Post(config_.qpn.value(), work.wr_id, static_cast<uint32_t>(work.opcode),
+                 work.length_bytes);
     if (work.malformed) {
       send_lists_.StoreNothing(slot);
     } else if (transport::IsLocal(work.opcode)) [[unlikely]] {
@@ -153,7 +156,9 @@ PullResult QueuePair::PostSends(uint32_t& left) {
       send_lists_.StoreBind(slot, ToBindRequest(wqe.header));
     } else {
       send_lists_.Store(slot, wqe);
+      sizes.Add(work.length_bytes);
     }
+    send_lists_.SetTaken(slot, now);
     if (core_.Post(work) != transport::PostResult::kPosted) return PullResult::kNoRoom;
   }
   return PullResult::kNoRoom;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/base/histogram.h"
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/capture/packet_history.h"
 #include "pipeline/datapath/frames/kept_frames.h"
@@ -123,8 +124,9 @@ class alignas(UROCE_LINE) QueuePair {
   bool may_have_sends() const { return may_have_sends_; }
   void LookForSends() { may_have_sends_ = true; }
   /// Hands up to `left` posted sends to the transport, and subtracts their number from `left`.
-  /// kCorrupt is returned once: the ring is not looked at again until DiscardPosted.
-  PullResult PullSends(uint32_t& left);
+  /// Their lengths are added to `sizes`. kCorrupt is returned once: the ring is not looked at again
+  /// until DiscardPosted.
+  PullResult PullSends(uint32_t& left, Nanos now, SizeHistogram& sizes);
   /// Hands the next receive to the transport, if there is one. kCorrupt: as for PullSends.
   PullResult PullReceive();
   /// In the error state: hands up to `left` receives to the transport, which flushes them, and
@@ -202,7 +204,7 @@ class alignas(UROCE_LINE) QueuePair {
   PostponedLink& postponed_link() { return postponed_link_; }
 
  private:
-  PullResult PostSends(uint32_t& left);
+  PullResult PostSends(uint32_t& left, Nanos now, SizeHistogram& sizes);
   PullResult PostOwnReceive();
   PullResult PostSharedReceive();
   /// Tells the transport how many receives wait. The program's index is read again when half of the

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "pipeline/base/types.h"
 #include "pipeline/datapath/memory/window_works.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/rings/wqe.h"
@@ -27,6 +28,12 @@ class SendLists {
     __builtin_prefetch(&entries_[slot & mask_]);
     __builtin_prefetch(Place(slot));
   }
+  /// Notes when the work request was taken: the time is kept in units of 64 ns, modulo 2^32.
+  void SetTaken(uint32_t slot, Nanos now) { entries_[slot & mask_].taken = UnitsOf(now); }
+  /// How long ago that was. Range: less than 274 s.
+  Nanos SinceTaken(uint32_t slot, Nanos now) const {
+    return Nanos(int64_t{UnitsOf(now) - entries_[slot & mask_].taken} << kUnitLog2);
+  }
   bool is_inline(uint32_t slot) const { return entries_[slot & mask_].inline_length != 0; }
   std::span<const uroce_sge> List(uint32_t slot) const;
   std::span<const uint8_t> InlineBytes(uint32_t slot) const;
@@ -37,7 +44,10 @@ class SendLists {
   struct Entry {
     uint16_t num_sge = 0;
     uint16_t inline_length = 0;
+    uint32_t taken = 0;
   };
+  static constexpr uint32_t kUnitLog2 = 6;
+  static uint32_t UnitsOf(Nanos now) { return static_cast<uint32_t>(now.count() >> kUnitLog2); }
   uint8_t* Place(uint32_t slot) const { return bytes_.get() + size_t{slot & mask_} * stride_; }
 
   uint32_t mask_;

@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/completion_publisher.h"
 
+#include "pipeline/base/probes.h"
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/xrc_queues.h"
 
 namespace uroce::datapath {
+namespace {
+
+void AddToHistograms(const QueuePair& qp, const transport::Completion& completion, Nanos now) {
+  DeviceHistograms& histograms = qp.links().port->histograms();
+  if (completion.is_receive) {
+    histograms.received_bytes.Add(completion.length_bytes);
+  } else {
+    const Nanos took = qp.send_lists().SinceTaken(completion.slot, now);
+    histograms.completion_ns.Add(static_cast<uint64_t>(took.count()));
+  }
+}
+
+}  // namespace
 
 bool CompletionPublisher::Publish(QueuePair& qp, const transport::Completion& completion) {
   CompletionRing* ring = completion.is_receive ? qp.config().receive_ring : qp.config().send_ring;
@@ -19,6 +33,11 @@ bool CompletionPublisher::Publish(QueuePair& qp, const transport::Completion& co
   switch (ring->Publish(completion, handle, qp.qpn())) {
     case PublishResult::kOk:
       if (is_first) bursts_.push_back(ring);
+      probes::Complete(qp.qpn().value(), completion.wr_id, static_cast<uint32_t>(completion.status),
+                       static_cast<uint32_t>(completion.opcode), completion.length_bytes);
+      if (completion.status == transport::WcStatus::kSuccess) {
+        AddToHistograms(qp, completion, time_.now());
+      }
       return true;
     case PublishResult::kInError:
       return false;

@@ -40,6 +40,7 @@ void FrameRecorder::RecordBadState(QueuePair& qp, const rte_mbuf* frame) {
 }
 
 void FrameRecorder::RecordAbandoned(QueuePair& qp, uint8_t reason, const rte_mbuf* frame) {
+  probes::Drop(qp.qpn().value(), 0, reason, 0);
   if (taps_.list.empty()) return;
   annotation_ = {};
   annotation_.reason = reason;

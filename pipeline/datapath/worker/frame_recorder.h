@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "drivers/pending_icrc.h"
+#include "pipeline/base/probes.h"
 #include "pipeline/datapath/port/device_port.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/annotations.h"
@@ -52,7 +53,12 @@ class FrameRecorder {
   bool Drop(std::atomic<uint64_t>& counter, uint8_t reason, uint8_t detail = 0) {
     Count(counter);
     SetReason(reason, detail);
+    TraceDrop();
     return false;
+  }
+  /// Tells tracers that the frame is dropped, for the reason that is noted.
+  void TraceDrop() const {
+    probes::Drop(annotation_.qpn, annotation_.psn, annotation_.reason, annotation_.detail);
   }
 
   // ---- received frames ----

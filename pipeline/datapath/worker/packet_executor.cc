@@ -7,6 +7,7 @@
 
 #include "pipeline/datapath/frames/received_frame.h"
 #include "pipeline/datapath/queue/session_list.h"
+#include "pipeline/datapath/worker/tracing.h"
 #include "pipeline/transport/request_shape.h"
 #include "pipeline/wire/grh_area.h"
 
@@ -76,6 +77,12 @@ bool PacketExecutor::ExecuteReliable(QueuePair& qp, const wire::Packet& packet, 
   const bool kept =
       effect.kind != Effect::Kind::kNone && !context_.effects.Start(qp, effect, packet, frame);
   if (result == PacketResult::kKept && !kept) result = PacketResult::kOutOfSequence;
+  if (packet.header.opcode == wire::Opcode::kAcknowledge) {
+    TraceAcknowledgement(qp, packet.header, /*is_sent=*/false);
+  }
+  if (result != PacketResult::kAccepted) [[unlikely]] {
+    TraceResult(qp, packet, result);
+  }
   if (context_.recorder.IsRecorded(qp)) {
     context_.recorder.RecordResult(qp, packet, result, had_failed, frame, showing);
   }
@@ -87,10 +94,12 @@ bool PacketExecutor::Execute(QueuePair& qp, const wire::Packet& packet, const wi
                              rte_mbuf* frame, Showing showing) {
   context_.ready.AddReceived(qp);
   context_.ready.Touch(qp);
+  if (showing == Showing::kFirst) TraceReceived(qp, packet);
   // The packets of a burst may complete more receives than the transport keeps.
   if (qp.core().receive_room() <= kReceiveRoomKept) context_.states.PublishCompletions(qp);
   if (!GiveReceive(qp, packet.header)) {
     context_.states.FailCorrupt(qp, FailureCause::kReceiveQueue);
+    TraceResult(qp, packet, ReceiveResult::kBadState);
     if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordBadState(qp, frame);
     return false;
   }
@@ -104,6 +113,9 @@ bool PacketExecutor::ExecuteUnreliable(QueuePair& qp, const wire::Packet& packet
   Effect effect;
   const ReceiveResult result = qp.core().OnUnreliablePacket(packet, context_.time.now(), effect);
   CountResult(qp.links().port->counters(), result);
+  if (result != ReceiveResult::kAccepted) [[unlikely]] {
+    TraceResult(qp, packet, result);
+  }
   // Recorded before the effect, which writes over the headers of a datagram.
   if (context_.recorder.IsRecorded(qp)) context_.recorder.RecordUnreliable(qp, result, frame);
   if (effect.kind == Effect::Kind::kNone) return false;

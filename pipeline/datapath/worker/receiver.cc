@@ -214,6 +214,7 @@ bool Receiver::OnOtherFrame(DevicePort& port, rte_mbuf* frame, wire::DecodeResul
   if (host == nullptr || !host->Offer(decoded, BytesOf(*frame), device.mac)) {
     CountUndecoded(port.counters(), wire::ClassOf(decoded));
     context_.recorder.Begin(decoded);
+    context_.recorder.TraceDrop();
   }
   context_.recorder.Record(port, frame);
   return false;
@@ -230,6 +231,7 @@ void Receiver::OnStrangePacket(DevicePort& port, const wire::Packet& packet,
   if (!admission_.IsForGsi(*link, port, packet, view, frame)) return;
   if (link->Hand(BytesOf(*frame))) return link->Flush();
   context_.recorder.SetReason(UROCE_REASON_NO_RECEIVE);
+  context_.recorder.TraceDrop();
 }
 
 }  // namespace uroce::datapath

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/datapath/worker/settler.h"
 
+#include "pipeline/base/probes.h"
 #include "pipeline/datapath/worker/send_schedule.h"
 
 namespace uroce::datapath {
@@ -13,6 +14,23 @@ constexpr uint32_t kPullBurst = 32;
 // The most timers that fire in one turn.
 constexpr int kMaxExpiries = 64;
 
+// A deadline is not always the end of an acknowledgement timer.
+void OnDeadline(QueuePair& qp, Nanos now) {
+  if (!qp.core().is_reliable()) return qp.core().OnDeadline(now);
+  const uint64_t& timeouts = qp.core().reliable().counters().local_ack_timeout_err;
+  const uint64_t before = timeouts;
+  qp.core().OnDeadline(now);
+  if (timeouts == before) return;
+  probes::Timeout(qp.qpn().value(), qp.core().next_send_psn().value(), timeouts);
+}
+
+void NoteRoundTrip(QueuePair& qp) {
+  if (!qp.core().is_reliable()) return;
+  const Nanos round_trip = qp.core().reliable().TakeRoundTrip();
+  if (round_trip == Nanos(0)) return;
+  qp.links().port->histograms().round_trip_ns.Add(static_cast<uint64_t>(round_trip.count()));
+}
+
 }  // namespace
 
 bool Settler::Expire() {
@@ -23,7 +41,7 @@ bool Settler::Expire() {
     if (qp == nullptr) break;
     // A waiting queue pair is asked again when it is settled after the wait.
     if (qp->is_waiting()) continue;
-    if (qp->core().NextDeadline() <= now) qp->core().OnDeadline(now);
+    if (qp->core().NextDeadline() <= now) OnDeadline(*qp, now);
     context_.ready.Touch(*qp);  // Files the timer anew.
   }
   return fired != 0;
@@ -46,6 +64,7 @@ void Settler::Settle(QueuePair& qp) {
     context_.states.PublishCompletions(qp);
   }
   context_.congestion.TakeLosses(qp);
+  NoteRoundTrip(qp);
   context_.timers.File(qp);
   Schedule(qp);
 }
@@ -88,7 +107,10 @@ void Settler::PullPosted(QueuePair& qp) {
 
 bool Settler::PullSends(QueuePair& qp) {
   const QpState state = qp.core().state();
-  switch (PullWithinBudget(qp, kPullBurst, [&](uint32_t& left) { return qp.PullSends(left); })) {
+  SizeHistogram& sizes = qp.links().port->histograms().sent_bytes;
+  switch (PullWithinBudget(qp, kPullBurst, [&](uint32_t& left) {
+    return qp.PullSends(left, context_.time.now(), sizes);
+  })) {
     case PullResult::kDrained:
       return false;
     case PullResult::kNoRoom:

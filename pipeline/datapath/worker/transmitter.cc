@@ -13,6 +13,7 @@
 #include "pipeline/datapath/queue/payload_walk.h"
 #include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/worker/send_schedule.h"
+#include "pipeline/datapath/worker/tracing.h"
 #include "pipeline/wire/encode.h"
 #include "pipeline/wire/gsi.h"
 #include "pipeline/wire/icrc.h"
@@ -281,6 +282,7 @@ void Transmitter::FinishFrame(QueuePair& qp, const TxPacket& packet, rte_mbuf* f
   drivers::SetDestination(*frame, qp.path().remote_qpn);
   ++qp.traffic().sent_packets;
   qp.traffic().sent_bytes += frame->data_len;
+  TraceSent(qp, packet, frame->data_len);
   context_.congestion.OnSent(qp, packet, frame->data_len);
   const uroce_capture_note annotation = context_.recorder.AnnotateSent(qp, packet, frame);
   bool to_self = qp.links().peer == PeerPlace::kSameDevice;

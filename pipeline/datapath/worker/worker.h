@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "pipeline/base/histogram.h"
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/frames/frame_shares.h"
 #include "pipeline/datapath/memory/key_table.h"
@@ -60,6 +61,7 @@ struct WorkerCounters {
   std::atomic<uint64_t> busy_ns{0};      ///< Time of turns that found something to do.
   std::atomic<uint64_t> handed_over{0};  ///< Received frames given to the worker that owns them.
   std::atomic<uint64_t> taken_over{0};   ///< Frames that other workers received for this one.
+  TurnHistogram turn_ns;                 ///< Turns that found something to do.
 };
 
 /// From Start to Stop a worker has a thread of its own. nic reaches the objects that the worker

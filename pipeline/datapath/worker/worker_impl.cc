@@ -203,7 +203,11 @@ bool Worker::Impl::Turn(Nanos now) {
 
 void Worker::Impl::BeginTurn(Nanos now) {
   Count(own_counters.turns);
-  if (was_busy) Count(own_counters.busy_ns, static_cast<uint64_t>((now - time.now()).count()));
+  if (was_busy) {
+    const auto took_ns = static_cast<uint64_t>((now - time.now()).count());
+    Count(own_counters.busy_ns, took_ns);
+    own_counters.turn_ns.Add(took_ns);
+  }
   time.Begin(now);
 }
 

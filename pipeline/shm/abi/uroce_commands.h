@@ -530,6 +530,9 @@ enum uroce_dump_what {
   UROCE_DUMP_CC, /* the flows of queue pairs */
   UROCE_DUMP_CC_SETTINGS,
   UROCE_DUMP_CONFIG, /* the settings that hold */
+  UROCE_DUMP_CQ,
+  UROCE_DUMP_PD,
+  UROCE_DUMP_CTX,
 };
 struct uroce_dump {
   uint32_t what;

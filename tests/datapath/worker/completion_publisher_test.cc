@@ -21,10 +21,11 @@ class CompletionPublisherTest : public PartsTest, public OverflowSink {
     return endpoint;
   }
   /// Has `count` works complete.
-  static void Complete(Endpoint& endpoint, uint32_t count) {
+  void Complete(Endpoint& endpoint, uint32_t count) const {
     for (uint32_t i = 0; i < count; ++i) endpoint.PostSend({.wr_id = i});
     uint32_t left = count;
-    static_cast<void>(endpoint.qp->PullSends(left));
+    static_cast<void>(endpoint.qp->PullSends(left, time_.now(),
+                                             endpoint.qp->links().port->histograms().sent_bytes));
     ASSERT_EQ(left, 0u);
   }
 

@@ -34,6 +34,76 @@ TEST(ControlTest, ADumpSaysHowFullSharedReceiveQueuesAre) {
   munmap(arena, UROCE_ARENA_BYTES);
 }
 
+/// The object of the newest program with this handle; null: none is shown.
+Json NewestShown(uint32_t what, const char* list, uint32_t handle) {
+  const Json shown = Dump(what)[list];
+  Json newest;
+  for (const Json& entry : shown) {
+    if (entry["handle"] != handle) continue;
+    if (newest.is_null() || entry["session"] > newest["session"]) newest = entry;
+  }
+  return newest;
+}
+
+TEST(ControlTest, ADumpSaysHowFullCompletionQueuesAre) {
+  TestProgram program;
+  Json shown = NewestShown(UROCE_DUMP_CQ, "cqs", program.cq);
+  EXPECT_EQ(shown["device"], "uroce0");
+  EXPECT_EQ(shown["pid"], getpid());
+  EXPECT_GE(shown["cqe"], 16);
+  EXPECT_EQ(shown["waiting"], 0);
+  EXPECT_EQ(shown["users"], 0);
+  EXPECT_EQ(shown["channel"], false);
+  EXPECT_TRUE(shown["rings"].empty());
+  const auto qp = program.MakeQp().As<uroce_create_qp_reply>();
+  shown = NewestShown(UROCE_DUMP_CQ, "cqs", program.cq);
+  EXPECT_EQ(shown["users"], 2) << "one queue pair for sends and receives";
+  ASSERT_EQ(shown["rings"].size(), 1u);
+  // A program's word for what it has polled, which is impossible.
+  void* arena = mmap(nullptr, UROCE_ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                     program.hello.fds.at(0).get(), 0);
+  ASSERT_NE(arena, MAP_FAILED);
+  auto* page = reinterpret_cast<uroce_cq_ring_page*>(static_cast<uint8_t*>(arena) +
+                                                     qp.send_ring.page_offset);
+  rings::StoreRelease(page->consumed.value, 5u);
+  EXPECT_EQ(NewestShown(UROCE_DUMP_CQ, "cqs", program.cq)["waiting"], shown["cqe"]);
+  munmap(arena, UROCE_ARENA_BYTES);
+}
+
+TEST(ControlTest, ADumpOfCompletionQueuesComesInPieces) {
+  TestProgram program;
+  constexpr uint32_t kQueues = 200;  // Several looks at workers.
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < kQueues; ++i) last = program.MakeCq().handle();
+  const Json shown = Dump(UROCE_DUMP_CQ)["cqs"];
+  EXPECT_GE(shown.size(), kQueues + 1);
+  EXPECT_EQ(NewestShown(UROCE_DUMP_CQ, "cqs", last)["handle"], last);
+}
+
+TEST(ControlTest, DumpsSayWhichContextsAndDomainsThereAre) {
+  TestProgram program(1);
+  const uint32_t second = program.client.Handle(UROCE_ALLOC_PD, program.context).handle();
+  const Json context = NewestShown(UROCE_DUMP_CTX, "ctxs", program.context);
+  EXPECT_EQ(context["device"], "uroce1");
+  EXPECT_EQ(context["users"], 3) << "two domains and a completion queue";
+  EXPECT_EQ(context["imported"], false);
+  const auto qp = program.MakeQp().As<uroce_create_qp_reply>();
+  const Json used = NewestShown(UROCE_DUMP_PD, "pds", program.pd);
+  const Json unused = NewestShown(UROCE_DUMP_PD, "pds", second);
+  EXPECT_EQ(used["ctx"], program.context);
+  EXPECT_EQ(used["users"], 1);
+  EXPECT_EQ(unused["users"], 0);
+  EXPECT_NE(used["pd"], unused["pd"]);
+  const Json qps = Dump(UROCE_DUMP_QP)["qps"];
+  for (const Json& entry : qps) {
+    if (entry["qpn"] != qp.qp_num) continue;
+    EXPECT_EQ(entry["pd"], used["pd"]);
+    EXPECT_EQ(entry["ctx"], program.context);
+    EXPECT_EQ(entry["send_cq"], program.cq);
+    EXPECT_EQ(entry["receive_cq"], program.cq);
+  }
+}
+
 TEST(ControlTest, DumpsAreJsonThatNamesWhatThereIs) {
   TestProgram program;
   const auto qp = program.MakeQp().As<uroce_create_qp_reply>();

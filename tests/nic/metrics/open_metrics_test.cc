@@ -11,10 +11,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// One value in the first bucket, two in the second, three above all bounds.
+Json SomeHistogram() {
+  return {{"bounds", {1024u, 2048u}}, {"counts", {1u, 2u, 3u}}, {"sum", 50'000u}};
+}
+
+Json Histograms() {
+  return {{"completion_ns", SomeHistogram()},
+          {"round_trip_ns", SomeHistogram()},
+          {"sent_bytes", SomeHistogram()},
+          {"received_bytes", SomeHistogram()}};
+}
+
 Json Statistics() {
   return {{"devices",
-           {{{"name", "uroce0"}, {"counters", {{"port_rcv_bytes", 5u}, {"queue_pairs", 2u}}}},
-            {{"name", "uroce1"}, {"counters", {{"port_rcv_bytes", 6u}, {"queue_pairs", 0u}}}}}},
+           {{{"name", "uroce0"},
+             {"counters", {{"port_rcv_bytes", 5u}, {"queue_pairs", 2u}}},
+             {"histograms", Histograms()}},
+            {{"name", "uroce1"},
+             {"counters", {{"port_rcv_bytes", 6u}, {"queue_pairs", 0u}}},
+             {"histograms", Histograms()}}}},
           {"workers",
            {{{"worker", 0},
              {"queue_pairs", 2},
@@ -22,7 +38,8 @@ Json Statistics() {
              {"port_xmit_packets", 2},
              {"handed_over", 0},
              {"turns", 9},
-             {"busy_ms", 1500}}}},
+             {"busy_ms", 1500},
+             {"histograms", {{"turn_ns", SomeHistogram()}}}}}},
           {"held", {{"frames", 12}}},
           {"programs", Json::array()}};
 }
@@ -49,6 +66,30 @@ TEST(OpenMetricsTest, ACounterHasItsTypeUnitAndALineForEachDevice) {
   EXPECT_TRUE(Has(text, "uroce_queue_pairs{device=\"uroce1\"} 0"));
   EXPECT_TRUE(Has(text, "uroce_worker_busy_seconds_total{worker=\"0\"} 1.5"));
   EXPECT_TRUE(text.ends_with("\n# EOF\n"));
+}
+
+TEST(OpenMetricsTest, AHistogramCountsWhatDoesNotExceedEachBound) {
+  const std::string text = OpenMetrics(Statistics());
+  EXPECT_TRUE(Has(text, "# TYPE uroce_completion_seconds histogram"));
+  EXPECT_TRUE(Has(text, "# UNIT uroce_completion_seconds seconds"));
+  EXPECT_TRUE(Has(text,
+                  "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"1.024e-06\"} 1\n"
+                  "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"2.048e-06\"} 3\n"
+                  "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"+Inf\"} 6\n"
+                  "uroce_completion_seconds_count{device=\"uroce0\"} 6\n"
+                  "uroce_completion_seconds_sum{device=\"uroce0\"} 5e-05"))
+      << text;
+  EXPECT_TRUE(Has(text, "uroce_worker_turn_seconds_count{worker=\"0\"} 6"));
+}
+
+TEST(OpenMetricsTest, DirectionsOfMessagesAreOneFamily) {
+  const std::string text = OpenMetrics(Statistics());
+  const std::string head = "# TYPE uroce_message_bytes histogram";
+  EXPECT_TRUE(Has(text, head));
+  EXPECT_EQ(text.find(head), text.rfind(head));
+  EXPECT_TRUE(
+      Has(text, R"(uroce_message_bytes_bucket{device="uroce1",direction="send",le="1024"} 1)"));
+  EXPECT_TRUE(Has(text, R"(uroce_message_bytes_sum{device="uroce1",direction="receive"} 50000)"));
 }
 
 TEST(OpenMetricsTest, NamesOfProgramsAreQuoted) {

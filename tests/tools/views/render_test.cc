@@ -40,10 +40,11 @@ TEST(RenderTest, FiltersSelectByDeviceProgramAndNumber) {
   ASSERT_TRUE(AddFilter("device=a", select).ok());
   ASSERT_TRUE(AddFilter("pid=1", select).ok());
   ASSERT_TRUE(AddFilter("qpn=0x11", select).ok());
-  const auto text = RenderJson(json, select, absl::UnixEpoch(), true);
+  const auto text = RenderJson(UROCE_DUMP_QP, json, select, absl::UnixEpoch(), true);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ(*text,
             "{\"timestamp\":\"1970-01-01T00:00:00.000000Z\","
+            "\"schema\":\"uroce-qp\",\"schema_version\":1,"
             "\"qps\":[{\"device\":\"a\",\"pid\":1,\"qpn\":17}],"
             "\"more\":{\"x\":1}}\n");
   for (const char* bad : {"pid", "pid=", "pid=x", "colour=1", "device=", "qpn=0xx"}) {
@@ -52,8 +53,8 @@ TEST(RenderTest, FiltersSelectByDeviceProgramAndNumber) {
 }
 
 TEST(RenderTest, JsonKeepsTerminalsFromEscapes) {
-  const auto text =
-      RenderJson("{\"name\": \"\\u001b\\u009b\\u007f\"}", {}, absl::UnixEpoch(), false);
+  const auto text = RenderJson(UROCE_DUMP_DEVICES, "{\"name\": \"\\u001b\\u009b\\u007f\"}", {},
+                               absl::UnixEpoch(), false);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(*text, HasSubstr("\\u001b\\u009b\\u007f"));
 }
@@ -157,7 +158,7 @@ TEST(RenderTest, ControlCharactersStayOffTheTerminal) {
 
 TEST(RenderTest, BrokenJsonIsAnError) {
   EXPECT_FALSE(RenderDump(UROCE_DUMP_QP, "{\"qps\": [", {}).ok());
-  EXPECT_FALSE(RenderJson("nope", {}, absl::UnixEpoch(), false).ok());
+  EXPECT_FALSE(RenderJson(UROCE_DUMP_QP, "nope", {}, absl::UnixEpoch(), false).ok());
 }
 
 TEST(RenderTest, MembersOfOtherTypesDoNotMatter) {
