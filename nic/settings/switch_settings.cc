@@ -167,10 +167,8 @@ constexpr Field kFields[] = {
      [](const std::string& value, SwitchSettings& settings) {
        return SetOnOff("selective-repeat", value, "on", "off", settings.selective_repeat);
      }},
-    {"icrc",
-     [](const std::string& value, SwitchSettings& settings) {
-       return SetIcrc(value, settings.always_icrc);
-     }},
+    {"icrc", [](const std::string& value,
+                SwitchSettings& settings) { return SetIcrc(value, settings.always_icrc); }},
 };
 
 absl::Status FinishSwitch(std::vector<SwitchSettings>& switches, size_t index) {

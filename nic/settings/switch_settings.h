@@ -36,7 +36,7 @@ struct SwitchSettings {
   uint32_t mtu_bytes = 9000;
   std::string addresses;  ///< Of the first NIC, or "".
   bool selective_repeat = true;
-  bool always_icrc = false;  ///< Of the NICs.
+  bool always_icrc = false;             ///< Of the NICs.
   CongestionConfig congestion;          ///< Of the NICs.
   std::vector<std::string> neighbours;  ///< Names of switches, one for each link to them.
   std::optional<uint64_t> trunk_rate_bps;

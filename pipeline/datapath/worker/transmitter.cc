@@ -188,8 +188,7 @@ Transmitter::Sent Transmitter::SendNext(QueuePair& qp, uint32_t& bytes) {
 }
 
 Transmitter::Sent Transmitter::GatherPayload(QueuePair& qp, const TxPacket& packet,
-                                             const RunningIcrc& icrc_of_headers,
-                                             rte_mbuf* frame) {
+                                             const RunningIcrc& icrc_of_headers, rte_mbuf* frame) {
   const uint32_t length = packet.payload_bytes();
   uint8_t* const payload = StartOf(frame) + frame->data_len;
   RunningIcrc icrc = icrc_of_headers;
