@@ -124,8 +124,7 @@ void FaultLane::Put(rte_mbuf* frame, Nanos now) {
   // The copy is not corrupted, so that a corrupted frame may have an intact duplicate.
   if (fate.duplicate) Duplicate(frame, now);
   if (fate.corrupt_at) {
-    BytesOf(frame)[*fate.corrupt_at] ^= 0xff;
-    ++counters_.corrupted;
+    Change(frame, *fate.corrupt_at, 0xff);
   } else if (fate.corrupt) {
     Corrupt(frame);
   }
@@ -160,9 +159,14 @@ void FaultLane::Corrupt(rte_mbuf* frame) {
   if (frame->data_len == 0) return;
   const auto at = static_cast<uint32_t>((draw >> 8) % frame->data_len);
   const auto flip = static_cast<uint8_t>(draw % 255 + 1);
+  Change(frame, at, flip);
+}
+
+/// A frame without an ICRC has the right one before, so that its receiver can tell.
+void FaultLane::Change(rte_mbuf* frame, uint32_t at, uint8_t flip) {
   static const PendingIcrc pending;
   pending.Settle(*frame);
-  *rte_pktmbuf_mtod_offset(frame, uint8_t*, at) ^= flip;
+  BytesOf(frame)[at] ^= flip;
   ++counters_.corrupted;
 }
 

@@ -94,6 +94,7 @@ class FaultLane {
   void Line(rte_mbuf* frame, const std::optional<Hold>& hold, Nanos now);
   void Duplicate(const rte_mbuf* frame, Nanos now);
   void Corrupt(rte_mbuf* frame);
+  void Change(rte_mbuf* frame, uint32_t at, uint8_t flip);
   rte_mbuf* TakeHeld(Nanos now);
 
   FaultConfig config_;

@@ -196,20 +196,22 @@ TEST_F(FaultPortTest, CorruptionChangesExactlyOneByte) {
 }
 
 TEST_F(FaultPortTest, WhatIsCorruptedHasItsIcrcBeforeAndIsChecked) {
-  Make("corrupt=1");
-  const PendingIcrc pending;
-  const std::vector<uint8_t> whole = wire::PacketTrain{}.Next(1024);
-  rte_mbuf* frame = Frame(0, static_cast<uint16_t>(whole.size()));
-  std::copy(whole.begin(), whole.end() - wire::kIcrcBytes, rte_pktmbuf_mtod(frame, uint8_t*));
-  pending.Set(*frame);
-  ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
-  ASSERT_EQ(receiver().ReceiveBurst(0, &frame, 1, Nanos(0)), 1);
-  EXPECT_FALSE(pending.IsSet(*frame));
-  size_t changed = 0;
-  const auto* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
-  for (size_t i = 0; i < whole.size(); ++i) changed += bytes[i] != whole[i];
-  EXPECT_EQ(changed, 1u);
-  rte_pktmbuf_free(frame);
+  for (const char* fault : {"corrupt=1", "rule=corrupt"}) {
+    Make(fault);
+    const PendingIcrc pending;
+    const std::vector<uint8_t> whole = wire::PacketTrain{}.Next(1024);
+    rte_mbuf* frame = Frame(0, static_cast<uint16_t>(whole.size()));
+    std::copy(whole.begin(), whole.end() - wire::kIcrcBytes, rte_pktmbuf_mtod(frame, uint8_t*));
+    pending.Set(*frame);
+    ASSERT_EQ(sender().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
+    ASSERT_EQ(receiver().ReceiveBurst(0, &frame, 1, Nanos(0)), 1);
+    EXPECT_FALSE(pending.IsSet(*frame)) << fault;
+    size_t changed = 0;
+    const auto* bytes = rte_pktmbuf_mtod(frame, const uint8_t*);
+    for (size_t i = 0; i < whole.size(); ++i) changed += bytes[i] != whole[i];
+    EXPECT_EQ(changed, 1u) << fault;
+    rte_pktmbuf_free(frame);
+  }
 }
 
 TEST_F(FaultPortTest, CongestionMarkKeepsTheIpv4ChecksumRight) {
