@@ -117,14 +117,15 @@ absl::StatusOr<std::string> FetchSelected(const Flags& flags, uroce_dump_what wh
   return OnlyUsedBy(*qpn, *queue_pairs, what, *json);
 }
 
-int PrintJson(const Flags& flags, uroce_dump_what what, const std::string& json) {
-  return Print(RenderJson(what, json, flags.render.select, absl::Now(), flags.watch_s != 0));
+int PrintJson(const Flags& flags, const Listing& listing, const std::string& json) {
+  return Print(RenderJson(listing, json, flags.render.select, absl::Now(), flags.watch_s != 0));
 }
 
 int PrintDump(const Flags& flags, uroce_dump_what what) {
   const absl::StatusOr<std::string> json = FetchSelected(flags, what);
   if (!json.ok()) return Report(json.status());
-  return flags.json ? PrintJson(flags, what, *json) : Print(RenderDump(what, *json, flags.render));
+  return flags.json ? PrintJson(flags, ListingOf(what), *json)
+                    : Print(RenderDump(what, *json, flags.render));
 }
 
 /// Sleeps for the time of --watch.
@@ -154,7 +155,7 @@ int WatchStat(const Flags& flags) {
     if (!json.ok()) return Report(json.status());
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - then).count();
-    const int result = flags.json ? PrintJson(flags, UROCE_DUMP_STAT, *json)
+    const int result = flags.json ? PrintJson(flags, ListingOf(UROCE_DUMP_STAT), *json)
                        : before.empty()
                            ? Print(RenderDump(UROCE_DUMP_STAT, *json, flags.render))
                            : Print(RenderRates(before, *json, seconds, flags.render.select.device));
@@ -233,7 +234,7 @@ int PrintFaults(const Flags& flags) {
   if (!json.ok()) return Report(json.status());
   if (!flags.json) return Print(RenderFaults(*json, flags.render.select.device));
   const absl::StatusOr<std::string> faults = FaultsOf(*json);
-  return faults.ok() ? PrintJson(flags, *faults) : Report(faults.status());
+  return faults.ok() ? PrintJson(flags, kFaults, *faults) : Report(faults.status());
 }
 
 int Change(const Flags& flags, uroce_change_what what) {

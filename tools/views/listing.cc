@@ -23,6 +23,7 @@ constexpr Listing kListings[] = {
     {UROCE_DUMP_CQ, "cq", "uroce-cq", 1, true},
     {UROCE_DUMP_PD, "pd", "uroce-pd", 1, true},
     {UROCE_DUMP_CTX, "ctx", "uroce-ctx", 1, true},
+    {UROCE_DUMP_CONFIG, "config", "uroce-config", 1, false},
 };
 
 /// Members of a queue pair that name the objects it uses, and the member that they name.

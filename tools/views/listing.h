@@ -22,6 +22,9 @@ struct Listing {
   bool has_pid;  ///< Its objects are those of programs: pid= and qpn= select some.
 };
 
+/// What `uroce fault` shows of UROCE_DUMP_STAT.
+inline constexpr Listing kFaults{UROCE_DUMP_STAT, "fault", "uroce-fault", 1, false};
+
 /// Range: a dump that a command lists.
 const Listing& ListingOf(uroce_dump_what what);
 

@@ -269,11 +269,10 @@ absl::StatusOr<std::string> FaultsOf(const std::string& json) {
   return Json({{"devices", list}}).dump();
 }
 
-absl::StatusOr<std::string> RenderJson(uroce_dump_what what, const std::string& json,
+absl::StatusOr<std::string> RenderJson(const Listing& listing, const std::string& json,
                                        const Selection& select, absl::Time time, bool is_line) {
   const absl::StatusOr<Json> dump = ParseDump(json);
   if (!dump.ok()) return dump.status();
-  const Listing& listing = ListingOf(what);
   Json stamped = {
       {"timestamp", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())},
       {"schema", listing.schema},

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "tools/views/dump_view.h"
+#include "tools/views/listing.h"
 
 namespace uroce::tools {
 
@@ -30,9 +31,9 @@ absl::StatusOr<std::string> RenderFaults(const std::string& json, const std::str
 absl::StatusOr<std::string> FaultsOf(const std::string& json);
 
 /// `json` with "timestamp" (RFC 3339, UTC, microseconds), "schema" and "schema_version", and in its
-/// lists what `select` selects. Indented for reading, or as one line for each look of --watch
-/// (NDJSON). All that is not ASCII is escaped.
-absl::StatusOr<std::string> RenderJson(uroce_dump_what what, const std::string& json,
+/// lists what `select` selects. `listing` names the schema. Indented for reading, or as one line
+/// for each look of --watch (NDJSON). All that is not ASCII is escaped.
+absl::StatusOr<std::string> RenderJson(const Listing& listing, const std::string& json,
                                        const Selection& select, absl::Time time, bool is_line);
 
 }  // namespace uroce::tools

@@ -40,7 +40,7 @@ TEST(RenderTest, FiltersSelectByDeviceProgramAndNumber) {
   ASSERT_TRUE(AddFilter("device=a", select).ok());
   ASSERT_TRUE(AddFilter("pid=1", select).ok());
   ASSERT_TRUE(AddFilter("qpn=0x11", select).ok());
-  const auto text = RenderJson(UROCE_DUMP_QP, json, select, absl::UnixEpoch(), true);
+  const auto text = RenderJson(ListingOf(UROCE_DUMP_QP), json, select, absl::UnixEpoch(), true);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ(*text,
             "{\"timestamp\":\"1970-01-01T00:00:00.000000Z\","
@@ -53,8 +53,9 @@ TEST(RenderTest, FiltersSelectByDeviceProgramAndNumber) {
 }
 
 TEST(RenderTest, JsonKeepsTerminalsFromEscapes) {
-  const auto text = RenderJson(UROCE_DUMP_DEVICES, "{\"name\": \"\\u001b\\u009b\\u007f\"}", {},
-                               absl::UnixEpoch(), false);
+  const auto text =
+      RenderJson(ListingOf(UROCE_DUMP_DEVICES), "{\"name\": \"\\u001b\\u009b\\u007f\"}", {},
+                 absl::UnixEpoch(), false);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(*text, HasSubstr("\\u001b\\u009b\\u007f"));
 }
@@ -158,7 +159,7 @@ TEST(RenderTest, ControlCharactersStayOffTheTerminal) {
 
 TEST(RenderTest, BrokenJsonIsAnError) {
   EXPECT_FALSE(RenderDump(UROCE_DUMP_QP, "{\"qps\": [", {}).ok());
-  EXPECT_FALSE(RenderJson(UROCE_DUMP_QP, "nope", {}, absl::UnixEpoch(), false).ok());
+  EXPECT_FALSE(RenderJson(ListingOf(UROCE_DUMP_QP), "nope", {}, absl::UnixEpoch(), false).ok());
 }
 
 TEST(RenderTest, MembersOfOtherTypesDoNotMatter) {
