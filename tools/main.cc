@@ -592,6 +592,7 @@ int Main(int argc, char** argv) {
   int result = 0;
   CLI::App app("uroce: run programs on a software RoCEv2 NIC and look at it", "uroce");
   app.set_version_flag("--version", "uroce " UROCE_VERSION);
+  app.require_subcommand(0, 1);  // Words of a filter, "udp port 4791", begin no other command.
   AddSocketFlag(app, flags);
   AddLaunchers(app, flags, result);
   AddListings(app, flags, result);
