@@ -3,29 +3,27 @@
 // it, and nobody needs to check it, as with checksums of the kernel's loopback.
 #pragma once
 
-#include <rte_debug.h>
 #include <rte_mbuf.h>
-#include <rte_mbuf_dyn.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "drivers/frame_flag.h"
 #include "pipeline/wire/decode.h"
 #include "pipeline/wire/icrc.h"
 #include "pipeline/wire/packet.h"
 
 namespace uroce::drivers {
 
-/// A dynamic flag of mbufs, allotted by DPDK once per name; drivers clear it in received frames.
-/// Who shows a marked frame to somebody, or spoils it, fills its ICRC in first. EAL is there.
+/// Who shows a marked frame to somebody, or spoils it, fills its ICRC in first.
 class PendingIcrc {
  public:
-  bool IsSet(const rte_mbuf& frame) const { return (frame.ol_flags & flag_) != 0; }
-  void Set(rte_mbuf& frame) const { frame.ol_flags |= flag_; }
+  bool IsSet(const rte_mbuf& frame) const { return flag_.IsSet(frame); }
+  void Set(rte_mbuf& frame) const { flag_.Set(frame); }
   /// For a copy of the bytes of `from`.
   void Inherit(rte_mbuf& copy, const rte_mbuf& from) const {
-    copy.ol_flags |= from.ol_flags & flag_;
+    if (IsSet(from)) Set(copy);
   }
   /// Computes the ICRC of a marked frame, and leaves the mark: what is right needs no check.
   void Fill(const rte_mbuf& frame) const {
@@ -42,18 +40,11 @@ class PendingIcrc {
   /// Fills the ICRC in, and has it checked.
   void Settle(rte_mbuf& frame) const {
     Fill(frame);
-    frame.ol_flags &= ~flag_;
+    flag_.Clear(frame);
   }
 
  private:
-  static uint64_t Register() {
-    static constexpr rte_mbuf_dynflag kFlag{.name = "uroce_pending_icrc", .flags = 0};
-    const int bit = rte_mbuf_dynflag_register(&kFlag);
-    RTE_VERIFY(bit >= 0);
-    return uint64_t{1} << static_cast<uint32_t>(bit);
-  }
-
-  const uint64_t flag_ = Register();
+  const FrameFlag flag_{"uroce_pending_icrc"};
 };
 
 }  // namespace uroce::drivers

@@ -17,7 +17,6 @@ inline constexpr size_t kMaxFaultRules = 16;
 
 /// Rates are probabilities per frame. The same seed and the same frames give the same faults.
 struct FaultConfig {
-  using Direction = FaultDirection;
   uint64_t seed = 1;
   double drop = 0;
   double duplicate = 0;
@@ -25,8 +24,8 @@ struct FaultConfig {
   double corrupt = 0;  ///< One byte is changed.
   double ce_mark = 0;  ///< ECN of IP frames becomes 3, congestion experienced.
   Nanos delay{0};      ///< Every frame is delayed by this time.
-  Direction direction = Direction::kBoth;  ///< Of the rates and the delay.
-  std::vector<FaultRule> rules;            ///< Beside them.
+  FaultDirection direction = FaultDirection::kBoth;  ///< Of the rates and the delay.
+  std::vector<FaultRule> rules;                      ///< Beside them.
   /// Whether every frame comes out exactly as it went in, and at once.
   bool is_harmless() const {
     return drop == 0 && duplicate == 0 && reorder == 0 && corrupt == 0 && ce_mark == 0 &&

@@ -41,8 +41,7 @@ AttackShares RunAttack(const congestion::Settings& settings, Attack attack, Nano
                        Nanos measured) {
   NetworkConfig config = Star(Kind::kMarked, kAttacker + 1, settings);
   if (attack == Attack::kMarks) {
-    config.faults_of[kReceiver] = {.ce_mark = 1,
-                                   .direction = drivers::FaultConfig::Direction::kReceive};
+    config.faults_of[kReceiver] = {.ce_mark = 1, .direction = drivers::FaultDirection::kReceive};
   }
   NetworkBed bed(config);
   const std::array<Flow*, 3> flows{&bed.Connect(kSender, kReceiver), &bed.Connect(kSender, 2),

@@ -56,5 +56,17 @@ TEST_F(FrameStashTest, ACopyHasTheSameBytesElsewhere) {
   for (rte_mbuf* each : {frame, copy}) rte_pktmbuf_free(each);
 }
 
+TEST_F(FrameStashTest, ACopyOfAFrameWithoutAnIcrcSaysSoToo) {
+  const drivers::PendingIcrc pending;
+  FrameStash stash(TestPool());
+  rte_mbuf* const frame = stash.Take(counters_);
+  rte_mbuf* const with = stash.Copy(*frame, counters_);
+  pending.Set(*frame);
+  rte_mbuf* const without = stash.Copy(*frame, counters_);
+  EXPECT_FALSE(pending.IsSet(*with));
+  EXPECT_TRUE(pending.IsSet(*without));
+  for (rte_mbuf* each : {frame, with, without}) rte_pktmbuf_free(each);
+}
+
 }  // namespace
 }  // namespace uroce::datapath

@@ -20,7 +20,7 @@ TEST(FaultConfigTest, EveryKeyIsRead) {
   EXPECT_EQ(config->delay, Nanos(10'000));
   EXPECT_EQ(config->corrupt, 0.001);
   EXPECT_EQ(config->ce_mark, 1);
-  EXPECT_EQ(config->direction, FaultConfig::Direction::kReceive);
+  EXPECT_EQ(config->direction, FaultDirection::kReceive);
 }
 
 TEST(FaultConfigTest, WhatIsNotSaidIsHarmless) {
@@ -28,7 +28,7 @@ TEST(FaultConfigTest, WhatIsNotSaidIsHarmless) {
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->duplicate, 0);
   EXPECT_EQ(config->delay, Nanos(0));
-  EXPECT_EQ(config->direction, FaultConfig::Direction::kBoth);
+  EXPECT_EQ(config->direction, FaultDirection::kBoth);
 }
 
 struct Wrong {
