@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bugs on purpose in memory windows, copied memory, sleep, changes of state, multicast groups,
-agreements with peers, held senders, budgets of programs, last answers and the order of payload:
+agreements with peers, held senders, budgets of programs, last answers, the order of payload and
+frames without an ICRC:
 name, file of pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
+    ("icrc-mark-not-copied", "worker/frame_stash.h", "    pending_.Inherit(*copy, frame);\n", ""),
+    ("left-out-icrc-checked", "worker/admission.h", "!pending_.IsSet(*frame) && ", ""),
+    ("no-icrc-checked", "worker/admission.h", "!pending_.IsSet(*frame) && ", "false && "),
+    ("captures-miss-the-icrc-of-frames-on-the-way", "worker/frame_recorder.h",
+     "    pending_.Fill(*frame);\n", ""),
+    ("icrc-left-out-beside-a-capture", "worker/transmitter.h",
+     " && !context_.recorder.IsRecorded(qp);", ";"),
+    ("icrc-left-out-of-every-port", "worker/transmitter.h",
+     "qp.links().port->leaves_icrc_out() && ", ""),
     ("bells-for-nothing-cost-nothing", "queue/turn_budget.h",
      "each = idle > rung - rung / 4 ?", "each = idle > rung ?"),
     ("bells-for-nothing-for-ever-few", "queue/turn_budget.h",
