@@ -17,9 +17,7 @@ constexpr int64_t kReadingNoiseNs = 10'000;
 }  // namespace
 
 Clock::Clock()
-    : has_counter_(cpu::CounterIsSteady()),
-      time_(Read(), ReadLater()),
-      wall_offset_(ReadWallOffset()) {}
+    : has_counter_(cpu::CounterIsSteady()), time_(Calibrated()), wall_offset_(ReadWallOffset()) {}
 
 Nanos Clock::SystemNow(clockid_t clock) {
   timespec time{};
@@ -41,9 +39,10 @@ CounterTime::Reading Clock::Read() {
   return best;
 }
 
-CounterTime::Reading Clock::ReadLater() {
+CounterTime Clock::Calibrated() {
+  const CounterTime::Reading first = Read();
   nanosleep(&kCalibration, nullptr);
-  return Read();
+  return {first, Read()};
 }
 
 // CLOCK_REALTIME is CLOCK_MONOTONIC with an offset that changes when the time is set: adjtimex(2)

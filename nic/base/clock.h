@@ -34,7 +34,8 @@ class Clock {
   static constexpr Nanos kMostHeld{1'000'000'000};
   static Nanos SystemNow(clockid_t clock);
   static CounterTime::Reading Read();
-  static CounterTime::Reading ReadLater();
+  /// Takes about 10 ms.
+  static CounterTime Calibrated();
   static Nanos ReadWallOffset();
 
   const bool has_counter_;

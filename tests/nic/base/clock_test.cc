@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/clock.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <ctime>
+
+namespace uroce {
+namespace {
+
+int64_t SystemNs() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+struct Reading {
+  int64_t system_ns;
+  int64_t clock_ns;
+};
+
+/// Both clocks at one moment: readings between which the thread lost its CPU are taken again.
+Reading ReadBoth(const Clock& clock) {
+  constexpr int64_t kOneMomentNs = 5'000;
+  while (true) {
+    const int64_t before_ns = SystemNs();
+    const int64_t clock_ns = clock.Now().count();
+    if (SystemNs() - before_ns <= kOneMomentNs) return {before_ns, clock_ns};
+  }
+}
+
+// Pacing, timeouts and round trips of the first second rest on the first calibration.
+TEST(ClockTest, ItsRateIsThatOfTheSystemFromTheFirstReadingOn) {
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 50'000'000};
+  for (int i = 0; i < 10; ++i) {
+    const Clock clock;
+    const Reading begin = ReadBoth(clock);
+    nanosleep(&kPause, nullptr);
+    const Reading end = ReadBoth(clock);
+    const int64_t elapsed_ns = end.system_ns - begin.system_ns;
+    const int64_t shown_ns = end.clock_ns - begin.clock_ns;
+    EXPECT_LE(std::abs(shown_ns - elapsed_ns) * 1'000, elapsed_ns) << shown_ns << " ns shown";
+  }
+}
+
+}  // namespace
+}  // namespace uroce
