@@ -58,7 +58,7 @@ struct DelaySettings {
   uint32_t beta = 800;               ///< 1/1000: the weight of the excess in a decrease.
   uint32_t max_mdf = 500;      ///< 1/1000: the largest decrease of a round trip, and of a loss.
   uint32_t min_cwnd = 50;      ///< 1/1000 packet.
-  uint32_t initial_cwnd = 16;  ///< KB.
+  uint32_t initial_cwnd = 32;  ///< KB.
 };
 
 struct Settings {

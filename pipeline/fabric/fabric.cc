@@ -12,6 +12,8 @@ constexpr uint32_t kNoLink = UINT32_MAX;
 /// is sent after one has arrived.
 constexpr uint32_t kReservePerLink = 4;
 constexpr uint32_t kPauseFrameBytes = 60;
+/// A full packet of the largest path MTU, with all its headers.
+constexpr uint32_t kRoomFrameBytes = 4200;
 
 uint32_t Opposite(uint32_t link) { return link ^ 1; }
 
@@ -95,7 +97,10 @@ uint32_t Fabric::SendRoom(uint32_t host) const {
   const Link& link = links_[2 * hosts_[host].cable];
   const uint32_t free_slots = store_.free_slots() > reserve_ ? store_.free_slots() - reserve_ : 0;
   if (!link.is_up) return std::max(free_slots, 1u);
-  return link.queue_bytes() < link.config.host_queue_bytes ? free_slots : 0;
+  const uint64_t waiting = link.queue_bytes();
+  if (waiting >= link.config.host_queue_bytes) return 0;
+  const uint64_t left = (link.config.host_queue_bytes - waiting) / kRoomFrameBytes + 1;
+  return static_cast<uint32_t>(std::min<uint64_t>(free_slots, left));
 }
 
 void Fabric::Send(uint32_t host, const Frame& frame, Nanos now) {

@@ -58,7 +58,8 @@ class Fabric {
   uint32_t Join(uint32_t first_switch, uint32_t second_switch, const LinkConfig& config);
 
   // ---- frames ----
-  /// How many frames the host's queue and the fabric can take at least; 0 when there is no room.
+  /// How many frames the host's queue and the fabric can take; 0 when there is no room. The queue
+  /// takes at least one frame more than the full packets that fit in what is left of it.
   uint32_t SendRoom(uint32_t host) const;
   /// Takes `frame`. A frame for which the fabric has no room is dropped and counted.
   void Send(uint32_t host, const Frame& frame, Nanos now);

@@ -12,7 +12,7 @@ namespace uroce::fabric {
 struct LinkConfig {
   uint64_t rate_bps = 100'000'000'000;  ///< Not 0. Counts all bits on the wire, see WireBytes.
   Nanos delay{0};                       ///< From the departure of the last bit to its arrival.
-  /// SendRoom is 0 when at least so many bytes wait in a host for its link. Not 0.
+  /// The most bytes that wait in a host for its link, and one frame. Not 0. See Fabric::SendRoom.
   uint32_t host_queue_bytes = 64 * 1024;
 };
 

@@ -26,7 +26,7 @@ struct DelayWindowTest : testing::Test {
   void Rounds(int count, uint32_t micros) {
     for (int i = 0; i < count; ++i) Round(micros);
   }
-  DelaySettings settings;
+  DelaySettings settings{.initial_cwnd = 16};
   DelayWindow window;
   Psn psn{0xfffff0};  // Wraps soon.
   Nanos now{1'000'000};

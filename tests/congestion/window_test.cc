@@ -94,17 +94,17 @@ TEST_F(WindowTest, LossesEndTheSample) {
 TEST_F(WindowTest, LossesAndDelay) {
   Window window = Make(Profile::kDelay);
   window.Start(true, kMtu);
-  EXPECT_EQ(window.packets(), 16u);
+  EXPECT_EQ(window.packets(), 32u);
   window.OnGoBack();
-  EXPECT_EQ(window.packets(), 8u);
+  EXPECT_EQ(window.packets(), 16u);
   window.OnLost(1);
-  window.OnRound(8);
-  EXPECT_EQ(window.packets(), 8u);
+  window.OnRound(16);
+  EXPECT_EQ(window.packets(), 16u);
   window.OnLost(2);
-  window.OnRound(8);
-  EXPECT_EQ(window.packets(), 4u);
-  window.OnRound(8);
-  EXPECT_EQ(window.packets(), 4u);
+  window.OnRound(16);
+  EXPECT_EQ(window.packets(), 8u);
+  window.OnRound(16);
+  EXPECT_EQ(window.packets(), 8u);
 }
 
 // [cc.delay.start] It reaches as far as the responder keeps packets.

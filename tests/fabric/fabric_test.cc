@@ -211,6 +211,15 @@ TEST_F(FabricTest, HostIsHeldBackByItsOwnLink) {
   EXPECT_GT(fabric().SendRoom(0), 0u);
 }
 
+TEST_F(FabricTest, RoomIsThatForFullPackets) {
+  LinkConfig link = kGigabit;
+  link.host_queue_bytes = 10'000;
+  MakeStar(2, {}, link);
+  EXPECT_EQ(fabric().SendRoom(0), 3u);
+  for (uint32_t i = 0; i < 7; ++i) Send(0, {.number = i}, Nanos(0));  // One is on the line.
+  EXPECT_EQ(fabric().SendRoom(0), 1u);
+}
+
 TEST_F(FabricTest, FabricThatIsFullHoldsBackAndDropsWhatIsSentAllTheSame) {
   Make({.max_frames = 2});
   fabric().AddSwitch({});
@@ -222,7 +231,7 @@ TEST_F(FabricTest, FabricThatIsFullHoldsBackAndDropsWhatIsSentAllTheSame) {
   EXPECT_EQ(fabric().lost_slots(), 1u);
   Finish();
   EXPECT_EQ(deliveries().size(), 2u);
-  EXPECT_EQ(fabric().SendRoom(1), 2u);
+  EXPECT_EQ(fabric().SendRoom(1), 2u);  // Less than the queue has room for.
 }
 
 TEST_F(FabricTest, LinkMayBecomeSlowerAndShorterInFlightWithoutReordering) {

@@ -269,4 +269,18 @@ MUTATIONS = [
      "  session.share.OnSent(bytes + congestion::kFrameOverheadBytes);\n", ""),
     ("a-limited-device-sends-on", "worker/transmitter.cc",
      "while (room != 0 && port.MaySend(now)) {", "while (room != 0) {"),
+    # ---- the choice of the next sender ----
+    ("fresh-flows-wait-for-the-round", "thread/deficit_round_robin.h",
+     "if (flow.round == round_ && flow.deficit_bytes > 0) {", "if (false) {"),
+    ("fresh-at-each-coming", "thread/deficit_round_robin.h",
+     "    if (flow.round != round_ && flow.round != round_ + 1) {\n", "    if (true) {\n"),
+    ("a-quantum-of-the-next-round-counts-now", "thread/deficit_round_robin.h",
+     "    flow.round = round_ + 1;\n", "    flow.round = round_;\n"),
+    ("rounds-do-not-end", "thread/deficit_round_robin.h", "      ++round_;\n      last_", "      last_"),
+    ("a-round-ends-with-whom-left", "thread/deficit_round_robin.h",
+     "      if (&flow == last_) EndRoundBefore(flow);\n", ""),
+    ("the-end-of-a-round-leaves-and-the-round-goes-on", "thread/deficit_round_robin.h",
+     "    ++round_;\n    last_ = flow.previous == &flow", "    last_ = flow.previous == &flow"),
+    ("debts-are-forgotten", "thread/deficit_round_robin.h",
+     "std::min<int64_t>(flow.deficit_bytes, 0) + quantum_bytes_", "quantum_bytes_"),
 ]

@@ -10,6 +10,9 @@ namespace {
 constexpr uint32_t kHeaderBytes = 14 + 20 + 8 + 12 + 4;
 constexpr uint32_t kRethBytes = 16;
 constexpr uint32_t kAethBytes = 4;
+/// An adapter takes a packet when its line is free. A worker puts here what the line sends in some
+/// of its turns.
+constexpr uint32_t kHostQueueBytes = 16 * 1024;
 
 }  // namespace
 
@@ -39,7 +42,7 @@ NetworkConfig FatTree::Config(const congestion::Settings& settings) const {
   config.switches.assign(tors, tor);
   config.switches.insert(config.switches.end(), aggregations + kUplinks * kUplinks, upper);
   config.settings = settings;
-  config.link = {.rate_bps = rate_bps, .delay = kDelay};
+  config.link = {.rate_bps = rate_bps, .delay = kDelay, .host_queue_bytes = kHostQueueBytes};
   const fabric::LinkConfig trunk{.rate_bps = rate_bps * kUplinks, .delay = kDelay};
   for (uint32_t tor_number = 0; tor_number < tors; ++tor_number) {
     config.switch_of_nic.insert(config.switch_of_nic.end(), nics_of_rack, tor_number);

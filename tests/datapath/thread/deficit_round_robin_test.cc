@@ -67,6 +67,116 @@ TEST(DeficitRoundRobinTest, LeavingAndComingBackGainsNothing) {
   EXPECT_GT(flapping.sent_bytes, steady.sent_bytes / 2);
 }
 
+/// Serves `schedule` until all that `sender` has, `bytes`, is sent. Returns what others sent
+/// before.
+int64_t SendBeside(DeficitRoundRobin& schedule, Sender& sender, int64_t bytes) {
+  int64_t others_bytes = 0;
+  schedule.Add(sender);
+  while (bytes > 0) {
+    auto* current = static_cast<Sender*>(schedule.Current());
+    DeficitRoundRobin::Charge(*current, current->packet_bytes);
+    (current == &sender ? bytes : others_bytes) +=
+        current == &sender ? -int64_t{current->packet_bytes} : int64_t{current->packet_bytes};
+  }
+  schedule.Remove(sender);
+  return others_bytes;
+}
+
+TEST(DeficitRoundRobinTest, ShortMessagesGoBeforeARoundOfLongOnes) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 8> steady;
+  for (Sender& sender : steady) {
+    sender.packet_bytes = 4000;
+    schedule.Add(sender);
+  }
+  Sender brief;
+  brief.packet_bytes = 1000;
+  Serve(schedule, 100);
+  for (int i = 0; i < 17; ++i) EXPECT_EQ(SendBeside(schedule, brief, 1000), 0) << i;
+  // Its quantum of this round is sent: it waits for its turn once, and is fresh in the next round.
+  EXPECT_GT(SendBeside(schedule, brief, 1000), 7 * kQuantumBytes / 2);
+  Serve(schedule, 50);
+  EXPECT_EQ(SendBeside(schedule, brief, 1000), 0);
+}
+
+TEST(DeficitRoundRobinTest, FreshFlowsAreServedInTheOrderInWhichTheyCame) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 3> senders;
+  for (Sender& sender : senders) {
+    sender.packet_bytes = 1000;
+    schedule.Add(sender);
+  }
+  for (Sender& sender : senders) {
+    EXPECT_EQ(schedule.Current(), &sender);
+    schedule.Remove(sender);
+  }
+}
+
+// Messages of any length, one after another, get the share of a flow that always has something.
+TEST(DeficitRoundRobinTest, ComingAndGoingGainsNothingWhateverTheMessages) {
+  for (const int packets_of_message : {1, 3, 4, 5, 16, 40}) {
+    DeficitRoundRobin schedule(kQuantumBytes);
+    std::array<Sender, 4> steady;
+    for (Sender& sender : steady) {
+      sender.packet_bytes = 4000;
+      schedule.Add(sender);
+    }
+    Sender comes;
+    comes.packet_bytes = 4000;
+    int left = 0;
+    for (int i = 0; i < 100'000; ++i) {
+      if (left == 0) {
+        schedule.Remove(comes);
+        schedule.Add(comes);
+        left = packets_of_message;
+      }
+      auto* current = static_cast<Sender*>(schedule.Current());
+      current->sent_bytes += current->packet_bytes;
+      DeficitRoundRobin::Charge(*current, current->packet_bytes);
+      if (current == &comes) --left;
+    }
+    const double share =
+        static_cast<double>(comes.sent_bytes) / static_cast<double>(steady[0].sent_bytes);
+    EXPECT_GT(share, 0.5) << packets_of_message;
+    EXPECT_LT(share, 1.1) << packets_of_message;
+  }
+}
+
+TEST(DeficitRoundRobinTest, TheEndOfARoundMayLeave) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 3> senders;
+  for (Sender& sender : senders) {
+    sender.packet_bytes = 4000;
+    schedule.Add(sender);
+  }
+  Serve(schedule, 20);  // All had a turn.
+  Sender brief;
+  brief.packet_bytes = 1000;
+  for (int i = 0; i < 200; ++i) {
+    Sender& leaving = senders[static_cast<size_t>(i) % senders.size()];
+    schedule.Remove(leaving);
+    Serve(schedule, 8);
+    schedule.Add(leaving);
+    Serve(schedule, 8);
+    EXPECT_EQ(SendBeside(schedule, brief, 1000), 0) << i;  // Rounds go on.
+  }
+}
+
+TEST(DeficitRoundRobinTest, ARoundEndsWhenItsLastFlowLeaves) {
+  DeficitRoundRobin schedule(kQuantumBytes);
+  std::array<Sender, 3> senders;
+  for (Sender& sender : senders) {
+    sender.packet_bytes = kQuantumBytes;
+    schedule.Add(sender);
+    Serve(schedule, 1);
+    ASSERT_NE(schedule.Current(), nullptr);  // It has had its turn.
+  }
+  schedule.Remove(senders[1]);
+  schedule.Remove(senders[0]);
+  schedule.Add(senders[1]);
+  EXPECT_EQ(schedule.Current(), &senders[1]) << "fresh in the new round";
+}
+
 TEST(DeficitRoundRobinTest, ChargesWhileAwayAreABoundedDebt) {
   DeficitRoundRobin schedule(kQuantumBytes);
   Sender debtor;
@@ -77,6 +187,7 @@ TEST(DeficitRoundRobinTest, ChargesWhileAwayAreABoundedDebt) {
   schedule.Add(other);
   Serve(schedule, 100);
   EXPECT_GT(debtor.sent_bytes, 0);
+  EXPECT_GT(other.sent_bytes - debtor.sent_bytes, 40'000);
 }
 
 TEST(DeficitRoundRobinTest, RemovedFlowIsNotServed) {
