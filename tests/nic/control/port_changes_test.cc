@@ -24,6 +24,7 @@ constexpr char kSpec[] = "name=guest,udp=192.0.2.7";
 class PortChangesTest : public testing::Test {
  protected:
   PortChangesTest() {
+    bed_.services().paths.StartHosts([](NicDevice&) {});
     changes_.SetOpener(
         [this](const DeviceConfig& config, uint32_t index) { return Open(config, index); });
   }
