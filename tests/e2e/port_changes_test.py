@@ -98,6 +98,8 @@ class AddedPortTest(unittest.TestCase):
         before = uroce(host, "config", "show")
         events = Process([UROCE, "--socket", host.daemon.socket, "monitor"])
         self.addCleanup(events.kill)
+        wait_until(lambda: host.run("ibv_devices") and "program_joined" in events.output(),
+                   "a monitor that watches")
         uroce(host, "port", "add", *self.lab.spec(host, "rate=5G", "fault=delay=10us"))
         self.assertEqual(names(host), ["uroce0", "uroce1"])
         self.assertIn("uroce1", host.run("ibv_devices"))
@@ -165,7 +167,7 @@ class AddedPortTest(unittest.TestCase):
         second = second_ports(self.lab)
         ends = (self.lab.a, self.lab.b)
         before = [host.counters() for host in ends]
-        server, client = self.start_writes(self.lab, 6)
+        server, client = self.start_writes(self.lab, 15)
         wait_until(lambda: self.lab.a.counters()["counters.port_rcv_packets"]
                    > before[0]["counters.port_rcv_packets"] + 1000, "traffic")
         for _ in range(3):
