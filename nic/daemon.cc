@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/control/port_changes.h"
 #include "nic/control/server.h"
 #include "nic/metrics/metrics_server.h"
 #include "nic/objects/nic.h"
@@ -43,6 +44,13 @@ absl::Status Unprivileged(const Config& config) {
   return absl::OkStatus();
 }
 
+/// The queues of all ports beyond the first of each.
+uint32_t FurtherQueues(const Nic& nic) {
+  uint32_t queues = 0;
+  for (const auto& device : nic.devices()) queues += device->config().queues - 1;
+  return queues;
+}
+
 /// Null without --metrics. The port or the path may need a privilege that is given up later.
 absl::StatusOr<std::unique_ptr<MetricsServer>> ListenForMetrics(const Config& config) {
   if (config.metrics.empty()) return nullptr;
@@ -68,7 +76,12 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config, Conf
   absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = ListenForMetrics(config);
   if (!metrics.ok()) return metrics.status();
   if (absl::Status status = Unprivileged(config); !status.ok()) return status;
+  const PortResources resources = *ports;  // Without the devices.
   std::unique_ptr<Daemon> daemon(new Daemon(config, *std::move(ports), *std::move(socket)));
+  daemon->server_->port_changes().SetOpener(
+      [resources, &nic = *daemon->nic_](const DeviceConfig& port, uint32_t index) {
+        return OpenAddedPort(port, index, resources, FurtherQueues(nic));
+      });
   daemon->server_->reconfiguration().SetReader(std::move(reader));
   daemon->Settle();
   daemon->Serve(*std::move(metrics));

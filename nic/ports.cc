@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/ports.h"
 
+#include <linux/capability.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -16,6 +18,7 @@
 #include "drivers/switch/switch_port.h"
 #include "drivers/udp_socket/udp_port.h"
 #include "drivers/wire/wire_port.h"
+#include "nic/base/credentials.h"
 #include "nic/switch_network.h"
 #include "nic/worker_cores.h"
 
@@ -25,10 +28,17 @@ namespace {
 constexpr uint32_t kPoolFrames = 8192;
 constexpr uint32_t kQueueFrames = 1024;  // Kept by each further receive queue.
 constexpr uint32_t kSlackMib = 64;       // For rings and drivers.
+// Queues that ports added later may have without more frames: sockets keep those of a burst.
+constexpr uint32_t kSpareQueues = 4;
 
 absl::Status Complain(const DeviceConfig& device, const absl::Status& status) {
   return absl::InvalidArgumentError(
       absl::StrCat("--port: name=", device.name, ": ", status.message()));
+}
+
+absl::Status ComplainOfAdded(const DeviceConfig& device, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("port add: name=", device.name, ": ", status.message()));
 }
 
 /// Whether the port is emulated by the daemon.
@@ -38,6 +48,7 @@ struct Plan {
   drivers::EalConfig eal;
   uint32_t frame_bytes = drivers::kRoceFrameBytes;
   uint32_t frames = kPoolFrames;  // Of each pool.
+  uint32_t further_queues = 0;    // Beyond the first of each port.
   uint64_t own_pool_bytes = 0;
 };
 
@@ -64,6 +75,7 @@ absl::StatusOr<Plan> MakePlan(const Config& config) {
     plan.frame_bytes =
         std::max(plan.frame_bytes, drivers::RequiredFrameBytes(*arguments, device.mtu_bytes));
     plan.frames += (device.queues - 1) * kQueueFrames;
+    plan.further_queues += device.queues - 1;
     const uint32_t own_frame_bytes = arguments->rules().own_pool_frame_bytes;
     if (own_frame_bytes != 0) {
       plan.own_pool_bytes += drivers::PoolBytes(own_frame_bytes, drivers::kOwnPoolFrames);
@@ -195,6 +207,36 @@ absl::Status CheckPciDevices(const Config& config, const drivers::EalConfig& eal
   return absl::OkStatus();
 }
 
+/// Whether the daemon still has the privileges that a port needs which is opened now.
+absl::Status CheckPrivileges(const drivers::DeviceArguments& arguments) {
+  constexpr uint64_t kNeeded = uint64_t{1} << CAP_NET_RAW | uint64_t{1} << CAP_NET_ADMIN;
+  if (arguments.driver != drivers::kPacketSocketDriver) return absl::OkStatus();
+  if ((EffectiveCapabilities() & kNeeded) == kNeeded) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "iface=", arguments.Interface(),
+      ": uroced has not kept CAP_NET_RAW and CAP_NET_ADMIN; start it as root with a port of iface= "
+      "or with --keep-privileges, or add the port by udp="));
+}
+
+absl::Status CheckResources(const DeviceConfig& device, const PortResources& resources,
+                            uint32_t further_queues) {
+  const auto arguments = drivers::ParseDeviceArguments(device.dev);
+  if (!arguments.ok()) return arguments.status();
+  const uint32_t frame_bytes = drivers::RequiredFrameBytes(*arguments, device.mtu_bytes);
+  if (frame_bytes > resources.frame_bytes) {
+    const char* const key = arguments->driver == drivers::kMemifDriver ? "bsize or mtu" : "mtu";
+    return absl::ResourceExhaustedError(
+        absl::StrCat(key, ": frames of ", frame_bytes, " bytes, and the pool has frames of ",
+                     resources.frame_bytes, "; give uroced the port when it starts"));
+  }
+  if (further_queues + device.queues - 1 > resources.further_queues) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "queues=", device.queues, ": the pool has frames for ",
+        resources.further_queues - further_queues + 1, "; give uroced the port when it starts"));
+  }
+  return CheckPrivileges(*arguments);
+}
+
 }  // namespace
 
 absl::StatusOr<Ports> OpenPorts(const Config& config) {
@@ -207,7 +249,11 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   const auto network = MakeSwitchNetwork(config, seats->front().pool);
   auto ports = OpenAll(config, *seats, network);
   if (!ports.ok()) return ports.status();
-  Ports result{.seats = *seats, .devices = {}, .network = network};
+  Ports result;
+  result.seats = *seats;
+  result.frame_bytes = plan->frame_bytes;
+  result.further_queues = plan->further_queues + kSpareQueues;
+  result.network = network;
   for (uint32_t index = 0; index < config.devices.size(); ++index) {
     auto device = MakeDevice(config.devices[index], index, std::move((*ports)[index]), *seats);
     if (!device.ok()) return device.status();
@@ -221,6 +267,23 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
     result.devices.push_back(*std::move(device));
   }
   return result;
+}
+
+absl::StatusOr<std::unique_ptr<NicDevice>> OpenAddedPort(const DeviceConfig& config, uint32_t index,
+                                                         const PortResources& resources,
+                                                         uint32_t further_queues) {
+  if (absl::Status status = CheckResources(config, resources, further_queues); !status.ok()) {
+    return ComplainOfAdded(config, status);
+  }
+  const auto workers = static_cast<uint32_t>(resources.seats.size());
+  auto port = OpenPort(config, workers, resources.seats[index % workers].pool);
+  if (!port.ok()) return ComplainOfAdded(config, port.status());
+  auto device = MakeDevice(config, index, *std::move(port), resources.seats);
+  if (!device.ok()) return ComplainOfAdded(config, device.status());
+  for (const absl::Status& status : {(*device)->CheckVlans(), (*device)->CheckHost()}) {
+    if (!status.ok()) return ComplainOfAdded(config, status);
+  }
+  return device;
 }
 
 }  // namespace uroce::nic

@@ -16,8 +16,14 @@ class SwitchNetwork;
 
 namespace uroce::nic {
 
-struct Ports {
+/// What the start has made for all ports, and ports that are added later use too.
+struct PortResources {
   std::vector<datapath::WorkerSeat> seats;  ///< One seat for each worker.
+  uint32_t frame_bytes = 0;                 ///< Of a frame of the pools.
+  uint32_t further_queues = 0;  ///< Queues beyond the first of each port that the pools can feed.
+};
+
+struct Ports : PortResources {
   std::vector<std::unique_ptr<NicDevice>> devices;
   /// The network between the devices at switches, or null. Its hosts are these devices, in order.
   std::shared_ptr<drivers::SwitchNetwork> network;
@@ -26,5 +32,11 @@ struct Ports {
 /// Starts DPDK and opens the ports of the configuration. Call it once per process. Errors: one line
 /// that names the device.
 absl::StatusOr<Ports> OpenPorts(const Config& config);
+
+/// Opens one more port, of udp=, iface= or a memif. `further_queues`: those in use. Errors: one
+/// line that names the device and the key.
+absl::StatusOr<std::unique_ptr<NicDevice>> OpenAddedPort(const DeviceConfig& config, uint32_t index,
+                                                         const PortResources& resources,
+                                                         uint32_t further_queues);
 
 }  // namespace uroce::nic

@@ -578,13 +578,30 @@ void AddConfig(CLI::App& app, Flags& flags, int& result) {
       "Examples: uroce config show > now.toml\n"
       "          uroce config set log_level=debug max_qp_per_user=4096\n"
       "          uroce config reload");
-  CLI::App* port = app.add_subcommand("port", "Settings of a NIC, while programs use it");
+}
+
+void AddPorts(CLI::App& app, Flags& flags, int& result) {
+  CLI::App* port =
+      app.add_subcommand("port", "Ports and their settings, while programs use other ports");
   port->require_subcommand(1);
   AddSocketFlag(*port, flags);
   AddChange(*port, flags, result, UROCE_CHANGE_PORT, "NIC",
             "Change what --port says of it: rate=BPS|off, cc=PROFILE, cc.PRIORITY=PROFILE, "
             "cc.PARAMETER=NUMBER; until the next reload");
-  port->footer("Example: uroce port set uroce0 rate=5G cc=delay");
+  CLI::App* add = port->add_subcommand(
+      "add", "Add a port by what uroced --port takes: udp=, iface=, or dev=net_memif0");
+  AddSocketFlag(*add, flags);
+  add->add_option("KEY=VALUE", flags.changes)->required();
+  add->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_ADD_PORT); });
+  CLI::App* remove = port->add_subcommand(
+      "remove", "Remove a port of --port or port add; its programs get IBV_EVENT_DEVICE_FATAL");
+  AddSocketFlag(*remove, flags);
+  remove->add_option("NIC", flags.change_target)->required();
+  remove->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_REMOVE_PORT); });
+  port->footer(
+      "Examples: uroce port add name=uroce1,udp=eth1\n"
+      "          uroce port set uroce1 rate=5G cc=delay\n"
+      "          uroce port remove uroce1");
 }
 
 int Main(int argc, char** argv) {
@@ -601,6 +618,7 @@ int Main(int argc, char** argv) {
   AddNetwork(app, flags, result);
   AddFaults(app, flags, result);
   AddConfig(app, flags, result);
+  AddPorts(app, flags, result);
   AddCapture(app, flags, result);
   AddFlight(app, flags, result);
   AddExtcap(app, flags, result);

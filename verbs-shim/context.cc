@@ -81,8 +81,9 @@ ibv_context* Open(Device& device) {
   context->connection = connection;
   context->device = &device;
   int fds[2] = {-1, -1};  // The fds of the asynchronous events and of the context's name.
-  const int error = MakeHandle(*connection, UROCE_OPEN_CONTEXT, uroce_open_context{device.index, 0},
-                               &context->handle, fds, UROCE_CLOSE_CONTEXT);
+  const int error =
+      MakeHandle(*connection, UROCE_OPEN_CONTEXT, uroce_open_context{device.info.index, 0},
+                 &context->handle, fds, UROCE_CLOSE_CONTEXT);
   if (error != 0) {
     Free(context);
     return FailWith(error);

@@ -43,9 +43,8 @@ Device* SlotOf(const char* name) {
   return nullptr;
 }
 
-void Describe(Device& device, const uroce_device_info& info, uint32_t index) {
+void Describe(Device& device, const uroce_device_info& info) {
   device.info = info;
-  device.index = index;
   if (device.is_used) return;  // Programs may be reading it now, and names never change.
   ibv_device& verbs = device.verbs;
   verbs.node_type = IBV_NODE_CA;
@@ -76,7 +75,7 @@ uint32_t ListOurs(Device** found) {
       info.firmware[sizeof(info.firmware) - 1] = '\0';
       Device* device = SlotOf(info.name);
       if (device == nullptr) break;
-      Describe(*device, info, i);
+      Describe(*device, info);
       found[count++] = device;
     }
   }
@@ -126,7 +125,7 @@ void FreeList(ibv_device** list) {
 Device* FindDevice(uint32_t index) {
   const MutexLock lock(g_devices_mutex);
   for (Device& device : g_devices) {
-    if (device.is_used && device.index == index) return &device;
+    if (device.is_used && device.info.index == index) return &device;
   }
   return nullptr;
 }

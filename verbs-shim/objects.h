@@ -18,17 +18,17 @@
 namespace uroce::shim {
 
 /// One NIC of the daemon. Never freed or moved: programs and librdmacm compare the pointers of two
-/// lists.
+/// lists. A NIC that was removed and added again by its name is the same device: `info` is that of
+/// the last list in which it was.
 struct Device {
   ibv_device verbs;
   uroce_device_info info;
-  uint32_t index;  ///< In the daemon's list.
   bool is_used;
 };
 
 extern constinit Device g_devices[UROCE_MAX_DEVICES];
 
-/// The device with this index in the daemon's last list, or null.
+/// The device that had this index in the last list with its name, or null.
 Device* FindDevice(uint32_t index);
 
 /// The most bytes of device memory that one ibv_alloc_dm may allocate.

@@ -44,11 +44,13 @@ std::vector<DriverRules> MakeTable() {
                    .keys = {"iface"},
                    .required = {"iface"},
                    .interface_keys = {"iface"},
-                   .wake_up = WakeUp::kPacketSocket});
+                   .wake_up = WakeUp::kPacketSocket,
+                   .is_our_own = true});
   table.push_back({.driver = kUdpDriver,
                    .keys = {"iface", "address"},
                    .required = {"iface", "address"},
                    .interface_keys = {"iface"},
+                   .is_our_own = true,
                    .needs_no_privilege = true});
   table.push_back({.driver = "net_af_xdp",
                    .keys = {"iface", "start_queue", "queue_count", "shared_umem", "xdp_prog",
@@ -68,7 +70,8 @@ std::vector<DriverRules> MakeTable() {
        .keys = {"role", "socket", "id", "bsize", "rsize", "secret", "zero-copy", "socket-abstract"},
        .required = {"role"},
        .defaults = {{"socket", ""}, {"bsize", "9216"}, {"rsize", "10"}, {"id", "0"}},
-       .made_up_mac = true});
+       .made_up_mac = true,
+       .is_our_own = true});
   table.push_back({.driver = "net_tap",
                    .keys = {"iface", "remote", "persist"},
                    .defaults = {{"iface", "uroce-tap"}},

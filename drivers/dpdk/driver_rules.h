@@ -49,6 +49,9 @@ struct DriverRules {
   bool sets_mtu = false;
   /// The device starts only with as many transmit queues as receive queues.
   bool pairs_queues = false;
+  /// The port is of our own make, and none of DPDK's drivers: it may come and go while the daemon
+  /// runs.
+  bool is_our_own = false;
   /// Nothing that the driver does needs a capability.
   bool needs_no_privilege = false;
   /// The driver's error counter also counts frames that it only refuses for now, to be sent again.

@@ -36,6 +36,13 @@ int KeepCapabilities(uint64_t capabilities) {
   return syscall(SYS_capset, &header, sets) == 0 ? 0 : errno;
 }
 
+uint64_t EffectiveCapabilities() {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return 0;
+  return sets[0].effective | uint64_t{sets[1].effective} << 32;
+}
+
 Credentials Credentials::Own() { return {geteuid(), getegid()}; }
 
 bool ActFor(const Credentials& user, uint64_t capabilities) {

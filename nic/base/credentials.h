@@ -19,6 +19,9 @@ struct Credentials {
 /// far as it has them. Returns 0 or an errno. Async-signal-safe.
 [[nodiscard]] int KeepCapabilities(uint64_t capabilities);
 
+/// The effective capabilities of the calling thread, as such bits.
+uint64_t EffectiveCapabilities();
+
 /// Makes the kernel judge what the calling thread does from now on as done by `user`, with those of
 /// its capabilities that are in `capabilities`, and with no further groups if `user` is another
 /// one. Real and saved user IDs stay, so that the user can neither signal nor trace the thread:

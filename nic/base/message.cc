@@ -50,6 +50,8 @@ int ErrnoOf(const absl::Status& status) {
       return EFAULT;
     case absl::StatusCode::kInternal:
       return EIO;
+    case absl::StatusCode::kCancelled:
+      return ENODEV;
     default:
       return EINVAL;
   }

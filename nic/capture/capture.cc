@@ -27,12 +27,21 @@ uint64_t RingBytes(const Nic& nic, uint64_t wanted_bytes) {
   return std::bit_floor(std::clamp(wanted, kMinRingBytes, std::max(limit, kMinRingBytes)));
 }
 
-absl::StatusOr<uint32_t> FindIndex(const Nic& nic, const uroce_capture& request) {
+/// The interfaces of the devices that are there now, in their order, as far as they are wanted.
+absl::StatusOr<datapath::TapConfig::Interfaces> InterfacesOf(const Nic& nic,
+                                                             const uroce_capture& request) {
   const std::string name(request.device, strnlen(request.device, sizeof(request.device)));
-  if (name.empty()) return UROCE_NONE;
+  datapath::TapConfig::Interfaces interfaces;
+  interfaces.fill(datapath::TapConfig::kNotCaptured);
+  bool any = name.empty();
+  uint8_t next = 0;
   for (const auto& device : nic.devices()) {
-    if (device->name() == name) return device->datapath().index();
+    const uint8_t its = next++;
+    if (!name.empty() && device->name() != name) continue;
+    interfaces[device->index() % UROCE_MAX_DEVICES] = its;
+    any = true;
   }
+  if (any) return interfaces;
   return absl::NotFoundError(absl::StrCat("there is no device \"", name, "\""));
 }
 
@@ -48,8 +57,8 @@ uroce_capture_interface CaptureInterface(const NicDevice& device) {
 
 absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_capture& request,
                                                         Reply& reply) {
-  const absl::StatusOr<uint32_t> device_index = FindIndex(nic, request);
-  if (!device_index.ok()) return device_index.status();
+  const absl::StatusOr<datapath::TapConfig::Interfaces> interfaces = InterfacesOf(nic, request);
+  if (!interfaces.ok()) return interfaces.status();
   const uint64_t ring_bytes = RingBytes(nic, request.ring_bytes);
   const uint64_t map_bytes = nic.workers().count() * (kRingOffset + ring_bytes);
   absl::StatusOr<Fd> file = MakeSharedFile("uroce-capture", map_bytes);
@@ -64,8 +73,8 @@ absl::StatusOr<std::unique_ptr<Capture>> Capture::Start(Nic& nic, const uroce_ca
   const datapath::TapConfig config{.snap_bytes = request.snap_length == 0
                                                      ? kMaxSnapBytes
                                                      : std::min(request.snap_length, kMaxSnapBytes),
-                                   .device_index = *device_index,
-                                   .only = request.only};
+                                   .only = request.only,
+                                   .interfaces = *interfaces};
   std::unique_ptr<Capture> capture(new Capture(nic, *std::move(mapping), ring_bytes, config));
   reply.Add(uroce_capture_reply{.map_bytes = map_bytes,
                                 .ring_offset = kRingOffset,

@@ -63,12 +63,16 @@ void HistoryRecorder::OnFailures() {
 }
 
 void HistoryRecorder::WriteNext() {
+  while (!waiting_.empty() && nic_.DeviceAt(waiting_.front().device_index) == nullptr) {
+    ++counts_.missed;  // Its device was removed meanwhile.
+    waiting_.pop_front();
+  }
   if (waiting_.empty()) return;
   // Both halves of the background task share it; either may be the last to release it.
   auto failed = std::make_shared<datapath::FailedQueuePair>(std::move(waiting_.front()));
   waiting_.pop_front();
   busy_ = true;
-  const NicDevice& device = *nic_.devices()[failed->device_index];
+  const NicDevice& device = *nic_.DeviceAt(failed->device_index);
   const std::string path = absl::StrCat(nic_.config().flight_recorder, "/",
                                         HistoryFileName(device.name(), failed->qpn, failed->time));
   const std::string comment = FailureComment(*failed);

@@ -19,7 +19,8 @@ CmFiles::CmFiles(EventLoop& loop, Nic& nic, rdma_cm::Service& service, const rdm
       files_(
           service, owner, std::move(has_queue_pair),
           [&nic](uint32_t device) {
-            return nic.devices()[device]->DeviceInfo(nic.config().limits).node_guid;
+            const NicDevice* const its = nic.DeviceAt(device);
+            return its == nullptr ? 0 : its->DeviceInfo(nic.config().limits).node_guid;
           },
           [this](ucma::FileId file) { Signal(static_cast<uint32_t>(file)); }) {}
 

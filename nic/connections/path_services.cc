@@ -2,6 +2,7 @@
 #include "nic/connections/path_services.h"
 
 #include <utility>
+#include <vector>
 
 namespace uroce::nic {
 namespace {
@@ -16,42 +17,49 @@ PathServices::PathServices(EventLoop& loop, Nic& nic)
       nic_(nic),
       neighbours_(loop, netlink_, nic.net_devices(),
                   [&nic](std::span<const FollowedPath> paths) { nic.MovePaths(paths); }),
-      gsi_channels_(OpenGsiChannels(loop, nic)),
-      gsi_(loop, neighbours_, PortsOf(nic, gsi_channels_)) {}
-
-PathServices::Channels PathServices::OpenGsiChannels(EventLoop& loop, Nic& nic) {
-  Channels channels;
-  for (const auto& device : nic.devices()) {
-    channels.push_back(std::make_unique<LinkChannel>(
-        loop, device->gsi_link(), nic.workers().OwnerOf(wire::kGsiQpn), kGsiPace));
-  }
-  return channels;
+      gsi_(loop, neighbours_, {}) {
+  for (const auto& device : nic.devices()) OpenGsi(*device);
 }
 
-std::vector<Gsi::Port> PathServices::PortsOf(const Nic& nic, const Channels& channels) {
-  std::vector<Gsi::Port> ports;
-  for (const auto& device : nic.devices()) {
-    ports.push_back({device.get(), channels[ports.size()].get()});
-  }
-  return ports;
+void PathServices::OpenGsi(NicDevice& device) {
+  std::unique_ptr<LinkChannel>& channel = gsi_channels_[&device];
+  channel = std::make_unique<LinkChannel>(loop_, device.gsi_link(),
+                                          nic_.workers().OwnerOf(wire::kGsiQpn), kGsiPace);
+  gsi_.AddPort({&device, channel.get()});
 }
 
-void PathServices::StartHosts(const std::function<void(NicDevice&)>& on_addresses) {
-  for (const auto& owned : nic_.devices()) {
-    NicDevice* const device = owned.get();
-    if (!device->is_host()) continue;
-    host_channels_.push_back(std::make_unique<LinkChannel>(loop_, *device->host_link(),
-                                                           nic_.HostWorkerOf(*device), kHostPace));
-    const HostConfig config{device->mac(), device->config().addresses, device->routes()};
-    neighbours_.StartHost(*device, *host_channels_.back(), config,
-                          [device, on_addresses](std::vector<InterfaceAddress> usable) {
-                            device->SetUsableAddresses(std::move(usable));
-                            on_addresses(*device);
-                          });
-    device->OnGroups([this, device](const Gid& group, bool joined) {
-      neighbours_.SetGroup(*device, group, joined);
-    });
-  }
+void PathServices::StartHosts(std::function<void(NicDevice&)> on_addresses) {
+  on_addresses_ = std::move(on_addresses);
+  for (const auto& device : nic_.devices()) StartHost(*device);
+}
+
+void PathServices::StartHost(NicDevice& device) {
+  if (!device.is_host()) return;
+  std::unique_ptr<LinkChannel>& channel = host_channels_[&device];
+  channel = std::make_unique<LinkChannel>(loop_, *device.host_link(), nic_.HostWorkerOf(device),
+                                          kHostPace);
+  const HostConfig config{device.mac(), device.config().addresses, device.routes()};
+  neighbours_.StartHost(device, *channel, config,
+                        [this, &device](std::vector<InterfaceAddress> usable) {
+                          device.SetUsableAddresses(std::move(usable));
+                          on_addresses_(device);
+                        });
+  device.OnGroups([this, &device](const Gid& group, bool joined) {
+    neighbours_.SetGroup(device, group, joined);
+  });
+}
+
+void PathServices::AddDevice(NicDevice& device) {
+  neighbours_.AddDevice(device);
+  OpenGsi(device);
+  StartHost(device);
+}
+
+void PathServices::RemoveDevice(NicDevice& device) {
+  gsi_.RemovePort(device);
+  gsi_channels_.erase(&device);
+  neighbours_.RemoveDevice(device);
+  host_channels_.erase(&device);
 }
 
 }  // namespace uroce::nic

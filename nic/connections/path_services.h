@@ -4,8 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <vector>
 
 #include "nic/base/event_loop.h"
 #include "nic/connections/link_channel.h"
@@ -22,7 +22,11 @@ class PathServices {
   PathServices(EventLoop& loop, Nic& nic);
   /// Starts a host stack for each port that is a host of its own. Calls `on_addresses` when the
   /// usable addresses of a device have changed.
-  void StartHosts(const std::function<void(NicDevice&)>& on_addresses);
+  void StartHosts(std::function<void(NicDevice&)> on_addresses);
+  /// A device has come. After StartHosts.
+  void AddDevice(NicDevice& device);
+  /// A device is no longer there (Nic::RemoveDevice), and is about to be destroyed.
+  void RemoveDevice(NicDevice& device);
 
   KernelRouting& kernel() { return netlink_; }
   Neighbours& neighbours() { return neighbours_; }
@@ -30,18 +34,19 @@ class PathServices {
   Gsi& gsi() { return gsi_; }
 
  private:
-  using Channels = std::vector<std::unique_ptr<LinkChannel>>;
+  using Channels = std::map<const NicDevice*, std::unique_ptr<LinkChannel>>;
 
-  static Channels OpenGsiChannels(EventLoop& loop, Nic& nic);
-  static std::vector<Gsi::Port> PortsOf(const Nic& nic, const Channels& channels);
+  void OpenGsi(NicDevice& device);
+  void StartHost(NicDevice& device);
 
   EventLoop& loop_;
   Nic& nic_;
   Netlink netlink_;
   Channels host_channels_;
   Neighbours neighbours_;
-  const Channels gsi_channels_;
+  Channels gsi_channels_;
   Gsi gsi_;
+  std::function<void(NicDevice&)> on_addresses_;
 };
 
 }  // namespace uroce::nic

@@ -15,13 +15,8 @@ namespace {
 
 uint64_t Random64() { return uint64_t{SecureRandom()} << 32 | SecureRandom(); }
 
-peers::Config MakeConfig(const Nic& nic) {
-  peers::Config config{.features = {}, .instance = Random64(), .secret = Random64()};
-  for (const auto& device : nic.devices()) {
-    const bool repeats = device->config().selective_repeat;
-    config.features.push_back(repeats ? wire::Capabilities::kSelectiveRepeat : 0);
-  }
-  return config;
+peers::Config MakeConfig() {
+  return {.features = {}, .instance = Random64(), .secret = Random64()};
 }
 
 peers::Key KeyOf(const cm::Route& route) {
@@ -42,7 +37,8 @@ cm::Route RouteOf(const peers::Key& key) {
 }  // namespace
 
 PeerAgreements::PeerAgreements(EventLoop& loop, Nic& nic, Gsi& gsi)
-    : loop_(loop), nic_(nic), gsi_(gsi), agreements_(MakeConfig(nic), Random64) {
+    : loop_(loop), nic_(nic), gsi_(gsi), agreements_(MakeConfig(), Random64) {
+  for (const auto& device : nic.devices()) AddDevice(*device);
   gsi_.SetHandler(
       wire::kCapabilitiesClass,
       [this](const cm::Route& route, std::span<const uint8_t> mad) { OnMad(route, mad); });
@@ -53,8 +49,14 @@ PeerAgreements::~PeerAgreements() {
   loop_.Cancel(timer_);
 }
 
+void PeerAgreements::AddDevice(const NicDevice& device) {
+  const bool repeats = device.config().selective_repeat;
+  agreements_.SetFeatures(device.index(), repeats ? wire::Capabilities::kSelectiveRepeat : 0);
+}
+
 peers::Holder PeerAgreements::Use(const PathKey& path, uint32_t user) {
-  if (!nic_.devices()[path.device->index()]->config().selective_repeat) return nullptr;
+  const NicDevice* const device = nic_.DeviceAt(path.device->index());
+  if (device == nullptr || !device->config().selective_repeat) return nullptr;
   peers::Holder agreement = agreements_.Use(
       {path.device->index(), path.vlan_id, path.source, path.destination}, user, Nic::Now());
   Settle();

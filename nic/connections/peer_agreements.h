@@ -25,6 +25,9 @@ class PeerAgreements {
   /// asked while the result is held. Null when the peer is not asked: the device offers nothing, or
   /// too many peers are being asked.
   peers::Holder Use(const PathKey& path, uint32_t user);
+  void AddDevice(const NicDevice& device);
+  /// Offers nothing there any more.
+  void RemoveDevice(const NicDevice& device) { agreements_.ForgetDevice(device.index()); }
   const peers::Counters& counters() const { return agreements_.counters(); }
 
  private:

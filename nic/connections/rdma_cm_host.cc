@@ -64,6 +64,11 @@ RdmaCmHost::~RdmaCmHost() {
   loop_.Cancel(timer_);
 }
 
+void RdmaCmHost::RemoveDevice(const NicDevice& device) {
+  sources_.RemoveDevice(device);
+  service_.OnDeviceGone(device.index());
+}
+
 // Deadlines move with every message: a timer that fires too early costs less than moving
 // it.
 void RdmaCmHost::SetDeadline(Nanos when) {
@@ -101,35 +106,40 @@ cm::Result RdmaCmHost::ChooseSource(const Gid& destination, uint32_t scope_id,
 RdmaCmHost::LookupId RdmaCmHost::FindNeighbour(const rdma_cm::Attachment& source,
                                                const Gid& destination, uint32_t user, Nanos timeout,
                                                LookupHandler handler) {
-  const PathKey path{nic_.devices()[source.device].get(), source.vlan_id, source.address,
-                     destination};
+  const PathKey path{nic_.DeviceAt(source.device), source.vlan_id, source.address, destination};
+  if (path.device == nullptr) return LookupId();
   return lookups_.Start(
       path, user, timeout,
       [handler = std::move(handler)](const absl::Status& status) { handler(LookupErrno(status)); });
 }
 
 rdma_cm::DeviceFacts RdmaCmHost::Facts(uint32_t device) {
-  const NicDevice& its = *nic_.devices()[device];
-  const uroce_device_info info = its.DeviceInfo(nic_.config().limits);
+  const NicDevice* const its = nic_.DeviceAt(device);
+  if (its == nullptr) return {};
+  const uroce_device_info info = its->DeviceInfo(nic_.config().limits);
   return {.node_guid = be64toh(info.node_guid),
-          .active_mtu = static_cast<uint8_t>(its.PortAttributes().active_mtu),
+          .active_mtu = static_cast<uint8_t>(its->PortAttributes().active_mtu),
           .ack_delay = static_cast<uint8_t>(info.local_ca_ack_delay)};
 }
 
 std::optional<uint8_t> RdmaCmHost::GidIndex(const rdma_cm::Attachment& source) {
-  const auto index = nic_.devices()[source.device]->gids().Find({source.address, source.vlan_id});
+  const NicDevice* const device = nic_.DeviceAt(source.device);
+  if (device == nullptr) return std::nullopt;
+  const auto index = device->gids().Find({source.address, source.vlan_id});
   if (!index) return std::nullopt;
   return static_cast<uint8_t>(*index);
 }
 
 cm::Result RdmaCmHost::Join(const rdma_cm::Attachment& source, const Gid& group) {
-  const absl::Status status = nic_.devices()[source.device]->JoinGroup(group);
+  NicDevice* const device = nic_.DeviceAt(source.device);
+  if (device == nullptr) return cm::Result::kNoDevice;
+  const absl::Status status = device->JoinGroup(group);
   if (status.ok()) return cm::Result::kOk;
   return absl::IsResourceExhausted(status) ? cm::Result::kNoRoom : cm::Result::kInvalid;
 }
 
 void RdmaCmHost::Leave(const rdma_cm::Attachment& source, const Gid& group) {
-  nic_.devices()[source.device]->LeaveGroup(group);
+  if (NicDevice* const device = nic_.DeviceAt(source.device)) device->LeaveGroup(group);
 }
 
 }  // namespace uroce::nic

@@ -29,6 +29,9 @@ class RdmaCmHost final : private rdma_cm::Environment {
   /// Combines the daemon's limits with the kernel's range of local ports.
   static rdma_cm::ServiceConfig MakeConfig(const Limits& limits);
   const Gsi& gsi() const { return gsi_; }
+  void AddDevice(const NicDevice& device) { sources_.AddDevice(device); }
+  /// The device is no longer there: its endpoints are told.
+  void RemoveDevice(const NicDevice& device);
   /// Whether messages to peers are still to be sent after the last program has gone.
   bool has_farewells() const { return service_.has_farewells() || !gsi_.is_idle(); }
 

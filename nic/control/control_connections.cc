@@ -24,7 +24,8 @@ constexpr Nanos kBurialTime{1'000'000};
 }  // namespace
 
 ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& services,
-                                       std::function<void(NicDevice&)> publish)
+                                       std::function<void(NicDevice&)> publish,
+                                       PortChanges::Hooks hooks)
     : nic_(nic),
       admission_({.total = nic.config().limits.sessions,
                   .per_user = nic.config().limits.sessions_per_user}),
@@ -46,9 +47,11 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
                          .clients = [this] { return Clients(); }},
                .monitor = monitor_,
                .reconfiguration = reconfiguration_,
+               .port_changes = port_changes_,
                .end = [this](ControlConnection& connection) { End(connection); },
                .publish = std::move(publish)},
-      monitor_(context_.dumps) {}
+      monitor_(context_.dumps),
+      port_changes_(nic, services, monitor_, std::move(hooks)) {}
 
 ControlConnections::~ControlConnections() = default;
 

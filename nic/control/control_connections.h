@@ -18,6 +18,7 @@
 #include "nic/control/admission.h"
 #include "nic/control/control_context.h"
 #include "nic/control/monitor.h"
+#include "nic/control/port_changes.h"
 #include "nic/control/reconfiguration.h"
 
 namespace uroce::nic {
@@ -31,7 +32,7 @@ class ControlConnections {
  public:
   /// `publish` rewrites the files that describe a device.
   ControlConnections(EventLoop& loop, Nic& nic, Services& services,
-                     std::function<void(NicDevice&)> publish);
+                     std::function<void(NicDevice&)> publish, PortChanges::Hooks hooks);
   ~ControlConnections();
   ControlConnections(const ControlConnections&) = delete;
   ControlConnections& operator=(const ControlConnections&) = delete;
@@ -42,6 +43,7 @@ class ControlConnections {
   const DumpContext& dumps() const { return context_.dumps; }
   Monitor& monitor() { return monitor_; }
   Reconfiguration& reconfiguration() { return reconfiguration_; }
+  PortChanges& port_changes() { return port_changes_; }
   size_t count() const { return connections_.size(); }
   /// Ends the connections of programs that removed memory which the daemon had mapped.
   void EndStruck();
@@ -64,6 +66,7 @@ class ControlConnections {
   LogBudget log_budget_;
   ControlContext context_;
   Monitor monitor_;
+  PortChanges port_changes_;
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::unique_ptr<ControlConnection>> connections_;
   std::deque<uint32_t> ended_;

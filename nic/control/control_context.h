@@ -23,6 +23,7 @@ class Neighbours;
 class Nic;
 class NicDevice;
 class PeerAgreements;
+class PortChanges;
 class RdmaCmHost;
 class Reconfiguration;
 class ControlConnection;
@@ -40,6 +41,7 @@ struct ControlContext {
   const DumpContext dumps;
   Monitor& monitor;
   Reconfiguration& reconfiguration;
+  PortChanges& port_changes;
   /// Ends a connection, after the current callback.
   std::function<void(ControlConnection&)> end;
   /// Rewrites the files that describe a device, after a change of it.

@@ -73,6 +73,12 @@ void DeviceTree::Publish(const Nic& nic, const NicDevice& device) {
   former = std::move(files);
 }
 
+void DeviceTree::Withdraw(const NicDevice& device) {
+  written_.erase(device.name());
+  tree_.Remove(kNodes + device.name());
+  tree_.Remove(kClass + device.name());
+}
+
 void DeviceTree::Complain(const absl::Status& status) {
   if (status.ok() || has_failed_) return;
   has_failed_ = true;

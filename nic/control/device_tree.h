@@ -29,6 +29,8 @@ class DeviceTree {
   static std::string DirectoryOf(const NicDevice& device);
   /// Writes the files that have changed.
   void Publish(const Nic& nic, const NicDevice& device);
+  /// Removes all files of a device.
+  void Withdraw(const NicDevice& device);
 
  private:
   using Files = std::map<std::string, std::string>;

@@ -105,36 +105,46 @@ void LiveCounters::Refresh() {
   });
 }
 
+void LiveCounters::OnAdded() { Refresh(); }
+
+void LiveCounters::OnRemoved(const std::string& name) { files_.erase(name); }
+
 void LiveCounters::Write(const Json& statistics) {
-  if (!std::exchange(has_files_, true)) MakeFiles(statistics);
+  if (!has_given_up_) MakeMissingFiles(statistics);
   const Nanos begin = ThreadTime();
-  auto file = files_.begin();
   for (const Json& device : statistics.at("devices")) {
+    const auto its = files_.find(device.at("name").get_ref<const std::string&>());
+    if (its == files_.end()) continue;
     const std::map<std::string, uint64_t> values = FilesOf(device);
-    const auto& name = device.at("name").get_ref<const std::string&>();
-    for (; file != files_.end() && file->device == name; ++file) {
-      const auto value = values.find(file->name);
+    for (File& file : its->second) {
+      const auto value = values.find(file.name);
       if (value == values.end()) continue;
       std::string text = absl::StrCat(value->second, "\n");
-      if (text != file->text) WriteText(text, file->fd.get());
-      file->text = std::move(text);
-      fcntl(file->fd.get(), F_SETLEASE, F_UNLCK);
+      if (text != file.text) WriteText(text, file.fd.get());
+      file.text = std::move(text);
+      fcntl(file.fd.get(), F_SETLEASE, F_UNLCK);
     }
   }
   const Nanos rest = (ThreadTime() - begin) * Statistics::kRestPerWork;
   next_ = loop_.After(std::max(Statistics::kLifespan, rest), [this] { TakeLeases(); });
 }
 
-void LiveCounters::MakeFiles(const Json& statistics) {
+void LiveCounters::MakeMissingFiles(const Json& statistics) {
   size_t count = 0;
-  for (const Json& device : statistics.at("devices")) count += FilesOf(device).size();
+  bool is_missing = false;
+  for (const Json& device : statistics.at("devices")) {
+    count += FilesOf(device).size();
+    is_missing |= !files_.contains(device.at("name"));
+  }
+  if (!is_missing) return;
   absl::Status status = HasRoomFor(count)
                             ? absl::OkStatus()
                             : absl::ResourceExhaustedError("too few files may be open (ulimit -n)");
   for (const Json& device : statistics.at("devices")) {
-    if (status.ok()) status = MakeFilesOf(device);
+    if (status.ok() && !files_.contains(device.at("name"))) status = MakeFilesOf(device);
   }
   if (status.ok()) return;
+  has_given_up_ = true;
   spdlog::warn("{}: there are no files of counters", std::string(status.message()));
   files_.clear();
   for (const auto& device : nic_.devices()) {
@@ -159,7 +169,7 @@ absl::Status LiveCounters::MakeFilesOf(const Json& device) {
     if (!status.ok()) return status;
     absl::StatusOr<Fd> fd = tree_.Open(directory + path);
     if (!fd.ok()) return fd.status();
-    files_.push_back({name, path, *std::move(fd), std::move(text)});
+    files_[name].push_back({path, *std::move(fd), std::move(text)});
   }
   return status;
 }
@@ -168,7 +178,9 @@ void LiveCounters::TakeLeases() {
   next_ = 0;
   BlockSignal();
   bool has_all = signals_.get() >= 0;
-  for (const File& file : files_) has_all &= TakeLease(file.fd.get());
+  for (const auto& [device, files] : files_) {
+    for (const File& file : files) has_all &= TakeLease(file.fd.get());
+  }
   without_lease_ =
       has_all ? Nanos(0)
               : std::clamp(without_lease_ * 2, Statistics::kLifespan, kLongestWithoutLease);

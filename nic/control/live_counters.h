@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -34,9 +35,13 @@ class LiveCounters {
   LiveCounters(const LiveCounters&) = delete;
   LiveCounters& operator=(const LiveCounters&) = delete;
 
+  /// A device has come: its files are made soon.
+  void OnAdded();
+  /// A device is about to go: nothing is written to its files any more.
+  void OnRemoved(const std::string& name);
+
  private:
   struct File {
-    std::string device;
     std::string name;  ///< Below ports/1.
     Fd fd;
     std::string text;
@@ -45,7 +50,7 @@ class LiveCounters {
   void OnOpened();
   void Refresh();
   void Write(const nlohmann::ordered_json& statistics);
-  void MakeFiles(const nlohmann::ordered_json& statistics);
+  void MakeMissingFiles(const nlohmann::ordered_json& statistics);
   absl::Status MakeFilesOf(const nlohmann::ordered_json& device);
   void TakeLeases();
 
@@ -58,8 +63,8 @@ class LiveCounters {
   EventLoop::Id next_ = 0;
   Nanos without_lease_{0};  ///< How long a file without its lease is left as it is.
   bool is_refreshing_ = false;
-  bool has_files_ = false;
-  std::vector<File> files_;
+  bool has_given_up_ = false;
+  std::map<std::string, std::vector<File>> files_;  ///< By the name of the device.
 };
 
 }  // namespace uroce::nic

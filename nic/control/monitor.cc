@@ -217,6 +217,10 @@ void Monitor::EndLook() {
   }
 }
 
+void Monitor::OnPort(const NicDevice& device, bool is_there) {
+  Tell(std::nullopt, is_there ? "port_added" : "port_removed", {{"device", device.name()}});
+}
+
 void Monitor::OnLink(const NicDevice& device) {
   const drivers::PortInfo& info = device.info();
   Tell(std::nullopt, "link",

@@ -47,6 +47,7 @@ class Monitor {
   void OnProgram(const Client& client, bool has_joined);
   /// A program has modified its queue pair.
   void OnModified(const Client& client, uint32_t handle);
+  void OnPort(const NicDevice& device, bool is_there);
   void OnLink(const NicDevice& device);
   void OnGids(const NicDevice& device);
   void OnMac(const NicDevice& device);

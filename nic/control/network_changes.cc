@@ -13,6 +13,7 @@
 #include "drivers/switch/switch_network.h"
 #include "nic/base/suggestion.h"
 #include "nic/control/control_context.h"
+#include "nic/control/port_changes.h"
 #include "nic/control/reconfiguration.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/port_congestion.h"
@@ -101,6 +102,8 @@ absl::Status NetworkChanges::Change(const uroce_change& request) {
   if (request.what == UROCE_CHANGE_RELOAD) return context_.reconfiguration.Reload();
   if (request.what == UROCE_CHANGE_CONFIG) return context_.reconfiguration.Set(text);
   if (request.what == UROCE_CHANGE_PORT) return SetPort(target, text);
+  if (request.what == UROCE_CHANGE_ADD_PORT) return context_.port_changes.Add(text);
+  if (request.what == UROCE_CHANGE_REMOVE_PORT) return RemovePort(target);
   return absl::InvalidArgumentError(absl::StrCat("there is no change ", request.what));
 }
 
@@ -119,6 +122,12 @@ absl::Status NetworkChanges::SetPort(const std::string& nic_name, const std::str
   NicDevice* const device = FindDevice(context_.nic, nic_name);
   if (device == nullptr) return NoNic(nic_name, context_.nic);
   return context_.reconfiguration.SetPort(*device, text);
+}
+
+absl::Status NetworkChanges::RemovePort(const std::string& nic_name) {
+  NicDevice* const device = FindDevice(context_.nic, nic_name);
+  if (device == nullptr) return NoNic(nic_name, context_.nic);
+  return context_.port_changes.Remove(*device);
 }
 
 absl::Status NetworkChanges::SetFault(const std::string& nic_name, const std::string& text) {

@@ -37,6 +37,7 @@ class NetworkChanges {
   absl::Status SetFault(const std::string& nic_name, const std::string& text);
   void SetFaultOf(NicDevice& device, const drivers::FaultConfig& faults, const std::string& text);
   absl::Status SetPort(const std::string& nic_name, const std::string& text);
+  absl::Status RemovePort(const std::string& nic_name);
   absl::Status SetCongestion(const std::string& nic_name, const std::string& text);
   absl::Status SetSwitch(const std::string& target, const std::string& text);
   absl::Status ChangeSwitch(uint32_t index, const SwitchChange& change);

@@ -19,12 +19,13 @@
 namespace uroce::nic {
 namespace {
 
-/// The settings that hold, with those of NICs that commands have changed.
+/// The settings that hold, with those of NICs that commands have changed. NICs that commands have
+/// added are not the file's.
 Config Holding(const Nic& nic) {
   Config config = nic.config();
   for (DeviceConfig& device : config.devices) {
     for (const auto& its : nic.devices()) {
-      if (its->name() == device.name) device = its->config();
+      if (!its->addition() && its->name() == device.name) device = its->config();
     }
   }
   return config;
@@ -42,6 +43,7 @@ absl::Status Reconfiguration::Reload() {
   next->limits = Nic::Bounded(next->limits);
   const std::vector<std::string> keys = ChangedKeys(Holding(nic_), *next);
   for (const auto& device : nic_.devices()) {
+    if (device->addition()) continue;
     if (const DeviceConfig* changed = FindNic(*next, device->name())) SetDevice(*device, *changed);
   }
   TakeSettings(*next, keys);

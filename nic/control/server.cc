@@ -38,7 +38,9 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       nic_(nic),
       services_(std::make_unique<Services>(loop, nic)),
       connections_(std::make_unique<ControlConnections>(
-          loop, nic, *services_, [this](NicDevice& device) { tree_.Publish(nic_, device); })),
+          loop, nic, *services_, [this](NicDevice& device) { tree_.Publish(nic_, device); },
+          PortChanges::Hooks{.added = [this](NicDevice& device) { OnAdded(device); },
+                             .removed = [this](NicDevice& device) { OnRemoved(device); }})),
       socket_(std::move(socket)),
       tree_(socket_.TakeTree()),
       statistics_(connections_->dumps()),
@@ -51,12 +53,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
     network_watch_ = loop_.Watch(network_.get(), EPOLLIN, [this] { OnNetworkChange(); });
     RefreshAfter(Nanos(0));  // Something may have changed since the devices were made.
   }
-  for (const auto& device : nic_.devices()) {
-    const int fd = device->port().maintain_fd();
-    if (fd < 0) continue;
-    port_watches_.push_back(
-        loop_.Watch(fd, EPOLLIN, [this, &its = *device] { MaintainPort(its); }));
-  }
+  for (const auto& device : nic_.devices()) WatchPort(*device);
   for (const auto& device : nic_.devices()) tree_.Publish(nic_, *device);
   overflow_watch_ = loop_.Watch(nic_.overflows().fd(), EPOLLIN, [this] { nic_.FailOverflowed(); });
   MaintainPorts();
@@ -68,7 +65,7 @@ Server::~Server() {
   loop_.Forget(network_watch_);
   loop_.Forget(overflow_watch_);
   loop_.Forget(guard_watch_);
-  for (const EventLoop::Id watch : port_watches_) loop_.Forget(watch);
+  for (const auto& [device, watch] : port_watches_) loop_.Forget(watch);
   loop_.Cancel(maintenance_);
   loop_.Cancel(settling_);
   connections_->Clear();
@@ -78,6 +75,33 @@ Server::~Server() {
 size_t Server::connection_count() const { return connections_->count(); }
 
 Reconfiguration& Server::reconfiguration() { return connections_->reconfiguration(); }
+
+PortChanges& Server::port_changes() { return connections_->port_changes(); }
+
+void Server::WatchPort(NicDevice& device) {
+  const int fd = device.port().maintain_fd();
+  if (fd < 0) return;
+  port_watches_[&device] = loop_.Watch(fd, EPOLLIN, [this, &device] { MaintainPort(device); });
+}
+
+// The kernel may have changed something since the device was made.
+void Server::OnAdded(NicDevice& device) {
+  WatchPort(device);
+  Refresh(device);
+  statistics_.Forget();
+  counters_.OnAdded();
+}
+
+void Server::OnRemoved(NicDevice& device) {
+  const auto watch = port_watches_.find(&device);
+  if (watch != port_watches_.end()) {
+    loop_.Forget(watch->second);
+    port_watches_.erase(watch);
+  }
+  counters_.OnRemoved(device.name());
+  tree_.Withdraw(device);
+  statistics_.Forget();
+}
 
 bool Server::is_settling() const { return services_->paths.neighbours().has_tentative_address(); }
 
@@ -118,6 +142,7 @@ void Server::RefreshAfter(Nanos delay) {
 
 void Server::MaintainPorts() {
   for (const auto& device : nic_.devices()) MaintainPort(*device);
+  nic_.ReleaseDevices();
   connections_->TellOmissions();
   maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
-#include <vector>
 
 #include "nic/base/event_loop.h"
 #include "nic/base/fd.h"
@@ -18,6 +18,7 @@ namespace uroce::nic {
 class Nic;
 class NicDevice;
 class ControlConnections;
+class PortChanges;
 class Reconfiguration;
 struct Services;
 
@@ -34,6 +35,7 @@ class Server {
   /// The counters of all devices.
   Statistics& statistics() { return statistics_; }
   Reconfiguration& reconfiguration();
+  PortChanges& port_changes();
   /// Whether conflict detection for the ports' own addresses is still running.
   bool is_settling() const;
 
@@ -45,6 +47,9 @@ class Server {
   void MaintainPorts();
   void MaintainPort(NicDevice& device);
   void Refresh(NicDevice& device);
+  void WatchPort(NicDevice& device);
+  void OnAdded(NicDevice& device);
+  void OnRemoved(NicDevice& device);
   /// Tells the peers of programs that the programs end, with the daemon.
   void SayFarewell();
 
@@ -61,7 +66,7 @@ class Server {
   EventLoop::Id network_watch_ = 0;
   EventLoop::Id overflow_watch_ = 0;
   EventLoop::Id guard_watch_ = 0;
-  std::vector<EventLoop::Id> port_watches_;
+  std::map<const NicDevice*, EventLoop::Id> port_watches_;
   EventLoop::Id maintenance_ = 0;
   EventLoop::Id settling_ = 0;
 };

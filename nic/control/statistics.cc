@@ -26,6 +26,11 @@ void Statistics::Ask(Answer answer) {
   next_ = context_.loop.After(Nanos(0), [this] { Continue(); });
 }
 
+void Statistics::Forget() {
+  fresh_until_ = Nanos(0);
+  if (walk_ != nullptr) walk_ = std::make_unique<StatWalk>(context_, self_);
+}
+
 // A piece is some ten microseconds of each worker; other clients are served in between.
 void Statistics::Continue() {
   next_ = 0;

@@ -33,6 +33,9 @@ class Statistics {
   /// Calls `answer` at once or later, unless this object ends first.
   void Ask(Answer answer);
 
+  /// What is known is out of date: a device has come or gone.
+  void Forget();
+
   static constexpr Nanos kLifespan{10'000'000};
   static constexpr int64_t kRestPerWork = 50;
 

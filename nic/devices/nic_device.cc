@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "drivers/absent_port.h"
 #include "nic/devices/modify_rules.h"
 #include "nic/devices/port_attributes.h"
 #include "nic/devices/queue_layout.h"
@@ -36,6 +37,7 @@ NicDevice::NicDevice(const DeviceConfig& config, uint32_t index,
                      drivers::FaultPort* fault)
     : config_(config),
       port_(std::move(port)),
+      absent_port_(std::make_unique<drivers::AbsentPort>()),
       fault_port_(fault),
       has_had_faults_(!config_.fault.empty()),
       info_(ReadInfo()),
@@ -113,7 +115,26 @@ NicDevice::Change NicDevice::Refresh() {
   return change;
 }
 
+void NicDevice::MarkRemoved() {
+  is_removed_ = true;
+  info_.link_up = false;
+  info_.why_down = "the port was removed";
+  on_group_ = nullptr;
+  static_cast<void>(kernel_groups_.Set({}));
+}
+
+absl::Status NicDevice::CheckThere() const {
+  if (!is_removed_) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat(name(), " was removed"));
+}
+
+std::unique_ptr<drivers::Port> NicDevice::TakePort() {
+  fault_port_ = nullptr;
+  return std::exchange(port_, nullptr);
+}
+
 absl::Status NicDevice::JoinGroup(const Gid& group) {
+  if (absl::Status status = CheckThere(); !status.ok()) return status;
   if (!IsMulticast(group)) {
     return absl::InvalidArgumentError(absl::StrCat(FormatAddress(group), " is no multicast group"));
   }
@@ -146,6 +167,7 @@ void NicDevice::LeaveGroup(const Gid& group) {
 
 // Joins groups on all VLANs where the port has an address of the group's family.
 absl::Status NicDevice::ShowGroups() {
+  if (is_removed_) return absl::OkStatus();
   std::set<KernelGroups::Place> places;
   for (uint32_t index = 0; index < GidTable::kLength; ++index) {
     const std::optional<GidEntry> own = gids_.At(index);
@@ -212,6 +234,7 @@ uroce_port_info NicDevice::PortAttributes() const { return nic::PortAttributes(i
 uroce_device_info NicDevice::DeviceInfo(const Limits& limits) const {
   uroce_device_info info{};
   std::snprintf(info.name, sizeof(info.name), "%s", config_.name.c_str());
+  info.index = index();
   std::snprintf(info.firmware, sizeof(info.firmware), "%s", UROCE_VERSION);
   info.node_guid = node_guid_;
   info.max_mr_size = UINT64_MAX;

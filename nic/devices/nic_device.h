@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "nic/net/kernel_groups.h"
 #include "nic/net/net_device.h"
 #include "nic/settings/config.h"
+#include "nic/settings/port_addition.h"
 #include "pipeline/datapath/port/device.h"
 #include "pipeline/datapath/port/gsi_link.h"
 #include "pipeline/datapath/port/host_link.h"
@@ -37,7 +39,7 @@ inline constexpr uint32_t kMaxGroupMembers = 64;
 /// Addresses come from the settings; if these name none and the port has a kernel interface, they
 /// come from that interface. A port that is a host of its own uses those addresses that no other
 /// host has. Control thread, except `datapath`.
-class NicDevice final : public NetDevice {
+class NicDevice final : public NetDevice, public std::enable_shared_from_this<NicDevice> {
  public:
   /// `workers`: their number. `fault` is the port itself if it injects faults, or null.
   NicDevice(const DeviceConfig& config, uint32_t index, std::unique_ptr<drivers::Port> port,
@@ -68,9 +70,26 @@ class NicDevice final : public NetDevice {
   bool at_switch() const override { return config_.at_switch >= 0; }
   bool is_host() const override { return is_host_; }
   std::optional<Mac> peer_mac() const override { return info_.peer_mac; }
-  int InterfaceOf(uint16_t vlan_id) const override { return network_.InterfaceOf(vlan_id); }
+  int InterfaceOf(uint16_t vlan_id) const override {
+    return is_removed_ ? 0 : network_.InterfaceOf(vlan_id);
+  }
   const GidTable& gids() const override { return gids_; }
   const std::vector<Route>& routes() const override { return config_.routes; }
+
+  // ---- ports that come and go ----
+  /// What the command said that added the port; nothing for ports of the start.
+  const std::optional<PortAddition>& addition() const { return addition_; }
+  void SetAddition(PortAddition addition) { addition_ = std::move(addition); }
+  /// The port is about to be removed: from now on it has no link and no interface, and leaves its
+  /// groups. Programs may still hold the device, to end their objects.
+  void MarkRemoved();
+  bool is_removed() const { return is_removed_; }
+  /// Cancelled once the port was removed.
+  absl::Status CheckThere() const;
+  /// Gives the port away, for which another one stands that drops all. No worker uses the port any
+  /// more: Workers::UnplugDevice, with absent_port().
+  std::unique_ptr<drivers::Port> TakePort();
+  drivers::Port* absent_port() { return absent_port_.get(); }
 
   const DeviceConfig& config() const { return config_; }
   const drivers::PortInfo& info() const { return info_; }
@@ -107,6 +126,7 @@ class NicDevice final : public NetDevice {
   bool IsEcnCapable(uint8_t traffic_class) const;
   uroce_port_info PortAttributes() const;
   uroce_device_info DeviceInfo(const Limits& limits) const;
+  /// While it was not removed.
   drivers::Port& port() const { return *port_; }
   drivers::FaultPort* fault_port() const { return fault_port_; }
   /// Records the text of the current faults; see drivers::ParseFault. "" for none.
@@ -142,7 +162,10 @@ class NicDevice final : public NetDevice {
 
   DeviceConfig config_;
   std::unique_ptr<drivers::Port> port_;
-  drivers::FaultPort* const fault_port_;
+  std::unique_ptr<drivers::Port> absent_port_;
+  drivers::FaultPort* fault_port_;
+  std::optional<PortAddition> addition_;
+  bool is_removed_ = false;
   bool has_had_faults_;
   uint64_t link_downed_ = 0;
   Fd tap_;          ///< Of the exception path.

@@ -52,18 +52,32 @@ Json FieldsJson(const Fields& fields) {
   return json;
 }
 
+Fields WithoutFaults(const Setting& setting) {
+  Fields fields = setting.fields;
+  std::erase_if(fields, [](const auto& field) { return field.first == "fault"; });
+  return fields;
+}
+
 void AddNics(const Nic& nic, Json& json) {
   const Config& config = nic.config();
   for (const auto& [setting, names] : config.nics) {
-    Fields fields = setting.fields;
-    std::erase_if(fields, [](const auto& field) { return field.first == "fault"; });
+    Fields fields = WithoutFaults(setting);
+    bool is_there = setting.key != "port";  // Others stay as long as the daemon.
     for (const auto& device : nic.devices()) {
       const DeviceConfig* const start = FindNic(config, device->name());
-      if (start == nullptr || std::ranges::count(names, device->name()) == 0) continue;
+      if (device->addition() || start == nullptr) continue;
+      if (std::ranges::count(names, device->name()) == 0) continue;
       const std::string prefix = setting.key == "port" ? "" : absl::StrCat(device->name(), ".");
       WriteOver(prefix, *start, device->config(), fields);
+      is_there = true;
     }
-    json[setting.key].push_back(FieldsJson(fields));
+    if (is_there) json[setting.key].push_back(FieldsJson(fields));
+  }
+  for (const auto& device : nic.devices()) {
+    if (!device->addition()) continue;
+    Fields fields = WithoutFaults(device->addition()->setting);
+    WriteOver("", device->addition()->config, device->config(), fields);
+    json["port"].push_back(FieldsJson(fields));
   }
 }
 

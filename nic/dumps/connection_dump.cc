@@ -57,7 +57,8 @@ std::string TextOf(const rdma_cm::SocketAddress& address) {
 }
 
 Json EndpointJson(const Nic& nic, const Client& client, const rdma_cm::EndpointInfo& info) {
-  return {{"device", info.device ? nic.devices()[*info.device]->name() : ""},
+  const NicDevice* const device = info.device ? nic.DeviceAt(*info.device) : nullptr;
+  return {{"device", device == nullptr ? "" : device->name()},
           {"pid", client.peer().pid},
           {"program", client.command_name()},
           {"space", SpaceName(info.space)},

@@ -23,7 +23,8 @@ Json AgreementJson(const Nic& nic, const peers::Agreement& agreement, uint32_t q
   const peers::Key& key = agreement.key;
   const bool was_heard = agreement.heard_at != Nanos(0);
   Json json;
-  json["device"] = nic.devices()[key.device]->name();
+  const NicDevice* const device = nic.DeviceAt(key.device);
+  json["device"] = device == nullptr ? "" : device->name();
   json["vlan"] = key.vlan_id;
   json["local"] = FormatAddress(key.local);
   json["remote"] = FormatAddress(key.remote);

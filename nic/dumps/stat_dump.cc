@@ -120,8 +120,8 @@ void AddLinkCounters(const std::string& prefix, const datapath::FrameLink& link,
 
 // The device keeps the counters of connections that have ended.
 StatWalk::StatWalk(const DumpContext& context, const Client& asker)
-    : context_(context), walk_(context, asker, /*of_all=*/true) {
-  for (const auto& device : context.nic.devices()) sums_[device.get()] = device->ended_counters();
+    : context_(context), devices_(context.nic.devices()), walk_(context, asker, /*of_all=*/true) {
+  for (const auto& device : devices_) sums_[device.get()] = device->ended_counters();
 }
 
 bool StatWalk::Continue() {
@@ -162,7 +162,8 @@ Json StatWalk::DeviceJson(const NicDevice& device) const {
 
 Json StatWalk::Whole() const {
   Json list = Json::array();
-  for (const auto& device : context_.nic.devices()) {
+  for (const auto& device : devices_) {
+    if (device->is_removed()) continue;
     list.push_back({{"name", device->name()},
                     {"counters", DeviceJson(*device)},
                     {"histograms", HistogramsJson(device->datapath())}});

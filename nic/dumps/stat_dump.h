@@ -32,6 +32,7 @@ class StatWalk {
   nlohmann::ordered_json DeviceJson(const NicDevice& device) const;
 
   const DumpContext& context_;
+  const std::vector<std::shared_ptr<NicDevice>> devices_;  ///< That were there at the beginning.
   QueuePairWalk walk_;
   std::map<const NicDevice*, datapath::Counters> sums_;
   std::map<const NicDevice*, uint64_t> counts_;

@@ -39,7 +39,7 @@ absl::StatusOr<uint32_t> Contexts::Add(NicDevice& device, const uroce_context_na
   if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<Fd> socket = MakeOneWaySocket(events);
   if (!socket.ok()) return socket.status();
-  return contexts_.Add(std::make_unique<Context>(Context{.device = &device,
+  return contexts_.Add(std::make_unique<Context>(Context{.device = device.shared_from_this(),
                                                          .events = *std::move(socket),
                                                          .name = name,
                                                          .origin = origin,
@@ -53,18 +53,33 @@ Contexts::Contexts(ProgramCore& core)
 
 absl::StatusOr<uint32_t> Contexts::Open(const uroce_open_context& request, Fd& events, Fd& name) {
   const uint32_t device_index = request.device_index;
-  if (device_index >= core_.nic().devices().size()) {
-    return absl::NotFoundError(absl::StrCat("there is no device ", device_index));
+  NicDevice* const device = core_.nic().DeviceAt(device_index);
+  if (device == nullptr) {
+    return absl::CancelledError(absl::StrCat("there is no device ", device_index));
   }
   const uroce_context_name drawn = DrawName();
   absl::StatusOr<Fd> file = MakeConstantFile("uroce-context", &drawn, sizeof(drawn));
   if (!file.ok()) return file.status();
   name = *std::move(file);
-  return Add(*core_.nic().devices()[device_index], drawn, std::nullopt, events);
+  return Add(*device, drawn, std::nullopt, events);
+}
+
+absl::StatusOr<Context*> Contexts::Find(uint32_t handle) const {
+  absl::StatusOr<Context*> context = contexts_.Find(handle);
+  if (!context.ok()) return context;
+  if (absl::Status status = (*context)->device->CheckThere(); !status.ok()) return status;
+  return context;
+}
+
+absl::StatusOr<ProtectionDomain*> Contexts::FindPd(uint32_t handle) const {
+  absl::StatusOr<ProtectionDomain*> pd = pds_.Find(handle);
+  if (!pd.ok()) return pd;
+  if (absl::Status status = (*pd)->context->device->CheckThere(); !status.ok()) return status;
+  return pd;
 }
 
 absl::StatusOr<uint32_t> Contexts::AllocPd(uint32_t context_handle) {
-  absl::StatusOr<Context*> context = contexts_.Find(context_handle);
+  absl::StatusOr<Context*> context = Find(context_handle);
   if (!context.ok()) return context.status();
   return AddPd(**context, core_.nic().domains().Make(), nullptr);
 }
@@ -106,13 +121,13 @@ std::optional<uint32_t> Contexts::Named(const uroce_context_name& name) const {
 }
 
 absl::StatusOr<uroce_port_info> Contexts::QueryPort(uint32_t handle) const {
-  const absl::StatusOr<Context*> context = contexts_.Find(handle);
+  const absl::StatusOr<Context*> context = Find(handle);
   if (!context.ok()) return context.status();
   return (*context)->device->PortAttributes();
 }
 
 absl::StatusOr<std::vector<uroce_gid_entry>> Contexts::QueryGids(uint32_t handle) const {
-  const absl::StatusOr<Context*> context = contexts_.Find(handle);
+  const absl::StatusOr<Context*> context = Find(handle);
   if (!context.ok()) return context.status();
   return GidEntries(*(*context)->device);
 }
@@ -120,7 +135,7 @@ absl::StatusOr<std::vector<uroce_gid_entry>> Contexts::QueryGids(uint32_t handle
 // A program that lets its socket fill up misses port events; others are not affected.
 void Contexts::RaisePortEvent(const NicDevice& device, uint32_t event_type) const {
   contexts_.ForEach([&](uint32_t, Context& context) {
-    if (context.device != &device) return;
+    if (context.device.get() != &device) return;
     [[maybe_unused]] const bool is_sent =
         core_.RecordsOn(context.events).Write(/*element=*/1, event_type);
   });

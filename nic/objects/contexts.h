@@ -28,8 +28,10 @@ class Contexts : public ProgramPart {
   absl::StatusOr<uint32_t> Import(NicDevice& device, const ForeignObject& origin, Fd& events);
   /// The handle of the context with this name, if this program made it.
   std::optional<uint32_t> Named(const uroce_context_name& name) const;
-  /// Errors: InvalidArgument.
-  absl::StatusOr<Context*> Find(uint32_t handle) const { return contexts_.Find(handle); }
+  /// Errors: InvalidArgument; Cancelled: its device was removed.
+  absl::StatusOr<Context*> Find(uint32_t handle) const;
+  /// The same for a context whose device may have been removed. Errors: InvalidArgument.
+  absl::StatusOr<Context*> FindAny(uint32_t handle) const { return contexts_.Find(handle); }
   /// Removes a context that has no objects any more.
   void Remove(uint32_t handle) { contexts_.Remove(handle); }
   absl::StatusOr<uroce_port_info> QueryPort(uint32_t handle) const;
@@ -41,7 +43,8 @@ class Contexts : public ProgramPart {
   /// Adds a protection domain for a domain that another program shares.
   absl::StatusOr<uint32_t> AddPd(Context& context, std::shared_ptr<Domain> domain,
                                  Domain::Use share);
-  absl::StatusOr<ProtectionDomain*> FindPd(uint32_t handle) const { return pds_.Find(handle); }
+  /// Errors: as Find.
+  absl::StatusOr<ProtectionDomain*> FindPd(uint32_t handle) const;
   absl::Status DeallocPd(uint32_t handle);
   /// Ends its protection domains; the context stays until Remove.
   void EndAllOf(const Context& context) override;

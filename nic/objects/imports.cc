@@ -32,14 +32,12 @@ absl::StatusOr<uroce_import_context_reply> Program::ImportContext(const uroce_co
   for (const auto& [id, maker] : nic.programs()) {
     const std::optional<uint32_t> made = maker->contexts_.Named(name);
     if (!made) continue;
-    NicDevice* const device = (*maker->contexts_.Find(*made))->device;
-    const absl::StatusOr<uint32_t> own =
-        contexts_.Import(*device, ForeignObject{id, *made}, events);
+    const absl::StatusOr<Context*> origin = maker->contexts_.Find(*made);
+    if (!origin.ok()) return origin.status();
+    NicDevice& device = *(*origin)->device;
+    const absl::StatusOr<uint32_t> own = contexts_.Import(device, ForeignObject{id, *made}, events);
     if (!own.ok()) return own.status();
-    const auto& devices = nic.devices();
-    const auto index = std::find_if(devices.begin(), devices.end(),
-                                    [device](const auto& each) { return each.get() == device; });
-    return uroce_import_context_reply{*own, static_cast<uint32_t>(index - devices.begin())};
+    return uroce_import_context_reply{*own, device.index()};
   }
   return absl::InvalidArgumentError("there is no context of this name");
 }

@@ -83,6 +83,7 @@ absl::Status CheckModify(const uroce_qp_attr& wanted, const QueuePairObject& obj
 absl::StatusOr<ModifyPlan> QueuePairs::PlanModify(const uroce_modify_qp& wanted) {
   const absl::StatusOr<QueuePairObject*> found = Find(wanted.handle);
   if (!found.ok()) return found.status();
+  if (absl::Status status = (*found)->device->CheckThere(); !status.ok()) return status;
   uroce_modify_qp request = wanted;
   request.attr.attr_mask = MaskOfHalf((*found)->qp_type, request.attr.attr_mask);
   if ((request.attr.attr_mask & IBV_QP_AV) == 0) return ModifyPlan{request, std::nullopt};
@@ -113,7 +114,8 @@ absl::StatusOr<uroce_modify_qp_reply> QueuePairs::ApplyModify(const ModifyPlan& 
   if (!found.ok()) return found.status();
   QueuePairObject& object = **found;
   const uroce_qp_attr& wanted = plan.request.attr;
-  absl::Status status;
+  absl::Status status = object.device->CheckThere();
+  if (!status.ok()) return status;
   QpState next = QpState::kReset;
   std::unique_ptr<datapath::PacketHistory> history;
   const Config& config = core_.nic().config();

@@ -2,14 +2,17 @@
 #include "nic/objects/nic.h"
 
 #include <fcntl.h>
+#include <infiniband/verbs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
 #include "nic/base/mapping_guard.h"
 #include "nic/objects/address_handles.h"
+#include "nic/objects/program.h"
 #include "pipeline/datapath/copy/copy_helper.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 
@@ -32,7 +35,6 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
          std::shared_ptr<drivers::SwitchNetwork> network)
     : config_(config),
       network_(std::move(network)),
-      devices_(std::move(devices)),
       keys_(config.limits.total_mrs),
       numbers_(static_cast<uint32_t>(seats.size())),
       userfaultfd_(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)),
@@ -42,9 +44,9 @@ Nic::Nic(const Config& config, std::vector<std::unique_ptr<NicDevice>> devices,
                 .kept = KeptLimitsOf(config.limits)},
                seats) {
   config_.limits = Bounded(config_.limits);
-  for (const auto& device : devices_) workers_.AddDevice(&device->datapath());
+  for (auto& device : devices) AddDevice(std::move(device));
   workers_.Start();
-  for (const auto& device : devices_) {
+  for (const auto& device : devices_.present()) {
     if (device->tap() < 0) continue;
     exception_paths_.push_back(std::make_unique<ExceptionPath>(
         device->config().exception, device->tap(), *device->host_link(), HostWorkerOf(*device)));
@@ -86,8 +88,39 @@ void Nic::TakeSettings(const Config& next) {
 
 NetDevices Nic::net_devices() const {
   NetDevices devices;
-  for (const auto& device : devices_) devices.push_back(device.get());
+  for (const auto& device : devices_.present()) devices.push_back(device.get());
   return devices;
+}
+
+absl::StatusOr<uint32_t> Nic::NextDeviceIndex() const {
+  if (const std::optional<uint32_t> index = devices_.NextIndex()) return *index;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "all ", UROCE_MAX_DEVICES, " places of NICs are taken, ", devices_.removed().size(),
+      " of them by removed NICs that programs still have open"));
+}
+
+NicDevice& Nic::AddDevice(std::unique_ptr<NicDevice> device) {
+  NicDevice& added = devices_.Add(std::move(device));
+  workers_.AddDevice(&added.datapath());
+  return added;
+}
+
+// Answers that are owed leave with the queue pairs' end, before the port goes.
+void Nic::RemoveDevice(NicDevice& device) {
+  devices_.Remove(device);
+  device.MarkRemoved();
+  for (const auto& [id, program] : programs_) {
+    program->contexts().RaisePortEvent(device, IBV_EVENT_DEVICE_FATAL);
+  }
+  for (uint32_t worker = 0; worker < workers_.count(); ++worker) {
+    workers_.at(worker).FailDevice(device.datapath());
+  }
+  workers_.UnplugDevice(device.datapath(), device.absent_port());
+  device.TakePort().reset();
+}
+
+void Nic::ReleaseDevices() {
+  for (const auto& device : devices_.TakeReleased()) workers_.RemoveDevice(&device->datapath());
 }
 
 datapath::Worker& Nic::OwnerOf(const datapath::QueuePair& queue_pair) {

@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "nic/base/fd.h"
 #include "nic/base/side_thread.h"
+#include "nic/devices/device_table.h"
 #include "nic/devices/exception_path.h"
 #include "nic/devices/nic_device.h"
 #include "nic/net/followed_paths.h"
@@ -53,9 +54,23 @@ class Nic {
   void TakeSettings(const Config& next);
   /// The limits that this machine can bear.
   static Limits Bounded(Limits limits);
-  const std::vector<std::unique_ptr<NicDevice>>& devices() const { return devices_; }
+  using Devices = DeviceTable<NicDevice>::List;
+  /// Those that are there.
+  const Devices& devices() const { return devices_.present(); }
   /// The same devices, as nic/paths uses them.
   NetDevices net_devices() const;
+  /// The device that is there with this index, or null.
+  NicDevice* DeviceAt(uint32_t index) const { return devices_.At(index); }
+  /// The index of the next device to add. Errors: ResourceExhausted.
+  absl::StatusOr<uint32_t> NextDeviceIndex() const;
+  /// Gives the device, which has that index, to the workers.
+  NicDevice& AddDevice(std::unique_ptr<NicDevice> device);
+  /// The device is not there any more: programs that have it open are told by
+  /// IBV_EVENT_DEVICE_FATAL, and its queue pairs go to error; its port is destroyed. Programs that
+  /// hold the device can end their objects of it.
+  void RemoveDevice(NicDevice& device);
+  /// Destroys the removed devices that nobody holds any more.
+  void ReleaseDevices();
   /// The network between the devices at switches, or null. Its hosts are these devices, in order.
   drivers::SwitchNetwork* network() const { return network_.get(); }
   datapath::KeyTable& keys() { return keys_; }
@@ -100,7 +115,7 @@ class Nic {
 
   Config config_;
   std::shared_ptr<drivers::SwitchNetwork> network_;
-  std::vector<std::unique_ptr<NicDevice>> devices_;
+  DeviceTable<NicDevice> devices_;
   datapath::KeyTable keys_;
   Numbers numbers_;
   XrcDomains xrc_domains_;

@@ -21,8 +21,8 @@ struct ForeignObject {
 };
 
 struct Context {
-  NicDevice* device = nullptr;
-  Fd events;  ///< The socket for its asynchronous events.
+  std::shared_ptr<NicDevice> device;  ///< May have been removed.
+  Fd events;                          ///< The socket for its asynchronous events.
   uint32_t users = 0;
   uroce_context_name name{};            ///< A program that knows the name may import the context.
   std::optional<ForeignObject> origin;  ///< Of an imported context.

@@ -35,7 +35,7 @@ Program::~Program() {
 
 // None of these can fail: no remaining object uses what ends.
 absl::StatusOr<std::vector<std::unique_ptr<MemoryObject>>> Program::CloseContext(uint32_t handle) {
-  const absl::StatusOr<Context*> found = contexts_.Find(handle);
+  const absl::StatusOr<Context*> found = contexts_.FindAny(handle);
   if (!found.ok()) return found.status();
   ForEachPart([&context = **found](ProgramPart& part) { part.EndAllOf(context); });
   contexts_.Remove(handle);

@@ -139,7 +139,7 @@ absl::StatusOr<uroce_create_qp_reply> QueuePairs::Make(const uroce_create_qp& re
       .max_receive_sge = max_receive_sge,
       .max_inline_bytes = layout.granted.max_inline_data,
       .shared = srq == nullptr ? nullptr : &srq->queue};
-  std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd->context->device,
+  std::unique_ptr<QueuePairObject> object(new QueuePairObject{pd->context->device.get(),
                                                               pd,
                                                               send_cq,
                                                               receive_cq,

@@ -57,8 +57,15 @@ absl::Status Xrc::CloseDomain(uint32_t handle) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<XrcdObject*> Xrc::FindDomain(uint32_t handle) const {
+  absl::StatusOr<XrcdObject*> xrcd = xrcds_.Find(handle);
+  if (!xrcd.ok()) return xrcd;
+  if (absl::Status status = (*xrcd)->context->device->CheckThere(); !status.ok()) return status;
+  return xrcd;
+}
+
 absl::StatusOr<uroce_target_reply> Xrc::CreateTarget(const uroce_create_target& request) {
-  const absl::StatusOr<XrcdObject*> xrcd = xrcds_.Find(request.xrcd);
+  const absl::StatusOr<XrcdObject*> xrcd = FindDomain(request.xrcd);
   if (!xrcd.ok()) return xrcd.status();
   if (absl::Status status = targets_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<std::shared_ptr<XrcTarget>> target = XrcDomain::MakeTarget((*xrcd)->domain);
@@ -67,7 +74,7 @@ absl::StatusOr<uroce_target_reply> Xrc::CreateTarget(const uroce_create_target& 
 }
 
 absl::StatusOr<uroce_target_reply> Xrc::OpenTarget(const uroce_open_target& request) {
-  const absl::StatusOr<XrcdObject*> xrcd = xrcds_.Find(request.xrcd);
+  const absl::StatusOr<XrcdObject*> xrcd = FindDomain(request.xrcd);
   if (!xrcd.ok()) return xrcd.status();
   if (absl::Status status = targets_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<std::shared_ptr<XrcTarget>> target = (*xrcd)->domain->FindTarget(request.qp_num);

@@ -41,7 +41,8 @@ class Xrc : public ProgramPart {
   /// Adds a file for one call of OpenDomain.
   absl::StatusOr<uint32_t> AddFile(XrcFile file);
   absl::StatusOr<uint32_t> OpenDomain(const uroce_open_xrcd& request);
-  absl::StatusOr<XrcdObject*> FindDomain(uint32_t handle) const { return xrcds_.Find(handle); }
+  /// Errors: InvalidArgument; Cancelled: its device was removed.
+  absl::StatusOr<XrcdObject*> FindDomain(uint32_t handle) const;
   absl::Status CloseDomain(uint32_t handle);
   /// Closes its domains, which have no objects any more.
   void EndAllOf(const Context& context) override;

@@ -63,17 +63,31 @@ std::span<const uint8_t> WriteFrame(const wire::HeaderTemplate& path, const Mad&
 }  // namespace
 
 Gsi::Gsi(Timers& timers, Neighbours& neighbours, std::vector<Port> ports)
-    : timers_(timers), neighbours_(neighbours), ports_(std::move(ports)) {
-  for (const Port& port : ports_) {
-    port.channel->SetReceiver([this, device = port.device](std::span<const uint8_t> frame) {
-      OnFrame(*device, frame);
-      return true;
-    });
-  }
+    : timers_(timers), neighbours_(neighbours) {
+  for (const Port& port : ports) AddPort(port);
+}
+
+void Gsi::AddPort(const Port& port) {
+  ports_[port.device->index()] = port;
+  port.channel->SetReceiver([this, device = port.device](std::span<const uint8_t> frame) {
+    OnFrame(*device, frame);
+    return true;
+  });
+}
+
+void Gsi::RemovePort(const NetDevice& device) {
+  ports_.at(device.index()).channel->SetReceiver(nullptr);
+  ports_.erase(device.index());
+  std::erase_if(lookups_, [&](const auto& entry) {
+    if (entry.second.device != &device) return false;
+    neighbours_.Cancel(entry.first);
+    return true;
+  });
+  std::erase_if(paths_, [&](const auto& entry) { return entry.first.device == &device; });
 }
 
 Gsi::~Gsi() {
-  for (const Port& port : ports_) port.channel->SetReceiver(nullptr);
+  for (const auto& [index, port] : ports_) port.channel->SetReceiver(nullptr);
   timers_.Cancel(forget_timer_);
   for (const auto& [lookup, key] : lookups_) neighbours_.Cancel(lookup);
 }
@@ -106,8 +120,12 @@ void Gsi::OnFrame(const NetDevice& device, std::span<const uint8_t> frame) {
 }
 
 bool Gsi::Send(const cm::Route& route, const Mad& mad) {
-  const PathKey key{ports_[cm::DeviceOf(route)].device, cm::VlanOf(route), route.local,
-                    route.remote};
+  const auto port = ports_.find(cm::DeviceOf(route));
+  if (port == ports_.end()) {
+    ++counters_.no_neighbour;
+    return true;
+  }
+  const PathKey key{port->second.device, cm::VlanOf(route), route.local, route.remote};
   const std::optional<absl::StatusOr<Mac>> at_once = neighbours_.Find(key);
   if (!at_once) return SendByPath(key, route, mad);
   if (at_once->ok()) return SendTo(**at_once, route, mad);
@@ -183,7 +201,7 @@ void Gsi::ForgetUnused() {
 }
 
 bool Gsi::SendTo(const Mac& mac, const cm::Route& route, const Mad& mad) {
-  const Port& port = ports_[cm::DeviceOf(route)];
+  const Port& port = ports_.at(cm::DeviceOf(route));
   if (!port.channel->has_room()) return false;
   const wire::HeaderTemplate path = TemplateOf(port.device->mac(), mac, route);
   FrameBytes buffer;
@@ -192,7 +210,8 @@ bool Gsi::SendTo(const Mac& mac, const cm::Route& route, const Mad& mad) {
 }
 
 bool Gsi::is_idle() const {
-  return std::ranges::all_of(ports_, [](const Port& port) { return port.channel->is_idle(); });
+  return std::ranges::all_of(ports_,
+                             [](const auto& entry) { return entry.second.channel->is_idle(); });
 }
 
 }  // namespace uroce::nic

@@ -40,11 +40,15 @@ class Gsi {
     FrameChannel* channel = nullptr;
   };
 
-  /// `ports`: one for each device, by index. Devices and channels outlive this object.
+  /// `ports`: one for each device. Devices and channels outlive this object, or their RemovePort.
   Gsi(Timers& timers, Neighbours& neighbours, std::vector<Port> ports);
   ~Gsi();
   Gsi(const Gsi&) = delete;
   Gsi& operator=(const Gsi&) = delete;
+
+  void AddPort(const Port& port);
+  /// Datagrams of the device that wait are dropped, and so are those that are sent from now on.
+  void RemovePort(const NetDevice& device);
 
   /// Sets the reader of the MADs of a management class; it may call Send. Null removes it.
   void SetHandler(uint8_t management_class, Handler handler);
@@ -85,7 +89,7 @@ class Gsi {
 
   Timers& timers_;
   Neighbours& neighbours_;
-  const std::vector<Port> ports_;
+  std::map<uint32_t, Port> ports_;       ///< By the index of the device.
   std::map<uint8_t, Handler> handlers_;  ///< By management class.
   Timers::Id forget_timer_ = 0;
   std::map<PathKey, Path> paths_;

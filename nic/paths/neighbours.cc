@@ -47,6 +47,21 @@ void Neighbours::StartHost(const NetDevice& device, FrameChannel& channel, const
   host->OnLink(device.link_up());
 }
 
+void Neighbours::RemoveDevice(const NetDevice& device) {
+  std::erase(devices_, &device);
+  hosts_.erase(&device);
+  std::erase_if(to_check_, [&](const auto& path) { return path->key.device == &device; });
+  std::vector<Id> ended;
+  for (const auto& [id, lookup] : lookups_) {
+    if (lookup.path.device == &device) ended.push_back(id);
+  }
+  for (const Id id : ended) {
+    if (!lookups_.contains(id)) continue;  // The end of an earlier one has cancelled it.
+    timers_.Cancel(lookups_.at(id).timer);
+    Finish(id, absl::CancelledError(absl::StrCat(device.name(), " was removed")));
+  }
+}
+
 void Neighbours::SetGroup(const NetDevice& device, const Gid& group, bool joined) {
   hosts_.at(&device)->SetGroup(group, joined);
 }

@@ -44,6 +44,10 @@ class Neighbours {
         kernel_(kernel),
         devices_(std::move(devices)),
         move_paths_(std::move(move_paths)) {}
+  /// Devices come and go. With a device end its host stack and the lookups on its paths, by
+  /// Cancelled. It is removed before it is destroyed, after it has no interface any more.
+  void AddDevice(const NetDevice& device) { devices_.push_back(&device); }
+  void RemoveDevice(const NetDevice& device);
   /// Starts the host stack of `device`, one of the given devices, for which is_host() is true.
   /// `channel` outlives this object.
   void StartHost(const NetDevice& device, FrameChannel& channel, const HostConfig& config,
@@ -100,7 +104,7 @@ class Neighbours {
 
   Timers& timers_;
   KernelRouting& kernel_;
-  const NetDevices devices_;
+  NetDevices devices_;
   const MovePaths move_paths_;
   std::map<const NetDevice*, std::unique_ptr<HostStack>> hosts_;
   Id next_id_ = 1;

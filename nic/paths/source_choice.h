@@ -26,6 +26,10 @@ class SourceChoice {
   SourceChoice(NetDevices devices, KernelRouting& kernel)
       : devices_(std::move(devices)), kernel_(kernel) {}
 
+  /// Devices come and go. A device is removed before it is destroyed.
+  void AddDevice(const NetDevice& device) { devices_.push_back(&device); }
+  void RemoveDevice(const NetDevice& device) { std::erase(devices_, &device); }
+
   /// The device that has the address. `ifindex`: the kernel's interface, if the address is
   /// link-local and the program has named the interface, or 0.
   std::optional<SourceAddress> FindOwner(const Gid& address, int ifindex) const;
@@ -45,7 +49,7 @@ class SourceChoice {
   absl::StatusOr<SourceAddress> AskKernel(const Gid& destination, int ifindex);
   std::optional<SourceAddress> FindOnInterface(int ifindex, const Gid& preferred) const;
 
-  const NetDevices devices_;
+  NetDevices devices_;
   KernelRouting& kernel_;
 };
 

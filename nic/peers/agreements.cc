@@ -14,7 +14,16 @@ Agreements::Agreements(Config config, Random random)
     : config_(std::move(config)),
       random_(random),
       shares_(config_.most_peers),
-      answers_(config_.secret, kAnswersPerSecond, kAnswerBurst) {}
+      answers_(config_.secret, kAnswersPerSecond, kAnswerBurst) {
+  for (uint32_t device = 0; device < config_.features.size(); ++device) {
+    SetFeatures(device, config_.features[device]);
+  }
+}
+
+uint32_t Agreements::FeaturesOf(uint32_t device) const {
+  const auto found = features_.find(device);
+  return found == features_.end() ? 0 : found->second;
+}
 
 Holder Agreements::Use(const Key& key, uint32_t user, Nanos now) {
   auto found = records_.find(key);
@@ -66,7 +75,7 @@ void Agreements::Answer(const Key& to, uint64_t transaction_id, Nanos now) {
   datagrams_.push_back({to,
                         {.method = MadMethod::kGetResponse,
                          .transaction_id = transaction_id,
-                         .capabilities = {config_.features[to.device], config_.instance}}});
+                         .capabilities = {FeaturesOf(to.device), config_.instance}}});
 }
 
 void Agreements::OnAnswer(const Key& from, const CapabilitiesMad& mad, Nanos now) {
@@ -121,11 +130,10 @@ void Agreements::Ask(Record& record, Nanos now) {
   record.asked_at = now;
   Schedule(record, now + wait);
   ++counters_.questions_sent;
-  datagrams_.push_back(
-      {agreement.key,
-       {.method = MadMethod::kGet,
-        .transaction_id = record.transaction_id,
-        .capabilities = {config_.features[agreement.key.device], config_.instance}}});
+  datagrams_.push_back({agreement.key,
+                        {.method = MadMethod::kGet,
+                         .transaction_id = record.transaction_id,
+                         .capabilities = {FeaturesOf(agreement.key.device), config_.instance}}});
 }
 
 // A late answer to the last question still counts.

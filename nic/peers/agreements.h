@@ -20,10 +20,11 @@
 namespace uroce::nic::peers {
 
 struct Config {
-  std::vector<uint32_t> features;  ///< Per device: bits of wire::Capabilities.
-  uint64_t instance = 0;           ///< Random; identifies this daemon process.
-  uint64_t secret = 0;             ///< Random.
-  uint32_t most_peers = 4096;      ///< The most paths with a record.
+  /// Of the devices 0, 1 ...: bits of wire::Capabilities.
+  std::vector<uint32_t> features;
+  uint64_t instance = 0;       ///< Random; identifies this daemon process.
+  uint64_t secret = 0;         ///< Random.
+  uint32_t most_peers = 4096;  ///< The most paths with a record.
 };
 
 /// Keeps one record per path that queue pairs use: packets of strangers make none. An answer counts
@@ -63,6 +64,10 @@ class Agreements {
 
   Agreements(Config config, Random random);
 
+  /// What a device offers from now on; a device of which nothing was said offers nothing.
+  void SetFeatures(uint32_t device, uint32_t features) { features_[device] = features; }
+  void ForgetDevice(uint32_t device) { features_.erase(device); }
+
   /// Registers that a queue pair of a program of `user` will use the path. Null: too many paths are
   /// in use, or too many by this user; then nothing is agreed.
   Holder Use(const Key& key, uint32_t user, Nanos now);
@@ -89,6 +94,7 @@ class Agreements {
     bool in_use() const { return agreement.use_count() > 1; }
   };
 
+  uint32_t FeaturesOf(uint32_t device) const;
   void Answer(const Key& to, uint64_t transaction_id, Nanos now);
   void OnQuestion(const Key& from, const wire::CapabilitiesMad& mad, Nanos now);
   void OnAnswer(const Key& from, const wire::CapabilitiesMad& mad, Nanos now);
@@ -106,6 +112,7 @@ class Agreements {
 
   const Config config_;
   const Random random_;
+  std::map<uint32_t, uint32_t> features_;  ///< By the index of the device.
   std::map<Key, Record> records_;
   FairShare<uint32_t> shares_;  ///< Of the entries in `records_`, by user.
   std::set<std::pair<Nanos, Key>> due_;

@@ -627,6 +627,14 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
   return config;
 }
 
+absl::Status AddPort(const Setting& setting, Config& config) {
+  Config next = config;
+  if (absl::Status status = ApplyNics(setting, next); !status.ok()) return status;
+  if (absl::Status status = CheckAddressesDiffer(next); !status.ok()) return status;
+  config = std::move(next);
+  return absl::OkStatus();
+}
+
 std::string ValueOf(const std::string& key, const Config& config) {
   for (const Row& row : Rows()) {
     if (row.info.key == key) return std::visit(Reader{config}, row.target);

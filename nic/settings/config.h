@@ -121,6 +121,9 @@ absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const s
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket);
 
+/// Adds the NIC of a setting port. Errors: as MakeConfig; `config` is as before then.
+absl::Status AddPort(const Setting& setting, Config& config);
+
 /// Names and help texts of all settings but port, wire, switch and fault, for the flags and
 /// --help.
 struct SettingInfo {

@@ -47,6 +47,8 @@ LISTS = [
      nic_mutations.SETTINGS_MUTATIONS),
     ("nic", ["tests/nic/nic_counter_files_test", "tests/nic/nic_listen_address_test",
              "tests/nic/nic_open_metrics_test"], nic_mutations.WATCH_MUTATIONS),
+    ("nic", ["tests/nic/nic_device_table_test", "tests/nic/nic_port_addition_test",
+             "tests/nic/nic_watching_test"], nic_mutations.PORT_MUTATIONS),
     ("nic/cm", ["tests/nic/cm/cm_test", "tests/sim/cm/cm_sim_test"], cm_mutations.MUTATIONS),
     ("nic/paths", ["tests/nic/paths/paths_test"], paths_mutations.MUTATIONS),
     ("nic/peers", ["tests/nic/peers/peers_test"], peers_mutations.MUTATIONS),

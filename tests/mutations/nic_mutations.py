@@ -71,3 +71,22 @@ WATCH_MUTATIONS = [
     ("gauge-is-a-counter", "metrics/open_metrics.cc", "name != \"queue_pairs\", HelpOf",
      "true, HelpOf"),
 ]
+
+# Ports that come and go.
+PORT_MUTATIONS = [
+    ("an-index-is-given-again", "devices/device_table.h",
+     "    next_ = (device->index() + 1) % kIndices;\n", "    next_ = 0;\n"),
+    ("a-held-device-is-released", "devices/device_table.h",
+     "      if (device.use_count() != 1) return false;\n", ""),
+    ("an-end-of-a-wire-is-removed", "settings/port_addition.cc",
+     "  if (device.wire >= 0) {", "  if (device.wire > 0) {"),
+    ("an-exception-interface-is-forgotten", "settings/port_addition.cc",
+     "  if (!device.exception.empty()) {\n    return", "  if (false) {\n    return"),
+    ("programs-are-not-told-of-a-removed-port", "objects/nic.cc",
+     "    program->contexts().RaisePortEvent(device, IBV_EVENT_DEVICE_FATAL);\n",
+     "    static_cast<void>(program);\n"),
+    ("works-on-a-removed-port-are-not-flushed", "objects/nic.cc",
+     "    workers_.at(worker).FailDevice(device.datapath());\n", ""),
+    ("a-removed-port-takes-commands", "devices/nic_device.cc",
+     "  if (!is_removed_) return absl::OkStatus();\n", "  if (!port_) return absl::OkStatus();\n"),
+]

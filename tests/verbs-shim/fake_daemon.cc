@@ -149,7 +149,8 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
     case UROCE_HELLO:
       return Hello(reply, fds);
     case UROCE_LIST_DEVICES:
-      for (const std::string& name : device_names_) {
+      for (uint32_t index = 0; index < device_names_.size(); ++index) {
+        const std::string& name = device_names_[index];
         uroce_device_info info = {.node_guid = 0x0100000000005254,
                                   .max_mr_size = ~uint64_t{0},
                                   .max_qp = 1024,
@@ -166,7 +167,8 @@ int FakeDaemon::Run(const Received& request, std::vector<uint8_t>& reply, std::v
                                   .max_qp_rd_atom = 16,
                                   .max_msg_size = 1u << 30,
                                   .gid_table_length = 8,
-                                  .local_ca_ack_delay = 15};
+                                  .local_ca_ack_delay = 15,
+                                  .index = index};
         snprintf(info.name, sizeof(info.name), "%s", name.c_str());
         snprintf(info.firmware, sizeof(info.firmware), "1.2.3");
         Append(reply, info);

@@ -24,10 +24,10 @@ void CaptureTap::Publish(Nanos reached) {
       .store(static_cast<uint64_t>(reached.count()), std::memory_order_release);
 }
 
-void CaptureTap::CountLost(uint32_t device_index, uint16_t direction) {
+void CaptureTap::CountLost(uint32_t interface_index, uint16_t direction) {
   const bool inbound = direction == UROCE_CAPTURE_INBOUND;
-  uroce_capture_lost& mine = lost_[device_index];
-  uroce_capture_lost& shared = page_->lost[device_index];
+  uroce_capture_lost& mine = lost_[interface_index];
+  uroce_capture_lost& shared = page_->lost[interface_index];
   const uint64_t count = inbound ? ++mine.inbound : ++mine.outbound;
   std::atomic_ref(inbound ? shared.inbound : shared.outbound)
       .store(count, std::memory_order_relaxed);

@@ -47,8 +47,8 @@ class CrossWorkerLink {
   uint32_t workers() const { return workers_; }
   uint32_t OwnerOf(Qpn qpn) const { return uroce::OwnerOf(qpn, workers_); }
 
-  /// Gives a frame to another worker. `position` is its device's place in the list of devices,
-  /// which is the same at all workers. False: the queue is full, and the caller keeps the frame.
+  /// Gives a frame to another worker. `position` names its device, which may be removed before the
+  /// worker takes the frame. False: the queue is full, and the caller keeps the frame.
   [[nodiscard]] bool Give(uint32_t to, uint16_t position, rte_mbuf* frame);
   /// Makes the next WakeTakers wake `worker`, which has something new where it looks each turn.
   void WantWake(uint32_t worker) { to_wake_ |= SetOf(worker); }

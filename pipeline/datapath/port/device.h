@@ -88,8 +88,11 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const std::string& name() const { return name_; }
-  uint32_t index() const { return index_; }  ///< Also the capture interface index.
+  /// No two devices that exist have the same, modulo UROCE_MAX_DEVICES either. Below 2^16.
+  uint32_t index() const { return index_; }
   drivers::Port* port() const { return port_; }
+  /// The port was removed, and `absent` stands for it. While all workers stand still.
+  void ReplacePort(drivers::Port* absent) { port_ = absent; }
 
   /// The port's queue that `worker` drives, if it drives one.
   std::optional<uint16_t> QueueOf(uint32_t worker) const;

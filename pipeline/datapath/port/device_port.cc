@@ -16,10 +16,10 @@ void Taps::BeginTurn() {
   for (CaptureTap* tap : list) tap->Publish(time);
 }
 
-DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross_worker, Taps* taps)
+DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps)
     : device_(*device),
-      port_(*device->port()),
-      position_(position),
+      port_(device->port()),
+      position_(static_cast<uint16_t>(device->index())),
       cross_worker_(*cross_worker),
       taps_(*taps),
       counters_(device->counters(cross_worker->index())),
@@ -37,9 +37,17 @@ DevicePort::DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross
   }
 }
 
-DevicePort::~DevicePort() {
+DevicePort::~DevicePort() { DropFrames(); }
+
+void DevicePort::DropFrames() {
   rte_pktmbuf_free_bulk(pending_.data(), pending_count_);
+  pending_count_ = 0;
   for (; own_count_ != 0; --own_count_, ++own_head_) rte_pktmbuf_free(own_[own_head_ % kOwnRing]);
+}
+
+void DevicePort::Unplug(drivers::Port* absent) {
+  DropFrames();
+  port_ = absent;
 }
 
 SessionFlow* DevicePort::FlowOf(const Session* session, SharedRate* rate) {
@@ -75,7 +83,7 @@ void DevicePort::ResumeExpired(Nanos now) {
 }
 
 uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
-  uint16_t count = queue_ ? port_.ReceiveBurst(*queue_, frames, kBurst, now) : 0;
+  uint16_t count = queue_ ? port_->ReceiveBurst(*queue_, frames, kBurst, now) : 0;
   uint64_t bytes = 0;
   for (uint16_t i = 0; i < count; ++i) bytes += frames[i]->data_len;
   if (count != 0) {
@@ -106,7 +114,7 @@ uint16_t DevicePort::ReceiveOwn(rte_mbuf** frames) {
 }
 
 uint32_t DevicePort::TransmitRoom() const {
-  return queue_ ? port_.TransmitRoom(*queue_) : device_.relay(cross_worker_.index())->Room(kBurst);
+  return queue_ ? port_->TransmitRoom(*queue_) : device_.relay(cross_worker_.index())->Room(kBurst);
 }
 
 uint32_t DevicePort::LookForRoom() const {
@@ -153,7 +161,7 @@ void DevicePort::Flush(Nanos now) {
   const auto count = static_cast<uint16_t>(pending_count_);
   uint16_t taken = 0;
   if (queue_) {
-    taken = port_.TransmitBurst(*queue_, pending_.data(), count, now);
+    taken = port_->TransmitBurst(*queue_, pending_.data(), count, now);
   } else {
     taken = device_.relay(cross_worker_.index())->Put(pending_.data(), count);
     if (taken != 0) cross_worker_.WantWake(driver_);

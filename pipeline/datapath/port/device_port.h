@@ -86,13 +86,13 @@ struct Taps {
 /// what the constructor was given, or has looked up, so that no packet looks it up. One thread.
 class DevicePort {
  public:
-  /// `position` is the device's in the list of all workers.
-  DevicePort(Device* device, uint16_t position, CrossWorkerLink* cross_worker, Taps* taps);
+  DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps);
   ~DevicePort();
   DevicePort(const DevicePort&) = delete;
   DevicePort& operator=(const DevicePort&) = delete;
 
   Device& device() const { return device_; }
+  /// Names the device in frames that go to other workers: its index.
   uint16_t position() const { return position_; }
   DeviceCounters& counters() const { return counters_; }
   /// See Device.
@@ -107,6 +107,8 @@ class DevicePort {
   /// `rate`: the limit of the user, or null.
   SessionFlow* FlowOf(const Session* session, SharedRate* rate);
   void ForgetSession(const Session* session);
+  /// The device's port was removed, and `absent` stands for it: drops the frames that wait.
+  void Unplug(drivers::Port* absent);
 
   // ---- limits: of the device, and of users ----
   /// Whether the device's limit lets data leave now. Acknowledgements, CNPs, and what stacks send
@@ -159,12 +161,12 @@ class DevicePort {
   }
 
   // ---- sleeping; see drivers::Port ----
-  int wait_fd() const { return queue_ ? port_.wait_fd(*queue_) : -1; }
+  int wait_fd() const { return queue_ ? port_->wait_fd(*queue_) : -1; }
   /// Whether frames may come that do not wake a sleeping worker.
-  bool needs_polling() const { return queue_ && wait_fd() < 0 && !port_.wakes_itself(); }
-  bool BeforeSleep() { return !queue_ || port_.BeforeSleep(*queue_); }
+  bool needs_polling() const { return queue_ && wait_fd() < 0 && !port_->wakes_itself(); }
+  bool BeforeSleep() { return !queue_ || port_->BeforeSleep(*queue_); }
   void AfterSleep() {
-    if (queue_) port_.AfterSleep(*queue_);
+    if (queue_) port_->AfterSleep(*queue_);
   }
   Nanos NextDeadline() const { return std::min(PortDeadline(), RateDeadline()); }
 
@@ -172,8 +174,9 @@ class DevicePort {
   static constexpr uint32_t kPending = 2 * kBurst;
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
+  void DropFrames();
   uint16_t ReceiveOwn(rte_mbuf** frames);
-  Nanos PortDeadline() const { return queue_ ? port_.NextDeadline(*queue_) : kNever; }
+  Nanos PortDeadline() const { return queue_ ? port_->NextDeadline(*queue_) : kNever; }
   /// When a limit lets data leave that it holds back.
   Nanos RateDeadline() const {
     const Nanos own = is_paced_ && !sessions_.empty() ? share_.next_send() : kNever;
@@ -181,13 +184,13 @@ class DevicePort {
   }
   /// Whether the port takes no frame now, and has said when it may take more.
   bool IsHeldBack() const {
-    return queue_ && PortDeadline() != kNever && port_.TransmitRoom(*queue_) == 0;
+    return queue_ && PortDeadline() != kNever && port_->TransmitRoom(*queue_) == 0;
   }
   void ResumeExpired(Nanos now);
   uint32_t TransmitRoom() const;
 
   Device& device_;
-  drivers::Port& port_;
+  drivers::Port* port_;
   const uint16_t position_;
   CrossWorkerLink& cross_worker_;
   Taps& taps_;
@@ -211,8 +214,5 @@ class DevicePort {
   uint32_t own_head_ = 0;
   uint32_t own_count_ = 0;
 };
-
-/// The ports of one worker, in the same order at each worker.
-using DevicePorts = std::vector<std::unique_ptr<DevicePort>>;
 
 }  // namespace uroce::datapath

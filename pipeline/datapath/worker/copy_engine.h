@@ -10,7 +10,7 @@
 
 #include "pipeline/datapath/copy/payload.h"
 #include "pipeline/datapath/memory/access.h"
-#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/port/device_ports.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/session.h"
 #include "pipeline/datapath/queue/session_list.h"

@@ -23,17 +23,13 @@ void ForEachRing(const QueuePairConfig& config, Visitor&& visit) {
 }  // namespace
 
 DevicePort& Objects::AddDevice(Device* device, CrossWorkerLink& cross_worker, Taps& taps) {
-  const auto position = static_cast<uint16_t>(ports_.size());
-  ports_.push_back(std::make_unique<DevicePort>(device, position, &cross_worker, &taps));
-  return *ports_.back();
+  return ports_.Add(std::make_unique<DevicePort>(device, &cross_worker, &taps));
 }
 
 void Objects::Add(QueuePair& qp, const SessionList& sessions) {
   QueuePair::Links& links = qp.links();
   const QueuePairConfig& its = qp.config();
-  for (const auto& port : ports_) {
-    if (&port->device() == its.device) links.port = port.get();
-  }
+  links.port = ports_.Find(*its.device);
   assert(links.port != nullptr);
   links.session_flow = links.port->FlowOf(its.session, its.session->rate());
   links.session = sessions.Find(its.session);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/port/device_ports.h"
 #include "pipeline/datapath/queue/qpn_table.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/session_list.h"
@@ -22,6 +22,8 @@ class Objects {
   size_t shared_queues() const { return shared_queues_.size(); }
 
   DevicePort& AddDevice(Device* device, CrossWorkerLink& cross_worker, Taps& taps);
+  /// Range: no queue pair of `device` is left.
+  void RemoveDevice(const Device& device) { ports_.Remove(device); }
   /// Adds a queue pair to the tables, and to the flows of its program and its port.
   void Add(QueuePair& qp, const SessionList& sessions);
   void Remove(QueuePair& qp);

@@ -138,9 +138,10 @@ bool Receiver::TakeFromOtherWorkers() {
   uint16_t done = 0;
   for (uint16_t i = 0; i < count; ++i) {
     ahead.Step(i);
-    DevicePort& port = *context_.ports[CrossWorkerLink::PositionOf(*frames[i])];
-    if (!OnFrame(port, frames[i])) frames[done++] = frames[i];
-    if (port.device().host_link != nullptr) port.device().host_link->Flush();
+    rte_mbuf* const frame = frames[i];
+    DevicePort* const port = context_.ports.At(CrossWorkerLink::PositionOf(*frame));
+    if (port == nullptr || !OnFrame(*port, frame)) frames[done++] = frame;
+    if (port != nullptr && port->device().host_link != nullptr) port->device().host_link->Flush();
   }
   rte_pktmbuf_free_bulk(frames.data(), done);
   // Wakes the owners of frames that came in here for other workers and were given to them above.

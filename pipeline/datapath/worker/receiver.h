@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "pipeline/datapath/frames/cross_worker_queues.h"
-#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/port/device_ports.h"
 #include "pipeline/datapath/queue/qpn_table.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/admission.h"

@@ -11,7 +11,7 @@
 #include "pipeline/datapath/copy/running_icrc.h"
 #include "pipeline/datapath/frames/cross_worker_queues.h"
 #include "pipeline/datapath/memory/key_table.h"
-#include "pipeline/datapath/port/device_port.h"
+#include "pipeline/datapath/port/device_ports.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/worker/congestion_control.h"
 #include "pipeline/datapath/worker/copy_engine.h"

@@ -79,6 +79,10 @@ uint32_t Worker::index() const { return impl_->config.index; }
 const WorkerCounters& Worker::counters() const { return impl_->own_counters; }
 
 void Worker::AddDevice(Device* device) { impl_->AddDevice(device); }
+void Worker::UnplugDevice(Device* device, drivers::Port* absent) {
+  impl_->UnplugDevice(*device, absent);
+}
+void Worker::RemoveDevice(Device* device) { impl_->objects.RemoveDevice(*device); }
 void Worker::AddSession(Session* session) { impl_->AddSession(session); }
 void Worker::RemoveSession(Session* session) { impl_->RemoveSession(session); }
 void Worker::AddQueuePair(QueuePair* queue_pair) { impl_->AddQueuePair(*queue_pair); }
@@ -136,6 +140,17 @@ void Worker::RewritePaths(PathRewriter rewrite) {
 
 void Worker::SetSelectiveRepeat(AgreementOf agreement) {
   RunForAll([&](QueuePair& qp) { impl_->SetSelectiveRepeat(qp, agreement); });
+}
+
+// Not a failure that the flight recorder keeps: the queue pair did nothing wrong, nor did its peer.
+void Worker::FailDevice(const Device& device) {
+  RunForAll([&](QueuePair& qp) {
+    const bool is_over = qp.state() == transport::QpState::kErr;
+    if (qp.config().device != &device || is_over || qp.state() == transport::QpState::kReset) {
+      return;
+    }
+    impl_->states.Modify(qp, transport::QpState::kErr, qp.core().attributes());
+  });
 }
 
 void Worker::FollowMac(const Device& device, const Mac& old) {

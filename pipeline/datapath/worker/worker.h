@@ -114,12 +114,19 @@ class Worker {
   using AgreementOf = absl::FunctionRef<std::optional<bool>(const QueuePair& queue_pair)>;
   void SetSelectiveRepeat(AgreementOf agreement);
 
+  /// Puts this worker's queue pairs of the device in error: their works are flushed.
+  void FailDevice(const Device& device);
+
   uint32_t index() const;
   const WorkerCounters& counters() const;
 
   // ---- inside Run, or between AwaitHold and Release ----
-  /// Adds a device. Every worker gets its devices in the same order.
   void AddDevice(Device* device);
+  /// The device's port was removed, and `absent` stands for it: nothing arrives there, what waits
+  /// to be sent is dropped, and captures leave the device out. Its queue pairs stay.
+  void UnplugDevice(Device* device, drivers::Port* absent);
+  /// Forgets a device, whose queue pairs are gone.
+  void RemoveDevice(Device* device);
   void AddSession(Session* session);
   void RemoveSession(Session* session);
   void AddQueuePair(QueuePair* queue_pair);

@@ -260,6 +260,14 @@ void Worker::Impl::AddDevice(Device* device) {
   if (fd >= 0) sleep.sleeper().WatchReadable(fd);
 }
 
+void Worker::Impl::UnplugDevice(Device& device, drivers::Port* absent) {
+  DevicePort* const port = objects.ports().Find(device);
+  const int fd = port->wait_fd();
+  if (fd >= 0) sleep.sleeper().Unwatch(fd);
+  port->Unplug(absent);
+  for (CaptureTap* tap : recorder.taps().list) tap->Forget(device.index());
+}
+
 void Worker::Impl::AddSession(Session* session) {
   sessions.Add(session, time.now());
   const int fd = session->wake_fd(config.index);

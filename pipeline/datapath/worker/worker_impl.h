@@ -64,6 +64,7 @@ struct Worker::Impl {
 
   // ---- between turns: see Worker ----
   void AddDevice(Device* device);
+  void UnplugDevice(Device& device, drivers::Port* absent);
   void AddSession(Session* session);
   void RemoveSession(Session* session);
   void AddQueuePair(QueuePair& qp);

@@ -57,6 +57,17 @@ void Workers::AddDevice(Device* device) {
   RunOnEach([device](Worker& worker) { worker.AddDevice(device); });
 }
 
+void Workers::UnplugDevice(Device& device, drivers::Port* absent) {
+  RunTogether([&] {
+    for (const auto& worker : workers_) worker->UnplugDevice(&device, absent);
+    device.ReplacePort(absent);
+  });
+}
+
+void Workers::RemoveDevice(Device* device) {
+  RunOnEach([device](Worker& worker) { worker.RemoveDevice(device); });
+}
+
 void Workers::ChangeMac(Device& device, const Mac& mac) {
   RunTogether([&] {
     const Mac old = std::exchange(device.mac, mac);

@@ -49,8 +49,13 @@ class Workers {
   /// The number of frames that the pools have given out. Any thread; takes some us per pool.
   uint64_t frames_in_use() const;
 
-  /// Gives the device to all workers, before Start.
+  /// Gives the device to all workers.
   void AddDevice(Device* device);
+  /// The device's port is about to be removed: `absent` stands for it from now on, and no worker
+  /// uses the port any more.
+  void UnplugDevice(Device& device, drivers::Port* absent);
+  /// Takes the device, whose queue pairs are gone, from all workers.
+  void RemoveDevice(Device* device);
   /// Changes the device's MAC: it receives frames to `mac`, and its queue pairs send from `mac`.
   /// Paths to the old MAC lead to the new one.
   void ChangeMac(Device& device, const Mac& mac);

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 12u
+#define UROCE_ABI_VERSION 13u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 /* Appended to the socket's path: the directory of the devices' files, shaped like /sys and /dev. */
 #define UROCE_TREE_SUFFIX ".d"

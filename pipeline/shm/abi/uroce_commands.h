@@ -136,10 +136,13 @@ struct uroce_device_info {
   uint32_t max_msg_size;
   uint32_t gid_table_length;
   uint32_t local_ca_ack_delay;
+  uint32_t index; /* of this device for OPEN_CONTEXT; a device that comes later gets another one */
   char firmware[32]; /* version of the daemon */
 };
 
-/* LIST_DEVICES: reply is uroce_device_info[device_count]. */
+/* LIST_DEVICES: reply is uroce_device_info[], one for each device that is there now. A device may
+ * be removed: programs that have it open get IBV_EVENT_DEVICE_FATAL, its queue pairs go to ERR, and
+ * commands fail by ENODEV but for those that end objects. */
 
 /* OPEN_CONTEXT. fds: the socket of asynchronous events; a sealed memfd that holds a
  * uroce_context_name. A program that has the memfd may import the context. The memfd is
@@ -549,19 +552,21 @@ struct uroce_flight {
 /* CHANGE, from a tool that runs as root or as the daemon's user. The daemon makes all changes that
  * `text` names, or none. */
 enum uroce_change_what {
-  UROCE_CHANGE_FAULT = 1, /* target: a device; text as of --fault, or "off"; "" and "off": all */
-  UROCE_CHANGE_SWITCH,    /* target: a switch, a port as "sw0:3", or the device at a port; text:
-                             KEY=VALUE,... of --switch, and link=up or link=down of a port */
-  UROCE_CHANGE_CC,        /* target: a device; text: profile=PROFILE,PARAMETER=NUMBER,... */
-  UROCE_CHANGE_RELOAD,    /* the daemon reads its file anew; target and text: "" */
-  UROCE_CHANGE_CONFIG,    /* target: ""; text: KEY=VALUE,... of settings without NICs */
-  UROCE_CHANGE_PORT,      /* target: a device; text: KEY=VALUE,... of --port */
+  UROCE_CHANGE_FAULT = 1,   /* target: a device; text as of --fault, or "off"; "" and "off": all */
+  UROCE_CHANGE_SWITCH,      /* target: a switch, a port as "sw0:3", or the device at a port; text:
+                               KEY=VALUE,... of --switch, and link=up or link=down of a port */
+  UROCE_CHANGE_CC,          /* target: a device; text: profile=PROFILE,PARAMETER=NUMBER,... */
+  UROCE_CHANGE_RELOAD,      /* the daemon reads its file anew; target and text: "" */
+  UROCE_CHANGE_CONFIG,      /* target: ""; text: KEY=VALUE,... of settings without NICs */
+  UROCE_CHANGE_PORT,        /* target: a device; text: KEY=VALUE,... of --port */
+  UROCE_CHANGE_ADD_PORT,    /* target: ""; text: as of --port */
+  UROCE_CHANGE_REMOVE_PORT, /* target: a device; text: "" */
 };
 struct uroce_change {
   uint32_t what;
   uint32_t reserved;
   char target[64]; /* Both strings end with a 0 byte, or fill their fields. */
-  char text[256];
+  char text[1024];
 };
 
 #endif /* UROCE_COMMANDS_H_ */

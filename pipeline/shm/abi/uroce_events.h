@@ -7,6 +7,7 @@
  *   program_joined, program_left   program, pid, session
  *   queue_pair     device, qpn, program, pid, from, to: states, "" before and after its life;
  *                  "counters", those that are not 0, when `to` is ERR or SQE
+ *   port_added, port_removed   device
  *   link           device, link: up or down, why
  *   gids           device, gids
  *   mac            device, mac

@@ -97,7 +97,10 @@ TEST_F(CaptureTapTest, ImpossibleConsumedIndexOnlyLosesPackets) {
 }
 
 TEST_F(CaptureTapTest, OtherDevicesAreLeftOut) {
-  CaptureTap tap(&page_, ring_.data(), kRingBytes, {.device_index = 1});
+  TapConfig config;
+  config.interfaces.fill(TapConfig::kNotCaptured);
+  config.interfaces[1] = 1;
+  CaptureTap tap(&page_, ring_.data(), kRingBytes, config);
   const std::vector<uint8_t> frame(60);
   tap.Add(0, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
   tap.Publish(Nanos(0));
@@ -105,6 +108,18 @@ TEST_F(CaptureTapTest, OtherDevicesAreLeftOut) {
   tap.Add(1, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
   tap.Publish(Nanos(0));
   EXPECT_NE(page_.produced.value, 0u);
+}
+
+TEST_F(CaptureTapTest, ADeviceThatWasRemovedIsLeftOut) {
+  CaptureTap tap(&page_, ring_.data(), kRingBytes, {});
+  const std::vector<uint8_t> frame(60);
+  tap.Forget(1);
+  // Whoever gets its place has another index, of the same slot.
+  for (const uint32_t index : {1u, 1u + UROCE_MAX_DEVICES}) {
+    tap.Add(index, UROCE_CAPTURE_INBOUND, frame.data(), 60, Nanos(0), kNoNote);
+  }
+  tap.Publish(Nanos(0));
+  EXPECT_EQ(page_.produced.value, 0u);
 }
 
 TEST_F(CaptureTapTest, OnlyFramesOfTheKindsAskedForAreTaken) {

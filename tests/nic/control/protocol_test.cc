@@ -58,7 +58,7 @@ TEST(ControlTest, UnknownHandlesAreRefusedByEveryCommand) {
       EXPECT_EQ(program.client.Handle(command, handle).error, EINVAL) << command << " " << handle;
     }
   }
-  EXPECT_EQ(program.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{2, 0}).error, ENOENT);
+  EXPECT_EQ(program.client.Call(UROCE_OPEN_CONTEXT, uroce_open_context{2, 0}).error, ENODEV);
   EXPECT_EQ(program.MakeQp().error, 0) << "the program's own things still work";
 }
 

@@ -25,10 +25,11 @@ namespace uroce::nic {
 
 /// A program with a context, a protection domain and a completion queue.
 struct WatchedProgram {
-  WatchedProgram(Nic& nic, uint32_t id, uid_t uid) : client(id, Peer{getpid(), uid, getgid()}) {
+  WatchedProgram(Nic& nic, uint32_t id, uid_t uid, uint32_t device = 0)
+      : client(id, Peer{getpid(), uid, getgid()}) {
     client.set_program(*Program::Make(nic, id, uid, std::make_shared<SideThread>()));
     Fd name;
-    context = *program().contexts().Open({.device_index = 0, .reserved = 0}, events, name);
+    context = *program().contexts().Open({.device_index = device, .reserved = 0}, events, name);
     pd = *program().contexts().AllocPd(context);
     uroce_create_cq request{};
     request.context = context;
@@ -74,6 +75,7 @@ class WatchedNic {
   const DumpContext& dumps() const { return *dumps_; }
   EventLoop& loop() { return loop_; }
   Nic& nic() { return *nic_; }
+  Services& services() { return *services_; }
   std::vector<const Client*> programs;
   int looks = 0;
 

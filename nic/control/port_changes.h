@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds and removes ports while programs use others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nic/settings/config.h"
+
+namespace uroce::nic {
+
+class Monitor;
+class Nic;
+class NicDevice;
+struct Services;
+
+/// Opens a port as at the start. `index` is that of the device. Errors: one line that names the
+/// device.
+using PortOpener =
+    std::function<absl::StatusOr<std::unique_ptr<NicDevice>>(const DeviceConfig&, uint32_t index)>;
+
+/// Control thread.
+class PortChanges {
+ public:
+  /// What follows devices beside the services.
+  struct Hooks {
+    std::function<void(NicDevice&)> added;    ///< It is there, and served.
+    std::function<void(NicDevice&)> removed;  ///< It is still there, and about to go.
+  };
+
+  PortChanges(Nic& nic, Services& services, Monitor& monitor, Hooks hooks)
+      : nic_(nic), services_(services), monitor_(monitor), hooks_(std::move(hooks)) {}
+
+  void SetOpener(PortOpener opener) { opener_ = std::move(opener); }
+  /// `text` is as of --port. Errors: one line that names the key; nothing was changed then.
+  absl::Status Add(const std::string& text);
+  /// Programs that have it open get IBV_EVENT_DEVICE_FATAL, and their works are flushed. Errors:
+  /// FailedPrecondition: it stays as long as the daemon.
+  absl::Status Remove(NicDevice& device);
+
+ private:
+  Nic& nic_;
+  Services& services_;
+  Monitor& monitor_;
+  const Hooks hooks_;
+  PortOpener opener_;
+};
+
+}  // namespace uroce::nic

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/settings/port_addition.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "drivers/dpdk/device_arguments.h"
+
+namespace uroce::nic {
+namespace {
+
+bool IsOfOurOwn(const DeviceConfig& device) {
+  const auto arguments = drivers::ParseDeviceArguments(device.dev);
+  return arguments.ok() && arguments->rules().is_our_own;
+}
+
+absl::Status CheckAddable(const DeviceConfig& device) {
+  if (!IsOfOurOwn(device)) {
+    return absl::UnimplementedError(
+        absl::StrCat("dev=", device.dev,
+                     ": DPDK finds its devices only when uroced starts; give it by --port, "
+                     "or add a port by udp=, iface= or dev=net_memif0"));
+  }
+  if (!device.exception.empty()) {
+    return absl::UnimplementedError(absl::StrCat("exception=", device.exception,
+                                                 ": such a port is only made when uroced starts"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PortAddition> ParsePortAddition(const std::string& text, const Config& present) {
+  absl::StatusOr<Setting> setting = SplitFields("port add", "port", text);
+  if (!setting.ok()) return setting.status();
+  Config next = present;
+  if (absl::Status status = AddPort(*setting, next); !status.ok()) return status;
+  DeviceConfig& device = next.devices.back();
+  if (absl::Status status = CheckAddable(device); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("port add: name=", device.name, ": ", status.message()));
+  }
+  return PortAddition{*std::move(setting), std::move(device)};
+}
+
+absl::Status CheckRemovable(const DeviceConfig& device) {
+  const char* stays = nullptr;
+  if (device.wire >= 0) {
+    stays = "it is an end of a wire";
+  } else if (device.at_switch >= 0) {
+    stays = "it is at a switch";
+  } else if (!device.exception.empty()) {
+    stays = "it has an exception interface";
+  } else if (!IsOfOurOwn(device)) {
+    stays = "it is driven by DPDK";
+  }
+  if (stays == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(device.name, ": ", stays, ", and stays as long as the daemon"));
+}
+
+}  // namespace uroce::nic

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports that are added and removed while the daemon runs: programs on them, programs on other
+ports, programs that have a removed one open; what is refused changes nothing; nothing is left."""
+import copy
+import json
+import os
+import unittest
+
+from lab import BUILD, UROCE, Host, UdpLab, VethLab, WireLab, next_port
+from process import Process, run, run_status, wait_until
+from programs import data_check, perftest_rows, pingpong, seed
+
+REMOVED_PORT = BUILD / "tests" / "e2e" / "removed_port"
+# Of a queue pair that has repeated something, or whose peer has.
+REPEATS = ("retransmitted_pkts", "packet_seq_err", "local_ack_timeout_err", "tail_loss_probes",
+           "duplicate_request", "out_of_sequence", "req_cqe_error")
+
+
+def uroce(host, *words):
+    return run([UROCE, "--socket", host.daemon.socket, *words])
+
+
+def refused(host, *words):
+    """The one line by which it is refused."""
+    status, output = run_status([UROCE, "--socket", host.daemon.socket, *words])
+    if status != 2 or len(output.splitlines()) != 1:
+        raise AssertionError(f"{words}: {status}: {output}")
+    return output
+
+
+def names(host):
+    return [device["name"] for device in host.dump("devices")["devices"]]
+
+
+def tree(host, name):
+    return f"{host.daemon.socket}.d/sys/class/infiniband/{name}"
+
+
+def second_ports(lab, name="uroce1"):
+    """The lab as programs on the ports of that name see it."""
+    seen = copy.copy(lab)
+    seen.a, seen.b = (Host(host.namespace, host.daemon, name, f"10.1.0.{number}",
+                           f"fd01::{number}") for number, host in ((1, lab.a), (2, lab.b)))
+    return seen
+
+
+class TwoAddresses(UdpLab):
+    """Daemons of nobody; each end has addresses for two ports."""
+
+    def __init__(self, *arguments):
+        super().__init__(4200, *arguments, place="10.0.0.{}+fd00::{}")
+        for number, namespace in enumerate(self.namespaces, 1):
+            namespace.ip("addr", "add", f"10.1.0.{number}/24", "dev", "eth0")
+            namespace.ip("addr", "add", f"fd01::{number}/64", "dev", "eth0", "nodad")
+
+    def spec(self, host, *more):
+        number = 1 if host is self.a else 2
+        return [f"name=uroce1,udp=10.1.0.{number}+fd01::{number}", *more]
+
+    def add(self):
+        for host in (self.a, self.b):
+            uroce(host, "port", "add", *self.spec(host))
+
+    def remove(self):
+        for host in (self.a, self.b):
+            uroce(host, "port", "remove", "uroce1")
+
+
+def start_writes(test, lab, seconds):
+    port = next_port()
+    flags = ["-F", "-s", 65536, "-D", seconds, "-p", port]
+    server = lab.a.start("ib_write_bw", "-d", lab.a.device, "-x", lab.a.gid_index(), *flags)
+    test.addCleanup(server.kill)
+    wait_until(lambda: lab.a.is_listening(server, port), "a listener")
+    client = lab.b.start("ib_write_bw", "-d", lab.b.device, "-x", lab.b.gid_index(), *flags,
+                         lab.server_address)
+    test.addCleanup(client.kill)
+    return server, client
+
+
+class AddedPortTest(unittest.TestCase):
+    workers = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = TwoAddresses(*cls.workers)
+        cls.addClassCleanup(cls.lab.tear_down)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.lab.close()  # Fails when a daemon has crashed.
+
+    def tearDown(self):
+        for host in (self.lab.a, self.lab.b):
+            if "uroce1" in names(host):
+                uroce(host, "port", "remove", "uroce1")
+
+    def test_programs_use_it_and_others_go_on(self):
+        self.lab.add()
+        second = second_ports(self.lab)
+        for version in (4, 6):
+            pingpong(second, "-n", 300, "-s", 3000, version=version)
+            data_check(second, "--seed", seed(), "--ops", 100, version=version)
+            pingpong(self.lab, "-n", 100, version=version)
+        self.assertGreater(second.a.counters()["counters.port_rcv_packets"], 300)
+
+    def test_it_is_shown_while_it_is_there(self):
+        host = self.lab.a
+        before = uroce(host, "config", "show")
+        events = Process([UROCE, "--socket", host.daemon.socket, "monitor"])
+        self.addCleanup(events.kill)
+        wait_until(lambda: host.run("ibv_devices") and "program_joined" in events.output(),
+                   "a monitor that watches")
+        uroce(host, "port", "add", *self.lab.spec(host, "rate=5G", "fault=delay=10us"))
+        self.assertEqual(names(host), ["uroce0", "uroce1"])
+        self.assertIn("uroce1", host.run("ibv_devices"))
+        uroce(host, "port", "set", "uroce1", "rate=2G")
+        shown = json.loads(uroce(host, "config", "show", "--json"))
+        self.assertEqual(shown["port"][1], {"name": "uroce1", "udp": "10.1.0.1+fd01::1",
+                                            "rate": 2_000_000_000})
+        self.assertEqual(shown["fault"], ["uroce1:delay=10us"])
+        counters = f"{tree(host, 'uroce1')}/ports/1/counters/port_rcv_packets"
+        wait_until(lambda: os.path.exists(counters), "files of counters")
+        self.assertEqual(host.dump("stat")["devices"][1]["name"], "uroce1")
+        uroce(host, "port", "remove", "uroce1")
+        self.assertFalse(os.path.exists(tree(host, "uroce1")))
+        self.assertEqual(names(host), ["uroce0"])
+        self.assertEqual([each["name"] for each in host.dump("stat")["devices"]], ["uroce0"])
+        self.assertEqual(uroce(host, "config", "show"), before)
+        self.assertNotIn("uroce1", host.run("ibv_devices"))
+        wait_until(lambda: "port_removed" in events.output(), "the events")
+        told = [json.loads(line) for line in events.output().splitlines()]
+        self.assertEqual([(each["event"], each["device"]) for each in told
+                          if each["event"].startswith("port_")],
+                         [("port_added", "uroce1"), ("port_removed", "uroce1")])
+
+    def test_a_program_that_has_it_open(self):
+        host = self.lab.a
+        for _ in range(3):
+            uroce(host, "port", "add", *self.lab.spec(host))
+            program = host.start(REMOVED_PORT, "uroce1")
+            self.addCleanup(program.kill)
+            wait_until(lambda running=program: "open" in running.output()
+                       or not running.running(), "the program")
+            uroce(host, "port", "remove", "uroce1")
+            wait_until(lambda running=program: "removed" in running.output()
+                       or not running.running(), "its end of the device")
+            self.assertIn("removed", program.output())
+            uroce(host, "port", "add", *self.lab.spec(host))
+            self.assertIn("back", program.expect_success(30))
+            uroce(host, "port", "remove", "uroce1")
+
+    def test_programs_with_traffic_on_it_end(self):
+        self.lab.add()
+        second = second_ports(self.lab)
+        server, client = start_writes(self, second, 30)
+        wait_until(lambda: second.a.counters()["counters.port_rcv_packets"] > 1000, "traffic")
+        uroce(self.lab.a, "port", "remove", "uroce1")
+        self.assertNotEqual(server.wait(30) | client.wait(60), 0)
+        uroce(self.lab.a, "port", "add", *self.lab.spec(self.lab.a))
+        pingpong(second)
+
+    def test_wrong_ones_are_refused_and_change_nothing(self):
+        host = self.lab.a
+        before = (uroce(host, "config", "show"), host.dump("devices")["devices"], fds(host))
+        for spec, complaint in (
+                ("udp=10.1.0.1", "name=... is missing"),
+                ("name=uroce1", "iface=..., udp=... or dev=... is missing"),
+                ("name=uroce0,udp=10.1.0.1", "uroce0"),
+                ("name=uroce1,udp=10.1.0.1,colour=red", "unknown key \"colour\""),
+                ("name=uroce1,udp=nowhere0", "no interface \"nowhere0\""),
+                ("name=uroce1,udp=192.0.2.99", "udp=192.0.2.99"),
+                ("name=uroce1,udp=10.0.0.1", "belongs to"),
+                ("name=uroce1,udp=10.1.0.1,mtu=9600", "mtu: "),
+                ("name=uroce1,udp=10.1.0.1,queues=9", "queues=9: "),
+                ("name=uroce1,udp=10.1.0.1,fault=drop=2", "drop"),
+                ("name=uroce1,iface=eth0", "CAP_NET_RAW"),
+                ("name=uroce1,dev=net_tap0;iface=t0", "dev=net_tap0"),
+                ("name=uroce1,dev=0000:3b:00.0,ip=10.9.0.1/24", "dev=0000:3b:00.0"),
+                ("name=uroce1,udp=10.1.0.1,nonsense", "nonsense")):
+            with self.subTest(spec):
+                self.assertIn(complaint, refused(host, "port", "add", spec))
+                self.assertEqual(uroce(host, "config", "show"), before[0])
+                self.assertEqual(host.dump("devices")["devices"], before[1])
+        self.assertIn("there is no NIC \"uroce9\"", refused(host, "port", "remove", "uroce9"))
+        wait_until(lambda: fds(host) <= before[2], "no more files than before")
+        pingpong(self.lab)
+
+    def test_cycles_leave_nothing(self):
+        second = second_ports(self.lab)
+
+        def cycle():
+            self.lab.add()
+            pingpong(second, "-n", 50)
+            self.lab.remove()
+
+        cycle()
+        ends = (self.lab.a, self.lab.b)
+        before = [(fds_at_rest(host), tasks(host), heap_kb(host)) for host in ends]
+        for _ in range(20):
+            cycle()
+        for host, (its_fds, its_tasks, its_kb) in zip(ends, before):
+            self.assertEqual(fds_at_rest(host), its_fds)
+            self.assertEqual(tasks(host), its_tasks)
+            self.assertLess(heap_kb(host) - its_kb, 1000)
+
+
+class AddedPortOfTwoWorkersTest(AddedPortTest):
+    workers = ("--workers", "2")
+
+
+def fds(host):
+    return len(os.listdir(f"/proc/{host.daemon.process.pid}/fd"))
+
+
+def fds_at_rest(host):
+    """What a program or a port leaves goes soon after its end."""
+    looks = []
+
+    def rests():
+        looks.append(fds(host))
+        return looks[-60:].count(looks[-1]) == 60
+
+    wait_until(rests, "the daemon to rest")
+    return looks[-1]
+
+
+def tasks(host):
+    return len(os.listdir(f"/proc/{host.daemon.process.pid}/task"))
+
+
+def heap_kb(host):
+    """Of the control thread. Pools of frames, which traffic touches bit by bit, lie elsewhere."""
+    with open(f"/proc/{host.daemon.process.pid}/smaps", encoding="ascii") as lines:
+        for line in lines:
+            if line.rstrip().endswith("[heap]"):
+                return next(int(its.split()[1]) for its in lines if its.startswith("Rss:"))
+    raise AssertionError("no heap")
+
+
+class PrivilegedTest(unittest.TestCase):
+    """A daemon that has kept what packet sockets need, since it started with one."""
+
+    def test_an_interface(self):
+        lab = VethLab(1500)
+        self.addCleanup(lab.tear_down)
+        left, right = lab.namespaces
+        left.ip("link", "add", "eth1", "mtu", 1500, "type", "veth", "peer", "name", "eth1",
+                "netns", right.name)
+        for number, host in ((1, lab.a), (2, lab.b)):
+            host.namespace.ip("addr", "add", f"10.1.0.{number}/24", "dev", "eth1")
+            host.namespace.ip("addr", "add", f"fd01::{number}/64", "dev", "eth1", "nodad")
+            host.namespace.ip("link", "set", "eth1", "up")
+            uroce(host, "port", "add", "name=uroce1,iface=eth1")
+        second = second_ports(lab)
+        for host in (second.a, second.b):
+            wait_until(lambda end=host: "PORT_ACTIVE" in end.run("ibv_devinfo", "-d", "uroce1"),
+                       "a link")
+        pingpong(second)
+        for host in (lab.a, lab.b):
+            uroce(host, "port", "remove", "uroce1")
+        pingpong(lab)
+        lab.close()
+
+
+class InsideTest(unittest.TestCase):
+    def test_others_notice_nothing(self):
+        """A wire loses nothing, whatever else the machine does."""
+        lab = WireLab(keys=["selective-repeat=off"])
+        self.addCleanup(lab.tear_down)
+        namespace = lab.namespaces[0]
+        namespace.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+        namespace.ip("addr", "add", "192.0.2.1/24", "dev", "eth0")
+        namespace.ip("link", "set", "eth0", "up")
+        before = [host.counters() for host in (lab.a, lab.b)]
+        server, client = start_writes(self, lab, 15)
+        wait_until(lambda: lab.a.counters()["counters.port_rcv_packets"] > 1000, "traffic")
+        spec = ("port", "add", "name=guest,udp=192.0.2.1")
+        for _ in range(5):
+            uroce(lab.a, *spec)
+            program = lab.a.start(REMOVED_PORT, "guest")
+            self.addCleanup(program.kill)
+            wait_until(lambda running=program: "open" in running.output(), "the program")
+            uroce(lab.a, "port", "remove", "guest")
+            wait_until(lambda running=program: "removed" in running.output(), "its end")
+            program.kill()
+        self.assertTrue(client.running(), "it was all while the writes went on")
+        self.assertTrue(perftest_rows(client.expect_success(60)))
+        server.expect_success(60)
+        for host, its in zip((lab.a, lab.b), before):
+            after = host.counters()
+            changed = {name: after[name] - its[name] for name in after
+                       if name.removeprefix("counters.") in REPEATS and after[name] != its[name]}
+            self.assertEqual(changed, {}, host.device)
+        lab.close()
+
+    def test_nics_inside_stay(self):
+        lab = WireLab()
+        self.addCleanup(lab.tear_down)
+        self.assertIn("an end of a wire", refused(lab.a, "port", "remove", "uroce0"))
+        pingpong(lab)
+        lab.close()
+
+    def test_a_memif_beside_a_wire(self):
+        lab = WireLab()
+        self.addCleanup(lab.tear_down)
+        other = lab._add_daemon(lab.namespaces[0], "--wire", "x=10.7.0.1/24,y=10.7.0.2/24")
+        second = second_ports(lab, "memif")
+        second.b.daemon = other
+        for host, role in ((second.a, "server"), (second.b, "client")):
+            uroce(host, "port", "add", f"name=memif,dev=net_memif0;role={role};bsize=4352;"
+                  f"socket={lab.directory}/m.sock,ip={host.address}/24+{host.address6}/64")
+        for host in (second.a, second.b):
+            wait_until(lambda end=host: f"::ffff:{end.address}" in
+                       end.run("ibv_devinfo", "-v", "-d", "memif"), "an address")
+            wait_until(lambda end=host: "PORT_ACTIVE" in
+                       end.run("ibv_devinfo", "-d", "memif"), "a link")
+        pingpong(second)
+        uroce(second.a, "port", "remove", "memif")
+        wait_until(lambda: "PORT_DOWN" in second.b.run("ibv_devinfo", "-d", "memif"), "no link")
+        lab.close()

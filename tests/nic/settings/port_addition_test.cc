@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ports may come and go while the daemon runs, and what one clear line refuses.
+#include "nic/settings/port_addition.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "nic/settings/config_file.h"
+
+namespace uroce::nic {
+namespace {
+
+Config Present() {
+  const auto settings = ParseConfigFile(R"(
+[[port]]
+name = "p0"
+udp = "192.0.2.1"
+[[port]]
+name = "p1"
+dev = "net_tap0;iface=t0"
+ip = "192.0.2.9/24"
+[[wire]]
+a = "10.0.0.1/24"
+b = "10.0.0.2/24"
+[[switch]]
+name = "sw0"
+ip = "10.1.0.1/24"
+ports = 2
+)",
+                                        "uroced.toml");
+  return MakeConfig(*settings, "/run/s").value();
+}
+
+const DeviceConfig& Nic(const Config& config, const std::string& name) {
+  for (const DeviceConfig& device : config.devices) {
+    if (device.name == name) return device;
+  }
+  ADD_FAILURE() << name;
+  return config.devices.front();
+}
+
+TEST(PortAdditionTest, PortsOfOurOwnAreRead) {
+  for (const char* const place :
+       {"udp=192.0.2.7", "iface=lo", "dev=net_memif0;role=client,ip=10.9.0.1/24"}) {
+    const auto addition = ParsePortAddition(std::string("name=n,rate=5G,") + place, Present());
+    ASSERT_TRUE(addition.ok()) << addition.status();
+    EXPECT_EQ(addition->config.name, "n");
+    EXPECT_EQ(addition->config.rate_bps, 5'000'000'000u);
+    EXPECT_EQ(addition->setting.key, "port");
+    EXPECT_TRUE(CheckRemovable(addition->config).ok());
+  }
+}
+
+TEST(PortAdditionTest, OneLineNamesTheKey) {
+  const struct {
+    const char* text;
+    const char* said;
+  } refused[] = {
+      {"udp=192.0.2.7", "name=... is missing"},
+      {"name=n", "iface=..., udp=... or dev=... is missing"},
+      {"name=n,udp=192.0.2.7,colour=red", "unknown key \"colour\""},
+      {"name=p0,udp=192.0.2.7", "p0"},
+      {"name=a,udp=192.0.2.7", "a"},
+      {"name=n,udp=192.0.2.1", "belongs to p0 and to n"},
+      {"name=n,udp=192.0.2.7,rate=fast", "rate"},
+      {"name=n,dev=net_tap0;iface=t1,ip=10.9.0.1/24", "name=n: dev=net_tap0"},
+      {"name=n,dev=0000:3b:00.0,ip=10.9.0.1/24", "name=n: dev=0000:3b:00.0"},
+      {"name=n,dev=net_memif0;role=client,exception=t1", "name=n: exception=t1"},
+      {"name=n,udp", "is not of the form key=value"},
+      {"", "name=... is missing"},
+  };
+  for (const auto& [text, said] : refused) {
+    const auto addition = ParsePortAddition(text, Present());
+    ASSERT_FALSE(addition.ok()) << text;
+    const std::string message(addition.status().message());
+    EXPECT_NE(message.find(said), std::string::npos) << text << ": " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+TEST(PortAdditionTest, NoMoreThanThereArePlaces) {
+  Config present = Present();
+  while (present.devices.size() < UROCE_MAX_DEVICES) {
+    DeviceConfig another;
+    another.name = "another" + std::to_string(present.devices.size());
+    present.devices.push_back(another);
+  }
+  const auto addition = ParsePortAddition("name=n,udp=192.0.2.7", present);
+  ASSERT_FALSE(addition.ok());
+  EXPECT_NE(addition.status().message().find("more than 64 devices"), absl::string_view::npos);
+}
+
+TEST(PortAdditionTest, OthersStayAsLongAsTheDaemon) {
+  const Config present = Present();
+  EXPECT_TRUE(CheckRemovable(Nic(present, "p0")).ok());
+  const struct {
+    const char* name;
+    const char* why;
+  } staying[] = {{"p1", "driven by DPDK"}, {"a", "an end of a wire"}};
+  for (const auto& [name, why] : staying) {
+    const absl::Status status = CheckRemovable(Nic(present, name));
+    EXPECT_TRUE(absl::IsFailedPrecondition(status));
+    EXPECT_NE(status.message().find(why), absl::string_view::npos) << status;
+    EXPECT_EQ(status.message().find(name), 0u) << status;
+  }
+  for (const DeviceConfig& device : present.devices) {
+    if (device.at_switch < 0) continue;
+    EXPECT_NE(CheckRemovable(device).message().find("at a switch"), absl::string_view::npos);
+  }
+}
+
+}  // namespace
+}  // namespace uroce::nic
