@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,8 +23,6 @@
 
 namespace uroce::nic {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kPort[] = "ports/1/";
 constexpr Nanos kLongestWithoutLease{1'000'000'000};
@@ -62,11 +59,9 @@ bool TakeLease(int fd) {
   return fcntl(fd, F_SETOWN_EX, &owner) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
 }
 
-std::map<std::string, uint64_t> FilesOf(const Json& device) {
+std::map<std::string, uint64_t> FilesOf(const DeviceSnapshot& device) {
   CounterValues values;
-  for (const auto& [name, value] : device.at("counters").items()) {
-    if (value.is_number_unsigned()) values[name] = value.get<uint64_t>();
-  }
+  for (const NamedCount& counter : device.counters) values[counter.name] = counter.value;
   return CounterFiles(values);
 }
 
@@ -99,20 +94,19 @@ void LiveCounters::OnOpened() {
 void LiveCounters::Refresh() {
   if (std::exchange(is_refreshing_, true)) return;
   loop_.Cancel(std::exchange(next_, 0));
-  statistics_.Ask([this](const std::shared_ptr<const Json>& statistics) {
+  statistics_.Ask([this](const std::shared_ptr<const Snapshot>& snapshot) {
     is_refreshing_ = false;
-    Write(*statistics);
+    Write(*snapshot);
   });
 }
 
-void LiveCounters::Write(const Json& statistics) {
-  if (!std::exchange(has_files_, true)) MakeFiles(statistics);
+void LiveCounters::Write(const Snapshot& snapshot) {
+  if (!std::exchange(has_files_, true)) MakeFiles(snapshot);
   const Nanos begin = ThreadTime();
   auto file = files_.begin();
-  for (const Json& device : statistics.at("devices")) {
+  for (const DeviceSnapshot& device : snapshot.devices) {
     const std::map<std::string, uint64_t> values = FilesOf(device);
-    const auto& name = device.at("name").get_ref<const std::string&>();
-    for (; file != files_.end() && file->device == name; ++file) {
+    for (; file != files_.end() && file->device == device.name; ++file) {
       const auto value = values.find(file->name);
       if (value == values.end()) continue;
       std::string text = absl::StrCat(value->second, "\n");
@@ -125,13 +119,13 @@ void LiveCounters::Write(const Json& statistics) {
   next_ = loop_.After(std::max(Statistics::kLifespan, rest), [this] { TakeLeases(); });
 }
 
-void LiveCounters::MakeFiles(const Json& statistics) {
+void LiveCounters::MakeFiles(const Snapshot& snapshot) {
   size_t count = 0;
-  for (const Json& device : statistics.at("devices")) count += FilesOf(device).size();
+  for (const DeviceSnapshot& device : snapshot.devices) count += FilesOf(device).size();
   absl::Status status = HasRoomFor(count)
                             ? absl::OkStatus()
                             : absl::ResourceExhaustedError("too few files may be open (ulimit -n)");
-  for (const Json& device : statistics.at("devices")) {
+  for (const DeviceSnapshot& device : snapshot.devices) {
     if (status.ok()) status = MakeFilesOf(device);
   }
   if (status.ok()) return;
@@ -144,8 +138,8 @@ void LiveCounters::MakeFiles(const Json& statistics) {
   }
 }
 
-absl::Status LiveCounters::MakeFilesOf(const Json& device) {
-  const std::string name = device.at("name");
+absl::Status LiveCounters::MakeFilesOf(const DeviceSnapshot& device) {
+  const std::string& name = device.name;
   const auto its = std::ranges::find_if(nic_.devices(),
                                         [&name](const auto& each) { return each->name() == name; });
   if (its == nic_.devices().end()) return absl::OkStatus();

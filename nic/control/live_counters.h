@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/fd.h"
 #include "nic/base/own_tree.h"
+#include "nic/metrics/snapshot.h"
 
 namespace uroce::nic {
 
@@ -44,9 +44,9 @@ class LiveCounters {
 
   void OnOpened();
   void Refresh();
-  void Write(const nlohmann::ordered_json& statistics);
-  void MakeFiles(const nlohmann::ordered_json& statistics);
-  absl::Status MakeFilesOf(const nlohmann::ordered_json& device);
+  void Write(const Snapshot& snapshot);
+  void MakeFiles(const Snapshot& snapshot);
+  absl::Status MakeFilesOf(const DeviceSnapshot& device);
   void TakeLeases();
 
   EventLoop& loop_;

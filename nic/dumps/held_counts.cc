@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nic/dumps/held_dump.h"
-
-#include <nlohmann/json.hpp>
+#include "nic/dumps/held_counts.h"
 
 #include "nic/objects/nic.h"
 
 namespace uroce::nic {
 
-nlohmann::ordered_json HeldJson(const Nic& nic) {
-  nlohmann::ordered_json json;
-  for (const Numbers::Held& held : nic.numbers().held()) json[held.name] = held.count;
-  json["frames"] = nic.workers().frames_in_use();
-  return json;
+std::vector<NamedCount> HeldCounts(const Nic& nic) {
+  std::vector<NamedCount> counts;
+  for (const Numbers::Held& held : nic.numbers().held()) counts.push_back({held.name, held.count});
+  counts.push_back({"frames", nic.workers().frames_in_use()});
+  return counts;
 }
 
 }  // namespace uroce::nic
