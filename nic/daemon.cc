@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nic/base/page.h"
 #include "nic/control/port_changes.h"
 #include "nic/control/server.h"
 #include "nic/metrics/metrics_server.h"
@@ -28,6 +29,15 @@ namespace {
 
 constexpr Nanos kMostTimeToSettle{1'000'000'000};
 constexpr int kSettleTurnMs = 50;
+
+/// Regions, memory that programs lend and queues are all laid out in pages of this size.
+absl::Status CheckPages() {
+  const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes == kPageBytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the kernel's pages have ", bytes / 1024,
+                   " KB: uroced works with those of 4 KB alone (uroce doctor says more)"));
+}
 
 /// Drops privileges that only the start needs, then checks that the daemon can work without them.
 absl::Status Unprivileged(const Config& config) {
@@ -69,6 +79,7 @@ std::string DefaultSocketPath() {
 
 // The socket comes first: a second daemon on the same path must not disturb the ports of the first.
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config, ConfigReader reader) {
+  if (absl::Status status = CheckPages(); !status.ok()) return status;
   absl::StatusOr<ControlSocket> socket = ControlSocket::Listen(config.socket_path);
   if (!socket.ok()) return socket.status();
   absl::StatusOr<Ports> ports = OpenPorts(config);
@@ -91,7 +102,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config, Conf
 void Daemon::Serve(std::unique_ptr<MetricsServer> metrics) {
   if (metrics == nullptr) return;
   metrics_ = std::move(metrics);
-  metrics_->Start(loop_, [this](std::function<void(MetricsServer::Statistics)> answer) {
+  metrics_->Start(loop_, [this](std::function<void(MetricsServer::SharedSnapshot)> answer) {
     server_->statistics().Ask(std::move(answer));
   });
 }

@@ -86,7 +86,9 @@ void EventLoop::RunOnce(int timeout_ms) {
 
 int EventLoop::Wait(epoll_event* events, int size, int limit_ms) const {
   int count = 0;
-  while (count == 0 && limit_ms != 0 && Now() < busy_at_ + kLinger) {
+  const Nanos linger_end =
+      timers_.empty() ? busy_at_ + kLinger : std::min(busy_at_ + kLinger, timers_.begin()->first);
+  while (count == 0 && limit_ms != 0 && Now() < linger_end) {
     count = epoll_wait(epoll_.get(), events, size, 0);
   }
   return count != 0 ? count : epoll_wait(epoll_.get(), events, size, TimeoutMs(limit_ms));

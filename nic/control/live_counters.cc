@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,8 +23,6 @@
 
 namespace uroce::nic {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kPort[] = "ports/1/";
 constexpr Nanos kLongestWithoutLease{1'000'000'000};
@@ -62,11 +59,9 @@ bool TakeLease(int fd) {
   return fcntl(fd, F_SETOWN_EX, &owner) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
 }
 
-std::map<std::string, uint64_t> FilesOf(const Json& device) {
+std::map<std::string, uint64_t> FilesOf(const DeviceSnapshot& device) {
   CounterValues values;
-  for (const auto& [name, value] : device.at("counters").items()) {
-    if (value.is_number_unsigned()) values[name] = value.get<uint64_t>();
-  }
+  for (const NamedCount& counter : device.counters) values[counter.name] = counter.value;
   return CounterFiles(values);
 }
 
@@ -99,9 +94,9 @@ void LiveCounters::OnOpened() {
 void LiveCounters::Refresh() {
   if (std::exchange(is_refreshing_, true)) return;
   loop_.Cancel(std::exchange(next_, 0));
-  statistics_.Ask([this](const std::shared_ptr<const Json>& statistics) {
+  statistics_.Ask([this](const std::shared_ptr<const Snapshot>& snapshot) {
     is_refreshing_ = false;
-    Write(*statistics);
+    Write(*snapshot);
   });
 }
 
@@ -109,11 +104,11 @@ void LiveCounters::OnAdded() { Refresh(); }
 
 void LiveCounters::OnRemoved(const std::string& name) { files_.erase(name); }
 
-void LiveCounters::Write(const Json& statistics) {
-  if (!has_given_up_) MakeMissingFiles(statistics);
+void LiveCounters::Write(const Snapshot& snapshot) {
+  if (!has_given_up_) MakeMissingFiles(snapshot);
   const Nanos begin = ThreadTime();
-  for (const Json& device : statistics.at("devices")) {
-    const auto its = files_.find(device.at("name").get_ref<const std::string&>());
+  for (const DeviceSnapshot& device : snapshot.devices) {
+    const auto its = files_.find(device.name);
     if (its == files_.end()) continue;
     const std::map<std::string, uint64_t> values = FilesOf(device);
     for (File& file : its->second) {
@@ -129,19 +124,19 @@ void LiveCounters::Write(const Json& statistics) {
   next_ = loop_.After(std::max(Statistics::kLifespan, rest), [this] { TakeLeases(); });
 }
 
-void LiveCounters::MakeMissingFiles(const Json& statistics) {
+void LiveCounters::MakeMissingFiles(const Snapshot& snapshot) {
   size_t count = 0;
   bool is_missing = false;
-  for (const Json& device : statistics.at("devices")) {
+  for (const DeviceSnapshot& device : snapshot.devices) {
     count += FilesOf(device).size();
-    is_missing |= !files_.contains(device.at("name"));
+    is_missing |= !files_.contains(device.name);
   }
   if (!is_missing) return;
   absl::Status status = HasRoomFor(count)
                             ? absl::OkStatus()
                             : absl::ResourceExhaustedError("too few files may be open (ulimit -n)");
-  for (const Json& device : statistics.at("devices")) {
-    if (status.ok() && !files_.contains(device.at("name"))) status = MakeFilesOf(device);
+  for (const DeviceSnapshot& device : snapshot.devices) {
+    if (status.ok() && !files_.contains(device.name)) status = MakeFilesOf(device);
   }
   if (status.ok()) return;
   has_given_up_ = true;
@@ -154,8 +149,8 @@ void LiveCounters::MakeMissingFiles(const Json& statistics) {
   }
 }
 
-absl::Status LiveCounters::MakeFilesOf(const Json& device) {
-  const std::string name = device.at("name");
+absl::Status LiveCounters::MakeFilesOf(const DeviceSnapshot& device) {
+  const std::string& name = device.name;
   const auto its = std::ranges::find_if(nic_.devices(),
                                         [&name](const auto& each) { return each->name() == name; });
   if (its == nic_.devices().end()) return absl::OkStatus();

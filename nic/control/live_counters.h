@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "nic/base/event_loop.h"
 #include "nic/base/fd.h"
 #include "nic/base/own_tree.h"
+#include "nic/metrics/snapshot.h"
 
 namespace uroce::nic {
 
@@ -49,9 +49,9 @@ class LiveCounters {
 
   void OnOpened();
   void Refresh();
-  void Write(const nlohmann::ordered_json& statistics);
-  void MakeMissingFiles(const nlohmann::ordered_json& statistics);
-  absl::Status MakeFilesOf(const nlohmann::ordered_json& device);
+  void Write(const Snapshot& snapshot);
+  void MakeMissingFiles(const Snapshot& snapshot);
+  absl::Status MakeFilesOf(const DeviceSnapshot& device);
   void TakeLeases();
 
   EventLoop& loop_;

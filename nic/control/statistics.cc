@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "nic/control/thread_time.h"
-#include "nic/dumps/stat_dump.h"
+#include "nic/dumps/stat_walk.h"
 #include "nic/objects/nic.h"
 
 namespace uroce::nic {
@@ -36,11 +36,7 @@ void Statistics::Continue() {
   next_ = 0;
   const Nanos begin = ThreadTime();
   const bool goes_on = walk_->Continue();
-  if (!goes_on) {
-    Json whole = walk_->Whole();
-    whole["programs"] = walk_->Programs();
-    newest_ = std::make_shared<const Json>(std::move(whole));
-  }
+  if (!goes_on) newest_ = std::make_shared<const Snapshot>(walk_->Take());
   spent_ = spent_ + (ThreadTime() - begin);
   if (!goes_on) return Finish();
   next_ = context_.loop.After(Nanos(0), [this] { Continue(); });

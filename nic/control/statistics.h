@@ -4,11 +4,11 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "nic/base/event_loop.h"
 #include "nic/dumps/dump_context.h"
+#include "nic/metrics/snapshot.h"
 #include "nic/objects/client.h"
 #include "pipeline/base/types.h"
 
@@ -21,9 +21,7 @@ class StatWalk;
 /// strangers that ask without end take 2 % of the control thread at most. Control thread.
 class Statistics {
  public:
-  /// The JSON of UROCE_DUMP_STAT, and `programs` as of StatWalk.
-  using Json = nlohmann::ordered_json;
-  using Answer = std::function<void(const std::shared_ptr<const Json>& statistics)>;
+  using Answer = std::function<void(const std::shared_ptr<const Snapshot>& snapshot)>;
 
   explicit Statistics(const DumpContext& context);
   ~Statistics();
@@ -48,7 +46,7 @@ class Statistics {
   std::unique_ptr<StatWalk> walk_;
   Nanos spent_{0};
   Nanos fresh_until_{0};
-  std::shared_ptr<const Json> newest_;
+  std::shared_ptr<const Snapshot> newest_;
   std::vector<Answer> waiting_;
   EventLoop::Id next_ = 0;
 };

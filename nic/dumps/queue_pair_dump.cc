@@ -155,11 +155,25 @@ const char* QpStateName(transport::QpState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
+void RunByOwners(Nic& nic, std::span<const FoundQueuePair> found,
+                 absl::FunctionRef<void(size_t index)> look) {
+  std::map<datapath::Worker*, std::vector<size_t>> of_worker;
+  for (size_t index = 0; index < found.size(); ++index) {
+    of_worker[&nic.OwnerOf(found[index].object->queue_pair)].push_back(index);
+  }
+  for (const auto& [worker, its] : of_worker) {
+    worker->Run([&its = its, look] {
+      for (const size_t index : its) look(index);
+    });
+  }
+}
+
 QueuePairWalk::QueuePairWalk(const DumpContext& context, const Client& asker, bool of_all)
     : context_(context), asker_(asker), of_all_(of_all) {}
 
-std::vector<QueuePairView> QueuePairWalk::Next() {
-  std::vector<QueuePairView> views;
+std::vector<FoundQueuePair> QueuePairWalk::Find(uint32_t most) {
+  std::vector<FoundQueuePair> found;
+  found.reserve(most);
   for (const Client* client : context_.clients()) {
     if (client->id() < client_) continue;
     const bool is_shown = client->program() != nullptr && (of_all_ || asker_.MaySee(*client));
@@ -169,19 +183,21 @@ std::vector<QueuePairView> QueuePairWalk::Next() {
         handle_ = 0;
       }
       client_ = client->id();
-      while (views.size() < kQueuePairsPerPiece && TakeSome(*client, views)) continue;
-      if (views.size() >= kQueuePairsPerPiece) break;
+      while (found.size() < most &&
+             TakeSome(*client, most - static_cast<uint32_t>(found.size()), found)) {
+        continue;
+      }
+      if (found.size() >= most) break;
     }
     client_ = client->id() + 1;
     in_targets_ = false;
     handle_ = 0;
   }
-  LookAt(views);
-  return views;
+  return found;
 }
 
-bool QueuePairWalk::TakeSome(const Client& client, std::vector<QueuePairView>& views) {
-  const auto room = static_cast<uint32_t>(kQueuePairsPerPiece - views.size());
+bool QueuePairWalk::TakeSome(const Client& client, uint32_t room,
+                             std::vector<FoundQueuePair>& found) {
   Program& program = *client.program();
   if (handle_ == UROCE_NONE && in_targets_) return false;
   if (handle_ == UROCE_NONE) {
@@ -191,7 +207,7 @@ bool QueuePairWalk::TakeSome(const Client& client, std::vector<QueuePairView>& v
   if (!in_targets_) {
     handle_ = program.queue_pairs().table().ForSome(
         handle_, room, [&](uint32_t, const QueuePairObject& object) {
-          views.push_back({.client = &client, .object = &object});
+          found.push_back({.client = &client, .object = &object});
         });
     return true;
   }
@@ -199,21 +215,20 @@ bool QueuePairWalk::TakeSome(const Client& client, std::vector<QueuePairView>& v
   handle_ =
       program.xrc().targets().ForSome(handle_, room, [&](uint32_t, const OpenedTarget& opened) {
         if (!seen_targets_.insert(opened.target->qpn().value()).second) return;
-        views.push_back({.client = &client, .object = &opened.target->object()});
+        found.push_back({.client = &client, .object = &opened.target->object()});
       });
   return true;
 }
 
-void QueuePairWalk::LookAt(std::vector<QueuePairView>& views) const {
-  std::map<datapath::Worker*, std::vector<QueuePairView*>> of_worker;
-  for (QueuePairView& view : views) {
-    of_worker[&context_.nic.OwnerOf(view.object->queue_pair)].push_back(&view);
+std::vector<QueuePairView> QueuePairWalk::Next() {
+  const std::vector<FoundQueuePair> found = Find(kQueuePairsPerPiece);
+  std::vector<QueuePairView> views;
+  views.reserve(found.size());
+  for (const FoundQueuePair& each : found) {
+    views.push_back({.client = each.client, .object = each.object});
   }
-  for (const auto& [worker, its] : of_worker) {
-    worker->Run([&shown = its] {
-      for (QueuePairView* view : shown) Look(*view);
-    });
-  }
+  RunByOwners(context_.nic, found, [&views](size_t index) { Look(views[index]); });
+  return views;
 }
 
 std::unique_ptr<DumpSource> MakeQueuePairsDump(const DumpContext& context, const Client& asker) {

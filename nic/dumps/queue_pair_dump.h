@@ -5,15 +5,17 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "nic/dumps/dump_stream.h"
 #include "pipeline/congestion/settings.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 
 namespace uroce::nic {
 
-class Program;
+class Nic;
 struct QueuePairObject;
 
 /// The congestion control of one queue pair. A value that is not measured is 0.
@@ -51,18 +53,29 @@ struct QueuePairView {
   FlowView flow;
 };
 
+struct FoundQueuePair {
+  const Client* client;
+  const QueuePairObject* object;
+};
+
+/// Calls `look` with the index of each queue pair, inside Run of the worker that owns it.
+void RunByOwners(Nic& nic, std::span<const FoundQueuePair> found,
+                 absl::FunctionRef<void(size_t index)> look);
+
 /// Iterates over queue pairs, some at a time, while others come and go. Control thread.
 class QueuePairWalk {
  public:
   /// Visits the queue pairs that `asker` may see, or all of them.
   QueuePairWalk(const DumpContext& context, const Client& asker, bool of_all);
-  /// The next ones; empty at the end. Valid until the control thread does anything else.
+  /// The next ones, as many at most; empty at the end. Valid until the control thread does
+  /// anything else.
+  std::vector<FoundQueuePair> Find(uint32_t most);
+  /// Snapshots of the next ones.
   std::vector<QueuePairView> Next();
 
  private:
   /// Returns false when the client has no more.
-  bool TakeSome(const Client& client, std::vector<QueuePairView>& views);
-  void LookAt(std::vector<QueuePairView>& views) const;
+  bool TakeSome(const Client& client, uint32_t room, std::vector<FoundQueuePair>& found);
 
   const DumpContext& context_;
   const Client& asker_;

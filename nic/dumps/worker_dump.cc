@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/dumps/worker_dump.h"
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "nic/dumps/histogram_json.h"
@@ -12,45 +13,63 @@ namespace {
 using Json = nlohmann::ordered_json;
 using datapath::DeviceCounters;
 
-struct Row {
-  const char* name;
+struct WorkerRow {
+  uint64_t WorkerSnapshot::*sum;
   std::atomic<uint64_t> DeviceCounters::*value;
 };
-constexpr Row kRows[] = {
-    {"port_rcv_packets", &DeviceCounters::port_rcv_packets},
-    {"port_rcv_bytes", &DeviceCounters::port_rcv_bytes},
-    {"port_xmit_packets", &DeviceCounters::port_xmit_packets},
-    {"port_xmit_bytes", &DeviceCounters::port_xmit_bytes},
-    {"rx_cross_worker_full", &DeviceCounters::rx_cross_worker_full},
+constexpr WorkerRow kWorkerRows[] = {
+    {&WorkerSnapshot::received_packets, &DeviceCounters::port_rcv_packets},
+    {&WorkerSnapshot::received_bytes, &DeviceCounters::port_rcv_bytes},
+    {&WorkerSnapshot::sent_packets, &DeviceCounters::port_xmit_packets},
+    {&WorkerSnapshot::sent_bytes, &DeviceCounters::port_xmit_bytes},
+    {&WorkerSnapshot::cross_worker_full, &DeviceCounters::rx_cross_worker_full},
 };
 
-Json WorkerJson(const Nic& nic, uint32_t index) {
+WorkerSnapshot SnapshotOf(const Nic& nic, uint32_t index) {
   const datapath::WorkerCounters& counters = nic.workers().at(index).counters();
-  Json json;
-  json["worker"] = index;
-  json["queue_pairs"] = nic.numbers().queue_pairs.count_on(index);
-  for (const Row& row : kRows) {
-    uint64_t sum = 0;
-    for (const auto& device : nic.devices()) sum += device->datapath().Of(index, row.value);
-    json[row.name] = sum;
+  WorkerSnapshot worker{.index = index,
+                        .queue_pairs = nic.numbers().queue_pairs.count_on(index),
+                        .handed_over = counters.handed_over.load(std::memory_order_relaxed),
+                        .taken_over = counters.taken_over.load(std::memory_order_relaxed),
+                        .turns = counters.turns.load(std::memory_order_relaxed),
+                        .busy_ms = counters.busy_ns.load(std::memory_order_relaxed) / 1'000'000};
+  for (const auto& device : nic.devices()) {
+    for (const WorkerRow& row : kWorkerRows) {
+      worker.*row.sum += device->datapath().Of(index, row.value);
+    }
   }
-  json["handed_over"] = counters.handed_over.load(std::memory_order_relaxed);
-  json["taken_over"] = counters.taken_over.load(std::memory_order_relaxed);
-  json["turns"] = counters.turns.load(std::memory_order_relaxed);
-  json["busy_ms"] = counters.busy_ns.load(std::memory_order_relaxed) / 1'000'000;
-  HistogramSums turns;
-  counters.turn_ns.AddTo(turns);
-  json["histograms"] = {{"turn_ns", HistogramJson(TurnHistogram::kShape, turns)}};
-  return json;
+  counters.turn_ns.AddTo(worker.turn_ns);
+  return worker;
+}
+
+Json WorkerJson(const WorkerSnapshot& worker) {
+  return {{"worker", worker.index},
+          {"queue_pairs", worker.queue_pairs},
+          {"port_rcv_packets", worker.received_packets},
+          {"port_rcv_bytes", worker.received_bytes},
+          {"port_xmit_packets", worker.sent_packets},
+          {"port_xmit_bytes", worker.sent_bytes},
+          {"rx_cross_worker_full", worker.cross_worker_full},
+          {"handed_over", worker.handed_over},
+          {"taken_over", worker.taken_over},
+          {"turns", worker.turns},
+          {"busy_ms", worker.busy_ms},
+          {"histograms", {{"turn_ns", HistogramJson(TurnHistogram::kShape, worker.turn_ns)}}}};
 }
 
 }  // namespace
 
-Json WorkersJson(const Nic& nic) {
-  Json list = Json::array();
+std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic) {
+  std::vector<WorkerSnapshot> workers;
   for (uint32_t index = 0; index < nic.workers().count(); ++index) {
-    list.push_back(WorkerJson(nic, index));
+    workers.push_back(SnapshotOf(nic, index));
   }
+  return workers;
+}
+
+Json WorkersJson(const std::vector<WorkerSnapshot>& workers) {
+  Json list = Json::array();
+  for (const WorkerSnapshot& worker : workers) list.push_back(WorkerJson(worker));
   return list;
 }
 

@@ -17,12 +17,12 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "nic/base/fd.h"
 #include "nic/metrics/open_metrics.h"
 
@@ -48,14 +48,21 @@ class BoundedStream final : public httplib::Stream {
   /// `ends`: the server is about to end. Outlives this object.
   BoundedStream(int fd, const std::atomic<bool>& ends) : fd_(fd), ends_(ends) {}
 
-  bool is_readable() const override { return Await(POLLIN); }
+  bool is_readable() const override { return !unread_.empty() || Await(POLLIN); }
   bool is_writable() const override { return Await(POLLOUT); }
+  /// httplib reads byte by byte.
   ssize_t read(char* to, size_t size) override {
-    const size_t room = std::min(size, kMaxRequestBytes - received_);
-    if (room == 0 || !Await(POLLIN)) return -1;
-    const ssize_t got = recv(fd_, to, room, MSG_DONTWAIT);
-    if (got > 0) received_ += static_cast<size_t>(got);
-    return got;
+    if (unread_.empty()) {
+      const size_t room = std::min(sizeof(buffer_), kMaxRequestBytes - received_);
+      if (room == 0 || !Await(POLLIN)) return -1;
+      const ssize_t got = recv(fd_, buffer_, room, MSG_DONTWAIT);
+      if (got <= 0) return got;
+      received_ += static_cast<size_t>(got);
+      unread_ = {buffer_, static_cast<size_t>(got)};
+    }
+    const size_t count = unread_.copy(to, size);
+    unread_.remove_prefix(count);
+    return static_cast<ssize_t>(count);
   }
   ssize_t write(const char* from, size_t size) override {
     if (!Await(POLLOUT)) return -1;
@@ -82,6 +89,8 @@ class BoundedStream final : public httplib::Stream {
   const std::atomic<bool>& ends_;
   const Clock::time_point end_ = Clock::now() + kLongestRequest;
   size_t received_ = 0;
+  char buffer_[2048];
+  absl::string_view unread_;  ///< Of `buffer_`.
 };
 
 /// Threads of httplib, with a bound on what waits for them.
@@ -175,12 +184,12 @@ struct MetricsServer::Exchange {
   std::condition_variable answered;
   uint64_t questions = 0;  ///< This and all below: under the mutex.
   uint64_t answers = 0;    ///< Questions up to this number have an answer.
-  Statistics newest;
+  SharedSnapshot newest;
   bool has_ended = false;
   const Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
   /// Null: there is no answer in time. Any thread but the control thread.
-  Statistics Ask() {
+  SharedSnapshot Ask() {
     std::unique_lock lock(mutex);
     const uint64_t number = ++questions;
     const uint64_t one = 1;
@@ -188,10 +197,10 @@ struct MetricsServer::Exchange {
     answered.wait_for(lock, kLongestAnswer, [&] { return answers >= number || has_ended; });
     return answers >= number ? newest : nullptr;
   }
-  void Answer(uint64_t up_to, Statistics statistics) {
+  void Answer(uint64_t up_to, SharedSnapshot snapshot) {
     const std::lock_guard lock(mutex);
     answers = up_to;
-    newest = std::move(statistics);
+    newest = std::move(snapshot);
     answered.notify_all();
   }
 };
@@ -218,12 +227,12 @@ MetricsServer::MetricsServer(std::unique_ptr<Http> http, ListenAddress address)
       exchange_(std::make_shared<Exchange>()) {
   http_->Get("/metrics",
              [exchange = exchange_](const httplib::Request&, httplib::Response& response) {
-               const Statistics statistics = exchange->Ask();
-               if (statistics == nullptr) {
+               const SharedSnapshot snapshot = exchange->Ask();
+               if (snapshot == nullptr) {
                  response.status = 503;
                  return;
                }
-               response.set_content(OpenMetrics(*statistics), kOpenMetricsType);
+               response.set_content(OpenMetrics(*snapshot), kOpenMetricsType);
              });
 }
 
@@ -256,8 +265,8 @@ void MetricsServer::OnQuestion() {
     const std::lock_guard lock(exchange_->mutex);
     up_to = exchange_->questions;
   }
-  source_([exchange = exchange_, up_to](Statistics statistics) {
-    exchange->Answer(up_to, std::move(statistics));
+  source_([exchange = exchange_, up_to](SharedSnapshot snapshot) {
+    exchange->Answer(up_to, std::move(snapshot));
   });
 }
 

@@ -4,23 +4,23 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <thread>
 
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
+#include "nic/metrics/snapshot.h"
 #include "nic/settings/listen_address.h"
 
 namespace uroce::nic {
 
 /// GET /metrics has the text of OpenMetrics, anything else an error. What clients can do is
 /// bounded: a request has 2 s and 16 KiB, 4 are served at a time, 16 wait, further ones are closed.
-/// The control thread answers questions for the statistics and waits for none of these threads.
+/// The control thread answers questions for a snapshot and waits for none of these threads.
 class MetricsServer {
  public:
-  using Statistics = std::shared_ptr<const nlohmann::ordered_json>;
+  using SharedSnapshot = std::shared_ptr<const Snapshot>;
   /// Called on the control thread; calls `answer` there, at once or later.
-  using Source = std::function<void(std::function<void(Statistics)> answer)>;
+  using Source = std::function<void(std::function<void(SharedSnapshot)> answer)>;
 
   /// Binds. A socket that a killed daemon left at the path is replaced. Errors: Unavailable.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const ListenAddress& address);

@@ -2,12 +2,12 @@
 #include "nic/metrics/open_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,10 +17,10 @@
 namespace uroce::nic {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using HelpTable = absl::flat_hash_map<absl::string_view, const char*>;
 
-const std::map<absl::string_view, const char*>& Helps() {
-  static const auto* const helps = new std::map<absl::string_view, const char*>{
+const HelpTable& Helps() {
+  static const auto* const helps = new HelpTable{
       {"port_rcv_packets", "RoCEv2 packets received"},
       {"port_rcv_bytes", "Bytes of these packets, with all headers"},
       {"port_xmit_packets", "RoCEv2 packets sent"},
@@ -103,8 +103,22 @@ std::string Quoted(absl::string_view text) {
       "\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
 }
 
+/// A shape of histograms as the text has it: numbers are multiplied by `unit`.
+struct Buckets {
+  Buckets(const HistogramShape& shape, double of_unit) : unit(of_unit) {
+    for (uint32_t bucket = 0; bucket < HistogramShape::kBounds; ++bucket) {
+      labels[bucket] =
+          absl::StrFormat("le=\"%.9g\"", static_cast<double>(shape.BoundOf(bucket)) * of_unit);
+    }
+    labels.back() = "le=\"+Inf\"";
+  }
+  double unit;
+  std::array<std::string, HistogramShape::kBuckets> labels;
+};
+
 class Writer {
  public:
+  Writer() { text_.reserve(kUsualBytes); }
   /// Begins a family of counters or gauges.
   void Begin(absl::string_view name, bool is_counter, absl::string_view help) {
     suffix_ = is_counter ? "_total" : "";
@@ -115,27 +129,26 @@ class Writer {
   }
   template <typename Value>
   void Add(const std::string& labels, Value value) {
-    AddLine(suffix_, labels, value);
+    AddLine(suffix_, labels, "", value);
   }
-  /// `histogram` is as of HistogramJson; its values are multiplied by `unit`.
-  void AddHistogram(const std::string& labels, const Json& histogram, double unit) {
-    const Json& bounds = histogram.at("bounds");
+  void AddHistogram(const std::string& labels, const HistogramSums& sums, const Buckets& buckets) {
     uint64_t count = 0;
-    size_t bucket = 0;
-    for (const Json& in_bucket : histogram.at("counts")) {
-      count += in_bucket.get<uint64_t>();
-      const std::string bound =
-          bucket < bounds.size() ? absl::StrFormat("%.9g", bounds.at(bucket).get<double>() * unit)
-                                 : "+Inf";
-      AddLine("_bucket", absl::StrCat(labels, ",le=\"", bound, "\""), count);
-      ++bucket;
+    for (uint32_t bucket = 0; bucket < HistogramShape::kBuckets; ++bucket) {
+      count += sums.counts[bucket];
+      AddLine("_bucket", labels, buckets.labels[bucket], count);
     }
-    AddLine("_count", labels, count);
-    AddLine("_sum", labels, absl::StrFormat("%.12g", histogram.at("sum").get<double>() * unit));
+    AddLine("_count", labels, "", count);
+    AddLine("_sum", labels, "",
+            absl::StrFormat("%.12g", static_cast<double>(sums.sum) * buckets.unit));
   }
-  std::string End() && { return std::move(text_) + "# EOF\n"; }
+  std::string End() && {
+    text_ += "# EOF\n";
+    return std::move(text_);
+  }
 
  private:
+  static constexpr size_t kUsualBytes = 32 << 10;
+
   /// A name that ends in a unit, as OpenMetrics wants it, has that unit.
   void BeginFamily(absl::string_view name, absl::string_view type, absl::string_view help) {
     name_ = std::string(name);
@@ -147,10 +160,15 @@ class Writer {
     }
     absl::StrAppend(&text_, "# HELP ", name_, " ", help, "\n");
   }
+  /// `more` is a further label, or empty.
   template <typename Value>
-  void AddLine(absl::string_view suffix, const std::string& labels, const Value& value) {
-    absl::StrAppend(&text_, name_, suffix, labels.empty() ? "" : "{", labels,
-                    labels.empty() ? "" : "}", " ", value, "\n");
+  void AddLine(absl::string_view suffix, absl::string_view labels, absl::string_view more,
+               const Value& value) {
+    absl::StrAppend(&text_, name_, suffix);
+    if (!labels.empty()) {
+      absl::StrAppend(&text_, "{", labels, more.empty() ? "" : ",", more, "}");
+    }
+    absl::StrAppend(&text_, " ", value, "\n");
   }
 
   std::string text_;
@@ -158,142 +176,154 @@ class Writer {
   const char* suffix_ = "";
 };
 
-std::string LabelOf(const char* label, const Json& object, const char* member) {
-  const Json& value = object.at(member);
-  return absl::StrCat(label, "=",
-                      Quoted(value.is_string() ? value.get<std::string>() : value.dump()));
+template <typename Value>
+std::string Label(const char* label, const Value& value) {
+  return absl::StrCat(label, "=", Quoted(absl::StrCat(value)));
 }
 
-const char* HelpOf(const std::string& name) {
+const char* HelpOf(const char* name) {
   const auto found = Helps().find(name);
-  return found == Helps().end() ? name.c_str() : found->second;
+  return found == Helps().end() ? name : found->second;
 }
 
 /// A family for each counter, with a line for each device that has it.
-void AddDevices(const Json& devices, Writer& writer) {
-  std::vector<std::string> order;
-  std::map<std::string, std::vector<std::pair<std::string, uint64_t>>> families;
-  for (const Json& device : devices) {
-    const std::string label = LabelOf("device", device, "name");
-    for (const auto& [name, value] : device.at("counters").items()) {
-      if (!value.is_number_unsigned()) continue;
-      if (!families.contains(name)) order.push_back(name);
-      families[name].emplace_back(label, value.get<uint64_t>());
+void AddDevices(const std::vector<DeviceSnapshot>& devices, Writer& writer) {
+  struct Family {
+    const char* name;
+    std::vector<std::pair<size_t, uint64_t>> values;  ///< By the number of the device.
+  };
+  std::vector<Family> families;
+  std::vector<std::string> labels;
+  absl::flat_hash_map<absl::string_view, size_t> places;
+  for (const DeviceSnapshot& device : devices) {
+    for (const NamedCount& counter : device.counters) {
+      const auto [place, is_new] = places.try_emplace(counter.name, families.size());
+      if (is_new) families.push_back({counter.name, {}});
+      families[place->second].values.emplace_back(labels.size(), counter.value);
     }
+    labels.push_back(Label("device", device.name));
   }
-  for (const std::string& name : order) {
-    writer.Begin(absl::StrCat("uroce_", name), name != "queue_pairs", HelpOf(name));
-    for (const auto& [label, value] : families[name]) writer.Add(label, value);
+  for (const Family& family : families) {
+    const bool is_counter = absl::string_view(family.name) != "queue_pairs";
+    writer.Begin(absl::StrCat("uroce_", family.name), is_counter, HelpOf(family.name));
+    for (const auto& [device, value] : family.values) writer.Add(labels[device], value);
   }
 }
 
 struct HistogramFamily {
-  const char* member;
+  HistogramSums DeviceSnapshot::*sums;
   const char* labels;  ///< Besides the device.
   const char* name;    ///< The family. Equal names follow each other.
-  double unit;         ///< Of the numbers in the dump.
   const char* help;
+  Buckets buckets;
 };
-constexpr HistogramFamily kHistogramFamilies[] = {
-    {"completion_ns", "", "uroce_completion_seconds", 1e-9,
-     "Time from the turn in which the worker takes a signaled work from its send queue to the turn "
-     "in which it completes; the wait in the queue before is not part of it"},
-    {"round_trip_ns", "", "uroce_round_trip_seconds", 1e-9,
-     "Round trips of connections with selective repeat; each measures one packet at a time"},
-    {"sent_bytes", ",direction=\"send\"", "uroce_message_bytes", 1,
-     "Sizes of messages: works taken from send queues, and messages that a receive work has taken"},
-    {"received_bytes", ",direction=\"receive\"", "uroce_message_bytes", 1, ""},
-};
+const std::vector<HistogramFamily>& HistogramFamilies() {
+  static const auto* const families = new std::vector<HistogramFamily>{
+      {&DeviceSnapshot::completion_ns, "", "uroce_completion_seconds",
+       "Time from the turn in which the worker takes a signaled work from its send queue to the "
+       "turn in which it completes; the wait in the queue before is not part of it",
+       Buckets(LatencyHistogram::kShape, 1e-9)},
+      {&DeviceSnapshot::round_trip_ns, "", "uroce_round_trip_seconds",
+       "Round trips of connections with selective repeat; each measures one packet at a time",
+       Buckets(LatencyHistogram::kShape, 1e-9)},
+      {&DeviceSnapshot::sent_bytes, ",direction=\"send\"", "uroce_message_bytes",
+       "Sizes of messages: works taken from send queues, and messages that a receive work has "
+       "taken",
+       Buckets(SizeHistogram::kShape, 1)},
+      {&DeviceSnapshot::received_bytes, ",direction=\"receive\"", "uroce_message_bytes", "",
+       Buckets(SizeHistogram::kShape, 1)},
+  };
+  return *families;
+}
 
-void AddHistograms(const Json& devices, Writer& writer) {
-  absl::string_view family;
-  for (const HistogramFamily& each : kHistogramFamilies) {
-    if (family != each.name) writer.BeginHistogram(each.name, each.help);
-    family = each.name;
-    for (const Json& device : devices) {
-      writer.AddHistogram(LabelOf("device", device, "name") + each.labels,
-                          device.at("histograms").at(each.member), each.unit);
+void AddHistograms(const std::vector<DeviceSnapshot>& devices, Writer& writer) {
+  absl::string_view name;
+  for (const HistogramFamily& family : HistogramFamilies()) {
+    if (name != family.name) writer.BeginHistogram(family.name, family.help);
+    name = family.name;
+    for (const DeviceSnapshot& device : devices) {
+      writer.AddHistogram(Label("device", device.name) + family.labels, device.*family.sums,
+                          family.buckets);
     }
   }
 }
 
 /// A family for a number of each fault, direction by direction.
-void AddFaults(const Json& devices, Writer& writer) {
+void AddFaults(const std::vector<DeviceSnapshot>& devices, Writer& writer) {
   bool has_begun = false;
-  for (const Json& device : devices) {
-    for (const auto& [member, direction] :
-         {std::pair("fault_receive", "receive"), std::pair("fault_transmit", "transmit")}) {
-      const auto faults = device.find(member);
-      if (faults == device.end()) continue;
-      if (!has_begun) writer.Begin("uroce_fault_frames", true, "Frames by what faults did to them");
-      has_begun = true;
-      for (const auto& [kind, count] : faults->items()) {
-        writer.Add(absl::StrCat(LabelOf("device", device, "name"), ",direction=\"", direction,
-                                "\",kind=", Quoted(kind)),
-                   count.get<uint64_t>());
+  for (const DeviceSnapshot& device : devices) {
+    for (const auto& [faults, direction] : {std::pair(&device.fault_receive, "receive"),
+                                            std::pair(&device.fault_transmit, "transmit")}) {
+      for (const NamedCount& fault : *faults) {
+        if (!has_begun)
+          writer.Begin("uroce_fault_frames", true, "Frames by what faults did to them");
+        has_begun = true;
+        writer.Add(absl::StrCat(Label("device", device.name), ",direction=\"", direction, "\",",
+                                Label("kind", fault.name)),
+                   fault.value);
       }
     }
   }
 }
 
 struct WorkerFamily {
-  const char* member;
+  uint64_t WorkerSnapshot::*value;
   const char* name;
   bool is_counter;
   const char* help;
 };
 constexpr WorkerFamily kWorkerFamilies[] = {
-    {"queue_pairs", "uroce_worker_queue_pairs", false, "Queue pairs of the worker"},
-    {"port_rcv_packets", "uroce_worker_rcv_packets", true, "Packets that the worker received"},
-    {"port_xmit_packets", "uroce_worker_xmit_packets", true, "Packets that the worker sent"},
-    {"handed_over", "uroce_worker_handed_over_packets", true,
+    {&WorkerSnapshot::queue_pairs, "uroce_worker_queue_pairs", false, "Queue pairs of the worker"},
+    {&WorkerSnapshot::received_packets, "uroce_worker_rcv_packets", true,
+     "Packets that the worker received"},
+    {&WorkerSnapshot::sent_packets, "uroce_worker_xmit_packets", true,
+     "Packets that the worker sent"},
+    {&WorkerSnapshot::handed_over, "uroce_worker_handed_over_packets", true,
      "Packets that the worker handed to the owner of their queue pair"},
-    {"turns", "uroce_worker_turns", true, "Turns of the worker's loop"},
+    {&WorkerSnapshot::turns, "uroce_worker_turns", true, "Turns of the worker's loop"},
 };
 
-void AddWorkers(const Json& workers, Writer& writer) {
+void AddWorkers(const std::vector<WorkerSnapshot>& workers, Writer& writer) {
+  static const auto* const turns = new Buckets(TurnHistogram::kShape, 1e-9);
   for (const WorkerFamily& family : kWorkerFamilies) {
     writer.Begin(family.name, family.is_counter, family.help);
-    for (const Json& worker : workers) {
-      writer.Add(LabelOf("worker", worker, "worker"), worker.at(family.member).get<uint64_t>());
+    for (const WorkerSnapshot& worker : workers) {
+      writer.Add(Label("worker", worker.index), worker.*family.value);
     }
   }
   writer.Begin("uroce_worker_busy_seconds", true, "Time of the turns that found work");
-  for (const Json& worker : workers) {
-    writer.Add(LabelOf("worker", worker, "worker"), worker.at("busy_ms").get<double>() / 1000);
+  for (const WorkerSnapshot& worker : workers) {
+    writer.Add(Label("worker", worker.index), static_cast<double>(worker.busy_ms) / 1000);
   }
   writer.BeginHistogram("uroce_worker_turn_seconds", "Lengths of the turns that found work");
-  for (const Json& worker : workers) {
-    writer.AddHistogram(LabelOf("worker", worker, "worker"), worker.at("histograms").at("turn_ns"),
-                        1e-9);
+  for (const WorkerSnapshot& worker : workers) {
+    writer.AddHistogram(Label("worker", worker.index), worker.turn_ns, *turns);
   }
 }
 
-/// What all programs hold: frames, queue pairs, regions and so on.
-void AddHeld(const Json& held, Writer& writer) {
+void AddHeld(const std::vector<NamedCount>& held, Writer& writer) {
   writer.Begin("uroce_objects", false, "Objects that exist, by kind");
-  for (const auto& [kind, count] : held.items()) {
-    writer.Add(absl::StrCat("kind=", Quoted(kind)), count.get<uint64_t>());
-  }
+  for (const NamedCount& kind : held) writer.Add(Label("kind", kind.name), kind.value);
 }
 
 struct ProgramFamily {
-  const char* member;
+  uint64_t ProgramSnapshot::*value;
   const char* name;
   const char* help;
 };
 constexpr ProgramFamily kProgramFamilies[] = {
-    {"queue_pairs", "uroce_program_queue_pairs", "Queue pairs of the program"},
-    {"sent_bytes", "uroce_program_sent_bytes", "Bytes sent by its queue pairs that exist"},
-    {"received_bytes", "uroce_program_received_bytes",
+    {&ProgramSnapshot::queue_pairs, "uroce_program_queue_pairs", "Queue pairs of the program"},
+    {&ProgramSnapshot::sent_bytes, "uroce_program_sent_bytes",
+     "Bytes sent by its queue pairs that exist"},
+    {&ProgramSnapshot::received_bytes, "uroce_program_received_bytes",
      "Bytes received by its queue pairs that exist"},
 };
 
-void AddPrograms(const Json& programs, Writer& writer) {
-  std::vector<const Json*> order;
-  for (const Json& program : programs) order.push_back(&program);
-  std::ranges::stable_sort(order, [](const Json* a, const Json* b) {
-    return a->at("queue_pairs").get<uint64_t>() > b->at("queue_pairs").get<uint64_t>();
+void AddPrograms(const std::vector<ProgramSnapshot>& programs, Writer& writer) {
+  std::vector<const ProgramSnapshot*> order;
+  for (const ProgramSnapshot& program : programs) order.push_back(&program);
+  std::ranges::stable_sort(order, [](const ProgramSnapshot* a, const ProgramSnapshot* b) {
+    return a->queue_pairs > b->queue_pairs;
   });
   writer.Begin("uroce_programs", false, "Programs that are connected");
   writer.Add("", order.size());
@@ -301,15 +331,14 @@ void AddPrograms(const Json& programs, Writer& writer) {
     writer.Begin(family.name, false, family.help);
     uint64_t rest = 0;
     for (size_t i = 0; i < order.size(); ++i) {
-      const auto value = order[i]->at(family.member).get<uint64_t>();
+      const ProgramSnapshot& program = *order[i];
       if (i >= kMaxProgramLabels) {
-        rest += value;
+        rest += program.*family.value;
         continue;
       }
-      writer.Add(absl::StrCat(LabelOf("program", *order[i], "program"), ",",
-                              LabelOf("pid", *order[i], "pid"), ",",
-                              LabelOf("session", *order[i], "session")),
-                 value);
+      writer.Add(absl::StrCat(Label("program", program.name), ",", Label("pid", program.pid), ",",
+                              Label("session", program.session)),
+                 program.*family.value);
     }
     if (order.size() > kMaxProgramLabels) {
       writer.Add("program=\"other\",pid=\"\",session=\"\"", rest);
@@ -319,17 +348,16 @@ void AddPrograms(const Json& programs, Writer& writer) {
 
 }  // namespace
 
-std::string OpenMetrics(const Json& statistics) {
+std::string OpenMetrics(const Snapshot& snapshot) {
   Writer writer;
   writer.Begin("uroce_build", false, "1, with the version of the daemon");
   writer.Add("version=\"" UROCE_VERSION "\"", 1);
-  const Json& devices = statistics.at("devices");
-  AddDevices(devices, writer);
-  AddHistograms(devices, writer);
-  AddFaults(devices, writer);
-  AddWorkers(statistics.at("workers"), writer);
-  AddHeld(statistics.at("held"), writer);
-  AddPrograms(statistics.at("programs"), writer);
+  AddDevices(snapshot.devices, writer);
+  AddHistograms(snapshot.devices, writer);
+  AddFaults(snapshot.devices, writer);
+  AddWorkers(snapshot.workers, writer);
+  AddHeld(snapshot.held, writer);
+  AddPrograms(snapshot.programs, writer);
   return std::move(writer).End();
 }
 

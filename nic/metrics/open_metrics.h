@@ -2,8 +2,9 @@
 // The daemon's counters in the text format of OpenMetrics 1.0. Pure.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
+
+#include "nic/metrics/snapshot.h"
 
 namespace uroce::nic {
 
@@ -14,9 +15,8 @@ inline constexpr char kOpenMetricsType[] =
 /// the line of program="other".
 inline constexpr size_t kMaxProgramLabels = 64;
 
-/// `statistics`: the JSON of UROCE_DUMP_STAT, with `programs` as of StatWalk. Every member of a
-/// device's counters that is a number becomes a family uroce_<name>, with a text from the table in
-/// the source, or its name when the table does not have it.
-std::string OpenMetrics(const nlohmann::ordered_json& statistics);
+/// Every counter of a device becomes a family uroce_<name>, with a text from the table in the
+/// source, or its name when the table does not have it.
+std::string OpenMetrics(const Snapshot& snapshot);
 
 }  // namespace uroce::nic

@@ -195,6 +195,26 @@ class MetricsTest(unittest.TestCase):
         self.assertGreater(len(asked), 15)
         # Programs have lines once there are some.
         self.assertLessEqual(asked - {"uroce_program_queue_pairs"}, there)
+        queries = {(panel["type"], target["expr"])
+                   for panel in dashboard["panels"] for target in panel["targets"]}
+        for family in re.findall(r"(?m)^# TYPE (\S+) histogram", text):
+            for kind, function in (("timeseries", "histogram_quantile"), ("heatmap", "increase")):
+                asks = [query for its, query in queries
+                        if its == kind and function in query and f"{family}_bucket" in query]
+                self.assertTrue(asks, f"no {kind} of {family}")
+
+    def test_promtool_reads_the_queries_of_the_dashboard(self):
+        if shutil.which("promtool") is None:
+            self.skipTest("there is no promtool")
+        dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+        rules = [{"record": f"panel_{panel['id']}_{target['refId']}",
+                  "expr": target["expr"].replace("$__rate_interval", "1m")}
+                 for panel in dashboard["panels"] for target in panel["targets"]]
+        file = f"{self.lab.directory}/rules.yml"
+        Path(file).write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}),
+                              encoding="utf-8")
+        status, output = run_status(["promtool", "check", "rules", file])
+        self.assertEqual(status, 0, output)
 
     def test_anything_else_is_an_error(self):
         self.assertEqual(self.get("/")[0], 404)

@@ -67,9 +67,9 @@ WATCH_MUTATIONS = [
     ("programs-without-a-bound", "metrics/open_metrics.cc", "if (i >= kMaxProgramLabels) {",
      "if (false) {"),
     ("smallest-programs-first", "metrics/open_metrics.cc",
-     "get<uint64_t>() > b->", "get<uint64_t>() < b->"),
-    ("gauge-is-a-counter", "metrics/open_metrics.cc", "name != \"queue_pairs\", HelpOf",
-     "true, HelpOf"),
+     "a->queue_pairs > b->queue_pairs", "a->queue_pairs < b->queue_pairs"),
+    ("gauge-is-a-counter", "metrics/open_metrics.cc",
+     "absl::string_view(family.name) != \"queue_pairs\"", "true"),
 ]
 
 # Ports that come and go.

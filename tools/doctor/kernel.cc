@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "nic/base/page.h"
 #include "pipeline/wire/icrc.h"
 
 namespace uroce::tools {
@@ -27,7 +28,6 @@ constexpr std::array<const char*, 0> kNeededFlags{};  // The build assumes armv8
 constexpr char kUpgrade[] = "sudo apt-get install -t bookworm-backports linux-image-arm64";
 constexpr char kCrcInstruction[] = "PMULL";
 #endif
-constexpr uint64_t kPageBytes = 4096;  // What registration and the arena count in.
 
 bool IsBefore(const KernelFacts& facts, int major, int minor) {
   return facts.major < major || (facts.major == major && facts.minor < minor);
@@ -78,10 +78,10 @@ Finding CheckCpu(const KernelFacts& facts) {
 }
 
 Finding CheckPages(const KernelFacts& facts) {
-  if (facts.page_bytes == kPageBytes) return {Level::kOk, "pages", "4 KB", ""};
+  if (facts.page_bytes == nic::kPageBytes) return {Level::kOk, "pages", "4 KB", ""};
   return {Level::kProblem, "pages",
           absl::StrCat("the kernel's pages have ", facts.page_bytes / 1024,
-                       " KB: uroce registers memory by pages of 4 KB"),
+                       " KB: uroced works with those of 4 KB alone"),
           "sudo apt-get install linux-image-arm64"};
 }
 

@@ -3,50 +3,47 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 namespace uroce::nic {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 /// One value in the first bucket, two in the second, three above all bounds.
-Json SomeHistogram() {
-  return {{"bounds", {1024u, 2048u}}, {"counts", {1u, 2u, 3u}}, {"sum", 50'000u}};
+HistogramSums SomeHistogram() {
+  HistogramSums sums{.sum = 50'000};
+  sums.counts[0] = 1;
+  sums.counts[1] = 2;
+  sums.counts.back() = 3;
+  return sums;
 }
 
-Json Histograms() {
-  return {{"completion_ns", SomeHistogram()},
-          {"round_trip_ns", SomeHistogram()},
-          {"sent_bytes", SomeHistogram()},
-          {"received_bytes", SomeHistogram()}};
+DeviceSnapshot Device(const std::string& name, uint64_t bytes, uint64_t queue_pairs) {
+  return {.name = name,
+          .counters = {{"port_rcv_bytes", bytes}, {"queue_pairs", queue_pairs}},
+          .completion_ns = SomeHistogram(),
+          .round_trip_ns = SomeHistogram(),
+          .sent_bytes = SomeHistogram(),
+          .received_bytes = SomeHistogram()};
 }
 
-Json Statistics() {
-  return {{"devices",
-           {{{"name", "uroce0"},
-             {"counters", {{"port_rcv_bytes", 5u}, {"queue_pairs", 2u}}},
-             {"histograms", Histograms()}},
-            {{"name", "uroce1"},
-             {"counters", {{"port_rcv_bytes", 6u}, {"queue_pairs", 0u}}},
-             {"histograms", Histograms()}}}},
-          {"workers",
-           {{{"worker", 0},
-             {"queue_pairs", 2},
-             {"port_rcv_packets", 1},
-             {"port_xmit_packets", 2},
-             {"handed_over", 0},
-             {"turns", 9},
-             {"busy_ms", 1500},
-             {"histograms", {{"turn_ns", SomeHistogram()}}}}}},
-          {"held", {{"frames", 12}}},
-          {"programs", Json::array()}};
+Snapshot SomeSnapshot() {
+  return {.devices = {Device("uroce0", 5, 2), Device("uroce1", 6, 0)},
+          .workers = {{.queue_pairs = 2,
+                       .received_packets = 1,
+                       .sent_packets = 2,
+                       .turns = 9,
+                       .busy_ms = 1500,
+                       .turn_ns = SomeHistogram()}},
+          .held = {{"frames", 12}}};
 }
 
-Json Program(const std::string& name, uint64_t queue_pairs) {
-  return {{"program", name},    {"pid", 7},           {"session", 1}, {"queue_pairs", queue_pairs},
-          {"sent_bytes", 1000}, {"received_bytes", 1}};
+ProgramSnapshot SomeProgram(const std::string& name, uint64_t queue_pairs) {
+  return {.name = name,
+          .pid = 7,
+          .session = 1,
+          .queue_pairs = queue_pairs,
+          .sent_bytes = 1000,
+          .received_bytes = 1};
 }
 
 bool Has(const std::string& text, const std::string& line) {
@@ -54,7 +51,7 @@ bool Has(const std::string& text, const std::string& line) {
 }
 
 TEST(OpenMetricsTest, ACounterHasItsTypeUnitAndALineForEachDevice) {
-  const std::string text = OpenMetrics(Statistics());
+  const std::string text = OpenMetrics(SomeSnapshot());
   EXPECT_TRUE(Has(text,
                   "# TYPE uroce_port_rcv_bytes counter\n"
                   "# UNIT uroce_port_rcv_bytes bytes\n"
@@ -69,12 +66,15 @@ TEST(OpenMetricsTest, ACounterHasItsTypeUnitAndALineForEachDevice) {
 }
 
 TEST(OpenMetricsTest, AHistogramCountsWhatDoesNotExceedEachBound) {
-  const std::string text = OpenMetrics(Statistics());
+  const std::string text = OpenMetrics(SomeSnapshot());
   EXPECT_TRUE(Has(text, "# TYPE uroce_completion_seconds histogram"));
   EXPECT_TRUE(Has(text, "# UNIT uroce_completion_seconds seconds"));
   EXPECT_TRUE(Has(text,
                   "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"1.024e-06\"} 1\n"
-                  "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"2.048e-06\"} 3\n"
+                  "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"2.048e-06\"} 3"))
+      << text;
+  EXPECT_TRUE(Has(text,
+                  "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"0.016777216\"} 3\n"
                   "uroce_completion_seconds_bucket{device=\"uroce0\",le=\"+Inf\"} 6\n"
                   "uroce_completion_seconds_count{device=\"uroce0\"} 6\n"
                   "uroce_completion_seconds_sum{device=\"uroce0\"} 5e-05"))
@@ -83,29 +83,29 @@ TEST(OpenMetricsTest, AHistogramCountsWhatDoesNotExceedEachBound) {
 }
 
 TEST(OpenMetricsTest, DirectionsOfMessagesAreOneFamily) {
-  const std::string text = OpenMetrics(Statistics());
+  const std::string text = OpenMetrics(SomeSnapshot());
   const std::string head = "# TYPE uroce_message_bytes histogram";
   EXPECT_TRUE(Has(text, head));
   EXPECT_EQ(text.find(head), text.rfind(head));
   EXPECT_TRUE(
-      Has(text, R"(uroce_message_bytes_bucket{device="uroce1",direction="send",le="1024"} 1)"));
+      Has(text, R"(uroce_message_bytes_bucket{device="uroce1",direction="send",le="16"} 1)"));
   EXPECT_TRUE(Has(text, R"(uroce_message_bytes_sum{device="uroce1",direction="receive"} 50000)"));
 }
 
 TEST(OpenMetricsTest, NamesOfProgramsAreQuoted) {
-  Json statistics = Statistics();
-  statistics["programs"].push_back(Program("a\"b\\c\nd", 3));
-  EXPECT_TRUE(Has(OpenMetrics(statistics),
+  Snapshot snapshot = SomeSnapshot();
+  snapshot.programs.push_back(SomeProgram("a\"b\\c\nd", 3));
+  EXPECT_TRUE(Has(OpenMetrics(snapshot),
                   R"(uroce_program_queue_pairs{program="a\"b\\c\nd",pid="7",session="1"} 3)"));
 }
 
 // Whoever starts thousands of programs fills no database of time series.
 TEST(OpenMetricsTest, ProgramsBeyondTheBoundShareALine) {
-  Json statistics = Statistics();
+  Snapshot snapshot = SomeSnapshot();
   for (size_t i = 0; i < kMaxProgramLabels + 2; ++i) {
-    statistics["programs"].push_back(Program("p" + std::to_string(i), i));
+    snapshot.programs.push_back(SomeProgram("p" + std::to_string(i), i));
   }
-  const std::string text = OpenMetrics(statistics);
+  const std::string text = OpenMetrics(snapshot);
   EXPECT_TRUE(Has(text, "uroce_programs 66"));
   EXPECT_TRUE(Has(text, R"(uroce_program_queue_pairs{program="other",pid="",session=""} 1)"));
   EXPECT_TRUE(Has(text, R"(uroce_program_sent_bytes{program="other",pid="",session=""} 2000)"));
@@ -114,10 +114,10 @@ TEST(OpenMetricsTest, ProgramsBeyondTheBoundShareALine) {
 }
 
 TEST(OpenMetricsTest, FaultsHaveTheirDirection) {
-  Json statistics = Statistics();
-  statistics["devices"][0]["fault_receive"] = {{"dropped", 4}};
+  Snapshot snapshot = SomeSnapshot();
+  snapshot.devices[0].fault_receive = {{"dropped", 4}};
   EXPECT_TRUE(
-      Has(OpenMetrics(statistics),
+      Has(OpenMetrics(snapshot),
           R"(uroce_fault_frames_total{device="uroce0",direction="receive",kind="dropped"} 4)"));
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and frames that the daemon has given out and must get back, as JSON.
+// Numbers and frames that the daemon has given out and must get back.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "nic/metrics/snapshot.h"
 
 namespace uroce::nic {
 
@@ -10,6 +12,6 @@ class Nic;
 
 /// The numbers of queue pairs and keys that are in use, and the frames that are on their way or
 /// kept by the workers. Each worker keeps up to a burst of frames.
-nlohmann::ordered_json HeldJson(const Nic& nic);
+std::vector<NamedCount> HeldCounts(const Nic& nic);
 
 }  // namespace uroce::nic

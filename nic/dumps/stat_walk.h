@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes a snapshot of all counters.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "nic/dumps/queue_pair_dump.h"
+#include "nic/metrics/snapshot.h"
+#include "pipeline/datapath/queue/queue_pair_config.h"
+
+namespace uroce::nic {
+
+class NicDevice;
+
+/// Adds up the counters of live connections, some at a time. Control thread.
+class StatWalk {
+ public:
+  /// `asker` may be anybody: the sums are of all programs.
+  StatWalk(const DumpContext& context, const Client& asker);
+  /// Looks at the next queue pairs. Returns false when all have been looked at.
+  bool Continue();
+  /// The sums, and all that the daemon counts besides. After Continue has returned false. Its
+  /// programs are for those that may know all programs.
+  Snapshot Take() const;
+
+ private:
+  struct Use {
+    uint64_t queue_pairs = 0;
+    uint64_t sent_bytes = 0;
+    uint64_t received_bytes = 0;
+  };
+  struct DeviceSums {
+    datapath::Counters counters;
+    uint64_t queue_pairs = 0;
+  };
+
+  void Add(const FoundQueuePair& found);
+  std::vector<NamedCount> CountersOf(const NicDevice& device) const;
+  std::vector<ProgramSnapshot> Programs() const;
+
+  const DumpContext& context_;
+  const std::vector<std::shared_ptr<NicDevice>> devices_;  ///< That were there at the beginning.
+  QueuePairWalk walk_;
+  std::map<const NicDevice*, DeviceSums> sums_;
+  std::map<uint32_t, Use> programs_;  ///< By the id of the client.
+};
+
+}  // namespace uroce::nic

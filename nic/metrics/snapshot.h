@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the daemon counts, at one moment, for those that ask often.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pipeline/base/histogram.h"
+
+namespace uroce::nic {
+
+struct NamedCount {
+  const char* name;  ///< Of a table in the sources.
+  uint64_t value;
+};
+
+struct DeviceSnapshot {
+  std::string name;
+  std::vector<NamedCount> counters;
+  HistogramSums completion_ns;
+  HistogramSums round_trip_ns;
+  HistogramSums sent_bytes;
+  HistogramSums received_bytes;
+  std::vector<NamedCount> fault_receive;  ///< Empty, as the next, where there never were faults.
+  std::vector<NamedCount> fault_transmit;
+};
+
+struct WorkerSnapshot {
+  uint32_t index = 0;
+  uint64_t queue_pairs = 0;
+  uint64_t received_packets = 0;  ///< This and the next four are sums over all devices.
+  uint64_t received_bytes = 0;
+  uint64_t sent_packets = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t cross_worker_full = 0;
+  uint64_t handed_over = 0;
+  uint64_t taken_over = 0;
+  uint64_t turns = 0;
+  uint64_t busy_ms = 0;
+  HistogramSums turn_ns;
+};
+
+struct ProgramSnapshot {
+  std::string name;
+  int32_t pid = 0;
+  uint32_t session = 0;
+  uint64_t queue_pairs = 0;
+  uint64_t sent_bytes = 0;  ///< This and the next are of queue pairs that exist.
+  uint64_t received_bytes = 0;
+};
+
+struct Snapshot {
+  std::vector<DeviceSnapshot> devices;
+  std::vector<WorkerSnapshot> workers;
+  std::vector<NamedCount> held;  ///< What all programs hold: frames, queue pairs, keys.
+  std::vector<ProgramSnapshot> programs;
+};
+
+}  // namespace uroce::nic
