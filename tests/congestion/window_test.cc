@@ -97,10 +97,10 @@ TEST_F(WindowTest, LossesAndDelay) {
   EXPECT_EQ(window.packets(), 32u);
   window.OnGoBack();
   EXPECT_EQ(window.packets(), 16u);
-  window.OnLost(1);
+  window.OnLost(2);
   window.OnRound(16);
   EXPECT_EQ(window.packets(), 16u);
-  window.OnLost(2);
+  window.OnLost(3);
   window.OnRound(16);
   EXPECT_EQ(window.packets(), 8u);
   window.OnRound(16);
