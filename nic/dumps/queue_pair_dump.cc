@@ -183,9 +183,9 @@ std::vector<FoundQueuePair> QueuePairWalk::Find(uint32_t most) {
         handle_ = 0;
       }
       client_ = client->id();
-      while (found.size() < most &&
-             TakeSome(*client, most - static_cast<uint32_t>(found.size()), found)) {
-        continue;
+      bool has_more = true;
+      while (has_more && found.size() < most) {
+        has_more = TakeSome(*client, most - static_cast<uint32_t>(found.size()), found);
       }
       if (found.size() >= most) break;
     }

@@ -62,7 +62,7 @@ std::span<const uint8_t> WriteFrame(const wire::HeaderTemplate& path, const Mad&
 
 }  // namespace
 
-Gsi::Gsi(Timers& timers, Neighbours& neighbours, std::vector<Port> ports)
+Gsi::Gsi(Timers& timers, Neighbours& neighbours, const std::vector<Port>& ports)
     : timers_(timers), neighbours_(neighbours) {
   for (const Port& port : ports) AddPort(port);
 }

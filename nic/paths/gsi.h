@@ -41,7 +41,7 @@ class Gsi {
   };
 
   /// `ports`: one for each device. Devices and channels outlive this object, or their RemovePort.
-  Gsi(Timers& timers, Neighbours& neighbours, std::vector<Port> ports);
+  Gsi(Timers& timers, Neighbours& neighbours, const std::vector<Port>& ports);
   ~Gsi();
   Gsi(const Gsi&) = delete;
   Gsi& operator=(const Gsi&) = delete;
