@@ -81,6 +81,10 @@ class Port {
   /// TransmitRoom is 0: the time by which there may be room, or kNever when the port does not know
   /// that time.
   virtual Nanos NextDeadline([[maybe_unused]] uint16_t queue) const { return kNever; }
+  /// How far the time by which frames travel is behind `now`: that of an emulated network waits for
+  /// the worker that runs it. A port that `may_lag` is asked in each turn; others always say 0.
+  virtual Nanos Lag([[maybe_unused]] Nanos now) const { return Nanos(0); }
+  virtual bool may_lag() const { return false; }
 
   // ---- control thread ----
   /// The present link, MTU and MAC.

@@ -32,6 +32,8 @@ class FaultPort final : public Port {
   bool BeforeSleep(uint16_t queue) override { return port_->BeforeSleep(queue); }
   void AfterSleep(uint16_t queue) override { port_->AfterSleep(queue); }
   Nanos NextDeadline(uint16_t queue) const override;
+  Nanos Lag(Nanos now) const override { return port_->Lag(now); }
+  bool may_lag() const override { return port_->may_lag(); }
   PortInfo Info() const override;
   PortCounters counters() const override { return port_->counters(); }
   void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }

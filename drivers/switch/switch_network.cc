@@ -71,15 +71,17 @@ uint16_t SwitchNetwork::Transmit(uint32_t host, uint16_t queue, rte_mbuf* const*
 
 /// Runs once per turn: all ports have the same `now` in a turn. Time without events is no lag.
 void SwitchNetwork::Advance(Nanos now) {
-  if (now == turn_ && now_ != now) return;
+  const Nanos before = this->now();
+  if (now == turn_ && before != now) return;
   turn_ = now;
   const Nanos next = std::min(now, std::max(fabric_.NextEvent(), now - kMostSwitchLag));
-  now_ = std::min(now, std::max(now_, next) + kSwitchStep);
-  fabric_.Advance(now_);
+  const Nanos after = std::min(now, std::max(before, next) + kSwitchStep);
+  now_.store(after, std::memory_order_relaxed);
+  fabric_.Advance(after);
 }
 
 void SwitchNetwork::Send(uint32_t host, rte_mbuf* frame) {
-  fabric_.Send(host, FrameOf(frame), now_);
+  fabric_.Send(host, FrameOf(frame), now());
 }
 
 void SwitchNetwork::TakeSent(uint32_t host) {

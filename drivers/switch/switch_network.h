@@ -2,6 +2,7 @@
 // Emulated switches between the NICs of one daemon, and how the workers reach them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -49,7 +50,7 @@ inline constexpr uint32_t kSwitchReceiveFrames = 512;
 /// longer, because others had its CPU, the network's time catches up with the clock turn by turn.
 /// So no line falls idle for want of frames, and queues are as long as they would have been. The
 /// step is shorter than the time that a host's waiting frames take on its link.
-inline constexpr Nanos kSwitchStep{50'000};
+inline constexpr Nanos kSwitchStep{20'000};
 /// How far the network's time may lag. When the CPU cannot carry the rate, the network runs slower.
 inline constexpr Nanos kMostSwitchLag{20'000'000};
 
@@ -75,16 +76,18 @@ class SwitchNetwork final : public fabric::Surroundings {
   bool HasFrames(uint32_t host, uint16_t queue) const;
   /// The deadline is in the past while the network's time is behind.
   Nanos NextDeadline(uint16_t queue) const { return queue == 0 ? fabric_.NextEvent() : kNever; }
+  /// How far the network's time is behind `now`; 0 when it is not.
+  Nanos Lag(Nanos now) const { return std::max(now - this->now(), Nanos(0)); }
 
   // ---- control thread, while no worker is inside a port ----
   const fabric::Fabric& fabric() const { return fabric_; }
   /// The network's time, at which `fabric` is in its present state.
-  Nanos now() const { return now_; }
+  Nanos now() const { return now_.load(std::memory_order_relaxed); }
   void SetSwitch(uint32_t switch_index, const fabric::SwitchConfig& config) {
-    fabric_.SetSwitch(switch_index, config, now_);
+    fabric_.SetSwitch(switch_index, config, now());
   }
   void SetLink(uint32_t cable, const fabric::LinkConfig& config) { fabric_.SetLink(cable, config); }
-  void SetUp(uint32_t cable, bool is_up) { fabric_.SetUp(cable, is_up, now_); }
+  void SetUp(uint32_t cable, bool is_up) { fabric_.SetUp(cable, is_up, now()); }
 
   // ---- control thread, at any time ----
   /// Frames that arrived at the port and found its queue full.
@@ -118,7 +121,7 @@ class SwitchNetwork final : public fabric::Surroundings {
   const uint16_t queues_;
   rte_mempool* const copies_;
   std::vector<std::unique_ptr<Place>> places_;
-  Nanos now_{0};
+  std::atomic<Nanos> now_{Nanos(0)};  ///< Written by worker 0.
   Nanos turn_{-1};         ///< The clock's time of the turn that advanced the network's time last.
   fabric::Fabric fabric_;  ///< Destroyed first: it gives back the frames that it holds.
 };

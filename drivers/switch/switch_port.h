@@ -32,6 +32,8 @@ class SwitchPort final : public Port {
   bool BeforeSleep(uint16_t queue) override;
   void AfterSleep(uint16_t queue) override;
   Nanos NextDeadline(uint16_t queue) const override { return network_->NextDeadline(queue); }
+  Nanos Lag(Nanos now) const override { return network_->Lag(now); }
+  bool may_lag() const override { return true; }
   PortInfo Info() const override;
   PortCounters counters() const override { return {.rx_missed = network_->missed(host_)}; }
 

@@ -32,7 +32,7 @@ constexpr char kWireHelp[] =
     "selective-repeat=on|off here and below, on if not given: repeat lost\n"
     "packets alone with NICs that agree to it\n"
     "cc=off|dcqcn|dcqcn-mlx|delay here and below: congestion control, off on a\n"
-    "wire and dcqcn on a port if not given; cc.3=PROFILE: of priority 3 (DSCP\n"
+    "wire and delay on a port if not given; cc.3=PROFILE: of priority 3 (DSCP\n"
     "24 to 31) alone; cc.PARAMETER=NUMBER\n"
     "rate=5G|off, also of a port: each NIC sends no more, in bits on the wire\n"
     "A.KEY=... here, uroce0.KEY=... of a switch: rate or cc of one NIC alone\n"

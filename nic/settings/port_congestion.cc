@@ -18,7 +18,7 @@ namespace uroce::nic {
 namespace {
 
 constexpr absl::string_view kParameterPrefix = "cc.";
-constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDcqcn;
+constexpr congestion::Profile kDefaultOfPorts = congestion::Profile::kDelay;
 
 absl::Status SetProfile(absl::string_view key, const std::string& text,
                         std::optional<congestion::Profile>& to) {

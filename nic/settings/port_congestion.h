@@ -32,7 +32,7 @@ absl::Status ChangeCongestion(const std::string& text, CongestionConfig& config)
 std::vector<std::pair<std::string, std::string>> CongestionFields(const CongestionConfig& config);
 
 /// Combines the settings of the device for packets of a priority that has no profile of its own.
-/// Without a profile: `dcqcn` on a port; `off` on an in-process wire, which applies backpressure to
+/// Without a profile: `delay` on a port; `off` on an in-process wire, which applies backpressure to
 /// its sender and has no queue that could grow.
 congestion::Settings CongestionOf(const DeviceConfig& device);
 /// The settings of each priority.

@@ -19,6 +19,9 @@ struct Environment {
   uint64_t line_bps = 100'000'000'000;
   /// The total time in which the shell's thread was ready but not running. Round trips exclude it.
   Nanos stalled{};
+  /// How far the time of an emulated network is behind the thread's clock: see drivers::Port::Lag.
+  /// Round trips are measured by the network's time.
+  Nanos lag{};
   /// How long packets that arrived since the thread's last turn may have waited for it; 0 where
   /// that is the time of a turn. Peers that agree to it are told (pipeline/wire/host_delay.h).
   Nanos host_delay{};

@@ -33,7 +33,8 @@ void Window::OnAllResent(bool selective) {
 }
 
 void Window::OnAcknowledgedByDelay(wire::Psn una, Nanos now, Nanos peer_delay) {
-  delay_.OnAcknowledged(settings(), una, now, environment_->stalled + peer_delay);
+  delay_.OnAcknowledged(settings(), una, now - environment_->lag,
+                        environment_->stalled + peer_delay);
   packets_ = delay_.packets();
 }
 

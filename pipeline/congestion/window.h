@@ -36,15 +36,20 @@ class Window {
   bool AsksForAck(uint32_t in_flight) const {
     return in_flight + 1 >= packets_ || (by_delay_ && delay_.WantsAck());
   }
-  /// See DelayWindow::gap.
-  Nanos gap() const { return by_delay_ ? delay_.gap() : Nanos(0); }
+  /// See DelayWindow::gap. An emulated network that catches up takes packets faster than by the
+  /// clock: then only windows of one packet or less have gaps.
+  Nanos gap() const {
+    if (!by_delay_) [[likely]]
+      return Nanos(0);
+    return environment_->lag != Nanos(0) && packets_ > 1 ? Nanos(0) : delay_.gap();
+  }
 
   /// A packet in order leaves. `measurable`: it asks for an acknowledgement that does not wait for
   /// other packets.
   void OnSent(wire::Psn psn, uint32_t in_flight, bool measurable, Nanos now) {
     if (!by_delay_) return;
     const bool fills = in_flight + 1 >= packets_;
-    delay_.OnSent(psn, measurable, fills, now, environment_->stalled);
+    delay_.OnSent(psn, measurable, fills, now - environment_->lag, environment_->stalled);
   }
   /// `packets` more are acknowledged: now all before `una`. `peer_delay`: how long they waited for
   /// the responder's CPU, as it says.

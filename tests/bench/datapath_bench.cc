@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "tests/bench/wire_loop.h"
@@ -42,6 +43,24 @@ void BM_WriteRecorded(benchmark::State& state) {
                                                benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_WriteRecorded)->Args({64, 32})->Args({65536, 16});
+
+/// With congestion control that has nothing to do; compare the profiles, and `off`, in one run.
+void Controlled(benchmark::State& state, congestion::Profile profile, bool is_paced) {
+  const auto length = static_cast<uint32_t>(state.range(0));
+  const auto depth = static_cast<uint32_t>(state.range(1));
+  WireLoop loop(std::max<size_t>(length, 4096), profile);
+  if (is_paced) loop.Pace();
+  for ([[maybe_unused]] auto iteration : state)
+    loop.Move(WireLoop::kWrite, length, depth, depth * 8);
+  const uint32_t packets = depth * 8 * ((length + 4095) / 4096);
+  state.counters["packets/s"] = benchmark::Counter(
+      static_cast<double>(state.iterations()) * packets, benchmark::Counter::kIsRate);
+}
+using congestion::Profile;
+BENCHMARK_CAPTURE(Controlled, off, Profile::kOff, false)->Args({64, 32})->Args({65536, 16});
+BENCHMARK_CAPTURE(Controlled, dcqcn, Profile::kDcqcn, false)->Args({64, 32})->Args({65536, 16});
+BENCHMARK_CAPTURE(Controlled, delay, Profile::kDelay, false)->Args({64, 32})->Args({65536, 16});
+BENCHMARK_CAPTURE(Controlled, paced, Profile::kDcqcn, true)->Args({64, 32})->Args({65536, 16});
 
 /// A turn that finds no work: the cost of polling.
 void BM_EmptyTurn(benchmark::State& state) {

@@ -37,9 +37,14 @@ class WireLoop {
   static constexpr uint8_t kWrite = 0;
   static constexpr uint8_t kSend = 2;
   static constexpr uint8_t kRead = 4;
+  /// More than a turn moves in the microsecond that it takes in the testbed.
+  static constexpr uint64_t kLineBps = 10'000'000'000'000;
 
-  explicit WireLoop(size_t buffer_bytes)
+  explicit WireLoop(size_t buffer_bytes, congestion::Profile profile = congestion::Profile::kOff)
       : source_(Pattern(buffer_bytes, 1)), target_(buffer_bytes) {
+    for (const auto& device : bed_.devices) {
+      device->SetCongestion(congestion::DefaultsOf(profile), kLineBps);
+    }
     bed_.attributes.path_mtu_bytes = 4096;
     bed_.attributes.timeout = 18;
     a_ = &bed_.AddEndpoint(0, {.sq_depth = 128, .cq_depth = 256, .max_sge = 1, .max_inline = 0});
@@ -49,6 +54,9 @@ class WireLoop {
     to_ = &bed_.Register(target_.data(), target_.size(), kAllAccess, MrMode::kMapped);
     a_->hold_bell = true;
   }
+
+  /// A limit of the sender that is never reached: each packet is counted, and none waits.
+  void Pace() { a_->qp->flow().rate.SetLimit(kLineBps); }
 
   void RecordFlights() {
     for (Endpoint* end : {a_, b_}) end->qp->set_history(std::make_unique<PacketHistory>(64));

@@ -40,12 +40,15 @@ class TestPort : public drivers::Port {
   }
   uint16_t TransmitRoom(uint16_t) const override { return room; }
   bool wakes_itself() const override { return true; }
+  Nanos Lag(Nanos) const override { return lag; }
+  bool may_lag() const override { return true; }
   drivers::PortInfo Info() const override { return {}; }
 
   TestPort* peer = nullptr;
   std::deque<rte_mbuf*> arrived;
   std::function<bool(rte_mbuf*)> filter;  ///< False: the frame is lost.
   std::chrono::microseconds receive_takes{0};
+  Nanos lag{0};
   uint16_t room = 256;
   uint64_t sent = 0;
 };

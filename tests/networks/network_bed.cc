@@ -112,8 +112,7 @@ void Join(SimulatedNic& nic, const Endpoint& from, SimulatedNic& peer, const End
 
 SimulatedNic::SimulatedNic(const NetworkConfig& config, uint32_t number,
                            std::shared_ptr<drivers::SwitchNetwork> network)
-    : cpu_(config.cpu),
-      random_(config.seed * 1'000 + number),
+    : cpu_(config.cpu, config.seed * 1'000 + number),
       network_(std::move(network)),
       number_(number),
       port_(std::make_unique<drivers::SwitchPort>(network_, number)),
@@ -145,7 +144,7 @@ SimulatedNic::~SimulatedNic() {
   worker().RemoveSession(session_.get());
 }
 
-bool SimulatedNic::HasCpu(Nanos now, Nanos& waited) {
+bool CpuTurns::HasCpu(Nanos now, Nanos& waited) {
   constexpr Nanos kIdle{20'000};
   const auto random_time = [&](Nanos mean) {
     const auto most = static_cast<uint64_t>(mean.count());
@@ -172,14 +171,14 @@ bool SimulatedNic::IsIdle(Nanos now) {
 
 void SimulatedNic::RunOnce(Nanos now) {
   Nanos waited{0};
-  if (cpu_.waits != Nanos(0)) {
-    if (!HasCpu(now, waited)) return;
+  if (cpu_.is_shared()) {
+    if (!cpu_.HasCpu(now, waited)) return;
   } else if (idle_turns_ < kMostIdleTurns && IsIdle(now)) {
     ++idle_turns_;
     return;
   }
   idle_turns_ = 0;
-  if (worker().RunOnce(now, waited)) was_busy_ = now;
+  if (Turn(now, waited)) cpu_.NoteBusy(now);
 }
 
 Endpoint& SimulatedNic::AddEndpoint(const Endpoint::Limits& limits) {
@@ -234,6 +233,7 @@ void Flow::ResetCounts() {
 
 NetworkBed::NetworkBed(const NetworkConfig& config)
     : config_(config),
+      daemon_cpu_(config.cpu, config.seed),
       network_(std::make_shared<drivers::SwitchNetwork>(NetworkOf(config), FramePool())) {
   if (config.turn > drivers::kSwitchStep) abort();
   for (uint32_t i = 0; i < config.switch_of_nic.size(); ++i) {
@@ -277,10 +277,22 @@ void NetworkBed::Inject(uint32_t from, std::span<const uint8_t> bytes) {
 void NetworkBed::Run(Nanos duration) {
   for (const Nanos end = now_ + duration; now_ < end; now_ = now_ + config_.turn) {
     for (const auto& flow : flows_) flow->Run();
-    network_->Receive(0, 0, nullptr, 0, now_);  // Its time advances, though no worker may look.
-    for (const auto& nic : nics_) nic->RunOnce(now_);
+    config_.is_one_daemon ? TurnOfDaemon() : Turn();
     if (watched_ != nullptr) queue_samples_.push_back(watched_->queue_bytes());
   }
+}
+
+void NetworkBed::Turn() {
+  network_->Receive(0, 0, nullptr, 0, now_);  // Its time advances, though no worker may look.
+  for (const auto& nic : nics_) nic->RunOnce(now_);
+}
+
+void NetworkBed::TurnOfDaemon() {
+  Nanos waited{0};
+  if (daemon_cpu_.is_shared() && !daemon_cpu_.HasCpu(now_, waited)) return;
+  bool is_busy = false;
+  for (const auto& nic : nics_) is_busy |= nic->Turn(now_, waited);
+  if (is_busy) daemon_cpu_.NoteBusy(now_);
 }
 
 void NetworkBed::WatchQueue(const fabric::Link* link) {

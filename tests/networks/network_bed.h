@@ -49,7 +49,28 @@ struct NetworkConfig {
   /// switches' time lags, and frames arrive early when it catches up.
   Nanos turn{1'000};
   SharedCpu cpu;  ///< Of each worker.
+  /// All NICs are those of one daemon, as with --switch: they have one CPU, and the network waits
+  /// with them.
+  bool is_one_daemon = false;
   uint64_t seed = 1;
+};
+
+/// Who has a CPU that is shared, and when.
+class CpuTurns {
+ public:
+  CpuTurns(const SharedCpu& cpu, uint64_t seed) : cpu_(cpu), random_(seed) {}
+  bool is_shared() const { return cpu_.waits != Nanos(0); }
+  /// Whether the worker runs at `now`; `waited`: for how long it did not before.
+  bool HasCpu(Nanos now, Nanos& waited);
+  void NoteBusy(Nanos now) { was_busy_ = now; }
+
+ private:
+  const SharedCpu cpu_;
+  bool has_cpu_ = false;
+  Nanos cpu_changes_ = kStart;
+  Nanos lost_cpu_ = kStart;
+  Nanos was_busy_ = kStart;
+  std::mt19937_64 random_;
 };
 
 /// One NIC with a worker of its own.
@@ -69,22 +90,17 @@ class SimulatedNic {
   void RemoveEndpoint(datapath::Endpoint& endpoint);
   /// A turn of the worker, if it has a CPU now.
   void RunOnce(Nanos now);
+  /// A turn of the worker, which had no CPU for `waited` before. False: there was nothing to do.
+  bool Turn(Nanos now, Nanos waited) { return worker().RunOnce(now, waited); }
   datapath::Worker& worker() { return workers_->at(0); }
   datapath::Device& device() { return *device_; }
   Gid address() const { return device_->addresses.front().gid; }
 
  private:
-  /// Whether the worker runs at `now`; `waited`: for how long it did not before.
-  bool HasCpu(Nanos now, Nanos& waited);
   /// Whether a turn at `now` would find nothing to do.
   bool IsIdle(Nanos now);
 
-  const SharedCpu cpu_;
-  bool has_cpu_ = false;
-  Nanos cpu_changes_ = kStart;
-  Nanos lost_cpu_ = kStart;
-  Nanos was_busy_ = kStart;
-  std::mt19937_64 random_;
+  CpuTurns cpu_;
   std::shared_ptr<drivers::SwitchNetwork> network_;
   const uint32_t number_;
   uint32_t idle_turns_ = 0;
@@ -172,7 +188,13 @@ class NetworkBed {
   uint64_t QueueBytes(double part) const;
 
  private:
+  /// A turn of all workers.
+  void Turn();
+  /// The same for those of one daemon.
+  void TurnOfDaemon();
+
   const NetworkConfig config_;
+  CpuTurns daemon_cpu_;
   Nanos now_ = kStart;
   std::shared_ptr<drivers::SwitchNetwork> network_;
   std::vector<std::unique_ptr<SimulatedNic>> nics_;

@@ -102,5 +102,23 @@ TEST(NetworksTest, HostsWithSharedCpus) {
   }
 }
 
+// [cc.net.hosts] The NICs of one daemon at a switch of 1 Gb/s, and other programs on its CPU: the
+// network waits with the daemon and then catches up, so frames travel faster than by the clock.
+TEST(NetworksTest, ASwitchInsideABusyDaemon) {
+  for (const Profile profile : {Profile::kOff, Profile::kDcqcn, Profile::kDelay}) {
+    for (const auto& [runs, waits] : {std::pair{Nanos(3'000'000), Nanos(1'000'000)},
+                                      std::pair{Nanos(300'000), Nanos(100'000)}}) {
+      NetworkConfig config = Star(Kind::kUnmarked, 2, DefaultsOf(profile));
+      config.link = {.rate_bps = 1'000'000'000, .delay = Nanos(5'000)};
+      config.is_one_daemon = true;
+      config.cpu = {.runs = runs, .waits = waits};
+      const Shares shares = RunIncast(
+          config, {.senders = 1, .warm = Nanos(200'000'000), .measured = Nanos(400'000'000)});
+      EXPECT_GE(shares.use, 0.95) << congestion::NameOf(profile) << " " << waits.count();
+      EXPECT_EQ(shares.lost, 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace uroce::networks

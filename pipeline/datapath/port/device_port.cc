@@ -25,6 +25,7 @@ DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps
       counters_(device->counters(cross_worker->index())),
       histograms_(device->histograms(cross_worker->index())),
       environments_(device->congestion(cross_worker->index())),
+      may_lag_(port_->may_lag()),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),
@@ -82,8 +83,26 @@ void DevicePort::ResumeExpired(Nanos now) {
   }
 }
 
+void DevicePort::NoteWait(Nanos wait, Nanos now) {
+  // No packet has waited where its network waited, too.
+  const Nanos more_lag = may_lag_ ? port_->Lag(now) - environments_.front().lag : Nanos(0);
+  const Nanos told = std::max(wait - more_lag, Nanos(0));
+  for (congestion::Environment& environment : environments_) {
+    environment.host_delay = told;
+    environment.stalled = environment.stalled + told;
+  }
+}
+
+void DevicePort::NoteLag(Nanos now) {
+  const Nanos lag = port_->Lag(now);
+  if (lag == environments_.front().lag) return;
+  for (congestion::Environment& environment : environments_) environment.lag = lag;
+}
+
 uint16_t DevicePort::Receive(rte_mbuf** frames, Nanos now) {
   uint16_t count = queue_ ? port_->ReceiveBurst(*queue_, frames, kBurst, now) : 0;
+  if (may_lag_) [[unlikely]]
+    NoteLag(now);
   uint64_t bytes = 0;
   for (uint16_t i = 0; i < count; ++i) bytes += frames[i]->data_len;
   if (count != 0) {

@@ -125,6 +125,9 @@ class DevicePort {
       ResumeExpired(now);
   }
 
+  /// Tells congestion control that the worker was ready before `now`, but had no CPU for `wait`.
+  void NoteWait(Nanos wait, Nanos now);
+
   /// Receives up to 2 * kBurst frames: those from the port, and those that the device sent to
   /// itself for this worker. Frames to itself for other workers go to their owner; an owner that is
   /// behind holds them back. Captures see frames once their fate is known: see FrameRecorder.
@@ -175,6 +178,8 @@ class DevicePort {
   static constexpr uint32_t kOwnRing = 8 * kBurst;
 
   void DropFrames();
+  /// Tells congestion control how far the port's network is behind `now`.
+  void NoteLag(Nanos now);
   uint16_t ReceiveOwn(rte_mbuf** frames);
   Nanos PortDeadline() const { return queue_ ? port_->NextDeadline(*queue_) : kNever; }
   /// When a limit lets data leave that it holds back.
@@ -197,6 +202,7 @@ class DevicePort {
   DeviceCounters& counters_;
   DeviceHistograms& histograms_;
   const std::span<congestion::Environment, congestion::kPriorities> environments_;
+  const bool may_lag_;
   const std::optional<uint16_t> queue_;
   const uint32_t driver_;  ///< The worker that sends: this one, where it has a queue.
   const bool serves_host_;

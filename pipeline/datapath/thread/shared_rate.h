@@ -25,7 +25,7 @@ class SharedRate {
   /// The longest pause that costs no rate: a worker that sleeps wakes late.
   static constexpr Nanos kMaxLate{2'000'000};
   /// The size of a ticket: what the rate gives in kTicketTime, but at least a packet of path MTU
-  /// 4096, so that short packets have no advantage.
+  /// 4096, so that a slow sender waits once for each packet.
   static constexpr Nanos kTicketTime{50'000};
   static constexpr int64_t kLeastTicketBytes = 4'500;
   static constexpr int64_t kMostTicketBytes = 16 * 1024;

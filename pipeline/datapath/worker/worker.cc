@@ -69,7 +69,7 @@ void Worker::Release() { impl_->thread.Release(); }
 void Worker::Wake() { impl_->sleep.Wake(); }
 
 bool Worker::RunOnce(Nanos now, Nanos waited) {
-  impl_->NoteWait(waited);
+  impl_->NoteWait(waited, now);
   return impl_->Turn(now);
 }
 

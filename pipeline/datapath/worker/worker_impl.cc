@@ -117,7 +117,7 @@ void Worker::Impl::ThreadMain() {
   run_delay.Open();
   while (!thread.must_stop()) {
     const Nanos now = time.ReadClock();
-    NoteWait(WaitBefore(now));
+    NoteWait(WaitBefore(now), now);
     const bool busy = Turn(now);
     switch (idle.AfterTurn(busy, time.now())) {
       case IdleStep::kPoll:
@@ -152,7 +152,7 @@ bool Worker::Impl::MeasuresWaits() const {
 // are told: the machine causes them, not the network. Answers that arrived meanwhile, or that this
 // worker has yet to send to itself, are taken before timers expire: a packet that nobody has lost
 // is not sent again. A worker whose turns are all that long has its timers in each ninth.
-void Worker::Impl::NoteWait(Nanos waited) {
+void Worker::Impl::NoteWait(Nanos waited, Nanos now) {
   constexpr Nanos kLongestTurn{50'000};
   constexpr Nanos kStall{150'000};
   constexpr uint8_t kTurnsToCatchUp = 8;
@@ -161,12 +161,7 @@ void Worker::Impl::NoteWait(Nanos waited) {
   const Nanos before = std::exchange(told_wait, told);
   if (told == Nanos(0) && before == Nanos(0)) [[likely]]
     return;
-  for (const auto& port : objects.ports()) {
-    for (congestion::Environment& environment : port->environments()) {
-      environment.host_delay = told;
-      environment.stalled = environment.stalled + told;
-    }
-  }
+  for (const auto& port : objects.ports()) port->NoteWait(told, now);
 }
 
 bool Worker::Impl::ExpireTimers() {

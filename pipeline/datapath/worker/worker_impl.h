@@ -49,8 +49,8 @@ struct Worker::Impl {
   /// Whether waits for a CPU after a sleep are measured, at two microseconds a sleep: while
   /// round-trip times control what a port sends.
   bool MeasuresWaits() const;
-  /// Called before each turn.
-  void NoteWait(Nanos waited);
+  /// Called before each turn, which begins at `now`.
+  void NoteWait(Nanos waited, Nanos now);
   bool ExpireTimers();
 
   // ---- sleep ----

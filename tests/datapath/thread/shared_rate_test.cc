@@ -108,6 +108,36 @@ TEST(SharedRateTest, APauseBuysABurst) {
   }
 }
 
+// [cc.limit.burst] Each of many senders waits for the time of its ticket: together they send no
+// more at once than one does.
+TEST(SharedRateTest, ABurstIsThatOfAllSenders) {
+  SharedRate rate(1'000'000'000);
+  std::vector<RatedSender> senders;
+  for (int i = 0; i < 64; ++i) senders.push_back({RateShare(&rate), 4200});
+  const Nanos now = kBegin + kSecond;
+  for (RatedSender& sender : senders) {
+    while (sender.share.MaySend(now)) {
+      sender.share.OnSent(sender.packet_bytes);
+      sender.sent_bytes += sender.packet_bytes;
+    }
+  }
+  EXPECT_LE(SumOf(senders), 32u * 4096 + 2 * 4200);
+}
+
+// [cc.limit.rate] A slow sender waits once for each long packet, and so its worker wakes up once.
+TEST(SharedRateTest, APacketWaitsOnce) {
+  SharedRate rate(1'000'000);
+  RateShare share(&rate);
+  Nanos now = kBegin;
+  int waits = 0;
+  for (int packets = 0; packets < 100; ++packets) {
+    for (; !share.MaySend(now); ++waits) now = share.next_send();
+    share.OnSent(4200);
+  }
+  EXPECT_LE(waits, 100);
+  EXPECT_GE(now - kBegin, Nanos(3'200'000'000)) << "420 KB at 1 Mb/s, but for the first burst";
+}
+
 // [cc.limit.late] A worker that looks every 100 us keeps a rate of 5 Gb/s, of which 100 us are less
 // than a burst.
 TEST(SharedRateTest, LateTurnsCostNoRate) {

@@ -462,6 +462,32 @@ TEST_F(WorkerDelayTest, AWaitForACpuIsTold) {
   EXPECT_EQ(environment.stalled, Nanos(120'000));
 }
 
+// [cc.delay.host] An emulated network that has waited with the thread: no packet has waited longer
+// than the network says, and round trips are those of its time.
+TEST_F(WorkerDelayTest, ANetworkThatLags) {
+  const auto& environment = bed_.devices[0]->congestion(0)[0];
+  const auto turn = [&](int64_t waited, int64_t lag) {
+    bed_.ports[0].lag = Nanos(lag);
+    bed_.now = bed_.now + Nanos(waited + 1'000);
+    bed_.worker->RunOnce(bed_.now, Nanos(waited));
+    EXPECT_EQ(environment.lag, Nanos(lag));
+  };
+  turn(60'000, 60'000);
+  EXPECT_EQ(environment.host_delay, Nanos(0));
+  EXPECT_EQ(environment.stalled, Nanos(0));
+  turn(70'000, 100'000);
+  EXPECT_EQ(environment.host_delay, Nanos(30'000)) << "the network waited for a part of it";
+  EXPECT_EQ(environment.stalled, Nanos(30'000));
+  // The network catches up while a packet is under way: its round trip is longer than it seems.
+  const auto* const delay = a_.qp->core().reliable().window().delay();
+  Post(kWrite, 0, kPath);
+  turn(0, 60'000);
+  bed_.ports[0].lag = Nanos(10'000);
+  ExpectDone(1);
+  EXPECT_GE(delay->delay(), Nanos(50'000));
+  EXPECT_LT(delay->delay(), Nanos(100'000));
+}
+
 // [cc.delay.small] Less than one packet in flight: a gap between them.
 TEST_F(WorkerDelayTest, AGapBetweenPackets) {
   Post(kWrite, 0, 4 * kPath);

@@ -179,7 +179,7 @@ TEST(ConfigTest, SelectiveRepeatHasTheSameNameInFiles) {
   for (const DeviceConfig& device : config->devices) EXPECT_FALSE(device.selective_repeat);
 }
 
-TEST(ConfigTest, CongestionControlIsDcqcnOnAPortAndOffOnAWire) {
+TEST(ConfigTest, CongestionControlIsByDelayOnAPortAndOffOnAWire) {
   using congestion::Profile;
   const absl::StatusOr<Config> config = FromFlags(
       {"--port=name=a,dev=net_null0", "--port=name=b,dev=net_null1,cc.rpg_ai_rate=7,cc=dcqcn-mlx",
@@ -189,7 +189,7 @@ TEST(ConfigTest, CongestionControlIsDcqcnOnAPortAndOffOnAWire) {
   for (const DeviceConfig& device : config->devices) {
     profiles.push_back(CongestionOf(device).profile);
   }
-  EXPECT_EQ(profiles, (std::vector{Profile::kDcqcn, Profile::kDcqcnMlx, Profile::kOff,
+  EXPECT_EQ(profiles, (std::vector{Profile::kDelay, Profile::kDcqcnMlx, Profile::kOff,
                                    Profile::kOff, Profile::kDcqcn, Profile::kDcqcn}));
   EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_ai_rate, 7u);
   EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_hai_rate, 50u);
@@ -202,7 +202,7 @@ TEST(ConfigTest, CongestionControlOfASwitchIsThatOfItsNics) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(CongestionOf(config->devices[1]).profile, congestion::Profile::kDcqcnMlx);
   EXPECT_EQ(CongestionOf(config->devices[1]).rp.rpg_gd, 12u);
-  EXPECT_EQ(CongestionOf(config->devices[2]).profile, congestion::Profile::kDcqcn);
+  EXPECT_EQ(CongestionOf(config->devices[2]).profile, congestion::Profile::kDelay);
 }
 
 TEST(ConfigTest, APriorityMayHaveAProfileOfItsOwn) {
