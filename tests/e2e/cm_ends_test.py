@@ -3,9 +3,10 @@
 what is left of many of them."""
 import unittest
 
-from cm_programs import ids, listens, two_sided
+from cm_programs import ids, listens, rping, two_sided
 from endure import MortalLab, holdings_at_rest, wait_until_back
 from lab import BUILD, LONG, VethLab, WireLab, next_port
+from port_changes_test import TwoAddresses, second_ports, uroce
 from process import resident_kilobytes, wait_until
 
 CM_STATES = BUILD / "tests" / "e2e" / "cm_states"
@@ -115,6 +116,36 @@ class InterfaceTest(Ends, unittest.TestCase):
         self.lab.b.namespace.ip("link", "del", "eth0")  # And with it the other end of the pair.
         for end in ends:
             self.expect(end, DEVICE_REMOVAL)
+
+
+class RemovedPortTest(Ends, unittest.TestCase):
+    """Of two ports of a daemon one goes: its ids are told, those of the other one stay."""
+
+    def test_ids_of_the_port_alone_are_told(self):
+        first = TwoAddresses()
+        self.addCleanup(first.close)
+        first.add()
+        self.lab = first
+        staying = self.start_connection("established", "established")
+        self.lab = second_ports(first)
+        for state in ("listening", "established"):
+            with self.subTest(state):
+                if state == "established":
+                    server, client = self.start_connection(state, state)
+                else:
+                    server, client = self.start_end("server", state, next_port()), None
+                    wait_until(lambda program=server: "at listening" in program.output(),
+                               "a listener")
+                uroce(first.a, "port", "remove", "uroce1")
+                self.expect(server, DEVICE_REMOVAL)
+                if client:
+                    self.assertTrue(client.running(), "peers are told nothing")
+                    client.kill()
+                uroce(first.a, "port", "add", *first.spec(first.a))
+                rping(self.lab)
+        for end in staying:
+            self.assertTrue(end.running(), end.describe())
+            end.kill()
 
 
 if LONG:
