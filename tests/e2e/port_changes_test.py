@@ -203,6 +203,9 @@ class AddedPortTest(unittest.TestCase):
             self.assertEqual(fds_at_rest(host), its_fds)
             self.assertEqual(tasks(host), its_tasks)
             self.assertLess(heap_kb(host) - its_kb, 1000)
+            # A worker holds a burst of empty frames ready.
+            wait_until(lambda its=host: its.dump("stat")["held"]["frames"] <= 32,
+                       "no frames that nobody uses")
 
 
 class AddedPortOfTwoWorkersTest(AddedPortTest):
