@@ -40,6 +40,13 @@ Bytes PayloadOf(const Bytes& frame) {
   return {frame.begin() + places->payload_offset, frame.end() - 4};
 }
 
+/// Of IPv4 frames.
+std::vector<int> IdentificationsOf(const std::vector<Bytes>& frames) {
+  std::vector<int> all;
+  for (const Bytes& frame : frames) all.push_back(frame[18] << 8 | frame[19]);
+  return all;
+}
+
 /// The writer's flow sockets are bound to 127.0.0.1 or ::1, and the receiver is any socket there.
 /// Frames have the addresses of the train, so the test sends to the receiver by itself.
 class DatagramsTest : public FramePoolTest {
@@ -130,6 +137,9 @@ TEST_P(DatagramFamilies, PacketsOfAFlowComeBackInOrderEachWithItsIcrc) {
   EXPECT_EQ(Send(sent).frames, sent.size());
   const std::vector<Bytes> received = Receive();
   ASSERT_EQ(received.size(), sent.size());
+  if (!GetParam()) {
+    EXPECT_EQ(IdentificationsOf(received), (std::vector<int>{0, 1, 2, 3, 0, 1, 0, 1}));
+  }
   for (size_t i = 0; i < sent.size(); ++i) {
     EXPECT_EQ(PayloadOf(received[i]), PayloadOf(sent[i])) << i;
     EXPECT_TRUE(HasRightIcrcIn(received[i])) << i;
