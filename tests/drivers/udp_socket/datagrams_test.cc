@@ -262,6 +262,45 @@ TEST_F(IdentificationGuessTest, EachFlowHasItsOwn) {
   EXPECT_EQ(Store(101), Found::kExpected);
 }
 
+// A peer by UDP sockets: of 2^26 damaged packets one fits, not of 2^16.
+TEST_F(IdentificationGuessTest, AFlowOfSegmentsTakesNoOtherIdentification) {
+  for (uint16_t i = 0; i < IdentificationGuess::kSure - 1; ++i) Store(i % 64);
+  EXPECT_EQ(Store(63), Found::kExpected);
+  EXPECT_EQ(Store(0xabcd), Found::kDamaged);
+  EXPECT_FALSE(HasRightIcrcIn(frame_));
+  EXPECT_EQ(Store(0xabcd), Found::kFitted) << "another one sends by the flow now";
+  EXPECT_TRUE(IsStored(0xabcd));
+}
+
+TEST_F(IdentificationGuessTest, AFlowOfSegmentsMayLosePackets) {
+  for (uint16_t i = 0; i < IdentificationGuess::kSure; ++i) Store(i % 64);
+  EXPECT_EQ(Store(0), Found::kExpected);
+  EXPECT_EQ(Store(40), Found::kFitted);
+  EXPECT_TRUE(IsStored(40));
+  EXPECT_EQ(Store(64), Found::kDamaged) << "of no superframe";
+}
+
+TEST_F(IdentificationGuessTest, FewPacketsMakeNoFlowOfSegments) {
+  for (uint16_t i = 0; i < IdentificationGuess::kSure - 1; ++i) Store(i % 64);
+  EXPECT_EQ(Store(0xabcd), Found::kFitted);
+  EXPECT_TRUE(IsStored(0xabcd));
+}
+
+TEST_F(IdentificationGuessTest, ACounterIsNoFlowOfSegments) {
+  for (uint16_t i = 0; i < 300; ++i) EXPECT_EQ(Store(i), Found::kExpected);
+  EXPECT_EQ(Store(5000), Found::kFitted) << "behind lost packets";
+  EXPECT_TRUE(IsStored(5000));
+}
+
+// Flows share 1024 places.
+TEST_F(IdentificationGuessTest, AFlowThatHasTakenThePlaceOfOneOfSegmentsIsNew) {
+  for (uint32_t port = 0xc000; port <= 0xffff; ++port) {
+    train_.udp_source_port = static_cast<uint16_t>(port);
+    Store(0);
+  }
+  EXPECT_EQ(Store(0xabcd), Found::kFitted);
+}
+
 TEST_F(IdentificationGuessTest, ADamagedPacketStaysDamaged) {
   frame_ = train_.Next(256);
   frame_[100] ^= 4;
