@@ -80,9 +80,10 @@ class Cable:
     def check(self, service, version):
         kinds, flags = SERVICES[service]
         with self.captured() as path:
-            outputs = data_check(self.lab, "--service", service, "--seed", seed(), "--ops",
-                                 ops(kinds), "--timeout", 16, "--deadline", 60, *flags, version=version,
-                                 timeout_s=1500 if LONG else 180)
+            outputs = data_check(
+                self.lab, "--service", service, "--seed", seed(), "--ops", ops(kinds),
+                "--timeout", 16, "--deadline", 60, *flags, version=version,
+                timeout_s=1500 if LONG else 180)
         for output in outputs:
             sent = {kind: int(count)
                     for kind, count in re.findall(r" ([a-z-]+)=([1-9]\d*)", output)}
