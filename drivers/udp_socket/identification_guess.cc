@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "drivers/udp_socket/identification_guess.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -40,8 +41,15 @@ IdentificationGuess::Found IdentificationGuess::Store(std::span<uint8_t> frame,
   const std::optional<uint16_t> found = wire::FindIdentification(frame, places);
   if (!found) return Found::kDamaged;
   const bool is_expected = *found == 0 || (is_known && (*found == next || *found == flow.last));
+  const bool is_segment = *found < kSegments;
+  if (is_known && flow.segments == kSure && !is_segment && !is_expected) {
+    flow.segments = 0;  // Another one may send by the flow now: the next packet is taken.
+    return Found::kDamaged;
+  }
   if (*found != (is_known ? next : 0)) wire::SetIdentification(frame, *found);
-  flow = {.key = key, .last = *found};
+  const uint8_t before = is_known ? flow.segments : 0;
+  const auto segments = static_cast<uint8_t>(is_segment ? std::min(before + 1, +kSure) : 0);
+  flow = {.key = key, .last = *found, .segments = segments};
   return is_expected ? Found::kExpected : Found::kFitted;
 }
 

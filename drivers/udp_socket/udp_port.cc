@@ -260,6 +260,12 @@ absl::StatusOr<UdpPort::Opened> UdpPort::Open() const {
   absl::StatusOr<KernelInterface> kernel = ReadInterface();
   if (!kernel.ok()) return kernel.status();
   Opened opened{.sockets = {}, .kernel = *std::move(kernel)};
+  if (queues() > 1) {
+    // Sockets of queues share their port, with those of any other daemon of this user too: one that
+    // does not share is refused where there are such.
+    absl::StatusOr<UdpSockets> alone = OpenUdpSockets(place_, /*is_shared=*/false);
+    if (!alone.ok()) return alone.status();
+  }
   for (uint16_t i = 0; i < queues(); ++i) {
     absl::StatusOr<UdpSockets> sockets = OpenUdpSockets(place_, queues() > 1);
     if (!sockets.ok()) return sockets.status();

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/dumps/worker_dump.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <nlohmann/json.hpp>
 
+#include "nic/base/thread_schedule.h"
 #include "nic/dumps/histogram_json.h"
 #include "nic/objects/nic.h"
 
@@ -25,7 +28,7 @@ constexpr WorkerRow kWorkerRows[] = {
     {&WorkerSnapshot::cross_worker_full, &DeviceCounters::rx_cross_worker_full},
 };
 
-WorkerSnapshot SnapshotOf(const Nic& nic, uint32_t index) {
+WorkerSnapshot SnapshotOf(Nic& nic, uint32_t index) {
   const datapath::WorkerCounters& counters = nic.workers().at(index).counters();
   WorkerSnapshot worker{.index = index,
                         .queue_pairs = nic.numbers().queue_pairs.count_on(index),
@@ -39,6 +42,12 @@ WorkerSnapshot SnapshotOf(const Nic& nic, uint32_t index) {
     }
   }
   counters.turn_ns.AddTo(worker.turn_ns);
+  pid_t thread = 0;
+  nic.workers().at(index).Run([&] { thread = gettid(); });
+  const ThreadSchedule schedule = ReadThreadSchedule(thread);
+  worker.cpu_ms = schedule.running_ns / 1'000'000;
+  worker.cpu_wait_ms = schedule.waiting_ns / 1'000'000;
+  worker.involuntary_switches = schedule.involuntary_switches;
   return worker;
 }
 
@@ -54,12 +63,15 @@ Json WorkerJson(const WorkerSnapshot& worker) {
           {"taken_over", worker.taken_over},
           {"turns", worker.turns},
           {"busy_ms", worker.busy_ms},
+          {"cpu_ms", worker.cpu_ms},
+          {"cpu_wait_ms", worker.cpu_wait_ms},
+          {"involuntary_switches", worker.involuntary_switches},
           {"histograms", {{"turn_ns", HistogramJson(TurnHistogram::kShape, worker.turn_ns)}}}};
 }
 
 }  // namespace
 
-std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic) {
+std::vector<WorkerSnapshot> WorkerSnapshots(Nic& nic) {
   std::vector<WorkerSnapshot> workers;
   for (uint32_t index = 0; index < nic.workers().count(); ++index) {
     workers.push_back(SnapshotOf(nic, index));

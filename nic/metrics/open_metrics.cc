@@ -281,6 +281,20 @@ constexpr WorkerFamily kWorkerFamilies[] = {
     {&WorkerSnapshot::handed_over, "uroce_worker_handed_over_packets", true,
      "Packets that the worker handed to the owner of their queue pair"},
     {&WorkerSnapshot::turns, "uroce_worker_turns", true, "Turns of the worker's loop"},
+    {&WorkerSnapshot::involuntary_switches, "uroce_worker_involuntary_switches", true,
+     "Times that the kernel gave the worker's CPU to another thread"},
+};
+
+struct WorkerTime {
+  uint64_t WorkerSnapshot::*milliseconds;
+  const char* name;
+  const char* help;
+};
+constexpr WorkerTime kWorkerTimes[] = {
+    {&WorkerSnapshot::busy_ms, "uroce_worker_busy_seconds", "Time of the turns that found work"},
+    {&WorkerSnapshot::cpu_ms, "uroce_worker_cpu_seconds", "Time that the worker was on a CPU"},
+    {&WorkerSnapshot::cpu_wait_ms, "uroce_worker_cpu_wait_seconds",
+     "Time that the worker was ready to run, but had no CPU"},
 };
 
 void AddWorkers(const std::vector<WorkerSnapshot>& workers, Writer& writer) {
@@ -291,9 +305,12 @@ void AddWorkers(const std::vector<WorkerSnapshot>& workers, Writer& writer) {
       writer.Add(Label("worker", worker.index), worker.*family.value);
     }
   }
-  writer.Begin("uroce_worker_busy_seconds", true, "Time of the turns that found work");
-  for (const WorkerSnapshot& worker : workers) {
-    writer.Add(Label("worker", worker.index), static_cast<double>(worker.busy_ms) / 1000);
+  for (const WorkerTime& time : kWorkerTimes) {
+    writer.Begin(time.name, true, time.help);
+    for (const WorkerSnapshot& worker : workers) {
+      writer.Add(Label("worker", worker.index),
+                 static_cast<double>(worker.*time.milliseconds) / 1000);
+    }
   }
   writer.BeginHistogram("uroce_worker_turn_seconds", "Lengths of the turns that found work");
   for (const WorkerSnapshot& worker : workers) {

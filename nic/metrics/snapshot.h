@@ -38,6 +38,9 @@ struct WorkerSnapshot {
   uint64_t taken_over = 0;
   uint64_t turns = 0;
   uint64_t busy_ms = 0;
+  uint64_t cpu_ms = 0;       ///< On a CPU.
+  uint64_t cpu_wait_ms = 0;  ///< Ready to run, but without a CPU.
+  uint64_t involuntary_switches = 0;
   HistogramSums turn_ns;
 };
 

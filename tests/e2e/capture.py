@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`uroce capture` under test, and tshark as the judge of its files."""
 import contextlib
+import re
 import signal
 import subprocess
+import time
 
-from process import Process, wait_until
+from process import Failed, Process, wait_until
 
 
 def start_capture(host, path, *arguments):
@@ -18,6 +20,18 @@ def stop_capture(capture):
     """Ends it as Ctrl-C does; returns what it said."""
     capture.signal(signal.SIGINT)
     return capture.expect_success(30)
+
+
+def stop_complete_capture(tcpdump):
+    """Ends a tcpdump that writes to a file; fails if it has not had all packets."""
+    time.sleep(1.2)  # The kernel gives it what is there at least once in a second.
+    tcpdump.stop(60)
+    said = tcpdump.output()
+    captured, received, dropped = (
+        int(re.search(rf"(\d+) packets {what}", said)[1])
+        for what in ("captured", "received by filter", "dropped by kernel"))
+    if dropped or captured != received:
+        raise Failed(tcpdump.describe())
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import unittest
 
 from lab import UROCE, VethLab, WireLab
 from process import Process, run_status, wait_until
+from programs import pingpong
 
 
 def examine(namespace, socket):
@@ -21,6 +22,53 @@ def examine(namespace, socket):
 def find(findings, level, text):
     return [finding for finding in findings
             if finding["level"] == level and text in finding["text"]]
+
+
+class DoctorOfASharedCpuTest(unittest.TestCase):
+    def setUp(self):
+        self.lab = WireLab()
+        self.addCleanup(self.lab.close)
+        self.lab.a.dump("devices")  # It answers when its workers are there.
+        tasks = f"/proc/{self.lab.a.daemon.process.pid}/task"
+        self.threads = [int(thread) for thread in os.listdir(tasks)]
+        (self.worker,) = [thread for thread in self.threads
+                          if _text_of(f"{tasks}/{thread}/comm") == "uroce-worker\n"]
+
+    def share_its_cpu(self):
+        """With a program that computes, until the worker has waited a second in all."""
+        cpu = {min(os.sched_getaffinity(self.worker))}
+        busy = Process(["python3", "-c", "while True: pass"])
+        self.addCleanup(busy.kill)
+        for thread in (self.worker, busy.pid):
+            os.sched_setaffinity(thread, cpu)
+
+        def has_waited():
+            pingpong(self.lab, "-n", 2000)
+            (worker,) = self.lab.a.dump("stat")["workers"]
+            return worker["cpu_wait_ms"] > max(1000, worker["cpu_ms"] // 4)
+        wait_until(has_waited, "the worker to wait for its CPU")
+
+    def test_a_worker_that_waits_for_its_cpu_is_a_note_with_the_command_that_helps(self):
+        self.share_its_cpu()
+        (worker,) = self.lab.a.dump("stat")["workers"]
+        self.assertGreater(worker["involuntary_switches"], 0)
+        status, findings = examine(self.lab.a.namespace, self.lab.a.daemon.socket)
+        (note,) = find(findings, "note", "worker 0 had no CPU for")
+        self.assertEqual(status, 0)
+        run_status(["sh", "-c", note["fix"].removeprefix("sudo ")])
+        for thread in self.threads:
+            self.assertEqual(os.getpriority(os.PRIO_PROCESS, thread), -10)
+
+    def test_the_table_of_workers_has_it(self):
+        status, table = run_status(self.lab.a.uroce("stat", "--workers"))
+        self.assertEqual(status, 0)
+        for column in ("cpu_ms", "cpu_wait_ms", "involuntary_switches"):
+            self.assertIn(column, table.split("\n", maxsplit=1)[0])
+
+
+def _text_of(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
 
 
 class DoctorOnWireTest(unittest.TestCase):

@@ -7,13 +7,13 @@ from lab import ROOT
 from programs import data_check, pingpong, seed
 
 sys.path.append(str(ROOT / "tests" / "interop"))
-from rxe_lab import BridgeLab
+from rxe_lab import BridgeLab, UdpLab
 
 
-class SoftRoceTest(unittest.TestCase):
+class SoftRoce:
     @classmethod
     def setUpClass(cls):
-        cls.lab = BridgeLab(9000)
+        cls.lab = cls.lab_class(9000)
         cls.addClassCleanup(cls.lab.close)
 
     def test_pingpong_with_either_side_as_server(self):
@@ -23,3 +23,11 @@ class SoftRoceTest(unittest.TestCase):
 
     def test_data_byte_for_byte(self):
         data_check(self.lab, "--seed", seed(), "--ops", 500, "--unfenced")
+
+
+class SoftRoceTest(SoftRoce, unittest.TestCase):
+    lab_class = BridgeLab
+
+
+class SoftRoceByUdpTest(SoftRoce, unittest.TestCase):
+    lab_class = UdpLab

@@ -139,8 +139,8 @@ class SegmentedTest(UdpPort, unittest.TestCase):
 
 
 class RefusalsTest(unittest.TestCase):
-    def setUp(self):
-        self.lab = UdpLab(1500)
+    def set_up(self, *arguments, place="eth0"):
+        self.lab = UdpLab(1500, *arguments, place=place)
         self.addCleanup(self.lab.close)
         os.chmod(self.lab.directory, 0o711)
         self.directory = f"{self.lab.directory}/nobody"
@@ -150,17 +150,22 @@ class RefusalsTest(unittest.TestCase):
     def check(self, place, *says):
         status, output = run_status(self.lab.a.namespace.command(
             [*NOBODY, UROCED, "--socket", f"{self.directory}/other.sock", "--no-huge",
-             "--port", f"name=uroce1,{place}"]))
+             "--workers", "2", "--port", f"name=uroce1,{place}"]))
         self.assertNotEqual(status, 0)
         for text in says:
             self.assertIn(text, output)
 
     def test_what_is_said(self):
+        self.set_up()
         self.check("udp=192.0.2.77", "192.0.2.77", "no interface of this network namespace")
         self.check("udp=nothere", "nothere", "no interface")
         self.check("udp=10.0.0.1+10.0.0.2", "an IPv4 and an IPv6 address")
         self.check("udp=10.0.0.1,ip=10.0.0.1/24", "exclude each other")
         self.check("udp=10.0.0.1", "UDP port 4791 of 10.0.0.1", "another daemon or rdma_rxe")
+
+    def test_a_port_of_several_queues_takes_no_packets_from_another_daemon_of_the_user(self):
+        self.set_up("--workers", "2", place="eth0,queues=2")
+        self.check("udp=eth0,queues=2", "UDP port 4791 of eth0", "another daemon or rdma_rxe")
 
 
 if __name__ == "__main__":

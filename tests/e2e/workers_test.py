@@ -3,7 +3,7 @@
 pairs and whichever drives the port."""
 import unittest
 
-from lab import LONG, VethLab, WireLab, find_list, next_port
+from lab import LONG, UdpLab, VethLab, WireLab, find_list, next_port
 from memif_lab import MemifLab
 from process import wait_until
 from programs import data_check, data_check_in_one_process, perftest, pingpong, seed
@@ -93,6 +93,51 @@ class VethWorkersTest(OneQueuePorts, unittest.TestCase):
     @staticmethod
     def make_lab():
         return VethLab(9000, *WORKERS)
+
+
+class UdpWorkersTest(OneQueuePorts, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return UdpLab(9000, *WORKERS)
+
+
+class QueueForEachWorker:
+    """The kernel spreads flows over the queues, and not by their queue pairs: what a worker gets
+    for one of the other it hands over."""
+
+    WAYS = ("port_rcv_packets", "port_xmit_packets")
+    LOST = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rx_unknown_qpn",
+            "rx_icrc_encapsulated", "rx_cross_worker_full", "port_xmit_discards")
+
+    def test_no_flow_is_lost_and_each_reaches_its_worker(self):
+        lab = self.make_lab()
+        self.addCleanup(lab.close)
+        for version in (4, 6):
+            # What is under way fits a receive buffer of 208 KB.
+            for tool in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
+                perftest(lab, tool, "-q", 16, "-n", ITERATIONS, "-s", 1024, "-t", 2,
+                         version=version)
+        for host in (lab.a, lab.b):
+            counters = host.counters()
+            lost = {name: counters[f"counters.{name}"] for name in self.LOST}
+            self.assertEqual(lost, dict.fromkeys(self.LOST, 0))
+            workers = workers_of(host)
+            for worker in workers:
+                self.assertGreater(min(worker[way] for way in self.WAYS), 0, workers)
+            handed = sum(worker["handed_over"] for worker in workers)
+            self.assertGreater(handed, 0)
+            self.assertEqual(handed, sum(worker["taken_over"] for worker in workers))
+        for service in (("rc",), ("ud",), ("uc", "--max-bytes", 4000)):
+            for version in (4, 6):
+                with self.subTest(service=service[0], version=version):
+                    data_check(lab, "--service", *service, "--seed", seed(), "--ops", DATA_OPS,
+                               version=version)
+
+
+class UdpQueuesTest(QueueForEachWorker, unittest.TestCase):
+    @staticmethod
+    def make_lab():
+        return UdpLab(9000, *WORKERS, place="eth0,queues=2")
 
 
 class MemifWorkersTest(OneQueuePorts, unittest.TestCase):

@@ -4,7 +4,7 @@ the other on uroce; either serves."""
 import unittest
 
 from cm_programs import perftest_by_cm, rping, two_sided
-from rxe_lab import BridgeLab, VhostLab
+from rxe_lab import BridgeLab, UdpLab, VhostLab
 
 UDADDY_PORT = 7174  # Its own: it has no flag for another.
 
@@ -54,6 +54,10 @@ class ConnectionManager:
 
 class BridgeConnectionTest(ConnectionManager, unittest.TestCase):
     lab_class = BridgeLab
+
+
+class UdpConnectionTest(ConnectionManager, unittest.TestCase):
+    lab_class = UdpLab
 
 
 class VhostConnectionTest(ConnectionManager, unittest.TestCase):

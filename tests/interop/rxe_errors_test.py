@@ -4,7 +4,7 @@ requester."""
 import unittest
 
 from programs import data_check, pingpong
-from rxe_lab import BridgeLab, VhostTapLab
+from rxe_lab import BridgeLab, UdpLab, VhostTapLab
 
 WINDOWS = ["window", "window-invalidated-by-send", "window-taken-back"]
 REFUSED = ["bad-rkey", "read-bad-rkey", "write-past-the-end", "write-before-the-start",
@@ -59,6 +59,10 @@ class Errors:
 
 class BridgeErrorsTest(Errors, unittest.TestCase):
     lab_class = BridgeLab
+
+
+class UdpErrorsTest(Errors, unittest.TestCase):
+    lab_class = UdpLab
 
 
 class VhostErrorsTest(Errors, unittest.TestCase):

@@ -3,7 +3,7 @@
 import unittest
 
 from programs import perftest, pingpong
-from rxe_lab import READS_IN_FLIGHT, BridgeLab, VhostTapLab
+from rxe_lab import READS_IN_FLIGHT, BridgeLab, UdpLab, VhostTapLab
 
 ITERATIONS = 1000
 OF_READS = ("-o", READS_IN_FLIGHT)
@@ -54,6 +54,14 @@ class Bridge9000ProgramsTest(Programs, unittest.TestCase):
 
 class Bridge1500ProgramsTest(Programs, unittest.TestCase):
     lab_class, mtu, largest_mtu = BridgeLab, 1500, 1024
+
+
+class Udp9000ProgramsTest(Programs, unittest.TestCase):
+    lab_class, mtu, largest_mtu = UdpLab, 9000, 4096
+
+
+class Udp1500ProgramsTest(Programs, unittest.TestCase):
+    lab_class, mtu, largest_mtu = UdpLab, 1500, 1024
 
 
 class Vhost9000ProgramsTest(Programs, unittest.TestCase):

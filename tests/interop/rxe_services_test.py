@@ -5,7 +5,7 @@ lose what comes faster than they take it."""
 import unittest
 
 from programs import perftest, pingpong, seed
-from rxe_lab import BridgeLab, VhostLab, VhostTapLab
+from rxe_lab import BridgeLab, UdpLab, VhostLab, VhostTapLab
 from tally import counted_data_check
 
 ITERATIONS = 300
@@ -43,6 +43,10 @@ class BridgeServiceProgramsTest(Programs, unittest.TestCase):
     lab_class = BridgeLab
 
 
+class UdpServiceProgramsTest(Programs, unittest.TestCase):
+    lab_class = UdpLab
+
+
 class VhostServiceProgramsTest(Programs, unittest.TestCase):
     lab_class = VhostTapLab
 
@@ -71,6 +75,10 @@ class Data:
 
 class BridgeServiceDataTest(Data, unittest.TestCase):
     lab_class = BridgeLab
+
+
+class UdpServiceDataTest(Data, unittest.TestCase):
+    lab_class = UdpLab
 
 
 class VhostServiceDataTest(Data, unittest.TestCase):

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tools/client/launch.h"
+#include "tools/doctor/contention.h"
 #include "tools/doctor/daemon.h"
 #include "tools/doctor/hugepages.h"
 #include "tools/doctor/interfaces.h"
@@ -65,6 +66,9 @@ Findings Examine(const std::string& socket_path) {
   std::vector<pid_t> pids = daemon.program_pids;
   if (daemon.pid != 0) pids.insert(pids.begin(), daemon.pid);
   Findings findings = CheckDaemon(daemon, FindUroced());
+  if (daemon.connect_errno == 0) {
+    Append(findings, CheckContention(ReadContention(socket_path, daemon.pid)));
+  }
   Append(findings, CheckKernel(ReadKernel(machine)));
   Append(findings, CheckPermissions(ReadPermissions(machine)));
   Append(findings, CheckLimits(ReadLimits(machine, pids)));

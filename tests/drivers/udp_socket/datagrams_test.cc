@@ -40,6 +40,13 @@ Bytes PayloadOf(const Bytes& frame) {
   return {frame.begin() + places->payload_offset, frame.end() - 4};
 }
 
+/// Of IPv4 frames.
+std::vector<int> IdentificationsOf(const std::vector<Bytes>& frames) {
+  std::vector<int> all;
+  for (const Bytes& frame : frames) all.push_back(frame[18] << 8 | frame[19]);
+  return all;
+}
+
 /// The writer's flow sockets are bound to 127.0.0.1 or ::1, and the receiver is any socket there.
 /// Frames have the addresses of the train, so the test sends to the receiver by itself.
 class DatagramsTest : public FramePoolTest {
@@ -130,6 +137,9 @@ TEST_P(DatagramFamilies, PacketsOfAFlowComeBackInOrderEachWithItsIcrc) {
   EXPECT_EQ(Send(sent).frames, sent.size());
   const std::vector<Bytes> received = Receive();
   ASSERT_EQ(received.size(), sent.size());
+  if (!GetParam()) {
+    EXPECT_EQ(IdentificationsOf(received), (std::vector<int>{0, 1, 2, 3, 0, 1, 0, 1}));
+  }
   for (size_t i = 0; i < sent.size(); ++i) {
     EXPECT_EQ(PayloadOf(received[i]), PayloadOf(sent[i])) << i;
     EXPECT_TRUE(HasRightIcrcIn(received[i])) << i;
@@ -250,6 +260,45 @@ TEST_F(IdentificationGuessTest, EachFlowHasItsOwn) {
   EXPECT_EQ(Store(101), Found::kFitted);
   train_.udp_source_port = 0xc000;
   EXPECT_EQ(Store(101), Found::kExpected);
+}
+
+// A peer by UDP sockets: of 2^26 damaged packets one fits, not of 2^16.
+TEST_F(IdentificationGuessTest, AFlowOfSegmentsTakesNoOtherIdentification) {
+  for (uint16_t i = 0; i < IdentificationGuess::kSure - 1; ++i) Store(i % 64);
+  EXPECT_EQ(Store(63), Found::kExpected);
+  EXPECT_EQ(Store(0xabcd), Found::kDamaged);
+  EXPECT_FALSE(HasRightIcrcIn(frame_));
+  EXPECT_EQ(Store(0xabcd), Found::kFitted) << "another one sends by the flow now";
+  EXPECT_TRUE(IsStored(0xabcd));
+}
+
+TEST_F(IdentificationGuessTest, AFlowOfSegmentsMayLosePackets) {
+  for (uint16_t i = 0; i < IdentificationGuess::kSure; ++i) Store(i % 64);
+  EXPECT_EQ(Store(0), Found::kExpected);
+  EXPECT_EQ(Store(40), Found::kFitted);
+  EXPECT_TRUE(IsStored(40));
+  EXPECT_EQ(Store(64), Found::kDamaged) << "of no superframe";
+}
+
+TEST_F(IdentificationGuessTest, FewPacketsMakeNoFlowOfSegments) {
+  for (uint16_t i = 0; i < IdentificationGuess::kSure - 1; ++i) Store(i % 64);
+  EXPECT_EQ(Store(0xabcd), Found::kFitted);
+  EXPECT_TRUE(IsStored(0xabcd));
+}
+
+TEST_F(IdentificationGuessTest, ACounterIsNoFlowOfSegments) {
+  for (uint16_t i = 0; i < 300; ++i) EXPECT_EQ(Store(i), Found::kExpected);
+  EXPECT_EQ(Store(5000), Found::kFitted) << "behind lost packets";
+  EXPECT_TRUE(IsStored(5000));
+}
+
+// Flows share 1024 places.
+TEST_F(IdentificationGuessTest, AFlowThatHasTakenThePlaceOfOneOfSegmentsIsNew) {
+  for (uint32_t port = 0xc000; port <= 0xffff; ++port) {
+    train_.udp_source_port = static_cast<uint16_t>(port);
+    Store(0);
+  }
+  EXPECT_EQ(Store(0xabcd), Found::kFitted);
 }
 
 TEST_F(IdentificationGuessTest, ADamagedPacketStaysDamaged) {

@@ -33,6 +33,9 @@ Snapshot SomeSnapshot() {
                        .sent_packets = 2,
                        .turns = 9,
                        .busy_ms = 1500,
+                       .cpu_ms = 1750,
+                       .cpu_wait_ms = 250,
+                       .involuntary_switches = 7,
                        .turn_ns = SomeHistogram()}},
           .held = {{"frames", 12}}};
 }
@@ -62,6 +65,9 @@ TEST(OpenMetricsTest, ACounterHasItsTypeUnitAndALineForEachDevice) {
   EXPECT_TRUE(Has(text, "# TYPE uroce_queue_pairs gauge"));
   EXPECT_TRUE(Has(text, "uroce_queue_pairs{device=\"uroce1\"} 0"));
   EXPECT_TRUE(Has(text, "uroce_worker_busy_seconds_total{worker=\"0\"} 1.5"));
+  EXPECT_TRUE(Has(text, "uroce_worker_cpu_seconds_total{worker=\"0\"} 1.75"));
+  EXPECT_TRUE(Has(text, "uroce_worker_cpu_wait_seconds_total{worker=\"0\"} 0.25"));
+  EXPECT_TRUE(Has(text, "uroce_worker_involuntary_switches_total{worker=\"0\"} 7"));
   EXPECT_TRUE(text.ends_with("\n# EOF\n"));
 }
 

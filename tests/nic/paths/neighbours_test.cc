@@ -198,5 +198,47 @@ TEST_F(NeighboursTest, WhoIsAnsweredMayAskAgain) {
   EXPECT_TRUE(second);
 }
 
+// A port by UDP sockets: packets leave through the kernel, which finds the neighbour.
+class NeighboursOfAnyMacTest : public NeighboursTest {
+ protected:
+  NeighboursOfAnyMacTest() { device_.mac_of_peers = MacOf(0x50); }
+  void TearDown() override {
+    EXPECT_EQ(kernel_.neighbours_asked, 0);
+    EXPECT_TRUE(kernel_.probes.empty());
+    EXPECT_EQ(timers_.pending(), 0u);
+  }
+};
+
+TEST_F(NeighboursOfAnyMacTest, APeerIsKnownAtOnceBehindAGatewayToo) {
+  EXPECT_EQ(neighbours_.Find(To("10.0.0.2")).value().value(), MacOf(0x50));
+  kernel_.gateways[{kInterface, Ip("10.9.0.2")}] = Ip("10.0.0.254");
+  EXPECT_EQ(neighbours_.Find(To("10.9.0.2")).value().value(), MacOf(0x50));
+}
+
+TEST_F(NeighboursOfAnyMacTest, WithoutARouteOrAnInterfaceThereIsNoPeer) {
+  kernel_.unreachable.insert(Ip("10.9.0.2"));
+  EXPECT_TRUE(absl::IsUnavailable(neighbours_.Find(To("10.9.0.2")).value().status()));
+  device_.interfaces.clear();
+  EXPECT_TRUE(absl::IsUnavailable(neighbours_.Find(To("10.0.0.2")).value().status()));
+}
+
+TEST_F(NeighboursOfAnyMacTest, LinkLocalAddressesPassNoGateway) {
+  kernel_.gateways[{kInterface, Ip("fe80::2")}] = Ip("fd00::fe");
+  const PathKey path{&device_, 0, Ip("fd00::1"), Ip("fe80::2")};
+  EXPECT_TRUE(absl::IsUnavailable(neighbours_.Find(path).value().status()));
+  EXPECT_EQ(neighbours_.Find({&device_, 0, Ip("fe80::1"), Ip("fe80::3")}).value().value(),
+            MacOf(0x50));
+}
+
+TEST_F(NeighboursOfAnyMacTest, DevicesOfOneDaemonKnowEachOther) {
+  EXPECT_EQ(neighbours_.Find(To("10.1.0.1")).value().value(), other_.mac());
+}
+
+TEST_F(NeighboursOfAnyMacTest, NoPathIsFollowed) {
+  EXPECT_EQ(neighbours_.Follow(To("10.0.0.2"), MacOf(0x50)), nullptr);
+  neighbours_.OnNews(News("10.0.0.2", MacOf(9)));
+  EXPECT_TRUE(moved_.empty());
+}
+
 }  // namespace
 }  // namespace uroce::nic

@@ -91,6 +91,7 @@ class TestDevice final : public NetDevice {
   }
   const GidTable& gids() const override { return gids_; }
   const std::vector<Route>& routes() const override { return own_routes; }
+  std::optional<Mac> peer_mac() const override { return mac_of_peers; }
 
   bool has_link = true;
   int wire_number = -1;
@@ -98,6 +99,7 @@ class TestDevice final : public NetDevice {
   bool has_host = false;
   std::map<uint16_t, int> interfaces;  ///< By VLAN.
   std::vector<Route> own_routes;
+  std::optional<Mac> mac_of_peers;  ///< Of a port whose kernel resolves neighbours itself.
 
  private:
   const std::string name_;

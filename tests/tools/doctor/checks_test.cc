@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "pipeline/shm/abi/uroce_arena.h"
+#include "tools/doctor/contention.h"
 #include "tools/doctor/daemon.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/hugepages.h"
@@ -147,6 +148,46 @@ TEST(DoctorDaemonTest, DumpIsReadAndAnotherKindRefused) {
   for (const char* text : {"", "[]", R"({"devices": 5})"}) {
     EXPECT_FALSE(ParseDevices(text, facts)) << text;
   }
+}
+
+ContentionFacts Contended(uint64_t cpu_ms, uint64_t cpu_wait_ms) {
+  return {
+      .daemon = 7,
+      .processors = 2,
+      .workers = {
+          {.worker = 0, .cpu_ms = 100'000},
+          {.worker = 1, .cpu_ms = cpu_ms, .cpu_wait_ms = cpu_wait_ms, .involuntary_switches = 40}}};
+}
+
+TEST(DoctorContentionTest, AWorkerThatWaitsForATenthOfItsTimeIsANote) {
+  EXPECT_THAT(CheckContention(Contended(9000, 1000)),
+              ElementsAre(IsOk(), Says(Level::kNote,
+                                       "worker 1 had no CPU for 10.0 % of the time that it could "
+                                       "have run: 1.0 s, 40 times taken",
+                                       "sudo renice -n -10 -p $(ls /proc/7/task)")));
+  EXPECT_THAT(CheckContention(Contended(9001, 1000)), Each(IsOk())) << "less than a tenth";
+  EXPECT_THAT(CheckContention(Contended(1, 999)), Each(IsOk())) << "less than a second";
+  EXPECT_THAT(CheckContention(Contended(0, 0)), Each(IsOk())) << "never ran";
+}
+
+TEST(DoctorContentionTest, MoreWorkersThanCpusWaitForEachOther) {
+  ContentionFacts facts = Contended(5000, 5000);
+  facts.processors = 1;
+  EXPECT_THAT(CheckContention(facts),
+              Contains(Says(Level::kNote, "2 workers share 1 CPUs", "uroced --workers 1")));
+}
+
+TEST(DoctorContentionTest, ADaemonThatDoesNotTellIsNotJudged) {
+  ContentionFacts facts;
+  ParseWorkers("nonsense", facts);
+  ParseWorkers(R"({"workers": [{"worker": 0, "busy_ms": 5}, 3]})", facts);
+  EXPECT_THAT(CheckContention(facts), ElementsAre());
+  ParseWorkers(R"({"workers": [{"worker": 3, "cpu_ms": 2000, "cpu_wait_ms": 2000,
+                                "involuntary_switches": 9}]})",
+               facts);
+  facts.processors = 4;
+  EXPECT_THAT(CheckContention(facts),
+              ElementsAre(Says(Level::kNote, "worker 3 had no CPU for 50.0 %", "renice")));
 }
 
 TEST(DoctorHugepagesTest, NoneOrFewAreANote) {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/base/thread_schedule.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+namespace uroce::nic {
+namespace {
+
+// Ends when the kernel has counted all. Without one of them it hangs.
+TEST(ThreadScheduleTest, CountsWhatAThreadOnTheSameCpuCosts) {
+  if (access("/proc/self/task", R_OK) != 0 || access("/proc/self/schedstat", R_OK) != 0) {
+    GTEST_SKIP() << "no schedstat";
+  }
+  std::atomic<bool> done{false};
+  std::atomic<pid_t> number{0};
+  std::thread watched([&] {
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    sched_setaffinity(0, sizeof here, &here);
+    std::thread busy([&] {
+      while (!done) continue;  // On the same CPU: the affinity is inherited.
+    });
+    number = gettid();
+    while (!done) continue;
+    busy.join();
+  });
+  while (number == 0) std::this_thread::yield();
+  const ThreadSchedule before = ReadThreadSchedule(number);
+  ThreadSchedule now;
+  do {
+    now = ReadThreadSchedule(number);
+  } while (now.running_ns <= before.running_ns || now.waiting_ns <= before.waiting_ns ||
+           now.involuntary_switches <= before.involuntary_switches);
+  done = true;
+  watched.join();
+}
+
+TEST(ThreadScheduleTest, OfNoThreadNothingIsTold) {
+  const ThreadSchedule schedule = ReadThreadSchedule(-1);
+  EXPECT_EQ(schedule.running_ns, 0u);
+  EXPECT_EQ(schedule.waiting_ns, 0u);
+  EXPECT_EQ(schedule.involuntary_switches, 0u);
+}
+
+}  // namespace
+}  // namespace uroce::nic
