@@ -17,6 +17,7 @@
 #include <cstring>
 #include <string>
 
+#include "pipeline/cpu/fences.h"
 #include "pipeline/shm/rings/doorbells.h"
 #include "tests/bench/queue_floods.h"
 #include "tests/e2e/hostile/program.h"
@@ -185,7 +186,7 @@ int Flood(const std::string& socket_path, const std::string& kind) {
   if (kind == "fds") FloodFds(socket_path);
   if (kind == "spin" || kind == "sessions" || kind == "deaths") SayReady();
   if (kind == "spin") {
-    for (;;) __builtin_ia32_pause();
+    for (;;) cpu::Pause();
   }
   if (kind == "sessions") FloodSessions(socket_path);
   if (kind == "deaths") FloodDeaths(socket_path);

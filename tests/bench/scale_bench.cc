@@ -4,8 +4,6 @@
 // connection are on the worker; the program's posts and polls are not counted.
 //
 //   scale_bench [ROUNDS]
-#include <x86intrin.h>
-
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "drivers/wire/wire_port.h"
+#include "pipeline/cpu/counter.h"
 #include "tests/datapath/testbed.h"
 
 namespace uroce::datapath {
@@ -115,9 +114,9 @@ struct Scene {
       const uint64_t before = completed();
       uint64_t ticks = 0;
       for (int i = 0; i < kTurnsPerStretch; ++i) {
-        const uint64_t turn = __rdtsc();
+        const uint64_t turn = cpu::ReadCounter();
         bed.Turn();
-        ticks += __rdtsc() - turn;
+        ticks += cpu::ReadCounter() - turn;
         for (const auto& crowd : crowds) crowd->Refill();
       }
       costs.push_back(static_cast<double>(ticks) / static_cast<double>(completed() - before));
@@ -138,9 +137,9 @@ struct Scene {
 
 double TicksPerNanosecond() {
   const auto start = std::chrono::steady_clock::now();
-  const uint64_t first = __rdtsc();
+  const uint64_t first = cpu::ReadCounter();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  const auto ticks = static_cast<double>(__rdtsc() - first);
+  const auto ticks = static_cast<double>(cpu::ReadCounter() - first);
   return ticks /
          std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
 }

@@ -15,6 +15,14 @@
 #define SIGNAL_EVERY 32
 #define WARM_UP 20000
 
+static void pause_loop(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  __asm__ volatile("yield" ::: "memory");
+#endif
+}
+
 struct options {
   uint32_t gid_a;
   uint32_t gid_b;
@@ -67,7 +75,7 @@ static uint64_t write_once(struct ibv_qp* qp, const struct ibv_mr* target, uint6
   struct ibv_send_wr* bad = NULL;
   const uint64_t begin = now_ns();
   bench_require(!ibv_post_send(qp, &request, &bad), "ibv_post_send");
-  while (*seen != value) __builtin_ia32_pause();
+  while (*seen != value) pause_loop();
   return now_ns() - begin;
 }
 

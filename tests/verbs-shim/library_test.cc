@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // liburoce.so as the dynamic linker sees it: libc alone, public verbs with libibverbs' own nodes.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <link.h>
 
 #include <array>
 #include <cstdio>
@@ -53,7 +55,15 @@ const std::set<std::string> kHooks = {
     "signal",         "sigset",      "ssignal",       "stat",
     "stat64",         "statx",       "sysv_signal",   "write"};
 
-const std::string kReal = "/lib/x86_64-linux-gnu/libibverbs.so.1";
+/// Where the linker finds the installed library.
+std::string PathOfLibibverbs() {
+  void* library = dlopen("libibverbs.so.1", RTLD_LAZY);
+  link_map* map = nullptr;
+  if (library == nullptr || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) return "";
+  return map->l_name;
+}
+
+const std::string kReal = PathOfLibibverbs();
 
 TEST(LibraryTest, NeedsNothingButLibc) {
   EXPECT_EQ(RunCommand("readelf -dW " UROCE_LIBRARY " | grep -c NEEDED"), "1\n");

@@ -9,7 +9,6 @@
 
 #include "pipeline/wire/icrc.h"
 #include "tests/datapath/memory/test_domains.h"
-#include "tests/datapath/step_watch.h"
 
 namespace uroce::datapath {
 namespace {
@@ -67,21 +66,6 @@ TEST_F(PayloadTest, ANullRegionDropsWhatIsWritten) {
   EXPECT_TRUE(std::equal(memory_.begin(), memory_.begin() + kEntryBytes, frame_.begin()));
   EXPECT_TRUE(
       std::equal(memory_.begin() + kEntryBytes, memory_.end(), frame_.begin() + 2 * kEntryBytes));
-}
-
-// docs/protocol/verbs-semantics.md, section 5: programs poll on the last byte of a WRITE.
-TEST_F(PayloadTest, AProgramThatPollsSeesTheFirstBytesFirst) {
-  constexpr uint32_t kBytes = 1024;
-  StepWatch watch(8, 54, kBytes);
-  mapped_.length_bytes = kBytes;
-  mapped_.segments = {{.iova = 0x1000, .length_bytes = kBytes, .mapped = watch.to()}};
-  const uroce_sge entry{0x1000, kBytes, kMappedKey};
-  PieceWalker walker({&entry, 1}, 0, kBytes, {.pd = kPd, .rights = kLocalWrite});
-  const auto place = [&](uint8_t* /*to*/, const uint8_t* from, size_t /*length*/) {
-    auto* bytes = const_cast<uint8_t*>(from);  // Only read.
-    Place(keys_, walker, bytes);
-  };
-  EXPECT_EQ(watch.Run(place), StepWatch::Fault::kNone);
 }
 
 TEST_F(PayloadTest, ANullRegionReadsAsZeros) {

@@ -14,6 +14,7 @@
 #include <csetjmp>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -67,18 +68,28 @@ KernelAction ActionOf(SegvHandler* handler, uint64_t flags, uint64_t mask = 0) {
           .mask = mask};
 }
 
-/// "number argument..." of the system call that a thread is in.
-std::string SystemCallOf(pid_t id) {
-  std::ifstream file("/proc/self/task/" + std::to_string(id) + "/syscall");
-  std::string line;
-  std::getline(file, line);
-  return line;
+/// Whether a thread of the system is in a system call whose first argument is `word`.
+bool SleepsInFutex(pid_t id, const void* word) {
+  std::ifstream file("/proc/" + std::to_string(id) + "/syscall");
+  std::string number, argument;
+  file >> number >> argument;
+  std::ostringstream address;
+  address << "0x" << std::hex << reinterpret_cast<uint64_t>(word);
+  return argument == address.str();
 }
 
-bool SleepsInFutex(pid_t id, const void* word) {
-  std::ostringstream start;
-  start << SYS_futex << " 0x" << std::hex << reinterpret_cast<uint64_t>(word) << ' ';
-  return SystemCallOf(id).starts_with(start.str());
+/// What the kernel tells a handler about a write to a page that allows reading alone.
+ucontext_t ContextOfRefusedWrite() {
+  ucontext_t context = {};
+#if defined(__x86_64__)
+  context.uc_mcontext.gregs[REG_TRAPNO] = 14;
+  context.uc_mcontext.gregs[REG_ERR] = 7;
+#else
+  // A data abort of user space, a write, refused by the last level of the page table.
+  const esr_context record{{ESR_MAGIC, sizeof(record)}, uint64_t{0x24} << 26 | 1 << 6 | 0x0f};
+  memcpy(context.uc_mcontext.__reserved, &record, sizeof(record));
+#endif
+  return context;
 }
 
 class WriteWindowTest : public testing::Test {
@@ -171,9 +182,7 @@ TEST_F(WriteWindowTest, AFaultThatIsDeliveredLateIsNotTheProgramsOwn) {
   siginfo_t info = {};
   info.si_code = SEGV_ACCERR;
   info.si_addr = pages_ + 11;
-  ucontext_t context = {};
-  context.uc_mcontext.gregs[REG_TRAPNO] = 14;
-  context.uc_mcontext.gregs[REG_ERR] = 7;
+  ucontext_t context = ContextOfRefusedWrite();
   pages_[11] = 3;
   front.sa_sigaction(SIGSEGV, &info, &context);
   EXPECT_EQ(seen.calls, 0);
@@ -336,15 +345,10 @@ TEST_F(WriteWindowTest, AChildThatSharesTheMemoryWaits) {
   const pid_t child =
       clone(write_a_byte, other_stack + sizeof(other_stack), CLONE_VM | SIGCHLD, pages_);
   ASSERT_GT(child, 0);
-  const std::string in_futex = std::to_string(SYS_futex) + " ";
-  const auto sleeps = [child, &in_futex] {
-    std::ifstream file("/proc/" + std::to_string(child) + "/syscall");
-    std::string line;
-    std::getline(file, line);
-    return line.starts_with(in_futex);
-  };
+  const void* sequence = &FindFaultState()->sequence;
   int status = 0;
-  while (!sleeps()) ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << "It did not wait.";
+  while (!SleepsInFutex(child, sequence))
+    ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << "It did not wait.";
   EXPECT_EQ(pages_[0], 0);
   CloseWriteWindow(false);
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -90,8 +90,9 @@ def parse(words, text):
 
 
 def read(program, words):
-    """Help of a program and of all its commands. `words` is how people call it: ["uroce"]."""
-    text = subprocess.run([program, *words[1:], "--help"], capture_output=True, text=True,
+    """Help of a program and of all its commands. `program` is how to run it, ["build/uroce"], and
+    `words` how people call it: ["uroce"]."""
+    text = subprocess.run([*program, *words[1:], "--help"], capture_output=True, text=True,
                           check=True, stdin=subprocess.DEVNULL).stdout
     parsed = parse(words, text)
     parsed.commands = [read(program, [*words, *entry.names])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make.py UROCED UROCE SCDOC FILE...: makes man pages (uroce-stat.1) and completions: of bash
-(uroce), zsh (_uroce) and fish (uroce.fish), and a JSON schema of uroced.toml."""
+"""make.py [--wrapper PROGRAM] UROCED UROCE SCDOC FILE...: makes man pages (uroce-stat.1) and
+completions: of bash (uroce), zsh (_uroce) and fish (uroce.fish), and a JSON schema of uroced.toml.
+The wrapper runs programs of another machine."""
+import argparse
 import os
 import subprocess
 import sys
@@ -18,14 +20,20 @@ def render(scdoc, text):
     return done.stdout
 
 
-def main(uroced, uroce, scdoc, files):
-    helps = {"uroced": help_texts.read(uroced, ["uroced"]),
-             "uroce": help_texts.read(uroce, ["uroce"])}
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--wrapper", nargs=1, default=[])
+    for name in ("uroced", "uroce", "scdoc"):
+        parser.add_argument(name)
+    parser.add_argument("files", nargs="+")
+    args = parser.parse_args()
+    helps = {"uroced": help_texts.read([*args.wrapper, args.uroced], ["uroced"]),
+             "uroce": help_texts.read([*args.wrapper, args.uroce], ["uroce"])}
     texts = pages.pages(helps["uroced"], helps["uroce"])
-    for path in files:
+    for path in args.files:
         name = os.path.basename(path)
         if name in texts:
-            made = render(scdoc, texts[name])
+            made = render(args.scdoc, texts[name])
         elif name.endswith(".json"):
             made = schema.schema(helps["uroced"])
         else:
@@ -35,4 +43,4 @@ def main(uroced, uroce, scdoc, files):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])
+    main()
