@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/dumps/worker_dump.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <nlohmann/json.hpp>
 
@@ -28,7 +26,7 @@ constexpr WorkerRow kWorkerRows[] = {
     {&WorkerSnapshot::cross_worker_full, &DeviceCounters::rx_cross_worker_full},
 };
 
-WorkerSnapshot SnapshotOf(Nic& nic, uint32_t index) {
+WorkerSnapshot SnapshotOf(const Nic& nic, uint32_t index) {
   const datapath::WorkerCounters& counters = nic.workers().at(index).counters();
   WorkerSnapshot worker{.index = index,
                         .queue_pairs = nic.numbers().queue_pairs.count_on(index),
@@ -42,9 +40,8 @@ WorkerSnapshot SnapshotOf(Nic& nic, uint32_t index) {
     }
   }
   counters.turn_ns.AddTo(worker.turn_ns);
-  pid_t thread = 0;
-  nic.workers().at(index).Run([&] { thread = gettid(); });
-  const ThreadSchedule schedule = ReadThreadSchedule(thread);
+  const ThreadSchedule schedule =
+      ReadThreadSchedule(counters.thread.load(std::memory_order_relaxed));
   worker.cpu_ms = schedule.running_ns / 1'000'000;
   worker.cpu_wait_ms = schedule.waiting_ns / 1'000'000;
   worker.involuntary_switches = schedule.involuntary_switches;
@@ -71,7 +68,7 @@ Json WorkerJson(const WorkerSnapshot& worker) {
 
 }  // namespace
 
-std::vector<WorkerSnapshot> WorkerSnapshots(Nic& nic) {
+std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic) {
   std::vector<WorkerSnapshot> workers;
   for (uint32_t index = 0; index < nic.workers().count(); ++index) {
     workers.push_back(SnapshotOf(nic, index));

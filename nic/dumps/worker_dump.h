@@ -13,7 +13,7 @@ class Nic;
 
 /// Its queue pairs, the packets of all devices that it received and sent, those that it handed
 /// over, took over or dropped, the time that it was busy, and how it shared its CPU.
-std::vector<WorkerSnapshot> WorkerSnapshots(Nic& nic);
+std::vector<WorkerSnapshot> WorkerSnapshots(const Nic& nic);
 /// One object per worker.
 nlohmann::ordered_json WorkersJson(const std::vector<WorkerSnapshot>& workers);
 

@@ -62,6 +62,7 @@ struct WorkerCounters {
   std::atomic<uint64_t> handed_over{0};  ///< Received frames given to the worker that owns them.
   std::atomic<uint64_t> taken_over{0};   ///< Frames that other workers received for this one.
   TurnHistogram turn_ns;                 ///< Turns that found something to do.
+  std::atomic<int32_t> thread{0};        ///< The kernel's number of its thread; 0: there is none.
 };
 
 /// From Start to Stop a worker has a thread of its own. nic reaches the objects that the worker

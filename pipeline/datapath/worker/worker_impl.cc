@@ -5,6 +5,7 @@
 #include <rte_lcore.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -108,6 +109,7 @@ Worker::Impl::Impl(const WorkerConfig& worker_config)
 
 void Worker::Impl::ThreadMain() {
   pthread_setname_np(pthread_self(), "uroce-worker");
+  own_counters.thread.store(gettid(), std::memory_order_relaxed);
   PinTo(config.core);
   prctl(PR_SET_TIMERSLACK, 1);  // Sleeps end when they should, not 50 us later.
   // A thread that is registered with DPDK has a cache of every mempool. Without one each frame
