@@ -292,11 +292,11 @@ TEST_F(IdentificationGuessTest, ACounterIsNoFlowOfSegments) {
   EXPECT_TRUE(IsStored(5000));
 }
 
-// Flows share 1024 places.
+// Flows share 1024 places: each has had some 200 packets.
 TEST_F(IdentificationGuessTest, AFlowThatHasTakenThePlaceOfOneOfSegmentsIsNew) {
   for (uint32_t port = 0xc000; port <= 0xffff; ++port) {
     train_.udp_source_port = static_cast<uint16_t>(port);
-    Store(0);
+    for (int i = 0; i < 12; ++i) Store(0);
   }
   EXPECT_EQ(Store(0xabcd), Found::kFitted);
 }
