@@ -491,7 +491,7 @@ void AddChange(CLI::App& command, Flags& flags, int& result, uroce_change_what w
   CLI::App* set = command.add_subcommand("set", help);
   AddSocketFlag(*set, flags);
   set->add_option(target, flags.change_target)->required();
-  set->add_option("KEY=VALUE", flags.changes)->required();
+  set->add_option("SETTING", flags.changes, "KEY=VALUE")->required();
   set->callback([&flags, &result, what] { result = Change(flags, what); });
 }
 
@@ -572,7 +572,7 @@ void AddConfig(CLI::App& app, Flags& flags, int& result) {
   CLI::App* set = config->add_subcommand(
       "set", "Change settings until the next reload: log_level, and most limits");
   AddSocketFlag(*set, flags);
-  set->add_option("KEY=VALUE", flags.changes)->required();
+  set->add_option("SETTING", flags.changes, "KEY=VALUE")->required();
   set->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_CONFIG); });
   config->footer(
       "Examples: uroce config show > now.toml\n"
@@ -591,7 +591,7 @@ void AddPorts(CLI::App& app, Flags& flags, int& result) {
   CLI::App* add = port->add_subcommand(
       "add", "Add a port by what uroced --port takes: udp=, iface=, or dev=net_memif0");
   AddSocketFlag(*add, flags);
-  add->add_option("KEY=VALUE", flags.changes)->required();
+  add->add_option("SETTING", flags.changes, "KEY=VALUE")->required();
   add->callback([&flags, &result] { result = Change(flags, UROCE_CHANGE_ADD_PORT); });
   CLI::App* remove = port->add_subcommand(
       "remove", "Remove a port of --port or port add; its programs get IBV_EVENT_DEVICE_FATAL");
