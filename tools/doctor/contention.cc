@@ -29,14 +29,17 @@ double WaitShare(const WorkerShare& worker) {
 }
 
 Finding CheckWorker(const WorkerShare& worker, const ContentionFacts& facts) {
+  const double waited_s = static_cast<double>(worker.cpu_wait_ms) / 1000;
+  if (worker.cpu_wait_ms < kMuchWaitMs || WaitShare(worker) < kMuchShare) {
+    return {Level::kOk, "cpu",
+            absl::StrFormat("worker %d has waited %.1f s for a CPU, and run %.1f s", worker.worker,
+                            waited_s, static_cast<double>(worker.cpu_ms) / 1000),
+            ""};
+  }
   const std::string text = absl::StrFormat(
       "worker %d had no CPU for %.1f %% of the time that it could have run: %.1f s, %d times taken "
       "from it",
-      worker.worker, WaitShare(worker) * 100, static_cast<double>(worker.cpu_wait_ms) / 1000,
-      worker.involuntary_switches);
-  if (worker.cpu_wait_ms < kMuchWaitMs || WaitShare(worker) < kMuchShare) {
-    return {Level::kOk, "cpu", text, ""};
-  }
+      worker.worker, WaitShare(worker) * 100, waited_s, worker.involuntary_switches);
   if (facts.workers.size() > facts.processors) {
     return {Level::kNote, "cpu",
             absl::StrCat(text, "; ", facts.workers.size(), " workers share ", facts.processors,
