@@ -41,7 +41,8 @@ void DelayWindow::SetMost(uint32_t most) {
 }
 
 void DelayWindow::SetWindow(const DelaySettings& settings, uint64_t window) {
-  const uint64_t least = std::max<uint64_t>(uint64_t{settings.min_cwnd} * kOne / kThousand, 1);
+  const uint64_t in_parts = std::max<uint64_t>(uint64_t{settings.min_cwnd} * kOne / kThousand, 1);
+  const uint64_t least = has_lost_ ? in_parts : std::max<uint64_t>(in_parts, kOne);
   const uint64_t most = uint64_t{most_} * kOne;
   window_ = static_cast<uint32_t>(std::clamp(window, std::min(least, most), most));
 }
@@ -98,6 +99,7 @@ void DelayWindow::EndSample(const DelaySettings& settings, uint32_t merged, Nano
   NoteBase(InRange(whole), now);
   if (Look(settings, sample, now)) return;
   const int64_t target = Target(settings).count();
+  target_ns_ = InRange(Nanos(target));
   if (sample > target && merged > kMostMerged) return;
   const uint32_t shorter = std::min(sample, delay_ns_);
   delay_ns_ = sample;
@@ -118,6 +120,7 @@ void DelayWindow::Grow(const DelaySettings& settings) {
   if (starting_) return SetWindow(settings, uint64_t{window_} * 2);
   const uint64_t fast = low_rounds_ == kLowRounds ? window_ / kFastGrowth : 0;
   SetWindow(settings, window_ + std::max(step, fast));
+  if (window_ >= kWhole) has_lost_ = false;
 }
 
 void DelayWindow::Shrink(const DelaySettings& settings, uint32_t delay_ns, int64_t target_ns) {
@@ -129,6 +132,7 @@ void DelayWindow::Shrink(const DelaySettings& settings, uint32_t delay_ns, int64
 
 void DelayWindow::OnLoss(const DelaySettings& settings) {
   GiveUpSample();
+  has_lost_ = true;
   starting_ = false;
   low_rounds_ = 0;
   SetWindow(settings, uint64_t{window_} * (kThousand - settings.max_mdf) / kThousand);

@@ -40,7 +40,9 @@ class DelayWindow {
   Nanos gap() const {
     if (window_ >= kPaced) [[likely]]
       return Nanos(0);
-    return Nanos(static_cast<int64_t>(delay_ns_) * kOne / window_);
+    // A window of whole packets bounds them by itself, if their answers take longer than wanted.
+    const uint32_t delay_ns = window_ < kOne ? delay_ns_ : std::min(delay_ns_, target_ns_);
+    return Nanos(static_cast<int64_t>(delay_ns) * kOne / window_);
   }
   /// Whether the next packet should ask for an acknowledgement, so that each window has some.
   bool WantsAck() const {
@@ -85,6 +87,7 @@ class DelayWindow {
   static constexpr uint32_t kMostUnasked = 64;
   /// The most later packets that the acknowledgement of a sample may cover: a burst.
   static constexpr uint32_t kMostMerged = 32;
+  static constexpr uint32_t kWhole = 2 * kOne;
   /// After so many round trips in a row below the target the window grows faster.
   static constexpr uint8_t kLowRounds = 5;
   /// The shortest round trip is used for one to two of these times, because paths change.
@@ -114,6 +117,7 @@ class DelayWindow {
   uint32_t window_ = kOne;
   uint32_t most_ = 1;
   uint32_t delay_ns_ = 0;
+  uint32_t target_ns_ = 0;             ///< At the newest sample.
   uint32_t base_ns_ = UINT32_MAX;      ///< The shortest since base_began_.
   uint32_t old_base_ns_ = UINT32_MAX;  ///< The shortest of the period before.
   Nanos base_began_{0};
@@ -129,6 +133,9 @@ class DelayWindow {
   uint8_t low_rounds_ = 0;
   bool starting_ = true;   ///< No sample was above the target yet.
   bool was_full_ = false;  ///< The window was full in this round trip.
+  /// Packets were lost, and since then the window has not grown to kWhole. Only then may it be
+  /// below one packet: round trips alone may be long because threads wait for a CPU.
+  bool has_lost_ = false;
 };
 
 }  // namespace uroce::congestion

@@ -143,9 +143,19 @@ TEST_F(DelayWindowTest, OneSampleAtATime) {
   EXPECT_EQ(window.delay(), Micros(60));
 }
 
-// [cc.delay.small] Windows below one packet: a gap between packets.
+// [cc.delay.small] Long round trips alone leave one packet, which waits for no gap once its answer
+// is there: the other end may be slow.
+TEST_F(DelayWindowTest, WithoutALossOnePacketIsLeft) {
+  Round(20);
+  for (int i = 0; i < 50; ++i) Round(1'000);
+  EXPECT_EQ(window.milli_packets(), 1'000u);
+  EXPECT_EQ(window.gap(), window.Target(settings));
+}
+
+// [cc.delay.small] Windows below one packet, once there was a loss: a gap between packets.
 TEST_F(DelayWindowTest, BelowOnePacket) {
   Round(20);
+  window.OnLoss(settings);
   for (int i = 0; i < 50; ++i) Round(1'000);
   EXPECT_EQ(window.packets(), 1u);
   EXPECT_EQ(window.milli_packets(), 46u) << "min_cwnd, in parts of 256";
@@ -155,6 +165,9 @@ TEST_F(DelayWindowTest, BelowOnePacket) {
   EXPECT_GT(window.gap(), Nanos(0)) << "whole packets are too coarse";
   Rounds(20, 20);
   EXPECT_EQ(window.gap(), Nanos(0));
+  for (int i = 0; i < 50; ++i) Round(1'000);
+  EXPECT_EQ(window.packets(), 1u);
+  EXPECT_EQ(window.milli_packets(), 1'000u) << "the loss is forgotten";
 }
 
 // [cc.delay.look] Who has never seen the path but through its own queue finds out.
@@ -188,6 +201,7 @@ TEST_F(DelayWindowTest, TheTarget) {
   far.OnAcknowledged(settings, psn + 1, now + Micros(20'000), stalled);
   EXPECT_GE(far.Target(settings), Micros(25'000));
   EXPECT_EQ(far.packets(), 32u) << "a long path alone is no congestion";
+  window.OnLoss(settings);
   for (int i = 0; i < 200; ++i) Round(10'000);
   EXPECT_EQ(window.Target(settings), Micros(200)) << "fs_range more";
 }
