@@ -36,13 +36,14 @@ class DelayWindow {
   void SetMost(uint32_t most);
 
   uint32_t packets() const { return (window_ + kOne - 1) / kOne; }
-  /// The time between two packets, where the window is below kPaced; otherwise 0.
+  /// The time between two packets, where the window is below kPaced; otherwise 0. A long pause of
+  /// a host, which looks like a round trip, stops no flow for longer than kMostGap.
   Nanos gap() const {
     if (window_ >= kPaced) [[likely]]
       return Nanos(0);
     // A window of whole packets bounds them by itself, if their answers take longer than wanted.
     const uint32_t delay_ns = window_ < kOne ? delay_ns_ : std::min(delay_ns_, target_ns_);
-    return Nanos(static_cast<int64_t>(delay_ns) * kOne / window_);
+    return std::min(Nanos(static_cast<int64_t>(delay_ns) * kOne / window_), kMostGap);
   }
   /// Whether the next packet should ask for an acknowledgement, so that each window has some.
   bool WantsAck() const {
@@ -77,6 +78,8 @@ class DelayWindow {
   Nanos Target(const DelaySettings& settings) const;
   /// The window in thousandths of a packet.
   uint64_t milli_packets() const { return uint64_t{window_} * 1000 / kOne; }
+
+  static constexpr Nanos kMostGap{100'000'000};
 
  private:
   /// One packet in the unit of windows, which is 1/256 packet.

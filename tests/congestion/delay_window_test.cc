@@ -170,6 +170,15 @@ TEST_F(DelayWindowTest, BelowOnePacket) {
   EXPECT_EQ(window.milli_packets(), 1'000u) << "the loss is forgotten";
 }
 
+// [cc.delay.small] A host that was away for seconds goes on when it is back.
+TEST_F(DelayWindowTest, ALongPauseStopsNoFlow) {
+  Round(20);
+  window.OnLoss(settings);
+  for (int i = 0; i < 8; ++i) Round(1'000'000);
+  EXPECT_LT(window.milli_packets(), 1'000u);
+  EXPECT_EQ(window.gap(), DelayWindow::kMostGap);
+}
+
 // [cc.delay.look] Who has never seen the path but through its own queue finds out.
 TEST_F(DelayWindowTest, LooksAtThePath) {
   const auto queue_and_path = [&] { return window.packets() * 40; };

@@ -25,7 +25,9 @@ DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps
       counters_(device->counters(cross_worker->index())),
       histograms_(device->histograms(cross_worker->index())),
       environments_(device->congestion(cross_worker->index())),
-      may_lag_(port_->may_lag()),
+      // The worker of the first queue runs an emulated network. To the others its time stands still
+      // also when nothing is under way.
+      may_lag_(port_->may_lag() && device->QueueOf(cross_worker->index()) == uint16_t{0}),
       queue_(device->QueueOf(cross_worker->index())),
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),

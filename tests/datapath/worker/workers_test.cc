@@ -145,6 +145,16 @@ TEST(CrossWorkerTest, AnIcrcIsCheckedByTheOwnerAndAStrangersFrameByWhoReceives) 
   EXPECT_EQ(its.bed.devices[1]->counters(0).rx_icrc_encapsulated, 1u);
 }
 
+// To a worker that does not run an emulated network, its time stands still while it is idle.
+TEST(CrossWorkerTest, OnlyTheWorkerThatRunsANetworkKnowsItsLag) {
+  TestPool();
+  Testbed bed({nullptr, nullptr}, 2);
+  bed.ports[0].lag = Nanos(5'000'000'000);
+  bed.Turn();
+  EXPECT_EQ(bed.devices[0]->congestion(0)[0].lag, bed.ports[0].lag);
+  EXPECT_EQ(bed.devices[0]->congestion(1)[0].lag, Nanos(0));
+}
+
 TEST(RelayTest, AWorkerWithoutAQueueIsHeldBackByAFullPortAndLosesNothing) {
   WorkersBed its;
   Endpoint& a = its.Add(0, 1);  // Worker 0 drives this port.
