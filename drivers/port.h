@@ -82,7 +82,7 @@ class Port {
   /// that time.
   virtual Nanos NextDeadline([[maybe_unused]] uint16_t queue) const { return kNever; }
   /// How far the time by which frames travel is behind `now`: that of an emulated network waits for
-  /// the worker that runs it. A port that `may_lag` is asked in each turn; others always say 0.
+  /// the worker of queue 0, which runs it, and asks in each of its turns if the port `may_lag`.
   virtual Nanos Lag([[maybe_unused]] Nanos now) const { return Nanos(0); }
   virtual bool may_lag() const { return false; }
 

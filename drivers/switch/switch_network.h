@@ -49,7 +49,8 @@ inline constexpr uint32_t kSwitchReceiveFrames = 512;
 /// The most that the network's time advances in one turn of worker 0. After worker 0 was away for
 /// longer, because others had its CPU, the network's time catches up with the clock turn by turn.
 /// So no line falls idle for want of frames, and queues are as long as they would have been. The
-/// step is shorter than the time that a host's waiting frames take on its link.
+/// step is shorter than the time that a host's waiting frames take on its link. Frames are taken at
+/// the end of a step: a round trip seems longer by at most one at each end.
 inline constexpr Nanos kSwitchStep{20'000};
 /// How far the network's time may lag. When the CPU cannot carry the rate, the network runs slower.
 inline constexpr Nanos kMostSwitchLag{20'000'000};

@@ -2,11 +2,12 @@
 #include "nic/base/thread_schedule.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
+
+#include "tests/nic/base/busy_cpu.h"
 
 namespace uroce::nic {
 namespace {
@@ -14,21 +15,13 @@ namespace {
 // Ends when the kernel has counted all. Without one of them it hangs.
 TEST(ThreadScheduleTest, CountsWhatAThreadOnTheSameCpuCosts) {
   if (access("/proc/self/task", R_OK) != 0 || access("/proc/self/schedstat", R_OK) != 0) {
-    GTEST_SKIP() << "no schedstat";
+    GTEST_SKIP() << "this kernel has no /proc/self/schedstat (CONFIG_SCHED_INFO)";
   }
   std::atomic<bool> done{false};
   std::atomic<pid_t> number{0};
-  std::thread watched([&] {
-    cpu_set_t here;
-    CPU_ZERO(&here);
-    CPU_SET(sched_getcpu(), &here);
-    sched_setaffinity(0, sizeof here, &here);
-    std::thread busy([&] {
-      while (!done) continue;  // On the same CPU: the affinity is inherited.
-    });
+  const BesideABusyThread watched([&] {
     number = gettid();
     while (!done) continue;
-    busy.join();
   });
   while (number == 0) std::this_thread::yield();
   const ThreadSchedule before = ReadThreadSchedule(number);
@@ -38,7 +31,6 @@ TEST(ThreadScheduleTest, CountsWhatAThreadOnTheSameCpuCosts) {
   } while (now.running_ns <= before.running_ns || now.waiting_ns <= before.waiting_ns ||
            now.involuntary_switches <= before.involuntary_switches);
   done = true;
-  watched.join();
 }
 
 TEST(ThreadScheduleTest, OfNoThreadNothingIsTold) {
