@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "tools/client/control_client.h"
+#include "tools/views/dump_member.h"
 
 namespace uroce::tools {
 namespace {
@@ -17,11 +18,6 @@ using Json = nlohmann::ordered_json;
 // Less is usual where other programs run now and then.
 constexpr uint64_t kMuchWaitMs = 1000;
 constexpr double kMuchShare = 0.1;
-
-uint64_t Member(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
-}
 
 double WaitShare(const WorkerShare& worker) {
   const auto ready = static_cast<double>(worker.cpu_ms + worker.cpu_wait_ms);
@@ -58,10 +54,10 @@ void ParseWorkers(const std::string& json, ContentionFacts& facts) {
   if (!dump.is_object() || !dump.contains("workers") || !dump["workers"].is_array()) return;
   for (const Json& worker : dump["workers"]) {
     if (!worker.is_object() || !worker.contains("cpu_wait_ms")) continue;
-    facts.workers.push_back({.worker = static_cast<uint32_t>(Member(worker, "worker")),
-                             .cpu_ms = Member(worker, "cpu_ms"),
-                             .cpu_wait_ms = Member(worker, "cpu_wait_ms"),
-                             .involuntary_switches = Member(worker, "involuntary_switches")});
+    facts.workers.push_back({.worker = static_cast<uint32_t>(NumberOf(worker, "worker")),
+                             .cpu_ms = NumberOf(worker, "cpu_ms"),
+                             .cpu_wait_ms = NumberOf(worker, "cpu_wait_ms"),
+                             .involuntary_switches = NumberOf(worker, "involuntary_switches")});
   }
 }
 

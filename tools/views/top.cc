@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/views/dump_member.h"
 #include "tools/views/rates.h"
 #include "tools/views/text_table.h"
 
@@ -32,11 +33,6 @@ struct Traffic {
     resent += more.resent;
   }
 };
-
-uint64_t NumberOf(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
-}
 
 std::string TextOf(const Json& object, const char* name) {
   const auto found = object.find(name);
