@@ -5,7 +5,7 @@
 
 #include "pipeline/shm/rings/arming.h"
 #include "verbs-shim/objects.h"
-#include "verbs-shim/time_slice.h"
+#include "verbs-shim/poller.h"
 #include "verbs-shim/verbs_ops.h"
 
 namespace uroce::shim {
@@ -116,15 +116,15 @@ void MarkForgotten(CompletionQueue& cq, uint32_t handle, uint8_t kind) {
   });
 }
 
-/// Yields the core after `empty_polls` that found nothing, and regularly checks whether the daemon
-/// lives. True: other threads ran, and completions may have come.
+/// Waits after `empty_polls` that found nothing, and regularly checks whether the daemon lives.
+/// True: other threads ran, and completions may have come.
 bool WaitForTurn(DaemonConnection& connection, uint32_t empty_polls) {
   const ErrnoKeeper keeper;
-  const bool yields = YieldIsWanted();
-  if (yields) YieldCore();
-  const uint32_t period = yields ? kYieldsPerCheck : kPollsPerCheckWithoutYield;
+  const bool waits = YieldIsWanted();
+  const bool has_waited = waits && t_poller.Wait();
+  const uint32_t period = waits ? kYieldsPerCheck : kPollsPerCheckWithoutYield;
   if (empty_polls % period == 0) (void)connection.CheckAlive();
-  return yields;
+  return has_waited;
 }
 
 }  // namespace
@@ -144,19 +144,21 @@ void FinishPoll(CompletionQueue& cq) {
 }
 
 int StartPoll(CompletionQueue& cq) {
-  bool has_yielded = false;
+  bool has_waited = false;
   for (;;) {
     cq.lock.Lock();
     if (TakeCompletion(cq)) {
       cq.empty_polls = 0;
+      t_poller.OnCompletion();
       return 0;
     }
-    if (!has_yielded) ++cq.empty_polls;
+    if (!has_waited) ++cq.empty_polls;
+    t_poller.OnEmpty(cq);
     const uint32_t empty_polls = cq.empty_polls;
     FinishPoll(cq);
     if (empty_polls < kEmptyPollsBeforeYield) return ENOENT;
-    if (has_yielded || !WaitForTurn(*cq.connection, empty_polls)) break;
-    has_yielded = true;
+    if (has_waited || !WaitForTurn(*cq.connection, empty_polls)) break;
+    has_waited = true;
   }
   // An overflowed queue has lost completions that its program would wait for without end.
   return rings::LoadRelaxed(cq.page->error.value) != 0 ? EIO : ENOENT;

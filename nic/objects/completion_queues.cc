@@ -93,6 +93,7 @@ absl::StatusOr<uroce_create_cq_reply> CompletionQueues::Create(const uroce_creat
       .user_handle = request.user_handle,
       .channel = channel == nullptr ? datapath::RecordSocket{} : core_.RecordsOn(channel->records),
       .async = core_.RecordsOn((*context)->events),
+      .pollers = core_.PollersOf(cqs_.NextHandle()),
       .has_times = request.has_times != 0};
   std::unique_ptr<CompletionQueueObject> object(
       new CompletionQueueObject{*context,

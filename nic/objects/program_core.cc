@@ -50,7 +50,13 @@ void ProgramCore::Join() {
 bool ProgramCore::is_privileged() const { return uid_ == 0 || uid_ == geteuid(); }
 
 datapath::RecordSocket ProgramCore::RecordsOn(const Fd& socket) const {
-  return {.fd = socket.get(), .pace = &user().record_pace};
+  return {.fd = socket.get(), .pace = &user().wake_pace};
+}
+
+datapath::Pollers ProgramCore::PollersOf(uint32_t cq_handle) const {
+  return {.word = &arena_.At<uroce_arena_header>(0)->pollers,
+          .bit = rings::PollerBit(cq_handle),
+          .pace = &user().wake_pace};
 }
 
 }  // namespace uroce::nic

@@ -11,6 +11,7 @@
 #include "nic/objects/arena.h"
 #include "nic/objects/nic.h"
 #include "nic/objects/user_account.h"
+#include "pipeline/datapath/queue/pollers.h"
 #include "pipeline/datapath/queue/record_socket.h"
 #include "pipeline/datapath/queue/session.h"
 
@@ -41,6 +42,8 @@ class ProgramCore {
   datapath::Session& session() { return session_; }
   /// For workers: writes to `socket`, which MakeOneWaySocket made for this program.
   datapath::RecordSocket RecordsOn(const Fd& socket) const;
+  /// The threads that poll the CQ of that handle.
+  datapath::Pollers PollersOf(uint32_t cq_handle) const;
   /// Returns when no worker uses what was unpublished or replaced before.
   void AwaitGrace() const { nic_.workers().AwaitGrace(); }
 

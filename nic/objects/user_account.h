@@ -13,7 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "nic/base/side_thread.h"
 #include "nic/settings/config.h"
-#include "pipeline/datapath/queue/record_pace.h"
+#include "pipeline/datapath/queue/wake_pace.h"
 #include "pipeline/datapath/thread/shared_rate.h"
 
 namespace uroce::nic {
@@ -94,7 +94,7 @@ class UserAccount {
   Quota& of(Kind kind) { return kinds_[static_cast<size_t>(kind)]; }
   const Quota& of(Kind kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
-  datapath::RecordPace record_pace;
+  datapath::WakePace wake_pace;
   /// What all queue pairs of the user send together. Sessions refer to it.
   std::unique_ptr<datapath::SharedRate> rate;
   Quota sockets;      ///< For contexts, completion channels and files of rdma_cm; one fd each.

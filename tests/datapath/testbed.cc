@@ -55,9 +55,15 @@ Endpoint::Endpoint(Session* its_session, Device* device, Qpn qpn, uint32_t its_s
   const rings::CqeRingLayout receive_layout{receive_consumed.get(), receive_entries.data(),
                                             limits.cq_depth};
   send_cq = std::make_unique<CompletionQueue>(
-      CompletionQueueConfig{.page = send_page.get(), .user_handle = 1, .async = async});
+      CompletionQueueConfig{.page = send_page.get(),
+                            .user_handle = 1,
+                            .async = async,
+                            .pollers = {.word = pollers.get(), .bit = 1}});
   receive_cq = std::make_unique<CompletionQueue>(
-      CompletionQueueConfig{.page = receive_page.get(), .user_handle = 2, .async = async});
+      CompletionQueueConfig{.page = receive_page.get(),
+                            .user_handle = 2,
+                            .async = async,
+                            .pollers = {.word = pollers.get(), .bit = 2}});
   send_ring = rings::CqeConsumer(send_layout);
   receive_ring = rings::CqeConsumer(receive_layout);
   sends = rings::WorkQueueProducer(

@@ -86,6 +86,7 @@ struct Endpoint {
   std::vector<uint8_t> rq;
   std::unique_ptr<uroce_cq_page> send_page = std::make_unique<uroce_cq_page>();
   std::unique_ptr<uroce_cq_page> receive_page = std::make_unique<uroce_cq_page>();
+  std::unique_ptr<uroce_line32> pollers = std::make_unique<uroce_line32>();  ///< Of both queues.
   std::unique_ptr<uroce_cq_ring_page> send_consumed = std::make_unique<uroce_cq_ring_page>();
   std::unique_ptr<uroce_cq_ring_page> receive_consumed = std::make_unique<uroce_cq_ring_page>();
   std::vector<uroce_cqe> send_entries;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ibv_poll_cq, ibv_cq_ex and the fields of work completions.
+#include <thread>
+
 #include "pipeline/shm/rings/arming.h"
 #include "tests/verbs-shim/shim_fixture.h"
 #include "tests/verbs-shim/yields.h"
@@ -16,31 +18,35 @@ TEST_F(PollTest, AnEmptyQueueGivesZeroHoweverOftenItIsAsked) {
   EXPECT_EQ(errno, 0);
 }
 
+// A thread of its own has not yet learned that others want its core.
 TEST_F(PollTest, SixteenEmptyPollsInARowYieldAndACompletionStartsAnew) {
-  ibv_wc wc;
-  g_yields = 0;
-  for (int i = 0; i < 15; ++i) (void)ibv_poll_cq(cq_, 1, &wc);
-  EXPECT_EQ(g_yields, 0);
-  (void)ibv_poll_cq(cq_, 1, &wc);
-  (void)ibv_poll_cq(cq_, 1, &wc);
-  EXPECT_EQ(g_yields, 2);
   ASSERT_EQ(Post(Write(1, nullptr)), 0);
-  Complete(0, 1);
-  ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
-  for (int i = 0; i < 15; ++i) (void)ibv_poll_cq(cq_, 1, &wc);
-  EXPECT_EQ(g_yields, 2);
+  std::thread([this] {
+    ibv_wc wc;
+    g_yields = 0;
+    for (int i = 0; i < 15; ++i) (void)ibv_poll_cq(cq_, 1, &wc);
+    EXPECT_EQ(g_yields, 0);
+    (void)ibv_poll_cq(cq_, 1, &wc);
+    EXPECT_EQ(g_yields, 1);
+    Complete(0, 1);
+    ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
+    for (int i = 0; i < 15; ++i) (void)ibv_poll_cq(cq_, 1, &wc);
+    EXPECT_EQ(g_yields, 1);
+  }).join();
 }
 
 // A program that reads "disconnected" after an empty poll destroys its queue pair, and loses what
 // completed before.
 TEST_F(PollTest, APollThatYieldsFindsWhatCompletedMeanwhile) {
-  ibv_wc wc = {};
-  for (int i = 0; i < 15; ++i) ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
   ASSERT_EQ(Post(Write(1, nullptr)), 0);
-  g_others = [this] { Complete(0, 1); };
-  EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
-  g_others = nullptr;
-  EXPECT_EQ(wc.wr_id, 1u);
+  std::thread([this] {
+    ibv_wc wc = {};
+    for (int i = 0; i < 15; ++i) ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+    g_others = [this] { Complete(0, 1); };
+    EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
+    g_others = nullptr;
+    EXPECT_EQ(wc.wr_id, 1u);
+  }).join();
 }
 
 TEST_F(PollTest, APollOfNoneTakesNone) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pipeline/datapath/queue/completion_ring.h"
+#include "pipeline/datapath/queue/pollers.h"
 #include "pipeline/datapath/queue/record_socket.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 
@@ -19,6 +20,7 @@ struct CompletionQueueConfig {
   uint64_t user_handle = 0;  ///< Record written on the channel.
   RecordSocket channel;      ///< For completions, if the CQ has a channel.
   RecordSocket async;        ///< For asynchronous events of the context.
+  Pollers pollers;           ///< Threads that sleep until a CQE comes.
   bool has_times = false;    ///< Completions say when they were made.
 };
 

@@ -52,6 +52,9 @@ class CompletionRing {
   /// Whether RecordRetries has this ring.
   bool is_retried() const { return is_retried_; }
   void set_retried(bool is_retried) { is_retried_ = is_retried; }
+  /// Whether PollerWakes has this ring.
+  bool is_waking() const { return is_waking_; }
+  void set_waking(bool is_waking) { is_waking_ = is_waking; }
   /// Returns when to call RetryRecords next. Range: records are pending.
   Nanos RetryAfter() const;
   void RetryRecords();
@@ -97,6 +100,7 @@ class CompletionRing {
   bool solicited_in_burst_ = false;
   bool pending_error_ = false;
   bool is_retried_ = false;
+  bool is_waking_ = false;
   bool is_held_ = false;        // A record waits for more CQEs.
   uint32_t held_cqes_ = 0;      // Published since the last look at the arm word that held nothing.
   uint64_t held_since_ns_ = 0;  // CLOCK_MONOTONIC

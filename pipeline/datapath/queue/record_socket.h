@@ -9,7 +9,7 @@
 
 namespace uroce::datapath {
 
-class RecordPace;
+class WakePace;
 
 /// The first wait after a full socket: see RecordRetries.
 inline constexpr Nanos kRecordRetry{1'000'000};
@@ -21,8 +21,8 @@ inline constexpr uint32_t kEventSrqLimitReached = 15;
 
 /// The daemon's end of a stream socket. Any thread. Owned by nic.
 struct RecordSocket {
-  int fd = -1;                 ///< -1: nobody listens.
-  RecordPace* pace = nullptr;  ///< The pace of its user; null: no limit.
+  int fd = -1;               ///< -1: nobody listens.
+  WakePace* pace = nullptr;  ///< The pace of its user; null: no limit.
 
   bool is_open() const { return fd >= 0; }
   /// Sends one record, whole or not at all. This is a wake-up, the one system call that the path of

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pipeline/base/types.h"
+#include "pipeline/cpu/contention.h"
 
 namespace uroce::datapath {
 
@@ -13,15 +14,11 @@ enum class IdleStep : uint8_t { kPoll, kYield, kSleep };
 
 /// An idle worker polls, then yields, then sleeps. That costs others on the same core least, and a
 /// waiting program next to nothing (measured: 80 ns one way against 4 ms without the yield).
-/// When more threads are ready than there are processors, a yield costs time slices of others:
-/// Linux 6.18 puts a yielding thread behind all that are ready, but runs a sleeper soon after its
-/// wake-up. So after a slow yield the worker does not yield for kWithoutYields. Measured with 16
-/// ready threads on two processors: a WRITE took 9 ms with yields, and 30 us without.
+/// Where other threads want the core (cpu::Contention), it polls and then sleeps at once. Measured
+/// with 16 ready threads on two processors: a WRITE took 9 ms with yields, and 30 us without.
 class IdlePolicy {
  public:
   static constexpr uint32_t kPollsBeforeYield = 16;
-  static constexpr Nanos kSlowYield{500'000};
-  static constexpr Nanos kWithoutYields{10'000'000'000};
   /// Bounds of a sleep when a port cannot wake the worker: short after traffic, long after a second
   /// without traffic.
   static constexpr Nanos kShortestPoll{50'000};
@@ -32,9 +29,7 @@ class IdlePolicy {
   /// What to do after a turn that began at `now`. A worker that was woken and finds nothing sleeps
   /// again at once.
   IdleStep AfterTurn(bool busy, Nanos now) {
-    if (yielded_at_ != kNever && now - yielded_at_ > kSlowYield) {
-      no_yield_before_ = now + kWithoutYields;
-    }
+    if (yielded_at_ != kNever) contention_.OnYield((now - yielded_at_).count(), now.count());
     yielded_at_ = kNever;
     if (busy) {
       empty_turns_ = 0;
@@ -42,7 +37,8 @@ class IdlePolicy {
       return IdleStep::kPoll;
     }
     if (now - idle_since_ > spin_) return IdleStep::kSleep;
-    if (++empty_turns_ <= kPollsBeforeYield || now < no_yield_before_) return IdleStep::kPoll;
+    if (++empty_turns_ <= kPollsBeforeYield) return IdleStep::kPoll;
+    if (!contention_.MayYield(now.count())) return IdleStep::kSleep;
     yielded_at_ = now;
     return IdleStep::kYield;
   }
@@ -57,8 +53,8 @@ class IdlePolicy {
   Nanos spin_;
   Nanos idle_since_;
   Nanos yielded_at_ = kNever;  ///< When the turn before the last yield began.
-  Nanos no_yield_before_{0};
   uint32_t empty_turns_ = 0;
+  cpu::Contention contention_;
 };
 
 }  // namespace uroce::datapath

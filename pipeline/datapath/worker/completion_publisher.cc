@@ -61,6 +61,8 @@ bool CompletionPublisher::PublishAll(QueuePair& qp) {
 void CompletionPublisher::FinishSomeBursts() {
   for (CompletionRing* ring : bursts_) {
     ring->FinishBurst();
+    if (ring->queue().config().pollers.any()) [[unlikely]]
+      poller_wakes_.Add(*ring, time_.now());
     if (ring->has_pending_records()) retries_.Want(*ring, time_.now());
   }
   bursts_.clear();
@@ -85,11 +87,13 @@ void CompletionPublisher::Reserve(size_t rings, size_t sources) {
   if (bursts_.capacity() >= rings) return;
   bursts_.reserve(rings * 2);
   failing_.reserve(rings * 2);
+  poller_wakes_.Reserve(rings * 2);
   retries_.Reserve(sources * 2);
 }
 
 void CompletionPublisher::Remove(CompletionRing* ring) {
   retries_.Remove({.ring = ring});
+  poller_wakes_.Remove(ring);
   std::erase(failing_, ring);
 }
 

@@ -8,6 +8,7 @@
 #include "pipeline/datapath/queue/completion_queue.h"
 #include "pipeline/datapath/queue/queue_pair.h"
 #include "pipeline/datapath/queue/record_retries.h"
+#include "pipeline/datapath/worker/poller_wakes.h"
 #include "pipeline/datapath/worker/turn_time.h"
 
 namespace uroce::datapath {
@@ -35,6 +36,8 @@ class CompletionPublisher {
   /// The retries of records (of queue pairs, rings and shared queues) that found no room.
   RecordRetries& retries() { return retries_; }
   const RecordRetries& retries() const { return retries_; }
+  /// The threads to wake for what was published.
+  PollerWakes& poller_wakes() { return poller_wakes_; }
 
   // ---- between turns ----
   /// Reserves room for `rings` rings, and for records of `sources` sources.
@@ -48,6 +51,7 @@ class CompletionPublisher {
   OverflowSink* const overflows_;
   const TurnTime& time_;
   RecordRetries retries_;
+  PollerWakes poller_wakes_;
   std::vector<CompletionRing*> bursts_;
   std::vector<CompletionRing*> failing_;  // Each once.
 };

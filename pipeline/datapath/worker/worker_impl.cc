@@ -194,6 +194,7 @@ bool Worker::Impl::Turn(Nanos now) {
   failed.Deliver();
   sleep.TendPrograms();
   if (config.grace != nullptr) config.grace->Pass(config.index);
+  completions.poller_wakes().AfterTurn(busy, now);
   was_busy = busy;
   return busy;
 }

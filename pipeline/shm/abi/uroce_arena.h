@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define UROCE_ABI_VERSION 13u
+#define UROCE_ABI_VERSION 14u
 #define UROCE_DEFAULT_SOCKET "/run/uroce/uroced.sock"
 /* Appended to the socket's path: the directory of the devices' files, shaped like /sys and /dev. */
 #define UROCE_TREE_SUFFIX ".d"
@@ -58,10 +58,20 @@ struct uroce_doorbells {
   struct uroce_line64 words[UROCE_DOORBELL_WORDS];
 };
 
+/* A thread that polls where other threads want its core may sleep until a CQE comes. `pollers` is
+ * the futex of all such threads of the session; bit (handle % 32) of it stands for a CQ. How to
+ * sleep:
+ *   1. Set the bits of all CQs that the thread polls, by one atomic OR.
+ *   2. Poll all of these CQs once more. Each is empty.
+ *   3. FUTEX_WAIT_BITSET for these bits, while the word has the value that step 1 left; with a
+ * timeout, since nobody ends this wait when the daemon ends. A worker that has published CQEs and
+ * finds the bit of their CQ clears it, and wakes the threads that wait for this bit: when it has
+ * nothing else to do, and soon in any case. */
 struct uroce_arena_header {
   uint32_t abi_version;
   uint32_t worker_count;
   uint32_t pad[14];
+  struct uroce_line32 pollers;
 };
 
 #define UROCE_DOORBELLS_OFFSET 4096u /* uroce_doorbells[worker_count] */

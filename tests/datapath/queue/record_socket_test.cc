@@ -11,7 +11,7 @@
 #include <chrono>
 #include <vector>
 
-#include "pipeline/datapath/queue/record_pace.h"
+#include "pipeline/datapath/queue/wake_pace.h"
 #include "tests/datapath/queue/record_stream.h"
 
 namespace uroce::datapath {
@@ -20,31 +20,31 @@ namespace {
 constexpr Nanos kNow{1'000'000'000};
 // Some 100 ns each: ten times what a record may take.
 constexpr int kWatchers = 3900;  // Their fds fit the usual hard limit of 4,096.
-constexpr Nanos kDear = RecordPace::kCheap * 10;
+constexpr Nanos kDear = WakePace::kCheap * 10;
 
-TEST(RecordPaceTest, WhatSeemsDearIsMeasuredByTheThreadsOwnClockFirst) {
-  RecordPace pace;
+TEST(WakePaceTest, WhatSeemsDearIsMeasuredByTheThreadsOwnClockFirst) {
+  WakePace pace;
   pace.Account(kNow, kDear, false);
-  EXPECT_TRUE(pace.MayWrite(kNow)) << "another thread may have run";
+  EXPECT_TRUE(pace.MayWake(kNow)) << "another thread may have run";
   EXPECT_TRUE(pace.is_suspected());
-  pace.Account(kNow, RecordPace::kCheap, true);
-  EXPECT_TRUE(pace.MayWrite(kNow));
+  pace.Account(kNow, WakePace::kCheap, true);
+  EXPECT_TRUE(pace.MayWake(kNow));
   EXPECT_FALSE(pace.is_suspected());
 }
 
-TEST(RecordPaceTest, AfterADearRecordTheNextWaitForManyTimesAsLong) {
-  RecordPace pace;
+TEST(WakePaceTest, AfterADearRecordTheNextWaitForManyTimesAsLong) {
+  WakePace pace;
   pace.Account(kNow, kDear, false);
   pace.Account(kNow, kDear, true);
-  EXPECT_FALSE(pace.MayWrite(kNow + kDear * RecordPace::kRest - Nanos(1)));
-  EXPECT_TRUE(pace.MayWrite(kNow + kDear * RecordPace::kRest));
+  EXPECT_FALSE(pace.MayWake(kNow + kDear * WakePace::kRest - Nanos(1)));
+  EXPECT_TRUE(pace.MayWake(kNow + kDear * WakePace::kRest));
   EXPECT_TRUE(pace.is_suspected()) << "until one is cheap";
 }
 
-TEST(RecordPaceTest, ManyCheapRecordsNeedNoRest) {
-  RecordPace pace;
-  for (int i = 0; i < 1000; ++i) pace.Account(kNow, RecordPace::kCheap, false);
-  EXPECT_TRUE(pace.MayWrite(kNow));
+TEST(WakePaceTest, ManyCheapRecordsNeedNoRest) {
+  WakePace pace;
+  for (int i = 0; i < 1000; ++i) pace.Account(kNow, WakePace::kCheap, false);
+  EXPECT_TRUE(pace.MayWake(kNow));
   EXPECT_FALSE(pace.is_suspected());
 }
 
@@ -78,7 +78,7 @@ class Watchers {
 TEST(RecordSocketTest, AProgramWhoseRecordsWakeThousandsHasFewer) {
   const RecordStream stream;
   const RecordStream other;
-  RecordPace pace;
+  WakePace pace;
   const RecordSocket socket{stream.writer(), &pace};
   rlimit files{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -96,7 +96,7 @@ TEST(RecordSocketTest, AProgramWhoseRecordsWakeThousandsHasFewer) {
       watchers.Take();
     }
     const auto waits = (std::chrono::steady_clock::now() - begin) /
-                       std::chrono::nanoseconds((RecordPace::kCheap * RecordPace::kRest).count());
+                       std::chrono::nanoseconds((WakePace::kCheap * WakePace::kRest).count());
     EXPECT_LE(written, 3 + waits) << "one raises suspicion, one is measured, then it waits";
     other.Drain();
     second_waits = !second.Write(1, UROCE_EVENT_COMPLETION) && !other.Read();

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Nanos kSpin{20'000};
 constexpr Nanos kTurn{100};
+constexpr Nanos kSlowYield{cpu::Contention::kSlowYieldNs};
 
 /// A worker's clock and policy.
 class IdlePolicyTest : public testing::Test {
@@ -40,21 +41,24 @@ TEST_F(IdlePolicyTest, PollsThenYieldsThenSleeps) {
   EXPECT_EQ(AfterPolls(), IdleStep::kYield);
 }
 
-TEST_F(IdlePolicyTest, AfterASlowYieldThereIsNoneForAWhile) {
+TEST_F(IdlePolicyTest, AfterASlowYieldItPollsAndSleepsAtOnce) {
   After(true);
   ASSERT_EQ(AfterPolls(), IdleStep::kYield);
-  EXPECT_EQ(After(true, IdlePolicy::kSlowYield + Nanos(1)), IdleStep::kPoll);
-  EXPECT_EQ(AfterPolls(), IdleStep::kSleep);
-  EXPECT_EQ(After(true, IdlePolicy::kWithoutYields), IdleStep::kPoll);
+  EXPECT_EQ(After(true, kSlowYield + Nanos(1)), IdleStep::kPoll);
+  for (uint32_t i = 0; i < IdlePolicy::kPollsBeforeYield; ++i) {
+    EXPECT_EQ(After(false), IdleStep::kPoll) << i;
+  }
+  EXPECT_EQ(After(false), IdleStep::kSleep) << "long before it has polled for kSpin";
+  EXPECT_EQ(After(true, Nanos(cpu::Contention::kFirstTrialNs)), IdleStep::kPoll);
   EXPECT_EQ(AfterPolls(), IdleStep::kYield) << "things may be better now";
 }
 
 TEST_F(IdlePolicyTest, NeitherALongTurnNorALongSleepIsASlowYield) {
   After(true);
-  EXPECT_EQ(After(true, IdlePolicy::kSlowYield * 2), IdleStep::kPoll);
+  EXPECT_EQ(After(true, kSlowYield * 2), IdleStep::kPoll);
   EXPECT_EQ(AfterPolls(), IdleStep::kYield);
   EXPECT_EQ(After(false, kSpin), IdleStep::kSleep);
-  EXPECT_EQ(After(true, IdlePolicy::kSlowYield * 2), IdleStep::kPoll);
+  EXPECT_EQ(After(true, kSlowYield * 2), IdleStep::kPoll);
   EXPECT_EQ(AfterPolls(), IdleStep::kYield);
 }
 

@@ -46,6 +46,26 @@ TEST_F(CompletionPublisherTest, EachCompletionIsSeenByTheProgram) {
   EXPECT_FALSE(endpoint.PollSend(cqe));
 }
 
+TEST_F(CompletionPublisherTest, WhoSleepsForACompletionIsWoken) {
+  Endpoint& endpoint = AddFailed();
+  endpoint.pollers->value = 0b111;
+  Complete(endpoint, 1);
+  EXPECT_TRUE(completions_.PublishAll(*endpoint.qp));
+  completions_.FinishBursts();
+  completions_.poller_wakes().AfterTurn(/*busy=*/false, time_.now());
+  EXPECT_EQ(endpoint.pollers->value, 0b110u) << "the bit of the queue of sends";
+}
+
+TEST_F(CompletionPublisherTest, WhoAnnouncesASleepAfterTheBurstHasSeenIt) {
+  Endpoint& endpoint = AddFailed();
+  Complete(endpoint, 1);
+  EXPECT_TRUE(completions_.PublishAll(*endpoint.qp));
+  completions_.FinishBursts();
+  endpoint.pollers->value = 1;
+  completions_.poller_wakes().AfterTurn(/*busy=*/false, time_.now());
+  EXPECT_EQ(endpoint.pollers->value, 1u);
+}
+
 TEST_F(CompletionPublisherTest, AnOverflowFailsEachUserOnce) {
   Endpoint& endpoint = AddFailed();
   uint32_t published = 0;

@@ -3,7 +3,7 @@
 tests run, hides a missing fence. Each thread is a list of steps that are done in any order that the
 architecture allows, on one memory (arm64 is multi-copy atomic), and all orders are tried. A
 read-modify-write is a pair of exclusive load and store, the weakest form that compilers make of it.
-The steps are those of doorbells.h, arming.h, cqe_ring.h and work_queue.h; each protocol is tried
+The steps are those of doorbells.h, arming.h, pollers.h, cqe_ring.h and work_queue.h; each protocol is tried
 without its fence too, to see that the search finds what the fence prevents."""
 import unittest
 from dataclasses import dataclass, field
@@ -124,6 +124,18 @@ def publish(fence):
             *change("was armed", "armed", 0, lambda r: r["was armed"])]
 
 
+def announce_poller(fence):
+    """rings::AnnouncePoller, and the poll before the sleep."""
+    return [*change("other pollers", "pollers", 1), *([FENCE] if fence else []),
+            load("generation seen", "generation", acquires=True)]
+
+
+def publish_to_pollers(fence):
+    """CqeProducer::Push, and rings::HasPollers after the fence of rings::TakeArming."""
+    return [store("entry", 7), store("generation", 1, releases=True), *([FENCE] if fence else []),
+            load("pollers seen", "pollers")]
+
+
 class WeakMemoryTest(unittest.TestCase):
     def lost_bells(self, take):
         """Another bell rings already, so that the summary bit is set while the worker takes."""
@@ -159,6 +171,17 @@ class WeakMemoryTest(unittest.TestCase):
         self.assertEqual(self.missed_completions(True, True), [])
         self.assertNotEqual(self.missed_completions(False, True), [])
         self.assertNotEqual(self.missed_completions(True, False), [])
+
+    def slept_beside_completions(self, program_fence, worker_fence):
+        memory = {"entry": 0, "generation": 0, "pollers": 0}
+        return [end for end in outcomes(memory, announce_poller(program_fence),
+                                        publish_to_pollers(worker_fence))
+                if not end["generation seen"] and not end["pollers seen"]]
+
+    def test_who_sleeps_has_polled_the_completion_or_is_woken(self):
+        self.assertEqual(self.slept_beside_completions(True, True), [])
+        self.assertNotEqual(self.slept_beside_completions(False, True), [])
+        self.assertNotEqual(self.slept_beside_completions(True, False), [])
 
     def torn_entries(self, ordered):
         """One entry in two laps: the second waits until the program has given the first back."""

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a thread waits that polls empty queues: it yields, or sleeps where others want its core.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "pipeline/shm/rings/pollers.h"
+#include "tests/verbs-shim/shim_fixture.h"
+#include "tests/verbs-shim/yields.h"
+
+namespace uroce::shim_test {
+namespace {
+
+class PollerTest : public ShimTest {
+ protected:
+  uroce_line32& word() { return reinterpret_cast<uroce_arena_header*>(daemon_->arena())->pollers; }
+  uint32_t Bits() { return rings::LoadRelaxed(word().value); }
+
+  /// Runs `body` in a thread that has been kept from its core.
+  static void InContendedThread(ibv_cq* cq, const std::function<void()>& body) {
+    std::thread([&] {
+      g_others = [] { usleep(1000); };
+      ibv_wc wc;
+      for (int i = 0; i < 17; ++i) EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), 0);
+      g_others = nullptr;
+      g_yields = 0;
+      body();
+    }).join();
+  }
+  /// Completes a request of `qp`, and wakes who sleeps for it, as a worker does.
+  void CompleteAndWake(uint32_t index, uint64_t wr_id) {
+    Complete(index, wr_id);
+    rings::FullFence();
+    if (!rings::HasPollers(word(), rings::PollerBit(cq_->handle))) return;
+    if (!rings::TakePollers(word(), rings::PollerBit(cq_->handle))) return;
+    syscall(SYS_futex, &word().value, FUTEX_WAKE_BITSET, INT32_MAX, nullptr, nullptr,
+            rings::PollerBit(cq_->handle));
+  }
+};
+
+TEST_F(PollerTest, AThreadAloneOnItsCoreNeverSleeps) {
+  ibv_wc wc;
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+  EXPECT_EQ(Bits(), 0u);
+}
+
+TEST_F(PollerTest, WhereOthersWantTheCoreItSleepsUntilACompletion) {
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  InContendedThread(cq_, [this] {
+    ibv_wc wc = {};
+    // The first of these polls announces the sleep, the second sleeps.
+    EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+    EXPECT_EQ(Bits(), rings::PollerBit(cq_->handle));
+    std::thread worker([this] {
+      usleep(500);
+      CompleteAndWake(0, 1);
+    });
+    int polls = 1;
+    while (ibv_poll_cq(cq_, 1, &wc) == 0) ++polls;
+    worker.join();
+    EXPECT_EQ(wc.wr_id, 1u);
+    EXPECT_EQ(g_yields, 0);
+    EXPECT_LE(polls, 3) << "it polled on instead of sleeping";
+  });
+  EXPECT_EQ(Bits(), 0u);
+}
+
+TEST_F(PollerTest, WhatCompletesAfterTheAnnouncementIsFoundWithoutASleep) {
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  InContendedThread(cq_, [this] {
+    ibv_wc wc = {};
+    EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+    CompleteAndWake(0, 1);
+    EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
+  });
+}
+
+// Each yield finds that others want the core, so that only vain sleeps lead to many in a row.
+TEST_F(PollerTest, AfterSleepsThatNoCompletionEndsThereAreYieldsForAWhile) {
+  InContendedThread(cq_, [this] {
+    g_others = [] { usleep(100); };
+    ibv_wc wc = {};
+    int in_a_row = 0;
+    for (int i = 0; i < 200 && in_a_row < 5; ++i) {
+      const int before = g_yields;
+      EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+      in_a_row = g_yields == before ? 0 : in_a_row + 1;
+    }
+    g_others = nullptr;
+    EXPECT_EQ(in_a_row, 5);
+  });
+}
+
+// A completion may have come to one of the queues while the thread looked at another one.
+TEST_F(PollerTest, AThreadOfTwoQueuesPollsBothAfterTheAnnouncementAndSleepsForBoth) {
+  ibv_cq* const other = ibv_create_cq(context_, 4, nullptr, nullptr, 0);
+  ASSERT_NE(other, nullptr);
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  InContendedThread(cq_, [&] {
+    ibv_wc wc = {};
+    const auto poll_both = [&] {
+      const int found = ibv_poll_cq(cq_, 1, &wc);
+      return found + ibv_poll_cq(other, 1, &wc);
+    };
+    const uint32_t both = rings::PollerBit(cq_->handle) | rings::PollerBit(other->handle);
+    for (int i = 0; i < 64 && Bits() != both; ++i) EXPECT_EQ(poll_both(), 0);
+    EXPECT_EQ(Bits(), both);
+    std::thread worker([this] {
+      usleep(500);
+      CompleteAndWake(0, 1);
+    });
+    int rounds = 0;
+    while (poll_both() == 0) ++rounds;
+    worker.join();
+    EXPECT_EQ(wc.wr_id, 1u);
+    EXPECT_LE(rounds, 5) << "it polled on instead of sleeping";
+  });
+  EXPECT_EQ(ibv_destroy_cq(other), 0);
+}
+
+TEST_F(PollerTest, AThreadThatCeasesToPollAQueueStillWaits) {
+  ibv_cq* const other = ibv_create_cq(context_, 4, nullptr, nullptr, 0);
+  ASSERT_NE(other, nullptr);
+  InContendedThread(cq_, [&] {
+    ibv_wc wc = {};
+    for (int i = 0; i < 64 && (Bits() & rings::PollerBit(other->handle)) == 0; ++i) {
+      EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+      EXPECT_EQ(ibv_poll_cq(other, 1, &wc), 0);
+    }
+    word().value = 0;
+    for (int i = 0; i < 200 && g_yields == 0; ++i) EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+    EXPECT_NE(g_yields, 0);
+  });
+  EXPECT_EQ(ibv_destroy_cq(other), 0);
+}
+
+TEST_F(PollerTest, AThreadOfManyQueuesYields) {
+  std::vector<ibv_cq*> queues;
+  for (int i = 0; i < 8; ++i) queues.push_back(ibv_create_cq(context_, 4, nullptr, nullptr, 0));
+  InContendedThread(cq_, [&] {
+    ibv_wc wc = {};
+    for (int i = 0; i < 20; ++i) {
+      for (ibv_cq* queue : queues) EXPECT_EQ(ibv_poll_cq(queue, 1, &wc), 0);
+    }
+    EXPECT_GE(g_yields, 8);
+  });
+  EXPECT_EQ(Bits() & ~rings::PollerBit(cq_->handle), 0u);
+  for (ibv_cq* queue : queues) EXPECT_EQ(ibv_destroy_cq(queue), 0);
+}
+
+}  // namespace
+}  // namespace uroce::shim_test
