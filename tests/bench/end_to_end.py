@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import sys
 import time
@@ -121,6 +122,49 @@ def shared_cpus(rounds, seconds):
                   f"({' '.join(f'{value:.2f}' for value in found)})   ratio {median / alone:.2f}")
 
 
+def tcp_latency_us(mtu):
+    """One way, by qperf between two namespaces over a veth pair."""
+    a, b = Namespace(), Namespace()
+    server = None
+    try:
+        make_veth_pair(a, b, mtu)
+        server = Process(a.command(["qperf"]))
+        wait_until(lambda: is_listening(server.pid, 19765), "qperf")
+        text = run(b.command(["qperf", "10.0.0.1", "-t", 2, "-m", 64, "-v", "tcp_lat"]), 60)
+        value, unit = re.search(r"latency\s*=\s*([\d.]+) (\w+)", text).groups()
+        return float(value) * {"ns": 1e-3, "us": 1, "ms": 1e3}[unit]
+    finally:
+        if server:
+            server.kill()
+        a.remove()
+        b.remove()
+
+
+def message_latency(rounds, mtu=9000):
+    """One way between two programs, spinning and by events, and TCP's, in turns."""
+    labs = {"in-process": WireLab, "iface=": lambda: VethLab(mtu), "udp= (nobody)": lambda: UdpLab(mtu),
+            "net_af_packet": lambda: VethLab(mtu, device="net_af_packet0;iface=eth0")}
+    ways = {"spinning": [], "events": ["-e"]}
+    found = {(lab, way): [] for lab in labs for way in ways}
+    tcp = []
+    for _ in range(rounds):
+        tcp.append(tcp_latency_us(mtu))
+        for name, make_lab in labs.items():
+            lab = make_lab()
+            try:
+                for way, flags in ways.items():
+                    row = perftest(lab, "ib_send_lat", "-s", 64, "-n", 20000, *flags)[-1]
+                    found[name, way].append((row[4], row[7]))  # Typical, 99 %.
+            finally:
+                lab.close()
+    print(f"one-way latency of 64 B, us, {rounds} rounds in turn; MTU {mtu}")
+    print(f"  {'qperf tcp_lat over veth':43}{statistics.median(tcp):8.1f}   ({spread(tcp)})")
+    for (name, way), values in found.items():
+        p50, p99 = (statistics.median(column) for column in zip(*values))
+        print(f"  {f'ib_send_lat {name}, {way}':43}{p50:8.1f}   p99 {p99:.1f}"
+              f"   ({spread(value for value, _ in values)})")
+
+
 def spread(values):
     return " ".join(f"{value:.1f}" for value in values)
 
@@ -208,6 +252,7 @@ def main():
         shared_cpus(options.rounds, options.seconds)
     if options.only in (None, "latency"):
         latency()
+        message_latency(options.rounds)
         calls()
     if options.only in (None, "rates"):
         rates()
