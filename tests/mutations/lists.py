@@ -3,6 +3,7 @@
 import base_mutations
 import cm_mutations
 import congestion_mutations
+import cpu_mutations
 import datapath_mutations
 import fabric_mutations
 import memory_mutations
@@ -22,6 +23,8 @@ LISTS = [
     ("pipeline/congestion", ["tests/congestion/congestion_test",
                              "tests/transport/transport_test",
                              "tests/networks/networks_test"], congestion_mutations.MUTATIONS),
+    ("pipeline/cpu", ["tests/cpu/cpu_test"], cpu_mutations.MUTATIONS),
+    ("pipeline/shm/rings", ["tests/shm/rings/rings_test"], cpu_mutations.RINGS_MUTATIONS),
     ("pipeline/datapath", ["tests/datapath/memory_window_test",
                            "tests/datapath/datapath_parts_test",
                            "tests/datapath/datapath_worker_test"], datapath_mutations.MUTATIONS),

@@ -25,7 +25,7 @@ class PollerTest : public ShimTest {
     std::thread([&] {
       g_others = [] { usleep(1000); };
       ibv_wc wc;
-      for (int i = 0; i < 17; ++i) EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), 0);
+      for (int i = 0; i < 16; ++i) EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), 0);
       g_others = nullptr;
       g_yields = 0;
       body();
@@ -118,6 +118,53 @@ TEST_F(PollerTest, AThreadOfTwoQueuesPollsBothAfterTheAnnouncementAndSleepsForBo
     worker.join();
     EXPECT_EQ(wc.wr_id, 1u);
     EXPECT_LE(rounds, 5) << "it polled on instead of sleeping";
+  });
+  EXPECT_EQ(ibv_destroy_cq(other), 0);
+}
+
+TEST_F(PollerTest, ItSleepsOnlyWhenItHasPolledAllQueuesSinceTheAnnouncement) {
+  ibv_cq* const other = ibv_create_cq(context_, 4, nullptr, nullptr, 0);
+  ASSERT_NE(other, nullptr);
+  InContendedThread(cq_, [&] {
+    ibv_wc wc = {};
+    const uint32_t both = rings::PollerBit(cq_->handle) | rings::PollerBit(other->handle);
+    ibv_cq* last = other;
+    for (int i = 0; i < 64 && Bits() != both; ++i) {
+      last = last == cq_ ? other : cq_;
+      EXPECT_EQ(ibv_poll_cq(last, 1, &wc), 0);
+    }
+    ASSERT_EQ(Bits(), both);
+    // A sleep would end at once, since the word has another value, and be announced anew.
+    word().value = 0;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(ibv_poll_cq(last, 1, &wc), 0);
+    EXPECT_EQ(Bits(), 0u);
+  });
+  EXPECT_EQ(ibv_destroy_cq(other), 0);
+}
+
+TEST_F(PollerTest, AQueueThatIsPolledAfterTheAnnouncementIsAnnouncedToo) {
+  ibv_cq* const other = ibv_create_cq(context_, 4, nullptr, nullptr, 0);
+  ASSERT_NE(other, nullptr);
+  InContendedThread(cq_, [&] {
+    ibv_wc wc = {};
+    EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 0);
+    EXPECT_EQ(Bits(), rings::PollerBit(cq_->handle));
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(ibv_poll_cq(other, 1, &wc), 0);
+    EXPECT_EQ(Bits(), rings::PollerBit(cq_->handle) | rings::PollerBit(other->handle));
+  });
+  EXPECT_EQ(ibv_destroy_cq(other), 0);
+}
+
+TEST_F(PollerTest, AThreadThatGetsCompletionsDoesNotSleepForAnIdleQueue) {
+  ibv_cq* const other = ibv_create_cq(context_, 4, nullptr, nullptr, 0);
+  ASSERT_NE(other, nullptr);
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  InContendedThread(other, [&] {
+    Complete(0, 1);
+    ibv_wc wc = {};
+    EXPECT_EQ(ibv_poll_cq(cq_, 1, &wc), 1);
+    EXPECT_EQ(ibv_poll_cq(other, 1, &wc), 0);
+    EXPECT_EQ(Bits(), 0u);
   });
   EXPECT_EQ(ibv_destroy_cq(other), 0);
 }

@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <ctime>
 #include <thread>
 
 #include "pipeline/datapath/queue/wake_pace.h"
@@ -66,34 +68,49 @@ TEST_F(PollerWakesTest, NobodyIsWokenForAQueueThatHasGone) {
   EXPECT_EQ(word(), kOfSends);
 }
 
+/// A thread that sleeps on the word, for so long at most.
+class Sleeper {
+ public:
+  Sleeper(uroce_line32& word, timespec limit)
+      : value_(rings::AnnouncePoller(word, 1)), thread_([this, &word, limit] {
+          errno = 0;
+          syscall(SYS_futex, &word.value, FUTEX_WAIT, value_, &limit, nullptr, 0);
+          error_ = errno;
+        }) {
+    usleep(10'000);  // So that it sleeps, most of the time.
+  }
+  /// 0: woken. EAGAIN: it came too late to sleep. ETIMEDOUT.
+  int Join() {
+    thread_.join();
+    return error_;
+  }
+
+ private:
+  uint32_t value_;
+  int error_ = 0;
+  std::thread thread_;
+};
+
 TEST_F(PollerWakesTest, AThreadThatSleepsOnTheWordWakes) {
-  const uint32_t value = rings::AnnouncePoller(*endpoint_.pollers, kOfSends | kOfReceives);
-  const timespec limit{.tv_sec = 60, .tv_nsec = 0};
-  bool is_woken = false;
-  std::thread poller([&] {
-    // Woken before it sleeps: the word has another value.
-    const long result = syscall(SYS_futex, &word(), FUTEX_WAIT, value, &limit, nullptr, 0);
-    is_woken = result == 0 || errno == EAGAIN;
-  });
-  usleep(10'000);  // So that it sleeps, most of the time.
-  wakes_.Add(receives(), kNow);
+  Sleeper sleeper(*endpoint_.pollers, {.tv_sec = 60, .tv_nsec = 0});
+  wakes_.Add(sends(), kNow);
   wakes_.AfterTurn(/*busy=*/false, kNow);
-  poller.join();
-  EXPECT_TRUE(is_woken);
+  EXPECT_NE(sleeper.Join(), ETIMEDOUT);
 }
 
 TEST_F(PollerWakesTest, WhoseWakeUpsAreDearWaits) {
   WakePace pace;
-  uroce_line32 word{.value = 1, .pad = {}};
+  uroce_line32 word{};
   const Pollers pollers{.word = &word, .bit = 1, .pace = &pace};
-  EXPECT_TRUE(pollers.any());
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   const Nanos now{int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
   pace.Account(now, Nanos(1'000'000'000'000), /*is_own_time=*/true);
-  EXPECT_FALSE(pace.Run([] { return true; })) << "a wake-up now would not be made";
+  Sleeper sleeper(word, {.tv_sec = 0, .tv_nsec = 50'000'000});
+  EXPECT_TRUE(pollers.any());
   pollers.Wake();
   EXPECT_FALSE(pollers.any()) << "nor is it made up for";
+  EXPECT_NE(sleeper.Join(), 0);
 }
 
 }  // namespace
