@@ -169,6 +169,18 @@ TEST_F(PollerTest, AThreadThatGetsCompletionsDoesNotSleepForAnIdleQueue) {
   EXPECT_EQ(ibv_destroy_cq(other), 0);
 }
 
+TEST_F(PollerTest, AThreadThatSleepsLearnsThatTheDaemonHasEnded) {
+  ASSERT_EQ(Post(Write(1, nullptr)), 0);
+  InContendedThread(cq_, [this] {
+    daemon_->Stop();
+    ibv_wc wc = {};
+    int found = 0;
+    for (int i = 0; i < 100'000 && found == 0; ++i) found = ibv_poll_cq(cq_, 1, &wc);
+    EXPECT_EQ(found, 1);
+    EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+  });
+}
+
 TEST_F(PollerTest, AThreadThatCeasesToPollAQueueStillWaits) {
   ibv_cq* const other = ibv_create_cq(context_, 4, nullptr, nullptr, 0);
   ASSERT_NE(other, nullptr);

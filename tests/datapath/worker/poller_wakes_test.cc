@@ -69,9 +69,9 @@ TEST_F(PollerWakesTest, NobodyIsWokenForAQueueThatHasGone) {
 }
 
 /// A thread that sleeps on the word, for so long at most.
-class Sleeper {
+class SleepingThread {
  public:
-  Sleeper(uroce_line32& word, timespec limit)
+  SleepingThread(uroce_line32& word, timespec limit)
       : value_(rings::AnnouncePoller(word, 1)), thread_([this, &word, limit] {
           errno = 0;
           syscall(SYS_futex, &word.value, FUTEX_WAIT, value_, &limit, nullptr, 0);
@@ -92,7 +92,7 @@ class Sleeper {
 };
 
 TEST_F(PollerWakesTest, AThreadThatSleepsOnTheWordWakes) {
-  Sleeper sleeper(*endpoint_.pollers, {.tv_sec = 60, .tv_nsec = 0});
+  SleepingThread sleeper(*endpoint_.pollers, {.tv_sec = 60, .tv_nsec = 0});
   wakes_.Add(sends(), kNow);
   wakes_.AfterTurn(/*busy=*/false, kNow);
   EXPECT_NE(sleeper.Join(), ETIMEDOUT);
@@ -106,7 +106,7 @@ TEST_F(PollerWakesTest, WhoseWakeUpsAreDearWaits) {
   clock_gettime(CLOCK_MONOTONIC, &time);
   const Nanos now{int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
   pace.Account(now, Nanos(1'000'000'000'000), /*is_own_time=*/true);
-  Sleeper sleeper(word, {.tv_sec = 0, .tv_nsec = 50'000'000});
+  SleepingThread sleeper(word, {.tv_sec = 0, .tv_nsec = 50'000'000});
   EXPECT_TRUE(pollers.any());
   pollers.Wake();
   EXPECT_FALSE(pollers.any()) << "nor is it made up for";
