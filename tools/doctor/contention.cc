@@ -44,7 +44,7 @@ Finding CheckWorker(const WorkerShare& worker, const ContentionFacts& facts) {
   }
   return {Level::kNote, "cpu",
           absl::StrCat(text, "; other programs use the CPUs, which it can be put before"),
-          absl::StrCat("sudo renice -n -10 -p $(ls /proc/", facts.daemon, "/task)")};
+          absl::StrCat("sudo renice -n -5 -p $(ls /proc/", facts.daemon, "/task)")};
 }
 
 }  // namespace

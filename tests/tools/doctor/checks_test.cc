@@ -164,7 +164,7 @@ TEST(DoctorContentionTest, AWorkerThatWaitsForATenthOfItsTimeIsANote) {
               ElementsAre(IsOk(), Says(Level::kNote,
                                        "worker 1 had no CPU for 10.0 % of the time that it could "
                                        "have run: 1.0 s, 40 times taken",
-                                       "sudo renice -n -10 -p $(ls /proc/7/task)")));
+                                       "sudo renice -n -5 -p $(ls /proc/7/task)")));
   EXPECT_THAT(CheckContention(Contended(9001, 1000)), Each(IsOk())) << "less than a tenth";
   EXPECT_THAT(CheckContention(Contended(1, 999)), Each(IsOk())) << "less than a second";
   EXPECT_THAT(CheckContention(Contended(0, 0)), Each(IsOk())) << "never ran";
