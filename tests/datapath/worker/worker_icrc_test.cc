@@ -116,7 +116,7 @@ TEST_P(WorkerIcrcTest, ACaptureSeesItInBothDirections) {
 
 TEST_P(WorkerIcrcTest, ACaptureThatBeginsWhileFramesAreOnTheirWaySeesItToo) {
   Write();
-  for (int i = 0; i < 1000 && bed_.ports[1].arrived.empty(); ++i) bed_.Turn();
+  EXPECT_TRUE(bed_.RunUntil([&] { return !bed_.ports[1].arrived.empty(); }));
   AddTap();
   bed_.Settle();
   EXPECT_TRUE(Arrived());
