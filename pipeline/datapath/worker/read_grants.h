@@ -49,11 +49,10 @@ inline void GrantReads(DevicePort& port, Nanos now) {
   }
 }
 
-/// `qp` is reset or ends: it has asked for nothing.
+/// `qp` ends, and is not settled any more.
 inline void ForgetReads(QueuePair& qp, Nanos now) {
   ReadBudget& budget = qp.links().port->reads();
   if (!budget.is_bounded() || !qp.core().is_reliable()) return;
-  qp.core().reliable().AllowReads(0);
   budget.Leave(qp.links().session_flow->reads, qp.reads());
   budget.Shrink(qp.reads(), 0, now);
 }

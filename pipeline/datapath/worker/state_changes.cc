@@ -49,7 +49,6 @@ void StateChanges::Apply(QueuePair& qp, QpState state, const Attributes& attribu
   if (state == QpState::kReset) {
     qp.DiscardPosted();
     StopSending(qp);
-    ForgetReads(qp, context_.time.now());
     context_.congestion.Forget(qp);
   }
   if (stops) DropKept(qp);
