@@ -86,6 +86,10 @@ class Port {
   virtual Nanos Lag([[maybe_unused]] Nanos now) const { return Nanos(0); }
   virtual bool may_lag() const { return false; }
 
+  /// The bytes of kernel memory that frames of one queue may take before ReceiveBurst yields them;
+  /// the kernel drops the rest. 0: unknown, or too much to fill. Constant.
+  virtual uint64_t receive_buffer_bytes() const { return 0; }
+
   // ---- control thread ----
   /// The present link, MTU and MAC.
   virtual PortInfo Info() const = 0;

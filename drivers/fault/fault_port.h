@@ -34,6 +34,7 @@ class FaultPort final : public Port {
   Nanos NextDeadline(uint16_t queue) const override;
   Nanos Lag(Nanos now) const override { return port_->Lag(now); }
   bool may_lag() const override { return port_->may_lag(); }
+  uint64_t receive_buffer_bytes() const override { return port_->receive_buffer_bytes(); }
   PortInfo Info() const override;
   PortCounters counters() const override { return port_->counters(); }
   void Maintain(WhileIdle while_idle) override { port_->Maintain(while_idle); }

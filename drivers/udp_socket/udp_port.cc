@@ -100,6 +100,8 @@ class UdpPort final : public Port {
   void AfterSleep(uint16_t queue) override { queues_[queue].wake.Drain(); }
   Nanos NextDeadline(uint16_t queue) const override { return queues_[queue].gate.opens_at(); }
 
+  uint64_t receive_buffer_bytes() const override { return receive_buffer_bytes_; }
+
   PortInfo Info() const override;
   PortCounters counters() const override;
   void Maintain(WhileIdle while_idle) override;
@@ -121,6 +123,8 @@ class UdpPort final : public Port {
     return place_.interface.empty() || kernel.mac == Mac{} ? own_mac_ : kernel.mac;
   }
   uint64_t Drops() const;
+  /// The smallest buffer of a queue's sockets: peers of either family may fill theirs.
+  uint64_t SmallestBuffer() const;
 
   const UdpPlace place_;
   const Mac own_mac_;         ///< Made up, for addresses.
@@ -129,7 +133,8 @@ class UdpPort final : public Port {
   std::vector<UdpQueue> queues_;
   int ifindex_ = 0;  ///< Of the interface that the sockets were opened on; 0: they must be opened.
   Mac mac_{};        ///< That of frames.
-  uint64_t drops_before_ = 0;  ///< Of sockets that are closed.
+  uint64_t receive_buffer_bytes_ = 0;  ///< Of the sockets that were opened first.
+  uint64_t drops_before_ = 0;          ///< Of sockets that are closed.
 };
 
 // ---- worker ----
@@ -203,6 +208,13 @@ uint64_t UdpPort::Drops() const {
   return drops;
 }
 
+uint64_t UdpPort::SmallestBuffer() const {
+  const UdpSockets& sockets = queues_.front().sockets;
+  const uint64_t ipv4 = ReceiveBufferBytes(sockets.ipv4.receiver);
+  const uint64_t ipv6 = ReceiveBufferBytes(sockets.ipv6.receiver);
+  return ipv4 == 0 || ipv6 == 0 ? std::max(ipv4, ipv6) : std::min(ipv4, ipv6);
+}
+
 PortCounters UdpPort::counters() const {
   PortCounters counters{.tx_discards = 0, .rx_missed = drops_before_ + Drops(), .rx_damaged = 0};
   counters.rx_fitted = 0;
@@ -252,6 +264,7 @@ bool UdpPort::Exchange(Opened& opened) {
       if (*fd) wakes &= queue.wake.Add(fd->get());
     }
   }
+  if (receive_buffer_bytes_ == 0) receive_buffer_bytes_ = SmallestBuffer();
   ifindex_ = wakes ? opened.kernel.ifindex : 0;
   return wakes;
 }

@@ -188,13 +188,21 @@ absl::StatusOr<UdpSockets> OpenUdpSockets(const UdpPlace& place, bool is_shared)
   return sockets;
 }
 
-uint64_t SocketDrops(const Fd& socket) {
+namespace {
+
+uint32_t MemoryInfo(const Fd& socket, uint32_t index) {
   std::array<uint32_t, SK_MEMINFO_VARS> info{};
   socklen_t length = sizeof info;
   if (!socket || getsockopt(socket.get(), SOL_SOCKET, SO_MEMINFO, info.data(), &length) != 0) {
     return 0;
   }
-  return info[SK_MEMINFO_DROPS];
+  return info[index];
 }
+
+}  // namespace
+
+uint64_t SocketDrops(const Fd& socket) { return MemoryInfo(socket, SK_MEMINFO_DROPS); }
+
+uint64_t ReceiveBufferBytes(const Fd& socket) { return MemoryInfo(socket, SK_MEMINFO_RCVBUF); }
 
 }  // namespace uroce::drivers

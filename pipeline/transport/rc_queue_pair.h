@@ -143,6 +143,11 @@ class RcQueuePair {
   Nanos send_gap() const { return requester_.send_gap(); }
   /// What the requester has lost since the last call.
   Losses TakeLosses() { return requester_.TakeLosses(); }
+  /// See Requester.
+  void AllowReads(uint64_t bytes) { requester_.AllowReads(bytes); }
+  uint64_t read_allowance() const { return requester_.read_allowance().left_bytes(); }
+  uint64_t WantedByRead() const { return sending() ? requester_.WantedByRead() : 0; }
+  uint64_t AwaitedByReads() const { return requester_.AwaitedByReads(); }
   /// The newest round-trip time, which only selective repeat measures; 0 when none was measured
   /// since the last call.
   Nanos TakeRoundTrip() { return requester_.TakeRoundTrip(); }

@@ -73,6 +73,9 @@ Requester::Gate Requester::NextGate() const {
     return Gate::kShut;
   const HeldWork& work = works_.next();
   if (works_.next_is_new()) return StartGate(work);
+  if (allowance_.is_limited() && work.is_read()) [[unlikely]] {
+    return allowance_.Covers(CostOf(work)) ? Gate::kOpen : Gate::kRead;
+  }
   return credits_.AwaitsProbe(work.first_psn, works_.next_psn()) ? Gate::kShut : Gate::kOpen;
 }
 
@@ -92,7 +95,27 @@ Requester::Gate Requester::StartGate(const HeldWork& work) const {
   if (max_rd_atomic_ == 0) return Gate::kUnfit;
   if (works_.reads_outstanding() >= max_rd_atomic_) return Gate::kShut;
   const uint32_t packets = work.is_read() ? works_.mtu().PacketsOf(work.length_bytes) : 1;
-  return works_.InFlight() + packets <= kMaxOutstandingPsns ? Gate::kOpen : Gate::kShut;
+  if (works_.InFlight() + packets > kMaxOutstandingPsns) return Gate::kShut;
+  if (!allowance_.is_limited() || !work.is_read()) return Gate::kOpen;
+  return allowance_.Covers(CostOf(work)) ? Gate::kOpen : Gate::kRead;
+}
+
+uint64_t Requester::CostOf(const HeldWork& work) const {
+  const PathMtu mtu = works_.mtu();
+  const bool is_new = works_.next_is_new();
+  const uint32_t sent = is_new ? 0 : Distance(work.first_psn, works_.next_psn());
+  return ReceiveBufferBytes(work.length_bytes - mtu.OffsetOf(sent),
+                            mtu.PacketsOf(work.length_bytes) - sent, recovery_.selective());
+}
+
+uint64_t Requester::WantedByRead() const {
+  return NextGate() == Gate::kRead ? CostOf(works_.next()) : 0;
+}
+
+uint64_t Requester::AwaitedByReads() const {
+  if (flushing_ || failed()) return 0;
+  return ReceiveBufferBytes(works_.ResponseBytesInFlight(), works_.ResponsesInFlight(),
+                            recovery_.selective());
 }
 
 void Requester::Begin(const HeldWork& work) {
@@ -111,7 +134,7 @@ bool Requester::AsksForAck() const {
 // Flat, because otherwise the calls of each packet are 1 in 25 instructions of a 64-byte WRITE.
 [[gnu::flatten]] bool Requester::PollPacket(Nanos now, TxPacket& packet) {
   const Gate gate = NextGate();
-  if (gate == Gate::kShut || gate == Gate::kLocal) return false;
+  if (gate == Gate::kShut || gate == Gate::kLocal || gate == Gate::kRead) return false;
   recovery_.BeforeSend(works_.next_psn(), now);
   if (recovery_.has_lost()) {
     recovery_.FillLost(packet);
@@ -131,6 +154,9 @@ bool Requester::AsksForAck() const {
   if (packet.retransmission) {
     ++counters_.retransmitted_pkts;
     packet.resend = recovery_.resend();
+  }
+  if (allowance_.is_limited() && work.is_read()) [[unlikely]] {
+    allowance_.Take(CostOf(work));
   }
   const uint32_t packets = FillRequest(work, works_.mtu(), works_.next_psn(), packet);
   if (!packet.header.ack_request) packet.header.ack_request = AsksForAck();

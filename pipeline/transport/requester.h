@@ -13,6 +13,7 @@
 #include "pipeline/transport/loss_recovery.h"
 #include "pipeline/transport/queue_pair_types.h"
 #include "pipeline/transport/rc_types.h"
+#include "pipeline/transport/read_allowance.h"
 #include "pipeline/transport/report.h"
 #include "pipeline/transport/send_works.h"
 #include "pipeline/transport/work.h"
@@ -73,6 +74,16 @@ class Requester {
   /// The next packet may not leave for now. The ACK timer runs as if the packet were sent and lost.
   void OnHeld(Nanos now);
 
+  // ---- READs: for a shell that bounds what is asked for ----
+  /// Lets READs ask for as much as takes `bytes` of the receive buffer (ReceiveBufferBytes).
+  /// Without a call they ask for as much as they want.
+  void AllowReads(uint64_t bytes) { allowance_.Set(bytes); }
+  const ReadAllowance& read_allowance() const { return allowance_; }
+  /// What the READ takes that only waits for an allowance; 0: none waits.
+  uint64_t WantedByRead() const;
+  /// What the responses take that are asked for and have not come.
+  uint64_t AwaitedByReads() const;
+
   // ---- outputs ----
   bool HasPacket() const {
     const Gate gate = NextGate();
@@ -100,10 +111,13 @@ class Requester {
     kOpen,
     kLocal,  ///< The next work is local: PollLocal yields it.
     kUnfit,  ///< The next work cannot be executed: it fails at the head.
+    kRead,   ///< The next packet is a READ request that waits for an allowance.
   };
 
   Gate NextGate() const;
   Gate StartGate(const HeldWork& work) const;
+  /// What the next request of `work`, a READ, takes of the receive buffer.
+  uint64_t CostOf(const HeldWork& work) const;
   void Begin(const HeldWork& work);
   void FailAtHead(uint32_t index, WcStatus status);
   /// `syndrome` is that of the NAK that caused the failure; 0 when none did.
@@ -138,6 +152,7 @@ class Requester {
   LossRecovery recovery_;
   SendCredits credits_;
   HeadFailure failure_;
+  ReadAllowance allowance_;
   wire::Psn effect_psn_;  ///< Of the response whose effect is under way.
   uint8_t max_rd_atomic_ = 0;
   const bool signal_all_;

@@ -8,7 +8,7 @@ namespace uroce::transport {
 void SendWorks::Reset() {
   reported_ = done_ = next_ = begun_ = tail_ = 0;
   una_ = next_psn_ = high_psn_ = wire::Psn();
-  reads_outstanding_ = response_psns_ = 0;
+  reads_outstanding_ = response_psns_ = last_bytes_ = 0;
 }
 
 PostResult SendWorks::Post(const SendWork& work) {
@@ -47,13 +47,16 @@ void SendWorks::EndLocal() {
 }
 
 void SendWorks::GoBackTo(wire::Psn psn) {
-  response_psns_ = 0;
+  response_psns_ = last_bytes_ = 0;
   next_psn_ = una_;
   for (next_ = done_; next_psn_ != psn; ++next_) {
     const HeldWork& work = ring_.At(next_);
     const uint32_t left = work.packets - Distance(work.first_psn, next_psn_);
     const uint32_t packets = std::min(left, Distance(next_psn_, psn));
-    if (work.is_read()) response_psns_ += packets - 1;
+    if (work.is_read()) {
+      response_psns_ += packets - 1;
+      if (packets == left) last_bytes_ += BytesOfLast(work);
+    }
     next_psn_ = next_psn_ + packets;
     if (packets < left) break;  // `psn` is within this message.
   }

@@ -2,6 +2,7 @@
 // The works of a send queue: their order, their PSNs and their progress.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "pipeline/transport/path_mtu.h"
@@ -55,6 +56,13 @@ class SendWorks {
   uint32_t Outstanding() const { return Distance(una_, high_psn_); }
   /// The packets that a window bounds: a READ counts as one, however many responses it has.
   uint32_t RequestsInFlight() const { return InFlight() - response_psns_; }
+  /// Responses to READs that are asked for and have not come, and their bytes, at most.
+  uint32_t ResponsesInFlight() const {
+    return std::min(response_psns_ + reads_outstanding_, InFlight());
+  }
+  uint64_t ResponseBytesInFlight() const {
+    return uint64_t{response_psns_} * mtu_.bytes() + last_bytes_;
+  }
   /// READs and atomics under way.
   uint32_t reads_outstanding() const { return reads_outstanding_; }
   /// True when the next packet has been sent before.
@@ -96,6 +104,7 @@ class SendWorks {
     next_psn_ = next_psn_ + packets;
     if (is_new) high_psn_ = next_psn_;
     response_psns_ += packets - 1;
+    if (work.is_read()) last_bytes_ += BytesOfLast(work);
     if (next_psn_ == work.first_psn + work.packets) EndNext();
   }
   /// The oldest work that has not begun, which is a local one, and its index.
@@ -107,7 +116,7 @@ class SendWorks {
   void GoBack() {
     next_ = done_;
     next_psn_ = una_;
-    response_psns_ = 0;
+    response_psns_ = last_bytes_ = 0;
   }
   /// Goes back to the packet `psn`, which is in flight: it is sent next.
   void GoBackTo(wire::Psn psn);
@@ -148,6 +157,10 @@ class SendWorks {
   }
 
  private:
+  /// The bytes of the last response to `work`, a READ that has begun.
+  uint32_t BytesOfLast(const HeldWork& work) const {
+    return work.length_bytes - mtu_.OffsetOf(work.packets - 1);
+  }
   /// The whole work at next_ has left.
   void EndNext() {
     do {
@@ -158,7 +171,10 @@ class SendWorks {
   Progress AcknowledgeMore(wire::Psn end);
   /// The oldest work is complete.
   void Retire(const HeldWork& work) {
-    if (work.is_read_or_atomic()) --reads_outstanding_;
+    if (work.is_read_or_atomic()) {
+      --reads_outstanding_;
+      if (work.is_read()) last_bytes_ -= std::min(last_bytes_, BytesOfLast(work));
+    }
     do {
       ++done_;
     } while (done_ != begun_ && ring_.At(done_).is_local());
@@ -177,6 +193,7 @@ class SendWorks {
   uint32_t reads_outstanding_ = 0;
   /// PSNs in flight that belong to READ responses, without one PSN for each READ.
   uint32_t response_psns_ = 0;
+  uint32_t last_bytes_ = 0;  ///< Of the last responses to these READs: the others are full.
 };
 
 }  // namespace uroce::transport

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One worker over the in-process wire, with 1 to 10,000 connected queue pairs that all send WRITEs
-// of 4 KB, and with one queue pair of one program against a thousand of another. Both ends of each
-// connection are on the worker; the program's posts and polls are not counted.
+// of 64 B or 4 KB, and with one queue pair of one program against a thousand of another. Both ends
+// of each connection are on the worker; the program's posts and polls are not counted.
 //
-//   scale_bench [ROUNDS]
+//   scale_bench [ROUNDS [DEPTH [COUNT]]]
+//
+// DEPTH: the messages that each of several queue pairs has posted. COUNT: only that many queue
+// pairs, and 10; to be profiled.
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -21,7 +24,8 @@ namespace uroce::datapath {
 namespace {
 
 constexpr uint8_t kWrite = 0;
-constexpr uint32_t kLength = 4096;
+constexpr uint32_t kPathMtu = 4096;
+constexpr uint32_t kReference = 10;       // Queue pairs whose rate the others are compared with.
 constexpr size_t kBufferBytes = 1 << 20;  // Payload stays in cache: the crowd is what is measured.
 constexpr int kTurnsPerStretch = 64;      // About a millisecond.
 constexpr int kStretches = 20;
@@ -30,8 +34,8 @@ constexpr int kWarmUp = 300;
 /// The queue pairs of one program, each with `depth` messages posted at all times, on one CQ.
 class Crowd {
  public:
-  Crowd(Testbed* bed, Session* session, uint32_t count, uint32_t depth)
-      : bed_(*bed), entries_(std::bit_ceil(count * depth)) {
+  Crowd(Testbed* bed, Session* session, uint32_t count, uint32_t depth, uint32_t length)
+      : bed_(*bed), length_(length), entries_(std::bit_ceil(count * depth)) {
     const rings::CqeRingLayout layout{&ring_page_, entries_.data(),
                                       static_cast<uint32_t>(entries_.size())};
     const Endpoint::Limits sends{.sq_depth = std::bit_ceil(depth),
@@ -74,14 +78,15 @@ class Crowd {
 
  private:
   void Post(uint32_t sender) {
-    const uint64_t offset = next_++ * kLength % (kBufferBytes - kLength);
+    const uint64_t offset = next_++ * length_ % (kBufferBytes - length_);
     senders_[sender]->PostSend({.opcode = kWrite,
-                                .list = {Testbed::Sge(*region_, offset, kLength)},
+                                .list = {Testbed::Sge(*region_, offset, length_)},
                                 .remote_addr = region_->iova + offset,
                                 .rkey = region_->key});
   }
 
   Testbed& bed_;
+  const uint32_t length_;
   uroce_cq_page page_{};
   uroce_cq_ring_page ring_page_{};
   std::vector<uroce_cqe> entries_;
@@ -97,7 +102,7 @@ class Crowd {
 /// A worker with two devices on a wire, and its crowds.
 struct Scene {
   Scene() {
-    bed.attributes.path_mtu_bytes = kLength;
+    bed.attributes.path_mtu_bytes = kPathMtu;
     bed.attributes.timeout = 20;  // 4.3 s: nothing is lost here.
   }
   ~Scene() { bed.RemoveEndpoints(); }
@@ -144,14 +149,13 @@ double TicksPerNanosecond() {
          std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
 }
 
-void Scale(int rounds) {
-  constexpr uint32_t kCounts[] = {1, 100, 1000, 10000};
+void Scale(int rounds, uint32_t depth, uint32_t length, const std::vector<uint32_t>& counts) {
   std::vector<std::unique_ptr<Scene>> scenes;
-  for (const uint32_t count : kCounts) {
+  for (const uint32_t count : counts) {
     scenes.push_back(std::make_unique<Scene>());
     Scene& scene = *scenes.back();
-    scene.crowds.push_back(
-        std::make_unique<Crowd>(&scene.bed, scene.bed.session.get(), count, count == 1 ? 64 : 16));
+    scene.crowds.push_back(std::make_unique<Crowd>(&scene.bed, scene.bed.session.get(), count,
+                                                   count == 1 ? 64 : depth, length));
     scene.Run(kWarmUp);
     scene.costs.clear();
   }
@@ -160,17 +164,20 @@ void Scale(int rounds) {
     for (const auto& scene : scenes) scene->Run(kStretches);
   }
   const double tick_ns = 1 / TicksPerNanosecond();
+  const double reference = scenes[std::ranges::find(counts, kReference) - counts.begin()]->Cost();
   for (size_t i = 0; i < scenes.size(); ++i) {
     const double ns = scenes[i]->Cost() * tick_ns;
-    printf("%6u queue pairs, WRITEs of %u bytes: %4.0f ns each, %5.1f Gb/s, %3.0f %% of one\n",
-           kCounts[i], kLength, ns, kLength * 8 / ns, 100 * scenes[0]->Cost() / scenes[i]->Cost());
+    printf("%6u queue pairs, WRITEs of %u bytes: %4.0f ns each, %5.1f Gb/s, %3.0f %% of %u\n",
+           counts[i], length, ns, length * 8 / ns, 100 * reference / scenes[i]->Cost(), kReference);
   }
 }
 
 void Share() {
   Scene scene;
-  scene.crowds.push_back(std::make_unique<Crowd>(&scene.bed, scene.bed.session.get(), 1, 64));
-  scene.crowds.push_back(std::make_unique<Crowd>(&scene.bed, &scene.bed.AddSession(), 1000, 2));
+  scene.crowds.push_back(
+      std::make_unique<Crowd>(&scene.bed, scene.bed.session.get(), 1, 64, kPathMtu));
+  scene.crowds.push_back(
+      std::make_unique<Crowd>(&scene.bed, &scene.bed.AddSession(), 1000, 2, kPathMtu));
   scene.Run(kWarmUp);
   const uint64_t first = scene.crowds[0]->completed();
   const uint64_t all = scene.completed();
@@ -185,6 +192,11 @@ void Share() {
 }  // namespace uroce::datapath
 
 int main(int argc, char** argv) {
-  uroce::datapath::Scale(argc > 1 ? atoi(argv[1]) : 10);
+  const int rounds = argc > 1 ? atoi(argv[1]) : 10;
+  const auto depth = static_cast<uint32_t>(argc > 2 ? atoi(argv[2]) : 16);
+  using uroce::datapath::kReference;
+  std::vector<uint32_t> counts = {1, kReference, 100, 1000, 10000};
+  if (argc > 3) counts = {kReference, static_cast<uint32_t>(atoi(argv[3]))};
+  for (const uint32_t length : {64u, 4096u}) uroce::datapath::Scale(rounds, depth, length, counts);
   uroce::datapath::Share();
 }

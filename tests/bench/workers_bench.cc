@@ -3,7 +3,11 @@
 // over the in-process wire, and posts and polls itself: the gain of a second core.
 //
 //   workers_bench [PAIRS]
+//   workers_bench turns WORKERS own|across
 //
+// "turns": one thread runs turns of all workers, so that instructions can be counted, which other
+// load does not disturb: valgrind --tool=callgrind --collect-atstart=no
+// --toggle-collect='uroce::datapath::Worker::RunOnce*', divided by the messages.
 // "own": both ends of a connection on one worker. "across": the ends on different workers, so that
 // every frame changes cores. On a machine with other load, read the thread's time per message,
 // which excludes the time of others; the rate needs cores that are free.
@@ -15,6 +19,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -77,7 +82,7 @@ class Load {
     return cost;
   }
 
- private:
+  /// A turn of the worker, and new messages for those that are complete.
   uint64_t Turn() {
     now_ = now_ + Nanos(1000);
     // The worker found no work, and the other end may need this core.
@@ -93,6 +98,8 @@ class Load {
     }
     return completed;
   }
+
+ private:
   void Post(Endpoint& sender, uint32_t count) {
     for (; count != 0; --count) {
       sender.PostSend({.opcode = kWrite,
@@ -144,6 +151,14 @@ class Scene {
     all.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return all;
   }
+  /// The messages of `turns` turns of each worker.
+  uint64_t RunTurns(int turns) {
+    uint64_t messages = 0;
+    for (; turns != 0; --turns) {
+      for (const auto& load : loads_) messages += load->Turn();
+    }
+    return messages;
+  }
 
  private:
   drivers::Wire wire_;
@@ -176,12 +191,22 @@ void Compare(const char* name, bool across, int pairs) {
          "", second_rate / first_rate, best_ratio, 2 * first_ns / second_ns);
 }
 
+void RunTurns(uint32_t workers, bool across) {
+  constexpr int kTurns = 4000;
+  Scene scene(workers, across);
+  printf("%lu messages\n", scene.RunTurns(kTurns));
+}
+
 }  // namespace
 }  // namespace uroce::datapath
 
 int main(int argc, char** argv) {
-  const int pairs = argc > 1 ? atoi(argv[1]) : 20;
   uroce::datapath::TestPool();
+  if (argc == 4 && strcmp(argv[1], "turns") == 0) {
+    uroce::datapath::RunTurns(static_cast<uint32_t>(atoi(argv[2])), strcmp(argv[3], "across") == 0);
+    return 0;
+  }
+  const int pairs = argc > 1 ? atoi(argv[1]) : 20;
   uroce::datapath::Compare("own", false, pairs);
   uroce::datapath::Compare("across", true, pairs);
 }

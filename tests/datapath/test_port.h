@@ -42,6 +42,7 @@ class TestPort : public drivers::Port {
   bool wakes_itself() const override { return true; }
   Nanos Lag(Nanos) const override { return lag; }
   bool may_lag() const override { return true; }
+  uint64_t receive_buffer_bytes() const override { return buffer_bytes; }
   drivers::PortInfo Info() const override { return {}; }
 
   TestPort* peer = nullptr;
@@ -50,6 +51,7 @@ class TestPort : public drivers::Port {
   std::chrono::microseconds receive_takes{0};
   Nanos lag{0};
   uint16_t room = 256;
+  uint64_t buffer_bytes = 0;  ///< Of the kernel, as a port tells it; 0: no bound.
   uint64_t sent = 0;
 };
 

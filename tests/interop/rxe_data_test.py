@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every byte of SENDs, WRITEs, READs, immediates and atomics checked, each side a requester."""
-import contextlib
 import unittest
 
 from programs import check_with_faults, faults_of, seed
-from rxe_lab import BridgeCapture, BridgeLab, UdpLab, VhostLab
+from rxe_lab import BridgeLab, UdpLab, VhostLab, watched
 from tally import counted_data_check
 
 KINDS = {"send", "send-imm", "write", "write-imm", "read", "compare-swap", "fetch-add"}
@@ -38,19 +37,9 @@ class Data:
         cls.lab = cls.make_lab()
         cls.addClassCleanup(cls.lab.close)
 
-    @contextlib.contextmanager
-    def watched(self):
-        """With the ICRC of each packet looked at, where packets cross a bridge."""
-        if not isinstance(self.lab, BridgeLab):
-            yield
-            return
-        with BridgeCapture(self.lab) as capture:
-            yield
-        print(f"   {capture.check_icrcs().splitlines()[-1]}", flush=True)
-
     def test_ten_thousand_operations_of_each_kind(self):
         for version in (4, 6):
-            with self.subTest(ip=version), self.watched():
+            with self.subTest(ip=version), watched(self.lab):
                 for sent in check(self.lab, "--seed", self.seed, "--ops", OPS, "--max-bytes",
                                   self.max_bytes, version=version):
                     self.assertEqual(set(sent), KINDS)
@@ -125,7 +114,7 @@ class Faults(Data):
     def test_data(self):
         flags = ("--ops", self.ops, "--max-bytes", 60000, "--timeout", BRISK)
         for number, version in enumerate((4, 6)):
-            with self.subTest(ip=version), self.watched():
+            with self.subTest(ip=version), watched(self.lab):
                 check(self.lab, "--seed", self.seed + number, *flags, version=version)
 
     def test_data_in_small_packets(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """uroced and a Soft-RoCE guest in one network: `rxe` and `uroce` are the hosts, `a` the one that
 serves and `b` its client."""
+import contextlib
 import os
 import unittest
 
@@ -148,3 +149,14 @@ class BridgeCapture:
     def check_icrcs(self):
         """Fails when the lab's own program finds a wrong ICRC or IPv4 checksum, or no packet."""
         return run([SCRIPTS / "icrc_check.py", self.path], 300)
+
+
+@contextlib.contextmanager
+def watched(lab):
+    """With the ICRC of each packet looked at, where packets cross a bridge."""
+    if not isinstance(lab, BridgeLab):
+        yield
+        return
+    with BridgeCapture(lab) as capture:
+        yield
+    print(f"   {capture.check_icrcs().splitlines()[-1]}", flush=True)

@@ -5,11 +5,11 @@ lose what comes faster than they take it."""
 import unittest
 
 from programs import perftest, pingpong, seed
-from rxe_lab import BridgeLab, UdpLab, VhostLab, VhostTapLab
+from rxe_lab import BridgeLab, UdpLab, VhostLab, VhostTapLab, watched
 from tally import counted_data_check
 
 ITERATIONS = 300
-DATA_OPS = 2000
+DATA_OPS = 10000
 LATENCY = (("ib_send_lat", "-c", "UD"), ("ib_send_lat", "-c", "UC"), ("ib_write_lat", "-c", "UC"))
 # A round of messages fits the guest's buffers.
 CONNECTION = ("--service", "uc", "--max-bytes", 6000)
@@ -59,8 +59,9 @@ class Data:
 
     def check(self, flags, version):
         # Which end is rxe's: it says nothing of the IP version in wc.sl.
-        counted_data_check(self.lab, *flags, "--seed", seed(), "--ops", DATA_OPS, "--rxe", 0,
-                           "--deadline", 30, version=version)
+        with watched(self.lab):
+            counted_data_check(self.lab, *flags, "--seed", seed(), "--ops", DATA_OPS, "--rxe", 0,
+                               "--deadline", 30, version=version, timeout_s=900)
 
     def test_datagrams(self):
         for version in (4, 6):

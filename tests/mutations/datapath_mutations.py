@@ -1,10 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bugs on purpose in memory windows, copied memory, sleep, changes of state, multicast groups,
-agreements with peers, held senders, budgets of programs, last answers, the order of payload and
-frames without an ICRC:
+agreements with peers, held senders, READs over small buffers, budgets of programs, last answers,
+the order of payload and frames without an ICRC:
 name, file of pipeline/datapath, text that stands there once, what replaces it."""
 
 MUTATIONS = [
+    ("reads-ask-for-all", "thread/read_budget.h",
+     "    if (asked != 0 && share.wanted_bytes > free) return nullptr;\n", ""),
+    ("large-reads-never-ask", "thread/read_budget.h",
+     "if (asked != 0 && share.wanted_bytes > free)", "if (share.wanted_bytes > free)"),
+    ("lost-responses-are-awaited-for-ever", "thread/read_budget.h",
+     "    asked_bytes_[period % 2] = 0;\n", ""),
+    ("forgotten-responses-are-given-back", "thread/read_budget.h",
+     "    if (share.period + 1 < period_) share.counted_bytes = 0;\n", ""),
+    ("readers-take-turns-without-regard-to-bytes", "thread/read_budget.h",
+     "    DeficitRoundRobin::Charge(*line, charged);\n", ""),
+    ("ended-readers-hold-the-buffer", "worker/state_changes.cc",
+     "  ForgetReads(qp, context_.time.now());\n", ""),
+    ("answered-reads-hold-the-buffer", "worker/settler.cc",
+     "  SettleReads(qp, context_.time.now());\n", ""),
     ("icrc-mark-not-copied", "worker/frame_stash.h", "    pending_.Inherit(*copy, frame);\n", ""),
     ("left-out-icrc-checked", "worker/admission.h", "!pending_.IsSet(*frame) && ", ""),
     ("no-icrc-checked", "worker/admission.h", "!pending_.IsSet(*frame) && ", "false && "),

@@ -2,6 +2,19 @@
 """Bugs that somebody might make: (name, file under pipeline/transport, text, what it becomes)."""
 
 MUTATIONS = [
+    ("read-without-an-allowance", "requester.cc",
+     "\n  return allowance_.Covers(CostOf(work)) ? Gate::kOpen : Gate::kRead;",
+     "\n  return Gate::kOpen;"),
+    ("resent-read-without-an-allowance", "requester.cc",
+     "    return allowance_.Covers(CostOf(work)) ? Gate::kOpen : Gate::kRead;",
+     "    return Gate::kOpen;"),
+    ("allowance-not-used-up", "requester.cc",
+     "    allowance_.Take(CostOf(work));\n", ""),
+    ("error-awaits-reads", "requester.cc", "  if (flushing_ || failed()) return 0;\n", ""),
+    ("last-response-not-awaited", "send_works.h",
+     "    if (work.is_read()) last_bytes_ += BytesOfLast(work);\n", ""),
+    ("going-back-awaits-responses", "send_works.h",
+     "    response_psns_ = last_bytes_ = 0;\n", "    response_psns_ = 0;\n"),
     ("ack-completes-one-packet-early", "send_works.cc",
      "if (Distance(before, work_end) > acknowledged) {",
      "if (Distance(before, work_end) > acknowledged + 1) {"),
@@ -36,7 +49,7 @@ MUTATIONS = [
      "if (works_.reads_outstanding() >= max_rd_atomic_) return Gate::kShut;",
      "if (works_.reads_outstanding() > max_rd_atomic_) return Gate::kShut;"),
     ("go-back-forgets-the-window", "send_works.h",
-     "    next_psn_ = una_;\n    response_psns_ = 0;\n", "    next_psn_ = una_;\n"),
+     "    response_psns_ = last_bytes_ = 0;\n", "    last_bytes_ = 0;\n"),
     ("invalidation-does-not-wait", "requester.cc",
      "work.opcode == WorkOpcode::kLocalInvalidate && works_.under_way();", "false;"),
     ("gather-failure-keeps-its-psn", "send_works.cc",

@@ -89,8 +89,9 @@ Nanos RcParty::Turn(Nanos now) {
   Nanos next = qp_.NextDeadline();
   if (!finished()) next = std::min(next, pool_.next_refill());
   const bool posts = posted_ != plan_->works.size() && qp_.post_room() != 0;
-  const bool more = qp_.HasPacket(now) || qp_.HasLocal() || qp_.HasKept() || posts ||
-                    local_under_way_ || qp_.state() == QpState::kSqd;
+  if (finished() && !ended_ && qp_.AwaitedByReads() != 0) Fault("nothing is awaited any more");
+  const bool more = qp_.HasPacket(now) || qp_.WantedByRead() != 0 || qp_.HasLocal() ||
+                    qp_.HasKept() || posts || local_under_way_ || qp_.state() == QpState::kSqd;
   return std::max(more ? std::min(next, now + kTurnPause) : next, now + Nanos(1));
 }
 
@@ -254,7 +255,15 @@ uint64_t RcParty::ExecuteAtomic(const Effect& effect) {
   return original;
 }
 
+void RcParty::AllowReads() {
+  if (!config_.bounds_reads) return;
+  if (qp_.read_allowance() == transport::ReadAllowance::kUnlimited) qp_.AllowReads(0);
+  const uint64_t wanted = qp_.WantedByRead();
+  if (wanted != 0 && !random_.Happens(300)) qp_.AllowReads(wanted + random_.Below(8192));
+}
+
 void RcParty::SendPackets(Nanos now) {
+  AllowReads();
   if (config_.offers_credits) qp_.OfferCredits(pool_.waiting());
   // Sometimes a scheduler gives less than the queue pair wants.
   const uint32_t budget = random_.Happens(200) ? random_.Below(4) : kBurst;

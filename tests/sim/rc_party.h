@@ -23,6 +23,7 @@ namespace uroce::sim {
 
 struct RcPartyConfig {
   transport::RcConfig core;
+  bool bounds_reads = false;  ///< READs need an allowance (pipeline/transport/read_allowance.h).
   bool offers_credits = false;
   bool may_fail = false;  ///< A plan has an illegal work, or a host will die.
   bool may_die = false;   ///< A host will die.
@@ -72,6 +73,8 @@ class RcParty : public Party {
                                          const wire::Packet& packet, uint64_t& original);
   /// Returns the value before the atomic.
   uint64_t ExecuteAtomic(const transport::Effect& effect);
+  /// Lets a READ that waits ask for its data, or has it wait on.
+  void AllowReads();
   void SendPackets(Nanos now);
   /// False: the bytes cannot be read.
   bool SendPacket(const transport::TxPacket& packet, Nanos now);

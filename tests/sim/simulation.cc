@@ -179,6 +179,7 @@ void Simulation::AddRc(uint32_t a, uint32_t b, bool xrc, Random& random) {
   config.may_fail = illegal || conditions_.death;
   config.may_die = conditions_.death;
   config.offers_credits = random.Happens(500);
+  config.bounds_reads = random.Happens(500);
   const bool shared = xrc || random.Happens(250);
   config.core.shared_receive = shared;
   const Qpn qpn_a = NextQpn();

@@ -54,6 +54,27 @@ TEST(SendWorksTest, AReadTakesThePsnsOfItsResponsesAndIsOneRequest) {
   EXPECT_EQ(works.IndexOf(Psn(kFirst + 3), works.head_index()), 1u);
 }
 
+TEST(SendWorksTest, ResponsesAreCountedUntilTheyCome) {
+  SendWorks works = WithWorks({Read(2 * kMtu + 5), Write(kMtu), Read(7)});
+  for (int i = 0; i < 3; ++i) SendNext(works);
+  EXPECT_EQ(works.ResponsesInFlight(), 4u);
+  EXPECT_EQ(works.ResponseBytesInFlight(), 2 * kMtu + 12);
+  works.TakeResponse();
+  EXPECT_EQ(works.ResponsesInFlight(), 3u);
+  EXPECT_EQ(works.ResponseBytesInFlight(), kMtu + 12);
+  works.GoBack();
+  EXPECT_EQ(works.ResponsesInFlight(), 0u);
+  EXPECT_EQ(works.ResponseBytesInFlight(), 0u);
+  SendNext(works);
+  EXPECT_EQ(works.ResponseBytesInFlight(), kMtu + 5);
+  for (int i = 0; i < 2; ++i) works.TakeResponse();
+  EXPECT_EQ(works.ResponsesInFlight(), 0u);
+  EXPECT_EQ(works.ResponseBytesInFlight(), 0u);
+  for (int i = 0; i < 2; ++i) SendNext(works);
+  works.GoBackTo(Psn(kFirst + 4));
+  EXPECT_EQ(works.ResponseBytesInFlight(), 0u);
+}
+
 TEST(SendWorksTest, AnAcknowledgementStopsAtARead) {
   SendWorks works = WithWorks({Write(0), Write(2 * kMtu), Read(2 * kMtu), Write(0)});
   for (int i = 0; i < 5; ++i) SendNext(works);

@@ -16,6 +16,16 @@ void Taps::BeginTurn() {
   for (CaptureTap* tap : list) tap->Publish(time);
 }
 
+namespace {
+
+// The share of each worker's READs in the receive buffers of a port. Linux counts up to a quarter
+// of a socket's buffer as full that is empty again (udp_rmem_release).
+uint64_t RoomForReads(const drivers::Port& port, uint32_t workers) {
+  return port.receive_buffer_bytes() / 4 * 3 * port.queues() / workers;
+}
+
+}  // namespace
+
 DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps)
     : device_(*device),
       port_(device->port()),
@@ -32,6 +42,7 @@ DevicePort::DevicePort(Device* device, CrossWorkerLink* cross_worker, Taps* taps
       driver_(device->DriverOf(cross_worker->index())),
       serves_host_(device->host_worker() == cross_worker->index()),
       serves_gsi_(cross_worker->OwnerOf(wire::kGsiQpn) == cross_worker->index()),
+      reads_(RoomForReads(*port_, cross_worker->workers())),
       share_(device->rate()) {
   for (uint32_t worker = 0; worker < cross_worker->workers(); ++worker) {
     if (worker == cross_worker->index() || device->DriverOf(worker) != cross_worker->index())

@@ -22,6 +22,7 @@
 #include "pipeline/datapath/port/gsi_link.h"
 #include "pipeline/datapath/port/host_link.h"
 #include "pipeline/datapath/thread/deficit_round_robin.h"
+#include "pipeline/datapath/thread/read_budget.h"
 #include "pipeline/datapath/thread/shared_rate.h"
 #include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/shm/abi/uroce_capture.h"
@@ -53,6 +54,7 @@ struct SessionFlow : Flow {
 
   const Session* session;
   DeficitRoundRobin queue_pairs{kQueuePairQuantumBytes};
+  ReadLine reads;   ///< Those whose READs wait for room in the port's receive buffer.
   RateShare share;  ///< Of what the programs of the user may send together.
   struct Timer : TimerEntry {
     SessionFlow* flow = nullptr;
@@ -104,6 +106,7 @@ class DevicePort {
   }
   std::span<congestion::Environment> environments() const { return environments_; }
   DeficitRoundRobin& sessions() { return sessions_; }
+  ReadBudget& reads() { return reads_; }
   /// `rate`: the limit of the user, or null.
   SessionFlow* FlowOf(const Session* session, SharedRate* rate);
   void ForgetSession(const Session* session);
@@ -171,7 +174,9 @@ class DevicePort {
   void AfterSleep() {
     if (queue_) port_->AfterSleep(*queue_);
   }
-  Nanos NextDeadline() const { return std::min(PortDeadline(), RateDeadline()); }
+  Nanos NextDeadline() const {
+    return std::min({PortDeadline(), RateDeadline(), reads_.NextDeadline()});
+  }
 
  private:
   static constexpr uint32_t kPending = 2 * kBurst;
@@ -210,6 +215,7 @@ class DevicePort {
   std::vector<drivers::FrameQueue*> relays_;  ///< Of workers that this one sends for.
   DeficitRoundRobin sessions_{kSessionQuantumBytes};
   std::vector<std::unique_ptr<SessionFlow>> flows_;
+  ReadBudget reads_;
   RateShare share_;              ///< Of the device's limit.
   bool is_paced_ = false;        ///< The device's limit was in the way when it was asked last.
   TimerWheel paused_{Nanos(0)};  ///< Sessions that wait for their share.

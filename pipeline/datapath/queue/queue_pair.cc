@@ -74,6 +74,7 @@ QueuePair::QueuePair(const QueuePairConfig& config)
       events_(config.async, config.user_handle) {
   links_.timer.queue_pair = this;
   links_.flow.queue_pair = this;
+  reads_.queue_pair = this;
 }
 
 QueuePair::~QueuePair() = default;

@@ -24,6 +24,7 @@
 #include "pipeline/datapath/queue/shared_receive_queue.h"
 #include "pipeline/datapath/queue/work_lists.h"
 #include "pipeline/datapath/thread/deficit_round_robin.h"
+#include "pipeline/datapath/thread/read_budget.h"
 #include "pipeline/datapath/thread/timer_wheel.h"
 #include "pipeline/shm/rings/work_queue.h"
 #include "pipeline/wire/encode.h"
@@ -157,6 +158,9 @@ class alignas(UROCE_LINE) QueuePair {
   struct ByteFlow : Flow {
     QueuePair* queue_pair = nullptr;
   };
+  struct Reads : ReadShare {
+    QueuePair* queue_pair = nullptr;
+  };
   struct Links {
     Timer timer;
     ByteFlow flow;
@@ -173,6 +177,9 @@ class alignas(UROCE_LINE) QueuePair {
   /// Whether the packets of the queue pair go to a device of this daemon.
   bool is_peer_in_daemon() const { return links_.peer != PeerPlace::kElsewhere; }
   static QueuePair& OfTimer(TimerEntry& entry) { return *static_cast<Timer&>(entry).queue_pair; }
+  /// What the queue pair has of the port's receive buffer; unused where that has no bound.
+  Reads& reads() { return reads_; }
+  static QueuePair& OfShare(ReadShare& share) { return *static_cast<Reads&>(share).queue_pair; }
   static QueuePair& OfFlow(Flow& flow) { return *static_cast<ByteFlow&>(flow).queue_pair; }
 
   /// Prefetches what a packet or a posted request will need, some time ahead. With thousands of
@@ -245,6 +252,7 @@ class alignas(UROCE_LINE) QueuePair {
   std::vector<EventRecords*> listeners_;
   KeptFrames kept_;
   PostponedLink postponed_link_;
+  Reads reads_;
 };
 
 }  // namespace uroce::datapath

@@ -2,6 +2,7 @@
 #include "pipeline/datapath/worker/settler.h"
 
 #include "pipeline/base/probes.h"
+#include "pipeline/datapath/worker/read_grants.h"
 #include "pipeline/datapath/worker/send_schedule.h"
 
 namespace uroce::datapath {
@@ -65,6 +66,7 @@ void Settler::Settle(QueuePair& qp) {
   }
   context_.congestion.TakeLosses(qp);
   NoteRoundTrip(qp);
+  SettleReads(qp, context_.time.now());
   context_.timers.File(qp);
   Schedule(qp);
 }

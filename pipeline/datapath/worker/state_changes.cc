@@ -4,6 +4,7 @@
 #include "pipeline/datapath/queue/session_list.h"
 #include "pipeline/datapath/queue/waiting_work.h"
 #include "pipeline/datapath/worker/copy_engine.h"
+#include "pipeline/datapath/worker/read_grants.h"
 #include "pipeline/datapath/worker/send_schedule.h"
 
 namespace uroce::datapath {
@@ -122,6 +123,7 @@ void StateChanges::FailWaiting(QueuePair& qp) {
 void StateChanges::End(QueuePair& qp) {
   context_.acknowledge_all(qp);
   StopSending(qp);
+  ForgetReads(qp, context_.time.now());
   context_.congestion.Forget(qp);
   AbandonWaiting(qp);
   DropKept(qp);

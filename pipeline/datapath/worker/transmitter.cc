@@ -12,6 +12,7 @@
 #include "pipeline/datapath/queue/address_table.h"
 #include "pipeline/datapath/queue/payload_walk.h"
 #include "pipeline/datapath/queue/session.h"
+#include "pipeline/datapath/worker/read_grants.h"
 #include "pipeline/datapath/worker/send_schedule.h"
 #include "pipeline/datapath/worker/tracing.h"
 #include "pipeline/wire/encode.h"
@@ -80,6 +81,8 @@ bool Transmitter::ServePort(DevicePort& port) {
     any |= port.TakeRelayed(std::max(port.LookForRoom() / context_.cross_worker.workers(), 1u));
   }
   port.Resume(context_.time.now());
+  if (port.reads().has_line()) [[unlikely]]
+    GrantReads(port, context_.time.now());
   if (!port.sessions().empty()) any |= ServeQueuePairs(port);
   if (port.has_relays()) any |= port.TakeRelayed(kBurst);
   return any;

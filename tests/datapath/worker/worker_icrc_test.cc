@@ -116,7 +116,7 @@ TEST_P(WorkerIcrcTest, ACaptureSeesItInBothDirections) {
 
 TEST_P(WorkerIcrcTest, ACaptureThatBeginsWhileFramesAreOnTheirWaySeesItToo) {
   Write();
-  ASSERT_TRUE(bed_.RunUntil([this] { return !bed_.ports[1].arrived.empty(); }));
+  EXPECT_TRUE(bed_.RunUntil([&] { return !bed_.ports[1].arrived.empty(); }));
   AddTap();
   bed_.Settle();
   EXPECT_TRUE(Arrived());
