@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/config_change.h"
+#include "nic/settings/daemon_settings.h"
 #include "nic/settings/port_congestion.h"
 #include "nic/settings/port_fields.h"
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +16,7 @@
 #include "nic/net/route.h"
 #include "nic/settings/congestion_config.h"
 #include "nic/settings/object_kinds.h"
+#include "nic/settings/setting.h"
 #include "nic/settings/switch_settings.h"
 
 namespace uroce::nic {
@@ -74,14 +74,6 @@ struct Limits {
   uint64_t capture_bytes = 256ull << 20;   ///< Size of the ring of one capture.
 };
 
-/// A setting as it was written. The keys port, wire and switch use `fields` instead of `value`.
-struct Setting {
-  std::string origin;  ///< "--workers", "uroced.toml: workers": begins error messages.
-  std::string key;
-  std::string value;
-  std::vector<std::pair<std::string, std::string>> fields;
-};
-
 /// A setting port, wire or switch, and the NICs that it makes.
 struct NicSetting {
   Setting setting;
@@ -109,10 +101,6 @@ struct Config {
   Limits limits;
 };
 
-/// Splits "name=uroce0,ip=..." at ',', beside which blanks and line breaks are allowed, and each
-/// part at its first '='.
-absl::StatusOr<Setting> SplitFields(std::string origin, std::string key, const std::string& value);
-
 /// Applies settings in order: a later one replaces an earlier one; port, wire and switch add NICs
 /// and switches; fault names a device. Without port, wire and switch there are two NICs on an
 /// in-process wire. `default_socket` is used when no setting names the socket. Errors: one line
@@ -124,26 +112,12 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
 /// Adds the NIC of a setting port. Errors: as MakeConfig; `config` is as before then.
 absl::Status AddPort(const Setting& setting, Config& config);
 
-/// Names and help texts of all settings but port, wire, switch and fault, for the flags and
-/// --help.
-struct SettingInfo {
-  std::string key;
-  bool is_switch;  ///< A flag without a value.
-  bool is_limit;
-  std::string help;
-};
-const std::vector<SettingInfo>& SettingInfos();
-/// The value of such a setting in `config`, as it is written; "" for text that was not given, a fd
-/// or a rate that there is none of.
-std::string ValueOf(const std::string& key, const Config& config);
-/// Applies such settings to `config`, all or none. Errors: as MakeConfig.
+/// Applies settings of the daemon as a whole (nic/settings/daemon_settings.h) to `config`, all or
+/// none. Errors: as MakeConfig.
 absl::Status ChangeConfig(const std::vector<Setting>& settings, Config& config);
 
 /// The default wire, in the syntax of --wire.
 inline constexpr char kDefaultWire[] =
     "uroce0=10.0.0.1/24+fd00::1/64,uroce1=10.0.0.2/24+fd00::2/64";
-
-/// The addresses of the first NIC at a switch; those of the others count up from it.
-inline constexpr char kFirstSwitchAddresses[] = "10.0.0.1/24+fd00::1/64";
 
 }  // namespace uroce::nic

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "nic/settings/daemon_settings.h"
 #include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {

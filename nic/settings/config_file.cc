@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nic/base/suggestion.h"
+#include "nic/settings/daemon_settings.h"
 
 namespace uroce::nic {
 namespace {

@@ -225,7 +225,7 @@ TEST_F(CmTest, ANumberThatIsAnotherFilesNowIsWrittenTo) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const int number = Open();
-  ASSERT_EQ(syscall(SYS_dup2, ends[1], number), number);
+  ASSERT_EQ(syscall(SYS_dup3, ends[1], number, 0), number);
   EXPECT_EQ(write(number, "hello", 5), 5);
   char text[8] = {};
   EXPECT_EQ(read(ends[0], text, sizeof(text)), 5);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nic/settings/config_file.h"
+#include "nic/settings/daemon_settings.h"
 #include "nic/settings/port_congestion.h"
 
 namespace uroce::nic {

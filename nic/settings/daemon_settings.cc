@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/settings/daemon_settings.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "nic/settings/amount.h"
+#include "nic/settings/listen_address.h"
+#include "nic/settings/object_kinds.h"
+#include "pipeline/base/steering.h"
+#include "pipeline/shm/abi/uroce_arena.h"
+
+namespace uroce::nic {
+namespace {
+
+/// The limit per program or per user of a kind of objects.
+struct KindTarget {
+  Kind kind;
+  uint32_t KindLimits::*limit;
+};
+
+/// A limit in bits per second.
+struct RateTarget {
+  uint64_t Limits::*limit;
+};
+
+/// "text" or "json".
+struct LogFormatTarget {};
+
+using Target =
+    std::variant<std::string Config::*, uint32_t Config::*, bool Config::*, int Config::*,
+                 uint32_t Limits::*, uint64_t Limits::*, KindTarget, RateTarget, LogFormatTarget>;
+
+// The shim's structures have room for this number.
+static_assert(kMaxWorkers == UROCE_MAX_WORKERS);
+
+struct Row {
+  SettingInfo info;
+  Target target;
+  uint64_t low = 0;
+  uint64_t high = 0;
+};
+
+Row KindRowOfProgram(const KindRow& kind) {
+  return {
+      {absl::StrCat("max_", kind.setting), false, true, absl::StrCat(kind.plural, " of a program")},
+      KindTarget{kind.kind, &KindLimits::of_program},
+      1,
+      kind.most.of_program};
+}
+
+Row KindRowOfUser(const KindRow& kind) {
+  return {{absl::StrCat("max_", kind.setting, "_per_user"), false, true,
+           absl::StrCat(kind.plural, " of one user's programs")},
+          KindTarget{kind.kind, &KindLimits::of_user},
+          1,
+          kind.most.of_user};
+}
+
+/// The settings except the limits of kinds.
+std::vector<Row> FixedRows() {
+  return {
+      {{"socket", false, false, "path of the control socket"}, &Config::socket_path},
+      {{"workers", false, false, "threads that carry packets, 1 if not given"},
+       &Config::workers,
+       1,
+       kMaxWorkers},
+      {{"log_level", false, false, "trace, debug, info, warning, error or off"},
+       &Config::log_level},
+      {{"log_format", false, false, "text, or json: one object a line"}, LogFormatTarget{}},
+      {{"metrics", false, false,
+        "serve OpenMetrics at 127.0.0.1:9464, or the path of a Unix socket"},
+       &Config::metrics},
+      {{"wire_interfaces", true, false,
+        "give the addresses of NICs on wires and switches to the kernel too"},
+       &Config::wire_interfaces},
+      {{"no_huge", true, false, "take ordinary pages even where hugepages are reserved"},
+       &Config::no_huge},
+      {{"share_userfaultfd", true, false, "pass /dev/userfaultfd to programs of every user"},
+       &Config::share_userfaultfd},
+      {{"keep_privileges", true, false, "keep capabilities and system calls, to debug the daemon"},
+       &Config::keep_privileges},
+      {{"flight_recorder", false, false, "directory for the last packets of queue pairs that fail"},
+       &Config::flight_recorder},
+      {{"flight_packets", false, false, "packets kept of each queue pair, 64 if not given"},
+       &Config::flight_packets,
+       1,
+       1 << 16},
+      {{"flight_files", false, false, "newest files kept there, 100 if not given"},
+       &Config::flight_files,
+       1,
+       1 << 20},
+      {{"ready_fd", false, false, "write a byte to this fd when ready, then close it"},
+       &Config::ready_fd,
+       0,
+       1 << 20},
+      {{"max_sessions", false, true, "programs"}, &Limits::sessions, 1, 1 << 16},
+      {{"max_sessions_per_user", false, true, "programs of one user"},
+       &Limits::sessions_per_user,
+       1,
+       1 << 16},
+      {{"max_contexts", false, true, "contexts of a program"}, &Limits::contexts, 1, 1 << 10},
+      {{"max_pd", false, true, "protection domains of a program"}, &Limits::pds, 1, 1 << 20},
+      {{"max_channels", false, true, "completion channels of a program"},
+       &Limits::channels,
+       1,
+       1 << 16},
+      {{"max_cm_id", false, true, "librdmacm ids of a program, and its connections in time wait"},
+       &Limits::cm_ids,
+       1,
+       1 << 20},
+      {{"max_cm_join", false, true, "multicast groups of a program by librdmacm"},
+       &Limits::cm_joins,
+       1,
+       1 << 16},
+      {{"max_cqe", false, true, "entries of a completion queue"}, &Limits::cqe, 1, 1 << 24},
+      {{"max_qp_wr", false, true, "work requests of a queue"}, &Limits::qp_wr, 1, 1 << 20},
+      {{"max_kept_frames", false, true, "frames behind lost ones, of a worker; 0: go-back-N"},
+       &Limits::kept_frames,
+       0,
+       65535},
+      {{"max_kept_frames_per_program", false, true, "the same of a program"},
+       &Limits::kept_frames_per_program,
+       0,
+       65535},
+      {{"max_kept_frames_per_qp", false, true, "the same of a queue pair, 2048 at most"},
+       &Limits::kept_frames_per_qp,
+       0,
+       2048},
+      {{"max_sockets_per_user", false, true,
+        "contexts, channels and rdma_cm files of one user's programs"},
+       &Limits::sockets_per_user,
+       1,
+       1 << 20},
+      {{"max_mappings_per_user", false, true, "mappings that the daemon has of one user's memory"},
+       &Limits::mappings_per_user,
+       1,
+       1 << 24},
+      {{"max_cm_id_per_user", false, true,
+        "librdmacm ids, and connections in time wait, of one user's programs"},
+       &Limits::cm_ids_per_user,
+       1,
+       1 << 24},
+      {{"max_cm_join_per_user", false, true,
+        "multicast groups of one user's programs by librdmacm"},
+       &Limits::cm_joins_per_user,
+       1,
+       1 << 20},
+      {{"max_mcast_per_user", false, true,
+        "queue pairs of one user's programs in multicast groups, each time counted"},
+       &Limits::attachments_per_user,
+       1,
+       1 << 20},
+      {{"max_queue_bytes_per_user", false, true, "bytes of queues of one user's programs"},
+       &Limits::queue_bytes_per_user,
+       1 << 20,
+       uint64_t{1} << 46},
+      {{"max_captures", false, true, "captures at a time"}, &Limits::captures, 1, 1 << 10},
+      {{"max_total_mr", false, true, "memory regions and windows of all programs"},
+       &Limits::total_mrs,
+       1,
+       1 << 24},
+      {{"max_total_connections", false, true, "connections that the manager keeps, ended ones too"},
+       &Limits::total_connections,
+       1,
+       1 << 24},
+      {{"max_rate_per_user", false, true,
+        "bits per second that one user's programs send together, such as 1G"},
+       RateTarget{&Limits::rate_per_user_bps}},
+      {{"max_memory_per_user", false, true, "bytes of mapped memory of one user's programs"},
+       &Limits::memory_per_user,
+       1 << 20,
+       uint64_t{1} << 46},
+      {{"max_capture_bytes", false, true, "bytes of one capture's ring"},
+       &Limits::capture_bytes,
+       1 << 16,
+       uint64_t{1} << 32},
+  };
+}
+
+const std::vector<Row>& Rows() {
+  static const auto* const rows = [] {
+    auto* made = new std::vector<Row>(FixedRows());
+    for (const KindRow& kind : kKinds) made->push_back(KindRowOfProgram(kind));
+    for (const KindRow& kind : kKinds) made->push_back(KindRowOfUser(kind));
+    return made;
+  }();
+  return *rows;
+}
+
+/// The value at a target as text.
+struct Reader {
+  const Config& config;
+  std::string operator()(std::string Config::*text) const { return config.*text; }
+  std::string operator()(bool Config::*flag) const { return config.*flag ? "true" : "false"; }
+  std::string operator()(uint32_t Config::*number) const { return absl::StrCat(config.*number); }
+  std::string operator()(int Config::*fd) const {
+    return config.*fd < 0 ? "" : absl::StrCat(config.*fd);
+  }
+  std::string operator()(uint32_t Limits::*limit) const {
+    return absl::StrCat(config.limits.*limit);
+  }
+  std::string operator()(uint64_t Limits::*limit) const {
+    return absl::StrCat(config.limits.*limit);
+  }
+  std::string operator()(const KindTarget& target) const {
+    return absl::StrCat(config.limits.kinds.of(target.kind).*target.limit);
+  }
+  std::string operator()(const RateTarget& target) const {
+    const uint64_t bps = config.limits.*target.limit;
+    return bps == 0 ? "" : absl::StrCat(bps);
+  }
+  std::string operator()(const LogFormatTarget&) const { return config.json_log ? "json" : "text"; }
+};
+
+absl::Status SetNumber(const Row& row, const Setting& setting, uint64_t& out) {
+  if (absl::SimpleAtoi(setting.value, &out) && out >= row.low && out <= row.high) {
+    return absl::OkStatus();
+  }
+  return Complain(setting, absl::StrCat("\"", setting.value, "\" is not a number from ", row.low,
+                                        " to ", row.high));
+}
+
+absl::Status SetSwitch(const Setting& setting, bool& out) {
+  out = setting.value == "true";
+  if (out || setting.value == "false") return absl::OkStatus();
+  return Complain(setting, absl::StrCat("\"", setting.value, "\" is neither true nor false"));
+}
+
+absl::Status SetText(const Setting& setting, std::string& out) {
+  if (setting.value.empty()) return Complain(setting, "is empty");
+  if (setting.key == "socket" && setting.value.size() > 100) {
+    return Complain(setting, absl::StrCat("\"", setting.value, "\" is longer than 100 bytes"));
+  }
+  static constexpr absl::string_view kLevels[] = {"trace",   "debug", "info",
+                                                  "warning", "error", "off"};
+  if (setting.key == "log_level" &&
+      std::find(std::begin(kLevels), std::end(kLevels), setting.value) == std::end(kLevels)) {
+    return Complain(
+        setting, absl::StrCat("\"", setting.value, "\" is none of ", absl::StrJoin(kLevels, ", ")));
+  }
+  if (setting.key == "metrics") {
+    const absl::StatusOr<ListenAddress> address = ParseListenAddress(setting.value);
+    if (!address.ok()) return Complain(setting, address.status().message());
+  }
+  out = setting.value;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyRow(const Row& row, const Setting& setting, Config& config) {
+  if (const auto* text = std::get_if<std::string Config::*>(&row.target)) {
+    return SetText(setting, config.*(*text));
+  }
+  if (const auto* flag = std::get_if<bool Config::*>(&row.target)) {
+    return SetSwitch(setting, config.*(*flag));
+  }
+  if (std::holds_alternative<LogFormatTarget>(row.target)) {
+    config.json_log = setting.value == "json";
+    if (config.json_log || setting.value == "text") return absl::OkStatus();
+    return Complain(setting, absl::StrCat("\"", setting.value, "\" is neither text nor json"));
+  }
+  if (const auto* rate = std::get_if<RateTarget>(&row.target)) {
+    const absl::Status status = ParseRate(setting.value, config.limits.*(rate->limit));
+    return status.ok() ? status : Complain(setting, status.message());
+  }
+  uint64_t number = 0;
+  if (absl::Status status = SetNumber(row, setting, number); !status.ok()) return status;
+  if (const auto* small = std::get_if<uint32_t Config::*>(&row.target)) {
+    config.*(*small) = static_cast<uint32_t>(number);
+  } else if (const auto* fd = std::get_if<int Config::*>(&row.target)) {
+    config.*(*fd) = static_cast<int>(number);
+  } else if (const auto* count = std::get_if<uint32_t Limits::*>(&row.target)) {
+    config.limits.*(*count) = static_cast<uint32_t>(number);
+  } else if (const auto* bytes = std::get_if<uint64_t Limits::*>(&row.target)) {
+    config.limits.*(*bytes) = number;
+  } else if (const auto* of_kind = std::get_if<KindTarget>(&row.target)) {
+    config.limits.kinds.of(of_kind->kind).*(of_kind->limit) = static_cast<uint32_t>(number);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const std::vector<SettingInfo>& SettingInfos() {
+  static const auto* const infos = [] {
+    auto* made = new std::vector<SettingInfo>;
+    for (const Row& row : Rows()) made->push_back(row.info);
+    return made;
+  }();
+  return *infos;
+}
+
+std::string ValueOf(const std::string& key, const Config& config) {
+  for (const Row& row : Rows()) {
+    if (row.info.key == key) return std::visit(Reader{config}, row.target);
+  }
+  return "";
+}
+
+absl::Status ApplyDaemonSetting(const Setting& setting, Config& config) {
+  for (const Row& row : Rows()) {
+    if (setting.key == row.info.key) return ApplyRow(row, setting, config);
+  }
+  return Complain(setting, "is no setting; see --help");
+}
+
+}  // namespace uroce::nic

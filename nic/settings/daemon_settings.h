@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of the settings of the daemon as a whole: each key with its help, its place in the
+// configuration and its range. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "nic/settings/config.h"
+#include "nic/settings/setting.h"
+
+namespace uroce::nic {
+
+/// Names and help texts of all settings but port, wire, switch and fault, for the flags and
+/// --help.
+struct SettingInfo {
+  std::string key;
+  bool is_switch;  ///< A flag without a value.
+  bool is_limit;
+  std::string help;
+};
+const std::vector<SettingInfo>& SettingInfos();
+/// The value of such a setting in `config`, as it is written; "" for text that was not given, a fd
+/// or a rate that there is none of.
+std::string ValueOf(const std::string& key, const Config& config);
+/// Applies one such setting to `config`. Errors: as MakeConfig.
+absl::Status ApplyDaemonSetting(const Setting& setting, Config& config);
+
+}  // namespace uroce::nic

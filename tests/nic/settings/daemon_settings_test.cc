@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nic/settings/daemon_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/nic/settings/made_config.h"
+
+namespace uroce::nic {
+namespace {
+
+TEST(DaemonSettingsTest, DashesAndUnderscoresAreTheSameInFlagNames) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--log-level=debug", "--share_userfaultfd", "--no-huge", "--max-qp", "100"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->log_level, "debug");
+  EXPECT_TRUE(config->share_userfaultfd);
+  EXPECT_TRUE(config->no_huge);
+  EXPECT_EQ(config->limits.kinds.of(Kind::kQp).of_program, 100u);
+}
+
+TEST(DaemonSettingsTest, SwitchMayBeSetToFalse) {
+  const absl::StatusOr<Config> config = FromFlags({"--no-huge", "--no-huge=false"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FALSE(config->no_huge);
+}
+
+TEST(DaemonSettingsTest, HelpNamesEverySetting) {
+  const std::string help = HelpText();
+  for (const SettingInfo& info : SettingInfos()) {
+    std::string flag = info.key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    EXPECT_NE(help.find("--" + flag), std::string::npos) << info.key;
+  }
+}
+
+}  // namespace
+}  // namespace uroce::nic

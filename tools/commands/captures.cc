@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/commands/captures.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/capture/command.h"
+#include "tools/capture/flags.h"
+#include "tools/capture/output.h"
+#include "tools/client/control_client.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr char kFileHelp[] = "File to write; - is stdout";
+
+struct CaptureFlags {
+  CaptureOptions options;
+  uint64_t packets = 0;
+  std::vector<std::string> ring_limits;
+  std::vector<std::string> stop_limits;
+  std::vector<std::string> filter_words;
+};
+
+int Capture(const std::string& socket_path, CaptureFlags& flags) {
+  CaptureOptions& options = flags.options;
+  for (const std::string& word : flags.filter_words) options.filter += word + " ";
+  if (!options.filter.empty()) options.filter.pop_back();
+  options.limits.packets = flags.packets;
+  for (const std::string& text : flags.ring_limits) {
+    if (absl::Status status = AddLimit("-b", text, options.file_limits); !status.ok()) {
+      return Report(status);
+    }
+  }
+  for (const std::string& text : flags.stop_limits) {
+    if (absl::Status status = AddLimit("-a", text, options.limits); !status.ok()) {
+      return Report(status);
+    }
+  }
+  return Report(RunCapture(socket_path, options));
+}
+
+void AddCapture(CLI::App& app, Invocation& invocation) {
+  const auto flags = std::make_shared<CaptureFlags>();
+  CLI::App* command =
+      app.add_subcommand("capture", "Write frames, both directions, to pcapng files, live");
+  AddSocketFlag(*command, invocation);
+  command->add_option("-w,--write", flags->options.file, kFileHelp)->required();
+  command->add_option("-d,--device", flags->options.device, "Only this device");
+  AddCaptureFlags(*command, flags->options);
+  command->add_option("-c,--count", flags->packets, "End after so many frames")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("-a,--autostop", flags->stop_limits,
+                   "End after duration:SECONDS, packets:N, filesize:KB or files:N")
+      ->allow_extra_args(false);
+  command
+      ->add_option("-b,--ring-buffer", flags->ring_limits,
+                   "Go on to a new file after filesize:KB, duration:SECONDS or packets:N; keep "
+                   "the newest files:N (may be given several times)")
+      ->allow_extra_args(false);
+  command->add_option("FILTER", flags->filter_words,
+                      "libpcap expression (pcap-filter(7)), e.g. udp port 4791 and host 10.0.0.1");
+  command->callback(
+      [flags, &invocation] { invocation.exit_status = Capture(invocation.SocketPath(), *flags); });
+}
+
+struct FlightFlags {
+  uint32_t qpn = 0;
+  std::string file;
+};
+
+int Flight(const std::string& socket_path, const FlightFlags& flags) {
+  const absl::StatusOr<std::string> bytes = FetchFlight(socket_path, flags.qpn);
+  if (!bytes.ok()) return Report(bytes.status());
+  absl::StatusOr<CaptureOutput> output = CaptureOutput::Open(flags.file, false, 0);
+  if (!output.ok()) return Report(output.status());
+  const volatile sig_atomic_t stopping = 0;
+  std::span<const uint8_t> part{reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()};
+  if (output->Write({&part, 1}, stopping) != WriteResult::kFailed) return 0;
+  return Report(absl::DataLossError("write " + output->name() + ": " + strerror(errno)));
+}
+
+void AddFlight(CLI::App& app, Invocation& invocation) {
+  const auto flags = std::make_shared<FlightFlags>();
+  CLI::App* command = app.add_subcommand(
+      "flight", "Write the newest packets of a queue pair (uroced --flight-recorder)");
+  AddSocketFlag(*command, invocation);
+  command->add_option("QPN", flags->qpn, "Its number, as `uroce qp` shows it")
+      ->required()
+      ->check(CLI::Range(1, 0xffffff));
+  command->add_option("-w,--write", flags->file, kFileHelp)->required();
+  command->callback(
+      [flags, &invocation] { invocation.exit_status = Flight(invocation.SocketPath(), *flags); });
+}
+
+}  // namespace
+
+void AddCaptures(CLI::App& app, Invocation& invocation) {
+  AddCapture(app, invocation);
+  AddFlight(app, invocation);
+}
+
+}  // namespace uroce::tools

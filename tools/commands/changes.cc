@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/commands/changes.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "pipeline/shm/abi/uroce_commands.h"
+#include "tools/client/control_client.h"
+#include "tools/commands/listings.h"
+#include "tools/views/listing.h"
+#include "tools/views/rates.h"
+#include "tools/views/render.h"
+
+namespace uroce::tools {
+namespace {
+
+struct ChangeFlags {
+  std::string target;  ///< The NIC, switch or port; "" for the daemon or all.
+  std::vector<std::string> settings;
+};
+
+/// A sub-command that requests a change of the daemon. The caller adds the options.
+struct ChangeCommand {
+  CLI::App* app;
+  std::shared_ptr<ChangeFlags> flags;
+};
+
+ChangeCommand AddChange(CLI::App& parent, Invocation& invocation, uroce_change_what what,
+                        const char* name, const std::string& help) {
+  const auto flags = std::make_shared<ChangeFlags>();
+  CLI::App* command = parent.add_subcommand(name, help);
+  AddSocketFlag(*command, invocation);
+  command->callback([flags, &invocation, what] {
+    invocation.exit_status = Report(RequestChange(invocation.SocketPath(), what, flags->target,
+                                                  absl::StrJoin(flags->settings, ",")));
+  });
+  return {command, flags};
+}
+
+void AddSettings(const ChangeCommand& change) {
+  change.app->add_option("SETTING", change.flags->settings, "KEY=VALUE")->required();
+}
+
+/// Adds the command `set TARGET KEY=VALUE...`.
+void AddSet(CLI::App& parent, Invocation& invocation, uroce_change_what what, const char* target,
+            const std::string& help) {
+  const ChangeCommand set = AddChange(parent, invocation, what, "set", help);
+  set.app->add_option(target, set.flags->target)->required();
+  AddSettings(set);
+}
+
+void AddCongestion(CLI::App& app, Invocation& invocation) {
+  const auto flags = std::make_shared<ListingFlags>();
+  CLI::App* cc = AddListing(app, invocation, flags, "cc",
+                            "Congestion control: rates, windows, round trips, CNPs of each flow",
+                            UROCE_DUMP_CC);
+  AddListing(*cc, invocation, flags, "parameters", "Profile and parameters of each NIC",
+             UROCE_DUMP_CC_SETTINGS);
+  AddSet(*cc, invocation, UROCE_CHANGE_CC, "NIC",
+         "Change profile or parameters of a NIC; connections that are there keep their profile");
+  cc->footer(
+      "Examples: uroce cc --watch 1\n"
+      "          uroce cc set uroce0 profile=dcqcn-mlx rpg_ai_rate=20");
+}
+
+void AddNetwork(CLI::App& app, Invocation& invocation) {
+  CLI::App* switches = AddListing(app, invocation, std::make_shared<ListingFlags>(), "switch",
+                                  "Switches inside (uroced --switch): ports, queues, marks, drops",
+                                  UROCE_DUMP_SWITCH);
+  AddSet(*switches, invocation, UROCE_CHANGE_SWITCH, "SWITCH|PORT|NIC",
+         "Change a switch (rate, delay, buffer, ecn, pfc), or a port such as sw0:3, or that of a "
+         "NIC (rate, delay, link=up|down)");
+  switches->footer(
+      "Examples: uroce switch set sw0 ecn=100K:400K:20% pfc=off\n"
+      "          uroce switch set uroce3 link=down");
+}
+
+/// What `fault` and `fault show` share.
+struct FaultFlags {
+  bool json = false;
+  Selection select;
+};
+
+int PrintFaults(const std::string& socket_path, const FaultFlags& flags) {
+  const absl::Status status = CheckDevice(socket_path, flags.select.device, UROCE_DUMP_STAT);
+  if (!status.ok()) return Report(status);
+  const absl::StatusOr<std::string> json = FetchDump(socket_path, UROCE_DUMP_STAT);
+  if (!json.ok()) return Report(json.status());
+  if (!flags.json) return Print(RenderFaults(*json, flags.select.device));
+  const absl::StatusOr<std::string> faults = FaultsOf(*json);
+  if (!faults.ok()) return Report(faults.status());
+  return Print(RenderJson(kFaults, *faults, flags.select, absl::Now(), false));
+}
+
+CLI::App* AddFaultListing(CLI::App& app, Invocation& invocation,
+                          const std::shared_ptr<FaultFlags>& flags, const char* name,
+                          const char* description) {
+  CLI::App* command = app.add_subcommand(name, description);
+  AddSocketFlag(*command, invocation);
+  command->add_flag("--json", flags->json, "Print JSON");
+  command->add_option("-d,--device", flags->select.device, "Only this device");
+  command->callback([flags, &invocation, command] {
+    if (!command->get_subcommands().empty()) return;
+    invocation.exit_status = PrintFaults(invocation.SocketPath(), *flags);
+  });
+  return command;
+}
+
+void AddFaults(CLI::App& app, Invocation& invocation) {
+  const auto flags = std::make_shared<FaultFlags>();
+  CLI::App* fault =
+      AddFaultListing(app, invocation, flags, "fault", "Faults that NICs make, and what they did");
+  AddFaultListing(*fault, invocation, flags, "show", "List them, as without a command");
+  AddSet(*fault, invocation, UROCE_CHANGE_FAULT, "NIC",
+         "Have a NIC make these faults and no others, as uroced --fault: rates (drop, duplicate, "
+         "reorder, corrupt, ce, delay, dir, seed), then rules, each rule=ACTION qpn= opcode= "
+         "dir= nth= every= count=; off: none");
+  const ChangeCommand clear = AddChange(*fault, invocation, UROCE_CHANGE_FAULT, "clear",
+                                        "End the faults of a NIC; without a name, of all NICs");
+  clear.app->add_option("NIC", clear.flags->target);
+  clear.flags->settings = {"off"};
+  fault->footer(
+      "Examples: uroce fault set uroce0 drop=0.01 delay=10us\n"
+      "          uroce fault set uroce0 rule=drop opcode=WRITE_MIDDLE dir=tx nth=3\n"
+      "          uroce fault clear uroce0");
+}
+
+void AddConfig(CLI::App& app, Invocation& invocation) {
+  CLI::App* config = app.add_subcommand("config", "The daemon's settings, while it runs");
+  config->require_subcommand(1);
+  AddSocketFlag(*config, invocation);
+  const auto flags = std::make_shared<ListingFlags>();
+  CLI::App* show = config->add_subcommand(
+      "show", "Print the settings that hold, as a file that uroced --config takes");
+  AddSocketFlag(*show, invocation);
+  show->add_flag("--json", flags->json, "Print JSON");
+  show->callback([flags, &invocation] {
+    invocation.exit_status = PrintDump(invocation.SocketPath(), *flags, UROCE_DUMP_CONFIG);
+  });
+  AddChange(*config, invocation, UROCE_CHANGE_RELOAD, "reload",
+            "Have the daemon read its file anew; what it says holds, all of it or nothing");
+  AddSettings(AddChange(*config, invocation, UROCE_CHANGE_CONFIG, "set",
+                        "Change settings until the next reload: log_level, and most limits"));
+  config->footer(
+      "Examples: uroce config show > now.toml\n"
+      "          uroce config set log_level=debug max_qp_per_user=4096\n"
+      "          uroce config reload");
+}
+
+void AddPorts(CLI::App& app, Invocation& invocation) {
+  CLI::App* port =
+      app.add_subcommand("port", "Ports and their settings, while programs use other ports");
+  port->require_subcommand(1);
+  AddSocketFlag(*port, invocation);
+  AddSet(*port, invocation, UROCE_CHANGE_PORT, "NIC",
+         "Change what --port says of it: rate=BPS|off, cc=PROFILE, cc.PRIORITY=PROFILE, "
+         "cc.PARAMETER=NUMBER; until the next reload");
+  AddSettings(AddChange(*port, invocation, UROCE_CHANGE_ADD_PORT, "add",
+                        "Add a port by what uroced --port takes: udp=, iface=, or dev=net_memif0"));
+  const ChangeCommand remove =
+      AddChange(*port, invocation, UROCE_CHANGE_REMOVE_PORT, "remove",
+                "Remove a port of --port or port add; its programs get IBV_EVENT_DEVICE_FATAL");
+  remove.app->add_option("NIC", remove.flags->target)->required();
+  port->footer(
+      "Examples: uroce port add name=uroce1,udp=eth1\n"
+      "          uroce port set uroce1 rate=5G cc=delay\n"
+      "          uroce port remove uroce1");
+}
+
+}  // namespace
+
+void AddChanges(CLI::App& app, Invocation& invocation) {
+  AddCongestion(app, invocation);
+  AddNetwork(app, invocation);
+  AddFaults(app, invocation);
+  AddConfig(app, invocation);
+  AddPorts(app, invocation);
+}
+
+}  // namespace uroce::tools

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all sub-commands of `uroce` share: the daemon's socket, how they print and how they end.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace uroce::tools {
+
+inline constexpr int kExitFailed = 1;  ///< The command ran and failed.
+inline constexpr int kExitUsage = 2;   ///< It could not start: flags, values, no daemon.
+
+/// One run of the tool. Outlives the parse, in which the callback of the chosen sub-command runs.
+struct Invocation {
+  std::string socket;   ///< The value of --socket, or "".
+  int exit_status = 0;  ///< The sub-command's callback sets it.
+
+  /// The socket that --socket, the environment or the default names.
+  std::string SocketPath() const;
+};
+
+/// Accepts the flag before the sub-command and after it: people try both.
+void AddSocketFlag(CLI::App& app, Invocation& invocation);
+
+/// Prints an error to stderr. Returns the exit status.
+int Report(const absl::Status& status);
+/// Prints the text to stdout, or its error to stderr. Returns the exit status.
+int Print(const absl::StatusOr<std::string>& text);
+
+}  // namespace uroce::tools

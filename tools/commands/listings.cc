@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/commands/listings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "nic/base/suggestion.h"
+#include "tools/client/control_client.h"
+#include "tools/views/listing.h"
+#include "tools/views/rates.h"
+
+namespace uroce::tools {
+namespace {
+
+/// Fetches a dump. qpn= selects what the queue pair uses where objects have no such number.
+absl::StatusOr<std::string> FetchSelected(const std::string& socket_path, const Selection& select,
+                                          uroce_dump_what what) {
+  absl::StatusOr<std::string> json = FetchDump(socket_path, what);
+  if (!json.ok() || !select.qpn || !IsUsedByQueuePairs(what)) return json;
+  const absl::StatusOr<std::string> queue_pairs = FetchDump(socket_path, UROCE_DUMP_QP);
+  if (!queue_pairs.ok()) return queue_pairs.status();
+  return OnlyUsedBy(*select.qpn, *queue_pairs, what, *json);
+}
+
+int PrintJson(const ListingFlags& flags, uroce_dump_what what, const std::string& json) {
+  return Print(
+      RenderJson(ListingOf(what), json, flags.render.select, absl::Now(), flags.watch_s != 0));
+}
+
+/// Sleeps for the time of --watch.
+void AwaitNextLook(const ListingFlags& flags) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
+  fputs(flags.json ? "" : "\n", stdout);
+}
+
+/// Prints a dump once; with --watch, again after each interval.
+int WatchDump(const std::string& socket_path, const ListingFlags& flags, uroce_dump_what what) {
+  while (true) {
+    const int result = PrintDump(socket_path, flags, what);
+    if (result != 0 || flags.watch_s == 0) return result;
+    AwaitNextLook(flags);
+  }
+}
+
+/// Prints the counters once; with --watch, then also their change in each interval. JSON has no
+/// rates: its readers compute them from the numbers.
+int WatchStat(const std::string& socket_path, const ListingFlags& flags) {
+  using Clock = std::chrono::steady_clock;
+  std::string before;
+  Clock::time_point then;
+  while (true) {
+    const absl::StatusOr<std::string> json = FetchDump(socket_path, UROCE_DUMP_STAT);
+    if (!json.ok()) return Report(json.status());
+    const Clock::time_point now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - then).count();
+    const int result = flags.json ? PrintJson(flags, UROCE_DUMP_STAT, *json)
+                       : before.empty()
+                           ? Print(RenderDump(UROCE_DUMP_STAT, *json, flags.render))
+                           : Print(RenderRates(before, *json, seconds, flags.render.select.device));
+    if (result != 0 || flags.watch_s == 0) return result;
+    before = *json;
+    then = now;
+    AwaitNextLook(flags);
+  }
+}
+
+int List(const std::string& socket_path, ListingFlags& flags, uroce_dump_what what) {
+  const absl::Status status = TakeFilters(socket_path, flags.filters, what, flags.render.select);
+  if (!status.ok()) return Report(status);
+  return what == UROCE_DUMP_STAT ? WatchStat(socket_path, flags)
+                                 : WatchDump(socket_path, flags, what);
+}
+
+}  // namespace
+
+absl::Status CheckDevice(const std::string& socket_path, const std::string& device,
+                         uroce_dump_what what) {
+  const bool is_switch = what == UROCE_DUMP_SWITCH;
+  if (device.empty()) return absl::OkStatus();
+  const auto json = FetchDump(socket_path, is_switch ? UROCE_DUMP_SWITCH : UROCE_DUMP_DEVICES);
+  if (!json.ok()) return json.status();
+  const absl::StatusOr<Json> dump = ParseDump(*json);
+  if (!dump.ok()) return dump.status();
+  std::vector<std::string> names;
+  for (const Json& each : SelectObjects(*dump, {})) names.push_back(DeviceOf(each));
+  if (std::find(names.begin(), names.end(), device) != names.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("there is no ", is_switch ? "switch" : "device",
+                                                 " \"", device, "\"", Suggestion(device, names),
+                                                 "; there are: ", absl::StrJoin(names, ", ")));
+}
+
+absl::Status TakeFilters(const std::string& socket_path, const std::vector<std::string>& filters,
+                         uroce_dump_what what, Selection& select) {
+  for (const std::string& text : filters) {
+    if (absl::Status status = AddFilter(text, select); !status.ok()) return status;
+  }
+  if (absl::Status status = CheckFilters(what, select); !status.ok()) return status;
+  return CheckDevice(socket_path, select.device, what);
+}
+
+int PrintDump(const std::string& socket_path, const ListingFlags& flags, uroce_dump_what what) {
+  const absl::StatusOr<std::string> json = FetchSelected(socket_path, flags.render.select, what);
+  if (!json.ok()) return Report(json.status());
+  return flags.json ? PrintJson(flags, what, *json) : Print(RenderDump(what, *json, flags.render));
+}
+
+void AddWatch(CLI::App& command, double& watch_s) {
+  command
+      .add_option("--watch", watch_s, "Every so many seconds, print again; stat: changes and rates")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            double seconds = 0;
+            const bool is_good =
+                absl::SimpleAtod(text, &seconds) && seconds >= 0.1 && seconds <= 3600;
+            return is_good ? std::string() : text + " is no number of seconds from 0.1 to 3600";
+          },
+          ""));
+}
+
+CLI::App* AddListing(CLI::App& app, Invocation& invocation,
+                     const std::shared_ptr<ListingFlags>& flags, const char* name,
+                     const char* description, uroce_dump_what what) {
+  CLI::App* command = app.add_subcommand(name, description);
+  AddSocketFlag(*command, invocation);
+  command->add_flag("--json", flags->json, "Print JSON; with --watch one line each time (NDJSON)");
+  command->add_option("-d,--device", flags->render.select.device, "Only this device");
+  AddWatch(*command, flags->watch_s);
+  command->add_option("FILTER", flags->filters, FiltersText(what));
+  command->callback([flags, &invocation, what, command] {
+    if (!command->get_subcommands().empty()) return;
+    invocation.exit_status = List(invocation.SocketPath(), *flags, what);
+  });
+  return command;
+}
+
+void AddListings(CLI::App& app, Invocation& invocation) {
+  const auto flags = std::make_shared<ListingFlags>();
+  const auto add = [&](const char* name, const char* description, uroce_dump_what what) {
+    return AddListing(app, invocation, flags, name, description, what);
+  };
+  add("devices", "Devices with their ports and GIDs", UROCE_DUMP_DEVICES);
+  CLI::App* stat = add("stat", "Counters of the devices", UROCE_DUMP_STAT);
+  stat->add_flag("-a,--all", flags->render.all, "Counters that are zero, too");
+  stat->add_flag("--workers", flags->render.workers, "What each worker does");
+  add("qp", "Queue pairs", UROCE_DUMP_QP);
+  add("cq", "Completion queues", UROCE_DUMP_CQ);
+  add("mr", "Memory regions", UROCE_DUMP_MR);
+  add("srq", "Shared receive queues", UROCE_DUMP_SRQ);
+  add("pd", "Protection domains", UROCE_DUMP_PD);
+  add("ctx", "Contexts: devices that programs have open", UROCE_DUMP_CTX);
+  add("peers", "NICs that queue pairs are connected to", UROCE_DUMP_PEERS);
+  add("cm", "Connections of librdmacm programs", UROCE_DUMP_CM);
+}
+
+}  // namespace uroce::tools

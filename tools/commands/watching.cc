@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/commands/watching.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/client/control_client.h"
+#include "tools/commands/listings.h"
+#include "tools/views/dump_view.h"
+#include "tools/views/screen.h"
+#include "tools/views/top.h"
+
+namespace uroce::tools {
+namespace {
+
+constexpr char kFiltersHelp[] = "Only device=NAME, pid=NUMBER, qpn=NUMBER";
+
+struct WatchingFlags {
+  double watch_s = 1;
+  bool is_batch = false;
+  uint64_t count = 0;  ///< 0: without end.
+  std::vector<std::string> filters;
+  Selection select;
+};
+
+/// Shows the programs and queue pairs with the highest rates, again after each interval.
+int Top(const std::string& socket_path, WatchingFlags& flags) {
+  using Clock = std::chrono::steady_clock;
+  const absl::Status filtered =
+      TakeFilters(socket_path, flags.filters, UROCE_DUMP_QP, flags.select);
+  if (!filtered.ok()) return Report(filtered);
+  absl::StatusOr<std::string> before = FetchDump(socket_path, UROCE_DUMP_QP);
+  if (!before.ok()) return Report(before.status());
+  std::unique_ptr<Screen> screen;
+  if (!flags.is_batch) {
+    absl::StatusOr<std::unique_ptr<Screen>> opened = Screen::Open();
+    if (!opened.ok()) return Report(opened.status());
+    screen = *std::move(opened);
+    screen->Show("uroce top: q ends it");
+  }
+  Clock::time_point then = Clock::now();
+  for (uint64_t shown = 0; flags.count == 0 || shown < flags.count; ++shown) {
+    if (screen == nullptr) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
+    } else if (!screen->Await(flags.watch_s)) {
+      return 0;
+    }
+    absl::StatusOr<std::string> after = FetchDump(socket_path, UROCE_DUMP_QP);
+    const Clock::time_point now = Clock::now();
+    const absl::StatusOr<std::string> text =
+        after.ok() ? RenderTop(*before, *after, std::chrono::duration<double>(now - then).count(),
+                               flags.select)
+                   : after.status();
+    if (!text.ok()) screen.reset();  // The line that says why comes after the screen.
+    if (!text.ok()) return Report(text.status());
+    if (screen != nullptr) screen->Show(*text);
+    if (const int result = screen == nullptr ? Print(*text + "\n") : 0; result != 0) return result;
+    before = *std::move(after);
+    then = now;
+  }
+  return 0;
+}
+
+/// Whether `monitor` shows an event: one that is selected, or the news that some were lost.
+bool IsShown(const std::string& line, const Selection& select) {
+  const absl::StatusOr<Json> event = ParseDump(line);
+  if (!event.ok() || !event->is_object()) return false;
+  return event->value("event", "") == "lost" || IsSelected(*event, select);
+}
+
+/// Prints events until the daemon ends, or as many as are wanted.
+int Follow(const std::string& socket_path, WatchingFlags& flags) {
+  const absl::Status filtered =
+      TakeFilters(socket_path, flags.filters, UROCE_DUMP_QP, flags.select);
+  if (!filtered.ok()) return Report(filtered);
+  int result = 0;
+  uint64_t shown = 0;
+  const auto take = [&](const std::string& line) {
+    if (!IsShown(line, flags.select)) return true;
+    result = Print(line + "\n");
+    return result == 0 && ++shown != flags.count;
+  };
+  const absl::Status status = FollowEvents(socket_path, take);
+  return result != 0 ? result : Report(status);
+}
+
+void AddTop(CLI::App& app, Invocation& invocation) {
+  const auto flags = std::make_shared<WatchingFlags>();
+  CLI::App* top = app.add_subcommand(
+      "top", "Programs and queue pairs with the highest rates, on the whole terminal; q ends it");
+  AddSocketFlag(*top, invocation);
+  top->add_flag("--batch", flags->is_batch, "Print one table after the other instead");
+  AddWatch(*top, flags->watch_s);
+  top->add_option("-c,--count", flags->count, "End after so many tables")
+      ->check(CLI::PositiveNumber);
+  top->add_option("FILTER", flags->filters, kFiltersHelp);
+  top->footer("Example: uroce top --batch --watch 0.5 device=uroce0");
+  top->callback(
+      [flags, &invocation] { invocation.exit_status = Top(invocation.SocketPath(), *flags); });
+}
+
+void AddMonitor(CLI::App& app, Invocation& invocation) {
+  const auto flags = std::make_shared<WatchingFlags>();
+  CLI::App* monitor = app.add_subcommand(
+      "monitor", "Events as they come, one JSON object a line: programs, queue pairs, links, GIDs");
+  AddSocketFlag(*monitor, invocation);
+  monitor->add_option("-c,--count", flags->count, "End after so many events")
+      ->check(CLI::PositiveNumber);
+  monitor->add_option("FILTER", flags->filters, kFiltersHelp);
+  monitor->footer("Example: uroce monitor device=uroce0 | jq -r .event");
+  monitor->callback(
+      [flags, &invocation] { invocation.exit_status = Follow(invocation.SocketPath(), *flags); });
+}
+
+}  // namespace
+
+void AddWatching(CLI::App& app, Invocation& invocation) {
+  AddTop(app, invocation);
+  AddMonitor(app, invocation);
+}
+
+}  // namespace uroce::tools
