@@ -57,7 +57,7 @@ class DoctorOfASharedCpuTest(unittest.TestCase):
         self.assertEqual(status, 0)
         run_status(["sh", "-c", note["fix"].removeprefix("sudo ")])
         for thread in self.threads:
-            self.assertEqual(os.getpriority(os.PRIO_PROCESS, thread), -10)
+            self.assertEqual(os.getpriority(os.PRIO_PROCESS, thread), -5)
 
     def test_the_table_of_workers_has_it(self):
         status, table = run_status(self.lab.a.uroce("stat", "--workers"))
