@@ -165,6 +165,7 @@ class RefusalsTest(unittest.TestCase):
 
     def test_a_port_of_several_queues_takes_no_packets_from_another_daemon_of_the_user(self):
         self.set_up("--workers", "2", place="eth0,queues=2")
+        self.lab.a.dump("devices")  # It answers when its ports are there.
         self.check("udp=eth0,queues=2", "UDP port 4791 of eth0", "another daemon or rdma_rxe")
 
 
