@@ -142,7 +142,8 @@ def tcp_latency_us(mtu):
 
 def message_latency(rounds, mtu=9000):
     """One way between two programs, spinning and by events, and TCP's, in turns."""
-    labs = {"in-process": WireLab, "iface=": lambda: VethLab(mtu), "udp= (nobody)": lambda: UdpLab(mtu),
+    labs = {"in-process": WireLab, "iface=": lambda: VethLab(mtu),
+            "udp= (nobody)": lambda: UdpLab(mtu),
             "net_af_packet": lambda: VethLab(mtu, device="net_af_packet0;iface=eth0")}
     ways = {"spinning": [], "events": ["-e"]}
     found = {(lab, way): [] for lab in labs for way in ways}

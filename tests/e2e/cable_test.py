@@ -25,8 +25,9 @@ SERVICES = {"rc": (WRITES | {"read", "compare-swap", "fetch-add"}, ("--max-bytes
 
 
 def ops(kinds):
-    """So many that the rarest kind, they are drawn at random, has enough at both ends. The first end
-    counts its own; the other one draws the sizes of its rounds anew, and may have half as many."""
+    """So many that the rarest kind, they are drawn at random, has enough at both ends. The first
+    end counts its own; the other one draws the sizes of its rounds anew, and may have half as
+    many."""
     return 2 * math.ceil(OF_EACH_KIND * len(kinds) * (1 + 5 / math.sqrt(OF_EACH_KIND)))
 
 
