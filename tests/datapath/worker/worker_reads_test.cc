@@ -15,7 +15,7 @@
 namespace uroce::datapath {
 namespace {
 
-constexpr uint32_t kPath = 1024;
+constexpr uint32_t kReadsPath = 1024;
 constexpr uint64_t kRoom = 63 * 1024;
 constexpr size_t kRegionBytes = 1 << 19;
 constexpr size_t kBth = 14 + 20 + 8;
@@ -24,7 +24,8 @@ constexpr uint8_t kReadRequest = 12;
 constexpr uint8_t kReadResponseMiddle = 14;
 
 uint64_t Cost(uint32_t length) {
-  return transport::ReceiveBufferBytes(length, std::max(1u, (length + kPath - 1) / kPath), false);
+  return transport::ReceiveBufferBytes(length, std::max(1u, (length + kReadsPath - 1) / kReadsPath),
+                                       false);
 }
 
 /// Readers on the first device, whose port has kRoom for READs; their data is on the second.
@@ -32,7 +33,7 @@ class Readers {
  public:
   Readers() {
     for (size_t i = 0; i < ports_.size(); ++i) ports_[i].peer = &ports_[1 - i];
-    bed_.attributes.path_mtu_bytes = kPath;
+    bed_.attributes.path_mtu_bytes = kReadsPath;
     bed_.attributes.timeout = 0;
     bed_.attributes.max_rd_atomic = bed_.attributes.max_dest_rd_atomic = 16;
     ports_[0].filter = [this](rte_mbuf* frame) {
@@ -106,7 +107,7 @@ TEST(WorkerReadsTest, ReadsAskForWhatTheBufferHolds) {
   std::vector<Endpoint*> all;
   for (int i = 0; i < 8; ++i) all.push_back(&readers.Add());
   for (Endpoint* reader : all) {
-    for (uint32_t n = 0; n < 16; ++n) readers.Post(*reader, n % 2 == 0 ? 10 * kPath : 100);
+    for (uint32_t n = 0; n < 16; ++n) readers.Post(*reader, n % 2 == 0 ? 10 * kReadsPath : 100);
   }
   uint32_t ended = 0;
   EXPECT_TRUE(readers.bed().RunUntil([&] {
@@ -114,22 +115,22 @@ TEST(WorkerReadsTest, ReadsAskForWhatTheBufferHolds) {
     return ended == 8 * 16;
   }));
   EXPECT_LE(readers.most_awaited(), kRoom);
-  EXPECT_GE(readers.most_awaited(), kRoom - Cost(10 * kPath));
+  EXPECT_GE(readers.most_awaited(), kRoom - Cost(10 * kReadsPath));
 }
 
 TEST(WorkerReadsTest, AReadLargerThanTheBufferIsReadAlone) {
   Readers readers;
   Endpoint& large = readers.Add();
   Endpoint& small = readers.Add();
-  readers.Post(large, 256 * kPath);
-  for (int i = 0; i < 10; ++i) readers.Post(small, kPath);
-  readers.Post(large, 256 * kPath);
+  readers.Post(large, 256 * kReadsPath);
+  for (int i = 0; i < 10; ++i) readers.Post(small, kReadsPath);
+  readers.Post(large, 256 * kReadsPath);
   uint32_t ended = 0;
   EXPECT_TRUE(readers.bed().RunUntil([&] {
     ended += readers.Ended(large) + readers.Ended(small);
     return ended == 12;
   }));
-  EXPECT_LE(readers.most_awaited(), Cost(256 * kPath));
+  EXPECT_LE(readers.most_awaited(), Cost(256 * kReadsPath));
 }
 
 TEST(WorkerReadsTest, ManySmallReadsLeaveInOneTurn) {
@@ -148,10 +149,10 @@ TEST(WorkerReadsTest, ResponsesThatDoNotComeHoldOthersUpForAWhile) {
   Endpoint& lost = readers.Add();
   Endpoint& other = readers.Add();
   readers.drops = true;
-  for (int i = 0; i < 2; ++i) readers.Post(lost, 10 * kPath);
+  for (int i = 0; i < 2; ++i) readers.Post(lost, 10 * kReadsPath);
   readers.Turns(10);
   readers.drops = false;
-  readers.Post(other, 10 * kPath);
+  readers.Post(other, 10 * kReadsPath);
   readers.Turns(10);
   EXPECT_EQ(readers.Ended(other), 0u);
   readers.Turns(50, Nanos(1'000'000));
@@ -165,10 +166,10 @@ TEST(WorkerReadsTest, AQueuePairThatStopsGivesBackWhatItAskedFor) {
     Endpoint& lost = readers.Add();
     Endpoint& other = readers.Add();
     readers.drops = true;
-    for (int i = 0; i < 5; ++i) readers.Post(lost, 10 * kPath);
+    for (int i = 0; i < 5; ++i) readers.Post(lost, 10 * kReadsPath);
     readers.Turns(10);
     readers.drops = false;
-    readers.Post(other, 10 * kPath);
+    readers.Post(other, 10 * kReadsPath);
     readers.Turns(10);
     EXPECT_EQ(readers.Ended(other), 0u);
     readers.bed().Modify(lost, state);
@@ -181,12 +182,12 @@ TEST(WorkerReadsTest, AQueuePairThatWaitsMayEnd) {
   Readers readers;
   Endpoint& lost = readers.Add();
   readers.drops = true;
-  for (int i = 0; i < 5; ++i) readers.Post(lost, 10 * kPath);
+  for (int i = 0; i < 5; ++i) readers.Post(lost, 10 * kReadsPath);
   readers.Turns(10);
   readers.bed().RemoveEndpoints();
   readers.drops = false;
   Endpoint& other = readers.Add();
-  readers.Post(other, 10 * kPath);
+  readers.Post(other, 10 * kReadsPath);
   readers.Turns(20);
   EXPECT_EQ(readers.Ended(other), 1u);
 }
@@ -204,7 +205,7 @@ TEST(WorkerReadsTest, ProgramsShareTheBuffer) {
       const uint32_t done = readers.Ended(*all[i]);
       ended[i] += done;
       under_way[i] -= done;
-      for (; under_way[i] < 16; ++under_way[i]) readers.Post(*all[i], 8 * kPath);
+      for (; under_way[i] < 16; ++under_way[i]) readers.Post(*all[i], 8 * kReadsPath);
     }
     readers.Turns(1);
   }
