@@ -11,9 +11,6 @@
 namespace uroce::shim {
 namespace {
 
-/// A program that spins on an empty queue keeps the worker that it waits for from the core: for
-/// time slices of 4-11 ms when the two share a core.
-constexpr uint32_t kEmptyPollsBeforeYield = 16;
 /// After how many empty polls with a yield the shim checks whether the daemon lives.
 constexpr uint32_t kYieldsPerCheck = 64;
 constexpr uint32_t kPollsPerCheckWithoutYield = 4096;
@@ -156,7 +153,7 @@ int StartPoll(CompletionQueue& cq) {
     t_poller.OnEmpty(cq);
     const uint32_t empty_polls = cq.empty_polls;
     FinishPoll(cq);
-    if (empty_polls < kEmptyPollsBeforeYield) return ENOENT;
+    if (empty_polls < Poller::kEmptyPollsBeforeWait) return ENOENT;
     if (has_waited || !WaitForTurn(*cq.connection, empty_polls)) break;
     has_waited = true;
   }

@@ -15,8 +15,6 @@
 namespace uroce::shim {
 namespace {
 
-/// As many polls may find nothing before a thread sleeps.
-constexpr uint32_t kEmptyPollsBeforeSleep = 16;
 /// A thread polls all its queues within so many polls.
 constexpr uint32_t kPollsOfRound = 64;
 
@@ -54,7 +52,7 @@ void Poller::Note(const CompletionQueue& cq) {
 
 bool Poller::MaySleep(int64_t now_ns) const {
   return !contention_.MayYield(now_ns) && now_ns >= yields_until_ns_ && count_ != 0 &&
-         !has_others_ && empty_polls_ >= kEmptyPollsBeforeSleep;
+         !has_others_ && empty_polls_ >= kEmptyPollsBeforeWait;
 }
 
 bool Poller::Wait() {

@@ -210,8 +210,8 @@ uint64_t UdpPort::Drops() const {
 
 uint64_t UdpPort::SmallestBuffer() const {
   const UdpSockets& sockets = queues_.front().sockets;
-  const uint64_t ipv4 = ReceiveBufferBytes(sockets.ipv4.receiver);
-  const uint64_t ipv6 = ReceiveBufferBytes(sockets.ipv6.receiver);
+  const uint64_t ipv4 = SocketBufferBytes(sockets.ipv4.receiver);
+  const uint64_t ipv6 = SocketBufferBytes(sockets.ipv6.receiver);
   return ipv4 == 0 || ipv6 == 0 ? std::max(ipv4, ipv6) : std::min(ipv4, ipv6);
 }
 

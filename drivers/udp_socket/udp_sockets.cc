@@ -203,6 +203,6 @@ uint32_t MemoryInfo(const Fd& socket, uint32_t index) {
 
 uint64_t SocketDrops(const Fd& socket) { return MemoryInfo(socket, SK_MEMINFO_DROPS); }
 
-uint64_t ReceiveBufferBytes(const Fd& socket) { return MemoryInfo(socket, SK_MEMINFO_RCVBUF); }
+uint64_t SocketBufferBytes(const Fd& socket) { return MemoryInfo(socket, SK_MEMINFO_RCVBUF); }
 
 }  // namespace uroce::drivers

@@ -50,6 +50,6 @@ absl::StatusOr<UdpSockets> OpenUdpSockets(const UdpPlace& place, bool is_shared)
 /// Packets that the kernel dropped since the socket was opened, because its buffer was full.
 uint64_t SocketDrops(const Fd& socket);
 /// The memory that what a socket has received may take, as the kernel counts; 0 without a socket.
-uint64_t ReceiveBufferBytes(const Fd& socket);
+uint64_t SocketBufferBytes(const Fd& socket);
 
 }  // namespace uroce::drivers

@@ -17,36 +17,8 @@
 namespace uroce::datapath {
 namespace {
 
-constexpr Nanos kNow{1'000'000'000};
 // Some 100 ns each: ten times what a record may take.
 constexpr int kWatchers = 3900;  // Their fds fit the usual hard limit of 4,096.
-constexpr Nanos kDear = WakePace::kCheap * 10;
-
-TEST(WakePaceTest, WhatSeemsDearIsMeasuredByTheThreadsOwnClockFirst) {
-  WakePace pace;
-  pace.Account(kNow, kDear, false);
-  EXPECT_TRUE(pace.MayWake(kNow)) << "another thread may have run";
-  EXPECT_TRUE(pace.is_suspected());
-  pace.Account(kNow, WakePace::kCheap, true);
-  EXPECT_TRUE(pace.MayWake(kNow));
-  EXPECT_FALSE(pace.is_suspected());
-}
-
-TEST(WakePaceTest, AfterADearRecordTheNextWaitForManyTimesAsLong) {
-  WakePace pace;
-  pace.Account(kNow, kDear, false);
-  pace.Account(kNow, kDear, true);
-  EXPECT_FALSE(pace.MayWake(kNow + kDear * WakePace::kRest - Nanos(1)));
-  EXPECT_TRUE(pace.MayWake(kNow + kDear * WakePace::kRest));
-  EXPECT_TRUE(pace.is_suspected()) << "until one is cheap";
-}
-
-TEST(WakePaceTest, ManyCheapRecordsNeedNoRest) {
-  WakePace pace;
-  for (int i = 0; i < 1000; ++i) pace.Account(kNow, WakePace::kCheap, false);
-  EXPECT_TRUE(pace.MayWake(kNow));
-  EXPECT_FALSE(pace.is_suspected());
-}
 
 // Each watcher is one more that a record wakes.
 class Watchers {

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "pipeline/shm/rings/cqe_ring.h"
+#include "tests/shm/rings/one_by_one.h"
 
 namespace uroce::rings {
 namespace {
@@ -46,33 +46,19 @@ TEST_F(ArmingTest, UnknownValuesMakeNoRecord) {
 
 // Arm, poll again, then wait: with a lost record the program would wait for ever.
 TEST_F(ArmingTest, ACompletionIsPolledAfterArmingOrMakesARecord) {
-  constexpr uint64_t kRounds = 5'000;
-  uroce_cqe entries[4] = {};
-  uroce_cq_ring_page ring_page{};
-  const CqeRingLayout layout{&ring_page, entries, 4};
   uint32_t records = 0;
-  uint64_t polled = 0;
-  std::thread worker([&] {
-    CqeProducer producer(layout);
-    for (uint64_t i = 0; i < kRounds; ++i) {
-      while (LoadAcquire(polled) != i) std::this_thread::yield();
-      ASSERT_EQ(producer.Push(uroce_cqe{.wr_id = i}), PushResult::kOk);
-      if (TakeArming(page_, false)) __atomic_fetch_add(&records, 1, __ATOMIC_SEQ_CST);
-    }
-  });
-  CqeConsumer consumer(layout);
-  for (uint64_t i = 0; i < kRounds; ++i) {
-    const uint32_t before = __atomic_load_n(&records, __ATOMIC_SEQ_CST);
-    Arm(page_, false);
-    while (consumer.Peek() == nullptr) {
-      while (__atomic_load_n(&records, __ATOMIC_SEQ_CST) == before) std::this_thread::yield();
-    }
-    consumer.Advance();
-    consumer.Publish();
-    StoreRelease(polled, i + 1);
-  }
-  worker.join();
-  SUCCEED();
+  PassOneByOne(
+      [&] {
+        if (TakeArming(page_, false)) __atomic_fetch_add(&records, 1, __ATOMIC_SEQ_CST);
+      },
+      [&] {
+        const uint32_t before = __atomic_load_n(&records, __ATOMIC_SEQ_CST);
+        Arm(page_, false);
+        return before;
+      },
+      [&](uint32_t before) {
+        while (__atomic_load_n(&records, __ATOMIC_SEQ_CST) == before) std::this_thread::yield();
+      });
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "pipeline/shm/rings/cqe_ring.h"
+#include "tests/shm/rings/one_by_one.h"
 
 namespace uroce::rings {
 namespace {
@@ -34,32 +34,15 @@ TEST_F(PollersTest, OnlyTheBitOfTheQueueIsTaken) {
 
 // Announce, poll once more, then sleep while the word has its value.
 TEST_F(PollersTest, ACompletionIsPolledAfterTheAnnouncementOrChangesTheWord) {
-  constexpr uint64_t kRounds = 5'000;
-  uroce_cqe entries[4] = {};
-  uroce_cq_ring_page ring_page{};
-  const CqeRingLayout layout{&ring_page, entries, 4};
-  uint64_t polled = 0;
-  std::thread worker([&] {
-    CqeProducer producer(layout);
-    for (uint64_t i = 0; i < kRounds; ++i) {
-      while (LoadAcquire(polled) != i) std::this_thread::yield();
-      ASSERT_EQ(producer.Push(uroce_cqe{.wr_id = i}), PushResult::kOk);
-      FullFence();
-      if (HasPollers(word_, 1)) (void)TakePollers(word_, 1);
-    }
-  });
-  CqeConsumer consumer(layout);
-  for (uint64_t i = 0; i < kRounds; ++i) {
-    const uint32_t value = AnnouncePoller(word_, 1);
-    while (consumer.Peek() == nullptr) {
-      while (LoadRelaxed(word_.value) == value) std::this_thread::yield();
-    }
-    consumer.Advance();
-    consumer.Publish();
-    StoreRelease(polled, i + 1);
-  }
-  worker.join();
-  SUCCEED();
+  PassOneByOne(
+      [&] {
+        FullFence();
+        if (HasPollers(word_, 1)) (void)TakePollers(word_, 1);
+      },
+      [&] { return AnnouncePoller(word_, 1); },
+      [&](uint32_t value) {
+        while (LoadRelaxed(word_.value) == value) std::this_thread::yield();
+      });
 }
 
 }  // namespace
