@@ -90,8 +90,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config, Conf
   const PortResources resources = *ports;  // Without the devices.
   std::unique_ptr<Daemon> daemon(new Daemon(config, *std::move(ports), *std::move(socket)));
   daemon->server_->port_changes().SetOpener(
-      [resources, &nic = *daemon->nic_](const DeviceConfig& port, uint32_t index) {
-        return OpenAddedPort(port, index, resources, FurtherQueues(nic));
+      [resources, &nic = *daemon->nic_](const std::vector<DeviceConfig>& added,
+                                        const std::vector<uint32_t>& indices) {
+        return OpenAdded(added, indices, resources, FurtherQueues(nic));
       });
   daemon->server_->reconfiguration().SetReader(std::move(reader));
   daemon->Settle();

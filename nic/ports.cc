@@ -101,12 +101,10 @@ drivers::WireEndConfig WireEnd(const DeviceConfig& device, uint32_t index) {
   return end;
 }
 
-// The two ends of a wire are adjacent in the configuration.
-absl::Status AddWire(const Config& config, uint32_t index,
-                     std::vector<std::unique_ptr<drivers::Port>>& ports) {
-  absl::StatusOr<drivers::Wire> wire = drivers::MakeWire(
-      WireEnd(config.devices[index], index), WireEnd(config.devices[index + 1], index + 1),
-      {.queues = static_cast<uint16_t>(config.workers)});
+absl::Status AddWire(const drivers::WireEndConfig& first, const drivers::WireEndConfig& second,
+                     uint32_t workers, std::vector<std::unique_ptr<drivers::Port>>& ports) {
+  absl::StatusOr<drivers::Wire> wire =
+      drivers::MakeWire(first, second, {.queues = static_cast<uint16_t>(workers)});
   if (!wire.ok()) return wire.status();
   ports.push_back(std::move(wire->first));
   ports.push_back(std::move(wire->second));
@@ -140,8 +138,11 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAll(
   while (ports.size() < config.devices.size()) {
     const auto index = static_cast<uint32_t>(ports.size());
     const DeviceConfig& device = config.devices[index];
-    if (device.wire >= 0) {
-      if (absl::Status status = AddWire(config, index, ports); !status.ok()) return status;
+    if (device.wire >= 0) {  // The two ends of a wire are adjacent.
+      const absl::Status status =
+          AddWire(WireEnd(device, index), WireEnd(config.devices[index + 1], index + 1),
+                  config.workers, ports);
+      if (!status.ok()) return status;
       continue;
     }
     if (device.at_switch >= 0) {
@@ -237,6 +238,26 @@ absl::Status CheckResources(const DeviceConfig& device, const PortResources& res
   return CheckPrivileges(*arguments);
 }
 
+absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAddedPorts(
+    const std::vector<DeviceConfig>& configs, const std::vector<uint32_t>& indices,
+    const PortResources& resources, uint32_t further_queues) {
+  const auto workers = static_cast<uint32_t>(resources.seats.size());
+  std::vector<std::unique_ptr<drivers::Port>> ports;
+  if (configs.front().wire >= 0) {
+    const absl::Status status =
+        AddWire(WireEnd(configs[0], indices[0]), WireEnd(configs[1], indices[1]), workers, ports);
+    if (!status.ok()) return status;
+    return ports;
+  }
+  const DeviceConfig& device = configs.front();
+  absl::Status status = CheckResources(device, resources, further_queues);
+  if (!status.ok()) return status;
+  auto port = OpenPort(device, workers, resources.seats[indices.front() % workers].pool);
+  if (!port.ok()) return port.status();
+  ports.push_back(*std::move(port));
+  return ports;
+}
+
 }  // namespace
 
 absl::StatusOr<Ports> OpenPorts(const Config& config) {
@@ -269,21 +290,22 @@ absl::StatusOr<Ports> OpenPorts(const Config& config) {
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<NicDevice>> OpenAddedPort(const DeviceConfig& config, uint32_t index,
-                                                         const PortResources& resources,
-                                                         uint32_t further_queues) {
-  if (absl::Status status = CheckResources(config, resources, further_queues); !status.ok()) {
-    return ComplainOfAdded(config, status);
+absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> OpenAdded(
+    const std::vector<DeviceConfig>& configs, const std::vector<uint32_t>& indices,
+    const PortResources& resources, uint32_t further_queues) {
+  auto ports = OpenAddedPorts(configs, indices, resources, further_queues);
+  if (!ports.ok()) return ComplainOfAdded(configs.front(), ports.status());
+  std::vector<std::unique_ptr<NicDevice>> devices;
+  for (size_t i = 0; i < configs.size(); ++i) {
+    auto device = MakeDevice(configs[i], indices[i], std::move((*ports)[i]), resources.seats);
+    if (!device.ok()) return ComplainOfAdded(configs[i], device.status());
+    for (const absl::Status& status :
+         {(*device)->CheckVlans(), (*device)->CheckHost(), (*device)->OpenAddressTap()}) {
+      if (!status.ok()) return ComplainOfAdded(configs[i], status);
+    }
+    devices.push_back(*std::move(device));
   }
-  const auto workers = static_cast<uint32_t>(resources.seats.size());
-  auto port = OpenPort(config, workers, resources.seats[index % workers].pool);
-  if (!port.ok()) return ComplainOfAdded(config, port.status());
-  auto device = MakeDevice(config, index, *std::move(port), resources.seats);
-  if (!device.ok()) return ComplainOfAdded(config, device.status());
-  for (const absl::Status& status : {(*device)->CheckVlans(), (*device)->CheckHost()}) {
-    if (!status.ok()) return ComplainOfAdded(config, status);
-  }
-  return device;
+  return devices;
 }
 
 }  // namespace uroce::nic

@@ -33,10 +33,10 @@ struct Ports : PortResources {
 /// that names the device.
 absl::StatusOr<Ports> OpenPorts(const Config& config);
 
-/// Opens one more port, of udp=, iface= or a memif. `further_queues`: those in use. Errors: one
-/// line that names the device and the key.
-absl::StatusOr<std::unique_ptr<NicDevice>> OpenAddedPort(const DeviceConfig& config, uint32_t index,
-                                                         const PortResources& resources,
-                                                         uint32_t further_queues);
+/// Opens one more port, of udp=, iface= or a memif, or both ends of one more wire.
+/// `further_queues`: those in use. Errors: one line that names the device and the key.
+absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> OpenAdded(
+    const std::vector<DeviceConfig>& configs, const std::vector<uint32_t>& indices,
+    const PortResources& resources, uint32_t further_queues);
 
 }  // namespace uroce::nic

@@ -29,6 +29,11 @@ absl::Status SetValue(const std::string& key, const std::string& value, FaultCon
   if (key == "corrupt") return SetRate(key, value, config.corrupt);
   if (key == "ce") return SetRate(key, value, config.ce_mark);
   if (key == "delay") return ReadFaultDelay(key, value, config.delay);
+  if (key == "link") {
+    if (value != "up" && value != "down") return BadFault(key, value, "a link is up or down");
+    config.link_down = value == "down";
+    return absl::OkStatus();
+  }
   if (key == "dir") {
     const std::optional<FaultDirection> direction = ParseDirection(value);
     if (!direction) return BadFault(key, value, kRightDirection);
@@ -41,7 +46,7 @@ absl::Status SetValue(const std::string& key, const std::string& value, FaultCon
   }
   return BadFault(
       key, value,
-      "unknown key; known are seed, drop, duplicate, reorder, corrupt, ce, delay, dir, rule");
+      "unknown key; known are seed, drop, duplicate, reorder, corrupt, ce, delay, dir, link, rule");
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ bool FaultLane::Chance(double rate) {
 
 FaultLane::Fate FaultLane::DrawFate() {
   Fate fate;
-  fate.drop = Chance(config_.drop);
+  fate.drop = Chance(config_.drop) || config_.link_down;
   fate.duplicate = Chance(config_.duplicate);
   const bool reorder = Chance(config_.reorder);
   fate.corrupt = Chance(config_.corrupt);

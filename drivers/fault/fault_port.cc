@@ -12,10 +12,12 @@ namespace {
 
 constexpr uint16_t kBurst = 32;
 
-/// The rates and the delay of one lane: none when `direction` does not include the lane.
+/// The rates and the delay of one lane, none when `direction` does not include the lane; the link
+/// is that of both.
 FaultConfig LaneConfig(const FaultConfig& config, FaultDirection lane) {
   const bool meant = config.direction == FaultDirection::kBoth || config.direction == lane;
   FaultConfig its = meant ? config : FaultConfig{};
+  its.link_down = config.link_down;
   its.rules.clear();
   return its;
 }
@@ -48,6 +50,7 @@ LaneRules FaultPort::RulesOf(FaultDirection lane) const {
 
 void FaultPort::Set(const FaultConfig& config) {
   is_harmless_ = config.is_harmless();
+  is_link_down_ = config.link_down;
   rules_.clear();
   for (const FaultRule& rule : config.rules) {
     rules_.push_back(std::make_unique<ActiveFaultRule>(rule));
@@ -123,6 +126,10 @@ FaultCounters FaultPort::transmit_counters() const {
 PortInfo FaultPort::Info() const {
   PortInfo info = port_->Info();
   if (!is_harmless_) info.driver = absl::StrCat("fault(", info.driver, ")");
+  if (is_link_down_ && info.link_up) {
+    info.link_up = false;
+    info.why_down = "its fault link=down";
+  }
   return info;
 }
 

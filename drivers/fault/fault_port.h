@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A port around any other port: it drops, duplicates, delays, reorders, corrupts or marks the
-// frames, by a seed and rates, and single packets by rules.
+// frames, by a seed and rates, and single packets by rules, or has no link.
 #pragma once
 
 #include <memory>
@@ -62,6 +62,7 @@ class FaultPort final : public Port {
 
   const std::unique_ptr<Port> port_;
   bool is_harmless_ = true;
+  bool is_link_down_ = false;
   std::vector<std::unique_ptr<ActiveFaultRule>> rules_;
   std::vector<std::unique_ptr<Lanes>> lanes_;
 };

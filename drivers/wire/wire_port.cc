@@ -3,6 +3,9 @@
 
 #include <rte_mbuf.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
 #include <memory>
 #include <utility>
@@ -34,11 +37,31 @@ class Inlet {
   FrameQueue& Lane(uint16_t from, uint16_t to) { return *lanes_[uint32_t{from} * queues_ + to]; }
   Bell& BellOf(uint16_t queue) { return bells_[queue]; }
 
+  /// Its end is gone. Nobody takes frames from now on but Drain.
+  void Abandon() { is_abandoned_.store(true, std::memory_order_relaxed); }
+  bool is_abandoned() const { return is_abandoned_.load(std::memory_order_relaxed); }
+  /// Frees the frames that an abandoned inlet has got, and returns their number.
+  uint64_t Drain();
+
  private:
   const uint16_t queues_;
   std::vector<std::unique_ptr<FrameQueue>> lanes_;
   std::vector<Bell> bells_;
+  std::atomic<bool> is_abandoned_{false};
 };
+
+uint64_t Inlet::Drain() {
+  std::array<rte_mbuf*, 32> frames;
+  uint64_t freed = 0;
+  for (const auto& lane : lanes_) {
+    uint16_t got = 0;
+    while ((got = lane->Take(frames.data(), frames.size())) != 0) {
+      rte_pktmbuf_free_bulk(frames.data(), got);
+      freed += got;
+    }
+  }
+  return freed;
+}
 
 class WirePort final : public Port {
  public:
@@ -49,6 +72,7 @@ class WirePort final : public Port {
         out_(std::move(out)),
         in_(std::move(in)),
         first_lane_(queues) {}
+  ~WirePort() override { in_->Abandon(); }
 
   uint16_t queues() const override { return queues_; }
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override;
@@ -61,18 +85,15 @@ class WirePort final : public Port {
   bool wakes_itself() const override { return queues_ == 1; }
   bool BeforeSleep(uint16_t queue) override;
   void AfterSleep(uint16_t queue) override;
-  PortInfo Info() const override {
-    return {.mac = config_.mac,
-            .mtu_bytes = config_.mtu_bytes,
-            .link_up = true,
-            .speed_bps = kSpeedBps,
-            .driver = "wire",
-            .interface = "",
-            .ifindex = 0};
+  PortInfo Info() const override;
+  PortCounters counters() const override {
+    return {.tx_discards = lost_.load(std::memory_order_relaxed)};
   }
+  void Maintain(WhileIdle while_idle) override;
 
  private:
   void Wake(uint64_t queues);
+  uint16_t Taken(rte_mbuf** frames, uint16_t sent, uint16_t count);
 
   struct alignas(64) FirstLane {
     uint16_t from = 0;
@@ -83,7 +104,20 @@ class WirePort final : public Port {
   const std::shared_ptr<Inlet> out_;
   const std::shared_ptr<Inlet> in_;
   std::vector<FirstLane> first_lane_;  ///< Of each queue: the lane that it reads first.
+  std::atomic<uint64_t> lost_{0};      ///< Frames for an end that is gone.
 };
+
+PortInfo WirePort::Info() const {
+  const bool is_cut = out_->is_abandoned();
+  return {.mac = config_.mac,
+          .mtu_bytes = config_.mtu_bytes,
+          .link_up = !is_cut,
+          .why_down = is_cut ? "the other end of the wire was removed" : "",
+          .speed_bps = kSpeedBps,
+          .driver = "wire",
+          .interface = "",
+          .ifindex = 0};
+}
 
 /// Reads all lanes of the queue; they take turns at being the first.
 uint16_t WirePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
@@ -100,7 +134,7 @@ uint16_t WirePort::ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t coun
 
 /// Sends frames for the same queue together. The first frame that does not fit ends the burst.
 uint16_t WirePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos) {
-  if (queues_ == 1) return out_->Lane(0, 0).Put(frames, count);
+  if (queues_ == 1) return Taken(frames, out_->Lane(0, 0).Put(frames, count), count);
   const auto target = [&](uint16_t i) { return OwnerOf(DestinationOf(*frames[i]), queues_); };
   uint64_t reached = 0;
   uint16_t sent = 0;
@@ -115,16 +149,29 @@ uint16_t WirePort::TransmitBurst(uint16_t queue, rte_mbuf** frames, uint16_t cou
     sent += put;
   }
   Wake(reached & ~(uint64_t{1} << queue));
-  return sent;
+  return Taken(frames, sent, count);
+}
+
+/// How many of `count` frames are taken when `sent` have found room: all of them if nobody makes
+/// room any more.
+uint16_t WirePort::Taken(rte_mbuf** frames, uint16_t sent, uint16_t count) {
+  if (sent == count || !out_->is_abandoned()) return sent;
+  rte_pktmbuf_free_bulk(frames + sent, static_cast<unsigned>(count - sent));
+  lost_.fetch_add(static_cast<uint64_t>(count - sent), std::memory_order_relaxed);
+  return count;
+}
+
+void WirePort::Maintain(WhileIdle) {
+  if (out_->is_abandoned()) lost_.fetch_add(out_->Drain(), std::memory_order_relaxed);
 }
 
 /// The room of the fullest lane, since a frame may be for any lane.
 uint16_t WirePort::TransmitRoom(uint16_t queue) const {
-  if (queues_ == 1) return static_cast<uint16_t>(out_->Lane(0, 0).Room(kEnoughRoom));
   uint32_t room = UINT16_MAX;
   for (uint16_t to = 0; to < queues_; ++to) {
     room = std::min(room, out_->Lane(queue, to).Room(kEnoughRoom));
   }
+  if (room == 0 && out_->is_abandoned()) room = kEnoughRoom;
   return static_cast<uint16_t>(room);
 }
 

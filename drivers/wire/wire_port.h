@@ -2,7 +2,7 @@
 // The in-process wire: two ports joined by bounded rings of frames. Frames are not copied or lost:
 // a full ring makes the sender wait. With several queues there is a ring from each queue to each
 // queue, and the sender picks the ring of the worker that owns the queue pair: frames change cores
-// once.
+// once. An end whose other end is gone has no link, and loses and counts what it sends.
 #pragma once
 
 #include <cstdint>

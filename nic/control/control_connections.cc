@@ -24,12 +24,12 @@ constexpr Nanos kBurialTime{1'000'000};
 }  // namespace
 
 ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& services,
-                                       std::function<void(NicDevice&)> publish,
+                                       std::function<void(NicDevice&)> refresh,
                                        PortChanges::Hooks hooks)
     : nic_(nic),
       admission_({.total = nic.config().limits.sessions,
                   .per_user = nic.config().limits.sessions_per_user}),
-      reconfiguration_(nic, admission_, publish),
+      reconfiguration_(nic, admission_, refresh),
       context_{.loop = loop,
                .nic = nic,
                .neighbours = services.paths.neighbours(),
@@ -49,7 +49,7 @@ ControlConnections::ControlConnections(EventLoop& loop, Nic& nic, Services& serv
                .reconfiguration = reconfiguration_,
                .port_changes = port_changes_,
                .end = [this](ControlConnection& connection) { End(connection); },
-               .publish = std::move(publish)},
+               .refresh = std::move(refresh)},
       monitor_(context_.dumps),
       port_changes_(nic, services, monitor_, std::move(hooks)) {}
 

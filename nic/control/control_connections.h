@@ -30,9 +30,9 @@ struct Services;
 /// Control thread.
 class ControlConnections {
  public:
-  /// `publish` rewrites the files that describe a device.
+  /// `refresh` reads a device again after a change of it, and tells who wants to know.
   ControlConnections(EventLoop& loop, Nic& nic, Services& services,
-                     std::function<void(NicDevice&)> publish, PortChanges::Hooks hooks);
+                     std::function<void(NicDevice&)> refresh, PortChanges::Hooks hooks);
   ~ControlConnections();
   ControlConnections(const ControlConnections&) = delete;
   ControlConnections& operator=(const ControlConnections&) = delete;

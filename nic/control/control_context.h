@@ -44,8 +44,8 @@ struct ControlContext {
   PortChanges& port_changes;
   /// Ends a connection, after the current callback.
   std::function<void(ControlConnection&)> end;
-  /// Rewrites the files that describe a device, after a change of it.
-  std::function<void(NicDevice&)> publish;
+  /// Reads a device again after a change of it: files and programs are told what is new.
+  std::function<void(NicDevice&)> refresh;
   uint32_t captures = 0;  ///< Captures that are running.
 };
 

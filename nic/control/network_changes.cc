@@ -102,7 +102,8 @@ absl::Status NetworkChanges::Change(const uroce_change& request) {
   if (request.what == UROCE_CHANGE_RELOAD) return context_.reconfiguration.Reload();
   if (request.what == UROCE_CHANGE_CONFIG) return context_.reconfiguration.Set(text);
   if (request.what == UROCE_CHANGE_PORT) return SetPort(target, text);
-  if (request.what == UROCE_CHANGE_ADD_PORT) return context_.port_changes.Add(text);
+  if (request.what == UROCE_CHANGE_ADD_PORT) return context_.port_changes.Add("port", text);
+  if (request.what == UROCE_CHANGE_ADD_WIRE) return context_.port_changes.Add("wire", text);
   if (request.what == UROCE_CHANGE_REMOVE_PORT) return RemovePort(target);
   return absl::InvalidArgumentError(absl::StrCat("there is no change ", request.what));
 }
@@ -114,7 +115,7 @@ absl::Status NetworkChanges::SetCongestion(const std::string& nic_name, const st
   absl::Status status = ChangeCongestion(text, config);
   if (!status.ok()) return status;
   context_.nic.workers().RunTogether([&] { device->SetCongestion(config); });
-  context_.publish(*device);
+  context_.refresh(*device);
   return absl::OkStatus();
 }
 
@@ -151,6 +152,7 @@ void NetworkChanges::SetFaultOf(NicDevice& device, const drivers::FaultConfig& f
                                 const std::string& text) {
   context_.nic.workers().RunTogether([&] { device.fault_port()->Set(faults); });
   device.ShowFault(text);
+  context_.refresh(device);  // It may have a link or none now.
 }
 
 absl::Status NetworkChanges::SetSwitch(const std::string& target, const std::string& text) {

@@ -3,6 +3,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "nic/control/monitor.h"
 #include "nic/control/services.h"
@@ -22,28 +25,35 @@ Config Present(const Nic& nic) {
 
 }  // namespace
 
-absl::Status PortChanges::Add(const std::string& text) {
+absl::Status PortChanges::Add(const std::string& key, const std::string& text) {
   if (!opener_) return absl::UnimplementedError("port add: this daemon opens no ports");
   nic_.ReleaseDevices();  // One of them may have the last place.
-  absl::StatusOr<PortAddition> addition = ParsePortAddition(text, Present(nic_));
-  if (!addition.ok()) return addition.status();
-  const absl::StatusOr<uint32_t> index = nic_.NextDeviceIndex();
-  if (!index.ok()) {
-    return absl::Status(
-        index.status().code(),
-        absl::StrCat("port add: name=", addition->config.name, ": ", index.status().message()));
+  absl::StatusOr<PortAddition> parsed = ParsePortAddition(key, text, Present(nic_));
+  if (!parsed.ok()) return parsed.status();
+  const auto addition = std::make_shared<const PortAddition>(*std::move(parsed));
+  const auto indices = nic_.NextDeviceIndices(addition->nics.size());
+  if (!indices.ok()) {
+    return absl::Status(indices.status().code(),
+                        absl::StrCat("port add: name=", addition->nics.front().name, ": ",
+                                     indices.status().message()));
   }
-  absl::StatusOr<std::unique_ptr<NicDevice>> opened = opener_(addition->config, *index);
+  auto opened = opener_(addition->nics, *indices);
   if (!opened.ok()) return opened.status();
-  (*opened)->SetAddition(*std::move(addition));
-  NicDevice& device = nic_.AddDevice(*std::move(opened));
+  for (std::unique_ptr<NicDevice>& device : *opened) {
+    device->SetAddition(addition);
+    Serve(std::move(device));
+  }
+  return absl::OkStatus();
+}
+
+void PortChanges::Serve(std::unique_ptr<NicDevice> opened) {
+  NicDevice& device = nic_.AddDevice(std::move(opened));
   services_.rdma_cm.AddDevice(device);
   services_.peers.AddDevice(device);
   services_.paths.AddDevice(device);
   hooks_.added(device);
   monitor_.OnPort(device, /*is_there=*/true);
   spdlog::info("{}: added", device.name());
-  return absl::OkStatus();
 }
 
 absl::Status PortChanges::Remove(NicDevice& device) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,10 +20,10 @@ class Nic;
 class NicDevice;
 struct Services;
 
-/// Opens a port as at the start. `index` is that of the device. Errors: one line that names the
-/// device.
-using PortOpener =
-    std::function<absl::StatusOr<std::unique_ptr<NicDevice>>(const DeviceConfig&, uint32_t index)>;
+/// Opens a port, or both ends of a wire, as at the start. `indices` are those of the devices.
+/// Errors: one line that names the device.
+using PortOpener = std::function<absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>>(
+    const std::vector<DeviceConfig>&, const std::vector<uint32_t>& indices)>;
 
 /// Control thread.
 class PortChanges {
@@ -37,13 +38,16 @@ class PortChanges {
       : nic_(nic), services_(services), monitor_(monitor), hooks_(std::move(hooks)) {}
 
   void SetOpener(PortOpener opener) { opener_ = std::move(opener); }
-  /// `text` is as of --port. Errors: one line that names the key; nothing was changed then.
-  absl::Status Add(const std::string& text);
+  /// `text` is as of --port, or with the key "wire" as of --wire. Errors: one line that names the
+  /// key; nothing was changed then.
+  absl::Status Add(const std::string& key, const std::string& text);
   /// Programs that have it open get IBV_EVENT_DEVICE_FATAL, and their works are flushed. Errors:
   /// FailedPrecondition: it stays as long as the daemon.
   absl::Status Remove(NicDevice& device);
 
  private:
+  void Serve(std::unique_ptr<NicDevice> opened);
+
   Nic& nic_;
   Services& services_;
   Monitor& monitor_;

@@ -110,7 +110,7 @@ void Reconfiguration::SetDevice(NicDevice& device, const DeviceConfig& next) {
     if (has_fault && faults.ok()) device.fault_port()->Set(*faults);
   });
   if (has_fault && faults.ok()) device.ShowFault(next.fault);
-  publish_(device);
+  refresh_(device);
 }
 
 void Reconfiguration::TakeSettings(const Config& next, const std::vector<std::string>& keys) {

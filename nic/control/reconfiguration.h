@@ -23,9 +23,9 @@ using ConfigReader = std::function<absl::StatusOr<Config>()>;
 /// Control thread.
 class Reconfiguration {
  public:
-  /// `publish` rewrites the files that describe a device.
-  Reconfiguration(Nic& nic, Admission& admission, std::function<void(NicDevice&)> publish)
-      : nic_(nic), admission_(admission), publish_(std::move(publish)) {}
+  /// `refresh` reads a device again after a change of it, and tells who wants to know.
+  Reconfiguration(Nic& nic, Admission& admission, std::function<void(NicDevice&)> refresh)
+      : nic_(nic), admission_(admission), refresh_(std::move(refresh)) {}
 
   void SetReader(ConfigReader reader) { reader_ = std::move(reader); }
   /// Has what the file and the flags say hold, and nothing else: what other commands have changed
@@ -43,7 +43,7 @@ class Reconfiguration {
 
   Nic& nic_;
   Admission& admission_;
-  std::function<void(NicDevice&)> publish_;
+  std::function<void(NicDevice&)> refresh_;
   ConfigReader reader_;
 };
 

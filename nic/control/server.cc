@@ -38,7 +38,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
       nic_(nic),
       services_(std::make_unique<Services>(loop, nic)),
       connections_(std::make_unique<ControlConnections>(
-          loop, nic, *services_, [this](NicDevice& device) { tree_.Publish(nic_, device); },
+          loop, nic, *services_, [this](NicDevice& device) { Refresh(device); },
           PortChanges::Hooks{.added = [this](NicDevice& device) { OnAdded(device); },
                              .removed = [this](NicDevice& device) { OnRemoved(device); }})),
       socket_(std::move(socket)),

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,13 +34,14 @@ class DeviceTable {
     return found == present_.end() ? nullptr : found->get();
   }
 
-  /// The index for the next Add; none when all slots are taken.
-  std::optional<uint32_t> NextIndex() const {
-    for (uint32_t step = 0; step < kSlots; ++step) {
+  /// The indices for the next `count` calls of Add; fewer when the slots do not suffice.
+  std::vector<uint32_t> NextIndices(size_t count) const {
+    std::vector<uint32_t> indices;
+    for (uint32_t step = 0; step < kSlots && indices.size() < count; ++step) {
       const uint32_t index = (next_ + step) % kIndices;
-      if (!is_taken_[index % kSlots]) return index;
+      if (!is_taken_[index % kSlots]) indices.push_back(index);
     }
-    return std::nullopt;
+    return indices;
   }
   /// Range: no other device has the slot of its index.
   Device& Add(std::shared_ptr<Device> device) {

@@ -77,9 +77,12 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   const std::vector<Route>& routes() const override { return config_.routes; }
 
   // ---- ports that come and go ----
-  /// What the command said that added the port; nothing for ports of the start.
-  const std::optional<PortAddition>& addition() const { return addition_; }
-  void SetAddition(PortAddition addition) { addition_ = std::move(addition); }
+  /// What the command said that added the port, one object for both ends of a wire; null for ports
+  /// of the start.
+  const std::shared_ptr<const PortAddition>& addition() const { return addition_; }
+  void SetAddition(std::shared_ptr<const PortAddition> addition) {
+    addition_ = std::move(addition);
+  }
   /// The port is about to be removed: from now on it has no link and no interface, and leaves its
   /// groups. Programs may still hold the device, to end their objects.
   void MarkRemoved();
@@ -164,7 +167,7 @@ class NicDevice final : public NetDevice, public std::enable_shared_from_this<Ni
   std::unique_ptr<drivers::Port> port_;
   std::unique_ptr<drivers::Port> absent_port_;
   drivers::FaultPort* fault_port_;
-  std::optional<PortAddition> addition_;
+  std::shared_ptr<const PortAddition> addition_;
   bool is_removed_ = false;
   bool has_had_faults_;
   uint64_t link_downed_ = 0;

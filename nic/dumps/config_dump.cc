@@ -59,26 +59,43 @@ Fields WithoutFaults(const Setting& setting) {
   return fields;
 }
 
+/// A NIC that is there, and as its setting has it.
+struct NicOfSetting {
+  const NicDevice* device;
+  const DeviceConfig* start;
+};
+
+void AddSetting(const Setting& setting, const std::vector<NicOfSetting>& nics, Json& json) {
+  Fields fields = WithoutFaults(setting);
+  for (const auto& [device, start] : nics) {
+    const std::string prefix = setting.key == "port" ? "" : absl::StrCat(device->name(), ".");
+    WriteOver(prefix, *start, device->config(), fields);
+  }
+  json[setting.key].push_back(FieldsJson(fields));
+}
+
+/// Ports that were removed are left out, and wires both of whose ends were.
 void AddNics(const Nic& nic, Json& json) {
   const Config& config = nic.config();
   for (const auto& [setting, names] : config.nics) {
-    Fields fields = WithoutFaults(setting);
-    bool is_there = setting.key != "port";  // Others stay as long as the daemon.
+    std::vector<NicOfSetting> nics;
     for (const auto& device : nic.devices()) {
-      const DeviceConfig* const start = FindNic(config, device->name());
-      if (device->addition() || start == nullptr) continue;
-      if (std::ranges::count(names, device->name()) == 0) continue;
-      const std::string prefix = setting.key == "port" ? "" : absl::StrCat(device->name(), ".");
-      WriteOver(prefix, *start, device->config(), fields);
-      is_there = true;
+      if (device->addition() || std::ranges::count(names, device->name()) == 0) continue;
+      nics.push_back({device.get(), FindNic(config, device->name())});
     }
-    if (is_there) json[setting.key].push_back(FieldsJson(fields));
+    if (!nics.empty() || setting.key == "switch") AddSetting(setting, nics, json);
   }
+  std::vector<const PortAddition*> seen;
   for (const auto& device : nic.devices()) {
-    if (!device->addition()) continue;
-    Fields fields = WithoutFaults(device->addition()->setting);
-    WriteOver("", device->addition()->config, device->config(), fields);
-    json["port"].push_back(FieldsJson(fields));
+    const PortAddition* const addition = device->addition().get();
+    if (addition == nullptr || std::ranges::count(seen, addition) != 0) continue;
+    seen.push_back(addition);
+    std::vector<NicOfSetting> nics;
+    for (const auto& each : nic.devices()) {
+      const auto start = std::ranges::find(addition->nics, each->name(), &DeviceConfig::name);
+      if (each->addition().get() == addition) nics.push_back({each.get(), &*start});
+    }
+    AddSetting(addition->setting, nics, json);
   }
 }
 

@@ -92,11 +92,13 @@ NetDevices Nic::net_devices() const {
   return devices;
 }
 
-absl::StatusOr<uint32_t> Nic::NextDeviceIndex() const {
-  if (const std::optional<uint32_t> index = devices_.NextIndex()) return *index;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "all ", UROCE_MAX_DEVICES, " places of NICs are taken, ", devices_.removed().size(),
-      " of them by removed NICs that programs still have open"));
+absl::StatusOr<std::vector<uint32_t>> Nic::NextDeviceIndices(size_t count) const {
+  std::vector<uint32_t> indices = devices_.NextIndices(count);
+  if (indices.size() == count) return indices;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(devices_.present().size() + devices_.removed().size(), " of ", UROCE_MAX_DEVICES,
+                   " places of NICs are taken, ", devices_.removed().size(),
+                   " of them by removed NICs that programs still have open"));
 }
 
 NicDevice& Nic::AddDevice(std::unique_ptr<NicDevice> device) {

@@ -62,7 +62,7 @@ class Nic {
   /// The device that is there with this index, or null.
   NicDevice* DeviceAt(uint32_t index) const { return devices_.At(index); }
   /// The index of the next device to add. Errors: ResourceExhausted.
-  absl::StatusOr<uint32_t> NextDeviceIndex() const;
+  absl::StatusOr<std::vector<uint32_t>> NextDeviceIndices(size_t count) const;
   /// Gives the device, which has that index, to the workers.
   NicDevice& AddDevice(std::unique_ptr<NicDevice> device);
   /// The device is not there any more: programs that have it open are told by

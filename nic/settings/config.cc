@@ -15,14 +15,18 @@ absl::Status Apply(const Setting& setting, Config& config) {
   return IsOfNics(setting.key) ? ApplyNics(setting, config) : ApplyDaemonSetting(setting, config);
 }
 
-absl::Status ApplyWireInterfaces(Config& config) {
-  if (!config.wire_interfaces) return absl::OkStatus();
+/// Returns whether any NIC has such an interface.
+bool MarkWireInterfaces(Config& config) {
   bool has_any = false;
   for (DeviceConfig& device : config.devices) {
-    device.wire_interface = device.wire >= 0 || device.at_switch >= 0;
+    device.wire_interface = config.wire_interfaces && (device.wire >= 0 || device.at_switch >= 0);
     has_any |= device.wire_interface;
   }
-  if (has_any) return absl::OkStatus();
+  return has_any;
+}
+
+absl::Status ApplyWireInterfaces(Config& config) {
+  if (MarkWireInterfaces(config) || !config.wire_interfaces) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "wire_interfaces: there is no NIC inside; give some by --wire or --switch");
 }
@@ -72,9 +76,10 @@ absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
   return config;
 }
 
-absl::Status AddPort(const Setting& setting, Config& config) {
+absl::Status AddNics(const Setting& setting, Config& config) {
   Config next = config;
   if (absl::Status status = ApplyNics(setting, next); !status.ok()) return status;
+  MarkWireInterfaces(next);
   if (absl::Status status = CheckAddressesDiffer(next); !status.ok()) return status;
   config = std::move(next);
   return absl::OkStatus();

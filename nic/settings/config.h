@@ -109,8 +109,8 @@ struct Config {
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket);
 
-/// Adds the NIC of a setting port. Errors: as MakeConfig; `config` is as before then.
-absl::Status AddPort(const Setting& setting, Config& config);
+/// Adds the NICs of a setting port or wire. Errors: as MakeConfig; `config` is as before then.
+absl::Status AddNics(const Setting& setting, Config& config);
 
 /// Applies settings of the daemon as a whole (nic/settings/daemon_settings.h) to `config`, all or
 /// none. Errors: as MakeConfig.

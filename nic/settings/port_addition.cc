@@ -15,6 +15,7 @@ bool IsOfOurOwn(const DeviceConfig& device) {
 }
 
 absl::Status CheckAddable(const DeviceConfig& device) {
+  if (device.wire >= 0) return absl::OkStatus();
   if (!IsOfOurOwn(device)) {
     return absl::UnimplementedError(
         absl::StrCat("dev=", device.dev,
@@ -30,24 +31,28 @@ absl::Status CheckAddable(const DeviceConfig& device) {
 
 }  // namespace
 
-absl::StatusOr<PortAddition> ParsePortAddition(const std::string& text, const Config& present) {
-  absl::StatusOr<Setting> setting = SplitFields("port add", "port", text);
+absl::StatusOr<PortAddition> ParsePortAddition(const std::string& key, const std::string& text,
+                                               const Config& present) {
+  absl::StatusOr<Setting> setting = SplitFields("port add", key, text);
   if (!setting.ok()) return setting.status();
   Config next = present;
-  if (absl::Status status = AddPort(*setting, next); !status.ok()) return status;
-  DeviceConfig& device = next.devices.back();
-  if (absl::Status status = CheckAddable(device); !status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat("port add: name=", device.name, ": ", status.message()));
+  if (absl::Status status = AddNics(*setting, next); !status.ok()) return status;
+  PortAddition addition{*std::move(setting), {}};
+  for (size_t i = present.devices.size(); i < next.devices.size(); ++i) {
+    DeviceConfig& device = next.devices[i];
+    if (absl::Status status = CheckAddable(device); !status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat("port add: name=", device.name, ": ", status.message()));
+    }
+    addition.nics.push_back(std::move(device));
   }
-  return PortAddition{*std::move(setting), std::move(device)};
+  return addition;
 }
 
 absl::Status CheckRemovable(const DeviceConfig& device) {
+  if (device.wire >= 0) return absl::OkStatus();
   const char* stays = nullptr;
-  if (device.wire >= 0) {
-    stays = "it is an end of a wire";
-  } else if (device.at_switch >= 0) {
+  if (device.at_switch >= 0) {
     stays = "it is at a switch";
   } else if (!device.exception.empty()) {
     stays = "it has an exception interface";

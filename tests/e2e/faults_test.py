@@ -4,9 +4,11 @@ import os
 import sys
 import unittest
 
-from lab import LONG, VethLab, WireLab
-from process import Process
-from programs import check_with_faults, data_check, perftest, pingpong_with_losses, seed
+from lab import LONG, UROCE, VethLab, WireLab
+from process import Process, run, wait_until
+from port_watch import PortWatch
+from programs import (check_with_faults, data_check, perftest, pingpong, pingpong_with_losses,
+                      seed)
 
 FAULTS = "drop=0.01,duplicate=0.01,reorder=0.02"
 DATA_OPS = 20000 if LONG else 1500
@@ -61,6 +63,33 @@ class WireFaultsTest(Faults, unittest.TestCase):
     def make_lab(cls):
         return WireLab("--fault", f"uroce0:{FAULTS},seed={cls.seed}",
                        "--fault", f"uroce1:{FAULTS},seed={cls.seed + 1}")
+
+
+class LinkTest(unittest.TestCase):
+    """A NIC loses its link and gets it back: its programs are told, those of others are not."""
+
+    def flap(self, lab):
+        self.addCleanup(lab.tear_down)
+        own, other = PortWatch(lab.a), PortWatch(lab.b)
+        self.addCleanup(own.close)
+        self.addCleanup(other.close)
+        for flap in range(1, 3):
+            run([UROCE, "--socket", lab.a.daemon.socket, "fault", "set", "uroce0", "link=down"])
+            wait_until(lambda: own.state == "down", "no link")
+            wait_until(lambda times=flap: own.events("port error") == times, "an event of each")
+            self.assertIn("link=down", lab.a.daemon.process.output())
+            run([UROCE, "--socket", lab.a.daemon.socket, "fault", "clear", "uroce0"])
+            wait_until(lambda: own.state == "active", "a link")
+        pingpong(lab)
+        self.assertEqual(other.events("port"), 0)
+        self.assertEqual(lab.a.counters()["counters.link_downed"], 2)
+        lab.close()
+
+    def test_on_a_wire(self):
+        self.flap(WireLab())
+
+    def test_beside_a_kernel_that_has_one(self):
+        self.flap(VethLab(1500))
 
 
 class BusyMachineTest(unittest.TestCase):

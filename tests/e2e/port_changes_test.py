@@ -9,6 +9,7 @@ import unittest
 from lab import BUILD, UROCE, Host, UdpLab, VethLab, WireLab, next_port
 from process import Process, run, run_status, wait_until
 from programs import data_check, perftest_rows, pingpong, seed
+from switch_lab import SwitchLab
 
 REMOVED_PORT = BUILD / "tests" / "e2e" / "removed_port"
 # Of a queue pair that has repeated something, or whose peer has.
@@ -297,10 +298,49 @@ class InsideTest(unittest.TestCase):
             self.assertEqual(changed, {}, host.device)
         lab.close()
 
-    def test_nics_inside_stay(self):
+    def test_a_wire_is_added_and_its_ends_removed(self):
         lab = WireLab()
         self.addCleanup(lab.tear_down)
-        self.assertIn("an end of a wire", refused(lab.a, "port", "remove", "uroce0"))
+        before = uroce(lab.a, "config", "show")
+        uroce(lab.a, "port", "add", "--wire", "left=10.1.0.1/24+fd01::1/64",
+              "right=10.1.0.2/24+fd01::2/64", "right.rate=5G")
+        second = second_ports(lab)
+        second.a.device, second.b.device = "left", "right"
+        pingpong(second)
+        shown = json.loads(uroce(lab.a, "config", "show", "--json"))
+        self.assertEqual(shown["wire"][1], {"left": "10.1.0.1/24+fd01::1/64",
+                                            "right": "10.1.0.2/24+fd01::2/64",
+                                            "right.rate": "5G"})
+        uroce(lab.a, "port", "remove", "left")
+        uroce(lab.a, "port", "remove", "right")
+        self.assertEqual(uroce(lab.a, "config", "show"), before)
+        self.assertIn("a wire has two ends", refused(lab.a, "port", "add", "--wire", "x=10.1.0.1/24"))
+        pingpong(lab)
+        lab.close()
+
+    def test_the_other_end_of_a_removed_one_has_no_link(self):
+        for workers in (1, 2):
+            with self.subTest(workers):
+                lab = WireLab("--workers", workers)
+                self.addCleanup(lab.tear_down)
+                server, client = start_writes(self, lab, 60)
+                wait_until(lambda host=lab.a: host.counters()["counters.port_rcv_packets"] > 1000,
+                           "traffic")
+                uroce(lab.a, "port", "remove", "uroce1")
+                self.assertNotEqual(server.wait(60) | client.wait(60), 0)
+                wait_until(lambda host=lab.a: "PORT_DOWN" in
+                           host.run("ibv_devinfo", "-d", "uroce0"), "no link")
+                self.assertIn("the other end of the wire was removed",
+                              lab.a.daemon.process.output())
+                wait_until(lambda host=lab.a, most=32 * workers:
+                           host.dump("stat")["held"]["frames"] <= most,
+                           "no frames that nobody uses")
+                lab.close()
+
+    def test_nics_at_a_switch_stay(self):
+        lab = SwitchLab("ports=2")
+        self.addCleanup(lab.tear_down)
+        self.assertIn("at a switch", refused(lab.a, "port", "remove", "uroce0"))
         pingpong(lab)
         lab.close()
 

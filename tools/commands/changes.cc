@@ -20,6 +20,7 @@ namespace uroce::tools {
 namespace {
 
 struct ChangeFlags {
+  uroce_change_what what;
   std::string target;  ///< The NIC, switch or port; "" for the daemon or all.
   std::vector<std::string> settings;
 };
@@ -32,12 +33,12 @@ struct ChangeCommand {
 
 ChangeCommand AddChange(CLI::App& parent, Invocation& invocation, uroce_change_what what,
                         const char* name, const std::string& help) {
-  const auto flags = std::make_shared<ChangeFlags>();
+  const auto flags = std::make_shared<ChangeFlags>(ChangeFlags{what, "", {}});
   CLI::App* command = parent.add_subcommand(name, help);
   AddSocketFlag(*command, invocation);
-  command->callback([flags, &invocation, what] {
-    invocation.exit_status = Report(RequestChange(invocation.SocketPath(), what, flags->target,
-                                                  absl::StrJoin(flags->settings, ",")));
+  command->callback([flags, &invocation] {
+    invocation.exit_status = Report(RequestChange(
+        invocation.SocketPath(), flags->what, flags->target, absl::StrJoin(flags->settings, ",")));
   });
   return {command, flags};
 }
@@ -118,8 +119,8 @@ void AddFaults(CLI::App& app, Invocation& invocation) {
   AddFaultListing(*fault, invocation, flags, "show", "List them, as without a command");
   AddSet(*fault, invocation, UROCE_CHANGE_FAULT, "NIC",
          "Have a NIC make these faults and no others, as uroced --fault: rates (drop, duplicate, "
-         "reorder, corrupt, ce, delay, dir, seed), then rules, each rule=ACTION qpn= opcode= "
-         "dir= nth= every= count=; off: none");
+         "reorder, corrupt, ce, delay, dir, seed), link=down, then rules, each rule=ACTION qpn= "
+         "opcode= dir= nth= every= count=; off: none");
   const ChangeCommand clear = AddChange(*fault, invocation, UROCE_CHANGE_FAULT, "clear",
                                         "End the faults of a NIC; without a name, of all NICs");
   clear.app->add_option("NIC", clear.flags->target);
@@ -127,6 +128,7 @@ void AddFaults(CLI::App& app, Invocation& invocation) {
   fault->footer(
       "Examples: uroce fault set uroce0 drop=0.01 delay=10us\n"
       "          uroce fault set uroce0 rule=drop opcode=WRITE_MIDDLE dir=tx nth=3\n"
+      "          uroce fault set uroce0 link=down\n"
       "          uroce fault clear uroce0");
 }
 
@@ -160,14 +162,20 @@ void AddPorts(CLI::App& app, Invocation& invocation) {
   AddSet(*port, invocation, UROCE_CHANGE_PORT, "NIC",
          "Change what --port says of it: rate=BPS|off, cc=PROFILE, cc.PRIORITY=PROFILE, "
          "cc.PARAMETER=NUMBER; until the next reload");
-  AddSettings(AddChange(*port, invocation, UROCE_CHANGE_ADD_PORT, "add",
-                        "Add a port by what uroced --port takes: udp=, iface=, or dev=net_memif0"));
+  const ChangeCommand add =
+      AddChange(*port, invocation, UROCE_CHANGE_ADD_PORT, "add",
+                "Add a port by what uroced --port takes: udp=, iface=, or dev=net_memif0");
+  AddSettings(add);
+  add.app->add_flag_callback(
+      "--wire", [flags = add.flags] { flags->what = UROCE_CHANGE_ADD_WIRE; },
+      "Add two NICs on a wire of their own, by what uroced --wire takes");
   const ChangeCommand remove =
       AddChange(*port, invocation, UROCE_CHANGE_REMOVE_PORT, "remove",
-                "Remove a port of --port or port add; its programs get IBV_EVENT_DEVICE_FATAL");
+                "Remove a port, or an end of a wire; its programs get IBV_EVENT_DEVICE_FATAL");
   remove.app->add_option("NIC", remove.flags->target)->required();
   port->footer(
       "Examples: uroce port add name=uroce1,udp=eth1\n"
+      "          uroce port add --wire left=10.1.0.1/24 right=10.1.0.2/24\n"
       "          uroce port set uroce1 rate=5G cc=delay\n"
       "          uroce port remove uroce1");
 }

@@ -561,6 +561,7 @@ enum uroce_change_what {
   UROCE_CHANGE_PORT,        /* target: a device; text: KEY=VALUE,... of --port */
   UROCE_CHANGE_ADD_PORT,    /* target: ""; text: as of --port */
   UROCE_CHANGE_REMOVE_PORT, /* target: a device; text: "" */
+  UROCE_CHANGE_ADD_WIRE,    /* target: ""; text: as of --wire */
 };
 struct uroce_change {
   uint32_t what;

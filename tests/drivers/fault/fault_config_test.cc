@@ -46,16 +46,15 @@ TEST_P(FaultConfigErrorTest, NamesKeyAndValue) {
       << config.status();
 }
 
-INSTANTIATE_TEST_SUITE_P(Errors, FaultConfigErrorTest,
-                         testing::Values(Wrong{"drop=2", "drop=2"}, Wrong{"drop=-0.1", "drop=-0.1"},
-                                         Wrong{"drop=nan", "drop=nan"}, Wrong{"drop=", "drop="},
-                                         Wrong{"drop=0.1x", "drop=0.1x"},
-                                         Wrong{"seed=-1", "seed=-1"}, Wrong{"delay=10", "delay=10"},
-                                         Wrong{"delay=-1us", "delay=-1us"},
-                                         Wrong{"delay=2s", "delay=2s"}, Wrong{"dir=up", "dir=up"},
-                                         Wrong{"loss=0.1", "loss=0.1: unknown key"},
-                                         Wrong{"drop", "\"drop\""}, Wrong{"drop=0.1,,ce=1", "\"\""},
-                                         Wrong{"", "\"\""}));
+INSTANTIATE_TEST_SUITE_P(
+    Errors, FaultConfigErrorTest,
+    testing::Values(Wrong{"drop=2", "drop=2"}, Wrong{"drop=-0.1", "drop=-0.1"},
+                    Wrong{"drop=nan", "drop=nan"}, Wrong{"drop=", "drop="},
+                    Wrong{"drop=0.1x", "drop=0.1x"}, Wrong{"seed=-1", "seed=-1"},
+                    Wrong{"delay=10", "delay=10"}, Wrong{"delay=-1us", "delay=-1us"},
+                    Wrong{"delay=2s", "delay=2s"}, Wrong{"dir=up", "dir=up"},
+                    Wrong{"link=dwn", "link=dwn"}, Wrong{"loss=0.1", "loss=0.1: unknown key"},
+                    Wrong{"drop", "\"drop\""}, Wrong{"drop=0.1,,ce=1", "\"\""}, Wrong{"", "\"\""}));
 
 }  // namespace
 }  // namespace uroce::drivers

@@ -97,6 +97,21 @@ TEST_F(FaultPortTest, FaultsChangeWhileFramesPass) {
   EXPECT_EQ(counters().dropped, 100u);
 }
 
+TEST_F(FaultPortTest, WithoutALinkNothingPassesInEitherDirection) {
+  Make("link=down,dir=rx");
+  EXPECT_FALSE(sender().Info().link_up);
+  EXPECT_NE(sender().Info().why_down, "");
+  EXPECT_TRUE(Pass(100).empty());
+  EXPECT_EQ(counters().dropped, 100u);
+  rte_mbuf* frame = Frame(0);
+  EXPECT_EQ(receiver().TransmitBurst(0, &frame, 1, Nanos(0)), 1);
+  EXPECT_EQ(sender().ReceiveBurst(0, &frame, 1, Nanos(0)), 0);
+  EXPECT_EQ(sender().receive_counters().dropped, 1u);
+  sender().Set({});
+  EXPECT_TRUE(sender().Info().link_up);
+  EXPECT_EQ(Pass(100), Numbers(100));
+}
+
 TEST_F(FaultPortTest, FramesThatItHoldsLeaveBeforeThoseThatNeedNotWait) {
   Make("delay=10us");
   rte_mbuf* frames[] = {Frame(0), Frame(1)};

@@ -71,6 +71,30 @@ TEST_F(WirePortTest, FramesStillOnTheWireAreFreedWithItsEnds) {
   wire.second.reset();
 }
 
+TEST_F(WirePortTest, AnEndWhoseOtherEndIsGoneHasNoLinkAndLosesWhatItSends) {
+  Wire wire = Make(8);
+  EXPECT_TRUE(wire.second->Info().link_up);
+  rte_mbuf* late = Frame(0);
+  EXPECT_EQ(wire.first->TransmitBurst(0, &late, 1, kNow), 1);
+  wire.first.reset();
+  EXPECT_FALSE(wire.second->Info().link_up);
+  EXPECT_NE(wire.second->Info().why_down, "");
+
+  std::vector<rte_mbuf*> sent;
+  for (uint32_t i = 0; i < 20; ++i) sent.push_back(Frame(i));
+  for (int i = 0; i < 20; i += 5) {
+    EXPECT_GT(wire.second->TransmitRoom(0), 0);
+    EXPECT_EQ(wire.second->TransmitBurst(0, sent.data() + i, 5, kNow), 5);
+  }
+  wire.second->Maintain([](auto work) { work(); });
+  EXPECT_EQ(wire.second->counters().tx_discards, 20u);
+  rte_mbuf* received[4];
+  ASSERT_EQ(wire.second->ReceiveBurst(0, received, 4, kNow), 1);
+  EXPECT_EQ(received[0], late);
+  rte_pktmbuf_free(late);
+  EXPECT_EQ(rte_mempool_avail_count(pool()), kFrames);
+}
+
 TEST_F(WirePortTest, TwoThreadsMayDriveItsEnds) {
   constexpr uint32_t kCount = 200'000;
   Wire wire = Make(64);
@@ -132,6 +156,18 @@ TEST_F(WideWireTest, AFrameArrivesAtTheQueueOfItsQueuePairsWorkerAndOthersAtTheF
   EXPECT_EQ(Receive(*wire_.second, 0), (std::vector<uint32_t>{2, 5}));
   EXPECT_EQ(Receive(*wire_.second, 1), (std::vector<uint32_t>{3}));
   EXPECT_EQ(Receive(*wire_.second, 2), (std::vector<uint32_t>{0, 1, 4}));
+}
+
+TEST_F(WideWireTest, NoLaneHoldsASenderBackWhoseOtherEndIsGone) {
+  wire_.first.reset();
+  std::vector<rte_mbuf*> frames;
+  for (uint32_t i = 0; i < 6; ++i) frames.push_back(FrameFor(2, i));
+  frames.push_back(FrameFor(1, 6));
+  EXPECT_EQ(wire_.second->TransmitBurst(0, frames.data(), 7, kNow), 7);
+  EXPECT_GT(wire_.second->TransmitRoom(0), 0);
+  wire_.second->Maintain([](auto work) { work(); });
+  EXPECT_EQ(wire_.second->counters().tx_discards, 7u);
+  EXPECT_EQ(rte_mempool_avail_count(pool()), kFrames);
 }
 
 TEST_F(WideWireTest, AFullLaneHoldsItsSenderBackAndNoOther) {

@@ -26,33 +26,45 @@ class PortChangesTest : public testing::Test {
   PortChangesTest() {
     bed_.services().paths.StartHosts([](NicDevice&) {});
     changes_.SetOpener(
-        [this](const DeviceConfig& config, uint32_t index) { return Open(config, index); });
+        [this](const std::vector<DeviceConfig>& nics, const std::vector<uint32_t>& indices) {
+          return Open(nics, indices);
+        });
   }
   ~PortChangesTest() override {
     bed_.programs.clear();
-    if (NicDevice* const device = Guest()) static_cast<void>(changes_.Remove(*device));
+    for (const char* const name : {"guest", "left", "right"}) {
+      if (NicDevice* const device = Find(name)) static_cast<void>(changes_.Remove(*device));
+    }
     nic_.ReleaseDevices();
   }
 
-  /// One end of a wire that nobody has the other end of.
-  absl::StatusOr<std::unique_ptr<NicDevice>> Open(const DeviceConfig& config, uint32_t index) {
+  /// Both ends of a wire, or one that nobody has the other end of.
+  absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> Open(
+      const std::vector<DeviceConfig>& nics, const std::vector<uint32_t>& indices) {
     if (fails_) return absl::NotFoundError("there is none");
     drivers::WireEndConfig left;
     drivers::WireEndConfig right;
     left.mac = Mac{2, 0, 0, 0, 9, 1};
     right.mac = Mac{2, 0, 0, 0, 9, 2};
     auto wire = drivers::MakeWire(left, right, {.queues = 1});
-    other_ends_.push_back(std::move(wire->second));
-    return std::make_unique<NicDevice>(config, index, std::move(wire->first), 1);
+    std::vector<std::unique_ptr<NicDevice>> made;
+    made.push_back(std::make_unique<NicDevice>(nics[0], indices[0], std::move(wire->first), 1));
+    if (nics.size() == 2) {
+      made.push_back(std::make_unique<NicDevice>(nics[1], indices[1], std::move(wire->second), 1));
+    } else {
+      other_ends_.push_back(std::move(wire->second));
+    }
+    return made;
   }
-  NicDevice* Guest() const {
+  NicDevice* Find(const std::string& name) const {
     for (const auto& device : nic_.devices()) {
-      if (device->name() == "guest") return device.get();
+      if (device->name() == name) return device.get();
     }
     return nullptr;
   }
+  NicDevice* Guest() const { return Find("guest"); }
   uint32_t Add() {
-    const absl::Status status = changes_.Add(kSpec);
+    const absl::Status status = changes_.Add("port", kSpec);
     EXPECT_TRUE(status.ok()) << status;
     return Guest()->index();
   }
@@ -128,9 +140,9 @@ TEST_F(PortChangesTest, ItsPlaceIsTakenUntilNobodyHoldsIt) {
   std::optional<WatchedProgram> program;
   program.emplace(nic_, 1, 0, Add());
   ASSERT_TRUE(Remove().ok());
-  const uint32_t next = *nic_.NextDeviceIndex();
+  const uint32_t next = nic_.NextDeviceIndices(1)->front();
   nic_.ReleaseDevices();
-  EXPECT_EQ(nic_.NextDeviceIndex().value(), next);
+  EXPECT_EQ(nic_.NextDeviceIndices(1)->front(), next);
   const uint32_t second = Add();  // By the same name, while the first is held.
   EXPECT_EQ(second, next);
   EXPECT_TRUE(program->program().CloseContext(program->context).ok());
@@ -142,18 +154,58 @@ TEST_F(PortChangesTest, ItsPlaceIsTakenUntilNobodyHoldsIt) {
 TEST_F(PortChangesTest, WhatIsRefusedChangesNothing) {
   const size_t before = nic_.devices().size();
   fails_ = true;
-  EXPECT_EQ(changes_.Add(kSpec).message(), "there is none");
+  EXPECT_EQ(changes_.Add("port", kSpec).message(), "there is none");
   fails_ = false;
-  EXPECT_TRUE(absl::IsInvalidArgument(changes_.Add("name=guest")));
-  EXPECT_TRUE(absl::IsUnimplemented(changes_.Add("name=guest,dev=net_tap0,ip=10.9.0.1/24")));
+  EXPECT_TRUE(absl::IsInvalidArgument(changes_.Add("port", "name=guest")));
+  EXPECT_TRUE(
+      absl::IsUnimplemented(changes_.Add("port", "name=guest,dev=net_tap0,ip=10.9.0.1/24")));
   Add();
-  EXPECT_TRUE(absl::IsInvalidArgument(changes_.Add(kSpec))) << "there is one of this name";
-  EXPECT_TRUE(absl::IsFailedPrecondition(changes_.Remove(*nic_.devices().front())));
+  EXPECT_TRUE(absl::IsInvalidArgument(changes_.Add("port", kSpec))) << "there is one of this name";
   EXPECT_EQ(nic_.devices().size(), before + 1);
   EXPECT_EQ(hooked_, std::vector<std::string>{"+guest"});
   ASSERT_TRUE(Remove().ok());
   EXPECT_EQ(nic_.devices().size(), before);
   EXPECT_EQ(hooked_, (std::vector<std::string>{"+guest", "-guest"}));
+}
+
+TEST_F(PortChangesTest, EachEndOfAWireIsRemovedByItself) {
+  ASSERT_TRUE(changes_.Add("wire", "left=10.4.0.1/24,right=10.4.0.2/24").ok());
+  EXPECT_EQ(hooked_, (std::vector<std::string>{"+left", "+right"}));
+  NicDevice& left = *Find("left");
+  NicDevice& right = *Find("right");
+  EXPECT_EQ(left.addition(), right.addition());
+  WatchedProgram program(nic_, 1, 0, right.index());
+  const uint32_t used = program.MakeQp().handle;
+  program.ToInit(used);
+  ASSERT_TRUE(changes_.Remove(left).ok());
+  EXPECT_TRUE(EventsOf(program).empty());
+  EXPECT_EQ(StateOf(program, used), transport::QpState::kInit);
+  EXPECT_TRUE(nic_.Refresh(right).link);
+  EXPECT_FALSE(right.link_up());
+  ASSERT_TRUE(changes_.Remove(right).ok());
+  EXPECT_EQ(EventsOf(program), std::vector<uint32_t>{IBV_EVENT_DEVICE_FATAL});
+}
+
+TEST_F(PortChangesTest, AWireNeedsTwoPlaces) {
+  WatchedProgram program(nic_, 1, 0);
+  std::vector<uint32_t> contexts;  // Each holds the place of a removed device.
+  while (nic_.NextDeviceIndices(2).ok()) {
+    Fd events;
+    Fd name;
+    const auto opened =
+        program.program().contexts().Open({.device_index = Add(), .reserved = 0}, events, name);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    contexts.push_back(*opened);
+    ASSERT_TRUE(Remove().ok());
+  }
+  EXPECT_TRUE(nic_.NextDeviceIndices(1).ok());
+  const size_t before = nic_.devices().size();
+  const absl::Status status = changes_.Add("wire", "left=10.4.0.1/24,right=10.4.0.2/24");
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(nic_.devices().size(), before);
+  for (const uint32_t context : contexts) {
+    EXPECT_TRUE(program.program().CloseContext(context).ok());
+  }
 }
 
 TEST_F(PortChangesTest, NothingIsFoundUnderTheIndexOfOneThatIsGone) {

@@ -19,7 +19,7 @@ using Table = DeviceTable<FakeDevice>;
 class DeviceTableTest : public ::testing::Test {
  protected:
   uint32_t Add() {
-    const uint32_t index = table_.NextIndex().value();
+    const uint32_t index = table_.NextIndices(1).at(0);
     table_.Add(std::make_shared<FakeDevice>(FakeDevice{index}));
     return index;
   }
@@ -35,7 +35,7 @@ class DeviceTableTest : public ::testing::Test {
 
 TEST_F(DeviceTableTest, TheFirstOnesCountFromZero) {
   for (uint32_t index = 0; index < Table::kSlots; ++index) EXPECT_EQ(Add(), index);
-  EXPECT_EQ(table_.NextIndex(), std::nullopt);
+  EXPECT_TRUE(table_.NextIndices(1).empty());
   EXPECT_EQ(table_.At(63)->index(), 63u);
   EXPECT_EQ(table_.At(64), nullptr);
 }
@@ -73,11 +73,18 @@ TEST_F(DeviceTableTest, ARemovedOneKeepsItsSlotWhileItIsHeld) {
   EXPECT_EQ(table_.present().size(), Table::kSlots - 1);
   EXPECT_TRUE(table_.TakeReleased().empty());
   EXPECT_EQ(table_.removed().size(), 1u);
-  EXPECT_EQ(table_.NextIndex(), std::nullopt);
+  EXPECT_TRUE(table_.NextIndices(1).empty());
   held.reset();
   EXPECT_EQ(table_.TakeReleased().size(), 1u);
   EXPECT_TRUE(table_.removed().empty());
-  EXPECT_EQ(table_.NextIndex(), Table::kSlots + 5);
+  EXPECT_EQ(table_.NextIndices(2), std::vector<uint32_t>{Table::kSlots + 5});
+}
+
+TEST_F(DeviceTableTest, IndicesForSeveralAreThoseThatTheyGet) {
+  for (int i = 0; i < 4; ++i) Add();
+  const std::vector<uint32_t> indices = table_.NextIndices(3);
+  EXPECT_EQ(indices, (std::vector<uint32_t>{4, 5, 6}));
+  for (const uint32_t index : indices) EXPECT_EQ(Add(), index);
 }
 
 TEST_F(DeviceTableTest, TheOrderIsThatOfComing) {
