@@ -142,6 +142,7 @@ void Server::RefreshAfter(Nanos delay) {
 
 void Server::MaintainPorts() {
   for (const auto& device : nic_.devices()) MaintainPort(*device);
+  for (const auto& [id, program] : nic_.programs()) program->contexts().RetryPortEvents();
   nic_.ReleaseDevices();
   connections_->TellOmissions();
   maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });

@@ -28,6 +28,8 @@ uroce_context_name DrawName() {
   return name;
 }
 
+constexpr uint64_t kPortElement = 1;  // Of port events: the port's number.
+
 bool IsSame(const uroce_context_name& left, const uroce_context_name& right) {
   return std::equal(std::begin(left.secret), std::end(left.secret), std::begin(right.secret));
 }
@@ -39,8 +41,10 @@ absl::StatusOr<uint32_t> Contexts::Add(NicDevice& device, const uroce_context_na
   if (absl::Status status = contexts_.CheckRoom(); !status.ok()) return status;
   absl::StatusOr<Fd> socket = MakeOneWaySocket(events);
   if (!socket.ok()) return socket.status();
+  const datapath::EventRecords port_events(core_.RecordsOn(*socket), kPortElement);
   return contexts_.Add(std::make_unique<Context>(Context{.device = device.shared_from_this(),
                                                          .events = *std::move(socket),
+                                                         .port_events = port_events,
                                                          .name = name,
                                                          .origin = origin,
                                                          .handle = contexts_.NextHandle()}));
@@ -132,13 +136,14 @@ absl::StatusOr<std::vector<uroce_gid_entry>> Contexts::QueryGids(uint32_t handle
   return GidEntries(*(*context)->device);
 }
 
-// A program that lets its socket fill up misses port events; others are not affected.
 void Contexts::RaisePortEvent(const NicDevice& device, uint32_t event_type) const {
   contexts_.ForEach([&](uint32_t, Context& context) {
-    if (context.device.get() != &device) return;
-    [[maybe_unused]] const bool is_sent =
-        core_.RecordsOn(context.events).Write(/*element=*/1, event_type);
+    if (context.device.get() == &device) context.port_events.Raise(event_type);
   });
+}
+
+void Contexts::RetryPortEvents() const {
+  contexts_.ForEach([](uint32_t, Context& context) { context.port_events.Retry(); });
 }
 
 }  // namespace uroce::nic

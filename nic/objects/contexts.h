@@ -36,8 +36,10 @@ class Contexts : public ProgramPart {
   void Remove(uint32_t handle) { contexts_.Remove(handle); }
   absl::StatusOr<uroce_port_info> QueryPort(uint32_t handle) const;
   absl::StatusOr<std::vector<uroce_gid_entry>> QueryGids(uint32_t handle) const;
-  /// Sends a port event to every context of `device`.
+  /// Sends a port event to every context of `device`. What cannot be sent now, since the socket is
+  /// full or the user's wake-ups rest, is kept for RetryPortEvents.
   void RaisePortEvent(const NicDevice& device, uint32_t event_type) const;
+  void RetryPortEvents() const;
 
   absl::StatusOr<uint32_t> AllocPd(uint32_t context);
   /// Adds a protection domain for a domain that another program shares.

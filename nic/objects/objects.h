@@ -10,6 +10,7 @@
 #include "nic/base/fd.h"
 #include "nic/devices/nic_device.h"
 #include "nic/objects/domain.h"
+#include "pipeline/datapath/queue/event_records.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 
 namespace uroce::nic {
@@ -23,6 +24,7 @@ struct ForeignObject {
 struct Context {
   std::shared_ptr<NicDevice> device;  ///< May have been removed.
   Fd events;                          ///< The socket for its asynchronous events.
+  datapath::EventRecords port_events;
   uint32_t users = 0;
   uroce_context_name name{};            ///< A program that knows the name may import the context.
   std::optional<ForeignObject> origin;  ///< Of an imported context.

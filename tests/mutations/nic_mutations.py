@@ -90,6 +90,8 @@ PORT_MUTATIONS = [
     ("programs-are-not-told-of-a-removed-port", "objects/nic.cc",
      "    program->contexts().RaisePortEvent(device, IBV_EVENT_DEVICE_FATAL);\n",
      "    static_cast<void>(program);\n"),
+    ("a-port-event-is-lost-while-wake-ups-rest", "objects/contexts.cc",
+     "{ context.port_events.Retry(); }", "{ context.port_events.has_pending(); }"),
     ("works-on-a-removed-port-are-not-flushed", "objects/nic.cc",
      "    workers_.at(worker).FailDevice(device.datapath());\n", ""),
     ("a-removed-port-takes-commands", "devices/nic_device.cc",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends the asynchronous events of queue pairs to one program.
+// Sends asynchronous events to one program.
 #pragma once
 
 #include <array>
@@ -9,12 +9,13 @@
 
 namespace uroce::datapath {
 
-/// Events of one queue pair for one program. They are sent to the socket of the program's context,
-/// or kept while the socket is full. Used by the worker; nic looks inside only while it stands
+/// Events of one queue pair, or of the port of one context, for one program. They are sent to the
+/// socket of the program's context, or kept while the socket is full or the user's wake-ups rest
+/// (WakePace). Those of a queue pair are used by the worker; nic looks inside only while it stands
 /// still (Worker::Run).
 class EventRecords {
  public:
-  /// `element` names the queue pair in the records.
+  /// `element` names the queue pair, or the port, in the records.
   EventRecords(const RecordSocket& async, uint64_t element) : async_(async), element_(element) {}
 
   /// Sends or keeps an event. While kMaxPending events are kept, further ones are lost.

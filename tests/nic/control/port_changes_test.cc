@@ -14,6 +14,7 @@
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/wire/wire_port.h"
 #include "nic/control/monitor.h"
+#include "pipeline/datapath/queue/wake_pace.h"
 #include "tests/nic/control/watched_nic.h"
 
 namespace uroce::nic {
@@ -124,6 +125,20 @@ TEST_F(PortChangesTest, AProgramThatHasItOpenIsToldAndCanEndItsObjects) {
 
   EXPECT_TRUE(program.program().queue_pairs().Destroy(used).ok());
   EXPECT_TRUE(program.program().CloseContext(program.context).ok());
+}
+
+TEST_F(PortChangesTest, AProgramWhoseWakeUpsRestIsToldAfterwards) {
+  using datapath::WakePace;
+  constexpr uid_t kUid = 4711;
+  WatchedProgram program(nic_, 1, kUid, Add());
+  WakePace& pace = nic_.user(kUid).wake_pace;
+  pace.Account(Nic::Now(), Nanos(1'000'000'000), /*is_own_time=*/true);
+  ASSERT_TRUE(Remove().ok());
+  program.program().contexts().RetryPortEvents();
+  EXPECT_TRUE(EventsOf(program).empty());
+  pace.Account(Nanos(0), WakePace::kCheap + Nanos(1), /*is_own_time=*/true);  // It is long over.
+  program.program().contexts().RetryPortEvents();
+  EXPECT_EQ(EventsOf(program), std::vector<uint32_t>{IBV_EVENT_DEVICE_FATAL});
 }
 
 TEST_F(PortChangesTest, ProgramsOnOthersAreNotTold) {
