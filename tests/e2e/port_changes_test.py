@@ -314,7 +314,8 @@ class InsideTest(unittest.TestCase):
         uroce(lab.a, "port", "remove", "left")
         uroce(lab.a, "port", "remove", "right")
         self.assertEqual(uroce(lab.a, "config", "show"), before)
-        self.assertIn("a wire has two ends", refused(lab.a, "port", "add", "--wire", "x=10.1.0.1/24"))
+        self.assertIn("a wire has two ends",
+                      refused(lab.a, "port", "add", "--wire", "x=10.1.0.1/24"))
         pingpong(lab)
         lab.close()
 
