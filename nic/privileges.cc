@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -81,8 +82,19 @@ std::set<pid_t> OtherThreads() {
   return threads;
 }
 
+/// Whether a thread has a capability that it could use or pass to a program that it starts.
+bool HasCapabilities(pid_t thread) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = thread};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return true;  // For all that is known.
+  return std::ranges::any_of(sets, [](const __user_cap_data_struct& set) {
+    return (set.permitted | set.effective | set.inheritable) != 0;
+  });
+}
+
 // Capabilities belong to threads, and DPDK has started threads: each drops its own in a signal
-// handler. A thread that starts meanwhile is found by the next pass.
+// handler. A thread that starts meanwhile is found by the next pass. One that has none is not
+// asked: it cannot gain any, and one of an emulator or of a preloaded library may handle no signal.
 absl::Status ShedInOtherThreads() {
   struct sigaction action = {};
   struct sigaction former = {};
@@ -94,7 +106,7 @@ absl::Status ShedInOtherThreads() {
   for (size_t before = 1; status.ok() && done.size() != before;) {
     before = done.size();
     for (const pid_t thread : OtherThreads()) {
-      if (!done.insert(thread).second) continue;
+      if (!done.insert(thread).second || !HasCapabilities(thread)) continue;
       if (syscall(SYS_tgkill, getpid(), thread, SIGRTMIN) != 0) continue;  // It has ended.
       if (!AwaitThread()) {
         status = absl::InternalError(absl::StrCat("thread ", thread, " keeps its capabilities"));
@@ -119,9 +131,12 @@ absl::Status RefuseCalls() {
     if (result != 0 && result != -EDOM) return absl::ErrnoToStatus(-result, name);
   }
   seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);
+  seccomp_attr_set(filter.get(), SCMP_FLTATR_API_SYSRAWRC, 1);  // The kernel's own error.
   const int result = seccomp_load(filter.get());
-  if (result != 0) return absl::ErrnoToStatus(-result, "seccomp");
-  return absl::OkStatus();
+  if (result == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the kernel takes no filter of system calls (seccomp: ", std::strerror(-result),
+                   "): --keep-privileges starts without one, and gives no capability up"));
 }
 
 uint64_t OfPort(const std::string& dev) {

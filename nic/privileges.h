@@ -28,8 +28,8 @@ bool IsInAnothersDirectory(const std::string& path);
 /// Limits every thread of the process to at most `capabilities` (bits as above), and sets
 /// no_new_privs so that none can be gained. A filter of system calls makes execve, ptrace, mount,
 /// unshare, init_module and similar calls fail with EPERM. Threads that start later inherit all of
-/// this. Other calls do not become slower. Errors: one line, when a thread does not take part
-/// within a second or the kernel lacks seccomp.
+/// this. Other calls do not become slower. Errors: one line, when a thread that has a capability
+/// does not take part within a second, or the kernel lacks seccomp.
 absl::Status LimitPrivileges(uint64_t capabilities);
 
 }  // namespace uroce::nic

@@ -4,7 +4,8 @@ import os
 import unittest
 from pathlib import Path
 
-from lab import VethLab, WireLab
+from lab import BUILD, NOBODY, VethLab, WireLab
+from process import Failed
 from programs import DataCheck, seed
 
 CAPABILITIES = {"cap_dac_override": 1, "cap_setgid": 6, "cap_setuid": 7, "cap_net_admin": 12,
@@ -46,6 +47,29 @@ class ServiceLab(VethLab):
         super()._build()
 
 
+def preload(name):
+    return "env", f"LD_PRELOAD={BUILD}/tests/e2e/{name}.so"
+
+
+class DeafThreadLab(WireLab):
+    """One thread of the daemon takes no signal."""
+
+    daemon_prefix = preload("deaf_thread")
+
+
+class WithoutSeccompLab(WireLab):
+    daemon_prefix = preload("without_seccomp")
+
+
+class DeafThreadOfNobodyLab(WireLab):
+    daemon_prefix = (*NOBODY, *preload("deaf_thread"))
+    daemon_owner = 65534
+
+    def _build(self):
+        os.chmod(self.directory, 0o711)
+        super()._build()
+
+
 class PrivilegesTest(unittest.TestCase):
     def check_threads(self, daemon, expected):
         threads = list(threads_of(daemon.process.pid))
@@ -81,6 +105,22 @@ class PrivilegesTest(unittest.TestCase):
         self.assertIn("uroce0", lab.a.run("ibv_devices"))
         tree = Path(f"{lab.a.daemon.socket}.d/sys/class/infiniband/uroce0")
         self.assertTrue(tree.is_dir(), "files about devices are written there")
+
+    def test_a_thread_that_cannot_be_told_to_give_capabilities_up(self):
+        with self.assertRaisesRegex(Failed, "thread [0-9]+ keeps its capabilities"):
+            DeafThreadLab().close()
+
+    def test_a_thread_without_capabilities_is_not_asked(self):
+        lab = self.open_lab(DeafThreadOfNobodyLab)
+        self.check_threads(lab.daemons[0], ())
+
+    def test_a_kernel_without_filters_of_system_calls(self):
+        with self.assertRaisesRegex(Failed, "seccomp: Invalid argument.*--keep-privileges"):
+            WithoutSeccompLab().close()
+        lab = self.open_lab(WithoutSeccompLab, "--keep-privileges")
+        for name, fields in threads_of(lab.daemons[0].process.pid):
+            with self.subTest(thread=name):
+                self.assertEqual(fields["Seccomp"], "0")
 
     def test_all_is_kept_where_that_is_wanted(self):
         lab = self.open_lab(WireLab, "--keep-privileges")
