@@ -435,7 +435,14 @@ TEST_F(RegistrationTest, NeighboursInOneFileAreOnePart) {
 
 TEST_F(RegistrationTest, ProtectionIsKept) {
   uint8_t* pages = MapPages(2, PROT_READ | PROT_WRITE | PROT_EXEC);
-  pages[0] = 0xc3;  // ret
+#ifdef __aarch64__
+  constexpr uint8_t kReturn[] = {0xc0, 0x03, 0x5f, 0xd6};
+#else
+  constexpr uint8_t kReturn[] = {0xc3};
+#endif
+  memcpy(pages, kReturn, sizeof kReturn);
+  __builtin___clear_cache(reinterpret_cast<char*>(pages),
+                          reinterpret_cast<char*>(pages + sizeof kReturn));
   ASSERT_EQ(daemon_.Register(pages, 2 * kPageBytes, mr_), 0);
   EXPECT_EQ(PageKind(pages), "segment");
   reinterpret_cast<void (*)()>(pages)();

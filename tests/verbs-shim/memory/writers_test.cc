@@ -61,23 +61,32 @@ TEST(WritersTest, ASystemCallTellsTheStack) {
   }
 }
 
+constexpr long kEpollPwait2 = 441;
+
+/// The state of a thread in system call `number`, whose numbers differ between architectures.
+ThreadState StateIn(long number, const std::string& arguments,
+                    bool (*read)(uint64_t, uint64_t&) = ReadNothing) {
+  return StateOf(std::to_string(number) + " " + arguments + " 0x7 0x5\n", read);
+}
+
 // Each shows another mask than the thread has afterwards.
 TEST(WritersTest, SystemCallsWithMasksHideTheThreads) {
-  EXPECT_TRUE(StateOf("130 0x1 0x8 0x0 0x0 0x0 0x0 0x7 0x5\n").blocks_segv) << "rt_sigsuspend";
-  EXPECT_TRUE(StateOf("271 0x1 0x8 0x0 0x9 0x8 0x0 0x7 0x5\n").blocks_segv) << "ppoll";
-  EXPECT_FALSE(StateOf("271 0x1 0x8 0x0 0x0 0x8 0x0 0x7 0x5\n").blocks_segv) << "ppoll";
-  EXPECT_TRUE(StateOf("281 0x1 0x8 0x0 0x0 0x9 0x8 0x7 0x5\n").blocks_segv) << "epoll_pwait";
-  EXPECT_FALSE(StateOf("281 0x1 0x8 0x0 0x0 0x0 0x8 0x7 0x5\n").blocks_segv) << "epoll_pwait";
-  EXPECT_TRUE(StateOf("441 0x1 0x8 0x0 0x0 0x9 0x8 0x7 0x5\n").blocks_segv) << "epoll_pwait2";
-  const char* pselect = "270 0x1 0x8 0x0 0x0 0x0 0x9 0x7 0x5\n";
-  EXPECT_TRUE(StateOf(pselect).blocks_segv);
-  EXPECT_FALSE(StateOf(pselect, ReadZero).blocks_segv);
-  EXPECT_TRUE(StateOf(pselect, ReadSegv).blocks_segv);
-  EXPECT_FALSE(StateOf("270 0x1 0x8 0x0 0x0 0x0 0x0 0x7 0x5\n").blocks_segv) << "select";
-  const char* timed_wait = "128 0x9 0x0 0x0 0x8 0x0 0x0 0x7 0x5\n";
-  EXPECT_TRUE(StateOf(timed_wait).blocks_segv);
-  EXPECT_FALSE(StateOf(timed_wait, ReadZero).blocks_segv);
-  EXPECT_TRUE(StateOf(timed_wait, ReadSegv).blocks_segv);
+  EXPECT_TRUE(StateIn(SYS_rt_sigsuspend, "0x1 0x8 0x0 0x0 0x0 0x0").blocks_segv);
+  EXPECT_TRUE(StateIn(SYS_ppoll, "0x1 0x8 0x0 0x9 0x8 0x0").blocks_segv);
+  EXPECT_FALSE(StateIn(SYS_ppoll, "0x1 0x8 0x0 0x0 0x8 0x0").blocks_segv);
+  for (const long wait : {long{SYS_epoll_pwait}, kEpollPwait2}) {
+    EXPECT_TRUE(StateIn(wait, "0x1 0x8 0x0 0x0 0x9 0x8").blocks_segv) << wait;
+    EXPECT_FALSE(StateIn(wait, "0x1 0x8 0x0 0x0 0x0 0x8").blocks_segv) << wait;
+  }
+  const char* with_mask = "0x1 0x8 0x0 0x0 0x0 0x9";
+  EXPECT_TRUE(StateIn(SYS_pselect6, with_mask).blocks_segv);
+  EXPECT_FALSE(StateIn(SYS_pselect6, with_mask, ReadZero).blocks_segv);
+  EXPECT_TRUE(StateIn(SYS_pselect6, with_mask, ReadSegv).blocks_segv);
+  EXPECT_FALSE(StateIn(SYS_pselect6, "0x1 0x8 0x0 0x0 0x0 0x0").blocks_segv) << "select";
+  const char* timed = "0x9 0x0 0x0 0x8 0x0 0x0";
+  EXPECT_TRUE(StateIn(SYS_rt_sigtimedwait, timed).blocks_segv);
+  EXPECT_FALSE(StateIn(SYS_rt_sigtimedwait, timed, ReadZero).blocks_segv);
+  EXPECT_TRUE(StateIn(SYS_rt_sigtimedwait, timed, ReadSegv).blocks_segv);
 }
 
 /// Programs with a second thread, without a userfaultfd.
