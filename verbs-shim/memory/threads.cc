@@ -13,7 +13,8 @@
 namespace uroce::memory {
 namespace {
 
-// At least the bytes after the robust list in glibc's struct pthread (2304 bytes in all in 2.36).
+// At least the bytes before or after the robust list in glibc's struct pthread (2304 bytes in all
+// in 2.36).
 constexpr uint64_t kControlBlockBytes = 4096;
 // glibc's reserve for modules that are loaded later, with the greatest usual tunables.
 constexpr uint64_t kTlsReserveBytes = 8192;
@@ -88,9 +89,13 @@ const Vma* FindMapping(std::span<const Vma> mappings, uint64_t address) {
   return nullptr;
 }
 
-AddressRange StackAndControlBlock(const Vma& vma, const ThreadRecord& thread, uint64_t tls_bytes) {
-  const uint64_t start = thread.is_main ? PageDown(thread.control_block - tls_bytes) : vma.start;
-  const uint64_t end = PageUp(thread.control_block + kControlBlockBytes);
+AddressRange StackAndControlBlock(const Vma& vma, const ThreadRecord& thread,
+                                  const ThreadFacts& facts) {
+  const bool is_above = facts.tls_place == TlsPlace::kAbove;
+  const uint64_t below = is_above ? kControlBlockBytes : facts.static_tls_bytes;
+  const uint64_t above = kControlBlockBytes + (is_above ? facts.static_tls_bytes : 0);
+  const uint64_t start = thread.is_main ? PageDown(thread.control_block - below) : vma.start;
+  const uint64_t end = PageUp(thread.control_block + above);
   return {Max(start, vma.start), Min(end, vma.end)};
 }
 
@@ -123,7 +128,7 @@ bool FindUntouchable(const ThreadFacts& facts, MappedArray<AddressRange>& ranges
   for (const ThreadRecord& thread : facts.threads) {
     const Vma* vma = FindMapping(facts.mappings, thread.control_block);
     if (vma == nullptr) continue;
-    if (!ranges.Append(StackAndControlBlock(*vma, thread, facts.static_tls_bytes))) return false;
+    if (!ranges.Append(StackAndControlBlock(*vma, thread, facts))) return false;
   }
   const Vma* vma = FindMapping(facts.mappings, facts.stack_pointer);
   return vma == nullptr || ranges.Append(CallerStack(*vma, facts.stack_pointer));

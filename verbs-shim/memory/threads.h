@@ -21,9 +21,19 @@ struct ThreadRecord {
 /// which is in the control block. Returns 0 or an errno; then no thread is known.
 [[nodiscard]] int ListThreads(MappedArray<ThreadRecord>& threads);
 
-/// Bytes of thread-local storage right below each thread's control block, or slightly more than
-/// that.
-/// Takes the dynamic loader's lock.
+/// Where a thread's static thread-local storage lies: right below its control block, or right
+/// above.
+enum class TlsPlace : uint8_t { kBelow, kAbove };
+
+/// As the ABI of the processor has it.
+#ifdef __aarch64__
+constexpr TlsPlace kOwnTlsPlace = TlsPlace::kAbove;
+#else
+constexpr TlsPlace kOwnTlsPlace = TlsPlace::kBelow;
+#endif
+
+/// Bytes of static thread-local storage of each thread, or slightly more than that. Takes the
+/// dynamic loader's lock.
 uint64_t StaticTlsBytes();
 
 /// The input of FindUntouchable().
@@ -32,11 +42,12 @@ struct ThreadFacts {
   std::span<const ThreadRecord> threads;
   uint64_t static_tls_bytes;
   uint64_t stack_pointer;  // of the caller, which may run on a coroutine's stack
+  TlsPlace tls_place = kOwnTlsPlace;
 };
 
-/// Appends, page aligned, the parts of `facts.mappings` that are stacks or control blocks. Pure. A
-/// thread's stack lies below its control block, in the same mapping. Its size is not known, so the
-/// part begins at the start of that mapping. False: no memory.
+/// Appends, page aligned, the parts of `facts.mappings` that are stacks, control blocks or static
+/// thread-local storage. Pure. A thread's stack lies below its control block, in the same mapping.
+/// Its size is not known, so the part begins at the start of that mapping. False: no memory.
 [[nodiscard]] bool FindUntouchable(const ThreadFacts& facts, MappedArray<AddressRange>& ranges);
 
 }  // namespace uroce::memory

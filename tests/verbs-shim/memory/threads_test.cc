@@ -37,20 +37,33 @@ using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
 TEST(ThreadsTest, AThreadsStackReachesFromItsMappingsStartToItsControlBlock) {
   const std::vector<Vma> mappings = {Anonymous(0x100000, 0x200000)};
   const std::vector<ThreadRecord> threads = {{.control_block = 0x17f9e0, .is_main = false}};
-  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0}), (Ranges{{0x100000, 0x181000}}));
+  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0, TlsPlace::kBelow}),
+            (Ranges{{0x100000, 0x181000}}));
 }
 
 // Large blocks of malloc are often placed right below the main thread's storage.
 TEST(ThreadsTest, OfTheMainThreadOnlyTheThreadLocalStorage) {
   const std::vector<Vma> mappings = {Anonymous(0x100000, 0x200000)};
   const std::vector<ThreadRecord> threads = {{.control_block = 0x17f9e0, .is_main = true}};
-  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0}), (Ranges{{0x17c000, 0x181000}}));
+  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0, TlsPlace::kBelow}),
+            (Ranges{{0x17c000, 0x181000}}));
+}
+
+TEST(ThreadsTest, ThreadLocalStorageAboveTheControlBlock) {
+  const std::vector<Vma> mappings = {Anonymous(0x100000, 0x200000)};
+  std::vector<ThreadRecord> threads = {{.control_block = 0x17f9e0, .is_main = false}};
+  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0, TlsPlace::kAbove}),
+            (Ranges{{0x100000, 0x184000}}));
+  threads[0].is_main = true;
+  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0, TlsPlace::kAbove}),
+            (Ranges{{0x17e000, 0x184000}}));
 }
 
 TEST(ThreadsTest, TheEndOfTheMappingIsTheEnd) {
   const std::vector<Vma> mappings = {Anonymous(0x17f000, 0x180000)};
   const std::vector<ThreadRecord> threads = {{.control_block = 0x17f9e0, .is_main = true}};
-  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0}), (Ranges{{0x17f000, 0x180000}}));
+  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0, TlsPlace::kBelow}),
+            (Ranges{{0x17f000, 0x180000}}));
 }
 
 TEST(ThreadsTest, ACoroutinesStackIsTheNeighbourhoodOfTheFrame) {
@@ -61,7 +74,7 @@ TEST(ThreadsTest, ACoroutinesStackIsTheNeighbourhoodOfTheFrame) {
 TEST(ThreadsTest, ThreadsWithoutAControlBlockAreNotLookedFor) {
   const std::vector<Vma> mappings = {Anonymous(0x100000, 0x200000)};
   const std::vector<ThreadRecord> threads = {{.control_block = 0, .is_main = false}};
-  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0}), Ranges{});
+  EXPECT_EQ(Untouchable({mappings, threads, 0x3000, 0, TlsPlace::kBelow}), Ranges{});
 }
 
 TEST(ThreadsTest, EveryThreadOfThisProcessIsListed) {
@@ -94,7 +107,13 @@ thread_local char large[100000];
 
 TEST(ThreadsTest, ThreadLocalStorageIsCounted) {
   const auto self = static_cast<uint64_t>(pthread_self());
-  EXPECT_LE(self - reinterpret_cast<uint64_t>(large), StaticTlsBytes());
+  const auto storage = reinterpret_cast<uint64_t>(large);
+  if (kOwnTlsPlace == TlsPlace::kBelow) {
+    EXPECT_LE(self - storage, StaticTlsBytes());
+  } else {
+    constexpr uint64_t kMostOfAControlBlock = 4096;
+    EXPECT_LE(storage + sizeof large - self, StaticTlsBytes() + kMostOfAControlBlock);
+  }
 }
 
 }  // namespace
