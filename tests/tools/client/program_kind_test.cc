@@ -11,6 +11,14 @@
 namespace uroce::tools {
 namespace {
 
+#ifdef __aarch64__
+constexpr uint16_t kOwnMachine = EM_AARCH64;
+constexpr uint16_t kOtherMachine = EM_X86_64;
+#else
+constexpr uint16_t kOwnMachine = EM_X86_64;
+constexpr uint16_t kOtherMachine = EM_AARCH64;
+#endif
+
 /// A file that begins as a program without parts does.
 class ProgramFile {
  public:
@@ -36,7 +44,7 @@ TEST(ProgramKindTest, DynamicProgramsScriptsAndUnknownOnesPass) {
 }
 
 TEST(ProgramKindTest, AProgramWithoutALinkerIsRefusedByItsName) {
-  const ProgramFile program(EM_X86_64);
+  const ProgramFile program(kOwnMachine);
   const absl::Status status = CheckTakesPreload(program.path());
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find(program.path() + ": it is statically linked"),
@@ -45,7 +53,7 @@ TEST(ProgramKindTest, AProgramWithoutALinkerIsRefusedByItsName) {
 }
 
 TEST(ProgramKindTest, AProgramOfAnotherMachineIsRefused) {
-  const ProgramFile program(EM_AARCH64);
+  const ProgramFile program(kOtherMachine);
   EXPECT_FALSE(CheckTakesPreload(program.path()).ok());
 }
 
