@@ -120,6 +120,13 @@ class BoundedTasks final : public httplib::TaskQueue {
   httplib::ThreadPool pool_{kThreads};
 };
 
+/// httplib sets SO_REUSEPORT, with which a second daemon listens at the address of the first, and
+/// each scrape meets either.
+void TakeFreePort(socket_t socket) {
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+}
+
 /// A daemon that was killed has left its socket.
 void RemoveStale(const std::string& path) {
   struct stat status {};
@@ -139,6 +146,7 @@ class MetricsServer::Http final : public httplib::Server {
  public:
   Http() {
     new_task_queue = [] { return new BoundedTasks; };
+    set_socket_options(TakeFreePort);
     set_payload_max_length(kMaxBodyBytes);
   }
   void Run() {

@@ -258,12 +258,15 @@ class MetricsTest(unittest.TestCase):
                r'session="\d+"} 1'
         wait_until(lambda: re.search(line, self.get()[2]), "the line of a program")
 
-    def test_a_place_that_is_taken_is_an_error(self):
+    def check_taken(self, place):
         status, output = run_status(self.lab.a.namespace.command(
             [UROCED, "--no-huge", "--socket", f"{self.lab.directory}/other.sock", "--metrics",
-             self.path]))
-        self.assertNotEqual(status, 0)
-        self.assertIn(f"--metrics: cannot listen on {self.path}", output)
+             place]))
+        self.assertEqual(status, 1, output)
+        self.assertIn(f"--metrics: cannot listen on {place}: Address already in use", output)
+
+    def test_a_place_that_is_taken_is_an_error(self):
+        self.check_taken(self.path)
 
     def test_an_address_serves_too(self):
         port = next_port()
@@ -277,6 +280,7 @@ class MetricsTest(unittest.TestCase):
 
         wait_until(lambda: scrape()[0] == 0, "a port that listens")
         self.assertIn('device="t0"', scrape()[1])
+        self.check_taken(f"127.0.0.1:{port}")
         self.assertTrue(daemon.process.running())
 
 
