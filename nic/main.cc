@@ -32,7 +32,9 @@ constexpr std::chrono::milliseconds kLongestEnd{500};
 absl::StatusOr<std::vector<uroce::nic::Setting>> ReadConfigFile(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  // Of an empty file nothing is inserted, which is a failure to a stream.
+  const bool is_empty = file.peek() == EOF && file.eof();
+  if (!is_empty && !(file && text << file.rdbuf())) {
     return absl::InvalidArgumentError(
         absl::StrCat("--config: ", path, " cannot be read: ", std::strerror(errno)));
   }

@@ -119,6 +119,15 @@ class ConfigTest(unittest.TestCase):
         self.assertIn("is no file that can be read again", self.refused("config", "reload"))
         self.assertEqual(self.uroce("config", "show"), before)
 
+    def test_an_empty_file_has_no_settings(self):
+        self.start("")
+        self.assertEqual(sorted(self.devices()), ["uroce0", "uroce1"])
+        self.write('log_level = "debug"\n')
+        self.uroce("config", "reload")
+        self.write("")
+        self.uroce("config", "reload")
+        self.assertEqual(self.settings()["log_level"], "info")
+
     def test_flags_win_over_the_file(self):
         self.start(FILE, "--log-level", "error")
         self.write(FILE.replace("warning", "debug").replace("100", "50"))
