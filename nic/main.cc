@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nic/base/side_thread.h"
+#include "nic/base/standard_fds.h"
 #include "nic/daemon.h"
 #include "nic/log_format.h"
 #include "nic/settings/config_file.h"
@@ -135,6 +136,7 @@ int Serve(const uroce::nic::CommandLine& line, const uroce::nic::Config& config)
 }  // namespace
 
 int main(int argc, char** argv) {
+  uroce::TakeClosedStandardFds();
   const auto line = uroce::nic::ParseCommandLine({argv + 1, argv + argc});
   if (!line.ok()) return Fail(line.status(), kExitUsage);
   if (line->help) return Print(uroce::nic::HelpText());

@@ -94,6 +94,35 @@ class DoctorOnWireTest(unittest.TestCase):
         finally:
             lab.close()
 
+    def test_a_daemon_is_started_anew_with_its_flags(self):
+        _, findings = examine(self.lab.a.namespace, self.lab.a.daemon.socket)
+        (note,) = find(findings, "note", "the kernel does not know 10.0.0.1")
+        self.assertRegex(note["fix"], r"uroced --socket \S+ .* --wire-interfaces &$")
+
+    def test_json_says_what_it_is_and_when(self):
+        _, output = run_status(self.lab.a.uroce("doctor", "--json"))
+        self.assertEqual(list(json.loads(output))[:4],
+                         ["timestamp", "schema", "schema_version", "findings"])
+
+    def test_a_daemon_that_is_stopped_is_a_problem_and_others_say_whom_they_wait_for(self):
+        lab = WireLab()
+        self.addCleanup(lab.close)
+        daemon = lab.a.daemon.process
+        lab.a.dump("devices")
+        daemon.signal(signal.SIGSTOP)
+        try:
+            status, findings = examine(lab.a.namespace, lab.a.daemon.socket)
+            self.assertEqual(status, 1)
+            (problem,) = find(findings, "problem", "it is stopped")
+            self.assertEqual(problem["fix"], f"sudo kill -CONT {daemon.pid}")
+            waiting = Process(lab.a.uroce("devices"))
+            self.addCleanup(waiting.kill)
+            wait_until(lambda: f"the daemon (pid {daemon.pid}) has not answered for 5 s" in
+                       waiting.output(), "the line of a command that waits")
+        finally:
+            daemon.signal(signal.SIGCONT)
+        self.assertEqual(waiting.wait(10), 0)
+
     def test_table_says_the_same_as_json(self):
         command = self.lab.a.uroce("doctor")
         status, table = run_status(command)

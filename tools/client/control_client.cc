@@ -2,11 +2,13 @@
 #include "tools/client/control_client.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -23,6 +25,7 @@ constexpr int kMaxReplyFds = 4;
 // Enough for a dump of some million objects. A longer one means a broken daemon.
 constexpr uint64_t kMaxDumpBytes = 1ull << 30;
 constexpr size_t kPieceBytes = 64 << 10;
+constexpr int kLongSilenceMs = 5000;
 
 /// The bytes of a reply after uroce_reply, and its descriptors.
 struct Reply {
@@ -72,7 +75,16 @@ absl::Status CheckReply(std::span<const uint8_t> datagram, uroce_reply& header) 
   return absl::OkStatus();
 }
 
+/// Says whom the tool waits for, when that is long.
+void AwaitReply(int socket) {
+  pollfd readable{.fd = socket, .events = POLLIN, .revents = 0};
+  if (poll(&readable, 1, kLongSilenceMs) != 0) return;
+  fprintf(stderr, "uroce: the daemon (pid %d) has not answered for %d s; uroce doctor says why\n",
+          PeerPid(socket), kLongSilenceMs / 1000);
+}
+
 absl::StatusOr<Reply> ReceiveReply(int socket) {
+  AwaitReply(socket);
   std::vector<uint8_t> datagram(kMaxReplyBytes);
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxReplyFds)];
   iovec part{datagram.data(), datagram.size()};
@@ -176,6 +188,13 @@ std::string ResolveSocketPath(const std::string& flag) {
     if (access(own.c_str(), F_OK) == 0) return own;
   }
   return UROCE_DEFAULT_SOCKET;
+}
+
+pid_t PeerPid(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  const int result = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length);
+  return result == 0 ? credentials.pid : 0;
 }
 
 absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path) {

@@ -2,6 +2,8 @@
 // The tool's connection to the daemon's control socket: one connection, one request.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -21,6 +23,9 @@ std::string ResolveSocketPath(const std::string& flag);
 
 /// Connects to the daemon. Errors: kUnavailable, with one line that says how to start it.
 absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path);
+
+/// The process at the other end; 0 if it is in a namespace that this one does not see.
+pid_t PeerPid(int socket);
 
 /// Asks for one of the daemon's state dumps and returns its JSON text.
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what);

@@ -8,15 +8,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tools/doctor/doctor.h"
 #include "tools/extcap/folders.h"
+#include "tools/views/listing.h"
+#include "tools/views/render.h"
 
 namespace uroce::tools {
 namespace {
 
 int Doctor(const std::string& socket_path, bool json) {
   const Findings findings = Examine(socket_path);
-  const int printed = Print(json ? FindingsToJson(findings) : RenderFindings(findings));
+  const int printed =
+      Print(json ? RenderJson(kDoctor, FindingsToJson(findings), {}, absl::Now(), false)
+                 : RenderFindings(findings));
   if (printed != 0) return printed;
   return CountOf(findings, Level::kProblem) == 0 ? 0 : kExitFailed;
 }

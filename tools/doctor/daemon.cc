@@ -7,12 +7,19 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "pipeline/shm/abi/uroce_arena.h"
 #include "pipeline/shm/abi/uroce_commands.h"
 #include "tools/client/control_client.h"
@@ -44,11 +51,31 @@ void Connect(DaemonFacts& facts) {
     return;
   }
   facts.connect_errno = 0;
-  ucred credentials{};
-  socklen_t length = sizeof(credentials);
-  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0) {
-    facts.pid = credentials.pid;
-  }
+  facts.pid = PeerPid(socket.get());
+}
+
+/// A file of /proc/PID, or "".
+std::string ReadProc(pid_t pid, const char* name) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/", name));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Whether it has got SIGSTOP, or a debugger holds it: then it answers nobody.
+bool IsStopped(pid_t pid) {
+  const std::string status = ReadProc(pid, "stat");
+  const size_t name_end = status.rfind(") ");  // The name may have such an end too.
+  if (name_end == status.npos || name_end + 2 >= status.size()) return false;
+  const char state = status[name_end + 2];
+  return state == 'T' || state == 't';
+}
+
+/// The words behind the program's name on its command line.
+std::vector<std::string> FlagsOf(pid_t pid) {
+  std::string line = ReadProc(pid, "cmdline");
+  if (!line.empty()) line.pop_back();
+  std::vector<std::string> words = absl::StrSplit(line, '\0');
+  words.erase(words.begin());
+  return words;
 }
 
 std::vector<pid_t> PidsOf(const Json& dump) {
@@ -110,9 +137,20 @@ std::set<std::string> KernelAddresses() {
   return addresses;
 }
 
+std::string Quoted(const std::string& word) {
+  const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char letter) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(letter)) ||
+           absl::StrContains("-_=,./:+@%", letter);
+  });
+  return is_plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+/// Starts it anew with the flags that it has, and with more.
 std::string StartCommand(const DaemonFacts& facts, const std::string& uroced,
-                         const char* flags = "") {
-  const std::string start = absl::StrCat("sudo ", uroced, flags, " &");
+                         const char* more = "") {
+  std::string flags;
+  for (const std::string& word : facts.flags) absl::StrAppend(&flags, " ", Quoted(word));
+  const std::string start = absl::StrCat("sudo ", uroced, flags, more, " &");
   return facts.pid == 0 ? start : absl::StrCat("sudo kill ", facts.pid, " && ", start);
 }
 
@@ -143,6 +181,11 @@ Finding Unreachable(const DaemonFacts& facts, const std::string& uroced) {
 
 Finding CheckVersion(const DaemonFacts& facts, const std::string& uroced) {
   const std::string restart = StartCommand(facts, uroced);
+  if (facts.is_stopped) {
+    return {Level::kProblem, "daemon",
+            absl::StrCat("it is stopped, by SIGSTOP or a debugger (pid ", facts.pid, ")"),
+            absl::StrCat("sudo kill -CONT ", facts.pid)};
+  }
   if (!facts.dump_error.empty()) {
     return {Level::kProblem, "daemon", "it does not say what it has: " + facts.dump_error, restart};
   }
@@ -271,6 +314,9 @@ DaemonFacts ReadDaemon(const std::string& socket_path) {
   DaemonFacts facts{.socket = socket_path};
   Connect(facts);
   if (facts.connect_errno != 0) return facts;
+  facts.flags = FlagsOf(facts.pid);
+  facts.is_stopped = IsStopped(facts.pid);
+  if (facts.is_stopped) return facts;
   const absl::StatusOr<std::string> devices = FetchDump(socket_path, UROCE_DUMP_DEVICES);
   if (!devices.ok()) {
     facts.dump_error = std::string(devices.status().message());

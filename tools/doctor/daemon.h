@@ -32,12 +32,14 @@ struct CutRegion {
 };
 
 struct DaemonFacts {
-  std::string socket;        ///< Its path.
-  int connect_errno = 0;     ///< 0: a process answers.
-  std::string dump_error;    ///< Why the dump of devices failed; "" on success.
-  pid_t pid = 0;             ///< Of the process that listens.
-  std::string version;       ///< "" when it tells none.
-  uint32_t abi_version = 0;  ///< Of the protocol of programs; 0: it tells none.
+  std::string socket;              ///< Its path.
+  int connect_errno = 0;           ///< 0: a process answers.
+  std::string dump_error;          ///< Why the dump of devices failed; "" on success.
+  pid_t pid = 0;                   ///< Of the process that listens.
+  bool is_stopped = false;         ///< It answers nothing, so nothing below is known.
+  std::vector<std::string> flags;  ///< Of its command line.
+  std::string version;             ///< "" when it tells none.
+  uint32_t abi_version = 0;        ///< Of the protocol of programs; 0: it tells none.
   std::vector<DaemonDevice> devices;
   std::vector<pid_t> program_pids;  ///< Programs with memory regions.
   std::vector<CutRegion> cut_regions;

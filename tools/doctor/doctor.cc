@@ -29,8 +29,11 @@ constexpr int kCheckColumn = 12;  // The width of a check's name.
 std::string FindUroced() {
   std::error_code error;
   const auto place = std::filesystem::path(OwnPath()).parent_path();
-  const auto built = std::filesystem::canonical(place / "../nic/uroced", error);
-  return error ? "uroced" : built.string();
+  for (const char* way : {"../nic/uroced", "../sbin/uroced"}) {
+    const auto found = std::filesystem::canonical(place / way, error);
+    if (!error) return found.string();
+  }
+  return "uroced";
 }
 
 bool IsBesideKernel(const DaemonFacts& daemon) {
@@ -66,7 +69,7 @@ Findings Examine(const std::string& socket_path) {
   std::vector<pid_t> pids = daemon.program_pids;
   if (daemon.pid != 0) pids.insert(pids.begin(), daemon.pid);
   Findings findings = CheckDaemon(daemon, FindUroced());
-  if (daemon.connect_errno == 0) {
+  if (daemon.connect_errno == 0 && !daemon.is_stopped) {
     Append(findings, CheckContention(ReadContention(socket_path, daemon.pid)));
   }
   Append(findings, CheckKernel(ReadKernel(machine)));

@@ -25,6 +25,9 @@ struct Listing {
 /// What `uroce fault` shows of UROCE_DUMP_STAT.
 inline constexpr Listing kFaults{UROCE_DUMP_STAT, "fault", "uroce-fault", 1, false};
 
+/// What `uroce doctor` finds, which is no dump of the daemon.
+inline constexpr Listing kDoctor{UROCE_DUMP_DEVICES, "doctor", "uroce-doctor", 1, false};
+
 /// Range: a dump that a command lists.
 const Listing& ListingOf(uroce_dump_what what);
 

@@ -52,6 +52,14 @@ TEST(DoctorDaemonTest, DaemonThatServesIsOk) {
   EXPECT_THAT(CheckDaemon(GoodDaemon(), "uroced"), Each(IsOk()));
 }
 
+TEST(DoctorDaemonTest, ADaemonThatIsStoppedIsToldApart) {
+  DaemonFacts facts = GoodDaemon();
+  facts.is_stopped = true;
+  facts.devices.clear();
+  EXPECT_THAT(CheckDaemon(facts, "uroced"),
+              ElementsAre(Says(Level::kProblem, "stopped", "sudo kill -CONT 7")));
+}
+
 TEST(DoctorDaemonTest, EachWayToMissTheDaemonHasItsOwnWords) {
   DaemonFacts facts{.socket = "/x/s"};
   facts.connect_errno = ENOENT;
@@ -128,6 +136,10 @@ TEST(DoctorDaemonTest, AddressesOfAWireThatTheKernelDoesNotKnowAreANoteWithTheOp
   EXPECT_THAT(findings, Contains(Says(Level::kNote, "uroce0: the kernel does not know fd00::1;",
                                       "sudo kill 7 && sudo uroced --wire-interfaces &"))
                             .Times(1));
+  facts.flags = {"--wire", "a b=10.0.0.1/24"};
+  EXPECT_THAT(
+      CheckDaemon(facts, "uroced"),
+      Contains(Says(Level::kNote, "", "sudo uroced --wire 'a b=10.0.0.1/24' --wire-interfaces &")));
   facts.kernel_addresses.insert("fd00::1");
   EXPECT_THAT(CheckDaemon(facts, "uroced"), Each(IsOk()));
 }
