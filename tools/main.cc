@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nic/base/standard_fds.h"
 #include "nic/base/suggestion.h"
 #include "tools/commands/captures.h"
 #include "tools/commands/changes.h"
@@ -18,6 +19,36 @@
 
 namespace uroce::tools {
 namespace {
+
+/// The command that was recognised last. Its words are wrong, and its help says more.
+const CLI::App& LastCommand(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : LastCommand(*chosen.back());
+}
+
+/// "uroce fault set" of the command `set`.
+std::string WordsOf(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : WordsOf(*parent) + " " + command.get_name();
+}
+
+/// ": show, reload, set" where one of them is missing.
+std::string MissingCommands(const CLI::App& command, const CLI::ParseError& error) {
+  if (command.get_parent() == nullptr || error.get_name() != "RequiredError") return "";
+  std::string names;
+  for (const CLI::App* each : command.get_subcommands({})) {
+    names += (names.empty() ? ": " : ", ") + each->get_name();
+  }
+  return names;
+}
+
+int Complain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = LastCommand(app);
+  fprintf(stderr, "uroce: %s%s%s (see %s --help)\n", error.what(),
+          MissingCommands(command, error).c_str(), SuggestionFor(app).c_str(),
+          WordsOf(command).c_str());
+  return kExitUsage;
+}
 
 int Main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -44,8 +75,7 @@ int Main(int argc, char** argv) {
       app.exit(error, text, text);
       return Print(text.str());
     }
-    fprintf(stderr, "uroce: %s%s (see uroce --help)\n", error.what(), SuggestionFor(app).c_str());
-    return kExitUsage;
+    return Complain(app, error);
   }
   return invocation.exit_status;
 }
@@ -53,4 +83,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace uroce::tools
 
-int main(int argc, char** argv) { return uroce::tools::Main(argc, argv); }
+int main(int argc, char** argv) {
+  uroce::TakeClosedStandardFds();
+  return uroce::tools::Main(argc, argv);
+}

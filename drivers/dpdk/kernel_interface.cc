@@ -47,7 +47,7 @@ uint64_t SpeedOf(const RequestSocket& kernel, ifreq question) {
 absl::Status Missing(const std::string& name) {
   if (errno == ENODEV || errno == ENXIO) {
     return absl::NotFoundError(
-        absl::StrCat("no interface \"", name, "\" in this network namespace"));
+        absl::StrCat("there is no interface \"", name, "\" in this network namespace"));
   }
   return absl::InternalError(absl::StrCat("interface \"", name, "\": ", std::strerror(errno)));
 }

@@ -101,7 +101,8 @@ absl::Status FaultRuleReader::Begin(const std::string& text) {
     is_known = true;
   }
   if (is_known && rule_.action == Action::kDelay && parts.size() == 2) {
-    return ReadFaultDelay("rule=delay", parts[1], rule_.delay);
+    if (ReadFaultDelay("rule", parts[1], rule_.delay).ok()) return absl::OkStatus();
+    return BadFault("rule", text, "the time has its unit, from 0s to 1s, for example delay:10us");
   }
   if (is_known && rule_.action == Action::kReorder && parts.size() == 2) {
     if (absl::SimpleAtoi(parts[1], &rule_.passing) && rule_.passing >= 1 &&

@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "drivers/fault/fault_port.h"
 #include "drivers/switch/switch_network.h"
@@ -55,7 +56,8 @@ absl::Status NoNic(const std::string& name, const Nic& nic) {
   std::vector<std::string> names;
   for (const auto& each : nic.devices()) names.push_back(each->name());
   return absl::NotFoundError(
-      absl::StrCat("there is no NIC \"", name, "\"", Suggestion(name, names)));
+      absl::StrCat("there is no NIC \"", name, "\"", Suggestion(name, names),
+                   names.empty() ? "" : "; there are: " + absl::StrJoin(names, ", ")));
 }
 
 absl::Status NoSuch(const std::string& target, const Nic& nic) {

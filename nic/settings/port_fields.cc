@@ -40,7 +40,9 @@ absl::Status SetInterface(const std::string& text, DeviceConfig& device) {
 // Addresses are also those of the NIC: a socket has no others.
 absl::Status SetUdp(const std::string& text, DeviceConfig& device) {
   if (!device.addresses.empty()) return absl::InvalidArgumentError("ip and udp exclude each other");
-  const bool is_address = AddAddresses(text, device).ok();
+  const absl::Status added = AddAddresses(text, device);
+  const bool is_address = added.ok();
+  if (!is_address && ParseIpPrefix(text.substr(0, text.find('+'))).ok()) return added;
   if (!is_address) device.addresses.clear();
   for (size_t i = 0; i < device.addresses.size(); ++i) {
     const InterfaceAddress& address = device.addresses[i];

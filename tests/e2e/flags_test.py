@@ -4,7 +4,7 @@ import os
 import tempfile
 import unittest
 
-from lab import UROCE, UROCED
+from lab import UROCE, UROCED, WireLab
 from process import run, run_status
 
 UROCED_FLAGS = [
@@ -39,10 +39,13 @@ UROCED_FLAGS = [
     (["--port", "name=uroce0,dev=net_af_xdp0;iface=lo"], "iface=lo has the MTU 65536"),
     (["--port", "name=uroce0,dev=net_pcap0;rx_pcap=/nonexistent.pcap"], "/nonexistent.pcap"),
     (["--port", "name=uroce0,dev=net_pcap0;rx_pcap=/dev/zero"], "is no file"),
+    (["--port", "name=uroce0,iface=nonesuch0"], '": there is no interface "nonesuch0"'),
+    (["--port", "name=uroce0,udp=127.0.0.1"], '"127.0.0.1" is not a unicast address'),
     (["--port", "name=uroce0,dev=net_bogus0"], "no driver here is called net_bogus"),
     (["--port", "name=uroce0,dev=ffff:ff:1f.7"], "no such PCI device"),
     (["--fault", "uroce0:drop=2"], "drop"),
     (["--fault", "uroce0:explode=0.1"], "explode"),
+    (["--fault", "uroce0:rule=delay:2s"], "rule=delay:2s: the time"),
     (["--fault", "uroce9:drop=0.1"], "uroce9"),
     (["--config", "/nonexistent/uroced.toml"], "/nonexistent/uroced.toml"),
     (["--socket", "/nonexistent/directory/uroced.sock"], "/nonexistent/directory"),
@@ -57,6 +60,10 @@ UROCE_FLAGS = [
     (["stat", "--watch", "soon"], "soon"),
     (["stat", "--watch", "abc"], "abc is no number of seconds from 0.1 to 3600"),
     (["stats"], "did you mean stat"),
+    (["config"], "is required: show, reload, set (see uroce config --help)"),
+    (["fault", "set", "uroce0"], "SETTING is required (see uroce fault set --help)"),
+    (["monitor", "--count", "0"], "--count: 0 is no number from 1 up"),
+    (["flight", "abc", "-w", "-"], "abc is no number from 1 to 16777215"),
     (["qp", "colour=1"], "device=NAME, pid=NUMBER or qpn=NUMBER"),
     (["run"], "program"),
     (["capture"], "--write"),
@@ -120,3 +127,27 @@ class FlagsTest(unittest.TestCase):
         for command in ("run", "env", "devices", "stat", "qp", "mr", "capture", "extcap",
                         "doctor"):
             self.assertIn(command, run([UROCE, command, "--help"]))
+
+
+class FlagsWithADaemonTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = WireLab()
+        cls.addClassCleanup(cls.lab.close)
+
+    def test_a_closed_output_is_an_error_and_no_message_for_the_daemon(self):
+        command = " ".join(map(str, self.lab.a.uroce("capture", "-w", "-", "-c", 1)))
+        status, output = run_status(["sh", "-c", f"{command} >&-"])
+        self.assertEqual(status, 1, output)
+        self.assertIn("write -: Bad file descriptor", output)
+        self.assertTrue(self.lab.a.dump("devices"))
+
+    def test_what_there_is_stands_beside_what_there_is_not(self):
+        for words, hint in ((("switch", "-d", "nope"), "there are none"),
+                            (("top", "--batch", "-d", "nope"), "there are: uroce0, uroce1"),
+                            (("monitor", "-d", "nope"), "there are: uroce0, uroce1"),
+                            (("capture", "-w", "-", "-d", "nope"), "there are: uroce0, uroce1"),
+                            (("fault", "set", "nope", "drop=0"), "there are: uroce0, uroce1")):
+            status, output = run_status(self.lab.a.uroce(*words))
+            self.assertEqual((status, output.count("\n")), (2, 1), output)
+            self.assertIn(hint, output)

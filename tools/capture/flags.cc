@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "tools/client/whole_number.h"
 
 namespace uroce::tools {
 
@@ -28,7 +29,7 @@ CLI::Validator OneOf(const std::map<std::string, uint32_t>& words, const std::st
 void AddCaptureFlags(CLI::App& app, CaptureOptions& options) {
   app.add_option("-s,--snap-length", options.snap_length_bytes,
                  "Bytes kept of each frame (default 0: all)")
-      ->check(CLI::Range(0, 65536));
+      ->check(WholeNumber(0, 65536));
   app.add_option("-Q,--direction", options.directions, "in, out or inout (default)")
       ->transform(OneOf({{"in", UROCE_CAPTURE_INBOUND},
                          {"out", UROCE_CAPTURE_OUTBOUND},
@@ -48,7 +49,7 @@ void AddCaptureFlags(CLI::App& app, CaptureOptions& options) {
                         "dropped, retransmitted, marked"));
   app.add_option("--ring-bytes", options.ring_bytes,
                  "Memory in which packets wait for this program (default: 64 MiB)")
-      ->check(CLI::Range(uint64_t{1} << 16, uint64_t{1} << 32));
+      ->check(WholeNumber(uint64_t{1} << 16, uint64_t{1} << 32));
 }
 
 }  // namespace uroce::tools

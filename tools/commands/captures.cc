@@ -16,6 +16,8 @@
 #include "tools/capture/flags.h"
 #include "tools/capture/output.h"
 #include "tools/client/control_client.h"
+#include "tools/client/whole_number.h"
+#include "tools/commands/listings.h"
 
 namespace uroce::tools {
 namespace {
@@ -45,7 +47,8 @@ int Capture(const std::string& socket_path, CaptureFlags& flags) {
       return Report(status);
     }
   }
-  return Report(RunCapture(socket_path, options));
+  const absl::Status found = CheckDevice(socket_path, options.device, UROCE_DUMP_DEVICES);
+  return Report(found.ok() ? RunCapture(socket_path, options) : found);
 }
 
 void AddCapture(CLI::App& app, Invocation& invocation) {
@@ -57,7 +60,7 @@ void AddCapture(CLI::App& app, Invocation& invocation) {
   command->add_option("-d,--device", flags->options.device, "Only this device");
   AddCaptureFlags(*command, flags->options);
   command->add_option("-c,--count", flags->packets, "End after so many frames")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   command
       ->add_option("-a,--autostop", flags->stop_limits,
                    "End after duration:SECONDS, packets:N, filesize:KB or files:N")
@@ -96,7 +99,7 @@ void AddFlight(CLI::App& app, Invocation& invocation) {
   AddSocketFlag(*command, invocation);
   command->add_option("QPN", flags->qpn, "Its number, as `uroce qp` shows it")
       ->required()
-      ->check(CLI::Range(1, 0xffffff));
+      ->check(WholeNumber(1, 0xffffff));
   command->add_option("-w,--write", flags->file, kFileHelp)->required();
   command->callback(
       [flags, &invocation] { invocation.exit_status = Flight(invocation.SocketPath(), *flags); });

@@ -104,7 +104,7 @@ CLI::App* AddFaultListing(CLI::App& app, Invocation& invocation,
   CLI::App* command = app.add_subcommand(name, description);
   AddSocketFlag(*command, invocation);
   command->add_flag("--json", flags->json, "Print JSON");
-  command->add_option("-d,--device", flags->select.device, "Only this device");
+  AddDevice(*command, flags->select);
   command->callback([flags, &invocation, command] {
     if (!command->get_subcommands().empty()) return;
     invocation.exit_status = PrintFaults(invocation.SocketPath(), *flags);

@@ -69,8 +69,8 @@ void AddLaunchers(CLI::App& app, Invocation& invocation, const std::vector<std::
   run->callback([&program, &invocation] {
     invocation.exit_status = RunProgram(invocation.SocketPath(), program);
   });
-  CLI::App* env =
-      app.add_subcommand("env", "Print the same environment for a shell: eval \"$(uroce env)\"");
+  CLI::App* env = app.add_subcommand(
+      "env", "Print the environment of uroce run for a shell: eval \"$(uroce env)\"");
   AddSocketFlag(*env, invocation);
   env->callback(
       [&invocation] { invocation.exit_status = PrintEnvironment(invocation.SocketPath()); });

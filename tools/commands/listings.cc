@@ -92,9 +92,10 @@ absl::Status CheckDevice(const std::string& socket_path, const std::string& devi
   std::vector<std::string> names;
   for (const Json& each : SelectObjects(*dump, {})) names.push_back(DeviceOf(each));
   if (std::find(names.begin(), names.end(), device) != names.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("there is no ", is_switch ? "switch" : "device",
-                                                 " \"", device, "\"", Suggestion(device, names),
-                                                 "; there are: ", absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there is no ", is_switch ? "switch" : "device", " \"", device, "\"",
+      Suggestion(device, names),
+      names.empty() ? "; there are none" : "; there are: " + absl::StrJoin(names, ", ")));
 }
 
 absl::Status TakeFilters(const std::string& socket_path, const std::vector<std::string>& filters,
@@ -112,9 +113,12 @@ int PrintDump(const std::string& socket_path, const ListingFlags& flags, uroce_d
   return flags.json ? PrintJson(flags, what, *json) : Print(RenderDump(what, *json, flags.render));
 }
 
-void AddWatch(CLI::App& command, double& watch_s) {
-  command
-      .add_option("--watch", watch_s, "Every so many seconds, print again; stat: changes and rates")
+void AddDevice(CLI::App& command, Selection& select) {
+  command.add_option("-d,--device", select.device, "Only this device");
+}
+
+void AddWatch(CLI::App& command, double& watch_s, const char* description) {
+  command.add_option("--watch", watch_s, description)
       ->check(CLI::Validator(
           [](std::string& text) {
             double seconds = 0;
@@ -131,8 +135,10 @@ CLI::App* AddListing(CLI::App& app, Invocation& invocation,
   CLI::App* command = app.add_subcommand(name, description);
   AddSocketFlag(*command, invocation);
   command->add_flag("--json", flags->json, "Print JSON; with --watch one line each time (NDJSON)");
-  command->add_option("-d,--device", flags->render.select.device, "Only this device");
-  AddWatch(*command, flags->watch_s);
+  AddDevice(*command, flags->render.select);
+  AddWatch(*command, flags->watch_s,
+           what == UROCE_DUMP_STAT ? "Print again after so many seconds, with changes and rates"
+                                   : "Print again after so many seconds");
   command->add_option("FILTER", flags->filters, FiltersText(what));
   command->callback([flags, &invocation, what, command] {
     if (!command->get_subcommands().empty()) return;

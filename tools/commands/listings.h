@@ -36,7 +36,8 @@ absl::Status TakeFilters(const std::string& socket_path, const std::vector<std::
 /// Prints a dump once.
 int PrintDump(const std::string& socket_path, const ListingFlags& flags, uroce_dump_what what);
 
-void AddWatch(CLI::App& command, double& watch_s);
+void AddDevice(CLI::App& command, Selection& select);
+void AddWatch(CLI::App& command, double& watch_s, const char* description);
 
 CLI::App* AddListing(CLI::App& app, Invocation& invocation,
                      const std::shared_ptr<ListingFlags>& flags, const char* name,

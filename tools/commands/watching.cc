@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/client/control_client.h"
+#include "tools/client/whole_number.h"
 #include "tools/commands/listings.h"
 #include "tools/views/dump_view.h"
 #include "tools/views/screen.h"
@@ -97,9 +98,9 @@ void AddTop(CLI::App& app, Invocation& invocation) {
       "top", "Programs and queue pairs with the highest rates, on the whole terminal; q ends it");
   AddSocketFlag(*top, invocation);
   top->add_flag("--batch", flags->is_batch, "Print one table after the other instead");
-  AddWatch(*top, flags->watch_s);
-  top->add_option("-c,--count", flags->count, "End after so many tables")
-      ->check(CLI::PositiveNumber);
+  AddDevice(*top, flags->select);
+  AddWatch(*top, flags->watch_s, "Seconds between two tables (default 1)");
+  top->add_option("-c,--count", flags->count, "End after so many tables")->check(WholeNumber(1));
   top->add_option("FILTER", flags->filters, kFiltersHelp);
   top->footer("Example: uroce top --batch --watch 0.5 device=uroce0");
   top->callback(
@@ -111,8 +112,9 @@ void AddMonitor(CLI::App& app, Invocation& invocation) {
   CLI::App* monitor = app.add_subcommand(
       "monitor", "Events as they come, one JSON object a line: programs, queue pairs, links, GIDs");
   AddSocketFlag(*monitor, invocation);
+  AddDevice(*monitor, flags->select);
   monitor->add_option("-c,--count", flags->count, "End after so many events")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   monitor->add_option("FILTER", flags->filters, kFiltersHelp);
   monitor->footer("Example: uroce monitor device=uroce0 | jq -r .event");
   monitor->callback(
