@@ -11,7 +11,7 @@ from pathlib import Path
 from built import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
-from process import Process, run, wait_until  # pylint: disable=wrong-import-position
+from process import Process, run, run_status, wait_until  # pylint: disable=wrong-import-position
 
 
 class StagedTest(unittest.TestCase):
@@ -22,19 +22,30 @@ class StagedTest(unittest.TestCase):
         subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir",
                         stage], check=True, capture_output=True, stdin=subprocess.DEVNULL)
         self.tree = Path(directory.name) / "elsewhere"  # What was compiled in would not fit.
-        shutil.move(stage / "usr" / "local", self.tree)
+        shutil.move(stage, self.tree)
         self.socket = f"{directory.name}/uroced.sock"
 
     def uroce(self, *arguments):
-        return [self.tree / "bin" / "uroce", "--socket", self.socket, *arguments]
+        return [self.tree / "usr/local/bin/uroce", "--socket", self.socket, *arguments]
 
     def test_the_shim_is_the_one_beside_the_tool(self):
-        shim = next(self.tree.glob("lib/*/uroce/liburoce.so"))
+        shim = next(self.tree.glob("usr/local/lib/*/uroce/liburoce.so"))
         self.assertIn(f"LD_PRELOAD='{shim}", run(self.uroce("env")))
         self.assertTrue((shim.parent / "liburoce-verbs.so").exists())
 
+    def test_wiresharks_program_is_the_one_of_the_tree(self):
+        extcap = next(self.tree.glob("usr/**/wireshark/extcap/uroce-extcap"))
+        without_tshark = {**os.environ, "PATH": "/nonexistent"}
+        self.assertEqual(run(self.uroce("extcap"), env=without_tshark), f"{extcap}\n")
+
+    def test_doctor_names_the_daemon_of_the_tree(self):
+        status, output = run_status(self.uroce("doctor"))
+        self.assertEqual(status, 1, output)
+        self.assertIn(f"sudo {self.tree}/usr/local/sbin/uroced --socket", output)
+
     def test_a_moved_tree_runs_a_program(self):
-        daemon = Process([self.tree / "sbin" / "uroced", "--no-huge", "--socket", self.socket])
+        uroced = self.tree / "usr/local/sbin/uroced"
+        daemon = Process([uroced, "--no-huge", "--socket", self.socket])
         self.addCleanup(daemon.kill)
         wait_until(lambda: "uroced: ready, " in daemon.output(), "the daemon")
         port = "18933"

@@ -176,7 +176,7 @@ absl::StatusOr<std::string> RemoveExtcap() {
   if (!taken.ok()) return taken.status();
   if (*taken) return link.string();
   return absl::FailedPreconditionError(
-      absl::StrCat("extcap: ", link.string(), " is no link that --install made"));
+      absl::StrCat("extcap: ", link.string(), ": there is no link of --install"));
 }
 
 }  // namespace uroce::tools
