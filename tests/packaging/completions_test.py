@@ -70,6 +70,12 @@ class Completions:
         self.check("uroce capture --direction ", ["in", "out", "inout"])
         self.check("uroce stat --device ", ["uroce7"])
         self.check("uroced --log-level ", ["warning", "debug"])
+        self.check("uroced --log-format ", ["text", "json"])
+
+    def test_nics(self):
+        for command in ("fault set", "fault clear", "cc set", "port set", "port remove"):
+            self.check(f"uroce {command} ", ["uroce7"])
+        self.check("uroce config set ", [], ["uroce7"])
 
 
 class BashTest(Completions, unittest.TestCase):

@@ -3,7 +3,8 @@
 
 FILES = {"--write", "--config", "--socket", "--flight-recorder"}
 DEVICES = {"--device"}
-CHOICES = {"--log-level": ["trace", "debug", "info", "warning", "error", "off"]}
+CHOICES = {"--log-level": ["trace", "debug", "info", "warning", "error", "off"],
+           "--log-format": ["text", "json"]}
 HEADER = "# SPDX-License-Identifier: Apache-2.0\n# Made from --help by tools/packaging/manual.\n"
 # NICs of the daemon that the environment names.
 LIST_DEVICES = 'ls "${UROCE_SOCKET:-/run/uroce/uroced.sock}.d/sys/class/infiniband" 2>/dev/null'
@@ -27,6 +28,11 @@ def kind_of(entry):
     if choices_of(entry):
         return "choices"
     return "file" if name in FILES else "device" if name in DEVICES else "any"
+
+
+def takes_nic(parsed):
+    """Whether a word of the command is a NIC's name."""
+    return any(entry.names == ["NIC"] for entry in parsed.entries("Positionals"))
 
 
 def one_line(entry):
@@ -97,8 +103,9 @@ def bash(parsed):
     for help_text in all_of(parsed):
         words = [entry.names[0] for entry in help_text.entries("Subcommands")]
         words += [flag for entry in help_text.flags() for flag in entry.names]
+        nics = f'" $({LIST_DEVICES})"' if takes_nic(help_text) else ""
         lines.append(f"    {quoted(' '.join(help_text.words[1:]))}) words={quoted(' '.join(words))}"
-                     " ;;")
+                     f"{nics} ;;")
     lines += ["  esac", "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))", "}",
               f"complete -o filenames -F _{name} {name}", ""]
     return "\n".join(lines)
@@ -108,7 +115,7 @@ def zsh(parsed):
     name = parsed.words[0]
     kinds, choices = flags_by_kind(parsed)
     lines = [f"#compdef {name}", HEADER,
-             "local place= skip= word", "local -a before commands options",
+             "local place= skip= word", "local -a before commands options nics",
              "before=(\"${(@)words[2,CURRENT-1]}\")",
              *shell_path(parsed, ""),
              "if [[ $place == run && $PREFIX != -* ]]; then",
@@ -133,9 +140,11 @@ def zsh(parsed):
                    for flag in entry.names]
         lines += [f"  {quoted(' '.join(help_text.words[1:]))})",
                   f"    commands=({' '.join(commands)})",
-                  f"    options=({' '.join(options)})", "    ;;"]
+                  f"    options=({' '.join(options)})",
+                  f"    nics=({f'$({LIST_DEVICES})' if takes_nic(help_text) else ''})", "    ;;"]
     lines += ["esac",
               "(( $#commands )) && _describe -t commands command commands",
+              "(( $#nics )) && compadd -- $nics",
               "_describe -o -t options option options", ""]
     return "\n".join(lines)
 
@@ -152,6 +161,8 @@ def fish(parsed):
         where = f"complete -c {name}" + (f" -n {quoted(condition)}" if condition else "")
         for entry in help_text.entries("Subcommands"):
             lines.append(f"{where} -f -a {entry.names[0]} -d {quoted(one_line(entry))}")
+        if takes_nic(help_text):
+            lines.append(f"{where} -x -a '(__fish_{name}_devices)'")
         if words == ["run"]:
             lines.append(f"{where} -x -a '(__fish_complete_subcommand)'")
         for entry in help_text.flags():
