@@ -123,7 +123,8 @@ absl::StatusOr<std::unique_ptr<DumpSource>> MakeHistoryDump(Qpn qpn, const DumpC
     });
   }
   if (object == nullptr) {
-    return absl::NotFoundError(absl::StrCat("there is no queue pair ", qpn.value()));
+    return absl::NotFoundError(
+        absl::StrCat("there is no queue pair 0x", absl::Hex(qpn.value(), absl::kZeroPad6)));
   }
   nic.OwnerOf(object->queue_pair).Run([&] {
     const datapath::PacketHistory* const history = object->queue_pair.history();

@@ -109,7 +109,7 @@ class FlightTest(unittest.TestCase):
                 client.kill()
         status, output = run_status(self.lab.a.uroce("flight", 5, "-w", path))
         self.assertEqual(status, 2)
-        self.assertIn("no queue pair", output)
+        self.assertIn("no queue pair 0x", output)
 
     def test_traffic_goes_on_with_the_recorder(self):
         perftest(self.lab, "ib_write_bw", "-n", 500)

@@ -2,6 +2,7 @@
 #include "tools/views/top.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -82,6 +83,10 @@ void AddRates(const Traffic& traffic, double seconds, std::vector<std::string>& 
   cells.push_back(ScaledText(static_cast<double>(traffic.resent) / seconds, "/s"));
 }
 
+std::string Counted(size_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 std::string RenderPrograms(const std::vector<Program>& programs, double seconds) {
   TextTable table({"program", "pid", "qps", "sent", "received", "packets", "sent again"});
   for (const Program& program : programs) {
@@ -142,8 +147,9 @@ absl::StatusOr<std::string> RenderTop(const std::string& before, const std::stri
   };
   std::ranges::stable_sort(programs, is_busier);
   std::ranges::stable_sort(rows, is_busier);
-  const std::string head = absl::StrCat(programs.size(), " programs, ", rows.size(),
-                                        " queue pairs, ", absl::StrFormat("%.1f s\n", seconds));
+  const std::string head =
+      absl::StrCat(Counted(programs.size(), "program"), ", ", Counted(rows.size(), "queue pair"),
+                   absl::StrFormat(", %.1f s\n", seconds));
   if (rows.empty()) return head;
   return absl::StrCat(head, "\n", RenderPrograms(programs, seconds), "\n",
                       RenderRows(rows, seconds));

@@ -37,7 +37,7 @@ TEST(TopTest, TheBusiestStandFirst) {
 TEST(TopTest, QueuePairsOfAProgramAreAddedUp) {
   const std::string text =
       Top(Dump(""), Dump(QueuePair(1, 17, 1000, 0) + "," + QueuePair(1, 18, 1000, 0)), 1);
-  EXPECT_EQ(text.substr(0, text.find('\n')), "1 programs, 2 queue pairs, 1.0 s");
+  EXPECT_EQ(text.substr(0, text.find('\n')), "1 program, 2 queue pairs, 1.0 s");
   EXPECT_NE(text.find("16 kb/s"), std::string::npos) << text;
 }
 
