@@ -142,6 +142,12 @@ class FlagsWithADaemonTest(unittest.TestCase):
         self.assertIn("write -: Bad file descriptor", output)
         self.assertTrue(self.lab.a.dump("devices"))
 
+    def test_a_relative_socket_is_found_from_other_folders(self):
+        folder, socket = os.path.split(self.lab.a.daemon.socket)
+        output = run(["sh", "-c", f"cd {folder} && exec {UROCE} --socket {socket} run -- "
+                      "sh -c 'cd / && ibv_devices'"])
+        self.assertIn("uroce0", output)
+
     def test_what_there_is_stands_beside_what_there_is_not(self):
         for words, hint in ((("switch", "-d", "nope"), "there are none"),
                             (("top", "--batch", "-d", "nope"), "there are: uroce0, uroce1"),

@@ -74,7 +74,11 @@ absl::StatusOr<LaunchEnvironment> MakeLaunchEnvironment(const std::string& socke
     return absl::FailedPreconditionError(
         absl::StrCat("LD_PRELOAD cannot hold '", *library, "': its path has a blank or a colon"));
   }
-  return LaunchEnvironment{PrependPreload(*library, EnvironmentOr("LD_PRELOAD", "")), socket_path,
+  // Programs go to other folders.
+  std::error_code error;
+  const std::filesystem::path socket = std::filesystem::absolute(socket_path, error);
+  return LaunchEnvironment{PrependPreload(*library, EnvironmentOr("LD_PRELOAD", "")),
+                           error ? socket_path : socket.string(),
                            AppendAsanOptions(EnvironmentOr("ASAN_OPTIONS", ""))};
 }
 
