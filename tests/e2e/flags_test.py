@@ -122,7 +122,7 @@ class FlagsTest(unittest.TestCase):
 
     def test_help_and_version_end_well(self):
         for program in (UROCE, UROCED):
-            for flag in ("--help", "--version"):
+            for flag in ("-h", "--help", "--version"):
                 self.assertTrue(run([program, flag]))
         for command in ("run", "env", "devices", "stat", "qp", "mr", "capture", "extcap",
                         "doctor"):
@@ -141,6 +141,20 @@ class FlagsWithADaemonTest(unittest.TestCase):
         self.assertEqual(status, 1, output)
         self.assertIn("write -: Bad file descriptor", output)
         self.assertTrue(self.lab.a.dump("devices"))
+
+    def test_a_listing_to_a_full_disk_is_an_error(self):
+        for words in ("stat", "stat --json", "qp", "devices --json", "fault show", "config show",
+                      "top --batch --count 1 --watch 0.1", "doctor", "env"):
+            command = " ".join(map(str, self.lab.a.uroce(*words.split())))
+            status, output = run_status(["sh", "-c", f"{command} >/dev/full"])
+            self.assertEqual((status, output),
+                             (1, "uroce: standard output: No space left on device\n"), words)
+
+    def test_a_program_that_cannot_run_has_the_status_that_shells_give_it(self):
+        for program, expected in (("/nonexistent/program", 127), ("/etc/passwd", 126)):
+            status, output = run_status(self.lab.a.verbs(program))
+            self.assertEqual(status, expected, output)
+            self.assertIn(f"uroce: cannot run {program}: ", output)
 
     def test_a_relative_socket_is_found_from_other_folders(self):
         folder, socket = os.path.split(self.lab.a.daemon.socket)
