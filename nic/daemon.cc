@@ -115,7 +115,8 @@ void Daemon::Settle() {
 }
 
 Daemon::Daemon(const Config& config, Ports ports, ControlSocket socket)
-    : nic_(std::make_unique<Nic>(config, std::move(ports.devices), ports.seats,
+    : lock_(socket.TakeLock()),
+      nic_(std::make_unique<Nic>(config, std::move(ports.devices), ports.seats,
                                  std::move(ports.network))),
       server_(std::make_unique<Server>(loop_, *nic_, std::move(socket))) {}
 

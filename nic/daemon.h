@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "nic/base/event_loop.h"
 #include "nic/control/reconfiguration.h"
+#include "nic/control/socket_lock.h"
 #include "nic/settings/config.h"
 
 namespace uroce::nic {
@@ -48,6 +49,7 @@ class Daemon {
 
   Daemon(const Config& config, Ports ports, ControlSocket socket);
 
+  SocketLock lock_;  ///< Goes last: the next daemon takes the same ports.
   EventLoop loop_;
   const std::unique_ptr<Nic> nic_;
   const std::unique_ptr<Server> server_;

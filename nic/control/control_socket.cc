@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nic/control/control_socket.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -24,9 +22,6 @@ constexpr int kBacklog = 128;
 constexpr char kRemedy[] =
     "; remove it, or give a --socket in a directory where nobody else makes files";
 
-constexpr char kOtherPlace[] =
-    "; start it as root, set XDG_RUNTIME_DIR, or give a --socket in a directory of your own";
-
 absl::Status Complain(const std::string& path, absl::string_view what, int error) {
   return absl::Status(absl::ErrnoToStatusCode(error),
                       absl::StrCat("--socket: ", path, ": ", what, ": ", std::strerror(error)));
@@ -35,26 +30,6 @@ absl::Status Complain(const std::string& path, absl::string_view what, int error
 void MakeDirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash != std::string::npos && slash != 0) mkdir(path.substr(0, slash).c_str(), 0755);
-}
-
-// The holder of the lock serves the socket; an unlocked socket is left from a dead daemon.
-absl::StatusOr<Fd> TakeLock(const std::string& path) {
-  const std::string lock_path = path + ".lock";
-  Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!lock) {
-    const absl::Status status = Complain(lock_path, "cannot be opened", errno);
-    return absl::Status(status.code(), absl::StrCat(status.message(), kOtherPlace));
-  }
-  struct stat status {};
-  if (fstat(lock.get(), &status) != 0 || status.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("--socket: ", lock_path, " belongs to user ", status.st_uid, kRemedy));
-  }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  return absl::AlreadyExistsError(
-      absl::StrCat("--socket: ", path,
-                   ": another uroced serves it; stop that one, or give this "
-                   "one a --socket of its own"));
 }
 
 absl::StatusOr<Fd> BindSocket(const std::string& path) {
@@ -82,7 +57,7 @@ absl::StatusOr<ControlSocket> ControlSocket::Listen(const std::string& path) {
         "--socket: ", path, " is a directory; name a file in it, such as ", path, "/uroced.sock"));
   }
   MakeDirectoryOf(path);
-  absl::StatusOr<Fd> lock = TakeLock(path);
+  absl::StatusOr<SocketLock> lock = SocketLock::Take(path);
   if (!lock.ok()) return lock.status();
   absl::StatusOr<OwnTree> tree = OwnTree::Make(path + UROCE_TREE_SUFFIX);
   if (!tree.ok()) {
@@ -94,7 +69,7 @@ absl::StatusOr<ControlSocket> ControlSocket::Listen(const std::string& path) {
   return ControlSocket(path, *std::move(lock), *std::move(tree), *std::move(listener));
 }
 
-ControlSocket::ControlSocket(std::string path, Fd lock, OwnTree tree, Fd listener)
+ControlSocket::ControlSocket(std::string path, SocketLock lock, OwnTree tree, Fd listener)
     : path_(std::move(path)),
       lock_(std::move(lock)),
       tree_(std::move(tree)),
@@ -104,7 +79,6 @@ ControlSocket::ControlSocket(std::string path, Fd lock, OwnTree tree, Fd listene
 ControlSocket::~ControlSocket() {
   if (!listener_) return;
   unlink(path_.c_str());
-  unlink((path_ + ".lock").c_str());
   // Closing also drops waiting connections, and what clients sent on them.
   SideThread().End(std::make_shared<Fd>(std::move(listener_)));
 }

@@ -8,11 +8,12 @@
 #include "absl/status/statusor.h"
 #include "nic/base/fd.h"
 #include "nic/base/own_tree.h"
+#include "nic/control/socket_lock.h"
 
 namespace uroce::nic {
 
 /// A listening socket in the file system, and a lock file beside it, which says that a daemon
-/// serves the socket. The destructor removes both.
+/// serves the socket. The destructor removes the socket, and the lock if nobody has taken it.
 class ControlSocket {
  public:
   /// Creates the socket, and its directory if needed. Replaces a socket that no daemon serves.
@@ -26,12 +27,14 @@ class ControlSocket {
   int fd() const { return listener_.get(); }
   /// The directory beside the socket, at its path with UROCE_TREE_SUFFIX. Call it once.
   OwnTree TakeTree() { return std::move(tree_); }
+  /// For an owner that keeps it for longer than this object lives. Call it once.
+  SocketLock TakeLock() { return std::move(lock_); }
 
  private:
-  ControlSocket(std::string path, Fd lock, OwnTree tree, Fd listener);
+  ControlSocket(std::string path, SocketLock lock, OwnTree tree, Fd listener);
 
   std::string path_;
-  Fd lock_;
+  SocketLock lock_;
   OwnTree tree_;
   Fd listener_;
 };

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -78,6 +79,28 @@ class ServiceTest(unittest.TestCase):
         self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
         self.assertEqual(daemon.stop(), 0)
         self.assertEqual(os.listdir(self.directory), [], "nothing stays behind")
+
+    def test_one_that_is_told_to_end_makes_room_for_the_next(self):
+        for _ in range(5):
+            daemon = self.start_ready()
+            daemon.signal(signal.SIGSTOP)  # It ends while the next one waits.
+            daemon.signal(signal.SIGTERM)
+            following = self.start()
+            time.sleep(0.2)
+            daemon.signal(signal.SIGCONT)
+            wait_until(lambda one=following: "uroced: ready, " in one.output(), "the next one")
+            self.assertEqual(daemon.wait(30), 0)
+            self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
+            self.assertTrue(os.path.exists(f"{self.socket}.lock"))
+            self.assertEqual(following.stop(), 0)
+            self.assertEqual(os.listdir(self.directory), [])
+
+    def test_one_that_stays_keeps_its_socket(self):
+        self.start_ready()
+        status, output = run_status([UROCED, "--no-huge", "--socket", self.socket])
+        self.assertEqual(status, 1, output)
+        self.assertIn(f"{self.socket}: another uroced serves it", output)
+        self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))
 
     def test_ready_fd_gets_a_byte(self):
         path = f"{self.directory}/ready"
