@@ -117,7 +117,7 @@ class DoctorOnWireTest(unittest.TestCase):
             self.assertEqual(problem["fix"], f"sudo kill -CONT {daemon.pid}")
             waiting = Process(lab.a.uroce("devices"))
             self.addCleanup(waiting.kill)
-            wait_until(lambda: f"the daemon (pid {daemon.pid}) has not answered for 5 s" in
+            wait_until(lambda: f"the daemon (pid {daemon.pid}) is stopped, by" in
                        waiting.output(), "the line of a command that waits")
         finally:
             daemon.signal(signal.SIGCONT)

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <span>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +27,7 @@ constexpr int kMaxReplyFds = 4;
 // Enough for a dump of some million objects. A longer one means a broken daemon.
 constexpr uint64_t kMaxDumpBytes = 1ull << 30;
 constexpr size_t kPieceBytes = 64 << 10;
-constexpr int kLongSilenceMs = 5000;
+constexpr int kLookMs = 1000;  // For whether the daemon is stopped.
 
 /// The bytes of a reply after uroce_reply, and its descriptors.
 struct Reply {
@@ -75,12 +77,17 @@ absl::Status CheckReply(std::span<const uint8_t> datagram, uroce_reply& header) 
   return absl::OkStatus();
 }
 
-/// Says whom the tool waits for, when that is long.
+/// Says so when a reply cannot come. A daemon that is busy, or just starts, is waited for.
 void AwaitReply(int socket) {
   pollfd readable{.fd = socket, .events = POLLIN, .revents = 0};
-  if (poll(&readable, 1, kLongSilenceMs) != 0) return;
-  fprintf(stderr, "uroce: the daemon (pid %d) has not answered for %d s; uroce doctor says why\n",
-          PeerPid(socket), kLongSilenceMs / 1000);
+  while (poll(&readable, 1, kLookMs) == 0) {
+    const pid_t daemon = PeerPid(socket);
+    if (!IsStopped(daemon)) continue;
+    fprintf(stderr,
+            "uroce: the daemon (pid %d) is stopped, by SIGSTOP or a debugger; waiting for it\n",
+            daemon);
+    return;
+  }
 }
 
 absl::StatusOr<Reply> ReceiveReply(int socket) {
@@ -195,6 +202,15 @@ pid_t PeerPid(int socket) {
   socklen_t length = sizeof(credentials);
   const int result = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length);
   return result == 0 ? credentials.pid : 0;
+}
+
+bool IsStopped(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  const std::string status{std::istreambuf_iterator<char>(file), {}};
+  const size_t name_end = status.rfind(") ");  // The name may have such an end too.
+  if (name_end == status.npos || name_end + 2 >= status.size()) return false;
+  const char state = status[name_end + 2];
+  return state == 'T' || state == 't';
 }
 
 absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path) {

@@ -26,6 +26,8 @@ absl::StatusOr<Fd> ConnectToDaemon(const std::string& socket_path);
 
 /// The process at the other end; 0 if it is in a namespace that this one does not see.
 pid_t PeerPid(int socket);
+/// Whether a process has got SIGSTOP, or a debugger holds it: then it answers nobody.
+bool IsStopped(pid_t pid);
 
 /// Asks for one of the daemon's state dumps and returns its JSON text.
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what);

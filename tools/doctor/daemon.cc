@@ -54,24 +54,10 @@ void Connect(DaemonFacts& facts) {
   facts.pid = PeerPid(socket.get());
 }
 
-/// A file of /proc/PID, or "".
-std::string ReadProc(pid_t pid, const char* name) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/", name));
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// Whether it has got SIGSTOP, or a debugger holds it: then it answers nobody.
-bool IsStopped(pid_t pid) {
-  const std::string status = ReadProc(pid, "stat");
-  const size_t name_end = status.rfind(") ");  // The name may have such an end too.
-  if (name_end == status.npos || name_end + 2 >= status.size()) return false;
-  const char state = status[name_end + 2];
-  return state == 'T' || state == 't';
-}
-
 /// The words behind the program's name on its command line.
 std::vector<std::string> FlagsOf(pid_t pid) {
-  std::string line = ReadProc(pid, "cmdline");
+  std::ifstream file(absl::StrCat("/proc/", pid, "/cmdline"));
+  std::string line{std::istreambuf_iterator<char>(file), {}};
   if (!line.empty()) line.pop_back();
   std::vector<std::string> words = absl::StrSplit(line, '\0');
   words.erase(words.begin());
