@@ -114,8 +114,8 @@ void ControlConnections::Bury() {
   if (!ended_.empty()) context_.loop.After(Nanos(0), [this] { Bury(); });
 }
 
-void ControlConnections::TellOmissions() {
-  for (const auto& [uid, lines] : log_budget_.TakeOmissions(Nic::Now())) {
+void ControlConnections::TellOmissions(Nanos now) {
+  for (const auto& [uid, lines] : log_budget_.TakeOmissions(now)) {
     spdlog::warn("user {}: {} lines left out here", uid, lines);
   }
 }

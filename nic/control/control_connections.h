@@ -49,8 +49,8 @@ class ControlConnections {
   void EndStruck();
   /// Ends all connections at once.
   void Clear();
-  /// Logs how many log lines were suppressed.
-  void TellOmissions();
+  /// Logs how many lines of users with a line left at `now` were left out.
+  void TellOmissions(Nanos now);
 
  private:
   /// Refuses a client; says why to the client and in the log.

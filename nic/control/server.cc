@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "nic/base/log_budget.h"
 #include "nic/base/mapping_guard.h"
 #include "nic/control/control_connections.h"
 #include "nic/control/services.h"
@@ -69,6 +70,7 @@ Server::~Server() {
   loop_.Cancel(maintenance_);
   loop_.Cancel(settling_);
   connections_->Clear();
+  connections_->TellOmissions(Nic::Now() + LogBudget::kInterval);  // There is no later.
   SayFarewell();
 }
 
@@ -144,7 +146,7 @@ void Server::MaintainPorts() {
   for (const auto& device : nic_.devices()) MaintainPort(*device);
   for (const auto& [id, program] : nic_.programs()) program->contexts().RetryPortEvents();
   nic_.ReleaseDevices();
-  connections_->TellOmissions();
+  connections_->TellOmissions(Nic::Now());
   maintenance_ = loop_.After(kMaintenanceInterval, [this] { MaintainPorts(); });
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "nic/settings/port_congestion.h"
 #include "nic/settings/port_fields.h"
@@ -159,8 +160,11 @@ absl::Status ApplyWire(Setting setting, Config& config) {
   const Setting of_nics = TakeFieldsOfNics(setting);
   if (absl::Status status = TakeCommonFields(setting, common); !status.ok()) return status;
   if (setting.fields.size() != 2) {
-    return Complain(setting, absl::StrCat("a wire has two ends, not ", setting.fields.size(),
-                                          ", such as uroce0=10.0.0.1/24,uroce1=10.0.0.2/24"));
+    std::vector<std::string> names;
+    for (const auto& [name, addresses] : setting.fields) names.push_back(name);
+    return Complain(setting, absl::StrCat("a wire has two ends, not ", names.size(), " (",
+                                          absl::StrJoin(names, ", "),
+                                          "), such as uroce0=10.0.0.1/24,uroce1=10.0.0.2/24"));
   }
   int wire = 0;
   for (const DeviceConfig& device : config.devices) wire = std::max(wire, device.wire + 1);

@@ -447,6 +447,18 @@ class LogTest(unittest.TestCase):
         self.assertRegex(text(), r"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d uroced "
                                  r"info: session \d+: ibv_devices \(pid \d+\) joined$")
 
+    def test_lines_that_are_left_out_are_counted_at_the_end_too(self):
+        lab = self.daemon()
+        programs = 40
+        for _ in range(programs):
+            lab.a.run("ibv_devices")
+        text = lab.daemons[0].process.output
+        lab.close()
+        told = len(re.findall(r" (joined|left)$", text(), re.M))
+        left_out = [int(lines) for lines in re.findall(r"user 0: (\d+) lines left out here", text())]
+        self.assertLess(told, 2 * programs)
+        self.assertEqual(told + sum(left_out), 2 * programs)
+
     def test_json_has_one_object_a_line(self):
         lab = self.daemon("--log-format", "json")
         lab.a.run("ibv_devices")

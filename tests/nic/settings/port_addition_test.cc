@@ -82,7 +82,7 @@ TEST(PortAdditionTest, AddedWiresHaveKernelInterfacesWhereTheFirstOnesHave) {
 }
 
 TEST(PortAdditionTest, OneLineSaysWhatIsWrongOfAWire) {
-  for (const auto& [text, said] : {std::pair{"l=10.4.0.1/24", "a wire has two ends, not 1"},
+  for (const auto& [text, said] : {std::pair{"l=10.4.0.1/24", "a wire has two ends, not 1 (l)"},
                                    {"a=10.4.0.1/24,r=10.4.0.2/24", "\"a\" is used twice"},
                                    {"l=10.0.0.1/24,r=10.4.0.2/24", "belongs to a and to l"},
                                    {"l=10.4.0.1/24,r=nowhere", "nowhere"}}) {
