@@ -71,7 +71,10 @@ absl::Status CheckInterfaceMtu(const DeviceArguments& arguments, const DeviceOpt
 
 absl::Status CheckInterface(const DeviceArguments& arguments, const DeviceOptions& options) {
   const absl::StatusOr<KernelInterface> kernel = ReadKernelInterface(arguments.Interface());
-  if (!kernel.ok()) return Bad(arguments, kernel.status().message());
+  if (!kernel.ok()) {
+    return absl::Status(kernel.status().code(),
+                        Bad(arguments, kernel.status().message()).message());
+  }
   if (options.flow_control) {
     return Bad(arguments, absl::StrCat("flow-control=", NameOf(*options.flow_control),
                                        ": the kernel sets that of ", kernel->name, "; ",
