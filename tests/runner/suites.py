@@ -64,16 +64,18 @@ def run_tree(results, _options):
 
 
 def run_packaging(results, options):
-    """The slow part builds the packages in chroots: a script, on demand."""
+    """The slow part builds packages in chroots, and an image of them: scripts, on demand."""
     run_directory(results, ROOT / "tests" / "packaging", options.pattern)
     if not options.long:
         results.add_skip("packaging/chroot", "packages are built with --long: two hours")
+        results.add_skip("packaging/container", "an image of the packages is built with --long")
         return
-    for suite in ("bookworm", "trixie", "arm64"):
-        done = subprocess.run([ROOT / "tests" / "packaging" / "chroot", suite],
+    for script in ("chroot bookworm", "chroot trixie", "chroot arm64", "container"):
+        words = script.split()
+        done = subprocess.run([ROOT / "tests" / "packaging" / words[0], *words[1:]],
                               stdin=subprocess.DEVNULL, check=False)
         if done.returncode:
-            results.add_failure(f"packaging/chroot {suite}", "see its output above")
+            results.add_failure(f"packaging/{script}", "see its output above")
         else:
             results.add_pass()
 
