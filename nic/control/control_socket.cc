@@ -19,8 +19,6 @@ namespace uroce::nic {
 namespace {
 
 constexpr int kBacklog = 128;
-constexpr char kRemedy[] =
-    "; remove it, or give a --socket in a directory where nobody else makes files";
 
 absl::Status Complain(const std::string& path, absl::string_view what, int error) {
   return absl::Status(absl::ErrnoToStatusCode(error),
@@ -62,7 +60,7 @@ absl::StatusOr<ControlSocket> ControlSocket::Listen(const std::string& path) {
   absl::StatusOr<OwnTree> tree = OwnTree::Make(path + UROCE_TREE_SUFFIX);
   if (!tree.ok()) {
     return absl::Status(tree.status().code(),
-                        absl::StrCat("--socket: ", tree.status().message(), kRemedy));
+                        absl::StrCat("--socket: ", tree.status().message(), kForeignFileRemedy));
   }
   absl::StatusOr<Fd> listener = BindSocket(path);
   if (!listener.ok()) return listener.status();

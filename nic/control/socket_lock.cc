@@ -33,9 +33,7 @@ absl::StatusOr<Fd> Open(const std::string& path) {
   struct stat status {};
   if (fstat(lock.get(), &status) != 0 || status.st_uid != geteuid()) {
     return absl::PermissionDeniedError(
-        absl::StrCat("--socket: ", path, " belongs to user ", status.st_uid,
-                     "; remove it, or give a --socket in a directory where nobody else makes "
-                     "files"));
+        absl::StrCat("--socket: ", path, " belongs to user ", status.st_uid, kForeignFileRemedy));
   }
   return lock;
 }

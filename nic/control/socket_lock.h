@@ -10,6 +10,10 @@
 
 namespace uroce::nic {
 
+/// What to do about a file of another user at the path of the socket or of its lock.
+inline constexpr char kForeignFileRemedy[] =
+    "; remove it, or give a --socket in a directory where nobody else makes files";
+
 /// The lock file beside a control socket, which the daemon holds until its ports are closed. The
 /// destructor removes it.
 class SocketLock {
