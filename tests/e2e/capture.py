@@ -4,7 +4,6 @@ import contextlib
 import re
 import signal
 import subprocess
-import time
 
 from process import Failed, Process, wait_until
 
@@ -23,15 +22,21 @@ def stop_capture(capture):
 
 
 def stop_complete_capture(tcpdump):
-    """Ends a tcpdump that writes to a file; fails if it has not had all packets."""
-    time.sleep(1.2)  # The kernel gives it what is there at least once in a second.
+    """Ends a tcpdump that writes to a file once it has had all packets of programs that have ended;
+    fails if it lost some."""
+    wait_until(lambda: _had_all(tcpdump), "tcpdump to have had all packets")
     tcpdump.stop(60)
-    said = tcpdump.output()
-    captured, received, dropped = (
-        int(re.search(rf"(\d+) packets {what}", said)[1])
-        for what in ("captured", "received by filter", "dropped by kernel"))
-    if dropped or captured != received:
+    if "\n0 packets dropped by kernel" not in tcpdump.output():
         raise Failed(tcpdump.describe())
+
+
+def _had_all(tcpdump):
+    """As of what it said last: SIGUSR1 has it say how many packets it had and how many there are. A
+    daemon may send some more of its own."""
+    tcpdump.signal(signal.SIGUSR1)
+    counts = re.findall(r"(\d+) packets? captured, (\d+) packets? received by filter",
+                        tcpdump.output())
+    return counts and counts[-1][0] == counts[-1][1] != "0"
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ import unittest
 
 from capture import tshark
 from lab import UROCED, VERBS_CHECK, WireLab, find_list, next_port
-from process import is_listening, run, run_status, wait_until
-from programs import perftest, pingpong
+from process import run, run_status, wait_until
+from programs import endless_writes, perftest, pingpong
 
 FILES = 3
 
@@ -91,22 +91,12 @@ class FlightTest(unittest.TestCase):
 
     def test_a_live_queue_pair_gives_its_newest_packets(self):
         path = f"{self.lab.directory}/live.pcapng"
-        flags = ["-p", 19999, "-F", "-D", 10]
-        server = self.lab.a.start("ib_write_bw", "-d", "uroce0", "-x", self.lab.a.gid_index(),
-                                  *flags)
-        client = None
-        try:
-            wait_until(lambda: is_listening(server.pid, 19999), "the server")
-            client = self.lab.b.start("ib_write_bw", "-d", "uroce1", "-x", self.lab.b.gid_index(),
-                                      *flags, self.lab.server_address)
-            qpn = wait_until(lambda: [qp["qpn"] for qp in find_list(self.lab.a.dump("qp"))
-                                      if qp["sent_packets"] > 100], "traffic")
-            run(self.lab.a.uroce("flight", qpn[0], "-w", path))
-            self.assertEqual(len(tshark(path).splitlines()), 16)
-        finally:
-            server.kill()
-            if client:
-                client.kill()
+        server, client = endless_writes(self, self.lab)
+        (qpn,) = [qp["qpn"] for qp in find_list(self.lab.a.dump("qp")) if qp["sent_packets"] > 100]
+        run(self.lab.a.uroce("flight", qpn, "-w", path))
+        self.assertEqual(len(tshark(path).splitlines()), 16)
+        server.kill()
+        client.kill()
         status, output = run_status(self.lab.a.uroce("flight", 5, "-w", path))
         self.assertEqual(status, 2)
         self.assertIn("no queue pair 0x", output)

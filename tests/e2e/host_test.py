@@ -75,7 +75,7 @@ class HostTest(unittest.TestCase):
     def test_a_transfer_follows_the_gateway_to_another_mac(self):
         router = self.lab.router
         router.run(["sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/eth1/arp_notify"])
-        check = DataCheck(self.lab, "--seed", seed(), "--ops", 6000, "--timeout", 18)
+        check = DataCheck(self.lab, "--seed", seed(), "--timeout", 18, ongoing=True)
         try:
             wait_until(lambda: any(qp["received_packets"] > 1000
                                    for qp in find_list(self.lab.a.dump("qp"))), "packets")

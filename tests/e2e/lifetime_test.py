@@ -4,29 +4,9 @@ import signal
 import time
 import unittest
 
-from lab import VethLab, WireLab, find_list, next_port
-from process import cpu_seconds, is_listening, wait_until
-from programs import pingpong
-
-
-def endless_transfer(lab):
-    """ib_write_bw for longer than any test, under way."""
-    port = next_port()
-
-    def program(host):
-        return ["ib_write_bw", "-d", host.device, "-x", host.gid_index(), "-p", port, "-F",
-                "-D", 60]
-
-    server = lab.a.start(*program(lab.a))
-    wait_until(lambda: is_listening(server.pid, port), f"a listener on {port}")
-    client = lab.b.start(*program(lab.b), lab.server_address)
-    # The server of a one-way test never sends and stays in RTR.
-    wait_until(lambda: states(lab) == ["RTR", "RTS"], "a connection")
-    return server, client
-
-
-def states(lab):
-    return sorted(qp["state"] for qp in find_list(lab.a.dump("qp")))
+from lab import VethLab, WireLab, find_list
+from process import cpu_seconds, wait_until
+from programs import endless_writes, pingpong
 
 
 class LifetimeTest(unittest.TestCase):
@@ -37,7 +17,7 @@ class LifetimeTest(unittest.TestCase):
         self.lab.tear_down()
 
     def test_killed_program_leaves_no_queue_pair_and_no_memory(self):
-        server, client = endless_transfer(self.lab)
+        server, client = endless_writes(self, self.lab)
         client.signal(signal.SIGKILL)
         server.signal(signal.SIGKILL)
         wait_until(lambda: not find_list(self.lab.a.dump("qp")), "the queue pairs to go")
@@ -46,20 +26,20 @@ class LifetimeTest(unittest.TestCase):
         self.lab.close()
 
     def test_program_whose_peer_was_killed_gets_an_error_and_ends(self):
-        server, client = endless_transfer(self.lab)
+        server, client = endless_writes(self, self.lab)
         server.signal(signal.SIGKILL)
         status = client.wait(30)
         self.assertNotEqual(status, 0, client.output())
         self.lab.close()
 
     def test_killed_daemon_ends_programs_with_an_error(self):
-        server, client = endless_transfer(self.lab)
+        server, client = endless_writes(self, self.lab)
         self.lab.daemons[0].process.signal(signal.SIGKILL)
         for program in (server, client):
             self.assertNotEqual(program.wait(30), 0, program.output())
 
     def test_daemon_that_is_told_to_end_does_so_under_load(self):
-        server, client = endless_transfer(self.lab)
+        server, client = endless_writes(self, self.lab)
         self.lab.daemons[0].stop()
         for program in (server, client):
             self.assertNotEqual(program.wait(30), 0, program.output())

@@ -73,7 +73,7 @@ class MemifRestartTest(unittest.TestCase):
         watch = PortWatch(survivor)
         self.addCleanup(watch.close)
         sent = sent_packets(survivor)
-        check = DataCheck(self.lab, "--seed", seed(), "--ops", 100000, *IMPATIENT)
+        check = DataCheck(self.lab, "--seed", seed(), *IMPATIENT, ongoing=True)
         self.addCleanup(check.kill)
         wait_until(lambda: sent_packets(survivor) > sent + 1000, "packets")
         self.lab.kill(victim)

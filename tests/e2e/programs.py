@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs that users bring: rdma-core's examples, perftest, and verbs_check."""
 import os
+import pathlib
 import tempfile
 
-from lab import VERBS_CHECK, next_port
-from process import Failed
+from lab import VERBS_CHECK, find_list, next_port
+from process import Failed, wait_until
 
 
 def pingpong(lab, *flags, version=4, timeout_s=60, service="rc"):
@@ -63,6 +64,28 @@ def perftest(lab, tool, *flags, version=4, timeout_s=90):
     return rows
 
 
+def endless_writes(test, lab, *flags):
+    """ib_write_bw from one host to the other that is under way, and ends when it fails or is
+    killed, at the latest with the test; returns server and client."""
+    port = next_port()
+
+    def program(host):
+        return ["ib_write_bw", "-d", host.device, "-x", host.gid_index(), "-p", port, "-F",
+                "--run_infinitely", "-D", 1, *flags]
+
+    def has_sent():
+        return any(qp["device"] == lab.b.device and qp["sent_packets"] > 100
+                   for qp in find_list(lab.b.dump("qp")))
+
+    server = lab.a.start(*program(lab.a))
+    test.addCleanup(server.kill)
+    wait_until(lambda: lab.a.is_listening(server, port), "a listener")
+    client = lab.b.start(*program(lab.b), lab.server_address)
+    test.addCleanup(client.kill)
+    wait_until(lambda: not client.running() or has_sent(), "traffic")
+    return server, client
+
+
 def perftest_rows(output):
     """Lines of numbers: bytes, iterations, and what the tool measures."""
     rows = []
@@ -93,13 +116,16 @@ def ucx_perftest(lab, transport, test, *flags, timeout_s=90):
 
 
 class DataCheck:
-    """verbs_check with an end on each host, in two processes, under way until `finish`. `prefix`:
-    what starts them, as another user perhaps."""
+    """verbs_check with an end on each host, in two processes. `ongoing`: they send until `finish`
+    is called, however fast the machine is. `prefix`: what starts them, as another user perhaps."""
 
-    def __init__(self, lab, *flags, version=4, prefix=()):
+    def __init__(self, lab, *flags, version=4, ongoing=False, prefix=()):
         self._lab = lab
         self._exchange = tempfile.TemporaryDirectory(prefix="uroce-e2e-", dir=lab.exchange_root)
         os.chmod(self._exchange.name, 0o777)
+        self._enough = pathlib.Path(self._exchange.name, "enough")
+        if ongoing:
+            flags = (*flags, "--ops", 1, "--until", lab.a.seen(self._enough))
 
         def program(host, role):
             return [*prefix, host.seen(VERBS_CHECK), "--role", role,
@@ -110,9 +136,6 @@ class DataCheck:
 
         self._ends = [lab.a.start(*program(lab.a, 0)), lab.b.start(*program(lab.b, 1))]
 
-    def running(self):
-        return all(end.running() for end in self._ends)
-
     def wait_for_end_on(self, host, timeout_s=60):
         """Waits until the program of this host has ended; returns its exit status."""
         return self._ends[0 if host is self._lab.a else 1].wait(timeout_s)
@@ -120,6 +143,7 @@ class DataCheck:
     def finish(self, timeout_s=180):
         """Waits for both ends, which must find all data right; returns their outputs."""
         try:
+            self._enough.touch()
             return [end.expect_success(timeout_s) for end in self._ends]
         except Failed as error:
             raise Failed(f"{error}\n-- the other end: "

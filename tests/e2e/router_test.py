@@ -30,7 +30,7 @@ class RouterTest(unittest.TestCase):
         data_check(self.lab, "--seed", seed(), "--ops", 500, "--mtu", 1024)
 
     def test_path_leads_to_the_router(self):
-        check = DataCheck(self.lab, "--seed", seed(), "--ops", 2000)
+        check = DataCheck(self.lab, "--seed", seed(), ongoing=True)
         try:
             path = wait_until(lambda: next((qp for qp in find_list(self.lab.a.dump("qp"))
                                             if qp["remote"] == "10.2.0.2"), None), "a path")
@@ -40,7 +40,7 @@ class RouterTest(unittest.TestCase):
             check.kill()
 
     def test_transfer_follows_a_router_with_another_mac(self):
-        check = DataCheck(self.lab, "--seed", seed(), "--ops", 6000, "--timeout", 18)
+        check = DataCheck(self.lab, "--seed", seed(), "--timeout", 18, ongoing=True)
         try:
             wait_until(lambda: any(qp["received_packets"] > 1000
                                    for qp in find_list(self.lab.a.dump("qp"))), "packets")
@@ -59,7 +59,7 @@ class RouterTest(unittest.TestCase):
         router.ip("link", "add", "second", "link", "eth1", "type", "macvlan", "mode", "bridge")
         router.ip("addr", "add", "10.1.0.3/24", "dev", "second")
         router.ip("link", "set", "second", "up")
-        check = DataCheck(self.lab, "--seed", seed(), "--ops", 6000, "--timeout", 18)
+        check = DataCheck(self.lab, "--seed", seed(), "--timeout", 18, ongoing=True)
         try:
             wait_until(lambda: any(qp["received_packets"] > 1000
                                    for qp in find_list(self.lab.a.dump("qp"))), "packets")

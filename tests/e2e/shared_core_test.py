@@ -5,9 +5,9 @@ import os
 import unittest
 from pathlib import Path
 
-from lab import WireLab, next_port
+from lab import WireLab
 from process import Process, wait_until
-from programs import DataCheck, perftest, pingpong
+from programs import DataCheck, endless_writes, perftest, pingpong
 
 
 def switches(pid):
@@ -44,16 +44,7 @@ class SharedCoreTest(unittest.TestCase):
         perftest(self.lab, "ib_send_bw", "-b", "-n", 2000)  # A queue for either direction.
 
     def test_a_program_that_polls_sleeps(self):
-        port = next_port()
-
-        def program(host):
-            return ["ib_write_bw", "-d", host.device, "-x", host.gid_index(), "-p", port, "-F",
-                    "-s", 64, "-D", 60]
-        server = self.lab.a.start(*program(self.lab.a))
-        self.addCleanup(server.kill)
-        wait_until(lambda: self.lab.a.is_listening(server, port), "the server")
-        client = self.lab.b.start(*program(self.lab.b), self.lab.server_address)
-        self.addCleanup(client.kill)
+        _, client = endless_writes(self, self.lab, "-s", 64)
         wait_until(lambda: child_named(client.pid, "ib_write_bw"), "the client")
         pid = child_named(client.pid, "ib_write_bw")
         before = switches(pid)

@@ -3,10 +3,11 @@
 pairs and whichever drives the port."""
 import unittest
 
-from lab import LONG, UdpLab, VethLab, WireLab, find_list, next_port
+from lab import LONG, UdpLab, VethLab, WireLab, find_list
 from memif_lab import MemifLab
 from process import wait_until
-from programs import data_check, data_check_in_one_process, perftest, pingpong, seed
+from programs import (data_check, data_check_in_one_process, endless_writes, perftest, pingpong,
+                      seed)
 
 WORKERS = ("--workers", "2")
 ITERATIONS = 2000 if LONG else 100
@@ -42,20 +43,10 @@ class WireWorkersTest(unittest.TestCase):
         self.assertTrue(both_worked(self.lab.a), workers_of(self.lab.a))
 
     def test_a_killed_program_leaves_nothing_on_either(self):
-        port = next_port()
-        server = self.lab.a.start("ib_write_bw", "-d", self.lab.a.device, "-q", 8, "-p", port,
-                                  "--run_infinitely")
-        client = None
-        try:
-            wait_until(lambda: self.lab.a.is_listening(server, port), "a listener")
-            client = self.lab.b.start("ib_write_bw", "-d", self.lab.b.device, "-q", 8, "-p", port,
-                                      "--run_infinitely", self.lab.server_address)
-            wait_until(lambda: sum(w["queue_pairs"] for w in workers_of(self.lab.a)) == 16,
-                       "16 queue pairs")
-        finally:
-            server.kill()
-            if client:
-                client.kill()
+        server, client = endless_writes(self, self.lab, "-q", 8)
+        self.assertEqual(sum(w["queue_pairs"] for w in workers_of(self.lab.a)), 16)
+        server.kill()
+        client.kill()
         wait_until(lambda: not any(w["queue_pairs"] for w in workers_of(self.lab.a)),
                    "no queue pair")
         pingpong(self.lab, "-c", "-n", ITERATIONS)

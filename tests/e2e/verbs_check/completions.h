@@ -21,6 +21,10 @@ static inline void vc_put(struct vc_completions* to, const struct ibv_wc* wc) {
   to->waiting[(to->first + to->count++) % VC_COMPLETIONS] = *wc;
 }
 
+static inline const struct ibv_wc* vc_peek(const struct vc_completions* from) {
+  return &from->waiting[from->first % VC_COMPLETIONS];
+}
+
 static inline struct ibv_wc vc_take(struct vc_completions* from) {
   --from->count;
   return from->waiting[from->first++ % VC_COMPLETIONS];

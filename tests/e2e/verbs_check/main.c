@@ -21,6 +21,7 @@ static const char kUsage[] =
     "  --service rc|uc|ud|xrc\n"
     "  --srq                             receives are posted to a shared receive queue\n"
     "  --seed N --ops N --max-bytes N --mtu N\n"
+    "  --until FILE                      go on after --ops until end 0 sees this file\n"
     "  --timeout N --retries N --rnr-retries N   as ibv_modify_qp takes them (14, 7, 7)\n"
     "  --traffic-class N                 of all packets: DSCP and ECN bits (0)\n"
     "  --deadline SECONDS                give up when nothing completes for so long (60)\n"
@@ -123,6 +124,9 @@ static void set_option(struct vc_options* options, const char** errors, int opti
     case 'o':
       options->ops = number(value, UINT64_MAX);
       return;
+    case 'U':
+      options->until = value;
+      return;
     case 'm':
       options->max_bytes = (uint32_t)number(value, 1u << 28);
       return;
@@ -170,29 +174,14 @@ static void set_option(struct vc_options* options, const char** errors, int opti
 
 int main(int argc, char** argv) {
   static const struct option kOptions[] = {
-      {"device-a", 1, 0, 'a'},
-      {"device-b", 1, 0, 'b'},
-      {"gid-a", 1, 0, 'A'},
-      {"gid-b", 1, 0, 'B'},
-      {"role", 1, 0, 'r'},
-      {"exchange", 1, 0, 'x'},
-      {"seed", 1, 0, 's'},
-      {"ops", 1, 0, 'o'},
-      {"max-bytes", 1, 0, 'm'},
-      {"mtu", 1, 0, 'M'},
-      {"timeout", 1, 0, 't'},
-      {"retries", 1, 0, 'n'},
-      {"rnr-retries", 1, 0, 'N'},
-      {"deadline", 1, 0, 'd'},
-      {"unfenced", 0, 0, 'u'},
-      {"errors", 1, 0, 'e'},
-      {"rxe", 1, 0, 'R'},
-      {"late-receives", 0, 0, 'l'},
-      {"help", 0, 0, 'h'},
-      {"service", 1, 0, 'S'},
-      {"srq", 0, 0, 'q'},
-      {"traffic-class", 1, 0, 'T'},
-      {0, 0, 0, 0},
+      {"device-a", 1, 0, 'a'},      {"device-b", 1, 0, 'b'},      {"gid-a", 1, 0, 'A'},
+      {"gid-b", 1, 0, 'B'},         {"role", 1, 0, 'r'},          {"exchange", 1, 0, 'x'},
+      {"seed", 1, 0, 's'},          {"ops", 1, 0, 'o'},           {"until", 1, 0, 'U'},
+      {"max-bytes", 1, 0, 'm'},     {"mtu", 1, 0, 'M'},           {"timeout", 1, 0, 't'},
+      {"retries", 1, 0, 'n'},       {"rnr-retries", 1, 0, 'N'},   {"deadline", 1, 0, 'd'},
+      {"unfenced", 0, 0, 'u'},      {"errors", 1, 0, 'e'},        {"rxe", 1, 0, 'R'},
+      {"late-receives", 0, 0, 'l'}, {"help", 0, 0, 'h'},          {"service", 1, 0, 'S'},
+      {"srq", 0, 0, 'q'},           {"traffic-class", 1, 0, 'T'}, {0, 0, 0, 0},
   };
   struct vc_options options = {.devices = {"uroce0", "uroce1"},
                                .gid_indices = {1, 1},

@@ -14,7 +14,8 @@ struct vc_options {
   int role; /* 0 or 1: this end alone, the other is another process; -1: both, in two threads. */
   const char* exchange; /* Directory where the ends leave what the other must know. */
   uint64_t seed;
-  uint64_t ops; /* Work requests of each end, at least. */
+  uint64_t ops;      /* Work requests of each end, at least. */
+  const char* until; /* After them it goes on until end 0 sees this file; NULL: it does not. */
   uint32_t max_bytes;
   uint32_t mtu_bytes; /* 0: the port's. */
   uint8_t ack_timeout;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A round, at each end:
- *   1. say "go" and wait for the peer's: both have checked the round before;
+ *   1. say "go" and wait for the peer's: both have checked the round before. Where the end is
+ *      asked for by a file, end 0 says "last" in place of "go" when it has seen it;
  *   2. post the receives of the next round, then this round's requests, then "done";
  *   3. wait for all completions and for the peer's "done";
  *   4. check the memory that the peer wrote, what was read, and what was received.
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "completions.h"
 #include "datagrams.h"
@@ -20,6 +22,7 @@
 
 #define UNTOUCHED 0xee
 #define IMM_GO 0x676f0000u
+#define IMM_LAST 0x6c610000u
 #define IMM_DONE 0x646f0000u
 #define WR_GO (VC_WINDOW + 0ull)
 #define WR_DONE (VC_WINDOW + 1ull)
@@ -49,6 +52,7 @@ struct traffic {
   uint32_t receives_posted; /* Free running, as is the next. */
   uint32_t receives_done;
   uint32_t round_number;
+  int is_last;          /* Nothing is sent after this round. */
   uint8_t* peer_source; /* Copies of what the peer's areas hold. */
   uint8_t* peer_readable;
   uint8_t* shadow;              /* What our writable area must hold. */
@@ -339,12 +343,25 @@ static void expect_send(struct traffic* traffic, uint64_t wr_id) {
   }
 }
 
+static uint32_t go(const struct traffic* traffic, int is_last) {
+  return (is_last ? IMM_LAST : IMM_GO) + traffic->round_number;
+}
+
+/* What the peer has said. */
+static uint32_t next_imm(const struct traffic* traffic) {
+  return ntohl(vc_peek(&traffic->receives_arrived)->imm_data);
+}
+
 static void begin_round(struct traffic* traffic) {
-  post_message(traffic, WR_GO, IMM_GO + traffic->round_number);
+  const struct vc_side* side = &traffic->side;
+  const char* until = side->options->until;
+  if (until && side->index == 0) traffic->is_last = access(until, F_OK) == 0;
+  post_message(traffic, WR_GO, go(traffic, traffic->is_last));
   if (is_late(traffic)) post_receive(traffic);
   wait_for(traffic, 1, 1);
   expect_send(traffic, WR_GO);
-  on_receive(traffic, NULL, IMM_GO + traffic->round_number);
+  if (until && side->index == 1) traffic->is_last = next_imm(traffic) == go(traffic, 1);
+  on_receive(traffic, NULL, go(traffic, side->index == 1 && traffic->is_last));
 }
 
 static void check_sends(struct traffic* traffic) {
@@ -469,7 +486,7 @@ void vc_run_traffic(const struct vc_options* options, int index, struct vc_tally
   start(traffic, options, index);
   /* Both ends count one stream, so that they stop after the same round. */
   uint64_t counted = 0;
-  while (counted < options->ops) {
+  while (counted < options->ops || (options->until && !traffic->is_last)) {
     run_round(traffic);
     for (uint32_t i = 0; i < traffic->own.count; ++i) ++sent->of[traffic->own.ops[i].kind];
     counted += index == 0 ? traffic->own.count : traffic->peer.count;
