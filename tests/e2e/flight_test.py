@@ -92,7 +92,8 @@ class FlightTest(unittest.TestCase):
     def test_a_live_queue_pair_gives_its_newest_packets(self):
         path = f"{self.lab.directory}/live.pcapng"
         server, client = endless_writes(self, self.lab)
-        (qpn,) = [qp["qpn"] for qp in find_list(self.lab.a.dump("qp")) if qp["sent_packets"] > 100]
+        (qpn,) = [qp["qpn"] for qp in find_list(self.lab.b.dump("qp"))
+                  if qp["device"] == self.lab.b.device]
         run(self.lab.a.uroce("flight", qpn, "-w", path))
         self.assertEqual(len(tshark(path).splitlines()), 16)
         server.kill()
