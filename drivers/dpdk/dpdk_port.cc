@@ -24,6 +24,7 @@
 #include "drivers/dpdk/peer_loss.h"
 #include "drivers/dpdk/stable_mac.h"
 #include "drivers/receive_wake.h"
+#include "pipeline/base/counters.h"
 
 namespace uroce::drivers {
 namespace {
@@ -38,11 +39,6 @@ constexpr Nanos kRefusalLimit{10'000'000};
 constexpr Nanos kPauseLimit{1'000'000'000};
 constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
 constexpr uint32_t kStandardMtu = 1500;
-
-/// A counter that one thread writes and another reads.
-void Count(std::atomic<uint64_t>& counter) {
-  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
 
 /// No value if both have none.
 std::optional<uint64_t> Sum(std::optional<uint64_t> a, std::optional<uint64_t> b) {

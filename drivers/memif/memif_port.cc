@@ -19,6 +19,7 @@
 #include "nic/base/event_signal.h"
 #include "nic/base/fd.h"
 #include "nic/base/side_thread.h"
+#include "pipeline/base/counters.h"
 
 namespace uroce::drivers {
 namespace {
@@ -34,11 +35,6 @@ constexpr Nanos kLookAgain{50'000};
 constexpr uint16_t kBurst = 32;
 /// Counts ended connections too, while a thread of theirs is blocked in closing the peer's fds.
 constexpr long kMostConnections = 8;
-
-/// Adds to a counter that only the worker writes.
-void Count(std::atomic<uint64_t>& counter, uint64_t count) {
-  counter.store(counter.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
-}
 
 class MemifPort final : public Port {
  public:

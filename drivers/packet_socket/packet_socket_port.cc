@@ -22,16 +22,13 @@
 #include "drivers/packet_socket/transmit_gate.h"
 #include "drivers/receive_wake.h"
 #include "nic/base/fd.h"
+#include "pipeline/base/counters.h"
 
 namespace uroce::drivers {
 namespace {
 
 constexpr uint16_t kRoom = FrameWriter::kMostFrames;
 constexpr uint64_t kUnknownSpeedBps = 10'000'000'000;
-/// Adds to a counter that only the worker writes.
-void Count(std::atomic<uint64_t>& counter, uint64_t count) {
-  counter.store(counter.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
-}
 
 /// What one worker drives.
 struct alignas(64) SocketQueue {

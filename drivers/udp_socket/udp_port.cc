@@ -21,16 +21,13 @@
 #include "drivers/udp_socket/datagram_reader.h"
 #include "drivers/udp_socket/datagram_writer.h"
 #include "drivers/udp_socket/udp_sockets.h"
+#include "pipeline/base/counters.h"
 
 namespace uroce::drivers {
 namespace {
 
 constexpr uint16_t kUdpRoom = FrameGroups::kMostFrames;
 constexpr uint64_t kUdpSpeedBps = 10'000'000'000;
-/// Adds to a counter that only the worker writes.
-void AddTo(std::atomic<uint64_t>& counter, uint64_t count) {
-  counter.store(counter.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
-}
 
 /// What one worker drives.
 struct alignas(64) UdpQueue {
@@ -144,8 +141,8 @@ uint16_t UdpPort::ReceiveBurst(uint16_t index, rte_mbuf** frames, uint16_t count
   queue.gate.Advance(now);
   const uint16_t got = queue.reader.Receive(queue.sockets, pool_, frames, count);
   const DatagramReader::Counts counts = queue.reader.TakeCounts();
-  if (counts.dropped != 0) AddTo(queue.rx_dropped, counts.dropped);
-  if (counts.fitted != 0) AddTo(queue.rx_fitted, counts.fitted);
+  if (counts.dropped != 0) Count(queue.rx_dropped, counts.dropped);
+  if (counts.fitted != 0) Count(queue.rx_fitted, counts.fitted);
   return got;
 }
 
@@ -153,10 +150,10 @@ uint16_t UdpPort::TransmitBurst(uint16_t index, rte_mbuf** frames, uint16_t coun
   UdpQueue& queue = queues_[index];
   if (!queue.gate.is_open()) return 0;
   const DatagramWriter::Sent sent = queue.writer.Send(queue.sockets, frames, count);
-  if (sent.dropped != 0) AddTo(queue.tx_dropped, sent.dropped);
+  if (sent.dropped != 0) Count(queue.tx_dropped, sent.dropped);
   if (!queue.gate.GivesUp(sent.frames != 0, sent.is_full, now)) return sent.frames;
   rte_pktmbuf_free_bulk(frames + sent.frames, count - sent.frames);
-  AddTo(queue.tx_dropped, count - sent.frames);
+  Count(queue.tx_dropped, count - sent.frames);
   return count;
 }
 

@@ -3,8 +3,9 @@
 
 #include <sys/epoll.h>
 
-#include <atomic>
 #include <utility>
+
+#include "pipeline/base/counters.h"
 
 namespace uroce::nic {
 
@@ -36,10 +37,7 @@ void LinkChannel::OnFrames() {
   for (; taken < pace_.frames_per_turn; ++taken) {
     const std::span<const uint8_t> frame = link_.inbound().Front();
     if (frame.empty()) break;
-    if (!receiver_(frame)) {
-      std::atomic<uint64_t>& refused = link_.counters().rx_refused;
-      refused.store(refused.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
+    if (!receiver_(frame)) Count(link_.counters().rx_refused);
     link_.inbound().Pop();
   }
   if (taken < pace_.frames_per_turn && link_.PrepareSleep()) return;

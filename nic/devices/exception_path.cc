@@ -11,6 +11,8 @@
 #include <span>
 #include <utility>
 
+#include "pipeline/base/counters.h"
+
 namespace uroce::nic {
 namespace {
 
@@ -50,10 +52,7 @@ bool ExceptionPath::ToKernel() {
   for (; count < kBurst; ++count) {
     const std::span<const uint8_t> frame = link_.inbound().Front();
     if (frame.empty()) break;
-    if (write(tap_, frame.data(), frame.size()) < 0) {
-      std::atomic<uint64_t>& refused = link_.counters().rx_refused;
-      refused.store(refused.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
+    if (write(tap_, frame.data(), frame.size()) < 0) Count(link_.counters().rx_refused);
     link_.inbound().Pop();
   }
   return count != 0;

@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "pipeline/base/counters.h"
+
 namespace uroce {
 
 /// The bounds of a histogram: 2^first_log2, and each of the next 2^step_log2 times the one before.
@@ -41,8 +43,8 @@ class Histogram {
   static constexpr HistogramShape kShape = kOfShape;
 
   void Add(uint64_t value) {
-    Raise(counts_[kShape.BucketOf(value)], 1);
-    Raise(sum_, value);
+    Count(counts_[kShape.BucketOf(value)], 1);
+    Count(sum_, value);
   }
   void AddTo(HistogramSums& sums) const {
     for (uint32_t i = 0; i < HistogramShape::kBuckets; ++i) {
@@ -52,10 +54,6 @@ class Histogram {
   }
 
  private:
-  static void Raise(std::atomic<uint64_t>& number, uint64_t amount) {
-    number.store(number.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-  }
-
   std::array<std::atomic<uint64_t>, HistogramShape::kBuckets> counts_{};
   std::atomic<uint64_t> sum_{0};
 };

@@ -115,7 +115,8 @@ class ToRxeTest(RxeCongestion, unittest.TestCase):
                 handled = self.count("rp_cnp_handled")
                 with self.traffic(self.lab.rxe, self.lab.uroce, "ib_write_bw"):
                     self.check_data()
-                    self.assertTrue(any(flow.get("window_packets", 0) for flow in self.flows()))
+                    wait_until(lambda: any(flow.get("window_packets", 0)
+                                           for flow in self.flows()), "a window")
                 self.assertEqual(self.count("rp_cnp_handled"), handled)
 
 

@@ -4,16 +4,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "pipeline/base/counters.h"
 #include "pipeline/shm/rings/shared_word.h"
 
 namespace uroce::datapath {
-namespace {
-
-void Count(std::atomic<uint64_t>& counter) {
-  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
-}  // namespace
 
 FrameLink::FrameLink(uint32_t depth_frames, uint32_t slot_bytes)
     : inbound_(depth_frames, slot_bytes),

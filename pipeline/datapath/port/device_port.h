@@ -15,6 +15,7 @@
 
 #include "drivers/port.h"
 #include "nic/base/clock.h"
+#include "pipeline/base/counters.h"
 #include "pipeline/base/types.h"
 #include "pipeline/datapath/capture/capture_tap.h"
 #include "pipeline/datapath/frames/cross_worker_queues.h"
@@ -33,11 +34,6 @@ class Session;
 
 /// Packets of one turn and port, in either direction.
 inline constexpr uint32_t kBurst = 32;
-
-/// Adds to a counter that only this worker writes: no locked instruction.
-inline void Count(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
-  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-}
 
 /// The bytes that a program, and a queue pair within a program, sends before the next one does.
 /// Programs wait little for each other. Queue pairs wait longer: each turn of one brings its state
