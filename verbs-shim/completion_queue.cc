@@ -41,6 +41,7 @@ ibv_comp_channel* CreateChannel(Context& context) {
 
 int DestroyChannel(Channel& channel) {
   ibv_context* context = channel.verbs.context;
+  const CancelOff cancel_off;
   const MutexLock lock(context->mutex);
   if (channel.verbs.refcnt != 0) return EBUSY;
   const int error = EndObject(*Ours(context)->connection, UROCE_DESTROY_CHANNEL, channel.handle);

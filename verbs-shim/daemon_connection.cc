@@ -101,18 +101,6 @@ void WarnOfRefusal(const char* reason) {
   Warn("no devices of uroced for this program: %s", reason);
 }
 
-/// Prevents that a thread is cancelled inside a command: its reply would go to the next command.
-class CancelOff {
- public:
-  CancelOff() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_); }
-  ~CancelOff() { pthread_setcancelstate(old_, nullptr); }
-  CancelOff(const CancelOff&) = delete;
-  CancelOff& operator=(const CancelOff&) = delete;
-
- private:
-  int old_;
-};
-
 }  // namespace
 
 DaemonConnection* DaemonConnection::Current() {
@@ -121,6 +109,7 @@ DaemonConnection* DaemonConnection::Current() {
 }
 
 DaemonConnection* DaemonConnection::Get() {
+  const CancelOff cancel_off;
   const MutexLock lock(g_mutex);
   if (g_connection != nullptr && g_connection->CheckAlive()) return g_connection;
   if (!g_fork_handler_is_set) {
@@ -229,7 +218,7 @@ uroce_doorbells* DaemonConnection::doorbells(uint32_t worker) const {
 int DaemonConnection::Command(void* request, size_t request_bytes, const ReplyRoom& reply, int* fds,
                               uint32_t* fd_count) {
   const ErrnoKeeper keeper;
-  const CancelOff cancel_off;
+  const CancelOff cancel_off;  // The reply would go to the next command.
   auto* header = static_cast<uroce_request*>(request);
   header->size = static_cast<uint32_t>(request_bytes);
   const uint32_t room = fd_count != nullptr ? *fd_count : 0;
@@ -274,6 +263,7 @@ int DaemonConnection::Exchange(const void* request, size_t request_bytes, const 
 bool DaemonConnection::CheckAlive() {
   if (!is_live()) return false;
   const ErrnoKeeper keeper;
+  const CancelOff cancel_off;
   pollfd control = {control_fd_, POLLRDHUP, 0};
   const bool hung_up =
       poll(&control, 1, 0) > 0 && (control.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
@@ -283,6 +273,7 @@ bool DaemonConnection::CheckAlive() {
 
 void DaemonConnection::Wake(int wake_fd) {
   const ErrnoKeeper keeper;
+  const CancelOff cancel_off;  // The caller holds the lock of a queue.
   if (!is_live()) return;
   if (!HoldsSocket()) return MarkGone();
   const uint64_t one = 1;

@@ -104,6 +104,7 @@ EventStream::Result EventStream::Next(DaemonConnection& connection, int fd, bool
 EventTable::Found EventStream::TakeFirst(EventTable& table, int fd, const uroce_event_record& last,
                                          bool of_completions, uroce_event_record& record,
                                          void** object) {
+  const CancelOff cancel_off;
   const MutexLock lock(mutex_);
   record = last;
   if (count_ == 0) return Find(table, of_completions, record, object);
@@ -120,6 +121,7 @@ EventTable::Found EventStream::TakeFirst(EventTable& table, int fd, const uroce_
 }
 
 void EventStream::DropEnded(EventTable& table, int fd) {
+  const CancelOff cancel_off;
   const MutexLock lock(mutex_);
   DropEndedLocked(table, fd);
 }

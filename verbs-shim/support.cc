@@ -30,6 +30,7 @@ namespace {
 
 void WriteLine(const char* format, va_list arguments) {
   const ErrnoKeeper keeper;
+  const CancelOff cancel_off;
   char line[512];
   size_t length = static_cast<size_t>(snprintf(line, sizeof(line), "uroce[%d]: ", getpid()));
   const int written = vsnprintf(line + length, sizeof(line) - length - 1, format, arguments);

@@ -40,6 +40,20 @@ class MutexLock {
   pthread_mutex_t& mutex_;
 };
 
+/// Keeps the thread from being cancelled in a scope that makes system calls. Verbs are no
+/// cancellation points, except those that wait for an event: programs hold locks of their own
+/// around them, and a thread that ends inside keeps the shim's.
+class CancelOff {
+ public:
+  CancelOff() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_); }
+  ~CancelOff() { pthread_setcancelstate(old_, nullptr); }
+  CancelOff(const CancelOff&) = delete;
+  CancelOff& operator=(const CancelOff&) = delete;
+
+ private:
+  int old_;
+};
+
 /// The time of a clock in nanoseconds.
 uint64_t ClockNs(clockid_t clock);
 
