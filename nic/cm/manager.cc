@@ -241,18 +241,22 @@ void Manager::EnterIndices(Connection& connection) {
   const Route& route = connection.route();
   const uint64_t guid = connection.remote_ca_guid();
   by_remote_id_.try_emplace(RemoteAt(route, guid, connection.remote_id().value()), connection.id());
+  // A queue pair is in no connection during time wait: its own host says when it may connect anew.
+  if (connection.state() == State::kTimewait) {
+    return Leave(by_remote_qpn_, connection, connection.remote_qpn().value());
+  }
   by_remote_qpn_.try_emplace(RemoteAt(route, guid, connection.remote_qpn().value()),
                              connection.id());
 }
 
 void Manager::LeaveIndices(const Connection& connection) {
-  const auto leave = [&](auto& index, uint32_t number) {
-    const auto found =
-        index.find(RemoteAt(connection.route(), connection.remote_ca_guid(), number));
-    if (found != index.end() && found->second == connection.id()) index.erase(found);
-  };
-  leave(by_remote_id_, connection.remote_id().value());
-  leave(by_remote_qpn_, connection.remote_qpn().value());
+  Leave(by_remote_id_, connection, connection.remote_id().value());
+  Leave(by_remote_qpn_, connection, connection.remote_qpn().value());
+}
+
+void Manager::Leave(Index& index, const Connection& connection, uint32_t number) {
+  const auto found = index.find(RemoteAt(connection.route(), connection.remote_ca_guid(), number));
+  if (found != index.end() && found->second == connection.id()) index.erase(found);
 }
 
 template <typename Object>

@@ -115,6 +115,7 @@ class Manager {
   /// The peer's end: the device that reaches it, its address, its CA GUID, and the number of a
   /// communication or queue pair. A GUID alone proves nothing: anybody can claim it.
   using Remote = std::tuple<uint32_t, std::array<uint8_t, 16>, uint64_t, uint32_t>;
+  using Index = absl::flat_hash_map<Remote, CommId>;
   template <typename Object>
   struct Entry {
     Entry(CommId id, Outbox& outbox) : object(id, outbox) {}
@@ -146,7 +147,7 @@ class Manager {
   }
   ConnectionEntry* Find(CommId id);
   ResolutionEntry* FindResolution(CommId id);
-  ConnectionEntry* FindBy(const absl::flat_hash_map<Remote, CommId>& index, const Remote& remote);
+  ConnectionEntry* FindBy(const Index& index, const Remote& remote);
   /// Finds the connection of a pair of ids if the message comes from its peer; counts a mismatch.
   ConnectionEntry* FindPair(const Route& route, CommId ours, CommId theirs);
   ConnectionEntry* FindRejected(const Route& route, const wire::CmRej& rej);
@@ -177,6 +178,7 @@ class Manager {
   Result Settle(ResolutionEntry& entry, Result result = Result::kOk);
   void EnterIndices(Connection& connection);
   void LeaveIndices(const Connection& connection);
+  static void Leave(Index& index, const Connection& connection, uint32_t number);
   template <typename Object>
   void ReturnPlace(Entry<Object>& entry);
 
@@ -188,9 +190,9 @@ class Manager {
   Deadlines deadlines_;
   Table<Connection> connections_;
   Table<ServiceResolution> resolutions_;
-  absl::flat_hash_map<Remote, CommId> by_remote_id_;   ///< Connections that know their peer,
-  absl::flat_hash_map<Remote, CommId> by_remote_qpn_;  ///< until they end.
-  std::deque<CommId> answers_;                         ///< Oldest first; some ids may be gone.
+  Index by_remote_id_;          ///< Connections that know their peer, until
+  Index by_remote_qpn_;         ///< they end; without those in time wait.
+  std::deque<CommId> answers_;  ///< Oldest first; some ids may be gone.
   /// Received requests, by address and id of the requester, without the CA GUID.
   absl::flat_hash_map<std::pair<std::array<uint8_t, 16>, uint32_t>, CommId> by_request_;
 };

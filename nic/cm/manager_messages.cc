@@ -219,8 +219,7 @@ void Manager::OnSidrRep(const Route& route, const wire::CmMessage& message) {
   Settle(*entry);
 }
 
-Manager::ConnectionEntry* Manager::FindBy(const absl::flat_hash_map<Remote, CommId>& index,
-                                          const Remote& remote) {
+Manager::ConnectionEntry* Manager::FindBy(const Index& index, const Remote& remote) {
   const auto found = index.find(remote);
   return found == index.end() ? nullptr : Find(found->second);
 }

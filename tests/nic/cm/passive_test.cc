@@ -282,6 +282,29 @@ TEST_F(PassiveTest, ARequestWithTheNumberOfAConnectionInTimeWaitIsStale) {
   EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
 }
 
+// [cm.stale.rest]
+TEST_F(PassiveTest, AQueuePairWhoseConnectionIsInTimeWaitMayConnectAnew) {
+  const CommId old = Passive();
+  Receive(Dreq(old));
+  EXPECT_EQ(Told(), Kinds{EventKind::kDisconnected});
+  EXPECT_EQ(manager_.Disconnect(old, now_), Result::kOk);
+  EXPECT_EQ(Sent(), Texts{"DREP"});
+  wire::CmReq req = Req();
+  req.local_comm_id = CommId(0x33333333);
+  Receive(req);
+  EXPECT_EQ(Sent(), Texts{});
+  EXPECT_EQ(Told(), Kinds{EventKind::kConnectRequest});
+  EXPECT_EQ(manager_.counters().stale, 0u);
+  EXPECT_EQ(StateOf(old), State::kTimewait);
+  // The end of the old time wait changes nothing: the queue pair is in the new connection.
+  At(2048);
+  EXPECT_EQ(Told(), Kinds{EventKind::kTimewaitExit});
+  req.local_comm_id = CommId(0x44444444);
+  Receive(req);
+  EXPECT_EQ(Sent(), Texts{"REJ"});
+  EXPECT_EQ(Last<wire::CmRej>().reason, RejReason::kStale);
+}
+
 // [cm.stale.req]
 TEST_F(PassiveTest, ARequestOfAQueuePairThatIsConnectedEndsAConnectionThatItsPeerHasForgotten) {
   const CommId old = Passive();
