@@ -85,7 +85,7 @@ int MakeCq(CompletionQueue& cq, Context& context, const ibv_cq_init_attr_ex& wan
   uroce_create_cq_reply reply;
   error = Call(*context.connection, UROCE_CREATE_CQ, request, &reply);
   if (error != 0) return error;
-  if (!IsInArena(reply.page_offset, sizeof(uroce_cq_page))) return EIO;
+  if (!context.connection->Reach(reply.page_offset, sizeof(uroce_cq_page))) return EIO;
   FillCq(cq, context, wanted, reply);
   return 0;
 }

@@ -17,7 +17,7 @@ rings::CqeRingLayout LayoutOf(const DaemonConnection& connection, const uroce_cq
           reinterpret_cast<uroce_cqe*>(arena + ring.cqe_offset), ring.depth};
 }
 
-bool IsSane(const DaemonConnection& connection, const ResizeReply& reply) {
+bool IsSane(DaemonConnection& connection, const ResizeReply& reply) {
   const uint64_t bytes =
       offsetof(ResizeReply, rings) + uint64_t{reply.body.ring_count} * sizeof(uroce_cq_ring);
   if (reply.body.ring_count > connection.worker_count() || reply.header.size != bytes) return false;
@@ -29,11 +29,11 @@ bool IsSane(const DaemonConnection& connection, const ResizeReply& reply) {
 
 }  // namespace
 
-bool IsSane(const DaemonConnection& connection, const uroce_cq_ring& ring) {
+bool IsSane(DaemonConnection& connection, const uroce_cq_ring& ring) {
   return ring.worker < connection.worker_count() && ring.depth != 0 &&
          (ring.depth & (ring.depth - 1)) == 0 &&
-         IsInArena(ring.page_offset, sizeof(uroce_cq_ring_page)) &&
-         IsInArena(ring.cqe_offset, uint64_t{ring.depth} * sizeof(uroce_cqe));
+         connection.Reach(ring.page_offset, sizeof(uroce_cq_ring_page)) &&
+         connection.Reach(ring.cqe_offset, uint64_t{ring.depth} * sizeof(uroce_cqe));
 }
 
 void AddRing(CompletionQueue& cq, const uroce_cq_ring& ring) {

@@ -8,20 +8,13 @@
 
 namespace uroce::shim {
 
-/// Whether [offset, offset + size_bytes) lies in the arena and begins at a cache line, which atomic
-/// instructions on it need.
-inline bool IsInArena(uint64_t offset, uint64_t size_bytes) {
-  return offset % UROCE_LINE == 0 && offset <= UROCE_ARENA_BYTES &&
-         size_bytes <= UROCE_ARENA_BYTES - offset;
-}
-
 /// Whether a slot of a receive queue has room for `max_sge` entries.
 inline bool HoldsReceive(uint32_t slot_bytes, uint32_t max_sge) {
   return slot_bytes >= sizeof(uroce_recv_wqe) + max_sge * sizeof(uroce_sge);
 }
 
 /// Whether a ring's addresses and sizes are valid, so that the shim may access its memory.
-bool IsSane(const DaemonConnection& connection, const uroce_cq_ring& ring);
+bool IsSane(DaemonConnection& connection, const uroce_cq_ring& ring);
 
 /// Makes the CQ poll `ring` too, unless it has the ring of that worker: queue pairs of one worker
 /// share a ring. The caller holds the connection's queue_pair_mutex.

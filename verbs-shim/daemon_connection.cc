@@ -181,7 +181,7 @@ bool DaemonConnection::TakeHelloFds(const uroce_hello_reply& hello, const int* f
       return false;
     }
   }
-  if (!MapArena(fds[0])) return false;
+  if (!MapArena(fds[0], workers)) return false;
   close(fds[0]);
   memcpy(wake_fds_, fds + 1, workers * sizeof(int));
   memory_socket_ = fds[1 + workers];
@@ -191,15 +191,14 @@ bool DaemonConnection::TakeHelloFds(const uroce_hello_reply& hello, const int* f
   return true;
 }
 
-bool DaemonConnection::MapArena(int arena_fd) {
+bool DaemonConnection::MapArena(int arena_fd, uint32_t workers) {
   if (!IsSealedMemory(arena_fd, UROCE_ARENA_BYTES)) {
     Log("the daemon's arena is not what it should be");
     return false;
   }
-  // Writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a
-  // look at all words would allocate 4 GiB, and would fault at each word in a forked child.
+  // Without access until Reach: mlockall(2) would bring in all of it.
   void* memory =
-      mmap(nullptr, UROCE_ARENA_BYTES, PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
+      mmap(nullptr, UROCE_ARENA_BYTES, PROT_NONE, MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
   if (memory == MAP_FAILED) {
     Log("cannot map the arena of %llu bytes: %s", UROCE_ARENA_BYTES, strerror(errno));
     return false;
@@ -208,6 +207,28 @@ bool DaemonConnection::MapArena(int arena_fd) {
   madvise(memory, UROCE_ARENA_BYTES, MADV_DONTFORK);
   madvise(memory, UROCE_ARENA_BYTES, MADV_DONTDUMP);
   arena_ = static_cast<uint8_t*>(memory);
+  if (Reach(0, UROCE_DOORBELLS_OFFSET + workers * sizeof(uroce_doorbells))) return true;
+  Log("cannot access the arena: %s", strerror(errno));
+  munmap(memory, UROCE_ARENA_BYTES);
+  return false;
+}
+
+// The daemon gives out the lowest free part, so the part in use stays about as long as it is large.
+bool DaemonConnection::Reach(uint64_t offset, uint64_t size_bytes) {
+  constexpr uint64_t kStep = 1 << 20;
+  static_assert(UROCE_ARENA_BYTES % kStep == 0);
+  if (offset % UROCE_LINE != 0 || offset > UROCE_ARENA_BYTES) return false;
+  if (size_bytes > UROCE_ARENA_BYTES - offset) return false;
+  const uint64_t end = (offset + size_bytes + kStep - 1) / kStep * kStep;
+  uint64_t reached = rings::LoadAcquire(reached_bytes_);
+  if (end <= reached) return true;
+  // Writable pages are readable. valgrind's leak check skips mappings without PROT_READ: a look at
+  // all words would touch each page, and would fault at each word in a forked child.
+  if (mprotect(arena_ + reached, end - reached, PROT_WRITE) != 0) return false;
+  // Threads may do this at once: each has made accessible all up to its own end.
+  while (reached < end && !__atomic_compare_exchange_n(&reached_bytes_, &reached, end, false,
+                                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  }
   return true;
 }
 

@@ -64,6 +64,9 @@ class DaemonConnection {
   void Wake(int wake_fd);
 
   uint8_t* arena() const { return arena_; }
+  /// Whether [offset, offset + size_bytes) lies in the arena and begins at a cache line, which
+  /// atomic instructions on it need. If so, it may be accessed from now on.
+  bool Reach(uint64_t offset, uint64_t size_bytes);
   uint32_t device_count() const { return device_count_; }
   uroce_doorbells* doorbells(uint32_t worker) const;
   int wake_fd(uint32_t worker) const { return wake_fds_[worker]; }
@@ -88,7 +91,7 @@ class DaemonConnection {
   static void InChild();
   bool SayHello();
   bool TakeHelloFds(const uroce_hello_reply& hello, const int* fds, uint32_t fd_count);
-  bool MapArena(int arena_fd);
+  bool MapArena(int arena_fd, uint32_t workers);
   int Exchange(const void* request, size_t request_bytes, const ReplyRoom& room, int* fds,
                uint32_t* fd_count);
   void MarkGone();
@@ -104,6 +107,7 @@ class DaemonConnection {
   uint32_t worker_count_ = 0;
   uint32_t device_count_ = 0;
   uint8_t* arena_ = nullptr;
+  uint64_t reached_bytes_ = 0;  ///< Of the arena, from its start: the rest has no access.
   int wake_fds_[UROCE_MAX_WORKERS] = {};
   DaemonConnection* older_ = nullptr;
   QueuePairTable queue_pairs_;

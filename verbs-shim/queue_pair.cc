@@ -52,12 +52,12 @@ bool HaveRoom(const uroce_create_qp_reply& made) {
 }
 
 /// Whether a reply's addresses and sizes are valid, so that the shim may access that memory.
-bool IsSane(const DaemonConnection& connection, const uroce_create_qp_reply& made) {
+bool IsSane(DaemonConnection& connection, const uroce_create_qp_reply& made) {
   return made.worker < connection.worker_count() && made.doorbell_slot < UROCE_DOORBELL_SLOTS &&
          IsDepth(made.sq_depth) && IsDepth(made.rq_depth) && HaveRoom(made) &&
-         IsInArena(made.page_offset, sizeof(uroce_qp_page)) &&
-         IsInArena(made.sq_offset, uint64_t{made.sq_depth} * made.sq_slot_bytes) &&
-         IsInArena(made.rq_offset, uint64_t{made.rq_depth} * made.rq_slot_bytes) &&
+         connection.Reach(made.page_offset, sizeof(uroce_qp_page)) &&
+         connection.Reach(made.sq_offset, uint64_t{made.sq_depth} * made.sq_slot_bytes) &&
+         connection.Reach(made.rq_offset, uint64_t{made.rq_depth} * made.rq_slot_bytes) &&
          IsSane(connection, made.send_ring) && IsSane(connection, made.receive_ring);
 }
 

@@ -14,12 +14,12 @@ UROCE_REAL(ibv_query_srq, "IBVERBS_1.1");
 UROCE_REAL(ibv_destroy_srq, "IBVERBS_1.1");
 
 /// Whether a reply's addresses and sizes are valid, so that the shim may access that memory.
-bool IsSane(const uroce_srq_layout& layout) {
+bool IsSane(DaemonConnection& connection, const uroce_srq_layout& layout) {
   const bool is_power = layout.depth != 0 && (layout.depth & (layout.depth - 1)) == 0;
   return is_power && layout.max_wr <= layout.depth && layout.max_sge <= UROCE_MAX_SGE &&
          HoldsReceive(layout.slot_bytes, layout.max_sge) &&
-         IsInArena(layout.page_offset, sizeof(uroce_srq_page)) &&
-         IsInArena(layout.slots_offset, uint64_t{layout.depth} * layout.slot_bytes);
+         connection.Reach(layout.page_offset, sizeof(uroce_srq_page)) &&
+         connection.Reach(layout.slots_offset, uint64_t{layout.depth} * layout.slot_bytes);
 }
 
 void FillRing(SharedReceiveQueue& srq, const uroce_srq_layout& layout) {
@@ -52,9 +52,8 @@ uroce_create_srq RequestFor(const Wish& wish, const ibv_srq_attr& attr) {
   return request;
 }
 
-bool IsSane(const DaemonConnection& connection, const Wish& wish,
-            const uroce_create_srq_reply& made) {
-  return IsSane(made.layout) && (wish.cq == nullptr || IsSane(connection, made.ring));
+bool IsSane(DaemonConnection& connection, const Wish& wish, const uroce_create_srq_reply& made) {
+  return IsSane(connection, made.layout) && (wish.cq == nullptr || IsSane(connection, made.ring));
 }
 
 int Make(SharedReceiveQueue& srq, const Wish& wish, const ibv_srq_init_attr& attributes) {
@@ -114,7 +113,7 @@ int Modify(SharedReceiveQueue& srq, const ibv_srq_attr& attributes, int mask) {
   uroce_srq_layout layout;
   const int error = Call(*srq.connection, UROCE_MODIFY_SRQ, request, &layout);
   if (error != 0 || (mask & IBV_SRQ_MAX_WR) == 0) return error;
-  if (!IsSane(layout)) return EIO;
+  if (!IsSane(*srq.connection, layout)) return EIO;
   FillRing(srq, layout);
   return 0;
 }

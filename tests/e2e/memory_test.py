@@ -195,6 +195,12 @@ class MemoryTest(MemoryCase):
                 run(self._command(f"UROCE_MR={mode}", program=PROGRAMS / "forking",
                                   arguments=["100" if LONG else "3"]), timeout_s=120)
 
+    def test_a_program_that_locks_all_its_memory_gets_no_more_of_it(self):
+        for when in ("before", "behind"):
+            with self.subTest(when):
+                run(self._command(program=PROGRAMS / "locked_program", arguments=[when]),
+                    timeout_s=120)
+
     def test_without_privilege_all_is_reached_as_well_as_the_daemon_lends(self):
         for prefix in (NOBODY, USER_NAMESPACE):
             with self.subTest(prefix[0]):

@@ -59,7 +59,7 @@ ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
 
 /// Maps the program's arena between pages without access.
 void* __wrap_mmap64(void* address, size_t size, int protection, int flags, int fd, off_t offset) {
-  if (address != nullptr || size != UROCE_ARENA_BYTES || protection != PROT_WRITE) {
+  if (address != nullptr || size != UROCE_ARENA_BYTES || protection != PROT_NONE) {
     return __real_mmap64(address, size, protection, flags, fd, offset);
   }
   void* const reserved = __real_mmap64(nullptr, size + 2 * kGuardBytes, PROT_NONE,

@@ -1,15 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue pairs: capacities, attributes to and from the daemon, and ibv_qp_ex.
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/verbs-shim/shim_fixture.h"
 
 namespace uroce::shim_test {
 namespace {
 
+/// The bytes of mappings with the permissions `wanted`, as /proc/self/maps writes them.
+uint64_t MappedBytes(const std::string& wanted) {
+  std::ifstream maps("/proc/self/maps");
+  uint64_t bytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    const size_t dash = line.find('-'), blank = line.find(' ');
+    if (line.compare(blank + 1, wanted.size(), wanted) != 0) continue;
+    bytes += std::stoull(line.substr(dash + 1), nullptr, 16) - std::stoull(line, nullptr, 16);
+  }
+  return bytes;
+}
+
 class QueuePairTest : public ShimTest {
  protected:
+  /// Of the connections of tests before this one, which stay.
+  const uint64_t accessible_before_ = MappedBytes("-w-s"), others_before_ = MappedBytes("---s");
+
   ibv_qp_ex* CreateExtended(ibv_qp_type type = IBV_QPT_RC,
                             uint64_t calls = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND) {
     ibv_qp_init_attr_ex init = {};
@@ -39,6 +57,27 @@ TEST_F(QueuePairTest, CapacitiesBecomeWhatWasGranted) {
   EXPECT_GE(init.cap.max_recv_wr, 5u);
   EXPECT_EQ(other->state, IBV_QPS_RESET);
   EXPECT_EQ(ibv_destroy_qp(other), 0);
+}
+
+// mlockall(2) would bring in all of the arena that the program could access.
+TEST_F(QueuePairTest, TheArenaHasAccessAsFarAsQueuesReach) {
+  constexpr uint64_t kMuch = 8 << 20;
+  const uint64_t before = MappedBytes("-w-s");
+  EXPECT_LT(before - accessible_before_, kMuch);
+  EXPECT_GT(MappedBytes("---s") - others_before_, UROCE_ARENA_BYTES - kMuch);
+  std::vector<ibv_qp*> more;
+  for (int i = 0; i < 500; ++i) {
+    more.push_back(CreateQp());
+    ASSERT_NE(more.back(), nullptr);
+    ibv_qp_attr attr = {};
+    attr.qp_state = IBV_QPS_INIT;
+    ASSERT_EQ(ibv_modify_qp(more.back(), &attr, IBV_QP_STATE), 0);
+    ibv_recv_wr receive = {}, *bad = nullptr;
+    EXPECT_EQ(ibv_post_recv(more.back(), &receive, &bad), 0);
+  }
+  EXPECT_GT(MappedBytes("-w-s"), before);
+  EXPECT_LT(MappedBytes("-w-s") - accessible_before_, kMuch);
+  for (ibv_qp* qp : more) EXPECT_EQ(ibv_destroy_qp(qp), 0);
 }
 
 TEST_F(QueuePairTest, TheDaemonsRefusalIsTheErrno) {

@@ -53,6 +53,7 @@ void ForkCopy::Discard() {
   for (const Piece& piece : pieces_) {
     if (piece.is_kept) {
       SystemCall(SYS_madvise, piece.copy, piece.length, MADV_DONTNEED);
+      SystemCall(SYS_mprotect, piece.copy, piece.length, PROT_NONE);
     } else if (piece.copy != 0) {
       SystemCall(SYS_munmap, piece.copy, piece.length);
     }

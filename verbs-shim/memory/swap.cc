@@ -114,10 +114,12 @@ class Swap {
     if (is_locked_) SystemCall(SYS_mlock, request_.pages.start, Length());
   }
 
-  /// Drops the kept mapping's pages: the segment has the contents now, and also their lock.
+  /// Drops the kept mapping's pages: the segment has the contents now, and also their lock. Without
+  /// access, because mlockall(2) would bring in pages again.
   void EmptyKept() {
     LockAgain();
     SystemCall(SYS_madvise, kept_, Length(), MADV_DONTNEED);
+    SystemCall(SYS_mprotect, kept_, Length(), PROT_NONE);
   }
 
   uint64_t Length() const { return request_.pages.end - request_.pages.start; }
@@ -200,7 +202,10 @@ class Return {
     }
     // Other pages of the kept mapping may still be wanted, and no other mapping may come between.
     // When the kernel has no memory for that, it has unmapped the segment's pages nevertheless.
-    if (kept_ != 0 && MoveTo(MREMAP_DONTUNMAP) == 0) return 0;
+    if (kept_ != 0 && MoveTo(MREMAP_DONTUNMAP) == 0) {
+      SystemCall(SYS_mprotect, place_, Length(), PROT_NONE);
+      return 0;
+    }
     const int64_t result = MoveTo(0);
     if (result == 0) kept_ = 0;
     return result;
