@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "verbs-shim/memory/file_limit.h"
 #include "verbs-shim/memory/maps.h"
 #include "verbs-shim/memory_region.h"
 #include "verbs-shim/objects.h"
@@ -45,17 +46,23 @@ using shim::Ours;
 
 uint64_t MappedBytes(uint64_t length) { return memory::PageUp(length); }
 
-/// Maps a new file. Null, with errno, when the system has no memory.
+uint8_t* Map(uint64_t length, int flags, int fd) {
+  void* start =
+      mmap(nullptr, MappedBytes(length), PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+  return start == MAP_FAILED ? nullptr : static_cast<uint8_t*>(start);
+}
+
+/// Maps a new file. Null, with errno, when the system has no memory. Where the program may have no
+/// such file, it is one without a name, which the daemon may not be able to map too.
 uint8_t* MapFile(uint64_t length) {
+  if (!memory::AllowsFileOf(MappedBytes(length))) return Map(length, MAP_ANONYMOUS, -1);
   const int fd = memfd_create("uroce-device-memory", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
-  void* start = MAP_FAILED;
-  if (ftruncate(fd, static_cast<off_t>(MappedBytes(length))) == 0) {
-    start = mmap(nullptr, MappedBytes(length), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
+  uint8_t* start = nullptr;
+  if (ftruncate(fd, static_cast<off_t>(MappedBytes(length))) == 0) start = Map(length, 0, fd);
   const ErrnoKeeper keeper;
   close(fd);
-  return start == MAP_FAILED ? nullptr : static_cast<uint8_t*>(start);
+  return start;
 }
 
 DeviceBytes* MakeBytes(const Device& device, uint64_t length) {

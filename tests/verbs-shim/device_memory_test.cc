@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory: ibv_alloc_dm(3), ibv_import_dm(3).
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -44,6 +46,23 @@ TEST_F(DeviceMemoryTest, AccessIsInWordsAndInside) {
   EXPECT_EQ(ibv_memcpy_to_dm(dm, 100, text, 4), EINVAL);
   EXPECT_EQ(ibv_memcpy_from_dm(text, dm, 0, 104), EINVAL);
   EXPECT_EQ(ibv_memcpy_from_dm(text, dm, ~uint64_t{3}, 8), EINVAL);
+  EXPECT_EQ(ibv_free_dm(dm), 0);
+}
+
+// The limit is of memfds too, and its signal would end the program.
+TEST_F(DeviceMemoryTest, AProgramThatMayWriteNoFilesHasIt) {
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  ibv_dm* dm = Alloc(8192);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_NE(dm, nullptr);
+  const uint32_t word = 0x12345678;
+  uint32_t read = 0;
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 8188, &word, sizeof(word)), 0);
+  EXPECT_EQ(ibv_memcpy_from_dm(&read, dm, 8188, sizeof(read)), 0);
+  EXPECT_EQ(read, word);
   EXPECT_EQ(ibv_free_dm(dm), 0);
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "verbs-shim/memory/copy_bytes.h"
+#include "verbs-shim/memory/file_limit.h"
 #include "verbs-shim/memory/system_call.h"
 
 namespace uroce::memory {
@@ -71,12 +72,23 @@ class Swap {
   }
 
   int64_t CopyOut() {
+    if (!AllowsFileOf(Length())) return CopyOutByMapping();
     for (uint64_t done = 0; done < Length();) {
       const int64_t written = SystemCall(SYS_pwrite64, request_.memfd, request_.pages.start + done,
                                          Length() - done, done);
       if (written <= 0) return written == 0 ? -EIO : written;
       done += static_cast<uint64_t>(written);
     }
+    return 0;
+  }
+
+  /// Costs a fault for each page.
+  int64_t CopyOutByMapping() {
+    const int64_t place =
+        SystemCall(SYS_mmap, 0, Length(), kReadWrite, MAP_SHARED, request_.memfd, 0);
+    if (IsError(place)) return place;
+    CopyUsedPages(static_cast<uint64_t>(place), request_.pages.start, Length());
+    SystemCall(SYS_munmap, place, Length());
     return 0;
   }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -66,9 +67,15 @@ class SwapTest : public testing::TestWithParam<Way> {
                               .protection = PROT_READ | PROT_WRITE,
                               .memfd = memfd,
                               .keep = false};
-    ASSERT_EQ(SwapPages(&support_, request, kept_), 0);
+    struct rlimit before;
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, may_write_files_ ? &before : &none), 0);
+    EXPECT_EQ(SwapPages(&support_, request, kept_), 0);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     close(memfd);
   }
+  void SwapUnderWriters(int rounds);
 
   void MakePrivateAgain() {
     ASSERT_EQ(mmap(pages_, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
@@ -81,12 +88,13 @@ class SwapTest : public testing::TestWithParam<Way> {
   }
 
   FaultSupport support_;
+  bool may_write_files_ = true;
   uint64_t* pages_ = nullptr;
   uint64_t kept_ = 0;
 };
 
 // Each writer owns a word of every page, and all share one that they add to atomically.
-TEST_P(SwapTest, KeepsEveryIncrementOfConcurrentWriters) {
+void SwapTest::SwapUnderWriters(int rounds) {
   std::atomic<bool> stop = false;
   std::atomic<int> running = 0;
   std::vector<std::vector<uint64_t>> counts(kWriters, std::vector<uint64_t>(kPages));
@@ -103,7 +111,7 @@ TEST_P(SwapTest, KeepsEveryIncrementOfConcurrentWriters) {
     });
   }
   while (running < kWriters) std::this_thread::yield();
-  for (int round = 0; round < 400; ++round) Swap();
+  for (int round = 0; round < rounds; ++round) Swap();
   stop = true;
   for (std::thread& writer : writers) writer.join();
   for (uint64_t page = 0; page < kPages; ++page) {
@@ -114,6 +122,14 @@ TEST_P(SwapTest, KeepsEveryIncrementOfConcurrentWriters) {
     }
     ASSERT_EQ(Word(page, kWriters), sum) << "page " << page;
   }
+}
+
+TEST_P(SwapTest, KeepsEveryIncrementOfConcurrentWriters) { SwapUnderWriters(400); }
+
+// The limit is of memfds too, and its signal would end the program.
+TEST_P(SwapTest, KeepsThemWhereTheProgramMayWriteNoFiles) {
+  may_write_files_ = false;
+  SwapUnderWriters(50);
 }
 
 // The first write to a page that was never touched is the one that gets lost most easily.
