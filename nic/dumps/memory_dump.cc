@@ -72,6 +72,8 @@ const char* ReasonText(const datapath::MrSegment& segment) {
       return "registered with on-demand paging";
     case UROCE_WHY_POLICY:
       return "policy";
+    case UROCE_WHY_PINNED:
+      return "pinned pages";
   }
   return "unknown";
 }

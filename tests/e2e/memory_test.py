@@ -195,6 +195,11 @@ class MemoryTest(MemoryCase):
                 run(self._command(f"UROCE_MR={mode}", program=PROGRAMS / "forking",
                                   arguments=["100" if LONG else "3"]), timeout_s=120)
 
+    def test_pages_that_io_uring_has_pinned_stay_where_they_are(self):
+        output = run(self._command(program=PROGRAMS / "pinned_program"))
+        if "no io_uring" in output:
+            self.skipTest("no io_uring here")
+
     def test_a_program_that_locks_all_its_memory_gets_no_more_of_it(self):
         for when in ("before", "behind"):
             with self.subTest(when):

@@ -235,6 +235,13 @@ void SharePart(Registry& registry, const Daemon& daemon, bool writable, RegionPa
   if (backing.fd >= 0) SystemCall(SYS_close, backing.fd);
 }
 
+bool HasPart(const Registry& registry, PartKind kind) {
+  for (const RegionPart& part : registry.parts) {
+    if (part.kind == kind) return true;
+  }
+  return false;
+}
+
 /// Takes references to the segments that the plan found, then makes the other parts reachable. In
 /// this order, because a part behind a live segment's end must not end that segment.
 void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_write,
@@ -243,7 +250,10 @@ void MakePartsReachable(Registry& registry, const Daemon& daemon, bool needs_wri
     if (part.kind != PartKind::kLive) continue;
     Refer(registry, daemon, part.segment, part.file_offset, part, registration);
   }
+  const bool swaps = HasPart(registry, PartKind::kSwap);
+  const bool must_stay = swaps && registry.MustStay();
   for (RegionPart& part : registry.parts) {
+    if (part.kind == PartKind::kSwap && must_stay) MakeCopied(part, UROCE_WHY_PINNED);
     if (part.kind == PartKind::kSwap) SwapPart(registry, daemon, part, registration);
     if (part.kind == PartKind::kShare) {
       SharePart(registry, daemon, needs_write, part, registration);
@@ -261,13 +271,6 @@ int EnsureMemoryFd(Registry& registry, const Daemon& daemon) {
   SystemCall(SYS_close, fd);
   if (error == 0) registry.memory_fd_session = daemon.connection;
   return error;
-}
-
-bool HasCopiedPart(const Registry& registry) {
-  for (const RegionPart& part : registry.parts) {
-    if (part.kind == PartKind::kCopied) return true;
-  }
-  return false;
 }
 
 bool IsLimit(uroce_mr_reason reason) {
@@ -307,7 +310,7 @@ uroce_mr_segment SegmentOf(const Registry& registry, const RegionPart& part) {
 /// `replaces` is the handle of the region to change, or UROCE_NONE.
 int TellDaemon(Registry& registry, const Daemon& daemon, const MemoryRequest& request,
                uint32_t replaces, MemoryRegistration& registration) {
-  const int error = HasCopiedPart(registry) ? EnsureMemoryFd(registry, daemon) : 0;
+  const int error = HasPart(registry, PartKind::kCopied) ? EnsureMemoryFd(registry, daemon) : 0;
   if (error != 0) return error;
   registry.list.Clear();
   for (const RegionPart& part : registry.parts) {

@@ -8,6 +8,8 @@
 
 #include "verbs-shim/memory/fork_copy.h"
 #include "verbs-shim/memory/give_back.h"
+#include "verbs-shim/memory/pinned.h"
+#include "verbs-shim/memory/system_call.h"
 #include "verbs-shim/memory/write_window.h"
 #include "verbs-shim/memory/writers.h"
 
@@ -115,6 +117,9 @@ uroce_mr_reason Registry::WhyNotWait(AddressRange pages) {
   return UROCE_WHY_NONE;
 }
 
+// Which pages they are the kernel does not tell.
+bool Registry::MustStay() const { return policy != MrPolicy::kMapped && HasPinnedPages(); }
+
 void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
   const PageReference dropped = segments.DropReference(reference);
   if (segments.IsReferenced(dropped.segment)) {
@@ -127,12 +132,17 @@ void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
 // An error of the daemon means that the connection has ended, and its segments with it.
 void Registry::EndSegment(const Daemon& daemon, uint32_t segment) {
   (void)daemon.destroy_segment(daemon.connection, segments.handle(segment));
-  if (segments.mode(segment) == UROCE_MR_MAPPED && CanGiveBack() &&
-      GiveBack(SupportForReturns(), segments.extent(segment), segments.swapped(segment),
-               returned)) {
-    places.Remove(segments.swapped(segment).pages);
-  }
+  if (segments.mode(segment) == UROCE_MR_MAPPED)
+    EndSwap(segments.extent(segment), segments.swapped(segment));
   segments.Remove(segment);
+}
+
+void Registry::EndSwap(const SegmentExtent& extent, SwappedMemory& swapped) {
+  if (!CanGiveBack()) {
+    if (swapped.kept != 0) SystemCall(SYS_munmap, swapped.kept, extent.length);
+    return;
+  }
+  if (GiveBack(SupportForReturns(), extent, swapped, returned)) places.Remove(swapped.pages);
 }
 
 void Registry::GiveBackUnreferenced(const Daemon& daemon, const PageReference& dropped) {
@@ -158,6 +168,7 @@ const FaultSupport* Registry::SupportForReturns() const {
 /// Without a userfaultfd that also stops the kernel, a system call of another thread would fail
 /// with EFAULT: the memory then stays a segment's, unless there is no other thread.
 bool Registry::CanGiveBack() {
+  if (MustStay()) return false;
   if (SupportForReturns() != nullptr) return true;
   return ListThreads(threads) == 0 && is_alone();
 }

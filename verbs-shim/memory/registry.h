@@ -55,6 +55,9 @@ struct Registry {
   /// Why writers to `pages` could not be made to wait; NONE if they can. May look at all threads.
   uroce_mr_reason WhyNotWait(AddressRange pages);
 
+  /// Whether pages of the program may be pinned: none is replaced by another then.
+  bool MustStay() const;
+
   /// Ends a reference. Pages that no other reference covers become private to the program again.
   /// With the last reference the daemon releases the segment.
   void DropReference(const Daemon& daemon, uint32_t reference);
@@ -62,6 +65,8 @@ struct Registry {
   void EndSegment(const Daemon& daemon, uint32_t segment);
 
  private:
+  /// The segment's pages become private again if they may.
+  void EndSwap(const SegmentExtent& extent, SwappedMemory& swapped);
   void GiveBackUnreferenced(const Daemon& daemon, const PageReference& dropped);
   const FaultSupport* SupportForReturns() const;
   bool CanGiveBack();

@@ -250,6 +250,7 @@ enum uroce_mr_reason {
   UROCE_WHY_UNKNOWN_THREADS, /* The shim does not know where the stacks lie. */
   UROCE_WHY_POLICY,          /* UROCE_MR=copied, or the program runs in valgrind */
   UROCE_WHY_ON_DEMAND,       /* registered with ON_DEMAND: the mappings may change at any time */
+  UROCE_WHY_PINNED,          /* The kernel holds pages of the program for devices or io_uring. */
 };
 struct uroce_mr_segment {
   uint64_t addr;           /* in the application */

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registration as a whole: what is mapped, what is copied, what happens on errors and repetition.
+#include <linux/io_uring.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -12,6 +15,7 @@
 #include <thread>
 
 #include "tests/verbs-shim/memory/fake_daemon.h"
+#include "verbs-shim/memory/pinned.h"
 
 namespace uroce::memory {
 namespace {
@@ -381,6 +385,53 @@ TEST_F(RegistrationTest, ForcedMappingTakesPartsOfHeapPages) {
   uint8_t* block = GrowHeap(40000);
   ASSERT_EQ(daemon_.Register(block, 40000, mr_), 0);
   EXPECT_EQ(daemon_.Shape(mr_), "m40000");
+}
+
+/// Pins pages for as long as it lives, as programs do for fast I/O.
+class Pin {
+ public:
+  Pin(uint8_t* pages, size_t count) {
+    io_uring_params parameters = {};
+    ring_ = static_cast<int>(syscall(SYS_io_uring_setup, 1, &parameters));
+    const iovec buffer = {pages, count * kPageBytes};
+    is_held_ = ring_ >= 0 &&
+               syscall(SYS_io_uring_register, ring_, IORING_REGISTER_BUFFERS, &buffer, 1) == 0;
+  }
+  ~Pin() {
+    if (!is_held_) return;
+    syscall(SYS_io_uring_register, ring_, IORING_UNREGISTER_BUFFERS, nullptr, 0);
+    close(ring_);
+  }
+  bool is_held() const { return is_held_; }
+
+ private:
+  int ring_;
+  bool is_held_;
+};
+
+// Whoever has pinned them goes on using these pages, whatever is mapped there.
+TEST_F(RegistrationTest, WhilePagesArePinnedNoneAreReplaced) {
+  EXPECT_FALSE(HasPinnedPages());
+  uint8_t* pages = MapPages(4);
+  MemoryRegistration before = {};
+  uint8_t* others = MapPages(4);
+  others[0] = 'o';
+  ASSERT_EQ(daemon_.Register(others, 4 * kPageBytes, before), 0);
+  {
+    const Pin pin(pages, 1);
+    if (!pin.is_held()) GTEST_SKIP() << "no io_uring here";
+    EXPECT_TRUE(HasPinnedPages());
+    ASSERT_EQ(daemon_.Register(pages, 4 * kPageBytes, mr_), 0);
+    EXPECT_EQ(daemon_.Shape(mr_), "c16384");
+    EXPECT_EQ(daemon_.region(mr_).segments[0].reason, UROCE_WHY_PINNED);
+    EXPECT_EQ(PageKind(pages), "private");
+    EXPECT_EQ(daemon_.Deregister(before), 0);
+    EXPECT_EQ(PageKind(others), "segment");
+    EXPECT_EQ(others[0], 'o');
+    SetPolicy(MrPolicy::kMapped);
+    ASSERT_EQ(daemon_.Register(MapPages(1), kPageBytes, before), 0);
+    EXPECT_EQ(daemon_.Shape(before), "m4096");
+  }
 }
 
 TEST_F(RegistrationTest, CopiesWhenTheDaemonHasNoSegment) {
