@@ -2,6 +2,8 @@
 // ibv_qp_ex: a list of requests is built call by call, and wr_complete posts all of it or nothing.
 // The
 // send queue's lock is held from wr_start on. Rules: ibv_wr_post(3).
+#include <string.h>
+
 #include "verbs-shim/objects.h"
 #include "verbs-shim/verbs_ops.h"
 
@@ -113,21 +115,26 @@ void SetXrcSrqn(ibv_qp_ex* qp, uint32_t remote_srqn) {
 }
 
 /// The program may reuse the bytes after this call, so the request goes into the ring at once.
-void SetInlineList(ibv_qp_ex* qp, size_t count, const ibv_data_buf* buffers) {
+void SetInline(ibv_qp_ex* qp, void* addr, size_t length) {
   Build& build = Ours(qp)->build;
-  if (count > UROCE_MAX_SGE) return Refuse(qp, EINVAL);
-  for (size_t i = 0; i < count; ++i) {
-    if (buffers[i].length > UROCE_MAX_INLINE) return Refuse(qp, EINVAL);
-    build.sges[i] = {reinterpret_cast<uint64_t>(buffers[i].addr),
-                     static_cast<uint32_t>(buffers[i].length), 0};
-  }
-  build.request.num_sge = static_cast<int>(count);
+  if (length > UROCE_MAX_INLINE) return Refuse(qp, EINVAL);
+  build.sges[0] = {reinterpret_cast<uint64_t>(addr), static_cast<uint32_t>(length), 0};
+  build.request.num_sge = 1;
   build.request.send_flags |= IBV_SEND_INLINE;
   FinishRequest(*Ours(qp));
 }
-void SetInline(ibv_qp_ex* qp, void* addr, size_t length) {
-  const ibv_data_buf buffer = {addr, length};
-  SetInlineList(qp, 1, &buffer);
+
+/// The bytes alone are limited: the list may be longer than a list of memory regions.
+void SetInlineList(ibv_qp_ex* qp, size_t count, const ibv_data_buf* buffers) {
+  uint8_t bytes[UROCE_MAX_INLINE];
+  size_t length = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (buffers[i].length > sizeof(bytes) - length) return Refuse(qp, EINVAL);
+    if (buffers[i].length == 0) continue;
+    memcpy(bytes + length, buffers[i].addr, buffers[i].length);
+    length += buffers[i].length;
+  }
+  SetInline(qp, bytes, length);
 }
 
 /// The program may reuse the eight bytes after this call too.

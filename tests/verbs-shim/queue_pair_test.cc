@@ -80,6 +80,30 @@ TEST_F(QueuePairTest, TheArenaHasAccessAsFarAsQueuesReach) {
   for (ibv_qp* qp : more) EXPECT_EQ(ibv_destroy_qp(qp), 0);
 }
 
+// The queue pair was made for lists of two entries, and no request has more than 16.
+TEST_F(QueuePairTest, InlineBytesMayComeInManyPieces) {
+  ibv_qp_ex* qp = CreateExtended();
+  ASSERT_NE(qp, nullptr);
+  std::string text = "fifty bytes in fifty pieces, and an empty one then";
+  std::vector<ibv_data_buf> pieces;
+  for (char& letter : text) pieces.push_back({&letter, 1});
+  pieces.push_back({nullptr, 0});
+  ibv_wr_start(qp);
+  qp->wr_id = 1;
+  ibv_wr_rdma_write(qp, 77, 0x1000);
+  ibv_wr_set_inline_data_list(qp, pieces.size(), pieces.data());
+  ASSERT_EQ(ibv_wr_complete(qp), 0);
+  const rings::SendWqe wqe = TakeSend();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(wqe.inline_data), wqe.header.inline_length),
+            text);
+  std::vector<ibv_data_buf> too_many(221, pieces[0]);
+  ibv_wr_start(qp);
+  ibv_wr_rdma_write(qp, 77, 0x1000);
+  ibv_wr_set_inline_data_list(qp, too_many.size(), too_many.data());
+  EXPECT_EQ(ibv_wr_complete(qp), EINVAL);
+  EXPECT_FALSE(HasSend());
+}
+
 TEST_F(QueuePairTest, TheDaemonsRefusalIsTheErrno) {
   daemon_->FailNext(UROCE_CREATE_QP, EINVAL);
   errno = 0;
