@@ -48,9 +48,9 @@ struct Kind {
 
 absl::Status StepFailed(const Kind& kind, uint16_t port, absl::string_view step) {
   const int error = errno;
-  const std::string what =
-      absl::StrCat(kind.Text(port), ": ", step, ": ", std::strerror(error),
-                   error == EADDRINUSE ? "; another daemon or rdma_rxe has it" : "");
+  const std::string what = absl::StrCat(
+      kind.Text(port), ": ", step, ": ", std::strerror(error),
+      error == EADDRINUSE ? "; another daemon or rdma_rxe has it (uroce doctor names it)" : "");
   if (error == EADDRINUSE) return absl::AlreadyExistsError(what);
   return error == EADDRNOTAVAIL ? absl::NotFoundError(what) : absl::InternalError(what);
 }

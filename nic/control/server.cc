@@ -56,6 +56,7 @@ Server::Server(EventLoop& loop, Nic& nic, ControlSocket socket)
   }
   for (const auto& device : nic_.devices()) WatchPort(*device);
   for (const auto& device : nic_.devices()) tree_.Publish(nic_, *device);
+  for (const auto& device : nic_.devices()) served_addresses_.Update(*device);
   overflow_watch_ = loop_.Watch(nic_.overflows().fd(), EPOLLIN, [this] { nic_.FailOverflowed(); });
   MaintainPorts();
   services_->paths.StartHosts([this](NicDevice& device) { Refresh(device); });
@@ -89,6 +90,7 @@ void Server::WatchPort(NicDevice& device) {
 // The kernel may have changed something since the device was made.
 void Server::OnAdded(NicDevice& device) {
   WatchPort(device);
+  served_addresses_.Update(device);
   Refresh(device);
   statistics_.Forget();
   counters_.OnAdded();
@@ -100,6 +102,7 @@ void Server::OnRemoved(NicDevice& device) {
     loop_.Forget(watch->second);
     port_watches_.erase(watch);
   }
+  served_addresses_.Forget(device);
   counters_.OnRemoved(device.name());
   tree_.Withdraw(device);
   statistics_.Forget();
@@ -170,6 +173,7 @@ void Server::Refresh(NicDevice& device) {
     spdlog::info("{}: link {}{}{}", device.name(), info.link_up ? "up" : "down",
                  info.why_down.empty() ? "" : ": ", info.why_down);
   }
+  if (change.gids || change.interface) served_addresses_.Update(device);
   if (change.link) services_->paths.neighbours().OnLink(device);
   if (change.mac) {
     spdlog::info("{}: MAC {}", device.name(), FormatMac(info.mac));

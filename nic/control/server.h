@@ -11,6 +11,7 @@
 #include "nic/control/control_socket.h"
 #include "nic/control/device_tree.h"
 #include "nic/control/live_counters.h"
+#include "nic/control/served_addresses.h"
 #include "nic/control/statistics.h"
 
 namespace uroce::nic {
@@ -61,6 +62,7 @@ class Server {
   DeviceTree tree_;  ///< Removed before the socket: later another daemon may create its tree there.
   Statistics statistics_;
   LiveCounters counters_;
+  ServedAddresses served_addresses_;
   Fd network_;
   EventLoop::Id listener_watch_ = 0;
   EventLoop::Id network_watch_ = 0;

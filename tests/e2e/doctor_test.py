@@ -8,7 +8,7 @@ import signal
 import tempfile
 import unittest
 
-from lab import UROCE, VethLab, WireLab
+from lab import UROCE, UROCED, Daemon, VethLab, WireLab
 from process import Process, run_status, wait_until
 from programs import pingpong
 
@@ -198,3 +198,60 @@ class DoctorOnVethTest(unittest.TestCase):
             self.assertEqual(finding["fix"], f"sudo kill {stranger.pid}")
         finally:
             stranger.kill()
+
+    def add_daemon(self, name, port):
+        """One more daemon in the namespace, that is ready."""
+        daemon = Daemon(self.namespace, f"{self.lab.directory}/{name}",
+                        ["--port", f"name={name},{port}"])
+        self.addCleanup(daemon.process.kill)
+        wait_until(lambda: "uroced: ready, " in daemon.process.output(), "a ready daemon")
+        return daemon
+
+    def served_twice(self):
+        return find(self.examine()[1], "problem", "served by uroced")
+
+    def test_two_daemons_with_the_addresses_of_one_interface_are_a_problem(self):
+        self.assertTrue(find(self.examine()[1], "ok", "each is served by one NIC"))
+        second = self.add_daemon("second", "iface=eth0")
+        self.assertRegex(second.process.output(), r"second: another NIC of uroced serves .*"
+                         r"10\.0\.0\.1.* on eth0 too: .*uroce doctor names the process")
+        (problem,) = self.served_twice()
+        self.assertIn("10.0.0.1", problem["text"])
+        self.assertEqual(problem["fix"], f"sudo kill {second.process.pid}")
+        _, findings = examine(self.namespace, second.socket)
+        (problem,) = find(findings, "problem", "served by uroced")
+        self.assertEqual(problem["fix"], f"sudo kill {self.lab.a.daemon.process.pid}")
+        second.stop()
+        self.assertEqual(self.served_twice(), [])
+        self.assertNotIn("another NIC", self.lab.a.daemon.process.output())
+
+    def test_an_address_that_comes_later_is_told_by_the_second_that_has_it(self):
+        daemons = [self.lab.a.daemon, self.add_daemon("second", "iface=eth0")]
+        self.assertEqual(len(self.served_twice()), 1)
+        self.namespace.ip("address", "add", "10.7.0.1/24", "dev", "eth0")
+        wait_until(lambda: "10.7.0.1" in self.served_twice()[0]["text"], "the address of both")
+        wait_until(lambda: any(re.search("another NIC of uroced serves 10.7.0.1 on eth0",
+                                         daemon.process.output()) for daemon in daemons),
+                   "the line of the second of them")
+
+    def test_addresses_of_their_own_on_one_interface_are_no_problem(self):
+        self.namespace.ip("address", "add", "10.0.0.77/24", "dev", "eth0")
+        self.lab.daemons.remove(self.lab.a.daemon)
+        self.lab.a.daemon.stop()
+        first, second = self.add_daemon("a", "udp=10.0.0.1"), self.add_daemon("b", "udp=10.0.0.77")
+        _, findings = examine(self.namespace, first.socket)
+        self.assertTrue(find(findings, "ok", "each is served by one NIC"))
+        self.assertNotIn("another NIC", second.process.output())
+        third = self.add_daemon("c", "iface=eth0")
+        self.assertIn("another NIC of uroced serves", third.process.output())
+        _, findings = examine(self.namespace, third.socket)
+        self.assertEqual({problem["fix"] for problem in find(findings, "problem", "served by")},
+                         {f"sudo kill {first.process.pid}", f"sudo kill {second.process.pid}"})
+
+    def test_a_udp_port_that_is_taken_is_told_with_who_names_the_holder(self):
+        status, output = run_status(self.namespace.command(
+            [UROCED, "--socket", f"{self.lab.directory}/second.sock", "--no-huge",
+             "--port", "name=second,udp=10.0.0.1"]))
+        self.assertEqual(status, 2, output)
+        self.assertIn("UDP port 4791 of 10.0.0.1: bind: Address already in use; another daemon "
+                      "or rdma_rxe has it (uroce doctor names it)", output)

@@ -97,3 +97,14 @@ PORT_MUTATIONS = [
     ("a-removed-port-takes-commands", "devices/nic_device.cc",
      "  if (!is_removed_) return absl::OkStatus();\n", "  if (!port_) return absl::OkStatus();\n"),
 ]
+
+# What daemons see of each other: signs of addresses.
+DAEMONS_MUTATIONS = [
+    ("signs-that-nobody-misses", "net/address_signs.cc",
+     "  std::erase_if(signs_, [&](const auto& sign) { return !places.contains(sign.first); });\n",
+     ""),
+    ("a-sign-looks-at-lower-numbers-alone", "net/address_signs.cc",
+     "number < kNumbers; ++number", "number < kNumbers && !own; ++number"),
+    ("an-address-is-one-on-all-interfaces", "net/address_signs.cc",
+     "\"uroced/address/\", place.first, \"/\"", "\"uroced/address/\", 0, \"/\""),
+]

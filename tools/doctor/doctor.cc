@@ -19,6 +19,7 @@
 #include "tools/doctor/permissions.h"
 #include "tools/doctor/programs.h"
 #include "tools/doctor/roce_port.h"
+#include "tools/doctor/shared_addresses.h"
 
 namespace uroce::tools {
 namespace {
@@ -79,6 +80,7 @@ Findings Examine(const std::string& socket_path) {
   Append(findings, CheckNics(ReadNics(machine)));
   Append(findings, CheckInterfaces(ReadInterfaces(machine)));
   Append(findings, CheckRocePort(ReadRocePort(machine), IsBesideKernel(daemon)));
+  Append(findings, CheckSharedAddresses(ReadSharedAddresses(machine), daemon.pid));
   Append(findings, CheckPrograms(ReadPrograms()));
   return findings;
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/roce_port.h"
 
+#include <algorithm>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
@@ -30,19 +29,7 @@ std::set<std::string> SocketsOfPort(const Machine& machine) {
   return inodes;
 }
 
-/// Removes from `inodes` the sockets that a process holds. Returns whether it holds any.
-bool TakeSocketsOf(const Machine& machine, const std::string& pid, std::set<std::string>& inodes) {
-  const std::string place = absl::StrCat("/proc/", pid, "/fd");
-  size_t taken = 0;
-  for (const std::string& fd : machine.List(place)) {
-    const auto target = machine.ReadLink(absl::StrCat(place, "/", fd));
-    if (!target || !absl::StartsWith(*target, "socket:[")) continue;
-    taken += inodes.erase(target->substr(8, target->size() - 9));
-  }
-  return taken != 0;
-}
-
-Finding CheckHolder(const RocePortHolder& holder, const RocePortFacts& facts, Level level) {
+Finding CheckHolder(const SocketHolder& holder, const RocePortFacts& facts, Level level) {
   if (holder.name == "uroced") {
     return {Level::kOk, "udp 4791", absl::StrCat("held by uroced (pid ", holder.pid, ")"), ""};
   }
@@ -65,15 +52,11 @@ Finding CheckHolder(const RocePortHolder& holder, const RocePortFacts& facts, Le
 
 RocePortFacts ReadRocePort(const Machine& machine) {
   RocePortFacts facts;
-  std::set<std::string> inodes = SocketsOfPort(machine);
-  for (const std::string& pid_text :
-       inodes.empty() ? std::vector<std::string>() : machine.List("/proc")) {
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(pid_text, &pid) || !TakeSocketsOf(machine, pid_text, inodes)) continue;
-    const std::string name = machine.Read(absl::StrCat("/proc/", pid, "/comm")).value_or("?");
-    facts.holders.push_back({pid, std::string(absl::StripAsciiWhitespace(name))});
+  for (const auto& [inode, holder] : FindHolders(machine, SocketsOfPort(machine))) {
+    if (std::ranges::find(facts.holders, holder) == facts.holders.end()) {
+      facts.holders.push_back(holder);
+    }
   }
-  if (!inodes.empty()) facts.holders.push_back({});
   facts.all_processes_seen = !machine.List("/proc/1/fd").empty();
   facts.rxe_loaded = machine.Exists("/sys/module/rdma_rxe");
   facts.rdma_devices = machine.List("/sys/class/infiniband");
@@ -83,7 +66,7 @@ RocePortFacts ReadRocePort(const Machine& machine) {
 Findings CheckRocePort(const RocePortFacts& facts, bool beside_kernel) {
   if (facts.holders.empty()) return {{Level::kOk, "udp 4791", "free", ""}};
   Findings findings;
-  for (const RocePortHolder& holder : facts.holders) {
+  for (const SocketHolder& holder : facts.holders) {
     findings.push_back(CheckHolder(holder, facts, beside_kernel ? Level::kProblem : Level::kNote));
   }
   return findings;

@@ -2,24 +2,17 @@
 // Finds others in this network namespace that receive on RoCEv2's UDP port, 4791.
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <vector>
 
 #include "tools/doctor/finding.h"
 #include "tools/doctor/machine.h"
+#include "tools/doctor/socket_holders.h"
 
 namespace uroce::tools {
 
-/// The owner of a socket of UDP port 4791.
-struct RocePortHolder {
-  pid_t pid = 0;     ///< 0: no process that this user may inspect, so probably the kernel.
-  std::string name;  ///< The name of the process.
-};
-
 struct RocePortFacts {
-  std::vector<RocePortHolder> holders;    ///< One per process.
+  std::vector<SocketHolder> holders;      ///< One per process.
   bool all_processes_seen = false;        ///< Root looked, so an unseen holder is the kernel.
   bool rxe_loaded = false;                ///< The module rdma_rxe is loaded.
   std::vector<std::string> rdma_devices;  ///< /sys/class/infiniband

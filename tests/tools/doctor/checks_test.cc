@@ -18,6 +18,7 @@
 #include "tools/doctor/permissions.h"
 #include "tools/doctor/programs.h"
 #include "tools/doctor/roce_port.h"
+#include "tools/doctor/shared_addresses.h"
 
 namespace uroce::tools {
 namespace {
@@ -344,6 +345,25 @@ TEST(DoctorRocePortTest, OnlyADaemonOfOursMayHoldThePortBesideAKernelInterface) 
 TEST(DoctorRocePortTest, OthersOnThePortAreANoteWhereNoInterfaceIsShared) {
   EXPECT_THAT(CheckRocePort({.holders = {{3, "thing"}}}, false),
               ElementsAre(Says(Level::kNote, "thing (pid 3)", "sudo kill 3")));
+}
+
+TEST(DoctorAddressesTest, OfTwoNicsWithOneAddressTheOtherDaemonIsTheOneToEnd) {
+  EXPECT_THAT(CheckSharedAddresses({}, 7), ElementsAre(IsOk()));
+  const SharedAddresses shared{"eth0", {"192.0.2.1", "fd00::1"}, {{7, "uroced"}, {9, "uroced"}}};
+  EXPECT_THAT(CheckSharedAddresses({shared}, 7),
+              ElementsAre(Says(Level::kProblem,
+                               "192.0.2.1, fd00::1 of eth0: served by uroced (pid 7) and by "
+                               "uroced (pid 9)",
+                               "sudo kill 9")));
+  EXPECT_EQ(CheckSharedAddresses({shared}, 9)[0].fix, "sudo kill 7");
+}
+
+TEST(DoctorAddressesTest, ADaemonThatHasAnAddressTwiceIsNotEnded) {
+  const SharedAddresses own{"eth0", {"192.0.2.1"}, {{7, "uroced"}, {7, "uroced"}}};
+  EXPECT_EQ(CheckSharedAddresses({own}, 7)[0].fix, "");
+  const SharedAddresses unseen{"eth0", {"192.0.2.1"}, {{0, ""}, {7, "uroced"}}};
+  EXPECT_THAT(CheckSharedAddresses({unseen}, 7),
+              ElementsAre(Says(Level::kProblem, "root sees which", "")));
 }
 
 TEST(DoctorProgramsTest, MissingPackagesAndLibrariesAreNamed) {

@@ -11,6 +11,7 @@
 #include "tools/doctor/nics.h"
 #include "tools/doctor/permissions.h"
 #include "tools/doctor/roce_port.h"
+#include "tools/doctor/shared_addresses.h"
 
 namespace uroce::tools {
 namespace {
@@ -24,6 +25,7 @@ TEST(DoctorReadingTest, EmptyMachineIsReadWithoutFacts) {
   EXPECT_THAT(ReadInterfaces(tree.machine()), IsEmpty());
   EXPECT_THAT(ReadNics(tree.machine()).nics, IsEmpty());
   EXPECT_THAT(ReadRocePort(tree.machine()).holders, IsEmpty());
+  EXPECT_THAT(ReadSharedAddresses(tree.machine()), IsEmpty());
   EXPECT_EQ(ReadKernel(tree.machine()).major, 0);
   EXPECT_EQ(ReadPermissions(tree.machine()).capabilities, 0u);
   EXPECT_FALSE(ReadLimits(tree.machine(), {1}).max_map_count.has_value());
@@ -132,6 +134,42 @@ TEST(DoctorReadingTest, SocketOfNoProcessIsTheKernels) {
   EXPECT_EQ(facts.holders[0].pid, 0);
   EXPECT_TRUE(facts.rxe_loaded);
   EXPECT_THAT(facts.rdma_devices, ElementsAre("rxe_eth0"));
+}
+
+std::string UnixSocket(const std::string& inode, const std::string& name) {
+  return "0000000000000000: 00000002 00000000 00000000 0005 01 " + inode + " " + name + "\n";
+}
+
+TEST(DoctorReadingTest, AddressesWithTwoSignsAreSharedByTheHoldersOfTheSigns) {
+  FixtureTree tree;
+  tree.Write("/proc/net/unix", "Num       RefCount Protocol Flags    Type St Inode Path\n" +
+                                   UnixSocket("41", "@uroced/address/2/192.0.2.1/0") +
+                                   UnixSocket("42", "@uroced/address/2/192.0.2.1/1") +
+                                   UnixSocket("43", "@uroced/address/2/fd00::1/0") +
+                                   UnixSocket("44", "@uroced/address/2/fd00::1/1") +
+                                   UnixSocket("45", "@uroced/address/3/192.0.2.1/0") +
+                                   UnixSocket("46", "@uroced/address/2/192.0.2.9/0") +
+                                   UnixSocket("47", "/run/uroce/uroced.sock") +
+                                   UnixSocket("48", ""));
+  tree.Write("/sys/class/net/eth0/ifindex", "2\n");
+  tree.Write("/sys/class/net/eth1/ifindex", "3\n");
+  for (const char* pid : {"8", "9"}) tree.Write(std::string("/proc/") + pid + "/comm", "uroced\n");
+  tree.Link("/proc/8/fd/3", "socket:[41]");
+  tree.Link("/proc/8/fd/4", "socket:[44]");
+  tree.Link("/proc/9/fd/3", "socket:[42]");
+  tree.Link("/proc/9/fd/4", "socket:[43]");
+  const std::vector<SharedAddresses> shared = ReadSharedAddresses(tree.machine());
+  ASSERT_EQ(shared.size(), 1u);
+  EXPECT_EQ(shared[0].interface, "eth0");
+  EXPECT_THAT(shared[0].addresses, ElementsAre("192.0.2.1", "fd00::1"));
+  EXPECT_THAT(shared[0].holders, ElementsAre(SocketHolder{8, "uroced"}, SocketHolder{9, "uroced"}));
+}
+
+TEST(DoctorReadingTest, AddressesWithSignsOfTheirOwnAreNotShared) {
+  FixtureTree tree;
+  tree.Write("/proc/net/unix", "head\n" + UnixSocket("41", "@uroced/address/2/192.0.2.1/0") +
+                                   UnixSocket("42", "@uroced/address/2/192.0.2.2/0"));
+  EXPECT_THAT(ReadSharedAddresses(tree.machine()), IsEmpty());
 }
 
 TEST(DoctorReadingTest, KernelVersionAndProcessors) {
