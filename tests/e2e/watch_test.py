@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import termios
 import time
 import unittest
 from pathlib import Path
@@ -386,15 +387,82 @@ class MonitorTest(unittest.TestCase):
         self.assertGreater(lost()[0], 100)
         self.assertLessEqual(len(told) + sum(lost()), CHANGES + 100)
 
-    def test_the_end_of_the_daemon_is_said(self):
-        lab = WireLab()
-        self.addCleanup(lab.tear_down)
-        monitor = Process(lab.a.uroce("monitor"))
-        self.addCleanup(monitor.kill)
-        wait_until(lambda: lab.a.run("ibv_devices") and monitor.output(), "a first event")
-        lab.daemons[0].stop()
-        self.assertEqual(monitor.wait(30), 1)
-        self.assertIn("uroce: the daemon has ended", monitor.output())
+
+class EndOfTheDaemonTest(unittest.TestCase):
+    """Whoever watches a daemon says that it has ended, at once, and has exit status 1."""
+
+    def setUp(self):
+        self.lab = WireLab()
+        self.addCleanup(self.lab.tear_down)
+
+    def watch(self, *arguments):
+        watcher = Process(self.lab.a.uroce(*arguments))
+        self.addCleanup(watcher.kill)
+        return watcher
+
+    def end_is_said(self, how):
+        pcap = f"{self.lab.directory}/roce.pcapng"
+        watchers = [self.watch(*words) for words in (
+            ("stat", "--watch", "0.1"), ("devices", "--json", "--watch", "3600"),
+            ("top", "--batch", "--watch", "0.2"), ("monitor",), ("capture", "-w", pcap))]
+        stat, devices, top, monitor, capture = watchers
+        wait_until(lambda: stat.output().count("nothing counted") > 2, "some looks")
+        wait_until(lambda: "uroce0" in devices.output(), "a look")
+        wait_until(lambda: "capturing on" in capture.output(), "a capture")
+        wait_until(lambda: self.lab.a.run("ibv_devices") and monitor.output(), "a first event")
+        wait_until(lambda: "queue pairs" in top.output(), "a table")
+        self.lab.daemons[0].process.signal(how)
+        began = time.monotonic()
+        for watcher in watchers:
+            self.assertEqual(watcher.wait(30), 1, watcher.describe())
+            self.assertTrue(watcher.output().endswith("uroce: the daemon has ended\n"),
+                            watcher.describe())
+            self.assertNotIn("no daemon", watcher.output())
+        self.assertLess(time.monotonic() - began, 20 * PATIENCE)
+        run([self.tshark(), "-r", pcap])
+
+    @staticmethod
+    def tshark():
+        return shutil.which("tshark") or "true"
+
+    def test_one_that_ends(self):
+        self.end_is_said(signal.SIGTERM)
+
+    def test_one_that_dies(self):
+        self.end_is_said(signal.SIGKILL)
+
+    def test_another_on_the_socket_is_not_the_one_that_was_watched(self):
+        watcher = self.watch("devices", "--watch", "3600")
+        wait_until(lambda: "uroce0" in watcher.output(), "a look")
+        self.lab.daemons.pop().stop()
+        second = Process(self.lab.a.namespace.command(
+            [UROCED, "--socket", self.lab.a.daemon.socket, "--no-huge"]))
+        self.addCleanup(second.kill)
+        self.assertEqual(watcher.wait(30), 1)
+        self.assertIn("uroce: the daemon has ended", watcher.output())
+
+    def test_a_terminal_is_as_it_was_and_has_the_line(self):
+        leader, follower = os.openpty()
+        self.addCleanup(os.close, leader)
+        before = termios.tcgetattr(follower)
+        top = subprocess.Popen([str(word) for word in self.lab.a.uroce("top", "--watch", "3600")],
+                               stdin=follower, stdout=follower, stderr=follower,
+                               env={**os.environ, "TERM": "xterm"})
+        self.addCleanup(top.kill)
+        text = b""
+        while b"q ends it" not in text:
+            text += os.read(leader, 4096)
+        self.assertNotEqual(termios.tcgetattr(follower), before)
+        self.lab.daemons[0].process.signal(signal.SIGKILL)
+        self.assertEqual(top.wait(30 * PATIENCE), 1)
+        self.assertEqual(termios.tcgetattr(follower), before)
+        os.close(follower)
+        with contextlib.suppress(OSError):
+            while piece := os.read(leader, 4096):
+                text += piece
+        screen, _, line = text.rpartition(b"\x1b[?1049l")  # xterm leaves its second screen.
+        self.assertIn(b"q ends it", screen)
+        self.assertIn(b"uroce: the daemon has ended\r\n", line)
 
 
 class TopTest(unittest.TestCase):

@@ -265,7 +265,7 @@ absl::Status CaptureRecorder::Wait() {
   if (poll(fds, 2, kPollIntervalMs) <= 0) return absl::OkStatus();
   // A pipe whose reader has closed it reports POLLERR, even while no frame comes.
   if (fds[1].revents & (POLLERR | POLLHUP)) finished_ = true;
-  if (fds[0].revents) return absl::UnavailableError("the daemon ended");
+  if (fds[0].revents) return absl::UnavailableError("the daemon has ended");
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <sys/un.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +29,7 @@ constexpr int kMaxReplyFds = 4;
 constexpr uint64_t kMaxDumpBytes = 1ull << 30;
 constexpr size_t kPieceBytes = 64 << 10;
 constexpr int kLookMs = 1000;  // For whether the daemon is stopped.
+constexpr char kHasEnded[] = "the daemon has ended";
 
 /// The bytes of a reply after uroce_reply, and its descriptors.
 struct Reply {
@@ -175,13 +177,19 @@ absl::Status ReadInterfaces(const std::vector<uint8_t>& body, CaptureSession& se
 }
 
 /// Asks for what the daemon answers with a stream.
+absl::StatusOr<std::string> AskForFile(int socket, uint32_t command, const void* request,
+                                       size_t request_bytes) {
+  absl::StatusOr<Reply> reply = Ask(socket, command, request, request_bytes);
+  if (!reply.ok()) return reply.status();
+  return ReadWhole(reply->fds[0].get());
+}
+
+/// The same on a connection of its own.
 absl::StatusOr<std::string> FetchFile(const std::string& socket_path, uint32_t command,
                                       const void* request, size_t request_bytes) {
   absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path);
   if (!socket.ok()) return socket.status();
-  absl::StatusOr<Reply> reply = Ask(socket->get(), command, request, request_bytes);
-  if (!reply.ok()) return reply.status();
-  return ReadWhole(reply->fds[0].get());
+  return AskForFile(socket->get(), command, request, request_bytes);
 }
 
 }  // namespace
@@ -236,6 +244,37 @@ absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump
   return FetchFile(socket_path, UROCE_DUMP, &request, sizeof(request));
 }
 
+absl::StatusOr<std::string> DumpClient::Fetch(uroce_dump_what what) {
+  if (!socket_) {
+    absl::StatusOr<Fd> socket = ConnectToDaemon(socket_path_);
+    if (!socket.ok()) return socket.status();
+    socket_ = *std::move(socket);
+  }
+  const uroce_dump request{static_cast<uint32_t>(what), 0};
+  absl::StatusOr<std::string> text =
+      AskForFile(socket_.get(), UROCE_DUMP, &request, sizeof(request));
+  // A dump that the end of the daemon has cut looks like a whole one here.
+  if (has_dump_ && HasEnded()) return absl::DataLossError(kHasEnded);
+  has_dump_ |= text.ok();
+  return text;
+}
+
+void DumpClient::Await(double seconds) const {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (auto now = Clock::now(); now < end; now = Clock::now()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
+    pollfd hangup{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&hangup, 1, static_cast<int>(left.count())) > 0) return;
+  }
+}
+
+// The daemon says nothing unasked: what can be read is its end.
+bool DumpClient::HasEnded() const {
+  pollfd hangup{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  return poll(&hangup, 1, 0) > 0;
+}
+
 absl::Status FollowEvents(const std::string& socket_path,
                           const std::function<bool(const std::string& line)>& take) {
   const uroce_dump request{UROCE_DUMP_EVENTS, 0};
@@ -248,7 +287,7 @@ absl::Status FollowEvents(const std::string& socket_path,
   for (;;) {
     const ssize_t got = read(reply->fds[0].get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return absl::DataLossError("the daemon has ended");
+    if (got <= 0) return absl::DataLossError(kHasEnded);
     rest.append(piece.data(), static_cast<size_t>(got));
     for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
       if (!take(rest.substr(0, end))) return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,26 @@ bool IsStopped(pid_t pid);
 
 /// Asks for one of the daemon's state dumps and returns its JSON text.
 absl::StatusOr<std::string> FetchDump(const std::string& socket_path, uroce_dump_what what);
+
+/// Dumps of one daemon, one after the other, on one connection. So whoever watches a daemon learns
+/// of its end, at once and even if another one serves the socket since.
+class DumpClient {
+ public:
+  explicit DumpClient(std::string socket_path) : socket_path_(std::move(socket_path)) {}
+
+  /// As FetchDump. The first one connects. Errors: those of FetchDump; from the second on DataLoss
+  /// when the daemon has ended.
+  absl::StatusOr<std::string> Fetch(uroce_dump_what what);
+  /// Waits, for less if the daemon ends. Range: a dump was fetched.
+  void Await(double seconds) const;
+  /// Whether the daemon has ended. Range: a dump was fetched.
+  bool HasEnded() const;
+
+ private:
+  const std::string socket_path_;
+  Fd socket_;
+  bool has_dump_ = false;
+};
 
 /// Calls `take` with each line of the daemon's events, without its end, until it returns false
 /// (pipeline/shm/abi/uroce_events.h). Errors: DataLoss, the daemon has ended; or FetchDump's.

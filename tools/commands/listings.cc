@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -21,11 +20,11 @@ namespace uroce::tools {
 namespace {
 
 /// Fetches a dump. qpn= selects what the queue pair uses where objects have no such number.
-absl::StatusOr<std::string> FetchSelected(const std::string& socket_path, const Selection& select,
+absl::StatusOr<std::string> FetchSelected(DumpClient& daemon, const Selection& select,
                                           uroce_dump_what what) {
-  absl::StatusOr<std::string> json = FetchDump(socket_path, what);
+  absl::StatusOr<std::string> json = daemon.Fetch(what);
   if (!json.ok() || !select.qpn || !IsUsedByQueuePairs(what)) return json;
-  const absl::StatusOr<std::string> queue_pairs = FetchDump(socket_path, UROCE_DUMP_QP);
+  const absl::StatusOr<std::string> queue_pairs = daemon.Fetch(UROCE_DUMP_QP);
   if (!queue_pairs.ok()) return queue_pairs.status();
   return OnlyUsedBy(*select.qpn, *queue_pairs, what, *json);
 }
@@ -35,18 +34,26 @@ int PrintJson(const ListingFlags& flags, uroce_dump_what what, const std::string
       RenderJson(ListingOf(what), json, flags.render.select, absl::Now(), flags.watch_s != 0));
 }
 
-/// Sleeps for the time of --watch.
-void AwaitNextLook(const ListingFlags& flags) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
-  fputs(flags.json ? "" : "\n", stdout);
+/// Between one look of --watch and the next.
+void PrintGap(const ListingFlags& flags) {
+  if (!flags.json) fputs("\n", stdout);
+}
+
+int PrintDumpOf(DumpClient& daemon, const ListingFlags& flags, uroce_dump_what what,
+                bool is_again) {
+  const absl::StatusOr<std::string> json = FetchSelected(daemon, flags.render.select, what);
+  if (!json.ok()) return Report(json.status());
+  if (is_again) PrintGap(flags);
+  return flags.json ? PrintJson(flags, what, *json) : Print(RenderDump(what, *json, flags.render));
 }
 
 /// Prints a dump once; with --watch, again after each interval.
 int WatchDump(const std::string& socket_path, const ListingFlags& flags, uroce_dump_what what) {
-  while (true) {
-    const int result = PrintDump(socket_path, flags, what);
+  DumpClient daemon(socket_path);
+  for (bool is_again = false;; is_again = true) {
+    const int result = PrintDumpOf(daemon, flags, what, is_again);
     if (result != 0 || flags.watch_s == 0) return result;
-    AwaitNextLook(flags);
+    daemon.Await(flags.watch_s);
   }
 }
 
@@ -54,11 +61,13 @@ int WatchDump(const std::string& socket_path, const ListingFlags& flags, uroce_d
 /// rates: its readers compute them from the numbers.
 int WatchStat(const std::string& socket_path, const ListingFlags& flags) {
   using Clock = std::chrono::steady_clock;
+  DumpClient daemon(socket_path);
   std::string before;
   Clock::time_point then;
   while (true) {
-    const absl::StatusOr<std::string> json = FetchDump(socket_path, UROCE_DUMP_STAT);
+    const absl::StatusOr<std::string> json = daemon.Fetch(UROCE_DUMP_STAT);
     if (!json.ok()) return Report(json.status());
+    if (!before.empty()) PrintGap(flags);
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - then).count();
     const int result = flags.json ? PrintJson(flags, UROCE_DUMP_STAT, *json)
@@ -68,7 +77,7 @@ int WatchStat(const std::string& socket_path, const ListingFlags& flags) {
     if (result != 0 || flags.watch_s == 0) return result;
     before = *json;
     then = now;
-    AwaitNextLook(flags);
+    daemon.Await(flags.watch_s);
   }
 }
 
@@ -108,9 +117,8 @@ absl::Status TakeFilters(const std::string& socket_path, const std::vector<std::
 }
 
 int PrintDump(const std::string& socket_path, const ListingFlags& flags, uroce_dump_what what) {
-  const absl::StatusOr<std::string> json = FetchSelected(socket_path, flags.render.select, what);
-  if (!json.ok()) return Report(json.status());
-  return flags.json ? PrintJson(flags, what, *json) : Print(RenderDump(what, *json, flags.render));
+  DumpClient daemon(socket_path);
+  return PrintDumpOf(daemon, flags, what, /*is_again=*/false);
 }
 
 void AddDevice(CLI::App& command, Selection& select) {

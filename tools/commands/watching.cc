@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/commands/watching.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +21,7 @@
 namespace uroce::tools {
 namespace {
 
+constexpr double kLookAtDaemonS = 0.25;  // While the screen waits for a key.
 constexpr char kFiltersHelp[] = "Only device=NAME, pid=NUMBER, qpn=NUMBER";
 
 struct WatchingFlags {
@@ -31,13 +32,29 @@ struct WatchingFlags {
   Selection select;
 };
 
+/// Waits for a key too, if there is a screen. Returns false when it is q.
+bool AwaitNextLook(const DumpClient& daemon, Screen* screen, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  if (screen == nullptr) {
+    daemon.Await(seconds);
+    return true;
+  }
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (auto now = Clock::now(); now < end && !daemon.HasEnded(); now = Clock::now()) {
+    const double left_s = std::chrono::duration<double>(end - now).count();
+    if (!screen->Await(std::min(left_s, kLookAtDaemonS))) return false;
+  }
+  return true;
+}
+
 /// Shows the programs and queue pairs with the highest rates, again after each interval.
 int Top(const std::string& socket_path, WatchingFlags& flags) {
   using Clock = std::chrono::steady_clock;
   const absl::Status filtered =
       TakeFilters(socket_path, flags.filters, UROCE_DUMP_QP, flags.select);
   if (!filtered.ok()) return Report(filtered);
-  absl::StatusOr<std::string> before = FetchDump(socket_path, UROCE_DUMP_QP);
+  DumpClient daemon(socket_path);
+  absl::StatusOr<std::string> before = daemon.Fetch(UROCE_DUMP_QP);
   if (!before.ok()) return Report(before.status());
   std::unique_ptr<Screen> screen;
   if (!flags.is_batch) {
@@ -48,12 +65,8 @@ int Top(const std::string& socket_path, WatchingFlags& flags) {
   }
   Clock::time_point then = Clock::now();
   for (uint64_t shown = 0; flags.count == 0 || shown < flags.count; ++shown) {
-    if (screen == nullptr) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(flags.watch_s));
-    } else if (!screen->Await(flags.watch_s)) {
-      return 0;
-    }
-    absl::StatusOr<std::string> after = FetchDump(socket_path, UROCE_DUMP_QP);
+    if (!AwaitNextLook(daemon, screen.get(), flags.watch_s)) return 0;
+    absl::StatusOr<std::string> after = daemon.Fetch(UROCE_DUMP_QP);
     const Clock::time_point now = Clock::now();
     const absl::StatusOr<std::string> text =
         after.ok() ? RenderTop(*before, *after, std::chrono::duration<double>(now - then).count(),

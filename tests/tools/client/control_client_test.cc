@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -93,6 +94,46 @@ class FakeDaemon {
   std::thread thread_;
 };
 
+/// Answers one connection with one dump after the other, as often as told, and ends.
+class DumpingDaemon {
+ public:
+  DumpingDaemon(const std::string& path, std::vector<std::string> dumps)
+      : dumps_(std::move(dumps)), listener_(socket(AF_UNIX, SOCK_SEQPACKET, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    unlink(path.c_str());
+    EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(listener_.get(), 1), 0);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~DumpingDaemon() {
+    shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+
+ private:
+  void Serve() {
+    const Fd peer(accept(listener_.get(), nullptr, nullptr));
+    if (!peer) return;
+    uint8_t request[512];
+    for (const std::string& dump : dumps_) {
+      if (recv(peer.get(), request, sizeof(request), 0) <= 0) return;
+      int ends[2];
+      ASSERT_EQ(pipe(ends), 0);
+      const Fd reader(ends[0]);
+      const Fd writer(ends[1]);
+      EXPECT_EQ(write(writer.get(), dump.data(), dump.size()), static_cast<ssize_t>(dump.size()));
+      Send(peer.get(), MakeAnswer(uint64_t{0}, {reader.get()}));
+    }
+    recv(peer.get(), request, sizeof(request), 0);
+  }
+
+  const std::vector<std::string> dumps_;
+  Fd listener_;
+  std::thread thread_;
+};
+
 Fd SealedMemory(uint64_t length_bytes, const std::string& text = "", bool sealed = true) {
   Fd fd(memfd_create("test", MFD_ALLOW_SEALING));
   EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(length_bytes)), 0);
@@ -157,6 +198,61 @@ TEST(ControlClientTest, RefusalCarriesTheDaemonsReason) {
 TEST(ControlClientTest, DaemonThatHangsUpIsAnError) {
   FakeDaemon daemon(Answer{});
   EXPECT_FALSE(FetchDump(daemon.path(), UROCE_DUMP_QP).ok());
+}
+
+class DumpClientTest : public testing::Test {
+ protected:
+  DumpClientTest() {
+    char place[] = "/tmp/uroce-test-XXXXXX";
+    directory_ = mkdtemp(place);
+  }
+  ~DumpClientTest() override { std::filesystem::remove_all(directory_); }
+  std::string path() const { return directory_ + "/socket"; }
+
+ private:
+  std::string directory_;
+};
+
+void ExpectEnded(const absl::StatusOr<std::string>& text) {
+  EXPECT_EQ(text.status(), absl::DataLossError("the daemon has ended"));
+}
+
+TEST_F(DumpClientTest, ADaemonThatEndedIsNotOneThatWasNeverThere) {
+  DumpClient client(path());
+  EXPECT_THAT(std::string(client.Fetch(UROCE_DUMP_QP).status().message()),
+              HasSubstr("start uroced"));
+  {
+    const DumpingDaemon daemon(path(), {"{}", "{ }"});
+    EXPECT_EQ(client.Fetch(UROCE_DUMP_QP).value(), "{}");
+    EXPECT_EQ(client.Fetch(UROCE_DUMP_QP).value(), "{ }");
+    EXPECT_FALSE(client.HasEnded());
+    client.Await(0.001);  // Not for ever.
+    // The daemon takes one more request, and dies of it.
+    ExpectEnded(client.Fetch(UROCE_DUMP_QP));
+  }
+  ExpectEnded(client.Fetch(UROCE_DUMP_QP));
+}
+
+TEST_F(DumpClientTest, AnotherDaemonOnTheSocketIsNotTheOneThatIsWatched) {
+  DumpClient client(path());
+  {
+    const DumpingDaemon daemon(path(), {"{}"});
+    EXPECT_TRUE(client.Fetch(UROCE_DUMP_QP).ok());
+    ExpectEnded(client.Fetch(UROCE_DUMP_QP));
+  }
+  const DumpingDaemon another(path(), {"{}"});
+  EXPECT_TRUE(client.HasEnded());
+  ExpectEnded(client.Fetch(UROCE_DUMP_QP));
+}
+
+TEST_F(DumpClientTest, WhoWaitsIsWokenByTheEnd) {
+  DumpClient client(path());
+  const DumpingDaemon daemon(path(), {"{}"});
+  EXPECT_TRUE(client.Fetch(UROCE_DUMP_QP).ok());
+  ExpectEnded(client.Fetch(UROCE_DUMP_QP));
+  const auto begin = std::chrono::steady_clock::now();
+  client.Await(3600);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
 }
 
 TEST(ControlClientTest, MissingDaemonNamesSocketAndCure) {
