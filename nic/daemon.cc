@@ -61,6 +61,13 @@ uint32_t FurtherQueues(const Nic& nic) {
   return queues;
 }
 
+/// Whether SIGTERM or SIGINT waits to be taken.
+bool IsToldToEnd() {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
+}
+
 /// Null without --metrics. The port or the path may need a privilege that is given up later.
 absl::StatusOr<std::unique_ptr<MetricsServer>> ListenForMetrics(const Config& config) {
   if (config.metrics.empty()) return nullptr;
@@ -129,7 +136,10 @@ sigset_t Daemon::Signals() {
   return signals;
 }
 
+// A daemon that waits for the socket sees that this one ends (served_socket.h), from the signal on:
+// either it is pending, or the socket is gone.
 void Daemon::OnSignal(int signal_fd, ServiceManager& manager) {
+  if (IsToldToEnd()) server_->Retire();
   signalfd_siginfo signal{};
   if (read(signal_fd, &signal, sizeof(signal)) != sizeof(signal)) return;
   if (signal.ssi_signo != SIGHUP) return loop_.Stop();

@@ -73,10 +73,12 @@ ControlSocket::ControlSocket(std::string path, SocketLock lock, OwnTree tree, Fd
       tree_(std::move(tree)),
       listener_(std::move(listener)) {}
 
+void ControlSocket::Retire() { unlink(path_.c_str()); }
+
 // The socket is removed first: another daemon that finds the lock free may create its own.
 ControlSocket::~ControlSocket() {
   if (!listener_) return;
-  unlink(path_.c_str());
+  Retire();
   // Closing also drops waiting connections, and what clients sent on them.
   SideThread().End(std::make_shared<Fd>(std::move(listener_)));
 }

@@ -25,6 +25,9 @@ class ControlSocket {
   ControlSocket& operator=(ControlSocket&&) = delete;
 
   int fd() const { return listener_.get(); }
+  /// Removes the socket's file before the end. Another daemon that wants the path waits from then
+  /// on.
+  void Retire();
   /// The directory beside the socket, at its path with UROCE_TREE_SUFFIX. Call it once.
   OwnTree TakeTree() { return std::move(tree_); }
   /// For an owner that keeps it for longer than this object lives. Call it once.

@@ -33,6 +33,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   size_t connection_count() const;
+  /// The daemon is about to end: nobody else connects.
+  void Retire() { socket_.Retire(); }
   /// The counters of all devices.
   Statistics& statistics() { return statistics_; }
   Reconfiguration& reconfiguration();

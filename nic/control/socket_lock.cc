@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "nic/control/served_socket.h"
 
 namespace uroce::nic {
 namespace {
@@ -20,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLongestEnd{3};
 constexpr std::chrono::milliseconds kLook{10};
+constexpr int kLooks = 3;  // At a daemon that goes on, until it is believed.
 constexpr char kOtherPlace[] =
     "; start it as root, set XDG_RUNTIME_DIR, or give a --socket in a directory of your own";
 
@@ -48,10 +50,13 @@ bool IsTaken(int fd) {
 
 absl::StatusOr<SocketLock> SocketLock::Take(const std::string& socket_path) {
   const std::string path = socket_path + ".lock";
+  int served = 0;
   for (const Clock::time_point end = Clock::now() + kLongestEnd; Clock::now() < end;) {
     absl::StatusOr<Fd> fd = Open(path);
     if (!fd.ok()) return fd.status();
     if (IsTaken(fd->get())) return SocketLock(path, *std::move(fd));
+    served = IsServed(socket_path) ? served + 1 : 0;
+    if (served == kLooks) break;
     std::this_thread::sleep_for(kLook);
   }
   return absl::AlreadyExistsError(absl::StrCat("--socket: ", socket_path,

@@ -18,8 +18,9 @@ inline constexpr char kForeignFileRemedy[] =
 /// destructor removes it.
 class SocketLock {
  public:
-  /// Waits for a daemon that is about to end, for 3 s at most. Errors: AlreadyExists when another
-  /// daemon has the lock still; PermissionDenied when another user owns the file.
+  /// Waits for a daemon that is about to end, for 3 s at most; not for one that goes on (IsServed).
+  /// Errors: AlreadyExists when another daemon has the lock still; PermissionDenied when another
+  /// user owns the file.
   static absl::StatusOr<SocketLock> Take(const std::string& socket_path);
   SocketLock() = default;
   ~SocketLock();

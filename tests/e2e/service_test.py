@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from lab import UROCE, UROCED
-from process import Process, run, run_status, wait_until
+from process import PATIENCE, Process, run, run_status, wait_until
 
 WATCHDOG_US = 500_000
 
@@ -95,9 +95,22 @@ class ServiceTest(unittest.TestCase):
             self.assertEqual(following.stop(), 0)
             self.assertEqual(os.listdir(self.directory), [])
 
+    # As of `kill PID && uroced`: the first may not even have noticed.
+    def test_the_next_one_comes_right_behind_a_signal(self):
+        daemon = self.start_ready()
+        for how in 4 * (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            daemon.signal(how)
+            following = self.start()
+            wait_until(lambda one=following: "uroced: ready, " in one.output(), "the next one")
+            self.assertEqual(daemon.wait(30), -how if how == signal.SIGKILL else 0)
+            daemon = following
+        self.assertEqual(daemon.stop(), 0)
+
     def test_one_that_stays_keeps_its_socket(self):
         self.start_ready()
+        began = time.monotonic()
         status, output = run_status([UROCED, "--no-huge", "--socket", self.socket])
+        self.assertLess(time.monotonic() - began, 2 * PATIENCE, "it was not waited for")
         self.assertEqual(status, 1, output)
         self.assertIn(f"{self.socket}: another uroced serves it", output)
         self.assertIn("uroce0", run([UROCE, "--socket", self.socket, "devices"]))

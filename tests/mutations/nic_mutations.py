@@ -98,7 +98,7 @@ PORT_MUTATIONS = [
      "  if (!is_removed_) return absl::OkStatus();\n", "  if (!port_) return absl::OkStatus();\n"),
 ]
 
-# What daemons see of each other: signs of addresses.
+# What daemons see of each other: signs of addresses, the lock of the socket.
 DAEMONS_MUTATIONS = [
     ("signs-that-nobody-misses", "net/address_signs.cc",
      "  std::erase_if(signs_, [&](const auto& sign) { return !places.contains(sign.first); });\n",
@@ -107,4 +107,12 @@ DAEMONS_MUTATIONS = [
      "number < kNumbers; ++number", "number < kNumbers && !own; ++number"),
     ("an-address-is-one-on-all-interfaces", "net/address_signs.cc",
      "\"uroced/address/\", place.first, \"/\"", "\"uroced/address/\", 0, \"/\""),
+    ("every-daemon-is-waited-for", "control/socket_lock.cc",
+     "    if (served == kLooks) break;\n", ""),
+    ("pending-signals-are-overlooked", "control/served_socket.cc",
+     "    if ((pending & kEnds) != 0) return true;\n", ""),
+    ("every-signal-is-an-end", "control/served_socket.cc", "(pending & kEnds) != 0",
+     "pending != 0"),
+    ("a-daemon-without-a-socket-is-served", "control/socket_lock.cc",
+     "IsServed(socket_path) ? served + 1 : 0", "served + 1"),
 ]
