@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -238,6 +239,21 @@ absl::Status CheckResources(const DeviceConfig& device, const PortResources& res
   return CheckPrivileges(*arguments);
 }
 
+/// The port has no link until its network plugs it in.
+absl::StatusOr<std::unique_ptr<drivers::Port>> OpenSwitchPort(
+    const DeviceConfig& device, uint32_t index,
+    const std::shared_ptr<drivers::SwitchNetwork>& network) {
+  const auto at = static_cast<uint32_t>(device.at_switch);
+  const std::optional<uint32_t> host = network->FreeHost(at);
+  if (!host) return absl::ResourceExhaustedError("switch: all of its ports have NICs");
+  network->TakeIn(*host, {.mac = drivers::LocalMac(device.name, index),
+                          .mtu_bytes = device.mtu_bytes,
+                          .switch_index = at,
+                          .link = {},
+                          .device = index});
+  return std::make_unique<drivers::SwitchPort>(network, *host);
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAddedPorts(
     const std::vector<DeviceConfig>& configs, const std::vector<uint32_t>& indices,
     const PortResources& resources, uint32_t further_queues) {
@@ -250,6 +266,12 @@ absl::StatusOr<std::vector<std::unique_ptr<drivers::Port>>> OpenAddedPorts(
     return ports;
   }
   const DeviceConfig& device = configs.front();
+  if (device.at_switch >= 0) {
+    auto port = OpenSwitchPort(device, indices.front(), resources.network);
+    if (!port.ok()) return port.status();
+    ports.push_back(*std::move(port));
+    return ports;
+  }
   absl::Status status = CheckResources(device, resources, further_queues);
   if (!status.ok()) return status;
   auto port = OpenPort(device, workers, resources.seats[indices.front() % workers].pool);

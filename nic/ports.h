@@ -21,19 +21,19 @@ struct PortResources {
   std::vector<datapath::WorkerSeat> seats;  ///< One seat for each worker.
   uint32_t frame_bytes = 0;                 ///< Of a frame of the pools.
   uint32_t further_queues = 0;  ///< Queues beyond the first of each port that the pools can feed.
+  /// The network between the devices at switches, or null.
+  std::shared_ptr<drivers::SwitchNetwork> network;
 };
 
 struct Ports : PortResources {
   std::vector<std::unique_ptr<NicDevice>> devices;
-  /// The network between the devices at switches, or null. Its hosts are these devices, in order.
-  std::shared_ptr<drivers::SwitchNetwork> network;
 };
 
 /// Starts DPDK and opens the ports of the configuration. Call it once per process. Errors: one line
 /// that names the device.
 absl::StatusOr<Ports> OpenPorts(const Config& config);
 
-/// Opens one more port, of udp=, iface= or a memif, or both ends of one more wire.
+/// Opens one more port, of udp=, iface= or a memif or at a switch, or both ends of one more wire.
 /// `further_queues`: those in use. Errors: one line that names the device and the key.
 absl::StatusOr<std::vector<std::unique_ptr<NicDevice>>> OpenAdded(
     const std::vector<DeviceConfig>& configs, const std::vector<uint32_t>& indices,

@@ -66,7 +66,8 @@ std::shared_ptr<drivers::SwitchNetwork> MakeSwitchNetwork(const Config& config,
     network.nics.push_back({.mac = drivers::LocalMac(device.name, index),
                             .mtu_bytes = device.mtu_bytes,
                             .switch_index = at,
-                            .link = config.switches[at].link});
+                            .link = config.switches[at].link,
+                            .device = index});
   }
   return std::make_shared<drivers::SwitchNetwork>(network, copies);
 }

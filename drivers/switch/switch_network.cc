@@ -34,6 +34,7 @@ SwitchNetwork::Place::Place(uint16_t queues) : bells(queues) {
 
 SwitchNetwork::SwitchNetwork(const SwitchNetworkConfig& config, rte_mempool* copies)
     : nics_(config.nics),
+      has_nic_(config.nics.size(), true),
       queues_(config.queues),
       copies_(copies),
       fabric_(*this, {.max_frames = config.max_frames, .seed = config.seed}) {
@@ -45,6 +46,35 @@ SwitchNetwork::SwitchNetwork(const SwitchNetworkConfig& config, rte_mempool* cop
   for (const SwitchTrunk& trunk : config.trunks) {
     fabric_.Join(trunk.first_switch, trunk.second_switch, trunk.link);
   }
+}
+
+std::optional<uint32_t> SwitchNetwork::FreeHost(uint32_t switch_index) const {
+  for (uint32_t host = 0; host < nics_.size(); ++host) {
+    if (!has_nic_[host] && nics_[host].switch_index == switch_index) return host;
+  }
+  return std::nullopt;
+}
+
+void SwitchNetwork::TakeIn(uint32_t host, const SwitchNic& nic) {
+  nics_[host] = nic;
+  has_nic_[host] = true;
+}
+
+std::optional<uint32_t> SwitchNetwork::HostOf(uint32_t device) const {
+  for (uint32_t host = 0; host < nics_.size(); ++host) {
+    if (has_nic_[host] && nics_[host].device == device) return host;
+  }
+  return std::nullopt;
+}
+
+void SwitchNetwork::Plug(uint32_t host) {
+  fabric_.SetHost(host, nics_[host].mac);
+  SetUp(fabric_.CableOf(host), true);
+}
+
+void SwitchNetwork::Unplug(uint32_t host) {
+  SetUp(fabric_.CableOf(host), false);
+  places_[host] = std::make_unique<Place>(queues_);
 }
 
 uint16_t SwitchNetwork::Receive(uint32_t host, uint16_t queue, rte_mbuf** frames, uint16_t count,

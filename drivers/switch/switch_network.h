@@ -24,6 +24,7 @@ struct SwitchNic {
   uint32_t mtu_bytes = 9000;
   uint32_t switch_index = 0;
   fabric::LinkConfig link;
+  uint32_t device = 0;  ///< The NIC's index in the daemon.
 };
 
 /// A link between two switches.
@@ -90,7 +91,22 @@ class SwitchNetwork final : public fabric::Surroundings {
   void SetLink(uint32_t cable, const fabric::LinkConfig& config) { fabric_.SetLink(cable, config); }
   void SetUp(uint32_t cable, bool is_up) { fabric_.SetUp(cable, is_up, now()); }
 
+  /// The port of a NIC that was taken in gets a link: the one that its place had, with what
+  /// SetLink has changed. Only then may workers drive it.
+  void Plug(uint32_t host);
+  /// A place that no worker drives any more has no link. What is on the way to it or from it is
+  /// dropped and counted; what waited for workers is freed.
+  void Unplug(uint32_t host);
+
   // ---- control thread, at any time ----
+  /// A place at the switch that no NIC has, or nullopt. Places are made with the network.
+  std::optional<uint32_t> FreeHost(uint32_t switch_index) const;
+  /// The free place gets a NIC; its link is not changed.
+  void TakeIn(uint32_t host, const SwitchNic& nic);
+  void Release(uint32_t host) { has_nic_[host] = false; }
+  bool has_nic(uint32_t host) const { return has_nic_[host]; }
+  /// The place of a NIC, by its index in the daemon.
+  std::optional<uint32_t> HostOf(uint32_t device) const;
   /// Frames that arrived at the port and found its queue full.
   uint64_t missed(uint32_t host) const {
     return places_[host]->missed.load(std::memory_order_relaxed);
@@ -118,7 +134,8 @@ class SwitchNetwork final : public fabric::Surroundings {
   /// Sends what other workers have put into the rings of `host`, as much as there is room for.
   void TakeSent(uint32_t host);
 
-  const std::vector<SwitchNic> nics_;
+  std::vector<SwitchNic> nics_;
+  std::vector<bool> has_nic_;
   const uint16_t queues_;
   rte_mempool* const copies_;
   std::vector<std::unique_ptr<Place>> places_;

@@ -10,12 +10,15 @@
 
 namespace uroce::drivers {
 
+/// It has its place at the switch, which SwitchNetwork::TakeIn has given to it, until its end.
 /// Its link state and speed are those of its link to the switch. While that link has no room for
 /// more frames, the sender has to wait; a link that is down takes all frames and loses them.
 class SwitchPort final : public Port {
  public:
   SwitchPort(std::shared_ptr<SwitchNetwork> network, uint32_t host)
       : network_(std::move(network)), host_(host) {}
+  /// The place at the switch is free then.
+  ~SwitchPort() override { network_->Release(host_); }
 
   uint16_t queues() const override { return network_->queues(); }
   uint16_t ReceiveBurst(uint16_t queue, rte_mbuf** frames, uint16_t count, Nanos now) override {

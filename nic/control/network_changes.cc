@@ -43,13 +43,15 @@ std::optional<uint32_t> FindSwitch(const Nic& nic, const std::string& name) {
 }
 
 /// The cable of a NIC at a switch.
-uint32_t CableOf(const Nic& nic, const NicDevice& device) {
-  uint32_t host = 0;
-  for (const auto& each : nic.devices()) {
-    if (each.get() == &device) break;
-    host += each->at_switch() ? 1 : 0;
-  }
-  return nic.network()->fabric().CableOf(host);
+std::optional<uint32_t> CableOf(const Nic& nic, const NicDevice& device) {
+  const std::optional<uint32_t> host = nic.network()->HostOf(device.index());
+  if (!host) return std::nullopt;
+  return nic.network()->fabric().CableOf(*host);
+}
+
+bool HasNoNic(const drivers::SwitchNetwork& network, uint32_t cable) {
+  const fabric::Link& link = network.fabric().link(2 * cable);
+  return link.from_switch == fabric::Link::kHost && !network.has_nic(link.host);
 }
 
 absl::Status NoNic(const std::string& name, const Nic& nic) {
@@ -205,6 +207,10 @@ absl::Status NetworkChanges::ChangeCable(uint32_t cable, const SwitchChange& cha
         "buffer, ecn and pfc are a switch's; of a port there are rate, delay and link");
   }
   drivers::SwitchNetwork& network = *context_.nic.network();
+  if (change.is_up && HasNoNic(network, cable)) {
+    return absl::FailedPreconditionError(
+        "link: there is no NIC at the port; uroce port add puts one there");
+  }
   context_.nic.workers().RunTogether([&] {
     network.SetLink(cable, Changed(network.fabric().link(2 * cable).config, change));
     if (change.is_up) network.SetUp(cable, *change.is_up);

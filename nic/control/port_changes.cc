@@ -3,10 +3,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "drivers/switch/switch_network.h"
 #include "nic/control/monitor.h"
 #include "nic/control/services.h"
 #include "nic/objects/nic.h"
@@ -21,6 +23,11 @@ Config Present(const Nic& nic) {
   config.devices.clear();
   for (const auto& device : nic.devices()) config.devices.push_back(device->config());
   return config;
+}
+
+/// The place of a NIC at a switch.
+std::optional<uint32_t> PlaceOf(const Nic& nic, const NicDevice& device) {
+  return device.at_switch() ? nic.network()->HostOf(device.index()) : std::nullopt;
 }
 
 }  // namespace
@@ -46,7 +53,16 @@ absl::Status PortChanges::Add(const std::string& key, const std::string& text) {
   return absl::OkStatus();
 }
 
+/// Gives a port at a switch its link.
+void PortChanges::Plug(NicDevice& device) {
+  const std::optional<uint32_t> host = PlaceOf(nic_, device);
+  if (!host) return;
+  nic_.workers().RunTogether([&] { nic_.network()->Plug(*host); });
+  static_cast<void>(device.Refresh());
+}
+
 void PortChanges::Serve(std::unique_ptr<NicDevice> opened) {
+  Plug(*opened);
   NicDevice& device = nic_.AddDevice(std::move(opened));
   services_.rdma_cm.AddDevice(device);
   services_.peers.AddDevice(device);
@@ -59,8 +75,10 @@ void PortChanges::Serve(std::unique_ptr<NicDevice> opened) {
 absl::Status PortChanges::Remove(NicDevice& device) {
   if (absl::Status status = CheckRemovable(device.config()); !status.ok()) return status;
   const std::shared_ptr<NicDevice> held = device.shared_from_this();
+  const std::optional<uint32_t> place = PlaceOf(nic_, device);
   hooks_.removed(device);
   nic_.RemoveDevice(device);
+  if (place) nic_.workers().RunTogether([&] { nic_.network()->Unplug(*place); });
   services_.rdma_cm.RemoveDevice(device);
   services_.peers.RemoveDevice(device);
   services_.paths.RemoveDevice(device);

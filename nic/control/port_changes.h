@@ -46,6 +46,7 @@ class PortChanges {
   absl::Status Remove(NicDevice& device);
 
  private:
+  void Plug(NicDevice& device);
   void Serve(std::unique_ptr<NicDevice> opened);
 
   Nic& nic_;

@@ -37,13 +37,12 @@ Json SwitchJson(const Nic& nic, const Fabric& fabric, uint32_t index) {
           {"no_path_drops", its.lost_ways}};
 }
 
-/// The names of the devices at switches, in the order of the network's hosts.
-std::vector<std::string> HostNames(const Nic& nic) {
-  std::vector<std::string> names;
-  for (const auto& device : nic.devices()) {
-    if (device->at_switch()) names.push_back(device->name());
-  }
-  return names;
+/// The name of the NIC at that place; "" if there is none.
+std::string HostName(const Nic& nic, uint32_t host) {
+  const drivers::SwitchNetwork& network = *nic.network();
+  const NicDevice* const device =
+      network.has_nic(host) ? nic.DeviceAt(network.nic(host).device) : nullptr;
+  return device == nullptr ? "" : device->name();
 }
 
 uint64_t PausedMicros(const Link& link, Nanos now) {
@@ -76,7 +75,6 @@ Json PortJson(const Fabric& fabric, uint32_t egress, Nanos now) {
 }
 
 Json PortsJson(const Nic& nic, const Fabric& fabric, Nanos now) {
-  const std::vector<std::string> hosts = HostNames(nic);
   const std::vector<SwitchSettings>& switches = nic.config().switches;
   Json list = Json::array();
   for (uint32_t index = 0; index < fabric.switches(); ++index) {
@@ -84,8 +82,9 @@ Json PortsJson(const Nic& nic, const Fabric& fabric, Nanos now) {
     for (const uint32_t egress : fabric.switch_at(index).egress) {
       const Link& link = fabric.link(egress);
       const bool is_nics = link.to_switch == Link::kHost;
-      Json port = {{"name", absl::StrCat(switches[index].name, ":", number++)},
-                   {"leads_to", is_nics ? hosts[link.host] : switches[link.to_switch].name}};
+      Json port = {
+          {"name", absl::StrCat(switches[index].name, ":", number++)},
+          {"leads_to", is_nics ? HostName(nic, link.host) : switches[link.to_switch].name}};
       port.update(PortJson(fabric, egress, now));
       list.push_back(std::move(port));
     }

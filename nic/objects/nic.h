@@ -71,7 +71,7 @@ class Nic {
   void RemoveDevice(NicDevice& device);
   /// Destroys the removed devices that nobody holds any more.
   void ReleaseDevices();
-  /// The network between the devices at switches, or null. Its hosts are these devices, in order.
+  /// The network between the devices at switches, or null.
   drivers::SwitchNetwork* network() const { return network_.get(); }
   datapath::KeyTable& keys() { return keys_; }
   datapath::Workers& workers() { return workers_; }

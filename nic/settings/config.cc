@@ -49,18 +49,25 @@ absl::Status CheckAddressesDiffer(const Config& config) {
 
 }  // namespace
 
-// Faults are applied last: they may name devices that a later flag adds.
+// Faults are applied last: they may name devices that a later flag adds. So may NICs at switches
+// name switches.
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket) {
   Config config;
   config.socket_path = default_socket;
+  std::vector<const Setting*> at_switches;
   std::vector<const Setting*> faults;
   for (const Setting& setting : settings) {
     if (setting.key == "fault") {
       faults.push_back(&setting);
+    } else if (SwitchOf(setting) != nullptr) {
+      at_switches.push_back(&setting);
     } else if (absl::Status status = Apply(setting, config); !status.ok()) {
       return status;
     }
+  }
+  for (const Setting* port : at_switches) {
+    if (absl::Status status = ApplyNics(*port, config); !status.ok()) return status;
   }
   if (config.devices.empty() && config.switches.empty()) {
     const absl::StatusOr<Setting> wire = SplitFields("--wire", "wire", kDefaultWire);

@@ -55,6 +55,7 @@ constexpr char kPortHelp[] =
     "udp=INTERFACE, udp=192.0.2.1 or udp=192.0.2.1+2001:db8::1 in place of\n"
     "iface: by UDP sockets, without any privilege\n"
     "dev=DPDK-DEVICE in place of iface; ';' stands for ',' in a value\n"
+    "switch=NAME in place of iface: at one more port of a --switch, with ip=\n"
     "flow-control=off|rx|tx|full: link pause of a DPDK device that has it\n"
     "ip=192.0.2.1/24+2001:db8::1/64+10.5.0.1/24 vlan 100\n"
     "without a kernel interface also gateway=IP+IP, exception=TAP and\n"

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "nic/base/suggestion.h"
 #include "nic/settings/port_congestion.h"
 #include "nic/settings/port_fields.h"
 #include "nic/settings/port_network.h"
@@ -61,7 +62,7 @@ absl::Status ApplyField(const Setting& setting, const Config& config, const std:
     const absl::Status status = SetCongestion(key, value, device.congestion);
     return status.ok() ? status : Complain(setting, status.message());
   }
-  std::string known = "name, cc, cc.PRIORITY, cc.PARAMETER";
+  std::string known = "name, switch, cc, cc.PRIORITY, cc.PARAMETER";
   for (const PortField& field : PortFields()) {
     absl::StrAppend(&known, ", ", field.key);
     if (key != field.key) continue;
@@ -71,8 +72,58 @@ absl::Status ApplyField(const Setting& setting, const Config& config, const std:
   return Complain(setting, absl::StrCat("unknown key \"", key, "\"; the keys are ", known));
 }
 
+bool IsNicKey(absl::string_view key);
+
+/// What all NICs at a switch have of it.
+DeviceConfig NicAt(const Config& config, size_t switch_index) {
+  const SwitchSettings& its = config.switches[switch_index];
+  DeviceConfig device;
+  device.at_switch = static_cast<int>(switch_index);
+  device.mtu_bytes = its.mtu_bytes;
+  device.selective_repeat = its.selective_repeat;
+  device.always_icrc = its.always_icrc;
+  device.congestion = its.congestion;
+  return device;
+}
+
+/// A NIC at a free port of the switch `name`, or at one more port.
+absl::Status ApplyPortAtSwitch(const Setting& setting, const std::string& name, Config& config) {
+  const auto its = std::ranges::find(config.switches, name, &SwitchSettings::name);
+  if (its == config.switches.end()) {
+    std::vector<std::string> names;
+    for (const SwitchSettings& each : config.switches) names.push_back(each.name);
+    return Complain(setting, absl::StrCat("switch \"", name, "\": there is no such switch",
+                                          Suggestion(name, names)));
+  }
+  const auto index = its - config.switches.begin();
+  DeviceConfig device = NicAt(config, static_cast<size_t>(index));
+  for (const auto& [key, value] : setting.fields) {
+    if (key == kSwitchKey) continue;
+    if (!IsNicKey(key) && key != "name" && key != "ip" && key != "fault") {
+      return Complain(setting,
+                      absl::StrCat("\"", key, "\" is no key of a NIC at a switch; these are ",
+                                   "name, switch, ip, fault, rate, cc, cc.PRIORITY, "
+                                   "cc.PARAMETER, selective-repeat"));
+    }
+    absl::Status status = ApplyField(setting, config, key, value, device);
+    if (!status.ok()) return status;
+  }
+  if (device.name.empty()) return Complain(setting, "name=... is missing, such as name=uroce0");
+  if (device.addresses.empty()) {
+    return Complain(
+        setting, absl::StrCat("name=", device.name, ": ip=... is missing, such as ip=10.0.0.9/24"));
+  }
+  const auto there = std::ranges::count(config.devices, device.at_switch, &DeviceConfig::at_switch);
+  its->ports = std::max(its->ports, static_cast<uint32_t>(there) + 1);
+  config.devices.push_back(std::move(device));
+  return absl::OkStatus();
+}
+
 absl::Status ApplyPort(const Setting& setting, Config& config) {
   if (absl::Status status = CheckKeysDiffer(setting); !status.ok()) return status;
+  if (const std::string* const name = SwitchOf(setting)) {
+    return ApplyPortAtSwitch(setting, *name, config);
+  }
   DeviceConfig device;
   for (const auto& [key, value] : setting.fields) {
     if (absl::Status status = ApplyField(setting, config, key, value, device); !status.ok()) {
@@ -81,7 +132,8 @@ absl::Status ApplyPort(const Setting& setting, Config& config) {
   }
   if (device.name.empty()) return Complain(setting, "name=... is missing, such as name=uroce0");
   if (device.dev.empty()) {
-    return Complain(setting, "iface=..., udp=... or dev=... is missing, such as iface=eth0");
+    return Complain(setting,
+                    "iface=..., udp=... or dev=... is missing, such as iface=eth0, or switch=...");
   }
   if (absl::Status status = CheckNetwork(device); !status.ok()) {
     return Complain(setting, absl::StrCat("name=", device.name, ": ", status.message()));
@@ -204,13 +256,8 @@ std::string FreeDeviceName(Config& config) {
 /// NIC's address continues the sequence over all such switches.
 absl::Status AddSwitchNic(const Setting& setting, uint32_t port, Config& config) {
   const SwitchSettings& own = config.switches.back();
-  DeviceConfig device;
+  DeviceConfig device = NicAt(config, config.switches.size() - 1);
   device.name = FreeDeviceName(config);
-  device.at_switch = static_cast<int>(config.switches.size()) - 1;
-  device.mtu_bytes = own.mtu_bytes;
-  device.selective_repeat = own.selective_repeat;
-  device.always_icrc = own.always_icrc;
-  device.congestion = own.congestion;
   if (absl::Status status = CheckName(setting, config, device.name); !status.ok()) return status;
   const absl::Status status =
       AddAddresses(own.addresses.empty() ? kFirstSwitchAddresses : own.addresses, device);
@@ -246,6 +293,14 @@ absl::Status ApplySwitch(Setting setting, Config& config) {
 }
 
 }  // namespace
+
+const std::string* SwitchOf(const Setting& setting) {
+  if (setting.key != "port") return nullptr;
+  for (const auto& [key, value] : setting.fields) {
+    if (key == kSwitchKey) return &value;
+  }
+  return nullptr;
+}
 
 bool IsOfNics(absl::string_view key) { return key == "port" || key == "wire" || key == "switch"; }
 

@@ -3,6 +3,8 @@
 // Pure.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "nic/settings/config.h"
@@ -15,6 +17,11 @@ bool IsOfNics(absl::string_view key);
 /// Adds the NICs of such a setting to `config`, and a switch. Errors: as MakeConfig; `config` may
 /// have a part of them then.
 absl::Status ApplyNics(const Setting& setting, Config& config);
+
+/// The key of a port that says at which switch it is.
+inline constexpr absl::string_view kSwitchKey = "switch";
+/// The switch that such a setting names, or null.
+const std::string* SwitchOf(const Setting& setting);
 
 /// Gives a NIC of `config` the fault of the setting "fault". Errors: as MakeConfig.
 absl::Status ApplyFault(const Setting& setting, Config& config);

@@ -14,13 +14,22 @@ bool IsOfOurOwn(const DeviceConfig& device) {
   return arguments.ok() && arguments->rules().is_our_own;
 }
 
-absl::Status CheckAddable(const DeviceConfig& device) {
+/// `present` and `next`: without and with the port.
+absl::Status CheckAddable(const DeviceConfig& device, const Config& present, const Config& next) {
   if (device.wire >= 0) return absl::OkStatus();
+  if (device.at_switch >= 0) {
+    const SwitchSettings& its = present.switches[static_cast<size_t>(device.at_switch)];
+    if (next.switches[static_cast<size_t>(device.at_switch)].ports == its.ports) {
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "switch=", its.name, ": its ", its.ports, " ports have NICs; uroce port remove frees one"));
+  }
   if (!IsOfOurOwn(device)) {
     return absl::UnimplementedError(
         absl::StrCat("dev=", device.dev,
                      ": DPDK finds its devices only when uroced starts; give it by --port, "
-                     "or add a port by udp=, iface= or dev=net_memif0"));
+                     "or add a port by udp=, iface=, switch= or dev=net_memif0"));
   }
   if (!device.exception.empty()) {
     return absl::UnimplementedError(absl::StrCat("exception=", device.exception,
@@ -40,7 +49,7 @@ absl::StatusOr<PortAddition> ParsePortAddition(const std::string& key, const std
   PortAddition addition{*std::move(setting), {}};
   for (size_t i = present.devices.size(); i < next.devices.size(); ++i) {
     DeviceConfig& device = next.devices[i];
-    if (absl::Status status = CheckAddable(device); !status.ok()) {
+    if (absl::Status status = CheckAddable(device, present, next); !status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat("port add: name=", device.name, ": ", status.message()));
     }
@@ -50,11 +59,9 @@ absl::StatusOr<PortAddition> ParsePortAddition(const std::string& key, const std
 }
 
 absl::Status CheckRemovable(const DeviceConfig& device) {
-  if (device.wire >= 0) return absl::OkStatus();
+  if (device.wire >= 0 || device.at_switch >= 0) return absl::OkStatus();
   const char* stays = nullptr;
-  if (device.at_switch >= 0) {
-    stays = "it is at a switch";
-  } else if (!device.exception.empty()) {
+  if (!device.exception.empty()) {
     stays = "it has an exception interface";
   } else if (!IsOfOurOwn(device)) {
     stays = "it is driven by DPDK";

@@ -228,7 +228,10 @@ void Fabric::Forward(uint32_t switch_index, uint32_t slot, Nanos now) {
 uint32_t Fabric::EgressFor(uint32_t switch_index, const Slot& slot) const {
   if (slot.target_host == slot.source_host) return kNoLink;
   const Host& target = hosts_[slot.target_host];
-  if (target.switch_index == switch_index) return 2 * target.cable + 1;
+  if (target.switch_index == switch_index) {
+    const bool is_there = target.mac == slot.headers.destination;  // Or another has its place.
+    return is_there ? 2 * target.cable + 1 : kNoLink;
+  }
   const auto ways = routes_.NextLinks(switch_index, target.switch_index);
   if (ways.empty()) return kNoLink;
   return ways[Choice(slot.headers.flow_hash, switch_index, config_.seed, ways.size())];
@@ -364,6 +367,12 @@ void Fabric::SetUp(uint32_t cable, bool is_up, Nanos now) {
     if (!is_up) Empty(index, now);
   }
   FindRoutes();
+}
+
+void Fabric::SetHost(uint32_t host, const Mac& mac) {
+  host_of_mac_.erase(hosts_[host].mac);
+  hosts_[host].mac = mac;
+  host_of_mac_[mac] = host;
 }
 
 /// Drops the frames that wait for a link that went down or are on it; both ends forget pauses.

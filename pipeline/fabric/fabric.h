@@ -75,6 +75,9 @@ class Fabric {
   void SetLink(uint32_t cable, const LinkConfig& config);
   /// Sets a cable up or down. Down: frames that wait for it or are on it are lost; paths change.
   void SetUp(uint32_t cable, bool is_up, Nanos now);
+  /// Puts another host in the place of `host`. Frames to the former one that are still on their way
+  /// find no path. Range: the cable is down.
+  void SetHost(uint32_t host, const Mac& mac);
 
   // ---- queries ----
   uint32_t switches() const { return static_cast<uint32_t>(switches_.size()); }

@@ -166,6 +166,23 @@ TEST_F(PathsTest, WhatIsOnALinkThatGoesDownOrWaitsForItIsLost) {
   EXPECT_EQ(fabric().switch_at(0).buffered_bytes, 0u);
 }
 
+TEST_F(PathsTest, WhoeverTakesAHostsPlaceGetsFramesOfItsOwnAlone) {
+  MakeStar(3, {}, {.rate_bps = 1'000'000'000, .delay = Nanos(1'000)});
+  Send(0, {.destination = MacOf(1), .number = 1}, Nanos(0));
+  fabric().Advance(Nanos(5'000));  // It is on its way to the switch.
+  fabric().SetUp(fabric().CableOf(1), false, Nanos(5'000));
+  fabric().SetHost(1, MacOf(9));
+  fabric().SetUp(fabric().CableOf(1), true, Nanos(5'000));
+  Send(0, {.destination = MacOf(9), .number = 2}, Nanos(5'000));
+  Finish();
+  EXPECT_EQ(NumbersAt(1), std::vector<uint32_t>{2});
+  EXPECT_EQ(fabric().switch_at(0).lost_ways, 1u);
+  // The switch does not know the former one any more.
+  Send(0, {.destination = MacOf(1), .number = 3}, Nanos(1'000'000));
+  Finish();
+  EXPECT_EQ(NumbersAt(2), std::vector<uint32_t>{3});
+}
+
 TEST_F(PathsTest, HostWithoutALinkLosesWhatItSendsAndIsNotHeldBack) {
   MakeLeaves(1);
   fabric().SetUp(fabric().CableOf(0), false, Nanos(0));

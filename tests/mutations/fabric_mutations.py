@@ -71,6 +71,10 @@ MUTATIONS = [
      "packet[1] |= kEcnBits << 4;", "packet[1] |= kEcnBits;"),
     ("fabric-events-of-one-time-by-chance", "event_heap.h",
      "time != other.time ? time < other.time : event < other.event;", "time < other.time;"),
+    ("fabric-frames-for-whoever-has-the-place", "fabric.cc",
+     "target.mac == slot.headers.destination;", "true;"),
+    ("fabric-knows-hosts-that-left", "fabric.cc",
+     "  host_of_mac_.erase(hosts_[host].mac);\n", ""),
 ]
 
 # Of ports at switches: files under drivers/switch.
@@ -94,4 +98,14 @@ PORT_MUTATIONS = [
      "    place.missed.store(missed(host) + 1, std::memory_order_relaxed);\n", ""),
     ("switch-all-to-the-first-worker", "switch_network.cc",
      "static_cast<uint16_t>(OwnerOf(DestinationOf(*mbuf), queues_));", "uint16_t{0};"),
+    ("switch-keeps-frames-of-a-removed-nic", "switch_network.cc",
+     "  places_[host] = std::make_unique<Place>(queues_);\n", ""),
+    ("switch-keeps-the-link-of-a-removed-nic", "switch_network.cc",
+     "  SetUp(fabric_.CableOf(host), false);\n", ""),
+    ("switch-does-not-learn-of-a-nic", "switch_network.cc",
+     "  fabric_.SetHost(host, nics_[host].mac);\n", ""),
+    ("switch-gives-ports-of-others", "switch_network.cc",
+     "nics_[host].switch_index == switch_index", "nics_[host].switch_index <= switch_index"),
+    ("switch-gives-ports-that-are-taken", "switch_network.cc",
+     "!has_nic_[host] && nics_[host].switch_index", "nics_[host].switch_index"),
 ]

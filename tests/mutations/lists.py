@@ -78,7 +78,7 @@ LISTS = [
       ("addresses-of-all-interfaces-are-one", "doctor/shared_addresses.cc",
        "    signs[{ifindex, parts[3]}]", "    signs[{0, parts[3]}]"),
       ("the-daemon-itself-is-to-be-ended", "doctor/shared_addresses.cc",
-       "holder.pid != 0 && holder.pid != daemon", "holder.pid != 0")]),
+       "holder.pid != 0 && holder.pid != daemon", "holder.pid == daemon")]),
     ("verbs-shim", ["tests/fuzz/shim_random_test", "tests/verbs-shim/shim_test"],
      verbs_shim_mutations.MUTATIONS),
     ("verbs-shim/memory", ["tests/verbs-shim/memory/memory_write_window_test",

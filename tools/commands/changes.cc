@@ -164,7 +164,8 @@ void AddPorts(CLI::App& app, Invocation& invocation) {
          "cc.PARAMETER=NUMBER; until the next reload");
   const ChangeCommand add =
       AddChange(*port, invocation, UROCE_CHANGE_ADD_PORT, "add",
-                "Add a port by what uroced --port takes: udp=, iface=, or dev=net_memif0");
+                "Add a port by what uroced --port takes: udp=, iface=, dev=net_memif0, or "
+                "switch= with ip=, for a port of a switch that is free");
   AddSettings(add);
   add.app->add_flag_callback(
       "--wire", [flags = add.flags] { flags->what = UROCE_CHANGE_ADD_WIRE; },
@@ -176,6 +177,7 @@ void AddPorts(CLI::App& app, Invocation& invocation) {
   port->footer(
       "Examples: uroce port add name=uroce1,udp=eth1\n"
       "          uroce port add --wire left=10.1.0.1/24 right=10.1.0.2/24\n"
+      "          uroce port add name=uroce9,switch=sw0,ip=10.0.0.9/24\n"
       "          uroce port set uroce1 rate=5G cc=delay\n"
       "          uroce port remove uroce1");
 }

@@ -32,7 +32,7 @@ class SwitchPortTest : public FramePoolTest {
             const fabric::SwitchConfig& config = {}) {
     SwitchNetworkConfig network{.switches = {config}, .trunks = {}, .nics = {}, .queues = queues};
     for (uint32_t nic = 0; nic < 3; ++nic) {
-      network.nics.push_back({.mac = MacOf(nic), .switch_index = 0, .link = link});
+      network.nics.push_back({.mac = MacOf(nic), .switch_index = 0, .link = link, .device = nic});
     }
     network_ = std::make_shared<SwitchNetwork>(network, pool());
     for (uint32_t nic = 0; nic < 3; ++nic) {
@@ -40,6 +40,15 @@ class SwitchPortTest : public FramePoolTest {
     }
   }
   Port& port(uint32_t nic) { return *ports_[nic]; }
+  /// As the daemon does for a NIC that is removed, and for one that is added.
+  void Remove(uint32_t nic) {
+    ports_[nic].reset();
+    network().Unplug(nic);
+  }
+  void TakeIn(uint32_t nic, const Mac& mac, uint32_t device) {
+    network().TakeIn(nic, {.mac = mac, .mtu_bytes = 1500, .switch_index = 0, .device = device});
+    ports_[nic] = std::make_unique<SwitchPort>(network_, nic);
+  }
   SwitchNetwork& network() { return *network_; }
 
   /// For a queue pair of `worker` at `nic`.
@@ -165,6 +174,58 @@ TEST_F(SwitchPortTest, FramesOnTheirWayAreFreedWithTheNetwork) {
   SendOne(0, FrameTo(1, 1), Nanos(0));
   SendOne(0, FrameTo(1, 2), Nanos(0), 1);  // In a ring to worker 0.
   network();
+}
+
+TEST_F(SwitchPortTest, APlaceIsFreeFromTheEndOfItsPortOn) {
+  Make(1);
+  EXPECT_EQ(network().FreeHost(0), std::nullopt);
+  EXPECT_EQ(network().HostOf(0), 0u);
+  Remove(1);
+  EXPECT_EQ(network().FreeHost(0), 1u);
+  EXPECT_EQ(network().FreeHost(1), std::nullopt);  // Another switch.
+  TakeIn(1, MacOf(9), 70);
+  EXPECT_EQ(network().FreeHost(0), std::nullopt);
+  EXPECT_EQ(network().HostOf(70), 1u);
+}
+
+TEST_F(SwitchPortTest, ANicThatIsTakenInHasALinkWhenItIsPluggedIn) {
+  Make(1);
+  network().SetLink(network().fabric().CableOf(1), {.rate_bps = 5'000'000'000});
+  Remove(1);
+  TakeIn(1, MacOf(9), 70);
+  EXPECT_FALSE(port(1).Info().link_up);
+  EXPECT_EQ(port(1).Info().mac, MacOf(9));
+  EXPECT_EQ(port(1).Info().mtu_bytes, 1500u);
+  network().Plug(1);
+  EXPECT_TRUE(port(1).Info().link_up);
+  EXPECT_EQ(port(1).Info().speed_bps, 5'000'000'000u);  // The port's, whoever is there.
+  SendOne(0, FrameTo(9, 5), Nanos(0));
+  SendOne(1, FrameTo(2, 6), Nanos(0));
+  EXPECT_EQ(Receive(1, 0, kLater), (std::vector<uint32_t>{5}));
+  EXPECT_EQ(Receive(2, 0, kLater), (std::vector<uint32_t>{6}));
+}
+
+// The pool counts frames that nobody freed.
+TEST_F(SwitchPortTest, WhatIsUnderWayToARemovedNicIsDroppedAndCounted) {
+  Make(2);
+  SendOne(0, FrameTo(1, 1), Nanos(0));
+  SendOne(0, FrameTo(1, 2, 1), Nanos(0));
+  EXPECT_TRUE(Receive(0, 0, kLater).empty());  // Both are in the queues of NIC 1 now.
+  SendOne(1, FrameTo(2, 3), kLater, 1);        // In a ring to worker 0.
+  SendOne(0, FrameTo(1, 4), kLater);           // On the line.
+  Remove(1);
+  SendOne(0, FrameTo(1, 5), kLater);
+  EXPECT_TRUE(Receive(2, 0, Nanos(2'000'000)).empty());
+  const fabric::Fabric& fabric = network().fabric();
+  EXPECT_EQ(fabric.link(2 * fabric.CableOf(1) + 1).counters.down_drops, 2u);
+  TakeIn(1, MacOf(1), 70);
+  network().Plug(1);
+  EXPECT_TRUE(Receive(1, 0, Nanos(3'000'000)).empty());
+  EXPECT_TRUE(Receive(1, 1, Nanos(3'000'000)).empty());
+  EXPECT_EQ(port(1).counters().rx_missed, 0u);
+  SendOne(0, FrameTo(1, 6, 1), Nanos(3'000'000));
+  EXPECT_TRUE(Receive(0, 0, Nanos(4'000'000)).empty());
+  EXPECT_EQ(Receive(1, 1, Nanos(4'000'000)), (std::vector<uint32_t>{6}));
 }
 
 TEST_F(SwitchPortTest, FrameGoesToTheWorkerOfItsQueuePairAndWakesIt) {

@@ -65,6 +65,24 @@ TEST(NicSettingsTest, NicsOfASwitchTakeNamesThatAreFree) {
   EXPECT_EQ(config->devices[3].wire, -1);
 }
 
+// As "uroce config show" writes it: a file has ports before switches.
+TEST(NicSettingsTest, APortOfASwitchIsOneMoreOfIts) {
+  const absl::StatusOr<Config> config =
+      FromFlags({"--port=name=n,switch=sw0,ip=10.0.0.9/24,rate=5G",
+                 "--switch=name=sw0,ports=2,mtu=1500,cc=delay", "--fault=n:drop=0.1"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->devices.size(), 3u);
+  const DeviceConfig& nic = config->devices[2];
+  EXPECT_EQ(nic.name, "n");
+  EXPECT_EQ(nic.at_switch, 0);
+  EXPECT_EQ(nic.mtu_bytes, 1500u);
+  EXPECT_EQ(nic.rate_bps, 5'000'000'000u);
+  EXPECT_EQ(nic.fault, "drop=0.1");
+  EXPECT_EQ(nic.addresses, std::vector{Address("10.0.0.9/24")});
+  EXPECT_EQ(config->switches[0].ports, 3u);
+  EXPECT_FALSE(FromFlags({"--port=name=n,switch=sw0,ip=10.0.0.9/24"}).ok());
+}
+
 TEST(NicSettingsTest, SelectiveRepeatIsOnUnlessAPortOrAWireSaysOff) {
   const absl::StatusOr<Config> config = FromFlags(
       {"--port=name=a,dev=net_null0,selective-repeat=off", "--port=name=b,dev=net_null1",

@@ -108,6 +108,12 @@ TEST(PortAdditionTest, OneLineNamesTheKey) {
       {"name=n,dev=0000:3b:00.0,ip=10.9.0.1/24", "name=n: dev=0000:3b:00.0"},
       {"name=n,dev=net_memif0;role=client,exception=t1", "name=n: exception=t1"},
       {"name=n,udp", "is not of the form key=value"},
+      {"name=n,switch=sw7,ip=10.1.0.9/24", "switch \"sw7\": there is no such switch"},
+      {"name=n,switch=sw0", "name=n: ip=... is missing"},
+      {"switch=sw0,ip=10.1.0.9/24", "name=... is missing"},
+      {"name=n,switch=sw0,ip=10.1.0.2/24", "belongs to uroce1 and to n"},
+      {"name=n,switch=sw0,ip=10.1.0.9/24,mtu=1500", "\"mtu\" is no key of a NIC at a switch"},
+      {"name=n,switch=sw0,ip=10.1.0.9/24,iface=lo", "\"iface\" is no key of a NIC at a switch"},
       {"", "name=... is missing"},
   };
   for (const auto& [text, said] : refused) {
@@ -137,10 +143,26 @@ TEST(PortAdditionTest, OthersStayAsLongAsTheDaemon) {
   const absl::Status status = CheckRemovable(Nic(present, "p1"));
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_EQ(status.message().find("p1: it is driven by DPDK"), 0u) << status;
-  for (const DeviceConfig& device : present.devices) {
-    if (device.at_switch < 0) continue;
-    EXPECT_NE(CheckRemovable(device).message().find("at a switch"), absl::string_view::npos);
-  }
+}
+
+TEST(PortAdditionTest, ANicComesToAPortOfASwitchThatIsFree) {
+  Config present = Present();
+  const char* const text = "name=n,switch=sw0,ip=10.1.0.9/24,rate=5G,selective-repeat=off";
+  const auto full = ParsePortAddition("port", text, present);
+  EXPECT_EQ(full.status(),
+            absl::ResourceExhaustedError("port add: name=n: switch=sw0: its 2 ports have NICs; "
+                                         "uroce port remove frees one"));
+  EXPECT_TRUE(CheckRemovable(Nic(present, "uroce1")).ok());
+  std::erase_if(present.devices, [](const DeviceConfig& each) { return each.name == "uroce0"; });
+  const auto addition = ParsePortAddition("port", text, present);
+  ASSERT_TRUE(addition.ok()) << addition.status();
+  ASSERT_EQ(addition->nics.size(), 1u);
+  const DeviceConfig& nic = addition->nics.front();
+  EXPECT_EQ(nic.at_switch, 0);
+  EXPECT_EQ(nic.mtu_bytes, Nic(present, "uroce1").mtu_bytes);
+  EXPECT_EQ(nic.rate_bps, 5'000'000'000u);
+  EXPECT_FALSE(nic.selective_repeat);
+  EXPECT_TRUE(CheckRemovable(nic).ok());
 }
 
 }  // namespace
