@@ -283,7 +283,7 @@ class CaptureCommandTest(unittest.TestCase):
         finally:
             lab.close()
         self.assertEqual(capture.wait(10), 1)
-        self.assertIn("the daemon ended", capture.output())
+        self.assertIn("the daemon has ended", capture.output())
         self.assertEqual(len(statistics_of(self.path())), 2)
 
     def test_file_ends_with_statistics_of_each_interface(self):
