@@ -9,9 +9,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "nic/net/address.h"
 #include "nic/objects/nic.h"
 #include "nic/settings/config_change.h"
 #include "nic/settings/daemon_settings.h"
+#include "nic/settings/nic_settings.h"
 #include "nic/settings/port_congestion.h"
 #include "nic/settings/port_fields.h"
 
@@ -74,6 +77,44 @@ void AddSetting(const Setting& setting, const std::vector<NicOfSetting>& nics, J
   json[setting.key].push_back(FieldsJson(fields));
 }
 
+/// A NIC that its switch has made, in the form of a port at that switch.
+Fields FieldsAtSwitch(const NicDevice& device, const SwitchSettings& its) {
+  const DeviceConfig& now = device.config();
+  std::vector<std::string> addresses;
+  for (const InterfaceAddress& address : now.addresses) {
+    addresses.push_back(FormatInterfaceAddress(address));
+  }
+  Fields fields = {{"name", device.name()},
+                   {std::string(kSwitchKey), its.name},
+                   {"ip", absl::StrJoin(addresses, "+")}};
+  DeviceConfig start;
+  start.congestion = its.congestion;
+  WriteOver("", start, now, fields);
+  if (now.selective_repeat != its.selective_repeat) {
+    fields.emplace_back(kSelectiveRepeatKey, now.selective_repeat ? "on" : "off");
+  }
+  return fields;
+}
+
+/// A switch that has lost NICs, `names` with the others: it makes none, and the others are ports,
+/// since "ports" would make the lost ones too.
+void AddChangedSwitch(const Config& config, const Setting& setting,
+                      const std::vector<std::string>& names, const std::vector<NicOfSetting>& nics,
+                      Json& json) {
+  Fields fields = setting.fields;
+  std::erase_if(fields, [&](const auto& field) {
+    return field.first == "ports" || std::ranges::any_of(names, [&](const std::string& name) {
+             return field.first.starts_with(name + ".");
+           });
+  });
+  fields.emplace_back("ports", "0");
+  json[setting.key].push_back(FieldsJson(fields));
+  for (const auto& [device, start] : nics) {
+    const SwitchSettings& its = config.switches[static_cast<size_t>(start->at_switch)];
+    json["port"].push_back(FieldsJson(FieldsAtSwitch(*device, its)));
+  }
+}
+
 /// Ports that were removed are left out, and wires both of whose ends were.
 void AddNics(const Nic& nic, Json& json) {
   const Config& config = nic.config();
@@ -83,7 +124,11 @@ void AddNics(const Nic& nic, Json& json) {
       if (device->addition() || std::ranges::count(names, device->name()) == 0) continue;
       nics.push_back({device.get(), FindNic(config, device->name())});
     }
-    if (!nics.empty() || setting.key == "switch") AddSetting(setting, nics, json);
+    if (setting.key == "switch" && nics.size() != names.size()) {
+      AddChangedSwitch(config, setting, names, nics, json);
+    } else if (!nics.empty() || setting.key == "switch") {
+      AddSetting(setting, nics, json);
+    }
   }
   std::vector<const PortAddition*> seen;
   for (const auto& device : nic.devices()) {

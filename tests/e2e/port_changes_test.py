@@ -368,7 +368,6 @@ class AtASwitchTest(unittest.TestCase):
     def test_another_nic_takes_the_port_of_a_removed_one(self):
         lab = self.lab("ports=3")
         first = lab.hosts[0]
-        before = uroce(first, "config", "show")
         self.assertIn("switch=sw0: its 3 ports have NICs",
                       refused(first, "port", "add", GUEST))
         lab.set("sw0:1", "rate=5G")
@@ -394,16 +393,33 @@ class AtASwitchTest(unittest.TestCase):
             data_check(lab, "--seed", seed(), "--ops", 100)
         self.assertGreater(lab.port("guest")["xmit_packets"], packets + 200)
         self.assertGreater(guest.counters()["counters.port_rcv_packets"], 200)
-        self.assertEqual(json.loads(uroce(first, "config", "show", "--json"))["port"],
-                         [{"name": "guest", "switch": "sw0", "ip": "10.0.0.9/24+fd00::9/64",
-                           "rate": "2G"}])
+        self.assertEqual(json.loads(uroce(first, "config", "show", "--json"))["port"][-1],
+                         {"name": "guest", "switch": "sw0", "ip": "10.0.0.9/24+fd00::9/64",
+                          "rate": "2G"})
         lab.set("guest", "link=down")
         wait_until(lambda: "PORT_DOWN" in guest.run("ibv_devinfo", "-d", "guest"), "no link")
         lab.set("guest", "link=up")
         uroce(first, "port", "remove", "guest")
-        self.assertEqual(uroce(first, "config", "show"), before)
         lab.use(0, 2)
         pingpong(lab)
+        lab.close()
+
+    def test_the_settings_that_are_shown_make_the_same_nics(self):
+        lab = self.lab("ports=3,cc=dcqcn,uroce1.rate=3G,uroce2.rate=2G")
+        uroce(lab.a, "port", "remove", "uroce0")
+        uroce(lab.a, "port", "add", GUEST)
+        uroce(lab.a, "port", "set", "uroce1", "cc=off")
+        shown = uroce(lab.a, "config", "show", "--json")
+        self.assertEqual(json.loads(shown)["switch"], [{"cc": "dcqcn", "ports": 0}])
+        path = f"{lab.directory}/shown.toml"
+        with open(path, "w", encoding="ascii") as file:
+            file.write(uroce(lab.a, "config", "show"))
+        another = copy.copy(lab.a)
+        another.daemon = lab._add_daemon(lab.namespaces[0], "--config", path)
+        self.assertEqual(names(another), ["uroce1", "uroce2", "guest"])
+        again = json.loads(uroce(another, "config", "show", "--json"))
+        for kind in ("switch", "port"):
+            self.assertEqual(again[kind], json.loads(shown)[kind])
         lab.close()
 
     def test_others_notice_nothing(self):
