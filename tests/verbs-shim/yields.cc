@@ -2,12 +2,11 @@
 #include "tests/verbs-shim/yields.h"
 
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-/// In place of libc's, to count; liburoce.so finds the program's first.
+/// In place of libc's, to count; liburoce.so finds the program's first. Nobody gets the CPU: how
+/// long a yield takes must not depend on what else the machine does.
 extern "C" int sched_yield() noexcept {
   ++uroce::shim_test::g_yields;
   if (uroce::shim_test::g_others) uroce::shim_test::g_others();
-  return static_cast<int>(syscall(SYS_sched_yield));
+  return 0;
 }
