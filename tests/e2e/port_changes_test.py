@@ -67,6 +67,15 @@ class TwoAddresses(UdpLab):
             uroce(host, "port", "remove", "uroce1")
 
 
+def await_more_writes(server, client):
+    """Waits until endless writes have gone on for a second more."""
+    rows = len(perftest_rows(client.output()))
+    wait_until(lambda: not server.running() or len(perftest_rows(client.output())) > rows + 1,
+               "writes that go on")
+    if not server.running():
+        raise AssertionError(server.output())
+
+
 class AddedPortTest(unittest.TestCase):
     workers = ()
 
@@ -274,9 +283,7 @@ class InsideTest(unittest.TestCase):
             uroce(lab.a, "port", "remove", "guest")
             wait_until(lambda running=program: "removed" in running.output(), "its end")
             program.kill()
-        rows = len(perftest_rows(client.output()))
-        wait_until(lambda: len(perftest_rows(client.output())) > rows + 1, "writes that go on")
-        self.assertTrue(server.running(), server.output())
+        await_more_writes(server, client)
         for host, its in zip((lab.a, lab.b), before):
             after = host.counters()
             changed = {name: after[name] - its[name] for name in after
@@ -434,9 +441,7 @@ class AtASwitchTest(unittest.TestCase):
             uroce(lab.a, "port", "remove", name)
             uroce(lab.a, "port", "add", GUEST)
         self.assertIn("removed", program.output())
-        rows = len(perftest_rows(client.output()))
-        wait_until(lambda: len(perftest_rows(client.output())) > rows + 1, "writes that go on")
-        self.assertTrue(server.running(), server.output())
+        await_more_writes(server, client)
         for host, its in zip((lab.a, lab.b), before):
             after = host.counters()
             changed = {name: after[name] - its[name] for name in after
