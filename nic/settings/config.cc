@@ -49,8 +49,8 @@ absl::Status CheckAddressesDiffer(const Config& config) {
 
 }  // namespace
 
-// Faults are applied last: they may name devices that a later flag adds. So may NICs at switches
-// name switches.
+// Ports at switches are applied behind all other NICs, since a later flag may make their switch.
+// Faults are applied last: they may name devices that a later flag adds.
 absl::StatusOr<Config> MakeConfig(const std::vector<Setting>& settings,
                                   const std::string& default_socket) {
   Config config;

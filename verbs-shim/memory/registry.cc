@@ -132,8 +132,9 @@ void Registry::DropReference(const Daemon& daemon, uint32_t reference) {
 // An error of the daemon means that the connection has ended, and its segments with it.
 void Registry::EndSegment(const Daemon& daemon, uint32_t segment) {
   (void)daemon.destroy_segment(daemon.connection, segments.handle(segment));
-  if (segments.mode(segment) == UROCE_MR_MAPPED)
+  if (segments.mode(segment) == UROCE_MR_MAPPED) {
     EndSwap(segments.extent(segment), segments.swapped(segment));
+  }
   segments.Remove(segment);
 }
 
